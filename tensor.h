@@ -2805,8 +2805,11 @@ typedef struct tensor_backend_t {
     // One per family, NULL = not supported: the op is an error that says so. An error is raised by the
     // kernel.
     tensor_kernel_t kernel[TENSOR_FAMILY_COUNT];
-    int halves;                         // MATMUL, CONV, ATTENTION and batch norm take f16 and bf16
+    int halves;                         // MATMUL, CONV, ATTENTION, batch and layer norm take f16, bf16
     int channels_last;                  // images of CONV, POOL, batch norm, pointwise may lie so
+    // Whether RECURRENT takes a whole net over x of dims: what it keeps for backward in bytes, or < 0. May be
+    // NULL.
+    int64_t (*net)(int index, int dtype, const int64_t *dims, const tensor_params_t *p);
 } tensor_backend_t;
 
 // A row of an op table at run time.
@@ -2978,6 +2981,7 @@ typedef struct tensor__internals_t {
     void (*arg)(tensor_arg_t *a, const tensor_t *t, int role);
     int (*launch)(tensor_call_t *call);                   // the gate; raised if not 0
     int (*halves)(const tensor_t *x);                     // backend's halves
+    int64_t (*net)(const tensor_t *x, const tensor_params_t *p);    // backend's net
     int (*lasts)(const tensor_t *x);                      // x has channels innermost and may keep that
     void (*follow)(tensor_t *t, const tensor_t *x);       // then fresh t has, too
     const tensor__row_t *(*row)(int id);                  // of tensor.h
@@ -7213,7 +7217,7 @@ TENSOR__FN int tensor__cpu_count(void) { return 1; }
 static const tensor_backend_t tensor__cpu_backend = {
     TENSOR__API_VERSION, sizeof(tensor_backend_t), "cpu", tensor__cpu_count, NULL, NULL, NULL, NULL,
     NULL, NULL, {TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, TENSOR__K4, tensor__cpu_kernel,
-    tensor__cpu_kernel}, 0, 0};
+    tensor__cpu_kernel}, 0, 0, NULL};
 #undef TENSOR__K4
 
 TENSOR__FN int tensor__set_backend(const tensor_backend_t *backend) {
@@ -7246,6 +7250,10 @@ TENSOR__FN const char *tensor__device_name(const tensor__thread_t *th, int index
 TENSOR__FN int tensor__halves(const tensor_t *x) {
     const tensor_backend_t *b = tensor__self()->ctx->backend[x->device != 0];
     return b && b->halves;
+}
+TENSOR__FN int64_t tensor__net(const tensor_t *x, const tensor_params_t *p) {
+    const tensor_backend_t *b = tensor__self()->ctx->backend[x->device != 0];
+    return b && b->net ? b->net(x->device - 1, x->dtype, x->dims, p) : -1;
 }
 // Storages as in tensor_backend_t.copy.
 TENSOR__FN int tensor__move_bytes(tensor__thread_t *th, void *to, tensor__storage_t *to_in, const void *from,
@@ -18890,7 +18898,8 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__reference, tensor__memory, tensor__memory_free, tensor__own, tensor__disown, tensor__hold,
     tensor__drop, tensor__push_path, tensor__pop_path, tensor__load, tensor__philox, tensor__inner_scope,
     tensor__tidy, tensor__set_backend, tensor__recording, tensor__aside, tensor__make, tensor__arg,
-    tensor__launch, tensor__halves, tensor__lasts, tensor__follow, tensor__row, tensor__backward_row,
+    tensor__launch, tensor__halves, tensor__net, tensor__lasts, tensor__follow, tensor__row,
+    tensor__backward_row,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
     return version == TENSOR__API_VERSION ? &tensor__internals_table : NULL;

@@ -88,7 +88,12 @@ static inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block
 #define TCU_CUDNN_FUNCTIONS(X)                                                                               \
     X(cudnnCreate) X(cudnnDestroy) X(cudnnSetStream) X(cudnnGetErrorString) X(cudnnGetLastErrorString)       \
     X(cudnnGetVersion) X(cudnnBackendCreateDescriptor) X(cudnnBackendDestroyDescriptor)                      \
-    X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute) X(cudnnBackendFinalize) X(cudnnBackendExecute)
+    X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute) X(cudnnBackendFinalize) X(cudnnBackendExecute)   \
+    X(cudnnCreateRNNDescriptor) X(cudnnDestroyRNNDescriptor) X(cudnnSetRNNDescriptor_v8)                     \
+    X(cudnnCreateRNNDataDescriptor) X(cudnnDestroyRNNDataDescriptor) X(cudnnSetRNNDataDescriptor)            \
+    X(cudnnCreateTensorDescriptor) X(cudnnDestroyTensorDescriptor) X(cudnnSetTensorNdDescriptor)             \
+    X(cudnnGetRNNWeightSpaceSize) X(cudnnGetRNNTempSpaceSizes) X(cudnnGetRNNWeightParams)                    \
+    X(cudnnRNNForward) X(cudnnRNNBackwardData_v8) X(cudnnRNNBackwardWeights_v8)
 #else
 #define TCU_CUDNN_FUNCTIONS(X)
 #endif
@@ -1597,6 +1602,8 @@ struct limits_t {
     int64_t reduce_chunk = 16384; // elements that one block sums; part of the result's definition
     int64_t norm_chunk = 256;                   // rows likewise, in gradients of weights of norms
     bool libraries = true;                      // products and convolutions by them, where they can
+    // Layer norms of f32 of so many elements are cuDNN's: in smaller ones its call costs the host more.
+    int64_t norm_library = 1 << 18;
     int64_t product_workspace = 32 << 20, conv_workspace = 256 << 20; // the most bytes an algorithm may want
     int64_t attention_workspace = 256 << 20;    // more than this: its gradient a part of the batch at a time
     uint64_t plan_sets = PLAN_SETS;
@@ -5122,17 +5129,19 @@ plane_norm_weights(planes_t p, C *dw, C *db, const C *dy, const C *x, const C *m
 }
 
 // ------------------------------------------------------------------------------
-// >>cudnn                                          MARK: attention and batch norm by cuDNN
+// >>cudnn                                          MARK: attention, norms, recurrent nets by cuDNN
 //
 // Attention of f16 and bf16 as one graph each for forward and backward, which cuDNN makes one kernel: scores
 // never lie in memory but in backward, where those of a part of the batch make dq a sum in a fixed order.
-// Batch norm of f16 and bf16, and of f32 with channels innermost, which the kernels here would copy.
+// Batch norm of f16 and bf16, and of f32 with channels innermost, which the kernels here would copy; layer
+// norm of f16, bf16 and large f32. Recurrent nets by cudnnRNN. They and attention with a mask are no rows of
+// the kernels here: what cuDNN refuses goes to other rows.
 // Rejected: dq in f32 that blocks add to as they come (no scores, but other bits at each run); cuDNN's f32
 // (there is no backward).
 // ------------------------------------------------------------------------------
 
 #ifdef TCU_HAVE_CUDNN
-// after conv_kind_t, in keys of plans
+// after conv_kind_t, in keys of plans; then the last two of layer norm
 enum { ATTENTION_FORWARD = 3, ATTENTION_BACKWARD, NORM_FORWARD, NORM_BACKWARD };
 
 // [.., rows, columns] as [batch, heads, rows, columns], or with the last two turned.
@@ -5232,10 +5241,11 @@ struct flow_t : dnn_graph_t {
 };
 // Tensors of attention: their ids, and places in lists.
 enum { SDPA_Q, SDPA_K, SDPA_V, SDPA_Y, SDPA_LSE, SDPA_G, SDPA_DQ, SDPA_DK, SDPA_DV, SDPA_DELTA, SDPA_SCALE,
-       SDPA_ONE, SDPA_NONE, SDPA_COUNT };
+       SDPA_ONE, SDPA_NONE, SDPA_COUNT, SDPA_BIAS = SDPA_COUNT };
 // The graph over t, whose K and V (forward: K) are turned, as cuDNN's patterns want them.
+// bias: added to scores, NULL = none; aligned to alignment[SDPA_DELTA]
 static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t type, const heads_t *t,
-                            const int64_t *alignment) {
+                            const int64_t *alignment, const heads_t *bias) {
     typedef cudnnBackendDescriptor_t desc_t;
     desc_t d[SDPA_COUNT] = {};
     const int64_t *q = t[SDPA_Q].dims, rows = q[2], keys = t[SDPA_K].dims[3];
@@ -5244,9 +5254,15 @@ static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t t
     auto reals = [&]() { return g.inner(wide); };
     for (int k = 0; k <= (back ? SDPA_DELTA : SDPA_LSE); k++) {
         bool f32 = k == SDPA_LSE || k == SDPA_DELTA;
-        d[k] = g.tensor(k + 1, f32 ? CUDNN_DATA_FLOAT : type, 4, t[k].dims, t[k].strides, alignment[k]);
+        d[k] = g.tensor(k + 1, f32 ? CUDNN_DATA_FLOAT : type, 4, t[k].dims, t[k].strides,
+                        k == SDPA_DELTA ? 16 : alignment[k]);
     }
     desc_t scale = g.number(SDPA_SCALE + 1), x;
+    desc_t more = bias ? g.tensor(SDPA_BIAS + 1, type, 4, bias->dims, bias->strides, alignment[SDPA_DELTA])
+                       : nullptr;
+    auto biased = [&](desc_t scores) {
+        return bias ? g.point(CUDNN_POINTWISE_ADD, scores, more, reals()) : scores;
+    };
     auto masked = [&](desc_t scores) {
         if (!causal) { return scores; }
         desc_t row = g.inner(wide, CUDNN_DATA_INT32), column = g.inner(wide, CUDNN_DATA_INT32);
@@ -5259,7 +5275,7 @@ static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t t
     };
     if (!back) {
         x = g.product(d[SDPA_Q], d[SDPA_K], reals());
-        x = masked(g.point(CUDNN_POINTWISE_MUL, x, scale, reals()));
+        x = masked(biased(g.point(CUDNN_POINTWISE_MUL, x, scale, reals())));
         desc_t top = g.reduce(CUDNN_REDUCE_TENSOR_MAX, x, g.inner(thin));
         x = g.point(CUDNN_POINTWISE_SUB, x, top, reals());
         x = g.point(CUDNN_POINTWISE_EXP, x, nullptr, reals());
@@ -5274,7 +5290,7 @@ static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t t
     x = g.reduce(CUDNN_REDUCE_TENSOR_ADD, x, g.inner(thin));
     g.point(CUDNN_POINTWISE_MUL, x, g.number(SDPA_ONE + 1), d[SDPA_DELTA]);     // the pattern wants it
     x = g.product(d[SDPA_Q], d[SDPA_K], reals());
-    x = g.point(CUDNN_POINTWISE_MUL, x, scale, reals());
+    x = biased(g.point(CUDNN_POINTWISE_MUL, x, scale, reals()));
     x = masked(g.point(CUDNN_POINTWISE_SUB, x, d[SDPA_LSE], reals()));
     desc_t p = g.point(CUDNN_POINTWISE_EXP, x, nullptr, reals());
     g.product(g.reshape(p, g.inner(turned, type, true)), d[SDPA_G], d[SDPA_DV]);
@@ -5290,7 +5306,7 @@ static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t t
 }
 // With L.lock
 static dnn_plan_t *attention_planned(const place_t &at, bool back, bool causal, int dtype, const heads_t *t,
-                                     const int64_t *alignment) {
+                                     const int64_t *alignment, const heads_t *bias) {
     bool found = false;
     int64_t aligned = 0;
     for (int k = 0; k < SDPA_DELTA; k++) { aligned = aligned * 32 + (back || k < SDPA_G ? alignment[k] : 0); }
@@ -5305,13 +5321,18 @@ static dnn_plan_t *attention_planned(const place_t &at, bool back, bool causal, 
         to[5] = t[SDPA_V].strides[d];
         to[6] = back ? t[SDPA_G].strides[d] : 0;
     }
-    static_assert(5 + 28 <= sizeof key.v / sizeof *key.v, "a key of attention");
+    if (bias) {                                 // it lies in order
+        key.v[33] = alignment[SDPA_DELTA];
+        key.v[34] = bias->dims[0];
+        key.v[35] = bias->dims[1];
+    }
+    static_assert(5 + 28 + 3 <= sizeof key.v / sizeof *key.v, "a key of attention");
     auto *slot = L.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
     if (!found) {
         on_device_t leave(at.device);
         flow_t g;
         slot->plan.workspace = -1;
-        attention_graph(g, back, causal, dnn_type(dtype), t, alignment);
+        attention_graph(g, back, causal, dnn_type(dtype), t, alignment, bias);
         if (g.status || !plan_of(g, g.op, g.ops, at.device, false, INT64_MAX, &slot->plan)) {
             memcpy(L.error, L.said, sizeof L.error);
         }
@@ -5321,10 +5342,15 @@ static dnn_plan_t *attention_planned(const place_t &at, bool back, bool causal, 
 }
 // -> whether it was done
 static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
-    bool back = c->row->id == NN_OP_ATTENTION_BACKWARD, causal = c->p->i[0] != 0;
-    const tensor_arg_t *a = c->arg, *q = a + back, *y = q + 3, *gy = back ? a : y;
-    const tensor_arg_t *of[SDPA_DELTA] = {q, q + 1, q + 2, y, q + 4, gy, back ? a + 6 : y, back ? a + 7 : y,
-                                          back ? a + 8 : y};
+    const bool added = c->row->id == NN_OP_BIASED || c->row->id == NN_OP_BIASED_BACKWARD;
+    bool back = c->row->id == NN_OP_ATTENTION_BACKWARD || c->row->id == NN_OP_BIASED_BACKWARD;
+    bool causal = c->p->i[0] != 0;
+    const tensor_arg_t *a = c->arg, *q = a + back, *y = q + 3 + (added && !back), *gy = back ? a : y;
+    const tensor_arg_t *out = back ? a + c->nin : nullptr;
+    const tensor_arg_t *of[SDPA_DELTA] = {q, q + 1, q + 2, y, y + 1, gy, back ? out : y, back ? out + 1 : y,
+                                          back ? out + 2 : y};
+    const tensor_arg_t &mask = a[added ? back ? 6 : 3 : 0];
+    heads_t bias(mask);
     int last = back ? SDPA_DELTA : SDPA_G, count = 0;
     heads_t sums(*y);
     int64_t all = sums.dims[0], heads = sums.dims[1], rows = sums.dims[2];
@@ -5333,12 +5359,12 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
     sums.strides[0] = rows * heads;
     heads_t t[SDPA_DELTA + 1] = {heads_t(*of[0]), heads_t(*of[1], true), heads_t(*of[2], back), heads_t(*y),
                                  sums, heads_t(*gy), heads_t(*of[6]), heads_t(*of[7]), heads_t(*of[8]), sums};
-    int64_t tiles = (rows + 63) / 64 * ((t[SDPA_K].dims[3] + 63) / 64), id[SDPA_COUNT],
+    int64_t tiles = (rows + 63) / 64 * ((t[SDPA_K].dims[3] + 63) / 64), id[SDPA_COUNT + 1],
         alignment[SDPA_DELTA + 1];
     int64_t part = at.limits.attention_workspace / (heads * tiles * 64 * 64 * 2);
     float numbers[3] = {(float)c->p->f[0], 1, -INFINITY};
-    void *data[SDPA_COUNT];
-    if (!at.allocator || !at.limits.libraries) { return false; }
+    void *data[SDPA_COUNT + 1];
+    if (!at.allocator || !at.limits.libraries || (added && !mask.contiguous)) { return false; }
     for (int k = 0; k < last; k++) {
         bool made = k == SDPA_Y || k == SDPA_LSE || k > SDPA_G;
         if (made ? !of[k]->contiguous : !t[k].fits) { return false; }
@@ -5356,7 +5382,13 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
             data[k] = (char *)of[k]->data + from * t[k].strides[0] * size_of(of[k]->dtype);
             if (alignment_of(data[k]) < 16) { alignment[k] = alignment_of(data[k]); }
         }
-        dnn_plan_t *plan = attention_planned(at, back, causal, q->dtype, t, alignment);
+        const bool each = bias.dims[0] > 1;     // or one for all items
+        char *added_at = (char *)mask.data + (each ? from * bias.strides[0] * size_of(mask.dtype) : 0);
+        heads_t slice = bias;
+        if (each) { slice.dims[0] = part; }
+        if (alignment_of(added_at) < 16) { alignment[SDPA_DELTA] = alignment_of(added_at); }
+        dnn_plan_t *plan = attention_planned(at, back, causal, q->dtype, t, alignment,
+                                             added ? &slice : nullptr);
         if (!plan) { return false; }
         workspace_t space(at.allocator, at.device, at.stream, (int64_t)delta + plan->workspace);
         if (space.failed) { return false; }
@@ -5371,6 +5403,10 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
             id[count] = k + 1;
             data[count++] = number ? &numbers[k - SDPA_SCALE] : data[k];
         }
+        if (added) {
+            id[count] = SDPA_BIAS + 1;
+            data[count++] = added_at;
+        }
         cudnnStatus_t e = dnn_execute(L.dnn[at.device], *plan, at.stream, count, id, data,
                                       (char *)space.at + delta);
         if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
@@ -5379,15 +5415,15 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
     return true;
 }
 
-// Batch norm: ids of its tensors, forward and back.
+// Batch and layer norm (whose image is [rows, columns, 1, 1]): ids of their tensors, forward and back.
 enum { NORM_X = 1, NORM_SCALE, NORM_MEAN, NORM_INVERSE, NORM_Y, NORM_BIAS, NORM_EPS, NORM_DY, NORM_DSCALE,
        NORM_DBIAS };
 // With L.lock
-static dnn_plan_t *norm_planned(const place_t &at, bool back, int dtype, const image_t &x,
+static dnn_plan_t *norm_planned(const place_t &at, bool layer, bool back, int dtype, const image_t &x,
                                 const int64_t *alignment) {
     bool found = false;
-    dnn_key_t key = {{at.device, back ? NORM_BACKWARD : NORM_FORWARD, dtype, alignment[0], alignment[1],
-                      alignment[2]}};
+    dnn_key_t key = {{at.device, (back ? NORM_BACKWARD : NORM_FORWARD) + 2 * layer, dtype, alignment[0],
+                      alignment[1], alignment[2]}};
     for (int d = 0; d < x.n; d++) {
         key.v[6 + 2 * d] = x.dims[d];
         key.v[7 + 2 * d] = x.strides[d];
@@ -5396,14 +5432,17 @@ static dnn_plan_t *norm_planned(const place_t &at, bool back, int dtype, const i
     if (found) { return slot->plan.workspace < 0 ? nullptr : &slot->plan; }
     on_device_t leave(at.device);
     flow_t g;
-    cudnnBackendNormMode_t mode = CUDNN_BATCH_NORM;
+    cudnnBackendNormMode_t mode = layer ? CUDNN_LAYER_NORM : CUDNN_BATCH_NORM;
     cudnnBackendNormFwdPhase_t phase = CUDNN_NORM_FWD_TRAINING;
     int64_t dims[5] = {1, x.dims[1], 1, 1, 1}, strides[5] = {dims[1], 1, dims[1], dims[1], dims[1]};
-    const int64_t ones[5] = {1, 1, 1, 1, 1};
+    const int64_t ones[5] = {1, 1, 1, 1, 1}, rows[5] = {x.dims[0], 1, 1, 1, 1};
     auto image = [&](int id, int place) {
         return g.tensor(id, dnn_type(dtype), x.n, x.dims, x.strides, alignment[place]);
     };
     auto row = [&](int id) { return g.tensor(id, CUDNN_DATA_FLOAT, x.n, dims, strides, 16); };
+    auto statistic = [&](int id) {
+        return layer ? g.tensor(id, CUDNN_DATA_FLOAT, x.n, rows, ones, 16) : row(id);
+    };
     cudnnBackendDescriptor_t op = g.make(back ? CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR
                                               : CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR);
     slot->plan.workspace = -1;
@@ -5412,8 +5451,8 @@ static dnn_plan_t *norm_planned(const place_t &at, bool back, int dtype, const i
         g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_XDESC, image(NORM_X, 0));
         g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC, image(NORM_DY, 1));
         g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC, row(NORM_SCALE));
-        g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC, row(NORM_MEAN));
-        g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC, row(NORM_INVERSE));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC, statistic(NORM_MEAN));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC, statistic(NORM_INVERSE));
         g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC, row(NORM_DSCALE));
         g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC, row(NORM_DBIAS));
         g.set(op, CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC, image(NORM_Y, 2));
@@ -5425,8 +5464,8 @@ static dnn_plan_t *norm_planned(const place_t &at, bool back, int dtype, const i
         g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_BIAS_DESC, row(NORM_BIAS));
         g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_EPSILON_DESC,
               g.tensor(NORM_EPS, CUDNN_DATA_FLOAT, x.n, ones, ones, 4, g.VALUE));
-        g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC, row(NORM_MEAN));
-        g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC, row(NORM_INVERSE));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_MEAN_DESC, statistic(NORM_MEAN));
+        g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC, statistic(NORM_INVERSE));
         g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_YDESC, image(NORM_Y, 2));
     }
     g.add(op);
@@ -5446,17 +5485,27 @@ variance_of(float *variance, const float *inverse, int64_t n, float eps) {
 }
 // -> whether it was done
 static bool norm_by_library(const place_t &at, const tensor_call_t *c) {
-    bool back = c->row->id == NN_OP_GROUP_NORM_BACKWARD;
-    const tensor_arg_t *a = c->arg, &x = a[back], &scale = a[back ? 4 : 1], &other = a[back ? 6 : 2];
+    const bool layer = c->row->id == NN_OP_LAYER_NORM || c->row->id == NN_OP_LAYER_NORM_BACKWARD;
+    const bool back = c->row->id == NN_OP_GROUP_NORM_BACKWARD || c->row->id == NN_OP_LAYER_NORM_BACKWARD;
+    const tensor_arg_t *a = c->arg, &scale = a[back ? 4 : 1], &other = a[back ? 6 : 2];
     const tensor_arg_t &dy = a[0], &y = a[back ? 5 : 3];
+    const int64_t columns = layer ? c->p->i[0] : 1, size[4] = {a[0].numel / (columns + !columns), columns, 1,
+        1};
+    const int64_t step[4] = {columns, 1, 1, 1};
+    tensor_arg_t x = a[back];
+    if (layer && x.contiguous) {
+        x.dims = size;
+        x.strides = step;
+        x.ndim = 4;
+    }
     float eps = (float)c->p->f[0];
     if (!at.allocator || !at.limits.libraries || x.dtype == TENSOR_F64 || x.ndim < 4 || x.ndim > 5 ||
-        !x.numel ||
+        !x.numel || (layer && c->p->i[1]) ||
         x.contiguous != y.contiguous || x.contiguous != dy.contiguous || !scale.data || !other.data ||
         !other.numel) {
         return false;
     }
-    const image_t image(x, !x.contiguous);
+    const image_t image(x, layer || !x.contiguous);
     const int64_t alignment[3] = {alignment_of(x.data), alignment_of(dy.data), alignment_of(y.data)};
     const int64_t ids[2][8] = {{NORM_X, NORM_SCALE, NORM_BIAS, NORM_Y, NORM_MEAN, NORM_INVERSE, NORM_EPS},
                                {NORM_DY, NORM_X, NORM_MEAN, NORM_INVERSE, NORM_SCALE, NORM_Y, NORM_DSCALE,
@@ -5469,7 +5518,7 @@ static bool norm_by_library(const place_t &at, const tensor_call_t *c) {
     }
     std::lock_guard<std::mutex> hold(L.lock);   // a handle serves one thread at a time
     if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
-    dnn_plan_t *plan = norm_planned(at, back, x.dtype, image, alignment);
+    dnn_plan_t *plan = norm_planned(at, layer, back, x.dtype, image, alignment);
     if (!plan) { return false; }
     workspace_t space(at.allocator, at.device, at.stream, plan->workspace);
     if (space.failed) { return false; }
@@ -5477,9 +5526,186 @@ static bool norm_by_library(const place_t &at, const tensor_call_t *c) {
                                   space.at);
     if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
     __atomic_fetch_add(&L.calls, 1, __ATOMIC_RELAXED);
-    return back || !code_of(tcu_launch(variance_of, grid_for(at, a[6].numel, THREADS), THREADS, 0, at.stream,
+    return back || layer || !code_of(tcu_launch(variance_of, grid_for(at, a[6].numel, THREADS), THREADS, 0,
+                                                at.stream,
                                        (float *)a[6].data, (const float *)a[5].data, a[6].numel, eps));
 }
+
+// A whole recurrent net (NN_OP_NET), described for one call: that costs less than a plan's key. Sizes in
+// bytes.
+struct net_t {
+    cudnnRNNDescriptor_t net = nullptr;
+    cudnnRNNDataDescriptor_t x = nullptr, y = nullptr;
+    cudnnTensorDescriptor_t h = nullptr, part[2] = {};      // part: what cudnnGetRNNWeightParams fills
+    cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+    size_t weights = 0, work = 0, kept = 0;
+    const int64_t *p, ends, gates, features;                // ends: layers times directions
+    int64_t size;                                           // of an element
+    // With L.lock
+    net_t(int device, int dtype, const int64_t *dims, const int64_t *p_)
+        : p(p_), ends(p[1] * p[2]), gates(nn_gates(p[0])), features(dims[2]), size(size_of(dtype)) {
+        const int64_t steps = dims[p[4] != 0], items = dims[!p[4]], most = INT32_MAX;
+        cudnnDataType_t type = dnn_type(dtype);
+        bool half = size == 2, tf32 = !__atomic_load_n(&L.no_conv_tf32, __ATOMIC_RELAXED);
+        int *length = nullptr;
+        const int state[3] = {(int)ends, (int)items, (int)p[5]}, step[3] = {state[1] * state[2], state[2], 1};
+        if (steps > most || items > most || features > most || p[5] * p[2] > most || items * p[5] > most ||
+            !(length = (int *)malloc((size_t)items * sizeof *length))) {
+            status = CUDNN_STATUS_NOT_SUPPORTED;
+            return;
+        }
+        for (int64_t k = 0; k < items; k++) { length[k] = (int)steps; }
+        check(lib.cudnnCreateRNNDescriptor_(&net));
+        for (auto *d : {&x, &y}) {
+            const int64_t width = d == &y ? p[5] * p[2] : features;
+            cudnnRNNDataLayout_t layout = p[4] ? CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED
+                                               : CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED;
+            if (!status) { check(lib.cudnnCreateRNNDataDescriptor_(d)); }
+            if (!status) {
+                check(lib.cudnnSetRNNDataDescriptor_(*d, type, layout, (int)steps, (int)items, (int)width,
+                                                     length, nullptr));
+            }
+        }
+        free(length);
+        for (auto *d : {&h, &part[0], &part[1]}) {
+            if (!status) { check(lib.cudnnCreateTensorDescriptor_(d)); }
+        }
+        if (!status) { check(lib.cudnnSetTensorNdDescriptor_(h, type, 3, state, step)); }
+        if (!status) {
+            static const cudnnRNNMode_t modes[] = {CUDNN_RNN_TANH, CUDNN_RNN_RELU, CUDNN_LSTM, CUDNN_GRU};
+            check(lib.cudnnSetRNNDescriptor_v8_(
+                net, CUDNN_RNN_ALGO_STANDARD, modes[p[0]], p[3] ? CUDNN_RNN_NO_BIAS : CUDNN_RNN_DOUBLE_BIAS,
+                p[2] == 2 ? CUDNN_BIDIRECTIONAL : CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT, type,
+                CUDNN_DATA_FLOAT, half ? CUDNN_TENSOR_OP_MATH : tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH,
+                (int)features, (int)p[5], (int)p[5], (int)p[1], nullptr, CUDNN_RNN_PADDED_IO_ENABLED));
+        }
+        if (L.properties) { return; }                       // the rest wants a device
+        cudnnHandle_t handle = L.dnn[device];
+        if (!status) { check(lib.cudnnGetRNNWeightSpaceSize_(handle, net, &weights)); }
+        if (!status) { check(lib.cudnnGetRNNTempSpaceSizes_(handle, net, mode(), x, &work, &kept)); }
+    }
+    ~net_t() {
+        if (net) { lib.cudnnDestroyRNNDescriptor_(net); }
+        for (auto *d : {x, y}) {
+            if (d) { lib.cudnnDestroyRNNDataDescriptor_(d); }
+        }
+        for (auto *d : {h, part[0], part[1]}) {
+            if (d) { lib.cudnnDestroyTensorDescriptor_(d); }
+        }
+    }
+    net_t(const net_t &) = delete;
+    static int64_t nn_gates(int64_t kind) { return kind == NN__LSTM_NET ? 4 : kind == NN__GRU_NET ? 3 : 1; }
+    cudnnForwardMode_t mode() const { return p[6] ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE; }
+    bool check(cudnnStatus_t s) {
+        if (!status) { status = s; }
+        return dnn_said("a recurrent net", s, true);
+    }
+    // f(place with us, place in cuDNN's space, bytes) of each matrix, then of each bias -> whether cuDNN told
+    template <class F> bool parts(cudnnHandle_t handle, void *space, F f) {
+        int64_t ours = 0;
+        for (int bias = 0; bias < (p[3] ? 1 : 2) && !status; bias++) {
+            for (int64_t k = 0; k < ends * 2 * gates && !status; k++) {
+                int64_t end = k / (2 * gates), id = k % (2 * gates);
+                void *at[2] = {};
+                if (!check(lib.cudnnGetRNNWeightParams_(handle, net, (int)end, weights, space, (int)id,
+                                                        part[0],
+                                                        &at[0], part[1], &at[1]))) {
+                    break;
+                }
+                int64_t from = id >= gates ? p[5] : end < p[2] ? features : p[5] * p[2];
+                int64_t bytes = p[5] * (bias ? 1 : from) * size;
+                f(ours, (char *)at[bias] - (char *)space, bytes);
+                ours += bytes;
+            }
+        }
+        return !status;
+    }
+    // Copies weights into cuDNN's space, or out of it, in as few pieces as there are.
+    void move(cudnnHandle_t handle, char *ours, char *space, bool out, cudaStream_t stream) {
+        int64_t a = 0, b = 0, n = 0;
+        auto flush = [&] {
+            cudaError_t e = !n ? cudaSuccess : cudaMemcpyAsync(out ? ours + a : space + b, out ? space + b :
+                                                               ours + a,
+                                                               (size_t)n, cudaMemcpyDeviceToDevice, stream);
+            if (code_of(e)) { status = CUDNN_STATUS_INTERNAL_ERROR; }
+        };
+        parts(handle, space, [&](int64_t from, int64_t to, int64_t bytes) {
+            if (from != a + n || to != b + n) {
+                flush();
+                a = from, b = to, n = 0;
+            }
+            n += bytes;
+        });
+        flush();
+    }
+};
+static int64_t backend_net(int index, int dtype, const int64_t *dims, const tensor_params_t *p) {
+    if (__atomic_load_n(&L.off, __ATOMIC_RELAXED) || dtype == TENSOR_F64) { return -1; }
+    on_device_t leave(index);
+    std::lock_guard<std::mutex> hold(L.lock);
+    if (!library_ready(LIBRARY_CUDNN, index)) { return -1; }
+    net_t net(index, dtype, dims, p->i);
+    return net.status ? -1 : (int64_t)net.kept;
+}
+// -> whether it was done
+static bool net_by_library(const place_t &at, const tensor_call_t *c) {
+    const bool back = c->row->id == NN_OP_NET_BACKWARD;
+    const tensor_arg_t *a = c->arg, &x = a[back], &w = a[1 + back], &y = a[back ? 3 : 4];
+    const tensor_arg_t &states = a[back ? 7 : 5], &kept = a[back ? 4 : 6];
+    const void *h0 = a[back ? 5 : 2].data, *c0 = a[back ? 6 : 3].data;
+    if (!at.allocator || !at.limits.libraries) { return false; }
+    std::lock_guard<std::mutex> hold(L.lock);   // a handle serves one thread at a time
+    if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
+    cudnnHandle_t handle = L.dnn[at.device];
+    relaxed_t leave;
+    net_t net(at.device, x.dtype, x.dims, c->p->i);
+    const size_t ours = (size_t)(w.numel * net.size);
+    bool same = net.weights == ours;
+    if (net.status || (size_t)kept.numel < net.kept || !net.check(lib.cudnnSetStream_(handle, at.stream)) ||
+        !net.parts(handle, w.data, [&](int64_t from, int64_t to, int64_t) { same = same && from == to; })) {
+        return false;
+    }
+    auto lines = [](size_t n) { return (n + 255) / 256 * 256; };
+    size_t more = same ? 0 : lines(net.weights);
+    workspace_t room(at.allocator, at.device, at.stream,
+                     (int64_t)(lines(net.work) + more + (back ? lines(net.kept) + more : 0)));
+    if (room.failed) { return false; }
+    char *work = (char *)room.at, *space = same ? (char *)w.data : work + lines(net.work);
+    char *state = (char *)states.data, *cells = state && net.p[0] == NN__LSTM_NET
+        ? state + states.numel / 2 * net.size : nullptr;
+    if (!same) { net.move(handle, (char *)w.data, space, false, at.stream); }
+    if (!back) {
+        if (!net.status) {
+            net.check(lib.cudnnRNNForward_(handle, net.net, net.mode(), nullptr, net.x, x.data, net.y,
+                                           y.data, net.h,
+                                           h0, state, net.h, c0, cells, net.weights, space, net.work, work,
+                                           net.kept, net.kept ? kept.data : nullptr));
+        }
+    } else {                                    // what was kept changes: backward may come again
+        char *copy = work + lines(net.work) + more, *dw = same ? (char *)a[9].data : copy + lines(net.kept);
+        cudaError_t e = cudaMemcpyAsync(copy, kept.data, net.kept, cudaMemcpyDeviceToDevice, at.stream);
+        if (!e) { e = cudaMemsetAsync(dw, 0, net.weights, at.stream); }
+        if (code_of(e)) { return false; }
+        auto given = [&](int k) { return a[k].numel ? a[k].data : nullptr; };
+        if (!net.status) {
+            net.check(lib.cudnnRNNBackwardData_v8_(handle, net.net, nullptr, net.y, y.data, a[0].data, net.x,
+                                                   a[8].data, net.h, h0, state, given(10), net.h, c0, cells,
+                                                   given(11), net.weights, space, net.work, work, net.kept,
+                                                   copy));
+        }
+        if (!net.status) {
+            net.check(lib.cudnnRNNBackwardWeights_v8_(handle, net.net, CUDNN_WGRAD_MODE_ADD, nullptr, net.x,
+                                                      x.data, net.h, h0, net.y, y.data, net.weights, dw,
+                                                      net.work, work, net.kept, copy));
+        }
+        if (!net.status && !same) { net.move(handle, (char *)a[9].data, dw, true, at.stream); }
+    }
+    if (net.status) { return false; }
+    __atomic_fetch_add(&L.calls, 1, __ATOMIC_RELAXED);
+    return true;
+}
+#else
+static int64_t backend_net(int, int, const int64_t *, const tensor_params_t *) { return -1; }
 #endif
 
 // ------------------------------------------------------------------------------
@@ -7037,7 +7263,12 @@ static int native_norm(const place_t &at, tensor_call_t *c) {
     bool single = true, twice = true, half = a[0].dtype == TENSOR_F16 || a[0].dtype == TENSOR_BF16;
 #ifdef TCU_HAVE_CUDNN
     bool batch = c->row->id == NN_OP_BATCH_NORM || (c->row->id == NN_OP_GROUP_NORM_BACKWARD && !c->p->i[0]);
-    if (batch && (half || !is_dense(c)) && norm_by_library(at, c)) { return 0; }
+    bool layer = c->row->id == NN_OP_LAYER_NORM || c->row->id == NN_OP_LAYER_NORM_BACKWARD;
+    if (((batch && (half || !is_dense(c))) ||
+         (layer && is_dense(c) && (half || a[0].numel >= at.limits.norm_library))) &&
+             norm_by_library(at, c)) {
+        return 0;
+    }
 #endif
     for (int k = 0; k < c->nin + c->nout; k++) {
         single = single && is_f32(a[k]);
@@ -7300,6 +7531,7 @@ static int native_attention(const place_t &at, tensor_call_t *c) {
 #ifdef TCU_HAVE_CUDNN
         if (attention_by_library(at, c)) { return 0; }
 #endif
+        if (c->row->id >= NN_OP_END) { return NONE; }
         return over_copies(at, c, true, native_attention);
     }
     return dtype == TENSOR_F32   ? attention<float>(at, c)
@@ -7364,6 +7596,12 @@ template <class C> static int recurrent(const place_t &at, tensor_call_t *c) {
 }
 static int native_recurrent(const place_t &at, tensor_call_t *c) {
     int dtype = c->arg[0].dtype;
+    if (c->row->id >= NN_OP_END) {
+#ifdef TCU_HAVE_CUDNN
+        if (is_dense(c) && net_by_library(at, c)) { return 0; }
+#endif
+        return NONE;
+    }
     if (!is_dense(c)) { return NONE; }
     return dtype == TENSOR_F32   ? recurrent<float>(at, c)
            : dtype == TENSOR_F64 ? recurrent<double>(at, c) : (int)NONE;
@@ -7723,12 +7961,12 @@ static int backend_run(tensor_call_t *c) {
                                                                         row->name);
     }
     code = native(at, c);
-    bool here = code == TENSOR_ERR_UNSUPPORTED;
-    if (key < COUNTED) {
+    bool here = code == TENSOR_ERR_UNSUPPORTED, front = row->id >= NN_OP_END;    // which goes on, then
+    if (key < COUNTED && !front) {
         __atomic_store_n(&G.name[key], row->name, __ATOMIC_RELAXED);
         __atomic_fetch_add(here ? &G.fallback[key] : &G.native[key], 1, __ATOMIC_RELAXED);
     }
-    if (here) { code = fall_back(c, s); }
+    if (here && !front) { code = fall_back(c, s); }
     call_after(s, c);
     if (here) { return code; }
     if (code == TENSOR_ERR_CUDA) { raise_cuda(row->name); }
@@ -7741,7 +7979,7 @@ static int backend_run(tensor_call_t *c) {
 static const tensor_backend_t backend = {
     TENSOR__API_VERSION, sizeof(tensor_backend_t), "cuda", backend_count, backend_alloc, backend_release,
         backend_copy, backend_aside, backend_recording, backend_site,
-    {TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, backend_run, backend_run}, 1, 1};
+    {TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, backend_run, backend_run}, 1, 1, backend_net};
 #undef TCU_RUN4
 
 static bool is_set(const char *name) {          // an environment variable, to anything but 0

@@ -35,8 +35,9 @@
 // An op that has no kernel of its own for a dtype runs on the CPU, over copies: right, and slow. >>cuda-ops
 // tells which did, and can forbid it.
 //
-// Matrix products go to cuBLASLt; convolutions, attention and batch norm of f16 and bf16, and batch norm with
-// channels innermost go to cuDNN; each is opened when first needed. Neither has to be there: without it, with
+// Matrix products go to cuBLASLt; convolutions, recurrent nets, attention, batch and layer norm of f16 and
+// bf16, and batch norm with channels innermost and large layer norms of f32 go to cuDNN; each is opened when
+// first needed. Neither has to be there: without it, with
 // another version of it, or where it has nothing for a shape, the kernels of this file do the op, to the same
 // accuracy and slower. That is no error; tensor_cuda_library_error says what was wrong, and beside it
 // (>>cuda-libraries) stand the switches. Built where cublasLt.h or cudnn.h is not found, the file does
@@ -285,7 +286,7 @@ TENSOR_API int tensor_cuda_set_libraries(int on);
 //   -> the value before;  errors none
 TENSOR_API int tensor_cuda_set_matmul_tf32(int on);
 
-// Whether f32 convolutions may (torch.backends.cudnn.allow_tf32, on there too).
+// Whether f32 convolutions and cuDNN's recurrent nets may (torch.backends.cudnn.allow_tf32, on there too).
 //   on      1 (default) or 0
 //   -> the value before;  errors none
 TENSOR_API int tensor_cuda_set_conv_tf32(int on);

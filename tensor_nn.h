@@ -2480,7 +2480,8 @@ enum { NN__COUNT_PAD = 0, NN__NO_COUNT_PAD = 1, NN__ADAPTIVE = 2 };
 // i[0] row without gradient, -1 = none; i[1] zero it (the gradient of the gradient), i[2] divide by
 // frequency. LAYER_NORM: i[0] elements of a row, i[1] 1 = no mean (rms), f[0] eps. BATCH_NORM, GROUP_NORM:
 // i[0] groups (0 = batch norm), i[1] items, i[2] channels, i[3] elements of a plane, f[0] eps. RECURRENT:
-// i[0] kind, i[1] from the last step to the first. ATTENTION: i[0] causal, f[0] scale. DROPOUT: f[0] p; word
+// i[0] kind, i[1] from the last step to the first. NET: kind, layers, directions, no bias, batch first,
+// features of h, whether there will be a backward. ATTENTION: i[0] causal, f[0] scale. DROPOUT: f[0] p; word
 // i & 3 of block i >> 2 of the call's stream decides over element i.
 
 // Kinds of recurrent nets. Gates kept for backward: LSTM i f g o, GRU r z n and h's share of n.
@@ -2829,6 +2830,10 @@ typedef enum nn_op_id_t {
     NN_OP_END
 } nn_op_id_t;
 enum { NN_OP_COUNT = (int)NN_OP_END - (int)TENSOR_OP_NN_FIRST };
+// Whole recurrent nets, and attention with a mask, which only a device's library runs: rows beside the table,
+// as no test of every row on the CPU could. A kernel that declines (UNSUPPORTED, no error raised) leaves them
+// to other rows.
+enum { NN_OP_NET = (int)NN_OP_END, NN_OP_NET_BACKWARD, NN_OP_BIASED, NN_OP_BIASED_BACKWARD };
 
 typedef enum nn__loss_t {
 #define TENSOR__X(ID, f, dx, dt) NN__LOSS_##ID,
@@ -4356,21 +4361,27 @@ TENSOR__FN tensor_t *nn__saved(tensor__grad_t *g, int k) {
 
 typedef tensor_t *(*nn__composed_fn)(tensor_t *const *in, const tensor_params_t *p);
 
-// Gradients of node's op by differentiating fn(inputs), which is the same function made of public ops.
+// Gradients of node's op by differentiating fn(inputs), which is the same function made of public ops; as a
+// graph of its own where none of the gradient is wanted.
 TENSOR__FN void nn__grad_composed(tensor__grad_t *g, nn__composed_fn fn) {
     tensor_t *in[TENSOR__MAX_IN], *wanted[TENSOR__MAX_IN], *got[TENSOR__MAX_IN], *y;
     int k, n = 0, at[TENSOR__MAX_IN];
+    int mode;
     for (k = 0; k < g->node->nin; k++) {
         in[k] = nn__saved(g, k);
         if (!in[k] || !TENSOR__(grad_need)(g, k)) continue;
         // A view of its own: a tensor given twice must get two gradients.
-        in[k] = (tensor_view_n)(in[k], in[k]->dims, in[k]->ndim);
+        in[k] = g->create ? (tensor_view_n)(in[k], in[k]->dims, in[k]->ndim)
+                          : (tensor_requires_grad_)((tensor_detach)(in[k]), 1);
         wanted[n] = in[k];
         at[n++] = k;
     }
     if (n == 0) return;
+    mode = (tensor_set_grad_enabled)(1);
     y = fn(in, g->p);
-    (tensor_autograd_grad)(&y, 1, &g->gy[0], wanted, n, got, TENSOR_CREATE_GRAPH | TENSOR_ALLOW_UNUSED);
+    (tensor_autograd_grad)(&y, 1, &g->gy[0], wanted, n, got,
+                           (g->create ? TENSOR_CREATE_GRAPH : 0) | TENSOR_ALLOW_UNUSED);
+    (void)(tensor_set_grad_enabled)(mode);
     for (k = 0; k < n; k++) g->gx[at[k]] = got[k];
 }
 // The same if a graph of the gradient is wanted. -> whether it was
@@ -4868,13 +4879,13 @@ TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
 
 TENSOR__FN tensor_t *nn__composed_layer_norm(tensor_t *const *in, const tensor_params_t *p) {
     const int64_t n = p->i[0];
-    tensor_t *x = in[0], *d = nn__as(x, 2, x->numel / nn__max(n, 1), n, 0, 0), *y;
+    tensor_t *x = in[0], *d = nn__as(nn__wide(x), 2, x->numel / nn__max(n, 1), n, 0, 0), *y;
     if (!p->i[1]) d = (tensor_sub)(d, (tensor_mean_dim)(d, -1, 1));
     y = (tensor_add_scalar)((tensor_mean_dim)((tensor_square)(d), -1, 1), p->f[0]);
     y = (tensor_mul)(d, (tensor_rsqrt)(y));
     if (in[1]) y = (tensor_mul)(y, (tensor_reshape_n)(in[1], &n, 1));
     if (in[2]) y = (tensor_add)(y, (tensor_reshape_n)(in[2], &n, 1));
-    return (tensor_reshape_n)(y, x->dims, x->ndim);
+    return nn__narrow((tensor_reshape_n)(y, x->dims, x->ndim), x);
 }
 
 TENSOR__FN void nn__grad_layer_norm(tensor__grad_t *g) {
@@ -4904,10 +4915,10 @@ TENSOR__FN tensor_t *nn__layer_norm_front(tensor_t *x, tensor_t *w, tensor_t *b,
             return NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %t must have the last %d dims of x %t", op,
                             k == 1 ? "weight" : "bias", in[k], nd, x);
     }
-    if (nn__is_half(x))
+    if (nn__is_half(x) && !TENSOR__(halves)(x))
         return nn__narrow(nn__layer_norm_front(nn__wide(x), nn__wide(w), nn__wide(b), nd, eps, rms), x);
     if (rms && eps < 0) eps = x->dtype == TENSOR_F64 ? 2.220446049250313e-16 : 1.1920928955078125e-7;
-    for (k = 0; k < 3; k++) in[k] = nn__contiguous(in[k]);
+    for (k = 0; k < 3; k++) in[k] = nn__contiguous(k ? nn__wide(in[k]) : x);
     if (!TENSOR__(begin)(&o, nn__row(NN_OP_LAYER_NORM), in, 3)) return TENSOR__(poison);
     o.p = &o.params;
     o.params.i[0] = n;
@@ -4915,8 +4926,8 @@ TENSOR__FN tensor_t *nn__layer_norm_front(tensor_t *x, tensor_t *w, tensor_t *b,
     o.params.f[0] = eps;
     memcpy(lead, x->dims, (size_t)first * sizeof lead[0]);
     TENSOR__(result)(&o, x->dtype, x->dims, x->ndim);
-    TENSOR__(result)(&o, x->dtype, lead, (int)first);
-    TENSOR__(result)(&o, x->dtype, lead, (int)first);
+    for (k = 0; k < 2; k++)
+        TENSOR__(result)(&o, nn__is_half(x) ? (int)TENSOR_F32 : x->dtype, lead, (int)first);
     return TENSOR__(finish)(&o);
 }
 NN__FRONT(layer_norm, tensor_layer_norm,
@@ -7476,6 +7487,91 @@ TENSOR__FN void nn__grad_attention(tensor__grad_t *g) {
     nn__grad_end(&o, g, 3);
 }
 
+TENSOR__FN double nn__attention_scale(const tensor_scaled_dot_product_attention_args_t *a) {
+    const tensor_t *q = a->query;
+    return a->scale != 0 ? a->scale : 1 / sqrt((double)nn__max(q->dims[q->ndim - 1], 1));
+}
+// Attention of f16 and bf16 with a mask that is added to scores, by a device's library.
+TENSOR__FN int nn__declined(tensor_call_t *c) {
+    (void)c;
+    return TENSOR_ERR_UNSUPPORTED;
+}
+TENSOR__FN tensor_t *nn__composed_biased(tensor_t *const *in, const tensor_params_t *p) {
+    return nn__narrow(nn__attention_composed(nn__wide(in[0]), nn__wide(in[1]), nn__wide(in[2]),
+                                             nn__wide(in[3]),
+                                             0, p->f[0], 0, NULL), in[0]);
+}
+TENSOR__FN void nn__grad_biased(tensor__grad_t *g);
+static const tensor__row_t nn__biased_rows[2] = {
+    {"attention_biased", TENSOR_FAMILY_ATTENTION, 4, 4, 2, 0, NN_OP_BIASED,
+     TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY1, nn__grad_biased,
+     nn__declined, NULL, -2, 2, "softmax(q kT scale + bias) v; logsumexp", "query key value bias"},
+    {"attention_biased_backward", TENSOR_FAMILY_ATTENTION, 7, 7, 3, 0, NN_OP_BIASED_BACKWARD, 0, NULL,
+     nn__declined, NULL, -2, 2, "dq, dk, dv", "grad query key value y logsumexp bias"}};
+TENSOR__FN void nn__grad_biased(tensor__grad_t *g) {
+    tensor__op_t o;
+    tensor_t *in[7];
+    int k;
+    in[0] = g->gy[0];
+    if (in[0]->strides[in[0]->ndim - 1] != 1) in[0] = nn__contiguous(in[0]);
+    for (k = 0; k < 3; k++) in[1 + k] = nn__saved(g, k);
+    in[4] = TENSOR__(grad_out)(g, 0);
+    in[5] = TENSOR__(grad_out)(g, 1);
+    in[6] = nn__saved(g, 3);
+    if (!g->create && TENSOR__(begin)(&o, &nn__biased_rows[1], in, 7)) {
+        o.p = &o.params;
+        o.params = *g->p;
+        o.visible = 3;
+        for (k = 0; k < 3; k++) TENSOR__(result)(&o, in[1 + k]->dtype, in[1 + k]->dims, in[1 + k]->ndim);
+        if (TENSOR__(finish)(&o)->state != TENSOR__POISON_STATE) {
+            for (k = 0; k < 3; k++)
+                if (TENSOR__(grad_need)(g, k)) g->gx[k] = o.out[k];
+            return;
+        }
+    }
+    nn__grad_composed(g, nn__composed_biased);
+}
+// NULL = the library has no plan, or the mask wants a gradient. Rows that look at nothing are zeros.
+TENSOR__FN tensor_t *nn__attention_biased(tensor_t *q, tensor_t *k, tensor_t *v, tensor_t *mask,
+                                          double scale) {
+    tensor__op_t o;
+    tensor_t *in[4], *dead, *y;
+    int64_t dims[4];
+    int n = q->ndim, d;
+    if (!q->device || !TENSOR__(halves)(q) || n < 3 || n > 4 || k->ndim != n || v->ndim != n ||
+        mask->state != TENSOR__LIVE || mask->device != q->device || mask->ndim > n || mask->ndim < 2 ||
+        ((tensor_grad_enabled)() && (tensor_requires_grad)(mask)) || !q->numel || !v->numel || !mask->numel)
+        return NULL;
+    for (d = 0; d < n; d++) {
+        int at = mask->ndim - n + d;
+        int64_t given = at < 0 ? 1 : mask->dims[at], full = d < n - 1 ? q->dims[d] : k->dims[n - 2];
+        if ((given != 1 && given != full) ||
+            (d < n - 2 && (k->dims[d] != full || v->dims[d] != full)))
+            return NULL;
+        dims[d] = d < n - 2 ? given : full;
+    }
+    y = mask;
+    if (mask->dtype == TENSOR_BOOL) {
+        y = nn__beside((tensor_zeros_n)(mask->dims, mask->ndim, (tensor_dtype_t)q->dtype), q);
+        y = (tensor_masked_fill)(y, (tensor_logical_not)(mask), -INFINITY);
+    }
+    dead = (tensor_eq_scalar)((tensor_amax_dim)(y, -1, 1), -INFINITY);
+    in[0] = q;
+    in[1] = k;
+    in[2] = v;
+    in[3] = nn__contiguous((tensor_expand_n)((tensor_masked_fill)(y, dead, 0), dims, n));
+    if (!TENSOR__(begin)(&o, &nn__biased_rows[0], in, 4)) return NULL;
+    o.p = &o.params;
+    o.params.i[0] = 0;
+    o.params.f[0] = scale;
+    memcpy(dims, q->dims, (size_t)n * sizeof dims[0]);
+    dims[n - 1] = v->dims[n - 1];
+    TENSOR__(result)(&o, q->dtype, dims, n);
+    TENSOR__(result)(&o, TENSOR_F32, dims, n - 1);
+    y = TENSOR__(finish)(&o);
+    return y->state == TENSOR__POISON_STATE ? NULL : (tensor_masked_fill)(y, dead, 0);
+}
+
 TENSOR__FN tensor_t *
 nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_args_t *a) {
     static const char name[] = "scaled_dot_product_attention";
@@ -7500,6 +7596,9 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: dropout_p %g must be in 0..1", name, a->dropout_p);
     if (nn__is_half(q) && (mask || a->dropout_p > 0 || !q->numel || !v->numel || !TENSOR__(halves)(q))) {
         tensor_scaled_dot_product_attention_args_t wide = *a;
+        tensor_t *y = mask && a->dropout_p <= 0 ? nn__attention_biased(q, k, v, mask,
+                                                                       nn__attention_scale(a)) : NULL;
+        if (y) return y;
         wide.query = nn__wide(q);
         wide.key = nn__wide(k);
         wide.value = nn__wide(v);
@@ -7543,7 +7642,7 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
         dims[q->ndim - 1] = v->dims[v->ndim - 1];
         return (tensor_reshape_n)(nn__run_scaled_dot_product_attention(&b), dims, q->ndim);
     }
-    scale = a->scale != 0 ? a->scale : 1 / sqrt((double)nn__max(q->dims[q->ndim - 1], 1));
+    scale = nn__attention_scale(a);
     same = q->ndim == k->ndim && q->ndim == v->ndim;
     for (d = 0; same && d + 2 < q->ndim; d++) same = q->dims[d] == k->dims[d] && q->dims[d] == v->dims[d];
     if (mask || a->dropout_p > 0 || !same || k->dims[k->ndim - 2] == 0)
@@ -7836,13 +7935,154 @@ TENSOR__FN int nn__fits(const char *op, const char *what, const tensor_t *t, con
     return 0;
 }
 
-// Layers, directions; in the scope of the caller.
-TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_args_t *a) {
-    tensor_t *in[3] = {a->x, a->h, a->c}, *x, *const *w = a->weights, *state[2], *first[2], *side[2], *out[2];
+// ---- whole nets by a device's library: weights are one row of w_ih, w_hh of all layers and directions, then
+// of their biases; states are h, then c (LSTM)
+
+TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_args_t *a, int own);
+// y and states in one row.
+TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t *p) {
+    tensor_rnn_args_t a = tensor_rnn_defaults();
+    int64_t n = p->i[1] * p->i[2], h = p->i[5], dims[2], at = 0, k;
+    int per = p->i[3] ? 2 : 4, j;
+    tensor_t **w = (tensor_t **)TENSOR__(memory)(nn__self(), (uint64_t)(n * per) * sizeof *w), *list[3],
+        *part;
+    tensor_state_t s;
+    if (!w) return TENSOR__(poison);
+    dims[0] = h * nn__net_gates(p->i[0]);
+    for (j = 0; j < per; j += 2)
+        for (k = 0; k < 2 * n; k++) {
+            dims[1] = j ? 1 : k & 1 ? h : k / 2 < p->i[2] ? in[0]->dims[2] : h * p->i[2];
+            part = (tensor_narrow)(in[1], 0, at, dims[0] * dims[1]);
+            w[k / 2 * per + j + (k & 1)] = j ? part : (tensor_reshape_n)(part, dims, 2);
+            at += dims[0] * dims[1];
+        }
+    a.x = in[0];
+    a.weights = w;
+    a.h = in[2];
+    a.c = in[3];
+    a.layers = p->i[1];
+    a.bidirectional = p->i[2] == 2;
+    a.no_bias = (int)p->i[3];
+    a.batch_first = (int)p->i[4];
+    s = nn__net("recurrent_net", (int)p->i[0], &a, 1);
+    TENSOR__(memory_free)(nn__self(), (void *)w);
+    list[0] = (tensor_flatten)(s.y, 0, -1);
+    list[1] = (tensor_flatten)(s.h, 0, -1);
+    if (s.c) list[2] = (tensor_flatten)(s.c, 0, -1);
+    return (tensor_cat_n)(list, s.c ? 3 : 2, 0);
+}
+TENSOR__FN void nn__grad_net(tensor__grad_t *g);
+static const tensor__row_t nn__net_rows[2] = {
+    {"recurrent_net", TENSOR_FAMILY_RECURRENT, 4, 2, 3, 0, NN_OP_NET,
+     TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY2, nn__grad_net, nn__declined,
+     NULL, -2, 2, "y, states; what backward needs", "x weights h0 c0"},
+    {"recurrent_net_backward", TENSOR_FAMILY_RECURRENT, 8, 5, 4, 0, NN_OP_NET_BACKWARD, 0, NULL, nn__declined,
+     NULL, -2, 2, "dx, dweights, dh0, dc0", "grad x weights y reserve h0 c0 dstates"}};
+TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
+    tensor__op_t o;
+    tensor__grad_t both = *g;
+    tensor_t *in[8], *y = TENSOR__(grad_out)(g, 0), *r;
+    int64_t none = 0, dims[4];
+    int k;
+    in[0] = g->gy[0] ? nn__contiguous(g->gy[0]) : (tensor_zeros_like)(y);
+    in[1] = TENSOR__(grad_in)(g, 0);
+    in[2] = TENSOR__(grad_in)(g, 1);
+    in[3] = y;
+    in[4] = TENSOR__(grad_out)(g, 2);
+    in[5] = nn__saved(g, 2);
+    in[6] = nn__saved(g, 3);
+    in[7] = g->gy[1] ? nn__contiguous(g->gy[1]) : NULL;
+    if (!g->create && TENSOR__(begin)(&o, &nn__net_rows[1], in, 8)) {
+        o.p = &o.params;
+        o.params = *g->p;
+        o.visible = 4;
+        for (k = 0; k < 4; k++) {
+            r = in[k < 2 ? 1 + k : 3 + k];
+            TENSOR__(result)(&o, y->dtype, r ? r->dims : &none, r ? r->ndim : 1);
+        }
+        if (TENSOR__(finish)(&o)->state != TENSOR__POISON_STATE) {
+            for (k = 0; k < 4; k++)
+                if (TENSOR__(grad_need)(g, k)) g->gx[k] = o.out[k];
+            return;
+        }
+    }
+    if (!in[7]) {
+        dims[0] = g->p->i[0] == NN__LSTM_NET ? 2 : 1;
+        dims[1] = g->p->i[1] * g->p->i[2];
+        dims[2] = y->dims[!g->p->i[4]];
+        dims[3] = g->p->i[5];
+        in[7] = nn__beside((tensor_zeros_n)(dims, 4, (tensor_dtype_t)y->dtype), y);
+    }
+    in[0] = (tensor_flatten)(in[0], 0, -1);
+    in[1] = (tensor_flatten)(in[7], 0, -1);
+    r = (tensor_cat_n)(in, 2, 0);
+    both.gy = &r;
+    nn__grad_composed(&both, nn__composed_net);
+}
+// `run` layers from layer l on; x [T, N, ..] -> y, and states [1 or 2, run * directions, N, H]; NULL = the
+// device has no library for it.
+TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_t *x, int64_t hidden,
+                                   int64_t l, int64_t run, tensor_t **states) {
+    tensor__op_t o;
+    tensor_params_t p;
+    int64_t dirs = a->bidirectional ? 2 : 1, per = a->no_bias ? 2 : 4, n = run * dirs, reserve, dims[4], j, k;
+    int count = 0, single = a->x->ndim == 2;
+    tensor_t *in[4] = {NULL, NULL, NULL, NULL}, **list, *y;
+    if (a->proj_size > 0 || !x->device || !x->numel || hidden <= 0) return NULL;
+    memset((void *)&p, 0, sizeof p);
+    p.i[0] = kind;
+    p.i[1] = run;
+    p.i[2] = dirs;
+    p.i[3] = a->no_bias != 0;
+    p.i[4] = a->batch_first && !single;
+    p.i[5] = hidden;
+    p.i[6] = (tensor_grad_enabled)();
+    x = nn__narrow(x, a->x);
+    if (p.i[4]) x = (tensor_transpose)(x, 0, 1);
+    reserve = (tensor_is_poison)(x) ? -1 : TENSOR__(net)(x, &p);
+    if (reserve < 0) return NULL;
+    list = (tensor_t **)TENSOR__(memory)(nn__self(), (uint64_t)(n * per) * sizeof *list);
+    if (!list) return NULL;
+    for (j = 0; j < per; j += 2)
+        for (k = 0; k < 2 * n; k++)
+            list[count++] = (tensor_flatten)(a->weights[(l * dirs + k / 2) * per + j + (k & 1)], 0, -1);
+    in[0] = nn__contiguous(x);
+    in[1] = (tensor_cat_n)(list, count, 0);
+    TENSOR__(memory_free)(nn__self(), (void *)list);
+    for (k = 0; k < (kind == NN__LSTM_NET ? 2 : 1); k++) {
+        y = k ? a->c : a->h;
+        if (y) in[2 + k] = nn__contiguous((tensor_narrow)(single ? (tensor_unsqueeze)(y, 1) : y, 0, l * dirs,
+                                                          n));
+    }
+    if (!TENSOR__(begin)(&o, &nn__net_rows[0], in, 4)) return NULL;
+    o.p = &o.params;
+    o.params = p;
+    o.visible = 2;
+    dims[0] = x->dims[0];
+    dims[1] = x->dims[1];
+    dims[2] = dirs * hidden;
+    TENSOR__(result)(&o, x->dtype, dims, 3);
+    dims[0] = kind == NN__LSTM_NET ? 2 : 1;
+    dims[1] = n;
+    dims[2] = x->dims[!p.i[4]];
+    dims[3] = hidden;
+    TENSOR__(result)(&o, x->dtype, dims, 4);
+    TENSOR__(result)(&o, TENSOR_U8, &reserve, 1);
+    y = TENSOR__(finish)(&o);
+    if (y->state == TENSOR__POISON_STATE) return NULL;
+    *states = o.out[1];
+    return p.i[4] ? (tensor_transpose)(y, 0, 1) : y;
+}
+
+// Layers, directions; in the scope of the caller. own: not by a library
+TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_args_t *a, int own) {
+    tensor_t *in[3] = {a->x, a->h, a->c}, *x, *const *w = a->weights, *state[2], *first[2] = {NULL, NULL},
+        *side[2],
+             *out[2];
     int64_t dirs = a->bidirectional ? 2 : 1, gates = nn__net_gates(kind),
             per = (a->no_bias ? 2 : 4) + (a->proj_size > 0);
-    int64_t hidden, size, features, dims[3], l, d, k, n, ends = a->layers * dirs;
-    int single, states = kind == NN__LSTM_NET ? 2 : 1;
+    int64_t hidden, size, features, dims[3], l, d, k, n, run, ends = a->layers * dirs;
+    int single, states = kind == NN__LSTM_NET ? 2 : 1, drops = a->training && a->dropout > 0, made = 0;
     tensor_state_t s = nn__no_state();
     tensor_t **end;
     if (!nn__inputs(op, "x h c", 1, in, 3, 7)) return s;
@@ -7885,34 +8125,44 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
                   (!single && f->dims[1] != n)))
             return NN__GIVE(s, TENSOR_ERR_SHAPE, "%s: %s %t must be [%d, %d, %d] (x %t%s)", op, k ? "c" : "h",
                             f, ends, n, dims[2], x, single ? ": without the second dim" : "");
-        first[k] = !f ? nn__beside((tensor_zeros_n)(dims, 3,
-                                                    nn__is_half(x) ? TENSOR_F32 : (tensor_dtype_t)x->dtype),
-                                                        x)
-                      : single ? (tensor_unsqueeze)(nn__wide(f), 1) : nn__wide(f);
     }
     end = (tensor_t **)TENSOR__(memory)(nn__self(), (uint64_t)ends * 2 * sizeof *end);
     if (!end) return s;
-    x = nn__wide(x);
     if (single) x = (tensor_unsqueeze)(x, 1);
     else if (a->batch_first) x = (tensor_transpose)(x, 0, 1);
-    for (l = 0; l < a->layers; l++) {
-        for (d = 0; d < dirs; d++) {
-            tensor_t *const *p = w + (l * dirs + d) * per;
-            tensor_t *gi = (tensor_linear)(x, nn__wide(p[0]), a->no_bias ? NULL : nn__wide(p[2]));
-            for (k = 0; k < states; k++) state[k] = (tensor_select)(first[k], 0, l * dirs + d);
-            side[d] =
-                (tensor_is_poison)(gi)
+    for (l = 0; l < a->layers && !(tensor_is_poison)(x); l += run) {
+        tensor_t *both, *y;
+        run = drops ? 1 : a->layers - l;
+        y = own ? NULL : nn__net_whole(kind, a, x, hidden, l, run, &both);
+        if (y) {
+            x = y;
+            for (k = 0; k < states; k++) end[k * ends + made] = (tensor_select)(both, 0, k);
+            made++;
+        } else {
+            run = 1;
+            x = nn__wide(x);
+            for (k = 0; k < states && !first[k]; k++) {
+                tensor_t *f = nn__wide(in[1 + k]);
+                dims[2] = k ? hidden : size;
+                first[k] = !f ? nn__beside((tensor_zeros_n)(dims, 3, (tensor_dtype_t)x->dtype), x)
+                           : single ? (tensor_unsqueeze)(f, 1) : f;
+            }
+            for (d = 0; d < dirs; d++, made++) {
+                tensor_t *const *p = w + (l * dirs + d) * per;
+                tensor_t *gi = (tensor_linear)(x, nn__wide(p[0]), a->no_bias ? NULL : nn__wide(p[2]));
+                for (k = 0; k < states; k++) state[k] = (tensor_select)(first[k], 0, l * dirs + d);
+                side[d] = (tensor_is_poison)(gi)
                     ? gi
                     : nn__recurrent(kind, (int)d, gi, nn__wide(p[1]), a->no_bias ? NULL : nn__wide(p[3]),
                                     a->proj_size > 0 ? nn__wide(p[per - 1]) : NULL, &state[0], &state[1]);
-            for (k = 0; k < states; k++) end[k * ends + l * dirs + d] = state[k];
+                for (k = 0; k < states; k++) end[k * ends + made] = (tensor_unsqueeze)(state[k], 0);
+            }
+            x = dirs == 2 ? (tensor_cat_n)(side, 2, -1) : side[0];
         }
-        x = dirs == 2 ? (tensor_cat_n)(side, 2, -1) : side[0];
-        if (l + 1 < a->layers && a->training && a->dropout > 0) x = (tensor_dropout)(x, a->dropout, 1);
-        if ((tensor_is_poison)(x)) break;
+        if (l + run < a->layers && drops) x = (tensor_dropout)(x, a->dropout, 1);
     }
     for (k = 0; k < states && !(tensor_is_poison)(x); k++) {
-        out[k] = (tensor_stack_n)(end + k * ends, (int)ends, 0);
+        out[k] = (tensor_cat_n)(end + k * ends, made, 0);
         out[k] = nn__narrow(single ? (tensor_squeeze)(out[k], 1) : out[k], a->x);
     }
     TENSOR__(memory_free)(nn__self(), (void *)end);
@@ -7960,7 +8210,7 @@ NN__FILL_DEFAULTS(tensor_rnn, NN__RNN_SET)
             return nn__no_state();                                                                           \
         }                                                                                                    \
         b = nn__state_begin(kind);                                                                           \
-        return nn__state_end(&b, nn__net(#op, kind, &a), a.site_);                                           \
+        return nn__state_end(&b, nn__net(#op, kind, &a, 0), a.site_);                                        \
     }
 NN__NET(lstm, NN__LSTM_NET)
 NN__NET(gru, NN__GRU_NET)
@@ -7982,7 +8232,7 @@ TENSOR__FN tensor_state_t nn__cell(const char *op, int kind, tensor_t *x, tensor
     a.c = c ? (tensor_unsqueeze)(c, 0) : c;
     a.weights = w;
     a.no_bias = !w[2] && !w[3];
-    s = nn__net(op, kind, &a);
+    s = nn__net(op, kind, &a, 0);
     if (s.y != TENSOR__(poison)) {
         s.y = s.h = (tensor_select)(s.h, 0, 0);
         if (s.c) s.c = (tensor_select)(s.c, 0, 0);
@@ -10352,7 +10602,7 @@ TENSOR__FN tensor_t *nn__forward_state(nn_module_t *m, tensor_t *x, tensor_t **h
         a.proj_size = l->i[6];
         a.dropout = l->f[0];
         a.training = m->training;
-        s = l->i[8] ? nn__cell(op, kind, x, a.h, a.c, w) : nn__net(op, kind, &a);
+        s = l->i[8] ? nn__cell(op, kind, x, a.h, a.c, w) : nn__net(op, kind, &a, 0);
         nn__free((void *)w);
     }
     s = nn__state_end(&b, s, NULL);

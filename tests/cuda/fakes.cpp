@@ -20,6 +20,7 @@ static void demand(bool good, const char *what) {
     if (!good) { illegal(what); }
 }
 typedef std::vector<long long> sizes;
+typedef std::vector<double> row_t;
 static double tf32_of(double v) {
     float f = (float)v;
     unsigned u = __float_as_uint(f);
@@ -621,7 +622,8 @@ static std::vector<node_p> tensors_of(const node_t &op) {
 }
 static void check_norm(const node_t &op) {
     bool forward = op.kind == CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR;
-    demand(op.one<int>(forward ? CUDNN_ATTR_OPERATION_NORM_FWD_MODE : CUDNN_ATTR_OPERATION_NORM_BWD_MODE) == CUDNN_BATCH_NORM, "mode of a norm");
+    int mode = op.one<int>(forward ? CUDNN_ATTR_OPERATION_NORM_FWD_MODE : CUDNN_ATTR_OPERATION_NORM_BWD_MODE);
+    demand(mode == CUDNN_BATCH_NORM || mode == CUDNN_LAYER_NORM, "mode of a norm");
     demand(!forward || op.one<int>(CUDNN_ATTR_OPERATION_NORM_FWD_PHASE) == CUDNN_NORM_FWD_TRAINING, "phase of a norm");
     std::vector<node_p> t = tensors_of(op);
     tensor_t x(*t[OF_X]);
@@ -629,9 +631,11 @@ static void check_norm(const node_t &op) {
         if (!t[k]) { continue; }
         tensor_t s(*t[k]);
         bool image = k == OF_X || k == OF_Y || k == OF_DY;
+        bool rows = mode == CUDNN_LAYER_NORM && (k == OF_MEAN || k == OF_INVERSE);
         demand(!is_virtual(*t[k]) && s.dims.size() == x.dims.size(), "a tensor of a norm");
         demand(image ? s.dims == x.dims && s.strides == x.strides && s.type == x.type
-                     : s.type == CUDA_R_32F && s.count() == (k == OF_EPS ? 1 : x.dims[1]) && (k == OF_EPS || s.dims[1] == x.dims[1]), "sizes of a norm");
+                     : s.type == CUDA_R_32F && s.count() == (k == OF_EPS ? 1 : x.dims[rows ? 0 : 1]) && (k == OF_EPS || s.dims[rows ? 0 : 1] == x.dims[rows ? 0 : 1]), "sizes of a norm");
+        demand(mode == CUDNN_BATCH_NORM || !image || (s.strides[0] == s.dims[1] && s.strides[1] == 1), "rows of a layer norm");
         demand((t[k]->find(CUDNN_ATTR_TENSOR_IS_BY_VALUE) != nullptr) == (k == OF_EPS), "a number of a norm");
     }
 }
@@ -663,6 +667,7 @@ static cudnnStatus_t execute_norm(dnn_t *handle, const node_t &plan, node_p op, 
     cudnnStatus_t e = dnn_ready();
     if (e) { return e; }
     fakes.norms++;
+    bool layer = op->one<int>(t[OF_DY] ? CUDNN_ATTR_OPERATION_NORM_BWD_MODE : CUDNN_ATTR_OPERATION_NORM_FWD_MODE) == CUDNN_LAYER_NORM;
     cudaError_t queued = cusim::enqueue(handle->stream, [=] {
         tensor_t x(*t[OF_X]);
         long long channels = x.dims[1], plane = 1, n = x.count() / channels;
@@ -673,7 +678,30 @@ static cudnnStatus_t execute_norm(dnn_t *handle, const node_t &plan, node_p op, 
         auto row = [&](int which, long long c) { return (double)((const float *)at[(size_t)which])[c]; };
         auto set = [&](int which, long long c, double v) { ((float *)at[(size_t)which])[c] = (float)v; };
         scribble(space, bytes);
-        for (long long c = 0; c < channels; c++) {
+        row_t dscale((size_t)channels), dbias((size_t)channels);
+        for (long long r = 0; r < n && layer; r++) {
+            double a = 0, b = 0;
+            auto put_row = [&](auto v) {
+                for (long long c = 0; c < channels; c++) { put(at[OF_Y], x.type, x.place(r * channels + c), v(c)); }
+            };
+            if (!t[OF_DY]) {
+                for (long long c = 0; c < channels; c++) { a += element(OF_X, c, r) / (double)channels; }
+                for (long long c = 0; c < channels; c++) { b += (element(OF_X, c, r) - a) * (element(OF_X, c, r) - a) / (double)channels; }
+                b = 1 / std::sqrt(b + eps);
+                set(OF_MEAN, r, a), set(OF_INVERSE, r, b);
+                put_row([&](long long c) { return (element(OF_X, c, r) - a) * b * row(OF_SCALE, c) + row(OF_BIAS, c); });
+                continue;
+            }
+            double mean = row(OF_MEAN, r), inverse = row(OF_INVERSE, r);
+            for (long long c = 0; c < channels; c++) {
+                double g = element(OF_DY, c, r), h = (element(OF_X, c, r) - mean) * inverse;
+                a += g * row(OF_SCALE, c) / (double)channels, b += g * row(OF_SCALE, c) * h / (double)channels;
+                dscale[(size_t)c] += g * h, dbias[(size_t)c] += g;
+            }
+            put_row([&](long long c) { return inverse * (element(OF_DY, c, r) * row(OF_SCALE, c) - a - (element(OF_X, c, r) - mean) * inverse * b); });
+        }
+        for (long long c = 0; c < channels && layer && t[OF_DY]; c++) { set(OF_DSCALE, c, dscale[(size_t)c]), set(OF_DBIAS, c, dbias[(size_t)c]); }
+        for (long long c = 0; c < channels && !layer; c++) {
             double sum = 0, more = 0;
             if (!t[OF_DY]) {
                 for (long long i = 0; i < n; i++) { sum += element(OF_X, c, i); }
@@ -918,6 +946,329 @@ static cudnnStatus_t be_execute(cudnnHandle_t h, cudnnBackendDescriptor_t plan, 
     return queued ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
 }
 
+// ----------------------------------------------------------------------------- recurrent nets
+// The net in double, by its weights' places in the space: of each pseudo layer the matrices of x, then of h, gate by
+// gate (i f g o; r z n), then all biases likewise; net_gap bytes between two. Backward computes forward anew; what was
+// kept says which pass was last.
+struct rnn_t {
+    unsigned magic = HANDLE;
+    int mode = -1, bias = 0, dirs = 1, type = 0, features = 0, h = 0, layers = 0;
+    bool rounds = false;
+    int gates() const { return mode == CUDNN_LSTM ? 4 : mode == CUDNN_GRU ? 3 : 1; }
+    long long in(int end) const { return end < dirs ? features : h * dirs; }
+    size_t size() const { return bytes_of(type_of(type)); }
+    // Of part id of an end, its bias (which) or matrix; end = layers * dirs: all
+    long long place(int which, int end, int id) const {
+        long long at = 0;
+        for (int w = 0; w < (bias ? 2 : 1); w++) {
+            for (int e = 0; e < layers * dirs; e++) {
+                for (int k = 0; k < 2 * gates(); k++) {
+                    if (w == which && e == end && k == id) { return at; }
+                    at += (long long)size() * h * (w ? 1 : k < gates() ? in(e) : h) + fakes.net_gap;
+                }
+            }
+        }
+        return at;
+    }
+};
+struct rnn_data_t { unsigned magic = LAYOUT; int type = 0, layout = 0, steps = 0, items = 0, width = 0; };
+struct rnn_tensor_t { unsigned magic = DESC; int type = -1; std::vector<int> dims; };
+template <class T, class D> static cudnnStatus_t rnn_make(D *d) {
+    if (dnn_ready()) { return CUDNN_STATUS_ALLOC_FAILED; }
+    *d = (D) new T;
+    fakes.live++;
+    return CUDNN_STATUS_SUCCESS;
+}
+template <class T, class D> static cudnnStatus_t rnn_drop(D d) {
+    demand(d != nullptr, "NULL for a descriptor");
+    delete (T *)d;
+    fakes.live--;
+    return CUDNN_STATUS_SUCCESS;
+}
+static cudnnStatus_t rnn_set(cudnnRNNDescriptor_t d, cudnnRNNAlgo_t algo, cudnnRNNMode_t mode, cudnnRNNBiasMode_t bias, cudnnDirectionMode_t dir,
+                             cudnnRNNInputMode_t input, cudnnDataType_t type, cudnnDataType_t prec, cudnnMathType_t math, int32_t features,
+                             int32_t h, int32_t proj, int32_t layers, cudnnDropoutDescriptor_t dropout, uint32_t flags) {
+    rnn_t &n = *(rnn_t *)d;
+    demand(algo == CUDNN_RNN_ALGO_STANDARD && input == CUDNN_LINEAR_INPUT && prec == CUDNN_DATA_FLOAT && !dropout && proj == h && h > 0 &&
+               features > 0 && layers > 0 && flags == CUDNN_RNN_PADDED_IO_ENABLED && (bias == CUDNN_RNN_NO_BIAS || bias == CUDNN_RNN_DOUBLE_BIAS),
+           "numbers of a recurrent net");
+    demand((type == CUDNN_DATA_FLOAT) == (math != CUDNN_TENSOR_OP_MATH) && type != CUDNN_DATA_DOUBLE, "its math");
+    n.mode = mode, n.bias = bias == CUDNN_RNN_DOUBLE_BIAS, n.dirs = dir == CUDNN_BIDIRECTIONAL ? 2 : 1, n.type = type;
+    n.features = features, n.h = h, n.layers = layers, n.rounds = math == CUDNN_DEFAULT_MATH;
+    return fakes.refuse ? no("this fake refuses all") : dnn_ready();
+}
+static cudnnStatus_t rnn_data(cudnnRNNDataDescriptor_t d, cudnnDataType_t type, cudnnRNNDataLayout_t layout, int steps, int items, int width,
+                              const int *length, void *pad) {
+    demand(layout != CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED && steps > 0 && items > 0 && width > 0 && !pad, "data of a recurrent net");
+    for (int k = 0; k < items; k++) { demand(length[k] == steps, "length of an item"); }
+    rnn_data_t x;
+    x.type = type, x.layout = layout, x.steps = steps, x.items = items, x.width = width;
+    *(rnn_data_t *)d = x;
+    return dnn_ready();
+}
+static cudnnStatus_t rnn_tensor(cudnnTensorDescriptor_t d, cudnnDataType_t type, int n, const int *dims, const int *step) {
+    rnn_tensor_t &t = *(rnn_tensor_t *)d;
+    demand(n == 3 && step[2] == 1 && step[1] == dims[2] && step[0] == dims[1] * dims[2], "states of a recurrent net");
+    t.type = type, t.dims.assign(dims, dims + n);
+    return dnn_ready();
+}
+static cudnnStatus_t rnn_weights(cudnnHandle_t h, cudnnRNNDescriptor_t d, size_t *n) {
+    demand(((dnn_t *)h)->magic == HANDLE, "a handle");
+    *n = (size_t)((rnn_t *)d)->place(-1, 0, 0);
+    return dnn_ready();
+}
+static size_t rnn_kept(const rnn_t &n, const rnn_data_t &x) { return 16 + (size_t)x.steps * (size_t)x.items * (size_t)(n.h * n.gates() * n.layers * n.dirs); }
+static cudnnStatus_t rnn_spaces(cudnnHandle_t h, cudnnRNNDescriptor_t d, cudnnForwardMode_t mode, cudnnRNNDataDescriptor_t x, size_t *work, size_t *kept) {
+    demand(((dnn_t *)h)->magic == HANDLE, "a handle");
+    *work = 1000;
+    *kept = mode == CUDNN_FWD_MODE_TRAINING ? rnn_kept(*(rnn_t *)d, *(rnn_data_t *)x) : 0;
+    return dnn_ready();
+}
+static cudnnStatus_t rnn_part(cudnnHandle_t h, cudnnRNNDescriptor_t d, int32_t end, size_t bytes, const void *space, int32_t id,
+                              cudnnTensorDescriptor_t md, void **m, cudnnTensorDescriptor_t bd, void **b) {
+    rnn_t &n = *(rnn_t *)d;
+    demand(((dnn_t *)h)->magic == HANDLE && md && bd && md != bd && space && bytes == (size_t)n.place(-1, 0, 0) && end >= 0 && end < n.layers * n.dirs &&
+               id >= 0 && id < 2 * n.gates(), "part of a recurrent net's weights");
+    *m = (char *)space + n.place(0, end, id);
+    *b = n.bias ? (char *)space + n.place(1, end, id) : nullptr;
+    return dnn_ready();
+}
+static row_t rnn_read(const rnn_t &n, const void *p, long long count) {
+    row_t v((size_t)count);
+    for (long long i = 0; p && i < count; i++) { v[(size_t)i] = get(p, type_of(n.type), i); }
+    return v;
+}
+static void rnn_write(const rnn_t &n, void *p, const row_t &v) {
+    for (size_t i = 0; p && i < v.size(); i++) { put(p, type_of(n.type), (long long)i, v[i]); }
+}
+// One pass over all: y and states; with dy (back), gradients too.
+struct rnn_run_t {
+    rnn_t n;
+    rnn_data_t x_as;
+    row_t x, w, h0, c0, y, hy, cy, dy, dhy, dcy, dx, dh0, dc0, dw;      // w, dw: the space
+    size_t at(int which, int end, int id) const { return (size_t)n.place(which, end, id) / n.size(); }
+    size_t spot(int t, int b, int width, int k) const {                 // of feature k of item b
+        bool first = x_as.layout == CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED;
+        return (size_t)((first ? (long long)b * x_as.steps + t : (long long)t * x_as.items + b) * width + k);
+    }
+    void run(bool back) {
+        const int T = x_as.steps, N = x_as.items, H = n.h, G = n.gates(), D = n.dirs, ends = n.layers * D;
+        auto sigmoid = [](double v) { return 1 / (1 + std::exp(-v)); };
+        std::vector<row_t> layer = {x};
+        struct kept_t { row_t gate, h, c, hn; };                        // a step's, for each item
+        std::vector<std::vector<kept_t>> kept((size_t)ends, std::vector<kept_t>((size_t)T));
+        hy.assign((size_t)(ends * N * H), 0), cy = hy;
+        for (int l = 0; l < n.layers; l++) {
+            row_t out((size_t)(T * N * H * D));
+            int in = (int)n.in(l * D);
+            for (int d = 0; d < D; d++) {
+                int e = l * D + d;
+                for (int s = 0; s < T; s++) {
+                    int t = d ? T - 1 - s : s;
+                    kept_t &v = kept[(size_t)e][(size_t)t];
+                    v.gate.resize((size_t)(N * G * H)), v.h.resize((size_t)(N * H)), v.c = v.h, v.hn = v.h;
+                    for (int b = 0; b < N; b++) {
+                        double *h = &v.h[(size_t)(b * H)], *c = &v.c[(size_t)(b * H)];
+                        for (int k = 0; k < H; k++) {
+                            size_t i = (size_t)((e * N + b) * H + k);
+                            h[k] = s ? hy[i] : h0[i], c[k] = s ? cy[i] : c0[i];
+                        }
+                        auto sum = [&](int g, int k, bool hidden) {
+                            int id = g + (hidden ? G : 0);
+                            double a = n.bias ? w[at(1, e, id) + (size_t)k] : 0;
+                            for (int j = 0; j < (hidden ? H : in); j++) {
+                                a += w[at(0, e, id) + (size_t)(k * (hidden ? H : in) + j)] * (hidden ? h[j] : layer.back()[spot(t, b, in, j)]);
+                            }
+                            return a;
+                        };
+                        for (int k = 0; k < H; k++) {
+                            double g[4] = {}, now, &hn = v.hn[(size_t)(b * H + k)];
+                            size_t i = (size_t)((e * N + b) * H + k);
+                            for (int q = 0; q < G; q++) {
+                                double a = sum(q, k, false), u = sum(q, k, true);
+                                hn = u;
+                                g[q] = n.mode == CUDNN_LSTM ? (q == 2 ? std::tanh(a + u) : sigmoid(a + u))
+                                     : n.mode == CUDNN_GRU ? (q == 2 ? std::tanh(a + g[0] * u) : sigmoid(a + u))
+                                     : n.mode == CUDNN_RNN_TANH ? std::tanh(a + u) : (a + u > 0 ? a + u : 0);
+                                v.gate[(size_t)((b * G + q) * H + k)] = g[q];
+                            }
+                            if (n.mode == CUDNN_LSTM) {
+                                cy[i] = g[1] * c[k] + g[0] * g[2];
+                                now = g[3] * std::tanh(cy[i]);
+                            } else {
+                                now = n.mode == CUDNN_GRU ? (1 - g[1]) * g[2] + g[1] * h[k] : g[0];
+                            }
+                            out[spot(t, b, H * D, d * H + k)] = now;
+                        }
+                        for (int k = 0; k < H; k++) { hy[(size_t)((e * N + b) * H + k)] = out[spot(t, b, H * D, d * H + k)]; }
+                    }
+                }
+            }
+            layer.push_back(out);
+        }
+        y = layer.back();
+        if (!back) { return; }
+        row_t g_out = dy;
+        dh0 = dhy, dc0 = dcy;
+        for (int l = n.layers; l-- > 0;) {
+            int in = (int)n.in(l * D);
+            row_t g_in((size_t)(T * N * in));
+            for (int d = 0; d < D; d++) {
+                int e = l * D + d;
+                for (int s = T; s-- > 0;) {
+                    int t = d ? T - 1 - s : s;
+                    const kept_t &v = kept[(size_t)e][(size_t)t];
+                    for (int b = 0; b < N; b++) {
+                        row_t da((size_t)(2 * G * H)), before((size_t)H);
+                        for (int k = 0; k < H; k++) {
+                            size_t i = (size_t)((e * N + b) * H + k), j = (size_t)(b * H + k);
+                            double g = dh0[i] + g_out[spot(t, b, H * D, d * H + k)], q[4] = {}, *a = &da[(size_t)k];
+                            for (int p = 0; p < G; p++) { q[p] = v.gate[(size_t)((b * G + p) * H + k)]; }
+                            auto both = [&](int p, double z) { a[p * H] = a[(p + G) * H] = z; };
+                            if (n.mode == CUDNN_LSTM) {
+                                double c = q[1] * v.c[j] + q[0] * q[2], th = std::tanh(c), dc = dc0[i] + g * q[3] * (1 - th * th);
+                                both(0, dc * q[2] * q[0] * (1 - q[0])), both(1, dc * v.c[j] * q[1] * (1 - q[1]));
+                                both(2, dc * q[0] * (1 - q[2] * q[2])), both(3, g * th * q[3] * (1 - q[3]));
+                                dc0[i] = dc * q[1];
+                            } else if (n.mode == CUDNN_GRU) {
+                                double dn = g * (1 - q[1]) * (1 - q[2] * q[2]);
+                                both(0, dn * v.hn[j] * q[0] * (1 - q[0])), both(1, g * (v.h[j] - q[2]) * q[1] * (1 - q[1]));
+                                a[2 * H] = dn, a[(2 + G) * H] = dn * q[0];
+                                before[(size_t)k] = g * q[1];
+                            } else {
+                                both(0, n.mode == CUDNN_RNN_TANH ? g * (1 - q[0] * q[0]) : q[0] > 0 ? g : 0);
+                            }
+                        }
+                        for (int id = 0; id < 2 * G; id++) {
+                            bool hidden = id >= G;
+                            for (int k = 0; k < H; k++) {
+                                double z = da[(size_t)(id * H + k)];
+                                if (n.bias) { dw[at(1, e, id) + (size_t)k] += z; }
+                                for (int j = 0; j < (hidden ? H : in); j++) {
+                                    size_t i = at(0, e, id) + (size_t)(k * (hidden ? H : in) + j);
+                                    dw[i] += z * (hidden ? v.h[(size_t)(b * H + j)] : layer[(size_t)l][spot(t, b, in, j)]);
+                                    (hidden ? before[(size_t)j] : g_in[spot(t, b, in, j)]) += z * w[i];
+                                }
+                            }
+                        }
+                        for (int k = 0; k < H; k++) { dh0[(size_t)((e * N + b) * H + k)] = before[(size_t)k]; }
+                    }
+                }
+            }
+            g_out = g_in;
+        }
+        dx = g_out;
+    }
+};
+// What all passes check; filled when the stream gets there.
+struct rnn_call_t {
+    dnn_t *handle;
+    rnn_t n;
+    rnn_data_t x_as;
+    long long values, results, states, weights;         // elements
+    const void *x, *h0, *c0, *w;
+    void *work, *kept;
+    size_t work_bytes, kept_bytes;
+    rnn_call_t(cudnnHandle_t h, cudnnRNNDescriptor_t d, cudnnRNNDataDescriptor_t xd, const void *x_, cudnnRNNDataDescriptor_t yd, const void *y,
+               cudnnTensorDescriptor_t hd, const void *h0_, const void *c0_, size_t bytes, const void *w_, size_t nw, void *pw, size_t nk, void *pk, bool keeps)
+        : handle((dnn_t *)h), n(*(rnn_t *)d), x_as(*(rnn_data_t *)xd), x(x_), h0(h0_), c0(c0_), w(w_), work(pw), kept(pk), work_bytes(nw), kept_bytes(nk) {
+        const rnn_data_t &ya = *(rnn_data_t *)yd;
+        const rnn_tensor_t &s = *(rnn_tensor_t *)hd;
+        int device;
+        cudaGetDevice(&device);
+        demand(handle->magic == HANDLE && handle->device == device && handle->stream, "a recurrent net's handle or stream");
+        demand(ya.steps == x_as.steps && ya.items == x_as.items && ya.layout == x_as.layout && ya.width == n.h * n.dirs && x_as.width == n.features &&
+                   ya.type == n.type && x_as.type == n.type && s.type == n.type, "data that is not this net's");
+        demand(s.dims == std::vector<int>({n.layers * n.dirs, x_as.items, n.h}), "states that are not this net's");
+        values = (long long)x_as.steps * x_as.items * n.features, results = (long long)x_as.steps * x_as.items * ya.width;
+        states = (long long)n.layers * n.dirs * x_as.items * n.h, weights = (long long)(bytes / n.size());
+        demand(bytes == (size_t)n.place(-1, 0, 0) && nw == 1000 && nk == (keeps ? rnn_kept(n, x_as) : 0) && (uintptr_t)pw % 256 == 0, "spaces of a recurrent net");
+        on(x, values, "x"), on(y, results, "y"), on(w, weights, "weights");
+        demand(cusim::on_device(work, nw) && (!nk || cusim::on_device(kept, nk)), "spaces of a recurrent net");
+        if (h0) { on(h0, states, "h0"); }
+        if (c0) { on(c0, states, "c0"), demand(n.mode == CUDNN_LSTM, "c of what is no LSTM"); }
+    }
+    void on(const void *p, long long count, const char *what) const { demand(cusim::on_device(p, (size_t)count * n.size()), what); }
+    rnn_run_t load() const {
+        rnn_run_t r;
+        r.n = n, r.x_as = x_as, r.x = rnn_read(n, x, values), r.w = rnn_read(n, w, weights), r.h0 = rnn_read(n, h0, states), r.c0 = rnn_read(n, c0, states);
+        for (row_t *v : {&r.x, &r.w, &r.h0}) {
+            for (double &q : *v) { q = n.rounds ? tf32_of(q) : q; }
+        }
+        r.dw.assign((size_t)weights, 0);
+        return r;
+    }
+    // -> which forward it was
+    unsigned stage(unsigned before, unsigned after, unsigned id) const {
+        unsigned at[2];
+        if (!kept_bytes) { return 0; }
+        std::memcpy(at, kept, sizeof at);
+        demand(!before || at[0] == before, "what was kept is not of the pass before");
+        scribble(kept, kept_bytes);
+        at[0] = after, at[1] = before ? at[1] : id;
+        std::memcpy(kept, at, sizeof at);
+        return at[1];
+    }
+};
+static std::map<unsigned, row_t> rnn_inputs, rnn_gradients;     // which the real one has in what it keeps
+static cudnnStatus_t rnn_forward(cudnnHandle_t h, cudnnRNNDescriptor_t d, cudnnForwardMode_t mode, const int32_t *lengths, cudnnRNNDataDescriptor_t xd,
+                                 const void *x, cudnnRNNDataDescriptor_t yd, void *y, cudnnTensorDescriptor_t hd, const void *h0, void *hy,
+                                 cudnnTensorDescriptor_t cd, const void *c0, void *cy, size_t bytes, const void *w, size_t nw, void *work, size_t nk, void *kept) {
+    rnn_call_t c(h, d, xd, x, yd, y, hd, h0, c0, bytes, w, nw, work, nk, kept, mode == CUDNN_FWD_MODE_TRAINING);
+    demand(!lengths && cd == hd, "cudnnRNNForward");
+    c.on(hy, c.states, "h of the last step");
+    if (cy) { c.on(cy, c.states, "c of the last step"); }
+    if (dnn_ready()) { return CUDNN_STATUS_EXECUTION_FAILED; }
+    fakes.nets++;
+    fakes.rounded += c.n.rounds;
+    return cusim::enqueue(c.handle->stream, [=] {
+        rnn_run_t r = c.load();
+        scribble(c.work, c.work_bytes);
+        rnn_inputs[c.stage(0, 0x5EED0001, (unsigned)rnn_inputs.size() + 1)] = r.x;
+        r.run(false);
+        rnn_write(c.n, y, r.y), rnn_write(c.n, hy, r.hy), rnn_write(c.n, cy, r.cy);
+    }) ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
+}
+static cudnnStatus_t rnn_back(cudnnHandle_t h, cudnnRNNDescriptor_t d, const int32_t *lengths, cudnnRNNDataDescriptor_t yd, const void *y, const void *dy,
+                              cudnnRNNDataDescriptor_t xd, void *dx, cudnnTensorDescriptor_t hd, const void *h0, const void *dhy, void *dh0,
+                              cudnnTensorDescriptor_t cd, const void *c0, const void *dcy, void *dc0, size_t bytes, const void *w, size_t nw, void *work,
+                              size_t nk, void *kept) {
+    rnn_call_t c(h, d, xd, dx, yd, y, hd, h0, c0, bytes, w, nw, work, nk, kept, true);
+    demand(!lengths && cd == hd, "cudnnRNNBackwardData_v8");
+    c.on(dy, c.results, "dy");
+    for (const void *p : {dhy, (const void *)dh0, dcy, (const void *)dc0}) {
+        if (p) { c.on(p, c.states, "gradients of states"); }
+    }
+    if (dnn_ready()) { return CUDNN_STATUS_EXECUTION_FAILED; }
+    fakes.nets++;
+    return cusim::enqueue(c.handle->stream, [=] {
+        unsigned id = c.stage(0x5EED0001, 0x5EED0002, 0);
+        rnn_run_t r = c.load();
+        r.x = rnn_inputs[id];
+        r.dy = rnn_read(c.n, dy, c.results), r.dhy = rnn_read(c.n, dhy, c.states), r.dcy = rnn_read(c.n, dcy, c.states);
+        scribble(c.work, c.work_bytes);
+        r.run(true);
+        rnn_write(c.n, dx, r.dx), rnn_write(c.n, dh0, r.dh0), rnn_write(c.n, dc0, r.dc0);
+        rnn_gradients[id] = r.dw;
+    }) ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
+}
+static cudnnStatus_t rnn_back_weights(cudnnHandle_t h, cudnnRNNDescriptor_t d, cudnnWgradMode_t add, const int32_t *lengths, cudnnRNNDataDescriptor_t xd,
+                                      const void *x, cudnnTensorDescriptor_t hd, const void *h0, cudnnRNNDataDescriptor_t yd, const void *y,
+                                      size_t bytes, void *dw, size_t nw, void *work, size_t nk, void *kept) {
+    rnn_call_t c(h, d, xd, x, yd, y, hd, h0, nullptr, bytes, dw, nw, work, nk, kept, true);
+    demand(add == CUDNN_WGRAD_MODE_ADD && !lengths, "cudnnRNNBackwardWeights_v8");
+    if (dnn_ready()) { return CUDNN_STATUS_EXECUTION_FAILED; }
+    fakes.nets++;
+    return cusim::enqueue(c.handle->stream, [=] {
+        unsigned id = c.stage(0x5EED0002, 0x5EED0003, 0);
+        row_t sum = rnn_read(c.n, dw, c.weights);
+        scribble(c.work, c.work_bytes);
+        demand(c.load().x == rnn_inputs[id], "x is not that of forward");
+        for (size_t i = 0; i < sum.size(); i++) { sum[i] += rnn_gradients[id][i]; }
+        rnn_write(c.n, dw, sum);
+    }) ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
+}
+
 static const bool added = [] {
     static const struct { const char *name; void *function; } blas[] = {
         {"cublasLtCreate", (void *)lt_create}, {"cublasLtDestroy", (void *)lt_destroy}, {"cublasLtGetVersion", (void *)lt_version},
@@ -931,7 +1282,16 @@ static const bool added = [] {
         {"cudnnGetErrorString", (void *)dnn_text}, {"cudnnGetLastErrorString", (void *)dnn_last}, {"cudnnGetVersion", (void *)dnn_version},
         {"cudnnBackendCreateDescriptor", (void *)be_create}, {"cudnnBackendDestroyDescriptor", (void *)be_destroy},
         {"cudnnBackendSetAttribute", (void *)be_set}, {"cudnnBackendGetAttribute", (void *)be_get},
-        {"cudnnBackendFinalize", (void *)be_finish}, {"cudnnBackendExecute", (void *)be_execute}};
+        {"cudnnBackendFinalize", (void *)be_finish}, {"cudnnBackendExecute", (void *)be_execute},
+        {"cudnnCreateRNNDescriptor", (void *)rnn_make<rnn_t, cudnnRNNDescriptor_t>},
+        {"cudnnDestroyRNNDescriptor", (void *)rnn_drop<rnn_t, cudnnRNNDescriptor_t>}, {"cudnnSetRNNDescriptor_v8", (void *)rnn_set},
+        {"cudnnCreateRNNDataDescriptor", (void *)rnn_make<rnn_data_t, cudnnRNNDataDescriptor_t>},
+        {"cudnnDestroyRNNDataDescriptor", (void *)rnn_drop<rnn_data_t, cudnnRNNDataDescriptor_t>}, {"cudnnSetRNNDataDescriptor", (void *)rnn_data},
+        {"cudnnCreateTensorDescriptor", (void *)rnn_make<rnn_tensor_t, cudnnTensorDescriptor_t>},
+        {"cudnnDestroyTensorDescriptor", (void *)rnn_drop<rnn_tensor_t, cudnnTensorDescriptor_t>}, {"cudnnSetTensorNdDescriptor", (void *)rnn_tensor},
+        {"cudnnGetRNNWeightSpaceSize", (void *)rnn_weights}, {"cudnnGetRNNTempSpaceSizes", (void *)rnn_spaces},
+        {"cudnnGetRNNWeightParams", (void *)rnn_part}, {"cudnnRNNForward", (void *)rnn_forward},
+        {"cudnnRNNBackwardData_v8", (void *)rnn_back}, {"cudnnRNNBackwardWeights_v8", (void *)rnn_back_weights}};
     for (auto &f : blas) { cusim::library_fake("libcublasLt.so.13", f.name, f.function); }
     for (auto &f : dnn) { cusim::library_fake("libcudnn.so.9", f.name, f.function); }
     return true;

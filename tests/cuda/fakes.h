@@ -11,6 +11,7 @@ struct fakes_t {
     long live = 0;                      // handles and descriptors
     long products = 0, convs = 0;       // executed
     long attentions = 0, norms = 0;     // executed graphs of them
+    long nets = 0, net_gap = 0;         // executed passes of recurrent nets; bytes between parts of their weights
     long plans = 0;                     // asked for: heuristics of cuBLASLt, plans made of cuDNN
     long rounded = 0;                   // executed with factors of TF32
     long fused = 0;                     // convolutions executed with their bias

@@ -1,4 +1,4 @@
-// libraries.cpp - products, convolutions, attention and batch norm by cuBLASLt and cuDNN, which are fakes (fakes.h), against the CPU's;
+// libraries.cpp - products, convolutions, attention, norms and recurrent nets by cuBLASLt and cuDNN, which are fakes (fakes.h), against the CPU's;
 // libraries that are missing, of another version or fail; and the plans that the real cuDNN, where it is installed,
 // makes without a GPU
 #define TCU_POINTWISE_ROWS(X) X(CLONE, clone) X(ADD, add) X(MUL, mul) X(RELU, relu) X(GELU_TANH, gelu_tanh)
@@ -261,6 +261,164 @@ static void attentions() {
         CHECK(near(second(fx), second(x), TENSOR_BF16));
     }
 }
+// Masks of every form that repeats, bool and float, with rows that look at nothing.
+static void masked_attentions() {
+    static const struct { std::vector<int64_t> dims; bool look; int64_t part; } masks[] = {
+        {{5, 7}, true, 0}, {{2, 1, 5, 7}, false, 0}, {{1, 3, 1, 7}, false, 1}, {{2, 3, 5, 7}, true, 1}, {{3, 5, 7}, false, 0}, {{1, 1, 5, 1}, true, 0}};
+    for (int dtype : {TENSOR_F16, TENSOR_BF16}) {
+        for (auto &c : masks) {
+            tensor_scope_t scope = tensor_scope_begin();
+            tensor_t *in[3], *far[3], *want[3], *got[3];
+            for (int k = 0; k < 3; k++) {
+                in[k] = random_of(dtype, {2, 3, k ? 7 : 5, 8});
+                far[k] = tensor_requires_grad_(on(in[k]), 1), tensor_requires_grad_(in[k], 1);
+            }
+            tensor_t *mask = random_of(dtype, c.dims), *row = tensor_narrow(mask, -2, 0, 1);
+            tensor_copy_(row, tensor_full_like(row, -INFINITY));        // the first looks at nothing
+            if (c.look) { mask = tensor_gt_scalar(mask, -0.3); }
+            tensor_t *fmask = on(mask);
+            tcu::limits.attention_workspace = c.part ? c.part * 3 * 64 * 64 * 2 : 256 << 20;
+            tensor_t *y = attention_of(in[0], in[1], in[2], mask, false), *gy = tensor_to(tensor_randn_like(y), (tensor_dtype_t)dtype), *gfar = on(gy);
+            CHECK(tensor_autograd_grad(&y, 1, &gy, in, 3, want, 0) == 0);
+            for (int way = 0; way < 3; way++) {         // 0 by the kernels here, 2 the mask wants a gradient: likewise
+                tensor_cuda_set_libraries(way > 0);
+                if (way == 2 && c.look) { continue; }
+                long before = fakes.attentions;
+                tensor_t *m = way == 2 ? tensor_requires_grad_(tensor_detach(fmask), 1) : fmask, *fy = attention_of(far[0], far[1], far[2], m, false);
+                CHECK(near(fy, y, dtype));
+                CHECK(tensor_autograd_grad(&fy, 1, &gfar, far, 3, got, 0) == 0);
+                for (int k = 0; k < 3; k++) { CHECK(near(got[k], want[k], dtype)); }
+                CHECK(fakes.attentions - before == (way == 1 ? 2 + c.part : 0));
+            }
+            tensor_t *z = attention_of(far[0], far[1], far[2], fmask, false), *d;
+            z = tensor_sum(tensor_mul(z, gfar));
+            CHECK(tensor_autograd_grad(&z, 1, NULL, far, 1, &d, TENSOR_CREATE_GRAPH) == 0 && near(d, want[0], dtype));
+            tensor_scope_end(scope);
+        }
+    }
+    tcu::limits.attention_workspace = 256 << 20;
+}
+// Layer norm and its gradients: cuDNN's where x is f16, bf16 or large and weight and bias are there.
+static void layer_norms() {
+    for (int dtype : floats) {
+        for (int kind = 0; kind < 8; kind++) {          // 1: no weight, 2: from anywhere, 4: rms (never cuDNN's)
+            tensor_scope_t scope = tensor_scope_begin();
+            tensor_t *in[3] = {random_of(dtype, {5, 3, 24}), random_of(dtype, {24}), random_of(dtype, {24})}, *far[3], *want[3], *got[3];
+            for (int k = 0; k < 3; k++) { far[k] = tensor_requires_grad_(on(in[k]), 1), tensor_requires_grad_(in[k], 1); }
+            auto norm = [&](tensor_t *const *x) {
+                tensor_t *v = kind & 2 ? tensor_narrow(x[0], 0, 1, 3) : x[0];
+                if (kind & 4) {
+                    tensor_rms_norm_args_t r;
+                    r.surplus_ = TENSOR__NO_SURPLUS;
+                    r.x = v, r.weight = kind & 1 ? NULL : x[1], r.eps = 1e-5;
+                    return tensor_rms_norm_with(r);
+                }
+                tensor_layer_norm_args_t a;
+                a.surplus_ = TENSOR__NO_SURPLUS;
+                a.x = v, a.weight = kind & 1 ? NULL : x[1], a.bias = kind & 1 ? NULL : x[2];
+                return tensor_layer_norm_with(a);
+            };
+            tcu::limits.norm_library = dtype == TENSOR_F32 ? 0 : 1 << 20;
+            tensor_t *y = norm(in), *g = tensor_to(tensor_randn_like(y), (tensor_dtype_t)dtype), *fg = on(g);
+            CHECK(tensor_autograd_grad(&y, 1, &g, in, 3, want, TENSOR_ALLOW_UNUSED) == 0);
+            for (int way = 0; way < 3; way++) {         // 0 by the kernels here, 2 small f32, which are
+                tensor_cuda_set_libraries(way > 0);
+                if (way == 2) { tcu::limits.norm_library = 1 << 20; }
+                long norms = fakes.norms;
+                tensor_t *fy = norm(far);
+                CHECK(near(fy, y, dtype));
+                CHECK(tensor_autograd_grad(&fy, 1, &fg, far, 3, got, TENSOR_ALLOW_UNUSED) == 0);
+                for (int k = 0; k < 3; k++) { CHECK(!got[k] == !want[k] && (!got[k] || near(got[k], want[k], dtype == TENSOR_F16 ? (int)TENSOR_BF16 : dtype))); }
+                CHECK(fakes.norms - norms == (way && !(kind & 5) && dtype != TENSOR_F64 && (way == 1 || dtype != TENSOR_F32) ? 2 : 0));
+            }
+            if (!(kind & 4)) {                          // a gradient of the gradient
+                auto second = [&](tensor_t *const *x) {
+                    tensor_t *z = tensor_sum(tensor_square(norm(x))), *d;
+                    CHECK(tensor_autograd_grad(&z, 1, NULL, x, 1, &d, TENSOR_CREATE_GRAPH) == 0);
+                    z = tensor_sum(tensor_mul(d, tensor_mul(d, d)));
+                    CHECK(tensor_autograd_grad(&z, 1, NULL, x, 1, &d, 0) == 0);
+                    return d;
+                };
+                if (dtype == TENSOR_F32) { CHECK(tensor_allclose(off(second(far)), second(in), 1e-3, 1e-3)); } else { second(far); }
+            }
+            tensor_scope_end(scope);
+        }
+    }
+    tcu::limits.norm_library = 1 << 18;
+}
+// Whole recurrent nets, forward and back: kinds, layers, directions, no bias, items first, states given; weights
+// that lie as cuDNN has them and that do not.
+static void nets() {
+    static const struct { int kind, layers, both, bare, first, states; int64_t t, n, i, h, proj; double drop; } shapes[] = {
+        {2, 1, 0, 0, 0, 1, 3, 2, 3, 4, 0, 0}, {2, 2, 1, 0, 1, 1, 3, 2, 3, 2, 0, 0}, {2, 2, 0, 1, 0, 0, 4, 1, 2, 3, 0, 0}, {3, 1, 0, 0, 0, 0, 3, 2, 3, 4, 0, 0},
+        {3, 2, 1, 0, 1, 1, 2, 3, 4, 3, 0, 0}, {0, 2, 1, 0, 0, 1, 3, 2, 3, 4, 0, 0}, {1, 1, 1, 1, 1, 0, 2, 2, 5, 3, 0, 0}, {3, 3, 0, 0, 0, 1, 3, 0, 2, 3, 0, 0},
+        {2, 2, 0, 0, 0, 1, 3, 2, 3, 4, 0, 1.0}, {2, 1, 0, 0, 0, 0, 3, 2, 3, 4, 2, 0}};
+    tensor_cuda_set_conv_tf32(0);
+    for (int dtype : floats) {
+        for (auto &c : shapes) {
+            tensor_scope_t scope = tensor_scope_begin();
+            std::vector<tensor_t *> in;
+            const int64_t gates = c.kind == 2 ? 4 : c.kind == 3 ? 3 : 1, dirs = c.both ? 2 : 1, ends = c.layers * dirs, out = c.proj ? c.proj : c.h;
+            bool one = c.n == 0;                    // [T, I]: no items
+            auto some = [&](std::vector<int64_t> d) { in.push_back(tensor_to(tensor_mul_scalar(tensor_randn_n(d.data(), (int)d.size()), 0.5), (tensor_dtype_t)dtype)); };
+            some(one ? std::vector<int64_t>{c.t, c.i} : c.first ? std::vector<int64_t>{c.n, c.t, c.i} : std::vector<int64_t>{c.t, c.n, c.i});
+            for (int64_t e = 0; e < ends; e++) {
+                some({gates * c.h, e < dirs ? c.i : out * dirs}), some({gates * c.h, out});
+                if (!c.bare) { some({gates * c.h}), some({gates * c.h}); }
+                if (c.proj) { some({c.proj, c.h}); }
+            }
+            size_t last = in.size();
+            for (int k = 0; k < (c.states ? c.kind == 2 ? 2 : 1 : 0); k++) { some(one ? std::vector<int64_t>{ends, c.h} : std::vector<int64_t>{ends, c.n, c.h}); }
+            std::vector<tensor_t *> far, want(in.size()), got(in.size());
+            for (tensor_t *&x : in) { x = tensor_requires_grad_(x, 1), far.push_back(tensor_requires_grad_(on(tensor_detach(x)), 1)); }
+            auto run = [&](std::vector<tensor_t *> &x, int what) {
+                tensor_rnn_args_t a;
+                a.surplus_ = TENSOR__NO_SURPLUS;
+                a.x = x[0], a.weights = x.data() + 1, a.layers = c.layers, a.bidirectional = c.both, a.no_bias = c.bare, a.batch_first = c.first;
+                a.relu = c.kind == 1, a.proj_size = c.proj, a.dropout = c.drop, a.training = 1;
+                a.h = c.states ? x[last] : NULL, a.c = c.states && c.kind == 2 ? x[last + 1] : NULL;
+                tensor_state_t s = c.kind == 2 ? tensor_lstm_with(a) : c.kind == 3 ? tensor_gru_with(a) : tensor_rnn_with(a);
+                tensor_t *list[3] = {tensor_flatten(s.y, 0, -1), tensor_flatten(s.h, 0, -1), s.c ? tensor_flatten(s.c, 0, -1) : NULL};
+                return what ? s.y : tensor_cat_n(list, s.c ? 3 : 2, 0);
+            };
+            bool takes = dtype != TENSOR_F64 && !c.proj;
+            for (int what = 0; what < 2; what++) {              // with the states' gradients, and of y alone
+                tensor_t *y = run(in, what), *gy = tensor_to(tensor_randn_like(y), (tensor_dtype_t)dtype), *gfar = on(gy);
+                CHECK(tensor_autograd_grad(&y, 1, &gy, in.data(), (int)in.size(), want.data(), TENSOR_ALLOW_UNUSED) == 0);
+                for (int way = 0; way < 3; way++) {             // 0 without libraries, 2 with gaps between weights
+                    tensor_cuda_set_libraries(way > 0);
+                    fakes.net_gap = way == 2 ? 256 : 0;
+                    long nets = fakes.nets;
+                    tensor_t *fy = run(far, what);
+                    CHECK(near(fy, y, dtype));
+                    for (int k = 0; k < 2; k++) {               // twice by the same graph
+                        CHECK(tensor_autograd_grad(&fy, 1, &gfar, far.data(), (int)far.size(), got.data(), TENSOR_ALLOW_UNUSED | (k ? 0 : TENSOR_RETAIN_GRAPH)) == 0);
+                        for (size_t i = 0; i < in.size(); i++) { CHECK(!want[i] == !got[i] && (!want[i] || near(got[i], want[i], dtype == TENSOR_F16 ? (int)TENSOR_BF16 : dtype))); }
+                    }
+                    tensor_item(tensor_sum(fy));
+                    CHECK(fakes.nets - nets == (way && takes ? (c.drop > 0 ? 2 : 1) * 5 : 0));
+                }
+                fakes.net_gap = 0;
+            }
+            if (dtype == TENSOR_F32 && !c.proj) {               // a gradient of the gradient; nothing kept without one
+                auto second = [&](std::vector<tensor_t *> &x) {
+                    tensor_t *y = tensor_sum(tensor_square(run(x, 0))), *g;
+                    CHECK(tensor_autograd_grad(&y, 1, NULL, &x[1], 1, &g, TENSOR_CREATE_GRAPH) == 0);
+                    y = tensor_sum(tensor_mul(g, g));
+                    CHECK(tensor_autograd_grad(&y, 1, NULL, &x[1], 1, &g, 0) == 0);
+                    return g;
+                };
+                tensor_t *g = second(in), *f = second(far);
+                CHECK(tensor_allclose(off(f), g, 1e-3, 1e-3));
+                tensor_scope_t quiet = tensor_scope_begin_no_grad();
+                CHECK(near(run(far, 0), run(in, 0), dtype));
+                tensor_scope_end(quiet);
+            }
+            tensor_scope_end(scope);
+        }
+    }
+    tensor_cuda_set_conv_tf32(1);
+}
 static void exactness() {
     tensor_t *a = on(tensor_randn(8, 8)), *x = on(tensor_randn(1, 2, 5, 5)), *w = on(tensor_randn(2, 2, 3, 3));
     const conv_case_t c = {2, 1, 2, 2, 5, 3, 1, 0, 1, 1, 0};
@@ -493,6 +651,43 @@ static void failing_graphs() {                  // likewise attention and batch 
     CHECK(met > 20);
     again();
 }
+static tensor_t *lstm_of(tensor_t *const *in, int layers) {
+    tensor_rnn_args_t a;
+    a.surplus_ = TENSOR__NO_SURPLUS;
+    a.x = in[0], a.weights = in + 1, a.layers = layers, a.no_bias = 1;
+    return tensor_lstm_with(a).y;
+}
+static void failing_nets() {                    // likewise a recurrent net, whose way back the kernels here go when it fails
+    int met = 0, whole = 0;
+    for (int k = 0; k < 420; k += 5) {
+        again();
+        tensor_cuda_set_conv_tf32(0);
+        fakes.net_gap = k & 1 ? 256 : 0;
+        tensor_t *in[2][3], *g[2][3];
+        for (int j = 0; j < 3; j++) {
+            in[0][j] = tensor_requires_grad_(j ? tensor_randn(8, j == 1 ? 3 : 2) : tensor_randn(3, 2, 3), 1);
+            in[1][j] = tensor_requires_grad_(on(tensor_detach(in[0][j])), 1);
+        }
+        for (int way = 0; way < 2; way++) {
+            if (way) { cusim::config.fail_call = cusim::counts.calls + k; }
+            tensor_t *y = tensor_sum(tensor_square(lstm_of(in[way], 1)));
+            bool right = tensor_ok() && tensor_autograd_grad(&y, 1, NULL, in[way], 3, g[way], 0) == 0;
+            cusim::config.fail_call = -1;
+            if (right && way) {
+                for (int j = 0; j < 3; j++) { CHECK(near(g[1][j], g[0][j], TENSOR_F32)); }
+                whole += *tensor_cuda_library_error() != 0;
+            }
+            met += *tensor_cuda_library_error() != 0;
+        }
+        CHECK(tensor_ok() || tensor_error_code() == TENSOR_ERR_CUDA || tensor_error_code() == TENSOR_ERR_OUT_OF_MEMORY);
+        tensor_clear_error();
+    }
+    std::printf("recurrent net: %d failures of cuDNN met, %d of them without an error\n", met, whole);
+    CHECK(met > 10 && whole == met);
+    fakes.net_gap = 0;
+    tensor_cuda_set_conv_tf32(1);
+    again();
+}
 // In a capture workspace is the graph's own: other work between two replays does not meet it.
 static void captured() {
     const conv_case_t c = {2, 2, 2, 3, 6, 3, 1, 1, 1, 1, 0};
@@ -503,6 +698,19 @@ static void captured() {
     y = tensor_linear(fa, fw, fb);              // opened and planned for here, within the capture
     z = convolve(c, false, fx, fk, NULL);
     CHECK(!tensor_cuda_graph_end(g) && tensor_ok() && !*tensor_cuda_library_error());
+    tensor_cuda_set_conv_tf32(0);
+    tensor_t *net[3] = {tensor_randn(3, 2, 5), tensor_randn(8, 5), tensor_randn(8, 2)}, *far[3] = {on(net[0]), on(net[1]), on(net[2])};
+    tensor_cuda_graph_t *h = tensor_cuda_graph_new(TENSOR_CUDA);
+    CHECK(!tensor_cuda_graph_begin(h));
+    long nets_before = fakes.nets;
+    tensor_t *steps = lstm_of(far, 1);
+    CHECK(!tensor_cuda_graph_end(h) && tensor_ok() && !*tensor_cuda_library_error() && fakes.nets == nets_before + 1);
+    for (int i = 0; i < 3; i++) {
+        CHECK(!tensor_cuda_graph_replay(h) && near(steps, lstm_of(net, 1), TENSOR_F32));
+        tensor_copy_(far[0], on(net[0] = tensor_randn(3, 2, 5)));
+    }
+    tensor_free(steps);
+    CHECK(!tensor_cuda_graph_free(h));
     for (int i = 0; i < 3; i++) {
         CHECK(!tensor_cuda_graph_replay(g));
         CHECK(near(y, tensor_linear(a, w, b), TENSOR_F32));
@@ -513,6 +721,7 @@ static void captured() {
     }
     tensor_free(y), tensor_free(z);
     CHECK(!tensor_cuda_graph_free(g));
+    tensor_cuda_set_conv_tf32(1);
 }
 // Whatever order streams run in, with the host kept from the device's memory: training steps as on the CPU.
 static void orders() {
@@ -623,9 +832,9 @@ static void orders() {
                     way == 1 ? "f32 without TF32" : dtype == TENSOR_F32 ? "f32" : dtype == TENSOR_F16 ? "f16" : dtype == TENSOR_BF16 ? "bf16" : "f64", plans, asked, sums,
                     asked / 3, (double)most / 1e6, seconds);
     }
-    for (int way = 0; way < 4 && driver; way++) {        // GPT-2's attention, forward and back
-        bool back = way & 1, causal = way & 2;
-        int dtype = causal ? TENSOR_BF16 : TENSOR_F16;
+    for (int way = 0; way < 8 && driver; way++) {        // GPT-2's attention, forward and back; with a mask
+        bool back = way & 1, causal = way & 2 && way < 4, masked = way > 3;
+        int dtype = way & 2 ? TENSOR_BF16 : TENSOR_F16;
         const int64_t apart[4] = {1024 * 2304, 64, 2304, 1}, together[4] = {12 * 1024 * 64, 1024 * 64, 64, 1}, dims[4] = {8, 12, 1024, 64};
         const int64_t alignment[SDPA_DELTA + 1] = {16, 16, 16, 16, 16, 16, 16, 16, 16, 16};
         std::vector<heads_t> t;
@@ -637,10 +846,14 @@ static void orders() {
                 t[k].dims[3] = t[k].strides[2] = 1, t[k].strides[1] = 1024, t[k].strides[0] = 12 * 1024;
             }
         }
+        const int64_t wide[4] = {way & 2 ? 8 : 1, way & 2 ? 1 : 12, 1024, 1024}, steps[4] = {wide[1] << 20, 1 << 20, 1024, 1};
+        tensor_arg_t a = {};
+        a.ndim = 4, a.dims = wide, a.strides = steps, a.numel = wide[0] * steps[0];
+        heads_t bias(a);
         auto start = std::chrono::steady_clock::now();
-        dnn_plan_t *p = attention_planned(at, back, causal, dtype, t.data(), alignment);
+        dnn_plan_t *p = attention_planned(at, back, causal, dtype, t.data(), alignment, masked ? &bias : nullptr);
         CHECK(p != NULL);
-        std::printf("attention %s%s, %s: %s; workspace %.1f MB; %.1f s\n", causal ? "bf16 causal" : "f16", back ? " backward" : "",
+        std::printf("attention %s%s%s, %s: %s; workspace %.1f MB; %.1f s\n", dtype == TENSOR_BF16 ? "bf16" : "f16", causal ? " causal" : masked ? " masked" : "", back ? " backward" : "",
                     "8 x 12 x 1024 x 64", p ? "a plan by cuDNN" : L.said, p ? (double)p->workspace / 1e6 : 0,
                     std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
@@ -651,12 +864,31 @@ static void orders() {
         tensor_arg_t a = {};
         a.ndim = 4, a.dims = dims, a.strides = strides;
         auto start = std::chrono::steady_clock::now();
-        dnn_plan_t *p = norm_planned(at, back, dtype, image_t(a, true), alignment);
+        dnn_plan_t *p = norm_planned(at, false, back, dtype, image_t(a, true), alignment);
         CHECK(p != NULL);
         std::printf("batch norm %s%s: %s; workspace %.1f MB; %.1f s\n", dtype == TENSOR_F32 ? "f32" : "bf16", back ? " backward" : "", p ? "a plan by cuDNN" : L.said,
                     p ? (double)p->workspace / 1e6 : 0, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
-    if (!driver) { std::printf("skipped 6 tests: no stand-in for libcuda.so.1\n"); }
+    for (int way = 0; way < 6 && driver; way++) {       // layer norm of GPT-2
+        bool back = way & 1;
+        int dtype = way < 2 ? TENSOR_BF16 : way < 4 ? TENSOR_F16 : TENSOR_F32;
+        const int64_t dims[4] = {8192, 768, 1, 1}, strides[4] = {768, 1, 1, 1}, alignment[3] = {16, 16, 16};
+        tensor_arg_t a = {};
+        a.ndim = 4, a.dims = dims, a.strides = strides;
+        auto start = std::chrono::steady_clock::now();
+        dnn_plan_t *p = norm_planned(at, true, back, dtype, image_t(a, true), alignment);
+        CHECK(p != NULL);
+        std::printf("layer norm %s%s: %s; workspace %.1f MB; %.1f s\n", dtype == TENSOR_F32 ? "f32" : dtype == TENSOR_F16 ? "f16" : "bf16", back ? " backward" : "",
+                    p ? "a plan by cuDNN" : L.said, p ? (double)p->workspace / 1e6 : 0, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+    for (int dtype : {TENSOR_F32, TENSOR_F16, TENSOR_BF16}) {    // LSTM and GRU: no plans, but its words for a net are taken
+        for (int kind = 0; kind < 4; kind++) {
+            const int64_t dims[3] = {35, 20, 650}, p[7] = {kind, 2, 1 + kind % 2, kind == 1, kind == 2, 650, 1};
+            net_t one(0, dtype, dims, p);
+            CHECK(one.status == CUDNN_STATUS_SUCCESS);
+        }
+    }
+    if (!driver) { std::printf("skipped 16 tests: no stand-in for libcuda.so.1\n"); }
     L.graphs.clear(dnn_drop);
     lib.cudnnBackendDestroyDescriptor_(L.properties);
     L.properties = nullptr;
@@ -669,8 +901,12 @@ int main() {
     activations();
     convolutions();
     attentions();
+    masked_attentions();
+    nets();
+    layer_norms();
     images();
     exactness();
+    again();
     plan_table();
     orders();
     again();
@@ -678,6 +914,7 @@ int main() {
     missing();
     failing();
     failing_graphs();
+    failing_nets();
     CHECK(tensor_shutdown() == 0 && tensor_cuda_shutdown() == 0 && fakes.live == 0);
     cusim_set("live", 0);
 #ifdef CUSIM_ASAN
