@@ -31,8 +31,8 @@
 // Everything that differs between nvcc and the CPU emulator stands here: one launch wrapper (a failed launch
 // is an error code at the call), two macros for shared memory, and one struct of library functions, opened by
 // versioned name when first needed. Rejected: linking them (cuBLASLt alone costs 67 ms of every process
-// start, and a program without the library could not start); <<<>>> at each call (the emulator cannot parse
-// it, and the error would be forgotten somewhere).
+// start, and a program without the library could not start); <<<>>> (the emulator cannot parse it, and it
+// tells only the last error of all calls).
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_CUDA_SIM)
@@ -52,8 +52,10 @@
 template <class... P, class... A>
 static inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
                                      cudaStream_t s, A... a) {
-    kernel<<<grid, block, shared, s>>>(P(a)...);
-    return cudaGetLastError();
+    return [&](P... p) { // its own error alone: one that somebody left behind is not this kernel's
+        void *at[] = {&p...};
+        return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, s);
+    }(P(a)...);
 }
 #endif
 #if __has_include(<cublasLt.h>)
@@ -1262,7 +1264,7 @@ struct on_device_t {                            // a device, and leave to alloca
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     explicit on_device_t(int device) {
         cudaGetDevice(&before);
-        if (before != device) { cudaSetDevice(device); }
+        cudaSetDevice(device);                  // the same too: it makes the context that a new thread lacks
         cudaThreadExchangeStreamCaptureMode(&mode);
     }
     ~on_device_t() {
@@ -1355,12 +1357,8 @@ inline int cuda_event_record(void *, int, void *event, void *stream) {
     return forget(cudaEventRecord((cudaEvent_t)event, (cudaStream_t)stream));
 }
 inline int cuda_event_query(void *, int, void *event) {
-    cudaError_t e = cudaEventQuery((cudaEvent_t)event);
-    if (e == cudaErrorNotReady) {
-        cudaGetLastError();
-        return 1;
-    }
-    return e ? -1 : 0;
+    int e = forget(cudaEventQuery((cudaEvent_t)event));
+    return e == cudaErrorNotReady ? 1 : e ? -1 : 0;
 }
 inline int cuda_stream_sync(void *, int device, void *stream) {
     on_device_t at(device);
@@ -1751,8 +1749,8 @@ inline unsigned grid_for(const place_t &at, int64_t work, int64_t per_block) {
     return (unsigned)(need < 1 ? 1 : need < most ? need : most);
 }
 static thread_local cudaError_t last_error;     // of this thread, for the text
-inline int code_of(cudaError_t e) {
-    if (e) { last_error = e; }
+inline int code_of(cudaError_t e) {             // told here once: the next launch must not find it again
+    if (e) { last_error = (cudaError_t)forget(e); }
     return e ? TENSOR_ERR_CUDA : 0;
 }
 
@@ -6236,7 +6234,7 @@ static void use_after(stream_t *s, block_t *b, bool writes, uint64_t mark) {
     if (writes) { __atomic_store_n(&b->wrote, mark, __ATOMIC_RELAXED); }
     if (own && !writes) { __atomic_store_n(&b->read, mark, __ATOMIC_RELAXED); }
     if (!own && record_stream(G.allocator, b, (void *)s->raw, writes ? 0 : mark)) {
-        cudaStreamSynchronize(s->raw);          // no memory to note it: done instead
+        forget(cudaStreamSynchronize(s->raw));  // no memory to note it: done instead
     }
 }
 static uint64_t next_mark(stream_t *s) {
@@ -6257,6 +6255,7 @@ static int graph_join(tensor_cuda_graph_t *g, stream_t *s) {
 // In a capture: what s is asked later waits for what o was asked until now. -> code
 static int graph_edge(stream_t *s, stream_t *o) {
     cudaEvent_t e;
+    on_device_t at(s->device);
     if (code_of(cudaEventCreateWithFlags(&e, cudaEventDisableTiming))) { return TENSOR_ERR_CUDA; }
     int code = code_of(cudaEventRecord(e, o->raw));
     if (!code) { code = code_of(cudaStreamWaitEvent(s->raw, e, 0)); }
@@ -7515,7 +7514,8 @@ static int graph_begin(tensor_cuda_graph_t *g) {
         lock_t hold(&G.capture_lock);
         code = G.capture ? (int)TENSOR_ERR_UNSUPPORTED
                          : code_of(cudaEventRecord(s->event, s->raw));      // what other threads wait for
-        if (!code) { code = code_of(cudaStreamBeginCapture(s->raw, cudaStreamCaptureModeThreadLocal)); }
+        // Relaxed: a kernel's first launch, here or in a library, loads it.
+        if (!code) { code = code_of(cudaStreamBeginCapture(s->raw, cudaStreamCaptureModeRelaxed)); }
         if (!code) {
             g->state = GRAPH_OPEN;
             s->part = 0;
@@ -7894,7 +7894,7 @@ int tensor_cuda_stream_synchronize(tensor_cuda_stream_t *stream) {
 }
 // 1 done, 0 not yet.
 static int asked(cudaError_t e, const char *op) {
-    if (e == cudaErrorNotReady) { cudaGetLastError(); }
+    forget(e);
     if (!e || e == cudaErrorNotReady) { return !e; }
     tcu::code_of(e);
     tcu::raise_cuda(op);
