@@ -302,9 +302,9 @@ TENSOR_API const char *tensor_cuda_library_error(void);
 // ------------------------------------------------------------------------------
 // >>cuda-ranks                                     MARK: one network on many devices
 //
-// Ranks, processes or threads with a device each, train copies of a network on parts of a batch; the average
-// of their gradients is that of the whole, so the copies stay the same. As PyTorch's DistributedDataParallel,
-// but that the calls are the program's own:
+// Ranks, processes with a device each, train copies of a network on parts of a batch; the average of their
+// gradients is that of the whole, so the copies stay the same. As PyTorch's DistributedDataParallel, but that
+// the calls are the program's own:
 //
 //   char id[TENSOR_CUDA_ID_BYTES];
 //   if (rank == 0) { tensor_cuda_comm_id(id); }     // to the others by a file, a socket, MPI

@@ -64,9 +64,16 @@ cudaError_t enqueue(cudaStream_t s, std::function<void()> work);
 bool on_device(const void *p, size_t bytes);
 // Whether no word of a kernel's argument is the address of memory that only the host has; else the context is lost.
 bool argument(const void *p, size_t bytes);
+// Of an op's four numbers those it has no use for may hold anything, as padding may.
+template <class P> inline auto clear_numbers(P &p, int) -> decltype((void)p.param) { std::memset(p.param, 0, sizeof p.param); }
+template <class P> inline auto clear_numbers(P &p, int) -> std::enable_if_t<std::is_same_v<decltype(p.p), double[4]>> {
+    std::memset(p.p, 0, sizeof p.p);
+}
+template <class P> inline void clear_numbers(P &, long) { }
 template <class P> inline bool argument(P p) {
 #if __has_builtin(__builtin_clear_padding)
-    __builtin_clear_padding(&p);                // it may hold anything
+    clear_numbers(p, 0);
+    __builtin_clear_padding(&p);
     return argument(&p, sizeof p);
 #else
     return sizeof p != sizeof(void *) || argument(&p, sizeof p);
