@@ -665,7 +665,8 @@ static std::map<CUmemGenericAllocationHandle, chunk> chunks;
 static CUmemGenericAllocationHandle next_chunk = 1;
 enum { GRANULARITY = 2 << 20 };
 
-static CUresult driver_error(cudaError_t e) {
+static CUresult driver_error(cudaError_t e) {       // the runtime never hears of it
+    if (!sticky) { last_error = cudaSuccess; }
     return e == cudaSuccess ? CUDA_SUCCESS
          : e == cudaErrorMemoryAllocation ? CUDA_ERROR_OUT_OF_MEMORY
          : e == cudaErrorStreamCaptureUnsupported ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_ERROR_LAUNCH_FAILED;
