@@ -7,7 +7,7 @@
 // CONTENTS (search for the tag)
 //   >>platform  >>allocator  >>driver  >>libraries
 //   >>operands  >>pointwise  >>copy  >>random  >>reduce  >>rows  >>index  >>order  >>matmul  >>windows
-//   >>cudnn  >>losses  >>nets  >>optimizer  >>streams  >>backend  >>native  >>graphs  >>entry
+//   >>cudnn  >>losses  >>nets  >>optimizer  >>streams  >>backend  >>native  >>graphs  >>ranks  >>entry
 #if defined(TENSOR_CUDA_SIM)
 #include "cusim.h"
 #endif
@@ -31,8 +31,8 @@
 // Everything that differs between nvcc and the CPU emulator stands here: one launch wrapper (a failed launch
 // is an error code at the call), two macros for shared memory, and one struct of library functions, opened by
 // versioned name when first needed. Rejected: linking them (cuBLASLt alone costs 67 ms of every process
-// start, and a program without the library could not start); <<<>>> at each call (the emulator cannot parse
-// it, and the error would be forgotten somewhere).
+// start, and a program without the library could not start); <<<>>> (the emulator cannot parse it, and it
+// tells only the last error of all calls).
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_CUDA_SIM)
@@ -52,8 +52,10 @@
 template <class... P, class... A>
 static inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
                                      cudaStream_t s, A... a) {
-    kernel<<<grid, block, shared, s>>>(P(a)...);
-    return cudaGetLastError();
+    return [&](P... p) { // its own error alone: one that somebody left behind is not this kernel's
+        void *at[] = {&p...};
+        return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, s);
+    }(P(a)...);
 }
 #endif
 #if __has_include(<cublasLt.h>)
@@ -101,7 +103,7 @@ static inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block
 #define TCU_NCCL_FUNCTIONS(X)                                                                                \
     X(ncclAllGather) X(ncclAllReduce) X(ncclBroadcast) X(ncclCommAbort) X(ncclCommDestroy)                   \
     X(ncclCommGetAsyncError) X(ncclCommInitRank) X(ncclGetErrorString) X(ncclGetUniqueId) X(ncclGroupEnd)    \
-    X(ncclGroupStart) X(ncclReduceScatter)
+    X(ncclGroupStart)
 #else
 #define TCU_NCCL_FUNCTIONS(X)
 #endif
@@ -1267,7 +1269,7 @@ struct on_device_t {                            // a device, and leave to alloca
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     explicit on_device_t(int device) {
         cudaGetDevice(&before);
-        if (before != device) { cudaSetDevice(device); }
+        cudaSetDevice(device);                  // the same too: it makes the context that a new thread lacks
         cudaThreadExchangeStreamCaptureMode(&mode);
     }
     ~on_device_t() {
@@ -1360,12 +1362,8 @@ inline int cuda_event_record(void *, int, void *event, void *stream) {
     return forget(cudaEventRecord((cudaEvent_t)event, (cudaStream_t)stream));
 }
 inline int cuda_event_query(void *, int, void *event) {
-    cudaError_t e = cudaEventQuery((cudaEvent_t)event);
-    if (e == cudaErrorNotReady) {
-        cudaGetLastError();
-        return 1;
-    }
-    return e ? -1 : 0;
+    int e = forget(cudaEventQuery((cudaEvent_t)event));
+    return e == cudaErrorNotReady ? 1 : e ? -1 : 0;
 }
 inline int cuda_stream_sync(void *, int device, void *stream) {
     on_device_t at(device);
@@ -1758,8 +1756,8 @@ inline unsigned grid_for(const place_t &at, int64_t work, int64_t per_block) {
     return (unsigned)(need < 1 ? 1 : need < most ? need : most);
 }
 static thread_local cudaError_t last_error;     // of this thread, for the text
-inline int code_of(cudaError_t e) {
-    if (e) { last_error = e; }
+inline int code_of(cudaError_t e) {             // told here once: the next launch must not find it again
+    if (e) { last_error = (cudaError_t)forget(e); }
     return e ? TENSOR_ERR_CUDA : 0;
 }
 
@@ -6261,6 +6259,7 @@ struct tensor_cuda_stream_t { tensor_cuda_stream_t *next; tcu::stream_t *of; boo
 struct tensor_cuda_event_t { tensor_cuda_event_t *next; cudaEvent_t at; int device;
     // graph: the arena of that in whose capture it was recorded, 0
     int graph; bool timing, recorded, dead; };
+struct tensor_cuda_comm_t { tensor_cuda_comm_t *next; void *at; int device, ranks; bool dead; };
 namespace tcu {
 // A number that each run of a graph has anew, at `at` in its numbers: an offset of the generator (host NULL),
 // or the nn__update_t at host.
@@ -6324,6 +6323,7 @@ static struct {
     stream_t *stream[MAX_STREAMS];
     tensor_cuda_stream_t *streams;
     tensor_cuda_event_t *events;
+    tensor_cuda_comm_t *comms;
     tensor_cuda_graph_t *graphs, *capture;      // capture: the one in progress
     const char *name[COUNTED];
     int64_t native[COUNTED], fallback[COUNTED];
@@ -6493,7 +6493,7 @@ static void use_after(stream_t *s, block_t *b, bool writes, uint64_t mark) {
     if (writes) { __atomic_store_n(&b->wrote, mark, __ATOMIC_RELAXED); }
     if (own && !writes) { __atomic_store_n(&b->read, mark, __ATOMIC_RELAXED); }
     if (!own && record_stream(G.allocator, b, (void *)s->raw, writes ? 0 : mark)) {
-        cudaStreamSynchronize(s->raw);          // no memory to note it: done instead
+        forget(cudaStreamSynchronize(s->raw));  // no memory to note it: done instead
     }
 }
 static uint64_t next_mark(stream_t *s) {
@@ -6514,6 +6514,7 @@ static int graph_join(tensor_cuda_graph_t *g, stream_t *s) {
 // In a capture: what s is asked later waits for what o was asked until now. -> code
 static int graph_edge(stream_t *s, stream_t *o) {
     cudaEvent_t e;
+    on_device_t at(s->device);
     if (code_of(cudaEventCreateWithFlags(&e, cudaEventDisableTiming))) { return TENSOR_ERR_CUDA; }
     int code = code_of(cudaEventRecord(e, o->raw));
     if (!code) { code = code_of(cudaStreamWaitEvent(s->raw, e, 0)); }
@@ -7793,7 +7794,8 @@ static int graph_begin(tensor_cuda_graph_t *g) {
         lock_t hold(&G.capture_lock);
         code = G.capture ? (int)TENSOR_ERR_UNSUPPORTED
                          : code_of(cudaEventRecord(s->event, s->raw));      // what other threads wait for
-        if (!code) { code = code_of(cudaStreamBeginCapture(s->raw, cudaStreamCaptureModeThreadLocal)); }
+        // Relaxed: a kernel's first launch, here or in a library, loads it.
+        if (!code) { code = code_of(cudaStreamBeginCapture(s->raw, cudaStreamCaptureModeRelaxed)); }
         if (!code) {
             g->state = GRAPH_OPEN;
             s->part = 0;
@@ -7930,6 +7932,123 @@ template <class T_> static void drop_handles(T_ **list) {
         free(h);
     }
     *list = nullptr;
+}
+
+// ------------------------------------------------------------------------------
+// >>ranks                                          MARK: one network on many devices
+//
+// NCCL on the current stream, its tensors waited for and marked as a call's are. Copies go as bytes, so that
+// every dtype can. Rejected: hooks in the backward pass (what overlaps is one launch of small sums; a program
+// that needs more can split its list).
+// ------------------------------------------------------------------------------
+
+enum collective_t { RANKS_SUM, RANKS_MEAN, RANKS_BROADCAST, RANKS_GATHER };
+#ifdef TCU_HAVE_NCCL
+static_assert(TENSOR_CUDA_ID_BYTES == sizeof(ncclUniqueId), "tensor_cuda.h");
+static int nccl_said(const char *op, ncclResult_t e) {
+    if (!e) { return 0; }
+    cudaGetLastError();
+    return raised(TENSOR_ERR_CUDA, "%s: NCCL: %s", op, lib.ncclGetErrorString_(e));
+}
+static const int nccl_types[TENSOR_DTYPE_COUNT] = {ncclFloat32, ncclFloat64, ncclInt32, ncclInt64, ncclUint8,
+    -1,
+                                                   ncclFloat16, ncclBfloat16, ncclInt8, -1};
+static ncclResult_t nccl_call(const tensor_cuda_comm_t *c, int what, tensor_t *y, tensor_t *x, int root,
+                              cudaStream_t stream) {
+    const size_t n = (size_t)x->numel, size = (size_t)size_of(x->dtype);
+    char *to = (char *)y->storage->data + y->offset * (int64_t)size;
+    const char *from = (const char *)x->storage->data + x->offset * (int64_t)size;
+    ncclComm_t comm = (ncclComm_t)c->at;
+    return what == RANKS_BROADCAST ? lib.ncclBroadcast_(from, to, n * size, ncclInt8, root, comm, stream)
+         : what == RANKS_GATHER    ? lib.ncclAllGather_(from, to, n * size, ncclInt8, comm, stream)
+                                   : lib.ncclAllReduce_(from, to, n, (ncclDataType_t)nccl_types[x->dtype],
+                                                        what == RANKS_MEAN ? ncclAvg : ncclSum, comm, stream);
+}
+#endif
+// What is made of list[k] is written there, or to y.
+static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t *const *list, int n,
+                      tensor_t *y, int root) {
+    int code = 0;
+    auto refuse = [&](bool bad, int with, const char *text) {
+        if (bad) { code = raised(with, "%s: %s", op, text); }
+        return bad;
+    };
+    if (refuse(!c, TENSOR_ERR_POISONED, "the communicator is NULL, as its making failed") ||
+        refuse(c->dead, TENSOR_ERR_OWNER, "the communicator was freed")) {
+        return code;
+    }
+#ifdef TCU_HAVE_NCCL
+    for (int k = 0; k < n + (what == RANKS_GATHER); k++) {
+        const tensor_t *x = k < n ? list[k] : y;
+        if (refuse(!x || x->state != TENSOR__LIVE, TENSOR_ERR_POISONED,
+                   "a tensor is none, or failed earlier") ||
+            refuse(x->device != c->device + 1, TENSOR_ERR_DEVICE,
+                   "a tensor is not on the communicator's device") ||
+            refuse(!(x->flags & TENSOR__CONTIGUOUS), TENSOR_ERR_SHAPE, "a tensor is not contiguous") ||
+            refuse(what <= RANKS_MEAN && nccl_types[x->dtype] < 0, TENSOR_ERR_DTYPE,
+                   "NCCL adds no bool and no i16")) {
+            return code;
+        }
+    }
+    if (refuse(y && y->dtype != list[0]->dtype, TENSOR_ERR_DTYPE, "y is not of x's dtype") ||
+        refuse(y && y->numel != c->ranks * list[0]->numel, TENSOR_ERR_SHAPE,
+               "y has not x's elements for each rank") ||
+        refuse(what == RANKS_BROADCAST && (root < 0 || root >= c->ranks), TENSOR_ERR_INDEX,
+               "there is no such rank")) {
+        return code;
+    }
+    stream_t *s = current(c->device, op);
+    if (!s) { return code_now(); }
+    if (in_capture(s, op)) { return TENSOR_ERR_UNSUPPORTED; }
+    current_t at(c->device);
+    ncclResult_t e, state = ncclSuccess;
+    if ((e = lib.ncclCommGetAsyncError_((ncclComm_t)c->at, &state)) || state) {
+        return nccl_said(op, e ? e : state);
+    }
+    auto each = [&](auto f) {                   // f(tensor, whether it is written)
+        for (int k = 0; k < n; k++) {
+            if (list[k]->numel) { f(list[k], !y); }
+        }
+        if (y && y->numel) { f(y, true); }
+    };
+    each([&](tensor_t *x, bool writes) {
+        if (!code) { code = use_before(s, (block_t *)x->storage->user, writes); }
+    });
+    if (code) { return raise_cuda(op); }
+    e = lib.ncclGroupStart_();
+    for (int k = 0; k < n && !e; k++) {
+        if (list[k]->numel) { e = nccl_call(c, what, y ? y : list[k], list[k], root, s->raw); }
+    }
+    ncclResult_t end = lib.ncclGroupEnd_();
+    uint64_t mark = next_mark(s);
+    each([&](tensor_t *x, bool writes) {
+        use_after(s, (block_t *)x->storage->user, writes, mark);
+        if (!writes) { return; }
+        x->storage->version++;
+        x->storage->write_op = op;
+        x->storage->write_site = nullptr;
+    });
+    return nccl_said(op, e ? e : end);
+#else
+    (void)what, (void)list, (void)n, (void)y, (void)root;
+    return TENSOR_ERR_INTERNAL;
+#endif
+}
+// Its work is done, or will never be.
+static int comm_drop(tensor_cuda_comm_t *c) {
+    int code = 0;
+    if (c->dead) { return 0; }
+    c->dead = true;
+#ifdef TCU_HAVE_NCCL
+    on_device_t at(c->device);
+    ncclResult_t state = ncclSuccess;
+    if (lib.ncclCommGetAsyncError_((ncclComm_t)c->at, &state) || state) {
+        lib.ncclCommAbort_((ncclComm_t)c->at);
+    } else {
+        code = nccl_said("cuda_comm_free", lib.ncclCommDestroy_((ncclComm_t)c->at));
+    }
+#endif
+    return code;
 }
 
 // ------------------------------------------------------------------------------
@@ -8095,6 +8214,8 @@ int tensor_cuda_shutdown(void) {
                        "cuda_shutdown: %d bytes are in use; call tensor_shutdown before", used);
         return TENSOR_ERR_OWNER;
     }
+    for (tensor_cuda_comm_t *c = G.comms; c; c = c->next) { comm_drop(c); }
+    drop_handles(&G.comms);
     libraries_close();
     allocator_free(G.allocator);
     allocator_free(G.pinned);
@@ -8172,7 +8293,7 @@ int tensor_cuda_stream_synchronize(tensor_cuda_stream_t *stream) {
 }
 // 1 done, 0 not yet.
 static int asked(cudaError_t e, const char *op) {
-    if (e == cudaErrorNotReady) { cudaGetLastError(); }
+    forget(e);
     if (!e || e == cudaErrorNotReady) { return !e; }
     tcu::code_of(e);
     tcu::raise_cuda(op);
@@ -8335,6 +8456,71 @@ int tensor_cuda_graph_free(tensor_cuda_graph_t *g) {
     graph_drop(g, false);
     g->state = GRAPH_DEAD;
     return 0;
+}
+
+int tensor_cuda_comm_id(void *id) {
+    char text[256];
+    if (!id) { return raised(TENSOR_ERR_POISONED, "cuda_comm_id: id is NULL%s%s", ""); }
+    if (open_library(LIBRARY_NCCL, text, sizeof text)) {
+        return raised(TENSOR_ERR_CUDA, "cuda_comm_id: %s%s", text);
+    }
+#ifdef TCU_HAVE_NCCL
+    return nccl_said("cuda_comm_id", lib.ncclGetUniqueId_((ncclUniqueId *)id));
+#else
+    return TENSOR_ERR_INTERNAL;
+#endif
+}
+tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id, tensor_device_t device) {
+    static const char op[] = "cuda_comm_new";
+    char text[256];
+    tensor_cuda_comm_t *c = nullptr;
+    if (!gpu_for(device, op)) { return nullptr; }
+    if (!id || rank < 0 || rank >= ranks) {
+        raised(id ? TENSOR_ERR_INDEX : TENSOR_ERR_POISONED, "%s: %s", op,
+               id ? "the rank is not below the ranks" : "id is NULL");
+    } else if (open_library(LIBRARY_NCCL, text, sizeof text)) {
+        raised(TENSOR_ERR_CUDA, "%s: %s", op, text);
+    } else if (!in_capture(nullptr, op)) {
+#ifdef TCU_HAVE_NCCL
+        on_device_t at((int)device - TENSOR_CUDA);
+        ncclComm_t comm = nullptr;
+        ncclUniqueId key;
+        memcpy(&key, id, sizeof key);
+        if (nccl_said(op, lib.ncclCommInitRank_(&comm, ranks, key, rank))) { return nullptr; }
+        {
+            lock_t hold(&G.lock);
+            c = handle(&G.comms);
+        }
+        if (!c) {
+            lib.ncclCommAbort_(comm);
+            raised(TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory%s", op);
+            return nullptr;
+        }
+        c->at = comm;
+        c->device = (int)device - TENSOR_CUDA;
+        c->ranks = ranks;
+#endif
+    }
+    return c;
+}
+int tensor_cuda_comm_free(tensor_cuda_comm_t *c) {
+    if (!c) { return 0; }
+    if (c->dead) { return raised(TENSOR_ERR_OWNER, "cuda_comm_free: the communicator was freed%s%s", ""); }
+    if (in_capture(nullptr, "cuda_comm_free")) { return TENSOR_ERR_UNSUPPORTED; }
+    int code = tensor_cuda_synchronize((tensor_device_t)(TENSOR_CUDA + c->device)), ended = comm_drop(c);
+    return code ? code : ended;
+}
+int tensor_cuda_all_reduce_n(tensor_cuda_comm_t *c, tensor_t *const *x, int n, int mean) {
+    return collective(c, "cuda_all_reduce", mean ? RANKS_MEAN : RANKS_SUM, x, n, nullptr, 0);
+}
+int tensor_cuda_all_reduce(tensor_cuda_comm_t *c, tensor_t *x, int mean) {
+    return tensor_cuda_all_reduce_n(c, &x, 1, mean);
+}
+int tensor_cuda_broadcast(tensor_cuda_comm_t *c, tensor_t *x, int root) {
+    return collective(c, "cuda_broadcast", RANKS_BROADCAST, &x, 1, nullptr, root);
+}
+int tensor_cuda_all_gather(tensor_cuda_comm_t *c, tensor_t *y, tensor_t *x) {
+    return collective(c, "cuda_all_gather", RANKS_GATHER, &x, 1, y, 0);
 }
 
 int64_t tensor_cuda_memory_allocated(tensor_device_t device) {

@@ -11,6 +11,7 @@
 //
 // CONTENTS (search for the tag)
 //   >>cuda-manual  >>cuda-start  >>cuda-streams  >>cuda-graphs  >>cuda-memory  >>cuda-ops  >>cuda-libraries
+//   >>cuda-ranks
 #ifndef TENSOR_CUDA_H_INCLUDED_7C1E
 #define TENSOR_CUDA_H_INCLUDED_7C1E
 
@@ -298,6 +299,59 @@ TENSOR_API int64_t tensor_cuda_library_calls(void);
 // Why an op last went without a library: which is missing or of what version, or what it said.
 //   -> borrowed string, until the thread's next call of this; "" = nothing was wrong;  errors none
 TENSOR_API const char *tensor_cuda_library_error(void);
+
+// ------------------------------------------------------------------------------
+// >>cuda-ranks                                     MARK: one network on many devices
+//
+// Ranks, processes with a device each, train copies of a network on parts of a batch; the average of their
+// gradients is that of the whole, so the copies stay the same. As PyTorch's DistributedDataParallel, but that
+// the calls are the program's own:
+//
+//   char id[TENSOR_CUDA_ID_BYTES];
+//   if (rank == 0) { tensor_cuda_comm_id(id); }     // to the others by a file, a socket, MPI
+//   tensor_cuda_comm_t *c = tensor_cuda_comm_new(rank, ranks, id, TENSOR_CUDA + rank);
+//   for (k = 0; k < n; k++) { tensor_cuda_broadcast(c, p[k], 0); }              // nn_parameters(net, p, n)
+//   ... tensor_backward(loss);
+//   for (k = 0; k < n; k++) { g[k] = tensor_grad(p[k]); }
+//   tensor_cuda_all_reduce_n(c, g, n, 1);           // then nn_step(opt)
+//
+// All ranks make the same calls in the same order. The work goes to the thread's current stream of the device
+// and the host does not wait. It is NCCL's, opened when first needed; tensors are contiguous and on the
+// communicator's device, and no capture can hold these calls.
+// ------------------------------------------------------------------------------
+
+enum { TENSOR_CUDA_ID_BYTES = 128 };
+typedef struct tensor_cuda_comm_t tensor_cuda_comm_t;
+
+// Fills TENSOR_CUDA_ID_BYTES bytes, which all ranks of one communicator need.
+//   -> code;  errors CUDA (NCCL is not there, or what it says), POISONED (id is NULL)
+TENSOR_API int tensor_cuda_comm_id(void *id);
+
+// One rank's end of a communicator; waits until all ranks have called it.
+//   rank    0 .. ranks - 1
+//   -> communicator, NULL on failure;  errors as tensor_cuda_comm_id, DEVICE (no such device, not started),
+//      INDEX (rank)
+TENSOR_API tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id,
+                                                    tensor_device_t device);
+
+// Ends it, when its work is done; tensor_cuda_shutdown frees those that are left.
+//   -> code;  errors OWNER (freed before), UNSUPPORTED (in a capture), CUDA
+TENSOR_API int tensor_cuda_comm_free(tensor_cuda_comm_t *c);
+
+// In place x = the sum over all ranks, or the mean / the same for n tensors, in one launch.
+//   mean    1 or 0
+//   -> code;  errors OWNER, POISONED, DEVICE (x lies elsewhere), DTYPE (bool, i16), SHAPE (not contiguous),
+//      UNSUPPORTED (in a capture), CUDA (also a rank that failed earlier)
+TENSOR_API int tensor_cuda_all_reduce(tensor_cuda_comm_t *c, tensor_t *x, int mean);
+TENSOR_API int tensor_cuda_all_reduce_n(tensor_cuda_comm_t *c, tensor_t *const *x, int n, int mean);
+
+// In place x = that of rank `root`.
+//   -> code;  errors as tensor_cuda_all_reduce, INDEX (root)
+TENSOR_API int tensor_cuda_broadcast(tensor_cuda_comm_t *c, tensor_t *x, int root);
+
+// y = the x of all ranks, one behind the other; y has as many times x's elements.
+//   -> code;  errors as tensor_cuda_all_reduce, SHAPE (y's size), DTYPE (not x's)
+TENSOR_API int tensor_cuda_all_gather(tensor_cuda_comm_t *c, tensor_t *y, tensor_t *x);
 
 #ifdef __cplusplus
 }

@@ -20,37 +20,66 @@ begin=$(date +%s)
 passed=0
 failed=0
 mkdir -p "$out" bench/results
-rm -f "$out"/*.rows "$out"/*.log "$out/parts"
+rm -f "$out"/*.rows "$out"/*.log "$out"/*.build "$out/parts"
 
-# program NAME FLAGS OBJECTS: compiled as C, linked by nvcc, which knows where CUDA's runtime is.
-program() {
-    $CC -std=c99 -O2 -DTEST_CUDA -pthread -I. -Itests -Ibench $2 -o "$out/$1.o" || return 1
-    shift 2
-    while [ ! -f "$out/built" ] && [ ! -f "$out/broken" ]; do sleep 1; done
-    $NVCC -Xcompiler -pthread "$@" "$out/tensor_cuda.o" -lm -o "${1%.o}"
+command -v "$NVCC" > /dev/null || NVCC=/usr/local/cuda/bin/nvcc
+toolkit=$(dirname "$(dirname "$(readlink -f "$(command -v "$NVCC")")")")
+# The libraries may be those of PyTorch's wheels: their headers where the toolkit has none, their folders behind its own.
+mkdir -p "$out/include"
+LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$toolkit/lib64
+for d in $($PYTHON -c 'import glob, nvidia; print(*[d for p in nvidia.__path__ for d in glob.glob(p + "/*/lib")])' 2> /dev/null); do
+    LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$d
+    for h in "${d%lib}"include/cublas*.h "${d%lib}"include/cudnn*.h "${d%lib}"include/nccl*.h; do
+        name=${h##*/}
+        if [ -f "$h" ] && [ ! -f "$toolkit/include/$name" ]; then ln -sf "$h" "$out/include/$name"; fi
+    done
+done
+export LD_LIBRARY_PATH
+
+# All that is compiled, side by side; what was built of these sources stays.
+compile() {
+    name=$1
+    shift
+    "$@" > "$out/$name.build" 2>&1 &
+    compiled="$compiled $!"
 }
-rm -f "$out/built" "$out/broken"
-if [ "$out/tensor_cuda.o" -nt tensor_cuda.cu ] && [ "$out/tensor_cuda.o" -nt tensor.h ]; then
-    : > "$out/built"
-else
-    {
-        $NVCC -std=c++17 -O3 -fmad=false -arch="$ARCH" -I. -c tensor_cuda.cu -o "$out/tensor_cuda.new" &&
-            mv "$out/tensor_cuda.new" "$out/tensor_cuda.o" && : > "$out/built" || : > "$out/broken"
-    } &
+object() { compile "$1" $CC -std=c99 -O2 -DTEST_CUDA -pthread -I. -Itests -Ibench -c "$2" -o "$out/$1.o"; }
+broken=
+compiled=
+if [ ! "$out/tensor_cuda.o" -nt tensor_cuda.cu ] || [ ! "$out/tensor_cuda.o" -nt tensor.h ] ||
+    [ ! "$out/tensor_cuda.o" -nt tensor_nn.h ]; then
+    compile tensor_cuda $NVCC -std=c++17 -O3 -fmad=false -arch="$ARCH" -I. -I"$out/include" -c tensor_cuda.cu \
+        -o "$out/tensor_cuda.o"
 fi
-program device "-c tests/device.c" "$out/device.o" "$B/tensor_impl.o" &
-program streams "-c tests/streams.c" "$out/streams.o" "$B/tensor_impl.o" &
-program ops "-c tests/ops.c" "$out/ops.o" &
-program gpu "-c bench/gpu.c" "$out/gpu.o" "$B/tensor_impl.o" &
-$NVCC -std=c++17 -O2 -arch="$ARCH" bench/blaslt.cu -lcublasLt -o "$out/blaslt" 2> "$out/blaslt.log" ||
-    echo "no cuBLASLt of its own: $(head -n 1 "$out/blaslt.log")"
-wait
-[ -f "$out/built" ] && [ -x "$out/device" ] && [ -x "$out/streams" ] && [ -x "$out/ops" ] && [ -x "$out/gpu" ] || exit 1
+for t in device streams ops; do object $t tests/$t.c; done
+object gpu bench/gpu.c
+for c in $compiled; do wait "$c" || broken=1; done
+# Linked by nvcc, which knows where CUDA's runtime is. program NAME OBJECTS
+program() {
+    name=$1
+    shift
+    $NVCC -Xcompiler -pthread "$out/$name.o" "$@" "$out/tensor_cuda.o" -lm -o "$out/$name" >> "$out/$name.build" 2>&1 ||
+        broken=1
+}
+for t in device streams gpu; do program $t "$B/tensor_impl.o"; done
+program ops
+cat "$out"/*.build
+if [ -n "$broken" ]; then
+    if [ -z "$BUILD_ONLY" ]; then
+        { echo "# On a GPU, $(date +%F)" && echo && echo "Not built:" && sed 's/^/    /' "$out"/*.build; } > "$report"
+    fi
+    echo "0 passed, 1 failed"
+    exit 1
+fi
+$NVCC -std=c++17 -O2 -arch="$ARCH" -I"$out/include" bench/blaslt.cu -lcublasLt -o "$out/blaslt" 2> "$out/blaslt.log" ||
+    echo "no cuBLASLt of its own: $(head -n 1 "$out/blaslt.log")" | tee "$out/parts"
 if [ -n "$BUILD_ONLY" ]; then
     echo "built for $ARCH"
     exit 0
 fi
 
+lines=                                  # what is printed comes at once, also of a program that is ended
+if command -v stdbuf > /dev/null; then lines="stdbuf -oL"; fi
 count() {
     passed=$((passed + ${1:-0}))
     failed=$((failed + ${2:-0}))
@@ -67,7 +96,7 @@ part() {
     fi
     if [ "$left" -lt "$seconds" ]; then seconds=$left; fi
     echo "  $*"
-    timeout "$seconds" "$@" > "$log" 2>&1 < /dev/null
+    timeout "$seconds" $lines "$@" > "$log" 2>&1 < /dev/null
     status=$?
     if [ "$status" -eq 124 ]; then echo "cut after $seconds s: $*" >> "$out/parts"; fi
     return $status

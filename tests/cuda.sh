@@ -141,7 +141,7 @@ nm -D --defined-only "$CUDA/lib64/stubs/libcuda.so" 2> /dev/null | awk '$2 == "T
               " return " (loads ? 0 : 34) "; }"
     }' > "$out/driver.c"
 $CC -shared -fPIC -w -Wl,-soname,libcuda.so.1 "$out/driver.c" -o "$DRIVER" 2> /dev/null
-variant plain "" -O0 2000000
+variant plain "" "-O0 -fsanitize=alignment -fsanitize-undefined-trap-on-error" 2000000
 if [ -z "$FULL" ]; then
     echo "skipped 11 tests of tensor_cuda.cu: sanitizers and nvcc take minutes; FULL=1, as in .ci/run, has them"
 else

@@ -1,6 +1,9 @@
 // device.c - the door to other devices, tried with a mirror of the CPU, or with CUDA (mirror.h).
 #define TENSOR_BACKEND
 #include "mirror.h"
+#ifdef TEST_CUDA
+#include <pthread.h>
+#endif
 
 static void no_device(void) {
     tensor_t *x = tensor_ones(2, 3);
@@ -667,6 +670,130 @@ static void faults(void) {
     tensor_set_default_device(TENSOR_CPU);
 }
 #endif
+// ---- ranks ----
+
+enum { RANK_NET = 6 * 12 + 12 + 12 * 3 + 3 };
+typedef struct rank_t {
+    int rank, ranks, joined;
+    const char *id;
+    char text[200];
+    float net[RANK_NET], losses[2], sum[3];
+} rank_t;
+// Six steps on a rank's part of a batch of eight; without an id on the whole of it.
+static void *rank_run(void *arg) {
+    rank_t *r = (rank_t *)arg;
+    tensor_device_t where = (tensor_device_t)(TENSOR_CUDA + r->rank);
+    tensor_cuda_comm_t *c = NULL;
+    tensor_t *p[4], *g[4], *x, *y, *mean, *all = NULL, *loss = NULL;
+    nn_module_t *m;
+    nn_optimizer_t *opt;
+    int k, step, per = 8 / r->ranks, n = 0;
+    if (r->id) c = tensor_cuda_comm_new(r->rank, r->ranks, r->id, where);
+    tensor_manual_seed((uint64_t)(5 + r->rank));
+    m = nn_sequential(nn_linear(6, 12), nn_tanh(), nn_linear(12, 3));
+    nn_to(m, (int)where);
+    nn_parameters(m, p, 4);
+    for (k = 0; k < 4 && c; k++) tensor_cuda_broadcast(c, p[k], 0);
+    opt = nn_adam(m, .lr = 0.01);
+    for (step = 0; step < 6; step++) {
+        tensor_t *whole = tensor_sin(tensor_reshape(tensor_arange(step, step + 72, 1, TENSOR_F32), 8, 9));
+        tensor_t *part = tensor_to(tensor_narrow(whole, 0, r->rank * per, per), (int)where);
+        x = tensor_contiguous(tensor_narrow(part, 1, 0, 6));
+        y = tensor_narrow(part, 1, 6, 3);
+        loss = tensor_mse_loss(nn_forward(m, x), y);
+        nn_zero_grad(opt);
+        tensor_backward(loss);
+        for (k = 0; k < 4; k++) g[k] = tensor_grad(p[k]);
+        if (c) tensor_cuda_all_reduce_n(c, g, 4, 1);
+        nn_step(opt);
+    }
+    if (c) {
+        mean = tensor_to(tensor_full(r->rank + 1, 3), (int)where);
+        all = tensor_to(tensor_zeros(r->ranks), (int)where);
+        tensor_cuda_all_reduce(c, mean, 0);
+        tensor_cuda_all_gather(c, all, tensor_reshape(tensor_detach(loss), 1));
+        tensor_copy_out(mean, r->sum, sizeof r->sum);
+        tensor_copy_out(all, r->losses, sizeof(float) * (size_t)r->ranks);
+        r->joined = 1;
+    } else if (tensor_ok()) r->losses[0] = (float)tensor_item(loss);
+    for (k = 0; k < 4; k++) {
+        if (tensor_ok()) tensor_copy_out(p[k], r->net + n, (size_t)tensor_numel(p[k]) * sizeof(float));
+        n += (int)tensor_numel(p[k]);
+    }
+    nn_optimizer_free(opt);
+    nn_free(m);
+    if (c) tensor_cuda_comm_free(c);
+    snprintf(r->text, sizeof r->text, "%s", tensor_error_text());
+    tensor_thread_end();
+    return NULL;
+}
+// Copies of a network on as many devices as there are train as one does: the same bits on all of them.
+static void ranks(void) {
+    static rank_t one, many[2];
+    char id[TENSOR_CUDA_ID_BYTES];
+    pthread_t thread[2];
+    tensor_cuda_comm_t *c;
+    tensor_t *x = on(tensor_ones(2, 3)), *bad;
+    int k, i, n = 1;
+#ifdef TEST_CUDA_SIM
+    n = 2;                                      // as threads: real ranks have a process each
+#endif
+    if (tensor_cuda_comm_id(id)) {              // a program without NCCL hears of it, and goes on
+        CHECK_ERROR(TENSOR_ERR_CUDA, "cuda_comm_id: NCCL 2");
+        CHECK(tensor_cuda_comm_new(0, 1, id, TENSOR_CUDA) == NULL);
+        CHECK_ERROR(TENSOR_ERR_CUDA, "cuda_comm_new: NCCL 2");
+        CHECK(tensor_cuda_all_reduce(NULL, x, 1) == TENSOR_ERR_POISONED);
+        CHECK_ERROR(TENSOR_ERR_POISONED, "cuda_all_reduce: the communicator is NULL");
+        return;
+    }
+    one.ranks = 1;
+    pthread_create(&thread[0], NULL, rank_run, &one);
+    pthread_join(thread[0], NULL);
+    CHECK_MSG(!one.text[0], "%s", one.text);
+    for (k = 0; k < n; k++) {
+        many[k].rank = k, many[k].ranks = n, many[k].id = id;
+        pthread_create(&thread[k], NULL, rank_run, &many[k]);
+    }
+    for (k = 0; k < n; k++) pthread_join(thread[k], NULL);
+    for (k = 0; k < n; k++) {
+        CHECK_MSG(many[k].joined && !many[k].text[0], "rank %d: %s", k, many[k].text);
+        CHECK(!memcmp(many[k].net, many[0].net, sizeof many[k].net));
+        CHECK(!memcmp(many[k].losses, many[0].losses, sizeof many[k].losses));
+        CHECK(many[k].sum[1] == (float)(n * (n + 1) / 2));
+    }
+    CHECK_NEAR(n == 2 ? (many[0].losses[0] + many[0].losses[1]) / 2 : many[0].losses[0], one.losses[0], 1e-5);
+    for (i = 0; i < RANK_NET; i++) CHECK(fabsf(many[0].net[i] - one.net[i]) < 1e-4f);
+    // What is refused.
+    CHECK(tensor_cuda_comm_new(1, 1, id, TENSOR_CUDA) == NULL);
+    CHECK_ERROR(TENSOR_ERR_INDEX, "cuda_comm_new: the rank is not below the ranks");
+    CHECK(tensor_cuda_comm_id(NULL) == TENSOR_ERR_POISONED);
+    CHECK_ERROR(TENSOR_ERR_POISONED, NULL);
+    CHECK(tensor_cuda_comm_id(id) == 0 && (c = tensor_cuda_comm_new(0, 1, id, TENSOR_CUDA)) != NULL);
+    CHECK(tensor_cuda_all_reduce(c, tensor_ones(2), 1) == TENSOR_ERR_DEVICE);
+    CHECK_ERROR(TENSOR_ERR_DEVICE, "cuda_all_reduce: a tensor is not on the communicator's device");
+    CHECK(tensor_cuda_all_reduce(c, tensor_mT(x), 1) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "cuda_all_reduce: a tensor is not contiguous");
+    CHECK(tensor_cuda_all_reduce(c, tensor_gt(x, x), 0) == TENSOR_ERR_DTYPE);
+    CHECK_ERROR(TENSOR_ERR_DTYPE, "cuda_all_reduce: NCCL adds no bool and no i16");
+    CHECK(tensor_cuda_broadcast(c, x, 1) == TENSOR_ERR_INDEX);
+    CHECK_ERROR(TENSOR_ERR_INDEX, "cuda_broadcast: there is no such rank");
+    CHECK(tensor_cuda_all_gather(c, x, on(tensor_ones(2))) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "cuda_all_gather: y has not x's elements for each rank");
+    CHECK(tensor_cuda_all_gather(c, NULL, x) == TENSOR_ERR_POISONED);
+    CHECK_ERROR(TENSOR_ERR_POISONED, "cuda_all_gather: a tensor is none");
+    CHECK(tensor_cuda_broadcast(c, on(tensor_zeros(0)), 0) == 0 && tensor_cuda_broadcast(c, x, 0) == 0);
+    // It is a change in place, which a saved tensor notices.
+    bad = tensor_requires_grad_(on(tensor_ones(2, 3)), 1);
+    bad = tensor_sum(tensor_mul(bad, x));
+    CHECK(tensor_cuda_all_reduce(c, x, 1) == 0 && tensor_backward(bad) == TENSOR_ERR_AUTOGRAD);
+    CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "cuda_all_reduce");
+    CHECK(tensor_item(tensor_sum(x)) == 6 && tensor_cuda_comm_free(c) == 0 &&
+          tensor_cuda_comm_free(NULL) == 0);
+    CHECK(tensor_cuda_all_reduce(c, x, 1) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "cuda_all_reduce: the communicator was freed");
+    // the shutdown's
+    CHECK(tensor_cuda_comm_id(id) == 0 && tensor_cuda_comm_new(0, 1, id, TENSOR_CUDA) != NULL);
+}
 static void count_line(void *user, const char *text) { *(int *)user += text[0] != 0; }
 static void memory(void) {
     int64_t now = tensor_cuda_memory_allocated(TENSOR_CUDA), kib = 1024;
@@ -844,6 +971,7 @@ int main(void) {
 #ifdef TEST_CUDA_SIM
     RUN(faults);
 #endif
+    RUN(ranks);
     RUN(memory);
     tensor_keep(on(tensor_ones(3)));
     CHECK(tensor_shutdown() == 0 && tensor_cuda_memory_allocated(TENSOR_CUDA) == 0);

@@ -54,7 +54,7 @@ asm(".text\n.globl cusim_switch\n.type cusim_switch,@function\ncusim_switch:\n"
 
 namespace cusim {
 
-enum { MAX_THREADS = 1024, TSAN_THREADS = 256, STACK = 128 << 10, PAGE = 4096, SITES = 256, TOKENS = 64 };
+enum { SHARED_MOST = 48 << 10, MAX_THREADS = 1024, TSAN_THREADS = 256, STACK = 128 << 10, PAGE = 4096, SITES = 256, TOKENS = 64 };
 config_t config;
 counts_t counts;
 index_t index;
@@ -289,6 +289,7 @@ unsigned long long *warp_exchange(unsigned mask, unsigned long long value) {
 }
 static void *shared[SITES];
 static int nsites;
+static size_t shared_bytes;         // of the block that runs
 static std::vector<void *> dead;    // freed when the kernel has ended: no address serves two blocks of a launch
 void *shared_memory(int *site, size_t n) {
     if (!*site) {
@@ -297,6 +298,8 @@ void *shared_memory(int *site, size_t n) {
     }
     void *&p = shared[*site];
     if (!p) {
+        shared_bytes += n;
+        if (shared_bytes > SHARED_MOST) { kernel_fault("more than 48 KiB of shared memory"); }
         BECOME(B.host.tsan);
         p = aligned_alloc(16, (n + 15 + (n == 0)) & ~(size_t)15);
         for (volatile char *q = (char *)p; q < (char *)p + n; q++) { *q = (char)0xFF; }
@@ -346,6 +349,7 @@ static void run_grid(dim3 grid, dim3 block, size_t bytes, CUstream_st *stream, c
         }
         jump(&B.host, fresh());
         for (int j = 1; j <= nsites; j++) { shared[j] = nullptr; }
+        shared_bytes = 0;
     }
     ACQUIRE(B.start + 8);
     for (void *p : dead) { std::free(p); }
@@ -456,6 +460,7 @@ struct CUstream_st {
 };
 struct CUevent_st {
     token_p at;
+    int device = current_device;
     CUgraph_st *graph = nullptr;    // recorded in a capture
     int node = -1, lane = 0;
 };
@@ -561,12 +566,38 @@ cudaError_t enqueue(cudaStream_t s, work_t work) {
     enqueue_work(s, std::move(work));
     return cudaSuccess;
 }
+static bool reserved(const char *p);
+bool argument(const void *from, size_t bytes) {
+    entry_t hold;
+    for (size_t i = 0; i + sizeof(char *) <= bytes && !sticky; i += sizeof(char *)) {
+        char *p;
+        unsigned char there;
+        std::memcpy(&p, (const char *)from + i, sizeof p);
+        uintptr_t u = (uintptr_t)p;                         // numbers look like addresses below 2^32 alone
+        if (u >> 47 || u < (uintptr_t)1 << 32 || on_device(p, 1) || inside(pinned_memory, p, 1) || reserved(p) ||
+            mincore((void *)(u & ~(uintptr_t)(PAGE - 1)), 1, &there)) {
+            continue;
+        }
+        std::snprintf(fault_text, sizeof fault_text, "word %zu of a kernel's argument, %p, is an address of the host",
+                      i / 8, (void *)p);
+        std::fprintf(stderr, "cusim: %s\n", fault_text);
+        sticky = true;
+        fail(cudaErrorIllegalAddress);
+        return false;
+    }
+    return true;
+}
 cudaError_t launch(dim3 grid, dim3 block, size_t bytes, cudaStream_t s, work_t thread) {
     entry_t hold;
     uint64_t threads = (uint64_t)block.x * block.y * block.z;
     if (sticky) { return fail(cudaErrorLaunchFailure); }
+    if (last_error) {                                       // libraries, and <<<>>>, would take it for this one's
+        std::fprintf(stderr, "cusim: launch after a failed call whose error nobody took: %d\n", (int)last_error);
+        return last_error;
+    }
+    if (s && s->device != current_device) { return fail(cudaErrorInvalidResourceHandle); }
     if (!s || !grid.x || !grid.y || !grid.z || grid.x > 0x7FFFFFFFu || grid.y > 65535 || grid.z > 65535 || !threads ||
-        threads > MAX_THREADS || block.z > 64 || bytes > 232448) {
+        threads > MAX_THREADS || block.z > 64 || bytes > SHARED_MOST) {
         return fail(cudaErrorInvalidConfiguration);
     }
     if (counts.launches++ == config.fail_launch) {
@@ -626,11 +657,16 @@ static cudaError_t may_allocate(size_t n, int device) {
 struct range { size_t bytes; };
 struct chunk { size_t bytes; int device; char *at; };
 static std::map<char *, range> ranges;
+static bool reserved(const char *p) {
+    auto r = ranges.upper_bound((char *)p);
+    return r != ranges.begin() && (--r, p < r->first + r->second.bytes);
+}
 static std::map<CUmemGenericAllocationHandle, chunk> chunks;
 static CUmemGenericAllocationHandle next_chunk = 1;
 enum { GRANULARITY = 2 << 20 };
 
-static CUresult driver_error(cudaError_t e) {
+static CUresult driver_error(cudaError_t e) {       // the runtime never hears of it
+    if (!sticky) { last_error = cudaSuccess; }
     return e == cudaSuccess ? CUDA_SUCCESS
          : e == cudaErrorMemoryAllocation ? CUDA_ERROR_OUT_OF_MEMORY
          : e == cudaErrorStreamCaptureUnsupported ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_ERROR_LAUNCH_FAILED;
@@ -888,7 +924,7 @@ API cudaStreamQuery(cudaStream_t s) {
     entry_t hold;
     if (sticky) { return fail(cudaErrorLaunchFailure); }
     if (s->graph) { return forbidden(); }
-    return s->tail && !s->tail->done ? cudaErrorNotReady : cudaSuccess;
+    return s->tail && !s->tail->done ? fail(cudaErrorNotReady) : cudaSuccess;
 }
 API cudaDeviceSynchronize(void) {
     entry_t hold;
@@ -958,7 +994,7 @@ API cudaEventDestroy(cudaEvent_t e) {
 API cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
     entry_t hold;
     TRY(call());
-    if (!s) { return fail(cudaErrorInvalidResourceHandle); }
+    if (!s || e->device != s->device) { return fail(cudaErrorInvalidResourceHandle); }
     e->graph = s->graph;
     e->at = nullptr;
     if (!s->graph) {
@@ -1013,7 +1049,7 @@ API cudaEventQuery(cudaEvent_t e) {
         step(e->at->owner);
         guard(false);
     }
-    if (e->at && !e->at->done) { return cudaErrorNotReady; }
+    if (e->at && !e->at->done) { return fail(cudaErrorNotReady); }
     if (e->at) { ACQUIRE(e->at.get()); }
     return status();
 }
@@ -1022,7 +1058,7 @@ API cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
     entry_t hold;
     if (sticky) { return fail(cudaErrorLaunchFailure); }
     if (!from->at || !to->at) { return fail(cudaErrorInvalidResourceHandle); }
-    if (!from->at->done || !to->at->done) { return cudaErrorNotReady; }
+    if (!from->at->done || !to->at->done) { return fail(cudaErrorNotReady); }
     *ms = (float)(to->at->ms - from->at->ms);
     return cudaSuccess;
 }

@@ -6,7 +6,10 @@
 // It stands in for <cuda_runtime.h>. NVIDIA's own headers give types and prototypes, cusim.cpp the functions: it
 // runs threads of a block as fibers and streams as queues. What it finds: missing, divergent and mismatched
 // barriers, lanes outside a mask, shared memory read before written (0xFF = NaN), work that no event orders (run
-// late, or at random), memory handed on too early, calls that a capture forbids, failed calls that go unseen.
+// late, or at random), memory handed on too early, calls that a capture forbids, failed calls that go unseen
+// (the next launch has their error), addresses of the host among a kernel's arguments, streams and events of another
+// device than the current one, more than 48 KiB of shared memory; wide accesses that are not aligned, where the .cu is
+// compiled with -fsanitize=alignment.
 // Built with -DCUSIM_TSAN and the .cu with -fsanitize=thread, it shows every race: order exists only where CUDA
 // gives it. It cannot show: memory fences between blocks, tensor cores, inline PTX, any speed.
 #pragma once
@@ -59,6 +62,23 @@ bool library_call();            // for fakes: false = this call has to fail
 // Work of a fake library: runs in stream order, is captured and replayed.
 cudaError_t enqueue(cudaStream_t s, std::function<void()> work);
 bool on_device(const void *p, size_t bytes);
+// Whether no word of a kernel's argument is the address of memory that only the host has; else the context is lost.
+bool argument(const void *p, size_t bytes);
+// Of an op's four numbers those it has no use for may hold anything, as padding may.
+template <class P> inline auto clear_numbers(P &p, int) -> decltype((void)p.param) { std::memset(p.param, 0, sizeof p.param); }
+template <class P> inline auto clear_numbers(P &p, int) -> std::enable_if_t<std::is_same_v<decltype(p.p), double[4]>> {
+    std::memset(p.p, 0, sizeof p.p);
+}
+template <class P> inline void clear_numbers(P &, long) { }
+template <class P> inline bool argument(P p) {
+#if __has_builtin(__builtin_clear_padding)
+    clear_numbers(p, 0);
+    __builtin_clear_padding(&p);
+    return argument(&p, sizeof p);
+#else
+    return sizeof p != sizeof(void *) || argument(&p, sizeof p);
+#endif
+}
 cudaError_t launch(dim3 grid, dim3 block, size_t shared, cudaStream_t s, std::function<void()> thread);
 
 // What a kernel sees.
@@ -97,6 +117,7 @@ template <class T, class F> inline T update(T *p, F f) {
 template <class... P, class... A>
 inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, cudaStream_t s, A... a) {
     std::tuple<P...> args{P(a)...};
+    if (!(cusim::argument<P>(P(a)) && ...)) { return cudaGetLastError(); }
     return cusim::launch(grid, block, shared, s, [kernel, args] { std::apply(kernel, args); });
 }
 #define TCU_SHARED(T, name, ...)                                                                             \

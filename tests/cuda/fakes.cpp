@@ -3,11 +3,14 @@
 #include "fakes.h"
 #include <cublasLt.h>
 #include <cudnn.h>
+#include <nccl.h>
 #include <cmath>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 fakes_t fakes;
@@ -1267,9 +1270,161 @@ static cudnnStatus_t rnn_back_weights(cudnnHandle_t h, cudnnRNNDescriptor_t d, c
         for (size_t i = 0; i < sum.size(); i++) { sum[i] += rnn_gradients[id][i]; }
         rnn_write(c.n, dw, sum);
     }) ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
+// -------------------------------------------------------------------------------- NCCL
+// Ranks are threads of this process: a collective waits for its stream, then for the others, and what comes of it is
+// written in the order of the stream.
+struct party_t {
+    std::mutex lock;
+    std::condition_variable all;
+    int ranks = 0, there = 0;
+    long turn = 0;
+    std::vector<std::vector<char>> of;
+    std::vector<int> devices;
+    int what = -1, type = -1;
+};
+struct ncclComm { unsigned magic; int rank, device; std::shared_ptr<party_t> party; };
+struct collective_call { int what, type, op, root; const void *from; void *to; size_t count; ncclComm *comm; cudaStream_t stream; };
+enum { COMM = 0xC033 };
+static std::mutex parties_lock;
+static std::map<long, std::shared_ptr<party_t>> parties;
+static thread_local int groups;
+static thread_local std::vector<collective_call> group;
+static size_t bytes_of_nccl(int t) { return t == ncclFloat64 || t == ncclInt64 ? 8 : t <= ncclUint8 ? 1 : t == ncclFloat16 || t == ncclBfloat16 ? 2 : 4; }
+// Once all ranks are here; the last one runs f.
+template <class F> static void meet(party_t &p, F f) {
+    std::unique_lock<std::mutex> hold(p.lock);
+    long turn = p.turn;
+    if (++p.there == p.ranks) {
+        f();
+        p.there = 0;
+        p.turn++;
+        p.all.notify_all();
+    }
+    p.all.wait(hold, [&] { return p.turn != turn; });
+}
+template <class T> static void sum_of(std::vector<std::vector<char>> &of, std::vector<char> &y, bool mean) {
+    for (size_t i = 0; i < y.size() / sizeof(T); i++) {
+        T sum = ((T *)of[0].data())[i];
+        for (size_t k = 1; k < of.size(); k++) { sum = (T)(sum + ((T *)of[k].data())[i]); }
+        ((T *)y.data())[i] = mean ? (T)(sum / (T)of.size()) : sum;
+    }
+}
+static ncclResult_t run(const collective_call &c) {
+    party_t &p = *c.comm->party;
+    int device = -1;
+    size_t bytes = c.count * bytes_of_nccl(c.type), ranks = (size_t)p.ranks;
+    cudaGetDevice(&device);
+    demand(c.comm->magic == COMM && device == c.comm->device, "NCCL: another device is current than the communicator's");
+    demand(cusim::on_device(c.from, bytes) && cusim::on_device(c.to, c.what == 2 ? bytes * ranks : bytes),
+           "NCCL: memory that is not the device's");
+    std::vector<char> y(c.what == 2 ? bytes * ranks : bytes), mine(bytes);
+    if (cudaMemcpyAsync(mine.data(), c.from, bytes, cudaMemcpyDeviceToHost, c.stream) || cudaStreamSynchronize(c.stream)) {
+        return ncclUnhandledCudaError;
+    }
+    meet(p, [&] { p.what = c.what, p.type = c.type; });
+    demand(p.what == c.what && p.type == c.type, "NCCL: ranks differ in what they ask");
+    p.of[(size_t)c.comm->rank] = std::move(mine);
+    meet(p, [] {});
+    for (auto &v : p.of) { demand(v.size() == bytes, "NCCL: ranks differ in their counts"); }
+    bool mean = c.op == ncclAvg;
+    if (c.what == 1) { y = p.of[(size_t)c.root]; }
+    for (size_t k = 0; k < ranks && c.what == 2; k++) { std::memcpy(y.data() + k * bytes, p.of[k].data(), bytes); }
+    if (c.what == 0) {
+        demand(c.type == ncclFloat32 || c.type == ncclFloat64 || c.type == ncclInt64, "the fake adds f32, f64, i64");
+        if (c.type == ncclFloat32) { sum_of<float>(p.of, y, mean); }
+        if (c.type == ncclFloat64) { sum_of<double>(p.of, y, mean); }
+        if (c.type == ncclInt64) { sum_of<long long>(p.of, y, mean); }
+    }
+    meet(p, [] {});
+    void *to = c.to;
+    fakes.collectives++;
+    return cusim::enqueue(c.stream, [to, y = std::move(y)] { std::memcpy(to, y.data(), y.size()); }) ? ncclUnhandledCudaError
+                                                                                                     : ncclSuccess;
+}
+static ncclResult_t ask(const collective_call &c) {
+    if (groups) {
+        group.push_back(c);
+        return ncclSuccess;
+    }
+    return run(c);
+}
+static ncclResult_t nc_id(ncclUniqueId *id) {
+    static long next;
+    std::lock_guard<std::mutex> hold(parties_lock);
+    std::memset(id, 0, sizeof *id);
+    next++;
+    std::memcpy(id, &next, sizeof next);
+    return ncclSuccess;
+}
+static ncclResult_t nc_init(ncclComm_t *out, int ranks, ncclUniqueId id, int rank) {
+    long key;
+    ncclComm *c = new ncclComm{COMM, rank, 0, nullptr};
+    std::memcpy(&key, &id, sizeof key);
+    cudaGetDevice(&c->device);
+    {
+        std::lock_guard<std::mutex> hold(parties_lock);
+        auto &p = parties[key];
+        if (!p) { p = std::make_shared<party_t>(); }
+        c->party = p;
+        p->ranks = ranks;
+        p->of.resize((size_t)ranks);
+        p->devices.resize((size_t)ranks);
+        p->devices[(size_t)rank] = c->device;
+        fakes.live++;
+    }
+    meet(*c->party, [] {});
+    for (int k = 0; k < ranks; k++) {
+        if (k != rank && c->party->devices[(size_t)k] == c->device) {       // NCCL says so too
+            delete c;
+            fakes.live--;
+            return ncclInvalidUsage;
+        }
+    }
+    *out = c;
+    return ncclSuccess;
+}
+static ncclResult_t nc_destroy(ncclComm_t c) {
+    demand(c->magic == COMM, "ncclCommDestroy of no communicator");
+    std::lock_guard<std::mutex> hold(parties_lock);
+    delete c;
+    fakes.live--;
+    return ncclSuccess;
+}
+static ncclResult_t nc_state(ncclComm_t c, ncclResult_t *state) {
+    demand(c->magic == COMM, "ncclCommGetAsyncError of no communicator");
+    *state = ncclSuccess;
+    return ncclSuccess;
+}
+static const char *nc_text(ncclResult_t e) { return e == ncclInvalidUsage ? "invalid usage" : "error of the fake"; }
+static ncclResult_t nc_reduce(const void *from, void *to, size_t n, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c, cudaStream_t s) {
+    return ask({0, type, op, 0, from, to, n, c, s});
+}
+static ncclResult_t nc_broadcast(const void *from, void *to, size_t n, ncclDataType_t type, int root, ncclComm_t c, cudaStream_t s) {
+    return ask({1, type, 0, root, from, to, n, c, s});
+}
+static ncclResult_t nc_gather(const void *from, void *to, size_t n, ncclDataType_t type, ncclComm_t c, cudaStream_t s) {
+    return ask({2, type, 0, 0, from, to, n, c, s});
+}
+static ncclResult_t nc_start() { return groups++, ncclSuccess; }
+static ncclResult_t nc_end() {
+    demand(groups > 0, "ncclGroupEnd without a start");
+    if (--groups) { return ncclSuccess; }
+    std::vector<collective_call> calls;
+    calls.swap(group);
+    for (auto &c : calls) {
+        ncclResult_t e = run(c);
+        if (e) { return e; }
+    }
+    return ncclSuccess;
 }
 
 static const bool added = [] {
+    static const struct { const char *name; void *function; } nccl[] = {
+        {"ncclGetUniqueId", (void *)nc_id}, {"ncclCommInitRank", (void *)nc_init}, {"ncclCommDestroy", (void *)nc_destroy},
+        {"ncclCommAbort", (void *)nc_destroy}, {"ncclCommGetAsyncError", (void *)nc_state}, {"ncclGetErrorString", (void *)nc_text},
+        {"ncclAllReduce", (void *)nc_reduce}, {"ncclBroadcast", (void *)nc_broadcast}, {"ncclAllGather", (void *)nc_gather},
+        {"ncclGroupStart", (void *)nc_start}, {"ncclGroupEnd", (void *)nc_end}};
+    for (auto &f : nccl) { cusim::library_fake("libnccl.so.2", f.name, f.function); }
     static const struct { const char *name; void *function; } blas[] = {
         {"cublasLtCreate", (void *)lt_create}, {"cublasLtDestroy", (void *)lt_destroy}, {"cublasLtGetVersion", (void *)lt_version},
         {"cublasLtGetStatusString", (void *)lt_text}, {"cublasLtMatmul", (void *)lt_matmul},

@@ -1,4 +1,4 @@
-// fakes.h - cuBLASLt and cuDNN for the emulator: linked in, they are what tensor_cuda.cu opens
+// fakes.h - cuBLASLt, cuDNN and NCCL for the emulator: linked in, they are what tensor_cuda.cu opens
 //
 // They compute in double on the host, in the order of the stream, and end the program where a call is illegal:
 // a descriptor that is not finished, a layout or extent that does not fit the matrices, memory that is not the
@@ -14,6 +14,7 @@ struct fakes_t {
     long nets = 0, net_gap = 0;         // executed passes of recurrent nets; bytes between parts of their weights
     long plans = 0;                     // asked for: heuristics of cuBLASLt, plans made of cuDNN
     long rounded = 0;                   // executed with factors of TF32
+    long collectives = 0;               // of NCCL, executed by a rank
     long fused = 0;                     // convolutions executed with their bias
     long activated = 0;                 // products executed with an activation
 };

@@ -1,4 +1,4 @@
-// selftest.cpp - what the test-bed finds: 19 planted bugs, each in the builds named for it; correct programs pass
+// selftest.cpp - what the test-bed finds: planted bugs, each in the builds named for it; correct programs pass
 //
 // Every case runs in a child of its own, for most bugs end it. "Found" = the child ends with anything but 0.
 #include "cusim.h"
@@ -226,6 +226,40 @@ static int do_shared_out_of_bounds(int) {
     return on_buffer([](float *y) { tcu_launch(shared_out_of_bounds, 1, 64, 0, s1, y); },
                      [](int) { return 1.0f; }, 64);
 }
+enum { HOST_POINTER = 1, HOST_POINTER_INSIDE, ERROR_LEFT, NOT_READY_LEFT, TOO_MUCH_SHARED, OTHER_DEVICE,
+       OTHER_DEVICES_EVENT };
+struct pair_t { const float *a, *b; };
+__global__ void add_pair(float *y, pair_t p) { y[threadIdx.x] += p.a[threadIdx.x] + p.b[threadIdx.x]; }
+// What only hardware would refuse.
+static int do_launch(int bug) {
+    static float zeros[64];
+    cudaStream_t s = s1;
+    return on_buffer([&](float *y) {
+        cudaEvent_t e;
+        void *much;
+        int most = cusim::config.devices;
+        cusim::config.devices = 2;
+        cudaEventCreateWithFlags(&e, cudaEventDisableTiming);
+        if (bug == OTHER_DEVICES_EVENT || bug == OTHER_DEVICE) { cudaSetDevice(1); }
+        if (bug == OTHER_DEVICES_EVENT) {
+            cudaEventDestroy(e);
+            cudaEventCreateWithFlags(&e, cudaEventDisableTiming);
+            cudaSetDevice(0);
+        }
+        if (cudaMalloc(&much, (size_t)1 << 40) && bug != ERROR_LEFT) { cudaGetLastError(); }
+        if (cudaEventRecord(e, s)) { std::exit(1); }
+        cudaEventQuery(e);
+        if (bug != NOT_READY_LEFT && bug != ERROR_LEFT) { cudaGetLastError(); }
+        pair_t p = {y + 64, bug == HOST_POINTER_INSIDE ? zeros : y + 64};
+        if (tcu_launch(add, 1, 64, 0, s, y, (const float *)y + 64, bug == HOST_POINTER ? zeros : (const float *)y + 64, 64) ||
+            tcu_launch(add_pair, 1, 64, bug == TOO_MUCH_SHARED ? 50000 : 0, s, y, p)) {
+            std::exit(1);
+        }
+        cudaSetDevice(0);
+        cudaEventDestroy(e);
+        cusim::config.devices = most;
+    }, [](int) { return 0.0f; }, 64);
+}
 static int do_shared_unwritten(int) {
     return on_buffer([](float *y) { tcu_launch(shared_unwritten, 1, 64, 0, s1, y); },
                      [](int i) { return i < 32 ? 1.0f : 0.0f; }, 64);
@@ -344,7 +378,14 @@ static const struct {
     {"no __syncwarp", do_rotate, 1, ALL, LATE},
     {"global memory out of bounds", do_matmul, NO_BOUND, ASAN, LATE},
     {"shared memory out of bounds", do_shared_out_of_bounds, 1, ASAN, LATE},
-    {"misaligned float4", do_misaligned, 1, ASAN, LATE},
+    {"misaligned float4", do_misaligned, 1, PLAIN | ASAN, LATE},
+    {"address of the host as an argument", do_launch, HOST_POINTER, ALL, LATE},
+    {"address of the host inside an argument", do_launch, HOST_POINTER_INSIDE, ALL, LATE},
+    {"error left behind", do_launch, ERROR_LEFT, ALL, LATE},
+    {"'not ready' left behind", do_launch, NOT_READY_LEFT, ALL, LATE},
+    {"more shared memory than there is", do_launch, TOO_MUCH_SHARED, ALL, LATE},
+    {"launch on another device's stream", do_launch, OTHER_DEVICE, ALL, LATE},
+    {"event of another device", do_launch, OTHER_DEVICES_EVENT, ALL, LATE},
     {"shared memory read before written", do_shared_unwritten, 1, ALL, LATE},
     {"lost update", do_scatter, 1, TSAN, LATE},
     {"block reads what another writes", do_between_blocks, 1, TSAN, LATE},
@@ -366,7 +407,7 @@ static const struct {
 };
 static const struct { const char *name; int (*run)(int bug); } right[] = {
     {"sum", do_sum}, {"matmul", do_matmul}, {"softmax", do_softmax}, {"scatter with atomics", do_scatter},
-    {"rotate with __syncwarp", do_rotate}, {"streams", do_streams}, {"graph", do_graph}};
+    {"rotate with __syncwarp", do_rotate}, {"launch", do_launch}, {"streams", do_streams}, {"graph", do_graph}};
 
 static int found(int (*run)(int), int bug, setting_t setting, int seeds, bool quiet) {
     int n = 0;
