@@ -3038,8 +3038,9 @@ TENSOR__FN void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
 #undef NN__GR
 #undef NN__GATHER_ROWS
 #if TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4
-#define NN__GR 12           /* 24 sums + 2 + 1 of 32 registers */
-#define NN__GATHER_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+#define NN__GR 14           /* 28 sums + 2 + 1 of 32 registers; pictures are often 14 2^k wide */
+#define NN__GATHER_ROWS(X) \
+    X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
 #elif TENSOR_NN__PASS == 2
 #define NN__GR 6            /* 12 + 2 + 1 of 16 */
 #define NN__GATHER_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5)
@@ -3049,7 +3050,7 @@ TENSOR__FN void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
 #endif
 #define NN__GATHER_ZERO(i) V_F x##i = u, y##i = v;
 #define NN__GATHER_STEP(i) if (rows > i) { \
-        V_F t = V_SET((i < 3 ? p : i < 6 ? p + 3 * as : i < 9 ? p + 6 * as : p + 9 * as)[i % 3 * as]); \
+        V_F t = V_SET((p + i / 3 * 3 * as)[i % 3 * as]); \
         x##i = V_FMA(t, u, x##i); \
         if (nv > 1) y##i = V_FMA(t, v, y##i); }
 #define NN__GATHER_OUT(i) if (rows > i) { \
@@ -5194,7 +5195,8 @@ TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
     int64_t b = task % v->blocks, q = task / v->blocks % v->groups, oy = b * v->rows, o, k, i, r, u;
     int64_t first = task / v->blocks / v->groups * v->per, rows = nn__min(v->rows, v->oh - oy);
     int64_t plane = v->oh * v->ow, runs = nn__ceil(v->ow, v->k->gr), parts = nn__ceil(v->n, NN__GATHER_TAPS);
-    int64_t images = nn__min(v->per, v->images - first), from, to;
+    int64_t images = nn__min(v->per, v->images - first), run = v->ow / runs, more = v->ow % runs, from, to;
+    int64_t x, n;
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
     float *out = block + nn__line((uint64_t)(v->per * v->image) * 4 + 256) / 4;
     for (i = 0; i < images; i++)
@@ -5207,12 +5209,12 @@ TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
         for (k = 0; k < parts; k++)
             for (from = v->n * k / parts, to = v->n * (k + 1) / parts, i = 0; i < images; i++)
                 for (r = 0; r < rows; r++)
-                    for (u = 0; u < runs; u++) {
-                        int64_t x0 = v->ow * u / runs, x1 = v->ow * (u + 1) / runs;
-                        v->k->gather((int)(x1 - x0), m > v->k->lanes, to - from,
-                                     block + i * v->image + r * v->sh * v->pitch + x0 * v->sw, v->sw,
+                    for (x = 0, u = 0; u < runs; x += n, u++) {
+                        n = run + (u < more);
+                        v->k->gather((int)n, m > v->k->lanes, to - from,
+                                     block + i * v->image + r * v->sh * v->pitch + x * v->sw, v->sw,
                                      v->off + from, w + from * v->mr, k ? NULL : start,
-                                     out + ((i * rows + r) * v->ow + x0) * v->mr, v->mr);
+                                     out + ((i * rows + r) * v->ow + x) * v->mr, v->mr);
                     }
         for (i = 0; i < images; i++)
             v->k->turn(rows * v->ow, m, out + i * rows * v->ow * v->mr, v->mr,
