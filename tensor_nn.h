@@ -2909,7 +2909,10 @@ TENSOR__FN void NN__K(pad)(const float *x, int64_t h, int64_t w, int64_t uh, int
         for (i = 0; i < pitch; i += V_N) V_STORE(to + i, V_ZERO());
         if (first < 0 || first >= h * uh || (uh > 1 && first % uh)) continue;
         from = x + (uh > 1 ? first / uh : first) * w;      // a division takes as long as a line
-        for (i = 0; uw == 1 && i < w; i += V_N) NN__K(put)(to + pw + i, w - i, NN__LOAD(from + i, w - i, 0));
+        for (i = 0; uw == 1 && i < w; i += V_N) {
+            V_AHEAD(from + i, h * w);                      // the plane that is copied next
+            NN__K(put)(to + pw + i, w - i, NN__LOAD(from + i, w - i, 0));
+        }
         for (i = 0; uw != 1 && i < w; i++) to[pw + i * uw] = from[i];
     }
 }
@@ -5374,7 +5377,7 @@ TENSOR__FN void nn__winograd_run(nn__direct_t *v, void *scratch) {
 }
 
 TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
-    int64_t mr = v->mr, tiles = v->tiles, q, t, k, j, taps = v->kh * v->kw;
+    int64_t mr = v->mr, tiles = v->tiles, q, t, c, j, taps = v->kh * v->kw;
     float *p = (float *)scratch;
     if (v->winograd) {
         nn__winograd_run(v, scratch);
@@ -5391,11 +5394,9 @@ TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
             if (!v->flipped)
                 v->k->turn(m, v->n, v->weight + (q * v->co + t * mr) * v->n, v->n, p, mr);
             else
-                for (k = 0; k < v->n; k++) {
-                    const float *w =
-                        v->weight + ((q * v->ci + k / taps) * v->co + t * mr) * taps + taps - 1 - k % taps;
-                    for (j = 0; j < m; j++) p[k * mr + j] = w[j * taps];
-                }
+                for (c = 0; c < v->ci; c++)
+                    v->k->turn(m, taps, v->weight + ((q * v->ci + c) * v->co + t * mr) * taps, taps,
+                               p + (c * taps + taps - 1) * mr, -mr);
         }
     for (q = 0; q < v->groups; q++)
         for (j = 0; j < tiles * mr; j++) *p++ = v->bias && j < v->co ? v->bias[q * v->co + j] : 0;
