@@ -3166,7 +3166,10 @@ TENSOR__FN void NN__K(pad)(const float *x, int64_t h, int64_t w, int64_t uh, int
         for (i = 0; i < pitch; i += V_N) V_STORE(to + i, V_ZERO());
         if (first < 0 || first >= h * uh || (uh > 1 && first % uh)) continue;
         from = x + (uh > 1 ? first / uh : first) * w;      // a division takes as long as a line
-        for (i = 0; uw == 1 && i < w; i += V_N) NN__K(put)(to + pw + i, w - i, NN__LOAD(from + i, w - i, 0));
+        for (i = 0; uw == 1 && i < w; i += V_N) {
+            V_AHEAD(from + i, h * w);                      // the plane that is copied next
+            NN__K(put)(to + pw + i, w - i, NN__LOAD(from + i, w - i, 0));
+        }
         for (i = 0; uw != 1 && i < w; i++) to[pw + i * uw] = from[i];
     }
 }
@@ -3295,8 +3298,9 @@ TENSOR__FN void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
 #undef NN__GR
 #undef NN__GATHER_ROWS
 #if TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4
-#define NN__GR 12           /* 24 sums + 2 + 1 of 32 registers */
-#define NN__GATHER_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+#define NN__GR 14           /* 28 sums + 2 + 1 of 32 registers; pictures are often 14 2^k wide */
+#define NN__GATHER_ROWS(X) \
+    X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
 #elif TENSOR_NN__PASS == 2
 #define NN__GR 6            /* 12 + 2 + 1 of 16 */
 #define NN__GATHER_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5)
@@ -3306,7 +3310,7 @@ TENSOR__FN void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
 #endif
 #define NN__GATHER_ZERO(i) V_F x##i = u, y##i = v;
 #define NN__GATHER_STEP(i) if (rows > i) { \
-        V_F t = V_SET((i < 3 ? p : i < 6 ? p + 3 * as : i < 9 ? p + 6 * as : p + 9 * as)[i % 3 * as]); \
+        V_F t = V_SET((p + i / 3 * 3 * as)[i % 3 * as]); \
         x##i = V_FMA(t, u, x##i); \
         if (nv > 1) y##i = V_FMA(t, v, y##i); }
 #define NN__GATHER_OUT(i) if (rows > i) { \
@@ -5463,7 +5467,8 @@ TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
     int64_t b = task % v->blocks, q = task / v->blocks % v->groups, oy = b * v->rows, o, k, i, r, u;
     int64_t first = task / v->blocks / v->groups * v->per, rows = nn__min(v->rows, v->oh - oy);
     int64_t plane = v->oh * v->ow, runs = nn__ceil(v->ow, v->k->gr), parts = nn__ceil(v->n, NN__GATHER_TAPS);
-    int64_t images = nn__min(v->per, v->images - first), from, to;
+    int64_t images = nn__min(v->per, v->images - first), run = v->ow / runs, more = v->ow % runs, from, to;
+    int64_t x, n;
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
     float *out = block + nn__line((uint64_t)(v->per * v->image) * 4 + 256) / 4;
     for (i = 0; i < images; i++)
@@ -5476,12 +5481,12 @@ TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
         for (k = 0; k < parts; k++)
             for (from = v->n * k / parts, to = v->n * (k + 1) / parts, i = 0; i < images; i++)
                 for (r = 0; r < rows; r++)
-                    for (u = 0; u < runs; u++) {
-                        int64_t x0 = v->ow * u / runs, x1 = v->ow * (u + 1) / runs;
-                        v->k->gather((int)(x1 - x0), m > v->k->lanes, to - from,
-                                     block + i * v->image + r * v->sh * v->pitch + x0 * v->sw, v->sw,
+                    for (x = 0, u = 0; u < runs; x += n, u++) {
+                        n = run + (u < more);
+                        v->k->gather((int)n, m > v->k->lanes, to - from,
+                                     block + i * v->image + r * v->sh * v->pitch + x * v->sw, v->sw,
                                      v->off + from, w + from * v->mr, k ? NULL : start,
-                                     out + ((i * rows + r) * v->ow + x0) * v->mr, v->mr);
+                                     out + ((i * rows + r) * v->ow + x) * v->mr, v->mr);
                     }
         for (i = 0; i < images; i++)
             v->k->turn(rows * v->ow, m, out + i * rows * v->ow * v->mr, v->mr,
@@ -5641,7 +5646,7 @@ TENSOR__FN void nn__winograd_run(nn__direct_t *v, void *scratch) {
 }
 
 TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
-    int64_t mr = v->mr, tiles = v->tiles, q, t, k, j, taps = v->kh * v->kw;
+    int64_t mr = v->mr, tiles = v->tiles, q, t, c, j, taps = v->kh * v->kw;
     float *p = (float *)scratch;
     if (v->winograd) {
         nn__winograd_run(v, scratch);
@@ -5658,11 +5663,9 @@ TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
             if (!v->flipped)
                 v->k->turn(m, v->n, v->weight + (q * v->co + t * mr) * v->n, v->n, p, mr);
             else
-                for (k = 0; k < v->n; k++) {
-                    const float *w =
-                        v->weight + ((q * v->ci + k / taps) * v->co + t * mr) * taps + taps - 1 - k % taps;
-                    for (j = 0; j < m; j++) p[k * mr + j] = w[j * taps];
-                }
+                for (c = 0; c < v->ci; c++)
+                    v->k->turn(m, taps, v->weight + ((q * v->ci + c) * v->co + t * mr) * taps, taps,
+                               p + (c * taps + taps - 1) * mr, -mr);
         }
     for (q = 0; q < v->groups; q++)
         for (j = 0; j < tiles * mr; j++) *p++ = v->bias && j < v->co ? v->bias[q * v->co + j] : 0;

@@ -66,6 +66,21 @@ static void rows(void) {
     }
 }
 
+// Full tiles of pixels and a part of one; the kernel as it stands and turned round.
+static void convolutions(void) {
+    int64_t n;
+    for (n = 5; n < 34; n += n < 20 ? 3 : 13) {
+        tensor_scope_t scope = tensor_scope_begin();
+        int64_t m = n + 4;
+        tensor_t *image = tensor_reshape(at_end(16, m * m), 1, 16, m, m), *w = tensor_ones(32, 16, 5, 5);
+        CHECK(tensor_item(tensor_sum(tensor_conv2d(image, w))) == (double)(32 * n * n * 400));
+        image = tensor_ones(1, 16, n, n);
+        w = tensor_reshape(at_end(16 * 32, 25), 16, 32, 5, 5);
+        CHECK(tensor_item(tensor_sum(tensor_conv_transpose2d(image, w))) == (double)(32 * n * n * 400));
+        tensor_scope_end(scope);
+    }
+}
+
 int main(void) {
     static const char *const isas[] = {"scalar", "sse2", "avx2", "avx512", "neon"};
     int i;
@@ -79,6 +94,7 @@ int main(void) {
         RUN(products);
         RUN(shared);
         RUN(rows);
+        RUN(convolutions);
     }
     return test_report();
 }
