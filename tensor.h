@@ -11186,10 +11186,21 @@ TENSOR__FN void tensor__grad_permute(tensor__grad_t *g) {
     g->gx[0] = (tensor_permute_n)(g->gy[0], order, n);
 }
 TENSOR__FN void tensor__grad_expand(tensor__grad_t *g) { g->gx[0] = g->gy[0]; }       // the engine sums
-TENSOR__FN tensor_t *tensor__slice_backward(tensor_t *g, const tensor__meta_t *x, const tensor_params_t *p) {
+// order: x was permuted so, and lies in memory as before that: the next gradient is contiguous. NULL = it was
+// not.
+TENSOR__FN tensor_t *tensor__slice_backward(tensor_t *g, const tensor__meta_t *x, const tensor_params_t *p,
+                                            const int64_t *order) {
     TENSOR__BEGIN(o, TENSOR__ROW(SLICE_BACKWARD), g)
     tensor_scope_t s = tensor__scope_begin(o.th, 0);
     tensor_t *y = (tensor_zeros_n)(x->dims, x->ndim, (tensor_dtype_t)g->dtype);
+    int64_t step = 1;
+    for (int k = x->ndim - 1; order && y != TENSOR__POISON && k >= 0; k--) {
+        int d = 0;
+        while (order[d] != k) { d++; }
+        if (y->strides[d] != step) { y->flags &= (uint8_t)~TENSOR__CONTIGUOUS; }
+        y->strides[d] = step;
+        step *= y->dims[d];
+    }
     if (y != TENSOR__POISON && g->numel) {
         tensor_t *v = tensor__slice(y, (int)p->i[0], p->i[1], p->i[2], g->dims[p->i[0]]);
         if ((tensor_copy_)(v, g) == TENSOR__POISON) { y = TENSOR__POISON; }
@@ -11202,7 +11213,9 @@ TENSOR__FN tensor_t *tensor__slice_backward(tensor_t *g, const tensor__meta_t *x
     return tensor__commit(&o);
 }
 TENSOR__FN void tensor__grad_slice(tensor__grad_t *g) {
-    g->gx[0] = tensor__slice_backward(g->gy[0], &g->node->in[0], g->p);
+    const tensor__node_t *to = g->node->edge[0].node;
+    g->gx[0] = tensor__slice_backward(g->gy[0], &g->node->in[0], g->p, to && !g->create && to->row ==
+                                      TENSOR__ROW(PERMUTE) ? to->p->i : NULL);
 }
 TENSOR__FN void tensor__grad_slice_backward(tensor__grad_t *g) {
     const int64_t *i = g->p->i;
@@ -17714,10 +17727,12 @@ TENSOR__FN int tensor__plan(tensor__thread_t *th, tensor__pass_t *p, tensor_t *c
 }
 
 // Whether nobody else can see t's data: it may be added to in place.
-TENSOR__INLINE int tensor__exclusive(const tensor__thread_t *th, const tensor_t *t, int refs) {
+TENSOR__INLINE int tensor__alone(const tensor__thread_t *th, const tensor_t *t, int refs) {
     if (t->slot >= 0 && (t->home != th || t->slot < th->pass_mark)) { return 0; }      // the user's
-    return TENSOR__ATOMIC_LOAD(&t->refs) == refs && !t->base && (t->flags & TENSOR__CONTIGUOUS) &&
-           TENSOR__ATOMIC_LOAD(&t->storage->refs) == 1;
+    return TENSOR__ATOMIC_LOAD(&t->refs) == refs && !t->base && TENSOR__ATOMIC_LOAD(&t->storage->refs) == 1;
+}
+TENSOR__INLINE int tensor__exclusive(const tensor__thread_t *th, const tensor_t *t, int refs) {
+    return (t->flags & TENSOR__CONTIGUOUS) && tensor__alone(th, t, refs);
 }
 // sum += g, where nothing is recorded. 0 = failed, raised.
 TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g) {
@@ -17871,6 +17886,20 @@ TENSOR__FN TENSOR__NOINLINE int tensor__no_nan(tensor__thread_t *th, tensor__gra
 }
 TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n);
 
+// The gradient of a slice goes straight into the sum of what it was cut from, if there is one: splitting a
+// tensor costs one tensor of zeros, not one a part. 1 = done, 0 = not so, -1 = failed, raised.
+TENSOR__FN int tensor__slice_into(tensor__thread_t *th, tensor__pass_t *p, tensor__node_t *n, tensor_t *g) {
+    const tensor__edge_t *e = &n->edge[0];
+    if (n->row != TENSOR__ROW(SLICE) || p->create || p->inputs || p->anomaly || !e->node) { return 0; }
+    tensor__slot_t *s = tensor__pass_slot(th, p, e->node);
+    if (!s) { return -1; }
+    tensor_t *sum = s->g[e->output];
+    if (!sum || !tensor__alone(th, sum, 1 + (sum->slot >= 0)) || sum->node || sum->dtype != g->dtype ||
+        ((sum->flags | g->flags) & TENSOR__ROWS)) { return 0; }
+    const int64_t *i = n->p->i;
+    tensor_t *part = tensor__slice(sum, (int)i[0], i[1], i[2], g->dims[i[0]]);
+    return (tensor_add_)(part, g) == TENSOR__POISON ? -1 : 1;
+}
 // Runs one node: gradients of its outputs in, gradients of its inputs delivered. 0 = failed, raised.
 TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
     tensor__node_t *n = s->node;
@@ -17884,6 +17913,8 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
                       "backward: the values saved by %s%w were freed by an earlier backward; pass "
                       "TENSOR_RETAIN_GRAPH the first time", n->row->name, n->site);
     if (!n->row->grad) { return 1; }
+    int there = tensor__slice_into(th, p, n, s->g[0]);
+    if (there) { return there > 0; }
     tensor_t *gx_small[TENSOR__MAX_IN];
     tensor_t **gx = gx_small;
     if (n->nin > TENSOR__MAX_IN) {
