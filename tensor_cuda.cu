@@ -6034,7 +6034,7 @@ template <class C> struct update_t {            // nn__update_t, its numbers in 
 #define NN__N(x) u.x
 #define NN__U(x) u.of.x
 #define NN__HAS(k) u.state[k]
-#define TCU_STEP(name, states, at)                                                                           \
+#define TCU_STEP(name, states, at, must)                                                                     \
     struct step_##name {                                                                                     \
         static constexpr int STATES = states;                                                                \
         template <class C> __device__ static C one(const update_t<C> &u, C x, C g, C *s) {                   \
@@ -6125,7 +6125,7 @@ step_numbers(update_t<C> *to, update_t<C> given, const update_t<C> *live, const 
 template <class C> using step_kernel_t = void (*)(params_t, update_t<C>, const update_t<C> *);
 template <class C> inline step_kernel_t<C> step_kernel(int formula, bool live) {
     static const step_kernel_t<C> all[][2] = {
-#define TCU_KERNELS(name, states, at)                                                                        \
+#define TCU_KERNELS(name, states, at, must)                                                                  \
     {optimizer_step<C, step_##name, false>, optimizer_step<C, step_##name, true>},
         NN__STEPS(TCU_KERNELS)
 #undef TCU_KERNELS

@@ -2571,15 +2571,16 @@ NN__BOTH void nn__at_radam(nn__update_t *u, double t) {
     u->other = u->early ? 0 : sqrt((rho - 4) * (rho - 2) * most / ((most - 4) * (most - 2) * rho));
 }
 
-// The formulas: name, how many states at most, what of their numbers depends on the step. NN__STEP_name is
+// The formulas: name, how many states at most, what of their numbers depends on the step, how many states
+// are always there (the others cost a test in each turn of the loop). NN__STEP_name is
 // what becomes of parameter x, gradient g and states s0, s1, s2 in the words of the kernels, NN__N being a
 // number, NN__U a flag, NN__HAS whether a state is there; maximize and weight decay come before. Only + - * /
 // sqrt and max, so every instruction set and every tail give the same bits; roundings are in the order of
 // PyTorch's single-tensor rules.
 #define NN__STEPS(X)                                                                                         \
-    X(sgd, 1, nn__at_sgd) X(adam, 3, nn__at_adam) X(rmsprop, 3, nn__at_sgd) X(adagrad, 1, nn__at_adagrad)    \
-    X(adadelta, 2, nn__at_sgd) X(adamax, 2, nn__at_adam) X(nadam, 2, nn__at_nadam)                         \
-    X(radam, 2, nn__at_radam)
+    X(sgd, 1, nn__at_sgd, 0) X(adam, 3, nn__at_adam, 2) X(rmsprop, 3, nn__at_sgd, 1)                         \
+    X(adagrad, 1, nn__at_adagrad, 1) X(adadelta, 2, nn__at_sgd, 2) X(adamax, 2, nn__at_adam, 2)              \
+    X(nadam, 2, nn__at_nadam, 2) X(radam, 2, nn__at_radam, 2)
 // clang-format off
 #define NN__MEAN(s, beta) V_ADD(V_MUL(s, NN__N(beta)), V_MUL(V_MUL(NN__N(rest2), g), g))
 #define NN__STEP_M \
@@ -2629,7 +2630,7 @@ NN__BOTH void nn__at_radam(nn__update_t *u, double t) {
     x = V_ADD(x, g);
 // clang-format on
 enum {
-#define NN__STEP_ID(name, states, at) NN__STEP_ID_##name,
+#define NN__STEP_ID(name, states, at, must) NN__STEP_ID_##name,
     NN__STEPS(NN__STEP_ID)
     NN__SUM_SQUARES, NN__SCALE_GRADS
 };
@@ -2637,7 +2638,7 @@ enum {
 NN__BOTH void nn__at_step(nn__update_t *u, double t) {
     u->at = t;
     switch (u->formula) {
-#define NN__STEP_AT(name, states, at) case NN__STEP_ID_##name: at(u, t); break;
+#define NN__STEP_AT(name, states, at, must) case NN__STEP_ID_##name: at(u, t); break;
     NN__STEPS(NN__STEP_AT)
     default: break;
     }
@@ -3978,13 +3979,13 @@ TENSOR__FN void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
 #define NN__U(x) u.x
 #define NN__HAS(k) has##k
 #define NN__SPLAT(x) const V_F v_##x = V_SET(u.x); (void)v_##x;
-#define NN__STEP_KERNEL(name, states, at)                                                                    \
+#define NN__STEP_KERNEL(name, states, at, must)                                                              \
     TENSOR__FN void NN__K(step_##name)(const nn__update_t *given, void *px, const void *pg, void *p0,        \
                                        void *p1, void *p2, int64_t n) {                                      \
         const nn__update_t u = *given;                                                                       \
         NN__R *qx = (NN__R *)px, *q0 = (NN__R *)p0, *q1 = (NN__R *)p1, *q2 = (NN__R *)p2;                    \
         const NN__R *qg = (const NN__R *)pg;                                                                 \
-        const int has0 = q0 != NULL, has1 = states > 1 && q1, has2 = states > 2 && q2;                       \
+        const int has0 = must > 0 || q0, has1 = must > 1 || (states > 1 && q1), has2 = states > 2 && q2;     \
         NN__NUMBERS(NN__SPLAT)                                                                               \
         const V_F sign = V_SET(-1);                                                                          \
         int64_t i;                                                                                           \
@@ -4047,7 +4048,7 @@ static const nn__cpu_t NN__K(cpu) = {
     NN__K(max_unpool), NN__K(avg_pool), NN__K(layer_norm), NN__K(layer_norm_back), NN__K(deviation),
     NN__K(affine), NN__K(recur), NN__K(recur_back), NN__K(softmax_minus),
     NN__K(loss), NN__K(loss_back), NN__K(attend), NN__K(attend_back), NN__K(dropout),
-#define NN__STEP_NAME(name, states, at) NN__K(step_##name),
+#define NN__STEP_NAME(name, states, at, must) NN__K(step_##name),
     {NN__STEPS(NN__STEP_NAME)}, NN__K(squares), NN__K(rescale),
 #if TENSOR_NN__PASS < 6
     NN__K(direct), NN__K(pad), NN__K(direct_weight), NN__K(turn), NN__K(gather), NN__K(winograd),
