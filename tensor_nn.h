@@ -4433,7 +4433,6 @@ TENSOR__FN void nn__grad_norm(tensor__grad_t *g, int id, nn__composed_fn fn, int
 
 // ---- linear, and with its activation: that op's own kernel in place, so its bits
 
-// -> the pointwise op, -1 = none
 TENSOR__FN int nn__activation(int id) {
     return id == NN_OP_LINEAR_RELU ? TENSOR_OP_RELU : id == NN_OP_LINEAR_GELU_TANH ? TENSOR_OP_GELU_TANH : -1;
 }
@@ -4502,9 +4501,8 @@ TENSOR__FN tensor_t *nn__linear(int id, tensor_t *x, tensor_t *weight, tensor_t 
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
     dims[x->ndim - 1] = weight->dims[0];
     TENSOR__(result)(&o, x->dtype, dims, x->ndim);
-    for (k = 0; id == NN_OP_LINEAR_GELU_TANH && o.nout == 1 && o.th->grad_mode && k < 3; k++) {
+    for (k = 0; id == NN_OP_LINEAR_GELU_TANH && o.nout == 1 && k < 3 && tensor_grad_enabled(); k++)
         if (in[k] && (tensor_requires_grad)(in[k])) TENSOR__(result)(&o, x->dtype, dims, x->ndim);
-    }
     return TENSOR__(finish)(&o);
 }
 TENSOR_API tensor_t *(tensor_linear)(tensor_t *x, tensor_t *weight, tensor_t *bias) {
@@ -10674,9 +10672,9 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
         if (!c) continue;
         one = i + 1 < m->impl->nslots ? nn__as_one(m->impl->slot + i, before) : -1;
         if (one >= 0) {
-            TENSOR__(push_path)(scope.thread, c->key ? c->key : m->impl->slot[i].name);
+            TENSOR__(push_path)(nn__self(), c->key ? c->key : m->impl->slot[i].name);
             y = nn__linear(one, before, nn__tensor(c->module, 0), nn__tensor(c->module, 1));
-            TENSOR__(pop_path)(scope.thread);
+            TENSOR__(pop_path)(nn__self());
             i++;
         } else {
             y = (nn_forward)(c->module, before);
