@@ -727,7 +727,7 @@ static void ranks(void) {
     static rank_t one, many[2];
     char id[TENSOR_CUDA_ID_BYTES];
     pthread_t thread[2];
-    tensor_cuda_comm_t *c;
+    tensor_cuda_comm_t *c = NULL;
     tensor_t *x = on(tensor_ones(2, 3)), *bad;
     int k, i, n = 1;
 #ifdef TEST_CUDA_SIM
