@@ -8234,8 +8234,10 @@ int tensor_cuda_shutdown(void) {
     }
     G.nstreams = 0;
     for (gpu_t &g : G.gpu) {
-        on_device_t at((int)(&g - G.gpu));
-        if (g.ready) { cudaFree(g.errors); }
+        if (g.ready) {                          // the others may be none
+            on_device_t at((int)(&g - G.gpu));
+            cudaFree(g.errors);
+        }
         memset((void *)&g, 0, sizeof g);
     }
     G.devices = 0;

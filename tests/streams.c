@@ -419,6 +419,25 @@ static void forks(void) {
     tensor_free(x);
     CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
 }
+// A fork on the second device, whose events are its own, while the first one is current.
+static void fork_there(void) {
+    tensor_device_t there = (tensor_device_t)(TENSOR_CUDA + 1);
+    tensor_cuda_stream_t *s, *first;
+    tensor_cuda_graph_t *g;
+    tensor_t *x, *y;
+    if (!device_two()) return;
+    s = tensor_cuda_stream_new(there), first = tensor_cuda_default_stream(there);
+    g = tensor_cuda_graph_new(there);
+    x = tensor_to(tensor_ones(300), (int)there);
+    CHECK(tensor_cuda_graph_begin(g) == 0 && tensor_cuda_stream_wait_stream(s, first) == 0);
+    tensor_cuda_set_stream(s);
+    y = tensor_add_scalar(x, 1);
+    tensor_cuda_set_stream(first);
+    CHECK(tensor_cuda_stream_wait_stream(first, s) == 0);
+    CHECK_MSG(tensor_cuda_graph_end(g) == 0, "%s", tensor_error_text());
+    CHECK(tensor_cuda_graph_replay(g) == 0 && tensor_item(tensor_sum(y)) == 600);
+    CHECK(tensor_cuda_graph_free(g) == 0 && tensor_cuda_stream_free(s) == 0);
+}
 static void misuse(void) {
     tensor_cuda_graph_t *g = tensor_cuda_graph_new(TENSOR_CUDA), *h = tensor_cuda_graph_new(TENSOR_CUDA);
     tensor_t *x = on(tensor_ones(4)), *y;
@@ -725,6 +744,7 @@ int main(void) {
     RUN(runs);
     RUN(replay);
     RUN(forks);
+    RUN(fork_there);
     RUN(misuse);
     RUN(places);
     RUN(steady);
