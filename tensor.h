@@ -17810,6 +17810,20 @@ TENSOR__FN TENSOR__NOINLINE int tensor__no_nan(tensor__thread_t *th, tensor__gra
 }
 TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n);
 
+// The gradient of a slice goes straight into the sum of what it was cut from, if there is one: splitting a
+// tensor costs one tensor of zeros, not one a part. 1 = done, 0 = not so, -1 = failed, raised.
+TENSOR__FN int tensor__slice_into(tensor__thread_t *th, tensor__pass_t *p, tensor__node_t *n, tensor_t *g) {
+    const tensor__edge_t *e = &n->edge[0];
+    if (n->row != TENSOR__ROW(SLICE) || p->create || p->inputs || p->anomaly || !e->node) { return 0; }
+    tensor__slot_t *s = tensor__pass_slot(th, p, e->node);
+    if (!s) { return -1; }
+    tensor_t *sum = s->g[e->output];
+    if (!sum || !tensor__exclusive(th, sum, 1 + (sum->slot >= 0)) || sum->node || sum->dtype != g->dtype ||
+        ((sum->flags | g->flags) & TENSOR__ROWS)) { return 0; }
+    const int64_t *i = n->p->i;
+    tensor_t *part = tensor__slice(sum, (int)i[0], i[1], i[2], g->dims[i[0]]);
+    return (tensor_add_)(part, g) == TENSOR__POISON ? -1 : 1;
+}
 // Runs one node: gradients of its outputs in, gradients of its inputs delivered. 0 = failed, raised.
 TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
     tensor__node_t *n = s->node;
@@ -17823,6 +17837,8 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
                       "backward: the values saved by %s%w were freed by an earlier backward; pass "
                       "TENSOR_RETAIN_GRAPH the first time", n->row->name, n->site);
     if (!n->row->grad) { return 1; }
+    int there = tensor__slice_into(th, p, n, s->g[0]);
+    if (there) { return there > 0; }
     tensor_t *gx_small[TENSOR__MAX_IN];
     tensor_t **gx = gx_small;
     if (n->nin > TENSOR__MAX_IN) {

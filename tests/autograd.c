@@ -232,6 +232,22 @@ static void two_views(void) {
     EXPECT(w, 6, 2, 2);
     EXPECT(tensor_grad(x), 0, 6, 4, 6);
 }
+// Gradients of overlapping parts meet those of the whole in one sum.
+static void parts_of_one(void) {
+    tensor_t *x = tensor_requires_grad_(
+        tensor_clone(tensor_reshape(tensor_arange(0, 6, 1, TENSOR_F32), 2, 3)), 1), *b, *y;
+    for (int whole = 0; whole < 2; whole++) {
+        tensor_set_grad(x, NULL);
+        b = tensor_permute(tensor_mul_scalar(x, 2), 1, 0);
+        y = tensor_sum(tensor_mul(tensor_select(b, 0, 0), DATA(1, 2)));
+        y = tensor_add(y, tensor_sum(tensor_mul_scalar(tensor_narrow(b, 0, 0, 2), 10)));
+        y = tensor_add(y, tensor_sum(tensor_mul(tensor_select(b, 1, 1), DATA(100, 200, 300))));
+        if (whole) y = tensor_add(y, tensor_sum(tensor_mul_scalar(b, 1000)));
+        CHECK(tensor_backward(y) == 0);
+        if (whole) EXPECT(tensor_grad(x), 2022, 2020, 2000, 2224, 2420, 2600);
+        else EXPECT(tensor_grad(x), 22, 20, 0, 224, 420, 600);
+    }
+}
 static void view_overwritten(void) {
     tensor_t *x = LEAF(1, 2, 3, 4), *b = tensor_mul(x, x), *y;
     tensor_zero_(tensor_narrow(b, 0, 1, 2));
@@ -860,6 +876,7 @@ int main(void) {
     RUN(view_chain);
     RUN(view_copied_into);
     RUN(two_views);
+    RUN(parts_of_one);
     RUN(view_overwritten);
     RUN(view_under_no_grad);
     RUN(in_place_ops);
