@@ -17894,7 +17894,7 @@ TENSOR__FN int tensor__slice_into(tensor__thread_t *th, tensor__pass_t *p, tenso
     tensor__slot_t *s = tensor__pass_slot(th, p, e->node);
     if (!s) { return -1; }
     tensor_t *sum = s->g[e->output];
-    if (!sum || !tensor__alone(th, sum, 1 + (sum->slot >= 0)) || sum->node || sum->dtype != g->dtype ||
+    if (!sum || !tensor__exclusive(th, sum, 1 + (sum->slot >= 0)) || sum->node || sum->dtype != g->dtype ||
         ((sum->flags | g->flags) & TENSOR__ROWS)) { return 0; }
     const int64_t *i = n->p->i;
     tensor_t *part = tensor__slice(sum, (int)i[0], i[1], i[2], g->dims[i[0]]);

@@ -232,7 +232,7 @@ static void two_views(void) {
     EXPECT(w, 6, 2, 2);
     EXPECT(tensor_grad(x), 0, 6, 4, 6);
 }
-// Gradients of overlapping parts meet those of the whole in one sum, also where it lies permuted.
+// Gradients of overlapping parts meet those of the whole in one sum.
 static void parts_of_one(void) {
     tensor_t *x = tensor_requires_grad_(
         tensor_clone(tensor_reshape(tensor_arange(0, 6, 1, TENSOR_F32), 2, 3)), 1), *b, *y;
