@@ -19,7 +19,7 @@ result() {
 
 budget() {
     case $1 in
-        tensor.h) echo 18900 ;;
+        tensor.h) echo 18940 ;;
         tensor_nn.h) echo 14300 ;;
         tensor_cuda.h) echo 500 ;;
         tensor_cuda.cu) echo 8200 ;;
