@@ -5378,8 +5378,8 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 
 /* mr, nv, col and mode are constants where this is expanded. Mode 1: B, read in place, goes to d as a panel.
  * Mode 2: k is walked in four rounds; each fetches a quarter of the tile of C and, as it sums, one of the
- * rows of A at next, which the next panel needs. No other prefetch: fetched at once, they take the room that loads
- * of B need. One loop for all modes: in a plain `for` gcc 12 moves sums about. */
+ * rows of A at next, which the next panel needs. No other prefetch: fetched at once, they take the room that
+ * loads of B need. One loop for all modes: in a plain `for` gcc 12 moves sums about. */
 TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int col, const int mode, int64_t k,
                                          const float *a, int64_t as, const float *b, int64_t bs, float *c,
                                          int64_t cs, const float *bias, int add, int w, float *d,
@@ -5441,7 +5441,8 @@ TENSOR__ROWS(TENSOR__TILES, 0)
 #define TENSOR__FAR_TILE(name, col) \
     TENSOR__FN void TENSOR__K(name)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs, \
                                     float *c, int64_t cs, const float *bias, int add, const float *next) { \
-        TENSOR__K(gemm_tile)(TENSOR__MR, 2, col, 2, k, a, as, b, bs, c, cs, bias, add, V_N, NULL, next); }
+        TENSOR__K(gemm_tile)(TENSOR__MR, 2, col, 2, k, a, as, b, bs, c, cs, bias, add, V_N, NULL, \
+                             next); }
 TENSOR__FAR_TILE(gemm_far_r, 0)
 TENSOR__FAR_TILE(gemm_far_c, 1)
 
