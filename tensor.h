@@ -5363,7 +5363,7 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #define TENSOR__STEP(u) do { \
         V_F p = nv > 1 ? V_LOAD(b) : TENSOR__LOADW(b), q = p; \
         if (nv > 1) q = V_LOAD(b + V_N); \
-        if (pack) { \
+        if (mode == 1) { \
             __builtin_prefetch(b + 16 * bs); \
             __builtin_prefetch(b + 16 * bs + V_N); \
             V_STORE(d, p); \
@@ -5387,23 +5387,43 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
         if (nv > 1) y##i = V_ADD(V_LOAD(o + V_N), y##i); \
         o += cs; }
 
-/* mr, nv, col and pack are constants where this is expanded. pack: B, read in place, goes to d as a panel. No
- * other prefetch: it takes the room that loads of B need. */
-TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int col, const int pack, int64_t k,
+/* mr, nv, col and mode are constants where this is expanded. Mode 1: B, read in place, goes to d as a panel.
+ * Mode 2: k is walked in four rounds; each fetches a quarter of the tile of C and, as it sums, one of the
+ * rows of A at next, which the next panel needs. No other prefetch: fetched at once, they take the room that
+ * loads of B need. One loop for all modes: in a plain `for` gcc 12 moves sums about. */
+TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int col, const int mode, int64_t k,
                                          const float *a, int64_t as, const float *b, int64_t bs, float *c,
-                                         int64_t cs, const float *bias, int add, int w, float *d) {
+                                         int64_t cs, const float *bias, int add, int w, float *d,
+                                         const float *next) {
     const float *a3 = a + 3 * as, *a6 = a + 6 * as, *a9 = a + 9 * as, *a12 = a + 12 * as;
+    int64_t each = k < 64 ? 4 : k / 8, line = col ? k : as;
+    int row = 0, to = 0;
     float *o = c;
 #if TENSOR__PASS == 3
     __mmask16 mask = (__mmask16)(nv > 1 ? 0 : (1u << w) - 1);
 #endif
     TENSOR__ROWS(TENSOR__SUMS, 0)
     (void)a3; (void)a6; (void)a9; (void)a12; (void)w; (void)d;
-    for (; k >= 2; k -= 2) {
-        TENSOR__STEP(0);
-        if (col) TENSOR__STEP(0);
-        else { TENSOR__STEP(1); a += 2; a3 += 2; a6 += 2; a9 += 2; a12 += 2; }
+    (void)next; (void)each; (void)line; (void)row; (void)to;
+    while (k >= 2) {
+        int64_t s = mode == 2 ? TENSOR__MIN(k / 2, each) : k / 2;
+        const float *f = next;
+        k -= 2 * s;
+        if (mode == 2) {
+            next += line;
+            for (to += (mr + 3) / 4; row < to && row < mr; row++, o += cs) {
+                __builtin_prefetch(o, 1);
+                if (nv > 1) __builtin_prefetch(o + V_N, 1);
+            }
+        }
+        do {
+            if (mode == 2) { __builtin_prefetch(f); f += 8; }
+            TENSOR__STEP(0);
+            if (col) TENSOR__STEP(0);
+            else { TENSOR__STEP(1); a += 2; a3 += 2; a6 += 2; a9 += 2; a12 += 2; }
+        } while (--s);
     }
+    o = c;
     if (k > 0) TENSOR__STEP(0);
     if (bias) {
         V_F p = nv > 1 ? V_LOAD(bias) : TENSOR__LOADW(bias), q = p;
@@ -5422,20 +5442,29 @@ TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int c
 #define TENSOR__TILE(name, mr, nv, col) \
     TENSOR__FN void TENSOR__K(name)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs, \
                                     float *c, int64_t cs, const float *bias, int add, int w) { \
-        TENSOR__K(gemm_tile)(mr, nv, col, 0, k, a, as, b, bs, c, cs, bias, add, w, NULL); }
+        TENSOR__K(gemm_tile)(mr, nv, col, 0, k, a, as, b, bs, c, cs, bias, add, w, NULL, NULL); }
 #undef TENSOR__TILES
 #define TENSOR__TILES(i, u) TENSOR__TILE(gemm_r1_##i, i + 1, 1, 0) TENSOR__TILE(gemm_r2_##i, i + 1, 2, 0) \
                             TENSOR__TILE(gemm_c1_##i, i + 1, 1, 1) TENSOR__TILE(gemm_c2_##i, i + 1, 2, 1)
 TENSOR__ROWS(TENSOR__TILES, 0)
+
+#undef TENSOR__FAR_TILE
+#define TENSOR__FAR_TILE(name, col) \
+    TENSOR__FN void TENSOR__K(name)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs, \
+                                    float *c, int64_t cs, const float *bias, int add, const float *next) { \
+        TENSOR__K(gemm_tile)(TENSOR__MR, 2, col, 2, k, a, as, b, bs, c, cs, bias, add, V_N, NULL, \
+                             next); }
+TENSOR__FAR_TILE(gemm_far_r, 0)
+TENSOR__FAR_TILE(gemm_far_c, 1)
 
 /* the first panel of rows packs B as it goes: what B waits for is hidden behind sums */
 TENSOR__FN void TENSOR__K(gemm_first)(int col, int64_t k, const float *a, int64_t as, const float *b,
                                       int64_t bs, float *c, int64_t cs, const float *bias, int add,
                                       float *d) {
     if (col)
-        TENSOR__K(gemm_tile)(TENSOR__MR, 2, 1, 1, k, a, as, b, bs, c, cs, bias, add, V_N, d);
+        TENSOR__K(gemm_tile)(TENSOR__MR, 2, 1, 1, k, a, as, b, bs, c, cs, bias, add, V_N, d, NULL);
     else
-        TENSOR__K(gemm_tile)(TENSOR__MR, 2, 0, 1, k, a, as, b, bs, c, cs, bias, add, V_N, d);
+        TENSOR__K(gemm_tile)(TENSOR__MR, 2, 0, 1, k, a, as, b, bs, c, cs, bias, add, V_N, d, NULL);
 }
 
 /* [rows - 1][columns of A contiguous][vectors - 1] */
@@ -5585,9 +5614,11 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                                                        const float *b, float *c, const int64_t *r,
                                                        const float *ready, float *scratch) {
     int b_here = TENSOR__K(gemm_b_here)(g), a_here = TENSOR__K(gemm_a_here)(g);
-    int64_t mc = ready ? r[1] - r[0] : (int64_t)TENSOR__GEMM_MC;
+    int64_t mc = ready || a_here ? r[1] - r[0] : (int64_t)TENSOR__GEMM_MC;
     int col = g->acs != 1, high, mr0, mr, w, first = 0, row;
     int touch = g->k <= TENSOR__GEMM_KC && g->m * g->n > 65536;
+    /* where L2 does not hold it all, lines are fetched ahead, by whole panels */
+    int far = g->m >= 16 * TENSOR__MR && g->m * g->n + (g->m + g->n) * g->k > 262144 && !(col && a_here);
     int64_t kc = b_here && g->n * g->k > 65536 ? (int64_t)TENSOR__GEMM_KS : tensor__gemm_chunk(g->k);
     int64_t lda = kc + 16, size = lda * TENSOR__MR, rows, ic, jc, p, i, j, kb, nb, packed;
     float *bp = scratch + tensor__gemm_panel_floats(g);
@@ -5606,11 +5637,13 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
             if (j < nb && (!b_here || (TENSOR__PASS != 3 && nb % V_N)))
                 TENSOR__K(gemm_pack_b)(kb, nb - j, bb + j * g->bcs, g->brs, g->bcs,
                                        b_here ? bp : bp + j * kb);
-            mr0 = ready ? (high = 0, TENSOR__MR) : tensor__gemm_height((int)rows - first, TENSOR__MR, &high);
+            mr0 = ready || far ? (high = 0, TENSOR__MR)
+                               : tensor__gemm_height((int)rows - first, TENSOR__MR, &high);
             /* the first block of B packs the panels of A, a few ahead of their use; the others find them */
             for (i = 0, packed = ready || jc > r[2] ? rows : 0; i < rows; i += mr) {
                 const tensor__gemm_tile_fn *fn;
                 int64_t as = col ? g->acs : g->ars;
+                const float *next;
                 float *cc = c + (ic + i) * g->crs + jc;
                 mr = i < first ? first : (int)TENSOR__MIN(mr0 + (i - first < high), rows - i);
                 fn = TENSOR__K(gemm_tiles)[mr - 1][col];
@@ -5622,18 +5655,24 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                         int n = i < first ? TENSOR__GEMM_PANELS : 0;
                         if (i < first) packed = first;
                         for (; n < TENSOR__GEMM_PANELS && packed < rows; n++)
-                            packed += mr0 + (packed - first < high);
+                            packed = TENSOR__MIN(packed + mr0 + (packed - first < high), rows);
                         TENSOR__K(gemm_pack_a)(kb, packed - i, i < first ? 0 : first + high - i,
                                                i < first ? first : mr0, a + (ic + i) * g->ars + p * g->acs,
                                                g->ars, g->acs, scratch + (aa - scratch), lda, size);
                     }
                 }
-                for (j = 0; j < nb; j += w) {
+                next = aa + (a_here ? mr * as : size);
+                for (j = 0; j < nb; j += w, next += 4 * (col ? kb : as)) {
                     int nv = 1 + (nb - j >= TENSOR__NR);
                     const float *bj = b_here ? bb + j
                                              : bp + j / TENSOR__NR * TENSOR__NR * kb + j % TENSOR__NR;
                     int64_t bs = b_here ? g->brs : TENSOR__NR;
                     w = (int)TENSOR__MIN(nb - j, (int64_t)nv * V_N);
+                    if (far && mr == TENSOR__MR && nv > 1 && i >= first) {
+                        (col ? TENSOR__K(gemm_far_c) : TENSOR__K(gemm_far_r))(
+                            kb, aa, as, bj, bs, cc + j, g->crs, bias ? bias + j : NULL, add, next);
+                        continue;
+                    }
                     /* short sums into a C that no L2 holds would wait for it */
                     for (row = 0; touch && row < mr; row++) {
                         __builtin_prefetch(cc + j + row * g->crs, 1);

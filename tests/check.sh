@@ -19,7 +19,7 @@ result() {
 
 budget() {
     case $1 in
-        tensor.h) echo 18950 ;;
+        tensor.h) echo 19050 ;;
         tensor_nn.h) echo 14660 ;;
         tensor_cuda.h) echo 500 ;;
         tensor_cuda.cu) echo 8700 ;;
