@@ -2338,8 +2338,8 @@ template <class T> inline int launch_backward_flat(const place_t &at, const back
     default: return TENSOR_ERR_UNSUPPORTED;
     }
 }
-// in: a b c y g (data NULL = absent), out: their gradients of g's shape, all contiguous or all with channels innermost
-// (data NULL = not wanted). Walked in the order of the results' memory.
+// in: a b c y g (data NULL = absent), out: their gradients of g's shape, all contiguous or all with channels
+// innermost (data NULL = not wanted). Walked in the order of the results' memory.
 inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in, const tensor_arg_t *out,
                               int count,
                               const double *p) {
