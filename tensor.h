@@ -6511,15 +6511,25 @@ TENSOR__FN void tensor__spin(tensor__count_t *lock) {
 }
 TENSOR__INLINE void tensor__unspin(tensor__count_t *lock) { (void)TENSOR__ATOMIC_ADD(lock, -1); }
 
-// Aligned memory: the pointer malloc gave is kept in front of the block.
+// Aligned memory: the pointer malloc gave is kept in front of the block. Linux is asked to back what is large
+// by huge pages: fewer faults, and products of matrices beyond the caches walk fewer pages (1024^3: 7 %).
 #ifndef TENSOR_MALLOC
 #define TENSOR_MALLOC(bytes, alignment) tensor__default_alloc(bytes, alignment)
 #define TENSOR_FREE(p, bytes, alignment) tensor__default_free(p)
+#if defined(__linux__) && defined(__GNUC__)
+// By another name: with -std=c99 no header has it, and one that has it may say more of it.
+extern int tensor__madvise(void *p, size_t bytes, int advice) __asm__("madvise");
+#endif
 TENSOR__FN void *tensor__default_alloc(size_t bytes, size_t alignment) {
-    if (bytes > SIZE_MAX - alignment - sizeof(void *)) { return NULL; }
+    const size_t huge = (size_t)1 << 21;
+    if (bytes > SIZE_MAX - huge - alignment - sizeof(void *)) { return NULL; }
+    if (bytes >= huge) { alignment = huge; }
     char *raw = (char *)malloc(bytes + alignment + sizeof(void *));
     if (!raw) { return NULL; }
     uintptr_t at = ((uintptr_t)raw + sizeof(void *) + alignment - 1) & ~(uintptr_t)(alignment - 1);
+#if defined(__linux__) && defined(__GNUC__)
+    if (bytes >= huge) { (void)tensor__madvise((void *)at, bytes & ~(huge - 1), 14); }      // MADV_HUGEPAGE
+#endif
     ((void **)at)[-1] = raw;
     return (void *)at;
 }

@@ -223,8 +223,8 @@ static void queue(const char *path) {
         fprintf(f, "<text x='10' y='%d'>%s</text>\n", 62 + 50 * lane, lane ? "device" : "host");
         for (int i = 0; i < n; i++)
             fprintf(f,
-                    "<rect x='%.1f' y='%d' width='%.1f' height='30' fill='hsl(%d,55%%,60%%)'><title>layer %d: "
-                    "%.3f to %.3f ms</title></rect>\n", 70 + t[i] * scale, 42 + 50 * lane,
+                    "<rect x='%.1f' y='%d' width='%.1f' height='30' fill='hsl(%d,55%%,60%%)'>"
+                    "<title>layer %d: %.3f to %.3f ms</title></rect>\n", 70 + t[i] * scale, 42 + 50 * lane,
                     (t[i + 1] - t[i]) * scale, i * 360 / n, i, t[i], t[i + 1]);
     }
     fprintf(f, "</svg>\n");
