@@ -4224,8 +4224,8 @@ struct matmul_t {                               // y[m,n] = alpha x[m,k] w[k,n] 
     int64_t yb, yr, yc, xb, xr, xc, wb, wr, wc; // strides of batch, rows, columns; 0 repeats
     double alpha;
     bool add;
-    int activation;                             // cuBLASLt's epilogue for it; 0 = none
-    void *before;                               // what it is of, as y; may be NULL
+    int activation = 0;                         // cuBLASLt's epilogue for it; 0 = none
+    void *before = nullptr;                     // what it is of, as y; may be NULL
 };
 enum { MM = 64, KK = 16, RELU_EPILOGUE = 2, GELU_EPILOGUE = 32 };
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul_tiles(matmul_t q) {
