@@ -2672,7 +2672,7 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 #define TENSOR__DROP(p) tensor__unref(p)
 
 enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, its memory as of alloc(-1)
-enum { TENSOR__API_VERSION = 1, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
+enum { TENSOR__API_VERSION = 2, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0 };
 enum {                                  // tensor_t.flags
     TENSOR__REQUIRES_GRAD = 1,          // leaf marked by the user
@@ -17943,7 +17943,7 @@ TENSOR__FN int tensor__slice_into(tensor__thread_t *th, tensor__pass_t *p, tenso
     tensor__slot_t *s = tensor__pass_slot(th, p, e->node);
     if (!s) { return -1; }
     tensor_t *sum = s->g[e->output];
-    if (!sum || !tensor__exclusive(th, sum, 1 + (sum->slot >= 0)) || sum->node || sum->dtype != g->dtype ||
+    if (!sum || !tensor__alone(th, sum, 1 + (sum->slot >= 0)) || sum->node || sum->dtype != g->dtype ||
         ((sum->flags | g->flags) & TENSOR__ROWS)) { return 0; }
     const int64_t *i = n->p->i;
     tensor_t *part = tensor__slice(sum, (int)i[0], i[1], i[2], g->dims[i[0]]);

@@ -7977,6 +7977,7 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
         refuse(c->dead, TENSOR_ERR_OWNER, "the communicator was freed")) {
         return code;
     }
+    if (refuse(!list && n > 0, TENSOR_ERR_POISONED, "the list is NULL")) { return code; }
 #ifdef TCU_HAVE_NCCL
     for (int k = 0; k < n + (what == RANKS_GATHER); k++) {
         const tensor_t *x = k < n ? list[k] : y;
@@ -8034,6 +8035,14 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
     return TENSOR_ERR_INTERNAL;
 #endif
 }
+static bool comm_failed(const tensor_cuda_comm_t *c) {
+#ifdef TCU_HAVE_NCCL
+    ncclResult_t state = ncclSuccess;
+    return lib.ncclCommGetAsyncError_((ncclComm_t)c->at, &state) || state;
+#else
+    return c == nullptr;
+#endif
+}
 // Its work is done, or will never be.
 static int comm_drop(tensor_cuda_comm_t *c) {
     int code = 0;
@@ -8041,8 +8050,7 @@ static int comm_drop(tensor_cuda_comm_t *c) {
     c->dead = true;
 #ifdef TCU_HAVE_NCCL
     on_device_t at(c->device);
-    ncclResult_t state = ncclSuccess;
-    if (lib.ncclCommGetAsyncError_((ncclComm_t)c->at, &state) || state) {
+    if (comm_failed(c)) {
         lib.ncclCommAbort_((ncclComm_t)c->at);
     } else {
         code = nccl_said("cuda_comm_free", lib.ncclCommDestroy_((ncclComm_t)c->at));
@@ -8080,8 +8088,9 @@ static int backend_run(tensor_call_t *c) {
                                                                         row->name);
     }
     code = native(at, c);
-    bool here = code == TENSOR_ERR_UNSUPPORTED, front = row->id >= NN_OP_END;    // which goes on, then
-    if (key < COUNTED && !front) {
+    bool here = code == TENSOR_ERR_UNSUPPORTED, front = row->id >= NN_OP_NET &&
+        row->id <= NN_OP_BIASED_BACKWARD;
+    if (key < COUNTED && !(here && front)) {    // a front goes on by other rows, which are counted
         __atomic_store_n(&G.name[key], row->name, __ATOMIC_RELAXED);
         __atomic_fetch_add(here ? &G.fallback[key] : &G.native[key], 1, __ATOMIC_RELAXED);
     }
@@ -8509,7 +8518,10 @@ int tensor_cuda_comm_free(tensor_cuda_comm_t *c) {
     if (!c) { return 0; }
     if (c->dead) { return raised(TENSOR_ERR_OWNER, "cuda_comm_free: the communicator was freed%s%s", ""); }
     if (in_capture(nullptr, "cuda_comm_free")) { return TENSOR_ERR_UNSUPPORTED; }
-    int code = tensor_cuda_synchronize((tensor_device_t)(TENSOR_CUDA + c->device)), ended = comm_drop(c);
+    int code = 0, ended = 0;
+    if (comm_failed(c)) { ended = comm_drop(c); }       // else its work would be waited for in vain
+    code = tensor_cuda_synchronize((tensor_device_t)(TENSOR_CUDA + c->device));
+    if (!c->dead) { ended = comm_drop(c); }
     return code ? code : ended;
 }
 int tensor_cuda_all_reduce_n(tensor_cuda_comm_t *c, tensor_t *const *x, int n, int mean) {

@@ -315,9 +315,10 @@ TENSOR_API const char *tensor_cuda_library_error(void);
 //   for (k = 0; k < n; k++) { g[k] = tensor_grad(p[k]); }
 //   tensor_cuda_all_reduce_n(c, g, n, 1);           // then nn_step(opt)
 //
-// All ranks make the same calls in the same order. The work goes to the thread's current stream of the device
-// and the host does not wait. It is NCCL's, opened when first needed; tensors are contiguous and on the
-// communicator's device, and no capture can hold these calls.
+// All ranks make the same calls in the same order; a parameter that was not used has no gradient on its rank
+// and needs zeros there (tensor_set_grad), or the others wait for it. The work goes to the thread's current
+// stream of the device and the host does not wait. It is NCCL's, opened when first needed; tensors are
+// contiguous and on the communicator's device, and no capture can hold these calls.
 // ------------------------------------------------------------------------------
 
 enum { TENSOR_CUDA_ID_BYTES = 128 };

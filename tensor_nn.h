@@ -74,7 +74,8 @@ extern "C" {
 //   -> new [..., out];  grad dx = g w, dw = gT x, db = sum of g;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_linear(tensor_t *x, tensor_t *weight, tensor_t *bias);
 // tensor_relu, tensor_gelu_tanh of it, in one op: the same numbers, one tensor less (on CUDA cuBLASLt's
-// epilogue, whose rounding is its own). nn_sequential takes them where a nn_linear meets the layer.
+// epilogue, whose rounding is its own). On the CPU nn_sequential takes them where a nn_linear meets the
+// layer.
 //   -> new [..., out];  grad as both;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_linear_relu(tensor_t *x, tensor_t *weight, tensor_t *bias);
 TENSOR_API tensor_t *tensor_linear_gelu_tanh(tensor_t *x, tensor_t *weight, tensor_t *bias); // as relu's
@@ -2555,10 +2556,13 @@ NN__BOTH void nn__at_adagrad(nn__update_t *u, double t) { u->step = u->lr / (1 +
 NN__BOTH double nn__nadam_mu(const nn__update_t *u, double t) {
     return u->beta1 * (1 - 0.5 * pow(0.96, t * u->drag));
 }
-// The product of all mu so far is no state: it is soon nothing beside 1.
+// The product of all mu so far is no state: it is soon nothing beside 1, and where it is not, mu is soon
+// beta1.
 NN__BOTH void nn__at_nadam(nn__update_t *u, double t) {
-    double mu = nn__nadam_mu(u, t), next = nn__nadam_mu(u, t + 1), all = 1, i;
-    for (i = 1; i <= t && all > 1e-17; i++) all *= nn__nadam_mu(u, i);
+    double mu = nn__nadam_mu(u, t), next = nn__nadam_mu(u, t + 1), all = 1, by = pow(0.96, u->drag), q = by,
+        i;
+    for (i = 1; i <= t && all > 1e-17 && q > 1e-18; i++, q *= by) all *= u->beta1 * (1 - 0.5 * q);
+    if (i <= t) all *= pow(u->beta1, t - i + 1);
     u->other = u->lr * (1 - mu) / (1 - all);
     u->step = u->lr * next / (1 - all * next);
     u->bias = 1 - pow(u->beta2, t);
@@ -2834,7 +2838,8 @@ enum { NN_OP_COUNT = (int)NN_OP_END - (int)TENSOR_OP_NN_FIRST };
 // Whole recurrent nets, and attention with a mask, which only a device's library runs: rows beside the table,
 // as no test of every row on the CPU could. A kernel that declines (UNSUPPORTED, no error raised) leaves them
 // to other rows.
-enum { NN_OP_NET = (int)NN_OP_END, NN_OP_NET_BACKWARD, NN_OP_BIASED, NN_OP_BIASED_BACKWARD };
+enum { NN_OP_NET = (int)NN_OP_END, NN_OP_NET_BACKWARD, NN_OP_BIASED, NN_OP_BIASED_BACKWARD, NN_OP_STEP,
+       NN_OP_SUM_SQUARES, NN_OP_SCALE_GRADS };
 
 typedef enum nn__loss_t {
 #define TENSOR__X(ID, f, dx, dt) NN__LOSS_##ID,
@@ -7498,6 +7503,11 @@ TENSOR__FN int nn__declined(tensor_call_t *c) {
     (void)c;
     return TENSOR_ERR_UNSUPPORTED;
 }
+// What a front makes of a row that gave nothing: NULL, so that it composes, if no error was raised since
+// `before`.
+TENSOR__FN tensor_t *nn__unless_raised(int before) {
+    return before || !(tensor_error_code)() ? NULL : TENSOR__(poison);
+}
 TENSOR__FN tensor_t *nn__composed_biased(tensor_t *const *in, const tensor_params_t *p) {
     return nn__narrow(nn__attention_composed(nn__wide(in[0]), nn__wide(in[1]), nn__wide(in[2]),
                                              nn__wide(in[3]),
@@ -7539,7 +7549,7 @@ TENSOR__FN tensor_t *nn__attention_biased(tensor_t *q, tensor_t *k, tensor_t *v,
     tensor__op_t o;
     tensor_t *in[4], *dead, *y;
     int64_t dims[4];
-    int n = q->ndim, d;
+    int n = q->ndim, d, before = (tensor_error_code)();
     if (!q->device || !TENSOR__(halves)(q) || n < 3 || n > 4 || k->ndim != n || v->ndim != n ||
         mask->state != TENSOR__LIVE || mask->device != q->device || mask->ndim > n || mask->ndim < 2 ||
         ((tensor_grad_enabled)() && (tensor_requires_grad)(mask)) || !q->numel || !v->numel || !mask->numel)
@@ -7562,7 +7572,7 @@ TENSOR__FN tensor_t *nn__attention_biased(tensor_t *q, tensor_t *k, tensor_t *v,
     in[1] = k;
     in[2] = v;
     in[3] = nn__contiguous((tensor_expand_n)((tensor_masked_fill)(y, dead, 0), dims, n));
-    if (!TENSOR__(begin)(&o, &nn__biased_rows[0], in, 4)) return NULL;
+    if (!TENSOR__(begin)(&o, &nn__biased_rows[0], in, 4)) return nn__unless_raised(before);
     o.p = &o.params;
     o.params.i[0] = 0;
     o.params.f[0] = scale;
@@ -7571,7 +7581,7 @@ TENSOR__FN tensor_t *nn__attention_biased(tensor_t *q, tensor_t *k, tensor_t *v,
     TENSOR__(result)(&o, q->dtype, dims, n);
     TENSOR__(result)(&o, TENSOR_F32, dims, n - 1);
     y = TENSOR__(finish)(&o);
-    return y->state == TENSOR__POISON_STATE ? NULL : (tensor_masked_fill)(y, dead, 0);
+    return y->state == TENSOR__POISON_STATE ? nn__unless_raised(before) : (tensor_masked_fill)(y, dead, 0);
 }
 
 TENSOR__FN tensor_t *
@@ -8028,7 +8038,7 @@ TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_
     tensor__op_t o;
     tensor_params_t p;
     int64_t dirs = a->bidirectional ? 2 : 1, per = a->no_bias ? 2 : 4, n = run * dirs, reserve, dims[4], j, k;
-    int count = 0, single = a->x->ndim == 2;
+    int count = 0, single = a->x->ndim == 2, before = (tensor_error_code)();
     tensor_t *in[4] = {NULL, NULL, NULL, NULL}, **list, *y;
     if (a->proj_size > 0 || !x->device || !x->numel || hidden <= 0) return NULL;
     memset((void *)&p, 0, sizeof p);
@@ -8044,7 +8054,7 @@ TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_
     reserve = (tensor_is_poison)(x) ? -1 : TENSOR__(net)(x, &p);
     if (reserve < 0) return NULL;
     list = (tensor_t **)TENSOR__(memory)(nn__self(), (uint64_t)(n * per) * sizeof *list);
-    if (!list) return NULL;
+    if (!list) return nn__unless_raised(before);
     for (j = 0; j < per; j += 2)
         for (k = 0; k < 2 * n; k++)
             list[count++] = (tensor_flatten)(a->weights[(l * dirs + k / 2) * per + j + (k & 1)], 0, -1);
@@ -8056,7 +8066,7 @@ TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_
         if (y) in[2 + k] = nn__contiguous((tensor_narrow)(single ? (tensor_unsqueeze)(y, 1) : y, 0, l * dirs,
                                                           n));
     }
-    if (!TENSOR__(begin)(&o, &nn__net_rows[0], in, 4)) return NULL;
+    if (!TENSOR__(begin)(&o, &nn__net_rows[0], in, 4)) return nn__unless_raised(before);
     o.p = &o.params;
     o.params = p;
     o.visible = 2;
@@ -8071,7 +8081,7 @@ TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_
     TENSOR__(result)(&o, x->dtype, dims, 4);
     TENSOR__(result)(&o, TENSOR_U8, &reserve, 1);
     y = TENSOR__(finish)(&o);
-    if (y->state == TENSOR__POISON_STATE) return NULL;
+    if (y->state == TENSOR__POISON_STATE) return nn__unless_raised(before);
     *states = o.out[1];
     return p.i[4] ? (tensor_transpose)(y, 0, 1) : y;
 }
@@ -8138,7 +8148,8 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
         y = own ? NULL : nn__net_whole(kind, a, x, hidden, l, run, &both);
         if (y) {
             x = y;
-            for (k = 0; k < states; k++) end[k * ends + made] = (tensor_select)(both, 0, k);
+            for (k = 0; k < states && !(tensor_is_poison)(x); k++)
+                end[k * ends + made] = (tensor_select)(both, 0, k);
             made++;
         } else {
             run = 1;
@@ -11976,11 +11987,18 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *o
     return o;
 }
 
+TENSOR__FN double nn__option_below(int option) {
+    return option == NN__BETA1 || option == NN__BETA2 || option == NN__RHO ? 1 : 1e300;
+}
+TENSOR__FN int nn__option_holds(int option, double v) {
+    return (v >= 0 && v < nn__option_below(option)) || (v == 1 && option == NN__RHO) ||
+           (v - v == 0 && option == NN__DAMPENING);
+}
 // An option in its range. -> code
 TENSOR__FN int nn__option(const char *op, const char *name, int option, double v, double *to) {
-    double below = option == NN__BETA1 || option == NN__BETA2 || option == NN__RHO ? 1 : 1e300;
+    double below = nn__option_below(option);
     *to = v;
-    if ((v >= 0 && v < below) || (v == 1 && option == NN__RHO) || option == NN__DAMPENING) return TENSOR_OK;
+    if (nn__option_holds(option, v)) return TENSOR_OK;
     return NN__ERROR(TENSOR_ERR_SHAPE, "%s: %s must be >= 0 and < %g (got %g)", op, name, below, v);
 }
 // nn_name_with and nn_name_defaults of each row.
@@ -12112,7 +12130,7 @@ TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
     else for (i = 0; i < tasks; i++) nn__step_task(&s, i, 0);
     return TENSOR_OK;
 }
-static const tensor__row_t nn__step_row = {"step", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, NN_OP_END, 0, NULL,
+static const tensor__row_t nn__step_row = {"step", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, NN_OP_STEP, 0, NULL,
                                            nn__cpu_step, NULL, 0, 0, "", NULL};
 TENSOR__FN void nn__step_arg(tensor_arg_t *a, tensor_t *t, int role) {
     if (t) TENSOR__(arg)(a, t, role);
@@ -12429,9 +12447,11 @@ TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
     return TENSOR_OK;
 }
 static const tensor__row_t nn__grads_row[2] = {
-    {"clip_grad_norm", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, NN_OP_END + 1, 0, NULL, nn__cpu_squares, NULL, 0,
+    {"clip_grad_norm", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, NN_OP_SUM_SQUARES, 0, NULL, nn__cpu_squares,
+        NULL, 0,
      0, "", NULL},
-    {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, NN_OP_END + 2, 0, NULL, nn__cpu_scale, NULL, 0, 0,
+    {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, NN_OP_SCALE_GRADS, 0, NULL, nn__cpu_scale, NULL, 0,
+        0,
      "", NULL}};
 
 // Either o or list.
@@ -14438,7 +14458,7 @@ TENSOR__FN int nn__load_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const 
     }
     for (i = 0; i < options->numel && code == TENSOR_OK; i++) {
         double v = ((const double *)options->storage->data)[i];
-        if (v - v != 0 || (i == NN__LR && v < 0)) code = TENSOR_ERR_FORMAT;
+        if (!nn__option_holds(i, v)) code = TENSOR_ERR_FORMAT;
     }
     for (i = 0; i < 2 * o->ngroups && code == TENSOR_OK; i++) {
         double v = ((const double *)groups->storage->data)[i];

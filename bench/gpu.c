@@ -1,9 +1,10 @@
 // gpu.c ROW [k] - what the device does: ops, whole networks, and the paper's two figures.
 //
 //   gpu ops            bytes or operations a second of single ops
-//   gpu mlp            and ncf, lstm, resnet50, gpt2: microseconds of a step, "graph": replayed, "memory":
-//   its peak gpu queue x.svg    figure 1: when the host asked for each layer of ResNet-50 and when the device
-//   ran it gpu warm_up        figure 2: what steps of training ask of the driver
+//   gpu mlp            and ncf, lstm, resnet50, gpt2: microseconds of a step; _graph: replayed; _memory: its
+//                      peak
+//   gpu queue x.svg    figure 1: when the host asked for each layer of ResNet-50, when the device ran it
+//   gpu warm_up        figure 2: what steps of training ask of the driver
 //   gpu all            all of them
 //   gpu ROW k          sizes divided by k and one call of each: a trial, for sanitizers and emulators
 // Lines are "row value unit" and "check row passed" or "failed"; the last one "N passed, N failed".

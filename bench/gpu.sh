@@ -5,7 +5,7 @@
 #   sh bench/gpu.sh        uses $B (build, with tensor_impl.o), $CC, $NVCC (nvcc), $ARCH (native), $PYTHON (python3)
 #
 # The report is written anew after every part, so a run that is cut short leaves what it has. LIMIT (570) seconds in
-# all: what would begin later is named as left out. BUILD_ONLY=1 stops before anything runs; TRIAL=64 divides sizes by it.
+# all: what would begin later is named as left out. BUILD_ONLY=1 stops before anything runs, TRIAL=64 divides sizes.
 # it with CUDA, is the reference; cuBLASLt's own products are one in any case.
 B=${B:-build}
 CC=${CC:-cc}
@@ -20,13 +20,14 @@ begin=$(date +%s)
 passed=0
 failed=0
 mkdir -p "$out" bench/results
-rm -f "$out"/*.rows "$out"/*.log "$out"/*.build "$out/parts"
+rm -f "$out"/*.rows "$out"/*.log "$out"/*.build "$out/parts" "$out/tests.txt"
 
 command -v "$NVCC" > /dev/null || NVCC=/usr/local/cuda/bin/nvcc
 toolkit=$(dirname "$(dirname "$(readlink -f "$(command -v "$NVCC")")")")
 # The libraries may be those of PyTorch's wheels: their headers where the toolkit has none, their folders behind its own.
 mkdir -p "$out/include"
-LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$toolkit/lib64
+own_path=$LD_LIBRARY_PATH                # PyTorch brings its own
+LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$toolkit/lib64
 for d in $($PYTHON -c 'import glob, nvidia; print(*[d for p in nvidia.__path__ for d in glob.glob(p + "/*/lib")])' 2> /dev/null); do
     LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$d
     for h in "${d%lib}"include/cublas*.h "${d%lib}"include/cudnn*.h "${d%lib}"include/nccl*.h; do
@@ -46,8 +47,10 @@ compile() {
 object() { compile "$1" $CC -std=c99 -O2 -DTEST_CUDA -pthread -I. -Itests -Ibench -c "$2" -o "$out/$1.o"; }
 broken=
 compiled=
-if [ ! "$out/tensor_cuda.o" -nt tensor_cuda.cu ] || [ ! "$out/tensor_cuda.o" -nt tensor.h ] ||
-    [ ! "$out/tensor_cuda.o" -nt tensor_nn.h ]; then
+built_for=$(cat "$out/arch" 2> /dev/null)
+echo "$ARCH" > "$out/arch"
+if [ "$built_for" != "$ARCH" ] || [ ! "$out/tensor_cuda.o" -nt tensor_cuda.cu ] || [ ! "$out/tensor_cuda.o" -nt tensor.h ] ||
+    [ ! "$out/tensor_cuda.o" -nt tensor_nn.h ] || [ ! "$out/tensor_cuda.o" -nt tensor_cuda.h ]; then
     compile tensor_cuda $NVCC -std=c++17 -O3 -fmad=false -arch="$ARCH" -I. -I"$out/include" -c tensor_cuda.cu \
         -o "$out/tensor_cuda.o"
 fi
@@ -84,15 +87,18 @@ count() {
     passed=$((passed + ${1:-0}))
     failed=$((failed + ${2:-0}))
 }
-# part SECONDS LOG COMMAND..: within what is left of the time; its output is in LOG. 1 = not begun, or cut.
+# part SECONDS LOG COMMAND..: within what is left of the time; its output is in LOG. Not begun: skipped=1, LOG is empty.
 part() {
     seconds=$1
     log=$2
     shift 2
+    : > "$log"
+    skipped=
     left=$((LIMIT - $(date +%s) + begin))
     if [ "$left" -lt 5 ]; then
         echo "left out: $*" >> "$out/parts"
-        return 1
+        skipped=1
+        return 0
     fi
     if [ "$left" -lt "$seconds" ]; then seconds=$left; fi
     echo "  $*"
@@ -103,27 +109,29 @@ part() {
 }
 # measure ROW ARGUMENTS..: rows and checks of bench/gpu.c.
 measure() {
-    part 60 "$out/$1.log" "$out/gpu" "$@" $TRIAL
-    grep -E '^[a-z0-9_]+ +[0-9.e+-]+ [A-Za-z/]+$' "$out/$1.log" >> "$out/ours.rows"
-    p=$(grep -c '^check .* passed$' "$out/$1.log")
-    f=$(grep -c '^check .* failed$' "$out/$1.log")
-    if grep -qE '^[0-9]+ passed, [0-9]+ failed$' "$out/$1.log"; then :; else
+    part 60 "$out/row-$1.log" "$out/gpu" "$@" $TRIAL
+    if [ -n "$skipped" ]; then return; fi
+    grep -E '^[a-z0-9_]+ +[0-9.e+-]+ [A-Za-z/]+$' "$out/row-$1.log" >> "$out/ours.rows"
+    p=$(grep -c '^check .* passed$' "$out/row-$1.log")
+    f=$(grep -c '^check .* failed$' "$out/row-$1.log")
+    if ! grep -qE '^[0-9]+ passed, [0-9]+ failed$' "$out/row-$1.log"; then
         f=$((f + 1))
-        echo "$1 ended without a count: $(tail -n 1 "$out/$1.log")" >> "$out/parts"
+        echo "$1 ended without a count: $(tail -n 1 "$out/row-$1.log")" >> "$out/parts"
     fi
     count "$p" "$f"
-    grep '^check .* failed$' "$out/$1.log" >> "$out/parts"
+    grep '^check .* failed$' "$out/row-$1.log" >> "$out/parts"
 }
 # test_on NAME: its count, added up.
 test_on() {
-    part 150 "$out/$1.log" "$out/$1"
-    last=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$out/$1.log" 2> /dev/null | tail -n 1)
-    echo "$1: ${last:-ended without a count}" >> "$out/tests.log"
+    part 150 "$out/test-$1-$alone.log" "$out/$1"
+    if [ -n "$skipped" ]; then return; fi
+    last=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$out/test-$1-$alone.log" | tail -n 1)
+    echo "$1: ${last:-ended without a count}" >> "$out/tests.txt"
     p=${last%% *}
     f=${last#*, }
     f=${f%% *}
     count "${p:-0}" "${f:-1}"
-    [ "${f:-1}" -eq 0 ] || tail -n 40 "$out/$1.log" >> "$out/tests.log"
+    [ "${f:-1}" -eq 0 ] || grep -v '^row \| fallback$' "$out/test-$1-$alone.log" | tail -n 40 >> "$out/tests.txt"
 }
 write() {
     name=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2> /dev/null | head -n 1)
@@ -139,7 +147,6 @@ write() {
         echo "| row | ours | reference | ratio | goal | |"
         echo "|---|---:|---:|---:|---|---|"
         awk '
-            function better(value, old, unit) { return unit == "us" || unit == "MB" || unit == "ms" ? value < old : value > old }
             BEGIN {
                 goal["mlp_graph eager"] = 5; goal["ncf_graph eager"] = 5; goal["lstm eager"] = 1.1
                 goal["resnet50 eager"] = 1.05; goal["gpt2 compiled"] = 1.05
@@ -154,13 +161,13 @@ write() {
                 printf "| %s | %.4g %s | %.4g %s | %.2f | %s | %s |\n", row, value, unit, other, label, r,
                        g ? (unit == "MB" ? "<= " : ">= ") g : "", g ? (met ? "reached" : "falls short") : ""
             }
-            FILENAME ~ /ours/ { if (!($1 in value)) { order[++n] = $1 } value[$1] = $2; unit[$1] = $3; next }
+            FILENAME ~ /ours.rows$/ { if (!($1 in value)) { order[++n] = $1 } value[$1] = $2; unit[$1] = $3; next }
             { key = $1 " " $4; if (!(key in ref)) { labels[$1] = labels[$1] " " $4; ref[key] = $2 } }
             END {
                 for (i = 1; i <= n; i++) {
                     row = order[i]
                     many = split(labels[row], label, " ")
-                    if (unit[row] == "GB/s" && row != "copy") { line(row, value[row], unit[row], value["copy"], "copy") }
+                    if (unit[row] == "GB/s" && row != "copy" && value["copy"] > 0) { line(row, value[row], unit[row], value["copy"], "copy") }
                     for (k = 1; k <= many; k++) {
                         line(row, value[row], unit[row], ref[row " " label[k]], label[k])
                     }
@@ -178,13 +185,13 @@ write() {
         echo
         echo "## Tests on the device"
         echo
-        sed 's/^/    /' "$out/tests.log" 2> /dev/null
+        sed 's/^/    /' "$out/tests.txt" 2> /dev/null
         awk '/ native .* fallback$/ {
                 native += $(NF - 3); away += $(NF - 1); rows++
                 if ($(NF - 3) && !$(NF - 1)) { all++ } else if ($(NF - 3)) { some++ }
             }
             END { if (rows) { printf "\nOp test: %d calls native, %d on the CPU; of %d ops %d native, %d for some dtypes.\n",
-                                     native, away, rows, all, some } }' "$out/ops.log" 2> /dev/null
+                                     native, away, rows, all, some } }' "$out/test-ops-0.log" 2> /dev/null
         if [ -f "$out/parts" ]; then
             echo
             sed 's/^/    /' "$out/parts"
@@ -195,7 +202,7 @@ write() {
 }
 
 touch "$out/ours.rows"
-if $PYTHON -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null; then
+if LD_LIBRARY_PATH=$own_path $PYTHON -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null; then
     torch=1
     $PYTHON -c 'import torch; print(f"PyTorch {torch.__version__}.")' > "$out/torch.txt"
 else
@@ -206,8 +213,11 @@ if [ -x "$out/blaslt" ]; then part 20 "$out/reference-blaslt.rows" "$out/blaslt"
 for row in ops mlp ncf lstm resnet50 gpt2; do
     measure $row
     if [ -n "$torch" ]; then
-        part 60 "$out/reference-$row.log" $PYTHON bench/reference.py cuda $row
-        grep -E ' (eager|compiled)$' "$out/reference-$row.log" > "$out/reference-$row.rows"
+        for how in eager compiled; do
+            if [ $row-$how = ops-compiled ]; then continue; fi
+            part 60 "$out/reference-$row-$how.log" env LD_LIBRARY_PATH="$own_path" $PYTHON bench/reference.py cuda $row $how
+            grep -E ' (eager|compiled)$' "$out/reference-$row-$how.log" > "$out/reference-$row-$how.rows"
+        done
     fi
     write
 done
@@ -216,7 +226,7 @@ measure queue "$plot"
 write
 for alone in 0 1; do
     export TENSOR_CUDA_NO_LIBRARIES=$alone
-    if [ "$alone" = 1 ]; then echo "without cuBLASLt and cuDNN:"; else echo "with cuBLASLt and cuDNN:"; fi >> "$out/tests.log"
+    if [ "$alone" = 1 ]; then echo "without cuBLASLt and cuDNN:"; else echo "with cuBLASLt and cuDNN:"; fi >> "$out/tests.txt"
     for t in device streams ops; do
         test_on $t
         write
@@ -228,10 +238,13 @@ if [ -x "$sanitizer" ]; then
     for tool in memcheck racecheck; do
         for row in ops mlp lstm resnet50 gpt2; do
             part 60 "$out/$tool-$row.log" "$sanitizer" --tool $tool --error-exitcode 9 "$out/gpu" $row 32
-            case $? in
-            0) count 1 0 && echo "$tool of $row: nothing" >> "$out/tests.log" ;;
-            9) count 0 1 && { echo "$tool of $row:" && grep '=====' "$out/$tool-$row.log" | head -n 20; } >> "$out/tests.log" ;;
-            *) echo "$tool of $row did not end well: $(tail -n 1 "$out/$tool-$row.log" 2> /dev/null)" >> "$out/tests.log" ;;
+            code=$?
+            if [ -n "$skipped" ]; then continue; fi
+            case $code in
+            0) count 1 0 && echo "$tool of $row: nothing" >> "$out/tests.txt" ;;
+            9) count 0 1 && { echo "$tool of $row:" && grep '=====' "$out/$tool-$row.log" | head -n 20; } >> "$out/tests.txt" ;;
+            124) ;;
+            *) count 0 1 && echo "$tool of $row did not end well: $(tail -n 1 "$out/$tool-$row.log" 2> /dev/null)" >> "$out/tests.txt" ;;
             esac
             write
         done

@@ -2,7 +2,7 @@
 form.
 
 usage: reference.py micro | ops THREADS | models THREADS | nets THREADS ROW | gpt THREADS VOCABULARY | start
-       reference.py cuda ROW: on the GPU; a fourth word says how, eager or compiled
+       reference.py cuda ROW eager | compiled: on the GPU; a fourth word of each line says which
 
 Where PyTorch has several ways (its own convolutions and oneDNN's, an output given and a new one, eager and traced),
 each is measured and the best one printed.
@@ -440,7 +440,7 @@ def resnet50():
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
 
 
-def cuda(name):
+def cuda(name, how):
     """The rows of gpu.c. Products of f32 without TF32 and convolutions with it, PyTorch's and our defaults."""
     torch.set_default_device("cuda")
     torch.manual_seed(1)
@@ -515,7 +515,7 @@ def cuda(name):
         opt = torch.optim.AdamW(net.parameters())
         x, y = torch.randint(0, 50257, (8, 1024)), torch.randint(0, 50257, (8192,))
 
-    def measure(how, f):
+    def measure(f):
         def step():
             if opt is None:
                 with torch.no_grad():
@@ -535,14 +535,13 @@ def cuda(name):
         row(name + "_graph", t, "us " + how)
         row(name + "_memory", torch.cuda.max_memory_allocated() / 1048576, "MB " + how)
 
-    measure("eager", net)
-    measure("compiled", torch.compile(net))
+    measure(torch.compile(net) if how == "compiled" else net)
 
 
 if sys.argv[1] == "micro":
     micro()
 elif sys.argv[1] == "cuda":
-    cuda(sys.argv[2])
+    cuda(sys.argv[2], sys.argv[3])
 elif sys.argv[1] == "models":
     models(int(sys.argv[2]))
 elif sys.argv[1] == "ops":

@@ -232,7 +232,7 @@ static void two_views(void) {
     EXPECT(w, 6, 2, 2);
     EXPECT(tensor_grad(x), 0, 6, 4, 6);
 }
-// Gradients of overlapping parts meet those of the whole in one sum.
+// Gradients of overlapping parts meet those of the whole in one sum, also where it lies permuted.
 static void parts_of_one(void) {
     tensor_t *x = tensor_requires_grad_(
         tensor_clone(tensor_reshape(tensor_arange(0, 6, 1, TENSOR_F32), 2, 3)), 1), *b, *y;
@@ -246,6 +246,28 @@ static void parts_of_one(void) {
         CHECK(tensor_backward(y) == 0);
         if (whole) EXPECT(tensor_grad(x), 2022, 2020, 2000, 2224, 2420, 2600);
         else EXPECT(tensor_grad(x), 22, 20, 0, 224, 420, 600);
+    }
+}
+static tensor_t *lies(tensor_t *g, void *user) {
+    *(int *)user = tensor_is_contiguous(g);
+    return NULL;
+}
+// As attention splits its queries, keys and values: what comes back needs no copy.
+static void parts_of_permuted(void) {
+    for (int parts = 1; parts < 4; parts++) {
+        tensor_t *x = tensor_requires_grad_(tensor_randn(2, 3, 3, 4), 1), *b = tensor_mul_scalar(x, 2), *y,
+            *h = NULL;
+        int row_major = -1;
+        tensor_register_hook(b, lies, &row_major);
+        y = tensor_permute(b, 2, 0, 1, 3);
+        for (int k = 0; k < parts; k++) {
+            tensor_t *part = tensor_mul_scalar(tensor_select(y, 0, k), k + 1);
+            h = h ? tensor_add(h, part) : part;
+        }
+        CHECK(tensor_backward(tensor_sum(h)) == 0 && row_major == 1);
+        for (int k = 0; k < 3; k++)
+            CHECK(tensor_item(tensor_sum(tensor_select(tensor_grad(x), 2, k))) == (k < parts ?
+                    48.0 * (k + 1) : 0));
     }
 }
 static void view_overwritten(void) {
@@ -877,6 +899,7 @@ int main(void) {
     RUN(view_copied_into);
     RUN(two_views);
     RUN(parts_of_one);
+    RUN(parts_of_permuted);
     RUN(view_overwritten);
     RUN(view_under_no_grad);
     RUN(in_place_ops);

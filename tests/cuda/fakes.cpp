@@ -1270,6 +1270,8 @@ static cudnnStatus_t rnn_back_weights(cudnnHandle_t h, cudnnRNNDescriptor_t d, c
         for (size_t i = 0; i < sum.size(); i++) { sum[i] += rnn_gradients[id][i]; }
         rnn_write(c.n, dw, sum);
     }) ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
+}
+
 // -------------------------------------------------------------------------------- NCCL
 // Ranks are threads of this process: a collective waits for its stream, then for the others, and what comes of it is
 // written in the order of the stream.
