@@ -10869,7 +10869,7 @@ TENSOR_API int (tensor_chunk)(tensor_t *x, int n, int64_t dim, tensor_t **out, i
     if (d < 0) { return 0; }
     TENSOR__REFUSE_AS(0, n < 1, SHAPE, "chunk: n %i must be at least 1 (x %t)", n, x);
     int64_t size = (x->dims[d] + n - 1) / n;
-    return (tensor_split)(x, size ? size : 1, d, out, max);
+    return size ? (tensor_split)(x, size, d, out, max) : tensor__cut("chunk", x, d, 0, NULL, n, out, max);
 }
 TENSOR_API int (tensor_split_with_sizes)(tensor_t *x, const int64_t *sizes, int n, int64_t dim,
                                          tensor_t **out) {

@@ -1741,7 +1741,7 @@ TENSOR_API tensor_t *nn_init_sparse_(tensor_t *t, double sparsity, double std);
 // >>optim                                          MARK: optimizers
 //
 // One fused loop per step over all parameters, state and gradients, in the order and rounding of PyTorch's
-// rules, with the same bits for any number of threads. An optimizer holds its parameters by itself, so
+// rules (but NAdam's product of momenta is in double), with the same bits for any number of threads. An optimizer holds its parameters by itself, so
 // modules and optimizers may be freed in any order. f16/bf16 parameters have f32 state. Parameters without
 // gradient are left alone. nn_adam(module, .lr = 3e-4) takes all of a module, nn_adam(.list = tensors,
 // .count = n) those given. Option rules as in >>layers.
@@ -4610,7 +4610,7 @@ TENSOR__FN void nn__embedding_back_task(void *arg, int64_t task, int worker) {
     const tensor_call_t *c = v->c;
     int64_t first = task * v->per, end = nn__min(first + v->per, v->rows), i, k;
     int64_t block = nn__embedding_block(c), own = (end - first) * v->width, n = c->arg[1].numel, left = block;
-    double *sum = (double *)c->scratch + first * v->width;
+    double *sum = block ? (double *)c->scratch + first * v->width : NULL;
     (void)worker;
     v->k->fill(nn__at(&c->arg[2], first * v->width), 0, own);
     for (k = 0; k < own && block; k++) sum[k] = 0;
@@ -6518,6 +6518,9 @@ TENSOR__FN tensor_t *nn__pool_front(int id, int rank, tensor_t *x, nn__window_t 
         g.in[d] = size;
         if (g.mode == NN__ADAPTIVE) {
             if (size < 1) return NN__FAIL(TENSOR_ERR_SHAPE, "%s: planes of x %t are empty", op, x);
+            if (g.out[d] < -1)
+                return NN__FAIL(TENSOR_ERR_SHAPE, "%s: size %d of the result must be >= 0, or -1 as x's", op,
+                                g.out[d]);
             if (g.out[d] < 0) g.out[d] = size;
         } else {
             if (2 * pad > g.kernel[d])
@@ -6624,8 +6627,13 @@ TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t ker
                                  int ceil) {
     NN__OPEN
     tensor_avg_pool_args_t a = tensor_avg_pool_defaults();
-    tensor_t *y;
+    tensor_t *y = TENSOR__(poison);
     double side = (double)kernel, window = rank == 1 ? side : rank == 2 ? side * side : side * side * side;
+    if (norm == 0 || norm != norm || stride < 0) {
+        y = NN__FAIL(TENSOR_ERR_SHAPE, "lp_pool%id: norm must not be 0, nor stride negative (got %g, %d)", rank,
+                     norm, stride);
+        NN__CLOSE(y);
+    }
     a.x = (tensor_pow_scalar)(x, norm);
     a.kernel = kernel;
     a.stride = stride;
@@ -6663,9 +6671,10 @@ TENSOR__FN tensor_t *nn__max_unpool_front(int id, tensor_t *x, tensor_t *index, 
     from[1] = flat[1] = 1;
     for (d = 3 - rank; d < 3; d++) {
         int64_t size = x->dims[x->ndim - 3 + d];
-        if (!g.mode)
-            g.in[d] = size > 0x7FFFFFFF ? 0 : (size - 1) * g.stride[d] - 2 * g.pad[d] + g.kernel[d];
-        if (g.in[d] < 1 || g.in[d] > 0x7FFFFFFF / flat[1])
+        int64_t usual = size > 0x7FFFFFFF ? 0 : (size - 1) * g.stride[d] - 2 * g.pad[d] + g.kernel[d];
+        if (!g.mode) g.in[d] = usual;
+        if (g.in[d] < 1 || g.in[d] > 0x7FFFFFFF / flat[1] || g.in[d] <= usual - g.stride[d] ||
+            g.in[d] >= usual + g.stride[d])
             return NN__FAIL(TENSOR_ERR_SHAPE, "%s: an output of %d for x %t is not possible", op, g.in[d], x);
         from[1] *= size;
         flat[1] *= dims[x->ndim - 3 + d] = g.in[d];
@@ -10712,7 +10721,7 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     X(DROPOUT3D, "Dropout3d", "p=$0", (tensor_dropout3d)(x, l->f[0], m->training))                           \
     X(ELU, "ELU", "alpha=$0", (tensor_elu)(x, l->f[0])) Y(ELU, elu, (double alpha), alpha, 0, 0)             \
     X(FLATTEN, "Flatten", "", (tensor_flatten)(x, 1, -1)) Y(FLATTEN, flatten, (void), 0, 0, 0)               \
-    X(GELU, "GELU", "", (tensor_gelu)(x)) Y(GELU, gelu, (void), 0, 0, 0)                                     \
+    X(GELU, "GELU", "approximate='none'", (tensor_gelu)(x)) Y(GELU, gelu, (void), 0, 0, 0)                                     \
     X(GELU_TANH, "GELU", "approximate='tanh'", (tensor_gelu_tanh)(x))                                        \
         Y(GELU_TANH, gelu_tanh, (void), 0, 0, 0)                                                             \
     X(GLU, "GLU", "dim=#0", (tensor_glu)(x, l->i[0])) Y(GLU, glu, (int64_t dim), 0, 0, dim)                  \
@@ -11071,6 +11080,7 @@ NN__X(max_pool, MAX_POOL, 3, (int64_t d, int64_t h, int64_t w), d, h, w)
         const int64_t i[] = {kernel, stride ? stride : kernel, rank, ceil != 0};                             \
         if (kernel < 1) return nn__refuse("lp_pool" #rank "d", "kernel must be > 0", kernel);                \
         if (stride < 0) return nn__refuse("lp_pool" #rank "d", "stride must be >= 0", stride);               \
+        if (norm == 0 || norm != norm) return nn__refuse("lp_pool" #rank "d", "norm must not be 0", 0);      \
         return nn__done(NN__MAKE(NN__LP_POOL##rank##D_KIND, norm, 0));                                       \
     }
 NN__X(1) NN__X(2) NN__X(3)
@@ -11897,6 +11907,11 @@ TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, i
             return NN__ERROR(TENSOR_ERR_AUTOGRAD,
                              "%s: parameter %d %t is no leaf but the result of an operation",
                              o->rule->name, (int64_t)i, t);
+        for (k = 0; k < t->ndim; k++)
+            if (t->dims[k] > 1 && t->strides[k] == 0)
+                return NN__ERROR(TENSOR_ERR_SHAPE,
+                                 "%s: parameter %d %t is expanded, several elements share one place",
+                                 o->rule->name, (int64_t)i, t);
         for (k = 0; k < o->nparams && o->param[k].t != t; k++) {}
         if (k == o->nparams) {
             if (o->nparams == o->cap) {
@@ -11999,7 +12014,8 @@ TENSOR__FN int nn__option(const char *op, const char *name, int option, double v
     double below = nn__option_below(option);
     *to = v;
     if (nn__option_holds(option, v)) return TENSOR_OK;
-    return NN__ERROR(TENSOR_ERR_SHAPE, "%s: %s must be >= 0 and < %g (got %g)", op, name, below, v);
+    return NN__ERROR(TENSOR_ERR_SHAPE, "%s: %s must be >= 0 and %s %g (got %g)", op, name,
+                     option == NN__RHO ? "<=" : "<", below, v);
 }
 // nn_name_with and nn_name_defaults of each row.
 #define NN__NUMBER(option, member, value) NN__OR(member, value)
@@ -12035,6 +12051,8 @@ TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int
     code = nn__bad_optimizer("optimizer_group", o);
     if (code == TENSOR_OK && nn__too_many("optimizer_group", a.site_, a.surplus_)) code = TENSOR_ERR_SHAPE;
     if (code == TENSOR_OK && !list && n > 0) code = nn__poisoned("optimizer_group", "the list", list);
+    if (code == TENSOR_OK && n < 0)
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "optimizer_group: %d parameters", (int64_t)n);
     if (code != TENSOR_OK) return tensor__at_int(a.site_, code);
     lr = lr == 0 ? o->option[NN__LR] : lr == TENSOR_ZERO ? 0 : lr;
     decay = decay == 0 ? o->option[NN__DECAY] : decay == TENSOR_ZERO ? 0 : decay;
@@ -12356,7 +12374,8 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
     for (i = 0; i < o->njobs; i++) {
         nn__param_t *p = o->job[i].param;
         if (!o->job[i].done) continue;
-        if (o->job[i].from != p->t) (tensor_copy_)(p->t, o->job[i].from);
+        if (o->job[i].from != p->t && (tensor_is_poison)((tensor_copy_)(p->t, o->job[i].from)))
+            code = tensor_error_code();
         p->step += again == NULL;
         if (skip && !again) p->owes = o->owes = 1;
     }
@@ -12703,21 +12722,29 @@ TENSOR_API double nn_lr_cosine_restarts(int64_t step, int64_t first, int64_t mul
 TENSOR_API double nn_lr_one_cycle(int64_t step, int64_t total, double lr_max, double part, double div_,
                                   double final_div) {
     double top = part * (double)total - 1, end = (double)total - 1, t = (double)nn__max(step, 0);
+    if (t <= top) return top > 0 ? nn__half_cosine(t, top, lr_max / div_, lr_max) : lr_max;
     if (t >= end) return lr_max / div_ / final_div;
-    if (t > top) return nn__half_cosine(t - top, end - top, lr_max, lr_max / div_ / final_div);
-    return top > 0 ? nn__half_cosine(t, top, lr_max / div_, lr_max) : lr_max;
+    return nn__half_cosine(t - top, end - top, lr_max, lr_max / div_ / final_div);
 }
 
 TENSOR_API double nn_lr_cyclic(int64_t step, int64_t up, int64_t down, double lr_min, double lr_max,
                                double gamma_) {
-    int64_t at = up + down > 0 ? nn__max(step, 0) % (up + down) : 0;
-    double height = at <= up ? (double)at / (double)nn__max(up, 1) : (double)(up + down - at) / (double)down;
+    int64_t rise = nn__max(up, 0), fall = nn__min(nn__max(down, 0), INT64_MAX - rise), whole = rise + fall;
+    int64_t at = whole > 0 ? nn__max(step, 0) % whole : 0;
+    double height = at <= rise ? (double)at / (double)nn__max(rise, 1) : (double)(whole - at) / (double)fall;
     return lr_min + (lr_max - lr_min) * height * pow(gamma_, (double)step);
 }
 
 TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr) {
-    nn_plateau_t q = *p, *a = &q;
-    double sign = p->maximize ? -1 : 1, best = p->seen ? sign * p->best : (double)INFINITY, fresh;
+    nn_plateau_t q, *a = &q;
+    double sign, best, fresh;
+    if (!p) {
+        nn__poisoned("lr_plateau", "its state", NULL);
+        return lr;
+    }
+    q = *p;
+    sign = q.maximize ? -1 : 1;
+    best = q.seen ? sign * q.best : (double)INFINITY;
     NN__OR(factor, 0.1)
     NN__OR(threshold, 1e-4)
     NN__OR(patience, 10)

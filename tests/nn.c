@@ -859,7 +859,7 @@ static void groups_and_rates(void) {
     CHECK(nn_rmsprop(.list = p, .count = 3, .alpha = 1) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "rmsprop: alpha must be >= 0 and < 1");
     CHECK(nn_adadelta(.list = p, .count = 3, .rho = 1.5) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "adadelta: rho must be >= 0 and < 1");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "adadelta: rho must be >= 0 and <= 1");
     CHECK(nn_adagrad(.list = p, .count = 3, .lr_decay = -1) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "lr_decay");
 }
@@ -1665,7 +1665,41 @@ static void gradients_are_taken(void) {
     }
 }
 
+// What a stranger tried and PyTorch refuses, or gives otherwise.
+static void odd_arguments(void) {
+    tensor_t *x = tensor_randn(1, 1, 4, 4), *a, *e, *list[2], *parts[4];
+    tensor_pair_t p;
+    nn_optimizer_t *o;
+    CHECK_POISON(tensor_lp_pool2d(x, 0, 2, 0, 0), TENSOR_ERR_SHAPE, "lp_pool2d: norm must not be 0");
+    CHECK_POISON(tensor_lp_pool2d(x, 2, 2, -1, 0), TENSOR_ERR_SHAPE, "nor stride negative");
+    CHECK(nn_lp_pool2d(0, 2, 0, 0) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "norm must not be 0");
+    CHECK_POISON(tensor_adaptive_avg_pool2d(x, -2, 2), TENSOR_ERR_SHAPE, "size -2 of the result");
+    CHECK(tensor_size(tensor_adaptive_avg_pool2d(x, -1, 2), 2) == 4);
+    p = tensor_max_pool2d_with_indices(x, 2);
+    CHECK_POISON(tensor_max_unpool2d(p.values, p.indices, 2, .size = 99), TENSOR_ERR_SHAPE, "an output of 99");
+    CHECK(tensor_size(tensor_max_unpool2d(p.values, p.indices, 2, .size = 5), 3) == 5);
+    CHECK(nn_lr_one_cycle(9, 10, 1, 1.0, 25, 1e4) == 1 && nn_lr_one_cycle(9, 10, 1, 0.3, 25, 1e4) < 1e-5);
+    CHECK(nn_lr_cyclic(5, INT64_MAX, 1, 0, 1, 1) >= 0);
+    CHECK(nn_lr_plateau(NULL, 1, 0.5) == 0.5);
+    CHECK_ERROR(TENSOR_ERR_POISONED, "lr_plateau");
+    CHECK(tensor_chunk(tensor_zeros(3, 0), 4, 1, parts, 4) == 4 && tensor_size(parts[3], 1) == 0);
+    a = tensor_requires_grad_(tensor_ones(2), 1);
+    e = tensor_requires_grad_(tensor_detach(tensor_expand(tensor_ones(1), 2)), 1);
+    list[0] = a;
+    list[1] = e;
+    CHECK(nn_adam(.list = list, .count = 2) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "parameter 1 [2] is expanded");
+    o = nn_adam(.list = list, .count = 1);
+    CHECK(nn_optimizer_group(o, list, -1, .lr = 1) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "optimizer_group: -1 parameters");
+    CHECK(tensor_backward(tensor_sum(tensor_embedding(tensor_arange(0, 3, 1, TENSOR_I64), tensor_requires_grad_(
+                                                          tensor_ones(6, 3), 1)))) == 0);
+    nn_optimizer_free(o);
+}
+
 int main(void) {
+    RUN(odd_arguments);
     RUN(user_module);
     RUN(gradients_are_taken);
     RUN(failed_modules);
