@@ -1741,10 +1741,10 @@ TENSOR_API tensor_t *nn_init_sparse_(tensor_t *t, double sparsity, double std);
 // >>optim                                          MARK: optimizers
 //
 // One fused loop per step over all parameters, state and gradients, in the order and rounding of PyTorch's
-// rules (but NAdam's product of momenta is in double), with the same bits for any number of threads. An optimizer holds its parameters by itself, so
-// modules and optimizers may be freed in any order. f16/bf16 parameters have f32 state. Parameters without
-// gradient are left alone. nn_adam(module, .lr = 3e-4) takes all of a module, nn_adam(.list = tensors,
-// .count = n) those given. Option rules as in >>layers.
+// rules (but NAdam's product of momenta is in double), with the same bits for any number of threads. An
+// optimizer holds its parameters by itself, so modules and optimizers may be freed in any order. f16/bf16
+// parameters have f32 state. Parameters without gradient are left alone. nn_adam(module, .lr = 3e-4) takes
+// all of a module, nn_adam(.list = tensors, .count = n) those given. Option rules as in >>layers.
 // All: -> optimizer, NULL on failure;  errors SHAPE (option out of range, no parameters), OUT_OF_MEMORY,
 // POISONED
 // ------------------------------------------------------------------------------
@@ -6630,7 +6630,8 @@ TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t ker
     tensor_t *y = TENSOR__(poison);
     double side = (double)kernel, window = rank == 1 ? side : rank == 2 ? side * side : side * side * side;
     if (norm == 0 || norm != norm || stride < 0) {
-        y = NN__FAIL(TENSOR_ERR_SHAPE, "lp_pool%id: norm must not be 0, nor stride negative (got %g, %d)", rank,
+        y = NN__FAIL(TENSOR_ERR_SHAPE, "lp_pool%id: norm must not be 0, nor stride negative (got %g, %d)",
+                     rank,
                      norm, stride);
         NN__CLOSE(y);
     }
@@ -10721,7 +10722,7 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     X(DROPOUT3D, "Dropout3d", "p=$0", (tensor_dropout3d)(x, l->f[0], m->training))                           \
     X(ELU, "ELU", "alpha=$0", (tensor_elu)(x, l->f[0])) Y(ELU, elu, (double alpha), alpha, 0, 0)             \
     X(FLATTEN, "Flatten", "", (tensor_flatten)(x, 1, -1)) Y(FLATTEN, flatten, (void), 0, 0, 0)               \
-    X(GELU, "GELU", "approximate='none'", (tensor_gelu)(x)) Y(GELU, gelu, (void), 0, 0, 0)                                     \
+    X(GELU, "GELU", "approximate='none'", (tensor_gelu)(x)) Y(GELU, gelu, (void), 0, 0, 0)                   \
     X(GELU_TANH, "GELU", "approximate='tanh'", (tensor_gelu_tanh)(x))                                        \
         Y(GELU_TANH, gelu_tanh, (void), 0, 0, 0)                                                             \
     X(GLU, "GLU", "dim=#0", (tensor_glu)(x, l->i[0])) Y(GLU, glu, (int64_t dim), 0, 0, dim)                  \

@@ -1677,7 +1677,8 @@ static void odd_arguments(void) {
     CHECK_POISON(tensor_adaptive_avg_pool2d(x, -2, 2), TENSOR_ERR_SHAPE, "size -2 of the result");
     CHECK(tensor_size(tensor_adaptive_avg_pool2d(x, -1, 2), 2) == 4);
     p = tensor_max_pool2d_with_indices(x, 2);
-    CHECK_POISON(tensor_max_unpool2d(p.values, p.indices, 2, .size = 99), TENSOR_ERR_SHAPE, "an output of 99");
+    CHECK_POISON(tensor_max_unpool2d(p.values, p.indices, 2, .size = 99), TENSOR_ERR_SHAPE,
+                 "an output of 99");
     CHECK(tensor_size(tensor_max_unpool2d(p.values, p.indices, 2, .size = 5), 3) == 5);
     CHECK(nn_lr_one_cycle(9, 10, 1, 1.0, 25, 1e4) == 1 && nn_lr_one_cycle(9, 10, 1, 0.3, 25, 1e4) < 1e-5);
     CHECK(nn_lr_cyclic(5, INT64_MAX, 1, 0, 1, 1) >= 0);
@@ -1693,7 +1694,8 @@ static void odd_arguments(void) {
     o = nn_adam(.list = list, .count = 1);
     CHECK(nn_optimizer_group(o, list, -1, .lr = 1) == TENSOR_ERR_SHAPE);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "optimizer_group: -1 parameters");
-    CHECK(tensor_backward(tensor_sum(tensor_embedding(tensor_arange(0, 3, 1, TENSOR_I64), tensor_requires_grad_(
+    CHECK(tensor_backward(tensor_sum(tensor_embedding(tensor_arange(0, 3, 1, TENSOR_I64),
+                                                      tensor_requires_grad_(
                                                           tensor_ones(6, 3), 1)))) == 0);
     nn_optimizer_free(o);
 }
