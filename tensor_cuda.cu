@@ -7127,7 +7127,7 @@ static int native_index(const place_t &where, tensor_call_t *c) {
     }
     if (id == TENSOR_OP_INDEX) {
         any_set_t s;
-        sizes_t size;
+        sizes_t size = {};
         tensor_arg_t o[MAX_OPERANDS] = {y, y, y, y};
         if (c->nin > 3 || y.dtype != TENSOR_I64) { return NONE; }
         memset((void *)&s, 0, sizeof s);
