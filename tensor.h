@@ -6517,18 +6517,22 @@ TENSOR__INLINE void tensor__unspin(tensor__count_t *lock) { (void)TENSOR__ATOMIC
 #define TENSOR_MALLOC(bytes, alignment) tensor__default_alloc(bytes, alignment)
 #define TENSOR_FREE(p, bytes, alignment) tensor__default_free(p)
 #if defined(__linux__) && defined(__GNUC__)
+#define TENSOR__HUGE ((size_t)1 << 21)
 // By another name: with -std=c99 no header has it, and one that has it may say more of it.
 extern int tensor__madvise(void *p, size_t bytes, int advice) __asm__("madvise");
 #endif
 TENSOR__FN void *tensor__default_alloc(size_t bytes, size_t alignment) {
-    const size_t huge = (size_t)1 << 21;
-    if (bytes > SIZE_MAX - huge - alignment - sizeof(void *)) { return NULL; }
-    if (bytes >= huge) { alignment = huge; }
+#ifdef TENSOR__HUGE
+    if (bytes >= TENSOR__HUGE) { alignment = TENSOR__HUGE; }
+#endif
+    if (bytes > SIZE_MAX - alignment - sizeof(void *)) { return NULL; }
     char *raw = (char *)malloc(bytes + alignment + sizeof(void *));
     if (!raw) { return NULL; }
     uintptr_t at = ((uintptr_t)raw + sizeof(void *) + alignment - 1) & ~(uintptr_t)(alignment - 1);
-#if defined(__linux__) && defined(__GNUC__)
-    if (bytes >= huge) { (void)tensor__madvise((void *)at, bytes & ~(huge - 1), 14); }      // MADV_HUGEPAGE
+#ifdef TENSOR__HUGE
+    if (bytes >= TENSOR__HUGE) {
+        (void)tensor__madvise((void *)at, bytes & ~(TENSOR__HUGE - 1), 14);     // MADV_HUGEPAGE
+    }
 #endif
     ((void **)at)[-1] = raw;
     return (void *)at;

@@ -8153,7 +8153,7 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
     if (single) x = (tensor_unsqueeze)(x, 1);
     else if (a->batch_first) x = (tensor_transpose)(x, 0, 1);
     for (l = 0; l < a->layers && !(tensor_is_poison)(x); l += run) {
-        tensor_t *both, *y;
+        tensor_t *both = NULL, *y;
         run = drops ? 1 : a->layers - l;
         y = own ? NULL : nn__net_whole(kind, a, x, hidden, l, run, &both);
         if (y) {
