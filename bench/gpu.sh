@@ -6,7 +6,7 @@
 #
 # The report is written anew after every part, so a run that is cut short leaves what it has. LIMIT (570) seconds in
 # all: what would begin later is named as left out. BUILD_ONLY=1 stops before anything runs, TRIAL=64 divides sizes.
-# it with CUDA, is the reference; cuBLASLt's own products are one in any case.
+# PyTorch, where python3 has it with CUDA, is the reference; cuBLASLt's own products are one in any case.
 B=${B:-build}
 CC=${CC:-cc}
 NVCC=${NVCC:-nvcc}
@@ -51,8 +51,8 @@ built_for=$(cat "$out/arch" 2> /dev/null)
 echo "$ARCH" > "$out/arch"
 if [ "$built_for" != "$ARCH" ] || [ ! "$out/tensor_cuda.o" -nt tensor_cuda.cu ] || [ ! "$out/tensor_cuda.o" -nt tensor.h ] ||
     [ ! "$out/tensor_cuda.o" -nt tensor_nn.h ] || [ ! "$out/tensor_cuda.o" -nt tensor_cuda.h ]; then
-    compile tensor_cuda $NVCC -std=c++17 -O3 -fmad=false -arch="$ARCH" -I. -I"$out/include" -c tensor_cuda.cu \
-        -o "$out/tensor_cuda.o"
+    compile tensor_cuda $NVCC -std=c++17 -O3 -fmad=false -arch="$ARCH" -split-compile=0 -I. -I"$out/include" \
+        -c tensor_cuda.cu -o "$out/tensor_cuda.o"
 fi
 for t in device streams ops; do object $t tests/$t.c; done
 object gpu bench/gpu.c
