@@ -573,8 +573,8 @@ bool argument(const void *from, size_t bytes) {
         char *p;
         unsigned char there;
         std::memcpy(&p, (const char *)from + i, sizeof p);
-        uintptr_t u = (uintptr_t)p;                         // numbers look like addresses below 2^32 alone
-        if (u >> 47 || u < (uintptr_t)1 << 32 || on_device(p, 1) || inside(pinned_memory, p, 1) || reserved(p) ||
+        uintptr_t u = (uintptr_t)p;             // numbers look like addresses where sanitizers keep what they know
+        if (u >> 47 || u < (uintptr_t)0x5 << 44 || on_device(p, 1) || inside(pinned_memory, p, 1) || reserved(p) ||
             mincore((void *)(u & ~(uintptr_t)(PAGE - 1)), 1, &there)) {
             continue;
         }
