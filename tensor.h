@@ -5618,7 +5618,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
     int col = g->acs != 1, high, mr0, mr, w, first = 0, row;
     int touch = g->k <= TENSOR__GEMM_KC && g->m * g->n > 65536;
     /* where L2 does not hold it all, lines are fetched ahead, by whole panels */
-    int far = g->m >= 16 * TENSOR__MR && g->m * g->n + (g->m + g->n) * g->k > 262144 && !(col && a_here);
+    int ahead = g->m >= 16 * TENSOR__MR && g->m * g->n + (g->m + g->n) * g->k > 262144 && !(col && a_here);
     int64_t kc = b_here && g->n * g->k > 65536 ? (int64_t)TENSOR__GEMM_KS : tensor__gemm_chunk(g->k);
     int64_t lda = kc + 16, size = lda * TENSOR__MR, rows, ic, jc, p, i, j, kb, nb, packed;
     float *bp = scratch + tensor__gemm_panel_floats(g);
@@ -5637,7 +5637,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
             if (j < nb && (!b_here || (TENSOR__PASS != 3 && nb % V_N)))
                 TENSOR__K(gemm_pack_b)(kb, nb - j, bb + j * g->bcs, g->brs, g->bcs,
                                        b_here ? bp : bp + j * kb);
-            mr0 = ready || far ? (high = 0, TENSOR__MR)
+            mr0 = ready || ahead ? (high = 0, TENSOR__MR)
                                : tensor__gemm_height((int)rows - first, TENSOR__MR, &high);
             /* the first block of B packs the panels of A, a few ahead of their use; the others find them */
             for (i = 0, packed = ready || jc > r[2] ? rows : 0; i < rows; i += mr) {
@@ -5668,7 +5668,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                                              : bp + j / TENSOR__NR * TENSOR__NR * kb + j % TENSOR__NR;
                     int64_t bs = b_here ? g->brs : TENSOR__NR;
                     w = (int)TENSOR__MIN(nb - j, (int64_t)nv * V_N);
-                    if (far && mr == TENSOR__MR && nv > 1 && i >= first) {
+                    if (ahead && mr == TENSOR__MR && nv > 1 && i >= first) {
                         (col ? TENSOR__K(gemm_far_c) : TENSOR__K(gemm_far_r))(
                             kb, aa, as, bj, bs, cc + j, g->crs, bias ? bias + j : NULL, add, next);
                         continue;
