@@ -925,7 +925,7 @@ static void last_gradients(void) {
             tensor_t *x = i ? on(h) : h, *g = i ? on(v) : v, *y;
             tensor_t *leaf = tensor_requires_grad_(x_last ? tensor_channels_last(x) : tensor_clone(x), 1);
             tensor_t *scale = tensor_requires_grad_(tensor_clone(i ? on(w) : w), 1);
-            y = tensor_mul(tensor_relu(leaf), scale);
+            y = tensor_mul(leaf, scale);
             CHECK(tensor_backward_with(y, g_last ? tensor_channels_last(g) : g, 0) == 0);
             got[i][0] = off(tensor_grad(leaf));
             got[i][1] = off(tensor_grad(scale));
