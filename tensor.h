@@ -2935,7 +2935,7 @@ typedef struct tensor__text_t { char *p; size_t room, length; } tensor__text_t;
 // The private functions other parts may call. In a file without the implementation the names below the struct
 // stand for members of what tensor__internals gives.
 typedef struct tensor__internals_t {
-    int version; size_t size_tensor, size_call;
+    int version;
     tensor_t *poison;
     tensor__thread_t *(*self)(void);
     tensor_t *(*fail)(tensor__thread_t *th, int code, const char *format, ...);
@@ -18975,7 +18975,7 @@ TENSOR_API int tensor__shutdowns(void) { return TENSOR__ATOMIC_LOAD(&tensor__shu
 
 static tensor__thread_t *tensor__self_fn(void) { return tensor__self(); }
 static const tensor__internals_t tensor__internals_table = {
-    TENSOR__API_VERSION, sizeof(tensor_t), sizeof(tensor_call_t), TENSOR__POISON, tensor__self_fn,
+    TENSOR__API_VERSION, TENSOR__POISON, tensor__self_fn,
     tensor__fail, tensor__text, tensor__begin, tensor__result, tensor__finish, tensor__grad_in,
     tensor__grad_out, tensor__grad_need, tensor__sum_to, tensor__next_stream, tensor__parallel,
     tensor__thread_count, tensor__gemm_f32, tensor__gemm_f64, tensor__gemm_scratch, tensor__isa,

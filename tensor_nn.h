@@ -2559,8 +2559,8 @@ NN__BOTH double nn__nadam_mu(const nn__update_t *u, double t) {
 // The product of all mu so far is no state: it is soon nothing beside 1, and where it is not, mu is soon
 // beta1.
 NN__BOTH void nn__at_nadam(nn__update_t *u, double t) {
-    double mu = nn__nadam_mu(u, t), next = nn__nadam_mu(u, t + 1), all = 1, by = pow(0.96, u->drag), q = by,
-        i;
+    double mu = nn__nadam_mu(u, t), next = nn__nadam_mu(u, t + 1), by = pow(0.96, u->drag);
+    double all = 1, q = by, i;
     for (i = 1; i <= t && all > 1e-17 && q > 1e-18; i++, q *= by) all *= u->beta1 * (1 - 0.5 * q);
     if (i <= t) all *= pow(u->beta1, t - i + 1);
     u->other = u->lr * (1 - mu) / (1 - all);
@@ -2576,11 +2576,11 @@ NN__BOTH void nn__at_radam(nn__update_t *u, double t) {
 }
 
 // The formulas: name, how many states at most, what of their numbers depends on the step, how many states
-// are always there (the others cost a test in each turn of the loop). NN__STEP_name is
-// what becomes of parameter x, gradient g and states s0, s1, s2 in the words of the kernels, NN__N being a
-// number, NN__U a flag, NN__HAS whether a state is there; maximize and weight decay come before. Only + - * /
-// sqrt and max, so every instruction set and every tail give the same bits; roundings are in the order of
-// PyTorch's single-tensor rules.
+// are always there (the others cost a test in each turn of the loop). NN__STEP_name is what becomes of
+// parameter x, gradient g and states s0, s1, s2 in the words of the kernels, NN__N being a number, NN__U a
+// flag, NN__HAS whether a state is there; maximize and weight decay come before. Only + - * / sqrt and max,
+// so every instruction set and every tail give the same bits; roundings are in the order of PyTorch's
+// single-tensor rules.
 #define NN__STEPS(X)                                                                                         \
     X(sgd, 1, nn__at_sgd, 0) X(adam, 3, nn__at_adam, 2) X(rmsprop, 3, nn__at_sgd, 1)                         \
     X(adagrad, 1, nn__at_adagrad, 1) X(adadelta, 2, nn__at_sgd, 2) X(adamax, 2, nn__at_adam, 2)              \
