@@ -2986,6 +2986,8 @@ typedef struct tensor__internals_t {
     void (*follow)(tensor_t *t, const tensor_t *x);       // then fresh t has, too
     const tensor__row_t *(*row)(int id);                  // of tensor.h
     const tensor__row_t *(*backward_row)(int id);         // the derivative of a pointwise one
+    tensor_t *(*plain_product)(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias, int turned,
+                               int then);
 } tensor__internals_t;
 
 #ifdef __cplusplus
@@ -5928,23 +5930,39 @@ TENSOR__FN void TENSOR__K(gemm_split)(tensor__gemm_job_t *job) {
         }
 }
 
-/* The layers of a tiny net: A and B in place, one chunk of k, whole vectors or masks. The same tiles as
- * gemm_block, so the same bits, without what only larger sizes need. */
-TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64_t acs, int64_t brs) {
+/* A small product: A in place, one chunk of k, and B in place, or where its columns run along k or end within a
+ * vector, a panel at a time on the stack. The same tiles and dots as larger ones, so the same bits. */
+TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64_t acs, int64_t brs,
+                                     int64_t bcs) {
     const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0), *bias = (const float *)g->bias;
     const float *b = (const float *)g->b + (g->boff ? g->boff[0] : 0);
-    float *c = (float *)g->c + (g->coff ? g->coff[0] : 0);
+    float *c = (float *)g->c + (g->coff ? g->coff[0] : 0), panel[TENSOR__GEMM_TINY_K * TENSOR__NR];
     int m = (int)g->m, n = (int)g->n, col = acs != 1, high, mr0 = tensor__gemm_height(m, TENSOR__MR, &high),
         i, j, w, mr;
-    for (i = 0; i < m; i += mr, a += mr * ars, c += mr * g->crs) {
-        const tensor__gemm_tile_fn *fn;
-        mr = mr0 + (i < high);
-        fn = TENSOR__K(gemm_tiles)[mr - 1][col];
-        for (j = 0; j < n; j += w) {
-            int two = n - j >= TENSOR__NR;
-            w = TENSOR__MIN(n - j, two ? TENSOR__NR : V_N);
-            fn[two](g->k, a, col ? acs : ars, b + j, brs, c + j, g->crs, bias ? bias + j : bias,
-                    g->accumulate, w);
+    for (j = 0; j < n; j += w, c += w, bias = bias ? bias + w : bias) {
+        int two = n - j >= TENSOR__NR, whole;
+        const float *bj = b + j * bcs, *ai = a;
+        int64_t bs = brs;
+        w = TENSOR__MIN(n - j, two ? TENSOR__NR : V_N);
+        whole = TENSOR__PASS == 3 || w >= V_N;
+        if (bcs != 1 || !whole) {
+            TENSOR__K(gemm_pack_b)(g->k, w, bj, brs, bcs, panel);
+            bj = panel;
+            bs = TENSOR__NR;
+        }
+        for (i = 0; i < m; i += mr, ai += mr * ars) {
+            const tensor__gemm_tile_fn *fn;
+            float *ci = c + i * g->crs;
+            mr = mr0 + (i < high);
+            fn = TENSOR__K(gemm_tiles)[mr - 1][col];
+#if TENSOR__PASS != 3
+            if (!whole) {
+                TENSOR__K(gemm_ragged)(fn[0], mr, g->k, ai, col ? acs : ars, bj, ci, g->crs, bias,
+                                       g->accumulate, w);
+                continue;
+            }
+#endif
+            fn[two](g->k, ai, col ? acs : ars, bj, bs, ci, g->crs, bias, g->accumulate, w);
         }
     }
 }
@@ -5960,14 +5978,18 @@ TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     else if (call->m == 1 && acs != 1) ars = 1;
     if (call->n == 1) bcs = 1;
     else if (call->k == 1 && bcs != 1) brs = 1;
-    if (call->batch == 1 && bcs == 1 && (acs == 1 || ars == 1) && call->m <= 64 && call->n <= 64
-        && call->k <= 128 && (TENSOR__PASS == 3 || call->n % V_N == 0)) {
-        TENSOR__K(gemm_tiny)(call, ars, acs, brs);
-        return;
-    }
     if (call->m == 1 && call->batch == 1 && acs == 1 && brs == 1 && call->k <= TENSOR__GEMM_KD
         && call->n * call->k <= 65536 && !call->accumulate && V_N > 1) {
         TENSOR__K(gemm_row)(call, bcs);
+        return;
+    }
+    if (tensor__gemm_tiny(call, ars, acs, brs, bcs)) {
+        int64_t r[4];
+        r[0] = r[2] = 0; r[1] = call->m; r[3] = call->n;
+        if (bcs == 1 || !TENSOR__K(gemm_is_dot)(call)) TENSOR__K(gemm_tiny)(call, ars, acs, brs, bcs);
+        else TENSOR__K(gemm_dots)(call, (const float *)call->a + (call->aoff ? call->aoff[0] : 0),
+                                  (const float *)call->b + (call->boff ? call->boff[0] : 0),
+                                  (float *)call->c + (call->coff ? call->coff[0] : 0), r);
         return;
     }
     g = *call;
@@ -8952,7 +8974,8 @@ enum {
     TENSOR__GEMM_NR = 32,
     TENSOR__GEMM_SPLIT = 8,     /* parts of k of a split sum, at least */
     TENSOR__GEMM_LEAF = 16384,  /* their length, at most */
-    TENSOR__GEMM_SMALL = 65536  /* elements of C that a long sum is split for */
+    TENSOR__GEMM_SMALL = 65536, /* elements of C that a long sum is split for */
+    TENSOR__GEMM_TINY_K = 128   /* k of a product of one task that needs no scratch, m and n half of it */
 };
 
 #define TENSOR__MIN(a, b) ((a) < (b) ? (a) : (b))
@@ -8970,6 +8993,13 @@ TENSOR__FN int64_t tensor__gemm_splits(const tensor__gemm_t *g) {
     if (g->k < 4096 || g->batch != 1 || g->m > TENSOR__GEMM_SMALL / g->n) return 0;     /* most end here */
     if (g->m <= 64 && g->n <= 64 && g->m > 4) return parts > least ? parts : least;
     return parts > least ? parts : 0;
+}
+
+/* Whether one thread does it all at once, without scratch: A, B and C lie in the first two caches. */
+TENSOR__INLINE int tensor__gemm_tiny(const tensor__gemm_t *g, int64_t ars, int64_t acs, int64_t brs,
+                                     int64_t bcs) {
+    return g->batch == 1 && (acs == 1 || ars == 1) && (bcs == 1 || brs == 1) && g->k <= TENSOR__GEMM_TINY_K
+        && g->m <= TENSOR__GEMM_TINY_K / 2 && g->n <= TENSOR__GEMM_TINY_K / 2;
 }
 
 /* Panels of rows are of equal height: 13 rows are 7 + 6, not 12 + 1. -> the height,
@@ -11391,19 +11421,24 @@ TENSOR__FN void tensor__plain_uniform(tensor__body_t body, const void *const *in
         body(i2, o2, p, tensor__least(n - first, TENSOR__BLOCK));
     }
 }
-// A fresh f32 tensor of contiguous a's shape. NULL = out of memory, not raised.
-TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, const tensor_t *a) {
-    tensor_t *t = tensor__new_header(th, op, TENSOR_F32, a->ndim);
+// A fresh contiguous f32 tensor, dims and strides not set; one of contiguous a's shape. NULL = out of memory,
+// not raised.
+TENSOR__INLINE tensor_t *tensor__fresh(tensor__thread_t *th, const char *op, int64_t numel, int ndim) {
+    tensor_t *t = tensor__new_header(th, op, TENSOR_F32, ndim);
     if (!t) { return NULL; }
-    t->storage = tensor__storage(th, (uint64_t)a->numel * sizeof(float), NULL);
+    t->storage = tensor__storage(th, (uint64_t)numel * sizeof(float), NULL);
     if (!t->storage) {
         (tensor_free)(t);
         return NULL;
     }
-    t->numel = a->numel;
+    t->numel = numel;
     t->flags = TENSOR__CONTIGUOUS;
     if (th->modes & TENSOR__INFERRING) { t->flags = TENSOR__CONTIGUOUS | TENSOR__INFERENCE; }
-    for (int d = 0; d < a->ndim; d++) {
+    return t;
+}
+TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, const tensor_t *a) {
+    tensor_t *t = tensor__fresh(th, op, a->numel, a->ndim);
+    for (int d = 0; t && d < a->ndim; d++) {
         t->dims[d] = a->dims[d];
         t->strides[d] = a->strides[d];
         TENSOR__HIDE(d);                                // or two calls of memcpy for a number or two
@@ -11480,20 +11515,21 @@ TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *r
     y->node = n;
     return 1;
 }
+TENSOR__INLINE int tensor__plain_arg(const tensor__thread_t *th, const tensor_t *t) {
+    return t && t->state == TENSOR__LIVE && TENSOR__HOST_F32(t) && (t->home == th || t->home->ctx == th->ctx);
+}
 // The plain door of the gate: contiguous f32 of one shape, whole vectors, no error pending. Most ops of small
 // networks are that, and the general way (promotion, broadcast, call, iterator) would cost three times the
 // work itself. b NULL = unary, or *scalar in its place. NULL = not plain, take the general way.
 TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b, const double *scalar) {
     tensor__thread_t *th = tensor__self();
     const tensor__isa_t *isa = th->ctx->plain;
-    if (!isa || th->error.code || !a || a->state != TENSOR__LIVE || !TENSOR__HOST_F32(a)) { return NULL; }
+    if (!isa || th->error.code || !tensor__plain_arg(th, a)) { return NULL; }
     int64_t n = a->numel;
     int flags = a->flags;
     th->written = NULL;
-    if (a->home != th && a->home->ctx != th->ctx) { return NULL; }
     if (b) {
-        if (b->state != TENSOR__LIVE || !TENSOR__HOST_F32(b) || b->ndim != a->ndim) { return NULL; }
-        if (b->home != th && b->home->ctx != th->ctx) { return NULL; }
+        if (!tensor__plain_arg(th, b) || b->ndim != a->ndim) { return NULL; }
         for (int d = 0; d < a->ndim; d++) { if (a->dims[d] != b->dims[d]) { return NULL; } }
         flags &= b->flags;
     }
@@ -13382,7 +13418,70 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
     return 0;
 }
 
+// The plain door for the product of two f32 matrices that needs no scratch, b [k, n] or turned [n, k], its bias
+// [n] or NULL, and the pointwise op done to it in place, -1 = none. NULL = not plain, take the general way.
+TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias,
+                                           int turned, int then) {
+    tensor__thread_t *th = tensor__self();
+    const tensor__isa_t *isa = th->ctx->plain;
+    tensor__gemm_t g;
+    if (!isa || th->error.code || !tensor__plain_arg(th, a) || !tensor__plain_arg(th, b) || a->ndim != 2 ||
+        b->ndim != 2 || a->dims[1] != b->dims[turned] || (turned && !(a->flags & TENSOR__CONTIGUOUS))) {
+        return NULL;
+    }
+    g.m = a->dims[0];
+    g.k = a->dims[1];
+    g.n = b->dims[!turned];
+    if (bias && (!tensor__plain_arg(th, bias) || bias->ndim != 1 || bias->dims[0] != g.n ||
+                 !(bias->flags & TENSOR__CONTIGUOUS))) {
+        return NULL;
+    }
+    g.batch = 1;
+    g.ars = a->strides[0];
+    g.acs = a->strides[1];
+    g.brs = b->strides[turned];
+    g.bcs = b->strides[!turned];
+    int64_t n = g.m * g.n;
+    if (!tensor__gemm_tiny(&g, g.ars, g.acs, g.brs, g.bcs) || n == 0 || g.k == 0 ||
+        (then >= 0 && (n & (isa->lanes - 1)))) {
+        return NULL;
+    }
+    tensor_t *t = tensor__fresh(th, row->name, n, 2);
+    if (!t) { return NULL; }
+    t->dims[0] = g.m;
+    t->dims[1] = t->strides[0] = g.crs = g.n;
+    t->strides[1] = 1;
+    g.a = tensor__ptr(a);
+    g.b = tensor__ptr(b);
+    g.bias = bias ? tensor__ptr(bias) : NULL;
+    g.c = t->storage->data;
+    g.aoff = g.boff = g.coff = NULL;
+    g.accumulate = 0;
+    g.scratch = NULL;
+    if (!tensor__gemm_blas(&g, 4)) { isa->gemm_f32(&g); }
+    if (then >= 0) {
+        const void *in[1];
+        void *out[1];
+        in[0] = out[0] = g.c;
+        isa->forward[then](in, out, NULL, n);
+    }
+    th->written = NULL;
+    if (th->grad_mode && (tensor__sync_needs_grad(th, a) || tensor__sync_needs_grad(th, b) ||
+                          (bias && tensor__sync_needs_grad(th, bias)))) {
+        tensor__op_t o;
+        tensor_t *const in[3] = {a, b, bias};
+        if (tensor__begin(&o, row, in, row->nin)) { o.out[o.nout++] = t; }
+        if (!o.nout || !tensor__record(&o)) {
+            (tensor_free)(t);
+            return TENSOR__POISON;
+        }
+    }
+    return th->fresh = t;
+}
+
 TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
+    tensor_t *plain = tensor__plain_product(TENSOR__ROW(MATMUL), a, b, NULL, 0, -1);
+    if (TENSOR__LIKELY(plain != NULL)) { return plain; }
     TENSOR__MARK
     tensor__op_t o;
     tensor_t *const in[2] = {a, b};
@@ -18983,7 +19082,7 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__drop, tensor__push_path, tensor__pop_path, tensor__load, tensor__philox, tensor__inner_scope,
     tensor__tidy, tensor__set_backend, tensor__recording, tensor__aside, tensor__make, tensor__arg,
     tensor__launch, tensor__halves, tensor__net, tensor__lasts, tensor__follow, tensor__row,
-    tensor__backward_row,
+    tensor__backward_row, tensor__plain_product,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
     return version == TENSOR__API_VERSION ? &tensor__internals_table : NULL;

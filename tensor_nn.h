@@ -4485,6 +4485,10 @@ TENSOR__FN tensor_t *nn__linear(int id, tensor_t *x, tensor_t *weight, tensor_t 
     tensor_t *ready[3];
     int64_t dims[TENSOR_MAX_DIMS];
     int k;
+    if (id != NN_OP_LINEAR_GELU_TANH || !tensor_grad_enabled()) {
+        tensor_t *y = TENSOR__(plain_product)(nn__row(id), x, weight, bias, 1, nn__activation(id));
+        if (y) return y;
+    }
     if (!TENSOR__(begin)(&o, nn__row(id), in, 3)) return TENSOR__(poison);
     if (!nn__floats(&o, 7)) return TENSOR__(poison);
     if (weight->ndim != 2)
