@@ -10294,6 +10294,10 @@ TENSOR_API double (tensor_item)(tensor_t *x) {
     double v, raw;
     tensor__thread_t *th = tensor__self();
     if (!tensor__one_element("item", x)) { return (double)NAN; }
+    if (!x->device) {
+        tensor__load_f64(&v, tensor__ptr(x), x->dtype, 1, 1);
+        return v;
+    }
     if (tensor__move_bytes(th, &raw, NULL, tensor__ptr(x), x->storage, tensor__sizes[x->dtype], 1, "item")) {
         return (double)NAN;
     }
@@ -11421,12 +11425,13 @@ TENSOR__FN void tensor__plain_uniform(tensor__body_t body, const void *const *in
         body(i2, o2, p, tensor__least(n - first, TENSOR__BLOCK));
     }
 }
-// A fresh contiguous f32 tensor, dims and strides not set; one of contiguous a's shape. NULL = out of memory,
-// not raised.
-TENSOR__INLINE tensor_t *tensor__fresh(tensor__thread_t *th, const char *op, int64_t numel, int ndim) {
-    tensor_t *t = tensor__new_header(th, op, TENSOR_F32, ndim);
+// A fresh contiguous tensor, dims and strides not set; one of f32 and contiguous a's shape. NULL = out of
+// memory, not raised.
+TENSOR__INLINE tensor_t *tensor__fresh(tensor__thread_t *th, const char *op, int dtype, int64_t numel,
+                                       int ndim) {
+    tensor_t *t = tensor__new_header(th, op, dtype, ndim);
     if (!t) { return NULL; }
-    t->storage = tensor__storage(th, (uint64_t)numel * sizeof(float), NULL);
+    t->storage = tensor__storage(th, (uint64_t)numel * tensor__sizes[dtype], NULL);
     if (!t->storage) {
         (tensor_free)(t);
         return NULL;
@@ -11437,7 +11442,7 @@ TENSOR__INLINE tensor_t *tensor__fresh(tensor__thread_t *th, const char *op, int
     return t;
 }
 TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, const tensor_t *a) {
-    tensor_t *t = tensor__fresh(th, op, a->numel, a->ndim);
+    tensor_t *t = tensor__fresh(th, op, TENSOR_F32, a->numel, a->ndim);
     for (int d = 0; t && d < a->ndim; d++) {
         t->dims[d] = a->dims[d];
         t->strides[d] = a->strides[d];
@@ -12883,8 +12888,31 @@ TENSOR__FRONT(argmax_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__arg_op(TENSOR_OP_ARGMAX, x, dim, keepdim))
 TENSOR__FRONT(argmin_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__arg_op(TENSOR_OP_ARGMIN, x, dim, keepdim))
-TENSOR__MADE(argmax, (tensor_t *x), (tensor_argmax_dim)(tensor__flat(x), 0, 0))
-TENSOR__MADE(argmin, (tensor_t *x), (tensor_argmin_dim)(tensor__flat(x), 0, 0))
+// The plain door for the place of the largest or smallest of contiguous f32: a policy's choice costs no more
+// than a layer. NULL = not plain.
+TENSOR__FN tensor_t *tensor__plain_arg_op(int id, const tensor_t *x) {
+    tensor__thread_t *th = tensor__self();
+    const tensor__isa_t *isa = th->ctx->plain;
+    if (!isa || th->error.code || !tensor__plain_arg(th, x) || !(x->flags & TENSOR__CONTIGUOUS) || !x->numel) {
+        return NULL;
+    }
+    tensor_t *t = tensor__fresh(th, tensor__row(id)->name, TENSOR_I64, 1, 0);
+    if (!t) { return NULL; }
+    const float *v = (const float *)tensor__ptr(x);
+    float m = id == TENSOR_OP_ARGMAX ? isa->leaf_max(v, x->numel) : isa->leaf_min(v, x->numel);
+    *(int64_t *)t->storage->data = isa->find(v, x->numel, m);
+    th->written = NULL;
+    return th->fresh = t;
+}
+#define TENSOR__X(ID, name)                                                                                  \
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) {                                                      \
+        tensor_t *plain = tensor__plain_arg_op(TENSOR_OP_##ID, x);                                           \
+        if (plain) { return plain; }                                                                         \
+        TENSOR__MARK                                                                                         \
+        TENSOR__RETURN((tensor_##name##_dim)(tensor__flat(x), 0, 0));                                        \
+    }
+TENSOR__X(ARGMAX, argmax) TENSOR__X(ARGMIN, argmin)
+#undef TENSOR__X
 TENSOR__MADE(var, (tensor_t *x, int64_t correction), (tensor_var_dim)(tensor__flat(x), 0, correction, 0))
 TENSOR__MADE(norm, (tensor_t *x), (tensor_norm_dim)(tensor__flat(x), 0, 0))
 TENSOR_API tensor_t *(tensor_std_dim)(tensor_t *x, int64_t dim, int64_t correction, int keepdim) {
@@ -13446,7 +13474,7 @@ TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a
         (then >= 0 && (n & (isa->lanes - 1)))) {
         return NULL;
     }
-    tensor_t *t = tensor__fresh(th, row->name, n, 2);
+    tensor_t *t = tensor__fresh(th, row->name, TENSOR_F32, n, 2);
     if (!t) { return NULL; }
     t->dims[0] = g.m;
     t->dims[1] = t->strides[0] = g.crs = g.n;
