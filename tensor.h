@@ -9279,10 +9279,16 @@ TENSOR__FN void tensor__load_run(void *d, int klass, const void *from, int dtype
     if (stride == 1 && klass == TENSOR__C_F32 && dtype == TENSOR_F32) {
         memcpy(d, from, (size_t)n * 4); return;
     }
+    int64_t all = n, m;
+    if (stride == 0) { n = tensor__least(n, 16); }     // one value for all: the rest are copies of copies
     switch (klass) {
     case TENSOR__C_F32: tensor__load_f32((float *)d, from, dtype, stride, n); break;
     case TENSOR__C_F64: tensor__load_f64((double *)d, from, dtype, stride, n); break;
     default: tensor__load_i64((int64_t *)d, from, dtype, stride, n); break;
+    }
+    for (size_t size = tensor__class_size[klass]; n < all; n += m) {
+        m = tensor__least(all - n, n);
+        memcpy((char *)d + (size_t)n * size, d, (size_t)m * size);
     }
 }
 TENSOR__FN void tensor__store_run(void *to, int dtype, int64_t stride, const void *s, int klass, int64_t n) {
