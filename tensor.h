@@ -5555,12 +5555,12 @@ TENSOR__FN void TENSOR__K(gemm_pack_b)(int64_t k, int64_t n, const float *b, int
 
 /* Panels of A, `rows` in all, the first ones up to `high` mr + 1 rows tall, the rest mr: by rows of `ld`
  * when those are contiguous, else by columns of MR; `size` floats a panel. Columns are read all panels
- * wide. */
+ * wide, 8 of them for a panel at a time. */
 TENSOR__FN void TENSOR__K(gemm_pack_a)(int64_t k, int64_t rows, int64_t high, int mr, const float *a,
                                        int64_t ars, int64_t acs, float *dst, int64_t ld, int64_t size) {
     int64_t p, i;
     float *d;
-    int q, h;
+    int q, r, h, n;
     if (acs == 1)
         for (i = 0; i < rows; i += h, dst += size) {
             h = (int)TENSOR__MIN(mr + (i < high), rows - i);
@@ -5571,16 +5571,21 @@ TENSOR__FN void TENSOR__K(gemm_pack_a)(int64_t k, int64_t rows, int64_t high, in
             }
         }
     else
-        for (p = 0; p < k; p++, a += acs, dst += TENSOR__MR)
-            for (i = 0, d = dst; i < rows; i += h, d += size) {
+        for (p = 0; p < k; p += n, a += n * acs, dst += n * TENSOR__MR)
+            for (i = 0, d = dst, n = (int)TENSOR__MIN(k - p, 8); i < rows; i += h, d += size) {
                 h = (int)TENSOR__MIN(mr + (i < high), rows - i);
 #if TENSOR__PASS == 3
                 if (ars == 1) {
                     __mmask16 mask = (__mmask16)((1u << h) - 1);
-                    TENSOR__STOREW(d, TENSOR__LOADW(a + i));
+                    const float *s = a + i;
+                    for (r = 0; r < n; r++, s += acs) {
+                        __builtin_prefetch(s + 8 * acs);
+                        TENSOR__STOREW(d + r * TENSOR__MR, TENSOR__LOADW(s));
+                    }
                 } else
 #endif
-                for (q = 0; q < h; q++) d[q] = a[(i + q) * ars];
+                for (r = 0; r < n; r++)
+                    for (q = 0; q < h; q++) d[r * TENSOR__MR + q] = a[(i + q) * ars + r * acs];
             }
 }
 
@@ -9304,10 +9309,16 @@ TENSOR__FN void tensor__load_run(void *d, int klass, const void *from, int dtype
     if (stride == 1 && klass == TENSOR__C_F32 && dtype == TENSOR_F32) {
         memcpy(d, from, (size_t)n * 4); return;
     }
+    int64_t all = n, m;
+    if (stride == 0) { n = tensor__least(n, 16); }     // one value for all: the rest are copies of copies
     switch (klass) {
     case TENSOR__C_F32: tensor__load_f32((float *)d, from, dtype, stride, n); break;
     case TENSOR__C_F64: tensor__load_f64((double *)d, from, dtype, stride, n); break;
     default: tensor__load_i64((int64_t *)d, from, dtype, stride, n); break;
+    }
+    for (size_t size = tensor__class_size[klass]; n < all; n += m) {
+        m = tensor__least(all - n, n);
+        memcpy((char *)d + (size_t)n * size, d, (size_t)m * size);
     }
 }
 TENSOR__FN void tensor__store_run(void *to, int dtype, int64_t stride, const void *s, int klass, int64_t n) {

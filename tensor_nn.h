@@ -5375,7 +5375,7 @@ typedef struct nn__direct_t {
     int64_t h, w, oh, ow, kh, kw, dh, dw, ph, pw, sh, sw, uh, uw;   // x: uh, uw apart, zeros between
     int64_t n, rows, blocks, lines, pitch;   // n = ci kh kw; lines of the padded block, floats of one
     int64_t mr, tiles;                // outputs of a tile of weights, tiles of a group
-    int64_t per, image;               // images of a block, floats of one of them
+    int64_t per, image, cuts;         // images of a block, floats of one of them; tasks that share its outputs
     int flipped;                      // the input gradient: x is that of the output, the kernel turned round
     int sums;                         // the weight gradient
     int gather;                       // outputs in vectors, else pixels
@@ -5469,10 +5469,12 @@ TENSOR__FN void nn__direct_task(void *arg, int64_t task, int worker) {
                  block, v->sh * v->pitch, v->sw, v->y + (i * v->groups + q) * v->co * plane + oy * v->ow,
                  plane, nn__min(v->rows, v->oh - oy), v->ow);
 }
-// Some images, one group, one block of rows: every chunk of weights meets all of their pixels.
+// Some images, one group, one block of rows, a cut of the outputs: every chunk of weights meets all of their
+// pixels.
 TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
-    int64_t b = task % v->blocks, q = task / v->blocks % v->groups, oy = b * v->rows, o, k, i, r, u;
+    int64_t cut = task % v->cuts, last = v->tiles * (cut + 1) / v->cuts;
+    int64_t b = (task /= v->cuts) % v->blocks, q = task / v->blocks % v->groups, oy = b * v->rows, o, k, i, r, u;
     int64_t first = task / v->blocks / v->groups * v->per, rows = nn__min(v->rows, v->oh - oy);
     int64_t plane = v->oh * v->ow, runs = nn__ceil(v->ow, v->k->gr), parts = nn__ceil(v->n, NN__GATHER_TAPS);
     int64_t images = nn__min(v->per, v->images - first), run = v->ow / runs, more = v->ow % runs, from, to;
@@ -5482,7 +5484,7 @@ TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
     for (i = 0; i < images; i++)
         nn__direct_pad(v, v->x + ((first + i) * v->groups + q) * v->ci * v->h * v->w, oy * v->sh, v->lines,
                        block + i * v->image);
-    for (o = 0; o < v->tiles; o++) {
+    for (o = v->tiles * cut / v->cuts; o < last; o++) {
         const float *w = v->packed + (q * v->tiles + o) * v->n * v->mr,
                     *start = v->start + (q * v->tiles + o) * v->mr;
         int64_t m = nn__min(v->co - o * v->mr, v->mr);
@@ -5653,33 +5655,39 @@ TENSOR__FN void nn__winograd_run(nn__direct_t *v, void *scratch) {
     }
 }
 
+// The weights of a tile, [n][mr].
+TENSOR__FN void nn__direct_pack(void *arg, int64_t task, int worker) {
+    const nn__direct_t *v = (const nn__direct_t *)arg;
+    int64_t mr = v->mr, q = task / v->tiles, t = task % v->tiles, m = nn__min(v->co - t * mr, mr);
+    int64_t c, taps = v->kh * v->kw;
+    float *p = v->packed + task * v->n * mr;
+    (void)worker;
+    if (m < mr) memset(p, 0, (size_t)(v->n * mr) * 4);
+    if (!v->flipped)
+        v->k->turn(m, v->n, v->weight + (q * v->co + t * mr) * v->n, v->n, p, mr);
+    else
+        for (c = 0; c < v->ci; c++)
+            v->k->turn(m, taps, v->weight + ((q * v->ci + c) * v->co + t * mr) * taps, taps,
+                       p + (c * taps + taps - 1) * mr, -mr);
+}
 TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
-    int64_t mr = v->mr, tiles = v->tiles, q, t, c, j, taps = v->kh * v->kw;
+    int64_t mr = v->mr, tiles = v->tiles, q, j, tasks, threads = TENSOR__(thread_count)();
     float *p = (float *)scratch;
     if (v->winograd) {
         nn__winograd_run(v, scratch);
         return;
     }
     v->packed = p;
-    v->start = p + v->groups * tiles * mr * v->n;
+    v->start = p += v->groups * tiles * mr * v->n;
     v->off = (int32_t *)(void *)((char *)scratch + v->weights);
     v->work = (char *)v->off + v->offsets;
-    for (q = 0; q < v->groups; q++)
-        for (t = 0; t < tiles; t++, p += v->n * mr) {
-            int64_t m = nn__min(v->co - t * mr, mr);
-            if (m < mr) memset(p, 0, (size_t)(v->n * mr) * 4);
-            if (!v->flipped)
-                v->k->turn(m, v->n, v->weight + (q * v->co + t * mr) * v->n, v->n, p, mr);
-            else
-                for (c = 0; c < v->ci; c++)
-                    v->k->turn(m, taps, v->weight + ((q * v->ci + c) * v->co + t * mr) * taps, taps,
-                               p + (c * taps + taps - 1) * mr, -mr);
-        }
+    nn__run(v->groups * tiles, nn__direct_pack, v);
     for (q = 0; q < v->groups; q++)
         for (j = 0; j < tiles * mr; j++) *p++ = v->bias && j < v->co ? v->bias[q * v->co + j] : 0;
     nn__direct_offsets(v, v->lines, v->off);
-    nn__run(nn__ceil(v->images, v->per) * v->groups * v->blocks,
-            v->gather ? nn__direct_gather : nn__direct_task, v);
+    tasks = nn__ceil(v->images, v->per) * v->groups * v->blocks;
+    v->cuts = v->gather && threads > 1 ? nn__min(tiles, nn__ceil(2 * threads, tasks)) : 1;
+    nn__run(tasks * v->cuts, v->gather ? nn__direct_gather : nn__direct_task, v);
 }
 
 // gw[o][k] += sum of g x over n images from first on, of group q, padded at block.
