@@ -3118,19 +3118,33 @@ TENSOR__INLINE void NN__K(direct_tile)(const int mr, const int even, int m, int6
 // One output of 3 x 3 taps (or any 9 of whose offsets each three are equally far apart).
 #define NN__NINE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 #define NN__WEIGHT(k) V_F w##k = V_SET(w[k * NN__MR]);
-#define NN__THREE(l, a, b, c, start) \
-    V_FMA(NN__AT(l + 2 * d), c, V_FMA(NN__AT(l + d), b, V_FMA(NN__AT(l), a, start)))
+#define NN__LINE3(l) V_F l##_0 = NN__AT(l), l##_1 = NN__AT(l + d), l##_2 = NN__AT(l + 2 * d);
+#define NN__THREE(l, a, b, c, start) V_FMA(l##_2, c, V_FMA(l##_1, b, V_FMA(l##_0, a, start)))
+#define NN__SUM9(l, m, n) V_ADD(V_ADD(NN__THREE(l, w0, w1, w2, start), NN__THREE(m, w3, w4, w5, zero)), \
+                                NN__THREE(n, w6, w7, w8, zero))
 TENSOR__INLINE void NN__K(direct_nine)(const int even, const float *w, const int32_t *off, float b,
                                        const float *p, int64_t ps, float *y, int64_t rows, int64_t ow) {
-    int64_t d = off[1] - off[0], x;
+    int64_t d = off[1] - off[0], x, pairs = NN__MR > 4 && off[3] - off[0] == ps && off[6] - off[3] == ps;
     V_F start = V_SET(b), zero = V_ZERO();
     NN__NINE(NN__WEIGHT)
+    // Two rows at a time have two of three lines in common, where registers hold them.
+    for (; pairs && rows > 1; rows -= 2, p += 2 * ps, y += 2 * ow) {
+        const float *l0 = p + off[0], *l1 = p + off[3], *l2 = p + off[6], *l3 = l2 + ps;
+        for (x = 0; x < ow; x += V_N, l0 += V_N << even, l1 += V_N << even, l2 += V_N << even,
+                                      l3 += V_N << even) {
+            NN__LINE3(l0) NN__LINE3(l1) NN__LINE3(l2) NN__LINE3(l3)
+            V_AHEAD(y + x, 256);
+            V_AHEAD(y + ow + x, 256);
+            NN__K(put)(y + x, ow - x, NN__SUM9(l0, l1, l2));
+            NN__K(put)(y + ow + x, ow - x, NN__SUM9(l1, l2, l3));
+        }
+    }
     for (; rows > 0; rows--, p += ps, y += ow) {
         const float *l0 = p + off[0], *l1 = p + off[3], *l2 = p + off[6];
         for (x = 0; x < ow; x += V_N, l0 += V_N << even, l1 += V_N << even, l2 += V_N << even) {
-            V_F u = V_ADD(NN__THREE(l0, w0, w1, w2, start), NN__THREE(l1, w3, w4, w5, zero));
+            NN__LINE3(l0) NN__LINE3(l1) NN__LINE3(l2)
             V_AHEAD(y + x, 128);
-            NN__K(put)(y + x, ow - x, V_ADD(u, NN__THREE(l2, w6, w7, w8, zero)));
+            NN__K(put)(y + x, ow - x, NN__SUM9(l0, l1, l2));
         }
     }
 }
@@ -3448,38 +3462,37 @@ TENSOR__INLINE void NN__K(max_window)(const NN__R *x, const nn__window_t *g, con
 }
 
 #if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 6
-// V_N windows of one row, the first n of them kept. The row segment they look at comes from the image (what
-// the others see is any number of the plane), or from a copy with -inf around where a kept one leaves the
-// row. -> 0 if it is too long for that
-TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, const int64_t *o, int64_t n, float *y,
-                                int32_t *place) {
-    enum { LONGEST = 256 };
-    float copy[LONGEST];
-    int32_t at[V_N];
-    int64_t sw = g->stride[2], dw = g->dilation[2], w = g->in[2], x0 = o[2] * sw - g->pad[2];
-    int64_t length = (g->kernel[2] - 1) * dw + sw * V_N, i, kx, ky, kz, iz, iy;
+#undef NN__LONGEST
+#define NN__LONGEST 256
+// V_N windows of one row, the first n of them kept; step holds 0, sw, 2 sw... The row segment they look at
+// comes from the image (what the others see is any number of the plane), or from a copy with -inf around where
+// a kept one leaves the row or a segment the plane. two: the windows are 2 x 2, side by side. room: windows up
+// to the plane's end, which the rows to come write over.
+TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__window_t *g, const int64_t *o,
+                                     V_I step, int64_t n, int64_t room, float *y, int32_t *place) {
+    float copy[NN__LONGEST];
+    int64_t sw = two ? 2 : g->stride[2], dw = two ? 1 : g->dilation[2], kw = two ? 2 : g->kernel[2];
+    int64_t w = g->in[2], x0 = o[2] * sw - (two ? 0 : g->pad[2]), depth = two ? 1 : g->kernel[0];
+    int64_t length = (kw - 1) * dw + sw * V_N, height = two ? 2 : g->kernel[1], i, kx, ky, kz, iz, iy;
     int64_t left = x0 < 0 ? -x0 : 0, right = w - x0 < length ? w - x0 : length;
     int64_t last = x0 + ((n < V_N ? n : V_N) - 1) * sw, plane = g->in[0] * g->in[1] * w;
-    int within = left == 0 && last + (g->kernel[2] - 1) * dw < w;
+    int within = left == 0 && last + (kw - 1) * dw < w, first = 1, clean = 0;
     V_F m = V_SET(-INFINITY);
-    V_I best = VI_SET(0), step;   // 0: none inside, where a dilation is larger than the image
-    int first = 1;
-    if (length > LONGEST || g->mode == NN__ADAPTIVE) return 0;
-    for (i = 0; i < V_N; i++) at[i] = (int32_t)(i * sw);
-    step = VI_LOAD(at);
-    for (i = 0; i < length; i += V_N) V_STORE(copy + i, m);
-    for (kz = 0; kz < g->kernel[0]; kz++)
-        for (ky = 0; ky < g->kernel[1]; ky++) {
+    V_I best = VI_SET(0);         // 0: none inside, where a dilation is larger than the image
+    for (kz = 0; kz < depth; kz++)
+        for (ky = 0; ky < height; ky++) {
             const float *row;
             int64_t start;
-            iz = o[0] * g->stride[0] - g->pad[0] + kz * g->dilation[0];
-            iy = o[1] * g->stride[1] - g->pad[1] + ky * g->dilation[1];
-            if (iz < 0 || iz >= g->in[0] || iy < 0 || iy >= g->in[1]) continue;
+            iz = two ? o[0] : o[0] * g->stride[0] - g->pad[0] + kz * g->dilation[0];
+            iy = two ? 2 * o[1] + ky : o[1] * g->stride[1] - g->pad[1] + ky * g->dilation[1];
+            if (!two && (iz < 0 || iz >= g->in[0] || iy < 0 || iy >= g->in[1])) continue;
             start = (iz * g->in[1] + iy) * w;
             row = x + start;
             if (within && start + x0 + length <= plane) {
                 row += x0;
             } else {
+                for (i = 0; !clean && i < length; i += V_N) V_STORE(copy + i, V_SET(-INFINITY));
+                clean = 1;
                 if (right > left)
                     memcpy(copy + left, row + x0 + left, (size_t)(right - left) * sizeof copy[0]);
                 row = copy;
@@ -3488,6 +3501,7 @@ TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, const int
             if (first && left == 0 && last < w) {
                 best = VI_ADD(step, VI_SET((int32_t)(start + x0)));
             } else if (first) {
+                int32_t at[V_N];
                 for (i = 0; i < V_N; i++) {
                     int64_t c = x0 + i * sw;
                     while (c < 0) c += dw;
@@ -3496,10 +3510,11 @@ TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, const int
                 best = VI_LOAD(at);
             }
             first = 0;
-            for (kx = 0; kx < g->kernel[2]; kx++) {
+            for (kx = 0; kx < kw; kx++) {
                 const float *p = row + kx * dw;
                 V_F v;
                 V_M better;
+                if (two) V_AHEAD(row + kx * V_N, 512);
                 if (sw == 1) {
                     v = V_LOAD(p);
                 } else if (sw == 2) {
@@ -3514,14 +3529,15 @@ TENSOR__FN int NN__K(max_lanes)(const float *x, const nn__window_t *g, const int
                 best = VI_SEL(better, VI_ADD(step, VI_SET((int32_t)(start + x0 + kx * dw))), best);
             }
         }
-    NN__K(put)(y, n, m);
-    if (n >= V_N) {
+    if (room >= V_N) {
+        V_STORE(y, m);
         VI_STORE(place, best);
     } else {
+        int32_t at[V_N];
         VI_STORE(at, best);
-        memcpy(place, at, (size_t)n * sizeof at[0]);
+        NN__K(put)(y, n, m);
+        for (i = 0; i < n && i < V_N; i++) place[i] = at[i];
     }
-    return 1;
 }
 #endif
 
@@ -3529,17 +3545,32 @@ TENSOR__FN void NN__K(max_pool)(const void *x, void *y, int32_t *place, const nn
     const NN__R *p = (const NN__R *)x;
     NN__R *q = (NN__R *)y;
     int64_t o[3], from[3], to[3];
+#if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 6
+    const NN__R *end = q + g->out[0] * g->out[1] * g->out[2];
+    int32_t steps[V_N];
+    int d, two = g->mode != NN__ADAPTIVE && g->kernel[0] == 1 && g->stride[0] == 1 && g->pad[0] == 0;
+    int lanes = g->mode != NN__ADAPTIVE &&
+                (g->kernel[2] - 1) * g->dilation[2] + g->stride[2] * V_N <= NN__LONGEST;
+    V_I step;
+    for (d = 0; d < V_N; d++) steps[d] = (int32_t)(d * g->stride[2]);
+    step = VI_LOAD(steps);
+    for (d = 1; d < 3; d++)
+        two = two && g->kernel[d] == 2 && g->stride[d] == 2 && g->pad[d] == 0 && g->dilation[d] == 1 &&
+              2 * g->out[d] <= g->in[d];
+#endif
     for (o[0] = 0; o[0] < g->out[0]; o[0]++)
         for (o[1] = 0; o[1] < g->out[1]; o[1]++, q += g->out[2], place += g->out[2]) {
-            (void)nn__window_at(g, 0, o[0], &from[0], &to[0]);
-            (void)nn__window_at(g, 1, o[1], &from[1], &to[1]);
             o[2] = 0;
 #if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 6
-            while (o[2] < g->out[2] && NN__K(max_lanes)(p, g, o, g->out[2] - o[2], q + o[2], place + o[2]))
-                o[2] += V_N;
+            for (; lanes && o[2] < g->out[2]; o[2] += V_N)
+#define NN__LANES(two) \
+    NN__K(max_lanes)(two, p, g, o, step, g->out[2] - o[2], end - q - o[2], q + o[2], place + o[2])
+                if (two) NN__LANES(1);
+                else NN__LANES(0);
 #endif
             for (; o[2] < g->out[2]; o[2]++) {
-                (void)nn__window_at(g, 2, o[2], &from[2], &to[2]);
+                int i;
+                for (i = 0; i < 3; i++) (void)nn__window_at(g, i, o[i], &from[i], &to[i]);
                 NN__K(max_window)(p, g, from, to, q + o[2], place + o[2]);
             }
         }
@@ -10692,20 +10723,38 @@ TENSOR__FN int nn__as_one(const nn__slot_t *s, const tensor_t *x) {
            : b->module->forward == nn__forward_GELU_TANH ? (int)NN_OP_LINEAR_GELU_TANH
                                                          : -1;
 }
+// Whether a relu waits for the pool after it, which leaves it fewer elements: the largest of a window is the
+// same before and after (but for the sign of a zero), and so is where the gradient goes.
+TENSOR__FN int nn__waits(const nn__slot_t *s) {
+    const nn_module_impl_t *a = s[0].child, *b = s[1].child;
+    const nn__layer_t *l;
+    nn__window_t g;
+    if (!a || !b || a->hooks || b->hooks || !nn__usable(a->module) || !nn__usable(b->module) ||
+        a->module->forward != nn__forward_RELU || b->module->forward != nn__forward_pool)
+        return 0;
+    l = nn__of(b->module);
+    g = nn__layer_window(l);                 // one with dilation may look at nothing, which is -inf
+    return l->i[NN__I_OP] >= NN_OP_MAX_POOL1D && l->i[NN__I_OP] <= NN_OP_MAX_POOL3D && g.dilation[0] == 1 &&
+           g.dilation[1] == 1 && g.dilation[2] == 1;
+}
 // What lies between two children is freed as soon as nobody needs it: the tape saves what it wants by itself,
 // so without recording that is at once. The pointer may be in the user's hands only by tensor_keep (keeps >
 // 0).
 TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     tensor_scope_t scope = TENSOR__(scope)(-1);
-    int recording = tensor_grad_enabled(), i, one;
+    int recording = tensor_grad_enabled(), i, one, waits = 0;
     tensor_t *y = x;
     for (i = 0; i < m->impl->nslots; i++) {
         tensor_t *before = y;
-        nn_module_impl_t *c = m->impl->slot[i].child;
+        const nn__slot_t *s = m->impl->slot + i;
+        nn_module_impl_t *c;
+        int more = i + 1 < m->impl->nslots;
+        waits = waits == 1 ? -1 : more && nn__waits(s);   // 1: the pool comes now, -1: the relu before it
+        c = s[waits].child;
         if (!c) continue;
-        one = i + 1 < m->impl->nslots ? nn__as_one(m->impl->slot + i, before) : -1;
+        one = more && !waits ? nn__as_one(s, before) : -1;
         if (one >= 0) {
-            TENSOR__(push_path)(nn__self(), c->key ? c->key : m->impl->slot[i].name);
+            TENSOR__(push_path)(nn__self(), c->key ? c->key : s->name);
             y = nn__linear(one, before, nn__tensor(c->module, 0), nn__tensor(c->module, 1));
             TENSOR__(pop_path)(nn__self());
             i++;

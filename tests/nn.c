@@ -300,6 +300,41 @@ static void linear_activations(void) {
     }
 }
 
+// In a sequence a relu waits for a largest-of-windows pool behind it: the bits of both as they stand, and of
+// the gradients, but not where a hook looks between them or a window may see nothing.
+static void relu_after_pool(void) {
+    static const int64_t sizes[][2] = {{14, 14}, {7, 9}, {28, 33}, {2, 2}};
+    int k, v, i;
+    for (v = 0; v < 4 * 5; v++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        nn_module_t *act = nn_relu(), *pool = v / 4 == 0   ? nn_max_pool2d(2)
+                                              : v / 4 == 1 ? nn_max_pool2d(2, 1, 1)
+                                              : v / 4 == 2 ? nn_max_pool2d(2, .padding = 1, .dilation = 3)
+                                              : v / 4 == 3 ? nn_max_pool2d(2, .ceil_mode = 1)
+                                                           : nn_avg_pool2d(2);
+        nn_module_t *m = nn_sequential(act, pool);
+        tensor_t *x = tensor_randn(2, 3, sizes[v % 4][0], sizes[v % 4][1]), *y[2], *g[2], *gy;
+        int64_t hook;
+        if (v / 4 == 2 && v % 4 == 3) x = tensor_randn(2, 3, 4, 5);
+        tensor_fill_(tensor_at(x, "0, 0, :2, :2"), -1);
+        tensor_fill_(tensor_at(x, "0, 1, 0, 1"), NAN);
+        x = tensor_requires_grad_(x, 1);
+        gy = tensor_randn_like(nn_forward(pool, x));
+        for (i = 0; i < 2; i++) {
+            hook = i ? nn_register_forward_hook(act, looks, NULL) : 0;
+            k = looked;
+            y[i] = nn_forward(m, x);
+            if (i) CHECK(looked == k + 1 && nn_remove_hook(act, hook));
+            else CHECK_TEXT(tensor_grad_fn_name(y[i]), v / 4 == 2 ? "max_pool2d" : v / 4 < 4 ? "relu" : "avg_pool2d");
+            CHECK(tensor_autograd_grad(&y[i], 1, &gy, &x, 1, &g[i], 0) == 0);
+        }
+        CHECK_MSG(same_data(y[0], y[1]) && same_data(g[0], g[1]), "%d", v);
+        CHECK_POISON(nn_forward(m, tensor_ones(5)), TENSOR_ERR_SHAPE, "in 1");
+        nn_free(m);
+        tensor_scope_end(scope);
+    }
+}
+
 // A constructor that finds no memory says which and where.
 static void constructors_out_of_memory(void) {
     tensor_set_memory_limit(1);
@@ -1712,6 +1747,7 @@ int main(void) {
     RUN(null_arguments);
     RUN(argument_names);
     RUN(linear_activations);
+    RUN(relu_after_pool);
     RUN(constructors_out_of_memory);
     RUN(paths);
     RUN(sharing);
