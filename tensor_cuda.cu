@@ -7677,8 +7677,9 @@ static int native_linalg(const place_t &at, tensor_call_t *c) {
     const int64_t wanted = ((m > n ? m : n) + 7) / 8, bytes = 8 * l.room;
     const int threads = WARP * (int)(wanted < 1 ? 1 : wanted < THREADS / WARP ? wanted : THREADS / WARP);
     l.here = bytes <= at.limits.matrix_shared;
-    int64_t grid = grid_for(at, l.batch.n, 1), most = at.limits.matrix_workspace / bytes;
-    if (!l.here && grid > most) { grid = most < 1 ? 1 : most; }
+    int64_t grid = l.batch.n, most = (int64_t)at.limits.sms * at.limits.blocks_per_sm * THREADS / threads;
+    if (!l.here && most > at.limits.matrix_workspace / bytes) { most = at.limits.matrix_workspace / bytes; }
+    if (grid > most) { grid = most < 1 ? 1 : most; }
     scratch_t scratch(c, l.here ? 0 : (uint64_t)(grid * bytes));
     if (scratch.code) { return scratch.code; }
     l.work = (double *)scratch.at;
