@@ -1195,7 +1195,7 @@ TENSOR_API tensor_t *tensor_triu(tensor_t *x, int64_t diagonal);
 // ---- torch.linalg: decompositions, solvers, norms ----
 // Matrices are the last two dims, the dims before them a batch; f32 and f64, computed in double. Errors of
 // all: SHAPE (not a matrix, not square), DTYPE (not f32/f64), LINALG (no result; the text says which
-// matrix of the batch).
+// matrix of the batch; on a GPU known when someone waits for it).
 
 typedef struct tensor_qr_t { tensor_t *q, *r; } tensor_qr_t;
 typedef struct tensor_linalg_svd_t { tensor_t *u, *s, *vh; } tensor_linalg_svd_t;

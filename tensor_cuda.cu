@@ -6,8 +6,8 @@
 //
 // CONTENTS (search for the tag)
 //   >>platform  >>allocator  >>driver  >>libraries
-//   >>operands  >>pointwise  >>copy  >>random  >>reduce  >>rows  >>index  >>order  >>matmul  >>windows
-//   >>cudnn  >>losses  >>nets  >>optimizer  >>streams  >>backend  >>native  >>graphs  >>ranks  >>entry
+//   >>operands  >>pointwise  >>copy  >>random  >>reduce  >>rows  >>index  >>order  >>linalg  >>matmul
+//   >>windows  >>cudnn  >>losses  >>nets  >>optimizer  >>streams  >>backend  >>native  >>graphs  >>ranks  >>entry
 #if defined(TENSOR_CUDA_SIM)
 #include "cusim.h"
 #endif
@@ -49,6 +49,7 @@
 #define TCU_OPEN(name) dlopen(name, RTLD_NOW | RTLD_LOCAL)
 #define TCU_SYMBOL(library, name) dlsym(library, name)
 #define TCU_SHARED(T, name, ...) __shared__ T name __VA_ARGS__
+#define TCU_DYNAMIC_SHARED(T, name) extern __shared__ T name[]
 template <class... P, class... A>
 static inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
                                      cudaStream_t s, A... a) {
@@ -1607,6 +1608,7 @@ struct limits_t {
     uint64_t plan_sets = PLAN_SETS;
     int64_t scan_part = 16384;                  // elements of a long row that a block scans; likewise
     int64_t sort_row = 2048;                    // longest row that a block sorts alone, at most ROW_SORT
+    int64_t matrix_shared = 40 << 10, matrix_workspace = 256 << 20;    // bytes of a matrix, of all at a time
 };
 struct place_t {
     cudaStream_t stream;
@@ -4208,6 +4210,560 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
+// A random order as tensor.h's, whose step i, from the last down, swaps places i and k_i <= i. What ends at
+// i is what lay at k_i: what an earlier step brought there, from a place that one before that had filled,
+// and so on. The steps sorted by k tell which was last; the way back takes some log n of them.
+__global__ void __launch_bounds__(THREADS, 4)
+    draw_swaps(uint64_t *key, int *order, int *filled, int64_t n, rng_t r) {
+    tensor_generator_t g = r.now();
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+        uint32_t w[4];
+        philox(g, (uint64_t)i, w);
+        key[i] = ((uint64_t)w[1] << 32 | w[0]) % (uint64_t)(i + 1);
+        order[i] = (int)i;
+        filled[i] = -1;
+    }
+}
+// filled[k] = the last step before k that swapped place k with its own, -1 = none. Sorted by k, then by step.
+__global__ void __launch_bounds__(THREADS, 4)
+    last_swaps(int *filled, const uint64_t *key, const int *order, int64_t n) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t q = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; q < n; q += step) {
+        int k = (int)key[q];
+        if (q && (int)key[q - 1] == k) { continue; }
+        int64_t first = order[q] > k ? q : q + 1;
+        if (first < n && (int)key[first] == k) { filled[k] = order[first]; }
+    }
+}
+__global__ void __launch_bounds__(THREADS, 4)
+    swapped_places(int64_t *y, const int *filled, const uint64_t *key, const int *order, int64_t n) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t q = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; q < n; q += step) {
+        int from = (int)key[q];
+        if (q + 1 < n && (int)key[q + 1] == from) {
+            for (int k = order[q + 1]; k >= 0; k = filled[k]) { from = k; }
+        }
+        y[order[q]] = from;
+    }
+}
+// Scratch: sort_scratch(n), then n ints. n < 2^31.
+inline int random_order(const place_t &at, int64_t *y, int64_t n, rng_t g, void *scratch) {
+    sortable_t b(scratch, n);
+    int *filled = (int *)((char *)scratch + sort_scratch(n));
+    unsigned grid = grid_for(at, n, THREADS);
+    cudaError_t e = tcu_launch(draw_swaps, grid, THREADS, 0, at.stream, b.key, b.order, filled, n, g);
+    if (!e) { e = radix_sort(at, b, n, 0, log2_up(n)); }
+    const uint64_t *key = b.key;
+    const int *order = b.order;
+    if (!e) { e = tcu_launch(last_swaps, grid, THREADS, 0, at.stream, filled, key, order, n); }
+    if (e) { return code_of(e); }
+    return code_of(tcu_launch(swapped_places, grid, THREADS, 0, at.stream, y, (const int *)filled, key, order,
+                              n));
+}
+
+// ------------------------------------------------------------------------------
+// >>linalg                                         MARK: decompositions, solvers
+//
+// A block takes a matrix, one of many small ones (up to some 512 rows; a single large one would want
+// cuSOLVER): in double, as tensor.h computes, in shared memory where it fits there, else in scratch. Columns
+// lie side by side and a warp takes a column at a time, so that LU, Cholesky and QR need one barrier a step
+// and substitution none. Eigenvalues and singular values by cyclic Jacobi (Golub & Van Loan 8.5, 8.6), whose
+// rotations of a round are independent. Rejected: tensor.h's QR steps (one rotation waits for the last).
+// ------------------------------------------------------------------------------
+
+enum { WARP = 32, SWEEPS = 60, PIVOT_BITS = 20 };
+struct linalg_t {
+    walk_t batch;                               // strides of x and b over the batch
+    const void *x, *b;
+    void *y[3];
+    int64_t row[2], column[2], room;            // strides within x and b; doubles of a block
+    int m, n, k, r, ld; // x: m x n, k the smaller; r: columns of b or Q, singular vectors; ld: of columns
+    bool twice, upper, unit, here;              // twice: f64; here: the room is in shared memory
+    double *work;
+    unsigned long long *error;
+};
+struct team_t { int lane, warp, warps; };
+__device__ inline team_t team_now() {
+    return {(int)threadIdx.x % WARP, (int)threadIdx.x / WARP, (int)blockDim.x / WARP};
+}
+template <class OP> __device__ inline double warp_join(double v) {      // the same bits for all lanes
+    for (int d = WARP / 2; d; d /= 2) { v = OP::join(v, __shfl_xor_sync(~0u, v, d)); }
+    return v;
+}
+template <class OP> __device__ inline double block_join(double v, double *part) {   // part: one per warp
+    team_t w = team_now();
+    v = warp_join<OP>(v);
+    if (!w.lane) { part[w.warp] = v; }
+    __syncthreads();
+    v = part[0];
+    for (int k = 1; k < w.warps; k++) { v = OP::join(v, part[k]); }
+    __syncthreads();
+    return v;
+}
+// f(row, column) for an m x n matrix; neighbours in a row by neighbours of a warp.
+template <class F> __device__ inline void each_place(int m, int n, F f) {
+    team_t w = team_now();
+    for (int i = w.warp; i < m; i += w.warps) {
+        for (int j = w.lane; j < n; j += WARP) { f(i, j); }
+    }
+}
+__device__ inline double element(const linalg_t &l, int which, int64_t at, int i, int j) {
+    const void *x = which ? l.b : l.x;
+    at += i * l.row[which] + j * l.column[which];
+    return l.twice ? ((const double *)x)[at] : (double)((const float *)x)[at];
+}
+__device__ inline void load_matrix(double *a, const linalg_t &l, int which, int64_t at, int m, int n) {
+    each_place(m, n, [&](int i, int j) {
+        a[(int64_t)j * l.ld + i] = element(l, which, at, i, j);
+    });
+}
+template <class F>
+__device__ inline void store_matrix(const linalg_t &l, int which, int64_t item, int m, int n, F f) {
+    each_place(m, n, [&](int i, int j) {
+        int64_t to = (item * m + i) * n + j;
+        if (l.twice) {
+            ((double *)l.y[which])[to] = f(i, j);
+        } else {
+            ((float *)l.y[which])[to] = (float)f(i, j);
+        }
+    });
+}
+// The first matrix without a result, and its pivot (from 1; 0 = inf, NaN or no convergence).
+__device__ inline void no_result(const linalg_t &l, int64_t item, int pivot) {
+    fault(l.error, item << PIVOT_BITS | pivot);
+}
+// panel(j) finishes column j, after update(i, j) for all i < j; update(j, c) for all other columns c. A warp
+// that has updated the next panel finishes it at once.
+template <class P, class U> __device__ inline void by_columns(int panels, int columns, P panel, U update) {
+    team_t w = team_now();
+    if (!w.warp && panels) { panel(0); }
+    __syncthreads();
+    for (int j = 0; j < panels; j++) {
+        for (int q = 1 + w.warp; q < columns; q += w.warps) {
+            int c = j + q < columns ? j + q : j + q - columns;
+            update(j, c);
+            __syncwarp();
+            if (q == 1 && c && c < panels) { panel(c); }
+        }
+        __syncthreads();
+    }
+}
+// LU with partial pivoting (the first of the largest) of the first `panels` columns; the others follow.
+__device__ inline void lu_columns(double *a, int ld, int m, int panels, int columns, int *swaps) {
+    const int lane = team_now().lane;
+    by_columns(panels, columns, [&](int j) {
+        double *x = a + (int64_t)j * ld, best = -1;
+        int p = j;
+        for (int i = j + lane; i < m; i += WARP) {
+            double v = fabs(x[i]);
+            if (i == j && v != v) { v = INFINITY; }             // stays the pivot
+            if (v > best) { best = v, p = i; }
+        }
+        for (int d = WARP / 2; d; d /= 2) {
+            double v = __shfl_xor_sync(~0u, best, d);
+            int i = __shfl_xor_sync(~0u, p, d);
+            if (v > best || (v == best && i < p)) { best = v, p = i; }
+        }
+        double pivot = x[p], other = x[j];
+        __syncwarp();
+        if (!lane) { x[p] = other, x[j] = pivot, swaps[j] = p; }
+        __syncwarp();
+        for (int i = j + 1 + lane; i < m && pivot != 0; i += WARP) { x[i] /= pivot; }
+    }, [&](int j, int c) {
+        const double *x = a + (int64_t)j * ld;
+        double *y = a + (int64_t)c * ld;
+        int p = swaps[j];
+        double v = y[p], other = y[j];
+        __syncwarp();
+        if (!lane) { y[p] = other, y[j] = v; }
+        __syncwarp();
+        for (int i = j + 1 + lane; i < m && c > j && x[j] != 0; i += WARP) { y[i] -= x[i] * v; }
+    });
+}
+// y = a^-1 y for one triangle of a, by one warp.
+__device__ inline void substitute(const double *a, int ld, int n, double *y, bool upper, bool unit) {
+    const int lane = team_now().lane;
+    for (int q = 0; q < n; q++) {
+        int k = upper ? n - 1 - q : q;
+        const double *x = a + (int64_t)k * ld;
+        double v = unit ? y[k] : y[k] / x[k];
+        __syncwarp();
+        if (!lane) { y[k] = v; }
+        for (int i = (upper ? 0 : k + 1) + lane; i < (upper ? k : n); i += WARP) { y[i] -= x[i] * v; }
+        __syncwarp();
+    }
+}
+// y = (I - tau v vT) y from row j on, v[j] = 1 whatever stands there; by one warp.
+__device__ inline void reflect(const double *v, double tau, double *y, int j, int m) {
+    const int lane = team_now().lane;
+    if (tau == 0) { return; }
+    double sum = 0, top = y[j];
+    for (int i = j + 1 + lane; i < m; i += WARP) { sum += v[i] * y[i]; }
+    sum = (warp_join<sum_op<double>>(sum) + top) * tau;
+    __syncwarp();
+    if (!lane) { y[j] = top - sum; }
+    for (int i = j + 1 + lane; i < m; i += WARP) { y[i] -= sum * v[i]; }
+    __syncwarp();
+}
+// Column j becomes (beta, v) as tensor.h's; -> tau. By one warp.
+__device__ inline double householder(double *x, int j, int m) {
+    const int lane = team_now().lane;
+    double big = 0, sum = 0, a = x[j];
+    for (int i = j + 1 + lane; i < m; i += WARP) { big = w_max(big, fabs(x[i])); }
+    big = warp_join<max_op<double>>(big);
+    if (big == 0) { return 0; }
+    for (int i = j + 1 + lane; i < m; i += WARP) { sum += x[i] / big * (x[i] / big); }
+    double r = hypot(a, big * sqrt(warp_join<sum_op<double>>(sum))), beta = a >= 0 ? -r : r;
+    for (int i = j + 1 + lane; i < m; i += WARP) { x[i] /= a - beta; }
+    if (!lane) { x[j] = beta; }
+    __syncwarp();
+    return (beta - a) / beta;
+}
+// What f(item, places of x and b, workspace) does for each matrix.
+template <class F> __device__ inline void each_matrix(const linalg_t &l, double *shared, F f) {
+    double *a = l.here ? shared : l.work + blockIdx.x * l.room;
+    for (int64_t item = blockIdx.x; item < l.batch.n; item += gridDim.x) {
+        int64_t from[2];
+        places_of<2>(l.batch, item, from);
+        f(item, from, a);
+        __syncthreads();
+    }
+}
+template <int ID> __global__ void __launch_bounds__(THREADS, 2) factor_matrices(linalg_t l) {
+    TCU_DYNAMIC_SHARED(double, shared);
+    const team_t w = team_now();
+    const int m = l.m, n = l.n, ld = l.ld;
+    each_matrix(l, shared, [&](int64_t item, const int64_t *from, double *a) {
+        double *b = a + (int64_t)n * ld, *tau = b + (int64_t)l.r * ld;
+        int *swaps = (int *)tau;
+        load_matrix(a, l, 0, from[0], m, n);
+        if (l.b) { load_matrix(b, l, 1, from[1], n, l.r); }
+        __syncthreads();
+        if constexpr (ID == TENSOR_OP_LINALG_CHOLESKY) {
+            by_columns(n, n, [&](int j) {
+                double *x = a + (int64_t)j * ld, v = x[j], root = sqrt(v);
+                __syncwarp();
+                if (!w.lane && !(v > 0)) { no_result(l, item, j + 1); }
+                if (!w.lane) { x[j] = root; }
+                for (int i = j + 1 + w.lane; i < n; i += WARP) { x[i] /= root; }
+            }, [&](int j, int c) {
+                const double *x = a + (int64_t)j * ld;
+                double *y = a + (int64_t)c * ld;
+                for (int i = c + w.lane; i < n && c > j; i += WARP) { y[i] -= x[i] * x[c]; }
+            });
+            store_matrix(l, 0, item, n, n, [&](int i, int j) { return i < j ? 0 : a[(int64_t)j * ld + i]; });
+        } else if constexpr (ID == TENSOR_OP_LINALG_DET) {
+            lu_columns(a, ld, n, n, n, swaps);
+            double all = 1, sign = 1, logs = 0;
+            for (int i = 0; i < n && !threadIdx.x; i++) {
+                double p = swaps[i] == i ? a[(int64_t)i * ld + i] : -a[(int64_t)i * ld + i];
+                all *= p;
+                sign *= p > 0 ? 1 : p < 0 ? -1 : p;
+                logs += log(fabs(p));
+            }
+            store_matrix(l, 0, item, 1, 1, [&](int, int) { return all; });
+            store_matrix(l, 1, item, 1, 1, [&](int, int) { return sign; });
+            store_matrix(l, 2, item, 1, 1, [&](int, int) { return logs; });
+        } else if constexpr (ID == TENSOR_OP_LINALG_LU_FACTOR) {
+            lu_columns(a, ld, m, l.k, n, swaps);
+            store_matrix(l, 0, item, m, n, [&](int i, int j) { return a[(int64_t)j * ld + i]; });
+            for (int i = (int)threadIdx.x; i < l.k; i += (int)blockDim.x) {
+                ((int32_t *)l.y[1])[item * l.k + i] = swaps[i] + 1;
+            }
+        } else if constexpr (ID == TENSOR_OP_LINALG_QR) {
+            by_columns(l.k, n, [&](int j) {
+                double t = householder(a + (int64_t)j * ld, j, m);
+                if (!w.lane) { tau[j] = t; }
+            }, [&](int j, int c) {
+                if (c > j) { reflect(a + (int64_t)j * ld, tau[j], a + (int64_t)c * ld, j, m); }
+            });
+            for (int c = w.warp; c < l.r; c += w.warps) {       // Q: the reflections of a unit vector
+                double *q = b + (int64_t)c * ld;
+                for (int i = w.lane; i < m; i += WARP) { q[i] = i == c; }
+                __syncwarp();
+                for (int j = c < l.k ? c : l.k - 1; j >= 0; j--) {
+                    reflect(a + (int64_t)j * ld, tau[j], q, j, m);
+                }
+            }
+            __syncthreads();
+            store_matrix(l, 0, item, m, l.r, [&](int i, int j) { return b[(int64_t)j * ld + i]; });
+            store_matrix(l, 1, item, l.r, n, [&](int i, int j) { return i > j ? 0 : a[(int64_t)j * ld + i]; });
+        } else {
+            if constexpr (ID == TENSOR_OP_LINALG_SOLVE) {       // b's columns follow a's
+                lu_columns(a, ld, n, n, n + l.r, swaps);
+                for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) {
+                    if (a[(int64_t)i * ld + i] == 0) { no_result(l, item, i + 1); }
+                }
+            }
+            for (int c = w.warp; c < l.r; c += w.warps) {
+                substitute(a, ld, n, b + (int64_t)c * ld, l.upper, l.unit);
+            }
+            __syncthreads();
+            store_matrix(l, 0, item, n, l.r, [&](int i, int j) { return b[(int64_t)j * ld + i]; });
+        }
+    });
+}
+
+// Pair i of a round in which each of `players` (even) meets another: first < second.
+__device__ inline void pair_of(int i, int round, int players, int *first, int *second) {
+    int p = (round + i) % (players - 1), q = i ? (round - i + players - 1) % (players - 1) : players - 1;
+    *first = p < q ? p : q;
+    *second = p < q ? q : p;
+}
+// The turn by which two columns (or rows) of squares p and q and product v become orthogonal: x' = c x - s y,
+// y' = s x + c y.
+__device__ inline void turn_of(double p, double q, double v, double *c, double *s) {
+    double z = (q - p) / (2 * v), t = (z >= 0 ? 1 : -1) / (fabs(z) + hypot(1.0, z));
+    *c = 1 / hypot(1.0, t);
+    *s = t * *c;
+}
+// Brings the largest of the n elements to about 1. -> what they were multiplied with; NaN: one is no number
+__device__ inline double scale_matrix(double *a, int64_t n, double *part) {
+    double big = 0, scale = 1;
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) { big = w_max(big, fabs(a[i])); }
+    big = block_join<max_op<double>>(big, part);
+    if (big > 0 && big < INFINITY) {
+        int e;
+        (void)frexp(big, &e);
+        scale = ldexp(1.0, e > 1000 ? -1000 : e < -1000 ? 1000 : -e);
+    } else if (!(big == 0)) {
+        scale = NAN;
+    }
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) { a[i] *= scale; }
+    __syncthreads();
+    return scale;
+}
+// order[place] = whose place it is among n values, ascending or descending, stable.
+__device__ inline void rank_values(const double *d, int *order, int n, bool falling) {
+    for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) {
+        int place = 0;
+        for (int j = 0; j < n; j++) {
+            bool before = falling ? d[j] > d[i] : d[j] < d[i], behind = falling ? d[j] < d[i] : d[j] > d[i];
+            place += before || (!behind && j < i);
+        }
+        order[place] = i;
+    }
+    __syncthreads();
+}
+// *turned is taken back; -> whether a sweep turned anything. All threads.
+__device__ inline bool turned_once(int *turned) {
+    __syncthreads();
+    bool again = *turned != 0;
+    __syncthreads();
+    if (!threadIdx.x) { *turned = 0; }
+    __syncthreads();
+    return again;
+}
+// Two-sided: a round's pairs have one turn each; then each pair of pairs has a 2 x 2 block to turn.
+__global__ void __launch_bounds__(THREADS, 2) eigen_matrices(linalg_t l) {
+    TCU_DYNAMIC_SHARED(double, shared);
+    TCU_SHARED(double, part, [THREADS / WARP]);
+    TCU_SHARED(int, turned, [1]);
+    const int n = l.n, ld = l.ld, players = n + n % 2, pairs = players / 2;
+    if (!threadIdx.x) { turned[0] = 0; }
+    __syncthreads();
+    each_matrix(l, shared, [&](int64_t item, const int64_t *from, double *a) {
+        double *v = a + (int64_t)n * ld, *d = v + (int64_t)n * ld, *cs = d + n, sum = 0;
+        int *order = (int *)(cs + players), sweep = 0;
+        each_place(n, n, [&](int i, int j) {
+            bool given = l.upper ? i <= j : i >= j;             // one triangle counts
+            a[(int64_t)i * ld + j] = element(l, 0, from[0], given ? i : j, given ? j : i);
+            v[(int64_t)i * ld + j] = i == j;
+        });
+        each_place(n, ld - n, [&](int i, int j) { a[(int64_t)i * ld + n + j] = 0; });
+        __syncthreads();
+        double scale = scale_matrix(a, (int64_t)n * ld, part);
+        for (int64_t i = threadIdx.x; i < (int64_t)n * ld; i += blockDim.x) { sum += a[i] * a[i]; }
+        double least = 1e-17 * sqrt(block_join<sum_op<double>>(sum, part));
+        bool again = scale == scale;
+        for (; again && sweep < SWEEPS; sweep++) {
+            for (int round = 0; round < players - 1; round++) {
+                int p, q, r, s;
+                for (int i = (int)threadIdx.x; i < pairs; i += (int)blockDim.x) {
+                    pair_of(i, round, players, &p, &q);
+                    cs[2 * i] = 1, cs[2 * i + 1] = 0;
+                    if (q == n || fabs(a[(int64_t)p * ld + q]) <= least) { continue; }
+                    turn_of(a[(int64_t)p * ld + p], a[(int64_t)q * ld + q], a[(int64_t)p * ld + q],
+                            &cs[2 * i], &cs[2 * i + 1]);
+                    atomicMax(turned, 1);
+                }
+                __syncthreads();
+                each_place(pairs, pairs, [&](int i, int j) {
+                    double c = cs[2 * i], t = cs[2 * i + 1], e = cs[2 * j], u = cs[2 * j + 1];
+                    if (t == 0 && u == 0) { return; }
+                    pair_of(i, round, players, &p, &q);
+                    pair_of(j, round, players, &r, &s);
+                    double *x = a + (int64_t)p * ld, *y = a + (int64_t)q * ld;
+                    bool low = q < n, right = s < n;
+                    double xr = x[r], xs = right ? x[s] : 0, yr = low ? y[r] : 0;
+                    double ys = low && right ? y[s] : 0;
+                    double f = c * xr - t * yr, g = c * xs - t * ys, h = t * xr + c * yr;
+                    double k = t * xs + c * ys;
+                    x[r] = e * f - u * g;
+                    if (right) { x[s] = i == j ? 0 : u * f + e * g; }
+                    if (low) { y[r] = i == j ? 0 : e * h - u * k; }
+                    if (low && right) { y[s] = u * h + e * k; }
+                });
+                each_place(pairs, n, [&](int i, int j) {
+                    double c = cs[2 * i], t = cs[2 * i + 1];
+                    if (t == 0) { return; }
+                    pair_of(i, round, players, &p, &q);
+                    double x = v[(int64_t)p * ld + j], y = v[(int64_t)q * ld + j];
+                    v[(int64_t)p * ld + j] = c * x - t * y;
+                    v[(int64_t)q * ld + j] = t * x + c * y;
+                });
+                __syncthreads();
+            }
+            again = turned_once(turned);
+        }
+        if ((again || scale != scale) && !threadIdx.x) { no_result(l, item, 0); }
+        for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) { d[i] = a[(int64_t)i * ld + i] / scale; }
+        __syncthreads();
+        rank_values(d, order, n, false);
+        store_matrix(l, 0, item, 1, n, [&](int, int j) { return d[order[j]]; });
+        store_matrix(l, 1, item, n, n, [&](int i, int j) { return v[(int64_t)order[j] * ld + i]; });
+    });
+}
+// One-sided: u's k vectors, of the longer side, are turned until they are orthogonal; v has the turns. A
+// missing vector is the unit vector that those there cover least, made orthogonal to them twice.
+__global__ void __launch_bounds__(THREADS, 2) singular_matrices(linalg_t l) {
+    TCU_DYNAMIC_SHARED(double, shared);
+    TCU_SHARED(double, part, [THREADS / WARP]);
+    TCU_SHARED(int, turned, [1]);
+    const team_t w = team_now();
+    const bool wide = l.m < l.n;
+    const int big = wide ? l.n : l.m, k = l.k, ld = l.ld, players = k + k % 2;
+    if (!threadIdx.x) { turned[0] = 0; }
+    __syncthreads();
+    each_matrix(l, shared, [&](int64_t item, const int64_t *from, double *u) {
+        double *v = u + (int64_t)l.r * ld, *d = v + (int64_t)k * ld, *cover = d + k, *dot = cover + big;
+        double sum = 0;
+        int *order = (int *)(dot + l.r), sweep = 0, have = 0;
+        each_place(l.m, l.n, [&](int i, int j) {
+            u[wide ? (int64_t)i * ld + j : (int64_t)j * ld + i] =
+                element(l, 0, from[0], i, j);
+        });
+        each_place(k, k, [&](int i, int j) { v[(int64_t)i * ld + j] = i == j; });
+        each_place(k, ld - big, [&](int i, int j) { u[(int64_t)i * ld + big + j] = 0; });
+        __syncthreads();
+        double scale = scale_matrix(u, (int64_t)k * ld, part);
+        for (int64_t i = threadIdx.x; i < (int64_t)k * ld; i += blockDim.x) { sum += u[i] * u[i]; }
+        const double most = block_join<sum_op<double>>(sum, part);
+        const double close = 2.2204460492503131e-16 * sqrt(big + 32.0);
+        bool again = scale == scale;
+        for (; again && sweep < SWEEPS; sweep++) {
+            for (int round = 0; round < players - 1; round++) {
+                for (int i = w.warp; i < players / 2; i += w.warps) {
+                    int p, q;
+                    pair_of(i, round, players, &p, &q);
+                    if (q == k) { continue; }
+                    double *x = u + (int64_t)p * ld, *y = u + (int64_t)q * ld, xx = 0, yy = 0, xy = 0, c, s;
+                    for (int j = w.lane; j < big; j += WARP) {
+                        xx += x[j] * x[j];
+                        yy += y[j] * y[j];
+                        xy += x[j] * y[j];
+                    }
+                    xx = warp_join<sum_op<double>>(xx);
+                    yy = warp_join<sum_op<double>>(yy);
+                    xy = warp_join<sum_op<double>>(xy);
+                    if (!(xx > 1e-36 * most && yy > 1e-36 * most && fabs(xy) > close * sqrt(xx) * sqrt(yy))) {
+                        continue;
+                    }
+                    turn_of(xx, yy, xy, &c, &s);
+                    if (!w.lane) { atomicMax(turned, 1); }
+                    for (int h = 0; h < 2; h++) {
+                        for (int j = w.lane; j < (h ? k : big); j += WARP) {
+                            double f = x[j], g = y[j];
+                            x[j] = c * f - s * g;
+                            y[j] = s * f + c * g;
+                        }
+                        x = v + (int64_t)p * ld, y = v + (int64_t)q * ld;
+                    }
+                }
+                __syncthreads();
+            }
+            again = turned_once(turned);
+        }
+        if ((again || scale != scale) && !threadIdx.x) { no_result(l, item, 0); }
+        for (int i = w.warp; i < k; i += w.warps) {
+            const double *x = u + (int64_t)i * ld;
+            double xx = 0;
+            for (int j = w.lane; j < big; j += WARP) { xx += x[j] * x[j]; }
+            xx = sqrt(warp_join<sum_op<double>>(xx));
+            if (!w.lane) { d[i] = xx; }
+        }
+        __syncthreads();
+        rank_values(d, order, k, true);
+        for (int i = k + (int)threadIdx.x; i < l.r; i += (int)blockDim.x) { order[i] = i; }
+        while (have < k && d[order[have]] > 1e-18 * sqrt(most)) { have++; }
+        __syncthreads();
+        each_place(have, big, [&](int i, int j) { u[(int64_t)order[i] * ld + j] /= d[order[i]]; });
+        __syncthreads();
+        for (int j = (int)threadIdx.x; j < big && have < l.r; j += (int)blockDim.x) {
+            cover[j] = 0;
+            for (int i = 0; i < have; i++) {
+                double e = u[(int64_t)order[i] * ld + j];
+                cover[j] += e * e;
+            }
+        }
+        __syncthreads();
+        for (; have < l.r; have++) {
+            double *x = u + (int64_t)order[have] * ld, least = INFINITY;
+            int first = 0;
+            for (int j = 0; j < big; j++) {     // each thread by itself: the same in all
+                if (cover[j] < least) { least = cover[j], first = j; }
+            }
+            for (int j = (int)threadIdx.x; j < big; j += (int)blockDim.x) { x[j] = j == first; }
+            __syncthreads();
+            for (int turn = 0; turn < 2; turn++) {
+                for (int i = w.warp; i < have; i += w.warps) {
+                    const double *y = u + (int64_t)order[i] * ld;
+                    double xy = 0;
+                    for (int j = w.lane; j < big; j += WARP) { xy += x[j] * y[j]; }
+                    xy = warp_join<sum_op<double>>(xy);
+                    if (!w.lane) { dot[i] = xy; }
+                }
+                __syncthreads();
+                for (int j = (int)threadIdx.x; j < big; j += (int)blockDim.x) {
+                    for (int i = 0; i < have; i++) { x[j] -= dot[i] * u[(int64_t)order[i] * ld + j]; }
+                }
+                __syncthreads();
+            }
+            sum = 0;
+            for (int j = (int)threadIdx.x; j < big; j += (int)blockDim.x) { sum += x[j] * x[j]; }
+            sum = sqrt(block_join<sum_op<double>>(sum, part));
+            for (int j = (int)threadIdx.x; j < big; j += (int)blockDim.x) {
+                x[j] /= sum;
+                cover[j] += x[j] * x[j];
+            }
+            __syncthreads();
+        }
+        const double *left = wide ? v : u, *right = wide ? u : v;
+        store_matrix(l, 0, item, 1, k, [&](int, int j) { return d[order[j]] / scale; });
+        store_matrix(l, 1, item, l.m, wide ? k : l.r,
+                     [&](int i, int j) { return left[(int64_t)order[j] * ld + i]; });
+        store_matrix(l, 2, item, wide ? l.r : k, l.n,
+                     [&](int i, int j) { return right[(int64_t)order[i] * ld + j]; });
+    });
+}
+// order[items, m] of the rows 0 .. m - 1 after n swaps: one after the other, each reads what the last wrote.
+__global__ void __launch_bounds__(THREADS, 4)
+    swap_rows(int64_t *y, const int32_t *swaps, int64_t items, int64_t m, int64_t n,
+              unsigned long long *error) {
+    for (int64_t item = blockIdx.x; item < items; item += gridDim.x) {
+        int64_t *order = y + item * m;
+        for (int64_t i = threadIdx.x; i < m; i += blockDim.x) { order[i] = i; }
+        __syncthreads();
+        for (int64_t i = 0; i < n && !threadIdx.x; i++) {
+            int64_t p = checked((int64_t)swaps[item * n + i] - 1, m, item * n + i, error), v = order[i];
+            order[i] = order[p];
+            order[p] = v;
+        }
+        __syncthreads();
+    }
+}
+
 // ------------------------------------------------------------------------------
 // >>matmul                                         MARK: matrix product
 //
@@ -6309,7 +6865,7 @@ struct tensor_cuda_graph_t {
     tcu::list_t<tcu::stream_t *> streams;       // captured: `on`, and those that waited for it
 };
 namespace tcu {
-struct slot_t { const char *op, *site; tensor_cuda_graph_t *graph; bool told; };   // op says what is wrong
+struct slot_t { const char *op, *site; tensor_cuda_graph_t *graph; bool told; int code; };   // told: by op
 struct gpu_t {                                  // made when first used
     int ready, sms, next, used;                 // slots: the next one, how many since the last look
     tensor_cuda_stream_t main, side;            // side: copies beside the rest
@@ -6614,17 +7170,20 @@ static int settle(stream_t *s, const char *what) {
     for (int k = 0; k < SLOTS; k++) {
         if (!word[k]) { continue; }
         if (code_of(cudaMemsetAsync(g->errors + k, 0, sizeof *word, s->raw))) { return raise_cuda(what); }
-        if (bad++) { continue; }
+        if (bad) { continue; }
         lock_t hold(&G.lock);
         const char *site = g->slot[k].site, *base = site ? site : "";
         for (; site && *site; site++) {
             if (*site == '/' || *site == '\\' || *site == 1) { base = site + 1; }
         }
-        TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_INDEX, "%s%s%s: element %d%s", g->slot[k].op,
-                       *base ? " at " : "", base, (int64_t)~word[k],
-                       g->slot[k].told ? "" : " is out of range");
+        const int64_t place = (int64_t)~word[k], pivot = place & ((1 << PIVOT_BITS) - 1);
+        bool matrix = (bad = g->slot[k].code) == TENSOR_ERR_LINALG;
+        TENSOR__(fail)(TENSOR__(self)(), bad, matrix && pivot ? "%s%s%s: matrix %d, pivot %d" :
+                       matrix ? "%s%s%s: matrix %d" : g->slot[k].told ? "%s%s%s: element %d" :
+                       "%s%s%s: element %d is out of range", g->slot[k].op, *base ? " at " : "", base,
+                       matrix ? place >> PIVOT_BITS : place, pivot);
     }
-    return bad ? (int)TENSOR_ERR_INDEX : 0;
+    return bad;
 }
 static void backend_site(const char *site) {
     if (!T.nslots) { return; }
@@ -6880,7 +7439,8 @@ static int fall_back(tensor_call_t *c, stream_t *s) {
 enum { NONE = TENSOR_ERR_UNSUPPORTED };
 // From here on an index of this op may be found bad: its word. A graph keeps its words. what: static text for
 // the error, NULL: the op's name.
-static unsigned long long *noting(const tensor_call_t *c, const char *what = nullptr) {
+static unsigned long long *noting(const tensor_call_t *c, const char *what = nullptr,
+                                  int code = TENSOR_ERR_INDEX) {
     gpu_t *g = gpu_of(c->device - 1);
     stream_t *s = T.now;
     tensor_cuda_graph_t *graph = captured_on(s);
@@ -6894,7 +7454,7 @@ static unsigned long long *noting(const tensor_call_t *c, const char *what = nul
     while (--tries && g->slot[k].graph) { k = (k + 1) % SLOTS; }
     g->next = (k + 1) % SLOTS;
     __atomic_add_fetch(&g->used, 1, __ATOMIC_RELAXED);
-    g->slot[k] = {what ? what : c->row->name, nullptr, graph, what != nullptr};
+    g->slot[k] = {what ? what : c->row->name, nullptr, graph, what != nullptr, code};
     if (T.nslots == 16) { T.nslots = 0; }
     T.slot[T.nslots++] = &g->slot[k];
     if (graph) { graph->noted = 1; } else { __atomic_store_n(&s->noted, 1, __ATOMIC_RELEASE); }
@@ -7076,6 +7636,64 @@ static int native_fill(const place_t &at, tensor_call_t *c) {
                                   id == TENSOR_OP_TRIL));
     });
 }
+static int native_linalg(const place_t &at, tensor_call_t *c) {
+    const tensor_arg_t &x = c->arg[0], *y = c->arg + c->nin;
+    const int id = c->row->id, last = x.ndim - 1;
+    if (id == TENSOR_OP_LINALG_SWAPS) {
+        const int64_t m = c->p->i[0], n = x.dims[last], items = m ? y->numel / m : 0;
+        return !items ? 0 : code_of(tcu_launch(swap_rows, grid_for(at, items, 1), WARP, 0, at.stream,
+                                               (int64_t *)y->data, (const int32_t *)x.data, items, m, n,
+                                               noting(c)));
+    }
+    linalg_t l;
+    tensor_arg_t outer[2] = {x, c->arg[c->nin - 1]};
+    memset((void *)&l, 0, sizeof l);
+    for (int k = 0; k < 2; k++) {
+        l.row[k] = outer[k].strides[last - 1];
+        l.column[k] = outer[k].strides[last];
+        outer[k].ndim = (uint8_t)(last - 1);
+    }
+    l.batch = walk_of(outer, 2);
+    const int64_t m = x.dims[last - 1], n = x.dims[last], k = m < n ? m : n, wide = m < n;
+    const bool svd = id == TENSOR_OP_LINALG_SVD, eigh = id == TENSOR_OP_LINALG_EIGH;
+    const bool qr = id == TENSOR_OP_LINALG_QR;
+    const int64_t r = svd ? y[1 + wide].dims[last - wide] : qr || c->nin == 2 ? y->dims[last] : 0;
+    if ((m > n ? m : n) >> PIVOT_BITS || r >> 30) { return NONE; }
+    if (!l.batch.n) { return 0; }
+    l.m = (int)m, l.n = (int)n, l.k = (int)k, l.r = (int)r;
+    l.ld = l.m | 1;                             // odd: rows and columns go through all banks
+    if (svd && wide) { l.ld = l.n | 1; }
+    l.room = (n + (svd ? k - n : eigh ? n : 0) + r) * l.ld + 2 * m + 2 * n + 2 * r + 2;
+    l.x = x.data;
+    l.b = c->nin == 2 ? c->arg[1].data : nullptr;
+    for (int i = 0; i < c->nout; i++) { l.y[i] = y[i].data; }
+    l.twice = x.dtype == TENSOR_F64;
+    l.upper = id == TENSOR_OP_LINALG_SOLVE || (c->p && c->p->i[0]);
+    l.unit = id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR && c->p->i[1];
+    const char *lacks = id == TENSOR_OP_LINALG_CHOLESKY ? "linalg_cholesky: x is not positive definite"
+                      : id == TENSOR_OP_LINALG_SOLVE    ? "linalg_solve: a is singular"
+                      : eigh ? "linalg_eigh: x has inf or NaN, or no convergence"
+                      : svd  ? "linalg_svd: x has inf or NaN, or no convergence" : nullptr;
+    const int64_t wanted = ((m > n ? m : n) + 7) / 8, bytes = 8 * l.room;
+    const int threads = WARP * (int)(wanted < 1 ? 1 : wanted < THREADS / WARP ? wanted : THREADS / WARP);
+    l.here = bytes <= at.limits.matrix_shared;
+    int64_t grid = l.batch.n, most = (int64_t)at.limits.sms * at.limits.blocks_per_sm * THREADS / threads;
+    if (!l.here && most > at.limits.matrix_workspace / bytes) { most = at.limits.matrix_workspace / bytes; }
+    if (grid > most) { grid = most < 1 ? 1 : most; }
+    scratch_t scratch(c, l.here ? 0 : (uint64_t)(grid * bytes));
+    if (scratch.code) { return scratch.code; }
+    l.work = (double *)scratch.at;
+    l.error = lacks ? noting(c, lacks, TENSOR_ERR_LINALG) : nullptr;
+    auto *kernel = svd                                  ? singular_matrices
+                 : eigh                                 ? eigen_matrices
+                 : qr                                   ? factor_matrices<TENSOR_OP_LINALG_QR>
+                 : id == TENSOR_OP_LINALG_CHOLESKY      ? factor_matrices<TENSOR_OP_LINALG_CHOLESKY>
+                 : id == TENSOR_OP_LINALG_DET           ? factor_matrices<TENSOR_OP_LINALG_DET>
+                 : id == TENSOR_OP_LINALG_LU_FACTOR     ? factor_matrices<TENSOR_OP_LINALG_LU_FACTOR>
+                 : id == TENSOR_OP_LINALG_SOLVE         ? factor_matrices<TENSOR_OP_LINALG_SOLVE>
+                                                        : factor_matrices<TENSOR_OP_LINALG_SOLVE_TRIANGULAR>;
+    return code_of(tcu_launch(kernel, (unsigned)grid, threads, l.here ? (size_t)bytes : 0, at.stream, l));
+}
 static int native_random(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &y = c->arg[c->nin];
     switch (c->row->id) {
@@ -7091,6 +7709,12 @@ static int native_random(const place_t &at, tensor_call_t *c) {
                                   (const double *)x.data, rows, columns, c->p->i[0], rng_of(c), noting(c)));
     }
     case TENSOR_OP_POISSON: return bernoulli(at, y, c->arg[0], rng_of(c), true);
+    case TENSOR_OP_RANDPERM: {
+        if (!y.numel || y.numel > INT32_MAX) { return y.numel ? (int)NONE : 0; }
+        scratch_t scratch(c, sort_scratch(y.numel) + (uint64_t)y.numel * sizeof(int));
+        return scratch.code ? scratch.code
+                            : random_order(at, (int64_t *)y.data, y.numel, rng_of(c), scratch.at);
+    }
     default: return NONE;
     }
 }
@@ -7686,6 +8310,7 @@ static int native(const place_t &at, tensor_call_t *c) {
     case TENSOR_FAMILY_INDEX: return native_index(at, c);
     case TENSOR_FAMILY_RANDOM: return native_random(at, c);
     case TENSOR_FAMILY_FILL: return native_fill(at, c);
+    case TENSOR_FAMILY_LINALG: return native_linalg(at, c);
     case TENSOR_FAMILY_CONV: return native_conv(at, c);
     case TENSOR_FAMILY_POOL: return native_pool(at, c);
     case TENSOR_FAMILY_NORM: return native_norm(at, c);

@@ -28,7 +28,7 @@
 // tensor_cuda_set_stream says otherwise. They are asynchronous: tensor_item, tensor_copy_out, tensor_to(x,
 // TENSOR_CPU) and printing wait for that stream; tensor_cuda_synchronize for all. An index that is out of
 // range touches nothing else, and is an INDEX error, with op and place of the call, at the next of these; so
-// are an integer divided by 0 and a weight that nothing can be drawn by.
+// are an integer divided by 0, a weight that nothing can be drawn by, and (LINALG) a matrix without a result.
 //
 // An error of a kernel (CUDA) that is not one of memory stays: no call of CUDA works in the process any more.
 // What is on the CPU goes on.
@@ -72,7 +72,7 @@ TENSOR_API int tensor_cuda_is_available(void);
 TENSOR_API int tensor_cuda_device_count(void);
 
 // Waits until the device has done all that was asked of it.
-//   -> code;  errors DEVICE (no such device, not started), INDEX (an op before met an index out of range),
+//   -> code;  errors DEVICE (no such device, not started), INDEX, LINALG (of an op before, as above),
 //      UNSUPPORTED (in a capture), CUDA
 TENSOR_API int tensor_cuda_synchronize(tensor_device_t device);
 
@@ -112,11 +112,11 @@ TENSOR_API tensor_cuda_stream_t *tensor_cuda_current_stream(tensor_device_t devi
 TENSOR_API tensor_cuda_stream_t *tensor_cuda_set_stream(tensor_cuda_stream_t *stream);
 
 // Waits until the stream has done all that was asked of it.
-//   -> code;  errors INDEX (an op before met an index out of range), OWNER, UNSUPPORTED (in a capture), CUDA
+//   -> code;  errors INDEX, LINALG (of an op before, as above), OWNER, UNSUPPORTED (in a capture), CUDA
 TENSOR_API int tensor_cuda_stream_synchronize(tensor_cuda_stream_t *stream);
 
 // Whether it has.
-//   -> 1 or 0;  errors as tensor_cuda_stream_synchronize, without INDEX
+//   -> 1 or 0;  errors as tensor_cuda_stream_synchronize, without INDEX, LINALG
 TENSOR_API int tensor_cuda_stream_query(tensor_cuda_stream_t *stream);
 
 // What stream is asked later waits for what event marks / for all that other was asked until now. The host

@@ -2428,6 +2428,43 @@ LINALG_CASE(LINALG_EIGH, linalg_eigh) LINALG_CASE(LINALG_LU_FACTOR, linalg_lu_fa
 LINALG_CASE(LINALG_PINV, linalg_pinv) LINALG_CASE(LINALG_QR, linalg_qr)
 LINALG_CASE(LINALG_SOLVE, linalg_solve)
 LINALG_CASE(LINALG_SOLVE_TRIANGULAR, linalg_solve_triangular) LINALG_CASE(LINALG_SVD, linalg_svd)
+// On a device, batched and transposed: the CPU's results, gradients, and gradients of gradients.
+static void linalg_devices(void) {
+    static const struct { int id; call_t call; } list[] = {
+        {TENSOR_OP_LINALG_CHOLESKY, call_linalg_cholesky}, {TENSOR_OP_LINALG_DET, call_linalg_det},
+        {TENSOR_OP_LINALG_EIGH, call_linalg_eigh}, {TENSOR_OP_LINALG_LU_FACTOR, call_linalg_lu_factor},
+        {TENSOR_OP_LINALG_PINV, call_linalg_pinv}, {TENSOR_OP_LINALG_QR, call_linalg_qr},
+        {TENSOR_OP_LINALG_SOLVE, call_linalg_solve}, {TENSOR_OP_LINALG_SVD, call_linalg_svd},
+        {TENSOR_OP_LINALG_SOLVE_TRIANGULAR, call_linalg_solve_triangular}};
+    static const int64_t dims[3] = {2, 3, 3};
+    int c, d, k;
+    for (c = 0; c < COUNT(list); c++) {
+        tensor_scope_t s = tensor_scope_begin();
+        tensor_t *x[2], *in[2], *y[2], *g[2], *gg[2], *sum;
+        lcg_state = (uint64_t)c + 5;
+        for (k = 0; k < 2; k++) x[k] = make(TENSOR_F64, 3, dims, LC, -2, 2, VALUES, 0);
+        for (d = 0; d < 2; d++) {
+            tensor_set_default_device(d ? TENSOR_CUDA : TENSOR_CPU);
+            for (k = 0; k < 2; k++) {
+                in[k] = tensor_mT(d ? tensor_to(x[k], TENSOR_CUDA) : tensor_clone(x[k]));
+                tensor_requires_grad_(in[k], 1);
+            }
+            y[d] = list[c].call(in, tensor__rows[list[c].id].nin, NULL);
+            sum = tensor_sum(tensor_square(y[d]));
+            tensor_autograd_grad(&sum, 1, NULL, in, 1, &g[d], TENSOR_CREATE_GRAPH);
+            sum = tensor_sum(tensor_square(g[d]));
+            tensor_autograd_grad(&sum, 1, NULL, in, 1, &gg[d], 0);
+        }
+        tensor_set_default_device(TENSOR_CPU);
+        CHECK_MSG(tensor_device(y[1]) == TENSOR_CUDA && tensor_allclose(y[0], off(y[1]), 1e-9, 1e-9) &&
+                  tensor_allclose(g[0], off(g[1]), 1e-7, 1e-7) && tensor_allclose(gg[0], off(gg[1]), 1e-5, 1e-5) &&
+                  tensor_ok(), "%s on a device differs: %s", tensor__rows[list[c].id].name, tensor_error_text());
+        tensor_clear_error();
+        n_device++;
+        device_note(TENSOR_F64);
+        tensor_scope_end(s);
+    }
+}
 static int special_linalg_swaps(void) {
     tensor_t *p = tensor_linalg_lu(tensor_reshape(tensor_arange(0, 4, 1, TENSOR_F32), 2, 2)).p;
     CHECK(tensor_equal(p, tensor_rsub_scalar(tensor_eye(2, 2), 1)));    // rows swapped
@@ -2508,6 +2545,7 @@ static void visit_device(const op_t *op) {
 static void devices(void) {
     device_start();
     each(visit_device);
+    linalg_devices();
 }
 #ifdef TEST_CUDA
 static void special_transfer_only(void) { special_transfer(); }

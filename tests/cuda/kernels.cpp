@@ -802,6 +802,161 @@ static void whole_ops() {
     CHECK(!ALL_ROWS || tensor_cuda_fallbacks() == before);
 }
 
+// ----------------------------------------------------------------------------------------------------- linalg
+typedef tensor_t *tensor_p;
+static tensor_p off_device(tensor_p x) { return (tensor_to)((tensor_to)(x, TENSOR_CPU), TENSOR_F64); }
+static bool same(tensor_p x, tensor_p y, double tol) {
+    return (tensor_is_poison)(x) == (tensor_is_poison)(y) && near_to(numbers_of(off_device(x)), numbers_of(off_device(y)), tol);
+}
+static bool orthonormal(tensor_p q, double tol) {           // columns
+    int64_t n = (tensor_size)(q, -1);
+    tensor_p x = off_device(q), y = (tensor_matmul)((tensor_mT)(x), x);
+    return same(y, (tensor_expand_as)((tensor_eye)(n, n), y), tol);
+}
+static tensor_p scaled_columns(tensor_p u, tensor_p s) { return (tensor_mul)(off_device(u), (tensor_unsqueeze)(off_device(s), -2)); }
+// What the device says of x is what the CPU says, or puts x together again.
+static bool decomposed(tensor_p x, tensor_p there, double tol, bool low) {
+    bool good = true, square = (tensor_size)(x, -1) == (tensor_size)(x, -2);
+    for (int full = 0; full < 2; full++) {
+        tensor_linalg_svd_t d = (tensor_linalg_svd)(there, full);
+        int64_t k = (tensor_size)(d.s, -1);
+        tensor_p u = (tensor_narrow)(d.u, -1, 0, k), v = (tensor_narrow)(d.vh, -2, 0, k);
+        good = good && same((tensor_matmul)(scaled_columns(u, d.s), off_device(v)), x, tol);
+        good = good && orthonormal(d.u, tol) && orthonormal((tensor_mT)(d.vh), tol) && same(d.s, (tensor_linalg_svdvals)(x), tol);
+        const char *mode = full ? "complete" : NULL;
+        tensor_qr_t q[2] = {(tensor_linalg_qr)(x, mode), (tensor_linalg_qr)(there, mode)};
+        good = good && (low || (same(q[0].r, q[1].r, tol) && same(q[0].q, q[1].q, tol)));     // low: signs of noise
+        good = good && same((tensor_matmul)(off_device(q[1].q), off_device(q[1].r)), x, tol) && orthonormal(q[1].q, tol);
+    }
+    tensor_lu_factor_t lu[2] = {(tensor_linalg_lu_factor)(x), (tensor_linalg_lu_factor)(there)};
+    good = good && same(lu[0].lu, lu[1].lu, tol) && same(lu[0].pivots, lu[1].pivots, 0);
+    tensor_lu_t p[2] = {(tensor_lu_unpack)(lu[0].lu, lu[0].pivots), (tensor_lu_unpack)(lu[1].lu, lu[1].pivots)};
+    good = good && same(p[0].p, p[1].p, 0);
+    if (!square) { return good; }
+    for (int upper = 0; upper < 2; upper++) {
+        tensor_eigh_t e[2] = {(tensor_linalg_eigh)(x, upper), (tensor_linalg_eigh)(there, upper)};
+        tensor_p v = off_device(e[1].eigenvectors), t = off_device(x);
+        t = upper ? (tensor_add)((tensor_triu)(t, 0), (tensor_mT)((tensor_triu)(t, 1))) : (tensor_add)((tensor_tril)(t, 0), (tensor_mT)((tensor_tril)(t, -1)));
+        good = good && same(e[0].eigenvalues, e[1].eigenvalues, tol) && orthonormal(v, tol);
+        good = good && same((tensor_matmul)(scaled_columns(v, e[1].eigenvalues), (tensor_mT)(v)), t, tol);
+        tensor_p spd[2] = {(tensor_matmul)(x, (tensor_mT)(x)), NULL}, eye = (tensor_to)((tensor_eye)((tensor_size)(x, -1), (tensor_size)(x, -1)), (tensor_dtype)(x));
+        spd[0] = (tensor_add)(spd[0], eye);
+        spd[1] = (tensor_to)(spd[0], TENSOR_CUDA);
+        good = good && same((tensor_linalg_cholesky)(spd[0], upper), (tensor_linalg_cholesky)(spd[1], upper), tol);
+        for (int unit = 0; unit < 2; unit++) {
+            tensor_p y[2];
+            for (int d = 0; d < 2; d++) {
+                tensor_p a = (tensor_linalg_cholesky)(spd[d], upper);
+                if (unit) { a = (tensor_mul_scalar)(a, 0.1); }
+                y[d] = (tensor_linalg_solve_triangular)(a, d ? there : x, upper, 1, unit);
+            }
+            good = good && same(y[0], y[1], 30 * tol);
+        }
+        tensor_p b[2] = {(tensor_narrow)(x, -1, 0, (tensor_size)(x, -1) / 2), (tensor_narrow)(there, -1, 0, (tensor_size)(x, -1) / 2)};
+        if (upper) { b[0] = x, b[1] = there; }
+        good = good && same((tensor_linalg_solve)(spd[0], b[0]), (tensor_linalg_solve)(spd[1], b[1]), tol);
+        tensor_slogdet_t l[2] = {(tensor_linalg_slogdet)(spd[0]), (tensor_linalg_slogdet)(spd[1])};
+        good = good && same(l[0].sign, l[1].sign, tol) && same(l[0].logabsdet, l[1].logabsdet, tol);
+        good = good && same((tensor_linalg_det)(x), (tensor_linalg_det)(there), tol);
+    }
+    return good;
+}
+static void fails_with(const char *text) {
+    int code = tensor_cuda_synchronize(TENSOR_CUDA);
+    bool good = code == TENSOR_ERR_LINALG && tensor_error_code() == TENSOR_ERR_LINALG && std::strstr(tensor_error_text(), text);
+    if (!good) { std::printf("%d: %s\n", code, tensor_error_text()); }
+    CHECK(good);
+    tensor_clear_error();
+}
+static void matrices() {
+    std::vector<std::pair<int64_t, int64_t>> sizes = {{1, 1}, {2, 2}, {3, 3}, {5, 3}, {3, 5}, {0, 0}, {0, 3}, {3, 0}};
+    for (auto s : {std::pair<int64_t, int64_t>{9, 9}, {40, 9}, {9, 70}, {33, 33}}) { if (!SMALL_RUN) { sizes.push_back(s); } }
+    if (SMALL_RUN) { sizes.push_back({17, 10}); }
+    const int64_t before = tensor_cuda_fallbacks();
+    const limits_t were = limits;
+    // As they come; transposed; one matrix for a batch; of low rank; diagonal, with values that repeat; from large to small
+    for (int form = 0; form < 6; form++) {
+        for (auto [m, n] : sizes) {
+            for (int dtype : {TENSOR_F64, TENSOR_F32}) {
+                if ((SMALL_RUN || m + n > 18) && (dtype == TENSOR_F32) == (form % 3 != 0)) { continue; }
+                limits.matrix_shared = form % 2 ? 0 : were.matrix_shared;
+                limits.matrix_workspace = form == 1 ? 0 : were.matrix_workspace;
+                tensor_scope_t scope = tensor_scope_begin();
+                bool turned = form == 1, spread = form == 2;
+                const int64_t dims[4] = {2, spread ? 1 : 2, turned ? n : m, turned ? m : n}, wide[4] = {2, 2, m, n};
+                values v = some((size_t)(dims[0] * dims[1] * m * n + 1), -2, 2, dtype);
+                for (size_t i = 0; i < v.size() && m && n; i++) {
+                    int64_t r = (int64_t)i / dims[3] % dims[2], c = (int64_t)i % dims[3];
+                    if (form == 3) { v[i] = (double)((r % 2 + 1) * (c % 2 + 1)); }
+                    if (form == 4) { v[i] = r == c ? (double)(r / 2) : 0; }
+                    if (form == 5) { v[i] *= std::pow(0.3, (double)(r + c)); }
+                }
+                tensor_p x = (tensor_to)((tensor_from_n)(v.data(), TENSOR_F64, dims, 4), (tensor_dtype_t)dtype), y = (tensor_to)(x, TENSOR_CUDA);
+                if (turned) { x = (tensor_mT)(x), y = (tensor_mT)(y); }
+                if (spread) { x = (tensor_expand_n)(x, wide, 4), y = (tensor_expand_n)(y, wide, 4); }
+                bool good = decomposed(x, y, dtype == TENSOR_F64 ? 1e-10 : 2e-5, form == 3) && tensor_ok();
+                if (!good) { std::printf("form %d, %d x %d, dtype %d: %s\n", form, (int)m, (int)n, dtype, tensor_error_text()); }
+                CHECK(good);
+                tensor_clear_error();
+                tensor_scope_end(scope);
+            }
+        }
+    }
+    limits = were;
+    tensor_scope_t scope = tensor_scope_begin();
+    const int64_t dims[3] = {4, 2, 2}, none[3] = {0, 3, 3};
+    double v[16] = {2, 1, 1, 2, 4, 0, 0, 4, 1, 2, 2, 1, 2, 4, 4, 8};    // the third has a negative eigenvalue, the last is singular
+    tensor_p bad = (tensor_to)((tensor_from_n)(v, TENSOR_F64, dims, 3), TENSOR_CUDA), nan;
+    (tensor_linalg_cholesky)(bad, 0);
+    fails_with("linalg_cholesky: x is not positive definite: matrix 2, pivot 2");
+    (tensor_linalg_inv)(bad);
+    fails_with("linalg_solve: a is singular: matrix 3, pivot 2");
+    for (double what : {(double)NAN, (double)INFINITY}) {
+        nan = (tensor_masked_fill)(bad, (tensor_eq_scalar)(bad, 8), what);
+        (tensor_linalg_eigh)(nan, 0);
+        fails_with("linalg_eigh: x has inf or NaN, or no convergence: matrix 3");
+        (tensor_linalg_svd)(nan, 1);
+        fails_with("linalg_svd: x has inf or NaN, or no convergence: matrix 3");
+    }
+    tensor_p empty = (tensor_to)((tensor_zeros_n)(none, 3, TENSOR_F32), TENSOR_CUDA);
+    CHECK((tensor_size)((tensor_linalg_qr)(empty, NULL).r, 0) == 0 && (tensor_size)((tensor_linalg_eigh)(empty, 0).eigenvalues, 1) == 3);
+    const int64_t two = 2;
+    const int32_t out[2] = {1, 3};
+    (tensor_lu_unpack)((tensor_select)(bad, 0, 0), (tensor_to)((tensor_from_n)(out, TENSOR_I32, &two, 1), TENSOR_CUDA));
+    tensor_cuda_synchronize(TENSOR_CUDA);
+    CHECK(tensor_error_code() == TENSOR_ERR_INDEX);
+    tensor_clear_error();
+    for (int64_t n : {1, 2, 3, 4, 17, 300, SMALL_RUN ? 400 : 5000}) {
+        tensor_p y[2];
+        for (int d = 0; d < 2; d++) {
+            (tensor_manual_seed)((uint64_t)n);
+            (tensor_set_default_device)(d ? TENSOR_CUDA : TENSOR_CPU);
+            y[d] = (tensor_randperm)(n);
+        }
+        (tensor_set_default_device)(TENSOR_CPU);
+        CHECK(same(y[0], y[1], 0));
+    }
+    // Recorded and run again: other numbers, other errors.
+    tensor_cuda_graph_t *g = tensor_cuda_graph_new(TENSOR_CUDA);
+    tensor_p x = (tensor_select)(bad, 0, 0), eye = (tensor_to)((tensor_eye)(2, 2), TENSOR_CUDA), y[3];
+    (tensor_set_default_device)(TENSOR_CUDA);
+    CHECK(tensor_cuda_graph_begin(g) == 0);
+    y[0] = (tensor_linalg_cholesky)(x, 0);
+    y[1] = (tensor_linalg_svdvals)(x);
+    y[2] = (tensor_randperm)(300);
+    (tensor_set_default_device)(TENSOR_CPU);
+    CHECK(tensor_cuda_graph_end(g) == 0 && tensor_cuda_graph_replay(g) == 0 && tensor_cuda_synchronize(TENSOR_CUDA) == 0);
+    values drawn = numbers_of(off_device(y[2]));
+    (tensor_copy_)(x, (tensor_mul_scalar)(eye, 9));
+    CHECK(tensor_cuda_graph_replay(g) == 0 && same(y[0], (tensor_mul_scalar)(eye, 3), 1e-12));
+    CHECK(same((tensor_max)(y[1]), (tensor_full_n)(NULL, 0, 9, TENSOR_F64), 1e-12) && numbers_of(off_device(y[2])) != drawn);
+    (tensor_copy_)(x, (tensor_mul_scalar)(eye, -1));
+    CHECK(tensor_cuda_graph_replay(g) == 0);
+    fails_with("linalg_cholesky: x is not positive definite: matrix 0, pivot 1");
+    CHECK(tensor_cuda_graph_free(g) == 0 && tensor_cuda_fallbacks() == before && tensor_ok());
+    tensor_scope_end(scope);
+}
+
 // ----------------------------------------------------------------------------------------------------- matmul, optimizers
 static void products() {
     for (int dtype : {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_F64, TENSOR_I64}) {
@@ -942,6 +1097,7 @@ __attribute__((weak)) int main() {      // tests in C link this object for its t
     gradients_of<double>(TENSOR_F64);
     failures();
     whole_ops();
+    matrices();
     cudaFree(error);
     cudaStreamDestroy(at.stream);
     tensor_shutdown();
