@@ -3263,6 +3263,10 @@ TENSOR__BOTH TENSOR__FN void tensor__philox(uint64_t seed, uint64_t stream, uint
     out[2] = c2;
     out[3] = c3;
 }
+// The most that 24 bits of a uniform number may be: in its dtype u 2^-24 then rounds to less than 1.
+TENSOR__BOTH TENSOR__INLINE int32_t tensor__uniform_most(int dtype) {
+    return dtype == TENSOR_F16 ? 0xFFE000 : dtype == TENSOR_BF16 ? 0xFF0000 : 0xFFFFFF;
+}
 
 // NaN is tested on bits: -ffinite-math-only makes x != x constant false.
 TENSOR__BOTH TENSOR__INLINE int tensor__isnan_f64(double x) {
@@ -6165,20 +6169,21 @@ TENSOR__INLINE void TENSOR__K(box_muller)(V_I w1, V_I w2, V_F *x, V_F *y) {
     *x = V_MUL(r, V_OF(VI_XOR(V_BITS(p), minus_c)));
     *y = V_MUL(r, V_OF(VI_XOR(V_BITS(s), minus_s)));
 }
-// Elements first .. first + n of a stream, first a multiple of 4: a + b u, u uniform in [0, 1), or a + b z, z
-// normal.
-TENSOR__FN void TENSOR__K(random)(int normal, tensor_generator_t g, int64_t first, int64_t n, float a,
+// Elements first .. first + n of a stream, first a multiple of 4: a + b u, u uniform in 0 .. most / 2^24, or
+// (most 0) a + b z, z normal.
+TENSOR__FN void TENSOR__K(random)(int32_t most, tensor_generator_t g, int64_t first, int64_t n, float a,
                                   float b, float *out) {
+    const V_F top = V_SET((float)most);
     for (int64_t i = 0; i < n; i += 8 * V_N) {
         V_I w[8];
         V_F y[8];
         TENSOR__K(philox)(g, (uint64_t)(first + i) >> 2, w);
         for (int k = 0; k < 8; k += 2) {
-            if (normal) {
+            if (!most) {
                 TENSOR__K(box_muller)(w[k], w[k + 1], &y[k], &y[k + 1]);
             } else {
-                y[k] = V_MUL(V_FROM_I(VI_SHR(w[k], 8)), V_SET(5.9604644775390625e-8f));
-                y[k + 1] = V_MUL(V_FROM_I(VI_SHR(w[k + 1], 8)), V_SET(5.9604644775390625e-8f));
+                y[k] = V_MUL(V_MINR(V_FROM_I(VI_SHR(w[k], 8)), top), V_SET(5.9604644775390625e-8f));
+                y[k + 1] = V_MUL(V_MINR(V_FROM_I(VI_SHR(w[k + 1], 8)), top), V_SET(5.9604644775390625e-8f));
             }
             y[k] = V_ADD(V_SET(a), V_MUL(V_SET(b), y[k]));
             y[k + 1] = V_ADD(V_SET(a), V_MUL(V_SET(b), y[k + 1]));
@@ -9030,7 +9035,8 @@ typedef struct tensor__isa_t {
     void (*gemm_f32)(const tensor__gemm_t *g);
     void (*gemm_tile_f64)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b,
                           double *c);
-    void (*random)(int normal, tensor_generator_t g, int64_t first, int64_t n, float a, float b, float *out);
+    void (*random)(int32_t most, tensor_generator_t g, int64_t first, int64_t n, float a, float b,
+                   float *out);
     int64_t (*load)(float *d, const void *p, int dtype, int64_t n);
     int64_t (*store)(void *p, int dtype, const float *s, int64_t n);
     int64_t (*find)(const float *x, int64_t n, float v);
@@ -16948,7 +16954,8 @@ TENSOR__FN void tensor__random_task(void *arg, int64_t task, int worker) {
             float *f = r->direct ? (float *)c->arg[c->nin].data + i : (float *)(void *)block;
             int normal = c->row->id == TENSOR_OP_RANDN;
             double scale = normal ? c->p->f[1] : c->p->f[1] - c->p->f[0];
-            TENSOR__ISA(c->thread)->random(normal, c->rng, i, m, (float)c->p->f[0], (float)scale, f);
+            int32_t most = normal ? 0 : tensor__uniform_most(c->arg[c->nin].dtype);
+            TENSOR__ISA(c->thread)->random(most, c->rng, i, m, (float)c->p->f[0], (float)scale, f);
             if (!r->direct) { tensor__iter_move(&r->it, c->nin, i, m, f, 1); }
             continue;
         }

@@ -2620,7 +2620,10 @@ __global__ void __launch_bounds__(THREADS, 4)
         }
 TCU_UNROLL
         for (int k = 0; k < 4; k++) {
-            if (kind == UNIFORM) { v[k] = __fmul_rn((float)(int32_t)(word[k] >> 8), 5.9604644775390625e-8f); }
+            if (kind == UNIFORM) {
+                const int32_t u = (int32_t)(word[k] >> 8), most = tensor__uniform_most(dtype);
+                v[k] = __fmul_rn((float)(u < most ? u : most), 5.9604644775390625e-8f);
+            }
             v[k] = __fadd_rn(a, __fmul_rn(b, v[k]));
             int64_t at[1];
             if (q * 4 + k >= w.n) { break; }

@@ -73,9 +73,9 @@ extern "C" {
 //   bias    [out], dtype of x; NULL = none
 //   -> new [..., out];  grad dx = g w, dw = gT x, db = sum of g;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_linear(tensor_t *x, tensor_t *weight, tensor_t *bias);
-// tensor_relu, tensor_gelu_tanh of it, in one op: the same numbers, one tensor less (on CUDA cuBLASLt's
-// epilogue, whose rounding is its own). On the CPU nn_sequential takes them where a nn_linear meets the
-// layer.
+// tensor_relu, tensor_gelu_tanh of it, in one op: the same numbers, one tensor less. On CUDA, as
+// torch._addmm_activation, cuBLASLt's epilogue: its rounding is its own, and relu of NaN may be 0. So
+// nn_sequential takes them, where a nn_linear meets the layer, on the CPU alone.
 //   -> new [..., out];  grad as both;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_linear_relu(tensor_t *x, tensor_t *weight, tensor_t *bias);
 TENSOR_API tensor_t *tensor_linear_gelu_tanh(tensor_t *x, tensor_t *weight, tensor_t *bias); // as relu's

@@ -205,6 +205,7 @@ else
     failed=$((failed + 1))
 fi
 grep -h 'ns an operation' "$out"/alloc-plain.log
+grep -hs '^skipped' "$out"/libraries-plain.log
 awk '/ native .* fallback$/ {
         native += $(NF - 3); away += $(NF - 1); rows++; if ($(NF - 3) && !$(NF - 1)) { all++ } else if ($(NF - 3)) { some++ }
     }

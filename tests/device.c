@@ -264,7 +264,6 @@ static void ops(void) {
     CHECK(tensor_device(made[1]) == TENSOR_CUDA && device_same(made[0], off(made[1])));
     device_note(TENSOR_F32);
     CHECK(device_calls() > before + 100);
-    device_print();
 }
 
 static nn_module_t *net(void) {
@@ -316,26 +315,36 @@ static void moved(void) {
     nn_free(twin);
 }
 
-// Numbers drawn there are those drawn here.
+// Numbers drawn there are those drawn here, in every float.
 static void random_numbers(void) {
-    int d;
-    tensor_t *y[2][8];
-    for (d = 0; d < 2; d++) {
-        tensor_t *half;
-        tensor_manual_seed(11);
-        tensor_set_default_device(d ? TENSOR_CUDA : TENSOR_CPU);
-        half = tensor_full(0.3, 50, 3);
-        y[d][0] = tensor_rand(7, 5);
-        y[d][1] = tensor_randn(1001);
-        y[d][2] = tensor_randint(-4, 90, 33);
-        y[d][3] = tensor_bernoulli(half);
-        y[d][4] = tensor_dropout(half, 0.4, 1);
-        y[d][5] = tensor_to(tensor_dropout(tensor_to(half, TENSOR_F64), 0.4, 1), TENSOR_F64);
-        y[d][6] = tensor_randperm(40);
-        y[d][7] = tensor_arange(3, 9, 0.1, TENSOR_F32);
+    static const tensor_dtype_t dtypes[] = {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_BF16};
+    int d, k;
+    tensor_t *y[2][10], *half;
+    for (k = 0; k < 4; k++) {
+        for (d = 0; d < 2; d++) {
+            tensor_manual_seed(11);
+            tensor_set_default_device(d ? TENSOR_CUDA : TENSOR_CPU);
+            half = tensor_to(tensor_full(0.3, 50, 30), dtypes[k]);
+            y[d][0] = tensor_rand_like(half);
+            y[d][1] = tensor_randn_like(half);
+            y[d][2] = tensor_randint_like(half, -4, 90);
+            y[d][3] = tensor_bernoulli(half);
+            y[d][4] = tensor_dropout(half, 0.4, 1);
+            y[d][5] = tensor_poisson(tensor_mul_scalar(half, 40));
+            y[d][6] = tensor_multinomial(half, 7);
+            y[d][7] = tensor_randperm(40);
+            y[d][8] = tensor_arange(3, 9, 0.1, dtypes[k]);
+            y[d][9] = tensor_randint(-4, 90, 33);
+        }
+        tensor_set_default_device(TENSOR_CPU);
+        for (d = 0; d < 10; d++)
+            CHECK_MSG(tensor_dtype(y[0][d]) == tensor_dtype(y[1][d]) &&
+                          (d == 1 && dtypes[k] == TENSOR_F64
+                               ? tensor_allclose(y[0][d], off(y[1][d]), 1e-13, 1e-13)
+                               : tensor_equal(y[0][d], off(y[1][d]))),
+                      "numbers %d in %s", d, tensor_dtype_name(dtypes[k]));
+        device_note(dtypes[k]);
     }
-    tensor_set_default_device(TENSOR_CPU);
-    for (d = 0; d < 8; d++) CHECK_MSG(tensor_equal(y[0][d], off(y[1][d])), "numbers %d", d);
 }
 
 // ---- whole trainings, here and there ----
@@ -959,6 +968,7 @@ int main(void) {
     RUN(network);
     RUN(moved);
     RUN(random_numbers);
+    device_print();
     RUN(training);
     RUN(steps);
     RUN(host_side);

@@ -551,8 +551,8 @@ static void make(void) {
         "when this was written: floats (f32 f64 f16 bf16), integers\n(i32 i64 u8 i8 i16), numbers (both), "
         "bool, all. F is `torch.nn.functional`. On CUDA every op "
         "runs,\nby kernels of its own (native) or, where there are none, by the CPU's over copies: as the "
-        "tests on the device found\nfor f32 f64 f16 i64 (tests/cuda/rows.txt; f16 stands for bf16, i64 for "
-        "the other integers). In a program\n`tensor_cuda_op_counts` says which did.\n");
+        "tests on the device found\nfor f32 f64 f16 bf16 i64 (tests/cuda/rows.txt; i64 stands for the other "
+        "integers). In a program\n`tensor_cuda_op_counts` says which did.\n");
     put(&page, body.at, body.length);
     free(body.at);
 }

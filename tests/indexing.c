@@ -917,6 +917,11 @@ static void create_random(void) {
     y = tensor_rand_like(tensor_zeros_of(TENSOR_F64, 3, 2));
     CHECK(tensor_dtype(y) == TENSOR_F64 && tensor_ndim(y) == 2 && tensor_size(y, 1) == 2);
     CHECK(tensor_dtype(tensor_randn_like(tensor_zeros_of(TENSOR_BF16, 3))) == TENSOR_BF16);
+    for (k = 0; k < 2; k++) {                   // none rounds to 1
+        y = tensor_rand_like(tensor_zeros_of(k ? TENSOR_BF16 : TENSOR_F16, 300, 301));
+        CHECK_NEAR(tensor_item(tensor_max(y)), k ? 1 - 0x1p-8 : 1 - 0x1p-11, 0);
+        CHECK_NEAR(mean_of(tensor_to(y, TENSOR_F64)), 0.5, 0.005);
+    }
     m = tensor_requires_grad_(tensor_zeros(40000, 1), 1);
     y = tensor_normal(m, F(1, 0));
     CHECK(tensor_size(y, 1) == 2 && !tensor_requires_grad(y));

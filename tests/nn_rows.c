@@ -195,7 +195,7 @@ ROW(INTERPOLATE,
                        .recompute_scale_factor = P("00100000")),
     "1x2x2x3", "1x2x3x2", "2x2x5", "1x1x3x4", "1x1x3x2x2", "1x2x5x5", "1x2x6", "1x1x1x3")
 ROW(GRID_SAMPLE,
-    tensor_grid_sample(in[0], tensor_mul_scalar(in[1], v == 0 ? 1.3 : v == 1 ? 0.9 : 1.7),
+    tensor_grid_sample(in[0], tensor_mul_scalar(in[1], v == 0 ? 1.3 : v == 1 ? 0.9 : v == 5 ? 2 : 1.7),
                        .mode = (tensor_interpolation_t)(v == 3 ? TENSOR_BICUBIC
                                                         : v == 5 ? TENSOR_NEAREST
                                                                  : TENSOR_BILINEAR),
@@ -340,44 +340,55 @@ static int inputs(const case_t *one, int v, tensor_t **in) {
     return n;
 }
 #ifdef TEST_CUDA
-// Results and gradients of a case on the device are the CPU's, in f64 and f32.
+// Results and gradients of a case on the device are the CPU's, in f64 and f32. In f16 and bf16 both are,
+// within what these hold, those in f64 of the inputs rounded to them.
 static void on_cuda(int r, int v, tensor_dtype_t dtype) {
     const case_t *one = rows[r].one;
-    tensor_t *given[INPUTS], *in[INPUTS], *wanted[INPUTS], *grads[2][INPUTS], *y[2], *g;
+    const char *named = tensor_dtype_name(dtype);
+    tensor_t *given[INPUTS], *in[INPUTS], *wanted[INPUTS], *grads[3][INPUTS], *y[3], *g;
     tensor_scope_t s = tensor_scope_begin();
-    int n = inputs(one, v, given), m, k, d;
-    double tol = dtype == TENSOR_F64 ? 1e-9 : 2e-4;
-    for (d = 0; d < 2; d++) {
+    int n = inputs(one, v, given), m = 0, half = dtype == TENSOR_F16 || dtype == TENSOR_BF16, k, d;
+    double tol = dtype == TENSOR_F64 ? 1e-9 : dtype == TENSOR_F32 ? 2e-4 : dtype == TENSOR_F16 ? 4e-3 : 3e-2;
+    for (d = 0; d < 2 + half; d++) {            // the CPU, the device, the CPU in f64
         for (k = m = 0; k < n; k++) {
             tensor_t *x = tensor_detach(given[k]);
             if (tensor_dtype(x) == TENSOR_F64) x = tensor_to(x, dtype);
-            in[k] = d ? on(x) : x;
+            if (d == 2 && tensor_dtype(x) == dtype) x = tensor_to(x, TENSOR_F64);
+            in[k] = d == 1 ? on(x) : x;
             if (tensor_requires_grad(given[k])) wanted[m++] = tensor_requires_grad_(in[k], 1);
         }
         tensor_manual_seed(5);
         y[d] = one->fn(in, n, &v);
         if (!tensor_requires_grad(y[d])) m = 0;
         g = tensor_to(tensor_sin(tensor_arange(1, (double)tensor_numel(y[d]) + 1, 1, TENSOR_F64)), dtype);
-        g = tensor_reshape_n(g, y[d]->dims, y[d]->ndim);
-        if (d) g = on(g);
+        g = tensor_to(tensor_reshape_n(g, y[d]->dims, y[d]->ndim), tensor_dtype(y[d]));
+        if (d == 1) g = on(g);
         if (m) tensor_autograd_grad(&y[d], 1, &g, wanted, m, grads[d], TENSOR_ALLOW_UNUSED);
     }
-    CHECK_MSG(tensor_ok(), "%s, case %d: %s", rows[r].name, v, tensor_error_text());
-    CHECK_MSG(tensor_device(y[1]) == TENSOR_CUDA && tensor_allclose(y[0], off(y[1]), tol, tol),
-              "%s, case %d: the device has another result", rows[r].name, v);
-    for (k = 0; k < m; k++)
-        CHECK_MSG(!grads[0][k] == !grads[1][k] &&
-                      (!grads[0][k] || tensor_allclose(grads[0][k], off(grads[1][k]), tol, tol)),
-                  "%s, case %d: the device has another gradient %d", rows[r].name, v, k);
+    CHECK_MSG(tensor_ok(), "%s, %s, case %d: %s", rows[r].name, named, v, tensor_error_text());
+    CHECK_MSG(tensor_device(y[1]) == TENSOR_CUDA && tensor_dtype(y[0]) == tensor_dtype(y[1]),
+              "%s, case %d: the result is another's", rows[r].name, v);
+    for (d = 0; d < 1 + half; d++) {            // the device and, in f16 and bf16, the CPU
+        tensor_t *const *ours = grads[1 - d], *const *good = grads[2 * half];
+        const char *where = d ? "CPU" : "device";
+        CHECK_MSG(tensor_allclose(tensor_to(y[2 * half], tensor_dtype(y[0])), off(y[1 - d]), tol, tol),
+                  "%s, %s, case %d: the %s has another result", rows[r].name, named, v, where);
+        for (k = 0; k < m; k++)
+            CHECK_MSG(!good[k] == !ours[k] &&
+                          (!good[k] || tensor_allclose(tensor_to(good[k], dtype), off(ours[k]), tol, tol)),
+                      "%s, %s, case %d: the %s has another gradient %d", rows[r].name, named, v, where, k);
+    }
     device_note(dtype);
     tensor_clear_error();
     tensor_scope_end(s);
 }
 static void cuda(void) {
-    int r, v;
+    static const tensor_dtype_t dtypes[] = {TENSOR_F64, TENSOR_F32, TENSOR_F16, TENSOR_BF16};
+    int r, v, k;
     device_start();
     for (r = 0; r < NN_OP_COUNT; r++)
-        for (v = 0; rows[r].one->inputs[v]; v++) on_cuda(r, v, TENSOR_F64), on_cuda(r, v, TENSOR_F32);
+        for (v = 0; rows[r].one->inputs[v]; v++)
+            for (k = 0; k < 4; k++) on_cuda(r, v, dtypes[k]);
 }
 int main(void) {
     RUN(cuda);

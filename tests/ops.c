@@ -671,7 +671,7 @@ static int device_agrees(const op_t *op, const tensor_t *a, const tensor_t *b) {
 #endif
 }
 static void run_device(const op_t *op) {
-    static const int dtypes[] = {TENSOR_F32, TENSOR_F64, TENSOR_I64, TENSOR_F16};
+    static const int dtypes[] = {TENSOR_F32, TENSOR_F64, TENSOR_I64, TENSOR_F16, TENSOR_BF16};
     int c, t, k;
     for (c = 0; c < op->nconfigs && c < 6; c++)
         for (t = 0; t < COUNT(dtypes); t++) {

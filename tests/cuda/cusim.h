@@ -55,6 +55,7 @@ extern counts_t counts;
 void seed(uint64_t s);
 void reset();                   // counts of calls to 0, the sticky error forgotten; streams and memory stay
 const char *fault();            // what the last faulty kernel did, "" if none
+void ran(void (*kernel)());     // launched: noted for the list that $CUSIM_KERNELS is at the end, places in the program
 void *library_open(const char *name);
 void *library_symbol(void *library, const char *name);
 void library_fake(const char *library, const char *name, void *function);     // adds one
@@ -118,7 +119,9 @@ template <class... P, class... A>
 inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, cudaStream_t s, A... a) {
     std::tuple<P...> args{P(a)...};
     if (!(cusim::argument<P>(P(a)) && ...)) { return cudaGetLastError(); }
-    return cusim::launch(grid, block, shared, s, [kernel, args] { std::apply(kernel, args); });
+    cudaError_t e = cusim::launch(grid, block, shared, s, [kernel, args] { std::apply(kernel, args); });
+    if (!e) { cusim::ran((void (*)())kernel); }
+    return e;
 }
 #define TCU_SHARED(T, name, ...)                                                                             \
     typedef T name##_t __VA_ARGS__;                                                                          \
