@@ -61,12 +61,12 @@
 //            recorded. Every gradient is made of differentiable operations (TENSOR_CREATE_GRAPH). Beyond
 //            PyTorch: x.mul_(x) and other changes by the own value have right gradients; tensor_autograd_grad
 //            gives hooked gradients for every input; a checkpoint notices changed inputs.
-// AUTOCAST   mixed precision for forward passes, as torch.autocast: under tensor_scope_begin_autocast(TENSOR_F16
-//            or TENSOR_BF16) matrix products, linear, convolutions, attention, recurrent nets and prelu compute
-//            in that dtype; exp, logs, pow, rsqrt, softmax, sums, norms, layer and group norm, interpolate and
-//            losses in f32; dot, cross, tensordot, index_put, scatter_add, bilinear and grid_sample in the
-//            widest dtype of their inputs; all else, in-place ops and f64 as they are. The lists are those of
-//            PyTorch for CUDA, on every device. Weights stay f32, are cast once a scope and get f32 gradients.
+// AUTOCAST   Mixed precision of forward passes, as torch.autocast: in tensor_scope_begin_autocast(dtype)
+//            products of matrices, linear, convolutions, attention, recurrent nets and prelu compute in that
+//            dtype; exp, logs, pow, rsqrt, softmax, sums, norms, layer and group norm, interpolate, losses in
+//            f32; dot, cross, tensordot, index_put, scatter_add, bilinear and grid_sample in the widest dtype
+//            of their inputs; all else, all in place and f64 as ever. The lists are PyTorch's for CUDA, on
+//            every device. Weights stay f32, are cast once a scope, and get gradients of f32.
 // DTYPES     f32 f64 i8 i16 i32 i64 u8 bool compute; f16 and bf16 are stored as such and computed in f32 with
 //            correct rounding. No complex numbers, no FFT.
 // CONFIG     define before the implementation: TENSOR_MALLOC/TENSOR_FREE (aligned, see >>config),
@@ -373,7 +373,7 @@ TENSOR_API tensor_scope_t tensor_scope_begin_inference(void);
 //   dtype   TENSOR_F16 (with nn_grad_scaler) or TENSOR_BF16; TENSOR_DTYPE_NONE = no autocast in this scope
 //   -> scope;  errors OUT_OF_MEMORY, DTYPE
 TENSOR_API tensor_scope_t tensor_scope_begin_autocast(tensor_dtype_t dtype);
-// The same for what is left of the innermost scope.   -> the dtype until now, TENSOR_DTYPE_NONE = no autocast;
+// The same for what is left of the innermost scope.   -> dtype until now, TENSOR_DTYPE_NONE = no autocast;
 // errors DTYPE
 TENSOR_API tensor_dtype_t tensor_set_autocast(tensor_dtype_t dtype);
 // The calling thread's dtype of autocast.   -> dtype, TENSOR_DTYPE_NONE = no autocast;  errors none
@@ -2487,10 +2487,11 @@ template <class... P> inline int tensor_check(tensor_t *x, const char *pattern, 
 #define tensor_index_put_(x, values, accumulate, ...)                                                        \
     TENSOR__CALL(tensor_index_put_, x, values, accumulate, {__VA_ARGS__})
 
-// tensor_scope_begin now, tensor_scope_end at the closing brace.
+// tensor_scope_begin (or what is given) now, tensor_scope_end at the closing brace.
 class tensor_scope_guard {
   public:
     tensor_scope_guard() : scope_(tensor_scope_begin()) {}
+    explicit tensor_scope_guard(tensor_scope_t scope) : scope_(scope) {}
     ~tensor_scope_guard() { (tensor_scope_end)(scope_); }
     tensor_scope_t scope() const { return scope_; }
     int reset() { return (tensor_scope_reset)(scope_); }
@@ -8152,7 +8153,7 @@ TENSOR_API tensor_dtype_t (tensor_set_autocast)(tensor_dtype_t dtype) {
     tensor__thread_t *th = tensor__self();
     tensor_dtype_t was = (tensor_autocast_dtype)();
     TENSOR__REFUSE_AS(was, dtype != TENSOR_F16 && dtype != TENSOR_BF16 && dtype != TENSOR_DTYPE_NONE, DTYPE,
-                      "set_autocast: dtype %i must be f16 or bf16, or TENSOR_DTYPE_NONE for none", (int)dtype);
+                      "set_autocast: dtype %i must be f16, bf16 or TENSOR_DTYPE_NONE", (int)dtype);
     int bits = dtype == TENSOR_F16 ? TENSOR__TO_F16 : dtype == TENSOR_BF16 ? TENSOR__TO_BF16 : 0;
     th->modes = (uint8_t)((th->modes & ~TENSOR__CASTS) | bits);
     return was;

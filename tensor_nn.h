@@ -5079,7 +5079,8 @@ TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *wei
     tensor_scope_t scope;
     int64_t lead[TENSOR_MAX_DIMS], out, n1, n2;
     int d, fits;
-    NN__AUTOCAST(TENSOR__WIDEST, (tensor_bilinear)(cast_[0], cast_[1], cast_[2], cast_[3]), x1, x2, weight, bias)
+    NN__AUTOCAST(TENSOR__WIDEST, (tensor_bilinear)(cast_[0], cast_[1], cast_[2], cast_[3]), x1, x2, weight,
+                 bias)
     if (!nn__inputs("bilinear", "x1 x2 weight bias", 3, in, 4, 15))
         return TENSOR__(poison);
     fits = x1->ndim == x2->ndim && x1->ndim > 0 && weight->ndim == 3;
@@ -7032,7 +7033,8 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
     NN__CLOSE(nn__narrow((tensor_reshape_n)(y, dims, rank + 2), a->x));
 }
 TENSOR__FN tensor_t *nn__grid_sample_call(tensor_grid_sample_args_t *a) {
-    NN__AUTOCAST(TENSOR__WIDEST, (a->x = cast_[0], a->grid = cast_[1], nn__grid_sample_front(a)), a->x, a->grid)
+    NN__AUTOCAST(TENSOR__WIDEST, (a->x = cast_[0], a->grid = cast_[1], nn__grid_sample_front(a)), a->x,
+                 a->grid)
     return nn__grid_sample_front(a);
 }
 NN__OWN_FRONT(grid_sample, , nn__grid_sample_call(&a))
@@ -7699,12 +7701,9 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
     return TENSOR__(finish)(&o);
 }
 TENSOR__FN tensor_t *nn__attention_call(tensor_scaled_dot_product_attention_args_t *a) {
-    tensor_t *in[4] = {a->query, a->key, a->value, a->attn_mask};
-    if (TENSOR__(casting)()) TENSOR__(autocast)(TENSOR__LOW, in, 4);
-    a->query = in[0];
-    a->key = in[1];
-    a->value = in[2];
-    a->attn_mask = in[3];
+    NN__AUTOCAST(TENSOR__LOW, (a->query = cast_[0], a->key = cast_[1], a->value = cast_[2],
+                               a->attn_mask = cast_[3], nn__run_scaled_dot_product_attention(a)), a->query,
+                 a->key, a->value, a->attn_mask)
     return nn__run_scaled_dot_product_attention(a);
 }
 NN__OPTIONS(scaled_dot_product_attention, , nn__attention_call(&a))
@@ -8493,8 +8492,8 @@ TENSOR__FN tensor_t *nn__loss_front(int which, tensor_t *x, tensor_t *t, tensor_
     tensor__op_t o;
     tensor_t *in[4] = {x, t, w, q};
     if (which == NN__LOSS_BCE && TENSOR__(casting)())
-        return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "binary_cross_entropy: halves have no logarithm of small numbers; "
-                        "under autocast use binary_cross_entropy_with_logits, or a scope without it");
+        return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "binary_cross_entropy: unsafe under autocast (input %t); "
+                        "binary_cross_entropy_with_logits is safe", x);
     NN__AUTOCAST(TENSOR__FULL, nn__loss_front(which, cast_[0], cast_[1], cast_[2], cast_[3], f, reduction),
                  x, t, w, q)
     if (!TENSOR__(begin)(&o, row, in, 4) || !nn__floats(&o, 15)) return TENSOR__(poison);

@@ -1,7 +1,7 @@
 // autocast.h - PyTorch 2.15.0 under autocast to bf16, written by tests/autocast.py
 //
-// Result dtypes of ops on CUDA, inputs all f32, all bf16, first f32 and others bf16, the other way round, all f64:
-// f f32, g bf16, d f64, x refused.
+// Result dtypes of ops on CUDA for inputs of f32, of bf16, first f32 and others bf16, the other way round, of
+// f64: f f32, g bf16, d f64, x refused.
 typedef struct autocast_row_t { const char *op, *result; } autocast_row_t;
 static const autocast_row_t autocast_rows[] = {
     {"matmul", "ggggd"},

@@ -1,10 +1,10 @@
-# Writes autocast.h: result dtypes of torch under torch.autocast("cuda", torch.bfloat16), and losses and weights of a
-# net trained so on the CPU.  python3 autocast.py > autocast.h
+# Writes autocast.h: result dtypes of torch under torch.autocast("cuda", torch.bfloat16), and losses and weights
+# of a net trained so on the CPU.  python3 autocast.py > autocast.h
 import re, torch, warnings
 warnings.simplefilter("ignore")
 import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
-code = {torch.float32: "f", torch.float64: "d", torch.bfloat16: "g", torch.float16: "h", torch.bool: "b", torch.int64: "l"}
+code = {torch.float32: "f", torch.float64: "d", torch.bfloat16: "g"}
 # a, b, c: floats [4, 4]; v, u: floats [4]; i: index [4, 4]
 ops = """
 matmul: torch.matmul(a, b)
@@ -151,8 +151,8 @@ poisson_nll_loss: F.poisson_nll_loss(a, b)
 """.strip().splitlines()
 print("""// autocast.h - PyTorch %s under autocast to bf16, written by tests/autocast.py
 //
-// Result dtypes of ops on CUDA, inputs all f32, all bf16, first f32 and others bf16, the other way round, all f64:
-// f f32, g bf16, d f64, x refused.
+// Result dtypes of ops on CUDA for inputs of f32, of bf16, first f32 and others bf16, the other way round, of
+// f64: f f32, g bf16, d f64, x refused.
 typedef struct autocast_row_t { const char *op, *result; } autocast_row_t;
 static const autocast_row_t autocast_rows[] = {""" % torch.__version__.split("+")[0])
 torch.set_autocast_enabled("cuda", True)
@@ -165,7 +165,8 @@ with FakeTensorMode():
         for first, rest in ((f, f), (g, g), (f, g), (g, f), (d, d)):
             torch.clear_autocast_cache()
             a, b, c = (torch.empty(4, 4, dtype=t, device="cuda") for t in (first, rest, rest))
-            v, u = (torch.empty(4, dtype=t, device="cuda") for t in (rest if re.search(r"\ba\b", text) else first, rest))
+            lead = rest if re.search(r"\ba\b", text) else first
+            v, u = (torch.empty(4, dtype=t, device="cuda") for t in (lead, rest))
             i = torch.zeros(4, 4, dtype=torch.int64, device="cuda")
             try: row += code[eval(text).dtype]
             except Exception: row += "x"
@@ -174,7 +175,8 @@ print("};")
 torch.set_autocast_enabled("cuda", False)
 
 # The CPU's list differs behind the products, so the loss is told to be f32 as CUDA's is.
-W = [(.3 * torch.sin(.7 * torch.arange(n * k) + k)).view(n, k).requires_grad_() for n, k in ((16, 8), (4, 16))]
+W = [(.3 * torch.sin(.7 * torch.arange(n * k) + k)).view(n, k).requires_grad_()
+     for n, k in ((16, 8), (4, 16))]
 B = [torch.zeros(n, requires_grad=True) for n in (16, 4)]
 x, t = torch.sin(1.3 * torch.arange(96)).view(12, 8), torch.arange(12) % 4
 losses = []
