@@ -61,6 +61,12 @@
 //            recorded. Every gradient is made of differentiable operations (TENSOR_CREATE_GRAPH). Beyond
 //            PyTorch: x.mul_(x) and other changes by the own value have right gradients; tensor_autograd_grad
 //            gives hooked gradients for every input; a checkpoint notices changed inputs.
+// AUTOCAST   Mixed precision of forward passes, as torch.autocast: in tensor_scope_begin_autocast(dtype)
+//            products of matrices, linear, convolutions, attention, recurrent nets and prelu compute in that
+//            dtype; exp, logs, pow, rsqrt, softmax, sums, norms, layer and group norm, interpolate, losses in
+//            f32; dot, cross, tensordot, index_put, scatter_add, bilinear and grid_sample in the widest dtype
+//            of their inputs; all else, all in place and f64 as ever. The lists are PyTorch's for CUDA, on
+//            every device. Weights stay f32, are cast once a scope, and get gradients of f32.
 // DTYPES     f32 f64 i8 i16 i32 i64 u8 bool compute; f16 and bf16 are stored as such and computed in f32 with
 //            correct rounding. No complex numbers, no FFT.
 // CONFIG     define before the implementation: TENSOR_MALLOC/TENSOR_FREE (aligned, see >>config),
@@ -361,6 +367,17 @@ TENSOR_API tensor_scope_t tensor_scope_begin_grad(void);
 // made in it can never be saved for backward, nor be changed in place outside of it.
 //   -> scope;  errors OUT_OF_MEMORY
 TENSOR_API tensor_scope_t tensor_scope_begin_inference(void);
+
+// Opens a scope of autocast (mixed precision; AUTOCAST in the manual), for the forward pass: end it with
+// tensor_scope_return(scope, loss) and call backward outside.
+//   dtype   TENSOR_F16 (with nn_grad_scaler) or TENSOR_BF16; TENSOR_DTYPE_NONE = no autocast in this scope
+//   -> scope;  errors OUT_OF_MEMORY, DTYPE
+TENSOR_API tensor_scope_t tensor_scope_begin_autocast(tensor_dtype_t dtype);
+// The same for what is left of the innermost scope.   -> dtype until now, TENSOR_DTYPE_NONE = no autocast;
+// errors DTYPE
+TENSOR_API tensor_dtype_t tensor_set_autocast(tensor_dtype_t dtype);
+// The calling thread's dtype of autocast.   -> dtype, TENSOR_DTYPE_NONE = no autocast;  errors none
+TENSOR_API tensor_dtype_t tensor_autocast_dtype(void);
 
 // Releases what the scope owns and leaves it open.
 //   scope   also closes scopes opened inside it and left open
@@ -2470,10 +2487,11 @@ template <class... P> inline int tensor_check(tensor_t *x, const char *pattern, 
 #define tensor_index_put_(x, values, accumulate, ...)                                                        \
     TENSOR__CALL(tensor_index_put_, x, values, accumulate, {__VA_ARGS__})
 
-// tensor_scope_begin now, tensor_scope_end at the closing brace.
+// tensor_scope_begin (or what is given) now, tensor_scope_end at the closing brace.
 class tensor_scope_guard {
   public:
     tensor_scope_guard() : scope_(tensor_scope_begin()) {}
+    explicit tensor_scope_guard(tensor_scope_t scope) : scope_(scope) {}
     ~tensor_scope_guard() { (tensor_scope_end)(scope_); }
     tensor_scope_t scope() const { return scope_; }
     int reset() { return (tensor_scope_reset)(scope_); }
@@ -2685,7 +2703,12 @@ enum {                                  // tensor_t.flags
                                         // which the flag means that no row is there twice
     TENSOR__INHERITED = TENSOR__NO_GRAD_VIEW | TENSOR__MULTI_VIEW       // by views of the view
 };
-enum { TENSOR__ANOMALY = 1, TENSOR__INFERRING = 2, TENSOR__PACKING = 4 };  // tensor__thread_t.modes
+enum { TENSOR__ANOMALY = 1, TENSOR__INFERRING = 2, TENSOR__PACKING = 4,   // tensor__thread_t.modes
+       TENSOR__TO_F16 = 8, TENSOR__TO_BF16 = 16,        // autocast
+       TENSOR__CASTS = TENSOR__TO_F16 | TENSOR__TO_BF16,
+       TENSOR__CAST_ANEW = 32 };                        // no cast is kept: a checkpoint's fn runs twice alike
+// What autocast makes of the float inputs of an op: the mode's dtype, f32, the widest of them, as they are.
+enum { TENSOR__LOW, TENSOR__FULL, TENSOR__WIDEST, TENSOR__AS_IS };
 
 typedef struct tensor__thread_t tensor__thread_t;
 typedef struct tensor__node_t tensor__node_t;
@@ -2988,6 +3011,9 @@ typedef struct tensor__internals_t {
     const tensor__row_t *(*backward_row)(int id);         // the derivative of a pointwise one
     tensor_t *(*plain_product)(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias, int turned,
                                int then);
+    int (*casting)(void);                                 // whether the thread is in autocast
+    // casts x[0..n-1] (NULL and dead ones stay) and leaves autocast until the innermost scope ends
+    void (*autocast)(int to, tensor_t **x, int n);
 } tensor__internals_t;
 
 #ifdef __cplusplus
@@ -2998,6 +3024,15 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 }
 #endif
 #define TENSOR__(f) (tensor__internals(TENSOR__API_VERSION)->f)
+
+// Line of a front that autocast knows: `call` is the front anew, outside autocast, on inputs cast_[0], ...
+#define TENSOR__AUTOCAST(casting, to, call, ...)                                                             \
+    if (casting) {                                                                                           \
+        tensor_t *cast_[] = {__VA_ARGS__};                                                                   \
+        tensor_scope_t within_ = TENSOR__(scope)(-1);                                                        \
+        TENSOR__(autocast)(to, cast_, (int)(sizeof cast_ / sizeof *cast_));                                  \
+        return (tensor_scope_return)(within_, call);                                                         \
+    }
 
 // ------------------------------------------------------------------------------
 // >>ops                                            MARK: op tables
@@ -6744,6 +6779,8 @@ struct tensor__thread_t {
     int64_t live_bytes, peak_bytes;
     void *scratch;                  // grows, reused by every call
     uint64_t scratch_bytes;
+    struct tensor__cast_t *casts;   // of leaves, TENSOR__CAST_ROOM places; NULL = none
+    int32_t cast_depth;             // scopes above this depth lie in the autocast that made them
     struct tensor__pass_t *pass;    // cached state of a backward pass
     int64_t pass_mark;              // scope stack below it was there before the running pass
     uint64_t owner;                 // number of the thread it serves, 0 = none
@@ -8106,7 +8143,9 @@ TENSOR__FN void tensor__pop(tensor__thread_t *th, int64_t mark) {
         if (TENSOR__DROP(&t->refs)) { tensor__header_destroy(th, t); }
     }
 }
+TENSOR__FN void tensor__casts_drop(tensor__thread_t *th);
 TENSOR__FN void tensor__scopes_close(tensor__thread_t *th) {
+    tensor__casts_drop(th);
     tensor__pop(th, 0);
     if (th->stack) { tensor__raw_free(th->ctx, th->stack); }
     if (th->scopes) { tensor__raw_free(th->ctx, th->scopes); }
@@ -8169,8 +8208,21 @@ TENSOR__FN tensor_scope_t tensor__scope_begin(tensor__thread_t *th, int grad_mod
     th->grad_mode = (uint8_t)(grad_mode && !(th->modes & TENSOR__INFERRING));
     return s;
 }
+// Autocast keeps what it made of a leaf that requires grad, as PyTorch does, until the mode ends: a weight
+// used often is cast once. A table by address: who finds its place taken by another leaf is cast every time.
+enum { TENSOR__CAST_ROOM = 256 };
+typedef struct tensor__cast_t { tensor_t *leaf, *cast; uint32_t version; } tensor__cast_t;
+TENSOR__FN TENSOR__NOINLINE void tensor__casts_drop(tensor__thread_t *th) {
+    tensor__cast_t *list = th->casts;
+    th->casts = NULL;
+    for (int k = 0; list && k < TENSOR__CAST_ROOM; k++) {
+        if (list[k].leaf) { tensor__drop(list[k].cast); tensor__drop(list[k].leaf); }
+    }
+    if (list) { tensor__memory_free(th, list); }
+}
 // Scope i and those inside it are no more: modes are what they were before.
 TENSOR__INLINE void tensor__scope_restore(tensor__thread_t *th, int i) {
+    if (th->casts && i < th->cast_depth) { tensor__casts_drop(th); }
     th->grad_mode = th->scopes[i].grad_mode;
     th->modes = th->scopes[i].modes;
     th->packing = th->scopes[i].packing;
@@ -8194,6 +8246,25 @@ TENSOR_API tensor_scope_t (tensor_scope_begin_inference)(void) {
     tensor_scope_t s = tensor__user_scope(th, 0);
     if (s.thread) { th->modes |= TENSOR__INFERRING; }
     return s;
+}
+TENSOR_API tensor_scope_t (tensor_scope_begin_autocast)(tensor_dtype_t dtype) {
+    tensor__thread_t *th = tensor__self();
+    tensor_scope_t s = tensor__user_scope(th, th->grad_mode);
+    if (s.thread) { (tensor_set_autocast)(dtype); }
+    return s;
+}
+TENSOR_API tensor_dtype_t (tensor_autocast_dtype)(void) {
+    int modes = tensor__self()->modes;
+    return modes & TENSOR__TO_F16 ? TENSOR_F16 : modes & TENSOR__TO_BF16 ? TENSOR_BF16 : TENSOR_DTYPE_NONE;
+}
+TENSOR_API tensor_dtype_t (tensor_set_autocast)(tensor_dtype_t dtype) {
+    tensor__thread_t *th = tensor__self();
+    tensor_dtype_t was = (tensor_autocast_dtype)();
+    TENSOR__REFUSE_AS(was, dtype != TENSOR_F16 && dtype != TENSOR_BF16 && dtype != TENSOR_DTYPE_NONE, DTYPE,
+                      "set_autocast: dtype %i must be f16, bf16 or TENSOR_DTYPE_NONE", (int)dtype);
+    int bits = dtype == TENSOR_F16 ? TENSOR__TO_F16 : dtype == TENSOR_BF16 ? TENSOR__TO_BF16 : 0;
+    th->modes = (uint8_t)((th->modes & ~TENSOR__CASTS) | bits);
+    return was;
 }
 // For tensor_nn.h: a scope that is no epoch. grad_mode < 0 = as it is.
 TENSOR__FN tensor_scope_t tensor__inner_scope(int grad_mode) {
@@ -8386,6 +8457,49 @@ TENSOR__FN int tensor__promote(tensor_t *const *in, int n) {
     if (dim < 0) { return zero; }
     if (zero < 0 || tensor__category(zero) <= tensor__category(dim)) { return dim; }
     return zero;
+}
+
+#define TENSOR__CASTING(th) ((th)->modes & TENSOR__CASTS)
+TENSOR__FN int tensor__casting(void) { return TENSOR__CASTING(tensor__self()); }
+// f64 and what is no float stay as they are, as in PyTorch.
+TENSOR__FN int tensor__castable(const tensor_t *x) {
+    return x && x->state == TENSOR__LIVE && tensor__is_float(x->dtype) && x->dtype != TENSOR_F64;
+}
+TENSOR__FN tensor_t *tensor__cast(tensor__thread_t *th, tensor_t *x, int dtype) {
+    if (!tensor__castable(x) || x->dtype == dtype) { return x; }
+    if (dtype == TENSOR_F32 || x->dtype != TENSOR_F32 || x->node || x->base ||
+        !(x->flags & TENSOR__REQUIRES_GRAD) || (th->modes & TENSOR__CAST_ANEW)) {
+        return (tensor_to)(x, dtype);
+    }
+    if (!th->casts) {       // the first one: they end with the scope that autocast began in
+        uint64_t bytes = TENSOR__CAST_ROOM * sizeof *th->casts;
+        if (!(th->casts = (tensor__cast_t *)tensor__memory(th, bytes))) { return TENSOR__POISON; }
+        for (th->cast_depth = th->depth; th->cast_depth > 0; th->cast_depth--) {
+            if (!(th->scopes[th->cast_depth - 1].modes & TENSOR__CASTS)) { break; }
+        }
+    }
+    tensor__cast_t *c = &th->casts[(uint32_t)((uintptr_t)x >> 4) * 0x9E3779B1u >> 24];
+    int mine = c->leaf == x;
+    if (mine && c->version == x->storage->version && c->cast->dtype == dtype &&
+        (c->cast->node || !th->grad_mode)) {
+        return c->cast;
+    }
+    tensor_t *y = (tensor_to)(x, dtype);
+    if (y == TENSOR__POISON || (c->leaf && !mine)) { return y; }
+    if (!mine) { c->leaf = tensor__hold(x); }
+    tensor__replace(&c->cast, y);
+    c->version = x->storage->version;
+    return y;
+}
+TENSOR__FN void tensor__autocast(int to, tensor_t **x, int n) {
+    tensor__thread_t *th = tensor__self();
+    int dtype = to == TENSOR__FULL ? TENSOR_F32 : (int)(tensor_autocast_dtype)(), widest = -1;
+    for (int i = 0; to == TENSOR__WIDEST && i < n; i++) {
+        if (!tensor__castable(x[i])) { continue; }
+        dtype = widest = widest < 0 ? x[i]->dtype : tensor__promote2(widest, x[i]->dtype);
+    }
+    for (int i = 0; dtype >= 0 && to != TENSOR__AS_IS && i < n; i++) { x[i] = tensor__cast(th, x[i], dtype); }
+    th->modes &= (uint8_t)~TENSOR__CASTS;
 }
 
 // Right-aligned broadcast of shape b into (dims, ndim). 0 = they do not fit.
@@ -11477,7 +11591,23 @@ TENSOR__INLINE tensor_t *tensor__finish_images(tensor__op_t *o) {
     }
     return tensor__finish(o);
 }
+// Rows that autocast computes in f32; their kernels take halves.
+TENSOR__FN int tensor__full_row(int id) {
+    switch (id) {
+    case TENSOR_OP_ACOS: case TENSOR_OP_ASIN: case TENSOR_OP_COSH: case TENSOR_OP_ERFINV: case TENSOR_OP_EXP:
+    case TENSOR_OP_EXPM1: case TENSOR_OP_LOG: case TENSOR_OP_LOG10: case TENSOR_OP_LOG1P:
+    case TENSOR_OP_LOG2: case TENSOR_OP_POW: case TENSOR_OP_RECIPROCAL: case TENSOR_OP_RSQRT:
+    case TENSOR_OP_SINH: case TENSOR_OP_SOFTPLUS: case TENSOR_OP_TAN:
+    case TENSOR_OP_CUMPROD: case TENSOR_OP_CUMSUM: case TENSOR_OP_LOGSUMEXP: case TENSOR_OP_LOG_SOFTMAX:
+    case TENSOR_OP_NORM: case TENSOR_OP_PROD: case TENSOR_OP_SOFTMAX: case TENSOR_OP_SUM: return 1;
+    default: return 0;
+    }
+}
 TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
+    if (TENSOR__CASTING(o->th) && tensor__full_row(o->row->id) &&
+        (promoted == TENSOR_F16 || promoted == TENSOR_BF16)) {
+        promoted = TENSOR_F32;
+    }
     int dtype = tensor__pointwise_dtype(o, promoted);
     if (dtype < 0) { return TENSOR__POISON; }
     const tensor_t *a = o->in[0];
@@ -12015,6 +12145,7 @@ TENSOR_API tensor_t *(tensor_round_decimals)(tensor_t *x, int decimals) {
 }
 TENSOR_API tensor_t *(tensor_logit)(tensor_t *x, double eps) {
     TENSOR__MARK1(x)
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__AS_IS, (tensor_logit)(cast_[0], eps), x)
     if (!tensor__is_float(x->dtype)) { x = tensor_to(x, TENSOR_F32); }
     if (eps >= 0) { x = tensor_clamp(x, eps, 1 - eps); }
     TENSOR__RETURN(tensor_sub(tensor_log(x), tensor_log1p(tensor_neg(x))));
@@ -12625,6 +12756,8 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c) {
 // Front of all REDUCE rows: mask of dims to reduce.
 TENSOR__FN tensor_t *tensor__reduce(int id, tensor_t *x, uint32_t mask, int keepdim) {
     TENSOR__BEGIN(o, tensor__row(id), x)
+    TENSOR__AUTOCAST(TENSOR__CASTING(o.th) && tensor__full_row(id), TENSOR__FULL,
+                     tensor__reduce(id, cast_[0], mask, keepdim), x)
     int64_t dims[TENSOR_MAX_DIMS], reduced = 1;
     int ndim = 0, dtype = x->dtype;
     for (int d = 0; d < x->ndim; d++) {
@@ -12928,6 +13061,8 @@ TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop,
                                      int64_t i0) {
     TENSOR__MARK
     TENSOR__BEGIN(o, tensor__row(id), x)
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_) && tensor__full_row(id), TENSOR__FULL,
+                     tensor__rows_op(id, cast_[0], dim, drop, keepdim, dtype, i0), x)
     if (dtype < 0 && !tensor__needs_float(o.row->name, x)) { return TENSOR__POISON; }
     TENSOR__DIM(d, o.row->name, dim, x)
     int last = x->ndim - 1, moved = x->ndim > 1 && d != last;
@@ -13160,6 +13295,8 @@ TENSOR__FN tensor_t *tensor__norm_2(tensor_t *x, const int64_t *dims, int n, int
 #undef TENSOR__FOLDED
 TENSOR_API tensor_t *(tensor_norm_p_dims)(tensor_t *x, double p, const int64_t *dims, int n, int keepdim) {
     TENSOR__MARK
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__FULL,
+                     (tensor_norm_p_dims)(cast_[0], p, dims, n, keepdim), x)
     if (!tensor__live(x) || !tensor__needs_float("norm", x) || p == 2) {
         TENSOR__RETURN(tensor__live(x) && !tensor__is_float(x->dtype) ? TENSOR__POISON :
                        tensor__norm_2(x, dims, n, keepdim));
@@ -13190,6 +13327,7 @@ TENSOR__MADE(count_nonzero_dims, (tensor_t *x, const int64_t *dims, int n),
 TENSOR__MADE(count_nonzero, (tensor_t *x), tensor_sum(tensor_ne_scalar(x, 0)))
 TENSOR_API tensor_t *(tensor_nansum_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
     TENSOR__MARK
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__AS_IS, (tensor_nansum_dims)(cast_[0], dims, n, keepdim), x)
     int has = tensor__live(x) && tensor__is_float(x->dtype);
     TENSOR__RETURN(tensor_sum_dims(has ? tensor_masked_fill(x, tensor_isnan(x), 0) : x, dims, n, keepdim));
 }
@@ -13298,9 +13436,14 @@ TENSOR__MADE(trapezoid, (tensor_t *y, tensor_t *x, double dx, int64_t dim),
     tensor_sum_dim(tensor__trapezoids(y, x, dx, dim), dim, 0))
 TENSOR__MADE(cumulative_trapezoid, (tensor_t *y, tensor_t *x, double dx, int64_t dim),
     tensor_cumsum(tensor__trapezoids(y, x, dx, dim), dim))
-TENSOR__MADE(dist, (tensor_t *a, tensor_t *b, double p), (tensor_norm_p)(tensor_sub(a, b), p))
+TENSOR_API tensor_t *(tensor_dist)(tensor_t *a, tensor_t *b, double p) {
+    TENSOR__MARK
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__FULL, (tensor_dist)(cast_[0], cast_[1], p), a, b)
+    TENSOR__RETURN((tensor_norm_p)(tensor_sub(a, b), p));
+}
 TENSOR_API tensor_t *(tensor_cdist)(tensor_t *a, tensor_t *b, double p) {
     TENSOR__MARK2(a, b)
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__FULL, (tensor_cdist)(cast_[0], cast_[1], p), a, b)
     TENSOR__REFUSE(a->ndim < 2 || b->ndim < 2 || TENSOR__WIDE(a) != TENSOR__WIDE(b) || !(p >= 0), SHAPE,
                    "cdist: a %t and b %t must be [..., M, K] and [..., N, K], p >= 0 (got %g)", a, b, p);
     const int64_t k = -1;
@@ -13317,6 +13460,7 @@ TENSOR_API tensor_t *(tensor_cdist)(tensor_t *a, tensor_t *b, double p) {
 }
 TENSOR_API tensor_t *(tensor_renorm)(tensor_t *x, double p, int64_t dim, double maxnorm) {
     TENSOR__MARK1(x)
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__FULL, (tensor_renorm)(cast_[0], p, dim, maxnorm), x)
     TENSOR__DIM(d, "renorm", dim, x)
     TENSOR__REFUSE(x->ndim < 2 || !(p > 0) || !(maxnorm >= 0), SHAPE,
                    "renorm: x %t must have 2 dims, p be > 0 (got %g), maxnorm >= 0 (got %g)", x, p, maxnorm);
@@ -13607,6 +13751,7 @@ TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     tensor__op_t o;
     tensor_t *const in[2] = {a, b};
     if (!tensor__begin(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__LOW, (tensor_matmul)(cast_[0], cast_[1]), a, b)
     if (!a->ndim || !b->ndim) {
         return tensor__fail(o.th, TENSOR_ERR_SHAPE,
                             "matmul: a %t and b %t must have at least 1 dim; use mul for numbers", a, b);
@@ -13657,6 +13802,8 @@ TENSOR__COLD
 TENSOR__FN tensor_t *tensor__product(const char *op, tensor_t *a, tensor_t *b, int na, int nb) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return TENSOR__POISON; }
+    TENSOR__AUTOCAST(TENSOR__CASTING(th) && na + nb == 2, TENSOR__WIDEST,       // dot, vdot
+                     tensor__product(op, cast_[0], cast_[1], na, nb), a, b)
     if (a->ndim != na || b->ndim != nb || (na == 3 && a->dims[0] != b->dims[0])) {
         return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: a %t and b %t must have %i and %i dims%s", op, a, b,
                             na, nb, na == 3 ? " and equal batch" : "");
@@ -13679,6 +13826,8 @@ TENSOR_API tensor_t *(tensor_outer)(tensor_t *a, tensor_t *b) {
 TENSOR__FN tensor_t *tensor__add_product(const char *op, tensor_t *(*product)(tensor_t *a, tensor_t *b),
                                          tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha) {
     TENSOR__MARK
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__LOW,
+                     tensor__add_product(op, product, cast_[0], cast_[1], cast_[2], beta, alpha), x, a, b)
     if (tensor__live(x) && tensor__live(a) && tensor__live(b) &&
         (a->dtype == TENSOR_F16 || a->dtype == TENSOR_BF16)) {
         tensor_t *f = tensor__add_product(op, product, tensor_to(x, TENSOR_F32), tensor_to(a, TENSOR_F32),
@@ -13717,6 +13866,7 @@ TENSOR__X(addmv, (tensor_mv)) TENSOR__X(addr, (tensor_outer))
 TENSOR__FRONT(vdot, (tensor_t *a, tensor_t *b), tensor__product("vdot", a, b, 1, 1))
 TENSOR_API tensor_t *(tensor_linalg_vecdot)(tensor_t *a, tensor_t *b, int64_t dim) {
     TENSOR__MARK
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__LOW, (tensor_linalg_vecdot)(cast_[0], cast_[1], dim), a, b)
     tensor_t *y = tensor_mul(a, b);     // a sum of integers keeps their dtype here
     tensor_t *s = tensor_sum_dim(y, dim, 0);
     TENSOR__RETURN(s == TENSOR__POISON ? s : tensor_to(s, y->dtype));
@@ -13734,6 +13884,7 @@ TENSOR__FN tensor_t *tensor__diagonal(tensor_t *x) {
 }
 TENSOR_API tensor_t *(tensor_trace)(tensor_t *x) {
     TENSOR__MARK1(x)
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__AS_IS, (tensor_trace)(cast_[0]), x)
     TENSOR__REFUSE(x->ndim != 2, SHAPE, "trace: x %t must have 2 dims", x);
     TENSOR__RETURN(tensor_sum(tensor__diagonal(x)));
 }
@@ -13841,6 +13992,8 @@ TENSOR__FN int tensor__contract(const char *op, tensor__labelled_t *a, tensor__l
 TENSOR_API tensor_t *(tensor_tensordot_dims)(tensor_t *a, tensor_t *b, const int64_t *dims_a,
                                              const int64_t *dims_b, int n) {
     TENSOR__MARK
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__WIDEST,
+                     (tensor_tensordot_dims)(cast_[0], cast_[1], dims_a, dims_b, n), a, b)
     if (!TENSOR__USABLE("tensordot", "a", a) || !TENSOR__USABLE("tensordot", "b", b) ||
         !tensor__dims_given("tensordot", dims_a, n) ||
         !tensor__dims_given("tensordot", dims_b, n)) { return TENSOR__POISON; }
@@ -13913,6 +14066,16 @@ TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *li
     uint64_t keep = 0;
     for (int l = 0; l < 64; l++) { size[l] = -1; last[l] = -1; count[l] = 0; }
     TENSOR__REFUSE(!equation || !list || n < 1, FORMAT, "einsum: needs an equation and at least one tensor");
+    if (TENSOR__CASTING(th_)) {
+        tensor_t **cast = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *cast), *y;
+        if (!cast) { return TENSOR__POISON; }
+        memcpy(cast, list, (size_t)n * sizeof *cast);
+        tensor_scope_t within = tensor__scope_begin(th_, th_->grad_mode);
+        tensor__autocast(TENSOR__LOW, cast, n);
+        y = (tensor_scope_return)(within, (tensor_einsum_n)(equation, cast, n));
+        tensor__memory_free(th_, cast);
+        return y;
+    }
     const char *s = equation;
     for (int k = 0; k < n; k++) {       // sizes, and which operand has a label last
         if (!TENSOR__USABLE("einsum", "list", list[k])) { return TENSOR__POISON; }
@@ -14064,6 +14227,7 @@ TENSOR__FN tensor_t *tensor__roll3(tensor_t *x, int d, int k) {
 TENSOR__FN tensor_t *tensor__cross(const char *op, tensor_t *a, tensor_t *b, int64_t dim) {
     TENSOR__MARK
     if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return TENSOR__POISON; }
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__WIDEST, tensor__cross(op, cast_[0], cast_[1], dim), a, b)
     int64_t dims[TENSOR_MAX_DIMS];
     int n = 0, d = a->ndim == b->ndim ? tensor__dim(op, dim, a) : 0;
     if (d < 0) { return TENSOR__POISON; }
@@ -14830,6 +14994,7 @@ TENSOR__FN tensor_t *tensor__significant(tensor_t *x, tensor_t *s, double rtol) 
     return tensor_gt(s, tensor_mul_scalar(tensor_narrow(s, -1, 0, 1), rtol));
 }
 TENSOR_API tensor_t *(tensor_linalg_pinv)(tensor_t *x, double rtol) {
+    TENSOR__AUTOCAST(tensor__casting(), TENSOR__AS_IS, (tensor_linalg_pinv)(cast_[0], rtol), x)
     tensor__op_t o;
     if (!tensor__la_begin(&o, TENSOR_OP_LINALG_PINV, x, NULL, 0)) { return TENSOR__POISON; }
     tensor_t *y = tensor__la_result(&o, x->dtype, TENSOR__WIDE(x), TENSOR__HIGH(x));
@@ -14863,6 +15028,12 @@ TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
     tensor__thread_t *th = th_;
     const char *op = "linalg_lstsq";
+    if (TENSOR__CASTING(th)) {
+        tensor_dtype_t was = (tensor_set_autocast)(TENSOR_DTYPE_NONE);
+        r = (tensor_linalg_lstsq)(a, b);
+        (tensor_set_autocast)(was);
+        return r;
+    }
     if (!tensor__la_usable(op, "a", a, 0) || !tensor__la_usable(op, "b", b, 0)) { return r; }
     TENSOR__REFUSE_AS(r, TENSOR__HIGH(a) != TENSOR__HIGH(b), SHAPE,
                       "%s: a %t and b %t have not the same rows", op, a, b);
@@ -14919,6 +15090,7 @@ TENSOR__FN tensor_t *tensor__polynomial(double a, tensor_t *p, double b, tensor_
 // for the batch.
 TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
     TENSOR__MARK
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__AS_IS, tensor__matrix_exp(op, cast_[0]), x)
     if (!tensor__la_usable(op, "x", x, 1)) { return TENSOR__POISON; }
     if (!x->numel) { TENSOR__RETURN(tensor_clone(x)); }
     tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
@@ -14948,6 +15120,8 @@ TENSOR_API tensor_t *(tensor_matrix_exp)(tensor_t *x) { return tensor__matrix_ex
 TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord, const int64_t *dims, int n,
                                          int keepdim) {
     TENSOR__MARK
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__FULL,
+                     tensor__vector_norm(op, cast_[0], ord, dims, n, keepdim), x)
     tensor_shape_t kept;
     if (!TENSOR__USABLE(op, "x", x) || !tensor__needs_float(op, x) ||
         !tensor__dims_given(op, dims, n)) { return TENSOR__POISON; }
@@ -14987,6 +15161,8 @@ TENSOR__FN double tensor__ord(const char *ord) {
 TENSOR__FN tensor_t *tensor__matrix_norm(const char *op, tensor_t *x, const char *ord, int64_t dim0,
                                          int64_t dim1, int keepdim) {
     TENSOR__MARK
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__FULL,
+                     tensor__matrix_norm(op, cast_[0], ord, dim0, dim1, keepdim), x)
     if (!TENSOR__USABLE(op, "x", x)) { return TENSOR__POISON; }
     int fro = !ord || !strcmp(ord, "fro"), nuc = ord && !strcmp(ord, "nuc");
     double p = fro || nuc ? 2 : tensor__ord(ord);
@@ -15464,6 +15640,8 @@ TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t
     tensor_t *const in[3] = {x, index, src};
     int has_src = id != TENSOR_OP_INDEX_SELECT && id != TENSOR_OP_GATHER, rows = tensor__by_rows(id);
     if (!tensor__begin(&o, tensor__row(id), in, has_src ? 3 : 2)) { return TENSOR__POISON; }
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_) && id == TENSOR_OP_SCATTER_ADD && !update, TENSOR__WIDEST,
+                     tensor__index_op(id, cast_[0], dim, index, cast_[1], how, update), x, src)
     const char *name = o.row->name;
     if (!x->ndim || (!index->ndim && (!has_src || src->ndim == x->ndim || !src->ndim))) {
         tensor_t *y = tensor__index_op(id, x->ndim ? x : tensor__flat(x), dim, index->ndim ? index :
@@ -15965,6 +16143,8 @@ TENSOR_API tensor_t *(tensor_index_n)(tensor_t *x, tensor_t *const *list, int n)
 }
 TENSOR__FN tensor_t *tensor__index_put(tensor_t *x, tensor_t *const *list, int n, tensor_t *values,
                                        int accumulate, int update) {
+    TENSOR__AUTOCAST(TENSOR__CASTING(tensor__self()) && !update, TENSOR__WIDEST,
+                     tensor__index_put(cast_[0], list, n, cast_[1], accumulate, 0), x, values)
     tensor__pick_t g;
     int id = accumulate ? TENSOR_OP_INDEX_ADD : TENSOR_OP_INDEX_COPY;
     if (!tensor__pick(&g, x, list, n)) { return TENSOR__POISON; }
@@ -18285,6 +18465,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     p->anomaly = th->modes & TENSOR__ANOMALY;
     int32_t depth = th->depth;
     tensor_scope_t scope = tensor__scope_begin(th, p->create);
+    th->modes &= (uint8_t)~TENSOR__CASTS;       // in the dtypes of forward
     int ok = scope.thread != NULL;
     if (ok && (ni || TENSOR__ATOMIC_LOAD(&th->ctx->hook_count))) { ok = tensor__plan(th, p, outputs, no); }
     int64_t mark = th->top, outer_mark = th->pass_mark;
@@ -18408,6 +18589,7 @@ typedef struct tensor__region_t {
     void *user;
     tensor_generator_t rng;
     int n;
+    uint8_t modes;                      // of forward
     int64_t count;
     tensor_t **inputs;                  // detached; their versions
     uint32_t *versions;
@@ -18457,6 +18639,7 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
     uint64_t since = th->seq ? th->seq : (th->seq = 1);
     tensor_generator_t rng = th->rng;
     tensor_scope_t s = tensor__scope_begin(th, th->grad_mode);
+    uint8_t modes = th->modes |= TENSOR__CAST_ANEW;
     tensor_t *y = fn(inputs, n, user);
     if (!y) { y = tensor__fail(th, TENSOR_ERR_OWNER, "checkpoint: fn gave no tensor"); }
     y = s.thread ? (tensor_scope_return)(s, y) : TENSOR__POISON;
@@ -18474,6 +18657,7 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
     r->fn = fn;
     r->user = user;
     r->rng = rng;
+    r->modes = modes;
     r->count = count;
     r->node = (tensor__node_t **)(void *)(r + 1);
     r->inputs = (tensor_t **)(void *)(r->node + count);
@@ -18555,7 +18739,7 @@ TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
     tensor__node_t **list = NULL;
     TENSOR__HOLD(&r->refs);
     th->rng = r->rng;
-    th->modes &= (uint8_t)~TENSOR__PACKING;
+    th->modes = (uint8_t)((th->modes & ~TENSOR__PACKING) | (r->modes & (TENSOR__CASTS | TENSOR__CAST_ANEW)));
     for (int i = 0; i < r->n; i++) {
         in[i] = tensor__as_leaf(r->inputs[i], r->inputs[i]->flags & TENSOR__REQUIRES_GRAD);
     }
@@ -19205,6 +19389,7 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__tidy, tensor__set_backend, tensor__recording, tensor__aside, tensor__make, tensor__arg,
     tensor__launch, tensor__halves, tensor__net, tensor__lasts, tensor__follow, tensor__row,
     tensor__backward_row, tensor__plain_product,
+    tensor__backward_row, tensor__casting, tensor__autocast,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
     return version == TENSOR__API_VERSION ? &tensor__internals_table : NULL;

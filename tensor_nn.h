@@ -4510,6 +4510,7 @@ TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
     return a.row->cpu(&a);
 }
 
+#define NN__AUTOCAST(to, call, ...) TENSOR__AUTOCAST(TENSOR__(casting)(), to, call, __VA_ARGS__)
 TENSOR__FN tensor_t *nn__linear(int id, tensor_t *x, tensor_t *weight, tensor_t *bias) {
     tensor__op_t o;
     tensor_t *const in[3] = {x, weight, bias};
@@ -4521,6 +4522,7 @@ TENSOR__FN tensor_t *nn__linear(int id, tensor_t *x, tensor_t *weight, tensor_t 
         if (y) return y;
     }
     if (!TENSOR__(begin)(&o, nn__row(id), in, 3)) return TENSOR__(poison);
+    NN__AUTOCAST(TENSOR__LOW, nn__linear(id, cast_[0], cast_[1], cast_[2]), x, weight, bias)
     if (!nn__floats(&o, 7)) return TENSOR__(poison);
     if (weight->ndim != 2)
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight %t must be 2-d [out, in]", o.row->name, weight);
@@ -4944,6 +4946,7 @@ TENSOR__FN tensor_t *nn__layer_norm_front(tensor_t *x, tensor_t *w, tensor_t *b,
     tensor__row_t shown = *nn__row(NN_OP_LAYER_NORM);
     tensor_t *in[3] = {x, w, b};
     int64_t lead[TENSOR_MAX_DIMS], n = 1, k, i, first;
+    NN__AUTOCAST(TENSOR__FULL, nn__layer_norm_front(cast_[0], cast_[1], cast_[2], nd, eps, rms), x, w, b)
     shown.name = op;
     if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
     if (nd < 1 || nd > x->ndim)
@@ -5111,6 +5114,8 @@ TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *wei
     tensor_scope_t scope;
     int64_t lead[TENSOR_MAX_DIMS], out, n1, n2;
     int d, fits;
+    NN__AUTOCAST(TENSOR__WIDEST, (tensor_bilinear)(cast_[0], cast_[1], cast_[2], cast_[3]), x1, x2, weight,
+                 bias)
     if (!nn__inputs("bilinear", "x1 x2 weight bias", 3, in, 4, 15))
         return TENSOR__(poison);
     fits = x1->ndim == x2->ndim && x1->ndim > 0 && weight->ndim == 3;
@@ -5353,6 +5358,7 @@ NN__OPTIONS(instance_norm, NN__OR(momentum, 0.1) NN__OR(eps, 1e-5),
 
 TENSOR__FN tensor_t *nn__group_norm(tensor_t *x, int64_t groups, tensor_t *w, tensor_t *b, double eps) {
     tensor_t *const in[3] = {x, w, b};
+    NN__AUTOCAST(TENSOR__FULL, nn__group_norm(cast_[0], groups, cast_[1], cast_[2], eps), x, w, b)
     if (!nn__inputs("group_norm", "x weight bias", 1, in, 3, 1))
         return TENSOR__(poison);
     if (x->ndim < 2) return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: x %t must be [N, C, ...]", x);
@@ -5367,6 +5373,7 @@ NN__OPTIONS(group_norm, NN__OR(eps, 1e-5), nn__group_norm(a.x, a.groups, a.weigh
 
 TENSOR__FN tensor_t *nn__local_response_norm(tensor_t *x, int64_t size, double alpha, double beta,
                                              double k0) {
+    NN__AUTOCAST(TENSOR__FULL, nn__local_response_norm(cast_[0], size, alpha, beta, k0), x)
     tensor_t *const given = x;
     tensor_t *s, *sum = NULL, *list[3];
     int64_t dims[TENSOR_MAX_DIMS], before, after, k;
@@ -6252,6 +6259,7 @@ TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *
     int rank = id - (transposed ? NN_OP_CONV_TRANSPOSE1D : NN_OP_CONV1D) + 1;
     int64_t dims[5], groups = g.mode, channels, d, k;
     const char *op = nn__row(id)->name;
+    NN__AUTOCAST(TENSOR__LOW, nn__conv_front(id, cast_[0], cast_[1], cast_[2], g, same), x, w, bias)
     if (!TENSOR__(begin)(&o, nn__row(id), in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
     if (x->ndim != rank + 2 && x->ndim != rank + 1)
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
@@ -6959,6 +6967,8 @@ TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, co
 TENSOR__FN tensor_t *nn__interpolate_call(const tensor_interpolate_args_t *a) {
     const int64_t size[3] = {a->size, a->size_h, a->size_w};
     const double factor[3] = {a->scale_factor, a->scale_factor_h, a->scale_factor_w};
+    NN__AUTOCAST(a->mode == TENSOR_AREA ? TENSOR__AS_IS : TENSOR__FULL, nn__interpolate_front(cast_[0],
+                 size, factor, (int)a->mode, a->align_corners, a->recompute_scale_factor), a->x)
     return nn__interpolate_front(a->x, size, factor, (int)a->mode, a->align_corners,
                                  a->recompute_scale_factor);
 }
@@ -7065,9 +7075,15 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
     dims[1] = planes;
     NN__CLOSE(nn__narrow((tensor_reshape_n)(y, dims, rank + 2), a->x));
 }
-NN__OWN_FRONT(grid_sample, , nn__grid_sample_front(&a))
+TENSOR__FN tensor_t *nn__grid_sample_call(tensor_grid_sample_args_t *a) {
+    NN__AUTOCAST(TENSOR__WIDEST, (a->x = cast_[0], a->grid = cast_[1], nn__grid_sample_front(a)), a->x,
+                 a->grid)
+    return nn__grid_sample_front(a);
+}
+NN__OWN_FRONT(grid_sample, , nn__grid_sample_call(&a))
 
 TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, int n, int align_corners) {
+    NN__AUTOCAST(TENSOR__AS_IS, (tensor_affine_grid)(cast_[0], size, n, align_corners), theta)
     NN__OPEN
     tensor__op_t o;
     tensor_t *list[4], *base;
@@ -7165,14 +7181,16 @@ TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in
     return 1;
 }
 // A function of x computed in f32 for halves. refused: a condition that makes it an error with this text.
-#define NN__COMPOSED(name, params, refused, text, result)                                                    \
+#define NN__COMPOSED(...) NN__COMPOSED_TO(TENSOR__AS_IS, __VA_ARGS__)
+#define NN__COMPOSED_TO(to, name, params, refused, text, result)                                             \
     TENSOR_API tensor_t *(tensor_##name) params {                                                            \
-        tensor_t *const x_ = x;                                                                              \
+        tensor_t *x_ = x;                                                                                    \
         tensor_scope_t scope_;                                                                               \
         if (!nn__ready(#name, "x", &x_, 1)) return TENSOR__(poison);                                         \
         if (refused) return NN__FAIL(TENSOR_ERR_SHAPE, #name ": " text);                                     \
         scope_ = TENSOR__(scope)(-1);                                                                        \
-        x = nn__wide(x);                                                                                     \
+        if (TENSOR__(casting)()) TENSOR__(autocast)(to, &x_, 1);                                             \
+        x = nn__wide(x_);                                                                                    \
         return (tensor_scope_return)(scope_, nn__narrow(result, x_));                                        \
     }
 // 0-d, of x's dtype
@@ -7231,11 +7249,11 @@ TENSOR__FN tensor_t *nn__alpha_dropout(tensor_t *x, double p) {
 NN__COMPOSED(alpha_dropout, (tensor_t *x, double p, int training), !(p >= 0 && p <= 1), "p must be in 0..1",
              !training || p == 0 ? x_ : nn__alpha_dropout(x, p))
 NN__COMPOSED(celu, (tensor_t *x, double alpha), alpha == 0, "alpha must not be 0", nn__celu(x, alpha))
-NN__COMPOSED(gumbel_softmax, (tensor_t *x, double tau, int hard, int64_t dim), 0, "",
+NN__COMPOSED_TO(TENSOR__FULL, gumbel_softmax, (tensor_t *x, double tau, int hard, int64_t dim), 0, "",
              nn__gumbel(x, tau, hard, dim))
 NN__COMPOSED(hardshrink, (tensor_t *x, double lambd), !(lambd >= 0), "lambd must be >= 0",
              (tensor_where)((tensor_le_scalar)((tensor_abs)(x), lambd), nn__number(0, x), x))
-NN__COMPOSED(normalize, (tensor_t *x, double p, int64_t dim, double eps), 0, "",
+NN__COMPOSED_TO(TENSOR__FULL, normalize, (tensor_t *x, double p, int64_t dim, double eps), 0, "",
              (tensor_div)(x, (tensor_clamp_min)(nn__p_norm(x, p, dim, 1), eps)))
 NN__COMPOSED(relu6, (tensor_t *x), 0, "", (tensor_hardtanh)(x, 0, 6))
 NN__COMPOSED(rrelu, (tensor_t *x, double lower, double upper, int training), !(lower <= upper),
@@ -7243,7 +7261,7 @@ NN__COMPOSED(rrelu, (tensor_t *x, double lower, double upper, int training), !(l
              training ? nn__random_slopes(x, lower, upper) : (tensor_leaky_relu)(x, (lower + upper) / 2))
 NN__COMPOSED(selu, (tensor_t *x), 0, "",
              (tensor_mul_scalar)((tensor_elu)(x, 1.6732632423543772), 1.0507009873554805))
-NN__COMPOSED(softmin, (tensor_t *x, int64_t dim), 0, "", (tensor_softmax)((tensor_neg)(x), dim))
+NN__COMPOSED_TO(TENSOR__FULL, softmin, (tensor_t *x, int64_t dim), 0, "", (tensor_softmax)((tensor_neg)(x), dim))
 NN__COMPOSED(softshrink, (tensor_t *x, double lambd), !(lambd >= 0), "lambd must be >= 0",
              (tensor_sub)(x, (tensor_clamp)(x, -lambd, lambd)))
 NN__COMPOSED(softsign, (tensor_t *x), 0, "", (tensor_div)(x, (tensor_add_scalar)((tensor_abs)(x), 1)))
@@ -7286,6 +7304,7 @@ TENSOR_API tensor_t *(tensor_prelu)(tensor_t *x, tensor_t *weight) {
     int64_t dims[TENSOR_MAX_DIMS];
     tensor_scope_t scope;
     int k;
+    NN__AUTOCAST(TENSOR__LOW, (tensor_prelu)(cast_[0], cast_[1]), x, weight)
     if (!nn__ready("prelu", "x weight", in, 2)) return TENSOR__(poison);
     if (weight->ndim > 1 || (weight->numel != 1 && (x->ndim < 2 || weight->numel != x->dims[1])))
         return NN__FAIL(TENSOR_ERR_SHAPE, "prelu: weight %t must be [1] or have the %d channels of x %t",
@@ -7302,6 +7321,7 @@ TENSOR_API tensor_t *(tensor_cosine_similarity)(tensor_t *a, tensor_t *b, int64_
     tensor_t *in[2] = {a, b}, *shape;
     tensor_scope_t scope;
     int k;
+    NN__AUTOCAST(TENSOR__FULL, (tensor_cosine_similarity)(cast_[0], cast_[1], dim, eps), a, b)
     if (!nn__ready("cosine_similarity", "a b", in, 2)) return TENSOR__(poison);
     scope = TENSOR__(scope)(-1);
     shape = (tensor_mul)(a, b);
@@ -7318,6 +7338,7 @@ TENSOR_API tensor_t *(tensor_cosine_similarity)(tensor_t *a, tensor_t *b, int64_
 TENSOR_API tensor_t *(tensor_pairwise_distance)(tensor_t *a, tensor_t *b, double p, double eps, int keepdim) {
     tensor_t *in[2] = {a, b};
     tensor_scope_t scope;
+    NN__AUTOCAST(TENSOR__FULL, (tensor_pairwise_distance)(cast_[0], cast_[1], p, eps, keepdim), a, b)
     if (!nn__ready("pairwise_distance", "a b", in, 2)) return TENSOR__(poison);
     scope = TENSOR__(scope)(-1);
     in[0] = (tensor_sub)(nn__wide(a), nn__wide(b));
@@ -7722,7 +7743,13 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
     TENSOR__(result)(&o, nn__is_half(q) ? (int)TENSOR_F32 : q->dtype, dims, q->ndim - 1);
     return TENSOR__(finish)(&o);
 }
-NN__OPTIONS(scaled_dot_product_attention, , nn__run_scaled_dot_product_attention(&a))
+TENSOR__FN tensor_t *nn__attention_call(tensor_scaled_dot_product_attention_args_t *a) {
+    NN__AUTOCAST(TENSOR__LOW, (a->query = cast_[0], a->key = cast_[1], a->value = cast_[2],
+                               a->attn_mask = cast_[3], nn__run_scaled_dot_product_attention(a)), a->query,
+                 a->key, a->value, a->attn_mask)
+    return nn__run_scaled_dot_product_attention(a);
+}
+NN__OPTIONS(scaled_dot_product_attention, , nn__attention_call(&a))
 
 // ---- recurrent nets: what x adds to the gates is one product over all steps, made before; the kernel goes
 // step by step: a product for what h adds, then the gates of every item
@@ -8150,7 +8177,7 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
     int single, states = kind == NN__LSTM_NET ? 2 : 1, drops = a->training && a->dropout > 0, made = 0;
     tensor_state_t s = nn__no_state();
     tensor_t **end;
-    if (!nn__inputs(op, "x h c", 1, in, 3, 7)) return s;
+    if (!nn__inputs(op, "x h c", 1, in, 3, TENSOR__(casting)() ? 0 : 7)) return s;
     x = a->x;
     single = x->ndim == 2;
     if (x->ndim < 2 || x->ndim > 3 || x->dims[a->batch_first && !single] == 0)
@@ -8161,6 +8188,22 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
         return NN__GIVE(s, TENSOR_ERR_SHAPE,
             "%s: needs weights%s, layers (%d) > 0, proj_size (%d) >= 0 (LSTM), dropout (%g) in 0..1; x %t",
             op, w ? "" : " (they are NULL)", a->layers, a->proj_size, a->dropout, x);
+    if (TENSOR__(casting)()) {
+        tensor_rnn_args_t b = *a;
+        n = 3 + ends * per;
+        end = (tensor_t **)TENSOR__(memory)(nn__self(), (uint64_t)n * sizeof *end);
+        if (!end) return s;
+        memcpy(end, in, sizeof in);
+        memcpy(end + 3, w, (size_t)(n - 3) * sizeof *end);
+        TENSOR__(autocast)(TENSOR__LOW, end, (int)n);
+        b.x = end[0];
+        b.h = end[1];
+        b.c = end[2];
+        b.weights = end + 3;
+        s = nn__net(op, kind, &b, own);
+        TENSOR__(memory_free)(nn__self(), (void *)end);
+        return s;
+    }
     if (!w[1] || w[1]->state != TENSOR__LIVE)
         return NN__GIVE(s, TENSOR_ERR_OWNER, "%s: weight 1 (w_hh) is %s", op,
                         w[1] ? "no live tensor" : "NULL");
@@ -8491,6 +8534,11 @@ TENSOR__FN tensor_t *nn__loss_front(int which, tensor_t *x, tensor_t *t, tensor_
     const tensor__row_t *row = nn__row(NN_OP_LOSS_MSE + which);
     tensor__op_t o;
     tensor_t *in[4] = {x, t, w, q};
+    if (which == NN__LOSS_BCE && TENSOR__(casting)())
+        return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "binary_cross_entropy: unsafe under autocast (input %t); "
+                        "binary_cross_entropy_with_logits is safe", x);
+    NN__AUTOCAST(TENSOR__FULL, nn__loss_front(which, cast_[0], cast_[1], cast_[2], cast_[3], f, reduction),
+                 x, t, w, q)
     if (!TENSOR__(begin)(&o, row, in, 4) || !nn__floats(&o, 15)) return TENSOR__(poison);
     if (!nn__same_shape(x, t))
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t and target %t must have one shape", row->name, x, t);
@@ -8749,7 +8797,12 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     return a->reduction == TENSOR_NONE ? (tensor_reshape_n)(y, t->dims, t->ndim) : y;
 }
 
-NN__OWN_FRONT(cross_entropy, NN__OR(ignore_index, -100), nn__cross_entropy_front(&a, 0))
+TENSOR__FN tensor_t *nn__cross_entropy_call(tensor_cross_entropy_args_t *a, int nll) {
+    NN__AUTOCAST(TENSOR__FULL, (a->input = cast_[0], a->target = cast_[1], a->weight = cast_[2],
+                                nn__cross_entropy_front(a, nll)), a->input, a->target, a->weight)
+    return nn__cross_entropy_front(a, nll);
+}
+NN__OWN_FRONT(cross_entropy, NN__OR(ignore_index, -100), nn__cross_entropy_call(&a, 0))
 
 TENSOR__FN tensor_t *nn__nll_front(const tensor_nll_loss_args_t *a) {
     tensor_cross_entropy_args_t b = tensor_cross_entropy_defaults();
@@ -8758,7 +8811,7 @@ TENSOR__FN tensor_t *nn__nll_front(const tensor_nll_loss_args_t *a) {
     b.weight = a->weight;
     b.ignore_index = a->ignore_index;
     b.reduction = a->reduction;
-    return nn__cross_entropy_front(&b, 1);
+    return nn__cross_entropy_call(&b, 1);
 }
 NN__OWN_FRONT(nll_loss, NN__OR(ignore_index, -100), nn__nll_front(&a))
 
@@ -8955,7 +9008,9 @@ TENSOR__FN tensor_t *nn__poisson_nll_loss(const tensor_poisson_nll_loss_args_t *
 // tensor_op_with(a), which is nn__op(&a, in) reduced; the inputs behind `same` are those of nn__loss_inputs.
 #define NN__LOSS_OF(op, args, names, required, floats, signs, same, ...)                                     \
     TENSOR__FN tensor_t *nn__run_##op(const args##_args_t *a) {                                              \
-        tensor_t *in[] = {__VA_ARGS__}, *const like = in[0];                                                 \
+        tensor_t *in[] = {__VA_ARGS__}, *like;                                                               \
+        if (TENSOR__(casting)()) TENSOR__(autocast)(TENSOR__FULL, in, (int)(sizeof in / sizeof in[0]));      \
+        like = in[0];                                                                                        \
         if (!nn__loss_inputs(#op, names, in, (int)(sizeof in / sizeof in[0]), required, floats, signs, same, \
                              a->reduction))                                                                  \
             return TENSOR__(poison);                                                                         \

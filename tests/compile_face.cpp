@@ -11,6 +11,11 @@ static int use() {
     {
         tensor_scope_guard scope;
         tensor_t *a = tensor_full(2, 2, 3), *b = tensor_ones(3);
+        {
+            tensor_scope_guard amp(tensor_scope_begin_autocast(TENSOR_BF16));
+            bad += tensor_dtype(tensor_mm(a, tensor_mT(a))) != TENSOR_BF16;
+        }
+        bad += tensor_autocast_dtype() != TENSOR_DTYPE_NONE;
         tensor_ref r = tensor_clone(a);
         kept = 2 * r * b + 1.0 - r;
         bad += tensor_item(tensor_sum(r / b)) != 12;

@@ -837,6 +837,40 @@ static void memory(void) {
     CHECK_ERROR(TENSOR_ERR_OWNER, "bytes are in use; call tensor_shutdown before");
 }
 #endif
+// Mixed precision: as on the CPU within some roundings of f16.
+static void mixed(void) {
+    double loss[2];
+    int d, k;
+    for (d = 0; d < 2; d++) {
+        nn_module_t *m;
+        tensor_t *p[8], *x, *y, *l, *g;
+        nn_optimizer_t *opt;
+        tensor_scope_t amp;
+        tensor_manual_seed(3);
+        m = nn_sequential(nn_conv2d(1, 4, 3), nn_batch_norm2d(4), nn_relu(), nn_flatten(), nn_linear(16, 3));
+        x = tensor_sin(tensor_reshape(tensor_arange(0, 32, 1, TENSOR_F32), 2, 1, 4, 4));
+        y = tensor_remainder_scalar(tensor_arange(0, 2, 1, TENSOR_I64), 3);
+        if (d) nn_to(m, TENSOR_CUDA), x = on(x), y = on(y);
+        opt = nn_sgd(m, .lr = 0.1);
+        for (k = 0; k < 3; k++) {
+            amp = tensor_scope_begin_autocast(TENSOR_F16);
+            l = nn_forward(m, x);
+            CHECK(tensor_dtype(l) == TENSOR_F16);
+            l = tensor_scope_return(amp, tensor_cross_entropy(l, y));
+            nn_zero_grad(opt);
+            CHECK_MSG(tensor_backward(l) == 0 && nn_step(opt) == 0, "%s", tensor_error_text());
+            CHECK(tensor_dtype(l) == TENSOR_F32);
+        }
+        for (k = 0; k < nn_parameters(m, p, 8); k++) {
+            g = tensor_grad(p[k]);
+            CHECK(g && tensor_dtype(g) == TENSOR_F32 && tensor_device(g) == tensor_device(p[k]));
+        }
+        loss[d] = tensor_item(l);
+        nn_optimizer_free(opt);
+        nn_free(m);
+    }
+    CHECK_NEAR(loss[1], loss[0], 5e-3);
+}
 
 // torch.amp.GradScaler(init_scale=1024, growth_interval=2): infinite gradients in steps 0 and 5 of one
 // optimizer, in step 3 of the other; what PyTorch 2.15 has.
@@ -973,6 +1007,7 @@ int main(void) {
     RUN(steps);
     RUN(host_side);
     RUN(scaling);
+    RUN(mixed);
     RUN(failures);
 #ifdef TEST_CUDA
     RUN(last_gradients);
