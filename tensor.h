@@ -19388,8 +19388,7 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__drop, tensor__push_path, tensor__pop_path, tensor__load, tensor__philox, tensor__inner_scope,
     tensor__tidy, tensor__set_backend, tensor__recording, tensor__aside, tensor__make, tensor__arg,
     tensor__launch, tensor__halves, tensor__net, tensor__lasts, tensor__follow, tensor__row,
-    tensor__backward_row, tensor__plain_product,
-    tensor__backward_row, tensor__casting, tensor__autocast,
+    tensor__backward_row, tensor__plain_product, tensor__casting, tensor__autocast,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
     return version == TENSOR__API_VERSION ? &tensor__internals_table : NULL;
