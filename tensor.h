@@ -13690,8 +13690,9 @@ TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a
     tensor__thread_t *th = tensor__self();
     const tensor__isa_t *isa = th->ctx->plain;
     tensor__gemm_t g;
-    if (!isa || th->error.code || !tensor__plain_arg(th, a) || !tensor__plain_arg(th, b) || a->ndim != 2 ||
-        b->ndim != 2 || a->dims[1] != b->dims[turned] || (turned && !(a->flags & TENSOR__CONTIGUOUS))) {
+    if (!isa || th->error.code || TENSOR__CASTING(th) || !tensor__plain_arg(th, a) ||
+        !tensor__plain_arg(th, b) || a->ndim != 2 || b->ndim != 2 || a->dims[1] != b->dims[turned] ||
+        (turned && !(a->flags & TENSOR__CONTIGUOUS))) {
         return NULL;
     }
     g.m = a->dims[0];
