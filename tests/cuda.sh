@@ -17,14 +17,14 @@ out=$B/cuda
 passed=0
 failed=0
 mkdir -p "$out"
-rm -f "$out"/*.log
+rm -f "$out"/*.log "$out"/*.ran
 
 if [ -z "$CUDA" ]; then
     nvcc=$(command -v "${NVCC:-nvcc}" || echo /usr/local/cuda/bin/nvcc)
     CUDA=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
 fi
 skip() {
-    echo "skipped 23 tests of tensor_cuda.cu: $1"
+    echo "skipped 24 tests of tensor_cuda.cu: $1"
     echo "0 passed, 0 failed"
     exit 0
 }
@@ -45,7 +45,7 @@ program() {
     name=$1
     shift
     {
-        if $CXX "$@" -pthread -lm -o "$out/$name"; then $limit "$out/$name" $arg; fi
+        if $CXX "$@" -pthread -lm -o "$out/$name"; then CUSIM_KERNELS=$out/$name.ran $limit "$out/$name" $arg; fi
     } > "$out/$name.log" 2>&1
 }
 # in_c NAME FLAGS: a test of tests/ with tensor_cuda.cu for its device.
@@ -204,6 +204,25 @@ else
     diff tests/cuda/rows.txt "$out/rows.txt" | head -n 20
     failed=$((failed + 1))
 fi
+# Every kernel of the source ran in a program; and how many of the compiled ones did, dtypes apart.
+awk '{ sub(/\/\/.*/, "") } /__global__ void/ { text = ""; open = 1 } open { text = text " " $0 }
+    open && /[{]/ {
+        sub(/.*__global__ void */, "", text); sub(/sizeof\([^)]*\)/, "", text)
+        sub(/^ *__launch_bounds__\([^)]*\) */, "", text); sub(/\(.*/, "", text)
+        print text
+        open = 0
+    }' tensor_cuda.cu | sort -u > "$out/kernels.txt"
+for t in $names; do
+    if [ -s "$out/$t.ran" ]; then nm -C "$out/$t" | cat "$out/kernels.txt" "$out/$t.ran" -; fi
+done | awk 'NF == 1 && length($1) == 16 && $1 ~ /^[0-9a-f]+$/ { at[$1] = 1; symbols = 0; next }
+    NF == 1 { if (symbols) { split("", at) } kernel[$1] = 1; symbols = 0; next }
+    { symbols = 1; place = $1; $1 = $2 = ""; name = $0; sub(/^ *(void )?tcu::/, "", name); base = name; sub(/[<(].*/, "", base)
+      if (base in kernel && name !~ /site_?$|lambda|::guard/) { made[name] = 1; if (place in at) { ran[name] = there[base] = 1 } } }
+    END { for (k in kernel) { all++; if (k in there) { n++ } else { print "kernel that never ran: " k } }
+        for (k in made) { m++; if (k in ran) { r++ } }
+        printf "%d of %d kernels ran, %d of %d compiled ones\n", n, all, r, m }' > "$out/kernels.log"
+if grep -q 'never ran' "$out/kernels.log" || ! grep -q '^[1-9].* kernels ran' "$out/kernels.log"; then failed=$((failed + 1)); else passed=$((passed + 1)); fi
+cat "$out/kernels.log"
 grep -h 'ns an operation' "$out"/alloc-plain.log
 grep -hs '^skipped' "$out"/libraries-plain.log
 awk '/ native .* fallback$/ {

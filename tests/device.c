@@ -24,6 +24,10 @@ static void no_driver(void) {
     CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == TENSOR_ERR_DEVICE);
     CHECK_ERROR(TENSOR_ERR_DEVICE, "no CUDA device 0 is started");
     CHECK(tensor_cuda_memory_allocated(TENSOR_CUDA) == 0 && tensor_cuda_memory_reserved(TENSOR_CUDA) == 0);
+    cusim_set("devices", -1);
+    CHECK(tensor_cuda_init() == TENSOR_ERR_CUDA && !tensor_cuda_is_available());
+    CHECK_ERROR(TENSOR_ERR_CUDA, "there is no NVIDIA driver, or it is too old for this CUDA");
+    CHECK(tensor_item(tensor_sum(tensor_ones(3))) == 3);
     cusim_set("devices", 1);
     cusim_set("capability", 70);
     CHECK(tensor_cuda_init() == TENSOR_ERR_UNSUPPORTED);

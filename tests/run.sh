@@ -1,7 +1,8 @@
 # run.sh program|script.sh ... - runs each, shows its counts of cases and what failing ones printed, adds up the
 # last lines. As many run side by side as there are cores; scripts, which compile, begin first and share the cores.
 # Each must end with a line "N passed, N failed"; one that does not (a crash, a time-out) counts as one failure.
-# Ends with what failed once more and that line itself; the exit status is 0 only if nothing failed and something ran.
+# Ends with what failed once more, how many tests were skipped and that line itself; the exit status is 0 only if
+# nothing failed and something ran.
 limit=${TEST_TIMEOUT:-900}
 cores=${JOBS:-$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)}
 out=${B:-build}/tests.out
@@ -60,6 +61,7 @@ for t in "$@"; do
     failed=$((failed + f))
 done
 cat "$out"/*.failed 2>/dev/null
+cat "$out"/*.out | awk '/^skipped [0-9]+ test/ { n += $2 } END { if (n) { print "skipped " n " tests in all" } }'
 rm -rf "$out"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

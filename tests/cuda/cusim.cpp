@@ -890,8 +890,8 @@ API cudaMemGetInfo(size_t *free_bytes, size_t *total) {
 }
 API cudaGetDeviceCount(int *n) {
     entry_t hold;
-    *n = config.devices;
-    return config.devices ? cudaSuccess : fail(cudaErrorNoDevice);
+    *n = std::max(0, config.devices);
+    return config.devices > 0 ? cudaSuccess : fail(config.devices ? cudaErrorInsufficientDriver : cudaErrorNoDevice);
 }
 API cudaGetDevice(int *d) {
     entry_t hold;

@@ -40,7 +40,7 @@ struct config_t {
     bool protect = false;       // device memory cannot be touched while host code runs
     const char *missing = "";   // library that cannot be opened, or symbol that is not in its library
     int capability = 90;
-    int devices = 1, sms = 4;   // few multiprocessors, so that grid-stride loops turn more than once
+    int devices = 1, sms = 4;   // -1 = the driver is too old; few multiprocessors, so that grid-stride loops turn more than once
     size_t memory = size_t(1) << 30;                            // bytes per device
     long fail_alloc = -1, fail_launch = -1, fail_call = -1;     // the call that fails, counted from 0 since reset()
 };
