@@ -5367,6 +5367,8 @@ TENSOR__FN tensor_t *nn__group_norm(tensor_t *x, int64_t groups, tensor_t *w, te
                         x, groups);
     if (!nn__per_channel("group_norm", "weight", w, x) || !nn__per_channel("group_norm", "bias", b, x))
         return TENSOR__(poison);
+    if (x->numel == groups)
+        return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: x %t has one value per group, its variance is 0", x);
     return nn__narrow(nn__plane_norm(nn__wide(x), nn__wide(w), nn__wide(b), groups, eps, NULL), x);
 }
 NN__OPTIONS(group_norm, NN__OR(eps, 1e-5), nn__group_norm(a.x, a.groups, a.weight, a.bias, a.eps))

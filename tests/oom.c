@@ -78,8 +78,9 @@ static int world_build(world_t *w) {
     w->y = tensor_keep(tensor_randint(0, 3, 5));
     return tensor_error_code();
 }
+static int amp;                        // steps in autocast
 static int world_step(world_t *w) {
-    tensor_scope_t scope = tensor_scope_begin();
+    tensor_scope_t scope = amp ? tensor_scope_begin_autocast(TENSOR_BF16) : tensor_scope_begin();
     tensor_t *loss = tensor_cross_entropy(nn_forward(w->net, w->x), w->y);
     nn_zero_grad(w->opt);
     tensor_backward(loss);
@@ -162,6 +163,13 @@ static void in_a_step(int persistent) {
 }
 static void in_a_step_once(void) { in_a_step(0); }
 static void in_a_step_for_good(void) { in_a_step(1); }
+static void in_a_mixed_step(void) {
+    amp = 1;
+    without_failure();
+    in_a_step(0);
+    in_a_step(1);
+    amp = 0;
+}
 
 static void while_building(int persistent) {
     long k;
@@ -278,5 +286,6 @@ int main(void) {
     RUN(in_a_step_for_good);
     RUN(while_building_once);
     RUN(while_building_for_good);
+    RUN(in_a_mixed_step);
     return test_report();
 }

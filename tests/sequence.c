@@ -229,6 +229,9 @@ static void norm_errors(void) {
     CHECK_POISON(tensor_group_norm(tensor_to(x, TENSOR_I64), 2), TENSOR_ERR_DTYPE,
                  "group_norm: x [2,4,3] is i64");
     CHECK_POISON(tensor_group_norm(NULL, 2), TENSOR_ERR_OWNER, "group_norm: argument x is NULL");
+    CHECK_POISON(tensor_group_norm(tensor_ones(1, 4, 1), 4), TENSOR_ERR_SHAPE,
+                 "group_norm: x [1,4,1] has one value per group");
+    CHECK(tensor_item(tensor_sum(tensor_group_norm(tensor_ones(2, 4), 4))) == 0);   // as PyTorch: N counts
     CHECK_POISON(tensor_rms_norm(x, 4), TENSOR_ERR_SHAPE, "rms_norm: normalized_dims 4 must be in 1..3");
     CHECK_POISON(tensor_rms_norm(x, 1, c), TENSOR_ERR_SHAPE,
                  "rms_norm: weight [4] must have the last 1 dims of x [2,4,3]");
