@@ -7,7 +7,8 @@
 // CONTENTS (search for the tag)
 //   >>platform  >>allocator  >>driver  >>libraries
 //   >>operands  >>pointwise  >>copy  >>random  >>reduce  >>rows  >>index  >>order  >>linalg  >>matmul
-//   >>windows  >>cudnn  >>losses  >>nets  >>optimizer  >>streams  >>backend  >>native  >>graphs  >>ranks  >>entry
+//   >>windows  >>cudnn  >>losses  >>nets  >>optimizer  >>streams  >>backend  >>native  >>graphs  >>ranks
+//   >>entry
 #if defined(TENSOR_CUDA_SIM)
 #include "cusim.h"
 #endif
@@ -4491,7 +4492,8 @@ template <int ID> __global__ void __launch_bounds__(THREADS, 2) factor_matrices(
             }
             __syncthreads();
             store_matrix(l, 0, item, m, l.r, [&](int i, int j) { return b[(int64_t)j * ld + i]; });
-            store_matrix(l, 1, item, l.r, n, [&](int i, int j) { return i > j ? 0 : a[(int64_t)j * ld + i]; });
+            store_matrix(l, 1, item, l.r, n,
+                         [&](int i, int j) { return i > j ? 0 : a[(int64_t)j * ld + i]; });
         } else {
             if constexpr (ID == TENSOR_OP_LINALG_SOLVE) {       // b's columns follow a's
                 lu_columns(a, ld, n, n, n + l.r, swaps);

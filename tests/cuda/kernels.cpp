@@ -953,7 +953,7 @@ static void matrices() {
     (tensor_copy_)(x, (tensor_mul_scalar)(eye, -1));
     CHECK(tensor_cuda_graph_replay(g) == 0);
     fails_with("linalg_cholesky: x is not positive definite: matrix 0, pivot 1");
-    CHECK(tensor_cuda_graph_free(g) == 0 && tensor_cuda_fallbacks() == before && tensor_ok());
+    CHECK(tensor_cuda_graph_free(g) == 0 && (!ALL_ROWS || tensor_cuda_fallbacks() == before) && tensor_ok());
     tensor_scope_end(scope);
 }
 
