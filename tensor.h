@@ -4363,6 +4363,7 @@ TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n) {
  * polynomial of degree 7 each. Rejected: the other passes too (loads lane by lane cost more than they save).
  */
 #define V_LOOKUP(t, i) _mm512_permutexvar_ps(i, V_LOAD(t))
+#define V_LOOKUP2(t, i) _mm512_permutex2var_ps(V_LOAD(t), i, V_LOAD((t) + 16))      /* of 32 */
 
 /* The piece around k / per, k = rint(a per), 0 <= a per < 15.5: t holds 16 centres, then the coefficients,
    lowest first, in powers of *d = a - centre. A centre is a float whose value is a float too, to 2^-7 ulp;
@@ -4946,14 +4947,59 @@ TENSOR__FN V_F TENSOR__K(cosh)(V_F x) {
     return V_ADD(h, h);
 }
 
-/* a^b = 2^(b log2|a|), the logarithm to 2^-36: s + l = f/(2+f), |s| <= .1716, s P(s^2), degree 9, 2^-37.5;
-   w carries what the last two steps and the products round off.  IEEE 754 cases as C99 F.9.4.4. */
-TENSOR__FN V_F TENSOR__K(pow_any)(V_F a, V_F b) {
-    V_F x = V_ABS(a), one = V_SET(1.0f), two = V_SET(2.0f), zero = V_ZERO(), inf = TENSOR__INF, e, w, u, v,
-        t, r;
+/* log2 x of 0 < x < inf as q - *w, to 2^-36; normal: no x is subnormal. */
+#if TENSOR__PASS == 3
+/* x = m 2^e, m in [1-2^-7, 2-2^-6) about 1 + i/32: r = c m - 1 is exact for c = j/64 and |r| < 2^-5; t holds
+   c and -log2 c as two floats, the first of 15 bits, so that its sum with e is exact. ln(1+r) is r - r^2/2,
+   summed with its rounding errors, and r^3 times degree 3. */
+TENSOR__INLINE V_F TENSOR__K(log2_parts)(const int normal, V_F x, V_F *w) {
+    static const float t[96] = {
+        1.0f, 0.96875f, 0.9375f, 0.921875f, 0.890625f, 0.859375f, 0.84375f, 0.828125f, 0.796875f, 0.78125f,
+        0.765625f, 0.75f, 0.734375f, 0.71875f, 0.703125f, 0.6875f, 0.671875f, 0.65625f, 0.640625f, 0.625f,
+        0.609375f, 0.609375f, 0.59375f, 0.578125f, 0.578125f, 0.5625f, 0.546875f, 0.546875f, 0.53125f,
+        0.53125f, 0.515625f, 0.515625f,
+        0.0f, 0.0458068848f, 0.0931091309f, 0.117370605f, 0.167114258f, 0.21862793f, 0.245117188f,
+        0.272094727f, 0.327575684f, 0.356140137f, 0.385284424f, 0.415039062f, 0.445404053f, 0.47644043f,
+        0.508148193f, 0.540557861f, 0.573730469f, 0.607696533f, 0.642456055f, 0.678070068f, 0.714599609f,
+        0.714599609f, 0.752075195f, 0.790557861f, 0.790557861f, 0.830078125f, 0.870727539f, 0.870727539f,
+        0.912536621f, 0.912536621f, 0.955596924f, 0.955596924f,
+        0.0f, -3.1951525e-06f, 2.73532106e-07f, -1.36548306e-05f, -4.27197724e-06f, 1.23567878e-05f,
+        -4.68966347e-06f, -1.51811257e-05f, -1.02556525e-06f, 3.67350653e-06f, 5.73205667e-06f,
+        -1.56322116e-06f, 7.09558799e-06f, -2.38574451e-06f, -1.28968905e-06f, 1.05200346e-05f,
+        4.7765479e-06f, -1.39559819e-05f, -8.05930558e-06f, 1.83675326e-06f, -1.82823725e-06f,
+        -1.82823725e-06f, -2.70875609e-06f, -1.12269571e-05f, -1.12269571e-05f, -3.12644231e-06f,
+        -1.05560075e-05f, -1.05560075e-05f, 5.37655911e-07f, 5.37655911e-07f, 8.95681342e-06f,
+        8.95681342e-06f
+    };
+    V_M tiny = V_LT(x, V_SET(1.17549435e-38f));
+    V_I u = V_BITS(normal ? x : V_SEL(tiny, V_MUL(x, V_SET(33554432.0f)), x)), i = VI_ADD(u, VI_SET(0x20000));
+    V_I k = VI_SAR(VI_SUB(i, VI_SET(0x3F800000)), 23);
+    V_F e = V_FROM_I(k), m = V_OF(VI_SUB(u, VI_SHL(k, 23)));
+    V_F half = V_SET(0.5f), log2e = V_SET(1.44269502f), r, s, h, l, p = V_SET(-0.16666667f), q, v;
+    if (!normal) { e = V_ADD(e, V_SEL(tiny, V_SET(-25.0f), V_ZERO())); }
+    i = VI_SHR(i, 18);
+    r = V_FMA(m, V_LOOKUP2(t, i), V_SET(-1.0f));
+    s = V_MUL(r, r);
+    TENSOR__HORNER3(TENSOR__C, p, r, 0.2f, -0.25f, 0.333333343f);
+    h = V_FNMA(half, s, r);
+    l = V_FMA(half, TENSOR__K(rest)(r, r, s), V_FNMA(half, s, V_SUB(r, h)));
+    l = V_FMA(V_MUL(r, s), p, l);
+    v = V_MUL(h, log2e);
+    l = V_FMA(l, log2e, V_SUB(V_MUL(h, V_SET(1.92596299e-8f)), TENSOR__K(rest)(h, log2e, v)));
+    e = V_ADD(e, V_LOOKUP2(t + 32, i));
+    q = V_ADD(e, v);
+    l = V_ADD(V_ADD(l, V_LOOKUP2(t + 64, i)), V_ADD(V_SUB(e, q), v));
+    v = V_ADD(q, l);
+    *w = V_SUB(V_SUB(v, q), l);
+    return v;
+}
+#else
+/* s + l = f/(2+f), |s| <= .1716, s P(s^2), degree 9, 2^-37.5; w carries what the last two steps and the
+   products round off. */
+TENSOR__INLINE V_F TENSOR__K(log2_parts)(const int normal, V_F x, V_F *rest) {
+    V_F two = V_SET(2.0f), e, w, u, v, t;
     V_F f = TENSOR__K(log_split)(x, &e), c0 = V_SET(2.88539f), c1 = V_SET(0.9617967f), d = V_ADD(f, two);
-    V_F q = V_DIV(one, d), s = V_MUL(f, q), l = V_SUB(f, V_SUB(d, two));
-    V_M whole, odd, edge;
+    V_F q = V_DIV(V_SET(1.0f), d), s = V_MUL(f, q), l = V_SUB(f, V_SUB(d, two));
     l = V_MUL(q, V_FNMA(s, l, TENSOR__K(rest)(s, d, f)));
     u = V_MUL(s, s);
     t = V_FNMA(V_ADD(s, s), l, TENSOR__K(rest)(s, s, u));
@@ -4967,7 +5013,17 @@ TENSOR__FN V_F TENSOR__K(pow_any)(V_F a, V_F b) {
     v = V_MUL(s, q);
     w = V_FMA(s, w, V_FNMA(l, q, TENSOR__K(rest)(s, q, v)));
     q = V_ADD(e, v);
-    w = V_ADD(w, V_SUB(V_SUB(q, e), v));
+    (void)normal;
+    *rest = V_ADD(w, V_SUB(V_SUB(q, e), v));
+    return q;
+}
+#endif
+
+/* a^b = 2^(b log2|a|). IEEE 754 cases as C99 F.9.4.4. */
+TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(pow_any)(V_F a, V_F b) {
+    V_F x = V_ABS(a), one = V_SET(1.0f), zero = V_ZERO(), inf = TENSOR__INF, w, v, t, r;
+    V_F q = TENSOR__K(log2_parts)(0, x, &w);
+    V_M whole, odd, edge;
     v = V_MUL(b, q);
     t = V_MINR(V_SET(129.0f), V_MAXR(V_SET(-152.0f), v));
     r = TENSOR__K(exp2_sum)(t, V_SEL(V_EQ(t, v), V_FMA(b, w, TENSOR__K(rest)(b, q, v)), zero));
@@ -4986,20 +5042,39 @@ TENSOR__FN V_F TENSOR__K(pow_any)(V_F a, V_F b) {
     return V_SEL(M_OR(V_EQ(a, one), V_EQ(b, zero)), one, r);
 }
 
-/* The exponents in use, 1, 2, 3, -1, -2, 1/2 and -1/2, are products, quotients and roots, below 1.5 ulp. */
+/* The same where all of a are normal and no result is near the ends. */
+TENSOR__INLINE V_F TENSOR__K(pow_near)(V_F a, V_F b) {
+#if TENSOR__PASS == 3
+    V_F w, q = TENSOR__K(log2_parts)(1, a, &w), v = V_MUL(b, q);
+    V_M plain = M_AND(V_GE(a, V_SET(1.17549435e-38f)), V_LT(a, TENSOR__INF));
+    V_F r = TENSOR__K(exp2_sum)(v, V_FMA(b, w, TENSOR__K(rest)(b, q, v)));
+    if (TENSOR__LIKELY(M_ALL(M_AND(plain, V_LT(V_ABS(v), V_SET(126.0f)))))) { return r; }
+#endif
+    return TENSOR__K(pow_any)(a, b);
+}
+
+/* The exponents in use, 1, 2, 3, -1, -2, 1/2 and -1/2, are products, quotients and roots, below 1.5 ulp. All
+   of them end in 22 zeros. */
 TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b) {
-    V_F h = V_ABS(b), r = a, s;
-    V_M whole = V_EQ(h, V_SET(1.0f)), cube = V_EQ(b, V_SET(3.0f)), root = V_EQ(h, V_SET(0.5f));
-    V_M known = M_OR(M_OR(whole, V_EQ(h, V_SET(2.0f))), M_OR(cube, root)), under = V_LT(b, V_ZERO());
-    if (!M_ANY(known)) { return TENSOR__K(pow_any)(a, b); }
-    if (M_ANY(under)) { r = V_SEL(under, V_DIV(V_SET(1.0f), a), a); }
-    s = V_MUL(r, r);
-    s = V_SEL(whole, r, V_SEL(cube, V_MUL(s, r), s));
-    if (M_ANY(root)) {      /* of -0 it is 0, of -inf inf */
-        r = V_SEL(V_EQ(r, V_NEG(TENSOR__INF)), TENSOR__INF, V_ADD(r, V_ZERO()));
-        s = V_SEL(root, V_SQRT(r), s);
+    V_F r = a, s = a, h;
+    V_M known = VI_EQ(VI_AND(V_BITS(b), VI_SET(0x3FFFFF)), VI_SET(0));
+    int some = M_ANY(known);
+    if (!TENSOR__LIKELY(!some)) {
+        V_M under = V_LT(b, V_ZERO()), whole, cube = V_EQ(b, V_SET(3.0f)), root;
+        h = V_ABS(b);
+        whole = V_EQ(h, V_SET(1.0f)), root = V_EQ(h, V_SET(0.5f));
+        known = M_OR(M_OR(whole, V_EQ(h, V_SET(2.0f))), M_OR(cube, root));
+        if (M_ANY(under)) { r = V_SEL(under, V_DIV(V_SET(1.0f), a), a); }
+        s = V_MUL(r, r);
+        s = V_SEL(whole, r, V_SEL(cube, V_MUL(s, r), s));
+        if (M_ANY(root)) {      /* of -0 it is 0, of -inf inf */
+            r = V_SEL(V_EQ(r, V_NEG(TENSOR__INF)), TENSOR__INF, V_ADD(r, V_ZERO()));
+            s = V_SEL(root, V_SQRT(r), s);
+        }
+        if (M_ALL(known)) { return s; }
     }
-    return M_ALL(known) ? s : V_SEL(known, s, TENSOR__K(pow_any)(a, b));
+    r = TENSOR__K(pow_near)(a, b);
+    return some ? V_SEL(known, s, r) : r;
 }
 
 #define V_EXP(x) TENSOR__K(exp)(x)
@@ -6334,6 +6409,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef V_LOG
 #undef V_LOG1P
 #undef V_LOOKUP
+#undef V_LOOKUP2
 #undef V_LT
 #undef V_M
 #undef V_MAX
