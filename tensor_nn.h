@@ -3118,19 +3118,33 @@ TENSOR__INLINE void NN__K(direct_tile)(const int mr, const int even, int m, int6
 // One output of 3 x 3 taps (or any 9 of whose offsets each three are equally far apart).
 #define NN__NINE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 #define NN__WEIGHT(k) V_F w##k = V_SET(w[k * NN__MR]);
-#define NN__THREE(l, a, b, c, start) \
-    V_FMA(NN__AT(l + 2 * d), c, V_FMA(NN__AT(l + d), b, V_FMA(NN__AT(l), a, start)))
+#define NN__LINE3(l) V_F l##_0 = NN__AT(l), l##_1 = NN__AT(l + d), l##_2 = NN__AT(l + 2 * d);
+#define NN__THREE(l, a, b, c, start) V_FMA(l##_2, c, V_FMA(l##_1, b, V_FMA(l##_0, a, start)))
+#define NN__SUM9(l, m, n) V_ADD(V_ADD(NN__THREE(l, w0, w1, w2, start), NN__THREE(m, w3, w4, w5, zero)), \
+                                NN__THREE(n, w6, w7, w8, zero))
 TENSOR__INLINE void NN__K(direct_nine)(const int even, const float *w, const int32_t *off, float b,
                                        const float *p, int64_t ps, float *y, int64_t rows, int64_t ow) {
-    int64_t d = off[1] - off[0], x;
+    int64_t d = off[1] - off[0], x, pairs = NN__MR > 4 && off[3] - off[0] == ps && off[6] - off[3] == ps;
     V_F start = V_SET(b), zero = V_ZERO();
     NN__NINE(NN__WEIGHT)
+    // Two rows at a time have two of three lines in common, where registers hold them.
+    for (; pairs && rows > 1; rows -= 2, p += 2 * ps, y += 2 * ow) {
+        const float *l0 = p + off[0], *l1 = p + off[3], *l2 = p + off[6], *l3 = l2 + ps;
+        for (x = 0; x < ow; x += V_N, l0 += V_N << even, l1 += V_N << even, l2 += V_N << even,
+                                      l3 += V_N << even) {
+            NN__LINE3(l0) NN__LINE3(l1) NN__LINE3(l2) NN__LINE3(l3)
+            V_AHEAD(y + x, 256);
+            V_AHEAD(y + ow + x, 256);
+            NN__K(put)(y + x, ow - x, NN__SUM9(l0, l1, l2));
+            NN__K(put)(y + ow + x, ow - x, NN__SUM9(l1, l2, l3));
+        }
+    }
     for (; rows > 0; rows--, p += ps, y += ow) {
         const float *l0 = p + off[0], *l1 = p + off[3], *l2 = p + off[6];
         for (x = 0; x < ow; x += V_N, l0 += V_N << even, l1 += V_N << even, l2 += V_N << even) {
-            V_F u = V_ADD(NN__THREE(l0, w0, w1, w2, start), NN__THREE(l1, w3, w4, w5, zero));
+            NN__LINE3(l0) NN__LINE3(l1) NN__LINE3(l2)
             V_AHEAD(y + x, 128);
-            NN__K(put)(y + x, ow - x, V_ADD(u, NN__THREE(l2, w6, w7, w8, zero)));
+            NN__K(put)(y + x, ow - x, NN__SUM9(l0, l1, l2));
         }
     }
 }
