@@ -3465,9 +3465,9 @@ TENSOR__INLINE void NN__K(max_window)(const NN__R *x, const nn__window_t *g, con
 #undef NN__LONGEST
 #define NN__LONGEST 256
 // V_N windows of one row, the first n of them kept; step holds 0, sw, 2 sw... The row segment they look at
-// comes from the image (what the others see is any number of the plane), or from a copy with -inf around where
-// a kept one leaves the row or a segment the plane. two: the windows are 2 x 2, side by side. room: windows up
-// to the plane's end, which the rows to come write over.
+// comes from the image (what the others see is any number of the plane), or from a copy with -inf around
+// where a kept one leaves the row or a segment the plane. two: windows of 2 x 2, side by side. room: windows
+// up to the plane's end, which the rows to come write over.
 TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__window_t *g, const int64_t *o,
                                      V_I step, int64_t n, int64_t room, float *y, int32_t *place) {
     float copy[NN__LONGEST];
@@ -3645,8 +3645,10 @@ TENSOR__FN double NN__K(deviation)(const void *g, const void *x, double mean, in
         k = n - i < NN__LEAF ? n : i + NN__LEAF;
         for (; i + 2 * V_N <= k; i += 2 * V_N) {
             V_F u = V_SUB(V_LOAD(p + i), vm), v = V_SUB(V_LOAD(p + i + V_N), vm);
-            V_AHEAD(p + i, n);
-            V_AHEAD(p + i + V_N, n);
+            if (!gp) {
+                V_AHEAD(p + i, n);
+                V_AHEAD(p + i + V_N, n);
+            }
             s = V_FMA(gp ? V_LOAD(gp + i) : u, u, s);
             t = V_FMA(gp ? V_LOAD(gp + i + V_N) : v, v, t);
         }

@@ -560,7 +560,7 @@ static void winograd(void) {
 // columns, Winograd's tiles (groups, part of a tile, a padding of 2), single channels with a stride.
 static void forms(void) {
     // images, channels, outputs, groups, kernel, height, width, stride, padding, dilation
-    static const int64_t shape[17][10] = {
+    static const int64_t shape[18][10] = {
         {9, 16, 40, 1, 3, 9, 10, 1, 1, 1},  {2, 3, 32, 1, 7, 40, 37, 2, 3, 1},
         {3, 10, 48, 2, 5, 12, 11, 1, 2, 1}, {2, 16, 32, 1, 3, 40, 100, 1, 1, 1},
         {5, 8, 16, 1, 3, 15, 16, 2, 2, 2},  {17, 30, 64, 1, 3, 4, 5, 1, 1, 1},
@@ -569,7 +569,7 @@ static void forms(void) {
         {3, 64, 96, 2, 3, 13, 43, 1, 0, 1}, {9, 48, 32, 1, 3, 7, 8, 1, 2, 1},
         {3, 6, 6, 6, 3, 14, 15, 2, 1, 1},   {2, 5, 5, 5, 5, 19, 37, 2, 2, 1},
         {2, 4, 4, 4, 3, 7, 7, 1, 2, 2},     {5, 16, 32, 1, 5, 14, 14, 1, 2, 1},
-        {2, 16, 40, 1, 3, 12, 57, 2, 1, 1}};
+        {2, 16, 40, 1, 3, 12, 57, 2, 1, 1}, {2, 5, 5, 5, 3, 13, 20, 1, 1, 1}};
     int k, t, j;
     for (k = 0; k < (int)(sizeof shape / sizeof shape[0]); k++) {
         const int64_t *s = shape[k];

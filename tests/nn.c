@@ -325,7 +325,9 @@ static void relu_after_pool(void) {
             k = looked;
             y[i] = nn_forward(m, x);
             if (i) CHECK(looked == k + 1 && nn_remove_hook(act, hook));
-            else CHECK_TEXT(tensor_grad_fn_name(y[i]), v / 4 == 2 ? "max_pool2d" : v / 4 < 4 ? "relu" : "avg_pool2d");
+            else CHECK_TEXT(tensor_grad_fn_name(y[i]), v / 4 == 2   ? "max_pool2d"
+                                                       : v / 4 < 4 ? "relu"
+                                                                   : "avg_pool2d");
             CHECK(tensor_autograd_grad(&y[i], 1, &gy, &x, 1, &g[i], 0) == 0);
         }
         CHECK_MSG(same_data(y[0], y[1]) && same_data(g[0], g[1]), "%d", v);
