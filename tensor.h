@@ -8582,8 +8582,8 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
 // Kernels run behind tensor__launch: the backend's kernel is chosen and run (it takes its scratch), then the
 // versions of changed storages are counted. Data is touched beside it on the CPU alone, after the same
 // checks, by the short way of contiguous pointwise ops, their gradients and sums of gradients
-// (tensor__add_into), which run the bodies that the kernel would run; by what moves data in or out of the
-// library (from, item, copy_out, data, print, gradcheck, loaders, files); by optimizers on the
+// (tensor__add_into), small products and argmax, which run the bodies that the kernel would run; by what
+// moves data in or out of the library (from, item, copy_out, data, print, gradcheck, loaders, files); by optimizers on the
 // CPU; and by fronts that turn indices into other indices (embedding_bag, the composed ctc_loss). For
 // those a backend needs a copy to the host, no kernel. Rejected: a call block for each of these (it would
 // cost more than the work).
