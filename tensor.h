@@ -5942,8 +5942,8 @@ TENSOR__FN void TENSOR__K(gemm_split)(tensor__gemm_job_t *job) {
         }
 }
 
-/* A small product: A in place, one chunk of k, and B in place, or where its columns run along k or end within a
- * vector, a panel at a time on the stack. The same tiles and dots as larger ones, so the same bits. */
+/* A small product: A in place, one chunk of k, and B in place, or where its columns run along k or end
+ * within a vector, a panel at a time on the stack. The same tiles and dots as larger ones, so the same bits. */
 TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64_t acs, int64_t brs,
                                      int64_t bcs) {
     const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0), *bias = (const float *)g->bias;
@@ -8583,10 +8583,10 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
 // versions of changed storages are counted. Data is touched beside it on the CPU alone, after the same
 // checks, by the short way of contiguous pointwise ops, their gradients and sums of gradients
 // (tensor__add_into), small products and argmax, which run the bodies that the kernel would run; by what
-// moves data in or out of the library (from, item, copy_out, data, print, gradcheck, loaders, files); by optimizers on the
-// CPU; and by fronts that turn indices into other indices (embedding_bag, the composed ctc_loss). For
-// those a backend needs a copy to the host, no kernel. Rejected: a call block for each of these (it would
-// cost more than the work).
+// moves data in or out of the library (from, item, copy_out, data, print, gradcheck, loaders, files); by
+// optimizers on the CPU; and by fronts that turn indices into other indices (embedding_bag, the composed
+// ctc_loss). For those a backend needs a copy to the host, no kernel. Rejected: a call block for each of
+// these (it would cost more than the work).
 // ------------------------------------------------------------------------------
 
 TENSOR__INLINE void tensor__arg(tensor_arg_t *a, const tensor_t *t, int role) {
@@ -12906,7 +12906,8 @@ TENSOR__FRONT(argmin_dim, (tensor_t *x, int64_t dim, int keepdim),
 TENSOR__FN tensor_t *tensor__plain_arg_op(int id, const tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     const tensor__isa_t *isa = th->ctx->plain;
-    if (!isa || th->error.code || !tensor__plain_arg(th, x) || !(x->flags & TENSOR__CONTIGUOUS) || !x->numel) {
+    if (!isa || th->error.code || !tensor__plain_arg(th, x) || !(x->flags & TENSOR__CONTIGUOUS) ||
+        !x->numel) {
         return NULL;
     }
     tensor_t *t = tensor__fresh(th, tensor__row(id)->name, TENSOR_I64, 1, 0);
@@ -13459,8 +13460,8 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
     return 0;
 }
 
-// The plain door for the product of two f32 matrices that needs no scratch, b [k, n] or turned [n, k], its bias
-// [n] or NULL, and the pointwise op done to it in place, -1 = none. NULL = not plain, take the general way.
+// The plain door for the product of two f32 matrices that needs no scratch, b [k, n] or turned [n, k], its
+// bias [n] or NULL, and the pointwise op done to it in place, -1 = none. NULL = not plain, take the general way.
 TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias,
                                            int turned, int then) {
     tensor__thread_t *th = tensor__self();
@@ -13522,7 +13523,7 @@ TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a
 
 TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     tensor_t *plain = tensor__plain_product(TENSOR__ROW(MATMUL), a, b, NULL, 0, -1);
-    if (TENSOR__LIKELY(plain != NULL)) { return plain; }
+    if (plain) { return plain; }
     TENSOR__MARK
     tensor__op_t o;
     tensor_t *const in[2] = {a, b};
