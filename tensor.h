@@ -5942,8 +5942,8 @@ TENSOR__FN void TENSOR__K(gemm_split)(tensor__gemm_job_t *job) {
         }
 }
 
-/* A small product: A in place, one chunk of k, and B in place, or where its columns run along k or end
- * within a vector, a panel at a time on the stack. The same tiles and dots as larger ones, so the same bits. */
+/* A small product: A in place, one chunk of k, B in place or, where its columns run along k or end within
+ * a vector, a panel at a time on the stack. The same tiles and dots as larger ones, so the same bits. */
 TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64_t acs, int64_t brs,
                                      int64_t bcs) {
     const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0), *bias = (const float *)g->bias;
@@ -13461,7 +13461,7 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
 }
 
 // The plain door for the product of two f32 matrices that needs no scratch, b [k, n] or turned [n, k], its
-// bias [n] or NULL, and the pointwise op done to it in place, -1 = none. NULL = not plain, take the general way.
+// bias [n] or NULL, and the pointwise op done to it in place, -1 = none. NULL = not plain, the general way.
 TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias,
                                            int turned, int then) {
     tensor__thread_t *th = tensor__self();
