@@ -5427,11 +5427,13 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #undef TENSOR__MR
 #undef TENSOR__NR
 #undef TENSOR__ROWS
+#undef TENSOR__TALL
 #undef TENSOR__DM
 #if TENSOR__PASS == 3
 #define TENSOR__MR 14       /* 28 sums + 2 of B + 1 of A of 32 registers */
 #define TENSOR__ROWS(X, u) X(0, u) X(1, u) X(2, u) X(3, u) X(4, u) X(5, u) X(6, u) X(7, u) X(8, u) X(9, u) \
                            X(10, u) X(11, u) X(12, u) X(13, u)
+#define TENSOR__TALL(X, u) X(14, u) X(15, u)    /* rows of tiles one vector wide alone: 16 + 1 of 32 */
 #define TENSOR__DM 4
 #elif TENSOR__PASS == 2
 #define TENSOR__MR 6        /* 12 + 2 + 1 of 16 */
@@ -5446,6 +5448,11 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #define TENSOR__ROWS(X, u) X(0, u) X(1, u) X(2, u) X(3, u)
 #define TENSOR__DM 2
 #endif
+#ifndef TENSOR__TALL
+#define TENSOR__TALL(X, u)
+#endif
+#undef TENSOR__ALL
+#define TENSOR__ALL(X, u) TENSOR__ROWS(X, u) TENSOR__TALL(X, u)
 #define TENSOR__NR (2 * V_N)
 
 /* Last vector of a line, w of V_N lanes valid. Only AVX-512 masks for free; elsewhere a ragged panel of B is
@@ -5467,10 +5474,10 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #else
 #define TENSOR__USED(t) ((void)(t))
 #endif
-/* row i of A, u steps ahead: five bases and a scaled stride cover 14 rows without 14 pointers */
+/* row i of A, u steps ahead: some bases and a scaled stride cover 16 rows without 16 pointers */
 #undef TENSOR__AT
-#define TENSOR__AT(i, u) (*((col ? a + i : (i < 3 ? a : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : a12) +       \
-                             (i % 3) * as) + (u)))
+#define TENSOR__AT(i, u) (*((col ? a + i : (i < 3 ? a : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : \
+                                            i < 15 ? a12 : a15) + (i % 3) * as) + (u)))
 #undef TENSOR__FMAROW
 #define TENSOR__FMAROW(i, u) if (mr > i) { \
         V_F t = V_SET(TENSOR__AT(i, u)); x##i = V_FMA(t, p, x##i); if (nv > 1) y##i = V_FMA(t, q, y##i); \
@@ -5486,7 +5493,7 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
             V_STORE(d + V_N, q); \
             d += TENSOR__NR; \
         } \
-        TENSOR__ROWS(TENSOR__FMAROW, u) \
+        TENSOR__ALL(TENSOR__FMAROW, u) \
         b += bs; if (col) a += as; } while (0)
 #undef TENSOR__SUMS
 #define TENSOR__SUMS(i, u) V_F x##i = V_ZERO(), y##i = V_ZERO();
@@ -5511,15 +5518,15 @@ TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int c
                                          const float *a, int64_t as, const float *b, int64_t bs, float *c,
                                          int64_t cs, const float *bias, int add, int w, float *d,
                                          const float *next) {
-    const float *a3 = a + 3 * as, *a6 = a + 6 * as, *a9 = a + 9 * as, *a12 = a + 12 * as;
+    const float *a3 = a + 3 * as, *a6 = a + 6 * as, *a9 = a + 9 * as, *a12 = a + 12 * as, *a15 = a + 15 * as;
     int64_t each = k < 64 ? 4 : k / 8, line = col ? k : as;
     int row = 0, to = 0;
     float *o = c;
 #if TENSOR__PASS == 3
     __mmask16 mask = (__mmask16)(nv > 1 ? 0 : (1u << w) - 1);
 #endif
-    TENSOR__ROWS(TENSOR__SUMS, 0)
-    (void)a3; (void)a6; (void)a9; (void)a12; (void)w; (void)d;
+    TENSOR__ALL(TENSOR__SUMS, 0)
+    (void)a3; (void)a6; (void)a9; (void)a12; (void)a15; (void)w; (void)d;
     (void)next; (void)each; (void)line; (void)row; (void)to;
     while (k >= 2) {
         int64_t s = mode == 2 ? TENSOR__MIN(k / 2, each) : k / 2;
@@ -5536,7 +5543,7 @@ TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int c
             if (mode == 2) { __builtin_prefetch(f); f += 8; }
             TENSOR__STEP(0);
             if (col) TENSOR__STEP(0);
-            else { TENSOR__STEP(1); a += 2; a3 += 2; a6 += 2; a9 += 2; a12 += 2; }
+            else { TENSOR__STEP(1); a += 2; a3 += 2; a6 += 2; a9 += 2; a12 += 2; a15 += 2; }
         } while (--s);
     }
     o = c;
@@ -5544,14 +5551,14 @@ TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int c
     if (bias) {
         V_F p = nv > 1 ? V_LOAD(bias) : TENSOR__LOADW(bias), q = p;
         if (nv > 1) q = V_LOAD(bias + V_N);
-        TENSOR__ROWS(TENSOR__BIAS, 0)
+        TENSOR__ALL(TENSOR__BIAS, 0)
     }
     if (add) {
-        TENSOR__ROWS(TENSOR__ADDC, 0)
+        TENSOR__ALL(TENSOR__ADDC, 0)
         o = c;
         TENSOR__HIDE(o);
     }
-    TENSOR__ROWS(TENSOR__OUT, 0)
+    TENSOR__ALL(TENSOR__OUT, 0)
 }
 
 #undef TENSOR__TILE
@@ -5563,6 +5570,9 @@ TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int c
 #define TENSOR__TILES(i, u) TENSOR__TILE(gemm_r1_##i, i + 1, 1, 0) TENSOR__TILE(gemm_r2_##i, i + 1, 2, 0) \
                             TENSOR__TILE(gemm_c1_##i, i + 1, 1, 1) TENSOR__TILE(gemm_c2_##i, i + 1, 2, 1)
 TENSOR__ROWS(TENSOR__TILES, 0)
+#undef TENSOR__TALL_TILES
+#define TENSOR__TALL_TILES(i, u) TENSOR__TILE(gemm_r1_##i, i + 1, 1, 0) TENSOR__TILE(gemm_c1_##i, i + 1, 1, 1)
+TENSOR__TALL(TENSOR__TALL_TILES, 0)
 
 #undef TENSOR__FAR_TILE
 #define TENSOR__FAR_TILE(name, col) \
@@ -5587,8 +5597,10 @@ TENSOR__FN void TENSOR__K(gemm_first)(int col, int64_t k, const float *a, int64_
 #undef TENSOR__ENTRY
 #define TENSOR__ENTRY(i, u) { { TENSOR__K(gemm_r1_##i), TENSOR__K(gemm_r2_##i) }, \
                               { TENSOR__K(gemm_c1_##i), TENSOR__K(gemm_c2_##i) } },
-static const tensor__gemm_tile_fn TENSOR__K(gemm_tiles)[TENSOR__MR][2][2] = {
-    TENSOR__ROWS(TENSOR__ENTRY, 0)
+#undef TENSOR__TALL_ENTRY
+#define TENSOR__TALL_ENTRY(i, u) { { TENSOR__K(gemm_r1_##i), NULL }, { TENSOR__K(gemm_c1_##i), NULL } },
+static const tensor__gemm_tile_fn TENSOR__K(gemm_tiles)[][2][2] = {
+    TENSOR__ROWS(TENSOR__ENTRY, 0) TENSOR__TALL(TENSOR__TALL_ENTRY, 0)
 };
 
 /* dst[p * V_N * step] gets line p of the V_N columns at src, columns ld apart and w of them valid, k
@@ -6049,15 +6061,16 @@ TENSOR__FN void TENSOR__K(gemm_split)(tensor__gemm_job_t *job) {
         }
 }
 
-/* A small product: A in place, one chunk of k, and B in place, or where its columns run along k or end within a
- * vector, a panel at a time on the stack. The same tiles and dots as larger ones, so the same bits. */
+/* A small product: A in place, one chunk of k, B in place or, where its columns run along k or end within
+ * a vector, a panel at a time on the stack. The same tiles and dots as larger ones, so the same bits. */
 TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64_t acs, int64_t brs,
                                      int64_t bcs) {
     const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0), *bias = (const float *)g->bias;
     const float *b = (const float *)g->b + (g->boff ? g->boff[0] : 0);
     float *c = (float *)g->c + (g->coff ? g->coff[0] : 0), panel[TENSOR__GEMM_TINY_K * TENSOR__NR];
-    int m = (int)g->m, n = (int)g->n, col = acs != 1, high, mr0 = tensor__gemm_height(m, TENSOR__MR, &high),
-        i, j, w, mr;
+    int m = (int)g->m, n = (int)g->n, col = acs != 1, high, i, j, w, mr;
+    int most = n > V_N ? TENSOR__MR : (int)(sizeof TENSOR__K(gemm_tiles) / sizeof TENSOR__K(gemm_tiles)[0]);
+    int mr0 = tensor__gemm_height(m, most, &high);
     for (j = 0; j < n; j += w, c += w, bias = bias ? bias + w : bias) {
         int two = n - j >= TENSOR__NR, whole;
         const float *bj = b + j * bcs, *ai = a;
@@ -8769,11 +8782,11 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
 // Kernels run behind tensor__launch: the backend's kernel is chosen and run (it takes its scratch), then the
 // versions of changed storages are counted. Data is touched beside it on the CPU alone, after the same
 // checks, by the short way of contiguous pointwise ops, their gradients and sums of gradients
-// (tensor__add_into), which run the bodies that the kernel would run; by what moves data in or out of the
-// library (from, item, copy_out, data, print, gradcheck, loaders, files); by optimizers on the
-// CPU; and by fronts that turn indices into other indices (embedding_bag, the composed ctc_loss). For
-// those a backend needs a copy to the host, no kernel. Rejected: a call block for each of these (it would
-// cost more than the work).
+// (tensor__add_into), small products and argmax, which run the bodies that the kernel would run; by what
+// moves data in or out of the library (from, item, copy_out, data, print, gradcheck, loaders, files); by
+// optimizers on the CPU; and by fronts that turn indices into other indices (embedding_bag, the composed
+// ctc_loss). For those a backend needs a copy to the host, no kernel. Rejected: a call block for each of
+// these (it would cost more than the work).
 // ------------------------------------------------------------------------------
 
 TENSOR__INLINE void tensor__arg(tensor_arg_t *a, const tensor_t *t, int role) {
@@ -13121,7 +13134,8 @@ TENSOR__FRONT(argmin_dim, (tensor_t *x, int64_t dim, int keepdim),
 TENSOR__FN tensor_t *tensor__plain_arg_op(int id, const tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     const tensor__isa_t *isa = th->ctx->plain;
-    if (!isa || th->error.code || !tensor__plain_arg(th, x) || !(x->flags & TENSOR__CONTIGUOUS) || !x->numel) {
+    if (!isa || th->error.code || !tensor__plain_arg(th, x) || !(x->flags & TENSOR__CONTIGUOUS) ||
+        !x->numel) {
         return NULL;
     }
     tensor_t *t = tensor__fresh(th, tensor__row(id)->name, TENSOR_I64, 1, 0);
@@ -13683,8 +13697,8 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
     return 0;
 }
 
-// The plain door for the product of two f32 matrices that needs no scratch, b [k, n] or turned [n, k], its bias
-// [n] or NULL, and the pointwise op done to it in place, -1 = none. NULL = not plain, take the general way.
+// The plain door for the product of two f32 matrices that needs no scratch, b [k, n] or turned [n, k], its
+// bias [n] or NULL, and the pointwise op done to it in place, -1 = none. NULL = not plain, the general way.
 TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias,
                                            int turned, int then) {
     tensor__thread_t *th = tensor__self();
@@ -13747,7 +13761,7 @@ TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a
 
 TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     tensor_t *plain = tensor__plain_product(TENSOR__ROW(MATMUL), a, b, NULL, 0, -1);
-    if (TENSOR__LIKELY(plain != NULL)) { return plain; }
+    if (plain) { return plain; }
     TENSOR__MARK
     tensor__op_t o;
     tensor_t *const in[2] = {a, b};

@@ -1037,8 +1037,83 @@ static void positions(void) {
     tensor_set_cpu(NULL);
 }
 
+// Small products take a way of their own: the bits of the general one (a batch takes it), whatever the
+// strides, at every end of a tile and a vector; nothing allocated but the result.
+static int same_bits(tensor_t *a, tensor_t *b) {
+    a = tensor_contiguous(a);
+    b = tensor_contiguous(b);
+    return tensor_numel(a) == tensor_numel(b) &&
+           memcmp(tensor_data(a), tensor_data(b), (size_t)tensor_numel(a) * sizeof(float)) == 0;
+}
+static tensor_t *twice(tensor_t *x) {
+    return tensor_expand(tensor_unsqueeze(x, 0), 2, tensor_size(x, 0), tensor_size(x, 1));
+}
+static void small_products(void) {
+    static const int ends[] = {2, 5, 13, 14, 16, 17, 31, 33, 64, 65}, depths[] = {1, 4, 23, 128, 129};
+    int i, j, k, c, right = 0, all = 0;
+    for (i = 0; i < COUNT(ends); i++)
+        for (j = 0; j < COUNT(ends); j++)
+            for (k = 0; k < COUNT(depths); k++) {
+                tensor_scope_t scope = tensor_scope_begin();
+                int m = ends[i], n = ends[j], d = depths[k];
+                tensor_t *a[3], *b[3], *bias = R_OF(TENSOR_F32, n), *x, *y;
+                a[0] = R_OF(TENSOR_F32, m, d);
+                a[1] = tensor_mT(R_OF(TENSOR_F32, d, m));
+                a[2] = tensor_narrow(R_OF(TENSOR_F32, m, d + 3), 1, 2, d);
+                b[0] = R_OF(TENSOR_F32, d, n);
+                b[1] = tensor_mT(R_OF(TENSOR_F32, n, d));
+                b[2] = tensor_mT(tensor_narrow(R_OF(TENSOR_F32, n, d + 5), 1, 1, d));
+                for (c = 0; c < 9; c++, all++) {
+                    y = tensor_select(tensor_matmul(twice(a[c / 3]), twice(b[c % 3])), 0, 1);
+                    right += same_bits(tensor_matmul(a[c / 3], b[c % 3]), y);
+                }
+                x = tensor_linear(a[0], tensor_mT(b[1]), bias);
+                right += same_bits(x, tensor_add(tensor_matmul(a[0], b[1]), bias));
+                right += same_bits(tensor_linear_relu(a[0], tensor_mT(b[1]), bias), tensor_relu(x));
+                all += 2;
+                tensor_scope_end(scope);
+            }
+    CHECK_MSG(right == all, "%d of %d small products have the bits of larger ones", right, all);
+    {
+        tensor_context_t *own = tensor_context_new(), *old = tensor_context_use(own);
+        tensor_t *a = tensor_ones(16, 16), *b = tensor_ones(16, 16);
+        uint64_t allocs;
+        tensor_add(a, b);
+        allocs = tensor_memory_stats().allocs;
+        tensor_matmul(a, b);
+        tensor_linear(a, b, NULL);
+        CHECK(tensor_memory_stats().allocs == allocs);
+        tensor_context_use(old);
+        tensor_context_free(own);
+    }
+    {
+        tensor_t *a = LEAF(R_OF(TENSOR_F32, 5, 7)), *w = LEAF(R_OF(TENSOR_F32, 9, 7));
+        tensor_t *b = LEAF(R_OF(TENSOR_F32, 9)), *g = R_OF(TENSOR_F32, 5, 9), *y = tensor_linear(a, w, b);
+        CHECK(tensor_requires_grad(y) && tensor_backward_with(y, g, 0) == 0);
+        CHECK(same_bits(tensor_grad(b), tensor_sum_dim(g, 0, 0)));
+        CHECK(same_bits(tensor_grad(a), tensor_matmul(g, tensor_detach(w))));
+        CHECK(same_bits(tensor_grad(w), tensor_matmul(tensor_mT(g), tensor_detach(a))));
+        y = tensor_matmul(a, tensor_mT(w));
+        tensor_add_(tensor_detach(a), tensor_ones(5, 7));
+        CHECK(tensor_backward_with(y, g, 0) == TENSOR_ERR_AUTOGRAD);
+        CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "matmul");
+        CHECK_POISON(tensor_matmul(tensor_ones(3, 4), tensor_ones(5, 3)), TENSOR_ERR_SHAPE, "agree on K");
+    }
+    {   // the place of the largest: of ties the first, NaN above all
+        float v[] = {1, 3, 3, -2, 0, NAN};
+        tensor_t *x = tensor_from(v, TENSOR_F32, 2, 3), *few = tensor_narrow(x, 0, 0, 1);
+        CHECK(tensor_item_i64(tensor_argmax(few)) == 1 && tensor_item_i64(tensor_argmin(few)) == 0);
+        CHECK(tensor_item(tensor_argmax(x)) == 5 && tensor_item(tensor_argmin(x)) == 5);
+        CHECK(tensor_item(tensor_argmax(tensor_mT(x))) == 5 && tensor_item(tensor_argmax(few)) == 1);
+        CHECK(tensor_dtype(tensor_argmax(x)) == TENSOR_I64 && tensor_ndim(tensor_argmax(x)) == 0);
+        CHECK_POISON(tensor_argmax(tensor_zeros(0)), TENSOR_ERR_SHAPE, "argmax");
+        CHECK(tensor_item(tensor_from(v + 1, TENSOR_F32, 1)) == 3);
+    }
+}
+
 int main(void) {
     RUN(einsum);
+    RUN(small_products);
     RUN(products);
     RUN(positions);
     RUN(threads);
