@@ -7678,10 +7678,9 @@ TENSOR__FN void tensor__pop_path(tensor__thread_t *th) { th->path_depth--; }
 // >>impl-threads                                   MARK: worker threads
 //
 // One word says which job is open and how many workers are inside, so the caller never waits for a worker
-// that has not come in: a late sleeper finds the job closed. Every thread begins with its own share of the
-// tasks, so that it meets what it wrote in the job before in its own cache, then takes what others left.
-// Workers spin for some tens of microseconds between jobs (0.1 us to join, a sleeping one costs 50), then
-// sleep at no cost. Nested calls run inline.
+// that has not come in: a late sleeper finds the job closed. A thread begins with its own share of the tasks
+// (what it wrote in the job before is in its cache), then takes what others left. Workers spin for some tens
+// of microseconds (0.1 us to join, a sleeping one costs 50), then sleep. Nested calls run inline.
 // Rejected: OpenMP (a runtime of its own).
 // ------------------------------------------------------------------------------
 
@@ -7853,9 +7852,7 @@ TENSOR__FN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg) 
         p->shares = ntasks < p->n ? ntasks : p->n;
         p->each = ntasks / p->shares;
         p->more = ntasks % p->shares;
-        for (int64_t w = 0; w < p->shares; w++) {
-            TENSOR__ATOMIC_STORE(&p->next[w], (int)tensor__pool_share(p, w));
-        }
+        for (int w = 0; w < p->shares; w++) { TENSOR__ATOMIC_STORE(&p->next[w], (int)tensor__pool_share(p, w)); }
         uint64_t state = TENSOR__U64_LOAD(&p->state);       // closed and empty: only we change it now
         uint64_t open = ((state >> 32) + 1) << 32 | TENSOR__OPEN;
         while (!TENSOR__U64_CAS(&p->state, &state, open)) { }
