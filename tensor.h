@@ -7852,7 +7852,7 @@ TENSOR__FN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg) 
         p->shares = ntasks < p->n ? ntasks : p->n;
         p->each = ntasks / p->shares;
         p->more = ntasks % p->shares;
-        for (int w = 0; w < p->shares; w++) { TENSOR__ATOMIC_STORE(&p->next[w], (int)tensor__pool_share(p, w)); }
+        for (int w = 0; w < p->shares; w++) { p->next[w] = (tensor__count_t)tensor__pool_share(p, w); }
         uint64_t state = TENSOR__U64_LOAD(&p->state);       // closed and empty: only we change it now
         uint64_t open = ((state >> 32) + 1) << 32 | TENSOR__OPEN;
         while (!TENSOR__U64_CAS(&p->state, &state, open)) { }
