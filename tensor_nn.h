@@ -5417,7 +5417,7 @@ typedef struct nn__direct_t {
     int64_t h, w, oh, ow, kh, kw, dh, dw, ph, pw, sh, sw, uh, uw;   // x: uh, uw apart, zeros between
     int64_t n, rows, blocks, lines, pitch;   // n = ci kh kw; lines of the padded block, floats of one
     int64_t mr, tiles;                // outputs of a tile of weights, tiles of a group
-    int64_t per, image, cuts;         // images of a block, floats of one of them; tasks that share its outputs
+    int64_t per, image, cuts;         // images of a block, floats of one; tasks that share its outputs
     int flipped;                      // the input gradient: x is that of the output, the kernel turned round
     int sums;                         // the weight gradient
     int gather;                       // outputs in vectors, else pixels
@@ -5516,11 +5516,11 @@ TENSOR__FN void nn__direct_task(void *arg, int64_t task, int worker) {
 TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t cut = task % v->cuts, last = v->tiles * (cut + 1) / v->cuts;
-    int64_t b = (task /= v->cuts) % v->blocks, q = task / v->blocks % v->groups, oy = b * v->rows, o, k, i, r, u;
+    int64_t b = (task /= v->cuts) % v->blocks, q = task / v->blocks % v->groups, oy = b * v->rows;
     int64_t first = task / v->blocks / v->groups * v->per, rows = nn__min(v->rows, v->oh - oy);
     int64_t plane = v->oh * v->ow, runs = nn__ceil(v->ow, v->k->gr), parts = nn__ceil(v->n, NN__GATHER_TAPS);
     int64_t images = nn__min(v->per, v->images - first), run = v->ow / runs, more = v->ow % runs, from, to;
-    int64_t x, n;
+    int64_t x, n, o, k, i, r, u;
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
     float *out = block + nn__line((uint64_t)(v->per * v->image) * 4 + 256) / 4;
     for (i = 0; i < images; i++)

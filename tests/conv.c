@@ -504,6 +504,24 @@ static void threads(void) {
     CHECK(test_same_bits(grads[0][0], grads[1][0]) && test_same_bits(grads[0][1], grads[1][1]));
 }
 
+static void count_tasks(void *user, int64_t ntasks, void (*task)(void *arg, int64_t i), void *arg) {
+    for (int64_t i = ntasks - 1; i >= 0; i--) task(arg, i);
+    *(int64_t *)user += ntasks;
+}
+// One small image keeps two threads busy, packing and summing, forward and backward.
+static void one_image(void) {
+    tensor_t *x = tensor_randn(1, 64, 14, 14), *w = tensor_randn(160, 64, 3, 3), *y[2][2];
+    int64_t n = 0;
+    for (int t = 0; t < 2; t++) {
+        if (t) CHECK(tensor_set_parallel_for(count_tasks, &n, 2) == 0);
+        y[t][0] = tensor_conv2d(x, w, .stride = 2, .padding = 1);
+        y[t][1] = tensor_conv_transpose2d(x, tensor_transpose(w, 0, 1), .padding = 1, .dilation = 2);
+    }
+    CHECK(tensor_set_parallel_for(NULL, NULL, 1) == 0);
+    CHECK_MSG(n >= 8, "%d tasks", (int)n);
+    CHECK(test_same_bits(y[0][0], y[1][0]) && test_same_bits(y[0][1], y[1][1]));
+}
+
 // Winograd's error in the root mean square against that of direct sums, which fewer than 32 outputs (or
 // inputs) have: of the gradients and the output.
 static void winograd(void) {
@@ -921,6 +939,7 @@ int main(void) {
     RUN(layouts);
     RUN(special_values);
     RUN(threads);
+    RUN(one_image);
     RUN(wide);
     RUN(forms);
     RUN(winograd);
