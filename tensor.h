@@ -18979,7 +18979,8 @@ TENSOR__FN tensor_t *tensor__weighted(tensor_fn_t fn, void *user, tensor_t *cons
     if (!tensor__live(y)) { return TENSOR__POISON; }
     tensor_t *w = tensor_add_scalar(tensor_mul_scalar(tensor_sin(tensor_arange(1, (double)y->numel + 1, 1,
             TENSOR_F64)), 0.5), 1.25);
-    return tensor_sum(tensor_mul(tensor_to(y, TENSOR_F64), tensor_reshape_n(w, y->dims, y->ndim)));
+    w = tensor_to(tensor_reshape_n(w, y->dims, y->ndim), (int)tensor_device(y));
+    return tensor_sum(tensor_mul(tensor_to(y, TENSOR_F64), w));
 }
 // constant: a result that needs no gradient is right if it does not change.
 TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
@@ -19019,8 +19020,10 @@ TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *in
     for (int i = 0; i < m && !code; i++) {
         int same = !grads[i] == !again[i];
         if (same && grads[i]) {
-            tensor_t *a = tensor_contiguous(grads[i]), *b = tensor_contiguous(again[i]);
-            same = a->numel == b->numel && !memcmp(tensor__ptr(a), tensor__ptr(b), (size_t)a->numel * 8);
+            tensor_t *a = tensor_to(tensor_contiguous(grads[i]), TENSOR_CPU);
+            tensor_t *b = tensor_to(tensor_contiguous(again[i]), TENSOR_CPU);
+            same = a->state == TENSOR__LIVE && b->state == TENSOR__LIVE &&
+                   a->numel == b->numel && !memcmp(tensor__ptr(a), tensor__ptr(b), (size_t)a->numel * 8);
         }
         if (same) { continue; }
         code = TENSOR_ERR_AUTOGRAD;
@@ -19029,18 +19032,21 @@ TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *in
     double worst = 0;
     for (int i = 0; i < m && !code; i++) {
         tensor_t *x = wanted[i];
-        tensor_t *g = grads[i] ? tensor_contiguous(grads[i]) : NULL;
-        double *values = (double *)x->storage->data;
+        tensor_t *g = grads[i] ? tensor_to(tensor_contiguous(grads[i]), TENSOR_CPU) : NULL;
+        tensor_t *host = tensor_to(tensor_detach(x), TENSOR_CPU);      // x's own memory if it lies there
+        if (th->error.code) { code = th->error.code; break; }
+        double *values = (double *)host->storage->data;
         for (int64_t k = 0; k < x->numel && !code; k++) {
-            double *at = values + x->offset + tensor__offset_of(k, x->dims, x->strides, x->ndim), was = *at,
-                v[2];
-            for (int side = 0; side < 2; side++) {
+            double *at = values + host->offset + tensor__offset_of(k, host->dims, host->strides, host->ndim);
+            double was = *at, v[2];
+            for (int side = 0; side < 3; side++) {
                 tensor_scope_t t = tensor__scope_begin(th, 0);
-                *at = was + (side ? eps : -eps);
+                *at = side < 2 ? was + (side ? eps : -eps) : was;
+                if (x->device) { (void)tensor_copy_(x, host); }
+                if (side == 2) { (tensor_scope_end)(t); break; }
                 v[side] = tensor_item(tensor__weighted(fn, user, inputs, n));
                 (tensor_scope_end)(t);
             }
-            *at = was;
             if (th->error.code) { code = th->error.code; break; }
             double numeric = (v[1] - v[0]) / (2 * eps), analytic = g ? ((double *)tensor__ptr(g))[k] : 0;
             double gap = fabs(numeric - analytic) - (atol + rtol * fabs(numeric));

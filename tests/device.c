@@ -319,6 +319,34 @@ static void moved(void) {
     nn_free(twin);
 }
 
+// gradcheck of tensors there: right gradients pass, a wrong one does not, and the inputs are what they were.
+static tensor_t *product_of(tensor_t *const *in, int n, void *user) {
+    (void)n;
+    (void)user;
+    return tensor_mul(tensor_sin(in[0]), in[1]);
+}
+static tensor_t *cut_off(tensor_t *const *in, int n, void *user) {
+    (void)n;
+    (void)user;
+    return tensor_mul(in[0], tensor_detach(in[0]));
+}
+static void checked(void) {
+    tensor_t *host[2], *in[2];
+    int k;
+    for (k = 0; k < 2; k++) {
+        host[k] = tensor_to(tensor_rand(3, 2 + k), TENSOR_F64);
+        in[k] = on(host[k]);
+        if (k) in[k] = tensor_narrow(in[k], 1, 0, 2);           // strided
+        in[k] = tensor_requires_grad_(tensor_detach(in[k]), 1);
+    }
+    CHECK(tensor_gradcheck(product_of, NULL, in, 2, 0, 0, 0) == 0);
+    CHECK(tensor_gradgradcheck(product_of, NULL, in, 2, 0, 0, 0) == 0);
+    CHECK_OK();
+    CHECK(device_same(host[0], off(in[0])) && device_same(tensor_narrow(host[1], 1, 0, 2), off(in[1])));
+    CHECK(tensor_gradcheck(cut_off, NULL, in, 1, 0, 0, 0) == TENSOR_ERR_AUTOGRAD);
+    CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "autograd gives");
+}
+
 // Numbers drawn there are those drawn here, in every float.
 static void random_numbers(void) {
     static const tensor_dtype_t dtypes[] = {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_BF16};
@@ -1005,6 +1033,7 @@ int main(void) {
     RUN(ops);
     RUN(network);
     RUN(moved);
+    RUN(checked);
     RUN(random_numbers);
     device_print();
     RUN(training);
