@@ -3030,6 +3030,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     if (casting) {                                                                                           \
         tensor_t *cast_[] = {__VA_ARGS__};                                                                   \
         tensor_scope_t within_ = TENSOR__(scope)(-1);                                                        \
+        if (!within_.thread) { return TENSOR__(poison); }                                                    \
         TENSOR__(autocast)(to, cast_, (int)(sizeof cast_ / sizeof *cast_));                                  \
         return (tensor_scope_return)(within_, call);                                                         \
     }
@@ -5108,9 +5109,10 @@ TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b) {
         if (M_ANY(under)) { r = V_SEL(under, V_DIV(V_SET(1.0f), a), a); }
         s = V_MUL(r, r);
         s = V_SEL(whole, r, V_SEL(cube, V_MUL(s, r), s));
-        if (M_ANY(root)) {      /* of -0 it is 0, of -inf inf */
-            r = V_SEL(V_EQ(r, V_NEG(TENSOR__INF)), TENSOR__INF, V_ADD(r, V_ZERO()));
-            s = V_SEL(root, V_SQRT(r), s);
+        if (M_ANY(root)) {      /* of -0 it is 0, of -inf inf; 1/a first would overflow below 2^-128 */
+            r = V_SQRT(V_SEL(V_EQ(a, V_NEG(TENSOR__INF)), TENSOR__INF, V_ADD(a, V_ZERO())));
+            if (M_ANY(under)) { r = V_SEL(under, V_DIV(V_SET(1.0f), r), r); }
+            s = V_SEL(root, r, s);
         }
         if (M_ALL(known)) { return s; }
     }
@@ -5954,11 +5956,19 @@ TENSOR__DOTROWS(gemm_dot4, 4)
 #endif
 
 /* One row, the answer of a small net: the same dots, without what more rows or longer sums need. */
-TENSOR__FN void TENSOR__K(gemm_row)(const tensor__gemm_t *g, int64_t bcs) {
+TENSOR__FN void TENSOR__K(gemm_row)(const tensor__gemm_t *g, int64_t acs, int64_t brs, int64_t bcs) {
     const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0), *bias = (const float *)g->bias;
     const float *b = (const float *)g->b + (g->boff ? g->boff[0] : 0);
-    float *c = (float *)g->c + (g->coff ? g->coff[0] : 0);
-    int64_t j = 0, n = g->n;
+    float *c = (float *)g->c + (g->coff ? g->coff[0] : 0), line[2][TENSOR__GEMM_KD];
+    int64_t j = 0, n = g->n, p;
+    if (acs != 1) {
+        for (p = 0; p < g->k; p++) line[0][p] = a[p * acs];
+        a = line[0];
+    }
+    if (brs != 1) {
+        for (p = 0; p < g->k; p++) line[1][p] = b[p * brs];
+        b = line[1];
+    }
     for (; j + 4 <= n; j += 4, b += 4 * bcs)
         TENSOR__K(gemm_dot)(1, 4, g->k, a, 0, b, bcs, c + j, 0, bias ? bias + j : NULL, 0);
     for (; j < n; j++, b += bcs) TENSOR__K(gemm_dot)(1, 1, g->k, a, 0, b, bcs, c + j, 0,
@@ -6110,9 +6120,9 @@ TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     else if (call->m == 1 && acs != 1) ars = 1;
     if (call->n == 1) bcs = 1;
     else if (call->k == 1 && bcs != 1) brs = 1;
-    if (call->m == 1 && call->batch == 1 && acs == 1 && brs == 1 && call->k <= TENSOR__GEMM_KD
+    if (call->m == 1 && call->batch == 1 && (brs == 1 || call->n == 1) && call->k <= TENSOR__GEMM_KD
         && call->n * call->k <= 65536 && !call->accumulate && V_N > 1) {
-        TENSOR__K(gemm_row)(call, bcs);
+        TENSOR__K(gemm_row)(call, acs, brs, bcs);
         return;
     }
     if (tensor__gemm_tiny(call, ars, acs, brs, bcs)) {
@@ -8286,6 +8296,7 @@ TENSOR_API tensor_dtype_t (tensor_set_autocast)(tensor_dtype_t dtype) {
     TENSOR__REFUSE_AS(was, dtype != TENSOR_F16 && dtype != TENSOR_BF16 && dtype != TENSOR_DTYPE_NONE, DTYPE,
                       "set_autocast: dtype %i must be f16, bf16 or TENSOR_DTYPE_NONE", (int)dtype);
     int bits = dtype == TENSOR_F16 ? TENSOR__TO_F16 : dtype == TENSOR_BF16 ? TENSOR__TO_BF16 : 0;
+    if (th->casts && dtype != was && th->depth <= th->cast_depth) { tensor__casts_drop(th); }
     th->modes = (uint8_t)((th->modes & ~TENSOR__CASTS) | bits);
     return was;
 }
@@ -8491,7 +8502,8 @@ TENSOR__FN int tensor__castable(const tensor_t *x) {
 TENSOR__FN tensor_t *tensor__cast(tensor__thread_t *th, tensor_t *x, int dtype) {
     if (!tensor__castable(x) || x->dtype == dtype) { return x; }
     if (dtype == TENSOR_F32 || x->dtype != TENSOR_F32 || x->node || x->base ||
-        !(x->flags & TENSOR__REQUIRES_GRAD) || (th->modes & TENSOR__CAST_ANEW)) {
+        !(x->flags & TENSOR__REQUIRES_GRAD) || (th->modes & TENSOR__CAST_ANEW) ||
+        (x->device && tensor__recording(th, x->device, NULL, NULL))) {      // a replay casts what is there then
         return (tensor_to)(x, dtype);
     }
     if (!th->casts) {       // the first one: they end with the scope that autocast began in
@@ -11620,7 +11632,7 @@ TENSOR__FN int tensor__full_row(int id) {
     case TENSOR_OP_ACOS: case TENSOR_OP_ASIN: case TENSOR_OP_COSH: case TENSOR_OP_ERFINV: case TENSOR_OP_EXP:
     case TENSOR_OP_EXPM1: case TENSOR_OP_LOG: case TENSOR_OP_LOG10: case TENSOR_OP_LOG1P:
     case TENSOR_OP_LOG2: case TENSOR_OP_POW: case TENSOR_OP_RECIPROCAL: case TENSOR_OP_RSQRT:
-    case TENSOR_OP_SINH: case TENSOR_OP_SOFTPLUS: case TENSOR_OP_TAN:
+    case TENSOR_OP_SINH: case TENSOR_OP_SOFTPLUS: case TENSOR_OP_SQUARE: case TENSOR_OP_TAN:
     case TENSOR_OP_CUMPROD: case TENSOR_OP_CUMSUM: case TENSOR_OP_LOGSUMEXP: case TENSOR_OP_LOG_SOFTMAX:
     case TENSOR_OP_NORM: case TENSOR_OP_PROD: case TENSOR_OP_SOFTMAX: case TENSOR_OP_SUM: return 1;
     default: return 0;
@@ -14096,8 +14108,13 @@ TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *li
         if (!cast) { return TENSOR__POISON; }
         memcpy(cast, list, (size_t)n * sizeof *cast);
         tensor_scope_t within = tensor__scope_begin(th_, th_->grad_mode);
-        tensor__autocast(TENSOR__LOW, cast, n);
-        y = (tensor_scope_return)(within, (tensor_einsum_n)(equation, cast, n));
+        if (within.thread) {
+            th_->modes |= TENSOR__CAST_ANEW;        // one operand's result is a view of it
+            tensor__autocast(TENSOR__LOW, cast, n);
+            y = (tensor_scope_return)(within, (tensor_einsum_n)(equation, cast, n));
+        } else {
+            y = TENSOR__POISON;
+        }
         tensor__memory_free(th_, cast);
         return y;
     }
@@ -18416,10 +18433,13 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     n->row->grad(&g);
     th->device = device;
     int ok = th->error.code == 0;
-    // one tensor for two inputs: sums must not meet
+    // One tensor for two inputs: sums must not meet. What waits in a slot is added to only where it is alone,
+    // what a leaf took for its own always.
     for (int i = 1; i < n->nin && n->nin <= TENSOR__MAX_IN; i++) {
-        for (int k = 0; k < i; k++) { if (gx[i] && gx[i] == gx[k] && gx[i] != s->g[0]) { gx[i] =
-            (tensor_clone)(gx[i]); } }
+        for (int k = 0; k < i; k++) {
+            int owned = gx[i] != s->g[0] || !n->edge[i].node || !n->edge[k].node;
+            if (gx[i] && gx[i] == gx[k] && owned) { gx[i] = (tensor_clone)(gx[i]); }
+        }
     }
     for (int i = 0; i < n->nin && ok; i++) {
         tensor__edge_t *e = &n->edge[i];
@@ -18490,8 +18510,8 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     p->anomaly = th->modes & TENSOR__ANOMALY;
     int32_t depth = th->depth;
     tensor_scope_t scope = tensor__scope_begin(th, p->create);
-    th->modes &= (uint8_t)~TENSOR__CASTS;       // in the dtypes of forward
     int ok = scope.thread != NULL;
+    if (ok) { th->modes &= (uint8_t)~TENSOR__CASTS; }       // in the dtypes of forward
     if (ok && (ni || TENSOR__ATOMIC_LOAD(&th->ctx->hook_count))) { ok = tensor__plan(th, p, outputs, no); }
     int64_t mark = th->top, outer_mark = th->pass_mark;
     th->pass_mark = mark;
@@ -18664,10 +18684,11 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
     uint64_t since = th->seq ? th->seq : (th->seq = 1);
     tensor_generator_t rng = th->rng;
     tensor_scope_t s = tensor__scope_begin(th, th->grad_mode);
+    if (!s.thread) { return TENSOR__POISON; }
     uint8_t modes = th->modes |= TENSOR__CAST_ANEW;
     tensor_t *y = fn(inputs, n, user);
     if (!y) { y = tensor__fail(th, TENSOR_ERR_OWNER, "checkpoint: fn gave no tensor"); }
-    y = s.thread ? (tensor_scope_return)(s, y) : TENSOR__POISON;
+    y = (tensor_scope_return)(s, y);
     if (!tensor__live(y) || !tensor__sync_needs_grad(th, y)) { return y; }
     tensor__node_t **list;
     int64_t count = tensor__walk(th, &y, 1, since, &list);
@@ -18764,7 +18785,10 @@ TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
     tensor__node_t **list = NULL;
     TENSOR__HOLD(&r->refs);
     th->rng = r->rng;
-    th->modes = (uint8_t)((th->modes & ~TENSOR__PACKING) | (r->modes & (TENSOR__CASTS | TENSOR__CAST_ANEW)));
+    if (s.thread) {
+        uint8_t casts = r->modes & (TENSOR__CASTS | TENSOR__CAST_ANEW);
+        th->modes = (uint8_t)((th->modes & ~TENSOR__PACKING) | casts);
+    }
     for (int i = 0; i < r->n; i++) {
         in[i] = tensor__as_leaf(r->inputs[i], r->inputs[i]->flags & TENSOR__REQUIRES_GRAD);
     }

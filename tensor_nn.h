@@ -5007,7 +5007,7 @@ TENSOR__FN int nn__inputs(const char *op, const char *names, int required, tenso
         tensor_scope_t scope;                                                                                \
         if (!NN__TAKE(#op, args)) return tensor__at(a.site_, TENSOR__(poison));                              \
         scope = TENSOR__(scope)(-1);                                                                         \
-        return tensor__at(a.site_, (tensor_scope_return)(scope, run));                                       \
+        return tensor__at(a.site_, scope.thread ? (tensor_scope_return)(scope, run) : TENSOR__(poison));     \
     }
 #define NN__OPTIONS(op, set, run) NN__FILL_DEFAULTS(tensor_##op, set) NN__SCOPED(op, tensor_##op, run)
 NN__OPTIONS(rms_norm, NN__OR(normalized_dims, 1) NN__OR(eps, -1),
@@ -7193,7 +7193,7 @@ TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in
         if (!nn__ready(#name, "x", &x_, 1)) return TENSOR__(poison);                                         \
         if (refused) return NN__FAIL(TENSOR_ERR_SHAPE, #name ": " text);                                     \
         scope_ = TENSOR__(scope)(-1);                                                                        \
-        if (TENSOR__(casting)()) TENSOR__(autocast)(to, &x_, 1);                                             \
+        if (scope_.thread && TENSOR__(casting)()) TENSOR__(autocast)(to, &x_, 1);                            \
         x = nn__wide(x_);                                                                                    \
         return (tensor_scope_return)(scope_, nn__narrow(result, x_));                                        \
     }
@@ -10176,6 +10176,7 @@ TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
     t->flags = (uint8_t)(t->flags | TENSOR__CONTIGUOUS);
     t->offset = fresh->offset;
     t->storage = fresh->storage;
+    t->storage->version = was.storage->version + 1;     // who knows t by its version looks again
     for (k = 0; k < t->ndim; k++) t->strides[k] = fresh->strides[k];
     fresh->dtype = was.dtype;
     fresh->device = was.device;

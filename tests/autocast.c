@@ -310,10 +310,16 @@ static int64_t alive(void) {
 }
 // A weight is cast once a region, anew after a change; both gradients reach it.
 static void cache(void) {
-    tensor_t *w = leaf(4, TENSOR_F32, 0), *x = tensor_ones(4, 4), *y, *g;
+    tensor_t *w = leaf(4, TENSOR_F32, 0), *x = tensor_ones(4, 4), *y, *g, *first, *second;
     tensor_scope_t a = tensor_scope_begin_autocast(TENSOR_BF16), b, off;
-    int64_t before, k, outside = alive();
-    y = tensor_add(tensor_matmul(x, w), tensor_matmul(w, x));
+    int64_t nodes[3], before, k, outside = alive();
+    nodes[0] = tensor_memory_stats().live_nodes;
+    first = tensor_matmul(x, w);
+    nodes[1] = tensor_memory_stats().live_nodes;
+    second = tensor_matmul(w, x);
+    nodes[2] = tensor_memory_stats().live_nodes;
+    CHECK_MSG(nodes[1] - nodes[0] == nodes[2] - nodes[1] + 1, "the first product alone casts w");
+    y = tensor_add(first, second);
     before = alive();
     for (k = 0; k < 5; k++) {
         b = tensor_scope_begin();
@@ -339,6 +345,77 @@ static void cache(void) {
     CHECK(alive() == outside + 2);              // the gradient of w, and g
     tensor_backward(g);
     CHECK_NEAR(tensor_item(tensor_max(tensor_grad(w))), 16, 0);
+}
+
+// What was cast is not taken for what a parameter is after it went elsewhere, and is gone where the mode ends.
+static void ends(void) {
+    nn_module_t *m = nn_linear(4, 4, .no_bias = 1);
+    tensor_t *w = nn_get(m, "weight"), *x = tensor_ones(1, 4), *y, *z;
+    int64_t before = alive();
+    tensor_scope_t a;
+    CHECK(tensor_set_autocast(TENSOR_BF16) == TENSOR_DTYPE_NONE);
+    tensor_free(nn_forward(m, x));
+    CHECK(alive() == before + 1);
+    CHECK(tensor_set_autocast(TENSOR_DTYPE_NONE) == TENSOR_BF16 && alive() == before);
+    a = tensor_scope_begin_autocast(TENSOR_F16);
+    tensor_fill_(tensor_detach(w), 1.001);
+    CHECK(nn_to(m, TENSOR_F64) == 0 && nn_to(m, TENSOR_F32) == 0);
+    y = nn_forward(m, x);
+    CHECK(nn_to(m, TENSOR_BF16) == 0 && nn_to(m, TENSOR_F32) == 0);
+    z = nn_forward(m, x);
+    CHECK_NEAR(tensor_item(tensor_select(tensor_flatten(y, 0, -1), 0, 0)), 4.0039, 1e-3);
+    CHECK_NEAR(tensor_item(tensor_select(tensor_flatten(z, 0, -1), 0, 0)), 4, 0);
+    // the result of one operand is its own
+    z = tensor_einsum("ij->ji", w);
+    tensor_zero_(tensor_detach(z));
+    CHECK_NEAR(tensor_item(tensor_select(tensor_flatten(nn_forward(m, x), 0, -1), 0, 0)), 4, 0);
+    tensor_scope_end(a);
+    nn_free(m);
+}
+// A scope that cannot begin leaves the mode as it was.
+static int failing;
+static void *lean_alloc(void *user, size_t bytes, size_t alignment) {
+    char *raw = failing ? NULL : (char *)malloc(bytes + alignment + sizeof raw), *p;
+    (void)user;
+    if (!raw) return NULL;
+    p = raw + sizeof raw;
+    p += (alignment - (size_t)((uintptr_t)p % alignment)) % alignment;
+    memcpy(p - sizeof raw, &raw, sizeof raw);
+    return p;
+}
+static void lean_free(void *user, void *block, size_t bytes, size_t alignment) {
+    char *raw;
+    (void)user;
+    (void)bytes;
+    (void)alignment;
+    memcpy(&raw, (char *)block - sizeof raw, sizeof raw);
+    free(raw);
+}
+static void deep(void) {
+    tensor_context_t *own = tensor_context_new(), *old = tensor_context_use(own);
+    tensor_allocator_t lean;
+    tensor_scope_t first, s;
+    tensor_t *x;
+    int depth;
+    memset((void *)&lean, 0, sizeof lean);
+    lean.alloc = lean_alloc;
+    lean.free = lean_free;
+    CHECK(tensor_set_allocator(&lean) == 0);
+    tensor_set_error_handler(test_quiet, NULL);
+    x = tensor_ones(4, 4);
+    first = tensor_scope_begin_autocast(TENSOR_F16);
+    for (depth = 1; depth < 70; depth++) {          // the list of scopes grows twice on the way
+        failing = 1;
+        if (tensor_is_poison(tensor_matmul(x, x))) CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, NULL);
+        failing = 0;
+        CHECK_MSG(tensor_autocast_dtype() == TENSOR_F16, "depth %d", depth);
+        if (tensor_autocast_dtype() != TENSOR_F16) break;
+        s = tensor_scope_begin();
+        (void)s;
+    }
+    tensor_scope_end(first);
+    tensor_context_use(old);
+    tensor_context_free(own);
 }
 
 static tensor_t *product(tensor_t *const *inputs, int n, void *user) {
@@ -423,6 +500,8 @@ int main(void) {
     RUN(training);
     RUN(scopes);
     RUN(cache);
+    RUN(ends);
+    RUN(deep);
     RUN(checkpoints);
     RUN(second);
     RUN(modules);

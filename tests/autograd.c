@@ -884,6 +884,20 @@ static void steady(void) {
     tensor_scope_end(s);
 }
 
+// One gradient for a leaf and for what is still to come: neither is added to for the other's sake.
+static void shared_gradients(void) {
+    int kind;
+    for (kind = 0; kind < 8; kind++) {
+        tensor_dtype_t t = kind & 1 ? TENSOR_F64 : TENSOR_F32;
+        tensor_t *b = tensor_requires_grad_(tensor_ones_of(t, 2), 1), *h = kind & 2 ? tensor_mul_scalar(b, 1) : b;
+        tensor_t *v = tensor_squeeze_all(h), *y = tensor_mul_scalar(h, 3);
+        tensor_t *z = kind & 4 ? tensor_add(v, h) : tensor_add(h, v);
+        tensor_backward(tensor_add(tensor_sum(y), tensor_sum(tensor_mul_scalar(z, 10))));
+        CHECK_NEAR(tensor_item(tensor_max(tensor_grad(b))), 23, 0);
+        CHECK_NEAR(tensor_item(tensor_min(tensor_grad(b))), 23, 0);
+    }
+}
+
 int main(void) {
     RUN(changed_saved_value);
     RUN(changed_leaf);
@@ -917,5 +931,6 @@ int main(void) {
     RUN(poison);
     RUN(report);
     RUN(steady);
+    RUN(shared_gradients);
     return test_report();
 }

@@ -903,6 +903,20 @@ static void edges(void) {
     CHECK_POISON(tensor_combinations(tensor_ones(200), 100, 0), TENSOR_ERR_SHAPE, "combinations: 100 of 200");
 }
 
+// Windows that reach over the edge (ceil_mode) see what lies inside.
+static void pool_ceil(void) {
+    int64_t w, k;
+    for (w = 2; w < 40; w++)
+        for (k = 2; k < 4; k++) {
+            tensor_t *x = tensor_neg(tensor_rand(2, w, w)), *y;
+            y = tensor_max_pool2d(x, k, .ceil_mode = 1);
+            CHECK_MSG(tensor_equal(tensor_to(y, TENSOR_F64),
+                                   tensor_max_pool2d(tensor_to(x, TENSOR_F64), k, .ceil_mode = 1)) &&
+                          tensor_size(y, 1) == (w + k - 1) / k && tensor_item(tensor_max(y)) <= 0,
+                      "%d by %d, windows of %d", (int)w, (int)w, (int)k);
+        }
+}
+
 // Rows of every length, whose windows lanes take together, against those of f64, taken one by one.
 static void pool_rows(void) {
     int64_t w, k, stride, padding, dilation, i;
@@ -948,5 +962,6 @@ int main(void) {
     RUN(function_modules);
     RUN(errors);
     RUN(edges);
+    RUN(pool_ceil);
     return test_report();
 }

@@ -1073,6 +1073,15 @@ static void small_products(void) {
                 all += 2;
                 tensor_scope_end(scope);
             }
+    for (k = 1; k < 1100; k += k < 140 ? 1 : 97, all += 3) {     // a row by a column, wherever they lie
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *wide = R_OF(TENSOR_F32, k, 7), *x = tensor_narrow(wide, 1, 2, 1), *u = tensor_clone(x), *y;
+        tensor_t *row = tensor_mT(tensor_narrow(wide, 1, 4, 1));
+        y = tensor_matmul(tensor_clone(row), u);
+        right += same_bits(tensor_matmul(tensor_clone(row), x), y);
+        right += same_bits(tensor_matmul(row, x), y) + same_bits(tensor_matmul(row, u), y);
+        tensor_scope_end(scope);
+    }
     CHECK_MSG(right == all, "%d of %d small products have the bits of larger ones", right, all);
     {
         tensor_context_t *own = tensor_context_new(), *old = tensor_context_use(own);
@@ -1088,11 +1097,19 @@ static void small_products(void) {
     }
     {
         tensor_t *a = LEAF(R_OF(TENSOR_F32, 5, 7)), *w = LEAF(R_OF(TENSOR_F32, 9, 7));
-        tensor_t *b = LEAF(R_OF(TENSOR_F32, 9)), *g = R_OF(TENSOR_F32, 5, 9), *y = tensor_linear(a, w, b);
+        tensor_t *b = LEAF(R_OF(TENSOR_F32, 9)), *g = R_OF(TENSOR_F32, 5, 9), *y = tensor_linear(a, w, b), *x;
         CHECK(tensor_requires_grad(y) && tensor_backward_with(y, g, 0) == 0);
         CHECK(same_bits(tensor_grad(b), tensor_sum_dim(g, 0, 0)));
         CHECK(same_bits(tensor_grad(a), tensor_matmul(g, tensor_detach(w))));
         CHECK(same_bits(tensor_grad(w), tensor_matmul(tensor_mT(g), tensor_detach(a))));
+        y = tensor_linear(tensor_detach(a), tensor_detach(w), tensor_requires_grad_(tensor_detach(b), 1));
+        CHECK(tensor_requires_grad(y) && !tensor_requires_grad(tensor_matmul(tensor_detach(a), tensor_ones(7, 2))));
+        {
+            tensor_scope_t s = tensor_scope_begin_inference();
+            x = tensor_scope_return(s, tensor_matmul(tensor_ones(4, 4), tensor_ones(4, 4)));
+            CHECK_POISON(tensor_mul(tensor_requires_grad_(tensor_ones(4, 4), 1), x), TENSOR_ERR_AUTOGRAD,
+                         "inference");
+        }
         y = tensor_matmul(a, tensor_mT(w));
         tensor_add_(tensor_detach(a), tensor_ones(5, 7));
         CHECK(tensor_backward_with(y, g, 0) == TENSOR_ERR_AUTOGRAD);

@@ -695,7 +695,30 @@ static void conversions(void) {
     free(halves), free(floats);
 }
 
+// Roots of the smallest numbers and one over them, where 1/x is none.
+static void small_roots(void) {
+    static const char *const isas[] = {"scalar", "sse2", "avx2", "avx512", "neon", "wasm"};
+    static const float v[] = {1e-40f, 1.4e-45f, 2e-39f, 1e-38f, 0.0f, -0.0f, 9, 4};
+    tensor_t *x = tensor_from(v, TENSOR_F32, COUNT(v)), *d = tensor_to(x, TENSOR_F64), *g;
+    int i, k;
+    for (i = 0; i < COUNT(isas); i++) {
+        if (tensor_set_cpu(isas[i]) != 0) {
+            tensor_clear_error();
+            continue;
+        }
+        for (k = 0; k < 2; k++) {
+            tensor_t *y = tensor_pow_scalar(x, k ? -0.5 : 0.5), *want = tensor_pow_scalar(d, k ? -0.5 : 0.5);
+            CHECK_MSG(tensor_allclose(tensor_to(y, TENSOR_F64), want, 1e-6, 1e-8), "%s", isas[i]);
+        }
+        g = tensor_requires_grad_(tensor_full(1e-40, 3), 1);
+        tensor_backward(tensor_sum(tensor_pow_scalar(g, 0.5)));
+        CHECK_MSG(fabs(tensor_item(tensor_max(tensor_grad(g))) / 5e19 - 1) < 1e-4, "%s", isas[i]);
+    }
+    tensor_set_cpu(NULL);
+}
+
 int main(void) {
+    RUN(small_roots);
     RUN(small_integers);
     RUN(conversions);
     RUN(unary_values);

@@ -350,6 +350,25 @@ static void runs(void) {
     CHECK(tensor_cuda_graph_free(g) == 0);
     CHECK(tensor_item(tensor_narrow(y, 0, 7, 1)) > 4);          // outlives the graph
 }
+// A graph casts the weights that are there at each run; what autocast keeps of them is never the graph's.
+static void mixed(void) {
+    int k;
+    for (k = 0; k < 2; k++) {
+        tensor_cuda_graph_t *g = tensor_cuda_graph_new(TENSOR_CUDA);
+        tensor_t *w = tensor_requires_grad_(on(tensor_ones(8, 8)), 1), *x = on(tensor_ones(2, 8)), *y;
+        tensor_scope_t n = tensor_scope_begin_no_grad(), a = tensor_scope_begin_autocast(TENSOR_BF16);
+        if (k) tensor_matmul(x, w);
+        CHECK(tensor_cuda_graph_begin(g) == 0);
+        y = tensor_matmul(x, w);
+        CHECK_MSG(tensor_cuda_graph_end(g) == 0, "%s", tensor_error_text());
+        CHECK(tensor_item(tensor_max(tensor_matmul(x, w))) == 8);
+        tensor_fill_(w, 2);
+        CHECK(tensor_cuda_graph_replay(g) == 0 && tensor_item(tensor_max(y)) == 16);
+        tensor_scope_end(a);
+        tensor_scope_end(n);
+        CHECK(tensor_cuda_graph_free(g) == 0);
+    }
+}
 // Streams that wait for the captured one are captured too: their work lies beside its own at each run, in the
 // order of events and of what it reads; memory freed on one of them serves no other.
 static void forks(void) {
@@ -742,6 +761,7 @@ int main(void) {
     RUN(pinned);
     RUN(loader);
     RUN(runs);
+    RUN(mixed);
     RUN(replay);
     RUN(forks);
     RUN(fork_there);
