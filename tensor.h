@@ -8503,7 +8503,7 @@ TENSOR__FN tensor_t *tensor__cast(tensor__thread_t *th, tensor_t *x, int dtype) 
     if (!tensor__castable(x) || x->dtype == dtype) { return x; }
     if (dtype == TENSOR_F32 || x->dtype != TENSOR_F32 || x->node || x->base ||
         !(x->flags & TENSOR__REQUIRES_GRAD) || (th->modes & TENSOR__CAST_ANEW) ||
-        (x->device && tensor__recording(th, x->device, NULL, NULL))) {      // a replay casts what is there then
+        (x->device && tensor__recording(th, x->device, NULL, NULL))) {  // a replay casts what is there then
         return (tensor_to)(x, dtype);
     }
     if (!th->casts) {       // the first one: they end with the scope that autocast began in

@@ -347,7 +347,8 @@ static void cache(void) {
     CHECK_NEAR(tensor_item(tensor_max(tensor_grad(w))), 16, 0);
 }
 
-// What was cast is not taken for what a parameter is after it went elsewhere, and is gone where the mode ends.
+// What was cast is not taken for what a parameter is after it went elsewhere, and is gone where the mode
+// ends.
 static void ends(void) {
     nn_module_t *m = nn_linear(4, 4, .no_bias = 1);
     tensor_t *w = nn_get(m, "weight"), *x = tensor_ones(1, 4), *y, *z;

@@ -889,7 +889,8 @@ static void shared_gradients(void) {
     int kind;
     for (kind = 0; kind < 8; kind++) {
         tensor_dtype_t t = kind & 1 ? TENSOR_F64 : TENSOR_F32;
-        tensor_t *b = tensor_requires_grad_(tensor_ones_of(t, 2), 1), *h = kind & 2 ? tensor_mul_scalar(b, 1) : b;
+        tensor_t *b = tensor_requires_grad_(tensor_ones_of(t, 2), 1);
+        tensor_t *h = kind & 2 ? tensor_mul_scalar(b, 1) : b;
         tensor_t *v = tensor_squeeze_all(h), *y = tensor_mul_scalar(h, 3);
         tensor_t *z = kind & 4 ? tensor_add(v, h) : tensor_add(h, v);
         tensor_backward(tensor_add(tensor_sum(y), tensor_sum(tensor_mul_scalar(z, 10))));
