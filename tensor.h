@@ -1510,7 +1510,7 @@ TENSOR_API tensor_t *tensor_poisson(tensor_t *rates);
 // Rows of weights (>= 0) give n indices each, drawn with replacement.   -> new i64 [..., n];  errors SHAPE,
 // DTYPE
 TENSOR_API tensor_t *tensor_multinomial(tensor_t *weights, int64_t n);
-// Fills x with uniform numbers from [low, high) (normal ones); where low is not 0, one may be rounded to high.
+// Fills x with uniform numbers from [low, high) (normal ones); where low is not 0, one may round to high.
 //   -> x;  errors AUTOGRAD, DTYPE, INDEX (high < low; std < 0)
 TENSOR_API tensor_t *tensor_uniform_(tensor_t *x, double low, double high);
 TENSOR_API tensor_t *tensor_normal_(tensor_t *x, double mean, double std);

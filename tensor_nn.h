@@ -10783,8 +10783,8 @@ TENSOR__FN int nn__as_one(const nn__slot_t *s, const tensor_t *x) {
            : b->module->forward == nn__forward_GELU_TANH ? (int)NN_OP_LINEAR_GELU_TANH
                                                          : -1;
 }
-// Whether a relu waits for the pool after it, which as a rule leaves it fewer elements: the largest of a window
-// is the same before and after (but for the sign of a zero), and so is where the gradient goes.
+// Whether a relu waits for the pool after it, which as a rule leaves it fewer elements: the largest of a
+// window is the same before and after (but for the sign of a zero), and so is where the gradient goes.
 TENSOR__FN int nn__waits(const nn__slot_t *s) {
     const nn_module_impl_t *a = s[0].child, *b = s[1].child;
     const nn__layer_t *l;
