@@ -290,6 +290,8 @@ static void scopes(void) {
     CHECK(tensor_dtype(tensor_matmul(x, x)) == TENSOR_F32);
     tensor_scope_end(b);
     CHECK(tensor_dtype(tensor_matmul(x, x)) == TENSOR_BF16);
+    // a square is a power
+    CHECK(tensor_item(tensor_max(tensor_square(tensor_full_n(NULL, 0, 300, TENSOR_F16)))) == 90000);
     // in place as they are; f64 and integers too
     CHECK(tensor_dtype(tensor_exp_(tensor_to(x, TENSOR_BF16))) == TENSOR_BF16);
     CHECK(tensor_dtype(tensor_matmul(tensor_to(x, TENSOR_I64), tensor_to(x, TENSOR_I64))) == TENSOR_I64);
