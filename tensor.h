@@ -5480,8 +5480,23 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #undef TENSOR__AT
 #define TENSOR__AT(i, u) (*((col ? a + i : (i < 3 ? a : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : \
                                             i < 15 ? a12 : a15) + (i % 3) * as) + (u)))
+/* x += p times the float at m. Some rows leave the broadcast to the multiply-adds: an instruction less, of
+ * loads, which have room, one more; a neighbour on the other half of the core takes instructions away. Only
+ * of addresses without index: others are split again. Compilers would load once. */
+#undef TENSOR__FMA_AT
+#undef TENSOR__LEAVE
+#if TENSOR__PASS == 3 && (defined(__GNUC__) || defined(__clang__))
+#define TENSOR__FMA_AT(x, p, m) __asm__("vfmadd231ps {%2%{1to16%}, %1, %0|%0, %1, %2%{1to16%}}" \
+                                        : "+v"(x) : "v"(p), "m"(m))
+#define TENSOR__LEAVE(i) (nv > 1 && i % (col ? 2 : 3) == 0)
+#else
+#define TENSOR__FMA_AT(x, p, m) ((void)0)
+#define TENSOR__LEAVE(i) 0
+#endif
 #undef TENSOR__FMAROW
-#define TENSOR__FMAROW(i, u) if (mr > i) { \
+#define TENSOR__FMAROW(i, u) if (mr > i && TENSOR__LEAVE(i)) { \
+        TENSOR__FMA_AT(x##i, p, TENSOR__AT(i, u)); TENSOR__FMA_AT(y##i, q, TENSOR__AT(i, u)); \
+    } else if (mr > i) { \
         V_F t = V_SET(TENSOR__AT(i, u)); x##i = V_FMA(t, p, x##i); if (nv > 1) y##i = V_FMA(t, q, y##i); \
         if (nv > 1) TENSOR__USED(t); }
 #undef TENSOR__STEP
@@ -5681,22 +5696,20 @@ TENSOR__FN void TENSOR__K(gemm_pack_b)(int64_t k, int64_t n, const float *b, int
         }
 }
 
-/* Panels of A, `rows` in all, the first ones up to `high` mr + 1 rows tall, the rest mr: by rows of `ld`
- * when those are contiguous, else by columns of MR; `size` floats a panel. Columns are read all panels
- * wide, 8 of them for a panel at a time. */
+/* Panels of A by columns of MR, `rows` in all, the first ones up to `high` mr + 1 rows tall, the rest mr;
+ * `size` floats a panel, some more than it needs. Columns are read all panels wide, 8 of them for a panel
+ * at a time. */
 TENSOR__FN void TENSOR__K(gemm_pack_a)(int64_t k, int64_t rows, int64_t high, int mr, const float *a,
-                                       int64_t ars, int64_t acs, float *dst, int64_t ld, int64_t size) {
+                                       int64_t ars, int64_t acs, float *dst, int64_t size) {
     int64_t p, i;
     float *d;
     int q, r, h, n;
     if (acs == 1)
         for (i = 0; i < rows; i += h, dst += size) {
             h = (int)TENSOR__MIN(mr + (i < high), rows - i);
-            for (q = 0, d = dst; q < h; q++, a += ars, d += ld) {
-                for (p = 0; p + V_N <= k; __builtin_prefetch(a + p + ars), p += V_N)
-                    V_STORE(d + p, V_LOAD(a + p));
-                for (; p < k; p++) d[p] = a[p];
-            }
+            for (q = 0; q < h; q += V_N)
+                TENSOR__K(gemm_transpose)(k, TENSOR__MIN(h - q, V_N), a + (i + q) * ars, ars, dst + q,
+                                          TENSOR__MR);
         }
     else
         for (p = 0; p < k; p += n, a += n * acs, dst += n * TENSOR__MR)
@@ -5750,12 +5763,12 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                                                        const float *ready, float *scratch) {
     int b_here = TENSOR__K(gemm_b_here)(g), a_here = TENSOR__K(gemm_a_here)(g);
     int64_t mc = ready || a_here ? r[1] - r[0] : (int64_t)TENSOR__GEMM_MC;
-    int col = g->acs != 1, high, mr0, mr, w, first = 0, row;
+    int col = !a_here || g->acs != 1, high, mr0, mr, w, first = 0, row;
     int touch = g->k <= TENSOR__GEMM_KC && g->m * g->n > 65536;
     /* where L2 does not hold it all, lines are fetched ahead, by whole panels */
     int ahead = g->m >= 16 * TENSOR__MR && g->m * g->n + (g->m + g->n) * g->k > 262144 && !(col && a_here);
     int64_t kc = b_here && g->n * g->k > 65536 ? (int64_t)TENSOR__GEMM_KS : tensor__gemm_chunk(g->k);
-    int64_t lda = kc + 16, size = lda * TENSOR__MR, rows, ic, jc, p, i, j, kb, nb, packed;
+    int64_t size = (kc + 16) * TENSOR__MR, rows, ic, jc, p, i, j, kb, nb, packed;
     float *bp = scratch + tensor__gemm_panel_floats(g);
     for (ic = r[0]; ic < r[1]; ic += mc)
       for (p = r[4]; p < r[5]; p += kc)
@@ -5777,14 +5790,13 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
             /* the first block of B packs the panels of A, a few ahead of their use; the others find them */
             for (i = 0, packed = ready || jc > r[2] ? rows : 0; i < rows; i += mr) {
                 const tensor__gemm_tile_fn *fn;
-                int64_t as = col ? g->acs : g->ars;
+                int64_t as = !a_here ? (int64_t)TENSOR__MR : col ? g->acs : g->ars;
                 const float *next;
                 float *cc = c + (ic + i) * g->crs + jc;
                 mr = i < first ? first : (int)TENSOR__MIN(mr0 + (i - first < high), rows - i);
                 fn = TENSOR__K(gemm_tiles)[mr - 1][col];
                 if (a_here) aa = a + (ic + i) * g->ars + p * g->acs;
                 else {
-                    as = col ? (int64_t)TENSOR__MR : lda;
                     if (i) aa += size;
                     if (i == packed) {
                         int n = i < first ? TENSOR__GEMM_PANELS : 0;
@@ -5793,7 +5805,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                             packed = TENSOR__MIN(packed + mr0 + (packed - first < high), rows);
                         TENSOR__K(gemm_pack_a)(kb, packed - i, i < first ? 0 : first + high - i,
                                                i < first ? first : mr0, a + (ic + i) * g->ars + p * g->acs,
-                                               g->ars, g->acs, scratch + (aa - scratch), lda, size);
+                                               g->ars, g->acs, scratch + (aa - scratch), size);
                     }
                 }
                 next = aa + (a_here ? mr * as : size);
@@ -6039,7 +6051,7 @@ TENSOR__FN void TENSOR__K(gemm_share)(void *arg, int64_t task, int worker) {
     const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0) + i * g->ars + job->r[4] * g->acs;
     (void)worker;
     TENSOR__K(gemm_pack_a)(job->r[5] - job->r[4], rows, 0, TENSOR__MR, a, g->ars, g->acs,
-                           tensor__gemm_room(g, 0) + at * lda, lda, lda * TENSOR__MR);
+                           tensor__gemm_room(g, 0) + at * lda, lda * TENSOR__MR);
 }
 
 /* part `task` of a split sum, into its own m x n of scratch */
