@@ -5420,7 +5420,7 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 //
 // A tile of C, MR rows x 2 vectors, lives in registers; A is broadcast, B read by vectors. Tiles exist for
 // every height 1..MR, one or two vectors, and two layouts of A: rows contiguous (NN, NT) and columns
-// contiguous (TN), so A is read in place or copied line by line, never transposed. B is read in place when
+// contiguous (TN), so A is read in place; where it is packed, it is by columns. B is read in place when
 // it has contiguous rows and is small or hardly reused; else packed into panels [k][NR]: by the first rows of
 // A as they sum (NN, TN), or before, by 4-column transposes, when its columns run along k (NT). The order is:
 // block of B (L2), panel of A (L1), tile. Of f64 only the tile stands here.
@@ -5469,30 +5469,27 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #define TENSOR__STOREW(p, v) V_STORE(p, v)
 #endif
 
-/* t lives on after its last use: else gcc 12 sums into t's register and moves the sum back */
+/* USED: t lives on after its last use: else gcc 12 sums into t's register and moves the sum back.
+ * FMA_AT: x += p times the float at m, in one instruction, which compilers would not write. Rows that LEAVE
+ * their broadcast to it take an instruction less and a load more, and loads have room: beside a busy
+ * neighbour on the core, which takes half of the instructions, tiles are 5 % (A by rows) to 15 % (by columns)
+ * faster. An address with an index gains nothing; with odd columns gcc 12 keeps sums on the stack. */
 #undef TENSOR__USED
+#undef TENSOR__FMA_AT
+#undef TENSOR__LEAVE
 #if TENSOR__PASS == 3
 #define TENSOR__USED(t) __asm__ volatile("" :: "v"(t))
+#define TENSOR__FMA_AT(x, p, m) __asm__("vfmadd231ps {%2%{1to16%}, %1, %0|%0, %1, %2%{1to16%}}" \
+                                        : "+v"(x) : "v"(p), "m"(m))
 #else
 #define TENSOR__USED(t) ((void)(t))
+#define TENSOR__FMA_AT(x, p, m) ((void)0)
 #endif
+#define TENSOR__LEAVE(i) (TENSOR__PASS == 3 && nv > 1 && i % (col ? 2 : 3) == 0)
 /* row i of A, u steps ahead: some bases and a scaled stride cover 16 rows without 16 pointers */
 #undef TENSOR__AT
 #define TENSOR__AT(i, u) (*((col ? a + i : (i < 3 ? a : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : \
                                             i < 15 ? a12 : a15) + (i % 3) * as) + (u)))
-/* x += p times the float at m. Some rows leave the broadcast to the multiply-adds: an instruction less, of
- * loads, which have room, one more; a neighbour on the other half of the core takes instructions away. Only
- * of addresses without index: others are split again. Compilers would load once. */
-#undef TENSOR__FMA_AT
-#undef TENSOR__LEAVE
-#if TENSOR__PASS == 3 && (defined(__GNUC__) || defined(__clang__))
-#define TENSOR__FMA_AT(x, p, m) __asm__("vfmadd231ps {%2%{1to16%}, %1, %0|%0, %1, %2%{1to16%}}" \
-                                        : "+v"(x) : "v"(p), "m"(m))
-#define TENSOR__LEAVE(i) (nv > 1 && i % (col ? 2 : 3) == 0)
-#else
-#define TENSOR__FMA_AT(x, p, m) ((void)0)
-#define TENSOR__LEAVE(i) 0
-#endif
 #undef TENSOR__FMAROW
 #define TENSOR__FMAROW(i, u) if (mr > i && TENSOR__LEAVE(i)) { \
         TENSOR__FMA_AT(x##i, p, TENSOR__AT(i, u)); TENSOR__FMA_AT(y##i, q, TENSOR__AT(i, u)); \
@@ -9267,7 +9264,7 @@ TENSOR__FN int64_t tensor__gemm_chunk(int64_t k) {
     return ((k + parts - 1) / parts + 15) / 16 * 16;
 }
 
-/* Floats of scratch a worker needs: panels of A (rows padded by 16 against set conflicts), then a block of
+/* Floats of scratch a worker needs: panels of A (16 steps longer: lanes past MR go there), then a block of
  * B. Bounds by min(k, KC), not by the chunk: the parts of a split sum have chunks of their own. */
 TENSOR__FN int64_t tensor__gemm_panel_floats(const tensor__gemm_t *g) {
     return (TENSOR__MIN(g->k, (int64_t)TENSOR__GEMM_KC) + 16)
