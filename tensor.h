@@ -13807,8 +13807,8 @@ TENSOR__FN uint64_t tensor__scratch_bf16(const tensor__gemm_t *g) {
 }
 // The 32 x 32 sums of one place, h rows and w columns of them wanted, into C.
 TENSOR__FN TENSOR__TARGET_DOT("")
-void tensor__dot_end(const tensor__dot_job_t *j, uint16_t *c, const float *s, int64_t ss, int64_t i, int64_t y,
-                     int64_t h, int64_t w) {
+void tensor__dot_end(const tensor__dot_job_t *j, uint16_t *c, const float *s, int64_t ss, int64_t i,
+                     int64_t y, int64_t h, int64_t w) {
     const tensor__gemm_t *g = j->job.g;
     const uint16_t *bias = (const uint16_t *)g->bias;
     float turned[16 * 16];
