@@ -74,8 +74,8 @@
 //            name when renamed), TENSOR_USE_OPENBLAS (larger products of f32 and f64 by cblas.h's functions,
 //            with OpenBLAS's threads, bits and errors of long sums; link -lopenblas). Everywhere:
 //            TENSOR_STATIC (all in one file), TENSOR_NO_CALL_SITES.
-//            Environment: TENSOR_CPU=scalar|sse2|avx2|avx512|neon|wasm forces an instruction set,
-//            TENSOR_REFERENCE=1 the plain double-precision formulas.
+//            Environment: TENSOR_CPU=scalar|sse2|avx2|avx512|avx512bf16|amx|neon|wasm forces an instruction
+//            set, TENSOR_REFERENCE=1 the plain double-precision formulas.
 // READING    An op is a row of a table: search "X(SOFTMAX," for the row of softmax, which names its family,
 //            CPU kernel and gradient; "FRONT(softmax," or "(tensor_cat_n)(" for a front, "X(EXP, exp)"
 //            for those of one list; OP_SOFTMAX for who else asks for it.
