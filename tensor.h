@@ -20,8 +20,8 @@
 //   >>impl  >>impl-platform  >>impl-state  >>impl-alloc  >>impl-errors  >>impl-backend  >>impl-context
 //   >>impl-threads  >>impl-scopes
 //   >>impl-front  >>impl-gate  >>impl-tape  >>impl-iterator  >>impl-cpu  >>impl-create  >>impl-inspect
-//   >>impl-views  >>impl-pointwise  >>impl-reduce  >>impl-linalg  >>impl-index  >>impl-sort  >>impl-random
-//   >>impl-autograd  >>impl-engine  >>impl-print  >>impl-table
+//   >>impl-views  >>impl-pointwise  >>impl-reduce  >>impl-dots  >>impl-linalg  >>impl-index  >>impl-sort
+//   >>impl-random  >>impl-autograd  >>impl-engine  >>impl-print  >>impl-table
 //   >>license
 //
 // (A file includes itself once per instruction set to compile the CPU kernels; TENSOR__PASS says which.
@@ -74,8 +74,8 @@
 //            name when renamed), TENSOR_USE_OPENBLAS (larger products of f32 and f64 by cblas.h's functions,
 //            with OpenBLAS's threads, bits and errors of long sums; link -lopenblas). Everywhere:
 //            TENSOR_STATIC (all in one file), TENSOR_NO_CALL_SITES.
-//            Environment: TENSOR_CPU=scalar|sse2|avx2|avx512|neon|wasm forces an instruction set,
-//            TENSOR_REFERENCE=1 the plain double-precision formulas.
+//            Environment: TENSOR_CPU=scalar|sse2|avx2|avx512|avx512bf16|amx|neon|wasm forces an instruction
+//            set, TENSOR_REFERENCE=1 the plain double-precision formulas.
 // READING    An op is a row of a table: search "X(SOFTMAX," for the row of softmax, which names its family,
 //            CPU kernel and gradient; "FRONT(softmax," or "(tensor_cat_n)(" for a front, "X(EXP, exp)"
 //            for those of one list; OP_SOFTMAX for who else asks for it.
@@ -335,7 +335,8 @@ TENSOR_API int tensor_num_processors(void);
 //   -> code;  errors SHAPE if n is out of range
 TENSOR_API int tensor_set_parallel_for(tensor_parallel_fn_t fn, void *user, int n);
 
-// Name of the instruction set kernels use: "scalar", "sse2", "avx2", "avx512", "neon", "wasm".
+// Name of the instruction set kernels use: "scalar", "sse2", "avx2", "avx512", that with bf16 products
+// "avx512bf16" or "amx", "neon", "wasm".
 //   -> borrowed string;  errors none
 TENSOR_API const char *tensor_cpu_name(void);
 
@@ -2690,7 +2691,7 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 #define TENSOR__DROP(p) tensor__unref(p)
 
 enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, its memory as of alloc(-1)
-enum { TENSOR__API_VERSION = 3, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
+enum { TENSOR__API_VERSION = 4, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0 };
 enum {                                  // tensor_t.flags
     TENSOR__REQUIRES_GRAD = 1,          // leaf marked by the user
@@ -2976,7 +2977,9 @@ typedef struct tensor__internals_t {
     int (*thread_count)(void);
     void (*gemm_f32)(const tensor__gemm_t *g);
     void (*gemm_f64)(const tensor__gemm_t *g);
+    void (*gemm_bf16)(const tensor__gemm_t *g);
     uint64_t (*gemm_scratch)(const tensor__gemm_t *g);
+    uint64_t (*scratch_bf16)(const tensor__gemm_t *g);
     int (*isa)(void);                                     // pass whose kernels to use: 0 scalar .. 3 AVX-512
     int (*reference)(void);                               // TENSOR_REFERENCE: plain double formulas
     // zeroed, counted; NULL after raising OUT_OF_MEMORY
@@ -3004,6 +3007,7 @@ typedef struct tensor__internals_t {
     void (*arg)(tensor_arg_t *a, const tensor_t *t, int role);
     int (*launch)(tensor_call_t *call);                   // the gate; raised if not 0
     int (*halves)(const tensor_t *x);                     // backend's halves
+    int (*multiplies)(const tensor_t *x);                 // products take halves as they are
     int64_t (*net)(const tensor_t *x, const tensor_params_t *p);    // backend's net
     int (*lasts)(const tensor_t *x);                      // x has channels innermost and may keep that
     void (*follow)(tensor_t *t, const tensor_t *x);       // then fresh t has, too
@@ -3429,6 +3433,10 @@ TENSOR__BOTH TENSOR__FN double tensor__poisson(tensor_generator_t g, uint64_t e,
 #if !defined(TENSOR_NO_SIMD) && !defined(__TINYC__) && (defined(__x86_64__) || defined(_M_X64))
 #define TENSOR__X86_PASSES 1
 #include <immintrin.h>
+#if defined(__GNUC__) && defined(__linux__) && (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
+#define TENSOR__X86_DOTS 1      // compilers that know products of bf16
+#include <cpuid.h>
+#endif
 #elif !defined(TENSOR_NO_SIMD) && !defined(__TINYC__) && defined(__aarch64__) && !defined(__AARCH64EB__)
 #define TENSOR__ARM_PASSES 1
 #include <arm_neon.h>
@@ -5843,7 +5851,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
 
 /* Dot path: k contiguous in both and few rows. B is read once, in place; packing it would cost more than
  * the sum. A chunk of KD is summed in V_N lanes, then across; the last lanes of k come from padded copies. */
-#undef TENSOR__DOT
+#undef TENSOR__PAIR
 #define TENSOR__DOT(i, j) if (dm > i && dn > j) s##i##j = V_FMA(x##i, y##j, s##i##j);
 #undef TENSOR__DOTS
 #define TENSOR__DOTS(X) X(0, 0) X(0, 1) X(0, 2) X(0, 3) X(1, 0) X(1, 1) X(1, 2) X(1, 3) \
@@ -6725,13 +6733,22 @@ TENSOR__FN void tensor__hook_free(void *user, void *p, size_t bytes, size_t alig
 }
 
 // Index into tensor__isas of the best one this machine runs. x86: 0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512
-// F/DQ/BW/VL; AArch64 and WebAssembly: 0 scalar, 1 the vectors that all have.
+// F/DQ/BW/VL, 4 that with products of bf16, 5 with tiles of them; AArch64 and WebAssembly: 0 scalar, 1 the
+// vectors that all have.
 TENSOR__FN int tensor__cpu_best(void) {
 #ifdef TENSOR__X86_PASSES
 #if defined(__GNUC__) || defined(__clang__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+#ifdef TENSOR__X86_DOTS
+        unsigned a = 0, b, c = 0, d, kept, high;
+        __cpuid_count(7, 0, a, b, c, d);
+        unsigned tiles = d >> 22 & d >> 24 & 1;
+        __cpuid_count(7, 1, a, b, c, d);
+        __asm__("xgetbv" : "=a"(kept), "=d"(high) : "c"(0));
+        if (a >> 5 & 1) { return tiles && (kept >> 17 & 3) == 3 ? 5 : 4; }
+#endif
         return 3;
     }
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) { return 2; }
@@ -10027,9 +10044,10 @@ TENSOR__END
 #include TENSOR_SELF
 #define TENSOR__PASS 3
 #include TENSOR_SELF
-static const tensor__isa_t *const tensor__isas[4] = {&tensor__isa_scalar, &tensor__isa_sse2,
-                                                     &tensor__isa_avx2, &tensor__isa_avx512};
-static const char *const tensor__isa_names[4] = {"scalar", "sse2", "avx2", "avx512"};
+static const tensor__isa_t *const tensor__isas[6] = {
+    &tensor__isa_scalar, &tensor__isa_sse2, &tensor__isa_avx2, &tensor__isa_avx512, &tensor__isa_avx512,
+    &tensor__isa_avx512};
+static const char *const tensor__isa_names[6] = {"scalar", "sse2", "avx2", "avx512", "avx512bf16", "amx"};
 #elif defined(TENSOR__ARM_PASSES)
 #define TENSOR__PASS 4
 #include TENSOR_SELF
@@ -10068,14 +10086,17 @@ TENSOR__FN TENSOR__NOINLINE int tensor__isa_choose(tensor_context_t *ctx) {
 TENSOR__INLINE int tensor__isa_of(tensor_context_t *ctx) {
     return TENSOR__LIKELY(TENSOR__ATOMIC_LOAD(&ctx->isa_known)) ? ctx->isa : tensor__isa_choose(ctx);
 }
-TENSOR__FN int tensor__isa(void) { return tensor__isa_of(tensor__self()->ctx); }
+TENSOR__FN int tensor__isa(void) {
+    int isa = tensor__isa_of(tensor__self()->ctx);
+    return TENSOR__MIN(isa, 3);
+}
 TENSOR__FN int tensor__reference(void) {
     tensor_context_t *ctx = tensor__self()->ctx;
     tensor__isa_of(ctx);
     return ctx->reference;
 }
 TENSOR_API const char *(tensor_cpu_name)(void) {
-    return tensor__reference() ? "reference" : tensor__isa_names[tensor__isa()];
+    return tensor__reference() ? "reference" : tensor__isa_names[tensor__isa_of(tensor__self()->ctx)];
 }
 TENSOR_API int (tensor_set_cpu)(const char *name) {
     tensor__thread_t *th = tensor__self();
@@ -13562,6 +13583,347 @@ TENSOR_API tensor_t *(tensor_corrcoef)(tensor_t *x) {
 }
 
 // ------------------------------------------------------------------------------
+// >>impl-dots                                      MARK: products of bf16
+//
+// x86 machines that multiply bf16 in pairs: AMX by tiles of 16 x 32 (8 times the rate of f32), AVX-512 BF16
+// by vectors. Sums are f32, rounded once to bf16; denormal inputs count as 0, as these instructions have it.
+// Elsewhere, and for f16, the front converts to f32. A comes as panels of 16 rows [k / 32][16][32], B as
+// panels of 16 columns [k / 32][16 pairs of k][16][2]: the second is the first with its 16 x 16 pairs
+// transposed, so one function packs both. All is padded with zeros to whole tiles. Few rows times a large B
+// that runs along k (a token through a layer) are multiplied the other way round: A is turned instead of B,
+// and the result; B is read in place where it is read once.
+// ------------------------------------------------------------------------------
+
+#ifdef TENSOR__X86_DOTS
+enum {
+    TENSOR__DOT_KC = 512,       // k at a time: two panels of A are 32 KB of L1
+    TENSOR__DOT_NC = 1024,      // columns of packed B: 1 MB of L2
+    TENSOR__DOT_PANELS = 2 * 16 * TENSOR__DOT_KC
+};
+#define TENSOR__TARGET_DOT(more) \
+    __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c" more)))
+
+#ifdef __clang__
+#define TENSOR__UNROLL _Pragma("unroll 16")
+#else
+#define TENSOR__UNROLL _Pragma("GCC unroll 16")
+#endif
+
+// 16 x 16 pairs transposed.
+TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_turn(__m512i *z) {
+    __m512i t[16];
+    TENSOR__UNROLL
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_epi32(z[i], z[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(z[i], z[i + 1]);
+    }
+    TENSOR__UNROLL
+    for (int i = 0; i < 16; i += 4) {
+        z[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+        z[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+        z[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+        z[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+    TENSOR__UNROLL
+    for (int i = 0; i < 4; i++) {
+        __m512i a = _mm512_shuffle_i32x4(z[i], z[i + 4], 0x88);
+        __m512i c = _mm512_shuffle_i32x4(z[i], z[i + 4], 0xDD);
+        __m512i b = _mm512_shuffle_i32x4(z[i + 8], z[i + 12], 0x88);
+        __m512i d = _mm512_shuffle_i32x4(z[i + 8], z[i + 12], 0xDD);
+        t[i] = _mm512_shuffle_i32x4(a, b, 0x88);
+        t[i + 4] = _mm512_shuffle_i32x4(c, d, 0x88);
+        t[i + 8] = _mm512_shuffle_i32x4(a, b, 0xDD);
+        t[i + 12] = _mm512_shuffle_i32x4(c, d, 0xDD);
+    }
+    TENSOR__UNROLL
+    for (int i = 0; i < 16; i++) { z[i] = t[i]; }
+}
+// A panel of `lines` (<= 16) rows of A, or columns of B (pairs = 1), ls apart, their k elements ks apart.
+// Lines past the last are read as the first under a mask of nothing: no branch a line.
+TENSOR__FN TENSOR__TARGET_DOT("") void tensor__dot_pack(int pairs, int64_t k, int lines, const uint16_t *src,
+                                                        int64_t ls, int64_t ks, uint16_t *dst) {
+    for (; k > 0; k -= 32, src += 32 * ks, dst += 512) {
+        __m512i z[16];
+        int n = (int)TENSOR__MIN(k, (int64_t)32), turned = 0;
+        if (ks == 1) {
+            __mmask32 mask = (__mmask32)(0xFFFFFFFFu >> (32 - n));
+            TENSOR__UNROLL
+            for (int i = 0; i < 16; i++) {
+                z[i] = _mm512_maskz_loadu_epi16(i < lines ? mask : 0, i < lines ? src + i * ls : src);
+            }
+        } else if (ls == 1) {
+            __mmask16 mask = (__mmask16)(0xFFFFu >> (16 - lines));
+            TENSOR__UNROLL
+            for (int i = 0; i < 16; i++) {
+                const uint16_t *s = src + 2 * i * ks;
+                __m256i lo = _mm256_maskz_loadu_epi16(2 * i < n ? mask : 0, 2 * i < n ? s : src);
+                __m256i hi = _mm256_maskz_loadu_epi16(2 * i + 1 < n ? mask : 0, 2 * i + 1 < n ? s + ks : src);
+                __m512i odd = _mm512_slli_epi32(_mm512_cvtepu16_epi32(hi), 16);
+                z[i] = _mm512_or_si512(_mm512_cvtepu16_epi32(lo), odd);
+            }
+            turned = 1;
+        } else {
+            uint16_t tile[16][32];
+            for (int i = 0; i < 16; i++) {
+                for (int p = 0; p < 32; p++) {
+                    tile[i][p] = i < lines && p < n ? src[i * ls + p * ks] : (uint16_t)0;
+                }
+            }
+            for (int i = 0; i < 16; i++) { z[i] = _mm512_loadu_si512((const void *)tile[i]); }
+        }
+        if (turned != pairs) { tensor__dot_turn(z); }
+        TENSOR__UNROLL
+        for (int i = 0; i < 16; i++) { _mm512_storeu_si512((void *)(dst + 32 * i), z[i]); }
+    }
+}
+// rows x n of sums, as strides apart, plus bias, to bf16. A NaN stays one, as in tensor__bf16_from_f32.
+TENSOR__FN TENSOR__TARGET_DOT("") void tensor__dot_store(int64_t rows, int64_t n, const float *s, int64_t ss,
+                                                         const uint16_t *bias, uint16_t *c, int64_t cs) {
+    const __m512i one = _mm512_set1_epi32(1), half = _mm512_set1_epi32(0x7FFF), quiet = _mm512_set1_epi32(64);
+    for (int64_t j = 0; j < n; j += 16) {
+        __mmask16 mask = (__mmask16)(0xFFFFu >> (16 - TENSOR__MIN(n - j, (int64_t)16)));
+        __m512 b = _mm512_setzero_ps();
+        if (bias) {
+            b = _mm512_castsi512_ps(_mm512_slli_epi32(
+                _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, bias + j)), 16));
+        }
+        for (int64_t i = 0; i < rows; i++) {
+            __m512 v = _mm512_maskz_loadu_ps(mask, s + i * ss + j);
+            if (bias) { v = _mm512_add_ps(v, b); }
+            __m512i u = _mm512_castps_si512(v), top = _mm512_srli_epi32(u, 16);
+            __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+            u = _mm512_add_epi32(_mm512_add_epi32(u, half), _mm512_and_si512(top, one));
+            u = _mm512_mask_or_epi32(_mm512_srli_epi32(u, 16), nan, top, quiet);
+            _mm256_mask_storeu_epi16(c + i * cs + j, mask, _mm512_cvtepi32_epi16(u));
+        }
+    }
+}
+
+// c[32][32] (+)= a b over kt tiles of k; rows or columns from 16 on only where r2, c2 say so. A row of a's
+// tile is `ar` from the next, its second panel 16 rows on (or a whole panel, `ap`), its next tile `at`.
+typedef struct tensor__dot_t {
+    const uint16_t *a, *b;
+    int64_t ar, ap, at, bp;
+    float *c;
+    int64_t cs;
+} tensor__dot_t;
+typedef void (*tensor__dot_fn)(const tensor__dot_t *d, int r2, int c2, int64_t kt, int add);
+
+TENSOR__FN TENSOR__TARGET_DOT(",avx512bf16")
+void tensor__dot_vectors(const tensor__dot_t *d, int r2, int c2, int64_t kt, int add) {
+    int64_t cs = d->cs, ar = d->ar;
+    for (int t = 0; t < 4; t++) {
+        const uint16_t *x = d->a + (t >> 1) * d->ap, *y = d->b + (t & 1) * d->bp;
+        float *o = d->c + (t >> 1) * 16 * cs + (t & 1) * 16;
+        if ((t >> 1) > r2 || (t & 1) > c2) { continue; }
+#define TENSOR__X(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+#define TENSOR__SUM(i) __m512 s##i = add ? _mm512_loadu_ps(o + i * cs) : _mm512_setzero_ps();
+#define TENSOR__PAIR(i) \
+    memcpy(&pair, x + i * ar + 2 * p, 4); \
+    s##i = _mm512_dpbf16_ps(s##i, (__m512bh)_mm512_set1_epi32(pair), (__m512bh)v);
+#define TENSOR__PUT(i) _mm512_storeu_ps(o + i * cs, s##i);
+        TENSOR__X(TENSOR__SUM)
+        for (int64_t k = 0; k < kt; k++, x += d->at, y += 512) {
+            for (int p = 0; p < 16; p++) {
+                __m512i v = _mm512_loadu_si512((const void *)(y + 32 * p));
+                int pair;
+                TENSOR__X(TENSOR__PAIR)
+            }
+        }
+        TENSOR__X(TENSOR__PUT)
+#undef TENSOR__X
+#undef TENSOR__SUM
+#undef TENSOR__PAIR
+#undef TENSOR__PUT
+    }
+}
+TENSOR__FN TENSOR__NOINLINE TENSOR__TARGET_DOT(",amx-tile,amx-bf16")
+void tensor__dot_tiles(const tensor__dot_t *d, int r2, int c2, int64_t kt, int add) {
+    const uint16_t *a = d->a, *b = d->b;
+    int64_t row = d->cs * 4, across = d->ar * 2;
+    float *down = d->c + 16 * d->cs;
+    __asm__ volatile("" ::: "memory");          // what is in memory is what gcc's words for tiles do not say
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    if (add) {
+        _tile_loadd(0, d->c, row);
+        if (c2) { _tile_loadd(1, d->c + 16, row); }
+        if (r2) { _tile_loadd(2, down, row); }
+        if (r2 && c2) { _tile_loadd(3, down + 16, row); }
+    }
+    for (; kt > 0; kt--, a += d->at, b += 512) {
+        _tile_loadd(4, a, across);
+        _tile_loadd(6, b, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        if (c2) {
+            _tile_loadd(7, b + d->bp, 64);
+            _tile_dpbf16ps(1, 4, 7);
+        }
+        if (!r2) { continue; }
+        _tile_loadd(5, a + d->ap, across);
+        _tile_dpbf16ps(2, 5, 6);
+        if (c2) { _tile_dpbf16ps(3, 5, 7); }
+    }
+    _tile_stored(0, d->c, row);
+    if (c2) { _tile_stored(1, d->c + 16, row); }
+    if (r2) { _tile_stored(2, down, row); }
+    if (r2 && c2) { _tile_stored(3, down + 16, row); }
+}
+TENSOR__FN TENSOR__TARGET_DOT(",amx-tile") void tensor__dot_open(int tiles) {
+    static const unsigned char config[64] = {   // palette 1: 8 tiles of 16 rows, 64 bytes each
+        1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0,
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 16, 16, 16, 16, 16, 16, 16};
+    if (tiles) { _tile_loadconfig(config); }
+}
+TENSOR__FN TENSOR__TARGET_DOT(",amx-tile") void tensor__dot_close(int tiles) {
+    if (tiles) { _tile_release(); }
+}
+// Linux keeps a process's tiles only once it has asked for them. Asked at the first product, since it makes
+// sigaltstack demand more room.
+TENSOR__FN int tensor__dot_allowed(void) {
+    static int known;                           // 1 no, 2 yes; who comes at once asks as well
+    int is = TENSOR__ATOMIC_LOAD(&known);
+    if (!is) {
+        long r = 158;                           // arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)
+        __asm__ volatile("syscall" : "+a"(r) : "D"(0x1023L), "S"(18L) : "rcx", "r11", "memory");
+        is = r ? 1 : 2;
+        TENSOR__ATOMIC_STORE(&known, is);
+    }
+    return is == 2;
+}
+
+// turned: rows and columns have changed places, the result comes transposed.
+typedef struct tensor__dot_job_t { tensor__gemm_job_t job; int tiles, turned; } tensor__dot_job_t;
+
+// Elements a worker needs for its panels of A and block of B, and floats of the sums that wait while k goes
+// on.
+TENSOR__FN uint64_t tensor__dot_up(int64_t n, int64_t most) {
+    return ((uint64_t)TENSOR__MIN(n, most) + 31) & ~(uint64_t)31;
+}
+TENSOR__FN uint64_t tensor__dot_room(const tensor__gemm_t *g) {
+    return TENSOR__DOT_PANELS + tensor__dot_up(g->k, TENSOR__DOT_KC) * tensor__dot_up(g->n, TENSOR__DOT_NC);
+}
+TENSOR__FN uint64_t tensor__dot_sums(const tensor__gemm_t *g) {
+    return g->k <= TENSOR__DOT_KC ? 0
+        : tensor__dot_up(g->m, INT64_MAX) * tensor__dot_up(g->n, INT64_MAX) * (uint64_t)g->batch;
+}
+TENSOR__FN uint64_t tensor__scratch_bf16(const tensor__gemm_t *g) {
+    if (g->m <= 0 || g->n <= 0 || g->k <= 0 || g->batch <= 0) { return 0; }
+    return tensor__dot_room(g) * 2 * (uint64_t)tensor__thread_count() + tensor__dot_sums(g) * 4 + 64;
+}
+// The 32 x 32 sums of one place, h rows and w columns of them wanted, into C.
+TENSOR__FN TENSOR__TARGET_DOT("")
+void tensor__dot_end(const tensor__dot_job_t *j, uint16_t *c, const float *s, int64_t ss, int64_t i,
+                     int64_t y, int64_t h, int64_t w) {
+    const tensor__gemm_t *g = j->job.g;
+    const uint16_t *bias = (const uint16_t *)g->bias;
+    float turned[16 * 16];
+    if (!j->turned) {
+        tensor__dot_store(h, w, s, ss, bias ? bias + y : NULL, c + i * g->crs + y, g->crs);
+        return;
+    }
+    for (int64_t u = 0; u < h; u += 16) {
+        for (int64_t v = 0; v < w; v += 16) {
+            __m512i z[16];
+            for (int k = 0; k < 16; k++) { z[k] = _mm512_loadu_si512((const void *)(s + (u + k) * ss + v)); }
+            tensor__dot_turn(z);
+            for (int k = 0; k < 16; k++) { _mm512_storeu_si512((void *)(turned + 16 * k), z[k]); }
+            tensor__dot_store(TENSOR__MIN(w - v, (int64_t)16), TENSOR__MIN(h - u, (int64_t)16), turned, 16,
+                              bias ? bias + i + u : NULL, c + (y + v) * g->crs + i + u, g->crs);
+        }
+    }
+}
+TENSOR__FN void tensor__dot_task(void *arg, int64_t task, int worker) {
+    const tensor__dot_job_t *j = (const tensor__dot_job_t *)arg;
+    const tensor__gemm_t *g = j->job.g;
+    int64_t per = j->job.cut.gm * j->job.cut.gn, first = task * j->job.cut.per, r[6];
+    int64_t last = TENSOR__MIN(first + j->job.cut.per, g->batch * per), room = (int64_t)tensor__dot_room(g);
+    int64_t wide = (int64_t)tensor__dot_up(g->n, INT64_MAX), high = (int64_t)tensor__dot_up(g->m, INT64_MAX);
+    uint16_t *at = (uint16_t *)(((uintptr_t)g->scratch + 63) & ~(uintptr_t)63), *panels = at + room * worker;
+    uint16_t *block = panels + TENSOR__DOT_PANELS;
+    float *sums = (float *)(void *)(at + room * j->job.workers), tile[32 * 32];
+    tensor__dot_fn multiply = j->tiles ? tensor__dot_tiles : tensor__dot_vectors;
+    int waits = g->k > TENSOR__DOT_KC;
+    tensor__dot_t d;
+    d.cs = waits ? wide : 32;
+    tensor__dot_open(j->tiles);
+    for (int64_t t = first; t < last; t++) {
+        int64_t item = t / per;
+        const uint16_t *a = (const uint16_t *)g->a + (g->aoff ? g->aoff[item] : 0);
+        const uint16_t *b = (const uint16_t *)g->b + (g->boff ? g->boff[item] : 0);
+        uint16_t *c = (uint16_t *)g->c + (g->coff ? g->coff[item] : 0);
+        tensor__gemm_rect(&j->job, t % per, 32, 32, r);
+        for (int64_t jc = r[2]; jc < r[3]; jc += TENSOR__DOT_NC) {
+            int64_t n = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__DOT_NC);
+            for (int64_t p = 0; p < g->k; p += TENSOR__DOT_KC) {
+                int64_t k = TENSOR__MIN(g->k - p, (int64_t)TENSOR__DOT_KC), kt = (k + 31) / 32;
+                for (int64_t y = 0; y < n; y += 16) {
+                    tensor__dot_pack(1, k, (int)TENSOR__MIN(n - y, (int64_t)16),
+                                     b + p * g->brs + (jc + y) * g->bcs, g->bcs, g->brs, block + y * 32 * kt);
+                }
+                d.bp = 512 * kt;
+                for (int64_t i = r[0]; i < r[1]; i += 32) {
+                    const uint16_t *ai = a + i * g->ars + p * g->acs;
+                    int64_t h = TENSOR__MIN(r[1] - i, (int64_t)32);
+                    int here = n <= 32 && h == 32 && k % 32 == 0 && g->acs == 1;    // whole tiles, read once
+                    for (int64_t x = 0; x < h && !here; x += 16) {
+                        tensor__dot_pack(0, k, (int)TENSOR__MIN(h - x, (int64_t)16), ai + x * g->ars, g->ars,
+                                         g->acs, panels + x * 32 * kt);
+                    }
+                    d.a = here ? ai : panels;
+                    d.ar = here ? g->ars : 32;
+                    d.ap = here ? 16 * g->ars : 512 * kt;
+                    d.at = here ? 32 : 512;
+                    for (int64_t y = 0; y < n; y += 32) {
+                        int64_t w = TENSOR__MIN(n - y, (int64_t)32);
+                        d.b = block + y * 32 * kt;
+                        d.c = waits ? sums + (item * high + i) * wide + jc + y : tile;
+                        multiply(&d, h > 16, w > 16, kt, p > 0);
+                        if (p + k == g->k) { tensor__dot_end(j, c, d.c, d.cs, i, jc + y, h, w); }
+                    }
+                }
+            }
+        }
+    }
+    tensor__dot_close(j->tiles);
+}
+// C = A B (+ bias), all bf16; C is not added to.
+TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *call) {
+    tensor__gemm_t g = *call;
+    tensor__dot_job_t j;
+    double work = (double)g.m * (double)g.n * (double)g.k * (double)g.batch;
+    if (g.m <= 0 || g.n <= 0 || g.k <= 0 || g.batch <= 0) { return; }
+    j.turned = g.m < g.n / 2 && g.n > 32 && g.brs == 1;
+    if (j.turned) {
+        g.m = call->n; g.a = call->b; g.ars = call->bcs; g.acs = call->brs; g.aoff = call->boff;
+        g.n = call->m; g.b = call->a; g.bcs = call->ars; g.brs = call->acs; g.boff = call->aoff;
+    }
+    j.tiles = tensor__self()->ctx->isa == 5 && tensor__dot_allowed();
+    j.job.g = &g;
+    j.job.workers = tensor__thread_count();
+    j.job.r[0] = j.job.r[4] = 0;
+    j.job.r[1] = g.m;
+    j.job.r[5] = g.k;
+    j.job.cut = tensor__gemm_cut(&g, work < 4e6 ? 1 : j.job.workers, 32, 32);
+    tensor__parallel(j.job.cut.tasks, tensor__dot_task, &j);
+}
+#undef TENSOR__TARGET_DOT
+#undef TENSOR__UNROLL
+#else
+TENSOR__FN uint64_t tensor__scratch_bf16(const tensor__gemm_t *g) { return (void)g, (uint64_t)0; }
+TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *g) { (void)g; }
+#endif
+// Whether products take x, of a half dtype, as it is.
+TENSOR__FN int tensor__multiplies(const tensor_t *x) {
+    tensor_context_t *ctx = tensor__self()->ctx;
+    if (x->device) { return tensor__halves(x); }
+    return x->dtype == TENSOR_BF16 && x->numel && tensor__isa_of(ctx) > 3 && !ctx->reference;
+}
+
+// ------------------------------------------------------------------------------
 // >>impl-linalg                                    MARK: matrix products, linear algebra
 //
 // Products of any kind become a batch of GEMMs on views; einsum and tensordot only arrange dims for it.
@@ -13597,7 +13959,7 @@ TENSOR__FN void tensor__matmul_describe(const tensor_call_t *c, tensor__matmul_t
     m->g.batch = tensor__batch_of(y);
     m->offset_bytes = m->g.batch == 1 ? 0 : ((uint64_t)m->g.batch * 24 + 63) & ~(uint64_t)63;
 }
-// Enough for either element type: whoever asks from tensor_nn.h runs both.
+// Enough for f32 and f64: whoever asks from tensor_nn.h runs both.
 TENSOR__FN uint64_t tensor__gemm_scratch(const tensor__gemm_t *g) {
     int threads = tensor__thread_count();
     uint64_t single = tensor__gemm_scratch_f32(g, threads), twice = tensor__gemm_scratch_f64(g, threads);
@@ -13669,6 +14031,7 @@ TENSOR__FN uint64_t tensor__scratch_matmul(const tensor_call_t *c) {
     if (c->arg[0].dtype == TENSOR_F64) {
         return m.offset_bytes + tensor__gemm_scratch_f64(&m.g, tensor__thread_count());
     }
+    if (c->arg[0].dtype == TENSOR_BF16) { return m.offset_bytes + tensor__scratch_bf16(&m.g); }
     return m.offset_bytes + (c->arg[0].dtype == TENSOR_F32 ? tensor__gemm_scratch_f32(&m.g,
             tensor__thread_count()) : 0);
 }
@@ -13723,6 +14086,8 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
         tensor__gemm_f32(&m.g);
     } else if (a->dtype == TENSOR_F64) {
         tensor__gemm_f64(&m.g);
+    } else if (a->dtype == TENSOR_BF16) {
+        tensor__gemm_bf16(&m.g);
     } else {
         tensor__gemm_i64(&m.g, a->dtype);
     }
@@ -13815,7 +14180,7 @@ TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
         return tensor__fail(o.th, TENSOR_ERR_SHAPE, "matmul: a %t and b %t do not agree on K (%d vs %d)", a,
                             b, ka, kb);
     }
-    if ((a->dtype == TENSOR_F16 || a->dtype == TENSOR_BF16) && !tensor__halves(a)) {
+    if ((a->dtype == TENSOR_F16 || a->dtype == TENSOR_BF16) && !tensor__multiplies(a)) {
         tensor_t *y = tensor_matmul(tensor_to(a, TENSOR_F32), tensor_to(b, TENSOR_F32));
         TENSOR__RETURN(tensor_to(y, (tensor_dtype_t)a->dtype));
     }
@@ -19448,11 +19813,13 @@ static const tensor__internals_t tensor__internals_table = {
     TENSOR__API_VERSION, TENSOR__POISON, tensor__self_fn,
     tensor__fail, tensor__text, tensor__begin, tensor__result, tensor__finish, tensor__grad_in,
     tensor__grad_out, tensor__grad_need, tensor__sum_to, tensor__next_stream, tensor__parallel,
-    tensor__thread_count, tensor__gemm_f32, tensor__gemm_f64, tensor__gemm_scratch, tensor__isa,
+    tensor__thread_count, tensor__gemm_f32, tensor__gemm_f64, tensor__gemm_bf16, tensor__gemm_scratch,
+    tensor__scratch_bf16, tensor__isa,
     tensor__reference, tensor__memory, tensor__memory_free, tensor__own, tensor__disown, tensor__hold,
     tensor__drop, tensor__push_path, tensor__pop_path, tensor__load, tensor__philox, tensor__inner_scope,
     tensor__tidy, tensor__set_backend, tensor__recording, tensor__aside, tensor__make, tensor__arg,
-    tensor__launch, tensor__halves, tensor__net, tensor__lasts, tensor__follow, tensor__row,
+    tensor__launch, tensor__halves, tensor__multiplies, tensor__net, tensor__lasts, tensor__follow,
+    tensor__row,
     tensor__backward_row, tensor__plain_product, tensor__casting, tensor__autocast,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {

@@ -4216,6 +4216,8 @@ TENSOR__FN void nn__run(int64_t tasks, tensor__task_fn fn, void *arg) {
 TENSOR__FN void nn__gemm(const tensor__gemm_t *g, int dtype) {
     if (dtype == TENSOR_F64)
         TENSOR__(gemm_f64)(g);
+    else if (dtype == TENSOR_BF16)
+        TENSOR__(gemm_bf16)(g);
     else
         TENSOR__(gemm_f32)(g);
 }
@@ -4492,7 +4494,7 @@ TENSOR__FN void nn__linear_product(const tensor_call_t *c, tensor__gemm_t *g) {
 TENSOR__FN uint64_t nn__scratch_linear(const tensor_call_t *c) {
     tensor__gemm_t g;
     nn__linear_product(c, &g);
-    return TENSOR__(gemm_scratch)(&g);
+    return c->arg[0].dtype == TENSOR_BF16 ? TENSOR__(scratch_bf16)(&g) : TENSOR__(gemm_scratch)(&g);
 }
 TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
     tensor__gemm_t g;
@@ -4534,7 +4536,7 @@ TENSOR__FN tensor_t *nn__linear(int id, tensor_t *x, tensor_t *weight, tensor_t 
     if (bias && (bias->ndim != 1 || bias->dims[0] != weight->dims[0]))
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: bias %t must have the %d rows of weight %t", o.row->name,
                         bias, weight->dims[0], weight);
-    if (nn__is_half(x) && !TENSOR__(halves)(x)) {
+    if (nn__is_half(x) && (!TENSOR__(multiplies)(x) || (id != NN_OP_LINEAR && !x->device))) {
         if (id != NN_OP_LINEAR) return nn__activate(id, (tensor_linear)(x, weight, bias));
         return nn__narrow((tensor_linear)(nn__wide(x), nn__wide(weight), nn__wide(bias)), x);
     }

@@ -51,6 +51,9 @@ SPEED = [
     ("linear_20x800x400", "linear, batch 20, 400 to 800", 1, 1),
     ("linear_64x512x784", "linear, batch 64, 784 to 512", 1, 1),
     ("linear_128x3072x768", "linear, batch 128, 768 to 3072", 1, 1),
+    ("bf16_512", "product 512^3, bf16", None, None),
+    ("bf16_1x1024x1024", "linear, batch 1, 1024 to 1024, bf16", None, None),
+    ("bf16_128x3072x768", "linear, batch 128, 768 to 3072, bf16", None, None),
     ("conv_lenet1", "conv 1 to 32, 5x5, 28x28, batch 64", 1.5, None),
     ("conv_lenet1_both", "the same, forward and backward", 1.5, None),
     ("conv_lenet2", "conv 32 to 64, 5x5, 12x12, batch 64", None, None),
@@ -88,6 +91,7 @@ SPEED = [
     ("cnn_train_1", "the same, train, batch 1, SGD", 6, None), ("cnn_train_64", "batch 64", 2, None),
     ("gpt_step", "main job, training step", 2, 2),
     ("gpt_baby_train", "GPT 6 x 384, context 256, batch 8, train", 1.4, 1.4),
+    ("gpt_baby_autocast", "the same, autocast to bf16", None, None),
     ("lstm_train", "LSTM 2 x 200, 10000 words, 35 x 20, train", 1.8, 1.8),
     ("ncf_train", "NCF, batch 2048, train, Adam", 4, 4),
     ("ncf_sparse_train", "the same, gradients of the tables by rows, SparseAdam", None, None),
@@ -96,9 +100,9 @@ SPEED = [
     ("gpt_baby_token", "GPT 6 x 384, one token after 255", 2, None),
     ("resnet18_infer", "ResNet-18, 224x224, inference", 1.1, None),
 ]
-NETS = ("ncf_train", "ncf_sparse_train", "lstm_train", "resnet18_train", "gpt_baby_train", "lstm_step",
-        "gpt_tiny_token", "gpt_baby_token", "resnet18_infer")
-SLOW = ("resnet18_train", "gpt_baby_train", "resnet18_infer")       # not in --quick
+NETS = ("ncf_train", "ncf_sparse_train", "lstm_train", "resnet18_train", "gpt_baby_train", "gpt_baby_autocast",
+        "lstm_step", "gpt_tiny_token", "gpt_baby_token", "resnet18_infer")
+SLOW = ("resnet18_train", "gpt_baby_train", "gpt_baby_autocast", "resnet18_infer")       # not in --quick
 TIMES = {"us", "ms", "ns"}
 
 

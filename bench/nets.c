@@ -11,15 +11,17 @@ typedef struct job_t {
     nn_optimizer_t *opt, *more;                 // more: NULL, or of the tables
     tensor_t *x, *y, *h, *c;
     double clip;
-    int binary;
+    int binary, half;                           // half: autocast to bf16
 } job_t;
 static void train(void *arg, long repeats) {
     job_t *j = (job_t *)arg;
     tensor_scope_t scope = tensor_scope_begin();
     for (long i = 0; i < repeats; i++, tensor_scope_reset(scope)) {
+        tensor_scope_t cast = j->half ? tensor_scope_begin_autocast(TENSOR_BF16) : tensor_scope_begin();
         tensor_t *y = nn_forward(j->net, j->x), *loss;
         if (j->binary) loss = tensor_binary_cross_entropy_with_logits(y, j->y);
         else loss = tensor_cross_entropy(tensor_ndim(y) > 2 ? tensor_flatten(y, 0, 1) : y, j->y);
+        loss = tensor_scope_return(cast, loss);
         nn_zero_grad(j->opt);
         if (j->more) nn_zero_grad(j->more);
         tensor_backward(loss);
@@ -128,15 +130,18 @@ int main(int argc, char **argv) {
         j.y = tensor_randint(0, 10, 32);
         row("resnet18_train", &j, train);
     }
-    if (wanted("gpt_baby_train")) {
+    for (int half = 0; half < 2; half++) {
         static gpt_t g;
+        const char *name = half ? "gpt_baby_autocast" : "gpt_baby_train";
+        if (!wanted(name)) continue;
         memset(&j, 0, sizeof j);
         gpt_init(&g, 6, 6, 384, 256, 65);
         j.net = &g.base;
         j.opt = nn_adamw(j.net);
         j.x = tensor_randint(0, 65, 8, 256);
         j.y = tensor_randint(0, 65, 2048);
-        row("gpt_baby_train", &j, train);
+        j.half = half;
+        row(name, &j, train);
     }
     if (wanted("lstm_step")) {
         memset(&j, 0, sizeof j);

@@ -63,17 +63,20 @@ static void measure(case_t c) {
     bench_row(c.row, 1e-9 * c.work / bench_median(repeat, &c), product ? "GF/s" : "Gelem/s");
 }
 
-static void product(const char *row, int64_t m, int64_t n, int64_t k, int nt) {
+static void product_of(tensor_dtype_t dtype, const char *row, int64_t m, int64_t n, int64_t k, int nt) {
     tensor_scope_t scope = tensor_scope_begin();
     case_t c;
     memset(&c, 0, sizeof c);
     c.row = row;
     c.work = 2.0 * (double)m * (double)n * (double)k;
     c.run = nt ? linear : matmul;
-    c.a = tensor_randn(m, k);
-    c.b = nt ? tensor_randn(n, k) : tensor_randn(k, n);
+    c.a = tensor_to(tensor_randn(m, k), dtype);
+    c.b = tensor_to(nt ? tensor_randn(n, k) : tensor_randn(k, n), dtype);
     measure(c);
     tensor_scope_end(scope);
+}
+static void product(const char *row, int64_t m, int64_t n, int64_t k, int nt) {
+    product_of(TENSOR_F32, row, m, n, k, nt);
 }
 static void elements(const char *row, tensor_t *(*run)(const case_t *c), int64_t rows, int64_t columns,
                      int backward) {
@@ -128,6 +131,9 @@ int main(int argc, char **argv) {
     product("linear_20x800x400", 20, 800, 400, 1);
     product("linear_64x512x784", 64, 512, 784, 1);
     product("linear_128x3072x768", 128, 3072, 768, 1);
+    product_of(TENSOR_BF16, "bf16_512", 512, 512, 512, 0);
+    product_of(TENSOR_BF16, "bf16_1x1024x1024", 1, 1024, 1024, 1);
+    product_of(TENSOR_BF16, "bf16_128x3072x768", 128, 3072, 768, 1);
     convolution("conv_lenet1", 64, 1, 32, 5, 28, 1, 1, 0);
     convolution("conv_lenet1_both", 64, 1, 32, 5, 28, 1, 1, 1);
     convolution("conv_lenet2", 64, 32, 64, 5, 12, 1, 1, 0);

@@ -172,9 +172,9 @@ def ops(threads):
             seconds = min(median((lambda: both(f)) if leaves else f) for f in ways)
         row(name, 1e-9 * work / seconds, "G/s")
 
-    def product(name, m, n, k, nt):
-        a, b = torch.randn(m, k), torch.randn(n, k) if nt else torch.randn(k, n)
-        y = torch.empty(m, n)
+    def product(name, m, n, k, nt, dtype=torch.float32):
+        a, b = (torch.randn(*d).to(dtype) for d in ((m, k), (n, k) if nt else (k, n)))
+        y = torch.empty(m, n, dtype=dtype)
         measure(name, 2.0 * m * n * k,
                 [lambda: F.linear(a, b)] if nt else [lambda: a @ b, lambda: torch.mm(a, b, out=y)])
 
@@ -201,6 +201,9 @@ def ops(threads):
         product(f"sgemm_{n}", n, n, n, False)
     for m, n, k in ((1, 1024, 1024), (8, 1024, 1024), (20, 800, 400), (64, 512, 784), (128, 3072, 768)):
         product(f"linear_{m}x{n}x{k}", m, n, k, True)
+    product("bf16_512", 512, 512, 512, False, torch.bfloat16)
+    product("bf16_1x1024x1024", 1, 1024, 1024, True, torch.bfloat16)
+    product("bf16_128x3072x768", 128, 3072, 768, True, torch.bfloat16)
     for name, *shape in (("lenet1", 64, 1, 32, 5, 28, 1, 1), ("lenet2", 64, 32, 64, 5, 12, 1, 1),
                          ("64_3x3", 32, 64, 64, 3, 32, 1, 1), ("256_3x3", 32, 256, 256, 3, 8, 1, 1),
                          ("1x1", 4, 256, 64, 1, 56, 1, 1), ("7x7_stem", 4, 3, 64, 7, 224, 2, 1),
@@ -363,10 +366,11 @@ def nets(threads, name):
     """The rows of nets.c."""
     torch.set_num_threads(threads)
 
-    def train(net, opts, x, y, loss_of=F.cross_entropy, clip=0.0):
+    def train(net, opts, x, y, loss_of=F.cross_entropy, clip=0.0, half=False):
         def step():
-            z = net(x)
-            loss = loss_of(z.flatten(0, 1) if z.dim() > 2 else z, y)
+            with torch.autocast("cpu", torch.bfloat16, half):
+                z = net(x)
+                loss = loss_of(z.flatten(0, 1) if z.dim() > 2 else z, y)
             for opt in opts:
                 opt.zero_grad()
             loss.backward()
@@ -399,10 +403,10 @@ def nets(threads, name):
         net = resnet18(10, False)
         x, y = torch.randn(32, 3, 32, 32), torch.randint(0, 10, (32,))
         train(net, [torch.optim.SGD(net.parameters(), 0.1, 0.9)], x, y)
-    elif name == "gpt_baby_train":
+    elif name in ("gpt_baby_train", "gpt_baby_autocast"):
         net = Gpt(65, 6, 6, 384, 256, True)
         x, y = torch.randint(0, 65, (8, 256)), torch.randint(0, 65, (2048,))
-        train(net, [torch.optim.AdamW(net.parameters())], x, y)
+        train(net, [torch.optim.AdamW(net.parameters())], x, y, half=name == "gpt_baby_autocast")
     elif name == "lstm_step":
         infer(Step(), torch.randn(1, 1, 200), torch.zeros(2, 1, 200), torch.zeros(2, 1, 200))
     elif name == "gpt_tiny_token":

@@ -1129,8 +1129,85 @@ static void small_products(void) {
     }
 }
 
+// Products of bf16 by instructions of their own where the machine has them: a rounding of the result and the
+// sums' own error from the product in double, whatever the layout, edges, chunks of k and threads.
+static void halves(void) {
+    static const char *const isas[] = {"avx512", "avx512bf16", "amx", "neon", "reference"};
+    static const int64_t sizes[][3] = {{1, 1, 1}, {1, 40, 33}, {2, 1100, 65}, {15, 16, 17}, {16, 32, 16},
+        {17, 33, 32}, {31, 64, 100}, {33, 31, 47}, {64, 64, 64}, {70, 513, 90}, {100, 1100, 40},
+        {40, 70, 1060}, {32, 64, 96}, {9, 96, 64}};
+    for (int i = 0; i < 5; i++) {
+        if (tensor_set_cpu(isas[i])) {
+            tensor_clear_error();
+            continue;
+        }
+        CHECK(strcmp(tensor_cpu_name(), isas[i]) == 0);
+        tensor_manual_seed(11);
+        for (int k = 0; k < (int)(sizeof sizes / sizeof sizes[0]) * 9; k++) {
+            tensor_scope_t scope = tensor_scope_begin();
+            const int64_t *n = sizes[k / 9];
+            tensor_t *a = tensor_to(tensor_randn(n[0], n[1]), TENSOR_BF16), *wa = tensor_to(a, TENSOR_F64);
+            tensor_t *b = tensor_to(tensor_randn(n[1], n[2]), TENSOR_BF16), *wb = tensor_to(b, TENSOR_F64);
+            tensor_t *want = tensor_matmul(wa, wb), *one, *many, *room;
+            room = tensor_matmul(tensor_abs(wa), tensor_abs(wb));
+            room = tensor_add(tensor_mul_scalar(tensor_abs(want), 0.00391), tensor_mul_scalar(room, 1e-6));
+            if (k % 3 == 1) a = tensor_mT(tensor_contiguous(tensor_mT(a)));
+            if (k % 3 == 2) a = tensor_slice(tensor_repeat_interleave(a, 2, 1), 1, 0, 2 * n[1], 2);
+            if (k / 3 % 3 == 1) b = tensor_mT(tensor_contiguous(tensor_mT(b)));
+            if (k / 3 % 3 == 2) b = tensor_slice(tensor_repeat_interleave(b, 3, 1), 1, 0, 3 * n[2], 3);
+            one = tensor_matmul(a, b);
+            CHECK(tensor_dtype(one) == TENSOR_BF16);
+            want = tensor_abs(tensor_sub(tensor_to(one, TENSOR_F64), want));
+            CHECK_MSG(tensor_item(tensor_all(tensor_le(want, room))), "%s: case %d", isas[i], k);
+            tensor_set_num_threads(3);
+            many = tensor_matmul(a, b);
+            tensor_set_num_threads(1);
+            CHECK_MSG(tensor_equal(one, many), "%s: case %d by threads", isas[i], k);
+            many = tensor_matmul(twice(a), twice(b));       // a batch
+            CHECK_MSG(tensor_equal(tensor_select(many, 0, 1), one), "%s: case %d of a batch", isas[i], k);
+            tensor_scope_end(scope);
+        }
+        for (int k = 0; k < 3; k++) {                       // bias, gradients, no element, NaN and infinity
+            tensor_scope_t scope = tensor_scope_begin();
+            int64_t rows = k == 0 ? 3 : k == 1 ? 40 : 0;
+            tensor_t *x = tensor_requires_grad_(tensor_to(tensor_randn(rows, 48), TENSOR_BF16), 1);
+            tensor_t *w = tensor_requires_grad_(tensor_to(tensor_randn(50, 48), TENSOR_BF16), 1);
+            tensor_t *v = tensor_requires_grad_(tensor_to(tensor_randn(50), TENSOR_BF16), 1);
+            tensor_t *g = tensor_to(tensor_randn(rows, 50), TENSOR_BF16), *t[3], *f;
+            tensor_t *y = tensor_linear(x, w, v);
+            t[0] = tensor_requires_grad_(tensor_to(tensor_detach(x), TENSOR_F32), 1);
+            t[1] = tensor_requires_grad_(tensor_to(tensor_detach(w), TENSOR_F32), 1);
+            t[2] = tensor_requires_grad_(tensor_to(tensor_detach(v), TENSOR_F32), 1);
+            f = tensor_linear(t[0], t[1], t[2]);
+            CHECK(tensor_dtype(y) == TENSOR_BF16);
+            CHECK(tensor_allclose(tensor_to(y, TENSOR_F32), f, 0.0045, 1e-4));
+            CHECK(tensor_backward_with(y, g, 0) == 0);
+            CHECK(tensor_backward_with(f, tensor_to(g, TENSOR_F32), 0) == 0);
+            CHECK(tensor_allclose(tensor_to(tensor_grad(x), TENSOR_F32), tensor_grad(t[0]), 0.0045, 1e-4));
+            CHECK(tensor_allclose(tensor_to(tensor_grad(w), TENSOR_F32), tensor_grad(t[1]), 0.0045, 1e-4));
+            CHECK(tensor_allclose(tensor_to(tensor_grad(v), TENSOR_F32), tensor_grad(t[2]), 0.01, 0.05));
+            y = tensor_to(tensor_linear_relu(x, w, v), TENSOR_F32);
+            CHECK(tensor_allclose(y, tensor_relu(f), 0.0045, 1e-4));
+            tensor_scope_end(scope);
+        }
+        {
+            tensor_scope_t scope = tensor_scope_begin();
+            float v[] = {1, NAN, 2, INFINITY, 0, 0};
+            tensor_t *a = tensor_to(tensor_from(v, TENSOR_F32, 3, 2), TENSOR_BF16);
+            tensor_t *y = tensor_matmul(a, tensor_ones_of(TENSOR_BF16, 2, 40));
+            CHECK(isnan(tensor_item(tensor_at(y, "0, 39"))) && isinf(tensor_item(tensor_at(y, "1, 0"))));
+            CHECK(tensor_item(tensor_at(y, "2, 7")) == 0);
+            y = tensor_matmul(tensor_ones_of(TENSOR_BF16, 3, 0), tensor_ones_of(TENSOR_BF16, 0, 40));
+            CHECK(tensor_size(y, 1) == 40 && tensor_item(tensor_sum(y)) == 0);
+            tensor_scope_end(scope);
+        }
+    }
+    tensor_set_cpu(NULL);
+}
+
 int main(void) {
     RUN(einsum);
+    RUN(halves);
     RUN(small_products);
     RUN(products);
     RUN(positions);
