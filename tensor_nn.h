@@ -7371,7 +7371,7 @@ typedef struct nn__attention_t {
 TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
     int back = c->row->id == NN_OP_ATTENTION_BACKWARD, k;
     const tensor_arg_t *a = c->arg;
-    int64_t bq, wide, sizes[3][3];
+    int64_t bq, sizes[5][3];
     v->g = back ? a++ : NULL;
     v->q = a++;
     v->key = a++;
@@ -7395,17 +7395,18 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
     v->scale = c->p->f[0];
     v->scratch = (char *)c->scratch;
     bq = nn__min(v->t, v->rows);
-    wide = nn__max(v->e, v->ev);
-    sizes[0][0] = bq, sizes[0][1] = v->s, sizes[0][2] = wide;
-    sizes[1][0] = bq, sizes[1][1] = wide, sizes[1][2] = v->s;
-    sizes[2][0] = v->s, sizes[2][1] = wide, sizes[2][2] = bq;
-    for (v->gemm = 0, k = 0; k < 3; k++) {
+    sizes[0][0] = bq, sizes[0][1] = v->s, sizes[0][2] = v->e;
+    sizes[1][0] = bq, sizes[1][1] = v->ev, sizes[1][2] = v->s;
+    sizes[2][0] = bq, sizes[2][1] = v->s, sizes[2][2] = v->ev;
+    sizes[3][0] = bq, sizes[3][1] = v->e, sizes[3][2] = v->s;
+    sizes[4][0] = v->s, sizes[4][1] = nn__max(v->e, v->ev), sizes[4][2] = bq;
+    for (v->gemm = 0, k = 0; k < 5; k++) {
         tensor__gemm_t g = nn__product(sizes[k][0], sizes[k][1], sizes[k][2]);
         uint64_t bytes = nn__line(TENSOR__(gemm_scratch)(&g));
         if (bytes > v->gemm) v->gemm = bytes;
     }
     v->pitch = v->s + 16;
-    v->turned = v->k->turn && v->t >= NN__TURN ? nn__line((uint64_t)(wide * v->pitch) * 4) : 0;
+    v->turned = v->k->turn && v->t >= NN__TURN ? nn__line((uint64_t)(sizes[4][1] * v->pitch) * 4) : 0;
     v->tile = nn__line((uint64_t)bq * (uint64_t)v->s * v->es);
     v->worker = (v->tile + v->turned) * (back ? 2 : 1) + v->gemm;
 }
@@ -7463,12 +7464,12 @@ TENSOR__FN void nn__attention_scores(const nn__attention_t *v, const tensor_arg_
 TENSOR__FN void nn__attention_task(void *arg, int64_t task, int worker) {
     const nn__attention_t *v = (const nn__attention_t *)arg;
     int64_t head = task / v->blocks, t = task % v->blocks * NN__QUERIES, end = nn__min(t + NN__QUERIES, v->t);
-    int64_t n, keys = v->causal ? nn__min(v->s, end) : v->s, step = v->y->strides[v->y->ndim - 2], i;
+    int64_t n, keys = v->causal ? nn__min(v->s, end) : v->s, i;
     char *tile = v->scratch + v->worker * (uint64_t)worker, *room = tile + v->tile, *scratch = room + v->turned;
     const char *turned = nn__attention_turn(v, v->key, head, keys, room);
     double sum[NN__BLOCK], lse;
     for (; t < end; t += n) {
-        char *y = nn__head(v->y, head, t);
+        char *y = nn__at(v->y, (head * v->t + t) * v->ev);
         tensor__gemm_t g;
         n = nn__min(v->rows, end - t);
         keys = v->causal ? nn__min(v->s, t + n) : v->s;
@@ -7482,10 +7483,9 @@ TENSOR__FN void nn__attention_task(void *arg, int64_t task, int worker) {
         g.a = tile;
         g.b = nn__head(v->v, head, 0);
         g.c = y;
-        g.crs = step;
         nn__attention_product(v, &g, NULL, v->v, 0, scratch);
         for (i = 0; i < n; i++)
-            v->k->scale(y + i * step * (int64_t)v->es, sum[i] > 0 ? 1 / sum[i] : sum[i], v->ev);
+            v->k->scale(y + i * v->ev * (int64_t)v->es, sum[i] > 0 ? 1 / sum[i] : sum[i], v->ev);
     }
 }
 TENSOR__FN int nn__cpu_attention(tensor_call_t *c) {
@@ -7504,7 +7504,7 @@ TENSOR__FN void nn__attention_sum(const nn__attention_t *v, const char *tile, co
     m.ars = 1, m.acs = keys;
     m.b = nn__head(b, head, t);
     m.c = nn__head(y, head, 0);
-    m.crs = y->strides[y->ndim - 2], m.accumulate = add;
+    m.accumulate = add;
     nn__attention_product(v, &m, NULL, b, 0, scratch);
 }
 // One head: with P recomputed and D = P (g vT - delta) scale, dv = PT g, dq = D k, dk = DT q, block after
@@ -7516,10 +7516,8 @@ TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
     const char *keyt = nn__attention_turn(v, v->key, head, last, scratch);
     const char *vt = nn__attention_turn(v, v->v, head, last, scratch + v->turned);
     scratch += 2 * v->turned;
-    for (i = last; i < v->s; i++) {
-        v->k->fill(nn__head(v->dk, head, i), 0, v->e);
-        v->k->fill(nn__head(v->dv, head, i), 0, v->ev);
-    }
+    v->k->fill(nn__head(v->dk, head, last), 0, (v->s - last) * v->e);
+    v->k->fill(nn__head(v->dv, head, last), 0, (v->s - last) * v->ev);
     for (t = first; t >= 0; t -= v->rows) {
         int64_t n = nn__min(v->rows, v->t - t), keys = v->causal ? nn__min(v->s, t + n) : v->s;
         tensor__gemm_t m;
@@ -7527,7 +7525,7 @@ TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
         nn__attention_scores(v, v->g, v->v, vt, head, t, n, keys, d, scratch);
         for (i = 0; i < n; i++) {
             int64_t row = head * v->t + t + i, at = i * keys * (int64_t)v->es;
-            double delta = v->k->dot(nn__head(v->g, head, t + i), nn__head(v->y, head, t + i), v->ev);
+            double delta = v->k->dot(nn__head(v->g, head, t + i), nn__at(v->y, row * v->ev), v->ev);
             v->k->attend_back(p + at, d + at, v->causal ? nn__min(keys, t + i + 1) : keys, keys, v->scale,
                               nn__value(v->lse->data, v->dtype, row), delta);
         }
@@ -7536,8 +7534,7 @@ TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
         m = nn__product(n, v->e, keys);
         m.a = d;
         m.b = nn__head(v->key, head, 0);
-        m.c = nn__head(v->dq, head, t);
-        m.crs = v->dq->strides[v->dq->ndim - 2];
+        m.c = nn__at(v->dq, (head * v->t + t) * v->e);
         nn__attention_product(v, &m, NULL, v->key, 0, scratch);
     }
 }
@@ -7575,14 +7572,6 @@ TENSOR__FN tensor_t *nn__composed_attention(tensor_t *const *in, const tensor_pa
                                              (int)p->i[0], p->f[0], 0, NULL), in[0]);
 }
 
-// If x [B, H, T, E] lies as [B, T, H, E], so does y, as in PyTorch: what is reshaped to [B, T, H E] can stay.
-TENSOR__FN void nn__heads_inside(tensor_t *y, const tensor_t *x) {
-    if (y->state == TENSOR__POISON_STATE || y->device || y->ndim != 4 || x->strides[1] >= x->strides[2] ||
-        y->dims[1] < 2 || y->dims[2] < 2) return;
-    y->strides[1] = y->dims[3];
-    y->strides[2] = y->dims[1] * y->dims[3];
-    y->flags &= (uint8_t)~TENSOR__CONTIGUOUS;
-}
 TENSOR__FN void nn__grad_attention(tensor__grad_t *g) {
     tensor__op_t o;
     tensor_t *in[6];
@@ -7594,8 +7583,7 @@ TENSOR__FN void nn__grad_attention(tensor__grad_t *g) {
     in[4] = TENSOR__(grad_out)(g, 0);
     in[5] = TENSOR__(grad_out)(g, 1);
     if (!nn__grad_begin(&o, g, NN_OP_ATTENTION_BACKWARD, in, 6, 3)) return;
-    for (k = 0; k < 3; k++)
-        nn__heads_inside(TENSOR__(result)(&o, in[1 + k]->dtype, in[1 + k]->dims, in[1 + k]->ndim), in[1 + k]);
+    for (k = 0; k < 3; k++) TENSOR__(result)(&o, in[1 + k]->dtype, in[1 + k]->dims, in[1 + k]->ndim);
     nn__grad_end(&o, g, 3);
 }
 
@@ -7770,7 +7758,7 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
     o.params.f[0] = scale;
     memcpy(dims, q->dims, (size_t)q->ndim * sizeof dims[0]);
     dims[q->ndim - 1] = v->dims[v->ndim - 1];
-    nn__heads_inside(TENSOR__(result)(&o, q->dtype, dims, q->ndim), q);
+    TENSOR__(result)(&o, q->dtype, dims, q->ndim);
     TENSOR__(result)(&o, nn__is_half(q) ? (int)TENSOR_F32 : q->dtype, dims, q->ndim - 1);
     return TENSOR__(finish)(&o);
 }

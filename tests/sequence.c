@@ -559,7 +559,7 @@ static void attention_masks(void) {
     CHECK_NEAR(dprobe(y, q), -6.64325855837304, 1e-10);
 }
 
-// Blocks of queries and turned keys against the composed form, and results where the inputs lie.
+// Blocks of queries and turned keys, with heads inside of tokens, against the composed form.
 static void attention_blocks(void) {
     static const int sizes[][4] = {{64, 64, 32, 32}, {33, 33, 8, 20}, {31, 40, 6, 5}, {200, 170, 12, 9},
         {130, 300, 17, 17}};
@@ -573,14 +573,10 @@ static void attention_blocks(void) {
         mask = tensor_tril(tensor_ones_of(TENSOR_BOOL, z[0], z[1]), causal ? 0 : 1000);
         y = tensor_scaled_dot_product_attention(in[0], in[1], in[2], .is_causal = causal);
         r = tensor_scaled_dot_product_attention(in[0], in[1], in[2], mask);
-        CHECK(tensor_is_contiguous(tensor_transpose(y, 1, 2)));
         CHECK(tensor_allclose(y, r, 1e-5, 1e-6));
         tensor_autograd_grad(&y, 1, &g, in, 3, got, 0);
         tensor_autograd_grad(&r, 1, &g, in, 3, want, 0);
-        for (int k = 0; k < 3; k++) {
-            CHECK(tensor_allclose(got[k], want[k], 1e-4, 1e-5));
-            CHECK(tensor_is_contiguous(tensor_transpose(got[k], 1, 2)));
-        }
+        for (int k = 0; k < 3; k++) CHECK(tensor_allclose(got[k], want[k], 1e-4, 1e-5));
     }
 }
 
