@@ -7353,8 +7353,8 @@ TENSOR_API tensor_t *(tensor_pairwise_distance)(tensor_t *a, tensor_t *b, double
 
 // ---- attention: blocks of queries of one head against the keys; scores never leave the worker's scratch
 
-// Queries of a task, of a block, and of a causal one, which looks at few forbidden keys; from how many queries
-// on keys are read turned, [features, keys].
+// Queries of a task, of a block, and of a causal one, which looks at few forbidden keys; from how many on
+// keys are read turned, [features, keys].
 enum { NN__QUERIES = 128, NN__BLOCK = 64, NN__CAUSAL = 32, NN__TURN = 32 };
 
 typedef struct nn__attention_t {
@@ -7465,7 +7465,8 @@ TENSOR__FN void nn__attention_task(void *arg, int64_t task, int worker) {
     const nn__attention_t *v = (const nn__attention_t *)arg;
     int64_t head = task / v->blocks, t = task % v->blocks * NN__QUERIES, end = nn__min(t + NN__QUERIES, v->t);
     int64_t n, keys = v->causal ? nn__min(v->s, end) : v->s, i;
-    char *tile = v->scratch + v->worker * (uint64_t)worker, *room = tile + v->tile, *scratch = room + v->turned;
+    char *tile = v->scratch + v->worker * (uint64_t)worker, *room = tile + v->tile;
+    char *scratch = room + v->turned;
     const char *turned = nn__attention_turn(v, v->key, head, keys, room);
     double sum[NN__BLOCK], lse;
     for (; t < end; t += n) {
