@@ -7353,19 +7353,21 @@ TENSOR_API tensor_t *(tensor_pairwise_distance)(tensor_t *a, tensor_t *b, double
     return (tensor_scope_return)(scope, in[0]);
 }
 
-// ---- attention: blocks of 64 queries of one head against all keys; scores never leave the worker's scratch
+// ---- attention: blocks of queries of one head against the keys; scores never leave the worker's scratch
 
-enum { NN__QUERIES = 64 };
+// Queries of a task, of a block, and of a causal one, which looks at few forbidden keys; from how many on
+// keys are read turned, [features, keys].
+enum { NN__QUERIES = 128, NN__BLOCK = 64, NN__CAUSAL = 32, NN__TURN = 32 };
 
 typedef struct nn__attention_t {
     const nn__cpu_t *k;
     const tensor_arg_t *q, *key, *v, *y, *lse, *g, *dq, *dk, *dv;
-    int64_t heads, t, s, e, ev, blocks;
+    int64_t heads, t, s, e, ev, blocks, rows, pitch;    // pitch: keys from line to line of what is turned
     int causal, dtype;
     double scale;
     size_t es;
     char *scratch;
-    uint64_t tile, gemm, worker;   // bytes: one block of scores, a GEMM, a worker
+    uint64_t tile, turned, gemm, worker;   // bytes: one block of scores, a turned head, a GEMM, a worker
 } nn__attention_t;
 
 TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
@@ -7382,6 +7384,7 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
     v->dk = a + 1;
     v->dv = a + 2;
     v->dtype = v->q->dtype;
+    v->k = nn__cpu(v->dtype);
     v->es = nn__es(v->dtype);
     v->t = v->q->dims[v->q->ndim - 2];
     v->e = v->q->dims[v->q->ndim - 1];
@@ -7390,9 +7393,10 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
     v->heads = v->lse->numel / nn__max(v->t, 1);
     v->blocks = nn__ceil(v->t, NN__QUERIES);
     v->causal = (int)c->p->i[0];
+    v->rows = v->causal ? NN__CAUSAL : NN__BLOCK;
     v->scale = c->p->f[0];
     v->scratch = (char *)c->scratch;
-    bq = nn__min(v->t, NN__QUERIES);
+    bq = nn__min(v->t, v->rows);
     sizes[0][0] = bq, sizes[0][1] = v->s, sizes[0][2] = v->e;
     sizes[1][0] = bq, sizes[1][1] = v->ev, sizes[1][2] = v->s;
     sizes[2][0] = bq, sizes[2][1] = v->s, sizes[2][2] = v->ev;
@@ -7403,8 +7407,10 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
         uint64_t bytes = nn__line(TENSOR__(gemm_scratch)(&g));
         if (bytes > v->gemm) v->gemm = bytes;
     }
+    v->pitch = v->s + 16;
+    v->turned = v->k->turn && v->t >= NN__TURN ? nn__line((uint64_t)(sizes[4][1] * v->pitch) * 4) : 0;
     v->tile = nn__line((uint64_t)bq * (uint64_t)v->s * v->es);
-    v->worker = v->tile * (back ? 2 : 1) + v->gemm;
+    v->worker = (v->tile + v->turned) * (back ? 2 : 1) + v->gemm;
 }
 TENSOR__FN uint64_t nn__scratch_attention(const tensor_call_t *c) {
     nn__attention_t v;
@@ -7438,85 +7444,96 @@ TENSOR__FN void nn__attention_product(const nn__attention_t *v, tensor__gemm_t *
     nn__gemm(g, v->dtype);
 }
 
-// Scores of queries t..t+n of a head against the first `keys` keys.
-TENSOR__FN void nn__attention_scores(const nn__attention_t *v, int64_t head, int64_t t, int64_t n,
-                                     int64_t keys, char *tile, char *scratch) {
-    tensor__gemm_t g = nn__product(n, keys, v->e);
-    g.a = nn__head(v->q, head, t);
-    g.b = nn__head(v->key, head, 0);
-    g.c = tile;
-    nn__attention_product(v, &g, v->q, v->key, 1, scratch);
+// The first `keys` rows of a head, turned at `to`. -> NULL: products read them as they are
+TENSOR__FN const char *nn__attention_turn(const nn__attention_t *v, const tensor_arg_t *a, int64_t head,
+                                          int64_t keys, char *to) {
+    if (!v->turned || a->strides[a->ndim - 1] != 1) return NULL;
+    v->k->turn(keys, a->dims[a->ndim - 1], (const float *)(const void *)nn__head(a, head, 0),
+               a->strides[a->ndim - 2], (float *)(void *)to, v->pitch);
+    return to;
+}
+// Rows t..t+n of a times the first `keys` rows of b, which may be turned, of one head.
+TENSOR__FN void nn__attention_scores(const nn__attention_t *v, const tensor_arg_t *a, const tensor_arg_t *b,
+                                     const char *turned, int64_t head, int64_t t, int64_t n, int64_t keys,
+                                     char *tile, char *scratch) {
+    tensor__gemm_t g = nn__product(n, keys, b->dims[b->ndim - 1]);
+    g.a = nn__head(a, head, t);
+    g.b = turned ? turned : nn__head(b, head, 0);
+    g.c = tile, g.brs = v->pitch;
+    nn__attention_product(v, &g, a, turned ? NULL : b, 1, scratch);
 }
 
 TENSOR__FN void nn__attention_task(void *arg, int64_t task, int worker) {
     const nn__attention_t *v = (const nn__attention_t *)arg;
-    int64_t head = task / v->blocks, t = task % v->blocks * NN__QUERIES, n = nn__min(NN__QUERIES, v->t - t),
-            i;
-    int64_t keys = v->causal ? nn__min(v->s, t + n) : v->s;
-    char *tile = v->scratch + v->worker * (uint64_t)worker, *y = nn__at(v->y, (head * v->t + t) * v->ev);
-    double sum[NN__QUERIES], lse;
-    tensor__gemm_t g;
-    nn__attention_scores(v, head, t, n, keys, tile, tile + v->tile);
-    for (i = 0; i < n; i++) {
-        int64_t valid = v->causal ? nn__min(keys, t + i + 1) : keys;
-        sum[i] = v->k->attend(tile + i * keys * (int64_t)v->es, valid, keys, v->scale, &lse);
-        nn__store(v->lse->data, v->dtype, head * v->t + t + i, lse);
+    int64_t head = task / v->blocks, t = task % v->blocks * NN__QUERIES, end = nn__min(t + NN__QUERIES, v->t);
+    int64_t n, keys = v->causal ? nn__min(v->s, end) : v->s, i;
+    char *tile = v->scratch + v->worker * (uint64_t)worker, *room = tile + v->tile;
+    char *scratch = room + v->turned;
+    const char *turned = nn__attention_turn(v, v->key, head, keys, room);
+    double sum[NN__BLOCK], lse;
+    for (; t < end; t += n) {
+        char *y = nn__at(v->y, (head * v->t + t) * v->ev);
+        tensor__gemm_t g;
+        n = nn__min(v->rows, end - t);
+        keys = v->causal ? nn__min(v->s, t + n) : v->s;
+        nn__attention_scores(v, v->q, v->key, turned, head, t, n, keys, tile, scratch);
+        for (i = 0; i < n; i++) {
+            int64_t valid = v->causal ? nn__min(keys, t + i + 1) : keys;
+            sum[i] = v->k->attend(tile + i * keys * (int64_t)v->es, valid, keys, v->scale, &lse);
+            nn__store(v->lse->data, v->dtype, head * v->t + t + i, lse);
+        }
+        g = nn__product(n, v->ev, keys);
+        g.a = tile;
+        g.b = nn__head(v->v, head, 0);
+        g.c = y;
+        nn__attention_product(v, &g, NULL, v->v, 0, scratch);
+        for (i = 0; i < n; i++)
+            v->k->scale(y + i * v->ev * (int64_t)v->es, sum[i] > 0 ? 1 / sum[i] : sum[i], v->ev);
     }
-    g = nn__product(n, v->ev, keys);
-    g.a = tile;
-    g.b = nn__head(v->v, head, 0);
-    g.c = y;
-    nn__attention_product(v, &g, NULL, v->v, 0, tile + v->tile);
-    for (i = 0; i < n; i++)
-        v->k->scale(y + i * v->ev * (int64_t)v->es, sum[i] > 0 ? 1 / sum[i] : sum[i], v->ev);
 }
 TENSOR__FN int nn__cpu_attention(tensor_call_t *c) {
     nn__attention_t v;
     nn__attention_plan(c, &v);
-    v.k = nn__cpu(v.dtype);
     if (v.y->numel || v.lse->numel) nn__run(v.heads * v.blocks, nn__attention_task, &v);
     return TENSOR_OK;
 }
 
+// y (+)= tileT b, rows t..t+n of b: what a block adds to the gradient of keys or values.
+TENSOR__FN void nn__attention_sum(const nn__attention_t *v, const char *tile, const tensor_arg_t *b,
+                                  const tensor_arg_t *y, int64_t head, int64_t t, int64_t n, int64_t keys,
+                                  int add, char *scratch) {
+    tensor__gemm_t m = nn__product(keys, b->dims[b->ndim - 1], n);
+    m.a = tile;
+    m.ars = 1, m.acs = keys;
+    m.b = nn__head(b, head, t);
+    m.c = nn__head(y, head, 0);
+    m.accumulate = add;
+    nn__attention_product(v, &m, NULL, b, 0, scratch);
+}
 // One head: with P recomputed and D = P (g vT - delta) scale, dv = PT g, dq = D k, dk = DT q, block after
-// block.
+// block from the last, which sees most keys.
 TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
     const nn__attention_t *v = (const nn__attention_t *)arg;
     char *p = v->scratch + v->worker * (uint64_t)worker, *d = p + v->tile, *scratch = d + v->tile;
-    char *dk = nn__at(v->dk, head * v->s * v->e), *dv = nn__at(v->dv, head * v->s * v->ev);
-    int64_t t, i;
-    v->k->fill(dk, 0, v->s * v->e);
-    v->k->fill(dv, 0, v->s * v->ev);
-    for (t = 0; t < v->t; t += NN__QUERIES) {
-        int64_t n = nn__min(NN__QUERIES, v->t - t), keys = v->causal ? nn__min(v->s, t + n) : v->s;
-        tensor__gemm_t m = nn__product(n, keys, v->ev);
-        nn__attention_scores(v, head, t, n, keys, p, scratch);
-        m.a = nn__head(v->g, head, t);
-        m.b = nn__head(v->v, head, 0);
-        m.c = d;
-        nn__attention_product(v, &m, v->g, v->v, 1, scratch);
+    int64_t t, i, first = (v->t - 1) / v->rows * v->rows, last = v->causal ? nn__min(v->s, v->t) : v->s;
+    const char *keyt = nn__attention_turn(v, v->key, head, last, scratch);
+    const char *vt = nn__attention_turn(v, v->v, head, last, scratch + v->turned);
+    scratch += 2 * v->turned;
+    v->k->fill(nn__head(v->dk, head, last), 0, (v->s - last) * v->e);
+    v->k->fill(nn__head(v->dv, head, last), 0, (v->s - last) * v->ev);
+    for (t = first; t >= 0; t -= v->rows) {
+        int64_t n = nn__min(v->rows, v->t - t), keys = v->causal ? nn__min(v->s, t + n) : v->s;
+        tensor__gemm_t m;
+        nn__attention_scores(v, v->q, v->key, keyt, head, t, n, keys, p, scratch);
+        nn__attention_scores(v, v->g, v->v, vt, head, t, n, keys, d, scratch);
         for (i = 0; i < n; i++) {
             int64_t row = head * v->t + t + i, at = i * keys * (int64_t)v->es;
             double delta = v->k->dot(nn__head(v->g, head, t + i), nn__at(v->y, row * v->ev), v->ev);
             v->k->attend_back(p + at, d + at, v->causal ? nn__min(keys, t + i + 1) : keys, keys, v->scale,
                               nn__value(v->lse->data, v->dtype, row), delta);
         }
-        m = nn__product(keys, v->ev, n);
-        m.a = p;
-        m.ars = 1;
-        m.acs = keys;
-        m.b = nn__head(v->g, head, t);
-        m.c = dv;
-        m.accumulate = 1;
-        nn__attention_product(v, &m, NULL, v->g, 0, scratch);
-        m = nn__product(keys, v->e, n);
-        m.a = d;
-        m.ars = 1;
-        m.acs = keys;
-        m.b = nn__head(v->q, head, t);
-        m.c = dk;
-        m.accumulate = 1;
-        nn__attention_product(v, &m, NULL, v->q, 0, scratch);
+        nn__attention_sum(v, p, v->g, v->dv, head, t, n, keys, t < first, scratch);
+        nn__attention_sum(v, d, v->q, v->dk, head, t, n, keys, t < first, scratch);
         m = nn__product(n, v->e, keys);
         m.a = d;
         m.b = nn__head(v->key, head, 0);
@@ -7527,7 +7544,6 @@ TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
 TENSOR__FN int nn__cpu_attention_back(tensor_call_t *c) {
     nn__attention_t v;
     nn__attention_plan(c, &v);
-    v.k = nn__cpu(v.dtype);
     if (v.dq->numel || v.dk->numel || v.dv->numel) nn__run(v.heads, nn__attention_back_task, &v);
     return TENSOR_OK;
 }

@@ -559,6 +559,27 @@ static void attention_masks(void) {
     CHECK_NEAR(dprobe(y, q), -6.64325855837304, 1e-10);
 }
 
+// Blocks of queries and turned keys, with heads inside of tokens, against the composed form.
+static void attention_blocks(void) {
+    static const int sizes[][4] = {{64, 64, 32, 32}, {33, 33, 8, 20}, {31, 40, 6, 5}, {200, 170, 12, 9},
+        {130, 300, 17, 17}};
+    for (int i = 0; i < 10; i++) {
+        const int *z = sizes[i / 2], causal = i % 2;
+        tensor_t *in[3], *got[3], *want[3], *y, *r, *g, *mask;
+        in[0] = tensor_requires_grad_(tensor_transpose(tensor_randn(2, z[0], 3, z[2]), 1, 2), 1);
+        in[1] = tensor_requires_grad_(tensor_transpose(tensor_randn(2, z[1], 3, z[2]), 1, 2), 1);
+        in[2] = tensor_requires_grad_(tensor_transpose(tensor_randn(2, z[1], 3, z[3]), 1, 2), 1);
+        g = tensor_transpose(tensor_randn(2, z[0], 3, z[3]), 1, 2);
+        mask = tensor_tril(tensor_ones_of(TENSOR_BOOL, z[0], z[1]), causal ? 0 : 1000);
+        y = tensor_scaled_dot_product_attention(in[0], in[1], in[2], .is_causal = causal);
+        r = tensor_scaled_dot_product_attention(in[0], in[1], in[2], mask);
+        CHECK(tensor_allclose(y, r, 1e-5, 1e-6));
+        tensor_autograd_grad(&y, 1, &g, in, 3, got, 0);
+        tensor_autograd_grad(&r, 1, &g, in, 3, want, 0);
+        for (int k = 0; k < 3; k++) CHECK(tensor_allclose(got[k], want[k], 1e-4, 1e-5));
+    }
+}
+
 static void multihead_attention_values(void) {
     nn_module_t *a = filled(
                     nn_multihead_attention(6, 2, .kdim = 5, .vdim = 4, .add_bias_kv = 1, .add_zero_attn = 1)),
@@ -1105,6 +1126,7 @@ int main(void) {
     RUN(ctc_edges);
     RUN(loss_errors);
     RUN(attention_masks);
+    RUN(attention_blocks);
     RUN(multihead_attention_values);
     RUN(transformer_values);
     RUN(attention_edges);
