@@ -4133,11 +4133,8 @@ TENSOR__INLINE V_D TENSOR__K(d_fma)(V_D a, V_D b, V_D c) {
     r.hi = TENSOR__D_FMA(a.hi, b.hi, c.hi);
     return r;
 }
-TENSOR__INLINE V_D TENSOR__K(d_sqrt)(V_D a) {
-    a.lo = TENSOR__D_OP(sqrt)(a.lo);
-    a.hi = TENSOR__D_OP(sqrt)(a.hi);
-    return a;
-}
+#define D_SQRT(a) TENSOR__K(d_sqrt)(a)
+TENSOR__INLINE V_D TENSOR__K(d_sqrt)(V_D a) { a.lo = TENSOR__D_OP(sqrt)(a.lo); a.hi = TENSOR__D_OP(sqrt)(a.hi); return a; }
 TENSOR__INLINE V_D TENSOR__K(d_set)(double x) { V_D r; r.lo = r.hi = TENSOR__D_SET1(x); return r; }
 TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v) {
     V_D r;
@@ -4150,7 +4147,6 @@ TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v) {
 #define D_SUB(a, b) TENSOR__K(d_sub)(a, b)
 #define D_MUL(a, b) TENSOR__K(d_mul)(a, b)
 #define D_DIV(a, b) TENSOR__K(d_div)(a, b)
-#define D_SQRT(a) TENSOR__K(d_sqrt)(a)
 #define D_FMA(a, b, c) TENSOR__K(d_fma)(a, b, c)
 #define D_OF_F(v) TENSOR__K(d_of_f)(v)
 #define F_OF_D(d) TENSOR__D_JOIN(d)

@@ -4018,44 +4018,29 @@ TENSOR__FN void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
 #define NN__HAS(k) has##k
 #define NN__SPLAT(x) const V_F v_##x = V_SET(u.x); (void)v_##x;
 #if TENSOR_NN__PASS < 6
-// Below 2^-126 a product costs x86 160 cycles, and the state of a unit that is dead stays there for good: its
-// mean shrinks until the rounding stops it. Sums and conversions cost nothing more, and what is rounded to f32
-// from 53 bits has the bits of the f32 operation.
+// Below 2^-126 a product costs x86 160 cycles, and there a dead unit's mean stays. Sums and conversions cost
+// nothing more; what is rounded from 53 bits has the bits of f32. 7e-18: the gradient is squared.
 #define NN__TINY(v, below) M_AND(V_LT(V_ABS(v), V_SET(below)), V_NE(v, V_ZERO()))
 #define NN__SLOW_STATE 8e-31f
 TENSOR__INLINE V_F NN__K(tiny_div)(V_F a, V_F b) {
-    return M_ANY(NN__TINY(a, NN__SLOW_STATE)) ? F_OF_D(D_DIV(D_OF_F(a), D_OF_F(b))) : V_DIV(a, b);
-}
+    return M_ANY(NN__TINY(a, NN__SLOW_STATE)) ? F_OF_D(D_DIV(D_OF_F(a), D_OF_F(b))) : V_DIV(a, b); }
 TENSOR__INLINE V_F NN__K(tiny_sqrt)(V_F a) {
-    return M_ANY(NN__TINY(a, NN__SLOW_STATE)) ? F_OF_D(D_SQRT(D_OF_F(a))) : V_SQRT(a);
-}
+    return M_ANY(NN__TINY(a, NN__SLOW_STATE)) ? F_OF_D(D_SQRT(D_OF_F(a))) : V_SQRT(a); }
 #define NN__MUL(a, b) (tiny ? F_OF_D(D_MUL(D_OF_F(a), D_OF_F(b))) : V_MUL(a, b))
 #define NN__DIV(a, b) (tiny ? NN__K(tiny_div)(a, b) : V_DIV(a, b))
 #define NN__SQRT(a) (tiny ? NN__K(tiny_sqrt)(a) : V_SQRT(a))
-// 7e-18: the gradient is squared.
-#define NN__IF_TINY(name)                                                                                    \
-    if (!tiny) {                                                                                             \
-        V_M slow = M_OR(NN__TINY(g, 7e-18f), NN__TINY(s0, NN__SLOW_STATE));                                  \
-        if (has1) slow = M_OR(slow, NN__TINY(s1, NN__SLOW_STATE));                                           \
-        if (has2) slow = M_OR(slow, NN__TINY(s2, NN__SLOW_STATE));                                           \
-        if (M_ANY(slow)) {                                                                                   \
-            NN__K(tiny_##name)(given, qx + i, qg + i, has0 ? q0 + i : q0, has1 ? q1 + i : q1,                \
-                               has2 ? q2 + i : q2, left < 8 * V_N ? left : 8 * V_N);                         \
-            i += 7 * V_N;                                                                                    \
-            continue;                                                                                        \
-        }                                                                                                    \
-    }
+#define NN__ANY_TINY()                                                                                       \
+    M_ANY(M_OR(M_OR(NN__TINY(g, 7e-18f), NN__TINY(s0, NN__SLOW_STATE)),                                      \
+               M_OR(NN__TINY(s1, NN__SLOW_STATE), NN__TINY(s2, NN__SLOW_STATE))))
 #else
 #define NN__MUL(a, b) V_MUL(a, b)
 #define NN__DIV(a, b) V_DIV(a, b)
 #define NN__SQRT(a) V_SQRT(a)
-#define NN__IF_TINY(name)
+#define NN__ANY_TINY() 0
 #endif
 #define NN__STEP_KERNEL(name, states, at, must)                                                              \
-    TENSOR__FN void NN__K(tiny_##name)(const nn__update_t *given, void *px, const void *pg, void *p0,        \
-                                       void *p1, void *p2, int64_t n);                                       \
-    TENSOR__INLINE void NN__K(sweep_##name)(const nn__update_t *given, void *px, const void *pg, void *p0,   \
-                                            void *p1, void *p2, int64_t n, const int tiny) {                 \
+    TENSOR__FN void NN__K(step_##name)(const nn__update_t *given, void *px, const void *pg, void *p0,        \
+                                       void *p1, void *p2, int64_t n) {                                      \
         const nn__update_t u = *given;                                                                       \
         NN__R *qx = (NN__R *)px, *q0 = (NN__R *)p0, *q1 = (NN__R *)p1, *q2 = (NN__R *)p2;                    \
         const NN__R *qg = (const NN__R *)pg;                                                                 \
@@ -4063,7 +4048,6 @@ TENSOR__INLINE V_F NN__K(tiny_sqrt)(V_F a) {
         NN__NUMBERS(NN__SPLAT)                                                                               \
         const V_F sign = V_SET(-1);                                                                          \
         int64_t i;                                                                                           \
-        (void)tiny;                                                                                          \
         for (i = 0; i < n; i += V_N) {                                                                       \
             int64_t left = n - i;                                                                            \
             V_F x = NN__LOAD(qx + i, left, 0), g = NN__LOAD(qg + i, left, 0), s0 = g, s1 = g, s2 = g;        \
@@ -4072,31 +4056,22 @@ TENSOR__INLINE V_F NN__K(tiny_sqrt)(V_F a) {
             if (has0) { V_AHEAD(q0 + i, 256); s0 = NN__LOAD(q0 + i, left, 0); }                              \
             if (has1) { V_AHEAD(q1 + i, 256); s1 = NN__LOAD(q1 + i, left, 0); }                              \
             if (has2) s2 = NN__LOAD(q2 + i, left, 0);                                                        \
-            NN__IF_TINY(name)                                                                                \
             if (u.maximize) g = V_MUL(g, sign);                                                              \
-            if (u.decoupled) x = NN__MUL(x, v_shrink);                                                       \
-            else if (u.decay) g = V_ADD(g, NN__MUL(v_weight_decay, x));                                      \
-            NN__STEP_##name                                                                                  \
+            if (u.decoupled) x = V_MUL(x, v_shrink);                                                         \
+            else if (u.decay) g = V_ADD(g, V_MUL(v_weight_decay, x));                                        \
+            if (NN__ANY_TINY()) { enum { tiny = 1 }; NN__STEP_##name }                                       \
+            else { enum { tiny = 0 }; NN__STEP_##name }                                                      \
             if (has0) NN__K(put)(q0 + i, left, s0);                                                          \
             if (has1) NN__K(put)(q1 + i, left, s1);                                                          \
             if (has2) NN__K(put)(q2 + i, left, s2);                                                          \
             NN__K(put)(qx + i, left, x);                                                                     \
         }                                                                                                    \
-    }                                                                                                        \
-    TENSOR__FN TENSOR__NOINLINE void NN__K(tiny_##name)(const nn__update_t *given, void *px, const void *pg, \
-                                                        void *p0, void *p1, void *p2, int64_t n) {           \
-        NN__K(sweep_##name)(given, px, pg, p0, p1, p2, n, 1);                                                \
-    }                                                                                                        \
-    TENSOR__FN void NN__K(step_##name)(const nn__update_t *given, void *px, const void *pg, void *p0,        \
-                                       void *p1, void *p2, int64_t n) {                                      \
-        NN__K(sweep_##name)(given, px, pg, p0, p1, p2, n, 0);                                                \
     }
 NN__STEPS(NN__STEP_KERNEL)
 #undef NN__MUL
 #undef NN__DIV
 #undef NN__SQRT
-#undef NN__IF_TINY
-
+#undef NN__ANY_TINY
 // x[i] *= f. -> whether one of x was infinite or NaN
 TENSOR__FN int NN__K(rescale)(void *px, double f, int64_t n) {
     NN__R *p = (NN__R *)px;

@@ -672,7 +672,8 @@ static void tiny_states_keep_their_bits(void) {
             const float rest2 = (float)(1 - 0.3), eps = 1e-8f, step = (float)(-1e-3 / (1 - pow(0.7, t)));
             const float root = (float)(1 / sqrt(1 - pow(0.3, t)));
             for (int i = 0; i < N; i++)
-                g[i] = i % 7 == 0 || (t > 4 && i % 3) ? 0 : (float)((i * 5 % 11 - 5.3) * pow(10, -(i * 13 % 46)));
+                g[i] = i % 7 == 0 || (t > 4 && i % 3) ? 0
+                     : (float)((i * 5 % 11 - 5.3) * pow(10, -(i * 13 % 46)));
             for (int i = 0; i < N; i++) {
                 volatile float a, b, c;             // volatile: no wider, none joined
                 if (!k) {
