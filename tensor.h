@@ -4134,7 +4134,11 @@ TENSOR__INLINE V_D TENSOR__K(d_fma)(V_D a, V_D b, V_D c) {
     return r;
 }
 #define D_SQRT(a) TENSOR__K(d_sqrt)(a)
-TENSOR__INLINE V_D TENSOR__K(d_sqrt)(V_D a) { a.lo = TENSOR__D_OP(sqrt)(a.lo); a.hi = TENSOR__D_OP(sqrt)(a.hi); return a; }
+TENSOR__INLINE V_D TENSOR__K(d_sqrt)(V_D a) {
+    a.lo = TENSOR__D_OP(sqrt)(a.lo);
+    a.hi = TENSOR__D_OP(sqrt)(a.hi);
+    return a;
+}
 TENSOR__INLINE V_D TENSOR__K(d_set)(double x) { V_D r; r.lo = r.hi = TENSOR__D_SET1(x); return r; }
 TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v) {
     V_D r;
