@@ -3690,6 +3690,7 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
 #define D_SUB(a, b) ((a) - (b))
 #define D_MUL(a, b) ((a) * (b))
 #define D_DIV(a, b) ((a) / (b))
+#define D_SQRT(a) sqrt(a)
 #define D_FMA(a, b, c) ((a) * (b) + (c))
 #define D_OF_F(v) ((double)(v))
 #define F_OF_D(d) ((float)(d))
@@ -4139,6 +4140,12 @@ TENSOR__INLINE V_D TENSOR__K(d_fma)(V_D a, V_D b, V_D c) {
     r.lo = TENSOR__D_FMA(a.lo, b.lo, c.lo);
     r.hi = TENSOR__D_FMA(a.hi, b.hi, c.hi);
     return r;
+}
+#define D_SQRT(a) TENSOR__K(d_sqrt)(a)
+TENSOR__INLINE V_D TENSOR__K(d_sqrt)(V_D a) {
+    a.lo = TENSOR__D_OP(sqrt)(a.lo);
+    a.hi = TENSOR__D_OP(sqrt)(a.hi);
+    return a;
 }
 TENSOR__INLINE V_D TENSOR__K(d_set)(double x) { V_D r; r.lo = r.hi = TENSOR__D_SET1(x); return r; }
 TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v) {
@@ -6428,6 +6435,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #endif
 #undef D_ADD
 #undef D_DIV
+#undef D_SQRT
 #undef D_FMA
 #undef D_MUL
 #undef D_OF_F

@@ -6595,6 +6595,9 @@ template <class C> struct update_t {            // nn__update_t, its numbers in 
 #define NN__N(x) u.x
 #define NN__U(x) u.of.x
 #define NN__HAS(k) u.state[k]
+#define NN__MUL(a, b) V_MUL(a, b)
+#define NN__DIV(a, b) V_DIV(a, b)
+#define NN__SQRT(a) V_SQRT(a)
 #define TCU_STEP(name, states, at, must)                                                                     \
     struct step_##name {                                                                                     \
         static constexpr int STATES = states;                                                                \

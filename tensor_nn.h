@@ -2586,51 +2586,51 @@ NN__BOTH void nn__at_radam(nn__update_t *u, double t) {
     X(adagrad, 1, nn__at_adagrad, 1) X(adadelta, 2, nn__at_sgd, 2) X(adamax, 2, nn__at_adam, 2)              \
     X(nadam, 2, nn__at_nadam, 2) X(radam, 2, nn__at_radam, 2)
 // clang-format off
-#define NN__MEAN(s, beta) V_ADD(V_MUL(s, NN__N(beta)), V_MUL(V_MUL(NN__N(rest2), g), g))
+#define NN__MEAN(s, beta) V_ADD(NN__MUL(s, NN__N(beta)), NN__MUL(NN__MUL(NN__N(rest2), g), g))
 #define NN__STEP_M \
-    s0 = NN__U(lerp_back) ? V_SUB(g, V_MUL(V_SUB(g, s0), NN__N(beta1))) : V_ADD(s0, V_MUL(V_SUB(g, s0), NN__N(rest1)));
+    s0 = NN__U(lerp_back) ? V_SUB(g, NN__MUL(V_SUB(g, s0), NN__N(beta1))) : V_ADD(s0, NN__MUL(V_SUB(g, s0), NN__N(rest1)));
 #define NN__STEP_sgd \
     if (NN__HAS(0)) { \
-        s0 = NN__U(early) ? g : V_ADD(V_MUL(s0, NN__N(momentum)), V_MUL(NN__N(rest), g)); \
-        g = NN__U(nesterov) ? V_ADD(g, V_MUL(NN__N(momentum), s0)) : s0; \
+        s0 = NN__U(early) ? g : V_ADD(NN__MUL(s0, NN__N(momentum)), NN__MUL(NN__N(rest), g)); \
+        g = NN__U(nesterov) ? V_ADD(g, NN__MUL(NN__N(momentum), s0)) : s0; \
     } \
-    x = V_ADD(x, V_MUL(NN__N(lr), g));
+    x = V_ADD(x, NN__MUL(NN__N(lr), g));
 #define NN__STEP_adam \
     NN__STEP_M \
     g = s1 = NN__MEAN(s1, beta2); \
     if (NN__HAS(2)) g = s2 = V_MAX(s2, s1); \
-    x = V_ADD(x, V_DIV(V_MUL(NN__N(step), s0), V_ADD(V_MUL(V_SQRT(g), NN__N(root)), NN__N(eps))));
+    x = V_ADD(x, NN__DIV(NN__MUL(NN__N(step), s0), V_ADD(V_MUL(NN__SQRT(g), NN__N(root)), NN__N(eps))));
 #define NN__STEP_rmsprop { \
     NN__T v = s0 = NN__MEAN(s0, beta2); \
     if (NN__HAS(2)) { \
-        s2 = V_ADD(s2, V_MUL(V_SUB(g, s2), NN__N(rest2))); \
-        v = V_SUB(v, V_MUL(s2, s2)); \
+        s2 = V_ADD(s2, NN__MUL(V_SUB(g, s2), NN__N(rest2))); \
+        v = V_SUB(v, NN__MUL(s2, s2)); \
     } \
-    g = V_DIV(g, V_ADD(V_SQRT(v), NN__N(eps))); \
-    if (NN__HAS(1)) g = s1 = V_ADD(V_MUL(s1, NN__N(momentum)), g); \
-    x = V_ADD(x, V_MUL(NN__N(lr), g)); }
+    g = NN__DIV(g, V_ADD(NN__SQRT(v), NN__N(eps))); \
+    if (NN__HAS(1)) g = s1 = V_ADD(NN__MUL(s1, NN__N(momentum)), g); \
+    x = V_ADD(x, NN__MUL(NN__N(lr), g)); }
 #define NN__STEP_adagrad \
-    s0 = V_ADD(s0, V_MUL(g, g)); \
-    x = V_ADD(x, V_DIV(V_MUL(NN__N(step), g), V_ADD(V_SQRT(s0), NN__N(eps))));
+    s0 = V_ADD(s0, NN__MUL(g, g)); \
+    x = V_ADD(x, NN__DIV(NN__MUL(NN__N(step), g), V_ADD(NN__SQRT(s0), NN__N(eps))));
 #define NN__STEP_adadelta \
     s0 = NN__MEAN(s0, beta2); \
-    g = V_MUL(V_DIV(V_SQRT(V_ADD(s1, NN__N(eps))), V_SQRT(V_ADD(s0, NN__N(eps)))), g); \
+    g = NN__MUL(NN__DIV(NN__SQRT(V_ADD(s1, NN__N(eps))), NN__SQRT(V_ADD(s0, NN__N(eps)))), g); \
     s1 = NN__MEAN(s1, beta2); \
-    x = V_ADD(x, V_MUL(NN__N(lr), g));
+    x = V_ADD(x, NN__MUL(NN__N(lr), g));
 #define NN__STEP_adamax \
     NN__STEP_M \
-    s1 = V_MAX(V_MUL(s1, NN__N(beta2)), V_ADD(V_ABS(g), NN__N(eps))); \
-    x = V_ADD(x, V_DIV(V_MUL(NN__N(step), s0), s1));
+    s1 = V_MAX(NN__MUL(s1, NN__N(beta2)), V_ADD(V_ABS(g), NN__N(eps))); \
+    x = V_ADD(x, NN__DIV(NN__MUL(NN__N(step), s0), s1));
 #define NN__STEP_nadam { \
     NN__STEP_M \
     s1 = NN__MEAN(s1, beta2); \
-    NN__T by = V_ADD(V_SQRT(V_DIV(s1, NN__N(bias))), NN__N(eps)); \
-    x = V_ADD(V_ADD(x, V_DIV(V_MUL(NN__N(other), g), by)), V_DIV(V_MUL(NN__N(step), s0), by)); }
+    NN__T by = V_ADD(NN__SQRT(NN__DIV(s1, NN__N(bias))), NN__N(eps)); \
+    x = V_ADD(V_ADD(x, NN__DIV(NN__MUL(NN__N(other), g), by)), NN__DIV(NN__MUL(NN__N(step), s0), by)); }
 #define NN__STEP_radam \
     NN__STEP_M \
     s1 = NN__MEAN(s1, beta2); \
-    g = V_MUL(V_DIV(s0, NN__N(bias)), NN__N(lr)); \
-    if (!NN__U(early)) g = V_MUL(V_MUL(g, V_DIV(NN__N(root), V_ADD(V_SQRT(s1), NN__N(eps)))), NN__N(other)); \
+    g = NN__MUL(NN__DIV(s0, NN__N(bias)), NN__N(lr)); \
+    if (!NN__U(early)) g = NN__MUL(NN__MUL(g, NN__DIV(NN__N(root), V_ADD(NN__SQRT(s1), NN__N(eps)))), NN__N(other)); \
     x = V_ADD(x, g);
 // clang-format on
 enum {
@@ -4017,6 +4017,27 @@ TENSOR__FN void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
 #define NN__U(x) u.x
 #define NN__HAS(k) has##k
 #define NN__SPLAT(x) const V_F v_##x = V_SET(u.x); (void)v_##x;
+#if TENSOR_NN__PASS < 6
+// Below 2^-126 a product costs x86 160 cycles, and there a dead unit's mean stays. Sums and conversions cost
+// nothing more; what is rounded from 53 bits has the bits of f32. 7e-18: the gradient is squared.
+#define NN__TINY(v, below) M_AND(V_LT(V_ABS(v), V_SET(below)), V_NE(v, V_ZERO()))
+#define NN__SLOW_STATE 8e-31f
+TENSOR__INLINE V_F NN__K(tiny_div)(V_F a, V_F b) {
+    return M_ANY(NN__TINY(a, NN__SLOW_STATE)) ? F_OF_D(D_DIV(D_OF_F(a), D_OF_F(b))) : V_DIV(a, b); }
+TENSOR__INLINE V_F NN__K(tiny_sqrt)(V_F a) {
+    return M_ANY(NN__TINY(a, NN__SLOW_STATE)) ? F_OF_D(D_SQRT(D_OF_F(a))) : V_SQRT(a); }
+#define NN__MUL(a, b) (tiny ? F_OF_D(D_MUL(D_OF_F(a), D_OF_F(b))) : V_MUL(a, b))
+#define NN__DIV(a, b) (tiny ? NN__K(tiny_div)(a, b) : V_DIV(a, b))
+#define NN__SQRT(a) (tiny ? NN__K(tiny_sqrt)(a) : V_SQRT(a))
+#define NN__ANY_TINY()                                                                                       \
+    M_ANY(M_OR(M_OR(NN__TINY(g, 7e-18f), NN__TINY(s0, NN__SLOW_STATE)),                                      \
+               M_OR(NN__TINY(s1, NN__SLOW_STATE), NN__TINY(s2, NN__SLOW_STATE))))
+#else
+#define NN__MUL(a, b) V_MUL(a, b)
+#define NN__DIV(a, b) V_DIV(a, b)
+#define NN__SQRT(a) V_SQRT(a)
+#define NN__ANY_TINY() 0
+#endif
 #define NN__STEP_KERNEL(name, states, at, must)                                                              \
     TENSOR__FN void NN__K(step_##name)(const nn__update_t *given, void *px, const void *pg, void *p0,        \
                                        void *p1, void *p2, int64_t n) {                                      \
@@ -4030,13 +4051,16 @@ TENSOR__FN void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
         for (i = 0; i < n; i += V_N) {                                                                       \
             int64_t left = n - i;                                                                            \
             V_F x = NN__LOAD(qx + i, left, 0), g = NN__LOAD(qg + i, left, 0), s0 = g, s1 = g, s2 = g;        \
-            if (has0) s0 = NN__LOAD(q0 + i, left, 0);                                                        \
-            if (has1) s1 = NN__LOAD(q1 + i, left, 0);                                                        \
+            V_AHEAD(qx + i, 256);                                                                            \
+            V_AHEAD(qg + i, 256);                                                                            \
+            if (has0) { V_AHEAD(q0 + i, 256); s0 = NN__LOAD(q0 + i, left, 0); }                              \
+            if (has1) { V_AHEAD(q1 + i, 256); s1 = NN__LOAD(q1 + i, left, 0); }                              \
             if (has2) s2 = NN__LOAD(q2 + i, left, 0);                                                        \
             if (u.maximize) g = V_MUL(g, sign);                                                              \
             if (u.decoupled) x = V_MUL(x, v_shrink);                                                         \
             else if (u.decay) g = V_ADD(g, V_MUL(v_weight_decay, x));                                        \
-            NN__STEP_##name                                                                                  \
+            if (NN__ANY_TINY()) { enum { tiny = 1 }; NN__STEP_##name }                                       \
+            else { enum { tiny = 0 }; NN__STEP_##name }                                                      \
             if (has0) NN__K(put)(q0 + i, left, s0);                                                          \
             if (has1) NN__K(put)(q1 + i, left, s1);                                                          \
             if (has2) NN__K(put)(q2 + i, left, s2);                                                          \
@@ -4044,7 +4068,10 @@ TENSOR__FN void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
         }                                                                                                    \
     }
 NN__STEPS(NN__STEP_KERNEL)
-
+#undef NN__MUL
+#undef NN__DIV
+#undef NN__SQRT
+#undef NN__ANY_TINY
 // x[i] *= f. -> whether one of x was infinite or NaN
 TENSOR__FN int NN__K(rescale)(void *px, double f, int64_t n) {
     NN__R *p = (NN__R *)px;

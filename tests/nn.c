@@ -657,6 +657,54 @@ static void optimizers_follow_pytorch(void) {
     }
 }
 
+// Gradients and states that products can not hold in normal numbers: the bits of plain f32 operations, beside
+// elements that are normal. Momenta shrink by 0.3 a step and end in the last bits.
+static void tiny_states_keep_their_bits(void) {
+    enum { N = 300, STEPS = 150 };
+    static float x[2][N], m[2][N], v[N], g[N], got[N];
+    for (int k = 0; k < 2; k++) {
+        tensor_t *w = tensor_requires_grad_(tensor_zeros(N), 1);
+        nn_optimizer_t *o = k ? nn_adam(.list = &w, .count = 1, .beta1 = 0.7, .beta2 = 0.3)
+                              : nn_sgd(.list = &w, .count = 1, .lr = 0.01, .momentum = 0.3);
+        for (int i = 0; i < N; i++) x[k][i] = m[k][i] = v[i] = 0;
+        for (int t = 1; t <= STEPS; t++) {
+            const float lr = -0.01f, momentum = 0.3f, rest1 = (float)(1 - 0.7), beta2 = 0.3f;
+            const float rest2 = (float)(1 - 0.3), eps = 1e-8f, step = (float)(-1e-3 / (1 - pow(0.7, t)));
+            const float root = (float)(1 / sqrt(1 - pow(0.3, t)));
+            for (int i = 0; i < N; i++)
+                g[i] = i % 7 == 0 || (t > 4 && i % 3) ? 0
+                     : (float)((i * 5 % 11 - 5.3) * pow(10, -(i * 13 % 46)));
+            for (int i = 0; i < N; i++) {
+                volatile float a, b, c;             // volatile: no wider, none joined
+                if (!k) {
+                    a = m[k][i] * momentum;
+                    m[k][i] = t == 1 ? g[i] : a + g[i];
+                    a = lr * m[k][i];
+                } else {
+                    a = g[i] - m[k][i];
+                    a = a * rest1;
+                    m[k][i] += a;
+                    a = v[i] * beta2;
+                    b = rest2 * g[i];
+                    b = b * g[i];
+                    v[i] = a + b;
+                    c = sqrtf(v[i]);
+                    c = c * root;
+                    c = c + eps;
+                    a = step * m[k][i];
+                    a = a / c;
+                }
+                x[k][i] += a;
+            }
+            tensor_set_grad(w, tensor_from(g, TENSOR_F32, N));
+            CHECK(nn_step(o) == 0);
+            tensor_copy_out(w, got, sizeof got);
+            CHECK_MSG(memcmp(got, x[k], sizeof got) == 0, "rule %d, step %d", k, t);
+        }
+        nn_optimizer_free(o);
+    }
+}
+
 // Tables whose embeddings are .sparse, against PyTorch 2.15: SparseAdam that maximizes, SGD with momentum,
 // SGD. Adagrad against itself.
 static const double by_rows[3][21] = {
@@ -1758,6 +1806,7 @@ int main(void) {
     RUN(layers_run);
     RUN(activations);
     RUN(optimizers_follow_pytorch);
+    RUN(tiny_states_keep_their_bits);
     RUN(maximizing);
     RUN(steps_by_rows);
     RUN(gradients_by_rows);
