@@ -135,6 +135,7 @@
     X(cumulative_trapezoid, tensor_cumulative_trapezoid(a, NULL, 1, -1))                                     \
     X(float_power, tensor_float_power_scalar(a, 2))                                                          \
     X(kron, tensor_kron(a, b))                                                                               \
+    X(vander, tensor_vander(v, 4, 0))                                                                        \
     X(cross_entropy, tensor_cross_entropy(a, tensor_select(i, 0, 0)))                                        \
     X(cross_entropy_soft, tensor_cross_entropy(a, b))                                                        \
     X(nll_loss, tensor_nll_loss(a, tensor_select(i, 0, 0)))                                                  \
@@ -181,17 +182,20 @@ static tensor_t *leaf(int64_t rows, tensor_dtype_t dtype, double shift) {
     x = tensor_to(tensor_reshape_n(x, dims, rows ? 2 : 1), dtype);
     return tensor_requires_grad_(tensor_detach(x), 1);
 }
+enum { MIXES = 7 };
 static void dtypes(void) {
-    static const tensor_dtype_t first[5] = {TENSOR_F32, TENSOR_BF16, TENSOR_F32, TENSOR_BF16, TENSOR_F64},
-                                rest[5] = {TENSOR_F32, TENSOR_BF16, TENSOR_BF16, TENSOR_F32, TENSOR_F64};
+    static const tensor_dtype_t first[MIXES] = {TENSOR_F32, TENSOR_BF16, TENSOR_F32, TENSOR_BF16, TENSOR_F64,
+                                                TENSOR_BF16, TENSOR_F64},
+                                rest[MIXES] = {TENSOR_F32, TENSOR_BF16, TENSOR_BF16, TENSOR_F32, TENSOR_F64,
+                                               TENSOR_F64, TENSOR_BF16};
     int k, j, n;
     CHECK(COUNT(ops) == COUNT(autocast_rows));
     for (k = 0; k < COUNT(ops); k++)
-        for (j = 0; j < 5; j++) {
+        for (j = 0; j < MIXES; j++) {
             tensor_scope_t s = tensor_scope_begin_autocast(TENSOR_BF16);
             // v counts as first where there is no a
             int leads = ops[k].call == op_linalg_vecdot || ops[k].call == op_outer || ops[k].call == op_dot ||
-                        ops[k].call == op_vdot;
+                        ops[k].call == op_vdot || ops[k].call == op_vander;
             tensor_t *in[5], *y = NULL, *i = tensor_zeros_of(TENSOR_I64, 4, 4), *loss;
             char want = autocast_rows[k].result[j];
             tensor_dtype_t dtype;
@@ -230,7 +234,7 @@ static void dtypes(void) {
             tensor_clear_error();
             tensor_scope_end(s);
         }
-    printf("%d ops, %d cases\n", COUNT(ops), 5 * COUNT(ops));
+    printf("%d ops, %d cases\n", COUNT(ops), MIXES * COUNT(ops));
 }
 
 static tensor_t *waves(int64_t rows, int64_t cols, double step, double scale, double shift) {
