@@ -8210,6 +8210,7 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
             op, w ? "" : " (they are NULL)", a->layers, a->proj_size, a->dropout, x);
     if (TENSOR__(casting)()) {
         tensor_rnn_args_t b = *a;
+        tensor_dtype_t was = (tensor_autocast_dtype)();
         n = 3 + ends * per;
         end = (tensor_t **)TENSOR__(memory)(nn__self(), (uint64_t)n * sizeof *end);
         if (!end) return s;
@@ -8221,6 +8222,7 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
         b.c = end[2];
         b.weights = end + 3;
         s = nn__net(op, kind, &b, own);
+        (tensor_set_autocast)(was);     // the caller's scope may have failed to open
         TENSOR__(memory_free)(nn__self(), (void *)end);
         return s;
     }

@@ -277,7 +277,9 @@ static void training(void) {
 }
 
 static void scopes(void) {
-    tensor_t *x = tensor_ones(4, 4);
+    tensor_t *x = tensor_ones(4, 4), *at = tensor_zeros_of(TENSOR_I64, 4, 4),
+             *m = tensor_add(leaf(4, TENSOR_F32, 1), tensor_eye(4, 4));
+    tensor_lstsq_t ls;
     tensor_scope_t a, b, c;
     CHECK(tensor_autocast_dtype() == TENSOR_DTYPE_NONE);
     a = tensor_scope_begin_autocast(TENSOR_BF16);
@@ -300,6 +302,15 @@ static void scopes(void) {
     CHECK(tensor_dtype(tensor_exp_(tensor_to(x, TENSOR_BF16))) == TENSOR_BF16);
     CHECK(tensor_dtype(tensor_matmul(tensor_to(x, TENSOR_I64), tensor_to(x, TENSOR_I64))) == TENSOR_I64);
     CHECK_POISON(tensor_matmul(x, tensor_to(x, TENSOR_F64)), TENSOR_ERR_DTYPE, "matmul");
+    CHECK_POISON(tensor_scatter_add_(tensor_to(x, TENSOR_BF16), 0, at, x), TENSOR_ERR_DTYPE, "scatter_add");
+    CHECK_POISON(tensor_index_put_(tensor_to(x, TENSOR_BF16), x, 0, tensor_select(at, 0, 0)), TENSOR_ERR_DTYPE,
+                 "index");
+    // what is made of many ops sees no autocast inside
+    ls = tensor_linalg_lstsq(m, x);
+    CHECK(tensor_dtype(ls.solution) == TENSOR_F32 && tensor_autocast_dtype() == TENSOR_BF16);
+    b = tensor_scope_begin_autocast(TENSOR_DTYPE_NONE);
+    CHECK(tensor_equal(tensor_linalg_lstsq(m, x).solution, ls.solution));
+    tensor_scope_end(b);
     CHECK_POISON(tensor_matmul(x, tensor_ones(3, 4)), TENSOR_ERR_SHAPE, "matmul");
     CHECK(tensor_autocast_dtype() == TENSOR_BF16);
     tensor_scope_end(a);
@@ -382,7 +393,7 @@ static void ends(void) {
 // A scope that cannot begin leaves the mode as it was.
 static int failing;
 static void *lean_alloc(void *user, size_t bytes, size_t alignment) {
-    char *raw = failing ? NULL : (char *)malloc(bytes + alignment + sizeof raw), *p;
+    char *raw = failing && (failing == 1 || (bytes > 1024 && bytes < 8192)) ? NULL : (char *)malloc(bytes + alignment + sizeof raw), *p;
     (void)user;
     if (!raw) return NULL;
     p = raw + sizeof raw;
@@ -402,7 +413,7 @@ static void deep(void) {
     tensor_context_t *own = tensor_context_new(), *old = tensor_context_use(own);
     tensor_allocator_t lean;
     tensor_scope_t first, s;
-    tensor_t *x;
+    tensor_t *x, *w[4];
     int depth;
     memset((void *)&lean, 0, sizeof lean);
     lean.alloc = lean_alloc;
@@ -410,10 +421,15 @@ static void deep(void) {
     CHECK(tensor_set_allocator(&lean) == 0);
     tensor_set_error_handler(test_quiet, NULL);
     x = tensor_ones(4, 4);
+    w[0] = w[1] = x, w[2] = w[3] = NULL;
     first = tensor_scope_begin_autocast(TENSOR_F16);
+    tensor_rnn(tensor_unsqueeze(x, 0), .weights = w, .no_bias = 1);
     for (depth = 1; depth < 70; depth++) {          // the list of scopes grows twice on the way
         failing = 1;
         if (tensor_is_poison(tensor_matmul(x, x))) CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, NULL);
+        failing = 2;                                // the list of scopes alone
+        if (tensor_is_poison(tensor_rnn_cell(x, x, x, x, NULL, NULL, 0)))
+            CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, NULL);
         failing = 0;
         CHECK_MSG(tensor_autocast_dtype() == TENSOR_F16, "depth %d", depth);
         if (tensor_autocast_dtype() != TENSOR_F16) break;
