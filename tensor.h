@@ -11791,25 +11791,41 @@ TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *r
 TENSOR__INLINE int tensor__plain_arg(const tensor__thread_t *th, const tensor_t *t) {
     return t && t->state == TENSOR__LIVE && TENSOR__HOST_F32(t) && (t->home == th || t->home->ctx == th->ctx);
 }
+// What the plain doors share. begin: the kernels that a call of row may use past the gate, NULL = none, take
+// the general way; commit: the call's result t, or poison if it could not be recorded (0, raised).
+TENSOR__INLINE const tensor__isa_t *tensor__plain_begin(const tensor__thread_t *th,
+                                                        const tensor__row_t *row) {
+    return th->error.code || (TENSOR__CASTING(th) && row->cast == TENSOR__LOW) ? NULL : th->ctx->plain;
+}
+TENSOR__INLINE int tensor__plain_size(const tensor__isa_t *isa, int64_t n) {
+    return !(n & (isa->lanes - 1)) && n <= TENSOR__GRAIN && n > 0;
+}
+TENSOR__INLINE int tensor__plain_tracks(tensor__thread_t *th, tensor_t *a, tensor_t *b, tensor_t *c) {
+    return th->grad_mode && (tensor__sync_needs_grad(th, a) || (b && tensor__sync_needs_grad(th, b)) ||
+                             (c && tensor__sync_needs_grad(th, c)));
+}
+TENSOR__INLINE tensor_t *tensor__plain_commit(tensor__thread_t *th, tensor_t *t, int recorded) {
+    th->written = NULL;
+    if (TENSOR__LIKELY(recorded)) { return th->fresh = t; }
+    (tensor_free)(t);
+    return TENSOR__POISON;
+}
 // The plain door of the gate: contiguous f32 of one shape, whole vectors, no error pending. Most ops of small
 // networks are that, and the general way (promotion, broadcast, call, iterator) would cost three times the
 // work itself. b NULL = unary, or *scalar in its place. NULL = not plain, take the general way.
 TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b, const double *scalar) {
     tensor__thread_t *th = tensor__self();
-    const tensor__isa_t *isa = th->ctx->plain;
-    if (!isa || th->error.code || !tensor__plain_arg(th, a)) { return NULL; }
+    const tensor__row_t *row = tensor__row(id);
+    const tensor__isa_t *isa = tensor__plain_begin(th, row);
+    if (!isa || !tensor__plain_arg(th, a)) { return NULL; }
     int64_t n = a->numel;
     int flags = a->flags;
-    th->written = NULL;
     if (b) {
         if (!tensor__plain_arg(th, b) || b->ndim != a->ndim) { return NULL; }
         for (int d = 0; d < a->ndim; d++) { if (a->dims[d] != b->dims[d]) { return NULL; } }
         flags &= b->flags;
     }
-    if (!(flags & TENSOR__CONTIGUOUS) || (n & (isa->lanes - 1)) || n > TENSOR__GRAIN || n == 0) {
-        return NULL;
-    }
-    const tensor__row_t *row = tensor__row(id);
+    if (!(flags & TENSOR__CONTIGUOUS) || !tensor__plain_size(isa, n)) { return NULL; }
     tensor_t *t = tensor__like(th, row->name, a);
     if (!t) { return NULL; }
     const void *in[4];
@@ -11822,13 +11838,8 @@ TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b, const d
     } else {
         isa->forward[id](in, out, NULL, n);
     }
-    if (th->grad_mode && (tensor__sync_needs_grad(th, a) || (b && tensor__sync_needs_grad(th, b)))) {
-        if (!tensor__plain_record(th, row, a, b, scalar, t)) {
-            (tensor_free)(t);
-            return TENSOR__POISON;
-        }
-    }
-    return th->fresh = t;
+    return tensor__plain_commit(th, t, !tensor__plain_tracks(th, a, b, NULL) ||
+                                tensor__plain_record(th, row, a, b, scalar, t));
 }
 
 TENSOR__FN tensor_t *tensor__unary(int id, tensor_t *x, double f0, double f1) {
@@ -12456,8 +12467,7 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed)
     tensor_t *gy = g->gy[0];
     const tensor__isa_t *isa = g->th->ctx->plain;
     if (!isa || !isa->backward[n->row->id] || !TENSOR__HOST_F32(gy) || n->out[0].dtype != TENSOR_F32 ||
-        !(gy->flags & TENSOR__CONTIGUOUS) ||
-        (gy->numel & (isa->lanes - 1)) || gy->numel > TENSOR__GRAIN || gy->numel == 0) {
+        !(gy->flags & TENSOR__CONTIGUOUS) || !tensor__plain_size(isa, gy->numel)) {
         return 0;
     }
     const void *in[5];
@@ -13164,18 +13174,15 @@ TENSOR__FRONT(argmin_dim, (tensor_t *x, int64_t dim, int keepdim),
 // than a layer. NULL = not plain.
 TENSOR__FN tensor_t *tensor__plain_arg_op(int id, const tensor_t *x) {
     tensor__thread_t *th = tensor__self();
-    const tensor__isa_t *isa = th->ctx->plain;
-    if (!isa || th->error.code || !tensor__plain_arg(th, x) || !(x->flags & TENSOR__CONTIGUOUS) ||
-        !x->numel) {
-        return NULL;
-    }
-    tensor_t *t = tensor__fresh(th, tensor__row(id)->name, TENSOR_I64, 1, 0);
+    const tensor__row_t *row = tensor__row(id);
+    const tensor__isa_t *isa = tensor__plain_begin(th, row);
+    if (!isa || !tensor__plain_arg(th, x) || !(x->flags & TENSOR__CONTIGUOUS) || !x->numel) { return NULL; }
+    tensor_t *t = tensor__fresh(th, row->name, TENSOR_I64, 1, 0);
     if (!t) { return NULL; }
     const float *v = (const float *)tensor__ptr(x);
     float m = id == TENSOR_OP_ARGMAX ? isa->leaf_max(v, x->numel) : isa->leaf_min(v, x->numel);
     *(int64_t *)t->storage->data = isa->find(v, x->numel, m);
-    th->written = NULL;
-    return th->fresh = t;
+    return tensor__plain_commit(th, t, 1);
 }
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) {                                                      \
@@ -13734,11 +13741,10 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
 TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias,
                                            int turned, int then) {
     tensor__thread_t *th = tensor__self();
-    const tensor__isa_t *isa = th->ctx->plain;
+    const tensor__isa_t *isa = tensor__plain_begin(th, row);
     tensor__gemm_t g;
-    if (!isa || th->error.code || TENSOR__CASTING(th) || !tensor__plain_arg(th, a) ||
-        !tensor__plain_arg(th, b) || a->ndim != 2 || b->ndim != 2 || a->dims[1] != b->dims[turned] ||
-        (turned && !(a->flags & TENSOR__CONTIGUOUS))) {
+    if (!isa || !tensor__plain_arg(th, a) || !tensor__plain_arg(th, b) || a->ndim != 2 || b->ndim != 2 ||
+        a->dims[1] != b->dims[turned] || (turned && !(a->flags & TENSOR__CONTIGUOUS))) {
         return NULL;
     }
     g.m = a->dims[0];
@@ -13777,18 +13783,11 @@ TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a
         in[0] = out[0] = g.c;
         isa->forward[then](in, out, NULL, n);
     }
-    th->written = NULL;
-    if (th->grad_mode && (tensor__sync_needs_grad(th, a) || tensor__sync_needs_grad(th, b) ||
-                          (bias && tensor__sync_needs_grad(th, bias)))) {
-        tensor__op_t o;
-        tensor_t *const in[3] = {a, b, bias};
-        if (tensor__begin(&o, row, in, row->nin)) { o.out[o.nout++] = t; }
-        if (!o.nout || !tensor__record(&o)) {
-            (tensor_free)(t);
-            return TENSOR__POISON;
-        }
-    }
-    return th->fresh = t;
+    if (!tensor__plain_tracks(th, a, b, bias)) { return tensor__plain_commit(th, t, 1); }
+    tensor__op_t o;
+    tensor_t *const in[3] = {a, b, bias};
+    if (tensor__begin(&o, row, in, row->nin)) { o.out[o.nout++] = t; }
+    return tensor__plain_commit(th, t, o.nout && tensor__record(&o));
 }
 
 TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
@@ -18251,7 +18250,7 @@ TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g
     const tensor__isa_t *isa = th->ctx->plain;
     int64_t n = sum->numel;
     if (isa && TENSOR__HOST_F32(sum) && TENSOR__HOST_F32(g) && (sum->flags & g->flags & TENSOR__CONTIGUOUS) &&
-        g->numel == n && !(n & (isa->lanes - 1)) && n <= TENSOR__GRAIN) {
+        g->numel == n && tensor__plain_size(isa, n)) {
         const void *in[2];
         void *out[1];
         in[0] = out[0] = (float *)sum->storage->data + sum->offset;

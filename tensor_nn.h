@@ -4481,12 +4481,9 @@ TENSOR__FN void nn__grad_norm(tensor__grad_t *g, int id, nn__composed_fn fn, int
 
 // ---- linear, and with its activation: that op's own kernel in place, so its bits
 
-TENSOR__FN int nn__activation(int id) {
-    return id == NN_OP_LINEAR_RELU ? TENSOR_OP_RELU : id == NN_OP_LINEAR_GELU_TANH ? TENSOR_OP_GELU_TANH : -1;
-}
-TENSOR__FN tensor_t *nn__activate(int id, tensor_t *x) {
-    return id == NN_OP_LINEAR_RELU ? (tensor_relu)(x) : (tensor_gelu_tanh)(x);
-}
+static const struct { int op; tensor_t *(*apply)(tensor_t *x); } nn__then[] = {       // by id - NN_OP_LINEAR
+    {-1, NULL}, {TENSOR_OP_GELU_TANH, tensor_gelu_tanh}, {TENSOR_OP_RELU, tensor_relu}};
+TENSOR__FN int nn__activation(int id) { return nn__then[id - NN_OP_LINEAR].op; }
 TENSOR__FN void nn__linear_product(const tensor_call_t *c, tensor__gemm_t *g) {
     const tensor_arg_t *x = &c->arg[0], *w = &c->arg[1];
     int64_t m = 1;
@@ -4545,7 +4542,7 @@ TENSOR__FN tensor_t *nn__linear(int id, tensor_t *x, tensor_t *weight, tensor_t 
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: bias %t must have the %d rows of weight %t", o.row->name,
                         bias, weight->dims[0], weight);
     if (nn__is_half(x) && !TENSOR__(halves)(x)) {
-        if (id != NN_OP_LINEAR) return nn__activate(id, (tensor_linear)(x, weight, bias));
+        if (id != NN_OP_LINEAR) return nn__then[id - NN_OP_LINEAR].apply((tensor_linear)(x, weight, bias));
         return nn__narrow((tensor_linear)(nn__wide(x), nn__wide(weight), nn__wide(bias)), x);
     }
     ready[0] = nn__contiguous(x);
@@ -4581,7 +4578,7 @@ TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
     if (at->state == TENSOR__POISON_STATE) return at;
     if (g->create) {
         at = (tensor_view_n)(at, at->dims, at->ndim);
-        y = nn__activate(id, at);
+        y = nn__then[id - NN_OP_LINEAR].apply(at);
         (tensor_autograd_grad)(&y, 1, &gy, &at, 1, &got, TENSOR_CREATE_GRAPH);
         return got;
     }
@@ -7279,7 +7276,8 @@ NN__COMPOSED(rrelu, (tensor_t *x, double lower, double upper, int training), !(l
              training ? nn__random_slopes(x, lower, upper) : (tensor_leaky_relu)(x, (lower + upper) / 2))
 NN__COMPOSED(selu, (tensor_t *x), 0, "",
              (tensor_mul_scalar)((tensor_elu)(x, 1.6732632423543772), 1.0507009873554805))
-NN__COMPOSED_TO(TENSOR__FULL, softmin, (tensor_t *x, int64_t dim), 0, "", (tensor_softmax)((tensor_neg)(x), dim))
+NN__COMPOSED_TO(TENSOR__FULL, softmin, (tensor_t *x, int64_t dim), 0, "",
+                (tensor_softmax)((tensor_neg)(x), dim))
 NN__COMPOSED(softshrink, (tensor_t *x, double lambd), !(lambd >= 0), "lambd must be >= 0",
              (tensor_sub)(x, (tensor_clamp)(x, -lambd, lambd)))
 NN__COMPOSED(softsign, (tensor_t *x), 0, "", (tensor_div)(x, (tensor_add_scalar)((tensor_abs)(x), 1)))
@@ -10787,53 +10785,52 @@ TENSOR__FN tensor_t *nn__forward_identity(nn_module_t *m, tensor_t *x) {
     return x ? x : in->fail(in->self(), TENSOR_ERR_POISONED, "identity: x is NULL");
 }
 
-// What a child and the one after it come to in one op with the same bits, where no hook looks between them;
-// -1 = each runs by itself.
+// What a child and the one after it come to, where no hook looks between them: one op with the same bits;
+// NN__SWAP: a relu waits for the max pool that leaves it fewer elements, as the largest of a window is the
+// same before and after (but for the sign of a zero), and so is where the gradient goes. 0 = neither.
+enum { NN__SWAP = 1 };
 TENSOR__FN tensor_t *nn__forward_LINEAR(nn_module_t *m, tensor_t *x);
 TENSOR__FN tensor_t *nn__forward_RELU(nn_module_t *m, tensor_t *x);
 TENSOR__FN tensor_t *nn__forward_GELU_TANH(nn_module_t *m, tensor_t *x);
-TENSOR__FN int nn__as_one(const nn__slot_t *s, const tensor_t *x) {
+static const struct {
+    tensor_t *(*first)(nn_module_t *m, tensor_t *x), *(*second)(nn_module_t *m, tensor_t *x);
+    int as;
+} nn__pairs[3] = {{nn__forward_LINEAR, nn__forward_RELU, NN_OP_LINEAR_RELU},
+                  {nn__forward_LINEAR, nn__forward_GELU_TANH, NN_OP_LINEAR_GELU_TANH},
+                  {nn__forward_RELU, nn__forward_pool, NN__SWAP}};
+TENSOR__FN int nn__pair(const nn__slot_t *s, const tensor_t *x) {
     const nn_module_impl_t *a = s[0].child, *b = s[1].child;
-    if (!a || !b || a->hooks || b->hooks || !x || x->device || !nn__usable(a->module) ||
-        !nn__usable(b->module) || a->module->forward != nn__forward_LINEAR)
-        return -1;
-    return b->module->forward == nn__forward_RELU        ? (int)NN_OP_LINEAR_RELU
-           : b->module->forward == nn__forward_GELU_TANH ? (int)NN_OP_LINEAR_GELU_TANH
-                                                         : -1;
-}
-// Whether a relu waits for the pool after it, which as a rule leaves it fewer elements: the largest of a
-// window is the same before and after (but for the sign of a zero), and so is where the gradient goes.
-TENSOR__FN int nn__waits(const nn__slot_t *s) {
-    const nn_module_impl_t *a = s[0].child, *b = s[1].child;
-    const nn__layer_t *l;
-    nn__window_t g;
-    if (!a || !b || a->hooks || b->hooks || !nn__usable(a->module) || !nn__usable(b->module) ||
-        a->module->forward != nn__forward_RELU || b->module->forward != nn__forward_pool)
-        return 0;
-    l = nn__of(b->module);
-    g = nn__layer_window(l);                 // one with dilation may look at nothing, which is -inf
-    return l->i[NN__I_OP] >= NN_OP_MAX_POOL1D && l->i[NN__I_OP] <= NN_OP_MAX_POOL3D && g.dilation[0] == 1 &&
-           g.dilation[1] == 1 && g.dilation[2] == 1;
+    int k, as = 0;
+    if (!a || !b || a->hooks || b->hooks || !nn__usable(a->module) || !nn__usable(b->module)) return 0;
+    for (k = 0; k < 3; k++)
+        if (a->module->forward == nn__pairs[k].first && b->module->forward == nn__pairs[k].second)
+            as = nn__pairs[k].as;
+    if (as == NN__SWAP) {                       // one with dilation may look at nothing, which is -inf
+        const nn__layer_t *l = nn__of(b->module);
+        nn__window_t g = nn__layer_window(l);
+        return l->i[NN__I_OP] >= NN_OP_MAX_POOL1D && l->i[NN__I_OP] <= NN_OP_MAX_POOL3D &&
+               nn__all_are(g.dilation, 3, 1) && !nn__all_are(g.stride, 3, 1);
+    }
+    return x && !x->device ? as : 0;
 }
 // What lies between two children is freed as soon as nobody needs it: the tape saves what it wants by itself,
 // so without recording that is at once. The pointer may be in the user's hands only by tensor_keep (keeps >
 // 0).
 TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     tensor_scope_t scope = TENSOR__(scope)(-1);
-    int recording = tensor_grad_enabled(), i, one, waits = 0;
+    int recording = tensor_grad_enabled(), i, as, waits = 0;
     tensor_t *y = x;
     for (i = 0; i < m->impl->nslots; i++) {
         tensor_t *before = y;
         const nn__slot_t *s = m->impl->slot + i;
         nn_module_impl_t *c;
-        int more = i + 1 < m->impl->nslots;
-        waits = waits == 1 ? -1 : more && nn__waits(s);   // 1: the pool comes now, -1: the relu before it
+        as = waits <= 0 && i + 1 < m->impl->nslots ? nn__pair(s, before) : 0;
+        waits = waits > 0 ? -1 : as == NN__SWAP;            // 1: the pool comes now, -1: the relu before it
         c = s[waits].child;
         if (!c) continue;
-        one = more && !waits ? nn__as_one(s, before) : -1;
-        if (one >= 0) {
+        if (as > NN__SWAP) {
             TENSOR__(push_path)(nn__self(), c->key ? c->key : s->name);
-            y = nn__linear(one, before, nn__tensor(c->module, 0), nn__tensor(c->module, 1));
+            y = nn__linear(as, before, nn__tensor(c->module, 0), nn__tensor(c->module, 1));
             TENSOR__(pop_path)(nn__self());
             i++;
         } else {
