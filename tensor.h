@@ -3248,6 +3248,13 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(TRIU, triu, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS, "zeros below the i[0]-th diagonal") \
     X(VAR, var, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_var, TENSOR__SA, AS_IS, "two-pass variance along the last dim, divisor n - i[0]")
 
+// The pointwise lists in the order of their ids, by operands: those that are formulas, all.
+#define TENSOR_OPS_FORMULAS(ONE, TWO, THREE) \
+    TENSOR_OPS_UNARY(ONE) TENSOR_OPS_COPY(ONE) TENSOR_OPS_BINARY(TWO) TENSOR_OPS_TERNARY(THREE)
+#define TENSOR_OPS_POINTWISE(ONE, TWO, THREE, TEST, BIT) \
+    TENSOR_OPS_FORMULAS(ONE, TWO, THREE) TENSOR_OPS_COMPARE(TEST) TENSOR_OPS_BITWISE(BIT) \
+    TENSOR_OPS_DOUBLE1(ONE) TENSOR_OPS_DOUBLE2(TWO)
+
 // Functions of several rows that autocast takes as one: name, class. The others are as their rows are.
 #define TENSOR_OPS_COMPOSED(X) \
     X(addmm, LOW) X(cdist, FULL) X(cross, WIDEST) X(dist, FULL) X(dot, WIDEST) X(einsum, LOW) X(index_put, WIDEST) \
@@ -3262,9 +3269,7 @@ enum {
 
 typedef enum tensor_op_id_t {
 #define TENSOR__X(ID, ...) TENSOR_OP_##ID,
-    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
-    TENSOR_OPS_TERNARY(TENSOR__X) TENSOR_OPS_COMPARE(TENSOR__X) TENSOR_OPS_BITWISE(TENSOR__X)
-    TENSOR_OPS_DOUBLE1(TENSOR__X) TENSOR_OPS_DOUBLE2(TENSOR__X)
+    TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X)
     TENSOR_OP_POINTWISE_COUNT, TENSOR__OP_BEFORE_OTHER = TENSOR_OP_POINTWISE_COUNT - 1,
     TENSOR_OPS_OTHER(TENSOR__X)
 #undef TENSOR__X
@@ -5246,56 +5251,42 @@ TENSOR__FN V_F TENSOR__K(floordiv)(V_F a, V_F b) { return TENSOR__K(lanes2)(tens
             V_STORE((float *)out[0] + i, f);                                                                 \
         }                                                                                                    \
     }
-#define TENSOR__BACKWARD_HEAD(name)                                                                          \
+#define TENSOR__BACKWARD(name, ...)                                                                          \
     TENSOR__FN void TENSOR__K(b_##name)(const void *const *in, void *const *out, const double *p,            \
                                         int64_t n) {                                                         \
         (void)in, (void)p;                                                                                   \
-        for (int64_t i = 0; i < n; i += V_N)
-#define TENSOR__X(ID, name, kind, f, dA, saves, cast, lo, hi, doc)                                           \
+        for (int64_t i = 0; i < n; i += V_N) { __VA_ARGS__ }                                                 \
+    }
+#define TENSOR__PUT(k, f) if (out[k]) { V_STORE((float *)out[k] + i, f); }
+#define TENSOR__ONE(ID, name, kind, f, dA, ...)                                                              \
     TENSOR__FORWARD(name, f)                                                                                 \
-    TENSOR__BACKWARD_HEAD(name) {                                                                            \
-            V_AHEAD((const float *)in[4] + i, 128);                                                          \
-            V_AHEAD((const float *)out[0] + i, 128);                                                         \
-            V_STORE((float *)out[0] + i, dA);                                                                \
-        } }
-TENSOR_OPS_UNARY(TENSOR__X)
-TENSOR_OPS_COPY(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, kind, f, dA, dB, saves, cast, lo, hi, doc)                                       \
-    TENSOR__FORWARD(name, f)                                                                                 \
-    TENSOR__BACKWARD_HEAD(name) {                                                                            \
-            if (out[0]) { V_STORE((float *)out[0] + i, dA); }                                                \
-            if (out[1]) { V_STORE((float *)out[1] + i, dB); }                                                \
-        } }
-TENSOR_OPS_BINARY(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, kind, f, dA, dB, dC, saves, cast, lo, hi, doc)                                   \
-    TENSOR__FORWARD(name, f)                                                                                 \
-    TENSOR__BACKWARD_HEAD(name) {                                                                            \
-            if (out[0]) { V_STORE((float *)out[0] + i, dA); }                                                \
-            if (out[1]) { V_STORE((float *)out[1] + i, dB); }                                                \
-            if (out[2]) { V_STORE((float *)out[2] + i, dC); }                                                \
-        } }
-TENSOR_OPS_TERNARY(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, nin, kind, f, cast, doc) TENSOR__FORWARD(name, V_SEL(f, V_SET(1.0f), V_ZERO()))
+    TENSOR__BACKWARD(name, V_AHEAD((const float *)in[4] + i, 128); V_AHEAD((const float *)out[0] + i, 128);  \
+                     V_STORE((float *)out[0] + i, dA);)
+#define TENSOR__TWO(ID, name, kind, f, dA, dB, ...)                                                          \
+    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__PUT(0, dA) TENSOR__PUT(1, dB))
+#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, ...)                                                    \
+    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__PUT(0, dA) TENSOR__PUT(1, dB) TENSOR__PUT(2, dC))
+TENSOR_OPS_FORMULAS(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE)
+#undef TENSOR__ONE
+#undef TENSOR__TWO
+#undef TENSOR__THREE
+#undef TENSOR__PUT
+#define TENSOR__X(ID, name, nin, kind, f, ...) TENSOR__FORWARD(name, V_SEL(f, V_SET(1.0f), V_ZERO()))
 TENSOR_OPS_COMPARE(TENSOR__X)
 #undef TENSOR__X
 
 static const tensor__body_t TENSOR__K(forward)[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__X(ID, name, ...) TENSOR__K(f_##name),
-    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
-    TENSOR_OPS_TERNARY(TENSOR__X) TENSOR_OPS_COMPARE(TENSOR__X)
+    TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X) TENSOR_OPS_COMPARE(TENSOR__X)
 #undef TENSOR__X
 };
 static const tensor__body_t TENSOR__K(backward)[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__X(ID, name, ...) TENSOR__K(b_##name),
-    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
-    TENSOR_OPS_TERNARY(TENSOR__X)
+    TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X)
 #undef TENSOR__X
 };
 #undef TENSOR__FORWARD
-#undef TENSOR__BACKWARD_HEAD
+#undef TENSOR__BACKWARD
 
 // ------------------------------------------------------------------------------
 // >>kernel-reduce                                  MARK: leaves of reductions
@@ -9879,24 +9870,19 @@ TENSOR__INLINE double tensor__round_f64(double a) {
         for (int64_t i = 0; i < n; i++) { text }                                                             \
     }
 #define TENSOR__OUT(k, f) if (out[k]) { ((double *)out[k])[i] = f; }
-#define TENSOR__X(ID, name, kind, f, dA, saves, cast, lo, hi, doc)                                           \
+#define TENSOR__ONE(ID, name, kind, f, dA, ...)                                                              \
     TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA))
-TENSOR_OPS_UNARY(TENSOR__X)
-TENSOR_OPS_COPY(TENSOR__X)
-TENSOR_OPS_DOUBLE1(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, kind, f, dA, dB, saves, cast, lo, hi, doc)                                       \
-    TENSOR__FORWARD(name, f)                                                                                 \
-    TENSOR__BACKWARD(name, TENSOR__OUT(0, dA) TENSOR__OUT(1, dB))
-TENSOR_OPS_BINARY(TENSOR__X)
-TENSOR_OPS_DOUBLE2(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, kind, f, dA, dB, dC, saves, cast, lo, hi, doc)                                   \
+#define TENSOR__TWO(ID, name, kind, f, dA, dB, ...)                                                          \
+    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA) TENSOR__OUT(1, dB))
+#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, ...)                                                    \
     TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA) TENSOR__OUT(1, dB) TENSOR__OUT(2, dC))
-TENSOR_OPS_TERNARY(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, nin, kind, f, cast, doc) TENSOR__FORWARD(name, (f) ? 1.0 : 0.0)
-TENSOR_OPS_COMPARE(TENSOR__X)
+#define TENSOR__X(ID, name, nin, kind, f, ...) TENSOR__FORWARD(name, (f) ? 1.0 : 0.0)
+#define TENSOR__NONE(...)
+TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__X, TENSOR__NONE)
+#undef TENSOR__ONE
+#undef TENSOR__TWO
+#undef TENSOR__THREE
+#undef TENSOR__NONE
 #undef TENSOR__X
 #undef TENSOR__OUT
 #undef TENSOR__FORWARD
@@ -9904,16 +9890,12 @@ TENSOR_OPS_COMPARE(TENSOR__X)
 static const tensor__body_t tensor__forward_f64[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__X(ID, name, ...) tensor__f_##name##_f64,
 #define TENSOR__NONE(...) NULL,
-    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
-    TENSOR_OPS_TERNARY(TENSOR__X) TENSOR_OPS_COMPARE(TENSOR__X) TENSOR_OPS_BITWISE(TENSOR__NONE)
-    TENSOR_OPS_DOUBLE1(TENSOR__X) TENSOR_OPS_DOUBLE2(TENSOR__X)
+    TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__NONE)
 #undef TENSOR__X
 };
 static const tensor__body_t tensor__backward_f64[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__X(ID, name, ...) tensor__b_##name##_f64,
-    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
-    TENSOR_OPS_TERNARY(TENSOR__X) TENSOR_OPS_COMPARE(TENSOR__NONE) TENSOR_OPS_BITWISE(TENSOR__NONE)
-    TENSOR_OPS_DOUBLE1(TENSOR__X) TENSOR_OPS_DOUBLE2(TENSOR__X)
+    TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__NONE, TENSOR__NONE)
 #undef TENSOR__X
 #undef TENSOR__NONE
 };
@@ -9990,10 +9972,7 @@ TENSOR__FN int64_t tensor__pow_i64(int64_t a, int64_t b) {
 #define TENSOR__ENTRY_NUM(name) tensor__f_##name##_i64,
 #define TENSOR__ENTRY_FLT(name) NULL,
 #define TENSOR__X(ID, name, kind, f, ...) TENSOR__FORWARD_##kind(name, f)
-TENSOR_OPS_UNARY(TENSOR__X)
-TENSOR_OPS_COPY(TENSOR__X)
-TENSOR_OPS_BINARY(TENSOR__X)
-TENSOR_OPS_TERNARY(TENSOR__X)
+TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, nin, kind, f, cast, doc) TENSOR__FORWARD(name, (f) ? 1 : 0)
 TENSOR_OPS_COMPARE(TENSOR__X)
@@ -10012,8 +9991,7 @@ TENSOR_OPS_BITWISE(TENSOR__X)
 #undef TENSOR__X
 static const tensor__body_t tensor__forward_i64[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__X(ID, name, kind, ...) TENSOR__ENTRY_##kind(name)
-    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
-    TENSOR_OPS_TERNARY(TENSOR__X)
+    TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, ...) tensor__f_##name##_i64,
     TENSOR_OPS_COMPARE(TENSOR__X) TENSOR_OPS_BITWISE(TENSOR__X)
@@ -12393,19 +12371,16 @@ typedef tensor_t *(*tensor__derivative_t)(tensor__grad_t *g, const double *p);
 #define TENSOR__D(name, k, f)                                                                                \
     TENSOR__FN tensor_t *tensor__d##k##_##name(tensor__grad_t *g, const double *p) { (void)g, (void)p;       \
         return f; }
-#define TENSOR__X(ID, name, kind, f, dA, ...) TENSOR__D(name, 0, dA)
-TENSOR_OPS_UNARY(TENSOR__X)
-TENSOR_OPS_COPY(TENSOR__X)
-TENSOR_OPS_DOUBLE1(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, kind, f, dA, dB, ...) TENSOR__D(name, 0, dA) TENSOR__D(name, 1, dB)
-TENSOR_OPS_BINARY(TENSOR__X)
-TENSOR_OPS_DOUBLE2(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, kind, f, dA, dB, dC, ...) TENSOR__D(name, 0, dA) TENSOR__D(name, 1,              \
-        dB) TENSOR__D(name, 2, dC)
-TENSOR_OPS_TERNARY(TENSOR__X)
-#undef TENSOR__X
+#define TENSOR__ONE(ID, name, kind, f, dA, ...) TENSOR__D(name, 0, dA)
+#define TENSOR__TWO(ID, name, kind, f, dA, dB, ...) TENSOR__D(name, 0, dA) TENSOR__D(name, 1, dB)
+#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, ...)                                                    \
+    TENSOR__D(name, 0, dA) TENSOR__D(name, 1, dB) TENSOR__D(name, 2, dC)
+#define TENSOR__NONE(...)
+TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__NONE, TENSOR__NONE)
+#undef TENSOR__ONE
+#undef TENSOR__TWO
+#undef TENSOR__THREE
+#undef TENSOR__NONE
 #undef TENSOR__D
 // passes bit k: the derivative for operand k is the incoming gradient itself, nothing to compute.
 typedef struct tensor__formulas_t { tensor__derivative_t d[3]; int passes; const char *text[3];
@@ -12421,9 +12396,7 @@ typedef struct tensor__formulas_t { tensor__derivative_t d[3]; int passes; const
      TENSOR__IS_G(#dA) | TENSOR__IS_G(#dB) << 1 | TENSOR__IS_G(#dC) << 2, {#dA, #dB, #dC}},
 #define TENSOR__NONE(...) {{NULL, NULL, NULL}, 0, {"", "", ""}},
 static const tensor__formulas_t tensor__formulas[TENSOR_OP_POINTWISE_COUNT] = {
-    TENSOR_OPS_UNARY(TENSOR__ONE) TENSOR_OPS_COPY(TENSOR__ONE) TENSOR_OPS_BINARY(TENSOR__TWO)
-    TENSOR_OPS_TERNARY(TENSOR__THREE) TENSOR_OPS_COMPARE(TENSOR__NONE) TENSOR_OPS_BITWISE(TENSOR__NONE)
-    TENSOR_OPS_DOUBLE1(TENSOR__ONE) TENSOR_OPS_DOUBLE2(TENSOR__TWO)
+    TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__NONE, TENSOR__NONE)
 };
 #undef TENSOR__ONE
 #undef TENSOR__TWO
@@ -19348,9 +19321,7 @@ static const tensor__row_t tensor__rows[TENSOR_OP_COUNT] = {
     TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, TENSOR__##cast, -3, 3, doc)
 #define TENSOR__BITS(ID, name, n, f, cast, doc)                                                              \
     TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, TENSOR__##cast, -3, 3, doc)
-    TENSOR_OPS_UNARY(TENSOR__ONE) TENSOR_OPS_COPY(TENSOR__ONE) TENSOR_OPS_BINARY(TENSOR__TWO)
-    TENSOR_OPS_TERNARY(TENSOR__THREE) TENSOR_OPS_COMPARE(TENSOR__TESTS) TENSOR_OPS_BITWISE(TENSOR__BITS)
-    TENSOR_OPS_DOUBLE1(TENSOR__ONE) TENSOR_OPS_DOUBLE2(TENSOR__TWO)
+    TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TENSOR__BITS)
 #define TENSOR__X(ID, name, family, nin, nout, cpu, scratch, grad, saves, cast, doc)                         \
     {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT, TENSOR__##cast, TENSOR_OP_##ID, saves,      \
      grad, cpu, scratch, -3, 3, doc,                                                                         \
@@ -19363,9 +19334,7 @@ static const tensor__row_t tensor__pointwise_backward_rows[TENSOR_OP_POINTWISE_C
 #define TENSOR__X(ID, name, ...)                                                                             \
     {#name, TENSOR_FAMILY_POINTWISE_BACKWARD, 5, 0, 3, 0, 0, TENSOR_OP_##ID, 0, NULL,                        \
      tensor__cpu_pointwise_backward, NULL, 0, 0, "", NULL},
-    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
-    TENSOR_OPS_TERNARY(TENSOR__X) TENSOR_OPS_COMPARE(TENSOR__X) TENSOR_OPS_BITWISE(TENSOR__X)
-    TENSOR_OPS_DOUBLE1(TENSOR__X) TENSOR_OPS_DOUBLE2(TENSOR__X)
+    TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X)
 #undef TENSOR__X
 };
 TENSOR__FN const tensor__row_t *tensor__row(int id) { return &tensor__rows[id]; }
