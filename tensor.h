@@ -13821,7 +13821,7 @@ TENSOR__COLD
 TENSOR__FN tensor_t *tensor__product(const char *op, tensor_t *a, tensor_t *b, int na, int nb) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return TENSOR__POISON; }
-    TENSOR__AUTOCAST(TENSOR__CASTING(th), na + nb == 2 ? TENSOR__CAST_dot : TENSOR__AS_IS,
+    TENSOR__AUTOCAST(TENSOR__CASTING(th), na + nb == 2 ? (int)TENSOR__CAST_dot : (int)TENSOR__AS_IS,
                      tensor__product(op, cast_[0], cast_[1], na, nb), a, b)
     if (a->ndim != na || b->ndim != nb || (na == 3 && a->dims[0] != b->dims[0])) {
         return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: a %t and b %t must have %i and %i dims%s", op, a, b,

@@ -301,7 +301,7 @@ static void linear_activations(void) {
 }
 
 // In a sequence a relu waits for a largest-of-windows pool behind it: the bits of both as they stand, and of
-// the gradients, but not where a hook looks between them, a window may see nothing or the pool leaves as many.
+// the gradients, but not where a hook looks between them, a window may see nothing or nothing is gained.
 static void relu_after_pool(void) {
     static const int64_t sizes[][2] = {{14, 14}, {7, 9}, {28, 33}, {2, 2}};
     int k, v, i;
