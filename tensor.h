@@ -2708,8 +2708,8 @@ enum { TENSOR__ANOMALY = 1, TENSOR__INFERRING = 2, TENSOR__PACKING = 4,   // ten
        TENSOR__TO_F16 = 8, TENSOR__TO_BF16 = 16,        // autocast
        TENSOR__CASTS = TENSOR__TO_F16 | TENSOR__TO_BF16,
        TENSOR__CAST_ANEW = 32 };                        // no cast is kept: a checkpoint's fn runs twice alike
-// What autocast makes of the float inputs of an op: the mode's dtype, f32, the widest of them, as they are.
-enum { TENSOR__LOW, TENSOR__FULL, TENSOR__WIDEST, TENSOR__AS_IS };
+// What autocast makes of the float inputs of an op: see >>ops.
+enum { TENSOR__AS_IS, TENSOR__LOW, TENSOR__FULL, TENSOR__WIDEST, TENSOR__APART };
 
 typedef struct tensor__thread_t tensor__thread_t;
 typedef struct tensor__node_t tensor__node_t;
@@ -2844,6 +2844,7 @@ struct tensor__row_t {
     int8_t required;                    // inputs from here on may be NULL
     uint8_t nout;
     uint8_t kind;                       // TENSOR__FLT .. for pointwise rows
+    uint8_t cast;                       // TENSOR__AS_IS ..
     uint16_t id;                        // TENSOR_OP_ID in its own table
     uint16_t saves;                     // TENSOR__SA .. : what the gradient needs
     void (*grad)(tensor__grad_t *g);    // NULL = NOGRAD
@@ -3016,7 +3017,7 @@ typedef struct tensor__internals_t {
     tensor_t *(*plain_product)(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias, int turned,
                                int then);
     int (*casting)(void);                                 // whether the thread is in autocast
-    // casts x[0..n-1] (NULL and dead ones stay) and leaves autocast until the innermost scope ends
+    // in autocast: casts x[0..n-1] (NULL and dead ones stay) and leaves it until the innermost scope ends
     void (*autocast)(int to, tensor_t **x, int n);
 } tensor__internals_t;
 
@@ -3031,7 +3032,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 
 // Line of a front that autocast knows: `call` is the front anew, outside autocast, on inputs cast_[0], ...
 #define TENSOR__AUTOCAST(casting, to, call, ...)                                                             \
-    if (casting) {                                                                                           \
+    if ((casting) && (int)(to) != TENSOR__AS_IS) {                                                           \
         tensor_t *cast_[] = {__VA_ARGS__};                                                                   \
         tensor_scope_t within_ = TENSOR__(scope)(-1);                                                        \
         if (!within_.thread) { return TENSOR__(poison); }                                                    \
@@ -3051,8 +3052,13 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 // forgotten.
 //
 // Pointwise columns: ID, name, kind, formula in F_A F_B F_C, derivative for each operand (times F_G), what
-// the derivatives read, domain of test inputs, doc. Kinds: FLT integers become f32; NUM keeps integers; DBL
-// as FLT, but all floats are computed in double by libm: rare functions need no vector body.
+// the derivatives read, class, domain of test inputs, doc. Kinds: FLT integers become f32; NUM keeps
+// integers; DBL as FLT, but all floats are computed in double by libm: rare functions need no vector body.
+//
+// The class, a column of every row, is what autocast does with float inputs: AS_IS nothing; LOW they become
+// of the mode's dtype; FULL of f32; WIDEST of the widest dtype among them; APART nothing, but the ops inside
+// are not cast either. f64 is never cast. A row that is not pointwise needs a line TENSOR__AUTOCAST in its
+// front for it, which the gate misses when it is not there.
 // ------------------------------------------------------------------------------
 
 // clang-format off
@@ -3064,193 +3070,210 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__DBL 5
 
 #define TENSOR_OPS_UNARY(X) \
-    X(ABS, abs, NUM, F_ABS(F_A), F_MUL(F_G, F_SIGN(F_A)), TENSOR__SA, -3, 3, "|x|") \
-    X(ACOS, acos, FLT, F_ACOS(F_A), F_NEG(F_MUL(F_G, F_RSQRT(F_SUB(F_C(1), F_MUL(F_A, F_A))))), TENSOR__SA, -0.9, 0.9, "arc cosine") \
-    X(ASIN, asin, FLT, F_ASIN(F_A), F_MUL(F_G, F_RSQRT(F_SUB(F_C(1), F_MUL(F_A, F_A)))), TENSOR__SA, -0.9, 0.9, "arc sine") \
-    X(ATAN, atan, FLT, F_ATAN(F_A), F_DIV(F_G, F_ADD(F_C(1), F_MUL(F_A, F_A))), TENSOR__SA, -3, 3, "arc tangent") \
-    X(CEIL, ceil, NUM, F_CEIL(F_A), F_C(0), 0, -3, 3, "smallest integer >= x") \
-    X(CLAMP, clamp, NUM, F_MIN(F_MAX(F_A, F_P(0)), F_P(1)), F_SEL(F_AND(F_GE(F_A, F_P(0)), F_LE(F_A, F_P(1))), F_G, F_C(0)), TENSOR__SA, -3, 3, "min(max(x, lo), hi); gradient 1 at the bounds") \
-    X(COS, cos, FLT, F_COS(F_A), F_NEG(F_MUL(F_G, F_SIN(F_A))), TENSOR__SA, -5, 5, "cosine") \
-    X(COSH, cosh, FLT, F_COSH(F_A), F_MUL(F_G, F_SINH(F_A)), TENSOR__SA, -3, 3, "hyperbolic cosine") \
-    X(ELU, elu, FLT, F_SEL(F_GT(F_A, F_C(0)), F_A, F_MUL(F_P(0), F_EXPM1(F_A))), F_SEL(F_GT(F_A, F_C(0)), F_G, F_MUL(F_G, F_MUL(F_P(0), F_EXP(F_A)))), TENSOR__SA, -3, 3, "x > 0 ? x : alpha (e^x - 1)") \
-    X(ERF, erf, FLT, F_ERF(F_A), F_MUL(F_G, F_MUL(F_C(1.1283791670955126), F_EXP(F_NEG(F_MUL(F_A, F_A))))), TENSOR__SA, -3, 3, "error function") \
-    X(ERFC, erfc, FLT, F_ERFC(F_A), F_MUL(F_G, F_MUL(F_C(-1.1283791670955126), F_EXP(F_NEG(F_MUL(F_A, F_A))))), TENSOR__SA, -3, 3, "1 - erf(x)") \
-    X(EXP, exp, FLT, F_EXP(F_A), F_MUL(F_G, F_Y), TENSOR__SY, -4, 4, "e^x") \
-    X(EXP2, exp2, FLT, F_EXP2(F_A), F_MUL(F_G, F_MUL(F_C(0.6931471805599453), F_Y)), TENSOR__SY, -4, 4, "2^x") \
-    X(EXPM1, expm1, FLT, F_EXPM1(F_A), F_MUL(F_G, F_ADD(F_Y, F_C(1))), TENSOR__SY, -4, 4, "e^x - 1") \
-    X(FLOOR, floor, NUM, F_FLOOR(F_A), F_C(0), 0, -3, 3, "largest integer <= x") \
-    X(GELU, gelu, FLT, F_GELU(F_A), F_MUL(F_G, F_ADD(F_MUL(F_C(0.5), F_ERFC(F_MUL(F_A, F_C(-0.7071067811865476)))), F_MUL(F_MUL(F_A, F_C(0.3989422804014327)), F_EXP(F_MUL(F_C(-0.5), F_MUL(F_A, F_A)))))), TENSOR__SA, -4, 4, "x Phi(x)") \
-    X(GELU_TANH, gelu_tanh, FLT, F_MUL(F_MUL(F_C(0.5), F_A), F_ADD(F_C(1), F_TANH(F_GELU_U(F_A)))), F_MUL(F_G, F_GELU_TANH_D(F_A, F_TANH(F_GELU_U(F_A)))), TENSOR__SA, -4, 4, "0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))") \
-    X(HARDSIGMOID, hardsigmoid, FLT, F_DIV(F_MIN(F_MAX(F_ADD(F_A, F_C(3)), F_C(0)), F_C(6)), F_C(6)), F_SEL(F_AND(F_GT(F_A, F_C(-3)), F_LT(F_A, F_C(3))), F_DIV(F_G, F_C(6)), F_C(0)), TENSOR__SA, -5, 5, "clamp(x + 3, 0, 6) / 6") \
-    X(HARDSWISH, hardswish, FLT, F_DIV(F_MUL(F_A, F_MIN(F_MAX(F_ADD(F_A, F_C(3)), F_C(0)), F_C(6))), F_C(6)), F_SEL(F_LE(F_A, F_C(-3)), F_C(0), F_SEL(F_LT(F_A, F_C(3)), F_MUL(F_G, F_ADD(F_DIV(F_A, F_C(3)), F_C(0.5))), F_G)), TENSOR__SA, -5, 5, "x hardsigmoid(x)") \
-    X(HARDTANH, hardtanh, NUM, F_MIN(F_MAX(F_A, F_P(0)), F_P(1)), F_SEL(F_OR(F_LE(F_A, F_P(0)), F_GE(F_A, F_P(1))), F_C(0), F_G), TENSOR__SA, -3, 3, "min(max(x, lo), hi); gradient 0 at the bounds") \
-    X(LEAKY_RELU, leaky_relu, FLT, F_SEL(F_GT(F_A, F_C(0)), F_A, F_MUL(F_A, F_P(0))), F_SEL(F_GT(F_A, F_C(0)), F_G, F_MUL(F_G, F_P(0))), TENSOR__SA, -3, 3, "x > 0 ? x : slope x") \
-    X(LOG, log, FLT, F_LOG(F_A), F_DIV(F_G, F_A), TENSOR__SA, 0.1, 5, "natural logarithm") \
-    X(LOG10, log10, FLT, F_LOG10(F_A), F_DIV(F_G, F_MUL(F_A, F_C(2.302585092994046))), TENSOR__SA, 0.1, 5, "decimal logarithm") \
-    X(LOG1P, log1p, FLT, F_LOG1P(F_A), F_DIV(F_G, F_ADD(F_C(1), F_A)), TENSOR__SA, -0.9, 4, "log(1 + x)") \
-    X(LOG2, log2, FLT, F_LOG2(F_A), F_DIV(F_G, F_MUL(F_A, F_C(0.6931471805599453))), TENSOR__SA, 0.1, 5, "binary logarithm") \
-    X(LOGSIGMOID, logsigmoid, FLT, F_SUB(F_MIN(F_A, F_C(0)), F_LOG1P(F_EXP(F_NEG(F_ABS(F_A))))), F_MUL(F_G, F_SIGMOID(F_NEG(F_A))), TENSOR__SA, -4, 4, "log(sigmoid(x))") \
-    X(MISH, mish, FLT, F_MUL(F_A, F_TANH(F_LOG1P(F_EXP(F_A)))), F_MUL(F_G, F_MISH_D(F_A, F_TANH(F_LOG1P(F_EXP(F_A))))), TENSOR__SA, -4, 4, "x tanh(log(1 + e^x))") \
-    X(NEG, neg, NUM, F_NEG(F_A), F_NEG(F_G), 0, -3, 3, "-x") \
-    X(RECIPROCAL, reciprocal, FLT, F_DIV(F_C(1), F_A), F_NEG(F_MUL(F_G, F_MUL(F_Y, F_Y))), TENSOR__SY, 0.3, 3, "1 / x") \
-    X(RELU, relu, NUM, F_SEL(F_LT(F_A, F_C(0)), F_C(0), F_A), F_SEL(F_LE(F_Y, F_C(0)), F_C(0), F_G), TENSOR__SY, -3, 3, "max(x, 0); gradient 0 at 0") \
-    X(ROUND, round, NUM, F_ROUND(F_A), F_C(0), 0, -3, 3, "nearest integer, half to even") \
-    X(RSQRT, rsqrt, FLT, F_RSQRT(F_A), F_MUL(F_MUL(F_C(-0.5), F_G), F_MUL(F_Y, F_MUL(F_Y, F_Y))), TENSOR__SY, 0.3, 5, "1 / sqrt(x)") \
-    X(SIGMOID, sigmoid, FLT, F_SIGMOID(F_A), F_MUL(F_G, F_MUL(F_Y, F_SUB(F_C(1), F_Y))), TENSOR__SY, -5, 5, "1 / (1 + e^-x)") \
-    X(SIGN, sign, NUM, F_SIGN(F_A), F_C(0), 0, -3, 3, "-1, 0 or 1; NaN stays NaN") \
-    X(SILU, silu, FLT, F_MUL(F_A, F_SIGMOID(F_A)), F_MUL(F_G, F_MUL(F_SIGMOID(F_A), F_ADD(F_C(1), F_MUL(F_A, F_SUB(F_C(1), F_SIGMOID(F_A)))))), TENSOR__SA, -5, 5, "x sigmoid(x)") \
-    X(SIN, sin, FLT, F_SIN(F_A), F_MUL(F_G, F_COS(F_A)), TENSOR__SA, -5, 5, "sine") \
-    X(SINH, sinh, FLT, F_SINH(F_A), F_MUL(F_G, F_COSH(F_A)), TENSOR__SA, -3, 3, "hyperbolic sine") \
-    X(SOFTPLUS, softplus, FLT, F_SEL(F_GT(F_MUL(F_A, F_P(0)), F_P(1)), F_A, F_DIV(F_LOG1P(F_EXP(F_MUL(F_A, F_P(0)))), F_P(0))), F_SEL(F_GT(F_MUL(F_A, F_P(0)), F_P(1)), F_G, F_MUL(F_G, F_SIGMOID(F_MUL(F_A, F_P(0))))), TENSOR__SA, -4, 4, "log(1 + e^(beta x)) / beta, x where beta x > threshold") \
-    X(SQRT, sqrt, FLT, F_SQRT(F_A), F_DIV(F_MUL(F_C(0.5), F_G), F_Y), TENSOR__SY, 0.1, 5, "square root") \
-    X(SQUARE, square, NUM, F_MUL(F_A, F_A), F_MUL(F_G, F_ADD(F_A, F_A)), TENSOR__SA, -3, 3, "x x") \
-    X(TAN, tan, FLT, F_TAN(F_A), F_MUL(F_G, F_ADD(F_C(1), F_MUL(F_Y, F_Y))), TENSOR__SY, -1.2, 1.2, "tangent") \
-    X(TANH, tanh, FLT, F_TANH(F_A), F_MUL(F_G, F_SUB(F_C(1), F_MUL(F_Y, F_Y))), TENSOR__SY, -3, 3, "hyperbolic tangent") \
-    X(TRUNC, trunc, NUM, F_TRUNC(F_A), F_C(0), 0, -3, 3, "x without its fraction")
+    X(ABS, abs, NUM, F_ABS(F_A), F_MUL(F_G, F_SIGN(F_A)), TENSOR__SA, AS_IS, -3, 3, "|x|") \
+    X(ACOS, acos, FLT, F_ACOS(F_A), F_NEG(F_MUL(F_G, F_RSQRT(F_SUB(F_C(1), F_MUL(F_A, F_A))))), TENSOR__SA, FULL, -0.9, 0.9, "arc cosine") \
+    X(ASIN, asin, FLT, F_ASIN(F_A), F_MUL(F_G, F_RSQRT(F_SUB(F_C(1), F_MUL(F_A, F_A)))), TENSOR__SA, FULL, -0.9, 0.9, "arc sine") \
+    X(ATAN, atan, FLT, F_ATAN(F_A), F_DIV(F_G, F_ADD(F_C(1), F_MUL(F_A, F_A))), TENSOR__SA, AS_IS, -3, 3, "arc tangent") \
+    X(CEIL, ceil, NUM, F_CEIL(F_A), F_C(0), 0, AS_IS, -3, 3, "smallest integer >= x") \
+    X(CLAMP, clamp, NUM, F_MIN(F_MAX(F_A, F_P(0)), F_P(1)), F_SEL(F_AND(F_GE(F_A, F_P(0)), F_LE(F_A, F_P(1))), F_G, F_C(0)), TENSOR__SA, AS_IS, -3, 3, "min(max(x, lo), hi); gradient 1 at the bounds") \
+    X(COS, cos, FLT, F_COS(F_A), F_NEG(F_MUL(F_G, F_SIN(F_A))), TENSOR__SA, AS_IS, -5, 5, "cosine") \
+    X(COSH, cosh, FLT, F_COSH(F_A), F_MUL(F_G, F_SINH(F_A)), TENSOR__SA, FULL, -3, 3, "hyperbolic cosine") \
+    X(ELU, elu, FLT, F_SEL(F_GT(F_A, F_C(0)), F_A, F_MUL(F_P(0), F_EXPM1(F_A))), F_SEL(F_GT(F_A, F_C(0)), F_G, F_MUL(F_G, F_MUL(F_P(0), F_EXP(F_A)))), TENSOR__SA, AS_IS, -3, 3, "x > 0 ? x : alpha (e^x - 1)") \
+    X(ERF, erf, FLT, F_ERF(F_A), F_MUL(F_G, F_MUL(F_C(1.1283791670955126), F_EXP(F_NEG(F_MUL(F_A, F_A))))), TENSOR__SA, AS_IS, -3, 3, "error function") \
+    X(ERFC, erfc, FLT, F_ERFC(F_A), F_MUL(F_G, F_MUL(F_C(-1.1283791670955126), F_EXP(F_NEG(F_MUL(F_A, F_A))))), TENSOR__SA, AS_IS, -3, 3, "1 - erf(x)") \
+    X(EXP, exp, FLT, F_EXP(F_A), F_MUL(F_G, F_Y), TENSOR__SY, FULL, -4, 4, "e^x") \
+    X(EXP2, exp2, FLT, F_EXP2(F_A), F_MUL(F_G, F_MUL(F_C(0.6931471805599453), F_Y)), TENSOR__SY, AS_IS, -4, 4, "2^x") \
+    X(EXPM1, expm1, FLT, F_EXPM1(F_A), F_MUL(F_G, F_ADD(F_Y, F_C(1))), TENSOR__SY, FULL, -4, 4, "e^x - 1") \
+    X(FLOOR, floor, NUM, F_FLOOR(F_A), F_C(0), 0, AS_IS, -3, 3, "largest integer <= x") \
+    X(GELU, gelu, FLT, F_GELU(F_A), F_MUL(F_G, F_ADD(F_MUL(F_C(0.5), F_ERFC(F_MUL(F_A, F_C(-0.7071067811865476)))), F_MUL(F_MUL(F_A, F_C(0.3989422804014327)), F_EXP(F_MUL(F_C(-0.5), F_MUL(F_A, F_A)))))), TENSOR__SA, AS_IS, -4, 4, "x Phi(x)") \
+    X(GELU_TANH, gelu_tanh, FLT, F_MUL(F_MUL(F_C(0.5), F_A), F_ADD(F_C(1), F_TANH(F_GELU_U(F_A)))), F_MUL(F_G, F_GELU_TANH_D(F_A, F_TANH(F_GELU_U(F_A)))), TENSOR__SA, AS_IS, -4, 4, "0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))") \
+    X(HARDSIGMOID, hardsigmoid, FLT, F_DIV(F_MIN(F_MAX(F_ADD(F_A, F_C(3)), F_C(0)), F_C(6)), F_C(6)), F_SEL(F_AND(F_GT(F_A, F_C(-3)), F_LT(F_A, F_C(3))), F_DIV(F_G, F_C(6)), F_C(0)), TENSOR__SA, AS_IS, -5, 5, "clamp(x + 3, 0, 6) / 6") \
+    X(HARDSWISH, hardswish, FLT, F_DIV(F_MUL(F_A, F_MIN(F_MAX(F_ADD(F_A, F_C(3)), F_C(0)), F_C(6))), F_C(6)), F_SEL(F_LE(F_A, F_C(-3)), F_C(0), F_SEL(F_LT(F_A, F_C(3)), F_MUL(F_G, F_ADD(F_DIV(F_A, F_C(3)), F_C(0.5))), F_G)), TENSOR__SA, AS_IS, -5, 5, "x hardsigmoid(x)") \
+    X(HARDTANH, hardtanh, NUM, F_MIN(F_MAX(F_A, F_P(0)), F_P(1)), F_SEL(F_OR(F_LE(F_A, F_P(0)), F_GE(F_A, F_P(1))), F_C(0), F_G), TENSOR__SA, AS_IS, -3, 3, "min(max(x, lo), hi); gradient 0 at the bounds") \
+    X(LEAKY_RELU, leaky_relu, FLT, F_SEL(F_GT(F_A, F_C(0)), F_A, F_MUL(F_A, F_P(0))), F_SEL(F_GT(F_A, F_C(0)), F_G, F_MUL(F_G, F_P(0))), TENSOR__SA, AS_IS, -3, 3, "x > 0 ? x : slope x") \
+    X(LOG, log, FLT, F_LOG(F_A), F_DIV(F_G, F_A), TENSOR__SA, FULL, 0.1, 5, "natural logarithm") \
+    X(LOG10, log10, FLT, F_LOG10(F_A), F_DIV(F_G, F_MUL(F_A, F_C(2.302585092994046))), TENSOR__SA, FULL, 0.1, 5, "decimal logarithm") \
+    X(LOG1P, log1p, FLT, F_LOG1P(F_A), F_DIV(F_G, F_ADD(F_C(1), F_A)), TENSOR__SA, FULL, -0.9, 4, "log(1 + x)") \
+    X(LOG2, log2, FLT, F_LOG2(F_A), F_DIV(F_G, F_MUL(F_A, F_C(0.6931471805599453))), TENSOR__SA, FULL, 0.1, 5, "binary logarithm") \
+    X(LOGSIGMOID, logsigmoid, FLT, F_SUB(F_MIN(F_A, F_C(0)), F_LOG1P(F_EXP(F_NEG(F_ABS(F_A))))), F_MUL(F_G, F_SIGMOID(F_NEG(F_A))), TENSOR__SA, AS_IS, -4, 4, "log(sigmoid(x))") \
+    X(MISH, mish, FLT, F_MUL(F_A, F_TANH(F_LOG1P(F_EXP(F_A)))), F_MUL(F_G, F_MISH_D(F_A, F_TANH(F_LOG1P(F_EXP(F_A))))), TENSOR__SA, AS_IS, -4, 4, "x tanh(log(1 + e^x))") \
+    X(NEG, neg, NUM, F_NEG(F_A), F_NEG(F_G), 0, AS_IS, -3, 3, "-x") \
+    X(RECIPROCAL, reciprocal, FLT, F_DIV(F_C(1), F_A), F_NEG(F_MUL(F_G, F_MUL(F_Y, F_Y))), TENSOR__SY, FULL, 0.3, 3, "1 / x") \
+    X(RELU, relu, NUM, F_SEL(F_LT(F_A, F_C(0)), F_C(0), F_A), F_SEL(F_LE(F_Y, F_C(0)), F_C(0), F_G), TENSOR__SY, AS_IS, -3, 3, "max(x, 0); gradient 0 at 0") \
+    X(ROUND, round, NUM, F_ROUND(F_A), F_C(0), 0, AS_IS, -3, 3, "nearest integer, half to even") \
+    X(RSQRT, rsqrt, FLT, F_RSQRT(F_A), F_MUL(F_MUL(F_C(-0.5), F_G), F_MUL(F_Y, F_MUL(F_Y, F_Y))), TENSOR__SY, FULL, 0.3, 5, "1 / sqrt(x)") \
+    X(SIGMOID, sigmoid, FLT, F_SIGMOID(F_A), F_MUL(F_G, F_MUL(F_Y, F_SUB(F_C(1), F_Y))), TENSOR__SY, AS_IS, -5, 5, "1 / (1 + e^-x)") \
+    X(SIGN, sign, NUM, F_SIGN(F_A), F_C(0), 0, AS_IS, -3, 3, "-1, 0 or 1; NaN stays NaN") \
+    X(SILU, silu, FLT, F_MUL(F_A, F_SIGMOID(F_A)), F_MUL(F_G, F_MUL(F_SIGMOID(F_A), F_ADD(F_C(1), F_MUL(F_A, F_SUB(F_C(1), F_SIGMOID(F_A)))))), TENSOR__SA, AS_IS, -5, 5, "x sigmoid(x)") \
+    X(SIN, sin, FLT, F_SIN(F_A), F_MUL(F_G, F_COS(F_A)), TENSOR__SA, AS_IS, -5, 5, "sine") \
+    X(SINH, sinh, FLT, F_SINH(F_A), F_MUL(F_G, F_COSH(F_A)), TENSOR__SA, FULL, -3, 3, "hyperbolic sine") \
+    X(SOFTPLUS, softplus, FLT, F_SEL(F_GT(F_MUL(F_A, F_P(0)), F_P(1)), F_A, F_DIV(F_LOG1P(F_EXP(F_MUL(F_A, F_P(0)))), F_P(0))), F_SEL(F_GT(F_MUL(F_A, F_P(0)), F_P(1)), F_G, F_MUL(F_G, F_SIGMOID(F_MUL(F_A, F_P(0))))), TENSOR__SA, FULL, -4, 4, "log(1 + e^(beta x)) / beta, x where beta x > threshold") \
+    X(SQRT, sqrt, FLT, F_SQRT(F_A), F_DIV(F_MUL(F_C(0.5), F_G), F_Y), TENSOR__SY, AS_IS, 0.1, 5, "square root") \
+    X(SQUARE, square, NUM, F_MUL(F_A, F_A), F_MUL(F_G, F_ADD(F_A, F_A)), TENSOR__SA, FULL, -3, 3, "x x") \
+    X(TAN, tan, FLT, F_TAN(F_A), F_MUL(F_G, F_ADD(F_C(1), F_MUL(F_Y, F_Y))), TENSOR__SY, FULL, -1.2, 1.2, "tangent") \
+    X(TANH, tanh, FLT, F_TANH(F_A), F_MUL(F_G, F_SUB(F_C(1), F_MUL(F_Y, F_Y))), TENSOR__SY, AS_IS, -3, 3, "hyperbolic tangent") \
+    X(TRUNC, trunc, NUM, F_TRUNC(F_A), F_C(0), 0, AS_IS, -3, 3, "x without its fraction")
 
 // Copies with conversion: clone, to, contiguous, copy_ and the copies inside other ops. Saves nothing.
 #define TENSOR_OPS_COPY(X) \
-    X(CLONE, clone, NUM, F_A, F_G, 0, -3, 3, "a copy, dtype converted")
+    X(CLONE, clone, NUM, F_A, F_G, 0, AS_IS, -3, 3, "a copy, dtype converted")
 
 #define TENSOR_OPS_BINARY(X) \
-    X(ADD, add, NUM, F_ADD(F_A, F_B), F_G, F_G, 0, -3, 3, "a + b") \
-    X(ATAN2, atan2, FLT, F_ATAN2(F_A, F_B), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_DIV(F_MUL(F_G, F_B), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B)))), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_NEG(F_DIV(F_MUL(F_G, F_A), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B))))), TENSOR__SA | TENSOR__SB, 0.2, 3, "angle of the point (b, a)") \
-    X(DIV, div, FLT, F_DIV(F_A, F_B), F_DIV(F_G, F_B), F_NEG(F_DIV(F_MUL(F_G, F_DIV(F_A, F_B)), F_B)), TENSOR__SA | TENSOR__SB, 0.3, 3, "a / b") \
-    X(FLOOR_DIVIDE, floor_divide, NUM, F_FLOORDIV(F_A, F_B), F_C(0), F_C(0), 0, 0.3, 3, "floor(a / b)") \
-    X(FMOD, fmod, NUM, F_FMOD(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_TRUNC(F_DIV(F_A, F_B)))), TENSOR__SA | TENSOR__SB, 0.3, 3, "remainder with the sign of a") \
-    X(MAXIMUM, maximum, NUM, F_MAX(F_A, F_B), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_A, F_B), F_C(0), F_G)), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_B, F_A), F_C(0), F_G)), TENSOR__SA | TENSOR__SB, -3, 3, "larger of two; ties share the gradient") \
-    X(MINIMUM, minimum, NUM, F_MIN(F_A, F_B), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_B, F_A), F_C(0), F_G)), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_A, F_B), F_C(0), F_G)), TENSOR__SA | TENSOR__SB, -3, 3, "smaller of two; ties share the gradient") \
-    X(MUL, mul, NUM, F_MUL(F_A, F_B), F_MUL(F_G, F_B), F_MUL(F_G, F_A), TENSOR__SA | TENSOR__SB, -3, 3, "a b") \
-    X(POW, pow, NUM, F_POW(F_A, F_B), F_SEL(F_EQ(F_B, F_C(0)), F_C(0), F_MUL(F_G, F_MUL(F_B, F_POW(F_A, F_SUB(F_B, F_C(1)))))), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_GE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_MUL(F_Y, F_LOG(F_A)))), TENSOR__SA | TENSOR__SB | TENSOR__SY, 0.3, 3, "a^b") \
-    X(REMAINDER, remainder, NUM, F_REMAINDER(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_FLOOR(F_DIV(F_A, F_B)))), TENSOR__SA | TENSOR__SB, 0.3, 3, "remainder with the sign of b") \
-    X(SUB, sub, NUM, F_SUB(F_A, F_B), F_G, F_NEG(F_G), 0, -3, 3, "a - b")
+    X(ADD, add, NUM, F_ADD(F_A, F_B), F_G, F_G, 0, AS_IS, -3, 3, "a + b") \
+    X(ATAN2, atan2, FLT, F_ATAN2(F_A, F_B), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_DIV(F_MUL(F_G, F_B), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B)))), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_EQ(F_B, F_C(0))), F_C(0), F_NEG(F_DIV(F_MUL(F_G, F_A), F_ADD(F_MUL(F_A, F_A), F_MUL(F_B, F_B))))), TENSOR__SA | TENSOR__SB, AS_IS, 0.2, 3, "angle of the point (b, a)") \
+    X(DIV, div, FLT, F_DIV(F_A, F_B), F_DIV(F_G, F_B), F_NEG(F_DIV(F_MUL(F_G, F_DIV(F_A, F_B)), F_B)), TENSOR__SA | TENSOR__SB, AS_IS, 0.3, 3, "a / b") \
+    X(FLOOR_DIVIDE, floor_divide, NUM, F_FLOORDIV(F_A, F_B), F_C(0), F_C(0), 0, AS_IS, 0.3, 3, "floor(a / b)") \
+    X(FMOD, fmod, NUM, F_FMOD(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_TRUNC(F_DIV(F_A, F_B)))), TENSOR__SA | TENSOR__SB, AS_IS, 0.3, 3, "remainder with the sign of a") \
+    X(MAXIMUM, maximum, NUM, F_MAX(F_A, F_B), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_A, F_B), F_C(0), F_G)), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_B, F_A), F_C(0), F_G)), TENSOR__SA | TENSOR__SB, AS_IS, -3, 3, "larger of two; ties share the gradient") \
+    X(MINIMUM, minimum, NUM, F_MIN(F_A, F_B), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_B, F_A), F_C(0), F_G)), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_A, F_B), F_C(0), F_G)), TENSOR__SA | TENSOR__SB, AS_IS, -3, 3, "smaller of two; ties share the gradient") \
+    X(MUL, mul, NUM, F_MUL(F_A, F_B), F_MUL(F_G, F_B), F_MUL(F_G, F_A), TENSOR__SA | TENSOR__SB, AS_IS, -3, 3, "a b") \
+    X(POW, pow, NUM, F_POW(F_A, F_B), F_SEL(F_EQ(F_B, F_C(0)), F_C(0), F_MUL(F_G, F_MUL(F_B, F_POW(F_A, F_SUB(F_B, F_C(1)))))), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_GE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_MUL(F_Y, F_LOG(F_A)))), TENSOR__SA | TENSOR__SB | TENSOR__SY, FULL, 0.3, 3, "a^b") \
+    X(REMAINDER, remainder, NUM, F_REMAINDER(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_FLOOR(F_DIV(F_A, F_B)))), TENSOR__SA | TENSOR__SB, AS_IS, 0.3, 3, "remainder with the sign of b") \
+    X(SUB, sub, NUM, F_SUB(F_A, F_B), F_G, F_NEG(F_G), 0, AS_IS, -3, 3, "a - b")
 
 #define TENSOR_OPS_TERNARY(X) \
-    X(ADDCDIV, addcdiv, FLT, F_ADD(F_A, F_MUL(F_P(0), F_DIV(F_B, F_C_))), F_G, F_DIV(F_MUL(F_G, F_P(0)), F_C_), F_NEG(F_DIV(F_MUL(F_MUL(F_G, F_P(0)), F_DIV(F_B, F_C_)), F_C_)), TENSOR__SB | TENSOR__SC, 0.3, 3, "x + value a / b") \
-    X(ADDCMUL, addcmul, NUM, F_ADD(F_A, F_MUL(F_P(0), F_MUL(F_B, F_C_))), F_G, F_MUL(F_G, F_MUL(F_P(0), F_C_)), F_MUL(F_G, F_MUL(F_P(0), F_B)), TENSOR__SB | TENSOR__SC, -3, 3, "x + value a b") \
-    X(LERP, lerp, FLT, F_SEL(F_LT(F_ABS(F_C_), F_C(0.5)), F_ADD(F_A, F_MUL(F_C_, F_SUB(F_B, F_A))), F_SUB(F_B, F_MUL(F_SUB(F_B, F_A), F_SUB(F_C(1), F_C_)))), F_MUL(F_G, F_SUB(F_C(1), F_C_)), F_MUL(F_G, F_C_), F_MUL(F_G, F_SUB(F_B, F_A)), TENSOR__SA | TENSOR__SB | TENSOR__SC, -3, 3, "a + weight (b - a)") \
-    X(WHERE, where, NUM, F_SEL(F_NE(F_A, F_C(0)), F_B, F_C_), F_C(0), F_SEL(F_NE(F_A, F_C(0)), F_G, F_C(0)), F_SEL(F_NE(F_A, F_C(0)), F_C(0), F_G), TENSOR__SA, -3, 3, "condition ? a : b")
+    X(ADDCDIV, addcdiv, FLT, F_ADD(F_A, F_MUL(F_P(0), F_DIV(F_B, F_C_))), F_G, F_DIV(F_MUL(F_G, F_P(0)), F_C_), F_NEG(F_DIV(F_MUL(F_MUL(F_G, F_P(0)), F_DIV(F_B, F_C_)), F_C_)), TENSOR__SB | TENSOR__SC, AS_IS, 0.3, 3, "x + value a / b") \
+    X(ADDCMUL, addcmul, NUM, F_ADD(F_A, F_MUL(F_P(0), F_MUL(F_B, F_C_))), F_G, F_MUL(F_G, F_MUL(F_P(0), F_C_)), F_MUL(F_G, F_MUL(F_P(0), F_B)), TENSOR__SB | TENSOR__SC, AS_IS, -3, 3, "x + value a b") \
+    X(LERP, lerp, FLT, F_SEL(F_LT(F_ABS(F_C_), F_C(0.5)), F_ADD(F_A, F_MUL(F_C_, F_SUB(F_B, F_A))), F_SUB(F_B, F_MUL(F_SUB(F_B, F_A), F_SUB(F_C(1), F_C_)))), F_MUL(F_G, F_SUB(F_C(1), F_C_)), F_MUL(F_G, F_C_), F_MUL(F_G, F_SUB(F_B, F_A)), TENSOR__SA | TENSOR__SB | TENSOR__SC, AS_IS, -3, 3, "a + weight (b - a)") \
+    X(WHERE, where, NUM, F_SEL(F_NE(F_A, F_C(0)), F_B, F_C_), F_C(0), F_SEL(F_NE(F_A, F_C(0)), F_G, F_C(0)), F_SEL(F_NE(F_A, F_C(0)), F_C(0), F_G), TENSOR__SA, AS_IS, -3, 3, "condition ? a : b")
 
-// Results are bool; no gradient. Columns: ID, name, operands, kind, formula (a mask), doc.
+// Results are bool; no gradient. Columns: ID, name, operands, kind, formula (a mask), class, doc.
 #define TENSOR_OPS_COMPARE(X) \
-    X(EQ, eq, 2, CMP, F_EQ(F_A, F_B), "a == b") \
-    X(GE, ge, 2, CMP, F_GE(F_A, F_B), "a >= b") \
-    X(GT, gt, 2, CMP, F_GT(F_A, F_B), "a > b") \
-    X(ISFINITE, isfinite, 1, CMP, F_EQ(F_SUB(F_A, F_A), F_C(0)), "neither infinite nor NaN") \
-    X(ISINF, isinf, 1, CMP, F_AND(F_EQ(F_ABS(F_A), F_INF), F_NE(F_SUB(F_A, F_A), F_C(0))), "infinite (no integer is)") \
-    X(ISNAN, isnan, 1, CMP, F_ISNAN(F_A), "not a number") \
-    X(LE, le, 2, CMP, F_LE(F_A, F_B), "a <= b") \
-    X(LOGICAL_AND, logical_and, 2, LOG, F_AND(F_NE(F_A, F_C(0)), F_NE(F_B, F_C(0))), "a and b") \
-    X(LOGICAL_NOT, logical_not, 1, LOG, F_EQ(F_A, F_C(0)), "not x") \
-    X(LOGICAL_OR, logical_or, 2, LOG, F_OR(F_NE(F_A, F_C(0)), F_NE(F_B, F_C(0))), "a or b") \
-    X(LOGICAL_XOR, logical_xor, 2, LOG, F_XOR(F_NE(F_A, F_C(0)), F_NE(F_B, F_C(0))), "either a or b") \
-    X(LT, lt, 2, CMP, F_LT(F_A, F_B), "a < b") \
-    X(NE, ne, 2, CMP, F_NE(F_A, F_B), "a != b")
+    X(EQ, eq, 2, CMP, F_EQ(F_A, F_B), AS_IS, "a == b") \
+    X(GE, ge, 2, CMP, F_GE(F_A, F_B), AS_IS, "a >= b") \
+    X(GT, gt, 2, CMP, F_GT(F_A, F_B), AS_IS, "a > b") \
+    X(ISFINITE, isfinite, 1, CMP, F_EQ(F_SUB(F_A, F_A), F_C(0)), AS_IS, "neither infinite nor NaN") \
+    X(ISINF, isinf, 1, CMP, F_AND(F_EQ(F_ABS(F_A), F_INF), F_NE(F_SUB(F_A, F_A), F_C(0))), AS_IS, "infinite (no integer is)") \
+    X(ISNAN, isnan, 1, CMP, F_ISNAN(F_A), AS_IS, "not a number") \
+    X(LE, le, 2, CMP, F_LE(F_A, F_B), AS_IS, "a <= b") \
+    X(LOGICAL_AND, logical_and, 2, LOG, F_AND(F_NE(F_A, F_C(0)), F_NE(F_B, F_C(0))), AS_IS, "a and b") \
+    X(LOGICAL_NOT, logical_not, 1, LOG, F_EQ(F_A, F_C(0)), AS_IS, "not x") \
+    X(LOGICAL_OR, logical_or, 2, LOG, F_OR(F_NE(F_A, F_C(0)), F_NE(F_B, F_C(0))), AS_IS, "a or b") \
+    X(LOGICAL_XOR, logical_xor, 2, LOG, F_XOR(F_NE(F_A, F_C(0)), F_NE(F_B, F_C(0))), AS_IS, "either a or b") \
+    X(LT, lt, 2, CMP, F_LT(F_A, F_B), AS_IS, "a < b") \
+    X(NE, ne, 2, CMP, F_NE(F_A, F_B), AS_IS, "a != b")
 
-// Integers and bool; no gradient. Columns: ID, name, operands, formula on int64_t a, b, doc.
+// Integers and bool; no gradient. Columns: ID, name, operands, formula on int64_t a, b, class, doc.
 #define TENSOR_OPS_BITWISE(X) \
-    X(BITWISE_AND, bitwise_and, 2, a & b, "bits in both") \
-    X(BITWISE_LEFT_SHIFT, bitwise_left_shift, 2, b < 0 || b > 63 ? 0 : (int64_t)((uint64_t)a << b), "a 2^b; 0 if b is too large") \
-    X(BITWISE_NOT, bitwise_not, 1, ~a, "bits flipped; logical not for bool") \
-    X(BITWISE_OR, bitwise_or, 2, a | b, "bits in either") \
-    X(BITWISE_RIGHT_SHIFT, bitwise_right_shift, 2, a >> (b < 0 || b > 63 ? 63 : b), "floor(a / 2^b); 0 or -1 if b is too large") \
-    X(BITWISE_XOR, bitwise_xor, 2, a ^ b, "bits in one only")
+    X(BITWISE_AND, bitwise_and, 2, a & b, AS_IS, "bits in both") \
+    X(BITWISE_LEFT_SHIFT, bitwise_left_shift, 2, b < 0 || b > 63 ? 0 : (int64_t)((uint64_t)a << b), AS_IS, "a 2^b; 0 if b is too large") \
+    X(BITWISE_NOT, bitwise_not, 1, ~a, AS_IS, "bits flipped; logical not for bool") \
+    X(BITWISE_OR, bitwise_or, 2, a | b, AS_IS, "bits in either") \
+    X(BITWISE_RIGHT_SHIFT, bitwise_right_shift, 2, a >> (b < 0 || b > 63 ? 63 : b), AS_IS, "floor(a / 2^b); 0 or -1 if b is too large") \
+    X(BITWISE_XOR, bitwise_xor, 2, a ^ b, AS_IS, "bits in one only")
 
 // Kind DBL: formula in C on doubles, derivatives in the vocabulary (and p).
 #define TENSOR_OPS_DOUBLE1(X) \
-    X(ACOSH, acosh, DBL, acosh(F_A), F_MUL(F_G, F_RSQRT(F_SUB(F_MUL(F_A, F_A), F_C(1)))), TENSOR__SA, 1.1, 4, "inverse of cosh") \
-    X(ASINH, asinh, DBL, asinh(F_A), F_MUL(F_G, F_RSQRT(F_ADD(F_MUL(F_A, F_A), F_C(1)))), TENSOR__SA, -3, 3, "inverse of sinh") \
-    X(ATANH, atanh, DBL, atanh(F_A), F_DIV(F_G, F_SUB(F_C(1), F_MUL(F_A, F_A))), TENSOR__SA, -0.9, 0.9, "inverse of tanh") \
-    X(ERFINV, erfinv, DBL, tensor__erfinv_f64(F_A), F_MUL(F_G, F_MUL(F_C(0.886226925452758), F_EXP(F_MUL(F_Y, F_Y)))), TENSOR__SY, -0.9, 0.9, "inverse of erf") \
-    X(LGAMMA, lgamma, DBL, tensor__lgamma_f64(F_A), F_MUL(F_G, F_POLYGAMMA(0, F_A)), TENSOR__SA, 0.3, 5, "log of |gamma(x)|") \
-    X(POLYGAMMA, polygamma, DBL, tensor__polygamma_f64(F_P(0), F_A), F_MUL(F_G, F_POLYGAMMA(p[0] + 1, F_A)), TENSOR__SA, 0.6, 5, "n-th derivative of digamma") \
-    X(SINC, sinc, DBL, F_A == 0 ? 1 : sin(3.141592653589793 * F_A) / (3.141592653589793 * F_A), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_DIV(F_MUL(F_G, F_SUB(F_COS(F_MUL(F_A, F_C(3.141592653589793))), F_Y)), F_A)), TENSOR__SA | TENSOR__SY, 0.2, 3, "sin(pi x) / (pi x), 1 at 0")
+    X(ACOSH, acosh, DBL, acosh(F_A), F_MUL(F_G, F_RSQRT(F_SUB(F_MUL(F_A, F_A), F_C(1)))), TENSOR__SA, AS_IS, 1.1, 4, "inverse of cosh") \
+    X(ASINH, asinh, DBL, asinh(F_A), F_MUL(F_G, F_RSQRT(F_ADD(F_MUL(F_A, F_A), F_C(1)))), TENSOR__SA, AS_IS, -3, 3, "inverse of sinh") \
+    X(ATANH, atanh, DBL, atanh(F_A), F_DIV(F_G, F_SUB(F_C(1), F_MUL(F_A, F_A))), TENSOR__SA, AS_IS, -0.9, 0.9, "inverse of tanh") \
+    X(ERFINV, erfinv, DBL, tensor__erfinv_f64(F_A), F_MUL(F_G, F_MUL(F_C(0.886226925452758), F_EXP(F_MUL(F_Y, F_Y)))), TENSOR__SY, FULL, -0.9, 0.9, "inverse of erf") \
+    X(LGAMMA, lgamma, DBL, tensor__lgamma_f64(F_A), F_MUL(F_G, F_POLYGAMMA(0, F_A)), TENSOR__SA, AS_IS, 0.3, 5, "log of |gamma(x)|") \
+    X(POLYGAMMA, polygamma, DBL, tensor__polygamma_f64(F_P(0), F_A), F_MUL(F_G, F_POLYGAMMA(p[0] + 1, F_A)), TENSOR__SA, AS_IS, 0.6, 5, "n-th derivative of digamma") \
+    X(SINC, sinc, DBL, F_A == 0 ? 1 : sin(3.141592653589793 * F_A) / (3.141592653589793 * F_A), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_DIV(F_MUL(F_G, F_SUB(F_COS(F_MUL(F_A, F_C(3.141592653589793))), F_Y)), F_A)), TENSOR__SA | TENSOR__SY, AS_IS, 0.2, 3, "sin(pi x) / (pi x), 1 at 0")
 #define TENSOR_OPS_DOUBLE2(X) \
-    X(COPYSIGN, copysign, DBL, copysign(F_A, F_B), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_MUL(F_G, F_DIV(F_Y, F_A))), F_C(0), TENSOR__SA | TENSOR__SY, -3, 3, "|a| with the sign of b") \
-    X(HYPOT, hypot, DBL, hypot(F_A, F_B), F_MUL(F_G, F_DIV(F_A, F_Y)), F_MUL(F_G, F_DIV(F_B, F_Y)), TENSOR__SA | TENSOR__SB | TENSOR__SY, 0.3, 3, "sqrt(a^2 + b^2)") \
-    X(LOGADDEXP, logaddexp, DBL, tensor__logaddexp_f64(F_A, F_B, 1), F_MUL(F_G, F_SIGMOID(F_SUB(F_A, F_B))), F_MUL(F_G, F_SIGMOID(F_SUB(F_B, F_A))), TENSOR__SA | TENSOR__SB, -3, 3, "log(e^a + e^b)") \
-    X(LOGADDEXP2, logaddexp2, DBL, tensor__logaddexp_f64(F_A, F_B, 0.6931471805599453), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_A, F_B)))), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_B, F_A)))), TENSOR__SA | TENSOR__SB, -3, 3, "log2(2^a + 2^b)") \
-    X(XLOGY, xlogy, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log(F_B), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_LE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_LOG(F_B))), F_MUL(F_G, F_DIV(F_A, F_B)), TENSOR__SA | TENSOR__SB, 0.3, 3, "a log(b), 0 where a is 0")
+    X(COPYSIGN, copysign, DBL, copysign(F_A, F_B), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_MUL(F_G, F_DIV(F_Y, F_A))), F_C(0), TENSOR__SA | TENSOR__SY, AS_IS, -3, 3, "|a| with the sign of b") \
+    X(HYPOT, hypot, DBL, hypot(F_A, F_B), F_MUL(F_G, F_DIV(F_A, F_Y)), F_MUL(F_G, F_DIV(F_B, F_Y)), TENSOR__SA | TENSOR__SB | TENSOR__SY, AS_IS, 0.3, 3, "sqrt(a^2 + b^2)") \
+    X(LOGADDEXP, logaddexp, DBL, tensor__logaddexp_f64(F_A, F_B, 1), F_MUL(F_G, F_SIGMOID(F_SUB(F_A, F_B))), F_MUL(F_G, F_SIGMOID(F_SUB(F_B, F_A))), TENSOR__SA | TENSOR__SB, AS_IS, -3, 3, "log(e^a + e^b)") \
+    X(LOGADDEXP2, logaddexp2, DBL, tensor__logaddexp_f64(F_A, F_B, 0.6931471805599453), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_A, F_B)))), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_B, F_A)))), TENSOR__SA | TENSOR__SB, AS_IS, -3, 3, "log2(2^a + 2^b)") \
+    X(XLOGY, xlogy, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log(F_B), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_LE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_LOG(F_B))), F_MUL(F_G, F_DIV(F_A, F_B)), TENSOR__SA | TENSOR__SB, AS_IS, 0.3, 3, "a log(b), 0 where a is 0")
 
-// The rest. Columns: ID, name, family, inputs, outputs, CPU kernel, scratch, gradient (NOGRAD), saves, doc.
+// The rest. Columns: ID, name, family, inputs, outputs, CPU kernel, scratch, gradient (NOGRAD), saves,
+// class, doc.
 #define TENSOR_OPS_OTHER(X) \
-    X(AMAX, amax, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_amax, TENSOR__SA | TENSOR__SY, "largest element; ties share the gradient") \
-    X(AMIN, amin, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_amax, TENSOR__SA | TENSOR__SY, "smallest element; ties share the gradient") \
-    X(ALL, all, REDUCE, 1, 1, tensor__cpu_reduce, NULL, NOGRAD, 0, "whether all are true") \
-    X(ANY, any, REDUCE, 1, 1, tensor__cpu_reduce, NULL, NOGRAD, 0, "whether any is true") \
-    X(ARANGE, arange, FILL, 0, 1, tensor__cpu_fill, NULL, NOGRAD, 0, "f[0] + i f[1]") \
-    X(ARGMAX, argmax, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, "index of the largest along the last dim") \
-    X(ARGMIN, argmin, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, "index of the smallest along the last dim") \
-    X(AS_STRIDED, as_strided, VIEW, 1, 1, NULL, NULL, tensor__grad_as_strided, 0, "any view: offset i[0], strides i[1..8]") \
-    X(AS_STRIDED_BACKWARD, as_strided_backward, INDEX, 1, 1, tensor__cpu_as_strided_backward, NULL, tensor__grad_as_strided_backward, 0, "zeros with g added at the places of a view") \
-    X(AS_STRIDED_SCATTER, as_strided_scatter, COMPOSED, 2, 1, NULL, NULL, tensor__grad_as_strided_scatter, 0, "x with a view of it replaced") \
-    X(BERNOULLI, bernoulli, RANDOM, 1, 1, tensor__cpu_random, NULL, NOGRAD, 0, "1 with probability p") \
-    X(CAT, cat, COMPOSED, -1, 1, NULL, NULL, tensor__grad_cat, 0, "tensors joined along dim i[0]") \
-    X(CUMMAX, cummax, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, "index of the largest so far along the last dim, last of ties") \
-    X(CUMMIN, cummin, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, "index of the smallest so far along the last dim, last of ties") \
-    X(CUMPROD, cumprod, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_cumprod, TENSOR__SA | TENSOR__SY, "running product along the last dim") \
-    X(CUMSUM, cumsum, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_cumsum, 0, "running sum along the last dim, from its end if i[0]") \
-    X(CUSTOM, custom, CUSTOM, -1, 1, NULL, NULL, tensor__grad_custom, 0, "a user's function") \
-    X(EXPAND, expand, VIEW, 1, 1, NULL, NULL, tensor__grad_expand, 0, "sizes of 1 repeated without a copy") \
-    X(FILL, fill, FILL, 0, 1, tensor__cpu_fill, NULL, tensor__grad_fill, 0, "f[0] everywhere") \
-    X(GATHER, gather, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_gather, TENSOR__SB, "elements named by index along dim i[0]") \
-    X(INDEX, index, INDEX, -1, 1, tensor__cpu_places, NULL, NOGRAD, 0, "flat places that broadcast indices name; index k runs over i[k]") \
-    X(INDEX_ADD, index_add, INDEX, 3, 1, tensor__cpu_index, tensor__scratch_index, tensor__grad_index_add, TENSOR__SB, "rows added at index along dim i[0]") \
-    X(INDEX_COPY, index_copy, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_index_copy, TENSOR__SB, "rows replaced at index along dim i[0]") \
-    X(INDEX_SELECT, index_select, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_index_select, TENSOR__SB, "rows named by index along dim i[0]") \
-    X(KTHVALUE, kthvalue, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, "index of the i[0]-th smallest along the last dim; 0: median, -1: nanmedian") \
-    X(LINALG_CHOLESKY, linalg_cholesky, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_cholesky, TENSOR__SY, "lower L of L LT = x") \
-    X(LINALG_DET, linalg_det, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_det, TENSOR__SA | TENSOR__SY, "determinant, its sign, log of its absolute value") \
-    X(LINALG_EIGH, linalg_eigh, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_eigh, TENSOR__SY | TENSOR__SY1, "eigenvalues and eigenvectors of a symmetric matrix, ascending") \
-    X(LINALG_LU_FACTOR, linalg_lu_factor, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_lu_factor, TENSOR__SY | TENSOR__SY1, "L and U in one matrix, row swaps from 1") \
-    X(LINALG_PINV, linalg_pinv, COMPOSED, 1, 1, NULL, NULL, tensor__grad_pinv, TENSOR__SA | TENSOR__SY, "Moore-Penrose inverse") \
-    X(LINALG_QR, linalg_qr, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_qr, TENSOR__SA | TENSOR__SY | TENSOR__SY1, "Q and R, Q square if i[0]") \
-    X(LINALG_SOLVE, linalg_solve, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve, TENSOR__SA | TENSOR__SY, "X of a X = b") \
-    X(LINALG_SOLVE_TRIANGULAR, linalg_solve_triangular, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve_triangular, TENSOR__SA | TENSOR__SY, "X of a X = b, a upper if i[0], ones on its diagonal if i[1]") \
-    X(LINALG_SVD, linalg_svd, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_svd, TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, "singular vectors and values, descending") \
-    X(LINALG_SWAPS, linalg_swaps, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, NOGRAD, 0, "row swaps as one order of i[0] rows") \
-    X(LINEAR_SCAN, linear_scan, ROWS, 2, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_linear_scan, TENSOR__SB | TENSOR__SY, "y_k = a_k + b_k y_(k-1) along the last dim, from its end if i[0]") \
-    X(LOG_SOFTMAX, log_softmax, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_log_softmax, TENSOR__SY, "x - logsumexp(x) along the last dim") \
-    X(LOG_SOFTMAX_BACKWARD, log_softmax_backward, ROWS, 2, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, "g - exp(y) sum(g); inputs g, y") \
-    X(LOGCUMSUMEXP, logcumsumexp, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_logcumsumexp, TENSOR__SA | TENSOR__SY, "running logsumexp along the last dim") \
-    X(LOGSUMEXP, logsumexp, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_logsumexp, TENSOR__SA | TENSOR__SY, "log of the sum of e^x along the last dim") \
-    X(MATMUL, matmul, MATMUL, 2, 1, tensor__cpu_matmul, tensor__scratch_matmul, tensor__grad_matmul, TENSOR__SA | TENSOR__SB, "batched matrix product") \
-    X(MEAN, mean, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_mean, 0, "mean over the dims of mask i[0]") \
-    X(MODE, mode, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, "last index of the most frequent value along the last dim") \
-    X(MULTINOMIAL, multinomial, RANDOM, 1, 1, tensor__cpu_multinomial, NULL, NOGRAD, 0, "i[0] indices drawn from rows of weights") \
-    X(NONZERO, nonzero, INDEX, 1, 1, tensor__cpu_nonzero, NULL, NOGRAD, 0, "places of the true elements of a mask: flat, or [n, ndim] if i[0]") \
-    X(NORM, norm, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_norm, TENSOR__SA | TENSOR__SY, "2-norm along the last dim") \
-    X(PERMUTE, permute, VIEW, 1, 1, NULL, NULL, tensor__grad_permute, 0, "dims in the order i[]") \
-    X(POISSON, poisson, RANDOM, 1, 1, tensor__cpu_random, NULL, NOGRAD, 0, "counts of events at rate x") \
-    X(PROD, prod, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_prod, TENSOR__SA, "product") \
-    X(PROD_OTHERS, prod_others, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, "product of all elements of the last dim but the own one") \
-    X(RAND, rand, RANDOM, 0, 1, tensor__cpu_random, NULL, NOGRAD, 0, "uniform in [f[0], f[1])") \
-    X(RANDINT, randint, RANDOM, 0, 1, tensor__cpu_random, NULL, NOGRAD, 0, "integers in [i[0], i[1])") \
-    X(RANDN, randn, RANDOM, 0, 1, tensor__cpu_random, NULL, NOGRAD, 0, "normal with mean f[0], deviation f[1]") \
-    X(RANDPERM, randperm, RANDOM, 0, 1, tensor__cpu_randperm, NULL, NOGRAD, 0, "a random order of 0..n-1") \
-    X(RESHAPE, reshape, VIEW, 1, 1, NULL, NULL, tensor__grad_reshape, 0, "other sizes over the same elements") \
-    X(SCATTER, scatter, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter, TENSOR__SB, "elements replaced at index along dim i[0]") \
-    X(SCATTER_ADD, scatter_add, INDEX, 3, 1, tensor__cpu_index, tensor__scratch_index, tensor__grad_scatter_add, TENSOR__SB, "elements added at index along dim i[0]") \
-    X(SCATTER_REDUCE, scatter_reduce, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter_reduce, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY, "elements combined at index along dim i[0]: i[1] 0 product, 1 largest, 2 smallest") \
-    X(SEARCHSORTED, searchsorted, ROWS, 2, 1, tensor__cpu_searchsorted, NULL, NOGRAD, 0, "places of b in sorted rows of a, behind equals if i[0]") \
-    X(SLICE, slice, VIEW, 1, 1, NULL, NULL, tensor__grad_slice, 0, "every i[2]-th index from i[1] along dim i[0]") \
-    X(SLICE_BACKWARD, slice_backward, COMPOSED, 1, 1, NULL, NULL, tensor__grad_slice_backward, 0, "zeros with g at the places of a slice") \
-    X(SOFTMAX, softmax, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_softmax, TENSOR__SY, "e^x / sum of e^x along the last dim") \
-    X(SOFTMAX_BACKWARD, softmax_backward, ROWS, 2, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, "y (g - sum(g y)); inputs g, y") \
-    X(SORT, sort, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, "indices that sort the last dim stably, falling if i[0]") \
-    X(SUM, sum, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_sum, 0, "sum over the dims of mask i[0]") \
-    X(TOPK, topk, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, "indices of the i[0] largest (smallest if not i[1]) along the last dim, sorted if i[2]") \
-    X(TRANSFER, transfer, TRANSFER, 1, 1, tensor__cpu_transfer, NULL, tensor__grad_transfer, 0, "the same on another device") \
-    X(TRIL, tril, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, "zeros above the i[0]-th diagonal") \
-    X(TRIU, triu, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, "zeros below the i[0]-th diagonal") \
-    X(VAR, var, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_var, TENSOR__SA, "two-pass variance along the last dim, divisor n - i[0]")
+    X(AMAX, amax, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_amax, TENSOR__SA | TENSOR__SY, AS_IS, "largest element; ties share the gradient") \
+    X(AMIN, amin, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_amax, TENSOR__SA | TENSOR__SY, AS_IS, "smallest element; ties share the gradient") \
+    X(ALL, all, REDUCE, 1, 1, tensor__cpu_reduce, NULL, NOGRAD, 0, AS_IS, "whether all are true") \
+    X(ANY, any, REDUCE, 1, 1, tensor__cpu_reduce, NULL, NOGRAD, 0, AS_IS, "whether any is true") \
+    X(ARANGE, arange, FILL, 0, 1, tensor__cpu_fill, NULL, NOGRAD, 0, AS_IS, "f[0] + i f[1]") \
+    X(ARGMAX, argmax, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, AS_IS, "index of the largest along the last dim") \
+    X(ARGMIN, argmin, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, AS_IS, "index of the smallest along the last dim") \
+    X(AS_STRIDED, as_strided, VIEW, 1, 1, NULL, NULL, tensor__grad_as_strided, 0, AS_IS, "any view: offset i[0], strides i[1..8]") \
+    X(AS_STRIDED_BACKWARD, as_strided_backward, INDEX, 1, 1, tensor__cpu_as_strided_backward, NULL, tensor__grad_as_strided_backward, 0, AS_IS, "zeros with g added at the places of a view") \
+    X(AS_STRIDED_SCATTER, as_strided_scatter, COMPOSED, 2, 1, NULL, NULL, tensor__grad_as_strided_scatter, 0, AS_IS, "x with a view of it replaced") \
+    X(BERNOULLI, bernoulli, RANDOM, 1, 1, tensor__cpu_random, NULL, NOGRAD, 0, AS_IS, "1 with probability p") \
+    X(CAT, cat, COMPOSED, -1, 1, NULL, NULL, tensor__grad_cat, 0, AS_IS, "tensors joined along dim i[0]") \
+    X(CUMMAX, cummax, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "index of the largest so far along the last dim, last of ties") \
+    X(CUMMIN, cummin, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "index of the smallest so far along the last dim, last of ties") \
+    X(CUMPROD, cumprod, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_cumprod, TENSOR__SA | TENSOR__SY, FULL, "running product along the last dim") \
+    X(CUMSUM, cumsum, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_cumsum, 0, FULL, "running sum along the last dim, from its end if i[0]") \
+    X(CUSTOM, custom, CUSTOM, -1, 1, NULL, NULL, tensor__grad_custom, 0, AS_IS, "a user's function") \
+    X(EXPAND, expand, VIEW, 1, 1, NULL, NULL, tensor__grad_expand, 0, AS_IS, "sizes of 1 repeated without a copy") \
+    X(FILL, fill, FILL, 0, 1, tensor__cpu_fill, NULL, tensor__grad_fill, 0, AS_IS, "f[0] everywhere") \
+    X(GATHER, gather, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_gather, TENSOR__SB, AS_IS, "elements named by index along dim i[0]") \
+    X(INDEX, index, INDEX, -1, 1, tensor__cpu_places, NULL, NOGRAD, 0, AS_IS, "flat places that broadcast indices name; index k runs over i[k]") \
+    X(INDEX_ADD, index_add, INDEX, 3, 1, tensor__cpu_index, tensor__scratch_index, tensor__grad_index_add, TENSOR__SB, AS_IS, "rows added at index along dim i[0]") \
+    X(INDEX_COPY, index_copy, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_index_copy, TENSOR__SB, AS_IS, "rows replaced at index along dim i[0]") \
+    X(INDEX_SELECT, index_select, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_index_select, TENSOR__SB, AS_IS, "rows named by index along dim i[0]") \
+    X(KTHVALUE, kthvalue, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "index of the i[0]-th smallest along the last dim; 0: median, -1: nanmedian") \
+    X(LINALG_CHOLESKY, linalg_cholesky, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_cholesky, TENSOR__SY, AS_IS, "lower L of L LT = x") \
+    X(LINALG_DET, linalg_det, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_det, TENSOR__SA | TENSOR__SY, AS_IS, "determinant, its sign, log of its absolute value") \
+    X(LINALG_EIGH, linalg_eigh, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_eigh, TENSOR__SY | TENSOR__SY1, AS_IS, "eigenvalues and eigenvectors of a symmetric matrix, ascending") \
+    X(LINALG_LU_FACTOR, linalg_lu_factor, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_lu_factor, TENSOR__SY | TENSOR__SY1, AS_IS, "L and U in one matrix, row swaps from 1") \
+    X(LINALG_PINV, linalg_pinv, COMPOSED, 1, 1, NULL, NULL, tensor__grad_pinv, TENSOR__SA | TENSOR__SY, APART, "Moore-Penrose inverse") \
+    X(LINALG_QR, linalg_qr, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_qr, TENSOR__SA | TENSOR__SY | TENSOR__SY1, AS_IS, "Q and R, Q square if i[0]") \
+    X(LINALG_SOLVE, linalg_solve, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve, TENSOR__SA | TENSOR__SY, AS_IS, "X of a X = b") \
+    X(LINALG_SOLVE_TRIANGULAR, linalg_solve_triangular, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve_triangular, TENSOR__SA | TENSOR__SY, AS_IS, "X of a X = b, a upper if i[0], ones on its diagonal if i[1]") \
+    X(LINALG_SVD, linalg_svd, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_svd, TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, AS_IS, "singular vectors and values, descending") \
+    X(LINALG_SWAPS, linalg_swaps, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, NOGRAD, 0, AS_IS, "row swaps as one order of i[0] rows") \
+    X(LINEAR_SCAN, linear_scan, ROWS, 2, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_linear_scan, TENSOR__SB | TENSOR__SY, AS_IS, "y_k = a_k + b_k y_(k-1) along the last dim, from its end if i[0]") \
+    X(LOG_SOFTMAX, log_softmax, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_log_softmax, TENSOR__SY, FULL, "x - logsumexp(x) along the last dim") \
+    X(LOG_SOFTMAX_BACKWARD, log_softmax_backward, ROWS, 2, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, AS_IS, "g - exp(y) sum(g); inputs g, y") \
+    X(LOGCUMSUMEXP, logcumsumexp, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_logcumsumexp, TENSOR__SA | TENSOR__SY, AS_IS, "running logsumexp along the last dim") \
+    X(LOGSUMEXP, logsumexp, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_logsumexp, TENSOR__SA | TENSOR__SY, FULL, "log of the sum of e^x along the last dim") \
+    X(MATMUL, matmul, MATMUL, 2, 1, tensor__cpu_matmul, tensor__scratch_matmul, tensor__grad_matmul, TENSOR__SA | TENSOR__SB, LOW, "batched matrix product") \
+    X(MEAN, mean, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_mean, 0, AS_IS, "mean over the dims of mask i[0]") \
+    X(MODE, mode, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "last index of the most frequent value along the last dim") \
+    X(MULTINOMIAL, multinomial, RANDOM, 1, 1, tensor__cpu_multinomial, NULL, NOGRAD, 0, AS_IS, "i[0] indices drawn from rows of weights") \
+    X(NONZERO, nonzero, INDEX, 1, 1, tensor__cpu_nonzero, NULL, NOGRAD, 0, AS_IS, "places of the true elements of a mask: flat, or [n, ndim] if i[0]") \
+    X(NORM, norm, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_norm, TENSOR__SA | TENSOR__SY, FULL, "2-norm along the last dim") \
+    X(PERMUTE, permute, VIEW, 1, 1, NULL, NULL, tensor__grad_permute, 0, AS_IS, "dims in the order i[]") \
+    X(POISSON, poisson, RANDOM, 1, 1, tensor__cpu_random, NULL, NOGRAD, 0, AS_IS, "counts of events at rate x") \
+    X(PROD, prod, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_prod, TENSOR__SA, FULL, "product") \
+    X(PROD_OTHERS, prod_others, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, AS_IS, "product of all elements of the last dim but the own one") \
+    X(RAND, rand, RANDOM, 0, 1, tensor__cpu_random, NULL, NOGRAD, 0, AS_IS, "uniform in [f[0], f[1])") \
+    X(RANDINT, randint, RANDOM, 0, 1, tensor__cpu_random, NULL, NOGRAD, 0, AS_IS, "integers in [i[0], i[1])") \
+    X(RANDN, randn, RANDOM, 0, 1, tensor__cpu_random, NULL, NOGRAD, 0, AS_IS, "normal with mean f[0], deviation f[1]") \
+    X(RANDPERM, randperm, RANDOM, 0, 1, tensor__cpu_randperm, NULL, NOGRAD, 0, AS_IS, "a random order of 0..n-1") \
+    X(RESHAPE, reshape, VIEW, 1, 1, NULL, NULL, tensor__grad_reshape, 0, AS_IS, "other sizes over the same elements") \
+    X(SCATTER, scatter, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter, TENSOR__SB, AS_IS, "elements replaced at index along dim i[0]") \
+    X(SCATTER_ADD, scatter_add, INDEX, 3, 1, tensor__cpu_index, tensor__scratch_index, tensor__grad_scatter_add, TENSOR__SB, WIDEST, "elements added at index along dim i[0]") \
+    X(SCATTER_REDUCE, scatter_reduce, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter_reduce, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY, AS_IS, "elements combined at index along dim i[0]: i[1] 0 product, 1 largest, 2 smallest") \
+    X(SEARCHSORTED, searchsorted, ROWS, 2, 1, tensor__cpu_searchsorted, NULL, NOGRAD, 0, AS_IS, "places of b in sorted rows of a, behind equals if i[0]") \
+    X(SLICE, slice, VIEW, 1, 1, NULL, NULL, tensor__grad_slice, 0, AS_IS, "every i[2]-th index from i[1] along dim i[0]") \
+    X(SLICE_BACKWARD, slice_backward, COMPOSED, 1, 1, NULL, NULL, tensor__grad_slice_backward, 0, AS_IS, "zeros with g at the places of a slice") \
+    X(SOFTMAX, softmax, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_softmax, TENSOR__SY, FULL, "e^x / sum of e^x along the last dim") \
+    X(SOFTMAX_BACKWARD, softmax_backward, ROWS, 2, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, AS_IS, "y (g - sum(g y)); inputs g, y") \
+    X(SORT, sort, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "indices that sort the last dim stably, falling if i[0]") \
+    X(SUM, sum, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_sum, 0, FULL, "sum over the dims of mask i[0]") \
+    X(TOPK, topk, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "indices of the i[0] largest (smallest if not i[1]) along the last dim, sorted if i[2]") \
+    X(TRANSFER, transfer, TRANSFER, 1, 1, tensor__cpu_transfer, NULL, tensor__grad_transfer, 0, AS_IS, "the same on another device") \
+    X(TRIL, tril, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS, "zeros above the i[0]-th diagonal") \
+    X(TRIU, triu, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS, "zeros below the i[0]-th diagonal") \
+    X(VAR, var, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_var, TENSOR__SA, AS_IS, "two-pass variance along the last dim, divisor n - i[0]")
+
+// The pointwise lists in the order of their ids, by operands: those that are formulas, all.
+#define TENSOR_OPS_FORMULAS(ONE, TWO, THREE) \
+    TENSOR_OPS_UNARY(ONE) TENSOR_OPS_COPY(ONE) TENSOR_OPS_BINARY(TWO) TENSOR_OPS_TERNARY(THREE)
+#define TENSOR_OPS_POINTWISE(ONE, TWO, THREE, TEST, BIT) \
+    TENSOR_OPS_FORMULAS(ONE, TWO, THREE) TENSOR_OPS_COMPARE(TEST) TENSOR_OPS_BITWISE(BIT) \
+    TENSOR_OPS_DOUBLE1(ONE) TENSOR_OPS_DOUBLE2(TWO)
+
+// Functions of several rows that autocast takes as one: name, class. The others are as their rows are.
+#define TENSOR_OPS_COMPOSED(X) \
+    X(addmm, LOW) X(cdist, FULL) X(cross, WIDEST) X(dist, FULL) X(dot, WIDEST) X(einsum, LOW) X(index_put, WIDEST) \
+    X(linalg_lstsq, APART) X(linalg_matrix_exp, APART) X(linalg_vecdot, LOW) X(logit, APART) X(nansum, APART) \
+    X(renorm, FULL) X(tensordot, WIDEST) X(trace, APART) X(vander, APART)
 // clang-format on
+enum {
+#define TENSOR__X(name, cast) TENSOR__CAST_##name = TENSOR__##cast,
+    TENSOR_OPS_COMPOSED(TENSOR__X)
+#undef TENSOR__X
+};
 
 typedef enum tensor_op_id_t {
 #define TENSOR__X(ID, ...) TENSOR_OP_##ID,
-    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
-    TENSOR_OPS_TERNARY(TENSOR__X) TENSOR_OPS_COMPARE(TENSOR__X) TENSOR_OPS_BITWISE(TENSOR__X)
-    TENSOR_OPS_DOUBLE1(TENSOR__X) TENSOR_OPS_DOUBLE2(TENSOR__X)
+    TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X)
     TENSOR_OP_POINTWISE_COUNT, TENSOR__OP_BEFORE_OTHER = TENSOR_OP_POINTWISE_COUNT - 1,
     TENSOR_OPS_OTHER(TENSOR__X)
 #undef TENSOR__X
@@ -5243,56 +5266,42 @@ TENSOR__FN V_F TENSOR__K(floordiv)(V_F a, V_F b) { return TENSOR__K(lanes2)(tens
             V_STORE((float *)out[0] + i, f);                                                                 \
         }                                                                                                    \
     }
-#define TENSOR__BACKWARD_HEAD(name)                                                                          \
+#define TENSOR__BACKWARD(name, ...)                                                                          \
     TENSOR__FN void TENSOR__K(b_##name)(const void *const *in, void *const *out, const double *p,            \
                                         int64_t n) {                                                         \
         (void)in, (void)p;                                                                                   \
-        for (int64_t i = 0; i < n; i += V_N)
-#define TENSOR__X(ID, name, kind, f, dA, saves, lo, hi, doc)                                                 \
+        for (int64_t i = 0; i < n; i += V_N) { __VA_ARGS__ }                                                 \
+    }
+#define TENSOR__PUT(k, f) if (out[k]) { V_STORE((float *)out[k] + i, f); }
+#define TENSOR__ONE(ID, name, kind, f, dA, ...)                                                              \
     TENSOR__FORWARD(name, f)                                                                                 \
-    TENSOR__BACKWARD_HEAD(name) {                                                                            \
-            V_AHEAD((const float *)in[4] + i, 128);                                                          \
-            V_AHEAD((const float *)out[0] + i, 128);                                                         \
-            V_STORE((float *)out[0] + i, dA);                                                                \
-        } }
-TENSOR_OPS_UNARY(TENSOR__X)
-TENSOR_OPS_COPY(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, kind, f, dA, dB, saves, lo, hi, doc)                                             \
-    TENSOR__FORWARD(name, f)                                                                                 \
-    TENSOR__BACKWARD_HEAD(name) {                                                                            \
-            if (out[0]) { V_STORE((float *)out[0] + i, dA); }                                                \
-            if (out[1]) { V_STORE((float *)out[1] + i, dB); }                                                \
-        } }
-TENSOR_OPS_BINARY(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, kind, f, dA, dB, dC, saves, lo, hi, doc)                                         \
-    TENSOR__FORWARD(name, f)                                                                                 \
-    TENSOR__BACKWARD_HEAD(name) {                                                                            \
-            if (out[0]) { V_STORE((float *)out[0] + i, dA); }                                                \
-            if (out[1]) { V_STORE((float *)out[1] + i, dB); }                                                \
-            if (out[2]) { V_STORE((float *)out[2] + i, dC); }                                                \
-        } }
-TENSOR_OPS_TERNARY(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, nin, kind, f, doc) TENSOR__FORWARD(name, V_SEL(f, V_SET(1.0f), V_ZERO()))
+    TENSOR__BACKWARD(name, V_AHEAD((const float *)in[4] + i, 128); V_AHEAD((const float *)out[0] + i, 128);  \
+                     V_STORE((float *)out[0] + i, dA);)
+#define TENSOR__TWO(ID, name, kind, f, dA, dB, ...)                                                          \
+    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__PUT(0, dA) TENSOR__PUT(1, dB))
+#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, ...)                                                    \
+    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__PUT(0, dA) TENSOR__PUT(1, dB) TENSOR__PUT(2, dC))
+TENSOR_OPS_FORMULAS(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE)
+#undef TENSOR__ONE
+#undef TENSOR__TWO
+#undef TENSOR__THREE
+#undef TENSOR__PUT
+#define TENSOR__X(ID, name, nin, kind, f, ...) TENSOR__FORWARD(name, V_SEL(f, V_SET(1.0f), V_ZERO()))
 TENSOR_OPS_COMPARE(TENSOR__X)
 #undef TENSOR__X
 
 static const tensor__body_t TENSOR__K(forward)[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__X(ID, name, ...) TENSOR__K(f_##name),
-    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
-    TENSOR_OPS_TERNARY(TENSOR__X) TENSOR_OPS_COMPARE(TENSOR__X)
+    TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X) TENSOR_OPS_COMPARE(TENSOR__X)
 #undef TENSOR__X
 };
 static const tensor__body_t TENSOR__K(backward)[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__X(ID, name, ...) TENSOR__K(b_##name),
-    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
-    TENSOR_OPS_TERNARY(TENSOR__X)
+    TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X)
 #undef TENSOR__X
 };
 #undef TENSOR__FORWARD
-#undef TENSOR__BACKWARD_HEAD
+#undef TENSOR__BACKWARD
 
 // ------------------------------------------------------------------------------
 // >>kernel-reduce                                  MARK: leaves of reductions
@@ -8563,12 +8572,13 @@ TENSOR__FN tensor_t *tensor__cast(tensor__thread_t *th, tensor_t *x, int dtype) 
 }
 TENSOR__FN void tensor__autocast(int to, tensor_t **x, int n) {
     tensor__thread_t *th = tensor__self();
+    if (!TENSOR__CASTING(th)) { return; }
     int dtype = to == TENSOR__FULL ? TENSOR_F32 : (int)(tensor_autocast_dtype)(), widest = -1;
     for (int i = 0; to == TENSOR__WIDEST && i < n; i++) {
         if (!tensor__castable(x[i])) { continue; }
         dtype = widest = widest < 0 ? x[i]->dtype : tensor__promote2(widest, x[i]->dtype);
     }
-    for (int i = 0; dtype >= 0 && to != TENSOR__AS_IS && i < n; i++) { x[i] = tensor__cast(th, x[i], dtype); }
+    for (int i = 0; dtype >= 0 && to != TENSOR__APART && i < n; i++) { x[i] = tensor__cast(th, x[i], dtype); }
     th->modes &= (uint8_t)~TENSOR__CASTS;
 }
 
@@ -8962,6 +8972,8 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
     if (o->row->cpu) {
         tensor_arg_t arg[TENSOR__MAX_IN + TENSOR__MAX_OUT];
         tensor_call_t c;
+        TENSOR_ASSERT(!TENSOR__CASTING(o->th) || o->row->cast == TENSOR__AS_IS || o->update ||
+                      o->row->family == TENSOR_FAMILY_POINTWISE);   // or its front lacks the line
         c.row = o->row;
         c.arg = arg;
         c.nin = o->nin;
@@ -9892,24 +9904,19 @@ TENSOR__INLINE double tensor__round_f64(double a) {
         for (int64_t i = 0; i < n; i++) { text }                                                             \
     }
 #define TENSOR__OUT(k, f) if (out[k]) { ((double *)out[k])[i] = f; }
-#define TENSOR__X(ID, name, kind, f, dA, saves, lo, hi, doc)                                                 \
+#define TENSOR__ONE(ID, name, kind, f, dA, ...)                                                              \
     TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA))
-TENSOR_OPS_UNARY(TENSOR__X)
-TENSOR_OPS_COPY(TENSOR__X)
-TENSOR_OPS_DOUBLE1(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, kind, f, dA, dB, saves, lo, hi, doc)                                             \
-    TENSOR__FORWARD(name, f)                                                                                 \
-    TENSOR__BACKWARD(name, TENSOR__OUT(0, dA) TENSOR__OUT(1, dB))
-TENSOR_OPS_BINARY(TENSOR__X)
-TENSOR_OPS_DOUBLE2(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, kind, f, dA, dB, dC, saves, lo, hi, doc)                                         \
+#define TENSOR__TWO(ID, name, kind, f, dA, dB, ...)                                                          \
+    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA) TENSOR__OUT(1, dB))
+#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, ...)                                                    \
     TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA) TENSOR__OUT(1, dB) TENSOR__OUT(2, dC))
-TENSOR_OPS_TERNARY(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, nin, kind, f, doc) TENSOR__FORWARD(name, (f) ? 1.0 : 0.0)
-TENSOR_OPS_COMPARE(TENSOR__X)
+#define TENSOR__X(ID, name, nin, kind, f, ...) TENSOR__FORWARD(name, (f) ? 1.0 : 0.0)
+#define TENSOR__NONE(...)
+TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__X, TENSOR__NONE)
+#undef TENSOR__ONE
+#undef TENSOR__TWO
+#undef TENSOR__THREE
+#undef TENSOR__NONE
 #undef TENSOR__X
 #undef TENSOR__OUT
 #undef TENSOR__FORWARD
@@ -9917,16 +9924,12 @@ TENSOR_OPS_COMPARE(TENSOR__X)
 static const tensor__body_t tensor__forward_f64[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__X(ID, name, ...) tensor__f_##name##_f64,
 #define TENSOR__NONE(...) NULL,
-    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
-    TENSOR_OPS_TERNARY(TENSOR__X) TENSOR_OPS_COMPARE(TENSOR__X) TENSOR_OPS_BITWISE(TENSOR__NONE)
-    TENSOR_OPS_DOUBLE1(TENSOR__X) TENSOR_OPS_DOUBLE2(TENSOR__X)
+    TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__NONE)
 #undef TENSOR__X
 };
 static const tensor__body_t tensor__backward_f64[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__X(ID, name, ...) tensor__b_##name##_f64,
-    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
-    TENSOR_OPS_TERNARY(TENSOR__X) TENSOR_OPS_COMPARE(TENSOR__NONE) TENSOR_OPS_BITWISE(TENSOR__NONE)
-    TENSOR_OPS_DOUBLE1(TENSOR__X) TENSOR_OPS_DOUBLE2(TENSOR__X)
+    TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__NONE, TENSOR__NONE)
 #undef TENSOR__X
 #undef TENSOR__NONE
 };
@@ -10003,15 +10006,12 @@ TENSOR__FN int64_t tensor__pow_i64(int64_t a, int64_t b) {
 #define TENSOR__ENTRY_NUM(name) tensor__f_##name##_i64,
 #define TENSOR__ENTRY_FLT(name) NULL,
 #define TENSOR__X(ID, name, kind, f, ...) TENSOR__FORWARD_##kind(name, f)
-TENSOR_OPS_UNARY(TENSOR__X)
-TENSOR_OPS_COPY(TENSOR__X)
-TENSOR_OPS_BINARY(TENSOR__X)
-TENSOR_OPS_TERNARY(TENSOR__X)
+TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X)
 #undef TENSOR__X
-#define TENSOR__X(ID, name, nin, kind, f, doc) TENSOR__FORWARD(name, (f) ? 1 : 0)
+#define TENSOR__X(ID, name, nin, kind, f, cast, doc) TENSOR__FORWARD(name, (f) ? 1 : 0)
 TENSOR_OPS_COMPARE(TENSOR__X)
 #undef TENSOR__X
-#define TENSOR__X(ID, name, nin, f, doc)                                                                     \
+#define TENSOR__X(ID, name, nin, f, cast, doc)                                                               \
     TENSOR__FN void tensor__f_##name##_i64(const void *const *in, void *const *out, const double *q,         \
                                            int64_t n) {                                                      \
         (void)q;                                                                                             \
@@ -10025,8 +10025,7 @@ TENSOR_OPS_BITWISE(TENSOR__X)
 #undef TENSOR__X
 static const tensor__body_t tensor__forward_i64[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__X(ID, name, kind, ...) TENSOR__ENTRY_##kind(name)
-    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
-    TENSOR_OPS_TERNARY(TENSOR__X)
+    TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X)
 #undef TENSOR__X
 #define TENSOR__X(ID, name, ...) tensor__f_##name##_i64,
     TENSOR_OPS_COMPARE(TENSOR__X) TENSOR_OPS_BITWISE(TENSOR__X)
@@ -11665,20 +11664,8 @@ TENSOR__INLINE tensor_t *tensor__finish_images(tensor__op_t *o) {
     }
     return tensor__finish(o);
 }
-// Rows that autocast computes in f32; their kernels take halves.
-TENSOR__FN int tensor__full_row(int id) {
-    switch (id) {
-    case TENSOR_OP_ACOS: case TENSOR_OP_ASIN: case TENSOR_OP_COSH: case TENSOR_OP_ERFINV: case TENSOR_OP_EXP:
-    case TENSOR_OP_EXPM1: case TENSOR_OP_LOG: case TENSOR_OP_LOG10: case TENSOR_OP_LOG1P:
-    case TENSOR_OP_LOG2: case TENSOR_OP_POW: case TENSOR_OP_RECIPROCAL: case TENSOR_OP_RSQRT:
-    case TENSOR_OP_SINH: case TENSOR_OP_SOFTPLUS: case TENSOR_OP_SQUARE: case TENSOR_OP_TAN:
-    case TENSOR_OP_CUMPROD: case TENSOR_OP_CUMSUM: case TENSOR_OP_LOGSUMEXP: case TENSOR_OP_LOG_SOFTMAX:
-    case TENSOR_OP_NORM: case TENSOR_OP_PROD: case TENSOR_OP_SOFTMAX: case TENSOR_OP_SUM: return 1;
-    default: return 0;
-    }
-}
 TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
-    if (TENSOR__CASTING(o->th) && tensor__full_row(o->row->id) &&
+    if (TENSOR__CASTING(o->th) && o->row->cast == TENSOR__FULL &&     // their kernels take halves
         (promoted == TENSOR_F16 || promoted == TENSOR_BF16)) {
         promoted = TENSOR_F32;
     }
@@ -11820,25 +11807,41 @@ TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *r
 TENSOR__INLINE int tensor__plain_arg(const tensor__thread_t *th, const tensor_t *t) {
     return t && t->state == TENSOR__LIVE && TENSOR__HOST_F32(t) && (t->home == th || t->home->ctx == th->ctx);
 }
+// What the plain doors share. begin: the kernels that a call of row may use past the gate, NULL = none, take
+// the general way; commit: the call's result t, or poison if it could not be recorded (0, raised).
+TENSOR__INLINE const tensor__isa_t *tensor__plain_begin(const tensor__thread_t *th,
+                                                        const tensor__row_t *row) {
+    return th->error.code || (TENSOR__CASTING(th) && row->cast == TENSOR__LOW) ? NULL : th->ctx->plain;
+}
+TENSOR__INLINE int tensor__plain_size(const tensor__isa_t *isa, int64_t n) {
+    return !(n & (isa->lanes - 1)) && n <= TENSOR__GRAIN && n > 0;
+}
+TENSOR__INLINE int tensor__plain_tracks(tensor__thread_t *th, tensor_t *a, tensor_t *b, tensor_t *c) {
+    return th->grad_mode && (tensor__sync_needs_grad(th, a) || (b && tensor__sync_needs_grad(th, b)) ||
+                             (c && tensor__sync_needs_grad(th, c)));
+}
+TENSOR__INLINE tensor_t *tensor__plain_commit(tensor__thread_t *th, tensor_t *t, int recorded) {
+    th->written = NULL;
+    if (TENSOR__LIKELY(recorded)) { return th->fresh = t; }
+    (tensor_free)(t);
+    return TENSOR__POISON;
+}
 // The plain door of the gate: contiguous f32 of one shape, whole vectors, no error pending. Most ops of small
 // networks are that, and the general way (promotion, broadcast, call, iterator) would cost three times the
 // work itself. b NULL = unary, or *scalar in its place. NULL = not plain, take the general way.
 TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b, const double *scalar) {
     tensor__thread_t *th = tensor__self();
-    const tensor__isa_t *isa = th->ctx->plain;
-    if (!isa || th->error.code || !tensor__plain_arg(th, a)) { return NULL; }
+    const tensor__row_t *row = tensor__row(id);
+    const tensor__isa_t *isa = tensor__plain_begin(th, row);
+    if (!isa || !tensor__plain_arg(th, a)) { return NULL; }
     int64_t n = a->numel;
     int flags = a->flags;
-    th->written = NULL;
     if (b) {
         if (!tensor__plain_arg(th, b) || b->ndim != a->ndim) { return NULL; }
         for (int d = 0; d < a->ndim; d++) { if (a->dims[d] != b->dims[d]) { return NULL; } }
         flags &= b->flags;
     }
-    if (!(flags & TENSOR__CONTIGUOUS) || (n & (isa->lanes - 1)) || n > TENSOR__GRAIN || n == 0) {
-        return NULL;
-    }
-    const tensor__row_t *row = tensor__row(id);
+    if (!(flags & TENSOR__CONTIGUOUS) || !tensor__plain_size(isa, n)) { return NULL; }
     tensor_t *t = tensor__like(th, row->name, a);
     if (!t) { return NULL; }
     const void *in[4];
@@ -11851,13 +11854,8 @@ TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b, const d
     } else {
         isa->forward[id](in, out, NULL, n);
     }
-    if (th->grad_mode && (tensor__sync_needs_grad(th, a) || (b && tensor__sync_needs_grad(th, b)))) {
-        if (!tensor__plain_record(th, row, a, b, scalar, t)) {
-            (tensor_free)(t);
-            return TENSOR__POISON;
-        }
-    }
-    return th->fresh = t;
+    return tensor__plain_commit(th, t, !tensor__plain_tracks(th, a, b, NULL) ||
+                                tensor__plain_record(th, row, a, b, scalar, t));
 }
 
 TENSOR__FN tensor_t *tensor__unary(int id, tensor_t *x, double f0, double f1) {
@@ -12219,7 +12217,7 @@ TENSOR_API tensor_t *(tensor_round_decimals)(tensor_t *x, int decimals) {
 }
 TENSOR_API tensor_t *(tensor_logit)(tensor_t *x, double eps) {
     TENSOR__MARK1(x)
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__AS_IS, (tensor_logit)(cast_[0], eps), x)
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_logit, (tensor_logit)(cast_[0], eps), x)
     if (!tensor__is_float(x->dtype)) { x = tensor_to(x, TENSOR_F32); }
     if (eps >= 0) { x = tensor_clamp(x, eps, 1 - eps); }
     TENSOR__RETURN(tensor_sub(tensor_log(x), tensor_log1p(tensor_neg(x))));
@@ -12411,19 +12409,16 @@ typedef tensor_t *(*tensor__derivative_t)(tensor__grad_t *g, const double *p);
 #define TENSOR__D(name, k, f)                                                                                \
     TENSOR__FN tensor_t *tensor__d##k##_##name(tensor__grad_t *g, const double *p) { (void)g, (void)p;       \
         return f; }
-#define TENSOR__X(ID, name, kind, f, dA, ...) TENSOR__D(name, 0, dA)
-TENSOR_OPS_UNARY(TENSOR__X)
-TENSOR_OPS_COPY(TENSOR__X)
-TENSOR_OPS_DOUBLE1(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, kind, f, dA, dB, ...) TENSOR__D(name, 0, dA) TENSOR__D(name, 1, dB)
-TENSOR_OPS_BINARY(TENSOR__X)
-TENSOR_OPS_DOUBLE2(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, kind, f, dA, dB, dC, ...) TENSOR__D(name, 0, dA) TENSOR__D(name, 1,              \
-        dB) TENSOR__D(name, 2, dC)
-TENSOR_OPS_TERNARY(TENSOR__X)
-#undef TENSOR__X
+#define TENSOR__ONE(ID, name, kind, f, dA, ...) TENSOR__D(name, 0, dA)
+#define TENSOR__TWO(ID, name, kind, f, dA, dB, ...) TENSOR__D(name, 0, dA) TENSOR__D(name, 1, dB)
+#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, ...)                                                    \
+    TENSOR__D(name, 0, dA) TENSOR__D(name, 1, dB) TENSOR__D(name, 2, dC)
+#define TENSOR__NONE(...)
+TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__NONE, TENSOR__NONE)
+#undef TENSOR__ONE
+#undef TENSOR__TWO
+#undef TENSOR__THREE
+#undef TENSOR__NONE
 #undef TENSOR__D
 // passes bit k: the derivative for operand k is the incoming gradient itself, nothing to compute.
 typedef struct tensor__formulas_t { tensor__derivative_t d[3]; int passes; const char *text[3];
@@ -12439,9 +12434,7 @@ typedef struct tensor__formulas_t { tensor__derivative_t d[3]; int passes; const
      TENSOR__IS_G(#dA) | TENSOR__IS_G(#dB) << 1 | TENSOR__IS_G(#dC) << 2, {#dA, #dB, #dC}},
 #define TENSOR__NONE(...) {{NULL, NULL, NULL}, 0, {"", "", ""}},
 static const tensor__formulas_t tensor__formulas[TENSOR_OP_POINTWISE_COUNT] = {
-    TENSOR_OPS_UNARY(TENSOR__ONE) TENSOR_OPS_COPY(TENSOR__ONE) TENSOR_OPS_BINARY(TENSOR__TWO)
-    TENSOR_OPS_TERNARY(TENSOR__THREE) TENSOR_OPS_COMPARE(TENSOR__NONE) TENSOR_OPS_BITWISE(TENSOR__NONE)
-    TENSOR_OPS_DOUBLE1(TENSOR__ONE) TENSOR_OPS_DOUBLE2(TENSOR__TWO)
+    TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__NONE, TENSOR__NONE)
 };
 #undef TENSOR__ONE
 #undef TENSOR__TWO
@@ -12485,8 +12478,7 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed)
     tensor_t *gy = g->gy[0];
     const tensor__isa_t *isa = g->th->ctx->plain;
     if (!isa || !isa->backward[n->row->id] || !TENSOR__HOST_F32(gy) || n->out[0].dtype != TENSOR_F32 ||
-        !(gy->flags & TENSOR__CONTIGUOUS) ||
-        (gy->numel & (isa->lanes - 1)) || gy->numel > TENSOR__GRAIN || gy->numel == 0) {
+        !(gy->flags & TENSOR__CONTIGUOUS) || !tensor__plain_size(isa, gy->numel)) {
         return 0;
     }
     const void *in[5];
@@ -12830,8 +12822,7 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c) {
 // Front of all REDUCE rows: mask of dims to reduce.
 TENSOR__FN tensor_t *tensor__reduce(int id, tensor_t *x, uint32_t mask, int keepdim) {
     TENSOR__BEGIN(o, tensor__row(id), x)
-    TENSOR__AUTOCAST(TENSOR__CASTING(o.th) && tensor__full_row(id), TENSOR__FULL,
-                     tensor__reduce(id, cast_[0], mask, keepdim), x)
+    TENSOR__AUTOCAST(TENSOR__CASTING(o.th), o.row->cast, tensor__reduce(id, cast_[0], mask, keepdim), x)
     int64_t dims[TENSOR_MAX_DIMS], reduced = 1;
     int ndim = 0, dtype = x->dtype;
     for (int d = 0; d < x->ndim; d++) {
@@ -13135,7 +13126,7 @@ TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop,
                                      int64_t i0) {
     TENSOR__MARK
     TENSOR__BEGIN(o, tensor__row(id), x)
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_) && tensor__full_row(id), TENSOR__FULL,
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), o.row->cast,
                      tensor__rows_op(id, cast_[0], dim, drop, keepdim, dtype, i0), x)
     if (dtype < 0 && !tensor__needs_float(o.row->name, x)) { return TENSOR__POISON; }
     TENSOR__DIM(d, o.row->name, dim, x)
@@ -13194,18 +13185,15 @@ TENSOR__FRONT(argmin_dim, (tensor_t *x, int64_t dim, int keepdim),
 // than a layer. NULL = not plain.
 TENSOR__FN tensor_t *tensor__plain_arg_op(int id, const tensor_t *x) {
     tensor__thread_t *th = tensor__self();
-    const tensor__isa_t *isa = th->ctx->plain;
-    if (!isa || th->error.code || !tensor__plain_arg(th, x) || !(x->flags & TENSOR__CONTIGUOUS) ||
-        !x->numel) {
-        return NULL;
-    }
-    tensor_t *t = tensor__fresh(th, tensor__row(id)->name, TENSOR_I64, 1, 0);
+    const tensor__row_t *row = tensor__row(id);
+    const tensor__isa_t *isa = tensor__plain_begin(th, row);
+    if (!isa || !tensor__plain_arg(th, x) || !(x->flags & TENSOR__CONTIGUOUS) || !x->numel) { return NULL; }
+    tensor_t *t = tensor__fresh(th, row->name, TENSOR_I64, 1, 0);
     if (!t) { return NULL; }
     const float *v = (const float *)tensor__ptr(x);
     float m = id == TENSOR_OP_ARGMAX ? isa->leaf_max(v, x->numel) : isa->leaf_min(v, x->numel);
     *(int64_t *)t->storage->data = isa->find(v, x->numel, m);
-    th->written = NULL;
-    return th->fresh = t;
+    return tensor__plain_commit(th, t, 1);
 }
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) {                                                      \
@@ -13370,7 +13358,7 @@ TENSOR__FN tensor_t *tensor__norm_2(tensor_t *x, const int64_t *dims, int n, int
 #undef TENSOR__FOLDED
 TENSOR_API tensor_t *(tensor_norm_p_dims)(tensor_t *x, double p, const int64_t *dims, int n, int keepdim) {
     TENSOR__MARK
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__FULL,
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__ROW(NORM)->cast,
                      (tensor_norm_p_dims)(cast_[0], p, dims, n, keepdim), x)
     if (!tensor__live(x) || !tensor__needs_float("norm", x) || p == 2) {
         TENSOR__RETURN(tensor__live(x) && !tensor__is_float(x->dtype) ? TENSOR__POISON :
@@ -13402,7 +13390,8 @@ TENSOR__MADE(count_nonzero_dims, (tensor_t *x, const int64_t *dims, int n),
 TENSOR__MADE(count_nonzero, (tensor_t *x), tensor_sum(tensor_ne_scalar(x, 0)))
 TENSOR_API tensor_t *(tensor_nansum_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
     TENSOR__MARK
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__AS_IS, (tensor_nansum_dims)(cast_[0], dims, n, keepdim), x)
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_nansum,
+                     (tensor_nansum_dims)(cast_[0], dims, n, keepdim), x)
     int has = tensor__live(x) && tensor__is_float(x->dtype);
     TENSOR__RETURN(tensor_sum_dims(has ? tensor_masked_fill(x, tensor_isnan(x), 0) : x, dims, n, keepdim));
 }
@@ -13513,12 +13502,12 @@ TENSOR__MADE(cumulative_trapezoid, (tensor_t *y, tensor_t *x, double dx, int64_t
     tensor_cumsum(tensor__trapezoids(y, x, dx, dim), dim))
 TENSOR_API tensor_t *(tensor_dist)(tensor_t *a, tensor_t *b, double p) {
     TENSOR__MARK
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__FULL, (tensor_dist)(cast_[0], cast_[1], p), a, b)
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_dist, (tensor_dist)(cast_[0], cast_[1], p), a, b)
     TENSOR__RETURN((tensor_norm_p)(tensor_sub(a, b), p));
 }
 TENSOR_API tensor_t *(tensor_cdist)(tensor_t *a, tensor_t *b, double p) {
     TENSOR__MARK2(a, b)
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__FULL, (tensor_cdist)(cast_[0], cast_[1], p), a, b)
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_cdist, (tensor_cdist)(cast_[0], cast_[1], p), a, b)
     TENSOR__REFUSE(a->ndim < 2 || b->ndim < 2 || TENSOR__WIDE(a) != TENSOR__WIDE(b) || !(p >= 0), SHAPE,
                    "cdist: a %t and b %t must be [..., M, K] and [..., N, K], p >= 0 (got %g)", a, b, p);
     const int64_t k = -1;
@@ -13535,7 +13524,7 @@ TENSOR_API tensor_t *(tensor_cdist)(tensor_t *a, tensor_t *b, double p) {
 }
 TENSOR_API tensor_t *(tensor_renorm)(tensor_t *x, double p, int64_t dim, double maxnorm) {
     TENSOR__MARK1(x)
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__FULL, (tensor_renorm)(cast_[0], p, dim, maxnorm), x)
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_renorm, (tensor_renorm)(cast_[0], p, dim, maxnorm), x)
     TENSOR__DIM(d, "renorm", dim, x)
     TENSOR__REFUSE(x->ndim < 2 || !(p > 0) || !(maxnorm >= 0), SHAPE,
                    "renorm: x %t must have 2 dims, p be > 0 (got %g), maxnorm >= 0 (got %g)", x, p, maxnorm);
@@ -14107,11 +14096,10 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
 TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias,
                                            int turned, int then) {
     tensor__thread_t *th = tensor__self();
-    const tensor__isa_t *isa = th->ctx->plain;
+    const tensor__isa_t *isa = tensor__plain_begin(th, row);
     tensor__gemm_t g;
-    if (!isa || th->error.code || TENSOR__CASTING(th) || !tensor__plain_arg(th, a) ||
-        !tensor__plain_arg(th, b) || a->ndim != 2 || b->ndim != 2 || a->dims[1] != b->dims[turned] ||
-        (turned && !(a->flags & TENSOR__CONTIGUOUS))) {
+    if (!isa || !tensor__plain_arg(th, a) || !tensor__plain_arg(th, b) || a->ndim != 2 || b->ndim != 2 ||
+        a->dims[1] != b->dims[turned] || (turned && !(a->flags & TENSOR__CONTIGUOUS))) {
         return NULL;
     }
     g.m = a->dims[0];
@@ -14150,18 +14138,11 @@ TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a
         in[0] = out[0] = g.c;
         isa->forward[then](in, out, NULL, n);
     }
-    th->written = NULL;
-    if (th->grad_mode && (tensor__sync_needs_grad(th, a) || tensor__sync_needs_grad(th, b) ||
-                          (bias && tensor__sync_needs_grad(th, bias)))) {
-        tensor__op_t o;
-        tensor_t *const in[3] = {a, b, bias};
-        if (tensor__begin(&o, row, in, row->nin)) { o.out[o.nout++] = t; }
-        if (!o.nout || !tensor__record(&o)) {
-            (tensor_free)(t);
-            return TENSOR__POISON;
-        }
-    }
-    return th->fresh = t;
+    if (!tensor__plain_tracks(th, a, b, bias)) { return tensor__plain_commit(th, t, 1); }
+    tensor__op_t o;
+    tensor_t *const in[3] = {a, b, bias};
+    if (tensor__begin(&o, row, in, row->nin)) { o.out[o.nout++] = t; }
+    return tensor__plain_commit(th, t, o.nout && tensor__record(&o));
 }
 
 TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
@@ -14171,7 +14152,7 @@ TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     tensor__op_t o;
     tensor_t *const in[2] = {a, b};
     if (!tensor__begin(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__LOW, (tensor_matmul)(cast_[0], cast_[1]), a, b)
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), o.row->cast, (tensor_matmul)(cast_[0], cast_[1]), a, b)
     if (!a->ndim || !b->ndim) {
         return tensor__fail(o.th, TENSOR_ERR_SHAPE,
                             "matmul: a %t and b %t must have at least 1 dim; use mul for numbers", a, b);
@@ -14222,7 +14203,7 @@ TENSOR__COLD
 TENSOR__FN tensor_t *tensor__product(const char *op, tensor_t *a, tensor_t *b, int na, int nb) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return TENSOR__POISON; }
-    TENSOR__AUTOCAST(TENSOR__CASTING(th) && na + nb == 2, TENSOR__WIDEST,       // dot, vdot
+    TENSOR__AUTOCAST(TENSOR__CASTING(th), na + nb == 2 ? (int)TENSOR__CAST_dot : (int)TENSOR__AS_IS,
                      tensor__product(op, cast_[0], cast_[1], na, nb), a, b)
     if (a->ndim != na || b->ndim != nb || (na == 3 && a->dims[0] != b->dims[0])) {
         return tensor__fail(th, TENSOR_ERR_SHAPE, "%s: a %t and b %t must have %i and %i dims%s", op, a, b,
@@ -14246,13 +14227,13 @@ TENSOR_API tensor_t *(tensor_outer)(tensor_t *a, tensor_t *b) {
 TENSOR__FN tensor_t *tensor__add_product(const char *op, tensor_t *(*product)(tensor_t *a, tensor_t *b),
                                          tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha) {
     TENSOR__MARK
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__LOW,
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_addmm,
                      tensor__add_product(op, product, cast_[0], cast_[1], cast_[2], beta, alpha), x, a, b)
     if (tensor__live(x) && tensor__live(a) && tensor__live(b) &&
         (a->dtype == TENSOR_F16 || a->dtype == TENSOR_BF16)) {
         tensor_t *f = tensor__add_product(op, product, tensor_to(x, TENSOR_F32), tensor_to(a, TENSOR_F32),
                                           tensor_to(b, TENSOR_F32), beta, alpha);
-        TENSOR__RETURN(tensor_to(f, a->dtype));      // rounded once
+        TENSOR__RETURN(tensor_to(f, tensor__promote2(x->dtype, a->dtype)));      // rounded once
     }
     tensor_t *y = product(a, b);
     if (y != TENSOR__POISON && tensor__live(x) && !tensor__fills(x, y)) {
@@ -14286,7 +14267,8 @@ TENSOR__X(addmv, (tensor_mv)) TENSOR__X(addr, (tensor_outer))
 TENSOR__FRONT(vdot, (tensor_t *a, tensor_t *b), tensor__product("vdot", a, b, 1, 1))
 TENSOR_API tensor_t *(tensor_linalg_vecdot)(tensor_t *a, tensor_t *b, int64_t dim) {
     TENSOR__MARK
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__LOW, (tensor_linalg_vecdot)(cast_[0], cast_[1], dim), a, b)
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_linalg_vecdot,
+                     (tensor_linalg_vecdot)(cast_[0], cast_[1], dim), a, b)
     tensor_t *y = tensor_mul(a, b);     // a sum of integers keeps their dtype here
     tensor_t *s = tensor_sum_dim(y, dim, 0);
     TENSOR__RETURN(s == TENSOR__POISON ? s : tensor_to(s, y->dtype));
@@ -14304,7 +14286,7 @@ TENSOR__FN tensor_t *tensor__diagonal(tensor_t *x) {
 }
 TENSOR_API tensor_t *(tensor_trace)(tensor_t *x) {
     TENSOR__MARK1(x)
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__AS_IS, (tensor_trace)(cast_[0]), x)
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_trace, (tensor_trace)(cast_[0]), x)
     TENSOR__REFUSE(x->ndim != 2, SHAPE, "trace: x %t must have 2 dims", x);
     TENSOR__RETURN(tensor_sum(tensor__diagonal(x)));
 }
@@ -14412,7 +14394,7 @@ TENSOR__FN int tensor__contract(const char *op, tensor__labelled_t *a, tensor__l
 TENSOR_API tensor_t *(tensor_tensordot_dims)(tensor_t *a, tensor_t *b, const int64_t *dims_a,
                                              const int64_t *dims_b, int n) {
     TENSOR__MARK
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__WIDEST,
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_tensordot,
                      (tensor_tensordot_dims)(cast_[0], cast_[1], dims_a, dims_b, n), a, b)
     if (!TENSOR__USABLE("tensordot", "a", a) || !TENSOR__USABLE("tensordot", "b", b) ||
         !tensor__dims_given("tensordot", dims_a, n) ||
@@ -14493,7 +14475,7 @@ TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *li
         tensor_scope_t within = tensor__scope_begin(th_, th_->grad_mode);
         if (within.thread) {
             th_->modes |= TENSOR__CAST_ANEW;        // one operand's result is a view of it
-            tensor__autocast(TENSOR__LOW, cast, n);
+            tensor__autocast(TENSOR__CAST_einsum, cast, n);
             y = (tensor_scope_return)(within, (tensor_einsum_n)(equation, cast, n));
         } else {
             y = TENSOR__POISON;
@@ -14652,7 +14634,8 @@ TENSOR__FN tensor_t *tensor__roll3(tensor_t *x, int d, int k) {
 TENSOR__FN tensor_t *tensor__cross(const char *op, tensor_t *a, tensor_t *b, int64_t dim) {
     TENSOR__MARK
     if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return TENSOR__POISON; }
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__WIDEST, tensor__cross(op, cast_[0], cast_[1], dim), a, b)
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_cross,
+                     tensor__cross(op, cast_[0], cast_[1], dim), a, b)
     int64_t dims[TENSOR_MAX_DIMS];
     int n = 0, d = a->ndim == b->ndim ? tensor__dim(op, dim, a) : 0;
     if (d < 0) { return TENSOR__POISON; }
@@ -15419,7 +15402,8 @@ TENSOR__FN tensor_t *tensor__significant(tensor_t *x, tensor_t *s, double rtol) 
     return tensor_gt(s, tensor_mul_scalar(tensor_narrow(s, -1, 0, 1), rtol));
 }
 TENSOR_API tensor_t *(tensor_linalg_pinv)(tensor_t *x, double rtol) {
-    TENSOR__AUTOCAST(tensor__casting(), TENSOR__AS_IS, (tensor_linalg_pinv)(cast_[0], rtol), x)
+    TENSOR__AUTOCAST(tensor__casting(), TENSOR__ROW(LINALG_PINV)->cast,
+                     (tensor_linalg_pinv)(cast_[0], rtol), x)
     tensor__op_t o;
     if (!tensor__la_begin(&o, TENSOR_OP_LINALG_PINV, x, NULL, 0)) { return TENSOR__POISON; }
     tensor_t *y = tensor__la_result(&o, x->dtype, TENSOR__WIDE(x), TENSOR__HIGH(x));
@@ -15454,9 +15438,10 @@ TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
     tensor__thread_t *th = th_;
     const char *op = "linalg_lstsq";
     if (TENSOR__CASTING(th)) {
-        tensor_dtype_t was = (tensor_set_autocast)(TENSOR_DTYPE_NONE);
+        int was = th->modes;
+        tensor__autocast(TENSOR__CAST_linalg_lstsq, NULL, 0);
         r = (tensor_linalg_lstsq)(a, b);
-        (tensor_set_autocast)(was);
+        th->modes = (uint8_t)was;
         return r;
     }
     if (!tensor__la_usable(op, "a", a, 0) || !tensor__la_usable(op, "b", b, 0)) { return r; }
@@ -15515,7 +15500,8 @@ TENSOR__FN tensor_t *tensor__polynomial(double a, tensor_t *p, double b, tensor_
 // for the batch.
 TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
     TENSOR__MARK
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__AS_IS, tensor__matrix_exp(op, cast_[0]), x)
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_linalg_matrix_exp,
+                     tensor__matrix_exp(op, cast_[0]), x)
     if (!tensor__la_usable(op, "x", x, 1)) { return TENSOR__POISON; }
     if (!x->numel) { TENSOR__RETURN(tensor_clone(x)); }
     tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
@@ -15545,7 +15531,7 @@ TENSOR_API tensor_t *(tensor_matrix_exp)(tensor_t *x) { return tensor__matrix_ex
 TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord, const int64_t *dims, int n,
                                          int keepdim) {
     TENSOR__MARK
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__FULL,
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__ROW(NORM)->cast,
                      tensor__vector_norm(op, cast_[0], ord, dims, n, keepdim), x)
     tensor_shape_t kept;
     if (!TENSOR__USABLE(op, "x", x) || !tensor__needs_float(op, x) ||
@@ -15586,7 +15572,7 @@ TENSOR__FN double tensor__ord(const char *ord) {
 TENSOR__FN tensor_t *tensor__matrix_norm(const char *op, tensor_t *x, const char *ord, int64_t dim0,
                                          int64_t dim1, int keepdim) {
     TENSOR__MARK
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__FULL,
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__ROW(NORM)->cast,
                      tensor__matrix_norm(op, cast_[0], ord, dim0, dim1, keepdim), x)
     if (!TENSOR__USABLE(op, "x", x)) { return TENSOR__POISON; }
     int fro = !ord || !strcmp(ord, "fro"), nuc = ord && !strcmp(ord, "nuc");
@@ -16065,7 +16051,7 @@ TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t
     tensor_t *const in[3] = {x, index, src};
     int has_src = id != TENSOR_OP_INDEX_SELECT && id != TENSOR_OP_GATHER, rows = tensor__by_rows(id);
     if (!tensor__begin(&o, tensor__row(id), in, has_src ? 3 : 2)) { return TENSOR__POISON; }
-    TENSOR__AUTOCAST(TENSOR__CASTING(th_) && id == TENSOR_OP_SCATTER_ADD && !update, TENSOR__WIDEST,
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_) && !update, o.row->cast,
                      tensor__index_op(id, cast_[0], dim, index, cast_[1], how, update), x, src)
     const char *name = o.row->name;
     if (!x->ndim || (!index->ndim && (!has_src || src->ndim == x->ndim || !src->ndim))) {
@@ -16568,7 +16554,7 @@ TENSOR_API tensor_t *(tensor_index_n)(tensor_t *x, tensor_t *const *list, int n)
 }
 TENSOR__FN tensor_t *tensor__index_put(tensor_t *x, tensor_t *const *list, int n, tensor_t *values,
                                        int accumulate, int update) {
-    TENSOR__AUTOCAST(TENSOR__CASTING(tensor__self()) && !update, TENSOR__WIDEST,
+    TENSOR__AUTOCAST(TENSOR__CASTING(tensor__self()) && !update, TENSOR__CAST_index_put,
                      tensor__index_put(cast_[0], list, n, cast_[1], accumulate, 0), x, values)
     tensor__pick_t g;
     int id = accumulate ? TENSOR_OP_INDEX_ADD : TENSOR_OP_INDEX_COPY;
@@ -16783,6 +16769,7 @@ TENSOR_API tensor_t *(tensor_diag)(tensor_t *x, int64_t diagonal) {
 TENSOR__MADE(diagflat, (tensor_t *x, int64_t offset), tensor_diag_embed(tensor__flat(x), offset, -2, -1))
 TENSOR_API tensor_t *(tensor_vander)(tensor_t *x, int64_t n, int increasing) {
     TENSOR__MARK1(x)
+    TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_vander, (tensor_vander)(cast_[0], n, increasing), x)
     TENSOR__REFUSE(x->ndim != 1 || n < 0, SHAPE, "vander: x %t must be 1-d and n %d not negative", x, n);
     double last = (double)n - 1;
     tensor_t *e = increasing ? tensor_arange(0, last + 1, 1, TENSOR_I64) :
@@ -18618,7 +18605,7 @@ TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g
     const tensor__isa_t *isa = th->ctx->plain;
     int64_t n = sum->numel;
     if (isa && TENSOR__HOST_F32(sum) && TENSOR__HOST_F32(g) && (sum->flags & g->flags & TENSOR__CONTIGUOUS) &&
-        g->numel == n && !(n & (isa->lanes - 1)) && n <= TENSOR__GRAIN) {
+        g->numel == n && tensor__plain_size(isa, n)) {
         const void *in[2];
         void *out[1];
         in[0] = out[0] = (float *)sum->storage->data + sum->offset;
@@ -19703,34 +19690,33 @@ TENSOR__END
 
 #define NOGRAD NULL
 static const tensor__row_t tensor__rows[TENSOR_OP_COUNT] = {
-#define TENSOR__ROW_OF(ID, name, n, kind, saves, grad, lo, hi, doc)                                          \
-    {#name, TENSOR_FAMILY_POINTWISE, n, n, 1, TENSOR__##kind, TENSOR_OP_##ID, saves, grad,                   \
+#define TENSOR__ROW_OF(ID, name, n, kind, saves, grad, cast, lo, hi, doc)                                    \
+    {#name, TENSOR_FAMILY_POINTWISE, n, n, 1, TENSOR__##kind, cast, TENSOR_OP_##ID, saves, grad,             \
      tensor__cpu_pointwise, NULL, lo, hi, doc, NULL},
-#define TENSOR__ONE(ID, name, kind, f, dA, saves, lo, hi, doc)                                               \
-    TENSOR__ROW_OF(ID, name, 1, kind, saves, tensor__grad_pointwise, lo, hi, doc)
-#define TENSOR__TWO(ID, name, kind, f, dA, dB, saves, lo, hi, doc)                                           \
-    TENSOR__ROW_OF(ID, name, 2, kind, saves, tensor__grad_pointwise, lo, hi, doc)
-#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, saves, lo, hi, doc)                                     \
-    TENSOR__ROW_OF(ID, name, 3, kind, saves, tensor__grad_pointwise, lo, hi, doc)
-#define TENSOR__TESTS(ID, name, n, kind, f, doc) TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, -3, 3, doc)
-#define TENSOR__BITS(ID, name, n, f, doc) TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, -3, 3, doc)
-    TENSOR_OPS_UNARY(TENSOR__ONE) TENSOR_OPS_COPY(TENSOR__ONE) TENSOR_OPS_BINARY(TENSOR__TWO)
-    TENSOR_OPS_TERNARY(TENSOR__THREE) TENSOR_OPS_COMPARE(TENSOR__TESTS) TENSOR_OPS_BITWISE(TENSOR__BITS)
-    TENSOR_OPS_DOUBLE1(TENSOR__ONE) TENSOR_OPS_DOUBLE2(TENSOR__TWO)
-#define TENSOR__X(ID, name, family, nin, nout, cpu, scratch, grad, saves, doc)                               \
-    {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT, TENSOR_OP_##ID, saves, grad, cpu, scratch,  \
-     -3, 3, doc, TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL},
+#define TENSOR__ONE(ID, name, kind, f, dA, saves, cast, lo, hi, doc)                                         \
+    TENSOR__ROW_OF(ID, name, 1, kind, saves, tensor__grad_pointwise, TENSOR__##cast, lo, hi, doc)
+#define TENSOR__TWO(ID, name, kind, f, dA, dB, saves, cast, lo, hi, doc)                                     \
+    TENSOR__ROW_OF(ID, name, 2, kind, saves, tensor__grad_pointwise, TENSOR__##cast, lo, hi, doc)
+#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, saves, cast, lo, hi, doc)                               \
+    TENSOR__ROW_OF(ID, name, 3, kind, saves, tensor__grad_pointwise, TENSOR__##cast, lo, hi, doc)
+#define TENSOR__TESTS(ID, name, n, kind, f, cast, doc)                                                       \
+    TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, TENSOR__##cast, -3, 3, doc)
+#define TENSOR__BITS(ID, name, n, f, cast, doc)                                                              \
+    TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, TENSOR__##cast, -3, 3, doc)
+    TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TENSOR__BITS)
+#define TENSOR__X(ID, name, family, nin, nout, cpu, scratch, grad, saves, cast, doc)                         \
+    {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT, TENSOR__##cast, TENSOR_OP_##ID, saves,      \
+     grad, cpu, scratch, -3, 3, doc,                                                                         \
+     TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL},
     TENSOR_OPS_OTHER(TENSOR__X)
 #undef TENSOR__X
 };
 // The fused derivative of a pointwise row is a call of its own, with the row's id and name.
 static const tensor__row_t tensor__pointwise_backward_rows[TENSOR_OP_POINTWISE_COUNT] = {
 #define TENSOR__X(ID, name, ...)                                                                             \
-    {#name, TENSOR_FAMILY_POINTWISE_BACKWARD, 5, 0, 3, 0, TENSOR_OP_##ID, 0, NULL,                           \
+    {#name, TENSOR_FAMILY_POINTWISE_BACKWARD, 5, 0, 3, 0, 0, TENSOR_OP_##ID, 0, NULL,                        \
      tensor__cpu_pointwise_backward, NULL, 0, 0, "", NULL},
-    TENSOR_OPS_UNARY(TENSOR__X) TENSOR_OPS_COPY(TENSOR__X) TENSOR_OPS_BINARY(TENSOR__X)
-    TENSOR_OPS_TERNARY(TENSOR__X) TENSOR_OPS_COMPARE(TENSOR__X) TENSOR_OPS_BITWISE(TENSOR__X)
-    TENSOR_OPS_DOUBLE1(TENSOR__X) TENSOR_OPS_DOUBLE2(TENSOR__X)
+    TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X)
 #undef TENSOR__X
 };
 TENSOR__FN const tensor__row_t *tensor__row(int id) { return &tensor__rows[id]; }

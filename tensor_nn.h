@@ -2706,7 +2706,7 @@ typedef struct nn__cpu_t {
 //
 // As TENSOR_OPS_OTHER of tensor.h, with two more columns: how many inputs are required (the others may be
 // absent), and what error texts call them. Columns: ID, name, family, inputs, required, outputs, CPU kernel,
-// scratch, gradient, saves, names of the inputs, doc.
+// scratch, gradient, saves, class, names of the inputs, doc.
 // Outputs from 1 on are kept for the gradient only. The three convolutions are bilinear, each the gradient of
 // the others, so they need no rows for gradients of gradients; fused gradients (_BACKWARD) are used when no
 // graph of the gradient is wanted, else the engine differentiates the op composed from smaller ones
@@ -2715,60 +2715,65 @@ typedef struct nn__cpu_t {
 
 // clang-format off
 #define NN_OPS(X) \
-    X(AFFINE_GRID, affine_grid, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, "theta", "places of affine maps") \
-    X(ATTENTION, scaled_dot_product_attention, ATTENTION, 3, 3, 2, nn__cpu_attention, nn__scratch_attention, nn__grad_attention, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY | TENSOR__SY1, "query key value", "softmax(q kT scale) v; logsumexp") \
-    X(ATTENTION_BACKWARD, scaled_dot_product_attention_backward, ATTENTION, 6, 6, 3, nn__cpu_attention_back, nn__scratch_attention, NOGRAD, 0, "grad query key value y logsumexp", "dq, dk, dv from g, q, k, v, y, logsumexp") \
-    X(AVG_POOL1D, avg_pool1d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, "x", "mean of windows") \
-    X(AVG_POOL2D, avg_pool2d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, "x", "mean of windows") \
-    X(AVG_POOL3D, avg_pool3d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, "x", "mean of windows") \
-    X(AVG_POOL_BACKWARD, avg_pool_backward, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, "grad", "g spread over windows") \
-    X(BATCH_NORM, batch_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "x weight bias", "normalised channels, weight, bias; mean, 1 / deviation, variance") \
-    X(CHANNEL_SHUFFLE, channel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, "x", "channels of groups interleaved") \
-    X(COL2IM, col2im, CONV, 1, 1, 1, nn__cpu_columns, NULL, nn__grad_columns, 0, "x", "columns added into images") \
-    X(CONV1D, conv1d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, "x weight bias", "convolution of x, w, bias") \
-    X(CONV2D, conv2d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, "x weight bias", "convolution of x, w, bias") \
-    X(CONV3D, conv3d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, "x weight bias", "convolution of x, w, bias") \
-    X(CONV_TRANSPOSE1D, conv_transpose1d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, "x weight bias", "the gradient of conv1d by its input, of x, w; bias") \
-    X(CONV_TRANSPOSE2D, conv_transpose2d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, "x weight bias", "the gradient of conv2d by its input, of x, w; bias") \
-    X(CONV_TRANSPOSE3D, conv_transpose3d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, "x weight bias", "the gradient of conv3d by its input, of x, w; bias") \
-    X(CONV_WEIGHT, conv_weight, CONV, 2, 2, 1, nn__cpu_conv_weight, nn__scratch_conv, nn__grad_conv_weight, TENSOR__SA | TENSOR__SB, "grad x", "gradient of the weight from g, x") \
-    X(CROSS_ENTROPY, cross_entropy, LOSS, 3, 2, 3, nn__cpu_cross_entropy, nn__scratch_cross_entropy, nn__grad_cross_entropy, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "input target weight", "of logits [N, C], classes [N], weight [C]; logsumexp [N], divisor []") \
-    X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward, LOSS, 6, 5, 1, nn__cpu_cross_entropy_back, NULL, NOGRAD, 0, "grad input target logsumexp divisor weight", "from g, logits, classes, logsumexp, divisor, weight") \
-    X(CTC_LOSS, ctc_loss, LOSS, 4, 4, 2, nn__cpu_ctc, nn__scratch_ctc, nn__grad_ctc, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY1, "log_probs targets input_lengths target_lengths", "of each item; its gradient") \
-    X(DROPOUT, dropout, DROPOUT, 1, 1, 1, nn__cpu_dropout, NULL, nn__grad_dropout, 0, "x", "x or 0, scaled") \
-    X(EMBEDDING, embedding, EMBEDDING, 2, 2, 1, nn__cpu_embedding, NULL, nn__grad_embedding, TENSOR__SA, "index weight", "rows of weight named by index") \
-    X(EMBEDDING_BACKWARD, embedding_backward, EMBEDDING, 2, 2, 1, nn__cpu_embedding_back, nn__scratch_embedding_back, nn__grad_embedding_back, TENSOR__SB, "grad index", "rows of g added at index; i[2] rows") \
-    X(GRID_SAMPLE, grid_sample, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, "x grid", "images at the places of a grid") \
-    X(GROUP_NORM, group_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "x weight bias", "normalised groups, weight, bias; mean, 1 / deviation, variance") \
-    X(GROUP_NORM_BACKWARD, group_norm_backward, NORM, 5, 4, 3, nn__cpu_plane_norm_back, nn__scratch_plane_norm_back, NOGRAD, 0, "grad x mean rstd weight", "dx, dweight, dbias of batch_norm or group_norm from g, x, mean, 1 / deviation, weight") \
-    X(IM2COL, im2col, CONV, 1, 1, 1, nn__cpu_columns, NULL, nn__grad_columns, 0, "x", "windows of images as columns") \
-    X(INTERPOLATE, interpolate, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, "x", "images resampled") \
-    X(LAYER_NORM, layer_norm, NORM, 3, 1, 3, nn__cpu_layer_norm, NULL, nn__grad_layer_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, "x weight bias", "normalised rows, weight, bias; mean, 1 / deviation") \
-    X(LAYER_NORM_BACKWARD, layer_norm_backward, NORM, 5, 4, 3, nn__cpu_layer_norm_back, nn__scratch_layer_norm_back, NOGRAD, 0, "grad x mean rstd weight", "dx, dweight, dbias from g, x, mean, 1 / deviation, weight") \
-    X(LINEAR, linear, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB, "x weight bias", "x wT + bias") \
-    X(LINEAR_GELU_TANH, linear_gelu_tanh, MATMUL, 3, 2, 2, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB | TENSOR__SY1, "x weight bias", "gelu_tanh of x wT + bias; that, for the gradient") \
-    X(LINEAR_RELU, linear_relu, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB | TENSOR__SY, "x weight bias", "relu of x wT + bias") \
-    X(LOSS_BACKWARD, loss_backward, LOSS, 5, 3, 2, nn__cpu_loss_back, NULL, NOGRAD, 0, "grad input target weight pos_weight", "dinput, dtarget from g, input, target, weight, pos_weight") \
-    X(MAX_POOL1D, max_pool1d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, "x", "largest of windows; its place in the plane, i32") \
-    X(MAX_POOL2D, max_pool2d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, "x", "largest of windows; its place in the plane, i32") \
-    X(MAX_POOL3D, max_pool3d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, "x", "largest of windows; its place in the plane, i32") \
-    X(MAX_POOL_BACKWARD, max_pool_backward, POOL, 2, 2, 1, nn__cpu_max_unpool, NULL, nn__grad_max_unpool, TENSOR__SB, "grad place", "g added at places") \
-    X(MAX_UNPOOL1D, max_unpool1d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, "x indices", "x at the places of a max pool") \
-    X(MAX_UNPOOL2D, max_unpool2d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, "x indices", "x at the places of a max pool") \
-    X(MAX_UNPOOL3D, max_unpool3d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, "x indices", "x at the places of a max pool") \
-    X(PAD, pad, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, "x", "elements added at the ends of dims") \
-    X(PIXEL_SHUFFLE, pixel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, "x", "channels as pixels") \
-    X(PIXEL_UNSHUFFLE, pixel_unshuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, "x", "pixels as channels") \
-    X(RECURRENT, recurrent, RECURRENT, 5, 3, 3, nn__cpu_recurrent, nn__scratch_recurrent, nn__grad_recurrent, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SE | TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, "gi w_hh h0 b_hh c0", "h of all steps from the gates' share of x [T, N, G]; c; gates") \
-    X(RECURRENT_BACKWARD, recurrent_backward, RECURRENT, 8, 6, 4, nn__cpu_recurrent_back, nn__scratch_recurrent, NOGRAD, 0, "grad y c gates w_hh h0 dc c0", "dgi, dhg (GRU), dh0, dc0") \
-    X(LOSS_MSE, mse_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "(x - t)^2") \
-    X(LOSS_L1, l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "|x - t|") \
-    X(LOSS_SMOOTH_L1, smooth_l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "d^2 / 2p near 0, else |d| - p / 2") \
-    X(LOSS_HUBER, huber_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "d^2 / 2 near 0, else p (|d| - p / 2)") \
-    X(LOSS_BCE, binary_cross_entropy, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "-(t log x + (1 - t) log(1 - x))") \
-    X(LOSS_BCE_LOGITS, binary_cross_entropy_with_logits, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "binary cross entropy of sigmoid(x)") \
-    X(LOSS_KL_DIV, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "t (log t - x)") \
-    X(LOSS_KL_DIV_LOG, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, "input target weight pos_weight", "e^t (t - x)")
+    X(AFFINE_GRID, affine_grid, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, APART, "theta", "places of affine maps") \
+    X(ATTENTION, scaled_dot_product_attention, ATTENTION, 3, 3, 2, nn__cpu_attention, nn__scratch_attention, nn__grad_attention, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY | TENSOR__SY1, LOW, "query key value", "softmax(q kT scale) v; logsumexp") \
+    X(ATTENTION_BACKWARD, scaled_dot_product_attention_backward, ATTENTION, 6, 6, 3, nn__cpu_attention_back, nn__scratch_attention, NOGRAD, 0, AS_IS, "grad query key value y logsumexp", "dq, dk, dv from g, q, k, v, y, logsumexp") \
+    X(AVG_POOL1D, avg_pool1d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", "mean of windows") \
+    X(AVG_POOL2D, avg_pool2d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", "mean of windows") \
+    X(AVG_POOL3D, avg_pool3d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", "mean of windows") \
+    X(AVG_POOL_BACKWARD, avg_pool_backward, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "grad", "g spread over windows") \
+    X(BATCH_NORM, batch_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, AS_IS, "x weight bias", "normalised channels, weight, bias; mean, 1 / deviation, variance") \
+    X(CHANNEL_SHUFFLE, channel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", "channels of groups interleaved") \
+    X(COL2IM, col2im, CONV, 1, 1, 1, nn__cpu_columns, NULL, nn__grad_columns, 0, AS_IS, "x", "columns added into images") \
+    X(CONV1D, conv1d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "convolution of x, w, bias") \
+    X(CONV2D, conv2d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "convolution of x, w, bias") \
+    X(CONV3D, conv3d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "convolution of x, w, bias") \
+    X(CONV_TRANSPOSE1D, conv_transpose1d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "the gradient of conv1d by its input, of x, w; bias") \
+    X(CONV_TRANSPOSE2D, conv_transpose2d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "the gradient of conv2d by its input, of x, w; bias") \
+    X(CONV_TRANSPOSE3D, conv_transpose3d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "the gradient of conv3d by its input, of x, w; bias") \
+    X(CONV_WEIGHT, conv_weight, CONV, 2, 2, 1, nn__cpu_conv_weight, nn__scratch_conv, nn__grad_conv_weight, TENSOR__SA | TENSOR__SB, AS_IS, "grad x", "gradient of the weight from g, x") \
+    X(CROSS_ENTROPY, cross_entropy, LOSS, 3, 2, 3, nn__cpu_cross_entropy, nn__scratch_cross_entropy, nn__grad_cross_entropy, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL, "input target weight", "of logits [N, C], classes [N], weight [C]; logsumexp [N], divisor []") \
+    X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward, LOSS, 6, 5, 1, nn__cpu_cross_entropy_back, NULL, NOGRAD, 0, AS_IS, "grad input target logsumexp divisor weight", "from g, logits, classes, logsumexp, divisor, weight") \
+    X(CTC_LOSS, ctc_loss, LOSS, 4, 4, 2, nn__cpu_ctc, nn__scratch_ctc, nn__grad_ctc, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY1, AS_IS, "log_probs targets input_lengths target_lengths", "of each item; its gradient") \
+    X(DROPOUT, dropout, DROPOUT, 1, 1, 1, nn__cpu_dropout, NULL, nn__grad_dropout, 0, AS_IS, "x", "x or 0, scaled") \
+    X(EMBEDDING, embedding, EMBEDDING, 2, 2, 1, nn__cpu_embedding, NULL, nn__grad_embedding, TENSOR__SA, AS_IS, "index weight", "rows of weight named by index") \
+    X(EMBEDDING_BACKWARD, embedding_backward, EMBEDDING, 2, 2, 1, nn__cpu_embedding_back, nn__scratch_embedding_back, nn__grad_embedding_back, TENSOR__SB, AS_IS, "grad index", "rows of g added at index; i[2] rows") \
+    X(GRID_SAMPLE, grid_sample, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, WIDEST, "x grid", "images at the places of a grid") \
+    X(GROUP_NORM, group_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL, "x weight bias", "normalised groups, weight, bias; mean, 1 / deviation, variance") \
+    X(GROUP_NORM_BACKWARD, group_norm_backward, NORM, 5, 4, 3, nn__cpu_plane_norm_back, nn__scratch_plane_norm_back, NOGRAD, 0, AS_IS, "grad x mean rstd weight", "dx, dweight, dbias of batch_norm or group_norm from g, x, mean, 1 / deviation, weight") \
+    X(IM2COL, im2col, CONV, 1, 1, 1, nn__cpu_columns, NULL, nn__grad_columns, 0, AS_IS, "x", "windows of images as columns") \
+    X(INTERPOLATE, interpolate, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, FULL, "x", "images resampled") \
+    X(LAYER_NORM, layer_norm, NORM, 3, 1, 3, nn__cpu_layer_norm, NULL, nn__grad_layer_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL, "x weight bias", "normalised rows, weight, bias; mean, 1 / deviation") \
+    X(LAYER_NORM_BACKWARD, layer_norm_backward, NORM, 5, 4, 3, nn__cpu_layer_norm_back, nn__scratch_layer_norm_back, NOGRAD, 0, AS_IS, "grad x mean rstd weight", "dx, dweight, dbias from g, x, mean, 1 / deviation, weight") \
+    X(LINEAR, linear, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "x wT + bias") \
+    X(LINEAR_GELU_TANH, linear_gelu_tanh, MATMUL, 3, 2, 2, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB | TENSOR__SY1, LOW, "x weight bias", "gelu_tanh of x wT + bias; that, for the gradient") \
+    X(LINEAR_RELU, linear_relu, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB | TENSOR__SY, LOW, "x weight bias", "relu of x wT + bias") \
+    X(LOSS_BACKWARD, loss_backward, LOSS, 5, 3, 2, nn__cpu_loss_back, NULL, NOGRAD, 0, AS_IS, "grad input target weight pos_weight", "dinput, dtarget from g, input, target, weight, pos_weight") \
+    X(MAX_POOL1D, max_pool1d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", "largest of windows; its place in the plane, i32") \
+    X(MAX_POOL2D, max_pool2d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", "largest of windows; its place in the plane, i32") \
+    X(MAX_POOL3D, max_pool3d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", "largest of windows; its place in the plane, i32") \
+    X(MAX_POOL_BACKWARD, max_pool_backward, POOL, 2, 2, 1, nn__cpu_max_unpool, NULL, nn__grad_max_unpool, TENSOR__SB, AS_IS, "grad place", "g added at places") \
+    X(MAX_UNPOOL1D, max_unpool1d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x indices", "x at the places of a max pool") \
+    X(MAX_UNPOOL2D, max_unpool2d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x indices", "x at the places of a max pool") \
+    X(MAX_UNPOOL3D, max_unpool3d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x indices", "x at the places of a max pool") \
+    X(PAD, pad, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", "elements added at the ends of dims") \
+    X(PIXEL_SHUFFLE, pixel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", "channels as pixels") \
+    X(PIXEL_UNSHUFFLE, pixel_unshuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", "pixels as channels") \
+    X(RECURRENT, recurrent, RECURRENT, 5, 3, 3, nn__cpu_recurrent, nn__scratch_recurrent, nn__grad_recurrent, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SE | TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, LOW, "gi w_hh h0 b_hh c0", "h of all steps from the gates' share of x [T, N, G]; c; gates") \
+    X(RECURRENT_BACKWARD, recurrent_backward, RECURRENT, 8, 6, 4, nn__cpu_recurrent_back, nn__scratch_recurrent, NOGRAD, 0, AS_IS, "grad y c gates w_hh h0 dc c0", "dgi, dhg (GRU), dh0, dc0") \
+    X(LOSS_MSE, mse_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "(x - t)^2") \
+    X(LOSS_L1, l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "|x - t|") \
+    X(LOSS_SMOOTH_L1, smooth_l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "d^2 / 2p near 0, else |d| - p / 2") \
+    X(LOSS_HUBER, huber_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "d^2 / 2 near 0, else p (|d| - p / 2)") \
+    X(LOSS_BCE, binary_cross_entropy, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "-(t log x + (1 - t) log(1 - x))") \
+    X(LOSS_BCE_LOGITS, binary_cross_entropy_with_logits, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "binary cross entropy of sigmoid(x)") \
+    X(LOSS_KL_DIV, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "t (log t - x)") \
+    X(LOSS_KL_DIV_LOG, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "e^t (t - x)")
+
+// As TENSOR_OPS_COMPOSED. losses: those that have no row.
+#define NN_OPS_COMPOSED(X) \
+    X(bilinear, WIDEST) X(cosine_similarity, FULL) X(local_response_norm, FULL) X(losses, FULL) \
+    X(pairwise_distance, FULL) X(prelu, LOW)
 
 // Pointwise losses: ID, formula, derivatives by x and t; x input, t target, p = f[0], q pos_weight. W names
 // the words: V_ (vectors of each instruction set, and doubles) or T_ (tensors, formulas only).
@@ -2826,6 +2831,11 @@ typedef struct nn__cpu_t {
 #define NN__KLL_DX(W, x, t, p, q) W##NEG(W##EXP(t))
 #define NN__KLL_DT(W, x, t, p, q) W##MUL(W##EXP(t), W##ADD(W##SUB(t, x), W##SET(1)))
 // clang-format on
+enum {
+#define TENSOR__X(name, cast) TENSOR__CAST_##name = TENSOR__##cast,
+    NN_OPS_COMPOSED(TENSOR__X)
+#undef TENSOR__X
+};
 
 typedef enum nn_op_id_t {
     NN__OP_BEFORE_FIRST = TENSOR_OP_NN_FIRST - 1,
@@ -4500,12 +4510,9 @@ TENSOR__FN void nn__grad_norm(tensor__grad_t *g, int id, nn__composed_fn fn, int
 
 // ---- linear, and with its activation: that op's own kernel in place, so its bits
 
-TENSOR__FN int nn__activation(int id) {
-    return id == NN_OP_LINEAR_RELU ? TENSOR_OP_RELU : id == NN_OP_LINEAR_GELU_TANH ? TENSOR_OP_GELU_TANH : -1;
-}
-TENSOR__FN tensor_t *nn__activate(int id, tensor_t *x) {
-    return id == NN_OP_LINEAR_RELU ? (tensor_relu)(x) : (tensor_gelu_tanh)(x);
-}
+static const struct { int op; tensor_t *(*apply)(tensor_t *x); } nn__then[] = {       // by id - NN_OP_LINEAR
+    {-1, NULL}, {TENSOR_OP_GELU_TANH, tensor_gelu_tanh}, {TENSOR_OP_RELU, tensor_relu}};
+TENSOR__FN int nn__activation(int id) { return nn__then[id - NN_OP_LINEAR].op; }
 TENSOR__FN void nn__linear_product(const tensor_call_t *c, tensor__gemm_t *g) {
     const tensor_arg_t *x = &c->arg[0], *w = &c->arg[1];
     int64_t m = 1;
@@ -4553,7 +4560,7 @@ TENSOR__FN tensor_t *nn__linear(int id, tensor_t *x, tensor_t *weight, tensor_t 
         if (y) return y;
     }
     if (!TENSOR__(begin)(&o, nn__row(id), in, 3)) return TENSOR__(poison);
-    NN__AUTOCAST(TENSOR__LOW, nn__linear(id, cast_[0], cast_[1], cast_[2]), x, weight, bias)
+    NN__AUTOCAST(o.row->cast, nn__linear(id, cast_[0], cast_[1], cast_[2]), x, weight, bias)
     if (!nn__floats(&o, 7)) return TENSOR__(poison);
     if (weight->ndim != 2)
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight %t must be 2-d [out, in]", o.row->name, weight);
@@ -4564,7 +4571,7 @@ TENSOR__FN tensor_t *nn__linear(int id, tensor_t *x, tensor_t *weight, tensor_t 
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: bias %t must have the %d rows of weight %t", o.row->name,
                         bias, weight->dims[0], weight);
     if (nn__is_half(x) && (!TENSOR__(multiplies)(x) || (id != NN_OP_LINEAR && !x->device))) {
-        if (id != NN_OP_LINEAR) return nn__activate(id, (tensor_linear)(x, weight, bias));
+        if (id != NN_OP_LINEAR) return nn__then[id - NN_OP_LINEAR].apply((tensor_linear)(x, weight, bias));
         return nn__narrow((tensor_linear)(nn__wide(x), nn__wide(weight), nn__wide(bias)), x);
     }
     ready[0] = nn__contiguous(x);
@@ -4600,7 +4607,7 @@ TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
     if (at->state == TENSOR__POISON_STATE) return at;
     if (g->create) {
         at = (tensor_view_n)(at, at->dims, at->ndim);
-        y = nn__activate(id, at);
+        y = nn__then[id - NN_OP_LINEAR].apply(at);
         (tensor_autograd_grad)(&y, 1, &gy, &at, 1, &got, TENSOR_CREATE_GRAPH);
         return got;
     }
@@ -4977,7 +4984,7 @@ TENSOR__FN tensor_t *nn__layer_norm_front(tensor_t *x, tensor_t *w, tensor_t *b,
     tensor__row_t shown = *nn__row(NN_OP_LAYER_NORM);
     tensor_t *in[3] = {x, w, b};
     int64_t lead[TENSOR_MAX_DIMS], n = 1, k, i, first;
-    NN__AUTOCAST(TENSOR__FULL, nn__layer_norm_front(cast_[0], cast_[1], cast_[2], nd, eps, rms), x, w, b)
+    NN__AUTOCAST(shown.cast, nn__layer_norm_front(cast_[0], cast_[1], cast_[2], nd, eps, rms), x, w, b)
     shown.name = op;
     if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
     if (nd < 1 || nd > x->ndim)
@@ -5145,8 +5152,8 @@ TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *wei
     tensor_scope_t scope;
     int64_t lead[TENSOR_MAX_DIMS], out, n1, n2;
     int d, fits;
-    NN__AUTOCAST(TENSOR__WIDEST, (tensor_bilinear)(cast_[0], cast_[1], cast_[2], cast_[3]), x1, x2, weight,
-                 bias)
+    NN__AUTOCAST(TENSOR__CAST_bilinear, (tensor_bilinear)(cast_[0], cast_[1], cast_[2], cast_[3]), x1, x2,
+                 weight, bias)
     if (!nn__inputs("bilinear", "x1 x2 weight bias", 3, in, 4, 15))
         return TENSOR__(poison);
     fits = x1->ndim == x2->ndim && x1->ndim > 0 && weight->ndim == 3;
@@ -5389,7 +5396,8 @@ NN__OPTIONS(instance_norm, NN__OR(momentum, 0.1) NN__OR(eps, 1e-5),
 
 TENSOR__FN tensor_t *nn__group_norm(tensor_t *x, int64_t groups, tensor_t *w, tensor_t *b, double eps) {
     tensor_t *const in[3] = {x, w, b};
-    NN__AUTOCAST(TENSOR__FULL, nn__group_norm(cast_[0], groups, cast_[1], cast_[2], eps), x, w, b)
+    NN__AUTOCAST(nn__row(NN_OP_GROUP_NORM)->cast,
+                 nn__group_norm(cast_[0], groups, cast_[1], cast_[2], eps), x, w, b)
     if (!nn__inputs("group_norm", "x weight bias", 1, in, 3, 1))
         return TENSOR__(poison);
     if (x->ndim < 2) return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: x %t must be [N, C, ...]", x);
@@ -5406,7 +5414,8 @@ NN__OPTIONS(group_norm, NN__OR(eps, 1e-5), nn__group_norm(a.x, a.groups, a.weigh
 
 TENSOR__FN tensor_t *nn__local_response_norm(tensor_t *x, int64_t size, double alpha, double beta,
                                              double k0) {
-    NN__AUTOCAST(TENSOR__FULL, nn__local_response_norm(cast_[0], size, alpha, beta, k0), x)
+    NN__AUTOCAST(TENSOR__CAST_local_response_norm,
+                 nn__local_response_norm(cast_[0], size, alpha, beta, k0), x)
     tensor_t *const given = x;
     tensor_t *s, *sum = NULL, *list[3];
     int64_t dims[TENSOR_MAX_DIMS], before, after, k;
@@ -6292,7 +6301,7 @@ TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *
     int rank = id - (transposed ? NN_OP_CONV_TRANSPOSE1D : NN_OP_CONV1D) + 1;
     int64_t dims[5], groups = g.mode, channels, d, k;
     const char *op = nn__row(id)->name;
-    NN__AUTOCAST(TENSOR__LOW, nn__conv_front(id, cast_[0], cast_[1], cast_[2], g, same), x, w, bias)
+    NN__AUTOCAST(nn__row(id)->cast, nn__conv_front(id, cast_[0], cast_[1], cast_[2], g, same), x, w, bias)
     if (!TENSOR__(begin)(&o, nn__row(id), in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
     if (x->ndim != rank + 2 && x->ndim != rank + 1)
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
@@ -7000,8 +7009,9 @@ TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, co
 TENSOR__FN tensor_t *nn__interpolate_call(const tensor_interpolate_args_t *a) {
     const int64_t size[3] = {a->size, a->size_h, a->size_w};
     const double factor[3] = {a->scale_factor, a->scale_factor_h, a->scale_factor_w};
-    NN__AUTOCAST(a->mode == TENSOR_AREA ? TENSOR__AS_IS : TENSOR__FULL, nn__interpolate_front(cast_[0],
-                 size, factor, (int)a->mode, a->align_corners, a->recompute_scale_factor), a->x)
+    NN__AUTOCAST(a->mode == TENSOR_AREA ? (int)TENSOR__APART : nn__row(NN_OP_INTERPOLATE)->cast,
+                 nn__interpolate_front(cast_[0], size, factor, (int)a->mode, a->align_corners,
+                                       a->recompute_scale_factor), a->x)
     return nn__interpolate_front(a->x, size, factor, (int)a->mode, a->align_corners,
                                  a->recompute_scale_factor);
 }
@@ -7109,14 +7119,15 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
     NN__CLOSE(nn__narrow((tensor_reshape_n)(y, dims, rank + 2), a->x));
 }
 TENSOR__FN tensor_t *nn__grid_sample_call(tensor_grid_sample_args_t *a) {
-    NN__AUTOCAST(TENSOR__WIDEST, (a->x = cast_[0], a->grid = cast_[1], nn__grid_sample_front(a)), a->x,
-                 a->grid)
+    NN__AUTOCAST(nn__row(NN_OP_GRID_SAMPLE)->cast,
+                 (a->x = cast_[0], a->grid = cast_[1], nn__grid_sample_front(a)), a->x, a->grid)
     return nn__grid_sample_front(a);
 }
 NN__OWN_FRONT(grid_sample, , nn__grid_sample_call(&a))
 
 TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, int n, int align_corners) {
-    NN__AUTOCAST(TENSOR__AS_IS, (tensor_affine_grid)(cast_[0], size, n, align_corners), theta)
+    NN__AUTOCAST(nn__row(NN_OP_AFFINE_GRID)->cast,
+                 (tensor_affine_grid)(cast_[0], size, n, align_corners), theta)
     NN__OPEN
     tensor__op_t o;
     tensor_t *list[4], *base;
@@ -7214,7 +7225,7 @@ TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in
     return 1;
 }
 // A function of x computed in f32 for halves. refused: a condition that makes it an error with this text.
-#define NN__COMPOSED(...) NN__COMPOSED_TO(TENSOR__AS_IS, __VA_ARGS__)
+#define NN__COMPOSED(...) NN__COMPOSED_TO(TENSOR__APART, __VA_ARGS__)
 #define NN__COMPOSED_TO(to, name, params, refused, text, result)                                             \
     TENSOR_API tensor_t *(tensor_##name) params {                                                            \
         tensor_t *x_ = x;                                                                                    \
@@ -7222,7 +7233,7 @@ TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in
         if (!nn__ready(#name, "x", &x_, 1)) return TENSOR__(poison);                                         \
         if (refused) return NN__FAIL(TENSOR_ERR_SHAPE, #name ": " text);                                     \
         scope_ = TENSOR__(scope)(-1);                                                                        \
-        if (scope_.thread && TENSOR__(casting)()) TENSOR__(autocast)(to, &x_, 1);                            \
+        if (scope_.thread) TENSOR__(autocast)(to, &x_, 1);                                                   \
         x = nn__wide(x_);                                                                                    \
         return (tensor_scope_return)(scope_, nn__narrow(result, x_));                                        \
     }
@@ -7294,7 +7305,8 @@ NN__COMPOSED(rrelu, (tensor_t *x, double lower, double upper, int training), !(l
              training ? nn__random_slopes(x, lower, upper) : (tensor_leaky_relu)(x, (lower + upper) / 2))
 NN__COMPOSED(selu, (tensor_t *x), 0, "",
              (tensor_mul_scalar)((tensor_elu)(x, 1.6732632423543772), 1.0507009873554805))
-NN__COMPOSED_TO(TENSOR__FULL, softmin, (tensor_t *x, int64_t dim), 0, "", (tensor_softmax)((tensor_neg)(x), dim))
+NN__COMPOSED_TO(TENSOR__FULL, softmin, (tensor_t *x, int64_t dim), 0, "",
+                (tensor_softmax)((tensor_neg)(x), dim))
 NN__COMPOSED(softshrink, (tensor_t *x, double lambd), !(lambd >= 0), "lambd must be >= 0",
              (tensor_sub)(x, (tensor_clamp)(x, -lambd, lambd)))
 NN__COMPOSED(softsign, (tensor_t *x), 0, "", (tensor_div)(x, (tensor_add_scalar)((tensor_abs)(x), 1)))
@@ -7337,7 +7349,7 @@ TENSOR_API tensor_t *(tensor_prelu)(tensor_t *x, tensor_t *weight) {
     int64_t dims[TENSOR_MAX_DIMS];
     tensor_scope_t scope;
     int k;
-    NN__AUTOCAST(TENSOR__LOW, (tensor_prelu)(cast_[0], cast_[1]), x, weight)
+    NN__AUTOCAST(TENSOR__CAST_prelu, (tensor_prelu)(cast_[0], cast_[1]), x, weight)
     if (!nn__ready("prelu", "x weight", in, 2)) return TENSOR__(poison);
     if (weight->ndim > 1 || (weight->numel != 1 && (x->ndim < 2 || weight->numel != x->dims[1])))
         return NN__FAIL(TENSOR_ERR_SHAPE, "prelu: weight %t must be [1] or have the %d channels of x %t",
@@ -7354,7 +7366,8 @@ TENSOR_API tensor_t *(tensor_cosine_similarity)(tensor_t *a, tensor_t *b, int64_
     tensor_t *in[2] = {a, b}, *shape;
     tensor_scope_t scope;
     int k;
-    NN__AUTOCAST(TENSOR__FULL, (tensor_cosine_similarity)(cast_[0], cast_[1], dim, eps), a, b)
+    NN__AUTOCAST(TENSOR__CAST_cosine_similarity,
+                 (tensor_cosine_similarity)(cast_[0], cast_[1], dim, eps), a, b)
     if (!nn__ready("cosine_similarity", "a b", in, 2)) return TENSOR__(poison);
     scope = TENSOR__(scope)(-1);
     shape = (tensor_mul)(a, b);
@@ -7371,7 +7384,8 @@ TENSOR_API tensor_t *(tensor_cosine_similarity)(tensor_t *a, tensor_t *b, int64_
 TENSOR_API tensor_t *(tensor_pairwise_distance)(tensor_t *a, tensor_t *b, double p, double eps, int keepdim) {
     tensor_t *in[2] = {a, b};
     tensor_scope_t scope;
-    NN__AUTOCAST(TENSOR__FULL, (tensor_pairwise_distance)(cast_[0], cast_[1], p, eps, keepdim), a, b)
+    NN__AUTOCAST(TENSOR__CAST_pairwise_distance,
+                 (tensor_pairwise_distance)(cast_[0], cast_[1], p, eps, keepdim), a, b)
     if (!nn__ready("pairwise_distance", "a b", in, 2)) return TENSOR__(poison);
     scope = TENSOR__(scope)(-1);
     in[0] = (tensor_sub)(nn__wide(a), nn__wide(b));
@@ -7638,10 +7652,10 @@ TENSOR__FN tensor_t *nn__composed_biased(tensor_t *const *in, const tensor_param
 }
 TENSOR__FN void nn__grad_biased(tensor__grad_t *g);
 static const tensor__row_t nn__biased_rows[2] = {
-    {"attention_biased", TENSOR_FAMILY_ATTENTION, 4, 4, 2, 0, NN_OP_BIASED,
+    {"attention_biased", TENSOR_FAMILY_ATTENTION, 4, 4, 2, 0, 0, NN_OP_BIASED,
      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY1, nn__grad_biased,
      nn__declined, NULL, -2, 2, "softmax(q kT scale + bias) v; logsumexp", "query key value bias"},
-    {"attention_biased_backward", TENSOR_FAMILY_ATTENTION, 7, 7, 3, 0, NN_OP_BIASED_BACKWARD, 0, NULL,
+    {"attention_biased_backward", TENSOR_FAMILY_ATTENTION, 7, 7, 3, 0, 0, NN_OP_BIASED_BACKWARD, 0, NULL,
      nn__declined, NULL, -2, 2, "dq, dk, dv", "grad query key value y logsumexp bias"}};
 TENSOR__FN void nn__grad_biased(tensor__grad_t *g) {
     tensor__op_t o;
@@ -7793,9 +7807,9 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
     return TENSOR__(finish)(&o);
 }
 TENSOR__FN tensor_t *nn__attention_call(tensor_scaled_dot_product_attention_args_t *a) {
-    NN__AUTOCAST(TENSOR__LOW, (a->query = cast_[0], a->key = cast_[1], a->value = cast_[2],
-                               a->attn_mask = cast_[3], nn__run_scaled_dot_product_attention(a)), a->query,
-                 a->key, a->value, a->attn_mask)
+    NN__AUTOCAST(nn__row(NN_OP_ATTENTION)->cast, (a->query = cast_[0], a->key = cast_[1], a->value = cast_[2],
+                 a->attn_mask = cast_[3], nn__run_scaled_dot_product_attention(a)),
+                 a->query, a->key, a->value, a->attn_mask)
     return nn__run_scaled_dot_product_attention(a);
 }
 NN__OPTIONS(scaled_dot_product_attention, , nn__attention_call(&a))
@@ -8114,11 +8128,11 @@ TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t
 }
 TENSOR__FN void nn__grad_net(tensor__grad_t *g);
 static const tensor__row_t nn__net_rows[2] = {
-    {"recurrent_net", TENSOR_FAMILY_RECURRENT, 4, 2, 3, 0, NN_OP_NET,
+    {"recurrent_net", TENSOR_FAMILY_RECURRENT, 4, 2, 3, 0, 0, NN_OP_NET,
      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY2, nn__grad_net, nn__declined,
      NULL, -2, 2, "y, states; what backward needs", "x weights h0 c0"},
-    {"recurrent_net_backward", TENSOR_FAMILY_RECURRENT, 8, 5, 4, 0, NN_OP_NET_BACKWARD, 0, NULL, nn__declined,
-     NULL, -2, 2, "dx, dweights, dh0, dc0", "grad x weights y reserve h0 c0 dstates"}};
+    {"recurrent_net_backward", TENSOR_FAMILY_RECURRENT, 8, 5, 4, 0, 0, NN_OP_NET_BACKWARD, 0, NULL,
+     nn__declined, NULL, -2, 2, "dx, dweights, dh0, dc0", "grad x weights y reserve h0 c0 dstates"}};
 TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
     tensor__op_t o;
     tensor__grad_t both = *g;
@@ -8239,17 +8253,19 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
             op, w ? "" : " (they are NULL)", a->layers, a->proj_size, a->dropout, x);
     if (TENSOR__(casting)()) {
         tensor_rnn_args_t b = *a;
+        tensor_dtype_t was = (tensor_autocast_dtype)();
         n = 3 + ends * per;
         end = (tensor_t **)TENSOR__(memory)(nn__self(), (uint64_t)n * sizeof *end);
         if (!end) return s;
         memcpy(end, in, sizeof in);
         memcpy(end + 3, w, (size_t)(n - 3) * sizeof *end);
-        TENSOR__(autocast)(TENSOR__LOW, end, (int)n);
+        TENSOR__(autocast)(nn__row(NN_OP_RECURRENT)->cast, end, (int)n);
         b.x = end[0];
         b.h = end[1];
         b.c = end[2];
         b.weights = end + 3;
         s = nn__net(op, kind, &b, own);
+        (tensor_set_autocast)(was);     // the caller's scope may have failed to open
         TENSOR__(memory_free)(nn__self(), (void *)end);
         return s;
     }
@@ -8586,7 +8602,7 @@ TENSOR__FN tensor_t *nn__loss_front(int which, tensor_t *x, tensor_t *t, tensor_
     if (which == NN__LOSS_BCE && TENSOR__(casting)())
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "binary_cross_entropy: unsafe under autocast (input %t); "
                         "binary_cross_entropy_with_logits is safe", x);
-    NN__AUTOCAST(TENSOR__FULL, nn__loss_front(which, cast_[0], cast_[1], cast_[2], cast_[3], f, reduction),
+    NN__AUTOCAST(row->cast, nn__loss_front(which, cast_[0], cast_[1], cast_[2], cast_[3], f, reduction),
                  x, t, w, q)
     if (!TENSOR__(begin)(&o, row, in, 4) || !nn__floats(&o, 15)) return TENSOR__(poison);
     if (!nn__same_shape(x, t))
@@ -8847,8 +8863,8 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
 }
 
 TENSOR__FN tensor_t *nn__cross_entropy_call(tensor_cross_entropy_args_t *a, int nll) {
-    NN__AUTOCAST(TENSOR__FULL, (a->input = cast_[0], a->target = cast_[1], a->weight = cast_[2],
-                                nn__cross_entropy_front(a, nll)), a->input, a->target, a->weight)
+    NN__AUTOCAST(nn__row(NN_OP_CROSS_ENTROPY)->cast, (a->input = cast_[0], a->target = cast_[1],
+                 a->weight = cast_[2], nn__cross_entropy_front(a, nll)), a->input, a->target, a->weight)
     return nn__cross_entropy_front(a, nll);
 }
 NN__OWN_FRONT(cross_entropy, NN__OR(ignore_index, -100), nn__cross_entropy_call(&a, 0))
@@ -9058,7 +9074,7 @@ TENSOR__FN tensor_t *nn__poisson_nll_loss(const tensor_poisson_nll_loss_args_t *
 #define NN__LOSS_OF(op, args, names, required, floats, signs, same, ...)                                     \
     TENSOR__FN tensor_t *nn__run_##op(const args##_args_t *a) {                                              \
         tensor_t *in[] = {__VA_ARGS__}, *like;                                                               \
-        if (TENSOR__(casting)()) TENSOR__(autocast)(TENSOR__FULL, in, (int)(sizeof in / sizeof in[0]));      \
+        TENSOR__(autocast)(TENSOR__CAST_losses, in, (int)(sizeof in / sizeof in[0]));                        \
         like = in[0];                                                                                        \
         if (!nn__loss_inputs(#op, names, in, (int)(sizeof in / sizeof in[0]), required, floats, signs, same, \
                              a->reduction))                                                                  \
@@ -9331,9 +9347,9 @@ NN__OPTIONS(ctc_loss, NN__OR(blank, 0), nn__run_ctc_loss(&a))
 
 static const tensor__row_t nn__rows[NN_OP_COUNT] = {
 #define NOGRAD NULL
-#define TENSOR__X(ID, name, family, nin, required, nout, cpu, scratch, grad, saves, args, doc)               \
-    {#name, TENSOR_FAMILY_##family, nin, required, nout, 0, NN_OP_##ID, saves, grad, cpu, scratch, -2, 2,    \
-     doc, args},
+#define TENSOR__X(ID, name, family, nin, required, nout, cpu, scratch, grad, saves, cast, args, doc)         \
+    {#name, TENSOR_FAMILY_##family, nin, required, nout, 0, TENSOR__##cast, NN_OP_##ID, saves, grad, cpu,    \
+     scratch, -2, 2, doc, args},
     NN_OPS(TENSOR__X)
 #undef TENSOR__X
 #undef NOGRAD
@@ -10814,53 +10830,52 @@ TENSOR__FN tensor_t *nn__forward_identity(nn_module_t *m, tensor_t *x) {
     return x ? x : in->fail(in->self(), TENSOR_ERR_POISONED, "identity: x is NULL");
 }
 
-// What a child and the one after it come to in one op with the same bits, where no hook looks between them;
-// -1 = each runs by itself.
+// What a child and the one after it come to, where no hook looks between them: one op with the same bits;
+// NN__SWAP: a relu waits for the max pool that leaves it fewer elements, as the largest of a window is the
+// same before and after (but for the sign of a zero), and so is where the gradient goes. 0 = neither.
+enum { NN__SWAP = 1 };
 TENSOR__FN tensor_t *nn__forward_LINEAR(nn_module_t *m, tensor_t *x);
 TENSOR__FN tensor_t *nn__forward_RELU(nn_module_t *m, tensor_t *x);
 TENSOR__FN tensor_t *nn__forward_GELU_TANH(nn_module_t *m, tensor_t *x);
-TENSOR__FN int nn__as_one(const nn__slot_t *s, const tensor_t *x) {
+static const struct {
+    tensor_t *(*first)(nn_module_t *m, tensor_t *x), *(*second)(nn_module_t *m, tensor_t *x);
+    int as;
+} nn__pairs[3] = {{nn__forward_LINEAR, nn__forward_RELU, NN_OP_LINEAR_RELU},
+                  {nn__forward_LINEAR, nn__forward_GELU_TANH, NN_OP_LINEAR_GELU_TANH},
+                  {nn__forward_RELU, nn__forward_pool, NN__SWAP}};
+TENSOR__FN int nn__pair(const nn__slot_t *s, const tensor_t *x) {
     const nn_module_impl_t *a = s[0].child, *b = s[1].child;
-    if (!a || !b || a->hooks || b->hooks || !x || x->device || !nn__usable(a->module) ||
-        !nn__usable(b->module) || a->module->forward != nn__forward_LINEAR)
-        return -1;
-    return b->module->forward == nn__forward_RELU        ? (int)NN_OP_LINEAR_RELU
-           : b->module->forward == nn__forward_GELU_TANH ? (int)NN_OP_LINEAR_GELU_TANH
-                                                         : -1;
-}
-// Whether a relu waits for the pool after it, which as a rule leaves it fewer elements: the largest of a
-// window is the same before and after (but for the sign of a zero), and so is where the gradient goes.
-TENSOR__FN int nn__waits(const nn__slot_t *s) {
-    const nn_module_impl_t *a = s[0].child, *b = s[1].child;
-    const nn__layer_t *l;
-    nn__window_t g;
-    if (!a || !b || a->hooks || b->hooks || !nn__usable(a->module) || !nn__usable(b->module) ||
-        a->module->forward != nn__forward_RELU || b->module->forward != nn__forward_pool)
-        return 0;
-    l = nn__of(b->module);
-    g = nn__layer_window(l);                 // one with dilation may look at nothing, which is -inf
-    return l->i[NN__I_OP] >= NN_OP_MAX_POOL1D && l->i[NN__I_OP] <= NN_OP_MAX_POOL3D && g.dilation[0] == 1 &&
-           g.dilation[1] == 1 && g.dilation[2] == 1;
+    int k, as = 0;
+    if (!a || !b || a->hooks || b->hooks || !nn__usable(a->module) || !nn__usable(b->module)) return 0;
+    for (k = 0; k < 3; k++)
+        if (a->module->forward == nn__pairs[k].first && b->module->forward == nn__pairs[k].second)
+            as = nn__pairs[k].as;
+    if (as == NN__SWAP) {                       // one with dilation may look at nothing, which is -inf
+        const nn__layer_t *l = nn__of(b->module);
+        nn__window_t g = nn__layer_window(l);
+        return l->i[NN__I_OP] >= NN_OP_MAX_POOL1D && l->i[NN__I_OP] <= NN_OP_MAX_POOL3D &&
+               nn__all_are(g.dilation, 3, 1) && !nn__all_are(g.stride, 3, 1);
+    }
+    return x && !x->device ? as : 0;
 }
 // What lies between two children is freed as soon as nobody needs it: the tape saves what it wants by itself,
 // so without recording that is at once. The pointer may be in the user's hands only by tensor_keep (keeps >
 // 0).
 TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     tensor_scope_t scope = TENSOR__(scope)(-1);
-    int recording = tensor_grad_enabled(), i, one, waits = 0;
+    int recording = tensor_grad_enabled(), i, as, waits = 0;
     tensor_t *y = x;
     for (i = 0; i < m->impl->nslots; i++) {
         tensor_t *before = y;
         const nn__slot_t *s = m->impl->slot + i;
         nn_module_impl_t *c;
-        int more = i + 1 < m->impl->nslots;
-        waits = waits == 1 ? -1 : more && nn__waits(s);   // 1: the pool comes now, -1: the relu before it
+        as = waits <= 0 && i + 1 < m->impl->nslots ? nn__pair(s, before) : 0;
+        waits = waits > 0 ? -1 : as == NN__SWAP;            // 1: the pool comes now, -1: the relu before it
         c = s[waits].child;
         if (!c) continue;
-        one = more && !waits ? nn__as_one(s, before) : -1;
-        if (one >= 0) {
+        if (as > NN__SWAP) {
             TENSOR__(push_path)(nn__self(), c->key ? c->key : s->name);
-            y = nn__linear(one, before, nn__tensor(c->module, 0), nn__tensor(c->module, 1));
+            y = nn__linear(as, before, nn__tensor(c->module, 0), nn__tensor(c->module, 1));
             TENSOR__(pop_path)(nn__self());
             i++;
         } else {
@@ -12315,8 +12330,8 @@ TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
     else for (i = 0; i < tasks; i++) nn__step_task(&s, i, 0);
     return TENSOR_OK;
 }
-static const tensor__row_t nn__step_row = {"step", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, NN_OP_STEP, 0, NULL,
-                                           nn__cpu_step, NULL, 0, 0, "", NULL};
+static const tensor__row_t nn__step_row = {"step", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_STEP, 0,
+                                           NULL, nn__cpu_step, NULL, 0, 0, "", NULL};
 TENSOR__FN void nn__step_arg(tensor_arg_t *a, tensor_t *t, int role) {
     if (t) TENSOR__(arg)(a, t, role);
     else memset(a, 0, sizeof *a);
@@ -12633,12 +12648,11 @@ TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
     return TENSOR_OK;
 }
 static const tensor__row_t nn__grads_row[2] = {
-    {"clip_grad_norm", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, NN_OP_SUM_SQUARES, 0, NULL, nn__cpu_squares,
+    {"clip_grad_norm", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SUM_SQUARES, 0, NULL, nn__cpu_squares,
         NULL, 0,
      0, "", NULL},
-    {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, NN_OP_SCALE_GRADS, 0, NULL, nn__cpu_scale, NULL, 0,
-        0,
-     "", NULL}};
+    {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SCALE_GRADS, 0, NULL, nn__cpu_scale, NULL,
+     0, 0, "", NULL}};
 
 // Either o or list.
 TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i) {

@@ -1,5 +1,6 @@
 // autocast.c - mixed precision: dtypes of results against PyTorch's (autocast.h, by autocast.py), training,
 // scopes, the cache of weights, checkpoints, second derivatives, modules
+#define TENSOR_BACKEND
 #include "test.h"
 #include "autocast.h"
 
@@ -24,9 +25,15 @@
     X(outer, tensor_outer(v, u))                                                                             \
     X(inner, tensor_inner(a, b))                                                                             \
     X(linear, tensor_linear(a, b, v))                                                                        \
+    X(linear_relu, tensor_linear_relu(a, b, v))                                                              \
+    X(linear_gelu_tanh, tensor_linear_gelu_tanh(a, b, v))                                                    \
     X(prelu, tensor_prelu(a, v))                                                                             \
     X(conv1d, tensor_conv1d(tensor_unsqueeze(a, 0), tensor_unsqueeze(b, 2)))                                 \
     X(conv2d, tensor_conv2d(tensor_reshape(a, 1, 4, 2, 2), tensor_reshape(b, 4, 4, 1, 1), v))                \
+    X(conv3d, tensor_conv3d(tensor_reshape(a, 1, 4, 4, 1, 1), tensor_reshape(b, 4, 4, 1, 1, 1), v))          \
+    X(conv_transpose1d, tensor_conv_transpose1d(tensor_unsqueeze(a, 0), tensor_unsqueeze(b, 2)))             \
+    X(conv_transpose3d, tensor_conv_transpose3d(tensor_reshape(a, 1, 4, 4, 1, 1),                            \
+        tensor_reshape(b, 4, 4, 1, 1, 1), v))                                                                \
     X(conv_transpose2d, tensor_conv_transpose2d(tensor_reshape(a, 1, 4, 2, 2),                               \
         tensor_reshape(b, 4, 4, 1, 1), v))                                                                   \
     X(scaled_dot_product_attention, tensor_scaled_dot_product_attention(tensor_unsqueeze(a, 0),              \
@@ -66,6 +73,7 @@
     X(rsqrt, tensor_rsqrt(a))                                                                                \
     X(sinh, tensor_sinh(a))                                                                                  \
     X(tan, tensor_tan(a))                                                                                    \
+    X(square, tensor_square(a))                                                                              \
     X(softplus, tensor_softplus(a, 1, 20))                                                                   \
     X(exp2, tensor_exp2(a))                                                                                  \
     X(sqrt, tensor_sqrt(a))                                                                                  \
@@ -112,6 +120,7 @@
     X(dropout, tensor_dropout(a, 0.5, 1))                                                                    \
     X(embedding, tensor_embedding(i, a))                                                                     \
     X(affine_grid, tensor_affine_grid(tensor_unsqueeze(tensor_at(a, ":2, :3"), 0), image, 4, 0))             \
+    X(linalg_matrix_exp, tensor_linalg_matrix_exp(a))                                                        \
     X(matrix_exp, tensor_matrix_exp(a))                                                                      \
     X(linalg_pinv, tensor_linalg_pinv(a, -1))                                                                \
     X(matrix_power, tensor_matrix_power(a, 3))                                                               \
@@ -135,6 +144,7 @@
     X(cumulative_trapezoid, tensor_cumulative_trapezoid(a, NULL, 1, -1))                                     \
     X(float_power, tensor_float_power_scalar(a, 2))                                                          \
     X(kron, tensor_kron(a, b))                                                                               \
+    X(vander, tensor_vander(v, 4, 0))                                                                        \
     X(cross_entropy, tensor_cross_entropy(a, tensor_select(i, 0, 0)))                                        \
     X(cross_entropy_soft, tensor_cross_entropy(a, b))                                                        \
     X(nll_loss, tensor_nll_loss(a, tensor_select(i, 0, 0)))                                                  \
@@ -171,6 +181,34 @@ static const struct { const char *name; op_t call; } ops[] = {
 };
 #define COUNT(list) ((int)(sizeof(list) / sizeof(list)[0]))
 
+// Every row with a class, and every function that has one without a row, is among them.
+static void rows(void) {
+    static const struct { const char *name; int cast; } all[] = {
+#define X(ID, name, kind, f, dA, saves, cast, ...) {#name, TENSOR__##cast},
+        TENSOR_OPS_UNARY(X) TENSOR_OPS_COPY(X) TENSOR_OPS_DOUBLE1(X)
+#undef X
+#define X(ID, name, kind, f, dA, dB, saves, cast, ...) {#name, TENSOR__##cast},
+        TENSOR_OPS_BINARY(X) TENSOR_OPS_DOUBLE2(X)
+#undef X
+#define X(ID, name, family, nin, nout, cpu, scratch, grad, saves, cast, doc) {#name, TENSOR__##cast},
+        TENSOR_OPS_OTHER(X)
+#undef X
+#define X(ID, name, family, nin, need, nout, cpu, scratch, grad, saves, cast, ...) {#name, TENSOR__##cast},
+        NN_OPS(X)
+#undef X
+#define X(name, cast) {#name, TENSOR__##cast},
+        TENSOR_OPS_COMPOSED(X) NN_OPS_COMPOSED(X)
+#undef X
+    };
+    static const char others[] = "recurrent losses linalg_lstsq";      // cells; any of them; scopes()
+    int k, j;
+    for (k = 0; k < COUNT(all); k++) {
+        for (j = 0; j < COUNT(ops) && strcmp(ops[j].name, all[k].name) != 0; j++) { }
+        CHECK_MSG(all[k].cast == TENSOR__AS_IS || j < COUNT(ops) || strstr(others, all[k].name),
+                  "%s has no line", all[k].name);
+    }
+}
+
 // Leaves that require grad, so that backward runs too.
 static tensor_t *leaf(int64_t rows, tensor_dtype_t dtype, double shift) {
     int64_t dims[2];
@@ -181,17 +219,20 @@ static tensor_t *leaf(int64_t rows, tensor_dtype_t dtype, double shift) {
     x = tensor_to(tensor_reshape_n(x, dims, rows ? 2 : 1), dtype);
     return tensor_requires_grad_(tensor_detach(x), 1);
 }
+enum { MIXES = 7 };
 static void dtypes(void) {
-    static const tensor_dtype_t first[5] = {TENSOR_F32, TENSOR_BF16, TENSOR_F32, TENSOR_BF16, TENSOR_F64},
-                                rest[5] = {TENSOR_F32, TENSOR_BF16, TENSOR_BF16, TENSOR_F32, TENSOR_F64};
+    static const tensor_dtype_t first[MIXES] = {TENSOR_F32, TENSOR_BF16, TENSOR_F32, TENSOR_BF16, TENSOR_F64,
+                                                TENSOR_BF16, TENSOR_F64},
+                                rest[MIXES] = {TENSOR_F32, TENSOR_BF16, TENSOR_BF16, TENSOR_F32, TENSOR_F64,
+                                               TENSOR_F64, TENSOR_BF16};
     int k, j, n;
     CHECK(COUNT(ops) == COUNT(autocast_rows));
     for (k = 0; k < COUNT(ops); k++)
-        for (j = 0; j < 5; j++) {
+        for (j = 0; j < MIXES; j++) {
             tensor_scope_t s = tensor_scope_begin_autocast(TENSOR_BF16);
             // v counts as first where there is no a
             int leads = ops[k].call == op_linalg_vecdot || ops[k].call == op_outer || ops[k].call == op_dot ||
-                        ops[k].call == op_vdot;
+                        ops[k].call == op_vdot || ops[k].call == op_vander;
             tensor_t *in[5], *y = NULL, *i = tensor_zeros_of(TENSOR_I64, 4, 4), *loss;
             char want = autocast_rows[k].result[j];
             tensor_dtype_t dtype;
@@ -230,7 +271,7 @@ static void dtypes(void) {
             tensor_clear_error();
             tensor_scope_end(s);
         }
-    printf("%d ops, %d cases\n", COUNT(ops), 5 * COUNT(ops));
+    printf("%d ops, %d cases\n", COUNT(ops), MIXES * COUNT(ops));
 }
 
 static tensor_t *waves(int64_t rows, int64_t cols, double step, double scale, double shift) {
@@ -273,7 +314,9 @@ static void training(void) {
 }
 
 static void scopes(void) {
-    tensor_t *x = tensor_ones(4, 4);
+    tensor_t *x = tensor_ones(4, 4), *at = tensor_zeros_of(TENSOR_I64, 4, 4),
+             *m = tensor_add(leaf(4, TENSOR_F32, 1), tensor_eye(4, 4));
+    tensor_lstsq_t ls;
     tensor_scope_t a, b, c;
     CHECK(tensor_autocast_dtype() == TENSOR_DTYPE_NONE);
     a = tensor_scope_begin_autocast(TENSOR_BF16);
@@ -296,6 +339,15 @@ static void scopes(void) {
     CHECK(tensor_dtype(tensor_exp_(tensor_to(x, TENSOR_BF16))) == TENSOR_BF16);
     CHECK(tensor_dtype(tensor_matmul(tensor_to(x, TENSOR_I64), tensor_to(x, TENSOR_I64))) == TENSOR_I64);
     CHECK_POISON(tensor_matmul(x, tensor_to(x, TENSOR_F64)), TENSOR_ERR_DTYPE, "matmul");
+    CHECK_POISON(tensor_scatter_add_(tensor_to(x, TENSOR_BF16), 0, at, x), TENSOR_ERR_DTYPE, "scatter_add");
+    CHECK_POISON(tensor_index_put_(tensor_to(x, TENSOR_BF16), x, 0, tensor_select(at, 0, 0)),
+                 TENSOR_ERR_DTYPE, "index");
+    // what is made of many ops sees no autocast inside
+    ls = tensor_linalg_lstsq(m, x);
+    CHECK(tensor_dtype(ls.solution) == TENSOR_F32 && tensor_autocast_dtype() == TENSOR_BF16);
+    b = tensor_scope_begin_autocast(TENSOR_DTYPE_NONE);
+    CHECK(tensor_equal(tensor_linalg_lstsq(m, x).solution, ls.solution));
+    tensor_scope_end(b);
     CHECK_POISON(tensor_matmul(x, tensor_ones(3, 4)), TENSOR_ERR_SHAPE, "matmul");
     CHECK(tensor_autocast_dtype() == TENSOR_BF16);
     tensor_scope_end(a);
@@ -378,7 +430,8 @@ static void ends(void) {
 // A scope that cannot begin leaves the mode as it was.
 static int failing;
 static void *lean_alloc(void *user, size_t bytes, size_t alignment) {
-    char *raw = failing ? NULL : (char *)malloc(bytes + alignment + sizeof raw), *p;
+    int fails = failing == 1 || (failing == 2 && bytes > 1024 && bytes < 8192);
+    char *raw = fails ? NULL : (char *)malloc(bytes + alignment + sizeof raw), *p;
     (void)user;
     if (!raw) return NULL;
     p = raw + sizeof raw;
@@ -398,7 +451,7 @@ static void deep(void) {
     tensor_context_t *own = tensor_context_new(), *old = tensor_context_use(own);
     tensor_allocator_t lean;
     tensor_scope_t first, s;
-    tensor_t *x;
+    tensor_t *x, *w[4];
     int depth;
     memset((void *)&lean, 0, sizeof lean);
     lean.alloc = lean_alloc;
@@ -406,10 +459,15 @@ static void deep(void) {
     CHECK(tensor_set_allocator(&lean) == 0);
     tensor_set_error_handler(test_quiet, NULL);
     x = tensor_ones(4, 4);
+    w[0] = w[1] = x, w[2] = w[3] = NULL;
     first = tensor_scope_begin_autocast(TENSOR_F16);
+    tensor_rnn(tensor_unsqueeze(x, 0), .weights = w, .no_bias = 1);
     for (depth = 1; depth < 70; depth++) {          // the list of scopes grows twice on the way
         failing = 1;
         if (tensor_is_poison(tensor_matmul(x, x))) CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, NULL);
+        failing = 2;                                // the list of scopes alone
+        if (tensor_is_poison(tensor_rnn_cell(x, x, x, x, NULL, NULL, 0)))
+            CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, NULL);
         failing = 0;
         CHECK_MSG(tensor_autocast_dtype() == TENSOR_F16, "depth %d", depth);
         if (tensor_autocast_dtype() != TENSOR_F16) break;
@@ -499,6 +557,7 @@ static void modules(void) {
 
 int main(void) {
     tensor_manual_seed(1);
+    RUN(rows);
     RUN(dtypes);
     RUN(training);
     RUN(scopes);
