@@ -234,9 +234,9 @@ typedef struct tensor_conv_args_t {
     int same TENSOR_INIT;                   // padding = 'same' (stride 1): output as large as the input
 } tensor_conv_args_t;
 // Convolution (cross-correlation, as in PyTorch): tensor_conv2d(x, w, b, .stride = 2, .padding = 1), or
-// PyTorch's positions tensor_conv2d(x, w, b, 2, 1). On the CPU 3x3 ones of stride 1 between many channels go
-// Winograd's way: up to some 4 times the root mean square error of direct sums, and one infinity makes the
-// 4x4 outputs around it NaN.
+// PyTorch's positions tensor_conv2d(x, w, b, 2, 1). On the CPU 3x3 and 5x5 ones of stride 1 between many
+// channels go Winograd's way: up to some 4 times the root mean square error of direct sums (5 times in the
+// gradient of a 5x5 weight), and one infinity makes the 4x4 outputs (2x2 of 5x5) around it NaN.
 //   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N, f32/f64/f16/bf16
 //   weight  [O, C / groups, K...], dtype of x
 //   bias    [O], dtype of x; NULL = none
@@ -5435,6 +5435,7 @@ typedef struct nn__direct_t {
     int64_t tx, ty, side, image_plane, out_plane, kernel_plane, chain;   // outputs side x side
     float *in, *out, *sum;            // in [36][tiles][pitch], out [36][tiles of co][tiles][mr]; gw
     int64_t group, first, count;      // the rows of tiles at work
+    int64_t part, since;              // rows that a part of the kernel's gradient sums over; its first one
     int winograd, five;               // five: NN__TILE_5 or 0
 } nn__direct_t;
 
@@ -5443,8 +5444,9 @@ enum {
     NN__GATHER_BYTES = 131072,        // of gathered outputs
     NN__GATHER_TAPS = 192,            // steps of one chain: their weights stay in L1
     NN__GATHER_PIXELS = 128,
-    NN__WINOGRAD_CHAIN = 64,          // steps of one chain: longer ones, over 4 x the direct form's error
+    NN__WINOGRAD_CHAIN = 64,          // steps of a chain (5x5: half): longer, over 4 x the direct form's error
     NN__WINOGRAD_BLOCK = 48,          // tiles at work
+    NN__WINOGRAD_PART = 8,            // blocks that a kernel's gradient of 5x5 sums over before it is turned back
     NN__WINOGRAD_TILES = 8            // of a row that are turned at a time
 };
 
@@ -5560,14 +5562,16 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     if (lanes < 2 || (v->kh != 3 && v->kh != 5) || v->kw != v->kh || v->dh != 1 || v->dw != 1 || v->sh != 1 ||
         v->sw != 1) return 0;
     if (v->ci < least || v->co < least || v->ci % lanes || v->co % lanes) return 0;
+    v->five = v->kh == 5 ? NN__TILE_5 : 0;
     v->side = 7 - v->kh;
     v->tx = nn__ceil(v->ow, v->side);
     v->ty = nn__ceil(v->oh, v->side);
     all = v->images * v->ty;
-    // Few tiles do not pay for the kernel's transform, nor mostly empty ones for theirs.
-    if (all * v->tx < 32 || v->oh * v->ow * 2 < v->side * v->side * v->tx * v->ty) return 0;
+    // Few tiles do not pay for the kernel's transform, nor mostly empty ones for theirs; and direct sums over
+    // few pixels are much more exact than a 5x5 kernel's gradient from tiles.
+    if (all * v->tx < (v->five && v->sums ? 256 : 32) || v->oh * v->ow * 2 < v->side * v->side * v->tx * v->ty) return 0;
     // A kernel's gradient sums over tiles: chains of about the root of their number keep most digits.
-    v->chain = v->sums ? nn__min(24, nn__max(8, all * v->tx / 12)) : (int64_t)NN__WINOGRAD_CHAIN;
+    v->chain = v->sums ? nn__min(24, nn__max(8, all * v->tx / 12)) : NN__WINOGRAD_CHAIN / (v->five ? 2 : 1);
     v->mr = 2 * lanes;
     v->tiles = nn__ceil(v->co, v->mr);
     v->pitch = v->ci + 16;
@@ -5579,13 +5583,13 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     v->image_plane = nn__ceil(tiles * v->pitch, 1024) * 1024 + 48;
     v->out_plane = nn__ceil(tiles * v->tiles * v->mr, 1024) * 1024 + 48;
     v->kernel_plane = nn__ceil(v->ci * v->tiles * v->mr, 1024) * 1024 + 48;
+    v->part = v->five ? NN__WINOGRAD_PART * v->rows : all;
     v->offsets = nn__line((uint64_t)NN__WINOGRAD_CHAIN * 4);
     v->worker = (uint64_t)((4 * NN__WINOGRAD_TILES + 2) * 6 * v->mr) * 4;
     v->bytes = (uint64_t)(36 * (v->image_plane + v->out_plane + v->kernel_plane)) * 4 + v->offsets +
                nn__line((uint64_t)((v->tiles + 1) * v->mr) * 4) +
                    v->worker * (uint64_t)TENSOR__(thread_count)();
     v->winograd = 1;
-    v->five = v->kh == 5 ? NN__TILE_5 : 0;
     return 1;
 }
 // Some columns of tiles of one vector of channels: of the image, or of the output's gradient.
@@ -5643,7 +5647,7 @@ TENSOR__FN void nn__winograd_product(void *arg, int64_t task, int worker) {
             int64_t r0 = many * u / runs, r1 = many * (u + 1) / runs;
             v->k->gather((int)(r1 - r0), v->co - o * v->mr > v->k->lanes, to - from,
                          in + (v->sums ? from * v->pitch + r0 : r0 * v->pitch + from), v->sums ? 1 : v->pitch,
-                         v->off, b + from * v->mr, k > 0 || (v->sums && v->first > 0) ? NULL : zero,
+                         v->off, b + from * v->mr, k > 0 || (v->sums && v->first > v->since) ? NULL : zero,
                          c + r0 * v->mr, v->mr);
         }
     (void)worker;
@@ -5681,10 +5685,13 @@ TENSOR__FN void nn__winograd_kernel(void *arg, int64_t task, int worker) {
         else
             v->k->winograd(NN__TILE_KERNEL + v->five, 1, block + j + (v->flipped ? (taps - 1) * mr : 0), 0,
                            row, step, u + j, 0, 6 * e, e, NULL);
-    if (v->sums) v->k->turn(taps, m, block, mr, v->sum + at, taps * v->ci);
+    if (v->sums && v->since == 0) v->k->turn(taps, m, block, mr, v->sum + at, taps * v->ci);
+    if (!v->sums || v->since == 0) return;
+    v->k->turn(taps, m, block, mr, block + taps * mr, taps);
+    for (j = 0; j < m; j++) v->k->add(v->sum + at + j * taps * v->ci, block + taps * (mr + j), taps);
 }
 TENSOR__FN void nn__winograd_run(nn__direct_t *v, void *scratch) {
-    int64_t all = v->images * v->ty, parts = nn__ceil(v->tx, NN__WINOGRAD_TILES), i;
+    int64_t all = v->images * v->ty, parts = nn__ceil(v->tx, NN__WINOGRAD_TILES), i, last;
     v->in = (float *)scratch;
     v->out = v->in + 36 * v->image_plane;
     v->packed = v->out + 36 * v->out_plane;
@@ -5696,13 +5703,17 @@ TENSOR__FN void nn__winograd_run(nn__direct_t *v, void *scratch) {
         for (i = 0; i < (v->tiles + 1) * v->mr; i++)
             v->start[i] = v->bias && i < v->co ? v->bias[v->group * v->co + i] : 0;
         if (!v->sums) nn__run(v->tiles * v->ci, nn__winograd_kernel, v);
-        for (v->first = 0; v->first < all; v->first += v->count) {
+        for (v->first = v->since = 0; v->first < all; v->first += v->count) {
             v->count = nn__min(v->rows, all - v->first);
             nn__run(parts * ((v->ci + (v->sums ? v->co : 0)) / v->k->lanes), nn__winograd_in, v);
             nn__run(36 * v->tiles, nn__winograd_product, v);
+            last = v->first + v->count;
             if (!v->sums) nn__run(v->count * v->tiles, nn__winograd_out, v);
+            else if (last == all || last - v->since == v->part) {
+                nn__run(v->tiles * v->ci, nn__winograd_kernel, v);
+                v->since = last;
+            }
         }
-        if (v->sums) nn__run(v->tiles * v->ci, nn__winograd_kernel, v);
     }
 }
 
