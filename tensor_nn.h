@@ -3082,7 +3082,7 @@ TENSOR__FN void NN__K(col2im)(const void *columns, void *image, const nn__window
 // f32. Images are copied once with their padding; then the input that output pixel p reads for the k-th
 // (channel, ky, kx) stands at p + off[k]. Three forms: pixels in vectors (few outputs, stride 1 along the
 // width, where a vector of pixels is one load), outputs in vectors (any stride and width; the result is
-// turned after it, the incoming gradient before it), and Winograd's tiles for 3x3 and 5x5 between many channels.
+// turned after it, the incoming gradient before it), and Winograd's tiles for 3x3 and 5x5 of many channels.
 // Rejected: columns for everything; copying each input kernel-area times and packing it again costs as much
 // as the product where channels or pixels are few.
 // ------------------------------------------------------------------------------
@@ -5444,9 +5444,9 @@ enum {
     NN__GATHER_BYTES = 131072,        // of gathered outputs
     NN__GATHER_TAPS = 192,            // steps of one chain: their weights stay in L1
     NN__GATHER_PIXELS = 128,
-    NN__WINOGRAD_CHAIN = 64,          // steps of a chain (5x5: half): longer, over 4 x the direct form's error
+    NN__WINOGRAD_CHAIN = 64,          // steps of a chain (5x5: half): more, over 4 x direct sums' error
     NN__WINOGRAD_BLOCK = 48,          // tiles at work
-    NN__WINOGRAD_PART = 8,            // blocks that a kernel's gradient of 5x5 sums over before it is turned back
+    NN__WINOGRAD_PART = 8,            // blocks that a 5x5 kernel's gradient sums before it is turned back
     NN__WINOGRAD_TILES = 8            // of a row that are turned at a time
 };
 
@@ -5559,17 +5559,19 @@ TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
 
 TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     int64_t lanes = v->k->lanes, all, tiles, least = v->kh == 5 ? 16 : 32;
-    if (lanes < 2 || (v->kh != 3 && v->kh != 5) || v->kw != v->kh || v->dh != 1 || v->dw != 1 || v->sh != 1 ||
-        v->sw != 1) return 0;
+    if (lanes < 2 || (v->kh != 3 && v->kh != 5) || v->kw != v->kh) return 0;
+    if (v->dh != 1 || v->dw != 1 || v->sh != 1 || v->sw != 1) return 0;
     if (v->ci < least || v->co < least || v->ci % lanes || v->co % lanes) return 0;
+    if (v->ci + v->co < 3 * lanes) return 0;   // one vector to one: as fast without
     v->five = v->kh == 5 ? NN__TILE_5 : 0;
     v->side = 7 - v->kh;
     v->tx = nn__ceil(v->ow, v->side);
     v->ty = nn__ceil(v->oh, v->side);
     all = v->images * v->ty;
     // Few tiles do not pay for the kernel's transform, nor mostly empty ones for theirs; and direct sums over
-    // few pixels are much more exact than a 5x5 kernel's gradient from tiles.
-    if (all * v->tx < (v->five && v->sums ? 256 : 32) || v->oh * v->ow * 2 < v->side * v->side * v->tx * v->ty) return 0;
+    // few pixels are far more exact than a 5x5 kernel's gradient from tiles.
+    if (all * v->tx < (v->five && v->sums ? 256 : 32)) return 0;
+    if (v->oh * v->ow * 2 < v->side * v->side * v->tx * v->ty) return 0;
     // A kernel's gradient sums over tiles: chains of about the root of their number keep most digits.
     v->chain = v->sums ? nn__min(24, nn__max(8, all * v->tx / 12)) : NN__WINOGRAD_CHAIN / (v->five ? 2 : 1);
     v->mr = 2 * lanes;
@@ -5656,7 +5658,8 @@ TENSOR__FN void nn__winograd_product(void *arg, int64_t task, int worker) {
 TENSOR__FN void nn__winograd_out(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t o = task % v->tiles, r = task / v->tiles, m = nn__min(v->co - o * v->mr, v->mr), j, t, n, i;
-    int64_t s = v->side, image = (v->first + r) / v->ty, y0 = (v->first + r) % v->ty * s, plane = v->oh * v->ow;
+    int64_t s = v->side, image = (v->first + r) / v->ty, y0 = (v->first + r) % v->ty * s;
+    int64_t plane = v->oh * v->ow;
     float *y = v->y + ((image * v->groups + v->group) * v->co + o * v->mr) * plane + y0 * v->ow;
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
     for (t = 0; t < v->tx; t += n) {
