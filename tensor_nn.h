@@ -234,9 +234,9 @@ typedef struct tensor_conv_args_t {
     int same TENSOR_INIT;                   // padding = 'same' (stride 1): output as large as the input
 } tensor_conv_args_t;
 // Convolution (cross-correlation, as in PyTorch): tensor_conv2d(x, w, b, .stride = 2, .padding = 1), or
-// PyTorch's positions tensor_conv2d(x, w, b, 2, 1). On the CPU 3x3 ones of stride 1 between many channels go
-// Winograd's way: up to some 4 times the root mean square error of direct sums, and one infinity makes the
-// 4x4 outputs around it NaN.
+// PyTorch's positions tensor_conv2d(x, w, b, 2, 1). On the CPU 3x3 and 5x5 ones of stride 1 between many
+// channels go Winograd's way: up to some 4 times the root mean square error of direct sums (5 times in the
+// gradient of a 5x5 weight), and one infinity makes the 4x4 outputs (2x2 of 5x5) around it NaN.
 //   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N, f32/f64/f16/bf16
 //   weight  [O, C / groups, K...], dtype of x
 //   bias    [O], dtype of x; NULL = none
@@ -2516,8 +2516,8 @@ TENSOR__INLINE int64_t nn__window_at(const nn__window_t *g, int d, int64_t o, in
 }
 
 // Forms of winograd's tiles: image 6 -> 6, gradient of the output 4 -> 6, kernel 3 -> 6, output 6 -> 4, and
-// gradient of the kernel 6 -> 3.
-enum { NN__TILE_IMAGE, NN__TILE_GRAD, NN__TILE_KERNEL, NN__TILE_OUT, NN__TILE_SUMS };
+// gradient of the kernel 6 -> 3; with NN__TILE_5 of kernels of 5 and outputs of 2.
+enum { NN__TILE_IMAGE, NN__TILE_GRAD, NN__TILE_KERNEL, NN__TILE_OUT, NN__TILE_SUMS, NN__TILE_5 };
 
 // A block of output pixels: columns x0..x1-1 of rows r0..r1-1, depth * height + row.
 typedef struct nn__block_t { int64_t r0, r1, x0, x1; } nn__block_t;
@@ -3092,7 +3092,7 @@ TENSOR__FN void NN__K(col2im)(const void *columns, void *image, const nn__window
 // f32. Images are copied once with their padding; then the input that output pixel p reads for the k-th
 // (channel, ky, kx) stands at p + off[k]. Three forms: pixels in vectors (few outputs, stride 1 along the
 // width, where a vector of pixels is one load), outputs in vectors (any stride and width; the result is
-// turned after it, the incoming gradient before it), and Winograd's tiles for 3x3 between many channels.
+// turned after it, the incoming gradient before it), and Winograd's tiles for 3x3 and 5x5 of many channels.
 // Rejected: columns for everything; copying each input kernel-area times and packing it again costs as much
 // as the product where channels or pixels are few.
 // ------------------------------------------------------------------------------
@@ -3370,22 +3370,26 @@ TENSOR__FN void NN__K(gather)(int rows, int two, int64_t n, const float *a, int6
     }
 }
 
-// Winograd's F(4x4, 3x3) from the points 0, +-5/8, +-3/2 and infinity: the output is OUT of the products of
-// KERNEL and IMAGE, 36 for 144. Its error is within 4 x that of direct sums (tests/conv.c); that of the usual
-// points 0, +-1, +-2 is over 6 x. An infinity makes all of its tile NaN.
-TENSOR__INLINE void NN__K(winograd_line)(const int form, V_F x0, V_F x1, V_F x2, V_F x3, V_F x4, V_F x5,
-                                         V_F *y) {
+// Winograd's F(4x4, 3x3) and F(2x2, 5x5) from the points 0, +-5/8, +-3/2 and infinity: the output is OUT of
+// the products of KERNEL and IMAGE, 36 for 144 or 100. The error is within 4 x that of direct sums
+// (tests/conv.c); that of the usual points 0, +-1, +-2 is over 6 x. An infinity makes all of its tile NaN.
+// Last of `from` numbers, or of `to`, is what infinity gives.
+TENSOR__INLINE void NN__K(winograd_line)(const int form, const int from, const int to, V_F x0, V_F x1, V_F x2,
+                                         V_F x3, V_F x4, V_F x5, V_F *y) {
     const float a = 0.625f, b = 1.5f, a2 = a * a, b2 = b * b;
     const float fa = 1 / (2 * a2 * (a2 - b2)), fb = 1 / (2 * b2 * (b2 - a2)), fc = 1 / (a2 * b2);
+    const int plain = form == NN__TILE_OUT || form == NN__TILE_GRAD;
+    const float ca = plain ? 1 : fa, cb = plain ? 1 : fb;
     V_F p, q, r, u;
     if (form == NN__TILE_OUT || form == NN__TILE_SUMS) {
-        const int out = form == NN__TILE_OUT;
-        const float ca = out ? 1 : fa, cb = out ? 1 : fb;
+#define NN__TILE_AT(k, ka, m, kb, n) V_FMA(V_SET(ka), m, \
+        to == k + 1 ? V_FMA(V_SET(kb), n, x5) : V_MUL(V_SET(kb), n))
         p = V_ADD(x1, x2), q = V_SUB(x1, x2), r = V_ADD(x3, x4), u = V_SUB(x3, x4);
-        y[0] = out ? V_ADD(V_ADD(p, r), x0) : V_FMA(V_SET(fc), x0, V_FMA(V_SET(ca), p, V_MUL(V_SET(cb), r)));
-        y[1] = V_FMA(V_SET(a * ca), q, V_MUL(V_SET(b * cb), u));
-        y[2] = V_FMA(V_SET(a2 * ca), p, out ? V_MUL(V_SET(b2), r) : V_FMA(V_SET(b2 * cb), r, x5));
-        y[3] = V_FMA(V_SET(a * a2), q, V_FMA(V_SET(b * b2), u, x5));
+        y[0] = plain ? V_ADD(V_ADD(p, r), x0) : V_FMA(V_SET(fc), x0, NN__TILE_AT(0, ca, p, cb, r));
+        y[1] = NN__TILE_AT(1, a * ca, q, b * cb, u);
+        y[2] = NN__TILE_AT(2, a2 * ca, p, b2 * cb, r);
+        y[3] = NN__TILE_AT(3, a * a2 * ca, q, b * b2 * cb, u);
+        y[4] = NN__TILE_AT(4, a2 * a2 * ca, p, b2 * b2 * cb, r);
         return;
     }
     if (form == NN__TILE_IMAGE) {
@@ -3395,15 +3399,13 @@ TENSOR__INLINE void NN__K(winograd_line)(const int form, V_F x0, V_F x1, V_F x2,
         u = V_MUL(V_SET(b), V_FMA(V_SET(-a2), x1, x3));
         y[0] = V_FMA(V_SET(a2 * b2), x0, V_FMA(V_SET(-a2 - b2), x2, x4));
         y[5] = V_FMA(V_SET(a2 * b2), x1, V_FMA(V_SET(-a2 - b2), x3, x5));
-    } else {                          // of KERNEL x3 is 0
-        const int kernel = form == NN__TILE_KERNEL;
-        const float ca = kernel ? fa : 1, cb = kernel ? fb : 1;
-        p = V_MUL(V_SET(ca), V_FMA(V_SET(a2), x2, x0));
+    } else {                          // x2 to x4 are 0 from `from` on
+        p = V_MUL(V_SET(ca), V_FMA(V_SET(a2), from > 4 ? V_FMA(V_SET(a2), x4, x2) : x2, x0));
         q = V_MUL(V_SET(a * ca), V_FMA(V_SET(a2), x3, x1));
-        r = V_MUL(V_SET(cb), V_FMA(V_SET(b2), x2, x0));
+        r = V_MUL(V_SET(cb), V_FMA(V_SET(b2), from > 4 ? V_FMA(V_SET(b2), x4, x2) : x2, x0));
         u = V_MUL(V_SET(b * cb), V_FMA(V_SET(b2), x3, x1));
-        y[0] = kernel ? V_MUL(V_SET(fc), x0) : x0;
-        y[5] = kernel ? x2 : x3;
+        y[0] = plain ? x0 : V_MUL(V_SET(fc), x0);
+        y[5] = from == 2 ? x1 : from == 3 ? x2 : from == 4 ? x3 : x4;
     }
     y[1] = V_ADD(p, q), y[2] = V_SUB(p, q), y[3] = V_ADD(r, u), y[4] = V_SUB(r, u);
 }
@@ -3421,25 +3423,29 @@ TENSOR__INLINE void NN__K(winograd_tiles)(const int form, const int from, const 
     int i;
     for (; n > 0; n--, x += xt, y += yt) {
         for (i = 0; i < from; i++) {
-            NN__K(winograd_line)(form, NN__SIX(NN__TILE_IN), d);
+            NN__K(winograd_line)(form, from, to, NN__SIX(NN__TILE_IN), d);
             NN__SIX(NN__TILE_KEEP);
         }
         for (i = 0; i < to; i++) {
-            NN__K(winograd_line)(form, NN__SIX(NN__TILE_LINE), d);
+            NN__K(winograd_line)(form, from, to, NN__SIX(NN__TILE_LINE), d);
             NN__SIX(NN__TILE_PUT);
         }
     }
 }
-#define NN__TILES(form, from, to) \
-    case form: NN__K(winograd_tiles)(form, from, to, n, x, xt, xr, xc, y, yt, yr, yc, start); return;
+#define NN__TILES(form, five, from, to) \
+    case form + five: NN__K(winograd_tiles)(form, from, to, n, x, xt, xr, xc, y, yt, yr, yc, start); return;
 TENSOR__FN void NN__K(winograd)(int form, int64_t n, const float *x, int64_t xt, int64_t xr, int64_t xc,
                                 float *y, int64_t yt, int64_t yr, int64_t yc, const float *start) {
     switch (form) {
-    NN__TILES(NN__TILE_IMAGE, 6, 6)
-    NN__TILES(NN__TILE_GRAD, 4, 6)
-    NN__TILES(NN__TILE_KERNEL, 3, 6)
-    NN__TILES(NN__TILE_OUT, 6, 4)
-    NN__TILES(NN__TILE_SUMS, 6, 3)
+    NN__TILES(NN__TILE_IMAGE, 0, 6, 6)
+    NN__TILES(NN__TILE_GRAD, 0, 4, 6)
+    NN__TILES(NN__TILE_KERNEL, 0, 3, 6)
+    NN__TILES(NN__TILE_OUT, 0, 6, 4)
+    NN__TILES(NN__TILE_SUMS, 0, 6, 3)
+    NN__TILES(NN__TILE_GRAD, NN__TILE_5, 2, 6)
+    NN__TILES(NN__TILE_KERNEL, NN__TILE_5, 5, 6)
+    NN__TILES(NN__TILE_OUT, NN__TILE_5, 6, 2)
+    NN__TILES(NN__TILE_SUMS, NN__TILE_5, 6, 5)
     default: return;
     }
 }
@@ -5464,10 +5470,11 @@ typedef struct nn__direct_t {
     char *work;
     uint64_t weights, offsets, worker, bytes;   // of the packed weights, off, a worker's block, everything
     // By Winograd's tiles: of an image; floats of one of the 36 planes of image, output and kernel tiles
-    int64_t tx, ty, image_plane, out_plane, kernel_plane, chain;
+    int64_t tx, ty, side, image_plane, out_plane, kernel_plane, chain;   // outputs side x side
     float *in, *out, *sum;            // in [36][tiles][pitch], out [36][tiles of co][tiles][mr]; gw
     int64_t group, first, count;      // the rows of tiles at work
-    int winograd;
+    int64_t part, since;              // rows that a part of the kernel's gradient sums over; its first one
+    int winograd, five;               // five: NN__TILE_5 or 0
 } nn__direct_t;
 
 enum {
@@ -5475,8 +5482,9 @@ enum {
     NN__GATHER_BYTES = 131072,        // of gathered outputs
     NN__GATHER_TAPS = 192,            // steps of one chain: their weights stay in L1
     NN__GATHER_PIXELS = 128,
-    NN__WINOGRAD_CHAIN = 64,          // steps of one chain: longer ones, over 4 x the direct form's error
+    NN__WINOGRAD_CHAIN = 64,          // steps of a chain (5x5: half): more, over 4 x direct sums' error
     NN__WINOGRAD_BLOCK = 48,          // tiles at work
+    NN__WINOGRAD_PART = 8,            // blocks that a 5x5 kernel's gradient sums before it is turned back
     NN__WINOGRAD_TILES = 8            // of a row that are turned at a time
 };
 
@@ -5584,21 +5592,26 @@ TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
                        plane);
     }
 }
-// ---- 3x3 of stride 1 between many channels, by Winograd: a block of rows of tiles is transformed,
+// ---- 3x3 and 5x5 of stride 1 between many channels, by Winograd: a block of rows of tiles is transformed,
 // multiplied plane by plane (channels in vectors), and transformed back.
 
 TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
-    int64_t lanes = v->k->lanes, all, tiles;
-    if (lanes < 2 || v->kh != 3 || v->kw != 3 || v->dh != 1 || v->dw != 1 || v->sh != 1 ||
-        v->sw != 1) return 0;
-    if (v->ci < 32 || v->co < 32 || v->ci % lanes || v->co % lanes) return 0;
-    v->tx = nn__ceil(v->ow, 4);
-    v->ty = nn__ceil(v->oh, 4);
+    int64_t lanes = v->k->lanes, all, tiles, least = v->kh == 5 ? 16 : 32;
+    if (lanes < 2 || (v->kh != 3 && v->kh != 5) || v->kw != v->kh) return 0;
+    if (v->dh != 1 || v->dw != 1 || v->sh != 1 || v->sw != 1) return 0;
+    if (v->ci < least || v->co < least || v->ci % lanes || v->co % lanes) return 0;
+    if (v->ci + v->co < 3 * lanes) return 0;   // one vector to one: as fast without
+    v->five = v->kh == 5 ? NN__TILE_5 : 0;
+    v->side = 7 - v->kh;
+    v->tx = nn__ceil(v->ow, v->side);
+    v->ty = nn__ceil(v->oh, v->side);
     all = v->images * v->ty;
-    // Few tiles do not pay for the kernel's transform, nor mostly empty ones for theirs.
-    if (all * v->tx < 32 || v->oh * v->ow < 8 * v->tx * v->ty) return 0;
+    // Few tiles do not pay for the kernel's transform, nor mostly empty ones for theirs; and direct sums over
+    // few pixels are far more exact than a 5x5 kernel's gradient from tiles.
+    if (all * v->tx < (v->five && v->sums ? 256 : 32)) return 0;
+    if (v->oh * v->ow * 2 < v->side * v->side * v->tx * v->ty) return 0;
     // A kernel's gradient sums over tiles: chains of about the root of their number keep most digits.
-    v->chain = v->sums ? nn__min(24, nn__max(8, all * v->tx / 12)) : (int64_t)NN__WINOGRAD_CHAIN;
+    v->chain = v->sums ? nn__min(24, nn__max(8, all * v->tx / 12)) : NN__WINOGRAD_CHAIN / (v->five ? 2 : 1);
     v->mr = 2 * lanes;
     v->tiles = nn__ceil(v->co, v->mr);
     v->pitch = v->ci + 16;
@@ -5610,6 +5623,7 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     v->image_plane = nn__ceil(tiles * v->pitch, 1024) * 1024 + 48;
     v->out_plane = nn__ceil(tiles * v->tiles * v->mr, 1024) * 1024 + 48;
     v->kernel_plane = nn__ceil(v->ci * v->tiles * v->mr, 1024) * 1024 + 48;
+    v->part = v->five ? NN__WINOGRAD_PART * v->rows : all;
     v->offsets = nn__line((uint64_t)NN__WINOGRAD_CHAIN * 4);
     v->worker = (uint64_t)((4 * NN__WINOGRAD_TILES + 2) * 6 * v->mr) * 4;
     v->bytes = (uint64_t)(36 * (v->image_plane + v->out_plane + v->kernel_plane)) * 4 + v->offsets +
@@ -5624,8 +5638,8 @@ TENSOR__FN void nn__winograd_in(void *arg, int64_t task, int worker) {
     int64_t lanes = v->k->lanes, parts = nn__ceil(v->tx, NN__WINOGRAD_TILES), c = task / parts * lanes;
     int64_t t0 = task % parts * NN__WINOGRAD_TILES, n = nn__min(NN__WINOGRAD_TILES, v->tx - t0), i, r;
     int grad = c >= v->ci;
-    int64_t side = grad ? 4 : 6, h = grad ? v->oh : v->h, w = grad ? v->ow : v->w, line, lo, hi;
-    int64_t x0 = 4 * t0 - (grad ? 0 : v->pw), columns = 4 * n + side - 4;
+    int64_t step = v->side, side = grad ? step : 6, h = grad ? v->oh : v->h, w = grad ? v->ow : v->w;
+    int64_t x0 = step * t0 - (grad ? 0 : v->pw), columns = step * n + side - step, line, lo, hi;
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker), *to;
     if (grad) c -= v->ci;
     line = columns * lanes;
@@ -5635,10 +5649,10 @@ TENSOR__FN void nn__winograd_in(void *arg, int64_t task, int worker) {
         int64_t image = (v->first + r) / v->ty, row = (v->first + r) % v->ty, tile = r * v->tx + t0;
         const float *x = (grad ? v->y : v->x) +
                          ((image * v->groups + v->group) * (grad ? v->co : v->ci) + c) * h * w;
-        i = r > 0 && row > 0 ? side - 4 : 0;     // lines of the row above
-        if (i) memmove(block, block + 4 * line, (size_t)(i * line) * 4);
+        i = r > 0 && row > 0 ? side - step : 0;  // lines of the row above
+        if (i) memmove(block, block + step * line, (size_t)(i * line) * 4);
         for (to = block + i * line; i < side; i++, to += line) {
-            int64_t y = 4 * row - (grad ? 0 : v->ph) + i;
+            int64_t y = step * row - (grad ? 0 : v->ph) + i;
             if (y < 0 || y >= h) {
                 memset(to, 0, (size_t)line * 4);
                 continue;
@@ -5648,11 +5662,11 @@ TENSOR__FN void nn__winograd_in(void *arg, int64_t task, int worker) {
             memset(to + hi * lanes, 0, (size_t)((columns - hi) * lanes) * 4);
         }
         if (grad)
-            v->k->winograd(NN__TILE_GRAD, n, block, 4 * lanes, line, lanes,
+            v->k->winograd(NN__TILE_GRAD + v->five, n, block, step * lanes, line, lanes,
                            v->out + (c / v->mr * v->rows * v->tx + tile) * v->mr + c % v->mr, v->mr,
                            6 * v->out_plane, v->out_plane, NULL);
         else
-            v->k->winograd(NN__TILE_IMAGE, n, block, 4 * lanes, line, lanes, v->in + tile * v->pitch + c,
+            v->k->winograd(NN__TILE_IMAGE, n, block, step * lanes, line, lanes, v->in + tile * v->pitch + c,
                            v->pitch, 6 * v->image_plane, v->image_plane, NULL);
     }
 }
@@ -5673,7 +5687,7 @@ TENSOR__FN void nn__winograd_product(void *arg, int64_t task, int worker) {
             int64_t r0 = many * u / runs, r1 = many * (u + 1) / runs;
             v->k->gather((int)(r1 - r0), v->co - o * v->mr > v->k->lanes, to - from,
                          in + (v->sums ? from * v->pitch + r0 : r0 * v->pitch + from), v->sums ? 1 : v->pitch,
-                         v->off, b + from * v->mr, k > 0 || (v->sums && v->first > 0) ? NULL : zero,
+                         v->off, b + from * v->mr, k > 0 || (v->sums && v->first > v->since) ? NULL : zero,
                          c + r0 * v->mr, v->mr);
         }
     (void)worker;
@@ -5682,38 +5696,43 @@ TENSOR__FN void nn__winograd_product(void *arg, int64_t task, int worker) {
 TENSOR__FN void nn__winograd_out(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t o = task % v->tiles, r = task / v->tiles, m = nn__min(v->co - o * v->mr, v->mr), j, t, n, i;
-    int64_t image = (v->first + r) / v->ty, y0 = (v->first + r) % v->ty * 4, plane = v->oh * v->ow;
+    int64_t s = v->side, image = (v->first + r) / v->ty, y0 = (v->first + r) % v->ty * s;
+    int64_t plane = v->oh * v->ow;
     float *y = v->y + ((image * v->groups + v->group) * v->co + o * v->mr) * plane + y0 * v->ow;
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
     for (t = 0; t < v->tx; t += n) {
         n = nn__min(NN__WINOGRAD_TILES, v->tx - t);
         for (j = 0; j < m; j += v->k->lanes)
-            v->k->winograd(NN__TILE_OUT, n, v->out + ((o * v->rows + r) * v->tx + t) * v->mr + j, v->mr,
-                           6 * v->out_plane, v->out_plane, block + j, 4 * v->mr, 4 * n * v->mr, v->mr,
+            v->k->winograd(NN__TILE_OUT + v->five, n, v->out + ((o * v->rows + r) * v->tx + t) * v->mr + j,
+                           v->mr, 6 * v->out_plane, v->out_plane, block + j, s * v->mr, s * n * v->mr, v->mr,
                            v->start + o * v->mr + j);
-        for (i = 0; i < nn__min(4, v->oh - y0); i++)
-            v->k->turn(nn__min(4 * n, v->ow - 4 * t), m, block + 4 * i * n * v->mr, v->mr,
-                       y + i * v->ow + 4 * t, plane);
+        for (i = 0; i < nn__min(s, v->oh - y0); i++)
+            v->k->turn(nn__min(s * n, v->ow - s * t), m, block + s * i * n * v->mr, v->mr,
+                       y + i * v->ow + s * t, plane);
     }
 }
 // Kernels of one channel to a vector pair of outputs; the gradient's back.
 TENSOR__FN void nn__winograd_kernel(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t o = task / v->ci, c = task % v->ci, m = nn__min(v->co - o * v->mr, v->mr), mr = v->mr, j;
-    int64_t at = v->flipped ? ((v->group * v->ci + c) * v->co + o * mr) * 9
-                            : ((v->group * v->co + o * mr) * v->ci + c) * 9;
-    int64_t e = v->kernel_plane, step = v->flipped ? -mr : mr;
+    int64_t taps = v->kh * v->kw, at = v->flipped ? ((v->group * v->ci + c) * v->co + o * mr) * taps
+                                                  : ((v->group * v->co + o * mr) * v->ci + c) * taps;
+    int64_t e = v->kernel_plane, step = v->flipped ? -mr : mr, row = v->kw * step;
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker), *u = v->packed + task * mr;
-    if (!v->sums) v->k->turn(m, 9, v->weight + at, v->flipped ? 9 : 9 * v->ci, block, mr);
+    if (!v->sums) v->k->turn(m, taps, v->weight + at, v->flipped ? taps : taps * v->ci, block, mr);
     for (j = 0; j < m; j += v->k->lanes)
-        if (v->sums) v->k->winograd(NN__TILE_SUMS, 1, u + j, 0, 6 * e, e, block + j, 0, 3 * mr, mr, NULL);
+        if (v->sums)
+            v->k->winograd(NN__TILE_SUMS + v->five, 1, u + j, 0, 6 * e, e, block + j, 0, row, mr, NULL);
         else
-            v->k->winograd(NN__TILE_KERNEL, 1, block + j + (v->flipped ? 8 * mr : 0), 0, 3 * step, step,
-                           u + j, 0, 6 * e, e, NULL);
-    if (v->sums) v->k->turn(9, m, block, mr, v->sum + at, 9 * v->ci);
+            v->k->winograd(NN__TILE_KERNEL + v->five, 1, block + j + (v->flipped ? (taps - 1) * mr : 0), 0,
+                           row, step, u + j, 0, 6 * e, e, NULL);
+    if (v->sums && v->since == 0) v->k->turn(taps, m, block, mr, v->sum + at, taps * v->ci);
+    if (!v->sums || v->since == 0) return;
+    v->k->turn(taps, m, block, mr, block + taps * mr, taps);
+    for (j = 0; j < m; j++) v->k->add(v->sum + at + j * taps * v->ci, block + taps * (mr + j), taps);
 }
 TENSOR__FN void nn__winograd_run(nn__direct_t *v, void *scratch) {
-    int64_t all = v->images * v->ty, parts = nn__ceil(v->tx, NN__WINOGRAD_TILES), i;
+    int64_t all = v->images * v->ty, parts = nn__ceil(v->tx, NN__WINOGRAD_TILES), i, last;
     v->in = (float *)scratch;
     v->out = v->in + 36 * v->image_plane;
     v->packed = v->out + 36 * v->out_plane;
@@ -5725,13 +5744,17 @@ TENSOR__FN void nn__winograd_run(nn__direct_t *v, void *scratch) {
         for (i = 0; i < (v->tiles + 1) * v->mr; i++)
             v->start[i] = v->bias && i < v->co ? v->bias[v->group * v->co + i] : 0;
         if (!v->sums) nn__run(v->tiles * v->ci, nn__winograd_kernel, v);
-        for (v->first = 0; v->first < all; v->first += v->count) {
+        for (v->first = v->since = 0; v->first < all; v->first += v->count) {
             v->count = nn__min(v->rows, all - v->first);
             nn__run(parts * ((v->ci + (v->sums ? v->co : 0)) / v->k->lanes), nn__winograd_in, v);
             nn__run(36 * v->tiles, nn__winograd_product, v);
+            last = v->first + v->count;
             if (!v->sums) nn__run(v->count * v->tiles, nn__winograd_out, v);
+            else if (last == all || last - v->since == v->part) {
+                nn__run(v->tiles * v->ci, nn__winograd_kernel, v);
+                v->since = last;
+            }
         }
-        if (v->sums) nn__run(v->tiles * v->ci, nn__winograd_kernel, v);
     }
 }
 
