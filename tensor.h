@@ -8877,6 +8877,7 @@ TENSOR__FN int tensor__last_arg(const tensor_arg_t *a) {
 }
 TENSOR__FN int tensor__lasts(const tensor_t *x) {
     tensor_arg_t a;
+    if (x == TENSOR__POISON) { return 0; }
     tensor__arg(&a, x, TENSOR_READ);
     return x->device && tensor__last_arg(&a);
 }
@@ -10726,11 +10727,11 @@ TENSOR__FN void tensor__renode(tensor__thread_t *th, tensor_t *x, tensor__node_t
     if (old) { tensor__node_drop(th, old); }
 }
 
-// How many elements x spans in memory; 0 where two of them share one place.
+// How many elements x spans in memory (at least 1); 0 where two of them share one place.
 TENSOR__FN int64_t tensor__span(const tensor_t *x) {
     int64_t end = 0;
     unsigned seen = 0;
-    for (int n = 0; n < x->ndim; n++) {
+    for (int n = 0; n < x->ndim && x->numel; n++) {
         int d = -1;
         for (int i = 0; i < x->ndim; i++) {
             if (!(seen >> i & 1) && (d < 0 || x->strides[i] < x->strides[d])) { d = i; }
@@ -11093,9 +11094,9 @@ TENSOR_API tensor_t *(tensor_as_strided)(tensor_t *x, const int64_t *dims, const
                                          int64_t offset) {
     TENSOR__BEGIN(o, TENSOR__ROW(AS_STRIDED), x)
     if (!tensor__in_storage(&o, x, dims, strides, ndim, offset)) { return TENSOR__POISON; }
-    int64_t end = offset - x->offset;
-    for (int i = 0; i < ndim; i++) { end += (dims[i] ? dims[i] - 1 : 0) * strides[i]; }
-    TENSOR__REFUSE(tensor__tracks(&o) && (offset < x->offset || end >= tensor__span(x)), UNSUPPORTED,
+    int64_t end = offset - x->offset, some = 1;
+    for (int i = 0; i < ndim; i++) { end += (dims[i] ? dims[i] - 1 : 0) * strides[i]; some &= dims[i] != 0; }
+    TENSOR__REFUSE(some && tensor__tracks(&o) && (offset < x->offset || end >= tensor__span(x)), UNSUPPORTED,
                    "as_strided: x %t must hold the view, and not be expanded, to have a gradient", x);
     tensor__ints(&o, offset - x->offset, 0);
     tensor__strides_of(&o, x);
@@ -15969,21 +15970,27 @@ TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
     tensor__op_t o;
     if (!list || n < 1) { return tensor__no_list("cat", list, n); }
     if (!tensor__begin(&o, TENSOR__ROW(CAT), list, n)) { return TENSOR__POISON; }
-    // PyTorch's exception: [0] joins with any shape. It counts for the dtype alone.
-    int empty = 0, promoted = list[0]->dtype;
+    // PyTorch's exception: [0] joins with any shape. Its dtype and history count.
+    int empty = 0;
+    const tensor_t *first = NULL;
     for (int i = 0; i < n; i++) {
-        empty += list[i]->ndim == 1 && !list[i]->numel;
-        promoted = tensor__promote2(promoted, list[i]->dtype);
+        if (list[i]->ndim == 1 && !list[i]->numel) { empty++; }
+        else if (!first) { first = list[i]; }
     }
-    if (empty && empty < n) {
+    if (empty && first && first->ndim > 1) {
         TENSOR__MARK
+        int64_t none[TENSOR_MAX_DIMS];
+        TENSOR__DIM(at, "cat", dim, first)
+        for (int i = 0; i < first->ndim; i++) { none[i] = i == at ? 0 : first->dims[i]; }
         tensor_t **rest = (tensor_t **)tensor__memory(o.th, (uint64_t)n * sizeof *rest);
-        int k = 0;
         if (!rest) { return TENSOR__POISON; }
-        for (int i = 0; i < n; i++) { if (list[i]->ndim != 1 || list[i]->numel) { rest[k++] = list[i]; } }
-        tensor_t *joined = (tensor_cat_n)(rest, k, dim);
+        for (int i = 0; i < n; i++) {
+            int odd = list[i]->ndim == 1 && !list[i]->numel;
+            rest[i] = odd ? tensor_reshape_n(list[i], none, first->ndim) : list[i];
+        }
+        tensor_t *joined = (tensor_cat_n)(rest, n, dim);
         tensor__memory_free(o.th, rest);
-        TENSOR__RETURN(tensor_to(joined, promoted));
+        TENSOR__RETURN(joined);
     }
     TENSOR__DIM(d, "cat", dim, list[0])
     TENSOR__REFUSE(!list[0]->ndim, SHAPE, "cat: 0-d tensors cannot be joined; use stack");

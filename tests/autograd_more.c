@@ -446,6 +446,16 @@ static void views_of_permuted(void) {
     tensor_add_scalar_(tensor_select(tensor_softmax(tensor_detach(y), 0), 1, 0), 1);
     CHECK_OK();
 }
+// What layer_norm saved was changed since: an error of backward.
+static void norm_overwritten(void) {
+    tensor_t *x = LEAF(1, 2, 3, 4), *y = tensor_sin(x), *z = tensor_layer_norm(y, 1);
+    tensor_mul_scalar_(y, 2);
+    FAILS(tensor_backward(tensor_sum(z)), TENSOR_ERR_AUTOGRAD, "was changed in place by mul", HERE);
+    y = tensor_add_scalar(tensor_slice(x, 0, 0, 0, 1), 1);         // nothing of nothing
+    tensor_mul_scalar_(tensor_slice(tensor_expand(tensor_reshape(y, 0, 1), 0, 3), 1, 0, 2, 1), 2);
+    CHECK(tensor_backward(tensor_sum(y)) == 0);
+    CHECK_OK();
+}
 static void multi_views(void) {
     tensor_t *x = LEAF(1, 2, 3, 4), *y = tensor_mul_scalar(x, 2), *part[4], *w;
     tensor_scope_t s;
@@ -1535,6 +1545,7 @@ int main(void) {
     RUN(switches);
     RUN(inference);
     RUN(views_of_permuted);
+    RUN(norm_overwritten);
     RUN(multi_views);
     RUN(overwritten);
     RUN(views_in_place);

@@ -1057,6 +1057,10 @@ static void odd_shapes(void) {
     CHECK_POISON(tensor_conv_transpose2d(tensor_zeros(1, 2, 2, 2), tensor_zeros(2, 3, 1, 1), NULL, .padding = 1),
                  TENSOR_ERR_SHAPE, "conv_transpose2d: x [1,2,2,2] and padding 1 leave no output");
     CHECK(tensor_numel(tensor_conv_transpose1d(tensor_zeros(0, 2, 4), tensor_zeros(2, 3, 1), NULL)) == 0);
+    x = tensor_cat(-1, leaf(tensor_zeros(0)), A(2, 3));
+    CHECK(tensor_requires_grad(x) && tensor_backward(tensor_sum(x)) == 0);
+    IS(x, "f64 [2,3] 0 1 2 3 4 5");
+    IS(tensor_cat(0, tensor_zeros_of(TENSOR_F64, 0), A(3), tensor_zeros(0)), "f64 [3] 0 1 2");
     CHECK(tensor_to_string(NULL, NULL, 0) == 14);
     CHECK_ERROR(TENSOR_ERR_OWNER, "to_string: print: argument x is NULL at indexing.c:");
     CHECK_OK();
