@@ -13156,7 +13156,7 @@ TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop,
     TENSOR__BEGIN(o, tensor__row(id), x)
     TENSOR__AUTOCAST(TENSOR__CASTING(th_) && tensor__full_row(id), TENSOR__FULL,
                      tensor__rows_op(id, cast_[0], dim, drop, keepdim, dtype, i0), x)
-    if (dtype < 0 && (drop || x->numel) && !tensor__needs_float(o.row->name, x)) { return TENSOR__POISON; }
+    if (dtype < 0 && !tensor__needs_float(o.row->name, x)) { return TENSOR__POISON; }
     TENSOR__DIM(d, o.row->name, dim, x)
     int last = x->ndim - 1, moved = x->ndim > 1 && d != last;
     tensor_t *m = tensor_contiguous(moved ? tensor_movedim(x, d, last) : x);
