@@ -1511,12 +1511,12 @@ TENSOR_API tensor_t *tensor_poisson(tensor_t *rates);
 // Rows of weights (>= 0) give n indices each, drawn with replacement.   -> new i64 [..., n];  errors SHAPE,
 // DTYPE
 TENSOR_API tensor_t *tensor_multinomial(tensor_t *weights, int64_t n);
-// Fills x with uniform numbers from [low, high) (normal ones); where low is not 0, one may round to high.
-//   -> x;  errors AUTOGRAD, DTYPE, INDEX (high < low; std < 0)
+// Fills x with uniform numbers from [low, high) (normal ones).
+//   -> x;  errors AUTOGRAD, DTYPE, INDEX (high < low, outside the dtype; std < 0)
 TENSOR_API tensor_t *tensor_uniform_(tensor_t *x, double low, double high);
 TENSOR_API tensor_t *tensor_normal_(tensor_t *x, double mean, double std);
 // Fills x from a distribution; integers and bool only by the last three (integers in [low, high)).
-//   -> x;  errors AUTOGRAD, DTYPE, INDEX (parameters)
+//   -> x;  errors AUTOGRAD, DTYPE, INDEX (parameters, integers outside the dtype)
 TENSOR_API tensor_t *tensor_exponential_(tensor_t *x, double lambda);
 TENSOR_API tensor_t *tensor_cauchy_(tensor_t *x, double median, double sigma);
 TENSOR_API tensor_t *tensor_log_normal_(tensor_t *x, double mean, double std);
@@ -2213,6 +2213,8 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_allclose(...) TENSOR__CALL_KIND(int, tensor_allclose, __VA_ARGS__)
 #define tensor_equal(...) TENSOR__CALL_KIND(int, tensor_equal, __VA_ARGS__)
 #define tensor_print(...) TENSOR__CALL_KIND(int, tensor_print, __VA_ARGS__)
+#define tensor_to_string(...)                                                                                \
+    ((size_t)tensor__at_i64(TENSOR__IN(tensor_to_string), (int64_t)(tensor_to_string)(__VA_ARGS__)))
 #define tensor_split(...) TENSOR__CALL_KIND(int, tensor_split, __VA_ARGS__)
 #define tensor_check_n(...) TENSOR__CALL_KIND(int, tensor_check_n, __VA_ARGS__)
 #define tensor_set_default_dtype(...) TENSOR__CALL_KIND(int, tensor_set_default_dtype, __VA_ARGS__)
@@ -2757,6 +2759,8 @@ struct tensor_t {
     tensor__count_t lock;               // guards grad during accumulation
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
 };
+// "%s%d" of the indices a dim of size n has.
+#define TENSOR__UP_TO(n) (n) ? "0.." : "a dim of size ", (n) ? (n) - 1 : 0
 // Which rows a gradient by rows has; NULL: it has the shape of its leaf, or there is none.
 TENSOR__INLINE tensor_t *tensor__rows_of(const tensor_t *g) {
     return g && (g->flags & TENSOR__ROWS) ? g->grad : NULL;
@@ -3326,9 +3330,30 @@ TENSOR__BOTH TENSOR__FN void tensor__philox(uint64_t seed, uint64_t stream, uint
     out[2] = c2;
     out[3] = c3;
 }
-// The most that 24 bits of a uniform number may be: in its dtype u 2^-24 then rounds to less than 1.
-TENSOR__BOTH TENSOR__INLINE int32_t tensor__uniform_most(int dtype) {
-    return dtype == TENSOR_F16 ? 0xFFE000 : dtype == TENSOR_BF16 ? 0xFF0000 : 0xFFFFFF;
+// The greatest finite number of a dtype, and the greatest of a float dtype below x (at most low): what bounds
+// numbers drawn from [low, x), which rounding would raise to x.
+TENSOR__FN double tensor__greatest(int dtype) {
+    switch (dtype) {
+    case TENSOR_F64: return 1.7976931348623157e308;
+    case TENSOR_F32: return 3.4028234663852886e38;
+    case TENSOR_F16: return 65504;
+    case TENSOR_BF16: return 3.3895313892515355e38;
+    case TENSOR_I64: return 9223372036854775807.0;
+    case TENSOR_I32: return 2147483647;
+    case TENSOR_I16: return 32767;
+    case TENSOR_I8: return 127;
+    default: return dtype == TENSOR_U8 ? 255 : 1;
+    }
+}
+TENSOR__FN double tensor__below(double x, double low, int dtype) {
+    int digits = dtype == TENSOR_F64 ? 53 : dtype == TENSOR_F32 ? 24 : dtype == TENSOR_F16 ? 11 : 8;
+    int least = dtype == TENSOR_F64 ? -1074 : dtype == TENSOR_F16 ? -24 : dtype == TENSOR_F32 ? -149 : -133;
+    int e;
+    double m = frexp(x, &e), unit;
+    e = m == 0 ? least : e - digits - (m == 0.5);
+    unit = ldexp(1, e > least ? e : least);
+    m = (ceil(x / unit) - 1) * unit;
+    return m > low ? m : low;
 }
 
 // NaN is tested on bits: -ffinite-math-only makes x != x constant false.
@@ -6261,24 +6286,24 @@ TENSOR__INLINE void TENSOR__K(box_muller)(V_I w1, V_I w2, V_F *x, V_F *y) {
     *x = V_MUL(r, V_OF(VI_XOR(V_BITS(p), minus_c)));
     *y = V_MUL(r, V_OF(VI_XOR(V_BITS(s), minus_s)));
 }
-// Elements first .. first + n of a stream, first a multiple of 4: a + b u, u uniform in 0 .. most / 2^24, or
-// (most 0) a + b z, z normal.
-TENSOR__FN void TENSOR__K(random)(int32_t most, tensor_generator_t g, int64_t first, int64_t n, float a,
-                                  float b, float *out) {
-    const V_F top = V_SET((float)most);
+// Elements first .. first + n of a stream, first a multiple of 4: a + b u, u uniform in [0, 1), at most top,
+// or (normal) a + b z.
+TENSOR__FN void TENSOR__K(random)(int normal, tensor_generator_t g, int64_t first, int64_t n, float a,
+                                  float b, float top, float *out) {
     for (int64_t i = 0; i < n; i += 8 * V_N) {
         V_I w[8];
         V_F y[8];
         TENSOR__K(philox)(g, (uint64_t)(first + i) >> 2, w);
         for (int k = 0; k < 8; k += 2) {
-            if (!most) {
+            if (normal) {
                 TENSOR__K(box_muller)(w[k], w[k + 1], &y[k], &y[k + 1]);
             } else {
-                y[k] = V_MUL(V_MINR(V_FROM_I(VI_SHR(w[k], 8)), top), V_SET(5.9604644775390625e-8f));
-                y[k + 1] = V_MUL(V_MINR(V_FROM_I(VI_SHR(w[k + 1], 8)), top), V_SET(5.9604644775390625e-8f));
+                y[k] = V_MUL(V_FROM_I(VI_SHR(w[k], 8)), V_SET(5.9604644775390625e-8f));
+                y[k + 1] = V_MUL(V_FROM_I(VI_SHR(w[k + 1], 8)), V_SET(5.9604644775390625e-8f));
             }
             y[k] = V_ADD(V_SET(a), V_MUL(V_SET(b), y[k]));
             y[k + 1] = V_ADD(V_SET(a), V_MUL(V_SET(b), y[k + 1]));
+            if (!normal) { y[k] = V_MINR(y[k], V_SET(top)), y[k + 1] = V_MINR(y[k + 1], V_SET(top)); }
         }
         TENSOR__QUADS(y);
         TENSOR__QUADS(y + 4);
@@ -8896,6 +8921,7 @@ TENSOR__FN int tensor__last_arg(const tensor_arg_t *a) {
 }
 TENSOR__FN int tensor__lasts(const tensor_t *x) {
     tensor_arg_t a;
+    if (x == TENSOR__POISON) { return 0; }
     tensor__arg(&a, x, TENSOR_READ);
     return x->device && tensor__last_arg(&a);
 }
@@ -9231,7 +9257,7 @@ typedef struct tensor__isa_t {
     void (*gemm_f32)(const tensor__gemm_t *g);
     void (*gemm_tile_f64)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b,
                           double *c);
-    void (*random)(int32_t most, tensor_generator_t g, int64_t first, int64_t n, float a, float b,
+    void (*random)(int normal, tensor_generator_t g, int64_t first, int64_t n, float a, float b, float top,
                    float *out);
     int64_t (*load)(float *d, const void *p, int dtype, int64_t n);
     int64_t (*store)(void *p, int dtype, const float *s, int64_t n);
@@ -10738,6 +10764,27 @@ TENSOR__FN void tensor__renode(tensor__thread_t *th, tensor_t *x, tensor__node_t
     if (old) { tensor__node_drop(th, old); }
 }
 
+// How many elements x spans in memory (at least 1); 0 where two of them share one place.
+TENSOR__FN int64_t tensor__span(const tensor_t *x) {
+    int64_t end = 0;
+    unsigned seen = 0;
+    for (int n = 0; n < x->ndim && x->numel; n++) {
+        int d = -1;
+        for (int i = 0; i < x->ndim; i++) {
+            if (!(seen >> i & 1) && (d < 0 || x->strides[i] < x->strides[d])) { d = i; }
+        }
+        seen |= 1u << d;
+        if (x->dims[d] == 1) { continue; }
+        if (x->strides[d] <= end) { return 0; }
+        end += (x->dims[d] - 1) * x->strides[d];
+    }
+    return end + 1;
+}
+// A view of x that is not contiguous: i[17] x's span, i[9..] its strides (i[17] 0: contiguous).
+TENSOR__FN void tensor__strides_of(tensor__op_t *o, const tensor_t *x) {
+    o->params.i[17] = x->flags & TENSOR__CONTIGUOUS ? 0 : tensor__span(x);
+    for (int i = 0; i < x->ndim; i++) { o->params.i[9 + i] = x->strides[i]; }
+}
 // A node that makes out of base and src (or NULL) by the place of view in base. NULL = out of memory, raised.
 TENSOR__FN tensor__node_t *tensor__view_node(tensor__thread_t *th, const tensor__row_t *row, tensor_t *base,
                                              tensor_t *src, tensor_t *out, const tensor_t *view) {
@@ -10753,6 +10800,7 @@ TENSOR__FN tensor__node_t *tensor__view_node(tensor__thread_t *th, const tensor_
     o.nout = 1;
     tensor__ints(&o, view->offset - base->offset, 0);
     for (int i = 0; i < view->ndim; i++) { o.params.i[1 + i] = view->strides[i]; }
+    tensor__strides_of(&o, base);
     return tensor__node_make(&o, 0);
 }
 // A node for a view of base as it is now: the view regenerates its history after an in-place change of the
@@ -10766,13 +10814,6 @@ TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tenso
         return;
     }
     if (tensor__needs_grad(base)) {
-        if (!(base->flags & TENSOR__CONTIGUOUS)) {
-            tensor__unspin(&t->lock);
-            tensor__fail(th, TENSOR_ERR_UNSUPPORTED,
-                         "%s: a view %t of a non-contiguous tensor that was changed in place has no "
-                         "history; change a contiguous copy", t->op, t);
-            return;
-        }
         node = tensor__view_node(th, TENSOR__ROW(AS_STRIDED), base, NULL, t, t);
         if (node) { node->site = t->site; }
     }
@@ -10784,7 +10825,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tenso
 // Whether x may be changed in place; raises if not.
 TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tensor_t *x, int recording) {
     for (int i = 0; i < x->ndim; i++) {
-        TENSOR__REFUSE_AS(0, x->strides[i] == 0 && x->dims[i] > 1, AUTOGRAD,
+        TENSOR__REFUSE_AS(0, x->strides[i] == 0 && x->dims[i] > 1 && x->numel, AUTOGRAD,
                           "%s: x %t is expanded, several elements share one place; clone it first", op, x);
     }
     TENSOR__REFUSE_AS(0, (x->flags & TENSOR__INFERENCE) && !(th->modes & TENSOR__INFERRING), AUTOGRAD,
@@ -10808,9 +10849,8 @@ TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tens
 TENSOR__FN int tensor__rehistory(tensor__thread_t *th, tensor_t *x, tensor__node_t *n, int32_t k);
 TENSOR__FN int tensor__record_update(tensor__op_t *o) {
     tensor_t *base = o->out[0]->base;
-    TENSOR__REFUSE_AS(0, base && !(base->flags & TENSOR__CONTIGUOUS), UNSUPPORTED,
-                      "%s_: x %t is a view of a non-contiguous tensor; change a contiguous copy",
-                      o->row->name, o->out[0]);
+    TENSOR__REFUSE_AS(0, base && !tensor__span(base), UNSUPPORTED,
+                      "%s_: x %t is a view of an expanded tensor; change a clone", o->row->name, o->out[0]);
     tensor__node_t *n = tensor__node_make(o, o->row->saves);
     return n && tensor__rehistory(o->th, o->out[0], n, 0);
 }
@@ -11091,12 +11131,12 @@ TENSOR_API tensor_t *(tensor_as_strided)(tensor_t *x, const int64_t *dims, const
                                          int64_t offset) {
     TENSOR__BEGIN(o, TENSOR__ROW(AS_STRIDED), x)
     if (!tensor__in_storage(&o, x, dims, strides, ndim, offset)) { return TENSOR__POISON; }
-    int64_t end = offset - x->offset;
-    for (int i = 0; i < ndim; i++) { end += (dims[i] ? dims[i] - 1 : 0) * strides[i]; }
-    TENSOR__REFUSE(tensor__tracks(&o) && (!(x->flags & TENSOR__CONTIGUOUS) || offset < x->offset ||
-                                          end >= x->numel), UNSUPPORTED,
-                   "as_strided: x %t must be contiguous and hold the view to have a gradient", x);
+    int64_t end = offset - x->offset, some = 1;
+    for (int i = 0; i < ndim; i++) { end += (dims[i] ? dims[i] - 1 : 0) * strides[i]; some &= dims[i] != 0; }
+    TENSOR__REFUSE(some && tensor__tracks(&o) && (offset < x->offset || end >= tensor__span(x)), UNSUPPORTED,
+                   "as_strided: x %t must hold the view, and not be expanded, to have a gradient", x);
     tensor__ints(&o, offset - x->offset, 0);
+    tensor__strides_of(&o, x);
     for (int i = 0; i < ndim; i++) { o.params.i[1 + i] = strides[i]; }
     return tensor__view(&o, dims, strides, ndim, offset);
 }
@@ -11149,6 +11189,7 @@ TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, con
     y->op = o.row->name;
     o.out[o.nout++] = y;
     tensor__ints(&o, offset, 0);
+    o.params.i[17] = 0;
     for (int i = 0; i < ndim; i++) { o.params.i[1 + i] = strides[i]; }
     return tensor__commit(&o);
 }
@@ -11275,6 +11316,7 @@ TENSOR__FN tensor_t *tensor__stepped(const char *op, tensor_t *x, const tensor__
     int64_t strides[TENSOR_MAX_DIMS], plain[TENSOR_MAX_DIMS], step = 1, offset = x->offset, n = 1;
     for (int i = x->ndim - 1; i >= 0; step *= x->dims[i--]) { plain[i] = step; }
     tensor__ints(&o, 0, 0);
+    o.params.i[17] = 0;
     for (int i = 0; i < w->ndim; i++) {
         n *= w->dims[i];
         if (!w->mul[i]) { strides[i] = o.params.i[1 + i] = 1; continue; }
@@ -11588,14 +11630,24 @@ TENSOR__FN void tensor__grad_slice_backward(tensor__grad_t *g) {
     const int64_t *i = g->p->i;
     g->gx[0] = tensor__slice(g->gy[0], (int)i[0], i[1], i[2], g->node->in[0].dims[i[0]]);
 }
+// The gradient that lies in the span of input 0, as that input.
+TENSOR__FN void tensor__from_span(tensor__grad_t *g) {
+    const tensor__meta_t *x = &g->node->in[0];
+    tensor_t *y = g->gx[0];
+    if (!y || !g->p->i[17]) { return; }
+    g->gx[0] = (tensor_as_strided)(y, x->dims, g->p->i + 9, x->ndim, y->offset);
+}
 TENSOR__FN void tensor__grad_as_strided(tensor__grad_t *g) {
     tensor__op_t o;
     tensor_t *const in[1] = {g->gy[0]};
     if (!tensor__begin(&o, TENSOR__ROW(AS_STRIDED_BACKWARD), in, 1)) { return; }
+    int64_t span = g->p->i[17];
     o.p = &o.params;
     o.params = *g->p;
-    tensor__result(&o, g->gy[0]->dtype, g->node->in[0].dims, g->node->in[0].ndim);
+    o.params.i[17] = 0;
+    tensor__result(&o, g->gy[0]->dtype, span ? &span : g->node->in[0].dims, span ? 1 : g->node->in[0].ndim);
     g->gx[0] = tensor__finish(&o);
+    tensor__from_span(g);
 }
 TENSOR__FN void tensor__grad_as_strided_backward(tensor__grad_t *g) {
     tensor_t *c = (tensor_contiguous)(g->gy[0]);
@@ -11611,11 +11663,17 @@ TENSOR__FN void tensor__grad_as_strided_backward(tensor__grad_t *g) {
 TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
     const tensor__meta_t *v = &g->node->in[1];
     tensor_t *c = (tensor_contiguous)(g->gy[0]);
+    if (g->p->i[17] && c != TENSOR__POISON) {           // into the span: as the gradient of that view of it
+        tensor_t *y = (tensor_zeros_n)(g->p->i + 17, 1, (tensor_dtype_t)c->dtype);
+        c = y == TENSOR__POISON ? y : (tensor_as_strided_scatter)(y, c, g->node->in[0].dims, g->p->i + 9,
+                                                                  g->node->in[0].ndim, y->offset);
+    }
     if (c == TENSOR__POISON) { return; }
     if (g->node->edge[0].node || g->node->edge[0].leaf) {
         tensor_t *zero = (tensor_zeros_n)(v->dims, v->ndim, (tensor_dtype_t)c->dtype);
         g->gx[0] = (tensor_as_strided_scatter)(c, zero, v->dims, g->p->i + 1, v->ndim, c->offset +
                                                g->p->i[0]);
+        tensor__from_span(g);
     }
     g->gx[1] = (tensor_as_strided)(c, v->dims, g->p->i + 1, v->ndim, c->offset + g->p->i[0]);
 }
@@ -12226,8 +12284,7 @@ TENSOR_API tensor_t *(tensor_nan_to_num)(tensor_t *x, double nan, double posinf,
     TENSOR__MARK1(x)
     if (!tensor__is_float(x->dtype)) { TENSOR__RETURN(tensor_clone(x)); }
     tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
-    double top = dtype == TENSOR_F64 ? 1.7976931348623157e308 : dtype == TENSOR_F32 ? 3.4028234663852886e38 :
-        dtype == TENSOR_F16 ? 65504 : 3.3895313892515355e38;
+    double top = tensor__greatest(dtype);
     tensor_t *y = tensor_where(tensor_isnan(x), tensor_scalar(nan, dtype), x);
     y = tensor_where(tensor_isposinf(x), tensor_scalar(tensor__isnan_f64(posinf) ? top : posinf, dtype), y);
     double least = tensor__isnan_f64(neginf) ? -top : neginf;
@@ -13209,6 +13266,7 @@ TENSOR__MADE(norm, (tensor_t *x), (tensor_norm_dim)(tensor__flat(x), 0, 0))
 TENSOR_API tensor_t *(tensor_std_dim)(tensor_t *x, int64_t dim, int64_t correction, int keepdim) {
     TENSOR__MARK
     // The gradient of constants is 0, not 0 * inf.
+    if (!TENSOR__USABLE("std", "x", x) || !tensor__needs_float("std", x)) { return TENSOR__POISON; }
     tensor_t *v = (tensor_var_dim)(x, dim, correction, keepdim), *zero = tensor_eq_scalar(v, 0);
     TENSOR__RETURN(tensor_masked_fill(tensor_sqrt(tensor_masked_fill(v, zero, 1)), zero, 0));
 }
@@ -15831,8 +15889,8 @@ TENSOR__FN int tensor__check_index(tensor_call_t *c, const tensor_arg_t *index, 
                          m);
         for (int64_t k = 0; k < m; k++) {
             TENSOR__REFUSE_CODE(block[k] < 0 || block[k] >= size, INDEX,
-                                "%s: index %d at element %d of index %n is outside 0..%d (x %n)",
-                                c->row->name, block[k], i + k, index->dims, (int)index->ndim, size - 1,
+                                "%s: index %d at element %d of index %n is outside %s%d (x %n)", c->row->name,
+                                block[k], i + k, index->dims, (int)index->ndim, TENSOR__UP_TO(size),
                                 c->arg[0].dims, (int)c->arg[0].ndim);
         }
     }
@@ -16013,8 +16071,9 @@ TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
             tensor__iter_move(&it, a, i, m, at, 0);
             for (int64_t k = 0; k < m; k++) {
                 TENSOR__REFUSE_CODE(at[k] < -n || at[k] >= n, INDEX,
-                                    "index: index %d at element %d of %n is outside %d..%d", at[k], i + k,
-                                    y->dims, (int)y->ndim, -n, n - 1);
+                                    n ? "index: index %d at element %d of %n is outside %d..%d" :
+                                        "index: index %d at element %d of %n is outside a dim of size %d",
+                                    at[k], i + k, y->dims, (int)y->ndim, -n, n - 1);
                 place[k] = place[k] * n + (at[k] < 0 ? at[k] + n : at[k]);
             }
         }
@@ -16279,21 +16338,27 @@ TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
     tensor__op_t o;
     if (!list || n < 1) { return tensor__no_list("cat", list, n); }
     if (!tensor__begin(&o, TENSOR__ROW(CAT), list, n)) { return TENSOR__POISON; }
-    // PyTorch's exception: [0] joins with any shape. It counts for the dtype alone.
-    int empty = 0, promoted = list[0]->dtype;
+    // PyTorch's exception: [0] joins with any shape. Its dtype and history count.
+    int empty = 0;
+    const tensor_t *first = NULL;
     for (int i = 0; i < n; i++) {
-        empty += list[i]->ndim == 1 && !list[i]->numel;
-        promoted = tensor__promote2(promoted, list[i]->dtype);
+        if (list[i]->ndim == 1 && !list[i]->numel) { empty++; }
+        else if (!first) { first = list[i]; }
     }
-    if (empty && empty < n) {
+    if (empty && first && first->ndim > 1) {
         TENSOR__MARK
+        int64_t none[TENSOR_MAX_DIMS];
+        TENSOR__DIM(at, "cat", dim, first)
+        for (int i = 0; i < first->ndim; i++) { none[i] = i == at ? 0 : first->dims[i]; }
         tensor_t **rest = (tensor_t **)tensor__memory(o.th, (uint64_t)n * sizeof *rest);
-        int k = 0;
         if (!rest) { return TENSOR__POISON; }
-        for (int i = 0; i < n; i++) { if (list[i]->ndim != 1 || list[i]->numel) { rest[k++] = list[i]; } }
-        tensor_t *joined = (tensor_cat_n)(rest, k, dim);
+        for (int i = 0; i < n; i++) {
+            int odd = list[i]->ndim == 1 && !list[i]->numel;
+            rest[i] = odd ? tensor_reshape_n(list[i], none, first->ndim) : list[i];
+        }
+        tensor_t *joined = (tensor_cat_n)(rest, n, dim);
         tensor__memory_free(o.th, rest);
-        TENSOR__RETURN(tensor_to(joined, promoted));
+        TENSOR__RETURN(joined);
     }
     TENSOR__DIM(d, "cat", dim, list[0])
     TENSOR__REFUSE(!list[0]->ndim, SHAPE, "cat: 0-d tensors cannot be joined; use stack");
@@ -17207,7 +17272,8 @@ TENSOR__FN int tensor__k_fits(const char *name, tensor_t *x, int64_t k, int64_t 
 }
 TENSOR_API tensor_pair_t (tensor_topk)(tensor_t *x, int64_t k, int64_t dim, int largest, int sorted) {
     TENSOR__MARK
-    int fits = tensor__k_fits("topk", x, k, tensor__live(x) && !x->ndim, dim);
+    if (tensor__live(x) && !x->ndim && !k) { k = 1; }       // a 0-d tensor gives its element
+    int fits = tensor__k_fits("topk", x, k, 0, dim);
     tensor_t *at = fits ? tensor__order(TENSOR_OP_TOPK, x, dim, k, k, largest, sorted) : TENSOR__POISON;
     TENSOR__RETURN_PAIR(tensor__chosen(x, dim, at, 0));
 }
@@ -17514,7 +17580,8 @@ TENSOR__FN void tensor__random_block(const tensor_call_t *c, int64_t first, int6
                 uint64_t top = hi * rh + (hi * rl >> 32) + (lo * rh >> 32) + (mid >> 32);
                 ((int64_t *)(void *)out)[i] = (int64_t)((uint64_t)p->i[0] + top);
             } else {
-                out[i] = p->f[0] + (p->f[1] - p->f[0]) * tensor__unit(u);
+                double x = p->f[0] + (p->f[1] - p->f[0]) * tensor__unit(u);
+                out[i] = x < p->f[2] ? x : p->f[2];
             }
             i++;
             continue;
@@ -17546,8 +17613,8 @@ TENSOR__FN void tensor__random_task(void *arg, int64_t task, int worker) {
             float *f = r->direct ? (float *)c->arg[c->nin].data + i : (float *)(void *)block;
             int normal = c->row->id == TENSOR_OP_RANDN;
             double scale = normal ? c->p->f[1] : c->p->f[1] - c->p->f[0];
-            int32_t most = normal ? 0 : tensor__uniform_most(c->arg[c->nin].dtype);
-            TENSOR__ISA(c->thread)->random(most, c->rng, i, m, (float)c->p->f[0], (float)scale, f);
+            TENSOR__ISA(c->thread)->random(normal, c->rng, i, m, (float)c->p->f[0], (float)scale,
+                                           (float)c->p->f[2], f);
             if (!r->direct) { tensor__iter_move(&r->it, c->nin, i, m, f, 1); }
             continue;
         }
@@ -17609,12 +17676,25 @@ TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
     return 0;
 }
 
+// RAND: numbers in [f0, f1), f[2] the greatest there is.
+TENSOR__FN void tensor__bounds(tensor__op_t *o, int dtype, double f0, double f1) {
+    tensor__reals(o, f0, f1);
+    if (o->row->id == TENSOR_OP_RAND) { o->params.f[2] = tensor__below(f1, f0, dtype); }
+}
+// Whether low..high are numbers of x's dtype.
+TENSOR__FN int tensor__in_dtype(const char *op, tensor_t *x, double low, double high) {
+    double top = tensor__greatest(x->dtype), least = tensor__is_float(x->dtype) ? -top : -top - 1;
+    if (x->dtype == TENSOR_U8 || x->dtype == TENSOR_BOOL) { least = 0; }
+    TENSOR__REFUSE_AS(0, !(low >= least && high <= top), INDEX,
+                      "%s: %g .. %g is outside the dtype of x %t (%y)", op, low, high, x, x);
+    return 1;
+}
 // like: whose device, NULL = the default one.
 TENSOR__FN tensor_t *tensor__drawn(int id, const int64_t *dims, int ndim, int dtype, double f0, double f1,
                                    int64_t i0, int64_t i1, const tensor_t *like) {
     TENSOR__BEGIN0(o, tensor__row(id))
     if (like) { o.device = like->device; }
-    tensor__reals(&o, f0, f1);
+    tensor__bounds(&o, dtype, f0, f1);
     o.params.i[0] = i0;
     o.params.i[1] = i1;
     o.rng = tensor__next_stream(o.th);
@@ -17636,9 +17716,16 @@ TENSOR_API tensor_t *(tensor_randint_n)(int64_t low, int64_t high, const int64_t
     }
 TENSOR__X(RAND, rand_like) TENSOR__X(RANDN, randn_like)
 #undef TENSOR__X
+// Integers in [low, high) that the dtype of x rounds to no more.
+TENSOR__FN tensor_t *tensor__integers(const char *op, tensor_t *x, int64_t low, int64_t high) {
+    if (high > low && !tensor__in_dtype(op, x, (double)low, (double)(high - 1))) { return TENSOR__POISON; }
+    tensor_t *y = (tensor_randint_n)(low, high, x->dims, x->ndim);
+    if (!tensor__is_float(x->dtype) || high <= low || high - 1 == low) { return y; }
+    return tensor_minimum_scalar(y, tensor__below((double)high, (double)low, x->dtype));
+}
 TENSOR_API tensor_t *(tensor_randint_like)(tensor_t *x, int64_t low, int64_t high) {
     TENSOR__MARK1(x)
-    tensor_t *y = tensor_to(tensor_randint_n(low, high, x->dims, x->ndim), x->dtype);
+    tensor_t *y = tensor_to(tensor__integers("randint_like", x, low, high), x->dtype);
     TENSOR__RETURN(tensor_to(y, (int)tensor_device(x)));
 }
 TENSOR_API tensor_t *(tensor_normal)(tensor_t *mean, tensor_t *std) {
@@ -17719,7 +17806,7 @@ TENSOR__FN tensor_t *tensor__draw_into(int id, tensor_t *x, double f0, double f1
     if (!tensor__fillable(th, tensor__row(id)->name, x, 0)) { return TENSOR__POISON; }
     tensor__begin(&o, tensor__row(id), NULL, 0);
     o.device = x->device;
-    tensor__reals(&o, f0, f1);
+    tensor__bounds(&o, x->dtype, f0, f1);
     o.rng = tensor__next_stream(th);
     o.update = 1;
     o.out[o.nout++] = x;
@@ -17728,6 +17815,9 @@ TENSOR__FN tensor_t *tensor__draw_into(int id, tensor_t *x, double f0, double f1
 TENSOR_API tensor_t *(tensor_uniform_)(tensor_t *x, double low, double high) {
     TENSOR__REFUSE(!(high >= low) || !(high - low < INFINITY), INDEX, "uniform_: %g .. %g is no range", low,
                    high);
+    if (tensor__live(x) && tensor__is_float(x->dtype) && !tensor__in_dtype("uniform_", x, low, high)) {
+        return TENSOR__POISON;
+    }
     return tensor__draw_into(TENSOR_OP_RAND, x, low, high);
 }
 TENSOR_API tensor_t *(tensor_normal_)(tensor_t *x, double mean, double std) {
@@ -17773,7 +17863,7 @@ TENSOR__FRONT(bernoulli_, (tensor_t *x, double p), tensor__draw_made("bernoulli_
 TENSOR_API tensor_t *(tensor_random_)(tensor_t *x, int64_t low, int64_t high) {
     TENSOR__MARK
     if (!tensor__fillable(th_, "random_", x, 1)) { return TENSOR__POISON; }
-    TENSOR__RETURN(tensor_copy_(x, tensor_randint_n(low, high, x->dims, x->ndim)));
+    TENSOR__RETURN(tensor_copy_(x, tensor__integers("random_", x, low, high)));
 }
 TENSOR__END
 
@@ -18168,8 +18258,8 @@ TENSOR_API int (tensor_mark_dirty)(tensor_function_ctx_t *ctx, int i) {
     th->grad_mode = (uint8_t)ctx->tracks;       // the caller's rules, not those inside forward
     int ok = tensor__update_allowed(th, ctx->fn->name, x, ctx->tracks);
     th->grad_mode = 0;
-    if (ok && ctx->tracks && x->base && !(x->base->flags & TENSOR__CONTIGUOUS)) {
-        tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "%s: x %t is a view of a non-contiguous tensor",
+    if (ok && ctx->tracks && x->base && !tensor__span(x->base)) {
+        tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "%s: x %t is a view of an expanded tensor",
                      ctx->fn->name, x);
         ok = 0;
     }

@@ -2606,9 +2606,9 @@ struct rng_t {
     rng_t(tensor_generator_t from, const tensor_generator_t *p = nullptr) : g(from), at(p) { }
     __device__ tensor_generator_t now() const { return at ? *at : g; }
 };
-// Four elements a thread: a + b u, u uniform in [0, 1) or normal; f32, then converted.
+// Four elements a thread: a + b u, u uniform in [0, 1), at most top, or u normal; f32, then converted.
 __global__ void __launch_bounds__(THREADS, 4)
-    random_f32(walk_t w, void *y, int dtype, rng_t r, int kind, float a, float b) {
+    random_f32(walk_t w, void *y, int dtype, rng_t r, int kind, float a, float b, float top) {
     tensor_generator_t g = r.now();
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t q = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; q * 4 < w.n; q += step) {
@@ -2621,11 +2621,9 @@ __global__ void __launch_bounds__(THREADS, 4)
         }
 TCU_UNROLL
         for (int k = 0; k < 4; k++) {
-            if (kind == UNIFORM) {
-                const int32_t u = (int32_t)(word[k] >> 8), most = tensor__uniform_most(dtype);
-                v[k] = __fmul_rn((float)(u < most ? u : most), 5.9604644775390625e-8f);
-            }
+            if (kind == UNIFORM) { v[k] = __fmul_rn((float)(int32_t)(word[k] >> 8), 5.9604644775390625e-8f); }
             v[k] = __fadd_rn(a, __fmul_rn(b, v[k]));
+            if (kind == UNIFORM && !(v[k] < top)) { v[k] = top; }
             int64_t at[1];
             if (q * 4 + k >= w.n) { break; }
             places_of<1>(w, q * 4 + k, at);
@@ -2639,7 +2637,7 @@ __device__ inline uint64_t philox_pair(tensor_generator_t g, int64_t e) {   // 6
     return e & 1 ? (uint64_t)w[3] << 32 | w[2] : (uint64_t)w[1] << 32 | w[0];
 }
 __global__ void __launch_bounds__(THREADS, 4)
-    random_f64(walk_t w, double *y, rng_t r, int kind, double lo, double hi) {
+    random_f64(walk_t w, double *y, rng_t r, int kind, double lo, double hi, double top) {
     tensor_generator_t g = r.now();
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
@@ -2654,7 +2652,8 @@ __global__ void __launch_bounds__(THREADS, 4)
             continue;
         }
         double u = __dmul_rn((double)(philox_pair(g, i) >> 11), 1.1102230246251565e-16);
-        y[at[0]] = __dadd_rn(lo, __dmul_rn(__dadd_rn(hi, -lo), u));
+        u = __dadd_rn(lo, __dmul_rn(__dadd_rn(hi, -lo), u));
+        y[at[0]] = u < top ? u : top;
     }
 }
 __global__ void __launch_bounds__(THREADS, 4)
@@ -2704,16 +2703,17 @@ TCU_UNROLL
         }
     }
 }
-inline int random_real(const place_t &at, const tensor_arg_t &y, rng_t g, int kind, double a, double b) {
+inline int random_real(const place_t &at, const tensor_arg_t &y, rng_t g, int kind, double a, double b,
+                       double top) {
     walk_t w = walk_of(&y, 1);
     if (!w.n) { return 0; }
     if (y.dtype == TENSOR_F64) {
         return code_of(tcu_launch(random_f64, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
-                                  (double *)y.data, g, kind, a, b));
+                                  (double *)y.data, g, kind, a, b, top));
     }
     float scale = (float)(kind == NORMAL ? b : b - a);
     return code_of(tcu_launch(random_f32, grid_for(at, (w.n + 3) / 4, THREADS), THREADS, 0, at.stream, w,
-                              y.data, y.dtype, g, kind, (float)a, scale));
+                              y.data, y.dtype, g, kind, (float)a, scale, (float)top));
 }
 inline int random_integers(const place_t &at, const tensor_arg_t &y, rng_t g, int64_t lo, int64_t hi) {
     walk_t w = walk_of(&y, 1);
@@ -7705,8 +7705,8 @@ static int native_linalg(const place_t &at, tensor_call_t *c) {
 static int native_random(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &y = c->arg[c->nin];
     switch (c->row->id) {
-    case TENSOR_OP_RAND: return random_real(at, y, rng_of(c), UNIFORM, c->p->f[0], c->p->f[1]);
-    case TENSOR_OP_RANDN: return random_real(at, y, rng_of(c), NORMAL, c->p->f[0], c->p->f[1]);
+    case TENSOR_OP_RAND: return random_real(at, y, rng_of(c), UNIFORM, c->p->f[0], c->p->f[1], c->p->f[2]);
+    case TENSOR_OP_RANDN: return random_real(at, y, rng_of(c), NORMAL, c->p->f[0], c->p->f[1], 0);
     case TENSOR_OP_RANDINT: return random_integers(at, y, rng_of(c), c->p->i[0], c->p->i[1]);
     case TENSOR_OP_BERNOULLI: return bernoulli(at, y, c->arg[0], rng_of(c));
     case TENSOR_OP_MULTINOMIAL: {

@@ -1099,6 +1099,7 @@ TENSOR_API int nn_to(nn_module_t *m, int to);
 
 // What the macros call: they note the place of a call in the module it made, or in its error.
 TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m);
+TENSOR_API nn_named_list_t nn__at_list(const char *site, nn_named_list_t l);
 
 #define nn_parameter(...) TENSOR__CALL(nn_parameter, __VA_ARGS__)
 #define nn_buffer(...) TENSOR__CALL(nn_buffer, __VA_ARGS__)
@@ -1114,6 +1115,9 @@ TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m);
 #define nn_parameters(...) TENSOR__CALL_KIND(int, nn_parameters, __VA_ARGS__)
 #define nn_module_zero_grad(...) TENSOR__CALL_KIND(int, nn_module_zero_grad, __VA_ARGS__)
 #define nn_copy_state(...) TENSOR__CALL_KIND(int, nn_copy_state, __VA_ARGS__)
+#define nn_named_parameters(...)                                                                             \
+    nn__at_list(TENSOR__IN(nn_named_parameters), (nn_named_parameters)(__VA_ARGS__))
+#define nn_state(...) nn__at_list(TENSOR__IN(nn_state), (nn_state)(__VA_ARGS__))
 #define nn_num_parameters(...) TENSOR__CALL_KIND(i64, nn_num_parameters, __VA_ARGS__)
 #define nn_register_forward_hook(...) TENSOR__CALL_KIND(i64, nn_register_forward_hook, __VA_ARGS__)
 #define nn_to(...) TENSOR__CALL_KIND(int, nn_to, __VA_ARGS__)
@@ -1793,7 +1797,7 @@ TENSOR_API nn_adamw_args_t nn_adamw_defaults(void);
 // the CPU. tensor_grad() of a table gives its gradient the whole table's shape for good.
 typedef struct nn_sparse_adam_args_t {
     NN__OPTIMIZER_ARGS                      // lr 1e-3
-    double beta1 TENSOR_INIT, beta2 TENSOR_INIT, eps TENSOR_INIT;           // as nn_adam
+    double beta1 TENSOR_INIT, beta2 TENSOR_INIT, eps TENSOR_INIT;           // as nn_adam; lr, eps > 0
     int maximize TENSOR_INIT;
 } nn_sparse_adam_args_t;
 TENSOR_API nn_optimizer_t *nn_sparse_adam_with(nn_sparse_adam_args_t a);
@@ -4716,8 +4720,8 @@ TENSOR__FN int nn__check_index(tensor_call_t *c, const tensor_arg_t *index, int6
         at = nn__index(index, i);
         if (at >= 0 && at < rows) continue;
         (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX,
-                             "%s: index %d at position %d of index %n is not in 0..%d (%d rows)",
-                             c->row->name, at, i, index->dims, (int)index->ndim, rows - 1, rows);
+                             "%s: index %d at position %d of index %n is not in %s%d (%d rows)",
+                             c->row->name, at, i, index->dims, (int)index->ndim, TENSOR__UP_TO(rows), rows);
         return TENSOR_ERR_INDEX;
     }
     return TENSOR_OK;
@@ -6360,7 +6364,7 @@ TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *
                                 "%s: output_padding %d must be below the stride %d or the dilation %d", op,
                                 g.in[d], g.stride[d], g.dilation[d]);
             out = size > 0x7FFFFFFF ? -1 : (size - 1) * g.stride[d] - 2 * g.pad[d] + span + g.in[d] + 1;
-            if (size < 1 || out < 0)
+            if (size < 1 || out < 1)
                 return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t and padding %d leave no output", op, x, g.pad[d]);
             g.in[d] = out;
             g.out[d] = size;
@@ -8717,9 +8721,9 @@ TENSOR__FN int nn__cpu_cross_entropy(tensor_call_t *c) {
         int64_t t = nn__index(&a[1], i);
         if (t == c->p->i[1] || (t >= 0 && t < v.classes)) continue;
         (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX,
-                             "%s: target %d at position %d of target %n is not in 0..%d (%d classes)",
+                             "%s: target %d at position %d of target %n is not in %s%d (%d classes)",
                              c->p->i[2] ? "nll_loss" : c->row->name, t, i, a[1].dims, (int)a[1].ndim,
-                             v.classes - 1, v.classes);
+                             TENSOR__UP_TO(v.classes), v.classes);
         return TENSOR_ERR_INDEX;
     }
     tasks = nn__ceil(v.rows, v.per);
@@ -10081,11 +10085,15 @@ TENSOR__FN nn_named_list_t nn__named(nn_module_t *m, const char *op, int buffers
     return r;
 }
 
-TENSOR_API nn_named_list_t nn_named_parameters(nn_module_t *m) {
+TENSOR_API nn_named_list_t nn__at_list(const char *site, nn_named_list_t l) {
+    if (site) (void)tensor__at_i64(site, 0);
+    return l;
+}
+TENSOR_API nn_named_list_t (nn_named_parameters)(nn_module_t *m) {
     return nn__named(m, "named_parameters", 0);
 }
 
-TENSOR_API nn_named_list_t nn_state(nn_module_t *m) {
+TENSOR_API nn_named_list_t (nn_state)(nn_module_t *m) {
     return nn__named(m, "state", 1);
 }
 
@@ -10988,8 +10996,8 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     "#0, eps=$0, momentum={4$1|None}, affine={WFalse|True}, track_running_stats={RFalse|True}"
 
 // Layers: name, printed name, forward, printed numbers (see nn__put_numbers), whether its forward needs a
-// scope opened. Pads are in the order of tensor_pad_t, recurrent nets RNN LSTM GRU and their cells,
-// ENCODER_LAYER to DECODER those of nn_transformer_forward; kinds of 1, 2 and 3 dims stand together. A
+// scope opened. Pads are in the order of tensor_pad_t, then zeros, recurrent nets RNN LSTM GRU and their
+// cells, ENCODER_LAYER to DECODER those of nn_transformer_forward; kinds of 1, 2 and 3 dims stand together. A
 // sequential opens its scope by itself.
 #define NN__RANKS(X, ID, name, forward, text)                                                                \
     X(ID##1D, name "1d", forward, text, 0)                                                                   \
@@ -11008,10 +11016,11 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     X(UPSAMPLE, "Upsample", nn__forward_upsample, NN__UPSAMPLE_TEXT, 0)                                      \
     X(UNFOLD, "Unfold", nn__forward_columns, NN__COLUMNS_TEXT, 0)                                            \
     X(FOLD, "Fold", nn__forward_columns, "output_size=@l, " NN__COLUMNS_TEXT, 0)                             \
-    X(PAD, "ConstantPad", nn__forward_pad, NN__PAD_TEXT, 0)                                                  \
-    X(REFLECTION_PAD, "ReflectionPad", nn__forward_pad, NN__PAD_TEXT, 0)                                     \
-    X(REPLICATION_PAD, "ReplicationPad", nn__forward_pad, NN__PAD_TEXT, 0)                                   \
-    X(CIRCULAR_PAD, "CircularPad", nn__forward_pad, NN__PAD_TEXT, 0)                                         \
+    NN__RANKS(X, PAD, "ConstantPad", nn__forward_pad, "padding=" NN__PAD_TEXT ", value=$0")                  \
+    NN__RANKS(X, REFLECTION_PAD, "ReflectionPad", nn__forward_pad, NN__PAD_TEXT)                             \
+    NN__RANKS(X, REPLICATION_PAD, "ReplicationPad", nn__forward_pad, NN__PAD_TEXT)                           \
+    NN__RANKS(X, CIRCULAR_PAD, "CircularPad", nn__forward_pad, NN__PAD_TEXT)                                 \
+    NN__RANKS(X, ZERO_PAD, "ZeroPad", nn__forward_pad, NN__PAD_TEXT)                                         \
     X(LAYER_NORM, "LayerNorm", nn__forward_layer_norm,                                                       \
       "(#0,), eps=$0, elementwise_affine={1True|False}?2, bias=False}", 0)                                   \
     X(EMBEDDING_BAG, "EmbeddingBag", nn__forward_embedding_bag, "#0, #1, mode='{2mean|sum|max}'", 0)         \
@@ -11303,13 +11312,15 @@ TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
 }
 NN__OWN_LAYER(upsample, , nn__make_upsample(a))
 
-TENSOR_API nn_module_t *(nn_pad_n)(const int64_t *pads, int n, tensor_pad_t mode, double value) {
+// kind: a tensor_pad_t, or 4: zeros
+TENSOR__FN nn_module_t *nn__pad_new(const int64_t *pads, int n, int kind, double value) {
+    tensor_pad_t mode = kind == 4 ? TENSOR_PAD_CONSTANT : (tensor_pad_t)kind;
     nn__layer_t *l;
     if (n < 0 || n > 6 || n % 2 != 0 || (n > 0 && !pads))
         return nn__refuse("pad", "at most 6 numbers, two for each dim, are needed", n);
     if ((int)mode < 0 || mode > TENSOR_PAD_CIRCULAR)
         return nn__refuse("pad", "mode is none of tensor_pad_t", (int64_t)mode);
-    l = nn__make(NN__PAD_KIND + (int)mode);
+    l = nn__make(NN__PAD1D_KIND + 3 * kind + (n > 2) + (n > 4));
     if (!l) return NULL;
     l->i[0] = mode;
     l->i[1] = n;
@@ -11318,12 +11329,15 @@ TENSOR_API nn_module_t *(nn_pad_n)(const int64_t *pads, int n, tensor_pad_t mode
     l->f[0] = value;
     return nn__done(l);
 }
+TENSOR_API nn_module_t *(nn_pad_n)(const int64_t *pads, int n, tensor_pad_t mode, double value) {
+    return nn__pad_new(pads, n, (int)mode == 4 ? -1 : (int)mode, value);
+}
 #define NN__X(name, rank, params, mode, value)                                                               \
     TENSOR_API nn_module_t *(nn_##name##_pad##rank##d) params {                                              \
         const int64_t pads[6] = {by, by, by, by, by, by};                                                    \
-        return (nn_pad_n)(pads, 2 * rank, mode, value);                                                      \
+        return nn__pad_new(pads, 2 * rank, mode, value);                                                     \
     }
-NN__X(zero, 2, (int64_t by), TENSOR_PAD_CONSTANT, 0)
+NN__X(zero, 2, (int64_t by), 4, 0)
 NN__X(constant, 2, (int64_t by, double value), TENSOR_PAD_CONSTANT, value)
 NN__X(reflection, 2, (int64_t by), TENSOR_PAD_REFLECT, 0)
 NN__X(replication, 2, (int64_t by), TENSOR_PAD_REPLICATE, 0)
@@ -12246,6 +12260,8 @@ NN__OPTIMIZERS(NN__OPTIMIZER_DEFAULTS)
         NN__NUMBER(LR, lr, value)                                                                            \
         NN__FLAG(MAXIMIZE, maximize)                                                                         \
         options                                                                                              \
+        if (code == TENSOR_OK && rows == 2 && !(v[NN__LR] > 0 && v[NN__EPS] > 0))                            \
+            code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: lr and eps must be > 0", op);                            \
         return nn__optimizer(&nn__rule_##name, v, a.module, a.list, a.count, a.site_, code);                 \
     }
 NN__OPTIMIZERS(NN__OPTIMIZER)
@@ -14635,14 +14651,16 @@ TENSOR__FN int nn__decimal(const char *text, uint64_t *out) {
     return 1;
 }
 
-// The tensor name of r if it has that dtype and shape (contiguous, scope-owned); poison after raising.
+// The tensor name of r if it has that dtype (state: from f32 or f64) and shape (contiguous, scope-owned);
+// poison after raising.
 TENSOR__FN tensor_t *nn__expected(nn_safetensors_t *r, const char *name, int dtype, const int64_t *dims,
-                                  int ndim) {
+                                  int ndim, int state) {
     nn__entry_t *e = nn__find_entry(r, name);
-    int k,
-        same = e && e->ndim == ndim && nn__dtypes[e->dtype].dtype == dtype && nn__dtypes[e->dtype].widen < 0;
+    int k, from = e ? nn__dtypes[e->dtype].dtype : -1;
+    int same = e && e->ndim == ndim && nn__dtypes[e->dtype].widen < 0 &&
+               (from == dtype || (state && (from == TENSOR_F32 || from == TENSOR_F64)));
     for (k = 0; same && k < ndim; k++) same = e->dims[k] == dims[k];
-    if (same) return nn__read_entry(r, e);
+    if (same) return state ? (tensor_to)(nn__read_entry(r, e), dtype) : nn__read_entry(r, e);
     return NN__FAIL(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\": %s %s", r->label, name,
                     e ? "does not fit this optimizer" : "is missing");
 }
@@ -14658,14 +14676,14 @@ TENSOR__FN int nn__load_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const 
         return NN__ERROR(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\" holds the state of %s, not of %s",
                          r->label, rule ? rule : "no optimizer", o->rule->name);
     dims[0] = o->nparams;
-    steps = nn__expected(r, "optimizer/steps", TENSOR_I64, dims, 1);
+    steps = nn__expected(r, "optimizer/steps", TENSOR_I64, dims, 1, 0);
     dims[0] = o->ngroups;
     dims[1] = 2;
-    groups = nn__expected(r, "optimizer/groups", TENSOR_F64, dims, 2);
+    groups = nn__expected(r, "optimizer/groups", TENSOR_F64, dims, 2, 0);
     entry = nn__find_entry(r, "optimizer/options");
     dims[0] = NN__OPTIONS;
     if (entry && entry->ndim == 1 && entry->dims[0] == NN__OLD_OPTIONS) dims[0] = NN__OLD_OPTIONS;
-    options = nn__expected(r, "optimizer/options", TENSOR_F64, dims, 1);
+    options = nn__expected(r, "optimizer/options", TENSOR_F64, dims, 1, 0);
     if ((tensor_is_poison)(steps) || (tensor_is_poison)(groups) || (tensor_is_poison)(options))
         return tensor_error_code();
     state = (tensor_t **)nn__memory((uint64_t)o->nparams * NN__MAX_STATE + 1, sizeof(tensor_t *));
@@ -14680,7 +14698,8 @@ TENSOR__FN int nn__load_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const 
                 continue;
             }
             if (nn__find_entry(r, name)) {
-                t = nn__expected(r, name, p->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32, p->dims, p->ndim);
+                int as = p->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
+                t = nn__expected(r, name, as, p->dims, p->ndim, 1);
             }
             if (t && (tensor_is_poison)(t)) code = tensor_error_code();
             else state[i * NN__MAX_STATE + k] = t;

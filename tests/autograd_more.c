@@ -404,6 +404,58 @@ static void inference(void) {
 
 // ---- in place ----
 
+// Views of results whose memory is not in order: a permuted one (cumsum along a dim but the last), one with
+// gaps (a part of a tensor nobody else has), in place and by as_strided.
+static tensor_t *changed_in_permuted(tensor_t *const *in, int n, void *user) {
+    tensor_t *y = tensor_cumsum(in[0], 1), *v = tensor_select(y, 0, 1), *w = tensor_permute(y, 0, 2, 1);
+    tensor_t *flat = tensor_view(w, -1), *part = tensor_slice(flat, 0, 3, 17, 2);
+    (void)n;
+    (void)user;
+    tensor_mul_(v, in[1]);                                      // y is changed, each view follows
+    tensor_copy_(tensor_slice(part, 0, 1, 3, 1), tensor_slice(in[1], 0, 0, 2, 1));
+    return tensor_cat(0, tensor_reshape(tensor_mul(y, in[0]), -1), tensor_mul(part, part), tensor_exp(flat),
+                      tensor_reshape(v, -1));
+}
+static tensor_t *gap_made(tensor_t *x) {
+    tensor_scope_t s = tensor_scope_begin();
+    return tensor_scope_return(s, tensor_slice(tensor_transpose(tensor_sin(x), 0, 1), 0, 1, 3, 1));
+}
+static tensor_t *changed_in_gaps(tensor_t *const *in, int n, void *user) {
+    const int64_t dims[2] = {3, 2}, strides[2] = {4, 1};
+    tensor_t *y = gap_made(in[0]), *v = tensor_at(y, "1, ::2"), *z;
+    (void)n;
+    (void)user;
+    tensor_mul_(v, in[1]);
+    z = tensor_as_strided(y, dims, strides, 2, tensor_storage_offset(y));
+    return tensor_cat(0, tensor_reshape(y, -1), tensor_mul(v, v), tensor_reshape(tensor_mul(z, z), -1));
+}
+static void views_of_permuted(void) {
+    static const double values[] = {0.2, -0.3, 1.1, 0.5, 0.7, -0.4, 0.1, 0.9, -1.2, 0.3, 0.6, -0.7,
+                                    0.4, 0.8, -0.9, 1.3, -0.1, 0.35, -0.65, 0.15, 1.05, -0.25, 0.55, 0.45};
+    tensor_t *in[2], *y;
+    in[0] = tensor_requires_grad_(tensor_from(values, TENSOR_F64, 2, 3, 4), 1);
+    in[1] = LEAF64(0.5, 0.7, -0.4, 1.5);
+    y = tensor_softmax(in[0], 1);
+    CHECK(!tensor_is_contiguous(y));
+    CHECK(tensor_gradcheck(changed_in_permuted, NULL, in, 2, 0, 0, 0) == 0);
+    CHECK(tensor_gradgradcheck(changed_in_permuted, NULL, in, 2, 0, 0, 0) == 0);
+    in[0] = tensor_requires_grad_(tensor_from(values, TENSOR_F64, 3, 4), 1);
+    in[1] = LEAF64(0.5, 0.7);
+    CHECK(tensor_gradcheck(changed_in_gaps, NULL, in, 2, 0, 0, 0) == 0);
+    CHECK(tensor_gradgradcheck(changed_in_gaps, NULL, in, 2, 0, 0, 0) == 0);
+    tensor_add_scalar_(tensor_select(tensor_softmax(tensor_detach(y), 0), 1, 0), 1);
+    CHECK_OK();
+}
+// What layer_norm saved was changed since: an error of backward.
+static void norm_overwritten(void) {
+    tensor_t *x = LEAF(1, 2, 3, 4), *y = tensor_sin(x), *z = tensor_layer_norm(y, 1);
+    tensor_mul_scalar_(y, 2);
+    FAILS(tensor_backward(tensor_sum(z)), TENSOR_ERR_AUTOGRAD, "was changed in place by mul", HERE);
+    y = tensor_add_scalar(tensor_slice(x, 0, 0, 0, 1), 1);         // nothing of nothing
+    tensor_mul_scalar_(tensor_slice(tensor_expand(tensor_reshape(y, 0, 1), 0, 3), 1, 0, 2, 1), 2);
+    CHECK(tensor_backward(tensor_sum(y)) == 0);
+    CHECK_OK();
+}
 static void multi_views(void) {
     tensor_t *x = LEAF(1, 2, 3, 4), *y = tensor_mul_scalar(x, 2), *part[4], *w;
     tensor_scope_t s;
@@ -1492,6 +1544,8 @@ int main(void) {
     RUN(anomaly);
     RUN(switches);
     RUN(inference);
+    RUN(views_of_permuted);
+    RUN(norm_overwritten);
     RUN(multi_views);
     RUN(overwritten);
     RUN(views_in_place);

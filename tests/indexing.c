@@ -256,7 +256,7 @@ static void index_errors(void) {
     CHECK_POISON(tensor_index_n(x, list, 9), TENSOR_ERR_INDEX, "too many");
     CHECK_POISON(tensor_index(A(1, 1, 1, 1), tensor_zeros_of(TENSOR_I64, 1, 1, 1, 1, 1, 1)), TENSOR_ERR_SHAPE,
                  "more than 8 dims");
-    CHECK_POISON(tensor_index(A(0, 3), I(0)), TENSOR_ERR_INDEX, "index: index 0 at element 0 of [1] is outside 0..-1");
+    CHECK_POISON(tensor_index(A(0, 3), I(0)), TENSOR_ERR_INDEX, "index: index 0 at element 0 of [1] is outside a dim of size 0");
     CHECK_POISON(tensor_index_put(x, F(1, 2), 0, I(0), I(0, 1, 2)), TENSOR_ERR_SHAPE, "expand");
     CHECK_POISON(tensor_index_put(x, D(1), 0, I(0)), TENSOR_ERR_DTYPE, "src [1,3] is f64, x is f32");
     list[0] = I(0, 5);
@@ -1004,6 +1004,64 @@ static void named_errors(void) {
     CHECK(tensor_to_string(tensor_zeros(0, 3), line, sizeof line) == 23 && !strcmp(line, "tensor([], size=(0, 3))"));
     CHECK(tensor_to_string(tensor_zeros(0), line, sizeof line) == 10 && !strcmp(line, "tensor([])"));
 }
+// Uniform numbers stay below the end of their range whatever the dtype rounds, integers within what it holds.
+static void drawn_ranges(void) {
+    static const tensor_dtype_t dtypes[] = {TENSOR_F64, TENSOR_F32, TENSOR_F16, TENSOR_BF16};
+    static const double range[][2] = {{1, 1.5}, {-1, 1}, {-3, -2}, {100, 100.5}, {-1, 0}, {0.25, 1.0 / 3}, {1, 1}};
+    for (int d = 0; d < 4; d++) {
+        for (int k = 0; k < 7; k++) {
+            tensor_t *x = tensor_empty_of(dtypes[d], 200000);
+            double low = tensor_item(tensor_scalar(range[k][0], dtypes[d])), high = range[k][1], most;
+            most = tensor_item(tensor_max(tensor_uniform_(x, range[k][0], high)));
+            CHECK_MSG(tensor_item(tensor_min(x)) >= low && (low < high ? most < high : most == high),
+                      "dtype %d: [%g, %g) has %.17g", d, low, high, most);
+            if (low == high) { continue; }
+            CHECK_MSG((high - most) / (high - low) < (d < 2 ? 1e-4 : 1.1), "dtype %d: up to %.17g", d, most);
+        }
+        tensor_t *x = tensor_random_(tensor_empty_of(dtypes[d], 200000), 0, 4096);
+        CHECK(tensor_item(tensor_max(x)) == (d == 3 ? 4080 : d == 2 ? 4094 : 4095) && tensor_item(tensor_min(x)) == 0);
+        x = tensor_random_(tensor_empty_of(dtypes[d], 2000), INT64_MAX - 1, INT64_MAX);
+        if (d == 2) CHECK_ERROR(TENSOR_ERR_INDEX, "random_: 9.22337e+18 .. 9.22337e+18 is outside the dtype of x");
+        else CHECK(tensor_item(tensor_max(x)) == 9223372036854775808.0);
+    }
+    CHECK_POISON(tensor_uniform_(tensor_zeros_of(TENSOR_F16, 2), 0, 65536), TENSOR_ERR_INDEX,
+                 "uniform_: 0 .. 65536 is outside the dtype of x [2] (f16)");
+    CHECK_POISON(tensor_uniform_(tensor_zeros(2), -1e39, 0), TENSOR_ERR_INDEX, "is outside the dtype");
+    CHECK_POISON(tensor_random_(tensor_zeros_of(TENSOR_F16, 2), 0, 65506), TENSOR_ERR_INDEX, "random_: 0 .. 65505");
+    CHECK_POISON(tensor_random_(tensor_zeros_of(TENSOR_U8, 2), 0, 257), TENSOR_ERR_INDEX, "random_: 0 .. 256");
+    CHECK_POISON(tensor_random_(tensor_zeros_of(TENSOR_I8, 2), -129, 3), TENSOR_ERR_INDEX, "random_: -129 .. 2");
+    CHECK_POISON(tensor_randint_like(tensor_zeros_of(TENSOR_BOOL, 2), 0, 3), TENSOR_ERR_INDEX, "randint_like: 0 .. 2");
+    CHECK(tensor_item(tensor_max(tensor_random_(tensor_zeros_of(TENSOR_U8, 9999), 0, 256))) == 255);
+    CHECK(tensor_item(tensor_min(tensor_random_(tensor_zeros_of(TENSOR_I8, 9999), -128, 128))) == -128);
+    CHECK_OK();
+}
+// Sizes 0 and 0 dims as PyTorch takes them.
+static void odd_shapes(void) {
+    tensor_t *x = tensor_slice(tensor_expand(tensor_zeros(1, 3), 4, 3), 1, 0, 0, 1);
+    tensor_pair_t p;
+    CHECK(tensor_add_scalar_(x, 1) == x && tensor_zero_(x) == x && tensor_uniform_(x, 0, 1) == x);
+    IS(tensor_index_fill_(A(3), 0, tensor_scalar(1, TENSOR_I64), 7), "f32 [3] 0 7 2");
+    IS(tensor_index_fill(tensor_scalar(1, TENSOR_F32), 0, tensor_scalar(0, TENSOR_I64), 7), "f32 [] 7");
+    p = tensor_topk(tensor_scalar(5, TENSOR_F32), 0, -1, 1, 1);
+    IS(p.values, "f32 [] 5");
+    IS(p.indices, "i64 [] 0");
+    CHECK(tensor_is_poison(tensor_topk(tensor_scalar(5, TENSOR_F32), 2, -1, 1, 1).values));
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "topk: k must be 0..1");
+    CHECK_POISON(tensor_std(I(1, 2), 1), TENSOR_ERR_DTYPE, "std: x [2] is i64, a float");
+    CHECK_POISON(tensor_std_dim(tensor_zeros_of(TENSOR_I64, 2, 2), 0, 1, 0), TENSOR_ERR_DTYPE, "std_dim: x [2,2] is i64");
+    CHECK_POISON(tensor_gather(tensor_zeros(2, 0), 1, tensor_zeros_of(TENSOR_I64, 2, 1)), TENSOR_ERR_INDEX,
+                 "gather: index 0 at element 0 of index [2,1] is outside a dim of size 0 (x [2,0])");
+    CHECK_POISON(tensor_conv_transpose2d(tensor_zeros(1, 2, 2, 2), tensor_zeros(2, 3, 1, 1), NULL, .padding = 1),
+                 TENSOR_ERR_SHAPE, "conv_transpose2d: x [1,2,2,2] and padding 1 leave no output");
+    CHECK(tensor_numel(tensor_conv_transpose1d(tensor_zeros(0, 2, 4), tensor_zeros(2, 3, 1), NULL)) == 0);
+    x = tensor_cat(-1, leaf(tensor_zeros(0)), A(2, 3));
+    CHECK(tensor_requires_grad(x) && tensor_backward(tensor_sum(x)) == 0);
+    IS(x, "f64 [2,3] 0 1 2 3 4 5");
+    IS(tensor_cat(0, tensor_zeros_of(TENSOR_F64, 0), A(3), tensor_zeros(0)), "f64 [3] 0 1 2");
+    CHECK(tensor_to_string(NULL, NULL, 0) == 14);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "to_string: print: argument x is NULL at indexing.c:");
+    CHECK_OK();
+}
 static void create_errors(void) {
     const int64_t dims[2] = {2, 3}, bad[2] = {-1, 1}, huge[2] = {INT64_MAX, INT64_MAX};
     tensor_t *list[9], *out[9], *x = A(2, 3);
@@ -1414,6 +1472,8 @@ int main(void) {
     RUN(create_random);
     RUN(create_gradients);
     RUN(create_errors);
+    RUN(drawn_ranges);
+    RUN(odd_shapes);
     RUN(named_errors);
     RUN(at_values);
     RUN(at_writes);

@@ -778,6 +778,14 @@ static void gradients_by_rows(void) {
         *g, *got;
     nn_module_t *e = nn_embedding(5, 2, .sparse = 1), *bag = nn_embedding_bag(5, 2, .sparse = 1);
     nn_optimizer_t *o = nn_sparse_adam(.list = &w, .count = 1), *other;
+    CHECK(nn_sparse_adam(.list = &w, .count = 1, .eps = TENSOR_ZERO) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "sparse_adam: lr and eps must be > 0 at ");
+    CHECK(nn_sparse_adam(.list = &w, .count = 1, .lr = TENSOR_ZERO) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "sparse_adam: lr and eps must be > 0 at ");
+    CHECK(nn_state(NULL).count == 0);
+    CHECK_ERROR(TENSOR_ERR_POISONED, "nn.c:");
+    CHECK(nn_named_parameters(NULL).count == 0);
+    CHECK_ERROR(TENSOR_ERR_POISONED, "nn.c:");
     for (int t = 0; t < 3; t++) {
         tensor_backward(two_lookups(w, t, 1));
         tensor_backward(two_lookups(dense, t, 0));
@@ -1629,6 +1637,20 @@ static void resume_with(int which) {
     nn_optimizer_group(o, &bias, 1, .weight_decay = TENSOR_ZERO, .lr = 0.5);
     l = nn_data_loader(nn_tensor_dataset(x, y), .batch_size = 4, .shuffle = 1, .seed = 5);
     CHECK(nn_load_checkpoint(path, again, o, &step) == 0 && step == 7);
+    nn_seek(l, step);
+    train(again, o, l, step, 15);
+    CHECK_MSG(state_hash(again) == want, "case %d: %s", which, tensor_error_text());
+    nn_optimizer_free(o);
+    nn_to(again, TENSOR_F64);           // the parameters and the optimizer's state are converted, and back
+    o = resumed_optimizer(which, again);
+    nn_optimizer_group(o, &bias, 1, .weight_decay = TENSOR_ZERO, .lr = 0.5);
+    CHECK_MSG(nn_load_checkpoint(path, again, o, NULL) == 0, "case %d: %s", which, tensor_error_text());
+    CHECK(nn_save_checkpoint(path, again, o, 7) == 0);
+    nn_optimizer_free(o);
+    nn_to(again, TENSOR_F32);
+    o = resumed_optimizer(which, again);
+    nn_optimizer_group(o, &bias, 1, .weight_decay = TENSOR_ZERO, .lr = 0.5);
+    CHECK(nn_load_checkpoint(path, again, o, &step) == 0);
     nn_seek(l, step);
     train(again, o, l, step, 15);
     CHECK_MSG(state_hash(again) == want, "case %d: %s", which, tensor_error_text());

@@ -107,13 +107,13 @@ ROW(CONV_TRANSPOSE1D,
     tensor_conv_transpose1d(in[0], in[1], B(2), P("12231"), P("01100"), P("01020"), P("12112"), P("11211")),
     "2x2x4 2x3x3 3", "1x2x5 2x2x2 4", "2x2x4 2x2x3", "1x3x3 3x2x2 2", "2x3 2x2x1 4")
 ROW(CONV_TRANSPOSE2D,
-    tensor_conv_transpose2d(in[0], in[1], B(2), P("121211"), P("010110"), P("010100"), P("121121"),
+    tensor_conv_transpose2d(in[0], in[1], B(2), P("121211"), P("010100"), P("010100"), P("121121"),
                             P("112111"), .stride_w = P("001300"), .padding_w = P("000200"),
                             .output_padding_w = P("000100")),
     "1x2x3x3 2x2x2x2 2", "1x2x2x3 2x2x2x2 4", "1x2x3x2 2x2x2x2", "1x1x3x3 1x2x3x3 2", "2x3x2 2x1x1x1 2",
     "2x1x1x4 1x3x2x1 3")
 ROW(CONV_TRANSPOSE3D,
-    tensor_conv_transpose3d(in[0], in[1], B(2), P("12111"), P("01001"), P("01000"), P("12111"), P("11211"),
+    tensor_conv_transpose3d(in[0], in[1], B(2), P("12111"), P("01000"), P("01000"), P("12111"), P("11211"),
                             .stride_h = P("00200"), .padding_w = P("00010"), .dilation_w = P("00020")),
     "1x2x2x2x2 2x2x2x2x2 2", "1x2x2x1x2 2x1x2x2x2 2", "1x1x2x2x2 1x2x2x2x1", "1x2x1x2x3 2x2x1x2x2 2",
     "1x2x2x2 1x2x3x1x3 2")
