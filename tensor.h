@@ -14289,8 +14289,9 @@ TENSOR__FN tensor_t *tensor__add_product(const char *op, tensor_t *(*product)(te
                      tensor__add_product(op, product, cast_[0], cast_[1], cast_[2], beta, alpha), x, a, b)
     if (tensor__live(x) && tensor__live(a) && tensor__live(b) &&
         (a->dtype == TENSOR_F16 || a->dtype == TENSOR_BF16)) {
-        tensor_t *f = tensor__add_product(op, product, tensor_to(x, TENSOR_F32), tensor_to(a, TENSOR_F32),
-                                          tensor_to(b, TENSOR_F32), beta, alpha);
+        tensor_dtype_t wide = x->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
+        tensor_t *f = tensor__add_product(op, product, tensor_to(x, wide), tensor_to(a, wide),
+                                          tensor_to(b, wide), beta, alpha);
         TENSOR__RETURN(tensor_to(f, tensor__promote2(x->dtype, a->dtype)));      // rounded once
     }
     tensor_t *y = product(a, b);

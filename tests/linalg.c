@@ -260,6 +260,8 @@ static void products(void) {
           tensor_add_scalar(tensor_mul_scalar(tensor_einsum("bij,bjk->ik", a, c), 2), 0.5), 1e-12);
     CLOSE(tensor_addmv(v, m, w, 1, 1), tensor_add(v, tensor_mv(m, w)), 1e-12);
     CLOSE(tensor_addr(m, v, w, 1, 1), tensor_add(m, tensor_outer(v, w)), 1e-12);
+    h = tensor_addr(tensor_full_like(m, 1 / 3.0), tensor_to(v, TENSOR_BF16), tensor_to(w, TENSOR_BF16), 1, 0);
+    CHECK(tensor_dtype(h) == TENSOR_F64 && tensor_item(tensor_at(h, "0, 0")) == 1 / 3.0);
     h = tensor_addmv(tensor_to(v, TENSOR_BF16), tensor_to(m, TENSOR_BF16), tensor_to(w, TENSOR_BF16), 1, 1);
     CHECK(tensor_dtype(h) == TENSOR_BF16);
     list[0] = w, list[1] = tensor_mT(m), list[2] = LEAF(R(3, 2)), list[3] = LEAF(R(2));
