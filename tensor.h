@@ -68,7 +68,9 @@
 //            of their inputs; all else, all in place and f64 as ever. The lists are PyTorch's for CUDA, on
 //            every device. Weights stay f32, are cast once a scope, and get gradients of f32.
 // DTYPES     f32 f64 i8 i16 i32 i64 u8 bool compute; f16 and bf16 are stored as such and computed in f32 with
-//            correct rounding. No complex numbers, no FFT.
+//            correct rounding. Products of bf16 use AMX or AVX-512 BF16 where Linux offers them: these take
+//            denormals as 0, and with AMX sigaltstack wants more than 8 KB after the first one
+//            (TENSOR_CPU=avx512 has neither). No complex numbers, no FFT.
 // CONFIG     define before the implementation: TENSOR_MALLOC/TENSOR_FREE (aligned, see >>config),
 //            TENSOR_NO_STDIO, TENSOR_NO_THREADS, TENSOR_NO_SIMD, TENSOR_ASSERT(x), TENSOR_SELF (this file's
 //            name when renamed), TENSOR_USE_OPENBLAS (larger products of f32 and f64 by cblas.h's functions,
@@ -317,7 +319,7 @@ TENSOR_API size_t tensor_memory_report(char *text, size_t size);
 
 // Number of threads kernels may use, the caller included. Starts or stops workers: not while another thread
 // is in a library call.
-//   n       1 (default) .. 256
+//   n       1 (default) .. 256; a child of fork has one again, until it sets more
 //   -> code;  errors UNSUPPORTED under TENSOR_NO_THREADS when n > 1, SHAPE if n is out of range, INTERNAL
 TENSOR_API int tensor_set_num_threads(int n);
 
@@ -2711,7 +2713,9 @@ enum { TENSOR__ANOMALY = 1, TENSOR__INFERRING = 2, TENSOR__PACKING = 4,   // ten
        TENSOR__CASTS = TENSOR__TO_F16 | TENSOR__TO_BF16,
        TENSOR__CAST_ANEW = 32 };                        // no cast is kept: a checkpoint's fn runs twice alike
 // What autocast makes of the float inputs of an op: see >>ops.
-enum { TENSOR__AS_IS, TENSOR__LOW, TENSOR__FULL, TENSOR__WIDEST, TENSOR__APART };
+enum { TENSOR__AS_IS, TENSOR__LOW, TENSOR__FULL, TENSOR__WIDEST, TENSOR__APART,
+       TENSOR__POINT_AS_IS = TENSOR__AS_IS, TENSOR__POINT_FULL = TENSOR__FULL,      // of pointwise rows
+       TENSOR__POINT_WIDEST = TENSOR__WIDEST };
 
 typedef struct tensor__thread_t tensor__thread_t;
 typedef struct tensor__node_t tensor__node_t;
@@ -3061,8 +3065,8 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 //
 // The class, a column of every row, is what autocast does with float inputs: AS_IS nothing; LOW they become
 // of the mode's dtype; FULL of f32; WIDEST of the widest dtype among them; APART nothing, but the ops inside
-// are not cast either. f64 is never cast. A row that is not pointwise needs a line TENSOR__AUTOCAST in its
-// front for it, which the gate misses when it is not there.
+// are not cast either. f64 is never cast. Pointwise rows are AS_IS, FULL or WIDEST (what they promote to);
+// others need a line TENSOR__AUTOCAST in their front, which the gate misses when it is not there.
 // ------------------------------------------------------------------------------
 
 // clang-format off
@@ -5892,7 +5896,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
 
 /* Dot path: k contiguous in both and few rows. B is read once, in place; packing it would cost more than
  * the sum. A chunk of KD is summed in V_N lanes, then across; the last lanes of k come from padded copies. */
-#undef TENSOR__PAIR
+#undef TENSOR__DOT
 #define TENSOR__DOT(i, j) if (dm > i && dn > j) s##i##j = V_FMA(x##i, y##j, s##i##j);
 #undef TENSOR__DOTS
 #define TENSOR__DOTS(X) X(0, 0) X(0, 1) X(0, 2) X(0, 3) X(1, 0) X(1, 1) X(1, 2) X(1, 3) \
@@ -6678,6 +6682,9 @@ typedef pthread_t tensor__os_thread_t;
 #define TENSOR__THREAD_MAIN(name) void *name(void *arg)
 #define TENSOR__THREAD_START(t, fn, arg) (pthread_create(t, NULL, fn, arg) == 0)
 #define TENSOR__THREAD_JOIN(t) ((void)pthread_join(t, NULL))
+#if !defined(__wasm__)
+#define TENSOR__FORKS 1
+#endif
 #endif
 
 #if defined(TENSOR_NO_THREADS)
@@ -6774,6 +6781,8 @@ TENSOR__FN void tensor__hook_free(void *user, void *p, size_t bytes, size_t alig
     TENSOR_FREE(p, bytes, alignment);
 }
 
+enum { TENSOR__AVX512 = 3, TENSOR__AMX = 5 };      // places in tensor__isas
+
 // Index into tensor__isas of the best one this machine runs. x86: 0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512
 // F/DQ/BW/VL, 4 that with products of bf16, 5 with tiles of them; AArch64 and WebAssembly: 0 scalar, 1 the
 // vectors that all have.
@@ -6808,6 +6817,20 @@ TENSOR__FN int tensor__cpu_best(void) {
 #else
     return 0;
 #endif
+}
+
+// Linux lets a process use tiles only once it has asked. Asked at the first product, or for TENSOR_CPU=amx,
+// since it makes sigaltstack demand more room. 0 not asked yet, 1 refused, 2 granted.
+static tensor__count_t tensor__tiles;
+TENSOR__FN int tensor__tiles_granted(void) {
+#ifdef TENSOR__X86_DOTS
+    if (!TENSOR__ATOMIC_LOAD(&tensor__tiles)) {
+        long r = 158;                           // arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)
+        __asm__ volatile("syscall" : "+a"(r) : "D"(0x1023L), "S"(18L) : "rcx", "r11", "memory");
+        TENSOR__ATOMIC_STORE(&tensor__tiles, r ? 1 : 2);
+    }
+#endif
+    return TENSOR__ATOMIC_LOAD(&tensor__tiles) == 2;
 }
 
 // ------------------------------------------------------------------------------
@@ -6895,6 +6918,7 @@ typedef struct tensor__pool_t {
     tensor__mutex_t mutex;
     tensor__signal_t wake;
     tensor__os_thread_t *threads;
+    tensor__count_t forks;          // tensor__forks when they began
 #endif
 } tensor__pool_t;
 
@@ -7969,8 +7993,28 @@ TENSOR__FN TENSOR__THREAD_MAIN(tensor__worker_main) {
 }
 #endif
 
+// A child of fork has the caller alone: what the pool knows of its workers is forgotten.
+#ifdef TENSOR__FORKS
+static tensor__count_t tensor__forks;
+static void tensor__forked(void) { (void)TENSOR__ATOMIC_ADD(&tensor__forks, 1); }
+TENSOR__FN TENSOR__NOINLINE void tensor__pool_forget(tensor__pool_t *p) {
+    TENSOR__MUTEX_START(&p->mutex);
+    TENSOR__SIGNAL_START(&p->wake);
+    TENSOR_FREE(p->threads, p->threads_bytes, 64);
+    p->threads = NULL;
+    p->state = 0;
+    p->busy = p->stop = p->parked = 0;
+    p->n = 1;
+}
+#define TENSOR__POOL_HERE(p)                                                                                 \
+    do { if ((p)->threads && (p)->forks != tensor__forks) { tensor__pool_forget(p); } } while (0)
+#else
+#define TENSOR__POOL_HERE(p) ((void)0)
+#endif
+
 TENSOR__FN void tensor__pool_stop(tensor_context_t *ctx) {
     tensor__pool_t *p = &ctx->pool;
+    TENSOR__POOL_HERE(p);
 #if !defined(TENSOR_NO_THREADS)
     if (p->threads) {
         TENSOR__LOCK(&p->mutex);
@@ -7992,6 +8036,7 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
     tensor__pool_t *p = &th->ctx->pool;
     TENSOR__REFUSE_CODE(n < 1 || n > TENSOR__MAX_THREADS, SHAPE, "set_num_threads: %i is not in 1..%i", n,
                         (int)TENSOR__MAX_THREADS);
+    TENSOR__POOL_HERE(p);
     if (n == p->n && !p->hook) { return 0; }
     tensor__pool_stop(th->ctx);
     if (n == 1) { return 0; }
@@ -8000,6 +8045,11 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
     return TENSOR_ERR_UNSUPPORTED;
 #else
     size_t bytes = (size_t)(n - 1) * sizeof p->threads[0];
+#ifdef TENSOR__FORKS
+    static tensor__count_t told;
+    if (TENSOR__ATOMIC_ADD(&told, 1) == 0) { (void)pthread_atfork(NULL, NULL, tensor__forked); }
+    p->forks = tensor__forks;
+#endif
     p->threads = (tensor__os_thread_t *)TENSOR_MALLOC(bytes, 64);
     p->threads_bytes = bytes;
     int started = 0;
@@ -8022,8 +8072,12 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
     return TENSOR_ERR_INTERNAL;
 #endif
 }
-TENSOR_API int (tensor_get_num_threads)(void) { return tensor__self()->ctx->pool.n; }
-TENSOR__FN int tensor__thread_count(void) { return tensor__self()->ctx->pool.n; }
+TENSOR__FN int tensor__thread_count(void) {
+    tensor__pool_t *p = &tensor__self()->ctx->pool;
+    TENSOR__POOL_HERE(p);
+    return p->n;
+}
+TENSOR_API int (tensor_get_num_threads)(void) { return tensor__thread_count(); }
 TENSOR_API int (tensor_num_processors)(void) {
 #if defined(TENSOR_NO_THREADS)
     return 1;
@@ -8065,6 +8119,7 @@ TENSOR__FN void tensor__hook_task(void *arg, int64_t i) {
 TENSOR__FN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg) {
     tensor__thread_t *th = tensor__self();
     tensor__pool_t *p = &th->ctx->pool;
+    TENSOR__POOL_HERE(p);
     if (p->n == 1 || ntasks <= 1 || ntasks > INT32_MAX / 2 || th->in_parallel || TENSOR__ATOMIC_ADD(&p->busy,
             1) != 0) {
         if (p->n > 1 && ntasks > 1 && ntasks <= INT32_MAX / 2 && !th->in_parallel) {
@@ -10098,7 +10153,9 @@ static const char *const tensor__isa_names[1] = {"scalar"};
 
 TENSOR__FN int tensor__isa_find(const char *name) {
     for (int i = 0; i <= tensor__cpu_best(); i++) {
-        if (!strcmp(name, tensor__isa_names[i])) { return i; }
+        if (strcmp(name, tensor__isa_names[i]) == 0) {
+            return i == TENSOR__AMX && !tensor__tiles_granted() ? -1 : i;
+        }
     }
     return -1;
 }
@@ -10121,7 +10178,7 @@ TENSOR__INLINE int tensor__isa_of(tensor_context_t *ctx) {
 }
 TENSOR__FN int tensor__isa(void) {
     int isa = tensor__isa_of(tensor__self()->ctx);
-    return TENSOR__MIN(isa, 3);
+    return TENSOR__MIN(isa, (int)TENSOR__AVX512);
 }
 TENSOR__FN int tensor__reference(void) {
     tensor_context_t *ctx = tensor__self()->ctx;
@@ -10129,7 +10186,9 @@ TENSOR__FN int tensor__reference(void) {
     return ctx->reference;
 }
 TENSOR_API const char *(tensor_cpu_name)(void) {
-    return tensor__reference() ? "reference" : tensor__isa_names[tensor__isa_of(tensor__self()->ctx)];
+    int isa = tensor__isa_of(tensor__self()->ctx);
+    if (isa == TENSOR__AMX && TENSOR__ATOMIC_LOAD(&tensor__tiles) == 1) { isa--; }
+    return tensor__reference() ? "reference" : tensor__isa_names[isa];
 }
 TENSOR_API int (tensor_set_cpu)(const char *name) {
     tensor__thread_t *th = tensor__self();
@@ -10841,6 +10900,13 @@ TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tens
                       "%s: x %t is %s; an in-place change of it cannot be recorded", op, x,
                       x->flags & TENSOR__NO_GRAD_VIEW ? "a view made under no_grad" :
                       "one of several views made by one call (split, chunk, unbind)");
+    if (recording && x->base && x->numel) {
+        int64_t span = tensor__span(x->base), end = x->offset - x->base->offset;
+        for (int i = 0; i < x->ndim; i++) { end += (x->dims[i] - 1) * x->strides[i]; }
+        TENSOR__REFUSE_AS(0, x->offset < x->base->offset || end >= span, UNSUPPORTED,
+                          "%s: x %t is a view of an expanded tensor, or not within the tensor %t that it views; "
+                          "change a clone", op, x, x->base);
+    }
     return 1;
 }
 
@@ -10848,9 +10914,6 @@ TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tens
 // replaced".
 TENSOR__FN int tensor__rehistory(tensor__thread_t *th, tensor_t *x, tensor__node_t *n, int32_t k);
 TENSOR__FN int tensor__record_update(tensor__op_t *o) {
-    tensor_t *base = o->out[0]->base;
-    TENSOR__REFUSE_AS(0, base && !tensor__span(base), UNSUPPORTED,
-                      "%s_: x %t is a view of an expanded tensor; change a clone", o->row->name, o->out[0]);
     tensor__node_t *n = tensor__node_make(o, o->row->saves);
     return n && tensor__rehistory(o->th, o->out[0], n, 0);
 }
@@ -13202,7 +13265,7 @@ TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop,
     if (y == TENSOR__POISON || !x->ndim) {
         TENSOR__RETURN(y == TENSOR__POISON || drop ? y : tensor_reshape_n(y, tensor__no_dims, 0));
     }
-    if (!drop) { TENSOR__RETURN(moved ? tensor_movedim(y, last, d) : y); }
+    if (!drop) { TENSOR__RETURN(moved ? tensor_contiguous(tensor_movedim(y, last, d)) : y); }
     TENSOR__RETURN(keepdim ? tensor_unsqueeze(y, d) : y);
 }
 TENSOR__FRONT(softmax, (tensor_t *x, int64_t dim), tensor__rows_op(TENSOR_OP_SOFTMAX, x, dim, 0, 0, -1, 0))
@@ -13653,6 +13716,7 @@ TENSOR_API tensor_t *(tensor_corrcoef)(tensor_t *x) {
 enum {
     TENSOR__DOT_KC = 512,       // k at a time: two panels of A are 32 KB of L1
     TENSOR__DOT_NC = 1024,      // columns of packed B: 1 MB of L2
+    TENSOR__DOT_MC = 512,       // rows whose sums wait: 2 MB
     TENSOR__DOT_PANELS = 2 * 16 * TENSOR__DOT_KC
 };
 #define TENSOR__TARGET_DOT(more) \
@@ -13731,10 +13795,10 @@ TENSOR__FN TENSOR__TARGET_DOT("") void tensor__dot_pack(int pairs, int64_t k, in
         for (int i = 0; i < 16; i++) { _mm512_storeu_si512((void *)(dst + 32 * i), z[i]); }
     }
 }
-// rows x n of sums, as strides apart, plus bias, to bf16. A NaN stays one, as in tensor__bf16_from_f32.
+// rows x n of sums, ss apart, plus bias, to bf16. A NaN stays one: its low half is 0, as the inputs' is.
 TENSOR__FN TENSOR__TARGET_DOT("") void tensor__dot_store(int64_t rows, int64_t n, const float *s, int64_t ss,
                                                          const uint16_t *bias, uint16_t *c, int64_t cs) {
-    const __m512i one = _mm512_set1_epi32(1), half = _mm512_set1_epi32(0x7FFF), quiet = _mm512_set1_epi32(64);
+    const __m512i one = _mm512_set1_epi32(1), half = _mm512_set1_epi32(0x7FFF);
     for (int64_t j = 0; j < n; j += 16) {
         __mmask16 mask = (__mmask16)(0xFFFFu >> (16 - TENSOR__MIN(n - j, (int64_t)16)));
         __m512 b = _mm512_setzero_ps();
@@ -13746,9 +13810,8 @@ TENSOR__FN TENSOR__TARGET_DOT("") void tensor__dot_store(int64_t rows, int64_t n
             __m512 v = _mm512_maskz_loadu_ps(mask, s + i * ss + j);
             if (bias) { v = _mm512_add_ps(v, b); }
             __m512i u = _mm512_castps_si512(v), top = _mm512_srli_epi32(u, 16);
-            __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
             u = _mm512_add_epi32(_mm512_add_epi32(u, half), _mm512_and_si512(top, one));
-            u = _mm512_mask_or_epi32(_mm512_srli_epi32(u, 16), nan, top, quiet);
+            u = _mm512_srli_epi32(u, 16);
             _mm256_mask_storeu_epi16(c + i * cs + j, mask, _mm512_cvtepi32_epi16(u));
         }
     }
@@ -13836,38 +13899,22 @@ TENSOR__FN TENSOR__TARGET_DOT(",amx-tile") void tensor__dot_open(int tiles) {
 TENSOR__FN TENSOR__TARGET_DOT(",amx-tile") void tensor__dot_close(int tiles) {
     if (tiles) { _tile_release(); }
 }
-// Linux keeps a process's tiles only once it has asked for them. Asked at the first product, since it makes
-// sigaltstack demand more room.
-TENSOR__FN int tensor__dot_allowed(void) {
-    static int known;                           // 1 no, 2 yes; who comes at once asks as well
-    int is = TENSOR__ATOMIC_LOAD(&known);
-    if (!is) {
-        long r = 158;                           // arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)
-        __asm__ volatile("syscall" : "+a"(r) : "D"(0x1023L), "S"(18L) : "rcx", "r11", "memory");
-        is = r ? 1 : 2;
-        TENSOR__ATOMIC_STORE(&known, is);
-    }
-    return is == 2;
-}
-
 // turned: rows and columns have changed places, the result comes transposed.
 typedef struct tensor__dot_job_t { tensor__gemm_job_t job; int tiles, turned; } tensor__dot_job_t;
 
-// Elements a worker needs for its panels of A and block of B, and floats of the sums that wait while k goes
-// on.
+// What a worker needs, in elements: panels of A, a block of B, and the sums of a block of C, two elements
+// each, that wait while k goes on.
 TENSOR__FN uint64_t tensor__dot_up(int64_t n, int64_t most) {
     return ((uint64_t)TENSOR__MIN(n, most) + 31) & ~(uint64_t)31;
 }
 TENSOR__FN uint64_t tensor__dot_room(const tensor__gemm_t *g) {
-    return TENSOR__DOT_PANELS + tensor__dot_up(g->k, TENSOR__DOT_KC) * tensor__dot_up(g->n, TENSOR__DOT_NC);
-}
-TENSOR__FN uint64_t tensor__dot_sums(const tensor__gemm_t *g) {
-    return g->k <= TENSOR__DOT_KC ? 0
-        : tensor__dot_up(g->m, INT64_MAX) * tensor__dot_up(g->n, INT64_MAX) * (uint64_t)g->batch;
+    uint64_t n = tensor__dot_up(g->n, TENSOR__DOT_NC);
+    uint64_t sums = g->k > TENSOR__DOT_KC ? 2 * n * tensor__dot_up(g->m, TENSOR__DOT_MC) : 0;
+    return TENSOR__DOT_PANELS + tensor__dot_up(g->k, TENSOR__DOT_KC) * n + sums;
 }
 TENSOR__FN uint64_t tensor__scratch_bf16(const tensor__gemm_t *g) {
     if (g->m <= 0 || g->n <= 0 || g->k <= 0 || g->batch <= 0) { return 0; }
-    return tensor__dot_room(g) * 2 * (uint64_t)tensor__thread_count() + tensor__dot_sums(g) * 4 + 64;
+    return tensor__dot_room(g) * 2 * (uint64_t)tensor__thread_count() + 64;
 }
 // The 32 x 32 sums of one place, h rows and w columns of them wanted, into C.
 TENSOR__FN TENSOR__TARGET_DOT("")
@@ -13896,10 +13943,11 @@ TENSOR__FN void tensor__dot_task(void *arg, int64_t task, int worker) {
     const tensor__gemm_t *g = j->job.g;
     int64_t per = j->job.cut.gm * j->job.cut.gn, first = task * j->job.cut.per, r[6];
     int64_t last = TENSOR__MIN(first + j->job.cut.per, g->batch * per), room = (int64_t)tensor__dot_room(g);
-    int64_t wide = (int64_t)tensor__dot_up(g->n, INT64_MAX), high = (int64_t)tensor__dot_up(g->m, INT64_MAX);
-    uint16_t *at = (uint16_t *)(((uintptr_t)g->scratch + 63) & ~(uintptr_t)63), *panels = at + room * worker;
+    int64_t wide = (int64_t)tensor__dot_up(g->n, TENSOR__DOT_NC);
+    int64_t kc = (int64_t)tensor__dot_up(g->k, TENSOR__DOT_KC);
+    uint16_t *panels = (uint16_t *)(((uintptr_t)g->scratch + 63) & ~(uintptr_t)63) + room * worker;
     uint16_t *block = panels + TENSOR__DOT_PANELS;
-    float *sums = (float *)(void *)(at + room * j->job.workers), tile[32 * 32];
+    float *sums = (float *)(void *)(block + kc * wide), tile[32 * 32];
     tensor__dot_fn multiply = j->tiles ? tensor__dot_tiles : tensor__dot_vectors;
     int waits = g->k > TENSOR__DOT_KC;
     tensor__dot_t d;
@@ -13911,34 +13959,35 @@ TENSOR__FN void tensor__dot_task(void *arg, int64_t task, int worker) {
         const uint16_t *b = (const uint16_t *)g->b + (g->boff ? g->boff[item] : 0);
         uint16_t *c = (uint16_t *)g->c + (g->coff ? g->coff[item] : 0);
         tensor__gemm_rect(&j->job, t % per, 32, 32, r);
-        for (int64_t jc = r[2]; jc < r[3]; jc += TENSOR__DOT_NC) {
-            int64_t n = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__DOT_NC);
-            for (int64_t p = 0; p < g->k; p += TENSOR__DOT_KC) {
-                int64_t k = TENSOR__MIN(g->k - p, (int64_t)TENSOR__DOT_KC), kt = (k + 31) / 32;
-                for (int64_t y = 0; y < n; y += 16) {
-                    tensor__dot_pack(1, k, (int)TENSOR__MIN(n - y, (int64_t)16),
-                                     b + p * g->brs + (jc + y) * g->bcs, g->bcs, g->brs, block + y * 32 * kt);
+        int64_t rows = waits ? (int64_t)TENSOR__DOT_MC : r[1] - r[0], i0, jc, p, i, x, y;
+        for (jc = r[2]; jc < r[3]; jc += TENSOR__DOT_NC)
+        for (i0 = r[0]; i0 < r[1]; i0 += rows)
+        for (p = 0; p < g->k; p += TENSOR__DOT_KC) {
+            int64_t n = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__DOT_NC), i1 = TENSOR__MIN(i0 + rows, r[1]);
+            int64_t k = TENSOR__MIN(g->k - p, (int64_t)TENSOR__DOT_KC), kt = (k + 31) / 32;
+            for (y = 0; y < n; y += 16) {
+                tensor__dot_pack(1, k, (int)TENSOR__MIN(n - y, (int64_t)16),
+                                 b + p * g->brs + (jc + y) * g->bcs, g->bcs, g->brs, block + y * 32 * kt);
+            }
+            d.bp = 512 * kt;
+            for (i = i0; i < i1; i += 32) {
+                const uint16_t *ai = a + i * g->ars + p * g->acs;
+                int64_t h = TENSOR__MIN(i1 - i, (int64_t)32);
+                int here = n <= 32 && h == 32 && k % 32 == 0 && g->acs == 1;    // whole tiles, read once
+                for (x = 0; x < h && !here; x += 16) {
+                    tensor__dot_pack(0, k, (int)TENSOR__MIN(h - x, (int64_t)16), ai + x * g->ars, g->ars,
+                                     g->acs, panels + x * 32 * kt);
                 }
-                d.bp = 512 * kt;
-                for (int64_t i = r[0]; i < r[1]; i += 32) {
-                    const uint16_t *ai = a + i * g->ars + p * g->acs;
-                    int64_t h = TENSOR__MIN(r[1] - i, (int64_t)32);
-                    int here = n <= 32 && h == 32 && k % 32 == 0 && g->acs == 1;    // whole tiles, read once
-                    for (int64_t x = 0; x < h && !here; x += 16) {
-                        tensor__dot_pack(0, k, (int)TENSOR__MIN(h - x, (int64_t)16), ai + x * g->ars, g->ars,
-                                         g->acs, panels + x * 32 * kt);
-                    }
-                    d.a = here ? ai : panels;
-                    d.ar = here ? g->ars : 32;
-                    d.ap = here ? 16 * g->ars : 512 * kt;
-                    d.at = here ? 32 : 512;
-                    for (int64_t y = 0; y < n; y += 32) {
-                        int64_t w = TENSOR__MIN(n - y, (int64_t)32);
-                        d.b = block + y * 32 * kt;
-                        d.c = waits ? sums + (item * high + i) * wide + jc + y : tile;
-                        multiply(&d, h > 16, w > 16, kt, p > 0);
-                        if (p + k == g->k) { tensor__dot_end(j, c, d.c, d.cs, i, jc + y, h, w); }
-                    }
+                d.a = here ? ai : panels;
+                d.ar = here ? g->ars : 32;
+                d.ap = here ? 16 * g->ars : 512 * kt;
+                d.at = here ? 32 : 512;
+                for (y = 0; y < n; y += 32) {
+                    int64_t w = TENSOR__MIN(n - y, (int64_t)32);
+                    d.b = block + y * 32 * kt;
+                    d.c = waits ? sums + (i - i0) * wide + y : tile;
+                    multiply(&d, h > 16, w > 16, kt, p > 0);
+                    if (p + k == g->k) { tensor__dot_end(j, c, d.c, d.cs, i, jc + y, h, w); }
                 }
             }
         }
@@ -13956,7 +14005,7 @@ TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *call) {
         g.m = call->n; g.a = call->b; g.ars = call->bcs; g.acs = call->brs; g.aoff = call->boff;
         g.n = call->m; g.b = call->a; g.bcs = call->ars; g.brs = call->acs; g.boff = call->aoff;
     }
-    j.tiles = tensor__self()->ctx->isa == 5 && tensor__dot_allowed();
+    j.tiles = tensor__self()->ctx->isa == TENSOR__AMX && tensor__tiles_granted();
     j.job.g = &g;
     j.job.workers = tensor__thread_count();
     j.job.r[0] = j.job.r[4] = 0;
@@ -13975,7 +14024,7 @@ TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *g) { (void)g; }
 TENSOR__FN int tensor__multiplies(const tensor_t *x) {
     tensor_context_t *ctx = tensor__self()->ctx;
     if (x->device) { return tensor__halves(x); }
-    return x->dtype == TENSOR_BF16 && x->numel && tensor__isa_of(ctx) > 3 && !ctx->reference;
+    return x->dtype == TENSOR_BF16 && x->numel && tensor__isa_of(ctx) > TENSOR__AVX512 && !ctx->reference;
 }
 
 // ------------------------------------------------------------------------------
@@ -14281,18 +14330,23 @@ TENSOR_API tensor_t *(tensor_outer)(tensor_t *a, tensor_t *b) {
     }
     TENSOR__RETURN(tensor_mul(tensor_unsqueeze(a, 1), b));
 }
+#define TENSOR__HALF(dtype) ((dtype) == TENSOR_F16 || (dtype) == TENSOR_BF16)
 // beta * x + alpha * product(a, b); x broadcasts to the product.
 TENSOR__FN tensor_t *tensor__add_product(const char *op, tensor_t *(*product)(tensor_t *a, tensor_t *b),
                                          tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha) {
     TENSOR__MARK
     TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_addmm,
                      tensor__add_product(op, product, cast_[0], cast_[1], cast_[2], beta, alpha), x, a, b)
-    if (tensor__live(x) && tensor__live(a) && tensor__live(b) &&
-        (a->dtype == TENSOR_F16 || a->dtype == TENSOR_BF16)) {
-        tensor_dtype_t wide = x->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
-        tensor_t *f = tensor__add_product(op, product, tensor_to(x, wide), tensor_to(a, wide),
-                                          tensor_to(b, wide), beta, alpha);
-        TENSOR__RETURN(tensor_to(f, tensor__promote2(x->dtype, a->dtype)));      // rounded once
+    int outer = product == (tensor_outer);          // addr promotes, the others want one dtype of a and b
+    if (tensor__live(x) && tensor__live(a) && tensor__live(b) && (outer || a->dtype == b->dtype)) {
+        int dtype = tensor__promote2(x->dtype, outer ? tensor__promote2(a->dtype, b->dtype) : a->dtype);
+        int half = TENSOR__HALF(a->dtype) || TENSOR__HALF(dtype);
+        tensor_dtype_t wide = (tensor_dtype_t)(half && dtype != TENSOR_F64 ? (int)TENSOR_F32 : dtype);
+        if (half || (outer && (x->dtype != dtype || a->dtype != dtype || b->dtype != dtype))) {
+            tensor_t *f = tensor__add_product(op, product, tensor_to(x, wide), tensor_to(a, wide),
+                                              tensor_to(b, wide), beta, alpha);
+            TENSOR__RETURN(tensor_to(f, (tensor_dtype_t)dtype));                 // rounded once
+        }
     }
     tensor_t *y = product(a, b);
     if (y != TENSOR__POISON && tensor__live(x) && !tensor__fills(x, y)) {
@@ -17250,7 +17304,8 @@ TENSOR__FN tensor_t *tensor__order(int id, tensor_t *x, int64_t dim, int64_t cou
     o.params.i[2] = i2;
     tensor__result(&o, TENSOR_I64, dims, last + 1);
     m = tensor__finish(&o);
-    TENSOR__RETURN(x->ndim ? tensor_movedim(m, last, d) : tensor_reshape_n(m, tensor__no_dims, 0));
+    if (!x->ndim) { TENSOR__RETURN(tensor_reshape_n(m, tensor__no_dims, 0)); }
+    TENSOR__RETURN(d == last ? m : tensor_contiguous(tensor_movedim(m, last, d)));
 }
 TENSOR__MADE_PAIR(sort, (tensor_t *x, int64_t dim, int descending),
     tensor__chosen(x, dim, tensor__order(TENSOR_OP_SORT, x, dim, -1, descending, 0, 0), 0))
@@ -18259,11 +18314,6 @@ TENSOR_API int (tensor_mark_dirty)(tensor_function_ctx_t *ctx, int i) {
     th->grad_mode = (uint8_t)ctx->tracks;       // the caller's rules, not those inside forward
     int ok = tensor__update_allowed(th, ctx->fn->name, x, ctx->tracks);
     th->grad_mode = 0;
-    if (ok && ctx->tracks && x->base && !tensor__span(x->base)) {
-        tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "%s: x %t is a view of an expanded tensor",
-                     ctx->fn->name, x);
-        ok = 0;
-    }
     if (!ok) { return th->error.code; }
     ctx->dirty |= 1u << i;
     tensor__bump(th, x->storage, ctx->fn->name);
@@ -19785,15 +19835,15 @@ static const tensor__row_t tensor__rows[TENSOR_OP_COUNT] = {
     {#name, TENSOR_FAMILY_POINTWISE, n, n, 1, TENSOR__##kind, cast, TENSOR_OP_##ID, saves, grad,             \
      tensor__cpu_pointwise, NULL, lo, hi, doc, NULL},
 #define TENSOR__ONE(ID, name, kind, f, dA, saves, cast, lo, hi, doc)                                         \
-    TENSOR__ROW_OF(ID, name, 1, kind, saves, tensor__grad_pointwise, TENSOR__##cast, lo, hi, doc)
+    TENSOR__ROW_OF(ID, name, 1, kind, saves, tensor__grad_pointwise, TENSOR__POINT_##cast, lo, hi, doc)
 #define TENSOR__TWO(ID, name, kind, f, dA, dB, saves, cast, lo, hi, doc)                                     \
-    TENSOR__ROW_OF(ID, name, 2, kind, saves, tensor__grad_pointwise, TENSOR__##cast, lo, hi, doc)
+    TENSOR__ROW_OF(ID, name, 2, kind, saves, tensor__grad_pointwise, TENSOR__POINT_##cast, lo, hi, doc)
 #define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, saves, cast, lo, hi, doc)                               \
-    TENSOR__ROW_OF(ID, name, 3, kind, saves, tensor__grad_pointwise, TENSOR__##cast, lo, hi, doc)
+    TENSOR__ROW_OF(ID, name, 3, kind, saves, tensor__grad_pointwise, TENSOR__POINT_##cast, lo, hi, doc)
 #define TENSOR__TESTS(ID, name, n, kind, f, cast, doc)                                                       \
-    TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, TENSOR__##cast, -3, 3, doc)
+    TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, TENSOR__POINT_##cast, -3, 3, doc)
 #define TENSOR__BITS(ID, name, n, f, cast, doc)                                                              \
-    TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, TENSOR__##cast, -3, 3, doc)
+    TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, TENSOR__POINT_##cast, -3, 3, doc)
     TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TENSOR__BITS)
 #define TENSOR__X(ID, name, family, nin, nout, cpu, scratch, grad, saves, cast, doc)                         \
     {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT, TENSOR__##cast, TENSOR_OP_##ID, saves,      \

@@ -404,10 +404,14 @@ static void inference(void) {
 
 // ---- in place ----
 
-// Views of results whose memory is not in order: a permuted one (cumsum along a dim but the last), one with
-// gaps (a part of a tensor nobody else has), in place and by as_strided.
+// Views of results whose memory is not in order: a permuted one, one with gaps (parts of a tensor nobody else
+// has), in place and by as_strided.
+static tensor_t *permuted_made(tensor_t *x) {
+    tensor_scope_t s = tensor_scope_begin();
+    return tensor_scope_return(s, tensor_permute(tensor_sin(tensor_permute(x, 0, 2, 1)), 0, 2, 1));
+}
 static tensor_t *changed_in_permuted(tensor_t *const *in, int n, void *user) {
-    tensor_t *y = tensor_cumsum(in[0], 1), *v = tensor_select(y, 0, 1), *w = tensor_permute(y, 0, 2, 1);
+    tensor_t *y = permuted_made(in[0]), *v = tensor_select(y, 0, 1), *w = tensor_permute(y, 0, 2, 1);
     tensor_t *flat = tensor_view(w, -1), *part = tensor_slice(flat, 0, 3, 17, 2);
     (void)n;
     (void)user;
@@ -435,7 +439,7 @@ static void views_of_permuted(void) {
     tensor_t *in[2], *y;
     in[0] = tensor_requires_grad_(tensor_from(values, TENSOR_F64, 2, 3, 4), 1);
     in[1] = LEAF64(0.5, 0.7, -0.4, 1.5);
-    y = tensor_softmax(in[0], 1);
+    y = permuted_made(in[0]);
     CHECK(!tensor_is_contiguous(y));
     CHECK(tensor_gradcheck(changed_in_permuted, NULL, in, 2, 0, 0, 0) == 0);
     CHECK(tensor_gradgradcheck(changed_in_permuted, NULL, in, 2, 0, 0, 0) == 0);
@@ -445,6 +449,25 @@ static void views_of_permuted(void) {
     CHECK(tensor_gradgradcheck(changed_in_gaps, NULL, in, 2, 0, 0, 0) == 0);
     tensor_add_scalar_(tensor_select(tensor_softmax(tensor_detach(y), 0), 1, 0), 1);
     CHECK_OK();
+}
+// Views that no history can follow are refused before they are written.
+static tensor_t *expanded_made(tensor_t *x) {
+    tensor_scope_t s = tensor_scope_begin();
+    return tensor_scope_return(s, tensor_expand(tensor_sin(x), 3, 2));
+}
+static void refused_in_time(void) {
+    static const int64_t dims[1] = {3}, strides[1] = {2};
+    tensor_t *x = LEAF(0.5, 1), *y = expanded_made(x), *z, *v;
+    tensor_scope_t s = tensor_scope_begin();
+    double first = tensor_item(tensor_at(y, "0, 0"));
+    z = tensor_scope_return(s, tensor_narrow(tensor_arange(0, 8, 1, TENSOR_F32), 0, 0, 4));
+    POISONS(tensor_mul_scalar_(tensor_select(y, 0, 0), 2), TENSOR_ERR_UNSUPPORTED, "of an expanded tensor",
+            HERE);
+    CHECK(tensor_item(tensor_at(y, "0, 0")) == first);
+    v = tensor_as_strided(z, dims, strides, 1, 3);                              // behind z's end
+    POISONS(tensor_copy_(v, tensor_mul_scalar(LEAF(1, 2, 3), 2)), TENSOR_ERR_UNSUPPORTED, "not within", HERE);
+    CHECK(tensor_item(tensor_at(v, "1")) == 5 && !tensor_requires_grad(z));
+    CHECK(!tensor_is_poison(tensor_mul_scalar_(v, 2)));                          // nothing to record
 }
 // What layer_norm saved was changed since: an error of backward.
 static void norm_overwritten(void) {
@@ -1545,6 +1568,7 @@ int main(void) {
     RUN(switches);
     RUN(inference);
     RUN(views_of_permuted);
+    RUN(refused_in_time);
     RUN(norm_overwritten);
     RUN(multi_views);
     RUN(overwritten);

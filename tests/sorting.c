@@ -857,7 +857,25 @@ static void errors(void) {
                  "unique_dim: x [2,0] must have dims, none of them 0");
 }
 
+// As PyTorch's, results lie in the order of their dims, whichever dim was walked.
+static void order_in_memory(void) {
+    for (int d = 0; d < 3; d++) {
+        tensor_t *x = tensor_randn(3, 4, 5);
+        tensor_pair_t sorted = tensor_sort(x, d, 0), most = tensor_topk(x, 2, d, 1, 1);
+        tensor_pair_t run = tensor_cummax(x, d);
+        CHECK(tensor_is_contiguous(tensor_softmax(x, d)) && tensor_is_contiguous(tensor_log_softmax(x, d)));
+        CHECK(tensor_is_contiguous(tensor_cumsum(x, d)) && tensor_is_contiguous(tensor_cumprod(x, d)));
+        CHECK(tensor_is_contiguous(tensor_logcumsumexp(x, d)));
+        CHECK(tensor_is_contiguous(tensor_argsort(x, d, 0)));
+        CHECK(tensor_is_contiguous(sorted.values) && tensor_is_contiguous(sorted.indices));
+        CHECK(tensor_is_contiguous(most.values) && tensor_is_contiguous(most.indices));
+        CHECK(tensor_is_contiguous(run.values) && tensor_is_contiguous(run.indices));
+        CHECK(tensor_numel(tensor_view(tensor_softmax(x, d), -1)) == 60);
+    }
+}
+
 int main(void) {
+    RUN(order_in_memory);
     RUN(sorts);
     RUN(selects);
     RUN(quantiles);

@@ -1,10 +1,13 @@
 // threads.c - one thread trains while another infers on its own copy, both with worker threads; tensors
 // handed from thread to thread; many threads reading one tensor, or passing backward through one graph.
 // Meant for the thread sanitizer, true without it too.
+#define _DEFAULT_SOURCE 1
 #define _POSIX_C_SOURCE 200809L
 #include "test.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { TURNS = 60, READERS = 4 };
 
@@ -230,7 +233,37 @@ static void modules_apart(void) {
     }
 }
 
+// A child of fork has the caller alone: it computes, asks, starts threads of its own and shuts down.
+static void forks(void) {
+    CHECK(tensor_set_num_threads(3) == 0);
+    for (int k = 0; k < 12; k++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *x = tensor_randn(130, 130), *y = tensor_matmul(x, x);
+        int status = -1;
+        pid_t child;
+        usleep(k % 2 ? 3000 : 0);       // workers asleep, and awake
+        child = fork();
+        if (child == 0) {
+            int bad = 0;
+            alarm(20);
+            if (k % 4 == 0) bad += tensor_get_num_threads() != 1;
+            if (k % 4 == 1) bad += tensor_set_num_threads(2) != 0;
+            if (k % 4 == 2) bad += tensor_set_num_threads(1) != 0;
+            bad += !tensor_equal(tensor_matmul(x, x), y) || !tensor_ok();
+            bad += tensor_shutdown() != 0;
+            _exit(bad);
+        }
+        CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+        CHECK(tensor_equal(tensor_matmul(x, x), y) && tensor_get_num_threads() == 3);
+        tensor_scope_end(scope);
+    }
+    CHECK(tensor_set_num_threads(1) == 0);
+}
+
 int main(void) {
+#if !defined(__SANITIZE_THREAD__)       // which does not follow a child of several threads
+    RUN(forks);
+#endif
     RUN(train_and_infer);
     RUN(hand_over);
     RUN(many_readers);
