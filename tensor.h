@@ -2714,8 +2714,7 @@ enum { TENSOR__ANOMALY = 1, TENSOR__INFERRING = 2, TENSOR__PACKING = 4,   // ten
        TENSOR__CAST_ANEW = 32 };                        // no cast is kept: a checkpoint's fn runs twice alike
 // What autocast makes of the float inputs of an op: see >>ops.
 enum { TENSOR__AS_IS, TENSOR__LOW, TENSOR__FULL, TENSOR__WIDEST, TENSOR__APART,
-       TENSOR__POINT_AS_IS = TENSOR__AS_IS, TENSOR__POINT_FULL = TENSOR__FULL,      // of pointwise rows
-       TENSOR__POINT_WIDEST = TENSOR__WIDEST };
+       TENSOR__POINT_AS_IS = 0, TENSOR__POINT_FULL = TENSOR__FULL, TENSOR__POINT_WIDEST = TENSOR__WIDEST };
 
 typedef struct tensor__thread_t tensor__thread_t;
 typedef struct tensor__node_t tensor__node_t;
@@ -6682,7 +6681,7 @@ typedef pthread_t tensor__os_thread_t;
 #define TENSOR__THREAD_MAIN(name) void *name(void *arg)
 #define TENSOR__THREAD_START(t, fn, arg) (pthread_create(t, NULL, fn, arg) == 0)
 #define TENSOR__THREAD_JOIN(t) ((void)pthread_join(t, NULL))
-#if !defined(__wasm__)
+#ifndef __wasm__
 #define TENSOR__FORKS 1
 #endif
 #endif
@@ -6782,7 +6781,6 @@ TENSOR__FN void tensor__hook_free(void *user, void *p, size_t bytes, size_t alig
 }
 
 enum { TENSOR__AVX512 = 3, TENSOR__AMX = 5 };      // places in tensor__isas
-
 // Index into tensor__isas of the best one this machine runs. x86: 0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512
 // F/DQ/BW/VL, 4 that with products of bf16, 5 with tiles of them; AArch64 and WebAssembly: 0 scalar, 1 the
 // vectors that all have.
@@ -10904,8 +10902,8 @@ TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tens
         int64_t span = tensor__span(x->base), end = x->offset - x->base->offset;
         for (int i = 0; i < x->ndim; i++) { end += (x->dims[i] - 1) * x->strides[i]; }
         TENSOR__REFUSE_AS(0, x->offset < x->base->offset || end >= span, UNSUPPORTED,
-                          "%s: x %t is a view of an expanded tensor, or not within the tensor %t that it views; "
-                          "change a clone", op, x, x->base);
+                          "%s: x %t is a view of an expanded tensor, or not within %t; change a clone", op, x,
+                          x->base);
     }
     return 1;
 }
