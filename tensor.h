@@ -13724,6 +13724,10 @@ enum {
 #define TENSOR__UNROLL _Pragma("unroll 16")
 #else
 #define TENSOR__UNROLL _Pragma("GCC unroll 16")
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"          // as in the passes
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
 // 16 x 16 pairs transposed.
@@ -14014,6 +14018,9 @@ TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *call) {
 }
 #undef TENSOR__TARGET_DOT
 #undef TENSOR__UNROLL
+#ifndef __clang__
+#pragma GCC diagnostic pop
+#endif
 #else
 TENSOR__FN uint64_t tensor__scratch_bf16(const tensor__gemm_t *g) { return (void)g, (uint64_t)0; }
 TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *g) { (void)g; }

@@ -64,7 +64,7 @@ if [ -f "$out/impl.o" ]; then
     { program bounds; program conv; } &
     program ulp 20011
     program pointwise_more
-    program threads
+    program threads emulated
     program fixtures max_pool2d max_pool3d avg_pool2d layer_norm batch_norm lstm gru cross_entropy kl_div dropout \
         softmax logsumexp sum cumsum argmax transpose sort scaled_dot_product_attention
     program compile_bits 1

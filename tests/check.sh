@@ -19,7 +19,7 @@ result() {
 
 budget() {
     case $1 in
-        tensor.h) echo 20000 ;;
+        tensor.h) echo 20050 ;;
         tensor_nn.h) echo 14950 ;;
         tensor_cuda.h) echo 500 ;;
         tensor_cuda.cu) echo 9300 ;;

@@ -260,10 +260,14 @@ static void forks(void) {
     CHECK(tensor_set_num_threads(1) == 0);
 }
 
-int main(void) {
-#if !defined(__SANITIZE_THREAD__)       // which does not follow a child of several threads
-    RUN(forks);
+int main(int argc, char **argv) {
+    (void)argv;
+#ifdef __SANITIZE_THREAD__
+    argc = 2;
 #endif
+    // An emulator (tests/arm.sh tells) and the thread sanitizer do not follow a child of several threads.
+    if (argc > 1) puts("skipped 1 test of fork");
+    else RUN(forks);
     RUN(train_and_infer);
     RUN(hand_over);
     RUN(many_readers);
