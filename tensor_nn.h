@@ -235,8 +235,8 @@ typedef struct tensor_conv_args_t {
 } tensor_conv_args_t;
 // Convolution (cross-correlation, as in PyTorch): tensor_conv2d(x, w, b, .stride = 2, .padding = 1), or
 // PyTorch's positions tensor_conv2d(x, w, b, 2, 1). On the CPU 3x3 and 5x5 ones of stride 1 between many
-// channels go Winograd's way: up to some 4 times the root mean square error of direct sums (5 times in the
-// gradient of a 5x5 weight), and one infinity makes the 4x4 outputs (2x2 of 5x5) around it NaN.
+// channels go Winograd's way: up to some 4 times the root mean square error of direct sums, and one
+// infinity makes the 4x4 outputs (2x2 of 5x5) around it NaN.
 //   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N, f32/f64/f16/bf16
 //   weight  [O, C / groups, K...], dtype of x
 //   bias    [O], dtype of x; NULL = none
@@ -3393,7 +3393,6 @@ TENSOR__INLINE void NN__K(winograd_line)(const int form, const int from, const i
         y[1] = NN__TILE_AT(1, a * ca, q, b * cb, u);
         y[2] = NN__TILE_AT(2, a2 * ca, p, b2 * cb, r);
         y[3] = NN__TILE_AT(3, a * a2 * ca, q, b * b2 * cb, u);
-        y[4] = NN__TILE_AT(4, a2 * a2 * ca, p, b2 * b2 * cb, r);
         return;
     }
     if (form == NN__TILE_IMAGE) {
@@ -3409,7 +3408,7 @@ TENSOR__INLINE void NN__K(winograd_line)(const int form, const int from, const i
         r = V_MUL(V_SET(cb), V_FMA(V_SET(b2), from > 4 ? V_FMA(V_SET(b2), x4, x2) : x2, x0));
         u = V_MUL(V_SET(b * cb), V_FMA(V_SET(b2), x3, x1));
         y[0] = plain ? x0 : V_MUL(V_SET(fc), x0);
-        y[5] = from == 2 ? x1 : from == 3 ? x2 : from == 4 ? x3 : x4;
+        y[5] = from == 3 ? x2 : from == 4 ? x3 : x4;
     }
     y[1] = V_ADD(p, q), y[2] = V_SUB(p, q), y[3] = V_ADD(r, u), y[4] = V_SUB(r, u);
 }
@@ -3446,10 +3445,8 @@ TENSOR__FN void NN__K(winograd)(int form, int64_t n, const float *x, int64_t xt,
     NN__TILES(NN__TILE_KERNEL, 0, 3, 6)
     NN__TILES(NN__TILE_OUT, 0, 6, 4)
     NN__TILES(NN__TILE_SUMS, 0, 6, 3)
-    NN__TILES(NN__TILE_GRAD, NN__TILE_5, 2, 6)
     NN__TILES(NN__TILE_KERNEL, NN__TILE_5, 5, 6)
     NN__TILES(NN__TILE_OUT, NN__TILE_5, 6, 2)
-    NN__TILES(NN__TILE_SUMS, NN__TILE_5, 6, 5)
     default: return;
     }
 }
@@ -5477,7 +5474,6 @@ typedef struct nn__direct_t {
     int64_t tx, ty, side, image_plane, out_plane, kernel_plane, chain;   // outputs side x side
     float *in, *out, *sum;            // in [36][tiles][pitch], out [36][tiles of co][tiles][mr]; gw
     int64_t group, first, count;      // the rows of tiles at work
-    int64_t part, since;              // rows that a part of the kernel's gradient sums over; its first one
     int winograd, five;               // five: NN__TILE_5 or 0
 } nn__direct_t;
 
@@ -5488,7 +5484,6 @@ enum {
     NN__GATHER_PIXELS = 128,
     NN__WINOGRAD_CHAIN = 64,          // steps of a chain (5x5: half): more, over 4 x direct sums' error
     NN__WINOGRAD_BLOCK = 48,          // tiles at work
-    NN__WINOGRAD_PART = 8,            // blocks that a 5x5 kernel's gradient sums before it is turned back
     NN__WINOGRAD_TILES = 8            // of a row that are turned at a time
 };
 
@@ -5605,14 +5600,14 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     if (v->dh != 1 || v->dw != 1 || v->sh != 1 || v->sw != 1) return 0;
     if (v->ci < least || v->co < least || v->ci % lanes || v->co % lanes) return 0;
     if (v->ci + v->co < 3 * lanes) return 0;   // one vector to one: as fast without
+    if (v->sums && v->kh == 5) return 0;       // up to 4.8 x direct sums' error
     v->five = v->kh == 5 ? NN__TILE_5 : 0;
     v->side = 7 - v->kh;
     v->tx = nn__ceil(v->ow, v->side);
     v->ty = nn__ceil(v->oh, v->side);
     all = v->images * v->ty;
-    // Few tiles do not pay for the kernel's transform, nor mostly empty ones for theirs; and direct sums over
-    // few pixels are far more exact than a 5x5 kernel's gradient from tiles.
-    if (all * v->tx < (v->five && v->sums ? 256 : 32)) return 0;
+    // Few tiles do not pay for the kernel's transform, nor mostly empty ones for theirs.
+    if (all * v->tx < 32) return 0;
     if (v->oh * v->ow * 2 < v->side * v->side * v->tx * v->ty) return 0;
     // A kernel's gradient sums over tiles: chains of about the root of their number keep most digits.
     v->chain = v->sums ? nn__min(24, nn__max(8, all * v->tx / 12)) : NN__WINOGRAD_CHAIN / (v->five ? 2 : 1);
@@ -5627,7 +5622,6 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     v->image_plane = nn__ceil(tiles * v->pitch, 1024) * 1024 + 48;
     v->out_plane = nn__ceil(tiles * v->tiles * v->mr, 1024) * 1024 + 48;
     v->kernel_plane = nn__ceil(v->ci * v->tiles * v->mr, 1024) * 1024 + 48;
-    v->part = v->five ? NN__WINOGRAD_PART * v->rows : all;
     v->offsets = nn__line((uint64_t)NN__WINOGRAD_CHAIN * 4);
     v->worker = (uint64_t)((4 * NN__WINOGRAD_TILES + 2) * 6 * v->mr) * 4;
     v->bytes = (uint64_t)(36 * (v->image_plane + v->out_plane + v->kernel_plane)) * 4 + v->offsets +
@@ -5666,7 +5660,7 @@ TENSOR__FN void nn__winograd_in(void *arg, int64_t task, int worker) {
             memset(to + hi * lanes, 0, (size_t)((columns - hi) * lanes) * 4);
         }
         if (grad)
-            v->k->winograd(NN__TILE_GRAD + v->five, n, block, step * lanes, line, lanes,
+            v->k->winograd(NN__TILE_GRAD, n, block, step * lanes, line, lanes,
                            v->out + (c / v->mr * v->rows * v->tx + tile) * v->mr + c % v->mr, v->mr,
                            6 * v->out_plane, v->out_plane, NULL);
         else
@@ -5691,7 +5685,7 @@ TENSOR__FN void nn__winograd_product(void *arg, int64_t task, int worker) {
             int64_t r0 = many * u / runs, r1 = many * (u + 1) / runs;
             v->k->gather((int)(r1 - r0), v->co - o * v->mr > v->k->lanes, to - from,
                          in + (v->sums ? from * v->pitch + r0 : r0 * v->pitch + from), v->sums ? 1 : v->pitch,
-                         v->off, b + from * v->mr, k > 0 || (v->sums && v->first > v->since) ? NULL : zero,
+                         v->off, b + from * v->mr, k > 0 || (v->sums && v->first > 0) ? NULL : zero,
                          c + r0 * v->mr, v->mr);
         }
     (void)worker;
@@ -5726,17 +5720,14 @@ TENSOR__FN void nn__winograd_kernel(void *arg, int64_t task, int worker) {
     if (!v->sums) v->k->turn(m, taps, v->weight + at, v->flipped ? taps : taps * v->ci, block, mr);
     for (j = 0; j < m; j += v->k->lanes)
         if (v->sums)
-            v->k->winograd(NN__TILE_SUMS + v->five, 1, u + j, 0, 6 * e, e, block + j, 0, row, mr, NULL);
+            v->k->winograd(NN__TILE_SUMS, 1, u + j, 0, 6 * e, e, block + j, 0, row, mr, NULL);
         else
             v->k->winograd(NN__TILE_KERNEL + v->five, 1, block + j + (v->flipped ? (taps - 1) * mr : 0), 0,
                            row, step, u + j, 0, 6 * e, e, NULL);
-    if (v->sums && v->since == 0) v->k->turn(taps, m, block, mr, v->sum + at, taps * v->ci);
-    if (!v->sums || v->since == 0) return;
-    v->k->turn(taps, m, block, mr, block + taps * mr, taps);
-    for (j = 0; j < m; j++) v->k->add(v->sum + at + j * taps * v->ci, block + taps * (mr + j), taps);
+    if (v->sums) v->k->turn(taps, m, block, mr, v->sum + at, taps * v->ci);
 }
 TENSOR__FN void nn__winograd_run(nn__direct_t *v, void *scratch) {
-    int64_t all = v->images * v->ty, parts = nn__ceil(v->tx, NN__WINOGRAD_TILES), i, last;
+    int64_t all = v->images * v->ty, parts = nn__ceil(v->tx, NN__WINOGRAD_TILES), i;
     v->in = (float *)scratch;
     v->out = v->in + 36 * v->image_plane;
     v->packed = v->out + 36 * v->out_plane;
@@ -5748,17 +5739,13 @@ TENSOR__FN void nn__winograd_run(nn__direct_t *v, void *scratch) {
         for (i = 0; i < (v->tiles + 1) * v->mr; i++)
             v->start[i] = v->bias && i < v->co ? v->bias[v->group * v->co + i] : 0;
         if (!v->sums) nn__run(v->tiles * v->ci, nn__winograd_kernel, v);
-        for (v->first = v->since = 0; v->first < all; v->first += v->count) {
+        for (v->first = 0; v->first < all; v->first += v->count) {
             v->count = nn__min(v->rows, all - v->first);
             nn__run(parts * ((v->ci + (v->sums ? v->co : 0)) / v->k->lanes), nn__winograd_in, v);
             nn__run(36 * v->tiles, nn__winograd_product, v);
-            last = v->first + v->count;
             if (!v->sums) nn__run(v->count * v->tiles, nn__winograd_out, v);
-            else if (last == all || last - v->since == v->part) {
-                nn__run(v->tiles * v->ci, nn__winograd_kernel, v);
-                v->since = last;
-            }
         }
+        if (v->sums) nn__run(v->tiles * v->ci, nn__winograd_kernel, v);
     }
 }
 

@@ -65,6 +65,7 @@ if [ -f "$out/impl.o" ]; then
     program ulp 20011
     program pointwise_more
     program threads emulated
+    echo "skipped 1 test of NEON: a child of fork, which qemu loses"
     program fixtures max_pool2d max_pool3d avg_pool2d layer_norm batch_norm lstm gru cross_entropy kl_div dropout \
         softmax logsumexp sum cumsum argmax transpose sort scaled_dot_product_attention
     program compile_bits 1
