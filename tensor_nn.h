@@ -1869,23 +1869,63 @@ TENSOR_API nn_optimizer_t *nn_radam_with(nn_radam_args_t a);
 TENSOR_API nn_radam_args_t nn_radam_defaults(void);
 #define nn_radam(...) NN__WITH_OWN(nn_radam, __VA_ARGS__)
 
-// All of them: name, formula (see NN__STEPS), gradients by rows (0 none, 1 too, 2 only), default of lr; what
-// its states are called in files, and the option that has them made; the options, each with its place in
-// files and its default. A new one is this row, the text above and, if it has its own, a formula.
+// For the matrices of hidden layers: b += (1 - momentum) (g - b), o = the orthogonal matrix next to g +
+// momentum (b - g) (no_nesterov: to b) by ns_steps of Newton-Schulz in bf16, x -= lr (weight_decay x + r o).
+// r by the shape [m, n]: NN_ORIGINAL sqrt(max(1, m / n)), NN_MATCH_RMS_ADAMW 0.2 sqrt(max(m, n)),
+// NN_SPECTRAL_UNCLAMPED sqrt(m / n). Embeddings, heads and biases want nn_adamw beside it.
+//   errors  SHAPE too where a parameter is no matrix;  source: Jordan et al. 2024, Muon
+typedef enum nn_adjust_lr_t { NN_ORIGINAL, NN_MATCH_RMS_ADAMW, NN_SPECTRAL_UNCLAMPED } nn_adjust_lr_t;
+typedef struct nn_muon_args_t {
+    NN__OPTIMIZER_ARGS                      // lr 1e-3
+    double weight_decay TENSOR_INIT, momentum TENSOR_INIT;                  // 0.1 0.95
+    double ns_a TENSOR_INIT, ns_b TENSOR_INIT, ns_c TENSOR_INIT;            // 3.4445 -4.775 2.0315
+    double eps TENSOR_INIT;                 // 1e-7
+    int ns_steps TENSOR_INIT;               // 5
+    int adjust_lr_fn TENSOR_INIT;           // a nn_adjust_lr_t
+    int no_nesterov TENSOR_INIT, maximize TENSOR_INIT;
+} nn_muon_args_t;
+TENSOR_API nn_optimizer_t *nn_muon_with(nn_muon_args_t a);
+TENSOR_API nn_muon_args_t nn_muon_defaults(void);
+#define nn_muon(...) NN__WITH_OWN(nn_muon, __VA_ARGS__)
+
+// Each nn_step_closure makes up to max_iter steps of lr along minus the gradient times what the last
+// history_size changes of both say of the inverse Hessian. It ends when no element of the gradient is above
+// tolerance_grad, a step or the loss changes by less than tolerance_change, or max_eval calls were made.
+// NN_STRONG_WOLFE looks for a length that meets these conditions instead. All parameters in one group.
+//   source: Nocedal and Wright 2006, Numerical Optimization, algorithms 7.4, 3.5, 3.6 (cubic interpolation)
+typedef enum nn_line_search_t { NN_FIXED_STEP, NN_STRONG_WOLFE } nn_line_search_t;
+typedef struct nn_lbfgs_args_t {
+    NN__OPTIMIZER_ARGS                      // lr 1
+    int max_iter TENSOR_INIT, max_eval TENSOR_INIT;                         // 20, max_iter * 5 / 4
+    double tolerance_grad TENSOR_INIT, tolerance_change TENSOR_INIT;        // 1e-7 1e-9
+    int history_size TENSOR_INIT;           // 100
+    int line_search_fn TENSOR_INIT;         // a nn_line_search_t
+    int maximize TENSOR_INIT;
+} nn_lbfgs_args_t;
+TENSOR_API nn_optimizer_t *nn_lbfgs_with(nn_lbfgs_args_t a);
+TENSOR_API nn_lbfgs_args_t nn_lbfgs_defaults(void);
+#define nn_lbfgs(...) NN__WITH_OWN(nn_lbfgs, __VA_ARGS__)
+
+// All of them: name, formula (see NN__STEPS), what they take (DENSE gradients, by ROWS_TOO, ROWS_ONLY;
+// MATRICES, whose step is nn__orthogonal's; a CLOSURE, see nn__lbfgs), default of lr; what its states are
+// called in files, and the option that has them made; the options, each with its place in files and its
+// default. A new one is this row, the text above and, if it has its own, a formula.
 // clang-format off
 #define NN__ADAM_STATES NN__STATE(exp_avg, ALWAYS) NN__STATE(exp_avg_sq, ALWAYS)
 #define NN__ADAM_OPTIONS NN__NUMBER(BETA1, beta1, 0.9) NN__NUMBER(BETA2, beta2, 0.999) NN__NUMBER(EPS, eps, 1e-8)
 #define NN__OPTIMIZERS(X) \
-    X(sgd, sgd, 1, 1e-3, NN__STATE(momentum_buffer, MOMENTUM), NN__NUMBER(DECAY, weight_decay, 0) NN__NUMBER(MOMENTUM, momentum, 0) NN__NUMBER(DAMPENING, dampening, 0) NN__FLAG(NESTEROV, nesterov)) \
-    X(adam, adam, 0, 1e-3, NN__ADAM_STATES NN__STATE(max_exp_avg_sq, AMSGRAD), NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0) NN__FLAG(AMSGRAD, amsgrad)) \
-    X(adamw, adam, 0, 1e-3, NN__ADAM_STATES NN__STATE(max_exp_avg_sq, AMSGRAD), NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0.01) NN__FLAG(AMSGRAD, amsgrad) NN__ALWAYS_ON(DECOUPLED)) \
-    X(sparse_adam, adam, 2, 1e-3, NN__ADAM_STATES, NN__ADAM_OPTIONS) \
-    X(rmsprop, rmsprop, 0, 1e-2, NN__STATE(square_avg, ALWAYS) NN__STATE(momentum_buffer, MOMENTUM) NN__STATE(grad_avg, CENTERED), NN__NUMBER(BETA2, alpha, 0.99) NN__NUMBER(EPS, eps, 1e-8) NN__NUMBER(DECAY, weight_decay, 0) NN__NUMBER(MOMENTUM, momentum, 0) NN__FLAG(CENTERED, centered)) \
-    X(adagrad, adagrad, 1, 1e-2, NN__STATE(sum, ALWAYS), NN__NUMBER(DRAG, lr_decay, 0) NN__NUMBER(DECAY, weight_decay, 0) NN__NUMBER(INITIAL, initial_accumulator_value, 0) NN__NUMBER(EPS, eps, 1e-10)) \
-    X(adadelta, adadelta, 0, 1, NN__STATE(square_avg, ALWAYS) NN__STATE(acc_delta, ALWAYS), NN__NUMBER(RHO, rho, 0.9) NN__NUMBER(EPS, eps, 1e-6) NN__NUMBER(DECAY, weight_decay, 0)) \
-    X(adamax, adamax, 0, 2e-3, NN__STATE(exp_avg, ALWAYS) NN__STATE(exp_inf, ALWAYS), NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0)) \
-    X(nadam, nadam, 0, 2e-3, NN__ADAM_STATES, NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0) NN__NUMBER(DRAG, momentum_decay, 4e-3) NN__FLAG(DECOUPLED, decoupled_weight_decay)) \
-    X(radam, radam, 0, 1e-3, NN__ADAM_STATES, NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0) NN__FLAG(DECOUPLED, decoupled_weight_decay))
+    X(sgd, sgd, ROWS_TOO, 1e-3, NN__STATE(momentum_buffer, MOMENTUM), NN__NUMBER(DECAY, weight_decay, 0) NN__NUMBER(MOMENTUM, momentum, 0) NN__NUMBER(DAMPENING, dampening, 0) NN__FLAG(NESTEROV, nesterov)) \
+    X(adam, adam, DENSE, 1e-3, NN__ADAM_STATES NN__STATE(max_exp_avg_sq, AMSGRAD), NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0) NN__FLAG(AMSGRAD, amsgrad)) \
+    X(adamw, adam, DENSE, 1e-3, NN__ADAM_STATES NN__STATE(max_exp_avg_sq, AMSGRAD), NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0.01) NN__FLAG(AMSGRAD, amsgrad) NN__ALWAYS_ON(DECOUPLED)) \
+    X(sparse_adam, adam, ROWS_ONLY, 1e-3, NN__ADAM_STATES, NN__ADAM_OPTIONS) \
+    X(rmsprop, rmsprop, DENSE, 1e-2, NN__STATE(square_avg, ALWAYS) NN__STATE(momentum_buffer, MOMENTUM) NN__STATE(grad_avg, CENTERED), NN__NUMBER(BETA2, alpha, 0.99) NN__NUMBER(EPS, eps, 1e-8) NN__NUMBER(DECAY, weight_decay, 0) NN__NUMBER(MOMENTUM, momentum, 0) NN__FLAG(CENTERED, centered)) \
+    X(adagrad, adagrad, ROWS_TOO, 1e-2, NN__STATE(sum, ALWAYS), NN__NUMBER(DRAG, lr_decay, 0) NN__NUMBER(DECAY, weight_decay, 0) NN__NUMBER(INITIAL, initial_accumulator_value, 0) NN__NUMBER(EPS, eps, 1e-10)) \
+    X(adadelta, adadelta, DENSE, 1, NN__STATE(square_avg, ALWAYS) NN__STATE(acc_delta, ALWAYS), NN__NUMBER(RHO, rho, 0.9) NN__NUMBER(EPS, eps, 1e-6) NN__NUMBER(DECAY, weight_decay, 0)) \
+    X(adamax, adamax, DENSE, 2e-3, NN__STATE(exp_avg, ALWAYS) NN__STATE(exp_inf, ALWAYS), NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0)) \
+    X(nadam, nadam, DENSE, 2e-3, NN__ADAM_STATES, NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0) NN__NUMBER(DRAG, momentum_decay, 4e-3) NN__FLAG(DECOUPLED, decoupled_weight_decay)) \
+    X(radam, radam, DENSE, 1e-3, NN__ADAM_STATES, NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0) NN__FLAG(DECOUPLED, decoupled_weight_decay)) \
+    X(muon, sgd, MATRICES, 1e-3, NN__STATE(momentum_buffer, ALWAYS), NN__NUMBER(DECAY, weight_decay, 0.1) NN__NUMBER(MOMENTUM, momentum, 0.95) NN__NUMBER(EPS, eps, 1e-7) NN__NUMBER(NS_A, ns_a, 3.4445) NN__NUMBER(NS_B, ns_b, -4.775) NN__NUMBER(NS_C, ns_c, 2.0315) NN__NUMBER(NS_STEPS, ns_steps, 5) NN__NUMBER(ADJUST, adjust_lr_fn, NN_ORIGINAL) NN__FLAG(PLAIN, no_nesterov) NN__ALWAYS_ON(DECOUPLED)) \
+    X(lbfgs, sgd, CLOSURE, 1, NN__STATE(old_dirs, ALWAYS) NN__STATE(old_stps, ALWAYS) NN__STATE(d, ALWAYS), NN__NUMBER(MAX_ITER, max_iter, 20) NN__NUMBER(MAX_EVAL, max_eval, a->max_iter * 5 / 4) NN__NUMBER(GRAD_TOL, tolerance_grad, 1e-7) NN__NUMBER(CHANGE_TOL, tolerance_change, 1e-9) NN__NUMBER(HISTORY, history_size, 100) NN__NUMBER(SEARCH, line_search_fn, NN_FIXED_STEP))
 // clang-format on
 
 // Gives some parameters a learning rate or weight decay of their own (0 = the optimizer's, TENSOR_ZERO =
@@ -1900,8 +1940,15 @@ typedef struct nn_group_args_t {
 TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n, nn_group_args_t a);
 
 // Updates all parameters that have a gradient. Does nothing while an error is pending.
-//   -> code of that error;  errors OWNER, DEVICE, OUT_OF_MEMORY, UNSUPPORTED (a gradient by rows, or none)
+//   -> code of that error;  errors OWNER, DEVICE, OUT_OF_MEMORY, UNSUPPORTED (a gradient by rows, or none;
+//      nn_lbfgs)
 TENSOR_API int nn_step(nn_optimizer_t *o);
+// The step of nn_lbfgs, which needs the loss at several places; of the others nn_step after one call.
+//   closure  calls nn_zero_grad, computes the loss, calls tensor_backward and returns the loss, one element;
+//            it runs with gradients recorded
+//   user     is passed to it
+//   -> the loss of its first call;  errors as nn_step and the closure's (then the step ends where it is)
+TENSOR_API tensor_t *nn_step_closure(nn_optimizer_t *o, tensor_t *(*closure)(void *user), void *user);
 
 // Drops the gradients of its parameters, so that the next backward starts from nothing.
 //   -> code;  errors POISONED
@@ -1951,6 +1998,7 @@ TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
     nn__optimizer_group(o, list, n, TENSOR_ARGS(nn_optimizer_group, nn_group_args_t, __VA_ARGS__))
 #endif
 #define nn_step(...) TENSOR__CALL_KIND(int, nn_step, __VA_ARGS__)
+#define nn_step_closure(...) TENSOR__CALL(nn_step_closure, __VA_ARGS__)
 #define nn_optimizer_free(...) TENSOR__CALL_KIND(int, nn_optimizer_free, __VA_ARGS__)
 #define nn_zero_grad(...) TENSOR__CALL_KIND(int, nn_zero_grad, __VA_ARGS__)
 #define nn_set_lr(...) TENSOR__CALL_KIND(int, nn_set_lr, __VA_ARGS__)
@@ -2412,7 +2460,7 @@ NN__CPP_2_3(tensor, nn_transformer_forward, nn_transformer_args_t, (module, modu
             (tensor, memory))
 NN__CPP_1(tensor, nn_init_kaiming_uniform_, nn_kaiming_args_t, (tensor, t))
 NN__CPP_1(tensor, nn_init_kaiming_normal_, nn_kaiming_args_t, (tensor, t))
-#define NN__CPP_OPTIMIZER(name, step, rows, lr, states, options)                                             \
+#define NN__CPP_OPTIMIZER(name, step, takes, lr, states, options)                                            \
     NN__CPP_0(optimizer, nn_##name, nn_##name##_args_t)                                                      \
     NN__CPP_1(optimizer, nn_##name, nn_##name##_args_t, (module, module))
 NN__OPTIMIZERS(NN__CPP_OPTIMIZER)
@@ -12005,21 +12053,24 @@ enum { NN__MAX_STATE = 3, NN__CHUNK = 16384, NN__PARALLEL_FROM = 65536 };
 // before have the first ones.
 enum {
     NN__LR, NN__DECAY, NN__MOMENTUM, NN__DAMPENING, NN__NESTEROV, NN__MAXIMIZE, NN__BETA1, NN__BETA2,
-    NN__EPS, NN__AMSGRAD, NN__CENTERED, NN__DECOUPLED, NN__DRAG, NN__INITIAL, NN__RHO,
+    NN__EPS, NN__AMSGRAD, NN__CENTERED, NN__DECOUPLED, NN__DRAG, NN__INITIAL, NN__RHO, NN__NS_A, NN__NS_B,
+    NN__NS_C, NN__NS_STEPS, NN__ADJUST, NN__PLAIN, NN__MAX_ITER, NN__MAX_EVAL, NN__GRAD_TOL, NN__CHANGE_TOL,
+    NN__HISTORY, NN__SEARCH, NN__PAIRS, NN__LENGTH,      // the last two: states of lbfgs, see nn__lbfgs
     NN__OPTIONS, NN__OLD_OPTIONS = NN__DECOUPLED, NN__ALWAYS = NN__OPTIONS
 };
 
+enum { NN__DENSE, NN__ROWS_TOO, NN__ROWS_ONLY, NN__MATRICES, NN__CLOSURE };
 typedef struct nn__rule_t {
     const char *name;
-    int formula, rows;                  // rows: 0 no gradient by rows, 1 such too, 2 only
+    int formula, takes;
     struct {
         const char *name;
         int needs;                      // the option without which there is none
     } state[NN__MAX_STATE + 1];         // ends with a NULL
 } nn__rule_t;
 #define NN__STATE(name, option) {#name, NN__##option},
-#define NN__RULE(name, step, rows, lr, states, options)                                                      \
-    static const nn__rule_t nn__rule_##name = {#name, NN__STEP_ID_##step, rows, {states {NULL, 0}}};
+#define NN__RULE(name, step, takes, lr, states, options)                                                     \
+    static const nn__rule_t nn__rule_##name = {#name, NN__STEP_ID_##step, NN__##takes, {states {NULL, 0}}};
 NN__OPTIMIZERS(NN__RULE)
 
 typedef struct nn__param_t {
@@ -12039,6 +12090,7 @@ typedef struct nn__group_t {
 typedef struct nn__job_t {
     nn__param_t *param;
     tensor_t *from, *grad, *rows;       // rows: NULL, or i64, the row of the parameter for each row of grad
+    tensor_t *state;                    // NULL, or what state 0 becomes, then the formula has no states
     int update, done;
 } nn__job_t;
 
@@ -12113,6 +12165,9 @@ TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, i
             return NN__ERROR(TENSOR_ERR_AUTOGRAD,
                              "%s: parameter %d %t is no leaf but the result of an operation",
                              o->rule->name, (int64_t)i, t);
+        if (o->rule->takes == NN__MATRICES && t->ndim != 2)
+            return NN__ERROR(TENSOR_ERR_SHAPE, "%s: parameter %d %t must have 2 dims", o->rule->name,
+                             (int64_t)i, t);
         for (k = 0; k < t->ndim; k++)
             if (t->dims[k] > 1 && t->strides[k] == 0)
                 return NN__ERROR(TENSOR_ERR_SHAPE,
@@ -12170,6 +12225,10 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *o
         (option[NN__MOMENTUM] == 0 || option[NN__DAMPENING] != 0)) {
         code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: nesterov needs a momentum and no dampening", name);
     }
+    if (code == TENSOR_OK && rule->takes == NN__ROWS_ONLY && !(option[NN__LR] > 0 && option[NN__EPS] > 0))
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: lr and eps must be > 0", name);
+    if (code == TENSOR_OK && rule->takes == NN__CLOSURE && option[NN__HISTORY] < 1)
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: history_size must be > 0", name);
     if (code == TENSOR_OK && !list && !m && count > 0) code = nn__poisoned(name, "the list", list);
     if (code == TENSOR_OK && !list) {
         block = nn__collect(m, name, &items);
@@ -12209,11 +12268,15 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *o
 }
 
 TENSOR__FN double nn__option_below(int option) {
-    return option == NN__BETA1 || option == NN__BETA2 || option == NN__RHO ? 1 : 1e300;
+    return option == NN__BETA1 || option == NN__BETA2 || option == NN__RHO ? 1
+           : option == NN__NS_STEPS ? 100 : option == NN__ADJUST ? NN_SPECTRAL_UNCLAMPED + 1
+           : option == NN__SEARCH ? NN_STRONG_WOLFE + 1
+           : option == NN__MAX_ITER || option == NN__MAX_EVAL || option == NN__HISTORY ? 2147483648.0
+           : option == NN__PAIRS ? 9e15 : 1e300;
 }
 TENSOR__FN int nn__option_holds(int option, double v) {
     return (v >= 0 && v < nn__option_below(option)) || (v == 1 && option == NN__RHO) ||
-           (v - v == 0 && option == NN__DAMPENING);
+           (v - v == 0 && (option == NN__DAMPENING || (option >= NN__NS_A && option <= NN__NS_C)));
 }
 // An option in its range. -> code
 TENSOR__FN int nn__option(const char *op, const char *name, int option, double v, double *to) {
@@ -12227,7 +12290,7 @@ TENSOR__FN int nn__option(const char *op, const char *name, int option, double v
 #define NN__NUMBER(option, member, value) NN__OR(member, value)
 #define NN__FLAG(option, member)
 #define NN__ALWAYS_ON(option)
-#define NN__OPTIMIZER_DEFAULTS(name, step, rows, value, states, options)                                     \
+#define NN__OPTIMIZER_DEFAULTS(name, step, takes, value, states, options)                                    \
     NN__FILL_DEFAULTS(nn_##name, NN__OR(lr, value) options)
 NN__OPTIMIZERS(NN__OPTIMIZER_DEFAULTS)
 #undef NN__NUMBER
@@ -12237,7 +12300,7 @@ NN__OPTIMIZERS(NN__OPTIMIZER_DEFAULTS)
     if (code == TENSOR_OK) code = nn__option(op, #member, NN__##option, a.member, &v[NN__##option]);
 #define NN__FLAG(option, member) v[NN__##option] = a.member != 0;
 #define NN__ALWAYS_ON(option) v[NN__##option] = 1;
-#define NN__OPTIMIZER(name, step, rows, value, states, options)                                              \
+#define NN__OPTIMIZER(name, step, takes, value, states, options)                                             \
     TENSOR_API nn_optimizer_t *nn_##name##_with(nn_##name##_args_t a) {                                      \
         const char *op = #name;                                                                              \
         double v[NN__OPTIONS] = {0};                                                                         \
@@ -12247,8 +12310,6 @@ NN__OPTIMIZERS(NN__OPTIMIZER_DEFAULTS)
         NN__NUMBER(LR, lr, value)                                                                            \
         NN__FLAG(MAXIMIZE, maximize)                                                                         \
         options                                                                                              \
-        if (code == TENSOR_OK && rows == 2 && !(v[NN__LR] > 0 && v[NN__EPS] > 0))                            \
-            code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: lr and eps must be > 0", op);                            \
         return nn__optimizer(&nn__rule_##name, v, a.module, a.list, a.count, a.site_, code);                 \
     }
 NN__OPTIMIZERS(NN__OPTIMIZER)
@@ -12262,6 +12323,9 @@ TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int
     if (code == TENSOR_OK && n < 0)
         code = NN__ERROR(TENSOR_ERR_SHAPE, "optimizer_group: %d parameters", (int64_t)n);
     if (code != TENSOR_OK) return tensor__at_int(a.site_, code);
+    if (o->rule->takes == NN__CLOSURE)
+        return tensor__at_int(a.site_, NN__ERROR(TENSOR_ERR_UNSUPPORTED, "optimizer_group: %s has one group",
+                                                 o->rule->name));
     lr = lr == 0 ? o->option[NN__LR] : lr == TENSOR_ZERO ? 0 : lr;
     decay = decay == 0 ? o->option[NN__DECAY] : decay == TENSOR_ZERO ? 0 : decay;
     if (!(lr >= 0) || !(decay >= 0) || (o->option[NN__LR] == 0 && lr != 0)) {
@@ -12291,7 +12355,7 @@ TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn__updat
     double lr = v[NN__LR] * o->group[g].ratio, decay = o->group[g].weight_decay;
     memset(u, 0, sizeof *u);
     u->formula = o->rule->formula;
-    u->by_rows = o->rule->rows == 2;
+    u->by_rows = o->rule->takes == NN__ROWS_ONLY;
     u->lr = -lr;
     u->weight_decay = decay;
     u->shrink = 1 - lr * decay;
@@ -12392,7 +12456,8 @@ TENSOR__FN int nn__step_on(nn_optimizer_t *o, const nn__job_t *like, tensor_arg_
         j->done = (int)(like - o->job) + 1;
         nn__step_arg(&a[n++], j->from, TENSOR_UPDATE);
         nn__step_arg(&a[n++], j->grad, TENSOR_READ);
-        for (k = 0; k < NN__MAX_STATE; k++) nn__step_arg(&a[n++], j->param->state[k], TENSOR_UPDATE);
+        for (k = 0; k < NN__MAX_STATE; k++)
+            nn__step_arg(&a[n++], j->state ? NULL : j->param->state[k], TENSOR_UPDATE);
         // Rules that take rows have no third state: which rows they are is in its place.
         if (j->rows) nn__step_arg(&a[n - 1], j->rows, TENSOR_READ);
     }
@@ -12506,7 +12571,8 @@ TENSOR__FN int nn__unsettled(const nn_optimizer_t *o, const tensor_t *skip) {
 // The gradient that the optimizer takes for p, by rows where its rule can; poison = raised.
 TENSOR__FN tensor_t *nn__step_grad(const nn_optimizer_t *o, const nn__param_t *p) {
     int rows = tensor__rows_of(p->t->grad) != NULL;
-    if (rows ? !o->rule->rows : o->rule->rows == 2)
+    if (rows ? o->rule->takes != NN__ROWS_TOO && o->rule->takes != NN__ROWS_ONLY
+             : o->rule->takes == NN__ROWS_ONLY)
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, rows ?
                         "%s: the gradient of %t is by rows (.sparse); sgd, adagrad, sparse_adam take such" :
                         "%s: the gradient of %t is not by rows: not of .sparse embeddings on the CPU alone, "
@@ -12515,6 +12581,32 @@ TENSOR__FN tensor_t *nn__step_grad(const nn_optimizer_t *o, const nn__param_t *p
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: weight_decay and the gradient of %t by rows (.sparse)",
                         o->rule->name, p->t);
     return rows && o->option[NN__MOMENTUM] != 0 ? (tensor_grad)(p->t) : nn__stored_grad(p->t);
+}
+
+// Muon's step of p with gradient g, times r; *state: its momentum. poison = raised.
+TENSOR__FN tensor_t *nn__orthogonal(const nn_optimizer_t *o, const nn__param_t *p, tensor_t *g,
+                                    tensor_t *skip, tensor_t **state) {
+    const double *v = o->option;
+    double m = (double)p->t->dims[0], n = (double)p->t->dims[1];
+    double r = v[NN__ADJUST] == NN_ORIGINAL ? sqrt(m > n ? m / n : 1)
+               : v[NN__ADJUST] == NN_MATCH_RMS_ADAMW ? 0.2 * sqrt(m > n ? m : n) : sqrt(m / n);
+    tensor_t *b = (tensor_lerp_scalar)(p->state[0], g, 1 - v[NN__MOMENTUM]), *x, *y;
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    int k;
+    x = (tensor_to)(v[NN__PLAIN] != 0 ? b : (tensor_lerp_scalar)(g, b, v[NN__MOMENTUM]), TENSOR_BF16);
+    if (m > n) x = (tensor_mT)(x);
+    x = (tensor_div)(x, (tensor_clamp_min)((tensor_norm)(x), v[NN__EPS]));
+    for (k = 0; k < (int)v[NN__NS_STEPS]; k++) {
+        y = (tensor_matmul)(x, (tensor_mT)(x));
+        y = (tensor_addmm)(y, y, y, v[NN__NS_B], v[NN__NS_C]);
+        x = (tensor_addmm)(x, y, x, v[NN__NS_A], 1);
+    }
+    if (m > n) x = (tensor_mT)(x);
+    x = (tensor_mul_scalar)((tensor_to)(x, p->state[0]->dtype), r);
+    x = (tensor_scope_return)(scope, x);
+    if (skip) b = (tensor_where)((tensor_ne_scalar)((tensor_select)(skip, 0, 0), 0), p->state[0], b);
+    *state = b;
+    return (tensor_is_poison)(b) ? b : x;
 }
 
 // All that can fail comes before the first change: a step happens to every parameter or to none (on a device
@@ -12527,6 +12619,8 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
     tensor_arg_t *a;
     if (code != TENSOR_OK) return code;
     code = nn__bad_optimizer("step", o);
+    if (code == TENSOR_OK && o->rule->takes == NN__CLOSURE)
+        code = NN__ERROR(TENSOR_ERR_UNSUPPORTED, "step: %s needs nn_step_closure", o->rule->name);
     if (code == TENSOR_OK && nn__unsettled(o, skip)) code = nn__settle(o);
     if (code != TENSOR_OK) return code;
     for (i = 0; i < o->ngroups; i++) o->group[i].step = -1;
@@ -12554,7 +12648,10 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
         j->from = nn__step_operand(p->t, dtype);
         g = nn__step_grad(o, p);
         j->rows = tensor__rows_of(g);
+        j->state = NULL;
         if (!(tensor_is_poison)(g)) g = nn__step_operand(g, dtype);
+        if (!(tensor_is_poison)(g) && o->rule->takes == NN__MATRICES)
+            g = nn__step_operand(nn__orthogonal(o, p, g, skip, &j->state), dtype);
         if ((tensor_is_poison)(j->from) || (tensor_is_poison)(g)) break;
         if (p->step + 1 != group->step) {
             group->step = p->step + 1;
@@ -12584,6 +12681,8 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
         if (!o->job[i].done) continue;
         if (o->job[i].from != p->t && (tensor_is_poison)((tensor_copy_)(p->t, o->job[i].from)))
             code = tensor_error_code();
+        if (o->job[i].state && (tensor_is_poison)((tensor_copy_)(p->state[0], o->job[i].state)))
+            code = tensor_error_code();
         p->step += again == NULL;
         if (skip && !again) p->owes = o->owes = 1;
     }
@@ -12593,6 +12692,289 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
     return code;
 }
 TENSOR_API int (nn_step)(nn_optimizer_t *o) { return nn__step(o, NULL); }
+
+// L-BFGS, for which all parameters are one vector. Its states belong to parameter 0: old_dirs and old_stps
+// [room, N], the last changes y of the gradient and s of the parameters, room growing up to HISTORY, change k
+// in row k % HISTORY, PAIRS of them so far; d [2, N], the direction and the gradient before it, LENGTH times
+// which the last step was. Numbers go through double on the host.
+typedef struct nn__search_t {
+    nn_optimizer_t *o;
+    tensor_t *(*closure)(void *user);
+    void *user;
+    tensor_t *x, *d, *g[3];             // where the search begins, its direction, gradients
+    int calls;
+} nn__search_t;
+
+// The parameters, or their gradients (0 where there is none), f64 if one is and else f32. -> [N]
+TENSOR__FN tensor_t *nn__vector(const nn_optimizer_t *o, int gradients) {
+    tensor_t **part = (tensor_t **)nn__memory((uint64_t)o->nparams, sizeof *part), *all;
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    int64_t flat = -1;
+    int i;
+    for (i = 0; part && i < o->nparams; i++) {
+        tensor_t *t = o->param[i].t;
+        if (gradients) t = t->grad ? (tensor_grad)(t) : (tensor_zeros_like)(t);
+        t = (tensor_reshape_n)((tensor_detach)(t), &flat, 1);
+        part[i] = t->dtype == TENSOR_F64 ? t : (tensor_to)(t, TENSOR_F32);
+    }
+    all = part ? (tensor_cat_n)(part, o->nparams, 0) : TENSOR__(poison);
+    if (gradients && o->option[NN__MAXIMIZE] != 0) all = (tensor_neg)(all);
+    nn__free(part);
+    return (tensor_scope_return)(scope, all);
+}
+// Ends the scope of a computation of r. -> its number, NaN after raising
+TENSOR__FN double nn__ended(tensor_scope_t scope, tensor_t *r) {
+    double v = (tensor_item)(r);
+    (tensor_scope_end)(scope);
+    return v;
+}
+TENSOR__FN double nn__dot(tensor_t *a, tensor_t *b) {
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    return nn__ended(scope, (tensor_dot)(a, b));
+}
+TENSOR__FN double nn__largest(tensor_t *x) {
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    return nn__ended(scope, (tensor_max)((tensor_abs)(x)));
+}
+// y += a x
+TENSOR__FN void nn__add_scaled(tensor_t *y, double a, tensor_t *x) {
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    (tensor_add_)(y, (tensor_mul_scalar)(x, a));
+    (tensor_scope_end)(scope);
+}
+// The parameters become x + t d.
+TENSOR__FN void nn__place(const nn__search_t *s, double t) {
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_t *to = (tensor_add)(s->x, (tensor_mul_scalar)(s->d, t));
+    int64_t at = 0;
+    int i;
+    for (i = 0; i < s->o->nparams && tensor_error_code() == TENSOR_OK; i++) {
+        tensor_t *p = s->o->param[i].t;
+        (tensor_copy_)(p, (tensor_view_as)((tensor_narrow)(to, 0, at, p->numel), p));
+        at += p->numel;
+    }
+    (tensor_scope_end)(scope);
+}
+// The loss where the parameters are, its gradient into g[k]; first, if not NULL: the closure's tensor.
+TENSOR__FN double nn__evaluate(nn__search_t *s, int k, tensor_t **first) {
+    tensor_scope_t scope = TENSOR__(scope)(1);
+    tensor_t *y = s->closure(s->user);
+    double loss = tensor_error_code() == TENSOR_OK ? (tensor_item)(y) : (double)NAN;
+    s->calls++;
+    if (tensor_error_code() == TENSOR_OK && s->g[k]) (tensor_copy_)(s->g[k], nn__vector(s->o, 1));
+    if (first) *first = (tensor_scope_return)(scope, y);
+    else (tensor_scope_end)(scope);
+    return s->o->option[NN__MAXIMIZE] != 0 ? -loss : loss;
+}
+TENSOR__FN double nn__try(nn__search_t *s, double t, int k, double *slope) {
+    double loss;
+    nn__place(s, t);
+    loss = nn__evaluate(s, k, NULL);
+    *slope = nn__dot(s->g[k], s->d);
+    return loss;
+}
+
+typedef struct nn__point_t {
+    double t, loss, slope;              // at x + t d
+    int g;                              // which of the gradients
+} nn__point_t;
+// Where the cubic through two points has its minimum, within lo..hi.
+TENSOR__FN double nn__cubic(const nn__point_t *a, const nn__point_t *b, double lo, double hi) {
+    double v, root, t;
+    if (a->t > b->t) return nn__cubic(b, a, lo, hi);
+    v = a->slope + b->slope - 3 * (a->loss - b->loss) / (a->t - b->t);
+    root = v * v - a->slope * b->slope;
+    if (!(root >= 0)) return (lo + hi) / 2;
+    root = sqrt(root);
+    t = b->t - (b->t - a->t) * ((b->slope + root - v) / (b->slope - a->slope + 2 * root));
+    return t < lo ? lo : t > hi ? hi : t;
+}
+// A length of the step that meets the strong Wolfe conditions, from t on, by at most `most` more calls; the
+// gradient there goes to g[0], which has that at x. First a bracket around one, then it is narrowed.
+TENSOR__FN double nn__strong_wolfe(nn__search_t *s, double *loss, double slope, double t, int most) {
+    const double enough = 1e-4 * slope, flat = -0.9 * slope, change = s->o->option[NN__CHANGE_TOL];
+    double largest = nn__largest(s->d), bottom, top, margin;
+    nn__point_t at[2], fresh;           // of the bracket; at[0] before it
+    int i = 0, low = 1, done = 0, stuck = 0, spare;
+    tensor_t *g;
+    at[0].t = 0;
+    at[0].loss = *loss;
+    at[0].slope = slope;
+    at[0].g = 0;
+    at[1].g = 1;
+    at[1].t = t;
+    at[1].loss = nn__try(s, t, 1, &at[1].slope);
+    for (; i < most; i++) {
+        if (at[1].loss > *loss + at[1].t * enough || (i > 1 && at[1].loss >= at[0].loss)) break;
+        done = fabs(at[1].slope) <= flat;
+        if (done || at[1].slope >= 0) break;
+        t = nn__cubic(&at[0], &at[1], at[1].t + 0.01 * (at[1].t - at[0].t), at[1].t * 10);
+        at[0] = at[1];
+        at[1].g = 3 - at[0].g;          // g[0] stays
+        at[1].t = t;
+        at[1].loss = nn__try(s, t, at[1].g, &at[1].slope);
+    }
+    if (i == most) {
+        at[0].t = 0;
+        at[0].loss = *loss;
+        at[0].g = 0;
+    }
+    if (!done) low = at[0].loss <= at[1].loss ? 0 : 1;
+    spare = 3 - at[0].g - at[1].g;
+    while (!done && i < most && tensor_error_code() == TENSOR_OK) {
+        bottom = at[0].t < at[1].t ? at[0].t : at[1].t;
+        top = at[0].t < at[1].t ? at[1].t : at[0].t;
+        if ((top - bottom) * largest < change) break;
+        t = nn__cubic(&at[0], &at[1], bottom, top);
+        margin = 0.1 * (top - bottom);
+        if (top - t < margin || t - bottom < margin) {          // too near to an end for the second time
+            if (stuck || t >= top || t <= bottom) {
+                t = fabs(t - top) < fabs(t - bottom) ? top - margin : bottom + margin;
+                stuck = 0;
+            } else stuck = 1;
+        } else stuck = 0;
+        fresh.t = t;
+        fresh.g = spare;
+        fresh.loss = nn__try(s, t, spare, &fresh.slope);
+        i++;
+        if (fresh.loss > *loss + t * enough || fresh.loss >= at[low].loss) {
+            spare = at[!low].g;
+            at[!low] = fresh;
+            low = at[0].loss <= at[1].loss ? 0 : 1;
+        } else {
+            done = fabs(fresh.slope) <= flat;
+            if (!done && fresh.slope * (at[!low].t - at[low].t) >= 0) {
+                spare = at[!low].g;
+                at[!low] = at[low];
+            } else spare = at[low].g;
+            at[low] = fresh;
+        }
+    }
+    g = s->g[at[low].g];
+    s->g[at[low].g] = s->g[0];
+    s->g[0] = g;
+    *loss = at[low].loss;
+    return at[low].t;
+}
+
+// State k of lbfgs with at least these rows, in the dtype and place of g [N]; NULL after raising.
+TENSOR__FN tensor_t *nn__rows_state(nn_optimizer_t *o, int k, int64_t rows, tensor_t *g) {
+    tensor_t **state = &o->param[0].state[k], *old = *state, *list[2], *fresh;
+    int64_t dims[2];
+    if (old && (old->ndim != 2 || old->dims[1] != g->numel))
+        return NN__GIVE((tensor_t *)NULL, TENSOR_ERR_SHAPE, "lbfgs: %d elements, and %t from the step before",
+                        g->numel, old);
+    if (old && (old->dtype != g->dtype || old->device != g->device) &&
+        nn__bring(old, g->dtype, g->device) != TENSOR_OK) return NULL;
+    if (old && old->dims[0] >= rows) return old;
+    dims[0] = old ? rows - old->dims[0] : rows;
+    dims[1] = g->numel;
+    list[0] = old;
+    list[1] = fresh = nn__beside((tensor_zeros_n)(dims, 2, (tensor_dtype_t)g->dtype), g);
+    if (old) fresh = (tensor_cat_n)(list, 2, 0);
+    if ((tensor_is_poison)(fresh)) return NULL;
+    *state = TENSOR__(hold)(fresh);
+    if (old) TENSOR__(drop)(old);
+    return fresh;
+}
+// d becomes the direction for gradient g after the last step, and that step part of the history. -> code
+TENSOR__FN int nn__direction(nn_optimizer_t *o, tensor_t *d, tensor_t *before, tensor_t *g, double *room) {
+    double *v = o->option, scale = 1;
+    int64_t history = nn__max((int64_t)v[NN__HISTORY], 1), count = (int64_t)v[NN__PAIRS], i, k;
+    tensor_t *y = (tensor_sub)(g, before), *s = (tensor_mul_scalar)(d, v[NN__LENGTH]), *dirs, *steps;
+    int64_t need = nn__min(count + 1, history);
+    int64_t have = o->param[0].state[0] ? o->param[0].state[0]->dims[0] : 0;
+    if (need > have) have = nn__min(history, nn__max(need, 2 * have));
+    dirs = nn__rows_state(o, 0, have, g);
+    steps = dirs ? nn__rows_state(o, 1, have, g) : NULL;
+    if (!steps) return tensor_error_code();
+    if (nn__dot(y, s) > 1e-10) {
+        (tensor_copy_)((tensor_select)(dirs, 0, count % history), y);
+        (tensor_copy_)((tensor_select)(steps, 0, count % history), s);
+        v[NN__PAIRS] = (double)++count;
+    }
+    (tensor_copy_)(d, (tensor_neg)(g));
+    for (i = count - 1; i >= 0 && i >= count - history; i--) {
+        k = i % history;
+        y = (tensor_select)(dirs, 0, k);
+        s = (tensor_select)(steps, 0, k);
+        room[2 * k] = nn__dot(y, s);
+        room[2 * k + 1] = nn__dot(s, d) / room[2 * k];
+        nn__add_scaled(d, -room[2 * k + 1], y);
+        if (i == count - 1) scale = room[2 * k] / nn__dot(y, y);
+    }
+    (tensor_mul_scalar_)(d, scale);
+    for (i++; i < count; i++) {
+        k = i % history;
+        y = (tensor_select)(dirs, 0, k);
+        nn__add_scaled(d, room[2 * k + 1] - nn__dot(y, d) / room[2 * k], (tensor_select)(steps, 0, k));
+    }
+    return tensor_error_code();
+}
+TENSOR__FN tensor_t *nn__lbfgs(nn__search_t *s) {
+    nn_optimizer_t *o = s->o;
+    double *v = o->option, loss, before, slope, t, *room;
+    tensor_scope_t scope = TENSOR__(scope)(0), turn;
+    tensor_t *first = NULL, *state, *last;
+    int i, k;
+    loss = nn__evaluate(s, 0, &first);
+    s->g[0] = tensor_error_code() == TENSOR_OK ? nn__vector(o, 1) : TENSOR__(poison);
+    for (k = 1; k < 3; k++) s->g[k] = v[NN__SEARCH] != 0 ? (tensor_zeros_like)(s->g[0]) : NULL;
+    state = (tensor_is_poison)(s->g[0]) || !s->g[0]->numel ? NULL : nn__rows_state(o, 2, 2, s->g[0]);
+    t = v[NN__PAIRS] + v[NN__MAX_ITER];
+    t = t < v[NN__HISTORY] ? t : v[NN__HISTORY];
+    room = state ? (double *)nn__memory(2 * (uint64_t)t + 2, sizeof(double)) : NULL;
+    for (i = 0; room && i < (int)v[NN__MAX_ITER] && tensor_error_code() == TENSOR_OK; i++) {
+        if (i == 0 && nn__largest(s->g[0]) <= v[NN__GRAD_TOL]) break;
+        turn = TENSOR__(scope)(0);
+        s->d = (tensor_select)(state, 0, 0);
+        last = (tensor_select)(state, 0, 1);
+        if (o->param[0].step++ == 0) {
+            (tensor_copy_)(s->d, (tensor_neg)(s->g[0]));
+            t = 1 / (tensor_item)((tensor_sum)((tensor_abs)(s->g[0])));
+            t = v[NN__LR] * (t < 1 ? t : 1);
+        } else {
+            nn__direction(o, s->d, last, s->g[0], room);
+            t = v[NN__LR];
+        }
+        (tensor_copy_)(last, s->g[0]);
+        before = loss;
+        slope = nn__dot(s->g[0], s->d);
+        k = tensor_error_code() == TENSOR_OK && !(slope > -v[NN__CHANGE_TOL]);      // goes on
+        v[NN__LENGTH] = t;
+        if (k) {
+            s->x = nn__vector(o, 0);
+            if (v[NN__SEARCH] != 0)
+                t = nn__strong_wolfe(s, &loss, slope, t, (int)v[NN__MAX_EVAL] - s->calls);
+            if (tensor_error_code() == TENSOR_OK) nn__place(s, v[NN__LENGTH] = t);
+            k = i + 1 < (int)v[NN__MAX_ITER];
+            if (k && v[NN__SEARCH] == 0) loss = nn__evaluate(s, 0, NULL);
+            k = k && tensor_error_code() == TENSOR_OK && s->calls < (int)v[NN__MAX_EVAL] &&
+                !(nn__largest(s->g[0]) <= v[NN__GRAD_TOL]) &&
+                !(nn__largest(s->d) * fabs(t) <= v[NN__CHANGE_TOL]) &&
+                !(fabs(loss - before) < v[NN__CHANGE_TOL]);
+        }
+        (tensor_scope_end)(turn);
+        if (!k) break;
+    }
+    nn__free(room);
+    if (tensor_error_code() != TENSOR_OK) first = TENSOR__(poison);
+    return (tensor_scope_return)(scope, first);
+}
+TENSOR_API tensor_t *(nn_step_closure)(nn_optimizer_t *o, tensor_t *(*closure)(void *user), void *user) {
+    nn__search_t s;
+    tensor_t *loss = NULL;
+    memset(&s, 0, sizeof s);
+    s.o = o;
+    s.closure = closure;
+    s.user = user;
+    if (tensor_error_code() != TENSOR_OK || nn__bad_optimizer("step_closure", o) != TENSOR_OK)
+        return TENSOR__(poison);
+    if (!closure) return NN__FAIL(TENSOR_ERR_POISONED, "step_closure: the closure is NULL");
+    if (o->rule->takes == NN__CLOSURE) return nn__lbfgs(&s);
+    nn__evaluate(&s, 0, &loss);
+    return tensor_error_code() == TENSOR_OK && nn__step(o, NULL) == TENSOR_OK ? loss : TENSOR__(poison);
+}
 
 TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
     int i, code = nn__bad_optimizer("zero_grad", o);
@@ -14669,7 +15051,8 @@ TENSOR__FN int nn__load_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const 
     groups = nn__expected(r, "optimizer/groups", TENSOR_F64, dims, 2, 0);
     entry = nn__find_entry(r, "optimizer/options");
     dims[0] = NN__OPTIONS;
-    if (entry && entry->ndim == 1 && entry->dims[0] == NN__OLD_OPTIONS) dims[0] = NN__OLD_OPTIONS;
+    if (entry && entry->ndim == 1 && entry->dims[0] >= NN__OLD_OPTIONS && entry->dims[0] < NN__OPTIONS)
+        dims[0] = entry->dims[0];
     options = nn__expected(r, "optimizer/options", TENSOR_F64, dims, 1, 0);
     if ((tensor_is_poison)(steps) || (tensor_is_poison)(groups) || (tensor_is_poison)(options))
         return tensor_error_code();
@@ -14684,9 +15067,11 @@ TENSOR__FN int nn__load_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const 
                 code = TENSOR_ERR_OUT_OF_MEMORY;
                 continue;
             }
-            if (nn__find_entry(r, name)) {
+            entry = nn__find_entry(r, name);
+            if (entry) {
                 int as = p->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
-                t = nn__expected(r, name, as, p->dims, p->ndim, 1);
+                if (o->rule->takes == NN__CLOSURE) t = nn__expected(r, name, as, entry->dims, 2, 1);
+                else t = nn__expected(r, name, as, p->dims, p->ndim, 1);
             }
             if (t && (tensor_is_poison)(t)) code = tensor_error_code();
             else state[i * NN__MAX_STATE + k] = t;

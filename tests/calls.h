@@ -163,6 +163,51 @@ static tensor_t *steps(arguments_t *a) {
     nn_optimizer_free(o);
     return tensor_clone(tensor_detach(w));
 }
+// w after a step of Muon for each gradient.
+static tensor_t *muon(arguments_t *a) {
+    tensor_t *w = tensor_requires_grad_(tensor_clone(a->in[0]), 1);
+    nn_optimizer_t *o;
+    double v[7];
+    int k;
+    for (k = 0; k < 7; k++) v[k] = k < a->nf ? zero_f(a->f[k]) : 0;
+    o = nn_muon(.list = &w, .count = 1, .lr = v[0], .weight_decay = v[1], .momentum = v[2], .eps = v[3],
+                .ns_a = v[4], .ns_b = v[5], .ns_c = v[6], .no_nesterov = (int)a->i[0],
+                .adjust_lr_fn = (int)a->i[1], .ns_steps = (int)a->i[2]);
+    for (k = 0; o && k < tensor_size(a->in[1], 0); k++) {
+        tensor_set_grad(w, tensor_clone(tensor_select(a->in[1], 0, k)));
+        nn_step(o);
+    }
+    nn_optimizer_free(o);
+    return tensor_clone(tensor_detach(w));
+}
+typedef struct fit_t {
+    arguments_t *a;
+    tensor_t *w[2];
+    nn_optimizer_t *o;
+} fit_t;
+static tensor_t *fit_loss(void *user) {
+    fit_t *f = (fit_t *)user;
+    tensor_t *y = tensor_tanh(tensor_matmul(f->a->in[0], tensor_cat(0, f->w[0], f->w[1])));
+    y = tensor_mean(tensor_square(tensor_sub(y, f->a->in[1])));
+    if (f->a->i[5]) y = tensor_neg(y);
+    nn_zero_grad(f->o);
+    tensor_backward(y);
+    return y;
+}
+// Squares of tanh(a w) - y by L-BFGS: w after the steps, and the last step's loss.
+static tensor_t *lbfgs(arguments_t *a) {
+    tensor_t *w = tensor_detach(a->in[2]), *loss = NULL;
+    fit_t f;
+    int k;
+    f.a = a;
+    f.w[0] = tensor_requires_grad_(tensor_clone(tensor_narrow(w, 0, 0, 2)), 1);
+    f.w[1] = tensor_requires_grad_(tensor_clone(tensor_narrow(w, 0, 2, 3)), 1);
+    f.o = nn_lbfgs(.list = f.w, .count = 2, .lr = a->f[0], .max_iter = (int)a->i[1], .max_eval = (int)a->i[2],
+                   .history_size = (int)a->i[3], .line_search_fn = (int)a->i[4], .maximize = (int)a->i[5]);
+    for (k = 0; f.o && k < a->i[0]; k++) loss = nn_step_closure(f.o, fit_loss, &f);
+    nn_optimizer_free(f.o);
+    return tensor_detach(tensor_cat(0, f.w[0], f.w[1], tensor_reshape(loss, 1)));
+}
 // The learning rates of steps 0 .. i[0] - 1; plateau: after each value of the input.
 static tensor_t *rates(arguments_t *a) {
     const int64_t *i = a->i;
@@ -521,7 +566,8 @@ static tensor_t *truth(int yes) {
     X(multilabel_margin_loss, tensor_multilabel_margin_loss(A, B, RED(0))) N(nn_multihead_attention, attention(a)) \
     N(rnn, state(a, tensor_rnn_with(recurrent(a)))) X(rnn_cell, tensor_rnn_cell(A, B, C, D, a->in[4], a->in[5], (int)I(0)))
 #define OPS_ALL(X, P, N) OPS(X, P, N) OPS_POINTWISE2(X, P, N) OPS_SORT(X, P, N) OPS_LINALG2(X, P, N) OPS_INDEX2(X, P, N) \
-    OPS_NORM(X, P, N) OPS_CONV(X, P, N) OPS_REST(X, P, N) OPS_NN2(X, P, N) X(learning_rate, rates(a)) X(optimizer, steps(a))
+    OPS_NORM(X, P, N) OPS_CONV(X, P, N) OPS_REST(X, P, N) OPS_NN2(X, P, N) X(learning_rate, rates(a)) X(optimizer, steps(a)) \
+    X(muon, muon(a)) X(lbfgs, lbfgs(a))
 // clang-format on
 
 #define ONE(name, call)                                                                                      \

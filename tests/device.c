@@ -555,6 +555,49 @@ static void steps(void) {
         }
 }
 
+// Those that are made of other ops: Muon, whose products of bf16 may round otherwise, and L-BFGS.
+typedef struct fit_t {
+    nn_module_t *m;
+    nn_optimizer_t *o;
+    tensor_t *x, *y;
+} fit_t;
+static tensor_t *fit_loss(void *user) {
+    fit_t *f = (fit_t *)user;
+    tensor_t *loss = tensor_mse_loss(tensor_tanh(nn_forward(f->m, f->x)), f->y);
+    nn_zero_grad(f->o);
+    tensor_backward(loss);
+    return loss;
+}
+static void composed_steps(void) {
+    int which, d, k;
+    for (which = 0; which < 2; which++) {
+        tensor_t *w[2], *loss[2];
+        tensor_scope_t s = tensor_scope_begin();
+        for (d = 0; d < 2; d++) {
+            fit_t f;
+            tensor_manual_seed(7);
+            f.m = nn_linear(6, 5, .no_bias = 1);
+            f.x = tensor_randn(20, 6);
+            f.y = tensor_tanh(tensor_randn(20, 5));
+            if (d) {
+                CHECK(nn_to(f.m, TENSOR_CUDA) == 0);
+                f.x = on(f.x);
+                f.y = on(f.y);
+            }
+            if (which) f.o = nn_lbfgs(f.m, .line_search_fn = NN_STRONG_WOLFE, .max_iter = 4);
+            else f.o = nn_muon(f.m, .lr = 0.05);
+            for (k = 0; k < 3; k++) loss[d] = nn_step_closure(f.o, fit_loss, &f);
+            CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
+            w[d] = off(tensor_clone(tensor_detach(nn_get(f.m, "weight"))));
+            CHECK(tensor_item(loss[d]) < 0.9);
+            nn_optimizer_free(f.o);
+            nn_free(f.m);
+        }
+        CHECK_MSG(tensor_allclose(w[0], w[1], 1e-3, which ? 1e-4 : 3e-3), "optimizer %d", which);
+        tensor_scope_end(s);
+    }
+}
+
 // What the host fills or reads itself, with a device as the default one: files, batches, bags, alignments.
 static void host_side(void) {
     char path[] = "device_test.safetensors", text[400];
@@ -1038,6 +1081,7 @@ int main(void) {
     device_print();
     RUN(training);
     RUN(steps);
+    RUN(composed_steps);
     RUN(host_side);
     RUN(scaling);
     RUN(mixed);

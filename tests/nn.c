@@ -705,6 +705,127 @@ static void tiny_states_keep_their_bits(void) {
     }
 }
 
+// Rosenbrock's valley, from (-1.2, 1).
+typedef struct valley_t {
+    tensor_t *x;
+    nn_optimizer_t *o;
+    int calls, fails;           // fails: the call that does
+} valley_t;
+static tensor_t *valley(void *user) {
+    valley_t *v = (valley_t *)user;
+    tensor_t *a = tensor_select(v->x, 0, 0), *b = tensor_select(v->x, 0, 1), *y;
+    if (++v->calls == v->fails) return tensor_matmul(v->x, tensor_ones_of(TENSOR_F64, 3));
+    y = tensor_square(tensor_sub(b, tensor_square(a)));
+    y = tensor_add(tensor_mul_scalar(y, 100), tensor_square(tensor_rsub_scalar(a, 1)));
+    nn_zero_grad(v->o);
+    tensor_backward(y);
+    return y;
+}
+static void valley_begin(valley_t *v) {
+    const double start[2] = {-1.2, 1};
+    v->x = tensor_requires_grad_(tensor_from(start, TENSOR_F64, 2), 1);
+    v->calls = v->fails = 0;
+}
+static void lbfgs_finds_the_minimum(void) {
+    const char *path = "nn_lbfgs.safetensors";
+    tensor_t *one = tensor_ones_of(TENSOR_F64, 2), *loss, *halves;
+    valley_t v, w;
+    nn_module_t *m = nn_sequential_n(NULL, 0), *m2 = nn_sequential_n(NULL, 0);
+    int k;
+    valley_begin(&v);
+    v.o = nn_lbfgs(.list = &v.x, .count = 1, .line_search_fn = NN_STRONG_WOLFE, .max_iter = 60,
+                   .tolerance_change = 1e-15);
+    loss = nn_step_closure(v.o, valley, &v);
+    CHECK_NEAR(tensor_item(loss), 24.2, 1e-12);             // of the first call
+    CHECK_MSG(tensor_allclose(v.x, one, 1e-8, 1e-8) && v.calls < 70, "%d calls", v.calls);
+    nn_optimizer_free(v.o);
+    // Three steps and three after a checkpoint are six; history_size 2 goes round.
+    valley_begin(&v);
+    valley_begin(&w);
+    nn_parameter(m, "x", v.x);
+    nn_parameter(m2, "x", w.x);
+    v.o = nn_lbfgs(m, .line_search_fn = NN_STRONG_WOLFE, .max_iter = 3, .history_size = 2);
+    for (k = 0; k < 3; k++) nn_step_closure(v.o, valley, &v);
+    CHECK(nn_save_checkpoint(path, m, v.o, 3) == 0);
+    for (k = 0; k < 3; k++) nn_step_closure(v.o, valley, &v);
+    w.o = nn_lbfgs(m2);
+    CHECK_MSG(nn_load_checkpoint(path, m2, w.o, NULL) == 0, "%s", tensor_error_text());
+    for (k = 0; k < 3; k++) nn_step_closure(w.o, valley, &w);
+    CHECK_NEAR(tensor_item(tensor_select(v.x, 0, 0)), -0.5125, 1e-4);        // PyTorch's
+    CHECK(tensor_equal(v.x, w.x));
+    // A closure that fails ends the step; the next one goes on.
+    w.fails = w.calls + 2;
+    CHECK(tensor_is_poison(nn_step_closure(w.o, valley, &w)));
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "matmul");
+    CHECK(!tensor_is_poison(nn_step_closure(w.o, valley, &w)) && tensor_ok());
+    CHECK(nn_step(w.o) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "step: lbfgs needs nn_step_closure");
+    CHECK(nn_optimizer_group(w.o, &w.x, 1, .lr = 1) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "one group");
+    CHECK(tensor_is_poison(nn_step_closure(w.o, NULL, NULL)));
+    CHECK_ERROR(TENSOR_ERR_POISONED, "closure is NULL");
+    CHECK(nn_lbfgs(m2, .history_size = TENSOR_ZERO) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "history_size");
+    nn_optimizer_free(v.o);
+    nn_optimizer_free(w.o);
+    CHECK(tensor_is_poison(nn_step_closure(w.o, valley, &w)));
+    CHECK_ERROR(TENSOR_ERR_OWNER, "freed");
+    // The others take one call and one step; halves are computed in f32.
+    valley_begin(&w);
+    w.o = nn_sgd(.list = &w.x, .count = 1, .lr = 1e-3);
+    CHECK_NEAR(tensor_item(nn_step_closure(w.o, valley, &w)), 24.2, 1e-12);
+    CHECK_NEAR(tensor_item(tensor_select(w.x, 0, 0)), -1.2 + 0.2156, 1e-12);
+    CHECK(w.calls == 1);
+    nn_optimizer_free(w.o);
+    halves = tensor_requires_grad_(tensor_to(tensor_detach(w.x), TENSOR_BF16), 1);
+    w.x = halves;
+    w.o = nn_lbfgs(.list = &w.x, .count = 1, .line_search_fn = NN_STRONG_WOLFE, .max_iter = 5);
+    CHECK(tensor_item(nn_step_closure(w.o, valley, &w)) > tensor_item(valley(&w)));
+    nn_optimizer_free(w.o);
+    nn_free(m);
+    nn_free(m2);
+    remove(path);
+}
+static void muon_keeps_its_rules(void) {
+    const char *path = "nn_muon.safetensors";
+    nn_module_t *net = nn_linear(6, 5, .no_bias = 1), *twin = nn_clone(net), *whole = nn_linear(6, 5);
+    nn_optimizer_t *o = nn_muon(net, .lr = 0.1), *again = nn_muon(twin);
+    tensor_t *w = nn_get(net, "weight"), *w2 = nn_get(twin, "weight"), *before, *scaler;
+    int k;
+    for (k = 0; k < 5; k++) {
+        if (k == 2) {
+            CHECK(nn_save_checkpoint(path, net, o, 2) == 0);
+            CHECK(nn_load_checkpoint(path, twin, again, NULL) == 0);
+            CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
+        }
+        tensor_set_grad(w, tensor_randn(5, 6));
+        if (k > 1) tensor_set_grad(w2, tensor_clone(tensor_grad(w)));
+        CHECK(nn_step(o) == 0 && nn_step(again) == 0);
+    }
+    CHECK(tensor_equal(w, w2));
+    // A step that the scaler leaves out keeps the momentum.
+    scaler = nn_grad_scaler(2, 10);
+    tensor_set_grad(w, tensor_full(INFINITY, 5, 6));
+    before = tensor_clone(tensor_detach(w));
+    CHECK(nn_scaler_step(scaler, o) == 0 && nn_scaler_update(scaler) == 0 && tensor_equal(w, before));
+    tensor_set_grad(w, tensor_ones(5, 6));
+    tensor_set_grad(w2, tensor_ones(5, 6));
+    CHECK(nn_step(o) == 0 && nn_step(again) == 0 && tensor_equal(w, w2) && !tensor_equal(w, before));
+    CHECK(nn_muon(whole) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "must have 2 dims");
+    CHECK(nn_muon(net, .ns_steps = 100) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "ns_steps");
+    CHECK(nn_muon(net, .adjust_lr_fn = 3) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "adjust_lr_fn");
+    tensor_free(scaler);
+    nn_optimizer_free(o);
+    nn_optimizer_free(again);
+    nn_free(net);
+    nn_free(twin);
+    nn_free(whole);
+    remove(path);
+}
+
 // Tables whose embeddings are .sparse, against PyTorch 2.15: SparseAdam that maximizes, SGD with momentum,
 // SGD. Adagrad against itself.
 static const double by_rows[3][21] = {
@@ -1829,6 +1950,8 @@ int main(void) {
     RUN(activations);
     RUN(optimizers_follow_pytorch);
     RUN(tiny_states_keep_their_bits);
+    RUN(lbfgs_finds_the_minimum);
+    RUN(muon_keeps_its_rules);
     RUN(maximizing);
     RUN(steps_by_rows);
     RUN(gradients_by_rows);

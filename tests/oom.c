@@ -207,26 +207,49 @@ static int rows_step(world_t *w, int look) {
     tensor_scope_end(scope);
     return tensor_error_code();
 }
-static void by_rows(void) {
-    for (int look = 0; look < 2; look++) {
+// The optimizers made of other ops: three iterations of L-BFGS with a search, a step of Muon.
+static tensor_t *composed_loss(void *user) {
+    world_t *w = (world_t *)user;
+    tensor_t *loss = tensor_mse_loss(tensor_tanh(nn_forward(w->net, w->x)), w->y);
+    nn_zero_grad(w->opt);
+    tensor_backward(loss);
+    return loss;
+}
+static int composed_step(world_t *w) {
+    tensor_scope_t scope = tensor_scope_begin();
+    nn_step_closure(w->opt, composed_loss, w);
+    tensor_scope_end(scope);
+    return tensor_error_code();
+}
+static void other_steps(void) {
+    for (int look = 0; look < 4; look++) {
         long calls = 1, k;
         for (k = -1; k < calls; k++) {
             heap_t h = {0, -1, 0, 0, 0, 0};
             world_t w;
             if (!world_open(&w, &h)) return;
-            w.net = nn_embedding(300, 40, .sparse = 1);
-            w.opt = look ? nn_sgd(w.net) : nn_sparse_adam(w.net);
-            w.x = tensor_keep(tensor_randint(0, 300, 70));
-            w.y = tensor_keep(tensor_randint(0, 300, 70));
+            if (look < 2) {
+                w.net = nn_embedding(300, 40, .sparse = 1);
+                w.opt = look ? nn_sgd(w.net) : nn_sparse_adam(w.net);
+                w.x = tensor_keep(tensor_randint(0, 300, 70));
+                w.y = tensor_keep(tensor_randint(0, 300, 70));
+            } else {
+                w.net = nn_linear(6, 4, .no_bias = 1);
+                if (look == 2) w.opt = nn_muon(w.net);
+                else w.opt = nn_lbfgs(w.net, .max_iter = 3, .line_search_fn = NN_STRONG_WOLFE);
+                w.x = tensor_keep(tensor_randn(9, 6));
+                w.y = tensor_keep(tensor_randn(9, 4));
+            }
             CHECK(tensor_error_code() == 0);
             calls = k < 0 ? -h.calls : calls;
             h.fail_at = k < 0 ? -1 : h.calls + k;
-            int code = rows_step(&w, look);
+            int code = look < 2 ? rows_step(&w, look) : composed_step(&w);
             if (k < 0) calls += h.calls;
             h.fail_at = -1;
             CHECK_MSG(code == 0 || code == TENSOR_ERR_OUT_OF_MEMORY, "k = %ld: %s", k, tensor_error_text());
             tensor_clear_error();
-            CHECK_MSG(rows_step(&w, look) == 0, "k = %ld: the next step fails: %s", k, tensor_error_text());
+            code = look < 2 ? rows_step(&w, look) : composed_step(&w);
+            CHECK_MSG(code == 0, "k = %ld: the next step fails: %s", k, tensor_error_text());
             tensor_clear_error();
             world_close(&w);
             balanced(&h, k);
@@ -281,7 +304,7 @@ static void layers(void) {
 int main(void) {
     RUN(without_failure);
     RUN(layers);
-    RUN(by_rows);
+    RUN(other_steps);
     RUN(in_a_step_once);
     RUN(in_a_step_for_good);
     RUN(while_building_once);
