@@ -5577,15 +5577,16 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
         o += cs; }
 
 /* mr, nv, col and mode are constants where this is expanded. Mode 1: B, read in place, goes to d as a panel.
- * Mode 2: k is walked in four rounds; each fetches a quarter of the tile of C and, as it sums, one of the
- * rows of A at next, which the next panel needs. No other prefetch: fetched at once, they take the room that
- * loads of B need. One loop for all modes: in a plain `for` gcc 12 moves sums about. */
+ * Mode 2: k is walked in step / 2 rounds; each fetches a quarter of the tile of C and, as it sums, one of
+ * the lines at next, `line` apart and k long: rows of A that the next panel needs, or columns of the next
+ * block of B. No other prefetch: fetched at once, they take the room that loads of B need. One loop for all
+ * modes: in a plain `for` gcc 12 moves sums about. */
 TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int col, const int mode, int64_t k,
                                          const float *a, int64_t as, const float *b, int64_t bs, float *c,
                                          int64_t cs, const float *bias, int add, int w, float *d,
-                                         const float *next) {
+                                         const float *next, int64_t line, int step) {
     const float *a3 = a + 3 * as, *a6 = a + 6 * as, *a9 = a + 9 * as, *a12 = a + 12 * as, *a15 = a + 15 * as;
-    int64_t each = k < 64 ? 4 : k / 8, line = col ? k : as;
+    int64_t each = k < 64 ? 4 : mode == 2 ? k / step : k;
     int row = 0, to = 0;
     float *o = c;
 #if TENSOR__PASS == 3
@@ -5593,7 +5594,7 @@ TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int c
 #endif
     TENSOR__ALL(TENSOR__SUMS, 0)
     (void)a3; (void)a6; (void)a9; (void)a12; (void)a15; (void)w; (void)d;
-    (void)next; (void)each; (void)line; (void)row; (void)to;
+    (void)next; (void)each; (void)line; (void)row; (void)to; (void)step;
     while (k >= 2) {
         int64_t s = mode == 2 ? TENSOR__MIN(k / 2, each) : k / 2;
         const float *f = next;
@@ -5606,7 +5607,7 @@ TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int c
             }
         }
         do {
-            if (mode == 2) { __builtin_prefetch(f); f += 8; }
+            if (mode == 2) { __builtin_prefetch(f); f += step; }
             TENSOR__STEP(0);
             if (col) TENSOR__STEP(0);
             else { TENSOR__STEP(1); a += 2; a3 += 2; a6 += 2; a9 += 2; a12 += 2; a15 += 2; }
@@ -5631,7 +5632,7 @@ TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int c
 #define TENSOR__TILE(name, mr, nv, col) \
     TENSOR__FN void TENSOR__K(name)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs, \
                                     float *c, int64_t cs, const float *bias, int add, int w) { \
-        TENSOR__K(gemm_tile)(mr, nv, col, 0, k, a, as, b, bs, c, cs, bias, add, w, NULL, NULL); }
+        TENSOR__K(gemm_tile)(mr, nv, col, 0, k, a, as, b, bs, c, cs, bias, add, w, NULL, NULL, 0, 0); }
 #undef TENSOR__TILES
 #define TENSOR__TILES(i, u) TENSOR__TILE(gemm_r1_##i, i + 1, 1, 0) TENSOR__TILE(gemm_r2_##i, i + 1, 2, 0) \
                             TENSOR__TILE(gemm_c1_##i, i + 1, 1, 1) TENSOR__TILE(gemm_c2_##i, i + 1, 2, 1)
@@ -5643,9 +5644,10 @@ TENSOR__TALL(TENSOR__TALL_TILES, 0)
 #undef TENSOR__FAR_TILE
 #define TENSOR__FAR_TILE(name, col) \
     TENSOR__FN void TENSOR__K(name)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs, \
-                                    float *c, int64_t cs, const float *bias, int add, const float *next) { \
+                                    float *c, int64_t cs, const float *bias, int add, const float *next, \
+                                    int64_t line, int step) { \
         TENSOR__K(gemm_tile)(TENSOR__MR, 2, col, 2, k, a, as, b, bs, c, cs, bias, add, V_N, NULL, \
-                             next); }
+                             next, line, step); }
 TENSOR__FAR_TILE(gemm_far_r, 0)
 TENSOR__FAR_TILE(gemm_far_c, 1)
 
@@ -5654,9 +5656,9 @@ TENSOR__FN void TENSOR__K(gemm_first)(int col, int64_t k, const float *a, int64_
                                       int64_t bs, float *c, int64_t cs, const float *bias, int add,
                                       float *d) {
     if (col)
-        TENSOR__K(gemm_tile)(TENSOR__MR, 2, 1, 1, k, a, as, b, bs, c, cs, bias, add, V_N, d, NULL);
+        TENSOR__K(gemm_tile)(TENSOR__MR, 2, 1, 1, k, a, as, b, bs, c, cs, bias, add, V_N, d, NULL, 0, 0);
     else
-        TENSOR__K(gemm_tile)(TENSOR__MR, 2, 0, 1, k, a, as, b, bs, c, cs, bias, add, V_N, d, NULL);
+        TENSOR__K(gemm_tile)(TENSOR__MR, 2, 0, 1, k, a, as, b, bs, c, cs, bias, add, V_N, d, NULL, 0, 0);
 }
 
 /* [rows - 1][columns of A contiguous][vectors - 1] */
@@ -5817,6 +5819,10 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
     /* where L2 does not hold it all, lines are fetched ahead, by whole panels */
     int ahead = g->m >= 16 * TENSOR__MR && g->m * g->n + (g->m + g->n) * g->k > 262144 && !(col && a_here);
     int64_t kc = b_here && g->n * g->k > 65536 ? (int64_t)TENSOR__GEMM_KS : tensor__gemm_chunk(g->k);
+    /* few rows turn a B that may lie far away: its next block is fetched, some columns a tile */
+    int turn = TENSOR__PASS == 3 && !ahead && !b_here && g->brs == 1 && g->bcs != 1
+        && r[1] - r[0] >= 3 * TENSOR__MR && g->k * g->n > 131072;
+    int each = r[1] - r[0] >= 8 * TENSOR__MR ? 4 : 8;
     int64_t size = (kc + 16) * TENSOR__MR, rows, ic, jc, p, i, j, kb, nb, packed;
     float *bp = scratch + tensor__gemm_panel_floats(g);
     for (ic = r[0]; ic < r[1]; ic += mc)
@@ -5825,6 +5831,10 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
             int add = g->accumulate || p > 0;
             const float *bias = p == 0 && g->bias ? (const float *)g->bias + jc : NULL;
             const float *bb = b + p * g->brs + jc * g->bcs, *aa = ready ? ready : scratch;
+            int across = jc + TENSOR__GEMM_NC < r[3];
+            int64_t due = turn && (across || p + kc < r[5]) ? TENSOR__GEMM_NC : 0;      /* columns to fetch */
+            const float *there = across ? bb + TENSOR__GEMM_NC * g->bcs
+                                        : b + (p + kc) * g->brs + r[2] * g->bcs;
             kb = TENSOR__MIN(g->k - p, kc);
             nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC);
             rows = TENSOR__MIN(r[1] - ic, mc);
@@ -5834,7 +5844,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
             if (j < nb && (!b_here || (TENSOR__PASS != 3 && nb % V_N)))
                 TENSOR__K(gemm_pack_b)(kb, nb - j, bb + j * g->bcs, g->brs, g->bcs,
                                        b_here ? bp : bp + j * kb);
-            mr0 = ready || ahead ? (high = 0, TENSOR__MR)
+            mr0 = ready || ahead || turn ? (high = 0, TENSOR__MR)
                                : tensor__gemm_height((int)rows - first, TENSOR__MR, &high);
             /* the first block of B packs the panels of A, a few ahead of their use; the others find them */
             for (i = 0, packed = ready || jc > r[2] ? rows : 0; i < rows; i += mr) {
@@ -5864,9 +5874,12 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                                              : bp + j / TENSOR__NR * TENSOR__NR * kb + j % TENSOR__NR;
                     int64_t bs = b_here ? g->brs : TENSOR__NR;
                     w = (int)TENSOR__MIN(nb - j, (int64_t)nv * V_N);
-                    if (ahead && mr == TENSOR__MR && nv > 1 && i >= first) {
+                    if ((ahead || due > 0) && mr == TENSOR__MR && nv > 1 && i >= first) {
                         (col ? TENSOR__K(gemm_far_c) : TENSOR__K(gemm_far_r))(
-                            kb, aa, as, bj, bs, cc + j, g->crs, bias ? bias + j : NULL, add, next);
+                            kb, aa, as, bj, bs, cc + j, g->crs, bias ? bias + j : NULL, add,
+                            ahead ? next : there, ahead ? (col ? kb : as) : g->bcs, ahead ? 8 : 2 * each);
+                        there += each * g->bcs;
+                        due -= each;
                         continue;
                     }
                     /* short sums into a C that no L2 holds would wait for it */
@@ -5910,6 +5923,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
 #undef TENSOR__DOTSTEP
 #define TENSOR__DOTSTEP(LD) do { \
         V_F x0 = LD(a), x1 = x0, x2 = x0, x3 = x0, y0 = LD(b), y1 = y0, y2 = y0, y3 = y0; \
+        if (dm == TENSOR__DM) { __builtin_prefetch(next); next += V_N; } \
         if (dm > 1) x1 = LD(a + as); \
         if (dm > 2) x2 = LD(a + 2 * as); \
         if (dm > 3) x3 = LD(a3); \
@@ -5936,10 +5950,10 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
 #endif
 TENSOR__INLINE void TENSOR__K(gemm_dot)(const int dm, const int dn, int64_t k, const float *a, int64_t as,
                                         const float *b, int64_t bs, float *c, int64_t cs, const float *bias,
-                                        int add) {
+                                        int add, const float *next) {
     const float *a3 = a + 3 * as, *b3 = b + 3 * bs;
     TENSOR__DOTS(TENSOR__DOTZ)
-    (void)a3; (void)b3;
+    (void)a3; (void)b3; (void)next;
     for (; k >= V_N; k -= V_N, a += V_N, b += V_N, a3 += V_N, b3 += V_N) TENSOR__DOTSTEP(V_LOAD);
     if (k > 0) {
 #if TENSOR__PASS == 3
@@ -6006,10 +6020,11 @@ TENSOR__INLINE void TENSOR__K(gemm_dot)(const int dm, const int dn, int64_t k, c
 #undef TENSOR__DOTROWS
 #define TENSOR__DOTROWS(name, dm) \
     TENSOR__FN void TENSOR__K(name)(int64_t k, int n, const float *a, int64_t as, const float *b, \
-                                    int64_t bs, float *c, int64_t cs, const float *bias, int add) { \
-        if (n == 4) TENSOR__K(gemm_dot)(dm, 4, k, a, as, b, bs, c, cs, bias, add); \
+                                    int64_t bs, float *c, int64_t cs, const float *bias, int add, \
+                                    const float *next) { \
+        if (n == 4) TENSOR__K(gemm_dot)(dm, 4, k, a, as, b, bs, c, cs, bias, add, next); \
         else for (; n > 0; n--, b += bs, c++, bias = bias ? bias + 1 : bias) \
-            TENSOR__K(gemm_dot)(dm, 1, k, a, as, b, bs, c, cs, bias, add); }
+            TENSOR__K(gemm_dot)(dm, 1, k, a, as, b, bs, c, cs, bias, add, next); }
 TENSOR__DOTROWS(gemm_dot1, 1)
 TENSOR__DOTROWS(gemm_dot2, 2)
 #if TENSOR__DM == 4
@@ -6032,14 +6047,16 @@ TENSOR__FN void TENSOR__K(gemm_row)(const tensor__gemm_t *g, int64_t acs, int64_
         b = line[1];
     }
     for (; j + 4 <= n; j += 4, b += 4 * bcs)
-        TENSOR__K(gemm_dot)(1, 4, g->k, a, 0, b, bcs, c + j, 0, bias ? bias + j : NULL, 0);
+        TENSOR__K(gemm_dot)(1, 4, g->k, a, 0, b, bcs, c + j, 0, bias ? bias + j : NULL, 0, b);
     for (; j < n; j++, b += bcs) TENSOR__K(gemm_dot)(1, 1, g->k, a, 0, b, bcs, c + j, 0,
-                                                     bias ? bias + j : NULL, 0);
+                                                     bias ? bias + j : NULL, 0, b);
 }
 
 TENSOR__FN void TENSOR__K(gemm_dots)(const tensor__gemm_t *g, const float *a, const float *b, float *c,
                                      const int64_t *r) {
     int64_t i, j, p, kb;
+    /* the first tiles fetch a column each of the next four; a single tile would wait */
+    int fetch = r[1] - r[0] >= 2 * TENSOR__DM ? 4 : 0;
     for (p = 0; p < g->k; p += kb) {
         int add = g->accumulate || p > 0;
         const float *bias = p == 0 && g->bias ? (const float *)g->bias : NULL;
@@ -6050,17 +6067,19 @@ TENSOR__FN void TENSOR__K(gemm_dots)(const tensor__gemm_t *g, const float *a, co
             for (i = r[0]; i < r[1];) {
                 const float *aa = a + i * g->ars + p;
                 float *cc = c + i * g->crs + j;
+                int64_t tile = (i - r[0]) / TENSOR__DM;
+                const float *next = tile < fetch ? bb + (tile + 4) * g->bcs : bb;
 #if TENSOR__DM == 4
                 if (r[1] - i >= 4) {
-                    TENSOR__K(gemm_dot4)(kb, n, aa, g->ars, bb, g->bcs, cc, g->crs, bj, add);
+                    TENSOR__K(gemm_dot4)(kb, n, aa, g->ars, bb, g->bcs, cc, g->crs, bj, add, next);
                     i += 4;
                 } else
 #endif
                 if (r[1] - i >= 2) {
-                    TENSOR__K(gemm_dot2)(kb, n, aa, g->ars, bb, g->bcs, cc, g->crs, bj, add);
+                    TENSOR__K(gemm_dot2)(kb, n, aa, g->ars, bb, g->bcs, cc, g->crs, bj, add, next);
                     i += 2;
                 } else {
-                    TENSOR__K(gemm_dot1)(kb, n, aa, g->ars, bb, g->bcs, cc, g->crs, bj, add);
+                    TENSOR__K(gemm_dot1)(kb, n, aa, g->ars, bb, g->bcs, cc, g->crs, bj, add, next);
                     i++;
                 }
             }
