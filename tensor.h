@@ -9904,13 +9904,13 @@ TENSOR__FN void tensor__iter_task(void *arg, int64_t task, int worker) {
     (void)worker;
     tensor__iter_range(it, first, end < it->numel ? end : it->numel);
 }
-// Results of 32 MB and more go past the caches: lines that are written whole are not read before, and who reads
-// the result next would not find it there anyway (64 MB: 1.3 times as fast).
+// Results of 32 MB and more go past the caches: lines written whole need no reading before, and who reads the
+// result next would not find it there anyway (64 MB: 1.3 times as fast).
 TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
     if (it->numel <= 2 * TENSOR__GRAIN) {
         tensor__iter_range(it, 0, it->numel);
     } else {
-        it->stream = it->numel >= TENSOR__STREAM && it->isa && it->isa->stream && it->klass == TENSOR__C_F32;
+        it->stream = it->numel >= TENSOR__STREAM && it->klass == TENSOR__C_F32 && it->isa && it->isa->stream;
         for (int k = it->nin; k < it->nin + it->nout; k++) {
             const char *data = it->arg[k].data;
             if ((uintptr_t)data % 64) { it->stream = 0; }
