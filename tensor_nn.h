@@ -3032,6 +3032,26 @@ TENSOR__INLINE NN__S NN__K(row_max)(const NN__R *p, int64_t n) {
     return V_HMAX(m);
 }
 
+// e^y for a sum that is 1 or more, y <= 0: 2^n in sixteenths times degree 3, within 1.1 units of the last place.
+#if TENSOR_NN__PASS == 3
+TENSOR__INLINE V_F NN__K(term)(V_F y) {
+    static const float t[16] = {1.0f, 1.0442737f, 1.0905077f, 1.1387886f, 1.1892071f, 1.2418578f, 1.2968396f,
+                                1.3542556f, 1.4142135f, 1.4768262f, 1.5422108f, 1.6104903f, 1.6817929f,
+                                1.7562522f, 1.8340081f, 1.9152066f};
+    V_F big = V_SET(786432.0f), l = V_SET(1.44269504f), k, n, r, h;
+    y = V_MAXR(V_SET(-105.0f), y);
+    k = V_FMA(y, l, big);
+    n = V_SUB(k, big);
+    r = V_FMA(y, l, V_NEG(n));
+    h = V_LOOKUP(t, V_BITS(k));
+    k = V_FMA(V_FMA(r, V_SET(0.05550411f), V_SET(0.2402265f)), r, V_SET(0.693147182f));
+    return V_LDEXP(V_FMA(V_MUL(h, r), k, h), n);
+}
+#define NN__TERM(y) NN__K(term)(y)
+#else
+#define NN__TERM(y) V_EXP(y)
+#endif
+
 // log(sum of e^x[i])
 TENSOR__FN double NN__K(lse)(const void *x, int64_t n) {
     const NN__R *p = (const NN__R *)x;
@@ -3050,10 +3070,11 @@ TENSOR__FN double NN__K(lse)(const void *x, int64_t n) {
     vm = V_SET(m);
     for (i = 0; i < n; i += V_N) {
         V_AHEAD(p + i, n);
-        s = V_ADD(s, NN__K(cut)(V_EXP(V_SUB(NN__LOAD(p + i, n - i, 0), vm)), n - i));
+        s = V_ADD(s, NN__K(cut)(NN__TERM(V_SUB(NN__LOAD(p + i, n - i, 0), vm)), n - i));
     }
     return (double)m + log((double)V_HSUM(s));
 }
+#undef NN__TERM
 
 // ------------------------------------------------------------------------------
 // >>nn-kernel-conv                                 MARK: convolution
