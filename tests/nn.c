@@ -1931,6 +1931,34 @@ static void odd_arguments(void) {
     nn_optimizer_free(o);
 }
 
+// Cross entropy against a plain sum in double: rows of one and of many classes, masked, far and near.
+static void cross_entropy_values(void) {
+    static const int sizes[] = {1, 2, 15, 16, 17, 63, 64, 100, 1000};
+    for (int k = 0; k < (int)(sizeof sizes / sizeof sizes[0]); k++)
+        for (int scale = 1; scale <= 100; scale *= 10) {
+            int n = sizes[k];
+            tensor_scope_t scope = tensor_scope_begin();
+            tensor_t *x = tensor_mul_scalar(tensor_randn(3, n), scale);
+            tensor_t *t = tensor_zeros_of(TENSOR_I64, 3);
+            float *p = (float *)tensor_data_mut(x);
+            double want = 0, got;
+            if (n > 2) p[n - 1] = -INFINITY;
+            for (int r = 0; r < 3; r++) {
+                double sum = 0, top = -INFINITY;
+                for (int i = 0; i < n; i++) top = p[r * n + i] > top ? (double)p[r * n + i] : top;
+                for (int i = 0; i < n; i++) sum += exp((double)p[r * n + i] - top);
+                want += (top + log(sum) - (double)p[r * n]) / 3;
+            }
+            got = tensor_item(tensor_cross_entropy(x, t));
+            CHECK_MSG(fabs(got - want) <= 1.5e-7 * (1 + fabs(want)), "%d classes, scale %d: %.9g, not %.9g",
+                      n, scale, got, want);
+            p[0] = NAN;
+            got = tensor_item(tensor_cross_entropy(x, t));
+            CHECK(got != got);
+            tensor_scope_end(scope);
+        }
+}
+
 int main(void) {
     RUN(odd_arguments);
     RUN(user_module);
@@ -1974,6 +2002,7 @@ int main(void) {
     RUN(save_and_load);
     RUN(resume_bit_for_bit);
     RUN(long_sums);
+    RUN(cross_entropy_values);
     RUN(modules_change_dtype);
     shutdown_frees_all();
     return test_report();
