@@ -13873,19 +13873,26 @@ void tensor__dot_tiles(const tensor__dot_t *d, int r2, int c2, int64_t kt, int a
         if (r2) { _tile_loadd(2, down, row); }
         if (r2 && c2) { _tile_loadd(3, down + 16, row); }
     }
-    for (; kt > 0; kt--, a += d->at, b += 512) {
-        _tile_loadd(4, a, across);
-        _tile_loadd(6, b, 64);
+    _tile_loadd(4, a, across);
+    _tile_stream_loadd(6, b, 64);
+    if (c2) { _tile_stream_loadd(7, b + d->bp, 64); }
+    if (r2) { _tile_loadd(5, a + d->ap, across); }
+    while (--kt > 0) {
+        a += d->at;
+        b += 512;
         _tile_dpbf16ps(0, 4, 6);
-        if (c2) {
-            _tile_loadd(7, b + d->bp, 64);
-            _tile_dpbf16ps(1, 4, 7);
-        }
-        if (!r2) { continue; }
-        _tile_loadd(5, a + d->ap, across);
-        _tile_dpbf16ps(2, 5, 6);
-        if (c2) { _tile_dpbf16ps(3, 5, 7); }
+        if (c2) { _tile_dpbf16ps(1, 4, 7); }
+        _tile_loadd(4, a, across);
+        if (r2) { _tile_dpbf16ps(2, 5, 6); }
+        _tile_stream_loadd(6, b, 64);
+        if (r2 && c2) { _tile_dpbf16ps(3, 5, 7); }
+        if (r2) { _tile_loadd(5, a + d->ap, across); }
+        if (c2) { _tile_stream_loadd(7, b + d->bp, 64); }
     }
+    _tile_dpbf16ps(0, 4, 6);
+    if (c2) { _tile_dpbf16ps(1, 4, 7); }
+    if (r2) { _tile_dpbf16ps(2, 5, 6); }
+    if (r2 && c2) { _tile_dpbf16ps(3, 5, 7); }
     _tile_stored(0, d->c, row);
     if (c2) { _tile_stored(1, d->c + 16, row); }
     if (r2) { _tile_stored(2, down, row); }
