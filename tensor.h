@@ -13705,16 +13705,16 @@ TENSOR_API tensor_t *(tensor_corrcoef)(tensor_t *x) {
 // by vectors. Sums are f32, rounded once to bf16; denormal inputs count as 0, as these instructions have it.
 // Elsewhere, and for f16, the front converts to f32. A comes as panels of 16 rows [k / 32][16][32], B as
 // panels of 16 columns [k / 32][16 pairs of k][16][2]: the second is the first with its 16 x 16 pairs
-// transposed, so one function packs both. All is padded with zeros to whole tiles. Few rows times a large B
-// that runs along k (a token through a layer) are multiplied the other way round: A is turned instead of B,
-// and the result; B is read in place where it is read once.
+// transposed, so one function packs both. All is padded with zeros to whole tiles; whole tiles of A that run
+// along k are read in place. Few rows times a large B that runs along k (a token through a layer) are
+// multiplied the other way round: A is turned instead of B, and the result.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__X86_DOTS
 enum {
     TENSOR__DOT_KC = 1024,      // k at a time
-    TENSOR__DOT_NC = 512,      // columns of packed B: 1 MB of L2
-    TENSOR__DOT_MC = 512,       // rows whose sums wait: 2 MB
+    TENSOR__DOT_NC = 512,       // columns of packed B: 1 MB of L2
+    TENSOR__DOT_MC = 512,       // rows whose sums wait: 1 MB
     TENSOR__DOT_PANELS = 2 * 16 * TENSOR__DOT_KC
 };
 #define TENSOR__TARGET_DOT(more) \
@@ -13897,6 +13897,7 @@ void tensor__dot_tiles(const tensor__dot_t *d, int r2, int c2, int64_t kt, int a
         if (r2) { _tile_loadd(2, down, row); }
         if (r2 && c2) { _tile_loadd(3, down + 16, row); }
     }
+    // Tiles are loaded a step ahead; B streams from L2 past what L1 has of A.
     _tile_loadd(4, a, across);
     _tile_stream_loadd(6, b, 64);
     if (c2) { _tile_stream_loadd(7, b + d->bp, 64); }
@@ -14008,7 +14009,7 @@ TENSOR__FN void tensor__dot_task(void *arg, int64_t task, int worker) {
             for (i = i0; i < i1; i += 32) {
                 const uint16_t *ai = a + i * g->ars + p * g->acs;
                 int64_t h = TENSOR__MIN(i1 - i, (int64_t)32);
-                int here = n <= 32 && h == 32 && k % 32 == 0 && g->acs == 1;    // whole tiles, read once
+                int here = h == 32 && k % 32 == 0 && g->acs == 1;
                 if (!here) { tensor__dot_pack(0, k, (int)h, ai, g->ars, g->acs, panels, 512 * kt); }
                 d.a = here ? ai : panels;
                 d.ar = here ? g->ars : 32;
