@@ -2695,7 +2695,7 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 #define TENSOR__DROP(p) tensor__unref(p)
 
 enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, its memory as of alloc(-1)
-enum { TENSOR__API_VERSION = 4, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
+enum { TENSOR__API_VERSION = 5, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0 };
 enum {                                  // tensor_t.flags
     TENSOR__REQUIRES_GRAD = 1,          // leaf marked by the user
@@ -2983,11 +2983,8 @@ typedef struct tensor__internals_t {
     tensor_generator_t (*next_stream)(tensor__thread_t *th);
     void (*parallel)(int64_t ntasks, tensor__task_fn fn, void *arg);
     int (*thread_count)(void);
-    void (*gemm_f32)(const tensor__gemm_t *g);
-    void (*gemm_f64)(const tensor__gemm_t *g);
-    void (*gemm_bf16)(const tensor__gemm_t *g);
-    uint64_t (*gemm_scratch)(const tensor__gemm_t *g);
-    uint64_t (*scratch_bf16)(const tensor__gemm_t *g);
+    void (*gemm)(const tensor__gemm_t *g, int dtype);
+    uint64_t (*gemm_scratch)(const tensor__gemm_t *g, int dtype);   // bytes
     int (*isa)(void);                                     // pass whose kernels to use: 0 scalar .. 3 AVX-512
     int (*reference)(void);                               // TENSOR_REFERENCE: plain double formulas
     // zeroed, counted; NULL after raising OUT_OF_MEMORY
@@ -13764,8 +13761,9 @@ TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_put(int turn, __m512i *z,
     TENSOR__UNROLL
     for (int i = 0; i < 16; i++) { _mm512_storeu_si512((void *)(dst + 32 * i), z[i]); }
 }
-// A tile of `lines` (<= 16) rows of A, or columns of B (pairs = 1), ls apart, their n elements ks apart; whole:
-// 16 lines of 32. What is past the last is read from the first under a mask of nothing: no branch a line.
+// A tile of `lines` (<= 16) rows of A, or columns of B (pairs = 1), ls apart, their n elements ks apart.
+// whole: 16 lines of 32. What is past the last is read from the first under a mask of nothing: no branch a
+// line.
 TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int whole, int pairs, int n, int lines,
                                                             const uint16_t *src, int64_t ls, int64_t ks,
                                                             uint16_t *dst) {
@@ -13802,8 +13800,9 @@ TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int whole, int pairs
     }
 }
 // A panel of such tiles, or two (lines > 16), `apart`: where ls is 1, they share the lines of the cache.
-TENSOR__FN TENSOR__TARGET_DOT("") void tensor__dot_pack(int pairs, int64_t k, int lines, const uint16_t *src,
-                                                        int64_t ls, int64_t ks, uint16_t *dst, int64_t apart) {
+TENSOR__FN TENSOR__TARGET_DOT("")
+void tensor__dot_pack(int pairs, int64_t k, int lines, const uint16_t *src, int64_t ls, int64_t ks,
+                      uint16_t *dst, int64_t apart) {
     for (; k > 0; k -= 32, src += 32 * ks, dst += 512) {
         for (int x = 0; x < lines; x += 16) {
             const uint16_t *s = src + x * ls;
@@ -13811,8 +13810,8 @@ TENSOR__FN TENSOR__TARGET_DOT("") void tensor__dot_pack(int pairs, int64_t k, in
             if (k >= 32 && lines - x >= 16) {
                 tensor__dot_tile(1, pairs, 32, 16, s, ls, ks, d);
             } else {
-                tensor__dot_tile(0, pairs, (int)TENSOR__MIN(k, (int64_t)32), TENSOR__MIN(lines - x, 16), s, ls,
-                                 ks, d);
+                int n = (int)TENSOR__MIN(k, (int64_t)32);
+                tensor__dot_tile(0, pairs, n, TENSOR__MIN(lines - x, 16), s, ls, ks, d);
             }
         }
     }
@@ -14002,8 +14001,9 @@ TENSOR__FN void tensor__dot_task(void *arg, int64_t task, int worker) {
             int64_t n = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__DOT_NC), i1 = TENSOR__MIN(i0 + rows, r[1]);
             int64_t k = TENSOR__MIN(g->k - p, (int64_t)TENSOR__DOT_KC), kt = (k + 31) / 32;
             for (y = 0; y < n; y += 32) {
-                tensor__dot_pack(1, k, (int)TENSOR__MIN(n - y, (int64_t)32), b + p * g->brs + (jc + y) * g->bcs,
-                                 g->bcs, g->brs, block + y * 32 * kt, 512 * kt);
+                tensor__dot_pack(1, k, (int)TENSOR__MIN(n - y, (int64_t)32),
+                                 b + p * g->brs + (jc + y) * g->bcs, g->bcs, g->brs, block + y * 32 * kt,
+                                 512 * kt);
             }
             d.bp = 512 * kt;
             for (i = i0; i < i1; i += 32) {
@@ -14099,11 +14099,13 @@ TENSOR__FN void tensor__matmul_describe(const tensor_call_t *c, tensor__matmul_t
     m->g.batch = tensor__batch_of(y);
     m->offset_bytes = m->g.batch == 1 ? 0 : ((uint64_t)m->g.batch * 24 + 63) & ~(uint64_t)63;
 }
-// Enough for f32 and f64: whoever asks from tensor_nn.h runs both.
-TENSOR__FN uint64_t tensor__gemm_scratch(const tensor__gemm_t *g) {
-    int threads = tensor__thread_count();
-    uint64_t single = tensor__gemm_scratch_f32(g, threads), twice = tensor__gemm_scratch_f64(g, threads);
-    return single > twice ? single : twice;
+TENSOR__FN uint64_t tensor__gemm_scratch(const tensor__gemm_t *g, int dtype) {
+    switch (dtype) {
+    case TENSOR_F32: return tensor__gemm_scratch_f32(g, tensor__thread_count());
+    case TENSOR_F64: return tensor__gemm_scratch_f64(g, tensor__thread_count());
+    case TENSOR_BF16: return tensor__scratch_bf16(g);
+    default: return 0;
+    }
 }
 #ifdef TENSOR_USE_OPENBLAS
 // How BLAS is told of a matrix of `across` columns in row-major order; ld 0 = it cannot be.
@@ -14168,12 +14170,7 @@ TENSOR__FN uint64_t tensor__scratch_matmul(const tensor_call_t *c) {
     tensor__matmul_t m;
     if (!c->arg[c->nin].numel) { return 0; }
     tensor__matmul_describe(c, &m);
-    if (c->arg[0].dtype == TENSOR_F64) {
-        return m.offset_bytes + tensor__gemm_scratch_f64(&m.g, tensor__thread_count());
-    }
-    if (c->arg[0].dtype == TENSOR_BF16) { return m.offset_bytes + tensor__scratch_bf16(&m.g); }
-    return m.offset_bytes + (c->arg[0].dtype == TENSOR_F32 ? tensor__gemm_scratch_f32(&m.g,
-            tensor__thread_count()) : 0);
+    return m.offset_bytes + tensor__gemm_scratch(&m.g, c->arg[0].dtype);
 }
 // Integer products wrap; plain loops.
 TENSOR__FN void tensor__gemm_i64(const tensor__gemm_t *g, int dtype) {
@@ -14195,6 +14192,15 @@ TENSOR__FN void tensor__gemm_i64(const tensor__gemm_t *g, int dtype) {
                 tensor__store_i64(c + (i * g->crs + j) * size, dtype, 1, &r, 1);
             }
         }
+    }
+}
+// The one door to products.
+TENSOR__FN void tensor__gemm(const tensor__gemm_t *g, int dtype) {
+    switch (dtype) {
+    case TENSOR_F32: tensor__gemm_f32(g); break;
+    case TENSOR_F64: tensor__gemm_f64(g); break;
+    case TENSOR_BF16: tensor__gemm_bf16(g); break;
+    default: tensor__gemm_i64(g, dtype); break;
     }
 }
 TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
@@ -14222,15 +14228,7 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
         m.g.coff = off + 2 * n;
     }
     m.g.scratch = c->scratch ? (char *)c->scratch + m.offset_bytes : NULL;
-    if (a->dtype == TENSOR_F32) {
-        tensor__gemm_f32(&m.g);
-    } else if (a->dtype == TENSOR_F64) {
-        tensor__gemm_f64(&m.g);
-    } else if (a->dtype == TENSOR_BF16) {
-        tensor__gemm_bf16(&m.g);
-    } else {
-        tensor__gemm_i64(&m.g, a->dtype);
-    }
+    tensor__gemm(&m.g, a->dtype);
     return 0;
 }
 
@@ -19984,8 +19982,7 @@ static const tensor__internals_t tensor__internals_table = {
     TENSOR__API_VERSION, TENSOR__POISON, tensor__self_fn,
     tensor__fail, tensor__text, tensor__begin, tensor__result, tensor__finish, tensor__grad_in,
     tensor__grad_out, tensor__grad_need, tensor__sum_to, tensor__next_stream, tensor__parallel,
-    tensor__thread_count, tensor__gemm_f32, tensor__gemm_f64, tensor__gemm_bf16, tensor__gemm_scratch,
-    tensor__scratch_bf16, tensor__isa,
+    tensor__thread_count, tensor__gemm, tensor__gemm_scratch, tensor__isa,
     tensor__reference, tensor__memory, tensor__memory_free, tensor__own, tensor__disown, tensor__hold,
     tensor__drop, tensor__push_path, tensor__pop_path, tensor__load, tensor__philox, tensor__inner_scope,
     tensor__tidy, tensor__set_backend, tensor__recording, tensor__aside, tensor__make, tensor__arg,
