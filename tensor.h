@@ -9704,6 +9704,7 @@ typedef struct tensor__iter_arg_t {
 } tensor__iter_arg_t;
 typedef struct tensor__iter_t {
     int nin, nout, ndim, klass, lanes;
+    int copies;                                 // the body only copies its one input
     int64_t dims[TENSOR_MAX_DIMS], numel;
     tensor__body_t body;
     const tensor__isa_t *isa;                   // whose conversions may be used, or NULL
@@ -9722,6 +9723,7 @@ TENSOR__FN void tensor__iter_init(tensor__iter_t *it, const tensor_arg_t *args, 
     it->klass = klass;
     it->numel = numel;
     it->isa = NULL;
+    it->copies = 0;
     for (int a = 0; a < n; a++) {
         const tensor_arg_t *x = &args[a];
         tensor__iter_arg_t *y = &it->arg[a];
@@ -9828,6 +9830,14 @@ TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int6
     while (first < end) {
         int64_t left = end - first, m = direct ? left : tensor__least(left, TENSOR__BLOCK);
         int64_t whole = m & ~(int64_t)(it->lanes - 1);     // lanes is a power of two
+        if (it->copies && !direct) {    // a cast, or other strides: each element is converted once on its way
+            const tensor__iter_arg_t *x = &it->arg[0], *y = &it->arg[1];
+            char *by = y->direct ? y->data + first * bs : x->direct ? x->data + first * bs : (char *)block[0];
+            if (!x->direct) { tensor__iter_move(it, 0, first, m, by, 0); }
+            if (!y->direct) { tensor__iter_move(it, 1, first, m, by, 1); }
+            first += m;
+            continue;
+        }
         if (whole) { m = whole; }       // the tail takes a turn of its own
         int padded = whole == 0;
         for (int a = 0; a < it->nin; a++) {
@@ -10307,6 +10317,7 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
         it.body = isa->forward[c->row->id];
         it.lanes = isa->lanes;
         it.isa = isa;
+        it.copies = c->row->id == TENSOR_OP_CLONE && !it.arg[0].uniform;
     }
     tensor__iter_run(&it);
     return 0;
