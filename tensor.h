@@ -2695,7 +2695,7 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 #define TENSOR__DROP(p) tensor__unref(p)
 
 enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, its memory as of alloc(-1)
-enum { TENSOR__API_VERSION = 4, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
+enum { TENSOR__API_VERSION = 5, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0 };
 enum {                                  // tensor_t.flags
     TENSOR__REQUIRES_GRAD = 1,          // leaf marked by the user
@@ -2983,11 +2983,8 @@ typedef struct tensor__internals_t {
     tensor_generator_t (*next_stream)(tensor__thread_t *th);
     void (*parallel)(int64_t ntasks, tensor__task_fn fn, void *arg);
     int (*thread_count)(void);
-    void (*gemm_f32)(const tensor__gemm_t *g);
-    void (*gemm_f64)(const tensor__gemm_t *g);
-    void (*gemm_bf16)(const tensor__gemm_t *g);
-    uint64_t (*gemm_scratch)(const tensor__gemm_t *g);
-    uint64_t (*scratch_bf16)(const tensor__gemm_t *g);
+    void (*gemm)(const tensor__gemm_t *g, int dtype);
+    uint64_t (*gemm_scratch)(const tensor__gemm_t *g, int dtype);   // bytes
     int (*isa)(void);                                     // pass whose kernels to use: 0 scalar .. 3 AVX-512
     int (*reference)(void);                               // TENSOR_REFERENCE: plain double formulas
     // zeroed, counted; NULL after raising OUT_OF_MEMORY
@@ -9754,6 +9751,7 @@ typedef struct tensor__iter_arg_t {
 } tensor__iter_arg_t;
 typedef struct tensor__iter_t {
     int nin, nout, ndim, klass, lanes, stream;
+    int copies;                                 // the body only copies its one input
     int64_t dims[TENSOR_MAX_DIMS], numel;
     tensor__body_t body;
     const tensor__isa_t *isa;                   // whose conversions may be used, or NULL
@@ -9772,7 +9770,7 @@ TENSOR__FN void tensor__iter_init(tensor__iter_t *it, const tensor_arg_t *args, 
     it->klass = klass;
     it->numel = numel;
     it->isa = NULL;
-    it->stream = 0;
+    it->stream = it->copies = 0;
     for (int a = 0; a < n; a++) {
         const tensor_arg_t *x = &args[a];
         tensor__iter_arg_t *y = &it->arg[a];
@@ -9879,6 +9877,14 @@ TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int6
     while (first < end) {
         int64_t left = end - first, m = direct ? left : tensor__least(left, TENSOR__BLOCK);
         int64_t whole = m & ~(int64_t)(it->lanes - 1);     // lanes is a power of two
+        if (it->copies && !direct) {    // a cast, or other strides: each element is converted once on its way
+            const tensor__iter_arg_t *x = &it->arg[0], *y = &it->arg[1];
+            char *by = y->direct ? y->data + first * bs : x->direct ? x->data + first * bs : (char *)block[0];
+            if (!x->direct) { tensor__iter_move(it, 0, first, m, by, 0); }
+            if (!y->direct) { tensor__iter_move(it, 1, first, m, by, 1); }
+            first += m;
+            continue;
+        }
         if (whole) { m = whole; }       // the tail takes a turn of its own
         int padded = whole == 0;
         for (int a = 0; a < it->nin; a++) {
@@ -10369,6 +10375,7 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
         it.body = isa->forward[c->row->id];
         it.lanes = isa->lanes;
         it.isa = isa;
+        it.copies = c->row->id == TENSOR_OP_CLONE && !it.arg[0].uniform;
     }
     tensor__iter_run(&it);
     return 0;
@@ -13764,16 +13771,16 @@ TENSOR_API tensor_t *(tensor_corrcoef)(tensor_t *x) {
 // by vectors. Sums are f32, rounded once to bf16; denormal inputs count as 0, as these instructions have it.
 // Elsewhere, and for f16, the front converts to f32. A comes as panels of 16 rows [k / 32][16][32], B as
 // panels of 16 columns [k / 32][16 pairs of k][16][2]: the second is the first with its 16 x 16 pairs
-// transposed, so one function packs both. All is padded with zeros to whole tiles. Few rows times a large B
-// that runs along k (a token through a layer) are multiplied the other way round: A is turned instead of B,
-// and the result; B is read in place where it is read once.
+// transposed, so one function packs both. All is padded with zeros to whole tiles; whole tiles of A that run
+// along k are read in place. Few rows times a large B that runs along k (a token through a layer) are
+// multiplied the other way round: A is turned instead of B, and the result.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__X86_DOTS
 enum {
-    TENSOR__DOT_KC = 512,       // k at a time: two panels of A are 32 KB of L1
-    TENSOR__DOT_NC = 1024,      // columns of packed B: 1 MB of L2
-    TENSOR__DOT_MC = 512,       // rows whose sums wait: 2 MB
+    TENSOR__DOT_KC = 1024,      // k at a time
+    TENSOR__DOT_NC = 512,       // columns of packed B: 1 MB of L2
+    TENSOR__DOT_MC = 512,       // rows whose sums wait: 1 MB
     TENSOR__DOT_PANELS = 2 * 16 * TENSOR__DOT_KC
 };
 #define TENSOR__TARGET_DOT(more) \
@@ -13818,62 +13825,88 @@ TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_turn(__m512i *z) {
     TENSOR__UNROLL
     for (int i = 0; i < 16; i++) { z[i] = t[i]; }
 }
-// A panel of `lines` (<= 16) rows of A, or columns of B (pairs = 1), ls apart, their k elements ks apart.
-// Lines past the last are read as the first under a mask of nothing: no branch a line.
-TENSOR__FN TENSOR__TARGET_DOT("") void tensor__dot_pack(int pairs, int64_t k, int lines, const uint16_t *src,
-                                                        int64_t ls, int64_t ks, uint16_t *dst) {
-    for (; k > 0; k -= 32, src += 32 * ks, dst += 512) {
-        __m512i z[16];
-        int n = (int)TENSOR__MIN(k, (int64_t)32), turned = 0;
-        if (ks == 1) {
-            __mmask32 mask = (__mmask32)(0xFFFFFFFFu >> (32 - n));
-            TENSOR__UNROLL
-            for (int i = 0; i < 16; i++) {
-                z[i] = _mm512_maskz_loadu_epi16(i < lines ? mask : 0, i < lines ? src + i * ls : src);
-            }
-        } else if (ls == 1) {
-            __mmask16 mask = (__mmask16)(0xFFFFu >> (16 - lines));
-            TENSOR__UNROLL
-            for (int i = 0; i < 16; i++) {
-                const uint16_t *s = src + 2 * i * ks;
-                __m256i lo = _mm256_maskz_loadu_epi16(2 * i < n ? mask : 0, 2 * i < n ? s : src);
-                __m256i hi = _mm256_maskz_loadu_epi16(2 * i + 1 < n ? mask : 0, 2 * i + 1 < n ? s + ks : src);
-                __m512i odd = _mm512_slli_epi32(_mm512_cvtepu16_epi32(hi), 16);
-                z[i] = _mm512_or_si512(_mm512_cvtepu16_epi32(lo), odd);
-            }
-            turned = 1;
-        } else {
-            uint16_t tile[16][32];
-            for (int i = 0; i < 16; i++) {
-                for (int p = 0; p < 32; p++) {
-                    tile[i][p] = i < lines && p < n ? src[i * ls + p * ks] : (uint16_t)0;
-                }
-            }
-            for (int i = 0; i < 16; i++) { z[i] = _mm512_loadu_si512((const void *)tile[i]); }
-        }
-        if (turned != pairs) { tensor__dot_turn(z); }
+TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_put(int turn, __m512i *z, uint16_t *dst) {
+    if (turn) { tensor__dot_turn(z); }
+    TENSOR__UNROLL
+    for (int i = 0; i < 16; i++) { _mm512_storeu_si512((void *)(dst + 32 * i), z[i]); }
+}
+// A tile of `lines` (<= 16) rows of A, or columns of B (pairs = 1), ls apart, their n elements ks apart.
+// whole: 16 lines of 32. What is past the last is read from the first under a mask of nothing: no branch a
+// line.
+TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int whole, int pairs, int n, int lines,
+                                                            const uint16_t *src, int64_t ls, int64_t ks,
+                                                            uint16_t *dst) {
+    __m512i z[16];
+    const uint16_t *s = src;
+    if (ks == 1) {
+        __mmask32 mask = (__mmask32)(0xFFFFFFFFu >> (32 - n));
         TENSOR__UNROLL
-        for (int i = 0; i < 16; i++) { _mm512_storeu_si512((void *)(dst + 32 * i), z[i]); }
+        for (int i = 0; i < 16; i++, s += ls) {
+            z[i] = whole ? _mm512_loadu_si512((const void *)s) :
+                   _mm512_maskz_loadu_epi16(i < lines ? mask : 0, i < lines ? s : src);
+        }
+        if (pairs) { tensor__dot_put(1, z, dst); } else { tensor__dot_put(0, z, dst); }
+    } else if (ls == 1) {
+        __mmask16 mask = (__mmask16)(0xFFFFu >> (16 - lines));
+        TENSOR__UNROLL
+        for (int i = 0; i < 16; i++, s += 2 * ks) {
+            int has = whole ? 2 : n - 2 * i;
+            __m256i lo = _mm256_maskz_loadu_epi16(has > 0 ? mask : 0, has > 0 ? s : src);
+            __m256i hi = _mm256_maskz_loadu_epi16(has > 1 ? mask : 0, has > 1 ? s + ks : src);
+            __m512i odd = _mm512_slli_epi32(_mm512_cvtepu16_epi32(hi), 16);
+            z[i] = _mm512_or_si512(_mm512_cvtepu16_epi32(lo), odd);
+        }
+        if (pairs) { tensor__dot_put(0, z, dst); } else { tensor__dot_put(1, z, dst); }
+    } else {
+        uint16_t tile[16][32];
+        for (int i = 0; i < 16; i++) {
+            for (int p = 0; p < 32; p++) {
+                tile[i][p] = i < lines && p < n ? src[i * ls + p * ks] : (uint16_t)0;
+            }
+        }
+        for (int i = 0; i < 16; i++) { z[i] = _mm512_loadu_si512((const void *)tile[i]); }
+        tensor__dot_put(pairs, z, dst);
     }
 }
-// rows x n of sums, ss apart, plus bias, to bf16. A NaN stays one: its low half is 0, as the inputs' is.
-TENSOR__FN TENSOR__TARGET_DOT("") void tensor__dot_store(int64_t rows, int64_t n, const float *s, int64_t ss,
-                                                         const uint16_t *bias, uint16_t *c, int64_t cs) {
-    const __m512i one = _mm512_set1_epi32(1), half = _mm512_set1_epi32(0x7FFF);
-    for (int64_t j = 0; j < n; j += 16) {
-        __mmask16 mask = (__mmask16)(0xFFFFu >> (16 - TENSOR__MIN(n - j, (int64_t)16)));
-        __m512 b = _mm512_setzero_ps();
+// A panel of such tiles, or two (lines > 16), `apart`: where ls is 1, they share the lines of the cache.
+TENSOR__FN TENSOR__TARGET_DOT("")
+void tensor__dot_pack(int pairs, int64_t k, int lines, const uint16_t *src, int64_t ls, int64_t ks,
+                      uint16_t *dst, int64_t apart) {
+    for (; k > 0; k -= 32, src += 32 * ks, dst += 512) {
+        for (int x = 0; x < lines; x += 16) {
+            const uint16_t *s = src + x * ls;
+            uint16_t *d = dst + (x ? apart : 0);
+            if (k >= 32 && lines - x >= 16) {
+                tensor__dot_tile(1, pairs, 32, 16, s, ls, ks, d);
+            } else {
+                int n = (int)TENSOR__MIN(k, (int64_t)32);
+                tensor__dot_tile(0, pairs, n, TENSOR__MIN(lines - x, 16), s, ls, ks, d);
+            }
+        }
+    }
+}
+// rows x n of sums, ss apart, plus bias, to bf16.
+TENSOR__FN TENSOR__TARGET_DOT(",avx512bf16")
+void tensor__dot_store(int64_t rows, int64_t n, const float *s, int64_t ss, const uint16_t *bias, uint16_t *c,
+                       int64_t cs) {
+    for (int64_t j = 0; j < n; j += 32) {
+        __mmask32 mask = (__mmask32)(0xFFFFFFFFu >> (32 - TENSOR__MIN(n - j, (int64_t)32)));
+        __mmask16 left = (__mmask16)mask, right = (__mmask16)(mask >> 16);
+        __m512 b0 = _mm512_setzero_ps(), b1 = b0;
         if (bias) {
-            b = _mm512_castsi512_ps(_mm512_slli_epi32(
-                _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, bias + j)), 16));
+            __m512i b = _mm512_maskz_loadu_epi16(mask, bias + j);
+            b0 = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(b)), 16));
+            b1 = _mm512_castsi512_ps(_mm512_slli_epi32(
+                _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(b, 1)), 16));
         }
         for (int64_t i = 0; i < rows; i++) {
-            __m512 v = _mm512_maskz_loadu_ps(mask, s + i * ss + j);
-            if (bias) { v = _mm512_add_ps(v, b); }
-            __m512i u = _mm512_castps_si512(v), top = _mm512_srli_epi32(u, 16);
-            u = _mm512_add_epi32(_mm512_add_epi32(u, half), _mm512_and_si512(top, one));
-            u = _mm512_srli_epi32(u, 16);
-            _mm256_mask_storeu_epi16(c + i * cs + j, mask, _mm512_cvtepi32_epi16(u));
+            __m512 x = _mm512_maskz_loadu_ps(left, s + i * ss + j);
+            __m512 y = _mm512_maskz_loadu_ps(right, s + i * ss + j + 16);
+            if (bias) {
+                x = _mm512_add_ps(x, b0);
+                y = _mm512_add_ps(y, b1);
+            }
+            _mm512_mask_storeu_epi16(c + i * cs + j, mask, (__m512i)_mm512_cvtne2ps_pbh(y, x));
         }
     }
 }
@@ -13932,19 +13965,27 @@ void tensor__dot_tiles(const tensor__dot_t *d, int r2, int c2, int64_t kt, int a
         if (r2) { _tile_loadd(2, down, row); }
         if (r2 && c2) { _tile_loadd(3, down + 16, row); }
     }
-    for (; kt > 0; kt--, a += d->at, b += 512) {
-        _tile_loadd(4, a, across);
-        _tile_loadd(6, b, 64);
+    // Tiles are loaded a step ahead; B streams from L2 past what L1 has of A.
+    _tile_loadd(4, a, across);
+    _tile_stream_loadd(6, b, 64);
+    if (c2) { _tile_stream_loadd(7, b + d->bp, 64); }
+    if (r2) { _tile_loadd(5, a + d->ap, across); }
+    while (--kt > 0) {
+        a += d->at;
+        b += 512;
         _tile_dpbf16ps(0, 4, 6);
-        if (c2) {
-            _tile_loadd(7, b + d->bp, 64);
-            _tile_dpbf16ps(1, 4, 7);
-        }
-        if (!r2) { continue; }
-        _tile_loadd(5, a + d->ap, across);
-        _tile_dpbf16ps(2, 5, 6);
-        if (c2) { _tile_dpbf16ps(3, 5, 7); }
+        if (c2) { _tile_dpbf16ps(1, 4, 7); }
+        _tile_loadd(4, a, across);
+        if (r2) { _tile_dpbf16ps(2, 5, 6); }
+        _tile_stream_loadd(6, b, 64);
+        if (r2 && c2) { _tile_dpbf16ps(3, 5, 7); }
+        if (r2) { _tile_loadd(5, a + d->ap, across); }
+        if (c2) { _tile_stream_loadd(7, b + d->bp, 64); }
     }
+    _tile_dpbf16ps(0, 4, 6);
+    if (c2) { _tile_dpbf16ps(1, 4, 7); }
+    if (r2) { _tile_dpbf16ps(2, 5, 6); }
+    if (r2 && c2) { _tile_dpbf16ps(3, 5, 7); }
     _tile_stored(0, d->c, row);
     if (c2) { _tile_stored(1, d->c + 16, row); }
     if (r2) { _tile_stored(2, down, row); }
@@ -13983,20 +14024,22 @@ void tensor__dot_end(const tensor__dot_job_t *j, uint16_t *c, const float *s, in
                      int64_t y, int64_t h, int64_t w) {
     const tensor__gemm_t *g = j->job.g;
     const uint16_t *bias = (const uint16_t *)g->bias;
-    float turned[16 * 16];
+    float turned[16 * 32];
     if (!j->turned) {
         tensor__dot_store(h, w, s, ss, bias ? bias + y : NULL, c + i * g->crs + y, g->crs);
         return;
     }
-    for (int64_t u = 0; u < h; u += 16) {
-        for (int64_t v = 0; v < w; v += 16) {
+    for (int64_t v = 0; v < w; v += 16) {
+        for (int64_t u = 0; u < h; u += 16) {
             __m512i z[16];
+            TENSOR__UNROLL
             for (int k = 0; k < 16; k++) { z[k] = _mm512_loadu_si512((const void *)(s + (u + k) * ss + v)); }
             tensor__dot_turn(z);
-            for (int k = 0; k < 16; k++) { _mm512_storeu_si512((void *)(turned + 16 * k), z[k]); }
-            tensor__dot_store(TENSOR__MIN(w - v, (int64_t)16), TENSOR__MIN(h - u, (int64_t)16), turned, 16,
-                              bias ? bias + i + u : NULL, c + (y + v) * g->crs + i + u, g->crs);
+            TENSOR__UNROLL
+            for (int k = 0; k < 16; k++) { _mm512_storeu_si512((void *)(turned + 32 * k + u), z[k]); }
         }
+        tensor__dot_store(TENSOR__MIN(w - v, (int64_t)16), h, turned, 32, bias ? bias + i : NULL,
+                          c + (y + v) * g->crs + i, g->crs);
     }
 }
 TENSOR__FN void tensor__dot_task(void *arg, int64_t task, int worker) {
@@ -14020,25 +14063,23 @@ TENSOR__FN void tensor__dot_task(void *arg, int64_t task, int worker) {
         const uint16_t *b = (const uint16_t *)g->b + (g->boff ? g->boff[item] : 0);
         uint16_t *c = (uint16_t *)g->c + (g->coff ? g->coff[item] : 0);
         tensor__gemm_rect(&j->job, t % per, 32, 32, r);
-        int64_t rows = waits ? (int64_t)TENSOR__DOT_MC : r[1] - r[0], i0, jc, p, i, x, y;
+        int64_t rows = waits ? (int64_t)TENSOR__DOT_MC : r[1] - r[0], i0, jc, p, i, y;
         for (jc = r[2]; jc < r[3]; jc += TENSOR__DOT_NC)
         for (i0 = r[0]; i0 < r[1]; i0 += rows)
         for (p = 0; p < g->k; p += TENSOR__DOT_KC) {
             int64_t n = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__DOT_NC), i1 = TENSOR__MIN(i0 + rows, r[1]);
             int64_t k = TENSOR__MIN(g->k - p, (int64_t)TENSOR__DOT_KC), kt = (k + 31) / 32;
-            for (y = 0; y < n; y += 16) {
-                tensor__dot_pack(1, k, (int)TENSOR__MIN(n - y, (int64_t)16),
-                                 b + p * g->brs + (jc + y) * g->bcs, g->bcs, g->brs, block + y * 32 * kt);
+            for (y = 0; y < n; y += 32) {
+                tensor__dot_pack(1, k, (int)TENSOR__MIN(n - y, (int64_t)32),
+                                 b + p * g->brs + (jc + y) * g->bcs, g->bcs, g->brs, block + y * 32 * kt,
+                                 512 * kt);
             }
             d.bp = 512 * kt;
             for (i = i0; i < i1; i += 32) {
                 const uint16_t *ai = a + i * g->ars + p * g->acs;
                 int64_t h = TENSOR__MIN(i1 - i, (int64_t)32);
-                int here = n <= 32 && h == 32 && k % 32 == 0 && g->acs == 1;    // whole tiles, read once
-                for (x = 0; x < h && !here; x += 16) {
-                    tensor__dot_pack(0, k, (int)TENSOR__MIN(h - x, (int64_t)16), ai + x * g->ars, g->ars,
-                                     g->acs, panels + x * 32 * kt);
-                }
+                int here = h == 32 && k % 32 == 0 && g->acs == 1;
+                if (!here) { tensor__dot_pack(0, k, (int)h, ai, g->ars, g->acs, panels, 512 * kt); }
                 d.a = here ? ai : panels;
                 d.ar = here ? g->ars : 32;
                 d.ap = here ? 16 * g->ars : 512 * kt;
@@ -14059,7 +14100,7 @@ TENSOR__FN void tensor__dot_task(void *arg, int64_t task, int worker) {
 TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *call) {
     tensor__gemm_t g = *call;
     tensor__dot_job_t j;
-    double work = (double)g.m * (double)g.n * (double)g.k * (double)g.batch;
+    double work = (double)((g.m + 31) / 32) * (double)((g.n + 31) / 32) * (double)g.k * (double)g.batch;
     if (g.m <= 0 || g.n <= 0 || g.k <= 0 || g.batch <= 0) { return; }
     j.turned = g.m < g.n / 2 && g.n > 32 && g.brs == 1;
     if (j.turned) {
@@ -14072,7 +14113,7 @@ TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *call) {
     j.job.r[0] = j.job.r[4] = 0;
     j.job.r[1] = g.m;
     j.job.r[5] = g.k;
-    j.job.cut = tensor__gemm_cut(&g, work < 4e6 ? 1 : j.job.workers, 32, 32);
+    j.job.cut = tensor__gemm_cut(&g, work < 4096 ? 1 : j.job.workers, 32, 32);
     tensor__parallel(j.job.cut.tasks, tensor__dot_task, &j);
 }
 #undef TENSOR__TARGET_DOT
@@ -14127,11 +14168,13 @@ TENSOR__FN void tensor__matmul_describe(const tensor_call_t *c, tensor__matmul_t
     m->g.batch = tensor__batch_of(y);
     m->offset_bytes = m->g.batch == 1 ? 0 : ((uint64_t)m->g.batch * 24 + 63) & ~(uint64_t)63;
 }
-// Enough for f32 and f64: whoever asks from tensor_nn.h runs both.
-TENSOR__FN uint64_t tensor__gemm_scratch(const tensor__gemm_t *g) {
-    int threads = tensor__thread_count();
-    uint64_t single = tensor__gemm_scratch_f32(g, threads), twice = tensor__gemm_scratch_f64(g, threads);
-    return single > twice ? single : twice;
+TENSOR__FN uint64_t tensor__gemm_scratch(const tensor__gemm_t *g, int dtype) {
+    switch (dtype) {
+    case TENSOR_F32: return tensor__gemm_scratch_f32(g, tensor__thread_count());
+    case TENSOR_F64: return tensor__gemm_scratch_f64(g, tensor__thread_count());
+    case TENSOR_BF16: return tensor__scratch_bf16(g);
+    default: return 0;
+    }
 }
 #ifdef TENSOR_USE_OPENBLAS
 // How BLAS is told of a matrix of `across` columns in row-major order; ld 0 = it cannot be.
@@ -14196,12 +14239,7 @@ TENSOR__FN uint64_t tensor__scratch_matmul(const tensor_call_t *c) {
     tensor__matmul_t m;
     if (!c->arg[c->nin].numel) { return 0; }
     tensor__matmul_describe(c, &m);
-    if (c->arg[0].dtype == TENSOR_F64) {
-        return m.offset_bytes + tensor__gemm_scratch_f64(&m.g, tensor__thread_count());
-    }
-    if (c->arg[0].dtype == TENSOR_BF16) { return m.offset_bytes + tensor__scratch_bf16(&m.g); }
-    return m.offset_bytes + (c->arg[0].dtype == TENSOR_F32 ? tensor__gemm_scratch_f32(&m.g,
-            tensor__thread_count()) : 0);
+    return m.offset_bytes + tensor__gemm_scratch(&m.g, c->arg[0].dtype);
 }
 // Integer products wrap; plain loops.
 TENSOR__FN void tensor__gemm_i64(const tensor__gemm_t *g, int dtype) {
@@ -14223,6 +14261,15 @@ TENSOR__FN void tensor__gemm_i64(const tensor__gemm_t *g, int dtype) {
                 tensor__store_i64(c + (i * g->crs + j) * size, dtype, 1, &r, 1);
             }
         }
+    }
+}
+// The one door to products.
+TENSOR__FN void tensor__gemm(const tensor__gemm_t *g, int dtype) {
+    switch (dtype) {
+    case TENSOR_F32: tensor__gemm_f32(g); break;
+    case TENSOR_F64: tensor__gemm_f64(g); break;
+    case TENSOR_BF16: tensor__gemm_bf16(g); break;
+    default: tensor__gemm_i64(g, dtype); break;
     }
 }
 TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
@@ -14250,15 +14297,7 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
         m.g.coff = off + 2 * n;
     }
     m.g.scratch = c->scratch ? (char *)c->scratch + m.offset_bytes : NULL;
-    if (a->dtype == TENSOR_F32) {
-        tensor__gemm_f32(&m.g);
-    } else if (a->dtype == TENSOR_F64) {
-        tensor__gemm_f64(&m.g);
-    } else if (a->dtype == TENSOR_BF16) {
-        tensor__gemm_bf16(&m.g);
-    } else {
-        tensor__gemm_i64(&m.g, a->dtype);
-    }
+    tensor__gemm(&m.g, a->dtype);
     return 0;
 }
 
@@ -20012,8 +20051,7 @@ static const tensor__internals_t tensor__internals_table = {
     TENSOR__API_VERSION, TENSOR__POISON, tensor__self_fn,
     tensor__fail, tensor__text, tensor__begin, tensor__result, tensor__finish, tensor__grad_in,
     tensor__grad_out, tensor__grad_need, tensor__sum_to, tensor__next_stream, tensor__parallel,
-    tensor__thread_count, tensor__gemm_f32, tensor__gemm_f64, tensor__gemm_bf16, tensor__gemm_scratch,
-    tensor__scratch_bf16, tensor__isa,
+    tensor__thread_count, tensor__gemm, tensor__gemm_scratch, tensor__isa,
     tensor__reference, tensor__memory, tensor__memory_free, tensor__own, tensor__disown, tensor__hold,
     tensor__drop, tensor__push_path, tensor__pop_path, tensor__load, tensor__philox, tensor__inner_scope,
     tensor__tidy, tensor__set_backend, tensor__recording, tensor__aside, tensor__make, tensor__arg,

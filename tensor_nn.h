@@ -4339,15 +4339,6 @@ TENSOR__FN void nn__run(int64_t tasks, tensor__task_fn fn, void *arg) {
         TENSOR__(parallel)(tasks, fn, arg);
 }
 
-TENSOR__FN void nn__gemm(const tensor__gemm_t *g, int dtype) {
-    if (dtype == TENSOR_F64)
-        TENSOR__(gemm_f64)(g);
-    else if (dtype == TENSOR_BF16)
-        TENSOR__(gemm_bf16)(g);
-    else
-        TENSOR__(gemm_f32)(g);
-}
-
 // c[m, n] (+)= a b for one item, strides in elements.
 TENSOR__FN tensor__gemm_t nn__product(int64_t m, int64_t n, int64_t k) {
     tensor__gemm_t g;                   // member by member: a memset takes as long as a tiny product
@@ -4617,7 +4608,7 @@ TENSOR__FN void nn__linear_product(const tensor_call_t *c, tensor__gemm_t *g) {
 TENSOR__FN uint64_t nn__scratch_linear(const tensor_call_t *c) {
     tensor__gemm_t g;
     nn__linear_product(c, &g);
-    return c->arg[0].dtype == TENSOR_BF16 ? TENSOR__(scratch_bf16)(&g) : TENSOR__(gemm_scratch)(&g);
+    return TENSOR__(gemm_scratch)(&g, c->arg[0].dtype);
 }
 TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
     tensor__gemm_t g;
@@ -4626,7 +4617,7 @@ TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
     int id = nn__activation(c->row->id);
     nn__linear_product(c, &g);
     g.scratch = c->scratch;
-    nn__gemm(&g, c->arg[0].dtype);
+    TENSOR__(gemm)(&g, c->arg[0].dtype);
     if (id < 0) return TENSOR_OK;
     arg[0] = c->arg[c->nin + c->nout - 1];
     arg[1] = c->arg[c->nin];
@@ -5970,6 +5961,7 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     int id = c->row->id, weight = id == NN_OP_CONV_WEIGHT, input = !weight && id >= NN_OP_CONV_TRANSPOSE1D, d;
     tensor__gemm_t g;
     int64_t m, all;
+    uint64_t narrow;
     v->c = c;
     v->sums = NULL;
     v->y = &c->arg[weight || input ? 0 : 3];
@@ -6009,11 +6001,12 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     v->turned = weight && v->og >= 32 && v->og < v->kk ? nn__line((uint64_t)(v->og * v->kk) * v->es) : 0;
     if (weight) g = nn__product(v->turned ? v->kk : v->og, v->turned ? v->og : v->kk, v->rows * v->wide);
     v->columns = v->direct ? 0 : nn__line((uint64_t)(m * v->rows * v->wide) * v->es);
-    v->gemm = nn__line(TENSOR__(gemm_scratch)(&g));
+    v->gemm = nn__line(TENSOR__(gemm_scratch)(&g, v->dtype));
     // The last block or step may be narrow, and a GEMM over a small result may want more.
     g.m = nn__min(g.m, 64);
     g.n = nn__min(g.n, 64);
-    if (TENSOR__(gemm_scratch)(&g) > v->gemm) v->gemm = nn__line(TENSOR__(gemm_scratch)(&g));
+    narrow = nn__line(TENSOR__(gemm_scratch)(&g, v->dtype));
+    if (narrow > v->gemm) v->gemm = narrow;
     v->worker = v->columns + v->gemm + v->turned;
 }
 // 1 = without columns, and d says how; v->chunks as it wants: no pieces of the weights' gradient for
@@ -6152,7 +6145,7 @@ TENSOR__FN void nn__conv_task(void *arg, int64_t task, int worker) {
             v->k->fill(y + o * v->pixels * (int64_t)v->es, nn__value(bias->data, v->dtype, q * v->og + o), n);
     }
     g.scratch = columns + v->columns;
-    nn__gemm(&g, v->dtype);
+    TENSOR__(gemm)(&g, v->dtype);
 }
 TENSOR__FN int nn__cpu_conv(tensor_call_t *c) {
     nn__conv_t v;
@@ -6196,7 +6189,7 @@ TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
             g.accumulate = bias->data != NULL;
         }
         g.scratch = columns + v->columns;
-        nn__gemm(&g, v->dtype);
+        TENSOR__(gemm)(&g, v->dtype);
         if (!v->direct) v->k->col2im(columns, x, &v->g, nc, &b);
     }
 }
@@ -6257,7 +6250,7 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
             }
             g.accumulate = i > first || k > 0;
             g.scratch = columns + v->columns;
-            nn__gemm(&g, v->dtype);
+            TENSOR__(gemm)(&g, v->dtype);
         }
     for (k = 0; v->turned && k < v->kk; k += 16)
         for (at = 0; at < v->og; at++)
@@ -7541,7 +7534,7 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
     sizes[4][0] = v->s, sizes[4][1] = nn__max(v->e, v->ev), sizes[4][2] = bq;
     for (v->gemm = 0, k = 0; k < 5; k++) {
         tensor__gemm_t g = nn__product(sizes[k][0], sizes[k][1], sizes[k][2]);
-        uint64_t bytes = nn__line(TENSOR__(gemm_scratch)(&g));
+        uint64_t bytes = nn__line(TENSOR__(gemm_scratch)(&g, v->dtype));
         if (bytes > v->gemm) v->gemm = bytes;
     }
     v->pitch = v->s + 16;
@@ -7578,7 +7571,7 @@ TENSOR__FN void nn__attention_product(const nn__attention_t *v, tensor__gemm_t *
         g->bcs = b->strides[b->ndim - 1 - bt];
     }
     g->scratch = scratch;
-    nn__gemm(g, v->dtype);
+    TENSOR__(gemm)(g, v->dtype);
 }
 
 // The first `keys` rows of a head, turned at `to`. -> NULL: products read them as they are
@@ -7968,7 +7961,7 @@ TENSOR__FN uint64_t nn__scratch_recurrent(const tensor_call_t *c) {
     tensor__gemm_t g;
     nn__recurrent_plan(&v, c);
     g = nn__recurrent_product(&v);
-    return nn__line((uint64_t)(v.n * v.g) * nn__es(v.dtype)) + TENSOR__(gemm_scratch)(&g);
+    return nn__line((uint64_t)(v.n * v.g) * nn__es(v.dtype)) + TENSOR__(gemm_scratch)(&g, v.dtype);
 }
 // Item n of step t, or of the first state (t < 0).
 TENSOR__FN char *nn__state(const nn__recurrent_t *v, const tensor_arg_t *all, const tensor_arg_t *first,
@@ -8011,13 +8004,13 @@ TENSOR__FN void nn__recurrent_steps(nn__recurrent_t *v) {
         } else {
             g.a = nn__state(v, v->y, v->h0, v->before, 0);
             g.c = v->hg;
-            nn__gemm(&g, v->dtype);
+            TENSOR__(gemm)(&g, v->dtype);
         }
         nn__run(nn__ceil(v->n, v->per), nn__recurrent_task, v);
         if (!v->dgi) continue;
         g.a = nn__at(v->dhg, v->at * v->n * v->g);
         g.c = a[10].data;
-        nn__gemm(&g, v->dtype);
+        TENSOR__(gemm)(&g, v->dtype);
     }
 }
 TENSOR__FN int nn__cpu_recurrent(tensor_call_t *c) {
