@@ -3211,16 +3211,17 @@ TENSOR__FN void NN__K(pad)(const float *x, int64_t h, int64_t w, int64_t uh, int
 // Sums over pixels for the weight gradient: s[i][k] += sum of g[i gs + p] x[p + off[k]] over images x rows x
 // width pixels. Tiles of 4 outputs and KT taps, or of one and 9, keep their sums in vectors until the last
 // image.
-#define NN__KT (TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4 ? 4 : 2)
+#define NN__KT (TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4 ? 5 : 2)   /* 20 sums + 4 + 5 of 32 registers */
 #define NN__DOT(i, k) if (k < NN__KT) s##i##k = V_FMA(g##i, x##k, s##i##k);
 #define NN__FOUR(X, k) X(0, k) X(1, k) X(2, k) X(3, k)
+#define NN__FIVE(X) NN__FOUR(X, 0) NN__FOUR(X, 1) NN__FOUR(X, 2) NN__FOUR(X, 3) NN__FOUR(X, 4)
 #define NN__SUM(i, k) V_F s##i##k = V_ZERO();
 #define NN__FOLD(i, k) if (i < m && k < NN__KT && k < taps) to[i * ts + k] += V_HSUM(s##i##k);
 #define NN__LINE(load) { \
         V_F g0 = load(g + r), g1 = load(g + r + g_1), g2 = load(g + r + g_2), g3 = load(g + r + g_3); \
         V_F x0 = load(x + r + off[0]), x1 = load(x + r + o1), x2 = load(x + r + o2), x3 = load(x + r + o3); \
-        NN__FOUR(NN__DOT, 0) NN__FOUR(NN__DOT, 1) NN__FOUR(NN__DOT, 2) NN__FOUR(NN__DOT, 3) \
-        (void)x1, (void)x2, (void)x3; }
+        V_F x4 = load(x + r + o4); \
+        NN__FIVE(NN__DOT) (void)x1, (void)x2, (void)x3, (void)x4; }
 #define NN__TAP(k) V_F s##k = V_ZERO(); int64_t o##k = off[k < taps ? k : 0];
 #define NN__MEET(k) s##k = V_FMA(u, V_SEL(r + V_N <= width ? all : keep, NN__AT(q + o##k), V_ZERO()), s##k);
 #define NN__KEEP(k) if (k < taps) to[k] += V_HSUM(s##k);
@@ -3248,7 +3249,8 @@ TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const 
     int64_t g_1 = gs, g_2 = m > 2 ? 2 * gs : 0, g_3 = m > 3 ? 3 * gs : 0, i, k, r;
     int left = (int)(width % V_N);
     int32_t o1 = off[taps > 1 ? 1 : 0], o2 = off[taps > 2 ? 2 : 0], o3 = off[taps > 3 ? 3 : 0];
-    NN__FOUR(NN__SUM, 0) NN__FOUR(NN__SUM, 1) NN__FOUR(NN__SUM, 2) NN__FOUR(NN__SUM, 3)
+    int32_t o4 = off[taps > 4 ? 4 : 0];
+    NN__FIVE(NN__SUM)
     if (m == 1) {
 #define NN__ONE(even) \
     NN__K(nine_sums)(even, taps, off, grad, g_row, g_image, image, x_row, x_image, images, rows, width, to)
@@ -3264,8 +3266,8 @@ TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const 
             if (left) NN__LINE(NN__TAIL)
         }
     }
-    NN__FOUR(NN__FOLD, 0) NN__FOUR(NN__FOLD, 1) NN__FOUR(NN__FOLD, 2) NN__FOUR(NN__FOLD, 3)
-    (void)o1, (void)o2, (void)o3;
+    NN__FIVE(NN__FOLD)
+    (void)o1, (void)o2, (void)o3, (void)o4;
 }
 
 // y[c ys + r] = x[r xs + c]
