@@ -3286,16 +3286,17 @@ TENSOR__FN void NN__K(pad)(const float *x, int64_t h, int64_t w, int64_t uh, int
 // Sums over pixels for the weight gradient: s[i][k] += sum of g[i gs + p] x[p + off[k]] over images x rows x
 // width pixels. Tiles of 4 outputs and KT taps, or of one and 9, keep their sums in vectors until the last
 // image.
-#define NN__KT (TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4 ? 4 : 2)
+#define NN__KT (TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4 ? 5 : 2)   /* 20 sums + 4 + 5 of 32 registers */
 #define NN__DOT(i, k) if (k < NN__KT) s##i##k = V_FMA(g##i, x##k, s##i##k);
 #define NN__FOUR(X, k) X(0, k) X(1, k) X(2, k) X(3, k)
+#define NN__FIVE(X) NN__FOUR(X, 0) NN__FOUR(X, 1) NN__FOUR(X, 2) NN__FOUR(X, 3) NN__FOUR(X, 4)
 #define NN__SUM(i, k) V_F s##i##k = V_ZERO();
 #define NN__FOLD(i, k) if (i < m && k < NN__KT && k < taps) to[i * ts + k] += V_HSUM(s##i##k);
 #define NN__LINE(load) { \
         V_F g0 = load(g + r), g1 = load(g + r + g_1), g2 = load(g + r + g_2), g3 = load(g + r + g_3); \
         V_F x0 = load(x + r + off[0]), x1 = load(x + r + o1), x2 = load(x + r + o2), x3 = load(x + r + o3); \
-        NN__FOUR(NN__DOT, 0) NN__FOUR(NN__DOT, 1) NN__FOUR(NN__DOT, 2) NN__FOUR(NN__DOT, 3) \
-        (void)x1, (void)x2, (void)x3; }
+        V_F x4 = load(x + r + o4); \
+        NN__FIVE(NN__DOT) (void)x1, (void)x2, (void)x3, (void)x4; }
 #define NN__TAP(k) V_F s##k = V_ZERO(); int64_t o##k = off[k < taps ? k : 0];
 #define NN__MEET(k) s##k = V_FMA(u, V_SEL(r + V_N <= width ? all : keep, NN__AT(q + o##k), V_ZERO()), s##k);
 #define NN__KEEP(k) if (k < taps) to[k] += V_HSUM(s##k);
@@ -3323,7 +3324,8 @@ TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const 
     int64_t g_1 = gs, g_2 = m > 2 ? 2 * gs : 0, g_3 = m > 3 ? 3 * gs : 0, i, k, r;
     int left = (int)(width % V_N);
     int32_t o1 = off[taps > 1 ? 1 : 0], o2 = off[taps > 2 ? 2 : 0], o3 = off[taps > 3 ? 3 : 0];
-    NN__FOUR(NN__SUM, 0) NN__FOUR(NN__SUM, 1) NN__FOUR(NN__SUM, 2) NN__FOUR(NN__SUM, 3)
+    int32_t o4 = off[taps > 4 ? 4 : 0];
+    NN__FIVE(NN__SUM)
     if (m == 1) {
 #define NN__ONE(even) \
     NN__K(nine_sums)(even, taps, off, grad, g_row, g_image, image, x_row, x_image, images, rows, width, to)
@@ -3339,8 +3341,8 @@ TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const 
             if (left) NN__LINE(NN__TAIL)
         }
     }
-    NN__FOUR(NN__FOLD, 0) NN__FOUR(NN__FOLD, 1) NN__FOUR(NN__FOLD, 2) NN__FOUR(NN__FOLD, 3)
-    (void)o1, (void)o2, (void)o3;
+    NN__FIVE(NN__FOLD)
+    (void)o1, (void)o2, (void)o3, (void)o4;
 }
 
 // y[c ys + r] = x[r xs + c]
@@ -5547,7 +5549,7 @@ typedef struct nn__direct_t {
     int64_t tx, ty, side, image_plane, out_plane, kernel_plane, chain;   // outputs side x side
     float *in, *out, *sum;            // in [36][tiles][pitch], out [36][tiles of co][tiles][mr]; gw
     int64_t group, first, count;      // the rows of tiles at work
-    int winograd, five;               // five: NN__TILE_5 or 0
+    int winograd, five, own;          // five: NN__TILE_5 or 0; own: a block of tiles is one task
 } nn__direct_t;
 
 enum {
@@ -5557,7 +5559,8 @@ enum {
     NN__GATHER_PIXELS = 128,
     NN__WINOGRAD_CHAIN = 64,          // steps of a chain (5x5: half): more, over 4 x direct sums' error
     NN__WINOGRAD_BLOCK = 48,          // tiles at work
-    NN__WINOGRAD_TILES = 8            // of a row that are turned at a time
+    NN__WINOGRAD_TILES = 8,           // of a row that are turned at a time
+    NN__WINOGRAD_KERNEL = 8192        // floats of a plane of kernels: all planes are 1.2 MB
 };
 
 // Sizes; 0 = the columns serve better.
@@ -5669,6 +5672,7 @@ TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
 
 TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     int64_t lanes = v->k->lanes, all, tiles, least = v->kh == 5 ? 16 : 32;
+    int64_t threads = TENSOR__(thread_count)();
     if (lanes < 2 || (v->kh != 3 && v->kh != 5) || v->kw != v->kh) return 0;
     if (v->dh != 1 || v->dw != 1 || v->sh != 1 || v->sw != 1) return 0;
     if (v->ci < least || v->co < least || v->ci % lanes || v->co % lanes) return 0;
@@ -5697,9 +5701,13 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     v->kernel_plane = nn__ceil(v->ci * v->tiles * v->mr, 1024) * 1024 + 48;
     v->offsets = nn__line((uint64_t)NN__WINOGRAD_CHAIN * 4);
     v->worker = (uint64_t)((4 * NN__WINOGRAD_TILES + 2) * 6 * v->mr) * 4;
-    v->bytes = (uint64_t)(36 * (v->image_plane + v->out_plane + v->kernel_plane)) * 4 + v->offsets +
-               nn__line((uint64_t)((v->tiles + 1) * v->mr) * 4) +
-                   v->worker * (uint64_t)TENSOR__(thread_count)();
+    // Threads take blocks of their own where a cache holds all kernels (what another thread wrote is far),
+    // else planes of a block.
+    v->own = !v->sums && v->kernel_plane <= NN__WINOGRAD_KERNEL && v->blocks >= 2 * threads;
+    v->bytes = (uint64_t)(36 * (v->image_plane + v->out_plane)) * 4;
+    if (v->own) v->worker += v->bytes, v->bytes = 0;
+    v->bytes += (uint64_t)(36 * v->kernel_plane) * 4 + v->offsets +
+                nn__line((uint64_t)((v->tiles + 1) * v->mr) * 4) + v->worker * (uint64_t)threads;
     v->winograd = 1;
     return 1;
 }
@@ -5799,20 +5807,36 @@ TENSOR__FN void nn__winograd_kernel(void *arg, int64_t task, int worker) {
                            row, step, u + j, 0, 6 * e, e, NULL);
     if (v->sums) v->k->turn(taps, m, block, mr, v->sum + at, taps * v->ci);
 }
+// Block `task` of the tiles, from image to output, in the worker's own planes.
+TENSOR__FN void nn__winograd_block(void *arg, int64_t task, int worker) {
+    nn__direct_t v = *(const nn__direct_t *)arg;
+    int64_t all = v.images * v.ty, i;
+    v.work += v.worker * (uint64_t)worker;
+    v.in = (float *)(void *)v.work;
+    v.out = v.in + 36 * v.image_plane;
+    v.work = (char *)(v.out + 36 * v.out_plane);
+    v.first = all * task / v.blocks;
+    v.count = all * (task + 1) / v.blocks - v.first;
+    for (i = 0; i < nn__ceil(v.tx, NN__WINOGRAD_TILES) * (v.ci / v.k->lanes); i++)
+        nn__winograd_in(&v, i, 0);
+    for (i = 0; i < 36 * v.tiles; i++) nn__winograd_product(&v, i, 0);
+    for (i = 0; i < v.count * v.tiles; i++) nn__winograd_out(&v, i, 0);
+}
 TENSOR__FN void nn__winograd_run(nn__direct_t *v, void *scratch) {
     int64_t all = v->images * v->ty, parts = nn__ceil(v->tx, NN__WINOGRAD_TILES), i;
-    v->in = (float *)scratch;
-    v->out = v->in + 36 * v->image_plane;
-    v->packed = v->out + 36 * v->out_plane;
+    v->packed = (float *)scratch;
     v->off = (int32_t *)(void *)(v->packed + 36 * v->kernel_plane);
     v->start = v->packed + 36 * v->kernel_plane + v->offsets / 4;
-    v->work = (char *)v->start + nn__line((uint64_t)((v->tiles + 1) * v->mr) * 4);
+    v->in = v->start + nn__line((uint64_t)((v->tiles + 1) * v->mr) * 4) / 4;
+    v->out = v->in + 36 * v->image_plane;
+    v->work = (char *)(v->own ? v->in : v->out + 36 * v->out_plane);
     for (i = 0; i < NN__WINOGRAD_CHAIN; i++) v->off[i] = (int32_t)(v->sums ? i * v->pitch : i);
     for (v->group = 0; v->group < v->groups; v->group++) {
         for (i = 0; i < (v->tiles + 1) * v->mr; i++)
             v->start[i] = v->bias && i < v->co ? v->bias[v->group * v->co + i] : 0;
         if (!v->sums) nn__run(v->tiles * v->ci, nn__winograd_kernel, v);
-        for (v->first = 0; v->first < all; v->first += v->count) {
+        if (v->own) nn__run(v->blocks, nn__winograd_block, v);
+        for (v->first = 0; !v->own && v->first < all; v->first += v->count) {
             v->count = nn__min(v->rows, all - v->first);
             nn__run(parts * ((v->ci + (v->sums ? v->co : 0)) / v->k->lanes), nn__winograd_in, v);
             nn__run(36 * v->tiles, nn__winograd_product, v);

@@ -522,6 +522,28 @@ static void one_image(void) {
     CHECK(test_same_bits(y[0][0], y[1][0]) && test_same_bits(y[0][1], y[1][1]));
 }
 
+static void count_jobs(void *user, int64_t ntasks, void (*task)(void *arg, int64_t i), void *arg) {
+    for (int64_t i = ntasks - 1; i >= 0; i--) task(arg, i);
+    ++*(int64_t *)user;
+}
+// Threads of a convolution by tiles meet twice, behind the kernels and at the end: what one of them wrote no
+// other reads. Blocks may end inside of an image, and differ in size.
+static void own_blocks(void) {
+    static const int64_t kernel[2] = {5, 3};
+    for (int k = 0; k < 2; k++) {
+        tensor_t *x = tensor_randn(9, 32, 26, 30), *w = tensor_randn(48, 32, kernel[k], kernel[k]), *y[2][2];
+        int64_t n = 0;
+        for (int t = 0; t < 2; t++) {
+            if (t) CHECK(tensor_set_parallel_for(count_jobs, &n, 2) == 0);
+            y[t][0] = tensor_conv2d(x, w, .padding = 2);
+            y[t][1] = tensor_conv_transpose2d(x, tensor_transpose(w, 0, 1), .padding = 1);
+        }
+        CHECK(tensor_set_parallel_for(NULL, NULL, 1) == 0);
+        CHECK_MSG(n <= 6, "%d jobs", (int)n);   // the weight is turned by one more
+        CHECK(test_same_bits(y[0][0], y[1][0]) && test_same_bits(y[0][1], y[1][1]));
+    }
+}
+
 // Winograd's error in the root mean square against that of direct sums, which fewer than 32 outputs (or
 // inputs) have, and of kernels of 5 those that are not square: of the gradients and the output.
 static void winograd(void) {
@@ -969,6 +991,7 @@ int main(void) {
     RUN(one_image);
     RUN(wide);
     RUN(forms);
+    RUN(own_blocks);
     RUN(winograd);
     RUN(pool_forms);
     RUN(modules);
