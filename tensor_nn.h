@@ -10448,10 +10448,10 @@ TENSOR__FN int nn__all_are(const int64_t *v, int64_t rank, int64_t value) {
     return 1;
 }
 
-// The numbers of a layer in PyTorch's form: s with #k for i[k], $k for f[k], @k for the numbers i[k].. of all
-// dims and *k for one of them where they are equal; ?ktext} is there if i[k] is not 0, {kA|B|C} is the
-// i[k]-th of A, B, C. k is 0..9a..z; for ? and {, W, B and R ask whether there is a weight, bias,
-// running_mean. -> where it ended
+// The numbers of a layer in PyTorch's form: s with #k for i[k], $k for f[k] (1 is 1.0), @k for the numbers
+// i[k].. of all dims and *k for one of them where they are equal (None if negative); ?ktext} is there if i[k]
+// is not 0, {kA|B|C} is the i[k]-th of A, B, C. k is 0..9a..z; for ? and {, W, B and R ask whether there is a
+// weight, bias, running_mean. -> where it ended
 TENSOR__FN const char *nn__put_numbers(const nn_module_t *m, const char *s, int on, tensor__text_t *t) {
     const nn__layer_t *l = nn__of(m);
     for (; *s && *s != '|' && *s != '}'; s++) {
@@ -10476,12 +10476,16 @@ TENSOR__FN const char *nn__put_numbers(const nn_module_t *m, const char *s, int 
         }
         if (!on) continue;
         v = l->i + k;
-        if (what == '$') NN__PUT(t, "%g", l->f[k]);
+        if (what == '$')
+            NN__PUT(t, fabs(l->f[k]) < 1e6 && floor(l->f[k]) == l->f[k] ? "%g.0" : "%g", l->f[k]);
         else if (what == '#') NN__PUT(t, "%d", v[0]);
-        else if (what == '*' && nn__all_are(v, rank, v[2])) NN__PUT(t, "%d", v[2]);
+        else if (what == '*' && nn__all_are(v, rank, v[2])) NN__PUT(t, v[2] < 0 ? "None" : "%d", v[2]);
         else {
             NN__PUT(t, "(");
-            for (d = 3 - rank; d < 3; d++) NN__PUT(t, "%d%s", v[d], d < 2 ? ", " : rank == 1 ? ",)" : ")");
+            for (d = 3 - rank; d < 3; d++) {
+                NN__PUT(t, v[d] < 0 ? "None" : "%d", v[d]);
+                NN__PUT(t, d < 2 ? ", " : rank == 1 ? ",)" : ")");
+            }
         }
     }
     return s;
@@ -10531,13 +10535,13 @@ TENSOR__FN tensor_t *nn__forward_pad(nn_module_t *m, tensor_t *x) {
     return (tensor_pad_n)(x, l->i + 2, (int)l->i[1], (tensor_pad_t)l->i[0], l->f[0]);
 }
 
-// i: size, no_affine (rms: no eps), no_bias alone, rms; f: eps
+// i: size, no_affine (rms: no eps), rms; f: eps
 TENSOR__FN tensor_t *nn__forward_layer_norm(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
     if (x && !(tensor_is_poison)(x) && (x->ndim < 1 || x->dims[x->ndim - 1] != l->i[0]))
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must end in a dim of %d",
-                        l->i[3] ? "rms_norm" : "layer_norm", x, l->i[0]);
-    return nn__layer_norm_front(x, nn__tensor(m, 0), nn__tensor(m, 1), 1, l->f[0], l->i[3] != 0);
+                        l->i[2] ? "rms_norm" : "layer_norm", x, l->i[0]);
+    return nn__layer_norm_front(x, nn__tensor(m, 0), nn__tensor(m, 1), 1, l->f[0], l->i[2] != 0);
 }
 
 // i: channels, fewest dims, most dims, instance, cumulative; f: eps, momentum
@@ -10912,15 +10916,17 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
 // Layers that are one call, activations above all: X(name, printed name and numbers, result), and where it is
 // made of such numbers Y(name, function, its parameters, f[0], f[1], i[0]).
 #define NN__NONE(...)
+#define NN__DROPOUT_TEXT "p=$0, inplace=False"
 #define NN_CALLS(X, Y)                                                                                       \
-    X(ALPHA_DROPOUT, "AlphaDropout", "p=$0", (tensor_alpha_dropout)(x, l->f[0], m->training))                \
+    X(ALPHA_DROPOUT, "AlphaDropout", NN__DROPOUT_TEXT, (tensor_alpha_dropout)(x, l->f[0], m->training))      \
     X(CELU, "CELU", "alpha=$0", (tensor_celu)(x, l->f[0])) Y(CELU, celu, (double alpha), alpha, 0, 0)        \
-    X(DROPOUT, "Dropout", "p=$0", (tensor_dropout)(x, l->f[0], m->training))                                 \
-    X(DROPOUT1D, "Dropout1d", "p=$0", (tensor_dropout1d)(x, l->f[0], m->training))                           \
-    X(DROPOUT2D, "Dropout2d", "p=$0", (tensor_dropout2d)(x, l->f[0], m->training))                           \
-    X(DROPOUT3D, "Dropout3d", "p=$0", (tensor_dropout3d)(x, l->f[0], m->training))                           \
+    X(DROPOUT, "Dropout", NN__DROPOUT_TEXT, (tensor_dropout)(x, l->f[0], m->training))                       \
+    X(DROPOUT1D, "Dropout1d", NN__DROPOUT_TEXT, (tensor_dropout1d)(x, l->f[0], m->training))                 \
+    X(DROPOUT2D, "Dropout2d", NN__DROPOUT_TEXT, (tensor_dropout2d)(x, l->f[0], m->training))                 \
+    X(DROPOUT3D, "Dropout3d", NN__DROPOUT_TEXT, (tensor_dropout3d)(x, l->f[0], m->training))                 \
     X(ELU, "ELU", "alpha=$0", (tensor_elu)(x, l->f[0])) Y(ELU, elu, (double alpha), alpha, 0, 0)             \
-    X(FLATTEN, "Flatten", "", (tensor_flatten)(x, 1, -1)) Y(FLATTEN, flatten, (void), 0, 0, 0)               \
+    X(FLATTEN, "Flatten", "start_dim=1, end_dim=-1", (tensor_flatten)(x, 1, -1))                             \
+        Y(FLATTEN, flatten, (void), 0, 0, 0)                                                                 \
     X(GELU, "GELU", "approximate='none'", (tensor_gelu)(x)) Y(GELU, gelu, (void), 0, 0, 0)                   \
     X(GELU_TANH, "GELU", "approximate='tanh'", (tensor_gelu_tanh)(x))                                        \
         Y(GELU_TANH, gelu_tanh, (void), 0, 0, 0)                                                             \
@@ -10972,15 +10978,17 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
 #define NN__POOL_TEXT "kernel_size=*9, stride=*c, padding=*f"
 #define NN__MAX_POOL_TEXT NN__POOL_TEXT ", dilation=*i, ceil_mode={3False|True}"
 #define NN__UPSAMPLE_TEXT                                                                                    \
-    "{5size=#0|scale_factor=$0}, "                                                                           \
+    "{5size=?2(}#0?1, #1}?2, #2)}|scale_factor=?7(}$0?6, $1}?7, $2)}}, "                                     \
     "mode='{3nearest|nearest|nearest-exact|linear|bilinear|bicubic|trilinear|area}'"
-#define NN__COLUMNS_TEXT "kernel_size=@9, dilation=@i, padding=@f, stride=@c"
+#define NN__COLUMNS_TEXT "kernel_size=*9, dilation=*i, padding=*f, stride=*c"
+#define NN__TUPLES_TEXT "kernel_size=@9, stride=@c, padding=@f"
 #define NN__PAD_TEXT "({8|#2, #3|#2, #3, #4, #5|#2, #3, #4, #5, #6, #7})"
 #define NN__RNN_TEXT                                                                                         \
     "#0, #1?6, proj_size=#6}?9, num_layers=#2}?3, bias=False}?4, batch_first=True}?a, dropout=$0}"           \
     "?5, bidirectional=True}?b, nonlinearity=relu}"
 #define NN__BATCH_NORM_TEXT                                                                                  \
-    "#0, eps=$0, momentum={4$1|None}, affine={WFalse|True}, track_running_stats={RFalse|True}"
+    "#0, eps=$0, momentum={4$1|None}, affine={WFalse|True}, bias={BFalse|True}, "                             \
+    "track_running_stats={RFalse|True}"
 
 // Layers: name, printed name, forward, printed numbers (see nn__put_numbers), whether its forward needs a
 // scope opened. Pads are in the order of tensor_pad_t, then zeros, recurrent nets RNN LSTM GRU and their
@@ -10994,24 +11002,28 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     NN__RANKS(X, CONV, "Conv", nn__forward_conv, NN__CONV_TEXT)                                              \
     NN__RANKS(X, CONV_TRANSPOSE, "ConvTranspose", nn__forward_conv, NN__CONV_TEXT)                           \
     NN__RANKS(X, MAX_POOL, "MaxPool", nn__forward_pool, NN__MAX_POOL_TEXT)                                   \
-    NN__RANKS(X, AVG_POOL, "AvgPool", nn__forward_pool, NN__POOL_TEXT)                                       \
+    X(AVG_POOL1D, "AvgPool1d", nn__forward_pool, NN__TUPLES_TEXT, 0)                                         \
+    X(AVG_POOL2D, "AvgPool2d", nn__forward_pool, NN__POOL_TEXT, 0)                                           \
+    X(AVG_POOL3D, "AvgPool3d", nn__forward_pool, NN__POOL_TEXT, 0)                                           \
     NN__RANKS(X, ADAPTIVE_AVG_POOL, "AdaptiveAvgPool", nn__forward_pool, "output_size=*o")                   \
     NN__RANKS(X, ADAPTIVE_MAX_POOL, "AdaptiveMaxPool", nn__forward_pool, "output_size=*o")                   \
-    NN__RANKS(X, MAX_UNPOOL, "MaxUnpool", NULL, NN__POOL_TEXT)                                               \
+    NN__RANKS(X, MAX_UNPOOL, "MaxUnpool", NULL, NN__TUPLES_TEXT)                                             \
     NN__RANKS(X, LP_POOL, "LPPool", nn__forward_lp_pool,                                                     \
-              "norm_type=$0, kernel_size=#0, stride=#1, ceil_mode={3False|True}")                            \
+              "norm_type=$0, kernel_size=#0, stride={4None|#1}, ceil_mode={3False|True}")                    \
     X(UPSAMPLE, "Upsample", nn__forward_upsample, NN__UPSAMPLE_TEXT, 0)                                      \
     X(UNFOLD, "Unfold", nn__forward_columns, NN__COLUMNS_TEXT, 0)                                            \
-    X(FOLD, "Fold", nn__forward_columns, "output_size=@l, " NN__COLUMNS_TEXT, 0)                             \
+    X(FOLD, "Fold", nn__forward_columns, "output_size=*l, " NN__COLUMNS_TEXT, 0)                             \
     NN__RANKS(X, PAD, "ConstantPad", nn__forward_pad, "padding=" NN__PAD_TEXT ", value=$0")                  \
     NN__RANKS(X, REFLECTION_PAD, "ReflectionPad", nn__forward_pad, NN__PAD_TEXT)                             \
     NN__RANKS(X, REPLICATION_PAD, "ReplicationPad", nn__forward_pad, NN__PAD_TEXT)                           \
     NN__RANKS(X, CIRCULAR_PAD, "CircularPad", nn__forward_pad, NN__PAD_TEXT)                                 \
     NN__RANKS(X, ZERO_PAD, "ZeroPad", nn__forward_pad, NN__PAD_TEXT)                                         \
     X(LAYER_NORM, "LayerNorm", nn__forward_layer_norm,                                                       \
-      "(#0,), eps=$0, elementwise_affine={1True|False}?2, bias=False}", 0)                                   \
-    X(EMBEDDING_BAG, "EmbeddingBag", nn__forward_embedding_bag, "#0, #1, mode='{2mean|sum|max}'", 0)         \
-    X(BILINEAR, "Bilinear", NULL, "", 0)                                                                     \
+      "(#0,), eps=$0, elementwise_affine={WFalse|True}, bias={BFalse|True}", 0)                              \
+    X(EMBEDDING_BAG, "EmbeddingBag", nn__forward_embedding_bag,                                              \
+      "#0, #1?4, scale_grad_by_freq=True}, mode='{2mean|sum|max}'?6, padding_idx=#7}", 0)                    \
+    X(BILINEAR, "Bilinear", NULL,                                                                            \
+      "in1_features=#0, in2_features=#1, out_features=#2, bias={BFalse|True}", 0)                            \
     X(RNN, "RNN", nn__forward_recurrent, NN__RNN_TEXT, 0)                                                    \
     X(LSTM, "LSTM", nn__forward_recurrent, NN__RNN_TEXT, 0)                                                  \
     X(GRU, "GRU", nn__forward_recurrent, NN__RNN_TEXT, 0)                                                    \
@@ -11026,12 +11038,14 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     X(MODULE_LIST, "ModuleList", NULL, "", 0)                                                                \
     NN__RANKS(X, BATCH_NORM, "BatchNorm", nn__forward_batch_norm, NN__BATCH_NORM_TEXT)                       \
     NN__RANKS(X, INSTANCE_NORM, "InstanceNorm", nn__forward_batch_norm, NN__BATCH_NORM_TEXT)                 \
-    X(GROUP_NORM, "GroupNorm", nn__forward_group_norm, "#0, #1, eps=$0, affine={WFalse|True}", 1)            \
+    X(GROUP_NORM, "GroupNorm", nn__forward_group_norm,                                                       \
+      "#0, #1, eps=$0, affine={WFalse|True}, bias={BFalse|True}", 1)                                         \
     X(RMS_NORM, "RMSNorm", nn__forward_layer_norm,                                                           \
       "(#0,), eps={1$0|None}, elementwise_affine={WFalse|True}", 1)                                          \
     X(LOCAL_RESPONSE_NORM, "LocalResponseNorm", nn__forward_local_response_norm,                             \
       "#0, alpha=$0, beta=$1, k=$2", 1)                                                                      \
-    X(EMBEDDING, "Embedding", nn__forward_embedding, "#0, #1?4, padding_idx=#2}", 0)                         \
+    X(EMBEDDING, "Embedding", nn__forward_embedding, "#0, #1?4, padding_idx=#2}?6, max_norm=$0}"             \
+      "?7, norm_type=$1}?3, scale_grad_by_freq=True}?5, sparse=True}", 0)                                    \
     X(IDENTITY, "Identity", nn__forward_identity, "", 0)                                                     \
     X(SEQUENTIAL, "Sequential", nn__forward_sequential, "", 0)
 
@@ -11278,7 +11292,7 @@ NN__X(max_pool, MAX_POOL, 3, (int64_t d, int64_t h, int64_t w), d, h, w)
 
 #define NN__X(rank)                                                                                          \
     TENSOR_API nn_module_t *(nn_lp_pool##rank##d)(double norm, int64_t kernel, int64_t stride, int ceil) {   \
-        const int64_t i[] = {kernel, stride ? stride : kernel, rank, ceil != 0};                             \
+        const int64_t i[] = {kernel, stride ? stride : kernel, rank, ceil != 0, stride != 0};                \
         if (kernel < 1) return nn__refuse("lp_pool" #rank "d", "kernel must be > 0", kernel);                \
         if (stride < 0) return nn__refuse("lp_pool" #rank "d", "stride must be >= 0", stride);               \
         if (norm == 0 || norm != norm) return nn__refuse("lp_pool" #rank "d", "norm must not be 0", 0);      \
@@ -11289,7 +11303,8 @@ NN__X(1) NN__X(2) NN__X(3)
 
 TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
     nn__layer_t *l;
-    const int64_t i[] = {a.size, a.size_h, a.size_w, a.mode, a.align_corners != 0, a.size <= 0};
+    const int64_t i[] = {a.size, a.size_h, a.size_w, a.mode, a.align_corners != 0, a.size <= 0,
+                         a.scale_factor_h > 0, a.scale_factor_w > 0};
     if ((a.size > 0) == (a.scale_factor > 0))
         return nn__refuse("upsample", "one of size and scale_factor must be positive", a.size);
     l = NN__MAKE(NN__UPSAMPLE_KIND, a.scale_factor, a.scale_factor_h);
@@ -11347,7 +11362,7 @@ NN__LAYER(unfold, nn_columns, nn__columns_new(&a, 0))
 NN__LAYER(fold, nn_columns, nn__columns_new(&a, 1))
 
 TENSOR__FN nn_module_t *nn__make_layer_norm(nn_layer_norm_args_t a) {
-    const int64_t i[] = {a.size, a.no_affine != 0, !a.no_affine && a.no_bias};
+    const int64_t i[] = {a.size, a.no_affine != 0};
     if (a.size < 1) return nn__refuse("layer_norm", "size must be > 0", a.size);
     return nn__done(nn__add_affine(NN__MAKE(NN__LAYER_NORM_KIND, a.eps, 0), a.size, !a.no_affine,
                                    !a.no_affine && !a.no_bias));
@@ -11393,7 +11408,8 @@ TENSOR__FN void nn__zero_row(nn__layer_t *l, int64_t row) {
 TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     nn__layer_t *l;
     int64_t padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
-    const int64_t i[] = {a.count, a.size, a.mode, a.padding_idx, a.scale_grad_by_freq != 0, a.sparse != 0};
+    const int64_t i[] = {a.count, a.size, a.mode, a.padding_idx, a.scale_grad_by_freq != 0, a.sparse != 0,
+                         a.padding_idx != 0, padding < 0 ? padding + a.count : padding};
     if (a.count < 1) return nn__refuse("embedding_bag", "count must be > 0", a.count);
     if (a.size < 1) return nn__refuse("embedding_bag", "size must be > 0", a.size);
     if ((int)a.mode < 0 || a.mode > TENSOR_BAG_MAX)
@@ -11409,9 +11425,9 @@ NN__OWN_LAYER(embedding_bag, , nn__make_embedding_bag(a))
 
 TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int no_bias) {
     nn__layer_t *l;
-    const int64_t dims[3] = {out, in1, in2};
+    const int64_t dims[3] = {out, in1, in2}, i[] = {in1, in2, out};
     if (in1 < 1 || in2 < 1 || out < 1) return nn__refuse("bilinear", "in1, in2 and out must be > 0", out);
-    l = nn__make(NN__BILINEAR_KIND);
+    l = NN__MAKE(NN__BILINEAR_KIND, 0, 0);
     nn__add_parameter(l, "weight", dims, 3, NN__UNIFORM, 1 / sqrt((double)in1));
     if (!no_bias) nn__add_parameter(l, "bias", dims, 1, NN__UNIFORM, 1 / sqrt((double)in1));
     return nn__done(l);
@@ -11448,7 +11464,7 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int 
     int d, k, dirs = a.bidirectional ? 2 : 1;
     nn__layer_t *l;
     const int64_t i[] = {a.in_features, a.hidden, a.layers, a.no_bias != 0, a.batch_first != 0, dirs == 2,
-                         a.proj_size, kind, cell, a.layers != 1, a.dropout > 0, kind == NN__RELU_NET};
+                         a.proj_size, kind, cell, a.layers != 1, a.dropout > 0, cell && kind == NN__RELU_NET};
     if (a.in_features < 1) return nn__refuse(op, "in_features must be > 0", a.in_features);
     if (a.hidden < 1) return nn__refuse(op, "hidden must be > 0", a.hidden);
     if (a.layers < 1 || a.layers > 65535) return nn__refuse(op, "layers must be in 1..65535", a.layers);
@@ -11703,7 +11719,7 @@ TENSOR__FN nn_module_t *nn__make_group_norm(nn_group_norm_args_t a) {
 NN__OWN_LAYER(group_norm, NN__OR(eps, 1e-5), nn__make_group_norm(a))
 
 TENSOR__FN nn_module_t *nn__make_rms_norm(nn_rms_norm_args_t a) {
-    const int64_t i[] = {a.size, a.eps < 0, 0, 1};
+    const int64_t i[] = {a.size, a.eps < 0, 1};
     if (a.size < 1) return nn__refuse("rms_norm", "size must be > 0", a.size);
     return nn__done(nn__add_affine(NN__MAKE(NN__RMS_NORM_KIND, a.eps, 0), a.size, !a.no_affine, 0));
 }
@@ -11733,7 +11749,8 @@ TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     if (a.padding_idx >= a.count)
         return nn__refuse("embedding", "padding_idx must be below count", a.padding_idx);
     const int64_t i[] = {a.count, a.size, a.padding_idx < 0 ? -1 : a.padding_idx, a.scale_grad_by_freq != 0,
-                         a.padding_idx >= 0, a.sparse != 0};
+                         a.padding_idx >= 0, a.sparse != 0, a.max_norm > 0,
+                         a.norm_type != 0 && a.norm_type != 2};
     l = NN__MAKE(NN__EMBEDDING_KIND, a.max_norm, a.norm_type);
     nn__add_parameter(l, "weight", i, 2, NN__NORMAL, 1);
     if (a.padding_idx >= 0) nn__zero_row(l, a.padding_idx);

@@ -659,10 +659,10 @@ static void modules(void) {
         "  (3): MaxPool2d(kernel_size=3, stride=2, padding=1, dilation=1, ceil_mode=False)\n"
         "  (4): AvgPool3d(kernel_size=(2, 2, 1), stride=(2, 2, 1), padding=0)\n"
         "  (5): AdaptiveAvgPool2d(output_size=(2, 3))\n"
-        "  (6): Upsample(scale_factor=2, mode='bilinear')\n"
+        "  (6): Upsample(scale_factor=2.0, mode='bilinear')\n"
         "  (7): PixelShuffle(upscale_factor=2)\n"
         "  (8): ReflectionPad2d((1, 1, 1, 1))\n"
-        "  (9): Unfold(kernel_size=(2, 2), dilation=(1, 1), padding=(1, 1), stride=(1, 1))\n"
+        "  (9): Unfold(kernel_size=2, dilation=1, padding=1, stride=1)\n"
         ")";
     nn_module_t *m = nn_sequential(
         nn_conv1d(2, 4, 3, 2, 1, 2, 2), nn_conv_transpose2d(2, 4, 3, 2, 0, 1, .no_bias = 1),
@@ -729,11 +729,11 @@ static void function_modules(void) {
     static const char want[] =
         "Sequential(\n"
         "  (0): CircularPad2d((2, 2, 2, 2))\n"
-        "  (1): LPPool2d(norm_type=3, kernel_size=2, stride=2, ceil_mode=True)\n"
-        "  (2): LocalResponseNorm(5, alpha=0.5, beta=0.75, k=1)\n"
+        "  (1): LPPool2d(norm_type=3.0, kernel_size=2, stride=None, ceil_mode=True)\n"
+        "  (2): LocalResponseNorm(5, alpha=0.5, beta=0.75, k=1.0)\n"
         "  (3): MaxUnpool2d(kernel_size=(2, 3), stride=(2, 3), padding=(0, 1))\n"
         "  (4): ZeroPad2d((1, 1, 1, 1))\n"
-        "  (5): ConstantPad2d(padding=(1, 1, 1, 1), value=0)\n"
+        "  (5): ConstantPad2d(padding=(1, 1, 1, 1), value=0.0)\n"
         "  (6): ConstantPad3d(padding=(1, 2, 3, 4, 5, 6), value=2.5)\n"
         "  (7): ReplicationPad1d((1, 2))\n"
         ")";

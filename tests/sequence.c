@@ -260,7 +260,8 @@ static void norm_modules(void) {
     c = nn_clone(bn);
     CHECK(test_same_bits(nn_forward(c, x), y) && nn_get(c, "running_mean") != nn_get(bn, "running_mean"));
     nn_to_string(bn, text, sizeof text);
-    CHECK_TEXT(text, "BatchNorm2d(3, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)");
+    CHECK_TEXT(text,
+               "BatchNorm2d(3, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)");
     CHECK_POISON(nn_forward(bn, tensor_select(x, 0, 0)), TENSOR_ERR_SHAPE,
                  "batch_norm: x [3,2,5] must have 4 dims and 3 channels");
     // the mean of all batches
