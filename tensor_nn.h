@@ -4359,6 +4359,20 @@ TENSOR__FN tensor_t *nn__narrow(tensor_t *y, const tensor_t *like) {
     return (tensor_to)(y, (tensor_dtype_t)like->dtype);
 }
 
+// Brings the inputs of `which` (bits) to their common dtype, as arithmetic does. -> the first
+TENSOR__FN tensor_t *nn__promote(tensor_t **in, int n, unsigned which) {
+    int k, dtype = nn__is_float(in[0]) ? in[0]->dtype : -1;
+    for (k = 1; k < n; k++) {
+        if (!(which >> k & 1u) || !in[k] || in[k]->dtype == dtype || !nn__is_float(in[k])) continue;
+        dtype = dtype < 0 ? in[k]->dtype
+                : dtype == TENSOR_F64 || in[k]->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
+    }
+    if (dtype < 0) return in[0];
+    for (k = 0; k < n; k++)
+        if ((which >> k & 1u) && in[k]) in[k] = (tensor_to)(in[k], (tensor_dtype_t)dtype);
+    return in[0];
+}
+
 // Whether a positional argument too many was given; raises if so. The macros put TENSOR__NO_SURPLUS there
 // (and a site), so that 0 is noticed too; a struct filled by hand has NULL.
 TENSOR__FN int nn__too_many(const char *op, const char *site, const void *surplus) {
@@ -5254,7 +5268,7 @@ TENSOR__FN void nn__plane_norm_back_task(void *arg, int64_t task, int worker) {
             int64_t at = nn__plane(p, v->planes, r, j);
             double *part = v->part + 2 * at;
             part[0] = v->k->dot(nn__at(&a[0], at * n), NULL, n);
-            part[1] = v->k->deviation(nn__at(&a[0], at * n), nn__at(&a[1], at * n), mean, n) * rstd;
+            part[1] = v->k->deviation(nn__at(&a[0], at * n), nn__at(&a[1], at * n), mean, n) * (n ? rstd : 0);
             if (a[4].data) w = nn__value(a[4].data, a[4].dtype, at % p->i[2]);
             s += w * part[0];
             t += w * part[1];
@@ -6333,7 +6347,12 @@ TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *
     if (bias && (bias->ndim != 1 || bias->dims[0] != dims[1]))
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: bias %t must have the %d outputs of weight %t", op, bias,
                         dims[1], w);
-    for (d = 0; d < rank; d++) g.kernel[3 - rank + d] = w->dims[2 + d];
+    for (d = 0; d < rank; d++) {
+        g.kernel[3 - rank + d] = w->dims[2 + d];
+        // As far as any that gives one output.
+        k = x->dims[x->ndim - rank + d] <= 1 << 28 && g.pad[3 - rank + d] <= 1 << 28 ? 0x3FFFFFFF : INT64_MAX;
+        if (!transposed) g.stride[3 - rank + d] = nn__min(g.stride[3 - rank + d], k);
+    }
     if (!nn__window_valid(op, rank, &g)) return TENSOR__(poison);
     for (d = 0; d < 3; d++)
         if (same && (g.stride[d] != 1 || g.pad[d] != 0))
@@ -6982,10 +7001,13 @@ TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, co
                            "(size_h, size_w, scale_factor_h, scale_factor_w follow it); x %t",
                            sizes[0], factors[0], x));
     for (d = 0; d < 3; d++) {
-        if (factor[d] >= 0 && factor[d] < 1e300 && (size[d] <= 0 || sizes[0] > 0)) continue;
+        int there = d == 0 || rank == 3 || (rank == 2 && d == 2);
+        if (factor[d] >= 0 && factor[d] < 1e300 && (size[d] <= 0 || sizes[0] > 0) &&
+            (there || (size[d] <= 0 && factor[d] == 0)))
+            continue;
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                            "interpolate: scale_factor%s %g, size%s %d with x %t: a factor must be "
-                           "finite and positive, sizes go with size",
+                           "finite and positive, sizes go with size and the dims of x",
                            ends[d], factor[d], ends[d], size[d], x));
     }
     if (mode > TENSOR_NEAREST_EXACT && !nn__floats(&o, 1)) NN__CLOSE(TENSOR__(poison));
@@ -7049,7 +7071,8 @@ TENSOR__FN tensor_t *nn__grid_fold(tensor_t *g, int64_t size, int padding, int a
         g = (tensor_add)(g, (tensor_mul)(odd, (tensor_rsub_scalar)((tensor_mul_scalar)(g, 2), span)));
         g = (tensor_add_scalar)(g, low);
     }
-    return padding == TENSOR_PAD_CONSTANT ? g : (tensor_clamp)(g, 0, n - 1);
+    // As clamp, but without a gradient at the very ends.
+    return padding == TENSOR_PAD_CONSTANT ? g : (tensor_hardtanh)(g, 0, n - 1);
 }
 // Weight of the pixel tap - 1 behind floor(place), t = place - floor(place) (Keys, 1981, a = -0.75).
 TENSOR__FN tensor_t *nn__grid_cubic(tensor_t *t, int tap) {
@@ -7309,7 +7332,7 @@ NN__COMPOSED(alpha_dropout, (tensor_t *x, double p, int training), !(p >= 0 && p
 NN__COMPOSED(celu, (tensor_t *x, double alpha), alpha == 0, "alpha must not be 0", nn__celu(x, alpha))
 NN__COMPOSED_TO(TENSOR__FULL, gumbel_softmax, (tensor_t *x, double tau, int hard, int64_t dim), 0, "",
              nn__gumbel(x, tau, hard, dim))
-NN__COMPOSED(hardshrink, (tensor_t *x, double lambd), !(lambd >= 0), "lambd must be >= 0",
+NN__COMPOSED(hardshrink, (tensor_t *x, double lambd), 0, "",
              (tensor_where)((tensor_le_scalar)((tensor_abs)(x), lambd), nn__number(0, x), x))
 NN__COMPOSED_TO(TENSOR__FULL, normalize, (tensor_t *x, double p, int64_t dim, double eps), 0, "",
              (tensor_div)(x, (tensor_clamp_min)(nn__p_norm(x, p, dim, 1), eps)))
@@ -7376,18 +7399,26 @@ TENSOR_API tensor_t *(tensor_prelu)(tensor_t *x, tensor_t *weight) {
     in[1] = (tensor_where)((tensor_gt_scalar)(in[0], 0), in[0], (tensor_mul)(in[0], in[1]));
     return (tensor_scope_return)(scope, nn__narrow(in[1], x));
 }
+// Brings a and b to one dtype.
+TENSOR__FN int nn__ready_pair(const char *name, tensor_t **in) {
+    return nn__inputs(name, "a b", 2, in, 2, 0) && nn__promote(in, 2, 3) &&
+           nn__inputs(name, "a b", 2, in, 2, 3);
+}
 TENSOR_API tensor_t *(tensor_cosine_similarity)(tensor_t *a, tensor_t *b, int64_t dim, double eps) {
     tensor_t *in[2] = {a, b}, *shape;
     tensor_scope_t scope;
     int k;
     NN__AUTOCAST(TENSOR__CAST_cosine_similarity,
                  (tensor_cosine_similarity)(cast_[0], cast_[1], dim, eps), a, b)
-    if (!nn__ready("cosine_similarity", "a b", in, 2)) return TENSOR__(poison);
+    if (!nn__ready_pair("cosine_similarity", in)) return TENSOR__(poison);
     scope = TENSOR__(scope)(-1);
-    shape = (tensor_mul)(a, b);
+    shape = (tensor_mul)(in[0], in[1]);
     for (k = 0; k < 2 && !(tensor_is_poison)(shape); k++) {
+        tensor_t *n, *more;
         in[k] = (tensor_expand_n)(nn__wide(in[k]), shape->dims, shape->ndim);
-        in[k] = (tensor_div)(in[k], (tensor_clamp_min)((tensor_norm_dim)(in[k], dim, 1), eps));
+        n = (tensor_norm_dim)(in[k], dim, 1);       // eps bounds its value, not its gradient
+        more = (tensor_relu)((tensor_rsub_scalar)((tensor_detach)(n), eps));
+        in[k] = (tensor_div)(in[k], (tensor_add)(n, more));
     }
     if (!(tensor_is_poison)(shape)) {
         in[0] = (tensor_sum_dim)((tensor_mul)(in[0], in[1]), dim, 0);
@@ -7400,12 +7431,12 @@ TENSOR_API tensor_t *(tensor_pairwise_distance)(tensor_t *a, tensor_t *b, double
     tensor_scope_t scope;
     NN__AUTOCAST(TENSOR__CAST_pairwise_distance,
                  (tensor_pairwise_distance)(cast_[0], cast_[1], p, eps, keepdim), a, b)
-    if (!nn__ready("pairwise_distance", "a b", in, 2)) return TENSOR__(poison);
+    if (!nn__ready_pair("pairwise_distance", in)) return TENSOR__(poison);
     scope = TENSOR__(scope)(-1);
-    in[0] = (tensor_sub)(nn__wide(a), nn__wide(b));
+    a = in[0];
+    in[0] = (tensor_sub)(nn__wide(a), nn__wide(in[1]));
     in[0] = nn__p_norm((tensor_add_scalar)(in[0], eps), p, -1, keepdim);
-    if (nn__is_half(a) && a->dtype == b->dtype) in[0] = nn__narrow(in[0], a);
-    return (tensor_scope_return)(scope, in[0]);
+    return (tensor_scope_return)(scope, nn__narrow(in[0], a));
 }
 
 // ---- attention: blocks of queries of one head against the keys; scores never leave the worker's scratch
@@ -7445,7 +7476,7 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
     v->e = v->q->dims[v->q->ndim - 1];
     v->s = v->key->dims[v->key->ndim - 2];
     v->ev = v->v->dims[v->v->ndim - 1];
-    v->heads = v->lse->numel / nn__max(v->t, 1);
+    for (v->heads = 1, k = 0; k < v->q->ndim - 2; k++) v->heads *= v->q->dims[k];     // also of no query
     v->blocks = nn__ceil(v->t, NN__QUERIES);
     v->causal = (int)c->p->i[0];
     v->rows = v->causal ? NN__CAUSAL : NN__BLOCK;
@@ -7617,7 +7648,8 @@ TENSOR__FN tensor_t *nn__attention_composed(tensor_t *q, tensor_t *k, tensor_t *
     else if (mask)
         s = (tensor_add)(s, mask);
     // A row of -inf alone would be NaN; it counts as zeros.
-    dead = mask ? (tensor_eq_scalar)((tensor_amax_dim)((tensor_detach)(s), -1, 1), -INFINITY) : NULL;
+    dead = mask && k->dims[k->ndim - 2]
+               ? (tensor_eq_scalar)((tensor_amax_dim)((tensor_detach)(s), -1, 1), -INFINITY) : NULL;
     if (dead) s = (tensor_masked_fill)(s, dead, 0);
     s = (tensor_softmax)(s, -1);
     if (dead) s = (tensor_masked_fill)(s, dead, 0);
@@ -8613,12 +8645,21 @@ TENSOR__FN tensor_t *nn__loss_front(int which, tensor_t *x, tensor_t *t, tensor_
     const tensor__row_t *row = nn__row(NN_OP_LOSS_MSE + which);
     tensor__op_t o;
     tensor_t *in[4] = {x, t, w, q};
+    int k;
     if (which == NN__LOSS_BCE && TENSOR__(casting)())
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "binary_cross_entropy: unsafe under autocast (input %t); "
                         "binary_cross_entropy_with_logits is safe", x);
     NN__AUTOCAST(row->cast, nn__loss_front(which, cast_[0], cast_[1], cast_[2], cast_[3], f, reduction),
                  x, t, w, q)
-    if (!TENSOR__(begin)(&o, row, in, 4) || !nn__floats(&o, 15)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, row, in, 4)) return TENSOR__(poison);
+    if (x->dtype != t->dtype && (which < NN__LOSS_HUBER || (which > NN__LOSS_BCE && nn__is_float(t)))) {
+        in[0] = nn__promote(in, 2, 3);
+        in[0] = nn__loss_front(which, in[0], in[1], w, q, f, reduction);
+        return which == NN__LOSS_BCE_LOGITS ? nn__narrow(in[0], t) : in[0];
+    }
+    for (k = 2; k < 4; k++)
+        if (in[k]) o.args[k] = in[k] = nn__narrow(in[k], x);
+    if (!nn__floats(&o, 15)) return TENSOR__(poison);
     if (!nn__same_shape(x, t))
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t and target %t must have one shape", row->name, x, t);
     if ((int)reduction < 0 || reduction > TENSOR_BATCHMEAN ||
@@ -8836,6 +8877,14 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
                         x->dims[dim], x);
     if (w && tensor_grad_enabled() && tensor_requires_grad(w))
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: weight %t requires grad, which it cannot get", op, w);
+    if (!nll && nn__is_float(t) && t->dtype != x->dtype) {
+        tensor_cross_entropy_args_t one = *a;
+        tensor_t *all[3] = {x, t, w};
+        one.input = nn__promote(all, 3, 7);
+        one.target = all[1];
+        one.weight = all[2];
+        return nn__cross_entropy_front(&one, nll);
+    }
     if (nn__is_half(x)) {
         tensor_cross_entropy_args_t wide = *a;
         wide.input = nn__wide(x);
@@ -8847,11 +8896,14 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
         if (!nn__same_shape(t, x))
             return NN__FAIL(TENSOR_ERR_SHAPE, "%s: target probabilities %t must have the shape of input %t",
                             op, t, x);
+        if (a->ignore_index >= 0)
+            return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: ignore_index %d is not for probabilities %t", op,
+                            a->ignore_index, t);
         return nn__cross_entropy_soft(x, t, w, a->label_smoothing, a->reduction);
     }
     if (!nn__is_index(t))
         return NN__FAIL(TENSOR_ERR_DTYPE, "%s: target is %y, must be i32 or i64%s", op, t,
-                        nll ? "" : ", or the dtype of input");
+                        nll ? "" : ", or a float");
     same = t->ndim == x->ndim - 1;
     for (d = 0; same && d < t->ndim; d++) same = t->dims[d] == x->dims[d == 0 && dim ? 0 : d + 1];
     if (!same)
@@ -8909,31 +8961,32 @@ NN__LOSS(kl_div, a.log_target ? NN__LOSS_KL_DIV_LOG : NN__LOSS_KL_DIV, NULL, NUL
 // ---- losses made of other ops
 
 // Opens one: reduction is TENSOR_MEAN to TENSOR_NONE, inputs of `floats` (bits) are floats of one dtype,
-// those of `signs` may be integers besides and become floats, those of `same` have the shape of input 0.
-// Halves become f32.
-TENSOR__FN int nn__loss_inputs(const char *op, const char *names,
+// which they may become, those of `signs` are made of it whatever they are, those of `same` have the shape
+// of input 0. Halves become f32. -> one of the result's dtype, NULL after raising
+TENSOR__FN const tensor_t *nn__loss_inputs(const char *op, const char *names,
                                tensor_t **in, int nin, int required, unsigned floats, unsigned signs,
                                unsigned same, tensor_reduction_t reduction) {
     tensor__op_t o;
     tensor__row_t row;
     char name[16], first[16];
+    const tensor_t *like;
     int k;
-    if (!nn__row_begin(&o, &row, op, names, required, in, nin)) return 0;
-    for (k = 1; k < nin; k++)
-        if ((signs >> k & 1u) && !nn__is_float(in[k]))
-            o.args[k] = in[k] = (tensor_to)(in[k], (tensor_dtype_t)in[0]->dtype);
-    if (!nn__floats(&o, floats | signs)) return 0;
+    if (!nn__row_begin(&o, &row, op, names, required, in, nin)) return NULL;
+    like = nn__promote(in, nin, floats);
+    for (k = 0; k < nin; k++) o.args[k] = in[k] = signs >> k & 1u ? nn__narrow(in[k], like) : in[k];
+    if (!nn__floats(&o, floats | signs)) return NULL;
     for (k = 1; k < nin; k++) {
         if (!(same >> k & 1u)) continue;
         if (nn__same_shape(in[k], in[0])) continue;
-        return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %t and %s %t must have one shape", op,
-                      nn__arg_name(&row, 0, first), in[0], nn__arg_name(&row, k, name), in[k]);
+        return NN__GIVE((const tensor_t *)NULL, TENSOR_ERR_SHAPE,
+                        "%s: %s %t and %s %t must have one shape", op, nn__arg_name(&row, 0, first), in[0],
+                        nn__arg_name(&row, k, name), in[k]);
     }
     if ((int)reduction < 0 || reduction > TENSOR_NONE)
-        return NN__NO(TENSOR_ERR_SHAPE, "%s: reduction %i (%s %t) is none of its own", op, (int)reduction,
-                      nn__arg_name(&row, 0, first), in[0]);
+        return NN__GIVE((const tensor_t *)NULL, TENSOR_ERR_SHAPE, "%s: reduction %i (%s %t) is none of its own",
+                        op, (int)reduction, nn__arg_name(&row, 0, first), in[0]);
     for (k = 0; k < nin; k++) in[k] = nn__wide(in[k]);
-    return 1;
+    return like;
 }
 TENSOR__FN tensor_t *nn__reduce(tensor_t *y, tensor_reduction_t reduction, const tensor_t *like) {
     if (reduction != TENSOR_NONE) y = reduction == TENSOR_SUM ? (tensor_sum)(y) : (tensor_mean)(y);
@@ -8971,6 +9024,8 @@ TENSOR__FN int nn__classes(const char *op, tensor_t *const *in, int all) {
         else if (w && (w->ndim != 1 || w->dims[0] != x->dims[x->ndim - 1]))
             NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight %t must have the %d classes of input %t", op, w,
                      x->dims[x->ndim - 1], x);
+        else if (w && w->dtype != x->dtype)
+            NN__FAIL(TENSOR_ERR_DTYPE, "%s: weight is %y, input is %y; use tensor_to", op, w, x);
         else
             return 1;
     }
@@ -9087,13 +9142,12 @@ TENSOR__FN tensor_t *nn__poisson_nll_loss(const tensor_poisson_nll_loss_args_t *
 // tensor_op_with(a), which is nn__op(&a, in) reduced; the inputs behind `same` are those of nn__loss_inputs.
 #define NN__LOSS_OF(op, args, names, required, floats, signs, same, ...)                                     \
     TENSOR__FN tensor_t *nn__run_##op(const args##_args_t *a) {                                              \
-        tensor_t *in[] = {__VA_ARGS__}, *like;                                                               \
+        tensor_t *in[] = {__VA_ARGS__};                                                                      \
+        const tensor_t *like;                                                                                \
         TENSOR__(autocast)(TENSOR__CAST_losses, in, (int)(sizeof in / sizeof in[0]));                        \
-        like = in[0];                                                                                        \
-        if (!nn__loss_inputs(#op, names, in, (int)(sizeof in / sizeof in[0]), required, floats, signs, same, \
-                             a->reduction))                                                                  \
-            return TENSOR__(poison);                                                                         \
-        return nn__reduce(nn__##op(a, in), a->reduction, like);                                              \
+        like = nn__loss_inputs(#op, names, in, (int)(sizeof in / sizeof in[0]), required, floats, signs,     \
+                               same, a->reduction);                                                          \
+        return like ? nn__reduce(nn__##op(a, in), a->reduction, like) : TENSOR__(poison);                    \
     }                                                                                                        \
     NN__SCOPED(op, args, nn__run_##op(&a))
 NN__FILL(tensor_margin_loss, NN__OR(margin, 1) NN__OR(p, 1))
@@ -9103,22 +9157,22 @@ NN__FILL_DEFAULTS(tensor_gaussian_nll_loss, NN__OR(eps, 1e-6))
 NN__FILL_DEFAULTS(tensor_poisson_nll_loss, NN__OR(eps, 1e-8))
 #define NN__X(op, args, ...) NN__DEFAULTS(tensor_##op, args) NN__LOSS_OF(op, args, __VA_ARGS__)
 NN__X(hinge_embedding_loss, tensor_margin_loss, "input target", 2, 1, 2, 2, a->input, a->target)
-NN__X(soft_margin_loss, tensor_margin_loss, "input target", 2, 1, 2, 2, a->input, a->target)
-NN__X(multi_margin_loss, tensor_margin_loss, "input target weight", 2, 5, 0, 0, a->input, a->target,
+NN__X(soft_margin_loss, tensor_margin_loss, "input target", 2, 3, 0, 2, a->input, a->target)
+NN__X(multi_margin_loss, tensor_margin_loss, "input target weight", 2, 1, 0, 0, a->input, a->target,
       a->weight)
 NN__X(multilabel_margin_loss, tensor_margin_loss, "input target", 2, 1, 0, 0, a->input, a->target)
-NN__X(multilabel_soft_margin_loss, tensor_margin_loss, "input target weight", 2, 5, 2, 2, a->input, a->target,
+NN__X(multilabel_soft_margin_loss, tensor_margin_loss, "input target weight", 2, 7, 0, 2, a->input, a->target,
       a->weight)
-NN__X(margin_ranking_loss, tensor_ranking_loss, "input1 input2 target", 3, 3, 4, 6, a->input1, a->input2,
+NN__X(margin_ranking_loss, tensor_ranking_loss, "input1 input2 target", 3, 7, 0, 6, a->input1, a->input2,
       a->target)
 NN__X(cosine_embedding_loss, tensor_ranking_loss, "input1 input2 target", 3, 3, 4, 2, a->input1, a->input2,
       a->target)
 #undef NN__X
 NN__LOSS_OF(triplet_margin_loss, tensor_triplet_margin_loss, "anchor positive negative", 3, 7, 0, 6,
             a->anchor, a->positive, a->negative)
-NN__LOSS_OF(gaussian_nll_loss, tensor_gaussian_nll_loss, "input target var", 3, 5, 2, 2, a->input, a->target,
+NN__LOSS_OF(gaussian_nll_loss, tensor_gaussian_nll_loss, "input target var", 3, 7, 0, 2, a->input, a->target,
             a->var)
-NN__LOSS_OF(poisson_nll_loss, tensor_poisson_nll_loss, "input target", 2, 1, 2, 2, a->input, a->target)
+NN__LOSS_OF(poisson_nll_loss, tensor_poisson_nll_loss, "input target", 2, 3, 0, 2, a->input, a->target)
 
 // ---- ctc: log-space forward and backward sums over the blank-separated labels of an item (2 L + 1 states).
 // The kernel makes the gradient along: what backward would need is all there.

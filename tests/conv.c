@@ -959,6 +959,31 @@ static void pool_rows(void) {
                     }
 }
 
+static void huge_strides(void) {
+    tensor_t *x = tensor_ones(1, 1, 4, 4), *w = tensor_ones(1, 1, 2, 2), *y;
+    y = tensor_conv2d(x, w, .stride = (int64_t)1 << 40, .padding = 1);
+    CHECK(tensor_numel(y) == 1 && tensor_item(y) == 1);
+    y = tensor_conv2d(x, w, .stride = 1, .stride_w = INT64_MAX);
+    CHECK(tensor_size(y, 2) == 3 && tensor_size(y, 3) == 1);
+    CHECK_POISON(tensor_conv2d(x, w, .padding = (int64_t)1 << 40, .stride = (int64_t)1 << 40),
+                 TENSOR_ERR_SHAPE, "conv2d: stride");
+    CHECK_POISON(tensor_interpolate(tensor_ones(1, 1, 3), 4, .size_w = 7), TENSOR_ERR_SHAPE, "size_w 7");
+}
+
+// A place at the very border has no gradient, as in PyTorch.
+static void border_gradient(void) {
+    const float places[] = {0.5f, 1, -1, 0, 0.25f, -0.5f};
+    tensor_t *x = tensor_reshape(tensor_arange(0, 9, 1, TENSOR_F32), 1, 1, 3, 3), *g;
+    g = tensor_requires_grad_(tensor_from(places, TENSOR_F32, 1, 3, 1, 2), 1);
+    tensor_backward(tensor_sum(
+        tensor_grid_sample(x, g, .padding_mode = TENSOR_PAD_BORDER, .align_corners = 1)));
+    g = tensor_grad(g);
+    CHECK_NEAR(tensor_item(tensor_at(g, "0, 0, 0, 0")), 1, 1e-6);
+    CHECK(tensor_item(tensor_at(g, "0, 0, 0, 1")) == 0 && tensor_item(tensor_at(g, "0, 1, 0, 0")) == 0);
+    CHECK_NEAR(tensor_item(tensor_at(g, "0, 1, 0, 1")), 3, 1e-6);
+    CHECK_NEAR(tensor_item(tensor_at(g, "0, 2, 0, 1")), 3, 1e-6);
+}
+
 int main(void) {
     RUN(pool_rows);
     RUN(values);
@@ -973,6 +998,8 @@ int main(void) {
     RUN(pool_forms);
     RUN(modules);
     RUN(function_modules);
+    RUN(huge_strides);
+    RUN(border_gradient);
     RUN(errors);
     RUN(edges);
     RUN(pool_ceil);

@@ -214,7 +214,7 @@ static void argument_names(void) {
     CHECK_POISON(tensor_embedding(NULL, x), TENSOR_ERR_OWNER, "embedding: argument index is NULL");
     CHECK_POISON(tensor_layer_norm(NULL), TENSOR_ERR_OWNER, "layer_norm: argument x is NULL");
     CHECK_POISON(tensor_scaled_dot_product_attention(x, NULL, x), TENSOR_ERR_OWNER, "argument key is NULL");
-    CHECK_POISON(tensor_mse_loss(x, d), TENSOR_ERR_DTYPE, "mse_loss: target is f64, input is f32");
+    CHECK_POISON(tensor_huber_loss(x, d), TENSOR_ERR_DTYPE, "huber_loss: target is f64, input is f32");
     CHECK_POISON(tensor_linear(i, x, NULL), TENSOR_ERR_DTYPE, "linear: x [2,3] is i64, must be a float");
 }
 

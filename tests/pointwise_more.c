@@ -477,7 +477,7 @@ static void activation_values(void) {
     CHECK(tensor_ndim(tensor_softsign(tensor_scalar(1, TENSOR_F32))) == 0);
     CHECK_POISON(tensor_celu(x, 0), TENSOR_ERR_SHAPE, "celu: alpha must not be 0");
     CHECK_POISON(tensor_softshrink(x, -1), TENSOR_ERR_SHAPE, "softshrink: lambd");
-    CHECK_POISON(tensor_hardshrink(x, NANF), TENSOR_ERR_SHAPE, "hardshrink: lambd");
+    CHECK(tensor_equal(tensor_hardshrink(a, -1), a));       // as PyTorch
     CHECK_POISON(tensor_hardtanh(x, 2, 1), TENSOR_ERR_SHAPE, "hardtanh: lo 2 is above hi 1");
     CHECK_POISON(tensor_rrelu(x, 0.5, 0.1, 0), TENSOR_ERR_SHAPE, "rrelu: lower");
     CHECK_POISON(tensor_glu(x, 0), TENSOR_ERR_SHAPE, "glu: x [9] must have dim 0, of even size");
@@ -488,7 +488,7 @@ static void activation_values(void) {
     CHECK_POISON(tensor_normalize(x, 2, 1, 1e-12), TENSOR_ERR_INDEX, "dim 1");
     CHECK_POISON(tensor_cosine_similarity(a, x, 0, 1e-8), TENSOR_ERR_SHAPE, "do not broadcast");
     x = tensor_to(x, TENSOR_I64);
-    CHECK_POISON(tensor_pairwise_distance(a, x, 2, 0, 0), TENSOR_ERR_DTYPE, "b [9] is i64");
+    CHECK_POISON(tensor_pairwise_distance(x, x, 2, 0, 0), TENSOR_ERR_DTYPE, "a [9] is i64");
 }
 static tensor_t *celu_of(tensor_t *x) { return tensor_celu(tensor_sub_scalar(x, 1.5), 0.7); }
 static tensor_t *selu_of(tensor_t *x) { return tensor_selu(tensor_sub_scalar(x, 1.5)); }
@@ -717,6 +717,22 @@ static void small_roots(void) {
     tensor_set_cpu(NULL);
 }
 
+// The quotient of remainder's gradient is the one of its value: 5.61f / 0.33f rounds to 17, but is below.
+static void remainder_quotient(void) {
+    tensor_t *a = tensor_full(5.61f, 2), *b = tensor_requires_grad_(tensor_full(0.33f, 2), 1);
+    tensor_backward(tensor_sum(tensor_remainder(a, b)));
+    CHECK(tensor_equal(tensor_grad(b), tensor_full(-16, 2)));
+}
+
+// any and all of u8 are u8, of every other dtype bool.
+static void any_of_bytes(void) {
+    tensor_t *x = tensor_to(tensor_full(7, 2, 3), TENSOR_U8);
+    CHECK(tensor_dtype(tensor_any(x)) == TENSOR_U8 && tensor_item(tensor_any(x)) == 1);
+    CHECK(tensor_dtype(tensor_all_dim(x, 1, 0)) == TENSOR_U8);
+    CHECK(tensor_item(tensor_sum(tensor_all_dim(x, 1, 0))) == 2);
+    CHECK(tensor_dtype(tensor_any(tensor_to(x, TENSOR_I8))) == TENSOR_BOOL);
+}
+
 int main(void) {
     RUN(small_roots);
     RUN(small_integers);
@@ -732,6 +748,8 @@ int main(void) {
     RUN(activation_gradients);
     RUN(random_activations);
     RUN(modules);
+    RUN(remainder_quotient);
+    RUN(any_of_bytes);
     RUN(exact_ends);
     return test_report();
 }
