@@ -961,7 +961,7 @@ TENSOR_API tensor_t *tensor_min(tensor_t *x);
 // i64, first of ties, NaN wins; no grad
 TENSOR_API tensor_t *tensor_argmax(tensor_t *x);
 TENSOR_API tensor_t *tensor_argmin(tensor_t *x);
-TENSOR_API tensor_t *tensor_any(tensor_t *x);                           // bool; no grad
+TENSOR_API tensor_t *tensor_any(tensor_t *x);                           // bool (u8 of u8); no grad
 TENSOR_API tensor_t *tensor_all(tensor_t *x);
 // divides by n - correction (PyTorch: 1)
 TENSOR_API tensor_t *tensor_var(tensor_t *x, int64_t correction);
@@ -1170,8 +1170,8 @@ TENSOR_API tensor_t *tensor_mv(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_dot(tensor_t *a, tensor_t *b);
 // a [M], b [N].                        -> new [M, N];  grad as mul;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_outer(tensor_t *a, tensor_t *b);
-// beta * x + alpha * (a b), x broadcasts to [M, N].     -> new [M, N];  grad as mul/matmul;  errors SHAPE,
-// DTYPE
+// beta * x + alpha * (a b), x of their dtype broadcasts to [M, N].
+//   -> new [M, N];  grad as mul/matmul;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_addmm(tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha);
 // The same for a batch of products, their sum, a matrix times a vector, an outer product.
 //   -> new, shape of the product;  grad as mul/matmul;  errors SHAPE, DTYPE

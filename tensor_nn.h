@@ -456,7 +456,8 @@ TENSOR_API tensor_t *tensor_alpha_dropout(tensor_t *x, double p, int training);
 // Activations beside those of tensor.h (relu, gelu, silu, elu, hardtanh, mish, ...).
 //   x   f32/f64/f16/bf16
 //   -> new, shape and dtype of x (glu: half of dim);  grad as PyTorch's
-//   errors  DTYPE, SHAPE (celu: alpha 0; glu: odd size; prelu: weight; rrelu: lower > upper; lambd < 0)
+//   errors  DTYPE, SHAPE (celu: alpha 0; glu: odd size; prelu: weight; rrelu: lower > upper; softshrink:
+//           lambd < 0)
 TENSOR_API tensor_t *tensor_celu(tensor_t *x, double alpha);                     // PyTorch's default is 1
 TENSOR_API tensor_t *tensor_glu(tensor_t *x, int64_t dim);                       // -1
 TENSOR_API tensor_t *tensor_hardshrink(tensor_t *x, double lambd);               // 0.5
@@ -646,7 +647,8 @@ TENSOR_API tensor_pair_t tensor__max_pool3d_with_indices(tensor_max_pool_args_t 
 // >>losses                                         MARK: losses
 //
 // Input and target must have one shape (class indices excepted): a silently broadcast loss trains the wrong
-// thing. Options as in >>functional. .reduction: TENSOR_MEAN (default), TENSOR_SUM, TENSOR_NONE.
+// thing. Options as in >>functional. .reduction: TENSOR_MEAN (default), TENSOR_SUM, TENSOR_NONE. Inputs of
+// several dtypes promote, integers besides, but for huber, binary_cross_entropy and the weights of classes.
 // All: -> new 0-d (TENSOR_NONE: the shape of the target);  grad fused, differentiable itself
 //      errors SHAPE (shapes differ), DTYPE, OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
