@@ -4366,8 +4366,8 @@ TENSOR__FN tensor_t *nn__promote(tensor_t **in, int n, unsigned which) {
     int k, dtype = nn__is_float(in[0]) ? in[0]->dtype : -1;
     for (k = 1; k < n; k++) {
         if (!(which >> k & 1u) || !in[k] || in[k]->dtype == dtype || !nn__is_float(in[k])) continue;
-        dtype = dtype < 0 ? in[k]->dtype
-                : dtype == TENSOR_F64 || in[k]->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
+        if (dtype < 0) dtype = in[k]->dtype;
+        else dtype = dtype == TENSOR_F64 || in[k]->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
     }
     if (dtype < 0) return in[0];
     for (k = 0; k < n; k++)
@@ -6349,12 +6349,9 @@ TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *
     if (bias && (bias->ndim != 1 || bias->dims[0] != dims[1]))
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: bias %t must have the %d outputs of weight %t", op, bias,
                         dims[1], w);
-    for (d = 0; d < rank; d++) {
-        g.kernel[3 - rank + d] = w->dims[2 + d];
-        // As far as any that gives one output.
-        k = x->dims[x->ndim - rank + d] <= 1 << 28 && g.pad[3 - rank + d] <= 1 << 28 ? 0x3FFFFFFF : INT64_MAX;
-        if (!transposed) g.stride[3 - rank + d] = nn__min(g.stride[3 - rank + d], k);
-    }
+    for (d = 0; d < rank; d++) g.kernel[3 - rank + d] = w->dims[2 + d];
+    for (d = 0; d < 3 && !transposed; d++)      // as far as any that gives one output
+        if (nn__max(x->numel, g.pad[d]) <= 1 << 28) g.stride[d] = nn__min(g.stride[d], 0x3FFFFFFF);
     if (!nn__window_valid(op, rank, &g)) return TENSOR__(poison);
     for (d = 0; d < 3; d++)
         if (same && (g.stride[d] != 1 || g.pad[d] != 0))
@@ -7003,10 +7000,8 @@ TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, co
                            "(size_h, size_w, scale_factor_h, scale_factor_w follow it); x %t",
                            sizes[0], factors[0], x));
     for (d = 0; d < 3; d++) {
-        int there = d == 0 || rank == 3 || (rank == 2 && d == 2);
-        if (factor[d] >= 0 && factor[d] < 1e300 && (size[d] <= 0 || sizes[0] > 0) &&
-            (there || (size[d] <= 0 && factor[d] == 0)))
-            continue;
+        int there = d == 0 || rank == 3 || (rank == 2 && d == 2) || (size[d] <= 0 && factor[d] == 0);
+        if (there && factor[d] >= 0 && factor[d] < 1e300 && (size[d] <= 0 || sizes[0] > 0)) continue;
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                            "interpolate: scale_factor%s %g, size%s %d with x %t: a factor must be "
                            "finite and positive, sizes go with size and the dims of x",
@@ -7401,26 +7396,21 @@ TENSOR_API tensor_t *(tensor_prelu)(tensor_t *x, tensor_t *weight) {
     in[1] = (tensor_where)((tensor_gt_scalar)(in[0], 0), in[0], (tensor_mul)(in[0], in[1]));
     return (tensor_scope_return)(scope, nn__narrow(in[1], x));
 }
-// Brings a and b to one dtype.
-TENSOR__FN int nn__ready_pair(const char *name, tensor_t **in) {
-    return nn__inputs(name, "a b", 2, in, 2, 0) && nn__promote(in, 2, 3) &&
-           nn__inputs(name, "a b", 2, in, 2, 3);
-}
 TENSOR_API tensor_t *(tensor_cosine_similarity)(tensor_t *a, tensor_t *b, int64_t dim, double eps) {
     tensor_t *in[2] = {a, b}, *shape;
     tensor_scope_t scope;
     int k;
     NN__AUTOCAST(TENSOR__CAST_cosine_similarity,
                  (tensor_cosine_similarity)(cast_[0], cast_[1], dim, eps), a, b)
-    if (!nn__ready_pair("cosine_similarity", in)) return TENSOR__(poison);
+    if (!nn__ready("cosine_similarity", "a b", in, 2)) return TENSOR__(poison);
     scope = TENSOR__(scope)(-1);
     shape = (tensor_mul)(in[0], in[1]);
     for (k = 0; k < 2 && !(tensor_is_poison)(shape); k++) {
-        tensor_t *n, *more;
+        tensor_t *n;
         in[k] = (tensor_expand_n)(nn__wide(in[k]), shape->dims, shape->ndim);
         n = (tensor_norm_dim)(in[k], dim, 1);       // eps bounds its value, not its gradient
-        more = (tensor_relu)((tensor_rsub_scalar)((tensor_detach)(n), eps));
-        in[k] = (tensor_div)(in[k], (tensor_add)(n, more));
+        n = (tensor_add)(n, (tensor_relu)((tensor_rsub_scalar)((tensor_detach)(n), eps)));
+        in[k] = (tensor_div)(in[k], n);
     }
     if (!(tensor_is_poison)(shape)) {
         in[0] = (tensor_sum_dim)((tensor_mul)(in[0], in[1]), dim, 0);
@@ -7433,12 +7423,12 @@ TENSOR_API tensor_t *(tensor_pairwise_distance)(tensor_t *a, tensor_t *b, double
     tensor_scope_t scope;
     NN__AUTOCAST(TENSOR__CAST_pairwise_distance,
                  (tensor_pairwise_distance)(cast_[0], cast_[1], p, eps, keepdim), a, b)
-    if (!nn__ready_pair("pairwise_distance", in)) return TENSOR__(poison);
+    if (!nn__ready("pairwise_distance", "a b", in, 2)) return TENSOR__(poison);
     scope = TENSOR__(scope)(-1);
-    a = in[0];
-    in[0] = (tensor_sub)(nn__wide(a), nn__wide(in[1]));
+    in[0] = (tensor_sub)(nn__wide(a), nn__wide(b));
     in[0] = nn__p_norm((tensor_add_scalar)(in[0], eps), p, -1, keepdim);
-    return (tensor_scope_return)(scope, nn__narrow(in[0], a));
+    if (nn__is_half(a) && a->dtype == b->dtype) in[0] = nn__narrow(in[0], a);
+    return (tensor_scope_return)(scope, in[0]);
 }
 
 // ---- attention: blocks of queries of one head against the keys; scores never leave the worker's scratch
@@ -8879,14 +8869,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
                         x->dims[dim], x);
     if (w && tensor_grad_enabled() && tensor_requires_grad(w))
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: weight %t requires grad, which it cannot get", op, w);
-    if (!nll && nn__is_float(t) && t->dtype != x->dtype) {
-        tensor_cross_entropy_args_t one = *a;
-        tensor_t *all[3] = {x, t, w};
-        one.input = nn__promote(all, 3, 7);
-        one.target = all[1];
-        one.weight = all[2];
-        return nn__cross_entropy_front(&one, nll);
-    }
+    if (!nll && nn__is_float(t)) x = nn__promote(in, 3, 7), t = in[1], w = in[2];
     if (nn__is_half(x)) {
         tensor_cross_entropy_args_t wide = *a;
         wide.input = nn__wide(x);
@@ -8899,8 +8882,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
             return NN__FAIL(TENSOR_ERR_SHAPE, "%s: target probabilities %t must have the shape of input %t",
                             op, t, x);
         if (a->ignore_index >= 0)
-            return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: ignore_index %d is not for probabilities %t", op,
-                            a->ignore_index, t);
+            return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: ignore_index is not for probabilities %t", op, t);
         return nn__cross_entropy_soft(x, t, w, a->label_smoothing, a->reduction);
     }
     if (!nn__is_index(t))
@@ -8985,8 +8967,8 @@ TENSOR__FN const tensor_t *nn__loss_inputs(const char *op, const char *names,
                         nn__arg_name(&row, k, name), in[k]);
     }
     if ((int)reduction < 0 || reduction > TENSOR_NONE)
-        return NN__GIVE((const tensor_t *)NULL, TENSOR_ERR_SHAPE, "%s: reduction %i (%s %t) is none of its own",
-                        op, (int)reduction, nn__arg_name(&row, 0, first), in[0]);
+        return NN__GIVE((const tensor_t *)NULL, TENSOR_ERR_SHAPE, "%s: reduction %i (%s %t) is none of its "
+                        "own", op, (int)reduction, nn__arg_name(&row, 0, first), in[0]);
     for (k = 0; k < nin; k++) in[k] = nn__wide(in[k]);
     return like;
 }
@@ -11043,7 +11025,7 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     "#0, #1?6, proj_size=#6}?9, num_layers=#2}?3, bias=False}?4, batch_first=True}?a, dropout=$0}"           \
     "?5, bidirectional=True}?b, nonlinearity=relu}"
 #define NN__BATCH_NORM_TEXT                                                                                  \
-    "#0, eps=$0, momentum={4$1|None}, affine={WFalse|True}, bias={BFalse|True}, "                             \
+    "#0, eps=$0, momentum={4$1|None}, affine={WFalse|True}, bias={BFalse|True}, "                            \
     "track_running_stats={RFalse|True}"
 
 // Layers: name, printed name, forward, printed numbers (see nn__put_numbers), whether its forward needs a

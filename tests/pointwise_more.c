@@ -488,7 +488,7 @@ static void activation_values(void) {
     CHECK_POISON(tensor_normalize(x, 2, 1, 1e-12), TENSOR_ERR_INDEX, "dim 1");
     CHECK_POISON(tensor_cosine_similarity(a, x, 0, 1e-8), TENSOR_ERR_SHAPE, "do not broadcast");
     x = tensor_to(x, TENSOR_I64);
-    CHECK_POISON(tensor_pairwise_distance(x, x, 2, 0, 0), TENSOR_ERR_DTYPE, "a [9] is i64");
+    CHECK_POISON(tensor_pairwise_distance(a, x, 2, 0, 0), TENSOR_ERR_DTYPE, "b [9] is i64");
 }
 static tensor_t *celu_of(tensor_t *x) { return tensor_celu(tensor_sub_scalar(x, 1.5), 0.7); }
 static tensor_t *selu_of(tensor_t *x) { return tensor_selu(tensor_sub_scalar(x, 1.5)); }
