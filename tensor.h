@@ -961,7 +961,7 @@ TENSOR_API tensor_t *tensor_min(tensor_t *x);
 // i64, first of ties, NaN wins; no grad
 TENSOR_API tensor_t *tensor_argmax(tensor_t *x);
 TENSOR_API tensor_t *tensor_argmin(tensor_t *x);
-TENSOR_API tensor_t *tensor_any(tensor_t *x);                           // bool; no grad
+TENSOR_API tensor_t *tensor_any(tensor_t *x);                           // bool (u8 of u8); no grad
 TENSOR_API tensor_t *tensor_all(tensor_t *x);
 // divides by n - correction (PyTorch: 1)
 TENSOR_API tensor_t *tensor_var(tensor_t *x, int64_t correction);
@@ -1170,8 +1170,8 @@ TENSOR_API tensor_t *tensor_mv(tensor_t *a, tensor_t *b);
 TENSOR_API tensor_t *tensor_dot(tensor_t *a, tensor_t *b);
 // a [M], b [N].                        -> new [M, N];  grad as mul;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_outer(tensor_t *a, tensor_t *b);
-// beta * x + alpha * (a b), x broadcasts to [M, N].     -> new [M, N];  grad as mul/matmul;  errors SHAPE,
-// DTYPE
+// beta * x + alpha * (a b), x of their dtype broadcasts to [M, N].
+//   -> new [M, N];  grad as mul/matmul;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_addmm(tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha);
 // The same for a batch of products, their sum, a matrix times a vector, an outer product.
 //   -> new, shape of the product;  grad as mul/matmul;  errors SHAPE, DTYPE
@@ -3132,7 +3132,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(MINIMUM, minimum, NUM, F_MIN(F_A, F_B), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_B, F_A), F_C(0), F_G)), F_SEL(F_EQ(F_A, F_B), F_MUL(F_G, F_C(0.5)), F_SEL(F_LT(F_A, F_B), F_C(0), F_G)), TENSOR__SA | TENSOR__SB, AS_IS, -3, 3, "smaller of two; ties share the gradient") \
     X(MUL, mul, NUM, F_MUL(F_A, F_B), F_MUL(F_G, F_B), F_MUL(F_G, F_A), TENSOR__SA | TENSOR__SB, AS_IS, -3, 3, "a b") \
     X(POW, pow, NUM, F_POW(F_A, F_B), F_SEL(F_EQ(F_B, F_C(0)), F_C(0), F_MUL(F_G, F_MUL(F_B, F_POW(F_A, F_SUB(F_B, F_C(1)))))), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_GE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_MUL(F_Y, F_LOG(F_A)))), TENSOR__SA | TENSOR__SB | TENSOR__SY, FULL, 0.3, 3, "a^b") \
-    X(REMAINDER, remainder, NUM, F_REMAINDER(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_FLOOR(F_DIV(F_A, F_B)))), TENSOR__SA | TENSOR__SB, AS_IS, 0.3, 3, "remainder with the sign of b") \
+    X(REMAINDER, remainder, NUM, F_REMAINDER(F_A, F_B), F_G, F_NEG(F_MUL(F_G, F_FLOORDIV(F_A, F_B))), TENSOR__SA | TENSOR__SB, AS_IS, 0.3, 3, "remainder with the sign of b") \
     X(SUB, sub, NUM, F_SUB(F_A, F_B), F_G, F_NEG(F_G), 0, AS_IS, -3, 3, "a - b")
 
 #define TENSOR_OPS_TERNARY(X) \
@@ -8442,25 +8442,28 @@ TENSOR_API tensor_scope_t (tensor_scope_begin_inference)(void) {
     if (s.thread) { th->modes |= TENSOR__INFERRING; }
     return s;
 }
-TENSOR_API tensor_scope_t (tensor_scope_begin_autocast)(tensor_dtype_t dtype) {
-    tensor__thread_t *th = tensor__self();
-    tensor_scope_t s = tensor__user_scope(th, th->grad_mode);
-    if (s.thread) { (tensor_set_autocast)(dtype); }
-    return s;
-}
 TENSOR_API tensor_dtype_t (tensor_autocast_dtype)(void) {
     int modes = tensor__self()->modes;
     return modes & TENSOR__TO_F16 ? TENSOR_F16 : modes & TENSOR__TO_BF16 ? TENSOR_BF16 : TENSOR_DTYPE_NONE;
 }
-TENSOR_API tensor_dtype_t (tensor_set_autocast)(tensor_dtype_t dtype) {
+TENSOR__FN tensor_dtype_t tensor__set_autocast(const char *op, tensor_dtype_t dtype) {
     tensor__thread_t *th = tensor__self();
     tensor_dtype_t was = (tensor_autocast_dtype)();
     TENSOR__REFUSE_AS(was, dtype != TENSOR_F16 && dtype != TENSOR_BF16 && dtype != TENSOR_DTYPE_NONE, DTYPE,
-                      "set_autocast: dtype %i must be f16, bf16 or TENSOR_DTYPE_NONE", (int)dtype);
+                      "%s: dtype %i must be f16, bf16 or TENSOR_DTYPE_NONE", op, (int)dtype);
     int bits = dtype == TENSOR_F16 ? TENSOR__TO_F16 : dtype == TENSOR_BF16 ? TENSOR__TO_BF16 : 0;
     if (th->casts && dtype != was && th->depth <= th->cast_depth) { tensor__casts_drop(th); }
     th->modes = (uint8_t)((th->modes & ~TENSOR__CASTS) | bits);
     return was;
+}
+TENSOR_API tensor_dtype_t (tensor_set_autocast)(tensor_dtype_t dtype) {
+    return tensor__set_autocast("set_autocast", dtype);
+}
+TENSOR_API tensor_scope_t (tensor_scope_begin_autocast)(tensor_dtype_t dtype) {
+    tensor__thread_t *th = tensor__self();
+    tensor_scope_t s = tensor__user_scope(th, th->grad_mode);
+    if (s.thread) { tensor__set_autocast("scope_begin_autocast", dtype); }
+    return s;
 }
 // For tensor_nn.h: a scope that is no epoch. grad_mode < 0 = as it is.
 TENSOR__FN tensor_scope_t tensor__inner_scope(int grad_mode) {
@@ -9877,7 +9880,7 @@ TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int6
     while (first < end) {
         int64_t left = end - first, m = direct ? left : tensor__least(left, TENSOR__BLOCK);
         int64_t whole = m & ~(int64_t)(it->lanes - 1);     // lanes is a power of two
-        if (it->copies && !direct) {    // a cast, or other strides: each element is converted once on its way
+        if (it->copies && !(it->arg[0].direct && it->arg[1].direct)) {  // converted once on its way
             const tensor__iter_arg_t *x = &it->arg[0], *y = &it->arg[1];
             char *by = y->direct ? y->data + first * bs : x->direct ? x->data + first * bs : (char *)block[0];
             if (!x->direct) { tensor__iter_move(it, 0, first, m, by, 0); }
@@ -12564,7 +12567,7 @@ TENSOR__FN tensor_t *tensor__wide(tensor_t *t) {
 #define F_SIGN(a) tensor_sign(a)
 #define F_SQRT(a) tensor_sqrt(a)
 #define F_RSQRT(a) tensor_rsqrt(a)
-#define F_FLOOR(a) tensor_floor(a)
+#define F_FLOORDIV(a, b) tensor_floor_divide(a, b)
 #define F_TRUNC(a) tensor_trunc(a)
 #define F_POW(a, b) tensor_pow(a, b)
 #define F_EXP(a) tensor_exp(a)
@@ -13026,7 +13029,7 @@ TENSOR__FN tensor_t *tensor__reduce(int id, tensor_t *x, uint32_t mask, int keep
     TENSOR__REFUSE(id == TENSOR_OP_MEAN && !tensor__is_float(dtype), DTYPE,
                    "mean: x %t is %y; a mean needs a float dtype", x, x);
     if ((id == TENSOR_OP_SUM || id == TENSOR_OP_PROD) && !tensor__is_float(dtype)) { dtype = TENSOR_I64; }
-    if (id == TENSOR_OP_ANY || id == TENSOR_OP_ALL) { dtype = TENSOR_BOOL; }
+    if ((id == TENSOR_OP_ANY || id == TENSOR_OP_ALL) && dtype != TENSOR_U8) { dtype = TENSOR_BOOL; }
     tensor__ints(&o, mask, keepdim);
     tensor__result(&o, dtype, dims, ndim);
     return tensor__finish(&o);
@@ -14440,8 +14443,10 @@ TENSOR__FN tensor_t *tensor__add_product(const char *op, tensor_t *(*product)(te
     TENSOR__MARK
     TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_addmm,
                      tensor__add_product(op, product, cast_[0], cast_[1], cast_[2], beta, alpha), x, a, b)
-    int outer = product == (tensor_outer);          // addr promotes, the others want one dtype of a and b
+    int outer = product == (tensor_outer);          // addr promotes, the others want one dtype
     if (tensor__live(x) && tensor__live(a) && tensor__live(b) && (outer || a->dtype == b->dtype)) {
+        TENSOR__REFUSE(!outer && x->dtype != a->dtype, DTYPE, "%s: x is %y, a is %y; use tensor_to", op, x,
+                       a);
         int dtype = tensor__promote2(x->dtype, outer ? tensor__promote2(a->dtype, b->dtype) : a->dtype);
         int half = TENSOR__HALF(a->dtype) || TENSOR__HALF(dtype);
         tensor_dtype_t wide = (tensor_dtype_t)(half && dtype != TENSOR_F64 ? (int)TENSOR_F32 : dtype);

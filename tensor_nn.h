@@ -456,7 +456,8 @@ TENSOR_API tensor_t *tensor_alpha_dropout(tensor_t *x, double p, int training);
 // Activations beside those of tensor.h (relu, gelu, silu, elu, hardtanh, mish, ...).
 //   x   f32/f64/f16/bf16
 //   -> new, shape and dtype of x (glu: half of dim);  grad as PyTorch's
-//   errors  DTYPE, SHAPE (celu: alpha 0; glu: odd size; prelu: weight; rrelu: lower > upper; lambd < 0)
+//   errors  DTYPE, SHAPE (celu: alpha 0; glu: odd size; prelu: weight; rrelu: lower > upper; softshrink:
+//           lambd < 0)
 TENSOR_API tensor_t *tensor_celu(tensor_t *x, double alpha);                     // PyTorch's default is 1
 TENSOR_API tensor_t *tensor_glu(tensor_t *x, int64_t dim);                       // -1
 TENSOR_API tensor_t *tensor_hardshrink(tensor_t *x, double lambd);               // 0.5
@@ -646,7 +647,8 @@ TENSOR_API tensor_pair_t tensor__max_pool3d_with_indices(tensor_max_pool_args_t 
 // >>losses                                         MARK: losses
 //
 // Input and target must have one shape (class indices excepted): a silently broadcast loss trains the wrong
-// thing. Options as in >>functional. .reduction: TENSOR_MEAN (default), TENSOR_SUM, TENSOR_NONE.
+// thing. Options as in >>functional. .reduction: TENSOR_MEAN (default), TENSOR_SUM, TENSOR_NONE. Inputs of
+// several dtypes promote, integers besides, but for huber, binary_cross_entropy and the weights of classes.
 // All: -> new 0-d (TENSOR_NONE: the shape of the target);  grad fused, differentiable itself
 //      errors SHAPE (shapes differ), DTYPE, OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
@@ -4434,6 +4436,20 @@ TENSOR__FN tensor_t *nn__narrow(tensor_t *y, const tensor_t *like) {
     return (tensor_to)(y, (tensor_dtype_t)like->dtype);
 }
 
+// Brings the inputs of `which` (bits) to their common dtype, as arithmetic does. -> the first
+TENSOR__FN tensor_t *nn__promote(tensor_t **in, int n, unsigned which) {
+    int k, dtype = nn__is_float(in[0]) ? in[0]->dtype : -1;
+    for (k = 1; k < n; k++) {
+        if (!(which >> k & 1u) || !in[k] || in[k]->dtype == dtype || !nn__is_float(in[k])) continue;
+        if (dtype < 0) dtype = in[k]->dtype;
+        else dtype = dtype == TENSOR_F64 || in[k]->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
+    }
+    if (dtype < 0) return in[0];
+    for (k = 0; k < n; k++)
+        if ((which >> k & 1u) && in[k]) in[k] = (tensor_to)(in[k], (tensor_dtype_t)dtype);
+    return in[0];
+}
+
 // Whether a positional argument too many was given; raises if so. The macros put TENSOR__NO_SURPLUS there
 // (and a site), so that 0 is noticed too; a struct filled by hand has NULL.
 TENSOR__FN int nn__too_many(const char *op, const char *site, const void *surplus) {
@@ -5329,7 +5345,8 @@ TENSOR__FN void nn__plane_norm_back_task(void *arg, int64_t task, int worker) {
         for (j = 0; j < v->planes; j++) {
             int64_t at = nn__plane(p, v->planes, r, j);
             double *part = v->part + 2 * at;
-            part[1] = v->k->deviation(nn__at(&a[0], at * n), nn__at(&a[1], at * n), mean, part, n) * rstd;
+            part[1] = v->k->deviation(nn__at(&a[0], at * n), nn__at(&a[1], at * n), mean, part, n) *
+                      (n ? rstd : 0);
             if (a[4].data) w = nn__value(a[4].data, a[4].dtype, at % p->i[2]);
             s += w * part[0];
             t += w * part[1];
@@ -6433,6 +6450,8 @@ TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: bias %t must have the %d outputs of weight %t", op, bias,
                         dims[1], w);
     for (d = 0; d < rank; d++) g.kernel[3 - rank + d] = w->dims[2 + d];
+    for (d = 0; d < 3 && !transposed; d++)      // as far as any that gives one output
+        if (nn__max(x->numel, g.pad[d]) <= 1 << 28) g.stride[d] = nn__min(g.stride[d], 0x3FFFFFFF);
     if (!nn__window_valid(op, rank, &g)) return TENSOR__(poison);
     for (d = 0; d < 3; d++)
         if (same && (g.stride[d] != 1 || g.pad[d] != 0))
@@ -7081,10 +7100,11 @@ TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, co
                            "(size_h, size_w, scale_factor_h, scale_factor_w follow it); x %t",
                            sizes[0], factors[0], x));
     for (d = 0; d < 3; d++) {
-        if (factor[d] >= 0 && factor[d] < 1e300 && (size[d] <= 0 || sizes[0] > 0)) continue;
+        int there = d == 0 || rank == 3 || (rank == 2 && d == 2) || (size[d] <= 0 && factor[d] == 0);
+        if (there && factor[d] >= 0 && factor[d] < 1e300 && (size[d] <= 0 || sizes[0] > 0)) continue;
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                            "interpolate: scale_factor%s %g, size%s %d with x %t: a factor must be "
-                           "finite and positive, sizes go with size",
+                           "finite and positive, sizes go with size and the dims of x",
                            ends[d], factor[d], ends[d], size[d], x));
     }
     if (mode > TENSOR_NEAREST_EXACT && !nn__floats(&o, 1)) NN__CLOSE(TENSOR__(poison));
@@ -7148,7 +7168,8 @@ TENSOR__FN tensor_t *nn__grid_fold(tensor_t *g, int64_t size, int padding, int a
         g = (tensor_add)(g, (tensor_mul)(odd, (tensor_rsub_scalar)((tensor_mul_scalar)(g, 2), span)));
         g = (tensor_add_scalar)(g, low);
     }
-    return padding == TENSOR_PAD_CONSTANT ? g : (tensor_clamp)(g, 0, n - 1);
+    // As clamp, but without a gradient at the very ends.
+    return padding == TENSOR_PAD_CONSTANT ? g : (tensor_hardtanh)(g, 0, n - 1);
 }
 // Weight of the pixel tap - 1 behind floor(place), t = place - floor(place) (Keys, 1981, a = -0.75).
 TENSOR__FN tensor_t *nn__grid_cubic(tensor_t *t, int tap) {
@@ -7408,7 +7429,7 @@ NN__COMPOSED(alpha_dropout, (tensor_t *x, double p, int training), !(p >= 0 && p
 NN__COMPOSED(celu, (tensor_t *x, double alpha), alpha == 0, "alpha must not be 0", nn__celu(x, alpha))
 NN__COMPOSED_TO(TENSOR__FULL, gumbel_softmax, (tensor_t *x, double tau, int hard, int64_t dim), 0, "",
              nn__gumbel(x, tau, hard, dim))
-NN__COMPOSED(hardshrink, (tensor_t *x, double lambd), !(lambd >= 0), "lambd must be >= 0",
+NN__COMPOSED(hardshrink, (tensor_t *x, double lambd), 0, "",
              (tensor_where)((tensor_le_scalar)((tensor_abs)(x), lambd), nn__number(0, x), x))
 NN__COMPOSED_TO(TENSOR__FULL, normalize, (tensor_t *x, double p, int64_t dim, double eps), 0, "",
              (tensor_div)(x, (tensor_clamp_min)(nn__p_norm(x, p, dim, 1), eps)))
@@ -7483,10 +7504,13 @@ TENSOR_API tensor_t *(tensor_cosine_similarity)(tensor_t *a, tensor_t *b, int64_
                  (tensor_cosine_similarity)(cast_[0], cast_[1], dim, eps), a, b)
     if (!nn__ready("cosine_similarity", "a b", in, 2)) return TENSOR__(poison);
     scope = TENSOR__(scope)(-1);
-    shape = (tensor_mul)(a, b);
+    shape = (tensor_mul)(in[0], in[1]);
     for (k = 0; k < 2 && !(tensor_is_poison)(shape); k++) {
+        tensor_t *n;
         in[k] = (tensor_expand_n)(nn__wide(in[k]), shape->dims, shape->ndim);
-        in[k] = (tensor_div)(in[k], (tensor_clamp_min)((tensor_norm_dim)(in[k], dim, 1), eps));
+        n = (tensor_norm_dim)(in[k], dim, 1);       // eps bounds its value, not its gradient
+        n = (tensor_add)(n, (tensor_relu)((tensor_rsub_scalar)((tensor_detach)(n), eps)));
+        in[k] = (tensor_div)(in[k], n);
     }
     if (!(tensor_is_poison)(shape)) {
         in[0] = (tensor_sum_dim)((tensor_mul)(in[0], in[1]), dim, 0);
@@ -7544,7 +7568,7 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
     v->e = v->q->dims[v->q->ndim - 1];
     v->s = v->key->dims[v->key->ndim - 2];
     v->ev = v->v->dims[v->v->ndim - 1];
-    v->heads = v->lse->numel / nn__max(v->t, 1);
+    for (v->heads = 1, k = 0; k < v->q->ndim - 2; k++) v->heads *= v->q->dims[k];     // also of no query
     v->blocks = nn__ceil(v->t, NN__QUERIES);
     v->causal = (int)c->p->i[0];
     v->rows = v->causal ? NN__CAUSAL : NN__BLOCK;
@@ -7716,7 +7740,8 @@ TENSOR__FN tensor_t *nn__attention_composed(tensor_t *q, tensor_t *k, tensor_t *
     else if (mask)
         s = (tensor_add)(s, mask);
     // A row of -inf alone would be NaN; it counts as zeros.
-    dead = mask ? (tensor_eq_scalar)((tensor_amax_dim)((tensor_detach)(s), -1, 1), -INFINITY) : NULL;
+    dead = mask && k->dims[k->ndim - 2]
+               ? (tensor_eq_scalar)((tensor_amax_dim)((tensor_detach)(s), -1, 1), -INFINITY) : NULL;
     if (dead) s = (tensor_masked_fill)(s, dead, 0);
     s = (tensor_softmax)(s, -1);
     if (dead) s = (tensor_masked_fill)(s, dead, 0);
@@ -8712,12 +8737,21 @@ TENSOR__FN tensor_t *nn__loss_front(int which, tensor_t *x, tensor_t *t, tensor_
     const tensor__row_t *row = nn__row(NN_OP_LOSS_MSE + which);
     tensor__op_t o;
     tensor_t *in[4] = {x, t, w, q};
+    int k;
     if (which == NN__LOSS_BCE && TENSOR__(casting)())
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "binary_cross_entropy: unsafe under autocast (input %t); "
                         "binary_cross_entropy_with_logits is safe", x);
     NN__AUTOCAST(row->cast, nn__loss_front(which, cast_[0], cast_[1], cast_[2], cast_[3], f, reduction),
                  x, t, w, q)
-    if (!TENSOR__(begin)(&o, row, in, 4) || !nn__floats(&o, 15)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, row, in, 4)) return TENSOR__(poison);
+    if (x->dtype != t->dtype && (which < NN__LOSS_HUBER || (which > NN__LOSS_BCE && nn__is_float(t)))) {
+        in[0] = nn__promote(in, 2, 3);
+        in[0] = nn__loss_front(which, in[0], in[1], w, q, f, reduction);
+        return which == NN__LOSS_BCE_LOGITS ? nn__narrow(in[0], t) : in[0];
+    }
+    for (k = 2; k < 4; k++)
+        if (in[k]) o.args[k] = in[k] = nn__narrow(in[k], x);
+    if (!nn__floats(&o, 15)) return TENSOR__(poison);
     if (!nn__same_shape(x, t))
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t and target %t must have one shape", row->name, x, t);
     if ((int)reduction < 0 || reduction > TENSOR_BATCHMEAN ||
@@ -8935,6 +8969,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
                         x->dims[dim], x);
     if (w && tensor_grad_enabled() && tensor_requires_grad(w))
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: weight %t requires grad, which it cannot get", op, w);
+    if (!nll && nn__is_float(t)) x = nn__promote(in, 3, 7), t = in[1], w = in[2];
     if (nn__is_half(x)) {
         tensor_cross_entropy_args_t wide = *a;
         wide.input = nn__wide(x);
@@ -8946,11 +8981,13 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
         if (!nn__same_shape(t, x))
             return NN__FAIL(TENSOR_ERR_SHAPE, "%s: target probabilities %t must have the shape of input %t",
                             op, t, x);
+        if (a->ignore_index >= 0)
+            return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: ignore_index is not for probabilities %t", op, t);
         return nn__cross_entropy_soft(x, t, w, a->label_smoothing, a->reduction);
     }
     if (!nn__is_index(t))
         return NN__FAIL(TENSOR_ERR_DTYPE, "%s: target is %y, must be i32 or i64%s", op, t,
-                        nll ? "" : ", or the dtype of input");
+                        nll ? "" : ", or a float");
     same = t->ndim == x->ndim - 1;
     for (d = 0; same && d < t->ndim; d++) same = t->dims[d] == x->dims[d == 0 && dim ? 0 : d + 1];
     if (!same)
@@ -9008,31 +9045,32 @@ NN__LOSS(kl_div, a.log_target ? NN__LOSS_KL_DIV_LOG : NN__LOSS_KL_DIV, NULL, NUL
 // ---- losses made of other ops
 
 // Opens one: reduction is TENSOR_MEAN to TENSOR_NONE, inputs of `floats` (bits) are floats of one dtype,
-// those of `signs` may be integers besides and become floats, those of `same` have the shape of input 0.
-// Halves become f32.
-TENSOR__FN int nn__loss_inputs(const char *op, const char *names,
+// which they may become, those of `signs` are made of it whatever they are, those of `same` have the shape
+// of input 0. Halves become f32. -> one of the result's dtype, NULL after raising
+TENSOR__FN const tensor_t *nn__loss_inputs(const char *op, const char *names,
                                tensor_t **in, int nin, int required, unsigned floats, unsigned signs,
                                unsigned same, tensor_reduction_t reduction) {
     tensor__op_t o;
     tensor__row_t row;
     char name[16], first[16];
+    const tensor_t *like;
     int k;
-    if (!nn__row_begin(&o, &row, op, names, required, in, nin)) return 0;
-    for (k = 1; k < nin; k++)
-        if ((signs >> k & 1u) && !nn__is_float(in[k]))
-            o.args[k] = in[k] = (tensor_to)(in[k], (tensor_dtype_t)in[0]->dtype);
-    if (!nn__floats(&o, floats | signs)) return 0;
+    if (!nn__row_begin(&o, &row, op, names, required, in, nin)) return NULL;
+    like = nn__promote(in, nin, floats);
+    for (k = 0; k < nin; k++) o.args[k] = in[k] = signs >> k & 1u ? nn__narrow(in[k], like) : in[k];
+    if (!nn__floats(&o, floats | signs)) return NULL;
     for (k = 1; k < nin; k++) {
         if (!(same >> k & 1u)) continue;
         if (nn__same_shape(in[k], in[0])) continue;
-        return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %t and %s %t must have one shape", op,
-                      nn__arg_name(&row, 0, first), in[0], nn__arg_name(&row, k, name), in[k]);
+        return NN__GIVE((const tensor_t *)NULL, TENSOR_ERR_SHAPE,
+                        "%s: %s %t and %s %t must have one shape", op, nn__arg_name(&row, 0, first), in[0],
+                        nn__arg_name(&row, k, name), in[k]);
     }
     if ((int)reduction < 0 || reduction > TENSOR_NONE)
-        return NN__NO(TENSOR_ERR_SHAPE, "%s: reduction %i (%s %t) is none of its own", op, (int)reduction,
-                      nn__arg_name(&row, 0, first), in[0]);
+        return NN__GIVE((const tensor_t *)NULL, TENSOR_ERR_SHAPE, "%s: reduction %i (%s %t) is none of its "
+                        "own", op, (int)reduction, nn__arg_name(&row, 0, first), in[0]);
     for (k = 0; k < nin; k++) in[k] = nn__wide(in[k]);
-    return 1;
+    return like;
 }
 TENSOR__FN tensor_t *nn__reduce(tensor_t *y, tensor_reduction_t reduction, const tensor_t *like) {
     if (reduction != TENSOR_NONE) y = reduction == TENSOR_SUM ? (tensor_sum)(y) : (tensor_mean)(y);
@@ -9070,6 +9108,8 @@ TENSOR__FN int nn__classes(const char *op, tensor_t *const *in, int all) {
         else if (w && (w->ndim != 1 || w->dims[0] != x->dims[x->ndim - 1]))
             NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight %t must have the %d classes of input %t", op, w,
                      x->dims[x->ndim - 1], x);
+        else if (w && w->dtype != x->dtype)
+            NN__FAIL(TENSOR_ERR_DTYPE, "%s: weight is %y, input is %y; use tensor_to", op, w, x);
         else
             return 1;
     }
@@ -9186,13 +9226,12 @@ TENSOR__FN tensor_t *nn__poisson_nll_loss(const tensor_poisson_nll_loss_args_t *
 // tensor_op_with(a), which is nn__op(&a, in) reduced; the inputs behind `same` are those of nn__loss_inputs.
 #define NN__LOSS_OF(op, args, names, required, floats, signs, same, ...)                                     \
     TENSOR__FN tensor_t *nn__run_##op(const args##_args_t *a) {                                              \
-        tensor_t *in[] = {__VA_ARGS__}, *like;                                                               \
+        tensor_t *in[] = {__VA_ARGS__};                                                                      \
+        const tensor_t *like;                                                                                \
         TENSOR__(autocast)(TENSOR__CAST_losses, in, (int)(sizeof in / sizeof in[0]));                        \
-        like = in[0];                                                                                        \
-        if (!nn__loss_inputs(#op, names, in, (int)(sizeof in / sizeof in[0]), required, floats, signs, same, \
-                             a->reduction))                                                                  \
-            return TENSOR__(poison);                                                                         \
-        return nn__reduce(nn__##op(a, in), a->reduction, like);                                              \
+        like = nn__loss_inputs(#op, names, in, (int)(sizeof in / sizeof in[0]), required, floats, signs,     \
+                               same, a->reduction);                                                          \
+        return like ? nn__reduce(nn__##op(a, in), a->reduction, like) : TENSOR__(poison);                    \
     }                                                                                                        \
     NN__SCOPED(op, args, nn__run_##op(&a))
 NN__FILL(tensor_margin_loss, NN__OR(margin, 1) NN__OR(p, 1))
@@ -9202,22 +9241,22 @@ NN__FILL_DEFAULTS(tensor_gaussian_nll_loss, NN__OR(eps, 1e-6))
 NN__FILL_DEFAULTS(tensor_poisson_nll_loss, NN__OR(eps, 1e-8))
 #define NN__X(op, args, ...) NN__DEFAULTS(tensor_##op, args) NN__LOSS_OF(op, args, __VA_ARGS__)
 NN__X(hinge_embedding_loss, tensor_margin_loss, "input target", 2, 1, 2, 2, a->input, a->target)
-NN__X(soft_margin_loss, tensor_margin_loss, "input target", 2, 1, 2, 2, a->input, a->target)
-NN__X(multi_margin_loss, tensor_margin_loss, "input target weight", 2, 5, 0, 0, a->input, a->target,
+NN__X(soft_margin_loss, tensor_margin_loss, "input target", 2, 3, 0, 2, a->input, a->target)
+NN__X(multi_margin_loss, tensor_margin_loss, "input target weight", 2, 1, 0, 0, a->input, a->target,
       a->weight)
 NN__X(multilabel_margin_loss, tensor_margin_loss, "input target", 2, 1, 0, 0, a->input, a->target)
-NN__X(multilabel_soft_margin_loss, tensor_margin_loss, "input target weight", 2, 5, 2, 2, a->input, a->target,
+NN__X(multilabel_soft_margin_loss, tensor_margin_loss, "input target weight", 2, 7, 0, 2, a->input, a->target,
       a->weight)
-NN__X(margin_ranking_loss, tensor_ranking_loss, "input1 input2 target", 3, 3, 4, 6, a->input1, a->input2,
+NN__X(margin_ranking_loss, tensor_ranking_loss, "input1 input2 target", 3, 7, 0, 6, a->input1, a->input2,
       a->target)
 NN__X(cosine_embedding_loss, tensor_ranking_loss, "input1 input2 target", 3, 3, 4, 2, a->input1, a->input2,
       a->target)
 #undef NN__X
 NN__LOSS_OF(triplet_margin_loss, tensor_triplet_margin_loss, "anchor positive negative", 3, 7, 0, 6,
             a->anchor, a->positive, a->negative)
-NN__LOSS_OF(gaussian_nll_loss, tensor_gaussian_nll_loss, "input target var", 3, 5, 2, 2, a->input, a->target,
+NN__LOSS_OF(gaussian_nll_loss, tensor_gaussian_nll_loss, "input target var", 3, 7, 0, 2, a->input, a->target,
             a->var)
-NN__LOSS_OF(poisson_nll_loss, tensor_poisson_nll_loss, "input target", 2, 1, 2, 2, a->input, a->target)
+NN__LOSS_OF(poisson_nll_loss, tensor_poisson_nll_loss, "input target", 2, 3, 0, 2, a->input, a->target)
 
 // ---- ctc: log-space forward and backward sums over the blank-separated labels of an item (2 L + 1 states).
 // The kernel makes the gradient along: what backward would need is all there.
@@ -10547,10 +10586,10 @@ TENSOR__FN int nn__all_are(const int64_t *v, int64_t rank, int64_t value) {
     return 1;
 }
 
-// The numbers of a layer in PyTorch's form: s with #k for i[k], $k for f[k], @k for the numbers i[k].. of all
-// dims and *k for one of them where they are equal; ?ktext} is there if i[k] is not 0, {kA|B|C} is the
-// i[k]-th of A, B, C. k is 0..9a..z; for ? and {, W, B and R ask whether there is a weight, bias,
-// running_mean. -> where it ended
+// The numbers of a layer in PyTorch's form: s with #k for i[k], $k for f[k] (1 is 1.0), @k for the numbers
+// i[k].. of all dims and *k for one of them where they are equal (None if negative); ?ktext} is there if i[k]
+// is not 0, {kA|B|C} is the i[k]-th of A, B, C. k is 0..9a..z; for ? and {, W, B and R ask whether there is a
+// weight, bias, running_mean. -> where it ended
 TENSOR__FN const char *nn__put_numbers(const nn_module_t *m, const char *s, int on, tensor__text_t *t) {
     const nn__layer_t *l = nn__of(m);
     for (; *s && *s != '|' && *s != '}'; s++) {
@@ -10575,12 +10614,16 @@ TENSOR__FN const char *nn__put_numbers(const nn_module_t *m, const char *s, int 
         }
         if (!on) continue;
         v = l->i + k;
-        if (what == '$') NN__PUT(t, "%g", l->f[k]);
+        if (what == '$')
+            NN__PUT(t, fabs(l->f[k]) < 1e6 && floor(l->f[k]) == l->f[k] ? "%g.0" : "%g", l->f[k]);
         else if (what == '#') NN__PUT(t, "%d", v[0]);
-        else if (what == '*' && nn__all_are(v, rank, v[2])) NN__PUT(t, "%d", v[2]);
+        else if (what == '*' && nn__all_are(v, rank, v[2])) NN__PUT(t, v[2] < 0 ? "None" : "%d", v[2]);
         else {
             NN__PUT(t, "(");
-            for (d = 3 - rank; d < 3; d++) NN__PUT(t, "%d%s", v[d], d < 2 ? ", " : rank == 1 ? ",)" : ")");
+            for (d = 3 - rank; d < 3; d++) {
+                NN__PUT(t, v[d] < 0 ? "None" : "%d", v[d]);
+                NN__PUT(t, d < 2 ? ", " : rank == 1 ? ",)" : ")");
+            }
         }
     }
     return s;
@@ -10630,13 +10673,13 @@ TENSOR__FN tensor_t *nn__forward_pad(nn_module_t *m, tensor_t *x) {
     return (tensor_pad_n)(x, l->i + 2, (int)l->i[1], (tensor_pad_t)l->i[0], l->f[0]);
 }
 
-// i: size, no_affine (rms: no eps), no_bias alone, rms; f: eps
+// i: size, no_affine (rms: no eps), rms; f: eps
 TENSOR__FN tensor_t *nn__forward_layer_norm(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
     if (x && !(tensor_is_poison)(x) && (x->ndim < 1 || x->dims[x->ndim - 1] != l->i[0]))
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must end in a dim of %d",
-                        l->i[3] ? "rms_norm" : "layer_norm", x, l->i[0]);
-    return nn__layer_norm_front(x, nn__tensor(m, 0), nn__tensor(m, 1), 1, l->f[0], l->i[3] != 0);
+                        l->i[2] ? "rms_norm" : "layer_norm", x, l->i[0]);
+    return nn__layer_norm_front(x, nn__tensor(m, 0), nn__tensor(m, 1), 1, l->f[0], l->i[2] != 0);
 }
 
 // i: channels, fewest dims, most dims, instance, cumulative; f: eps, momentum
@@ -11011,15 +11054,17 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
 // Layers that are one call, activations above all: X(name, printed name and numbers, result), and where it is
 // made of such numbers Y(name, function, its parameters, f[0], f[1], i[0]).
 #define NN__NONE(...)
+#define NN__DROPOUT_TEXT "p=$0, inplace=False"
 #define NN_CALLS(X, Y)                                                                                       \
-    X(ALPHA_DROPOUT, "AlphaDropout", "p=$0", (tensor_alpha_dropout)(x, l->f[0], m->training))                \
+    X(ALPHA_DROPOUT, "AlphaDropout", NN__DROPOUT_TEXT, (tensor_alpha_dropout)(x, l->f[0], m->training))      \
     X(CELU, "CELU", "alpha=$0", (tensor_celu)(x, l->f[0])) Y(CELU, celu, (double alpha), alpha, 0, 0)        \
-    X(DROPOUT, "Dropout", "p=$0", (tensor_dropout)(x, l->f[0], m->training))                                 \
-    X(DROPOUT1D, "Dropout1d", "p=$0", (tensor_dropout1d)(x, l->f[0], m->training))                           \
-    X(DROPOUT2D, "Dropout2d", "p=$0", (tensor_dropout2d)(x, l->f[0], m->training))                           \
-    X(DROPOUT3D, "Dropout3d", "p=$0", (tensor_dropout3d)(x, l->f[0], m->training))                           \
+    X(DROPOUT, "Dropout", NN__DROPOUT_TEXT, (tensor_dropout)(x, l->f[0], m->training))                       \
+    X(DROPOUT1D, "Dropout1d", NN__DROPOUT_TEXT, (tensor_dropout1d)(x, l->f[0], m->training))                 \
+    X(DROPOUT2D, "Dropout2d", NN__DROPOUT_TEXT, (tensor_dropout2d)(x, l->f[0], m->training))                 \
+    X(DROPOUT3D, "Dropout3d", NN__DROPOUT_TEXT, (tensor_dropout3d)(x, l->f[0], m->training))                 \
     X(ELU, "ELU", "alpha=$0", (tensor_elu)(x, l->f[0])) Y(ELU, elu, (double alpha), alpha, 0, 0)             \
-    X(FLATTEN, "Flatten", "", (tensor_flatten)(x, 1, -1)) Y(FLATTEN, flatten, (void), 0, 0, 0)               \
+    X(FLATTEN, "Flatten", "start_dim=1, end_dim=-1", (tensor_flatten)(x, 1, -1))                             \
+        Y(FLATTEN, flatten, (void), 0, 0, 0)                                                                 \
     X(GELU, "GELU", "approximate='none'", (tensor_gelu)(x)) Y(GELU, gelu, (void), 0, 0, 0)                   \
     X(GELU_TANH, "GELU", "approximate='tanh'", (tensor_gelu_tanh)(x))                                        \
         Y(GELU_TANH, gelu_tanh, (void), 0, 0, 0)                                                             \
@@ -11071,15 +11116,17 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
 #define NN__POOL_TEXT "kernel_size=*9, stride=*c, padding=*f"
 #define NN__MAX_POOL_TEXT NN__POOL_TEXT ", dilation=*i, ceil_mode={3False|True}"
 #define NN__UPSAMPLE_TEXT                                                                                    \
-    "{5size=#0|scale_factor=$0}, "                                                                           \
+    "{5size=?2(}#0?1, #1}?2, #2)}|scale_factor=?7(}$0?6, $1}?7, $2)}}, "                                     \
     "mode='{3nearest|nearest|nearest-exact|linear|bilinear|bicubic|trilinear|area}'"
-#define NN__COLUMNS_TEXT "kernel_size=@9, dilation=@i, padding=@f, stride=@c"
+#define NN__COLUMNS_TEXT "kernel_size=*9, dilation=*i, padding=*f, stride=*c"
+#define NN__TUPLES_TEXT "kernel_size=@9, stride=@c, padding=@f"
 #define NN__PAD_TEXT "({8|#2, #3|#2, #3, #4, #5|#2, #3, #4, #5, #6, #7})"
 #define NN__RNN_TEXT                                                                                         \
     "#0, #1?6, proj_size=#6}?9, num_layers=#2}?3, bias=False}?4, batch_first=True}?a, dropout=$0}"           \
     "?5, bidirectional=True}?b, nonlinearity=relu}"
 #define NN__BATCH_NORM_TEXT                                                                                  \
-    "#0, eps=$0, momentum={4$1|None}, affine={WFalse|True}, track_running_stats={RFalse|True}"
+    "#0, eps=$0, momentum={4$1|None}, affine={WFalse|True}, bias={BFalse|True}, "                            \
+    "track_running_stats={RFalse|True}"
 
 // Layers: name, printed name, forward, printed numbers (see nn__put_numbers), whether its forward needs a
 // scope opened. Pads are in the order of tensor_pad_t, then zeros, recurrent nets RNN LSTM GRU and their
@@ -11093,24 +11140,28 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     NN__RANKS(X, CONV, "Conv", nn__forward_conv, NN__CONV_TEXT)                                              \
     NN__RANKS(X, CONV_TRANSPOSE, "ConvTranspose", nn__forward_conv, NN__CONV_TEXT)                           \
     NN__RANKS(X, MAX_POOL, "MaxPool", nn__forward_pool, NN__MAX_POOL_TEXT)                                   \
-    NN__RANKS(X, AVG_POOL, "AvgPool", nn__forward_pool, NN__POOL_TEXT)                                       \
+    X(AVG_POOL1D, "AvgPool1d", nn__forward_pool, NN__TUPLES_TEXT, 0)                                         \
+    X(AVG_POOL2D, "AvgPool2d", nn__forward_pool, NN__POOL_TEXT, 0)                                           \
+    X(AVG_POOL3D, "AvgPool3d", nn__forward_pool, NN__POOL_TEXT, 0)                                           \
     NN__RANKS(X, ADAPTIVE_AVG_POOL, "AdaptiveAvgPool", nn__forward_pool, "output_size=*o")                   \
     NN__RANKS(X, ADAPTIVE_MAX_POOL, "AdaptiveMaxPool", nn__forward_pool, "output_size=*o")                   \
-    NN__RANKS(X, MAX_UNPOOL, "MaxUnpool", NULL, NN__POOL_TEXT)                                               \
+    NN__RANKS(X, MAX_UNPOOL, "MaxUnpool", NULL, NN__TUPLES_TEXT)                                             \
     NN__RANKS(X, LP_POOL, "LPPool", nn__forward_lp_pool,                                                     \
-              "norm_type=$0, kernel_size=#0, stride=#1, ceil_mode={3False|True}")                            \
+              "norm_type=$0, kernel_size=#0, stride={4None|#1}, ceil_mode={3False|True}")                    \
     X(UPSAMPLE, "Upsample", nn__forward_upsample, NN__UPSAMPLE_TEXT, 0)                                      \
     X(UNFOLD, "Unfold", nn__forward_columns, NN__COLUMNS_TEXT, 0)                                            \
-    X(FOLD, "Fold", nn__forward_columns, "output_size=@l, " NN__COLUMNS_TEXT, 0)                             \
+    X(FOLD, "Fold", nn__forward_columns, "output_size=*l, " NN__COLUMNS_TEXT, 0)                             \
     NN__RANKS(X, PAD, "ConstantPad", nn__forward_pad, "padding=" NN__PAD_TEXT ", value=$0")                  \
     NN__RANKS(X, REFLECTION_PAD, "ReflectionPad", nn__forward_pad, NN__PAD_TEXT)                             \
     NN__RANKS(X, REPLICATION_PAD, "ReplicationPad", nn__forward_pad, NN__PAD_TEXT)                           \
     NN__RANKS(X, CIRCULAR_PAD, "CircularPad", nn__forward_pad, NN__PAD_TEXT)                                 \
     NN__RANKS(X, ZERO_PAD, "ZeroPad", nn__forward_pad, NN__PAD_TEXT)                                         \
     X(LAYER_NORM, "LayerNorm", nn__forward_layer_norm,                                                       \
-      "(#0,), eps=$0, elementwise_affine={1True|False}?2, bias=False}", 0)                                   \
-    X(EMBEDDING_BAG, "EmbeddingBag", nn__forward_embedding_bag, "#0, #1, mode='{2mean|sum|max}'", 0)         \
-    X(BILINEAR, "Bilinear", NULL, "", 0)                                                                     \
+      "(#0,), eps=$0, elementwise_affine={WFalse|True}, bias={BFalse|True}", 0)                              \
+    X(EMBEDDING_BAG, "EmbeddingBag", nn__forward_embedding_bag,                                              \
+      "#0, #1?4, scale_grad_by_freq=True}, mode='{2mean|sum|max}'?6, padding_idx=#7}", 0)                    \
+    X(BILINEAR, "Bilinear", NULL,                                                                            \
+      "in1_features=#0, in2_features=#1, out_features=#2, bias={BFalse|True}", 0)                            \
     X(RNN, "RNN", nn__forward_recurrent, NN__RNN_TEXT, 0)                                                    \
     X(LSTM, "LSTM", nn__forward_recurrent, NN__RNN_TEXT, 0)                                                  \
     X(GRU, "GRU", nn__forward_recurrent, NN__RNN_TEXT, 0)                                                    \
@@ -11125,12 +11176,14 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     X(MODULE_LIST, "ModuleList", NULL, "", 0)                                                                \
     NN__RANKS(X, BATCH_NORM, "BatchNorm", nn__forward_batch_norm, NN__BATCH_NORM_TEXT)                       \
     NN__RANKS(X, INSTANCE_NORM, "InstanceNorm", nn__forward_batch_norm, NN__BATCH_NORM_TEXT)                 \
-    X(GROUP_NORM, "GroupNorm", nn__forward_group_norm, "#0, #1, eps=$0, affine={WFalse|True}", 1)            \
+    X(GROUP_NORM, "GroupNorm", nn__forward_group_norm,                                                       \
+      "#0, #1, eps=$0, affine={WFalse|True}, bias={BFalse|True}", 1)                                         \
     X(RMS_NORM, "RMSNorm", nn__forward_layer_norm,                                                           \
       "(#0,), eps={1$0|None}, elementwise_affine={WFalse|True}", 1)                                          \
     X(LOCAL_RESPONSE_NORM, "LocalResponseNorm", nn__forward_local_response_norm,                             \
       "#0, alpha=$0, beta=$1, k=$2", 1)                                                                      \
-    X(EMBEDDING, "Embedding", nn__forward_embedding, "#0, #1?4, padding_idx=#2}", 0)                         \
+    X(EMBEDDING, "Embedding", nn__forward_embedding, "#0, #1?4, padding_idx=#2}?6, max_norm=$0}"             \
+      "?7, norm_type=$1}?3, scale_grad_by_freq=True}?5, sparse=True}", 0)                                    \
     X(IDENTITY, "Identity", nn__forward_identity, "", 0)                                                     \
     X(SEQUENTIAL, "Sequential", nn__forward_sequential, "", 0)
 
@@ -11377,7 +11430,7 @@ NN__X(max_pool, MAX_POOL, 3, (int64_t d, int64_t h, int64_t w), d, h, w)
 
 #define NN__X(rank)                                                                                          \
     TENSOR_API nn_module_t *(nn_lp_pool##rank##d)(double norm, int64_t kernel, int64_t stride, int ceil) {   \
-        const int64_t i[] = {kernel, stride ? stride : kernel, rank, ceil != 0};                             \
+        const int64_t i[] = {kernel, stride ? stride : kernel, rank, ceil != 0, stride != 0};                \
         if (kernel < 1) return nn__refuse("lp_pool" #rank "d", "kernel must be > 0", kernel);                \
         if (stride < 0) return nn__refuse("lp_pool" #rank "d", "stride must be >= 0", stride);               \
         if (norm == 0 || norm != norm) return nn__refuse("lp_pool" #rank "d", "norm must not be 0", 0);      \
@@ -11388,7 +11441,8 @@ NN__X(1) NN__X(2) NN__X(3)
 
 TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
     nn__layer_t *l;
-    const int64_t i[] = {a.size, a.size_h, a.size_w, a.mode, a.align_corners != 0, a.size <= 0};
+    const int64_t i[] = {a.size, a.size_h, a.size_w, a.mode, a.align_corners != 0, a.size <= 0,
+                         a.scale_factor_h > 0, a.scale_factor_w > 0};
     if ((a.size > 0) == (a.scale_factor > 0))
         return nn__refuse("upsample", "one of size and scale_factor must be positive", a.size);
     l = NN__MAKE(NN__UPSAMPLE_KIND, a.scale_factor, a.scale_factor_h);
@@ -11446,7 +11500,7 @@ NN__LAYER(unfold, nn_columns, nn__columns_new(&a, 0))
 NN__LAYER(fold, nn_columns, nn__columns_new(&a, 1))
 
 TENSOR__FN nn_module_t *nn__make_layer_norm(nn_layer_norm_args_t a) {
-    const int64_t i[] = {a.size, a.no_affine != 0, !a.no_affine && a.no_bias};
+    const int64_t i[] = {a.size, a.no_affine != 0};
     if (a.size < 1) return nn__refuse("layer_norm", "size must be > 0", a.size);
     return nn__done(nn__add_affine(NN__MAKE(NN__LAYER_NORM_KIND, a.eps, 0), a.size, !a.no_affine,
                                    !a.no_affine && !a.no_bias));
@@ -11492,7 +11546,8 @@ TENSOR__FN void nn__zero_row(nn__layer_t *l, int64_t row) {
 TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     nn__layer_t *l;
     int64_t padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
-    const int64_t i[] = {a.count, a.size, a.mode, a.padding_idx, a.scale_grad_by_freq != 0, a.sparse != 0};
+    const int64_t i[] = {a.count, a.size, a.mode, a.padding_idx, a.scale_grad_by_freq != 0, a.sparse != 0,
+                         a.padding_idx != 0, padding < 0 ? padding + a.count : padding};
     if (a.count < 1) return nn__refuse("embedding_bag", "count must be > 0", a.count);
     if (a.size < 1) return nn__refuse("embedding_bag", "size must be > 0", a.size);
     if ((int)a.mode < 0 || a.mode > TENSOR_BAG_MAX)
@@ -11508,9 +11563,9 @@ NN__OWN_LAYER(embedding_bag, , nn__make_embedding_bag(a))
 
 TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int no_bias) {
     nn__layer_t *l;
-    const int64_t dims[3] = {out, in1, in2};
+    const int64_t dims[3] = {out, in1, in2}, i[] = {in1, in2, out};
     if (in1 < 1 || in2 < 1 || out < 1) return nn__refuse("bilinear", "in1, in2 and out must be > 0", out);
-    l = nn__make(NN__BILINEAR_KIND);
+    l = NN__MAKE(NN__BILINEAR_KIND, 0, 0);
     nn__add_parameter(l, "weight", dims, 3, NN__UNIFORM, 1 / sqrt((double)in1));
     if (!no_bias) nn__add_parameter(l, "bias", dims, 1, NN__UNIFORM, 1 / sqrt((double)in1));
     return nn__done(l);
@@ -11547,7 +11602,7 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int 
     int d, k, dirs = a.bidirectional ? 2 : 1;
     nn__layer_t *l;
     const int64_t i[] = {a.in_features, a.hidden, a.layers, a.no_bias != 0, a.batch_first != 0, dirs == 2,
-                         a.proj_size, kind, cell, a.layers != 1, a.dropout > 0, kind == NN__RELU_NET};
+                         a.proj_size, kind, cell, a.layers != 1, a.dropout > 0, cell && kind == NN__RELU_NET};
     if (a.in_features < 1) return nn__refuse(op, "in_features must be > 0", a.in_features);
     if (a.hidden < 1) return nn__refuse(op, "hidden must be > 0", a.hidden);
     if (a.layers < 1 || a.layers > 65535) return nn__refuse(op, "layers must be in 1..65535", a.layers);
@@ -11802,7 +11857,7 @@ TENSOR__FN nn_module_t *nn__make_group_norm(nn_group_norm_args_t a) {
 NN__OWN_LAYER(group_norm, NN__OR(eps, 1e-5), nn__make_group_norm(a))
 
 TENSOR__FN nn_module_t *nn__make_rms_norm(nn_rms_norm_args_t a) {
-    const int64_t i[] = {a.size, a.eps < 0, 0, 1};
+    const int64_t i[] = {a.size, a.eps < 0, 1};
     if (a.size < 1) return nn__refuse("rms_norm", "size must be > 0", a.size);
     return nn__done(nn__add_affine(NN__MAKE(NN__RMS_NORM_KIND, a.eps, 0), a.size, !a.no_affine, 0));
 }
@@ -11832,7 +11887,8 @@ TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     if (a.padding_idx >= a.count)
         return nn__refuse("embedding", "padding_idx must be below count", a.padding_idx);
     const int64_t i[] = {a.count, a.size, a.padding_idx < 0 ? -1 : a.padding_idx, a.scale_grad_by_freq != 0,
-                         a.padding_idx >= 0, a.sparse != 0};
+                         a.padding_idx >= 0, a.sparse != 0, a.max_norm > 0,
+                         a.norm_type != 0 && a.norm_type != 2};
     l = NN__MAKE(NN__EMBEDDING_KIND, a.max_norm, a.norm_type);
     nn__add_parameter(l, "weight", i, 2, NN__NORMAL, 1);
     if (a.padding_idx >= 0) nn__zero_row(l, a.padding_idx);

@@ -364,6 +364,8 @@ static void scopes(void) {
     CHECK(tensor_autocast_dtype() == TENSOR_DTYPE_NONE);
     CHECK(tensor_set_autocast(TENSOR_F64) == TENSOR_DTYPE_NONE);
     CHECK_ERROR(TENSOR_ERR_DTYPE, "must be f16, bf16 or");
+    tensor_scope_end(tensor_scope_begin_autocast(TENSOR_F32));
+    CHECK_ERROR(TENSOR_ERR_DTYPE, "scope_begin_autocast: dtype 0 must be f16, bf16");
     CHECK(tensor_set_autocast(TENSOR_F16) == TENSOR_DTYPE_NONE);
     CHECK(tensor_set_autocast(TENSOR_DTYPE_NONE) == TENSOR_F16);
 }

@@ -681,10 +681,10 @@ static void modules(void) {
         "  (3): MaxPool2d(kernel_size=3, stride=2, padding=1, dilation=1, ceil_mode=False)\n"
         "  (4): AvgPool3d(kernel_size=(2, 2, 1), stride=(2, 2, 1), padding=0)\n"
         "  (5): AdaptiveAvgPool2d(output_size=(2, 3))\n"
-        "  (6): Upsample(scale_factor=2, mode='bilinear')\n"
+        "  (6): Upsample(scale_factor=2.0, mode='bilinear')\n"
         "  (7): PixelShuffle(upscale_factor=2)\n"
         "  (8): ReflectionPad2d((1, 1, 1, 1))\n"
-        "  (9): Unfold(kernel_size=(2, 2), dilation=(1, 1), padding=(1, 1), stride=(1, 1))\n"
+        "  (9): Unfold(kernel_size=2, dilation=1, padding=1, stride=1)\n"
         ")";
     nn_module_t *m = nn_sequential(
         nn_conv1d(2, 4, 3, 2, 1, 2, 2), nn_conv_transpose2d(2, 4, 3, 2, 0, 1, .no_bias = 1),
@@ -751,11 +751,11 @@ static void function_modules(void) {
     static const char want[] =
         "Sequential(\n"
         "  (0): CircularPad2d((2, 2, 2, 2))\n"
-        "  (1): LPPool2d(norm_type=3, kernel_size=2, stride=2, ceil_mode=True)\n"
-        "  (2): LocalResponseNorm(5, alpha=0.5, beta=0.75, k=1)\n"
+        "  (1): LPPool2d(norm_type=3.0, kernel_size=2, stride=None, ceil_mode=True)\n"
+        "  (2): LocalResponseNorm(5, alpha=0.5, beta=0.75, k=1.0)\n"
         "  (3): MaxUnpool2d(kernel_size=(2, 3), stride=(2, 3), padding=(0, 1))\n"
         "  (4): ZeroPad2d((1, 1, 1, 1))\n"
-        "  (5): ConstantPad2d(padding=(1, 1, 1, 1), value=0)\n"
+        "  (5): ConstantPad2d(padding=(1, 1, 1, 1), value=0.0)\n"
         "  (6): ConstantPad3d(padding=(1, 2, 3, 4, 5, 6), value=2.5)\n"
         "  (7): ReplicationPad1d((1, 2))\n"
         ")";
@@ -981,6 +981,31 @@ static void pool_rows(void) {
                     }
 }
 
+static void huge_strides(void) {
+    tensor_t *x = tensor_ones(1, 1, 4, 4), *w = tensor_ones(1, 1, 2, 2), *y;
+    y = tensor_conv2d(x, w, .stride = (int64_t)1 << 40, .padding = 1);
+    CHECK(tensor_numel(y) == 1 && tensor_item(y) == 1);
+    y = tensor_conv2d(x, w, .stride = 1, .stride_w = INT64_MAX);
+    CHECK(tensor_size(y, 2) == 3 && tensor_size(y, 3) == 1);
+    CHECK_POISON(tensor_conv2d(x, w, .padding = (int64_t)1 << 40, .stride = (int64_t)1 << 40),
+                 TENSOR_ERR_SHAPE, "conv2d: stride");
+    CHECK_POISON(tensor_interpolate(tensor_ones(1, 1, 3), 4, .size_w = 7), TENSOR_ERR_SHAPE, "size_w 7");
+}
+
+// A place at the very border has no gradient, as in PyTorch.
+static void border_gradient(void) {
+    const float places[] = {0.5f, 1, -1, 0, 0.25f, -0.5f};
+    tensor_t *x = tensor_reshape(tensor_arange(0, 9, 1, TENSOR_F32), 1, 1, 3, 3), *g;
+    g = tensor_requires_grad_(tensor_from(places, TENSOR_F32, 1, 3, 1, 2), 1);
+    tensor_backward(tensor_sum(
+        tensor_grid_sample(x, g, .padding_mode = TENSOR_PAD_BORDER, .align_corners = 1)));
+    g = tensor_grad(g);
+    CHECK_NEAR(tensor_item(tensor_at(g, "0, 0, 0, 0")), 1, 1e-6);
+    CHECK(tensor_item(tensor_at(g, "0, 0, 0, 1")) == 0 && tensor_item(tensor_at(g, "0, 1, 0, 0")) == 0);
+    CHECK_NEAR(tensor_item(tensor_at(g, "0, 1, 0, 1")), 3, 1e-6);
+    CHECK_NEAR(tensor_item(tensor_at(g, "0, 2, 0, 1")), 3, 1e-6);
+}
+
 int main(void) {
     RUN(pool_rows);
     RUN(values);
@@ -996,6 +1021,8 @@ int main(void) {
     RUN(pool_forms);
     RUN(modules);
     RUN(function_modules);
+    RUN(huge_strides);
+    RUN(border_gradient);
     RUN(errors);
     RUN(edges);
     RUN(pool_ceil);

@@ -477,7 +477,7 @@ static void activation_values(void) {
     CHECK(tensor_ndim(tensor_softsign(tensor_scalar(1, TENSOR_F32))) == 0);
     CHECK_POISON(tensor_celu(x, 0), TENSOR_ERR_SHAPE, "celu: alpha must not be 0");
     CHECK_POISON(tensor_softshrink(x, -1), TENSOR_ERR_SHAPE, "softshrink: lambd");
-    CHECK_POISON(tensor_hardshrink(x, NANF), TENSOR_ERR_SHAPE, "hardshrink: lambd");
+    CHECK(tensor_equal(tensor_hardshrink(a, -1), a));       // as PyTorch
     CHECK_POISON(tensor_hardtanh(x, 2, 1), TENSOR_ERR_SHAPE, "hardtanh: lo 2 is above hi 1");
     CHECK_POISON(tensor_rrelu(x, 0.5, 0.1, 0), TENSOR_ERR_SHAPE, "rrelu: lower");
     CHECK_POISON(tensor_glu(x, 0), TENSOR_ERR_SHAPE, "glu: x [9] must have dim 0, of even size");
@@ -606,22 +606,22 @@ static void modules(void) {
     MODULE(nn_relu6(), "ReLU6()", tensor_relu6(x));
     MODULE(nn_hardswish(), "Hardswish()", tensor_hardswish(x));
     MODULE(nn_hardsigmoid(), "Hardsigmoid()", tensor_hardsigmoid(x));
-    MODULE(nn_hardtanh(-2, 3), "Hardtanh(min_val=-2, max_val=3)", tensor_hardtanh(x, -2, 3));
+    MODULE(nn_hardtanh(-2, 3), "Hardtanh(min_val=-2.0, max_val=3.0)", tensor_hardtanh(x, -2, 3));
     MODULE(nn_mish(), "Mish()", tensor_mish(x));
     MODULE(nn_selu(), "SELU()", tensor_selu(x));
-    MODULE(nn_celu(2), "CELU(alpha=2)", tensor_celu(x, 2));
+    MODULE(nn_celu(2), "CELU(alpha=2.0)", tensor_celu(x, 2));
     MODULE(nn_softsign(), "Softsign()", tensor_softsign(x));
     MODULE(nn_glu(1), "GLU(dim=1)", tensor_glu(x, 1));
     MODULE(nn_softmin(1), "Softmin(dim=1)", tensor_softmin(x, 1));
     MODULE(nn_tanhshrink(), "Tanhshrink()", tensor_tanhshrink(x));
     MODULE(nn_hardshrink(0.5), "Hardshrink(0.5)", tensor_hardshrink(x, 0.5));
     MODULE(nn_softshrink(0.2), "Softshrink(0.2)", tensor_softshrink(x, 0.2));
-    MODULE(nn_threshold(0.1, 20), "Threshold(threshold=0.1, value=20)", tensor_threshold(x, 0.1, 20));
+    MODULE(nn_threshold(0.1, 20), "Threshold(threshold=0.1, value=20.0)", tensor_threshold(x, 0.1, 20));
     MODULE(nn_eval(nn_rrelu(0.125, 0.25)), "RReLU(lower=0.125, upper=0.25)", tensor_rrelu(x, 0.125, 0.25, 0));
     MODULE(nn_logsigmoid(), "LogSigmoid()", tensor_logsigmoid(x));
-    MODULE(nn_eval(nn_dropout1d(0.5)), "Dropout1d(p=0.5)", x);
-    MODULE(nn_eval(nn_alpha_dropout(0.2)), "AlphaDropout(p=0.2)", x);
-    MODULE(nn_softplus(1, 20), "Softplus(beta=1, threshold=20)", tensor_softplus(x, 1, 20));
+    MODULE(nn_eval(nn_dropout1d(0.5)), "Dropout1d(p=0.5, inplace=False)", x);
+    MODULE(nn_eval(nn_alpha_dropout(0.2)), "AlphaDropout(p=0.2, inplace=False)", x);
+    MODULE(nn_softplus(1, 20), "Softplus(beta=1.0, threshold=20.0)", tensor_softplus(x, 1, 20));
     MODULE(nn_gelu_tanh(), "GELU(approximate='tanh')", tensor_gelu_tanh(x));
     m = nn_prelu(2, 0.25);
     nn_to_string(m, text, sizeof text);
@@ -771,6 +771,22 @@ static void large_results(void) {
     CHECK_OK();
 }
 
+// The quotient of remainder's gradient is the one of its value: 5.61f / 0.33f rounds to 17, but is below.
+static void remainder_quotient(void) {
+    tensor_t *a = tensor_full(5.61f, 2), *b = tensor_requires_grad_(tensor_full(0.33f, 2), 1);
+    tensor_backward(tensor_sum(tensor_remainder(a, b)));
+    CHECK(tensor_equal(tensor_grad(b), tensor_full(-16, 2)));
+}
+
+// any and all of u8 are u8, of every other dtype bool.
+static void any_of_bytes(void) {
+    tensor_t *x = tensor_to(tensor_full(7, 2, 3), TENSOR_U8);
+    CHECK(tensor_dtype(tensor_any(x)) == TENSOR_U8 && tensor_item(tensor_any(x)) == 1);
+    CHECK(tensor_dtype(tensor_all_dim(x, 1, 0)) == TENSOR_U8);
+    CHECK(tensor_item(tensor_sum(tensor_all_dim(x, 1, 0))) == 2);
+    CHECK(tensor_dtype(tensor_any(tensor_to(x, TENSOR_I8))) == TENSOR_BOOL);
+}
+
 int main(void) {
     RUN(small_roots);
     RUN(small_integers);
@@ -786,6 +802,8 @@ int main(void) {
     RUN(activation_gradients);
     RUN(random_activations);
     RUN(modules);
+    RUN(remainder_quotient);
+    RUN(any_of_bytes);
     RUN(exact_ends);
     RUN(large_results);
     return test_report();

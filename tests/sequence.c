@@ -260,7 +260,8 @@ static void norm_modules(void) {
     c = nn_clone(bn);
     CHECK(test_same_bits(nn_forward(c, x), y) && nn_get(c, "running_mean") != nn_get(bn, "running_mean"));
     nn_to_string(bn, text, sizeof text);
-    CHECK_TEXT(text, "BatchNorm2d(3, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)");
+    CHECK_TEXT(text,
+               "BatchNorm2d(3, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)");
     CHECK_POISON(nn_forward(bn, tensor_select(x, 0, 0)), TENSOR_ERR_SHAPE,
                  "batch_norm: x [3,2,5] must have 4 dims and 3 channels");
     // the mean of all batches
@@ -483,12 +484,9 @@ static void ctc_edges(void) {
 }
 
 static void loss_errors(void) {
-    tensor_t *x = tensor_ones(3, 4), *v = tensor_ones(4), *i = tensor_zeros_of(TENSOR_I64, 3),
-             *d = tensor_ones_of(TENSOR_F64, 3, 4);
+    tensor_t *x = tensor_ones(3, 4), *v = tensor_ones(4), *i = tensor_zeros_of(TENSOR_I64, 3);
     CHECK_POISON(tensor_hinge_embedding_loss(x, v), TENSOR_ERR_SHAPE,
                  "hinge_embedding_loss: input [3,4] and target [4] must have one shape at sequence.c");
-    CHECK_POISON(tensor_soft_margin_loss(x, d), TENSOR_ERR_DTYPE,
-                 "soft_margin_loss: target is f64, input is f32");
     CHECK_POISON(tensor_soft_margin_loss(x, x, .reduction = TENSOR_BATCHMEAN), TENSOR_ERR_SHAPE,
                  "reduction 3");
     CHECK_POISON(tensor_multi_margin_loss(x, x), TENSOR_ERR_DTYPE, "target is f32, must be i32 or i64");
@@ -497,7 +495,8 @@ static void loss_errors(void) {
     CHECK_POISON(tensor_multi_margin_loss(x, tensor_add_scalar(i, 4)), TENSOR_ERR_INDEX,
                  "multi_margin_loss: ");
     CHECK_POISON(tensor_multi_margin_loss(x, i, .p = 3), TENSOR_ERR_SHAPE, "p 3 must be 1 or 2");
-    CHECK_POISON(tensor_multi_margin_loss(x, i, i), TENSOR_ERR_DTYPE, "weight");
+    CHECK_POISON(tensor_multi_margin_loss(x, i, tensor_ones_of(TENSOR_F64, 4)), TENSOR_ERR_DTYPE,
+                 "multi_margin_loss: weight is f64, input is f32");
     CHECK_POISON(tensor_multilabel_margin_loss(x, i), TENSOR_ERR_SHAPE,
                  "target [3] must have the dims of input [3,4]");
     CHECK_POISON(tensor_multilabel_soft_margin_loss(x, x, tensor_ones(3)), TENSOR_ERR_SHAPE,
@@ -515,9 +514,8 @@ static void loss_errors(void) {
                  "poisson_nll_loss: argument input is NULL");
     // one value and no batch; halves; an empty batch
     CHECK_NEAR(tensor_item(tensor_multi_margin_loss(v, tensor_scalar(2, TENSOR_I64))), 0.75, 1e-6);
-    CHECK_POISON(
-        tensor_cosine_embedding_loss(tensor_to(x, TENSOR_BF16), tensor_to(x, TENSOR_BF16), tensor_ones(3)),
-        TENSOR_ERR_DTYPE, "target is f32, input1 is bf16");
+    CHECK(tensor_dtype(tensor_cosine_embedding_loss(tensor_to(x, TENSOR_BF16), tensor_to(x, TENSOR_BF16),
+                                                    tensor_ones(3))) == TENSOR_BF16);
     CHECK(tensor_dtype(tensor_soft_margin_loss(tensor_to(x, TENSOR_F16), tensor_ones_of(TENSOR_I64, 3, 4))) ==
           TENSOR_F16);
     CHECK(tensor_item(tensor_margin_ranking_loss(tensor_zeros(0, 2), tensor_zeros(0, 2), tensor_zeros(0, 2),
@@ -1111,6 +1109,64 @@ static void ctc_infinite(void) {
     CHECK(isnan(tensor_item(tensor_sum(tensor_grad(x)))));
 }
 
+// Mixed dtypes as PyTorch 2.15 takes them: most losses promote, some follow the input or the target.
+static void mixed_dtypes(void) {
+    tensor_t *x = tensor_requires_grad_(tensor_full(0.25, 2, 3), 1), *y, *list[16];
+    tensor_t *h = tensor_to(x, TENSOR_BF16), *d = tensor_to(tensor_full(0.5, 2, 3), TENSOR_F64),
+             *i = tensor_ones_of(TENSOR_I64, 2, 3), *w = tensor_to(tensor_full(2, 3), TENSOR_F64);
+    int n = 0, k;
+    list[n++] = tensor_mse_loss(x, d), list[n++] = tensor_l1_loss(x, d);
+    list[n++] = tensor_smooth_l1_loss(x, d), list[n++] = tensor_soft_margin_loss(x, d);
+    list[n++] = tensor_kl_div(x, d), list[n++] = tensor_binary_cross_entropy_with_logits(x, d);
+    list[n++] = tensor_poisson_nll_loss(x, d), list[n++] = tensor_gaussian_nll_loss(x, x, d);
+    list[n++] = tensor_margin_ranking_loss(x, d, i), list[n++] = tensor_triplet_margin_loss(x, x, d);
+    list[n++] = tensor_cosine_embedding_loss(x, d, tensor_ones(2)), list[n++] = tensor_cross_entropy(x, d);
+    list[n++] = tensor_multilabel_soft_margin_loss(x, i, w);
+    for (k = 0; k < n; k++) {
+        CHECK_MSG(tensor_dtype(list[k]) == TENSOR_F64, "loss %d", k);
+        tensor_set_grad(x, NULL);
+        tensor_backward(list[k]);
+        CHECK_MSG(tensor_grad(x) && tensor_dtype(tensor_grad(x)) == TENSOR_F32, "gradient of loss %d", k);
+    }
+    CHECK_NEAR(tensor_item(list[0]), 0.0625, 1e-15);
+    CHECK_NEAR(tensor_item(tensor_mse_loss(x, i)), 0.5625, 1e-7);
+    CHECK_NEAR(tensor_item(tensor_soft_margin_loss(x, d)), log(1 + exp(-0.125)), 1e-6);
+    CHECK(tensor_dtype(tensor_hinge_embedding_loss(x, d)) == TENSOR_F32);
+    CHECK(tensor_dtype(tensor_mse_loss(h, x)) == TENSOR_F32);
+    CHECK(tensor_dtype(tensor_mse_loss(h, i)) == TENSOR_BF16);
+    CHECK(tensor_dtype(tensor_binary_cross_entropy_with_logits(d, x)) == TENSOR_F32);
+    y = tensor_binary_cross_entropy(x, x, w);
+    CHECK(tensor_dtype(y) == TENSOR_F32);
+    CHECK_NEAR(tensor_item(y), -2 * (0.25 * log(0.25) + 0.75 * log(0.75)), 1e-6);
+    CHECK_POISON(tensor_binary_cross_entropy(x, d), TENSOR_ERR_DTYPE, "target is f64, input is f32");
+    CHECK_POISON(tensor_kl_div(x, i), TENSOR_ERR_DTYPE, "target [2,3] is i64, must be a float");
+    CHECK_POISON(tensor_cross_entropy(x, d, .ignore_index = 1), TENSOR_ERR_UNSUPPORTED,
+                 "cross_entropy: ignore_index is not for probabilities [2,3]");
+    CHECK(tensor_dtype(tensor_cosine_similarity(x, d, 1, 1e-8)) == TENSOR_F64);
+}
+
+// PyTorch's gradients at the edges of their formulas.
+static void edge_gradients(void) {
+    const double a[] = {0.1, 0.2}, b[] = {0.3, 0.1}, want[] = {0.27763932022500214, 0.05527864045000421};
+    tensor_t *x = tensor_requires_grad_(tensor_from(a, TENSOR_F64, 2), 1), *w, *k;
+    tensor_t *y = tensor_from(b, TENSOR_F64, 2);
+    tensor_backward(tensor_cosine_similarity(x, y, 0, 1));      // the norms are below eps
+    CHECK(tensor_allclose(tensor_grad(x), tensor_from(want, TENSOR_F64, 2), 0, 1e-12));
+    w = tensor_requires_grad_(tensor_ones(4), 1);
+    tensor_backward(tensor_sum(tensor_batch_norm(tensor_zeros(3, 4, 0), NULL, NULL, w, .training = 1)));
+    CHECK(tensor_equal(tensor_grad(w), tensor_zeros(4)));       // not NaN: there is no element
+    for (int causal = 0; causal < 2; causal++) {                // no query leaves no gradient in k and v
+        tensor_free(tensor_full(77, 2, 4, 3));
+        k = tensor_requires_grad_(tensor_ones(2, 4, 3), 1);
+        tensor_backward(tensor_sum(tensor_scaled_dot_product_attention(tensor_zeros(2, 0, 3), k, k,
+                                                                       .is_causal = causal)));
+        CHECK(tensor_equal(tensor_grad(k), tensor_zeros(2, 4, 3)));
+    }
+    y = tensor_scaled_dot_product_attention(w = tensor_ones(3, 3), tensor_ones(0, 3), tensor_ones(0, 2),
+                                            tensor_zeros_of(TENSOR_BOOL, 3, 0));
+    CHECK(tensor_equal(y, tensor_zeros(3, 2)));                 // a mask over no key
+}
+
 int main(void) {
     RUN(batch_norm_values);
     RUN(other_norm_values);
@@ -1125,6 +1181,8 @@ int main(void) {
     RUN(loss_gradients);
     RUN(ctc_edges);
     RUN(loss_errors);
+    RUN(mixed_dtypes);
+    RUN(edge_gradients);
     RUN(attention_masks);
     RUN(attention_blocks);
     RUN(multihead_attention_values);
