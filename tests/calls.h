@@ -474,7 +474,7 @@ static tensor_t *truth(int yes) {
     X(conv3d, tensor_conv3d(A, B, C, .stride = I(0), .padding = I(1))) \
     X(conv_transpose1d, tensor_conv_transpose1d(A, B, C, I(0), I(1), I(2), I(3), I(4))) \
     X(conv_transpose2d, tensor_conv_transpose2d(A, B, C, I(0), I(1), I(2), I(3), I(4))) \
-    X(interpolate, tensor_interpolate(A, .size = I(3), .size_h = I(4), .size_w = I(a->ni == 5 ? 4 : 5), .scale_factor = F(0), \
+    X(interpolate, tensor_interpolate(A, .size = I(3), .size_h = a->ni == 5 ? 0 : I(4), .size_w = I(a->ni == 5 ? 4 : 5), .scale_factor = F(0), \
         .mode = (tensor_interpolation_t)I(0), .align_corners = (int)I(1), .recompute_scale_factor = (int)I(2))) \
     X(max_pool1d, tensor_max_pool1d(A, I(0), .stride = I(1), .padding = I(2))) \
     X(max_pool3d, tensor_max_pool3d(A, I(0), .stride = I(1), .padding = I(2))) \

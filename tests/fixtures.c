@@ -77,12 +77,8 @@ static struct {
     int seen;
 } known[] = {
     {"abs", 'g', 8, "the gradient at NaN is NaN (PyTorch: 0)", 0},
-    {"all", 'r', 13, "u8 gives bool (PyTorch: u8)", 0},
-    {"all_dim", 'r', 76, "u8 gives bool (PyTorch: u8)", 0},
     {"amax_dim", 'g', 8, "the gradient of a NaN result goes to the NaNs, as max's (PyTorch: 0 / 0)", 0},
     {"amin_dim", 'g', 8, "the gradient of a NaN result goes to the NaNs, as min's (PyTorch: 0 / 0)", 0},
-    {"any", 'r', 13, "u8 gives bool (PyTorch: u8)", 0},
-    {"any_dim", 'r', 76, "u8 gives bool (PyTorch: u8)", 0},
     {"as_strided_scatter", 'g', 4, "the gradient of x is g outside the view (PyTorch's is wrong there)", 0},
     {"atan2", 'g', 8, "a u8 operand is not squared in u8 (PyTorch overflows)", 0},
     {"binary_cross_entropy", 'g', 4, "at 0 and 1 the derivatives of the clamped logs (PyTorch: of the logs)",

@@ -243,7 +243,7 @@ typedef struct shape_t {
 typedef struct config_t {
     shape_t in[MAX_IN];
 } config_t;
-typedef enum { SAME, BOOL, I64, SUMS, FLT, ONLY_FLOAT, NUMBERS } rule_t;
+typedef enum { SAME, BOOL, TRUTH, I64, SUMS, FLT, ONLY_FLOAT, NUMBERS } rule_t;
 typedef struct op_t op_t;
 struct op_t {
     const char *label;
@@ -278,6 +278,7 @@ static int result_dtype(const op_t *op, int dtype) {
     if (dtype == TENSOR_BOOL && (op->id == TENSOR_OP_CLAMP || op->id == TENSOR_OP_SQUARE)) return TENSOR_I64;
     switch (op->rule) {
     case BOOL: return TENSOR_BOOL;
+    case TRUTH: return dtype == TENSOR_U8 ? TENSOR_U8 : TENSOR_BOOL;    // as PyTorch's
     case I64: return TENSOR_I64;
     case SUMS: return is_float(dtype) ? dtype : TENSOR_I64;
     case FLT: return is_float(dtype) ? dtype : TENSOR_F32;
@@ -1397,15 +1398,15 @@ static const op_t other_amin[] = {
     {ROWOP("amin_dim -2 keep", amin, SAME, -2, 1), ON(deep_configs)},
     {ROWOP("min_dim values", min_values, SAME, 0, 0), ON(deep_configs)}};
 static const op_t other_all[] = {
-    {ROWOP("all", all, BOOL, ALL), ON(reduce_configs)},
-    {ROWOP("all_dim 0", all, BOOL, 0, 0), ON(deep_configs)},
-    {ROWOP("all_dim -1", all, BOOL, -1, 1), ON(reduce_configs)},
-    {ROWOP("all empty", all, BOOL, -1, 0), ON(empty_configs)}};
+    {ROWOP("all", all, TRUTH, ALL), ON(reduce_configs)},
+    {ROWOP("all_dim 0", all, TRUTH, 0, 0), ON(deep_configs)},
+    {ROWOP("all_dim -1", all, TRUTH, -1, 1), ON(reduce_configs)},
+    {ROWOP("all empty", all, TRUTH, -1, 0), ON(empty_configs)}};
 static const op_t other_any[] = {
-    {ROWOP("any", any, BOOL, ALL), ON(reduce_configs)},
-    {ROWOP("any_dim 0", any, BOOL, 0, 0), ON(deep_configs)},
-    {ROWOP("any_dim -1", any, BOOL, -1, 1), ON(reduce_configs)},
-    {ROWOP("any empty", any, BOOL, -1, 0), ON(empty_configs)}};
+    {ROWOP("any", any, TRUTH, ALL), ON(reduce_configs)},
+    {ROWOP("any_dim 0", any, TRUTH, 0, 0), ON(deep_configs)},
+    {ROWOP("any_dim -1", any, TRUTH, -1, 1), ON(reduce_configs)},
+    {ROWOP("any empty", any, TRUTH, -1, 0), ON(empty_configs)}};
 static const op_t other_argmax[] = {
     {ROWOP("argmax", argmax, I64, ALL), ON(reduce_configs)},
     {ROWOP("argmax_dim 0", argmax, I64, 0, 0), ON(deep_configs)},
