@@ -14462,7 +14462,13 @@ TENSOR__FN tensor_t *tensor__add_product(const char *op, tensor_t *(*product)(te
         TENSOR__RETURN(y);
     }
     if (y != TENSOR__POISON && alpha != 1) { y = tensor_mul_scalar(y, alpha); }
-    if (beta == 0) { TENSOR__RETURN(y); }
+    if (beta == 0 && (y == TENSOR__POISON || !tensor_grad_enabled() || !tensor_requires_grad(x))) {
+        TENSOR__RETURN(y);
+    }
+    if (beta == 0) {                    // zeros whatever x holds, and zeros for its gradient
+        x = tensor_masked_fill(x, tensor_to(tensor_ones_like(x), TENSOR_BOOL), 0);
+        TENSOR__RETURN(tensor_add(x, y));
+    }
     TENSOR__RETURN(tensor_add(beta == 1 ? x : tensor_mul_scalar(x, beta), y));
 }
 // Sum of a batch of products: one product over batch and K together.

@@ -1898,7 +1898,7 @@ TENSOR_API nn_muon_args_t nn_muon_defaults(void);
 typedef enum nn_line_search_t { NN_FIXED_STEP, NN_STRONG_WOLFE } nn_line_search_t;
 typedef struct nn_lbfgs_args_t {
     NN__OPTIMIZER_ARGS                      // lr 1
-    int max_iter TENSOR_INIT, max_eval TENSOR_INIT;                         // 20, max_iter * 5 / 4
+    int max_iter TENSOR_INIT, max_eval TENSOR_INIT;                         // 20, 0: max_iter * 5 / 4
     double tolerance_grad TENSOR_INIT, tolerance_change TENSOR_INIT;        // 1e-7 1e-9
     int history_size TENSOR_INIT;           // 100
     int line_search_fn TENSOR_INIT;         // a nn_line_search_t
@@ -1927,7 +1927,7 @@ TENSOR_API nn_lbfgs_args_t nn_lbfgs_defaults(void);
     X(nadam, nadam, DENSE, 2e-3, NN__ADAM_STATES, NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0) NN__NUMBER(DRAG, momentum_decay, 4e-3) NN__FLAG(DECOUPLED, decoupled_weight_decay)) \
     X(radam, radam, DENSE, 1e-3, NN__ADAM_STATES, NN__ADAM_OPTIONS NN__NUMBER(DECAY, weight_decay, 0) NN__FLAG(DECOUPLED, decoupled_weight_decay)) \
     X(muon, sgd, MATRICES, 1e-3, NN__STATE(momentum_buffer, ALWAYS), NN__NUMBER(DECAY, weight_decay, 0.1) NN__NUMBER(MOMENTUM, momentum, 0.95) NN__NUMBER(EPS, eps, 1e-7) NN__NUMBER(NS_A, ns_a, 3.4445) NN__NUMBER(NS_B, ns_b, -4.775) NN__NUMBER(NS_C, ns_c, 2.0315) NN__NUMBER(NS_STEPS, ns_steps, 5) NN__NUMBER(ADJUST, adjust_lr_fn, NN_ORIGINAL) NN__FLAG(PLAIN, no_nesterov) NN__ALWAYS_ON(DECOUPLED)) \
-    X(lbfgs, sgd, CLOSURE, 1, NN__STATE(old_dirs, ALWAYS) NN__STATE(old_stps, ALWAYS) NN__STATE(d, ALWAYS), NN__NUMBER(MAX_ITER, max_iter, 20) NN__NUMBER(MAX_EVAL, max_eval, a->max_iter * 5 / 4) NN__NUMBER(GRAD_TOL, tolerance_grad, 1e-7) NN__NUMBER(CHANGE_TOL, tolerance_change, 1e-9) NN__NUMBER(HISTORY, history_size, 100) NN__NUMBER(SEARCH, line_search_fn, NN_FIXED_STEP))
+    X(lbfgs, sgd, CLOSURE, 1, NN__STATE(old_dirs, ALWAYS) NN__STATE(old_stps, ALWAYS) NN__STATE(d, ALWAYS), NN__NUMBER(MAX_ITER, max_iter, 20) NN__NUMBER(MAX_EVAL, max_eval, 0) NN__NUMBER(GRAD_TOL, tolerance_grad, 1e-7) NN__NUMBER(CHANGE_TOL, tolerance_change, 1e-9) NN__NUMBER(HISTORY, history_size, 100) NN__NUMBER(SEARCH, line_search_fn, NN_FIXED_STEP))
 // clang-format on
 
 // Gives some parameters a learning rate or weight decay of their own (0 = the optimizer's, TENSOR_ZERO =
@@ -5720,8 +5720,9 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     v->worker = (uint64_t)((4 * NN__WINOGRAD_TILES + 2) * 6 * v->mr) * 4;
     // Threads take blocks of their own where a cache holds all kernels (what another thread wrote is far),
     // else planes of a block.
-    v->own = !v->sums && v->kernel_plane <= NN__WINOGRAD_KERNEL && v->blocks >= 2 * threads;
     v->bytes = (uint64_t)(36 * (v->image_plane + v->out_plane)) * 4;
+    v->own = !v->sums && v->kernel_plane <= NN__WINOGRAD_KERNEL && v->blocks >= 2 * threads &&
+             v->bytes <= 4 << 20;
     if (v->own) v->worker += v->bytes, v->bytes = 0;
     v->bytes += (uint64_t)(36 * v->kernel_plane) * 4 + v->offsets +
                 nn__line((uint64_t)((v->tiles + 1) * v->mr) * 4) + v->worker * (uint64_t)threads;
@@ -8737,6 +8738,7 @@ TENSOR__FN tensor_t *nn__loss_front(int which, tensor_t *x, tensor_t *t, tensor_
     const tensor__row_t *row = nn__row(NN_OP_LOSS_MSE + which);
     tensor__op_t o;
     tensor_t *in[4] = {x, t, w, q};
+    tensor_scope_t scope;
     int k;
     if (which == NN__LOSS_BCE && TENSOR__(casting)())
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "binary_cross_entropy: unsafe under autocast (input %t); "
@@ -8745,9 +8747,10 @@ TENSOR__FN tensor_t *nn__loss_front(int which, tensor_t *x, tensor_t *t, tensor_
                  x, t, w, q)
     if (!TENSOR__(begin)(&o, row, in, 4)) return TENSOR__(poison);
     if (x->dtype != t->dtype && (which < NN__LOSS_HUBER || (which > NN__LOSS_BCE && nn__is_float(t)))) {
-        in[0] = nn__promote(in, 2, 3);
-        in[0] = nn__loss_front(which, in[0], in[1], w, q, f, reduction);
-        return which == NN__LOSS_BCE_LOGITS ? nn__narrow(in[0], t) : in[0];
+        scope = TENSOR__(scope)(-1);
+        nn__promote(in, 2, 3);
+        x = nn__loss_front(which, in[0], in[1], w, q, f, reduction);
+        return (tensor_scope_return)(scope, which == NN__LOSS_BCE_LOGITS ? nn__narrow(x, t) : x);
     }
     for (k = 2; k < 4; k++)
         if (in[k]) o.args[k] = in[k] = nn__narrow(in[k], x);
@@ -8763,9 +8766,11 @@ TENSOR__FN tensor_t *nn__loss_front(int which, tensor_t *x, tensor_t *t, tensor_
     if ((which == NN__LOSS_SMOOTH_L1 && !(f > 0)) || (which == NN__LOSS_HUBER && !(f > 0)))
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %g (input %t) is out of range", row->name,
                         which == NN__LOSS_HUBER ? "delta" : "beta", f, x);
-    if (nn__is_half(x))
-        return nn__narrow(
-            nn__loss_front(which, nn__wide(x), nn__wide(t), nn__wide(w), nn__wide(q), f, reduction), x);
+    if (nn__is_half(x)) {
+        scope = TENSOR__(scope)(-1);
+        t = nn__loss_front(which, nn__wide(x), nn__wide(t), nn__wide(w), nn__wide(q), f, reduction);
+        return (tensor_scope_return)(scope, nn__narrow(t, x));
+    }
     if (!nn__loss_weight(row->name, "weight", &in[2], x) ||
         !nn__loss_weight(row->name, "pos_weight", &in[3], x))
         return TENSOR__(poison);
@@ -8953,6 +8958,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     tensor__op_t o;
     tensor_t *x = a->input, *t = a->target, *w = a->weight, *in[3] = {x, t, w}, *y;
     int64_t dim, d, same;
+    int mixed;
     shown.name = op;
     if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 5)) return TENSOR__(poison);
     dim = x->ndim > 1;
@@ -8969,13 +8975,15 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
                         x->dims[dim], x);
     if (w && tensor_grad_enabled() && tensor_requires_grad(w))
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: weight %t requires grad, which it cannot get", op, w);
-    if (!nll && nn__is_float(t)) x = nn__promote(in, 3, 7), t = in[1], w = in[2];
-    if (nn__is_half(x)) {
+    mixed = !nll && nn__is_float(t) && (t->dtype != x->dtype || (w && w->dtype != x->dtype));
+    if (mixed || nn__is_half(x)) {
         tensor_cross_entropy_args_t wide = *a;
-        wide.input = nn__wide(x);
-        wide.target = nn__wide(t);
-        wide.weight = nn__wide(w);
-        return nn__narrow(nn__cross_entropy_front(&wide, nll), x);
+        tensor_scope_t scope = TENSOR__(scope)(-1);
+        if (mixed) nn__promote(in, 3, 7);
+        wide.input = nn__wide(in[0]);
+        wide.target = nn__wide(in[1]);
+        wide.weight = nn__wide(in[2]);
+        return (tensor_scope_return)(scope, nn__narrow(nn__cross_entropy_front(&wide, nll), in[0]));
     }
     if (!nll && t->dtype == x->dtype) {
         if (!nn__same_shape(t, x))
@@ -10586,6 +10594,23 @@ TENSOR__FN int nn__all_are(const int64_t *v, int64_t rank, int64_t value) {
     return 1;
 }
 
+// The shortest decimal that is v, as Python's: 1.0, 0.1, 123456.5; beyond 1e-4..1e15 six digits.
+TENSOR__FN void nn__put_float(tensor__text_t *t, double v) {
+    double by = 1, whole, x = fabs(v);
+    int k = 0, d;
+    if (x != 0 && !(x >= 1e-4 && x < 1e15)) {
+        NN__PUT(t, "%g", v);
+        return;
+    }
+    while ((whole = floor(x * by + 0.5)) / by != x && x * by < 9e14) by *= 10, k++;
+    NN__PUT(t, v < 0 ? "-%d." : "%d.", (int64_t)(whole / by));
+    for (whole -= floor(whole / by) * by, d = 0; d < k; d++, whole -= floor(whole / by) * by) {
+        by /= 10;
+        NN__PUT(t, "%d", (int64_t)(whole / by));
+    }
+    if (k == 0) NN__PUT(t, "0");
+}
+
 // The numbers of a layer in PyTorch's form: s with #k for i[k], $k for f[k] (1 is 1.0), @k for the numbers
 // i[k].. of all dims and *k for one of them where they are equal (None if negative); ?ktext} is there if i[k]
 // is not 0, {kA|B|C} is the i[k]-th of A, B, C. k is 0..9a..z; for ? and {, W, B and R ask whether there is a
@@ -10614,8 +10639,7 @@ TENSOR__FN const char *nn__put_numbers(const nn_module_t *m, const char *s, int 
         }
         if (!on) continue;
         v = l->i + k;
-        if (what == '$')
-            NN__PUT(t, fabs(l->f[k]) < 1e6 && floor(l->f[k]) == l->f[k] ? "%g.0" : "%g", l->f[k]);
+        if (what == '$') nn__put_float(t, l->f[k]);
         else if (what == '#') NN__PUT(t, "%d", v[0]);
         else if (what == '*' && nn__all_are(v, rank, v[2])) NN__PUT(t, v[2] < 0 ? "None" : "%d", v[2]);
         else {
@@ -11116,7 +11140,7 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
 #define NN__POOL_TEXT "kernel_size=*9, stride=*c, padding=*f"
 #define NN__MAX_POOL_TEXT NN__POOL_TEXT ", dilation=*i, ceil_mode={3False|True}"
 #define NN__UPSAMPLE_TEXT                                                                                    \
-    "{5size=?2(}#0?1, #1}?2, #2)}|scale_factor=?7(}$0?6, $1}?7, $2)}}, "                                     \
+    "{5size=?8(}#0?1, #1}?2, #2}?8)}|scale_factor=?9(}$0?6, $1}?7, $2}?9)}}, "                               \
     "mode='{3nearest|nearest|nearest-exact|linear|bilinear|bicubic|trilinear|area}'"
 #define NN__COLUMNS_TEXT "kernel_size=*9, dilation=*i, padding=*f, stride=*c"
 #define NN__TUPLES_TEXT "kernel_size=@9, stride=@c, padding=@f"
@@ -11442,7 +11466,8 @@ NN__X(1) NN__X(2) NN__X(3)
 TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
     nn__layer_t *l;
     const int64_t i[] = {a.size, a.size_h, a.size_w, a.mode, a.align_corners != 0, a.size <= 0,
-                         a.scale_factor_h > 0, a.scale_factor_w > 0};
+                         a.scale_factor_h > 0, a.scale_factor_w > 0, a.size_h > 0 || a.size_w > 0,
+                         a.scale_factor_h > 0 || a.scale_factor_w > 0};
     if ((a.size > 0) == (a.scale_factor > 0))
         return nn__refuse("upsample", "one of size and scale_factor must be positive", a.size);
     l = NN__MAKE(NN__UPSAMPLE_KIND, a.scale_factor, a.scale_factor_h);
@@ -12217,6 +12242,7 @@ struct nn_optimizer_t {
     tensor_t *skip;
     int owes;
     int unscaled;            // its gradients are
+    int stepping;            // nn__lbfgs is under way: its closure may not change it
     const char *site;
 };
 
@@ -12253,8 +12279,15 @@ TENSOR__FN void nn__optimizer_shutdown(tensor__owned_t *o) {
     nn__optimizer_close((nn_optimizer_t *)(void *)o);
 }
 
+// The same for what would change it or its states.
+TENSOR__FN int nn__busy_optimizer(const char *op, const nn_optimizer_t *o) {
+    int code = nn__bad_optimizer(op, o);
+    if (code != TENSOR_OK || !o->stepping) return code;
+    return NN__ERROR(TENSOR_ERR_UNSUPPORTED, "%s: a step of this optimizer is under way", op);
+}
+
 TENSOR_API int (nn_optimizer_free)(nn_optimizer_t *o) {
-    int code = o ? nn__bad_optimizer("optimizer_free", o) : TENSOR_OK;
+    int code = o ? nn__busy_optimizer("optimizer_free", o) : TENSOR_OK;
     if (o && code == TENSOR_OK) nn__optimizer_close(o);
     return code;
 }
@@ -12866,7 +12899,10 @@ TENSOR__FN void nn__place(const nn__search_t *s, double t) {
 TENSOR__FN double nn__evaluate(nn__search_t *s, int k, tensor_t **first) {
     tensor_scope_t scope = TENSOR__(scope)(1);
     tensor_t *y = s->closure(s->user);
-    double loss = tensor_error_code() == TENSOR_OK ? (tensor_item)(y) : (double)NAN;
+    double loss;
+    if (!y && tensor_error_code() == TENSOR_OK)
+        NN__FAIL(TENSOR_ERR_POISONED, "step_closure: the closure returned NULL");
+    loss = tensor_error_code() == TENSOR_OK ? (tensor_item)(y) : (double)NAN;
     s->calls++;
     if (tensor_error_code() == TENSOR_OK && s->g[k]) (tensor_copy_)(s->g[k], nn__vector(s->o, 1));
     if (first) *first = (tensor_scope_return)(scope, y);
@@ -12898,7 +12934,7 @@ TENSOR__FN double nn__cubic(const nn__point_t *a, const nn__point_t *b, double l
 }
 // A length of the step that meets the strong Wolfe conditions, from t on, by at most `most` more calls; the
 // gradient there goes to g[0], which has that at x. First a bracket around one, then it is narrowed.
-TENSOR__FN double nn__strong_wolfe(nn__search_t *s, double *loss, double slope, double t, int most) {
+TENSOR__FN double nn__strong_wolfe(nn__search_t *s, double *loss, double slope, double t, double most) {
     const double enough = 1e-4 * slope, flat = -0.9 * slope, change = s->o->option[NN__CHANGE_TOL];
     double largest = nn__largest(s->d), bottom, top, margin;
     nn__point_t at[2], fresh;           // of the bracket; at[0] before it
@@ -12911,7 +12947,7 @@ TENSOR__FN double nn__strong_wolfe(nn__search_t *s, double *loss, double slope, 
     at[1].g = 1;
     at[1].t = t;
     at[1].loss = nn__try(s, t, 1, &at[1].slope);
-    for (; i < most; i++) {
+    for (; i < most && tensor_error_code() == TENSOR_OK; i++) {
         if (at[1].loss > *loss + at[1].t * enough || (i > 1 && at[1].loss >= at[0].loss)) break;
         done = fabs(at[1].slope) <= flat;
         if (done || at[1].slope >= 0) break;
@@ -12985,8 +13021,8 @@ TENSOR__FN tensor_t *nn__rows_state(nn_optimizer_t *o, int k, int64_t rows, tens
     return fresh;
 }
 // d becomes the direction for gradient g after the last step, and that step part of the history. -> code
-TENSOR__FN int nn__direction(nn_optimizer_t *o, tensor_t *d, tensor_t *before, tensor_t *g, double *room) {
-    double *v = o->option, scale = 1;
+TENSOR__FN int nn__direction(nn_optimizer_t *o, tensor_t *d, tensor_t *before, tensor_t *g) {
+    double *v = o->option, scale = 1, *room;
     int64_t history = nn__max((int64_t)v[NN__HISTORY], 1), count = (int64_t)v[NN__PAIRS], i, k;
     tensor_t *y = (tensor_sub)(g, before), *s = (tensor_mul_scalar)(d, v[NN__LENGTH]), *dirs, *steps;
     int64_t need = nn__min(count + 1, history);
@@ -12994,7 +13030,8 @@ TENSOR__FN int nn__direction(nn_optimizer_t *o, tensor_t *d, tensor_t *before, t
     if (need > have) have = nn__min(history, nn__max(need, 2 * have));
     dirs = nn__rows_state(o, 0, have, g);
     steps = dirs ? nn__rows_state(o, 1, have, g) : NULL;
-    if (!steps) return tensor_error_code();
+    room = steps ? (double *)nn__memory(2 * (uint64_t)need, sizeof(double)) : NULL;
+    if (!room) return tensor_error_code();
     if (nn__dot(y, s) > 1e-10) {
         (tensor_copy_)((tensor_select)(dirs, 0, count % history), y);
         (tensor_copy_)((tensor_select)(steps, 0, count % history), s);
@@ -13016,22 +13053,22 @@ TENSOR__FN int nn__direction(nn_optimizer_t *o, tensor_t *d, tensor_t *before, t
         y = (tensor_select)(dirs, 0, k);
         nn__add_scaled(d, room[2 * k + 1] - nn__dot(y, d) / room[2 * k], (tensor_select)(steps, 0, k));
     }
+    nn__free(room);
     return tensor_error_code();
 }
 TENSOR__FN tensor_t *nn__lbfgs(nn__search_t *s) {
     nn_optimizer_t *o = s->o;
-    double *v = o->option, loss, before, slope, t, *room;
+    double *v = o->option, loss, before, slope, t, calls;
     tensor_scope_t scope = TENSOR__(scope)(0), turn;
     tensor_t *first = NULL, *state, *last;
     int i, k;
+    calls = v[NN__MAX_EVAL] > 0 ? v[NN__MAX_EVAL] : floor(v[NN__MAX_ITER] * 5 / 4);
+    o->stepping = 1;
     loss = nn__evaluate(s, 0, &first);
     s->g[0] = tensor_error_code() == TENSOR_OK ? nn__vector(o, 1) : TENSOR__(poison);
     for (k = 1; k < 3; k++) s->g[k] = v[NN__SEARCH] != 0 ? (tensor_zeros_like)(s->g[0]) : NULL;
     state = (tensor_is_poison)(s->g[0]) || !s->g[0]->numel ? NULL : nn__rows_state(o, 2, 2, s->g[0]);
-    t = v[NN__PAIRS] + v[NN__MAX_ITER];
-    t = t < v[NN__HISTORY] ? t : v[NN__HISTORY];
-    room = state ? (double *)nn__memory(2 * (uint64_t)t + 2, sizeof(double)) : NULL;
-    for (i = 0; room && i < (int)v[NN__MAX_ITER] && tensor_error_code() == TENSOR_OK; i++) {
+    for (i = 0; state && i < (int)v[NN__MAX_ITER] && tensor_error_code() == TENSOR_OK; i++) {
         if (i == 0 && nn__largest(s->g[0]) <= v[NN__GRAD_TOL]) break;
         turn = TENSOR__(scope)(0);
         s->d = (tensor_select)(state, 0, 0);
@@ -13041,7 +13078,7 @@ TENSOR__FN tensor_t *nn__lbfgs(nn__search_t *s) {
             t = 1 / (tensor_item)((tensor_sum)((tensor_abs)(s->g[0])));
             t = v[NN__LR] * (t < 1 ? t : 1);
         } else {
-            nn__direction(o, s->d, last, s->g[0], room);
+            nn__direction(o, s->d, last, s->g[0]);
             t = v[NN__LR];
         }
         (tensor_copy_)(last, s->g[0]);
@@ -13052,11 +13089,11 @@ TENSOR__FN tensor_t *nn__lbfgs(nn__search_t *s) {
         if (k) {
             s->x = nn__vector(o, 0);
             if (v[NN__SEARCH] != 0)
-                t = nn__strong_wolfe(s, &loss, slope, t, (int)v[NN__MAX_EVAL] - s->calls);
+                t = nn__strong_wolfe(s, &loss, slope, t, calls - s->calls);
             if (tensor_error_code() == TENSOR_OK) nn__place(s, v[NN__LENGTH] = t);
             k = i + 1 < (int)v[NN__MAX_ITER];
             if (k && v[NN__SEARCH] == 0) loss = nn__evaluate(s, 0, NULL);
-            k = k && tensor_error_code() == TENSOR_OK && s->calls < (int)v[NN__MAX_EVAL] &&
+            k = k && tensor_error_code() == TENSOR_OK && s->calls < calls &&
                 !(nn__largest(s->g[0]) <= v[NN__GRAD_TOL]) &&
                 !(nn__largest(s->d) * fabs(t) <= v[NN__CHANGE_TOL]) &&
                 !(fabs(loss - before) < v[NN__CHANGE_TOL]);
@@ -13064,7 +13101,7 @@ TENSOR__FN tensor_t *nn__lbfgs(nn__search_t *s) {
         (tensor_scope_end)(turn);
         if (!k) break;
     }
-    nn__free(room);
+    o->stepping = 0;
     if (tensor_error_code() != TENSOR_OK) first = TENSOR__(poison);
     return (tensor_scope_return)(scope, first);
 }
@@ -13075,7 +13112,7 @@ TENSOR_API tensor_t *(nn_step_closure)(nn_optimizer_t *o, tensor_t *(*closure)(v
     s.o = o;
     s.closure = closure;
     s.user = user;
-    if (tensor_error_code() != TENSOR_OK || nn__bad_optimizer("step_closure", o) != TENSOR_OK)
+    if (tensor_error_code() != TENSOR_OK || nn__busy_optimizer("step_closure", o) != TENSOR_OK)
         return TENSOR__(poison);
     if (!closure) return NN__FAIL(TENSOR_ERR_POISONED, "step_closure: the closure is NULL");
     if (o->rule->takes == NN__CLOSURE) return nn__lbfgs(&s);
@@ -15147,7 +15184,8 @@ TENSOR__FN int nn__load_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const 
     nn__entry_t *entry;
     tensor_t **state, *steps, *groups, *options;
     int64_t dims[2];
-    int i, k, code = TENSOR_OK;
+    int i, k, code = nn__busy_optimizer("load_checkpoint", o);
+    if (code != TENSOR_OK) return code;
     if (!rule || strcmp(rule, o->rule->name) != 0)
         return NN__ERROR(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\" holds the state of %s, not of %s",
                          r->label, rule ? rule : "no optimizer", o->rule->name);

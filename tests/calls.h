@@ -184,6 +184,7 @@ typedef struct fit_t {
     arguments_t *a;
     tensor_t *w[2];
     nn_optimizer_t *o;
+    int calls;
 } fit_t;
 static tensor_t *fit_loss(void *user) {
     fit_t *f = (fit_t *)user;
@@ -207,6 +208,42 @@ static tensor_t *lbfgs(arguments_t *a) {
     for (k = 0; f.o && k < a->i[0]; k++) loss = nn_step_closure(f.o, fit_loss, &f);
     nn_optimizer_free(f.o);
     return tensor_detach(tensor_cat(0, f.w[0], f.w[1], tensor_reshape(loss, 1)));
+}
+// Where L-BFGS is after the steps from x on, the last step's loss, how often it called.
+static tensor_t *path_loss(void *user) {
+    fit_t *f = (fit_t *)user;
+    int64_t n = tensor_numel(f->w[0]);
+    tensor_t *x = f->w[0], *a = tensor_narrow(x, 0, 0, n - 1), *b = tensor_narrow(x, 0, 1, n - 1), *y;
+    tensor_t *xx = tensor_mul(x, x);
+    f->calls++;
+    switch (f->a->i[0]) {
+    case 0:
+        y = tensor_mul_scalar(tensor_square(tensor_sub(b, tensor_mul(a, a))), 100);
+        y = tensor_add(y, tensor_square(tensor_rsub_scalar(a, 1)));
+        break;
+    case 1: y = tensor_add(tensor_sin(tensor_mul_scalar(x, 3)), tensor_mul_scalar(xx, 0.1)); break;
+    case 2: y = tensor_add(tensor_abs(x), tensor_exp(tensor_mul_scalar(x, -2))); break;
+    case 3: y = tensor_sqrt(tensor_add_scalar(xx, 1e-6)); break;
+    default: y = tensor_log(tensor_add_scalar(tensor_square(tensor_sub_scalar(xx, 2)), 1e-3)); break;
+    }
+    y = tensor_sum(y);
+    nn_zero_grad(f->o);
+    tensor_backward(y);
+    return y;
+}
+static tensor_t *lbfgs_path(arguments_t *a) {
+    tensor_t *loss = NULL;
+    fit_t f;
+    int k;
+    f.a = a;
+    f.calls = 0;
+    f.w[0] = tensor_requires_grad_(tensor_clone(a->in[0]), 1);
+    f.o = nn_lbfgs(.list = f.w, .count = 1, .lr = a->f[0], .max_iter = (int)a->i[2], .max_eval = (int)a->i[3],
+                   .history_size = (int)a->i[4], .line_search_fn = (int)a->i[5]);
+    for (k = 0; f.o && k < a->i[1]; k++) loss = nn_step_closure(f.o, path_loss, &f);
+    nn_optimizer_free(f.o);
+    loss = tensor_stack(0, loss, tensor_scalar(f.calls, TENSOR_F64));
+    return tensor_detach(tensor_cat(0, f.w[0], loss));
 }
 // The learning rates of steps 0 .. i[0] - 1; plateau: after each value of the input.
 static tensor_t *rates(arguments_t *a) {
@@ -567,7 +604,7 @@ static tensor_t *truth(int yes) {
     N(rnn, state(a, tensor_rnn_with(recurrent(a)))) X(rnn_cell, tensor_rnn_cell(A, B, C, D, a->in[4], a->in[5], (int)I(0)))
 #define OPS_ALL(X, P, N) OPS(X, P, N) OPS_POINTWISE2(X, P, N) OPS_SORT(X, P, N) OPS_LINALG2(X, P, N) OPS_INDEX2(X, P, N) \
     OPS_NORM(X, P, N) OPS_CONV(X, P, N) OPS_REST(X, P, N) OPS_NN2(X, P, N) X(learning_rate, rates(a)) X(optimizer, steps(a)) \
-    X(muon, muon(a)) X(lbfgs, lbfgs(a))
+    X(muon, muon(a)) X(lbfgs, lbfgs(a)) X(lbfgs_path, lbfgs_path(a))
 // clang-format on
 
 #define ONE(name, call)                                                                                      \

@@ -604,7 +604,7 @@ static void winograd(void) {
 // channels with a stride.
 static void forms(void) {
     // images, channels, outputs, groups, kernel, height, width, stride, padding, dilation
-    static const int64_t shape[21][10] = {
+    static const int64_t shape[22][10] = {
         {9, 16, 40, 1, 3, 9, 10, 1, 1, 1},  {2, 3, 32, 1, 7, 40, 37, 2, 3, 1},
         {3, 10, 48, 2, 5, 12, 11, 1, 2, 1}, {2, 16, 32, 1, 3, 40, 100, 1, 1, 1},
         {5, 8, 16, 1, 3, 15, 16, 2, 2, 2},  {17, 30, 64, 1, 3, 4, 5, 1, 1, 1},
@@ -615,7 +615,7 @@ static void forms(void) {
         {2, 4, 4, 4, 3, 7, 7, 1, 2, 2},     {5, 16, 32, 1, 5, 14, 14, 1, 2, 1},
         {2, 16, 40, 1, 3, 12, 57, 2, 1, 1}, {2, 5, 5, 5, 3, 13, 20, 1, 1, 1},
         {3, 32, 64, 2, 5, 13, 43, 1, 0, 1}, {8, 16, 48, 1, 5, 3, 5, 1, 2, 1},
-        {4, 32, 16, 1, 5, 6, 7, 1, 5, 1}};
+        {4, 32, 16, 1, 5, 6, 7, 1, 5, 1},   {16, 16, 32, 1, 5, 30, 30, 1, 2, 1}};
     int k, t, j;
     for (k = 0; k < (int)(sizeof shape / sizeof shape[0]); k++) {
         const int64_t *s = shape[k];

@@ -19,6 +19,7 @@ static const struct {
     {"exact", 0, 0, "exact"}, {"fine", 4, 0, "near"},     {"near", 6, 2, "near"},
     {"sum", 4, 8, "sum"},     {"loose", 16, 16, "loose"},
     {"rough", 256, 256, "rough"},       // of ill-conditioned matrices
+    {"path", 4e9, 4e9, "path"},         // f64, where an optimizer is after up to 180 steps
 };
 enum { CLASSES = (int)(sizeof classes / sizeof classes[0]) };
 

@@ -265,6 +265,12 @@ static void products(void) {
     CHECK(tensor_dtype(tensor_addr(tensor_ones(3, 4), h = tensor_ones_of(TENSOR_I64, 3),
                                    tensor_ones_of(TENSOR_I64, 4), 0, 1)) == TENSOR_F32);
     CHECK(tensor_dtype(tensor_addr(tensor_ones(3, 4), tensor_to(h, TENSOR_BF16), w, 1, 1)) == TENSOR_F64);
+    {   // beta 0: x is not looked at, and still gets its gradient, of zeros
+        tensor_t *x = tensor_requires_grad_(tensor_full(NAN, 3), 1), *y;
+        y = tensor_addmm(x, tensor_ones(3, 2), tensor_ones(2, 3), 0, 1);
+        CHECK(tensor_requires_grad(y) && tensor_item(tensor_sum(y)) == 18);
+        CHECK(tensor_backward(tensor_sum(y)) == 0 && tensor_equal(tensor_grad(x), tensor_zeros(3)));
+    }
     CHECK_POISON(tensor_addmm(tensor_ones(3, 3), tensor_ones_of(TENSOR_BF16, 3, 2), tensor_ones(2, 3), 1, 1),
                  TENSOR_ERR_DTYPE, "bf16");
     CHECK_POISON(tensor_addmm(tensor_ones_of(TENSOR_F64, 3, 3), tensor_ones_of(TENSOR_BF16, 3, 2),

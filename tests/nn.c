@@ -708,12 +708,17 @@ static void tiny_states_keep_their_bits(void) {
 typedef struct valley_t {
     tensor_t *x;
     nn_optimizer_t *o;
-    int calls, fails;           // fails: the call that does
+    int calls, fails, how;      // fails: the call that does, and how
 } valley_t;
 static tensor_t *valley(void *user) {
     valley_t *v = (valley_t *)user;
     tensor_t *a = tensor_select(v->x, 0, 0), *b = tensor_select(v->x, 0, 1), *y;
-    if (++v->calls == v->fails) return tensor_matmul(v->x, tensor_ones_of(TENSOR_F64, 3));
+    if (++v->calls == v->fails) {
+        if (v->how == 0) return tensor_matmul(v->x, tensor_ones_of(TENSOR_F64, 3));
+        if (v->how == 1) nn_step_closure(v->o, valley, v);
+        if (v->how == 2) nn_optimizer_free(v->o);
+        return NULL;
+    }
     y = tensor_square(tensor_sub(b, tensor_square(a)));
     y = tensor_add(tensor_mul_scalar(y, 100), tensor_square(tensor_rsub_scalar(a, 1)));
     nn_zero_grad(v->o);
@@ -723,13 +728,13 @@ static tensor_t *valley(void *user) {
 static void valley_begin(valley_t *v) {
     const double start[2] = {-1.2, 1};
     v->x = tensor_requires_grad_(tensor_from(start, TENSOR_F64, 2), 1);
-    v->calls = v->fails = 0;
+    v->calls = v->fails = v->how = 0;
 }
 static void lbfgs_finds_the_minimum(void) {
     const char *path = "nn_lbfgs.safetensors";
     tensor_t *one = tensor_ones_of(TENSOR_F64, 2), *loss, *halves;
     valley_t v, w;
-    nn_module_t *m = nn_sequential_n(NULL, 0), *m2 = nn_sequential_n(NULL, 0);
+    nn_module_t *m = nn_sequential_n(NULL, 0), *m2 = nn_sequential_n(NULL, 0), *m3;
     int k;
     valley_begin(&v);
     v.o = nn_lbfgs(.list = &v.x, .count = 1, .line_search_fn = NN_STRONG_WOLFE, .max_iter = 60,
@@ -757,6 +762,14 @@ static void lbfgs_finds_the_minimum(void) {
     CHECK(tensor_is_poison(nn_step_closure(w.o, valley, &w)));
     CHECK_ERROR(TENSOR_ERR_SHAPE, "matmul");
     CHECK(!tensor_is_poison(nn_step_closure(w.o, valley, &w)) && tensor_ok());
+    for (w.how = 1; w.how <= 3; w.how++) {
+        w.fails = w.calls + 2;
+        CHECK(tensor_is_poison(nn_step_closure(w.o, valley, &w)) && w.calls == w.fails);
+        CHECK_ERROR(w.how < 3 ? TENSOR_ERR_UNSUPPORTED : TENSOR_ERR_POISONED,
+                    w.how == 1   ? "step_closure: a step of this optimizer is under way"
+                    : w.how == 2 ? "optimizer_free: a step of"
+                                 : "step_closure: the closure returned NULL at nn.c");
+    }
     CHECK(nn_step(w.o) == TENSOR_ERR_UNSUPPORTED);
     CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "step: lbfgs needs nn_step_closure");
     CHECK(nn_optimizer_group(w.o, &w.x, 1, .lr = 1) == TENSOR_ERR_UNSUPPORTED);
@@ -781,6 +794,16 @@ static void lbfgs_finds_the_minimum(void) {
     w.o = nn_lbfgs(.list = &w.x, .count = 1, .line_search_fn = NN_STRONG_WOLFE, .max_iter = 5);
     CHECK(tensor_item(nn_step_closure(w.o, valley, &w)) > tensor_item(valley(&w)));
     nn_optimizer_free(w.o);
+    // Its states follow the parameters.
+    m3 = nn_linear(2, 1, .no_bias = 1);
+    w.o = nn_lbfgs(m3, .max_iter = 500000000, .max_eval = 3, .lr = 1e-3);
+    for (k = 0; k < 3; k++) {
+        nn_to(m3, k == 1 ? TENSOR_F64 : TENSOR_F32);
+        w.x = tensor_select(nn_get(m3, "weight"), 0, 0);
+        CHECK_MSG(!tensor_is_poison(nn_step_closure(w.o, valley, &w)), "%s", tensor_error_text());
+    }
+    nn_optimizer_free(w.o);
+    nn_free(m3);
     nn_free(m);
     nn_free(m2);
     remove(path);
@@ -810,6 +833,10 @@ static void muon_keeps_its_rules(void) {
     tensor_set_grad(w, tensor_ones(5, 6));
     tensor_set_grad(w2, tensor_ones(5, 6));
     CHECK(nn_step(o) == 0 && nn_step(again) == 0 && tensor_equal(w, w2) && !tensor_equal(w, before));
+    nn_optimizer_free(again);
+    again = nn_muon(twin, .weight_decay = TENSOR_ZERO);
+    tensor_set_grad(w2, tensor_zeros(5, 6));
+    CHECK(nn_step(again) == 0 && tensor_equal(w, w2));          // no gradient, no step, no NaN
     CHECK(nn_muon(whole) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "must have 2 dims");
     CHECK(nn_muon(net, .ns_steps = 100) == NULL);
@@ -1704,7 +1731,7 @@ static nn_optimizer_t *resumed_optimizer(int which, nn_module_t *m) {
     }
 }
 // The checkpoint as it was before the last options came.
-static void make_old(const char *path) {
+static void make_old(const char *path, int64_t options) {
     static const char *const keys[] = {"format", "step", "generator.seed", "generator.offset", "optimizer"};
     const char *other = "nn_resume_old.safetensors", *names[40];
     nn_safetensors_t *r = nn_safetensors_open(path);
@@ -1716,8 +1743,8 @@ static void make_old(const char *path) {
         names[i] = nn_safetensors_name(r, i);
         all[i] = nn_safetensors_get(r, names[i]);
         if (strcmp(names[i], "optimizer/options") == 0) {
-            CHECK(tensor_numel(all[i]) > 11);
-            all[i] = tensor_clone(tensor_narrow(all[i], 0, 0, 11));
+            CHECK(tensor_numel(all[i]) > options);
+            all[i] = tensor_clone(tensor_narrow(all[i], 0, 0, options));
         }
     }
     for (i = 0; i < 5; i++) {
@@ -1745,7 +1772,7 @@ static void resume_with(int which) {
     nn_optimizer_group(o, &bias, 1, .weight_decay = TENSOR_ZERO, .lr = 0.02);
     train(net, o, l, 0, 7);
     CHECK(nn_save_checkpoint(path, net, o, 7) == 0);
-    if (which == 1) make_old(path);
+    if (which == 1 || which == 2) make_old(path, which == 1 ? 11 : 15);
     train(net, o, l, 7, 15);
     want = state_hash(net);
     nn_optimizer_free(o);
@@ -2016,6 +2043,10 @@ static void printed_layers(void) {
         {nn_softplus(1, 20), "Softplus(beta=1.0, threshold=20.0)"},
         {nn_hardtanh(-1, 1), "Hardtanh(min_val=-1.0, max_val=1.0)"},
         {nn_threshold(0.1, 20), "Threshold(threshold=0.1, value=20.0)"},
+        {nn_threshold(1.0 / 3, 123456789), "Threshold(threshold=0.3333333333333333, value=123456789.0)"},
+        {nn_elu(-123456.5), "ELU(alpha=-123456.5)"},
+        {nn_celu(1e-5), "CELU(alpha=1e-05)"},
+        {nn_upsample(4, .size_h = 5, .size_w = 6), "Upsample(size=(4, 5, 6), mode='nearest')"},
     };
     char text[300];
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {

@@ -1143,6 +1143,17 @@ static void mixed_dtypes(void) {
     CHECK_POISON(tensor_cross_entropy(x, d, .ignore_index = 1), TENSOR_ERR_UNSUPPORTED,
                  "cross_entropy: ignore_index is not for probabilities [2,3]");
     CHECK(tensor_dtype(tensor_cosine_similarity(x, d, 1, 1e-8)) == TENSOR_F64);
+    CHECK(tensor_dtype(tensor_mse_loss(h, tensor_to(d, TENSOR_F16))) == TENSOR_F32);
+    for (k = 0; k < 3; k++) {       // what was converted on the way goes at once
+        tensor_scope_t scope = tensor_scope_begin_no_grad();
+        tensor_t *big = tensor_zeros(256, 256), *other = tensor_to(big, k ? TENSOR_F64 : TENSOR_BF16);
+        unsigned long long before = (unsigned long long)tensor_memory_stats().live_bytes;
+        y = k == 0 ? tensor_l1_loss(other, other) : k == 1 ? tensor_mse_loss(big, other)
+            : tensor_cross_entropy(big, other);
+        before = (unsigned long long)tensor_memory_stats().live_bytes - before;
+        CHECK_MSG(tensor_ok() && before < (k == 2 ? 1100000 : 4096), "loss %d: %llu bytes stay", k, before);
+        tensor_scope_end(scope);
+    }
 }
 
 // PyTorch's gradients at the edges of their formulas.
