@@ -12728,8 +12728,9 @@ TENSOR__FN tensor_t *nn__orthogonal(const nn_optimizer_t *o, const nn__param_t *
                                     tensor_t *skip, tensor_t **state) {
     const double *v = o->option;
     double m = (double)p->t->dims[0], n = (double)p->t->dims[1];
-    double r = v[NN__ADJUST] == NN_ORIGINAL ? sqrt(m > n ? m / n : 1)
-               : v[NN__ADJUST] == NN_MATCH_RMS_ADAMW ? 0.2 * sqrt(m > n ? m : n) : sqrt(m / n);
+    int adjust = (int)v[NN__ADJUST];
+    double r = adjust == NN_ORIGINAL ? sqrt(m > n ? m / n : 1)
+               : adjust == NN_MATCH_RMS_ADAMW ? 0.2 * sqrt(m > n ? m : n) : sqrt(m / n);
     tensor_t *b = (tensor_lerp_scalar)(p->state[0], g, 1 - v[NN__MOMENTUM]), *x, *y;
     tensor_scope_t scope = TENSOR__(scope)(0);
     int k;
