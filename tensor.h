@@ -13771,7 +13771,7 @@ TENSOR_API tensor_t *(tensor_corrcoef)(tensor_t *x) {
 // >>impl-dots                                      MARK: products of bf16
 //
 // x86 machines that multiply bf16 in pairs: AMX by tiles of 16 x 32 (8 times the rate of f32), AVX-512 BF16
-// by vectors. Sums are f32, rounded once to bf16; denormal inputs count as 0, as these instructions have it.
+// by vectors. Sums are f32, rounded once to bf16; denormals count as 0, as these instructions have it.
 // Elsewhere, and for f16, the front converts to f32. A comes as panels of 16 rows [k / 32][16][32], B as
 // panels of 16 columns [k / 32][16 pairs of k][16][2]: the second is the first with its 16 x 16 pairs
 // transposed, so one function packs both. All is padded with zeros to whole tiles; whole tiles of A that run

@@ -1748,7 +1748,8 @@ TENSOR_API tensor_t *nn_init_sparse_(tensor_t *t, double sparsity, double std);
 //
 // One fused loop per step over all parameters, state and gradients, in the order and rounding of PyTorch's
 // rules (but NAdam's product of momenta is in double), with the same bits for any number of threads. An
-// optimizer holds its parameters by itself, so modules and optimizers may be freed in any order. f16/bf16
+// optimizer holds its parameters by itself, so modules and optimizers may be freed in any order. Muon and
+// L-BFGS are made of the ops of tensor.h instead, with the same bits for any number of threads too. f16/bf16
 // parameters have f32 state. Parameters without gradient are left alone. nn_adam(module, .lr = 3e-4) takes
 // all of a module, nn_adam(.list = tensors, .count = n) those given. Option rules as in >>layers.
 // All: -> optimizer, NULL on failure;  errors SHAPE (option out of range, no parameters), OUT_OF_MEMORY,
@@ -1938,7 +1939,7 @@ typedef struct nn_group_args_t {
     const void *surplus_ TENSOR_INIT;
     double lr TENSOR_INIT, weight_decay TENSOR_INIT;
 } nn_group_args_t;
-//   -> code;  errors SHAPE, OUT_OF_MEMORY, POISONED
+//   -> code;  errors SHAPE, OUT_OF_MEMORY, POISONED, UNSUPPORTED (nn_lbfgs)
 TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n, nn_group_args_t a);
 
 // Updates all parameters that have a gradient. Does nothing while an error is pending.
@@ -1992,7 +1993,7 @@ TENSOR_API int nn_scaler_step(tensor_t *scaler, nn_optimizer_t *o);
 TENSOR_API int nn_scaler_update(tensor_t *scaler);
 
 // Frees it before tensor_shutdown does; NULL does nothing. Some bytes stay until then, so that later use is
-// noticed.   -> code;  errors OWNER if it was freed already
+// noticed.   -> code;  errors OWNER if it was freed already, UNSUPPORTED in a closure of its own step
 TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 
 #ifndef __cplusplus
