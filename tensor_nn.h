@@ -3083,8 +3083,8 @@ TENSOR__INLINE NN__S NN__K(row_max)(const NN__R *p, int64_t n) {
     return V_HMAX(m);
 }
 
-// e^y beside a 1 in a sum, y <= 0: 2^n in sixteenths times degree 3, off by less than 2^-24. Of itself that is
-// 1.1 ulp down to -1, 2.4 at -8, 20 at -86.
+// e^y beside a 1 in a sum, y <= 0: 2^n in sixteenths times degree 3, off by less than 2^-24. Of itself that
+// is 1.1 ulp down to -1, 2.4 at -8, 20 at -86.
 #if TENSOR_NN__PASS == 3
 TENSOR__INLINE V_F NN__K(term)(V_F y) {
     static const float t[16] = {1.0f, 1.0442737f, 1.0905077f, 1.1387886f, 1.1892071f, 1.2418578f, 1.2968396f,
