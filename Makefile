@@ -7,9 +7,10 @@
 #   make test-exhaustive   every float through every unary kernel (an hour)
 #   make docs       docs/ops.md from the op tables and headers
 #   make check      form of the sources: contents, docs, sizes, symbols
-#   make bench      speed, as ratios to references where there are any      QUICK=1 ROUNDS=3
-#   make gpu        tensor_cuda.cu on this machine's GPU: tests, speed, bench/results/gpu-DATE.md
-#   make install    headers and tensor.pc                        PREFIX=/usr/local DESTDIR=
+#   make bench      speed, as ratios to references where there are any      QUICK=1 ROUNDS=3 OPS=all (every op)
+#   make gpu        tensor_cuda.cu on a GPU: PART=truth|ops|why RESULTS=dir PREBUILT=1; make gpu-build ARCH=sm_90: its programs
+#   make lib        build/libtensor.a, for programs that link it instead of compiling the implementation
+#   make install    headers, libtensor.a, tensor.pc, the CMake package      PREFIX=/usr/local DESTDIR=
 #   make clean
 
 CC      = cc
@@ -26,40 +27,56 @@ PYTHON  = python3
 
 DATA    = /usr/share/datasets/fashion-mnist
 
+# As many jobs as there are cores, unless the command line says how many.
+ifeq ($(filter -j%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+endif
+# A program that links with -Wl,--gc-sections drops the functions of the archive that it does not call.
+SECTIONS = -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables
+
 compile  = $(CC) $(STD) $(WARN) $(CFLAGS) -pthread -I.
 headers  = tensor.h tensor_nn.h
 names    = $(notdir $(basename $(wildcard examples/*.c)))
 programs = $(filter-out compile_%,$(notdir $(basename $(wildcard tests/*.c))))
-scripts  = $(addprefix tests/,check.sh examples.sh readme.sh jobs.sh compile.sh bits.sh arm.sh wasm.sh cuda.sh)
+scripts  = $(addprefix tests/,check.sh examples.sh readme.sh jobs.sh compile.sh traps.sh subsets.sh bits.sh arm.sh wasm.sh \
+           cuda.sh host.sh)
 # These bring the implementation themselves; all other programs wait for it and are linked with it.
 whole    = $(notdir $(basename $(shell grep -l 'define TENSOR_IMPLEMENTATION' examples/*.c tests/*.c bench/*.c)))
-speed    = micro ops models nets gpt_step
+speed    = micro ops every models nets gpt_step
 
 all: examples
 
 $(B)/tensor_impl.c:
-	@mkdir -p $(B)
+	@mkdir -p $(B)/tests $(B)/bench
 	@printf '#define TENSOR_IMPLEMENTATION\n#define TENSOR_NN_IMPLEMENTATION\n#include "tensor_nn.h"\n' > $@
 
-$(B)/tensor_impl.o: $(B)/tensor_impl.c $(headers)
-	$(compile) -c $< -o $@
+# The implementation in four parts, which compile side by side. Tests have every pass.
+$(B)/part%.o: $(B)/tensor_impl.c $(headers)
+	$(compile) $(SECTIONS) -DTENSOR_IMPLEMENTATION_PART=$* -c $< -o $@
 
-$(addprefix $(B)/,$(filter-out $(whole),$(names))): $(B)/tensor_impl.o
-$(addprefix $(B)/tests/,$(filter-out $(whole),$(programs))): $(B)/tensor_impl.o
-$(addprefix $(B)/bench/,$(speed)): $(B)/tensor_impl.o
+$(B)/tests/part%.o: $(B)/tensor_impl.c $(headers)
+	$(compile) -DTENSOR_ALL_PASSES -DTENSOR_IMPLEMENTATION_PART=$* -c $< -o $@
 
-$(B)/%: examples/%.c $(headers)
-	@mkdir -p $(B)
-	$(compile) $(LDFLAGS) $< $(filter %.o,$^) $(LDLIBS) -o $@
+$(B)/libtensor.a $(B)/tests/libtensor.a: %/libtensor.a: %/part1.o %/part2.o %/part3.o %/part4.o
+	@rm -f $@
+	$(AR) rcs $@ $^
 
-$(B)/tests/%: tests/%.c tests/test.h tests/mirror.h $(headers)
-	@mkdir -p $(B)/tests
-	$(compile) $(LDFLAGS) $< $(filter %.o,$^) $(LDLIBS) -o $@
+$(addprefix $(B)/,$(filter-out $(whole),$(names))): $(B)/libtensor.a
+$(addprefix $(B)/tests/,$(filter-out $(whole),$(programs))): $(B)/tests/libtensor.a
+$(addprefix $(B)/bench/,$(speed)): $(B)/libtensor.a
 
-$(B)/bench/%: bench/%.c $(headers)
-	@mkdir -p $(B)/bench
-	$(compile) $(LDFLAGS) $< $(filter %.o,$^) $(LDLIBS) -o $@
+$(B)/tests/ops.ok: tests/ops.sh tests/ops.def $(B)/tensor_impl.c $(headers)
+	@sh tests/ops.sh && touch $@
+$(B)/%: examples/%.c $(B)/tensor_impl.c $(headers)
+	$(compile) $(LDFLAGS) $< $(filter %.a,$^) $(LDLIBS) -o $@
 
+$(B)/tests/%: tests/%.c $(wildcard tests/*.h) $(B)/tests/ops.ok $(headers)
+	$(compile) -DTENSOR_ALL_PASSES $(LDFLAGS) $< $(filter %.a,$^) $(LDLIBS) -o $@
+
+$(B)/bench/%: bench/%.c $(wildcard tests/*.h) tests/ops.def $(B)/tensor_impl.c $(headers)
+	$(compile) $(LDFLAGS) $< $(filter %.a,$^) $(LDLIBS) -o $@
+
+lib: $(B)/libtensor.a
 examples: $(addprefix $(B)/,$(names))
 
 run: $(B)/char_gpt
@@ -93,24 +110,40 @@ docs: $(B)/tests/docs
 
 test-build: $(addprefix $(B)/tests/,$(programs))
 
-check: $(B)/tensor_impl.o
+check: $(B)/libtensor.a
 	@B=$(B) sh tests/check.sh
 
 bench: $(addprefix $(B)/bench/,$(speed))
-	@B=$(B) CC='$(CC)' PYTHON='$(PYTHON)' QUICK='$(QUICK)' sh bench/run.sh
+	@B=$(B) CC='$(CC)' PYTHON='$(PYTHON)' QUICK='$(QUICK)' OPS='$(OPS)' sh bench/run.sh
 
-gpu: $(B)/tensor_impl.o
-	@B=$(B) CC='$(CC)' NVCC='$(NVCC)' sh bench/gpu.sh
+gpu gpu-build:
+	@B=$(B) CC='$(CC)' NVCC='$(NVCC)' PYTHON='$(PYTHON)' sh bench/gpu.sh $(if $(filter gpu-build,$@),build,$(PART))
 
-install:
-	mkdir -p $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	cp $(wildcard tensor*.h tensor*.cu) $(DESTDIR)$(PREFIX)/include
+version = $(shell sed -n 's,^// tensor.h - v\([0-9.]*\).*,\1,p' tensor.h)
+to      = $(DESTDIR)$(PREFIX)
+define cmake_package
+get_filename_component(root "$${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
+find_package(Threads REQUIRED)
+if(NOT TARGET tensor::tensor)
+  add_library(tensor::tensor STATIC IMPORTED)
+  set_target_properties(tensor::tensor PROPERTIES IMPORTED_LOCATION "$${root}/lib/libtensor.a"
+    INTERFACE_INCLUDE_DIRECTORIES "$${root}/include" INTERFACE_LINK_LIBRARIES "Threads::Threads;m")
+endif()
+endef
+export cmake_package
+install: $(B)/libtensor.a
+	mkdir -p $(to)/include $(to)/lib/pkgconfig $(to)/lib/cmake/tensor
+	cp $(wildcard tensor*.h tensor*.cu) $(to)/include
+	cp $(B)/libtensor.a $(to)/lib
 	printf '%s\n' 'prefix=$(PREFIX)' 'Name: tensor' 'Description: tensors, autograd and layers in C headers' \
-	    "Version: $$(sed -n 's,^// tensor.h - v\([0-9.]*\).*,\1,p' tensor.h)" \
-	    'Cflags: -I$${prefix}/include' 'Libs: -lm -pthread' > $(DESTDIR)$(PREFIX)/lib/pkgconfig/tensor.pc
+	    'Version: $(version)' 'Cflags: -I$${prefix}/include' \
+	    'Libs: -L$${prefix}/lib -ltensor -lm -pthread' > $(to)/lib/pkgconfig/tensor.pc
+	printf '%s\n' "$$cmake_package" > $(to)/lib/cmake/tensor/tensorConfig.cmake
+	printf '%s\n' 'set(PACKAGE_VERSION $(version))' 'if(NOT PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)' \
+	    '  set(PACKAGE_VERSION_COMPATIBLE TRUE)' 'endif()' > $(to)/lib/cmake/tensor/tensorConfigVersion.cmake
 
 clean:
 	rm -rf $(B)
 
-.PHONY: all examples run fashion test test-programs test-exhaustive test-build docs check bench gpu install clean
+.PHONY: all lib examples run fashion test test-programs test-exhaustive test-build docs check bench gpu gpu-build install clean
 .SECONDARY:

@@ -14,11 +14,11 @@
 // CONTENTS (search for the tag)
 //   >>manual  >>config  >>types  >>errors  >>context  >>scopes  >>create  >>inspect  >>views
 //   >>pointwise  >>reduce  >>sort  >>linalg  >>index  >>random  >>autograd  >>sites  >>cpp
-//   >>shared  >>ops  >>vocabulary
+//   >>shared  >>ops  >>vocabulary  >>passes
 //   >>kernels  >>simd  >>kernel-pointwise  >>kernel-reduce  >>kernel-rows  >>kernel-gemm  >>kernel-random
 //   >>kernel-table
-//   >>impl  >>impl-platform  >>impl-state  >>impl-alloc  >>impl-errors  >>impl-backend  >>impl-context
-//   >>impl-threads  >>impl-scopes
+//   >>impl  >>impl-passes  >>impl-platform  >>impl-state  >>impl-alloc  >>impl-errors  >>impl-backend
+//   >>impl-context  >>impl-threads  >>impl-scopes
 //   >>impl-front  >>impl-gate  >>impl-tape  >>impl-iterator  >>impl-cpu  >>impl-create  >>impl-inspect
 //   >>impl-views  >>impl-pointwise  >>impl-reduce  >>impl-dots  >>impl-linalg  >>impl-index  >>impl-sort
 //   >>impl-random  >>impl-autograd  >>impl-engine  >>impl-print  >>impl-table
@@ -52,10 +52,17 @@
 //            returns poison, so expressions nest and one check is enough: tensor_ok(), tensor_error_text().
 //            The first error of a thread stays until tensor_clear_error(). Functions that make no tensor
 //            return the code (0 = fine). Nothing aborts or exits. With no handler set, a thread's first error
-//            is printed to stderr once (not under TENSOR_NO_STDIO).
+//            is printed to stderr once (not under TENSOR_NO_STDIO). One note that is not an error goes the
+//            same way, once, with code 0: a scope holds some 100,000 tensors (a loop without a reset).
 // THREADS    Any number of threads may use the library. A tensor may be read by many threads; no two threads
 //            may write one tensor at once. The library starts threads only after tensor_set_num_threads(n).
 //            Results have the same bits for every number of threads.
+// HOST       Floating-point traps: no op raises invalid, division by zero or overflow where its results have
+//            none by IEEE's rules (0/0 of the program's own numbers still traps; comparisons with NaN may).
+//            Rounding modes other than to nearest change last bits, function values by up to 1e-3, and what
+//            rounds inside (round, tan of SSE2 and scalar) by more; flushed denormals (FTZ, DAZ) are taken as
+//            0; neither hangs or crashes. The mode is the calling thread's and, with more threads, that of
+//            each. A signal handler may call nothing here.
 // AUTOGRAD   Define-by-run: tensor_requires_grad_ marks a leaf, operations record themselves, tensor_backward
 //            adds d loss / d leaf into tensor_grad(leaf). Under tensor_scope_begin_no_grad nothing is
 //            recorded. Every gradient is made of differentiable operations (TENSOR_CREATE_GRAPH). Beyond
@@ -70,20 +77,29 @@
 // DTYPES     f32 f64 i8 i16 i32 i64 u8 bool compute; f16 and bf16 are stored as such and computed in f32 with
 //            correct rounding. Products of bf16 use AMX or AVX-512 BF16 where Linux offers them: these take
 //            denormals as 0, and with AMX sigaltstack wants more than 8 KB after the first one
-//            (TENSOR_CPU=avx512 has neither). No complex numbers, no FFT.
+//            (TENSOR_ISA=avx512 has neither). No complex numbers, no FFT.
 // CONFIG     define before the implementation: TENSOR_MALLOC/TENSOR_FREE (aligned, see >>config),
-//            TENSOR_NO_STDIO, TENSOR_NO_THREADS, TENSOR_NO_SIMD, TENSOR_ASSERT(x), TENSOR_SELF (this file's
-//            name when renamed), TENSOR_USE_OPENBLAS (larger products of f32 and f64 by cblas.h's functions,
-//            with OpenBLAS's threads, bits and errors of long sums; link -lopenblas). Everywhere:
-//            TENSOR_STATIC (all in one file), TENSOR_NO_CALL_SITES.
-//            Environment: TENSOR_CPU=scalar|sse2|avx2|avx512|avx512bf16|amx|neon|wasm forces an instruction
-//            set, TENSOR_REFERENCE=1 the plain double-precision formulas.
+//            TENSOR_NO_STDIO, TENSOR_NO_THREADS, TENSOR_ASSERT(x), TENSOR_SELF (this file's name when
+//            renamed), TENSOR_ISA=avx2 (that instruction set alone: scalar, sse2, avx2, avx512, neon, wasm,
+//            or native; see >>passes), TENSOR_IMPLEMENTATION_PART=1..4 (four files share the compiling),
+//            TENSOR_USE_OPENBLAS (larger products of f32 and f64 by cblas.h's functions, with OpenBLAS's
+//            threads, bits and errors of long sums; link -lopenblas). Everywhere: TENSOR_STATIC (all in one
+//            file; in several files it makes several libraries that share nothing), TENSOR_NO_CALL_SITES,
+//            TENSOR_API (what is written before public functions: extern unless defined, e.g.
+//            __declspec(dllexport)).
+//            TENSOR_EDITOR, for editors (CompileFlags: Add: [-DTENSOR_EDITOR] in .clangd): functions are not
+//            hidden behind macros, so that hovering shows prototype and comment; errors lack their line.
+//            Environment: TENSOR_ISA=scalar|sse2|avx2|avx512|avx512bf16|amx|neon|wasm forces an instruction
+//            set that is built, TENSOR_REFERENCE=1 the plain double-precision formulas (TENSOR_ALL_PASSES).
 // READING    An op is a row of a table: search "X(SOFTMAX," for the row of softmax, which names its family,
 //            CPU kernel and gradient; "FRONT(softmax," or "(tensor_cat_n)(" for a front, "X(EXP, exp)"
 //            for those of one list; OP_SOFTMAX for who else asks for it.
-// COMPILE    The implementation takes some 40 s at -O2: give it a file of its own and never pass
-//            -DTENSOR_IMPLEMENTATION for all files. -ffast-math is refused (define TENSOR_ALLOW_FAST_MATH to
-//            get memory safety and tolerances only).
+// COMPILE    The implementation takes 25 to 45 s at -O2 in one file: give it a file of its own, or four (see
+//            CONFIG), or link libtensor.a (make lib), and never pass -DTENSOR_IMPLEMENTATION for all files.
+//            -ffast-math and its parts are refused (define TENSOR_ALLOW_FAST_MATH to get memory safety and
+//            tolerances only), x87 arithmetic too: 32-bit x86 needs -msse2 -mfpmath=sse. gcc for Windows
+//            needs -O1 at least. A compiler that knows neither gcc's nor MSVC's atomics (tcc) needs
+//            TENSOR_NO_THREADS.
 // ------------------------------------------------------------------------------
 
 #include <stddef.h>
@@ -96,7 +112,8 @@
 // >>config                                         MARK: config
 //
 // No macro here changes a public struct or the meaning of a public function, so files of one program may
-// differ in everything but TENSOR_STATIC.
+// differ in everything but TENSOR_STATIC; files that share the implementation agree in their passes (see
+// >>passes).
 // ------------------------------------------------------------------------------
 
 #define TENSOR_VERSION_MAJOR 0
@@ -109,10 +126,23 @@
 #define TENSOR__UNUSED
 #endif
 
+// A call that is left after folding does not compile.
+#if defined(__has_attribute)
+#if __has_attribute(error)
+#define TENSOR__REFUSED(text) __attribute__((error(text)))
+#endif
+#endif
+#ifndef TENSOR__REFUSED
+#define TENSOR__REFUSED(text)
+#endif
+
+// In front of every public function: the program may say its own, in all its files alike.
+#ifndef TENSOR_API
 #ifdef TENSOR_STATIC
 #define TENSOR_API TENSOR__UNUSED static
 #else
 #define TENSOR_API extern
+#endif
 #endif
 
 // A call site is one string, "file.c:41"; it travels into results and error texts. It begins with the name of
@@ -130,12 +160,24 @@
 #define TENSOR__IN(function) TENSOR__SITE_OF(function)
 
 // Options are designated initialisers over one args struct per function: site_ first (which also allows an
-// empty list), the positional arguments, surplus_ (a surplus positional argument warns, and replaces the
-// value put there: an error at run time, even for 0), the options. In C++14 and later the members have
-// initialisers, so that a partial list stays silent.
+// empty list), the positional arguments, options_are_named_ (where one argument too many without a name
+// lands: for a number the compiler says this name; what is put there is an error at run time, even 0),
+// the options. In C++14 and later the members have initialisers, so that a partial list stays silent.
 #define TENSOR_ARGS(function, type, ...)                                                                     \
-    ((type){.surplus_ = TENSOR__NO_SURPLUS, .site_ = TENSOR__IN(function), __VA_ARGS__})
+    ((type){.options_are_named_ = TENSOR__NO_SURPLUS, .site_ = TENSOR__IN(function), __VA_ARGS__})
 #define TENSOR__NO_SURPLUS ((const void *)1)
+// The same where the last positional argument is required: the list in sizeof lacks one if it is not there.
+#define TENSOR_ARGS_NEEDED(function, type, ...)                                                              \
+    ((type){.options_are_named_ = TENSOR__UNEVALUATED((const void *)(sizeof((type){                          \
+                .site_ = 0, __VA_ARGS__, .options_are_named_ = 0}) != 0)),                                   \
+            .site_ = TENSOR__IN(function), __VA_ARGS__})
+#ifdef __clang__
+#define TENSOR__UNEVALUATED(...)                                                                             \
+    _Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \"-Wunevaluated-expression\"")        \
+    __VA_ARGS__ _Pragma("clang diagnostic pop")
+#else
+#define TENSOR__UNEVALUATED(...) __VA_ARGS__
+#endif
 #if defined(__cplusplus) && __cplusplus >= 201402L
 #define TENSOR_INIT {}
 #else
@@ -234,7 +276,7 @@ TENSOR_API const char *tensor_code_name(int code);
 
 // Sets the function called once per first error (instead of the line on stderr), for all threads of the
 // context.
-//   fn      NULL restores the line on stderr
+//   fn      NULL restores the line on stderr; code 0 is the note on a scope that grows (ERRORS in the manual)
 //   -> 0;  errors none
 TENSOR_API int tensor_set_error_handler(tensor_error_fn_t fn, void *user);
 
@@ -274,19 +316,23 @@ TENSOR_API tensor_context_t *tensor_context_new(void);
 //   -> the one used before;  errors OUT_OF_MEMORY
 TENSOR_API tensor_context_t *tensor_context_use(tensor_context_t *context);
 
-// Frees a context and all that lives in it; no other thread may be using it.
-//   -> first error pending in it on the calling thread, else 0;  errors none
+// Frees a context and all that lives in it; for no other thread may it be the one in use.
+//   -> first error pending in it on the calling thread, else 0;  errors OWNER inside a function that the
+//      library calls in this context (a hook, a closure, forward, a job): nothing is freed
 TENSOR_API int tensor_context_free(tensor_context_t *context);
 
 // Frees everything the calling thread's context owns (tensors, modules, threads, caches). Every pointer the
 // library gave is invalid afterwards, kept ones too (a C++ tensor_ref knows); the library itself can be used
-// again. No other thread may be inside the library.
-//   -> the calling thread's first error, 0 if none;  errors none
+// again. No other thread may be inside the library. Code that is to be unloaded (dlclose) calls this last, in
+// the default context and after the others were freed: no thread that used it runs its code at its end then.
+//   -> the calling thread's first error, 0 if none;  errors OWNER inside a function that the library calls (a
+//      hook, a closure, forward, a job): nothing is freed
 TENSOR_API int tensor_shutdown(void);
 
 // Closes the calling thread's root scope and gives its caches back to the context (done by itself at thread
-// exit).
-//   -> nothing;  errors none
+// exit, but not on Windows or where the system has no pthread key left). Code that is unloaded without a
+// shutdown wants it of every thread that used it.
+//   -> nothing;  errors OWNER inside a function that the library calls
 TENSOR_API void tensor_thread_end(void);
 
 // Sets where memory comes from; only before the context's first allocation.
@@ -320,7 +366,8 @@ TENSOR_API size_t tensor_memory_report(char *text, size_t size);
 // Number of threads kernels may use, the caller included. Starts or stops workers: not while another thread
 // is in a library call.
 //   n       1 (default) .. 256; a child of fork has one again, until it sets more
-//   -> code;  errors UNSUPPORTED under TENSOR_NO_THREADS when n > 1, SHAPE if n is out of range, INTERNAL
+//   -> code;  errors UNSUPPORTED under TENSOR_NO_THREADS when n > 1, SHAPE if n is out of range, OWNER while
+//      a kernel runs, INTERNAL
 TENSOR_API int tensor_set_num_threads(int n);
 
 // Number of threads kernels may use.
@@ -331,20 +378,25 @@ TENSOR_API int tensor_get_num_threads(void);
 //   -> >= 1;  errors none
 TENSOR_API int tensor_num_processors(void);
 
-// Runs kernels on the program's own job system instead of the library's workers.
+// Runs kernels on the program's own job system instead of the library's workers. While fn waits, the calling
+// thread may run other jobs, and these may call the library: they find it as on a thread of their own, with
+// the same context, but scopes, grad mode, autocast, errors and a generator apart. When fn returns, an error
+// that they left goes to the handler, and tensors that they left in no scope are freed. What they write must
+// not be what the call reads, as on any other thread. fn returns on the thread that called it.
 //   fn      NULL = own workers again
 //   n       how many tasks may run at once, 1..256
-//   -> code;  errors SHAPE if n is out of range
+//   -> code;  errors SHAPE if n is out of range, OWNER while a kernel runs
 TENSOR_API int tensor_set_parallel_for(tensor_parallel_fn_t fn, void *user, int n);
 
 // Name of the instruction set kernels use: "scalar", "sse2", "avx2", "avx512", that with bf16 products
 // "avx512bf16" or "amx", "neon", "wasm".
 //   -> borrowed string;  errors none
-TENSOR_API const char *tensor_cpu_name(void);
+TENSOR_API const char *tensor_isa_name(void);
 
-// Forces an instruction set: one of those names, "reference" (plain formulas in double) or NULL (the best).
-//   -> code;  errors UNSUPPORTED if the machine or this build lacks it
-TENSOR_API int tensor_set_cpu(const char *name);
+// Forces an instruction set: one of those names, "reference" (plain formulas in double, built by
+// TENSOR_ALL_PASSES) or NULL (the best).
+//   -> code;  errors UNSUPPORTED if the machine or this build does not have it, OWNER while a kernel runs
+TENSOR_API int tensor_set_isa(const char *name);
 
 // ------------------------------------------------------------------------------
 // >>scopes                                         MARK: ownership
@@ -451,14 +503,18 @@ TENSOR_API tensor_t *tensor_full_like(tensor_t *x, double value);
 TENSOR_API tensor_t *tensor_scalar(double value, tensor_dtype_t dtype);
 
 // A copy of C data in row-major order.
-//   data    product(dims) elements of dtype (bool as bytes, f16/bf16 as uint16_t); may be NULL when that is 0
-//   -> new;  grad none;  errors as above, SHAPE if data is NULL
+//   data    product(dims) elements of dtype (bool as bytes, f16/bf16 as uint16_t); may be NULL when that is
+//           0. tensor_from and tensor_wrap (in C++ the twins too) compare its C type with dtype: float * fits
+//           f32, double * f64, integers an integer dtype of their size (unsigned ones a float's bits, too);
+//           void *, bytes and structs fit all
+//   -> new;  grad none;  errors as above, SHAPE if data is NULL, DTYPE if its type does not fit
 TENSOR_API tensor_t *tensor_from_n(const void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim);
 
 // A tensor over the caller's memory, which must stay until the deleter runs.
 //   data     dims/dtype as tensor_from_n, aligned to the element size
 //   deleter  called once with (data, user) when the last user is gone; NULL = nothing to do
-//   -> new;  grad none;  errors SHAPE if data is NULL or misaligned (then the deleter is not called)
+//   -> new;  grad none;  errors as tensor_from_n, SHAPE if data is misaligned (then the deleter is not
+//      called)
 TENSOR_API tensor_t *tensor_wrap_n(void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
                                    void (*deleter)(void *data, void *user), void *user);
 
@@ -466,13 +522,18 @@ TENSOR_API tensor_t *tensor_wrap_n(void *data, tensor_dtype_t dtype, const int64
 //   -> new [ceil((end - start) / step)];  grad none;  errors SHAPE if step is 0 or points away from end
 TENSOR_API tensor_t *tensor_arange(double start, double end, double step, tensor_dtype_t dtype);
 
-// n values from start to end, both included.
-//   -> new [n];  grad none;  errors SHAPE if n < 0
+// n values from start to end, both included; ends that are tensors by tensor_item, as PyTorch reads them.
+//   dtype   any but bool; an integer one cuts the fractions of start and end, then of the values
+//   -> new [n];  grad none;  errors SHAPE if n < 0, DTYPE (also if an integer dtype does not hold the ends)
 TENSOR_API tensor_t *tensor_linspace(double start, double end, int64_t n);
+TENSOR_API tensor_t *tensor_linspace_of(tensor_dtype_t dtype, double start, double end, int64_t n);
 
-// base to the n powers from start to end.
-//   -> new [n];  grad none;  errors SHAPE if n < 0
+// base to the n powers from start to end; an integer dtype cuts the fractions of start and end, then of the
+// powers.
+//   -> new [n];  grad none;  errors SHAPE if n < 0, DTYPE (as linspace)
 TENSOR_API tensor_t *tensor_logspace(double start, double end, int64_t n, double base);
+TENSOR_API tensor_t *tensor_logspace_of(tensor_dtype_t dtype, double start, double end, int64_t n,
+                                        double base);
 
 // Ones on the main diagonal.
 //   -> new [n, m];  grad none;  errors SHAPE
@@ -511,6 +572,10 @@ TENSOR_API tensor_t *tensor_diag(tensor_t *x, int64_t diagonal);
 TENSOR_API tensor_t *tensor_diagflat(tensor_t *x, int64_t offset);
 // Powers n-1 .. 0 (increasing: 0 .. n-1) of x [m].   -> new [m, n];  grad as pow;  errors SHAPE
 TENSOR_API tensor_t *tensor_vander(tensor_t *x, int64_t n, int increasing);
+// Powers 0 .. n-1 of x [..., m], of each batch; integers become i64.
+//   n       at least 2; 0 = m
+//   -> new [..., m, n];  grad dx as pow's;  errors SHAPE, DTYPE (f16, bf16, bool)
+TENSOR_API tensor_t *tensor_linalg_vander(tensor_t *x, int64_t n);
 
 // A copy, recorded by autograd.
 //   -> new, contiguous;  grad dx = g;  errors OUT_OF_MEMORY
@@ -581,8 +646,8 @@ TENSOR_API double tensor_item(tensor_t *x);
 TENSOR_API int64_t tensor_item_i64(tensor_t *x);
 
 // Copies all elements in row-major order into C memory.
-//   data    numel elements of x's dtype; bytes says how large it is
-//   -> code;  errors SHAPE if bytes is not numel * element size
+//   data    numel elements of x's dtype (their type as tensor_from_n); bytes says how large it is
+//   -> code;  errors SHAPE if bytes is not numel * element size, DTYPE if the type of data does not fit
 TENSOR_API int tensor_copy_out(tensor_t *x, void *data, size_t bytes);
 
 // Whether shapes are equal and |a - b| <= atol + rtol * |b| everywhere (PyTorch: rtol 1e-5, atol 1e-8).
@@ -627,6 +692,8 @@ TENSOR_API tensor_t *tensor_mT(tensor_t *x);
 TENSOR_API tensor_t *tensor_permute_n(tensor_t *x, const int64_t *order, int ndim);
 // Moves a dim to another place.                          -> view;  errors INDEX
 TENSOR_API tensor_t *tensor_movedim(tensor_t *x, int64_t source, int64_t destination);
+// Moves n dims, source[i] to destination[i]; the others keep their order.   -> view;  errors INDEX, SHAPE
+TENSOR_API tensor_t *tensor_movedim_n(tensor_t *x, const int64_t *source, const int64_t *destination, int n);
 // Inserts a dim of size 1.                               -> view;  errors INDEX
 TENSOR_API tensor_t *tensor_unsqueeze(tensor_t *x, int64_t dim);
 // Removes a dim (several, all) of size 1; others stay.   -> view;  errors INDEX
@@ -680,8 +747,11 @@ TENSOR_API tensor_t *tensor_at(tensor_t *x, const char *index);
 // Any strides and offset (elements) over x's storage.    -> view;  errors SHAPE if it leaves the storage
 TENSOR_API tensor_t *tensor_as_strided(tensor_t *x, const int64_t *dims, const int64_t *strides, int ndim,
                                        int64_t offset);
-// A copy of x in which the elements of that view are those of src (same shape as the view, no overlap).
-//   -> new;  grad dx = g with the view zeroed, dsrc = the view of g;  errors SHAPE
+// A copy of x, lying as x does, in which the elements of that view are those of src (same shape as the view,
+// no overlap).
+//   offset  in x's storage, as in as_strided: x's own offset is its first element
+//   -> new;  grad dx = g with the view zeroed, dsrc = the view of g;  errors SHAPE, UNSUPPORTED if a gradient
+//   is wanted and the view leaves x
 TENSOR_API tensor_t *tensor_as_strided_scatter(tensor_t *x, tensor_t *src, const int64_t *dims,
                                                const int64_t *strides, int ndim, int64_t offset);
 // A copy of x in which that select, slice or diagonal is src (of its shape).
@@ -698,8 +768,8 @@ TENSOR_API int tensor_split(tensor_t *x, int64_t size, int64_t dim, tensor_t **o
 // x cut along dim into n views of nearly equal size (PyTorch's chunk).   -> how many, as tensor_split;
 // errors SHAPE
 TENSOR_API int tensor_chunk(tensor_t *x, int n, int64_t dim, tensor_t **out, int max);
-// x cut into n views of the given sizes / into exactly n, the first ones larger / at n indices (n + 1 views)
-// / into its selects along dim. out as above, of n, max, n + 1, max places.
+// x cut into n views of the given sizes (PyTorch's split with a list) / into exactly n, the first ones larger
+// / at n indices (n + 1 views) / into its selects along dim. out as above, of n, max, n + 1, max places.
 //   -> how many;  errors INDEX, SHAPE (sizes do not add up, too few places)
 TENSOR_API int tensor_split_with_sizes(tensor_t *x, const int64_t *sizes, int n, int64_t dim, tensor_t **out);
 TENSOR_API int tensor_tensor_split(tensor_t *x, int n, int64_t dim, tensor_t **out, int max);
@@ -710,6 +780,10 @@ TENSOR_API int tensor_unbind(tensor_t *x, int64_t dim, tensor_t **out, int max);
 TENSOR_API int tensor_hsplit(tensor_t *x, int n, tensor_t **out, int max);
 TENSOR_API int tensor_vsplit(tensor_t *x, int n, tensor_t **out, int max);
 TENSOR_API int tensor_dsplit(tensor_t *x, int n, tensor_t **out, int max);
+// The same cut at n indices, as tensor_tensor_split_at; out has n + 1 places.   -> how many;  errors INDEX
+TENSOR_API int tensor_hsplit_at(tensor_t *x, const int64_t *indices, int n, tensor_t **out);
+TENSOR_API int tensor_vsplit_at(tensor_t *x, const int64_t *indices, int n, tensor_t **out);
+TENSOR_API int tensor_dsplit_at(tensor_t *x, const int64_t *indices, int n, tensor_t **out);
 // The same elements outside the graph.                   -> view;  grad none;  errors none
 TENSOR_API tensor_t *tensor_detach(tensor_t *x);
 
@@ -821,7 +895,7 @@ TENSOR_API tensor_t *tensor_fmod_scalar(tensor_t *a, double b);
 TENSOR_API tensor_t *tensor_maximum_scalar(tensor_t *a, double b);
 TENSOR_API tensor_t *tensor_minimum_scalar(tensor_t *a, double b);
 TENSOR_API tensor_t *tensor_mul_scalar(tensor_t *a, double b);
-TENSOR_API tensor_t *tensor_pow_scalar(tensor_t *a, double b);
+TENSOR_API tensor_t *tensor_pow_scalar(tensor_t *a, double b);          // -0 and -inf as C's pow has them
 TENSOR_API tensor_t *tensor_remainder_scalar(tensor_t *a, double b);
 TENSOR_API tensor_t *tensor_rpow_scalar(tensor_t *a, double b);         // b^a
 TENSOR_API tensor_t *tensor_rsub_scalar(tensor_t *a, double b);         // b - a
@@ -963,9 +1037,9 @@ TENSOR_API tensor_t *tensor_argmax(tensor_t *x);
 TENSOR_API tensor_t *tensor_argmin(tensor_t *x);
 TENSOR_API tensor_t *tensor_any(tensor_t *x);                           // bool (u8 of u8); no grad
 TENSOR_API tensor_t *tensor_all(tensor_t *x);
-// divides by n - correction (PyTorch: 1)
-TENSOR_API tensor_t *tensor_var(tensor_t *x, int64_t correction);
-TENSOR_API tensor_t *tensor_std(tensor_t *x, int64_t correction);
+// divides by n - correction (PyTorch: 1), at least 0
+TENSOR_API tensor_t *tensor_var(tensor_t *x, double correction);
+TENSOR_API tensor_t *tensor_std(tensor_t *x, double correction);
 TENSOR_API tensor_t *tensor_norm(tensor_t *x);                          // 2-norm, scaled against overflow
 
 // One dim.  -> new;  grad as above, amax/amin split ties, max_dim/min_dim to the chosen index;  errors as
@@ -981,8 +1055,8 @@ TENSOR_API tensor_t *tensor_argmax_dim(tensor_t *x, int64_t dim, int keepdim);
 TENSOR_API tensor_t *tensor_argmin_dim(tensor_t *x, int64_t dim, int keepdim);
 TENSOR_API tensor_t *tensor_any_dim(tensor_t *x, int64_t dim, int keepdim);
 TENSOR_API tensor_t *tensor_all_dim(tensor_t *x, int64_t dim, int keepdim);
-TENSOR_API tensor_t *tensor_var_dim(tensor_t *x, int64_t dim, int64_t correction, int keepdim);
-TENSOR_API tensor_t *tensor_std_dim(tensor_t *x, int64_t dim, int64_t correction, int keepdim);
+TENSOR_API tensor_t *tensor_var_dim(tensor_t *x, int64_t dim, double correction, int keepdim);
+TENSOR_API tensor_t *tensor_std_dim(tensor_t *x, int64_t dim, double correction, int keepdim);
 TENSOR_API tensor_t *tensor_norm_dim(tensor_t *x, int64_t dim, int keepdim);
 TENSOR_API tensor_t *tensor_logsumexp(tensor_t *x, int64_t dim, int keepdim);
 
@@ -996,9 +1070,9 @@ TENSOR_API tensor_t *tensor_amin_dims(tensor_t *x, const int64_t *dims, int n, i
 TENSOR_API tensor_t *tensor_any_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
 TENSOR_API tensor_t *tensor_all_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
 TENSOR_API tensor_t *tensor_logsumexp_dims(tensor_t *x, const int64_t *dims, int n, int keepdim);
-TENSOR_API tensor_t *tensor_var_dims(tensor_t *x, const int64_t *dims, int n, int64_t correction,
+TENSOR_API tensor_t *tensor_var_dims(tensor_t *x, const int64_t *dims, int n, double correction,
                                      int keepdim);
-TENSOR_API tensor_t *tensor_std_dims(tensor_t *x, const int64_t *dims, int n, int64_t correction,
+TENSOR_API tensor_t *tensor_std_dims(tensor_t *x, const int64_t *dims, int n, double correction,
                                      int keepdim);
 // How many elements are not 0.   -> new i64;  grad none;  errors as above
 TENSOR_API tensor_t *tensor_count_nonzero(tensor_t *x);
@@ -1017,11 +1091,11 @@ TENSOR_API tensor_t *tensor_norm_p_dims(tensor_t *x, double p, const int64_t *di
 // Two results: the first is returned, the second stored (poison on failure).
 //   mean, largest   receives the second, owned like the first; NULL = not wanted
 //   -> variance (deviation, minimum), new;  grad as the single functions;  errors as above
-TENSOR_API tensor_t *tensor_var_mean(tensor_t *x, int64_t correction, tensor_t **mean);
-TENSOR_API tensor_t *tensor_var_mean_dims(tensor_t *x, const int64_t *dims, int n, int64_t correction,
+TENSOR_API tensor_t *tensor_var_mean(tensor_t *x, double correction, tensor_t **mean);
+TENSOR_API tensor_t *tensor_var_mean_dims(tensor_t *x, const int64_t *dims, int n, double correction,
                                           int keepdim, tensor_t **mean);
-TENSOR_API tensor_t *tensor_std_mean(tensor_t *x, int64_t correction, tensor_t **mean);
-TENSOR_API tensor_t *tensor_std_mean_dims(tensor_t *x, const int64_t *dims, int n, int64_t correction,
+TENSOR_API tensor_t *tensor_std_mean(tensor_t *x, double correction, tensor_t **mean);
+TENSOR_API tensor_t *tensor_std_mean_dims(tensor_t *x, const int64_t *dims, int n, double correction,
                                           int keepdim, tensor_t **mean);
 TENSOR_API tensor_t *tensor_aminmax(tensor_t *x, tensor_t **largest);
 TENSOR_API tensor_t *tensor_aminmax_dim(tensor_t *x, int64_t dim, int keepdim, tensor_t **largest);
@@ -1126,11 +1200,19 @@ TENSOR_API tensor_t *tensor_unique_consecutive(tensor_t *x, tensor_t **inverse, 
 TENSOR_API tensor_t *tensor_unique_dim(tensor_t *x, int64_t dim, tensor_t **inverse, tensor_t **counts);
 TENSOR_API tensor_t *tensor_unique_consecutive_dim(tensor_t *x, int64_t dim, tensor_t **inverse,
                                                    tensor_t **counts);
-// Where values would go into sorted so that it stays so: before its equals, or behind them if right.
-//   sorted  [n] for all values, or [..., n] with the leading dims of values; rising
+typedef struct tensor_searchsorted_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *sorted TENSOR_INIT, *values TENSOR_INIT;
+    int right TENSOR_INIT;                  // behind equal elements, not before them
+    const void *options_are_named_ TENSOR_INIT;
+    tensor_t *sorter TENSOR_INIT;           // indices that put each row of sorted in rising order (argsort)
+} tensor_searchsorted_args_t;
+// Where values would go into sorted so that it stays so: tensor_searchsorted(sorted, values, 1).
+//   sorted  [n] for all values, or [..., n] with the leading dims of values; rising, if there is no sorter
 //   values  dtype of sorted
-//   -> new i64, shape of values, 0..n;  grad none;  errors SHAPE, DTYPE
-TENSOR_API tensor_t *tensor_searchsorted(tensor_t *sorted, tensor_t *values, int right);
+//   sorter  i32/i64, shape of sorted, or NULL
+//   -> new i64, shape of values, 0..n;  grad none;  errors SHAPE, DTYPE, INDEX (of sorter)
+TENSOR_API tensor_t *tensor_searchsorted_with(tensor_searchsorted_args_t a);
 // The same with one list of boundaries.   -> new i64, shape of x;  grad none;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_bucketize(tensor_t *x, tensor_t *boundaries, int right);
 // Which elements of x are among those of test (dtypes promote; NaN is in nothing).
@@ -1262,8 +1344,15 @@ TENSOR_API tensor_lu_factor_t tensor_linalg_lu_factor(tensor_t *x);
 // The same as three matrices.   -> struct of three new;  grad of l and u;  errors as above
 TENSOR_API tensor_lu_t tensor_linalg_lu(tensor_t *x);
 TENSOR_API tensor_lu_t tensor_lu_unpack(tensor_t *lu, tensor_t *pivots);
+typedef struct tensor_linalg_lu_solve_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *lu TENSOR_INIT, *pivots TENSOR_INIT, *b TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
+    int right TENSOR_INIT;                  // X x = b (PyTorch's left=False)
+    int adjoint TENSOR_INIT;                // x is transposed
+} tensor_linalg_lu_solve_args_t;
 // X of x X = b from lu_factor(x).   -> new;  grad through the solves;  errors as above, INDEX (pivots)
-TENSOR_API tensor_t *tensor_linalg_lu_solve(tensor_t *lu, tensor_t *pivots, tensor_t *b);
+TENSOR_API tensor_t *tensor_linalg_lu_solve_with(tensor_linalg_lu_solve_args_t a);
 TENSOR_API tensor_t *tensor_lu_solve(tensor_t *b, tensor_t *lu, tensor_t *pivots);
 // x = Q R by Householder reflections, signs as LAPACK's.
 //   mode    "reduced" (NULL): Q [..., M, K], R [..., K, N], K = min(M, N); "complete": Q square; "r": no q
@@ -1284,14 +1373,24 @@ TENSOR_API tensor_t *tensor_linalg_svdvals(tensor_t *x);
 //   -> struct of two new;  grad for distinct eigenvalues;  errors LINALG if x has inf or NaN, as above
 TENSOR_API tensor_eigh_t tensor_linalg_eigh(tensor_t *x, int upper);
 TENSOR_API tensor_t *tensor_linalg_eigvalsh(tensor_t *x, int upper);
-// Moore-Penrose inverse; singular values at most rtol * the largest count as 0.
-//   rtol    < 0 = max(M, N) * epsilon (pinverse: 1e-15)
+// Singular values at most max(atol, rtol * the largest) count as 0.
+typedef struct tensor_linalg_tolerance_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *x TENSOR_INIT;
+    double rtol TENSOR_INIT;                // 0 or less: max(M, N) * epsilon, with an atol 0; TENSOR_ZERO: 0
+    const void *options_are_named_ TENSOR_INIT;
+    double atol TENSOR_INIT;
+    tensor_t *rtols TENSOR_INIT;            // one rtol (atol) for each matrix, broadcasting with the batch:
+    tensor_t *atols TENSOR_INIT;            // PyTorch's tolerances that are tensors
+    int hermitian TENSOR_INIT;              // x is symmetric: eigh reads its lower triangle, a gradient all
+} tensor_linalg_tolerance_args_t;
+// Moore-Penrose inverse: tensor_linalg_pinv(x), tensor_linalg_pinv(x, .atol = 1e-3).
 //   -> new [..., N, M];  grad for constant rank;  errors as above
-TENSOR_API tensor_t *tensor_linalg_pinv(tensor_t *x, double rtol);
+TENSOR_API tensor_t *tensor_linalg_pinv_with(tensor_linalg_tolerance_args_t a);
+// The same with an rtol of 1e-15.   -> new [..., N, M];  grad for constant rank;  errors as above
 TENSOR_API tensor_t *tensor_pinverse(tensor_t *x);
-// Number of singular values above rtol * the largest (rtol as above).   -> new i64 [...];  grad none;  errors
-// as above
-TENSOR_API tensor_t *tensor_linalg_matrix_rank(tensor_t *x, double rtol);
+// Number of singular values that count.   -> new i64 [...];  grad none;  errors as above
+TENSOR_API tensor_t *tensor_linalg_matrix_rank_with(tensor_linalg_tolerance_args_t a);
 // X with the least |a X - b| by QR (the shortest one if a is wide); a has full rank.
 //   a, b    [..., M, N], [..., M, K]
 //   -> struct of two new: X [..., N, K], residuals [..., K] (M > N, else empty);  grad through QR;
@@ -1354,12 +1453,17 @@ TENSOR_API tensor_t *tensor_index_copy_(tensor_t *x, int64_t dim, tensor_t *inde
 //   -> new (x with _);  grad dx = g, zero in those rows;  errors INDEX, DTYPE; with _ AUTOGRAD
 TENSOR_API tensor_t *tensor_index_fill(tensor_t *x, int64_t dim, tensor_t *index, double value);
 TENSOR_API tensor_t *tensor_index_fill_(tensor_t *x, int64_t dim, tensor_t *index, double value);
+// The same with the value of a 0-d tensor, converted to x's dtype as tensor_to does.
+//   -> new (x with _);  grad dx = g, zero in those rows, dvalue = their sum
+//   errors  INDEX, DTYPE, SHAPE; with _ AUTOGRAD
+TENSOR_API tensor_t *tensor_index_fill_tensor(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *value);
+TENSOR_API tensor_t *tensor_index_fill_tensor_(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *value);
 // out[i][j] = x[index[i][j]][j] for dim 0, and so on.
 //   index   i32/i64, ndim of x, no dim larger than x's except dim
 //   -> new, shape of index;  grad dx = scatter_add of g;  errors INDEX, DTYPE, SHAPE
 TENSOR_API tensor_t *tensor_gather(tensor_t *x, int64_t dim, tensor_t *index);
-// The same with x and index broadcast to each other in all dims but dim.   -> new;  grad as gather;
-// errors INDEX, DTYPE, SHAPE
+// The same with x and index broadcast to each other in all dims but dim; negative indices count from the end
+// (PyTorch takes any index, modulo the size).   -> new;  grad as gather;  errors INDEX, DTYPE, SHAPE
 TENSOR_API tensor_t *tensor_take_along_dim(tensor_t *x, tensor_t *index, int64_t dim);
 // A copy of x with src's elements added at (replacing) the places index names; in place with _.
 //   index   as tensor_gather; src has at least index's sizes
@@ -1407,6 +1511,11 @@ TENSOR_API tensor_t *tensor_masked_scatter_(tensor_t *x, tensor_t *mask, tensor_
 // value where mask (bool, broadcasts to x) is true, else x.
 //   -> new;  grad dx = g where mask is false;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_masked_fill(tensor_t *x, tensor_t *mask, double value);
+// The same with the value of a 0-d tensor, converted to x's dtype as tensor_to does.
+//   -> new (x with _);  grad dx = g where mask is false, dvalue = the sum of the others
+//   errors  SHAPE, DTYPE; with _ AUTOGRAD
+TENSOR_API tensor_t *tensor_masked_fill_tensor(tensor_t *x, tensor_t *mask, tensor_t *value);
+TENSOR_API tensor_t *tensor_masked_fill_tensor_(tensor_t *x, tensor_t *mask, tensor_t *value);
 // The elements of x where mask (bool, shape of x after broadcast) is true, in row-major order. Reads the
 // mask.
 //   -> new 1-d;  grad dx = g at those places;  errors SHAPE, DTYPE
@@ -1445,7 +1554,7 @@ typedef struct tensor_rearrange_args_t {
     const char *site_ TENSOR_INIT;
     const char *pattern TENSOR_INIT;
     const char *reduce TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     // sizes of the names of one letter; 0 = follows from x
     int64_t a TENSOR_INIT, b TENSOR_INIT, c TENSOR_INIT, d TENSOR_INIT;
     int64_t e TENSOR_INIT, f TENSOR_INIT, g TENSOR_INIT, h TENSOR_INIT;
@@ -1467,7 +1576,7 @@ typedef struct tensor_check_args_t {
     const char *pattern TENSOR_INIT;
     int64_t *size0 TENSOR_INIT, *size1 TENSOR_INIT, *size2 TENSOR_INIT, *size3 TENSOR_INIT;
     int64_t *size4 TENSOR_INIT, *size5 TENSOR_INIT, *size6 TENSOR_INIT, *size7 TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
 } tensor_check_args_t;
 // Asserts a shape: int64_t b = 0, h = 0; tensor_check(x, "b 64 h _", &b, &h); tensor_check(y, "b h", &b, &h).
 //   pattern  a number or name for each dim; _ = any size, ... = any number of dims; one name is one size
@@ -1503,6 +1612,13 @@ TENSOR_API tensor_t *tensor_randint_like(tensor_t *x, int64_t low, int64_t high)
 // Normal with a mean and deviation (>= 0) for each element.   -> new, broadcast shape;  grad none;
 // errors SHAPE, INDEX, DTYPE
 TENSOR_API tensor_t *tensor_normal(tensor_t *mean, tensor_t *std);
+// The same with one deviation for all, with one mean for all.   -> new, shape and dtype of the tensor;
+// grad none;  errors INDEX, DTYPE
+TENSOR_API tensor_t *tensor_normal_scalar(tensor_t *mean, double std);
+TENSOR_API tensor_t *tensor_rnormal_scalar(tensor_t *std, double mean);
+// Normal with one mean and one deviation (>= 0): tensor_normal_size(2, 0.5, 3, 4).   -> new;  grad none;
+// errors SHAPE, INDEX, OUT_OF_MEMORY
+TENSOR_API tensor_t *tensor_normal_size_n(double mean, double std, const int64_t *dims, int ndim);
 // A random order of 0..n-1.                     -> new i64 [n];  grad none;  errors SHAPE
 TENSOR_API tensor_t *tensor_randperm(int64_t n);
 // 1 with probability p (elementwise), else 0.  -> new, shape and dtype of p;  grad none;  errors DTYPE, INDEX
@@ -1714,6 +1830,21 @@ TENSOR_API int tensor_gradcheck(tensor_fn_t fn, void *user, tensor_t *const *inp
 TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
                                     double atol, double rtol);
 
+// What the macros of >>sites call with the number of the C type that data points to, in this list; 0 is any
+// other, whose size says nothing (void, bytes, structs). tensor__size_is_dtype is there to be refused by the
+// compiler, and an error at run time where that does not.
+#define TENSOR__C_TYPES(X)                                                                                   \
+    X(1, short) X(2, unsigned short) X(3, int) X(4, unsigned int) X(5, long) X(6, unsigned long)             \
+    X(7, long long) X(8, unsigned long long) X(9, float) X(10, double) X(11, long double)
+enum { TENSOR__C_ANY, TENSOR__C_BOOL = 12, TENSOR__C_POINTER = 13 };
+TENSOR_API tensor_t *tensor__from(int type, const void *data, tensor_dtype_t dtype, const int64_t *dims,
+                                  int ndim);
+TENSOR_API tensor_t *tensor__wrap(int type, void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
+                                  void (*deleter)(void *data, void *user), void *user);
+TENSOR_API int tensor__copy_out(int type, tensor_t *x, void *data, size_t bytes);
+TENSOR_API int tensor__size_is_dtype(void)
+    TENSOR__REFUSED("a dtype is among the sizes; tensor_zeros_of(TENSOR_I64, 2, 3) takes one");
+
 // What the macros of >>sites call: they note the place of a call in its result, or in its error.
 TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t);
 TENSOR_API tensor_pair_t tensor__at_pair(const char *site, tensor_pair_t p);
@@ -1745,19 +1876,50 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 // ------------------------------------------------------------------------------
 
 #define TENSOR__CALL(function, ...) tensor__at(TENSOR__IN(function), (function)(__VA_ARGS__))
+// A function of one, two or three tensors and nothing else. In C a number given for a pointer is a warning
+// only; for a transparent union of the same form it is an error. NULL and void * fit both.
+#if defined(__GNUC__) && !defined(__cplusplus)
+// Not static: an inline function of the program may call them.
+#define TENSOR__IN_LINE extern __inline__ __attribute__((__gnu_inline__, __always_inline__))
+typedef union tensor__tensor_t { tensor_t *t; } __attribute__((__transparent_union__)) tensor__tensor_t;
+TENSOR__IN_LINE tensor_t *tensor__of_1(tensor__tensor_t a, tensor_t *(*f)(tensor_t *)) {
+    return f(a.t);
+}
+TENSOR__IN_LINE tensor_t *tensor__of_2(tensor__tensor_t a, tensor__tensor_t b,
+                                                        tensor_t *(*f)(tensor_t *, tensor_t *)) {
+    return f(a.t, b.t);
+}
+TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
+                                                        tensor__tensor_t c,
+                                                        tensor_t *(*f)(tensor_t *, tensor_t *, tensor_t *)) {
+    return f(a.t, b.t, c.t);
+}
+#define TENSOR__OF(n, function, ...)                                                                         \
+    __extension__ tensor__at(TENSOR__IN(function), tensor__of_##n(__VA_ARGS__, (function)))
+#define TENSOR__CALL1(function, ...) TENSOR__OF(1, function, __VA_ARGS__)
+#define TENSOR__CALL2(function, ...) TENSOR__OF(2, function, __VA_ARGS__)
+#define TENSOR__CALL3(function, ...) TENSOR__OF(3, function, __VA_ARGS__)
+#else
+#define TENSOR__CALL1(function, ...) TENSOR__CALL(function, __VA_ARGS__)
+#define TENSOR__CALL2(function, ...) TENSOR__CALL(function, __VA_ARGS__)
+#define TENSOR__CALL3(function, ...) TENSOR__CALL(function, __VA_ARGS__)
+#endif
 #define TENSOR__CALL_KIND(kind, function, ...)                                                               \
     tensor__at_##kind(TENSOR__IN(function), (function)(__VA_ARGS__))
 
+#ifndef TENSOR_EDITOR
 #define tensor_scope_return(...) TENSOR__CALL(tensor_scope_return, __VA_ARGS__)
-#define tensor_keep(...) TENSOR__CALL(tensor_keep, __VA_ARGS__)
-#define tensor_empty_like(...) TENSOR__CALL(tensor_empty_like, __VA_ARGS__)
-#define tensor_zeros_like(...) TENSOR__CALL(tensor_zeros_like, __VA_ARGS__)
-#define tensor_ones_like(...) TENSOR__CALL(tensor_ones_like, __VA_ARGS__)
+#define tensor_keep(...) TENSOR__CALL1(tensor_keep, __VA_ARGS__)
+#define tensor_empty_like(...) TENSOR__CALL1(tensor_empty_like, __VA_ARGS__)
+#define tensor_zeros_like(...) TENSOR__CALL1(tensor_zeros_like, __VA_ARGS__)
+#define tensor_ones_like(...) TENSOR__CALL1(tensor_ones_like, __VA_ARGS__)
 #define tensor_full_like(...) TENSOR__CALL(tensor_full_like, __VA_ARGS__)
 #define tensor_scalar(...) TENSOR__CALL(tensor_scalar, __VA_ARGS__)
 #define tensor_arange(...) TENSOR__CALL(tensor_arange, __VA_ARGS__)
 #define tensor_linspace(...) TENSOR__CALL(tensor_linspace, __VA_ARGS__)
+#define tensor_linspace_of(...) TENSOR__CALL(tensor_linspace_of, __VA_ARGS__)
 #define tensor_logspace(...) TENSOR__CALL(tensor_logspace, __VA_ARGS__)
+#define tensor_logspace_of(...) TENSOR__CALL(tensor_logspace_of, __VA_ARGS__)
 #define tensor_eye(...) TENSOR__CALL(tensor_eye, __VA_ARGS__)
 #define tensor_empty_strided(...) TENSOR__CALL(tensor_empty_strided, __VA_ARGS__)
 #define tensor_tril_indices(...) TENSOR__CALL(tensor_tril_indices, __VA_ARGS__)
@@ -1769,43 +1931,47 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_diag(...) TENSOR__CALL(tensor_diag, __VA_ARGS__)
 #define tensor_diagflat(...) TENSOR__CALL(tensor_diagflat, __VA_ARGS__)
 #define tensor_vander(...) TENSOR__CALL(tensor_vander, __VA_ARGS__)
-#define tensor_rand_like(...) TENSOR__CALL(tensor_rand_like, __VA_ARGS__)
-#define tensor_randn_like(...) TENSOR__CALL(tensor_randn_like, __VA_ARGS__)
+#define tensor_linalg_vander(...) TENSOR__CALL(tensor_linalg_vander, __VA_ARGS__)
+#define tensor_rand_like(...) TENSOR__CALL1(tensor_rand_like, __VA_ARGS__)
+#define tensor_randn_like(...) TENSOR__CALL1(tensor_randn_like, __VA_ARGS__)
 #define tensor_randint_like(...) TENSOR__CALL(tensor_randint_like, __VA_ARGS__)
-#define tensor_normal(...) TENSOR__CALL(tensor_normal, __VA_ARGS__)
-#define tensor_clone(...) TENSOR__CALL(tensor_clone, __VA_ARGS__)
+#define tensor_normal(...) TENSOR__CALL2(tensor_normal, __VA_ARGS__)
+#define tensor_normal_scalar(...) TENSOR__CALL(tensor_normal_scalar, __VA_ARGS__)
+#define tensor_rnormal_scalar(...) TENSOR__CALL(tensor_rnormal_scalar, __VA_ARGS__)
+#define tensor_clone(...) TENSOR__CALL1(tensor_clone, __VA_ARGS__)
 #define tensor_to(...) TENSOR__CALL(tensor_to, __VA_ARGS__)
 #define tensor_to_non_blocking(...) TENSOR__CALL(tensor_to_non_blocking, __VA_ARGS__)
-#define tensor_pin_memory(...) TENSOR__CALL(tensor_pin_memory, __VA_ARGS__)
-#define tensor_contiguous(...) TENSOR__CALL(tensor_contiguous, __VA_ARGS__)
+#define tensor_pin_memory(...) TENSOR__CALL1(tensor_pin_memory, __VA_ARGS__)
+#define tensor_contiguous(...) TENSOR__CALL1(tensor_contiguous, __VA_ARGS__)
 #define tensor_flatten(...) TENSOR__CALL(tensor_flatten, __VA_ARGS__)
 #define tensor_transpose(...) TENSOR__CALL(tensor_transpose, __VA_ARGS__)
-#define tensor_mT(...) TENSOR__CALL(tensor_mT, __VA_ARGS__)
+#define tensor_mT(...) TENSOR__CALL1(tensor_mT, __VA_ARGS__)
 #define tensor_movedim(...) TENSOR__CALL(tensor_movedim, __VA_ARGS__)
+#define tensor_movedim_n(...) TENSOR__CALL(tensor_movedim_n, __VA_ARGS__)
 #define tensor_unsqueeze(...) TENSOR__CALL(tensor_unsqueeze, __VA_ARGS__)
 #define tensor_squeeze(...) TENSOR__CALL(tensor_squeeze, __VA_ARGS__)
 #define tensor_squeeze_dims(...) TENSOR__CALL(tensor_squeeze_dims, __VA_ARGS__)
-#define tensor_squeeze_all(...) TENSOR__CALL(tensor_squeeze_all, __VA_ARGS__)
-#define tensor_ravel(...) TENSOR__CALL(tensor_ravel, __VA_ARGS__)
-#define tensor_T(...) TENSOR__CALL(tensor_T, __VA_ARGS__)
+#define tensor_squeeze_all(...) TENSOR__CALL1(tensor_squeeze_all, __VA_ARGS__)
+#define tensor_ravel(...) TENSOR__CALL1(tensor_ravel, __VA_ARGS__)
+#define tensor_T(...) TENSOR__CALL1(tensor_T, __VA_ARGS__)
 #define tensor_swapaxes(...) TENSOR__CALL(tensor_swapaxes, __VA_ARGS__)
 #define tensor_swapdims(...) TENSOR__CALL(tensor_swapdims, __VA_ARGS__)
-#define tensor_expand_as(...) TENSOR__CALL(tensor_expand_as, __VA_ARGS__)
-#define tensor_reshape_as(...) TENSOR__CALL(tensor_reshape_as, __VA_ARGS__)
-#define tensor_view_as(...) TENSOR__CALL(tensor_view_as, __VA_ARGS__)
-#define tensor_atleast_1d(...) TENSOR__CALL(tensor_atleast_1d, __VA_ARGS__)
-#define tensor_atleast_2d(...) TENSOR__CALL(tensor_atleast_2d, __VA_ARGS__)
-#define tensor_atleast_3d(...) TENSOR__CALL(tensor_atleast_3d, __VA_ARGS__)
+#define tensor_expand_as(...) TENSOR__CALL2(tensor_expand_as, __VA_ARGS__)
+#define tensor_reshape_as(...) TENSOR__CALL2(tensor_reshape_as, __VA_ARGS__)
+#define tensor_view_as(...) TENSOR__CALL2(tensor_view_as, __VA_ARGS__)
+#define tensor_atleast_1d(...) TENSOR__CALL1(tensor_atleast_1d, __VA_ARGS__)
+#define tensor_atleast_2d(...) TENSOR__CALL1(tensor_atleast_2d, __VA_ARGS__)
+#define tensor_atleast_3d(...) TENSOR__CALL1(tensor_atleast_3d, __VA_ARGS__)
 #define tensor_diagonal(...) TENSOR__CALL(tensor_diagonal, __VA_ARGS__)
 #define tensor_unfold_dim(...) TENSOR__CALL(tensor_unfold_dim, __VA_ARGS__)
-#define tensor_channels_last(...) TENSOR__CALL(tensor_channels_last, __VA_ARGS__)
+#define tensor_channels_last(...) TENSOR__CALL1(tensor_channels_last, __VA_ARGS__)
 #define tensor_select_scatter(...) TENSOR__CALL(tensor_select_scatter, __VA_ARGS__)
 #define tensor_slice_scatter(...) TENSOR__CALL(tensor_slice_scatter, __VA_ARGS__)
 #define tensor_diagonal_scatter(...) TENSOR__CALL(tensor_diagonal_scatter, __VA_ARGS__)
 #define tensor_repeat_interleave(...) TENSOR__CALL(tensor_repeat_interleave, __VA_ARGS__)
 #define tensor_repeat_interleave_tensor(...) TENSOR__CALL(tensor_repeat_interleave_tensor, __VA_ARGS__)
-#define tensor_fliplr(...) TENSOR__CALL(tensor_fliplr, __VA_ARGS__)
-#define tensor_flipud(...) TENSOR__CALL(tensor_flipud, __VA_ARGS__)
+#define tensor_fliplr(...) TENSOR__CALL1(tensor_fliplr, __VA_ARGS__)
+#define tensor_flipud(...) TENSOR__CALL1(tensor_flipud, __VA_ARGS__)
 #define tensor_rot90(...) TENSOR__CALL(tensor_rot90, __VA_ARGS__)
 #define tensor_roll(...) TENSOR__CALL(tensor_roll, __VA_ARGS__)
 #define tensor_narrow(...) TENSOR__CALL(tensor_narrow, __VA_ARGS__)
@@ -1814,57 +1980,57 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_at(...) TENSOR__CALL(tensor_at, __VA_ARGS__)
 #define tensor_as_strided(...) TENSOR__CALL(tensor_as_strided, __VA_ARGS__)
 #define tensor_as_strided_scatter(...) TENSOR__CALL(tensor_as_strided_scatter, __VA_ARGS__)
-#define tensor_detach(...) TENSOR__CALL(tensor_detach, __VA_ARGS__)
-#define tensor_abs(...) TENSOR__CALL(tensor_abs, __VA_ARGS__)
-#define tensor_acos(...) TENSOR__CALL(tensor_acos, __VA_ARGS__)
-#define tensor_asin(...) TENSOR__CALL(tensor_asin, __VA_ARGS__)
-#define tensor_atan(...) TENSOR__CALL(tensor_atan, __VA_ARGS__)
-#define tensor_ceil(...) TENSOR__CALL(tensor_ceil, __VA_ARGS__)
+#define tensor_detach(...) TENSOR__CALL1(tensor_detach, __VA_ARGS__)
+#define tensor_abs(...) TENSOR__CALL1(tensor_abs, __VA_ARGS__)
+#define tensor_acos(...) TENSOR__CALL1(tensor_acos, __VA_ARGS__)
+#define tensor_asin(...) TENSOR__CALL1(tensor_asin, __VA_ARGS__)
+#define tensor_atan(...) TENSOR__CALL1(tensor_atan, __VA_ARGS__)
+#define tensor_ceil(...) TENSOR__CALL1(tensor_ceil, __VA_ARGS__)
 #define tensor_clamp(...) TENSOR__CALL(tensor_clamp, __VA_ARGS__)
-#define tensor_cos(...) TENSOR__CALL(tensor_cos, __VA_ARGS__)
-#define tensor_cosh(...) TENSOR__CALL(tensor_cosh, __VA_ARGS__)
+#define tensor_cos(...) TENSOR__CALL1(tensor_cos, __VA_ARGS__)
+#define tensor_cosh(...) TENSOR__CALL1(tensor_cosh, __VA_ARGS__)
 #define tensor_elu(...) TENSOR__CALL(tensor_elu, __VA_ARGS__)
-#define tensor_erf(...) TENSOR__CALL(tensor_erf, __VA_ARGS__)
-#define tensor_erfc(...) TENSOR__CALL(tensor_erfc, __VA_ARGS__)
-#define tensor_exp(...) TENSOR__CALL(tensor_exp, __VA_ARGS__)
-#define tensor_exp2(...) TENSOR__CALL(tensor_exp2, __VA_ARGS__)
-#define tensor_expm1(...) TENSOR__CALL(tensor_expm1, __VA_ARGS__)
-#define tensor_floor(...) TENSOR__CALL(tensor_floor, __VA_ARGS__)
-#define tensor_gelu(...) TENSOR__CALL(tensor_gelu, __VA_ARGS__)
-#define tensor_gelu_tanh(...) TENSOR__CALL(tensor_gelu_tanh, __VA_ARGS__)
+#define tensor_erf(...) TENSOR__CALL1(tensor_erf, __VA_ARGS__)
+#define tensor_erfc(...) TENSOR__CALL1(tensor_erfc, __VA_ARGS__)
+#define tensor_exp(...) TENSOR__CALL1(tensor_exp, __VA_ARGS__)
+#define tensor_exp2(...) TENSOR__CALL1(tensor_exp2, __VA_ARGS__)
+#define tensor_expm1(...) TENSOR__CALL1(tensor_expm1, __VA_ARGS__)
+#define tensor_floor(...) TENSOR__CALL1(tensor_floor, __VA_ARGS__)
+#define tensor_gelu(...) TENSOR__CALL1(tensor_gelu, __VA_ARGS__)
+#define tensor_gelu_tanh(...) TENSOR__CALL1(tensor_gelu_tanh, __VA_ARGS__)
 #define tensor_leaky_relu(...) TENSOR__CALL(tensor_leaky_relu, __VA_ARGS__)
-#define tensor_log(...) TENSOR__CALL(tensor_log, __VA_ARGS__)
-#define tensor_log10(...) TENSOR__CALL(tensor_log10, __VA_ARGS__)
-#define tensor_log1p(...) TENSOR__CALL(tensor_log1p, __VA_ARGS__)
-#define tensor_log2(...) TENSOR__CALL(tensor_log2, __VA_ARGS__)
-#define tensor_logsigmoid(...) TENSOR__CALL(tensor_logsigmoid, __VA_ARGS__)
-#define tensor_neg(...) TENSOR__CALL(tensor_neg, __VA_ARGS__)
-#define tensor_reciprocal(...) TENSOR__CALL(tensor_reciprocal, __VA_ARGS__)
-#define tensor_relu(...) TENSOR__CALL(tensor_relu, __VA_ARGS__)
-#define tensor_round(...) TENSOR__CALL(tensor_round, __VA_ARGS__)
-#define tensor_rsqrt(...) TENSOR__CALL(tensor_rsqrt, __VA_ARGS__)
-#define tensor_sigmoid(...) TENSOR__CALL(tensor_sigmoid, __VA_ARGS__)
-#define tensor_sign(...) TENSOR__CALL(tensor_sign, __VA_ARGS__)
-#define tensor_silu(...) TENSOR__CALL(tensor_silu, __VA_ARGS__)
-#define tensor_sin(...) TENSOR__CALL(tensor_sin, __VA_ARGS__)
-#define tensor_sinh(...) TENSOR__CALL(tensor_sinh, __VA_ARGS__)
+#define tensor_log(...) TENSOR__CALL1(tensor_log, __VA_ARGS__)
+#define tensor_log10(...) TENSOR__CALL1(tensor_log10, __VA_ARGS__)
+#define tensor_log1p(...) TENSOR__CALL1(tensor_log1p, __VA_ARGS__)
+#define tensor_log2(...) TENSOR__CALL1(tensor_log2, __VA_ARGS__)
+#define tensor_logsigmoid(...) TENSOR__CALL1(tensor_logsigmoid, __VA_ARGS__)
+#define tensor_neg(...) TENSOR__CALL1(tensor_neg, __VA_ARGS__)
+#define tensor_reciprocal(...) TENSOR__CALL1(tensor_reciprocal, __VA_ARGS__)
+#define tensor_relu(...) TENSOR__CALL1(tensor_relu, __VA_ARGS__)
+#define tensor_round(...) TENSOR__CALL1(tensor_round, __VA_ARGS__)
+#define tensor_rsqrt(...) TENSOR__CALL1(tensor_rsqrt, __VA_ARGS__)
+#define tensor_sigmoid(...) TENSOR__CALL1(tensor_sigmoid, __VA_ARGS__)
+#define tensor_sign(...) TENSOR__CALL1(tensor_sign, __VA_ARGS__)
+#define tensor_silu(...) TENSOR__CALL1(tensor_silu, __VA_ARGS__)
+#define tensor_sin(...) TENSOR__CALL1(tensor_sin, __VA_ARGS__)
+#define tensor_sinh(...) TENSOR__CALL1(tensor_sinh, __VA_ARGS__)
 #define tensor_softplus(...) TENSOR__CALL(tensor_softplus, __VA_ARGS__)
-#define tensor_sqrt(...) TENSOR__CALL(tensor_sqrt, __VA_ARGS__)
-#define tensor_square(...) TENSOR__CALL(tensor_square, __VA_ARGS__)
-#define tensor_tan(...) TENSOR__CALL(tensor_tan, __VA_ARGS__)
-#define tensor_tanh(...) TENSOR__CALL(tensor_tanh, __VA_ARGS__)
-#define tensor_trunc(...) TENSOR__CALL(tensor_trunc, __VA_ARGS__)
-#define tensor_add(...) TENSOR__CALL(tensor_add, __VA_ARGS__)
-#define tensor_atan2(...) TENSOR__CALL(tensor_atan2, __VA_ARGS__)
-#define tensor_div(...) TENSOR__CALL(tensor_div, __VA_ARGS__)
-#define tensor_floor_divide(...) TENSOR__CALL(tensor_floor_divide, __VA_ARGS__)
-#define tensor_fmod(...) TENSOR__CALL(tensor_fmod, __VA_ARGS__)
-#define tensor_maximum(...) TENSOR__CALL(tensor_maximum, __VA_ARGS__)
-#define tensor_minimum(...) TENSOR__CALL(tensor_minimum, __VA_ARGS__)
-#define tensor_mul(...) TENSOR__CALL(tensor_mul, __VA_ARGS__)
-#define tensor_pow(...) TENSOR__CALL(tensor_pow, __VA_ARGS__)
-#define tensor_remainder(...) TENSOR__CALL(tensor_remainder, __VA_ARGS__)
-#define tensor_sub(...) TENSOR__CALL(tensor_sub, __VA_ARGS__)
+#define tensor_sqrt(...) TENSOR__CALL1(tensor_sqrt, __VA_ARGS__)
+#define tensor_square(...) TENSOR__CALL1(tensor_square, __VA_ARGS__)
+#define tensor_tan(...) TENSOR__CALL1(tensor_tan, __VA_ARGS__)
+#define tensor_tanh(...) TENSOR__CALL1(tensor_tanh, __VA_ARGS__)
+#define tensor_trunc(...) TENSOR__CALL1(tensor_trunc, __VA_ARGS__)
+#define tensor_add(...) TENSOR__CALL2(tensor_add, __VA_ARGS__)
+#define tensor_atan2(...) TENSOR__CALL2(tensor_atan2, __VA_ARGS__)
+#define tensor_div(...) TENSOR__CALL2(tensor_div, __VA_ARGS__)
+#define tensor_floor_divide(...) TENSOR__CALL2(tensor_floor_divide, __VA_ARGS__)
+#define tensor_fmod(...) TENSOR__CALL2(tensor_fmod, __VA_ARGS__)
+#define tensor_maximum(...) TENSOR__CALL2(tensor_maximum, __VA_ARGS__)
+#define tensor_minimum(...) TENSOR__CALL2(tensor_minimum, __VA_ARGS__)
+#define tensor_mul(...) TENSOR__CALL2(tensor_mul, __VA_ARGS__)
+#define tensor_pow(...) TENSOR__CALL2(tensor_pow, __VA_ARGS__)
+#define tensor_remainder(...) TENSOR__CALL2(tensor_remainder, __VA_ARGS__)
+#define tensor_sub(...) TENSOR__CALL2(tensor_sub, __VA_ARGS__)
 #define tensor_add_scalar(...) TENSOR__CALL(tensor_add_scalar, __VA_ARGS__)
 #define tensor_div_scalar(...) TENSOR__CALL(tensor_div_scalar, __VA_ARGS__)
 #define tensor_floor_divide_scalar(...) TENSOR__CALL(tensor_floor_divide_scalar, __VA_ARGS__)
@@ -1878,156 +2044,156 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_rpow_scalar(...) TENSOR__CALL(tensor_rpow_scalar, __VA_ARGS__)
 #define tensor_round_decimals(...) TENSOR__CALL(tensor_round_decimals, __VA_ARGS__)
 #define tensor_sub_scalar(...) TENSOR__CALL(tensor_sub_scalar, __VA_ARGS__)
-#define tensor_where(...) TENSOR__CALL(tensor_where, __VA_ARGS__)
-#define tensor_lerp(...) TENSOR__CALL(tensor_lerp, __VA_ARGS__)
+#define tensor_where(...) TENSOR__CALL3(tensor_where, __VA_ARGS__)
+#define tensor_lerp(...) TENSOR__CALL3(tensor_lerp, __VA_ARGS__)
 #define tensor_addcmul(...) TENSOR__CALL(tensor_addcmul, __VA_ARGS__)
 #define tensor_addcdiv(...) TENSOR__CALL(tensor_addcdiv, __VA_ARGS__)
-#define tensor_eq(...) TENSOR__CALL(tensor_eq, __VA_ARGS__)
-#define tensor_ge(...) TENSOR__CALL(tensor_ge, __VA_ARGS__)
-#define tensor_gt(...) TENSOR__CALL(tensor_gt, __VA_ARGS__)
-#define tensor_le(...) TENSOR__CALL(tensor_le, __VA_ARGS__)
-#define tensor_lt(...) TENSOR__CALL(tensor_lt, __VA_ARGS__)
-#define tensor_ne(...) TENSOR__CALL(tensor_ne, __VA_ARGS__)
+#define tensor_eq(...) TENSOR__CALL2(tensor_eq, __VA_ARGS__)
+#define tensor_ge(...) TENSOR__CALL2(tensor_ge, __VA_ARGS__)
+#define tensor_gt(...) TENSOR__CALL2(tensor_gt, __VA_ARGS__)
+#define tensor_le(...) TENSOR__CALL2(tensor_le, __VA_ARGS__)
+#define tensor_lt(...) TENSOR__CALL2(tensor_lt, __VA_ARGS__)
+#define tensor_ne(...) TENSOR__CALL2(tensor_ne, __VA_ARGS__)
 #define tensor_eq_scalar(...) TENSOR__CALL(tensor_eq_scalar, __VA_ARGS__)
 #define tensor_ge_scalar(...) TENSOR__CALL(tensor_ge_scalar, __VA_ARGS__)
 #define tensor_gt_scalar(...) TENSOR__CALL(tensor_gt_scalar, __VA_ARGS__)
 #define tensor_le_scalar(...) TENSOR__CALL(tensor_le_scalar, __VA_ARGS__)
 #define tensor_lt_scalar(...) TENSOR__CALL(tensor_lt_scalar, __VA_ARGS__)
 #define tensor_ne_scalar(...) TENSOR__CALL(tensor_ne_scalar, __VA_ARGS__)
-#define tensor_logical_and(...) TENSOR__CALL(tensor_logical_and, __VA_ARGS__)
-#define tensor_logical_or(...) TENSOR__CALL(tensor_logical_or, __VA_ARGS__)
-#define tensor_logical_xor(...) TENSOR__CALL(tensor_logical_xor, __VA_ARGS__)
-#define tensor_logical_not(...) TENSOR__CALL(tensor_logical_not, __VA_ARGS__)
-#define tensor_isnan(...) TENSOR__CALL(tensor_isnan, __VA_ARGS__)
-#define tensor_isinf(...) TENSOR__CALL(tensor_isinf, __VA_ARGS__)
-#define tensor_isfinite(...) TENSOR__CALL(tensor_isfinite, __VA_ARGS__)
-#define tensor_bitwise_and(...) TENSOR__CALL(tensor_bitwise_and, __VA_ARGS__)
-#define tensor_bitwise_or(...) TENSOR__CALL(tensor_bitwise_or, __VA_ARGS__)
-#define tensor_bitwise_xor(...) TENSOR__CALL(tensor_bitwise_xor, __VA_ARGS__)
-#define tensor_bitwise_not(...) TENSOR__CALL(tensor_bitwise_not, __VA_ARGS__)
-#define tensor_add_(...) TENSOR__CALL(tensor_add_, __VA_ARGS__)
-#define tensor_sub_(...) TENSOR__CALL(tensor_sub_, __VA_ARGS__)
-#define tensor_mul_(...) TENSOR__CALL(tensor_mul_, __VA_ARGS__)
-#define tensor_div_(...) TENSOR__CALL(tensor_div_, __VA_ARGS__)
+#define tensor_logical_and(...) TENSOR__CALL2(tensor_logical_and, __VA_ARGS__)
+#define tensor_logical_or(...) TENSOR__CALL2(tensor_logical_or, __VA_ARGS__)
+#define tensor_logical_xor(...) TENSOR__CALL2(tensor_logical_xor, __VA_ARGS__)
+#define tensor_logical_not(...) TENSOR__CALL1(tensor_logical_not, __VA_ARGS__)
+#define tensor_isnan(...) TENSOR__CALL1(tensor_isnan, __VA_ARGS__)
+#define tensor_isinf(...) TENSOR__CALL1(tensor_isinf, __VA_ARGS__)
+#define tensor_isfinite(...) TENSOR__CALL1(tensor_isfinite, __VA_ARGS__)
+#define tensor_bitwise_and(...) TENSOR__CALL2(tensor_bitwise_and, __VA_ARGS__)
+#define tensor_bitwise_or(...) TENSOR__CALL2(tensor_bitwise_or, __VA_ARGS__)
+#define tensor_bitwise_xor(...) TENSOR__CALL2(tensor_bitwise_xor, __VA_ARGS__)
+#define tensor_bitwise_not(...) TENSOR__CALL1(tensor_bitwise_not, __VA_ARGS__)
+#define tensor_add_(...) TENSOR__CALL2(tensor_add_, __VA_ARGS__)
+#define tensor_sub_(...) TENSOR__CALL2(tensor_sub_, __VA_ARGS__)
+#define tensor_mul_(...) TENSOR__CALL2(tensor_mul_, __VA_ARGS__)
+#define tensor_div_(...) TENSOR__CALL2(tensor_div_, __VA_ARGS__)
 #define tensor_add_scalar_(...) TENSOR__CALL(tensor_add_scalar_, __VA_ARGS__)
 #define tensor_sub_scalar_(...) TENSOR__CALL(tensor_sub_scalar_, __VA_ARGS__)
 #define tensor_mul_scalar_(...) TENSOR__CALL(tensor_mul_scalar_, __VA_ARGS__)
 #define tensor_div_scalar_(...) TENSOR__CALL(tensor_div_scalar_, __VA_ARGS__)
 #define tensor_addcmul_(...) TENSOR__CALL(tensor_addcmul_, __VA_ARGS__)
-#define tensor_abs_(...) TENSOR__CALL(tensor_abs_, __VA_ARGS__)
+#define tensor_abs_(...) TENSOR__CALL1(tensor_abs_, __VA_ARGS__)
 #define tensor_clamp_(...) TENSOR__CALL(tensor_clamp_, __VA_ARGS__)
-#define tensor_exp_(...) TENSOR__CALL(tensor_exp_, __VA_ARGS__)
-#define tensor_neg_(...) TENSOR__CALL(tensor_neg_, __VA_ARGS__)
-#define tensor_relu_(...) TENSOR__CALL(tensor_relu_, __VA_ARGS__)
-#define tensor_sigmoid_(...) TENSOR__CALL(tensor_sigmoid_, __VA_ARGS__)
-#define tensor_sqrt_(...) TENSOR__CALL(tensor_sqrt_, __VA_ARGS__)
-#define tensor_tanh_(...) TENSOR__CALL(tensor_tanh_, __VA_ARGS__)
-#define tensor_copy_(...) TENSOR__CALL(tensor_copy_, __VA_ARGS__)
+#define tensor_exp_(...) TENSOR__CALL1(tensor_exp_, __VA_ARGS__)
+#define tensor_neg_(...) TENSOR__CALL1(tensor_neg_, __VA_ARGS__)
+#define tensor_relu_(...) TENSOR__CALL1(tensor_relu_, __VA_ARGS__)
+#define tensor_sigmoid_(...) TENSOR__CALL1(tensor_sigmoid_, __VA_ARGS__)
+#define tensor_sqrt_(...) TENSOR__CALL1(tensor_sqrt_, __VA_ARGS__)
+#define tensor_tanh_(...) TENSOR__CALL1(tensor_tanh_, __VA_ARGS__)
+#define tensor_copy_(...) TENSOR__CALL2(tensor_copy_, __VA_ARGS__)
 #define tensor_fill_(...) TENSOR__CALL(tensor_fill_, __VA_ARGS__)
-#define tensor_zero_(...) TENSOR__CALL(tensor_zero_, __VA_ARGS__)
+#define tensor_zero_(...) TENSOR__CALL1(tensor_zero_, __VA_ARGS__)
 #define tensor_masked_fill_(...) TENSOR__CALL(tensor_masked_fill_, __VA_ARGS__)
-#define tensor_acosh(...) TENSOR__CALL(tensor_acosh, __VA_ARGS__)
-#define tensor_asinh(...) TENSOR__CALL(tensor_asinh, __VA_ARGS__)
-#define tensor_atanh(...) TENSOR__CALL(tensor_atanh, __VA_ARGS__)
+#define tensor_acosh(...) TENSOR__CALL1(tensor_acosh, __VA_ARGS__)
+#define tensor_asinh(...) TENSOR__CALL1(tensor_asinh, __VA_ARGS__)
+#define tensor_atanh(...) TENSOR__CALL1(tensor_atanh, __VA_ARGS__)
 #define tensor_clamp_max(...) TENSOR__CALL(tensor_clamp_max, __VA_ARGS__)
 #define tensor_clamp_min(...) TENSOR__CALL(tensor_clamp_min, __VA_ARGS__)
-#define tensor_deg2rad(...) TENSOR__CALL(tensor_deg2rad, __VA_ARGS__)
-#define tensor_digamma(...) TENSOR__CALL(tensor_digamma, __VA_ARGS__)
-#define tensor_erfinv(...) TENSOR__CALL(tensor_erfinv, __VA_ARGS__)
-#define tensor_frac(...) TENSOR__CALL(tensor_frac, __VA_ARGS__)
-#define tensor_hardsigmoid(...) TENSOR__CALL(tensor_hardsigmoid, __VA_ARGS__)
-#define tensor_hardswish(...) TENSOR__CALL(tensor_hardswish, __VA_ARGS__)
+#define tensor_deg2rad(...) TENSOR__CALL1(tensor_deg2rad, __VA_ARGS__)
+#define tensor_digamma(...) TENSOR__CALL1(tensor_digamma, __VA_ARGS__)
+#define tensor_erfinv(...) TENSOR__CALL1(tensor_erfinv, __VA_ARGS__)
+#define tensor_frac(...) TENSOR__CALL1(tensor_frac, __VA_ARGS__)
+#define tensor_hardsigmoid(...) TENSOR__CALL1(tensor_hardsigmoid, __VA_ARGS__)
+#define tensor_hardswish(...) TENSOR__CALL1(tensor_hardswish, __VA_ARGS__)
 #define tensor_hardtanh(...) TENSOR__CALL(tensor_hardtanh, __VA_ARGS__)
-#define tensor_lgamma(...) TENSOR__CALL(tensor_lgamma, __VA_ARGS__)
+#define tensor_lgamma(...) TENSOR__CALL1(tensor_lgamma, __VA_ARGS__)
 #define tensor_logit(...) TENSOR__CALL(tensor_logit, __VA_ARGS__)
-#define tensor_mish(...) TENSOR__CALL(tensor_mish, __VA_ARGS__)
+#define tensor_mish(...) TENSOR__CALL1(tensor_mish, __VA_ARGS__)
 #define tensor_nan_to_num(...) TENSOR__CALL(tensor_nan_to_num, __VA_ARGS__)
 #define tensor_polygamma(...) TENSOR__CALL(tensor_polygamma, __VA_ARGS__)
-#define tensor_positive(...) TENSOR__CALL(tensor_positive, __VA_ARGS__)
-#define tensor_rad2deg(...) TENSOR__CALL(tensor_rad2deg, __VA_ARGS__)
-#define tensor_sgn(...) TENSOR__CALL(tensor_sgn, __VA_ARGS__)
-#define tensor_sinc(...) TENSOR__CALL(tensor_sinc, __VA_ARGS__)
-#define tensor_copysign(...) TENSOR__CALL(tensor_copysign, __VA_ARGS__)
+#define tensor_positive(...) TENSOR__CALL1(tensor_positive, __VA_ARGS__)
+#define tensor_rad2deg(...) TENSOR__CALL1(tensor_rad2deg, __VA_ARGS__)
+#define tensor_sgn(...) TENSOR__CALL1(tensor_sgn, __VA_ARGS__)
+#define tensor_sinc(...) TENSOR__CALL1(tensor_sinc, __VA_ARGS__)
+#define tensor_copysign(...) TENSOR__CALL2(tensor_copysign, __VA_ARGS__)
 #define tensor_div_mode(...) TENSOR__CALL(tensor_div_mode, __VA_ARGS__)
-#define tensor_float_power(...) TENSOR__CALL(tensor_float_power, __VA_ARGS__)
-#define tensor_fmax(...) TENSOR__CALL(tensor_fmax, __VA_ARGS__)
-#define tensor_fmin(...) TENSOR__CALL(tensor_fmin, __VA_ARGS__)
-#define tensor_heaviside(...) TENSOR__CALL(tensor_heaviside, __VA_ARGS__)
-#define tensor_hypot(...) TENSOR__CALL(tensor_hypot, __VA_ARGS__)
-#define tensor_ldexp(...) TENSOR__CALL(tensor_ldexp, __VA_ARGS__)
-#define tensor_logaddexp(...) TENSOR__CALL(tensor_logaddexp, __VA_ARGS__)
-#define tensor_logaddexp2(...) TENSOR__CALL(tensor_logaddexp2, __VA_ARGS__)
-#define tensor_xlogy(...) TENSOR__CALL(tensor_xlogy, __VA_ARGS__)
+#define tensor_float_power(...) TENSOR__CALL2(tensor_float_power, __VA_ARGS__)
+#define tensor_fmax(...) TENSOR__CALL2(tensor_fmax, __VA_ARGS__)
+#define tensor_fmin(...) TENSOR__CALL2(tensor_fmin, __VA_ARGS__)
+#define tensor_heaviside(...) TENSOR__CALL2(tensor_heaviside, __VA_ARGS__)
+#define tensor_hypot(...) TENSOR__CALL2(tensor_hypot, __VA_ARGS__)
+#define tensor_ldexp(...) TENSOR__CALL2(tensor_ldexp, __VA_ARGS__)
+#define tensor_logaddexp(...) TENSOR__CALL2(tensor_logaddexp, __VA_ARGS__)
+#define tensor_logaddexp2(...) TENSOR__CALL2(tensor_logaddexp2, __VA_ARGS__)
+#define tensor_xlogy(...) TENSOR__CALL2(tensor_xlogy, __VA_ARGS__)
 #define tensor_copysign_scalar(...) TENSOR__CALL(tensor_copysign_scalar, __VA_ARGS__)
 #define tensor_float_power_scalar(...) TENSOR__CALL(tensor_float_power_scalar, __VA_ARGS__)
 #define tensor_xlogy_scalar(...) TENSOR__CALL(tensor_xlogy_scalar, __VA_ARGS__)
 #define tensor_lerp_scalar(...) TENSOR__CALL(tensor_lerp_scalar, __VA_ARGS__)
-#define tensor_clamp_tensor(...) TENSOR__CALL(tensor_clamp_tensor, __VA_ARGS__)
-#define tensor_isneginf(...) TENSOR__CALL(tensor_isneginf, __VA_ARGS__)
-#define tensor_isposinf(...) TENSOR__CALL(tensor_isposinf, __VA_ARGS__)
-#define tensor_signbit(...) TENSOR__CALL(tensor_signbit, __VA_ARGS__)
+#define tensor_clamp_tensor(...) TENSOR__CALL3(tensor_clamp_tensor, __VA_ARGS__)
+#define tensor_isneginf(...) TENSOR__CALL1(tensor_isneginf, __VA_ARGS__)
+#define tensor_isposinf(...) TENSOR__CALL1(tensor_isposinf, __VA_ARGS__)
+#define tensor_signbit(...) TENSOR__CALL1(tensor_signbit, __VA_ARGS__)
 #define tensor_isclose(...) TENSOR__CALL(tensor_isclose, __VA_ARGS__)
-#define tensor_bitwise_left_shift(...) TENSOR__CALL(tensor_bitwise_left_shift, __VA_ARGS__)
-#define tensor_bitwise_right_shift(...) TENSOR__CALL(tensor_bitwise_right_shift, __VA_ARGS__)
+#define tensor_bitwise_left_shift(...) TENSOR__CALL2(tensor_bitwise_left_shift, __VA_ARGS__)
+#define tensor_bitwise_right_shift(...) TENSOR__CALL2(tensor_bitwise_right_shift, __VA_ARGS__)
 #define tensor_bitwise_and_scalar(...) TENSOR__CALL(tensor_bitwise_and_scalar, __VA_ARGS__)
 #define tensor_bitwise_or_scalar(...) TENSOR__CALL(tensor_bitwise_or_scalar, __VA_ARGS__)
 #define tensor_bitwise_xor_scalar(...) TENSOR__CALL(tensor_bitwise_xor_scalar, __VA_ARGS__)
 #define tensor_bitwise_left_shift_scalar(...) TENSOR__CALL(tensor_bitwise_left_shift_scalar, __VA_ARGS__)
 #define tensor_bitwise_right_shift_scalar(...) TENSOR__CALL(tensor_bitwise_right_shift_scalar, __VA_ARGS__)
-#define tensor_pow_(...) TENSOR__CALL(tensor_pow_, __VA_ARGS__)
+#define tensor_pow_(...) TENSOR__CALL2(tensor_pow_, __VA_ARGS__)
 #define tensor_pow_scalar_(...) TENSOR__CALL(tensor_pow_scalar_, __VA_ARGS__)
-#define tensor_remainder_(...) TENSOR__CALL(tensor_remainder_, __VA_ARGS__)
+#define tensor_remainder_(...) TENSOR__CALL2(tensor_remainder_, __VA_ARGS__)
 #define tensor_remainder_scalar_(...) TENSOR__CALL(tensor_remainder_scalar_, __VA_ARGS__)
-#define tensor_fmod_(...) TENSOR__CALL(tensor_fmod_, __VA_ARGS__)
+#define tensor_fmod_(...) TENSOR__CALL2(tensor_fmod_, __VA_ARGS__)
 #define tensor_fmod_scalar_(...) TENSOR__CALL(tensor_fmod_scalar_, __VA_ARGS__)
-#define tensor_floor_divide_(...) TENSOR__CALL(tensor_floor_divide_, __VA_ARGS__)
+#define tensor_floor_divide_(...) TENSOR__CALL2(tensor_floor_divide_, __VA_ARGS__)
 #define tensor_floor_divide_scalar_(...) TENSOR__CALL(tensor_floor_divide_scalar_, __VA_ARGS__)
-#define tensor_bitwise_and_(...) TENSOR__CALL(tensor_bitwise_and_, __VA_ARGS__)
+#define tensor_bitwise_and_(...) TENSOR__CALL2(tensor_bitwise_and_, __VA_ARGS__)
 #define tensor_bitwise_and_scalar_(...) TENSOR__CALL(tensor_bitwise_and_scalar_, __VA_ARGS__)
-#define tensor_bitwise_or_(...) TENSOR__CALL(tensor_bitwise_or_, __VA_ARGS__)
+#define tensor_bitwise_or_(...) TENSOR__CALL2(tensor_bitwise_or_, __VA_ARGS__)
 #define tensor_bitwise_or_scalar_(...) TENSOR__CALL(tensor_bitwise_or_scalar_, __VA_ARGS__)
-#define tensor_bitwise_xor_(...) TENSOR__CALL(tensor_bitwise_xor_, __VA_ARGS__)
+#define tensor_bitwise_xor_(...) TENSOR__CALL2(tensor_bitwise_xor_, __VA_ARGS__)
 #define tensor_bitwise_xor_scalar_(...) TENSOR__CALL(tensor_bitwise_xor_scalar_, __VA_ARGS__)
-#define tensor_lerp_(...) TENSOR__CALL(tensor_lerp_, __VA_ARGS__)
+#define tensor_lerp_(...) TENSOR__CALL3(tensor_lerp_, __VA_ARGS__)
 #define tensor_lerp_scalar_(...) TENSOR__CALL(tensor_lerp_scalar_, __VA_ARGS__)
 #define tensor_addcdiv_(...) TENSOR__CALL(tensor_addcdiv_, __VA_ARGS__)
-#define tensor_ceil_(...) TENSOR__CALL(tensor_ceil_, __VA_ARGS__)
-#define tensor_cos_(...) TENSOR__CALL(tensor_cos_, __VA_ARGS__)
-#define tensor_erf_(...) TENSOR__CALL(tensor_erf_, __VA_ARGS__)
-#define tensor_erfinv_(...) TENSOR__CALL(tensor_erfinv_, __VA_ARGS__)
-#define tensor_exp2_(...) TENSOR__CALL(tensor_exp2_, __VA_ARGS__)
-#define tensor_expm1_(...) TENSOR__CALL(tensor_expm1_, __VA_ARGS__)
-#define tensor_floor_(...) TENSOR__CALL(tensor_floor_, __VA_ARGS__)
-#define tensor_log_(...) TENSOR__CALL(tensor_log_, __VA_ARGS__)
-#define tensor_log10_(...) TENSOR__CALL(tensor_log10_, __VA_ARGS__)
-#define tensor_log1p_(...) TENSOR__CALL(tensor_log1p_, __VA_ARGS__)
-#define tensor_log2_(...) TENSOR__CALL(tensor_log2_, __VA_ARGS__)
-#define tensor_reciprocal_(...) TENSOR__CALL(tensor_reciprocal_, __VA_ARGS__)
-#define tensor_round_(...) TENSOR__CALL(tensor_round_, __VA_ARGS__)
-#define tensor_rsqrt_(...) TENSOR__CALL(tensor_rsqrt_, __VA_ARGS__)
-#define tensor_sign_(...) TENSOR__CALL(tensor_sign_, __VA_ARGS__)
-#define tensor_sin_(...) TENSOR__CALL(tensor_sin_, __VA_ARGS__)
-#define tensor_square_(...) TENSOR__CALL(tensor_square_, __VA_ARGS__)
-#define tensor_tan_(...) TENSOR__CALL(tensor_tan_, __VA_ARGS__)
-#define tensor_trunc_(...) TENSOR__CALL(tensor_trunc_, __VA_ARGS__)
+#define tensor_ceil_(...) TENSOR__CALL1(tensor_ceil_, __VA_ARGS__)
+#define tensor_cos_(...) TENSOR__CALL1(tensor_cos_, __VA_ARGS__)
+#define tensor_erf_(...) TENSOR__CALL1(tensor_erf_, __VA_ARGS__)
+#define tensor_erfinv_(...) TENSOR__CALL1(tensor_erfinv_, __VA_ARGS__)
+#define tensor_exp2_(...) TENSOR__CALL1(tensor_exp2_, __VA_ARGS__)
+#define tensor_expm1_(...) TENSOR__CALL1(tensor_expm1_, __VA_ARGS__)
+#define tensor_floor_(...) TENSOR__CALL1(tensor_floor_, __VA_ARGS__)
+#define tensor_log_(...) TENSOR__CALL1(tensor_log_, __VA_ARGS__)
+#define tensor_log10_(...) TENSOR__CALL1(tensor_log10_, __VA_ARGS__)
+#define tensor_log1p_(...) TENSOR__CALL1(tensor_log1p_, __VA_ARGS__)
+#define tensor_log2_(...) TENSOR__CALL1(tensor_log2_, __VA_ARGS__)
+#define tensor_reciprocal_(...) TENSOR__CALL1(tensor_reciprocal_, __VA_ARGS__)
+#define tensor_round_(...) TENSOR__CALL1(tensor_round_, __VA_ARGS__)
+#define tensor_rsqrt_(...) TENSOR__CALL1(tensor_rsqrt_, __VA_ARGS__)
+#define tensor_sign_(...) TENSOR__CALL1(tensor_sign_, __VA_ARGS__)
+#define tensor_sin_(...) TENSOR__CALL1(tensor_sin_, __VA_ARGS__)
+#define tensor_square_(...) TENSOR__CALL1(tensor_square_, __VA_ARGS__)
+#define tensor_tan_(...) TENSOR__CALL1(tensor_tan_, __VA_ARGS__)
+#define tensor_trunc_(...) TENSOR__CALL1(tensor_trunc_, __VA_ARGS__)
 #define tensor_clamp_max_(...) TENSOR__CALL(tensor_clamp_max_, __VA_ARGS__)
 #define tensor_clamp_min_(...) TENSOR__CALL(tensor_clamp_min_, __VA_ARGS__)
 #define tensor_elu_(...) TENSOR__CALL(tensor_elu_, __VA_ARGS__)
 #define tensor_hardtanh_(...) TENSOR__CALL(tensor_hardtanh_, __VA_ARGS__)
 #define tensor_leaky_relu_(...) TENSOR__CALL(tensor_leaky_relu_, __VA_ARGS__)
 #define tensor_nan_to_num_(...) TENSOR__CALL(tensor_nan_to_num_, __VA_ARGS__)
-#define tensor_sum(...) TENSOR__CALL(tensor_sum, __VA_ARGS__)
-#define tensor_mean(...) TENSOR__CALL(tensor_mean, __VA_ARGS__)
-#define tensor_prod(...) TENSOR__CALL(tensor_prod, __VA_ARGS__)
-#define tensor_max(...) TENSOR__CALL(tensor_max, __VA_ARGS__)
-#define tensor_min(...) TENSOR__CALL(tensor_min, __VA_ARGS__)
-#define tensor_argmax(...) TENSOR__CALL(tensor_argmax, __VA_ARGS__)
-#define tensor_argmin(...) TENSOR__CALL(tensor_argmin, __VA_ARGS__)
-#define tensor_any(...) TENSOR__CALL(tensor_any, __VA_ARGS__)
-#define tensor_all(...) TENSOR__CALL(tensor_all, __VA_ARGS__)
+#define tensor_sum(...) TENSOR__CALL1(tensor_sum, __VA_ARGS__)
+#define tensor_mean(...) TENSOR__CALL1(tensor_mean, __VA_ARGS__)
+#define tensor_prod(...) TENSOR__CALL1(tensor_prod, __VA_ARGS__)
+#define tensor_max(...) TENSOR__CALL1(tensor_max, __VA_ARGS__)
+#define tensor_min(...) TENSOR__CALL1(tensor_min, __VA_ARGS__)
+#define tensor_argmax(...) TENSOR__CALL1(tensor_argmax, __VA_ARGS__)
+#define tensor_argmin(...) TENSOR__CALL1(tensor_argmin, __VA_ARGS__)
+#define tensor_any(...) TENSOR__CALL1(tensor_any, __VA_ARGS__)
+#define tensor_all(...) TENSOR__CALL1(tensor_all, __VA_ARGS__)
 #define tensor_var(...) TENSOR__CALL(tensor_var, __VA_ARGS__)
 #define tensor_std(...) TENSOR__CALL(tensor_std, __VA_ARGS__)
-#define tensor_norm(...) TENSOR__CALL(tensor_norm, __VA_ARGS__)
+#define tensor_norm(...) TENSOR__CALL1(tensor_norm, __VA_ARGS__)
 #define tensor_sum_dim(...) TENSOR__CALL(tensor_sum_dim, __VA_ARGS__)
 #define tensor_mean_dim(...) TENSOR__CALL(tensor_mean_dim, __VA_ARGS__)
 #define tensor_prod_dim(...) TENSOR__CALL(tensor_prod_dim, __VA_ARGS__)
@@ -2051,11 +2217,11 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_logsumexp_dims(...) TENSOR__CALL(tensor_logsumexp_dims, __VA_ARGS__)
 #define tensor_var_dims(...) TENSOR__CALL(tensor_var_dims, __VA_ARGS__)
 #define tensor_std_dims(...) TENSOR__CALL(tensor_std_dims, __VA_ARGS__)
-#define tensor_count_nonzero(...) TENSOR__CALL(tensor_count_nonzero, __VA_ARGS__)
+#define tensor_count_nonzero(...) TENSOR__CALL1(tensor_count_nonzero, __VA_ARGS__)
 #define tensor_count_nonzero_dims(...) TENSOR__CALL(tensor_count_nonzero_dims, __VA_ARGS__)
-#define tensor_nansum(...) TENSOR__CALL(tensor_nansum, __VA_ARGS__)
+#define tensor_nansum(...) TENSOR__CALL1(tensor_nansum, __VA_ARGS__)
 #define tensor_nansum_dims(...) TENSOR__CALL(tensor_nansum_dims, __VA_ARGS__)
-#define tensor_nanmean(...) TENSOR__CALL(tensor_nanmean, __VA_ARGS__)
+#define tensor_nanmean(...) TENSOR__CALL1(tensor_nanmean, __VA_ARGS__)
 #define tensor_nanmean_dims(...) TENSOR__CALL(tensor_nanmean_dims, __VA_ARGS__)
 #define tensor_norm_p(...) TENSOR__CALL(tensor_norm_p, __VA_ARGS__)
 #define tensor_norm_p_dims(...) TENSOR__CALL(tensor_norm_p_dims, __VA_ARGS__)
@@ -2077,76 +2243,72 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_cdist(...) TENSOR__CALL(tensor_cdist, __VA_ARGS__)
 #define tensor_renorm(...) TENSOR__CALL(tensor_renorm, __VA_ARGS__)
 #define tensor_cov(...) TENSOR__CALL(tensor_cov, __VA_ARGS__)
-#define tensor_corrcoef(...) TENSOR__CALL(tensor_corrcoef, __VA_ARGS__)
-#define tensor_msort(...) TENSOR__CALL(tensor_msort, __VA_ARGS__)
+#define tensor_corrcoef(...) TENSOR__CALL1(tensor_corrcoef, __VA_ARGS__)
+#define tensor_msort(...) TENSOR__CALL1(tensor_msort, __VA_ARGS__)
 #define tensor_argsort(...) TENSOR__CALL(tensor_argsort, __VA_ARGS__)
-#define tensor_median(...) TENSOR__CALL(tensor_median, __VA_ARGS__)
-#define tensor_nanmedian(...) TENSOR__CALL(tensor_nanmedian, __VA_ARGS__)
-#define tensor_quantile(...) TENSOR__CALL(tensor_quantile, __VA_ARGS__)
-#define tensor_nanquantile(...) TENSOR__CALL(tensor_nanquantile, __VA_ARGS__)
+#define tensor_median(...) TENSOR__CALL1(tensor_median, __VA_ARGS__)
+#define tensor_nanmedian(...) TENSOR__CALL1(tensor_nanmedian, __VA_ARGS__)
+#define tensor_quantile(...) TENSOR__CALL2(tensor_quantile, __VA_ARGS__)
+#define tensor_nanquantile(...) TENSOR__CALL2(tensor_nanquantile, __VA_ARGS__)
 #define tensor_quantile_dim(...) TENSOR__CALL(tensor_quantile_dim, __VA_ARGS__)
 #define tensor_nanquantile_dim(...) TENSOR__CALL(tensor_nanquantile_dim, __VA_ARGS__)
 #define tensor_unique(...) TENSOR__CALL(tensor_unique, __VA_ARGS__)
 #define tensor_unique_dim(...) TENSOR__CALL(tensor_unique_dim, __VA_ARGS__)
 #define tensor_unique_consecutive(...) TENSOR__CALL(tensor_unique_consecutive, __VA_ARGS__)
 #define tensor_unique_consecutive_dim(...) TENSOR__CALL(tensor_unique_consecutive_dim, __VA_ARGS__)
-#define tensor_searchsorted(...) TENSOR__CALL(tensor_searchsorted, __VA_ARGS__)
 #define tensor_bucketize(...) TENSOR__CALL(tensor_bucketize, __VA_ARGS__)
-#define tensor_isin(...) TENSOR__CALL(tensor_isin, __VA_ARGS__)
+#define tensor_isin(...) TENSOR__CALL2(tensor_isin, __VA_ARGS__)
 #define tensor_bincount(...) TENSOR__CALL(tensor_bincount, __VA_ARGS__)
 #define tensor_histc(...) TENSOR__CALL(tensor_histc, __VA_ARGS__)
-#define tensor_matmul(...) TENSOR__CALL(tensor_matmul, __VA_ARGS__)
-#define tensor_mm(...) TENSOR__CALL(tensor_mm, __VA_ARGS__)
-#define tensor_bmm(...) TENSOR__CALL(tensor_bmm, __VA_ARGS__)
-#define tensor_mv(...) TENSOR__CALL(tensor_mv, __VA_ARGS__)
-#define tensor_dot(...) TENSOR__CALL(tensor_dot, __VA_ARGS__)
-#define tensor_outer(...) TENSOR__CALL(tensor_outer, __VA_ARGS__)
+#define tensor_matmul(...) TENSOR__CALL2(tensor_matmul, __VA_ARGS__)
+#define tensor_mm(...) TENSOR__CALL2(tensor_mm, __VA_ARGS__)
+#define tensor_bmm(...) TENSOR__CALL2(tensor_bmm, __VA_ARGS__)
+#define tensor_mv(...) TENSOR__CALL2(tensor_mv, __VA_ARGS__)
+#define tensor_dot(...) TENSOR__CALL2(tensor_dot, __VA_ARGS__)
+#define tensor_outer(...) TENSOR__CALL2(tensor_outer, __VA_ARGS__)
 #define tensor_addmm(...) TENSOR__CALL(tensor_addmm, __VA_ARGS__)
 #define tensor_baddbmm(...) TENSOR__CALL(tensor_baddbmm, __VA_ARGS__)
 #define tensor_addbmm(...) TENSOR__CALL(tensor_addbmm, __VA_ARGS__)
 #define tensor_addmv(...) TENSOR__CALL(tensor_addmv, __VA_ARGS__)
 #define tensor_addr(...) TENSOR__CALL(tensor_addr, __VA_ARGS__)
 #define tensor_linalg_vecdot(...) TENSOR__CALL(tensor_linalg_vecdot, __VA_ARGS__)
-#define tensor_vdot(...) TENSOR__CALL(tensor_vdot, __VA_ARGS__)
-#define tensor_inner(...) TENSOR__CALL(tensor_inner, __VA_ARGS__)
+#define tensor_vdot(...) TENSOR__CALL2(tensor_vdot, __VA_ARGS__)
+#define tensor_inner(...) TENSOR__CALL2(tensor_inner, __VA_ARGS__)
 #define tensor_tensordot(...) TENSOR__CALL(tensor_tensordot, __VA_ARGS__)
 #define tensor_tensordot_dims(...) TENSOR__CALL(tensor_tensordot_dims, __VA_ARGS__)
-#define tensor_trace(...) TENSOR__CALL(tensor_trace, __VA_ARGS__)
-#define tensor_kron(...) TENSOR__CALL(tensor_kron, __VA_ARGS__)
+#define tensor_trace(...) TENSOR__CALL1(tensor_trace, __VA_ARGS__)
+#define tensor_kron(...) TENSOR__CALL2(tensor_kron, __VA_ARGS__)
 #define tensor_linalg_cross(...) TENSOR__CALL(tensor_linalg_cross, __VA_ARGS__)
 #define tensor_linalg_cholesky(...) TENSOR__CALL(tensor_linalg_cholesky, __VA_ARGS__)
 #define tensor_cholesky(...) TENSOR__CALL(tensor_cholesky, __VA_ARGS__)
 #define tensor_cholesky_solve(...) TENSOR__CALL(tensor_cholesky_solve, __VA_ARGS__)
 #define tensor_cholesky_inverse(...) TENSOR__CALL(tensor_cholesky_inverse, __VA_ARGS__)
-#define tensor_linalg_solve(...) TENSOR__CALL(tensor_linalg_solve, __VA_ARGS__)
+#define tensor_linalg_solve(...) TENSOR__CALL2(tensor_linalg_solve, __VA_ARGS__)
 #define tensor_linalg_solve_triangular(...) TENSOR__CALL(tensor_linalg_solve_triangular, __VA_ARGS__)
-#define tensor_linalg_inv(...) TENSOR__CALL(tensor_linalg_inv, __VA_ARGS__)
-#define tensor_inverse(...) TENSOR__CALL(tensor_inverse, __VA_ARGS__)
-#define tensor_linalg_det(...) TENSOR__CALL(tensor_linalg_det, __VA_ARGS__)
-#define tensor_det(...) TENSOR__CALL(tensor_det, __VA_ARGS__)
+#define tensor_linalg_inv(...) TENSOR__CALL1(tensor_linalg_inv, __VA_ARGS__)
+#define tensor_inverse(...) TENSOR__CALL1(tensor_inverse, __VA_ARGS__)
+#define tensor_linalg_det(...) TENSOR__CALL1(tensor_linalg_det, __VA_ARGS__)
+#define tensor_det(...) TENSOR__CALL1(tensor_det, __VA_ARGS__)
 #define tensor_linalg_slogdet(...) TENSOR__CALL_KIND(slogdet, tensor_linalg_slogdet, __VA_ARGS__)
 #define tensor_slogdet(...) TENSOR__CALL_KIND(slogdet, tensor_slogdet, __VA_ARGS__)
-#define tensor_logdet(...) TENSOR__CALL(tensor_logdet, __VA_ARGS__)
+#define tensor_logdet(...) TENSOR__CALL1(tensor_logdet, __VA_ARGS__)
 #define tensor_linalg_lu_factor(...) TENSOR__CALL_KIND(lu_factor, tensor_linalg_lu_factor, __VA_ARGS__)
 #define tensor_linalg_lu(...) TENSOR__CALL_KIND(lu, tensor_linalg_lu, __VA_ARGS__)
 #define tensor_lu_unpack(...) TENSOR__CALL_KIND(lu, tensor_lu_unpack, __VA_ARGS__)
-#define tensor_lu_solve(...) TENSOR__CALL(tensor_lu_solve, __VA_ARGS__)
-#define tensor_linalg_lu_solve(...) TENSOR__CALL(tensor_linalg_lu_solve, __VA_ARGS__)
+#define tensor_lu_solve(...) TENSOR__CALL3(tensor_lu_solve, __VA_ARGS__)
 #define tensor_linalg_qr(...) TENSOR__CALL_KIND(qr, tensor_linalg_qr, __VA_ARGS__)
 #define tensor_qr(...) TENSOR__CALL_KIND(qr, tensor_qr, __VA_ARGS__)
 #define tensor_linalg_svd(...) TENSOR__CALL_KIND(linalg_svd, tensor_linalg_svd, __VA_ARGS__)
 #define tensor_svd(...) TENSOR__CALL_KIND(svd, tensor_svd, __VA_ARGS__)
-#define tensor_linalg_svdvals(...) TENSOR__CALL(tensor_linalg_svdvals, __VA_ARGS__)
+#define tensor_linalg_svdvals(...) TENSOR__CALL1(tensor_linalg_svdvals, __VA_ARGS__)
 #define tensor_linalg_eigh(...) TENSOR__CALL_KIND(eigh, tensor_linalg_eigh, __VA_ARGS__)
 #define tensor_linalg_eigvalsh(...) TENSOR__CALL(tensor_linalg_eigvalsh, __VA_ARGS__)
-#define tensor_linalg_pinv(...) TENSOR__CALL(tensor_linalg_pinv, __VA_ARGS__)
-#define tensor_pinverse(...) TENSOR__CALL(tensor_pinverse, __VA_ARGS__)
-#define tensor_linalg_matrix_rank(...) TENSOR__CALL(tensor_linalg_matrix_rank, __VA_ARGS__)
+#define tensor_pinverse(...) TENSOR__CALL1(tensor_pinverse, __VA_ARGS__)
 #define tensor_linalg_lstsq(...) TENSOR__CALL_KIND(lstsq, tensor_linalg_lstsq, __VA_ARGS__)
 #define tensor_linalg_matrix_power(...) TENSOR__CALL(tensor_linalg_matrix_power, __VA_ARGS__)
 #define tensor_matrix_power(...) TENSOR__CALL(tensor_matrix_power, __VA_ARGS__)
-#define tensor_linalg_matrix_exp(...) TENSOR__CALL(tensor_linalg_matrix_exp, __VA_ARGS__)
-#define tensor_matrix_exp(...) TENSOR__CALL(tensor_matrix_exp, __VA_ARGS__)
+#define tensor_linalg_matrix_exp(...) TENSOR__CALL1(tensor_linalg_matrix_exp, __VA_ARGS__)
+#define tensor_matrix_exp(...) TENSOR__CALL1(tensor_matrix_exp, __VA_ARGS__)
 #define tensor_linalg_vector_norm(...) TENSOR__CALL(tensor_linalg_vector_norm, __VA_ARGS__)
 #define tensor_linalg_matrix_norm(...) TENSOR__CALL(tensor_linalg_matrix_norm, __VA_ARGS__)
 #define tensor_linalg_norm(...) TENSOR__CALL(tensor_linalg_norm, __VA_ARGS__)
@@ -2163,12 +2325,16 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_scatter_add(...) TENSOR__CALL(tensor_scatter_add, __VA_ARGS__)
 #define tensor_scatter(...) TENSOR__CALL(tensor_scatter, __VA_ARGS__)
 #define tensor_masked_fill(...) TENSOR__CALL(tensor_masked_fill, __VA_ARGS__)
-#define tensor_masked_select(...) TENSOR__CALL(tensor_masked_select, __VA_ARGS__)
+#define tensor_masked_fill_tensor(...) TENSOR__CALL3(tensor_masked_fill_tensor, __VA_ARGS__)
+#define tensor_masked_fill_tensor_(...) TENSOR__CALL3(tensor_masked_fill_tensor_, __VA_ARGS__)
+#define tensor_masked_select(...) TENSOR__CALL2(tensor_masked_select, __VA_ARGS__)
 #define tensor_index_add_(...) TENSOR__CALL(tensor_index_add_, __VA_ARGS__)
 #define tensor_index_add_alpha(...) TENSOR__CALL(tensor_index_add_alpha, __VA_ARGS__)
 #define tensor_index_copy(...) TENSOR__CALL(tensor_index_copy, __VA_ARGS__)
 #define tensor_index_copy_(...) TENSOR__CALL(tensor_index_copy_, __VA_ARGS__)
 #define tensor_index_fill(...) TENSOR__CALL(tensor_index_fill, __VA_ARGS__)
+#define tensor_index_fill_tensor(...) TENSOR__CALL(tensor_index_fill_tensor, __VA_ARGS__)
+#define tensor_index_fill_tensor_(...) TENSOR__CALL(tensor_index_fill_tensor_, __VA_ARGS__)
 #define tensor_index_fill_(...) TENSOR__CALL(tensor_index_fill_, __VA_ARGS__)
 #define tensor_take_along_dim(...) TENSOR__CALL(tensor_take_along_dim, __VA_ARGS__)
 #define tensor_scatter_add_(...) TENSOR__CALL(tensor_scatter_add_, __VA_ARGS__)
@@ -2177,15 +2343,15 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_scatter_value_(...) TENSOR__CALL(tensor_scatter_value_, __VA_ARGS__)
 #define tensor_scatter_reduce(...) TENSOR__CALL(tensor_scatter_reduce, __VA_ARGS__)
 #define tensor_scatter_reduce_(...) TENSOR__CALL(tensor_scatter_reduce_, __VA_ARGS__)
-#define tensor_take(...) TENSOR__CALL(tensor_take, __VA_ARGS__)
+#define tensor_take(...) TENSOR__CALL2(tensor_take, __VA_ARGS__)
 #define tensor_put(...) TENSOR__CALL(tensor_put, __VA_ARGS__)
-#define tensor_nonzero(...) TENSOR__CALL(tensor_nonzero, __VA_ARGS__)
-#define tensor_masked_scatter(...) TENSOR__CALL(tensor_masked_scatter, __VA_ARGS__)
-#define tensor_masked_scatter_(...) TENSOR__CALL(tensor_masked_scatter_, __VA_ARGS__)
+#define tensor_nonzero(...) TENSOR__CALL1(tensor_nonzero, __VA_ARGS__)
+#define tensor_masked_scatter(...) TENSOR__CALL3(tensor_masked_scatter, __VA_ARGS__)
+#define tensor_masked_scatter_(...) TENSOR__CALL3(tensor_masked_scatter_, __VA_ARGS__)
 #define tensor_one_hot(...) TENSOR__CALL(tensor_one_hot, __VA_ARGS__)
 #define tensor_randperm(...) TENSOR__CALL(tensor_randperm, __VA_ARGS__)
-#define tensor_bernoulli(...) TENSOR__CALL(tensor_bernoulli, __VA_ARGS__)
-#define tensor_poisson(...) TENSOR__CALL(tensor_poisson, __VA_ARGS__)
+#define tensor_bernoulli(...) TENSOR__CALL1(tensor_bernoulli, __VA_ARGS__)
+#define tensor_poisson(...) TENSOR__CALL1(tensor_poisson, __VA_ARGS__)
 #define tensor_multinomial(...) TENSOR__CALL(tensor_multinomial, __VA_ARGS__)
 #define tensor_uniform_(...) TENSOR__CALL(tensor_uniform_, __VA_ARGS__)
 #define tensor_normal_(...) TENSOR__CALL(tensor_normal_, __VA_ARGS__)
@@ -2196,9 +2362,9 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_bernoulli_(...) TENSOR__CALL(tensor_bernoulli_, __VA_ARGS__)
 #define tensor_random_(...) TENSOR__CALL(tensor_random_, __VA_ARGS__)
 #define tensor_requires_grad_(...) TENSOR__CALL(tensor_requires_grad_, __VA_ARGS__)
-#define tensor_grad(...) TENSOR__CALL(tensor_grad, __VA_ARGS__)
-#define tensor_detach_(...) TENSOR__CALL(tensor_detach_, __VA_ARGS__)
-#define tensor_retain_grad(...) TENSOR__CALL(tensor_retain_grad, __VA_ARGS__)
+#define tensor_grad(...) TENSOR__CALL1(tensor_grad, __VA_ARGS__)
+#define tensor_detach_(...) TENSOR__CALL1(tensor_detach_, __VA_ARGS__)
+#define tensor_retain_grad(...) TENSOR__CALL1(tensor_retain_grad, __VA_ARGS__)
 #define tensor_apply(...) TENSOR__CALL(tensor_apply, __VA_ARGS__)
 #define tensor_checkpoint(...) TENSOR__CALL(tensor_checkpoint, __VA_ARGS__)
 #define tensor_vjp(...) TENSOR__CALL(tensor_vjp, __VA_ARGS__)
@@ -2211,7 +2377,6 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_scope_end(...) TENSOR__CALL_KIND(int, tensor_scope_end, __VA_ARGS__)
 #define tensor_free(...) TENSOR__CALL_KIND(int, tensor_free, __VA_ARGS__)
 #define tensor_set(...) TENSOR__CALL_KIND(int, tensor_set, __VA_ARGS__)
-#define tensor_copy_out(...) TENSOR__CALL_KIND(int, tensor_copy_out, __VA_ARGS__)
 #define tensor_allclose(...) TENSOR__CALL_KIND(int, tensor_allclose, __VA_ARGS__)
 #define tensor_equal(...) TENSOR__CALL_KIND(int, tensor_equal, __VA_ARGS__)
 #define tensor_print(...) TENSOR__CALL_KIND(int, tensor_print, __VA_ARGS__)
@@ -2224,7 +2389,7 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_set_allocator(...) TENSOR__CALL_KIND(int, tensor_set_allocator, __VA_ARGS__)
 #define tensor_set_parallel_for(...) TENSOR__CALL_KIND(int, tensor_set_parallel_for, __VA_ARGS__)
 #define tensor_raise(...) tensor__at_int(TENSOR_HERE, (tensor_raise)(__VA_ARGS__))
-#define tensor_set_cpu(...) TENSOR__CALL_KIND(int, tensor_set_cpu, __VA_ARGS__)
+#define tensor_set_isa(...) TENSOR__CALL_KIND(int, tensor_set_isa, __VA_ARGS__)
 #define tensor_chunk(...) TENSOR__CALL_KIND(int, tensor_chunk, __VA_ARGS__)
 #define tensor_meshgrid(...) TENSOR__CALL_KIND(int, tensor_meshgrid, __VA_ARGS__)
 #define tensor_broadcast_tensors(...) TENSOR__CALL_KIND(int, tensor_broadcast_tensors, __VA_ARGS__)
@@ -2233,8 +2398,11 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_tensor_split_at(...) TENSOR__CALL_KIND(int, tensor_tensor_split_at, __VA_ARGS__)
 #define tensor_unbind(...) TENSOR__CALL_KIND(int, tensor_unbind, __VA_ARGS__)
 #define tensor_hsplit(...) TENSOR__CALL_KIND(int, tensor_hsplit, __VA_ARGS__)
+#define tensor_hsplit_at(...) TENSOR__CALL_KIND(int, tensor_hsplit_at, __VA_ARGS__)
 #define tensor_vsplit(...) TENSOR__CALL_KIND(int, tensor_vsplit, __VA_ARGS__)
+#define tensor_vsplit_at(...) TENSOR__CALL_KIND(int, tensor_vsplit_at, __VA_ARGS__)
 #define tensor_dsplit(...) TENSOR__CALL_KIND(int, tensor_dsplit, __VA_ARGS__)
+#define tensor_dsplit_at(...) TENSOR__CALL_KIND(int, tensor_dsplit_at, __VA_ARGS__)
 #define tensor_set_grad(...) TENSOR__CALL_KIND(int, tensor_set_grad, __VA_ARGS__)
 #define tensor_backward(...) TENSOR__CALL_KIND(int, tensor_backward, __VA_ARGS__)
 #define tensor_backward_with(...) TENSOR__CALL_KIND(int, tensor_backward_with, __VA_ARGS__)
@@ -2275,8 +2443,6 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_zeros_n(...) TENSOR__CALL(tensor_zeros_n, __VA_ARGS__)
 #define tensor_ones_n(...) TENSOR__CALL(tensor_ones_n, __VA_ARGS__)
 #define tensor_full_n(...) TENSOR__CALL(tensor_full_n, __VA_ARGS__)
-#define tensor_from_n(...) TENSOR__CALL(tensor_from_n, __VA_ARGS__)
-#define tensor_wrap_n(...) TENSOR__CALL(tensor_wrap_n, __VA_ARGS__)
 #define tensor_reshape_n(...) TENSOR__CALL(tensor_reshape_n, __VA_ARGS__)
 #define tensor_view_n(...) TENSOR__CALL(tensor_view_n, __VA_ARGS__)
 #define tensor_permute_n(...) TENSOR__CALL(tensor_permute_n, __VA_ARGS__)
@@ -2297,6 +2463,8 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_rand_n(...) TENSOR__CALL(tensor_rand_n, __VA_ARGS__)
 #define tensor_randn_n(...) TENSOR__CALL(tensor_randn_n, __VA_ARGS__)
 #define tensor_randint_n(...) TENSOR__CALL(tensor_randint_n, __VA_ARGS__)
+#define tensor_normal_size_n(...) TENSOR__CALL(tensor_normal_size_n, __VA_ARGS__)
+#endif
 
 #ifndef __cplusplus
 
@@ -2317,19 +2485,71 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 
 // 1 to 8 dims, or a list of tensors, as the two arguments (array, count). sizeof does not evaluate.
 #define TENSOR_DIMS(...) ((const int64_t[]){TENSOR__CASTS(__VA_ARGS__)}), TENSOR__COUNT(__VA_ARGS__)
+// The same for sizes alone, where a dtype does not belong: it would count as one more size. An enumerator is
+// an int in C, so only its name tells it: as the first or the last of them, where it is put by mistake.
+#ifdef __GNUC__
+#define TENSOR__PAD "             "
+#define TENSOR__NAMED(text, name)                                                                            \
+    (__builtin_strncmp(text, name ",", sizeof name) == 0 ||                                                  \
+     __builtin_strcmp(&(TENSOR__PAD ", " text)[sizeof(TENSOR__PAD text) - sizeof name], ", " name) == 0)
+#define TENSOR__NAMES_DTYPE(text)                                                                            \
+    (TENSOR__NAMED(text, "TENSOR_F32") || TENSOR__NAMED(text, "TENSOR_F64") ||                               \
+     TENSOR__NAMED(text, "TENSOR_I32") || TENSOR__NAMED(text, "TENSOR_I64") ||                               \
+     TENSOR__NAMED(text, "TENSOR_U8") || TENSOR__NAMED(text, "TENSOR_BOOL") ||                               \
+     TENSOR__NAMED(text, "TENSOR_F16") || TENSOR__NAMED(text, "TENSOR_BF16") ||                              \
+     TENSOR__NAMED(text, "TENSOR_I8") || TENSOR__NAMED(text, "TENSOR_I16"))
+#define TENSOR__SIZES(text, ...)                                                                             \
+    ((const int64_t[]){TENSOR__CASTS(__VA_ARGS__)}),                                                         \
+        (__extension__(TENSOR__NAMES_DTYPE(text) ? tensor__size_is_dtype() : TENSOR__COUNT(__VA_ARGS__)))
+#else
+#define TENSOR__SIZES(text, ...) TENSOR_DIMS(__VA_ARGS__)
+#endif
 #define TENSOR_LIST(...)                                                                                     \
     ((tensor_t *const[]){__VA_ARGS__}), (int)(sizeof((tensor_t *const[]){__VA_ARGS__}) / sizeof(tensor_t *))
 
-#define tensor_empty(...) tensor_empty_n(TENSOR_DIMS(__VA_ARGS__), tensor_get_default_dtype())
-#define tensor_zeros(...) tensor_zeros_n(TENSOR_DIMS(__VA_ARGS__), tensor_get_default_dtype())
-#define tensor_ones(...) tensor_ones_n(TENSOR_DIMS(__VA_ARGS__), tensor_get_default_dtype())
+// The number of the type that data points to. The arrays are those of arrays.
+#if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 5)
+#define TENSOR__GENERIC __extension__ _Generic
+#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
+#define TENSOR__GENERIC _Generic
+#endif
+#ifdef TENSOR__GENERIC
+#define TENSOR__C_TYPE(number, type)                                                                         \
+    type *: number, const type *: number, type(*)[]: number, const type(*)[]: number,
+#define TENSOR__TYPE(data)                                                                                   \
+    TENSOR__UNEVALUATED(TENSOR__GENERIC(                                                                     \
+        (data), TENSOR__C_TYPES(TENSOR__C_TYPE) TENSOR__C_TYPE(TENSOR__C_BOOL, _Bool)                        \
+        float **: TENSOR__C_POINTER, double **: TENSOR__C_POINTER, int **: TENSOR__C_POINTER,                \
+        default: TENSOR__C_ANY))
+#else
+#define TENSOR__TYPE(data) TENSOR__C_ANY
+#endif
+
+#define tensor_empty(...)                                                                                    \
+    tensor_empty_n(TENSOR__SIZES(#__VA_ARGS__, __VA_ARGS__), tensor_get_default_dtype())
+#define tensor_zeros(...)                                                                                    \
+    tensor_zeros_n(TENSOR__SIZES(#__VA_ARGS__, __VA_ARGS__), tensor_get_default_dtype())
+#define tensor_ones(...)                                                                                     \
+    tensor_ones_n(TENSOR__SIZES(#__VA_ARGS__, __VA_ARGS__), tensor_get_default_dtype())
 #define tensor_empty_of(dtype, ...) tensor_empty_n(TENSOR_DIMS(__VA_ARGS__), dtype)
 #define tensor_zeros_of(dtype, ...) tensor_zeros_n(TENSOR_DIMS(__VA_ARGS__), dtype)
 #define tensor_ones_of(dtype, ...) tensor_ones_n(TENSOR_DIMS(__VA_ARGS__), dtype)
-#define tensor_full(value, ...) tensor_full_n(TENSOR_DIMS(__VA_ARGS__), value, tensor_get_default_dtype())
+#define tensor_full(value, ...)                                                                              \
+    tensor_full_n(TENSOR__SIZES(#__VA_ARGS__, __VA_ARGS__), value, tensor_get_default_dtype())
 #define tensor_full_of(dtype, value, ...) tensor_full_n(TENSOR_DIMS(__VA_ARGS__), value, dtype)
-#define tensor_from(data, dtype, ...) tensor_from_n(data, dtype, TENSOR_DIMS(__VA_ARGS__))
-#define tensor_wrap(data, dtype, ...) tensor_wrap_n(data, dtype, TENSOR_DIMS(__VA_ARGS__), 0, 0)
+#define tensor_from(data, dtype, ...)                                                                        \
+    tensor__at(TENSOR__IN(tensor_from),                                                                      \
+               tensor__from(TENSOR__TYPE(data), data, dtype, TENSOR_DIMS(__VA_ARGS__)))
+#define tensor_wrap(data, dtype, ...)                                                                        \
+    tensor__at(TENSOR__IN(tensor_wrap),                                                                      \
+               tensor__wrap(TENSOR__TYPE(data), data, dtype, TENSOR_DIMS(__VA_ARGS__), 0, 0))
+#ifndef TENSOR_EDITOR
+// These take data as the first of any arguments: a literal with commas in its braces needs no parentheses.
+#define tensor_from_n(...) TENSOR__CALL(tensor_from_n, __VA_ARGS__)
+#define tensor_wrap_n(...) TENSOR__CALL(tensor_wrap_n, __VA_ARGS__)
+#define tensor_copy_out(x, data, ...)                                                                        \
+    tensor__at_int(TENSOR__IN(tensor_copy_out), tensor__copy_out(TENSOR__TYPE(data), x, data, __VA_ARGS__))
+#endif
 #define tensor_reshape(x, ...) tensor_reshape_n(x, TENSOR_DIMS(__VA_ARGS__))
 #define tensor_view(x, ...) tensor_view_n(x, TENSOR_DIMS(__VA_ARGS__))
 #define tensor_permute(x, ...) tensor_permute_n(x, TENSOR_DIMS(__VA_ARGS__))
@@ -2343,9 +2563,12 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_vstack(...) tensor_vstack_n(TENSOR_LIST(__VA_ARGS__))
 #define tensor_dstack(...) tensor_dstack_n(TENSOR_LIST(__VA_ARGS__))
 #define tensor_column_stack(...) tensor_column_stack_n(TENSOR_LIST(__VA_ARGS__))
-#define tensor_rand(...) tensor_rand_n(TENSOR_DIMS(__VA_ARGS__))
-#define tensor_randn(...) tensor_randn_n(TENSOR_DIMS(__VA_ARGS__))
-#define tensor_randint(low, high, ...) tensor_randint_n(low, high, TENSOR_DIMS(__VA_ARGS__))
+#define tensor_rand(...) tensor_rand_n(TENSOR__SIZES(#__VA_ARGS__, __VA_ARGS__))
+#define tensor_randn(...) tensor_randn_n(TENSOR__SIZES(#__VA_ARGS__, __VA_ARGS__))
+#define tensor_randint(low, high, ...)                                                                       \
+    tensor_randint_n(low, high, TENSOR__SIZES(#__VA_ARGS__, __VA_ARGS__))
+#define tensor_normal_size(mean, std, ...)                                                                   \
+    tensor_normal_size_n(mean, std, TENSOR__SIZES(#__VA_ARGS__, __VA_ARGS__))
 #define tensor_cat(dim, ...) tensor_cat_n(TENSOR_LIST(__VA_ARGS__), dim)
 #define tensor_stack(dim, ...) tensor_stack_n(TENSOR_LIST(__VA_ARGS__), dim)
 #define tensor_einsum(equation, ...) tensor_einsum_n(equation, TENSOR_LIST(__VA_ARGS__))
@@ -2355,6 +2578,16 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define tensor_rearrange(x, ...)                                                                             \
     tensor_rearrange_with(x, TENSOR_ARGS(tensor_rearrange, tensor_rearrange_args_t, __VA_ARGS__))
 #define tensor_check(...) tensor_check_with(TENSOR_ARGS(tensor_check, tensor_check_args_t, __VA_ARGS__))
+#define tensor_searchsorted(...)                                                                             \
+    tensor_searchsorted_with(TENSOR_ARGS(tensor_searchsorted, tensor_searchsorted_args_t, __VA_ARGS__))
+#define tensor_linalg_pinv(...)                                                                              \
+    tensor_linalg_pinv_with(TENSOR_ARGS(tensor_linalg_pinv, tensor_linalg_tolerance_args_t, __VA_ARGS__))
+#define tensor_linalg_matrix_rank(...)                                                                       \
+    tensor_linalg_matrix_rank_with(                                                                          \
+        TENSOR_ARGS(tensor_linalg_matrix_rank, tensor_linalg_tolerance_args_t, __VA_ARGS__))
+#define tensor_linalg_lu_solve(...)                                                                          \
+    tensor_linalg_lu_solve_with(                                                                             \
+        TENSOR_ARGS(tensor_linalg_lu_solve, tensor_linalg_lu_solve_args_t, __VA_ARGS__))
 #define tensor_index_put(x, values, accumulate, ...)                                                         \
     tensor_index_put_n(x, TENSOR_LIST(__VA_ARGS__), values, accumulate)
 #define tensor_index_put_(x, values, accumulate, ...)                                                        \
@@ -2373,11 +2606,61 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 struct tensor_dims_pack {
     int64_t d[TENSOR_MAX_DIMS];
     int n;
-    template <class... D> explicit tensor_dims_pack(D... dims) : d{static_cast<int64_t>(dims | 0)...},
+    template <class... D> explicit tensor_dims_pack(D... dims) : d{static_cast<int64_t>(size(dims) | 0)...},
         n(sizeof...(D)) {
         static_assert(sizeof...(D) <= TENSOR_MAX_DIMS, "at most 8 dims");
     }
+    template <class D> static D size(D dim) { return dim; }
+    static int size(tensor_dtype_t a_dtype_is_not_a_size) = delete;     // tensor_zeros_of takes one
 };
+// The number of a type in TENSOR__C_TYPES.
+template <class T> struct tensor__type { enum { number = TENSOR__C_ANY }; };
+template <class T> struct tensor__type<const T> : tensor__type<T> {};
+template <class T, size_t n> struct tensor__type<T[n]> : tensor__type<T> {};
+template <class T, size_t n> struct tensor__type<const T[n]> : tensor__type<T> {};
+template <class T> struct tensor__type<T *> { enum { number = TENSOR__C_POINTER }; };
+template <> struct tensor__type<bool> { enum { number = TENSOR__C_BOOL }; };
+#define TENSOR__C_TYPE(n, type) template <> struct tensor__type<type> { enum { number = n }; };
+TENSOR__C_TYPES(TENSOR__C_TYPE)
+#undef TENSOR__C_TYPE
+// Data of a known type; and of any other, NULL and what converts itself.
+template <class T> inline tensor_t *tensor__face_from(T *data, tensor_dtype_t dtype, const int64_t *dims,
+                                                      int ndim) {
+    return tensor__from(tensor__type<T>::number, data, dtype, dims, ndim);
+}
+inline tensor_t *tensor__face_from(const void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim) {
+    return (tensor_from_n)(data, dtype, dims, ndim);
+}
+template <class T> inline tensor_t *tensor__face_wrap(T *data, tensor_dtype_t dtype, const int64_t *dims,
+                                                      int ndim, void (*deleter)(void *, void *), void *user) {
+    return tensor__wrap(tensor__type<T>::number, data, dtype, dims, ndim, deleter, user);
+}
+inline tensor_t *tensor__face_wrap(void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
+                                   void (*deleter)(void *, void *), void *user) {
+    return (tensor_wrap_n)(data, dtype, dims, ndim, deleter, user);
+}
+template <class T> inline int tensor__face_copy_out(tensor_t *x, T *data, size_t bytes) {
+    return tensor__copy_out(tensor__type<T>::number, x, data, bytes);
+}
+inline int tensor__face_copy_out(tensor_t *x, void *data, size_t bytes) {
+    return (tensor_copy_out)(x, data, bytes);
+}
+template <class T, class... D> inline tensor_t *tensor_from(T *data, tensor_dtype_t dtype, D... dims) {
+    tensor_dims_pack p(dims...);
+    return tensor__face_from(data, dtype, p.d, p.n);
+}
+template <class... D> inline tensor_t *tensor_from(const void *data, tensor_dtype_t dtype, D... dims) {
+    tensor_dims_pack p(dims...);
+    return (tensor_from_n)(data, dtype, p.d, p.n);
+}
+template <class T, class... D> inline tensor_t *tensor_wrap(T *data, tensor_dtype_t dtype, D... dims) {
+    tensor_dims_pack p(dims...);
+    return tensor__face_wrap(data, dtype, p.d, p.n, nullptr, nullptr);
+}
+template <class... D> inline tensor_t *tensor_wrap(void *data, tensor_dtype_t dtype, D... dims) {
+    tensor_dims_pack p(dims...);
+    return (tensor_wrap_n)(data, dtype, p.d, p.n, nullptr, nullptr);
+}
 // A function of dims: what stands before them, and the call, where p holds them.
 #define TENSOR__FACE(name, before, call)                                                                     \
     template <class... D> inline tensor_t *tensor_##name(TENSOR__BEFORE before D... dims) {                  \
@@ -2393,9 +2676,6 @@ TENSOR__FACE(zeros_of, (tensor_dtype_t dtype, ), (tensor_zeros_n)(p.d, p.n, dtyp
 TENSOR__FACE(ones_of, (tensor_dtype_t dtype, ), (tensor_ones_n)(p.d, p.n, dtype))
 TENSOR__FACE(full, (double value, ), (tensor_full_n)(p.d, p.n, value, tensor_get_default_dtype()))
 TENSOR__FACE(full_of, (tensor_dtype_t dtype, double value, ), (tensor_full_n)(p.d, p.n, value, dtype))
-TENSOR__FACE(from, (const void *data, tensor_dtype_t dtype, ), (tensor_from_n)(data, dtype, p.d, p.n))
-TENSOR__FACE(wrap, (void *data, tensor_dtype_t dtype, ),
-             (tensor_wrap_n)(data, dtype, p.d, p.n, nullptr, nullptr))
 TENSOR__FACE(reshape, (tensor_t *x, ), (tensor_reshape_n)(x, p.d, p.n))
 TENSOR__FACE(view, (tensor_t *x, ), (tensor_view_n)(x, p.d, p.n))
 TENSOR__FACE(permute, (tensor_t *x, ), (tensor_permute_n)(x, p.d, p.n))
@@ -2408,6 +2688,7 @@ TENSOR__FACE(unflatten, (tensor_t *x, int64_t dim, ), (tensor_unflatten_n)(x, di
 TENSOR__FACE(rand, (), (tensor_rand_n)(p.d, p.n))
 TENSOR__FACE(randn, (), (tensor_randn_n)(p.d, p.n))
 TENSOR__FACE(randint, (int64_t low, int64_t high, ), (tensor_randint_n)(low, high, p.d, p.n))
+TENSOR__FACE(normal_size, (double mean, double std, ), (tensor_normal_size_n)(mean, std, p.d, p.n))
 #undef TENSOR__FACE
 // A function of tensors: l holds them, n says how many.
 #define TENSOR__FACE(name, before, call)                                                                     \
@@ -2449,6 +2730,42 @@ inline tensor_t *tensor_rearrange(tensor_t *x, const char *pattern, const char *
     a.reduce = reduce;
     return (tensor_rearrange)(x, pattern, a);
 }
+// With options behind the positions, as tensor_nn.h's.
+inline tensor_t *tensor_searchsorted(tensor_t *sorted, tensor_t *values, int right,
+                                     tensor_searchsorted_args_t a = tensor_searchsorted_args_t()) {
+    a.sorted = sorted;
+    a.values = values;
+    a.right = right;
+    a.options_are_named_ = TENSOR__NO_SURPLUS;
+    return tensor_searchsorted_with(a);
+}
+inline tensor_t *tensor_searchsorted(tensor_t *sorted, tensor_t *values,
+                                     tensor_searchsorted_args_t a = tensor_searchsorted_args_t()) {
+    return (tensor_searchsorted)(sorted, values, a.right, a);
+}
+#define TENSOR__FACE(name)                                                                                   \
+    inline tensor_t *tensor_##name(tensor_t *x, double rtol,                                                 \
+                                   tensor_linalg_tolerance_args_t a = tensor_linalg_tolerance_args_t()) {    \
+        a.x = x;                                                                                             \
+        a.rtol = rtol;                                                                                       \
+        a.options_are_named_ = TENSOR__NO_SURPLUS;                                                           \
+        return tensor_##name##_with(a);                                                                      \
+    }                                                                                                        \
+    inline tensor_t *tensor_##name(tensor_t *x,                                                              \
+                                   tensor_linalg_tolerance_args_t a = tensor_linalg_tolerance_args_t()) {    \
+        return (tensor_##name)(x, a.rtol, a);                                                                \
+    }
+TENSOR__FACE(linalg_pinv)
+TENSOR__FACE(linalg_matrix_rank)
+#undef TENSOR__FACE
+inline tensor_t *tensor_linalg_lu_solve(tensor_t *lu, tensor_t *pivots, tensor_t *b,
+                                        tensor_linalg_lu_solve_args_t a = tensor_linalg_lu_solve_args_t()) {
+    a.lu = lu;
+    a.pivots = pivots;
+    a.b = b;
+    a.options_are_named_ = TENSOR__NO_SURPLUS;
+    return tensor_linalg_lu_solve_with(a);
+}
 template <class... P> inline int tensor_check(tensor_t *x, const char *pattern, P... sizes) {
     int64_t *const p[] = {sizes..., nullptr};
     return (tensor_check_n)(x, pattern, p, static_cast<int>(sizeof...(P)));
@@ -2463,6 +2780,9 @@ template <class... P> inline int tensor_check(tensor_t *x, const char *pattern, 
 #define tensor_full_of(...) TENSOR__CALL(tensor_full_of, __VA_ARGS__)
 #define tensor_from(...) TENSOR__CALL(tensor_from, __VA_ARGS__)
 #define tensor_wrap(...) TENSOR__CALL(tensor_wrap, __VA_ARGS__)
+#define tensor_from_n(...) tensor__at(TENSOR__IN(tensor_from_n), tensor__face_from(__VA_ARGS__))
+#define tensor_wrap_n(...) tensor__at(TENSOR__IN(tensor_wrap_n), tensor__face_wrap(__VA_ARGS__))
+#define tensor_copy_out(...) tensor__at_int(TENSOR__IN(tensor_copy_out), tensor__face_copy_out(__VA_ARGS__))
 #define tensor_reshape(...) TENSOR__CALL(tensor_reshape, __VA_ARGS__)
 #define tensor_view(...) TENSOR__CALL(tensor_view, __VA_ARGS__)
 #define tensor_permute(...) TENSOR__CALL(tensor_permute, __VA_ARGS__)
@@ -2479,6 +2799,7 @@ template <class... P> inline int tensor_check(tensor_t *x, const char *pattern, 
 #define tensor_rand(...) TENSOR__CALL(tensor_rand, __VA_ARGS__)
 #define tensor_randn(...) TENSOR__CALL(tensor_randn, __VA_ARGS__)
 #define tensor_randint(...) TENSOR__CALL(tensor_randint, __VA_ARGS__)
+#define tensor_normal_size(...) TENSOR__CALL(tensor_normal_size, __VA_ARGS__)
 #define tensor_cat(...) TENSOR__CALL(tensor_cat, __VA_ARGS__)
 #define tensor_stack(...) TENSOR__CALL(tensor_stack, __VA_ARGS__)
 #define tensor_einsum(...) TENSOR__CALL(tensor_einsum, __VA_ARGS__)
@@ -2486,6 +2807,10 @@ template <class... P> inline int tensor_check(tensor_t *x, const char *pattern, 
 #define tensor_chain_matmul(...) TENSOR__CALL(tensor_chain_matmul, __VA_ARGS__)
 #define tensor_index(x, ...) TENSOR__CALL(tensor_index, x, {__VA_ARGS__})
 #define tensor_rearrange(...) TENSOR__CALL(tensor_rearrange, __VA_ARGS__)
+#define tensor_searchsorted(...) TENSOR__CALL(tensor_searchsorted, __VA_ARGS__)
+#define tensor_linalg_pinv(...) TENSOR__CALL(tensor_linalg_pinv, __VA_ARGS__)
+#define tensor_linalg_matrix_rank(...) TENSOR__CALL(tensor_linalg_matrix_rank, __VA_ARGS__)
+#define tensor_linalg_lu_solve(...) TENSOR__CALL(tensor_linalg_lu_solve, __VA_ARGS__)
 #define tensor_check(...) TENSOR__CALL_KIND(int, tensor_check, __VA_ARGS__)
 #define tensor_index_put(x, values, accumulate, ...)                                                         \
     TENSOR__CALL(tensor_index_put, x, values, accumulate, {__VA_ARGS__})
@@ -2611,8 +2936,31 @@ class tensor_ref : public tensor_val {
 #include <stdarg.h>
 #include <string.h>
 
-#if (defined(__FAST_MATH__) || defined(_M_FP_FAST)) && !defined(TENSOR_ALLOW_FAST_MATH)
-#error "tensor.h: -ffast-math breaks NaN rules and equal bits; TENSOR_ALLOW_FAST_MATH builds all the same"
+// What the compiler says of each relaxation.
+#if (defined(__FAST_MATH__) || defined(_M_FP_FAST) || defined(__ASSOCIATIVE_MATH__) || \
+     defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__) || \
+     (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)) && !defined(TENSOR_ALLOW_FAST_MATH)
+#error "tensor.h: -ffast-math and what it consists of (-ffinite-math-only, -funsafe-math-optimizations, \
+-fassociative-math, -freciprocal-math, -fno-signed-zeros) break NaN rules and equal bits; \
+TENSOR_ALLOW_FAST_MATH builds all the same"
+#endif
+
+// clang has no word for -funsafe-math-optimizations and its kin, but undoes them; it does so on x86 alone.
+#if defined(__clang__) && __clang_major__ >= 12 && (defined(__x86_64__) || defined(__i386__)) && \
+    !defined(TENSOR_ALLOW_FAST_MATH)
+#define TENSOR__PRECISE _Pragma("float_control(precise, on, push)")
+#define TENSOR__PRECISE_END _Pragma("float_control(pop)")
+#else
+#define TENSOR__PRECISE
+#define TENSOR__PRECISE_END
+#endif
+TENSOR__PRECISE
+
+// f32 products and sums must be rounded to f32. 16, of processors with arithmetic of f16, rounds f32 alike.
+#include <float.h>
+#if defined(FLT_EVAL_METHOD) && (FLT_EVAL_METHOD == 1 || FLT_EVAL_METHOD == 2)
+#error "tensor.h: float is computed in more than f32 (FLT_EVAL_METHOD); on x86 add -msse2 -mfpmath=sse, \
+on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #endif
 
 // From COLD to END gcc tries less, whatever level is asked for: fronts and the bodies of f64 and integers are
@@ -2635,11 +2983,21 @@ class tensor_ref : public tensor_val {
 #define TENSOR__LIKELY(x) __builtin_expect(!!(x), 1)
 #define TENSOR__NOINLINE __attribute__((noinline))
 #define TENSOR__RESTRICT __restrict
+#define TENSOR__PREFETCH(p) __builtin_prefetch(p)
+#define TENSOR__PREFETCH_WRITE(p) __builtin_prefetch(p, 1)
 #else
 #define TENSOR__INLINE static inline
 #define TENSOR__LIKELY(x) (x)
 #define TENSOR__NOINLINE
 #define TENSOR__RESTRICT
+#define TENSOR__PREFETCH(p) ((void)(p))
+#define TENSOR__PREFETCH_WRITE(p) ((void)(p))
+#endif
+// The first page is not mapped where there is an MMU: what points into it is a number given for a pointer.
+#if !defined(__wasm__) && (defined(__unix__) || defined(__APPLE__) || defined(_WIN32))
+#define TENSOR__GIVEN(p) ((uintptr_t)(const void *)(p) >= 4096)
+#else
+#define TENSOR__GIVEN(p) ((p) != NULL)
 #endif
 #ifndef TENSOR_ASSERT
 #include <assert.h>
@@ -2656,11 +3014,13 @@ typedef int32_t tensor__count_t;
 #define TENSOR__ATOMIC_LOAD(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
 #define TENSOR__ATOMIC_STORE(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
 #define TENSOR__ATOMIC_ADD(p, v) __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL)   // gives the old value
-#else
+#elif defined(_MSC_VER)
 #include <intrin.h>
 #define TENSOR__ATOMIC_LOAD(p) (_ReadWriteBarrier(), *(volatile tensor__count_t *)(p))
 #define TENSOR__ATOMIC_STORE(p, v) ((void)_InterlockedExchange((volatile long *)(p), (long)(v)))
 #define TENSOR__ATOMIC_ADD(p, v) _InterlockedExchangeAdd((volatile long *)(p), (long)(v))
+#else
+#error "tensor.h: this compiler's atomics and thread-local words are not known: define TENSOR_NO_THREADS"
 #endif
 
 // References. glibc says whether the process has a second thread at all: without one, a locked instruction
@@ -2695,8 +3055,9 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 #define TENSOR__DROP(p) tensor__unref(p)
 
 enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, its memory as of alloc(-1)
-enum { TENSOR__API_VERSION = 5, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
-enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0 };
+enum { TENSOR__API_VERSION = 6, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
+enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0,
+       TENSOR__EMPTIED = 0x7E50E391 };         // by a shutdown that is not done with it
 enum {                                  // tensor_t.flags
     TENSOR__REQUIRES_GRAD = 1,          // leaf marked by the user
     TENSOR__HOOKED = 2,                 // leaf with hooks: next is its tensor__extra_t
@@ -2706,6 +3067,7 @@ enum {                                  // tensor_t.flags
     TENSOR__INFERENCE = 32,             // made in inference mode: no graph may save it
     TENSOR__ROWS = 64,                  // gradient [n, width] by rows; which: its grad (i64, -1 = none), on
                                         // which the flag means that no row is there twice
+    TENSOR__ONCE_LEAF = 128,            // required grad as a leaf, and does no more
     TENSOR__INHERITED = TENSOR__NO_GRAD_VIEW | TENSOR__MULTI_VIEW       // by views of the view
 };
 enum { TENSOR__ANOMALY = 1, TENSOR__INFERRING = 2, TENSOR__PACKING = 4,   // tensor__thread_t.modes
@@ -2946,6 +3308,9 @@ typedef struct tensor__owned_t {
     void (*destroy)(struct tensor__owned_t *);
 } tensor__owned_t;
 
+// Kinds of objects whose dead ones tell a later use, see tensor__object.
+enum { TENSOR__LAYER, TENSOR__MODULE, TENSOR__OPTIMIZER, TENSOR__LOADER, TENSOR__READER, TENSOR__OBJECTS };
+
 typedef void (*tensor__task_fn)(void *arg, int64_t task, int worker);   // worker 0..threads-1
 
 // C[m,n] (+)= sum over k of A[m,k] B[k,n] (+ bias[n]), for each batch item. Strides and offsets in elements;
@@ -2990,8 +3355,12 @@ typedef struct tensor__internals_t {
     // zeroed, counted; NULL after raising OUT_OF_MEMORY
     void *(*memory)(tensor__thread_t *th, uint64_t bytes);
     void (*memory_free)(tensor__thread_t *th, void *p);
+    void *(*object)(tensor__thread_t *th, int kind, uint64_t bytes);    // as memory
+    void (*bury)(void *object, int kind);
     void (*own)(tensor__thread_t *th, tensor__owned_t *o);
     void (*disown)(tensor__owned_t *o);
+    // whether x may be changed in place without recording; raises if not
+    int (*changeable)(tensor__thread_t *th, const char *op, tensor_t *x);
     tensor_t *(*hold)(tensor_t *t);                       // a library reference
     void (*drop)(tensor_t *t);
     void (*push_path)(tensor__thread_t *th, const char *name);   // module path for error texts
@@ -3050,10 +3419,9 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 // One row per op, alphabetical inside its group. Pointwise rows hold their formula and its derivatives in the
 // vocabulary below; the others name functions. To add an op: a row here, its public prototype with docs
 // above, its call-site macro in >>sites, a name in the list of fronts in >>impl-pointwise, and in the second
-// one for x_ in place (another op: a front of its own with checks and shape, kernel, gradient); its cases in
-// tests/ops.c, its call in tests/calls.h, its line in tests/fixtures/generate.py and what tests/cuda.sh finds
-// in tests/cuda/rows.txt; then make docs. All but tests/ulp.c and tests/promotion.h complain when they are
-// forgotten.
+// one for x_ in place (another op: a front of its own with checks and shape, kernel, gradient); its row in
+// tests/ops.def, from which values, gradients, dtypes, fixtures and timings come; what tests/cuda.sh finds in
+// tests/cuda/rows.txt; then make docs. All complain when they are forgotten.
 //
 // Pointwise columns: ID, name, kind, formula in F_A F_B F_C, derivative for each operand (times F_G), what
 // the derivatives read, class, domain of test inputs, doc. Kinds: FLT integers become f32; NUM keeps
@@ -3171,16 +3539,16 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(ACOSH, acosh, DBL, acosh(F_A), F_MUL(F_G, F_RSQRT(F_SUB(F_MUL(F_A, F_A), F_C(1)))), TENSOR__SA, AS_IS, 1.1, 4, "inverse of cosh") \
     X(ASINH, asinh, DBL, asinh(F_A), F_MUL(F_G, F_RSQRT(F_ADD(F_MUL(F_A, F_A), F_C(1)))), TENSOR__SA, AS_IS, -3, 3, "inverse of sinh") \
     X(ATANH, atanh, DBL, atanh(F_A), F_DIV(F_G, F_SUB(F_C(1), F_MUL(F_A, F_A))), TENSOR__SA, AS_IS, -0.9, 0.9, "inverse of tanh") \
-    X(ERFINV, erfinv, DBL, tensor__erfinv_f64(F_A), F_MUL(F_G, F_MUL(F_C(0.886226925452758), F_EXP(F_MUL(F_Y, F_Y)))), TENSOR__SY, FULL, -0.9, 0.9, "inverse of erf") \
+    X(ERFINV, erfinv, DBL, tensor__erfinv_f64(F_A), F_MUL(F_G, F_MUL(F_C(0.886226925452758), F_EXP(F_POW(F_ERFINV(F_A), F_C(2))))), TENSOR__SA, FULL, -0.9, 0.9, "inverse of erf") \
     X(LGAMMA, lgamma, DBL, tensor__lgamma_f64(F_A), F_MUL(F_G, F_POLYGAMMA(0, F_A)), TENSOR__SA, AS_IS, 0.3, 5, "log of |gamma(x)|") \
     X(POLYGAMMA, polygamma, DBL, tensor__polygamma_f64(F_P(0), F_A), F_MUL(F_G, F_POLYGAMMA(p[0] + 1, F_A)), TENSOR__SA, AS_IS, 0.6, 5, "n-th derivative of digamma") \
-    X(SINC, sinc, DBL, F_A == 0 ? 1 : sin(3.141592653589793 * F_A) / (3.141592653589793 * F_A), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_DIV(F_MUL(F_G, F_SUB(F_COS(F_MUL(F_A, F_C(3.141592653589793))), F_Y)), F_A)), TENSOR__SA | TENSOR__SY, AS_IS, 0.2, 3, "sin(pi x) / (pi x), 1 at 0")
+    X(SINC, sinc, DBL, F_A == 0 ? 1 : sin(3.141592653589793 * F_A) / (3.141592653589793 * F_A), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_DIV(F_MUL(F_G, F_SUB(F_COS(F_MUL(F_A, F_C(3.141592653589793))), F_DIV(F_SIN(F_MUL(F_A, F_C(3.141592653589793))), F_MUL(F_A, F_C(3.141592653589793))))), F_A)), TENSOR__SA, AS_IS, 0.2, 3, "sin(pi x) / (pi x), 1 at 0")
 #define TENSOR_OPS_DOUBLE2(X) \
     X(COPYSIGN, copysign, DBL, copysign(F_A, F_B), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_MUL(F_G, F_DIV(F_Y, F_A))), F_C(0), TENSOR__SA | TENSOR__SY, AS_IS, -3, 3, "|a| with the sign of b") \
     X(HYPOT, hypot, DBL, hypot(F_A, F_B), F_MUL(F_G, F_DIV(F_A, F_Y)), F_MUL(F_G, F_DIV(F_B, F_Y)), TENSOR__SA | TENSOR__SB | TENSOR__SY, AS_IS, 0.3, 3, "sqrt(a^2 + b^2)") \
     X(LOGADDEXP, logaddexp, DBL, tensor__logaddexp_f64(F_A, F_B, 1), F_MUL(F_G, F_SIGMOID(F_SUB(F_A, F_B))), F_MUL(F_G, F_SIGMOID(F_SUB(F_B, F_A))), TENSOR__SA | TENSOR__SB, AS_IS, -3, 3, "log(e^a + e^b)") \
     X(LOGADDEXP2, logaddexp2, DBL, tensor__logaddexp_f64(F_A, F_B, 0.6931471805599453), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_A, F_B)))), F_MUL(F_G, F_SIGMOID(F_MUL(F_C(0.6931471805599453), F_SUB(F_B, F_A)))), TENSOR__SA | TENSOR__SB, AS_IS, -3, 3, "log2(2^a + 2^b)") \
-    X(XLOGY, xlogy, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log(F_B), F_SEL(F_AND(F_EQ(F_A, F_C(0)), F_LE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_LOG(F_B))), F_MUL(F_G, F_DIV(F_A, F_B)), TENSOR__SA | TENSOR__SB, AS_IS, 0.3, 3, "a log(b), 0 where a is 0")
+    X(XLOGY, xlogy, DBL, tensor__isnan_f64(F_B) ? F_B : F_A == 0 ? 0 : F_A * log(F_B), F_SEL(F_AND(F_OR(F_EQ(F_A, F_C(0)), F_EQ(F_G, F_C(0))), F_LE(F_B, F_C(0))), F_C(0), F_MUL(F_G, F_LOG(F_B))), F_MUL(F_G, F_DIV(F_A, F_B)), TENSOR__SA | TENSOR__SB, AS_IS, 0.3, 3, "a log(b), 0 where a is 0")
 
 // The rest. Columns: ID, name, family, inputs, outputs, CPU kernel, scratch, gradient (NOGRAD), saves,
 // class, doc.
@@ -3215,7 +3583,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(LINALG_EIGH, linalg_eigh, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_eigh, TENSOR__SY | TENSOR__SY1, AS_IS, "eigenvalues and eigenvectors of a symmetric matrix, ascending") \
     X(LINALG_LU_FACTOR, linalg_lu_factor, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_lu_factor, TENSOR__SY | TENSOR__SY1, AS_IS, "L and U in one matrix, row swaps from 1") \
     X(LINALG_PINV, linalg_pinv, COMPOSED, 1, 1, NULL, NULL, tensor__grad_pinv, TENSOR__SA | TENSOR__SY, APART, "Moore-Penrose inverse") \
-    X(LINALG_QR, linalg_qr, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_qr, TENSOR__SA | TENSOR__SY | TENSOR__SY1, AS_IS, "Q and R, Q square if i[0]") \
+    X(LINALG_QR, linalg_qr, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_qr, TENSOR__SY | TENSOR__SY1, AS_IS, "Q and R, Q square if i[0]") \
     X(LINALG_SOLVE, linalg_solve, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve, TENSOR__SA | TENSOR__SY, AS_IS, "X of a X = b") \
     X(LINALG_SOLVE_TRIANGULAR, linalg_solve_triangular, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve_triangular, TENSOR__SA | TENSOR__SY, AS_IS, "X of a X = b, a upper if i[0], ones on its diagonal if i[1]") \
     X(LINALG_SVD, linalg_svd, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_svd, TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, AS_IS, "singular vectors and values, descending") \
@@ -3254,7 +3622,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(TRANSFER, transfer, TRANSFER, 1, 1, tensor__cpu_transfer, NULL, tensor__grad_transfer, 0, AS_IS, "the same on another device") \
     X(TRIL, tril, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS, "zeros above the i[0]-th diagonal") \
     X(TRIU, triu, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS, "zeros below the i[0]-th diagonal") \
-    X(VAR, var, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_var, TENSOR__SA, AS_IS, "two-pass variance along the last dim, divisor n - i[0]")
+    X(VAR, var, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_var, TENSOR__SA, AS_IS, "two-pass variance along the last dim, divisor n - f[0]")
 
 // The pointwise lists in the order of their ids, by operands: those that are formulas, all.
 #define TENSOR_OPS_FORMULAS(ONE, TWO, THREE) \
@@ -3298,7 +3666,7 @@ typedef enum tensor_op_id_t {
 //   F_FLOORDIV F_FMOD F_REMAINDER F_FLOOR F_CEIL F_TRUNC F_ROUND F_POW F_ATAN2
 //   F_EXP F_EXP2 F_EXPM1 F_LOG F_LOG2 F_LOG10 F_LOG1P F_SIN F_COS F_TAN F_ASIN F_ACOS F_ATAN F_SINH F_COSH
 //   F_TANH F_SIGMOID F_ERF F_ERFC F_GELU
-//   F_POLYGAMMA(n, x) in derivatives of DBL rows only
+//   F_ERFINV and F_POLYGAMMA(n, x) in derivatives of DBL rows only
 //   F_LT F_LE F_GT F_GE F_EQ F_NE F_ISNAN give masks; F_AND F_OR F_XOR combine them; F_SEL(mask, x, y)
 //
 // and these are spelt in the others, for all meanings at once:
@@ -3405,13 +3773,28 @@ TENSOR__BOTH TENSOR__FN double tensor__lgamma_f64(double x) {
     r = (x - 0.5) * log(x) - x + 0.9189385332046727 + r - log(p);
     return turned ? left - r : r;
 }
-// n-th derivative of digamma: asymptotic series from 15 on, recurrence below, reflection left of 1/2 (n < 2).
+// zeta(n + 1, x) = sum over k of (x + k)^-(n + 1), n > 0, x > 0: by its terms up to 15 + n, then by the
+// asymptotic series. b: Bernoulli numbers B2, B4, ..
+TENSOR__BOTH TENSOR__FN double tensor__zeta_f64(const double *b, double n, double x) {
+    double sum = 0, s = n + 1, term;
+    if (x > 1e300) { return 0; }
+    for (; x < 15 + n; x += 1) { sum += pow(x, -s); }
+    sum += pow(x, -n) / n + 0.5 * pow(x, -s);
+    term = s * pow(x, -s - 1) / 2;
+    for (int k = 0; k < 8; k++) {
+        sum += b[k] * term;
+        term *= (s + 2 * k + 1) * (s + 2 * k + 2) / ((2 * k + 3) * (2 * k + 4) * x * x);
+    }
+    return sum;
+}
+// n-th derivative of digamma: asymptotic series from 15 on, recurrence below, reflection left of 1/2 (n < 2)
+// or left of 0.
 TENSOR__BOTH TENSOR__FN double tensor__polygamma_f64(double n, double x) {
     const double b[8] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6,
                          -3617.0 / 510};                        // Bernoulli numbers B2, B4, ..
-    double sum = 0, s = n + 1, factorial = fmod(n, 2.0) == 0 ? -1 : 1, term, angle, left = 0;
+    double sum = 0, sign = fmod(n, 2.0) == 0 ? -1 : 1, factorial = sign, term, angle, left = 0;
     int turned = n < 2 && x < 0.5;
-    if (tensor__isnan_f64(x) || (n > 1 && x < -1e5)) { return (double)NAN; }
+    if (tensor__isnan_f64(x)) { return (double)NAN; }
     if (n == 0 && x <= 0 && x == floor(x)) { return x == 0 ? copysign((double)INFINITY, -x) : (double)NAN; }
     if (x <= 0 && x == floor(x)) { return factorial * (double)INFINITY; }
     if (turned) {
@@ -3420,24 +3803,20 @@ TENSOR__BOTH TENSOR__FN double tensor__polygamma_f64(double n, double x) {
         left = n == 1 ? 9.869604401089358 / (term * term) : 3.141592653589793 * cos(angle) / term;
         x = 1 - x;
     }
-    if (x > 1e300) {
-        sum = n == 0 ? log(x) : 0;
+    if (n == 0) {
+        for (; x < 15; x += 1) { sum -= 1 / x; }
+        sum += log(x);
+        if (x < 1e300) { sum -= 0.5 / x; }
+        for (int k = 0; k < 8 && x < 1e300; k++) { sum -= b[k] / ((2 * k + 2) * pow(x, 2.0 * k + 2)); }
+    } else if (x < 0) {                 // the terms left of 0 are those of a series less its tail
+        double turns = ceil(-x);
+        sum = tensor__zeta_f64(b, n, x + turns);
+        sum += sign * (tensor__zeta_f64(b, n, 1 - x - turns) - tensor__zeta_f64(b, n, 1 - x));
     } else {
-        for (int k = 2; k <= n; k++) { factorial *= k; }
-        for (; x < 15 + n; x += 1) { sum += n == 0 ? -1 / x : pow(x, -s); }
-        if (n == 0) {
-            sum += log(x) - 0.5 / x;
-            for (int k = 0; k < 8; k++) { sum -= b[k] / ((2 * k + 2) * pow(x, 2.0 * k + 2)); }
-        } else {
-            sum += pow(x, -n) / n + 0.5 * pow(x, -s);           // zeta(s, x)
-            term = s * pow(x, -s - 1) / 2;
-            for (int k = 0; k < 8; k++) {
-                sum += b[k] * term;
-                term *= (s + 2 * k + 1) * (s + 2 * k + 2) / ((2 * k + 3) * (2 * k + 4) * x * x);
-            }
-            sum *= factorial;
-        }
+        sum = tensor__zeta_f64(b, n, x);
     }
+    for (int k = 2; k <= n; k++) { factorial *= k; }
+    if (n > 0) { sum *= factorial; }
     return !turned ? sum : n == 1 ? left - sum : sum - left;
 }
 // log(k!) by Stirling's series; the first by multiplication.
@@ -3477,18 +3856,174 @@ TENSOR__BOTH TENSOR__FN double tensor__poisson(tensor_generator_t g, uint64_t e,
     return k;
 }
 
+// ------------------------------------------------------------------------------
+// >>passes                                         MARK: which instruction sets are built
+//
+// The CPU kernels are compiled once per instruction set, a pass each. TENSOR_PASSES says which, bit k for
+// pass k: 0 scalar, 1 SSE2, 2 AVX2 with FMA and F16C, 3 AVX-512 F/DQ/BW/VL, 4 NEON, 5 SIMD128 of
+// WebAssembly, 7 the plain formulas in double of TENSOR_REFERENCE. Three ways to choose, from the simplest:
+//   nothing                    what the target may have: 14 on x86-64, 16 on AArch64, 32 with -msimd128,
+//                              1 elsewhere; the processor decides at run time
+//   TENSOR_ISA=avx2            that pass alone: scalar, sse2, avx2, avx512, neon, wasm, or native (the widest
+//                              that the compiler's flags allow). On a processor without it every op is an
+//                              UNSUPPORTED error.
+//   TENSOR_PASSES=6            several, by a decimal number; TENSOR_ALL_PASSES all of the target (tests)
+// No scalar pass is built where a vector pass is the target's baseline: nothing would choose it.
+//
+// TENSOR_IMPLEMENTATION_PART=1..4 compiles a quarter of the implementation, so that four files share the
+// work: 1 the core, 2 tensor_nn.h, 3 the passes but AVX-512, 4 AVX-512. The parts of a program must agree in
+// version and passes: their tables carry both in their names, so parts that do not agree do not link.
+// ------------------------------------------------------------------------------
+
+#if defined(TENSOR_NO_SIMD)
+#error "tensor.h: TENSOR_NO_SIMD is now TENSOR_ISA=scalar"
+#endif
+#if !defined(__TINYC__) && (defined(__x86_64__) || defined(_M_X64))
+#define TENSOR__TARGET_PASSES 15
+#define TENSOR__BASELINE_PASSES 3
+#define TENSOR__DEFAULT_PASSES 14
+#elif !defined(__TINYC__) && defined(__aarch64__) && !defined(__AARCH64EB__)
+#define TENSOR__TARGET_PASSES 17
+#define TENSOR__BASELINE_PASSES 17
+#define TENSOR__DEFAULT_PASSES 16
+#elif defined(__wasm_simd128__)
+#define TENSOR__TARGET_PASSES 33
+#define TENSOR__BASELINE_PASSES 33
+#define TENSOR__DEFAULT_PASSES 32
+#else
+#define TENSOR__TARGET_PASSES 1
+#define TENSOR__BASELINE_PASSES 1
+#define TENSOR__DEFAULT_PASSES 1
+#endif
+
+#ifdef TENSOR_ISA
+#if defined(TENSOR_PASSES) || defined(TENSOR_ALL_PASSES)
+#error "tensor.h: TENSOR_ISA names one pass: not together with TENSOR_PASSES or TENSOR_ALL_PASSES"
+#endif
+#define TENSOR__ISA_PASS_scalar 1
+#define TENSOR__ISA_PASS_sse2 2
+#define TENSOR__ISA_PASS_avx2 4
+#define TENSOR__ISA_PASS_avx512 8
+#define TENSOR__ISA_PASS_neon 16
+#define TENSOR__ISA_PASS_wasm 32
+#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#define TENSOR__ISA_PASS_native 8
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#define TENSOR__ISA_PASS_native 4
+#elif TENSOR__TARGET_PASSES == 15
+#define TENSOR__ISA_PASS_native 2
+#else
+#define TENSOR__ISA_PASS_native TENSOR__DEFAULT_PASSES
+#endif
+#define TENSOR__ISA_PASS2(name) TENSOR__ISA_PASS_##name
+#define TENSOR__ISA_PASS(name) TENSOR__ISA_PASS2(name)
+#if TENSOR__ISA_PASS(TENSOR_ISA) == 0
+#error "tensor.h: TENSOR_ISA is scalar, sse2, avx2, avx512, neon, wasm or native"
+#elif !(TENSOR__ISA_PASS(TENSOR_ISA) & TENSOR__TARGET_PASSES)
+#error "tensor.h: TENSOR_ISA is an instruction set that this target does not have"
+#endif
+#define TENSOR_PASSES TENSOR__ISA_PASS(TENSOR_ISA)
+#elif defined(TENSOR_ALL_PASSES)
+#ifdef TENSOR_PASSES
+#error "tensor.h: TENSOR_ALL_PASSES leaves TENSOR_PASSES nothing to say"
+#endif
+#if TENSOR__TARGET_PASSES == 15
+#define TENSOR_PASSES 143
+#elif TENSOR__TARGET_PASSES == 17
+#define TENSOR_PASSES 145
+#elif TENSOR__TARGET_PASSES == 33
+#define TENSOR_PASSES 161
+#else
+#define TENSOR_PASSES 129
+#endif
+#elif !defined(TENSOR_PASSES)
+#define TENSOR_PASSES TENSOR__DEFAULT_PASSES
+#endif
+#if !(TENSOR_PASSES & TENSOR__TARGET_PASSES) || (TENSOR_PASSES & ~(TENSOR__TARGET_PASSES | 128))
+#error "tensor.h: TENSOR_PASSES has no pass of this target, or one of another target"
+#endif
+
+// Whether pass k is in the program, and whether this file compiles it.
+#define TENSOR__HAS_PASS(k) (TENSOR_PASSES >> (k) & 1)
+#ifndef TENSOR_IMPLEMENTATION_PART
+#define TENSOR__PART 0
+#elif TENSOR_IMPLEMENTATION_PART < 1 || TENSOR_IMPLEMENTATION_PART > 4
+#error "tensor.h: TENSOR_IMPLEMENTATION_PART is 1 core, 2 tensor_nn.h, 3 kernels, 4 kernels of AVX-512"
+#elif defined(TENSOR_STATIC)
+#error "tensor.h: TENSOR_STATIC is one file, TENSOR_IMPLEMENTATION_PART several"
+#else
+#define TENSOR__PART TENSOR_IMPLEMENTATION_PART
+#endif
+#define TENSOR__COMPILES_CORE (TENSOR__PART <= 1)
+#define TENSOR__COMPILES_NN (TENSOR__PART == 0 || TENSOR__PART == 2)
+#define TENSOR__COMPILES_PASS(k)                                                                             \
+    (TENSOR__HAS_PASS(k) && (TENSOR__PART == 0 || TENSOR__PART == ((k) == 3 ? 4 : 3)))
+
+// A name of this version with these passes: files that do not agree do not link.
+#define TENSOR__OF_BUILD3(name, major, minor, patch, passes)                                                 \
+    name##_v##major##_##minor##_##patch##_passes##passes
+#define TENSOR__OF_BUILD2(name, major, minor, patch, passes)                                                 \
+    TENSOR__OF_BUILD3(name, major, minor, patch, passes)
+#define TENSOR__OF_BUILD(name)                                                                               \
+    TENSOR__OF_BUILD2(name, TENSOR_VERSION_MAJOR, TENSOR_VERSION_MINOR, TENSOR_VERSION_PATCH, TENSOR_PASSES)
+
+// What one part defines and another uses: static in one file, hidden between several.
+#if TENSOR__PART == 0
+#define TENSOR__BETWEEN TENSOR__FN
+#define TENSOR__TABLE static const
+#else
+#if defined(__GNUC__) && !defined(_WIN32)
+#define TENSOR__BETWEEN __attribute__((visibility("hidden")))
+#else
+#define TENSOR__BETWEEN
+#endif
+#define TENSOR__TABLE const         // hidden by its declaration
+#define tensor__parallel TENSOR__OF_BUILD(tensor__parallel)
+#define tensor__thread_count TENSOR__OF_BUILD(tensor__thread_count)
+#define tensor__isa_scalar TENSOR__OF_BUILD(tensor__isa_scalar)
+#define tensor__isa_sse2 TENSOR__OF_BUILD(tensor__isa_sse2)
+#define tensor__isa_avx2 TENSOR__OF_BUILD(tensor__isa_avx2)
+#define tensor__isa_avx512 TENSOR__OF_BUILD(tensor__isa_avx512)
+#define tensor__isa_neon TENSOR__OF_BUILD(tensor__isa_neon)
+#define tensor__isa_wasm TENSOR__OF_BUILD(tensor__isa_wasm)
+#endif
+#ifndef TENSOR_STATIC
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_nn.h asks for it
+#ifdef __cplusplus
+}
+#endif
+#endif
+
 // What every kernel pass needs once: intrinsics, scalar conversions, the reduction of large angles.
-#if !defined(TENSOR_NO_SIMD) && !defined(__TINYC__) && (defined(__x86_64__) || defined(_M_X64))
+#if TENSOR_PASSES & 14
 #define TENSOR__X86_PASSES 1
 #include <immintrin.h>
-#if defined(__GNUC__) && defined(__linux__) && (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
+#if defined(__clang__) && defined(_MSC_VER)     // there it leaves out what the flags do not name
+#include <tmmintrin.h>
+#include <smmintrin.h>
+#include <avxintrin.h>
+#include <avx2intrin.h>
+#include <f16cintrin.h>
+#include <fmaintrin.h>
+#include <avx512fintrin.h>
+#include <avx512vlintrin.h>
+#include <avx512bwintrin.h>
+#include <avx512dqintrin.h>
+#include <avx512vlbwintrin.h>
+#include <avx512vldqintrin.h>
+#endif
+#if TENSOR__HAS_PASS(3) && defined(__GNUC__) && defined(__linux__) && \
+    (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
 #define TENSOR__X86_DOTS 1      // compilers that know products of bf16
 #include <cpuid.h>
 #endif
-#elif !defined(TENSOR_NO_SIMD) && !defined(__TINYC__) && defined(__aarch64__) && !defined(__AARCH64EB__)
+#elif TENSOR__HAS_PASS(4)
 #define TENSOR__ARM_PASSES 1
 #include <arm_neon.h>
-#elif !defined(TENSOR_NO_SIMD) && defined(__wasm_simd128__)
+#elif TENSOR__HAS_PASS(5)
 #define TENSOR__WASM_PASSES 1
 #include <wasm_simd128.h>
 #endif
@@ -3576,6 +4111,7 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q)
     return u >> 31 ? -d : d;
 }
 
+TENSOR__PRECISE_END
 #endif   // TENSOR_SHARED_7C1E
 #endif   // TENSOR_IMPLEMENTATION || TENSOR_NN_IMPLEMENTATION || TENSOR_BACKEND
 
@@ -5262,10 +5798,10 @@ TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b) {
 #define F_REMAINDER TENSOR__K(remainder)
 #define F_FLOORDIV TENSOR__K(floordiv)
 
-// NaN stays NaN, -0 gives -0.
+// NaN stays NaN, -0 gives 0.
 TENSOR__FN V_F TENSOR__K(sign)(V_F x) {
     V_F one = V_COPYSIGN(V_SET(1.0f), x);
-    return V_SEL(M_OR(V_GT(x, V_ZERO()), V_LT(x, V_ZERO())), one, x);
+    return V_SEL(M_OR(V_GT(x, V_ZERO()), V_LT(x, V_ZERO())), one, V_ADD(x, V_ZERO()));
 }
 
 // Exact remainders need more than float quotients: through double, lane by lane (these three are rare in
@@ -5553,8 +6089,8 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
         V_F p = nv > 1 ? V_LOAD(b) : TENSOR__LOADW(b), q = p; \
         if (nv > 1) q = V_LOAD(b + V_N); \
         if (mode == 1) { \
-            __builtin_prefetch(b + 16 * bs); \
-            __builtin_prefetch(b + 16 * bs + V_N); \
+            TENSOR__PREFETCH(b + 16 * bs); \
+            TENSOR__PREFETCH(b + 16 * bs + V_N); \
             V_STORE(d, p); \
             V_STORE(d + V_N, q); \
             d += TENSOR__NR; \
@@ -5602,12 +6138,12 @@ TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int c
         if (mode == 2) {
             next += line;
             for (to += (mr + 3) / 4; row < to && row < mr; row++, o += cs) {
-                __builtin_prefetch(o, 1);
-                if (nv > 1) __builtin_prefetch(o + V_N, 1);
+                TENSOR__PREFETCH_WRITE(o);
+                if (nv > 1) TENSOR__PREFETCH_WRITE(o + V_N);
             }
         }
         do {
-            if (mode == 2) { __builtin_prefetch(f); f += step; }
+            if (mode == 2) { TENSOR__PREFETCH(f); f += step; }
             TENSOR__STEP(0);
             if (col) TENSOR__STEP(0);
             else { TENSOR__STEP(1); a += 2; a3 += 2; a6 += 2; a9 += 2; a12 += 2; a15 += 2; }
@@ -5771,7 +6307,7 @@ TENSOR__FN void TENSOR__K(gemm_pack_a)(int64_t k, int64_t rows, int64_t high, in
                     __mmask16 mask = (__mmask16)((1u << h) - 1);
                     const float *s = a + i;
                     for (r = 0; r < n; r++, s += acs) {
-                        __builtin_prefetch(s + 8 * acs);
+                        TENSOR__PREFETCH(s + 8 * acs);
                         TENSOR__STOREW(d + r * TENSOR__MR, TENSOR__LOADW(s));
                     }
                 } else
@@ -5884,8 +6420,8 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                     }
                     /* short sums into a C that no L2 holds would wait for it */
                     for (row = 0; touch && row < mr; row++) {
-                        __builtin_prefetch(cc + j + row * g->crs, 1);
-                        if (nv > 1) __builtin_prefetch(cc + j + row * g->crs + V_N, 1);
+                        TENSOR__PREFETCH_WRITE(cc + j + row * g->crs);
+                        if (nv > 1) TENSOR__PREFETCH_WRITE(cc + j + row * g->crs + V_N);
                     }
                     if (i < first && nv > 1) {
                         TENSOR__K(gemm_first)(col, kb, aa, as, bb + j, g->brs, cc + j, g->crs,
@@ -5923,7 +6459,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
 #undef TENSOR__DOTSTEP
 #define TENSOR__DOTSTEP(LD) do { \
         V_F x0 = LD(a), x1 = x0, x2 = x0, x3 = x0, y0 = LD(b), y1 = y0, y2 = y0, y3 = y0; \
-        if (dm == TENSOR__DM) { __builtin_prefetch(next); next += V_N; } \
+        if (dm == TENSOR__DM) { TENSOR__PREFETCH(next); next += V_N; } \
         if (dm > 1) x1 = LD(a + as); \
         if (dm > 2) x2 = LD(a + 2 * as); \
         if (dm > 3) x3 = LD(a3); \
@@ -6244,10 +6780,11 @@ TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
 }
 
 /* c[4][2 vectors] = sum over p of the rows (1..4) of a times b[p][2 vectors]; a row that is not there gets
- * the last one's sum. Vectors of the compiler: multiply and add need no names, and two lanes exist without
- * SIMD. */
+ * the last one's sum. Vectors of the compiler, where it has them: multiply and add need no names, and two
+ * lanes exist without SIMD. */
 #undef TENSOR__L64
 #define TENSOR__L64 (V_N > 4 ? V_N / 2 : 2)
+#if defined(__GNUC__) || defined(__clang__)
 typedef double TENSOR__K(doubles) __attribute__((vector_size(8 * TENSOR__L64), aligned(8), may_alias));
 TENSOR__FN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs,
                                          const double *b, double *c) {
@@ -6265,6 +6802,23 @@ TENSOR__FN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const double *
     o[0] = c0; o[1] = d0; o[2] = c1; o[3] = d1;
     o[4] = c2; o[5] = d2; o[6] = c3; o[7] = d3;
 }
+#else
+TENSOR__FN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs,
+                                         const double *b, double *c) {
+    int64_t p;
+    int row, lane;
+    for (row = 0; row < 4; row++) {
+        const double *from = a + TENSOR__MIN(row, rows - 1) * ars;
+        double *sum = c + row * 2 * TENSOR__L64;
+        for (lane = 0; lane < 2 * TENSOR__L64; lane++) { sum[lane] = 0; }
+        for (p = 0; p < k; p++) {
+            const double *line = b + p * 2 * TENSOR__L64;
+            double x = from[p * acs];
+            for (lane = 0; lane < 2 * TENSOR__L64; lane++) { sum[lane] += x * line[lane]; }
+        }
+    }
+}
+#endif
 
 // ------------------------------------------------------------------------------
 // >>kernel-random                                  MARK: random numbers, conversions
@@ -6414,7 +6968,7 @@ TENSOR__FN void TENSOR__K(transpose)(int64_t rows, int64_t columns, const float 
 // >>kernel-table                                   MARK: what a pass offers
 // ------------------------------------------------------------------------------
 
-static const tensor__isa_t TENSOR__K(isa) = {
+TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
     TENSOR__K(forward), TENSOR__K(backward), V_N,
     TENSOR__K(leaf_sum), TENSOR__K(leaf_max), TENSOR__K(leaf_min), TENSOR__K(add_row),
     TENSOR__K(row_softmax), TENSOR__K(row_log_softmax), TENSOR__K(row_logsumexp),
@@ -6473,6 +7027,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef F_NEG
 #undef F_OR
 #undef F_P
+#undef F_ERFINV
 #undef F_POLYGAMMA
 #undef F_POW
 #undef F_REMAINDER
@@ -6534,6 +7089,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #undef TENSOR__K2
 #undef TENSOR__LOAD16
 #undef TENSOR__MM
+#undef TENSOR__OUT
 #undef TENSOR__RINT_S
 #undef TENSOR__S
 #undef TENSOR__SI
@@ -6640,6 +7196,7 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #define TENSOR_HERE ((const char *)0)
 #define TENSOR__IN(function) ((const char *)0)
 
+#include <locale.h>
 #include <stdlib.h>
 #ifdef TENSOR_USE_OPENBLAS
 #include <cblas.h>
@@ -6653,13 +7210,361 @@ static const tensor__isa_t TENSOR__K(isa) = {
 #pragma GCC push_options
 #pragma GCC optimize("fp-contract=off")
 #elif defined(__clang__)
+TENSOR__PRECISE
 #pragma STDC FP_CONTRACT OFF
+#elif defined(_MSC_VER)
+#pragma fp_contract(off)
 #endif
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+// ------------------------------------------------------------------------------
+// >>impl-passes                                    MARK: what a pass offers, the passes
+//
+// The kernels come first: they need nothing of the implementation but the two functions declared here, so
+// that a part of it can be theirs alone. After the table that a pass fills: how a matrix product is cut for
+// threads and caches, its reference and f64, which are the same for all instruction sets.
+// ------------------------------------------------------------------------------
+
+enum {
+    TENSOR__BLOCK = 256, TENSOR__LANES = 16, TENSOR__ITER_ARGS = 9, TENSOR__GRAIN = 16384,
+    TENSOR__STREAM = 1 << 23            // elements of a result that goes past the caches
+};
+typedef void (*tensor__body_t)(const void *const *in, void *const *out, const double *p, int64_t n);
+
+// What one instruction set offers; filled by its kernel pass.
+typedef struct tensor__isa_t {
+    const tensor__body_t *forward, *backward;
+    int lanes;
+    float (*leaf_sum)(const float *x, int64_t n);
+    float (*leaf_max)(const float *x, int64_t n);
+    float (*leaf_min)(const float *x, int64_t n);
+    void (*add_row)(float *acc, const float *x, int64_t n);
+    void (*row_softmax)(const float *x, float *y, int64_t n);
+    void (*row_log_softmax)(const float *x, float *y, int64_t n);
+    float (*row_logsumexp)(const float *x, float *work, int64_t n);
+    void (*row_softmax_backward)(const float *g, const float *y, float *dx, int64_t n);
+    void (*row_log_softmax_backward)(const float *g, const float *y, float *dx, int64_t n);
+    float (*row_dot)(const float *x, const float *y, int64_t n);
+    void (*gemm_f32)(const tensor__gemm_t *g);
+    void (*gemm_tile_f64)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b,
+                          double *c);
+    void (*random)(int normal, tensor_generator_t g, int64_t first, int64_t n, float a, float b, float top,
+                   float *out);
+    int64_t (*load)(float *d, const void *p, int dtype, int64_t n);
+    int64_t (*store)(void *p, int dtype, const float *s, int64_t n);
+    int64_t (*find)(const float *x, int64_t n, float v);
+    void (*transpose)(int64_t rows, int64_t columns, const float *x, int64_t xld, float *y, int64_t yld);
+    void (*stream)(float *y, const float *x, int64_t n);        // or NULL
+} tensor__isa_t;
+
+/* GEMM, common to all ISA passes: the call, its scratch, the references, the f64 product
+ *
+ * C[m,n] (+)= A[m,k] B[k,n] (+ bias[n]), row stride of C free, column stride 1, A and B of any strides (0
+ * too). Order of the sum, the same for every thread count and every tile edge: k is cut into chunks of a
+ * constant length, a chunk is one chain from +0 in ascending k, chunks are added to C in ascending k. What
+ * is chosen (path, chunk length, split of k) is chosen from m, n, k and the strides, never from the
+ * threads. */
+enum {
+    TENSOR__GEMM_KC = 512,      /* longest chunk of k: a panel of A (14 x 512 f32) is 28 KB of L1 */
+    TENSOR__GEMM_NC = 128,      /* columns of packed B: 512 x 128 f32 = 256 KB of a 1 MB L2 */
+    TENSOR__GEMM_MC = 1024,     /* rows of packed A */
+    TENSOR__GEMM_PANELS = 16,   /* panels of A packed at a time */
+    TENSOR__GEMM_KS = 32,       /* chunk of k where B is read in place and only once: 32 streams of rows */
+    TENSOR__GEMM_KD = 1024,     /* chunk of k of the dot path: 6 rows of B in L1 */
+    TENSOR__GEMM_MR = 16,       /* rows and columns of a tile, upper bounds over the passes */
+    TENSOR__GEMM_NR = 32,
+    TENSOR__GEMM_SPLIT = 8,     /* parts of k of a split sum, at least */
+    TENSOR__GEMM_LEAF = 16384,  /* their length, at most */
+    TENSOR__GEMM_SMALL = 65536, /* elements of C that a long sum is split for */
+    TENSOR__GEMM_TINY_K = 128   /* k of a product of one task that needs no scratch, m and n half of it */
+};
+
+#define TENSOR__MIN(a, b) ((a) < (b) ? (a) : (b))
+#if defined(__GNUC__) || defined(__clang__)
+#define TENSOR__HIDE(p) __asm__("" : "+r"(p))      /* where p came from is forgotten */
+#else
+#define TENSOR__HIDE(p) ((void)0)
+#endif
+
+/* Into how many parts k is cut, 0 = none: a tall sum over a small C (dW of a narrow layer) has too few tiles
+ * to share, and one chain of chunks loses digits where k is very long. The partial products land in scratch
+ * and are added in order, in double. */
+TENSOR__FN int64_t tensor__gemm_splits(const tensor__gemm_t *g) {
+    int64_t parts = (g->k + TENSOR__GEMM_LEAF - 1) / TENSOR__GEMM_LEAF, least = TENSOR__GEMM_SPLIT;
+    if (g->k < 4096 || g->batch != 1 || g->m > TENSOR__GEMM_SMALL / g->n) return 0;     /* most end here */
+    if (g->m <= 64 && g->n <= 64 && g->m > 4) return parts > least ? parts : least;
+    return parts > least ? parts : 0;
+}
+
+/* Whether one thread does it all at once, without scratch: A, B and C lie in the first two caches. */
+TENSOR__INLINE int tensor__gemm_tiny(const tensor__gemm_t *g, int64_t ars, int64_t acs, int64_t brs,
+                                     int64_t bcs) {
+    return g->batch == 1 && (acs == 1 || ars == 1) && (bcs == 1 || brs == 1) && g->k <= TENSOR__GEMM_TINY_K
+        && g->m <= TENSOR__GEMM_TINY_K / 2 && g->n <= TENSOR__GEMM_TINY_K / 2;
+}
+
+/* Panels of rows are of equal height: 13 rows are 7 + 6, not 12 + 1. -> the height,
+    before row `high` one more */
+TENSOR__INLINE int tensor__gemm_height(int rows, int mr, int *high) {
+    int panels = (rows + mr - 1) / mr, h = mr;
+    while (h * panels > rows) h--;      /* some steps at most; a division takes longer than a tiny product */
+    *high = (rows - h * panels) * (h + 1);
+    return h;
+}
+
+/* chunks of one k are of equal length: 640 is 320 + 320, not 512 + 128 */
+TENSOR__FN int64_t tensor__gemm_chunk(int64_t k) {
+    if (k <= TENSOR__GEMM_KC) return k;
+    int64_t parts = (k + TENSOR__GEMM_KC - 1) / TENSOR__GEMM_KC;
+    return ((k + parts - 1) / parts + 15) / 16 * 16;
+}
+
+/* Floats of scratch a worker needs: panels of A (16 steps longer: lanes past MR go there), then a block of
+ * B. Bounds by min(k, KC), not by the chunk: the parts of a split sum have chunks of their own. */
+TENSOR__FN int64_t tensor__gemm_panel_floats(const tensor__gemm_t *g) {
+    return (TENSOR__MIN(g->k, (int64_t)TENSOR__GEMM_KC) + 16)
+        * (TENSOR__MIN(g->m, (int64_t)TENSOR__GEMM_MC) + TENSOR__GEMM_MR);
+}
+TENSOR__FN uint64_t tensor__gemm_worker_floats(const tensor__gemm_t *g) {
+    uint64_t nb = (uint64_t)TENSOR__MIN(g->n, (int64_t)TENSOR__GEMM_NC);
+    nb = (nb + TENSOR__GEMM_NR - 1) / TENSOR__GEMM_NR * TENSOR__GEMM_NR;
+    uint64_t steps = (uint64_t)TENSOR__MIN(g->k, (int64_t)TENSOR__GEMM_KC);
+    return ((uint64_t)tensor__gemm_panel_floats(g) + steps * nb + 15) / 16 * 16;
+}
+
+TENSOR__FN float *tensor__gemm_room(const tensor__gemm_t *g, int worker) {
+    float *s = (float *)(void *)(((uintptr_t)g->scratch + 63) & ~(uintptr_t)63);
+    return s + (int64_t)tensor__gemm_worker_floats(g) * worker;
+}
+TENSOR__FN size_t tensor__gemm_scratch_f32(const tensor__gemm_t *g, int threads) {
+    if (g->m <= 0 || g->n <= 0 || g->k <= 0 || g->batch <= 0) return 0;
+    uint64_t bytes = tensor__gemm_worker_floats(g) * 4 * (uint64_t)(threads > 0 ? threads : 1) + 64;
+    bytes += (uint64_t)g->m * (uint64_t)g->n * 4 * (uint64_t)tensor__gemm_splits(g);
+    return (size_t)bytes;
+}
+
+/* the plain meaning: one chain in double per element */
+TENSOR__FN void tensor__gemm_ref_f32(const tensor__gemm_t *g) {
+    int64_t t, i, j, p;
+    for (t = 0; t < g->batch; t++) {
+        const float *a = (const float *)g->a + (g->aoff ? g->aoff[t] : 0);
+        const float *b = (const float *)g->b + (g->boff ? g->boff[t] : 0);
+        float *c = (float *)g->c + (g->coff ? g->coff[t] : 0);
+        for (i = 0; i < g->m; i++)
+            for (j = 0; j < g->n; j++) {
+                double s = g->bias ? (double)((const float *)g->bias)[j] : 0.0;
+                for (p = 0; p < g->k; p++)
+                    s += (double)a[i * g->ars + p * g->acs] * (double)b[p * g->brs + j * g->bcs];
+                if (g->accumulate) s += (double)c[i * g->crs + j];
+                c[i * g->crs + j] = (float)s;
+            }
+    }
+}
+
+/* The parallel cut: an item of the batch is a grid of gm x gn rectangles of C, and a task is `per` items
+ * or one rectangle. Each rectangle packs for itself, so workers meet only once, at the end; the grid is
+ * the one that packs least for the balance it gives. */
+typedef struct { int64_t tasks, per, gm, gn; } tensor__gemm_cut_t;
+
+TENSOR__FN tensor__gemm_cut_t tensor__gemm_cut(const tensor__gemm_t *g, int threads, int mr, int nr) {
+    tensor__gemm_cut_t cut;
+    double work = (double)g->m * (double)g->n * (double)g->k, best = 0, cost;
+    int64_t want, gm, gn, nrs, mrs, rows, cols;
+    cut.tasks = 1; cut.per = g->batch; cut.gm = cut.gn = 1;
+    /* 512K multiply-adds take about 8 us on one core; a join takes 2 */
+    if (threads < 2 || work * (double)g->batch < 524288.0) return cut;
+    if (g->batch >= 4 * threads || (g->batch >= threads && work < 262144.0)) {
+        cut.per = (g->batch + 8 * threads - 1) / (8 * threads);
+        cut.tasks = (g->batch + cut.per - 1) / cut.per;
+        return cut;
+    }
+    nrs = (g->n + nr - 1) / nr; mrs = (g->m + mr - 1) / mr;
+    want = (threads + g->batch - 1) / g->batch;
+    /* somebody else may use a core: let the other take more */
+    if (work > 8e6 * (double)want) want *= 4;
+    for (gm = 1; gm <= want && gm <= mrs; gm++) {
+        gn = TENSOR__MIN((want + gm - 1) / gm, nrs);
+        rows = (mrs + gm - 1) / gm * mr;
+        cols = (nrs + gn - 1) / gn * nr;
+        /* in multiply-adds: 64 to read and pack an element of B, 16 to read one of A */
+        cost = (double)rows * (double)cols + 64.0 * (double)cols + 16.0 * (double)rows;
+        cost *= (double)((gm * gn * g->batch + threads - 1) / threads);
+        if (best == 0 || cost < best) { best = cost; cut.gm = gm; cut.gn = gn; }
+    }
+    cut.per = 1;
+    cut.tasks = cut.gm * cut.gn * g->batch;
+    return cut;
+}
+
+/* f64: tiles of 4 rows and two vectors, B packed, A read in place; products and sums that no FMA joins, so a
+ * result is the same whatever the instruction set. */
+enum { TENSOR__GEMM_KC64 = 256, TENSOR__GEMM_NC64 = 128, TENSOR__GEMM_NR64 = 16 };
+
+TENSOR__FN size_t tensor__gemm_scratch_f64(const tensor__gemm_t *g, int threads) {
+    uint64_t kb = (uint64_t)TENSOR__MIN(g->k > 0 ? g->k : 0, (int64_t)TENSOR__GEMM_KC64);
+    return (size_t)(kb * TENSOR__GEMM_NC64 * 8 * (uint64_t)(threads > 0 ? threads : 1) + 64);
+}
+
+/* dst[k][nr] from `w` columns of src, lanes past w zero */
+TENSOR__FN void tensor__gemm_pack_f64(int64_t k, int64_t w, int nr, const double *src, int64_t rs, int64_t cs,
+                                      double *dst) {
+    int64_t p, i;
+    if (cs == 1 && w == nr)
+        for (p = 0; p < k; p++) memcpy(dst + p * nr, src + p * rs, (size_t)nr * 8);
+    else
+        for (i = 0; i < nr; i++)
+            for (p = 0; p < k; p++) dst[p * nr + i] = i < w ? src[p * rs + i * cs] : 0.0;
+}
+
+typedef struct {
+    const tensor__gemm_t *g;
+    tensor__gemm_cut_t cut;
+    int workers, nr;            /* nr: columns of a tile, with tile of f64 alone */
+    int64_t parts;              /* of a split sum */
+    int64_t r[6];               /* rows, columns (unused) and steps of k that are at hand */
+    int shared;                 /* panels of A are ready, see gemm_share; not of f64 */
+    void (*tile)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b,
+                 double *c);
+} tensor__gemm_job_t;
+
+/* rows, columns and steps of k of rectangle t of the grid, cut at multiples of mr and nr */
+TENSOR__FN void tensor__gemm_rect(const tensor__gemm_job_t *job, int64_t t, int mr, int nr, int64_t *r) {
+    const tensor__gemm_t *g = job->g;
+    int64_t mrs, nrs, ti, tj;
+    memcpy(r, job->r, sizeof job->r);
+    if (job->cut.gm * job->cut.gn == 1) { r[2] = 0; r[3] = g->n; return; }
+    mrs = (r[1] - r[0] + mr - 1) / mr; nrs = (g->n + nr - 1) / nr;
+    ti = t / job->cut.gn; tj = t % job->cut.gn;
+    r[1] = TENSOR__MIN(r[0] + mrs * (ti + 1) / job->cut.gm * mr, r[1]);
+    r[0] += mrs * ti / job->cut.gm * mr;
+    r[2] = nrs * tj / job->cut.gn * nr;
+    r[3] = TENSOR__MIN(nrs * (tj + 1) / job->cut.gn * nr, g->n);
+}
+
+TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_job_t *job, int64_t item, const int64_t *r,
+                                       double *bp) {
+    const tensor__gemm_t *g = job->g;
+    const double *a = (const double *)g->a + (g->aoff ? g->aoff[item] : 0);
+    const double *b = (const double *)g->b + (g->boff ? g->boff[item] : 0);
+    double *c = (double *)g->c + (g->coff ? g->coff[item] : 0), tile[4 * TENSOR__GEMM_NR64];
+    int64_t p, q, jc, i, j, x, y, kb, nb, mw, nw, nr = job->nr;
+    for (jc = r[2]; jc < r[3]; jc += TENSOR__GEMM_NC64)
+        for (p = 0; p < g->k; p += TENSOR__GEMM_KC64) {
+            int add = g->accumulate || p > 0;
+            const double *bias = p == 0 ? (const double *)g->bias : NULL;
+            kb = TENSOR__MIN(g->k - p, (int64_t)TENSOR__GEMM_KC64);
+            nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC64);
+            for (q = 0; q < nb; q += nr)
+                tensor__gemm_pack_f64(kb, TENSOR__MIN(nb - q, nr), job->nr,
+                                      b + p * g->brs + (jc + q) * g->bcs, g->brs, g->bcs, bp + q * kb);
+            for (i = r[0]; i < r[1]; i += 4) {
+                mw = TENSOR__MIN(r[1] - i, (int64_t)4);
+                for (j = 0; j < nb; j += nr) {
+                    nw = TENSOR__MIN(nb - j, nr);
+                    job->tile(kb, mw, a + i * g->ars + p * g->acs, g->ars, g->acs, bp + j * kb, tile);
+                    for (x = 0; x < mw; x++) {
+                        double *o = c + (i + x) * g->crs + jc + j;
+                        for (y = 0; y < nw; y++) {
+                            double v = tile[nr * x + y];
+                            if (bias) v += bias[jc + j + y];
+                            o[y] = add ? o[y] + v : v;
+                        }
+                    }
+                }
+            }
+        }
+}
+
+TENSOR__FN void tensor__gemm_task_f64(void *arg, int64_t task, int worker) {
+    const tensor__gemm_job_t *job = (const tensor__gemm_job_t *)arg;
+    int64_t per = job->cut.gm * job->cut.gn, t, t1, r[6], n = job->g->batch * per;
+    double *s = (double *)(void *)(((uintptr_t)job->g->scratch + 63) & ~(uintptr_t)63)
+        + (int64_t)(tensor__gemm_scratch_f64(job->g, 1) - 64) / 8 * worker;
+    t = task * job->cut.per;
+    t1 = TENSOR__MIN(t + job->cut.per, n);
+    for (; t < t1; t++) {
+        tensor__gemm_rect(job, t % per, 4, job->nr, r);
+        tensor__gemm_block_f64(job, t / per, r, s);
+    }
+}
+
+/* k == 0: the empty sum. es = 4 or 8 bytes an element */
+TENSOR__FN void tensor__gemm_empty(const tensor__gemm_t *g, size_t es) {
+    int64_t t, i, j;
+    if (g->accumulate && !g->bias) return;
+    for (t = 0; t < g->batch; t++)
+        for (i = 0; i < g->m; i++) {
+            int64_t at = (g->coff ? g->coff[t] : 0) + i * g->crs;
+            if (es == 4) {
+                float *c = (float *)g->c + at;
+                const float *b = (const float *)g->bias;
+                for (j = 0; j < g->n; j++) c[j] = (g->accumulate ? c[j] : 0.0f) + (b ? b[j] : 0.0f);
+            } else {
+                double *c = (double *)g->c + at;
+                const double *b = (const double *)g->bias;
+                for (j = 0; j < g->n; j++) c[j] = (g->accumulate ? c[j] : 0.0) + (b ? b[j] : 0.0);
+            }
+        }
+}
+
+/* one tile: c[mr][.] (+)= a b; as = stride of a's rows (or of k, by variant), bs of b's rows, cs of c's;
+ * w = valid columns of the last vector */
+typedef void (*tensor__gemm_tile_fn)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs,
+                                     float *c, int64_t cs, const float *bias, int add, int w);
+
+TENSOR__FN double tensor__remainder_f64(double a, double b) {
+    double r = fmod(a, b);
+    return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
+}
+TENSOR__FN double tensor__floordiv_f64(double a, double b) {
+    if (b == 0) { return a / b; }
+    double m = fmod(a, b), d = (a - m) / b;
+    if (m != 0 && ((b < 0) != (m < 0))) { d -= 1; }
+    if (d == 0) { return copysign(0.0, a / b); }
+    double f = floor(d);
+    return d - f > 0.5 ? f + 1 : f;
+}
+
+TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg);
+TENSOR__BETWEEN int tensor__thread_count(void);
+#if TENSOR__PART
+extern TENSOR__BETWEEN const tensor__isa_t tensor__isa_scalar, tensor__isa_sse2, tensor__isa_avx2,
+    tensor__isa_avx512, tensor__isa_neon, tensor__isa_wasm;
+#endif
+
+// The quoted name is found beside this file whatever the include path.
+#ifndef TENSOR_SELF
+#define TENSOR_SELF "tensor.h"
+#endif
+#if TENSOR__COMPILES_PASS(0)
+#define TENSOR__PASS 0
+#include TENSOR_SELF
+#endif
+#if TENSOR__COMPILES_PASS(1)
+#define TENSOR__PASS 1
+#include TENSOR_SELF
+#endif
+#if TENSOR__COMPILES_PASS(2)
+#define TENSOR__PASS 2
+#include TENSOR_SELF
+#endif
+#if TENSOR__COMPILES_PASS(3)
+#define TENSOR__PASS 3
+#include TENSOR_SELF
+#endif
+#if TENSOR__COMPILES_PASS(4)
+#define TENSOR__PASS 4
+#include TENSOR_SELF
+#endif
+#if TENSOR__COMPILES_PASS(5)
+#define TENSOR__PASS 5
+#include TENSOR_SELF
+#endif
+
+#if TENSOR__COMPILES_CORE
 // ------------------------------------------------------------------------------
 // >>impl-platform                                  MARK: threads, atomics, CPU features, memory
 //
@@ -6679,7 +7584,11 @@ typedef int tensor__mutex_t;
 #elif defined(_WIN32)
 #define WIN32_LEAN_AND_MEAN
 #include <windows.h>
+#if defined(__GNUC__) && !defined(_MSC_VER)
+#define TENSOR__TLS __thread            // MinGW ignores the other word
+#else
 #define TENSOR__TLS __declspec(thread)
+#endif
 typedef SRWLOCK tensor__mutex_t;
 #define TENSOR__MUTEX_INIT SRWLOCK_INIT
 #define TENSOR__LOCK(m) AcquireSRWLockExclusive(m)
@@ -6857,7 +7766,7 @@ TENSOR__FN int tensor__cpu_best(void) {
 #endif
 }
 
-// Linux lets a process use tiles only once it has asked. Asked at the first product, or for TENSOR_CPU=amx,
+// Linux lets a process use tiles only once it has asked. Asked at the first product, or for TENSOR_ISA=amx,
 // since it makes sigaltstack demand more room. 0 not asked yet, 1 refused, 2 granted.
 static tensor__count_t tensor__tiles;
 TENSOR__FN int tensor__tiles_granted(void) {
@@ -6883,6 +7792,7 @@ TENSOR__FN int tensor__tiles_granted(void) {
 enum {
     TENSOR__CLASSES = 168,          // size classes, four per doubling from 64 bytes up
     TENSOR__QUARANTINE = 16384,     // dead headers kept back even when no scope is ever reset
+    TENSOR__GRAVES = 64,            // dead objects of a kind kept back
     TENSOR__MAX_THREADS = 256,
     TENSOR__SLAB = 32,              // headers per slab
     TENSOR__PATH = 16               // module path depth kept for error texts
@@ -6894,7 +7804,14 @@ typedef struct tensor__raw_t {
     tensor_context_t *ctx;
     uint64_t bytes;
     int headers;
+    struct tensor__raw_t *next_dead;    // of a dead object, see tensor__object
 } tensor__raw_t;
+
+// Dead objects of one kind, oldest first.
+typedef struct tensor__graves_t {
+    tensor__raw_t *first, *last;
+    int64_t count;
+} tensor__graves_t;
 
 struct tensor__thread_t {
     tensor_context_t *ctx;
@@ -6908,6 +7825,9 @@ struct tensor__thread_t {
     const tensor_saved_hooks_t *packing;
     int32_t scope_room;
     uint8_t grad_mode, modes, in_parallel;
+    uint8_t inside;                 // a deleter, a handler or a shutdown runs
+    uint8_t locking;                // holds a tensor's lock: the user's jobs, which may want it, do not run
+    uint8_t watched;                // its thread's end gives it back
     uint8_t device;                 // of tensors made from nothing
     uint8_t away;                   // calls went to a device whose site is not said yet
     uint64_t seq;                   // of the last node
@@ -6933,11 +7853,13 @@ struct tensor__thread_t {
     void *scratch;                  // grows, reused by every call
     uint64_t scratch_bytes;
     struct tensor__cast_t *casts;   // of leaves, TENSOR__CAST_ROOM places; NULL = none
+    int16_t casts_klass;            // of their block
     int32_t cast_depth;             // scopes above this depth lie in the autocast that made them
     struct tensor__pass_t *pass;    // cached state of a backward pass
     int64_t pass_mark;              // scope stack below it was there before the running pass
     uint64_t owner;                 // number of the thread it serves, 0 = none
     tensor__thread_t *next, *next_idle;
+    tensor__thread_t *outer;        // while it waits for the user's jobs: as tensor__waiting
 };
 
 typedef struct tensor__pool_t {
@@ -6971,11 +7893,13 @@ struct tensor_context_t {
     uint64_t thread_count;
     tensor_error_fn_t error_fn;
     void *error_user;
+    tensor__count_t growth_told;
     tensor__owned_t *owned;
+    tensor__graves_t graves[TENSOR__OBJECTS];
     struct tensor__hook_t *hooks;   // all there are, hook_count of them
     int64_t last_hook;
     tensor__count_t hook_count;
-    int isa, isa_known, reference, default_dtype;
+    int isa, isa_known, isa_missing, reference, default_dtype;
     // kernels of the plain door; NULL before the first choice and as reference
     const struct tensor__isa_t *plain;
     const tensor_backend_t *backend[2];         // the CPU, and the one of all other devices or NULL
@@ -6987,7 +7911,10 @@ static tensor__mutex_t tensor__global = TENSOR__MUTEX_INIT;
 static int tensor__reads_known;
 static tensor__count_t tensor__shutdown_count;
 TENSOR__FN void tensor__reads_fill(void);
+static tensor__count_t tensor__contexts;              // of tensor_context_new, not freed yet
 static TENSOR__TLS tensor__thread_t *tensor__tls;
+// The state whose call waits on this thread for the user's jobs, the innermost of them; NULL = none.
+static TENSOR__TLS tensor__thread_t *tensor__waiting;
 static TENSOR__TLS uint64_t tensor__me;               // this thread's number, never used again
 
 static const int64_t tensor__no_dims[1] = {0};
@@ -6999,7 +7926,7 @@ static tensor_t tensor__poison_tensor = {
 TENSOR__FN tensor__thread_t *tensor__attach(tensor_context_t *ctx);
 TENSOR__INLINE tensor__thread_t *tensor__self(void) {
     tensor__thread_t *th = tensor__tls;
-    return TENSOR__LIKELY(th != NULL) ? th : tensor__attach(&tensor__default);
+    return TENSOR__LIKELY(th != NULL) ? th : tensor__attach(NULL);
 }
 
 // ------------------------------------------------------------------------------
@@ -7011,6 +7938,7 @@ TENSOR__INLINE tensor__thread_t *tensor__self(void) {
 // always a guess).
 // ------------------------------------------------------------------------------
 
+TENSOR__FN void tensor__exit_watch(tensor__thread_t *th);
 TENSOR__FN tensor_t *tensor__fail(tensor__thread_t *th, int code, const char *format, ...);
 // Leaves a front with `value` and the error if `when` holds; with poison; with the error's code.
 #define TENSOR__REFUSE_AS(value, when, code, ...)                                                            \
@@ -7019,6 +7947,8 @@ TENSOR__FN tensor_t *tensor__fail(tensor__thread_t *th, int code, const char *fo
     } while (0)
 #define TENSOR__REFUSE(when, code, ...) TENSOR__REFUSE_AS(TENSOR__POISON, when, code, __VA_ARGS__)
 #define TENSOR__REFUSE_CODE(when, code, ...) TENSOR__REFUSE_AS(TENSOR_ERR_##code, when, code, __VA_ARGS__)
+// What a kernel looked at when it began must stay as it is.
+#define TENSOR__KERNEL_RUNS "%s: a kernel runs in this context; call it when the library has returned"
 TENSOR__FN void tensor__cache_release(tensor__thread_t *th);
 
 TENSOR__INLINE int tensor__mul_u64(uint64_t a, uint64_t b, uint64_t *out) {
@@ -7212,6 +8142,7 @@ TENSOR__FN void tensor__cache_release(tensor__thread_t *th) {
 // noticed.
 TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__header_slow(tensor__thread_t *th) {
     tensor__drain(th);
+    if (!th->watched) { tensor__exit_watch(th); }       // another thread's shutdown emptied it
     enum { N = TENSOR__SLAB };
     tensor_t *slab = (tensor_t *)tensor__raw_or_release(th, N * sizeof(tensor_t));
     if (!slab) { return NULL; }
@@ -7299,7 +8230,10 @@ TENSOR__INLINE void tensor__storage_drop(tensor__thread_t *th, tensor__storage_t
     if (s->deleter) {
         void (*deleter)(void *, void *) = s->deleter;
         s->deleter = NULL;
+        uint8_t inside = th->inside;
+        th->inside = 1;
         deleter(s->data, s->user);
+        th->inside = inside;
     }
     if (TENSOR__LIKELY(s->home == th)) {
         if (s->klass >= 0) { tensor__block_free(th, s->data, s->klass); }
@@ -7321,6 +8255,38 @@ TENSOR__FN void *tensor__memory(tensor__thread_t *th, uint64_t bytes) {
     return p;
 }
 TENSOR__FN void tensor__memory_free(tensor__thread_t *th, void *p) { tensor__raw_free(th->ctx, p); }
+
+// Memory for objects that users hold and free, of one size for each kind. A dead one keeps its bytes, which
+// tell a later use, until TENSOR__GRAVES of its kind died after it; then a new one takes its place.
+TENSOR__FN void *tensor__object(tensor__thread_t *th, int kind, uint64_t bytes) {
+    tensor_context_t *ctx = th->ctx;
+    tensor__graves_t *g = &ctx->graves[kind];
+    tensor__raw_t *r = NULL;
+    TENSOR__LOCK(&ctx->mutex);
+    if (g->count > TENSOR__GRAVES) {
+        r = g->first;
+        g->first = r->next_dead;
+        g->count--;
+    }
+    TENSOR__UNLOCK(&ctx->mutex);
+    if (!r) { return tensor__memory(th, bytes); }
+    return memset((char *)r + 64, 0, (size_t)bytes);
+}
+TENSOR__FN void tensor__bury(void *object, int kind) {
+    tensor__raw_t *r = (tensor__raw_t *)(void *)((char *)object - 64);
+    tensor_context_t *ctx = r->ctx;
+    tensor__graves_t *g = &ctx->graves[kind];
+    TENSOR__LOCK(&ctx->mutex);
+    r->next_dead = NULL;
+    if (g->count == 0) {
+        g->first = r;
+    } else {
+        g->last->next_dead = r;
+    }
+    g->last = r;
+    g->count++;
+    TENSOR__UNLOCK(&ctx->mutex);
+}
 
 // Scratch of a call: one growing block per thread. NULL after raising OUT_OF_MEMORY.
 TENSOR__FN void *tensor__scratch(tensor__thread_t *th, uint64_t bytes) {
@@ -7420,7 +8386,7 @@ TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
         case 'g': tensor__putg(s, va_arg(v, double)); break;
         case 't': {
             const tensor_t *t = va_arg(v, const tensor_t *);
-            tensor__put_shape(s, t->dims, t->ndim);
+            if (t) { tensor__put_shape(s, t->dims, t->ndim); } else { tensor__puts(s, "NULL"); }
             break;
         }
         case 'y':
@@ -7501,7 +8467,7 @@ TENSOR_API const char *(tensor_error_text)(void) {
     if (!th->error.code) { return th->shown; }
     if (th->error.outer) { tensor__put_named(&s, th->error.outer, th->error.text); }
     else { tensor__puts(&s, th->error.text); }
-    if (th->error.site) { tensor__puts(&s, " at "); tensor__puts(&s, tensor__basename(th->error.site)); }
+    tensor__text(&s, "%w", th->error.site);
     if (th->error.op[0]) { tensor__puts(&s, " in "); tensor__puts(&s, th->error.op); }
     return th->shown;
 }
@@ -7512,7 +8478,10 @@ TENSOR__FN TENSOR__NOINLINE void tensor__report(tensor__thread_t *th, const char
     th->error.reported = 1;
     tensor_error_fn_t fn = th->ctx ? th->ctx->error_fn : NULL;
     if (fn) {
+        uint8_t inside = th->inside;
+        th->inside = 1;
         fn(th->error.code, (tensor_error_text)(), th->ctx->error_user);
+        th->inside = inside;
         return;
     }
 #ifndef TENSOR_NO_STDIO
@@ -7555,9 +8524,140 @@ TENSOR_API int (tensor_set_error_handler)(tensor_error_fn_t fn, void *user) {
 // virtual tensors (a branch in every read of a header).
 // ------------------------------------------------------------------------------
 
+// The passes by their places; NULL = not built. x86 has three places for AVX-512: alone, with products of
+// bf16, with tiles of them.
+#if TENSOR__HAS_PASS(0)
+#define TENSOR__ISA_AT_0 &tensor__isa_scalar
+#else
+#define TENSOR__ISA_AT_0 NULL
+#endif
+#if TENSOR__HAS_PASS(1)
+#define TENSOR__ISA_AT_1 &tensor__isa_sse2
+#else
+#define TENSOR__ISA_AT_1 NULL
+#endif
+#if TENSOR__HAS_PASS(2)
+#define TENSOR__ISA_AT_2 &tensor__isa_avx2
+#else
+#define TENSOR__ISA_AT_2 NULL
+#endif
+#if TENSOR__HAS_PASS(3)
+#define TENSOR__ISA_AT_3 &tensor__isa_avx512
+#else
+#define TENSOR__ISA_AT_3 NULL
+#endif
+#if defined(TENSOR__ARM_PASSES)
+static const tensor__isa_t *const tensor__isas[] = {TENSOR__ISA_AT_0, &tensor__isa_neon};
+static const char *const tensor__isa_names[] = {"scalar", "neon"};
+#elif defined(TENSOR__WASM_PASSES)
+static const tensor__isa_t *const tensor__isas[] = {TENSOR__ISA_AT_0, &tensor__isa_wasm};
+static const char *const tensor__isa_names[] = {"scalar", "wasm"};
+#elif defined(TENSOR__X86_PASSES)
+static const tensor__isa_t *const tensor__isas[] = {TENSOR__ISA_AT_0, TENSOR__ISA_AT_1, TENSOR__ISA_AT_2,
+                                                    TENSOR__ISA_AT_3, TENSOR__ISA_AT_3, TENSOR__ISA_AT_3};
+static const char *const tensor__isa_names[] = {"scalar", "sse2", "avx2", "avx512", "avx512bf16", "amx"};
+#else
+static const tensor__isa_t *const tensor__isas[] = {TENSOR__ISA_AT_0};
+static const char *const tensor__isa_names[] = {"scalar"};
+#endif
+
+// The best one that is built and that this machine runs; -1 = none.
+TENSOR__FN int tensor__isa_best(void) {
+    int best = tensor__cpu_best();
+    while (best >= 0 && !tensor__isas[best]) { best--; }
+    return best;
+}
+
+// -> its place, -1 if this machine or this build does not have it
+TENSOR__FN int tensor__isa_find(const char *name) {
+    for (int i = tensor__isa_best(); i >= 0; i--) {
+        if (tensor__isas[i] && strcmp(name, tensor__isa_names[i]) == 0) {
+            return i == TENSOR__AMX && !tensor__tiles_granted() ? -1 : i;
+        }
+    }
+    return -1;
+}
+
+// Only a build without the target's baseline can meet a processor that has none of its passes. Then isa is a
+// pass that must not run: tensor__cpu_kernel refuses every call.
+TENSOR__FN int tensor__isa_any(tensor_context_t *ctx) {
+    int found = tensor__isa_best();
+    if (found < 0) {
+        ctx->isa_missing = 1;
+        found = 0;
+        while (!tensor__isas[found]) { found++; }
+    }
+    return found;
+}
+
+// The environment is read once per context, at its first kernel.
+TENSOR__FN TENSOR__NOINLINE int tensor__isa_choose(tensor_context_t *ctx) {
+    TENSOR__LOCK(&ctx->mutex);
+    if (!ctx->isa_known) {
+        const char *name = getenv("TENSOR_ISA"), *ref = getenv("TENSOR_REFERENCE");
+        int found = name ? tensor__isa_find(name) : -1;
+        ctx->isa = found >= 0 ? found : tensor__isa_any(ctx);
+        ctx->reference = TENSOR__HAS_PASS(7) && ref && ref[0] && strcmp(ref, "0") != 0;
+        ctx->plain = ctx->reference || ctx->isa_missing ? NULL : tensor__isas[ctx->isa];
+        TENSOR__ATOMIC_STORE(&ctx->isa_known, 1);
+    }
+    TENSOR__UNLOCK(&ctx->mutex);
+    return ctx->isa;
+}
+
+TENSOR__INLINE int tensor__isa_of(tensor_context_t *ctx) {
+    return TENSOR__LIKELY(TENSOR__ATOMIC_LOAD(&ctx->isa_known)) ? ctx->isa : tensor__isa_choose(ctx);
+}
+
+TENSOR__FN int tensor__isa(void) {
+    int isa = tensor__isa_of(tensor__self()->ctx);
+    return TENSOR__MIN(isa, (int)TENSOR__AVX512);
+}
+
+TENSOR__FN int tensor__reference(void) {
+    tensor_context_t *ctx = tensor__self()->ctx;
+    tensor__isa_of(ctx);
+    return ctx->reference;
+}
+
+TENSOR_API const char *(tensor_isa_name)(void) {
+    int isa = tensor__isa_of(tensor__self()->ctx);
+    if (isa == TENSOR__AMX && TENSOR__ATOMIC_LOAD(&tensor__tiles) == 1) { isa--; }
+    return tensor__reference() ? "reference" : tensor__isa_names[isa];
+}
+
+TENSOR_API int (tensor_set_isa)(const char *name) {
+    tensor__thread_t *th = tensor__self();
+    int reference = name && !strcmp(name, "reference");
+    tensor__isa_of(th->ctx);
+    if (reference) {
+        TENSOR__REFUSE_CODE(!TENSOR__HAS_PASS(7), UNSUPPORTED,
+                            "set_isa: this build has no 'reference'; TENSOR_ALL_PASSES compiles it");
+    }
+    int found = !name || reference ? tensor__isa_best() : tensor__isa_find(name);
+    TENSOR__REFUSE_CODE(found < 0, UNSUPPORTED,
+                        "set_isa: this machine or this build does not have '%s' (see TENSOR_ISA)",
+                        name ? name : "any instruction set of this build");
+    TENSOR__REFUSE_CODE(TENSOR__ATOMIC_LOAD(&th->ctx->pool.busy), OWNER, TENSOR__KERNEL_RUNS, "set_isa");
+    TENSOR__LOCK(&th->ctx->mutex);
+    th->ctx->isa = found;
+    th->ctx->reference = reference;
+    th->ctx->plain = reference ? NULL : tensor__isas[found];
+    TENSOR__UNLOCK(&th->ctx->mutex);
+    return 0;
+}
+#define TENSOR__ISA(th) (tensor__isas[tensor__isa_of((th)->ctx)])
+
 // The CPU as a backend: a row names its kernel, so that all families have one entry.
 TENSOR__FN int tensor__cpu_kernel(tensor_call_t *c) {
     const tensor__row_t *row = c->row;
+#if !(TENSOR_PASSES & TENSOR__BASELINE_PASSES)
+    tensor_context_t *ctx = c->thread->ctx;
+    tensor__isa_of(ctx);
+    TENSOR__REFUSE_CODE(ctx->isa_missing, UNSUPPORTED,
+                        "%s: this build has kernels for %s and wider alone, which this processor lacks",
+                        row->name, tensor__isa_names[ctx->isa]);
+#endif
     c->scratch = NULL;
     if (row->scratch) {
         uint64_t bytes = row->scratch(c);
@@ -7586,10 +8686,10 @@ TENSOR__FN int tensor__set_backend(const tensor_backend_t *backend) {
 // The index a header has for it, -1 if there is no such device, raised.
 TENSOR__FN int tensor__device_index(tensor__thread_t *th, const char *op, int device) {
     const tensor_backend_t *b = th->ctx->backend[1];
-    int index = device - TENSOR_CPU, count = b ? b->count() : 0;
+    int index = device < TENSOR_CPU ? -1 : device - TENSOR_CPU, count = b ? b->count() : 0;
     if (index >= 0 && index <= count && index < 256) { return index; }
     if (device < TENSOR_CUDA) {
-        tensor__fail(th, TENSOR_ERR_DEVICE, "%s: %i is no device", op, device);
+        tensor__fail(th, TENSOR_ERR_DEVICE, "%s: %i is not a device", op, device);
     } else {
         tensor__fail(th, TENSOR_ERR_DEVICE, "%s: no CUDA device %i%s", op, device - TENSOR_CUDA,
                      b ? "" : "; the CUDA backend is not started");
@@ -7635,11 +8735,34 @@ TENSOR__FN void tensor__aside(tensor__thread_t *th, int device, int on) {     //
 // one. Rejected: globals (no two users in one program), a context argument in every function.
 // ------------------------------------------------------------------------------
 
+// A thread's end gives its state back by the destructor of a key. A shutdown that leaves nothing deletes the
+// key: the library may be unloaded before the threads that used it end. Where the system has no key left,
+// states wait for tensor_thread_end or shutdown.
 #if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
 static pthread_key_t tensor__exit_key;
-static pthread_once_t tensor__exit_once = PTHREAD_ONCE_INIT;
+static int tensor__exit_made;                         // under tensor__global
 TENSOR__FN void tensor__thread_exit(void *th);
-TENSOR__FN void tensor__exit_make(void) { (void)pthread_key_create(&tensor__exit_key, tensor__thread_exit); }
+// The calling thread's end gives back th, NULL = nothing.
+TENSOR__FN void tensor__exit_watch(tensor__thread_t *th) {
+    TENSOR__LOCK(&tensor__global);
+    if (!tensor__exit_made && th) {
+        tensor__exit_made = pthread_key_create(&tensor__exit_key, tensor__thread_exit) == 0;
+    }
+    int watched = tensor__exit_made && pthread_setspecific(tensor__exit_key, th) == 0;
+    TENSOR__UNLOCK(&tensor__global);
+    if (th) { th->watched = (uint8_t)watched; }
+}
+TENSOR__FN void tensor__exit_forget(void) {
+    TENSOR__LOCK(&tensor__global);
+    if (tensor__exit_made && TENSOR__ATOMIC_LOAD(&tensor__contexts) == 0) {
+        (void)pthread_key_delete(tensor__exit_key);
+        tensor__exit_made = 0;
+    }
+    TENSOR__UNLOCK(&tensor__global);
+}
+#else
+TENSOR__FN void tensor__exit_watch(tensor__thread_t *th) { if (th) { th->watched = 1; } }
+TENSOR__FN void tensor__exit_forget(void) {}
 #endif
 
 TENSOR__FN void tensor__context_init(tensor_context_t *ctx) {
@@ -7668,6 +8791,7 @@ TENSOR__FN tensor__thread_t *tensor__thread_alloc(tensor_context_t *ctx) {
 // A thread state for the calling thread: an idle one, the context's built-in first one, or a new one.
 TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *ctx) {
     static uint64_t numbers;
+    if (!ctx) { ctx = tensor__waiting ? tensor__waiting->ctx : &tensor__default; }
     TENSOR__LOCK(&tensor__global);
     if (!tensor__me) { tensor__me = ++numbers; }
     uint64_t me = tensor__me;
@@ -7700,6 +8824,7 @@ TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *c
             static tensor_context_t nothing;
             nothing.limit = 1;
             nowhere.ctx = &nothing;
+            nowhere.inside = 0;
             return &nowhere;
         }
         memset(th, 0, sizeof *th);
@@ -7715,22 +8840,31 @@ TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *c
         th->ctx = ctx;
         th->owner = me;
         th->grad_mode = 1;
+        th->modes = 0;
+        th->packing = NULL;
+        th->device = 0;
+        th->path_depth = 0;
+        th->fresh = NULL;
+        th->written = NULL;
+        th->freed = NULL;
         th->rng.seed = 67280421310721u + number;      // PyTorch's default seed; other threads get their own
         th->rng.offset = 0;
     }
     tensor__tls = th;
-#if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
-    (void)pthread_once(&tensor__exit_once, tensor__exit_make);
-    (void)pthread_setspecific(tensor__exit_key, th);
-#endif
+    tensor__exit_watch(th);
     return th;
 }
 
 TENSOR__FN void tensor__scopes_close(tensor__thread_t *th);
-TENSOR__FN void tensor__thread_detach(tensor__thread_t *th) {
+TENSOR__FN int tensor__called_back(const tensor__thread_t *th);
+#define TENSOR__CALLED_BACK                                                                                  \
+    "%s: inside a function that the library calls (a hook, a closure, forward, a job); call it when the "    \
+    "library has returned"
+// The state is free for the next thread that comes, with its caches or without.
+TENSOR__FN void tensor__thread_leave(tensor__thread_t *th, int release) {
     tensor_context_t *ctx = th->ctx;
     tensor__scopes_close(th);
-    tensor__cache_release(th);
+    if (release) { tensor__cache_release(th); }
     th->error.code = 0;
     th->owner = 0;
     TENSOR__LOCK(&ctx->mutex);
@@ -7741,32 +8875,102 @@ TENSOR__FN void tensor__thread_detach(tensor__thread_t *th) {
 #if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
 TENSOR__FN void tensor__thread_exit(void *th) {
     if (tensor__tls != (tensor__thread_t *)th) { return; }
-    tensor__thread_detach((tensor__thread_t *)th);
+    tensor__thread_leave((tensor__thread_t *)th, 1);
     tensor__tls = NULL;
 }
 #endif
 TENSOR_API void (tensor_thread_end)(void) {
     tensor__thread_t *th = tensor__tls;
     if (!th) { return; }
+    if (tensor__called_back(th)) {
+        tensor__fail(th, TENSOR_ERR_OWNER, TENSOR__CALLED_BACK, "thread_end");
+        return;
+    }
     tensor__report(th, NULL);
-    tensor__thread_detach(th);
+    tensor__thread_leave(th, 1);
     tensor__tls = NULL;
-#if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
-    (void)pthread_setspecific(tensor__exit_key, NULL);
-#endif
+    tensor__exit_watch(NULL);
+}
+// While the user's parallel_for waits, other jobs may run on this thread. To them it is a thread of its own,
+// with another state of the same context, made when they call the library. Rejected: to share the state and
+// put back what they change (scratch, scopes, modes, generator, errors: one forgotten is a wrong number).
+TENSOR__FN void tensor__wait_begin(tensor__thread_t *th) {
+    th->outer = tensor__waiting;
+    tensor__waiting = th;
+    tensor__tls = NULL;
+}
+TENSOR__FN void tensor__wait_end(tensor__thread_t *th) {
+    tensor__thread_t *job = tensor__tls;
+    tensor__tls = th;
+    tensor__waiting = th->outer;
+    th->outer = NULL;
+    if (!job) { return; }
+    tensor__tls = job;                  // a handler may look at the error
+    tensor__report(job, NULL);
+    tensor__thread_leave(job, 0);
+    tensor__tls = th;
+    tensor__exit_watch(th);
 }
 
 TENSOR_API int (tensor_version)(void) {
     return TENSOR_VERSION_MAJOR * 10000 + TENSOR_VERSION_MINOR * 100 + TENSOR_VERSION_PATCH;
 }
 
+TENSOR__FN void tensor__header_empty(tensor__thread_t *th, tensor_t *t);
 TENSOR__FN void tensor__header_destroy(tensor__thread_t *th, tensor_t *t);
+TENSOR__FN tensor_t *tensor__hold(tensor_t *t);
 TENSOR__FN void tensor__pool_stop(tensor_context_t *ctx);
+
+// Whether a function of the user's, called by the library in this context, is running on this thread: what
+// it returns to needs the context as it is.
+TENSOR__FN int tensor__called_back(const tensor__thread_t *th) {
+    if (th->inside || th->in_parallel) { return 1; }
+    for (int i = 0; i < th->depth; i++) {
+        if (!th->scopes[i].user) { return 1; }          // the library's own scopes end before it returns
+    }
+    for (const tensor__thread_t *w = tensor__waiting; w; w = w->outer) {
+        if (w->ctx == th->ctx) { return 1; }
+    }
+    return 0;
+}
+
+enum { TENSOR__HEADERS_HOLD, TENSOR__HEADERS_EMPTY, TENSOR__HEADERS_DESTROY };
+// Holds or empties every live header of the context, or destroys every emptied one. -> how many there were
+TENSOR__FN int64_t tensor__headers_all(tensor__thread_t *th, int what) {
+    uint32_t state = TENSOR__LIVE;
+    if (what == TENSOR__HEADERS_DESTROY) { state = TENSOR__EMPTIED; }
+    int64_t count = 0;
+    for (tensor__raw_t *r = th->ctx->raw; r; r = r->next) {
+        tensor_t *slab = (tensor_t *)(void *)((char *)r + 64);
+        for (int i = 0; i < r->headers; i++) {
+            tensor_t *t = &slab[i];
+            if (t->state != state) { continue; }
+            count++;
+            if (what == TENSOR__HEADERS_HOLD) { tensor__hold(t); }
+            if (what == TENSOR__HEADERS_EMPTY) {
+                t->state = TENSOR__EMPTIED;         // a deleter that looks at it gets an error
+                tensor__header_empty(th, t);
+            }
+            if (what == TENSOR__HEADERS_DESTROY) { tensor__header_destroy(th, t); }
+        }
+    }
+    return count;
+}
+// Tensors still kept refer to one another in circles, a leaf to its gradient and the gradient's graph to the
+// leaf: all are held while each lets go of the others. Deleters that run meanwhile may make new ones.
+TENSOR__FN void tensor__headers_close(tensor__thread_t *th) {
+    do {
+        for (tensor__thread_t *t = th->ctx->threads; t; t = t->next) { tensor__scopes_close(t); }
+        tensor__headers_all(th, TENSOR__HEADERS_HOLD);
+        tensor__headers_all(th, TENSOR__HEADERS_EMPTY);
+    } while (tensor__headers_all(th, TENSOR__HEADERS_DESTROY));
+}
 
 // Everything the context owns: objects first (they hold tensors), then scopes, then what is still kept, then
 // raw memory.
 TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
     tensor_context_t *ctx = th->ctx;
+    th->inside = 1;
     tensor__report(th, NULL);
     int code = th->error.code;
     (void)TENSOR__ATOMIC_ADD(&tensor__shutdown_count, 1);
@@ -7778,16 +8982,11 @@ TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
         o->prev = NULL;
         o->destroy(o);
     }
-    for (tensor__thread_t *t = ctx->threads; t; t = t->next) { tensor__scopes_close(t); }
-    for (tensor__raw_t *r = ctx->raw; r; r = r->next) {
-        tensor_t *slab = (tensor_t *)(void *)((char *)r + 64);
-        for (int i = 0; i < r->headers; i++) {
-            if (slab[i].state == TENSOR__LIVE) { tensor__header_destroy(th, &slab[i]); }
-        }
-    }
+    tensor__headers_close(th);
     TENSOR__LOCK(&ctx->mutex);
     tensor__raw_t *r = ctx->raw;
     ctx->raw = NULL;
+    memset(ctx->graves, 0, sizeof ctx->graves);
     ctx->hooks = NULL;
     ctx->hook_count = 0;
     while (r) {
@@ -7796,7 +8995,9 @@ TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
         r = next;
     }
     ctx->reserved = ctx->allocs = ctx->frees = 0;
-    // States of other living threads stay, emptied: those threads may go on, or just end.
+    // States of other living threads stay, emptied: those threads may go on, or just end. One that is parked
+    // is only looked for in the list.
+    for (tensor__thread_t *t = ctx->idle; t; t = t->next_idle) { t->owner = 0; }
     tensor__thread_t *states = ctx->threads;
     ctx->threads = ctx->idle = NULL;
     ctx->first_used = 0;
@@ -7822,15 +9023,22 @@ TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
     }
     TENSOR__UNLOCK(&ctx->mutex);
     tensor__tls = NULL;
+    if (ctx == &tensor__default) { tensor__exit_forget(); }
     return code;
 }
-TENSOR_API int (tensor_shutdown)(void) { return tensor__context_close(tensor__self()); }
+TENSOR_API int (tensor_shutdown)(void) {
+    tensor__thread_t *th = tensor__self();
+    int busy = tensor__called_back(th) || TENSOR__ATOMIC_LOAD(&th->ctx->pool.busy);
+    TENSOR__REFUSE_CODE(busy, OWNER, TENSOR__CALLED_BACK, "shutdown");
+    return tensor__context_close(th);
+}
 
 TENSOR_API tensor_context_t *(tensor_context_new)(void) {
     tensor_context_t *ctx = (tensor_context_t *)TENSOR_MALLOC(sizeof *ctx, 64);
     TENSOR__REFUSE_AS(NULL, !ctx, OUT_OF_MEMORY, "context_new: out of memory");
     memset(ctx, 0, sizeof *ctx);
     tensor__context_init(ctx);
+    (void)TENSOR__ATOMIC_ADD(&tensor__contexts, 1);
     return ctx;
 }
 TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
@@ -7855,8 +9063,13 @@ TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
         return r;
     }
     tensor_context_t *before = (tensor_context_use)(context);
+    if (tensor__called_back(tensor__self())) {
+        (tensor_context_use)(before);
+        TENSOR__REFUSE_CODE(1, OWNER, TENSOR__CALLED_BACK, "context_free");
+    }
     int code = tensor__context_close(tensor__self());
     TENSOR_FREE(context, sizeof *context, 64);
+    (void)TENSOR__ATOMIC_ADD(&tensor__contexts, -1);
     tensor__attach(before == context ? &tensor__default : before);
     return code;
 }
@@ -7909,6 +9122,10 @@ TENSOR_API void (tensor_reset_peak_memory)(void) {
 }
 TENSOR_API void (tensor_empty_cache)(void) { tensor__cache_release(tensor__self()); }
 
+// Names and sites are literals; not every compiler makes equal ones one.
+TENSOR__FN int tensor__same_name(const char *a, const char *b) {
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
 TENSOR_API size_t (tensor_memory_report)(char *text, size_t size) {
     tensor_context_t *ctx = tensor__self()->ctx;
     if (!text) { size = 0; }
@@ -7926,7 +9143,8 @@ TENSOR_API size_t (tensor_memory_report)(char *text, size_t size) {
             for (tensor__raw_t *q = ctx->raw; q && first; q = q->next) {
                 tensor_t *other = (tensor_t *)(void *)((char *)q + 64);
                 for (int k = 0; k < q->headers; k++) {
-                    if (other[k].state != TENSOR__LIVE || other[k].op != t->op || other[k].site != t->site) {
+                    if (other[k].state != TENSOR__LIVE || !tensor__same_name(other[k].op, t->op) ||
+                        !tensor__same_name(other[k].site, t->site)) {
                         continue;
                     }
                     if (n == 0 && &other[k] != t) { first = 0; break; }
@@ -8076,6 +9294,7 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
                         (int)TENSOR__MAX_THREADS);
     TENSOR__POOL_HERE(p);
     if (n == p->n && !p->hook) { return 0; }
+    TENSOR__REFUSE_CODE(TENSOR__ATOMIC_LOAD(&p->busy), OWNER, TENSOR__KERNEL_RUNS, "set_num_threads");
     tensor__pool_stop(th->ctx);
     if (n == 1) { return 0; }
 #if defined(TENSOR_NO_THREADS)
@@ -8110,7 +9329,7 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
     return TENSOR_ERR_INTERNAL;
 #endif
 }
-TENSOR__FN int tensor__thread_count(void) {
+TENSOR__BETWEEN int tensor__thread_count(void) {
     tensor__pool_t *p = &tensor__self()->ctx->pool;
     TENSOR__POOL_HERE(p);
     return p->n;
@@ -8132,6 +9351,8 @@ TENSOR_API int (tensor_set_parallel_for)(tensor_parallel_fn_t fn, void *user, in
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE_CODE(n < 1 || n > TENSOR__MAX_THREADS, SHAPE, "set_parallel_for: %i is not in 1..%i", n,
                         (int)TENSOR__MAX_THREADS);
+    TENSOR__REFUSE_CODE(TENSOR__ATOMIC_LOAD(&th->ctx->pool.busy), OWNER, TENSOR__KERNEL_RUNS,
+                        "set_parallel_for");
     tensor__pool_stop(th->ctx);
     if (!fn) { return 0; }
     th->ctx->pool.hook = fn;
@@ -8154,15 +9375,17 @@ TENSOR__FN void tensor__hook_task(void *arg, int64_t i) {
 }
 
 // Runs fn(arg, 0..ntasks-1, worker) on all threads of the context; the caller takes part.
-TENSOR__FN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg) {
+TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg) {
     tensor__thread_t *th = tensor__self();
     tensor__pool_t *p = &th->ctx->pool;
     TENSOR__POOL_HERE(p);
-    if (p->n == 1 || ntasks <= 1 || ntasks > INT32_MAX / 2 || th->in_parallel || TENSOR__ATOMIC_ADD(&p->busy,
-            1) != 0) {
-        if (p->n > 1 && ntasks > 1 && ntasks <= INT32_MAX / 2 && !th->in_parallel) {
-            (void)TENSOR__ATOMIC_ADD(&p->busy, -1);
-        }
+    int alone = p->n == 1 || ntasks <= 1 || ntasks > INT32_MAX / 2 || th->in_parallel ||
+                (p->hook && th->locking);
+    if (!alone && TENSOR__ATOMIC_ADD(&p->busy, 1) != 0) {
+        (void)TENSOR__ATOMIC_ADD(&p->busy, -1);
+        alone = 1;
+    }
+    if (alone) {
         for (int64_t i = 0; i < ntasks; i++) { fn(arg, i, 0); }
         return;
     }
@@ -8171,7 +9394,9 @@ TENSOR__FN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg) 
     p->arg = arg;
     p->ntasks = ntasks;
     if (p->hook) {
+        tensor__wait_begin(th);
         p->hook(p->hook_user, ntasks, tensor__hook_task, p);
+        tensor__wait_end(th);
     } else {
 #if !defined(TENSOR_NO_THREADS)
         p->shares = ntasks < p->n ? ntasks : p->n;
@@ -8214,6 +9439,50 @@ TENSOR__INLINE void tensor__node_drop(tensor__thread_t *th, tensor__node_t *node
     if (TENSOR__DROP(&node->refs)) { tensor__node_free(th, node); }
 }
 
+// Says once per context that one scope holds very many tensors: as good as ever a loop without a reset. Not
+// an error: the handler gets the code 0. Names the line that most of them come from, of the latest 32.
+enum { TENSOR__MANY = 1 << 17 };
+TENSOR__FN TENSOR__NOINLINE void tensor__tell_growth(tensor__thread_t *th) {
+    struct { const char *op, *site; int64_t count; } made[32] = {{NULL, NULL, 0}}, *most = made;
+    int64_t first = 0, end = 0, above = th->top, live = 0;
+    int kinds = 0;
+    for (int i = th->depth; i >= 0; i--) {          // the widest scope; 0 is the thread's own
+        int64_t mark = i ? th->scopes[i - 1].mark : 0;
+        if (above - mark > end - first) { first = mark; end = above; }
+        above = mark;
+    }
+    for (int64_t i = end - 1; i >= first; i--) {
+        const tensor_t *t = th->stack[i];
+        int k = 0;
+        if (!t) { continue; }
+        live++;
+        while (k < kinds && (made[k].op != t->op || made[k].site != t->site)) { k++; }
+        if (k == kinds) {
+            if (kinds == 32) { continue; }
+            made[k].op = t->op;
+            made[k].site = t->site;
+            made[k].count = 0;
+            kinds++;
+        }
+        made[k].count++;
+        if (made[k].count > most->count) { most = &made[k]; }
+    }
+    if (live < TENSOR__MANY / 2 || TENSOR__ATOMIC_ADD(&th->ctx->growth_told, 1) > 0) { return; }
+    char text[320] = "";
+    tensor__text_t s = {text, sizeof text, 0};
+    tensor__text(&s, "%d tensors live in one scope, %d of them made by %s%w; a loop that makes them needs a "
+                 "tensor_scope_reset in each turn", live, most->count, most->op ? most->op : "?", most->site);
+    if (th->ctx->error_fn) {
+        uint8_t inside = th->inside;
+        th->inside = 1;
+        th->ctx->error_fn(TENSOR_OK, text, th->ctx->error_user);
+        th->inside = inside;
+        return;
+    }
+#ifndef TENSOR_NO_STDIO
+    fprintf(stderr, "tensor: %s\n", text);
+#endif
+}
 TENSOR__FN int tensor__stack_grow(tensor__thread_t *th) {
     int64_t room = th->room ? th->room * 2 : 256;
     tensor_t **stack = (tensor_t **)tensor__raw_or_release(th, (uint64_t)room * sizeof *stack);
@@ -8222,6 +9491,7 @@ TENSOR__FN int tensor__stack_grow(tensor__thread_t *th) {
     if (th->stack) { tensor__raw_free(th->ctx, th->stack); }
     th->stack = stack;
     th->room = room;
+    if (room > TENSOR__MANY) { tensor__tell_growth(th); }
     return 1;
 }
 // Puts a header under the innermost scope. 0 = out of memory.
@@ -8262,7 +9532,12 @@ TENSOR__FN void tensor__hook_unlink(tensor_context_t *ctx, tensor__hook_t *h) {
 }
 TENSOR__FN void tensor__packed_drop(tensor__thread_t *th, tensor__extra_t *e) {
     for (int i = 0; i < e->packed_count; i++) {
-        if (e->packed[i] && e->packing->drop) { e->packing->drop(e->packed[i], e->packing->user); }
+        if (e->packed[i] && e->packing->drop) {
+            uint8_t inside = th->inside;
+            th->inside = 1;
+            e->packing->drop(e->packed[i], e->packing->user);
+            th->inside = inside;
+        }
     }
     if (e->packed) { tensor__raw_free(th->ctx, e->packed); }
     e->packed = NULL;
@@ -8283,12 +9558,12 @@ TENSOR__FN TENSOR__NOINLINE void tensor__extra_free(tensor__thread_t *th, tensor
 }
 
 TENSOR__FN void tensor__drop(tensor_t *t);
-// The end of a header: its references go, its memory waits in quarantine.
-TENSOR__FN void tensor__header_destroy(tensor__thread_t *th, tensor_t *t) {
-    t->state = TENSOR__DEAD;
-    t->freed = NULL;
-    tensor__count(&th->live_tensors, -1);
-    if (t->flags & TENSOR__HOOKED) { tensor__extra_free(th, tensor__leaf_extra(t)); }
+// Lets go of everything a header refers to; in line, since every header ends by it.
+TENSOR__INLINE void tensor__header_release(tensor__thread_t *th, tensor_t *t) {
+    if (t->flags & TENSOR__HOOKED) {
+        t->flags = (uint8_t)(t->flags & ~TENSOR__HOOKED);
+        tensor__extra_free(th, tensor__leaf_extra(t));
+    }
     if (t->node) {
         if (t->node->extra && t->node->extra->retain[t->output] == t) {
             t->node->extra->retain[t->output] = NULL;
@@ -8301,6 +9576,20 @@ TENSOR__FN void tensor__header_destroy(tensor__thread_t *th, tensor_t *t) {
     if (s) { tensor__storage_drop(th, s); }
     tensor_t *base = t->base, *grad = t->grad;
     t->base = t->grad = NULL;
+    if (base) { tensor__drop(base); }
+    if (grad) { tensor__drop(grad); }
+}
+
+TENSOR__FN void tensor__header_empty(tensor__thread_t *th, tensor_t *t) {
+    tensor__header_release(th, t);
+}
+
+// The end of a header: its references go, its memory waits in quarantine.
+TENSOR__FN void tensor__header_destroy(tensor__thread_t *th, tensor_t *t) {
+    t->state = TENSOR__DEAD;
+    t->freed = NULL;
+    tensor__count(&th->live_tensors, -1);
+    tensor__header_release(th, t);
     if (t->slot >= 0 && t->home == th && t->slot < th->top && th->stack[t->slot] == t) {
         th->stack[t->slot] = NULL;
     }
@@ -8310,8 +9599,6 @@ TENSOR__FN void tensor__header_destroy(tensor__thread_t *th, tensor_t *t) {
     } else {
         TENSOR__PUSH_FOREIGN(&t->home->foreign_headers, t, tensor_t);
     }
-    if (base) { tensor__drop(base); }
-    if (grad) { tensor__drop(grad); }
 }
 TENSOR__FN tensor_t *tensor__hold(tensor_t *t) {
     if (t && t != TENSOR__POISON) { TENSOR__HOLD(&t->refs); }
@@ -8357,9 +9644,12 @@ TENSOR__FN TENSOR__NOINLINE int tensor__unusable(const char *op, const char *arg
     tensor__thread_t *th = tensor__self();
     if (!t) {
         tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s is NULL", op, arg);
+    } else if (!TENSOR__GIVEN(t)) {
+        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s is the number %i, not a tensor", op, arg,
+                     (int)(uintptr_t)t);
     } else if (t->state == TENSOR__POISON_STATE) {
         tensor__fail(th, TENSOR_ERR_POISONED, "%s: argument %s failed earlier or on another thread", op, arg);
-    } else if (t->state == TENSOR__DEAD) {
+    } else if (t->state == TENSOR__DEAD || t->state == TENSOR__EMPTIED) {
         tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s: tensor used after %s%w, created by %s%w%s", op,
                      arg, t->freed ? "it was freed" : "its scope ended", t->freed, t->op ? t->op : "?",
                      t->site, t->freed ? "" : "; keep it with tensor_set, or take tensor_item");
@@ -8369,7 +9659,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__unusable(const char *op, const char *arg
     return 0;
 }
 #define TENSOR__USABLE(op, arg, t)                                                                           \
-    (TENSOR__LIKELY((t) != NULL && (t)->state == TENSOR__LIVE) || tensor__unusable(op, arg, t))
+    (TENSOR__LIKELY(TENSOR__GIVEN(t) && (t)->state == TENSOR__LIVE) || tensor__unusable(op, arg, t))
 
 TENSOR__FN tensor_scope_t tensor__scope_begin(tensor__thread_t *th, int grad_mode) {
     tensor_scope_t s;
@@ -8413,7 +9703,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__casts_drop(tensor__thread_t *th) {
     for (int k = 0; list && k < TENSOR__CAST_ROOM; k++) {
         if (list[k].leaf) { tensor__drop(list[k].cast); tensor__drop(list[k].leaf); }
     }
-    if (list) { tensor__memory_free(th, list); }
+    if (list) { tensor__block_free(th, list, th->casts_klass); }
 }
 // Scope i and those inside it are no more: modes are what they were before.
 TENSOR__INLINE void tensor__scope_restore(tensor__thread_t *th, int i) {
@@ -8541,7 +9831,7 @@ TENSOR_API tensor_t *(tensor_scope_return)(tensor_scope_t scope, tensor_t *t) {
 }
 
 TENSOR_API tensor_t *(tensor_keep)(tensor_t *t) {
-    if (t && t->state == TENSOR__POISON_STATE) { return t; }
+    if (TENSOR__GIVEN(t) && t->state == TENSOR__POISON_STATE) { return t; }
     if (!TENSOR__USABLE("keep", "t", t)) { return TENSOR__POISON; }
     TENSOR__HOLD(&t->refs);
     TENSOR__HOLD(&t->keeps);
@@ -8554,8 +9844,10 @@ TENSOR__FN void tensor__note_free(tensor__thread_t *th, tensor_t *t) {
     th->freed = t;
 }
 TENSOR_API int (tensor_free)(tensor_t *t) {
-    if (!t || t->state == TENSOR__POISON_STATE) { return 0; }
     tensor__thread_t *th = tensor__self();
+    if (!t) { return 0; }
+    if (!TENSOR__GIVEN(t)) { tensor__unusable("free", "t", t); return th->error.code; }
+    if (t->state == TENSOR__POISON_STATE) { return 0; }
     if (t->state == TENSOR__LIVE) {
         tensor__count_t keeps = TENSOR__ATOMIC_LOAD(&t->keeps);
         if (keeps > 0 || (t->home == th && t->slot >= 0)) {
@@ -8662,7 +9954,8 @@ TENSOR__FN int tensor__promote(tensor_t *const *in, int n) {
 TENSOR__FN int tensor__casting(void) { return TENSOR__CASTING(tensor__self()); }
 // f64 and what is no float stay as they are, as in PyTorch.
 TENSOR__FN int tensor__castable(const tensor_t *x) {
-    return x && x->state == TENSOR__LIVE && tensor__is_float(x->dtype) && x->dtype != TENSOR_F64;
+    return TENSOR__GIVEN(x) && x->state == TENSOR__LIVE && tensor__is_float(x->dtype) &&
+           x->dtype != TENSOR_F64;
 }
 TENSOR__FN tensor_t *tensor__cast(tensor__thread_t *th, tensor_t *x, int dtype) {
     if (!tensor__castable(x) || x->dtype == dtype) { return x; }
@@ -8673,7 +9966,10 @@ TENSOR__FN tensor_t *tensor__cast(tensor__thread_t *th, tensor_t *x, int dtype) 
     }
     if (!th->casts) {       // the first one: they end with the scope that autocast began in
         uint64_t bytes = TENSOR__CAST_ROOM * sizeof *th->casts;
-        if (!(th->casts = (tensor__cast_t *)tensor__memory(th, bytes))) { return TENSOR__POISON; }
+        tensor__cast_t *list = (tensor__cast_t *)tensor__block(th, bytes, &th->casts_klass);
+        TENSOR__REFUSE(!list, OUT_OF_MEMORY, "out of memory: %d bytes", (int64_t)bytes);
+        memset(list, 0, (size_t)bytes);
+        th->casts = list;
         for (th->cast_depth = th->depth; th->cast_depth > 0; th->cast_depth--) {
             if (!(th->scopes[th->cast_depth - 1].modes & TENSOR__CASTS)) { break; }
         }
@@ -8755,6 +10051,13 @@ TENSOR__FN int tensor__fills(const tensor_t *b, const tensor_t *x) {
 TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__no_list(const char *op, tensor_t *const *list, int n) {
     return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "%s: needs at least one tensor, got %s of %i", op,
                         list ? "a list" : "NULL as a list", n);
+}
+// Whether a call with options had no positional argument too many (see TENSOR_ARGS); raised if not. A struct
+// filled by hand has neither a site nor the mark.
+TENSOR__FN int tensor__no_surplus(const char *op, const char *site, const void *surplus) {
+    int bad = surplus ? surplus != TENSOR__NO_SURPLUS : site != NULL;
+    TENSOR__REFUSE_AS(0, bad, SHAPE, "%s: too many positional arguments, options are named", op);
+    return 1;
 }
 // -1 with the error INDEX if dim is outside -ndim..ndim-1.
 TENSOR__FN int tensor__dim_of(const char *op, int64_t dim, int ndim, const tensor_t *x) {
@@ -8861,7 +10164,9 @@ TENSOR__INLINE int tensor__needs_grad(const tensor_t *t) {
 TENSOR__FN void tensor__rebase_view(tensor__thread_t *th, tensor_t *t);
 // A view whose base was changed in place gets its node anew.
 TENSOR__INLINE int tensor__sync_needs_grad(tensor__thread_t *th, tensor_t *t) {
-    if (t->base && t->base->rebased != TENSOR__ATOMIC_LOAD(&t->base_version)) { tensor__rebase_view(th, t); }
+    if (t->base && t->base->rebased != (uint32_t)TENSOR__ATOMIC_LOAD(&t->base_version)) {
+        tensor__rebase_view(th, t);
+    }
     return tensor__needs_grad(t);
 }
 
@@ -8922,10 +10227,10 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
     } else {
         o->in = in;
     }
-    o->device = nin && in[0] ? in[0]->device : nin ? 0 : th->device;
+    o->device = nin && TENSOR__GIVEN(in[0]) ? in[0]->device : nin ? 0 : th->device;
     for (int i = 0; i < nin; i++) {
         tensor_t *t = in[i];
-        if (TENSOR__LIKELY(t != NULL && t->state == TENSOR__LIVE)) {
+        if (TENSOR__LIKELY(TENSOR__GIVEN(t) && t->state == TENSOR__LIVE)) {
             if (TENSOR__LIKELY(t->home == th || t->home->ctx == th->ctx)) {
                 if (TENSOR__LIKELY(t->device == o->device)) { continue; }
                 if (!tensor__same_device(o, i)) { return 0; }
@@ -9329,319 +10634,20 @@ TENSOR__FN int tensor__record(tensor__op_t *o) {
 // Arguments of any stride and dtype pass through L1 blocks of the compute type in row-major order;
 // contiguous arguments of that type are used where they lie. Bodies see contiguous memory and whole vectors
 // only. Rejected: bodies for every mix of strides and dtypes, or a contiguous copy of whole arguments
-// (memory traffic, and peaks of memory). After it: how a matrix product is cut for threads and caches, its
-// reference and f64, which are the same for all instruction sets.
+// (memory traffic, and peaks of memory).
 // ------------------------------------------------------------------------------
 
-enum {
-    TENSOR__BLOCK = 256, TENSOR__LANES = 16, TENSOR__ITER_ARGS = 9, TENSOR__GRAIN = 16384,
-    TENSOR__STREAM = 1 << 23            // elements of a result that goes past the caches
-};
-typedef void (*tensor__body_t)(const void *const *in, void *const *out, const double *p, int64_t n);
-
-// What one instruction set offers; filled by its kernel pass.
-typedef struct tensor__isa_t {
-    const tensor__body_t *forward, *backward;
-    int lanes;
-    float (*leaf_sum)(const float *x, int64_t n);
-    float (*leaf_max)(const float *x, int64_t n);
-    float (*leaf_min)(const float *x, int64_t n);
-    void (*add_row)(float *acc, const float *x, int64_t n);
-    void (*row_softmax)(const float *x, float *y, int64_t n);
-    void (*row_log_softmax)(const float *x, float *y, int64_t n);
-    float (*row_logsumexp)(const float *x, float *work, int64_t n);
-    void (*row_softmax_backward)(const float *g, const float *y, float *dx, int64_t n);
-    void (*row_log_softmax_backward)(const float *g, const float *y, float *dx, int64_t n);
-    float (*row_dot)(const float *x, const float *y, int64_t n);
-    void (*gemm_f32)(const tensor__gemm_t *g);
-    void (*gemm_tile_f64)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b,
-                          double *c);
-    void (*random)(int normal, tensor_generator_t g, int64_t first, int64_t n, float a, float b, float top,
-                   float *out);
-    int64_t (*load)(float *d, const void *p, int dtype, int64_t n);
-    int64_t (*store)(void *p, int dtype, const float *s, int64_t n);
-    int64_t (*find)(const float *x, int64_t n, float v);
-    void (*transpose)(int64_t rows, int64_t columns, const float *x, int64_t xld, float *y, int64_t yld);
-    void (*stream)(float *y, const float *x, int64_t n);        // or NULL
-} tensor__isa_t;
-
-/* GEMM, common to all ISA passes: the call, its scratch, the references, the f64 product
- *
- * C[m,n] (+)= A[m,k] B[k,n] (+ bias[n]), row stride of C free, column stride 1, A and B of any strides (0
- * too). Order of the sum, the same for every thread count and every tile edge: k is cut into chunks of a
- * constant length, a chunk is one chain from +0 in ascending k, chunks are added to C in ascending k. What
- * is chosen (path, chunk length, split of k) is chosen from m, n, k and the strides, never from the
- * threads. */
-enum {
-    TENSOR__GEMM_KC = 512,      /* longest chunk of k: a panel of A (14 x 512 f32) is 28 KB of L1 */
-    TENSOR__GEMM_NC = 128,      /* columns of packed B: 512 x 128 f32 = 256 KB of a 1 MB L2 */
-    TENSOR__GEMM_MC = 1024,     /* rows of packed A */
-    TENSOR__GEMM_PANELS = 16,   /* panels of A packed at a time */
-    TENSOR__GEMM_KS = 32,       /* chunk of k where B is read in place and only once: 32 streams of rows */
-    TENSOR__GEMM_KD = 1024,     /* chunk of k of the dot path: 6 rows of B in L1 */
-    TENSOR__GEMM_MR = 16,       /* rows and columns of a tile, upper bounds over the passes */
-    TENSOR__GEMM_NR = 32,
-    TENSOR__GEMM_SPLIT = 8,     /* parts of k of a split sum, at least */
-    TENSOR__GEMM_LEAF = 16384,  /* their length, at most */
-    TENSOR__GEMM_SMALL = 65536, /* elements of C that a long sum is split for */
-    TENSOR__GEMM_TINY_K = 128   /* k of a product of one task that needs no scratch, m and n half of it */
-};
-
-#define TENSOR__MIN(a, b) ((a) < (b) ? (a) : (b))
-#if defined(__GNUC__) || defined(__clang__)
-#define TENSOR__HIDE(p) __asm__("" : "+r"(p))      /* where p came from is forgotten */
-#else
-#define TENSOR__HIDE(p) ((void)0)
-#endif
-
-/* Into how many parts k is cut, 0 = none: a tall sum over a small C (dW of a narrow layer) has too few tiles
- * to share, and one chain of chunks loses digits where k is very long. The partial products land in scratch
- * and are added in order, in double. */
-TENSOR__FN int64_t tensor__gemm_splits(const tensor__gemm_t *g) {
-    int64_t parts = (g->k + TENSOR__GEMM_LEAF - 1) / TENSOR__GEMM_LEAF, least = TENSOR__GEMM_SPLIT;
-    if (g->k < 4096 || g->batch != 1 || g->m > TENSOR__GEMM_SMALL / g->n) return 0;     /* most end here */
-    if (g->m <= 64 && g->n <= 64 && g->m > 4) return parts > least ? parts : least;
-    return parts > least ? parts : 0;
-}
-
-/* Whether one thread does it all at once, without scratch: A, B and C lie in the first two caches. */
-TENSOR__INLINE int tensor__gemm_tiny(const tensor__gemm_t *g, int64_t ars, int64_t acs, int64_t brs,
-                                     int64_t bcs) {
-    return g->batch == 1 && (acs == 1 || ars == 1) && (bcs == 1 || brs == 1) && g->k <= TENSOR__GEMM_TINY_K
-        && g->m <= TENSOR__GEMM_TINY_K / 2 && g->n <= TENSOR__GEMM_TINY_K / 2;
-}
-
-/* Panels of rows are of equal height: 13 rows are 7 + 6, not 12 + 1. -> the height,
-    before row `high` one more */
-TENSOR__INLINE int tensor__gemm_height(int rows, int mr, int *high) {
-    int panels = (rows + mr - 1) / mr, h = mr;
-    while (h * panels > rows) h--;      /* some steps at most; a division takes longer than a tiny product */
-    *high = (rows - h * panels) * (h + 1);
-    return h;
-}
-
-/* chunks of one k are of equal length: 640 is 320 + 320, not 512 + 128 */
-TENSOR__FN int64_t tensor__gemm_chunk(int64_t k) {
-    if (k <= TENSOR__GEMM_KC) return k;
-    int64_t parts = (k + TENSOR__GEMM_KC - 1) / TENSOR__GEMM_KC;
-    return ((k + parts - 1) / parts + 15) / 16 * 16;
-}
-
-/* Floats of scratch a worker needs: panels of A (16 steps longer: lanes past MR go there), then a block of
- * B. Bounds by min(k, KC), not by the chunk: the parts of a split sum have chunks of their own. */
-TENSOR__FN int64_t tensor__gemm_panel_floats(const tensor__gemm_t *g) {
-    return (TENSOR__MIN(g->k, (int64_t)TENSOR__GEMM_KC) + 16)
-        * (TENSOR__MIN(g->m, (int64_t)TENSOR__GEMM_MC) + TENSOR__GEMM_MR);
-}
-TENSOR__FN uint64_t tensor__gemm_worker_floats(const tensor__gemm_t *g) {
-    uint64_t nb = (uint64_t)TENSOR__MIN(g->n, (int64_t)TENSOR__GEMM_NC);
-    nb = (nb + TENSOR__GEMM_NR - 1) / TENSOR__GEMM_NR * TENSOR__GEMM_NR;
-    uint64_t steps = (uint64_t)TENSOR__MIN(g->k, (int64_t)TENSOR__GEMM_KC);
-    return ((uint64_t)tensor__gemm_panel_floats(g) + steps * nb + 15) / 16 * 16;
-}
-
-TENSOR__FN float *tensor__gemm_room(const tensor__gemm_t *g, int worker) {
-    float *s = (float *)(void *)(((uintptr_t)g->scratch + 63) & ~(uintptr_t)63);
-    return s + (int64_t)tensor__gemm_worker_floats(g) * worker;
-}
-TENSOR__FN size_t tensor__gemm_scratch_f32(const tensor__gemm_t *g, int threads) {
-    if (g->m <= 0 || g->n <= 0 || g->k <= 0 || g->batch <= 0) return 0;
-    uint64_t bytes = tensor__gemm_worker_floats(g) * 4 * (uint64_t)(threads > 0 ? threads : 1) + 64;
-    bytes += (uint64_t)g->m * (uint64_t)g->n * 4 * (uint64_t)tensor__gemm_splits(g);
-    return (size_t)bytes;
-}
-
-/* the plain meaning: one chain in double per element */
-TENSOR__FN void tensor__gemm_ref_f32(const tensor__gemm_t *g) {
-    int64_t t, i, j, p;
-    for (t = 0; t < g->batch; t++) {
-        const float *a = (const float *)g->a + (g->aoff ? g->aoff[t] : 0);
-        const float *b = (const float *)g->b + (g->boff ? g->boff[t] : 0);
-        float *c = (float *)g->c + (g->coff ? g->coff[t] : 0);
-        for (i = 0; i < g->m; i++)
-            for (j = 0; j < g->n; j++) {
-                double s = g->bias ? (double)((const float *)g->bias)[j] : 0.0;
-                for (p = 0; p < g->k; p++)
-                    s += (double)a[i * g->ars + p * g->acs] * (double)b[p * g->brs + j * g->bcs];
-                if (g->accumulate) s += (double)c[i * g->crs + j];
-                c[i * g->crs + j] = (float)s;
-            }
-    }
-}
-
-/* The parallel cut: an item of the batch is a grid of gm x gn rectangles of C, and a task is `per` items
- * or one rectangle. Each rectangle packs for itself, so workers meet only once, at the end; the grid is
- * the one that packs least for the balance it gives. */
-typedef struct { int64_t tasks, per, gm, gn; } tensor__gemm_cut_t;
-
-TENSOR__FN tensor__gemm_cut_t tensor__gemm_cut(const tensor__gemm_t *g, int threads, int mr, int nr) {
-    tensor__gemm_cut_t cut;
-    double work = (double)g->m * (double)g->n * (double)g->k, best = 0, cost;
-    int64_t want, gm, gn, nrs, mrs, rows, cols;
-    cut.tasks = 1; cut.per = g->batch; cut.gm = cut.gn = 1;
-    /* 512K multiply-adds take about 8 us on one core; a join takes 2 */
-    if (threads < 2 || work * (double)g->batch < 524288.0) return cut;
-    if (g->batch >= 4 * threads || (g->batch >= threads && work < 262144.0)) {
-        cut.per = (g->batch + 8 * threads - 1) / (8 * threads);
-        cut.tasks = (g->batch + cut.per - 1) / cut.per;
-        return cut;
-    }
-    nrs = (g->n + nr - 1) / nr; mrs = (g->m + mr - 1) / mr;
-    want = (threads + g->batch - 1) / g->batch;
-    /* somebody else may use a core: let the other take more */
-    if (work > 8e6 * (double)want) want *= 4;
-    for (gm = 1; gm <= want && gm <= mrs; gm++) {
-        gn = TENSOR__MIN((want + gm - 1) / gm, nrs);
-        rows = (mrs + gm - 1) / gm * mr;
-        cols = (nrs + gn - 1) / gn * nr;
-        /* in multiply-adds: 64 to read and pack an element of B, 16 to read one of A */
-        cost = (double)rows * (double)cols + 64.0 * (double)cols + 16.0 * (double)rows;
-        cost *= (double)((gm * gn * g->batch + threads - 1) / threads);
-        if (best == 0 || cost < best) { best = cost; cut.gm = gm; cut.gn = gn; }
-    }
-    cut.per = 1;
-    cut.tasks = cut.gm * cut.gn * g->batch;
-    return cut;
-}
-
-/* f64: tiles of 4 rows and two vectors, B packed, A read in place; products and sums that no FMA joins, so a
- * result is the same whatever the instruction set. */
-enum { TENSOR__GEMM_KC64 = 256, TENSOR__GEMM_NC64 = 128, TENSOR__GEMM_NR64 = 16 };
-
-TENSOR__FN size_t tensor__gemm_scratch_f64(const tensor__gemm_t *g, int threads) {
-    uint64_t kb = (uint64_t)TENSOR__MIN(g->k > 0 ? g->k : 0, (int64_t)TENSOR__GEMM_KC64);
-    return (size_t)(kb * TENSOR__GEMM_NC64 * 8 * (uint64_t)(threads > 0 ? threads : 1) + 64);
-}
-
-/* dst[k][nr] from `w` columns of src, lanes past w zero */
-TENSOR__FN void tensor__gemm_pack_f64(int64_t k, int64_t w, int nr, const double *src, int64_t rs, int64_t cs,
-                                      double *dst) {
-    int64_t p, i;
-    if (cs == 1 && w == nr)
-        for (p = 0; p < k; p++) memcpy(dst + p * nr, src + p * rs, (size_t)nr * 8);
-    else
-        for (i = 0; i < nr; i++)
-            for (p = 0; p < k; p++) dst[p * nr + i] = i < w ? src[p * rs + i * cs] : 0.0;
-}
-
-typedef struct {
-    const tensor__gemm_t *g;
-    tensor__gemm_cut_t cut;
-    int workers, nr;            /* nr: columns of a tile, with tile of f64 alone */
-    int64_t parts;              /* of a split sum */
-    int64_t r[6];               /* rows, columns (unused) and steps of k that are at hand */
-    int shared;                 /* panels of A are ready, see gemm_share; not of f64 */
-    void (*tile)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b,
-                 double *c);
-} tensor__gemm_job_t;
-
-/* rows, columns and steps of k of rectangle t of the grid, cut at multiples of mr and nr */
-TENSOR__FN void tensor__gemm_rect(const tensor__gemm_job_t *job, int64_t t, int mr, int nr, int64_t *r) {
-    const tensor__gemm_t *g = job->g;
-    int64_t mrs, nrs, ti, tj;
-    memcpy(r, job->r, sizeof job->r);
-    if (job->cut.gm * job->cut.gn == 1) { r[2] = 0; r[3] = g->n; return; }
-    mrs = (r[1] - r[0] + mr - 1) / mr; nrs = (g->n + nr - 1) / nr;
-    ti = t / job->cut.gn; tj = t % job->cut.gn;
-    r[1] = TENSOR__MIN(r[0] + mrs * (ti + 1) / job->cut.gm * mr, r[1]);
-    r[0] += mrs * ti / job->cut.gm * mr;
-    r[2] = nrs * tj / job->cut.gn * nr;
-    r[3] = TENSOR__MIN(nrs * (tj + 1) / job->cut.gn * nr, g->n);
-}
-
-TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_job_t *job, int64_t item, const int64_t *r,
-                                       double *bp) {
-    const tensor__gemm_t *g = job->g;
-    const double *a = (const double *)g->a + (g->aoff ? g->aoff[item] : 0);
-    const double *b = (const double *)g->b + (g->boff ? g->boff[item] : 0);
-    double *c = (double *)g->c + (g->coff ? g->coff[item] : 0), tile[4 * TENSOR__GEMM_NR64];
-    int64_t p, q, jc, i, j, x, y, kb, nb, mw, nw, nr = job->nr;
-    for (jc = r[2]; jc < r[3]; jc += TENSOR__GEMM_NC64)
-        for (p = 0; p < g->k; p += TENSOR__GEMM_KC64) {
-            int add = g->accumulate || p > 0;
-            const double *bias = p == 0 ? (const double *)g->bias : NULL;
-            kb = TENSOR__MIN(g->k - p, (int64_t)TENSOR__GEMM_KC64);
-            nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC64);
-            for (q = 0; q < nb; q += nr)
-                tensor__gemm_pack_f64(kb, TENSOR__MIN(nb - q, nr), job->nr,
-                                      b + p * g->brs + (jc + q) * g->bcs, g->brs, g->bcs, bp + q * kb);
-            for (i = r[0]; i < r[1]; i += 4) {
-                mw = TENSOR__MIN(r[1] - i, (int64_t)4);
-                for (j = 0; j < nb; j += nr) {
-                    nw = TENSOR__MIN(nb - j, nr);
-                    job->tile(kb, mw, a + i * g->ars + p * g->acs, g->ars, g->acs, bp + j * kb, tile);
-                    for (x = 0; x < mw; x++) {
-                        double *o = c + (i + x) * g->crs + jc + j;
-                        for (y = 0; y < nw; y++) {
-                            double v = tile[nr * x + y];
-                            if (bias) v += bias[jc + j + y];
-                            o[y] = add ? o[y] + v : v;
-                        }
-                    }
-                }
-            }
-        }
-}
-
-TENSOR__FN void tensor__gemm_task_f64(void *arg, int64_t task, int worker) {
-    const tensor__gemm_job_t *job = (const tensor__gemm_job_t *)arg;
-    int64_t per = job->cut.gm * job->cut.gn, t, t1, r[6], n = job->g->batch * per;
-    double *s = (double *)(void *)(((uintptr_t)job->g->scratch + 63) & ~(uintptr_t)63)
-        + (int64_t)(tensor__gemm_scratch_f64(job->g, 1) - 64) / 8 * worker;
-    t = task * job->cut.per;
-    t1 = TENSOR__MIN(t + job->cut.per, n);
-    for (; t < t1; t++) {
-        tensor__gemm_rect(job, t % per, 4, job->nr, r);
-        tensor__gemm_block_f64(job, t / per, r, s);
-    }
-}
-
-/* k == 0: the empty sum. es = 4 or 8 bytes an element */
-TENSOR__FN void tensor__gemm_empty(const tensor__gemm_t *g, size_t es) {
-    int64_t t, i, j;
-    if (g->accumulate && !g->bias) return;
-    for (t = 0; t < g->batch; t++)
-        for (i = 0; i < g->m; i++) {
-            int64_t at = (g->coff ? g->coff[t] : 0) + i * g->crs;
-            if (es == 4) {
-                float *c = (float *)g->c + at;
-                const float *b = (const float *)g->bias;
-                for (j = 0; j < g->n; j++) c[j] = (g->accumulate ? c[j] : 0.0f) + (b ? b[j] : 0.0f);
-            } else {
-                double *c = (double *)g->c + at;
-                const double *b = (const double *)g->bias;
-                for (j = 0; j < g->n; j++) c[j] = (g->accumulate ? c[j] : 0.0) + (b ? b[j] : 0.0);
-            }
-        }
-}
-
-/* one tile: c[mr][.] (+)= a b; as = stride of a's rows (or of k, by variant), bs of b's rows, cs of c's;
- * w = valid columns of the last vector */
-typedef void (*tensor__gemm_tile_fn)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs,
-                                     float *c, int64_t cs, const float *bias, int add, int w);
-
-// Float to integer: truncates, saturates, NaN gives 0 (C leaves it undefined).
+// Float to integer: truncates, saturates, NaN gives 0 (C leaves it undefined). Only a number that fits is
+// converted: gcc may convert before it compares, and one that does not fit raises invalid.
 TENSOR__INLINE int64_t tensor__i64_from(double v) {
     if (v != v) { return 0; }
-    if (v >= 9223372036854775808.0) { return INT64_MAX; }
-    if (v < -9223372036854775808.0) { return INT64_MIN; }
-    return (int64_t)v;
+    double fits = v < 9223372036854774784.0 ? v : 9223372036854774784.0;    // the largest below 2^63
+    if (fits < -9223372036854775808.0) { fits = -9223372036854775808.0; }
+    return v >= 9223372036854775808.0 ? INT64_MAX : (int64_t)fits;
 }
 TENSOR__INLINE int64_t tensor__clip(double v, double lo, double hi) {
     if (v != v) { return 0; }
     return (int64_t)(v < lo ? lo : v > hi ? hi : v);
-}
-TENSOR__FN double tensor__remainder_f64(double a, double b) {
-    double r = fmod(a, b);
-    return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
-}
-TENSOR__FN double tensor__floordiv_f64(double a, double b) {
-    if (b == 0) { return a / b; }
-    double m = fmod(a, b), d = (a - m) / b;
-    if (m != 0 && ((b < 0) != (m < 0))) { d -= 1; }
-    if (d == 0) { return copysign(0.0, a / b); }
-    double f = floor(d);
-    return d - f > 0.5 ? f + 1 : f;
 }
 
 // Compute types: f32 for f32 f16 bf16, f64, and int64_t for the integers and bool.
@@ -9859,6 +10865,11 @@ TENSOR__FN void tensor__iter_move(const tensor__iter_t *it, int a, int64_t first
     }
 }
 
+// Spare lanes m..lanes-1 repeat the last element: they raise no floating-point exception that it does not.
+TENSOR__FN void tensor__iter_spare(void *block, int bytes, int64_t m, int lanes) {
+    char *to = (char *)block + m * bytes;
+    for (int64_t i = m; i < lanes; i++, to += bytes) { memcpy(to, to - bytes, (size_t)bytes); }
+}
 // The body over elements first..end.
 TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int64_t end) {
     const void *in[TENSOR__ITER_ARGS];
@@ -9896,12 +10907,12 @@ TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int6
             if (x->direct && !padded) {
                 in[it->slot[a]] = x->data + first * bs;
             } else {
-                if (padded) { memset(block[a], 0, (size_t)(it->lanes * bs)); }
                 if (x->direct) {
                     memcpy(block[a], x->data + first * bs, (size_t)(m * bs));
                 } else {
                     tensor__iter_move(it, a, first, m, block[a], 0);
                 }
+                if (padded) { tensor__iter_spare(block[a], bs, m, it->lanes); }
                 in[it->slot[a]] = block[a];
             }
         }
@@ -10017,7 +11028,7 @@ TENSOR__COLD
 #define F_XOR(a, b) ((a) ^ (b))
 #define F_SEL(m, a, b) ((m) ? (a) : (b))
 
-TENSOR__INLINE double tensor__sign_f64(double a) { return a > 0 ? 1.0 : a < 0 ? -1.0 : a; }
+TENSOR__INLINE double tensor__sign_f64(double a) { return a > 0 ? 1.0 : a < 0 ? -1.0 : a + 0.0; }
 TENSOR__INLINE double tensor__min_f64(double a, double b) {
     return tensor__isnan_f64(a) ? a : tensor__isnan_f64(b) ? b : a < b ? a : b;
 }
@@ -10036,6 +11047,7 @@ TENSOR__INLINE double tensor__round_f64(double a) {
     return tensor__isnan_f64(a) ? a : copysign(f, a);
 }
 
+#define F_ERFINV(x) tensor__erfinv_f64(x)
 #define F_POLYGAMMA(n, x) tensor__polygamma_f64(n, x)
 
 #define TENSOR__FORWARD(name, f)                                                                             \
@@ -10081,10 +11093,6 @@ static const tensor__body_t tensor__backward_f64[TENSOR_OP_POINTWISE_COUNT] = {
 #undef TENSOR__NONE
 };
 
-// The quoted name is found beside this file whatever the include path.
-#ifndef TENSOR_SELF
-#define TENSOR_SELF "tensor.h"
-#endif
 // Ends the words of the formulas, here and below.
 #define TENSOR__PASS 0
 #define TENSOR__PASS_WORDS
@@ -10188,89 +11196,6 @@ static const tensor__body_t tensor__forward_i64[TENSOR_OP_POINTWISE_COUNT] = {
 #include TENSOR_SELF
 
 TENSOR__END
-// The passes per instruction set.
-#define TENSOR__PASS 0
-#include TENSOR_SELF
-#ifdef TENSOR__X86_PASSES
-#define TENSOR__PASS 1
-#include TENSOR_SELF
-#define TENSOR__PASS 2
-#include TENSOR_SELF
-#define TENSOR__PASS 3
-#include TENSOR_SELF
-static const tensor__isa_t *const tensor__isas[6] = {
-    &tensor__isa_scalar, &tensor__isa_sse2, &tensor__isa_avx2, &tensor__isa_avx512, &tensor__isa_avx512,
-    &tensor__isa_avx512};
-static const char *const tensor__isa_names[6] = {"scalar", "sse2", "avx2", "avx512", "avx512bf16", "amx"};
-#elif defined(TENSOR__ARM_PASSES)
-#define TENSOR__PASS 4
-#include TENSOR_SELF
-static const tensor__isa_t *const tensor__isas[2] = {&tensor__isa_scalar, &tensor__isa_neon};
-static const char *const tensor__isa_names[2] = {"scalar", "neon"};
-#elif defined(TENSOR__WASM_PASSES)
-#define TENSOR__PASS 5
-#include TENSOR_SELF
-static const tensor__isa_t *const tensor__isas[2] = {&tensor__isa_scalar, &tensor__isa_wasm};
-static const char *const tensor__isa_names[2] = {"scalar", "wasm"};
-#else
-static const tensor__isa_t *const tensor__isas[1] = {&tensor__isa_scalar};
-static const char *const tensor__isa_names[1] = {"scalar"};
-#endif
-
-TENSOR__FN int tensor__isa_find(const char *name) {
-    for (int i = 0; i <= tensor__cpu_best(); i++) {
-        if (strcmp(name, tensor__isa_names[i]) == 0) {
-            return i == TENSOR__AMX && !tensor__tiles_granted() ? -1 : i;
-        }
-    }
-    return -1;
-}
-// The environment is read once per context, at its first kernel.
-TENSOR__FN TENSOR__NOINLINE int tensor__isa_choose(tensor_context_t *ctx) {
-    TENSOR__LOCK(&ctx->mutex);
-    if (!ctx->isa_known) {
-        const char *name = getenv("TENSOR_CPU"), *ref = getenv("TENSOR_REFERENCE");
-        int found = name ? tensor__isa_find(name) : -1;
-        ctx->isa = found >= 0 ? found : tensor__cpu_best();
-        ctx->reference = ref && ref[0] && strcmp(ref, "0") != 0;
-        ctx->plain = ctx->reference ? NULL : tensor__isas[ctx->isa];
-        TENSOR__ATOMIC_STORE(&ctx->isa_known, 1);
-    }
-    TENSOR__UNLOCK(&ctx->mutex);
-    return ctx->isa;
-}
-TENSOR__INLINE int tensor__isa_of(tensor_context_t *ctx) {
-    return TENSOR__LIKELY(TENSOR__ATOMIC_LOAD(&ctx->isa_known)) ? ctx->isa : tensor__isa_choose(ctx);
-}
-TENSOR__FN int tensor__isa(void) {
-    int isa = tensor__isa_of(tensor__self()->ctx);
-    return TENSOR__MIN(isa, (int)TENSOR__AVX512);
-}
-TENSOR__FN int tensor__reference(void) {
-    tensor_context_t *ctx = tensor__self()->ctx;
-    tensor__isa_of(ctx);
-    return ctx->reference;
-}
-TENSOR_API const char *(tensor_cpu_name)(void) {
-    int isa = tensor__isa_of(tensor__self()->ctx);
-    if (isa == TENSOR__AMX && TENSOR__ATOMIC_LOAD(&tensor__tiles) == 1) { isa--; }
-    return tensor__reference() ? "reference" : tensor__isa_names[isa];
-}
-TENSOR_API int (tensor_set_cpu)(const char *name) {
-    tensor__thread_t *th = tensor__self();
-    int reference = name && !strcmp(name, "reference");
-    int found = !name || reference ? tensor__cpu_best() : tensor__isa_find(name);
-    TENSOR__REFUSE_CODE(found < 0, UNSUPPORTED, "set_cpu: this machine or build has no '%s'", name);
-    tensor__isa_of(th->ctx);
-    TENSOR__LOCK(&th->ctx->mutex);
-    th->ctx->isa = found;
-    th->ctx->reference = reference;
-    th->ctx->plain = reference ? NULL : tensor__isas[found];
-    TENSOR__UNLOCK(&th->ctx->mutex);
-    return 0;
-}
-#define TENSOR__ISA(th) (tensor__isas[tensor__isa_of((th)->ctx)])
-
 // Integer divisors must not be 0: looked at before anything is written.
 TENSOR__FN int tensor__check_divisor(tensor_call_t *c, const tensor__iter_t *it) {
     int64_t block[TENSOR__BLOCK];
@@ -10504,6 +11429,45 @@ TENSOR_API tensor_t *(tensor_full_like)(tensor_t *x, double value) {
 TENSOR_API tensor_t *(tensor_zeros_like)(tensor_t *x) { return (tensor_full_like)(x, 0); }
 TENSOR_API tensor_t *(tensor_ones_like)(tensor_t *x) { return (tensor_full_like)(x, 1); }
 
+// Whether data of a C type (TENSOR__C_TYPES) holds elements of dtype; raised if not. Unsigned integers of a
+// float's size are its bits; 16 bits are those of f16 and bf16 anyway. Bytes are bytes.
+TENSOR__FN int tensor__data_fits(const char *op, int type, int dtype) {
+    static const char *const wants[TENSOR_DTYPE_COUNT] = {"float", "double", "int32_t", "int64_t", "uint8_t",
+        "bool", "uint16_t", "uint16_t", "int8_t", "int16_t"};
+    const char *name = NULL;
+    int size = 0, whole = type <= 8, has_sign = type & 1, fits = 0;
+    if (type == TENSOR__C_ANY || (unsigned)dtype >= TENSOR_DTYPE_COUNT) { return 1; }
+    switch (type) {
+#define TENSOR__X(number, type) case number: name = #type; size = (int)sizeof(type); break;
+    TENSOR__C_TYPES(TENSOR__X)
+#undef TENSOR__X
+    case TENSOR__C_BOOL: name = "bool"; size = 1; break;
+    default: name = "an array of pointers"; size = (int)sizeof(void *); break;
+    }
+    if (size == tensor__sizes[dtype]) {
+        if (whole) { fits = !tensor__is_float(dtype) || size == 2 || !has_sign; }
+        else { fits = type == TENSOR__C_BOOL || (type < TENSOR__C_BOOL && tensor__is_float(dtype)); }
+    }
+    TENSOR__REFUSE_AS(0, !fits, DTYPE, "%s: data is %s (%i bytes an element), dtype %s wants %s (%i); a cast "
+                      "to void * takes it as it is", op, name, size, tensor__dtype_names[dtype],
+                      wants[dtype], (int)tensor__sizes[dtype]);
+    return 1;
+}
+TENSOR_API tensor_t *tensor__from(int type, const void *data, tensor_dtype_t dtype, const int64_t *dims,
+                                  int ndim) {
+    if (!tensor__data_fits("from", type, (int)dtype)) { return TENSOR__POISON; }
+    return (tensor_from_n)(data, dtype, dims, ndim);
+}
+TENSOR_API tensor_t *tensor__wrap(int type, void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
+                                  void (*deleter)(void *, void *), void *user) {
+    if (!tensor__data_fits("wrap", type, (int)dtype)) { return TENSOR__POISON; }
+    return (tensor_wrap_n)(data, dtype, dims, ndim, deleter, user);
+}
+TENSOR_API int tensor__size_is_dtype(void) {
+    tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "a dtype is among the sizes; tensor_zeros_of(TENSOR_I64, "
+                 "2, 3) takes one");
+    return -1;
+}
 TENSOR_API tensor_t *(tensor_from_n)(const void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim) {
     tensor_t *t = (tensor_empty_n)(dims, ndim, dtype);
     if (t == TENSOR__POISON || !t->numel) { return t; }
@@ -10551,25 +11515,49 @@ TENSOR_API tensor_t *(tensor_wrap_n)(void *data, tensor_dtype_t dtype, const int
 
 TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tensor_dtype_t dtype) {
     TENSOR__BEGIN0(o, TENSOR__ROW(ARANGE))
-    double count = ceil((end - start) / step);
+    double steps = (end - start) / step, count = ceil(steps);
     TENSOR__REFUSE(step != 0 && count > 1e15, SHAPE, "arange: %g elements are too many", count);
-    TENSOR__REFUSE(step == 0 || !(count >= 0), SHAPE, "arange: step %g does not lead from %g to %g", step,
+    TENSOR__REFUSE(step == 0 || !(steps >= 0), SHAPE, "arange: step %g does not lead from %g to %g", step,
                    start, end);
     int64_t n = (int64_t)count;
     tensor__reals(&o, start, step);
     tensor__result(&o, (int)dtype, &n, 1);
     return tensor__finish(&o);
 }
-TENSOR_API tensor_t *(tensor_linspace)(double start, double end, int64_t n) {
-    TENSOR__MARK
-    TENSOR__BEGIN0(o, TENSOR__ROW(ARANGE))
-    TENSOR__REFUSE(n < 0, SHAPE, "linspace: n %d is negative", n);
-    tensor__reals(&o, start, n > 1 ? (end - start) / (double)(n - 1) : 0);
-    tensor_t *t = o.out[o.nout++] = tensor__make(o.th, "linspace", o.th->ctx->default_dtype, &n, 1, o.device);
-    t = tensor__finish(&o);
-    if (t != TENSOR__POISON && n > 1) { (tensor_fill_)((tensor_narrow)(t, 0, n - 1, 1), end); }
-    TENSOR__RETURN(t);
+// Integer dtypes cut the ends first. 0 = raised.
+TENSOR__FN int tensor__spaced(const char *op, int dtype, double *start, double *end, int64_t n) {
+    TENSOR__REFUSE_AS(0, n < 0, SHAPE, "%s: n %d is negative", op, n);
+    TENSOR__REFUSE_AS(0, (unsigned)dtype >= TENSOR_DTYPE_COUNT || dtype == TENSOR_BOOL, DTYPE,
+                      "%s: dtype %s is not that of a number", op, tensor_dtype_name((tensor_dtype_t)dtype));
+    if (!tensor__holds(op, dtype, *start) || !tensor__holds(op, dtype, *end)) { return 0; }
+    if (!tensor__is_float(dtype)) {
+        *start = trunc(*start);
+        *end = trunc(*end);
+    }
+    return 1;
 }
+TENSOR__FN tensor_t *tensor__ramp(int dtype, double start, double step, int64_t n) {
+    TENSOR__BEGIN0(o, TENSOR__ROW(ARANGE))
+    tensor__reals(&o, start, step);
+    o.out[o.nout++] = tensor__make(o.th, "linspace", dtype, &n, 1, o.device);
+    return tensor__finish(&o);
+}
+// The first half counts from start and the second one from end, as PyTorch's: symmetric, both ends exact.
+TENSOR__FN tensor_t *tensor__linspace(int dtype, double start, double end, int64_t n) {
+    const int64_t zero = 0;
+    double step = n > 1 ? (end - start) / (double)(n - 1) : 0;
+    if (n < 2) { return tensor__ramp(dtype, start, 0, n); }
+    tensor_t *back = tensor_flip_n(tensor__ramp(dtype, end, -step, n - n / 2), &zero, 1);
+    tensor_t *const halves[2] = {tensor__ramp(dtype, start, step, n / 2), back};
+    return tensor_cat_n(halves, 2, 0);
+}
+TENSOR_API tensor_t *(tensor_linspace_of)(tensor_dtype_t dtype, double start, double end, int64_t n) {
+    TENSOR__MARK
+    if (!tensor__spaced("linspace", (int)dtype, &start, &end, n)) { return TENSOR__POISON; }
+    TENSOR__RETURN(tensor__linspace((int)dtype, start, end, n));
+}
+TENSOR__FRONT(linspace, (double start, double end, int64_t n),
+    (tensor_linspace_of)(tensor_get_default_dtype(), start, end, n))
 TENSOR_API tensor_t *(tensor_eye)(int64_t n, int64_t m) {
     TENSOR__MARK
     int64_t dims[2] = {n, m};
@@ -10649,7 +11637,7 @@ TENSOR__FN int tensor__cpu_tri(tensor_call_t *c) {
 // code for each (nobody checks them).
 // ------------------------------------------------------------------------------
 
-TENSOR__INLINE int tensor__live(const tensor_t *x) { return x && x->state == TENSOR__LIVE; }
+TENSOR__INLINE int tensor__live(const tensor_t *x) { return TENSOR__GIVEN(x) && x->state == TENSOR__LIVE; }
 
 TENSOR_API int (tensor_ndim)(tensor_t *x) { return tensor__live(x) ? x->ndim : 0; }
 TENSOR_API tensor_shape_t (tensor_shape)(tensor_t *x) {
@@ -10686,7 +11674,9 @@ TENSOR_API tensor_device_t (tensor_device)(tensor_t *x) {
 TENSOR_API int (tensor_is_contiguous)(tensor_t *x) {
     return tensor__live(x) && (x->flags & TENSOR__CONTIGUOUS) != 0;
 }
-TENSOR_API int (tensor_is_poison)(tensor_t *x) { return x && x->state == TENSOR__POISON_STATE; }
+TENSOR_API int (tensor_is_poison)(tensor_t *x) {
+    return TENSOR__GIVEN(x) && x->state == TENSOR__POISON_STATE;
+}
 TENSOR_API const char *(tensor_dtype_name)(tensor_dtype_t dtype) {
     return (unsigned)dtype < TENSOR_DTYPE_COUNT ? tensor__dtype_names[dtype] : "?";
 }
@@ -10702,13 +11692,13 @@ TENSOR__FN int tensor__on_host(const char *op, const tensor_t *x) {
     return 1;
 }
 TENSOR_API const void *(tensor_data)(tensor_t *x) {
-    if (x && x->state == TENSOR__POISON_STATE) { return NULL; }
+    if (TENSOR__GIVEN(x) && x->state == TENSOR__POISON_STATE) { return NULL; }
     if (!TENSOR__USABLE("data", "x", x) || !tensor__on_host("data", x)) { return NULL; }
     return x->numel ? tensor__ptr(x) : NULL;
 }
 TENSOR_API void *(tensor_data_mut)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
-    if (x && x->state == TENSOR__POISON_STATE) { return NULL; }
+    if (TENSOR__GIVEN(x) && x->state == TENSOR__POISON_STATE) { return NULL; }
     if (!TENSOR__USABLE("data_mut", "x", x) || !tensor__on_host("data_mut", x)) { return NULL; }
     if (!tensor__update_allowed(th, "data_mut", x, th->grad_mode && tensor__sync_needs_grad(th, x))) {
         return NULL;
@@ -10763,6 +11753,10 @@ TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
         tensor__move_bytes(th, data, NULL, tensor__ptr(c), c->storage, want, 1, "copy_out");
     tensor__tidy(th_, mark_, NULL);
     return code;
+}
+TENSOR_API int tensor__copy_out(int type, tensor_t *x, void *data, size_t bytes) {
+    if (tensor__live(x) && !tensor__data_fits("copy_out", type, x->dtype)) { return TENSOR_ERR_DTYPE; }
+    return (tensor_copy_out)(x, data, bytes);
 }
 // Runs over pairs of elements in double; 1 = all satisfy.
 TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double atol, int exact,
@@ -10977,12 +11971,51 @@ TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tens
     return 1;
 }
 
+TENSOR__FN int tensor__changeable(tensor__thread_t *th, const char *op, tensor_t *x) {
+    uint8_t mode = th->grad_mode;
+    th->grad_mode = 0;
+    int allowed = tensor__update_allowed(th, op, x, 0);
+    th->grad_mode = mode;
+    return allowed;
+}
+
 // After an in-place change: x gets the node of the change; if x is a view, its base gets "base with that view
 // replaced".
 TENSOR__FN int tensor__rehistory(tensor__thread_t *th, tensor_t *x, tensor__node_t *n, int32_t k);
+TENSOR__FN int64_t tensor__walk(tensor__thread_t *th, tensor_t *const *y, int n, uint64_t since,
+                                tensor__node_t ***list);
+// Whether leaf is a leaf of the graph that o continues: with a node of its own it would hold itself. Looked
+// for at its first change alone, which walks the graph. Raises.
+TENSOR__FN int tensor__circular(tensor__op_t *o, const tensor_t *leaf) {
+    tensor__node_t **list = NULL;
+    tensor_t *from[TENSOR__MAX_IN];
+    int n = 0, found = 0;
+    if (!leaf || leaf->node || !(leaf->flags & TENSOR__ONCE_LEAF)) { return 0; }
+    for (int i = 0; i < o->nin && i < TENSOR__MAX_IN; i++) { if (o->in[i]) { from[n++] = o->in[i]; } }
+    int64_t count = tensor__walk(o->th, from, n, 0, &list);
+    for (int64_t k = 0; k < count && !found; k++) {
+        for (int i = 0; i < list[k]->nin; i++) { found |= list[k]->edge[i].leaf == leaf; }
+    }
+    if (list) { tensor__memory_free(o->th, list); }
+    TENSOR__REFUSE_AS(1, found, AUTOGRAD,
+                      "%s: x %t is a leaf of the graph that it would become the result of; change a clone",
+                      o->row->name, leaf);
+    return count < 0;
+}
+// Hooks on a view are those of the value it had, which nobody but the base uses once it is changed.
+TENSOR__FN int tensor__leave_hooks(tensor__thread_t *th, tensor_t *x) {
+    if (!x->base || !x->node || !x->node->extra || !x->node->extra->hooks) { return 1; }
+    if (x->node->row->family != TENSOR_FAMILY_VIEW) { return 1; }
+    tensor__node_t *node = tensor__view_node(th, TENSOR__ROW(AS_STRIDED), x->base, NULL, x, x);
+    if (node) { tensor__renode(th, x, node, 0); }
+    return node != NULL;
+}
 TENSOR__FN int tensor__record_update(tensor__op_t *o) {
+    tensor_t *x = o->out[0];
+    if (tensor__circular(o, x) || tensor__circular(o, x->base)) { return 0; }
+    if (!tensor__leave_hooks(o->th, x)) { return 0; }
     tensor__node_t *n = tensor__node_make(o, o->row->saves);
-    return n && tensor__rehistory(o->th, o->out[0], n, 0);
+    return n && tensor__rehistory(o->th, x, n, 0);
 }
 // x is output k of n from now on, and so is its place in its base. Takes over the reference n.
 TENSOR__FN int tensor__rehistory(tensor__thread_t *th, tensor_t *x, tensor__node_t *n, int32_t k) {
@@ -11125,19 +12158,35 @@ TENSOR_API tensor_t *(tensor_mT)(tensor_t *x) {
     TENSOR__REFUSE(tensor__live(x) && x->ndim < 2, SHAPE, "mT: x %t needs at least 2 dims", x);
     return (tensor_transpose)(x, -2, -1);
 }
-TENSOR_API tensor_t *(tensor_movedim)(tensor_t *x, int64_t source, int64_t destination) {
+// movedim of several dims; name is the op's in errors.
+TENSOR__FN tensor_t *tensor__movedims(const char *name, tensor_t *x, const int64_t *source,
+                                      const int64_t *destination, int n) {
     TENSOR__BEGIN(o, TENSOR__ROW(PERMUTE), x)
-    int s = tensor__dim("movedim", source, x);
-    int d = tensor__dim("movedim", destination, x);
-    if (s < 0 || d < 0) { return TENSOR__POISON; }
     int64_t order[TENSOR_MAX_DIMS];
-    int k = 0;
-    for (int i = 0; i < x->ndim; i++) {
-        if (k == s) { k++; }
-        order[i] = i == d ? s : k++;
+    uint32_t moved = 0, taken = 0;
+    if (!tensor__dims_given(name, source, n) || !tensor__dims_given(name, destination, n)) {
+        return TENSOR__POISON;
+    }
+    for (int i = 0; i < n; i++) {
+        TENSOR__DIM(from, name, source[i], x)
+        TENSOR__DIM(to, name, destination[i], x)
+        TENSOR__REFUSE(moved >> from & 1, INDEX, "%s: source dim %i appears twice (x %t)", name, from, x);
+        TENSOR__REFUSE(taken >> to & 1, INDEX, "%s: destination dim %i appears twice (x %t)", name, to, x);
+        moved |= 1u << from;
+        taken |= 1u << to;
+        order[to] = from;
+    }
+    for (int to = 0, from = 0; to < x->ndim; to++) {        // the others, in their order, where there is room
+        if (taken >> to & 1) { continue; }
+        while (moved >> from & 1) { from++; }
+        order[to] = from++;
     }
     return (tensor_permute_n)(x, order, x->ndim);
 }
+TENSOR__FRONT(movedim, (tensor_t *x, int64_t source, int64_t destination),
+    tensor__movedims("movedim", x, &source, &destination, 1))
+TENSOR__FRONT(movedim_n, (tensor_t *x, const int64_t *source, const int64_t *destination, int n),
+    tensor__movedims("movedim", x, source, destination, n))
 TENSOR_API tensor_t *(tensor_unsqueeze)(tensor_t *x, int64_t dim) {
     TENSOR__BEGIN(o, TENSOR__ROW(RESHAPE), x)
     int d = tensor__dim_of("unsqueeze", dim, x->ndim + 1, x);
@@ -11257,13 +12306,21 @@ TENSOR__FN int tensor__in_storage(tensor__op_t *o, tensor_t *x, const int64_t *d
                       "%s: the view leaves the storage of x %t (%d elements)", o->row->name, x, room);
     return 1;
 }
+// Elements from the first of a view to one past its last; 0 = it has none.
+TENSOR__FN int64_t tensor__length_of(const int64_t *dims, const int64_t *strides, int ndim) {
+    int64_t last = 0;
+    for (int i = 0; i < ndim; i++) {
+        if (!dims[i]) { return 0; }
+    }
+    for (int i = 0; i < ndim; i++) { last += (dims[i] - 1) * strides[i]; }
+    return last + 1;
+}
 TENSOR_API tensor_t *(tensor_as_strided)(tensor_t *x, const int64_t *dims, const int64_t *strides, int ndim,
                                          int64_t offset) {
     TENSOR__BEGIN(o, TENSOR__ROW(AS_STRIDED), x)
     if (!tensor__in_storage(&o, x, dims, strides, ndim, offset)) { return TENSOR__POISON; }
-    int64_t end = offset - x->offset, some = 1;
-    for (int i = 0; i < ndim; i++) { end += (dims[i] ? dims[i] - 1 : 0) * strides[i]; some &= dims[i] != 0; }
-    TENSOR__REFUSE(some && tensor__tracks(&o) && (offset < x->offset || end >= tensor__span(x)), UNSUPPORTED,
+    int64_t at = offset - x->offset, reach = tensor__length_of(dims, strides, ndim);
+    TENSOR__REFUSE(reach && tensor__tracks(&o) && (at < 0 || at + reach > tensor__span(x)), UNSUPPORTED,
                    "as_strided: x %t must hold the view, and not be expanded, to have a gradient", x);
     tensor__ints(&o, offset - x->offset, 0);
     tensor__strides_of(&o, x);
@@ -11304,29 +12361,55 @@ TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
     }
     return 0;
 }
+// The clone lies as x does: it is made of the stretch of x's storage that holds x and the view. An expanded x
+// is first cloned densely; the offset then counts in that clone, as in PyTorch.
 TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, const int64_t *dims,
                                                  const int64_t *strides, int ndim, int64_t offset) {
     TENSOR__BEGIN(o, TENSOR__ROW(AS_STRIDED_SCATTER), x, src)
-    TENSOR__REFUSE(src->ndim != ndim || memcmp(src->dims, dims, (size_t)ndim * sizeof *dims) ||
-                   src->dtype != x->dtype, SHAPE, "as_strided_scatter: src %t %y is not the view's shape and "
-                   "dtype", src, src);
+    int expanded = 0;
+    for (int i = 0; i < x->ndim; i++) { expanded |= x->strides[i] == 0 && x->dims[i] > 1; }
+    if (expanded && x->numel) {
+        TENSOR__MARK
+        TENSOR__RETURN(tensor_as_strided_scatter(tensor_clone(x), src, dims, strides, ndim, offset));
+    }
+    if (!tensor__in_storage(&o, x, dims, strides, ndim, offset)) { return TENSOR__POISON; }
+    TENSOR__REFUSE(!tensor__same_dims(src->dims, src->ndim, dims, ndim) || src->dtype != x->dtype, SHAPE,
+                   "as_strided_scatter: src %t %y is not the view's shape and dtype", src, src);
+    int64_t at = offset - x->offset;             // of the view, from the first element of x
+    int64_t span = tensor__length_of(x->dims, x->strides, x->ndim);
+    int64_t reach = tensor__length_of(dims, strides, ndim);
+    int inside = !reach || (at >= 0 && at + reach <= span);
+    TENSOR__REFUSE((!inside || !tensor__span(x)) && tensor__tracks(&o), UNSUPPORTED,
+                   "as_strided_scatter: x %t must hold the view, no element twice, to have a gradient", x);
     tensor_scope_t s = tensor__scope_begin(o.th, 0);
-    tensor_t *y = (tensor_clone)(x);
-    tensor_t *v = y == TENSOR__POISON ? y : (tensor_as_strided)(y, dims, strides, ndim, offset);
+    tensor_t *y, *v;
+    if (inside && (x->flags & TENSOR__CONTIGUOUS)) {
+        y = (tensor_clone)(x);
+        v = y == TENSOR__POISON ? y : (tensor_as_strided)(y, dims, strides, ndim, reach ? at : 0);
+    } else {
+        int64_t first = inside || at > 0 ? 0 : at;           // of the stretch, from the first element of x
+        int64_t end = inside || at + reach < span ? span : at + reach;
+        int64_t all = end - first, step = 1;
+        tensor_t *stretch = (tensor_clone)((tensor_as_strided)(x, &all, &step, 1, x->offset + first));
+        y = (tensor_detach)((tensor_as_strided)(stretch, x->dims, x->strides, x->ndim, -first));
+        v = (tensor_as_strided)(stretch, dims, strides, ndim, reach ? at - first : 0);
+    }
     (tensor_copy_)(v, src);
     y = (tensor_scope_return)(s, v == TENSOR__POISON ? v : y);
     if (y == TENSOR__POISON) { return y; }
     y->op = o.row->name;
     o.out[o.nout++] = y;
-    tensor__ints(&o, offset, 0);
-    o.params.i[17] = 0;
+    tensor__ints(&o, at, 0);
+    tensor__strides_of(&o, x);
     for (int i = 0; i < ndim; i++) { o.params.i[1 + i] = strides[i]; }
     return tensor__commit(&o);
 }
 // Fills out with poison; the dim to cut x along, -1 = none, raised.
 TENSOR__FN int tensor__parts(const char *op, tensor_t *x, int64_t dim, tensor_t **out, int max) {
     for (int i = 0; out && i < max; i++) { out[i] = TENSOR__POISON; }
-    return TENSOR__USABLE(op, "x", x) ? tensor__slice_dim(op, dim, x) : -1;
+    if (!TENSOR__USABLE(op, "x", x)) { return -1; }
+    TENSOR__REFUSE_AS(-1, !out, SHAPE, "%s: out is NULL (x %t)", op, x);
+    return tensor__slice_dim(op, dim, x);
 }
 TENSOR__FN tensor_t *tensor__one_of(tensor_t *view) {
     if (view != TENSOR__POISON) { view->flags = (uint8_t)(view->flags | TENSOR__MULTI_VIEW); }
@@ -11386,26 +12469,42 @@ TENSOR_API int (tensor_tensor_split)(tensor_t *x, int n, int64_t dim, tensor_t *
     }
     return n;
 }
-TENSOR_API int (tensor_tensor_split_at)(tensor_t *x, const int64_t *indices, int n, int64_t dim,
-                                        tensor_t **out) {
-    int d = tensor__parts("tensor_split", x, dim, out, n + 1);
-    if (d < 0 || !tensor__dims_given("tensor_split", indices, n)) { return 0; }
+TENSOR__FN int tensor__split_at(const char *op, tensor_t *x, const int64_t *indices, int n, int64_t dim,
+                                tensor_t **out) {
+    TENSOR__REFUSE_AS(0, n < 0 || n == 0x7FFFFFFF, SHAPE, "%s: there cannot be %i indices", op, n);
+    int d = tensor__parts(op, x, dim, out, n + 1);
+    if (d < 0 || !tensor__dims_given(op, indices, n)) { return 0; }
     for (int i = 0; i <= n; i++) {
         int64_t end = i < n ? indices[i] : INT64_MAX;
         out[i] = (tensor_slice)(x, d, i ? indices[i - 1] : 0, end, 1);
     }
     return n + 1;
 }
-// Along dim into n equal parts; a 1-d x of hsplit is cut along its only one.
+TENSOR_API int (tensor_tensor_split_at)(tensor_t *x, const int64_t *indices, int n, int64_t dim,
+                                        tensor_t **out) {
+    return tensor__split_at("tensor_split", x, indices, n, dim, out);
+}
+// The dim of hsplit: a 1-d x is cut along its only one.
+TENSOR__FN int tensor__hdim(const tensor_t *x) { return tensor__live(x) && x->ndim == 1 ? 0 : 1; }
+TENSOR_API int (tensor_hsplit_at)(tensor_t *x, const int64_t *indices, int n, tensor_t **out) {
+    return tensor__split_at("hsplit", x, indices, n, tensor__hdim(x), out);
+}
+TENSOR_API int (tensor_vsplit_at)(tensor_t *x, const int64_t *indices, int n, tensor_t **out) {
+    return tensor__split_at("vsplit", x, indices, n, 0, out);
+}
+TENSOR_API int (tensor_dsplit_at)(tensor_t *x, const int64_t *indices, int n, tensor_t **out) {
+    return tensor__split_at("dsplit", x, indices, n, 2, out);
+}
+// Along dim into n equal parts.
 TENSOR__FN int tensor__even(const char *op, tensor_t *x, int dim, int n, tensor_t **out, int max) {
-    int at = tensor__live(x) && x->ndim == 1 && dim == 1 ? 0 : dim, d = tensor__parts(op, x, at, out, max);
+    int d = tensor__parts(op, x, dim, out, max);
     if (d < 0) { return 0; }
     TENSOR__REFUSE_AS(0, n < 1 || x->dims[d] % n, SHAPE, "%s: dim %i of x %t does not divide into %i", op, d,
                       x, n);
     return (tensor_tensor_split)(x, n, d, out, max);
 }
 TENSOR_API int (tensor_hsplit)(tensor_t *x, int n, tensor_t **out, int max) {
-    return tensor__even("hsplit", x, 1, n, out, max);
+    return tensor__even("hsplit", x, tensor__hdim(x), n, out, max);
 }
 TENSOR_API int (tensor_vsplit)(tensor_t *x, int n, tensor_t **out, int max) {
     return tensor__even("vsplit", x, 0, n, out, max);
@@ -11615,16 +12714,21 @@ TENSOR_API tensor_t *(tensor_unflatten_n)(tensor_t *x, int64_t dim, const int64_
     int d = tensor__slice_dim("unflatten", dim, x), m = 0;
     int64_t dims[TENSOR_MAX_DIMS], known = 1, infer = -1;
     if (d < 0) { return TENSOR__POISON; }
-    int bad = n < 1 || x->ndim - 1 + n > TENSOR_MAX_DIMS;
+    int bad = n < 1 || x->ndim - 1 + n > TENSOR_MAX_DIMS, empty = 0;
     for (int i = 0; i < x->ndim && !bad; i++) {
         if (i != d) { dims[m++] = x->dims[i]; continue; }
         for (int k = 0; k < n && !bad; k++) {
+            uint64_t more = (uint64_t)known;
             bad = sizes[k] < -1 || (sizes[k] < 0 && infer >= 0) ||
-                (sizes[k] > 0 && known > x->dims[d] / sizes[k]);
-            if (sizes[k] < 0) { infer = m; } else { known *= sizes[k]; }
+                (sizes[k] > 0 && (!tensor__mul_u64((uint64_t)known, (uint64_t)sizes[k], &more) ||
+                                  more > (uint64_t)1 << 60));
+            if (sizes[k] < 0) { infer = m; }
+            empty |= sizes[k] == 0;
+            known = (int64_t)more;
             dims[m++] = sizes[k];
         }
     }
+    if (empty) { known = 0; }
     if (!bad && infer >= 0 && known) { dims[infer] = x->dims[d] / known; known *= dims[infer]; }
     TENSOR__REFUSE(bad || known != x->dims[d] || (infer >= 0 && dims[infer] < 0), SHAPE,
                    "unflatten: sizes %n do not make up dim %i of x %t", sizes, n < 0 || n > TENSOR_MAX_DIMS ?
@@ -11801,8 +12905,8 @@ TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
     if (c == TENSOR__POISON) { return; }
     if (g->node->edge[0].node || g->node->edge[0].leaf) {
         tensor_t *zero = (tensor_zeros_n)(v->dims, v->ndim, (tensor_dtype_t)c->dtype);
-        g->gx[0] = (tensor_as_strided_scatter)(c, zero, v->dims, g->p->i + 1, v->ndim, c->offset +
-                                               g->p->i[0]);
+        g->gx[0] = (tensor_as_strided_scatter)(c, zero, v->dims, g->p->i + 1, v->ndim,
+                                               c->offset + g->p->i[0]);
         tensor__from_span(g);
     }
     g->gx[1] = (tensor_as_strided)(c, v->dims, g->p->i + 1, v->ndim, c->offset + g->p->i[0]);
@@ -11993,7 +13097,8 @@ TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *r
     return 1;
 }
 TENSOR__INLINE int tensor__plain_arg(const tensor__thread_t *th, const tensor_t *t) {
-    return t && t->state == TENSOR__LIVE && TENSOR__HOST_F32(t) && (t->home == th || t->home->ctx == th->ctx);
+    return TENSOR__GIVEN(t) && t->state == TENSOR__LIVE && TENSOR__HOST_F32(t) &&
+           (t->home == th || t->home->ctx == th->ctx);
 }
 // What the plain doors share. begin: the kernels that a call of row may use past the gate, NULL = none, take
 // the general way; commit: the call's result t, or poison if it could not be recorded (0, raised).
@@ -12090,11 +13195,10 @@ TENSOR__FN tensor_t *tensor__ternary(int id, tensor_t *a, tensor_t *b, tensor_t 
                                     tensor__promote(in_, 3));
 }
 
-// Elements of x in memory order: lowest and one past the highest, relative to the storage.
+// Elements of x, which has some, in memory order: lowest and one past the highest, relative to the storage.
 TENSOR__FN void tensor__extent(const tensor_t *x, int64_t *first, int64_t *end) {
-    *first = *end = x->offset;
-    for (int i = 0; i < x->ndim; i++) { *end += (x->dims[i] ? x->dims[i] - 1 : 0) * x->strides[i]; }
-    *end += x->numel ? 1 : 0;
+    *first = x->offset;
+    *end = x->offset + tensor__length_of(x->dims, x->strides, x->ndim);
 }
 TENSOR__FN int tensor__same_view(const tensor_t *a, const tensor_t *b) {
     if (a->offset != b->offset || a->ndim != b->ndim) { return 0; }
@@ -12135,7 +13239,7 @@ TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int 
     if (!tensor__update_allowed(o.th, name, x, tracks)) { return TENSOR__POISON; }
     for (int i = 1; i < o.nin; i++) {
         tensor_t *b = o.args[i];
-        if (!b || b->storage != x->storage) { continue; }
+        if (!b || b->storage != x->storage || !x->numel || !b->numel) { continue; }
         int64_t f0, e0, f1, e1;
         tensor__extent(x, &f0, &e0);
         tensor__extent(b, &f1, &e1);
@@ -12184,10 +13288,14 @@ TENSOR__X(ISFINITE, isfinite) TENSOR__X(CLONE, clone) TENSOR__X(HARDSIGMOID, har
 TENSOR__X(HARDSWISH, hardswish) TENSOR__X(MISH, mish) TENSOR__X(ACOSH, acosh) TENSOR__X(ASINH, asinh)
 TENSOR__X(ATANH, atanh) TENSOR__X(ERFINV, erfinv) TENSOR__X(LGAMMA, lgamma) TENSOR__X(SINC, sinc)
 #undef TENSOR__X
+// Numbers from 2^53 on have no fraction.
+TENSOR__FN int tensor__fractional(double v) {
+    return v > -9007199254740992.0 && v < 9007199254740992.0 && v != floor(v);
+}
 // A fraction turns integers to f32; an infinite bound is none.
 TENSOR__FN int tensor__clamped(int dtype, double lo, double hi) {
-    double v = lo - floor(lo) > 0 ? lo : hi;
-    return v - floor(v) > 0 ? tensor__weak(dtype, v) : dtype;
+    double v = tensor__fractional(lo) ? lo : hi;
+    return tensor__fractional(v) ? tensor__weak(dtype, v) : dtype;
 }
 // A bound beyond the far end of an integer dtype would be a result that it cannot hold.
 TENSOR__FN int tensor__clampable(int dtype, double lo, double hi) {
@@ -12353,19 +13461,36 @@ TENSOR_API tensor_t *(tensor_fill_)(tensor_t *x, double value) {
 TENSOR__FN void tensor__grad_fill(tensor__grad_t *g) { g->gx[0] = tensor_zeros_like(g->gy[0]); }
 TENSOR_API tensor_t *(tensor_zero_)(tensor_t *x) { return (tensor_fill_)(x, 0); }
 TENSOR__COLD
-TENSOR_API tensor_t *(tensor_masked_fill)(tensor_t *x, tensor_t *mask, double value) {
-    TENSOR__MARK
-    TENSOR__BEGIN(o, TENSOR__ROW(WHERE), x)
-    TENSOR__REFUSE(tensor__live(mask) && mask->dtype != TENSOR_BOOL, DTYPE,
-                   "masked_fill: mask %t must be bool, not %y", mask, mask);
-    if (!tensor__holds("masked_fill", x->dtype, value)) { return TENSOR__POISON; }
+// value where mask is true; name is the op's in errors.
+TENSOR__FN tensor_t *tensor__fill_masked(const char *name, tensor_t *x, tensor_t *mask, tensor_t *value) {
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = x->ndim;
     memcpy(dims, x->dims, (size_t)ndim * sizeof *dims);
+    TENSOR__REFUSE(tensor__live(mask) && mask->dtype != TENSOR_BOOL, DTYPE,
+                   "%s: mask %t must be bool, not %y", name, mask, mask);
     TENSOR__REFUSE(tensor__live(mask) && !tensor__broadcast(dims, &ndim, mask->dims, mask->ndim), SHAPE,
-                   "masked_fill: mask %t does not broadcast to x %t", mask, x);
-    TENSOR__RETURN((tensor_where)(mask, tensor_scalar(value, (tensor_dtype_t)x->dtype), x));
+                   "%s: mask %t does not broadcast to x %t", name, mask, x);
+    return (tensor_where)(mask, value, x);
 }
+TENSOR_API tensor_t *(tensor_masked_fill)(tensor_t *x, tensor_t *mask, double value) {
+    TENSOR__MARK
+    TENSOR__BEGIN(o, TENSOR__ROW(WHERE), x)
+    if (!tensor__holds("masked_fill", x->dtype, value)) { return TENSOR__POISON; }
+    tensor_t *v = tensor_scalar(value, (tensor_dtype_t)x->dtype);
+    TENSOR__RETURN(tensor__fill_masked("masked_fill", x, mask, v));
+}
+// A value that is a tensor: 0-d, in x's dtype.
+TENSOR__FN tensor_t *tensor__fill_value(const char *name, tensor_t *x, tensor_t *value) {
+    TENSOR__REFUSE(value->ndim, SHAPE, "%s: value %t must be 0-d", name, value);
+    return (tensor_to)(value, x->dtype);
+}
+TENSOR_API tensor_t *(tensor_masked_fill_tensor)(tensor_t *x, tensor_t *mask, tensor_t *value) {
+    TENSOR__MARK2(x, value)
+    tensor_t *v = tensor__fill_value("masked_fill_tensor", x, value);
+    TENSOR__RETURN(tensor__fill_masked("masked_fill_tensor", x, mask, v));
+}
+TENSOR__MADE(masked_fill_tensor_, (tensor_t *x, tensor_t *mask, tensor_t *value),
+    (tensor_copy_)(x, (tensor_masked_fill_tensor)(x, mask, value)))
 TENSOR__MADE(masked_fill_, (tensor_t *x, tensor_t *mask, double value),
     (tensor_copy_)(x, (tensor_masked_fill)(x, mask, value)))
 
@@ -12375,8 +13500,14 @@ TENSOR__FRONT(clamp_min, (tensor_t *x, double lo), (tensor_clamp)(x, lo, (double
 TENSOR_API tensor_t *(tensor_clamp_tensor)(tensor_t *x, tensor_t *lo, tensor_t *hi) {
     TENSOR__MARK1(x)
     TENSOR__REFUSE(!lo && !hi, SHAPE, "clamp_tensor: lo and hi are both NULL");
-    if (lo) { x = tensor_where(tensor_logical_or(tensor_lt(x, lo), tensor_isnan(lo)), lo, x); }
-    if (hi) { x = tensor_where(tensor_logical_or(tensor_gt(x, hi), tensor_isnan(hi)), hi, x); }
+    tensor_t *const bounds[2] = {lo, hi};
+    for (int i = 0; i < 2; i++) {
+        tensor_t *b = bounds[i];
+        if (!b) { continue; }
+        x = tensor_where(i ? tensor_gt(x, b) : tensor_lt(x, b), b, x);
+        if (!tensor__live(b) || !tensor__is_float(b->dtype)) { continue; }
+        x = tensor_where(tensor_isnan(b), tensor_add_scalar(x, (double)NAN), x);     // the gradient stays x's
+    }
     TENSOR__RETURN(x);
 }
 TENSOR__MADE(deg2rad, (tensor_t *x), (tensor_mul_scalar)(x, 0.017453292519943295))
@@ -12407,7 +13538,12 @@ TENSOR_API tensor_t *(tensor_logit)(tensor_t *x, double eps) {
     TENSOR__MARK1(x)
     TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_logit, (tensor_logit)(cast_[0], eps), x)
     if (!tensor__is_float(x->dtype)) { x = tensor_to(x, TENSOR_F32); }
-    if (eps >= 0) { x = tensor_clamp(x, eps, 1 - eps); }
+    if (eps > 0.5) {                    // the bounds are crossed: what is below the lower one takes it
+        tensor_t *low = tensor_scalar(eps, (tensor_dtype_t)x->dtype);
+        x = tensor_where(tensor_lt_scalar(x, eps), low, tensor_clamp_max(x, 1 - eps));
+    } else if (eps >= 0) {
+        x = tensor_clamp(x, eps, 1 - eps);
+    }
     TENSOR__RETURN(tensor_sub(tensor_log(x), tensor_log1p(tensor_neg(x))));
 }
 TENSOR_API tensor_t *(tensor_nan_to_num)(tensor_t *x, double nan, double posinf, double neginf) {
@@ -12582,6 +13718,7 @@ TENSOR__FN tensor_t *tensor__wide(tensor_t *t) {
 #define F_SIGMOID(a) tensor_sigmoid(a)
 #define F_ERF(a) tensor_erf(a)
 #define F_ERFC(a) tensor_erfc(a)
+#define F_ERFINV(a) tensor_erfinv(a)
 #define F_POLYGAMMA(n, x) (tensor_polygamma)((int)(n), x)
 #define F_LT(a, b) tensor_lt(a, b)
 #define F_LE(a, b) tensor_le(a, b)
@@ -12607,19 +13744,13 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__NONE, TENS
 #undef TENSOR__THREE
 #undef TENSOR__NONE
 #undef TENSOR__D
-// passes bit k: the derivative for operand k is the incoming gradient itself, nothing to compute.
-typedef struct tensor__formulas_t { tensor__derivative_t d[3]; int passes; const char *text[3];
-    } tensor__formulas_t;
-#define TENSOR__IS_G(text) (sizeof(text) == 4 && text[0] == 'F' && text[2] == 'G')
-#define TENSOR__ONE(ID, name, kind, f, dA, ...)                                                              \
-    {{tensor__d0_##name, NULL, NULL}, TENSOR__IS_G(#dA), {#dA, "", ""}},
+typedef struct tensor__formulas_t { tensor__derivative_t d[3]; const char *text[3]; } tensor__formulas_t;
+#define TENSOR__ONE(ID, name, kind, f, dA, ...) {{tensor__d0_##name, NULL, NULL}, {#dA, "", ""}},
 #define TENSOR__TWO(ID, name, kind, f, dA, dB, ...)                                                          \
-    {{tensor__d0_##name, tensor__d1_##name, NULL}, TENSOR__IS_G(#dA) | TENSOR__IS_G(#dB) << 1,               \
-        {#dA, #dB, ""}},
+    {{tensor__d0_##name, tensor__d1_##name, NULL}, {#dA, #dB, ""}},
 #define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, ...)                                                    \
-    {{tensor__d0_##name, tensor__d1_##name, tensor__d2_##name},                                              \
-     TENSOR__IS_G(#dA) | TENSOR__IS_G(#dB) << 1 | TENSOR__IS_G(#dC) << 2, {#dA, #dB, #dC}},
-#define TENSOR__NONE(...) {{NULL, NULL, NULL}, 0, {"", "", ""}},
+    {{tensor__d0_##name, tensor__d1_##name, tensor__d2_##name}, {#dA, #dB, #dC}},
+#define TENSOR__NONE(...) {{NULL, NULL, NULL}, {"", "", ""}},
 static const tensor__formulas_t tensor__formulas[TENSOR_OP_POINTWISE_COUNT] = {
     TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__NONE, TENSOR__NONE)
 };
@@ -12715,7 +13846,7 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
         if (!tensor__needs(g, k)) { continue; }
         if (!d->d[k]) {
             g->gx[k] = tensor_zeros_like(gy);           // what copy_ overwrote
-        } else if (d->passes >> k & 1) {
+        } else if (strcmp(d->text[k], "F_G") == 0) {    // the incoming gradient itself
             g->gx[k] = gy;
             passed = 1;
         } else if (g->create) {
@@ -13097,10 +14228,12 @@ TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
     g->gx[0] = tensor_mul(hit, tensor_div(tensor__kept(g, g->gy[0]), count));
 }
 TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop, int keepdim, int dtype,
-                                     int64_t i0);
+                                     int64_t i0, double f0);
 // The product of the others of a row, for each element of x [rows, n].
 TENSOR__FN tensor_t *tensor__prod_others(tensor_t *x, int create) {
-    if (!create || x == TENSOR__POISON) { return tensor__rows_op(TENSOR_OP_PROD_OTHERS, x, -1, 0, 0, -1, 0); }
+    if (!create || x == TENSOR__POISON) {
+        return tensor__rows_op(TENSOR_OP_PROD_OTHERS, x, -1, 0, 0, -1, 0, 0);
+    }
     // A table with x_j, or 1 on the diagonal: n^2 memory, but differentiable again.
     int64_t n = x->dims[1], square[3] = {x->dims[0], n, n};
     tensor_t *rows = tensor_expand_n(tensor_unsqueeze(x, 1), square, 3);
@@ -13193,7 +14326,7 @@ TENSOR__FN void tensor__row_f64(const tensor__rowcall_t *r, const double *x, con
         m = s / (double)n;
         s = 0;
         for (int64_t i = 0; i < n; i++) { s += (x[i] - m) * (x[i] - m); }
-        y[0] = s / (n > p->i[0] ? (double)n - (double)p->i[0] : 0);
+        y[0] = s / tensor__max_f64((double)n - p->f[0], 0);
         break;
     case TENSOR_OP_NORM:
         m = 0;
@@ -13310,11 +14443,11 @@ TENSOR__FN int tensor__needs_float(const char *op, tensor_t *x) {
 // Front of ROWS: x with dim moved last and contiguous. drop: the result has one element per row (keepdim:
 // size 1). dtype of the result, < 0: that of x, which is a float.
 TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop, int keepdim, int dtype,
-                                     int64_t i0) {
+                                     int64_t i0, double f0) {
     TENSOR__MARK
     TENSOR__BEGIN(o, tensor__row(id), x)
     TENSOR__AUTOCAST(TENSOR__CASTING(th_), o.row->cast,
-                     tensor__rows_op(id, cast_[0], dim, drop, keepdim, dtype, i0), x)
+                     tensor__rows_op(id, cast_[0], dim, drop, keepdim, dtype, i0, f0), x)
     if (dtype < 0 && !tensor__needs_float(o.row->name, x)) { return TENSOR__POISON; }
     TENSOR__DIM(d, o.row->name, dim, x)
     int last = x->ndim - 1, moved = x->ndim > 1 && d != last;
@@ -13327,6 +14460,7 @@ TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop,
     }
     o.args[0] = m;
     tensor__ints(&o, i0, 0);
+    o.params.f[0] = f0;
     tensor__result(&o, dtype < 0 ? m->dtype : dtype, m->dims, drop ? m->ndim - 1 : m->ndim);
     tensor_t *y = tensor__finish(&o);
     if (y == TENSOR__POISON || !x->ndim) {
@@ -13335,24 +14469,24 @@ TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop,
     if (!drop) { TENSOR__RETURN(moved ? tensor_contiguous(tensor_movedim(y, last, d)) : y); }
     TENSOR__RETURN(keepdim ? tensor_unsqueeze(y, d) : y);
 }
-TENSOR__FRONT(softmax, (tensor_t *x, int64_t dim), tensor__rows_op(TENSOR_OP_SOFTMAX, x, dim, 0, 0, -1, 0))
+TENSOR__FRONT(softmax, (tensor_t *x, int64_t dim), tensor__rows_op(TENSOR_OP_SOFTMAX, x, dim, 0, 0, -1, 0, 0))
 TENSOR__FRONT(log_softmax, (tensor_t *x, int64_t dim),
-    tensor__rows_op(TENSOR_OP_LOG_SOFTMAX, x, dim, 0, 0, -1, 0))
+    tensor__rows_op(TENSOR_OP_LOG_SOFTMAX, x, dim, 0, 0, -1, 0, 0))
 TENSOR__FRONT(logcumsumexp, (tensor_t *x, int64_t dim),
-    tensor__rows_op(TENSOR_OP_LOGCUMSUMEXP, x, dim, 0, 0, -1, 0))
-TENSOR__FRONT(var_dim, (tensor_t *x, int64_t dim, int64_t correction, int keepdim),
-    tensor__rows_op(TENSOR_OP_VAR, x, dim, 1, keepdim, -1, correction))
+    tensor__rows_op(TENSOR_OP_LOGCUMSUMEXP, x, dim, 0, 0, -1, 0, 0))
+TENSOR__FRONT(var_dim, (tensor_t *x, int64_t dim, double correction, int keepdim),
+    tensor__rows_op(TENSOR_OP_VAR, x, dim, 1, keepdim, -1, 0, correction))
 TENSOR__FRONT(norm_dim, (tensor_t *x, int64_t dim, int keepdim),
-    tensor__rows_op(TENSOR_OP_NORM, x, dim, 1, keepdim, -1, 0))
+    tensor__rows_op(TENSOR_OP_NORM, x, dim, 1, keepdim, -1, 0, 0))
 TENSOR_API tensor_t *(tensor_logsumexp)(tensor_t *x, int64_t dim, int keepdim) {
     TENSOR__MARK
     if (tensor__live(x) && !tensor__is_float(x->dtype)) { x = tensor_to(x, tensor_get_default_dtype()); }
-    TENSOR__RETURN(tensor__rows_op(TENSOR_OP_LOGSUMEXP, x, dim, 1, keepdim, -1, 0));
+    TENSOR__RETURN(tensor__rows_op(TENSOR_OP_LOGSUMEXP, x, dim, 1, keepdim, -1, 0, 0));
 }
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, int64_t dim) {                                         \
         int dtype = tensor__live(x) && !tensor__is_float(x->dtype) ? TENSOR_I64 : -1;                        \
-        return tensor__rows_op(TENSOR_OP_##ID, x, dim, 0, 0, dtype, 0);                                      \
+        return tensor__rows_op(TENSOR_OP_##ID, x, dim, 0, 0, dtype, 0, 0);                                   \
     }
 TENSOR__X(CUMSUM, cumsum) TENSOR__X(CUMPROD, cumprod)
 #undef TENSOR__X
@@ -13362,7 +14496,7 @@ TENSOR__FN tensor_t *tensor__arg_op(int id, tensor_t *x, int64_t dim, int keepdi
         TENSOR__REFUSE(x->ndim && x->dims[d] == 0, SHAPE, "%s: dim %i of x %t has no element to choose from",
                        tensor__row(id)->name, d, x);
     }
-    return tensor__rows_op(id, x, dim, 1, keepdim, TENSOR_I64, 0);
+    return tensor__rows_op(id, x, dim, 1, keepdim, TENSOR_I64, 0, 0);
 }
 TENSOR__FRONT(argmax_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__arg_op(TENSOR_OP_ARGMAX, x, dim, keepdim))
@@ -13391,16 +14525,16 @@ TENSOR__FN tensor_t *tensor__plain_arg_op(int id, const tensor_t *x) {
     }
 TENSOR__X(ARGMAX, argmax) TENSOR__X(ARGMIN, argmin)
 #undef TENSOR__X
-TENSOR__MADE(var, (tensor_t *x, int64_t correction), (tensor_var_dim)(tensor__flat(x), 0, correction, 0))
+TENSOR__MADE(var, (tensor_t *x, double correction), (tensor_var_dim)(tensor__flat(x), 0, correction, 0))
 TENSOR__MADE(norm, (tensor_t *x), (tensor_norm_dim)(tensor__flat(x), 0, 0))
-TENSOR_API tensor_t *(tensor_std_dim)(tensor_t *x, int64_t dim, int64_t correction, int keepdim) {
+TENSOR_API tensor_t *(tensor_std_dim)(tensor_t *x, int64_t dim, double correction, int keepdim) {
     TENSOR__MARK
     // The gradient of constants is 0, not 0 * inf.
     if (!TENSOR__USABLE("std", "x", x) || !tensor__needs_float("std", x)) { return TENSOR__POISON; }
     tensor_t *v = (tensor_var_dim)(x, dim, correction, keepdim), *zero = tensor_eq_scalar(v, 0);
     TENSOR__RETURN(tensor_masked_fill(tensor_sqrt(tensor_masked_fill(v, zero, 1)), zero, 0));
 }
-TENSOR__MADE(std, (tensor_t *x, int64_t correction), (tensor_std_dim)(tensor__flat(x), 0, correction, 0))
+TENSOR__MADE(std, (tensor_t *x, double correction), (tensor_std_dim)(tensor__flat(x), 0, correction, 0))
 // x at indices along dim, and these; drop: dim, of size 1, goes. The value is gathered, so its gradient goes
 // to the chosen places alone.
 TENSOR__FN tensor_pair_t tensor__chosen(tensor_t *x, int64_t dim, tensor_t *at, int drop) {
@@ -13470,12 +14604,12 @@ TENSOR__FN void tensor__grad_logsumexp(tensor__grad_t *g) {
 }
 // The same row the other way round.
 TENSOR__FN void tensor__grad_cumsum(tensor__grad_t *g) {
-    g->gx[0] = tensor__rows_op(TENSOR_OP_CUMSUM, g->gy[0], -1, 0, 0, -1, !g->p->i[0]);
+    g->gx[0] = tensor__rows_op(TENSOR_OP_CUMSUM, g->gy[0], -1, 0, 0, -1, !g->p->i[0], 0);
 }
 TENSOR__FN void tensor__grad_var(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0);
     if (!tensor__live(x)) { return; }
-    double n = (double)TENSOR__WIDE(x) - (double)g->p->i[0];
+    double n = tensor__max_f64((double)TENSOR__WIDE(x) - g->p->f[0], 0);
     tensor_t *d = tensor_sub(x, tensor_mean_dim(x, -1, 1));
     g->gx[0] = tensor_mul(tensor_unsqueeze(g->gy[0], -1), tensor_mul_scalar(d, 2.0 / n));
 }
@@ -13532,11 +14666,11 @@ TENSOR__FN tensor_t *tensor__fold(const char *op, tensor_t *x, const int64_t *di
 TENSOR_API tensor_t *(tensor_logsumexp_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
     TENSOR__FOLDED("logsumexp", tensor_logsumexp(f, -1, 0));
 }
-TENSOR_API tensor_t *(tensor_var_dims)(tensor_t *x, const int64_t *dims, int n, int64_t correction,
+TENSOR_API tensor_t *(tensor_var_dims)(tensor_t *x, const int64_t *dims, int n, double correction,
                                        int keepdim) {
     TENSOR__FOLDED("var", tensor_var_dim(f, -1, correction, 0));
 }
-TENSOR_API tensor_t *(tensor_std_dims)(tensor_t *x, const int64_t *dims, int n, int64_t correction,
+TENSOR_API tensor_t *(tensor_std_dims)(tensor_t *x, const int64_t *dims, int n, double correction,
                                        int keepdim) {
     TENSOR__FOLDED("std", tensor_std_dim(f, -1, correction, 0));
 }
@@ -13598,12 +14732,12 @@ TENSOR__MADE(nanmean, (tensor_t *x), (tensor_nanmean_dims)(x, NULL, 0, 0))
     return list[0]
 #define TENSOR__X(name)                                                                                      \
     TENSOR_API tensor_t *(tensor_##name##_mean_dims)(tensor_t *x, const int64_t *dims, int n,                \
-                                                     int64_t correction, int keepdim, tensor_t **mean) {     \
+                                                     double correction, int keepdim, tensor_t **mean) {     \
         TENSOR__MARK                                                                                         \
         TENSOR__RETURN_TWO((tensor_##name##_dims)(x, dims, n, correction, keepdim),                          \
                            tensor_mean_dims(x, dims, n, keepdim), mean);                                     \
     }                                                                                                        \
-    TENSOR_API tensor_t *(tensor_##name##_mean)(tensor_t *x, int64_t correction, tensor_t **mean) {          \
+    TENSOR_API tensor_t *(tensor_##name##_mean)(tensor_t *x, double correction, tensor_t **mean) {          \
         return (tensor_##name##_mean_dims)(x, NULL, 0, correction, 0, mean);                                 \
     }
 TENSOR__X(var) TENSOR__X(std)
@@ -13651,7 +14785,10 @@ TENSOR__FN void tensor__grad_logcumsumexp(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0), *y = tensor__grad_out(g, 0);
     tensor_t *dead = tensor_logical_and(tensor_isinf(y), tensor_lt_scalar(y, 0));   // nothing but -inf so far
     y = tensor_masked_fill(y, dead, 0);
-    tensor_t *w = tensor_masked_fill(tensor_exp(tensor_sub(y, tensor__shift(y, 1, 0))), dead, 0);
+    if (y == TENSOR__POISON || !y->numel) { g->gx[0] = tensor_zeros_like(x); return; }
+    int64_t n = TENSOR__WIDE(y);
+    tensor_t *next[2] = {tensor_narrow(y, -1, 1, n - 1), tensor_narrow(y, -1, n - 1, 1)};   // the last: none
+    tensor_t *w = tensor_masked_fill(tensor_exp(tensor_sub(y, tensor_cat_n(next, 2, -1))), dead, 0);
     tensor_t *t = tensor__linear_scan(g->gy[0], w, 1);
     g->gx[0] = tensor_mul(tensor_exp(tensor_sub(x, y)), t);
 }
@@ -13719,7 +14856,8 @@ TENSOR_API tensor_t *(tensor_renorm)(tensor_t *x, double p, int64_t dim, double 
     int64_t dims[TENSOR_MAX_DIMS];
     int n = 0;
     for (int i = 0; i < x->ndim; i++) { if (i != d) { dims[n++] = i; } }
-    tensor_t *norm = tensor_norm_p_dims(x, p, dims, n, 1), *low = tensor_le_scalar(norm, maxnorm);
+    tensor_t *norm = tensor_norm_p_dims(x, p, dims, n, 1);
+    tensor_t *low = tensor_logical_not(tensor_gt_scalar(norm, maxnorm));        // or NaN
     tensor_t *scale = tensor_mul_scalar(tensor_reciprocal(tensor_add_scalar(norm, 1e-7)), maxnorm);
     TENSOR__RETURN(tensor_mul(x, tensor_masked_fill(scale, low, 1)));
 }
@@ -13734,6 +14872,9 @@ TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fwe
     if (one) { x = tensor_unsqueeze(tensor__flat(x), 0); }
     if (x == TENSOR__POISON) { TENSOR__RETURN(x); }
     one = x->dims[0] == 1;
+    if (tensor__live(aweights) && tensor__is_float(aweights->dtype)) {
+        x = tensor_to(x, (tensor_dtype_t)tensor__promote2(x->dtype, aweights->dtype));
+    }
     for (int i = 0; i < 2; i++) {
         if (!given[i]) { continue; }
         if (!TENSOR__USABLE("cov", i ? "aweights" : "fweights", given[i])) { return TENSOR__POISON; }
@@ -14641,7 +15782,10 @@ TENSOR_API tensor_t *(tensor_tensordot_dims)(tensor_t *a, tensor_t *b, const int
         keep &= ~((uint64_t)1 << d);
         r.label[e] = (int8_t)d;
     }
-    TENSOR__RETURN(tensor__contract("tensordot", &l, &r, keep) ? l.x : TENSOR__POISON);
+    int dtype = a->dtype;
+    if (!tensor__contract("tensordot", &l, &r, keep)) { return TENSOR__POISON; }
+    // the sum over a dim that meets a 1 is i64
+    TENSOR__RETURN(tensor__is_float(dtype) ? l.x : tensor_to(l.x, (tensor_dtype_t)dtype));
 }
 TENSOR_API tensor_t *(tensor_tensordot)(tensor_t *a, tensor_t *b, int n) {
     int64_t da[TENSOR_MAX_DIMS], db[TENSOR_MAX_DIMS];
@@ -14847,7 +15991,10 @@ TENSOR_API tensor_t *(tensor_kron)(tensor_t *a, tensor_t *b) {
         da[2 * d] = ka < 0 ? 1 : a->dims[ka];
         db[2 * d + 1] = kb < 0 ? 1 : b->dims[kb];
         da[2 * d + 1] = db[2 * d] = 1;
-        dims[d] = da[2 * d] * db[2 * d + 1];
+        uint64_t size;
+        int fits = tensor__mul_u64((uint64_t)da[2 * d], (uint64_t)db[2 * d + 1], &size) && size <= INT64_MAX;
+        TENSOR__REFUSE(!fits, SHAPE, "kron: dim %i of a %t times that of b %t is too large", d, a, b);
+        dims[d] = (int64_t)size;
     }
     tensor_t *y = tensor_mul(tensor_reshape_n(a, da, 2 * n), tensor_reshape_n(b, db, 2 * n));
     TENSOR__RETURN(tensor_reshape_n(y, dims, n));
@@ -15539,19 +16686,41 @@ TENSOR_API tensor_lu_t (tensor_linalg_lu)(tensor_t *x) {
 TENSOR__FN tensor_t *tensor__row_index(tensor_t *order, tensor_t *x) {
     return tensor_expand_n(tensor_unsqueeze(order, -1), x->dims, x->ndim);
 }
-TENSOR_API tensor_t *(tensor_linalg_lu_solve)(tensor_t *lu, tensor_t *pivots, tensor_t *b) {
+// x = P L U, x^T = U^T L^T P^T.
+TENSOR__FN tensor_t *tensor__lu_solve(const char *op, tensor_t *lu, tensor_t *pivots, tensor_t *b,
+                                      int adjoint) {
     TENSOR__MARK
-    const char *op = "linalg_lu_solve";
     if (!tensor__la_usable(op, "lu", lu, 1) || !tensor__la_usable(op, "b", b, 0)) { return TENSOR__POISON; }
     if (!tensor__la_pair(op, &lu, &b)) { TENSOR__RETURN(TENSOR__POISON); }
-    tensor_t *order = tensor__swaps(op, pivots, TENSOR__HIGH(lu));
+    tensor_t *order = tensor__swaps(op, pivots, TENSOR__HIGH(lu)), *x;
     if (order == TENSOR__POISON) { TENSOR__RETURN(order); }
-    tensor_t *x = tensor_gather(b, -2, tensor__row_index(order, b));
+    if (adjoint) {
+        x = tensor_linalg_solve_triangular(tensor_mT(lu), b, 0, 1, 0);
+        x = tensor_linalg_solve_triangular(tensor_mT(lu), x, 1, 1, 1);
+        order = tensor_argsort(order, -1, 0);       // the inverse permutation
+        if (x == TENSOR__POISON || order == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
+        TENSOR__RETURN(tensor_gather(x, -2, tensor__row_index(order, x)));
+    }
+    x = tensor_gather(b, -2, tensor__row_index(order, b));
     x = tensor_linalg_solve_triangular(lu, x, 0, 1, 1);
     TENSOR__RETURN(tensor_linalg_solve_triangular(lu, x, 1, 1, 0));
 }
+TENSOR_API tensor_t *tensor_linalg_lu_solve_with(tensor_linalg_lu_solve_args_t a) {
+    TENSOR__MARK
+    const char *op = "linalg_lu_solve";
+    tensor_t *x = TENSOR__POISON;
+    if (tensor__no_surplus(op, a.site_, a.options_are_named_)) {
+        if (!a.right) {
+            x = tensor__lu_solve(op, a.lu, a.pivots, a.b, a.adjoint != 0);
+        } else if (tensor__la_usable(op, "b", a.b, 0)) {        // X x = b: x^T X^T = b^T
+            x = tensor__lu_solve(op, a.lu, a.pivots, tensor_mT(a.b), !a.adjoint);
+            if (x != TENSOR__POISON) { x = tensor_mT(x); }
+        }
+    }
+    return tensor__at(a.site_, tensor__named(th_, tensor__tidy(th_, mark_, x), "tensor_linalg_lu_solve"));
+}
 TENSOR__FRONT(lu_solve, (tensor_t *b, tensor_t *lu, tensor_t *pivots),
-    (tensor_linalg_lu_solve)(lu, pivots, b))
+    tensor__lu_solve("lu_solve", lu, pivots, b, 0))
 TENSOR_API tensor_qr_t (tensor_linalg_qr)(tensor_t *x, const char *mode) {
     tensor_qr_t r = {TENSOR__POISON, TENSOR__POISON};
     tensor__op_t o;
@@ -15620,44 +16789,102 @@ TENSOR_API tensor_t *(tensor_linalg_eigvalsh)(tensor_t *x, int upper) {
     tensor__op_t o;
     return tensor__eigh(&o, x, upper, 0) ? o.out[0] : TENSOR__POISON;
 }
-// Which singular values count; 0-d batches keep their dim.
-TENSOR__FN tensor_t *tensor__significant(tensor_t *x, tensor_t *s, double rtol) {
-    double eps = x->dtype == TENSOR_F64 ? 2.2204460492503131e-16 : 1.1920928955078125e-07;
-    int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x);
-    if (rtol < 0) { rtol = eps * (double)(m > n ? m : n); }
-    if (!m || !n) { return tensor_to(s, TENSOR_BOOL); }
-    return tensor_gt(s, tensor_mul_scalar(tensor_narrow(s, -1, 0, 1), rtol));
+// The arguments of pinv and matrix_rank are usable; x becomes as large as the batches of the tolerances. 0 =
+// raised.
+TENSOR__FN int tensor__tolerates(const char *op, tensor_linalg_tolerance_args_t *a) {
+    tensor_t **const each[2] = {&a->rtols, &a->atols};
+    int64_t dims[TENSOR_MAX_DIMS];
+    if (!tensor__no_surplus(op, a->site_, a->options_are_named_) ||
+        !tensor__la_usable(op, "x", a->x, a->hermitian)) {
+        return 0;
+    }
+    tensor_t *x = a->x;
+    int n = x->ndim - 2;
+    memcpy(dims, x->dims, sizeof dims);
+    for (int i = 0; i < 2; i++) {
+        tensor_t *t = *each[i];
+        if (!t) { continue; }
+        if (!TENSOR__USABLE(op, i ? "atols" : "rtols", t)) { return 0; }
+        TENSOR__REFUSE_AS(0, t->ndim > TENSOR_MAX_DIMS - 2 || !tensor__broadcast(dims, &n, t->dims, t->ndim),
+                          SHAPE, "%s: %s %t does not broadcast with the batch of x %t", op,
+                          i ? "atols" : "rtols", t, x);
+        *each[i] = tensor_unsqueeze(tensor_to(tensor_detach(t), x->dtype), -1);
+    }
+    dims[n] = TENSOR__HIGH(x);
+    dims[n + 1] = TENSOR__WIDE(x);
+    if (!tensor__same_dims(dims, n + 2, x->dims, x->ndim)) { a->x = tensor_expand_n(x, dims, n + 2); }
+    return a->x != TENSOR__POISON;
 }
-TENSOR_API tensor_t *(tensor_linalg_pinv)(tensor_t *x, double rtol) {
-    TENSOR__AUTOCAST(tensor__casting(), TENSOR__ROW(LINALG_PINV)->cast,
-                     (tensor_linalg_pinv)(cast_[0], rtol), x)
+// Which of s count: the singular values, or the absolute eigenvalues, of a->x.
+TENSOR__FN tensor_t *tensor__significant(const tensor_linalg_tolerance_args_t *a, tensor_t *s) {
+    double eps = a->x->dtype == TENSOR_F64 ? 2.2204460492503131e-16 : 1.1920928955078125e-07;
+    int64_t m = TENSOR__HIGH(a->x), n = TENSOR__WIDE(a->x);
+    if (!m || !n) { return tensor_to(s, TENSOR_BOOL); }
+    double usual = eps * (double)(m > n ? m : n), rtol = a->rtol;
+    if (a->rtol == TENSOR_ZERO) { rtol = 0; }
+    else if (!(a->rtol > 0)) { rtol = a->atol > 0 ? 0 : usual; }
+    tensor_t *rtols = a->rtols, *bound = tensor_amax_dim(s, -1, 1);
+    if (a->atols && !rtols && !(a->rtol > 0) && a->rtol != TENSOR_ZERO) {   // where there is an atol, 0
+        rtols = tensor_mul_scalar(tensor_to(tensor_le_scalar(a->atols, 0), s->dtype), usual);
+    }
+    bound = rtols ? tensor_mul(bound, rtols) : tensor_mul_scalar(bound, rtol);
+    if (a->atol > 0) { bound = tensor_maximum_scalar(bound, a->atol); }
+    if (a->atols) { bound = tensor_maximum(bound, a->atols); }
+    return tensor_gt(s, bound);
+}
+TENSOR__FN tensor_t *tensor__pinv(tensor_linalg_tolerance_args_t *a) {
+    TENSOR__AUTOCAST(tensor__casting(), TENSOR__ROW(LINALG_PINV)->cast, (a->x = cast_[0], tensor__pinv(a)),
+                     a->x)
     tensor__op_t o;
-    if (!tensor__la_begin(&o, TENSOR_OP_LINALG_PINV, x, NULL, 0)) { return TENSOR__POISON; }
-    tensor_t *y = tensor__la_result(&o, x->dtype, TENSOR__WIDE(x), TENSOR__HIGH(x));
+    tensor_t *x = a->x, *y, *u, *v, *s;
+    if (!tensor__la_begin(&o, TENSOR_OP_LINALG_PINV, x, NULL, a->hermitian)) { return TENSOR__POISON; }
+    y = tensor__la_result(&o, x->dtype, TENSOR__WIDE(x), TENSOR__HIGH(x));
     if (y == TENSOR__POISON) { return y; }
-    tensor_scope_t s = tensor__scope_begin(o.th, 0);
-    int ok = s.thread != NULL;
+    tensor_scope_t scope = tensor__scope_begin(o.th, 0);
+    int ok = scope.thread != NULL;
     if (ok) {
-        tensor_linalg_svd_t d = (tensor_linalg_svd)(x, 0);
-        ok = d.s != TENSOR__POISON;
-        if (ok) {
-            tensor_t *off = tensor_logical_not(tensor__significant(x, d.s, rtol));
-            tensor_t *inverse =
-                tensor_masked_fill(tensor_reciprocal(tensor_masked_fill(d.s, off, 1)), off, 0);
-            d.vh = tensor_mul(tensor_mT(d.vh), tensor_unsqueeze(inverse, -2));
-            ok = tensor_copy_(y, tensor_matmul(d.vh, tensor_mT(d.u))) != TENSOR__POISON;
+        if (a->hermitian) {         // V diag(1 / e) V^T
+            tensor_eigh_t e = (tensor_linalg_eigh)(x, 0);
+            s = e.eigenvalues;
+            u = v = e.eigenvectors;
+        } else {                    // V diag(1 / s) U^T
+            tensor_linalg_svd_t d = (tensor_linalg_svd)(x, 0);
+            s = d.s;
+            u = d.u;
+            v = s == TENSOR__POISON ? s : tensor_mT(d.vh);
         }
-        (tensor_scope_end)(s);
+        ok = s != TENSOR__POISON;
+        if (ok) {
+            tensor_t *off = tensor_logical_not(tensor__significant(a, a->hermitian ? tensor_abs(s) : s));
+            tensor_t *inverse = tensor_masked_fill(tensor_reciprocal(tensor_masked_fill(s, off, 1)), off, 0);
+            v = tensor_mul(v, tensor_unsqueeze(inverse, -2));
+            ok = tensor_copy_(y, tensor_matmul(v, tensor_mT(u))) != TENSOR__POISON;
+        }
+        (tensor_scope_end)(scope);
     }
     return ok ? tensor__commit(&o) : tensor__abandon(&o);
 }
-TENSOR_API tensor_t *(tensor_pinverse)(tensor_t *x) { return (tensor_linalg_pinv)(x, 1e-15); }
-TENSOR_API tensor_t *(tensor_linalg_matrix_rank)(tensor_t *x, double rtol) {
+TENSOR_API tensor_t *tensor_linalg_pinv_with(tensor_linalg_tolerance_args_t a) {
     TENSOR__MARK
-    if (!tensor__la_usable("linalg_matrix_rank", "x", x, 0)) { return TENSOR__POISON; }
-    tensor_t *s = tensor_linalg_svdvals(tensor_detach(x));
-    if (s == TENSOR__POISON) { TENSOR__RETURN(s); }
-    TENSOR__RETURN(tensor_sum_dim(tensor__significant(x, s, rtol), -1, 0));
+    tensor_t *y = tensor__tolerates("linalg_pinv", &a) ? tensor__pinv(&a) : TENSOR__POISON;
+    return tensor__at(a.site_, tensor__named(th_, tensor__tidy(th_, mark_, y), "tensor_linalg_pinv"));
+}
+TENSOR_API tensor_t *(tensor_pinverse)(tensor_t *x) {
+    tensor_linalg_tolerance_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.x = x;
+    a.rtol = 1e-15;
+    return tensor_linalg_pinv_with(a);
+}
+TENSOR_API tensor_t *tensor_linalg_matrix_rank_with(tensor_linalg_tolerance_args_t a) {
+    TENSOR__MARK
+    tensor_t *y = TENSOR__POISON;
+    if (tensor__tolerates("linalg_matrix_rank", &a)) {
+        a.x = tensor_detach(a.x);
+        tensor_t *s = a.hermitian ? tensor_abs(tensor_linalg_eigvalsh(a.x, 0)) : tensor_linalg_svdvals(a.x);
+        if (s != TENSOR__POISON) { y = tensor_sum_dim(tensor__significant(&a, s), -1, 0); }
+    }
+    return tensor__at(a.site_, tensor__named(th_, tensor__tidy(th_, mark_, y), "tensor_linalg_matrix_rank"));
 }
 TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
     tensor_lstsq_t r = {TENSOR__POISON, TENSOR__POISON};
@@ -15747,8 +16974,10 @@ TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
     v = tensor_add(tensor_matmul(r, v), tensor__polynomial(670442572800.0, r, 129060195264000.0, q,
                                                            7771770303897600.0, p, 64764752532480000.0, eye));
     tensor_t *y = tensor__solve(TENSOR_OP_LINALG_SOLVE, tensor_sub(v, u), tensor_add(v, u), 0, 0);
+    tensor_t *solved = y;               // solve's gradient needs it; it is not the caller's to change
     for (; s > 0; s--) { y = tensor_matmul(y, y); }
-    TENSOR__RETURN(tensor_to(y, dtype));
+    y = tensor_to(y, dtype);
+    TENSOR__RETURN(y == solved ? tensor_clone(y) : y);
 }
 TENSOR__FRONT(linalg_matrix_exp, (tensor_t *x), tensor__matrix_exp("linalg_matrix_exp", x))
 TENSOR_API tensor_t *(tensor_matrix_exp)(tensor_t *x) { return tensor__matrix_exp("matrix_exp", x); }
@@ -15769,10 +16998,12 @@ TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord
                          ord);
     }
     if (y == TENSOR__POISON) { TENSOR__RETURN(y); }
+    if (ord != 2) { y = tensor_to(y, x->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32); }  // rounded once
     if (ord == 2) {
         y = tensor_norm_dim(y, -1, 0);
     } else if (ord == 0) {
-        y = tensor_to(tensor_sum_dim(tensor_ne_scalar(y, 0), -1, 0), x->dtype);
+        tensor_t *count = tensor_to(tensor_sum_dim(tensor_ne_scalar(y, 0), -1, 0), y->dtype);
+        y = tensor__constant_of(count, y);
     } else if (ord == (double)INFINITY) {
         y = tensor_amax_dim(tensor_abs(y), -1, 0);
     } else if (ord == -(double)INFINITY) {
@@ -15785,16 +17016,28 @@ TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord
         y = tensor_pow_scalar(tensor_masked_fill(y, zero, 1), 1 / ord);
         y = tensor_masked_fill(y, zero, ord < 0 ? (double)INFINITY : 0);
     }
-    TENSOR__RETURN(tensor_reshape_n(y, kept.dims, kept.ndim));
+    TENSOR__RETURN(tensor_reshape_n(tensor_to(y, x->dtype), kept.dims, kept.ndim));
 }
 TENSOR__FRONT(linalg_vector_norm, (tensor_t *x, double ord, const int64_t *dims, int n, int keepdim),
     tensor__named(tensor__self(), tensor__vector_norm("linalg_vector_norm", x, ord, dims, n, keepdim),
                   __func__))
-// A number, or inf, -inf; NaN = neither.
+// A decimal number with a point, or inf, -inf; NaN = neither. strtod wants the point of the locale.
 TENSOR__FN double tensor__ord(const char *ord) {
-    char *end;
-    double v = strtod(ord, &end);
-    return *ord && !*end ? v : (double)NAN;
+    char text[64], *end;
+    tensor__text_t t = {text, sizeof text, 0};
+    text[0] = 0;
+    if (!strcmp(ord, "inf")) { return (double)INFINITY; }
+    if (!strcmp(ord, "-inf")) { return -(double)INFINITY; }
+    for (const char *at = ord; *at; at++) {
+        if (!strchr("0123456789+-.eE", *at)) { return (double)NAN; }
+        if (*at == '.') {
+            tensor__puts(&t, localeconv()->decimal_point);
+        } else {
+            tensor__put(&t, at, 1);
+        }
+    }
+    double v = strtod(text, &end);
+    return t.length > 0 && t.length < t.room && !*end ? v : (double)NAN;
 }
 TENSOR__FN tensor_t *tensor__matrix_norm(const char *op, tensor_t *x, const char *ord, int64_t dim0,
                                          int64_t dim1, int keepdim) {
@@ -15962,18 +17205,20 @@ TENSOR__FN void tensor__grad_lu_factor(tensor__grad_t *g) {
 }
 // (gQ + Q copyltu(R gRT - gQT Q)) R^-T, copyltu(M) = tril(M) + tril(M, -1)T; a wide x is square and more.
 TENSOR__FN void tensor__grad_qr(tensor__grad_t *g) {
-    tensor_t *x = tensor__grad_in(g, 0), *q = tensor__grad_out(g, 0), *r = tensor__grad_out(g, 1);
+    tensor_t *q = tensor__grad_out(g, 0), *r = tensor__grad_out(g, 1);
     tensor_t *gq = g->gy[0], *gr = g->gy[1], *parts[2];
-    if (!tensor__live(x) || !tensor__live(q) || !tensor__live(r)) { return; }
-    int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x);
+    if (!tensor__live(q) || !tensor__live(r)) { return; }
+    int64_t m = TENSOR__HIGH(q), n = TENSOR__WIDE(r);
     TENSOR__REFUSE_AS(, m > n && g->p->i[0], AUTOGRAD,
-                      "linalg_qr: mode \"complete\" has no gradient for x %t with more rows than columns", x);
+                      "linalg_qr: mode \"complete\" has no gradient for x %n with more rows than columns",
+                      g->node->in[0].dims, (int)g->node->in[0].ndim);
     if (!gq) { gq = tensor_zeros_like(q); }
     if (!gr) { gr = tensor_zeros_like(r); }
     if (m < n) {
         tensor_t *tail = tensor_narrow(gr, -1, m, n - m);
         parts[1] = tensor_matmul(q, tail);
-        gq = tensor_add(gq, tensor_matmul(tensor_narrow(x, -1, m, n - m), tensor_mT(tail)));
+        tensor_t *beyond = tensor_matmul(q, tensor_narrow(r, -1, m, n - m));       // x's last columns
+        gq = tensor_add(gq, tensor_matmul(beyond, tensor_mT(tail)));
         r = tensor_narrow(r, -1, 0, m);
         gr = tensor_narrow(gr, -1, 0, m);
     }
@@ -16356,7 +17601,7 @@ TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t 
                                              const char *reduce, int include_self) {
     TENSOR__MARK
     static const char *const names[] = {"prod", "amax", "amin", "sum", "mean"};
-    static const double neutral[] = {1, -INFINITY, INFINITY, 0, 0};
+    const double neutral[] = {1, -INFINITY, INFINITY, 0, 0};
     int how = 0;
     if (!TENSOR__USABLE("scatter_reduce", "x", x)) { return TENSOR__POISON; }
     while (how < 5 && (!reduce || strcmp(reduce, names[how]))) { how++; }
@@ -16392,6 +17637,21 @@ TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t 
 TENSOR__X(INDEX_ADD, index_add) TENSOR__X(INDEX_COPY, index_copy) TENSOR__X(SCATTER, scatter)
 TENSOR__X(SCATTER_ADD, scatter_add)
 #undef TENSOR__X
+// By a mask over dim and not as rows copied, whose gradient would count an index that comes twice twice.
+TENSOR_API tensor_t *(tensor_index_fill_tensor)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *value) {
+    TENSOR__MARK2(x, value)
+    TENSOR__TAKES(index)
+    TENSOR__DIM(d, "index_fill_tensor", dim, x)
+    int64_t dims[TENSOR_MAX_DIMS], size = x->ndim ? x->dims[d] : 1;
+    for (int i = 0; i < x->ndim; i++) { dims[i] = i == d ? size : 1; }
+    tensor_t *mask = tensor__filled("zeros", &size, 1, TENSOR_BOOL, 0, x);
+    mask = tensor__index_fill(mask, 0, index, 1, 0);
+    mask = tensor_reshape_n(mask, dims, x->ndim);
+    tensor_t *v = tensor__fill_value("index_fill_tensor", x, value);
+    TENSOR__RETURN(tensor__fill_masked("index_fill_tensor", x, mask, v));
+}
+TENSOR__MADE(index_fill_tensor_, (tensor_t *x, int64_t dim, tensor_t *index, tensor_t *value),
+    tensor_copy_(x, tensor_index_fill_tensor(x, dim, index, value)))
 #define TENSOR__X(name, fn)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, int64_t dim, tensor_t *index, double value) {          \
         return fn(x, dim, index, value, 0);                                                                  \
@@ -16422,6 +17682,11 @@ TENSOR_API tensor_t *(tensor_take_along_dim)(tensor_t *x, tensor_t *index, int64
         b[nb++] = i == d || m == 1 ? n : m;
     }
     TENSOR__REFUSE(bad, SHAPE, "take_along_dim: index %t does not fit x %t along dim %i", index, x, d);
+    TENSOR__REFUSE(index->dtype != TENSOR_I64 && index->dtype != TENSOR_I32, DTYPE,
+                   "take_along_dim: index %t must be i64 or i32, not %y", index, index);
+    double size = x->ndim ? (double)x->dims[d] : 1;
+    tensor_t *behind = tensor_logical_and(tensor_lt_scalar(index, 0), tensor_ge_scalar(index, -size));
+    index = tensor_where(behind, tensor_add_scalar(index, size), index);
     TENSOR__RETURN(tensor_gather(tensor_expand_n(x, a, na), d, tensor_expand_n(index, b, nb)));
 }
 TENSOR__FN tensor_t *tensor__zeros_meta(const tensor__meta_t *m) {
@@ -16610,6 +17875,11 @@ TENSOR_API tensor_t *(tensor_tile_n)(tensor_t *x, const int64_t *repeats, int n)
     for (int i = 0; i < x->ndim; i++) { all[i] = i < more ? 1 : repeats[i - more]; }
     return (tensor_repeat_n)(x, all, x->ndim);
 }
+// y, copied if it is a view of x or lies with gaps: what a function gives that is documented as new.
+TENSOR__FN tensor_t *tensor__not_view(tensor_t *y, const tensor_t *x) {
+    int copy = y != TENSOR__POISON && (y->storage == x->storage || !(y->flags & TENSOR__CONTIGUOUS));
+    return copy ? (tensor_clone)(y) : y;
+}
 TENSOR_API tensor_t *(tensor_repeat_interleave)(tensor_t *x, int64_t repeats, int64_t dim) {
     TENSOR__MARK1(x)
     TENSOR__DIM(d, "repeat_interleave", dim, x)
@@ -16619,7 +17889,7 @@ TENSOR_API tensor_t *(tensor_repeat_interleave)(tensor_t *x, int64_t repeats, in
     TENSOR__REFUSE(x->ndim == TENSOR_MAX_DIMS || !tensor__numel_of(dims, x->ndim + 1, &n), SHAPE,
                    "repeat_interleave: x %t cannot be repeated %d times", x, repeats);
     tensor_t *y = tensor_flatten(tensor_expand_n(tensor_unsqueeze(x, d + 1), dims, x->ndim + 1), d, d + 1);
-    TENSOR__RETURN(y != TENSOR__POISON && y->storage == x->storage ? tensor_clone(y) : y);
+    TENSOR__RETURN(tensor__not_view(y, x));
 }
 TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *repeats, int64_t dim) {
     TENSOR__MARK
@@ -16861,17 +18131,18 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
         dims[i] *= repeats[i];
         y = tensor_reshape_n(tensor_expand_n(y, wide, 3), dims, n);
     }
-    if (y != TENSOR__POISON && y->storage == x->storage) { y = tensor_clone(y); }
-    TENSOR__RETURN(y);
+    TENSOR__RETURN(tensor__not_view(y, x));
 }
 
-TENSOR_API tensor_t *(tensor_logspace)(double start, double end, int64_t n, double base) {
+TENSOR_API tensor_t *(tensor_logspace_of)(tensor_dtype_t dtype, double start, double end, int64_t n,
+                                          double base) {
     TENSOR__MARK
-    TENSOR__REFUSE(n < 0, SHAPE, "logspace: n %d is negative", n);
-    tensor_t *e = tensor_arange(0, (double)n, 1, TENSOR_F64);
-    e = tensor_add_scalar(tensor_mul_scalar(e, n > 1 ? (end - start) / (double)(n - 1) : 0), start);
-    TENSOR__RETURN(tensor_to(tensor_pow(tensor_scalar(base, TENSOR_F64), e), tensor_get_default_dtype()));
+    if (!tensor__spaced("logspace", (int)dtype, &start, &end, n)) { return TENSOR__POISON; }
+    tensor_t *e = tensor__linspace(TENSOR_F64, start, end, n);
+    TENSOR__RETURN(tensor_to(tensor_pow(tensor_scalar(base, TENSOR_F64), e), (int)dtype));
 }
+TENSOR__FRONT(logspace, (double start, double end, int64_t n, double base),
+    (tensor_logspace_of)(tensor_get_default_dtype(), start, end, n, base))
 TENSOR_API tensor_t *(tensor_empty_strided)(const int64_t *dims, const int64_t *strides, int ndim,
                                             tensor_dtype_t dtype) {
     TENSOR__MARK
@@ -17010,6 +18281,17 @@ TENSOR_API tensor_t *(tensor_vander)(tensor_t *x, int64_t n, int increasing) {
         tensor_arange(last, -1, -1, TENSOR_I64);
     if (tensor__is_float(x->dtype)) { e = tensor_to(e, x->dtype); } // integers become i64
     TENSOR__RETURN(tensor_pow(tensor_unsqueeze(x, 1), e));
+}
+TENSOR_API tensor_t *(tensor_linalg_vander)(tensor_t *x, int64_t n) {
+    TENSOR__MARK1(x)
+    TENSOR__REFUSE(x->dtype == TENSOR_F16 || x->dtype == TENSOR_BF16 || x->dtype == TENSOR_BOOL, DTYPE,
+                   "linalg_vander: x %t is %y, f32, f64 or an integer dtype is needed", x, x);
+    int64_t columns = n || !x->ndim ? n : TENSOR__WIDE(x);
+    TENSOR__REFUSE(!x->ndim || columns < 2, SHAPE, "linalg_vander: x %t must have a dim, n %d be at least 2",
+                   x, columns);
+    tensor_t *e = tensor_to(tensor_arange(0, (double)columns, 1, TENSOR_I64), (int)tensor_device(x));
+    if (tensor__is_float(x->dtype)) { e = tensor_to(e, x->dtype); }
+    TENSOR__RETURN(tensor_pow(tensor_unsqueeze(x, -1), e));
 }
 
 // One word of a pattern. group: the dim it belongs to; k: which of the dims "..." stands for.
@@ -17630,8 +18912,8 @@ TENSOR__FN int tensor__cpu_searchsorted(tensor_call_t *c) {
     tensor__parallel((v->numel + TENSOR__LEAF - 1) / TENSOR__LEAF, tensor__search_task, &r);
     return 0;
 }
-TENSOR_API tensor_t *(tensor_searchsorted)(tensor_t *sorted, tensor_t *values, int right) {
-    TENSOR__MARK2(sorted, values)
+TENSOR__FN tensor_t *tensor__searchsorted(tensor_t *sorted, tensor_t *values, int right, tensor_t *sorter) {
+    TENSOR__MARK
     TENSOR__BEGIN(o, TENSOR__ROW(SEARCHSORTED), sorted, values)
     TENSOR__REFUSE(sorted->dtype != values->dtype, DTYPE,
                    "searchsorted: values %t must be %y as sorted (got %y)", values, sorted, values);
@@ -17640,6 +18922,12 @@ TENSOR_API tensor_t *(tensor_searchsorted)(tensor_t *sorted, tensor_t *values, i
                                        memcmp(sorted->dims, values->dims, (size_t)(n - 1) * 8))), SHAPE,
                    "searchsorted: sorted %t must be 1-d or have the leading dims of values %t", sorted,
                    values);
+    if (sorter) {
+        if (!TENSOR__USABLE("searchsorted", "sorter", sorter)) { return TENSOR__POISON; }
+        TENSOR__REFUSE(!tensor__same_shape(sorter, sorted), SHAPE,
+                       "searchsorted: sorter %t must have the shape of sorted %t", sorter, sorted);
+        sorted = tensor_gather(tensor_detach(sorted), -1, sorter);
+    }
     o.args[0] = tensor_contiguous(sorted);
     o.args[1] = tensor_contiguous(values);
     if (o.args[0] == TENSOR__POISON || o.args[1] == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
@@ -17647,11 +18935,16 @@ TENSOR_API tensor_t *(tensor_searchsorted)(tensor_t *sorted, tensor_t *values, i
     tensor__result(&o, TENSOR_I64, values->dims, values->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
+TENSOR_API tensor_t *tensor_searchsorted_with(tensor_searchsorted_args_t a) {
+    int good = tensor__no_surplus("searchsorted", a.site_, a.options_are_named_);
+    return tensor__at(a.site_, good ? tensor__searchsorted(a.sorted, a.values, a.right != 0, a.sorter) :
+                      TENSOR__POISON);
+}
 TENSOR_API tensor_t *(tensor_bucketize)(tensor_t *x, tensor_t *boundaries, int right) {
     TENSOR__MARK
     TENSOR__REFUSE(tensor__live(boundaries) && boundaries->ndim != 1, SHAPE,
                    "bucketize: boundaries %t must be 1-d", boundaries);
-    TENSOR__RETURN((tensor_searchsorted)(boundaries, x, right));
+    TENSOR__RETURN(tensor__searchsorted(boundaries, x, right != 0, NULL));
 }
 TENSOR_API tensor_t *(tensor_isin)(tensor_t *x, tensor_t *test) {
     TENSOR__MARK2(x, test)
@@ -17663,7 +18956,7 @@ TENSOR_API tensor_t *(tensor_isin)(tensor_t *x, tensor_t *test) {
     if (tensor__live(s) && !s->numel) { TENSOR__RETURN(tensor_zeros_n(x->dims, x->ndim, TENSOR_BOOL)); }
     s = (tensor_sort)(s, 0, 0).values;
     tensor_t *f = tensor_detach(tensor_to(x, dtype));
-    tensor_t *at = tensor_clamp((tensor_searchsorted)(s, f, 0), 0, (double)(tensor_numel(s) - 1));
+    tensor_t *at = tensor_clamp(tensor__searchsorted(s, f, 0, NULL), 0, (double)(tensor_numel(s) - 1));
     s = tensor_index_select(s, 0, tensor__flat(at));
     TENSOR__RETURN(tensor_eq(f, tensor_reshape_n(s, x->dims, x->ndim)));
 }
@@ -17906,6 +19199,29 @@ TENSOR_API tensor_t *(tensor_normal)(tensor_t *mean, tensor_t *std) {
                    "normal: std %t must not be negative", std);
     TENSOR__RETURN(tensor_add(m, tensor_mul(d, tensor_randn_like(z))));
 }
+TENSOR__FN int tensor__deviation(const char *op, double std) {
+    TENSOR__REFUSE_AS(0, !(std >= 0), INDEX, "%s: std %g must not be negative", op, std);
+    return 1;
+}
+TENSOR_API tensor_t *(tensor_normal_scalar)(tensor_t *mean, double std) {
+    TENSOR__MARK1(mean)
+    if (!tensor__needs_float("normal_scalar", mean) || !tensor__deviation("normal_scalar", std)) {
+        return TENSOR__POISON;
+    }
+    TENSOR__RETURN(tensor_add(tensor_detach(mean), tensor_mul_scalar(tensor_randn_like(mean), std)));
+}
+TENSOR_API tensor_t *(tensor_rnormal_scalar)(tensor_t *std, double mean) {
+    TENSOR__MARK1(std)
+    if (!tensor__needs_float("rnormal_scalar", std)) { return TENSOR__POISON; }
+    tensor_t *d = tensor_detach(std);
+    TENSOR__REFUSE(d->numel && !(tensor_item(tensor_min(d)) >= 0), INDEX,
+                   "rnormal_scalar: std %t must not be negative", std);
+    TENSOR__RETURN(tensor_add_scalar(tensor_mul(d, tensor_randn_like(d)), mean));
+}
+TENSOR_API tensor_t *(tensor_normal_size_n)(double mean, double std, const int64_t *dims, int ndim) {
+    if (!tensor__deviation("normal_size", std)) { return TENSOR__POISON; }
+    return tensor__drawn(TENSOR_OP_RANDN, dims, ndim, (int)tensor_get_default_dtype(), mean, std, 0, 0, NULL);
+}
 // Random numbers by elementwise parameters within 0..most, looked at before anything is drawn.
 TENSOR__FN tensor_t *tensor__draw_by(int id, tensor_t *p, double most) {
     tensor__op_t o;
@@ -17998,8 +19314,8 @@ TENSOR_API tensor_t *(tensor_normal_)(tensor_t *x, double mean, double std) {
 // log-normal, 3 geometric, 4 bernoulli (a = p).
 TENSOR__FN tensor_t *tensor__draw_made(const char *name, int kind, tensor_t *x, double a, double b) {
     tensor__thread_t *th = tensor__self();
-    static const double low[] = {0, -INFINITY, -INFINITY, 0, -1e-300};       // of a, exclusive
-    static const double high[] = {INFINITY, INFINITY, INFINITY, 1, 1 + 1e-15};
+    const double low[] = {0, -INFINITY, -INFINITY, 0, -1e-300};       // of a, exclusive
+    const double high[] = {INFINITY, INFINITY, INFINITY, 1, 1 + 1e-15};
     if (!tensor__fillable(th, name, x, kind > 2)) { return TENSOR__POISON; }
     TENSOR__REFUSE(!(a > low[kind] && a < high[kind]) || ((kind == 1 || kind == 2) && !(b >= 0)), INDEX,
                    "%s: the parameters %g, %g are out of range", name, a, b);
@@ -18044,6 +19360,11 @@ TENSOR__END
 // (a saved output would be a cycle), numbers of versions per header (views share changes).
 // ------------------------------------------------------------------------------
 
+// x is a leaf of no further graph; those that are there still name it.
+TENSOR__FN void tensor__no_leaf(tensor_t *x) {
+    if (!(x->flags & TENSOR__REQUIRES_GRAD)) { return; }
+    x->flags = (uint8_t)((x->flags & ~TENSOR__REQUIRES_GRAD) | TENSOR__ONCE_LEAF);
+}
 TENSOR_API tensor_t *(tensor_requires_grad_)(tensor_t *x, int on) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("requires_grad_", "x", x)) { return TENSOR__POISON; }
@@ -18056,7 +19377,7 @@ TENSOR_API tensor_t *(tensor_requires_grad_)(tensor_t *x, int on) {
         return tensor__fail(th, TENSOR_ERR_AUTOGRAD,
                             "requires_grad_: x %t is the result of an operation; use tensor_detach", x);
     }
-    x->flags = (uint8_t)(on ? x->flags | TENSOR__REQUIRES_GRAD : x->flags & ~TENSOR__REQUIRES_GRAD);
+    if (on) { x->flags = (uint8_t)(x->flags | TENSOR__REQUIRES_GRAD); } else { tensor__no_leaf(x); }
     return x;
 }
 TENSOR_API int (tensor_requires_grad)(tensor_t *x) {
@@ -18072,9 +19393,8 @@ TENSOR_API tensor_t *(tensor_detach_)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("detach_", "x", x)) { return TENSOR__POISON; }
     TENSOR__REFUSE(x->base, AUTOGRAD, "detach_: x %t is a view; use tensor_detach", x);
-    tensor__renode(th, x, NULL, 0);
-    x->flags = (uint8_t)(x->flags & ~TENSOR__REQUIRES_GRAD);
-    x->rebased++;
+    tensor__renode(th, x, NULL, 0);         // views that are there keep the history they have
+    tensor__no_leaf(x);
     return x;
 }
 // g, a gradient of leaf x, in the shape of x.
@@ -18087,12 +19407,23 @@ TENSOR__FN tensor_t *tensor__whole(tensor_t *x, tensor_t *g) {
     th_->modes = modes;
     return tensor__tidy(th_, mark_, y);
 }
+// The lock of x's gradient, under which kernels run: on this thread alone, if the program has its own jobs.
+TENSOR__FN tensor__thread_t *tensor__grad_lock(tensor_t *x) {
+    tensor__thread_t *th = tensor__self();
+    tensor__spin(&x->lock);
+    th->locking++;
+    return th;
+}
+TENSOR__FN void tensor__grad_unlock(tensor__thread_t *th, tensor_t *x) {
+    th->locking--;
+    tensor__unspin(&x->lock);
+}
 TENSOR_API tensor_t *(tensor_grad)(tensor_t *x) {
     if (!tensor__live(x)) { return NULL; }
-    tensor__spin(&x->lock);             // threads that read a gradient by rows may meet here
+    tensor__thread_t *th = tensor__grad_lock(x);    // threads that read a gradient by rows may meet here
     int done = !tensor__rows_of(x->grad) || tensor__replace(&x->grad, tensor__whole(x, x->grad));
     tensor_t *g = done ? x->grad : TENSOR__POISON;
-    tensor__unspin(&x->lock);
+    tensor__grad_unlock(th, x);
     return g;
 }
 TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
@@ -18342,7 +19673,12 @@ TENSOR__FN void tensor__custom_drop(tensor__thread_t *th, void *custom) {
 TENSOR__FN void tensor__custom_free(tensor__thread_t *th, void *custom) {
     tensor_function_ctx_t *c = (tensor_function_ctx_t *)custom;
     tensor__custom_drop(th, custom);
-    if (c->fn->destroy) { c->fn->destroy(c->user); }
+    if (c->fn->destroy) {
+        uint8_t inside = th->inside;
+        th->inside = 1;
+        c->fn->destroy(c->user);
+        th->inside = inside;
+    }
     tensor__raw_free(th->ctx, c);
 }
 TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, tensor_t *x) {
@@ -18397,6 +19733,7 @@ TENSOR_API tensor_t *(tensor_saved)(tensor_function_ctx_t *ctx, int slot) {
     return t;
 }
 TENSOR_API int (tensor_needs_input_grad)(tensor_function_ctx_t *ctx, int i) {
+    if (!ctx) { return 0; }
     if (i >= 0 && i < ctx->n) { return ctx->tracks && tensor__needs_grad(ctx->inputs[i]); }
     return ctx->g && i >= 0 && i < ctx->g->node->nin && tensor__grad_need(ctx->g, i);
 }
@@ -18450,7 +19787,7 @@ TENSOR_API const char *(tensor_grad_fn_name)(tensor_t *x) {
     tensor_function_ctx_t *c = (tensor_function_ctx_t *)x->node->custom;
     return c ? c->fn->name : x->node->row->name;
 }
-TENSOR_API void *(tensor_function_user)(tensor_function_ctx_t *ctx) { return ctx->user; }
+TENSOR_API void *(tensor_function_user)(tensor_function_ctx_t *ctx) { return ctx ? ctx->user : NULL; }
 TENSOR__FN void tensor__grad_custom(tensor__grad_t *g) {
     // its own: other threads may run it too
     tensor_function_ctx_t c = *(tensor_function_ctx_t *)g->node->custom;
@@ -18905,7 +20242,7 @@ TENSOR__FN tensor_t *tensor__rows_add(tensor_t *leaf, tensor_t *a, tensor_t *b) 
 }
 // leaf.grad += g. A gradient nobody else sees is taken as it is.
 TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *g, int create) {
-    tensor__spin(&leaf->lock);
+    tensor__grad_lock(leaf);
     tensor_t *old = leaf->grad;
     if (!old) {
         if (create || (!tensor__exclusive(th, g, 1) && !tensor__rows_of(g))) { g = (tensor_clone)(g); }
@@ -18918,7 +20255,7 @@ TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *
         g = tensor__add_into(th, old, g) ? old : TENSOR__POISON;
     }
     int ok = tensor__replace(&leaf->grad, g);
-    tensor__unspin(&leaf->lock);
+    tensor__grad_unlock(th, leaf);
     return ok;
 }
 
@@ -19437,21 +20774,28 @@ TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
     tensor__region_leave(th, r, -1);
     return ok;
 }
+// Whether the call of a state waits on this thread for the user's jobs.
+TENSOR__FN int tensor__waits(const tensor__thread_t *th) {
+    const tensor__thread_t *w = tensor__waiting;
+    while (w && w != th) { w = w->outer; }
+    return w != NULL;
+}
 // Makes what n saved. A pass in another thread may want the same: it waits, so that fn runs in one thread at
 // a time and once. 0 = failed, raised.
 TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n) {
     tensor__region_t *r = n->extra->region;
     tensor__spin(&r->lock);
-    while (n->used == 2 && r->worker && r->worker != th) {
+    while (n->used == 2 && r->worker && r->worker != th && !tensor__waits(r->worker)) {
         tensor__unspin(&r->lock);
         TENSOR__YIELD();
         tensor__spin(&r->lock);
     }
-    int missing = n->used == 2, inside = r->worker == th;
+    int missing = n->used == 2, inside = r->worker && (r->worker == th || tensor__waits(r->worker));
     if (missing && !inside) { r->worker = th; }
     tensor__unspin(&r->lock);
     if (!missing) { return 1; }
-    TENSOR__REFUSE_AS(0, inside, AUTOGRAD, "checkpoint: fn runs backward through its own result");
+    TENSOR__REFUSE_AS(0, inside, AUTOGRAD, "checkpoint: fn runs backward through its own result, or a job "
+                      "does that runs while fn waits");
     int ok = tensor__region_rerun(th, r);
     tensor__spin(&r->lock);
     r->worker = NULL;
@@ -19767,28 +21111,63 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *cons
 //
 // PyTorch's form: one width for all numbers, 4 digits, integers with a point, exponents when the range is
 // wide, three items from each end of a dim above 1000 elements. Rejected: %g for each number (columns would
-// not line up; and printing needs no stdio this way).
+// not line up).
 // ------------------------------------------------------------------------------
 
 #ifndef TENSOR_NO_STDIO
-typedef struct tensor__printer_t { tensor__text_t s; tensor_t *x; int width, integral, sci, summary,
-    is_float, indent; } tensor__printer_t;
+typedef struct tensor__printer_t {
+    tensor__text_t s;
+    tensor_t *x;
+    size_t line;                    // where the last line begins
+    int indent, width;              // width: of a number, padded from the left
+    int is_float, integral, sci;
+    int summary;                    // three items from each end of a dim
+} tensor__printer_t;
 
+TENSOR__FN void tensor__print_newline(tensor__printer_t *p, int spaces) {
+    tensor__puts(&p->s, "\n");
+    p->line = p->s.length;
+    for (int i = 0; i < spaces; i++) { tensor__puts(&p->s, " "); }
+}
+
+// snprintf writes the decimal point of the locale, of one byte or more: a point replaces it. -> new length
+TENSOR__FN int tensor__own_point(char *number) {
+    char *at = number;
+    while (*at == '-' || (*at >= '0' && *at <= '9')) { at++; }
+    if (*at && *at != '.' && *at != 'e') {
+        char *behind = at + 1;
+        while (*behind && (*behind < '0' || *behind > '9')) { behind++; }
+        *at = '.';
+        memmove(at + 1, behind, strlen(behind) + 1);
+    }
+    return (int)strlen(number);
+}
+TENSOR__FN int tensor__print_float(const tensor__printer_t *p, double v, char *b, size_t room) {
+    if (tensor__isnan_f64(v)) { return snprintf(b, room, "nan"); }
+    if (fabs(v) > 1.7976931348623157e308) { return snprintf(b, room, v < 0 ? "-inf" : "inf"); }
+    if (p->sci) {
+        snprintf(b, room, "%.4e", v);
+    } else if (p->integral) {
+        snprintf(b, room, "%.0f.", v);
+    } else {
+        snprintf(b, room, "%.4f", v);
+    }
+    return tensor__own_point(b);
+}
+// The element at an offset as it is printed, and its length.
 TENSOR__FN int tensor__number(const tensor__printer_t *p, int64_t offset, char *b, size_t room) {
     const char *at = (const char *)p->x->storage->data + offset * tensor__sizes[p->x->dtype];
     if (p->x->dtype == TENSOR_BOOL) { return snprintf(b, room, "%s", *at ? "True" : "False"); }
-    if (!p->is_float) {
-        int64_t v;
-        tensor__load_i64(&v, at, p->x->dtype, 1, 1);
-        return snprintf(b, room, "%lld", (long long)v);
+    if (p->is_float) {
+        double v;
+        tensor__load_f64(&v, at, p->x->dtype, 1, 1);
+        return tensor__print_float(p, v, b, room);
     }
-    double v;
-    tensor__load_f64(&v, at, p->x->dtype, 1, 1);
-    if (tensor__isnan_f64(v)) { return snprintf(b, room, "nan"); }
-    if (fabs(v) > 1.7976931348623157e308) { return snprintf(b, room, v < 0 ? "-inf" : "inf"); }
-    if (p->sci) { return snprintf(b, room, "%.4e", v); }
-    return p->integral ? snprintf(b, room, "%.0f.", v) : snprintf(b, room, "%.4f", v);
+    int64_t v;
+    tensor__load_i64(&v, at, p->x->dtype, 1, 1);
+    return snprintf(b, room, "%lld", (long long)v);
 }
+
 TENSOR__FN void tensor__print_dim(tensor__printer_t *p, int d, int64_t offset) {
     tensor_t *x = p->x;
     char b[64];
@@ -19798,28 +21177,23 @@ TENSOR__FN void tensor__print_dim(tensor__printer_t *p, int d, int64_t offset) {
         tensor__puts(&p->s, b);
         return;
     }
+    int64_t n = x->dims[d], per_line = (80 - p->indent - d) / (p->width + 2);
+    int last = d == x->ndim - 1, cut = p->summary && n > 6;
+    if (per_line < 1) { per_line = 1; }
     tensor__puts(&p->s, "[");
-    int64_t n = x->dims[d];
     for (int64_t i = 0; i < n; i++) {
-        int last = d == x->ndim - 1;
-        if (i && last) {
-            int64_t per = p->width + 2 > 0 ? (80 - p->indent - d) / (p->width + 2) : 1, k = p->summary &&
-                n > 6 && i > 3 ? i - (n - 7) : i;
-            if (per < 1) { per = 1; }
-            tensor__puts(&p->s, ",");
-            if (k % per == 0) {
-                tensor__puts(&p->s, "\n");
-                for (int j = 0; j <= p->indent + d; j++) { tensor__puts(&p->s, " "); }
-            } else {
-                tensor__puts(&p->s, " ");
-            }
+        int64_t item = cut && i > 3 ? i - (n - 7) : i;      // the dots are item 3
+        if (i) { tensor__puts(&p->s, ","); }
+        if (i && !last) {
+            for (int j = d; j < x->ndim - 2; j++) { tensor__puts(&p->s, "\n"); }
+            tensor__print_newline(p, p->indent + d + 1);
+        } else if (i && item % per_line == 0) {
+            tensor__print_newline(p, p->indent + d + 1);
         } else if (i) {
-            tensor__puts(&p->s, ",");
-            for (int j = d; j < x->ndim - 1; j++) { tensor__puts(&p->s, "\n"); }
-            for (int j = 0; j <= p->indent + d; j++) { tensor__puts(&p->s, " "); }
+            tensor__puts(&p->s, " ");
         }
-        if (p->summary && n > 6 && i == 3) {
-            tensor__puts(&p->s, "...");
+        if (cut && i == 3) {
+            tensor__puts(&p->s, last ? " ..." : "...");
             i = n - 4;
             continue;
         }
@@ -19827,29 +21201,38 @@ TENSOR__FN void tensor__print_dim(tensor__printer_t *p, int d, int64_t offset) {
     }
     tensor__puts(&p->s, "]");
 }
-// Calls visit for each number that will be printed.
-TENSOR__FN void tensor__print_scan(tensor__printer_t *p, int d, int64_t offset, double *lo, double *hi,
-                                   int *whole, int *any) {
-    if (d < p->x->ndim) {
-        for (int64_t i = 0, n = p->x->dims[d]; i < n; i++) {
-            if (p->summary && n > 6 && i == 3) { i = n - 3; }
-            tensor__print_scan(p, d + 1, offset + i * p->x->strides[d], lo, hi, whole, any);
-        }
+
+// What the numbers have in common; only finite ones that are not 0 count.
+typedef struct tensor__span_t {
+    double lo, hi;                  // of their magnitudes
+    int whole, any;
+} tensor__span_t;
+TENSOR__FN int tensor__span_counts(const tensor__printer_t *p, int64_t offset, double *v) {
+    const char *at = (const char *)p->x->storage->data + offset * tensor__sizes[p->x->dtype];
+    tensor__load_f64(v, at, p->x->dtype, 1, 1);
+    return *v != 0 && fabs(*v) <= 1.7976931348623157e308;
+}
+TENSOR__FN void tensor__print_scan(const tensor__printer_t *p, int d, int64_t offset, tensor__span_t *span) {
+    if (d == p->x->ndim) {
+        double v;
+        if (!tensor__span_counts(p, offset, &v)) { return; }
+        if (v != floor(v)) { span->whole = 0; }
+        v = fabs(v);
+        if (!span->any || v > span->hi) { span->hi = v; }
+        if (!span->any || v < span->lo) { span->lo = v; }
+        span->any = 1;
         return;
     }
-    double v;
-    tensor__load_f64(&v, (const char *)p->x->storage->data + offset * tensor__sizes[p->x->dtype],
-                     p->x->dtype, 1, 1);
-    if (tensor__isnan_f64(v) || fabs(v) > 1.7976931348623157e308) { return; }
-    *whole &= v == floor(v);
-    *any = 1;
-    v = fabs(v);
-    if (v > *hi) { *hi = v; }
-    if (v != 0 && v < *lo) { *lo = v; }
+    for (int64_t i = 0, n = p->x->dims[d]; i < n; i++) {
+        if (p->summary && n > 6 && i == 3) { i = n - 3; }
+        tensor__print_scan(p, d + 1, offset + i * p->x->strides[d], span);
+    }
 }
 TENSOR__FN void tensor__print_width(tensor__printer_t *p, int d, int64_t offset) {
-    char b[64];
     if (d == p->x->ndim) {
+        char b[64];
+        double v;
+        if (p->is_float && !tensor__span_counts(p, offset, &v)) { return; }
         int n = tensor__number(p, offset, b, sizeof b);
         if (n > p->width) { p->width = n; }
         return;
@@ -19859,6 +21242,65 @@ TENSOR__FN void tensor__print_width(tensor__printer_t *p, int d, int64_t offset)
         tensor__print_width(p, d + 1, offset + i * p->x->strides[d]);
     }
 }
+TENSOR__FN void tensor__print_numbers(tensor__printer_t *p) {
+    p->width = 1;
+    p->integral = 1;
+    if (p->is_float) {
+        tensor__span_t span = {0, 0, 1, 0};
+        tensor__print_scan(p, 0, p->x->offset, &span);
+        p->integral = span.whole;
+        p->sci = span.any && (span.hi / span.lo > 1000 || span.hi > 1e8 || span.lo < 1e-4);
+    }
+    tensor__print_width(p, 0, p->x->offset);
+    tensor__print_dim(p, 0, p->x->offset);
+}
+
+// ", text", on a line of its own if the last one would pass 80 columns.
+TENSOR__FN void tensor__print_suffix(tensor__printer_t *p, const char *text) {
+    size_t used = p->s.length - p->line + 2;
+    tensor__puts(&p->s, ",");
+    if (used + strlen(text) + 2 > 80) {
+        tensor__print_newline(p, p->indent);
+        p->line += 2;               // PyTorch counts two columns less behind such a break
+    } else {
+        tensor__puts(&p->s, " ");
+    }
+    tensor__puts(&p->s, text);
+}
+TENSOR__FN void tensor__print_suffixes(tensor__printer_t *p, tensor__thread_t *th, tensor_t *x) {
+    char b[300];
+    tensor__text_t t = {b, sizeof b, 0};
+    int implied = x->dtype == TENSOR_F32;
+    if (x->numel && (x->dtype == TENSOR_I64 || x->dtype == TENSOR_BOOL)) { implied = 1; }
+    if (x->device) {
+        tensor__text(&t, "device='%s:%i'", tensor__device_name(th, x->device), x->device - 1);
+        tensor__print_suffix(p, b);
+    }
+    if (x->numel == 0 && x->ndim != 1) {
+        t.length = 0;
+        tensor__puts(&t, "size=(");
+        for (int i = 0; i < x->ndim; i++) {
+            if (i) { tensor__puts(&t, ", "); }
+            tensor__puti(&t, x->dims[i]);
+        }
+        tensor__puts(&t, ")");
+        tensor__print_suffix(p, b);
+    }
+    if (!implied) {
+        t.length = 0;
+        tensor__text(&t, "dtype=%y", x);
+        tensor__print_suffix(p, b);
+    }
+    if (!tensor__sync_needs_grad(th, x)) { return; }
+    if (x->node) {
+        t.length = 0;
+        tensor__text(&t, "grad_fn=<%s>", x->node->row->name);
+        tensor__print_suffix(p, b);
+    } else {
+        tensor__print_suffix(p, "requires_grad=True");
+    }
+}
+
 TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
     tensor__thread_t *th = tensor__self();
     tensor__printer_t p;
@@ -19884,36 +21326,11 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
     tensor__puts(&p.s, "tensor(");
     if (x->numel == 0) {
         tensor__puts(&p.s, "[]");
-        if (x->ndim != 1) {
-            tensor__puts(&p.s, ", size=(");
-            for (int i = 0; i < x->ndim; i++) {
-                if (i) { tensor__puts(&p.s, ", "); }
-                tensor__puti(&p.s, x->dims[i]);
-            }
-            tensor__puts(&p.s, ")");
-        }
     } else {
-        double lo = 1e300, hi = 0;
-        int whole = 1, any = 0;
-        if (p.is_float) { tensor__print_scan(&p, 0, here->offset, &lo, &hi, &whole, &any); }
-        p.integral = whole && any;
-        if (hi == 0) { lo = 0; }
-        p.sci = p.is_float && any && (whole ? hi > 1e8 : (lo > 0 && (hi / lo > 1000 || lo < 1e-4)) ||
-                                      hi > 1e8);
-        if (x->ndim) { tensor__print_width(&p, 0, here->offset); }
-        tensor__print_dim(&p, 0, here->offset);
+        tensor__print_numbers(&p);
     }
-    if (x->dtype != TENSOR_F32 && (!x->numel || (x->dtype != TENSOR_I64 && x->dtype != TENSOR_BOOL))) {
-        tensor__text(&p.s, ", dtype=%y", x);
-    }
-    if (x->device) {
-        tensor__tidy(th_, mark_, NULL);
-        tensor__text(&p.s, ", device='%s:%i'", tensor__device_name(th, x->device), x->device - 1);
-    }
-    if (tensor__sync_needs_grad(th, x)) {
-        tensor__text(&p.s, x->node ? ", grad_fn=<%s>" : ", requires_grad=True",
-                     x->node ? x->node->row->name : "");
-    }
+    if (x->device) { tensor__tidy(th_, mark_, NULL); }
+    tensor__print_suffixes(&p, th, x);
     tensor__puts(&p.s, ")");
     return p.s.length;
 }
@@ -20063,16 +21480,20 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__fail, tensor__text, tensor__begin, tensor__result, tensor__finish, tensor__grad_in,
     tensor__grad_out, tensor__grad_need, tensor__sum_to, tensor__next_stream, tensor__parallel,
     tensor__thread_count, tensor__gemm, tensor__gemm_scratch, tensor__isa,
-    tensor__reference, tensor__memory, tensor__memory_free, tensor__own, tensor__disown, tensor__hold,
-    tensor__drop, tensor__push_path, tensor__pop_path, tensor__load, tensor__philox, tensor__inner_scope,
-    tensor__tidy, tensor__set_backend, tensor__recording, tensor__aside, tensor__make, tensor__arg,
-    tensor__launch, tensor__halves, tensor__multiplies, tensor__net, tensor__lasts, tensor__follow,
-    tensor__row,
-    tensor__backward_row, tensor__plain_product, tensor__casting, tensor__autocast,
+    tensor__reference, tensor__memory, tensor__memory_free, tensor__object, tensor__bury, tensor__own,
+    tensor__disown, tensor__changeable, tensor__hold, tensor__drop, tensor__push_path, tensor__pop_path,
+    tensor__load, tensor__philox, tensor__inner_scope, tensor__tidy, tensor__set_backend,
+    tensor__recording, tensor__aside, tensor__make, tensor__arg, tensor__launch, tensor__halves,
+    tensor__multiplies, tensor__net, tensor__lasts, tensor__follow, tensor__row, tensor__backward_row,
+    tensor__plain_product, tensor__casting, tensor__autocast,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
     return version == TENSOR__API_VERSION ? &tensor__internals_table : NULL;
 }
+#ifndef TENSOR_STATIC
+const char TENSOR__OF_BUILD(tensor__build) = 1;
+#endif
+#endif   // TENSOR__COMPILES_CORE
 
 #ifdef __cplusplus
 }
@@ -20080,6 +21501,8 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version) {
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC pop_options
+#elif defined(__clang__)
+TENSOR__PRECISE_END
 #endif
 
 #undef TENSOR_HERE

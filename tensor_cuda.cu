@@ -39,6 +39,7 @@
 #if defined(TENSOR_CUDA_SIM)
 #define TCU_OPEN(name) cusim::library_open(name)
 #define TCU_UNROLL
+#define TCU_UNROLL_4
 #define TCU_SYMBOL(library, name) cusim::library_symbol(library, name)
 #else
 #include <cuda.h>
@@ -47,6 +48,7 @@
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 #define TCU_UNROLL _Pragma("unroll")
+#define TCU_UNROLL_4 _Pragma("unroll 4")
 #define TCU_OPEN(name) dlopen(name, RTLD_NOW | RTLD_LOCAL)
 #define TCU_SYMBOL(library, name) dlsym(library, name)
 #define TCU_SHARED(T, name, ...) __shared__ T name __VA_ARGS__
@@ -208,7 +210,9 @@ constexpr uint64_t GRANULE = 512, SMALL = 1 << 20, MOST = uint64_t(1) << 50;
 enum { MAX_DEVICES = 16, ROWS = 40, BINS = 32, HASH = 64, SCAN = 8 };
 
 // What the allocator needs of CUDA. Each returns 0 or an error; nothing here is called while a stream of the
-// device is being captured, but segment_alloc, reserve and map.
+// device is being captured, but segment_alloc, reserve, map, memory, and unmap of what was mapped just now,
+// when the rest could not be.
+enum { NO_MEMORY = 2 }; // of map: CUDA_ERROR_OUT_OF_MEMORY. Another error: it cannot map
 struct driver_t {
     void *user;
     int (*segment_alloc)(void *user, int device, uint64_t bytes, uint64_t *address);
@@ -231,6 +235,8 @@ struct options_t {
     uint64_t small_chunk = 2 << 20, large_chunk = 32 << 20;     // multiples of the driver's granularity
     uint64_t reserve = 0;       // addresses per arena; 0 = 9/8 of the device
     bool no_cache = false;      // every block a segment of its own, freed at once: for memory checkers
+    bool no_ranges = false;     // segments, also where the driver can map
+    uint64_t ask_from = 128 << 20; // bytes that are mapped at once only where the driver says they are free
     bool debug = false;         // freed memory is filled with 0xFF
     int trace = 0;              // entries of the trace ring
     void (*on_oom)(void *user, int device, uint64_t bytes) = nullptr;    // may free; then one more try
@@ -313,6 +319,7 @@ struct trace_t { uint64_t address, bytes, serial; void *stream; const char *tag;
 struct slab_t { slab_t *next; };
 struct device_t {
     int lock, index;
+    bool no_ranges;                         // a mapping was refused: segments from here on
     uint64_t total, limit;                  // limit: bytes that may be reserved, 0 = all
     lane_t *last, *hash[HASH];
     queue_t *queues;
@@ -506,21 +513,25 @@ inline void count_raw(allocator_t *A, device_t *d, arena_t *a, uint64_t address,
     }
     trace(A, pieces > 0 ? TRACE_MAP : TRACE_UNMAP, address, bytes, a->lane->stream, nullptr);
 }
-// Memory for all of [address, +bytes), or for none of it.
+// Memory for all of [address, +bytes), or for none of it. What the device has not is not mapped chunk by
+// chunk until it refuses: that takes seconds, and all that other processes might want meanwhile.
 inline int map_chunks(allocator_t *A, device_t *d, arena_t *a, uint64_t address, uint64_t bytes) {
-    uint64_t first = (address - a->base) / a->chunk, n = bytes / a->chunk, i;
+    uint64_t first = (address - a->base) / a->chunk, n = bytes / a->chunk, i, free_memory, total;
+    int e = 0;
+    if (bytes >= A->options.ask_from && !A->driver.memory(A->driver.user, d->index, &free_memory, &total) &&
+        bytes > free_memory) {
+        return NO_MEMORY;
+    }
     if (first + n > a->nhandles) {
         uint64_t room = first + n + (first + n) / 2;
         uint64_t *h = (uint64_t *)realloc(a->handles, room * sizeof *h);
-        if (!h) { return 1; }
+        if (!h) { return NO_MEMORY; }
         a->handles = h;
         a->nhandles = room;
     }
     for (i = 0; i < n; i++) {
-        if (A->driver.map(A->driver.user, d->index, address + i * a->chunk, a->chunk,
-                          &a->handles[first + i])) {
-            break;
-        }
+        e = A->driver.map(A->driver.user, d->index, address + i * a->chunk, a->chunk, &a->handles[first + i]);
+        if (e) { break; }
     }
     if (i == n) {
         count_raw(A, d, a, address, bytes, (int64_t)n);
@@ -529,11 +540,13 @@ inline int map_chunks(allocator_t *A, device_t *d, arena_t *a, uint64_t address,
     while (i-- > 0) {
         A->driver.unmap(A->driver.user, d->index, address + i * a->chunk, a->chunk, a->handles[first + i]);
     }
-    return 1;
+    if (e != NO_MEMORY) { d->no_ranges = true; }
+    return e;
 }
 inline bool reserve_range(allocator_t *A, device_t *d, arena_t *a) {
     uint64_t want = A->options.reserve ? A->options.reserve : d->total + d->total / 8;
-    if (a->bytes || a->no_range || !A->driver.reserve) { return a->bytes != 0; }
+    if (d->no_ranges) { return false; }
+    if (a->bytes || a->no_range || A->options.no_ranges || !A->driver.reserve) { return a->bytes != 0; }
     a->chunk = a->small ? A->options.small_chunk : A->options.large_chunk;
     want = round_up(want, a->chunk);
     block_t *b = new_block(d, a, 0, want, HOLE, true);
@@ -616,7 +629,10 @@ inline block_t *grow_segment(allocator_t *A, device_t *d, arena_t *a, uint64_t b
     return b;
 }
 inline block_t *grow(allocator_t *A, device_t *d, arena_t *a, uint64_t bytes) {
-    if (!uncached(A, a) && reserve_range(A, d, a)) { return grow_range(A, d, a, bytes); }
+    if (!uncached(A, a) && reserve_range(A, d, a)) {
+        block_t *b = grow_range(A, d, a, bytes);
+        if (b || !d->no_ranges) { return b; }
+    }
     return grow_segment(A, d, a, bytes);
 }
 inline void free_segment(allocator_t *A, device_t *d, block_t *b) {     // whole, in no bin
@@ -765,12 +781,6 @@ inline void poll(allocator_t *A, device_t *d, bool wait) {
     }
 }
 
-inline bool is_captured(const device_t *d, void *stream) {
-    for (capture_t *c = d->captures; c; c = c->next) {
-        if (c->stream == stream) { return true; }
-    }
-    return false;
-}
 inline lane_t *lane_of(device_t *d, void *stream) {
     int graph = 0;
     for (capture_t *c = d->captures; c; c = c->next) {
@@ -851,17 +861,25 @@ template <class F> inline void each_lane(device_t *d, F f) {
 }
 inline void trim_device(allocator_t *A, device_t *d) {
     d->stats.num_sync_all_streams++;
-    each_lane(d, [&](lane_t *l) {
-        if (!is_captured(d, l->stream)) { trim_lane(A, d, l); }
+    each_lane(d, [&](lane_t *l) {   // what is free in a graph that may run again is that graph's to write
+        if (!l->graph || l->dead) { trim_lane(A, d, l); }
     });
 }
 
 inline const char *in_units(char (&text)[32], uint64_t bytes) {
     const char *unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
     int k = 0;
-    double v = (double)bytes;
-    for (; v >= 1024 && k < 5; k++) { v /= 1024; }
-    snprintf(text, sizeof text, k ? "%.2f %s" : "%.0f %s", v, unit[k]);
+    uint64_t whole = bytes, rest = 0;       // no printf of fractions: the locale may have another point
+    for (; whole >= 1024 && k < 5; k++) {
+        rest = whole % 1024;
+        whole /= 1024;
+    }
+    if (k) {
+        snprintf(text, sizeof text, "%llu.%02llu %s", (unsigned long long)whole,
+                 (unsigned long long)(rest * 100 / 1024), unit[k]);
+    } else {
+        snprintf(text, sizeof text, "%llu B", (unsigned long long)bytes);
+    }
     return text;
 }
 template <class F> inline void each_block(device_t *d, F f) {
@@ -1093,7 +1111,7 @@ inline void capture_end(allocator_t *A, int device, int graph) {
     if (d->captures) { return; }
     for (block_t *b = d->parked, *next; b; b = next) {
         next = b->free_next;
-        if (!b->home->lane->graph) {
+        if (b->home->lane->graph != graph) {    // also of a graph that is gone: its memory goes to the driver
             pend(A, d, b);
             continue;
         }
@@ -1599,8 +1617,13 @@ static void libraries_close() {
 
 struct limits_t {
     int sms = 132, blocks_per_sm = 8;           // grids are no larger than what runs at once
-    int64_t reduce_chunk = 16384; // elements that one block sums; part of the result's definition
+    // The fewest elements that one block sums, and how many blocks a reduction is for: both are a part of the
+    // result's definition, and of no device.
+    int64_t reduce_chunk = 4096, reduce_blocks = 512;
     int64_t norm_chunk = 256;                   // rows likewise, in gradients of weights of norms
+    // Elements of a batch or group norm's statistic that one block goes through; more are cut into such
+    // pieces.
+    int64_t norm_block = 4096, norm_piece = 16384;
     bool libraries = true;                      // products and convolutions by them, where they can
     // Layer norms of f32 of so many elements are cuDNN's: in smaller ones its call costs the host more.
     int64_t norm_library = 1 << 18;
@@ -1651,7 +1674,7 @@ template <> struct range_of<uint8_t> { static constexpr double lo = 0, hi = 255;
 template <> struct range_of<int8_t> { static constexpr double lo = -128, hi = 127; };
 template <> struct range_of<int16_t> { static constexpr double lo = -32768, hi = 32767; };
 // A stored value in the class C, and back.
-template <class C, class T> __device__ inline C to_class(T v) {
+template <class C, class T> __host__ __device__ inline C to_class(T v) {
     if constexpr (same_type<T, f16>::value) {
         return to_class<C>(__half2float(v));
     } else if constexpr (same_type<T, bf16>::value) {
@@ -1664,7 +1687,7 @@ template <class C, class T> __device__ inline C to_class(T v) {
         return (C)v;
     }
 }
-template <class T, class C> __device__ inline T from_class(C v) {
+template <class T, class C> __host__ __device__ inline T from_class(C v) {
     if constexpr (same_type<T, f16>::value) {
         return __float2half_rn((float)v);
     } else if constexpr (same_type<T, bf16>::value) {
@@ -1683,7 +1706,7 @@ template <class T, class C> __device__ inline T from_class(C v) {
                                                   : d);
     }
 }
-template <class C> __device__ inline C load_as(const void *p, int dtype, int64_t i) {
+template <class C> __host__ __device__ inline C load_as(const void *p, int dtype, int64_t i) {
     switch (dtype) {
 #define TCU_X(id, T) case id: return to_class<C>(((const T *)p)[i]);
     TCU_DTYPES(TCU_X)
@@ -1691,7 +1714,7 @@ template <class C> __device__ inline C load_as(const void *p, int dtype, int64_t
     }
     return C(0);
 }
-template <class C> __device__ inline void store_as(void *p, int dtype, int64_t i, C v) {
+template <class C> __host__ __device__ inline void store_as(void *p, int dtype, int64_t i, C v) {
     switch (dtype) {
 #define TCU_X(id, T) case id: ((T *)p)[i] = from_class<T>(v); break;
     TCU_DTYPES(TCU_X)
@@ -1766,16 +1789,18 @@ inline int code_of(cudaError_t e) {             // told here once: the next laun
 
 // n operands over the dims of the first, those of size 1 repeated; neighbouring dims joined where all allow
 // it.
-enum { MAX_OPERANDS = 4 };
+enum { MAX_OPERANDS = 6 };
 struct walk_t {
     int ndim;
     int64_t n, dims[TENSOR_MAX_DIMS], strides[MAX_OPERANDS][TENSOR_MAX_DIMS];
 };
-inline walk_t walk_of(const tensor_arg_t *o, int count) {
+// The dims of o[0] in `order`, outermost first.
+inline walk_t walk_in(const int *order, const tensor_arg_t *o, int count) {
     walk_t w;
     memset(&w, 0, sizeof w);
     w.n = count_of(o[0]);
-    for (int d = 0; d < o[0].ndim; d++) {
+    for (int i = 0; i < o[0].ndim; i++) {
+        int d = order[i];
         int64_t size = o[0].dims[d], stride[MAX_OPERANDS] = {};
         if (size == 1) { continue; }
         for (int k = 0; k < count; k++) {
@@ -1790,10 +1815,27 @@ inline walk_t walk_of(const tensor_arg_t *o, int count) {
     }
     return w;
 }
+// In the order of o[0]'s elements: where element i is told by its number.
+inline walk_t walk_of(const tensor_arg_t *o, int count) {
+    static const int as_they_are[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    static_assert(sizeof as_they_are / sizeof(int) == TENSOR_MAX_DIMS, "an order for all dims");
+    return walk_in(as_they_are, o, count);
+}
+// In the order of o[0]'s memory, so that channels that lie innermost, a transposed matrix, and slices of
+// either are gone through side by side, and their dims join.
+inline walk_t walk_by_memory(const tensor_arg_t *o, int count) {
+    int order[TENSOR_MAX_DIMS];
+    for (int d = 0; d < o[0].ndim; d++) {
+        int i = d;
+        for (; i > 0 && o[0].strides[order[i - 1]] < o[0].strides[d]; i--) { order[i] = order[i - 1]; }
+        order[i] = d;
+    }
+    return walk_in(order, o, count);
+}
 // Element i of a walk: its place in each operand.
 template <int N> __device__ inline void places_of(const walk_t &w, int64_t i, int64_t *at) {
     for (int k = 0; k < N; k++) { at[k] = 0; }
-    for (int d = w.ndim - 1; d >= 0; d--) {
+    for (int d = w.ndim - 1; d > 0; d--) {
         int64_t size = w.dims[d], q, r;
         if ((uint64_t)(i | size) >> 32) {
             q = i / size;
@@ -1805,16 +1847,34 @@ template <int N> __device__ inline void places_of(const walk_t &w, int64_t i, in
         for (int k = 0; k < N; k++) { at[k] += r * w.strides[k][d]; }
         i = q;
     }
+    for (int k = 0; k < N && w.ndim; k++) { at[k] += i * w.strides[k][0]; }
+}
+// A walk as rows: the last dim is a row, the others count rows.
+struct rows_t {
+    walk_t outer;
+    int64_t columns;
+    explicit rows_t(const walk_t &w) : outer(w), columns(w.ndim ? w.dims[w.ndim - 1] : 1) {
+        outer.ndim = w.ndim ? w.ndim - 1 : 0;
+        outer.n = 1;
+        for (int d = 0; d < outer.ndim; d++) { outer.n *= w.dims[d]; }
+    }
+};
+// Whether all vectors of V elements of operand k begin at 16-byte addresses, rows lying side by side.
+inline bool rows_aligned(const walk_t &w, int k, const void *data, int V) {
+    bool good = aligned16(data);
+    for (int d = 0; d + 1 < w.ndim; d++) { good = good && w.strides[k][d] % V == 0; }
+    return good;
 }
 
 // ------------------------------------------------------------------------------
 // >>pointwise                                      MARK: pointwise ops
 //
 // The rows of tensor.h's tables, their words defined for the device: one functor per row. Two kernels: rows
-// of one dtype (f32, f16, bf16) with 16-byte accesses, each operand going along, standing still in a row, or
-// the same in every row; and, for every other dtype, mix and stride, one that switches on the op. Sums and
-// products are rounded one by one, so a formula has the bits of the CPU's. Rejected: templates for all dtypes
-// (a thousand kernels, a minute of nvcc, for what bandwidth bounds anyway).
+// of one dtype (f32, f16, bf16) with 16-byte accesses, each operand going along or standing still in a row,
+// rows of any number of outer dims, in the order of the result's memory (a mask of bool beside them where
+// there are three operands); and, for every other dtype, mix and stride, one that switches on the op. Sums
+// and products are rounded one by one, so a formula has the bits of the CPU's. Rejected: templates for all
+// dtypes (a thousand kernels, a minute of nvcc, for what bandwidth bounds anyway).
 // ------------------------------------------------------------------------------
 
 #define TCU_WORD1(name, f32, f64)                                                                            \
@@ -2016,6 +2076,7 @@ TENSOR_OPS_COMPARE(TCU_XC) TENSOR_OPS_BITWISE(TCU_XB)
 #undef TCU_XC
 #undef TCU_XB
 // Rows of kind DBL: formulas on doubles, for all float dtypes.
+#define F_ERFINV(x) (C)tensor__erfinv_f64(x)
 #define F_POLYGAMMA(n, x) (C)tensor__polygamma_f64(n, x)
 #define TCU_DOUBLE(ID, name, arity, f)                                                                             \
     struct op_##name {                                                                                             \
@@ -2047,58 +2108,83 @@ TENSOR_OPS_DOUBLE1(TCU_X1) TENSOR_OPS_DOUBLE2(TCU_X2)
 
 struct row_operand_t {
     void *p;                                    // NULL = value everywhere
-    int64_t row;                                // stride of rows; 0 = the same in every row
-    int along;                                  // 1, or 0 = one value for a whole row
+    bool along;                                 // else one value for a whole row
+    bool mask;                                  // bool8, whatever the others are
     float value;
 };
 template <int N> struct row_set_t {
     row_operand_t o[N + 1];                     // the result first
-    int64_t rows, columns;
+    rows_t r;
 };
+// An operand of a row from element 0 on. Only the first of three may be a mask.
+template <class T, int N> __device__ inline float row_value(const row_operand_t &o, int k, int64_t at) {
+    if constexpr (N == 3) {
+        if (k == 0 && o.mask) { return ((const bool8 *)o.p)[at].v ? 1.0f : 0.0f; }
+    }
+    return to_class<float>(((const T *)o.p)[at]);
+}
 template <class T, class Y, class F, int N>
-__global__ void __launch_bounds__(THREADS, 4) pointwise_rows(row_set_t<N> s, F f) {
+__global__ void __launch_bounds__(THREADS, N == 3 ? 3 : 4) pointwise_rows(row_set_t<N> s, F f) {
     constexpr int V = lanes_of<T>;
-    const int64_t vectors = s.columns / V;
-    for (int64_t r = blockIdx.y * (int64_t)blockDim.y + threadIdx.y; r < s.rows;
+    const int64_t columns = s.r.columns, vectors = columns / V;
+    for (int64_t r = blockIdx.y * (int64_t)blockDim.y + threadIdx.y; r < s.r.outer.n;
          r += (int64_t)gridDim.y * blockDim.y) {
         int64_t j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
-        const T *x[N];
-        Y *y = (Y *)s.o[0].p + r * s.o[0].row;
-        for (int k = 0; k < N; k++) { x[k] = (const T *)s.o[k + 1].p + r * s.o[k + 1].row; }
+        int64_t at[N + 1];
+        places_of<N + 1>(s.r.outer, r, at);
+        Y *y = (Y *)s.o[0].p + at[0];
         float one[N];
+        TCU_UNROLL
         for (int k = 0; k < N; k++) {
-            one[k] = !s.o[k + 1].p ? s.o[k + 1].value : s.o[k + 1].along ? 0.0f : to_class<float>(x[k][0]);
+            const row_operand_t &o = s.o[k + 1];
+            one[k] = !o.p ? o.value : o.along ? 0.0f : row_value<T, N>(o, k, at[k + 1]);
         }
         for (int64_t v = j; v < vectors; v += step) {
             pack_t<T, V> in[N];
+            pack_t<bool8, V> mask;
             pack_t<Y, V> out;
-TCU_UNROLL
+            TCU_UNROLL
             for (int k = 0; k < N; k++) {
-                if (s.o[k + 1].along) { in[k] = ((const pack_t<T, V> *)x[k])[v]; }
+                const row_operand_t &o = s.o[k + 1];
+                if (!o.along) { continue; }
+                if (N == 3 && k == 0 && o.mask) {
+                    mask = ((const pack_t<bool8, V> *)((const bool8 *)o.p + at[k + 1]))[v];
+                } else {
+                    in[k] = ((const pack_t<T, V> *)((const T *)o.p + at[k + 1]))[v];
+                }
             }
-TCU_UNROLL
+            TCU_UNROLL
             for (int i = 0; i < V; i++) {
                 float a[3] = {0, 0, 0};
-TCU_UNROLL
+                TCU_UNROLL
                 for (int k = 0; k < N; k++) {
-                    a[k] = s.o[k + 1].along ? to_class<float>(in[k].v[i]) : one[k];
+                    const row_operand_t &o = s.o[k + 1];
+                    if (N == 3 && k == 0 && o.mask && o.along) {
+                        a[k] = mask.v[i].v ? 1.0f : 0.0f;
+                    } else {
+                        a[k] = o.along ? to_class<float>(in[k].v[i]) : one[k];
+                    }
                 }
                 out.v[i] = from_class<Y>(f(a[0], a[1], a[2]));
             }
             ((pack_t<Y, V> *)y)[v] = out;
         }
-        for (int64_t i = vectors * V + j; i < s.columns; i += step) {
+        for (int64_t i = vectors * V + j; i < columns; i += step) {
             float a[3] = {0, 0, 0};
-            for (int k = 0; k < N; k++) { a[k] = s.o[k + 1].along ? to_class<float>(x[k][i]) : one[k]; }
+            for (int k = 0; k < N; k++) {
+                const row_operand_t &o = s.o[k + 1];
+                a[k] = o.along ? row_value<T, N>(o, k, at[k + 1] + i) : one[k];
+            }
             y[i] = from_class<Y>(f(a[0], a[1], a[2]));
         }
     }
 }
+enum { POINTWISE_OPERANDS = 4 };
 struct any_set_t {
     walk_t w;
-    void *p[MAX_OPERANDS];                      // NULL = value everywhere
-    double value[MAX_OPERANDS];
-    int dtype[MAX_OPERANDS], op, arity;
+    void *p[POINTWISE_OPERANDS];                // NULL = value everywhere
+    double value[POINTWISE_OPERANDS];
+    int dtype[POINTWISE_OPERANDS], op, arity;
     double param[4];
     unsigned long long *zero;                   // NULL, or the word that a divisor of 0 is noted in
 };
@@ -2123,9 +2209,9 @@ template <class C, bool DOUBLE = false>
 __global__ void __launch_bounds__(THREADS, DOUBLE ? 2 : 4) pointwise_any(any_set_t s) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < s.w.n; i += step) {
-        int64_t at[MAX_OPERANDS];
+        int64_t at[POINTWISE_OPERANDS];
         C x[3] = {0, 0, 0};
-        places_of<MAX_OPERANDS>(s.w, i, at);
+        places_of<POINTWISE_OPERANDS>(s.w, i, at);
 TCU_UNROLL
         for (int k = 0; k < 3; k++) {
             if (k < s.arity) {
@@ -2139,42 +2225,53 @@ TCU_UNROLL
         store_as<C>(s.p[0], s.dtype[0], at[0], apply<C, DOUBLE>(s.op, s.param, x[0], x[1], x[2]));
     }
 }
-template <class T, class Y, class F, int N>
-inline int launch_rows(const place_t &at, const walk_t &w, const tensor_arg_t *o, const F &f) {
-    row_set_t<N> s;
-    s.rows = w.ndim == 2 ? w.dims[0] : 1;
-    s.columns = w.ndim ? w.dims[w.ndim - 1] : 1;
-    for (int k = 0; k <= N; k++) {
-        s.o[k] = {o[k].data, w.ndim == 2 ? w.strides[k][0] : 0, w.ndim ? (int)w.strides[k][w.ndim - 1] : 1,
-                  0.0f};
-        if (is_immediate(o[k])) { s.o[k] = {nullptr, 0, 0, (float)*(const double *)o[k].data}; }
-    }
-    int64_t vectors = s.columns / lanes_of<T> + 1;
+struct row_grid_t { dim3 grid, block; };
+// Blocks for rows of so many vectors: several short rows in a block, several blocks for a long row.
+inline row_grid_t row_grid(const place_t &at, int64_t rows, int64_t vectors) {
     unsigned wide = 1;
     while (wide < THREADS && wide < vectors) { wide *= 2; }
-    unsigned high = THREADS / wide, gy = grid_for(at, s.rows, high);
+    unsigned high = THREADS / wide, gy = grid_for(at, rows, high);
     gy = gy > 65535 ? 65535 : gy;
     unsigned gx = (grid_for(at, vectors, wide) + gy - 1) / gy;
-    return code_of(
-        tcu_launch(pointwise_rows<T, Y, F, N>, dim3(gx, gy), dim3(wide, high), 0, at.stream, s, f));
+    return row_grid_t{dim3(gx, gy), dim3(wide, high)};
 }
-// One dtype, at most rows and columns, 16-byte addresses: what pointwise_rows takes.
+inline bool is_mask(const tensor_arg_t *o, int k, int count) {
+    return k == 1 && count == 4 && o[k].dtype == TENSOR_BOOL;
+}
+// The dtype of a row's operands: numbers of the host and a mask have another one.
+inline int rows_dtype(const tensor_arg_t *o, int count) {
+    for (int k = 1; k < count; k++) {
+        if (!is_immediate(o[k]) && !is_mask(o, k, count)) { return o[k].dtype; }
+    }
+    return o[0].dtype;
+}
+template <class T, class Y, class F, int N>
+inline int launch_rows(const place_t &at, const walk_t &w, const tensor_arg_t *o, const F &f) {
+    row_set_t<N> s = {{}, rows_t(w)};
+    for (int k = 0; k <= N; k++) {
+        s.o[k] = {o[k].data, !w.ndim || w.strides[k][w.ndim - 1] != 0, is_mask(o, k, N + 1), 0.0f};
+        if (is_immediate(o[k])) { s.o[k] = {nullptr, false, false, (float)*(const double *)o[k].data}; }
+    }
+    row_grid_t g = row_grid(at, s.r.outer.n, s.r.columns / lanes_of<T> + 1);
+    return code_of(tcu_launch(pointwise_rows<T, Y, F, N>, g.grid, g.block, 0, at.stream, s, f));
+}
+// One dtype, rows side by side, 16-byte addresses: what pointwise_rows takes.
 inline bool fits_rows(const walk_t &w, const tensor_arg_t *o, int count, bool truth) {
-    int dtype = o[1].dtype, V = 16 / size_of(dtype);
-    if (class_of(dtype) || w.ndim > 2 || o[0].dtype != (truth ? (int)TENSOR_BOOL : dtype)) { return false; }
+    int dtype = rows_dtype(o, count), V = 16 / size_of(dtype);
+    if (class_of(dtype) || o[0].dtype != (truth ? (int)TENSOR_BOOL : dtype)) { return false; }
     for (int k = 0; k < count; k++) {
         if (is_immediate(o[k])) { continue; }
-        if (k && o[k].dtype != dtype) { return false; }
-        int64_t along = w.ndim ? w.strides[k][w.ndim - 1] : 1, row = w.ndim == 2 ? w.strides[k][0] : 0;
+        if (k && !is_mask(o, k, count) && o[k].dtype != dtype) { return false; }
+        int64_t along = w.ndim ? w.strides[k][w.ndim - 1] : 1;
         if (along != 1 && !(k && along == 0)) { return false; }
-        if (along && (!aligned16(o[k].data) || row % V)) { return false; }
+        if (along && !rows_aligned(w, k, o[k].data, V)) { return false; }
     }
     return true;
 }
 // o[0] = op of the others, which broadcast to it; computed in the class of `compute`, a dtype.
 inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity, int compute,
                      const double *p, unsigned long long *zero = nullptr) {
-    walk_t w = walk_of(o, arity + 1);
+    walk_t w = zero ? walk_of(o, arity + 1) : walk_by_memory(o, arity + 1);    // zero: by number
     if (!w.n) { return 0; }
     double none[4] = {0, 0, 0, 0};
     bool large = false;
@@ -2192,11 +2289,11 @@ inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity
             if (class_of(compute) || !fits_rows(w, o, N + 1, truth)) {                                       \
                 break;                                                                                       \
             }                                                                                                \
-            if (o[1].dtype == TENSOR_F32) {                                                                  \
+            if (rows_dtype(o, N + 1) == TENSOR_F32) {                                                        \
                 return launch_rows<float, typename pick_t<truth, bool8, float>::type, op_##name, N>(at, w,   \
                                                                                                     o, f);   \
             }                                                                                                \
-            if (o[1].dtype == TENSOR_F16) {                                                                  \
+            if (rows_dtype(o, N + 1) == TENSOR_F16) {                                                        \
                 return launch_rows<f16, typename pick_t<truth, bool8, f16>::type, op_##name, N>(at, w, o,    \
                                                                                                 f);          \
             }                                                                                                \
@@ -2216,7 +2313,7 @@ inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity
     s.arity = arity;
     s.zero = zero;
     memcpy(s.param, p, sizeof s.param);
-    for (int k = 0; k < MAX_OPERANDS; k++) {
+    for (int k = 0; k < POINTWISE_OPERANDS; k++) {
         bool number = k <= arity && is_immediate(o[k]);
         s.p[k] = k <= arity && !number ? o[k].data : nullptr;
         s.value[k] = number ? *(const double *)o[k].data : 0;
@@ -2231,13 +2328,19 @@ inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity
 
 // Gradients: the derivative columns of the same rows, from operands a b c, the result y and the incoming
 // gradient g, each there only if the formula reads it.
+enum { BACK_INPUTS = 5, BACK_OUTPUTS = 3 };
 struct back_set_t {
-    walk_t w;                                   // over g; strides are those of in[k]
-    const void *in[5];                          // NULL = value everywhere
-    void *out[3];                               // contiguous, NULL = not wanted
-    double value[5], param[4];
-    int64_t stride[5][TENSOR_MAX_DIMS];
-    int dtype[5], to, op;
+    walk_t w;                                   // the results, then each of in[]
+    const void *in[BACK_INPUTS];                // NULL = value everywhere
+    void *out[BACK_OUTPUTS];                    // in the order of the walk, side by side; NULL = not wanted
+    double value[BACK_INPUTS], param[4];
+    int dtype[BACK_INPUTS], to, op;
+};
+struct back_rows_t {
+    rows_t r;
+    row_operand_t in[BACK_INPUTS];
+    void *out[BACK_OUTPUTS];
+    double param[4];
 };
 // clang-format off
 #define TCU_D(k, f) if (want[k]) { out[k] = f; }
@@ -2272,83 +2375,99 @@ template <class C, bool DOUBLE = false>
 __global__ void __launch_bounds__(THREADS, DOUBLE ? 2 : 4) pointwise_backward_any(back_set_t s) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < s.w.n; i += step) {
-        int64_t at[5] = {0, 0, 0, 0, 0}, rest = i;
-        C x[5], d[3];
-        for (int k = s.w.ndim - 1; k >= 0; k--) {
-            int64_t q = rest / s.w.dims[k], r = rest - q * s.w.dims[k];
-            TCU_UNROLL
-            for (int m = 0; m < 5; m++) { at[m] += r * s.stride[m][k]; }
-            rest = q;
-        }
+        int64_t at[1 + BACK_INPUTS];
+        C x[BACK_INPUTS], d[BACK_OUTPUTS];
+        places_of<1 + BACK_INPUTS>(s.w, i, at);
         TCU_UNROLL
-        for (int m = 0; m < 5; m++) {
-            x[m] = s.in[m] ? load_as<C>(s.in[m], s.dtype[m], at[m]) : (C)s.value[m];
+        for (int m = 0; m < BACK_INPUTS; m++) {
+            x[m] = s.in[m] ? load_as<C>(s.in[m], s.dtype[m], at[m + 1]) : (C)s.value[m];
         }
         derive<C, DOUBLE>(s.op, s.param, x, s.out, d);
         TCU_UNROLL
-        for (int m = 0; m < 3; m++) {
+        for (int m = 0; m < BACK_OUTPUTS; m++) {
             if (s.out[m]) { store_as<C>(s.out[m], s.to, i, d[m]); }
         }
     }
 }
-// All of one dtype, side by side and aligned.
-template <class T, class SLOPE> __global__ void __launch_bounds__(THREADS,
-                                                             4) pointwise_backward_flat(back_set_t s) {
-    constexpr int V = 4;
-    typedef pack_t<T, V> four;
-    int64_t j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t q = j; q * V < s.w.n; q += step) {
-        four in[5] = {}, out[3] = {};
-        bool whole = q * V + V <= s.w.n;
+// Rows of one dtype: what pointwise_rows is for values.
+template <class T, class SLOPE>
+__global__ void __launch_bounds__(THREADS, is_half<T> ? 2 : 3) pointwise_backward_rows(back_rows_t s) {
+    constexpr int V = lanes_of<T>;
+    const int64_t columns = s.r.columns, vectors = columns / V;
+    for (int64_t r = blockIdx.y * (int64_t)blockDim.y + threadIdx.y; r < s.r.outer.n;
+         r += (int64_t)gridDim.y * blockDim.y) {
+        int64_t j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
+        int64_t at[1 + BACK_INPUTS];
+        float one[BACK_INPUTS];
+        places_of<1 + BACK_INPUTS>(s.r.outer, r, at);
         TCU_UNROLL
-        for (int k = 0; k < 5; k++) {
-            if (!s.in[k]) { continue; }
-            if (whole) {
-                in[k] = ((const four *)s.in[k])[q];
-            } else {
-                for (int64_t i = q * V; i < s.w.n; i++) { in[k].v[i - q * V] = ((const T *)s.in[k])[i]; }
+        for (int k = 0; k < BACK_INPUTS; k++) {
+            const row_operand_t &o = s.in[k];
+            one[k] = !o.p ? o.value : o.along ? 0.0f : to_class<float>(((const T *)o.p)[at[k + 1]]);
+        }
+        for (int64_t v = j; v < vectors; v += step) {
+            pack_t<T, V> in[BACK_INPUTS], out[BACK_OUTPUTS];
+            TCU_UNROLL
+            for (int k = 0; k < BACK_INPUTS; k++) {
+                if (s.in[k].along) { in[k] = ((const pack_t<T, V> *)((const T *)s.in[k].p + at[k + 1]))[v]; }
+            }
+            TCU_UNROLL
+            for (int i = 0; i < V; i++) {
+                float x[BACK_INPUTS], d[BACK_OUTPUTS] = {0, 0, 0};
+                TCU_UNROLL
+                for (int k = 0; k < BACK_INPUTS; k++) {
+                    x[k] = s.in[k].along ? to_class<float>(in[k].v[i]) : one[k];
+                }
+                SLOPE::template of<float>(s.param, x, s.out, d);
+                TCU_UNROLL
+                for (int k = 0; k < BACK_OUTPUTS; k++) { out[k].v[i] = from_class<T>(d[k]); }
+            }
+            TCU_UNROLL
+            for (int k = 0; k < BACK_OUTPUTS; k++) {
+                if (s.out[k]) { ((pack_t<T, V> *)((T *)s.out[k] + at[0]))[v] = out[k]; }
             }
         }
-        TCU_UNROLL
-        for (int i = 0; i < V; i++) {
-            float x[5], d[3] = {0, 0, 0};
-            TCU_UNROLL
-            for (int k = 0; k < 5; k++) { x[k] = s.in[k] ? to_class<float>(in[k].v[i]) : (float)s.value[k]; }
+        for (int64_t i = vectors * V + j; i < columns; i += step) {
+            float x[BACK_INPUTS], d[BACK_OUTPUTS] = {0, 0, 0};
+            for (int k = 0; k < BACK_INPUTS; k++) {
+                x[k] = s.in[k].along ? to_class<float>(((const T *)s.in[k].p)[at[k + 1] + i]) : one[k];
+            }
             SLOPE::template of<float>(s.param, x, s.out, d);
-            TCU_UNROLL
-            for (int k = 0; k < 3; k++) { out[k].v[i] = from_class<T>(d[k]); }
-        }
-        TCU_UNROLL
-        for (int k = 0; k < 3; k++) {
-            if (!s.out[k]) { continue; }
-            if (whole) {
-                ((four *)s.out[k])[q] = out[k];
-            } else {
-                for (int64_t i = q * V; i < s.w.n; i++) { ((T *)s.out[k])[i] = out[k].v[i - q * V]; }
+            for (int k = 0; k < BACK_OUTPUTS; k++) {
+                if (s.out[k]) { ((T *)s.out[k])[at[0] + i] = from_class<T>(d[k]); }
             }
         }
     }
 }
-template <class T> inline int launch_backward_flat(const place_t &at, const back_set_t &s) {
-    unsigned grid = grid_for(at, (s.w.n + 3) / 4, THREADS);
-    switch (s.op) {
+template <class T> inline int launch_backward_rows(const place_t &at, const back_set_t &b) {
+    back_rows_t s = {rows_t(b.w), {}, {}, {}};
+    for (int k = 0; k < BACK_INPUTS; k++) {
+        bool along = b.in[k] && (!b.w.ndim || b.w.strides[k + 1][b.w.ndim - 1] != 0);
+        s.in[k] = {(void *)b.in[k], along, false, (float)b.value[k]};
+    }
+    for (int k = 0; k < BACK_OUTPUTS; k++) { s.out[k] = b.out[k]; }
+    memcpy(s.param, b.param, sizeof s.param);
+    row_grid_t g = row_grid(at, s.r.outer.n, s.r.columns / lanes_of<T> + 1);
+    switch (b.op) {
 #define TCU_X(ID, name, ...)                                                                                 \
     case TENSOR_OP_##ID:                                                                                     \
-        return code_of(tcu_launch(pointwise_backward_flat<T, slope_##name>, grid, THREADS, 0, at.stream,   \
-                                  s));
+        return code_of(                                                                                      \
+            tcu_launch(pointwise_backward_rows<T, slope_##name>, g.grid, g.block, 0, at.stream, s));
         TCU_BACKWARD_ROWS(TCU_X)
 #undef TCU_X
     default: return TENSOR_ERR_UNSUPPORTED;
     }
 }
-// in: a b c y g (data NULL = absent), out: their gradients of g's shape, all contiguous or all with channels
-// innermost (data NULL = not wanted). Walked in the order of the results' memory.
+// in: a b c y g (data NULL = absent), out: their gradients of g's shape, all of the same dense layout (data
+// NULL = not wanted). Walked in the order of the results' memory.
 inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in, const tensor_arg_t *out,
                               int count,
                               const double *p) {
     const tensor_arg_t &g = in[4];
+    const tensor_arg_t *first = nullptr;
+    tensor_arg_t o[1 + BACK_INPUTS];
     back_set_t s;
-    bool flat = true, found = false, large = false;
+    bool found = false, large = false;
     if (!g.numel) { return 0; }
     memset((void *)&s, 0, sizeof s);
     switch (op) {
@@ -2360,48 +2479,47 @@ inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in,
 #undef TCU_X
     }
     if (!found) { return TENSOR_ERR_UNSUPPORTED; }
-    s.w.n = g.numel;
-    s.w.ndim = g.ndim;
     s.op = op;
     if (p) { memcpy(s.param, p, sizeof s.param); }
-    int order[TENSOR_MAX_DIMS], last = 0;
-    for (int k = 0; k < count; k++) { last |= out[k].data && !out[k].contiguous; }
-    for (int d = 0; d < g.ndim; d++) {
-        order[d] = !last || d == 0 ? d : d == g.ndim - 1 ? 1 : d + 1;
-        s.w.dims[d] = g.dims[order[d]];
+    for (int k = 0; k < count; k++) {
+        if (!out[k].data) { continue; }
+        if (!first) { first = &out[k]; }
+        for (int d = 0; d < g.ndim; d++) {
+            if (g.dims[d] != 1 && out[k].strides[d] != first->strides[d]) { return TENSOR_ERR_UNSUPPORTED; }
+        }
+        s.out[k] = out[k].data;
+        s.to = out[k].dtype;
     }
-    for (int k = 0; k < 5; k++) {
-        if (!in[k].data) { continue; }
-        if (is_immediate(in[k])) {
-            s.value[k] = *(const double *)in[k].data;
+    if (!first) { return 0; }
+    o[0] = *first;
+    for (int k = 0; k < BACK_INPUTS; k++) {
+        o[k + 1] = in[k];
+        if (!in[k].data || is_immediate(in[k])) {
+            o[k + 1].ndim = 0;
+            if (in[k].data) { s.value[k] = *(const double *)in[k].data; }
             continue;
         }
         s.in[k] = in[k].data;
         s.dtype[k] = in[k].dtype;
-        flat = flat && in[k].dtype == g.dtype && in[k].numel == g.numel && aligned16(in[k].data);
-        int64_t dense = 1;
-        for (int d = g.ndim - 1; d >= 0; d--) {
-            int e = order[d] - (g.ndim - in[k].ndim);
-            s.stride[k][d] = e < 0 || in[k].dims[e] == 1 ? 0 : in[k].strides[e];
-            flat = flat && (s.w.dims[d] == 1 || s.stride[k][d] == dense);
-            dense *= s.w.dims[d];
-        }
     }
-    for (int k = 0; k < count; k++) {
-        if (!out[k].data) { continue; }
-        int64_t dense = 1;
-        for (int d = g.ndim - 1; d >= 0; d--) {
-            if (s.w.dims[d] != 1 && out[k].strides[order[d]] != dense) { return TENSOR_ERR_UNSUPPORTED; }
-            dense *= s.w.dims[d];
-        }
-        s.out[k] = out[k].data;
-        s.to = out[k].dtype;
-        flat = flat && out[k].dtype == g.dtype && aligned16(out[k].data);
+    s.w = walk_by_memory(o, 1 + BACK_INPUTS);
+    walk_t alone = walk_by_memory(o, 1);
+    if (alone.ndim > 1 || (alone.ndim == 1 && alone.strides[0][0] != 1)) { return TENSOR_ERR_UNSUPPORTED; }
+    int V = 16 / size_of(g.dtype);
+    bool rows = class_of(g.dtype) == 0;
+    for (int k = 0; k < count && rows; k++) {
+        rows = !out[k].data || (out[k].dtype == g.dtype && rows_aligned(s.w, 0, out[k].data, V));
     }
-    if (flat && g.dtype == TENSOR_F32) {
-        int code = launch_backward_flat<float>(at, s);
-        if (code != TENSOR_ERR_UNSUPPORTED) { return code; }
+    for (int k = 0; k < BACK_INPUTS && rows; k++) {
+        int64_t along = s.w.ndim ? s.w.strides[k + 1][s.w.ndim - 1] : 1;
+        rows = !s.in[k] || (s.dtype[k] == g.dtype && (along == 0 || along == 1) &&
+                            (!along || rows_aligned(s.w, k + 1, s.in[k], V)));
     }
+    int code = !rows                     ? TENSOR_ERR_UNSUPPORTED
+               : g.dtype == TENSOR_F32   ? launch_backward_rows<float>(at, s)
+               : g.dtype == TENSOR_F16   ? launch_backward_rows<f16>(at, s)
+                                         : launch_backward_rows<bf16>(at, s);
+    if (code != TENSOR_ERR_UNSUPPORTED) { return code; }
     if (class_of(g.dtype) == 2) { return TENSOR_ERR_UNSUPPORTED; }
     auto *kernel = class_of(g.dtype) ? large ? pointwise_backward_any<double, true>
                                              : pointwise_backward_any<double>
@@ -2458,7 +2576,7 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) fill_any(walk_t
 // y = x, converted, x broadcast to y; strides of any kind, no overlap.
 inline int copy(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x) {
     tensor_arg_t o[2] = {y, x};
-    walk_t w = walk_of(o, 2);
+    walk_t w = walk_by_memory(o, 2);
     if (!w.n) { return 0; }
     bool flat = w.ndim == 0 || (w.ndim == 1 && w.strides[0][0] == 1 && w.strides[1][0] == 1);
     unsigned grid = grid_for(at, w.n, THREADS);
@@ -2518,7 +2636,7 @@ inline int copy(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x)
 }
 // Integers and bool take `integer`, floats `real`.
 inline int fill(const place_t &at, const tensor_arg_t &y, double real, int64_t integer) {
-    walk_t w = walk_of(&y, 1);
+    walk_t w = walk_by_memory(&y, 1);
     if (!w.n) { return 0; }
     if (class_of(y.dtype) == 2) {
         return code_of(tcu_launch(fill_any<int64_t>, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
@@ -2610,6 +2728,8 @@ struct rng_t {
 __global__ void __launch_bounds__(THREADS, 4)
     random_f32(walk_t w, void *y, int dtype, rng_t r, int kind, float a, float b, float top) {
     tensor_generator_t g = r.now();
+    const bool wide =
+        dtype == TENSOR_F32 && aligned16(y) && (!w.ndim || (w.ndim == 1 && w.strides[0][0] == 1));
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t q = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; q * 4 < w.n; q += step) {
         uint32_t word[4];
@@ -2619,13 +2739,18 @@ __global__ void __launch_bounds__(THREADS, 4)
             box_muller(word[0], word[1], &v[0], &v[1]);
             box_muller(word[2], word[3], &v[2], &v[3]);
         }
-TCU_UNROLL
+        TCU_UNROLL
         for (int k = 0; k < 4; k++) {
             if (kind == UNIFORM) { v[k] = __fmul_rn((float)(int32_t)(word[k] >> 8), 5.9604644775390625e-8f); }
             v[k] = __fadd_rn(a, __fmul_rn(b, v[k]));
             if (kind == UNIFORM && !(v[k] < top)) { v[k] = top; }
+        }
+        if (wide && q * 4 + 4 <= w.n) {
+            ((pack_t<float, 4> *)y)[q] = pack_t<float, 4>{{v[0], v[1], v[2], v[3]}};
+            continue;
+        }
+        for (int k = 0; k < 4 && q * 4 + k < w.n; k++) {
             int64_t at[1];
-            if (q * 4 + k >= w.n) { break; }
             places_of<1>(w, q * 4 + k, at);
             store_as<float>(y, dtype, at[0], v[k]);
         }
@@ -2691,15 +2816,20 @@ template <bool EVENTS> __global__ void __launch_bounds__(THREADS, 2)
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
 drop_out(T *y, const T *x, int64_t n, rng_t r, uint32_t keep, double scale) {
     tensor_generator_t g = r.now();
+    const bool wide = aligned16(x) && aligned16(y);
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t q = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; q * 4 < n; q += step) {
         uint32_t word[4];
         philox(g, (uint64_t)q, word);
-TCU_UNROLL
-        for (int k = 0; k < 4; k++) {
-            if (q * 4 + k < n) {
-                y[q * 4 + k] = w_mul(x[q * 4 + k], (word[k] >> 8) < keep ? (T)scale : T(0));
-            }
+        if (wide && q * 4 + 4 <= n) {
+            pack_t<T, 4> v = ((const pack_t<T, 4> *)x)[q];
+            TCU_UNROLL
+            for (int k = 0; k < 4; k++) { v.v[k] = w_mul(v.v[k], (word[k] >> 8) < keep ? (T)scale : T(0)); }
+            ((pack_t<T, 4> *)y)[q] = v;
+            continue;
+        }
+        for (int k = 0; k < 4 && q * 4 + k < n; k++) {
+            y[q * 4 + k] = w_mul(x[q * 4 + k], (word[k] >> 8) < keep ? (T)scale : T(0));
         }
     }
 }
@@ -2736,9 +2866,10 @@ inline int bernoulli(const place_t &at, const tensor_arg_t &y, const tensor_arg_
 // >>reduce                                         MARK: reductions
 //
 // Two passes, the same tree for the same shape, no atomics: a block's lanes go through a chunk of the reduced
-// elements, its tree joins the lanes, a second pass joins the chunks. One kernel, for lanes along the reduced
-// elements or along the kept ones, whichever lie side by side in memory. Rejected: atomics (other bits in
-// every run).
+// elements, its tree joins the lanes, a second pass joins the chunks, many lanes a result there too. Chunks
+// are as many as keep a large device busy, whatever device it is: results are of the shape alone. Lanes go
+// along the reduced elements or along the kept ones, whichever lie side by side in memory, and take 16 bytes
+// where they can. Rejected: atomics (other bits in every run).
 // ------------------------------------------------------------------------------
 
 enum reduce_t {
@@ -2804,10 +2935,11 @@ __device__ inline void finish_to(void *y, int dtype, int64_t i, best_t<C> v, C, 
     }
 }
 struct reduce_set_t {
-    walk_t kept, gone;                          // strides[0] = of x
+    walk_t kept, gone;                          // strides[0] = of x; of kept: [1] = of y
     const void *x;
-    void *y, *partial;                          // partial: [splits][kept.n], or NULL: y itself
+    void *y, *partial;                          // partial: [splits][results], or NULL: y itself
     int from, to, lanes, across; // lanes (power of 2) per result; across: threadIdx.x along results
+    int width;                                  // of across: as many neighbours are one of kept's elements
     int64_t chunk;
     bool where, flat; // flat: the reduced elements lie side by side from a 16-byte address on
 };
@@ -2832,10 +2964,10 @@ __global__ void __launch_bounds__(THREADS, 4) reduce_pass(reduce_set_t r, C scal
     const int rows = THREADS / r.lanes;
     const int64_t first = blockIdx.y * r.chunk, end = first + r.chunk < r.gone.n ? first + r.chunk : r.gone.n;
     for (int64_t o0 = (int64_t)blockIdx.x * rows; o0 < r.kept.n; o0 += (int64_t)gridDim.x * rows) {
-        int64_t o = o0 + row, at[1] = {0};
+        int64_t o = o0 + row, at[2] = {0, 0}, from[1];
         acc v = OP::none();
         if (o < r.kept.n) {
-            places_of<1>(r.kept, o, at);
+            places_of<2>(r.kept, o, at);
             int64_t base = at[0], i = first + lane, step = r.lanes;
             if constexpr (!same_type<T, void>::value) {
                 constexpr int V = lanes_of<T>;
@@ -2850,8 +2982,8 @@ __global__ void __launch_bounds__(THREADS, 4) reduce_pass(reduce_set_t r, C scal
                 }
             }
             for (; i < end; i += step) {
-                places_of<1>(r.gone, i, at);
-                v = OP::take(v, load_typed<T, C>(r.x, r.from, base + at[0]), i);
+                places_of<1>(r.gone, i, from);
+                v = OP::take(v, load_typed<T, C>(r.x, r.from, base + from[0]), i);
             }
         }
         v = join_lanes<OP>(v, s, lane, r.lanes, r.across ? rows : 1);
@@ -2859,22 +2991,93 @@ __global__ void __launch_bounds__(THREADS, 4) reduce_pass(reduce_set_t r, C scal
             if (r.partial) {
                 ((acc *)r.partial)[blockIdx.y * r.kept.n + o] = v;
             } else {
-                finish_to(r.y, r.to, o, v, scale, r.where);
+                finish_to(r.y, r.to, at[1], v, scale, r.where);
             }
         }
         __syncthreads();
     }
 }
+// Across results that lie side by side, 16 bytes of them a thread: columns of a matrix, channels that lie
+// innermost.
+template <class T, class C, class OP>
+__global__ void __launch_bounds__(THREADS, 2) reduce_columns(reduce_set_t r, C scale) {
+    typedef typename OP::acc acc;
+    constexpr int V = lanes_of<T>;
+    TCU_SHARED(acc, s, [THREADS]);
+    const int lane = threadIdx.y, row = threadIdx.x, rows = THREADS / r.lanes;
+    const int64_t first = blockIdx.y * r.chunk, end = first + r.chunk < r.gone.n ? first + r.chunk : r.gone.n;
+    for (int64_t o0 = (int64_t)blockIdx.x * rows; o0 < r.kept.n; o0 += (int64_t)gridDim.x * rows) {
+        int64_t o = o0 + row, at[2] = {0, 0}, from[1];
+        acc v[V];
+        TCU_UNROLL
+        for (int k = 0; k < V; k++) { v[k] = OP::none(); }
+        if (o < r.kept.n) {
+            places_of<2>(r.kept, o, at);
+            TCU_UNROLL_4
+            for (int64_t i = first + lane; i < end; i += r.lanes) {
+                places_of<1>(r.gone, i, from);
+                pack_t<T, V> in = *(const pack_t<T, V> *)((const T *)r.x + at[0] + from[0]);
+                TCU_UNROLL
+                for (int k = 0; k < V; k++) { v[k] = OP::take(v[k], to_class<C>(in.v[k]), i); }
+            }
+        }
+        TCU_UNROLL
+        for (int k = 0; k < V; k++) {
+            v[k] = join_lanes<OP>(v[k], s, lane, r.lanes, rows);
+            if (!lane && o < r.kept.n) {
+                if (r.partial) {
+                    ((acc *)r.partial)[(blockIdx.y * r.kept.n + o) * V + k] = v[k];
+                } else {
+                    finish_to(r.y, r.to, at[1] + k, v[k], scale, r.where);
+                }
+            }
+            __syncthreads();
+        }
+    }
+}
+// Joins p: [splits][n], lanes by threadIdx.y. Result i goes to y's place of kept's element i / width.
 template <class C, class OP>
 __global__ void __launch_bounds__(THREADS, 4)
-    reduce_partials(void *y, int dtype, const typename OP::acc *p, int64_t n, int64_t splits, C scale,
-                    bool where) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
-        typename OP::acc v = p[i];
-        for (int64_t k = 1; k < splits; k++) { v = OP::join(v, p[k * n + i]); }
-        finish_to(y, dtype, i, v, scale, where);
+    reduce_partials(void *y, int dtype, walk_t kept, int width, const typename OP::acc *p, int64_t n,
+                    int64_t splits, C scale, bool where) {
+    typedef typename OP::acc acc;
+    TCU_SHARED(acc, s, [THREADS]);
+    const int lane = threadIdx.y, lanes = blockDim.y, rows = blockDim.x;
+    for (int64_t i0 = (int64_t)blockIdx.x * rows; i0 < n; i0 += (int64_t)gridDim.x * rows) {
+        int64_t i = i0 + threadIdx.x, at[2];
+        bool there = i < n && lane < splits;
+        acc v = there ? p[lane * n + i] : OP::none();
+        TCU_UNROLL_4
+        for (int64_t k = lane + lanes; k < splits && there; k += lanes) { v = OP::join(v, p[k * n + i]); }
+        v = join_lanes<OP>(v, s, lane, lanes, rows);
+        if (!lane && i < n) {
+            places_of<2>(kept, i / width, at);
+            finish_to(y, dtype, at[1] + i % width, v, scale, where);
+        }
+        __syncthreads();
     }
+}
+// A few results that lie side by side are a block's, for many lanes each.
+template <class C, class OP>
+inline cudaError_t launch_partials(const place_t &at, void *y, int dtype, const walk_t &kept, int width,
+                                   const typename OP::acc *p, int64_t n, int64_t splits, C scale,
+                                   bool where) {
+    unsigned rows = 8;                          // a sector of f32
+    while (rows > 1 && rows / 2 >= n) { rows /= 2; }
+    unsigned lanes = THREADS / rows;
+    return tcu_launch(reduce_partials<C, OP>, grid_for(at, n, rows), dim3(rows, lanes), 0, at.stream, y,
+                      dtype, kept, width, p, n, splits, scale, where);
+}
+// y[i] = the sum over p: [splits][n].
+template <class C>
+inline cudaError_t sum_partials(const place_t &at, void *y, int dtype, const C *p, int64_t n,
+                                int64_t splits) {
+    walk_t w;
+    memset(&w, 0, sizeof w);
+    w.ndim = 1;
+    w.n = w.dims[0] = n;
+    w.strides[0][0] = w.strides[1][0] = 1;
+    return launch_partials<C, sum_op<C>>(at, y, dtype, w, 1, p, n, splits, C(1), false);
 }
 struct reduce_plan_t {
     reduce_set_t r;
@@ -2885,46 +3088,73 @@ struct reduce_plan_t {
 // x over the dims of `mask`. Everything follows from shapes, strides and limits.
 inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint32_t mask, int op) {
     reduce_plan_t p;
-    shaped_t kept(x), gone(x);
-    kept.arg.ndim = gone.arg.ndim = 0;
+    shaped_t kept(x), gone(x), y(x);
+    kept.arg.ndim = gone.arg.ndim = y.arg.ndim = 0;
     for (int d = 0; d < x.ndim; d++) {
         shaped_t &o = mask >> d & 1 ? gone : kept;
         o.dims[o.arg.ndim] = x.dims[d];
         o.strides[o.arg.ndim++] = x.strides[d];
     }
+    y.arg.ndim = kept.arg.ndim;                 // contiguous
+    int64_t dense = 1;
+    for (int d = y.arg.ndim - 1; d >= 0; d--) {
+        y.dims[d] = kept.dims[d];
+        y.strides[d] = dense;
+        dense *= y.dims[d];
+    }
     memset((void *)&p, 0, sizeof p);
-    p.r.kept = walk_of(&kept.arg, 1);
-    p.r.gone = walk_of(&gone.arg, 1);
+    p.r.where = op == REDUCE_ARGMAX || op == REDUCE_ARGMIN;
+    tensor_arg_t both[2] = {kept.arg, y.arg};
+    p.r.kept = walk_by_memory(both, 2);
+    p.r.gone = p.r.where ? walk_of(&gone.arg, 1) : walk_by_memory(&gone.arg, 1);    // where: by number
     p.r.x = x.data;
     p.r.from = p.dtype = x.dtype;
     p.klass = class_of(x.dtype);
+    p.r.width = 1;
     walk_t &k = p.r.kept, &g = p.r.gone;
+    int V = 16 / size_of(x.dtype);
     int64_t beside = g.ndim ? g.strides[0][g.ndim - 1] : 1;
     p.r.across = k.ndim && k.strides[0][k.ndim - 1] == 1 && beside != 1;
-    p.r.chunk = at.limits.reduce_chunk;
-    if (g.n <= p.r.chunk || k.n >= 4096) {
-        p.r.chunk = g.n ? g.n : 1;
-    } // many results keep the device busy
+    p.r.flat = !p.r.across && beside == 1 && g.ndim <= 1 && aligned16(x.data);
+    for (int d = 0; d < k.ndim; d++) { p.r.flat = p.r.flat && k.strides[0][d] % V == 0; }
+    int last = k.ndim - 1;
+    bool wide = p.r.across && !p.klass && k.strides[1][last] == 1 && k.dims[last] % V == 0 &&
+                rows_aligned(k, 0, x.data, V);
+    for (int d = 0; d < g.ndim; d++) { wide = wide && g.strides[0][d] % V == 0; }
+    if (wide) {                                 // elements of V results each
+        p.r.width = V;
+        k.n /= V;
+        k.dims[last] /= V;
+        k.strides[0][last] = k.strides[1][last] = V;
+    }
+    int64_t each = p.r.flat ? (g.n + V - 1) / V : g.n;
+    int beside_most = 32; // of across: a warp goes along results, fewer where there are fewer
+    while (beside_most > 1 && beside_most / 2 >= k.n) { beside_most /= 2; }
+    p.r.lanes = p.r.across ? THREADS / beside_most : (int)THREADS;
+    while (p.r.lanes > 1 && p.r.lanes / 2 >= each) { p.r.lanes /= 2; }
+    int64_t blocks = (k.n + THREADS / p.r.lanes - 1) / (THREADS / p.r.lanes);
+    int64_t least = at.limits.reduce_chunk, want = at.limits.reduce_blocks;
+    if (p.r.across) { least = least / (THREADS / 8) > 1 ? least / (THREADS / 8) : 1; }     // that many rows
+    int64_t splits = blocks >= want ? 1 : (want + blocks - 1) / (blocks ? blocks : 1);
+    if (splits > (g.n + least - 1) / least) { splits = (g.n + least - 1) / least; }
+    if (splits < 1) { splits = 1; }
+    p.r.chunk = (g.n + splits - 1) / splits;
+    if (splits > 1) { p.r.chunk = (p.r.chunk + V - 1) / V * V; }
+    if (p.r.chunk < 1) { p.r.chunk = 1; }
     p.splits = (g.n + p.r.chunk - 1) / p.r.chunk;
     p.splits = p.splits < 1 ? 1 : p.splits;
-    while (p.splits > 65535) {
-        p.r.chunk *= 2;
-        p.splits = (g.n + p.r.chunk - 1) / p.r.chunk;
-    }
-    int V = 16 / size_of(x.dtype);
-    p.r.flat = !p.r.across && beside == 1 && g.ndim <= 1 && aligned16(x.data) && p.r.chunk % V == 0;
-    for (int d = 0; d < k.ndim; d++) { p.r.flat = p.r.flat && k.strides[0][d] % V == 0; }
-    if (p.splits == 1 && !p.r.across && beside == 1 && g.ndim <= 1 && aligned16(x.data)) {
-        p.r.flat = true;
-        for (int d = 0; d < k.ndim; d++) { p.r.flat = p.r.flat && k.strides[0][d] % V == 0; }
-    }
-    p.r.lanes = p.r.across ? 8 : THREADS;
-    int64_t each = p.r.flat ? (g.n + V - 1) / V : g.n;
-    while (p.r.lanes > 1 && p.r.lanes / 2 >= each) { p.r.lanes /= 2; }
-    p.r.where = op == REDUCE_ARGMAX || op == REDUCE_ARGMIN;
     bool pairs = op >= REDUCE_AMAX && op <= REDUCE_ARGMIN;
-    p.scratch = p.splits == 1 ? 0 : (uint64_t)(p.splits * k.n) * (pairs ? 16 : p.klass ? 8 : 4);
+    p.scratch = p.splits == 1 ? 0 : (uint64_t)(p.splits * k.n * p.r.width) * (pairs ? 16 : p.klass ? 8 : 4);
     return p;
+}
+template <class T, class C, class OP>
+inline cudaError_t reduce_first(const place_t &at, const reduce_plan_t &p, dim3 grid, dim3 block, C scale) {
+    if constexpr (!same_type<T, void>::value) {
+        if (p.r.width > 1) {
+            return tcu_launch(reduce_columns<T, C, OP>, grid, block, 0, at.stream, p.r, scale);
+        }
+    }
+    return tcu_launch(reduce_pass<T, C, OP>, grid, block, 0, at.stream, p.r, scale);
 }
 template <class C, class OP> inline int reduce_with(const place_t &at, reduce_plan_t &p, C scale) {
     reduce_set_t &r = p.r;
@@ -2933,17 +3163,16 @@ template <class C, class OP> inline int reduce_with(const place_t &at, reduce_pl
     dim3 grid(grid_for(at, r.kept.n, rows), (unsigned)p.splits);
     cudaError_t e;
     if constexpr (same_type<C, float>::value) {
-        e = p.dtype == TENSOR_F32 ? tcu_launch(reduce_pass<float, C, OP>, grid, block, 0, at.stream, r, scale)
-          : p.dtype == TENSOR_F16 ? tcu_launch(reduce_pass<f16, C, OP>, grid, block, 0, at.stream, r, scale)
-                                  : tcu_launch(reduce_pass<bf16, C, OP>, grid, block, 0, at.stream, r, scale);
+        e = p.dtype == TENSOR_F32 ? reduce_first<float, C, OP>(at, p, grid, block, scale)
+          : p.dtype == TENSOR_F16 ? reduce_first<f16, C, OP>(at, p, grid, block, scale)
+                                  : reduce_first<bf16, C, OP>(at, p, grid, block, scale);
     } else {
         r.flat = false;
-        e = tcu_launch(reduce_pass<void, C, OP>, grid, block, 0, at.stream, r, scale);
+        e = reduce_first<void, C, OP>(at, p, grid, block, scale);
     }
     if (e || !r.partial) { return code_of(e); }
-    return code_of(tcu_launch(reduce_partials<C, OP>, grid_for(at, r.kept.n, THREADS), THREADS, 0, at.stream,
-                              r.y, r.to, (const typename OP::acc *)r.partial, r.kept.n, p.splits, scale,
-                              r.where));
+    return code_of(launch_partials<C, OP>(at, r.y, r.to, r.kept, r.width, (const typename OP::acc *)r.partial,
+                                          r.kept.n * r.width, p.splits, scale, r.where));
 }
 template <class C> inline int reduce_class(const place_t &at, reduce_plan_t &p, int op, C scale) {
     switch (op) {
@@ -2955,8 +3184,16 @@ template <class C> inline int reduce_class(const place_t &at, reduce_plan_t &p, 
     default: return reduce_with<C, all_op<C>>(at, p, scale);
     }
 }
+// Enough wherever x will lie: its plan may be another one at another address.
 inline uint64_t reduce_scratch(const place_t &at, const tensor_arg_t &x, uint32_t mask, int op) {
-    return reduce_plan(at, x, mask, op).scratch;
+    tensor_arg_t there = x;
+    uint64_t most = 0;
+    for (uintptr_t address : {uintptr_t(0), uintptr_t(1)}) {
+        there.data = (void *)address;
+        uint64_t bytes = reduce_plan(at, there, mask, op).scratch;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
 }
 // y (contiguous over the kept dims) = op of x over the dims in mask. ARG: index within the reduced elements.
 inline int reduce(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, uint32_t mask, int op,
@@ -3607,16 +3844,15 @@ inline int layer_norm_backward(const place_t &at, const tensor_arg_t &dx, void *
     TCU_FLOATS(
         x.dtype, T, typedef class_t<T> C; C *part = (C *)scratch;
         e = tcu_launch(layer_norm_rows_backward<T>, g.grid, g.block, 0, at.stream, (T *)dx.data,
-                       (const T *)dy.data, (const T *)x.data, (const T *)w, (const C *)mean,
-                       (const C *)rstd, rows, columns, rms);
+                       (const T *)dy.data, (const T *)x.data, (const T *)w, (const C *)mean, (const C *)rstd,
+                       rows, columns, rms);
         if (!e && dw) {
             e = tcu_launch(layer_norm_weights<T>, dim3((unsigned)((columns + 31) / 32), (unsigned)chunks),
                            dim3(32, 8), 0, at.stream, part, (const T *)dy.data, (const T *)x.data,
                            (const C *)mean, (const C *)rstd, rows, columns, chunk);
         } for (int k = 0; k < 2 && dw && !e; k++) {
-            e = tcu_launch(reduce_partials<C, sum_op<C>>, grid_for(at, columns, THREADS), THREADS, 0,
-                           at.stream, k ? db : dw, (int)x.dtype, (const C *)part + k * chunks * columns,
-                           columns, chunks, C(1), false);
+            e = sum_partials(at, k ? db : dw, (int)x.dtype, (const C *)part + k * chunks * columns, columns,
+                             chunks);
         })
     return code_of(e);
 }
@@ -3673,13 +3909,13 @@ select_rows(T *y, const void *index, int dtype, const T *x, int64_t n, int64_t w
     }
 }
 // Flat places that up to three broadcast indices name; index k runs over size[k], negative ones from its end.
-struct sizes_t { int64_t n[MAX_OPERANDS]; };
+struct sizes_t { int64_t n[POINTWISE_OPERANDS]; };
 __global__ void __launch_bounds__(THREADS, 4)
 flat_places(walk_t w, int64_t *y, any_set_t s, sizes_t size, unsigned long long *error) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
-        int64_t at[MAX_OPERANDS], place = 0;
-        places_of<MAX_OPERANDS>(w, i, at);
+        int64_t at[POINTWISE_OPERANDS], place = 0;
+        places_of<POINTWISE_OPERANDS>(w, i, at);
         for (int k = 0; k < s.arity; k++) {
             int64_t v = load_as<int64_t>(s.p[k + 1], s.dtype[k + 1], at[k + 1]), n = size.n[k];
             place = place * n + checked(v < 0 ? v + n : v, n, i, error);
@@ -5519,13 +5755,31 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
 }
 #endif
 
+// A pool's window in numbers of type I: 32 bits wherever all elements can be counted in them, as divisions of
+// 64 bits would cost more than the memory. inner: elements that lie between two of a row, the channels where
+// they lie innermost.
+template <class I> struct pool_t {
+    I in[3], out[3], kernel[3], stride[3], pad[3], dilation[3], inner, divisor;
+    int mode;
+    explicit pool_t(const window_t &g, int64_t between)
+        : inner((I)between), divisor((I)g.divisor), mode((int)g.mode) {
+        for (int d = 0; d < 3; d++) {
+            in[d] = (I)g.in[d];
+            out[d] = (I)g.out[d];
+            kernel[d] = (I)g.kernel[d];
+            stride[d] = (I)g.stride[d];
+            pad[d] = (I)g.pad[d];
+            dilation[d] = (I)g.dilation[d];
+        }
+    }
+};
 // Window o along dim d, as nn__window_at: places from .. to - 1 in steps of dilation -> how many a mean
 // counts
-__device__ inline int64_t pool_window(const window_t &g, int d, int64_t o, int64_t *from, int64_t *to) {
-    int64_t end = g.in[d] + g.pad[d], all;
+template <class I> __device__ inline I pool_window(const pool_t<I> &g, int d, I o, I *from, I *to) {
+    I end = g.in[d] + g.pad[d], all;
     if (g.mode == NN__ADAPTIVE) {
-        *from = o * g.in[d] / g.out[d];
-        *to = ((o + 1) * g.in[d] + g.out[d] - 1) / g.out[d];
+        *from = (I)((int64_t)o * g.in[d] / g.out[d]);
+        *to = (I)((((int64_t)o + 1) * g.in[d] + g.out[d] - 1) / g.out[d]);
         return *to - *from;
     }
     *from = o * g.stride[d] - g.pad[d];
@@ -5536,23 +5790,43 @@ __device__ inline int64_t pool_window(const window_t &g, int d, int64_t o, int64
     if (*to > g.in[d]) { *to = g.in[d]; }
     return g.mode == NN__COUNT_PAD ? all : *to - *from;
 }
-template <class C> __global__ void __launch_bounds__(THREADS, 4)
+// Element i of [planes][sizes][inner] -> its plane; its place in it; which of inner it is.
+template <class I> __device__ inline I pool_place(const I *sizes, I inner, I i, I *at, I *between) {
+    *between = i % inner;
+    i /= inner;
+    for (int d = 2; d >= 0; d--) {
+        at[d] = i % sizes[d];
+        i /= sizes[d];
+    }
+    return i;
+}
+// Windows along dim d that may hold place `at`.
+template <class I> __device__ inline void pool_holders(const pool_t<I> &g, int d, I at, I *low, I *high) {
+    if (g.mode == NN__ADAPTIVE) {
+        *low = (I)((int64_t)at * g.out[d] / g.in[d] - 1);
+        *high = (I)((((int64_t)at + 1) * g.out[d] + g.in[d] - 1) / g.in[d]);
+    } else {
+        *low = (at + g.pad[d] - (g.kernel[d] - 1) * g.dilation[d] + g.stride[d] - 1) / g.stride[d];
+        *high = (at + g.pad[d]) / g.stride[d];
+    }
+    *low = *low < 0 ? 0 : *low;
+    *high = *high < g.out[d] ? *high : g.out[d] - 1;
+}
+template <class C, class I> __global__ void __launch_bounds__(THREADS, 4)
 // place: of the largest; NULL = mean
-pool_forward(window_t g, C *y, int32_t *place, const C *x, int64_t n) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x, plane = g.in[0] * g.in[1] * g.in[2];
+pool_forward(pool_t<I> g, C *y, int32_t *place, const C *x, int64_t n) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x, plane = (int64_t)g.in[0] * g.in[1] * g.in[2];
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
-        int64_t from[3], to[3], rest = i, count = 1, at = -1;
-        for (int d = 2; d >= 0; d--) {
-            count *= pool_window(g, d, rest % g.out[d], &from[d], &to[d]);
-            rest /= g.out[d];
-        }
-        const C *p = x + rest * plane;
+        I o[3], from[3], to[3], count = 1, at = -1, between;
+        I of = pool_place(g.out, g.inner, (I)i, o, &between);
+        for (int d = 2; d >= 0; d--) { count *= pool_window(g, d, o[d], &from[d], &to[d]); }
+        const C *p = x + of * plane * g.inner + between;
         C best = -infinity<C>(), sum = C(0);
-        for (int64_t z = from[0]; z < to[0]; z += g.dilation[0]) {
-            for (int64_t r = from[1]; r < to[1]; r += g.dilation[1]) {
-                for (int64_t c = from[2]; c < to[2]; c += g.dilation[2]) {
-                    int64_t k = (z * g.in[1] + r) * g.in[2] + c;
-                    C v = p[k];
+        for (I z = from[0]; z < to[0]; z += g.dilation[0]) {
+            for (I r = from[1]; r < to[1]; r += g.dilation[1]) {
+                for (I c = from[2]; c < to[2]; c += g.dilation[2]) {
+                    I k = (z * g.in[1] + r) * g.in[2] + c;
+                    C v = p[(int64_t)k * g.inner];
                     sum += v;
                     if (v > best || v != v || at < 0) {
                         best = v;
@@ -5565,36 +5839,33 @@ pool_forward(window_t g, C *y, int32_t *place, const C *x, int64_t n) {
         if (place) { place[i] = at < 0 ? 0 : (int32_t)at; }
     }
 }
-// dx of a mean: an element asks the windows that may hold it.
-template <class C> __global__ void __launch_bounds__(THREADS, 2)
-pool_backward(window_t g, C *dx, const C *dy, int64_t n) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x, pixels = g.out[0] * g.out[1] * g.out[2];
+// dx of a mean, or (place) of the largest: an element asks the windows that may hold it, in their order.
+// Rejected for the largest: sorting all gradients by their places.
+template <class C, class I> __global__ void __launch_bounds__(THREADS, 2)
+pool_backward(pool_t<I> g, C *dx, const int32_t *place, const C *dy, int64_t n) {
+    int64_t step = (int64_t)gridDim.x * blockDim.x, pixels = (int64_t)g.out[0] * g.out[1] * g.out[2];
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
-        int64_t at[3], low[3], high[3], rest = i;
-        for (int d = 2; d >= 0; d--) {
-            at[d] = rest % g.in[d];
-            rest /= g.in[d];
-            low[d] = at[d] + g.pad[d] - (g.kernel[d] - 1) * g.dilation[d];
-            low[d] = g.mode == NN__ADAPTIVE ? at[d] * g.out[d] / g.in[d] - 1
-                                            : (low[d] + g.stride[d] - 1) / g.stride[d];
-            high[d] = g.mode == NN__ADAPTIVE ? ((at[d] + 1) * g.out[d] + g.in[d] - 1) / g.in[d]
-                                             : (at[d] + g.pad[d]) / g.stride[d];
-            low[d] = low[d] < 0 ? 0 : low[d];
-            high[d] = high[d] < g.out[d] ? high[d] : g.out[d] - 1;
-        }
+        I at[3], low[3], high[3], between;
+        I of = pool_place(g.in, g.inner, (I)i, at, &between);
+        I me = (at[0] * g.in[1] + at[1]) * g.in[2] + at[2];
+        for (int d = 0; d < 3; d++) { pool_holders(g, d, at[d], &low[d], &high[d]); }
         C sum = C(0);
-        for (int64_t z = low[0]; z <= high[0]; z++) {
-            for (int64_t r = low[1]; r <= high[1]; r++) {
-                for (int64_t c = low[2]; c <= high[2]; c++) {
-                    int64_t o[3] = {z, r, c}, count = 1, from, to;
+        for (I z = low[0]; z <= high[0]; z++) {
+            for (I r = low[1]; r <= high[1]; r++) {
+                for (I c = low[2]; c <= high[2]; c++) {
+                    int64_t q =
+                        (of * pixels + ((int64_t)z * g.out[1] + r) * g.out[2] + c) * g.inner + between;
+                    if (place) {
+                        if (place[q] == (int32_t)me) { sum += dy[q]; }
+                        continue;
+                    }
+                    I o[3] = {z, r, c}, count = 1, from, to;
                     bool inside = true;
                     for (int d = 0; d < 3; d++) {
                         count *= pool_window(g, d, o[d], &from, &to);
                         inside = inside && at[d] >= from && at[d] < to;
                     }
-                    if (!inside) { continue; }
-                    sum += dy[rest * pixels + (z * g.out[1] + r) * g.out[2] + c] /
-                           (C)(g.divisor ? g.divisor : count > 0 ? count : 1);
+                    if (inside) { sum += dy[q] / (C)(g.divisor ? g.divisor : count > 0 ? count : 1); }
                 }
             }
         }
@@ -5603,7 +5874,10 @@ pool_backward(window_t g, C *dx, const C *dy, int64_t n) {
 }
 
 // Statistics over `planes` planes of n elements each: of a channel over the items (groups = 0), of a group
-// over its channels. A block a statistic.
+// over its channels. Small ones are a block each. Large ones take three launches: pieces of planes as rows,
+// each with its own mean and squares around it (in the gradient: its two sums); a block that joins the pieces
+// of a statistic; the pieces again, one pass with 16-byte accesses. So there are enough blocks however few
+// statistics there are, and no division an element.
 struct planes_t { int64_t groups, items, channels, n, rows, planes; };
 __host__ __device__ inline planes_t planes_of(const int64_t *i) {
     return planes_t{i[0], i[1], i[2], i[3], i[0] ? i[0] * i[1] : i[2], i[0] ? i[2] / i[0] : i[1]};
@@ -5684,6 +5958,169 @@ plane_norm_weights(planes_t p, C *dw, C *db, const C *dy, const C *x, const C *m
             dw[c] = a;
             db[c] = b;
         }
+    }
+}
+
+// A piece: a part of at most `longest` elements of a plane.
+struct pieces_t { planes_t p; int64_t parts, longest, all; };
+inline pieces_t pieces_of(const place_t &at, const planes_t &p) {
+    int64_t longest = at.limits.norm_piece, parts = (p.n + longest - 1) / longest;
+    return pieces_t{p, parts, longest, p.items * p.channels * parts};
+}
+// Piece q -> its plane, where it begins, how long it is.
+struct piece_t { int64_t plane, at, n; };
+__device__ inline piece_t piece_of(const pieces_t &s, int64_t q) {
+    piece_t r = {q, q * s.p.n, s.p.n};
+    if (s.parts > 1) {
+        r.plane = q / s.parts;
+        int64_t first = (q - r.plane * s.parts) * s.longest;
+        r.at = r.plane * s.p.n + first;
+        r.n = s.p.n - first < s.longest ? s.p.n - first : s.longest;
+    }
+    return r;
+}
+// Statistic of a plane.
+__device__ inline int64_t statistic_of(const planes_t &p, int64_t plane) {
+    return p.groups ? plane / p.planes : plane % p.channels;
+}
+// Piece j of statistic r.
+__device__ inline int64_t piece_among(const pieces_t &s, int64_t r, int64_t j) {
+    int64_t plane = j / s.parts;
+    return plane_of(s.p, r, plane) * s.parts + (j - plane * s.parts);
+}
+template <class C> struct moments_t { C n, mean, square; };     // square: sum of squares around the mean
+template <class C> struct moments_op {
+    typedef moments_t<C> acc;
+    __device__ static acc none() { return acc{C(0), C(0), C(0)}; }
+    __device__ static acc join(acc a, acc b) {
+        C n = a.n + b.n, d = b.mean - a.mean, part = n > 0 ? b.n / n : C(0);
+        return acc{n, a.mean + d * part, a.square + b.square + d * d * a.n * part};
+    }
+};
+template <class C> struct pair_t { C a, b; };
+template <class C> struct pair_op {
+    typedef pair_t<C> acc;
+    __device__ static acc none() { return acc{C(0), C(0)}; }
+    __device__ static acc join(acc x, acc y) { return acc{x.a + y.a, x.b + y.b}; }
+};
+template <class C> __global__ void __launch_bounds__(THREADS, 4)
+piece_moments(pieces_t p, moments_t<C> *to, const C *x) {
+    TCU_SHARED(C, s, [THREADS]);
+    const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
+    for (int64_t q0 = (int64_t)blockIdx.x * blockDim.y; q0 < p.all; q0 += (int64_t)gridDim.x * blockDim.y) {
+        int64_t q = q0 + threadIdx.y;
+        piece_t k = piece_of(p, q < p.all ? q : 0);
+        int64_t n = q < p.all ? k.n : 0;
+        const C *row[1] = {x + k.at};
+        C sum = 0, square = 0;
+        each_in_row<C, 1>(row, n, l, [&](int64_t, const C *v) { sum += v[0]; });
+        C m = row_join<sum_op<C>>(sum, s, l) / (C)k.n;
+        each_in_row<C, 1>(row, n, l, [&](int64_t, const C *v) { square += (v[0] - m) * (v[0] - m); });
+        square = row_join<sum_op<C>>(square, s, l);
+        if (n && !l.lane) { to[q] = moments_t<C>{(C)k.n, m, square}; }
+    }
+}
+template <class C> __global__ void __launch_bounds__(THREADS, 4)
+join_moments(pieces_t p, C *mean, C *rstd, C *variance, const moments_t<C> *from, C eps) {
+    TCU_SHARED(moments_t<C>, s, [THREADS]);
+    const int64_t each = p.p.planes * p.parts;
+    for (int64_t r = blockIdx.x; r < p.p.rows; r += gridDim.x) {
+        moments_t<C> v = moments_op<C>::none();
+        for (int64_t j = threadIdx.x; j < each; j += THREADS) {
+            v = moments_op<C>::join(v, from[piece_among(p, r, j)]);
+        }
+        v = join_lanes<moments_op<C>>(v, s, (int)threadIdx.x, THREADS, 1);
+        if (!threadIdx.x) {
+            C q = v.square / v.n;
+            mean[r] = v.mean;
+            rstd[r] = 1 / w_sqrt(q + eps);
+            variance[r] = q;
+        }
+        __syncthreads();
+    }
+}
+template <class C> __global__ void __launch_bounds__(THREADS, 4)
+piece_norm(pieces_t p, C *y, const C *x, const C *mean, const C *rstd, const C *w, const C *b) {
+    const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
+    for (int64_t q = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; q < p.all;
+         q += (int64_t)gridDim.x * blockDim.y) {
+        piece_t k = piece_of(p, q);
+        int64_t r = statistic_of(p.p, k.plane), c = k.plane % p.p.channels;
+        C m = mean[r], by = rstd[r], scale = w ? w[c] : C(1), more = b ? b[c] : C(0);
+        const C *row[1] = {x + k.at};
+        map_row<C, 1>(y + k.at, row, k.n, l,
+                      [&](int64_t, const C *v) { return (v[0] - m) * by * scale + more; });
+    }
+}
+// Of a piece: the sums of dy and of dy times the normalised x.
+template <class C> __global__ void __launch_bounds__(THREADS, 4)
+piece_sums(pieces_t p, pair_t<C> *to, const C *dy, const C *x, const C *mean, const C *rstd) {
+    TCU_SHARED(C, s, [THREADS]);
+    const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
+    for (int64_t q0 = (int64_t)blockIdx.x * blockDim.y; q0 < p.all; q0 += (int64_t)gridDim.x * blockDim.y) {
+        int64_t q = q0 + threadIdx.y;
+        piece_t k = piece_of(p, q < p.all ? q : 0);
+        int64_t r = statistic_of(p.p, k.plane), n = q < p.all ? k.n : 0;
+        const C *row[2] = {dy + k.at, x + k.at};
+        C m = mean[r], by = rstd[r], a = 0, b = 0;
+        each_in_row<C, 2>(row, n, l, [&](int64_t, const C *v) {
+            a += v[0];
+            b += v[0] * ((v[1] - m) * by);
+        });
+        a = row_join<sum_op<C>>(a, s, l);
+        b = row_join<sum_op<C>>(b, s, l);
+        if (n && !l.lane) { to[q] = pair_t<C>{a, b}; }
+    }
+}
+// Of a statistic: the means of both, weighted.
+template <class C> __global__ void __launch_bounds__(THREADS, 4)
+join_sums(pieces_t p, pair_t<C> *to, const pair_t<C> *from, const C *w) {
+    TCU_SHARED(pair_t<C>, s, [THREADS]);
+    const int64_t each = p.p.planes * p.parts;
+    for (int64_t r = blockIdx.x; r < p.p.rows; r += gridDim.x) {
+        pair_t<C> v = pair_op<C>::none();
+        for (int64_t j = threadIdx.x; j < each; j += THREADS) {
+            int64_t q = piece_among(p, r, j);
+            C scale = w ? w[q / p.parts % p.p.channels] : C(1);
+            v = pair_op<C>::join(v, pair_t<C>{from[q].a * scale, from[q].b * scale});
+        }
+        v = join_lanes<pair_op<C>>(v, s, (int)threadIdx.x, THREADS, 1);
+        C all = (C)(p.p.planes * p.p.n);
+        if (!threadIdx.x) { to[r] = pair_t<C>{v.a / all, v.b / all}; }
+        __syncthreads();
+    }
+}
+// Gradients of weight and bias: sums over the pieces of a channel.
+template <class C> __global__ void __launch_bounds__(THREADS, 4)
+join_channels(pieces_t p, C *dw, C *db, const pair_t<C> *from) {
+    TCU_SHARED(pair_t<C>, s, [THREADS]);
+    for (int64_t c = blockIdx.x; c < p.p.channels; c += gridDim.x) {
+        pair_t<C> v = pair_op<C>::none();
+        for (int64_t j = threadIdx.x; j < p.p.items * p.parts; j += THREADS) {
+            int64_t item = j / p.parts;
+            v = pair_op<C>::join(v, from[(item * p.p.channels + c) * p.parts + (j - item * p.parts)]);
+        }
+        v = join_lanes<pair_op<C>>(v, s, (int)threadIdx.x, THREADS, 1);
+        if (!threadIdx.x) {
+            dw[c] = v.b;
+            db[c] = v.a;
+        }
+        __syncthreads();
+    }
+}
+template <class C> __global__ void __launch_bounds__(THREADS, 4)
+piece_norm_backward(pieces_t p, C *dx, const C *dy, const C *x, const C *mean, const C *rstd, const C *w,
+                    const pair_t<C> *means) {
+    const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
+    for (int64_t q = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; q < p.all;
+         q += (int64_t)gridDim.x * blockDim.y) {
+        piece_t k = piece_of(p, q);
+        int64_t r = statistic_of(p.p, k.plane);
+        C m = mean[r], by = rstd[r], scale = w ? w[k.plane % p.p.channels] : C(1), a = means[r].a,
+          b = means[r].b;
+        const C *row[2] = {dy + k.at, x + k.at};
+        map_row<C, 2>(dx + k.at, row, k.n, l,
+                      [&](int64_t, const C *v) { return by * (v[0] * scale - a - (v[1] - m) * by * b); });
     }
 }
 
@@ -7623,7 +8060,7 @@ static int native_rows(const place_t &at, tensor_call_t *c) {
     case TENSOR_OP_LOG_SOFTMAX_BACKWARD: return softmax_backward(at, y, x, c->arg[1], rows, columns, true);
     case TENSOR_OP_LOGSUMEXP: return row_value(at, y, x, rows, columns, ROW_LOGSUMEXP, 0);
     case TENSOR_OP_NORM: return row_value(at, y, x, rows, columns, ROW_NORM, 0);
-    case TENSOR_OP_VAR: return row_value(at, y, x, rows, columns, ROW_VARIANCE, (double)c->p->i[0]);
+    case TENSOR_OP_VAR: return row_value(at, y, x, rows, columns, ROW_VARIANCE, c->p->f[0]);
     default: return NONE;
     }
 }
@@ -7760,7 +8197,7 @@ static int native_index(const place_t &where, tensor_call_t *c) {
     if (id == TENSOR_OP_INDEX) {
         any_set_t s;
         sizes_t size = {};
-        tensor_arg_t o[MAX_OPERANDS] = {y, y, y, y};
+        tensor_arg_t o[POINTWISE_OPERANDS] = {y, y, y, y};
         if (c->nin > 3 || y.dtype != TENSOR_I64) { return NONE; }
         memset((void *)&s, 0, sizeof s);
         s.arity = c->nin;
@@ -7871,10 +8308,49 @@ static int native_dropout(const place_t &at, tensor_call_t *c) {
                               x.numel, rng_of(c),
                               keep, scale));
 }
+template <class C> static int piece_norms(const place_t &at, tensor_call_t *c, const pieces_t &p) {
+    const tensor_arg_t *a = c->arg;
+    row_shape_t rows(at, p.all, p.p.n < p.longest ? p.p.n : p.longest, 16 / (int)sizeof(C));
+    unsigned statistics = grid_for(at, p.p.rows, 1), channels = grid_for(at, p.p.channels, 1);
+    if (c->row->id != NN_OP_GROUP_NORM_BACKWARD) {
+        scratch_t scratch(c, (uint64_t)p.all * sizeof(moments_t<C>));
+        if (scratch.code) { return scratch.code; }
+        const C *x = (const C *)a[0].data;
+        C *mean = (C *)a[4].data, *rstd = (C *)a[5].data;
+        cudaError_t e = tcu_launch(piece_moments<C>, rows.grid, rows.block, 0, at.stream, p,
+                                   (moments_t<C> *)scratch.at, x);
+        if (!e) {
+            e = tcu_launch(join_moments<C>, statistics, THREADS, 0, at.stream, p, mean, rstd, (C *)a[6].data,
+                           (const moments_t<C> *)scratch.at, (C)c->p->f[0]);
+        }
+        return code_of(e ? e
+                         : tcu_launch(piece_norm<C>, rows.grid, rows.block, 0, at.stream, p, (C *)a[3].data,
+                                      x, (const C *)mean, (const C *)rstd, (const C *)a[1].data,
+                                      (const C *)a[2].data));
+    }
+    scratch_t scratch(c, (uint64_t)(p.all + p.p.rows) * sizeof(pair_t<C>));
+    if (scratch.code) { return scratch.code; }
+    pair_t<C> *sums = (pair_t<C> *)scratch.at, *means = sums + p.all;
+    const C *dy = (const C *)a[0].data, *x = (const C *)a[1].data, *mean = (const C *)a[2].data;
+    const C *rstd = (const C *)a[3].data, *w = (const C *)a[4].data;
+    cudaError_t e =
+        tcu_launch(piece_sums<C>, rows.grid, rows.block, 0, at.stream, p, sums, dy, x, mean, rstd);
+    if (!e) {
+        e = tcu_launch(join_sums<C>, statistics, THREADS, 0, at.stream, p, means, (const pair_t<C> *)sums, w);
+    }
+    if (!e) {
+        e = tcu_launch(piece_norm_backward<C>, rows.grid, rows.block, 0, at.stream, p, (C *)a[5].data, dy, x,
+                       mean, rstd, w, (const pair_t<C> *)means);
+    }
+    if (e || !a[6].numel) { return code_of(e); }
+    return code_of(tcu_launch(join_channels<C>, channels, THREADS, 0, at.stream, p, (C *)a[6].data,
+                              (C *)a[7].data, (const pair_t<C> *)sums));
+}
 template <class C> static int plane_norms(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
     planes_t p = planes_of(c->p->i);
     if (!p.rows || !a[0].numel) { return a[0].numel ? 0 : (int)NONE; }
+    if (p.planes * p.n > at.limits.norm_block) { return piece_norms<C>(at, c, pieces_of(at, p)); }
     unsigned grid = grid_for(at, p.rows, 1);
     if (c->row->id != NN_OP_GROUP_NORM_BACKWARD) {
         return code_of(tcu_launch(plane_norm<C>, grid, THREADS, 0, at.stream, p, (C *)a[3].data,
@@ -7979,42 +8455,59 @@ static int native_conv(const place_t &at, tensor_call_t *c) {
            : dtype == TENSOR_BF16 ? convolve<bf16, float>(at, c)
                                   : (int)NONE;
 }
-template <class C> static int pool(const place_t &at, tensor_call_t *c) {
-    const tensor_arg_t *a = c->arg;
+// 1: all tensors of a pool are contiguous; the channels: in all of them they lie innermost; 0: neither.
+static int64_t between_pixels(const tensor_call_t *c) {
     window_t g = window_in(c);
+    int64_t channels = 0, in = g.in[0] * g.in[1] * g.in[2], out = g.out[0] * g.out[1] * g.out[2];
+    if (is_dense(c)) { return 1; }
+    for (int k = 0; k < c->nin + c->nout; k++) {
+        const tensor_arg_t &a = c->arg[k];
+        if (!a.data) { continue; }
+        if (a.ndim < 4) { return 0; }
+        int64_t dense = channels = a.dims[1], planes = a.dims[0] * a.dims[1];
+        bool good = a.numel == planes * in || a.numel == planes * out;     // there is a batch, and channels
+        good = good && (a.dims[1] == 1 || a.strides[1] == 1);
+        for (int d = a.ndim - 1; d >= 0; d--) {
+            if (d == 1) { continue; }
+            good = good && (a.dims[d] == 1 || a.strides[d] == dense);
+            dense *= a.dims[d];
+        }
+        if (!good) { return 0; }
+    }
+    return channels;
+}
+template <class C, class I> static int pool_of(const place_t &at, tensor_call_t *c, const pool_t<I> &g) {
+    const tensor_arg_t *a = c->arg;
     const tensor_arg_t &y = a[c->nin];
     unsigned grid = grid_for(at, y.numel, THREADS);
-    if (!y.numel) { return 0; }
-    if (c->row->id == NN_OP_AVG_POOL_BACKWARD) {
-        return code_of(tcu_launch(pool_backward<C>, grid, THREADS, 0, at.stream, g, (C *)y.data,
-                                  (const C *)a[0].data,
+    if (c->row->id == NN_OP_AVG_POOL_BACKWARD || c->row->id == NN_OP_MAX_POOL_BACKWARD) {
+        return code_of(tcu_launch(pool_backward<C, I>, grid, THREADS, 0, at.stream, g, (C *)y.data,
+                                  c->nin > 1 ? (const int32_t *)a[1].data : nullptr, (const C *)a[0].data,
                                   y.numel));
     }
-    return code_of(tcu_launch(pool_forward<C>, grid, THREADS, 0, at.stream, g, (C *)y.data,
+    return code_of(tcu_launch(pool_forward<C, I>, grid, THREADS, 0, at.stream, g, (C *)y.data,
                               c->nout == 2 ? (int32_t *)a[c->nin + 1].data : nullptr, (const C *)a[0].data,
-                                  y.numel));
+                              y.numel));
 }
-static int native_pool(const place_t &where, tensor_call_t *c) {
-    const tensor_arg_t *a = c->arg;
-    if (!is_dense(c)) { return over_copies(where, c, false, native_pool); }
-    if (c->row->id != NN_OP_MAX_POOL_BACKWARD) {
-        return a[0].dtype == TENSOR_F32 ? pool<float>(where, c)
-             : a[0].dtype == TENSOR_F64 ? pool<double>(where, c) : (int)NONE;
-    }
+template <class C> static int pool(const place_t &at, tensor_call_t *c, int64_t between) {
+    const tensor_arg_t &x = c->arg[0], &y = c->arg[c->nin];
     window_t g = window_in(c);
-    int64_t in = g.in[0] * g.in[1] * g.in[2], out = g.out[0] * g.out[1] * g.out[2];
-    const tensor_arg_t &dy = a[0], &place = a[1], &dx = a[2];
-    place_t at = where;
-    if (!out || !in || !dy.numel) { return fill(at, dx, 0, 0); }
-    const int64_t from[2] = {dy.numel / out, out}, to[2] = {dy.numel / out, in};
-    shaped_t dy2(dy), place2(place), dx2(dx);
-    reshape(dy2, 2, from);
-    reshape(place2, 2, from);
-    reshape(dx2, 2, to);
-    scratch_t scratch(c, sort_scratch(dy.numel));
-    int code = scratch.code ? scratch.code : fill(at, dx, 0, 0);
-    at.error = noting(c);
-    return code ? code : scatter_add(at, dx2.arg, 1, place2.arg, dy2.arg, scratch.at);
+    if (!y.numel) { return 0; }
+    if (!x.numel) { return fill(at, y, 0, 0); }
+    bool small = x.numel < INT32_MAX && y.numel < INT32_MAX;
+    for (int d = 0; d < 3; d++) {               // as sums and products of them must be
+        small = small && g.in[d] + g.pad[d] + g.kernel[d] * g.dilation[d] + g.stride[d] < INT32_MAX &&
+                (g.out[d] + 1) * g.stride[d] < INT32_MAX && g.divisor < INT32_MAX;
+    }
+    return small ? pool_of<C>(at, c, pool_t<int32_t>(g, between))
+                 : pool_of<C>(at, c, pool_t<int64_t>(g, between));
+}
+static int native_pool(const place_t &at, tensor_call_t *c) {
+    int64_t between = between_pixels(c);
+    if (!between) { return over_copies(at, c, false, native_pool); }
+    return c->arg[0].dtype == TENSOR_F32   ? pool<float>(at, c, between)
+           : c->arg[0].dtype == TENSOR_F64 ? pool<double>(at, c, between)
+                                           : (int)NONE;
 }
 template <class C> static int losses(const place_t &where, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
@@ -8782,6 +9275,7 @@ static int start(tensor__thread_t *th) {
 #endif
     options_t options;
     options.no_cache = is_set("TENSOR_CUDA_NO_CACHE");
+    options.no_ranges = is_set("TENSOR_CUDA_NO_RANGES");
     if (is_set("TENSOR_CUDA_NO_LIBRARIES")) { __atomic_store_n(&L.off, 1, __ATOMIC_RELAXED); }
     if (!(G.pinned = allocator_new(&pinned_driver, &options)) ||
         !(G.allocator = allocator_new(&cuda_driver, &options))) {

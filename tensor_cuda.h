@@ -2,7 +2,7 @@
 // Licence: MIT-0 or public domain, at your choice; full text at the end of tensor.h.
 //
 //   nvcc -std=c++17 -O3 -fmad=false -arch=native -c tensor_cuda.cu
-//   cc program.c tensor_impl.o tensor_cuda.o -lcudart_static -lstdc++ -ldl -lrt -lpthread -lm
+//   cc program.c libtensor.a tensor_cuda.o -lcudart_static -lstdc++ -ldl -lrt -lpthread -lm
 //
 //   if (tensor_cuda_init() == 0) { tensor_set_default_device(TENSOR_CUDA); }
 //   ... as on the CPU ...
@@ -45,7 +45,9 @@
 // without it.
 //
 // The environment variable TENSOR_CUDA_NO_CACHE=1, read by tensor_cuda_init, gives every tensor an allocation
-// of its own, freed at once: for memory checkers. TENSOR_CUDA_NO_LIBRARIES=1 is tensor_cuda_set_libraries(0).
+// of its own, freed at once: for memory checkers. TENSOR_CUDA_NO_RANGES=1 takes memory by cudaMalloc, not
+// mapped piece by piece (as happens by itself where the driver refuses to map). TENSOR_CUDA_NO_LIBRARIES=1 is
+// tensor_cuda_set_libraries(0).
 // ------------------------------------------------------------------------------
 
 #ifdef __cplusplus

@@ -69,9 +69,9 @@ extern "C" {
 
 // y = x wT + b over the last dim.
 //   x       [..., in] f32/f64/f16/bf16
-//   weight  [out, in], dtype of x
-//   bias    [out], dtype of x; NULL = none
-//   -> new [..., out];  grad dx = g w, dw = gT x, db = sum of g;  errors SHAPE, DTYPE
+//   weight  [out, in], dtype of x; or [in]: one output, without a dim of its own
+//   bias    [out], dtype of x; 0-d or [1] beside a weight [in]; NULL = none
+//   -> new [..., out] or [...];  grad dx = g w, dw = gT x, db = sum of g;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_linear(tensor_t *x, tensor_t *weight, tensor_t *bias);
 // tensor_relu, tensor_gelu_tanh of it, in one op: the same numbers, one tensor less. On CUDA, as
 // torch._addmm_activation, cuBLASLt's epilogue: its rounding is its own, and relu of NaN may be 0. So
@@ -83,7 +83,7 @@ TENSOR_API tensor_t *tensor_linear_gelu_tanh(tensor_t *x, tensor_t *weight, tens
 typedef struct tensor_embedding_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *index TENSOR_INIT, *weight TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int64_t padding_idx TENSOR_INIT;        // row without gradient; 0 = none, TENSOR_ZERO = row 0
     double max_norm TENSOR_INIT;            // > 0: rows used are scaled down in weight itself to that norm
     double norm_type TENSOR_INIT;           // which norm, 0 = 2
@@ -102,12 +102,13 @@ typedef enum tensor_bag_mode_t { TENSOR_BAG_MEAN, TENSOR_BAG_SUM, TENSOR_BAG_MAX
 typedef struct tensor_embedding_bag_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *index TENSOR_INIT, *weight TENSOR_INIT, *offsets TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     tensor_bag_mode_t mode TENSOR_INIT;
     tensor_t *per_sample_weights TENSOR_INIT;   // shape of index, dtype of weight; sums only
     int64_t padding_idx TENSOR_INIT;        // row that does not count; 0 = none, TENSOR_ZERO = row 0
     int include_last_offset TENSOR_INIT;    // offsets ends with the number of indices
     int scale_grad_by_freq TENSOR_INIT, sparse TENSOR_INIT;     // as tensor_embedding
+    double max_norm TENSOR_INIT, norm_type TENSOR_INIT;         // as tensor_embedding
 } tensor_embedding_bag_args_t;
 // Mean, sum or maximum of the rows of each bag of indices; 0 for an empty bag.
 //   index    [bags, n] i32/i64 without offsets, or [n]: bag k begins at offsets[k]
@@ -129,7 +130,7 @@ typedef struct tensor_layer_norm_args_t {
     tensor_t *x TENSOR_INIT;
     int64_t normalized_dims TENSOR_INIT;    // how many trailing dims (PyTorch: their sizes); default 1
     tensor_t *weight TENSOR_INIT, *bias TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     double eps TENSOR_INIT;                 // default 1e-5
 } tensor_layer_norm_args_t;
 // (x - mean) / sqrt(var + eps) * weight + bias over the last dims: tensor_layer_norm(x, 1, w, b).
@@ -143,13 +144,13 @@ typedef struct tensor_batch_norm_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT, *running_mean TENSOR_INIT, *running_var TENSOR_INIT, *weight TENSOR_INIT;
     tensor_t *bias TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int training TENSOR_INIT;               // statistics of x; updates the running ones
     double momentum TENSOR_INIT;            // weight of x in the update, default 0.1
     double eps TENSOR_INIT;                 // default 1e-5
 } tensor_batch_norm_args_t;
 // (x - mean) / sqrt(var + eps) * weight + bias per channel: tensor_batch_norm(x, m, v, w, b, .training = 1).
-//   x             [N, C, ...] f32/f64/f16/bf16
+//   x             [N, C, ...] f32/f64/f16/bf16 (PyTorch returns a 1-d x that is empty, and no other)
 //   running_...   [C], changed in training (var unbiased); may be NULL then
 //   weight, bias  [C]; NULL = 1, 0.  For a half x these four may be f32
 //   -> new, shape of x;  grad through mean and variance in training
@@ -160,7 +161,7 @@ TENSOR_API tensor_batch_norm_args_t tensor_batch_norm_defaults(void);
 typedef struct tensor_instance_norm_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     tensor_t *running_mean TENSOR_INIT, *running_var TENSOR_INIT, *weight TENSOR_INIT, *bias TENSOR_INIT;
     int no_use_input_stats TENSOR_INIT;     // normalise by the running statistics
     double momentum TENSOR_INIT;            // default 0.1
@@ -178,7 +179,7 @@ typedef struct tensor_group_norm_args_t {
     tensor_t *x TENSOR_INIT;
     int64_t groups TENSOR_INIT;
     tensor_t *weight TENSOR_INIT, *bias TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     double eps TENSOR_INIT;                 // default 1e-5
 } tensor_group_norm_args_t;
 // The same over groups of channels of one item: tensor_group_norm(x, 8, w, b).
@@ -193,7 +194,7 @@ typedef struct tensor_rms_norm_args_t {
     tensor_t *x TENSOR_INIT;
     int64_t normalized_dims TENSOR_INIT;    // how many trailing dims; default 1
     tensor_t *weight TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     double eps TENSOR_INIT;                 // 0 = the epsilon of x's dtype (f16, bf16: of f32)
 } tensor_rms_norm_args_t;
 // x / sqrt(mean of x^2 + eps) * weight over the last dims: tensor_rms_norm(x, 1, w).
@@ -207,7 +208,7 @@ typedef struct tensor_local_response_norm_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
     int64_t size TENSOR_INIT;               // channels of a window
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     double alpha TENSOR_INIT;               // default 1e-4
     double beta TENSOR_INIT;                // default 0.75
     double k TENSOR_INIT;                   // default 1
@@ -228,7 +229,7 @@ typedef struct tensor_conv_args_t {
     int64_t padding TENSOR_INIT;            // zeros on both sides, default 0
     int64_t dilation TENSOR_INIT;           // default 1
     int64_t groups TENSOR_INIT;             // default 1
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int64_t stride_h TENSOR_INIT, stride_w TENSOR_INIT, padding_h TENSOR_INIT, padding_w TENSOR_INIT,
         dilation_h TENSOR_INIT, dilation_w TENSOR_INIT;
     int same TENSOR_INIT;                   // padding = 'same' (stride 1): output as large as the input
@@ -237,7 +238,8 @@ typedef struct tensor_conv_args_t {
 // PyTorch's positions tensor_conv2d(x, w, b, 2, 1). On the CPU 3x3 and 5x5 ones of stride 1 between many
 // channels go Winograd's way: up to some 4 times the root mean square error of direct sums, and one
 // infinity makes the 4x4 outputs (2x2 of 5x5) around it NaN.
-//   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N, f32/f64/f16/bf16
+//   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N, any dtype but bool (integers by plain
+//           products, wrapping)
 //   weight  [O, C / groups, K...], dtype of x
 //   bias    [O], dtype of x; NULL = none
 //   -> new [N, O, (L + 2 padding - dilation (K - 1) - 1) / stride + 1, ...];  grad differentiable itself
@@ -255,7 +257,7 @@ typedef struct tensor_conv_transpose_args_t {
     int64_t output_padding TENSOR_INIT;     // added at the far end, below stride or dilation, default 0
     int64_t groups TENSOR_INIT;             // default 1
     int64_t dilation TENSOR_INIT;           // default 1
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int64_t stride_h TENSOR_INIT, stride_w TENSOR_INIT, padding_h TENSOR_INIT, padding_w TENSOR_INIT,
         output_padding_h TENSOR_INIT, output_padding_w TENSOR_INIT, dilation_h TENSOR_INIT,
         dilation_w TENSOR_INIT;
@@ -279,7 +281,7 @@ typedef struct tensor_columns_args_t {
     int64_t dilation TENSOR_INIT;           // default 1
     int64_t padding TENSOR_INIT;            // default 0
     int64_t stride TENSOR_INIT;             // default 1
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int64_t kernel_w TENSOR_INIT, dilation_w TENSOR_INIT, padding_w TENSOR_INIT, stride_w TENSOR_INIT;
     int64_t height TENSOR_INIT, width TENSOR_INIT;   // of the images, col2im only; width 0 = height
 } tensor_columns_args_t;
@@ -302,13 +304,13 @@ typedef struct tensor_max_pool_args_t {
     int64_t stride TENSOR_INIT;             // default (0) the kernel
     int64_t padding TENSOR_INIT;            // minus infinity on both sides, at most kernel / 2
     int64_t dilation TENSOR_INIT;           // default 1
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
         padding_h TENSOR_INIT, padding_w TENSOR_INIT, dilation_h TENSOR_INIT, dilation_w TENSOR_INIT;
     int ceil_mode TENSOR_INIT;              // also windows that leave the input on the right
 } tensor_max_pool_args_t;
 // Largest element of each window; NaN wins. tensor_max_pool2d(x, 2) halves height and width.
-//   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N, f32/f64/f16/bf16
+//   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N, any dtype but bool
 //   -> new [N, C, OH, OW];  grad to the chosen element;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_max_pool1d_with(tensor_max_pool_args_t a);
 TENSOR_API tensor_t *tensor_max_pool2d_with(tensor_max_pool_args_t a);
@@ -322,14 +324,14 @@ typedef struct tensor_avg_pool_args_t {
     int64_t kernel TENSOR_INIT;
     int64_t stride TENSOR_INIT;             // default (0) the kernel
     int64_t padding TENSOR_INIT;            // zeros on both sides, at most kernel / 2
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
         padding_h TENSOR_INIT, padding_w TENSOR_INIT;
     int ceil_mode TENSOR_INIT;
     int no_count_pad TENSOR_INIT;           // count_include_pad = False: divide by elements inside x
     int64_t divisor_override TENSOR_INIT;   // 0 = the window's size
 } tensor_avg_pool_args_t;
-// Mean of each window.
+// Mean of each window, of integers without its fraction.
 //   x       as tensor_max_pool2d
 //   -> new [N, C, OH, OW];  grad spreads g over the window;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_avg_pool1d_with(tensor_avg_pool_args_t a);
@@ -338,7 +340,7 @@ TENSOR_API tensor_t *tensor_avg_pool3d_with(tensor_avg_pool_args_t a);
 TENSOR_API tensor_avg_pool_args_t tensor_avg_pool_defaults(void);
 
 // Mean (largest element, and its place in the plane) of windows that cover the input evenly.
-//   x        as tensor_max_pool2d
+//   x        shapes as tensor_max_pool2d, f32/f64/f16/bf16
 //   l, d, h, w   size of the result; -1 = that of x (PyTorch's None)
 //   -> new [N, C, h, w]; the indices are i64;  grad as the pools';  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_adaptive_avg_pool1d(tensor_t *x, int64_t l);
@@ -349,6 +351,7 @@ TENSOR_API tensor_pair_t tensor_adaptive_max_pool2d(tensor_t *x, int64_t h, int6
 TENSOR_API tensor_pair_t tensor_adaptive_max_pool3d(tensor_t *x, int64_t d, int64_t h, int64_t w);
 
 // (sum of x^norm)^(1 / norm) of each window.
+//   x        as tensor_max_pool2d; integers become floats
 //   norm     not 0
 //   stride   0 = kernel
 //   ceil     also windows that leave the input on the right
@@ -363,7 +366,7 @@ typedef struct tensor_max_unpool_args_t {
     int64_t kernel TENSOR_INIT;
     int64_t stride TENSOR_INIT;             // default (0) the kernel
     int64_t padding TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
         padding_h TENSOR_INIT, padding_w TENSOR_INIT;
     int64_t size TENSOR_INIT, size_h TENSOR_INIT, size_w TENSOR_INIT; // output_size; 0 = as the pool's input
@@ -406,7 +409,7 @@ typedef struct tensor_interpolate_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
     int64_t size TENSOR_INIT;               // of the result's first dim (and the others), or scale_factor
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int64_t size_h TENSOR_INIT, size_w TENSOR_INIT;
     double scale_factor TENSOR_INIT, scale_factor_h TENSOR_INIT, scale_factor_w TENSOR_INIT;
     tensor_interpolation_t mode TENSOR_INIT;   // default TENSOR_NEAREST
@@ -422,7 +425,7 @@ TENSOR_API tensor_interpolate_args_t tensor_interpolate_defaults(void);
 typedef struct tensor_grid_sample_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT, *grid TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     tensor_interpolation_t mode TENSOR_INIT;   // TENSOR_BILINEAR (default), _NEAREST; 4-d x: _BICUBIC
     tensor_pad_t padding_mode TENSOR_INIT;     // outside: TENSOR_PAD_ZEROS (default), _BORDER or _REFLECT
     int align_corners TENSOR_INIT;
@@ -485,7 +488,7 @@ typedef struct tensor_scaled_dot_product_attention_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *query TENSOR_INIT, *key TENSOR_INIT, *value TENSOR_INIT;
     tensor_t *attn_mask TENSOR_INIT;        // bool (true = look) or a float to add; broadcasts to [..., T, S]
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     double dropout_p TENSOR_INIT;           // default 0
     int is_causal TENSOR_INIT;              // element t looks at s <= t; not together with attn_mask
     double scale TENSOR_INIT;               // 0 = 1 / sqrt(E)
@@ -506,7 +509,7 @@ typedef struct tensor_rnn_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
     tensor_t *const *weights TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     tensor_t *h TENSOR_INIT;                // first state, NULL = zeros
     tensor_t *c TENSOR_INIT;                // LSTM
     int64_t layers TENSOR_INIT;             // default 1
@@ -546,11 +549,15 @@ TENSOR_API tensor_t *tensor_rnn_cell(tensor_t *x, tensor_t *h, tensor_t *w_ih, t
 TENSOR_API tensor_state_t nn__at_state(const char *site, tensor_state_t s);
 #define NN__CALL(function, ...) nn__stamp(TENSOR__IN(function), (function)(__VA_ARGS__))
 #ifdef __cplusplus
-#define NN__WITH(function, type, ...) NN__CALL(function, __VA_ARGS__)
+#define NN__WITH(function, type, ...) nn__stamp(TENSOR__IN(function), (function)(__VA_ARGS__))
+#define NN__WITH_OWN(function, ...) nn__stamp(TENSOR__IN(function), (function)(__VA_ARGS__))
+#define NN__NEEDS(function, type, ...) nn__stamp(TENSOR__IN(function), (function)(__VA_ARGS__))
 #else
 #define NN__WITH(function, type, ...) function##_with(TENSOR_ARGS(function, type##_args_t, __VA_ARGS__))
-#endif
 #define NN__WITH_OWN(function, ...) NN__WITH(function, function, __VA_ARGS__)
+#define NN__NEEDS(function, type, ...)                                                                       \
+    function##_with(TENSOR_ARGS_NEEDED(function, type##_args_t, __VA_ARGS__))
+#endif
 TENSOR_API tensor_pair_t tensor__max_pool1d_with_indices(tensor_max_pool_args_t a);
 TENSOR_API tensor_pair_t tensor__max_pool2d_with_indices(tensor_max_pool_args_t a);
 TENSOR_API tensor_pair_t tensor__max_pool3d_with_indices(tensor_max_pool_args_t a);
@@ -558,13 +565,14 @@ TENSOR_API tensor_pair_t tensor__max_pool3d_with_indices(tensor_max_pool_args_t 
 #define tensor_max_pool2d_with_indices_with tensor__max_pool2d_with_indices
 #define tensor_max_pool3d_with_indices_with tensor__max_pool3d_with_indices
 
+#ifndef TENSOR_EDITOR
 #define tensor_bilinear(...) TENSOR__CALL(tensor_bilinear, __VA_ARGS__)
 #define tensor_lstm_cell(...) nn__at_state(TENSOR__IN(tensor_lstm_cell), (tensor_lstm_cell)(__VA_ARGS__))
 #define tensor_gru_cell(...) TENSOR__CALL(tensor_gru_cell, __VA_ARGS__)
 #define tensor_rnn_cell(...) TENSOR__CALL(tensor_rnn_cell, __VA_ARGS__)
-#define tensor_linear(...) TENSOR__CALL(tensor_linear, __VA_ARGS__)
-#define tensor_linear_relu(...) TENSOR__CALL(tensor_linear_relu, __VA_ARGS__)
-#define tensor_linear_gelu_tanh(...) TENSOR__CALL(tensor_linear_gelu_tanh, __VA_ARGS__)
+#define tensor_linear(...) TENSOR__CALL3(tensor_linear, __VA_ARGS__)
+#define tensor_linear_relu(...) TENSOR__CALL3(tensor_linear_relu, __VA_ARGS__)
+#define tensor_linear_gelu_tanh(...) TENSOR__CALL3(tensor_linear_gelu_tanh, __VA_ARGS__)
 #define tensor_adaptive_avg_pool1d(...) TENSOR__CALL(tensor_adaptive_avg_pool1d, __VA_ARGS__)
 #define tensor_adaptive_avg_pool2d(...) TENSOR__CALL(tensor_adaptive_avg_pool2d, __VA_ARGS__)
 #define tensor_adaptive_avg_pool3d(...) TENSOR__CALL(tensor_adaptive_avg_pool3d, __VA_ARGS__)
@@ -587,19 +595,20 @@ TENSOR_API tensor_pair_t tensor__max_pool3d_with_indices(tensor_max_pool_args_t 
 #define tensor_celu(...) TENSOR__CALL(tensor_celu, __VA_ARGS__)
 #define tensor_glu(...) TENSOR__CALL(tensor_glu, __VA_ARGS__)
 #define tensor_hardshrink(...) TENSOR__CALL(tensor_hardshrink, __VA_ARGS__)
-#define tensor_prelu(...) TENSOR__CALL(tensor_prelu, __VA_ARGS__)
-#define tensor_relu6(...) TENSOR__CALL(tensor_relu6, __VA_ARGS__)
+#define tensor_prelu(...) TENSOR__CALL2(tensor_prelu, __VA_ARGS__)
+#define tensor_relu6(...) TENSOR__CALL1(tensor_relu6, __VA_ARGS__)
 #define tensor_rrelu(...) TENSOR__CALL(tensor_rrelu, __VA_ARGS__)
-#define tensor_selu(...) TENSOR__CALL(tensor_selu, __VA_ARGS__)
+#define tensor_selu(...) TENSOR__CALL1(tensor_selu, __VA_ARGS__)
 #define tensor_softmin(...) TENSOR__CALL(tensor_softmin, __VA_ARGS__)
 #define tensor_softshrink(...) TENSOR__CALL(tensor_softshrink, __VA_ARGS__)
-#define tensor_softsign(...) TENSOR__CALL(tensor_softsign, __VA_ARGS__)
-#define tensor_tanhshrink(...) TENSOR__CALL(tensor_tanhshrink, __VA_ARGS__)
+#define tensor_softsign(...) TENSOR__CALL1(tensor_softsign, __VA_ARGS__)
+#define tensor_tanhshrink(...) TENSOR__CALL1(tensor_tanhshrink, __VA_ARGS__)
 #define tensor_threshold(...) TENSOR__CALL(tensor_threshold, __VA_ARGS__)
 #define tensor_gumbel_softmax(...) TENSOR__CALL(tensor_gumbel_softmax, __VA_ARGS__)
 #define tensor_normalize(...) TENSOR__CALL(tensor_normalize, __VA_ARGS__)
 #define tensor_cosine_similarity(...) TENSOR__CALL(tensor_cosine_similarity, __VA_ARGS__)
 #define tensor_pairwise_distance(...) TENSOR__CALL(tensor_pairwise_distance, __VA_ARGS__)
+#endif
 #define tensor_embedding(...) NN__WITH_OWN(tensor_embedding, __VA_ARGS__)
 #define tensor_layer_norm(...) NN__WITH_OWN(tensor_layer_norm, __VA_ARGS__)
 #define tensor_embedding_bag(...) NN__WITH_OWN(tensor_embedding_bag, __VA_ARGS__)
@@ -646,9 +655,10 @@ TENSOR_API tensor_pair_t tensor__max_pool3d_with_indices(tensor_max_pool_args_t 
 // ------------------------------------------------------------------------------
 // >>losses                                         MARK: losses
 //
-// Input and target must have one shape (class indices excepted): a silently broadcast loss trains the wrong
-// thing. Options as in >>functional. .reduction: TENSOR_MEAN (default), TENSOR_SUM, TENSOR_NONE. Inputs of
-// several dtypes promote, integers besides, but for huber, binary_cross_entropy and the weights of classes.
+// Input and target must have one shape (class indices excepted, and gaussian_nll_loss): a silently broadcast
+// loss trains the wrong thing. Options as in >>functional. .reduction: TENSOR_MEAN (default), TENSOR_SUM,
+// TENSOR_NONE. Inputs of several dtypes promote, integers besides, but for huber, binary_cross_entropy and
+// the weights of classes.
 // All: -> new 0-d (TENSOR_NONE: the shape of the target);  grad fused, differentiable itself
 //      errors SHAPE (shapes differ), DTYPE, OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
@@ -662,7 +672,7 @@ typedef struct tensor_cross_entropy_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     tensor_t *weight TENSOR_INIT;           // [C], NULL = 1
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int64_t ignore_index TENSOR_INIT;       // default -100
     double label_smoothing TENSOR_INIT;     // 0..1, default 0
     tensor_reduction_t reduction TENSOR_INIT;
@@ -679,7 +689,7 @@ typedef struct tensor_nll_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     tensor_t *weight TENSOR_INIT;           // [C], NULL = 1
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int64_t ignore_index TENSOR_INIT;       // default -100
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_nll_loss_args_t;
@@ -693,7 +703,7 @@ TENSOR_API tensor_nll_loss_args_t tensor_nll_loss_defaults(void);
 typedef struct tensor_mse_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_mse_loss_args_t;
 // (input - target)^2.
@@ -705,7 +715,7 @@ TENSOR_API tensor_mse_loss_args_t tensor_mse_loss_defaults(void);
 typedef struct tensor_l1_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_l1_loss_args_t;
 // |input - target|.
@@ -717,7 +727,7 @@ TENSOR_API tensor_l1_loss_args_t tensor_l1_loss_defaults(void);
 typedef struct tensor_smooth_l1_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     double beta TENSOR_INIT;                // default 1
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_smooth_l1_loss_args_t;
@@ -730,7 +740,7 @@ TENSOR_API tensor_smooth_l1_loss_args_t tensor_smooth_l1_loss_defaults(void);
 typedef struct tensor_huber_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     double delta TENSOR_INIT;               // default 1
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_huber_loss_args_t;
@@ -744,7 +754,7 @@ typedef struct tensor_binary_cross_entropy_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     tensor_t *weight TENSOR_INIT;           // broadcasts to input, NULL = 1
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_binary_cross_entropy_args_t;
 // -(t log x + (1 - t) log(1 - x)), logs not below -100.
@@ -759,7 +769,7 @@ typedef struct tensor_binary_cross_entropy_with_logits_args_t {
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     tensor_t *weight TENSOR_INIT;           // broadcasts to input, NULL = 1
     tensor_t *pos_weight TENSOR_INIT;       // the same, for the positive term
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_binary_cross_entropy_with_logits_args_t;
 // Binary cross entropy of sigmoid(input), stable for every input.
@@ -774,7 +784,7 @@ tensor_binary_cross_entropy_with_logits_defaults(void);
 typedef struct tensor_kl_div_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int log_target TENSOR_INIT;             // target is log-probabilities, too
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_kl_div_args_t;
@@ -788,7 +798,7 @@ typedef struct tensor_margin_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     tensor_t *weight TENSOR_INIT;           // [C], NULL = 1; of multi_margin and multilabel_soft_margin
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     double margin TENSOR_INIT;              // default 1; of hinge_embedding and multi_margin
     int64_t p TENSOR_INIT;                  // 1 (default) or 2; of multi_margin
     tensor_reduction_t reduction TENSOR_INIT;
@@ -804,14 +814,15 @@ TENSOR_API tensor_margin_loss_args_t tensor_hinge_embedding_loss_defaults(void);
 TENSOR_API tensor_t *tensor_soft_margin_loss_with(tensor_margin_loss_args_t a);
 TENSOR_API tensor_margin_loss_args_t tensor_soft_margin_loss_defaults(void);
 // Sum over the other classes i of weight[y] max(0, margin - x[y] + x[i])^p, over C.
-//   input   [N, C] or [C]
-//   target  [N] or [], i32/i64, the class y of each row
-//   -> new;  TENSOR_NONE: [N];  grad through the maximum;  errors INDEX (a target outside), SHAPE, DTYPE
+//   input   [N, C] or [C]; [] is one class
+//   target  [N], i32/i64, the class y of each row; of one row [] or [1]
+//   -> new;  TENSOR_NONE: shape of target;  grad through the maximum
+//   errors  INDEX (a target outside), SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_multi_margin_loss_with(tensor_margin_loss_args_t a);
 TENSOR_API tensor_margin_loss_args_t tensor_multi_margin_loss_defaults(void);
 // Sum over target classes y and other classes i of max(0, 1 - x[y] + x[i]), over C.
-//   input   [N, C] or [C]
-//   target  the same shape, i32/i64: classes of the row, ended by -1
+//   input   [N, C] or [C]; [] is one class
+//   target  the same shape, i32/i64: classes of the row, ended by -1; [] and [1] are the same
 //   -> new;  TENSOR_NONE: [N];  grad through the maximum;  errors INDEX (a target outside), SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_multilabel_margin_loss_with(tensor_margin_loss_args_t a);
 TENSOR_API tensor_margin_loss_args_t tensor_multilabel_margin_loss_defaults(void);
@@ -824,7 +835,7 @@ TENSOR_API tensor_margin_loss_args_t tensor_multilabel_soft_margin_loss_defaults
 typedef struct tensor_ranking_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input1 TENSOR_INIT, *input2 TENSOR_INIT, *target TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     double margin TENSOR_INIT;              // default 0
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_ranking_loss_args_t;
@@ -843,7 +854,7 @@ TENSOR_API tensor_ranking_loss_args_t tensor_cosine_embedding_loss_defaults(void
 typedef struct tensor_triplet_margin_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *anchor TENSOR_INIT, *positive TENSOR_INIT, *negative TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     double margin TENSOR_INIT;              // default 1
     double p TENSOR_INIT;                   // which norm, default 2
     double eps TENSOR_INIT;                 // added to differences, default 1e-6
@@ -859,22 +870,24 @@ TENSOR_API tensor_triplet_margin_loss_args_t tensor_triplet_margin_loss_defaults
 typedef struct tensor_gaussian_nll_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT, *var TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int full TENSOR_INIT;                   // with log(2 pi) / 2
     double eps TENSOR_INIT;                 // least variance, default 1e-6
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_gaussian_nll_loss_args_t;
 // (log var + (input - target)^2 / var) / 2.
-//   input, target   any shape, the same, f32/f64/f16/bf16
-//   var             the same shape, or with a last dim of 1, or without the last dim; >= 0
-//   -> new;  grad as if eps were no bound;  errors INDEX (a negative var), SHAPE, DTYPE
+//   input   any shape, f32/f64/f16/bf16
+//   target  broadcasts to the shape of input (PyTorch: they broadcast to each other)
+//   var     the shape of input, or with one dim of 1, or without the last dim; >= 0
+//   -> new;  TENSOR_NONE: shape of input;  grad as if eps were no bound
+//   errors  INDEX (a negative var), SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_gaussian_nll_loss_with(tensor_gaussian_nll_loss_args_t a);
 TENSOR_API tensor_gaussian_nll_loss_args_t tensor_gaussian_nll_loss_defaults(void);
 
 typedef struct tensor_poisson_nll_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int no_log_input TENSOR_INIT;           // input is the rate itself: input - target log(input + eps)
     int full TENSOR_INIT;                   // with Stirling's formula for log target!
     double eps TENSOR_INIT;                 // default 1e-8
@@ -890,7 +903,7 @@ typedef struct tensor_ctc_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *log_probs TENSOR_INIT, *targets TENSOR_INIT, *input_lengths TENSOR_INIT;
     tensor_t *target_lengths TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int64_t blank TENSOR_INIT;              // default 0
     int zero_infinity TENSOR_INIT;          // impossible alignments count as 0 instead of infinity
     tensor_reduction_t reduction TENSOR_INIT;
@@ -978,6 +991,7 @@ struct nn_module_t {
     int code;                               // tensor_code_t of what failed first while it was built, 0 = fine
     const char *site;                       // where it was made
     nn_module_impl_t *impl;                 // private
+    uint32_t state_;                        // private: tells a module from other memory
 };
 
 // One entry of a module's state. name is dotted: "layer3.0.weight".
@@ -1103,10 +1117,28 @@ TENSOR_API int nn_to(nn_module_t *m, int to);
 TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m);
 TENSOR_API nn_named_list_t nn__at_list(const char *site, nn_named_list_t l);
 
+// In C the name of a function without its parentheses, given for a module, is a warning only; for a
+// transparent union of the same form it is an error, as a number is.
+#if defined(__GNUC__) && !defined(__cplusplus)
+typedef union nn__module_t { nn_module_t *m; } __attribute__((__transparent_union__)) nn__module_t;
+#endif
+#ifndef TENSOR_EDITOR
 #define nn_parameter(...) TENSOR__CALL(nn_parameter, __VA_ARGS__)
 #define nn_buffer(...) TENSOR__CALL(nn_buffer, __VA_ARGS__)
+#if defined(__GNUC__) && !defined(__cplusplus)
+TENSOR__IN_LINE nn_module_t *nn__child_of(nn__module_t m, const char *name,
+                                                           nn__module_t child) {
+    return (nn_child)(m.m, name, child.m);
+}
+TENSOR__IN_LINE tensor_t *nn__forward_of(nn__module_t m, tensor__tensor_t x) {
+    return (nn_forward)(m.m, x.t);
+}
+#define nn_child(...) __extension__ nn__stamp(TENSOR__IN(nn_child), nn__child_of(__VA_ARGS__))
+#define nn_forward(...) __extension__ tensor__at(TENSOR__IN(nn_forward), nn__forward_of(__VA_ARGS__))
+#else
 #define nn_child(...) NN__CALL(nn_child, __VA_ARGS__)
 #define nn_forward(...) TENSOR__CALL(nn_forward, __VA_ARGS__)
+#endif
 #define nn_get(...) TENSOR__CALL(nn_get, __VA_ARGS__)
 #define nn_get_child(...) NN__CALL(nn_get_child, __VA_ARGS__)
 #define nn_clone(...) NN__CALL(nn_clone, __VA_ARGS__)
@@ -1123,6 +1155,7 @@ TENSOR_API nn_named_list_t nn__at_list(const char *site, nn_named_list_t l);
 #define nn_num_parameters(...) TENSOR__CALL_KIND(i64, nn_num_parameters, __VA_ARGS__)
 #define nn_register_forward_hook(...) TENSOR__CALL_KIND(i64, nn_register_forward_hook, __VA_ARGS__)
 #define nn_to(...) TENSOR__CALL_KIND(int, nn_to, __VA_ARGS__)
+#endif
 
 // ------------------------------------------------------------------------------
 // >>layers                                         MARK: layers
@@ -1130,7 +1163,8 @@ TENSOR_API nn_named_list_t nn__at_list(const char *site, nn_named_list_t l);
 // Options, defaults, parameter names, shapes and initial distributions are PyTorch's. In nn_conv2d(3, 64, 3,
 // .stride = 2) an option left out or 0 has PyTorch's default and TENSOR_ZERO is a real zero; nn_x_with(args)
 // takes every value literally (a negative _w: as the first's), nn_x_defaults() fills args in. Numbers before
-// the options stand in PyTorch's order; one too many warns, and is an error at run time (in C++ at once).
+// the options are in PyTorch's order. Without options, one too few does not compile; with options it is an
+// error at run time. One too many warns, and is an error at run time (in C++ at once).
 // All: -> module, NULL on failure;  errors SHAPE, OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
 
@@ -1140,7 +1174,7 @@ TENSOR_API nn_named_list_t nn__at_list(const char *site, nn_named_list_t l);
 typedef struct nn_linear_args_t {
     const char *site_ TENSOR_INIT;
     int64_t in_features TENSOR_INIT, out_features TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int no_bias TENSOR_INIT;
 } nn_linear_args_t;
 TENSOR_API nn_module_t *nn_linear_with(nn_linear_args_t a);
@@ -1158,7 +1192,7 @@ typedef struct nn_conv_args_t {
     const char *site_ TENSOR_INIT;
     int64_t in_channels TENSOR_INIT, out_channels TENSOR_INIT, kernel TENSOR_INIT, stride TENSOR_INIT,
         padding TENSOR_INIT, dilation TENSOR_INIT, groups TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
         padding_h TENSOR_INIT, padding_w TENSOR_INIT, dilation_h TENSOR_INIT, dilation_w TENSOR_INIT;
     int no_bias TENSOR_INIT, same TENSOR_INIT;
@@ -1177,7 +1211,7 @@ typedef struct nn_conv_transpose_args_t {
     const char *site_ TENSOR_INIT;
     int64_t in_channels TENSOR_INIT, out_channels TENSOR_INIT, kernel TENSOR_INIT, stride TENSOR_INIT,
         padding TENSOR_INIT, output_padding TENSOR_INIT, groups TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
         padding_h TENSOR_INIT, padding_w TENSOR_INIT, output_padding_h TENSOR_INIT,
         output_padding_w TENSOR_INIT, dilation TENSOR_INIT, dilation_h TENSOR_INIT, dilation_w TENSOR_INIT;
@@ -1194,7 +1228,7 @@ TENSOR_API nn_conv_transpose_args_t nn_conv_transpose_defaults(void);
 typedef struct nn_pool_args_t {
     const char *site_ TENSOR_INIT;
     int64_t kernel TENSOR_INIT, stride TENSOR_INIT, padding TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
         padding_h TENSOR_INIT, padding_w TENSOR_INIT;
     int64_t dilation TENSOR_INIT, dilation_h TENSOR_INIT, dilation_w TENSOR_INIT;   // max only
@@ -1236,7 +1270,7 @@ TENSOR_API nn_module_t *nn_adaptive_max_pool3d(int64_t d, int64_t h, int64_t w);
 typedef struct nn_upsample_args_t {
     const char *site_ TENSOR_INIT;
     int64_t size TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int64_t size_h TENSOR_INIT, size_w TENSOR_INIT;
     double scale_factor TENSOR_INIT, scale_factor_h TENSOR_INIT, scale_factor_w TENSOR_INIT;
     tensor_interpolation_t mode TENSOR_INIT;
@@ -1265,7 +1299,7 @@ TENSOR_API nn_module_t *nn_circular_pad3d(int64_t by);
 typedef struct nn_columns_args_t {
     const char *site_ TENSOR_INIT;
     int64_t kernel TENSOR_INIT, dilation TENSOR_INIT, padding TENSOR_INIT, stride TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int64_t kernel_w TENSOR_INIT, dilation_w TENSOR_INIT, padding_w TENSOR_INIT, stride_w TENSOR_INIT;
     int64_t height TENSOR_INIT, width TENSOR_INIT;   // nn_fold; width 0 = height
 } nn_columns_args_t;
@@ -1279,7 +1313,7 @@ TENSOR_API nn_columns_args_t nn_columns_defaults(void);
 typedef struct nn_layer_norm_args_t {
     const char *site_ TENSOR_INIT;
     int64_t size TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     double eps TENSOR_INIT;                 // 1e-5
     int no_affine TENSOR_INIT, no_bias TENSOR_INIT;
 } nn_layer_norm_args_t;
@@ -1295,7 +1329,7 @@ TENSOR_API nn_layer_norm_args_t nn_layer_norm_defaults(void);
 typedef struct nn_multihead_attention_args_t {
     const char *site_ TENSOR_INIT;
     int64_t embed TENSOR_INIT, heads TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     double dropout TENSOR_INIT;
     int64_t kdim TENSOR_INIT, vdim TENSOR_INIT;   // features of key and value; 0 = embed
     int no_bias TENSOR_INIT, add_bias_kv TENSOR_INIT, add_zero_attn TENSOR_INIT, batch_first TENSOR_INIT;
@@ -1314,7 +1348,7 @@ typedef struct nn_attention_args_t {
     const char *site_ TENSOR_INIT;
     nn_module_t *module TENSOR_INIT;
     tensor_t *query TENSOR_INIT, *key TENSOR_INIT, *value TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     tensor_t *attn_mask TENSOR_INIT, *key_padding_mask TENSOR_INIT, **weights TENSOR_INIT;
     int is_causal TENSOR_INIT, every_head TENSOR_INIT;
 } nn_attention_args_t;
@@ -1327,7 +1361,7 @@ TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a);
 typedef struct nn_transformer_layer_args_t {
     const char *site_ TENSOR_INIT;
     int64_t embed TENSOR_INIT, heads TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int64_t feedforward TENSOR_INIT;        // width in between, 2048
     double dropout TENSOR_INIT, eps TENSOR_INIT;   // 0.1, 1e-5
     int gelu TENSOR_INIT;                   // instead of relu
@@ -1354,7 +1388,7 @@ typedef struct nn_transformer_args_t {
     const char *site_ TENSOR_INIT;
     nn_module_t *module TENSOR_INIT;
     tensor_t *x TENSOR_INIT, *memory TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     tensor_t *mask TENSOR_INIT, *key_padding_mask TENSOR_INIT;
     tensor_t *memory_mask TENSOR_INIT, *memory_key_padding_mask TENSOR_INIT;
     int is_causal TENSOR_INIT;              // x attends to x before it only
@@ -1367,10 +1401,11 @@ TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a);
 typedef struct nn_embedding_bag_args_t {
     const char *site_ TENSOR_INIT;
     int64_t count TENSOR_INIT, size TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     tensor_bag_mode_t mode TENSOR_INIT;
     int64_t padding_idx TENSOR_INIT;        // as tensor_embedding_bag
     int scale_grad_by_freq TENSOR_INIT, sparse TENSOR_INIT;
+    double max_norm TENSOR_INIT, norm_type TENSOR_INIT;   // as tensor_embedding
 } nn_embedding_bag_args_t;
 TENSOR_API nn_module_t *nn_embedding_bag_with(nn_embedding_bag_args_t a);
 TENSOR_API nn_embedding_bag_args_t nn_embedding_bag_defaults(void);
@@ -1389,7 +1424,7 @@ TENSOR_API tensor_t *nn_bilinear_forward(nn_module_t *m, tensor_t *x1, tensor_t 
 typedef struct nn_rnn_args_t {
     const char *site_ TENSOR_INIT;
     int64_t in_features TENSOR_INIT, hidden TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int64_t layers TENSOR_INIT;             // 1
     int64_t proj_size TENSOR_INIT;          // LSTM
     double dropout TENSOR_INIT;
@@ -1421,7 +1456,7 @@ TENSOR_API tensor_t *nn_rnn_forward(nn_module_t *m, tensor_t *x, tensor_t **h);
 typedef struct nn_batch_norm_args_t {
     const char *site_ TENSOR_INIT;
     int64_t channels TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     double eps TENSOR_INIT, momentum TENSOR_INIT;   // 1e-5, 0.1
     int cumulative TENSOR_INIT, no_affine TENSOR_INIT, no_track_running_stats TENSOR_INIT;
 } nn_batch_norm_args_t;
@@ -1435,7 +1470,7 @@ TENSOR_API nn_batch_norm_args_t nn_batch_norm_defaults(void);
 typedef struct nn_instance_norm_args_t {
     const char *site_ TENSOR_INIT;
     int64_t channels TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     double eps TENSOR_INIT, momentum TENSOR_INIT;   // 1e-5, 0.1
     int affine TENSOR_INIT, track_running_stats TENSOR_INIT;
 } nn_instance_norm_args_t;
@@ -1449,7 +1484,7 @@ TENSOR_API nn_instance_norm_args_t nn_instance_norm_defaults(void);
 typedef struct nn_group_norm_args_t {
     const char *site_ TENSOR_INIT;
     int64_t groups TENSOR_INIT, channels TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     double eps TENSOR_INIT;                 // 1e-5
     int no_affine TENSOR_INIT;
 } nn_group_norm_args_t;
@@ -1461,7 +1496,7 @@ TENSOR_API nn_group_norm_args_t nn_group_norm_defaults(void);
 typedef struct nn_rms_norm_args_t {
     const char *site_ TENSOR_INIT;
     int64_t size TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     double eps TENSOR_INIT;                 // 0 = the epsilon of x's dtype
     int no_affine TENSOR_INIT;
 } nn_rms_norm_args_t;
@@ -1472,7 +1507,7 @@ TENSOR_API nn_rms_norm_args_t nn_rms_norm_defaults(void);
 typedef struct nn_local_response_norm_args_t {
     const char *site_ TENSOR_INIT;
     int64_t size TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     double alpha TENSOR_INIT, beta TENSOR_INIT, k TENSOR_INIT;      // 1e-4, 0.75, 1
 } nn_local_response_norm_args_t;
 TENSOR_API nn_module_t *nn_local_response_norm_with(nn_local_response_norm_args_t a);
@@ -1486,7 +1521,7 @@ TENSOR_API nn_local_response_norm_args_t nn_local_response_norm_defaults(void);
 typedef struct nn_embedding_args_t {
     const char *site_ TENSOR_INIT;
     int64_t count TENSOR_INIT, size TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int64_t padding_idx TENSOR_INIT;
     double max_norm TENSOR_INIT, norm_type TENSOR_INIT;   // as tensor_embedding
     int scale_grad_by_freq TENSOR_INIT, sparse TENSOR_INIT;
@@ -1547,61 +1582,85 @@ TENSOR_API nn_module_t *nn_glu(int64_t dim);                              // -1
 //   -> module;  errors SHAPE (num_parameters < 1), OUT_OF_MEMORY
 TENSOR_API nn_module_t *nn_prelu(int64_t num_parameters, double init);
 
-#define nn_linear(in_features, ...) NN__WITH_OWN(nn_linear, in_features, __VA_ARGS__)
-#define nn_conv1d(in_channels, ...) NN__WITH(nn_conv1d, nn_conv, in_channels, __VA_ARGS__)
-#define nn_conv2d(in_channels, ...) NN__WITH(nn_conv2d, nn_conv, in_channels, __VA_ARGS__)
-#define nn_conv3d(in_channels, ...) NN__WITH(nn_conv3d, nn_conv, in_channels, __VA_ARGS__)
-#define nn_conv_transpose1d(in_channels, ...)                                                                \
-    NN__WITH(nn_conv_transpose1d, nn_conv_transpose, in_channels, __VA_ARGS__)
-#define nn_conv_transpose2d(in_channels, ...)                                                                \
-    NN__WITH(nn_conv_transpose2d, nn_conv_transpose, in_channels, __VA_ARGS__)
-#define nn_conv_transpose3d(in_channels, ...)                                                                \
-    NN__WITH(nn_conv_transpose3d, nn_conv_transpose, in_channels, __VA_ARGS__)
-#define nn_max_pool1d(...) NN__WITH(nn_max_pool1d, nn_pool, __VA_ARGS__)
-#define nn_max_pool2d(...) NN__WITH(nn_max_pool2d, nn_pool, __VA_ARGS__)
-#define nn_max_pool3d(...) NN__WITH(nn_max_pool3d, nn_pool, __VA_ARGS__)
-#define nn_avg_pool1d(...) NN__WITH(nn_avg_pool1d, nn_pool, __VA_ARGS__)
-#define nn_avg_pool2d(...) NN__WITH(nn_avg_pool2d, nn_pool, __VA_ARGS__)
-#define nn_avg_pool3d(...) NN__WITH(nn_avg_pool3d, nn_pool, __VA_ARGS__)
-#define nn_max_unpool1d(...) NN__WITH(nn_max_unpool1d, nn_pool, __VA_ARGS__)
-#define nn_max_unpool2d(...) NN__WITH(nn_max_unpool2d, nn_pool, __VA_ARGS__)
-#define nn_max_unpool3d(...) NN__WITH(nn_max_unpool3d, nn_pool, __VA_ARGS__)
+#define nn_linear(in_features, ...) NN__NEEDS(nn_linear, nn_linear, in_features, __VA_ARGS__)
+#define nn_conv1d(in_channels, out_channels, ...)                                                            \
+    NN__NEEDS(nn_conv1d, nn_conv, in_channels, out_channels, __VA_ARGS__)
+#define nn_conv2d(in_channels, out_channels, ...)                                                            \
+    NN__NEEDS(nn_conv2d, nn_conv, in_channels, out_channels, __VA_ARGS__)
+#define nn_conv3d(in_channels, out_channels, ...)                                                            \
+    NN__NEEDS(nn_conv3d, nn_conv, in_channels, out_channels, __VA_ARGS__)
+#define nn_conv_transpose1d(in_channels, out_channels, ...)                                                  \
+    NN__NEEDS(nn_conv_transpose1d, nn_conv_transpose, in_channels, out_channels, __VA_ARGS__)
+#define nn_conv_transpose2d(in_channels, out_channels, ...)                                                  \
+    NN__NEEDS(nn_conv_transpose2d, nn_conv_transpose, in_channels, out_channels, __VA_ARGS__)
+#define nn_conv_transpose3d(in_channels, out_channels, ...)                                                  \
+    NN__NEEDS(nn_conv_transpose3d, nn_conv_transpose, in_channels, out_channels, __VA_ARGS__)
+#define nn_max_pool1d(...) NN__NEEDS(nn_max_pool1d, nn_pool, __VA_ARGS__)
+#define nn_max_pool2d(...) NN__NEEDS(nn_max_pool2d, nn_pool, __VA_ARGS__)
+#define nn_max_pool3d(...) NN__NEEDS(nn_max_pool3d, nn_pool, __VA_ARGS__)
+#define nn_avg_pool1d(...) NN__NEEDS(nn_avg_pool1d, nn_pool, __VA_ARGS__)
+#define nn_avg_pool2d(...) NN__NEEDS(nn_avg_pool2d, nn_pool, __VA_ARGS__)
+#define nn_avg_pool3d(...) NN__NEEDS(nn_avg_pool3d, nn_pool, __VA_ARGS__)
+#define nn_max_unpool1d(...) NN__NEEDS(nn_max_unpool1d, nn_pool, __VA_ARGS__)
+#define nn_max_unpool2d(...) NN__NEEDS(nn_max_unpool2d, nn_pool, __VA_ARGS__)
+#define nn_max_unpool3d(...) NN__NEEDS(nn_max_unpool3d, nn_pool, __VA_ARGS__)
 #define nn_upsample(...) NN__WITH_OWN(nn_upsample, __VA_ARGS__)
-#define nn_unfold(...) NN__WITH(nn_unfold, nn_columns, __VA_ARGS__)
-#define nn_layer_norm(...) NN__WITH_OWN(nn_layer_norm, __VA_ARGS__)
-#define nn_multihead_attention(embed, ...) NN__WITH_OWN(nn_multihead_attention, embed, __VA_ARGS__)
+#define nn_unfold(...) NN__NEEDS(nn_unfold, nn_columns, __VA_ARGS__)
+#define nn_layer_norm(...) NN__NEEDS(nn_layer_norm, nn_layer_norm, __VA_ARGS__)
+#define nn_multihead_attention(embed, ...)                                                                   \
+    NN__NEEDS(nn_multihead_attention, nn_multihead_attention, embed, __VA_ARGS__)
 #define nn_multihead_attention_forward(...)                                                                  \
     NN__WITH(nn_multihead_attention_forward, nn_attention, __VA_ARGS__)
 #define nn_transformer_encoder_layer(embed, ...)                                                             \
-    NN__WITH(nn_transformer_encoder_layer, nn_transformer_layer, embed, __VA_ARGS__)
+    NN__NEEDS(nn_transformer_encoder_layer, nn_transformer_layer, embed, __VA_ARGS__)
 #define nn_transformer_decoder_layer(embed, ...)                                                             \
-    NN__WITH(nn_transformer_decoder_layer, nn_transformer_layer, embed, __VA_ARGS__)
+    NN__NEEDS(nn_transformer_decoder_layer, nn_transformer_layer, embed, __VA_ARGS__)
 #define nn_transformer_forward(...) NN__WITH(nn_transformer_forward, nn_transformer, __VA_ARGS__)
-#define nn_embedding_bag(count, ...) NN__WITH_OWN(nn_embedding_bag, count, __VA_ARGS__)
-#define nn_lstm(in_features, ...) NN__WITH(nn_lstm, nn_rnn, in_features, __VA_ARGS__)
-#define nn_gru(in_features, ...) NN__WITH(nn_gru, nn_rnn, in_features, __VA_ARGS__)
-#define nn_rnn(in_features, ...) NN__WITH_OWN(nn_rnn, in_features, __VA_ARGS__)
-#define nn_lstm_cell(in_features, ...) NN__WITH(nn_lstm_cell, nn_rnn, in_features, __VA_ARGS__)
-#define nn_gru_cell(in_features, ...) NN__WITH(nn_gru_cell, nn_rnn, in_features, __VA_ARGS__)
-#define nn_rnn_cell(in_features, ...) NN__WITH(nn_rnn_cell, nn_rnn, in_features, __VA_ARGS__)
-#define nn_batch_norm1d(...) NN__WITH(nn_batch_norm1d, nn_batch_norm, __VA_ARGS__)
-#define nn_batch_norm2d(...) NN__WITH(nn_batch_norm2d, nn_batch_norm, __VA_ARGS__)
-#define nn_batch_norm3d(...) NN__WITH(nn_batch_norm3d, nn_batch_norm, __VA_ARGS__)
-#define nn_instance_norm1d(...) NN__WITH(nn_instance_norm1d, nn_instance_norm, __VA_ARGS__)
-#define nn_instance_norm2d(...) NN__WITH(nn_instance_norm2d, nn_instance_norm, __VA_ARGS__)
-#define nn_instance_norm3d(...) NN__WITH(nn_instance_norm3d, nn_instance_norm, __VA_ARGS__)
-#define nn_group_norm(groups, ...) NN__WITH_OWN(nn_group_norm, groups, __VA_ARGS__)
-#define nn_rms_norm(...) NN__WITH_OWN(nn_rms_norm, __VA_ARGS__)
-#define nn_local_response_norm(...) NN__WITH_OWN(nn_local_response_norm, __VA_ARGS__)
-#define nn_embedding(count, ...) NN__WITH_OWN(nn_embedding, count, __VA_ARGS__)
+#define nn_embedding_bag(count, ...) NN__NEEDS(nn_embedding_bag, nn_embedding_bag, count, __VA_ARGS__)
+#define nn_lstm(in_features, ...) NN__NEEDS(nn_lstm, nn_rnn, in_features, __VA_ARGS__)
+#define nn_gru(in_features, ...) NN__NEEDS(nn_gru, nn_rnn, in_features, __VA_ARGS__)
+#define nn_rnn(in_features, ...) NN__NEEDS(nn_rnn, nn_rnn, in_features, __VA_ARGS__)
+#define nn_lstm_cell(in_features, ...) NN__NEEDS(nn_lstm_cell, nn_rnn, in_features, __VA_ARGS__)
+#define nn_gru_cell(in_features, ...) NN__NEEDS(nn_gru_cell, nn_rnn, in_features, __VA_ARGS__)
+#define nn_rnn_cell(in_features, ...) NN__NEEDS(nn_rnn_cell, nn_rnn, in_features, __VA_ARGS__)
+#define nn_batch_norm1d(...) NN__NEEDS(nn_batch_norm1d, nn_batch_norm, __VA_ARGS__)
+#define nn_batch_norm2d(...) NN__NEEDS(nn_batch_norm2d, nn_batch_norm, __VA_ARGS__)
+#define nn_batch_norm3d(...) NN__NEEDS(nn_batch_norm3d, nn_batch_norm, __VA_ARGS__)
+#define nn_instance_norm1d(...) NN__NEEDS(nn_instance_norm1d, nn_instance_norm, __VA_ARGS__)
+#define nn_instance_norm2d(...) NN__NEEDS(nn_instance_norm2d, nn_instance_norm, __VA_ARGS__)
+#define nn_instance_norm3d(...) NN__NEEDS(nn_instance_norm3d, nn_instance_norm, __VA_ARGS__)
+#define nn_group_norm(groups, ...) NN__NEEDS(nn_group_norm, nn_group_norm, groups, __VA_ARGS__)
+#define nn_rms_norm(...) NN__NEEDS(nn_rms_norm, nn_rms_norm, __VA_ARGS__)
+#define nn_local_response_norm(...) NN__NEEDS(nn_local_response_norm, nn_local_response_norm, __VA_ARGS__)
+#define nn_embedding(count, ...) NN__NEEDS(nn_embedding, nn_embedding, count, __VA_ARGS__)
 #ifndef __cplusplus
 #define nn_fold(output, ...) NN__WITH(nn_fold, nn_columns, .height = (output), .kernel = __VA_ARGS__)
 #define nn_pad(mode, value, ...) nn_pad_n(TENSOR_DIMS(__VA_ARGS__), mode, value)
 #define NN_LIST(...)                                                                                         \
     ((nn_module_t *const[]){__VA_ARGS__}),                                                                   \
-        (int)(sizeof((nn_module_t *const[]){__VA_ARGS__}) / sizeof(nn_module_t *))
+        (int)(sizeof((nn_module_t *const[]){__VA_ARGS__}) / sizeof(nn_module_t *) +                          \
+              NN__CHECKED(__VA_ARGS__))
+// 0; the first 16 of a list must be modules (a later one is told at run time). Nothing is called. + 0 makes
+// an empty list an argument.
+#ifdef __GNUC__
+int nn__are_modules(nn__module_t, nn__module_t, nn__module_t, nn__module_t, nn__module_t, nn__module_t,
+                    nn__module_t, nn__module_t, nn__module_t, nn__module_t, nn__module_t, nn__module_t,
+                    nn__module_t, nn__module_t, nn__module_t, nn__module_t, ...);
+#define NN__CHECK(...)                                                                                       \
+    __extension__(0 * sizeof(nn__are_modules(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)))
+#ifdef __clang__
+#define NN__CHECKED(...)                                                                                     \
+    _Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \"-Wnull-pointer-arithmetic\"")       \
+    NN__CHECK(__VA_ARGS__ + 0) _Pragma("clang diagnostic pop")
+#else
+#define NN__CHECKED(...) NN__CHECK(__VA_ARGS__ + 0)
+#endif
+#else
+#define NN__CHECKED(...) 0
+#endif
 #define nn_sequential(...) nn_sequential_n(NN_LIST(__VA_ARGS__))
 #endif
+#ifndef TENSOR_EDITOR
 #define nn_bilinear(...) NN__CALL(nn_bilinear, __VA_ARGS__)
 #define nn_bilinear_forward(...) TENSOR__CALL(nn_bilinear_forward, __VA_ARGS__)
 #define nn_max_unpool_forward(...) TENSOR__CALL(nn_max_unpool_forward, __VA_ARGS__)
@@ -1633,7 +1692,14 @@ TENSOR_API nn_module_t *nn_prelu(int64_t num_parameters, double init);
 #define nn_flatten(...) NN__CALL(nn_flatten, __VA_ARGS__)
 #define nn_identity(...) NN__CALL(nn_identity, __VA_ARGS__)
 #define nn_sequential_n(...) NN__CALL(nn_sequential_n, __VA_ARGS__)
+#if defined(__GNUC__) && !defined(__cplusplus)
+TENSOR__IN_LINE nn_module_t *nn__append_to(nn__module_t sequential, nn__module_t m) {
+    return (nn_append)(sequential.m, m.m);
+}
+#define nn_append(...) __extension__ nn__stamp(TENSOR__IN(nn_append), nn__append_to(__VA_ARGS__))
+#else
 #define nn_append(...) NN__CALL(nn_append, __VA_ARGS__)
+#endif
 #define nn_relu(...) NN__CALL(nn_relu, __VA_ARGS__)
 #define nn_tanh(...) NN__CALL(nn_tanh, __VA_ARGS__)
 #define nn_sigmoid(...) NN__CALL(nn_sigmoid, __VA_ARGS__)
@@ -1666,6 +1732,7 @@ TENSOR_API nn_module_t *nn_prelu(int64_t num_parameters, double init);
 #define nn_prelu(...) NN__CALL(nn_prelu, __VA_ARGS__)
 #define nn_softmax(...) NN__CALL(nn_softmax, __VA_ARGS__)
 #define nn_log_softmax(...) NN__CALL(nn_log_softmax, __VA_ARGS__)
+#endif
 
 // ------------------------------------------------------------------------------
 // >>init                                           MARK: initialisation
@@ -1703,7 +1770,7 @@ TENSOR_API tensor_t *nn_init_xavier_normal_(tensor_t *t, double gain);
 typedef struct nn_kaiming_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *t TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     double a TENSOR_INIT;
     int fan_out TENSOR_INIT;
     nn_nonlinearity_t nonlinearity TENSOR_INIT;
@@ -1733,13 +1800,13 @@ TENSOR_API tensor_t *nn_init_sparse_(tensor_t *t, double sparsity, double std);
 #define nn_init_uniform_(...) TENSOR__CALL(nn_init_uniform_, __VA_ARGS__)
 #define nn_init_normal_(...) TENSOR__CALL(nn_init_normal_, __VA_ARGS__)
 #define nn_init_constant_(...) TENSOR__CALL(nn_init_constant_, __VA_ARGS__)
-#define nn_init_zeros_(...) TENSOR__CALL(nn_init_zeros_, __VA_ARGS__)
-#define nn_init_ones_(...) TENSOR__CALL(nn_init_ones_, __VA_ARGS__)
+#define nn_init_zeros_(...) TENSOR__CALL1(nn_init_zeros_, __VA_ARGS__)
+#define nn_init_ones_(...) TENSOR__CALL1(nn_init_ones_, __VA_ARGS__)
 #define nn_init_trunc_normal_(...) TENSOR__CALL(nn_init_trunc_normal_, __VA_ARGS__)
 #define nn_init_xavier_uniform_(...) TENSOR__CALL(nn_init_xavier_uniform_, __VA_ARGS__)
 #define nn_init_xavier_normal_(...) TENSOR__CALL(nn_init_xavier_normal_, __VA_ARGS__)
 #define nn_init_orthogonal_(...) TENSOR__CALL(nn_init_orthogonal_, __VA_ARGS__)
-#define nn_init_eye_(...) TENSOR__CALL(nn_init_eye_, __VA_ARGS__)
+#define nn_init_eye_(...) TENSOR__CALL1(nn_init_eye_, __VA_ARGS__)
 #define nn_init_dirac_(...) TENSOR__CALL(nn_init_dirac_, __VA_ARGS__)
 #define nn_init_sparse_(...) TENSOR__CALL(nn_init_sparse_, __VA_ARGS__)
 
@@ -1751,7 +1818,8 @@ TENSOR_API tensor_t *nn_init_sparse_(tensor_t *t, double sparsity, double std);
 // optimizer holds its parameters by itself, so modules and optimizers may be freed in any order. Muon and
 // L-BFGS are made of the ops of tensor.h instead, with the same bits for any number of threads too. f16/bf16
 // parameters have f32 state. Parameters without gradient are left alone. nn_adam(module, .lr = 3e-4) takes
-// all of a module, nn_adam(.list = tensors, .count = n) those given. Option rules as in >>layers.
+// all of a module, nn_adam(.list = tensors, .count = n) those given (in C++ behind nullptr). Option rules as
+// in >>layers.
 // All: -> optimizer, NULL on failure;  errors SHAPE (option out of range, no parameters), OUT_OF_MEMORY,
 // POISONED
 // ------------------------------------------------------------------------------
@@ -1762,7 +1830,7 @@ typedef struct nn_optimizer_t nn_optimizer_t;
 #define NN__OPTIMIZER_ARGS                                                                                   \
     const char *site_ TENSOR_INIT;                                                                           \
     nn_module_t *module TENSOR_INIT;                                                                         \
-    const void *surplus_ TENSOR_INIT;                                                                        \
+    const void *options_are_named_ TENSOR_INIT;                                                              \
     tensor_t *const *list TENSOR_INIT;                                                                       \
     int count TENSOR_INIT;                                                                                   \
     double lr TENSOR_INIT;
@@ -1936,7 +2004,7 @@ TENSOR_API nn_lbfgs_args_t nn_lbfgs_defaults(void);
 // are in, or are new.
 typedef struct nn_group_args_t {
     const char *site_ TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     double lr TENSOR_INIT, weight_decay TENSOR_INIT;
 } nn_group_args_t;
 //   -> code;  errors SHAPE, OUT_OF_MEMORY, POISONED, UNSUPPORTED (nn_lbfgs)
@@ -1992,8 +2060,8 @@ TENSOR_API int nn_scaler_step(tensor_t *scaler, nn_optimizer_t *o);
 // Lets the scale fall or grow, once after the steps of all optimizers.   -> code;  errors POISONED, SHAPE
 TENSOR_API int nn_scaler_update(tensor_t *scaler);
 
-// Frees it before tensor_shutdown does; NULL does nothing. Some bytes stay until then, so that later use is
-// noticed.   -> code;  errors OWNER if it was freed already, UNSUPPORTED in a closure of its own step
+// Frees it before tensor_shutdown does; NULL does nothing. Later use is noticed until 64 more were freed.
+//   -> code;  errors OWNER if it was freed already, UNSUPPORTED in a closure of its own step
 TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 
 #ifndef __cplusplus
@@ -2008,7 +2076,7 @@ TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 #define nn_clip_grad_norm(...) TENSOR__CALL(nn_clip_grad_norm, __VA_ARGS__)
 #define nn_clip_grad_norm_n(...) TENSOR__CALL(nn_clip_grad_norm_n, __VA_ARGS__)
 #define nn_grad_scaler(...) TENSOR__CALL(nn_grad_scaler, __VA_ARGS__)
-#define nn_scaler_scale(...) TENSOR__CALL(nn_scaler_scale, __VA_ARGS__)
+#define nn_scaler_scale(...) TENSOR__CALL2(nn_scaler_scale, __VA_ARGS__)
 #define nn_scaler_unscale(...) TENSOR__CALL_KIND(int, nn_scaler_unscale, __VA_ARGS__)
 #define nn_scaler_step(...) TENSOR__CALL_KIND(int, nn_scaler_step, __VA_ARGS__)
 #define nn_scaler_update(...) TENSOR__CALL_KIND(int, nn_scaler_update, __VA_ARGS__)
@@ -2037,7 +2105,8 @@ TENSOR_API double nn_lr_exponential(int64_t step, double lr, double gamma);
 TENSOR_API double nn_lr_linear(int64_t step, int64_t total, double lr, double start, double end);
 // lr * factor for total steps, then lr.
 TENSOR_API double nn_lr_constant(int64_t step, int64_t total, double lr, double factor);
-// lr * gamma^(how many of n milestones are <= step).
+// lr * gamma^(how many of n milestones are <= step).    -> learning rate, NaN on failure;  errors SHAPE if
+// milestones is NULL and n > 0
 TENSOR_API double nn_lr_multi_step(int64_t step, const int64_t *milestones, int n, double lr, double gamma);
 // lr * (1 - step / total)^power, then 0.
 TENSOR_API double nn_lr_polynomial(int64_t step, int64_t total, double lr, double power);
@@ -2106,7 +2175,7 @@ typedef struct nn_batch_t { tensor_t *x, *y; int64_t size, index, epoch; } nn_ba
 typedef struct nn_data_loader_args_t {
     const char *site_ TENSOR_INIT;
     nn_dataset_t dataset TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int64_t batch_size TENSOR_INIT;
     int shuffle TENSOR_INIT, drop_last TENSOR_INIT, num_workers TENSOR_INIT;
     uint64_t seed TENSOR_INIT;
@@ -2147,10 +2216,13 @@ TENSOR_API tensor_t *nn_read_idx(const char *path);
 // >>files                                          MARK: safetensors
 //
 // safetensors: names, dtypes, shapes and raw little-endian bytes, nothing that runs. Every length is checked
-// before it is used; a file is refused as a whole or read as a whole. Writers make path.tmp and rename it, so
-// that a full disk or a crash leaves the old file; links are followed, permissions kept, and what is no
-// regular file (device, FIFO, directory) is refused. Rejected: PyTorch's pickles (they run code; convert with
-// two lines of Python).
+// before it is used; a file is refused as a whole or read as a whole: loads read and check everything, which
+// takes the file's size in memory, before they change anything. Writers make a file of their own beside it
+// (path.tmp-PROCESS-NUMBER, which stays if the process is killed), wait until it is on the disk and rename
+// it, so that a full disk, a crash or another writer leaves a whole file; links are followed, permissions
+// kept, and anything that is not a regular file
+// (device, FIFO, directory) is refused. Rejected: PyTorch's pickles (they run code; convert with two lines of
+// Python).
 // ------------------------------------------------------------------------------
 
 typedef struct nn_safetensors_t nn_safetensors_t;
@@ -2168,7 +2240,8 @@ TENSOR_API const char *nn_safetensors_name(nn_safetensors_t *r, int64_t i);
 // Value of a __metadata__ key.   -> borrowed string, NULL if there is none;  errors none
 TENSOR_API const char *nn_safetensors_metadata(nn_safetensors_t *r, const char *key);
 // Reads one tensor. U16 becomes i32, U32 becomes i64.
-//   -> new;  errors INDEX (no such name), UNSUPPORTED (U64, F8), IO, OUT_OF_MEMORY
+//   -> new;  errors INDEX (no such name), UNSUPPORTED (U64, C64, F8, F6, F4, over 8 dims), IO,
+//            OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_safetensors_get(nn_safetensors_t *r, const char *name);
 // Ends the reader (tensors it gave stay).   -> code;  errors none
 TENSOR_API int nn_safetensors_close(nn_safetensors_t *r);
@@ -2192,18 +2265,20 @@ TENSOR_API nn_safetensors_t *nn_safetensors_open(const char *path);
 TENSOR_API int nn_safetensors_write(const char *path, const char *const *names, tensor_t *const *tensors,
                                     int n, const nn_metadata_t *metadata, int nmeta);
 
-// Saves parameters and buffers under their dotted names (a shared one once).
+// Saves parameters and buffers under their dotted names, a shared one under each, as PyTorch's state_dict.
 //   -> code;  errors IO, OUT_OF_MEMORY, POISONED
 TENSOR_API int nn_save(const char *path, nn_module_t *m);
 
-// Loads them by name, converting float dtypes. Unless partial, names must match exactly; shapes always. The
-// error text lists what is missing, unexpected or of another shape, and then the module is unchanged.
+// Loads them by name, converting dtypes. Unless partial, names must match exactly (one name of a shared
+// tensor is enough); shapes always. The error text lists what is missing, unexpected or of another shape.
+// After an error the module is unchanged.
 typedef struct nn_load_args_t {
     const char *site_ TENSOR_INIT;
     const char *path TENSOR_INIT;
     nn_module_t *module TENSOR_INIT;
-    const void *surplus_ TENSOR_INIT;
+    const void *options_are_named_ TENSOR_INIT;
     int partial TENSOR_INIT;                // missing and unexpected names are left alone
+    const char *prefix TENSOR_INIT;         // comes before the names in the file; others are left alone
 } nn_load_args_t;
 //   -> code;  errors IO, FORMAT, OUT_OF_MEMORY, POISONED
 TENSOR_API int nn_load_with(nn_load_args_t a);
@@ -2214,7 +2289,7 @@ TENSOR_API int nn_load_with(nn_load_args_t a);
 //   -> code;  errors as nn_save
 TENSOR_API int nn_save_checkpoint(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t step);
 // Loads them, so that training continues bit for bit (loader: nn_seek(loader, *step) if each step takes a
-// batch).
+// batch). After an error all of it is unchanged.
 //   opt     of the same kind, over the same parameters and groups
 //   step    receives the count; may be NULL
 //   -> code;  errors as nn_load
@@ -2273,11 +2348,13 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 // ------------------------------------------------------------------------------
 // >>nn-cpp                                         MARK: C++ face
 //
-// Every positional form of C, and behind each the options: tensor_conv2d(x, w, b, 2, {.groups = 4}) from
-// C++20 on; before, a filled tensor_conv_args_t. The members are those of C, 0 = PyTorch's default. One
-// overload for each number of positional arguments, because a braced list fits no template parameter; default
-// arguments were rejected, because options would then have a place behind the last position only. Arguments
-// without which a call means nothing stay required.
+// The positions, and behind them the options: tensor_conv2d(x, w, b, 2, {.groups = 4}) from C++20 on; before,
+// a filled tensor_conv_args_t. The members are those of C, 0 = PyTorch's default. Layers and optimizers have
+// their required positions and the options, nothing else: one function, so that the compiler says which
+// option it does not know instead of listing overloads. Functions of tensors and pools have one overload for
+// each number of positional arguments, because a braced list fits no template parameter; default arguments
+// were rejected, because options would then have a place behind the last position only. Arguments without
+// which a call means nothing stay required.
 // ------------------------------------------------------------------------------
 
 // R, f, T = the result, the function, its args struct; A.. = (type, name) of the positions, members of T. The
@@ -2296,15 +2373,24 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 #define NN__CPP_state tensor_state_t
 #define NN__CPP_ALL(...) __VA_ARGS__
 #define NN__CPP_P(t, p) NN__CPP_##t p
-#define NN__CPP_S(t, p) a.p = p;
+#define NN__CPP_S(t, p) options_are_named.p = p;
 #define NN__CPP(R, f, T, places, set)                                                                        \
-    inline NN__CPP_##R (f)(NN__CPP_ALL places, T a = T()) { set NN__CPP_C(f) }
-#define NN__CPP_C(f) a.surplus_ = TENSOR__NO_SURPLUS; return f##_with(a);
-#define NN__CPP_0(R, f, T) inline NN__CPP_##R (f)(T a) { NN__CPP_C(f) }
-#define NN__CPP_1(R, f, T, A) NN__CPP(R, f, T, (NN__CPP_P A), NN__CPP_S A)
-#define NN__CPP_2(R, f, T, A, B) NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B), NN__CPP_S A NN__CPP_S B)
+    inline NN__CPP_##R (f)(NN__CPP_ALL places, T options_are_named = T()) { set NN__CPP_C(f) }
+#define NN__CPP_C(f)                                                                                         \
+    options_are_named.options_are_named_ = TENSOR__NO_SURPLUS;                                               \
+    return f##_with(options_are_named);
+#define NN__CPP_0(R, f, T) inline NN__CPP_##R (f)(T options_are_named) { NN__CPP_C(f) }
+// These not by NN__CPP: compilers show every macro on the way.
+#define NN__CPP_1(R, f, T, A)                                                                                \
+    inline NN__CPP_##R (f)(NN__CPP_P A, T options_are_named = T()) { NN__CPP_S A NN__CPP_C(f) }
+#define NN__CPP_2(R, f, T, A, B)                                                                             \
+    inline NN__CPP_##R (f)(NN__CPP_P A, NN__CPP_P B, T options_are_named = T()) {                            \
+        NN__CPP_S A NN__CPP_S B NN__CPP_C(f)                                                                 \
+    }
 #define NN__CPP_3(R, f, T, A, B, C)                                                                          \
-    NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C), NN__CPP_S A NN__CPP_S B NN__CPP_S C)
+    inline NN__CPP_##R (f)(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, T options_are_named = T()) {               \
+        NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_C(f)                                                     \
+    }
 #define NN__CPP_4(R, f, T, A, B, C, D)                                                                       \
     NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D), NN__CPP_S A NN__CPP_S B           \
             NN__CPP_S C NN__CPP_S D)
@@ -2340,8 +2426,6 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 #define NN__CPP_3_5(R, f, T, A, B, C, D, E) NN__CPP_3_4(R, f, T, A, B, C, D) NN__CPP_5(R, f, T, A, B, C, D, E)
 #define NN__CPP_3_6(R, f, T, A, B, C, D, E, F)                                                               \
     NN__CPP_3_5(R, f, T, A, B, C, D, E) NN__CPP_6(R, f, T, A, B, C, D, E, F)
-#define NN__CPP_3_7(R, f, T, A, B, C, D, E, F, G)                                                            \
-    NN__CPP_3_6(R, f, T, A, B, C, D, E, F) NN__CPP_7(R, f, T, A, B, C, D, E, F, G)
 #define NN__CPP_DIMS(face, R, f, end, T, ...)                                                                \
     face(R, f##1d##end, T, __VA_ARGS__)                                                                      \
     face(R, f##2d##end, T, __VA_ARGS__)                                                                      \
@@ -2425,11 +2509,15 @@ template <class... D> inline tensor_t *tensor_pad(tensor_t *x, D... pads) {
 #define tensor_pad(...) NN__CALL(tensor_pad, __VA_ARGS__)
 
 NN__CPP_2(module, nn_linear, nn_linear_args_t, (i64, in_features), (i64, out_features))
-NN__CPP_DIMS(NN__CPP_3_7, module, nn_conv, , nn_conv_args_t, (i64, in_channels), (i64, out_channels),
-             (i64, kernel), (i64, stride), (i64, padding), (i64, dilation), (i64, groups))
-NN__CPP_DIMS(NN__CPP_3_7, module, nn_conv_transpose, , nn_conv_transpose_args_t, (i64, in_channels),
-             (i64, out_channels), (i64, kernel), (i64, stride), (i64, padding), (i64, output_padding),
-             (i64, groups))
+NN__CPP_3(module, nn_conv1d, nn_conv_args_t, (i64, in_channels), (i64, out_channels), (i64, kernel))
+NN__CPP_3(module, nn_conv2d, nn_conv_args_t, (i64, in_channels), (i64, out_channels), (i64, kernel))
+NN__CPP_3(module, nn_conv3d, nn_conv_args_t, (i64, in_channels), (i64, out_channels), (i64, kernel))
+NN__CPP_3(module, nn_conv_transpose1d, nn_conv_transpose_args_t, (i64, in_channels), (i64, out_channels),
+          (i64, kernel))
+NN__CPP_3(module, nn_conv_transpose2d, nn_conv_transpose_args_t, (i64, in_channels), (i64, out_channels),
+          (i64, kernel))
+NN__CPP_3(module, nn_conv_transpose3d, nn_conv_transpose_args_t, (i64, in_channels), (i64, out_channels),
+          (i64, kernel))
 NN__CPP_DIMS(NN__CPP_1_3, module, nn_max_pool, , nn_pool_args_t, (i64, kernel), (i64, stride), (i64, padding))
 NN__CPP_DIMS(NN__CPP_1_3, module, nn_avg_pool, , nn_pool_args_t, (i64, kernel), (i64, stride), (i64, padding))
 NN__CPP_DIMS(NN__CPP_1_3, module, nn_max_unpool, , nn_pool_args_t, (i64, kernel), (i64, stride),
@@ -2463,10 +2551,19 @@ NN__CPP_2_3(tensor, nn_transformer_forward, nn_transformer_args_t, (module, modu
             (tensor, memory))
 NN__CPP_1(tensor, nn_init_kaiming_uniform_, nn_kaiming_args_t, (tensor, t))
 NN__CPP_1(tensor, nn_init_kaiming_normal_, nn_kaiming_args_t, (tensor, t))
-#define NN__CPP_OPTIMIZER(name, step, takes, lr, states, options)                                            \
-    NN__CPP_0(optimizer, nn_##name, nn_##name##_args_t)                                                      \
-    NN__CPP_1(optimizer, nn_##name, nn_##name##_args_t, (module, module))
-NN__OPTIMIZERS(NN__CPP_OPTIMIZER)
+// nn_adam(nullptr, {.list = tensors, .count = n}) takes a list.
+NN__CPP_1(optimizer, nn_sgd, nn_sgd_args_t, (module, module))
+NN__CPP_1(optimizer, nn_adam, nn_adam_args_t, (module, module))
+NN__CPP_1(optimizer, nn_adamw, nn_adamw_args_t, (module, module))
+NN__CPP_1(optimizer, nn_sparse_adam, nn_sparse_adam_args_t, (module, module))
+NN__CPP_1(optimizer, nn_rmsprop, nn_rmsprop_args_t, (module, module))
+NN__CPP_1(optimizer, nn_adagrad, nn_adagrad_args_t, (module, module))
+NN__CPP_1(optimizer, nn_adadelta, nn_adadelta_args_t, (module, module))
+NN__CPP_1(optimizer, nn_adamax, nn_adamax_args_t, (module, module))
+NN__CPP_1(optimizer, nn_nadam, nn_nadam_args_t, (module, module))
+NN__CPP_1(optimizer, nn_radam, nn_radam_args_t, (module, module))
+NN__CPP_1(optimizer, nn_muon, nn_muon_args_t, (module, module))
+NN__CPP_1(optimizer, nn_lbfgs, nn_lbfgs_args_t, (module, module))
 NN__CPP_1(loader, nn_data_loader, nn_data_loader_args_t, (dataset, dataset))
 #ifndef TENSOR_NO_STDIO
 NN__CPP_2(int, nn_load, nn_load_args_t, (text, path), (module, module))
@@ -2518,6 +2615,10 @@ struct nn_sequential_pack {
 // What the parameters of a call mean, for whoever writes a kernel of these families.
 // ------------------------------------------------------------------------------
 
+// Once more: a file may have included this header before the implementation was asked for.
+#if defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_IMPLEMENTATION) || defined(TENSOR_BACKEND)
+#include "tensor.h"
+#endif
 #if defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_BACKEND)
 #ifndef TENSOR_NN_SHARED_7C1E
 #define TENSOR_NN_SHARED_7C1E
@@ -4213,7 +4314,11 @@ TENSOR__FN double NN__K(squares)(const void *px, int64_t n) {
 // >>nn-kernel-table                                MARK: table of a pass
 // ------------------------------------------------------------------------------
 
+#if TENSOR_NN__PASS < 6
+TENSOR__TABLE nn__cpu_t NN__K(cpu) = {
+#else
 static const nn__cpu_t NN__K(cpu) = {
+#endif
     NN__K(fill), NN__K(add), NN__K(scale), NN__K(dot), NN__K(lse), NN__K(col2im), NN__K(max_pool),
     NN__K(max_unpool), NN__K(avg_pool), NN__K(layer_norm), NN__K(layer_norm_back), NN__K(deviation),
     NN__K(affine), NN__K(recur), NN__K(recur_back), NN__K(softmax_minus),
@@ -4258,8 +4363,57 @@ static const nn__cpu_t NN__K(cpu) = {
 #pragma GCC push_options
 #pragma GCC optimize("fp-contract=off")
 #elif defined(__clang__)
+TENSOR__PRECISE
 #pragma STDC FP_CONTRACT OFF
+#elif defined(_MSC_VER)
+#pragma fp_contract(off)
 #endif
+
+// The passes: see >>passes of tensor.h. f64 and the plain formulas are compiled with this file's own part.
+#if TENSOR__PART
+#define nn__cpu_scalar TENSOR__OF_BUILD(nn__cpu_scalar)
+#define nn__cpu_sse2 TENSOR__OF_BUILD(nn__cpu_sse2)
+#define nn__cpu_avx2 TENSOR__OF_BUILD(nn__cpu_avx2)
+#define nn__cpu_avx512 TENSOR__OF_BUILD(nn__cpu_avx512)
+#define nn__cpu_neon TENSOR__OF_BUILD(nn__cpu_neon)
+#define nn__cpu_wasm TENSOR__OF_BUILD(nn__cpu_wasm)
+extern TENSOR__BETWEEN const nn__cpu_t nn__cpu_scalar, nn__cpu_sse2, nn__cpu_avx2, nn__cpu_avx512,
+    nn__cpu_neon, nn__cpu_wasm;
+#endif
+#if TENSOR__COMPILES_PASS(0)
+#define TENSOR_NN__PASS 0
+#include "tensor_nn.h"
+#endif
+#if TENSOR__COMPILES_PASS(1)
+#define TENSOR_NN__PASS 1
+#include "tensor_nn.h"
+#endif
+#if TENSOR__COMPILES_PASS(2)
+#define TENSOR_NN__PASS 2
+#include "tensor_nn.h"
+#endif
+#if TENSOR__COMPILES_PASS(3)
+#define TENSOR_NN__PASS 3
+#include "tensor_nn.h"
+#endif
+#if TENSOR__COMPILES_PASS(4)
+#define TENSOR_NN__PASS 4
+#include "tensor_nn.h"
+#endif
+#if TENSOR__COMPILES_PASS(5)
+#define TENSOR_NN__PASS 5
+#include "tensor_nn.h"
+#endif
+
+#if TENSOR__COMPILES_NN
+TENSOR__COLD
+#define TENSOR_NN__PASS 6
+#include "tensor_nn.h"
+#if TENSOR__HAS_PASS(7)
+#define TENSOR_NN__PASS 7
+#include "tensor_nn.h"
+#endif
+TENSOR__END
 
 // ------------------------------------------------------------------------------
 // >>impl-functional                                MARK: functional fronts and gradients
@@ -4269,29 +4423,6 @@ static const nn__cpu_t NN__K(cpu) = {
 // graph of the gradient is wanted: one mechanism for all of them (nn__grad_composed) instead of a second
 // gradient by hand for each.
 // ------------------------------------------------------------------------------
-
-#define TENSOR_NN__PASS 0
-#include "tensor_nn.h"
-#ifdef TENSOR__X86_PASSES
-#define TENSOR_NN__PASS 1
-#include "tensor_nn.h"
-#define TENSOR_NN__PASS 2
-#include "tensor_nn.h"
-#define TENSOR_NN__PASS 3
-#include "tensor_nn.h"
-#elif defined(TENSOR__ARM_PASSES)
-#define TENSOR_NN__PASS 4
-#include "tensor_nn.h"
-#elif defined(TENSOR__WASM_PASSES)
-#define TENSOR_NN__PASS 5
-#include "tensor_nn.h"
-#endif
-TENSOR__COLD
-#define TENSOR_NN__PASS 6
-#include "tensor_nn.h"
-#define TENSOR_NN__PASS 7
-#include "tensor_nn.h"
-TENSOR__END
 
 // Raises an error on the calling thread. -> poison; NN__GIVE -> value; NN__ERROR -> the code; NN__NO -> 0
 #define NN__FAIL(...) TENSOR__(fail)(nn__self(), __VA_ARGS__)
@@ -4307,21 +4438,37 @@ TENSOR__FN tensor__thread_t *nn__self(void) {
 TENSOR__FN const tensor__row_t *nn__row(int id);
 
 TENSOR__FN const nn__cpu_t *nn__cpu(int dtype) {
-    if (dtype == TENSOR_F64) return &nn__cpu_f64;
-    if (TENSOR__(reference)()) return &nn__cpu_reference;
+    if (dtype == TENSOR_F64) { return &nn__cpu_f64; }
+#if TENSOR__HAS_PASS(7)
+    if (TENSOR__(reference)()) { return &nn__cpu_reference; }
+#endif
     switch (TENSOR__(isa)()) {
-#ifdef TENSOR__X86_PASSES
+#if TENSOR__HAS_PASS(0)
+    case 0: return &nn__cpu_scalar;
+#endif
+#if TENSOR__HAS_PASS(1)
     case 1: return &nn__cpu_sse2;
+#endif
+#if TENSOR__HAS_PASS(2)
     case 2: return &nn__cpu_avx2;
+#endif
+#if TENSOR__HAS_PASS(3)
     case 3: return &nn__cpu_avx512;
-#elif defined(TENSOR__ARM_PASSES)
+#endif
+#if TENSOR__HAS_PASS(4)
     case 1: return &nn__cpu_neon;
-#elif defined(TENSOR__WASM_PASSES)
+#endif
+#if TENSOR__HAS_PASS(5)
     case 1: return &nn__cpu_wasm;
 #endif
-    default: return &nn__cpu_scalar;
+    default: return &nn__cpu_f64;       // not reached: the core chooses among the passes that are built
     }
 }
+
+// A core with other passes, in another file, does not link.
+#if !defined(TENSOR_STATIC) && (defined(__GNUC__) || defined(__clang__))
+__attribute__((used)) static const char *const nn__core = &TENSOR__OF_BUILD(tensor__build);
+#endif
 
 TENSOR__FN int64_t nn__min(int64_t a, int64_t b) { return a < b ? a : b; }
 TENSOR__FN int64_t nn__max(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -4409,18 +4556,20 @@ TENSOR__FN const char *nn__arg_name(const tensor__row_t *row, int k, char name[1
     return name;
 }
 
-// Whether the inputs of `mask` (bit k = input k; absent ones do not count) are floats of one dtype; raises if
-// not.
-TENSOR__FN int nn__floats(tensor__op_t *o, unsigned mask) {
+TENSOR__FN int nn__is_number(const tensor_t *x) { return x->dtype != TENSOR_BOOL; }
+
+// Whether the inputs of `mask` (bit k = input k; absent ones do not count) are of one dtype, a float one or,
+// where integers are taken, any but bool; raises if not.
+TENSOR__FN int nn__one_dtype(tensor__op_t *o, unsigned mask, int integers) {
     tensor_t *first = NULL;
     int k, at = 0;
     char name[16], other[16];
     for (k = 0; k < o->nin; k++) {
         tensor_t *x = o->in[k];
         if (!(mask >> k & 1u) || !x) continue;
-        if (!nn__is_float(x))
-            return NN__NO(TENSOR_ERR_DTYPE, "%s: %s %t is %y, must be a float", o->row->name,
-                          nn__arg_name(o->row, k, name), x, x);
+        if (!(integers ? nn__is_number(x) : nn__is_float(x)))
+            return NN__NO(TENSOR_ERR_DTYPE, "%s: %s %t is %y, must be a float%s", o->row->name,
+                          nn__arg_name(o->row, k, name), x, x, integers ? " or an integer" : "");
         if (!first) {
             first = x;
             at = k;
@@ -4431,6 +4580,7 @@ TENSOR__FN int nn__floats(tensor__op_t *o, unsigned mask) {
     }
     return 1;
 }
+TENSOR__FN int nn__floats(tensor__op_t *o, unsigned mask) { return nn__one_dtype(o, mask, 0); }
 
 // Half precision is computed in f32: the operands widened, the result narrowed.
 TENSOR__FN tensor_t *nn__wide(tensor_t *x) { return x && nn__is_half(x) ? (tensor_to)(x, TENSOR_F32) : x; }
@@ -4484,7 +4634,8 @@ TENSOR__FN int nn__same_shape(const tensor_t *a, const tensor_t *b) {
 #define NN__FILL_DEFAULTS(args, set) NN__FILL(args, set) NN__DEFAULTS(args, args)
 // Begins a function of args a: fills them; 0 after raising.
 #define NN__TAKE(op, args)                                                                                   \
-    (!nn__too_many(op, a.site_, a.surplus_) && (a.surplus_ ? (nn__fill_##args(&a), 1) : 1))
+    (!nn__too_many(op, a.site_, a.options_are_named_) &&                                                     \
+     (a.options_are_named_ ? (nn__fill_##args(&a), 1) : 1))
 // tensor_op_with(a), which is `run`.
 #define NN__FRONT(op, args, run)                                                                             \
     TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
@@ -4649,6 +4800,19 @@ TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
 }
 
 #define NN__AUTOCAST(to, call, ...) TENSOR__AUTOCAST(TENSOR__(casting)(), to, call, __VA_ARGS__)
+TENSOR__FN tensor_t *nn__linear(int id, tensor_t *x, tensor_t *weight, tensor_t *bias);
+// A weight [in] as the only row of a matrix; the output's dim of 1 goes again.
+TENSOR__FN tensor_t *nn__linear_row(int id, tensor_t *x, tensor_t *weight, tensor_t *bias) {
+    tensor_scope_t scope;
+    tensor_t *y;
+    if (bias && bias->numel != 1)
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: bias %t must have one element beside the 1-d weight %t",
+                        nn__row(id)->name, bias, weight);
+    scope = TENSOR__(scope)(-1);
+    if (bias) bias = (tensor_flatten)(bias, 0, -1);
+    y = nn__linear(id, x, (tensor_unsqueeze)(weight, 0), bias);
+    return (tensor_scope_return)(scope, (tensor_squeeze)(y, -1));
+}
 TENSOR__FN tensor_t *nn__linear(int id, tensor_t *x, tensor_t *weight, tensor_t *bias) {
     tensor__op_t o;
     tensor_t *const in[3] = {x, weight, bias};
@@ -4662,8 +4826,10 @@ TENSOR__FN tensor_t *nn__linear(int id, tensor_t *x, tensor_t *weight, tensor_t 
     if (!TENSOR__(begin)(&o, nn__row(id), in, 3)) return TENSOR__(poison);
     NN__AUTOCAST(o.row->cast, nn__linear(id, cast_[0], cast_[1], cast_[2]), x, weight, bias)
     if (!nn__floats(&o, 7)) return TENSOR__(poison);
+    if (weight->ndim == 1) return nn__linear_row(id, x, weight, bias);
     if (weight->ndim != 2)
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight %t must be 2-d [out, in]", o.row->name, weight);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight %t must be 2-d [out, in] or 1-d [in]", o.row->name,
+                        weight);
     if (x->ndim < 1 || x->dims[x->ndim - 1] != weight->dims[1])
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: the last dim of x %t must be the %d columns of weight %t",
                         o.row->name, x, weight->dims[1], weight);
@@ -5208,6 +5374,8 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
                             a->padding_idx, w->dims[0], w);
         keep = (tensor_ne_scalar)(index, (double)padding);
     }
+    if (a->max_norm > 0 && (tensor_is_poison)(nn__renormed(index, w, a->max_norm, a->norm_type)))
+        return TENSOR__(poison);
     x = nn__embedding_lookup(index, nn__wide(w), -1, 0, a->scale_grad_by_freq != 0, a->sparse != 0);
     if ((tensor_is_poison)(x)) return x;
     dims[0] = bags;
@@ -5447,6 +5615,8 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
     tensor_t *const in[5] = {x, mean, var, w, b};
     tensor_t *stat[2], *y;
     int64_t dims[TENSOR_MAX_DIMS], n = 1, k;
+    NN__AUTOCAST(instance ? (int)TENSOR__APART : (int)nn__row(NN_OP_BATCH_NORM)->cast,   // group_norm is FULL
+                 nn__batch_norm(cast_[0], mean, var, w, b, instance, own, momentum, eps), x)
     if (!nn__inputs(op, "x running_mean running_var weight bias", 1, in, 5, 1))
         return TENSOR__(poison);
     if (x->ndim < 2 + instance)
@@ -6423,6 +6593,105 @@ TENSOR__FN const char *nn__image_text(int rank) {
                                                          : "[N, C, D, H, W] or [C, D, H, W]";
 }
 
+// ---- convolutions and pools of integers, made of other ops: one tap of the window at a time, for all
+// outputs at once. Images are [N, C, d, h, w], the dims that x lacks being 1; sums wrap.
+
+// The taps of the window.
+TENSOR__FN int64_t nn__taps(const nn__window_t *g) { return nn__volume(g->kernel); }
+
+// The input elements under one tap, a view [N, C, out...] of image: x with its padding.
+TENSOR__FN tensor_t *nn__under_tap(tensor_t *image, const nn__window_t *g, int64_t tap) {
+    int64_t dims[5], strides[5], offset = image->offset, at[3], d;
+    if (image->state != TENSOR__LIVE) { return image; }
+    at[2] = tap % g->kernel[2];
+    at[1] = tap / g->kernel[2] % g->kernel[1];
+    at[0] = tap / g->kernel[2] / g->kernel[1];
+    for (d = 0; d < 2; d++) {
+        dims[d] = image->dims[d];
+        strides[d] = image->strides[d];
+    }
+    for (d = 0; d < 3; d++) {
+        dims[2 + d] = g->out[d];
+        strides[2 + d] = image->strides[2 + d] * g->stride[d];
+        offset += at[d] * g->dilation[d] * image->strides[2 + d];
+    }
+    return (tensor_as_strided)(image, dims, strides, 5, offset);
+}
+
+// The size of the image that the taps of all outputs cover, along d.
+TENSOR__FN int64_t nn__covered(const nn__window_t *g, int64_t d) {
+    return (g->out[d] - 1) * g->stride[d] + (g->kernel[d] - 1) * g->dilation[d] + 1;
+}
+
+// x as such an image, or a larger one: value around it.
+TENSOR__FN tensor_t *nn__framed(tensor_t *x, const nn__window_t *g, double value) {
+    int64_t pads[6], d;                 // from the last dim on
+    for (d = 0; d < 3; d++) {
+        pads[4 - 2 * d] = g->pad[d];
+        pads[5 - 2 * d] = nn__max(nn__covered(g, d) - g->in[d] - g->pad[d], 0);
+    }
+    return nn__contiguous((tensor_pad_n)(x, pads, 6, TENSOR_PAD_CONSTANT, value));
+}
+
+// The kernel's elements under one tap as matrices [groups, rows, columns], of weight [d0, d1, kernel...].
+TENSOR__FN tensor_t *nn__weight_tap(tensor_t *w, const nn__window_t *g, int64_t tap) {
+    int64_t groups = g->mode;
+    tensor_t *flat = nn__as(w, 3, w->dims[0], w->dims[1], nn__taps(g), 0);
+    return nn__as((tensor_select)(flat, 2, tap), 3, groups, w->dims[0] / groups, w->dims[1], 0);
+}
+
+// x [N, C, L], [N, C, H, W] or [N, C, D, H, W] with all its dims.
+TENSOR__FN tensor_t *nn__with_depth(tensor_t *x) {
+    int64_t dims[5] = {1, 1, 1, 1, 1};
+    int d;
+    for (d = 0; d < 2; d++) { dims[d] = x->dims[d]; }
+    for (d = 2; d < x->ndim; d++) { dims[5 - x->ndim + d] = x->dims[d]; }
+    return (tensor_reshape_n)(x, dims, 5);
+}
+
+// The convolution, [N, groups, O / groups, outputs]: the sum over the taps of matrix products.
+TENSOR__FN tensor_t *nn__conv_taps(tensor_t *x, tensor_t *w, const nn__window_t *g) {
+    int64_t n = x->dims[0], groups = g->mode, inputs = x->dims[1] / groups, tap;
+    tensor_t *image = nn__framed(nn__with_depth(x), g, 0), *y = NULL, *part;
+    for (tap = 0; tap < nn__taps(g); tap++) {
+        part = nn__as(nn__under_tap(image, g, tap), 4, n, groups, inputs, nn__volume(g->out));
+        part = (tensor_matmul)(nn__weight_tap(w, g, tap), part);
+        y = y ? (tensor_add)(y, part) : part;
+    }
+    return y;
+}
+
+// The transposed one, [N, O, d, h, w]: each tap adds to the places that it reaches; the padding is cut off.
+// g.in is the size of the result, g.out that of x.
+TENSOR__FN tensor_t *nn__conv_transposed_taps(tensor_t *x, tensor_t *w, const nn__window_t *g) {
+    int64_t n = x->dims[0], groups = g->mode, inputs = x->dims[1] / groups, tap, dims[5], d;
+    tensor_t *columns = nn__as(x, 4, n, groups, inputs, nn__volume(g->out)), *y, *to, *part;
+    dims[0] = n;
+    dims[1] = w->dims[1] * groups;
+    for (d = 0; d < 3; d++) { dims[2 + d] = nn__max(nn__covered(g, d), g->in[d] + g->pad[d]); }
+    y = nn__like(dims, 5, 0, x);
+    for (tap = 0; tap < nn__taps(g); tap++) {
+        part = (tensor_matmul)((tensor_mT)(nn__weight_tap(w, g, tap)), columns);
+        to = nn__under_tap(y, g, tap);
+        if ((tensor_is_poison)(to)) { return to; }
+        part = (tensor_add_)(to, (tensor_reshape_n)(part, to->dims, to->ndim));
+        if ((tensor_is_poison)(part)) { return part; }
+    }
+    for (d = 0; d < 3; d++) { y = (tensor_narrow)(y, 2 + d, g->pad[d], g->in[d]); }
+    return y;
+}
+
+// Either of them with bias; x has a batch, the result dims.
+TENSOR__FN tensor_t *nn__conv_integers(int transposed, tensor_t *x, tensor_t *w, tensor_t *bias,
+                                       const nn__window_t *g, const int64_t *dims) {
+    tensor_t *y = transposed ? nn__conv_transposed_taps(x, w, g) : nn__conv_taps(x, w, g);
+    int64_t each[5] = {1, 1, 1, 1, 1};
+    y = (tensor_reshape_n)(y, dims, x->ndim);
+    if (!bias) { return (tensor_contiguous)(y); }
+    each[0] = dims[1];
+    return (tensor_add)(y, (tensor_reshape_n)(bias, each, x->ndim - 1));
+}
+
 // x, weight, bias checked and convolved (transposed); g holds stride, padding and dilation, mode the groups,
 // in the output_padding of a transposed one.
 TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *bias, nn__window_t g,
@@ -6435,7 +6704,7 @@ TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *
     int64_t dims[5], groups = g.mode, channels, d, k;
     const char *op = nn__row(id)->name;
     NN__AUTOCAST(nn__row(id)->cast, nn__conv_front(id, cast_[0], cast_[1], cast_[2], g, same), x, w, bias)
-    if (!TENSOR__(begin)(&o, nn__row(id), in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, nn__row(id), in, 3) || !nn__one_dtype(&o, 7, 1)) return TENSOR__(poison);
     if (x->ndim != rank + 2 && x->ndim != rank + 1)
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
     if (w->ndim != rank + 2)
@@ -6488,6 +6757,14 @@ TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *
             g.out[d] = out = same ? size : k / g.stride[d] + 1;
         }
         dims[2 + d - (3 - rank)] = out;
+    }
+    if (!nn__is_float(x)) {
+        tensor_scope_t scope = TENSOR__(scope)(0);
+        tensor_t *batch = x->ndim == rank + 2 ? x : (tensor_unsqueeze)(x, 0);
+        if ((tensor_is_poison)(batch)) { return (tensor_scope_return)(scope, batch); }
+        y = nn__conv_integers(transposed, batch, w, bias, &g, dims);
+        if (x->ndim == rank + 1) { y = (tensor_squeeze)(y, 0); }
+        return (tensor_scope_return)(scope, y);
     }
     memset(&p, 0, sizeof p);
     memcpy(p.i, &g, sizeof g);
@@ -6726,6 +7003,76 @@ TENSOR__FN void nn__grad_avg_pool(tensor__grad_t *g) {
                                g->node->in[0].dims, NULL);
 }
 
+// Pools of integers, the planes of x as [1, planes, in...]. places: as nn__pool_op.
+TENSOR__FN tensor_t *nn__max_pool_integers(tensor_t *x, const nn__window_t *g, tensor_t **places) {
+    int64_t plane = nn__volume(g->in), tap;
+    int bits = 8 * (int)(tensor_dtype_size)((tensor_dtype_t)x->dtype);
+    double least = x->dtype == TENSOR_U8 ? 0 : -ldexp(1, bits - 1);
+    tensor_t *image = nn__framed(x, g, least), *y, *place;
+    // Where the elements lie in their plane, -1 outside it.
+    tensor_t *grid = nn__beside((tensor_arange)(0, (double)plane, 1, TENSOR_I32), x);
+    const int64_t dims[5] = {1, 1, g->in[0], g->in[1], g->in[2]};
+    grid = nn__framed((tensor_reshape_n)(grid, dims, 5), g, -1);
+    y = nn__under_tap(image, g, 0);
+    place = nn__under_tap(grid, g, 0);
+    for (tap = 1; tap < nn__taps(g); tap++) {
+        tensor_t *value = nn__under_tap(image, g, tap), *at = nn__under_tap(grid, g, tap), *better;
+        // The first of the largest, and none that lies outside.
+        better = (tensor_logical_or)((tensor_lt_scalar)(place, 0), (tensor_gt)(value, y));
+        better = (tensor_logical_and)(better, (tensor_ge_scalar)(at, 0));
+        y = (tensor_where)(better, value, y);
+        place = (tensor_where)(better, at, place);
+    }
+    if (!(tensor_is_poison)(y)) { *places = (tensor_expand_n)(place, y->dims, y->ndim); }
+    return nn__taps(g) > 1 ? y : (tensor_clone)(y);         // of one tap it is a view of x
+}
+
+// How many elements the mean of each window counts, [1, 1, out...]; 1 where there is none.
+TENSOR__FN tensor_t *nn__window_counts(const nn__window_t *g) {
+    const int64_t dims[5] = {1, 1, g->out[0], g->out[1], g->out[2]};
+    tensor_t *counts = nn__host_tensor(dims, 5, TENSOR_I64);
+    int64_t oz, oy, ox, from, to, *n;
+    if ((tensor_is_poison)(counts)) { return counts; }
+    n = (int64_t *)(tensor_data_mut)(counts);
+    for (oz = 0; oz < g->out[0]; oz++) {
+        int64_t nz = nn__window_at(g, 0, oz, &from, &to);
+        for (oy = 0; oy < g->out[1]; oy++) {
+            int64_t ny = nz * nn__window_at(g, 1, oy, &from, &to);
+            for (ox = 0; ox < g->out[2]; ox++) {
+                *n++ = nn__max(ny * nn__window_at(g, 2, ox, &from, &to), 1);
+            }
+        }
+    }
+    return counts;
+}
+
+TENSOR__FN tensor_t *nn__avg_pool_integers(tensor_t *x, const nn__window_t *g) {
+    tensor_t *image = nn__framed((tensor_to)(x, TENSOR_I64), g, 0), *y = nn__under_tap(image, g, 0), *counts;
+    int64_t tap;
+    for (tap = 1; tap < nn__taps(g); tap++) { y = (tensor_add)(y, nn__under_tap(image, g, tap)); }
+    counts = g->divisor ? (tensor_scalar)((double)g->divisor, TENSOR_I64) : nn__window_counts(g);
+    return (tensor_to)((tensor_div_mode)(y, nn__beside(counts, x), "trunc"), x->dtype);
+}
+
+// Of x, its result having dims.
+TENSOR__FN tensor_t *nn__pool_integers(int id, tensor_t *x, const nn__window_t *g, const int64_t *dims,
+                                       tensor_t **places) {
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_t *y, *place = TENSOR__(poison);
+    int ndim = x->ndim, largest = id >= NN_OP_MAX_POOL1D && id <= NN_OP_MAX_POOL3D;
+    int64_t plane = nn__volume(g->in);
+    const int64_t image[5] = {1, x->numel / plane, g->in[0], g->in[1], g->in[2]};
+    y = (tensor_reshape_n)(x, image, 5);
+    if (!(tensor_is_poison)(y)) {
+        y = largest ? nn__max_pool_integers(y, g, &place) : nn__avg_pool_integers(y, g);
+    }
+    y = (tensor_reshape_n)(y, dims, ndim);
+    if (places && !(tensor_is_poison)(y)) {     // kept beyond the scope: nn__indexed frees it
+        *places = (tensor_keep)((tensor_reshape_n)(place, dims, ndim));
+    }
+    return (tensor_scope_return)(scope, y);
+}
+
 // The common front. ceil: windows may start inside the padded image and end outside. places: as nn__pool_op.
 TENSOR__FN tensor_t *nn__pool_front(int id, int rank, tensor_t *x, nn__window_t g, int ceil,
                                     tensor_t **places) {
@@ -6734,7 +7081,8 @@ TENSOR__FN tensor_t *nn__pool_front(int id, int rank, tensor_t *x, nn__window_t 
     tensor_params_t p;
     int64_t dims[TENSOR_MAX_DIMS], d, k, volume = 1;
     if (places) *places = TENSOR__(poison);
-    if (!TENSOR__(begin)(&o, nn__row(id), &x, 1) || !nn__floats(&o, 1)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, nn__row(id), &x, 1)) return TENSOR__(poison);
+    if (!nn__one_dtype(&o, 1, g.mode != NN__ADAPTIVE)) return TENSOR__(poison);
     if (x->ndim != rank + 2 && x->ndim != rank + 1)
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
     if (!nn__window_valid(op, rank, &g)) return TENSOR__(poison);
@@ -6764,6 +7112,7 @@ TENSOR__FN tensor_t *nn__pool_front(int id, int rank, tensor_t *x, nn__window_t 
         }
         dims[x->ndim - 3 + d] = g.out[d];
     }
+    if (!nn__is_float(x)) return nn__pool_integers(id, x, &g, dims, places);
     memset(&p, 0, sizeof p);
     memcpy(p.i, &g, sizeof g);
     return nn__is_half(x) ? nn__narrow(nn__pool_op(id, nn__wide(x), NULL, &p, dims, places), x)
@@ -6782,7 +7131,7 @@ TENSOR__FN int nn__pool_stride(const char *op, int rank, const void *called, int
 }
 #define NN__POOL_WINDOW                                                                                      \
     (NN__TRIPLE(kernel, g.kernel) && NN__TRIPLE(padding, g.pad) &&                                           \
-     nn__pool_stride(op, rank, a->surplus_, a->stride, a->stride_h, a->stride_w, &g))
+     nn__pool_stride(op, rank, a->options_are_named_, a->stride, a->stride_h, a->stride_w, &g))
 #define NN__POOL_SET NN__OR_DIMS(kernel, 0) NN__OR_DIMS(padding, 0) NN__OR(stride_h, -1) NN__OR(stride_w, -1)
 TENSOR__FN tensor_t *nn__max_pool_run(const tensor_max_pool_args_t *a, int rank, tensor_t **places) {
     int id = NN_OP_MAX_POOL1D + rank - 1;
@@ -6862,6 +7211,9 @@ TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t ker
                      rank,
                      norm, stride);
         NN__CLOSE(y);
+    }
+    if (TENSOR__GIVEN(x) && x->state == TENSOR__LIVE && !nn__is_float(x)) {
+        x = (tensor_to)(x, (tensor_get_default_dtype)());
     }
     a.x = (tensor_pow_scalar)(x, norm);
     a.kernel = kernel;
@@ -6988,6 +7340,10 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
     NN__CLOSE(y == x || !changed ? (tensor_clone)(y) : y);
 }
 
+// y, copied if it is a view of x: what a function gives that is documented as new.
+TENSOR__FN tensor_t *nn__not_view(tensor_t *y, const tensor_t *x) {
+    return y->state == TENSOR__LIVE && y->storage == x->storage ? (tensor_clone)(y) : y;
+}
 // [N, C, r, r, H, W] -> [N, C, H, r, W, r] and back.
 TENSOR__FN tensor_t *nn__pixels(int id, tensor_t *x, int64_t r, const char *dims_text) {
     static const int64_t orders[2][6] = {{0, 1, 4, 2, 5, 3}, {0, 1, 3, 5, 2, 4}};
@@ -7017,7 +7373,7 @@ TENSOR__FN tensor_t *nn__pixels(int id, tensor_t *x, int64_t r, const char *dims
     dims[n - 3] = back ? c * r * r : c;
     dims[n - 2] = back ? h : h * r;
     dims[n - 1] = back ? w : w * r;
-    NN__CLOSE((tensor_reshape_n)((tensor_contiguous)(y), dims, n));
+    NN__CLOSE(nn__not_view((tensor_reshape_n)((tensor_contiguous)(y), dims, n), x));
 }
 TENSOR_API tensor_t *(tensor_pixel_shuffle)(tensor_t *x, int64_t factor) {
     return nn__pixels(NN_OP_PIXEL_SHUFFLE, x, factor, "[..., C factor^2, H, W]");
@@ -7035,7 +7391,7 @@ TENSOR_API tensor_t *(tensor_channel_shuffle)(tensor_t *x, int64_t groups) {
                            groups));
     x = nn__as(x, 4, x->dims[0], groups, x->dims[1] / groups, x->numel / nn__max(x->dims[0] * x->dims[1], 1));
     x = (tensor_contiguous)((tensor_transpose)(x, 1, 2));
-    NN__CLOSE((tensor_reshape_n)(x, o.in[0]->dims, o.in[0]->ndim));
+    NN__CLOSE(nn__not_view((tensor_reshape_n)(x, o.in[0]->dims, o.in[0]->ndim), o.in[0]));
 }
 
 // Dim d of x resampled at `out` places; scale = input places per output place.
@@ -7387,8 +7743,9 @@ TENSOR__FN tensor_t *nn__random_slopes(tensor_t *x, double lower, double upper) 
     return (tensor_where)((tensor_le_scalar)(x, 0), (tensor_mul)(x, r), x);
 }
 TENSOR__FN tensor_t *nn__gumbel(tensor_t *x, double tau, int hard, int64_t dim) {
-    tensor_t *u = (tensor_uniform_)((tensor_empty_like)(x), 0, 1), *y, *best;
-    y = (tensor_sub)(x, (tensor_log)((tensor_neg)((tensor_log)(u))));
+    // in double, whose log has the same bits everywhere
+    tensor_t *u = (tensor_exponential_)((tensor_empty_like)((tensor_to)(x, TENSOR_F64)), 1), *y, *best;
+    y = (tensor_sub)(x, (tensor_to)((tensor_log)(u), (tensor_dtype_t)x->dtype));
     y = (tensor_softmax)((tensor_div_scalar)(y, tau), dim);
     if (!hard) return y;
     best = (tensor_argmax_dim)(y, dim, 1);
@@ -7403,8 +7760,13 @@ TENSOR__FN tensor_t *nn__p_norm(tensor_t *x, double p, int64_t dim, int keepdim)
     a = (tensor_abs)(x);
     if (p > 1.7976931348623157e308) return (tensor_amax_dim)(a, dim, keepdim);
     if (p < -1.7976931348623157e308) return (tensor_amin_dim)(a, dim, keepdim);
-    if (p == 0) a = (tensor_to)((tensor_ne_scalar)(a, 0), (tensor_dtype_t)x->dtype);
-    else if (p != 1) a = (tensor_pow_scalar)(a, p);
+    if (p == 0) {   // depends on x all the same, with the gradient 0
+        tensor_t *other = (tensor_ne_scalar)(a, 0);
+        other = (tensor_to)(other, (tensor_dtype_t)x->dtype);
+        a = (tensor_where)((tensor_ge_scalar)(other, 0), other, a);
+    } else if (p != 1) {
+        a = (tensor_pow_scalar)(a, p);
+    }
     a = (tensor_sum_dim)(a, dim, keepdim);
     return p == 0 || p == 1 ? a : (tensor_pow_scalar)(a, 1 / p);
 }
@@ -7880,7 +8242,8 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: key %t and value %t must have one length", name, k, v);
     if (mask && a->is_causal)
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: attn_mask %t and is_causal exclude each other", name, mask);
-    if (mask && mask->state == TENSOR__LIVE && mask->dtype != TENSOR_BOOL && mask->dtype != q->dtype)
+    if (TENSOR__GIVEN(mask) && mask->state == TENSOR__LIVE && mask->dtype != TENSOR_BOOL &&
+        mask->dtype != q->dtype)
         return NN__FAIL(TENSOR_ERR_DTYPE, "%s: attn_mask is %y, must be bool or %y as query", name, mask, q);
     if (!(a->dropout_p >= 0 && a->dropout_p <= 1))
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: dropout_p %g must be in 0..1", name, a->dropout_p);
@@ -8218,7 +8581,7 @@ TENSOR__FN tensor_state_t nn__no_state(void) {
 // Whether t is [d0, d1] (d1 < 0: [d0]) of x's dtype; raises if not.
 TENSOR__FN int nn__fits(const char *op, const char *what, const tensor_t *t, const tensor_t *x, int64_t d0,
                         int64_t d1) {
-    if (!t || t->state != TENSOR__LIVE)
+    if (!TENSOR__GIVEN(t) || t->state != TENSOR__LIVE)
         NN__FAIL(TENSOR_ERR_POISONED, "%s: %s is missing, freed or failed earlier", op, what);
     else if (t->dtype != x->dtype)
         NN__FAIL(TENSOR_ERR_DTYPE, "%s: %s is %y, x is %y; use tensor_to", op, what, t, x);
@@ -8370,6 +8733,7 @@ TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_
     return p.i[4] ? (tensor_transpose)(y, 0, 1) : y;
 }
 
+enum { NN__LAYERS = 65535 };        // of a recurrent net, at most
 // Layers, directions; in the scope of the caller. own: not by a library
 TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_args_t *a, int own) {
     tensor_t *in[3] = {a->x, a->h, a->c}, *x, *const *w = a->weights, *state[2], *first[2] = {NULL, NULL},
@@ -8377,7 +8741,7 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
              *out[2];
     int64_t dirs = a->bidirectional ? 2 : 1, gates = nn__net_gates(kind),
             per = (a->no_bias ? 2 : 4) + (a->proj_size > 0);
-    int64_t hidden, size, features, dims[3], l, d, k, n, run, ends = a->layers * dirs;
+    int64_t hidden, size, features, dims[3], l, d, k, n, run, ends;
     int single, states = kind == NN__LSTM_NET ? 2 : 1, drops = a->training && a->dropout > 0, made = 0;
     tensor_state_t s = nn__no_state();
     tensor_t **end;
@@ -8387,16 +8751,17 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
     if (x->ndim < 2 || x->ndim > 3 || x->dims[a->batch_first && !single] == 0)
         return NN__GIVE(s, TENSOR_ERR_SHAPE, "%s: x %t must be [%s, I] or [T, I], T > 0", op, x,
                         a->batch_first ? "N, T" : "T, N");
-    if (a->layers < 1 || a->proj_size < 0 || (a->proj_size > 0 && kind != NN__LSTM_NET) || !w ||
-        !(a->dropout >= 0 && a->dropout <= 1))
-        return NN__GIVE(s, TENSOR_ERR_SHAPE,
-            "%s: needs weights%s, layers (%d) > 0, proj_size (%d) >= 0 (LSTM), dropout (%g) in 0..1; x %t",
-            op, w ? "" : " (they are NULL)", a->layers, a->proj_size, a->dropout, x);
+    if (a->layers < 1 || a->layers > NN__LAYERS || a->proj_size < 0 ||
+        (a->proj_size > 0 && kind != NN__LSTM_NET) || !w || !(a->dropout >= 0 && a->dropout <= 1))
+        return NN__GIVE(s, TENSOR_ERR_SHAPE, "%s: needs weights%s, layers (%d) in 1..%d, proj_size (%d) >= 0 "
+                        "(LSTM), dropout (%g) in 0..1; x %t", op, w ? "" : " (they are NULL)", a->layers,
+                        (int64_t)NN__LAYERS, a->proj_size, a->dropout, x);
+    ends = a->layers * dirs;
     if (TENSOR__(casting)()) {
         tensor_rnn_args_t b = *a;
         tensor_dtype_t was = (tensor_autocast_dtype)();
         n = 3 + ends * per;
-        end = (tensor_t **)TENSOR__(memory)(nn__self(), (uint64_t)n * sizeof *end);
+        end = (tensor_t **)nn__lent((uint64_t)n, sizeof *end);
         if (!end) return s;
         memcpy(end, in, sizeof in);
         memcpy(end + 3, w, (size_t)(n - 3) * sizeof *end);
@@ -8407,10 +8772,9 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
         b.weights = end + 3;
         s = nn__net(op, kind, &b, own);
         (tensor_set_autocast)(was);     // the caller's scope may have failed to open
-        TENSOR__(memory_free)(nn__self(), (void *)end);
         return s;
     }
-    if (!w[1] || w[1]->state != TENSOR__LIVE)
+    if (!TENSOR__GIVEN(w[1]) || w[1]->state != TENSOR__LIVE)
         return NN__GIVE(s, TENSOR_ERR_OWNER, "%s: weight 1 (w_hh) is %s", op,
                         w[1] ? "no live tensor" : "NULL");
     if (w[1]->ndim != 2 || w[1]->dims[0] % gates != 0)
@@ -8440,7 +8804,7 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
             return NN__GIVE(s, TENSOR_ERR_SHAPE, "%s: %s %t must be [%d, %d, %d] (x %t%s)", op, k ? "c" : "h",
                             f, ends, n, dims[2], x, single ? ": without the second dim" : "");
     }
-    end = (tensor_t **)TENSOR__(memory)(nn__self(), (uint64_t)ends * 2 * sizeof *end);
+    end = (tensor_t **)nn__lent((uint64_t)ends * 2, sizeof *end);
     if (!end) return s;
     if (single) x = (tensor_unsqueeze)(x, 1);
     else if (a->batch_first) x = (tensor_transpose)(x, 0, 1);
@@ -8480,7 +8844,6 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
         out[k] = (tensor_cat_n)(end + k * ends, made, 0);
         out[k] = nn__narrow(single ? (tensor_squeeze)(out[k], 1) : out[k], a->x);
     }
-    TENSOR__(memory_free)(nn__self(), (void *)end);
     if ((tensor_is_poison)(x)) return s;
     s.y = nn__narrow(single           ? (tensor_squeeze)(x, 1)
                      : a->batch_first ? (tensor_transpose)(x, 0, 1)
@@ -8748,7 +9111,8 @@ TENSOR__FN tensor_t *nn__loss_front(int which, tensor_t *x, tensor_t *t, tensor_
     NN__AUTOCAST(row->cast, nn__loss_front(which, cast_[0], cast_[1], cast_[2], cast_[3], f, reduction),
                  x, t, w, q)
     if (!TENSOR__(begin)(&o, row, in, 4)) return TENSOR__(poison);
-    if (x->dtype != t->dtype && (which < NN__LOSS_HUBER || (which > NN__LOSS_BCE && nn__is_float(t)))) {
+    if (x->dtype != t->dtype && (nn__is_float(x) || nn__is_float(t)) &&
+        (which < NN__LOSS_HUBER || (which > NN__LOSS_BCE && nn__is_float(t)))) {
         scope = TENSOR__(scope)(-1);
         nn__promote(in, 2, 3);
         x = nn__loss_front(which, in[0], in[1], w, q, f, reduction);
@@ -8989,8 +9353,10 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     }
     if (!nll && t->dtype == x->dtype) {
         if (!nn__same_shape(t, x))
-            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: target probabilities %t must have the shape of input %t",
-                            op, t, x);
+            return NN__FAIL(TENSOR_ERR_SHAPE,
+                            "%s: target probabilities %t must have the shape of input %t; class indices "
+                            "are i32 or i64, not %y",
+                            op, t, x, t);
         if (a->ignore_index >= 0)
             return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: ignore_index is not for probabilities %t", op, t);
         return nn__cross_entropy_soft(x, t, w, a->label_smoothing, a->reduction);
@@ -9102,10 +9468,19 @@ TENSOR__FN tensor_t *nn__soft_margin_loss(const tensor_margin_loss_args_t *a, te
 }
 
 // Whether input is [N, C] or [C], C > 0, target an index tensor of the dims expected (without C, or all),
-// weight [C] or absent; raises if not.
-TENSOR__FN int nn__classes(const char *op, tensor_t *const *in, int all) {
-    const tensor_t *x = in[0], *t = in[1], *w = in[2];
-    int nd = x->ndim - !all, d, fits = t->ndim == nd;
+// weight [C] or absent; raises if not. An input [] becomes [1]; a target of one element, of one row (all: of
+// one class), gets the dims that it should have.
+TENSOR__FN int nn__classes(const char *op, tensor_t **in, int all) {
+    static const int64_t one = 1;
+    const tensor_t *x, *t, *w = in[2];
+    int nd, d, fits, row;
+    if (in[0]->ndim == 0) { in[0] = (tensor_reshape_n)(in[0], &one, 1); }
+    x = in[0];
+    nd = x->ndim - !all;
+    row = x->ndim == 1 || (!all && x->ndim == 2 && x->dims[0] == 1);
+    if (row && in[1]->ndim < 2 && in[1]->numel == 1) { in[1] = (tensor_reshape_n)(in[1], &one, nd); }
+    t = in[1];
+    fits = t->ndim == nd;
     if (x->ndim < 1 || x->ndim > 2 || x->dims[x->ndim - 1] == 0)
         NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t must be [N, C] or [C], C > 0", op, x);
     else if (!nn__is_index(t))
@@ -9127,8 +9502,9 @@ TENSOR__FN int nn__classes(const char *op, tensor_t *const *in, int all) {
 }
 
 TENSOR__FN tensor_t *nn__multi_margin_loss(const tensor_margin_loss_args_t *a, tensor_t **in) {
-    tensor_t *x = in[0], *t, *y;
+    tensor_t *x, *t, *y, *target = in[1];
     if (!nn__classes("multi_margin_loss", in, 0)) return TENSOR__(poison);
+    x = in[0];
     if (a->p != 1 && a->p != 2)
         return NN__FAIL(TENSOR_ERR_SHAPE, "multi_margin_loss: p %d must be 1 or 2 (input %t)", a->p, x);
     t = (tensor_unsqueeze)(in[1], -1);
@@ -9137,15 +9513,18 @@ TENSOR__FN tensor_t *nn__multi_margin_loss(const tensor_margin_loss_args_t *a, t
     if (in[2]) y = (tensor_mul)(y, (tensor_gather)((tensor_expand_n)(in[2], x->dims, x->ndim), -1, t));
     // The class itself gives margin^p: no term.
     y = (tensor_scatter)(y, -1, t, nn__like(t->dims, t->ndim, 0, x));
-    return (tensor_div_scalar)((tensor_sum_dim)(y, -1, 0), (double)x->dims[x->ndim - 1]);
+    y = (tensor_div_scalar)((tensor_sum_dim)(y, -1, 0), (double)x->dims[x->ndim - 1]);
+    return nn__shaped(y, target->dims, target->ndim);
 }
 TENSOR__FN tensor_t *nn__multilabel_margin_loss(const tensor_margin_loss_args_t *a, tensor_t **in) {
-    tensor_t *const both[3] = {in[0], in[1], NULL};
-    tensor_t *x = in[0], *t, *real, *y;
+    tensor_t *both[3] = {in[0], in[1], NULL};
+    tensor_t *x, *t, *real, *y;
     (void)a;
     if (!nn__classes("multilabel_margin_loss", both, 1)) return TENSOR__(poison);
-    real = (tensor_eq_scalar)((tensor_cumsum)((tensor_eq_scalar)(in[1], -1), -1), 0);   // before the first -1
-    t = nn__only(in[1], real);
+    x = both[0];
+    t = both[1];
+    real = (tensor_eq_scalar)((tensor_cumsum)((tensor_eq_scalar)(t, -1), -1), 0);   // before the first -1
+    t = nn__only(t, real);
     y = (tensor_zeros_like)(x);
     y = (tensor_eq_scalar)((tensor_scatter_add)(y, -1, t, (tensor_to)(real, (tensor_dtype_t)x->dtype)), 0);
     t = (tensor_unsqueeze)((tensor_gather)(x, -1, t), -1);
@@ -9193,10 +9572,13 @@ TENSOR__FN tensor_t *nn__distance(tensor_t *a, tensor_t *b, double p, double eps
 }
 TENSOR__FN tensor_t *nn__triplet_margin_loss(const tensor_triplet_margin_loss_args_t *a, tensor_t **in) {
     tensor_t *away, *y;
-    if (in[0]->ndim < 1 || !(a->p > 0) || !(a->margin > 0))
+    int k;
+    if (!(a->p > 0) || !(a->margin > 0))
         return NN__FAIL(TENSOR_ERR_SHAPE,
-                        "triplet_margin_loss: anchor %t must be [..., D], p %g and margin %g above 0", in[0],
-                        a->p, a->margin);
+                        "triplet_margin_loss: p %g and margin %g must be above 0 (anchor %t)", a->p,
+                        a->margin, in[0]);
+    for (k = 0; k < 3; k++)
+        if (!in[k]->ndim) in[k] = (tensor_unsqueeze)(in[k], 0);
     y = nn__distance(in[0], in[1], a->p, a->eps);
     away = nn__distance(in[0], in[2], a->p, a->eps);
     if (a->swap) away = (tensor_minimum)(away, nn__distance(in[1], in[2], a->p, a->eps));
@@ -9204,13 +9586,18 @@ TENSOR__FN tensor_t *nn__triplet_margin_loss(const tensor_triplet_margin_loss_ar
 }
 TENSOR__FN tensor_t *nn__gaussian_nll_loss(const tensor_gaussian_nll_loss_args_t *a, tensor_t **in) {
     tensor_t *x = in[0], *v = in[2], *y;
-    int d, less = v->ndim + 1 == x->ndim, fits = v->ndim == x->ndim || less;
-    for (d = 0; fits && d < v->ndim; d++)
-        fits = v->dims[d] == x->dims[d] || (d == x->ndim - 1 && v->dims[d] == 1);
-    if (!fits)
+    int d, ones = 0, less = v->ndim + 1 == x->ndim, fits = v->ndim == x->ndim || less;
+    for (d = 0; fits && d < v->ndim; d++) {
+        if (v->dims[d] == x->dims[d]) continue;
+        fits = !less && v->dims[d] == 1;
+        ones++;
+    }
+    if (!fits || ones > 1)
         return NN__FAIL(TENSOR_ERR_SHAPE,
-                        "gaussian_nll_loss: var %t must have the shape of input %t, a last dim of 1, or none",
+                        "gaussian_nll_loss: var %t must have the shape of input %t, one dim of it 1, or no "
+                        "last dim",
                         v, x);
+    if (!nn__loss_weight("gaussian_nll_loss", "target", &in[1], x)) return TENSOR__(poison);
     if ((tensor_item)((tensor_any)((tensor_lt_scalar)((tensor_detach)(v), 0))) != 0)
         return NN__FAIL(TENSOR_ERR_INDEX, "gaussian_nll_loss: var %t has a negative element", v);
     if (less) v = (tensor_unsqueeze)(v, -1);
@@ -9264,7 +9651,7 @@ NN__X(cosine_embedding_loss, tensor_ranking_loss, "input1 input2 target", 3, 3, 
 #undef NN__X
 NN__LOSS_OF(triplet_margin_loss, tensor_triplet_margin_loss, "anchor positive negative", 3, 7, 0, 6,
             a->anchor, a->positive, a->negative)
-NN__LOSS_OF(gaussian_nll_loss, tensor_gaussian_nll_loss, "input target var", 3, 7, 0, 2, a->input, a->target,
+NN__LOSS_OF(gaussian_nll_loss, tensor_gaussian_nll_loss, "input target var", 3, 7, 0, 0, a->input, a->target,
             a->var)
 NN__LOSS_OF(poisson_nll_loss, tensor_poisson_nll_loss, "input target", 2, 3, 0, 2, a->input, a->target)
 
@@ -9534,16 +9921,25 @@ TENSOR__END
 #include <stdio.h>
 #include <time.h>
 #if defined(_WIN32)
+#define WIN32_LEAN_AND_MEAN
+#include <fcntl.h>
+#include <io.h>
+#include <process.h>
 #include <sys/stat.h>
+#include <windows.h>
 #define NN__HAS_STAT
 #elif defined(__unix__) || defined(__APPLE__)
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 #define NN__HAS_STAT
 #define NN__HAS_LINKS
-#ifndef S_IFLNK   // strict C: the header hides readlink, the library has it
+#if defined(__STRICT_ANSI__) && !defined(__cplusplus)   // strict C: the headers may hide what the library has
 extern ssize_t readlink(const char *path, char *to, size_t size);
+extern FILE *fdopen(int fd, const char *mode);
+extern int fileno(FILE *f);
+extern int fsync(int fd);
 #endif
 #endif
 #endif
@@ -9661,19 +10057,29 @@ TENSOR__FN int nn__poisoned(const char *op, const char *what, const void *p) {
     return NN__ERROR(TENSOR_ERR_POISONED, "%s: %s %s", op, what, p ? "failed earlier" : "is NULL");
 }
 
-// Whether m is initialised and not freed. Blocks of freed modules stay until shutdown, so that it can be
-// told.
+// Whether m is what nn_module_init made, freed or not; or zeroed storage, which waits for it.
+enum { NN__A_MODULE = 0x7E50B0D1 };
+TENSOR__FN int nn__is_module(const nn_module_t *m) {
+    return TENSOR__GIVEN(m) && (uintptr_t)m % sizeof(void *) == 0 && m->state_ == NN__A_MODULE;
+}
+TENSOR__FN int nn__is_zeroed(const nn_module_t *m) {
+    return TENSOR__GIVEN(m) && (uintptr_t)m % sizeof(void *) == 0 && m->state_ == 0 && !m->impl;
+}
+
+// Whether m is initialised and not freed. A dead block has no module, one used again another.
 TENSOR__FN int nn__open_module(const nn_module_t *m) {
-    return m && m->impl && m->impl->module == m;
+    return nn__is_module(m) && m->impl && m->impl->module == m;
 }
 
 // The same for a module that cannot be used.
 TENSOR__FN int nn__unusable(const char *op, const char *what, const nn_module_t *m) {
     int code = tensor_error_code();
-    if (code != TENSOR_OK || !m || nn__open_module(m) || (!m->impl && m->code == TENSOR_ERR_OUT_OF_MEMORY))
-        return nn__poisoned(op, what, m);
-    return NN__ERROR(TENSOR_ERR_POISONED, "%s: %s %s", op, what,
-                     m->impl || m->code != TENSOR_OK ? "was freed" : "was never initialised");
+    const char *why = "was freed";
+    if (code != TENSOR_OK || !m || nn__open_module(m)) return nn__poisoned(op, what, m);
+    if (nn__is_zeroed(m)) why = "was never initialised";
+    else if (!nn__is_module(m)) why = "is not a module (a function without its parentheses?)";
+    else if (!m->impl && m->code == TENSOR_ERR_OUT_OF_MEMORY) return nn__poisoned(op, what, m);
+    return NN__ERROR(TENSOR_ERR_POISONED, "%s: %s %s", op, what, why);
 }
 
 TENSOR__FN void nn__mark(nn_module_t *m, int code) {
@@ -9716,7 +10122,7 @@ TENSOR__FN void nn__stamp_slots(const char *site, const nn_module_t *m) {
     }
 }
 TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m) {
-    if (m && !m->site) {
+    if (nn__is_module(m) && !m->site) {
         m->site = site;
         if (site) nn__stamp_slots(site, m);
     }
@@ -9730,9 +10136,9 @@ TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m) {
 
 TENSOR__FN void nn__close(nn_module_impl_t *impl);
 
-// A layer's own struct stays and tells that it was freed; for a user's, which may be gone, the block does.
+// The dead block tells that a user's module, whose struct may be gone, was freed; a layer's struct tells it.
 TENSOR__FN void nn__let_go(nn_module_impl_t *impl) {
-    if (impl->kind) nn__free(impl);
+    TENSOR__(bury)(impl, TENSOR__MODULE);
 }
 
 TENSOR__FN void nn__leave_child(nn__slot_t *s) {
@@ -9773,7 +10179,11 @@ TENSOR__FN void nn__close(nn_module_impl_t *impl) {
     impl->list = NULL;
     impl->names = NULL;
     impl->nslots = 0;
-    if (impl->destroy) impl->destroy(m);
+    if (impl->destroy) {
+        tensor_scope_t scope = TENSOR__(scope)(-1);     // the library's own: in it a shutdown is refused
+        impl->destroy(m);
+        (tensor_scope_end)(scope);
+    }
     if (--impl->refs == 0) nn__let_go(impl);
 }
 
@@ -9786,7 +10196,7 @@ TENSOR_API void nn_module_init(nn_module_t *m, const char *name, nn_forward_fn_t
                                void (*destroy)(nn_module_t *m)) {
     nn_module_impl_t *impl;
     if (!nn__there("module_init", "the module", m)) return;
-    impl = (nn_module_impl_t *)nn__memory(1, sizeof(nn_module_impl_t));
+    impl = (nn_module_impl_t *)TENSOR__(object)(nn__self(), TENSOR__MODULE, sizeof *impl);
     m->name = name ? name : "Module";
     m->forward = forward;
     m->clone = NULL;
@@ -9794,6 +10204,7 @@ TENSOR_API void nn_module_init(nn_module_t *m, const char *name, nn_forward_fn_t
     m->code = impl ? TENSOR_OK : TENSOR_ERR_OUT_OF_MEMORY;
     m->site = NULL;
     m->impl = impl;
+    m->state_ = NN__A_MODULE;
     if (!impl) return;
     impl->module = m;
     impl->destroy = destroy;
@@ -9803,8 +10214,11 @@ TENSOR_API void nn_module_init(nn_module_t *m, const char *name, nn_forward_fn_t
 }
 
 TENSOR_API int (nn_free)(nn_module_t *m) {
-    nn_module_impl_t *impl = m ? m->impl : NULL;
-    if (m && (impl ? impl->module != m : m->code == TENSOR_ERR_OWNER))
+    nn_module_impl_t *impl;
+    if (!m || nn__is_zeroed(m)) return TENSOR_OK;
+    if (!nn__is_module(m)) return nn__unusable("free", "the argument", m);
+    impl = m->impl;
+    if (impl ? impl->module != m : m->code == TENSOR_ERR_OWNER)
         return NN__ERROR(TENSOR_ERR_OWNER, "free: the module was freed already");
     if (!impl) return TENSOR_OK;
     if (impl->parents > 0)
@@ -10161,9 +10575,10 @@ TENSOR__FN void nn__fill_items(nn_module_impl_t *impl, const nn__prefix_t *up, n
     }
 }
 
-// Every tensor under m by each of its names. -> block to free, NULL after raising; out->item lies in it
-TENSOR__FN void *nn__collect(nn_module_t *m, const char *op, nn__items_t *out) {
-    uint64_t items = 0, bytes = 0, slots = 16, k;
+// Every tensor under m by each of its names. kept: in a block to free, else in memory until the scope ends.
+// -> that memory, NULL after raising; out->item lies in it
+TENSOR__FN void *nn__collect_in(nn_module_t *m, const char *op, nn__items_t *out, int kept) {
+    uint64_t items = 0, bytes = 0, slots = 16, size, k;
     unsigned char *block;
     int32_t *table;
     char *names;
@@ -10173,8 +10588,10 @@ TENSOR__FN void *nn__collect(nn_module_t *m, const char *op, nn__items_t *out) {
     if (!nn__can_use(op, "the module", m)) return NULL;
     nn__count_items(m->impl, 0, &items, &bytes);
     while (slots < 2 * items) slots *= 2;
-    block = (unsigned char *)nn__memory(items * sizeof(nn__item_t) + slots * sizeof(int32_t) + bytes, 1);
+    size = items * sizeof(nn__item_t) + slots * sizeof(int32_t) + bytes;
+    block = (unsigned char *)(kept ? nn__memory(size, 1) : nn__lent(size, 1));
     if (!block) return NULL;
+    if (!kept) memset(block, 0, (size_t)size);
     out->item = (nn__item_t *)(void *)block;
     table = (int32_t *)(void *)(block + items * sizeof(nn__item_t));
     names = (char *)(table + slots);
@@ -10189,6 +10606,13 @@ TENSOR__FN void *nn__collect(nn_module_t *m, const char *op, nn__items_t *out) {
         out->item[i].first = table[k] - 1;
     }
     return block;
+}
+
+TENSOR__FN void *nn__collect(nn_module_t *m, const char *op, nn__items_t *out) {
+    return nn__collect_in(m, op, out, 1);
+}
+TENSOR__FN void *nn__collect_lent(nn_module_t *m, const char *op, nn__items_t *out) {
+    return nn__collect_in(m, op, out, 0);
 }
 
 TENSOR__FN nn_named_list_t nn__named(nn_module_t *m, const char *op, int buffers) {
@@ -10233,54 +10657,54 @@ TENSOR_API nn_named_list_t (nn_state)(nn_module_t *m) {
 }
 
 TENSOR_API int (nn_parameters)(nn_module_t *m, tensor_t **out, int max) {
+    tensor_scope_t scope = TENSOR__(scope)(-1);
     nn__items_t all;
-    void *block = nn__collect(m, "parameters", &all);
+    void *block = nn__collect_lent(m, "parameters", &all);
     int64_t i;
     int n = 0;
-    if (!block) return 0;
-    for (i = 0; i < all.n; i++) {
+    for (i = 0; block && i < all.n; i++) {
         if (all.item[i].first != i || all.item[i].slot->kind != NN__PARAMETER) continue;
         if (out && n < max) out[n] = all.item[i].tensor;
         n++;
     }
-    nn__free(block);
+    (tensor_scope_end)(scope);
     return n;
 }
 
 TENSOR_API int64_t (nn_num_parameters)(nn_module_t *m) {
+    tensor_scope_t scope = TENSOR__(scope)(-1);
     nn__items_t all;
-    void *block = nn__collect(m, "num_parameters", &all);
+    void *block = nn__collect_lent(m, "num_parameters", &all);
     int64_t i, n = 0;
-    if (!block) return 0;
-    for (i = 0; i < all.n; i++) {
+    for (i = 0; block && i < all.n; i++) {
         if (all.item[i].first == i && all.item[i].slot->kind == NN__PARAMETER) n += all.item[i].tensor->numel;
     }
-    nn__free(block);
+    (tensor_scope_end)(scope);
     return n;
 }
 
 TENSOR_API nn_module_t *(nn_requires_grad_)(nn_module_t *m, int on) {
+    tensor_scope_t scope = TENSOR__(scope)(-1);
     nn__items_t all;
-    void *block = nn__collect(m, "requires_grad_", &all);
+    void *block = nn__collect_lent(m, "requires_grad_", &all);
     int64_t i;
-    if (!block) return m;
-    for (i = 0; i < all.n; i++) {
+    for (i = 0; block && i < all.n; i++) {
         if (all.item[i].slot->kind == NN__PARAMETER) (tensor_requires_grad_)(all.item[i].tensor, on);
     }
-    nn__free(block);
+    (tensor_scope_end)(scope);
     return m;
 }
 
 TENSOR_API int (nn_module_zero_grad)(nn_module_t *m) {
+    tensor_scope_t scope = TENSOR__(scope)(-1);
     nn__items_t all;
-    void *block = nn__collect(m, "zero_grad", &all);
+    void *block = nn__collect_lent(m, "zero_grad", &all);
     int64_t i;
-    if (!block) return tensor_error_code();
-    for (i = 0; i < all.n; i++) {
+    for (i = 0; block && i < all.n; i++) {
         if (all.item[i].tensor->grad) (tensor_set_grad)(all.item[i].tensor, NULL);
     }
-    nn__free(block);
-    return TENSOR_OK;
+    (tensor_scope_end)(scope);
+    return block ? TENSOR_OK : tensor_error_code();
 }
 
 // The slot of a dotted name, NULL if there is none.
@@ -10362,13 +10786,12 @@ TENSOR_API int nn_print(nn_module_t *m) {
 // ------------------------------------------------------------------------------
 
 TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
+    tensor_scope_t scope = TENSOR__(scope)(0);
     nn__items_t a, b;
-    void *ba = nn__collect(dst, "copy_state", &a), *bb = ba ? nn__collect(src, "copy_state", &b) : NULL;
-    tensor_scope_t scope;
     int64_t i;
     int code = TENSOR_OK;
-    if (!ba || !bb) {
-        nn__free(ba);
+    if (!nn__collect_lent(dst, "copy_state", &a) || !nn__collect_lent(src, "copy_state", &b)) {
+        (tensor_scope_end)(scope);
         return tensor_error_code();
     }
     for (i = 0; i < a.n && i < b.n && code == TENSOR_OK; i++) {
@@ -10380,17 +10803,12 @@ TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
     if (code == TENSOR_OK && a.n != b.n) {
         code = NN__ERROR(TENSOR_ERR_FORMAT, "copy_state: modules of %d and %d tensors", a.n, b.n);
     }
-    if (code == TENSOR_OK) {
-        scope = TENSOR__(scope)(0);
-        for (i = 0; i < a.n && code == TENSOR_OK; i++) {
-            if (a.item[i].first != i || a.item[i].tensor == b.item[i].tensor) continue;
-            if ((tensor_is_poison)((tensor_copy_)(a.item[i].tensor, b.item[i].tensor)))
-                code = tensor_error_code();
-        }
-        (tensor_scope_end)(scope);
+    for (i = 0; i < a.n && code == TENSOR_OK; i++) {
+        if (a.item[i].first != i || a.item[i].tensor == b.item[i].tensor) continue;
+        if ((tensor_is_poison)((tensor_copy_)(a.item[i].tensor, b.item[i].tensor)))
+            code = tensor_error_code();
     }
-    nn__free(ba);
-    nn__free(bb);
+    (tensor_scope_end)(scope);
     return code;
 }
 
@@ -10960,9 +11378,10 @@ TENSOR__FN tensor_t *nn__forward_state(nn_module_t *m, tensor_t *x, tensor_t **h
     int kind = (int)l->i[7], k, n = m->impl->nslots;
     tensor_rnn_args_t a = tensor_rnn_defaults();
     nn__state_scope_t b = nn__state_begin(kind);
-    tensor_t **w = (tensor_t **)nn__memory((uint64_t)n + 2, sizeof *w);
+    tensor_t **w = (tensor_t **)nn__lent((uint64_t)n + 2, sizeof *w);
     tensor_state_t s = nn__no_state();
     if (w) {
+        w[n] = w[n + 1] = NULL;
         for (k = 0; k < n; k++) w[k] = m->impl->slot[k].tensor;
         a.x = x;
         a.weights = w;
@@ -10976,7 +11395,6 @@ TENSOR__FN tensor_t *nn__forward_state(nn_module_t *m, tensor_t *x, tensor_t **h
         a.dropout = l->f[0];
         a.training = m->training;
         s = l->i[8] ? nn__cell(op, kind, x, a.h, a.c, w) : nn__net(op, kind, &a, 0);
-        nn__free((void *)w);
     }
     s = nn__state_end(&b, s, NULL);
     if (s.y == TENSOR__(poison)) return s.y;
@@ -10990,7 +11408,7 @@ TENSOR__FN tensor_t *nn__forward_recurrent(nn_module_t *m, tensor_t *x) {
     return nn__forward_state(m, x, NULL, NULL);
 }
 
-// i: count, size, mode, padding_idx, scale_grad_by_freq, sparse
+// i: count, size, mode, padding_idx, scale_grad_by_freq, sparse; f: max_norm, norm_type
 TENSOR__FN tensor_t *nn__forward_embedding_bag(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
     tensor_embedding_bag_args_t a = tensor_embedding_bag_defaults();
@@ -11000,6 +11418,8 @@ TENSOR__FN tensor_t *nn__forward_embedding_bag(nn_module_t *m, tensor_t *x) {
     a.padding_idx = l->i[3];
     a.scale_grad_by_freq = l->i[4] != 0;
     a.sparse = l->i[5] != 0;
+    a.max_norm = l->f[0];
+    a.norm_type = l->f[1];
     return (tensor_embedding_bag_with)(a);
 }
 
@@ -11185,7 +11605,8 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     X(LAYER_NORM, "LayerNorm", nn__forward_layer_norm,                                                       \
       "(#0,), eps=$0, elementwise_affine={WFalse|True}, bias={BFalse|True}", 0)                              \
     X(EMBEDDING_BAG, "EmbeddingBag", nn__forward_embedding_bag,                                              \
-      "#0, #1?4, scale_grad_by_freq=True}, mode='{2mean|sum|max}'?6, padding_idx=#7}", 0)                    \
+      "#0, #1?8, max_norm=$0}?9, norm_type=$1}?4, scale_grad_by_freq=True}, mode='{2mean|sum|max}'"          \
+      "?6, padding_idx=#7}", 0)                                                                              \
     X(BILINEAR, "Bilinear", NULL,                                                                            \
       "in1_features=#0, in2_features=#1, out_features=#2, bias={BFalse|True}", 0)                            \
     X(RNN, "RNN", nn__forward_recurrent, NN__RNN_TEXT, 0)                                                    \
@@ -11241,17 +11662,18 @@ static const nn__kind_t nn__kinds[NN__KINDS] = {
 // Construction
 // ------------------------------------------------------------------------------
 
-// The struct stays until shutdown: a later use is noticed.
+// The dead struct says so: a later use is noticed.
 TENSOR__FN void nn__destroy_layer(nn_module_t *m) {
     m->impl = NULL;
     m->code = TENSOR_ERR_OWNER;
+    TENSOR__(bury)(m, TENSOR__LAYER);
 }
 
 // NULL after raising OUT_OF_MEMORY.
 TENSOR__FN nn__layer_t *nn__make(int kind) {
     nn__layer_t *l;
     TENSOR__(push_path)(nn__self(), nn__kinds[kind].name);
-    l = (nn__layer_t *)nn__memory(1, sizeof(nn__layer_t));
+    l = (nn__layer_t *)TENSOR__(object)(nn__self(), TENSOR__LAYER, sizeof *l);
     if (l) nn_module_init(&l->base, nn__kinds[kind].name, nn__kinds[kind].forward, nn__destroy_layer);
     TENSOR__(pop_path)(nn__self());
     if (l && !l->base.impl) {
@@ -11305,6 +11727,10 @@ TENSOR__FN nn_module_t *nn__done(nn__layer_t *l) {
 
 TENSOR__FN nn_module_t *nn__refuse(const char *layer, const char *what, int64_t got) {
     return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, "%s: %s (got %d)", layer, what, got);
+}
+
+TENSOR__FN nn_module_t *nn__refuse_number(const char *layer, const char *what, double got) {
+    return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, "%s: %s (got %g)", layer, what, got);
 }
 
 // Registers a fresh f32 parameter: uniform in +-bound, normal, all ones, all zeros or all bound.
@@ -11573,15 +11999,16 @@ TENSOR__FN void nn__zero_row(nn__layer_t *l, int64_t row) {
 TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     nn__layer_t *l;
     int64_t padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
-    const int64_t i[] = {a.count, a.size, a.mode, a.padding_idx, a.scale_grad_by_freq != 0, a.sparse != 0,
-                         a.padding_idx != 0, padding < 0 ? padding + a.count : padding};
     if (a.count < 1) return nn__refuse("embedding_bag", "count must be > 0", a.count);
     if (a.size < 1) return nn__refuse("embedding_bag", "size must be > 0", a.size);
+    const int64_t i[] = {a.count, a.size, a.mode, a.padding_idx, a.scale_grad_by_freq != 0, a.sparse != 0,
+                         a.padding_idx != 0, padding < 0 ? padding + a.count : padding, a.max_norm > 0,
+                         a.norm_type != 0 && a.norm_type != 2};
     if ((int)a.mode < 0 || a.mode > TENSOR_BAG_MAX)
         return nn__refuse("embedding_bag", "mode is none of its own", (int64_t)a.mode);
     if (padding >= a.count || padding < -a.count)
         return nn__refuse("embedding_bag", "padding_idx must be below count", padding);
-    l = NN__MAKE(NN__EMBEDDING_BAG_KIND, 0, 0);
+    l = NN__MAKE(NN__EMBEDDING_BAG_KIND, a.max_norm, a.norm_type);
     nn__add_parameter(l, "weight", i, 2, NN__NORMAL, 1);
     if (a.padding_idx != 0) nn__zero_row(l, padding);
     return nn__done(l);
@@ -11632,11 +12059,11 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int 
                          a.proj_size, kind, cell, a.layers != 1, a.dropout > 0, cell && kind == NN__RELU_NET};
     if (a.in_features < 1) return nn__refuse(op, "in_features must be > 0", a.in_features);
     if (a.hidden < 1) return nn__refuse(op, "hidden must be > 0", a.hidden);
-    if (a.layers < 1 || a.layers > 65535) return nn__refuse(op, "layers must be in 1..65535", a.layers);
+    if (a.layers < 1 || a.layers > NN__LAYERS) return nn__refuse(op, "layers must be in 1..65535", a.layers);
     if (a.proj_size < 0 || (a.proj_size > 0 && (kind != NN__LSTM_NET || cell || a.proj_size >= a.hidden)))
         return nn__refuse(op, "proj_size is for lstm, 0 or less than hidden", a.proj_size);
     if (!(a.dropout >= 0 && a.dropout <= 1))
-        return nn__refuse(op, "dropout must be in 0..1", (int64_t)a.dropout);
+        return nn__refuse_number(op, "dropout must be in 0..1", a.dropout);
     if (cell && (a.layers > 1 || dirs > 1))
         return nn__refuse(op, "a cell has one layer and direction", a.layers);
     k = kind == NN__LSTM_NET ? 1 : kind == NN__GRU_NET ? 2 : 0;
@@ -11654,7 +12081,7 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int 
                     if (d) NN__PUT(&t, "_reverse");
                 }
                 dims[0] = k == 4 ? size : gates;
-                dims[1] = k == 4 ? a.hidden : k == 1 ? size : layer ? dirs * size : a.in_features;
+                dims[1] = k == 4 ? a.hidden : k == 1 ? size : layer ? nn__times(dirs, size) : a.in_features;
                 nn__add_parameter(l, name, dims, k == 2 || k == 3 ? 1 : 2, NN__UNIFORM,
                                   1 / sqrt((double)a.hidden));
             }
@@ -11702,7 +12129,7 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     if (a.kdim < 0 || a.vdim < 0)
         return nn__refuse("multihead_attention", "kdim and vdim must be >= 0", a.kdim);
     if (!(a.dropout >= 0 && a.dropout <= 1))
-        return nn__refuse("multihead_attention", "dropout must be in 0..1", (int64_t)a.dropout);
+        return nn__refuse_number("multihead_attention", "dropout must be in 0..1", a.dropout);
     l = NN__MAKE(NN__ATTENTION_KIND, a.dropout, 0);
     if (!l) return NULL;
     dims[0] = nn__times(3, a.embed);
@@ -11739,7 +12166,7 @@ NN__OWN_LAYER(multihead_attention, NN__OR(dropout, 0), nn__make_attention(a))
 TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a) {
     tensor_scope_t scope;
     tensor_t *y = TENSOR__(poison), *w = NULL, **out = a.weights;
-    if (nn__too_many("multihead_attention", a.site_, a.surplus_)) return tensor__at(a.site_, y);
+    if (nn__too_many("multihead_attention", a.site_, a.options_are_named_)) return tensor__at(a.site_, y);
     if (out) w = *out = (tensor_scalar)(0, TENSOR_F32);   // its place in the caller's scope
     a.weights = out ? &w : NULL;
     if (nn__enter("multihead_attention", a.module, NN__ATTENTION_KIND, NN__ATTENTION_KIND)) {
@@ -11765,7 +12192,7 @@ TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a
         return nn__refuse(op, "heads must divide embed", a.heads);
     if (a.feedforward < 1) return nn__refuse(op, "feedforward must be > 0", a.feedforward);
     if (!(a.dropout >= 0 && a.dropout <= 1))
-        return nn__refuse(op, "dropout must be in 0..1", (int64_t)a.dropout);
+        return nn__refuse_number(op, "dropout must be in 0..1", a.dropout);
     l = NN__MAKE(decoder ? NN__DECODER_LAYER_KIND : NN__ENCODER_LAYER_KIND, 0, 0);
     if (!l) return NULL;
     attention.embed = a.embed;
@@ -11797,7 +12224,7 @@ TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a) {
     tensor_t *y = TENSOR__(poison);
     tensor_scope_t scope;
     int decoder;
-    if (nn__too_many(op, a.site_, a.surplus_) ||
+    if (nn__too_many(op, a.site_, a.options_are_named_) ||
         !nn__enter(op, a.module, NN__ENCODER_LAYER_KIND, NN__DECODER_KIND))
         return tensor__at(a.site_, y);
     scope = TENSOR__(scope)(-1);
@@ -11903,14 +12330,14 @@ NN__OWN_LAYER(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR
 
 TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     nn__layer_t *l;
-    if (a.surplus_) {   // of a call: 0 = none, negative ones from the end
+    if (a.count < 1) return nn__refuse("embedding", "count must be > 0", a.count);
+    if (a.size < 1) return nn__refuse("embedding", "size must be > 0", a.size);
+    if (a.options_are_named_) {   // of a call: 0 = none, negative ones from the end
         if (a.padding_idx != TENSOR_ZERO && a.padding_idx < -a.count)
             return nn__refuse("embedding", "padding_idx must be at least -count", a.padding_idx);
         a.padding_idx = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx == 0 ? -1
                         : a.padding_idx < 0 ? a.padding_idx + a.count : a.padding_idx;
     }
-    if (a.count < 1) return nn__refuse("embedding", "count must be > 0", a.count);
-    if (a.size < 1) return nn__refuse("embedding", "size must be > 0", a.size);
     if (a.padding_idx >= a.count)
         return nn__refuse("embedding", "padding_idx must be below count", a.padding_idx);
     const int64_t i[] = {a.count, a.size, a.padding_idx < 0 ? -1 : a.padding_idx, a.scale_grad_by_freq != 0,
@@ -11921,7 +12348,7 @@ TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     if (a.padding_idx >= 0) nn__zero_row(l, a.padding_idx);
     return nn__done(l);
 }
-NN__OWN_LAYER(embedding, a->padding_idx = a->surplus_ ? a->padding_idx : -1;, nn__make_embedding(a))
+NN__OWN_LAYER(embedding, a->padding_idx = a->options_are_named_ ? a->padding_idx : -1;, nn__make_embedding(a))
 
 TENSOR__FN nn_module_t *nn__make_activation(int kind, double f0, double f1, int64_t dim) {
     const int64_t i[] = {dim};
@@ -11967,7 +12394,13 @@ TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
     nn__layer_t *l = nn__make(NN__SEQUENTIAL_KIND);
     int i;
     if (l && !list && n > 0) nn__mark(&l->base, nn__poisoned("sequential", "the list", list));
-    for (i = 0; l && list && i < n; i++) (nn_append)(&l->base, list[i]);
+    for (i = 0; l && list && i < n; i++) {
+        nn_module_t *m = list[i];
+        if (m && !nn__is_module(m) && !nn__is_zeroed(m) && tensor_ok())
+            NN__FAIL(TENSOR_ERR_POISONED,
+                     "sequential: argument %i is not a module; a layer is made by a call: nn_relu()", i + 1);
+        (nn_append)(&l->base, m);
+    }
     return l ? &l->base : NULL;   // a failed child shows in its code
 }
 
@@ -12086,7 +12519,8 @@ TENSOR_API tensor_t *(nn_init_xavier_normal_)(tensor_t *t, double gain) {
 
 TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a) {
     double fan[2], bound;
-    if (nn__too_many("kaiming_uniform_", a.site_, a.surplus_) || !nn__fans(a.t, "kaiming_uniform_", fan))
+    if (nn__too_many("kaiming_uniform_", a.site_, a.options_are_named_) ||
+        !nn__fans(a.t, "kaiming_uniform_", fan))
         return tensor__at(a.site_, TENSOR__(poison));
     bound = nn_gain(a.nonlinearity, a.a) * sqrt(3 / fan[a.fan_out != 0]);
     return nn__init(a.t, NN__INIT_UNIFORM, -bound, bound);
@@ -12094,7 +12528,8 @@ TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a) {
 
 TENSOR_API tensor_t *nn_init_kaiming_normal__with(nn_kaiming_args_t a) {
     double fan[2];
-    if (nn__too_many("kaiming_normal_", a.site_, a.surplus_) || !nn__fans(a.t, "kaiming_normal_", fan))
+    if (nn__too_many("kaiming_normal_", a.site_, a.options_are_named_) ||
+        !nn__fans(a.t, "kaiming_normal_", fan))
         return tensor__at(a.site_, TENSOR__(poison));
     return nn__init(a.t, NN__INIT_NORMAL, 0, nn_gain(a.nonlinearity, a.a) / sqrt(fan[a.fan_out != 0]));
 }
@@ -12230,7 +12665,7 @@ typedef struct nn__job_t {
 
 struct nn_optimizer_t {
     tensor__owned_t owned;   // first: the context's list
-    int dead;                // freed; the struct stays until shutdown: a later use is noticed
+    int dead;                // freed: a later use is noticed
     int nparams, ngroups, cap;
     const nn__rule_t *rule;
     double option[NN__OPTIONS];
@@ -12268,6 +12703,7 @@ TENSOR__FN void nn__optimizer_close(nn_optimizer_t *o) {
     o->update = NULL;
     o->nparams = o->ngroups = o->cap = 0;
     o->dead = 1;
+    TENSOR__(bury)(o, TENSOR__OPTIMIZER);
 }
 
 // The code after raising if o cannot be used, else 0.
@@ -12386,7 +12822,7 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *o
         code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: no parameters", name);
     }
     if (code == TENSOR_OK) {
-        o = (nn_optimizer_t *)nn__memory(1, sizeof *o);
+        o = (nn_optimizer_t *)TENSOR__(object)(nn__self(), TENSOR__OPTIMIZER, sizeof *o);
         if (!o) code = TENSOR_ERR_OUT_OF_MEMORY;
     }
     if (o) {
@@ -12460,7 +12896,8 @@ TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int
     double lr = a.lr, decay = a.weight_decay;
     int code, g;
     code = nn__bad_optimizer("optimizer_group", o);
-    if (code == TENSOR_OK && nn__too_many("optimizer_group", a.site_, a.surplus_)) code = TENSOR_ERR_SHAPE;
+    if (code == TENSOR_OK && nn__too_many("optimizer_group", a.site_, a.options_are_named_))
+        code = TENSOR_ERR_SHAPE;
     if (code == TENSOR_OK && !list && n > 0) code = nn__poisoned("optimizer_group", "the list", list);
     if (code == TENSOR_OK && n < 0)
         code = NN__ERROR(TENSOR_ERR_SHAPE, "optimizer_group: %d parameters", (int64_t)n);
@@ -13436,6 +13873,8 @@ TENSOR_API double nn_lr_constant(int64_t step, int64_t total, double lr, double 
 
 TENSOR_API double nn_lr_multi_step(int64_t step, const int64_t *milestones, int n, double lr, double gamma_) {
     int i, passed = 0;
+    if (!milestones && n > 0)
+        return NN__GIVE((double)NAN, TENSOR_ERR_SHAPE, "nn_lr_multi_step: milestones is NULL, n is %i", n);
     for (i = 0; i < n; i++) passed += milestones[i] <= step;
     return lr * pow(gamma_, passed);
 }
@@ -13570,6 +14009,7 @@ TENSOR__FN void nn__loader_close(nn_data_loader_t *l) {
     l->codes = NULL;
     l->batches = 0;
     l->dead = 1;
+    TENSOR__(bury)(l, TENSOR__LOADER);
 }
 
 // The code after raising if l cannot be used, else 0.
@@ -13604,7 +14044,7 @@ TENSOR_API nn_data_loader_t *nn_data_loader_with(nn_data_loader_args_t a) {
     int64_t size = a.batch_size == 0 ? 1 : a.batch_size;
     int bad = 0;
     if (d->x) a.dataset = nn_tensor_dataset(d->x, d->y);
-    if (nn__too_many("data_loader", a.site_, a.surplus_)) {
+    if (nn__too_many("data_loader", a.site_, a.options_are_named_)) {
         l = NULL;
     } else if (d->len < 0) {
         if (tensor_error_code() == TENSOR_OK) {
@@ -13618,7 +14058,7 @@ TENSOR_API nn_data_loader_t *nn_data_loader_with(nn_data_loader_args_t a) {
                d->y_shape.ndim >= TENSOR_MAX_DIMS) {
         NN__FAIL(TENSOR_ERR_SHAPE, "data_loader: a sample has 0..7 dims");
     } else {
-        l = (nn_data_loader_t *)nn__memory(1, sizeof *l);
+        l = (nn_data_loader_t *)TENSOR__(object)(nn__self(), TENSOR__LOADER, sizeof *l);
     }
     if (l) {
         memcpy((void *)&l->set, d, sizeof l->set);
@@ -13654,7 +14094,6 @@ TENSOR_API nn_data_loader_t *nn_data_loader_with(nn_data_loader_args_t a) {
                                                              l->device));
         if (bad) {
             nn__loader_close(l);
-            nn__free(l);
             l = NULL;
         }
     }
@@ -13753,6 +14192,7 @@ TENSOR__FN tensor_t *nn__batch_tensor(const tensor_shape_t *sample, tensor_dtype
 
 TENSOR__FN int nn__gather(nn_data_loader_t *l, nn_batch_t *b) {
     nn__gather_t g;
+    tensor_scope_t scope;
     int64_t tasks, i;
     if (!nn__there("next", "the batch", b)) return 0;
     b->x = b->y = TENSOR__(poison);
@@ -13781,11 +14221,13 @@ TENSOR__FN int nn__gather(nn_data_loader_t *l, nn_batch_t *b) {
     g.per_task = 1 + (int64_t)(65536 / (g.x_row + g.yr + 1));
     if (!l->set.x) g.per_task = 1;
     tasks = (g.rows + g.per_task - 1) / g.per_task;
+    scope = TENSOR__(scope)(-1);
     if (tasks > 1 && (l->set.x || l->workers > 0)) {
         TENSOR__(parallel)(tasks, nn__gather_task, &g);
     } else {
         for (i = 0; i < tasks; i++) nn__gather_task(&g, i, 0);
     }
+    (tensor_scope_end)(scope);
     for (i = 0; l->codes && i < g.rows; i++) {
         int code = l->codes[i];
         if (code == 0) continue;
@@ -14060,9 +14502,9 @@ TENSOR_API tensor_t *(nn_read_idx)(const char *path) {
 
 typedef struct nn__entry_t {
     const char *name;
-    int64_t dims[TENSOR_MAX_DIMS];
-    uint64_t begin, end;   // in the data
-    int ndim, dtype;       // row of nn__dtypes
+    int64_t dims[TENSOR_MAX_DIMS];   // the first ones; a file may have more
+    uint64_t numel, begin, end;      // begin, end: in the data
+    int ndim, dtype;                 // row of nn__dtypes
 } nn__entry_t;
 
 typedef struct nn__named_index_t {
@@ -14086,23 +14528,30 @@ struct nn_safetensors_t {
 // Types of the format; of ours for those we can give.
 static const struct {
     const char *name;
-    int size, dtype, widen;
+    int bits, dtype, widen;
 } nn__dtypes[] = {
-    {"F32", 4, TENSOR_F32, -1},
-    {"F64", 8, TENSOR_F64, -1},
-    {"I32", 4, TENSOR_I32, -1},
-    {"I64", 8, TENSOR_I64, -1},
-    {"U8", 1, TENSOR_U8, -1},
-    {"BOOL", 1, TENSOR_BOOL, -1},
-    {"F16", 2, TENSOR_F16, -1},
-    {"BF16", 2, TENSOR_BF16, -1},
-    {"I8", 1, TENSOR_I8, -1},
-    {"I16", 2, TENSOR_I16, -1},
-    {"U16", 2, TENSOR_I32, NN__U16},
-    {"U32", 4, TENSOR_I64, NN__U32},
-    {"U64", 8, -1, -1},
-    {"F8_E4M3", 1, -1, -1},
-    {"F8_E5M2", 1, -1, -1},
+    {"F32", 32, TENSOR_F32, -1},
+    {"F64", 64, TENSOR_F64, -1},
+    {"I32", 32, TENSOR_I32, -1},
+    {"I64", 64, TENSOR_I64, -1},
+    {"U8", 8, TENSOR_U8, -1},
+    {"BOOL", 8, TENSOR_BOOL, -1},
+    {"F16", 16, TENSOR_F16, -1},
+    {"BF16", 16, TENSOR_BF16, -1},
+    {"I8", 8, TENSOR_I8, -1},
+    {"I16", 16, TENSOR_I16, -1},
+    {"U16", 16, TENSOR_I32, NN__U16},
+    {"U32", 32, TENSOR_I64, NN__U32},
+    {"U64", 64, -1, -1},
+    {"C64", 64, -1, -1},
+    {"F8_E4M3", 8, -1, -1},
+    {"F8_E4M3FNUZ", 8, -1, -1},
+    {"F8_E5M2", 8, -1, -1},
+    {"F8_E5M2FNUZ", 8, -1, -1},
+    {"F8_E8M0", 8, -1, -1},
+    {"F6_E2M3", 6, -1, -1},
+    {"F6_E3M2", 6, -1, -1},
+    {"F4", 4, -1, -1},
 };
 enum { NN__DTYPES = (int)(sizeof nn__dtypes / sizeof nn__dtypes[0]) };
 
@@ -14116,6 +14565,7 @@ TENSOR__FN void nn__reader_close(nn_safetensors_t *r) {
     nn__free(r->metadata);
     r->count = r->nmetadata = 0;
     r->dead = 1;
+    TENSOR__(bury)(r, TENSOR__READER);
 }
 
 TENSOR__FN void nn__reader_shutdown(tensor__owned_t *o) {
@@ -14282,9 +14732,10 @@ TENSOR__FN int nn__integer(nn__json_t *j, const char *about, uint64_t *out) {
 
 TENSOR__FN int nn__parse_entry(nn__json_t *j, nn__entry_t *e, const char *name) {
     int have_dtype = 0, have_shape = 0, have_offsets = 0, k;
-    uint64_t v, numel = 1;
+    uint64_t v, bits;
     if (!nn__expect(j, '{', name, "an object is expected")) return 0;
     e->name = name;
+    e->numel = 1;
     do {
         const char *key = nn__string(j, name);
         if (!key || !nn__expect(j, ':', name, "a colon is expected")) return 0;
@@ -14303,9 +14754,12 @@ TENSOR__FN int nn__parse_entry(nn__json_t *j, nn__entry_t *e, const char *name) 
                 continue;
             }
             do {
-                if (e->ndim == TENSOR_MAX_DIMS) return nn__malformed(j, name, "more than 8 dims");
                 if (!nn__integer(j, name, &v)) return 0;
-                e->dims[e->ndim++] = (int64_t)v;
+                if (e->ndim < TENSOR_MAX_DIMS) e->dims[e->ndim] = (int64_t)v;
+                e->ndim++;
+                if (v != 0 && e->numel > ((uint64_t)1 << 60) / v)
+                    return nn__malformed(j, name, "the shape overflows");
+                e->numel *= v;
             } while (nn__peek(j) == ',' && j->p++);
             if (!nn__expect(j, ']', name, "a closing bracket is expected")) return 0;
         } else if (strcmp(key, "data_offsets") == 0) {
@@ -14327,14 +14781,9 @@ TENSOR__FN int nn__parse_entry(nn__json_t *j, nn__entry_t *e, const char *name) 
     if (e->begin > e->end) return nn__malformed(j, name, "data_offsets end before they begin");
     if (e->end > j->r->source.size - j->r->data)
         return nn__malformed(j, name, "data_offsets lie beyond the file's end");
-    for (k = 0; k < e->ndim; k++) {
-        uint64_t d = (uint64_t)e->dims[k];
-        if (d != 0 && numel > ((uint64_t)1 << 60) / d) return nn__malformed(j, name, "the shape overflows");
-        numel *= d;
-    }
-    if (numel * (uint64_t)nn__dtypes[e->dtype].size != e->end - e->begin) {
+    bits = (uint64_t)nn__dtypes[e->dtype].bits;     // 8 elements have that many bytes
+    if (e->numel % 8 * bits % 8 != 0 || e->numel / 8 * bits + e->numel % 8 * bits / 8 != e->end - e->begin)
         return nn__malformed(j, name, "shape and data_offsets disagree on the size");
-    }
     return 1;
 }
 
@@ -14434,6 +14883,35 @@ TENSOR__FN int nn__parse_header(nn_safetensors_t *r, uint64_t n) {
     return 1;
 }
 
+// Files that are taken for safetensors, by their first bytes, and what to do.
+static const struct {
+    const char *magic, *what;
+} nn__foreign[] = {
+    {"PK\3\4", "is a torch.save file (zip), not safetensors; convert it in Python: "
+                "safetensors.torch.save_file({k: v.clone() for k, v in torch.load(old).items()}, new)"},
+    {"\x80\2", "is a pickle (an old torch.save file), not safetensors; convert it in Python: "
+               "safetensors.torch.save_file({k: v.clone() for k, v in torch.load(old).items()}, new)"},
+    {"\x80\3", "is a pickle, not safetensors"},
+    {"\x80\4", "is a pickle, not safetensors"},
+    {"\x80\5", "is a pickle, not safetensors"},
+    {"GGUF", "is a GGUF file, not safetensors; load the safetensors file it was made from"},
+    {"\x93NUMPY", "is a NumPy file, not safetensors; convert it in Python: "
+                  "safetensors.numpy.save_file({\"x\": numpy.load(old)}, new)"},
+    {"\x89HDF", "is an HDF5 file, not safetensors"},
+    {"\x1F\x8B", "is gzip-compressed; decompress it first (gunzip)"},
+    {"version ", "is a pointer of Git LFS, not the file itself; fetch it (git lfs pull)"},
+};
+
+// What the first 8 bytes tell of a file whose header's length is none.
+TENSOR__FN const char *nn__foreign_text(const unsigned char *head) {
+    size_t i;
+    for (i = 0; i < sizeof nn__foreign / sizeof *nn__foreign; i++) {
+        const char *magic = nn__foreign[i].magic;
+        if (memcmp(head, magic, strlen(magic)) == 0) return nn__foreign[i].what;
+    }
+    return NULL;
+}
+
 // Reads the header of r's source. 0 after raising.
 TENSOR__FN int nn__read_header(nn_safetensors_t *r) {
     const char *label = r->label;
@@ -14444,6 +14922,8 @@ TENSOR__FN int nn__read_header(nn_safetensors_t *r) {
     if (!nn__read(&r->source, 0, head, 8))
         return NN__NO(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", label);
     for (k = 7; k >= 0; k--) n = n << 8 | head[k];
+    if ((n > size - 8 || n > NN_SAFETENSORS_MAX_HEADER) && nn__foreign_text(head))
+        return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\" %s", label, nn__foreign_text(head));
     if (n > size - 8)
         return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\": the header's length exceeds the file", label);
     if (n > NN_SAFETENSORS_MAX_HEADER)
@@ -14459,7 +14939,7 @@ TENSOR__FN int nn__read_header(nn_safetensors_t *r) {
 
 // Takes over the source, also when it fails.
 TENSOR__FN nn_safetensors_t *nn__reader(nn__source_t *s, const char *label) {
-    nn_safetensors_t *r = (nn_safetensors_t *)nn__memory(1, sizeof *r);
+    nn_safetensors_t *r = (nn_safetensors_t *)TENSOR__(object)(nn__self(), TENSOR__READER, sizeof *r);
     if (!r) {
         nn__close_source(s);
         return NULL;
@@ -14470,7 +14950,6 @@ TENSOR__FN nn_safetensors_t *nn__reader(nn__source_t *s, const char *label) {
     r->label = nn__copy_string(label);
     if (r->label && nn__read_header(r)) return r;
     nn__reader_close(r);
-    nn__free(r);
     return NULL;
 }
 
@@ -14496,23 +14975,38 @@ TENSOR_API const char *nn_safetensors_metadata(nn_safetensors_t *r, const char *
     return found ? found->value : NULL;
 }
 
-TENSOR__FN nn__entry_t *nn__find_entry(nn_safetensors_t *r, const char *name) {
-    nn__named_index_t want, *found;
+// A name in two parts.
+typedef struct nn__two_names_t {
+    const char *prefix, *name;
+} nn__two_names_t;
+TENSOR__FN int nn__by_two_names(const void *a, const void *b) {
+    const nn__two_names_t *want = (const nn__two_names_t *)a;
+    const char *name = ((const nn__named_index_t *)b)->name;
+    size_t n = strlen(want->prefix);
+    int order = strncmp(want->prefix, name, n);
+    return order != 0 ? order : strcmp(want->name, name + n);
+}
+TENSOR__FN nn__entry_t *nn__find_entry(nn_safetensors_t *r, const char *prefix, const char *name) {
+    nn__two_names_t want;
+    nn__named_index_t *found;
     if (r->count == 0) return NULL;
+    want.prefix = prefix;
     want.name = name;
-    want.index = 0;
-    found = (nn__named_index_t *)bsearch(&want, r->sorted, (size_t)r->count, sizeof want, nn__by_name);
+    found = (nn__named_index_t *)bsearch(&want, r->sorted, (size_t)r->count, sizeof *found, nn__by_two_names);
     return found ? &r->entry[found->index] : NULL;
 }
 
 TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
-    int dtype = nn__dtypes[e->dtype].dtype, size = nn__dtypes[e->dtype].size,
+    int dtype = nn__dtypes[e->dtype].dtype, size = nn__dtypes[e->dtype].bits / 8,
         widen = nn__dtypes[e->dtype].widen;
     uint64_t bytes = e->end - e->begin, k;
     tensor_t *t;
     if (dtype < 0)
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "safetensors: \"%s\": %s has dtype %s", r->label, e->name,
                         nn__dtypes[e->dtype].name);
+    if (e->ndim > TENSOR_MAX_DIMS)
+        return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "safetensors: \"%s\": %s has %i dims, tensors at most %i",
+                        r->label, e->name, e->ndim, (int)TENSOR_MAX_DIMS);
     t = nn__host_tensor(e->dims, e->ndim, (tensor_dtype_t)dtype);
     if ((tensor_is_poison)(t) || bytes == 0) return t;
     if (!nn__read(&r->source, r->data + e->begin, t->storage->data, bytes)) {
@@ -14535,7 +15029,7 @@ TENSOR_API tensor_t *(nn_safetensors_get)(nn_safetensors_t *r, const char *name)
         return TENSOR__(poison);
     }
     if (r->dead) return NN__FAIL(TENSOR_ERR_OWNER, "safetensors_get: the reader was closed");
-    e = nn__find_entry(r, name);
+    e = nn__find_entry(r, "", name);
     if (e) return nn__read_entry(r, e);
     return NN__FAIL(TENSOR_ERR_INDEX, "safetensors: \"%s\" has no tensor \"%s\"", r->label, name);
 }
@@ -14661,8 +15155,8 @@ TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensor
         out[i].name = names[i];
         out[i].t = t;
         out[i].dtype = k;
-        out[i].size = nn__dtypes[k].size;
-        out[i].bytes = (uint64_t)t->numel * (uint64_t)nn__dtypes[k].size;
+        out[i].size = nn__dtypes[k].bits / 8;
+        out[i].bytes = (uint64_t)t->numel * (uint64_t)out[i].size;
     }
     if (!bad && n > 1) qsort(out, (size_t)n, sizeof *out, nn__by_name);
     for (i = 1; i < n && !bad; i++) {
@@ -14805,28 +15299,76 @@ TENSOR__FN int nn__writable(const char *path, int *mode) {
     return NN__NO(TENSOR_ERR_IO, "save: %s is no regular file", path);
 }
 
-// Creates path.tmp, empty. NULL after raising.
-TENSOR__FN FILE *nn__create(const char *path, int mode) {
-    FILE *f;
-    int bad = 0;
-#ifdef NN__HAS_LINKS
-    char c;
-    bad = readlink(path, &c, 1) >= 0;
-#endif
-    if (bad) {
-        NN__FAIL(TENSOR_ERR_IO, "save: %s is no regular file", path);
+// Opens a file for writing that is not there yet. NULL, errno tells; EEXIST: it is there.
+TENSOR__FN FILE *nn__create_new(const char *path) {
+#if defined(NN__HAS_LINKS)
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0666);
+    FILE *f = fd >= 0 ? fdopen(fd, "wb") : NULL;
+    if (fd >= 0 && !f) {
+        close(fd);
+        (void)unlink(path);
+    }
+    return f;
+#elif defined(_WIN32)
+    int fd = _open(path, _O_WRONLY | _O_CREAT | _O_EXCL | _O_BINARY, _S_IREAD | _S_IWRITE);
+    FILE *f = fd >= 0 ? _fdopen(fd, "wb") : NULL;
+    if (fd >= 0 && !f) {
+        _close(fd);
+        (void)remove(path);
+    }
+    return f;
+#else
+    FILE *f = fopen(path, "rb");
+    if (f) {
+        fclose(f);
+        errno = EEXIST;
         return NULL;
     }
-    if (!nn__writable(path, NULL)) return NULL;
-    errno = 0;
-    f = fopen(path, "wb");
-    if (!f) nn__io_failed("cannot create", path, errno);
+    return fopen(path, "wb");
+#endif
+}
+
+// Creates target.tmp-PROCESS-NUMBER, which no other save uses, empty, with target's permissions (mode < 0:
+// the usual ones). *path receives its name, a block to free. NULL after raising.
+TENSOR__FN FILE *nn__create(const char *target, int mode, char **path) {
+    static tensor__count_t saves;
+    size_t room = strlen(target) + 60;
+    tensor__text_t t;
+    FILE *f = NULL;
+    int tries, process = 0, short_name = 0;
+    const char *slash = strrchr(target, '/');
+    int folder = slash ? (int)(slash - target) + 1 : 0;     // characters of target that are not its name
+#if defined(NN__HAS_LINKS)
+    process = (int)getpid();
+#elif defined(_WIN32)
+    process = (int)_getpid();
+#endif
+    *path = (char *)nn__memory(room, 1);
+    if (!*path) return NULL;
+    for (tries = 0; !f && tries < 10000; tries++) {     // what a process that was killed left stays in place
+        t = nn__text(*path, room);
+        if (short_name) {
+            memcpy(*path, target, (size_t)folder);
+            t = nn__text(*path + folder, room - (size_t)folder);
+            NN__PUT(&t, ".tensor.tmp-%i-%i", process, (int)TENSOR__ATOMIC_ADD(&saves, 1));
+        } else {
+            NN__PUT(&t, "%s.tmp-%i-%i", target, process, (int)TENSOR__ATOMIC_ADD(&saves, 1));
+        }
+        errno = 0;
+        f = nn__create_new(*path);
+        if (!f && errno == ENAMETOOLONG && !short_name) {
+            short_name = 1;             // the target's own name leaves no room for more
+            continue;
+        }
+        if (!f && errno != EEXIST) break;
+    }
+    if (!f) nn__io_failed("cannot create", *path, errno);
 #ifdef NN__HAS_LINKS
     // While it is empty: what was private stays so.
-    if (f && mode >= 0 && chmod(path, (mode_t)mode) != 0) {
-        nn__io_failed("cannot create", path, errno);
+    if (f && mode >= 0 && chmod(*path, (mode_t)mode) != 0) {
+        nn__io_failed("cannot create", *path, errno);
         fclose(f);
-        (void)remove(path);
+        (void)remove(*path);
         f = NULL;
     }
 #else
@@ -14835,12 +15377,71 @@ TENSOR__FN FILE *nn__create(const char *path, int mode) {
     return f;
 }
 
+// Waits until what was written is on the disk. 0 or, where the system knows of a failure, errno.
+TENSOR__FN int nn__sync_file(FILE *f) {
+#if defined(NN__HAS_LINKS)
+    if (fsync(fileno(f)) == 0 || errno == EINVAL || errno == ENOSYS) return 0;   // a file system without it
+    return errno;
+#elif defined(_WIN32)
+    return _commit(_fileno(f)) == 0 ? 0 : errno;
+#else
+    (void)f;
+    return 0;
+#endif
+}
+// The same for the folder of path, which holds its name: a folder that cannot be opened is left alone.
+TENSOR__FN int nn__sync_folder(char *path) {
+#if defined(NN__HAS_LINKS)
+    char *slash = strrchr(path, '/');
+    int fd, error = 0;
+    if (slash) slash[slash == path] = 0;
+    fd = open(slash ? path : ".", O_RDONLY);
+    if (fd < 0) return 0;
+    if (fsync(fd) != 0 && errno != EINVAL && errno != ENOSYS) error = errno;
+    close(fd);
+    return error;
+#else
+    (void)path;
+    return 0;
+#endif
+}
+
+// Puts the finished file in target's place. 0 or errno.
+TENSOR__FN int nn__replace(const char *from, const char *target) {
+#if defined(_WIN32)
+    if (MoveFileExA(from, target, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH)) return 0;
+    return GetLastError() == ERROR_ACCESS_DENIED ? EACCES : EIO;
+#else
+    errno = 0;
+    return rename(from, target) == 0 ? 0 : errno;
+#endif
+}
+
+// Writes, waits for the disk and closes. -> code
+TENSOR__FN int nn__write_file(FILE *f, const char *path, const nn__sink_t *header, const nn__out_t *out,
+                              int n) {
+    nn__sink_t s;
+    int error = 0;
+    memset(&s, 0, sizeof s);
+    s.file = f;
+    errno = 0;
+    nn__emit(&s, header, out, n);
+    if (fflush(f) != 0 && !s.failed) s.failed = TENSOR_ERR_IO;
+    if (s.failed == TENSOR_ERR_IO) error = errno ? errno : EIO;
+    else if (!s.failed) error = nn__sync_file(f);
+    errno = 0;
+    if (fclose(f) != 0 && !error) error = errno ? errno : EIO;
+    if (s.failed && s.failed != TENSOR_ERR_IO) return s.failed;
+    return error ? nn__io_failed("cannot write", path, error) : TENSOR_OK;
+}
+
 TENSOR_API int (nn_safetensors_write)(const char *path, const char *const *names, tensor_t *const *tensors,
                                      int n, const nn_metadata_t *metadata, int nmeta) {
-    nn__sink_t header, s;
+    nn__sink_t header;
     nn__out_t *out;
     char *target, *temporary = NULL;
-    int code = TENSOR_OK, mode = -1;
+    FILE *f;
+    int code, error = 0, mode = -1;
     if (!path) return nn__io_failed("cannot write", "(null)", EINVAL);
     if (!nn__writable(path, &mode)) return TENSOR_ERR_IO;
     target = nn__follow(path);
@@ -14850,29 +15451,16 @@ TENSOR_API int (nn_safetensors_write)(const char *path, const char *const *names
         nn__free(target);
         return tensor_error_code();
     }
-    memset(&s, 0, sizeof s);
-    temporary = (char *)nn__memory(strlen(target) + 5, 1);
-    if (temporary) {
-        memcpy(temporary, target, strlen(target));
-        memcpy(temporary + strlen(target), ".tmp", 5);
-        s.file = nn__create(temporary, mode);
+    f = nn__create(target, mode, &temporary);
+    code = f ? nn__write_file(f, temporary, &header, out, n) : tensor_error_code();
+    if (code == TENSOR_OK) {
+        error = nn__replace(temporary, target);
+        if (error) code = nn__io_failed("cannot rename to", target, error);
     }
-    if (!s.file) {
-        code = tensor_error_code();
-    } else {
-        errno = 0;
-        nn__emit(&s, &header, out, n);
-        if (fflush((FILE *)s.file) != 0 && !s.failed) s.failed = TENSOR_ERR_IO;
-        if (s.failed == TENSOR_ERR_IO) code = nn__io_failed("cannot write", temporary, errno);
-        else if (s.failed) code = s.failed;
-        if (fclose((FILE *)s.file) != 0 && code == TENSOR_OK)
-            code = nn__io_failed("cannot write", temporary, errno);
-#if defined(_WIN32)
-        if (code == TENSOR_OK) (void)remove(target);   // rename does not replace there
-#endif
-        if (code == TENSOR_OK && rename(temporary, target) != 0)
-            code = nn__io_failed("cannot rename to", target, errno);
-        if (code != TENSOR_OK) (void)remove(temporary);
+    if (f && code != TENSOR_OK) (void)remove(temporary);
+    if (code == TENSOR_OK) {
+        error = nn__sync_folder(target);
+        if (error) code = nn__io_failed("cannot sync the folder of", path, error);
     }
     nn__free(temporary);
     nn__free(target);
@@ -14903,8 +15491,7 @@ TENSOR__FN int nn__save_begin(nn__save_t *s, nn_module_t *m, const char *op, int
     s->name = (const char **)nn__memory((uint64_t)s->all.n + (uint64_t)more, sizeof(char *));
     s->t = (tensor_t **)nn__memory((uint64_t)s->all.n + (uint64_t)more, sizeof(tensor_t *));
     if (!s->name || !s->t) return 0;
-    for (i = 0; i < s->all.n; i++) {
-        if (s->all.item[i].first != i) continue;
+    for (i = 0; i < s->all.n; i++) {        // a shared one by each of its names, as PyTorch's state_dict
         s->name[s->n] = s->all.item[i].name;
         s->t[s->n++] = s->all.item[i].tensor;
     }
@@ -14933,54 +15520,66 @@ typedef struct nn__mismatch_t {
     char text[200];
 } nn__mismatch_t;
 
-TENSOR__FN void nn__mismatch_name(nn__mismatch_t *m, const char *name) {
+// name and, if it is not NULL, what is said of it.
+TENSOR__FN void nn__mismatch_name(nn__mismatch_t *m, const char *name, const char *about) {
     tensor__text_t *t = &m->t;
-    if (t->length + strlen(name) + 8 < t->room) {
+    size_t more = about ? strlen(about) + 1 : 0;
+    if (t->length + strlen(name) + more + 8 < t->room) {
         if (m->count) NN__PUT(t, ", ");
-        NN__PUT(t, "%s", name);
+        NN__PUT(t, "%s%s%s", name, about ? " " : "", about ? about : "");
     } else if (t->length + 6 < t->room && (t->length < 3 || strcmp(t->p + t->length - 3, "...") != 0)) {
         NN__PUT(t, "%s", m->count ? ", ..." : "...");
     }
     m->count++;
 }
 
-// Compares what the file holds with what m needs. Names that begin with skip are not unexpected.
-TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, int partial, const char *skip) {
-    nn__mismatch_t missing, unexpected, differ;
-    unsigned char *known = (unsigned char *)nn__memory((uint64_t)r->count + 1, 1);
-    unsigned char *found = (unsigned char *)nn__memory((uint64_t)all->n + 1, 1);
-    int64_t i;
-    if (!known || !found) {
-        nn__free(known);
-        nn__free(found);
-        return TENSOR_ERR_OUT_OF_MEMORY;
+// Whether the file's tensor can become t; if not, text says what it is and what t is.
+TENSOR__FN int nn__entry_fits(const nn__entry_t *e, const tensor_t *t, char *text, size_t room) {
+    tensor__text_t s = nn__text(text, room);
+    int k, same = e->ndim == t->ndim;
+    for (k = 0; same && k < e->ndim; k++) same = e->dims[k] == t->dims[k];
+    if (nn__dtypes[e->dtype].dtype < 0) {
+        NN__PUT(&s, "%s (module: %y)", nn__dtypes[e->dtype].name, t);
+        return 0;
     }
+    if (e->ndim > TENSOR_MAX_DIMS) NN__PUT(&s, "of %i dims (module: %t)", e->ndim, t);
+    else NN__PUT(&s, "%n (module: %t)", e->dims, e->ndim, t);
+    return same;
+}
+
+// Compares what the file holds under names that begin with prefix with what m needs. Names that begin with
+// skip are not unexpected.
+TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, const char *prefix, int partial,
+                               const char *skip) {
+    nn__mismatch_t missing, unexpected, differ;
+    unsigned char *known = (unsigned char *)nn__lent((uint64_t)r->count + 1, 1);
+    unsigned char *found = (unsigned char *)nn__lent((uint64_t)all->n + 1, 1);
+    char about[200];
+    int64_t i;
+    if (!known || !found) return TENSOR_ERR_OUT_OF_MEMORY;
+    memset(known, 0, (size_t)r->count + 1);
+    memset(found, 0, (size_t)all->n + 1);
     missing.count = unexpected.count = differ.count = 0;
     missing.t = nn__text(missing.text, sizeof missing.text);
     unexpected.t = nn__text(unexpected.text, sizeof unexpected.text);
     differ.t = nn__text(differ.text, sizeof differ.text);
     for (i = 0; i < all->n; i++) {
-        nn__entry_t *e = nn__find_entry(r, all->item[i].name);
-        tensor_t *t = all->item[i].tensor;
-        int k, same;
+        nn__entry_t *e = nn__find_entry(r, prefix, all->item[i].name);
         if (!e) continue;
         known[e - r->entry] = 1;
         found[all->item[i].first] = 1;
-        same = e->ndim == t->ndim && nn__dtypes[e->dtype].dtype >= 0;
-        for (k = 0; same && k < e->ndim; k++) same = e->dims[k] == t->dims[k];
-        if (!same) nn__mismatch_name(&differ, all->item[i].name);
+        if (!nn__entry_fits(e, all->item[i].tensor, about, sizeof about))
+            nn__mismatch_name(&differ, all->item[i].name, about);
     }
     for (i = 0; i < all->n && !partial; i++) {
         if (all->item[i].first == i && !found[i])
-            nn__mismatch_name(&missing, all->item[i].name);
+            nn__mismatch_name(&missing, all->item[i].name, NULL);
     }
     for (i = 0; i < r->count && !partial; i++) {
-        if (!known[i] && (!skip || strncmp(r->entry[i].name, skip, strlen(skip)) != 0)) {
-            nn__mismatch_name(&unexpected, r->entry[i].name);
-        }
+        const char *name = r->entry[i].name;
+        if (known[i] || strncmp(name, prefix, strlen(prefix)) != 0) continue;
+        if (!skip || strncmp(name, skip, strlen(skip)) != 0) nn__mismatch_name(&unexpected, name, NULL);
     }
-    nn__free(known);
-    nn__free(found);
     if (!missing.count && !unexpected.count && !differ.count) return TENSOR_OK;
     return NN__ERROR(TENSOR_ERR_FORMAT,
                      "load: \"%s\": %i missing [%s], %i unexpected [%s], %i of another shape [%s]", r->label,
@@ -14988,40 +15587,60 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, int 
                      differ.text);
 }
 
-// Copies what the file has into the module. The checks were made.
-TENSOR__FN int nn__copy_in(nn_safetensors_t *r, const nn__items_t *all) {
+// Reads what the file has for the module, after nn__check_state, and proves that nn__put_state will not fail.
+// -> a list in memory of the scope, as long as all (NULL: not in the file); NULL after raising
+TENSOR__FN tensor_t **nn__stage_state(nn_safetensors_t *r, const nn__items_t *all, const char *prefix) {
+    tensor_t **fresh = (tensor_t **)nn__lent((uint64_t)all->n + 1, sizeof *fresh);
     int64_t i;
-    int code = TENSOR_OK;
-    for (i = 0; i < all->n && code == TENSOR_OK; i++) {
-        nn__entry_t *e = nn__find_entry(r, all->item[i].name);
-        tensor_scope_t scope;
-        tensor_t *t;
+    for (i = 0; fresh && i < all->n; i++) {
+        nn__entry_t *e = nn__find_entry(r, prefix, all->item[i].name);
+        tensor_t *to = all->item[i].tensor, *t, *read;
+        fresh[i] = NULL;
         if (!e) continue;
-        scope = TENSOR__(scope)(0);
-        t = nn__read_entry(r, e);
-        if ((tensor_is_poison)(t) || (tensor_is_poison)((tensor_copy_)(all->item[i].tensor, t)))
-            code = tensor_error_code();
-        (tensor_scope_end)(scope);
+        if (!TENSOR__(changeable)(nn__self(), "load", to)) return NULL;
+        read = nn__read_entry(r, e);
+        t = (tensor_to)(read, (int)to->dtype);
+        if ((tensor_is_poison)(t)) return NULL;
+        if (t != read) (tensor_free)(read);
+        if (to->device) {       // what the copy will borrow there stays in the cache
+            tensor_t *room = (tensor_to)(t, TENSOR_CPU + (int)to->device);
+            if ((tensor_is_poison)(room)) return NULL;
+            (tensor_free)(room);
+        }
+        fresh[i] = t;
     }
-    return code;
+    return fresh;
+}
+// Into the module with them. -> code
+TENSOR__FN int nn__put_state(const nn__items_t *all, tensor_t *const *fresh) {
+    int64_t i;
+    for (i = 0; i < all->n; i++) {
+        if (fresh[i] && (tensor_is_poison)((tensor_copy_)(all->item[i].tensor, fresh[i])))
+            return tensor_error_code();
+    }
+    return TENSOR_OK;
 }
 
-TENSOR__FN int nn__load_from(nn_safetensors_t *r, nn_module_t *m, int partial) {
+TENSOR__FN int nn__load_from(nn_safetensors_t *r, nn_module_t *m, const char *prefix, int partial) {
+    tensor_scope_t scope;
     nn__items_t all;
-    void *block;
+    tensor_t **fresh = NULL;
     int code;
     if (!r) return tensor_error_code();
-    block = nn__collect(m, "load", &all);
-    if (!block) return tensor_error_code();
-    code = nn__check_state(r, &all, partial, NULL);
-    if (code == TENSOR_OK) code = nn__copy_in(r, &all);
-    nn__free(block);
+    scope = TENSOR__(scope)(0);
+    code = nn__collect_lent(m, "load", &all) ? TENSOR_OK : tensor_error_code();
+    if (code == TENSOR_OK) code = nn__check_state(r, &all, prefix, partial, NULL);
+    if (code == TENSOR_OK) {
+        fresh = nn__stage_state(r, &all, prefix);
+        code = fresh ? nn__put_state(&all, fresh) : tensor_error_code();
+    }
+    (tensor_scope_end)(scope);
     return code;
 }
 
 TENSOR_API int (nn_load_memory)(const void *data, size_t size, nn_module_t *m, int partial) {
     nn_safetensors_t *r = (nn_safetensors_parse)(data, size);
-    int code = nn__load_from(r, m, partial);
+    int code = nn__load_from(r, m, "", partial);
     nn_safetensors_close(r);
     return code;
 }
@@ -15039,9 +15658,9 @@ TENSOR_API int (nn_save)(const char *path, nn_module_t *m) {
 
 TENSOR_API int nn_load_with(nn_load_args_t a) {
     int code = TENSOR_ERR_SHAPE;
-    if (!nn__too_many("load", a.site_, a.surplus_)) {
+    if (!nn__too_many("load", a.site_, a.options_are_named_)) {
         nn_safetensors_t *r = (nn_safetensors_open)(a.path);
-        code = nn__load_from(r, a.module, a.partial);
+        code = nn__load_from(r, a.module, a.prefix ? a.prefix : "", a.partial);
         nn_safetensors_close(r);
     }
     return tensor__at_int(a.site_, code);
@@ -15171,7 +15790,7 @@ TENSOR__FN int nn__decimal(const char *text, uint64_t *out) {
 // poison after raising.
 TENSOR__FN tensor_t *nn__expected(nn_safetensors_t *r, const char *name, int dtype, const int64_t *dims,
                                   int ndim, int state) {
-    nn__entry_t *e = nn__find_entry(r, name);
+    nn__entry_t *e = nn__find_entry(r, "", name);
     int k, from = e ? nn__dtypes[e->dtype].dtype : -1;
     int same = e && e->ndim == ndim && nn__dtypes[e->dtype].widen < 0 &&
                (from == dtype || (state && (from == TENSOR_F32 || from == TENSOR_F64)));
@@ -15181,11 +15800,35 @@ TENSOR__FN tensor_t *nn__expected(nn_safetensors_t *r, const char *name, int dty
                     e ? "does not fit this optimizer" : "is missing");
 }
 
-// Reads everything the optimizer needs, then puts it in place.
-TENSOR__FN int nn__load_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const nn__items_t *all) {
+// What a checkpoint holds for an optimizer, of the current scope.
+typedef struct nn__staged_t {
+    tensor_t *steps, *groups, *options;
+    tensor_t **state;    // NN__MAX_STATE for each parameter; NULL = none
+} nn__staged_t;
+
+// Whether all numbers are ones that an optimizer can have.
+TENSOR__FN int nn__staged_numbers(const nn_optimizer_t *o, const nn__staged_t *s) {
+    const double *options = (const double *)s->options->storage->data;
+    const double *groups = (const double *)s->groups->storage->data;
+    const int64_t *steps = (const int64_t *)s->steps->storage->data;
+    int i;
+    for (i = 0; i < s->options->numel; i++) {
+        if (!nn__option_holds(i, options[i])) return 0;
+    }
+    for (i = 0; i < 2 * o->ngroups; i++) {
+        if (!(groups[i] >= 0 && groups[i] - groups[i] == 0)) return 0;
+    }
+    for (i = 0; i < o->nparams; i++) {
+        if (steps[i] < 0 || steps[i] > (int64_t)1 << 53) return 0;
+    }
+    return 1;
+}
+
+// Reads and checks everything the optimizer needs. -> code
+TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const nn__items_t *all,
+                                   nn__staged_t *s) {
     const char *rule = nn_safetensors_metadata(r, "optimizer");
     nn__entry_t *entry;
-    tensor_t **state, *steps, *groups, *options;
     int64_t dims[2];
     int i, k, code = nn__busy_optimizer("load_checkpoint", o);
     if (code != TENSOR_OK) return code;
@@ -15193,104 +15836,101 @@ TENSOR__FN int nn__load_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const 
         return NN__ERROR(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\" holds the state of %s, not of %s",
                          r->label, rule ? rule : "no optimizer", o->rule->name);
     dims[0] = o->nparams;
-    steps = nn__expected(r, "optimizer/steps", TENSOR_I64, dims, 1, 0);
+    s->steps = nn__expected(r, "optimizer/steps", TENSOR_I64, dims, 1, 0);
     dims[0] = o->ngroups;
     dims[1] = 2;
-    groups = nn__expected(r, "optimizer/groups", TENSOR_F64, dims, 2, 0);
-    entry = nn__find_entry(r, "optimizer/options");
+    s->groups = nn__expected(r, "optimizer/groups", TENSOR_F64, dims, 2, 0);
+    entry = nn__find_entry(r, "", "optimizer/options");
     dims[0] = NN__OPTIONS;
     if (entry && entry->ndim == 1 && entry->dims[0] >= NN__OLD_OPTIONS && entry->dims[0] < NN__OPTIONS)
         dims[0] = entry->dims[0];
-    options = nn__expected(r, "optimizer/options", TENSOR_F64, dims, 1, 0);
-    if ((tensor_is_poison)(steps) || (tensor_is_poison)(groups) || (tensor_is_poison)(options))
+    s->options = nn__expected(r, "optimizer/options", TENSOR_F64, dims, 1, 0);
+    if ((tensor_is_poison)(s->steps) || (tensor_is_poison)(s->groups) || (tensor_is_poison)(s->options))
         return tensor_error_code();
-    state = (tensor_t **)nn__memory((uint64_t)o->nparams * NN__MAX_STATE + 1, sizeof(tensor_t *));
-    if (!state) return TENSOR_ERR_OUT_OF_MEMORY;
-    for (i = 0; i < o->nparams && code == TENSOR_OK; i++) {
-        for (k = 0; k < NN__MAX_STATE && code == TENSOR_OK && o->rule->state[k].name; k++) {
+    s->state = (tensor_t **)nn__lent((uint64_t)o->nparams * NN__MAX_STATE + 1, sizeof(tensor_t *));
+    if (!s->state) return TENSOR_ERR_OUT_OF_MEMORY;
+    memset((void *)s->state, 0, (size_t)o->nparams * NN__MAX_STATE * sizeof(tensor_t *));
+    for (i = 0; i < o->nparams; i++) {
+        for (k = 0; k < NN__MAX_STATE && o->rule->state[k].name; k++) {
             const tensor_t *p = o->param[i].t;
+            int as = p->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
             char *name = nn__state_name(o, i, k, all);
             tensor_t *t = NULL;
-            if (!name) {
-                code = TENSOR_ERR_OUT_OF_MEMORY;
-                continue;
-            }
-            entry = nn__find_entry(r, name);
-            if (entry) {
-                int as = p->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
-                if (o->rule->takes == NN__CLOSURE) t = nn__expected(r, name, as, entry->dims, 2, 1);
-                else t = nn__expected(r, name, as, p->dims, p->ndim, 1);
-            }
-            if (t && (tensor_is_poison)(t)) code = tensor_error_code();
-            else state[i * NN__MAX_STATE + k] = t;
+            if (!name) return TENSOR_ERR_OUT_OF_MEMORY;
+            entry = nn__find_entry(r, "", name);
+            if (entry && o->rule->takes == NN__CLOSURE) t = nn__expected(r, name, as, entry->dims, 2, 1);
+            else if (entry) t = nn__expected(r, name, as, p->dims, p->ndim, 1);
             nn__free(name);
+            if (t && (tensor_is_poison)(t)) return tensor_error_code();
+            s->state[i * NN__MAX_STATE + k] = t;
         }
     }
-    for (i = 0; i < options->numel && code == TENSOR_OK; i++) {
-        double v = ((const double *)options->storage->data)[i];
-        if (!nn__option_holds(i, v)) code = TENSOR_ERR_FORMAT;
+    if (!nn__staged_numbers(o, s))
+        return NN__ERROR(TENSOR_ERR_FORMAT,
+                         "load_checkpoint: \"%s\" holds a step count, learning rate or option no optimizer "
+                         "can have",
+                         r->label);
+    return nn__settle(o);
+}
+
+TENSOR__FN void nn__put_optimizer(nn_optimizer_t *o, const nn__staged_t *s) {
+    const double *groups = (const double *)s->groups->storage->data;
+    int i, k;
+    memcpy(o->option, s->options->storage->data, (size_t)s->options->numel * sizeof(double));
+    for (i = 0; i < o->ngroups; i++) {
+        o->group[i].ratio = groups[2 * i];
+        o->group[i].weight_decay = groups[2 * i + 1];
     }
-    for (i = 0; i < 2 * o->ngroups && code == TENSOR_OK; i++) {
-        double v = ((const double *)groups->storage->data)[i];
-        if (!(v >= 0 && v - v == 0)) code = TENSOR_ERR_FORMAT;
-    }
-    for (i = 0; i < o->nparams && code == TENSOR_OK; i++) {
-        int64_t v = ((const int64_t *)steps->storage->data)[i];
-        if (v < 0 || v > (int64_t)1 << 53) code = TENSOR_ERR_FORMAT;
-    }
-    if (code == TENSOR_OK) code = nn__settle(o);
-    if (code == TENSOR_ERR_FORMAT) {
-        NN__FAIL(code,
-                 "load_checkpoint: \"%s\" holds a step count, learning rate or option no optimizer can have",
-                 r->label);
-    }
-    if (code == TENSOR_OK) {
-        memcpy(o->option, options->storage->data, (size_t)options->numel * sizeof(double));
-        for (i = 0; i < o->ngroups; i++) {
-            o->group[i].ratio = ((const double *)groups->storage->data)[2 * i];
-            o->group[i].weight_decay = ((const double *)groups->storage->data)[2 * i + 1];
-        }
-        for (i = 0; i < o->nparams; i++) {
-            o->param[i].step = ((const int64_t *)steps->storage->data)[i];
-            for (k = 0; k < NN__MAX_STATE; k++) {
-                tensor_t *t = state[i * NN__MAX_STATE + k], *old = o->param[i].state[k];
-                o->param[i].state[k] = t ? TENSOR__(hold)(t) : NULL;
-                if (old) TENSOR__(drop)(old);
-            }
+    for (i = 0; i < o->nparams; i++) {
+        o->param[i].step = ((const int64_t *)s->steps->storage->data)[i];
+        for (k = 0; k < NN__MAX_STATE; k++) {
+            tensor_t *t = s->state[i * NN__MAX_STATE + k], *old = o->param[i].state[k];
+            o->param[i].state[k] = t ? TENSOR__(hold)(t) : NULL;
+            if (old) TENSOR__(drop)(old);
         }
     }
-    nn__free(state);
-    return code;
+}
+
+// In the scope of the caller: everything is read and checked before anything changes.
+TENSOR__FN int nn__load_checkpoint_from(nn_safetensors_t *r, nn_module_t *m, nn_optimizer_t *opt,
+                                        int64_t *step) {
+    nn__items_t all;
+    nn__staged_t staged;
+    tensor_t **fresh;
+    tensor_generator_t g = {0, 0};
+    uint64_t count = 0;
+    int code;
+    memset(&staged, 0, sizeof staged);
+    if (!nn__collect_lent(m, "load_checkpoint", &all)) return tensor_error_code();
+    code = nn__check_state(r, &all, "", 0, "optimizer/");
+    if (code != TENSOR_OK) return code;
+    if (!nn__decimal(nn_safetensors_metadata(r, "step"), &count) ||
+        !nn__decimal(nn_safetensors_metadata(r, "generator.seed"), &g.seed) ||
+        !nn__decimal(nn_safetensors_metadata(r, "generator.offset"), &g.offset))
+        return NN__ERROR(TENSOR_ERR_FORMAT,
+                         "load_checkpoint: \"%s\" has no step or generator; it is not a checkpoint",
+                         r->label);
+    fresh = nn__stage_state(r, &all, "");
+    if (!fresh) return tensor_error_code();
+    if (opt) code = nn__stage_optimizer(r, opt, &all, &staged);
+    if (code == TENSOR_OK) code = nn__put_state(&all, fresh);
+    if (code != TENSOR_OK) return code;
+    if (opt) nn__put_optimizer(opt, &staged);
+    tensor_set_generator(g);
+    if (step) *step = (int64_t)count;
+    return TENSOR_OK;
 }
 
 TENSOR_API int (nn_load_checkpoint)(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t *step) {
     nn_safetensors_t *r;
-    nn__items_t all;
-    tensor_generator_t g = {0, 0};
     tensor_scope_t scope;
-    uint64_t count = 0;
-    void *block;
     int code;
     if (tensor_error_code() != TENSOR_OK) return tensor_error_code();
     r = (nn_safetensors_open)(path);
     if (!r) return tensor_error_code();
-    block = nn__collect(m, "load_checkpoint", &all);
-    code = block ? nn__check_state(r, &all, 0, "optimizer/") : tensor_error_code();
-    if (code == TENSOR_OK && (!nn__decimal(nn_safetensors_metadata(r, "step"), &count) ||
-                              !nn__decimal(nn_safetensors_metadata(r, "generator.seed"), &g.seed) ||
-                              !nn__decimal(nn_safetensors_metadata(r, "generator.offset"), &g.offset))) {
-        code = NN__ERROR(TENSOR_ERR_FORMAT,
-                         "load_checkpoint: \"%s\" has no step or generator; it is no checkpoint", path);
-    }
     scope = TENSOR__(scope)(0);
-    if (code == TENSOR_OK && opt) code = nn__load_optimizer(r, opt, &all);
+    code = nn__load_checkpoint_from(r, m, opt, step);
     (tensor_scope_end)(scope);
-    if (code == TENSOR_OK) code = nn__copy_in(r, &all);
-    if (code == TENSOR_OK) {
-        tensor_set_generator(g);
-        if (step) *step = (int64_t)count;
-    }
-    nn__free(block);
     nn_safetensors_close(r);
     return code;
 }
@@ -15315,7 +15955,9 @@ TENSOR_API int (nn_load_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
 #endif
 
 TENSOR__FN double nn__seconds(void) {
-#if defined(CLOCK_MONOTONIC)
+#if defined(_WIN32)
+    return (double)clock() / CLOCKS_PER_SEC;        // there it is the time on the wall
+#elif defined(CLOCK_MONOTONIC)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
@@ -15395,8 +16037,12 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
 #endif
 TENSOR__END
 
+#endif   // TENSOR__COMPILES_NN
+
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC pop_options
+#elif defined(__clang__)
+TENSOR__PRECISE_END
 #endif
 
 #undef TENSOR_HERE

@@ -2,9 +2,10 @@
 results/cpu-DATE.md and .svg. Without PyTorch the reference columns stay empty and it says so; OpenBLAS and oneDNN
 take part where their programs were built (see run.sh).
 
-usage: compare.py BUILD_DIR [--quick] [ROUNDS] [COMPILE_ROWS_FILE]
+usage: compare.py BUILD_DIR [--quick | --ops] [ROUNDS] [COMPILE_ROWS_FILE]
 
 --quick: one short round in about five minutes, nothing written, exit status 1 where a row falls short of its goal.
+--ops: every op of tests/ops.def on the case to time in its row, one thread, one round, nothing written.
 """
 import datetime
 import os
@@ -15,9 +16,10 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 QUICK = "--quick" in sys.argv
-ARGS = [a for a in sys.argv[1:] if a != "--quick"]
+EVERY = "--ops" in sys.argv
+ARGS = [a for a in sys.argv[1:] if a not in ("--quick", "--ops")]
 BUILD = ARGS[0]
-ROUNDS = 1 if QUICK else int(ARGS[1]) if len(ARGS) > 1 else 3
+ROUNDS = 1 if QUICK or EVERY else int(ARGS[1]) if len(ARGS) > 1 else 3
 CPUS = sorted(os.sched_getaffinity(0))
 
 # row, what it is, unit, goal (text), check(ours, reference) -> bool.
@@ -120,13 +122,15 @@ def run(command, threads, **more):
     """-> {row: (value, unit)} of a program pinned to the first `threads` processors."""
     env = dict(os.environ, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS=str(threads), OMP_PROC_BIND="true",
                OMP_PLACES=",".join("{%d}" % c for c in CPUS[:threads]), **more)
-    if QUICK:
+    if QUICK or EVERY:
         env["BENCH_QUICK"] = "1"
     command = ["taskset", "-c", ",".join(str(c) for c in CPUS[:threads])] + command
     done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, preexec_fn=quiet_process)
     rows = {}
     for line in done.stdout.splitlines():
         part = line.split()
+        if "skipped" in part:
+            print(line)
         if len(part) == 3:
             rows[part[0]] = (float(part[1]), part[2])
     if done.returncode:
@@ -193,6 +197,25 @@ def measure(ours, reference, version, say):
             keep(reference, {"start_fork_exec_first_op": (1e3 * (time.perf_counter() - begin), "ms")}, 1)
 
 
+def every_op(version, say):
+    """A line for each op: ours beside PyTorch's, the slowest beside it first. -> exit status"""
+    say("every op")
+    ours, reference = run([f"{BUILD}/bench/every", "1"], 1), {}
+    if version:
+        say("every op, PyTorch")
+        reference = run([sys.executable, os.path.join(HERE, "reference.py"), "all", "1"], 1)
+    times = {name: ours[name][0] / reference[name][0] for name in ours if name in reference}
+    print(f"{'op':<34} {'ours':>12} {'PyTorch':>12} {'ratio':>8}     microseconds; ratio below 1: ours is faster")
+    for name in sorted(times, key=lambda n: -times[n]):
+        print(f"{name[3:]:<34} {ours[name][0]:12.2f} {reference[name][0]:12.2f} {times[name]:8.3f}")
+    for name in sorted(set(ours) - set(times)):
+        print(f"{name[3:]:<34} {ours[name][0]:12.2f} {'-':>12}")
+    slower = sum(t > 1 for t in times.values())
+    print(f"{len(ours)} ops, {len(times)} beside PyTorch, {slower} of them slower; skipped: {len(ours) - len(times)} that "
+          "PyTorch lacks or that run in it by no one call")
+    return 0 if len(ours) > 400 else 1
+
+
 def svg(path, bars, title):
     """A bar per row with a reference: how many times faster than it (longer is better), on a log scale."""
     import math
@@ -226,6 +249,8 @@ def main():
     ours, reference = {}, {}
     begin = time.time()
     say = lambda what: print(f"{time.time() - begin:6.0f} s  {what}", file=sys.stderr, flush=True)
+    if EVERY:
+        return every_op(version, say)
     measure(ours, reference, version, say)
     if len(ARGS) > 2:
         with open(ARGS[2]) as f:

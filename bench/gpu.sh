@@ -1,258 +1,403 @@
-# gpu.sh - on a machine with a GPU: builds tensor_cuda.cu for it, measures, runs the tests of ops and devices on it and
-# compute-sanitizer over a part; writes bench/results/gpu-DATE.md and the plot beside it. The last line is
-# "N passed, N failed".
+# gpu.sh - on a machine with a GPU: correctness, speed beside PyTorch's, and reasons. Three parts, each by itself and
+# within LIMIT seconds, each on a machine that may be bare and gone afterwards.
 #
-#   sh bench/gpu.sh        uses $B (build, with tensor_impl.o), $CC, $NVCC (nvcc), $ARCH (native), $PYTHON (python3)
+#   sh bench/gpu.sh build      programs for ARCH (sm_90) into $GPU (build/gpu), also where there is no GPU
+#   sh bench/gpu.sh truth      whether every library serves its family; all tests; the memory checker; unit costs
+#   sh bench/gpu.sh ops        the rows of gpu.h and five networks beside PyTorch's; the paper's figures 1 and 2
+#   sh bench/gpu.sh why        a profile of the rows that did worst, torch.compile, ten rows again for their spread
 #
-# The report is written anew after every part, so a run that is cut short leaves what it has. LIMIT (570) seconds in
-# all: what would begin later is named as left out. BUILD_ONLY=1 stops before anything runs, TRIAL=64 divides sizes.
-# PyTorch, where python3 has it with CUDA, is the reference; cuBLASLt's own products are one in any case.
+#   RESULTS=dir      where everything is left, whatever happens (bench/results/gpu-DATE): at most 8 files of 16 MiB
+#   PREBUILT=1       $GPU holds the programs: nothing is compiled, however old they look. It is all that has to travel.
+#   LIMIT=540        seconds of a part; what would begin later is named as left out
+#   ARCH CC CXX NVCC PYTHON   sm_90 (or native), cc, g++, nvcc, python3
+#   ROWS=.. WORST=.. of ops: rows whose names begin so; of why: rows in place of the worst of RESULTS/ops-rows.txt
+#   TRIAL=64         divides all sizes; with programs of the emulator that is tests/gpu.sh, which tries this script
+#
+# A part's files: PART-table.md, PART-rows.txt ("row value unit who"), PART-torch.txt, PART-log.txt, and PART-now.txt,
+# which holds the output of what runs now: all are written as they come, so that a kill -9 loses nothing either. The
+# last line is "N passed, N failed".
 B=${B:-build}
+GPU=${GPU:-$B/gpu}
 CC=${CC:-cc}
+CXX=${CXX:-g++}
 NVCC=${NVCC:-nvcc}
-ARCH=${ARCH:-native}
 PYTHON=${PYTHON:-python3}
-LIMIT=${LIMIT:-570}
-out=$B/gpu
-plot=bench/results/gpu-$(date +%F).svg
-report=bench/results/gpu-$(date +%F).md
+ARCH=${ARCH:-sm_90}
+LIMIT=${LIMIT:-540}
+PART=${1:-${PART:-}}
+RESULTS=${RESULTS:-bench/results/gpu-$(date +%F)}
 begin=$(date +%s)
+tests="device streams ops_device nn_rows kernels"
+
+case $PART in
+build | truth | ops | why) ;;
+*)
+    sed -n '2,/^B=/s/^# \{0,1\}//p' "$0"
+    exit 2 ;;
+esac
+command -v "$NVCC" > /dev/null || NVCC=/usr/local/cuda/bin/nvcc
+toolkit=$(dirname "$(dirname "$(readlink -f "$(command -v "$NVCC" || echo "$NVCC")")")")
+# The libraries are those of PyTorch's wheels where it is there: the same for both sides. Else the toolkit's.
+wheels=$($PYTHON -c 'import glob, nvidia; print(*[d for p in nvidia.__path__ for d in glob.glob(p + "/*/lib")])' 2> /dev/null)
+
+# ---- build ----
+
+build() {
+    objects=$B/gpu-objects
+    headers=$objects/include
+    mkdir -p "$GPU" "$headers"
+    rm -f "$GPU"/* "$objects"/*.log
+    for d in $wheels; do
+        for h in "${d%lib}"include/cublas*.h "${d%lib}"include/cudnn*.h "${d%lib}"include/nccl*.h; do
+            if [ -f "$h" ] && [ ! -f "$toolkit/include/${h##*/}" ]; then ln -sf "$h" "$headers/${h##*/}"; fi
+        done
+    done
+    for h in cublasLt.h cudnn.h nccl.h; do
+        if [ ! -f "$toolkit/include/$h" ] && [ ! -f "$headers/$h" ]; then
+            echo "$h is not here: these programs would do without its library"
+            return 1
+        fi
+    done
+    printf '#define TENSOR_IMPLEMENTATION\n#define TENSOR_NN_IMPLEMENTATION\n#include "tensor_nn.h"\n' > "$objects/impl.c"
+    cuda="$NVCC -std=c++17 -O3 -fmad=false -arch=$ARCH -I. -I$headers"
+    c="$CC -std=c99 -O2 -DTEST_CUDA -pthread -I. -Itests -Ibench"
+    {
+        echo "tensor_cuda $cuda -c tensor_cuda.cu"
+        echo "kernels $cuda -Itests/cuda -x cu -c tests/cuda/kernels.cpp"
+        echo "impl $c -c $objects/impl.c"
+        for t in device streams ops_device nn_rows; do echo "$t $c -c tests/$t.c"; done
+        echo "gpu $c -c bench/gpu.c"
+    } | while read -r name how; do
+        sources="tensor.h tensor_nn.h tensor_cuda.h tensor_cuda.cu bench/gpu.h bench/nets.h tests/test.h tests/mirror.h ${how##* }"
+        newer=$(find $sources -newer "$objects/$name.o" 2> /dev/null | head -n 1)
+        if [ -f "$objects/$name.o" ] && [ -z "$newer" ] && [ "$(cat "$objects/$name.how" 2> /dev/null)" = "$how" ]; then continue; fi
+        printf '%s -o %s/%s.o > %s/%s.log 2>&1 && echo "%s" > %s/%s.how || { cat %s/%s.log; rm -f %s/%s.o; }\n' \
+            "$how" "$objects" "$name" "$objects" "$name" "$how" "$objects" "$name" "$objects" "$name" "$objects" "$name"
+    done | xargs -d '\n' -P "${JOBS:-$(nproc)}" -n 1 sh -c
+    # Linked by nvcc, which knows where CUDA's runtime is, and puts it in: nothing of the toolkit is needed to run.
+    for t in $tests gpu; do
+        case $t in
+        kernels) with=impl ;;                   # it brings tensor_cuda.cu
+        *) with="impl tensor_cuda" ;;
+        esac
+        list=$objects/$t.o
+        for o in $with; do list="$list $objects/$o.o"; done
+        $NVCC -Xcompiler -pthread -Xlinker -s $list -lm -o "$GPU/$t" || return 1
+    done
+    bytes=$(du -sk "$GPU" | cut -f1)
+    echo "$GPU: $bytes KiB for $ARCH"
+    [ "$bytes" -lt 61440 ] || { echo "more than travels"; return 1; }
+}
+if [ "$PART" = build ]; then
+    build
+    exit
+fi
+
+# ---- what is left behind ----
+
+mkdir -p "$RESULTS" || exit 1
+log=$RESULTS/$PART-log.txt
+now=$RESULTS/$PART-now.txt
+rows=$RESULTS/$PART-rows.txt
+torch=$RESULTS/$PART-torch.txt
+report=$RESULTS/$PART-table.md
+work=$(mktemp -d)
 passed=0
 failed=0
-mkdir -p "$out" bench/results
-rm -f "$out"/*.rows "$out"/*.log "$out"/*.build "$out/parts" "$out/tests.txt"
-
-command -v "$NVCC" > /dev/null || NVCC=/usr/local/cuda/bin/nvcc
-toolkit=$(dirname "$(dirname "$(readlink -f "$(command -v "$NVCC")")")")
-# The libraries may be those of PyTorch's wheels: their headers where the toolkit has none, their folders behind its own.
-mkdir -p "$out/include"
-own_path=$LD_LIBRARY_PATH                # PyTorch brings its own
-LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$toolkit/lib64
-for d in $($PYTHON -c 'import glob, nvidia; print(*[d for p in nvidia.__path__ for d in glob.glob(p + "/*/lib")])' 2> /dev/null); do
-    LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$d
-    for h in "${d%lib}"include/cublas*.h "${d%lib}"include/cudnn*.h "${d%lib}"include/nccl*.h; do
-        name=${h##*/}
-        if [ -f "$h" ] && [ ! -f "$toolkit/include/$name" ]; then ln -sf "$h" "$out/include/$name"; fi
-    done
-done
-export LD_LIBRARY_PATH
-
-# All that is compiled, side by side; what was built of these sources stays.
-compile() {
-    name=$1
-    shift
-    "$@" > "$out/$name.build" 2>&1 &
-    compiled="$compiled $!"
-}
-object() { compile "$1" $CC -std=c99 -O2 -DTEST_CUDA -pthread -I. -Itests -Ibench -c "$2" -o "$out/$1.o"; }
-broken=
-compiled=
-built_for=$(cat "$out/arch" 2> /dev/null)
-echo "$ARCH" > "$out/arch"
-if [ "$built_for" != "$ARCH" ] || [ ! "$out/tensor_cuda.o" -nt tensor_cuda.cu ] || [ ! "$out/tensor_cuda.o" -nt tensor.h ] ||
-    [ ! "$out/tensor_cuda.o" -nt tensor_nn.h ] || [ ! "$out/tensor_cuda.o" -nt tensor_cuda.h ]; then
-    compile tensor_cuda $NVCC -std=c++17 -O3 -fmad=false -arch="$ARCH" -split-compile=0 -I. -I"$out/include" \
-        -c tensor_cuda.cu -o "$out/tensor_cuda.o"
-fi
-for t in device streams ops; do object $t tests/$t.c; done
-object gpu bench/gpu.c
-for c in $compiled; do wait "$c" || broken=1; done
-# Linked by nvcc, which knows where CUDA's runtime is. program NAME OBJECTS
-program() {
-    name=$1
-    shift
-    $NVCC -Xcompiler -pthread "$out/$name.o" "$@" "$out/tensor_cuda.o" -lm -o "$out/$name" >> "$out/$name.build" 2>&1 ||
-        broken=1
-}
-for t in device streams gpu; do program $t "$B/tensor_impl.o"; done
-program ops
-cat "$out"/*.build
-if [ -n "$broken" ]; then
-    if [ -z "$BUILD_ONLY" ]; then
-        { echo "# On a GPU, $(date +%F)" && echo && echo "Not built:" && sed 's/^/    /' "$out"/*.build; } > "$report"
-    fi
-    echo "0 passed, 1 failed"
-    exit 1
-fi
-$NVCC -std=c++17 -O2 -arch="$ARCH" -I"$out/include" bench/blaslt.cu -lcublasLt -o "$out/blaslt" 2> "$out/blaslt.log" ||
-    echo "no cuBLASLt of its own: $(head -n 1 "$out/blaslt.log")" | tee "$out/parts"
-if [ -n "$BUILD_ONLY" ]; then
-    echo "built for $ARCH"
-    exit 0
-fi
-
-lines=                                  # what is printed comes at once, also of a program that is ended
-if command -v stdbuf > /dev/null; then lines="stdbuf -oL"; fi
+child=
+rm -f "$RESULTS/$PART"-*
+: > "$log"
+: > "$rows"
+: > "$torch"
+: > "$now"
+say() { printf '%s\n' "$*" | tee -a "$log"; }
 count() {
     passed=$((passed + ${1:-0}))
     failed=$((failed + ${2:-0}))
 }
-# part SECONDS LOG COMMAND..: within what is left of the time; its output is in LOG. Not begun: skipped=1, LOG is empty.
-part() {
-    seconds=$1
-    log=$2
-    shift 2
-    : > "$log"
-    skipped=
-    left=$((LIMIT - $(date +%s) + begin))
-    if [ "$left" -lt 5 ]; then
-        echo "left out: $*" >> "$out/parts"
-        skipped=1
-        return 0
+left() { echo $((LIMIT - $(date +%s) + begin)); }
+# The middle of a text that is too long goes.
+shorten() {
+    if [ "$(wc -c < "$1")" -gt "${2:-400000}" ]; then
+        head -c $((${2:-400000} / 2)) "$1"
+        echo
+        echo "... shortened ..."
+        tail -c $((${2:-400000} / 2)) "$1"
+    else
+        cat "$1"
     fi
-    if [ "$left" -lt "$seconds" ]; then seconds=$left; fi
-    echo "  $*"
-    timeout "$seconds" $lines "$@" > "$log" 2>&1 < /dev/null
-    status=$?
-    if [ "$status" -eq 124 ]; then echo "cut after $seconds s: $*" >> "$out/parts"; fi
-    return $status
 }
-# measure ROW ARGUMENTS..: rows and checks of bench/gpu.c.
-measure() {
-    part 60 "$out/row-$1.log" "$out/gpu" "$@" $TRIAL
-    if [ -n "$skipped" ]; then return; fi
-    grep -E '^[a-z0-9_]+ +[0-9.e+-]+ [A-Za-z/]+$' "$out/row-$1.log" >> "$out/ours.rows"
-    p=$(grep -c '^check .* passed$' "$out/row-$1.log")
-    f=$(grep -c '^check .* failed$' "$out/row-$1.log")
-    if ! grep -qE '^[0-9]+ passed, [0-9]+ failed$' "$out/row-$1.log"; then
-        f=$((f + 1))
-        echo "$1 ended without a count: $(tail -n 1 "$out/row-$1.log")" >> "$out/parts"
+keep_log() {                            # the log stays below the limit of a file
+    if [ "$(wc -c < "$log")" -gt 12000000 ]; then
+        shorten "$log" 10000000 > "$work/log" && cat "$work/log" > "$log"
     fi
-    count "$p" "$f"
-    grep '^check .* failed$' "$out/row-$1.log" >> "$out/parts"
-}
-# test_on NAME: its count, added up.
-test_on() {
-    part 150 "$out/test-$1-$alone.log" "$out/$1"
-    if [ -n "$skipped" ]; then return; fi
-    last=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$out/test-$1-$alone.log" | tail -n 1)
-    echo "$1: ${last:-ended without a count}" >> "$out/tests.txt"
-    p=${last%% *}
-    f=${last#*, }
-    f=${f%% *}
-    count "${p:-0}" "${f:-1}"
-    [ "${f:-1}" -eq 0 ] || grep -v '^row \| fallback$' "$out/test-$1-$alone.log" | tail -n 40 >> "$out/tests.txt"
 }
 write() {
-    name=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2> /dev/null | head -n 1)
     {
-        echo "# On a GPU, $(date +%F)"
+        echo "# $PART, $(date '+%F %T')"
         echo
-        echo "${name:-unknown device}; $($NVCC --version | tail -n 2 | head -n 1)"
+        head -n 12 "$RESULTS/facts.txt" 2> /dev/null | sed 's/^/    /'
         echo
-        echo "\`make gpu\`, $(($(date +%s) - begin)) s. Ratio: how many times as fast as the reference of the same run"
-        echo "(memory: ours / the reference's). \"graph\" is the same step captured once and replayed; its reference is"
-        echo "PyTorch's step as it is. $(cat "$out/torch.txt" 2> /dev/null)"
+        echo "$(($(date +%s) - begin)) s of $LIMIT; $passed passed, $failed failed."
         echo
-        echo "| row | ours | reference | ratio | goal | |"
-        echo "|---|---:|---:|---:|---|---|"
-        awk '
-            BEGIN {
-                goal["mlp_graph eager"] = 5; goal["ncf_graph eager"] = 5; goal["lstm eager"] = 1.1
-                goal["resnet50 eager"] = 1.05; goal["gpt2 compiled"] = 1.05
-                goal["matmul_2048_bf16 cuBLASLt"] = goal["matmul_4096_bf16 cuBLASLt"] = 0.97
-                goal["matmul_2048_f32 cuBLASLt"] = 0.97
-                goal["add copy"] = goal["gelu copy"] = goal["tanh copy"] = 0.85
-            }
-            function line(row, value, unit, other, label,    r, g, met) {
-                r = unit == "us" || unit == "ms" ? other / value : value / other
-                g = unit == "MB" ? (label == "eager" ? 1 : 0) : goal[row " " label]
-                met = g ? (unit == "MB" ? r <= g : r >= g) : ""
-                printf "| %s | %.4g %s | %.4g %s | %.2f | %s | %s |\n", row, value, unit, other, label, r,
-                       g ? (unit == "MB" ? "<= " : ">= ") g : "", g ? (met ? "reached" : "falls short") : ""
-            }
-            FILENAME ~ /ours.rows$/ { if (!($1 in value)) { order[++n] = $1 } value[$1] = $2; unit[$1] = $3; next }
-            { key = $1 " " $4; if (!(key in ref)) { labels[$1] = labels[$1] " " $4; ref[key] = $2 } }
-            END {
-                for (i = 1; i <= n; i++) {
-                    row = order[i]
-                    many = split(labels[row], label, " ")
-                    if (unit[row] == "GB/s" && row != "copy" && value["copy"] > 0) { line(row, value[row], unit[row], value["copy"], "copy") }
-                    for (k = 1; k <= many; k++) {
-                        line(row, value[row], unit[row], ref[row " " label[k]], label[k])
-                    }
-                    if (!many && (unit[row] != "GB/s" || row == "copy")) {
-                        printf "| %s | %.4g %s | | | | |\n", row, value[row], unit[row]
-                    }
-                }
-            }' "$out/ours.rows" $(ls "$out"/reference*.rows 2> /dev/null)
-        if [ -f "$plot" ]; then
+        grep -E '^(failed|left out|cut|ended|library:)' "$log" | sort | uniq | head -n 200 | sed 's/^/    /'
+        echo
+        if [ "$PART" != truth ] || [ -s "$rows" ]; then
+            $PYTHON bench/gpu.py table "$rows" "$torch" bench/results/gpu-predictions.md 2> /dev/null ||
+                sed 's/^/    /' "$rows"
+        fi
+        if [ -f "$RESULTS/queue.svg" ] && [ "$PART" = ops ]; then
             echo
             echo "When the host asked for the layers of ResNet-50, and when the device ran them:"
             echo
-            echo "![host and device]($(basename "$plot"))"
+            echo "![host and device](queue.svg)"
         fi
-        echo
-        echo "## Tests on the device"
-        echo
-        sed 's/^/    /' "$out/tests.txt" 2> /dev/null
-        awk '/ native .* fallback$/ {
-                native += $(NF - 3); away += $(NF - 1); rows++
-                if ($(NF - 3) && !$(NF - 1)) { all++ } else if ($(NF - 3)) { some++ }
-            }
-            END { if (rows) { printf "\nOp test: %d calls native, %d on the CPU; of %d ops %d native, %d for some dtypes.\n",
-                                     native, away, rows, all, some } }' "$out/test-ops-0.log" 2> /dev/null
-        if [ -f "$out/parts" ]; then
-            echo
-            sed 's/^/    /' "$out/parts"
-        fi
-        echo
-        echo "$passed passed, $failed failed"
-    } > "$report"
+    } > "$work/report" && cat "$work/report" > "$report"
 }
+finish() {
+    code=$?
+    trap - EXIT TERM INT HUP
+    if [ -n "$child" ]; then
+        kill -TERM $child 2> /dev/null
+        echo "ended from outside during: $running" >> "$log"
+        shorten "$now" >> "$log"
+        failed=$((failed + 1))
+    fi
+    keep_log
+    write
+    rm -rf "$work" "$now"
+    say "$passed passed, $failed failed"
+    if [ "$code" -eq 0 ]; then
+        [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+        code=$?
+    fi
+    exit "$code"
+}
+trap finish EXIT
+trap 'exit 143' TERM
+trap 'exit 130' INT
+trap 'exit 129' HUP
 
-touch "$out/ours.rows"
-if LD_LIBRARY_PATH=$own_path $PYTHON -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null; then
-    torch=1
-    $PYTHON -c 'import torch; print(f"PyTorch {torch.__version__}.")' > "$out/torch.txt"
-else
-    torch=
-    echo "No PyTorch with CUDA here: no reference but a copy and cuBLASLt." > "$out/torch.txt"
-fi
-if [ -x "$out/blaslt" ]; then part 20 "$out/reference-blaslt.rows" "$out/blaslt"; fi
-for row in ops mlp ncf lstm resnet50 gpt2; do
-    measure $row
-    if [ -n "$torch" ]; then
-        for how in eager compiled; do
-            if [ $row-$how = ops-compiled ]; then continue; fi
-            part 60 "$out/reference-$row-$how.log" env LD_LIBRARY_PATH="$own_path" $PYTHON bench/reference.py cuda $row $how
-            grep -E ' (eager|compiled)$' "$out/reference-$row-$how.log" > "$out/reference-$row-$how.rows"
-        done
+# step SECONDS COMMAND..: within what is left of the time, its output in $now; -> its status. The shell waits in the
+# background, so that a signal is answered at once.
+step() {
+    seconds=$1
+    shift
+    running="$*"
+    if [ "$(left)" -lt 5 ]; then
+        say "left out: $running"
+        : > "$now"
+        return 125
+    fi
+    if [ "$(left)" -lt "$seconds" ]; then seconds=$(left); fi
+    echo "== $running" | tee -a "$log"
+    timeout -k 5 "$seconds" $lines "$@" > "$now" 2>&1 < /dev/null &
+    child=$!
+    wait "$child"
+    status=$?
+    child=
+    if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then say "cut after $seconds s: $running"; fi
+    shorten "$now" >> "$log"
+    keep_log
+    return "$status"
+}
+# Checks and rows that a program of gpu.c printed.
+measured() {
+    grep -E '^[a-zA-Z0-9_.]+ +[0-9.e+-]+ [A-Za-z/]+( |$)' "$now" >> "$rows"
+    grep '^check .* failed$' "$now" | sed 's/^check /failed: /' | tee -a "$log"
+    count "$(grep -c '^check .* passed$' "$now")" "$(grep -c '^check .* failed$' "$now")"
+    if ! grep -qE '^[0-9]+ passed, [0-9]+ failed$' "$now"; then
+        count 0 1
+        say "ended without a count: $running: $(tail -n 1 "$now")"
     fi
     write
+}
+gpu() {
+    step "$@"
+    if [ $? -ne 125 ]; then measured; fi
+}
+# PyTorch's side of a part: its rows. Where there is no PyTorch the part goes on, and says so.
+reference() {
+    step "$@"
+    grep -E '^[a-zA-Z0-9_.]+ +[0-9.e+-]+ [A-Za-z/]+ (eager|compiled)' "$now" >> "$torch"
+    write
+}
+lines=                                  # what is printed comes at once, also of a program that is ended
+if command -v stdbuf > /dev/null; then lines="stdbuf -oL"; fi
+own_path=$LD_LIBRARY_PATH               # PyTorch brings its own
+path=$LD_LIBRARY_PATH
+for d in $wheels "$toolkit/lib64" /usr/local/nvidia/lib64; do
+    if [ -d "$d" ]; then path=${path:+$path:}$d; fi
 done
-measure warm_up
-measure queue "$plot"
-write
-for alone in 0 1; do
-    export TENSOR_CUDA_NO_LIBRARIES=$alone
-    if [ "$alone" = 1 ]; then echo "without cuBLASLt and cuDNN:"; else echo "with cuBLASLt and cuDNN:"; fi >> "$out/tests.txt"
-    for t in device streams ops; do
-        test_on $t
-        write
-    done
-done
-unset TENSOR_CUDA_NO_LIBRARIES
-sanitizer=$(command -v compute-sanitizer || echo "$(dirname "$(command -v "$NVCC")")/compute-sanitizer")
-if [ -x "$sanitizer" ]; then
-    for tool in memcheck racecheck; do
-        for row in ops mlp lstm resnet50 gpt2; do
-            part 60 "$out/$tool-$row.log" "$sanitizer" --tool $tool --error-exitcode 9 "$out/gpu" $row 32
-            code=$?
-            if [ -n "$skipped" ]; then continue; fi
-            case $code in
-            0) count 1 0 && echo "$tool of $row: nothing" >> "$out/tests.txt" ;;
-            9) count 0 1 && { echo "$tool of $row:" && grep '=====' "$out/$tool-$row.log" | head -n 20; } >> "$out/tests.txt" ;;
-            124) ;;
-            *) count 0 1 && echo "$tool of $row did not end well: $(tail -n 1 "$out/$tool-$row.log" 2> /dev/null)" >> "$out/tests.txt" ;;
-            esac
-            write
-        done
-    done
-else
-    echo "left out: compute-sanitizer, which is not here" >> "$out/parts"
+export LD_LIBRARY_PATH="$path"
+export NCCL_SOCKET_IFNAME="${NCCL_SOCKET_IFNAME:-lo}"       # one machine, perhaps without any other network
+tool() {                                # a program of the toolkit
+    command -v "$1" || ls "$toolkit/bin/$1" "$toolkit"/nsight-compute*/"$1" /opt/nvidia/nsight-compute/*/"$1" 2> /dev/null | head -n 1
+}
+
+if [ -z "$PREBUILT" ]; then
+    build > "$work/build" 2>&1 || { cat "$work/build" | tee -a "$log"; say "failed: build"; count 0 1; exit 1; }
+    cat "$work/build" >> "$log"
 fi
-write
-cat "$report"
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+if [ ! -s "$RESULTS/facts.txt" ]; then
+    {
+        nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm --format=csv,noheader 2>&1 | head -n 4
+        if [ -z "$TRIAL" ]; then env LD_LIBRARY_PATH="$own_path" timeout 60 "$PYTHON" bench/gpu.py facts 2>&1 | head -n 4; fi
+        "$NVCC" --version 2>&1 | tail -n 2
+        uname -srm
+        nproc
+        date -u
+        for t in ncu compute-sanitizer "$CC" make git; do echo "$t: $(tool $t)"; done
+        sha256sum tensor.h tensor_nn.h tensor_cuda.cu "$GPU"/*
+        ls $wheels 2> /dev/null
+        timeout 20 nvidia-smi -q 2>&1 | head -n 300
+        cat "$work/build" 2> /dev/null
+    } > "$RESULTS/facts.txt"
+fi
+
+chmod +x "$GPU"/* 2> /dev/null          # what travels may lose it
+for t in $tests gpu; do
+    if [ ! -x "$GPU/$t" ]; then
+        say "failed: $GPU/$t is not there"
+        count 0 1
+        exit 1
+    fi
+done
+# ---- truth ----
+
+# together SECONDS NAME=COMMAND..: all at once, each with an output of its own; then their counts.
+together() {
+    seconds=$1
+    shift
+    if [ "$(left)" -lt 5 ]; then
+        say "left out: $*"
+        return
+    fi
+    if [ "$(left)" -lt "$seconds" ]; then seconds=$(left); fi
+    running="$*"
+    echo "== $running" | tee -a "$log"
+    children=
+    for one in "$@"; do
+        timeout -k 5 "$seconds" $lines sh -c "exec ${one#*=}" > "$work/${one%%=*}.out" 2>&1 < /dev/null &
+        children="$children $!"
+    done
+    child=$children
+    for c in $children; do
+        wait "$c"
+        echo $? > "$work/status-$c"
+    done
+    child=
+    for one in "$@"; do
+        name=${one%%=*}
+        c=${children# }
+        children=${children# * }
+        status=$(cat "$work/status-${c%% *}")
+        children=" ${c#* }"
+        last=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$work/$name.out" | tail -n 1)
+        {
+            echo "-- $name, status $status: ${last:-no count}"
+            grep -v '^row \| fallback$\|^check .* passed$' "$work/$name.out" > "$work/some"
+            shorten "$work/some" 200000
+        } >> "$log"
+        p=${last%% *}
+        f=${last#*, }
+        f=${f%% *}
+        if [ -z "$last" ]; then
+            f=1
+            if [ "$status" -eq 124 ]; then say "cut after $seconds s: $name"; else say "ended without a count: $name, status $status"; fi
+        elif [ "$f" -ne 0 ]; then
+            say "failed: $name: $last"
+        elif [ "$status" -ne 0 ]; then
+            f=1
+            say "failed: $name: status $status after $last"
+        fi
+        count "${p:-0}" "$f"
+        awk -v name="$name" '/ native .* fallback$/ { n += $(NF - 3); c += $(NF - 1) }
+            END { if (n + c) { printf "%s_native %d calls\n%s_on_the_CPU %d calls\n", name, n, name, c } }' \
+            "$work/$name.out" >> "$rows"
+    done
+    write
+}
+truth() {
+    gpu 150 "$GPU/gpu" smoke $TRIAL
+    list=
+    for t in $tests; do list="$list $t=$GPU/$t"; done
+    for t in device streams ops_device nn_rows; do list="$list $t-alone=env@TENSOR_CUDA_NO_LIBRARIES=1@$GPU/$t"; done
+    for t in 1 2 3 4; do list="$list streams-$t=$GPU/streams"; done     # races of the host show up sometimes
+    set --
+    for t in $list; do set -- "$@" "$(echo "$t" | tr @ ' ')"; done
+    together 170 "$@"
+    sanitizer=$(tool compute-sanitizer)
+    if [ -n "$sanitizer" ]; then
+        # One allocation a tensor, or what one block writes into another is not seen.
+        check="$sanitizer --error-exitcode 9 --print-limit 20"
+        together 130 "memcheck-kernels=env TENSOR_CUDA_NO_CACHE=1 $check --tool memcheck $GPU/kernels" \
+            "memcheck-nn_rows=env TENSOR_CUDA_NO_CACHE=1 TENSOR_CUDA_NO_LIBRARIES=1 $check --tool memcheck $GPU/nn_rows" \
+            "memcheck-mlp=env TENSOR_CUDA_NO_CACHE=1 $check --tool memcheck $GPU/gpu mlp 32" \
+            "racecheck-kernels=$check --tool racecheck $GPU/kernels"
+    else
+        say "left out: compute-sanitizer, which is not here"
+    fi
+    gpu 60 "$GPU/gpu" costs $TRIAL
+}
+
+# ---- ops ----
+
+ops() {
+    half=$(($(left) * 2 / 5))
+    if [ -n "$ROWS" ]; then which="op $ROWS"; else which=ops; fi
+    export BENCH_QUICK=1                # three samples of 20 ms; `why` shows the spread
+    gpu $half env GPU_SECONDS=$((half - 8)) "$GPU/gpu" $which $TRIAL
+    for net in mlp ncf lstm resnet50 gpt2 warm_up; do gpu 40 "$GPU/gpu" $net $TRIAL; done
+    gpu 40 "$GPU/gpu" queue "$RESULTS/queue.svg" $TRIAL
+    if [ -z "$TRIAL" ]; then
+        reference 100 env LD_LIBRARY_PATH="$own_path" "$PYTHON" bench/gpu.py networks mlp ncf lstm resnet50 gpt2
+        reference 400 env LD_LIBRARY_PATH="$own_path" "$PYTHON" bench/gpu.py ops $(($(left) - 10)) $ROWS
+    fi
+}
+
+# ---- why ----
+
+why() {
+    worst=${WORST:-$($PYTHON bench/gpu.py worst 12 "$RESULTS/ops-rows.txt" "$RESULTS/ops-torch.txt" 2> /dev/null)}
+    if [ -z "$worst" ]; then            # nothing was measured yet: those that were predicted to be slow
+        worst="gelu.bf16.c.f batch_norm.f32.c.f softmax.bf16.c.f sort.f32.c.f cumsum.f32.c.f embedding_few.f32.c.b
+               dropout.bf16.c.f cross_entropy.bf16.c.b max_pool.bf16.n.b where.f32.b.f sum_hidden.f32.c.f relu.bf16.n.b"
+    fi
+    say "the worst: $(echo $worst)"
+    profiler=$(tool ncu)
+    metrics=gpu__time_duration.sum,dram__bytes_read.sum,dram__bytes_write.sum,lts__t_sectors_op_read.sum
+    metrics=$metrics,lts__t_sectors_op_write.sum,l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio
+    metrics=$metrics,l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_st.ratio
+    metrics=$metrics,sm__inst_executed.sum,smsp__issue_active.avg.pct_of_peak_sustained_active
+    metrics=$metrics,sm__warps_active.avg.pct_of_peak_sustained_active,launch__registers_per_thread,launch__grid_size
+    if [ -n "$profiler" ]; then
+        for row in $worst; do
+            step 25 "$profiler" --clock-control none --launch-count 40 --kernel-name-base demangled \
+                --csv --metrics $metrics "$GPU/gpu" once "$row" $TRIAL
+            if [ $? -eq 125 ]; then continue; fi
+            { echo "# $row"; grep '^"' "$now"; } >> "$RESULTS/why-ncu.csv"
+            if grep -q '^"' "$now"; then count 1 0; else count 0 1; say "failed: no profile of $row: $(tail -n 1 "$now")"; fi
+        done
+    else
+        say "left out: ncu, which is not here"
+    fi
+    closest=${AGAIN:-"add.f32.c.f add.bf16.c.b relu.bf16.n.f sum.f32.c.f softmax.f32.c.f layer_norm.bf16.c.f
+                      matmul_4096.bf16.c.f conv3x3.bf16.n.f attention_causal.bf16.c.f embedding.f32.c.f"}
+    for turn in 1 2 3; do gpu 40 "$GPU/gpu" op $closest $TRIAL; done
+    if [ -z "$TRIAL" ]; then
+        reference 60 env LD_LIBRARY_PATH="$own_path" "$PYTHON" bench/gpu.py ops 50 $closest
+        for net in resnet50 gpt2; do
+            gpu 40 "$GPU/gpu" $net
+            reference 150 env LD_LIBRARY_PATH="$own_path" "$PYTHON" bench/gpu.py compiled $net
+        done
+    fi
+    # The spread of ours: the least and the most of each row that came more than once.
+    awk 'NF >= 3 { if (!($1 in least) || $2 < least[$1]) { least[$1] = $2 } if ($2 > most[$1]) { most[$1] = $2 } n[$1]++ }
+        END { for (r in n) { if (n[r] > 1) { printf "spread of %s: %.4g to %.4g %s\n", r, least[r], most[r], "" } } }' \
+        "$rows" | sort >> "$log"
+}
+
+$PART
+child=
+exit 0

@@ -1,7 +1,7 @@
 """reference.py rows... - the rows of micro.c, ops.c, models.c, nets.c, gpt_step.c and gpu.c in PyTorch, in the same
 form.
 
-usage: reference.py micro | ops THREADS | models THREADS | nets THREADS ROW | gpt THREADS VOCABULARY | start
+usage: reference.py micro | ops THREADS | all THREADS | models THREADS | nets THREADS ROW | gpt THREADS VOCABULARY | start
        reference.py cuda ROW eager | compiled: on the GPU; a fourth word of each line says which
 
 Where PyTorch has several ways (its own convolutions and oneDNN's, an output given and a new one, eager and traced),
@@ -242,6 +242,24 @@ def ops(threads):
         gain, shift = torch.ones(64, requires_grad=both), torch.zeros(64, requires_grad=both)
         elements("batch_norm" + suffix, lambda x: F.batch_norm(x.view(images), mean, var, gain, shift, True), 1024,
                  1024, both)
+
+
+def every(threads):
+    """The rows of every.c: the ops of tests/ops.def that PyTorch has, by the call in their row."""
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests"))
+    import ops as table
+    torch.set_num_threads(threads)
+    torch.manual_seed(1)
+    scope = table.environment()
+    for op in table.ROWS:
+        case = table.timed(op) if op.family in table.OPS and table.python(op) else None
+        if not case:
+            continue
+        inputs = [table.tensor(word, k, op, None, True) for k, word in enumerate(case.inputs)]
+        run = eval("lambda x, a, b, c, d, i, f, s: " + table.python(op), dict(scope))
+        a, b, c, d = (inputs + [None] * 4)[:4]
+        with torch.no_grad():
+            row("op." + op.name, 1e6 * median(lambda: run(inputs, a, b, c, d, case.i, case.f, case.s)), "us")
 
 
 def models(threads):
@@ -550,6 +568,8 @@ elif sys.argv[1] == "models":
     models(int(sys.argv[2]))
 elif sys.argv[1] == "ops":
     ops(int(sys.argv[2]))
+elif sys.argv[1] == "all":
+    every(int(sys.argv[2]))
 elif sys.argv[1] == "nets":
     nets(int(sys.argv[2]), sys.argv[3])
 elif sys.argv[1] == "start":

@@ -4,6 +4,10 @@ B=${B:-build}
 CC=${CC:-cc}
 PYTHON=${PYTHON:-python3}
 ROUNDS=${ROUNDS:-3}
+if [ "$OPS" = all ]; then               # every op of tests/ops.def
+    if command -v "$PYTHON" >/dev/null 2>&1; then exec "$PYTHON" bench/compare.py "$B" --ops; fi
+    exec "$B/bench/every" 1
+fi
 build() { $CC -O2 -Ibench bench/blas.c "$@" 2>/dev/null || rm -f "$B/bench/$name"; }
 name=fma_peak && build -o "$B/bench/$name"
 name=blas_openblas && build -DWITH_CBLAS -lopenblas -o "$B/bench/$name"

@@ -44,12 +44,12 @@ program() {
     shift
     {
         $ARM_CC -std=gnu11 -O1 -Wall -Wextra -pthread -I. -static "tests/$t.c" "$out/impl.o" -lm -o "$out/$t" &&
-            TENSOR_CPU=neon $limit $QEMU "$out/$t" "$@"
+            TENSOR_ISA=neon $limit $QEMU "$out/$t" "$@"
         echo "status $?"
     } > "$out/$t.log" 2>&1
 }
 printf '#define TENSOR_IMPLEMENTATION\n#define TENSOR_NN_IMPLEMENTATION\n#include "tensor_nn.h"\n' > "$out/impl.c"
-$ARM_CC $warn -O1 -c "$out/impl.c" -o "$out/impl.o" > "$out/compiled.log" 2>&1 &
+$ARM_CC $warn -DTENSOR_ALL_PASSES -O1 -c "$out/impl.c" -o "$out/impl.o" > "$out/compiled.log" 2>&1 &
 compiler=$!
 if command -v clang > /dev/null; then
     clang --target=aarch64-linux-gnu $warn -fsyntax-only "$out/impl.c" > "$out/clang.log" 2>&1
@@ -63,14 +63,14 @@ result compiled $?
 if [ -f "$out/impl.o" ]; then
     { program bounds; program conv; } &
     program ulp 20011
-    program pointwise_more
+    for name in conversions composed powers activations large; do program $name; done
     program threads emulated
     echo "skipped 1 test of NEON: a child of fork, which qemu loses"
     program fixtures max_pool2d max_pool3d avg_pool2d layer_norm batch_norm lstm gru cross_entropy kl_div dropout \
         softmax logsumexp sum cumsum argmax transpose sort scaled_dot_product_attention
     program compile_bits 1
     wait
-    for t in bounds conv ulp pointwise_more threads fixtures; do
+    for t in bounds conv ulp conversions composed powers activations large threads fixtures; do
         last=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$out/$t.log" | tail -n 1)
         p=${last%% *}
         f=${last#*, }
@@ -85,8 +85,8 @@ if [ -f "$out/impl.o" ]; then
     done
     # The same bits from one thread and from three. Random numbers are those of the scalar pass, the rest is not: the
     # pass is there.
-    for n in 1 3; do TENSOR_CPU=neon $limit $QEMU "$out/compile_bits" $n > "$out/neon.$n" 2>&1; done
-    TENSOR_CPU=scalar $limit $QEMU "$out/compile_bits" 1 > "$out/scalar.1" 2>&1
+    for n in 1 3; do TENSOR_ISA=neon $limit $QEMU "$out/compile_bits" $n > "$out/neon.$n" 2>&1; done
+    TENSOR_ISA=scalar $limit $QEMU "$out/compile_bits" 1 > "$out/scalar.1" 2>&1
     { [ -s "$out/neon.1" ] && diff "$out/neon.1" "$out/neon.3"; } > "$out/bits.log" 2>&1
     result bits $?
     for n in neon scalar; do grep '^random' "$out/$n.1" > "$out/$n.random"; done

@@ -1,184 +1,11 @@
 // autocast.c - mixed precision: dtypes of results against PyTorch's (autocast.h, by autocast.py), training,
 // scopes, the cache of weights, checkpoints, second derivatives, modules
 #define TENSOR_BACKEND
-#include "test.h"
+#include "cases.h"
 #include "autocast.h"
 
 #include <stdint.h>
 
-// Expressions as in autocast.py, of a, b, c [4, 4], v, u [4], i [4, 4] of i64.
-#define OPS(X)                                                                                               \
-    X(matmul, tensor_matmul(a, b))                                                                           \
-    X(mm, tensor_mm(a, b))                                                                                   \
-    X(bmm, tensor_bmm(tensor_unsqueeze(a, 0), tensor_unsqueeze(b, 0)))                                       \
-    X(mv, tensor_mv(a, v))                                                                                   \
-    X(addmm, tensor_addmm(a, b, c, 1, 1))                                                                    \
-    X(baddbmm, tensor_baddbmm(tensor_unsqueeze(a, 0), tensor_unsqueeze(b, 0), tensor_unsqueeze(c, 0), 1, 1)) \
-    X(addbmm, tensor_addbmm(a, tensor_unsqueeze(b, 0), tensor_unsqueeze(c, 0), 1, 1))                        \
-    X(addmv, tensor_addmv(v, a, u, 1, 1))                                                                    \
-    X(addr, tensor_addr(a, v, u, 1, 1))                                                                      \
-    X(einsum, tensor_einsum("ij,jk->ik", a, b))                                                              \
-    X(einsum_sum, tensor_einsum("ij->i", a))                                                                 \
-    X(einsum_mul, tensor_einsum("ij,ij->ij", a, b))                                                          \
-    X(linalg_vecdot, tensor_linalg_vecdot(v, u, -1))                                                         \
-    X(linalg_multi_dot, tensor_linalg_multi_dot(a, b, c))                                                    \
-    X(outer, tensor_outer(v, u))                                                                             \
-    X(inner, tensor_inner(a, b))                                                                             \
-    X(linear, tensor_linear(a, b, v))                                                                        \
-    X(linear_relu, tensor_linear_relu(a, b, v))                                                              \
-    X(linear_gelu_tanh, tensor_linear_gelu_tanh(a, b, v))                                                    \
-    X(prelu, tensor_prelu(a, v))                                                                             \
-    X(conv1d, tensor_conv1d(tensor_unsqueeze(a, 0), tensor_unsqueeze(b, 2)))                                 \
-    X(conv2d, tensor_conv2d(tensor_reshape(a, 1, 4, 2, 2), tensor_reshape(b, 4, 4, 1, 1), v))                \
-    X(conv3d, tensor_conv3d(tensor_reshape(a, 1, 4, 4, 1, 1), tensor_reshape(b, 4, 4, 1, 1, 1), v))          \
-    X(conv_transpose1d, tensor_conv_transpose1d(tensor_unsqueeze(a, 0), tensor_unsqueeze(b, 2)))             \
-    X(conv_transpose3d, tensor_conv_transpose3d(tensor_reshape(a, 1, 4, 4, 1, 1),                            \
-        tensor_reshape(b, 4, 4, 1, 1, 1), v))                                                                \
-    X(conv_transpose2d, tensor_conv_transpose2d(tensor_reshape(a, 1, 4, 2, 2),                               \
-        tensor_reshape(b, 4, 4, 1, 1), v))                                                                   \
-    X(scaled_dot_product_attention, tensor_scaled_dot_product_attention(tensor_unsqueeze(a, 0),              \
-        tensor_unsqueeze(b, 0), tensor_unsqueeze(c, 0)))                                                     \
-    X(rnn_cell, tensor_rnn_cell(a, b, c, c, v, v, 0))                                                        \
-    X(dot, tensor_dot(v, u))                                                                                 \
-    X(vdot, tensor_vdot(v, u))                                                                               \
-    X(cross, tensor_cross(tensor_narrow(a, 0, 0, 3), tensor_narrow(b, 0, 0, 3), 0))                          \
-    X(tensordot, tensor_tensordot(a, b, 1))                                                                  \
-    X(bilinear, tensor_bilinear(a, b, tensor_reshape(c, 1, 4, 4), NULL))                                     \
-    X(grid_sample, tensor_grid_sample(tensor_reshape(a, 1, 1, 4, 4), tensor_reshape(b, 1, 2, 4, 2)))         \
-    X(index_put, tensor_index_put(a, b, 0, tensor_select(i, 0, 0)))                                          \
-    X(scatter_add, tensor_scatter_add(a, 0, i, b))                                                           \
-    X(addcmul, tensor_addcmul(a, b, c, 1))                                                                   \
-    X(addcdiv, tensor_addcdiv(a, b, c, 1))                                                                   \
-    X(atan2, tensor_atan2(a, b))                                                                             \
-    X(cat, tensor_cat(0, a, b))                                                                              \
-    X(stack, tensor_stack(0, a, b))                                                                          \
-    X(where, tensor_where(tensor_eq_scalar(i, 0), a, b))                                                     \
-    X(add, tensor_add(a, b))                                                                                 \
-    X(mul, tensor_mul(a, b))                                                                                 \
-    X(div, tensor_div(a, b))                                                                                 \
-    X(acos, tensor_acos(a))                                                                                  \
-    X(asin, tensor_asin(a))                                                                                  \
-    X(cosh, tensor_cosh(a))                                                                                  \
-    X(erfinv, tensor_erfinv(a))                                                                              \
-    X(exp, tensor_exp(a))                                                                                    \
-    X(expm1, tensor_expm1(a))                                                                                \
-    X(log, tensor_log(a))                                                                                    \
-    X(log10, tensor_log10(a))                                                                                \
-    X(log1p, tensor_log1p(a))                                                                                \
-    X(log2, tensor_log2(a))                                                                                  \
-    X(pow, tensor_pow(a, b))                                                                                 \
-    X(pow_scalar, tensor_pow_scalar(a, 2.5))                                                                 \
-    X(rpow_scalar, tensor_rpow_scalar(a, 2.5))                                                               \
-    X(reciprocal, tensor_reciprocal(a))                                                                      \
-    X(rsqrt, tensor_rsqrt(a))                                                                                \
-    X(sinh, tensor_sinh(a))                                                                                  \
-    X(tan, tensor_tan(a))                                                                                    \
-    X(square, tensor_square(a))                                                                              \
-    X(softplus, tensor_softplus(a, 1, 20))                                                                   \
-    X(exp2, tensor_exp2(a))                                                                                  \
-    X(sqrt, tensor_sqrt(a))                                                                                  \
-    X(tanh, tensor_tanh(a))                                                                                  \
-    X(sigmoid, tensor_sigmoid(a))                                                                            \
-    X(relu, tensor_relu(a))                                                                                  \
-    X(gelu, tensor_gelu(a))                                                                                  \
-    X(silu, tensor_silu(a))                                                                                  \
-    X(logsigmoid, tensor_logsigmoid(a))                                                                      \
-    X(sum, tensor_sum(a))                                                                                    \
-    X(sum_dim, tensor_sum_dim(a, 0, 0))                                                                      \
-    X(prod, tensor_prod(a))                                                                                  \
-    X(mean, tensor_mean(a))                                                                                  \
-    X(var, tensor_var(a, 1))                                                                                 \
-    X(max, tensor_max(a))                                                                                    \
-    X(cumsum, tensor_cumsum(a, 0))                                                                           \
-    X(cumprod, tensor_cumprod(a, 0))                                                                         \
-    X(softmax, tensor_softmax(a, 0))                                                                         \
-    X(log_softmax, tensor_log_softmax(a, 0))                                                                 \
-    X(softmin, tensor_softmin(a, 0))                                                                         \
-    X(logsumexp, tensor_logsumexp(a, 0, 0))                                                                  \
-    X(norm, tensor_norm(a))                                                                                  \
-    X(norm_p, tensor_norm_p(a, 3))                                                                           \
-    X(linalg_vector_norm, tensor_linalg_vector_norm(a, 3, NULL, 0, 0))                                       \
-    X(linalg_matrix_norm, tensor_linalg_matrix_norm(a, NULL, -2, -1, 0))                                     \
-    X(linalg_matrix_norm_1, tensor_linalg_matrix_norm(a, "1", -2, -1, 0))                                    \
-    X(dist, tensor_dist(a, b, 2))                                                                            \
-    X(cdist, tensor_cdist(a, b, 2))                                                                          \
-    X(renorm, tensor_renorm(a, 2, 0, 1))                                                                     \
-    X(cosine_similarity, tensor_cosine_similarity(a, b, 1, 1e-8))                                            \
-    X(pairwise_distance, tensor_pairwise_distance(a, b, 2, 1e-6, 0))                                         \
-    X(normalize, tensor_normalize(a, 2, 1, 1e-12))                                                           \
-    X(gumbel_softmax, tensor_gumbel_softmax(a, 1, 0, -1))                                                    \
-    X(layer_norm, tensor_layer_norm(a, .weight = v, .bias = u))                                           \
-    X(rms_norm, tensor_rms_norm(a, .weight = v))                                                             \
-    X(group_norm, tensor_group_norm(a, 2, v, u))                                                             \
-    X(interpolate, tensor_interpolate(tensor_reshape(a, 1, 1, 4, 4), .scale_factor = 2,                      \
-        .mode = TENSOR_BILINEAR))                                                                            \
-    X(interpolate_nearest, tensor_interpolate(tensor_reshape(a, 1, 1, 4, 4), .scale_factor = 2,              \
-        .mode = TENSOR_NEAREST))                                                                             \
-    X(interpolate_area, tensor_interpolate(tensor_reshape(a, 1, 1, 4, 4), .scale_factor = 2,                 \
-        .mode = TENSOR_AREA))                                                                                \
-    X(max_pool2d, tensor_max_pool2d(tensor_reshape(a, 1, 1, 4, 4), 2))                                       \
-    X(dropout, tensor_dropout(a, 0.5, 1))                                                                    \
-    X(embedding, tensor_embedding(i, a))                                                                     \
-    X(affine_grid, tensor_affine_grid(tensor_unsqueeze(tensor_at(a, ":2, :3"), 0), image, 4, 0))             \
-    X(linalg_matrix_exp, tensor_linalg_matrix_exp(a))                                                        \
-    X(matrix_exp, tensor_matrix_exp(a))                                                                      \
-    X(linalg_pinv, tensor_linalg_pinv(a, -1))                                                                \
-    X(matrix_power, tensor_matrix_power(a, 3))                                                               \
-    X(trace, tensor_trace(a))                                                                                \
-    X(nansum, tensor_nansum(a))                                                             \
-    X(nanmean, tensor_nanmean(a))                                                           \
-    X(logit, tensor_logit(a, -1))                                                                            \
-    X(std, tensor_std(a, 1))                                                                                 \
-    X(logcumsumexp, tensor_logcumsumexp(a, 0))                                                               \
-    X(logaddexp, tensor_logaddexp(a, b))                                                                     \
-    X(ldexp, tensor_ldexp(a, b))                                                                             \
-    X(multilabel_soft_margin_loss, tensor_multilabel_soft_margin_loss(a, b))                                 \
-    X(batch_norm, tensor_batch_norm(a, .training = 1))                                                       \
-    X(local_response_norm, tensor_local_response_norm(tensor_unsqueeze(a, 0), 2))                            \
-    X(lp_pool1d, tensor_lp_pool1d(tensor_unsqueeze(a, 0), 2, 2, 2, 0))                      \
-    X(celu, tensor_celu(a, 1))                                                                               \
-    X(glu, tensor_glu(a, -1))                                                                                \
-    X(mish, tensor_mish(a))                                                                                  \
-    X(tanhshrink, tensor_tanhshrink(a))                                                                      \
-    X(softsign, tensor_softsign(a))                                                                          \
-    X(cumulative_trapezoid, tensor_cumulative_trapezoid(a, NULL, 1, -1))                                     \
-    X(float_power, tensor_float_power_scalar(a, 2))                                                          \
-    X(kron, tensor_kron(a, b))                                                                               \
-    X(vander, tensor_vander(v, 4, 0))                                                                        \
-    X(cross_entropy, tensor_cross_entropy(a, tensor_select(i, 0, 0)))                                        \
-    X(cross_entropy_soft, tensor_cross_entropy(a, b))                                                        \
-    X(nll_loss, tensor_nll_loss(a, tensor_select(i, 0, 0)))                                                  \
-    X(mse_loss, tensor_mse_loss(a, b))                                                                       \
-    X(l1_loss, tensor_l1_loss(a, b))                                                                         \
-    X(smooth_l1_loss, tensor_smooth_l1_loss(a, b))                                                           \
-    X(huber_loss, tensor_huber_loss(a, b))                                                                   \
-    X(kl_div, tensor_kl_div(a, b))                                                                           \
-    X(binary_cross_entropy, tensor_binary_cross_entropy(a, b))                                               \
-    X(binary_cross_entropy_with_logits, tensor_binary_cross_entropy_with_logits(a, b))                       \
-    X(hinge_embedding_loss, tensor_hinge_embedding_loss(a, b))                                               \
-    X(soft_margin_loss, tensor_soft_margin_loss(a, b))                                                       \
-    X(multi_margin_loss, tensor_multi_margin_loss(a, tensor_select(i, 0, 0)))                                \
-    X(multilabel_margin_loss, tensor_multilabel_margin_loss(a, i))                                           \
-    X(margin_ranking_loss, tensor_margin_ranking_loss(a, b, c))                                              \
-    X(cosine_embedding_loss, tensor_cosine_embedding_loss(a, b, v))                                          \
-    X(triplet_margin_loss, tensor_triplet_margin_loss(a, b, c))                                              \
-    X(poisson_nll_loss, tensor_poisson_nll_loss(a, b))
-
-static const int64_t image[4] = {1, 1, 2, 2};
-#define X(name, ...)                                                                                         \
-    static tensor_t *op_##name(tensor_t *a, tensor_t *b, tensor_t *c, tensor_t *v, tensor_t *u,              \
-                               tensor_t *i) {                                                                \
-        (void)a, (void)b, (void)c, (void)v, (void)u, (void)i;                                                \
-        return __VA_ARGS__;                                                                                  \
-    }
-OPS(X)
-#undef X
-typedef tensor_t *(*op_t)(tensor_t *, tensor_t *, tensor_t *, tensor_t *, tensor_t *, tensor_t *);
-static const struct { const char *name; op_t call; } ops[] = {
-#define X(name, ...) {#name, op_##name},
-    OPS(X)
-#undef X
-};
 #define COUNT(list) ((int)(sizeof(list) / sizeof(list)[0]))
 
 // Every row with a class, and every function that has one without a row, is among them.
@@ -209,13 +36,14 @@ static void rows(void) {
         TENSOR_OPS_COMPOSED(X) NN_OPS_COMPOSED(X)
 #undef X
     };
-    static const char *const others[] = {"recurrent", "losses", "linalg_lstsq"};    // cells; any; scopes()
+    // lstm, gru and rnn; losses; what scopes() tries; backward rows run as their op's mode was
+    static const char *const others[] = {"recurrent", "losses", "linalg_lstsq", "binary_cross_entropy"};
     int k, j, i;
     for (k = 0; k < COUNT(all); k++) {
-        for (j = 0; j < COUNT(ops) && strcmp(ops[j].name, all[k].name) != 0; j++) { }
-        for (i = 0; i < COUNT(others) && strcmp(others[i], all[k].name) != 0; i++) { }
-        CHECK_MSG(all[k].cast == TENSOR__AS_IS || j < COUNT(ops) || i < COUNT(others), "%s has no line",
-                  all[k].name);
+        for (j = 0; j < COUNT(autocast_rows) && strcmp(autocast_rows[j].op, all[k].name) != 0; j++) {}
+        for (i = 0; i < COUNT(others) && strcmp(others[i], all[k].name) != 0; i++) {}
+        CHECK_MSG(all[k].cast == TENSOR__AS_IS || j < COUNT(autocast_rows) || i < COUNT(others),
+                  "%s has no line", all[k].name);
     }
 }
 
@@ -230,58 +58,91 @@ static tensor_t *leaf(int64_t rows, tensor_dtype_t dtype, double shift) {
     return tensor_requires_grad_(tensor_detach(x), 1);
 }
 enum { MIXES = 7 };
-static void dtypes(void) {
+// The inputs of a case as leaves, so that backward runs too: the first one of data has the first dtype.
+static void inputs_of(const entry_t *op, const case_t *c, tensor_dtype_t first, tensor_dtype_t rest,
+                      arguments_t *a) {
+    tensor_dtype_t dtype = first;
+    int k;
+    begin_arguments(op, c, a);
+    for (k = 0; k < a->nin; k++) {
+        const word_t *w = &c->in[k];
+        a->in[k] = input_of(w, k, op->lo, op->hi, dtype);
+        if (!is_data(w)) continue;
+        a->in[k] = tensor_detach(a->in[k]);
+        if (!has_letter(w, 'c')) tensor_requires_grad_(a->in[k], 1);
+        dtype = rest;
+    }
+}
+// One case in one mix of dtypes. -> whether PyTorch's result is ours.
+static int mixed(const entry_t *op, const case_t *c, const autocast_row_t *row, int mix) {
     static const tensor_dtype_t first[MIXES] = {TENSOR_F32, TENSOR_BF16, TENSOR_F32, TENSOR_BF16, TENSOR_F64,
                                                 TENSOR_BF16, TENSOR_F64},
                                 rest[MIXES] = {TENSOR_F32, TENSOR_BF16, TENSOR_BF16, TENSOR_F32, TENSOR_F64,
                                                TENSOR_F64, TENSOR_BF16};
-    int k, j, n;
-    CHECK(COUNT(ops) == COUNT(autocast_rows));
-    for (k = 0; k < COUNT(ops); k++)
-        for (j = 0; j < MIXES; j++) {
+    char want = row->result[mix];
+    tensor_dtype_t dtype = want == 'f' ? TENSOR_F32 : want == 'g' ? TENSOR_BF16 : TENSOR_F64;
+    arguments_t a;
+    tensor_t *y, *loss;
+    int n, same;
+    memset(&a, 0, sizeof a);
+    inputs_of(op, c, first[mix], rest[mix], &a);
+    tensor_manual_seed(1);
+    op->call(&a);
+    y = a.out[0];
+    if (want == 'x') return 1;
+    if (!tensor_ok() || tensor_is_poison(y)) {          // halves that it never takes
+        tensor_clear_error();
+        tensor_set_autocast(TENSOR_DTYPE_NONE);
+        inputs_of(op, c, first[mix], rest[mix], &a);
+        op->call(&a);
+        CHECK_MSG(!tensor_ok() || tensor_is_poison(a.out[0]), "%s, inputs %i: refused in autocast only",
+                  op->name, mix);
+        return 1;
+    }
+    same = tensor_dtype(y) == dtype;
+    if (!skipped(op->name, "AUTOCAST"))
+        CHECK_MSG(same, "%s, case %d, inputs %i: %s instead of %c", op->name, row->one, mix,
+                  tensor_dtype_name(tensor_dtype(y)), want);
+    CHECK_MSG(tensor_autocast_dtype() == TENSOR_BF16, "%s leaves the mode off", op->name);
+    // gradients have the dtypes of the leaves, inside autocast or not
+    if (!tensor_requires_grad(y)) return same;
+    loss = tensor_sum(y);
+    tensor_backward(loss);
+    for (n = 0; n < a.nin; n++) {
+        tensor_t *g = a.in[n] ? tensor_grad(a.in[n]) : NULL;
+        if (g) CHECK_MSG(tensor_dtype(g) == tensor_dtype(a.in[n]), "%s: gradient %i", op->name, n);
+    }
+    CHECK_MSG(tensor_ok(), "%s, inputs %i: %s", op->name, mix, tensor_error_text());
+    return same;
+}
+static void dtypes(void) {
+    static case_t cases[MAX_CASES];
+    int k, j, n, differing = 0, not_run = 0;
+    for (k = 0; k < COUNT(autocast_rows); k++) {
+        int at = find(autocast_rows[k].op), same = 1;
+        CHECK_MSG(at < NOPS, "%s is in autocast.h and not in ops.def", autocast_rows[k].op);
+        if (at == NOPS) continue;
+        if (skipped(ops[at].name, "AUTOCAST") &&
+            strncmp(skipped(ops[at].name, "AUTOCAST"), "aborts", 6) == 0) {
+            not_run++;
+            continue;
+        }
+        n = cases_of_op(&ops[at], 0, cases, MAX_CASES);
+        CHECK_MSG(autocast_rows[k].one < n, "%s has no case %d", ops[at].name, autocast_rows[k].one);
+        for (j = 0; j < MIXES && autocast_rows[k].one < n; j++) {
             tensor_scope_t s = tensor_scope_begin_autocast(TENSOR_BF16);
-            // v counts as first where there is no a
-            int leads = ops[k].call == op_linalg_vecdot || ops[k].call == op_outer || ops[k].call == op_dot ||
-                        ops[k].call == op_vdot || ops[k].call == op_vander;
-            tensor_t *in[5], *y = NULL, *i = tensor_zeros_of(TENSOR_I64, 4, 4), *loss;
-            char want = autocast_rows[k].result[j];
-            tensor_dtype_t dtype;
-            CHECK_TEXT(ops[k].name, autocast_rows[k].op);
-            for (n = 0; n < 5; n++)
-                in[n] = leaf(n < 3 ? 4 : 0, n == 0 || (n == 3 && leads) ? first[j] : rest[j], (double)n);
-            y = ops[k].call(in[0], in[1], in[2], in[3], in[4], i);
-            if (want == 'x') {
-                if (ops[k].call == op_binary_cross_entropy)
-                    CHECK_POISON(y, TENSOR_ERR_UNSUPPORTED, "autocast");
-                tensor_clear_error();
-                tensor_scope_end(s);
-                continue;
-            }
-            if (tensor_is_poison(y)) {          // halves that it never takes
-                tensor_clear_error();
-                tensor_set_autocast(TENSOR_DTYPE_NONE);
-                y = ops[k].call(in[0], in[1], in[2], in[3], in[4], i);
-                CHECK_MSG(tensor_is_poison(y), "%s, inputs %i: refused in autocast only", ops[k].name, j);
-                tensor_clear_error();
-                tensor_scope_end(s);
-                continue;
-            }
-            dtype = want == 'f' ? TENSOR_F32 : want == 'g' ? TENSOR_BF16 : TENSOR_F64;
-            CHECK_MSG(tensor_dtype(y) == dtype, "%s, inputs %i: %s instead of %c", ops[k].name, j,
-                      tensor_dtype_name(tensor_dtype(y)), want);
-            CHECK_MSG(tensor_autocast_dtype() == TENSOR_BF16, "%s leaves the mode off", ops[k].name);
-            // gradients have the dtypes of the leaves, inside autocast or not
-            loss = tensor_sum(y);
-            if (tensor_requires_grad(loss)) tensor_backward(loss);
-            for (n = 0; n < 5; n++) {
-                tensor_t *g = tensor_grad(in[n]);
-                if (g) CHECK_MSG(tensor_dtype(g) == tensor_dtype(in[n]), "%s: gradient %i", ops[k].name, n);
-            }
-            CHECK_MSG(tensor_ok(), "%s, inputs %i: %s", ops[k].name, j, tensor_error_text());
+            same &= mixed(&ops[at], &cases[autocast_rows[k].one], &autocast_rows[k], j);
             tensor_clear_error();
             tensor_scope_end(s);
         }
-    printf("%d ops, %d cases\n", COUNT(ops), MIXES * COUNT(ops));
+        if (!skipped(ops[at].name, "AUTOCAST")) continue;
+        differing += !same;
+        CHECK_MSG(!same || autocast_rows[k].one > 0,
+                  "%s: SKIP(.., AUTOCAST, ..) in ops.def, and it is PyTorch's", ops[at].name);
+    }
+    printf(
+        "%d cases of ops, %d dtypes of results; skipped: %d cases differ, %d are not run, as ops.def says\n",
+        COUNT(autocast_rows), MIXES * COUNT(autocast_rows), differing, not_run);
 }
 
 static tensor_t *waves(int64_t rows, int64_t cols, double step, double scale, double shift) {
@@ -349,6 +210,7 @@ static void scopes(void) {
     CHECK(tensor_dtype(tensor_exp_(tensor_to(x, TENSOR_BF16))) == TENSOR_BF16);
     CHECK(tensor_dtype(tensor_matmul(tensor_to(x, TENSOR_I64), tensor_to(x, TENSOR_I64))) == TENSOR_I64);
     CHECK_POISON(tensor_matmul(x, tensor_to(x, TENSOR_F64)), TENSOR_ERR_DTYPE, "matmul");
+    CHECK_POISON(tensor_binary_cross_entropy(x, x), TENSOR_ERR_UNSUPPORTED, "autocast");
     CHECK_POISON(tensor_scatter_add_(tensor_to(x, TENSOR_BF16), 0, at, x), TENSOR_ERR_DTYPE, "scatter_add");
     CHECK_POISON(tensor_index_put_(tensor_to(x, TENSOR_BF16), x, 0, tensor_select(at, 0, 0)),
                  TENSOR_ERR_DTYPE, "index");

@@ -1,186 +1,78 @@
-# Writes autocast.h: result dtypes of torch under torch.autocast("cuda", torch.bfloat16), and losses and weights
-# of a net trained so on the CPU.  python3 autocast.py > autocast.h
-import re, torch, warnings
-warnings.simplefilter("ignore")
+# Writes autocast.h: result dtypes of torch under torch.autocast("cuda", torch.bfloat16) for the cases of ops.def, and
+# losses and weights of a net trained so on the CPU.  python3 tests/autocast.py > tests/autocast.h
+import os
+import re
+import sys
+import warnings
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import ops
+import torch
 import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
-code = {torch.float32: "f", torch.float64: "d", torch.bfloat16: "g"}
-# a, b, c: floats [4, 4]; v, u: floats [4]; i: index [4, 4]
-ops = """
-matmul: torch.matmul(a, b)
-mm: torch.mm(a, b)
-bmm: torch.bmm(a.unsqueeze(0), b.unsqueeze(0))
-mv: torch.mv(a, v)
-addmm: torch.addmm(a, b, c)
-baddbmm: torch.baddbmm(a.unsqueeze(0), b.unsqueeze(0), c.unsqueeze(0))
-addbmm: torch.addbmm(a, b.unsqueeze(0), c.unsqueeze(0))
-addmv: torch.addmv(v, a, u)
-addr: torch.addr(a, v, u)
-einsum: torch.einsum("ij,jk->ik", a, b)
-einsum_sum: torch.einsum("ij->i", a)
-einsum_mul: torch.einsum("ij,ij->ij", a, b)
-linalg_vecdot: torch.linalg.vecdot(v, u)
-linalg_multi_dot: torch.linalg.multi_dot([a, b, c])
-outer: torch.outer(v, u)
-inner: torch.inner(a, b)
-linear: F.linear(a, b, v)
-linear_relu: F.relu(F.linear(a, b, v))
-linear_gelu_tanh: F.gelu(F.linear(a, b, v), approximate="tanh")
-prelu: F.prelu(a, v)
-conv1d: F.conv1d(a.unsqueeze(0), b.unsqueeze(2))
-conv2d: F.conv2d(a.view(1, 4, 2, 2), b.view(4, 4, 1, 1), v)
-conv3d: F.conv3d(a.view(1, 4, 4, 1, 1), b.view(4, 4, 1, 1, 1), v)
-conv_transpose1d: F.conv_transpose1d(a.unsqueeze(0), b.unsqueeze(2))
-conv_transpose3d: F.conv_transpose3d(a.view(1, 4, 4, 1, 1), b.view(4, 4, 1, 1, 1), v)
-conv_transpose2d: F.conv_transpose2d(a.view(1, 4, 2, 2), b.view(4, 4, 1, 1), v)
-scaled_dot_product_attention: F.scaled_dot_product_attention(a.unsqueeze(0), b.unsqueeze(0), c.unsqueeze(0))
-rnn_cell: torch.rnn_tanh_cell(a, b, c, c, v, v)
-dot: torch.dot(v, u)
-vdot: torch.vdot(v, u)
-cross: torch.cross(a[:3], b[:3], 0)
-tensordot: torch.tensordot(a, b, 1)
-bilinear: F.bilinear(a, b, c.view(1, 4, 4))
-grid_sample: F.grid_sample(a.view(1, 1, 4, 4), b.view(1, 2, 4, 2))
-index_put: torch.index_put(a, (i[0],), b)
-scatter_add: torch.scatter_add(a, 0, i, b)
-addcmul: torch.addcmul(a, b, c)
-addcdiv: torch.addcdiv(a, b, c)
-atan2: torch.atan2(a, b)
-cat: torch.cat([a, b])
-stack: torch.stack([a, b])
-where: torch.where(i == 0, a, b)
-add: a + b
-mul: a * b
-div: a / b
-acos: torch.acos(a)
-asin: torch.asin(a)
-cosh: torch.cosh(a)
-erfinv: torch.erfinv(a)
-exp: torch.exp(a)
-expm1: torch.expm1(a)
-log: torch.log(a)
-log10: torch.log10(a)
-log1p: torch.log1p(a)
-log2: torch.log2(a)
-pow: torch.pow(a, b)
-pow_scalar: torch.pow(a, 2.5)
-rpow_scalar: torch.pow(2.5, a)
-reciprocal: torch.reciprocal(a)
-rsqrt: torch.rsqrt(a)
-sinh: torch.sinh(a)
-tan: torch.tan(a)
-square: torch.square(a)
-softplus: F.softplus(a)
-exp2: torch.exp2(a)
-sqrt: torch.sqrt(a)
-tanh: torch.tanh(a)
-sigmoid: torch.sigmoid(a)
-relu: F.relu(a)
-gelu: F.gelu(a)
-silu: F.silu(a)
-logsigmoid: F.logsigmoid(a)
-sum: torch.sum(a)
-sum_dim: torch.sum(a, 0)
-prod: torch.prod(a)
-mean: torch.mean(a)
-var: torch.var(a)
-max: torch.max(a)
-cumsum: torch.cumsum(a, 0)
-cumprod: torch.cumprod(a, 0)
-softmax: F.softmax(a, 0)
-log_softmax: F.log_softmax(a, 0)
-softmin: F.softmin(a, 0)
-logsumexp: torch.logsumexp(a, 0)
-norm: torch.norm(a)
-norm_p: torch.norm(a, 3)
-linalg_vector_norm: torch.linalg.vector_norm(a, 3)
-linalg_matrix_norm: torch.linalg.matrix_norm(a)
-linalg_matrix_norm_1: torch.linalg.matrix_norm(a, 1)
-dist: torch.dist(a, b)
-cdist: torch.cdist(a, b)
-renorm: torch.renorm(a, 2, 0, 1)
-cosine_similarity: F.cosine_similarity(a, b)
-pairwise_distance: F.pairwise_distance(a, b)
-normalize: F.normalize(a)
-gumbel_softmax: F.gumbel_softmax(a)
-layer_norm: F.layer_norm(a, (4,), v, u)
-rms_norm: F.rms_norm(a, (4,), v)
-group_norm: F.group_norm(a, 2, v, u)
-interpolate: F.interpolate(a.view(1, 1, 4, 4), scale_factor=2, mode="bilinear")
-interpolate_nearest: F.interpolate(a.view(1, 1, 4, 4), scale_factor=2)
-interpolate_area: F.interpolate(a.view(1, 1, 4, 4), scale_factor=2, mode="area")
-max_pool2d: F.max_pool2d(a.view(1, 1, 4, 4), 2)
-dropout: F.dropout(a, 0.5)
-embedding: F.embedding(i, a)
-affine_grid: F.affine_grid(a[:2, :3].unsqueeze(0), [1, 1, 2, 2])
-linalg_matrix_exp: torch.linalg.matrix_exp(a)
-matrix_exp: torch.matrix_exp(a)
-linalg_pinv: torch.linalg.pinv(a)
-matrix_power: torch.linalg.matrix_power(a, 3)
-trace: torch.trace(a)
-nansum: torch.nansum(a)
-nanmean: torch.nanmean(a)
-logit: torch.logit(a)
-std: torch.std(a)
-logcumsumexp: torch.logcumsumexp(a, 0)
-logaddexp: torch.logaddexp(a, b)
-ldexp: torch.ldexp(a, b)
-multilabel_soft_margin_loss: F.multilabel_soft_margin_loss(a, b)
-batch_norm: F.batch_norm(a, None, None, training=True)
-local_response_norm: F.local_response_norm(a.unsqueeze(0), 2)
-lp_pool1d: F.lp_pool1d(a.unsqueeze(0), 2, 2)
-celu: F.celu(a)
-glu: F.glu(a)
-mish: F.mish(a)
-tanhshrink: F.tanhshrink(a)
-softsign: F.softsign(a)
-cumulative_trapezoid: torch.cumulative_trapezoid(a)
-float_power: torch.float_power(a, 2)
-kron: torch.kron(a, b)
-vander: torch.vander(v)
-cross_entropy: F.cross_entropy(a, i[0])
-cross_entropy_soft: F.cross_entropy(a, b)
-nll_loss: F.nll_loss(a, i[0])
-mse_loss: F.mse_loss(a, b)
-l1_loss: F.l1_loss(a, b)
-smooth_l1_loss: F.smooth_l1_loss(a, b)
-huber_loss: F.huber_loss(a, b)
-kl_div: F.kl_div(a, b)
-binary_cross_entropy: F.binary_cross_entropy(a, b)
-binary_cross_entropy_with_logits: F.binary_cross_entropy_with_logits(a, b)
-hinge_embedding_loss: F.hinge_embedding_loss(a, b)
-soft_margin_loss: F.soft_margin_loss(a, b)
-multi_margin_loss: F.multi_margin_loss(a, i[0])
-multilabel_margin_loss: F.multilabel_margin_loss(a, i)
-margin_ranking_loss: F.margin_ranking_loss(a, b, c)
-cosine_embedding_loss: F.cosine_embedding_loss(a, b, v)
-triplet_margin_loss: F.triplet_margin_loss(a, b, c)
-poisson_nll_loss: F.poisson_nll_loss(a, b)
-""".strip().splitlines()
+
+warnings.simplefilter("ignore")
+CODE = {torch.float32: "f", torch.float64: "d", torch.bfloat16: "g"}
+SCOPE = ops.environment()
 # Fakes do not compare the dtypes of their operands; with f64 and another the kernels of these refuse them.
-unchecked = "matmul mm mv linear linear_relu linear_gelu_tanh addmm addbmm cross cdist index_put".split()
+UNCHECKED = "matmul mm mv linear linear_relu linear_gelu_tanh addmm addbmm cross cdist index_put".split()
+
+
+def fake(word, dtype):
+    """An input of a case, without elements."""
+    if word == "-":
+        return None
+    m = re.match(r"([a-z]*)([0-9x.]*)", word)
+    if m.group(1) == "l" and ":" not in word:
+        shape = [word.count(",") + 1]
+    else:
+        shape = [int(d) for d in m.group(2).split("x")] if m.group(2) not in (".", "") else []
+    kind = {"k": torch.int64, "l": torch.int64, "z": torch.int64, "m": torch.bool}.get(m.group(1)[:1], dtype)
+    return torch.empty(shape, dtype=kind, device="cuda")
+
+
+def result(name, text, case):
+    """A letter for each pair of dtypes: of the first input of data, of the others."""
+    row = ""
+    f, g, d = torch.float32, torch.bfloat16, torch.float64
+    for first, rest in ((f, f), (g, g), (f, g), (g, f), (d, d), (g, d), (d, g)):
+        torch.clear_autocast_cache()
+        x, lead = [], first
+        for word in case.inputs:
+            x.append(fake(word, lead))
+            if ops.is_data(word) and word[0] != "z":
+                lead = rest
+        try:
+            y = ops.call(text, x, case, SCOPE)
+            y = y[0] if isinstance(y, (tuple, list)) else y
+            row += "x" if len(row) > 4 and name in UNCHECKED else CODE[y.dtype]
+        except Exception:
+            row += "x"
+    return row
+
+
 print("""// autocast.h - PyTorch %s under autocast to bf16, written by tests/autocast.py
 //
-// Result dtypes of ops on CUDA for inputs of f32, of bf16, first f32 and others bf16, the other way round, of
-// f64, first bf16 and others f64, the other way round: f f32, g bf16, d f64, x refused.
-typedef struct autocast_row_t { const char *op, *result; } autocast_row_t;
+// Result dtypes on CUDA of the cases of ops.def, for inputs of f32, of bf16, first f32 and others bf16, the
+// other way round, of f64, first bf16 and others f64, the other way round: f f32, g bf16, d f64, x refused,
+// or without elements nothing is known.
+typedef struct autocast_row_t { const char *op; int one; const char *result; } autocast_row_t;
 static const autocast_row_t autocast_rows[] = {""" % torch.__version__.split("+")[0])
 torch.set_autocast_enabled("cuda", True)
 torch.set_autocast_dtype("cuda", torch.bfloat16)
-f, g, d = torch.float32, torch.bfloat16, torch.float64
 with FakeTensorMode():
-    for line in ops:
-        name, text = line.split(": ", 1)
-        row = ""
-        for first, rest in ((f, f), (g, g), (f, g), (g, f), (d, d), (g, d), (d, g)):
-            torch.clear_autocast_cache()
-            a, b, c = (torch.empty(4, 4, dtype=t, device="cuda") for t in (first, rest, rest))
-            lead = rest if re.search(r"\ba\b", text) else first
-            v, u = (torch.empty(4, dtype=t, device="cuda") for t in (lead, rest))
-            i = torch.zeros(4, 4, dtype=torch.int64, device="cuda")
-            try: row += "x" if len(row) > 4 and name in unchecked else code[eval(text).dtype]
-            except Exception: row += "x"
-        print('    {"%s", "%s"},' % (name, row))
+    for row in ops.ROWS:
+        if row.family not in ops.OPS or not ops.python(row):
+            continue
+        for name in row.names():
+            for k, case in enumerate(ops.cases(row)):
+                if name.endswith("_scalar") and name != row.name:
+                    case.inputs, case.f = case.inputs[:1], ops.Numbers([2.5])
+                if name.endswith("_") or not any(ops.is_data(word) and word[0] != "z" for word in case.inputs):
+                    continue                                # in place nothing is cast
+                line = result(name, ops.python(row, name), case)
+                if line != "xxxxxxx":
+                    print('    {"%s", %d, "%s"},' % (name, k, line))
 print("};")
 torch.set_autocast_enabled("cuda", False)
 

@@ -89,7 +89,7 @@ int main(void) {
     page = (char *)mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == (char *)MAP_FAILED || mprotect(page + PAGE, PAGE, PROT_NONE)) return 1;
     for (i = 0; i < 5; i++) {
-        if (tensor_set_cpu(isas[i]) != 0) {
+        if (tensor_set_isa(isas[i]) != 0) {
             tensor_clear_error();
             continue;
         }

@@ -41,6 +41,7 @@ unit() {
 }
 
 unit impl.c '#define TENSOR_IMPLEMENTATION' '#define TENSOR_NN_IMPLEMENTATION' '#include "tensor_nn.h"'
+for k in 1 2 3 4; do unit part$k.c "#define TENSOR_IMPLEMENTATION_PART $k" '#include "impl.c"'; done
 unit core.c '#define TENSOR_IMPLEMENTATION' '#include "tensor.h"'
 unit nn.c '#define TENSOR_NN_IMPLEMENTATION' '#include "tensor_nn.h"'
 unit order.c '#include "tensor_nn.h"' '#define TENSOR_IMPLEMENTATION' '#include "tensor.h"' \
@@ -60,8 +61,8 @@ for pair in $COMPILERS; do
     strict="$warn -Wstrict-prototypes -Wmissing-prototypes"
     strict0="$quick -Wstrict-prototypes -Wmissing-prototypes"
     for s in c99 c11; do
-        for u in impl core nn order; do
-            case $s.$u in c11.core | c11.nn | c11.order) continue ;; esac
+        for u in impl core nn order part1 part2 part3 part4; do
+            case $s.$u in c11.core | c11.nn | c11.order | c11.impl | c99.part*) continue ;; esac
             level=$strict0
             if [ $s.$u = c99.impl ]; then level=$strict; fi
             job 1 "$n $s $u" "$c -std=$s $level -c $M/$u.c -o $M/$n-$s-$u.o"
@@ -70,8 +71,11 @@ for pair in $COMPILERS; do
             job 1 "$n $s $u" "$c -std=$s $strict -c tests/compile_$u.c -o $M/$n-$s-$u.o"
         done
         o="$M/$n-$s-use.o $M/$n-$s-other.o"
+        if [ $s = c11 ]; then
+            program "$n-$s-parts" "$c" "$M/$n-$s-part1.o $M/$n-$s-part2.o $M/$n-$s-part3.o $M/$n-$s-part4.o $o"
+            continue
+        fi
         program "$n-$s-whole" "$c" "$M/$n-$s-impl.o $o"
-        [ $s = c99 ] || continue
         program "$n-$s-apart" "$c" "$M/$n-$s-core.o $M/$n-$s-nn.o $o"
         program "$n-$s-order" "$c" "$M/$n-$s-order.o $o"
         job 1 "$n $s static" "$c -std=$s $quick -c $M/static.c -o $M/$n-$s-static.o"
@@ -81,7 +85,7 @@ for pair in $COMPILERS; do
         job 1 "$n $s -DNDEBUG -O3" "$c -std=$s $strict -DNDEBUG -O3 -c $M/impl.c -o $M/$n-$s-ndebug.o"
         program "$n-$s-ndebug" "$c" "$M/$n-$s-ndebug.o $o"
         [ "$c" = "${COMPILERS%%:*}" ] || continue        # the switches: with the first compiler only
-        for d in NO_STDIO NO_THREADS NO_SIMD NO_CALL_SITES; do
+        for d in NO_STDIO NO_THREADS NO_CALL_SITES ISA=scalar ISA=native; do
             job 1 "$n $s TENSOR_$d" "$c -std=$s $strict0 -DTENSOR_$d -c $M/impl.c -o $M/$n-$d.o"
             for u in use other; do
                 job 1 "$n $s TENSOR_$d $u" "$c -std=$s $strict -DTENSOR_$d -c tests/compile_$u.c -o $M/$n-$d-$u.o"
@@ -95,12 +99,18 @@ for pair in $COMPILERS; do
     for s in c++11 c++20; do
         level=$quick
         if [ $s = c++11 ]; then level=$warn; fi
-        job 1 "$n $s impl" "$cxx -x c++ -std=$s $level -c $M/impl.c -o $M/$n-$s-impl.o"
+        parts=impl
+        if [ $s = c++20 ]; then parts="part1 part2 part3 part4"; fi
+        objects=
+        for u in $parts; do
+            job 1 "$n $s $u" "$cxx -x c++ -std=$s $level -c $M/$u.c -o $M/$n-$s-$u.o"
+            objects="$objects $M/$n-$s-$u.o"
+        done
         for u in use other; do
             job 1 "$n $s $u" "$cxx -x c++ -std=$s $warn -c tests/compile_$u.c -o $M/$n-$s-$u.o"
         done
         job 1 "$n $s face" "$cxx -std=$s $warn -c tests/compile_face.cpp -o $M/$n-$s-face.o"
-        program "$n-$s-whole" "$cxx" "$M/$n-$s-impl.o $M/$n-$s-use.o $M/$n-$s-other.o"
+        program "$n-$s-whole" "$cxx" "$objects $M/$n-$s-use.o $M/$n-$s-other.o"
         program "$n-$s-user-of-c" "$cxx" "$M/$n-c99-impl.o $M/$n-$s-use.o $M/$n-$s-other.o"
         program "$n-$s-face" "$cxx" "$M/$n-c99-impl.o $M/$n-$s-face.o"
     done
@@ -118,6 +128,27 @@ if $c $M/cblas.c -lopenblas -o $M/cblas 2>/dev/null; then
 else
     echo "skipped 2 tests of TENSOR_USE_OPENBLAS: no cblas.h with -lopenblas"
 fi
+
+# Words that TENSOR_ISA and its companions refuse, with a sentence.
+c=${COMPILERS%%:*}
+refused() {
+    job 1 "$1 is refused" "! $c -std=c99 $1 -I. -fsyntax-only $M/impl.c 2>$M/refused.$count && grep -q '$2' $M/refused.$count"
+}
+refused -DTENSOR_ISA=avx3 'TENSOR_ISA is scalar, sse2'
+refused -DTENSOR_ISA=wasm 'TENSOR_ISA is an instruction set that this target does not have'
+refused -DTENSOR_NO_SIMD 'TENSOR_NO_SIMD is now TENSOR_ISA=scalar'
+refused -DTENSOR_PASSES=16 'no pass of this target'
+refused '-DTENSOR_ISA=scalar -DTENSOR_ALL_PASSES' 'TENSOR_ISA names one pass'
+refused -DTENSOR_IMPLEMENTATION_PART=5 'TENSOR_IMPLEMENTATION_PART is 1 core'
+refused '-DTENSOR_IMPLEMENTATION_PART=1 -DTENSOR_STATIC' 'TENSOR_STATIC is one file'
+# Parts with other passes, and a core with others than tensor_nn.h, do not link, and the linker's text says the passes.
+n=$(basename "$c" | tr -c 'a-zA-Z0-9\n' _)
+job 1 "a part with another TENSOR_ISA" "$c -std=c99 $quick -DTENSOR_ISA=scalar -c $M/part3.c -o $M/other-part3.o"
+job 2 "parts with other passes" "! $c -pthread $M/$n-c11-part[124].o $M/other-part3.o $M/$n-c11-use.o $M/$n-c11-other.o \
+    -lm -o $M/other 2>$M/other.log && grep -q 'tensor__isa_.*_passes' $M/other.log"
+job 1 "tensor_nn.h with another TENSOR_ISA" "$c -std=c99 $quick -DTENSOR_ISA=scalar -c $M/nn.c -o $M/other-nn.o"
+job 2 "a core with other passes" "! $c -pthread $M/$n-c99-core.o $M/other-nn.o $M/$n-c99-use.o $M/$n-c99-other.o \
+    -lm -o $M/other 2>$M/apart.log && grep -q 'tensor__build_.*_passes' $M/apart.log"
 
 # What must not compile silently.
 unit surplus.c '#include "tensor_nn.h"' 'nn_module_t *f(void);' \

@@ -39,6 +39,21 @@ static int use() {
         bad += tensor_ndim(tensor_rearrange(a, "(h b) c -> h c b", sizes)) != 3;
         bad += tensor_ndim(tensor_rearrange(a, "b c -> c", "max")) != 1;
         bad += tensor_ndim(tensor_rearrange(a, "b c -> b c 1")) != 3;
+        tensor_linalg_tolerance_args_t tolerance = tensor_linalg_tolerance_args_t();
+        tolerance.atol = 2.5;
+        bad += tensor_item(tensor_sum(tensor_linalg_matrix_rank(tensor_eye(3, 3)))) != 3;
+        bad += tensor_item(tensor_sum(tensor_linalg_matrix_rank(a, 0.5))) != 1;
+        bad += tensor_item(tensor_sum(tensor_linalg_matrix_rank(tensor_eye(3, 3), tolerance))) != 0;
+        bad += tensor_size(tensor_linalg_pinv(a, 1e-6), 0) != 3 || tensor_size(tensor_linalg_pinv(a), 1) != 2;
+        tensor_searchsorted_args_t order = tensor_searchsorted_args_t();
+        order.sorter = tensor_arange(0, 3, 1, TENSOR_I64);
+        bad += tensor_item(tensor_sum(tensor_searchsorted(b, b))) != 0;
+        bad += tensor_item(tensor_sum(tensor_searchsorted(b, b, 1, order))) != 9;
+        tensor_lu_factor_t lu = tensor_linalg_lu_factor(tensor_eye(3, 3));
+        tensor_linalg_lu_solve_args_t side = tensor_linalg_lu_solve_args_t();
+        side.right = 1;
+        bad += tensor_size(tensor_linalg_lu_solve(lu.lu, lu.pivots, a, side), 0) != 2;
+        bad += tensor_size(tensor_normal_size(2, 0.5, 3, 4), 1) != 4;
         bad += tensor_size(tensor_index(a, nullptr, tensor_arange(0, 2, 1, TENSOR_I64)), 1) != 2;
         bad += tensor_size(tensor_hstack(a, a), 1) != 6 || tensor_ndim(tensor_unflatten(a, 1, 3, 1)) != 3;
         bad += tensor_size(tensor_flip(tensor_tile(a, 2), 0, 1), 1) != 6;
@@ -73,7 +88,7 @@ static void wrong(const char *what, int &bad) {
 #define SAME(call, T, behind, set)                                                                           \
     do {                                                                                                     \
         T a = T();                                                                                           \
-        a.surplus_ = TENSOR__NO_SURPLUS;                                                                     \
+        a.options_are_named_ = TENSOR__NO_SURPLUS;                                                           \
         set;                                                                                                 \
         if (!same(call, behind(a))) wrong(#call, bad);                                                       \
     } while (0)
@@ -118,7 +133,7 @@ static int positions() {
 #define RNN(op, w)                                                                                           \
     do {                                                                                                     \
         tensor_rnn_args_t a = tensor_rnn_args_t();                                                           \
-        a.x = flat, a.weights = w, a.surplus_ = TENSOR__NO_SURPLUS;                                          \
+        a.x = flat, a.weights = w, a.options_are_named_ = TENSOR__NO_SURPLUS;                                \
         if (!same(tensor_##op(flat, w).y, tensor_##op##_with(a).y)) wrong(#op, bad);                         \
     } while (0)
     RNN(lstm, cells);
@@ -210,11 +225,12 @@ static int positions() {
     tensor_index_put_(x, tensor_zeros(1), 1, NULL, classes);
 
 #define CONVS(d)                                                                                             \
-    SAME(nn_conv##d(4, 8, 3, 2, 1, 3, 2), nn_conv_args_t, nn_conv##d##_with, (a.in_channels = 4,             \
-         a.out_channels = 8, a.kernel = 3, a.stride = 2, a.padding = 1, a.dilation = 3, a.groups = 2));      \
-    SAME(nn_conv_transpose##d(4, 8, 3, 2, 1, 1, 2), nn_conv_transpose_args_t, nn_conv_transpose##d##_with,   \
-         (a.in_channels = 4, a.out_channels = 8, a.kernel = 3, a.stride = 2, a.padding = 1,                  \
-         a.output_padding = 1, a.groups = 2));                                                               \
+    SAME(nn_conv##d(4, 8, 3), nn_conv_args_t, nn_conv##d##_with,                                             \
+         (a.in_channels = 4, a.out_channels = 8, a.kernel = 3));                                             \
+    SAME(nn_conv##d(4, 8, 3, strided), nn_conv_args_t, nn_conv##d##_with,                                    \
+         (a = strided, a.in_channels = 4, a.out_channels = 8, a.kernel = 3));                                \
+    SAME(nn_conv_transpose##d(4, 8, 3), nn_conv_transpose_args_t, nn_conv_transpose##d##_with,               \
+         (a.in_channels = 4, a.out_channels = 8, a.kernel = 3));                                             \
     SAME(nn_max_pool##d(3, 2, 1), nn_pool_args_t, nn_max_pool##d##_with,                                     \
          (a.kernel = 3, a.stride = 2, a.padding = 1));                                                       \
     SAME(nn_avg_pool##d(3, 2, 1), nn_pool_args_t, nn_avg_pool##d##_with,                                     \
@@ -225,6 +241,9 @@ static int positions() {
     SAME(nn_instance_norm##d(4), nn_instance_norm_args_t, nn_instance_norm##d##_with, (a.channels = 4))
 #define TWO(op, T, one_, two_)                                                                               \
     SAME(nn_##op(6, 2), T, nn_##op##_with, (a.one_ = 6, a.two_ = 2))
+    nn_conv_args_t strided = nn_conv_args_t();
+    strided.options_are_named_ = TENSOR__NO_SURPLUS;
+    strided.stride = 2, strided.padding = 1, strided.dilation = 3, strided.groups = 2;
     CONVS(1d);
     CONVS(2d);
     CONVS(3d);
@@ -267,9 +286,11 @@ static int positions() {
     bad += tensor_ndim(tensor_cross_entropy(p, labels, c4, {.reduction = TENSOR_NONE})) != 1;
     bad += tensor_size(tensor_conv2d(x, w2, c4, 1, {.padding = 3, .groups = 2}), 3) != 11;
     bad += tensor_size(tensor_max_pool2d(x, 2, {.stride = 1}), 3) != 5;
-    bad += nn_conv2d(4, 8, 3, 2, {.no_bias = 1}) == nullptr || nn_upsample({.scale_factor = 2}) == nullptr;
+    bad += nn_conv2d(4, 8, 3, {.stride = 2, .no_bias = 1}) == nullptr;
+    bad += nn_upsample({.scale_factor = 2}) == nullptr;
     bad += tensor_ndim(tensor_batch_norm(x, {.training = 1})) != 4;
-    bad += nn_sgd({.module = heads, .lr = 0.1}) == nullptr;
+    tensor_t *leaves[] = {tensor_requires_grad_(tensor_ones(2), 1)};
+    bad += nn_sgd(heads, {.lr = 0.1}) == nullptr || nn_adam(nullptr, {.list = leaves, .count = 1}) == nullptr;
 #endif
     if (!tensor_ok()) wrong("positions", bad);
     return bad;

@@ -840,7 +840,9 @@ static void errors(void) {
     CHECK_POISON(tensor_conv2d(x, w, NULL, 2, .same = 1), TENSOR_ERR_SHAPE, "same needs stride 1");
     CHECK_POISON(tensor_conv2d(x, w, NULL, .dilation = 3), TENSOR_ERR_SHAPE,
                  "(7 with dilation) is larger than");
-    CHECK_POISON(tensor_conv2d(i64, w), TENSOR_ERR_DTYPE, "x [1,4,5,5] is i64, must be a float");
+    CHECK_POISON(tensor_conv2d(i64, w), TENSOR_ERR_DTYPE, "conv2d: weight is f32, x is i64; use tensor_to");
+    CHECK_POISON(tensor_conv2d(tensor_to(i64, TENSOR_BOOL), w), TENSOR_ERR_DTYPE,
+                 "x [1,4,5,5] is bool, must be a float or an integer");
     CHECK_POISON(tensor_conv_transpose2d(x, tensor_ones(3, 4, 3, 3)), TENSOR_ERR_SHAPE,
                  "must have 3 channels");
     CHECK_POISON(tensor_conv_transpose2d(x, w, NULL, 2, 0, 2), TENSOR_ERR_SHAPE,

@@ -339,10 +339,12 @@ static void relu_after_pool(void) {
 
 // A constructor that finds no memory says which and where.
 static void constructors_out_of_memory(void) {
+    int k;
     tensor_set_memory_limit(1);
     CHECK(nn_linear(4, 300) == NULL);
     CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, "at nn.c:");
-    CHECK(nn_relu() == NULL);
+    for (k = 0; k < 200 && nn_relu(); k++) {}           // until no dead one can serve again
+    CHECK(k < 200);
     CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, "ReLU");
     tensor_set_memory_limit((uint64_t)1 << 30);
     CHECK(nn_linear(1 << 15, 1 << 14) == NULL);
@@ -1010,7 +1012,7 @@ static void same_bits_everywhere(void) {
     for (k = 0; k < 14; k++) {
         uint64_t want = 0;
         for (i = 0; i < 6; i++) {
-            if (tensor_set_cpu(names[i]) != 0) {
+            if (tensor_set_isa(names[i]) != 0) {
                 tensor_clear_error();
                 continue;
             }
@@ -1029,7 +1031,7 @@ static void same_bits_everywhere(void) {
             }
         }
     }
-    tensor_set_cpu(NULL);
+    tensor_set_isa(NULL);
 }
 
 static void same_bits_for_threads(void) {
@@ -1458,7 +1460,7 @@ static void malformed_files(void) {
             "shape stands twice");
     refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"x\":1}}", 1, "unknown key");
     refused("{\"a\":{\"dtype\":8,\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "string is expected");
-    refused(ENTRY("C64", "[1]", "[0,1]"), 1, "unknown dtype");
+    refused(ENTRY("C65", "[1]", "[0,1]"), 1, "unknown dtype");
     refused(ENTRY("U8", "1", "[0,1]"), 1, "shape must be a list");
     refused(ENTRY("U8", "[-1]", "[0,1]"), 1, "whole number");
     refused(ENTRY("U8", "[1.0]", "[0,1]"), 1, "whole number");
@@ -1469,7 +1471,7 @@ static void malformed_files(void) {
     refused(ENTRY("U8", "[9007199254740993]", "[0,1]"), 1, "too large");
     refused(ENTRY("U8", "[18446744073709551617]", "[0,1]"), 1, "too large");
     refused(ENTRY("U8", "[4294967296,4294967296]", "[0,0]"), 0, "overflows");
-    refused(ENTRY("U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]"), 1, "8 dims");
+    accepted(ENTRY("U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]"), 1);
     refused(ENTRY("U8", "[1]", "[1,0]"), 1, "before they begin");
     refused(ENTRY("U8", "[2]", "[0,2]"), 1, "beyond the file");
     refused(ENTRY("U8", "[1]", "[0]"), 1, "two numbers");
@@ -1646,11 +1648,9 @@ static void no_regular_file(void) {
     CHECK(nn_save("nn_link", m) == TENSOR_ERR_IO);
     tensor_clear_error();
     remove("nn_link");
-    // What lies in the temporary file's place is not written through either.
+    // A name that other savers may use is left alone (tests/files.c has the ones in use).
     CHECK(symlink("nn_fifo", "nn_plain.tmp") == 0);
-    CHECK(nn_save("nn_plain", m) == TENSOR_ERR_IO);
-    CHECK_ERROR(TENSOR_ERR_IO, "save: nn_plain.tmp is no regular file");
-    CHECK(is_still("nn_plain.tmp", S_IFLNK));
+    CHECK(nn_save("nn_plain", m) == 0 && is_still("nn_plain.tmp", S_IFLNK));
     remove("nn_plain.tmp");
     // Permissions stay.
     CHECK(nn_save("nn_plain", m) == 0 && chmod("nn_plain", 0600) == 0 && nn_save("nn_plain", m) == 0);
@@ -1675,8 +1675,8 @@ static void save_and_load(void) {
     CHECK(nn_load(path, b) == 0);
     CHECK(tensor_equal(nn_forward(a, x), nn_forward(b, x)));
     CHECK(nn_load(path, c) == TENSOR_ERR_FORMAT);
-    CHECK_ERROR(TENSOR_ERR_FORMAT, "2 missing [2.weight, 2.bias], 0 unexpected [], "
-                                   "3 of another shape [0.weight, 0.bias, 1.weight]");
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "2 missing [2.weight, 2.bias], 0 unexpected [], 3 of another shape "
+                "[0.weight [4,3] (module: [5,3]), 0.bias [4] (module: [5]), 1.weight [2,4] (module: [2,5])]");
     CHECK(tensor_equal(nn_get(c, "0.weight"), before));
     CHECK(nn_load(path, one) == TENSOR_ERR_FORMAT);
     CHECK_ERROR(TENSOR_ERR_FORMAT, "2 unexpected [1.");
@@ -1809,7 +1809,7 @@ static void resume_with(int which) {
     CHECK(nn_load_checkpoint(path, again, NULL, &step) == 0);
     CHECK(nn_save(path, again) == 0);
     CHECK(nn_load_checkpoint(path, again, NULL, &step) == TENSOR_ERR_FORMAT);
-    CHECK_ERROR(TENSOR_ERR_FORMAT, "no checkpoint");
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "not a checkpoint");
     nn_data_loader_free(l);
     nn_free(net);
     nn_free(again);
@@ -2020,6 +2020,8 @@ static void printed_layers(void) {
         {nn_layer_norm(5, .no_bias = 1), "LayerNorm((5,), eps=1e-05, elementwise_affine=True, bias=False)"},
         {nn_embedding_bag(4, 2, .mode = TENSOR_BAG_SUM, .padding_idx = -3),
          "EmbeddingBag(4, 2, mode='sum', padding_idx=1)"},
+        {nn_embedding_bag(4, 2, .max_norm = 1.5, .norm_type = 1, .scale_grad_by_freq = 1),
+         "EmbeddingBag(4, 2, max_norm=1.5, norm_type=1.0, scale_grad_by_freq=True, mode='mean')"},
         {nn_bilinear(2, 3, 4, 0), "Bilinear(in1_features=2, in2_features=3, out_features=4, bias=True)"},
         {nn_bilinear(2, 3, 4, 1), "Bilinear(in1_features=2, in2_features=3, out_features=4, bias=False)"},
         {nn_rnn(5, 6, .relu = 1), "RNN(5, 6)"},

@@ -1,51 +1,7 @@
 // oom.c - the k-th allocation fails, for every k, while a model is built and while it takes a training step:
 // once (the next allocation works again) and for good (until memory is given back). No crash, no leak, the
 // error is OUT_OF_MEMORY, the parameters are those of before or of after the step, and the next step works.
-#include "test.h"
-
-typedef struct heap_t {
-    long calls, fail_at;               // fail_at < 0: never
-    int persistent;
-    long blocks;                       // handed out and not yet given back
-    long long bytes;
-    int misuse;                        // freed with another size, or twice
-} heap_t;
-
-enum { GUARD = 64 };                   // bytes before and behind each block, checked when it is freed
-
-static void *heap_alloc(void *user, size_t bytes, size_t alignment) {
-    heap_t *h = (heap_t *)user;
-    size_t pad = alignment > GUARD ? alignment : GUARD;
-    unsigned char *raw, *p;
-    long call = h->calls++;
-    if (h->fail_at >= 0 && (h->persistent ? call >= h->fail_at : call == h->fail_at)) return NULL;
-    raw = (unsigned char *)malloc(bytes + 2 * pad + alignment + sizeof(void *));
-    if (!raw) return NULL;
-    p = raw + sizeof(void *) + pad;
-    p += (alignment - (size_t)((uintptr_t)p % alignment)) % alignment;
-    memcpy(p - GUARD / 2, &raw, sizeof raw);
-    memcpy(p - GUARD / 2 + sizeof raw, &bytes, sizeof bytes);
-    memset(p + bytes, 0x5A, GUARD / 2);
-    h->blocks++;
-    h->bytes += (long long)bytes;
-    return p;
-}
-
-static void heap_free(void *user, void *block, size_t bytes, size_t alignment) {
-    heap_t *h = (heap_t *)user;
-    unsigned char *p = (unsigned char *)block, *raw;
-    size_t had;
-    int i;
-    (void)alignment;
-    memcpy(&raw, p - GUARD / 2, sizeof raw);
-    memcpy(&had, p - GUARD / 2 + sizeof raw, sizeof had);
-    if (had != bytes) h->misuse++;
-    for (i = 0; i < GUARD / 2; i++)
-        if (p[had + (size_t)i] != 0x5A) h->misuse++;
-    h->blocks--;
-    h->bytes -= (long long)had;
-    free(raw);
-}
+#include "heap.h"
 
 typedef struct world_t {
     tensor_context_t *context, *before;
@@ -103,13 +59,6 @@ static uint64_t world_state(world_t *w) {
     for (i = 0; i < list.count; i++) h = test_hash(h, list.item[i].tensor);
     tensor_scope_end(scope);
     return h;
-}
-
-static void balanced(heap_t *h, long k) {
-    CHECK_MSG(h->blocks == 0 && h->bytes == 0, "k = %ld: %ld blocks, %lld bytes not given back", k, h->blocks,
-              h->bytes);
-    CHECK_MSG(h->misuse == 0, "k = %ld: %d blocks freed with another size or written past their end", k,
-              h->misuse);
 }
 
 // States after the first and the second step when nothing fails.
@@ -301,9 +250,53 @@ static void layers(void) {
     }
 }
 
+// Functions made of others: all of the result or nothing.
+static tensor_t *made(int which) {
+    tensor_t *x = tensor_randn(3, 3), *k = tensor_ones_of(TENSOR_I32, 1, 2, 4, 4);
+    tensor_lu_factor_t f;
+    tensor_pair_t p;
+    switch (which) {
+    case 0: return tensor_linalg_pinv(x, .atol = 0.1);
+    case 1: return tensor_linalg_pinv(x, .hermitian = 1);
+    case 2:
+        f = tensor_linalg_lu_factor(x);
+        return tensor_linalg_lu_solve(f.lu, f.pivots, x, .right = 1);
+    case 3: return tensor_conv2d(k, tensor_ones_of(TENSOR_I32, 2, 2, 3, 3), NULL, .padding = 1);
+    case 4: return tensor_conv_transpose2d(k, tensor_ones_of(TENSOR_I32, 2, 2, 3, 3), NULL, .stride = 2);
+    case 5:
+        p = tensor_max_pool2d_with_indices(k, 2, 1, 1);
+        CHECK(tensor_is_poison(p.values) == tensor_is_poison(p.indices));
+        return p.indices;
+    case 6: return tensor_avg_pool2d(k, 2);
+    case 7: return tensor_linspace_of(TENSOR_I16, 0, 9, 7);
+    case 8: return tensor_index_fill_tensor(x, 0, tensor_arange(0, 2, 1, TENSOR_I64), tensor_sum(x));
+    default: return tensor_linear(x, tensor_ones(3), tensor_sum(x));
+    }
+}
+static void composites(void) {
+    for (int which = 0; which < 10; which++) {
+        int done = 0;
+        for (long k = 0; !done; k++) {
+            heap_t h = {0, -1, 0, 0, 0, 0};
+            world_t w;
+            if (!world_open(&w, &h)) return;
+            h.fail_at = h.calls + k;
+            tensor_t *y = made(which);
+            done = h.calls <= h.fail_at;
+            h.fail_at = -1;
+            CHECK_MSG(tensor_is_poison(y) ? tensor_error_code() == TENSOR_ERR_OUT_OF_MEMORY : tensor_ok(),
+                      "function %d, k = %ld: %s", which, k, tensor_error_text());
+            CHECK_MSG(!done || !tensor_is_poison(y), "function %d", which);
+            world_close(&w);
+            balanced(&h, k);
+        }
+    }
+}
+
 int main(void) {
     RUN(without_failure);
     RUN(layers);
+    RUN(composites);
     RUN(other_steps);
     RUN(in_a_step_once);
     RUN(in_a_step_for_good);

@@ -56,7 +56,7 @@ for f in "$R"/*.c "$R"/*.cpp; do
     esac
     if grep -q 'main(' "$f"; then
         objects=
-        grep -q 'define TENSOR_IMPLEMENTATION' "$f" || objects=$B/tensor_impl.o
+        grep -q 'define TENSOR_IMPLEMENTATION' "$f" || objects=$B/libtensor.a
         $compile $warn "$f" $objects -lm -o "$id.out" >"$id.err" 2>&1 && "$id.out" >"$id.got" 2>>"$id.err" &&
             { [ ! -f "$id.want" ] || diff "$id.want" "$id.got" >>"$id.err"; }
     else

@@ -22,7 +22,9 @@ struct extent_t { u64 end; void *stream; u64 at; };         // a use of memory b
 struct fake_t {
     u64 total = 16384 * MB, used = 0, next = u64(1) << 32;
     bool no_ranges = false;
+    long refuse_from = -1, maps = 0;                        // mappings from this one on fail, and not for want of memory
     std::map<u64, u64> segments, ranges, chunks;            // address -> bytes
+    std::map<u64, bool> fresh;                              // chunks mapped in the present capture
     std::map<void *, std::pair<u64, u64>> streams;          // queued, done
     std::map<void *, std::pair<void *, u64>> events;
     std::multimap<u64, extent_t> uses;                      // of memory that is free again
@@ -81,17 +83,23 @@ static int f_unreserve(void *u, int, u64 at, u64 bytes) {
 static int f_map(void *u, int, u64 at, u64 bytes, u64 *handle) {
     fake_t *f = F(u);
     auto r = f->ranges.upper_bound(at);
+    if (f->refuse_from >= 0 && f->maps >= f->refuse_from) { return 801; }
+    f->maps++;
     if (f->fails() || f->used + bytes > f->total) { return 2; }
     if (r == f->ranges.begin() || (--r, at + bytes > r->first + r->second) || f->chunks.count(at) || at % 512) { f->wrong++; }
     f->used += bytes;
     f->raw++;
     f->chunks[at] = bytes;
+    if (!f->capturing) { f->fresh.clear(); }
+    f->fresh[at] = f->capturing;
     *handle = at ^ 0xABCD;
     return 0;
 }
 static int f_unmap(void *u, int, u64 at, u64 bytes, u64 handle) {
     fake_t *f = F(u);
-    if (!f->chunks.count(at) || f->chunks[at] != bytes || handle != (at ^ 0xABCD) || f->capturing) { f->wrong++; }
+    if (!f->chunks.count(at) || f->chunks[at] != bytes || handle != (at ^ 0xABCD) || (f->capturing && !f->fresh[at])) {
+        f->wrong++;
+    }
     f->hand_over(at, at + bytes, nullptr);
     f->chunks.erase(at);
     f->used -= bytes;
@@ -472,6 +480,140 @@ static void captures() {
         allocator_free(A);
         CHECK(f.ranges.empty() && f.wrong == 0);
     }
+}
+
+// What outlived its graph, is used by another stream and is freed in the capture of another graph waits for that
+// stream before the driver gets it.
+static void outlived() {
+    for (bool segments : {false, true}) {
+        fake_t f;
+        f.no_ranges = segments;
+        options_t o;
+        driver_t dr = fake_driver(&f);
+        allocator_t *A = allocator_new(&dr, &o);
+        int g = capture_begin(A, 0, S1);
+        block_t *a = get(A, S1, 70 * MB);
+        capture_end(A, 0, g);
+        graph_release(A, 0, g);
+        record_stream(A, a, S2);
+        f.streams[S2].first++;
+        g = capture_begin(A, 0, S1);
+        f.uses.insert({a->address, {a->address + a->bytes, S2, f.streams[S2].first}});
+        release(A, a);
+        f.capturing = false;
+        capture_end(A, 0, g);
+        CHECK(f.wrong == 0 && f.used >= 70 * MB);
+        f.streams[S2].second = f.streams[S2].first;
+        release(A, get(A, S1, MB));                         // polls
+        CHECK(f.wrong == 0 && f.used < 70 * MB);
+        graph_release(A, 0, g);
+        allocator_free(A);
+        CHECK(f.used == 0 && f.ranges.empty() && f.wrong == 0);
+    }
+}
+// What is free in a graph that can run again is written at its next run: no rung of what is done against want of
+// memory, and no empty_cache, gives it back to the driver.
+static void live_graphs() {
+    for (bool segments : {false, true}) {
+        for (int rung = 0; rung < 4; rung++) {
+            fake_t f;
+            f.no_ranges = segments;
+            options_t o;
+            if (rung == 3) { o.on_oom = callback; }
+            driver_t dr = fake_driver(&f);
+            allocator_t *A = callback_of = allocator_new(&dr, &o);
+            std::vector<block_t *> cache;
+            callback_frees = &cache;
+            int g = capture_begin(A, 0, S1);
+            f.capturing = true;
+            block_t *a = get(A, S1, 100 * MB), *kept = get(A, S1, 70 * MB), *b;
+            u64 at = a->address;
+            release(A, a);
+            f.capturing = false;
+            capture_end(A, 0, g);
+            u64 held = f.used;
+            CHECK(held >= 170 * MB);
+            release(A, get(A, S1, 200 * MB));               // eager work's, which may go
+            if (rung == 0) { empty_cache(A, 0); }
+            if (rung == 1) { CHECK(!get(A, S1, f.total)); }                             // trimmed, and refused
+            if (rung == 2) {                                                            // waits for another stream
+                b = get(A, S1, 9000 * MB);
+                f.streams[S2].first++;
+                record_stream(A, b, S2);
+                release(A, b);
+                CHECK((b = get(A, S2, 9000 * MB)) != nullptr);
+                release(A, b);
+                empty_cache(A, 0);
+            }
+            if (rung == 3) {                                                            // the program frees
+                for (int i = 0; i < 15; i++) { cache.push_back(get(A, S2, 1000 * MB)); }
+                CHECK((b = get(A, S3, 9000 * MB)) != nullptr && cache.empty());
+                release(A, b);
+                empty_cache(A, 0);
+            }
+            CHECK(f.used == held);
+            u64 there = 0;
+            for (auto &m : segments ? f.segments : f.chunks) {
+                u64 from = std::max(m.first, at), to = std::min(m.first + m.second, at + 100 * MB);
+                there += to > from ? to - from : 0;
+            }
+            CHECK(there == 100 * MB);
+            SOUND(A, (std::vector<owned_t>{{kept, 70 * MB, {}}}), &f);
+            graph_release(A, 0, g);
+            release(A, kept);
+            empty_cache(A, 0);
+            CHECK(f.used == 0);
+            allocator_free(A);
+            CHECK(f.ranges.empty() && f.wrong == 0);
+        }
+    }
+}
+// Where the driver reserves addresses but does not map (at all; from some point on), segments do it. What the device
+// has not got is not tried piece by piece.
+static void refused() {
+    for (long from : {0, 1, 3}) {
+        fake_t f;
+        f.refuse_from = from;
+        options_t o;
+        driver_t dr = fake_driver(&f);
+        allocator_t *A = allocator_new(&dr, &o);
+        std::vector<owned_t> live;
+        for (u64 n : {MB / 2, 3 * MB, 40 * MB, 100 * MB, MB}) {
+            for (void *s : {S1, S2}) {
+                block_t *b = get(A, s, n);
+                CHECK(b != nullptr);
+                if (b) { live.push_back({b, n, {}}); }
+            }
+        }
+        CHECK(f.maps == from && f.segments.size() > 3);
+        SOUND(A, live, &f);
+        for (auto &l : live) { release(A, l.b); }
+        SOUND(A, nothing, &f);
+        empty_cache(A, 0);
+        CHECK(f.used == 0);
+        allocator_free(A);
+        CHECK(f.ranges.empty() && f.wrong == 0);
+    }
+    fake_t f;
+    options_t o;
+    driver_t dr = fake_driver(&f);
+    allocator_t *A = allocator_new(&dr, &o);
+    block_t *b = get(A, S1, 64 * MB);
+    long maps = f.maps;
+    CHECK(!get(A, S1, f.total - 32 * MB) && f.maps == maps);
+    CHECK(strstr(report_text, "Tried to allocate 15.96 GiB"));
+    release(A, b);
+    CHECK((b = get(A, S1, f.total - 32 * MB)) != nullptr && f.maps > maps);
+    release(A, b);
+    allocator_free(A);
+    o.no_ranges = true;
+    A = allocator_new(&dr, &o);
+    maps = f.maps;
+    b = get(A, S1, 64 * MB);
+    CHECK(b && !b->ranged && f.maps == maps && f.ranges.empty());
+    release(A, b);
+    allocator_free(A);
+    CHECK(f.used == 0 && f.wrong == 0);
 }
 
 // ----------------------------------------------------------------------------------------------------- random operations
@@ -957,6 +1099,9 @@ int main(int count, char **arg) {
     like_pytorch();
     options();
     captures();
+    live_graphs();
+    outlived();
+    refused();
     failures_and_replay();
     for (u64 seed = 1; seed < 5; seed++) { random_run(operations / 100, seed, seed & 2, 50, seed & 1 ? 40 : 0); }
     for (bool segments : {false, true}) { random_run(operations / 2, 11, segments, operations / 50, 0); }

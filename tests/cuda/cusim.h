@@ -52,6 +52,9 @@ struct counts_t { long allocs, launches, calls, live_memory, live_pinned, live_c
     live_events, live_graphs; };
 extern counts_t counts;
 
+struct launched_t { void (*kernel)(); dim3 grid, block; };
+extern launched_t last;         // the last launch
+
 void seed(uint64_t s);
 void reset();                   // counts of calls to 0, the sticky error forgotten; streams and memory stay
 const char *fault();            // what the last faulty kernel did, "" if none
@@ -120,7 +123,10 @@ inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_
     std::tuple<P...> args{P(a)...};
     if (!(cusim::argument<P>(P(a)) && ...)) { return cudaGetLastError(); }
     cudaError_t e = cusim::launch(grid, block, shared, s, [kernel, args] { std::apply(kernel, args); });
-    if (!e) { cusim::ran((void (*)())kernel); }
+    if (!e) {
+        cusim::ran((void (*)())kernel);
+        cusim::last = {(void (*)())kernel, grid, block};
+    }
     return e;
 }
 #define TCU_SHARED(T, name, ...)                                                                             \

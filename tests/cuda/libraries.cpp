@@ -132,13 +132,13 @@ static const conv_case_t cases[] = {
 static tensor_t *convolve(const conv_case_t &c, bool transposed, tensor_t *x, tensor_t *w, tensor_t *b) {
     if (transposed) {
         tensor_conv_transpose_args_t a;
-        a.surplus_ = TENSOR__NO_SURPLUS;                // a call: 0 is the default
+        a.options_are_named_ = TENSOR__NO_SURPLUS;                // a call: 0 is the default
         a.x = x, a.weight = w, a.bias = b, a.stride = c.stride, a.padding = c.pad, a.dilation = c.dilation, a.groups = c.groups;
         a.output_padding = c.more;
         return c.rank == 1 ? tensor_conv_transpose1d_with(a) : c.rank == 2 ? tensor_conv_transpose2d_with(a) : tensor_conv_transpose3d_with(a);
     }
     tensor_conv_args_t a;
-    a.surplus_ = TENSOR__NO_SURPLUS;                // a call: 0 is the default
+    a.options_are_named_ = TENSOR__NO_SURPLUS;                // a call: 0 is the default
     a.x = x, a.weight = w, a.bias = b, a.stride = c.stride, a.padding = c.pad, a.dilation = c.dilation, a.groups = c.groups;
     return c.rank == 1 ? tensor_conv1d_with(a) : c.rank == 2 ? tensor_conv2d_with(a) : tensor_conv3d_with(a);
 }
@@ -203,7 +203,7 @@ static void convolutions() {
 }
 static tensor_t *attention_of(tensor_t *q, tensor_t *k, tensor_t *v, tensor_t *mask, bool causal) {
     tensor_scaled_dot_product_attention_args_t a;
-    a.surplus_ = TENSOR__NO_SURPLUS;                // a call: 0 is the default
+    a.options_are_named_ = TENSOR__NO_SURPLUS;                // a call: 0 is the default
     a.query = q, a.key = k, a.value = v, a.attn_mask = mask, a.is_causal = causal;
     return tensor_scaled_dot_product_attention_with(a);
 }
@@ -309,12 +309,12 @@ static void layer_norms() {
                 tensor_t *v = kind & 2 ? tensor_narrow(x[0], 0, 1, 3) : x[0];
                 if (kind & 4) {
                     tensor_rms_norm_args_t r;
-                    r.surplus_ = TENSOR__NO_SURPLUS;
+                    r.options_are_named_ = TENSOR__NO_SURPLUS;
                     r.x = v, r.weight = kind & 1 ? NULL : x[1], r.eps = 1e-5;
                     return tensor_rms_norm_with(r);
                 }
                 tensor_layer_norm_args_t a;
-                a.surplus_ = TENSOR__NO_SURPLUS;
+                a.options_are_named_ = TENSOR__NO_SURPLUS;
                 a.x = v, a.weight = kind & 1 ? NULL : x[1], a.bias = kind & 1 ? NULL : x[2];
                 return tensor_layer_norm_with(a);
             };
@@ -373,7 +373,7 @@ static void nets() {
             for (tensor_t *&x : in) { x = tensor_requires_grad_(x, 1), far.push_back(tensor_requires_grad_(on(tensor_detach(x)), 1)); }
             auto run = [&](std::vector<tensor_t *> &x, int what) {
                 tensor_rnn_args_t a;
-                a.surplus_ = TENSOR__NO_SURPLUS;
+                a.options_are_named_ = TENSOR__NO_SURPLUS;
                 a.x = x[0], a.weights = x.data() + 1, a.layers = c.layers, a.bidirectional = c.both, a.no_bias = c.bare, a.batch_first = c.first;
                 a.relu = c.kind == 1, a.proj_size = c.proj, a.dropout = c.drop, a.training = 1;
                 a.h = c.states ? x[last] : NULL, a.c = c.states && c.kind == 2 ? x[last + 1] : NULL;
@@ -463,13 +463,13 @@ static void images() {
             };
             auto norm = [&](tensor_t *x) {
                 tensor_batch_norm_args_t a;
-                a.surplus_ = TENSOR__NO_SURPLUS;
+                a.options_are_named_ = TENSOR__NO_SURPLUS;
                 a.x = x, a.weight = a.bias = leaf[5], a.training = 1, a.running_mean = mean, a.running_var = variance;
                 return tensor_batch_norm_with(a);
             };
             auto pool = [&](tensor_t *x) {
                 tensor_max_pool_args_t a;
-                a.surplus_ = TENSOR__NO_SURPLUS;
+                a.options_are_named_ = TENSOR__NO_SURPLUS;
                 a.x = x, a.kernel = 3, a.stride = 2, a.padding = 1;
                 return tensor_max_pool2d_with(a);
             };
@@ -634,7 +634,7 @@ static void failing_graphs() {                  // likewise attention and batch 
             tensor_requires_grad_(in[0], 1), tensor_requires_grad_(in[1], 1);
             if (way) { cusim::config.fail_call = cusim::counts.calls + k; }
             tensor_batch_norm_args_t a;
-            a.surplus_ = TENSOR__NO_SURPLUS;
+            a.options_are_named_ = TENSOR__NO_SURPLUS;
             a.x = attention_of(in[0], in[0], in[0], NULL, true), a.weight = a.bias = in[1], a.training = 1;
             tensor_t *y = tensor_batch_norm_with(a);
             y = tensor_sum(tensor_mul(y, y));
@@ -653,7 +653,7 @@ static void failing_graphs() {                  // likewise attention and batch 
 }
 static tensor_t *lstm_of(tensor_t *const *in, int layers) {
     tensor_rnn_args_t a;
-    a.surplus_ = TENSOR__NO_SURPLUS;
+    a.options_are_named_ = TENSOR__NO_SURPLUS;
     a.x = in[0], a.weights = in + 1, a.layers = layers, a.no_bias = 1;
     return tensor_lstm_with(a).y;
 }

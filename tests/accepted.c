@@ -1,0 +1,543 @@
+// accepted.c - arguments that PyTorch takes: tensors as values, rows as weights, integers in windows, options
+//
+// The cases of tests/fixtures/accepted.safetensors, which fixtures/accepted.py writes, through the
+// expressions of CASES; then what a file cannot say: errors, places of calls, both orders of gradients,
+// random numbers.
+#include "test.h"
+
+enum { MAX_IN = 4 };
+static tensor_t *in[MAX_IN];
+static int64_t *list_of(tensor_t *x) {
+    return (int64_t *)(intptr_t)(tensor_data)(tensor_contiguous(x));
+}
+static double item(tensor_t *x, int64_t k) {
+    return tensor_item(tensor_select(tensor_flatten(x, 0, -1), 0, k));
+}
+
+// The parts of x, each times its place in the list, as one row.
+static tensor_t *joined(tensor_t **parts, int n) {
+    int k;
+    if (n < 1) return tensor_detach(NULL);
+    for (k = 0; k < n; k++)
+        parts[k] = tensor_mul_scalar(tensor_flatten(parts[k], 0, -1), k + 1);
+    return tensor_cat_n(parts, n, 0);
+}
+#define CUT(function)                                                                                        \
+    static tensor_t *function##_joined(void) {                                                               \
+        tensor_t *parts[8];                                                                                  \
+        return joined(parts, tensor_##function(in[0], list_of(in[1]), (int)tensor_numel(in[1]), parts));     \
+    }
+CUT(hsplit_at)
+CUT(vsplit_at)
+CUT(dsplit_at)
+
+    static tensor_t *lu_solve(int right, int adjoint) {
+    tensor_lu_factor_t f = tensor_linalg_lu_factor(in[0]);
+    return tensor_linalg_lu_solve(f.lu, f.pivots, in[1], .right = right, .adjoint = adjoint);
+}
+static tensor_t *spaced(int log) {
+    tensor_dtype_t d = TENSOR_F64;
+    double start = item(in[0], 0), end = item(in[0], 1);
+    int64_t n = (int64_t)item(in[0], 2);
+    d = tensor_dtype(in[1]); // of the result, see `replay`
+    return log ? tensor_logspace_of(d, start, end, n, item(in[0], 3)) : tensor_linspace_of(d, start, end, n);
+}
+static tensor_t *bag_weight(void) {
+    tensor_t *y = tensor_embedding_bag(in[0], in[1], NULL, .max_norm = 1);
+    return tensor_is_poison(y) ? y : in[1];
+}
+
+#define TWICE tensor_mul_scalar(in[0], 2)
+#define GAUSSIAN(how) tensor_gaussian_nll_loss(in[0], in[1], in[2], .reduction = how)
+#define BAG(...) tensor_embedding_bag(in[0], in[1], NULL, __VA_ARGS__)
+#define NUMBER(k) tensor_item(in[k])
+static const int64_t first_last[2] = {0, 2};
+
+// A case's name, its expression.
+#define CASES(X)                                                                                             \
+    X(masked_fill_tensor, tensor_masked_fill_tensor(in[0], in[2], in[1]))                                    \
+    X(masked_fill_tensor_, tensor_masked_fill_tensor_(TWICE, in[2], in[1]))                                  \
+    X(index_fill_tensor, tensor_index_fill_tensor(in[0], 1, in[2], in[1]))                                   \
+    X(index_fill_tensor_, tensor_index_fill_tensor_(TWICE, 0, in[2], in[1]))                                 \
+    X(index_fill_0d, tensor_index_fill_tensor(in[0], 0, in[2], in[1]))                                       \
+    X(take_along_dim, tensor_take_along_dim(in[0], in[1], 1))                                                \
+    X(linear, tensor_linear(in[0], in[1], NULL))                                                             \
+    X(linear_bias, tensor_linear(in[0], in[1], in[2]))                                                       \
+    X(linear_relu, tensor_linear_relu(in[0], in[1], in[2]))                                                  \
+    X(gaussian_nll_none, GAUSSIAN(TENSOR_NONE))                                                              \
+    X(gaussian_nll_mean, GAUSSIAN(TENSOR_MEAN))                                                              \
+    X(gaussian_nll_sum, GAUSSIAN(TENSOR_SUM))                                                                \
+    X(multi_margin_none, tensor_multi_margin_loss(in[0], in[1], .reduction = TENSOR_NONE))                   \
+    X(multi_margin_mean, tensor_multi_margin_loss(in[0], in[1]))                                             \
+    X(multi_margin_weight, tensor_multi_margin_loss(in[0], in[1], in[2], .p = 2, .reduction = TENSOR_NONE))  \
+    X(multilabel_margin_none, tensor_multilabel_margin_loss(in[0], in[1], .reduction = TENSOR_NONE))         \
+    X(multilabel_margin_mean, tensor_multilabel_margin_loss(in[0], in[1]))                                   \
+    X(conv1d, tensor_conv1d(in[0], in[1], in[2]))                                                            \
+    X(conv2d, tensor_conv2d(in[0], in[1], in[2]))                                                            \
+    X(conv3d, tensor_conv3d(in[0], in[1], in[2]))                                                            \
+    X(conv2d_options,                                                                                        \
+      tensor_conv2d(in[0], in[1], NULL, .stride = 2, .stride_w = 1, .padding = 1, .padding_w = 2))           \
+    X(conv2d_dilated, tensor_conv2d(in[0], in[1], NULL, .dilation = 2, .dilation_w = 3, .groups = 2))        \
+    X(conv2d_same, tensor_conv2d(in[0], in[1], NULL, .same = 1))                                             \
+    X(conv2d_far, tensor_conv2d(in[0], in[1], NULL, .stride = 9, .padding = 5))                              \
+    X(conv_transpose1d, tensor_conv_transpose1d(in[0], in[1], in[2]))                                        \
+    X(conv_transpose2d, tensor_conv_transpose2d(in[0], in[1], NULL, .stride = 2, .stride_w = 3,              \
+                                                .padding = 1, .output_padding = 1, .groups = 2))             \
+    X(conv_transpose2d_dilated, tensor_conv_transpose2d(in[0], in[1], NULL, .padding = 2, .dilation = 2))    \
+    X(conv_transpose3d, tensor_conv_transpose3d(in[0], in[1], in[2]))                                        \
+    X(max_pool2d, tensor_max_pool2d(in[0], 2))                                                               \
+    X(max_pool3d, tensor_max_pool3d(in[0], 2, 1))                                                            \
+    X(max_pool2d_options, tensor_max_pool2d(in[0], 3, .kernel_w = 2, .stride = 2, .stride_w = 3,             \
+                                            .padding = 1, .dilation = 2, .dilation_w = 1, .ceil_mode = 1))   \
+    X(max_pool2d_places, tensor_max_pool2d_with_indices(in[0], 3, 2, 1).indices)                             \
+    X(max_pool1d_places, tensor_max_pool1d_with_indices(in[0], 2, 1, 1).indices)                             \
+    X(avg_pool1d, tensor_avg_pool1d(in[0], 2))                                                               \
+    X(avg_pool2d, tensor_avg_pool2d(in[0], 2))                                                               \
+    X(avg_pool3d, tensor_avg_pool3d(in[0], 2, 1, 1))                                                         \
+    X(avg_pool2d_options, tensor_avg_pool2d(in[0], 3, 2, 1, .ceil_mode = 1))                                 \
+    X(avg_pool2d_inside, tensor_avg_pool2d(in[0], 3, 2, 1, .ceil_mode = 1, .no_count_pad = 1))               \
+    X(avg_pool2d_divisor, tensor_avg_pool2d(in[0], 2, .divisor_override = 3))                                \
+    X(lp_pool2d, tensor_lp_pool2d(in[0], 2, 2, 0, 0))                                                        \
+    X(linspace, spaced(0))                                                                                   \
+    X(logspace, spaced(1))                                                                                   \
+    X(searchsorted_sorter, tensor_searchsorted(in[0], in[1], .sorter = in[2]))                               \
+    X(searchsorted_right, tensor_searchsorted(in[0], in[1], 1, .sorter = in[2]))                             \
+    X(matrix_rank, tensor_linalg_matrix_rank(in[0]))                                                         \
+    X(matrix_rank_atol, tensor_linalg_matrix_rank(in[0], .atol = .01))                                       \
+    X(matrix_rank_rtol, tensor_linalg_matrix_rank(in[0], 1e-4))                                              \
+    X(matrix_rank_both, tensor_linalg_matrix_rank(in[0], 1e-9, .atol = .01))                                 \
+    X(matrix_rank_zero, tensor_linalg_matrix_rank(in[0], TENSOR_ZERO))                                       \
+    X(matrix_rank_hermitian, tensor_linalg_matrix_rank(in[0], .hermitian = 1, .atol = 1e-9))                 \
+    X(matrix_rank_atols, tensor_linalg_matrix_rank(in[0], .atols = in[1]))                                   \
+    X(matrix_rank_rtols, tensor_linalg_matrix_rank(in[0], .rtols = in[1]))                                   \
+    X(matrix_rank_each, tensor_linalg_matrix_rank(in[0], .rtols = in[1], .atols = in[2]))                    \
+    X(pinv, tensor_linalg_pinv(in[0]))                                                                       \
+    X(pinv_atol, tensor_linalg_pinv(in[0], .atol = .01))                                                     \
+    X(pinv_rtol, tensor_linalg_pinv(in[0], 1e-4))                                                            \
+    X(pinv_both, tensor_linalg_pinv(in[0], 1e-9, .atol = .01))                                               \
+    X(pinv_zero, tensor_linalg_pinv(in[0], TENSOR_ZERO))                                                     \
+    X(pinv_hermitian, tensor_linalg_pinv(in[0], .hermitian = 1, .atol = 1e-9))                               \
+    X(pinv_atols, tensor_linalg_pinv(in[0], .atols = in[1]))                                                 \
+    X(lu_solve, lu_solve(0, 0))                                                                              \
+    X(lu_solve_adjoint, lu_solve(0, 1))                                                                      \
+    X(lu_solve_right, lu_solve(1, 0))                                                                        \
+    X(lu_solve_right_adjoint, lu_solve(1, 1))                                                                \
+    X(linalg_vander, tensor_linalg_vander(in[0], 0))                                                         \
+    X(linalg_vander_5, tensor_linalg_vander(in[0], 5))                                                       \
+    X(movedim, tensor_movedim_n(in[0], list_of(in[1]), list_of(in[2]), (int)tensor_numel(in[1])))            \
+    X(hsplit_at, hsplit_at_joined())                                                                         \
+    X(vsplit_at, vsplit_at_joined())                                                                         \
+    X(dsplit_at, dsplit_at_joined())                                                                         \
+    X(var, tensor_var(in[0], NUMBER(1)))                                                                     \
+    X(var_dim, tensor_var_dim(in[0], 1, NUMBER(1), 0))                                                       \
+    X(std_dim, tensor_std_dim(in[0], 0, NUMBER(1), 1))                                                       \
+    X(var_mean, tensor_var_mean_dims(in[0], first_last, 2, NUMBER(1), 0, NULL))                              \
+    X(std_mean, tensor_std_mean_dims(in[0], first_last, 2, NUMBER(1), 0, NULL))                              \
+    X(bag_sum, BAG(.max_norm = 1, .mode = TENSOR_BAG_SUM))                                                   \
+    X(bag_mean, BAG(.max_norm = 1))                                                                          \
+    X(bag_max, BAG(.max_norm = 1, .mode = TENSOR_BAG_MAX))                                                   \
+    X(bag_l1, BAG(.max_norm = 1.5, .norm_type = 1))                                                          \
+    X(bag_padding, BAG(.max_norm = 1, .padding_idx = TENSOR_ZERO))                                           \
+    X(bag_offsets, tensor_embedding_bag(in[0], in[2], in[1], .max_norm = 1, .mode = TENSOR_BAG_SUM))         \
+    X(bag_weight, bag_weight())
+#define X(name, expression)                                                                                  \
+    static tensor_t *call_##name(void) {                                                                     \
+        return expression;                                                                                   \
+    }
+CASES(X)
+#undef X
+#define X(name, expression) {#name, call_##name, 0},
+static struct {
+    const char *name;
+    tensor_t *(*call)(void);
+    int seen;
+} cases[] = {CASES(X)};
+#undef X
+enum { CASE_COUNT = (int)(sizeof cases / sizeof cases[0]) };
+
+// ---- the file ----
+
+static int is_float(tensor_t *x) {
+    return tensor_dtype(x) <= TENSOR_F64 || tensor_dtype(x) == TENSOR_F16 || tensor_dtype(x) == TENSOR_BF16;
+}
+static tensor_t *of(nn_safetensors_t *file, const char *key, const char *what) {
+    char name[128];
+    int64_t k;
+    snprintf(name, sizeof name, "%.100s.%s", key, what);
+    for (k = 0; k < nn_safetensors_count(file); k++)
+        if (strcmp(nn_safetensors_name(file, k), name) == 0) return nn_safetensors_get(file, name);
+    return NULL;
+}
+// Shape and dtype equal, elements near: relative to the largest one for gradients of sums that cancel.
+static void near_to(tensor_t *got, tensor_t *want, const char *key, const char *what) {
+    tensor_dtype_t d = tensor_dtype(want);
+    double eps = d == TENSOR_F64   ? 1e-12
+                 : d == TENSOR_F32 ? 2e-6
+                 : d == TENSOR_F16 ? 2e-3
+                                   : 1.6e-2,
+           largest = 0;
+    const double *a, *b;
+    int64_t k, n = tensor_numel(want);
+    int same = tensor_ndim(got) == tensor_ndim(want) && tensor_dtype(got) == d, i;
+    for (i = 0; i < tensor_ndim(want) && same; i++)
+        same = tensor_size(got, i) == tensor_size(want, i);
+    CHECK_MSG(same, "%s%s: %d dims, %lld elements of %s; expected %d, %lld of %s: %s", key, what,
+              tensor_ndim(got), (long long)tensor_numel(got), tensor_dtype_name(tensor_dtype(got)),
+              tensor_ndim(want), (long long)n, tensor_dtype_name(d), tensor_error_text());
+    CHECK_OK();
+    if (!same) return;
+    if (!is_float(want)) {
+        CHECK_MSG(test_same_bits(tensor_contiguous(tensor_detach(got)), want), "%s%s: integers differ", key,
+                  what);
+        return;
+    }
+    a = (const double *)tensor_data(tensor_contiguous(tensor_to(tensor_detach(got), TENSOR_F64)));
+    b = (const double *)tensor_data(tensor_contiguous(tensor_to(want, TENSOR_F64)));
+    for (k = 0; k < n; k++)
+        if (isfinite(b[k]) && fabs(b[k]) > largest) largest = fabs(b[k]);
+    if (strncmp(key, "pinv", 4) == 0) eps = 1e-6; // the condition of its inputs is 3e9
+    for (k = 0; k < n; k++) {
+        int good = a[k] == b[k] || (isnan(a[k]) && isnan(b[k])) || fabs(a[k] - b[k]) <= eps * (1 + largest);
+        CHECK_MSG(good, "%s%s: element %lld is %.9g, expected %.9g", key, what, (long long)k, a[k], b[k]);
+    }
+}
+static void replay(nn_safetensors_t *file, const char *key) {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *want = of(file, key, "y"), *y, *g[MAX_IN];
+    size_t length = strcspn(key, "@");
+    int k, c, any = 0;
+    char what[16];
+    for (c = 0; c < CASE_COUNT; c++)
+        if (strlen(cases[c].name) == length && strncmp(cases[c].name, key, length) == 0) break;
+    CHECK_MSG(c < CASE_COUNT, "%s has no expression", key);
+    for (k = 0; k < MAX_IN; k++) {
+        snprintf(what, sizeof what, "%d", k);
+        in[k] = of(file, key, what);
+        if (in[k]) in[k] = tensor_clone(in[k]);
+        snprintf(what, sizeof what, "g%d", k);
+        g[k] = of(file, key, what);
+        if (g[k]) in[k] = tensor_requires_grad_(in[k], 1);
+        any |= g[k] != NULL;
+    }
+    if (!in[1]) in[1] = want; // whose dtype creation is asked for
+    y = c < CASE_COUNT ? cases[c].call() : want;
+    near_to(y, want, key, "");
+    if (any && !tensor_is_poison(y)) {
+        int64_t n = tensor_numel(y), i;
+        double *w = (double *)malloc((size_t)n * sizeof *w + 1);
+        tensor_t *weights;
+        for (i = 0; i < n; i++)
+            w[i] = (double)(i * 5 % 7 - 3) * 0.25 + 0.125;
+        weights =
+            tensor_to(tensor_from_n(w, TENSOR_F64, tensor_shape(y).dims, tensor_ndim(y)), tensor_dtype(y));
+        free(w);
+        CHECK_MSG(tensor_requires_grad(y), "%s has no gradient", key);
+        CHECK(tensor_backward(tensor_sum(tensor_mul(y, weights))) == 0);
+        for (k = 0; k < MAX_IN; k++) {
+            snprintf(what, sizeof what, ".g%d", k);
+            if (g[k] && tensor_grad(in[k]))
+                near_to(tensor_grad(in[k]), g[k], key, what);
+            else if (g[k])
+                CHECK_MSG(tensor_item(tensor_sum(tensor_abs(g[k]))) == 0, "%s%s: none", key, what);
+        }
+    }
+    if (c < CASE_COUNT) cases[c].seen++;
+    CHECK_OK();
+    tensor_scope_end(scope);
+}
+static void as_pytorch(void) {
+    nn_safetensors_t *file = nn_safetensors_open("tests/fixtures/accepted.safetensors");
+    int64_t i;
+    int c;
+    CHECK_MSG(file != NULL, "%s", tensor_error_text());
+    if (!file) return;
+    for (i = 0; i < nn_safetensors_count(file); i++) {
+        char key[128];
+        const char *name = nn_safetensors_name(file, i);
+        size_t n = strlen(name);
+        if (n < 3 || n >= sizeof key || strcmp(name + n - 2, ".y") != 0) continue;
+        snprintf(key, sizeof key, "%.*s", (int)(n - 2), name);
+        replay(file, key);
+    }
+    for (c = 0; c < CASE_COUNT; c++)
+        CHECK_MSG(cases[c].seen > 0, "%s has no case in the file", cases[c].name);
+    nn_safetensors_close(file);
+}
+
+// ---- both orders of gradients ----
+
+#define FN(name, expression)                                                                                 \
+    static tensor_t *name(tensor_t *const *x, int n, void *user) {                                           \
+        (void)n;                                                                                             \
+        (void)user;                                                                                          \
+        return expression;                                                                                   \
+    }
+static tensor_t *numbers(int64_t n) {
+    return tensor_to(tensor_sin(tensor_arange(1, (double)n + 1, 1, TENSOR_F64)), TENSOR_F64);
+}
+static tensor_t *shaped(int64_t a, int64_t b) {
+    return tensor_reshape(numbers(a * b), a, b);
+}
+static tensor_t *indices(int64_t a, int64_t b, int64_t c) {
+    const int64_t v[3] = {a, b, c};
+    return tensor_from(v, TENSOR_I64, 3);
+}
+static tensor_t *square(tensor_t *x) {
+    return tensor_add(tensor_matmul(x, tensor_mT(x)), tensor_to(tensor_eye(3, 3), TENSOR_F64));
+}
+static tensor_t *solved(tensor_t *x, tensor_t *b, int right, int adjoint) {
+    tensor_lu_factor_t f = tensor_linalg_lu_factor(square(x));
+    return tensor_linalg_lu_solve(f.lu, f.pivots, b, .right = right, .adjoint = adjoint);
+}
+FN(masked, tensor_masked_fill_tensor(x[0], tensor_gt_scalar(tensor_detach(x[0]), 0), tensor_mul(x[1], x[1])))
+FN(filled, tensor_mul(tensor_index_fill_tensor(x[0], 1, indices(0, 2, 0), x[1]), x[0]))
+FN(along, tensor_take_along_dim(tensor_mul(x[0], x[0]), tensor_reshape(indices(-1, 0, -2), 3, 1), 1))
+FN(row, tensor_linear(x[0], x[1], x[2]))
+FN(likely, tensor_gaussian_nll_loss(x[0], x[1], tensor_exp(x[2]), .reduction = TENSOR_NONE))
+FN(inverted, tensor_linalg_pinv(x[0], .atol = 1e-3))
+FN(mirrored, tensor_linalg_pinv(square(x[0]), .hermitian = 1))
+FN(solved_adjoint, solved(x[0], x[1], 0, 1))
+FN(solved_right, solved(x[0], x[1], 1, 0))
+FN(powers, tensor_linalg_vander(x[0], 4))
+FN(spread, tensor_std_dim(x[0], 1, 0.25, 0))
+static void gradients(void) {
+    tensor_t *x = shaped(3, 4), *one = tensor_scalar(0.7, TENSOR_F64), *s = shaped(3, 3), *b = shaped(3, 3);
+    tensor_t *line = numbers(4);
+    const struct {
+        const char *name;
+        tensor_fn_t fn;
+        tensor_t *in[3];
+    } all[] = {
+        {"masked_fill_tensor", masked, {x, one, NULL}},
+        {"index_fill_tensor", filled, {x, one, NULL}},
+        {"take_along_dim", along, {x, NULL, NULL}},
+        {"linear", row, {x, line, one}},
+        {"gaussian_nll_loss", likely, {x, line, shaped(3, 1)}},
+        {"pinv", inverted, {x, NULL, NULL}},
+        {"pinv hermitian", mirrored, {s, NULL, NULL}},
+        {"lu_solve adjoint", solved_adjoint, {s, b, NULL}},
+        {"lu_solve right", solved_right, {s, b, NULL}},
+        {"linalg_vander", powers, {x, NULL, NULL}},
+        {"std_dim", spread, {x, NULL, NULL}},
+    };
+    size_t k;
+    for (k = 0; k < sizeof all / sizeof all[0]; k++) {
+        tensor_t *list[3];
+        int n = 0;
+        for (; n < 3 && all[k].in[n]; n++)
+            list[n] = tensor_requires_grad_(tensor_clone(all[k].in[n]), 1);
+        CHECK_MSG(tensor_gradcheck(all[k].fn, NULL, list, n, 1e-6, 1e-5, 1e-3) == 0, "%s: %s", all[k].name,
+                  tensor_error_text());
+        CHECK_MSG(tensor_gradgradcheck(all[k].fn, NULL, list, n, 1e-6, 1e-4, 1e-3) == 0, "%s: %s",
+                  all[k].name, tensor_error_text());
+        CHECK_OK();
+    }
+}
+
+// ---- in place, places of calls, errors ----
+
+static void in_place(void) {
+    tensor_t *x = shaped(3, 4), *leaf = tensor_requires_grad_(tensor_ones(3, 4), 1);
+    tensor_t *mask = tensor_gt_scalar(x, 0), *v = tensor_scalar(5, TENSOR_F64), *y = tensor_clone(x);
+    CHECK(tensor_masked_fill_tensor_(y, mask, v) == y);
+    CHECK(test_same_bits(y, tensor_masked_fill(x, mask, 5)));
+    y = tensor_clone(x);
+    CHECK(tensor_index_fill_tensor_(y, -1, indices(1, -1, 1), v) == y);
+    CHECK(test_same_bits(y, tensor_index_fill(x, 1, indices(1, 3, 1), 5)));
+    CHECK_POISON(tensor_masked_fill_tensor_(leaf, mask, v), TENSOR_ERR_AUTOGRAD, "leaf that requires grad");
+    CHECK_POISON(tensor_index_fill_tensor_(leaf, 0, indices(0, 0, 0), v), TENSOR_ERR_AUTOGRAD, "leaf");
+    // a float in an integer tensor as tensor_to: its fraction goes, it saturates
+    y = tensor_masked_fill_tensor(tensor_zeros_of(TENSOR_U8, 2), tensor_ones_of(TENSOR_BOOL, 2),
+                                  tensor_scalar(300.5, TENSOR_F32));
+    CHECK(tensor_item(tensor_select(y, 0, 1)) == 255);
+}
+static void errors(void) {
+    tensor_t *x = tensor_ones(3, 4), *bad = tensor_ones(1), *mask = tensor_ones_of(TENSOR_BOOL, 3, 4);
+    tensor_t *i64 = tensor_ones_of(TENSOR_I64, 1, 2, 4, 4), *w = tensor_ones_of(TENSOR_I64, 2, 2, 3, 3);
+    tensor_t *eye = tensor_eye(3, 3), *places[4];
+    tensor_lu_factor_t f = tensor_linalg_lu_factor(eye);
+    const int64_t two[2] = {0, 1}, same[2] = {1, 1}, far[1] = {9};
+    int line;
+    CHECK_POISON(tensor_masked_fill_tensor(x, mask, bad), TENSOR_ERR_SHAPE,
+                 "masked_fill_tensor: value [1] must be 0-d");
+    CHECK_POISON(tensor_masked_fill_tensor(x, x, tensor_sum(x)), TENSOR_ERR_DTYPE, "mask [3,4] must be bool");
+    CHECK_POISON(tensor_masked_fill_tensor(x, mask, NULL), TENSOR_ERR_OWNER, "value");
+    CHECK_POISON(tensor_index_fill_tensor(x, 1, indices(0, 1, 4), tensor_sum(x)), TENSOR_ERR_INDEX,
+                 "index_fill_tensor: index 4");
+    CHECK_POISON(tensor_index_fill_tensor(x, 2, indices(0, 1, 0), tensor_sum(x)), TENSOR_ERR_INDEX,
+                 "index_fill_tensor: dim 2 is outside -2..1");
+    CHECK_POISON(tensor_index_fill_tensor(x, 1, indices(0, 1, 0), bad), TENSOR_ERR_SHAPE, "must be 0-d");
+    CHECK_POISON(tensor_take_along_dim(x, tensor_reshape(indices(0, -5, 0), 3, 1), 1), TENSOR_ERR_INDEX,
+                 "index -5");
+    CHECK_POISON(tensor_gather(x, 1, tensor_reshape(indices(0, -1, 0), 3, 1)), TENSOR_ERR_INDEX, "index -1");
+    CHECK_POISON(tensor_linear(x, tensor_ones(4), tensor_ones(3)), TENSOR_ERR_SHAPE,
+                 "linear: bias [3] must have one element beside the 1-d weight [4]");
+    CHECK_POISON(tensor_linear(x, tensor_ones(3), NULL), TENSOR_ERR_SHAPE, "last dim of x [3,4]");
+    CHECK_POISON(tensor_linear(tensor_sum(x), tensor_ones(1), NULL), TENSOR_ERR_SHAPE, "linear");
+    CHECK_POISON(tensor_gaussian_nll_loss(tensor_ones(3, 1), tensor_ones(3), tensor_ones(3, 1)),
+                 TENSOR_ERR_SHAPE, "target [3] does not broadcast to input [3,1]");
+    CHECK_POISON(tensor_gaussian_nll_loss(x, x, tensor_ones(1, 1)), TENSOR_ERR_SHAPE, "var [1,1]");
+    CHECK_POISON(tensor_gaussian_nll_loss(x, x, tensor_ones(4)), TENSOR_ERR_SHAPE, "var [4]");
+    CHECK_POISON(tensor_multi_margin_loss(tensor_ones(2, 3), tensor_zeros_of(TENSOR_I64, 1)),
+                 TENSOR_ERR_SHAPE, "target [1]");
+    CHECK_POISON(tensor_multi_margin_loss(tensor_sum(x), tensor_scalar(1, TENSOR_I64)), TENSOR_ERR_INDEX,
+                 NULL);
+    CHECK_POISON(tensor_multilabel_margin_loss(tensor_ones(3), tensor_zeros_of(TENSOR_I64, 1)),
+                 TENSOR_ERR_SHAPE, "target [1]");
+    CHECK_POISON(tensor_multilabel_margin_loss(tensor_sum(x), tensor_scalar(1, TENSOR_I64)), TENSOR_ERR_INDEX,
+                 NULL);
+    CHECK_POISON(tensor_conv2d(i64, tensor_to(w, TENSOR_I32)), TENSOR_ERR_DTYPE, "use tensor_to");
+    CHECK_POISON(tensor_conv2d(i64, w, tensor_ones(2)), TENSOR_ERR_DTYPE, "use tensor_to");
+    CHECK_POISON(tensor_max_pool2d(tensor_to(i64, TENSOR_BOOL), 2), TENSOR_ERR_DTYPE,
+                 "a float or an integer");
+    CHECK_POISON(tensor_adaptive_avg_pool2d(i64, 2, 2), TENSOR_ERR_DTYPE, "must be a float");
+    CHECK_POISON(tensor_adaptive_max_pool2d(i64, 2, 2).indices, TENSOR_ERR_DTYPE, "must be a float");
+    CHECK_POISON(tensor_linspace_of(TENSOR_BOOL, 0, 1, 3), TENSOR_ERR_DTYPE, "linspace_of: dtype bool");
+    CHECK_POISON(tensor_linspace_of(TENSOR_I8, 0, 300, 3), TENSOR_ERR_DTYPE,
+                 "300 is outside the range of i8");
+    CHECK_POISON(tensor_linspace_of(TENSOR_I8, 0, 3, -1), TENSOR_ERR_SHAPE, "n -1 is negative");
+    CHECK_POISON(tensor_logspace_of(TENSOR_U8, -1, 3, 3, 10), TENSOR_ERR_DTYPE,
+                 "-1 is outside the range of u8");
+    CHECK_POISON(tensor_searchsorted(tensor_ones(3), tensor_ones(2), .sorter = indices(0, 1, 3)),
+                 TENSOR_ERR_INDEX, "index 3");
+    CHECK_POISON(tensor_searchsorted(tensor_ones(4), tensor_ones(2), .sorter = indices(0, 1, 2)),
+                 TENSOR_ERR_SHAPE, "searchsorted: sorter [3] must have the shape of sorted [4]");
+    CHECK_POISON(tensor_searchsorted(tensor_ones(3), tensor_ones(2), .sorter = tensor_ones(3)),
+                 TENSOR_ERR_DTYPE, "must be i64 or i32");
+    CHECK_POISON(tensor_linalg_pinv(x, .hermitian = 1), TENSOR_ERR_SHAPE,
+                 "linalg_pinv: x [3,4] must be a square");
+    CHECK_POISON(tensor_linalg_matrix_rank(tensor_ones(2, 3, 3), .atols = tensor_ones(3)), TENSOR_ERR_SHAPE,
+                 "linalg_matrix_rank: atols [3] does not broadcast with the batch of x [2,3,3]");
+    CHECK_POISON(tensor_linalg_matrix_rank(NULL), TENSOR_ERR_OWNER, "x");
+    CHECK_POISON(tensor_linalg_lu_solve(f.lu, f.pivots, x, .right = 1), TENSOR_ERR_SHAPE, "do not fit");
+    CHECK_POISON(tensor_linalg_lu_solve(f.lu, f.pivots, tensor_ones(3), .right = 1), TENSOR_ERR_SHAPE,
+                 "linalg_lu_solve: b [3] must be a matrix");
+    CHECK_POISON(tensor_movedim_n(x, two, same, 2), TENSOR_ERR_INDEX,
+                 "movedim: destination dim 1 appears twice");
+    CHECK_POISON(tensor_movedim_n(x, same, two, 2), TENSOR_ERR_INDEX, "movedim: source dim 1 appears twice");
+    CHECK_POISON(tensor_movedim_n(x, far, two, 1), TENSOR_ERR_INDEX, "movedim: dim 9 is outside");
+    CHECK_POISON(tensor_movedim_n(x, NULL, two, 1), TENSOR_ERR_SHAPE, "movedim");
+    CHECK(tensor_dsplit_at(x, two, 1, places) == 0 && tensor_is_poison(places[1]));
+    CHECK_ERROR(TENSOR_ERR_INDEX, "dsplit_at: dim 2");
+    CHECK_POISON(tensor_linalg_vander(tensor_ones(2, 1), 0), TENSOR_ERR_SHAPE, "n 1 be at least 2");
+    CHECK_POISON(tensor_linalg_vander(tensor_sum(x), 3), TENSOR_ERR_SHAPE,
+                 "linalg_vander: x [] must have a dim");
+    CHECK_POISON(tensor_linalg_vander(tensor_to(x, TENSOR_F16), 3), TENSOR_ERR_DTYPE, "is f16");
+    CHECK_POISON(tensor_normal_scalar(x, -1), TENSOR_ERR_INDEX, "std -1 must not be negative");
+    CHECK_POISON(tensor_normal_size(0, NAN, 2), TENSOR_ERR_INDEX, "must not be negative");
+    CHECK_POISON(tensor_rnormal_scalar(tensor_neg(x), 0), TENSOR_ERR_INDEX, "std [3,4] must not be negative");
+    CHECK_POISON(tensor_normal_scalar(i64, 1), TENSOR_ERR_DTYPE, "a float dtype is needed");
+    line = __LINE__ + 1;
+    CHECK(tensor_is_poison(tensor_linalg_pinv(bad)));
+    {
+        char at[32];
+        snprintf(at, sizeof at, "accepted.c:%d", line);
+        CHECK_ERROR(TENSOR_ERR_SHAPE, at);
+    }
+}
+
+// What a struct filled by hand says is taken as in a call: 0 is the default.
+static void by_hand(void) {
+    tensor_linalg_tolerance_args_t a;
+    memset((void *)&a, 0, sizeof a);
+    a.x = tensor_eye(3, 3);
+    CHECK(tensor_item_i64(tensor_linalg_matrix_rank_with(a)) == 3);
+    a.atol = 2;
+    CHECK(tensor_item_i64(tensor_linalg_matrix_rank_with(a)) == 0);
+    a.options_are_named_ = &a;
+    CHECK_POISON(tensor_linalg_matrix_rank_with(a), TENSOR_ERR_SHAPE, "too many positional arguments");
+}
+
+// A weight with one row under autocast, with an activation, and empty.
+static void rows(void) {
+    tensor_t *x = tensor_randn(5, 4), *w = tensor_requires_grad_(tensor_randn(4), 1), *b = tensor_ones(1), *y;
+    tensor_scope_t scope = tensor_scope_begin_autocast(TENSOR_BF16);
+    y = tensor_linear(x, w, b);
+    CHECK(tensor_dtype(y) == TENSOR_BF16 && tensor_ndim(y) == 1 && tensor_size(y, 0) == 5);
+    CHECK(tensor_backward(tensor_sum(y)) == 0);
+    CHECK(tensor_dtype(tensor_grad(w)) == TENSOR_F32 && tensor_ndim(tensor_grad(w)) == 1);
+    tensor_scope_end(scope);
+    y = tensor_gelu_tanh(tensor_linear(x, w, b));
+    CHECK(test_same_bits(tensor_linear_gelu_tanh(x, w, b), y));
+    CHECK(tensor_numel(tensor_linear(tensor_ones(0, 4), w, NULL)) == 0);
+    CHECK(tensor_item(tensor_linear(tensor_ones(0), tensor_ones(0), NULL)) == 0);
+}
+// The weight of a bag is as it was when an index is outside.
+static void bad_bag(void) {
+    const int64_t v[2] = {0, 9};
+    tensor_t *w = tensor_full(3, 4, 2), *k = tensor_from(v, TENSOR_I64, 1, 2);
+    CHECK_POISON(tensor_embedding_bag(k, w, NULL, .max_norm = 1), TENSOR_ERR_INDEX, "index 9");
+    CHECK(tensor_item(tensor_sum(w)) == 24);
+}
+
+// ---- random numbers ----
+
+static void moments(tensor_t *x, double mean, double std) {
+    CHECK_NEAR(tensor_item(tensor_mean(x)), mean, 5 * std / 100 + 1e-6);
+    CHECK_NEAR(tensor_item(tensor_std(x, 1)), std, 0.05 * std);
+}
+static void normals(void) {
+    tensor_t *two = tensor_full(2, 100, 100), *half = tensor_full_of(TENSOR_F64, 0.5, 100, 100), *x;
+    tensor_manual_seed(3);
+    moments(tensor_normal_scalar(two, 0.5), 2, 0.5);
+    moments(tensor_rnormal_scalar(half, -3), -3, 0.5);
+    moments(tensor_normal_size(7, 0.25, 100, 100), 7, 0.25);
+    CHECK(tensor_dtype(tensor_normal_scalar(two, 1)) == TENSOR_F32);
+    CHECK(tensor_dtype(tensor_rnormal_scalar(half, 1)) == TENSOR_F64);
+    CHECK(tensor_item(tensor_sum(tensor_normal_size(2, 0, 4))) == 8);
+    CHECK(tensor_numel(tensor_normal_size(2, 1, 0, 3)) == 0);
+    CHECK(tensor_numel(tensor_rnormal_scalar(tensor_zeros(0, 3), 1)) == 0);
+    // the same numbers as with both as tensors
+    tensor_manual_seed(4);
+    x = tensor_normal(two, tensor_full(0.5, 100, 100));
+    tensor_manual_seed(4);
+    CHECK(test_same_bits(x, tensor_normal_scalar(two, 0.5)));
+}
+
+// ---- layers ----
+
+static void bags(void) {
+    nn_module_t *m = nn_embedding_bag(4, 3, .max_norm = 1, .norm_type = 1, .mode = TENSOR_BAG_SUM);
+    const int64_t v[4] = {0, 1, 1, 0};
+    tensor_t *w = nn_get(m, "weight"), *y, *norms;
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_fill_(w, 2);
+    y = nn_forward(m, tensor_from(v, TENSOR_I64, 2, 2));
+    norms = tensor_sum_dim(tensor_abs(w), 1, 0);
+    CHECK_NEAR(item(norms, 0), 1, 1e-6);
+    CHECK_NEAR(item(norms, 1), 1, 1e-6);
+    CHECK(item(norms, 2) == 6 && item(norms, 3) == 6);
+    CHECK_NEAR(item(y, 0), 2.0 / 3, 1e-6);
+    tensor_scope_end(scope);
+    nn_free(m);
+}
+// A pool by windows of one element is a copy.
+static void copied(void) {
+    tensor_t *x = tensor_ones_of(TENSOR_I64, 1, 2, 3), *y = tensor_max_pool1d(x, 1),
+             *z = tensor_avg_pool1d(x, 1);
+    tensor_fill_(x, 7);
+    CHECK(tensor_item(tensor_sum(y)) == 6 && tensor_item(tensor_sum(z)) == 6);
+}
+// The places of a pool of integers make its unpooling.
+static void unpooled(void) {
+    tensor_t *x = tensor_reshape(tensor_arange(-8, 8, 1, TENSOR_I32), 1, 1, 4, 4);
+    tensor_pair_t p = tensor_max_pool2d_with_indices(x, 2);
+    CHECK(tensor_dtype(p.values) == TENSOR_I32 && tensor_dtype(p.indices) == TENSOR_I64);
+    CHECK(test_same_bits(tensor_max_unpool2d(p.values, p.indices, 2),
+                         tensor_where(tensor_isin(x, p.values), x, tensor_zeros_like(x))));
+}
+
+int main(void) {
+    RUN(as_pytorch);
+    RUN(gradients);
+    RUN(in_place);
+    RUN(errors);
+    RUN(by_hand);
+    RUN(rows);
+    RUN(bad_bag);
+    RUN(normals);
+    RUN(bags);
+    RUN(copied);
+    RUN(unpooled);
+    return test_report();
+}

@@ -1,0 +1,105 @@
+// calculus.c - vjp, jvp, jacobian, hessian and their products, against PyTorch 2.15
+#define HERE "calculus.c:"
+#include "graphs.h"
+
+static tensor_t *first_only(tensor_t *const *in, int n, void *user) {
+    (void)n;
+    (void)user;
+    return tensor_sum(tensor_square(in[0]));
+}
+
+static tensor_t *picked(tensor_t *const *in, int n, void *user) { // an i64 input is a constant
+    (void)n;
+    (void)user;
+    return tensor_square(tensor_index_select(in[0], 0, in[1]));
+}
+
+static tensor_t *broken(tensor_t *const *in, int n, void *user) {
+    (void)n;
+    (void)user;
+    return tensor_matmul(in[0], tensor_ones(7, 7));
+}
+
+static void functional(void) {
+    tensor_t *a = DATA64(0.5, -1), *b = DATA64(1, 2, 3), *in[2], *out[4], *v[2], *y, *r;
+    in[0] = a;
+    in[1] = b;
+    y = tensor_vjp(outer, NULL, in, 2, tensor_reshape(DATA64(1, 2, 3, 4, 5, 6), 2, 3), out, 0);
+    EXPECT_TOL(y, 1e-12, 1.3873511113297634, 1.4991780090003948, 0.23266755900967662, 0.3095598756531122,
+               0.33451182923926226, 0.05191514970317339);
+    EXPECT_TOL(out[0], 1e-12, 5.0837098063595825, 3.2222895470278003);
+    EXPECT_TOL(out[1], 1e-12, 1.6858723456787805, -2.1376796106708182, -7.0818523794157935);
+    CHECK(!tensor_requires_grad(y) && !tensor_requires_grad(out[0]) && !tensor_requires_grad(a));
+    v[0] = DATA64(1, 2);
+    v[1] = DATA64(1, -1, 0.5);
+    y = tensor_jvp(outer, NULL, in, 2, v, &r, 0);
+    CHECK(tensor_ndim(r) == 2 && tensor_size(r, 1) == 3);
+    EXPECT_TOL(r, 1e-12, 2.278159015622892, 2.185288150150238, -0.5834432844796628, 0.8178858616526374,
+               0.8221155241527508, -0.07826864380029966);
+    CHECK(tensor_jacobian(outer, NULL, in, 2, out, 0) == 0);
+    CHECK(tensor_ndim(out[0]) == 3 && tensor_ndim(out[1]) == 3 && tensor_size(out[1], 2) == 3);
+    EXPECT_TOL(out[0], 1e-12, 1.3873511113297634, 0, 1.4991780090003948, 0, 0.23266755900967662, 0, 0,
+               0.3095598756531122, 0, 0.33451182923926226, 0, 0.05191514970317339);
+    EXPECT_TOL(out[1], 1e-12, 0.8908079042931287, 0, 0, 0, -0.6861101411498431, 0, 0, 0, -1.6322216869786788,
+               0.19876611034641298, 0, 0, 0, -0.1530918656742263, 0, 0, 0, -0.36419788641329287);
+    y = tensor_hvp(energy, NULL, in, 2, v, out, 0);
+    EXPECT_TOL(out[0], 1e-12, 25.203976221297026, 2.0965147404080144);
+    EXPECT_TOL(out[1], 1e-12, 3.060645975734862, -0.7935960187884774, 1.0696391150814637);
+    CHECK_NEAR(tensor_item(y), 4.436832665077909, 1e-12);
+    y = tensor_vhp(energy, NULL, in, 2, v, out, 0);
+    EXPECT_TOL(out[0], 1e-12, 25.20397622129703, 2.0965147404080144);
+    EXPECT_TOL(out[1], 1e-12, 3.0606459757348627, -0.7935960187884774, 1.0696391150814637);
+    CHECK(tensor_hessian(energy, NULL, in, 2, out, 0) == 0);
+    CHECK(tensor_ndim(out[1]) == 2 && tensor_size(out[1], 0) == 2 && tensor_size(out[1], 1) == 3);
+    EXPECT_TOL(out[0], 1e-12, 16.905648007175355, 0, 0, 0.8416826531362821);
+    EXPECT_TOL(out[1], 1e-12, 4.943453344009639, -4.114404941456007, -1.5190601426879424, 0.2461200496115535,
+               -0.20484416011334744, -0.07562955117890174);
+    EXPECT_TOL(out[2], 1e-12, 4.943453344009639, 0.24612004961155354, -4.114404941456007,
+               -0.20484416011334747, -1.5190601426879426, -0.07562955117890176);
+    EXPECT_TOL(out[3], 1e-12, -2.3750474674978834, 0, 0, 0, -3.730497242894224, 0, 0, 0, 5.479916720254419);
+    // zeros where nothing depends, NULL for integers, no result in the graph of another
+    CHECK(tensor_hessian(first_only, NULL, in, 2, out, 0) == 0);
+    EXPECT(out[0], 2, 0, 0, 2);
+    EXPECT(out[1], 0, 0, 0, 0, 0, 0);
+    EXPECT(out[3], 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    y = tensor_vjp(nothing, NULL, in, 2, NULL, out, 0);
+    EXPECT(out[0], 0, 0);
+    EXPECT(y, -0.5);
+    tensor_jvp(nothing, NULL, in, 2, v, &r, 0);
+    EXPECT(r, 0);
+    in[1] = tensor_to(DATA(1, 1, 0), TENSOR_I64);
+    CHECK(tensor_jacobian(picked, NULL, in, 2, out, 0) == 0);
+    EXPECT(out[0], 0, -2, 0, -2, 1, 0);
+    CHECK(out[1] == NULL);
+    v[1] = NULL;
+    tensor_jvp(picked, NULL, in, 2, v, &r, 0);
+    EXPECT(r, -4, -4, 1);
+    // CREATE_GRAPH: results are differentiable with respect to the inputs
+    in[0] = a = LEAF64(0.5, -1);
+    in[1] = b;
+    y = tensor_vjp(outer, NULL, in, 2, tensor_ones_like(outer(in, 2, NULL)), out, TENSOR_CREATE_GRAPH);
+    CHECK(tensor_requires_grad(out[0]) && tensor_requires_grad(y));
+    CHECK(tensor_backward(tensor_sum(out[0])) == 0);
+    EXPECT_TOL(tensor_grad(a), 1e-12, 3.1191966793398347, 0.6959868545955479);
+    tensor_set_grad(a, NULL);
+    tensor_jvp(first_only, NULL, in, 2, v, &r, TENSOR_CREATE_GRAPH);
+    CHECK(tensor_backward(r) == 0);
+    EXPECT(tensor_grad(a), 2, 4);
+    tensor_set_grad(a, NULL);
+    // errors
+    POISONS(tensor_vjp(outer, NULL, in, 2, NULL, out, 0), TENSOR_ERR_AUTOGRAD, "a gradient to start from",
+            HERE);
+    CHECK(tensor_is_poison(out[0]) && tensor_is_poison(out[1]));
+    FAILS(tensor_jacobian(broken, NULL, in, 2, out, 0), TENSOR_ERR_DTYPE, "matmul", HERE);
+    CHECK(tensor_is_poison(out[1]));
+    FAILS(tensor_hessian(outer, NULL, in, 2, out, 0), TENSOR_ERR_AUTOGRAD, "gradient to start from", HERE);
+    POISONS(tensor_jvp(outer, NULL, in, 2, NULL, &r, 0), TENSOR_ERR_OWNER, "jvp: fn, inputs, v", HERE);
+    v[0] = DATA64(1, 2, 3);
+    v[1] = DATA64(1, 2, 3);
+    POISONS(tensor_jvp(outer, NULL, in, 2, v, &r, 0), TENSOR_ERR_SHAPE, "[3]", HERE);
+}
+
+int main(void) {
+    RUN(functional);
+    return test_report();
+}

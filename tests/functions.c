@@ -1,0 +1,124 @@
+// functions.c - functions of the user: several results, gradients of gradients, wrong ones
+#define HERE "functions.c:"
+#include "graphs.h"
+
+typedef struct ops_t { int mode; } ops_t;
+
+static tensor_t *only_first(tensor_t *const *in, int n, void *user) {
+    tensor_t *out[3];
+    if (tensor_apply_n((const tensor_function_t *)user, NULL, in, n, out, 3)) return out[0];
+    return tensor_add(tensor_mul(out[0], out[1]), out[2]);
+}
+
+static tensor_t *twice_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {
+    ops_t *o = (ops_t *)tensor_function_user(ctx);
+    (void)n;
+    if (tensor_mark_dirty(ctx, 0)) return NULL;
+    tensor_mul_scalar_(in[0], 2);
+    if (o && o->mode == 1) return tensor_clone(in[0]); // not returned: an error
+    if (o && o->mode == 2) tensor_save_for_backward(ctx, 0, in[0]);
+    return in[0];
+}
+
+static int twice_backward(tensor_function_ctx_t *ctx, tensor_t *g, tensor_t **grads, int n) {
+    ops_t *o = (ops_t *)tensor_function_user(ctx);
+    (void)n;
+    if (o && o->mode == 2) EXPECT(tensor_saved(ctx, 0), 2, 4);
+    grads[0] = tensor_mul_scalar(g, 2);
+    return 0;
+}
+
+static tensor_t *wrong_calls_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {
+    (void)n;
+    FAILS(tensor_set_output(ctx, 4, in[0]), TENSOR_ERR_INDEX, "set_output: 4 is outside 0..0", HERE);
+    FAILS(tensor_mark_dirty(ctx, 1), TENSOR_ERR_INDEX, "mark_dirty: 1 is outside 0..0", HERE);
+    FAILS(tensor_mark_non_differentiable(ctx, -1), TENSOR_ERR_INDEX, "mark_non_differentiable: -1", HERE);
+    POISONS(tensor_grad_output(ctx, 0), TENSOR_ERR_INDEX, "not backward", HERE);
+    return tensor_clone(in[0]);
+}
+
+static void custom(void) {
+    static const tensor_function_t many = {"many", many_forward, many_backward, NULL},
+                                   twice = {"twice", twice_forward, twice_backward, NULL},
+                                   wrong = {"wrong", wrong_calls_forward, many_backward, NULL};
+    tensor_t *x = LEAF64(2, 3), *y = LEAF64(5, 7), *in[2], *out[5], *b, *v, *g;
+    ops_t o;
+    in[0] = x;
+    in[1] = y;
+    CHECK(tensor_apply_n(&many, &o, in, 2, out, 3) == 0);
+    EXPECT(out[0], 10, 21);
+    EXPECT(out[1], 7, 10);
+    EXPECT(out[2], -3, -4);
+    CHECK(tensor_requires_grad(out[0]) && tensor_requires_grad(out[1]) && !tensor_requires_grad(out[2]));
+    CHECK_TEXT(tensor_grad_fn_name(out[1]), "many");
+    CHECK(tensor_backward_with(tensor_sum(out[1]), NULL, TENSOR_RETAIN_GRAPH) == 0); // the first is zeros
+    EXPECT(tensor_grad(x), 1, 1);
+    g = tensor_sum(tensor_mul(out[0], out[1]));
+    tensor_set_grad(x, NULL);
+    CHECK(tensor_autograd_grad(&g, 1, NULL, &y, 1, &b, 0) == 0); // needs_input_grad of x is 0
+    EXPECT(b, 2 * 7 + 10, 3 * 10 + 21);
+    CHECK(tensor_gradcheck(only_first, (void *)(intptr_t)&many, in, 2, 0, 0, 0) == TENSOR_ERR_AUTOGRAD);
+    tensor_clear_error(); // out[2] counts in the numbers, not in the gradient: found
+    FAILS(tensor_apply_n(&many, NULL, in, 2, out, 2), TENSOR_ERR_INDEX, "set_output: 2 is outside 0..1",
+          "graphs.h:");
+    CHECK(tensor_is_poison(out[0]) && tensor_is_poison(out[1]));
+    FAILS(tensor_apply_n(&many, NULL, in, 2, out, 5), TENSOR_ERR_INDEX, "5 results, 1..4", HERE);
+    CHECK(!tensor_is_poison(tensor_apply(&wrong, NULL, &x, 1)));
+    // dirty: the leaf rule, a value, a view (its base follows), saved after the change
+    x = LEAF(1, 2);
+    POISONS(tensor_apply(&twice, NULL, &x, 1), TENSOR_ERR_AUTOGRAD, "twice: x [2] is a leaf", HERE);
+    x = LEAF(1, 2);
+    b = tensor_mul_scalar(x, 1);
+    o.mode = 2;
+    CHECK(tensor_apply(&twice, &o, &b, 1) == b);
+    CHECK_TEXT(tensor_grad_fn_name(b), "twice");
+    CHECK(tensor_backward(tensor_sum(b)) == 0);
+    EXPECT(tensor_grad(x), 2, 2);
+    tensor_set_grad(x, NULL);
+    b = tensor_mul_scalar(x, 1);
+    v = tensor_narrow(b, 0, 0, 1);
+    CHECK(tensor_apply(&twice, NULL, &v, 1) == v);
+    CHECK(tensor_backward(tensor_sum(b)) == 0);
+    EXPECT(b, 2, 2);
+    EXPECT(tensor_grad(x), 2, 1); // PyTorch
+    b = tensor_mul_scalar(x, 1); // who saved the old value hears of it
+    v = tensor_square(b);
+    tensor_apply(&twice, NULL, &b, 1);
+    FAILS(tensor_backward(tensor_sum(v)), TENSOR_ERR_AUTOGRAD, "square at " HERE, "changed in place by mul");
+    o.mode = 1;
+    b = tensor_mul_scalar(x, 1);
+    POISONS(tensor_apply(&twice, &o, &b, 1), TENSOR_ERR_AUTOGRAD, "dirty is not among the results", HERE);
+    b = tensor_ones(2); // nothing recorded
+    CHECK(tensor_apply(&twice, NULL, &b, 1) == b && !tensor_requires_grad(b));
+    EXPECT(b, 2, 2);
+}
+
+static void custom_twice(void) {
+    static const tensor_function_t many = {"many", many_forward, many_backward, NULL};
+    tensor_t *in[2];
+    in[0] = LEAF64(0.2, -0.3);
+    in[1] = LEAF64(0.5, 0.7);
+    CHECK(tensor_gradcheck(two_of_many, (void *)(intptr_t)&many, in, 2, 0, 0, 0) == 0);
+    CHECK(tensor_gradgradcheck(two_of_many, (void *)(intptr_t)&many, in, 2, 0, 0, 0) == 0);
+}
+
+static int wrong_back(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n) {
+    (void)ctx, (void)grad, (void)n;
+    grads[0] = tensor_ones(3, 1);
+    return 0;
+}
+
+static const tensor_function_t wrong = {"wrong", cube, wrong_back, NULL};
+
+static void wrong_shape(void) {
+    tensor_t *x = LEAF(1, 2, 3);
+    FAILS(tensor_backward(tensor_sum(tensor_apply(&wrong, NULL, &x, 1))), TENSOR_ERR_SHAPE,
+          "backward: wrong gave a gradient [3,1] for input 0, which is [3]", HERE);
+}
+
+int main(void) {
+    RUN(custom);
+    RUN(custom_twice);
+    RUN(wrong_shape);
+    return test_report();
+}

@@ -1,0 +1,554 @@
+// lifetime.c - the end of a context: tensors that hold one another in every way there is are freed once each,
+// by tensor_shutdown and tensor_context_free; what a hook, a closure, a module or a job asks for that takes
+// from the library what it stands on is an error. Meant for the address sanitizer, true without it too.
+#define _DEFAULT_SOURCE 1
+#define _POSIX_C_SOURCE 200809L
+#include "test.h"
+
+#include <pthread.h>
+
+// ---- tensors kept to the end ----
+
+static int freed; // calls of count_free
+
+static void count_free(void *data, void *user) {
+    (void)data, (void)user;
+    freed++;
+}
+static tensor_t *same(tensor_t *g, void *user) {
+    (void)user;
+    return g;
+}
+static void look(tensor_t *x, void *user) {
+    (void)x, (void)user;
+}
+static tensor_t *see_backward(nn_module_t *m, tensor_t *in, tensor_t *out, void *user) {
+    (void)m, (void)in, (void)out, (void)user;
+    return NULL;
+}
+static tensor_t *leaf(int64_t n) {
+    return tensor_requires_grad_(tensor_randn(n), 1);
+}
+// Headers of tensors made from now on come from another slab than those before; shutdown walks them in order.
+static void next_slab(void) {
+    int i;
+    for (i = 0; i < 100; i++)
+        tensor_ones(3);
+}
+
+static void hook_on_leaf(void) {
+    tensor_t *x = leaf(3);
+    CHECK(tensor_register_hook(x, same, NULL) > 0);
+    tensor_keep(tensor_mul(x, x));
+}
+static void hook_on_leaf_later_slab(void) {
+    tensor_t *y = tensor_keep(tensor_ones(3)), *x;
+    next_slab();
+    x = leaf(3);
+    tensor_register_hook(x, same, NULL);
+    tensor_set(&y, tensor_keep(tensor_mul(x, x)));
+}
+static void hook_on_result(void) {
+    tensor_t *x = leaf(3), *y = tensor_mul(x, x), *loss;
+    tensor_register_hook(y, same, NULL);
+    loss = tensor_keep(tensor_sum(y));
+    CHECK(tensor_backward(loss) == 0);
+}
+static void hook_after_accumulation(void) {
+    tensor_t *x = leaf(3), *loss;
+    tensor_register_post_accumulate_grad_hook(x, look, NULL);
+    loss = tensor_keep(tensor_sum(tensor_mul(x, x)));
+    CHECK(tensor_backward(loss) == 0);
+}
+static void hook_on_weight(void) {
+    nn_module_t *m = nn_linear(3, 3);
+    tensor_t *loss;
+    tensor_register_hook(nn_get(m, "weight"), same, NULL);
+    loss = tensor_keep(tensor_sum(nn_forward(m, tensor_ones(1, 3))));
+    CHECK(tensor_backward_with(loss, NULL, TENSOR_RETAIN_GRAPH) == 0);
+}
+static void hook_on_module(void) {
+    nn_module_t *m = nn_linear(3, 3);
+    nn_register_full_backward_hook(m, see_backward, NULL);
+    tensor_keep(tensor_sum(nn_forward(m, tensor_requires_grad_(tensor_randn(1, 3), 1))));
+}
+static void retained(void) {
+    tensor_t *x = leaf(3), *y = tensor_mul(x, x);
+    tensor_retain_grad(y);
+    tensor_keep(tensor_sum(y));
+    tensor_keep(y);
+}
+static void set_gradient(void) {
+    tensor_t *x = leaf(3);
+    next_slab();
+    CHECK(tensor_set_grad(x, tensor_exp(x)) == 0);
+}
+static void set_gradient_before(void) {
+    tensor_t *y = tensor_randn(3), *x;
+    next_slab();
+    x = tensor_keep(leaf(3));
+    CHECK(tensor_set_grad(x, y) == 0);
+    CHECK(tensor_set_grad(y, x) == 0); // in a circle
+}
+static void graph_of_leaf(void) {
+    tensor_t *x = leaf(3);
+    next_slab();
+    tensor_backward_with(tensor_sum(tensor_mul(tensor_mul(x, x), x)), NULL, TENSOR_CREATE_GRAPH);
+}
+static void graph_of_exp(void) {
+    tensor_t *x = leaf(3);
+    tensor_backward_with(tensor_sum(tensor_exp(x)), NULL, TENSOR_CREATE_GRAPH);
+}
+static void own_gradient(void) {
+    tensor_t *x = leaf(3);
+    next_slab();
+    tensor_backward_with(x, x, TENSOR_CREATE_GRAPH);
+}
+static void own_gradient_of_view(void) {
+    tensor_t *x = tensor_requires_grad_(tensor_narrow(tensor_randn(5, 3, 3), 0, 1, 4), 1);
+    CHECK(tensor_backward_with(x, x, TENSOR_CREATE_GRAPH) == 0);
+    tensor_keep(x);
+}
+static void views_of_kept(void) {
+    tensor_t *x = tensor_randn(4, 4), *v = tensor_keep(tensor_select(x, 0, 1));
+    next_slab();
+    tensor_keep(tensor_narrow(v, 0, 1, 2));
+    tensor_free(v);
+}
+static void scope_left_open(void) {
+    tensor_t *x = leaf(3);
+    tensor_scope_begin();
+    tensor_scope_begin_no_grad();
+    tensor_register_hook(x, same, NULL);
+    tensor_keep(tensor_ones(2));
+}
+static float borrowed[4];
+static void borrowed_memory(void) {
+    int64_t n = 4;
+    tensor_t *x = tensor_requires_grad_(tensor_wrap_n(borrowed, TENSOR_F32, &n, 1, count_free, NULL), 1);
+    tensor_register_hook(x, same, NULL);
+    tensor_keep(tensor_mul(x, x));
+}
+// A deleter that frees another tensor, and one that makes one.
+static void free_other(void *data, void *user) {
+    (void)data;
+    tensor_free((tensor_t *)user);
+    freed++;
+}
+static void make_other(void *data, void *user) {
+    tensor_t *x = tensor_requires_grad_(tensor_ones(3), 1);
+    (void)data, (void)user;
+    tensor_register_hook(x, same, NULL);
+    tensor_keep(tensor_mul(x, x));
+    freed++;
+}
+static void look_at_other(void *data, void *user) {
+    double v = tensor_item((tensor_t *)user);
+    (void)data;
+    CHECK(v == 1 || v != v);            // NaN with an error if the shutdown has emptied it
+    tensor_clear_error();
+    freed++;
+}
+static void deleter_looks(void) {
+    int64_t n = 4;
+    tensor_t *first = tensor_keep(tensor_ones(1)), *last;
+    tensor_keep(tensor_wrap_n(borrowed, TENSOR_F32, &n, 1, look_at_other, first));
+    next_slab();
+    last = tensor_keep(tensor_ones(1));
+    tensor_keep(tensor_wrap_n(borrowed, TENSOR_F32, &n, 1, look_at_other, last));
+}
+static void deleters_at_work(void) {
+    int64_t n = 4;
+    tensor_t *other = tensor_keep(tensor_ones(2));
+    tensor_keep(tensor_wrap_n(borrowed, TENSOR_F32, &n, 1, free_other, other));
+    tensor_keep(tensor_wrap_n(borrowed, TENSOR_F32, &n, 1, make_other, NULL));
+}
+
+static const struct {
+    const char *name;
+    void (*make)(void);
+    int deleters;
+} kept[] = {
+    {"hook_on_leaf", hook_on_leaf, 0},
+    {"hook_on_leaf_later_slab", hook_on_leaf_later_slab, 0},
+    {"hook_on_result", hook_on_result, 0},
+    {"hook_after_accumulation", hook_after_accumulation, 0},
+    {"hook_on_weight", hook_on_weight, 0},
+    {"hook_on_module", hook_on_module, 0},
+    {"retained", retained, 0},
+    {"set_gradient", set_gradient, 0},
+    {"set_gradient_before", set_gradient_before, 0},
+    {"graph_of_leaf", graph_of_leaf, 0},
+    {"graph_of_exp", graph_of_exp, 0},
+    {"own_gradient", own_gradient, 0},
+    {"own_gradient_of_view", own_gradient_of_view, 0},
+    {"views_of_kept", views_of_kept, 0},
+    {"scope_left_open", scope_left_open, 0},
+    {"borrowed_memory", borrowed_memory, 1},
+    {"deleters_at_work", deleters_at_work, 2},
+    {"deleter_looks", deleter_looks, 2},
+};
+enum { KEPT = (int)(sizeof kept / sizeof kept[0]) };
+
+static void ends(int own_context, int i) {
+    tensor_context_t *ctx = own_context ? tensor_context_new() : NULL, *before = NULL;
+    tensor_memory_stats_t m;
+    test_name = kept[i].name;
+    test_lines = 0;
+    freed = 0;
+    if (ctx) before = tensor_context_use(ctx);
+    tensor_set_error_handler(test_quiet, NULL);
+    kept[i].make();
+    CHECK_OK();
+    if (ctx) {
+        tensor_context_use(before);
+        CHECK(tensor_context_free(ctx) == 0);
+    } else {
+        CHECK(tensor_shutdown() == 0);
+        m = tensor_memory_stats();
+        CHECK_MSG(m.live_tensors == 0 && m.live_nodes == 0, "%lld tensors, %lld nodes left",
+                  (long long)m.live_tensors, (long long)m.live_nodes);
+    }
+    CHECK_MSG(freed == kept[i].deleters, "%d of %d deleters were called", freed, kept[i].deleters);
+    { // and the library works on
+        tensor_scope_t s = tensor_scope_begin();
+        CHECK(tensor_item(tensor_sum(tensor_ones(3))) == 3);
+        tensor_scope_end(s);
+    }
+}
+
+// ---- inside a function that the library calls ----
+
+static int asked;             // functions that asked to end the context
+static tensor_context_t *own; // the context to free, NULL = shutdown
+
+static int refused(void) {
+    int code;
+    asked++;
+    code = own ? tensor_context_free(own) : tensor_shutdown();
+    CHECK(code == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "inside a function that the library calls");
+    tensor_thread_end();
+    CHECK_ERROR(TENSOR_ERR_OWNER, "thread_end");
+    return 0;
+}
+static tensor_t *grad_hook(tensor_t *g, void *user) {
+    (void)user;
+    refused();
+    return g;
+}
+static void post_hook(tensor_t *x, void *user) {
+    (void)x, (void)user;
+    refused();
+}
+typedef struct problem_t {
+    nn_module_t *m;
+    nn_optimizer_t *o;
+} problem_t;
+static tensor_t *closure(void *user) {
+    problem_t *p = (problem_t *)user;
+    tensor_t *loss = tensor_mean(tensor_square(nn_forward(p->m, tensor_ones(2, 3))));
+    nn_zero_grad(p->o);
+    tensor_backward(loss);
+    refused();
+    return loss;
+}
+static tensor_t *forward(nn_module_t *m, tensor_t *x) {
+    (void)m;
+    refused();
+    return tensor_relu(x);
+}
+static tensor_t *custom_forward(tensor_function_ctx_t *c, tensor_t *const *in, int n) {
+    (void)c, (void)n;
+    refused();
+    return tensor_mul_scalar(in[0], 2);
+}
+static int custom_backward(tensor_function_ctx_t *c, tensor_t *g, tensor_t **gx, int n) {
+    (void)c, (void)n;
+    refused();
+    gx[0] = tensor_mul_scalar(g, 2);
+    return 0;
+}
+static void custom_destroy(void *user) {
+    (void)user;
+    refused();
+}
+static tensor_t *doubled(tensor_t *const *x, int n, void *user) {
+    (void)n, (void)user;
+    refused();
+    return tensor_sum(tensor_mul(x[0], x[0]));
+}
+static void deleter(void *data, void *user) {
+    (void)data, (void)user;
+    refused();
+}
+static void *pack(tensor_t *x, void *user) {
+    (void)user;
+    refused();
+    return tensor_keep(x);
+}
+static tensor_t *unpack(void *packed, void *user) {
+    (void)user;
+    refused();
+    return (tensor_t *)packed;
+}
+static void unpacked(void *packed, void *user) {
+    (void)user;
+    refused();
+    tensor_free((tensor_t *)packed);
+}
+static int get(void *user, int64_t i, void *x, void *y) {
+    (void)user;
+    refused();
+    *(float *)x = (float)i;
+    if (y) *(float *)y = 0;
+    return 0;
+}
+static void serial(void *user, int64_t n, void (*task)(void *, int64_t), void *arg) {
+    int64_t i;
+    for (i = 0; i < n; i++) {
+        if (i == 1) refused();
+        task(arg, i);
+    }
+    (void)user;
+}
+static void handler(int code, const char *text, void *user) {
+    (void)code, (void)text, (void)user;
+    asked++;
+    CHECK((own ? tensor_context_free(own) : tensor_shutdown()) != 0);
+}
+
+static void in_hooks(void) {
+    tensor_t *x = leaf(3), *y = tensor_mul(x, x);
+    tensor_register_hook(x, grad_hook, NULL);
+    tensor_register_hook(y, grad_hook, NULL);
+    tensor_register_post_accumulate_grad_hook(x, post_hook, NULL);
+    CHECK(tensor_backward(tensor_sum(y)) == 0);
+    CHECK(asked == 3);
+    CHECK(tensor_grad(x) != NULL);
+}
+static void in_closure(void) {
+    problem_t p;
+    p.m = nn_linear(3, 2);
+    p.o = nn_lbfgs(p.m);
+    CHECK(!tensor_is_poison(nn_step_closure(p.o, closure, &p)));
+    CHECK(asked >= 1);
+    nn_optimizer_free(p.o);
+    nn_free(p.m);
+}
+static void in_forward(void) {
+    static nn_module_t m;
+    nn_module_init(&m, "Own", forward, NULL);
+    CHECK(tensor_item(tensor_sum(nn_forward(&m, tensor_ones(3)))) == 3);
+    CHECK(asked == 1);
+    nn_free(&m);
+}
+static void in_function(void) {
+    tensor_t *x = leaf(1);
+    static tensor_function_t f;        // the node lives on until the scope ends
+    f.name = "twice";
+    f.forward = custom_forward;
+    f.backward = custom_backward;
+    f.destroy = custom_destroy;
+    CHECK(tensor_backward(tensor_apply(&f, NULL, &x, 1)) == 0);
+    CHECK(tensor_item(tensor_grad(x)) == 2);
+    CHECK(asked == 2);
+}
+static void in_checkpoint(void) {
+    tensor_t *x = leaf(3), *v = tensor_ones(3), *h[1];
+    (void)v;
+    CHECK(tensor_backward(tensor_checkpoint(doubled, NULL, &x, 1)) == 0);
+    CHECK(asked == 2);
+    tensor_hessian(doubled, NULL, &x, 1, h, 0);
+    CHECK(asked == 3);
+}
+static void in_deleter(void) {
+    int64_t n = 4;
+    tensor_scope_t s = tensor_scope_begin();
+    tensor_wrap_n(borrowed, TENSOR_F32, &n, 1, deleter, NULL);
+    CHECK(tensor_scope_end(s) == 0);
+    CHECK(asked == 1);
+}
+static void in_saved_hooks(void) {
+    static const tensor_saved_hooks_t hooks = {pack, unpack, unpacked, NULL};
+    tensor_t *x = leaf(3), *y;
+    tensor_set_saved_tensors_hooks(&hooks);
+    y = tensor_exp(tensor_mul_scalar(x, 2));
+    tensor_set_saved_tensors_hooks(NULL);
+    CHECK(tensor_backward(tensor_sum(y)) == 0);
+    CHECK(asked == 3);
+}
+static void in_dataset(void) {
+    nn_dataset_t d;
+    nn_data_loader_t *l;
+    nn_batch_t b;
+    memset(&d, 0, sizeof d);
+    d.len = 4;
+    d.get = get;
+    d.x_dtype = d.y_dtype = TENSOR_F32;
+    l = nn_data_loader(d, .batch_size = 2);
+    CHECK(nn_next(l, &b) == 1);
+    CHECK(asked == 2);
+    nn_data_loader_free(l);
+}
+static void in_job(void) {
+    tensor_t *x = tensor_ones(512, 512);
+    tensor_set_parallel_for(serial, NULL, 4);
+    CHECK(tensor_item(tensor_sum(tensor_matmul(x, x))) == 512.0 * 512 * 512);
+    CHECK(asked >= 1);
+    tensor_set_parallel_for(NULL, NULL, 1);
+}
+static void in_handler(void) {
+    tensor_set_error_handler(handler, NULL);
+    tensor_add(tensor_ones(2), tensor_ones(3));
+    CHECK(asked == 1);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, NULL);
+    tensor_set_error_handler(test_quiet, NULL);
+}
+
+static void in_drop(void) {             // of saved hooks, when the graph is freed
+    static const tensor_saved_hooks_t hooks = {pack, unpack, unpacked, NULL};
+    tensor_scope_t s = tensor_scope_begin();
+    tensor_t *x = leaf(3);
+    tensor_set_saved_tensors_hooks(&hooks);
+    tensor_exp(tensor_mul_scalar(x, 2));
+    tensor_set_saved_tensors_hooks(NULL);
+    CHECK(tensor_scope_end(s) == 0);
+    CHECK(asked == 2);
+}
+static void destroyed(nn_module_t *m) {
+    (void)m;
+    refused();
+}
+static void in_destroy(void) {
+    static nn_module_t m;
+    memset(&m, 0, sizeof m);
+    nn_module_init(&m, "asks", NULL, destroyed);
+    CHECK(nn_free(&m) == 0);
+    CHECK(asked == 1);
+}
+static void noted(int code, const char *text, void *user) {
+    (void)text, (void)user;
+    if (code == 0) refused();
+}
+static void in_note(void) {             // on a scope that grows
+    tensor_scope_t s = tensor_scope_begin();
+    tensor_t *x = tensor_ones(1);
+    int i;
+    tensor_set_error_handler(noted, NULL);
+    for (i = 0; i < 140000; i++) tensor_neg(x);
+    tensor_set_error_handler(test_quiet, NULL);
+    CHECK(tensor_scope_end(s) == 0);
+    CHECK(asked == 1);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} inside[] = {
+    {"in_drop", in_drop},
+    {"in_destroy", in_destroy},
+    {"in_note", in_note},
+    {"in_hooks", in_hooks},
+    {"in_closure", in_closure},
+    {"in_forward", in_forward},
+    {"in_function", in_function},
+    {"in_checkpoint", in_checkpoint},
+    {"in_deleter", in_deleter},
+    {"in_saved_hooks", in_saved_hooks},
+    {"in_dataset", in_dataset},
+    {"in_job", in_job},
+    {"in_handler", in_handler},
+};
+enum { INSIDE = (int)(sizeof inside / sizeof inside[0]) };
+
+static void asks(int i) {
+    tensor_context_t *before;
+    test_name = inside[i].name;
+    asked = 0;
+    test_run(inside[i].name, inside[i].run);
+    test_name = inside[i].name;
+    asked = 0;
+    own = tensor_context_new();
+    before = tensor_context_use(own);
+    test_run(inside[i].name, inside[i].run);
+    test_name = inside[i].name;
+    tensor_context_use(before);
+    CHECK(tensor_context_free(own) == 0);
+    own = NULL;
+}
+
+// ---- threads ----
+
+// The next thread begins with nothing of the one before, whose state it has.
+static void *leaves_modes(void *user) {
+    (void)user;
+    tensor_set_autocast(TENSOR_BF16);
+    tensor_set_grad_enabled(0);
+    tensor_set_detect_anomaly(1);
+    tensor_scope_begin_inference();
+    tensor_ones(3);
+    tensor_add(tensor_ones(2), tensor_ones(3)); // an error nobody looks at
+    return NULL;
+}
+static void *begins_anew(void *user) {
+    int *good = (int *)user;
+    *good = tensor_autocast_dtype() == TENSOR_DTYPE_NONE && tensor_grad_enabled() && tensor_ok() &&
+            tensor_set_detect_anomaly(0) == 0;
+    return NULL;
+}
+static void states_are_handed_on(void) {
+    int i;
+    for (i = 0; i < 3; i++) {
+        pthread_t t;
+        int good = 0;
+        CHECK(pthread_create(&t, NULL, leaves_modes, NULL) == 0);
+        pthread_join(t, NULL);
+        CHECK(pthread_create(&t, NULL, begins_anew, &good) == 0);
+        pthread_join(t, NULL);
+        CHECK(good);
+    }
+}
+// A thread that lives on across a shutdown, works again and ends.
+static pthread_barrier_t bar;
+static void *lives_on(void *user) {
+    int *good = (int *)user;
+    tensor_keep(tensor_ones(3));
+    pthread_barrier_wait(&bar);
+    pthread_barrier_wait(&bar); // the shutdown
+    *good = tensor_item(tensor_sum(tensor_ones(1000))) == 1000;
+    return NULL;
+}
+static void shutdown_while_threads_live(void) {
+    pthread_t t;
+    int good = 0, i;
+    for (i = 0; i < 3; i++) {
+        tensor_memory_stats_t m;
+        pthread_barrier_init(&bar, NULL, 2);
+        CHECK(pthread_create(&t, NULL, lives_on, &good) == 0);
+        pthread_barrier_wait(&bar);
+        CHECK(tensor_shutdown() == 0);
+        pthread_barrier_wait(&bar);
+        pthread_join(t, NULL);
+        CHECK(good);
+        m = tensor_memory_stats();
+        CHECK_MSG(m.live_tensors == 0, "%lld tensors left by a thread that ended", (long long)m.live_tensors);
+        pthread_barrier_destroy(&bar);
+    }
+}
+
+int main(void) {
+    int i;
+    tensor_set_error_handler(test_quiet, NULL);
+    for (i = 0; i < KEPT; i++) {
+        ends(0, i);
+        ends(1, i);
+    }
+    for (i = 0; i < INSIDE; i++)
+        asks(i);
+    RUN(states_are_handed_on);
+    test_name = "shutdown_while_threads_live";
+    tensor_set_error_handler(test_quiet, NULL);
+    shutdown_while_threads_live();
+    return test_report();
+}

@@ -1,0 +1,16 @@
+#ifndef STUB_ERRNO_H
+#define STUB_ERRNO_H
+#ifdef __cplusplus
+extern "C" {
+#endif
+int *_errno(void);
+#ifdef __cplusplus
+}
+#endif
+#define errno (*_errno())
+#define ENOENT 2
+#define EIO 5
+#define EACCES 13
+#define EEXIST 17
+#define EINVAL 22
+#endif
