@@ -7,6 +7,7 @@
 #   make test-exhaustive   every float through every unary kernel (an hour)
 #   make docs       docs/ops.md from the op tables and headers
 #   make check      form of the sources: contents, docs, sizes, symbols
+#   make split      the headers cut at their tags into build/split, for tools that search or draw files
 #   make bench      speed, as ratios to references where there are any      QUICK=1 ROUNDS=3 OPS=all (every op)
 #   make gpu        tensor_cuda.cu on a GPU: PART=truth|ops|why RESULTS=dir PREBUILT=1; make gpu-build ARCH=sm_90: its programs
 #   make lib        build/libtensor.a, for programs that link it instead of compiling the implementation
@@ -113,6 +114,23 @@ test-build: $(addprefix $(B)/tests/,$(programs))
 check: $(B)/libtensor.a
 	@B=$(B) sh tests/check.sh
 
+# A piece begins at the rule above its >>tag; what stands before the first tag is 00-top.
+split:
+	@rm -rf $(B)/split
+	@for f in $(wildcard tensor*.h tensor*.cu); do \
+	    mkdir -p $(B)/split/$$f; \
+	    awk -v to=$(B)/split/$$f/ -v ext=$${f##*.} ' \
+	        function piece(name) { if (out) close(out); out = sprintf("%s%02d-%s.%s", to, n++, name, ext) } \
+	        BEGIN { piece("top") } \
+	        /^\/\/ >>[a-z0-9-]+ / { piece(substr($$2, 3)) } \
+	        held { print rule > out; held = 0 } \
+	        /^\/\/ -----/ { rule = $$0; held = 1; next } \
+	        { print > out } \
+	        END { if (held) print rule > out }' $$f; \
+	    cat $(B)/split/$$f/* | cmp - $$f || exit 1; \
+	done
+	@echo "$$(ls $(B)/split/*/* | wc -l) files in $(B)/split"
+
 bench: $(addprefix $(B)/bench/,$(speed))
 	@B=$(B) CC='$(CC)' PYTHON='$(PYTHON)' QUICK='$(QUICK)' OPS='$(OPS)' sh bench/run.sh
 
@@ -145,5 +163,5 @@ install: $(B)/libtensor.a
 clean:
 	rm -rf $(B)
 
-.PHONY: all lib examples run fashion test test-programs test-exhaustive test-build docs check bench gpu gpu-build install clean
+.PHONY: all lib examples run fashion test test-programs test-exhaustive test-build docs check bench split gpu gpu-build install clean
 .SECONDARY:
