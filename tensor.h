@@ -1879,8 +1879,12 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 // A function of one, two or three tensors and nothing else. In C a number given for a pointer is a warning
 // only; for a transparent union of the same form it is an error. NULL and void * fit both.
 #if defined(__GNUC__) && !defined(__cplusplus)
-// Not static: an inline function of the program may call them.
+// Not static, so that an inline function of the program may call them; under TENSOR_STATIC all functions are.
+#ifdef TENSOR_STATIC
+#define TENSOR__IN_LINE static __inline__ __attribute__((__unused__, __always_inline__))
+#else
 #define TENSOR__IN_LINE extern __inline__ __attribute__((__gnu_inline__, __always_inline__))
+#endif
 typedef union tensor__tensor_t { tensor_t *t; } __attribute__((__transparent_union__)) tensor__tensor_t;
 TENSOR__IN_LINE tensor_t *tensor__of_1(tensor__tensor_t a, tensor_t *(*f)(tensor_t *)) {
     return f(a.t);
