@@ -4761,9 +4761,14 @@ TENSOR__FN void nn__grad_norm(tensor__grad_t *g, int id, nn__composed_fn fn, int
 
 // ---- linear, and with its activation: that op's own kernel in place, so its bits
 
-static const struct { int op; tensor_t *(*apply)(tensor_t *x); } nn__then[] = {       // by id - NN_OP_LINEAR
-    {-1, NULL}, {TENSOR_OP_GELU_TANH, tensor_gelu_tanh}, {TENSOR_OP_RELU, tensor_relu}};
-TENSOR__FN int nn__activation(int id) { return nn__then[id - NN_OP_LINEAR].op; }
+static const struct { tensor_t *(*apply)(tensor_t *x); } nn__then[] = {       // by id - NN_OP_LINEAR
+    {NULL}, {tensor_gelu_tanh}, {tensor_relu}};
+// What is done to the product, NULL = nothing.
+TENSOR__FN const tensor__row_t *nn__activation(int id) {
+    if (id == NN_OP_LINEAR_RELU) return TENSOR__(row_RELU)();
+    if (id == NN_OP_LINEAR_GELU_TANH) return TENSOR__(row_GELU_TANH)();
+    return NULL;
+}
 TENSOR__FN void nn__linear_product(const tensor_call_t *c, tensor__gemm_t *g) {
     const tensor_arg_t *x = &c->arg[0], *w = &c->arg[1];
     int64_t m = 1;
@@ -4785,14 +4790,14 @@ TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
     tensor__gemm_t g;
     tensor_call_t a = *c;
     tensor_arg_t arg[2];
-    int id = nn__activation(c->row->id);
+    const tensor__row_t *then = nn__activation(c->row->id);
     nn__linear_product(c, &g);
     g.scratch = c->scratch;
     TENSOR__(gemm)(&g, c->arg[0].dtype);
-    if (id < 0) return TENSOR_OK;
+    if (!then) return TENSOR_OK;
     arg[0] = c->arg[c->nin + c->nout - 1];
     arg[1] = c->arg[c->nin];
-    a.row = TENSOR__(row)(id);
+    a.row = then;
     a.arg = arg;
     a.nin = a.nout = 1;
     a.compute = arg[0].dtype;
@@ -4868,7 +4873,7 @@ TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
     tensor_t *gy = g->gy[0], *at, *y, *got;
     tensor_arg_t arg[6];
     tensor_call_t c;
-    if (nn__activation(id) < 0 || !gy) return gy;
+    if (!nn__activation(id) || !gy) return gy;
     at = TENSOR__(grad_out)(g, id == NN_OP_LINEAR_GELU_TANH);
     if (at->state == TENSOR__POISON_STATE) return at;
     if (g->create) {
@@ -4887,7 +4892,7 @@ TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
     TENSOR__(arg)(&arg[id == NN_OP_LINEAR_RELU ? 3 : 0], at, TENSOR_READ);
     TENSOR__(arg)(&arg[4], gy, TENSOR_READ);
     TENSOR__(arg)(&arg[5], y, TENSOR_WRITE);
-    c.row = TENSOR__(backward_row)(nn__activation(id));
+    c.row = nn__activation(id)->back;
     c.arg = arg;
     c.nin = 5;
     c.nout = 1;
@@ -8157,9 +8162,11 @@ TENSOR__FN void nn__grad_biased(tensor__grad_t *g);
 static const tensor__row_t nn__biased_rows[2] = {
     {"attention_biased", TENSOR_FAMILY_ATTENTION, 4, 4, 2, 0, 0, NN_OP_BIASED,
      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY1, nn__grad_biased,
-     nn__declined, NULL, -2, 2, "softmax(q kT scale + bias) v; logsumexp", "query key value bias"},
+     nn__declined, NULL, -2, 2, "softmax(q kT scale + bias) v; logsumexp", "query key value bias",
+     NULL, NULL, NULL},
     {"attention_biased_backward", TENSOR_FAMILY_ATTENTION, 7, 7, 3, 0, 0, NN_OP_BIASED_BACKWARD, 0, NULL,
-     nn__declined, NULL, -2, 2, "dq, dk, dv", "grad query key value y logsumexp bias"}};
+     nn__declined, NULL, -2, 2, "dq, dk, dv", "grad query key value y logsumexp bias",
+     NULL, NULL, NULL}};
 TENSOR__FN void nn__grad_biased(tensor__grad_t *g) {
     tensor__op_t o;
     tensor_t *in[7];
@@ -8634,9 +8641,11 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g);
 static const tensor__row_t nn__net_rows[2] = {
     {"recurrent_net", TENSOR_FAMILY_RECURRENT, 4, 2, 3, 0, 0, NN_OP_NET,
      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY2, nn__grad_net, nn__declined,
-     NULL, -2, 2, "y, states; what backward needs", "x weights h0 c0"},
+     NULL, -2, 2, "y, states; what backward needs", "x weights h0 c0",
+     NULL, NULL, NULL},
     {"recurrent_net_backward", TENSOR_FAMILY_RECURRENT, 8, 5, 4, 0, 0, NN_OP_NET_BACKWARD, 0, NULL,
-     nn__declined, NULL, -2, 2, "dx, dweights, dh0, dc0", "grad x weights y reserve h0 c0 dstates"}};
+     nn__declined, NULL, -2, 2, "dx, dweights, dh0, dc0", "grad x weights y reserve h0 c0 dstates",
+     NULL, NULL, NULL}};
 TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
     tensor__op_t o;
     tensor__grad_t both = *g;
@@ -9898,7 +9907,7 @@ static const tensor__row_t nn__rows[NN_OP_COUNT] = {
 #define NOGRAD NULL
 #define TENSOR__X(ID, name, family, nin, required, nout, cpu, scratch, grad, saves, cast, args, doc)         \
     {#name, TENSOR_FAMILY_##family, nin, required, nout, 0, TENSOR__##cast, NN_OP_##ID, saves, grad, cpu,    \
-     scratch, -2, 2, doc, args},
+     scratch, -2, 2, doc, args, NULL, NULL, NULL},
     NN_OPS(TENSOR__X)
 #undef TENSOR__X
 #undef NOGRAD
@@ -13000,7 +13009,7 @@ TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
     return TENSOR_OK;
 }
 static const tensor__row_t nn__step_row = {"step", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_STEP, 0,
-                                           NULL, nn__cpu_step, NULL, 0, 0, "", NULL};
+                                           NULL, nn__cpu_step, NULL, 0, 0, "", NULL, NULL, NULL, NULL};
 TENSOR__FN void nn__step_arg(tensor_arg_t *a, tensor_t *t, int role) {
     if (t) TENSOR__(arg)(a, t, role);
     else memset(a, 0, sizeof *a);
@@ -13642,9 +13651,9 @@ TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
 static const tensor__row_t nn__grads_row[2] = {
     {"clip_grad_norm", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SUM_SQUARES, 0, NULL, nn__cpu_squares,
         NULL, 0,
-     0, "", NULL},
+     0, "", NULL, NULL, NULL, NULL},
     {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SCALE_GRADS, 0, NULL, nn__cpu_scale, NULL,
-     0, 0, "", NULL}};
+     0, 0, "", NULL, NULL, NULL, NULL}};
 
 // Either o or list.
 TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i) {
