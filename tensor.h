@@ -2940,7 +2940,7 @@ class tensor_ref : public tensor_val {
 #if (defined(__FAST_MATH__) || defined(_M_FP_FAST) || defined(__ASSOCIATIVE_MATH__) || \
      defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__) || \
      (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)) && !defined(TENSOR_ALLOW_FAST_MATH)
-#error "tensor.h: -ffast-math and what it consists of (-ffinite-math-only, -funsafe-math-optimizations, \
+#error "tensor.h: -ffast-math and what it consists of (-ffinite-math-only, -funsafe-math-optimizations,      \
 -fassociative-math, -freciprocal-math, -fno-signed-zeros) break NaN rules and equal bits; \
 TENSOR_ALLOW_FAST_MATH builds all the same"
 #endif
@@ -2959,7 +2959,7 @@ TENSOR__PRECISE
 // f32 products and sums must be rounded to f32. 16, of processors with arithmetic of f16, rounds f32 alike.
 #include <float.h>
 #if defined(FLT_EVAL_METHOD) && (FLT_EVAL_METHOD == 1 || FLT_EVAL_METHOD == 2)
-#error "tensor.h: float is computed in more than f32 (FLT_EVAL_METHOD); on x86 add -msse2 -mfpmath=sse, \
+#error "tensor.h: float is computed in more than f32 (FLT_EVAL_METHOD); on x86 add -msse2 -mfpmath=sse,      \
 on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #endif
 
@@ -3219,15 +3219,29 @@ struct tensor__row_t {
     void (*grad)(tensor__grad_t *g);    // NULL = NOGRAD
     tensor_kernel_t cpu;                // NULL = composed or view
     tensor_scratch_t scratch;           // NULL = none
-    double lo, hi;                      // domain of test inputs
+    double lo, hi;                      // domain of test inputs; with doc, under TENSOR_ALL_ROWS alone
     const char *doc;
     // names of the inputs in error texts, "x index src"; NULL = a b c (x if alone)
     const char *args;
+    const struct tensor__point_t *point;    // of pointwise rows and their derivatives
+    const tensor__row_t *back;          // of pointwise rows: the call of their fused derivative
+    const void *own;                    // what its family wants to know of it
 };
+// What a pointwise row computes with. TENSOR__PASSES_OF fills the lists; NULL = in double alone.
+typedef void (*tensor__body_t)(const void *const *in, void *const *out, const double *p, int64_t n);
+typedef tensor_t *(*tensor__derivative_t)(tensor__grad_t *g, const double *p);
+enum { TENSOR__MOST_PASSES = 4 };       // of one target
+typedef struct tensor__point_t {
+    tensor__body_t forward[TENSOR__MOST_PASSES], backward[TENSOR__MOST_PASSES];
+    tensor__body_t forward_f64, backward_f64, forward_i64;
+    tensor__derivative_t d[3];          // for operand k, on tensors
+    uint16_t reads[3];                  // TENSOR__SA .., by the derivative for operand k
+} tensor__point_t;
 // saves input 0, 1, ..
 enum { TENSOR__SA = 1, TENSOR__SB = 2, TENSOR__SC = 4, TENSOR__SD = 8, TENSOR__SE = 16,
        // saves output 0, 1, 2
-       TENSOR__SY = 256, TENSOR__SY1 = 512, TENSOR__SY2 = 1024 };
+       TENSOR__SY = 256, TENSOR__SY1 = 512, TENSOR__SY2 = 1024,
+       TENSOR__SG = 2048 };             // reads of a derivative that is the incoming gradient itself
 
 // Where a gradient goes: an output of another node, or a leaf.
 typedef struct tensor__edge_t { tensor__node_t *node; tensor_t *leaf; int32_t output; } tensor__edge_t;
@@ -3385,10 +3399,11 @@ typedef struct tensor__internals_t {
     int64_t (*net)(const tensor_t *x, const tensor_params_t *p);    // backend's net
     int (*lasts)(const tensor_t *x);                      // x has channels innermost and may keep that
     void (*follow)(tensor_t *t, const tensor_t *x);       // then fresh t has, too
-    const tensor__row_t *(*row)(int id);                  // of tensor.h
-    const tensor__row_t *(*backward_row)(int id);         // the derivative of a pointwise one
+    const tensor__row_t *(*row)(int id);                  // of tensor.h; NULL without TENSOR_ALL_ROWS
+    const tensor__row_t *(*row_RELU)(void);               // those that tensor_nn.h names
+    const tensor__row_t *(*row_GELU_TANH)(void);
     tensor_t *(*plain_product)(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias, int turned,
-                               int then);
+                               const tensor__row_t *then);
     int (*casting)(void);                                 // whether the thread is in autocast
     // in autocast: casts x[0..n-1] (NULL and dead ones stay) and leaves it until the innermost scope ends
     void (*autocast)(int to, tensor_t **x, int n);
@@ -3434,6 +3449,20 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 // ------------------------------------------------------------------------------
 
 // clang-format off
+// What a build leaves out of its rows.
+#ifdef TENSOR_NO_AUTOGRAD
+#define TENSOR__TRAINS 0
+#define TENSOR__GRAD(f) NULL
+#else
+#define TENSOR__TRAINS 1
+#define TENSOR__GRAD(f) f
+#endif
+#ifdef TENSOR_ALL_ROWS
+#define TENSOR__ABOUT(lo, hi, doc) lo, hi, doc
+#else
+#define TENSOR__ABOUT(lo, hi, doc) 0, 0, NULL
+#endif
+
 #define TENSOR__FLT 0
 #define TENSOR__NUM 1
 #define TENSOR__CMP 2
@@ -3971,7 +4000,9 @@ TENSOR__BOTH TENSOR__FN double tensor__poisson(tensor_generator_t g, uint64_t e,
 #if TENSOR__PART == 0
 #define TENSOR__BETWEEN TENSOR__FN
 #define TENSOR__TABLE static const
+#define TENSOR__BUILT(name) name
 #else
+#define TENSOR__BUILT(name) TENSOR__OF_BUILD(name)
 #if defined(__GNUC__) && !defined(_WIN32)
 #define TENSOR__BETWEEN __attribute__((visibility("hidden")))
 #else
@@ -3980,12 +4011,6 @@ TENSOR__BOTH TENSOR__FN double tensor__poisson(tensor_generator_t g, uint64_t e,
 #define TENSOR__TABLE const         // hidden by its declaration
 #define tensor__parallel TENSOR__OF_BUILD(tensor__parallel)
 #define tensor__thread_count TENSOR__OF_BUILD(tensor__thread_count)
-#define tensor__isa_scalar TENSOR__OF_BUILD(tensor__isa_scalar)
-#define tensor__isa_sse2 TENSOR__OF_BUILD(tensor__isa_sse2)
-#define tensor__isa_avx2 TENSOR__OF_BUILD(tensor__isa_avx2)
-#define tensor__isa_avx512 TENSOR__OF_BUILD(tensor__isa_avx512)
-#define tensor__isa_neon TENSOR__OF_BUILD(tensor__isa_neon)
-#define tensor__isa_wasm TENSOR__OF_BUILD(tensor__isa_wasm)
 #endif
 #ifndef TENSOR_STATIC
 #ifdef __cplusplus
@@ -3996,6 +4021,48 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
 }
 #endif
 #endif
+
+// A list of what the passes call f_scalar, f_sse2 ..: of the passes that are built, in the order of their
+// numbers. Pass k has place TENSOR__PLACE_OF(k) in it.
+#define TENSOR__PLACE_OF(k)                                                                                  \
+    (((k) > 0 && TENSOR__HAS_PASS(0)) + ((k) > 1 && TENSOR__HAS_PASS(1)) +                                   \
+     ((k) > 2 && TENSOR__HAS_PASS(2)) + ((k) > 3 && TENSOR__HAS_PASS(3)) +                                   \
+     ((k) > 4 && TENSOR__HAS_PASS(4)))
+#if TENSOR__HAS_PASS(0)
+#define TENSOR__OF_PASS_0(f) TENSOR__BUILT(f##_scalar),
+#else
+#define TENSOR__OF_PASS_0(f)
+#endif
+#if TENSOR__HAS_PASS(1)
+#define TENSOR__OF_PASS_1(f) TENSOR__BUILT(f##_sse2),
+#else
+#define TENSOR__OF_PASS_1(f)
+#endif
+#if TENSOR__HAS_PASS(2)
+#define TENSOR__OF_PASS_2(f) TENSOR__BUILT(f##_avx2),
+#else
+#define TENSOR__OF_PASS_2(f)
+#endif
+#if TENSOR__HAS_PASS(3)
+#define TENSOR__OF_PASS_3(f) TENSOR__BUILT(f##_avx512),
+#else
+#define TENSOR__OF_PASS_3(f)
+#endif
+#if TENSOR__HAS_PASS(4)
+#define TENSOR__OF_PASS_4(f) TENSOR__BUILT(f##_neon),
+#else
+#define TENSOR__OF_PASS_4(f)
+#endif
+#if TENSOR__HAS_PASS(5)
+#define TENSOR__OF_PASS_5(f) TENSOR__BUILT(f##_wasm),
+#else
+#define TENSOR__OF_PASS_5(f)
+#endif
+#define TENSOR__PASSES_OF(f)                                                                                 \
+    TENSOR__OF_PASS_0(f) TENSOR__OF_PASS_1(f) TENSOR__OF_PASS_2(f) TENSOR__OF_PASS_3(f) TENSOR__OF_PASS_4(f) \
+    TENSOR__OF_PASS_5(f)
+// Their declarations, where another part defines them: type is that of the function.
+#define TENSOR__DECLARE(type, f) extern TENSOR__BETWEEN type TENSOR__PASSES_OF(f) f##_none;
 
 // What every kernel pass needs once: intrinsics, scalar conversions, the reduction of large angles.
 #if TENSOR_PASSES & 14
@@ -4152,7 +4219,7 @@ TENSOR__PRECISE_END
 #ifdef TENSOR__PASS_OPEN
 #define TENSOR__K2(name, isa) tensor__##name##_##isa##_open
 #else
-#define TENSOR__K2(name, isa) tensor__##name##_##isa
+#define TENSOR__K2(name, isa) TENSOR__BUILT(tensor__##name##_##isa)
 #endif
 #if TENSOR__PASS == 0
 #define TENSOR__K(name) TENSOR__K2(name, scalar)
@@ -4175,7 +4242,7 @@ TENSOR__PRECISE_END
 #elif TENSOR__PASS == 2
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
 #elif TENSOR__PASS == 3
-#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c"))), \
+#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c"))),    \
                              apply_to = function)
 #endif
 #elif defined(__GNUC__)
@@ -5818,8 +5885,8 @@ TENSOR__FN V_F TENSOR__K(remainder)(V_F a, V_F b) { return TENSOR__K(lanes2)(ten
 TENSOR__FN V_F TENSOR__K(floordiv)(V_F a, V_F b) { return TENSOR__K(lanes2)(tensor__floordiv_f64, a, b); }
 
 #define TENSOR__FORWARD(name, f, ...)                                                                        \
-    TENSOR__FN void TENSOR__K(f_##name)(const void *const *in, void *const *out, const double *p,            \
-                                        int64_t n) {                                                         \
+    TENSOR__BETWEEN void TENSOR__K(f_##name)(const void *const *in, void *const *out, const double *p,       \
+                                             int64_t n) {                                                    \
         (void)in, (void)p;                                                                                   \
         for (int64_t i = 0; i < n; i += V_N) {                                                               \
             V_AHEAD((const float *)in[0] + i, 128);                                                          \
@@ -5829,8 +5896,8 @@ TENSOR__FN V_F TENSOR__K(floordiv)(V_F a, V_F b) { return TENSOR__K(lanes2)(tens
         }                                                                                                    \
     }
 #define TENSOR__BACKWARD(name, ...)                                                                          \
-    TENSOR__FN void TENSOR__K(b_##name)(const void *const *in, void *const *out, const double *p,            \
-                                        int64_t n) {                                                         \
+    TENSOR__BETWEEN void TENSOR__K(b_##name)(const void *const *in, void *const *out, const double *p,       \
+                                             int64_t n) {                                                    \
         (void)in, (void)p;                                                                                   \
         for (int64_t i = 0; i < n; i += V_N) { __VA_ARGS__ }                                                 \
     }
@@ -5854,16 +5921,6 @@ TENSOR_OPS_FORMULAS(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE)
 TENSOR_OPS_COMPARE(TENSOR__X)
 #undef TENSOR__X
 
-static const tensor__body_t TENSOR__K(forward)[TENSOR_OP_POINTWISE_COUNT] = {
-#define TENSOR__X(ID, name, ...) TENSOR__K(f_##name),
-    TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X) TENSOR_OPS_COMPARE(TENSOR__X)
-#undef TENSOR__X
-};
-static const tensor__body_t TENSOR__K(backward)[TENSOR_OP_POINTWISE_COUNT] = {
-#define TENSOR__X(ID, name, ...) TENSOR__K(b_##name),
-    TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X)
-#undef TENSOR__X
-};
 #undef TENSOR__FORWARD
 #undef TENSOR__BACKWARD
 
@@ -6021,7 +6078,7 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #undef TENSOR__DM
 #if TENSOR__PASS == 3
 #define TENSOR__MR 14       /* 28 sums + 2 of B + 1 of A of 32 registers */
-#define TENSOR__ROWS(X, u) X(0, u) X(1, u) X(2, u) X(3, u) X(4, u) X(5, u) X(6, u) X(7, u) X(8, u) X(9, u) \
+#define TENSOR__ROWS(X, u) X(0, u) X(1, u) X(2, u) X(3, u) X(4, u) X(5, u) X(6, u) X(7, u) X(8, u) X(9, u)   \
                            X(10, u) X(11, u) X(12, u) X(13, u)
 #define TENSOR__TALL(X, u) X(14, u) X(15, u)    /* rows of tiles one vector wide alone: 16 + 1 of 32 */
 #define TENSOR__DM 4
@@ -6082,7 +6139,7 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #define TENSOR__FMAROW(i, u) if (mr > i && TENSOR__LEAVE(i)) { \
         TENSOR__FMA_AT(x##i, p, TENSOR__AT(i, u)); TENSOR__FMA_AT(y##i, q, TENSOR__AT(i, u)); \
     } else if (mr > i) { \
-        V_F t = V_SET(TENSOR__AT(i, u)); x##i = V_FMA(t, p, x##i); if (nv > 1) y##i = V_FMA(t, q, y##i); \
+        V_F t = V_SET(TENSOR__AT(i, u)); x##i = V_FMA(t, p, x##i); if (nv > 1) y##i = V_FMA(t, q, y##i);     \
         if (nv > 1) TENSOR__USED(t); }
 #undef TENSOR__STEP
 #define TENSOR__STEP(u) do { \
@@ -6166,11 +6223,11 @@ TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int c
 
 #undef TENSOR__TILE
 #define TENSOR__TILE(name, mr, nv, col) \
-    TENSOR__FN void TENSOR__K(name)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs, \
+    TENSOR__FN void TENSOR__K(name)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs,       \
                                     float *c, int64_t cs, const float *bias, int add, int w) { \
         TENSOR__K(gemm_tile)(mr, nv, col, 0, k, a, as, b, bs, c, cs, bias, add, w, NULL, NULL, 0, 0); }
 #undef TENSOR__TILES
-#define TENSOR__TILES(i, u) TENSOR__TILE(gemm_r1_##i, i + 1, 1, 0) TENSOR__TILE(gemm_r2_##i, i + 1, 2, 0) \
+#define TENSOR__TILES(i, u) TENSOR__TILE(gemm_r1_##i, i + 1, 1, 0) TENSOR__TILE(gemm_r2_##i, i + 1, 2, 0)    \
                             TENSOR__TILE(gemm_c1_##i, i + 1, 1, 1) TENSOR__TILE(gemm_c2_##i, i + 1, 2, 1)
 TENSOR__ROWS(TENSOR__TILES, 0)
 #undef TENSOR__TALL_TILES
@@ -6179,8 +6236,8 @@ TENSOR__TALL(TENSOR__TALL_TILES, 0)
 
 #undef TENSOR__FAR_TILE
 #define TENSOR__FAR_TILE(name, col) \
-    TENSOR__FN void TENSOR__K(name)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs, \
-                                    float *c, int64_t cs, const float *bias, int add, const float *next, \
+    TENSOR__FN void TENSOR__K(name)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs,       \
+                                    float *c, int64_t cs, const float *bias, int add, const float *next,     \
                                     int64_t line, int step) { \
         TENSOR__K(gemm_tile)(TENSOR__MR, 2, col, 2, k, a, as, b, bs, c, cs, bias, add, V_N, NULL, \
                              next, line, step); }
@@ -6969,7 +7026,7 @@ TENSOR__FN void TENSOR__K(transpose)(int64_t rows, int64_t columns, const float 
 // ------------------------------------------------------------------------------
 
 TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
-    TENSOR__K(forward), TENSOR__K(backward), V_N,
+    TENSOR__PLACE_OF(TENSOR__PASS), V_N,
     TENSOR__K(leaf_sum), TENSOR__K(leaf_max), TENSOR__K(leaf_min), TENSOR__K(add_row),
     TENSOR__K(row_softmax), TENSOR__K(row_log_softmax), TENSOR__K(row_logsumexp),
     TENSOR__K(row_softmax_backward), TENSOR__K(row_log_softmax_backward), TENSOR__K(row_dot),
@@ -7232,11 +7289,9 @@ enum {
     TENSOR__BLOCK = 256, TENSOR__LANES = 16, TENSOR__ITER_ARGS = 9, TENSOR__GRAIN = 16384,
     TENSOR__STREAM = 1 << 23            // elements of a result that goes past the caches
 };
-typedef void (*tensor__body_t)(const void *const *in, void *const *out, const double *p, int64_t n);
-
 // What one instruction set offers; filled by its kernel pass.
 typedef struct tensor__isa_t {
-    const tensor__body_t *forward, *backward;
+    int place;                          // of its kernels in TENSOR__PASSES_OF
     int lanes;
     float (*leaf_sum)(const float *x, int64_t n);
     float (*leaf_max)(const float *x, int64_t n);
@@ -7531,8 +7586,14 @@ TENSOR__FN double tensor__floordiv_f64(double a, double b) {
 TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg);
 TENSOR__BETWEEN int tensor__thread_count(void);
 #if TENSOR__PART
-extern TENSOR__BETWEEN const tensor__isa_t tensor__isa_scalar, tensor__isa_sse2, tensor__isa_avx2,
-    tensor__isa_avx512, tensor__isa_neon, tensor__isa_wasm;
+extern TENSOR__BETWEEN const tensor__isa_t TENSOR__PASSES_OF(tensor__isa) tensor__isa_none;
+typedef void tensor__body_fn(const void *const *in, void *const *out, const double *p, int64_t n);
+#define TENSOR__BOTH_WAYS(ID, name, ...)                                                                     \
+    TENSOR__DECLARE(tensor__body_fn, tensor__f_##name) TENSOR__DECLARE(tensor__body_fn, tensor__b_##name)
+#define TENSOR__X(ID, name, ...) TENSOR__DECLARE(tensor__body_fn, tensor__f_##name)
+TENSOR_OPS_FORMULAS(TENSOR__BOTH_WAYS, TENSOR__BOTH_WAYS, TENSOR__BOTH_WAYS) TENSOR_OPS_COMPARE(TENSOR__X)
+#undef TENSOR__BOTH_WAYS
+#undef TENSOR__X
 #endif
 
 // The quoted name is found beside this file whatever the include path.
@@ -7908,9 +7969,7 @@ struct tensor_context_t {
 
 static tensor_context_t tensor__default;             // made ready by the first tensor__attach
 static tensor__mutex_t tensor__global = TENSOR__MUTEX_INIT;
-static int tensor__reads_known;
 static tensor__count_t tensor__shutdown_count;
-TENSOR__FN void tensor__reads_fill(void);
 static tensor__count_t tensor__contexts;              // of tensor_context_new, not freed yet
 static TENSOR__TLS tensor__thread_t *tensor__tls;
 // The state whose call waits on this thread for the user's jobs, the innermost of them; NULL = none.
@@ -8527,30 +8586,30 @@ TENSOR_API int (tensor_set_error_handler)(tensor_error_fn_t fn, void *user) {
 // The passes by their places; NULL = not built. x86 has three places for AVX-512: alone, with products of
 // bf16, with tiles of them.
 #if TENSOR__HAS_PASS(0)
-#define TENSOR__ISA_AT_0 &tensor__isa_scalar
+#define TENSOR__ISA_AT_0 &TENSOR__BUILT(tensor__isa_scalar)
 #else
 #define TENSOR__ISA_AT_0 NULL
 #endif
 #if TENSOR__HAS_PASS(1)
-#define TENSOR__ISA_AT_1 &tensor__isa_sse2
+#define TENSOR__ISA_AT_1 &TENSOR__BUILT(tensor__isa_sse2)
 #else
 #define TENSOR__ISA_AT_1 NULL
 #endif
 #if TENSOR__HAS_PASS(2)
-#define TENSOR__ISA_AT_2 &tensor__isa_avx2
+#define TENSOR__ISA_AT_2 &TENSOR__BUILT(tensor__isa_avx2)
 #else
 #define TENSOR__ISA_AT_2 NULL
 #endif
 #if TENSOR__HAS_PASS(3)
-#define TENSOR__ISA_AT_3 &tensor__isa_avx512
+#define TENSOR__ISA_AT_3 &TENSOR__BUILT(tensor__isa_avx512)
 #else
 #define TENSOR__ISA_AT_3 NULL
 #endif
 #if defined(TENSOR__ARM_PASSES)
-static const tensor__isa_t *const tensor__isas[] = {TENSOR__ISA_AT_0, &tensor__isa_neon};
+static const tensor__isa_t *const tensor__isas[] = {TENSOR__ISA_AT_0, &TENSOR__BUILT(tensor__isa_neon)};
 static const char *const tensor__isa_names[] = {"scalar", "neon"};
 #elif defined(TENSOR__WASM_PASSES)
-static const tensor__isa_t *const tensor__isas[] = {TENSOR__ISA_AT_0, &tensor__isa_wasm};
+static const tensor__isa_t *const tensor__isas[] = {TENSOR__ISA_AT_0, &TENSOR__BUILT(tensor__isa_wasm)};
 static const char *const tensor__isa_names[] = {"scalar", "wasm"};
 #elif defined(TENSOR__X86_PASSES)
 static const tensor__isa_t *const tensor__isas[] = {TENSOR__ISA_AT_0, TENSOR__ISA_AT_1, TENSOR__ISA_AT_2,
@@ -8796,10 +8855,6 @@ TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *c
     if (!tensor__me) { tensor__me = ++numbers; }
     uint64_t me = tensor__me;
     if (!ctx->ready) { tensor__context_init(ctx); }
-    if (!tensor__reads_known) {
-        tensor__reads_fill();
-        tensor__reads_known = 1;
-    }
     TENSOR__UNLOCK(&tensor__global);
     TENSOR__LOCK(&ctx->mutex);
     tensor__thread_t **at = &ctx->idle, *th = NULL;
@@ -11080,19 +11135,6 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__X, TENSOR_
 #undef TENSOR__OUT
 #undef TENSOR__FORWARD
 #undef TENSOR__BACKWARD
-static const tensor__body_t tensor__forward_f64[TENSOR_OP_POINTWISE_COUNT] = {
-#define TENSOR__X(ID, name, ...) tensor__f_##name##_f64,
-#define TENSOR__NONE(...) NULL,
-    TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__NONE)
-#undef TENSOR__X
-};
-static const tensor__body_t tensor__backward_f64[TENSOR_OP_POINTWISE_COUNT] = {
-#define TENSOR__X(ID, name, ...) tensor__b_##name##_f64,
-    TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__NONE, TENSOR__NONE)
-#undef TENSOR__X
-#undef TENSOR__NONE
-};
-
 // Ends the words of the formulas, here and below.
 #define TENSOR__PASS 0
 #define TENSOR__PASS_WORDS
@@ -11158,8 +11200,6 @@ TENSOR__FN int64_t tensor__pow_i64(int64_t a, int64_t b) {
     }
 #define TENSOR__FORWARD_NUM(name, f) TENSOR__FORWARD(name, f)
 #define TENSOR__FORWARD_FLT(name, f)
-#define TENSOR__ENTRY_NUM(name) tensor__f_##name##_i64,
-#define TENSOR__ENTRY_FLT(name) NULL,
 #define TENSOR__X(ID, name, kind, f, ...) TENSOR__FORWARD_##kind(name, f)
 TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X)
 #undef TENSOR__X
@@ -11178,19 +11218,9 @@ TENSOR_OPS_COMPARE(TENSOR__X)
     }
 TENSOR_OPS_BITWISE(TENSOR__X)
 #undef TENSOR__X
-static const tensor__body_t tensor__forward_i64[TENSOR_OP_POINTWISE_COUNT] = {
-#define TENSOR__X(ID, name, kind, ...) TENSOR__ENTRY_##kind(name)
-    TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, ...) tensor__f_##name##_i64,
-    TENSOR_OPS_COMPARE(TENSOR__X) TENSOR_OPS_BITWISE(TENSOR__X)
-#undef TENSOR__X
-};
 #undef TENSOR__FORWARD
 #undef TENSOR__FORWARD_NUM
 #undef TENSOR__FORWARD_FLT
-#undef TENSOR__ENTRY_NUM
-#undef TENSOR__ENTRY_FLT
 #define TENSOR__PASS 0
 #define TENSOR__PASS_WORDS
 #include TENSOR_SELF
@@ -11276,7 +11306,7 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
         if (TENSOR__LIKELY(plain)) {
             void *out[1];
             out[0] = y->data;
-            isa->forward[c->row->id](in, out, c->p ? c->p->f : NULL, y->numel);
+            c->row->point->forward[isa->place](in, out, c->p ? c->p->f : NULL, y->numel);
             return 0;
         }
     }
@@ -11288,19 +11318,19 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
     it.p = c->p ? c->p->f : NULL;
     it.lanes = 1;
     if (klass == TENSOR__C_I64) {
-        it.body = tensor__forward_i64[c->row->id];
+        it.body = c->row->point->forward_i64;
         int id = c->row->id;
         if (id == TENSOR_OP_FLOOR_DIVIDE || id == TENSOR_OP_FMOD || id == TENSOR_OP_REMAINDER) {
             int code = tensor__check_divisor(c, &it);
             if (code) { return code; }
         }
     } else if (klass == TENSOR__C_F64) {
-        it.body = tensor__forward_f64[c->row->id];
+        it.body = c->row->point->forward_f64;
     } else if (c->thread->ctx->reference) {
         tensor__iter_init(&it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, TENSOR__C_F64);
-        it.body = tensor__forward_f64[c->row->id];
+        it.body = c->row->point->forward_f64;
     } else {
-        it.body = isa->forward[c->row->id];
+        it.body = c->row->point->forward[isa->place];
         it.lanes = isa->lanes;
         it.isa = isa;
         it.copies = c->row->id == TENSOR_OP_CLONE && !it.arg[0].uniform;
@@ -11313,7 +11343,7 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
 TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
     const tensor_arg_t *g = &c->arg[4];
     const tensor__isa_t *isa = TENSOR__ISA(c->thread);
-    int klass = isa->backward[c->row->id] ? tensor__class(g->dtype) : TENSOR__C_F64;
+    int klass = c->row->point->backward[isa->place] ? tensor__class(g->dtype) : TENSOR__C_F64;
     int reference = c->thread->ctx->reference;
     if (g->numel == 0) { return 0; }
     if (klass == TENSOR__C_F32 && g->dtype == TENSOR_F32 && (g->numel & (isa->lanes - 1)) == 0 &&
@@ -11328,7 +11358,7 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
         }
         for (int i = 0; i < c->nout; i++) { out[i] = c->arg[5 + i].data; }
         if (TENSOR__LIKELY(plain)) {
-            isa->backward[c->row->id](in, out, c->p ? c->p->f : NULL, g->numel);
+            c->row->point->backward[isa->place](in, out, c->p ? c->p->f : NULL, g->numel);
             return 0;
         }
     }
@@ -11353,7 +11383,7 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
     it.p = c->p ? c->p->f : NULL;
     it.lanes = klass == TENSOR__C_F32 ? isa->lanes : 1;
     it.isa = klass == TENSOR__C_F32 ? isa : NULL;
-    it.body = klass == TENSOR__C_F32 ? isa->backward[c->row->id] : tensor__backward_f64[c->row->id];
+    it.body = klass == TENSOR__C_F32 ? c->row->point->backward[isa->place] : c->row->point->backward_f64;
     tensor__iter_run(&it);
     return 0;
 }
@@ -11379,8 +11409,10 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
 // tensor__make. Rejected: a kernel per constructor.
 // ------------------------------------------------------------------------------
 
-TENSOR__FN const tensor__row_t *tensor__row(int id);
-#define TENSOR__ROW(ID) tensor__row(TENSOR_OP_##ID)
+#define TENSOR__X(ID, ...) TENSOR__FN const tensor__row_t *tensor__row_##ID(void);
+TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X) TENSOR_OPS_OTHER(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__ROW(ID) tensor__row_##ID()
 
 // Whether an integer dtype holds value (its fraction is cut); raised if not.
 TENSOR__FN int tensor__holds(const char *op, int dtype, double value) {
@@ -12919,7 +12951,6 @@ TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
 // general one with the same bodies. Rejected: a function written out per op.
 // ------------------------------------------------------------------------------
 
-TENSOR__FN const tensor__row_t *tensor__backward_row(int id);
 TENSOR__FN int tensor__wants(const struct tensor__pass_t *p, const tensor__edge_t *e);
 TENSOR__INLINE int tensor__needs(const tensor__grad_t *g, int k) {
     const tensor__edge_t *e = &g->node->edge[k];
@@ -13026,9 +13057,6 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
     }
     return t;
 }
-// reads[op][k]: TENSOR__SA .. read by the derivative for operand k; filled once, before the first tensor
-// is made.
-static uint16_t tensor__reads[TENSOR_OP_POINTWISE_COUNT][3];
 // What tensor__record does, for the plain door: all shapes are one, so dims and strides stand in the node
 // once.
 TENSOR__INLINE void tensor__plain_save(tensor__saved_t *v, const tensor_t *t, int source,
@@ -13049,8 +13077,8 @@ TENSOR__INLINE void tensor__plain_save(tensor__saved_t *v, const tensor_t *t, in
 TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *row, tensor_t *a, tensor_t *b,
                                     const double *scalar, tensor_t *y) {
     int nin = b || scalar ? 2 : 1, nd = y->ndim, reads = 0;
-    if (tensor__needs_grad(a)) { reads = tensor__reads[row->id][0]; }
-    if (b && tensor__needs_grad(b)) { reads |= tensor__reads[row->id][1]; }
+    if (tensor__needs_grad(a)) { reads = row->point->reads[0]; }
+    if (b && tensor__needs_grad(b)) { reads |= row->point->reads[1]; }
     tensor_t *bad = (a->flags & TENSOR__INFERENCE) && (reads & TENSOR__SA) ? a :
         b && (b->flags & TENSOR__INFERENCE) && (reads & TENSOR__SB) ? b : NULL;
     if (bad) {
@@ -13122,9 +13150,9 @@ TENSOR__INLINE tensor_t *tensor__plain_commit(tensor__thread_t *th, tensor_t *t,
 // The plain door of the gate: contiguous f32 of one shape, whole vectors, no error pending. Most ops of small
 // networks are that, and the general way (promotion, broadcast, call, iterator) would cost three times the
 // work itself. b NULL = unary, or *scalar in its place. NULL = not plain, take the general way.
-TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b, const double *scalar) {
+TENSOR__INLINE tensor_t *tensor__plain(const tensor__row_t *row, tensor_t *a, tensor_t *b,
+                                       const double *scalar) {
     tensor__thread_t *th = tensor__self();
-    const tensor__row_t *row = tensor__row(id);
     const tensor__isa_t *isa = tensor__plain_begin(th, row);
     if (!isa || !tensor__plain_arg(th, a)) { return NULL; }
     int64_t n = a->numel;
@@ -13143,32 +13171,31 @@ TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b, const d
     in[1] = b ? (const float *)b->storage->data + b->offset : NULL;
     out[0] = t->storage->data;
     if (scalar) {
-        tensor__plain_uniform(isa->forward[id], in, 2, out, 1, NULL, n, 1, (float)*scalar);
+        tensor__plain_uniform(row->point->forward[isa->place], in, 2, out, 1, NULL, n, 1, (float)*scalar);
     } else {
-        isa->forward[id](in, out, NULL, n);
+        row->point->forward[isa->place](in, out, NULL, n);
     }
     return tensor__plain_commit(th, t, !tensor__plain_tracks(th, a, b, NULL) ||
                                 tensor__plain_record(th, row, a, b, scalar, t));
 }
 
-TENSOR__FN tensor_t *tensor__unary(int id, tensor_t *x, double f0, double f1) {
-    tensor_t *plain = tensor__row(id)->kind <= TENSOR__NUM && f0 == 0 ? tensor__plain(id, x, NULL, NULL) :
-        NULL;
+TENSOR__FN tensor_t *tensor__unary(const tensor__row_t *row, tensor_t *x, double f0, double f1) {
+    tensor_t *plain = row->kind <= TENSOR__NUM && f0 == 0 ? tensor__plain(row, x, NULL, NULL) : NULL;
     if (TENSOR__LIKELY(plain != NULL)) { return plain; }
-    TENSOR__BEGIN(o, tensor__row(id), x)
+    TENSOR__BEGIN(o, row, x)
     if (f0 != 0 || f1 != 0) { tensor__reals(&o, f0, f1); }
     return tensor__pointwise_finish(&o, x->dtype);
 }
 // As above for ops whose formula reads F_P: the parameters are there even if they are 0.
-TENSOR__FN tensor_t *tensor__unary_p(int id, tensor_t *x, double f0, double f1) {
-    TENSOR__BEGIN(o, tensor__row(id), x)
+TENSOR__FN tensor_t *tensor__unary_p(const tensor__row_t *row, tensor_t *x, double f0, double f1) {
+    TENSOR__BEGIN(o, row, x)
     tensor__reals(&o, f0, f1);
     return tensor__pointwise_finish(&o, x->dtype);
 }
-TENSOR__FN tensor_t *tensor__binary(int id, tensor_t *a, tensor_t *b) {
-    tensor_t *plain = tensor__row(id)->kind <= TENSOR__NUM && b ? tensor__plain(id, a, b, NULL) : NULL;
+TENSOR__FN tensor_t *tensor__binary(const tensor__row_t *row, tensor_t *a, tensor_t *b) {
+    tensor_t *plain = row->kind <= TENSOR__NUM && b ? tensor__plain(row, a, b, NULL) : NULL;
     if (TENSOR__LIKELY(plain != NULL)) { return plain; }
-    TENSOR__BEGIN(o, tensor__row(id), a, b)
+    TENSOR__BEGIN(o, row, a, b)
     return tensor__pointwise_finish(&o, TENSOR__LIKELY(a->dtype == b->dtype) ? a->dtype :
                                     tensor__promote(in_, 2));
 }
@@ -13178,20 +13205,21 @@ TENSOR__FN int tensor__weak(int dtype, double v) {
     if (v != floor(v) || fabs(v) > 9.3e18) { return tensor__self()->ctx->default_dtype; }
     return dtype == TENSOR_BOOL && v != 0 && v != 1 ? TENSOR_I64 : dtype;
 }
-TENSOR__FN tensor_t *tensor__scalar_op(int id, tensor_t *a, double b) {
-    tensor_t *plain = tensor__row(id)->kind <= TENSOR__NUM ? tensor__plain(id, a, NULL, &b) : NULL;
+TENSOR__FN tensor_t *tensor__scalar_op(const tensor__row_t *row, tensor_t *a, double b) {
+    tensor_t *plain = row->kind <= TENSOR__NUM ? tensor__plain(row, a, NULL, &b) : NULL;
     if (TENSOR__LIKELY(plain != NULL)) { return plain; }
-    TENSOR__BEGIN(o, tensor__row(id), a)
+    TENSOR__BEGIN(o, row, a)
     o.nin = 2;
     o.args[1] = NULL;
     o.immediate = 1;
     o.imm = b;
     return tensor__pointwise_finish(&o, tensor__weak(a->dtype, b));
 }
-TENSOR__FN tensor_t *tensor__ternary(int id, tensor_t *a, tensor_t *b, tensor_t *c, double f0) {
-    TENSOR__BEGIN(o, tensor__row(id), a, b, c)
+TENSOR__FN tensor_t *tensor__ternary(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *c,
+                                     double f0) {
+    TENSOR__BEGIN(o, row, a, b, c)
     tensor__reals(&o, f0, 0);
-    return tensor__pointwise_finish(&o, id == TENSOR_OP_WHERE ? tensor__promote(in_ + 1, 2) :
+    return tensor__pointwise_finish(&o, row->id == TENSOR_OP_WHERE ? tensor__promote(in_ + 1, 2) :
                                     tensor__promote(in_, 3));
 }
 
@@ -13209,11 +13237,11 @@ TENSOR__FN int tensor__same_view(const tensor_t *a, const tensor_t *b) {
 }
 
 // x = op(x, others) in place. nin counts x; imm stands for input 1 when it is NULL and scalar is set.
-TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int scalar, double imm,
-                                    const double *f, int writes_only) {
+TENSOR__FN tensor_t *tensor__update(const tensor__row_t *row, tensor_t *const *list, int nin, int scalar,
+                                    double imm, const double *f, int writes_only) {
     tensor__op_t o;
     tensor_t *x = list[0];
-    if (!tensor__begin(&o, tensor__row(id), list, scalar ? 1 : nin)) { return TENSOR__POISON; }
+    if (!tensor__begin(&o, row, list, scalar ? 1 : nin)) { return TENSOR__POISON; }
     const char *name = writes_only ? "copy" : o.row->name;
     TENSOR__REFUSE(nin && o.args[0] != x, DEVICE, "%s_: x lies on the CPU, the other on %s", name,
                    tensor__device_name(o.th, o.device));
@@ -13273,7 +13301,7 @@ TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int 
 }
 
 #define TENSOR__X(ID, name)                                                                                  \
-    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) { return tensor__unary(TENSOR_OP_##ID, x, 0, 0); }
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) { return tensor__unary(tensor__row_##ID(), x, 0, 0); }
 // Unary rows without parameters; those with F_P have their own fronts below.
 TENSOR__X(ABS, abs) TENSOR__X(ACOS, acos) TENSOR__X(ASIN, asin) TENSOR__X(ATAN, atan) TENSOR__X(CEIL, ceil)
 TENSOR__X(COS, cos) TENSOR__X(COSH, cosh) TENSOR__X(ERF, erf) TENSOR__X(ERFC, erfc) TENSOR__X(EXP, exp)
@@ -13305,7 +13333,7 @@ TENSOR__FN int tensor__clampable(int dtype, double lo, double hi) {
 }
 TENSOR_API tensor_t *(tensor_bitwise_not)(tensor_t *x) {
     if (tensor__live(x) && x->dtype == TENSOR_BOOL) { return (tensor_logical_not)(x); }
-    return tensor__unary(TENSOR_OP_BITWISE_NOT, x, 0, 0);
+    return tensor__unary(TENSOR__ROW(BITWISE_NOT), x, 0, 0);
 }
 TENSOR_API tensor_t *(tensor_clamp)(tensor_t *x, double lo, double hi) {
     TENSOR__BEGIN(o, TENSOR__ROW(CLAMP), x)
@@ -13316,21 +13344,22 @@ TENSOR_API tensor_t *(tensor_clamp)(tensor_t *x, double lo, double hi) {
 }
 TENSOR_API tensor_t *(tensor_hardtanh)(tensor_t *x, double lo, double hi) {
     TENSOR__REFUSE(lo > hi, SHAPE, "hardtanh: lo %g is above hi %g", lo, hi);
-    return tensor__unary_p(TENSOR_OP_HARDTANH, x, lo, hi);
+    return tensor__unary_p(TENSOR__ROW(HARDTANH), x, lo, hi);
 }
 TENSOR_API tensor_t *(tensor_polygamma)(int n, tensor_t *x) {
     TENSOR__REFUSE(n < 0 || n > 100, SHAPE, "polygamma: n %i must be in 0..100", n);
-    return tensor__unary_p(TENSOR_OP_POLYGAMMA, x, n, 0);
+    return tensor__unary_p(TENSOR__ROW(POLYGAMMA), x, n, 0);
 }
 TENSOR__MADE(digamma, (tensor_t *x), (tensor_polygamma)(0, x))
-TENSOR__FRONT(elu, (tensor_t *x, double alpha), tensor__unary_p(TENSOR_OP_ELU, x, alpha, 0))
-TENSOR__FRONT(leaky_relu, (tensor_t *x, double slope), tensor__unary_p(TENSOR_OP_LEAKY_RELU, x, slope, 0))
+TENSOR__FRONT(elu, (tensor_t *x, double alpha), tensor__unary_p(TENSOR__ROW(ELU), x, alpha, 0))
+TENSOR__FRONT(leaky_relu, (tensor_t *x, double slope), tensor__unary_p(TENSOR__ROW(LEAKY_RELU), x, slope, 0))
 TENSOR__FRONT(softplus, (tensor_t *x, double beta, double threshold),
-    tensor__unary_p(TENSOR_OP_SOFTPLUS, x, beta, threshold))
+    tensor__unary_p(TENSOR__ROW(SOFTPLUS), x, beta, threshold))
 
 #define TENSOR__X(ID, name)                                                                                  \
-    TENSOR_API tensor_t *(tensor_##name)(tensor_t *a, tensor_t *b) { return tensor__binary(TENSOR_OP_##ID,   \
-            a, b); }
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *a, tensor_t *b) {                                         \
+        return tensor__binary(tensor__row_##ID(), a, b);                                                     \
+    }
 TENSOR__X(ADD, add) TENSOR__X(ATAN2, atan2) TENSOR__X(DIV, div) TENSOR__X(FLOOR_DIVIDE, floor_divide)
 TENSOR__X(FMOD, fmod) TENSOR__X(MAXIMUM, maximum) TENSOR__X(MINIMUM, minimum) TENSOR__X(MUL, mul)
 TENSOR__X(POW, pow) TENSOR__X(REMAINDER, remainder) TENSOR__X(SUB, sub) TENSOR__X(EQ, eq) TENSOR__X(GE, ge)
@@ -13343,7 +13372,7 @@ TENSOR__X(LOGADDEXP2, logaddexp2) TENSOR__X(XLOGY, xlogy)
 #undef TENSOR__X
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name##_scalar)(tensor_t *a, double b) {                                   \
-        return tensor__scalar_op(TENSOR_OP_##ID, a, b);                                                      \
+        return tensor__scalar_op(tensor__row_##ID(), a, b);                                                  \
     }
 TENSOR__X(ADD, add) TENSOR__X(SUB, sub) TENSOR__X(MUL, mul) TENSOR__X(DIV, div) TENSOR__X(POW, pow)
 TENSOR__X(MAXIMUM, maximum) TENSOR__X(MINIMUM, minimum) TENSOR__X(FMOD, fmod) TENSOR__X(REMAINDER, remainder)
@@ -13365,12 +13394,12 @@ TENSOR__X(rsub_scalar, (tensor_sub)) TENSOR__X(rpow_scalar, (tensor_pow))
 TENSOR_API tensor_t *(tensor_where)(tensor_t *condition, tensor_t *a, tensor_t *b) {
     TENSOR__REFUSE(tensor__live(condition) && condition->dtype != TENSOR_BOOL, DTYPE,
                    "where: condition %t must be bool, not %y", condition, condition);
-    return tensor__ternary(TENSOR_OP_WHERE, condition, a, b, 0);
+    return tensor__ternary(TENSOR__ROW(WHERE), condition, a, b, 0);
 }
 TENSOR__FRONT(lerp, (tensor_t *a, tensor_t *b, tensor_t *weight),
-    tensor__ternary(TENSOR_OP_LERP, a, b, weight, 0))
+    tensor__ternary(TENSOR__ROW(LERP), a, b, weight, 0))
 TENSOR__FRONT(addcmul, (tensor_t *x, tensor_t *a, tensor_t *b, double value),
-    tensor__ternary(TENSOR_OP_ADDCMUL, x, a, b, value))
+    tensor__ternary(TENSOR__ROW(ADDCMUL), x, a, b, value))
 TENSOR__FN int tensor__divides(tensor_t *a, tensor_t *b) {
     TENSOR__REFUSE_AS(0, tensor__live(a) && tensor__live(b) && !tensor__is_float(a->dtype) &&
                       !tensor__is_float(b->dtype), DTYPE,
@@ -13379,24 +13408,25 @@ TENSOR__FN int tensor__divides(tensor_t *a, tensor_t *b) {
 }
 TENSOR_API tensor_t *(tensor_addcdiv)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
     if (!tensor__divides(a, b)) { return TENSOR__POISON; }
-    return tensor__ternary(TENSOR_OP_ADDCDIV, x, a, b, value);
+    return tensor__ternary(TENSOR__ROW(ADDCDIV), x, a, b, value);
 }
 
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name##_)(tensor_t *x, tensor_t *b) {                                      \
         tensor_t *const list[2] = {x, b};                                                                    \
-        return tensor__update(TENSOR_OP_##ID, list, 2, 0, 0, NULL, 0);                                       \
+        return tensor__update(tensor__row_##ID(), list, 2, 0, 0, NULL, 0);                                   \
     }                                                                                                        \
     TENSOR_API tensor_t *(tensor_##name##_scalar_)(tensor_t *x, double b) {                                  \
-        return tensor__update(TENSOR_OP_##ID, &x, 2, 1, b, NULL, 0);                                         \
+        return tensor__update(tensor__row_##ID(), &x, 2, 1, b, NULL, 0);                                     \
     }
 TENSOR__X(ADD, add) TENSOR__X(SUB, sub) TENSOR__X(MUL, mul) TENSOR__X(DIV, div) TENSOR__X(POW, pow)
 TENSOR__X(REMAINDER, remainder) TENSOR__X(FMOD, fmod) TENSOR__X(FLOOR_DIVIDE, floor_divide)
 TENSOR__X(BITWISE_AND, bitwise_and) TENSOR__X(BITWISE_OR, bitwise_or) TENSOR__X(BITWISE_XOR, bitwise_xor)
 #undef TENSOR__X
 #define TENSOR__X(ID, name)                                                                                  \
-    TENSOR_API tensor_t *(tensor_##name##_)(tensor_t *x) { return tensor__update(TENSOR_OP_##ID, &x, 1, 0,   \
-            0, NULL, 0); }
+    TENSOR_API tensor_t *(tensor_##name##_)(tensor_t *x) {                                                   \
+        return tensor__update(tensor__row_##ID(), &x, 1, 0, 0, NULL, 0);                                     \
+    }
 TENSOR__X(ABS, abs) TENSOR__X(EXP, exp) TENSOR__X(NEG, neg) TENSOR__X(RELU, relu) TENSOR__X(SIGMOID, sigmoid)
 TENSOR__X(SQRT, sqrt) TENSOR__X(TANH, tanh) TENSOR__X(CEIL, ceil) TENSOR__X(COS, cos) TENSOR__X(ERF, erf)
 TENSOR__X(ERFINV, erfinv) TENSOR__X(EXP2, exp2) TENSOR__X(EXPM1, expm1) TENSOR__X(FLOOR, floor)
@@ -13413,7 +13443,7 @@ TENSOR__X(SIN, sin) TENSOR__X(SQUARE, square) TENSOR__X(TAN, tan) TENSOR__X(TRUN
                            #name ": a result of f32 cannot be stored in x %t %y", x, x);                     \
             if (!tensor__clampable(x->dtype, f0, f1)) { return TENSOR__POISON; }                             \
         }                                                                                                    \
-        return tensor__update(TENSOR_OP_##ID, &x, 1, 0, 0, f, 0);                                            \
+        return tensor__update(tensor__row_##ID(), &x, 1, 0, 0, f, 0);                                        \
     }
 TENSOR__X(CLAMP, clamp_, (tensor_t *x, double lo, double hi), lo, hi)
 TENSOR__X(CLAMP, clamp_max_, (tensor_t *x, double hi), -(double)INFINITY, hi)
@@ -13422,19 +13452,20 @@ TENSOR__X(ELU, elu_, (tensor_t *x, double alpha), alpha, 0)
 TENSOR__X(HARDTANH, hardtanh_, (tensor_t *x, double lo, double hi), lo, hi)
 TENSOR__X(LEAKY_RELU, leaky_relu_, (tensor_t *x, double slope), slope, 0)
 #undef TENSOR__X
-TENSOR__FN tensor_t *tensor__update3(int id, tensor_t *x, tensor_t *a, tensor_t *b, double value) {
+TENSOR__FN tensor_t *tensor__update3(const tensor__row_t *row, tensor_t *x, tensor_t *a, tensor_t *b,
+                                     double value) {
     double f[2] = {value, 0};
     tensor_t *const list[3] = {x, a, b};
-    return tensor__update(id, list, 3, 0, 0, f, 0);
+    return tensor__update(row, list, 3, 0, 0, f, 0);
 }
 TENSOR__FRONT(addcmul_, (tensor_t *x, tensor_t *a, tensor_t *b, double value),
-    tensor__update3(TENSOR_OP_ADDCMUL, x, a, b, value))
+    tensor__update3(TENSOR__ROW(ADDCMUL), x, a, b, value))
 TENSOR_API tensor_t *(tensor_addcdiv_)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
     if (!tensor__divides(a, b)) { return TENSOR__POISON; }
-    return tensor__update3(TENSOR_OP_ADDCDIV, x, a, b, value);
+    return tensor__update3(TENSOR__ROW(ADDCDIV), x, a, b, value);
 }
 TENSOR__FRONT(lerp_, (tensor_t *x, tensor_t *b, tensor_t *weight),
-    tensor__update3(TENSOR_OP_LERP, x, b, weight, 0))
+    tensor__update3(TENSOR__ROW(LERP), x, b, weight, 0))
 TENSOR_API tensor_t *(tensor_lerp_scalar_)(tensor_t *x, tensor_t *b, double weight) {
     TENSOR__MARK1(x)
     TENSOR__RETURN((tensor_lerp_)(x, b, tensor_scalar(weight, (tensor_dtype_t)x->dtype)));
@@ -13446,7 +13477,7 @@ TENSOR_API tensor_t *(tensor_copy_)(tensor_t *x, tensor_t *src) {
     if (src->device != x->device) { src = tensor__to_device(src, x->device, 1); }
     if (!tensor__is_float(x->dtype)) { src = tensor_detach(src); }
     tensor_t *const list[2] = {x, src};
-    return tensor__tidy(th_, mark_, tensor__update(TENSOR_OP_CLONE, list, 2, 0, 0, NULL, 1));
+    return tensor__tidy(th_, mark_, tensor__update(TENSOR__ROW(CLONE), list, 2, 0, 0, NULL, 1));
 }
 TENSOR_API tensor_t *(tensor_fill_)(tensor_t *x, double value) {
     if (!TENSOR__USABLE("fill_", "x", x)) { return TENSOR__POISON; }
@@ -13729,7 +13760,6 @@ TENSOR__FN tensor_t *tensor__wide(tensor_t *t) {
 #define F_AND(a, b) tensor_logical_and(a, b)
 #define F_OR(a, b) tensor_logical_or(a, b)
 #define F_SEL(m, a, b) tensor_where(m, a, b)
-typedef tensor_t *(*tensor__derivative_t)(tensor__grad_t *g, const double *p);
 #define TENSOR__D(name, k, f)                                                                                \
     TENSOR__FN tensor_t *tensor__d##k##_##name(tensor__grad_t *g, const double *p) { (void)g, (void)p;       \
         return f; }
@@ -13744,46 +13774,15 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__NONE, TENS
 #undef TENSOR__THREE
 #undef TENSOR__NONE
 #undef TENSOR__D
-typedef struct tensor__formulas_t { tensor__derivative_t d[3]; const char *text[3]; } tensor__formulas_t;
-#define TENSOR__ONE(ID, name, kind, f, dA, ...) {{tensor__d0_##name, NULL, NULL}, {#dA, "", ""}},
-#define TENSOR__TWO(ID, name, kind, f, dA, dB, ...)                                                          \
-    {{tensor__d0_##name, tensor__d1_##name, NULL}, {#dA, #dB, ""}},
-#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, ...)                                                    \
-    {{tensor__d0_##name, tensor__d1_##name, tensor__d2_##name}, {#dA, #dB, #dC}},
-#define TENSOR__NONE(...) {{NULL, NULL, NULL}, {"", "", ""}},
-static const tensor__formulas_t tensor__formulas[TENSOR_OP_POINTWISE_COUNT] = {
-    TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__NONE, TENSOR__NONE)
-};
-#undef TENSOR__ONE
-#undef TENSOR__TWO
-#undef TENSOR__THREE
-#undef TENSOR__NONE
 #define TENSOR__PASS 0
 #define TENSOR__PASS_WORDS
 #include TENSOR_SELF
 TENSOR__END
 
-TENSOR__FN void tensor__reads_fill(void) {
-    for (int id = 0; id < TENSOR_OP_POINTWISE_COUNT; id++) {
-        for (int k = 0; k < 3; k++) {
-            const char *text = tensor__formulas[id].text[k];
-            int mask = 0;
-            for (; text && *text; text++) {
-                if (text[0] != 'F' || text[1] != '_') { continue; }
-                int word = (text[3] >= 'A' && text[3] <= 'Z') || text[3] == '(';       // F_ADD, F_C(1)
-                if (text[2] == 'A' && !word) { mask |= TENSOR__SA; }
-                if (text[2] == 'B' && !word) { mask |= TENSOR__SB; }
-                if (text[2] == 'C' && text[3] == '_') { mask |= TENSOR__SC; }
-                if (text[2] == 'Y' && !word) { mask |= TENSOR__SY; }
-            }
-            tensor__reads[id][k] = (uint16_t)mask;
-        }
-    }
-}
 TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o) {
     int mask = 0;
     for (int k = 0; k < o->nin && k < 3; k++) {
-        if (o->in[k] && tensor__needs_grad(o->in[k])) { mask |= tensor__reads[o->row->id][k]; }
+        if (o->in[k] && tensor__needs_grad(o->in[k])) { mask |= o->row->point->reads[k]; }
     }
     return mask;
 }
@@ -13795,8 +13794,8 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed)
     tensor__node_t *n = g->node;
     tensor_t *gy = g->gy[0];
     const tensor__isa_t *isa = g->th->ctx->plain;
-    if (!isa || !isa->backward[n->row->id] || !TENSOR__HOST_F32(gy) || n->out[0].dtype != TENSOR_F32 ||
-        !(gy->flags & TENSOR__CONTIGUOUS) || !tensor__plain_size(isa, gy->numel)) {
+    if (!isa || !n->row->point->backward[isa->place] || !TENSOR__HOST_F32(gy) ||
+        n->out[0].dtype != TENSOR_F32 || !(gy->flags & TENSOR__CONTIGUOUS) || !tensor__plain_size(isa, gy->numel)) {
         return 0;
     }
     const void *in[5];
@@ -13828,9 +13827,9 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed)
     }
     const double *p = n->p ? n->p->f : NULL;
     if (slot >= 0) {
-        tensor__plain_uniform(isa->backward[n->row->id], in, 5, out, 3, p, gy->numel, slot, value);
+        tensor__plain_uniform(n->row->point->backward[isa->place], in, 5, out, 3, p, gy->numel, slot, value);
     } else {
-        isa->backward[n->row->id](in, out, p, gy->numel);
+        n->row->point->backward[isa->place](in, out, p, gy->numel);
     }
     return 1;
 }
@@ -13839,14 +13838,14 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed)
 TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
     tensor__node_t *n = g->node;
     tensor__thread_t *th = g->th;
-    const tensor__formulas_t *d = &tensor__formulas[n->row->id];
+    const tensor__point_t *d = n->row->point;
     tensor_t *gy = g->gy[0];
     int count = n->nin < 3 ? n->nin : 3, wanted = 0, passed = 0, last = 0;
     for (int k = 0; k < count; k++) {
         if (!tensor__needs(g, k)) { continue; }
         if (!d->d[k]) {
             g->gx[k] = tensor_zeros_like(gy);           // what copy_ overwrote
-        } else if (strcmp(d->text[k], "F_G") == 0) {    // the incoming gradient itself
+        } else if (d->reads[k] == TENSOR__SG) {    // the incoming gradient itself
             g->gx[k] = gy;
             passed = 1;
         } else if (g->create) {
@@ -13898,7 +13897,7 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
         tensor__arg(&arg[5 + k], t, TENSOR_WRITE);
         g->gx[k] = t;
     }
-    c.row = tensor__backward_row(n->row->id);
+    c.row = n->row->back;
     c.arg = arg;
     c.nin = 5;
     c.nout = count;
@@ -14138,9 +14137,10 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c) {
 }
 
 // Front of all REDUCE rows: mask of dims to reduce.
-TENSOR__FN tensor_t *tensor__reduce(int id, tensor_t *x, uint32_t mask, int keepdim) {
-    TENSOR__BEGIN(o, tensor__row(id), x)
-    TENSOR__AUTOCAST(TENSOR__CASTING(o.th), o.row->cast, tensor__reduce(id, cast_[0], mask, keepdim), x)
+TENSOR__FN tensor_t *tensor__reduce(const tensor__row_t *row, tensor_t *x, uint32_t mask, int keepdim) {
+    TENSOR__BEGIN(o, row, x)
+    TENSOR__AUTOCAST(TENSOR__CASTING(o.th), o.row->cast, tensor__reduce(row, cast_[0], mask, keepdim), x)
+    int id = row->id;
     int64_t dims[TENSOR_MAX_DIMS], reduced = 1;
     int ndim = 0, dtype = x->dtype;
     for (int d = 0; d < x->ndim; d++) {
@@ -14170,20 +14170,21 @@ TENSOR__FN int tensor__mask(const char *name, tensor_t *x, const int64_t *dims, 
     *mask = n ? 0 : (1u << TENSOR_MAX_DIMS) - 1;
     return tensor__dim_mask(name, x, dims, n, mask);
 }
-TENSOR__FN tensor_t *tensor__reduce_dims(int id, tensor_t *x, const int64_t *dims, int n, int keepdim) {
+TENSOR__FN tensor_t *tensor__reduce_dims(const tensor__row_t *row, tensor_t *x, const int64_t *dims, int n,
+                                         int keepdim) {
     uint32_t mask;
-    if (!tensor__mask(tensor__row(id)->name, x, dims, n, &mask)) { return TENSOR__POISON; }
-    return tensor__reduce(id, x, x->ndim ? mask : 0, keepdim);
+    if (!tensor__mask(row->name, x, dims, n, &mask)) { return TENSOR__POISON; }
+    return tensor__reduce(row, x, x->ndim ? mask : 0, keepdim);
 }
 #define TENSOR__X(ID, all, name)                                                                             \
     TENSOR_API tensor_t *(tensor_##all)(tensor_t *x) {                                                       \
-        return tensor__reduce(TENSOR_OP_##ID, x, (1u << TENSOR_MAX_DIMS) - 1, 0);                            \
+        return tensor__reduce(tensor__row_##ID(), x, (1u << TENSOR_MAX_DIMS) - 1, 0);                        \
     }                                                                                                        \
     TENSOR_API tensor_t *(tensor_##name##_dim)(tensor_t *x, int64_t dim, int keepdim) {                      \
-        return tensor__reduce_dims(TENSOR_OP_##ID, x, &dim, 1, keepdim);                                     \
+        return tensor__reduce_dims(tensor__row_##ID(), x, &dim, 1, keepdim);                                 \
     }                                                                                                        \
     TENSOR_API tensor_t *(tensor_##name##_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {      \
-        return tensor__reduce_dims(TENSOR_OP_##ID, x, dims, n, keepdim);                                     \
+        return tensor__reduce_dims(tensor__row_##ID(), x, dims, n, keepdim);                                 \
     }
 TENSOR__X(SUM, sum, sum) TENSOR__X(MEAN, mean, mean) TENSOR__X(PROD, prod, prod) TENSOR__X(AMAX, max, amax)
 TENSOR__X(AMIN, min, amin) TENSOR__X(ANY, any, any) TENSOR__X(ALL, all, all)
@@ -14197,7 +14198,7 @@ TENSOR__FN tensor_t *tensor__sum_to(tensor_t *g, const int64_t *dims, int ndim) 
         if (d < lead || (dims[d - lead] == 1 && g->dims[d] != 1)) { mask |= 1u << d; }
     }
     if (!mask) { return g; }
-    tensor_t *s = tensor__reduce(TENSOR_OP_SUM, g, mask, 1);
+    tensor_t *s = tensor__reduce(TENSOR__ROW(SUM), g, mask, 1);
     if (s == TENSOR__POISON || !lead) { return s; }
     return (tensor_reshape_n)(s, dims, ndim);
 }
@@ -14224,15 +14225,15 @@ TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
     tensor_t *hit = tensor_logical_or(tensor_eq(x, y), tensor_logical_and(tensor_isnan(x), tensor_isnan(y)));
     hit = tensor_to(hit, g->gy[0]->dtype);
     if (hit == TENSOR__POISON) { return; }
-    tensor_t *count = tensor__reduce(TENSOR_OP_SUM, hit, (uint32_t)g->p->i[0], 1);
+    tensor_t *count = tensor__reduce(TENSOR__ROW(SUM), hit, (uint32_t)g->p->i[0], 1);
     g->gx[0] = tensor_mul(hit, tensor_div(tensor__kept(g, g->gy[0]), count));
 }
-TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop, int keepdim, int dtype,
-                                     int64_t i0, double f0);
+TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int64_t dim, int drop, int keepdim,
+                                     int dtype, int64_t i0, double f0);
 // The product of the others of a row, for each element of x [rows, n].
 TENSOR__FN tensor_t *tensor__prod_others(tensor_t *x, int create) {
     if (!create || x == TENSOR__POISON) {
-        return tensor__rows_op(TENSOR_OP_PROD_OTHERS, x, -1, 0, 0, -1, 0, 0);
+        return tensor__rows_op(TENSOR__ROW(PROD_OTHERS), x, -1, 0, 0, -1, 0, 0);
     }
     // A table with x_j, or 1 on the diagonal: n^2 memory, but differentiable again.
     int64_t n = x->dims[1], square[3] = {x->dims[0], n, n};
@@ -14442,12 +14443,12 @@ TENSOR__FN int tensor__needs_float(const char *op, tensor_t *x) {
 }
 // Front of ROWS: x with dim moved last and contiguous. drop: the result has one element per row (keepdim:
 // size 1). dtype of the result, < 0: that of x, which is a float.
-TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop, int keepdim, int dtype,
-                                     int64_t i0, double f0) {
+TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int64_t dim, int drop, int keepdim,
+                                     int dtype, int64_t i0, double f0) {
     TENSOR__MARK
-    TENSOR__BEGIN(o, tensor__row(id), x)
+    TENSOR__BEGIN(o, row, x)
     TENSOR__AUTOCAST(TENSOR__CASTING(th_), o.row->cast,
-                     tensor__rows_op(id, cast_[0], dim, drop, keepdim, dtype, i0, f0), x)
+                     tensor__rows_op(row, cast_[0], dim, drop, keepdim, dtype, i0, f0), x)
     if (dtype < 0 && !tensor__needs_float(o.row->name, x)) { return TENSOR__POISON; }
     TENSOR__DIM(d, o.row->name, dim, x)
     int last = x->ndim - 1, moved = x->ndim > 1 && d != last;
@@ -14469,56 +14470,56 @@ TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop,
     if (!drop) { TENSOR__RETURN(moved ? tensor_contiguous(tensor_movedim(y, last, d)) : y); }
     TENSOR__RETURN(keepdim ? tensor_unsqueeze(y, d) : y);
 }
-TENSOR__FRONT(softmax, (tensor_t *x, int64_t dim), tensor__rows_op(TENSOR_OP_SOFTMAX, x, dim, 0, 0, -1, 0, 0))
+TENSOR__FRONT(softmax, (tensor_t *x, int64_t dim),
+    tensor__rows_op(TENSOR__ROW(SOFTMAX), x, dim, 0, 0, -1, 0, 0))
 TENSOR__FRONT(log_softmax, (tensor_t *x, int64_t dim),
-    tensor__rows_op(TENSOR_OP_LOG_SOFTMAX, x, dim, 0, 0, -1, 0, 0))
+    tensor__rows_op(TENSOR__ROW(LOG_SOFTMAX), x, dim, 0, 0, -1, 0, 0))
 TENSOR__FRONT(logcumsumexp, (tensor_t *x, int64_t dim),
-    tensor__rows_op(TENSOR_OP_LOGCUMSUMEXP, x, dim, 0, 0, -1, 0, 0))
+    tensor__rows_op(TENSOR__ROW(LOGCUMSUMEXP), x, dim, 0, 0, -1, 0, 0))
 TENSOR__FRONT(var_dim, (tensor_t *x, int64_t dim, double correction, int keepdim),
-    tensor__rows_op(TENSOR_OP_VAR, x, dim, 1, keepdim, -1, 0, correction))
+    tensor__rows_op(TENSOR__ROW(VAR), x, dim, 1, keepdim, -1, 0, correction))
 TENSOR__FRONT(norm_dim, (tensor_t *x, int64_t dim, int keepdim),
-    tensor__rows_op(TENSOR_OP_NORM, x, dim, 1, keepdim, -1, 0, 0))
+    tensor__rows_op(TENSOR__ROW(NORM), x, dim, 1, keepdim, -1, 0, 0))
 TENSOR_API tensor_t *(tensor_logsumexp)(tensor_t *x, int64_t dim, int keepdim) {
     TENSOR__MARK
     if (tensor__live(x) && !tensor__is_float(x->dtype)) { x = tensor_to(x, tensor_get_default_dtype()); }
-    TENSOR__RETURN(tensor__rows_op(TENSOR_OP_LOGSUMEXP, x, dim, 1, keepdim, -1, 0, 0));
+    TENSOR__RETURN(tensor__rows_op(TENSOR__ROW(LOGSUMEXP), x, dim, 1, keepdim, -1, 0, 0));
 }
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, int64_t dim) {                                         \
         int dtype = tensor__live(x) && !tensor__is_float(x->dtype) ? TENSOR_I64 : -1;                        \
-        return tensor__rows_op(TENSOR_OP_##ID, x, dim, 0, 0, dtype, 0, 0);                                   \
+        return tensor__rows_op(tensor__row_##ID(), x, dim, 0, 0, dtype, 0, 0);                               \
     }
 TENSOR__X(CUMSUM, cumsum) TENSOR__X(CUMPROD, cumprod)
 #undef TENSOR__X
-TENSOR__FN tensor_t *tensor__arg_op(int id, tensor_t *x, int64_t dim, int keepdim) {
+TENSOR__FN tensor_t *tensor__arg_op(const tensor__row_t *row, tensor_t *x, int64_t dim, int keepdim) {
     if (tensor__live(x)) {
-        TENSOR__DIM(d, tensor__row(id)->name, dim, x)
+        TENSOR__DIM(d, row->name, dim, x)
         TENSOR__REFUSE(x->ndim && x->dims[d] == 0, SHAPE, "%s: dim %i of x %t has no element to choose from",
-                       tensor__row(id)->name, d, x);
+                       row->name, d, x);
     }
-    return tensor__rows_op(id, x, dim, 1, keepdim, TENSOR_I64, 0, 0);
+    return tensor__rows_op(row, x, dim, 1, keepdim, TENSOR_I64, 0, 0);
 }
 TENSOR__FRONT(argmax_dim, (tensor_t *x, int64_t dim, int keepdim),
-    tensor__arg_op(TENSOR_OP_ARGMAX, x, dim, keepdim))
+    tensor__arg_op(TENSOR__ROW(ARGMAX), x, dim, keepdim))
 TENSOR__FRONT(argmin_dim, (tensor_t *x, int64_t dim, int keepdim),
-    tensor__arg_op(TENSOR_OP_ARGMIN, x, dim, keepdim))
+    tensor__arg_op(TENSOR__ROW(ARGMIN), x, dim, keepdim))
 // The plain door for the place of the largest or smallest of contiguous f32: a policy's choice costs no more
 // than a layer. NULL = not plain.
-TENSOR__FN tensor_t *tensor__plain_arg_op(int id, const tensor_t *x) {
+TENSOR__FN tensor_t *tensor__plain_arg_op(const tensor__row_t *row, const tensor_t *x) {
     tensor__thread_t *th = tensor__self();
-    const tensor__row_t *row = tensor__row(id);
     const tensor__isa_t *isa = tensor__plain_begin(th, row);
     if (!isa || !tensor__plain_arg(th, x) || !(x->flags & TENSOR__CONTIGUOUS) || !x->numel) { return NULL; }
     tensor_t *t = tensor__fresh(th, row->name, TENSOR_I64, 1, 0);
     if (!t) { return NULL; }
     const float *v = (const float *)tensor__ptr(x);
-    float m = id == TENSOR_OP_ARGMAX ? isa->leaf_max(v, x->numel) : isa->leaf_min(v, x->numel);
+    float m = row->id == TENSOR_OP_ARGMAX ? isa->leaf_max(v, x->numel) : isa->leaf_min(v, x->numel);
     *(int64_t *)t->storage->data = isa->find(v, x->numel, m);
     return tensor__plain_commit(th, t, 1);
 }
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) {                                                      \
-        tensor_t *plain = tensor__plain_arg_op(TENSOR_OP_##ID, x);                                           \
+        tensor_t *plain = tensor__plain_arg_op(tensor__row_##ID(), x);                                       \
         if (plain) { return plain; }                                                                         \
         TENSOR__MARK                                                                                         \
         TENSOR__RETURN((tensor_##name##_dim)(tensor__flat(x), 0, 0));                                        \
@@ -14576,23 +14577,23 @@ TENSOR__FN tensor_pair_t tensor__tidy_pair(tensor__thread_t *th, int64_t mark, t
 #define TENSOR__MADE_PAIR(name, params, ...)                                                                 \
     TENSOR_API tensor_pair_t (tensor_##name) params { TENSOR__MARK TENSOR__RETURN_PAIR((__VA_ARGS__)); }
 TENSOR__MADE_PAIR(max_dim, (tensor_t *x, int64_t dim, int keepdim),
-    tensor__chosen(x, dim, tensor__arg_op(TENSOR_OP_ARGMAX, x, dim, 1), !keepdim))
+    tensor__chosen(x, dim, tensor__arg_op(TENSOR__ROW(ARGMAX), x, dim, 1), !keepdim))
 TENSOR__MADE_PAIR(min_dim, (tensor_t *x, int64_t dim, int keepdim),
-    tensor__chosen(x, dim, tensor__arg_op(TENSOR_OP_ARGMIN, x, dim, 1), !keepdim))
+    tensor__chosen(x, dim, tensor__arg_op(TENSOR__ROW(ARGMIN), x, dim, 1), !keepdim))
 
-TENSOR__FN tensor_t *tensor__rows_backward(int id, tensor_t *g, tensor_t *y) {
-    TENSOR__BEGIN(o, tensor__row(id), tensor_contiguous(g), y)
+TENSOR__FN tensor_t *tensor__rows_backward(const tensor__row_t *row, tensor_t *g, tensor_t *y) {
+    TENSOR__BEGIN(o, row, tensor_contiguous(g), y)
     tensor__result(&o, y->dtype, y->dims, y->ndim);
     return tensor__finish(&o);
 }
 TENSOR__FN void tensor__grad_softmax(tensor__grad_t *g) {
     tensor_t *y = tensor__grad_out(g, 0), *gy = g->gy[0];
-    if (!g->create) { g->gx[0] = tensor__rows_backward(TENSOR_OP_SOFTMAX_BACKWARD, gy, y); return; }
+    if (!g->create) { g->gx[0] = tensor__rows_backward(TENSOR__ROW(SOFTMAX_BACKWARD), gy, y); return; }
     g->gx[0] = tensor_mul(y, tensor_sub(gy, tensor_sum_dim(tensor_mul(gy, y), -1, 1)));
 }
 TENSOR__FN void tensor__grad_log_softmax(tensor__grad_t *g) {
     tensor_t *y = tensor__grad_out(g, 0), *gy = g->gy[0];
-    if (!g->create) { g->gx[0] = tensor__rows_backward(TENSOR_OP_LOG_SOFTMAX_BACKWARD, gy, y); return; }
+    if (!g->create) { g->gx[0] = tensor__rows_backward(TENSOR__ROW(LOG_SOFTMAX_BACKWARD), gy, y); return; }
     g->gx[0] = tensor_sub(gy, tensor_mul(tensor_exp(y), tensor_sum_dim(gy, -1, 1)));
 }
 TENSOR__FN void tensor__grad_logsumexp(tensor__grad_t *g) {
@@ -14604,7 +14605,7 @@ TENSOR__FN void tensor__grad_logsumexp(tensor__grad_t *g) {
 }
 // The same row the other way round.
 TENSOR__FN void tensor__grad_cumsum(tensor__grad_t *g) {
-    g->gx[0] = tensor__rows_op(TENSOR_OP_CUMSUM, g->gy[0], -1, 0, 0, -1, !g->p->i[0], 0);
+    g->gx[0] = tensor__rows_op(TENSOR__ROW(CUMSUM), g->gy[0], -1, 0, 0, -1, !g->p->i[0], 0);
 }
 TENSOR__FN void tensor__grad_var(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0);
@@ -14732,12 +14733,12 @@ TENSOR__MADE(nanmean, (tensor_t *x), (tensor_nanmean_dims)(x, NULL, 0, 0))
     return list[0]
 #define TENSOR__X(name)                                                                                      \
     TENSOR_API tensor_t *(tensor_##name##_mean_dims)(tensor_t *x, const int64_t *dims, int n,                \
-                                                     double correction, int keepdim, tensor_t **mean) {     \
+                                                     double correction, int keepdim, tensor_t **mean) {      \
         TENSOR__MARK                                                                                         \
         TENSOR__RETURN_TWO((tensor_##name##_dims)(x, dims, n, correction, keepdim),                          \
                            tensor_mean_dims(x, dims, n, keepdim), mean);                                     \
     }                                                                                                        \
-    TENSOR_API tensor_t *(tensor_##name##_mean)(tensor_t *x, double correction, tensor_t **mean) {          \
+    TENSOR_API tensor_t *(tensor_##name##_mean)(tensor_t *x, double correction, tensor_t **mean) {           \
         return (tensor_##name##_mean_dims)(x, NULL, 0, correction, 0, mean);                                 \
     }
 TENSOR__X(var) TENSOR__X(std)
@@ -15446,9 +15447,9 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
 }
 
 // The plain door for the product of two f32 matrices that needs no scratch, b [k, n] or turned [n, k], its
-// bias [n] or NULL, and the pointwise op done to it in place, -1 = none. NULL = not plain, the general way.
+// bias [n] or NULL, and the pointwise op done to it in place or NULL. NULL = not plain, the general way.
 TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias,
-                                           int turned, int then) {
+                                           int turned, const tensor__row_t *then) {
     tensor__thread_t *th = tensor__self();
     const tensor__isa_t *isa = tensor__plain_begin(th, row);
     tensor__gemm_t g;
@@ -15470,7 +15471,7 @@ TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a
     g.bcs = b->strides[!turned];
     int64_t n = g.m * g.n;
     if (!tensor__gemm_tiny(&g, g.ars, g.acs, g.brs, g.bcs) || n == 0 || g.k == 0 ||
-        (then >= 0 && (n & (isa->lanes - 1)))) {
+        (then && (n & (isa->lanes - 1)))) {
         return NULL;
     }
     tensor_t *t = tensor__fresh(th, row->name, TENSOR_F32, n, 2);
@@ -15486,11 +15487,11 @@ TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a
     g.accumulate = 0;
     g.scratch = NULL;
     if (!tensor__gemm_blas(&g, 4)) { isa->gemm_f32(&g); }
-    if (then >= 0) {
+    if (then) {
         const void *in[1];
         void *out[1];
         in[0] = out[0] = g.c;
-        isa->forward[then](in, out, NULL, n);
+        then->point->forward[isa->place](in, out, NULL, n);
     }
     if (!tensor__plain_tracks(th, a, b, bias)) { return tensor__plain_commit(th, t, 1); }
     tensor__op_t o;
@@ -15500,7 +15501,7 @@ TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a
 }
 
 TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
-    tensor_t *plain = tensor__plain_product(TENSOR__ROW(MATMUL), a, b, NULL, 0, -1);
+    tensor_t *plain = tensor__plain_product(TENSOR__ROW(MATMUL), a, b, NULL, 0, NULL);
     if (plain) { return plain; }
     TENSOR__MARK
     tensor__op_t o;
@@ -16024,9 +16025,9 @@ TENSOR__FN tensor_t *tensor__cross(const char *op, tensor_t *a, tensor_t *b, int
 }
 TENSOR__FRONT(linalg_cross, (tensor_t *a, tensor_t *b, int64_t dim), tensor__cross("linalg_cross", a, b, dim))
 TENSOR__FRONT(cross, (tensor_t *a, tensor_t *b, int64_t dim), tensor__cross("cross", a, b, dim))
-TENSOR__FN tensor_t *tensor__tri(int id, tensor_t *x, int64_t diagonal) {
+TENSOR__FN tensor_t *tensor__tri(const tensor__row_t *row, tensor_t *x, int64_t diagonal) {
     TENSOR__MARK
-    TENSOR__BEGIN(o, tensor__row(id), x)
+    TENSOR__BEGIN(o, row, x)
     TENSOR__REFUSE(x->ndim < 2, SHAPE, "%s: x %t needs at least 2 dims", o.row->name, x);
     int64_t far_away = (int64_t)1 << 60;
     o.args[0] = tensor_contiguous(x);
@@ -16035,10 +16036,10 @@ TENSOR__FN tensor_t *tensor__tri(int id, tensor_t *x, int64_t diagonal) {
     tensor__result(&o, x->dtype, x->dims, x->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
-TENSOR__FRONT(tril, (tensor_t *x, int64_t diagonal), tensor__tri(TENSOR_OP_TRIL, x, diagonal))
-TENSOR__FRONT(triu, (tensor_t *x, int64_t diagonal), tensor__tri(TENSOR_OP_TRIU, x, diagonal))
+TENSOR__FRONT(tril, (tensor_t *x, int64_t diagonal), tensor__tri(TENSOR__ROW(TRIL), x, diagonal))
+TENSOR__FRONT(triu, (tensor_t *x, int64_t diagonal), tensor__tri(TENSOR__ROW(TRIU), x, diagonal))
 TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
-    g->gx[0] = tensor__tri(g->node->row->id, g->gy[0], g->p->i[0]);
+    g->gx[0] = tensor__tri(g->node->row, g->gy[0], g->p->i[0]);
 }
 
 // ---- torch.linalg: kernels ----
@@ -16488,8 +16489,8 @@ TENSOR__FN int tensor__la_usable(const char *op, const char *arg, tensor_t *x, i
                       "a matrix or a batch of them");
     return 1;
 }
-TENSOR__FN int tensor__la_begin(tensor__op_t *o, int id, tensor_t *x, tensor_t *b, int square) {
-    const tensor__row_t *row = tensor__row(id);
+TENSOR__FN int tensor__la_begin(tensor__op_t *o, const tensor__row_t *row, tensor_t *x, tensor_t *b,
+                                int square) {
     tensor_t *const in[2] = {x, b};
     if (!tensor__begin(o, row, in, row->nin)) { return 0; }
     o->p = &o->params;
@@ -16515,7 +16516,7 @@ TENSOR__FN tensor_t *tensor__la_eye(tensor_t *x, int64_t n, int64_t m) {
 TENSOR_API tensor_t *(tensor_linalg_cholesky)(tensor_t *x, int upper) {
     TENSOR__MARK
     tensor__op_t o;
-    if (!tensor__la_begin(&o, TENSOR_OP_LINALG_CHOLESKY, x, NULL, 1)) { return TENSOR__POISON; }
+    if (!tensor__la_begin(&o, TENSOR__ROW(LINALG_CHOLESKY), x, NULL, 1)) { return TENSOR__POISON; }
     if (upper) { o.args[0] = tensor_mT(x); }
     if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
     tensor__la_result(&o, x->dtype, TENSOR__HIGH(x), TENSOR__WIDE(x));
@@ -16543,10 +16544,10 @@ TENSOR__FN int tensor__la_pair(const char *op, tensor_t **a, tensor_t **b) {
     return 1;
 }
 // X of a X = b for matrices.
-TENSOR__FN tensor_t *tensor__solve(int id, tensor_t *a, tensor_t *b, int upper, int unit) {
+TENSOR__FN tensor_t *tensor__solve(const tensor__row_t *row, tensor_t *a, tensor_t *b, int upper, int unit) {
     TENSOR__MARK
     tensor__op_t o;
-    if (!tensor__la_begin(&o, id, a, b, 1) || !tensor__la_usable(o.row->name, "b", b, 0)) {
+    if (!tensor__la_begin(&o, row, a, b, 1) || !tensor__la_usable(o.row->name, "b", b, 0)) {
         return TENSOR__POISON;
     }
     if (!tensor__la_pair(o.row->name, &o.args[0], &o.args[1])) { TENSOR__RETURN(TENSOR__POISON); }
@@ -16558,20 +16559,20 @@ TENSOR__FN tensor_t *tensor__solve(int id, tensor_t *a, tensor_t *b, int upper, 
 TENSOR_API tensor_t *(tensor_linalg_solve)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK2(a, b)
     int vector = b->ndim == 1 || (b->ndim == a->ndim - 1 && !memcmp(a->dims, b->dims, (size_t)b->ndim * 8));
-    if (!vector) { return tensor__solve(TENSOR_OP_LINALG_SOLVE, a, b, 0, 0); }
-    tensor_t *x = tensor__solve(TENSOR_OP_LINALG_SOLVE, a, tensor_unsqueeze(b, -1), 0, 0);
+    if (!vector) { return tensor__solve(TENSOR__ROW(LINALG_SOLVE), a, b, 0, 0); }
+    tensor_t *x = tensor__solve(TENSOR__ROW(LINALG_SOLVE), a, tensor_unsqueeze(b, -1), 0, 0);
     TENSOR__RETURN(x == TENSOR__POISON ? x : tensor_squeeze(x, -1));
 }
 TENSOR_API tensor_t *(tensor_linalg_solve_triangular)(tensor_t *a, tensor_t *b, int upper, int left,
                                                       int unitriangular) {
     TENSOR__MARK
-    const int id = TENSOR_OP_LINALG_SOLVE_TRIANGULAR;
-    if (left) { return tensor__solve(id, a, b, upper != 0, unitriangular != 0); }
+    const tensor__row_t *row = TENSOR__ROW(LINALG_SOLVE_TRIANGULAR);
+    if (left) { return tensor__solve(row, a, b, upper != 0, unitriangular != 0); }
     if (!tensor__la_usable("linalg_solve_triangular", "a", a, 1) ||
         !tensor__la_usable("linalg_solve_triangular", "b", b, 0)) {
         return TENSOR__POISON;
     }
-    tensor_t *x = tensor__solve(id, tensor_mT(a), tensor_mT(b), !upper, unitriangular != 0);
+    tensor_t *x = tensor__solve(row, tensor_mT(a), tensor_mT(b), !upper, unitriangular != 0);
     TENSOR__RETURN(x == TENSOR__POISON ? x : tensor_mT(x));
 }
 TENSOR_API tensor_t *(tensor_cholesky_solve)(tensor_t *b, tensor_t *l, int upper) {
@@ -16590,14 +16591,14 @@ TENSOR__FN tensor_t *tensor__inv(const char *op, tensor_t *x) {
     TENSOR__MARK
     if (!tensor__la_usable(op, "x", x, 1)) { return TENSOR__POISON; }
     tensor_t *eye = tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x));
-    TENSOR__RETURN(tensor__solve(TENSOR_OP_LINALG_SOLVE, x, eye, 0, 0));
+    TENSOR__RETURN(tensor__solve(TENSOR__ROW(LINALG_SOLVE), x, eye, 0, 0));
 }
 TENSOR__FRONT(linalg_inv, (tensor_t *x),
     tensor__named(tensor__self(), tensor__inv("linalg_inv", x), __func__))
 TENSOR__FRONT(inverse, (tensor_t *x), tensor__named(tensor__self(), tensor__inv("inverse", x), __func__))
 // Determinant, sign, log; the determinant alone stays unless `all`.
 TENSOR__FN int tensor__det(tensor__op_t *o, tensor_t *x, int all) {
-    if (!tensor__la_begin(o, TENSOR_OP_LINALG_DET, x, NULL, 1)) { return 0; }
+    if (!tensor__la_begin(o, TENSOR__ROW(LINALG_DET), x, NULL, 1)) { return 0; }
     for (int i = 0; i < 3; i++) { tensor__la_result(o, x->dtype, -1, -1); }
     o->visible = all ? 3 : 1;
     return tensor__finish(o) != TENSOR__POISON;
@@ -16625,7 +16626,7 @@ TENSOR_API tensor_t *(tensor_logdet)(tensor_t *x) {
 TENSOR_API tensor_lu_factor_t (tensor_linalg_lu_factor)(tensor_t *x) {
     tensor_lu_factor_t r = {TENSOR__POISON, TENSOR__POISON};
     tensor__op_t o;
-    if (!tensor__la_begin(&o, TENSOR_OP_LINALG_LU_FACTOR, x, NULL, 0)) { return r; }
+    if (!tensor__la_begin(&o, TENSOR__ROW(LINALG_LU_FACTOR), x, NULL, 0)) { return r; }
     int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x);
     tensor__la_result(&o, x->dtype, m, n);
     tensor__la_result(&o, TENSOR_I32, -1, m < n ? m : n);
@@ -16725,7 +16726,7 @@ TENSOR_API tensor_qr_t (tensor_linalg_qr)(tensor_t *x, const char *mode) {
     tensor_qr_t r = {TENSOR__POISON, TENSOR__POISON};
     tensor__op_t o;
     int complete = mode && !strcmp(mode, "complete"), alone = mode && !strcmp(mode, "r");
-    if (!tensor__la_begin(&o, TENSOR_OP_LINALG_QR, x, NULL, 0)) { return r; }
+    if (!tensor__la_begin(&o, TENSOR__ROW(LINALG_QR), x, NULL, 0)) { return r; }
     TENSOR__REFUSE_AS(r, mode && !complete && !alone && strcmp(mode, "reduced"), FORMAT,
                       "linalg_qr: mode \"%s\" is none of reduced, complete, r", mode);
     int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x), k = m < n || complete ? m : n;
@@ -16741,7 +16742,7 @@ TENSOR_API tensor_qr_t (tensor_linalg_qr)(tensor_t *x, const char *mode) {
 TENSOR_API tensor_qr_t (tensor_qr)(tensor_t *x) { return (tensor_linalg_qr)(x, NULL); }
 // The values alone, or values and vectors.
 TENSOR__FN int tensor__svd(tensor__op_t *o, tensor_t *x, int full, int vectors) {
-    if (!tensor__la_begin(o, TENSOR_OP_LINALG_SVD, x, NULL, 0)) { return 0; }
+    if (!tensor__la_begin(o, TENSOR__ROW(LINALG_SVD), x, NULL, 0)) { return 0; }
     int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x), k = m < n ? m : n;
     tensor__la_result(o, x->dtype, -1, k);
     tensor__la_result(o, x->dtype, m, full ? m : k);
@@ -16772,7 +16773,7 @@ TENSOR_API tensor_t *(tensor_linalg_svdvals)(tensor_t *x) {
     return tensor__svd(&o, x, 0, 0) ? o.out[0] : TENSOR__POISON;
 }
 TENSOR__FN int tensor__eigh(tensor__op_t *o, tensor_t *x, int upper, int vectors) {
-    if (!tensor__la_begin(o, TENSOR_OP_LINALG_EIGH, x, NULL, 1)) { return 0; }
+    if (!tensor__la_begin(o, TENSOR__ROW(LINALG_EIGH), x, NULL, 1)) { return 0; }
     o->params.i[0] = upper != 0;
     tensor__la_result(o, x->dtype, -1, TENSOR__WIDE(x));
     tensor__la_result(o, x->dtype, TENSOR__HIGH(x), TENSOR__WIDE(x));
@@ -16837,7 +16838,7 @@ TENSOR__FN tensor_t *tensor__pinv(tensor_linalg_tolerance_args_t *a) {
                      a->x)
     tensor__op_t o;
     tensor_t *x = a->x, *y, *u, *v, *s;
-    if (!tensor__la_begin(&o, TENSOR_OP_LINALG_PINV, x, NULL, a->hermitian)) { return TENSOR__POISON; }
+    if (!tensor__la_begin(&o, TENSOR__ROW(LINALG_PINV), x, NULL, a->hermitian)) { return TENSOR__POISON; }
     y = tensor__la_result(&o, x->dtype, TENSOR__WIDE(x), TENSOR__HIGH(x));
     if (y == TENSOR__POISON) { return y; }
     tensor_scope_t scope = tensor__scope_begin(o.th, 0);
@@ -16973,7 +16974,7 @@ TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
     tensor_t *v = tensor__polynomial(182, r, 960960, q, 1323241920, p, 0, eye);
     v = tensor_add(tensor_matmul(r, v), tensor__polynomial(670442572800.0, r, 129060195264000.0, q,
                                                            7771770303897600.0, p, 64764752532480000.0, eye));
-    tensor_t *y = tensor__solve(TENSOR_OP_LINALG_SOLVE, tensor_sub(v, u), tensor_add(v, u), 0, 0);
+    tensor_t *y = tensor__solve(TENSOR__ROW(LINALG_SOLVE), tensor_sub(v, u), tensor_add(v, u), 0, 0);
     tensor_t *solved = y;               // solve's gradient needs it; it is not the caller's to change
     for (; s > 0; s--) { y = tensor_matmul(y, y); }
     y = tensor_to(y, dtype);
@@ -17139,13 +17140,13 @@ TENSOR__FN void tensor__grad_cholesky(tensor__grad_t *g) {
 }
 TENSOR__FN void tensor__grad_solve(tensor__grad_t *g) {
     tensor_t *a = tensor__grad_in(g, 0), *x = tensor__grad_out(g, 0);
-    g->gx[1] = tensor__solve(TENSOR_OP_LINALG_SOLVE, tensor_mT(a), g->gy[0], 0, 0);
+    g->gx[1] = tensor__solve(TENSOR__ROW(LINALG_SOLVE), tensor_mT(a), g->gy[0], 0, 0);
     if (tensor__grad_need(g, 0)) { g->gx[0] = tensor_neg(tensor_matmul(g->gx[1], tensor_mT(x))); }
 }
 TENSOR__FN void tensor__grad_solve_triangular(tensor__grad_t *g) {
     tensor_t *a = tensor__grad_in(g, 0), *x = tensor__grad_out(g, 0);
     int upper = (int)g->p->i[0], unit = (int)g->p->i[1];
-    g->gx[1] = tensor__solve(TENSOR_OP_LINALG_SOLVE_TRIANGULAR, tensor_mT(a), g->gy[0], !upper, unit);
+    g->gx[1] = tensor__solve(TENSOR__ROW(LINALG_SOLVE_TRIANGULAR), tensor_mT(a), g->gy[0], !upper, unit);
     if (!tensor__grad_need(g, 0)) { return; }
     tensor_t *ga = tensor_neg(tensor_matmul(g->gx[1], tensor_mT(x)));
     g->gx[0] = upper ? tensor_triu(ga, unit) : tensor_tril(ga, -unit);
@@ -17517,18 +17518,19 @@ TENSOR__FN tensor_t *tensor__places(tensor_t *const *index, const int64_t *sizes
 
 // Front of them: checks dtypes and shapes, makes everything contiguous. 0-d operands count as [1]. update: in
 // place, which needs a contiguous x; another is written back.
-TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
-                                      int how, int update) {
+TENSOR__FN tensor_t *tensor__index_op(const tensor__row_t *row, tensor_t *x, int64_t dim, tensor_t *index,
+                                      tensor_t *src, int how, int update) {
     TENSOR__MARK
     tensor__op_t o;
     tensor_t *const in[3] = {x, index, src};
-    int has_src = id != TENSOR_OP_INDEX_SELECT && id != TENSOR_OP_GATHER, rows = tensor__by_rows(id);
-    if (!tensor__begin(&o, tensor__row(id), in, has_src ? 3 : 2)) { return TENSOR__POISON; }
+    int id = row->id, rows = tensor__by_rows(id);
+    int has_src = id != TENSOR_OP_INDEX_SELECT && id != TENSOR_OP_GATHER;
+    if (!tensor__begin(&o, row, in, has_src ? 3 : 2)) { return TENSOR__POISON; }
     TENSOR__AUTOCAST(TENSOR__CASTING(th_) && !update, o.row->cast,
-                     tensor__index_op(id, cast_[0], dim, index, cast_[1], how, update), x, src)
+                     tensor__index_op(row, cast_[0], dim, index, cast_[1], how, update), x, src)
     const char *name = o.row->name;
     if (!x->ndim || (!index->ndim && (!has_src || src->ndim == x->ndim || !src->ndim))) {
-        tensor_t *y = tensor__index_op(id, x->ndim ? x : tensor__flat(x), dim, index->ndim ? index :
+        tensor_t *y = tensor__index_op(row, x->ndim ? x : tensor__flat(x), dim, index->ndim ? index :
                                        tensor__flat(index), has_src && !src->ndim ? tensor__flat(src) : src,
                                        how, update);
         const tensor_t *as = id == TENSOR_OP_GATHER ? index : x;
@@ -17552,7 +17554,7 @@ TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t
     TENSOR__REFUSE(bad, SHAPE, "%s: index %t does not fit x %t along dim %i", name, index, x, d);
     if (update && !(x->flags & TENSOR__CONTIGUOUS)) {
         if (!tensor__update_allowed(o.th, name, x, 0)) { return TENSOR__POISON; }
-        TENSOR__RETURN(tensor_copy_(x, tensor__index_op(id, x, d, index, src, how, 0)));
+        TENSOR__RETURN(tensor_copy_(x, tensor__index_op(row, x, d, index, src, how, 0)));
     }
     for (int i = 0; i < o.nin; i++) {
         o.args[i] = update && i && o.args[i]->storage == x->storage ? tensor_clone(o.args[i]) :
@@ -17570,9 +17572,9 @@ TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t
     TENSOR__RETURN(tensor__finish(&o));
 }
 TENSOR__FRONT(index_select, (tensor_t *x, int64_t dim, tensor_t *index),
-    tensor__index_op(TENSOR_OP_INDEX_SELECT, x, dim, index, NULL, 0, 0))
+    tensor__index_op(TENSOR__ROW(INDEX_SELECT), x, dim, index, NULL, 0, 0))
 TENSOR__FRONT(gather, (tensor_t *x, int64_t dim, tensor_t *index),
-    tensor__index_op(TENSOR_OP_GATHER, x, dim, index, NULL, 0, 0))
+    tensor__index_op(TENSOR__ROW(GATHER), x, dim, index, NULL, 0, 0))
 // value as a tensor of dims with x's dtype and device, for the ops that take a tensor.
 TENSOR__FN tensor_t *tensor__spread(double value, const tensor_t *x, const int64_t *dims, int ndim) {
     return tensor_expand_n(tensor__filled("scalar", tensor__no_dims, 0, x->dtype, value, x), dims, ndim);
@@ -17582,7 +17584,7 @@ TENSOR__FN tensor_t *tensor__scatter_value(tensor_t *x, int64_t dim, tensor_t *i
     TENSOR__MARK
     if (!TENSOR__USABLE("scatter", "x", x) || !TENSOR__USABLE("scatter", "index", index) ||
         !tensor__holds("scatter", x->dtype, value)) { return TENSOR__POISON; }
-    TENSOR__RETURN(tensor__index_op(TENSOR_OP_SCATTER, x, dim, index,
+    TENSOR__RETURN(tensor__index_op(TENSOR__ROW(SCATTER), x, dim, index,
                                     tensor__spread(value, x, index->dims, index->ndim), 0, update));
 }
 TENSOR__FN tensor_t *tensor__index_fill(tensor_t *x, int64_t dim, tensor_t *index, double value, int update) {
@@ -17594,7 +17596,7 @@ TENSOR__FN tensor_t *tensor__index_fill(tensor_t *x, int64_t dim, tensor_t *inde
     tensor_t *at = tensor__flat(tensor__places(&index, &size[d], 1));
     if (at == TENSOR__POISON) { return tensor__named(th_, at, "tensor_index_fill"); }
     for (int i = 0; i < x->ndim; i++) { dims[i] = i == d ? at->numel : x->dims[i]; }
-    TENSOR__RETURN(tensor__index_op(TENSOR_OP_INDEX_COPY, x, d, at,
+    TENSOR__RETURN(tensor__index_op(TENSOR__ROW(INDEX_COPY), x, d, at,
                                     tensor__spread(value, x, dims, x->ndim), 0, update));
 }
 TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
@@ -17612,10 +17614,10 @@ TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t 
         if (!TENSOR__USABLE("scatter_reduce", "index", index)) { return TENSOR__POISON; }
         tensor_t *none = tensor__spread(how == 1 && x->dtype == TENSOR_BOOL ? 0 : neutral[how], x,
                                         index->dims, index->ndim);      // an integer's smallest for -inf
-        start = tensor__index_op(TENSOR_OP_SCATTER, x, dim, index, none, 0, 0);
+        start = tensor__index_op(TENSOR__ROW(SCATTER), x, dim, index, none, 0, 0);
     }
     if (how < 3) {
-        y = tensor__index_op(TENSOR_OP_SCATTER_REDUCE, start, dim, index, src, how, 0);
+        y = tensor__index_op(TENSOR__ROW(SCATTER_REDUCE), start, dim, index, src, how, 0);
     } else {
         y = tensor_scatter_add(start, dim, index, src);
         if (how == 4 && y != TENSOR__POISON) {
@@ -17629,10 +17631,10 @@ TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t 
 }
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src) {         \
-        return tensor__index_op(TENSOR_OP_##ID, x, dim, index, src, 0, 0);                                   \
+        return tensor__index_op(tensor__row_##ID(), x, dim, index, src, 0, 0);                               \
     }                                                                                                        \
     TENSOR_API tensor_t *(tensor_##name##_)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src) {      \
-        return tensor__index_op(TENSOR_OP_##ID, x, dim, index, src, 0, 1);                                   \
+        return tensor__index_op(tensor__row_##ID(), x, dim, index, src, 0, 1);                               \
     }
 TENSOR__X(INDEX_ADD, index_add) TENSOR__X(INDEX_COPY, index_copy) TENSOR__X(SCATTER, scatter)
 TENSOR__X(SCATTER_ADD, scatter_add)
@@ -17988,8 +17990,9 @@ TENSOR_API tensor_t *(tensor_put)(tensor_t *x, tensor_t *index, tensor_t *src, i
     tensor_t *at = tensor__places(&index, &x->numel, 1);
     if (at == TENSOR__POISON) { TENSOR__RETURN(at); }
     at = tensor__flat(at);
-    TENSOR__RETURN(tensor_reshape_n(tensor__index_op(accumulate ? TENSOR_OP_INDEX_ADD : TENSOR_OP_INDEX_COPY,
-        tensor__flat(x), 0, at, tensor__flat(src), 0, 0), x->dims, x->ndim));
+    const tensor__row_t *row = accumulate ? TENSOR__ROW(INDEX_ADD) : TENSOR__ROW(INDEX_COPY);
+    tensor_t *y = tensor__index_op(row, tensor__flat(x), 0, at, tensor__flat(src), 0, 0);
+    TENSOR__RETURN(tensor_reshape_n(y, x->dims, x->ndim));
 }
 
 // Advanced indexing as one index: x with the indexed dims merged into dim `dim`, places along it.
@@ -18061,16 +18064,16 @@ TENSOR__FN tensor_t *tensor__index_put(tensor_t *x, tensor_t *const *list, int n
     TENSOR__AUTOCAST(TENSOR__CASTING(tensor__self()) && !update, TENSOR__CAST_index_put,
                      tensor__index_put(cast_[0], list, n, cast_[1], accumulate, 0), x, values)
     tensor__pick_t g;
-    int id = accumulate ? TENSOR_OP_INDEX_ADD : TENSOR_OP_INDEX_COPY;
+    const tensor__row_t *row = accumulate ? TENSOR__ROW(INDEX_ADD) : TENSOR__ROW(INDEX_COPY);
     if (!tensor__pick(&g, x, list, n)) { return TENSOR__POISON; }
     int64_t part[TENSOR_MAX_DIMS], old[TENSOR_MAX_DIMS];
     for (int i = 0; i < g.x->ndim; i++) { part[i] = i == g.dim ? g.at->numel : g.x->dims[i]; }
     for (int i = 0; i < x->ndim; i++) { old[i] = x->dims[g.order[i]]; }
     tensor_t *v = tensor_reshape_n(tensor_expand_n(values, g.dims, g.ndim), part, g.x->ndim);
     if (update && g.x->storage == x->storage) {
-        return tensor__index_op(id, g.x, g.dim, g.at, v, 0, 1) == TENSOR__POISON ? TENSOR__POISON : x;
+        return tensor__index_op(row, g.x, g.dim, g.at, v, 0, 1) == TENSOR__POISON ? TENSOR__POISON : x;
     }
-    tensor_t *y = tensor_reshape_n(tensor__index_op(id, g.x, g.dim, g.at, v, 0, 0), old, x->ndim);
+    tensor_t *y = tensor_reshape_n(tensor__index_op(row, g.x, g.dim, g.at, v, 0, 0), old, x->ndim);
     if (g.moved) { y = tensor_contiguous(tensor_permute_n(y, g.back, x->ndim)); }
     return update ? tensor_copy_(x, y) : y;
 }
@@ -18346,8 +18349,9 @@ TENSOR__FN int tensor__words(const char *s, const char *end, int dots, tensor__a
 TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t a) {
     TENSOR__MARK
     static const char *const names[] = {"sum", "mean", "prod", "max", "min", "any", "all"};
-    static const int ids[] = {TENSOR_OP_SUM, TENSOR_OP_MEAN, TENSOR_OP_PROD, TENSOR_OP_AMAX, TENSOR_OP_AMIN,
-        TENSOR_OP_ANY, TENSOR_OP_ALL};
+    static const tensor__row_t *(*const rows[])(void) = {
+        tensor__row_SUM, tensor__row_MEAN, tensor__row_PROD, tensor__row_AMAX, tensor__row_AMIN,
+        tensor__row_ANY, tensor__row_ALL};
     tensor__axis_t left[TENSOR__AXES], right[TENSOR__AXES];
     int64_t dims[TENSOR__AXES], order[TENSOR__AXES];
     const char *p = a.pattern, *arrow = p ? strstr(p, "->") : NULL;
@@ -18447,7 +18451,7 @@ TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t 
         return tensor__at(a.site_, y);
     }
     y = tensor_reshape_n(x, dims, used);
-    if (mask) { y = tensor__reduce(ids[how], y, mask, 0); }
+    if (mask) { y = tensor__reduce(rows[how](), y, mask, 0); }
     y = tensor_permute_n(y, order, n);
     for (int i = 0; i < nr; i++) { dims[i] = right[i].k < 0 ? 1 : right[i].size; }
     y = tensor_reshape_n(y, dims, nr);
@@ -18682,14 +18686,14 @@ TENSOR__FN int tensor__cpu_order(tensor_call_t *c) {
     return 0;
 }
 // Front of these rows: dim moved last, where the result has count indices (< 0: as many as x).
-TENSOR__FN tensor_t *tensor__order(int id, tensor_t *x, int64_t dim, int64_t count, int64_t i0, int64_t i1,
-                                   int64_t i2) {
+TENSOR__FN tensor_t *tensor__order(const tensor__row_t *row, tensor_t *x, int64_t dim, int64_t count, int64_t i0,
+                                   int64_t i1, int64_t i2) {
     TENSOR__MARK
-    TENSOR__BEGIN(o, tensor__row(id), x)
+    TENSOR__BEGIN(o, row, x)
     TENSOR__DIM(d, o.row->name, dim, x)
     int64_t n = x->ndim ? x->dims[d] : 1, dims[TENSOR_MAX_DIMS];
     int last = x->ndim ? x->ndim - 1 : 0;
-    TENSOR__REFUSE(count == 1 && !n && id != TENSOR_OP_TOPK && id != TENSOR_OP_SORT, SHAPE,
+    TENSOR__REFUSE(count == 1 && !n && row->id != TENSOR_OP_TOPK && row->id != TENSOR_OP_SORT, SHAPE,
                    "%s: dim %i of x %t has no element to choose from", o.row->name, d, x);
     tensor_t *m = tensor_contiguous(x->ndim ? tensor_movedim(x, d, last) : tensor_unsqueeze(x, 0));
     if (m == TENSOR__POISON) { TENSOR__RETURN(m); }
@@ -18704,14 +18708,14 @@ TENSOR__FN tensor_t *tensor__order(int id, tensor_t *x, int64_t dim, int64_t cou
     TENSOR__RETURN(d == last ? m : tensor_contiguous(tensor_movedim(m, last, d)));
 }
 TENSOR__MADE_PAIR(sort, (tensor_t *x, int64_t dim, int descending),
-    tensor__chosen(x, dim, tensor__order(TENSOR_OP_SORT, x, dim, -1, descending, 0, 0), 0))
+    tensor__chosen(x, dim, tensor__order(TENSOR__ROW(SORT), x, dim, -1, descending, 0, 0), 0))
 TENSOR__MADE(argsort, (tensor_t *x, int64_t dim, int descending),
-    tensor__order(TENSOR_OP_SORT, x, dim, -1, descending, 0, 0))
+    tensor__order(TENSOR__ROW(SORT), x, dim, -1, descending, 0, 0))
 TENSOR__MADE(msort, (tensor_t *x), (tensor_sort)(x, 0, 0).values)
 TENSOR__MADE_PAIR(cummax, (tensor_t *x, int64_t dim),
-    tensor__chosen(x, dim, tensor__order(TENSOR_OP_CUMMAX, x, dim, -1, 0, 0, 0), 0))
+    tensor__chosen(x, dim, tensor__order(TENSOR__ROW(CUMMAX), x, dim, -1, 0, 0, 0), 0))
 TENSOR__MADE_PAIR(cummin, (tensor_t *x, int64_t dim),
-    tensor__chosen(x, dim, tensor__order(TENSOR_OP_CUMMIN, x, dim, -1, 0, 0, 0), 0))
+    tensor__chosen(x, dim, tensor__order(TENSOR__ROW(CUMMIN), x, dim, -1, 0, 0, 0), 0))
 // Whether k elements can be taken along dim, 0 = no, raised.
 TENSOR__FN int tensor__k_fits(const char *name, tensor_t *x, int64_t k, int64_t lowest, int64_t dim) {
     tensor__thread_t *th = tensor__self();
@@ -18726,11 +18730,11 @@ TENSOR_API tensor_pair_t (tensor_topk)(tensor_t *x, int64_t k, int64_t dim, int 
     TENSOR__MARK
     if (tensor__live(x) && !x->ndim && !k) { k = 1; }       // a 0-d tensor gives its element
     int fits = tensor__k_fits("topk", x, k, 0, dim);
-    tensor_t *at = fits ? tensor__order(TENSOR_OP_TOPK, x, dim, k, k, largest, sorted) : TENSOR__POISON;
+    tensor_t *at = fits ? tensor__order(TENSOR__ROW(TOPK), x, dim, k, k, largest, sorted) : TENSOR__POISON;
     TENSOR__RETURN_PAIR(tensor__chosen(x, dim, at, 0));
 }
 TENSOR__FN tensor_t *tensor__rank(tensor_t *x, int64_t k, int64_t dim) {
-    return tensor__order(TENSOR_OP_KTHVALUE, x, dim, 1, k, 0, 0);
+    return tensor__order(TENSOR__ROW(KTHVALUE), x, dim, 1, k, 0, 0);
 }
 TENSOR_API tensor_pair_t (tensor_kthvalue)(tensor_t *x, int64_t k, int64_t dim, int keepdim) {
     TENSOR__MARK
@@ -18754,7 +18758,7 @@ TENSOR__FN tensor_t *tensor__median_all(tensor_t *x, int64_t k) {
 TENSOR__MADE(median, (tensor_t *x), tensor__median_all(x, 0))
 TENSOR__MADE(nanmedian, (tensor_t *x), tensor__median_all(x, -1))
 TENSOR__MADE_PAIR(mode, (tensor_t *x, int64_t dim, int keepdim),
-    tensor__chosen(x, dim, tensor__order(TENSOR_OP_MODE, x, dim, 1, 0, 0, 0), !keepdim))
+    tensor__chosen(x, dim, tensor__order(TENSOR__ROW(MODE), x, dim, 1, 0, 0, 0), !keepdim))
 
 // dim < 0 with flat: all elements. ignore: NaN does not count.
 TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int keepdim, const char *mode,
@@ -18834,7 +18838,7 @@ TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t
         for (int64_t c = table[1] - 1; sorted && c >= 0; c--) {     // stable, the last column first
             int64_t mark = th_->top;
             tensor_t *column = tensor_select(f, 1, c), *order;
-            order = tensor__order(TENSOR_OP_SORT, perm ? tensor_index_select(column, 0, perm) : column, 0,
+            order = tensor__order(TENSOR__ROW(SORT), perm ? tensor_index_select(column, 0, perm) : column, 0,
                                   -1, 0, 0, 0);
             order = tensor__tidy(th_, mark, perm ? tensor_index_select(perm, 0, order) : order);
             if (perm) { (tensor_free)(perm); }
@@ -19153,9 +19157,9 @@ TENSOR__FN int tensor__in_dtype(const char *op, tensor_t *x, double low, double 
     return 1;
 }
 // like: whose device, NULL = the default one.
-TENSOR__FN tensor_t *tensor__drawn(int id, const int64_t *dims, int ndim, int dtype, double f0, double f1,
-                                   int64_t i0, int64_t i1, const tensor_t *like) {
-    TENSOR__BEGIN0(o, tensor__row(id))
+TENSOR__FN tensor_t *tensor__drawn(const tensor__row_t *row, const int64_t *dims, int ndim, int dtype, double f0,
+                                   double f1, int64_t i0, int64_t i1, const tensor_t *like) {
+    TENSOR__BEGIN0(o, row)
     if (like) { o.device = like->device; }
     tensor__bounds(&o, dtype, f0, f1);
     o.params.i[0] = i0;
@@ -19165,17 +19169,17 @@ TENSOR__FN tensor_t *tensor__drawn(int id, const int64_t *dims, int ndim, int dt
     return tensor__finish(&o);
 }
 TENSOR__FRONT(rand_n, (const int64_t *dims, int ndim),
-    tensor__drawn(TENSOR_OP_RAND, dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0, NULL))
+    tensor__drawn(TENSOR__ROW(RAND), dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0, NULL))
 TENSOR__FRONT(randn_n, (const int64_t *dims, int ndim),
-    tensor__drawn(TENSOR_OP_RANDN, dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0, NULL))
+    tensor__drawn(TENSOR__ROW(RANDN), dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0, NULL))
 TENSOR_API tensor_t *(tensor_randint_n)(int64_t low, int64_t high, const int64_t *dims, int ndim) {
     TENSOR__REFUSE(high <= low, SHAPE, "randint: high %d must be above low %d", high, low);
-    return tensor__drawn(TENSOR_OP_RANDINT, dims, ndim, TENSOR_I64, 0, 0, low, high, NULL);
+    return tensor__drawn(TENSOR__ROW(RANDINT), dims, ndim, TENSOR_I64, 0, 0, low, high, NULL);
 }
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) {                                                      \
         if (!TENSOR__USABLE(#name, "x", x) || !tensor__needs_float(#name, x)) { return TENSOR__POISON; }     \
-        return tensor__drawn(TENSOR_OP_##ID, x->dims, x->ndim, x->dtype, 0, 1, 0, 0, x);                     \
+        return tensor__drawn(tensor__row_##ID(), x->dims, x->ndim, x->dtype, 0, 1, 0, 0, x);                 \
     }
 TENSOR__X(RAND, rand_like) TENSOR__X(RANDN, randn_like)
 #undef TENSOR__X
@@ -19220,13 +19224,14 @@ TENSOR_API tensor_t *(tensor_rnormal_scalar)(tensor_t *std, double mean) {
 }
 TENSOR_API tensor_t *(tensor_normal_size_n)(double mean, double std, const int64_t *dims, int ndim) {
     if (!tensor__deviation("normal_size", std)) { return TENSOR__POISON; }
-    return tensor__drawn(TENSOR_OP_RANDN, dims, ndim, (int)tensor_get_default_dtype(), mean, std, 0, 0, NULL);
+    return tensor__drawn(TENSOR__ROW(RANDN), dims, ndim, (int)tensor_get_default_dtype(), mean, std, 0, 0,
+                         NULL);
 }
 // Random numbers by elementwise parameters within 0..most, looked at before anything is drawn.
-TENSOR__FN tensor_t *tensor__draw_by(int id, tensor_t *p, double most) {
+TENSOR__FN tensor_t *tensor__draw_by(const tensor__row_t *row, tensor_t *p, double most) {
     tensor__op_t o;
-    const char *name = tensor__row(id)->name;
-    if (!tensor__begin(&o, tensor__row(id), &p, 1) || !tensor__needs_float(name, p)) {
+    const char *name = row->name;
+    if (!tensor__begin(&o, row, &p, 1) || !tensor__needs_float(name, p)) {
         return TENSOR__POISON;
     }
     if (p->numel) {
@@ -19235,15 +19240,15 @@ TENSOR__FN tensor_t *tensor__draw_by(int id, tensor_t *p, double most) {
         double lo = tensor_item(tensor_min(c)), hi = tensor_item(tensor_max(c));
         tensor__tidy(th_, mark_, NULL);
         TENSOR__REFUSE(!(lo >= 0 && hi <= most), INDEX, "%s: %s %t must lie in 0..%g (from %g to %g)", name,
-                       id == TENSOR_OP_BERNOULLI ? "p" : "rates", p, most, lo, hi);
-        tensor__begin(&o, tensor__row(id), &p, 1);
+                       row->id == TENSOR_OP_BERNOULLI ? "p" : "rates", p, most, lo, hi);
+        tensor__begin(&o, row, &p, 1);
     }
     o.rng = tensor__next_stream(o.th);
     tensor__result(&o, p->dtype, p->dims, p->ndim);
     return tensor__finish(&o);
 }
-TENSOR_API tensor_t *(tensor_bernoulli)(tensor_t *p) { return tensor__draw_by(TENSOR_OP_BERNOULLI, p, 1); }
-TENSOR__FRONT(poisson, (tensor_t *rates), tensor__draw_by(TENSOR_OP_POISSON, rates, 1e15))
+TENSOR_API tensor_t *(tensor_bernoulli)(tensor_t *p) { return tensor__draw_by(TENSOR__ROW(BERNOULLI), p, 1); }
+TENSOR__FRONT(poisson, (tensor_t *rates), tensor__draw_by(TENSOR__ROW(POISSON), rates, 1e15))
 // Fisher-Yates on one stream.
 TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
     int64_t *to = (int64_t *)c->arg[0].data, n = c->arg[0].numel;
@@ -19257,7 +19262,8 @@ TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
     }
     return 0;
 }
-TENSOR__FRONT(randperm, (int64_t n), tensor__drawn(TENSOR_OP_RANDPERM, &n, 1, TENSOR_I64, 0, 0, 0, 0, NULL))
+TENSOR__FRONT(randperm, (int64_t n),
+    tensor__drawn(TENSOR__ROW(RANDPERM), &n, 1, TENSOR_I64, 0, 0, 0, 0, NULL))
 TENSOR_API tensor_t *(tensor_multinomial)(tensor_t *weights, int64_t n) {
     TENSOR__MARK
     TENSOR__BEGIN(o, TENSOR__ROW(MULTINOMIAL), weights)
@@ -19286,11 +19292,11 @@ TENSOR__FN int tensor__fillable(tensor__thread_t *th, const char *name, tensor_t
     return 1;
 }
 // x filled by a random row.
-TENSOR__FN tensor_t *tensor__draw_into(int id, tensor_t *x, double f0, double f1) {
+TENSOR__FN tensor_t *tensor__draw_into(const tensor__row_t *row, tensor_t *x, double f0, double f1) {
     tensor__op_t o;
     tensor__thread_t *th = tensor__self();
-    if (!tensor__fillable(th, tensor__row(id)->name, x, 0)) { return TENSOR__POISON; }
-    tensor__begin(&o, tensor__row(id), NULL, 0);
+    if (!tensor__fillable(th, row->name, x, 0)) { return TENSOR__POISON; }
+    tensor__begin(&o, row, NULL, 0);
     o.device = x->device;
     tensor__bounds(&o, x->dtype, f0, f1);
     o.rng = tensor__next_stream(th);
@@ -19304,11 +19310,11 @@ TENSOR_API tensor_t *(tensor_uniform_)(tensor_t *x, double low, double high) {
     if (tensor__live(x) && tensor__is_float(x->dtype) && !tensor__in_dtype("uniform_", x, low, high)) {
         return TENSOR__POISON;
     }
-    return tensor__draw_into(TENSOR_OP_RAND, x, low, high);
+    return tensor__draw_into(TENSOR__ROW(RAND), x, low, high);
 }
 TENSOR_API tensor_t *(tensor_normal_)(tensor_t *x, double mean, double std) {
     TENSOR__REFUSE(!(std >= 0), INDEX, "normal_: std is %g, it must be >= 0", std);
-    return tensor__draw_into(TENSOR_OP_RANDN, x, mean, std);
+    return tensor__draw_into(TENSOR__ROW(RANDN), x, mean, std);
 }
 // Distributions made of uniform or normal numbers in double: 0 exponential (a = rate), 1 cauchy, 2
 // log-normal, 3 geometric, 4 bernoulli (a = p).
@@ -19320,8 +19326,8 @@ TENSOR__FN tensor_t *tensor__draw_made(const char *name, int kind, tensor_t *x, 
     TENSOR__REFUSE(!(a > low[kind] && a < high[kind]) || ((kind == 1 || kind == 2) && !(b >= 0)), INDEX,
                    "%s: the parameters %g, %g are out of range", name, a, b);
     tensor_scope_t s = tensor__scope_begin(th, 0);
-    int id = kind == 2 ? TENSOR_OP_RANDN : TENSOR_OP_RAND;
-    tensor_t *y = tensor__drawn(id, x->dims, x->ndim, TENSOR_F64, 0, 1, 0, 0, x);
+    const tensor__row_t *row = kind == 2 ? TENSOR__ROW(RANDN) : TENSOR__ROW(RAND);
+    tensor_t *y = tensor__drawn(row, x->dims, x->ndim, TENSOR_F64, 0, 1, 0, 0, x);
     switch (kind) {
     case 0: y = tensor_div_scalar(tensor_log1p(tensor_neg(y)), -a); break;
     case 1:
@@ -20202,12 +20208,12 @@ TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g
         void *out[1];
         in[0] = out[0] = (float *)sum->storage->data + sum->offset;
         in[1] = (const float *)g->storage->data + g->offset;
-        isa->forward[TENSOR_OP_ADD](in, out, NULL, n);
+        TENSOR__ROW(ADD)->point->forward[isa->place](in, out, NULL, n);
         tensor__bump(th, sum->storage, "backward");
         return 1;
     }
     tensor_t *const list[2] = {sum, g};
-    return tensor__update(TENSOR_OP_ADD, list, 2, 0, 0, NULL, 0) != TENSOR__POISON;
+    return tensor__update(TENSOR__ROW(ADD), list, 2, 0, 0, NULL, 0) != TENSOR__POISON;
 }
 TENSOR__FN TENSOR__NOINLINE int tensor__accumulate_more(tensor__thread_t *th, tensor_t **sum, tensor_t *g,
                                                         int create) {
@@ -21360,39 +21366,135 @@ TENSOR__END
 // registration at start (order of initialisation, writable tables).
 // ------------------------------------------------------------------------------
 
+// The fifth meaning of a formula's text: which operands it reads, as a mask.
+#define F_A TENSOR__SA
+#define F_B TENSOR__SB
+#define F_C_ TENSOR__SC
+#define F_Y TENSOR__SY
+#define F_G TENSOR__SG
+#define F_C(x) 0
+#define F_P(k) 0
+#define TENSOR__READ(mask) ((mask) & ~TENSOR__SG)
+#define F_ADD(a, b) TENSOR__READ((a) | (b))
+#define F_SUB(a, b) TENSOR__READ((a) | (b))
+#define F_MUL(a, b) TENSOR__READ((a) | (b))
+#define F_DIV(a, b) TENSOR__READ((a) | (b))
+#define F_FLOORDIV(a, b) TENSOR__READ((a) | (b))
+#define F_POW(a, b) TENSOR__READ((a) | (b))
+#define F_LT(a, b) TENSOR__READ((a) | (b))
+#define F_LE(a, b) TENSOR__READ((a) | (b))
+#define F_GT(a, b) TENSOR__READ((a) | (b))
+#define F_GE(a, b) TENSOR__READ((a) | (b))
+#define F_EQ(a, b) TENSOR__READ((a) | (b))
+#define F_NE(a, b) TENSOR__READ((a) | (b))
+#define F_AND(a, b) TENSOR__READ((a) | (b))
+#define F_OR(a, b) TENSOR__READ((a) | (b))
+#define F_SEL(m, a, b) TENSOR__READ((m) | (a) | (b))
+#define F_NEG(a) TENSOR__READ(a)
+#define F_ABS(a) TENSOR__READ(a)
+#define F_SIGN(a) TENSOR__READ(a)
+#define F_SQRT(a) TENSOR__READ(a)
+#define F_RSQRT(a) TENSOR__READ(a)
+#define F_TRUNC(a) TENSOR__READ(a)
+#define F_EXP(a) TENSOR__READ(a)
+#define F_EXPM1(a) TENSOR__READ(a)
+#define F_LOG(a) TENSOR__READ(a)
+#define F_LOG1P(a) TENSOR__READ(a)
+#define F_SIN(a) TENSOR__READ(a)
+#define F_COS(a) TENSOR__READ(a)
+#define F_SINH(a) TENSOR__READ(a)
+#define F_COSH(a) TENSOR__READ(a)
+#define F_TANH(a) TENSOR__READ(a)
+#define F_SIGMOID(a) TENSOR__READ(a)
+#define F_ERF(a) TENSOR__READ(a)
+#define F_ERFC(a) TENSOR__READ(a)
+#define F_ERFINV(a) TENSOR__READ(a)
+#define F_POLYGAMMA(n, x) TENSOR__READ(x)
+
+// A row is reached by its accessor alone, so that the compiler and the linker drop those that a program does
+// not name, with their kernels and gradients.
 #define NOGRAD NULL
-static const tensor__row_t tensor__rows[TENSOR_OP_COUNT] = {
-#define TENSOR__ROW_OF(ID, name, n, kind, saves, grad, cast, lo, hi, doc)                                    \
-    {#name, TENSOR_FAMILY_POINTWISE, n, n, 1, TENSOR__##kind, cast, TENSOR_OP_##ID, saves, grad,             \
-     tensor__cpu_pointwise, NULL, lo, hi, doc, NULL},
+#define TENSOR__ROW_OF(ID, name, n, kind, saves, grad, cast, lo, hi, doc, ...)                               \
+    TENSOR__FN const tensor__row_t *tensor__row_##ID(void) {                                                 \
+        static const tensor__point_t point = {__VA_ARGS__};                                                  \
+        static const tensor__row_t back = {#name, TENSOR_FAMILY_POINTWISE_BACKWARD, 5, 0, 3, 0, 0,           \
+            TENSOR_OP_##ID, 0, NULL, TENSOR__GRAD(tensor__cpu_pointwise_backward), NULL, 0, 0, NULL, NULL,   \
+            &point, NULL, NULL};                                                                             \
+        static const tensor__row_t row = {#name, TENSOR_FAMILY_POINTWISE, n, n, 1, TENSOR__##kind, cast,     \
+            TENSOR_OP_##ID, saves, grad, tensor__cpu_pointwise, NULL, TENSOR__ABOUT(lo, hi, doc), NULL,      \
+            &point, TENSOR__GRAD(&back), NULL};                                                              \
+        (void)back;                                                                                          \
+        return &row;                                                                                         \
+    }
+// By kind: DBL rows have no vector body, NUM rows alone one of integers.
+#define TENSOR__VECTOR_FLT(f) {TENSOR__PASSES_OF(f)}
+#define TENSOR__VECTOR_NUM(f) {TENSOR__PASSES_OF(f)}
+#define TENSOR__VECTOR_DBL(f) {NULL}
+#define TENSOR__INTEGER_FLT(f) NULL
+#define TENSOR__INTEGER_NUM(f) f
+#define TENSOR__INTEGER_DBL(f) NULL
+#ifdef TENSOR_NO_AUTOGRAD
+#define TENSOR__POINT(name, kind, d0, d1, d2, r0, r1, r2)                                                    \
+    TENSOR__VECTOR_##kind(tensor__f_##name), {NULL}, tensor__f_##name##_f64, NULL,                           \
+    TENSOR__INTEGER_##kind(tensor__f_##name##_i64), {NULL, NULL, NULL}, {0, 0, 0}
+#else
+#define TENSOR__POINT(name, kind, d0, d1, d2, r0, r1, r2)                                                    \
+    TENSOR__VECTOR_##kind(tensor__f_##name), TENSOR__VECTOR_##kind(tensor__b_##name),                        \
+    tensor__f_##name##_f64, tensor__b_##name##_f64, TENSOR__INTEGER_##kind(tensor__f_##name##_i64),          \
+    {d0, d1, d2}, {r0, r1, r2}
+#endif
 #define TENSOR__ONE(ID, name, kind, f, dA, saves, cast, lo, hi, doc)                                         \
-    TENSOR__ROW_OF(ID, name, 1, kind, saves, tensor__grad_pointwise, TENSOR__POINT_##cast, lo, hi, doc)
+    TENSOR__ROW_OF(ID, name, 1, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast, lo, \
+                   hi, doc, TENSOR__POINT(name, kind, tensor__d0_##name, NULL, NULL, dA, 0, 0))
 #define TENSOR__TWO(ID, name, kind, f, dA, dB, saves, cast, lo, hi, doc)                                     \
-    TENSOR__ROW_OF(ID, name, 2, kind, saves, tensor__grad_pointwise, TENSOR__POINT_##cast, lo, hi, doc)
+    TENSOR__ROW_OF(ID, name, 2, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast, lo, \
+                   hi, doc, TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name, NULL, dA, dB, 0))
 #define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, saves, cast, lo, hi, doc)                               \
-    TENSOR__ROW_OF(ID, name, 3, kind, saves, tensor__grad_pointwise, TENSOR__POINT_##cast, lo, hi, doc)
+    TENSOR__ROW_OF(ID, name, 3, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast, lo, \
+                   hi, doc, TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name, tensor__d2_##name, \
+                                          dA, dB, dC))
 #define TENSOR__TESTS(ID, name, n, kind, f, cast, doc)                                                       \
-    TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, TENSOR__POINT_##cast, -3, 3, doc)
+    TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, TENSOR__POINT_##cast, -3, 3, doc,                             \
+                   {TENSOR__PASSES_OF(tensor__f_##name)}, {NULL}, tensor__f_##name##_f64, NULL,              \
+                   tensor__f_##name##_i64, {NULL, NULL, NULL}, {0, 0, 0})
 #define TENSOR__BITS(ID, name, n, f, cast, doc)                                                              \
-    TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, TENSOR__POINT_##cast, -3, 3, doc)
-    TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TENSOR__BITS)
+    TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, TENSOR__POINT_##cast, -3, 3, doc, {NULL}, {NULL}, NULL, NULL,  \
+                   tensor__f_##name##_i64, {NULL, NULL, NULL}, {0, 0, 0})
+TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TENSOR__BITS)
+#undef TENSOR__ROW_OF
+#undef TENSOR__ONE
+#undef TENSOR__TWO
+#undef TENSOR__THREE
+#undef TENSOR__TESTS
+#undef TENSOR__BITS
+#undef TENSOR__READ
+#define TENSOR__PASS 0
+#define TENSOR__PASS_WORDS
+#include TENSOR_SELF
 #define TENSOR__X(ID, name, family, nin, nout, cpu, scratch, grad, saves, cast, doc)                         \
-    {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT, TENSOR__##cast, TENSOR_OP_##ID, saves,      \
-     grad, cpu, scratch, -3, 3, doc,                                                                         \
-     TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL},
-    TENSOR_OPS_OTHER(TENSOR__X)
+    TENSOR__FN const tensor__row_t *tensor__row_##ID(void) {                                                 \
+        static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT,        \
+            TENSOR__##cast, TENSOR_OP_##ID, saves, TENSOR__GRAD(grad), cpu, scratch,                         \
+            TENSOR__ABOUT(-3, 3, doc),                                                                       \
+            TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL, NULL, NULL, NULL};         \
+        return &row;                                                                                         \
+    }
+TENSOR_OPS_OTHER(TENSOR__X)
 #undef TENSOR__X
-};
-// The fused derivative of a pointwise row is a call of its own, with the row's id and name.
-static const tensor__row_t tensor__pointwise_backward_rows[TENSOR_OP_POINTWISE_COUNT] = {
-#define TENSOR__X(ID, name, ...)                                                                             \
-    {#name, TENSOR_FAMILY_POINTWISE_BACKWARD, 5, 0, 3, 0, 0, TENSOR_OP_##ID, 0, NULL,                        \
-     tensor__cpu_pointwise_backward, NULL, 0, 0, "", NULL},
-    TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X)
+#ifdef TENSOR_ALL_ROWS
+TENSOR__FN const tensor__row_t *tensor__row(int id) {
+    static const tensor__row_t *(*const rows[])(void) = {
+#define TENSOR__X(ID, ...) tensor__row_##ID,
+        TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X)
+        TENSOR_OPS_OTHER(TENSOR__X)
 #undef TENSOR__X
-};
-TENSOR__FN const tensor__row_t *tensor__row(int id) { return &tensor__rows[id]; }
-TENSOR__FN const tensor__row_t *tensor__backward_row(int id) { return &tensor__pointwise_backward_rows[id]; }
+    };
+    return rows[id]();
+}
+#define TENSOR__ROW_BY_ID tensor__row
+#else
+#define TENSOR__ROW_BY_ID NULL
+#endif
 
 // Stamps what the call just made, or the error it just raised.
 TENSOR__FN TENSOR__NOINLINE void tensor__stamp_error(tensor__thread_t *th, const char *site) {
@@ -21484,8 +21586,8 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__disown, tensor__changeable, tensor__hold, tensor__drop, tensor__push_path, tensor__pop_path,
     tensor__load, tensor__philox, tensor__inner_scope, tensor__tidy, tensor__set_backend,
     tensor__recording, tensor__aside, tensor__make, tensor__arg, tensor__launch, tensor__halves,
-    tensor__multiplies, tensor__net, tensor__lasts, tensor__follow, tensor__row, tensor__backward_row,
-    tensor__plain_product, tensor__casting, tensor__autocast,
+    tensor__multiplies, tensor__net, tensor__lasts, tensor__follow, TENSOR__ROW_BY_ID, tensor__row_RELU,
+    tensor__row_GELU_TANH, tensor__plain_product, tensor__casting, tensor__autocast,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
     return version == TENSOR__API_VERSION ? &tensor__internals_table : NULL;

@@ -3045,17 +3045,17 @@ typedef enum nn__loss_t {
 #ifdef TENSOR_NN__PASS
 
 #if TENSOR_NN__PASS == 0
-#define NN__K(name) NN__OF(nn__##name##_scalar)
+#define NN__K(name) TENSOR__BUILT(nn__##name##_scalar)
 #elif TENSOR_NN__PASS == 1
-#define NN__K(name) NN__OF(nn__##name##_sse2)
+#define NN__K(name) TENSOR__BUILT(nn__##name##_sse2)
 #elif TENSOR_NN__PASS == 2
-#define NN__K(name) NN__OF(nn__##name##_avx2)
+#define NN__K(name) TENSOR__BUILT(nn__##name##_avx2)
 #elif TENSOR_NN__PASS == 3
-#define NN__K(name) NN__OF(nn__##name##_avx512)
+#define NN__K(name) TENSOR__BUILT(nn__##name##_avx512)
 #elif TENSOR_NN__PASS == 4
-#define NN__K(name) NN__OF(nn__##name##_neon)
+#define NN__K(name) TENSOR__BUILT(nn__##name##_neon)
 #elif TENSOR_NN__PASS == 5
-#define NN__K(name) NN__OF(nn__##name##_wasm)
+#define NN__K(name) TENSOR__BUILT(nn__##name##_wasm)
 #elif TENSOR_NN__PASS == 6
 #define NN__K(name) nn__##name##_f64
 #else
@@ -4353,7 +4353,7 @@ NN__KERNEL double NN__K(squares)(const void *px, int64_t n) {
 // ------------------------------------------------------------------------------
 
 #if TENSOR_NN__PASS < 6
-TENSOR__TABLE nn__cpu_t NN__K(cpu) = {2 + TENSOR__PLACE(TENSOR_NN__PASS), NN__MR, NN__KT, V_N, NN__GR};
+TENSOR__TABLE nn__cpu_t NN__K(cpu) = {2 + TENSOR__PLACE_OF(TENSOR_NN__PASS), NN__MR, NN__KT, V_N, NN__GR};
 #else
 static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, 0, 0, 0, 0};
 #endif
@@ -4396,53 +4396,19 @@ TENSOR__PRECISE
 #endif
 
 // The passes: see >>passes of tensor.h. f64 and the plain formulas are compiled with this file's own part.
-#ifndef TENSOR__PASSES_OF
-#define TENSOR__PLACE(pass) ((pass) > 3 ? 1 : (pass))
-#if TENSOR__HAS_PASS(0)
-#define TENSOR__E0(f) NN__OF(f##_scalar)
-#else
-#define TENSOR__E0(f) NULL
-#endif
-#if TENSOR__HAS_PASS(1)
-#define TENSOR__E1(f) NN__OF(f##_sse2)
-#elif TENSOR__HAS_PASS(4)
-#define TENSOR__E1(f) NN__OF(f##_neon)
-#elif TENSOR__HAS_PASS(5)
-#define TENSOR__E1(f) NN__OF(f##_wasm)
-#else
-#define TENSOR__E1(f) NULL
-#endif
-#if TENSOR__HAS_PASS(2)
-#define TENSOR__E2(f) NN__OF(f##_avx2)
-#else
-#define TENSOR__E2(f) NULL
-#endif
-#if TENSOR__HAS_PASS(3)
-#define TENSOR__E3(f) NN__OF(f##_avx512)
-#else
-#define TENSOR__E3(f) NULL
-#endif
-#define TENSOR__PASSES_OF(f) TENSOR__E0(f), TENSOR__E1(f), TENSOR__E2(f), TENSOR__E3(f)
-#endif
 #if TENSOR__PART
-#define NN__OF(name) TENSOR__OF_BUILD(name)
-#define NN__EVERY_PASS(f)                                                                                    \
-    NN__OF(f##_scalar), NN__OF(f##_sse2), NN__OF(f##_avx2), NN__OF(f##_avx512), NN__OF(f##_neon), NN__OF(f##_wasm)
-extern TENSOR__BETWEEN const nn__cpu_t NN__EVERY_PASS(nn__cpu);
-#define NN__X(name, result, params) TENSOR__BETWEEN nn__##name##_fn NN__EVERY_PASS(nn__##name);
+extern TENSOR__BETWEEN const nn__cpu_t TENSOR__PASSES_OF(nn__cpu) nn__cpu_none;
+#define NN__X(name, result, params) TENSOR__DECLARE(nn__##name##_fn, nn__##name)
 NN__KERNELS(NN__X)
 NN__KERNELS_F32(NN__X)
 #undef NN__X
-#define NN__X(name, states, at, must) TENSOR__BETWEEN nn__update_fn NN__EVERY_PASS(nn__step_##name);
+#define NN__X(name, states, at, must) TENSOR__DECLARE(nn__update_fn, nn__step_##name)
 NN__STEPS(NN__X)
 #undef NN__X
 #define NN__X(ID, f, dx, dt)                                                                                 \
-    TENSOR__BETWEEN nn__value_fn NN__EVERY_PASS(nn__value_##ID);                                             \
-    TENSOR__BETWEEN nn__slope_fn NN__EVERY_PASS(nn__slope_##ID);
+    TENSOR__DECLARE(nn__value_fn, nn__value_##ID) TENSOR__DECLARE(nn__slope_fn, nn__slope_##ID)
 NN_LOSSES(NN__X)
 #undef NN__X
-#else
-#define NN__OF(name) name
 #endif
 #if TENSOR__COMPILES_PASS(0)
 #define TENSOR_NN__PASS 0
@@ -4555,22 +4521,22 @@ TENSOR__FN const nn__cpu_t *nn__cpu(int dtype) {
 #endif
     switch (TENSOR__(isa)()) {
 #if TENSOR__HAS_PASS(0)
-    case 0: return &NN__OF(nn__cpu_scalar);
+    case 0: return &TENSOR__BUILT(nn__cpu_scalar);
 #endif
 #if TENSOR__HAS_PASS(1)
-    case 1: return &NN__OF(nn__cpu_sse2);
+    case 1: return &TENSOR__BUILT(nn__cpu_sse2);
 #endif
 #if TENSOR__HAS_PASS(2)
-    case 2: return &NN__OF(nn__cpu_avx2);
+    case 2: return &TENSOR__BUILT(nn__cpu_avx2);
 #endif
 #if TENSOR__HAS_PASS(3)
-    case 3: return &NN__OF(nn__cpu_avx512);
+    case 3: return &TENSOR__BUILT(nn__cpu_avx512);
 #endif
 #if TENSOR__HAS_PASS(4)
-    case 1: return &NN__OF(nn__cpu_neon);
+    case 1: return &TENSOR__BUILT(nn__cpu_neon);
 #endif
 #if TENSOR__HAS_PASS(5)
-    case 1: return &NN__OF(nn__cpu_wasm);
+    case 1: return &TENSOR__BUILT(nn__cpu_wasm);
 #endif
     default: return &nn__cpu_f64;       // not reached: the core chooses among the passes that are built
     }
@@ -4872,14 +4838,20 @@ TENSOR__FN void nn__grad_norm(tensor__grad_t *g, const tensor__row_t *row, nn__c
 
 // ---- linear, and with its activation: that op's own kernel in place, so its bits
 
+// What rows with an activation have as their own.
 typedef struct nn__then_t {
-    int op;
+    const tensor__row_t *(*row)(void);
     tensor_t *(*apply)(tensor_t *x);
 } nn__then_t;
-static const nn__then_t nn__then_gelu_tanh = {TENSOR_OP_GELU_TANH, tensor_gelu_tanh};
-static const nn__then_t nn__then_relu = {TENSOR_OP_RELU, tensor_relu};
+TENSOR__FN const tensor__row_t *nn__row_of_relu(void) { return TENSOR__(row_RELU)(); }
+TENSOR__FN const tensor__row_t *nn__row_of_gelu_tanh(void) { return TENSOR__(row_GELU_TANH)(); }
+static const nn__then_t nn__then_relu = {nn__row_of_relu, tensor_relu};
+static const nn__then_t nn__then_gelu_tanh = {nn__row_of_gelu_tanh, tensor_gelu_tanh};
 TENSOR__FN const nn__then_t *nn__then(const tensor__row_t *row) { return (const nn__then_t *)row->own; }
-TENSOR__FN int nn__activation(const tensor__row_t *row) { return row->own ? nn__then(row)->op : -1; }
+// What is done to the product, NULL = nothing.
+TENSOR__FN const tensor__row_t *nn__activation(const tensor__row_t *row) {
+    return row->own ? nn__then(row)->row() : NULL;
+}
 TENSOR__FN void nn__linear_product(const tensor_call_t *c, tensor__gemm_t *g) {
     const tensor_arg_t *x = &c->arg[0], *w = &c->arg[1];
     int64_t m = 1;
@@ -4901,14 +4873,14 @@ TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
     tensor__gemm_t g;
     tensor_call_t a = *c;
     tensor_arg_t arg[2];
-    int id = nn__activation(c->row);
+    const tensor__row_t *then = nn__activation(c->row);
     nn__linear_product(c, &g);
     g.scratch = c->scratch;
     TENSOR__(gemm)(&g, c->arg[0].dtype);
-    if (id < 0) return TENSOR_OK;
+    if (!then) return TENSOR_OK;
     arg[0] = c->arg[c->nin + c->nout - 1];
     arg[1] = c->arg[c->nin];
-    a.row = TENSOR__(row)(id);
+    a.row = then;
     a.arg = arg;
     a.nin = a.nout = 1;
     a.compute = arg[0].dtype;
@@ -5004,7 +4976,7 @@ TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
     TENSOR__(arg)(&arg[id == NN_OP_LINEAR_RELU ? 3 : 0], at, TENSOR_READ);
     TENSOR__(arg)(&arg[4], gy, TENSOR_READ);
     TENSOR__(arg)(&arg[5], y, TENSOR_WRITE);
-    c.row = TENSOR__(backward_row)(nn__activation(g->node->row));
+    c.row = nn__activation(g->node->row)->back;
     c.arg = arg;
     c.nin = 5;
     c.nout = 1;
@@ -8289,9 +8261,11 @@ TENSOR__FN void nn__grad_biased(tensor__grad_t *g);
 static const tensor__row_t nn__biased_rows[2] = {
     {"attention_biased", TENSOR_FAMILY_ATTENTION, 4, 4, 2, 0, 0, NN_OP_BIASED,
      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY1, nn__grad_biased,
-     nn__declined, NULL, -2, 2, "softmax(q kT scale + bias) v; logsumexp", "query key value bias"},
+     nn__declined, NULL, -2, 2, "softmax(q kT scale + bias) v; logsumexp", "query key value bias",
+     NULL, NULL, NULL},
     {"attention_biased_backward", TENSOR_FAMILY_ATTENTION, 7, 7, 3, 0, 0, NN_OP_BIASED_BACKWARD, 0, NULL,
-     nn__declined, NULL, -2, 2, "dq, dk, dv", "grad query key value y logsumexp bias"}};
+     nn__declined, NULL, -2, 2, "dq, dk, dv", "grad query key value y logsumexp bias",
+     NULL, NULL, NULL}};
 TENSOR__FN void nn__grad_biased(tensor__grad_t *g) {
     tensor__op_t o;
     tensor_t *in[7];
@@ -8766,9 +8740,11 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g);
 static const tensor__row_t nn__net_rows[2] = {
     {"recurrent_net", TENSOR_FAMILY_RECURRENT, 4, 2, 3, 0, 0, NN_OP_NET,
      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY2, nn__grad_net, nn__declined,
-     NULL, -2, 2, "y, states; what backward needs", "x weights h0 c0"},
+     NULL, -2, 2, "y, states; what backward needs", "x weights h0 c0",
+     NULL, NULL, NULL},
     {"recurrent_net_backward", TENSOR_FAMILY_RECURRENT, 8, 5, 4, 0, 0, NN_OP_NET_BACKWARD, 0, NULL,
-     nn__declined, NULL, -2, 2, "dx, dweights, dh0, dc0", "grad x weights y reserve h0 c0 dstates"}};
+     nn__declined, NULL, -2, 2, "dx, dweights, dh0, dc0", "grad x weights y reserve h0 c0 dstates",
+     NULL, NULL, NULL}};
 TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
     tensor__op_t o;
     tensor__grad_t both = *g;
@@ -9200,13 +9176,13 @@ TENSOR__FN tensor_t *nn__reduced(tensor_t *y, const tensor_params_t *p, const te
 // The row of the gradient, one for each loss.
 #define NN__LOSS_BACKWARD(own)                                                                               \
     {"loss_backward", TENSOR_FAMILY_LOSS, 5, 3, 2, 0, TENSOR__AS_IS, NN_OP_LOSS_BACKWARD, 0, NULL,           \
-     nn__cpu_loss_back, NULL, -2, 2, TENSOR__DOC("dinput, dtarget from g, input, target, weight, pos_weight"), \
-     "grad input target weight pos_weight", NULL, own}
-#define NN__X(ID, f, dx, dt_)                                                                                \
+     nn__cpu_loss_back, NULL, TENSOR__ABOUT(-2, 2, "as its first"), "grad input target weight pos_weight",   \
+     NULL, NULL, own}
+#define NN__X(ID, loss, dx, dt_)                                                                             \
     TENSOR__FN tensor_t *nn__composed_##ID(tensor_t *const *in, const tensor_params_t *params) {             \
         const tensor_dtype_t dt = (tensor_dtype_t)in[0]->dtype;                                              \
         tensor_t *p = T_SET(params->f[0]), *q = in[3] ? in[3] : T_SET(1);                                    \
-        tensor_t *y = f(T_, in[0], in[1], p, q);                                                             \
+        tensor_t *y = loss(T_, in[0], in[1], p, q);                                                          \
         (void)p, (void)q;                                                                                    \
         if (in[2]) { y = (tensor_mul)(y, in[2]); }                                                           \
         return nn__reduced(y, params, in[0]);                                                                \
@@ -10054,8 +10030,8 @@ NN__OPTIONS(ctc_loss, NN__OR(blank, 0), nn__run_ctc_loss(&a))
 #define NN__ROW_OF(ID, name, family, nin, required, nout, cpu, scratch, grad, saves, cast, args, doc, own)    \
     TENSOR__FN const tensor__row_t *nn__row_##ID(void) {                                                     \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, nin, required, nout, 0,             \
-                                          TENSOR__##cast, NN_OP_##ID, saves, grad, cpu, scratch, -2, 2,      \
-                                          TENSOR__DOC(doc), args, NULL, own};                                \
+                                          TENSOR__##cast, NN_OP_##ID, saves, TENSOR__GRAD(grad), cpu,        \
+                                          scratch, TENSOR__ABOUT(-2, 2, doc), args, NULL, NULL, own};        \
         return &row;                                                                                         \
     }
 NN_OPS(NN__ROW_OF)
@@ -11683,57 +11659,59 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
 #define NN__NONE(...)
 #define NN__DROPOUT_TEXT "p=$0, inplace=False"
 #define NN_CALLS(X, Y)                                                                                       \
-    X(ALPHA_DROPOUT, NONE, "AlphaDropout", NN__DROPOUT_TEXT, (tensor_alpha_dropout)(x, l->f[0], m->training))      \
-    X(CELU, NONE, "CELU", "alpha=$0", (tensor_celu)(x, l->f[0])) Y(CELU, celu, (double alpha), alpha, 0, 0)        \
-    X(DROPOUT, NONE, "Dropout", NN__DROPOUT_TEXT, (tensor_dropout)(x, l->f[0], m->training))                       \
-    X(DROPOUT1D, NONE, "Dropout1d", NN__DROPOUT_TEXT, (tensor_dropout1d)(x, l->f[0], m->training))                 \
-    X(DROPOUT2D, NONE, "Dropout2d", NN__DROPOUT_TEXT, (tensor_dropout2d)(x, l->f[0], m->training))                 \
-    X(DROPOUT3D, NONE, "Dropout3d", NN__DROPOUT_TEXT, (tensor_dropout3d)(x, l->f[0], m->training))                 \
-    X(ELU, NONE, "ELU", "alpha=$0", (tensor_elu)(x, l->f[0])) Y(ELU, elu, (double alpha), alpha, 0, 0)             \
-    X(FLATTEN, NONE, "Flatten", "start_dim=1, end_dim=-1", (tensor_flatten)(x, 1, -1))                             \
+    X(ALPHA_DROPOUT, NONE, "AlphaDropout", NN__DROPOUT_TEXT,                                                 \
+      (tensor_alpha_dropout)(x, l->f[0], m->training))                                                       \
+    X(CELU, NONE, "CELU", "alpha=$0", (tensor_celu)(x, l->f[0])) Y(CELU, celu, (double alpha), alpha, 0, 0)  \
+    X(DROPOUT, NONE, "Dropout", NN__DROPOUT_TEXT, (tensor_dropout)(x, l->f[0], m->training))                 \
+    X(DROPOUT1D, NONE, "Dropout1d", NN__DROPOUT_TEXT, (tensor_dropout1d)(x, l->f[0], m->training))           \
+    X(DROPOUT2D, NONE, "Dropout2d", NN__DROPOUT_TEXT, (tensor_dropout2d)(x, l->f[0], m->training))           \
+    X(DROPOUT3D, NONE, "Dropout3d", NN__DROPOUT_TEXT, (tensor_dropout3d)(x, l->f[0], m->training))           \
+    X(ELU, NONE, "ELU", "alpha=$0", (tensor_elu)(x, l->f[0])) Y(ELU, elu, (double alpha), alpha, 0, 0)       \
+    X(FLATTEN, NONE, "Flatten", "start_dim=1, end_dim=-1", (tensor_flatten)(x, 1, -1))                       \
         Y(FLATTEN, flatten, (void), 0, 0, 0)                                                                 \
-    X(GELU, NONE, "GELU", "approximate='none'", (tensor_gelu)(x)) Y(GELU, gelu, (void), 0, 0, 0)                   \
-    X(GELU_TANH, GELU_TANH, "GELU", "approximate='tanh'", (tensor_gelu_tanh)(x))                                        \
+    X(GELU, NONE, "GELU", "approximate='none'", (tensor_gelu)(x)) Y(GELU, gelu, (void), 0, 0, 0)             \
+    X(GELU_TANH, GELU_TANH, "GELU", "approximate='tanh'", (tensor_gelu_tanh)(x))                             \
         Y(GELU_TANH, gelu_tanh, (void), 0, 0, 0)                                                             \
-    X(GLU, NONE, "GLU", "dim=#0", (tensor_glu)(x, l->i[0])) Y(GLU, glu, (int64_t dim), 0, 0, dim)                  \
-    X(HARDSHRINK, NONE, "Hardshrink", "$0", (tensor_hardshrink)(x, l->f[0]))                                       \
+    X(GLU, NONE, "GLU", "dim=#0", (tensor_glu)(x, l->i[0])) Y(GLU, glu, (int64_t dim), 0, 0, dim)            \
+    X(HARDSHRINK, NONE, "Hardshrink", "$0", (tensor_hardshrink)(x, l->f[0]))                                 \
         Y(HARDSHRINK, hardshrink, (double lambd), lambd, 0, 0)                                               \
-    X(HARDSIGMOID, NONE, "Hardsigmoid", "", (tensor_hardsigmoid)(x)) Y(HARDSIGMOID, hardsigmoid, (void), 0, 0, 0)  \
-    X(HARDSWISH, NONE, "Hardswish", "", (tensor_hardswish)(x)) Y(HARDSWISH, hardswish, (void), 0, 0, 0)            \
-    X(HARDTANH, NONE, "Hardtanh", "min_val=$0, max_val=$1", (tensor_hardtanh)(x, l->f[0], l->f[1]))                \
+    X(HARDSIGMOID, NONE, "Hardsigmoid", "", (tensor_hardsigmoid)(x))                                         \
+        Y(HARDSIGMOID, hardsigmoid, (void), 0, 0, 0)                                                         \
+    X(HARDSWISH, NONE, "Hardswish", "", (tensor_hardswish)(x)) Y(HARDSWISH, hardswish, (void), 0, 0, 0)      \
+    X(HARDTANH, NONE, "Hardtanh", "min_val=$0, max_val=$1", (tensor_hardtanh)(x, l->f[0], l->f[1]))          \
         Y(HARDTANH, hardtanh, (double lo, double hi), lo, hi, 0)                                             \
-    X(LEAKY_RELU, NONE, "LeakyReLU", "negative_slope=$0", (tensor_leaky_relu)(x, l->f[0]))                         \
+    X(LEAKY_RELU, NONE, "LeakyReLU", "negative_slope=$0", (tensor_leaky_relu)(x, l->f[0]))                   \
         Y(LEAKY_RELU, leaky_relu, (double slope), slope, 0, 0)                                               \
-    X(LINEAR, NONE, "Linear", "in_features=#0, out_features=#1, bias={2True|False}",                               \
+    X(LINEAR, NONE, "Linear", "in_features=#0, out_features=#1, bias={2True|False}",                         \
       (tensor_linear)(x, nn__tensor(m, 0), nn__tensor(m, 1)))                                                \
-    X(LOGSIGMOID, NONE, "LogSigmoid", "", (tensor_logsigmoid)(x)) Y(LOGSIGMOID, logsigmoid, (void), 0, 0, 0)       \
-    X(LOG_SOFTMAX, NONE, "LogSoftmax", "dim=#0", (tensor_log_softmax)(x, l->i[0]))                                 \
+    X(LOGSIGMOID, NONE, "LogSigmoid", "", (tensor_logsigmoid)(x)) Y(LOGSIGMOID, logsigmoid, (void), 0, 0, 0) \
+    X(LOG_SOFTMAX, NONE, "LogSoftmax", "dim=#0", (tensor_log_softmax)(x, l->i[0]))                           \
         Y(LOG_SOFTMAX, log_softmax, (int64_t dim), 0, 0, dim)                                                \
-    X(MISH, NONE, "Mish", "", (tensor_mish)(x)) Y(MISH, mish, (void), 0, 0, 0)                                     \
-    X(PIXEL_SHUFFLE, NONE, "PixelShuffle", "upscale_factor=#0", (tensor_pixel_shuffle)(x, l->i[0]))                \
+    X(MISH, NONE, "Mish", "", (tensor_mish)(x)) Y(MISH, mish, (void), 0, 0, 0)                               \
+    X(PIXEL_SHUFFLE, NONE, "PixelShuffle", "upscale_factor=#0", (tensor_pixel_shuffle)(x, l->i[0]))          \
         Y(PIXEL_SHUFFLE, pixel_shuffle, (int64_t factor), 0, 0, factor)                                      \
-    X(PIXEL_UNSHUFFLE, NONE, "PixelUnshuffle", "downscale_factor=#0", (tensor_pixel_unshuffle)(x, l->i[0]))        \
+    X(PIXEL_UNSHUFFLE, NONE, "PixelUnshuffle", "downscale_factor=#0", (tensor_pixel_unshuffle)(x, l->i[0]))  \
         Y(PIXEL_UNSHUFFLE, pixel_unshuffle, (int64_t factor), 0, 0, factor)                                  \
-    X(PRELU, NONE, "PReLU", "num_parameters=#0", (tensor_prelu)(x, nn__tensor(m, 0)))                              \
-    X(RELU, RELU, "ReLU", "", (tensor_relu)(x)) Y(RELU, relu, (void), 0, 0, 0)                                     \
-    X(RELU6, NONE, "ReLU6", "", (tensor_relu6)(x)) Y(RELU6, relu6, (void), 0, 0, 0)                                \
-    X(RRELU, NONE, "RReLU", "lower=$0, upper=$1", (tensor_rrelu)(x, l->f[0], l->f[1], m->training))                \
+    X(PRELU, NONE, "PReLU", "num_parameters=#0", (tensor_prelu)(x, nn__tensor(m, 0)))                        \
+    X(RELU, RELU, "ReLU", "", (tensor_relu)(x)) Y(RELU, relu, (void), 0, 0, 0)                               \
+    X(RELU6, NONE, "ReLU6", "", (tensor_relu6)(x)) Y(RELU6, relu6, (void), 0, 0, 0)                          \
+    X(RRELU, NONE, "RReLU", "lower=$0, upper=$1", (tensor_rrelu)(x, l->f[0], l->f[1], m->training))          \
         Y(RRELU, rrelu, (double lower, double upper), lower, upper, 0)                                       \
-    X(SELU, NONE, "SELU", "", (tensor_selu)(x)) Y(SELU, selu, (void), 0, 0, 0)                                     \
-    X(SIGMOID, NONE, "Sigmoid", "", (tensor_sigmoid)(x)) Y(SIGMOID, sigmoid, (void), 0, 0, 0)                      \
-    X(SILU, NONE, "SiLU", "", (tensor_silu)(x)) Y(SILU, silu, (void), 0, 0, 0)                                     \
-    X(SOFTMAX, NONE, "Softmax", "dim=#0", (tensor_softmax)(x, l->i[0]))                                            \
+    X(SELU, NONE, "SELU", "", (tensor_selu)(x)) Y(SELU, selu, (void), 0, 0, 0)                               \
+    X(SIGMOID, NONE, "Sigmoid", "", (tensor_sigmoid)(x)) Y(SIGMOID, sigmoid, (void), 0, 0, 0)                \
+    X(SILU, NONE, "SiLU", "", (tensor_silu)(x)) Y(SILU, silu, (void), 0, 0, 0)                               \
+    X(SOFTMAX, NONE, "Softmax", "dim=#0", (tensor_softmax)(x, l->i[0]))                                      \
         Y(SOFTMAX, softmax, (int64_t dim), 0, 0, dim)                                                        \
-    X(SOFTMIN, NONE, "Softmin", "dim=#0", (tensor_softmin)(x, l->i[0]))                                            \
+    X(SOFTMIN, NONE, "Softmin", "dim=#0", (tensor_softmin)(x, l->i[0]))                                      \
         Y(SOFTMIN, softmin, (int64_t dim), 0, 0, dim)                                                        \
-    X(SOFTPLUS, NONE, "Softplus", "beta=$0, threshold=$1", (tensor_softplus)(x, l->f[0], l->f[1]))                 \
+    X(SOFTPLUS, NONE, "Softplus", "beta=$0, threshold=$1", (tensor_softplus)(x, l->f[0], l->f[1]))           \
         Y(SOFTPLUS, softplus, (double beta, double threshold), beta, threshold, 0)                           \
-    X(SOFTSHRINK, NONE, "Softshrink", "$0", (tensor_softshrink)(x, l->f[0]))                                       \
+    X(SOFTSHRINK, NONE, "Softshrink", "$0", (tensor_softshrink)(x, l->f[0]))                                 \
         Y(SOFTSHRINK, softshrink, (double lambd), lambd, 0, 0)                                               \
-    X(SOFTSIGN, NONE, "Softsign", "", (tensor_softsign)(x)) Y(SOFTSIGN, softsign, (void), 0, 0, 0)                 \
-    X(TANH, NONE, "Tanh", "", (tensor_tanh)(x)) Y(TANH, tanh, (void), 0, 0, 0)                                     \
-    X(TANHSHRINK, NONE, "Tanhshrink", "", (tensor_tanhshrink)(x)) Y(TANHSHRINK, tanhshrink, (void), 0, 0, 0)       \
-    X(THRESHOLD, NONE, "Threshold", "threshold=$0, value=$1", (tensor_threshold)(x, l->f[0], l->f[1]))             \
+    X(SOFTSIGN, NONE, "Softsign", "", (tensor_softsign)(x)) Y(SOFTSIGN, softsign, (void), 0, 0, 0)           \
+    X(TANH, NONE, "Tanh", "", (tensor_tanh)(x)) Y(TANH, tanh, (void), 0, 0, 0)                               \
+    X(TANHSHRINK, NONE, "Tanhshrink", "", (tensor_tanhshrink)(x)) Y(TANHSHRINK, tanhshrink, (void), 0, 0, 0) \
+    X(THRESHOLD, NONE, "Threshold", "threshold=$0, value=$1", (tensor_threshold)(x, l->f[0], l->f[1]))       \
         Y(THRESHOLD, threshold, (double threshold, double value), threshold, value, 0)
 
 #define NN__CONV_TEXT                                                                                        \
@@ -11759,60 +11737,60 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
 // scope opened. Pads are in the order of tensor_pad_t, then zeros, recurrent nets RNN LSTM GRU and their
 // cells, ENCODER_LAYER to DECODER those of nn_transformer_forward; kinds of 1, 2 and 3 dims stand together. A
 // sequential opens its scope by itself.
-#define NN__RANKS(X, ID, join, name, forward, text)                                                             \
-    X(ID##1D, join, name "1d", forward, text, 0)                                                                   \
-    X(ID##2D, join, name "2d", forward, text, 0)                                                                   \
+#define NN__RANKS(X, ID, join, name, forward, text)                                                          \
+    X(ID##1D, join, name "1d", forward, text, 0)                                                             \
+    X(ID##2D, join, name "2d", forward, text, 0)                                                             \
     X(ID##3D, join, name "3d", forward, text, 0)
 #define NN_LAYERS(X)                                                                                         \
-    NN__RANKS(X, CONV, NONE, "Conv", nn__forward_conv, NN__CONV_TEXT)                                              \
-    NN__RANKS(X, CONV_TRANSPOSE, NONE, "ConvTranspose", nn__forward_conv_transpose, NN__CONV_TEXT)                           \
-    NN__RANKS(X, MAX_POOL, MAX_POOL, "MaxPool", nn__forward_max_pool, NN__MAX_POOL_TEXT)                                   \
-    X(AVG_POOL1D, NONE, "AvgPool1d", nn__forward_avg_pool, NN__TUPLES_TEXT, 0)                                         \
-    X(AVG_POOL2D, NONE, "AvgPool2d", nn__forward_avg_pool, NN__POOL_TEXT, 0)                                           \
-    X(AVG_POOL3D, NONE, "AvgPool3d", nn__forward_avg_pool, NN__POOL_TEXT, 0)                                           \
-    NN__RANKS(X, ADAPTIVE_AVG_POOL, NONE, "AdaptiveAvgPool", nn__forward_avg_pool, "output_size=*o")                   \
-    NN__RANKS(X, ADAPTIVE_MAX_POOL, NONE, "AdaptiveMaxPool", nn__forward_max_pool, "output_size=*o")                   \
-    NN__RANKS(X, MAX_UNPOOL, NONE, "MaxUnpool", NULL, NN__TUPLES_TEXT)                                             \
-    NN__RANKS(X, LP_POOL, NONE, "LPPool", nn__forward_lp_pool,                                                     \
+    NN__RANKS(X, CONV, NONE, "Conv", nn__forward_conv, NN__CONV_TEXT)                                        \
+    NN__RANKS(X, CONV_TRANSPOSE, NONE, "ConvTranspose", nn__forward_conv_transpose, NN__CONV_TEXT)           \
+    NN__RANKS(X, MAX_POOL, MAX_POOL, "MaxPool", nn__forward_max_pool, NN__MAX_POOL_TEXT)                     \
+    X(AVG_POOL1D, NONE, "AvgPool1d", nn__forward_avg_pool, NN__TUPLES_TEXT, 0)                               \
+    X(AVG_POOL2D, NONE, "AvgPool2d", nn__forward_avg_pool, NN__POOL_TEXT, 0)                                 \
+    X(AVG_POOL3D, NONE, "AvgPool3d", nn__forward_avg_pool, NN__POOL_TEXT, 0)                                 \
+    NN__RANKS(X, ADAPTIVE_AVG_POOL, NONE, "AdaptiveAvgPool", nn__forward_avg_pool, "output_size=*o")         \
+    NN__RANKS(X, ADAPTIVE_MAX_POOL, NONE, "AdaptiveMaxPool", nn__forward_max_pool, "output_size=*o")         \
+    NN__RANKS(X, MAX_UNPOOL, NONE, "MaxUnpool", NULL, NN__TUPLES_TEXT)                                       \
+    NN__RANKS(X, LP_POOL, NONE, "LPPool", nn__forward_lp_pool,                                               \
               "norm_type=$0, kernel_size=#0, stride={4None|#1}, ceil_mode={3False|True}")                    \
-    X(UPSAMPLE, NONE, "Upsample", nn__forward_upsample, NN__UPSAMPLE_TEXT, 0)                                      \
-    X(UNFOLD, NONE, "Unfold", nn__forward_unfold, NN__COLUMNS_TEXT, 0)                                            \
-    X(FOLD, NONE, "Fold", nn__forward_fold, "output_size=*l, " NN__COLUMNS_TEXT, 0)                             \
-    NN__RANKS(X, PAD, NONE, "ConstantPad", nn__forward_pad, "padding=" NN__PAD_TEXT ", value=$0")                  \
-    NN__RANKS(X, REFLECTION_PAD, NONE, "ReflectionPad", nn__forward_pad, NN__PAD_TEXT)                             \
-    NN__RANKS(X, REPLICATION_PAD, NONE, "ReplicationPad", nn__forward_pad, NN__PAD_TEXT)                           \
-    NN__RANKS(X, CIRCULAR_PAD, NONE, "CircularPad", nn__forward_pad, NN__PAD_TEXT)                                 \
-    NN__RANKS(X, ZERO_PAD, NONE, "ZeroPad", nn__forward_pad, NN__PAD_TEXT)                                         \
-    X(LAYER_NORM, NONE, "LayerNorm", nn__forward_layer_norm,                                                       \
+    X(UPSAMPLE, NONE, "Upsample", nn__forward_upsample, NN__UPSAMPLE_TEXT, 0)                                \
+    X(UNFOLD, NONE, "Unfold", nn__forward_unfold, NN__COLUMNS_TEXT, 0)                                       \
+    X(FOLD, NONE, "Fold", nn__forward_fold, "output_size=*l, " NN__COLUMNS_TEXT, 0)                          \
+    NN__RANKS(X, PAD, NONE, "ConstantPad", nn__forward_pad, "padding=" NN__PAD_TEXT ", value=$0")            \
+    NN__RANKS(X, REFLECTION_PAD, NONE, "ReflectionPad", nn__forward_pad, NN__PAD_TEXT)                       \
+    NN__RANKS(X, REPLICATION_PAD, NONE, "ReplicationPad", nn__forward_pad, NN__PAD_TEXT)                     \
+    NN__RANKS(X, CIRCULAR_PAD, NONE, "CircularPad", nn__forward_pad, NN__PAD_TEXT)                           \
+    NN__RANKS(X, ZERO_PAD, NONE, "ZeroPad", nn__forward_pad, NN__PAD_TEXT)                                   \
+    X(LAYER_NORM, NONE, "LayerNorm", nn__forward_layer_norm,                                                 \
       "(#0,), eps=$0, elementwise_affine={WFalse|True}, bias={BFalse|True}", 0)                              \
-    X(EMBEDDING_BAG, NONE, "EmbeddingBag", nn__forward_embedding_bag,                                              \
+    X(EMBEDDING_BAG, NONE, "EmbeddingBag", nn__forward_embedding_bag,                                        \
       "#0, #1?8, max_norm=$0}?9, norm_type=$1}?4, scale_grad_by_freq=True}, mode='{2mean|sum|max}'"          \
       "?6, padding_idx=#7}", 0)                                                                              \
-    X(BILINEAR, NONE, "Bilinear", NULL,                                                                            \
+    X(BILINEAR, NONE, "Bilinear", NULL,                                                                      \
       "in1_features=#0, in2_features=#1, out_features=#2, bias={BFalse|True}", 0)                            \
-    X(RNN, NONE, "RNN", nn__forward_recurrent, NN__RNN_TEXT, 0)                                                    \
-    X(LSTM, NONE, "LSTM", nn__forward_recurrent, NN__RNN_TEXT, 0)                                                  \
-    X(GRU, NONE, "GRU", nn__forward_recurrent, NN__RNN_TEXT, 0)                                                    \
-    X(RNN_CELL, NONE, "RNNCell", nn__forward_recurrent, NN__RNN_TEXT, 0)                                           \
-    X(LSTM_CELL, NONE, "LSTMCell", nn__forward_recurrent, NN__RNN_TEXT, 0)                                         \
-    X(GRU_CELL, NONE, "GRUCell", nn__forward_recurrent, NN__RNN_TEXT, 0)                                           \
-    X(ATTENTION, NONE, "MultiheadAttention", nn__forward_attention, "", 1)                                         \
-    X(ENCODER_LAYER, NONE, "TransformerEncoderLayer", nn__forward_transformer_layer, "", 1)                        \
-    X(DECODER_LAYER, NONE, "TransformerDecoderLayer", nn__forward_transformer_layer, "", 1)                        \
-    X(ENCODER, NONE, "TransformerEncoder", nn__forward_transformer, "", 1)                                         \
-    X(DECODER, NONE, "TransformerDecoder", nn__forward_transformer, "", 1)                                         \
-    X(MODULE_LIST, NONE, "ModuleList", NULL, "", 0)                                                                \
-    NN__RANKS(X, BATCH_NORM, NONE, "BatchNorm", nn__forward_batch_norm, NN__BATCH_NORM_TEXT)                       \
-    NN__RANKS(X, INSTANCE_NORM, NONE, "InstanceNorm", nn__forward_batch_norm, NN__BATCH_NORM_TEXT)                 \
-    X(GROUP_NORM, NONE, "GroupNorm", nn__forward_group_norm,                                                       \
+    X(RNN, NONE, "RNN", nn__forward_recurrent, NN__RNN_TEXT, 0)                                              \
+    X(LSTM, NONE, "LSTM", nn__forward_recurrent, NN__RNN_TEXT, 0)                                            \
+    X(GRU, NONE, "GRU", nn__forward_recurrent, NN__RNN_TEXT, 0)                                              \
+    X(RNN_CELL, NONE, "RNNCell", nn__forward_recurrent, NN__RNN_TEXT, 0)                                     \
+    X(LSTM_CELL, NONE, "LSTMCell", nn__forward_recurrent, NN__RNN_TEXT, 0)                                   \
+    X(GRU_CELL, NONE, "GRUCell", nn__forward_recurrent, NN__RNN_TEXT, 0)                                     \
+    X(ATTENTION, NONE, "MultiheadAttention", nn__forward_attention, "", 1)                                   \
+    X(ENCODER_LAYER, NONE, "TransformerEncoderLayer", nn__forward_transformer_layer, "", 1)                  \
+    X(DECODER_LAYER, NONE, "TransformerDecoderLayer", nn__forward_transformer_layer, "", 1)                  \
+    X(ENCODER, NONE, "TransformerEncoder", nn__forward_transformer, "", 1)                                   \
+    X(DECODER, NONE, "TransformerDecoder", nn__forward_transformer, "", 1)                                   \
+    X(MODULE_LIST, NONE, "ModuleList", NULL, "", 0)                                                          \
+    NN__RANKS(X, BATCH_NORM, NONE, "BatchNorm", nn__forward_batch_norm, NN__BATCH_NORM_TEXT)                 \
+    NN__RANKS(X, INSTANCE_NORM, NONE, "InstanceNorm", nn__forward_batch_norm, NN__BATCH_NORM_TEXT)           \
+    X(GROUP_NORM, NONE, "GroupNorm", nn__forward_group_norm,                                                 \
       "#0, #1, eps=$0, affine={WFalse|True}, bias={BFalse|True}", 1)                                         \
-    X(RMS_NORM, NONE, "RMSNorm", nn__forward_layer_norm,                                                           \
+    X(RMS_NORM, NONE, "RMSNorm", nn__forward_layer_norm,                                                     \
       "(#0,), eps={1$0|None}, elementwise_affine={WFalse|True}", 1)                                          \
-    X(LOCAL_RESPONSE_NORM, NONE, "LocalResponseNorm", nn__forward_local_response_norm,                             \
+    X(LOCAL_RESPONSE_NORM, NONE, "LocalResponseNorm", nn__forward_local_response_norm,                       \
       "#0, alpha=$0, beta=$1, k=$2", 1)                                                                      \
-    X(EMBEDDING, NONE, "Embedding", nn__forward_embedding, "#0, #1?4, padding_idx=#2}?6, max_norm=$0}"             \
+    X(EMBEDDING, NONE, "Embedding", nn__forward_embedding, "#0, #1?4, padding_idx=#2}?6, max_norm=$0}"       \
       "?7, norm_type=$1}?3, scale_grad_by_freq=True}?5, sparse=True}", 0)                                    \
-    X(IDENTITY, "Identity", nn__forward_identity, "", 0)                                                     \
+    X(IDENTITY, NONE, "Identity", nn__forward_identity, "", 0)                                               \
     X(SEQUENTIAL, NONE, "Sequential", nn__forward_sequential, "", 0)
 
 #define NN__X(ID, join, name, text, result)                                                                  \
@@ -13282,7 +13260,7 @@ TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
     return TENSOR_OK;
 }
 static const tensor__row_t nn__step_row = {"step", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_STEP, 0,
-                                           NULL, nn__cpu_step, NULL, 0, 0, "", NULL, NULL, NULL};
+                                           NULL, nn__cpu_step, NULL, 0, 0, "", NULL, NULL, NULL, NULL};
 TENSOR__FN void nn__step_arg(tensor_arg_t *a, tensor_t *t, int role) {
     if (t) TENSOR__(arg)(a, t, role);
     else memset(a, 0, sizeof *a);
@@ -13924,9 +13902,9 @@ TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
 static const tensor__row_t nn__grads_row[2] = {
     {"clip_grad_norm", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SUM_SQUARES, 0, NULL, nn__cpu_squares,
         NULL, 0,
-     0, "", NULL},
+     0, "", NULL, NULL, NULL, NULL},
     {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SCALE_GRADS, 0, NULL, nn__cpu_scale, NULL,
-     0, 0, "", NULL}};
+     0, 0, "", NULL, NULL, NULL, NULL}};
 
 // Either o or list.
 TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i) {
