@@ -10122,6 +10122,7 @@ typedef struct nn__hook_t {
     nn_forward_hook_t post;
     nn_full_backward_hook_t back;
     void *user;
+    tensor_t *(*forward)(nn_module_t *m, tensor_t *x);      // runs all of a module: nn__forward_hooked
 } nn__hook_t;
 
 struct nn_module_impl_t {
@@ -10599,6 +10600,7 @@ TENSOR__FN int64_t nn__add_hook(nn_module_t *m, const char *op, nn_forward_pre_h
     if (!pre && !post && !back) return NN__NO(TENSOR_ERR_OWNER, "%s: fn is NULL", op);
     h = (nn__hook_t *)nn__memory(1, sizeof *h);
     if (!h) return 0;
+    h->forward = nn__forward_hooked;
     h->id = ++m->impl->last_hook;
     h->pre = pre;
     h->post = post;
@@ -10629,27 +10631,26 @@ TENSOR_API int nn_remove_hook(nn_module_t *m, int64_t handle) {
 }
 
 TENSOR_API tensor_t *(nn_forward)(nn_module_t *m, tensor_t *x) {
-    const tensor__internals_t *in = tensor__internals(TENSOR__API_VERSION);
-    tensor__thread_t *th = in->self();
+    tensor__thread_t *th = nn__self();
     nn_module_impl_t *impl;
     tensor_t *y;
     int pushed;
     if (!nn__usable(m) || !m->forward) {
         if (tensor_error_code() == TENSOR_OK) {
             if (nn__open_module(m) && m->code != TENSOR_OK)
-                in->fail(th, m->code, "forward: module %s failed when it was made", m->name);
+                TENSOR__(fail)(th, m->code, "forward: module %s failed when it was made", m->name);
             else if (nn__open_module(m))
-                in->fail(th, TENSOR_ERR_POISONED, "forward: module %s has no forward", m->name);
+                TENSOR__(fail)(th, TENSOR_ERR_POISONED, "forward: module %s has no forward", m->name);
             else
                 nn__unusable("forward", "the module", m);
         }
-        return in->poison;
+        return TENSOR__(poison);
     }
     impl = m->impl;
     pushed = impl->key != NULL;
-    if (pushed) in->push_path(th, impl->key);
-    y = impl->hooks ? nn__forward_hooked(m, x) : nn__forward_plain(m, x);
-    if (pushed) in->pop_path(th);
+    if (pushed) TENSOR__(push_path)(th, impl->key);
+    y = impl->hooks ? impl->hooks->forward(m, x) : nn__forward_plain(m, x);
+    if (pushed) TENSOR__(pop_path)(th);
     return y;
 }
 
@@ -11599,9 +11600,8 @@ TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
 }
 
 TENSOR__FN tensor_t *nn__forward_identity(nn_module_t *m, tensor_t *x) {
-    const tensor__internals_t *in = tensor__internals(TENSOR__API_VERSION);
     (void)m;
-    return x ? x : in->fail(in->self(), TENSOR_ERR_POISONED, "identity: x is NULL");
+    return x ? x : NN__FAIL(TENSOR_ERR_POISONED, "identity: x is NULL");
 }
 
 // What a child and the one after it come to, where no hook looks between them: one op with the same bits; or
