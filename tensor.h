@@ -3055,7 +3055,7 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 #define TENSOR__DROP(p) tensor__unref(p)
 
 enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, its memory as of alloc(-1)
-enum { TENSOR__API_VERSION = 6, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
+enum { TENSOR__API_VERSION = 7, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0,
        TENSOR__EMPTIED = 0x7E50E391 };         // by a shutdown that is not done with it
 enum {                                  // tensor_t.flags
@@ -3416,7 +3416,63 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #ifdef __cplusplus
 }
 #endif
+// In one file with the core it is the function itself, so that only those in use are kept.
+#if defined(TENSOR_IMPLEMENTATION) && \
+    (!defined(TENSOR_IMPLEMENTATION_PART) || TENSOR_IMPLEMENTATION_PART == 1)
+#define TENSOR__(f) TENSOR__IN_##f
+#define TENSOR__IN_poison TENSOR__POISON
+#define TENSOR__IN_self tensor__self
+#define TENSOR__IN_fail tensor__fail
+#define TENSOR__IN_text tensor__text
+#define TENSOR__IN_begin tensor__begin
+#define TENSOR__IN_result tensor__result
+#define TENSOR__IN_finish tensor__finish
+#define TENSOR__IN_grad_in tensor__grad_in
+#define TENSOR__IN_grad_out tensor__grad_out
+#define TENSOR__IN_grad_need tensor__grad_need
+#define TENSOR__IN_sum_to tensor__sum_to
+#define TENSOR__IN_next_stream tensor__next_stream
+#define TENSOR__IN_parallel tensor__parallel
+#define TENSOR__IN_thread_count tensor__thread_count
+#define TENSOR__IN_gemm tensor__gemm
+#define TENSOR__IN_gemm_scratch tensor__gemm_scratch
+#define TENSOR__IN_isa tensor__isa
+#define TENSOR__IN_reference tensor__reference
+#define TENSOR__IN_memory tensor__memory
+#define TENSOR__IN_memory_free tensor__memory_free
+#define TENSOR__IN_object tensor__object
+#define TENSOR__IN_bury tensor__bury
+#define TENSOR__IN_own tensor__own
+#define TENSOR__IN_disown tensor__disown
+#define TENSOR__IN_changeable tensor__changeable
+#define TENSOR__IN_hold tensor__hold
+#define TENSOR__IN_drop tensor__drop
+#define TENSOR__IN_push_path tensor__push_path
+#define TENSOR__IN_pop_path tensor__pop_path
+#define TENSOR__IN_load tensor__load
+#define TENSOR__IN_philox tensor__philox
+#define TENSOR__IN_scope tensor__inner_scope
+#define TENSOR__IN_tidy tensor__tidy
+#define TENSOR__IN_set_backend tensor__set_backend
+#define TENSOR__IN_recording tensor__recording
+#define TENSOR__IN_aside tensor__aside
+#define TENSOR__IN_make tensor__make
+#define TENSOR__IN_arg tensor__arg
+#define TENSOR__IN_launch tensor__launch
+#define TENSOR__IN_halves tensor__halves
+#define TENSOR__IN_multiplies tensor__multiplies
+#define TENSOR__IN_net tensor__net
+#define TENSOR__IN_lasts tensor__lasts
+#define TENSOR__IN_follow tensor__follow
+#define TENSOR__IN_row tensor__row
+#define TENSOR__IN_row_RELU tensor__row_RELU
+#define TENSOR__IN_row_GELU_TANH tensor__row_GELU_TANH
+#define TENSOR__IN_plain_product tensor__plain_product
+#define TENSOR__IN_casting tensor__casting
+#define TENSOR__IN_autocast tensor__autocast
+#else
 #define TENSOR__(f) (tensor__internals(TENSOR__API_VERSION)->f)
+#endif
 
 // Line of a front that autocast knows: `call` is the front anew, outside autocast, on inputs cast_[0], ...
 #define TENSOR__AUTOCAST(casting, to, call, ...)                                                             \
@@ -3587,17 +3643,17 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(ALL, all, REDUCE, 1, 1, tensor__cpu_reduce, NULL, NOGRAD, 0, AS_IS, "whether all are true") \
     X(ANY, any, REDUCE, 1, 1, tensor__cpu_reduce, NULL, NOGRAD, 0, AS_IS, "whether any is true") \
     X(ARANGE, arange, FILL, 0, 1, tensor__cpu_fill, NULL, NOGRAD, 0, AS_IS, "f[0] + i f[1]") \
-    X(ARGMAX, argmax, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, AS_IS, "index of the largest along the last dim") \
-    X(ARGMIN, argmin, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, AS_IS, "index of the smallest along the last dim") \
+    X(ARGMAX, argmax, ROWS, 1, 1, tensor__cpu_argmax, tensor__scratch_rows, NOGRAD, 0, AS_IS, "index of the largest along the last dim") \
+    X(ARGMIN, argmin, ROWS, 1, 1, tensor__cpu_argmin, tensor__scratch_rows, NOGRAD, 0, AS_IS, "index of the smallest along the last dim") \
     X(AS_STRIDED, as_strided, VIEW, 1, 1, NULL, NULL, tensor__grad_as_strided, 0, AS_IS, "any view: offset i[0], strides i[1..8]") \
     X(AS_STRIDED_BACKWARD, as_strided_backward, INDEX, 1, 1, tensor__cpu_as_strided_backward, NULL, tensor__grad_as_strided_backward, 0, AS_IS, "zeros with g added at the places of a view") \
     X(AS_STRIDED_SCATTER, as_strided_scatter, COMPOSED, 2, 1, NULL, NULL, tensor__grad_as_strided_scatter, 0, AS_IS, "x with a view of it replaced") \
-    X(BERNOULLI, bernoulli, RANDOM, 1, 1, tensor__cpu_random, NULL, NOGRAD, 0, AS_IS, "1 with probability p") \
+    X(BERNOULLI, bernoulli, RANDOM, 1, 1, tensor__cpu_bernoulli, NULL, NOGRAD, 0, AS_IS, "1 with probability p") \
     X(CAT, cat, COMPOSED, -1, 1, NULL, NULL, tensor__grad_cat, 0, AS_IS, "tensors joined along dim i[0]") \
     X(CUMMAX, cummax, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "index of the largest so far along the last dim, last of ties") \
     X(CUMMIN, cummin, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "index of the smallest so far along the last dim, last of ties") \
-    X(CUMPROD, cumprod, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_cumprod, TENSOR__SA | TENSOR__SY, FULL, "running product along the last dim") \
-    X(CUMSUM, cumsum, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_cumsum, 0, FULL, "running sum along the last dim, from its end if i[0]") \
+    X(CUMPROD, cumprod, ROWS, 1, 1, tensor__cpu_cumprod, tensor__scratch_rows, tensor__grad_cumprod, TENSOR__SA | TENSOR__SY, FULL, "running product along the last dim") \
+    X(CUMSUM, cumsum, ROWS, 1, 1, tensor__cpu_cumsum, tensor__scratch_rows, tensor__grad_cumsum, 0, FULL, "running sum along the last dim, from its end if i[0]") \
     X(CUSTOM, custom, CUSTOM, -1, 1, NULL, NULL, tensor__grad_custom, 0, AS_IS, "a user's function") \
     X(EXPAND, expand, VIEW, 1, 1, NULL, NULL, tensor__grad_expand, 0, AS_IS, "sizes of 1 repeated without a copy") \
     X(FILL, fill, FILL, 0, 1, tensor__cpu_fill, NULL, tensor__grad_fill, 0, AS_IS, "f[0] everywhere") \
@@ -3617,24 +3673,24 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(LINALG_SOLVE_TRIANGULAR, linalg_solve_triangular, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve_triangular, TENSOR__SA | TENSOR__SY, AS_IS, "X of a X = b, a upper if i[0], ones on its diagonal if i[1]") \
     X(LINALG_SVD, linalg_svd, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_svd, TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, AS_IS, "singular vectors and values, descending") \
     X(LINALG_SWAPS, linalg_swaps, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, NOGRAD, 0, AS_IS, "row swaps as one order of i[0] rows") \
-    X(LINEAR_SCAN, linear_scan, ROWS, 2, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_linear_scan, TENSOR__SB | TENSOR__SY, AS_IS, "y_k = a_k + b_k y_(k-1) along the last dim, from its end if i[0]") \
-    X(LOG_SOFTMAX, log_softmax, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_log_softmax, TENSOR__SY, FULL, "x - logsumexp(x) along the last dim") \
-    X(LOG_SOFTMAX_BACKWARD, log_softmax_backward, ROWS, 2, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, AS_IS, "g - exp(y) sum(g); inputs g, y") \
-    X(LOGCUMSUMEXP, logcumsumexp, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_logcumsumexp, TENSOR__SA | TENSOR__SY, AS_IS, "running logsumexp along the last dim") \
-    X(LOGSUMEXP, logsumexp, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_logsumexp, TENSOR__SA | TENSOR__SY, FULL, "log of the sum of e^x along the last dim") \
+    X(LINEAR_SCAN, linear_scan, ROWS, 2, 1, tensor__cpu_linear_scan, tensor__scratch_rows, tensor__grad_linear_scan, TENSOR__SB | TENSOR__SY, AS_IS, "y_k = a_k + b_k y_(k-1) along the last dim, from its end if i[0]") \
+    X(LOG_SOFTMAX, log_softmax, ROWS, 1, 1, tensor__cpu_log_softmax, tensor__scratch_rows, tensor__grad_log_softmax, TENSOR__SY, FULL, "x - logsumexp(x) along the last dim") \
+    X(LOG_SOFTMAX_BACKWARD, log_softmax_backward, ROWS, 2, 1, tensor__cpu_log_softmax_backward, tensor__scratch_rows, NOGRAD, 0, AS_IS, "g - exp(y) sum(g); inputs g, y") \
+    X(LOGCUMSUMEXP, logcumsumexp, ROWS, 1, 1, tensor__cpu_logcumsumexp, tensor__scratch_rows, tensor__grad_logcumsumexp, TENSOR__SA | TENSOR__SY, AS_IS, "running logsumexp along the last dim") \
+    X(LOGSUMEXP, logsumexp, ROWS, 1, 1, tensor__cpu_logsumexp, tensor__scratch_rows, tensor__grad_logsumexp, TENSOR__SA | TENSOR__SY, FULL, "log of the sum of e^x along the last dim") \
     X(MATMUL, matmul, MATMUL, 2, 1, tensor__cpu_matmul, tensor__scratch_matmul, tensor__grad_matmul, TENSOR__SA | TENSOR__SB, LOW, "batched matrix product") \
     X(MEAN, mean, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_mean, 0, AS_IS, "mean over the dims of mask i[0]") \
     X(MODE, mode, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "last index of the most frequent value along the last dim") \
     X(MULTINOMIAL, multinomial, RANDOM, 1, 1, tensor__cpu_multinomial, NULL, NOGRAD, 0, AS_IS, "i[0] indices drawn from rows of weights") \
     X(NONZERO, nonzero, INDEX, 1, 1, tensor__cpu_nonzero, NULL, NOGRAD, 0, AS_IS, "places of the true elements of a mask: flat, or [n, ndim] if i[0]") \
-    X(NORM, norm, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_norm, TENSOR__SA | TENSOR__SY, FULL, "2-norm along the last dim") \
+    X(NORM, norm, ROWS, 1, 1, tensor__cpu_norm, tensor__scratch_rows, tensor__grad_norm, TENSOR__SA | TENSOR__SY, FULL, "2-norm along the last dim") \
     X(PERMUTE, permute, VIEW, 1, 1, NULL, NULL, tensor__grad_permute, 0, AS_IS, "dims in the order i[]") \
-    X(POISSON, poisson, RANDOM, 1, 1, tensor__cpu_random, NULL, NOGRAD, 0, AS_IS, "counts of events at rate x") \
+    X(POISSON, poisson, RANDOM, 1, 1, tensor__cpu_poisson, NULL, NOGRAD, 0, AS_IS, "counts of events at rate x") \
     X(PROD, prod, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_prod, TENSOR__SA, FULL, "product") \
-    X(PROD_OTHERS, prod_others, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, AS_IS, "product of all elements of the last dim but the own one") \
-    X(RAND, rand, RANDOM, 0, 1, tensor__cpu_random, NULL, NOGRAD, 0, AS_IS, "uniform in [f[0], f[1])") \
-    X(RANDINT, randint, RANDOM, 0, 1, tensor__cpu_random, NULL, NOGRAD, 0, AS_IS, "integers in [i[0], i[1])") \
-    X(RANDN, randn, RANDOM, 0, 1, tensor__cpu_random, NULL, NOGRAD, 0, AS_IS, "normal with mean f[0], deviation f[1]") \
+    X(PROD_OTHERS, prod_others, ROWS, 1, 1, tensor__cpu_prod_others, tensor__scratch_rows, NOGRAD, 0, AS_IS, "product of all elements of the last dim but the own one") \
+    X(RAND, rand, RANDOM, 0, 1, tensor__cpu_rand, NULL, NOGRAD, 0, AS_IS, "uniform in [f[0], f[1])") \
+    X(RANDINT, randint, RANDOM, 0, 1, tensor__cpu_randint, NULL, NOGRAD, 0, AS_IS, "integers in [i[0], i[1])") \
+    X(RANDN, randn, RANDOM, 0, 1, tensor__cpu_randn, NULL, NOGRAD, 0, AS_IS, "normal with mean f[0], deviation f[1]") \
     X(RANDPERM, randperm, RANDOM, 0, 1, tensor__cpu_randperm, NULL, NOGRAD, 0, AS_IS, "a random order of 0..n-1") \
     X(RESHAPE, reshape, VIEW, 1, 1, NULL, NULL, tensor__grad_reshape, 0, AS_IS, "other sizes over the same elements") \
     X(SCATTER, scatter, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter, TENSOR__SB, AS_IS, "elements replaced at index along dim i[0]") \
@@ -3643,15 +3699,15 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(SEARCHSORTED, searchsorted, ROWS, 2, 1, tensor__cpu_searchsorted, NULL, NOGRAD, 0, AS_IS, "places of b in sorted rows of a, behind equals if i[0]") \
     X(SLICE, slice, VIEW, 1, 1, NULL, NULL, tensor__grad_slice, 0, AS_IS, "every i[2]-th index from i[1] along dim i[0]") \
     X(SLICE_BACKWARD, slice_backward, COMPOSED, 1, 1, NULL, NULL, tensor__grad_slice_backward, 0, AS_IS, "zeros with g at the places of a slice") \
-    X(SOFTMAX, softmax, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_softmax, TENSOR__SY, FULL, "e^x / sum of e^x along the last dim") \
-    X(SOFTMAX_BACKWARD, softmax_backward, ROWS, 2, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, AS_IS, "y (g - sum(g y)); inputs g, y") \
+    X(SOFTMAX, softmax, ROWS, 1, 1, tensor__cpu_softmax, tensor__scratch_rows, tensor__grad_softmax, TENSOR__SY, FULL, "e^x / sum of e^x along the last dim") \
+    X(SOFTMAX_BACKWARD, softmax_backward, ROWS, 2, 1, tensor__cpu_softmax_backward, tensor__scratch_rows, NOGRAD, 0, AS_IS, "y (g - sum(g y)); inputs g, y") \
     X(SORT, sort, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "indices that sort the last dim stably, falling if i[0]") \
     X(SUM, sum, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_sum, 0, FULL, "sum over the dims of mask i[0]") \
     X(TOPK, topk, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "indices of the i[0] largest (smallest if not i[1]) along the last dim, sorted if i[2]") \
     X(TRANSFER, transfer, TRANSFER, 1, 1, tensor__cpu_transfer, NULL, tensor__grad_transfer, 0, AS_IS, "the same on another device") \
     X(TRIL, tril, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS, "zeros above the i[0]-th diagonal") \
     X(TRIU, triu, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS, "zeros below the i[0]-th diagonal") \
-    X(VAR, var, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_var, TENSOR__SA, AS_IS, "two-pass variance along the last dim, divisor n - f[0]")
+    X(VAR, var, ROWS, 1, 1, tensor__cpu_var, tensor__scratch_rows, tensor__grad_var, TENSOR__SA, AS_IS, "two-pass variance along the last dim, divisor n - f[0]")
 
 // The pointwise lists in the order of their ids, by operands: those that are formulas, all.
 #define TENSOR_OPS_FORMULAS(ONE, TWO, THREE) \
@@ -5932,7 +5988,7 @@ TENSOR_OPS_COMPARE(TENSOR__X)
 // ------------------------------------------------------------------------------
 
 #define TENSOR__REDUCE_LEAF(name, init, step, fold)                                                          \
-    TENSOR__FN float TENSOR__K(name)(const float *x, int64_t n) {                                            \
+    TENSOR__BETWEEN float TENSOR__K(name)(const float *x, int64_t n) {                                       \
         V_F a = V_SET(init), b = a, c = a, d = a;                                                            \
         int64_t i = 0;                                                                                       \
         for (; i + 4 * V_N <= n; i += 4 * V_N) {                                                             \
@@ -5953,7 +6009,7 @@ TENSOR__REDUCE_LEAF(leaf_peak, -(float)INFINITY, V_MAXR, V_HMAX)
 #undef TENSOR__REDUCE_LEAF
 
 // acc[i] += x[i]: one row of a sum over leading dims.
-TENSOR__FN void TENSOR__K(add_row)(float *acc, const float *x, int64_t n) {
+TENSOR__BETWEEN void TENSOR__K(add_row)(float *acc, const float *x, int64_t n) {
     int64_t i = 0;
     TENSOR__WHOLE { V_STORE(acc + i, V_ADD(V_LOAD(acc + i), V_LOAD(x + i))); }
     for (; i < n; i++) { acc[i] += x[i]; }
@@ -6013,7 +6069,7 @@ TENSOR__FN void TENSOR__K(row_scale)(const float *x, float *z, int64_t n, float 
     TENSOR__WHOLE { V_STORE(z + i, V_ADD(V_MUL(V_LOAD(x + i), va), vb)); }
     if (i < n) { V_PUT_PART(z + i, n - i, V_ADD(V_MUL(V_PART(x + i, n - i, 0), va), vb)); }
 }
-TENSOR__FN void TENSOR__K(row_softmax)(const float *x, float *y, int64_t n) {
+TENSOR__BETWEEN void TENSOR__K(row_softmax)(const float *x, float *y, int64_t n) {
     float s = TENSOR__K(row_exp)(x, y, n, TENSOR__K(leaf_peak)(x, n));
     TENSOR__K(row_scale)(y, y, n, 1.0f / s, 0.0f);
 }
@@ -6022,12 +6078,12 @@ TENSOR__FN float TENSOR__K(row_log)(float x) {
     V_STORE(t, V_LOG(V_SET(x)));
     return t[0];
 }
-TENSOR__FN float TENSOR__K(row_logsumexp)(const float *x, float *work, int64_t n) {
+TENSOR__BETWEEN float TENSOR__K(row_logsumexp)(const float *x, float *work, int64_t n) {
     float m = TENSOR__K(leaf_max)(x, n);
     if (m == -(float)INFINITY || m == (float)INFINITY) { return m; }
     return m + TENSOR__K(row_log)(TENSOR__K(row_exp)(x, work, n, m));
 }
-TENSOR__FN void TENSOR__K(row_log_softmax)(const float *x, float *y, int64_t n) {
+TENSOR__BETWEEN void TENSOR__K(row_log_softmax)(const float *x, float *y, int64_t n) {
     float m = TENSOR__K(leaf_peak)(x, n);
     float s = TENSOR__K(row_log)(TENSOR__K(row_exp)(x, y, n, m));
     V_F vm = V_SET(m), vs = V_SET(s);
@@ -6036,7 +6092,7 @@ TENSOR__FN void TENSOR__K(row_log_softmax)(const float *x, float *y, int64_t n) 
     if (i < n) { V_PUT_PART(y + i, n - i, V_SUB(V_SUB(V_PART(x + i, n - i, 0), vm), vs)); }
 }
 // dx = y (g - sum(g y))
-TENSOR__FN void TENSOR__K(row_softmax_backward)(const float *g, const float *y, float *dx, int64_t n) {
+TENSOR__BETWEEN void TENSOR__K(row_softmax_backward)(const float *g, const float *y, float *dx, int64_t n) {
     float s = TENSOR__K(row_dot)(g, y, n);
     V_F vs = V_SET(s);
     int64_t i = 0;
@@ -6046,7 +6102,8 @@ TENSOR__FN void TENSOR__K(row_softmax_backward)(const float *g, const float *y, 
     }
 }
 // dx = g - e^y sum(g)
-TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float *y, float *dx, int64_t n) {
+TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const float *y, float *dx,
+                                                         int64_t n) {
     float s = TENSOR__K(leaf_sum)(g, n);
     V_F vs = V_SET(s);
     int64_t i = 0;
@@ -6783,7 +6840,7 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64
     }
 }
 
-TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
+TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     tensor__gemm_job_t job;
     tensor__gemm_t g;
     int64_t ars = call->ars, acs = call->acs, brs = call->brs, bcs = call->bcs, i, p, mc, kc;
@@ -6843,8 +6900,8 @@ TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
 #define TENSOR__L64 (V_N > 4 ? V_N / 2 : 2)
 #if defined(__GNUC__) || defined(__clang__)
 typedef double TENSOR__K(doubles) __attribute__((vector_size(8 * TENSOR__L64), aligned(8), may_alias));
-TENSOR__FN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs,
-                                         const double *b, double *c) {
+TENSOR__BETWEEN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const double *a, int64_t ars,
+                                              int64_t acs, const double *b, double *c) {
     TENSOR__K(doubles) c0 = { 0, 0 }, c1 = c0, c2 = c0, c3 = c0, d0 = c0, d1 = c0, d2 = c0, d3 = c0;
     TENSOR__K(doubles) *o = (TENSOR__K(doubles) *)(void *)c;
     const double *a1 = rows > 1 ? a + ars : a, *a2 = rows > 2 ? a1 + ars : a1, *a3 = rows > 3 ? a2 + ars : a2;
@@ -6860,8 +6917,8 @@ TENSOR__FN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const double *
     o[4] = c2; o[5] = d2; o[6] = c3; o[7] = d3;
 }
 #else
-TENSOR__FN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs,
-                                         const double *b, double *c) {
+TENSOR__BETWEEN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const double *a, int64_t ars,
+                                              int64_t acs, const double *b, double *c) {
     int64_t p;
     int row, lane;
     for (row = 0; row < 4; row++) {
@@ -6921,8 +6978,8 @@ TENSOR__INLINE void TENSOR__K(box_muller)(V_I w1, V_I w2, V_F *x, V_F *y) {
 }
 // Elements first .. first + n of a stream, first a multiple of 4: a + b u, u uniform in [0, 1), at most top,
 // or (normal) a + b z.
-TENSOR__FN void TENSOR__K(random)(int normal, tensor_generator_t g, int64_t first, int64_t n, float a,
-                                  float b, float top, float *out) {
+TENSOR__INLINE void TENSOR__K(random)(const int normal, tensor_generator_t g, int64_t first, int64_t n,
+                                      float a, float b, float top, float *out) {
     for (int64_t i = 0; i < n; i += 8 * V_N) {
         V_I w[8];
         V_F y[8];
@@ -6945,17 +7002,30 @@ TENSOR__FN void TENSOR__K(random)(int normal, tensor_generator_t g, int64_t firs
         if (to == t) { memcpy(out + i, t, (size_t)(n - i) * sizeof(float)); }
     }
 }
+#define TENSOR__X(name, normal)                                                                              \
+    TENSOR__BETWEEN void TENSOR__K(name)(tensor_generator_t g, int64_t first, int64_t n, float a, float b,   \
+                                         float top, float *out) {                                            \
+        TENSOR__K(random)(normal, g, first, n, a, b, top, out);                                              \
+    }
+TENSOR__X(random_uniform, 0)
+TENSOR__X(random_normal, 1)
+#undef TENSOR__X
 
 #if TENSOR__PASS >= 1 && TENSOR__PASS <= 3
 // y[i] = x[i] past the caches, y aligned, n whole vectors; n = 0 ends a run of calls.
-TENSOR__FN void TENSOR__K(stream)(float *y, const float *x, int64_t n) {
+TENSOR__BETWEEN void TENSOR__K(stream)(float *y, const float *x, int64_t n) {
     if (!n) { _mm_sfence(); }
     for (int64_t i = 0; i < n; i += V_N) { TENSOR__MM(stream_ps)(y + i, V_LOAD(x + i)); }
+}
+#else
+// There is no such store: tensor__isa_t.streams says so.
+TENSOR__BETWEEN void TENSOR__K(stream)(float *y, const float *x, int64_t n) {
+    for (int64_t i = 0; i < n; i += V_N) { V_STORE(y + i, V_LOAD(x + i)); }
 }
 #endif
 
 // n elements to f32 and back; 0 = not a dtype they know. BOOL: 1 where the value is not 0.
-TENSOR__FN int64_t TENSOR__K(load)(float *d, const void *p, int dtype, int64_t n) {
+TENSOR__BETWEEN int64_t TENSOR__K(load)(float *d, const void *p, int dtype, int64_t n) {
     const uint8_t *b = (const uint8_t *)p;
     const uint16_t *h = (const uint16_t *)p;
     int64_t i = 0;
@@ -6971,7 +7041,7 @@ TENSOR__FN int64_t TENSOR__K(load)(float *d, const void *p, int dtype, int64_t n
     }
     return i;
 }
-TENSOR__FN int64_t TENSOR__K(store)(void *p, int dtype, const float *s, int64_t n) {
+TENSOR__BETWEEN int64_t TENSOR__K(store)(void *p, int dtype, const float *s, int64_t n) {
     uint16_t *h = (uint16_t *)p;
     int64_t i = 0;
     switch (dtype) {
@@ -6989,7 +7059,7 @@ TENSOR__FN int64_t TENSOR__K(store)(void *p, int dtype, const float *s, int64_t 
 }
 
 // Where x first has the value v, the first NaN if v is one; n if nowhere.
-TENSOR__FN int64_t TENSOR__K(find)(const float *x, int64_t n, float v) {
+TENSOR__BETWEEN int64_t TENSOR__K(find)(const float *x, int64_t n, float v) {
     int nan = tensor__isnan_f32(v);
     int64_t i = 0;
     TENSOR__WHOLE {
@@ -7001,8 +7071,8 @@ TENSOR__FN int64_t TENSOR__K(find)(const float *x, int64_t n, float v) {
 }
 
 // y[c][r] = x[r][c] for all rows and columns; ld elements from line to line.
-TENSOR__FN void TENSOR__K(transpose)(int64_t rows, int64_t columns, const float *x, int64_t xld, float *y,
-                                     int64_t yld) {
+TENSOR__BETWEEN void TENSOR__K(transpose)(int64_t rows, int64_t columns, const float *x, int64_t xld,
+                                          float *y, int64_t yld) {
     float t[64 * V_N];
     for (int64_t c = 0; c < columns; c += 64) {
         int64_t n = columns - c < 64 ? columns - c : 64;
@@ -7026,17 +7096,7 @@ TENSOR__FN void TENSOR__K(transpose)(int64_t rows, int64_t columns, const float 
 // ------------------------------------------------------------------------------
 
 TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
-    TENSOR__PLACE_OF(TENSOR__PASS), V_N,
-    TENSOR__K(leaf_sum), TENSOR__K(leaf_max), TENSOR__K(leaf_min), TENSOR__K(add_row),
-    TENSOR__K(row_softmax), TENSOR__K(row_log_softmax), TENSOR__K(row_logsumexp),
-    TENSOR__K(row_softmax_backward), TENSOR__K(row_log_softmax_backward), TENSOR__K(row_dot),
-    TENSOR__K(gemm_f32), TENSOR__K(gemm_tile_f64), TENSOR__K(random), TENSOR__K(load), TENSOR__K(store),
-    TENSOR__K(find), TENSOR__K(transpose),
-#if TENSOR__PASS >= 1 && TENSOR__PASS <= 3
-    TENSOR__K(stream),
-#else
-    NULL,
-#endif
+    TENSOR__PLACE_OF(TENSOR__PASS), V_N, TENSOR__PASS >= 1 && TENSOR__PASS <= 3,
 };
 #endif   // core kernels
 
@@ -7289,31 +7349,38 @@ enum {
     TENSOR__BLOCK = 256, TENSOR__LANES = 16, TENSOR__ITER_ARGS = 9, TENSOR__GRAIN = 16384,
     TENSOR__STREAM = 1 << 23            // elements of a result that goes past the caches
 };
-// What one instruction set offers; filled by its kernel pass.
+// A pass. Its kernels are reached one by one, TENSOR__DO(isa, leaf_sum)(x, n), so that those that a program
+// does not use are not kept by those that it does. Rejected: a table of all (nothing could be dropped).
 typedef struct tensor__isa_t {
     int place;                          // of its kernels in TENSOR__PASSES_OF
-    int lanes;
-    float (*leaf_sum)(const float *x, int64_t n);
-    float (*leaf_max)(const float *x, int64_t n);
-    float (*leaf_min)(const float *x, int64_t n);
-    void (*add_row)(float *acc, const float *x, int64_t n);
-    void (*row_softmax)(const float *x, float *y, int64_t n);
-    void (*row_log_softmax)(const float *x, float *y, int64_t n);
-    float (*row_logsumexp)(const float *x, float *work, int64_t n);
-    void (*row_softmax_backward)(const float *g, const float *y, float *dx, int64_t n);
-    void (*row_log_softmax_backward)(const float *g, const float *y, float *dx, int64_t n);
-    float (*row_dot)(const float *x, const float *y, int64_t n);
-    void (*gemm_f32)(const tensor__gemm_t *g);
-    void (*gemm_tile_f64)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b,
-                          double *c);
-    void (*random)(int normal, tensor_generator_t g, int64_t first, int64_t n, float a, float b, float top,
-                   float *out);
-    int64_t (*load)(float *d, const void *p, int dtype, int64_t n);
-    int64_t (*store)(void *p, int dtype, const float *s, int64_t n);
-    int64_t (*find)(const float *x, int64_t n, float v);
-    void (*transpose)(int64_t rows, int64_t columns, const float *x, int64_t xld, float *y, int64_t yld);
-    void (*stream)(float *y, const float *x, int64_t n);        // or NULL
+    int lanes;                          // f32 in a vector
+    int streams;                        // whether its kernel stream goes past the caches
 } tensor__isa_t;
+#define TENSOR__KERNELS(X)                                                                                   \
+    X(float, leaf_sum, (const float *x, int64_t n))                                                          \
+    X(float, leaf_max, (const float *x, int64_t n))                                                          \
+    X(float, leaf_min, (const float *x, int64_t n))                                                          \
+    X(void, add_row, (float *acc, const float *x, int64_t n))                                                \
+    X(void, row_softmax, (const float *x, float *y, int64_t n))                                              \
+    X(void, row_log_softmax, (const float *x, float *y, int64_t n))                                          \
+    X(float, row_logsumexp, (const float *x, float *work, int64_t n))                                        \
+    X(void, row_softmax_backward, (const float *g, const float *y, float *dx, int64_t n))                    \
+    X(void, row_log_softmax_backward, (const float *g, const float *y, float *dx, int64_t n))                \
+    X(void, gemm_f32, (const tensor__gemm_t *g))                                                             \
+    X(void, gemm_tile_f64, (int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs,              \
+                            const double *b, double *c))                                                     \
+    X(void, random_uniform, (tensor_generator_t g, int64_t first, int64_t n, float a, float b, float top,    \
+                             float *out))                                                                    \
+    X(void, random_normal, (tensor_generator_t g, int64_t first, int64_t n, float a, float b, float top,     \
+                            float *out))                                                                     \
+    X(int64_t, load, (float *d, const void *p, int dtype, int64_t n))                                        \
+    X(int64_t, store, (void *p, int dtype, const float *s, int64_t n))                                       \
+    X(int64_t, find, (const float *x, int64_t n, float v))                                                   \
+    X(void, transpose, (int64_t rows, int64_t columns, const float *x, int64_t xld, float *y, int64_t yld))  \
+    X(void, stream, (float *y, const float *x, int64_t n))
+#define TENSOR__X(result, f, params) typedef result tensor__##f##_fn params;
+TENSOR__KERNELS(TENSOR__X)
+#undef TENSOR__X
 
 /* GEMM, common to all ISA passes: the call, its scratch, the references, the f64 product
  *
@@ -7587,6 +7654,9 @@ TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *
 TENSOR__BETWEEN int tensor__thread_count(void);
 #if TENSOR__PART
 extern TENSOR__BETWEEN const tensor__isa_t TENSOR__PASSES_OF(tensor__isa) tensor__isa_none;
+#define TENSOR__X(result, f, params) TENSOR__DECLARE(tensor__##f##_fn, tensor__##f)
+TENSOR__KERNELS(TENSOR__X)
+#undef TENSOR__X
 typedef void tensor__body_fn(const void *const *in, void *const *out, const double *p, int64_t n);
 #define TENSOR__BOTH_WAYS(ID, name, ...)                                                                     \
     TENSOR__DECLARE(tensor__body_fn, tensor__f_##name) TENSOR__DECLARE(tensor__body_fn, tensor__b_##name)
@@ -7626,6 +7696,15 @@ TENSOR_OPS_FORMULAS(TENSOR__BOTH_WAYS, TENSOR__BOTH_WAYS, TENSOR__BOTH_WAYS) TEN
 #endif
 
 #if TENSOR__COMPILES_CORE
+#define TENSOR__X(result, f, params)                                                                         \
+    TENSOR__INLINE tensor__##f##_fn *tensor__do_##f(int place) {                                             \
+        static tensor__##f##_fn *const kernels[] = {TENSOR__PASSES_OF(tensor__##f)};                         \
+        return kernels[place];                                                                               \
+    }
+TENSOR__KERNELS(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__DO(isa, f) (tensor__do_##f((isa)->place))
+
 // ------------------------------------------------------------------------------
 // >>impl-platform                                  MARK: threads, atomics, CPU features, memory
 //
@@ -10898,8 +10977,8 @@ TENSOR__FN void tensor__iter_move(const tensor__iter_t *it, int a, int64_t first
         char *p = x->data + offset * x->size;
         int64_t fast = 0;               // elements the vector conversions took
         if (it->isa && x->strides[last] == 1) {
-            fast = store ? it->isa->store(p, x->dtype, (const float *)(const void *)b, run)
-                         : it->isa->load((float *)(void *)b, p, x->dtype, run);
+            fast = store ? TENSOR__DO(it->isa, store)(p, x->dtype, (const float *)(const void *)b, run)
+                         : TENSOR__DO(it->isa, load)((float *)(void *)b, p, x->dtype, run);
         }
         if (store) {
             tensor__store_run(p + fast * x->size, x->dtype, x->strides[last], b + fast * bs, it->klass,
@@ -10981,7 +11060,8 @@ TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int6
             const tensor__iter_arg_t *x = &it->arg[it->nin + k];
             if (!x->data || (x->direct && !padded && !it->stream)) { continue; }
             if (x->direct && !padded) {
-                it->isa->stream((float *)(void *)(x->data + first * bs), (const float *)out[k], m);
+                float *to = (float *)(void *)(x->data + first * bs);
+                TENSOR__DO(it->isa, stream)(to, (const float *)out[k], m);
             } else if (x->direct) {
                 memcpy(x->data + first * bs, block[it->nin + k], (size_t)(m * bs));
             } else {
@@ -10990,7 +11070,7 @@ TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int6
         }
         first += m;
     }
-    if (it->stream) { it->isa->stream(NULL, NULL, 0); }
+    if (it->stream) { TENSOR__DO(it->isa, stream)(NULL, NULL, 0); }
 }
 TENSOR__FN void tensor__iter_task(void *arg, int64_t task, int worker) {
     const tensor__iter_t *it = (const tensor__iter_t *)arg;
@@ -11004,7 +11084,7 @@ TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
     if (it->numel <= 2 * TENSOR__GRAIN) {
         tensor__iter_range(it, 0, it->numel);
     } else {
-        it->stream = it->numel >= TENSOR__STREAM && it->klass == TENSOR__C_F32 && it->isa && it->isa->stream;
+        it->stream = it->numel >= TENSOR__STREAM && it->klass == TENSOR__C_F32 && it->isa && it->isa->streams;
         for (int k = it->nin; k < it->nin + it->nout; k++) {
             const char *data = it->arg[k].data;
             if ((uintptr_t)data % 64) { it->stream = 0; }
@@ -11270,8 +11350,8 @@ TENSOR__FN void tensor__turn_task(void *arg, int64_t task, int worker) {
         y += rest % it->dims[d] * ys[d];
         rest /= it->dims[d];
     }
-    v->isa->transpose(it->dims[last], tensor__least(TENSOR__TURN, it->dims[v->dim] - c), x, xs[last], y,
-                      ys[v->dim]);
+    int64_t columns = tensor__least(TENSOR__TURN, it->dims[v->dim] - c);
+    TENSOR__DO(v->isa, transpose)(it->dims[last], columns, x, xs[last], y, ys[v->dim]);
 }
 // 1 = done
 TENSOR__FN int tensor__turn(const tensor__isa_t *isa, const tensor__iter_t *it) {
@@ -13795,7 +13875,8 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed)
     tensor_t *gy = g->gy[0];
     const tensor__isa_t *isa = g->th->ctx->plain;
     if (!isa || !n->row->point->backward[isa->place] || !TENSOR__HOST_F32(gy) ||
-        n->out[0].dtype != TENSOR_F32 || !(gy->flags & TENSOR__CONTIGUOUS) || !tensor__plain_size(isa, gy->numel)) {
+        n->out[0].dtype != TENSOR_F32 || !(gy->flags & TENSOR__CONTIGUOUS) ||
+        !tensor__plain_size(isa, gy->numel)) {
         return 0;
     }
     const void *in[5];
@@ -13978,10 +14059,10 @@ TENSOR__FN void tensor__acc_leaf(const tensor__reduce_t *r, tensor__acc_t *a, co
         const float *x = (const float *)block;
         switch (r->id) {
         case TENSOR_OP_PROD: TENSOR__EACH(float, v.d *= (double)b);
-        case TENSOR_OP_AMAX: v.d = (double)r->isa->leaf_max(x, n); break;
-        case TENSOR_OP_AMIN: v.d = (double)r->isa->leaf_min(x, n); break;
+        case TENSOR_OP_AMAX: v.d = (double)TENSOR__DO(r->isa, leaf_max)(x, n); break;
+        case TENSOR_OP_AMIN: v.d = (double)TENSOR__DO(r->isa, leaf_min)(x, n); break;
         TENSOR__EITHER(float)
-        default: v.d = (double)r->isa->leaf_sum(x, n); break;
+        default: v.d = (double)TENSOR__DO(r->isa, leaf_sum)(x, n); break;
         }
     }
 #undef TENSOR__EACH
@@ -14063,8 +14144,8 @@ TENSOR__FN void tensor__reduce_columns(void *arg, int64_t task, int worker) {
         int64_t end = tensor__least(i + 64, r->reduced);
         memset(leaf, 0, (size_t)n * sizeof *leaf);
         for (int64_t j = i; j < end; j++) {
-            r->isa->add_row(leaf, (const float *)(const void *)r->x + first + tensor__offset_of(j, r->rd,
-                    r->rs, r->nr), n);
+            int64_t at = first + tensor__offset_of(j, r->rd, r->rs, r->nr);
+            TENSOR__DO(r->isa, add_row)(leaf, (const float *)(const void *)r->x + at, n);
         }
         for (int64_t k = 0; k < n; k++) { sum[k] += (double)leaf[k]; }
     }
@@ -14228,8 +14309,8 @@ TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
     tensor_t *count = tensor__reduce(TENSOR__ROW(SUM), hit, (uint32_t)g->p->i[0], 1);
     g->gx[0] = tensor_mul(hit, tensor_div(tensor__kept(g, g->gy[0]), count));
 }
-TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int64_t dim, int drop, int keepdim,
-                                     int dtype, int64_t i0, double f0);
+TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int64_t dim, int drop,
+                                     int keepdim, int dtype, int64_t i0, double f0);
 // The product of the others of a row, for each element of x [rows, n].
 TENSOR__FN tensor_t *tensor__prod_others(tensor_t *x, int create) {
     if (!create || x == TENSOR__POISON) {
@@ -14274,18 +14355,18 @@ typedef struct tensor__rowcall_t {
 } tensor__rowcall_t;
 
 // One row in double: the reference, and all dtypes but f32.
-TENSOR__FN void tensor__row_f64(const tensor__rowcall_t *r, const double *x, const double *x2, double *y,
-                                int64_t n) {
+TENSOR__INLINE void tensor__row_f64(const int id, const tensor__rowcall_t *r, const double *x,
+                                    const double *x2, double *y, int64_t n) {
     const tensor_params_t *p = r->c->p;
     double m = -(double)INFINITY, s = 0;
-    switch (r->c->row->id) {
+    switch (id) {
     case TENSOR_OP_SOFTMAX: case TENSOR_OP_LOG_SOFTMAX: case TENSOR_OP_LOGSUMEXP: {
         for (int64_t i = 0; i < n; i++) { m = tensor__max_f64(m, x[i]); }
-        int flat = r->c->row->id == TENSOR_OP_LOGSUMEXP && (m == (double)INFINITY || m == -(double)INFINITY);
+        int flat = id == TENSOR_OP_LOGSUMEXP && (m == (double)INFINITY || m == -(double)INFINITY);
         for (int64_t i = 0; i < n; i++) { s += exp(x[i] - m); }
-        if (r->c->row->id == TENSOR_OP_LOGSUMEXP) { y[0] = flat ? m : m + log(s); break; }
+        if (id == TENSOR_OP_LOGSUMEXP) { y[0] = flat ? m : m + log(s); break; }
         for (int64_t i = 0; i < n; i++) {
-            y[i] = r->c->row->id == TENSOR_OP_SOFTMAX ? exp(x[i] - m) / s : x[i] - m - log(s);
+            y[i] = id == TENSOR_OP_SOFTMAX ? exp(x[i] - m) / s : x[i] - m - log(s);
         }
         break;
     }
@@ -14338,7 +14419,7 @@ TENSOR__FN void tensor__row_f64(const tensor__rowcall_t *r, const double *x, con
         break;
     case TENSOR_OP_ARGMAX: case TENSOR_OP_ARGMIN: {
         int64_t k = 0;
-        double sign = r->c->row->id == TENSOR_OP_ARGMAX ? 1 : -1;
+        double sign = id == TENSOR_OP_ARGMAX ? 1 : -1;
         for (int64_t i = 0; i < n; i++) {
             if (tensor__isnan_f64(x[i])) { k = i; break; }
             if (i == 0 || x[i] * sign > x[k] * sign) { k = i; }
@@ -14350,8 +14431,9 @@ TENSOR__FN void tensor__row_f64(const tensor__rowcall_t *r, const double *x, con
     }
 }
 // Integers: only cumsum, cumprod and argmax come here.
-TENSOR__FN void tensor__row_i64(const tensor__rowcall_t *r, const int64_t *x, int64_t *y, int64_t n) {
-    if (r->c->row->id == TENSOR_OP_CUMSUM) {
+TENSOR__INLINE void tensor__row_i64(const int id, const tensor__rowcall_t *r, const int64_t *x, int64_t *y,
+                                    int64_t n) {
+    if (id == TENSOR_OP_CUMSUM) {
         uint64_t s = 0;
         for (int64_t i = 0; i < n; i++) {
             int64_t k = r->c->p->i[0] ? n - 1 - i : i;
@@ -14360,18 +14442,29 @@ TENSOR__FN void tensor__row_i64(const tensor__rowcall_t *r, const int64_t *x, in
         }
         return;
     }
-    if (r->c->row->id == TENSOR_OP_CUMPROD) {
+    if (id == TENSOR_OP_CUMPROD) {
         uint64_t s = 1;
         for (int64_t i = 0; i < n; i++) { y[i] = (int64_t)(s *= (uint64_t)x[i]); }
         return;
     }
     int64_t k = 0;
     for (int64_t i = 1; i < n; i++) {
-        if (r->c->row->id == TENSOR_OP_ARGMAX ? x[i] > x[k] : x[i] < x[k]) { k = i; }
+        if (id == TENSOR_OP_ARGMAX ? x[i] > x[k] : x[i] < x[k]) { k = i; }
     }
     y[0] = k;
 }
-TENSOR__FN void tensor__row_task(void *arg, int64_t task, int worker) {
+// Which rows have a kernel of f32, and which take integers.
+TENSOR__INLINE int tensor__row_is_fast(const int id) {
+    return id == TENSOR_OP_SOFTMAX || id == TENSOR_OP_LOG_SOFTMAX || id == TENSOR_OP_LOGSUMEXP ||
+           id == TENSOR_OP_SOFTMAX_BACKWARD || id == TENSOR_OP_LOG_SOFTMAX_BACKWARD ||
+           id == TENSOR_OP_ARGMAX || id == TENSOR_OP_ARGMIN;
+}
+TENSOR__INLINE int tensor__row_is_integral(const int id) {
+    return id == TENSOR_OP_CUMSUM || id == TENSOR_OP_CUMPROD || id == TENSOR_OP_ARGMAX ||
+           id == TENSOR_OP_ARGMIN;
+}
+// id is a constant where this is inlined, once per row: no row reaches the kernels of another.
+TENSOR__INLINE void tensor__row_task(const int id, void *arg, int64_t task, int worker) {
     tensor__rowcall_t *r = (tensor__rowcall_t *)arg;
     tensor_call_t *c = r->c;
     const tensor_arg_t *x = &c->arg[0], *x2 = c->nin > 1 ? &c->arg[1] : NULL;
@@ -14383,32 +14476,36 @@ TENSOR__FN void tensor__row_task(void *arg, int64_t task, int worker) {
         const char *a = (const char *)x->data + k * n * xs, *b = x2 ? (const char *)x2->data + k * n * xs :
             NULL;
         char *to = (char *)y->data + k * m * ys;
-        if (r->fast) {
+        if (r->fast && tensor__row_is_fast(id)) {
             const float *fa = (const float *)(const void *)a, *fb = (const float *)(const void *)b;
             float *fy = (float *)(void *)to;
-            switch (c->row->id) {
-            case TENSOR_OP_SOFTMAX: r->isa->row_softmax(fa, fy, n); break;
-            case TENSOR_OP_LOG_SOFTMAX: r->isa->row_log_softmax(fa, fy, n); break;
-            case TENSOR_OP_LOGSUMEXP: fy[0] = r->isa->row_logsumexp(fa, (float *)(void *)work, n); break;
-            case TENSOR_OP_SOFTMAX_BACKWARD: r->isa->row_softmax_backward(fa, fb, fy, n); break;
+            switch (id) {
+            case TENSOR_OP_SOFTMAX: TENSOR__DO(r->isa, row_softmax)(fa, fy, n); break;
+            case TENSOR_OP_LOG_SOFTMAX: TENSOR__DO(r->isa, row_log_softmax)(fa, fy, n); break;
+            case TENSOR_OP_LOGSUMEXP:
+                fy[0] = TENSOR__DO(r->isa, row_logsumexp)(fa, (float *)(void *)work, n);
+                break;
+            case TENSOR_OP_SOFTMAX_BACKWARD: TENSOR__DO(r->isa, row_softmax_backward)(fa, fb, fy, n); break;
             case TENSOR_OP_ARGMAX:
-                ((int64_t *)(void *)to)[0] = r->isa->find(fa, n, r->isa->leaf_max(fa, n));
+                ((int64_t *)(void *)to)[0] =
+                    TENSOR__DO(r->isa, find)(fa, n, TENSOR__DO(r->isa, leaf_max)(fa, n));
                 break;
             case TENSOR_OP_ARGMIN:
-                ((int64_t *)(void *)to)[0] = r->isa->find(fa, n, r->isa->leaf_min(fa, n));
+                ((int64_t *)(void *)to)[0] =
+                    TENSOR__DO(r->isa, find)(fa, n, TENSOR__DO(r->isa, leaf_min)(fa, n));
                 break;
-            default: r->isa->row_log_softmax_backward(fa, fb, fy, n); break;
+            default: TENSOR__DO(r->isa, row_log_softmax_backward)(fa, fb, fy, n); break;
             }
             continue;
         }
         char *bx = work, *bx2 = work + (n + 8) * cs, *by = work + 2 * (n + 8) * cs;
         tensor__load_run(bx, r->klass, a, x->dtype, 1, n);
         if (b) { tensor__load_run(bx2, r->klass, b, x2->dtype, 1, n); }
-        if (r->klass == TENSOR__C_I64) {
-            tensor__row_i64(r, (const int64_t *)(void *)bx, (int64_t *)(void *)by, n);
+        if (r->klass == TENSOR__C_I64 && tensor__row_is_integral(id)) {
+            tensor__row_i64(id, r, (const int64_t *)(void *)bx, (int64_t *)(void *)by, n);
         } else {
-            tensor__row_f64(r, (const double *)(void *)bx, (const double *)(void *)bx2, (double *)(void *)by,
-                            n);
+            tensor__row_f64(id, r, (const double *)(void *)bx, (const double *)(void *)bx2,
+                            (double *)(void *)by, n);
         }
         tensor__store_run(to, y->dtype, 1, by, r->klass, m);
     }
@@ -14417,24 +14514,34 @@ TENSOR__FN uint64_t tensor__scratch_rows(const tensor_call_t *c) {
     uint64_t n = c->arg[0].ndim ? (uint64_t)c->arg[0].dims[c->arg[0].ndim - 1] : 1, bytes;
     return tensor__mul_u64((n + 8) * 24, (uint64_t)c->thread->ctx->pool.n, &bytes) ? bytes : UINT64_MAX;
 }
-TENSOR__FN int tensor__cpu_rows(tensor_call_t *c) {
+TENSOR__FN int tensor__cpu_rows(tensor_call_t *c, tensor__task_fn each) {
     const tensor_arg_t *x = &c->arg[0];
     tensor__rowcall_t r;
-    int id = c->row->id;
     r.c = c;
     r.n = x->ndim ? TENSOR__WIDE(x) : 1;
     r.rows = r.n ? x->numel / r.n : c->arg[c->nin].numel;
     r.isa = TENSOR__ISA(c->thread);
     r.klass = tensor__is_float(x->dtype) ? TENSOR__C_F64 : TENSOR__C_I64;
-    r.fast = x->dtype == TENSOR_F32 && !c->thread->ctx->reference && r.n > 0 &&
-             (id == TENSOR_OP_SOFTMAX || id == TENSOR_OP_LOG_SOFTMAX || id == TENSOR_OP_LOGSUMEXP ||
-              id == TENSOR_OP_SOFTMAX_BACKWARD || id == TENSOR_OP_LOG_SOFTMAX_BACKWARD ||
-              id == TENSOR_OP_ARGMAX || id == TENSOR_OP_ARGMIN);
+    r.fast = x->dtype == TENSOR_F32 && !c->thread->ctx->reference && r.n > 0;
     if (r.rows == 0) { return 0; }
     r.per = r.n ? (TENSOR__GRAIN / 4 + r.n - 1) / r.n : r.rows;
-    tensor__parallel((r.rows + r.per - 1) / r.per, tensor__row_task, &r);
+    tensor__parallel((r.rows + r.per - 1) / r.per, each, &r);
     return 0;
 }
+#define TENSOR__X(ID, name)                                                                                  \
+    TENSOR__FN void tensor__row_task_##name(void *arg, int64_t task, int worker) {                           \
+        tensor__row_task(TENSOR_OP_##ID, arg, task, worker);                                                 \
+    }                                                                                                        \
+    TENSOR__FN int tensor__cpu_##name(tensor_call_t *c) {                                                    \
+        return tensor__cpu_rows(c, tensor__row_task_##name);                                                 \
+    }
+TENSOR__X(ARGMAX, argmax) TENSOR__X(ARGMIN, argmin) TENSOR__X(CUMPROD, cumprod) TENSOR__X(CUMSUM, cumsum)
+TENSOR__X(LINEAR_SCAN, linear_scan) TENSOR__X(LOG_SOFTMAX, log_softmax)
+TENSOR__X(LOG_SOFTMAX_BACKWARD, log_softmax_backward) TENSOR__X(LOGCUMSUMEXP, logcumsumexp)
+TENSOR__X(LOGSUMEXP, logsumexp) TENSOR__X(NORM, norm) TENSOR__X(PROD_OTHERS, prod_others)
+TENSOR__X(SOFTMAX, softmax)
+TENSOR__X(SOFTMAX_BACKWARD, softmax_backward) TENSOR__X(VAR, var)
+#undef TENSOR__X
 
 TENSOR__FN int tensor__needs_float(const char *op, tensor_t *x) {
     TENSOR__REFUSE_AS(0, tensor__live(x) && !tensor__is_float(x->dtype), DTYPE,
@@ -14443,8 +14550,8 @@ TENSOR__FN int tensor__needs_float(const char *op, tensor_t *x) {
 }
 // Front of ROWS: x with dim moved last and contiguous. drop: the result has one element per row (keepdim:
 // size 1). dtype of the result, < 0: that of x, which is a float.
-TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int64_t dim, int drop, int keepdim,
-                                     int dtype, int64_t i0, double f0) {
+TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int64_t dim, int drop,
+                                     int keepdim, int dtype, int64_t i0, double f0) {
     TENSOR__MARK
     TENSOR__BEGIN(o, row, x)
     TENSOR__AUTOCAST(TENSOR__CASTING(th_), o.row->cast,
@@ -14513,8 +14620,9 @@ TENSOR__FN tensor_t *tensor__plain_arg_op(const tensor__row_t *row, const tensor
     tensor_t *t = tensor__fresh(th, row->name, TENSOR_I64, 1, 0);
     if (!t) { return NULL; }
     const float *v = (const float *)tensor__ptr(x);
-    float m = row->id == TENSOR_OP_ARGMAX ? isa->leaf_max(v, x->numel) : isa->leaf_min(v, x->numel);
-    *(int64_t *)t->storage->data = isa->find(v, x->numel, m);
+    int largest = row->id == TENSOR_OP_ARGMAX;
+    float m = largest ? TENSOR__DO(isa, leaf_max)(v, x->numel) : TENSOR__DO(isa, leaf_min)(v, x->numel);
+    *(int64_t *)t->storage->data = TENSOR__DO(isa, find)(v, x->numel, m);
     return tensor__plain_commit(th, t, 1);
 }
 #define TENSOR__X(ID, name)                                                                                  \
@@ -15364,7 +15472,7 @@ TENSOR__FN void tensor__gemm_f32(const tensor__gemm_t *g) {
     tensor__thread_t *th = tensor__self();
     if (th->ctx->reference) { tensor__gemm_ref_f32(g); return; }
     if (tensor__gemm_blas(g, 4)) { return; }
-    TENSOR__ISA(th)->gemm_f32(g);
+    TENSOR__DO(TENSOR__ISA(th), gemm_f32)(g);
 }
 TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
     const tensor__isa_t *isa = TENSOR__ISA(tensor__self());
@@ -15373,7 +15481,7 @@ TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
     if (g->k <= 0) { tensor__gemm_empty(g, 8); return; }
     if (tensor__gemm_blas(g, 8)) { return; }
     job.g = g;
-    job.tile = isa->gemm_tile_f64;
+    job.tile = TENSOR__DO(isa, gemm_tile_f64);
     job.nr = isa->lanes > 4 ? isa->lanes : 4;
     job.workers = tensor__thread_count();
     job.r[0] = job.r[4] = 0; job.r[1] = g->m; job.r[5] = g->k;
@@ -15486,7 +15594,7 @@ TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a
     g.aoff = g.boff = g.coff = NULL;
     g.accumulate = 0;
     g.scratch = NULL;
-    if (!tensor__gemm_blas(&g, 4)) { isa->gemm_f32(&g); }
+    if (!tensor__gemm_blas(&g, 4)) { TENSOR__DO(isa, gemm_f32)(&g); }
     if (then) {
         const void *in[1];
         void *out[1];
@@ -18686,8 +18794,8 @@ TENSOR__FN int tensor__cpu_order(tensor_call_t *c) {
     return 0;
 }
 // Front of these rows: dim moved last, where the result has count indices (< 0: as many as x).
-TENSOR__FN tensor_t *tensor__order(const tensor__row_t *row, tensor_t *x, int64_t dim, int64_t count, int64_t i0,
-                                   int64_t i1, int64_t i2) {
+TENSOR__FN tensor_t *tensor__order(const tensor__row_t *row, tensor_t *x, int64_t dim, int64_t count,
+                                   int64_t i0, int64_t i1, int64_t i2) {
     TENSOR__MARK
     TENSOR__BEGIN(o, row, x)
     TENSOR__DIM(d, o.row->name, dim, x)
@@ -19030,9 +19138,9 @@ TENSOR__INLINE uint64_t tensor__word64(const uint32_t *w, int high) {
 }
 TENSOR__INLINE double tensor__unit(uint64_t u) { return (double)(u >> 11) * 1.1102230246251565e-16; }
 // Values of elements first..first+n (n <= BLOCK, first a multiple of 4), as double.
-TENSOR__FN void tensor__random_block(const tensor_call_t *c, int64_t first, int64_t n, double *out) {
+TENSOR__INLINE void tensor__random_block(const int id, const tensor_call_t *c, int64_t first, int64_t n,
+                                         double *out) {
     const tensor_params_t *p = c->p;
-    int id = c->row->id;
     uint32_t w[4];
     for (int64_t i = 0; i < n; ) {
         int64_t e = first + i;
@@ -19067,7 +19175,8 @@ TENSOR__FN void tensor__random_block(const tensor_call_t *c, int64_t first, int6
         }
     }
 }
-TENSOR__FN void tensor__random_task(void *arg, int64_t task, int worker) {
+// id is a constant where this is inlined, once per row: no row reaches the numbers of another.
+TENSOR__INLINE void tensor__random_task(const int id, void *arg, int64_t task, int worker) {
     tensor__random_t *r = (tensor__random_t *)arg;
     tensor_call_t *c = r->c;
     (void)worker;
@@ -19076,17 +19185,21 @@ TENSOR__FN void tensor__random_task(void *arg, int64_t task, int worker) {
     for (int64_t i = task * TENSOR__GRAIN; i < end; i += step) {
         int64_t m = tensor__least(end - i, step);
         double block[TENSOR__BLOCK], p[TENSOR__BLOCK];
-        if (r->it.klass == TENSOR__C_F32) {
+        if (r->it.klass == TENSOR__C_F32 && (id == TENSOR_OP_RAND || id == TENSOR_OP_RANDN)) {
             float *f = r->direct ? (float *)c->arg[c->nin].data + i : (float *)(void *)block;
-            int normal = c->row->id == TENSOR_OP_RANDN;
-            double scale = normal ? c->p->f[1] : c->p->f[1] - c->p->f[0];
-            TENSOR__ISA(c->thread)->random(normal, c->rng, i, m, (float)c->p->f[0], (float)scale,
-                                           (float)c->p->f[2], f);
+            const tensor__isa_t *isa = TENSOR__ISA(c->thread);
+            float low = (float)c->p->f[0], top = (float)c->p->f[2];
+            if (id == TENSOR_OP_RANDN) {
+                TENSOR__DO(isa, random_normal)(c->rng, i, m, low, (float)c->p->f[1], top, f);
+            } else {
+                float range = (float)(c->p->f[1] - c->p->f[0]);
+                TENSOR__DO(isa, random_uniform)(c->rng, i, m, low, range, top, f);
+            }
             if (!r->direct) { tensor__iter_move(&r->it, c->nin, i, m, f, 1); }
             continue;
         }
-        int poisson = c->row->id == TENSOR_OP_POISSON;
-        if (!poisson) { tensor__random_block(c, i, m, block); }
+        const int poisson = id == TENSOR_OP_POISSON;
+        if (!poisson) { tensor__random_block(id, c, i, m, block); }
         if (c->nin) { tensor__iter_move(&r->it, 0, i, m, p, 0); }
         for (int64_t k = 0; k < m && c->nin; k++) {
             block[k] = poisson ? tensor__poisson(c->rng, (uint64_t)(i + k), p[k]) : block[k] < p[k];
@@ -19094,7 +19207,7 @@ TENSOR__FN void tensor__random_task(void *arg, int64_t task, int worker) {
         tensor__iter_move(&r->it, c->nin, i, m, block, 1);
     }
 }
-TENSOR__FN int tensor__cpu_random(tensor_call_t *c) {
+TENSOR__FN int tensor__cpu_random(tensor_call_t *c, tensor__task_fn each) {
     const tensor_arg_t *y = &c->arg[c->nin];
     tensor__random_t r;
     r.c = c;
@@ -19103,9 +19216,19 @@ TENSOR__FN int tensor__cpu_random(tensor_call_t *c) {
               : c->nin || y->dtype == TENSOR_F64 ? TENSOR__C_F64 : TENSOR__C_F32;
     tensor__iter_init(&r.it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, klass);
     r.direct = r.it.klass == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous;
-    tensor__parallel((r.n + TENSOR__GRAIN - 1) / TENSOR__GRAIN, tensor__random_task, &r);
+    tensor__parallel((r.n + TENSOR__GRAIN - 1) / TENSOR__GRAIN, each, &r);
     return 0;
 }
+#define TENSOR__X(ID, name)                                                                                  \
+    TENSOR__FN void tensor__random_task_##name(void *arg, int64_t task, int worker) {                        \
+        tensor__random_task(TENSOR_OP_##ID, arg, task, worker);                                              \
+    }                                                                                                        \
+    TENSOR__FN int tensor__cpu_##name(tensor_call_t *c) {                                                    \
+        return tensor__cpu_random(c, tensor__random_task_##name);                                            \
+    }
+TENSOR__X(RAND, rand) TENSOR__X(RANDN, randn) TENSOR__X(RANDINT, randint) TENSOR__X(BERNOULLI, bernoulli)
+TENSOR__X(POISSON, poisson)
+#undef TENSOR__X
 // MULTINOMIAL: rows of weights (double, contiguous) to i[0] indices each, by inverse of the running sum.
 TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
     const tensor_arg_t *w = &c->arg[0];
@@ -19157,8 +19280,8 @@ TENSOR__FN int tensor__in_dtype(const char *op, tensor_t *x, double low, double 
     return 1;
 }
 // like: whose device, NULL = the default one.
-TENSOR__FN tensor_t *tensor__drawn(const tensor__row_t *row, const int64_t *dims, int ndim, int dtype, double f0,
-                                   double f1, int64_t i0, int64_t i1, const tensor_t *like) {
+TENSOR__FN tensor_t *tensor__drawn(const tensor__row_t *row, const int64_t *dims, int ndim, int dtype,
+                                   double f0, double f1, int64_t i0, int64_t i1, const tensor_t *like) {
     TENSOR__BEGIN0(o, row)
     if (like) { o.device = like->device; }
     tensor__bounds(&o, dtype, f0, f1);
@@ -21451,8 +21574,8 @@ TENSOR__END
                    hi, doc, TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name, NULL, dA, dB, 0))
 #define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, saves, cast, lo, hi, doc)                               \
     TENSOR__ROW_OF(ID, name, 3, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast, lo, \
-                   hi, doc, TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name, tensor__d2_##name, \
-                                          dA, dB, dC))
+                   hi, doc, TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name,                  \
+                                          tensor__d2_##name, dA, dB, dC))
 #define TENSOR__TESTS(ID, name, n, kind, f, cast, doc)                                                       \
     TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, TENSOR__POINT_##cast, -3, 3, doc,                             \
                    {TENSOR__PASSES_OF(tensor__f_##name)}, {NULL}, tensor__f_##name##_f64, NULL,              \
