@@ -4459,6 +4459,9 @@ TENSOR__END
 #define NN__GIVE(value, ...) (NN__FAIL(__VA_ARGS__), value)
 #define NN__ERROR(code, ...) NN__GIVE(code, code, __VA_ARGS__)
 #define NN__NO(code, ...) NN__GIVE(0, code, __VA_ARGS__)
+// What functions that are about gradients do in a build without them. -> value
+#define NN__UNTRAINED(value, op)                                                                             \
+    NN__GIVE(value, TENSOR_ERR_UNSUPPORTED, "%s: this build has no gradients (TENSOR_NO_AUTOGRAD)", op)
 
 TENSOR__FN tensor__thread_t *nn__self(void) {
     return TENSOR__(self)();
@@ -9188,8 +9191,9 @@ TENSOR__FN tensor_t *nn__reduced(tensor_t *y, const tensor_params_t *p, const te
         return nn__reduced(y, params, in[0]);                                                                \
     }                                                                                                        \
     TENSOR__FN const tensor__row_t *nn__row_back_##ID(void);                                                 \
-    static const nn__pointwise_t nn__pointwise_##ID = {nn__do_value_##ID, nn__do_slope_##ID,                 \
-                                                       nn__composed_##ID, nn__row_back_##ID};                \
+    static const nn__pointwise_t nn__pointwise_##ID = {                                                      \
+        nn__do_value_##ID, TENSOR__GRAD(nn__do_slope_##ID), TENSOR__GRAD(nn__composed_##ID),                 \
+        TENSOR__GRAD(nn__row_back_##ID)};                                                                    \
     TENSOR__FN const tensor__row_t *nn__row_back_##ID(void) {                                                \
         static const tensor__row_t row = NN__LOSS_BACKWARD(&nn__pointwise_##ID);                             \
         return &row;                                                                                         \
@@ -9276,7 +9280,7 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
     o.params.i[1] = reduction;
     o.params.f[0] = f;
     // The fused gradient knows input and target only.
-    if (tensor_grad_enabled() && ((w && tensor_requires_grad(w)) || (q && tensor_requires_grad(q))))
+    if (TENSOR__TRAINS && tensor_grad_enabled() && ((w && tensor_requires_grad(w)) || (q && tensor_requires_grad(q))))
         return nn__pointwise(row)->composed(in, &o.params);
     in[0] = nn__contiguous(x);
     in[1] = nn__contiguous(t);
@@ -10617,6 +10621,7 @@ TENSOR_API int64_t (nn_register_forward_hook)(nn_module_t *m, nn_forward_hook_t 
     return nn__add_hook(m, "register_forward_hook", NULL, fn, NULL, user);
 }
 TENSOR_API int64_t nn_register_full_backward_hook(nn_module_t *m, nn_full_backward_hook_t fn, void *user) {
+    if (!TENSOR__TRAINS) return NN__UNTRAINED((int64_t)0, "register_full_backward_hook");
     return nn__add_hook(m, "register_full_backward_hook", NULL, NULL, fn, user);
 }
 TENSOR_API int nn_remove_hook(nn_module_t *m, int64_t handle) {
@@ -13531,7 +13536,10 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
     (tensor_scope_end)(scope);
     return code;
 }
-TENSOR_API int (nn_step)(nn_optimizer_t *o) { return nn__step(o, NULL); }
+TENSOR_API int (nn_step)(nn_optimizer_t *o) {
+    if (!TENSOR__TRAINS) return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "step");
+    return nn__step(o, NULL);
+}
 
 // L-BFGS, for which all parameters are one vector. Its states belong to parameter 0: old_dirs and old_stps
 // [room, N], the last changes y of the gradient and s of the parameters, room growing up to HISTORY, change k
@@ -13808,6 +13816,7 @@ TENSOR__FN tensor_t *nn__lbfgs(nn__search_t *s) {
 TENSOR_API tensor_t *(nn_step_closure)(nn_optimizer_t *o, tensor_t *(*closure)(void *user), void *user) {
     nn__search_t s;
     tensor_t *loss = NULL;
+    if (!TENSOR__TRAINS) return NN__UNTRAINED(TENSOR__(poison), "step_closure");
     memset(&s, 0, sizeof s);
     s.o = o;
     s.closure = closure;
@@ -13977,11 +13986,13 @@ TENSOR__FN tensor_t *nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int
 }
 
 TENSOR_API tensor_t *(nn_clip_grad_norm)(nn_optimizer_t *o, double max_norm) {
+    if (!TENSOR__TRAINS) return NN__UNTRAINED(TENSOR__(poison), "clip_grad_norm");
     if (nn__bad_optimizer("clip_grad_norm", o) != TENSOR_OK) return TENSOR__(poison);
     return nn__clip_norm(o, NULL, o->nparams, max_norm);
 }
 
 TENSOR_API tensor_t *(nn_clip_grad_norm_n)(tensor_t *const *list, int n, double max_norm) {
+    if (!TENSOR__TRAINS) return NN__UNTRAINED(TENSOR__(poison), "clip_grad_norm");
     return nn__clip_norm(NULL, list, n, max_norm);
 }
 
@@ -14002,12 +14013,15 @@ TENSOR__FN int nn__clip_value(nn_optimizer_t *o, tensor_t *const *list, int n, d
 }
 
 TENSOR_API int (nn_clip_grad_value)(nn_optimizer_t *o, double limit) {
-    int code = nn__bad_optimizer("clip_grad_value", o);
+    int code;
+    if (!TENSOR__TRAINS) return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "clip_grad_value");
+    code = nn__bad_optimizer("clip_grad_value", o);
     if (code != TENSOR_OK) return code;
     return nn__clip_value(o, NULL, o->nparams, limit);
 }
 
 TENSOR_API int (nn_clip_grad_value_n)(tensor_t *const *list, int n, double limit) {
+    if (!TENSOR__TRAINS) return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "clip_grad_value");
     if (!list && n > 0) return nn__poisoned("clip_grad_value", "the list", list);
     return nn__clip_value(NULL, list, n, limit);
 }
@@ -14036,10 +14050,14 @@ TENSOR_API tensor_t *(nn_scaler_scale)(tensor_t *scaler, tensor_t *loss) {
     return (tensor_mul)(loss, (tensor_clone)(nn__scaler(scaler, NN__SCALE)));   // an update may come before
 }
 TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
-    int code = nn__bad_optimizer("scaler_unscale", o);
-    tensor_scope_t scope = TENSOR__(scope)(0);
-    tensor_t *factor = (tensor_reciprocal)((tensor_to)(nn__scaler(scaler, NN__SCALE), TENSOR_F64));
-    tensor_t *worst = nn__scaler(scaler, NN__FOUND), *found;
+    tensor_t *factor, *worst, *found;
+    tensor_scope_t scope;
+    int code;
+    if (!TENSOR__TRAINS) return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "scaler_unscale");
+    code = nn__bad_optimizer("scaler_unscale", o);
+    scope = TENSOR__(scope)(0);
+    factor = (tensor_reciprocal)((tensor_to)(nn__scaler(scaler, NN__SCALE), TENSOR_F64));
+    worst = nn__scaler(scaler, NN__FOUND);
     if (code == TENSOR_OK) code = tensor_error_code();
     if (code == TENSOR_OK && o->unscaled)
         code = NN__ERROR(TENSOR_ERR_UNSUPPORTED, "scaler_unscale: the gradients were unscaled already");
@@ -14065,8 +14083,11 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
     return code;
 }
 TENSOR_API int (nn_scaler_step)(tensor_t *scaler, nn_optimizer_t *o) {
-    int code = nn__bad_optimizer("scaler_step", o);
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope;
+    int code;
+    if (!TENSOR__TRAINS) return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "scaler_step");
+    code = nn__bad_optimizer("scaler_step", o);
+    scope = TENSOR__(scope)(0);
     if (code == TENSOR_OK && !o->unscaled) code = (nn_scaler_unscale)(scaler, o);
     if (code == TENSOR_OK) {
         code = nn__step(o, o->skip);
