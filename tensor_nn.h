@@ -2890,7 +2890,7 @@ typedef struct nn__cpu_t {
     X(AVG_POOL1D, avg_pool1d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", "mean of windows", &nn__of_avg_pool_integers) \
     X(AVG_POOL2D, avg_pool2d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", "mean of windows", &nn__of_avg_pool_integers) \
     X(AVG_POOL3D, avg_pool3d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", "mean of windows", &nn__of_avg_pool_integers) \
-    X(AVG_POOL_BACKWARD, avg_pool_backward, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "grad", "g spread over windows", NULL) \
+    X(AVG_POOL_BACKWARD, avg_pool_backward, POOL, 1, 1, 1, nn__cpu_avg_unpool, NULL, nn__grad_avg_pool, 0, AS_IS, "grad", "g spread over windows", NULL) \
     X(BATCH_NORM, batch_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, AS_IS, "x weight bias", "normalised channels, weight, bias; mean, 1 / deviation, variance", NULL) \
     X(CHANNEL_SHUFFLE, channel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", "channels of groups interleaved", NULL) \
     X(COL2IM, col2im, CONV, 1, 1, 1, nn__cpu_columns, NULL, nn__grad_columns, 0, AS_IS, "x", "columns added into images", NULL) \
@@ -7017,7 +7017,7 @@ typedef struct nn__pool_t {
     nn__window_t g;
     const tensor_arg_t *x, *y, *place;
     int64_t planes, per, in, out;   // planes, of them per task, elements of an input and an output plane
-    int back;
+    void (*plane)(const struct nn__pool_t *v, char *x, char *y, int32_t *place);
 } nn__pool_t;
 
 TENSOR__FN void nn__pool_task(void *arg, int64_t task, int worker) {
@@ -7025,24 +7025,21 @@ TENSOR__FN void nn__pool_task(void *arg, int64_t task, int worker) {
     int64_t i = task * v->per, end = nn__min(i + v->per, v->planes);
     (void)worker;
     for (; i < end; i++) {
-        char *x = nn__at(v->x, i * v->in), *y = nn__at(v->y, i * v->out);
         int32_t *place = v->place ? (int32_t *)v->place->data + i * v->out : NULL;
-        if (v->back) NN__DO(v->k, fill)(x, 0, v->in);
-        if (!v->place) NN__DO(v->k, avg_pool)(x, y, &v->g, v->back);
-        else if (v->back) NN__DO(v->k, max_unpool)(y, place, x, v->out);
-        else NN__DO(v->k, max_pool)(x, y, place, &v->g);
+        v->plane(v, nn__at(v->x, i * v->in), nn__at(v->y, i * v->out), place);
     }
 }
-// place: NULL for the mean. back: y to x.
+// place: NULL for the mean.
 TENSOR__FN int nn__pool(const tensor_call_t *c, const tensor_arg_t *x, const tensor_arg_t *y,
-                        const tensor_arg_t *place, int back) {
+                        const tensor_arg_t *place,
+                        void (*plane)(const nn__pool_t *v, char *x, char *y, int32_t *place)) {
     nn__pool_t v;
     v.k = nn__cpu(x->dtype);
     v.g = nn__window(c->p);
     v.x = x;
     v.y = y;
     v.place = place;
-    v.back = back;
+    v.plane = plane;
     v.in = nn__volume(v.g.in);
     v.out = nn__volume(v.g.out);
     v.planes = v.out ? y->numel / v.out : 0;
@@ -7050,15 +7047,33 @@ TENSOR__FN int nn__pool(const tensor_call_t *c, const tensor_arg_t *x, const ten
     nn__run(nn__ceil(v.planes, v.per), nn__pool_task, &v);
     return TENSOR_OK;
 }
+TENSOR__FN void nn__max_pool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
+    NN__DO(v->k, max_pool)(x, y, place, &v->g);
+}
+TENSOR__FN void nn__max_unpool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
+    NN__DO(v->k, fill)(x, 0, v->in);
+    NN__DO(v->k, max_unpool)(y, place, x, v->out);
+}
+TENSOR__FN void nn__avg_pool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
+    (void)place;
+    NN__DO(v->k, avg_pool)(x, y, &v->g, 0);
+}
+TENSOR__FN void nn__avg_unpool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
+    (void)place;
+    NN__DO(v->k, fill)(x, 0, v->in);
+    NN__DO(v->k, avg_pool)(x, y, &v->g, 1);
+}
 TENSOR__FN int nn__cpu_max_pool(tensor_call_t *c) {
-    return nn__pool(c, &c->arg[0], &c->arg[1], &c->arg[2], 0);
+    return nn__pool(c, &c->arg[0], &c->arg[1], &c->arg[2], nn__max_pool_plane);
 }
 TENSOR__FN int nn__cpu_max_unpool(tensor_call_t *c) {
-    return nn__pool(c, &c->arg[2], &c->arg[0], &c->arg[1], 1);
+    return nn__pool(c, &c->arg[2], &c->arg[0], &c->arg[1], nn__max_unpool_plane);
 }
 TENSOR__FN int nn__cpu_avg_pool(tensor_call_t *c) {
-    int back = c->row->id == NN_OP_AVG_POOL_BACKWARD;
-    return nn__pool(c, &c->arg[back], &c->arg[1 - back], NULL, back);
+    return nn__pool(c, &c->arg[0], &c->arg[1], NULL, nn__avg_pool_plane);
+}
+TENSOR__FN int nn__cpu_avg_unpool(tensor_call_t *c) {
+    return nn__pool(c, &c->arg[1], &c->arg[0], NULL, nn__avg_unpool_plane);
 }
 
 // A pooling op of x (and places, for the gradient of max), giving `dims`, as many as x's. places: out, NULL.
