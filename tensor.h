@@ -3293,13 +3293,20 @@ struct tensor__grad_t {
     tensor_t *value[TENSOR__MAX_IN + TENSOR__MAX_OUT];   // unpacked saved values
 };
 
+// How ops change a tensor in place: the others do not reach it.
+struct tensor__op_t;
+typedef struct tensor__in_place_t {
+    int (*record)(struct tensor__op_t *o);      // NULL = by the library, where nothing is recorded
+    tensor_t *(*copy)(tensor_t *x, tensor_t *src);
+} tensor__in_place_t;
+
 // A public op under construction: begin (checks), result (outputs), finish (launch, record).
 typedef struct tensor__op_t {
     tensor__thread_t *th;
     const tensor__row_t *row;
     tensor_t *const *in;
     int nin, nout;
-    int update;                         // output 0 is input 0, changed in place
+    const struct tensor__in_place_t *update;    // output 0 is input 0, changed in place; NULL = none is
     tensor_t *original;                 // copy of input 0 from before the change, if the gradient needs it
     uint8_t compute;                    // dtype the formula is computed in (pointwise)
     int immediate;                      // input 1 is absent and stands for imm
@@ -3325,6 +3332,8 @@ typedef struct tensor__owned_t {
 // Kinds of objects whose dead ones tell a later use, see tensor__object.
 enum { TENSOR__LAYER, TENSOR__MODULE, TENSOR__OPTIMIZER, TENSOR__LOADER, TENSOR__READER, TENSOR__OBJECTS };
 
+// Of a gradient by rows: values and their rows to one value for each of rows.
+typedef tensor_t *tensor__merge_fn(tensor_t *values, tensor_t *index, int64_t rows);
 typedef void (*tensor__task_fn)(void *arg, int64_t task, int worker);   // worker 0..threads-1
 
 // C[m,n] (+)= sum over k of A[m,k] B[k,n] (+ bias[n]), for each batch item. Strides and offsets in elements;
@@ -3404,6 +3413,8 @@ typedef struct tensor__internals_t {
     const tensor__row_t *(*row_GELU_TANH)(void);
     tensor_t *(*plain_product)(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias, int turned,
                                const tensor__row_t *then);
+    void (*know_rows)(tensor__thread_t *th, tensor__merge_fn *merge);  // before a gradient by rows is made
+    tensor__merge_fn *(*merge_rows)(void);                // NULL = there are none
     int (*casting)(void);                                 // whether the thread is in autocast
     // in autocast: casts x[0..n-1] (NULL and dead ones stay) and leaves it until the innermost scope ends
     void (*autocast)(int to, tensor_t **x, int n);
@@ -3468,6 +3479,8 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__IN_row_RELU tensor__row_RELU
 #define TENSOR__IN_row_GELU_TANH tensor__row_GELU_TANH
 #define TENSOR__IN_plain_product tensor__plain_product
+#define TENSOR__IN_know_rows tensor__know_rows
+#define TENSOR__IN_merge_rows tensor__merge_rows
 #define TENSOR__IN_casting tensor__casting
 #define TENSOR__IN_autocast tensor__autocast
 #else
@@ -7963,6 +7976,7 @@ struct tensor__thread_t {
     struct { int64_t mark; const tensor_saved_hooks_t *packing; uint32_t id; uint8_t grad_mode, modes, user;
              } *scopes;
     const tensor_saved_hooks_t *packing;
+    const struct tensor__packer_t *packer;      // set with the first of them
     int32_t scope_room;
     uint8_t grad_mode, modes, in_parallel;
     uint8_t inside;                 // a deleter, a handler or a shutdown runs
@@ -8022,6 +8036,16 @@ typedef struct tensor__pool_t {
 #endif
 } tensor__pool_t;
 
+// What only the makers of rare things reach: the first of them sets it under the mutex of the context, and
+// nobody writes it again.
+typedef struct tensor__late_t {
+    tensor__count_t rebases;
+    void (*rebase)(tensor__thread_t *th, tensor_t *view);       // views of what was changed in place
+    tensor_t *(*whole)(tensor_t *x, tensor_t *g);               // gradients by rows
+    tensor_t *(*add_rows)(tensor_t *leaf, tensor_t *a, tensor_t *b);
+    tensor__merge_fn *merge_rows;
+} tensor__late_t;
+
 struct tensor_context_t {
     tensor_allocator_t allocator;
     uint64_t limit, reserved, allocs, frees;
@@ -8042,6 +8066,7 @@ struct tensor_context_t {
     int isa, isa_known, isa_missing, reference, default_dtype;
     // kernels of the plain door; NULL before the first choice and as reference
     const struct tensor__isa_t *plain;
+    tensor__late_t late;
     const tensor_backend_t *backend[2];         // the CPU, and the one of all other devices or NULL
     tensor__pool_t pool;
 };
@@ -9650,15 +9675,23 @@ struct tensor__extra_t {
     tensor_t *retain[TENSOR__MAX_OUT];  // headers whose grad is to be kept (not counted)
     tensor__hook_t *hooks;              // in the order of registration
     struct tensor__region_t *region;    // the checkpoint it lies in, at place index
+    int (*restore)(tensor__thread_t *th, tensor__node_t *n);
+    void (*leave)(tensor__thread_t *th, struct tensor__region_t *r, int32_t index);
     int32_t index;
     int32_t packed_count;
     const tensor_saved_hooks_t *packing;
+    const struct tensor__packer_t *packer;
     void **packed;                      // of each saved value, NULL = it is kept
 };
+// What saved values go through where the user has hooks for them.
+typedef struct tensor__packer_t {
+    int (*pack)(tensor__thread_t *th, tensor__node_t *n);
+    int (*unpack)(tensor__node_t *n);
+    void (*drop)(tensor__thread_t *th, tensor__extra_t *e);
+} tensor__packer_t;
 TENSOR__INLINE tensor__extra_t *tensor__leaf_extra(const tensor_t *t) {
     return (tensor__extra_t *)(void *)t->next;
 }
-TENSOR__FN void tensor__region_leave(tensor__thread_t *th, struct tensor__region_t *r, int32_t index);
 TENSOR__FN void tensor__hook_unlink(tensor_context_t *ctx, tensor__hook_t *h) {
     *h->prev = h->other;
     if (h->other) { h->other->prev = h->prev; }
@@ -9678,7 +9711,7 @@ TENSOR__FN void tensor__packed_drop(tensor__thread_t *th, tensor__extra_t *e) {
     e->packed_count = 0;
 }
 TENSOR__FN TENSOR__NOINLINE void tensor__extra_free(tensor__thread_t *th, tensor__extra_t *e) {
-    tensor__packed_drop(th, e);
+    if (e->packer) { e->packer->drop(th, e); }
     while (e->hooks) {
         tensor__hook_t *h = e->hooks;
         e->hooks = h->next;
@@ -9687,7 +9720,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__extra_free(tensor__thread_t *th, tensor
         TENSOR__UNLOCK(&th->ctx->mutex);
         tensor__raw_free(th->ctx, h);
     }
-    if (e->region) { tensor__region_leave(th, e->region, e->index); }
+    if (e->region) { e->leave(th, e->region, e->index); }
     tensor__raw_free(th->ctx, e);
 }
 
@@ -10295,11 +10328,10 @@ TENSOR__INLINE void *tensor__ptr(const tensor_t *t) {
 TENSOR__INLINE int tensor__needs_grad(const tensor_t *t) {
     return t->node != NULL || (t->flags & TENSOR__REQUIRES_GRAD) != 0;
 }
-TENSOR__FN void tensor__rebase_view(tensor__thread_t *th, tensor_t *t);
 // A view whose base was changed in place gets its node anew.
 TENSOR__INLINE int tensor__sync_needs_grad(tensor__thread_t *th, tensor_t *t) {
     if (t->base && t->base->rebased != (uint32_t)TENSOR__ATOMIC_LOAD(&t->base_version)) {
-        tensor__rebase_view(th, t);
+        th->ctx->late.rebase(th, t);
     }
     return tensor__needs_grad(t);
 }
@@ -10347,7 +10379,7 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
     o->row = row;
     o->nin = nin;
     o->nout = 0;
-    o->update = 0;
+    o->update = NULL;
     o->immediate = 0;
     o->moved = 0;
     o->visible = 1;
@@ -10495,7 +10527,6 @@ TENSOR__FN int tensor__launch(tensor_call_t *c) {
 
 TENSOR__FN int tensor__record(tensor__op_t *o);
 TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tensor_t *x, int recording);
-TENSOR__FN int tensor__record_update(tensor__op_t *o);
 
 // Whether the tape wants this op.
 TENSOR__INLINE int tensor__tracks(tensor__op_t *o) {
@@ -10516,7 +10547,7 @@ TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__abandon(tensor__op_t *o) {
 // After the data is there: record, drop what the user does not see.
 TENSOR__INLINE tensor_t *tensor__commit(tensor__op_t *o) {
     if (tensor__tracks(o)) {
-        if (!(o->update ? tensor__record_update(o) : tensor__record(o))) { return tensor__abandon(o); }
+        if (!(o->update ? o->update->record(o) : tensor__record(o))) { return tensor__abandon(o); }
     }
     for (int i = o->visible; i < o->nout; i++) { (tensor_free)(o->out[i]); }
     for (int k = 0; o->moved >> k; k++) {
@@ -10633,7 +10664,6 @@ TENSOR__FN TENSOR__NOINLINE void tensor__not_saved(tensor__thread_t *th, const c
     tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: %t made by %s in inference mode cannot be saved for backward; "
                  "use a clone of it, or no_grad in place of inference mode", op, t, t->op ? t->op : "?");
 }
-TENSOR__FN int tensor__pack(tensor__thread_t *th, tensor__node_t *n);
 // A node with nothing filled in but its row and its parts, then `more` bytes. NULL = out of memory, raised.
 TENSOR__INLINE tensor__node_t *tensor__node_new(tensor__thread_t *th, const tensor__row_t *row, int nin,
                                                 int nout, int nsaved, size_t more) {
@@ -10740,7 +10770,7 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
         }
     }
     th->seq = n->seq = seq + 1;
-    if ((th->modes & TENSOR__PACKING) && !tensor__pack(th, n)) {
+    if ((th->modes & TENSOR__PACKING) && !th->packer->pack(th, n)) {
         tensor__node_drop(th, n);
         return NULL;
     }
@@ -11656,12 +11686,31 @@ TENSOR__FN tensor_t *tensor__ramp(int dtype, double start, double step, int64_t 
 }
 // The first half counts from start and the second one from end, as PyTorch's: symmetric, both ends exact.
 TENSOR__FN tensor_t *tensor__linspace(int dtype, double start, double end, int64_t n) {
-    const int64_t zero = 0;
     double step = n > 1 ? (end - start) / (double)(n - 1) : 0;
-    if (n < 2) { return tensor__ramp(dtype, start, 0, n); }
-    tensor_t *back = tensor_flip_n(tensor__ramp(dtype, end, -step, n - n / 2), &zero, 1);
-    tensor_t *const halves[2] = {tensor__ramp(dtype, start, step, n / 2), back};
-    return tensor_cat_n(halves, 2, 0);
+    tensor_t *t = tensor__ramp(dtype, start, step, n);
+    if (n < 2 || t == TENSOR__POISON) { return t; }
+    const int64_t half = n - n / 2, backwards = -1;
+    tensor_params_t p;
+    tensor_arg_t y;
+    tensor_call_t c;
+    memset(&p, 0, sizeof p);
+    memset(&c, 0, sizeof c);
+    p.f[0] = end;
+    p.f[1] = -step;
+    tensor__arg(&y, t, TENSOR_WRITE);
+    y.data = (char *)y.data + (n - 1) * (int64_t)tensor__sizes[dtype];
+    y.dims = &half;
+    y.strides = &backwards;
+    y.numel = half;
+    y.contiguous = 0;
+    c.row = TENSOR__ROW(ARANGE);
+    c.arg = &y;
+    c.nout = 1;
+    c.p = &p;
+    c.thread = tensor__self();
+    c.compute = (uint8_t)dtype;
+    c.device = t->device;
+    return tensor__launch(&c) ? TENSOR__POISON : t;
 }
 TENSOR_API tensor_t *(tensor_linspace_of)(tensor_dtype_t dtype, double start, double end, int64_t n) {
     TENSOR__MARK
@@ -12129,9 +12178,18 @@ TENSOR__FN int tensor__record_update(tensor__op_t *o) {
     tensor__node_t *n = tensor__node_make(o, o->row->saves);
     return n && tensor__rehistory(o->th, x, n, 0);
 }
+static const tensor__in_place_t tensor__in_place = {tensor__record_update, tensor_copy_};
+static const tensor__in_place_t tensor__in_place_unrecorded = {NULL, NULL};
+
 // x is output k of n from now on, and so is its place in its base. Takes over the reference n.
 TENSOR__FN int tensor__rehistory(tensor__thread_t *th, tensor_t *x, tensor__node_t *n, int32_t k) {
     tensor_t *base = x->base;
+    if (!TENSOR__ATOMIC_LOAD(&th->ctx->late.rebases)) {
+        TENSOR__LOCK(&th->ctx->mutex);
+        th->ctx->late.rebase = tensor__rebase_view;
+        TENSOR__ATOMIC_STORE(&th->ctx->late.rebases, 1);
+        TENSOR__UNLOCK(&th->ctx->mutex);
+    }
     tensor__renode(th, x, n, k);
     if (!base) {
         x->rebased++;
@@ -13197,7 +13255,7 @@ TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *r
     }
     if (reads & TENSOR__SY) { tensor__plain_save(v, y, -1, dims); }
     th->seq = n->seq = seq + 1;
-    if ((th->modes & TENSOR__PACKING) && !tensor__pack(th, n)) {
+    if ((th->modes & TENSOR__PACKING) && !th->packer->pack(th, n)) {
         tensor__node_drop(th, n);
         return 0;
     }
@@ -13367,7 +13425,7 @@ TENSOR__FN tensor_t *tensor__update(const tensor__row_t *row, tensor_t *const *l
         if (o.original == TENSOR__POISON) { return TENSOR__POISON; }
     }
     if (f) { tensor__reals(&o, f[0], f[1]); }
-    o.update = 1;
+    o.update = &tensor__in_place;
     o.out[0] = x;
     o.nout = 1;
     if (writes_only) {          // copy_: the formula reads src alone
@@ -13565,7 +13623,7 @@ TENSOR_API tensor_t *(tensor_fill_)(tensor_t *x, double value) {
     if (!tensor__holds("fill", x->dtype, value)) { return TENSOR__POISON; }
     if (!tensor__update_allowed(o.th, "fill", x, tensor__tracks(&o))) { return TENSOR__POISON; }
     tensor__reals(&o, value, 0);
-    o.update = 1;
+    o.update = &tensor__in_place;
     o.out[o.nout++] = x;
     return tensor__finish(&o);
 }
@@ -17627,7 +17685,8 @@ TENSOR__FN tensor_t *tensor__places(tensor_t *const *index, const int64_t *sizes
 // Front of them: checks dtypes and shapes, makes everything contiguous. 0-d operands count as [1]. update: in
 // place, which needs a contiguous x; another is written back.
 TENSOR__FN tensor_t *tensor__index_op(const tensor__row_t *row, tensor_t *x, int64_t dim, tensor_t *index,
-                                      tensor_t *src, int how, int update) {
+                                      tensor_t *src, int how,
+                                      const tensor__in_place_t *update) {
     TENSOR__MARK
     tensor__op_t o;
     tensor_t *const in[3] = {x, index, src};
@@ -17662,7 +17721,7 @@ TENSOR__FN tensor_t *tensor__index_op(const tensor__row_t *row, tensor_t *x, int
     TENSOR__REFUSE(bad, SHAPE, "%s: index %t does not fit x %t along dim %i", name, index, x, d);
     if (update && !(x->flags & TENSOR__CONTIGUOUS)) {
         if (!tensor__update_allowed(o.th, name, x, 0)) { return TENSOR__POISON; }
-        TENSOR__RETURN(tensor_copy_(x, tensor__index_op(row, x, d, index, src, how, 0)));
+        TENSOR__RETURN(update->copy(x, tensor__index_op(row, x, d, index, src, how, NULL)));
     }
     for (int i = 0; i < o.nin; i++) {
         o.args[i] = update && i && o.args[i]->storage == x->storage ? tensor_clone(o.args[i]) :
@@ -17672,7 +17731,7 @@ TENSOR__FN tensor_t *tensor__index_op(const tensor__row_t *row, tensor_t *x, int
     tensor__ints(&o, d, how);
     if (update) {
         if (!tensor__update_allowed(o.th, name, x, tensor__tracks(&o))) { return TENSOR__POISON; }
-        o.update = 1;
+        o.update = update;
         o.out[o.nout++] = x;
     } else {
         tensor__result(&o, x->dtype, has_src ? x->dims : dims, x->ndim);
@@ -17680,22 +17739,23 @@ TENSOR__FN tensor_t *tensor__index_op(const tensor__row_t *row, tensor_t *x, int
     TENSOR__RETURN(tensor__finish(&o));
 }
 TENSOR__FRONT(index_select, (tensor_t *x, int64_t dim, tensor_t *index),
-    tensor__index_op(TENSOR__ROW(INDEX_SELECT), x, dim, index, NULL, 0, 0))
+    tensor__index_op(TENSOR__ROW(INDEX_SELECT), x, dim, index, NULL, 0, NULL))
 TENSOR__FRONT(gather, (tensor_t *x, int64_t dim, tensor_t *index),
-    tensor__index_op(TENSOR__ROW(GATHER), x, dim, index, NULL, 0, 0))
+    tensor__index_op(TENSOR__ROW(GATHER), x, dim, index, NULL, 0, NULL))
 // value as a tensor of dims with x's dtype and device, for the ops that take a tensor.
 TENSOR__FN tensor_t *tensor__spread(double value, const tensor_t *x, const int64_t *dims, int ndim) {
     return tensor_expand_n(tensor__filled("scalar", tensor__no_dims, 0, x->dtype, value, x), dims, ndim);
 }
 TENSOR__FN tensor_t *tensor__scatter_value(tensor_t *x, int64_t dim, tensor_t *index, double value,
-                                           int update) {
+                                           const tensor__in_place_t *update) {
     TENSOR__MARK
     if (!TENSOR__USABLE("scatter", "x", x) || !TENSOR__USABLE("scatter", "index", index) ||
         !tensor__holds("scatter", x->dtype, value)) { return TENSOR__POISON; }
     TENSOR__RETURN(tensor__index_op(TENSOR__ROW(SCATTER), x, dim, index,
                                     tensor__spread(value, x, index->dims, index->ndim), 0, update));
 }
-TENSOR__FN tensor_t *tensor__index_fill(tensor_t *x, int64_t dim, tensor_t *index, double value, int update) {
+TENSOR__FN tensor_t *tensor__index_fill(tensor_t *x, int64_t dim, tensor_t *index, double value,
+                                        const tensor__in_place_t *update) {
     TENSOR__MARK
     if (!TENSOR__USABLE("index_fill", "x", x) ||
         !tensor__holds("index_fill", x->dtype, value)) { return TENSOR__POISON; }
@@ -17722,10 +17782,10 @@ TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t 
         if (!TENSOR__USABLE("scatter_reduce", "index", index)) { return TENSOR__POISON; }
         tensor_t *none = tensor__spread(how == 1 && x->dtype == TENSOR_BOOL ? 0 : neutral[how], x,
                                         index->dims, index->ndim);      // an integer's smallest for -inf
-        start = tensor__index_op(TENSOR__ROW(SCATTER), x, dim, index, none, 0, 0);
+        start = tensor__index_op(TENSOR__ROW(SCATTER), x, dim, index, none, 0, NULL);
     }
     if (how < 3) {
-        y = tensor__index_op(TENSOR__ROW(SCATTER_REDUCE), start, dim, index, src, how, 0);
+        y = tensor__index_op(TENSOR__ROW(SCATTER_REDUCE), start, dim, index, src, how, NULL);
     } else {
         y = tensor_scatter_add(start, dim, index, src);
         if (how == 4 && y != TENSOR__POISON) {
@@ -17739,10 +17799,10 @@ TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t 
 }
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src) {         \
-        return tensor__index_op(tensor__row_##ID(), x, dim, index, src, 0, 0);                               \
+        return tensor__index_op(tensor__row_##ID(), x, dim, index, src, 0, NULL);                            \
     }                                                                                                        \
     TENSOR_API tensor_t *(tensor_##name##_)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src) {      \
-        return tensor__index_op(tensor__row_##ID(), x, dim, index, src, 0, 1);                               \
+        return tensor__index_op(tensor__row_##ID(), x, dim, index, src, 0, &tensor__in_place);               \
     }
 TENSOR__X(INDEX_ADD, index_add) TENSOR__X(INDEX_COPY, index_copy) TENSOR__X(SCATTER, scatter)
 TENSOR__X(SCATTER_ADD, scatter_add)
@@ -17755,7 +17815,7 @@ TENSOR_API tensor_t *(tensor_index_fill_tensor)(tensor_t *x, int64_t dim, tensor
     int64_t dims[TENSOR_MAX_DIMS], size = x->ndim ? x->dims[d] : 1;
     for (int i = 0; i < x->ndim; i++) { dims[i] = i == d ? size : 1; }
     tensor_t *mask = tensor__filled("zeros", &size, 1, TENSOR_BOOL, 0, x);
-    mask = tensor__index_fill(mask, 0, index, 1, 0);
+    mask = tensor__index_fill(mask, 0, index, 1, NULL);
     mask = tensor_reshape_n(mask, dims, x->ndim);
     tensor_t *v = tensor__fill_value("index_fill_tensor", x, value);
     TENSOR__RETURN(tensor__fill_masked("index_fill_tensor", x, mask, v));
@@ -17764,10 +17824,10 @@ TENSOR__MADE(index_fill_tensor_, (tensor_t *x, int64_t dim, tensor_t *index, ten
     tensor_copy_(x, tensor_index_fill_tensor(x, dim, index, value)))
 #define TENSOR__X(name, fn)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, int64_t dim, tensor_t *index, double value) {          \
-        return fn(x, dim, index, value, 0);                                                                  \
+        return fn(x, dim, index, value, NULL);                                                               \
     }                                                                                                        \
     TENSOR_API tensor_t *(tensor_##name##_)(tensor_t *x, int64_t dim, tensor_t *index, double value) {       \
-        return fn(x, dim, index, value, 1);                                                                  \
+        return fn(x, dim, index, value, &tensor__in_place);                                                  \
     }
 TENSOR__X(scatter_value, tensor__scatter_value) TENSOR__X(index_fill, tensor__index_fill)
 #undef TENSOR__X
@@ -18099,7 +18159,7 @@ TENSOR_API tensor_t *(tensor_put)(tensor_t *x, tensor_t *index, tensor_t *src, i
     if (at == TENSOR__POISON) { TENSOR__RETURN(at); }
     at = tensor__flat(at);
     const tensor__row_t *row = accumulate ? TENSOR__ROW(INDEX_ADD) : TENSOR__ROW(INDEX_COPY);
-    tensor_t *y = tensor__index_op(row, tensor__flat(x), 0, at, tensor__flat(src), 0, 0);
+    tensor_t *y = tensor__index_op(row, tensor__flat(x), 0, at, tensor__flat(src), 0, NULL);
     TENSOR__RETURN(tensor_reshape_n(y, x->dims, x->ndim));
 }
 
@@ -18168,9 +18228,9 @@ TENSOR_API tensor_t *(tensor_index_n)(tensor_t *x, tensor_t *const *list, int n)
                    tensor_reshape_n(tensor_index_select(g.x, g.dim, g.at), g.dims, g.ndim) : TENSOR__POISON);
 }
 TENSOR__FN tensor_t *tensor__index_put(tensor_t *x, tensor_t *const *list, int n, tensor_t *values,
-                                       int accumulate, int update) {
+                                       int accumulate, const tensor__in_place_t *update) {
     TENSOR__AUTOCAST(TENSOR__CASTING(tensor__self()) && !update, TENSOR__CAST_index_put,
-                     tensor__index_put(cast_[0], list, n, cast_[1], accumulate, 0), x, values)
+                     tensor__index_put(cast_[0], list, n, cast_[1], accumulate, NULL), x, values)
     tensor__pick_t g;
     const tensor__row_t *row = accumulate ? TENSOR__ROW(INDEX_ADD) : TENSOR__ROW(INDEX_COPY);
     if (!tensor__pick(&g, x, list, n)) { return TENSOR__POISON; }
@@ -18179,16 +18239,16 @@ TENSOR__FN tensor_t *tensor__index_put(tensor_t *x, tensor_t *const *list, int n
     for (int i = 0; i < x->ndim; i++) { old[i] = x->dims[g.order[i]]; }
     tensor_t *v = tensor_reshape_n(tensor_expand_n(values, g.dims, g.ndim), part, g.x->ndim);
     if (update && g.x->storage == x->storage) {
-        return tensor__index_op(row, g.x, g.dim, g.at, v, 0, 1) == TENSOR__POISON ? TENSOR__POISON : x;
+        return tensor__index_op(row, g.x, g.dim, g.at, v, 0, update) == TENSOR__POISON ? TENSOR__POISON : x;
     }
-    tensor_t *y = tensor_reshape_n(tensor__index_op(row, g.x, g.dim, g.at, v, 0, 0), old, x->ndim);
+    tensor_t *y = tensor_reshape_n(tensor__index_op(row, g.x, g.dim, g.at, v, 0, NULL), old, x->ndim);
     if (g.moved) { y = tensor_contiguous(tensor_permute_n(y, g.back, x->ndim)); }
-    return update ? tensor_copy_(x, y) : y;
+    return update ? update->copy(x, y) : y;
 }
 TENSOR__MADE(index_put_n, (tensor_t *x, tensor_t *const *list, int n, tensor_t *values, int accumulate),
-    tensor__index_put(x, list, n, values, accumulate, 0))
+    tensor__index_put(x, list, n, values, accumulate, NULL))
 TENSOR__MADE(index_put_n_, (tensor_t *x, tensor_t *const *list, int n, tensor_t *values, int accumulate),
-    tensor__index_put(x, list, n, values, accumulate, 1))
+    tensor__index_put(x, list, n, values, accumulate, &tensor__in_place))
 TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
     TENSOR__MARK1(index)
     if (classes == -1 && index->numel && !tensor__is_float(index->dtype)) {
@@ -19423,7 +19483,7 @@ TENSOR__FN tensor_t *tensor__draw_into(const tensor__row_t *row, tensor_t *x, do
     o.device = x->device;
     tensor__bounds(&o, x->dtype, f0, f1);
     o.rng = tensor__next_stream(th);
-    o.update = 1;
+    o.update = &tensor__in_place;
     o.out[o.nout++] = x;
     return tensor__finish(&o);
 }
@@ -19550,7 +19610,7 @@ TENSOR__FN void tensor__grad_unlock(tensor__thread_t *th, tensor_t *x) {
 TENSOR_API tensor_t *(tensor_grad)(tensor_t *x) {
     if (!tensor__live(x)) { return NULL; }
     tensor__thread_t *th = tensor__grad_lock(x);    // threads that read a gradient by rows may meet here
-    int done = !tensor__rows_of(x->grad) || tensor__replace(&x->grad, tensor__whole(x, x->grad));
+    int done = !tensor__rows_of(x->grad) || tensor__replace(&x->grad, th->ctx->late.whole(x, x->grad));
     tensor_t *g = done ? x->grad : TENSOR__POISON;
     tensor__grad_unlock(th, x);
     return g;
@@ -19690,6 +19750,7 @@ TENSOR__FN int tensor__pack(tensor__thread_t *th, tensor__node_t *n) {
     if (!e || !e->packed) { return 0; }
     e->packed_count = n->nsaved;
     e->packing = th->packing;
+    e->packer = th->packer;
     tensor__storage_t *written = th->written;
     tensor_scope_t s = tensor__scope_begin(th, 0);
     int ok = s.thread != NULL;
@@ -19735,10 +19796,12 @@ TENSOR__FN int tensor__unpack_saved(tensor__node_t *n) {
     }
     return 1;
 }
+static const tensor__packer_t tensor__packer = {tensor__pack, tensor__unpack_saved, tensor__packed_drop};
 TENSOR_API const tensor_saved_hooks_t *(tensor_set_saved_tensors_hooks)(const tensor_saved_hooks_t *hooks) {
     tensor__thread_t *th = tensor__self();
     const tensor_saved_hooks_t *was = th->packing;
     th->packing = hooks;
+    th->packer = &tensor__packer;
     th->modes = (uint8_t)((th->modes & ~TENSOR__PACKING) | (hooks ? TENSOR__PACKING : 0));
     return was;
 }
@@ -20335,8 +20398,15 @@ TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g
         tensor__bump(th, sum->storage, "backward");
         return 1;
     }
+    tensor__op_t o;
     tensor_t *const list[2] = {sum, g};
-    return tensor__update(TENSOR__ROW(ADD), list, 2, 0, 0, NULL, 0) != TENSOR__POISON;
+    if (!tensor__begin(&o, TENSOR__ROW(ADD), list, 2) || !tensor__update_allowed(th, "add", sum, 0) ||
+        tensor__pointwise_dtype(&o, tensor__promote(list, 2)) < 0) {
+        return 0;
+    }
+    o.update = &tensor__in_place_unrecorded;
+    o.out[o.nout++] = sum;
+    return tensor__finish(&o) != TENSOR__POISON;
 }
 TENSOR__FN TENSOR__NOINLINE int tensor__accumulate_more(tensor__thread_t *th, tensor_t **sum, tensor_t *g,
                                                         int create) {
@@ -20369,6 +20439,20 @@ TENSOR__FN tensor_t *tensor__rows_add(tensor_t *leaf, tensor_t *a, tensor_t *b) 
     y->flags |= TENSOR__ROWS;
     return tensor__replace(&y->grad, tensor_cat_n(list + 2, 2, 0)) ? y : TENSOR__POISON;
 }
+// Before the first gradient by rows is made; merge adds up equal rows.
+TENSOR__FN void tensor__know_rows(tensor__thread_t *th, tensor__merge_fn *merge) {
+    tensor__late_t *late = &th->ctx->late;
+    TENSOR__LOCK(&th->ctx->mutex);
+    if (!late->merge_rows) {
+        late->whole = tensor__whole;
+        late->add_rows = tensor__rows_add;
+        late->merge_rows = merge;
+    }
+    TENSOR__UNLOCK(&th->ctx->mutex);
+}
+// -> NULL: there are none
+TENSOR__FN tensor__merge_fn *tensor__merge_rows(void) { return tensor__self()->ctx->late.merge_rows; }
+
 // leaf.grad += g. A gradient nobody else sees is taken as it is.
 TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *g, int create) {
     tensor__grad_lock(leaf);
@@ -20377,7 +20461,7 @@ TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *
         if (create || (!tensor__exclusive(th, g, 1) && !tensor__rows_of(g))) { g = (tensor_clone)(g); }
         if (g != TENSOR__POISON && !g->site) { g->site = leaf->site; }
     } else if (tensor__rows_of(old) || tensor__rows_of(g)) {
-        g = tensor__rows_add(leaf, old, g);
+        g = th->ctx->late.add_rows(leaf, old, g);
     } else if (create || old->node) {
         g = (tensor_add)(old, g);
     } else {
@@ -20494,8 +20578,8 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
         int go = tensor__arrived(th, p, s);
         if (go <= 0) { return go == 0; }
     }
-    if (n->extra && n->extra->region && !tensor__region_restore(th, n)) { return 0; }
-    if (n->used == 3 && !tensor__unpack_saved(n)) { return 0; }
+    if (n->extra && n->extra->region && !n->extra->restore(th, n)) { return 0; }
+    if (n->used == 3 && !n->extra->packer->unpack(n)) { return 0; }
     TENSOR__REFUSE_AS(0, n->used && n->used != 3, AUTOGRAD,
                       "backward: the values saved by %s%w were freed by an earlier backward; pass "
                       "TENSOR_RETAIN_GRAPH the first time", n->row->name, n->site);
@@ -20552,7 +20636,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     if (gx != gx_small) { tensor__memory_free(th, gx); }
     if (!n->nsaved && !n->custom) { return ok; }    // a view or an addition may run again, as in PyTorch
     if (!p->retain) {
-        if (n->used == 3) { tensor__packed_drop(th, n->extra); }
+        if (n->used == 3) { n->extra->packer->drop(th, n->extra); }
         tensor__saved_drop(th, n);
         if (n->custom) { tensor__custom_drop(th, n->custom); }
         n->used = 1;
@@ -20823,6 +20907,8 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
         if (m->custom) { tensor__custom_drop(th, m->custom); }
         m->used = 2;
         m->extra->region = r;
+        m->extra->restore = tensor__region_restore;
+        m->extra->leave = tensor__region_leave;
         m->extra->index = (int32_t)k;
         TENSOR__HOLD(&r->refs);
         r->node[k] = m;
@@ -21710,7 +21796,8 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__load, tensor__philox, tensor__inner_scope, tensor__tidy, tensor__set_backend,
     tensor__recording, tensor__aside, tensor__make, tensor__arg, tensor__launch, tensor__halves,
     tensor__multiplies, tensor__net, tensor__lasts, tensor__follow, TENSOR__ROW_BY_ID, tensor__row_RELU,
-    tensor__row_GELU_TANH, tensor__plain_product, tensor__casting, tensor__autocast,
+    tensor__row_GELU_TANH, tensor__plain_product, tensor__know_rows, tensor__merge_rows, tensor__casting,
+    tensor__autocast,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
     return version == TENSOR__API_VERSION ? &tensor__internals_table : NULL;
