@@ -5153,7 +5153,7 @@ TENSOR__FN tensor_t *nn__stored_grad(tensor_t *t) {
     tensor_scope_t scope;
     if (!tensor__rows_of(g) || (g->grad->flags & TENSOR__ROWS)) return g;
     scope = TENSOR__(scope)(0);
-    y = nn__by_rows(g, g->grad, t->dims[0]);
+    y = TENSOR__(merge_rows)()(g, g->grad, t->dims[0]);
     if (!(tensor_is_poison)(y)) {
         t->grad = TENSOR__(hold)(y);
         TENSOR__(drop)(g);
@@ -5184,6 +5184,7 @@ TENSOR__FN void nn__grad_embedding(tensor__grad_t *g) {
             index = (tensor_masked_fill)(index, none, -1);
             gy = (tensor_masked_fill)(gy, (tensor_unsqueeze)(none, 1), 0);
         }
+        TENSOR__(know_rows)(g->th, nn__by_rows);
         g->gx[1] = nn__by_rows(gy, index, w->dims[0]);
         return;
     }
@@ -10459,7 +10460,7 @@ TENSOR__FN tensor_t *nn__register(nn_module_t *m, const char *op, const char *na
             nn__mark(m, TENSOR_ERR_AUTOGRAD);
             return TENSOR__(poison);
         }
-        if ((tensor_is_poison)((tensor_requires_grad_)(t, 1))) {
+        if (TENSOR__TRAINS && (tensor_is_poison)((tensor_requires_grad_)(t, 1))) {
             nn__mark(m, tensor_error_code());
             return TENSOR__(poison);
         }
@@ -11116,11 +11117,12 @@ TENSOR__FN nn_module_t *nn__clone(nn_module_t *m, nn__clones_t *known) {
             tensor_t *t = (tensor_t *)nn__cloned(known, s->tensor);
             if (!t) {
                 t = (tensor_clone)(s->tensor);
-                if (s->kind == NN__PARAMETER) (tensor_requires_grad_)(t, 1);
+                if (TENSOR__TRAINS && s->kind == NN__PARAMETER) (tensor_requires_grad_)(t, 1);
                 if (!nn__remember(known, s->tensor, t)) nn__mark(c, TENSOR_ERR_OUT_OF_MEMORY);
             }
             nn__register(c, "clone", s->name, t, s->kind);
-            if (s->kind == NN__PARAMETER && !(tensor_requires_grad)(s->tensor)) (tensor_requires_grad_)(t, 0);
+            if (TENSOR__TRAINS && s->kind == NN__PARAMETER && !(tensor_requires_grad)(s->tensor))
+                (tensor_requires_grad_)(t, 0);
             (tensor_scope_end)(scope);
         }
     }
