@@ -12952,6 +12952,7 @@ struct nn_optimizer_t {
     // held, f32 [2], with a scaler: whether the gradients have an inf or NaN; steps left out for that, which
     // the step of the parameters that owe counts too; owes: some do
     tensor_t *skip;
+    int (*settle)(nn_optimizer_t *o);   // NULL without a scaler, else nn__settle
     int owes;
     int unscaled;            // its gradients are
     int stepping;            // nn__lbfgs is under way: its closure may not change it
@@ -13483,7 +13484,7 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
     code = nn__bad_optimizer("step", o);
     if (code == TENSOR_OK && o->rule->takes == NN__CLOSURE)
         code = NN__ERROR(TENSOR_ERR_UNSUPPORTED, "step: %s needs nn_step_closure", o->rule->name);
-    if (code == TENSOR_OK && nn__unsettled(o, skip)) code = nn__settle(o);
+    if (code == TENSOR_OK && nn__unsettled(o, skip)) code = o->settle(o);
     if (code != TENSOR_OK) return code;
     for (i = 0; i < o->ngroups; i++) o->group[i].step = -1;
     scope = TENSOR__(scope)(0);
@@ -13548,8 +13549,6 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
         p->step += again == NULL;
         if (skip && !again) p->owes = o->owes = 1;
     }
-    if (skip && code == TENSOR_OK)
-        (tensor_add_)((tensor_select)(skip, 0, 1), (tensor_select)(skip, 0, 0));
     (tensor_scope_end)(scope);
     return code;
 }
@@ -14082,6 +14081,7 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
         if (TENSOR__(recording)(nn__self(), scaler->device, NULL, NULL))
             NN__FAIL(TENSOR_ERR_UNSUPPORTED, "scaler_unscale: take a step before the capture");
         else o->skip = nn__full_held((tensor_narrow)(scaler, 0, 0, 2), 0);
+        o->settle = nn__settle;
         code = tensor_error_code();
     }
     if (code == TENSOR_OK && o->skip->device != scaler->device) {      // nn_to since
@@ -14108,7 +14108,10 @@ TENSOR_API int (nn_scaler_step)(tensor_t *scaler, nn_optimizer_t *o) {
     if (code == TENSOR_OK && !o->unscaled) code = (nn_scaler_unscale)(scaler, o);
     if (code == TENSOR_OK) {
         code = nn__step(o, o->skip);
-        if (code == TENSOR_OK) o->unscaled = 0;
+        if (code == TENSOR_OK) {
+            o->unscaled = 0;
+            (tensor_add_)((tensor_select)(o->skip, 0, 1), (tensor_select)(o->skip, 0, 0));
+        }
     }
     (tensor_scope_end)(scope);
     return code;
@@ -16052,7 +16055,7 @@ TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
         } else if (code == TENSOR_OK) {
             steps = (int64_t *)extra[0]->storage->data;
             groups = (double *)extra[1]->storage->data;
-            code = nn__settle(opt);
+            code = opt->settle ? opt->settle(opt) : TENSOR_OK;
             for (i = 0; i < opt->nparams; i++) steps[i] = opt->param[i].step;
             for (i = 0; i < opt->ngroups; i++) {
                 groups[2 * i] = opt->group[i].ratio;
@@ -16168,7 +16171,7 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
                          "load_checkpoint: \"%s\" holds a step count, learning rate or option no optimizer "
                          "can have",
                          r->label);
-    return nn__settle(o);
+    return o->settle ? o->settle(o) : TENSOR_OK;
 }
 
 TENSOR__FN void nn__put_optimizer(nn_optimizer_t *o, const nn__staged_t *s) {
