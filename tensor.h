@@ -81,7 +81,8 @@
 // CONFIG     define before the implementation: TENSOR_MALLOC/TENSOR_FREE (aligned, see >>config),
 //            TENSOR_NO_STDIO, TENSOR_NO_THREADS, TENSOR_ASSERT(x), TENSOR_SELF (this file's name when
 //            renamed), TENSOR_ISA=avx2 (that instruction set alone: scalar, sse2, avx2, avx512, neon, wasm,
-//            or native; see >>passes), TENSOR_IMPLEMENTATION_PART=1..4 (four files share the compiling),
+//            or native; see >>passes), TENSOR_NO_AUTOGRAD (forward alone, see >>config),
+//            TENSOR_IMPLEMENTATION_PART=1..4 (four files share the compiling),
 //            TENSOR_USE_OPENBLAS (larger products of f32 and f64 by cblas.h's functions, with OpenBLAS's
 //            threads, bits and errors of long sums; link -lopenblas). Everywhere: TENSOR_STATIC (all in one
 //            file; in several files it makes several libraries that share nothing), TENSOR_NO_CALL_SITES,
@@ -113,7 +114,13 @@
 //
 // No macro here changes a public struct or the meaning of a public function, so files of one program may
 // differ in everything but TENSOR_STATIC; files that share the implementation agree in their passes (see
-// >>passes).
+// >>passes) and in TENSOR_NO_AUTOGRAD.
+//
+// TENSOR_NO_AUTOGRAD, where the implementation is, builds forward alone: results are the same, no graph is
+// recorded, and what asks for gradients (requires_grad_, backward, autograd_grad, hooks, checkpoint, jacobian
+// and their kin, optimizers) is an UNSUPPORTED error that names the macro. Gradient functions and their
+// kernels are not in the program then. TENSOR_ALL_ROWS keeps every op, with its documentation, whether the
+// program calls it or not: for tests and for backends that know ops by number.
 // ------------------------------------------------------------------------------
 
 #define TENSOR_VERSION_MAJOR 0
@@ -3415,6 +3422,7 @@ typedef struct tensor__internals_t {
                                const tensor__row_t *then);
     void (*know_rows)(tensor__thread_t *th, tensor__merge_fn *merge);  // before a gradient by rows is made
     tensor__merge_fn *(*merge_rows)(void);                // NULL = there are none
+    tensor_t *(*write)(tensor_t *x, tensor_t *src);       // copy_ where nothing is recorded
     int (*casting)(void);                                 // whether the thread is in autocast
     // in autocast: casts x[0..n-1] (NULL and dead ones stay) and leaves it until the innermost scope ends
     void (*autocast)(int to, tensor_t **x, int n);
@@ -3481,6 +3489,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__IN_plain_product tensor__plain_product
 #define TENSOR__IN_know_rows tensor__know_rows
 #define TENSOR__IN_merge_rows tensor__merge_rows
+#define TENSOR__IN_write tensor__write
 #define TENSOR__IN_casting tensor__casting
 #define TENSOR__IN_autocast tensor__autocast
 #else
@@ -3526,6 +3535,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__TRAINS 1
 #define TENSOR__GRAD(f) f
 #endif
+#define TENSOR__UNTRAINED "%s: this build has no gradients (TENSOR_NO_AUTOGRAD)"
 #ifdef TENSOR_ALL_ROWS
 #define TENSOR__ABOUT(lo, hi, doc) lo, hi, doc
 #else
@@ -3651,10 +3661,10 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 // The rest. Columns: ID, name, family, inputs, outputs, CPU kernel, scratch, gradient (NOGRAD), saves,
 // class, doc.
 #define TENSOR_OPS_OTHER(X) \
-    X(AMAX, amax, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_amax, TENSOR__SA | TENSOR__SY, AS_IS, "largest element; ties share the gradient") \
-    X(AMIN, amin, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_amax, TENSOR__SA | TENSOR__SY, AS_IS, "smallest element; ties share the gradient") \
-    X(ALL, all, REDUCE, 1, 1, tensor__cpu_reduce, NULL, NOGRAD, 0, AS_IS, "whether all are true") \
-    X(ANY, any, REDUCE, 1, 1, tensor__cpu_reduce, NULL, NOGRAD, 0, AS_IS, "whether any is true") \
+    X(AMAX, amax, REDUCE, 1, 1, tensor__cpu_amax, NULL, tensor__grad_amax, TENSOR__SA | TENSOR__SY, AS_IS, "largest element; ties share the gradient") \
+    X(AMIN, amin, REDUCE, 1, 1, tensor__cpu_amin, NULL, tensor__grad_amax, TENSOR__SA | TENSOR__SY, AS_IS, "smallest element; ties share the gradient") \
+    X(ALL, all, REDUCE, 1, 1, tensor__cpu_all, NULL, NOGRAD, 0, AS_IS, "whether all are true") \
+    X(ANY, any, REDUCE, 1, 1, tensor__cpu_any, NULL, NOGRAD, 0, AS_IS, "whether any is true") \
     X(ARANGE, arange, FILL, 0, 1, tensor__cpu_fill, NULL, NOGRAD, 0, AS_IS, "f[0] + i f[1]") \
     X(ARGMAX, argmax, ROWS, 1, 1, tensor__cpu_argmax, tensor__scratch_rows, NOGRAD, 0, AS_IS, "index of the largest along the last dim") \
     X(ARGMIN, argmin, ROWS, 1, 1, tensor__cpu_argmin, tensor__scratch_rows, NOGRAD, 0, AS_IS, "index of the smallest along the last dim") \
@@ -3692,14 +3702,14 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(LOGCUMSUMEXP, logcumsumexp, ROWS, 1, 1, tensor__cpu_logcumsumexp, tensor__scratch_rows, tensor__grad_logcumsumexp, TENSOR__SA | TENSOR__SY, AS_IS, "running logsumexp along the last dim") \
     X(LOGSUMEXP, logsumexp, ROWS, 1, 1, tensor__cpu_logsumexp, tensor__scratch_rows, tensor__grad_logsumexp, TENSOR__SA | TENSOR__SY, FULL, "log of the sum of e^x along the last dim") \
     X(MATMUL, matmul, MATMUL, 2, 1, tensor__cpu_matmul, tensor__scratch_matmul, tensor__grad_matmul, TENSOR__SA | TENSOR__SB, LOW, "batched matrix product") \
-    X(MEAN, mean, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_mean, 0, AS_IS, "mean over the dims of mask i[0]") \
+    X(MEAN, mean, REDUCE, 1, 1, tensor__cpu_mean, NULL, tensor__grad_mean, 0, AS_IS, "mean over the dims of mask i[0]") \
     X(MODE, mode, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "last index of the most frequent value along the last dim") \
     X(MULTINOMIAL, multinomial, RANDOM, 1, 1, tensor__cpu_multinomial, NULL, NOGRAD, 0, AS_IS, "i[0] indices drawn from rows of weights") \
     X(NONZERO, nonzero, INDEX, 1, 1, tensor__cpu_nonzero, NULL, NOGRAD, 0, AS_IS, "places of the true elements of a mask: flat, or [n, ndim] if i[0]") \
     X(NORM, norm, ROWS, 1, 1, tensor__cpu_norm, tensor__scratch_rows, tensor__grad_norm, TENSOR__SA | TENSOR__SY, FULL, "2-norm along the last dim") \
     X(PERMUTE, permute, VIEW, 1, 1, NULL, NULL, tensor__grad_permute, 0, AS_IS, "dims in the order i[]") \
     X(POISSON, poisson, RANDOM, 1, 1, tensor__cpu_poisson, NULL, NOGRAD, 0, AS_IS, "counts of events at rate x") \
-    X(PROD, prod, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_prod, TENSOR__SA, FULL, "product") \
+    X(PROD, prod, REDUCE, 1, 1, tensor__cpu_prod, NULL, tensor__grad_prod, TENSOR__SA, FULL, "product") \
     X(PROD_OTHERS, prod_others, ROWS, 1, 1, tensor__cpu_prod_others, tensor__scratch_rows, NOGRAD, 0, AS_IS, "product of all elements of the last dim but the own one") \
     X(RAND, rand, RANDOM, 0, 1, tensor__cpu_rand, NULL, NOGRAD, 0, AS_IS, "uniform in [f[0], f[1])") \
     X(RANDINT, randint, RANDOM, 0, 1, tensor__cpu_randint, NULL, NOGRAD, 0, AS_IS, "integers in [i[0], i[1])") \
@@ -3715,7 +3725,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(SOFTMAX, softmax, ROWS, 1, 1, tensor__cpu_softmax, tensor__scratch_rows, tensor__grad_softmax, TENSOR__SY, FULL, "e^x / sum of e^x along the last dim") \
     X(SOFTMAX_BACKWARD, softmax_backward, ROWS, 2, 1, tensor__cpu_softmax_backward, tensor__scratch_rows, NOGRAD, 0, AS_IS, "y (g - sum(g y)); inputs g, y") \
     X(SORT, sort, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "indices that sort the last dim stably, falling if i[0]") \
-    X(SUM, sum, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_sum, 0, FULL, "sum over the dims of mask i[0]") \
+    X(SUM, sum, REDUCE, 1, 1, tensor__cpu_sum, NULL, tensor__grad_sum, 0, FULL, "sum over the dims of mask i[0]") \
     X(TOPK, topk, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "indices of the i[0] largest (smallest if not i[1]) along the last dim, sorted if i[2]") \
     X(TRANSFER, transfer, TRANSFER, 1, 1, tensor__cpu_transfer, NULL, tensor__grad_transfer, 0, AS_IS, "the same on another device") \
     X(TRIL, tril, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS, "zeros above the i[0]-th diagonal") \
@@ -9727,11 +9737,11 @@ TENSOR__FN TENSOR__NOINLINE void tensor__extra_free(tensor__thread_t *th, tensor
 TENSOR__FN void tensor__drop(tensor_t *t);
 // Lets go of everything a header refers to; in line, since every header ends by it.
 TENSOR__INLINE void tensor__header_release(tensor__thread_t *th, tensor_t *t) {
-    if (t->flags & TENSOR__HOOKED) {
+    if (TENSOR__TRAINS && (t->flags & TENSOR__HOOKED)) {
         t->flags = (uint8_t)(t->flags & ~TENSOR__HOOKED);
         tensor__extra_free(th, tensor__leaf_extra(t));
     }
-    if (t->node) {
+    if (TENSOR__TRAINS && t->node) {
         if (t->node->extra && t->node->extra->retain[t->output] == t) {
             t->node->extra->retain[t->output] = NULL;
         }
@@ -10326,11 +10336,11 @@ TENSOR__INLINE void *tensor__ptr(const tensor_t *t) {
     return (char *)t->storage->data + t->offset * (int64_t)tensor__sizes[t->dtype];
 }
 TENSOR__INLINE int tensor__needs_grad(const tensor_t *t) {
-    return t->node != NULL || (t->flags & TENSOR__REQUIRES_GRAD) != 0;
+    return TENSOR__TRAINS && (t->node != NULL || (t->flags & TENSOR__REQUIRES_GRAD) != 0);
 }
 // A view whose base was changed in place gets its node anew.
 TENSOR__INLINE int tensor__sync_needs_grad(tensor__thread_t *th, tensor_t *t) {
-    if (t->base && t->base->rebased != (uint32_t)TENSOR__ATOMIC_LOAD(&t->base_version)) {
+    if (TENSOR__TRAINS && t->base && t->base->rebased != (uint32_t)TENSOR__ATOMIC_LOAD(&t->base_version)) {
         th->ctx->late.rebase(th, t);
     }
     return tensor__needs_grad(t);
@@ -10530,7 +10540,7 @@ TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tens
 
 // Whether the tape wants this op.
 TENSOR__INLINE int tensor__tracks(tensor__op_t *o) {
-    if (!o->th->grad_mode || !o->row->grad) { return 0; }
+    if (!TENSOR__TRAINS || !o->th->grad_mode || !o->row->grad) { return 0; }
     for (int i = 0; i < o->nin; i++) {
         if (o->in[i] && tensor__sync_needs_grad(o->th, o->in[i])) { return 1; }
     }
@@ -13276,8 +13286,9 @@ TENSOR__INLINE int tensor__plain_size(const tensor__isa_t *isa, int64_t n) {
     return !(n & (isa->lanes - 1)) && n <= TENSOR__GRAIN && n > 0;
 }
 TENSOR__INLINE int tensor__plain_tracks(tensor__thread_t *th, tensor_t *a, tensor_t *b, tensor_t *c) {
-    return th->grad_mode && (tensor__sync_needs_grad(th, a) || (b && tensor__sync_needs_grad(th, b)) ||
-                             (c && tensor__sync_needs_grad(th, c)));
+    return TENSOR__TRAINS && th->grad_mode &&
+           (tensor__sync_needs_grad(th, a) || (b && tensor__sync_needs_grad(th, b)) ||
+            (c && tensor__sync_needs_grad(th, c)));
 }
 TENSOR__INLINE tensor_t *tensor__plain_commit(tensor__thread_t *th, tensor_t *t, int recorded) {
     th->written = NULL;
@@ -13374,9 +13385,11 @@ TENSOR__FN int tensor__same_view(const tensor_t *a, const tensor_t *b) {
     return 1;
 }
 
-// x = op(x, others) in place. nin counts x; imm stands for input 1 when it is NULL and scalar is set.
-TENSOR__FN tensor_t *tensor__update(const tensor__row_t *row, tensor_t *const *list, int nin, int scalar,
-                                    double imm, const double *f, int writes_only) {
+// x = op(x, others) in place, in the way of how. nin counts x; imm stands for input 1 when it is NULL and
+// scalar is set.
+TENSOR__FN tensor_t *tensor__update_by(const tensor__in_place_t *how, const tensor__row_t *row,
+                                       tensor_t *const *list, int nin, int scalar, double imm,
+                                       const double *f, int writes_only) {
     tensor__op_t o;
     tensor_t *x = list[0];
     if (!tensor__begin(&o, row, list, scalar ? 1 : nin)) { return TENSOR__POISON; }
@@ -13425,7 +13438,7 @@ TENSOR__FN tensor_t *tensor__update(const tensor__row_t *row, tensor_t *const *l
         if (o.original == TENSOR__POISON) { return TENSOR__POISON; }
     }
     if (f) { tensor__reals(&o, f[0], f[1]); }
-    o.update = &tensor__in_place;
+    o.update = how;
     o.out[0] = x;
     o.nout = 1;
     if (writes_only) {          // copy_: the formula reads src alone
@@ -13436,6 +13449,10 @@ TENSOR__FN tensor_t *tensor__update(const tensor__row_t *row, tensor_t *const *l
     tensor_t *r = tensor__finish(&o);
     if (o.original) { (tensor_free)(o.original); }
     return r;
+}
+TENSOR__FN tensor_t *tensor__update(const tensor__row_t *row, tensor_t *const *list, int nin, int scalar,
+                                    double imm, const double *f, int writes_only) {
+    return tensor__update_by(&tensor__in_place, row, list, nin, scalar, imm, f, writes_only);
 }
 
 #define TENSOR__X(ID, name)                                                                                  \
@@ -13610,12 +13627,19 @@ TENSOR_API tensor_t *(tensor_lerp_scalar_)(tensor_t *x, tensor_t *b, double weig
 }
 TENSOR__MADE(nan_to_num_, (tensor_t *x, double nan, double posinf, double neginf),
     (tensor_copy_)(x, (tensor_nan_to_num)(x, nan, posinf, neginf)))
-TENSOR_API tensor_t *(tensor_copy_)(tensor_t *x, tensor_t *src) {
+TENSOR__INLINE tensor_t *tensor__copy_by(const tensor__in_place_t *how, tensor_t *x, tensor_t *src) {
     TENSOR__MARK2(x, src)
     if (src->device != x->device) { src = tensor__to_device(src, x->device, 1); }
     if (!tensor__is_float(x->dtype)) { src = tensor_detach(src); }
     tensor_t *const list[2] = {x, src};
-    return tensor__tidy(th_, mark_, tensor__update(TENSOR__ROW(CLONE), list, 2, 0, 0, NULL, 1));
+    return tensor__tidy(th_, mark_, tensor__update_by(how, TENSOR__ROW(CLONE), list, 2, 0, 0, NULL, 1));
+}
+TENSOR_API tensor_t *(tensor_copy_)(tensor_t *x, tensor_t *src) {
+    return tensor__copy_by(&tensor__in_place, x, src);
+}
+// As copy_, where nothing is recorded.
+TENSOR__FN tensor_t *tensor__write(tensor_t *x, tensor_t *src) {
+    return tensor__copy_by(&tensor__in_place_unrecorded, x, src);
 }
 TENSOR_API tensor_t *(tensor_fill_)(tensor_t *x, double value) {
     if (!TENSOR__USABLE("fill_", "x", x)) { return TENSOR__POISON; }
@@ -14067,6 +14091,8 @@ typedef struct tensor__reduce_t {
     tensor_arg_t *y;
     const tensor__isa_t *isa;
     tensor__acc_t *part;
+    // n elements in the compute type into a
+    void (*leaf)(const struct tensor__reduce_t *r, tensor__acc_t *a, const void *block, int64_t n);
 } tensor__reduce_t;
 
 TENSOR__INLINE void tensor__acc_init(const tensor__reduce_t *r, tensor__acc_t *a) {
@@ -14088,8 +14114,10 @@ TENSOR__INLINE void tensor__acc_join(const tensor__reduce_t *r, tensor__acc_t *a
     default: a->d += b->d; a->i = (int64_t)((uint64_t)a->i + (uint64_t)b->i); break;
     }
 }
-// A leaf in the compute type into the accumulator.
-TENSOR__FN void tensor__acc_leaf(const tensor__reduce_t *r, tensor__acc_t *a, const void *block, int64_t n) {
+// A leaf in the compute type into the accumulator. id is a constant where this is inlined, once per row: no
+// row reaches the kernels of another.
+TENSOR__INLINE void tensor__acc_leaf(const int id, const tensor__reduce_t *r, tensor__acc_t *a,
+                                     const void *block, int64_t n) {
     tensor__acc_t v;
     tensor__acc_init(r, &v);
 #define TENSOR__EACH(type, expr) \
@@ -14098,7 +14126,7 @@ TENSOR__FN void tensor__acc_leaf(const tensor__reduce_t *r, tensor__acc_t *a, co
     case TENSOR_OP_ANY: TENSOR__EACH(type, v.i |= b != 0);                                                   \
     case TENSOR_OP_ALL: TENSOR__EACH(type, v.i &= b != 0);
     if (r->klass == TENSOR__C_I64) {
-        switch (r->id) {
+        switch (id) {
         case TENSOR_OP_PROD: TENSOR__EACH(int64_t, v.i = (int64_t)((uint64_t)v.i * (uint64_t)b));
         case TENSOR_OP_AMAX: TENSOR__EACH(int64_t, v.i = b > v.i ? b : v.i);
         case TENSOR_OP_AMIN: TENSOR__EACH(int64_t, v.i = b < v.i ? b : v.i);
@@ -14106,7 +14134,7 @@ TENSOR__FN void tensor__acc_leaf(const tensor__reduce_t *r, tensor__acc_t *a, co
         default: TENSOR__EACH(int64_t, v.i = (int64_t)((uint64_t)v.i + (uint64_t)b));
         }
     } else if (r->klass == TENSOR__C_F64) {
-        switch (r->id) {
+        switch (id) {
         case TENSOR_OP_PROD: TENSOR__EACH(double, v.d *= b);
         case TENSOR_OP_AMAX: TENSOR__EACH(double, v.d = tensor__max_f64(v.d, b));
         case TENSOR_OP_AMIN: TENSOR__EACH(double, v.d = tensor__min_f64(v.d, b));
@@ -14115,7 +14143,7 @@ TENSOR__FN void tensor__acc_leaf(const tensor__reduce_t *r, tensor__acc_t *a, co
         }
     } else {
         const float *x = (const float *)block;
-        switch (r->id) {
+        switch (id) {
         case TENSOR_OP_PROD: TENSOR__EACH(float, v.d *= (double)b);
         case TENSOR_OP_AMAX: v.d = (double)TENSOR__DO(r->isa, leaf_max)(x, n); break;
         case TENSOR_OP_AMIN: v.d = (double)TENSOR__DO(r->isa, leaf_min)(x, n); break;
@@ -14157,7 +14185,7 @@ TENSOR__FN void tensor__reduce_range(const tensor__reduce_t *r, int64_t k, int64
         const char *at = base + tensor__offset_of(first, r->rd, r->rs, r->nr) * r->size;
         if (run > m) { run = m; }
         if (direct && r->rs[last] == 1 && run == m) {
-            tensor__acc_leaf(r, a, at, m);
+            r->leaf(r, a, at, m);
         } else {
             for (int64_t got = 0; got < m; ) {
                 run = r->rd[last] - (first + got) % r->rd[last];
@@ -14167,7 +14195,7 @@ TENSOR__FN void tensor__reduce_range(const tensor__reduce_t *r, int64_t k, int64
                                  r->rs[last], run);
                 got += run;
             }
-            tensor__acc_leaf(r, a, block, m);
+            r->leaf(r, a, block, m);
         }
         first += m;
     }
@@ -14220,11 +14248,13 @@ TENSOR__FN void tensor__merge_dim(int64_t *dims, int64_t *strides, int *n, int64
     dims[*n] = dim;
     strides[(*n)++] = stride;
 }
-TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c) {
+TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c, void (*leaf)(const tensor__reduce_t *r, tensor__acc_t *a,
+                                                                  const void *block, int64_t n)) {
     const tensor_arg_t *x = &c->arg[0];
     tensor__reduce_t r;
     memset(&r, 0, sizeof r);
     r.id = c->row->id;
+    r.leaf = leaf;
     r.y = &c->arg[1];
     r.x = (const char *)x->data;
     r.dtype = x->dtype;
@@ -14274,6 +14304,17 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c) {
     }
     return 0;
 }
+#define TENSOR__X(ID, name)                                                                                  \
+    TENSOR__FN void tensor__acc_leaf_##name(const tensor__reduce_t *r, tensor__acc_t *a, const void *block,  \
+                                            int64_t n) {                                                     \
+        tensor__acc_leaf(TENSOR_OP_##ID, r, a, block, n);                                                    \
+    }                                                                                                        \
+    TENSOR__FN int tensor__cpu_##name(tensor_call_t *c) {                                                    \
+        return tensor__cpu_reduce(c, tensor__acc_leaf_##name);                                               \
+    }
+TENSOR__X(AMAX, amax) TENSOR__X(AMIN, amin) TENSOR__X(ALL, all) TENSOR__X(ANY, any) TENSOR__X(MEAN, mean)
+TENSOR__X(PROD, prod) TENSOR__X(SUM, sum)
+#undef TENSOR__X
 
 // Front of all REDUCE rows: mask of dims to reduce.
 TENSOR__FN tensor_t *tensor__reduce(const tensor__row_t *row, tensor_t *x, uint32_t mask, int keepdim) {
@@ -19483,7 +19524,7 @@ TENSOR__FN tensor_t *tensor__draw_into(const tensor__row_t *row, tensor_t *x, do
     o.device = x->device;
     tensor__bounds(&o, x->dtype, f0, f1);
     o.rng = tensor__next_stream(th);
-    o.update = &tensor__in_place;
+    o.update = &tensor__in_place_unrecorded;
     o.out[o.nout++] = x;
     return tensor__finish(&o);
 }
@@ -19557,6 +19598,7 @@ TENSOR__FN void tensor__no_leaf(tensor_t *x) {
 TENSOR_API tensor_t *(tensor_requires_grad_)(tensor_t *x, int on) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("requires_grad_", "x", x)) { return TENSOR__POISON; }
+    TENSOR__REFUSE(on && !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "requires_grad_");
     TENSOR__REFUSE(on && !tensor__is_float(x->dtype), DTYPE,
                    "requires_grad_: x %t is %y; only floats have gradients", x, x);
     TENSOR__REFUSE(on && (x->flags & TENSOR__INFERENCE) && !(th->modes & TENSOR__INFERRING), AUTOGRAD,
@@ -19619,6 +19661,7 @@ TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("set_grad", "x", x)) { return th->error.code; }
     if (grad) {
+        TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "set_grad");
         if (!TENSOR__USABLE("set_grad", "grad", grad)) { return th->error.code; }
         TENSOR__REFUSE_CODE(grad == x, AUTOGRAD, "set_grad: x %t cannot be its own gradient", x);
         TENSOR__REFUSE_CODE(!tensor__same_shape(grad, x), SHAPE,
@@ -19630,6 +19673,7 @@ TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
 TENSOR_API tensor_t *(tensor_retain_grad)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("retain_grad", "x", x)) { return TENSOR__POISON; }
+    TENSOR__REFUSE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "retain_grad");
     TENSOR__REFUSE(!tensor__sync_needs_grad(th, x), AUTOGRAD, "retain_grad: x %t does not require grad", x);
     if (!x->node) { return x; }
     if (!tensor__node_extra(th, x->node)) { return TENSOR__POISON; }
@@ -19645,6 +19689,7 @@ TENSOR_API int (tensor_set_grad_enabled)(int on) {
 }
 TENSOR_API int (tensor_set_detect_anomaly)(int on) {
     tensor__thread_t *th = tensor__self();
+    TENSOR__REFUSE_AS(0, on && !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "set_detect_anomaly");
     int was = th->modes & TENSOR__ANOMALY;
     th->modes = (uint8_t)((th->modes & ~TENSOR__ANOMALY) | (on ? TENSOR__ANOMALY : 0));
     return was;
@@ -19655,6 +19700,7 @@ TENSOR__FN int64_t tensor__hook(const char *name, tensor_t *x, tensor_hook_t fn,
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(name, "x", x)) { return 0; }
     TENSOR__REFUSE_AS(0, !fn && !post, OWNER, "%s: fn is NULL", name);
+    TENSOR__REFUSE_AS(0, !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, name);
     TENSOR__REFUSE_AS(0, !tensor__sync_needs_grad(th, x) || (post && x->node), AUTOGRAD, "%s: x %t %s", name,
                       x, tensor__needs_grad(x) ? "is not a leaf" : "does not require grad");
     tensor__extra_t *e = x->node ? tensor__node_extra(th, x->node) : x->flags & TENSOR__HOOKED ?
@@ -19800,6 +19846,8 @@ static const tensor__packer_t tensor__packer = {tensor__pack, tensor__unpack_sav
 TENSOR_API const tensor_saved_hooks_t *(tensor_set_saved_tensors_hooks)(const tensor_saved_hooks_t *hooks) {
     tensor__thread_t *th = tensor__self();
     const tensor_saved_hooks_t *was = th->packing;
+    TENSOR__REFUSE_AS(NULL, hooks && !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED,
+                      "set_saved_tensors_hooks");
     th->packing = hooks;
     th->packer = &tensor__packer;
     th->modes = (uint8_t)((th->modes & ~TENSOR__PACKING) | (hooks ? TENSOR__PACKING : 0));
@@ -20652,6 +20700,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
 
 TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int no, tensor_t *const *grads,
                            tensor_t *const *inputs, int ni, tensor_t **found, int flags, const char *op) {
+    TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, op);
     for (int i = 0; i < no; i++) {
         tensor_t *y = outputs[i], *g = grads ? grads[i] : NULL;
         if (!TENSOR__USABLE(op, "output", y)) { return th->error.code; }
@@ -20849,6 +20898,7 @@ TENSOR__FN int tensor__held_outside(tensor__thread_t *th, const tensor__region_t
 }
 TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n) {
     tensor__thread_t *th = tensor__self();
+    TENSOR__REFUSE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "checkpoint");
     TENSOR__REFUSE(!fn || n < 0 || (n && !inputs), OWNER, "checkpoint: fn or inputs is NULL");
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE("checkpoint", "inputs", inputs[i])) { return TENSOR__POISON; }
@@ -21100,6 +21150,7 @@ TENSOR__FN int tensor__calculus(tensor__calculus_t *c, const char *op, tensor_fn
     tensor__thread_t *th = c->th = tensor__self();
     c->x = NULL;
     c->s.thread = NULL;
+    TENSOR__REFUSE_AS(0, !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, op);
     TENSOR__REFUSE_AS(0, !fn || n < 0 || (n && !inputs) || !given, OWNER,
                       "%s: fn, inputs, v or results is NULL", op);
     c->s = tensor__scope_begin(th, 1);
@@ -21194,6 +21245,7 @@ TENSOR__FN tensor_t *tensor__weighted(tensor_fn_t fn, void *user, tensor_t *cons
 TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
                                  double atol, double rtol, int constant) {
     tensor__thread_t *th = tensor__self();
+    TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "gradcheck");
     TENSOR__REFUSE_CODE(!fn || n < 0 || (n && !inputs), OWNER, "gradcheck: fn or inputs is NULL");
     if (eps == 0) { eps = 1e-6; }
     if (atol == 0) { atol = 1e-5; }
@@ -21304,6 +21356,7 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *cons
     tensor__gradgrad_t gg;
     gg.fn = fn;
     gg.user = user;
+    TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "gradgradcheck");
     TENSOR__REFUSE_CODE(!fn || n < 0 || n == INT32_MAX || (n && !inputs), OWNER,
                         "gradgradcheck: fn or inputs is NULL");
     tensor_t **list = (tensor_t **)tensor__memory(th, (uint64_t)(n + 1) * sizeof *list);
@@ -21796,7 +21849,8 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__load, tensor__philox, tensor__inner_scope, tensor__tidy, tensor__set_backend,
     tensor__recording, tensor__aside, tensor__make, tensor__arg, tensor__launch, tensor__halves,
     tensor__multiplies, tensor__net, tensor__lasts, tensor__follow, TENSOR__ROW_BY_ID, tensor__row_RELU,
-    tensor__row_GELU_TANH, tensor__plain_product, tensor__know_rows, tensor__merge_rows, tensor__casting,
+    tensor__row_GELU_TANH, tensor__plain_product, tensor__know_rows, tensor__merge_rows, tensor__write,
+    tensor__casting,
     tensor__autocast,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
