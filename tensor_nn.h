@@ -2890,7 +2890,7 @@ typedef struct nn__cpu_t {
     X(AVG_POOL1D, avg_pool1d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", "mean of windows", &nn__of_avg_pool_integers) \
     X(AVG_POOL2D, avg_pool2d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", "mean of windows", &nn__of_avg_pool_integers) \
     X(AVG_POOL3D, avg_pool3d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", "mean of windows", &nn__of_avg_pool_integers) \
-    X(AVG_POOL_BACKWARD, avg_pool_backward, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "grad", "g spread over windows", NULL) \
+    X(AVG_POOL_BACKWARD, avg_pool_backward, POOL, 1, 1, 1, nn__cpu_avg_unpool, NULL, nn__grad_avg_pool, 0, AS_IS, "grad", "g spread over windows", NULL) \
     X(BATCH_NORM, batch_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, AS_IS, "x weight bias", "normalised channels, weight, bias; mean, 1 / deviation, variance", NULL) \
     X(CHANNEL_SHUFFLE, channel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", "channels of groups interleaved", NULL) \
     X(COL2IM, col2im, CONV, 1, 1, 1, nn__cpu_columns, NULL, nn__grad_columns, 0, AS_IS, "x", "columns added into images", NULL) \
@@ -5153,7 +5153,7 @@ TENSOR__FN tensor_t *nn__stored_grad(tensor_t *t) {
     tensor_scope_t scope;
     if (!tensor__rows_of(g) || (g->grad->flags & TENSOR__ROWS)) return g;
     scope = TENSOR__(scope)(0);
-    y = nn__by_rows(g, g->grad, t->dims[0]);
+    y = TENSOR__(merge_rows)()(g, g->grad, t->dims[0]);
     if (!(tensor_is_poison)(y)) {
         t->grad = TENSOR__(hold)(y);
         TENSOR__(drop)(g);
@@ -5184,6 +5184,7 @@ TENSOR__FN void nn__grad_embedding(tensor__grad_t *g) {
             index = (tensor_masked_fill)(index, none, -1);
             gy = (tensor_masked_fill)(gy, (tensor_unsqueeze)(none, 1), 0);
         }
+        TENSOR__(know_rows)(g->th, nn__by_rows);
         g->gx[1] = nn__by_rows(gy, index, w->dims[0]);
         return;
     }
@@ -7017,7 +7018,7 @@ typedef struct nn__pool_t {
     nn__window_t g;
     const tensor_arg_t *x, *y, *place;
     int64_t planes, per, in, out;   // planes, of them per task, elements of an input and an output plane
-    int back;
+    void (*plane)(const struct nn__pool_t *v, char *x, char *y, int32_t *place);
 } nn__pool_t;
 
 TENSOR__FN void nn__pool_task(void *arg, int64_t task, int worker) {
@@ -7025,24 +7026,21 @@ TENSOR__FN void nn__pool_task(void *arg, int64_t task, int worker) {
     int64_t i = task * v->per, end = nn__min(i + v->per, v->planes);
     (void)worker;
     for (; i < end; i++) {
-        char *x = nn__at(v->x, i * v->in), *y = nn__at(v->y, i * v->out);
         int32_t *place = v->place ? (int32_t *)v->place->data + i * v->out : NULL;
-        if (v->back) NN__DO(v->k, fill)(x, 0, v->in);
-        if (!v->place) NN__DO(v->k, avg_pool)(x, y, &v->g, v->back);
-        else if (v->back) NN__DO(v->k, max_unpool)(y, place, x, v->out);
-        else NN__DO(v->k, max_pool)(x, y, place, &v->g);
+        v->plane(v, nn__at(v->x, i * v->in), nn__at(v->y, i * v->out), place);
     }
 }
-// place: NULL for the mean. back: y to x.
+// place: NULL for the mean.
 TENSOR__FN int nn__pool(const tensor_call_t *c, const tensor_arg_t *x, const tensor_arg_t *y,
-                        const tensor_arg_t *place, int back) {
+                        const tensor_arg_t *place,
+                        void (*plane)(const nn__pool_t *v, char *x, char *y, int32_t *place)) {
     nn__pool_t v;
     v.k = nn__cpu(x->dtype);
     v.g = nn__window(c->p);
     v.x = x;
     v.y = y;
     v.place = place;
-    v.back = back;
+    v.plane = plane;
     v.in = nn__volume(v.g.in);
     v.out = nn__volume(v.g.out);
     v.planes = v.out ? y->numel / v.out : 0;
@@ -7050,15 +7048,33 @@ TENSOR__FN int nn__pool(const tensor_call_t *c, const tensor_arg_t *x, const ten
     nn__run(nn__ceil(v.planes, v.per), nn__pool_task, &v);
     return TENSOR_OK;
 }
+TENSOR__FN void nn__max_pool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
+    NN__DO(v->k, max_pool)(x, y, place, &v->g);
+}
+TENSOR__FN void nn__max_unpool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
+    NN__DO(v->k, fill)(x, 0, v->in);
+    NN__DO(v->k, max_unpool)(y, place, x, v->out);
+}
+TENSOR__FN void nn__avg_pool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
+    (void)place;
+    NN__DO(v->k, avg_pool)(x, y, &v->g, 0);
+}
+TENSOR__FN void nn__avg_unpool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
+    (void)place;
+    NN__DO(v->k, fill)(x, 0, v->in);
+    NN__DO(v->k, avg_pool)(x, y, &v->g, 1);
+}
 TENSOR__FN int nn__cpu_max_pool(tensor_call_t *c) {
-    return nn__pool(c, &c->arg[0], &c->arg[1], &c->arg[2], 0);
+    return nn__pool(c, &c->arg[0], &c->arg[1], &c->arg[2], nn__max_pool_plane);
 }
 TENSOR__FN int nn__cpu_max_unpool(tensor_call_t *c) {
-    return nn__pool(c, &c->arg[2], &c->arg[0], &c->arg[1], 1);
+    return nn__pool(c, &c->arg[2], &c->arg[0], &c->arg[1], nn__max_unpool_plane);
 }
 TENSOR__FN int nn__cpu_avg_pool(tensor_call_t *c) {
-    int back = c->row->id == NN_OP_AVG_POOL_BACKWARD;
-    return nn__pool(c, &c->arg[back], &c->arg[1 - back], NULL, back);
+    return nn__pool(c, &c->arg[0], &c->arg[1], NULL, nn__avg_pool_plane);
+}
+TENSOR__FN int nn__cpu_avg_unpool(tensor_call_t *c) {
+    return nn__pool(c, &c->arg[1], &c->arg[0], NULL, nn__avg_unpool_plane);
 }
 
 // A pooling op of x (and places, for the gradient of max), giving `dims`, as many as x's. places: out, NULL.
@@ -10444,7 +10460,7 @@ TENSOR__FN tensor_t *nn__register(nn_module_t *m, const char *op, const char *na
             nn__mark(m, TENSOR_ERR_AUTOGRAD);
             return TENSOR__(poison);
         }
-        if ((tensor_is_poison)((tensor_requires_grad_)(t, 1))) {
+        if (TENSOR__TRAINS && (tensor_is_poison)((tensor_requires_grad_)(t, 1))) {
             nn__mark(m, tensor_error_code());
             return TENSOR__(poison);
         }
@@ -11101,11 +11117,12 @@ TENSOR__FN nn_module_t *nn__clone(nn_module_t *m, nn__clones_t *known) {
             tensor_t *t = (tensor_t *)nn__cloned(known, s->tensor);
             if (!t) {
                 t = (tensor_clone)(s->tensor);
-                if (s->kind == NN__PARAMETER) (tensor_requires_grad_)(t, 1);
+                if (TENSOR__TRAINS && s->kind == NN__PARAMETER) (tensor_requires_grad_)(t, 1);
                 if (!nn__remember(known, s->tensor, t)) nn__mark(c, TENSOR_ERR_OUT_OF_MEMORY);
             }
             nn__register(c, "clone", s->name, t, s->kind);
-            if (s->kind == NN__PARAMETER && !(tensor_requires_grad)(s->tensor)) (tensor_requires_grad_)(t, 0);
+            if (TENSOR__TRAINS && s->kind == NN__PARAMETER && !(tensor_requires_grad)(s->tensor))
+                (tensor_requires_grad_)(t, 0);
             (tensor_scope_end)(scope);
         }
     }
@@ -12935,6 +12952,7 @@ struct nn_optimizer_t {
     // held, f32 [2], with a scaler: whether the gradients have an inf or NaN; steps left out for that, which
     // the step of the parameters that owe counts too; owes: some do
     tensor_t *skip;
+    int (*settle)(nn_optimizer_t *o);   // NULL without a scaler, else nn__settle
     int owes;
     int unscaled;            // its gradients are
     int stepping;            // nn__lbfgs is under way: its closure may not change it
@@ -13466,7 +13484,7 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
     code = nn__bad_optimizer("step", o);
     if (code == TENSOR_OK && o->rule->takes == NN__CLOSURE)
         code = NN__ERROR(TENSOR_ERR_UNSUPPORTED, "step: %s needs nn_step_closure", o->rule->name);
-    if (code == TENSOR_OK && nn__unsettled(o, skip)) code = nn__settle(o);
+    if (code == TENSOR_OK && nn__unsettled(o, skip)) code = o->settle(o);
     if (code != TENSOR_OK) return code;
     for (i = 0; i < o->ngroups; i++) o->group[i].step = -1;
     scope = TENSOR__(scope)(0);
@@ -13531,8 +13549,6 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
         p->step += again == NULL;
         if (skip && !again) p->owes = o->owes = 1;
     }
-    if (skip && code == TENSOR_OK)
-        (tensor_add_)((tensor_select)(skip, 0, 1), (tensor_select)(skip, 0, 0));
     (tensor_scope_end)(scope);
     return code;
 }
@@ -14065,6 +14081,7 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
         if (TENSOR__(recording)(nn__self(), scaler->device, NULL, NULL))
             NN__FAIL(TENSOR_ERR_UNSUPPORTED, "scaler_unscale: take a step before the capture");
         else o->skip = nn__full_held((tensor_narrow)(scaler, 0, 0, 2), 0);
+        o->settle = nn__settle;
         code = tensor_error_code();
     }
     if (code == TENSOR_OK && o->skip->device != scaler->device) {      // nn_to since
@@ -14091,7 +14108,10 @@ TENSOR_API int (nn_scaler_step)(tensor_t *scaler, nn_optimizer_t *o) {
     if (code == TENSOR_OK && !o->unscaled) code = (nn_scaler_unscale)(scaler, o);
     if (code == TENSOR_OK) {
         code = nn__step(o, o->skip);
-        if (code == TENSOR_OK) o->unscaled = 0;
+        if (code == TENSOR_OK) {
+            o->unscaled = 0;
+            (tensor_add_)((tensor_select)(o->skip, 0, 1), (tensor_select)(o->skip, 0, 0));
+        }
     }
     (tensor_scope_end)(scope);
     return code;
@@ -16035,7 +16055,7 @@ TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
         } else if (code == TENSOR_OK) {
             steps = (int64_t *)extra[0]->storage->data;
             groups = (double *)extra[1]->storage->data;
-            code = nn__settle(opt);
+            code = opt->settle ? opt->settle(opt) : TENSOR_OK;
             for (i = 0; i < opt->nparams; i++) steps[i] = opt->param[i].step;
             for (i = 0; i < opt->ngroups; i++) {
                 groups[2 * i] = opt->group[i].ratio;
@@ -16151,7 +16171,7 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
                          "load_checkpoint: \"%s\" holds a step count, learning rate or option no optimizer "
                          "can have",
                          r->label);
-    return nn__settle(o);
+    return o->settle ? o->settle(o) : TENSOR_OK;
 }
 
 TENSOR__FN void nn__put_optimizer(nn_optimizer_t *o, const nn__staged_t *s) {
