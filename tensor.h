@@ -4147,6 +4147,9 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
 #if TENSOR_PASSES & 14
 #define TENSOR__X86_PASSES 1
 #include <immintrin.h>
+#if defined(__GNUC__) || defined(__clang__)
+#include <cpuid.h>
+#endif
 #if defined(__clang__) && defined(_MSC_VER)     // there it leaves out what the flags do not name
 #include <tmmintrin.h>
 #include <smmintrin.h>
@@ -4164,7 +4167,6 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
 #if TENSOR__HAS_PASS(3) && defined(__GNUC__) && defined(__linux__) && \
     (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
 #define TENSOR__X86_DOTS 1      // compilers that know products of bf16
-#include <cpuid.h>
 #endif
 #elif TENSOR__HAS_PASS(4)
 #define TENSOR__ARM_PASSES 1
@@ -7893,36 +7895,50 @@ TENSOR__FN void tensor__hook_free(void *user, void *p, size_t bytes, size_t alig
 }
 
 enum { TENSOR__AVX512 = 3, TENSOR__AMX = 5 };      // places in tensor__isas
+#if TENSOR_PASSES & 12
+// Not by the compiler's functions, which bring all names of processors into the program.
+TENSOR__FN void tensor__cpuid(unsigned leaf, unsigned part, unsigned *abcd) {
+#if defined(__GNUC__) || defined(__clang__)
+    __cpuid_count(leaf, part, abcd[0], abcd[1], abcd[2], abcd[3]);
+#else
+    __cpuidex((int *)abcd, (int)leaf, (int)part);
+#endif
+}
+
+// The registers that the system keeps.
+TENSOR__FN unsigned tensor__kept_registers(void) {
+#if defined(__GNUC__) || defined(__clang__)
+    unsigned low, high;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+#else
+    return (unsigned)_xgetbv(0);
+#endif
+}
+#endif
+
 // Index into tensor__isas of the best one this machine runs. x86: 0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512
 // F/DQ/BW/VL, 4 that with products of bf16, 5 with tiles of them; AArch64 and WebAssembly: 0 scalar, 1 the
 // vectors that all have.
 TENSOR__FN int tensor__cpu_best(void) {
-#ifdef TENSOR__X86_PASSES
-#if defined(__GNUC__) || defined(__clang__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+#if TENSOR_PASSES & 12
+    unsigned r[4], first[4];
+    tensor__cpuid(0, 0, r);
+    if (r[0] < 7) { return 1; }
+    tensor__cpuid(1, 0, first);
+    if (!(first[2] >> 27 & 1)) { return 1; }                    // the system keeps no vectors
+    unsigned kept = tensor__kept_registers();
+    tensor__cpuid(7, 0, r);
+    if ((r[1] & 0xC0030000u) == 0xC0030000u && (kept & 0xE6) == 0xE6) {
 #ifdef TENSOR__X86_DOTS
-        unsigned a = 0, b, c = 0, d, kept, high;
-        __cpuid_count(7, 0, a, b, c, d);
-        unsigned tiles = d >> 22 & d >> 24 & 1;
-        __cpuid_count(7, 1, a, b, c, d);
-        __asm__("xgetbv" : "=a"(kept), "=d"(high) : "c"(0));
-        if (a >> 5 & 1) { return tiles && (kept >> 17 & 3) == 3 ? 5 : 4; }
+        unsigned tiles = r[3] >> 22 & r[3] >> 24 & 1;
+        tensor__cpuid(7, 1, r);
+        if (r[0] >> 5 & 1) { return tiles && (kept >> 17 & 3) == 3 ? 5 : 4; }
 #endif
         return 3;
     }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) { return 2; }
-    return 1;
-#else
-    int r[4], s[4];
-    __cpuid(r, 1);
-    if (!(r[2] & (1 << 27)) || (_xgetbv(0) & 6) != 6) { return 1; }
-    __cpuidex(s, 7, 0);
-    if (((unsigned)s[1] & 0xC0030000u) == 0xC0030000u && (_xgetbv(0) & 0xE6) == 0xE6) { return 3; }
-    return (s[1] & (1 << 5)) && (r[2] & (1 << 12)) ? 2 : 1;
-#endif
-#elif defined(TENSOR__ARM_PASSES) || defined(TENSOR__WASM_PASSES)
+    return (r[1] >> 5 & 1) && (first[2] >> 12 & 1) && (kept & 6) == 6 ? 2 : 1;
+#elif defined(TENSOR__X86_PASSES) || defined(TENSOR__ARM_PASSES) || defined(TENSOR__WASM_PASSES)
     return 1;
 #else
     return 0;
