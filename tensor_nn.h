@@ -11950,18 +11950,18 @@ TENSOR__FN nn_module_t *nn__refuse_number(const char *layer, const char *what, d
 typedef tensor_t *(*nn__start_fn)(tensor_t *t, double bound);
 TENSOR__FN tensor_t *nn__start_zeros(tensor_t *t, double bound) {
     (void)bound;
-    return (tensor_zero_)(t);
+    return TENSOR__(assign)(t, 0);
 }
 TENSOR__FN tensor_t *nn__start_uniform(tensor_t *t, double bound) {
-    return bound == 0 ? (tensor_zero_)(t) : (tensor_uniform_)(t, -bound, bound);
+    return bound == 0 ? TENSOR__(assign)(t, 0) : (tensor_uniform_)(t, -bound, bound);
 }
 TENSOR__FN tensor_t *nn__start_normal(tensor_t *t, double bound) {
-    return bound == 0 ? (tensor_zero_)(t) : (tensor_normal_)(t, 0, bound);
+    return bound == 0 ? TENSOR__(assign)(t, 0) : (tensor_normal_)(t, 0, bound);
 }
-TENSOR__FN tensor_t *nn__start_constant(tensor_t *t, double bound) { return (tensor_fill_)(t, bound); }
+TENSOR__FN tensor_t *nn__start_constant(tensor_t *t, double bound) { return TENSOR__(assign)(t, bound); }
 TENSOR__FN tensor_t *nn__start_ones(tensor_t *t, double bound) {
     (void)bound;
-    return (tensor_fill_)(t, 1);
+    return TENSOR__(assign)(t, 1);
 }
 
 // Registers a fresh f32 parameter.
