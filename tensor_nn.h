@@ -13542,9 +13542,9 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
     for (i = 0; i < o->njobs; i++) {
         nn__param_t *p = o->job[i].param;
         if (!o->job[i].done) continue;
-        if (o->job[i].from != p->t && (tensor_is_poison)((tensor_copy_)(p->t, o->job[i].from)))
+        if (o->job[i].from != p->t && (tensor_is_poison)(TENSOR__(write)(p->t, o->job[i].from)))
             code = tensor_error_code();
-        if (o->job[i].state && (tensor_is_poison)((tensor_copy_)(p->state[0], o->job[i].state)))
+        if (o->job[i].state && (tensor_is_poison)(TENSOR__(write)(p->state[0], o->job[i].state)))
             code = tensor_error_code();
         p->step += again == NULL;
         if (skip && !again) p->owes = o->owes = 1;
