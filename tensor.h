@@ -3297,6 +3297,7 @@ struct tensor__grad_t {
     const tensor_params_t *p;
     int create;
     const struct tensor__pass_t *pass;  // NULL = the gradients of all inputs are wanted
+    struct tensor__pass_t *run;         // the pass in any case
     tensor_t *value[TENSOR__MAX_IN + TENSOR__MAX_OUT];   // unpacked saved values
 };
 
@@ -3422,7 +3423,8 @@ typedef struct tensor__internals_t {
                                const tensor__row_t *then);
     void (*know_rows)(tensor__thread_t *th, tensor__merge_fn *merge);  // before a gradient by rows is made
     tensor__merge_fn *(*merge_rows)(void);                // NULL = there are none
-    tensor_t *(*write)(tensor_t *x, tensor_t *src);       // copy_ where nothing is recorded
+    tensor_t *(*write)(tensor_t *x, tensor_t *src);       // copy_ and fill_ where nothing is recorded
+    tensor_t *(*assign)(tensor_t *x, double value);
     int (*casting)(void);                                 // whether the thread is in autocast
     // in autocast: casts x[0..n-1] (NULL and dead ones stay) and leaves it until the innermost scope ends
     void (*autocast)(int to, tensor_t **x, int n);
@@ -3490,6 +3492,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__IN_know_rows tensor__know_rows
 #define TENSOR__IN_merge_rows tensor__merge_rows
 #define TENSOR__IN_write tensor__write
+#define TENSOR__IN_assign tensor__assign
 #define TENSOR__IN_casting tensor__casting
 #define TENSOR__IN_autocast tensor__autocast
 #else
@@ -4147,6 +4150,9 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
 #if TENSOR_PASSES & 14
 #define TENSOR__X86_PASSES 1
 #include <immintrin.h>
+#if defined(__GNUC__) || defined(__clang__)
+#include <cpuid.h>
+#endif
 #if defined(__clang__) && defined(_MSC_VER)     // there it leaves out what the flags do not name
 #include <tmmintrin.h>
 #include <smmintrin.h>
@@ -4164,7 +4170,6 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
 #if TENSOR__HAS_PASS(3) && defined(__GNUC__) && defined(__linux__) && \
     (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
 #define TENSOR__X86_DOTS 1      // compilers that know products of bf16
-#include <cpuid.h>
 #endif
 #elif TENSOR__HAS_PASS(4)
 #define TENSOR__ARM_PASSES 1
@@ -7899,36 +7904,50 @@ TENSOR__FN void tensor__hook_free(void *user, void *p, size_t bytes, size_t alig
 }
 
 enum { TENSOR__AVX512 = 3, TENSOR__AMX = 5 };      // places in tensor__isas
+#if TENSOR_PASSES & 12
+// Not by the compiler's functions, which bring all names of processors into the program.
+TENSOR__FN void tensor__cpuid(unsigned leaf, unsigned part, unsigned *abcd) {
+#if defined(__GNUC__) || defined(__clang__)
+    __cpuid_count(leaf, part, abcd[0], abcd[1], abcd[2], abcd[3]);
+#else
+    __cpuidex((int *)abcd, (int)leaf, (int)part);
+#endif
+}
+
+// The registers that the system keeps.
+TENSOR__FN unsigned tensor__kept_registers(void) {
+#if defined(__GNUC__) || defined(__clang__)
+    unsigned low, high;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+#else
+    return (unsigned)_xgetbv(0);
+#endif
+}
+#endif
+
 // Index into tensor__isas of the best one this machine runs. x86: 0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512
 // F/DQ/BW/VL, 4 that with products of bf16, 5 with tiles of them; AArch64 and WebAssembly: 0 scalar, 1 the
 // vectors that all have.
 TENSOR__FN int tensor__cpu_best(void) {
-#ifdef TENSOR__X86_PASSES
-#if defined(__GNUC__) || defined(__clang__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+#if TENSOR_PASSES & 12
+    unsigned r[4], first[4];
+    tensor__cpuid(0, 0, r);
+    if (r[0] < 7) { return 1; }
+    tensor__cpuid(1, 0, first);
+    if (!(first[2] >> 27 & 1)) { return 1; }                    // the system keeps no vectors
+    unsigned kept = tensor__kept_registers();
+    tensor__cpuid(7, 0, r);
+    if ((r[1] & 0xC0030000u) == 0xC0030000u && (kept & 0xE6) == 0xE6) {
 #ifdef TENSOR__X86_DOTS
-        unsigned a = 0, b, c = 0, d, kept, high;
-        __cpuid_count(7, 0, a, b, c, d);
-        unsigned tiles = d >> 22 & d >> 24 & 1;
-        __cpuid_count(7, 1, a, b, c, d);
-        __asm__("xgetbv" : "=a"(kept), "=d"(high) : "c"(0));
-        if (a >> 5 & 1) { return tiles && (kept >> 17 & 3) == 3 ? 5 : 4; }
+        unsigned tiles = r[3] >> 22 & r[3] >> 24 & 1;
+        tensor__cpuid(7, 1, r);
+        if (r[0] >> 5 & 1) { return tiles && (kept >> 17 & 3) == 3 ? 5 : 4; }
 #endif
         return 3;
     }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) { return 2; }
-    return 1;
-#else
-    int r[4], s[4];
-    __cpuid(r, 1);
-    if (!(r[2] & (1 << 27)) || (_xgetbv(0) & 6) != 6) { return 1; }
-    __cpuidex(s, 7, 0);
-    if (((unsigned)s[1] & 0xC0030000u) == 0xC0030000u && (_xgetbv(0) & 0xE6) == 0xE6) { return 3; }
-    return (s[1] & (1 << 5)) && (r[2] & (1 << 12)) ? 2 : 1;
-#endif
-#elif defined(TENSOR__ARM_PASSES) || defined(TENSOR__WASM_PASSES)
+    return (r[1] >> 5 & 1) && (first[2] >> 12 & 1) && (kept & 6) == 6 ? 2 : 1;
+#elif defined(TENSOR__X86_PASSES) || defined(TENSOR__ARM_PASSES) || defined(TENSOR__WASM_PASSES)
     return 1;
 #else
     return 0;
@@ -7993,6 +8012,7 @@ struct tensor__thread_t {
              } *scopes;
     const tensor_saved_hooks_t *packing;
     const struct tensor__packer_t *packer;      // set with the first of them
+    int (*no_nan)(tensor__thread_t *th, tensor__grad_t *g, int i);      // set with the first TENSOR__ANOMALY
     int32_t scope_room;
     uint8_t grad_mode, modes, in_parallel;
     uint8_t inside;                 // a deleter, a handler or a shutdown runs
@@ -8060,6 +8080,7 @@ typedef struct tensor__late_t {
     tensor_t *(*whole)(tensor_t *x, tensor_t *g);               // gradients by rows
     tensor_t *(*add_rows)(tensor_t *leaf, tensor_t *a, tensor_t *b);
     tensor__merge_fn *merge_rows;
+    void (*autocast)(tensor__thread_t *th, int to, tensor_t **x, int n);
 } tensor__late_t;
 
 struct tensor_context_t {
@@ -9919,6 +9940,7 @@ TENSOR_API tensor_dtype_t (tensor_autocast_dtype)(void) {
     int modes = tensor__self()->modes;
     return modes & TENSOR__TO_F16 ? TENSOR_F16 : modes & TENSOR__TO_BF16 ? TENSOR_BF16 : TENSOR_DTYPE_NONE;
 }
+TENSOR__FN void tensor__autocast_now(tensor__thread_t *th, int to, tensor_t **x, int n);
 TENSOR__FN tensor_dtype_t tensor__set_autocast(const char *op, tensor_dtype_t dtype) {
     tensor__thread_t *th = tensor__self();
     tensor_dtype_t was = (tensor_autocast_dtype)();
@@ -9926,6 +9948,9 @@ TENSOR__FN tensor_dtype_t tensor__set_autocast(const char *op, tensor_dtype_t dt
                       "%s: dtype %i must be f16, bf16 or TENSOR_DTYPE_NONE", op, (int)dtype);
     int bits = dtype == TENSOR_F16 ? TENSOR__TO_F16 : dtype == TENSOR_BF16 ? TENSOR__TO_BF16 : 0;
     if (th->casts && dtype != was && th->depth <= th->cast_depth) { tensor__casts_drop(th); }
+    TENSOR__LOCK(&th->ctx->mutex);
+    if (!th->ctx->late.autocast) { th->ctx->late.autocast = tensor__autocast_now; }
+    TENSOR__UNLOCK(&th->ctx->mutex);
     th->modes = (uint8_t)((th->modes & ~TENSOR__CASTS) | bits);
     return was;
 }
@@ -10170,9 +10195,7 @@ TENSOR__FN tensor_t *tensor__cast(tensor__thread_t *th, tensor_t *x, int dtype) 
     c->version = x->storage->version;
     return y;
 }
-TENSOR__FN void tensor__autocast(int to, tensor_t **x, int n) {
-    tensor__thread_t *th = tensor__self();
-    if (!TENSOR__CASTING(th)) { return; }
+TENSOR__FN void tensor__autocast_now(tensor__thread_t *th, int to, tensor_t **x, int n) {
     int dtype = to == TENSOR__FULL ? TENSOR_F32 : (int)(tensor_autocast_dtype)(), widest = -1;
     for (int i = 0; to == TENSOR__WIDEST && i < n; i++) {
         if (!tensor__castable(x[i])) { continue; }
@@ -10180,6 +10203,11 @@ TENSOR__FN void tensor__autocast(int to, tensor_t **x, int n) {
     }
     for (int i = 0; dtype >= 0 && to != TENSOR__APART && i < n; i++) { x[i] = tensor__cast(th, x[i], dtype); }
     th->modes &= (uint8_t)~TENSOR__CASTS;
+}
+// In autocast somebody set late.autocast.
+TENSOR__FN void tensor__autocast(int to, tensor_t **x, int n) {
+    tensor__thread_t *th = tensor__self();
+    if (TENSOR__CASTING(th)) { th->ctx->late.autocast(th, to, x, n); }
 }
 
 // Right-aligned broadcast of shape b into (dims, ndim). 0 = they do not fit.
@@ -13041,10 +13069,12 @@ TENSOR__FN tensor_t *tensor__slice_backward(tensor_t *g, const tensor__meta_t *x
     o.params = *p;
     return tensor__commit(&o);
 }
+TENSOR__FN int tensor__slice_into(tensor__grad_t *to);
 TENSOR__FN void tensor__grad_slice(tensor__grad_t *g) {
     const tensor__node_t *to = g->node->edge[0].node;
-    g->gx[0] = tensor__slice_backward(g->gy[0], &g->node->in[0], g->p, to && !g->create && to->row ==
-                                      TENSOR__ROW(PERMUTE) ? to->p->i : NULL);
+    if (tensor__slice_into(g)) { return; }
+    g->gx[0] = tensor__slice_backward(g->gy[0], &g->node->in[0], g->p, to && !g->create && to->row->id ==
+                                      TENSOR_OP_PERMUTE ? to->p->i : NULL);
 }
 TENSOR__FN void tensor__grad_slice_backward(tensor__grad_t *g) {
     const int64_t *i = g->p->i;
@@ -13634,28 +13664,36 @@ TENSOR_API tensor_t *(tensor_lerp_scalar_)(tensor_t *x, tensor_t *b, double weig
 TENSOR__MADE(nan_to_num_, (tensor_t *x, double nan, double posinf, double neginf),
     (tensor_copy_)(x, (tensor_nan_to_num)(x, nan, posinf, neginf)))
 TENSOR__INLINE tensor_t *tensor__copy_by(const tensor__in_place_t *how, tensor_t *x, tensor_t *src) {
-    TENSOR__MARK2(x, src)
+    TENSOR__MARK
     if (src->device != x->device) { src = tensor__to_device(src, x->device, 1); }
     if (!tensor__is_float(x->dtype)) { src = tensor_detach(src); }
     tensor_t *const list[2] = {x, src};
     return tensor__tidy(th_, mark_, tensor__update_by(how, TENSOR__ROW(CLONE), list, 2, 0, 0, NULL, 1));
 }
 TENSOR_API tensor_t *(tensor_copy_)(tensor_t *x, tensor_t *src) {
-    return tensor__copy_by(&tensor__in_place, x, src);
+    TENSOR__MARK2(x, src)
+    TENSOR__RETURN(tensor__copy_by(&tensor__in_place, x, src));
 }
-// As copy_, where nothing is recorded.
+// As copy_, of tensors that are there, where nothing is recorded.
 TENSOR__FN tensor_t *tensor__write(tensor_t *x, tensor_t *src) {
     return tensor__copy_by(&tensor__in_place_unrecorded, x, src);
 }
-TENSOR_API tensor_t *(tensor_fill_)(tensor_t *x, double value) {
+TENSOR__INLINE tensor_t *tensor__fill_by(const tensor__in_place_t *how, tensor_t *x, double value) {
     if (!TENSOR__USABLE("fill_", "x", x)) { return TENSOR__POISON; }
     TENSOR__BEGIN(o, TENSOR__ROW(FILL), x)
     if (!tensor__holds("fill", x->dtype, value)) { return TENSOR__POISON; }
     if (!tensor__update_allowed(o.th, "fill", x, tensor__tracks(&o))) { return TENSOR__POISON; }
     tensor__reals(&o, value, 0);
-    o.update = &tensor__in_place;
+    o.update = how;
     o.out[o.nout++] = x;
     return tensor__finish(&o);
+}
+TENSOR_API tensor_t *(tensor_fill_)(tensor_t *x, double value) {
+    return tensor__fill_by(&tensor__in_place, x, value);
+}
+// As fill_, where nothing is recorded.
+TENSOR__FN tensor_t *tensor__assign(tensor_t *x, double value) {
+    return tensor__fill_by(&tensor__in_place_unrecorded, x, value);
 }
 TENSOR__FN void tensor__grad_fill(tensor__grad_t *g) { g->gx[0] = tensor_zeros_like(g->gy[0]); }
 TENSOR_API tensor_t *(tensor_zero_)(tensor_t *x) { return (tensor_fill_)(x, 0); }
@@ -19693,10 +19731,12 @@ TENSOR_API int (tensor_set_grad_enabled)(int on) {
     th->grad_mode = (uint8_t)(on && !(th->modes & TENSOR__INFERRING));
     return was;
 }
+TENSOR__FN int tensor__no_nan(tensor__thread_t *th, tensor__grad_t *g, int i);
 TENSOR_API int (tensor_set_detect_anomaly)(int on) {
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE_AS(0, on && !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "set_detect_anomaly");
     int was = th->modes & TENSOR__ANOMALY;
+    th->no_nan = tensor__no_nan;
     th->modes = (uint8_t)((th->modes & ~TENSOR__ANOMALY) | (on ? TENSOR__ANOMALY : 0));
     return was;
 }
@@ -20612,18 +20652,21 @@ TENSOR__FN TENSOR__NOINLINE int tensor__no_nan(tensor__thread_t *th, tensor__gra
 TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n);
 
 // The gradient of a slice goes straight into the sum of what it was cut from, if there is one: splitting a
-// tensor costs one tensor of zeros, not one a part. 1 = done, 0 = not so, -1 = failed, raised.
-TENSOR__FN int tensor__slice_into(tensor__thread_t *th, tensor__pass_t *p, tensor__node_t *n, tensor_t *g) {
-    const tensor__edge_t *e = &n->edge[0];
-    if (n->row != TENSOR__ROW(SLICE) || p->create || p->inputs || p->anomaly || !e->node) { return 0; }
-    tensor__slot_t *s = tensor__pass_slot(th, p, e->node);
-    if (!s) { return -1; }
+// tensor costs one tensor of zeros, not one a part. 1 = done or failed, raised; 0 = not so.
+TENSOR__FN int tensor__slice_into(tensor__grad_t *to) {
+    tensor__pass_t *p = to->run;
+    const tensor__edge_t *e = &to->node->edge[0];
+    tensor_t *g = to->gy[0];
+    if (p->create || p->inputs || p->anomaly || !e->node) { return 0; }
+    tensor__slot_t *s = tensor__pass_slot(to->th, p, e->node);
+    if (!s) { return 1; }
     tensor_t *sum = s->g[e->output];
-    if (!sum || !tensor__alone(th, sum, 1 + (sum->slot >= 0)) || sum->node || sum->dtype != g->dtype ||
+    if (!sum || !tensor__alone(to->th, sum, 1 + (sum->slot >= 0)) || sum->node || sum->dtype != g->dtype ||
         ((sum->flags | g->flags) & TENSOR__ROWS)) { return 0; }
-    const int64_t *i = n->p->i;
+    const int64_t *i = to->p->i;
     tensor_t *part = tensor__slice(sum, (int)i[0], i[1], i[2], g->dims[i[0]]);
-    return (tensor_add_)(part, g) == TENSOR__POISON ? -1 : 1;
+    if (part != TENSOR__POISON) { tensor__add_into(to->th, part, g); }
+    return 1;
 }
 // Runs one node: gradients of its outputs in, gradients of its inputs delivered. 0 = failed, raised.
 TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
@@ -20638,8 +20681,6 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
                       "backward: the values saved by %s%w were freed by an earlier backward; pass "
                       "TENSOR_RETAIN_GRAPH the first time", n->row->name, n->site);
     if (!n->row->grad) { return 1; }
-    int there = tensor__slice_into(th, p, n, s->g[0]);
-    if (there) { return there > 0; }
     tensor_t *gx_small[TENSOR__MAX_IN];
     tensor_t **gx = gx_small;
     if (n->nin > TENSOR__MAX_IN) {
@@ -20656,6 +20697,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     g.p = n->p;
     g.create = p->create;
     g.pass = p->inputs ? p : NULL;
+    g.run = p;
     memset(g.value, 0, sizeof g.value);
     uint8_t device = th->device;
     for (int i = 0; i < n->nout; i++) { if (s->g[i]) { th->device = s->g[i]->device; } }
@@ -20679,7 +20721,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
                 ok = 0;
                 break;
             }
-            ok = (!p->anomaly || tensor__no_nan(th, &g, i)) &&
+            ok = (!p->anomaly || th->no_nan(th, &g, i)) &&
                  tensor__deliver(th, p, e->node, e->output, e->leaf, &n->in[i], gx[i], n, i);
         }
         if (p->hooked_count && ok && e->leaf && (e->leaf->flags & TENSOR__HOOKED)) {
@@ -21856,7 +21898,7 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__recording, tensor__aside, tensor__make, tensor__arg, tensor__launch, tensor__halves,
     tensor__multiplies, tensor__net, tensor__lasts, tensor__follow, TENSOR__ROW_BY_ID, tensor__row_RELU,
     tensor__row_GELU_TANH, tensor__plain_product, tensor__know_rows, tensor__merge_rows, tensor__write,
-    tensor__casting,
+    tensor__assign, tensor__casting,
     tensor__autocast,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {

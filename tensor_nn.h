@@ -12234,7 +12234,8 @@ TENSOR__FN void nn__add_buffer(nn__layer_t *l, const char *name, int64_t n, doub
 // Zeroes a row of the first parameter.
 TENSOR__FN void nn__zero_row(nn__layer_t *l, int64_t row) {
     tensor_scope_t scope = TENSOR__(scope)(0);
-    if (l && l->base.code == TENSOR_OK) (tensor_zero_)((tensor_select)(nn__tensor(&l->base, 0), 0, row));
+    if (l && l->base.code == TENSOR_OK)
+        TENSOR__(assign)((tensor_select)(nn__tensor(&l->base, 0), 0, row), 0);
     (tensor_scope_end)(scope);
 }
 
@@ -12399,7 +12400,7 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     (nn_child)(&l->base, "out_proj", (nn_linear_with)(out));
     if (!a.no_bias && l->base.code == TENSOR_OK) {
         tensor_scope_t scope = TENSOR__(scope)(0);
-        (tensor_zero_)(nn__called(nn__kid(&l->base, "out_proj"), "bias"));
+        TENSOR__(assign)(nn__called(nn__kid(&l->base, "out_proj"), "bias"), 0);
         (tensor_scope_end)(scope);
     }
     dims[0] = dims[1] = 1;
