@@ -3287,6 +3287,8 @@ struct tensor__node_t {
     tensor__node_t *next;               // worklist of nodes being freed; free list
 };
 
+typedef int tensor__autograd_fn(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
+                                tensor_t *const *inputs, int ni, tensor_t **gradients, int flags);
 // What a gradient function sees. It fills gx[k] for the inputs that need one, with differentiable ops where
 // create is set.
 struct tensor__grad_t {
@@ -3298,6 +3300,7 @@ struct tensor__grad_t {
     int create;
     const struct tensor__pass_t *pass;  // NULL = the gradients of all inputs are wanted
     struct tensor__pass_t *run;         // the pass in any case
+    tensor__autograd_fn *autograd;      // tensor_autograd_grad, where create is set: see nn__grad_composed
     tensor_t *value[TENSOR__MAX_IN + TENSOR__MAX_OUT];   // unpacked saved values
 };
 
@@ -9711,6 +9714,7 @@ typedef struct tensor__hook_t {
 struct tensor__extra_t {
     tensor_t *retain[TENSOR__MAX_OUT];  // headers whose grad is to be kept (not counted)
     tensor__hook_t *hooks;              // in the order of registration
+    int (*run_hooks)(tensor__thread_t *th, tensor__extra_t *e, int32_t k, tensor_t **g, tensor_t *leaf);
     struct tensor__region_t *region;    // the checkpoint it lies in, at place index
     int (*restore)(tensor__thread_t *th, tensor__node_t *n);
     void (*leave)(tensor__thread_t *th, struct tensor__region_t *r, int32_t index);
@@ -19740,6 +19744,28 @@ TENSOR_API int (tensor_set_detect_anomaly)(int on) {
     th->modes = (uint8_t)((th->modes & ~TENSOR__ANOMALY) | (on ? TENSOR__ANOMALY : 0));
     return was;
 }
+// The hooks of output k on *g, a library reference; k < 0: those that look at a leaf. A hook may remove any.
+// 0 = failed, raised.
+TENSOR__FN int tensor__run_hooks(tensor__thread_t *th, tensor__extra_t *e, int32_t k, tensor_t **g,
+                                 tensor_t *leaf) {
+    for (int64_t last = 0;;) {
+        tensor__hook_t *h = e->hooks;
+        while (h && (h->id <= last || h->output != k)) { h = h->next; }
+        if (!h) { return 1; }
+        last = h->id;
+        if (k < 0) { h->post(leaf, h->user); }
+        tensor_t *r = k < 0 ? NULL : h->fn(*g, h->user), *old = k < 0 ? NULL : *g;
+        if (th->error.code) { return 0; }
+        if (!r || r == old) { continue; }
+        if (!TENSOR__USABLE("backward", "result of a hook", r)) { return 0; }
+        if (r->dtype != old->dtype || !tensor__same_shape(r, old)) {
+            tensor__fail(th, r->dtype == old->dtype ? TENSOR_ERR_SHAPE : TENSOR_ERR_DTYPE,
+                         "backward: a hook gave %t %y for a gradient %t %y", r, r, old, old);
+            return 0;
+        }
+        tensor__replace(g, r);
+    }
+}
 
 TENSOR__FN int64_t tensor__hook(const char *name, tensor_t *x, tensor_hook_t fn, tensor_post_hook_t post,
                                 void *user) {
@@ -19764,6 +19790,7 @@ TENSOR__FN int64_t tensor__hook(const char *name, tensor_t *x, tensor_hook_t fn,
     h->user = user;
     for (at = &e->hooks; *at; at = &(*at)->next) {}
     *at = h;
+    e->run_hooks = tensor__run_hooks;
     TENSOR__LOCK(&th->ctx->mutex);
     h->id = ++th->ctx->last_hook;
     h->other = th->ctx->hooks;
@@ -19794,29 +19821,6 @@ TENSOR_API int (tensor_remove_hook)(int64_t handle) {
     tensor__raw_free(th->ctx, h);
     return 1;
 }
-// The hooks of output k on *g, a library reference; k < 0: those that look at a leaf. A hook may remove any.
-// 0 = failed, raised.
-TENSOR__FN int tensor__run_hooks(tensor__thread_t *th, tensor__extra_t *e, int32_t k, tensor_t **g,
-                                 tensor_t *leaf) {
-    for (int64_t last = 0;;) {
-        tensor__hook_t *h = e->hooks;
-        while (h && (h->id <= last || h->output != k)) { h = h->next; }
-        if (!h) { return 1; }
-        last = h->id;
-        if (k < 0) { h->post(leaf, h->user); }
-        tensor_t *r = k < 0 ? NULL : h->fn(*g, h->user), *old = k < 0 ? NULL : *g;
-        if (th->error.code) { return 0; }
-        if (!r || r == old) { continue; }
-        if (!TENSOR__USABLE("backward", "result of a hook", r)) { return 0; }
-        if (r->dtype != old->dtype || !tensor__same_shape(r, old)) {
-            tensor__fail(th, r->dtype == old->dtype ? TENSOR_ERR_SHAPE : TENSOR_ERR_DTYPE,
-                         "backward: a hook gave %t %y for a gradient %t %y", r, r, old, old);
-            return 0;
-        }
-        tensor__replace(g, r);
-    }
-}
-
 // 1 if a saved value is what it was. The text names who saved it and who changed it.
 TENSOR__FN int tensor__check_saved(tensor__grad_t *g, const tensor__saved_t *v) {
     if (TENSOR__LIKELY(v->storage->version == v->version)) { return 1; }
@@ -20228,6 +20232,7 @@ typedef struct tensor__pass_t {
     tensor__hooked_t *hooked;
     int64_t hooked_count, hooked_room;
     int ninputs, create, retain, anomaly;
+    tensor__autograd_fn *autograd;
 } tensor__pass_t;
 
 TENSOR__INLINE uint32_t tensor__hash(const void *p) {
@@ -20611,10 +20616,10 @@ TENSOR__FN int tensor__leaf_done(tensor__thread_t *th, tensor__pass_t *p, tensor
     tensor_t *sum = h->sum, *leaf = h->leaf;
     if (!sum) { return 1; }
     h->sum = NULL;                      // h may move: hooks may run passes of their own, not this one
-    int ok = tensor__run_hooks(th, tensor__leaf_extra(leaf), 0, &sum, leaf) &&
-             tensor__leaf_add(th, leaf, sum, p->create);
+    tensor__extra_t *e = tensor__leaf_extra(leaf);
+    int ok = e->run_hooks(th, e, 0, &sum, leaf) && tensor__leaf_add(th, leaf, sum, p->create);
     tensor__drop(sum);
-    return ok && tensor__run_hooks(th, tensor__leaf_extra(leaf), -1, NULL, leaf);
+    return ok && e->run_hooks(th, e, -1, NULL, leaf);
 }
 // The gradients of n's outputs are complete. 1 = go on with n, 0 = nothing beyond it is asked for, -1 =
 // failed, raised.
@@ -20625,7 +20630,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__arrived(tensor__thread_t *th, tensor__pa
     for (int k = 0; k < n->nout; k++) {
         if (!s->g[k]) { continue; }
         if (n->extra) {
-            if (!tensor__run_hooks(th, n->extra, k, &s->g[k], NULL)) { return -1; }
+            tensor__extra_t *e = n->extra;
+            if (e->hooks && !e->run_hooks(th, e, k, &s->g[k], NULL)) { return -1; }
             tensor_t *t = n->extra->retain[k];
             if (t && !tensor__leaf_add(th, t, s->g[k], p->create)) { return -1; }
         }
@@ -20698,6 +20704,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     g.create = p->create;
     g.pass = p->inputs ? p : NULL;
     g.run = p;
+    g.autograd = p->create ? p->autograd : NULL;
     memset(g.value, 0, sizeof g.value);
     uint8_t device = th->device;
     for (int i = 0; i < n->nout; i++) { if (s->g[i]) { th->device = s->g[i]->device; } }
@@ -20747,7 +20754,8 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
 }
 
 TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int no, tensor_t *const *grads,
-                           tensor_t *const *inputs, int ni, tensor_t **found, int flags, const char *op) {
+                           tensor_t *const *inputs, int ni, tensor_t **found, int flags, const char *op,
+                           tensor__autograd_fn *autograd) {
     TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, op);
     for (int i = 0; i < no; i++) {
         tensor_t *y = outputs[i], *g = grads ? grads[i] : NULL;
@@ -20771,6 +20779,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     tensor__pass_t local, *p = th->pass;
     if (p) { th->pass = NULL; } else { p = &local; memset(p, 0, sizeof *p); }
     p->create = (flags & TENSOR_CREATE_GRAPH) != 0;
+    p->autograd = autograd;
     p->retain = p->create || (flags & TENSOR_RETAIN_GRAPH) != 0;
     p->inputs = inputs;
     p->found = found;
@@ -20807,7 +20816,8 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
         if (!ok || inputs[i]->node || !found[i] || !(inputs[i]->flags & TENSOR__HOOKED)) { continue; }
         int64_t same = tensor__map_get(&p->places, inputs[i]) - 1;
         if (same < 0 || same == i) {
-            ok = tensor__run_hooks(th, tensor__leaf_extra(inputs[i]), 0, &found[i], NULL);
+            tensor__extra_t *e = tensor__leaf_extra(inputs[i]);
+            ok = e->run_hooks(th, e, 0, &found[i], NULL);
         } else {
             tensor__drop(found[i]);
             found[i] = tensor__hold(found[same]);
@@ -20849,10 +20859,10 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
 }
 
 TENSOR_API int (tensor_backward)(tensor_t *loss) {
-    return tensor__run(tensor__self(), &loss, 1, NULL, NULL, 0, NULL, 0, "backward");
+    return tensor__run(tensor__self(), &loss, 1, NULL, NULL, 0, NULL, 0, "backward", NULL);
 }
 TENSOR_API int (tensor_backward_with)(tensor_t *y, tensor_t *grad, int flags) {
-    return tensor__run(tensor__self(), &y, 1, &grad, NULL, 0, NULL, flags, "backward");
+    return tensor__run(tensor__self(), &y, 1, &grad, NULL, 0, NULL, flags, "backward", tensor_autograd_grad);
 }
 TENSOR__COLD
 TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
@@ -20862,7 +20872,8 @@ TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t
                         "autograd_grad: outputs, inputs or gradients is NULL");
     TENSOR__REFUSE_CODE(!ni, AUTOGRAD, "autograd_grad: no inputs; tensor_backward fills the .grad of leaves");
     for (int i = 0; i < ni; i++) { gradients[i] = NULL; }
-    int code = tensor__run(th, outputs, no, grad_outputs, inputs, ni, gradients, flags, "autograd_grad");
+    int code = tensor__run(th, outputs, no, grad_outputs, inputs, ni, gradients, flags, "autograd_grad",
+                           tensor_autograd_grad);
     for (int i = 0; i < ni && !code && !(flags & TENSOR_ALLOW_UNUSED); i++) {
         if (gradients[i]) { continue; }
         tensor__fail(th, TENSOR_ERR_AUTOGRAD, "autograd_grad: input %i %t was not used to make the outputs; "

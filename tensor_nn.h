@@ -3334,7 +3334,7 @@ TENSOR__INLINE void NN__K(direct_tile)(const int mr, const int even, int m, int6
 #define NN__WEIGHT(k) V_F w##k = V_SET(w[k * NN__MR]);
 #define NN__LINE3(l) V_F l##_0 = NN__AT(l), l##_1 = NN__AT(l + d), l##_2 = NN__AT(l + 2 * d);
 #define NN__THREE(l, a, b, c, start) V_FMA(l##_2, c, V_FMA(l##_1, b, V_FMA(l##_0, a, start)))
-#define NN__SUM9(l, m, n) V_ADD(V_ADD(NN__THREE(l, w0, w1, w2, start), NN__THREE(m, w3, w4, w5, zero)), \
+#define NN__SUM9(l, m, n) V_ADD(V_ADD(NN__THREE(l, w0, w1, w2, start), NN__THREE(m, w3, w4, w5, zero)),      \
                                 NN__THREE(n, w6, w7, w8, zero))
 TENSOR__INLINE void NN__K(direct_nine)(const int even, const float *w, const int32_t *off, float b,
                                        const float *p, int64_t ps, float *y, int64_t rows, int64_t ow) {
@@ -3418,8 +3418,8 @@ NN__KERNEL void NN__K(pad)(const float *x, int64_t h, int64_t w, int64_t uh, int
 #define NN__SUM(i, k) V_F s##i##k = V_ZERO();
 #define NN__FOLD(i, k) if (i < m && k < NN__KT && k < taps) to[i * ts + k] += V_HSUM(s##i##k);
 #define NN__LINE(load) { \
-        V_F g0 = load(g + r), g1 = load(g + r + g_1), g2 = load(g + r + g_2), g3 = load(g + r + g_3); \
-        V_F x0 = load(x + r + off[0]), x1 = load(x + r + o1), x2 = load(x + r + o2), x3 = load(x + r + o3); \
+        V_F g0 = load(g + r), g1 = load(g + r + g_1), g2 = load(g + r + g_2), g3 = load(g + r + g_3);        \
+        V_F x0 = load(x + r + off[0]), x1 = load(x + r + o1), x2 = load(x + r + o2), x3 = load(x + r + o3);  \
         V_F x4 = load(x + r + o4); \
         NN__FIVE(NN__DOT) (void)x1, (void)x2, (void)x3, (void)x4; }
 #define NN__TAP(k) V_F s##k = V_ZERO(); int64_t o##k = off[k < taps ? k : 0];
@@ -4776,7 +4776,7 @@ typedef tensor_t *(*nn__composed_fn)(tensor_t *const *in, const tensor_params_t 
 
 // Gradients of node's op by differentiating fn(inputs), which is the same function made of public ops; as a
 // graph of its own where none of the gradient is wanted.
-TENSOR__FN void nn__grad_composed(tensor__grad_t *g, nn__composed_fn fn) {
+TENSOR__FN void nn__grad_composed_by(tensor__grad_t *g, nn__composed_fn fn, tensor__autograd_fn *autograd) {
     tensor_t *in[TENSOR__MAX_IN], *wanted[TENSOR__MAX_IN], *got[TENSOR__MAX_IN], *y;
     int k, n = 0, at[TENSOR__MAX_IN];
     int mode;
@@ -4792,14 +4792,17 @@ TENSOR__FN void nn__grad_composed(tensor__grad_t *g, nn__composed_fn fn) {
     if (n == 0) return;
     mode = (tensor_set_grad_enabled)(1);
     y = fn(in, g->p);
-    (tensor_autograd_grad)(&y, 1, &g->gy[0], wanted, n, got,
-                           (g->create ? TENSOR_CREATE_GRAPH : 0) | TENSOR_ALLOW_UNUSED);
+    autograd(&y, 1, &g->gy[0], wanted, n, got,
+             (g->create ? TENSOR_CREATE_GRAPH : 0) | TENSOR_ALLOW_UNUSED);
     (void)(tensor_set_grad_enabled)(mode);
     for (k = 0; k < n; k++) g->gx[at[k]] = got[k];
 }
+TENSOR__FN void nn__grad_composed(tensor__grad_t *g, nn__composed_fn fn) {
+    nn__grad_composed_by(g, fn, tensor_autograd_grad);
+}
 // The same if a graph of the gradient is wanted. -> whether it was
 TENSOR__FN int nn__grad_created(tensor__grad_t *g, nn__composed_fn fn) {
-    if (g->create) nn__grad_composed(g, fn);
+    if (g->create) nn__grad_composed_by(g, fn, g->autograd);
     return g->create != 0;
 }
 // Fused gradients: the op of row over in, with the params of the op it belongs to and n results, which are the
@@ -4966,7 +4969,7 @@ TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
     if (g->create) {
         at = (tensor_view_n)(at, at->dims, at->ndim);
         y = nn__then(g->node->row)->apply(at);
-        (tensor_autograd_grad)(&y, 1, &gy, &at, 1, &got, TENSOR_CREATE_GRAPH);
+        g->autograd(&y, 1, &gy, &at, 1, &got, TENSOR_CREATE_GRAPH);
         return got;
     }
     y = gy->refs == 1 && gy->storage->refs == 1 && (gy->flags & TENSOR__CONTIGUOUS)     // nobody else's
@@ -7307,11 +7310,11 @@ TENSOR__FN nn__window_t nn__adaptive(int64_t d, int64_t h, int64_t w) {
 }
 #define NN__X(rank, params, d0, d1, d2)                                                                      \
     TENSOR_API tensor_t *(tensor_adaptive_avg_pool##rank##d) params {                                        \
-        return nn__pool_front(nn__avg_pool_row(rank), rank, x, nn__adaptive(d0, d1, d2), 0, NULL);          \
+        return nn__pool_front(nn__avg_pool_row(rank), rank, x, nn__adaptive(d0, d1, d2), 0, NULL);           \
     }                                                                                                        \
     TENSOR_API tensor_pair_t (tensor_adaptive_max_pool##rank##d) params {                                    \
         tensor_t *places, *y;                                                                                \
-        y = nn__pool_front(nn__max_pool_row(rank), rank, x, nn__adaptive(d0, d1, d2), 0, &places);          \
+        y = nn__pool_front(nn__max_pool_row(rank), rank, x, nn__adaptive(d0, d1, d2), 0, &places);           \
         return nn__indexed(y, places);                                                                       \
     }
 NN__X(1, (tensor_t *x, int64_t l), 1, 1, l)
@@ -10047,7 +10050,7 @@ NN__OPTIONS(ctc_loss, NN__OR(blank, 0), nn__run_ctc_loss(&a))
 // ---- the table
 
 #define NOGRAD NULL
-#define NN__ROW_OF(ID, name, family, nin, required, nout, cpu, scratch, grad, saves, cast, args, doc, own)    \
+#define NN__ROW_OF(ID, name, family, nin, required, nout, cpu, scratch, grad, saves, cast, args, doc, own)   \
     TENSOR__FN const tensor__row_t *nn__row_##ID(void) {                                                     \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, nin, required, nout, 0,             \
                                           TENSOR__##cast, NN_OP_##ID, saves, TENSOR__GRAD(grad), cpu,        \
@@ -12118,7 +12121,7 @@ NN__X(max_pool, MAX_POOL, 3, (int64_t d, int64_t h, int64_t w), d, h, w)
         if (kernel < 1) return nn__refuse("lp_pool" #rank "d", "kernel must be > 0", kernel);                \
         if (stride < 0) return nn__refuse("lp_pool" #rank "d", "stride must be >= 0", stride);               \
         if (norm == 0 || norm != norm) return nn__refuse("lp_pool" #rank "d", "norm must not be 0", 0);      \
-        return nn__done(NN__MAKE(nn__kind_LP_POOL##rank##D(), norm, 0));                                       \
+        return nn__done(NN__MAKE(nn__kind_LP_POOL##rank##D(), norm, 0));                                     \
     }
 NN__X(1) NN__X(2) NN__X(3)
 #undef NN__X
