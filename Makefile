@@ -56,7 +56,7 @@ $(B)/part%.o: $(B)/tensor_impl.c $(headers)
 	$(compile) $(SECTIONS) -DTENSOR_IMPLEMENTATION_PART=$* -c $< -o $@
 
 $(B)/tests/part%.o: $(B)/tensor_impl.c $(headers)
-	$(compile) -DTENSOR_ALL_PASSES -DTENSOR_IMPLEMENTATION_PART=$* -c $< -o $@
+	$(compile) -DTENSOR_ALL_PASSES -DTENSOR_ALL_ROWS -DTENSOR_IMPLEMENTATION_PART=$* -c $< -o $@
 
 $(B)/libtensor.a $(B)/tests/libtensor.a: %/libtensor.a: %/part1.o %/part2.o %/part3.o %/part4.o
 	@rm -f $@
@@ -72,7 +72,7 @@ $(B)/%: examples/%.c $(B)/tensor_impl.c $(headers)
 	$(compile) $(LDFLAGS) $< $(filter %.a,$^) $(LDLIBS) -o $@
 
 $(B)/tests/%: tests/%.c $(wildcard tests/*.h) $(B)/tests/ops.ok $(headers)
-	$(compile) -DTENSOR_ALL_PASSES $(LDFLAGS) $< $(filter %.a,$^) $(LDLIBS) -o $@
+	$(compile) -DTENSOR_ALL_PASSES -DTENSOR_ALL_ROWS $(LDFLAGS) $< $(filter %.a,$^) $(LDLIBS) -o $@
 
 $(B)/bench/%: bench/%.c $(wildcard tests/*.h) tests/ops.def $(B)/tensor_impl.c $(headers)
 	$(compile) $(LDFLAGS) $< $(filter %.a,$^) $(LDLIBS) -o $@

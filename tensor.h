@@ -81,7 +81,8 @@
 // CONFIG     define before the implementation: TENSOR_MALLOC/TENSOR_FREE (aligned, see >>config),
 //            TENSOR_NO_STDIO, TENSOR_NO_THREADS, TENSOR_ASSERT(x), TENSOR_SELF (this file's name when
 //            renamed), TENSOR_ISA=avx2 (that instruction set alone: scalar, sse2, avx2, avx512, neon, wasm,
-//            or native; see >>passes), TENSOR_IMPLEMENTATION_PART=1..4 (four files share the compiling),
+//            or native; see >>passes), TENSOR_NO_AUTOGRAD (forward alone, see >>config),
+//            TENSOR_IMPLEMENTATION_PART=1..4 (four files share the compiling),
 //            TENSOR_USE_OPENBLAS (larger products of f32 and f64 by cblas.h's functions, with OpenBLAS's
 //            threads, bits and errors of long sums; link -lopenblas). Everywhere: TENSOR_STATIC (all in one
 //            file; in several files it makes several libraries that share nothing), TENSOR_NO_CALL_SITES,
@@ -113,7 +114,13 @@
 //
 // No macro here changes a public struct or the meaning of a public function, so files of one program may
 // differ in everything but TENSOR_STATIC; files that share the implementation agree in their passes (see
-// >>passes).
+// >>passes) and in TENSOR_NO_AUTOGRAD.
+//
+// TENSOR_NO_AUTOGRAD, where the implementation is, builds forward alone: results are the same, no graph is
+// recorded, and what asks for gradients (requires_grad_, backward, autograd_grad, hooks, checkpoint, jacobian
+// and their kin, optimizers) is an UNSUPPORTED error that names the macro. Gradient functions and their
+// kernels are not in the program then. TENSOR_ALL_ROWS keeps every op, with its documentation, whether the
+// program calls it or not: for tests and for backends that know ops by number.
 // ------------------------------------------------------------------------------
 
 #define TENSOR_VERSION_MAJOR 0
@@ -2944,7 +2951,7 @@ class tensor_ref : public tensor_val {
 #if (defined(__FAST_MATH__) || defined(_M_FP_FAST) || defined(__ASSOCIATIVE_MATH__) || \
      defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__) || \
      (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)) && !defined(TENSOR_ALLOW_FAST_MATH)
-#error "tensor.h: -ffast-math and what it consists of (-ffinite-math-only, -funsafe-math-optimizations, \
+#error "tensor.h: -ffast-math and what it consists of (-ffinite-math-only, -funsafe-math-optimizations,      \
 -fassociative-math, -freciprocal-math, -fno-signed-zeros) break NaN rules and equal bits; \
 TENSOR_ALLOW_FAST_MATH builds all the same"
 #endif
@@ -2963,7 +2970,7 @@ TENSOR__PRECISE
 // f32 products and sums must be rounded to f32. 16, of processors with arithmetic of f16, rounds f32 alike.
 #include <float.h>
 #if defined(FLT_EVAL_METHOD) && (FLT_EVAL_METHOD == 1 || FLT_EVAL_METHOD == 2)
-#error "tensor.h: float is computed in more than f32 (FLT_EVAL_METHOD); on x86 add -msse2 -mfpmath=sse, \
+#error "tensor.h: float is computed in more than f32 (FLT_EVAL_METHOD); on x86 add -msse2 -mfpmath=sse,      \
 on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #endif
 
@@ -3059,7 +3066,7 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 #define TENSOR__DROP(p) tensor__unref(p)
 
 enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, its memory as of alloc(-1)
-enum { TENSOR__API_VERSION = 6, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
+enum { TENSOR__API_VERSION = 7, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0,
        TENSOR__EMPTIED = 0x7E50E391 };         // by a shutdown that is not done with it
 enum {                                  // tensor_t.flags
@@ -3223,15 +3230,29 @@ struct tensor__row_t {
     void (*grad)(tensor__grad_t *g);    // NULL = NOGRAD
     tensor_kernel_t cpu;                // NULL = composed or view
     tensor_scratch_t scratch;           // NULL = none
-    double lo, hi;                      // domain of test inputs
+    double lo, hi;                      // domain of test inputs; with doc, under TENSOR_ALL_ROWS alone
     const char *doc;
     // names of the inputs in error texts, "x index src"; NULL = a b c (x if alone)
     const char *args;
+    const struct tensor__point_t *point;    // of pointwise rows and their derivatives
+    const tensor__row_t *back;          // of pointwise rows: the call of their fused derivative
+    const void *own;                    // what its family wants to know of it
 };
+// What a pointwise row computes with. TENSOR__PASSES_OF fills the lists; NULL = in double alone.
+typedef void (*tensor__body_t)(const void *const *in, void *const *out, const double *p, int64_t n);
+typedef tensor_t *(*tensor__derivative_t)(tensor__grad_t *g, const double *p);
+enum { TENSOR__MOST_PASSES = 4 };       // of one target
+typedef struct tensor__point_t {
+    tensor__body_t forward[TENSOR__MOST_PASSES], backward[TENSOR__MOST_PASSES];
+    tensor__body_t forward_f64, backward_f64, forward_i64;
+    tensor__derivative_t d[3];          // for operand k, on tensors
+    uint16_t reads[3];                  // TENSOR__SA .., by the derivative for operand k
+} tensor__point_t;
 // saves input 0, 1, ..
 enum { TENSOR__SA = 1, TENSOR__SB = 2, TENSOR__SC = 4, TENSOR__SD = 8, TENSOR__SE = 16,
        // saves output 0, 1, 2
-       TENSOR__SY = 256, TENSOR__SY1 = 512, TENSOR__SY2 = 1024 };
+       TENSOR__SY = 256, TENSOR__SY1 = 512, TENSOR__SY2 = 1024,
+       TENSOR__SG = 2048 };             // reads of a derivative that is the incoming gradient itself
 
 // Where a gradient goes: an output of another node, or a leaf.
 typedef struct tensor__edge_t { tensor__node_t *node; tensor_t *leaf; int32_t output; } tensor__edge_t;
@@ -3270,6 +3291,8 @@ struct tensor__node_t {
     tensor__node_t *next;               // worklist of nodes being freed; free list
 };
 
+typedef int tensor__autograd_fn(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
+                                tensor_t *const *inputs, int ni, tensor_t **gradients, int flags);
 // What a gradient function sees. It fills gx[k] for the inputs that need one, with differentiable ops where
 // create is set.
 struct tensor__grad_t {
@@ -3280,8 +3303,17 @@ struct tensor__grad_t {
     const tensor_params_t *p;
     int create;
     const struct tensor__pass_t *pass;  // NULL = the gradients of all inputs are wanted
+    struct tensor__pass_t *run;         // the pass in any case
+    tensor__autograd_fn *autograd;      // tensor_autograd_grad, where create is set: see nn__grad_composed
     tensor_t *value[TENSOR__MAX_IN + TENSOR__MAX_OUT];   // unpacked saved values
 };
+
+// How ops change a tensor in place: the others do not reach it.
+struct tensor__op_t;
+typedef struct tensor__in_place_t {
+    int (*record)(struct tensor__op_t *o);      // NULL = by the library, where nothing is recorded
+    tensor_t *(*copy)(tensor_t *x, tensor_t *src);
+} tensor__in_place_t;
 
 // A public op under construction: begin (checks), result (outputs), finish (launch, record).
 typedef struct tensor__op_t {
@@ -3289,7 +3321,7 @@ typedef struct tensor__op_t {
     const tensor__row_t *row;
     tensor_t *const *in;
     int nin, nout;
-    int update;                         // output 0 is input 0, changed in place
+    const struct tensor__in_place_t *update;    // output 0 is input 0, changed in place; NULL = none is
     tensor_t *original;                 // copy of input 0 from before the change, if the gradient needs it
     uint8_t compute;                    // dtype the formula is computed in (pointwise)
     int immediate;                      // input 1 is absent and stands for imm
@@ -3315,6 +3347,8 @@ typedef struct tensor__owned_t {
 // Kinds of objects whose dead ones tell a later use, see tensor__object.
 enum { TENSOR__LAYER, TENSOR__MODULE, TENSOR__OPTIMIZER, TENSOR__LOADER, TENSOR__READER, TENSOR__OBJECTS };
 
+// Of a gradient by rows: values and their rows to one value for each of rows.
+typedef tensor_t *tensor__merge_fn(tensor_t *values, tensor_t *index, int64_t rows);
 typedef void (*tensor__task_fn)(void *arg, int64_t task, int worker);   // worker 0..threads-1
 
 // C[m,n] (+)= sum over k of A[m,k] B[k,n] (+ bias[n]), for each batch item. Strides and offsets in elements;
@@ -3389,10 +3423,15 @@ typedef struct tensor__internals_t {
     int64_t (*net)(const tensor_t *x, const tensor_params_t *p);    // backend's net
     int (*lasts)(const tensor_t *x);                      // x has channels innermost and may keep that
     void (*follow)(tensor_t *t, const tensor_t *x);       // then fresh t has, too
-    const tensor__row_t *(*row)(int id);                  // of tensor.h
-    const tensor__row_t *(*backward_row)(int id);         // the derivative of a pointwise one
+    const tensor__row_t *(*row)(int id);                  // of tensor.h; NULL without TENSOR_ALL_ROWS
+    const tensor__row_t *(*row_RELU)(void);               // those that tensor_nn.h names
+    const tensor__row_t *(*row_GELU_TANH)(void);
     tensor_t *(*plain_product)(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias, int turned,
-                               int then);
+                               const tensor__row_t *then);
+    void (*know_rows)(tensor__thread_t *th, tensor__merge_fn *merge);  // before a gradient by rows is made
+    tensor__merge_fn *(*merge_rows)(void);                // NULL = there are none
+    tensor_t *(*write)(tensor_t *x, tensor_t *src);       // copy_ and fill_ where nothing is recorded
+    tensor_t *(*assign)(tensor_t *x, double value);
     int (*casting)(void);                                 // whether the thread is in autocast
     // in autocast: casts x[0..n-1] (NULL and dead ones stay) and leaves it until the innermost scope ends
     void (*autocast)(int to, tensor_t **x, int n);
@@ -3405,7 +3444,67 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #ifdef __cplusplus
 }
 #endif
+// In one file with the core it is the function itself, so that only those in use are kept.
+#if defined(TENSOR_IMPLEMENTATION) && \
+    (!defined(TENSOR_IMPLEMENTATION_PART) || TENSOR_IMPLEMENTATION_PART == 1)
+#define TENSOR__(f) TENSOR__IN_##f
+#define TENSOR__IN_poison TENSOR__POISON
+#define TENSOR__IN_self tensor__self
+#define TENSOR__IN_fail tensor__fail
+#define TENSOR__IN_text tensor__text
+#define TENSOR__IN_begin tensor__begin
+#define TENSOR__IN_result tensor__result
+#define TENSOR__IN_finish tensor__finish
+#define TENSOR__IN_grad_in tensor__grad_in
+#define TENSOR__IN_grad_out tensor__grad_out
+#define TENSOR__IN_grad_need tensor__grad_need
+#define TENSOR__IN_sum_to tensor__sum_to
+#define TENSOR__IN_next_stream tensor__next_stream
+#define TENSOR__IN_parallel tensor__parallel
+#define TENSOR__IN_thread_count tensor__thread_count
+#define TENSOR__IN_gemm tensor__gemm
+#define TENSOR__IN_gemm_scratch tensor__gemm_scratch
+#define TENSOR__IN_isa tensor__isa
+#define TENSOR__IN_reference tensor__reference
+#define TENSOR__IN_memory tensor__memory
+#define TENSOR__IN_memory_free tensor__memory_free
+#define TENSOR__IN_object tensor__object
+#define TENSOR__IN_bury tensor__bury
+#define TENSOR__IN_own tensor__own
+#define TENSOR__IN_disown tensor__disown
+#define TENSOR__IN_changeable tensor__changeable
+#define TENSOR__IN_hold tensor__hold
+#define TENSOR__IN_drop tensor__drop
+#define TENSOR__IN_push_path tensor__push_path
+#define TENSOR__IN_pop_path tensor__pop_path
+#define TENSOR__IN_load tensor__load
+#define TENSOR__IN_philox tensor__philox
+#define TENSOR__IN_scope tensor__inner_scope
+#define TENSOR__IN_tidy tensor__tidy
+#define TENSOR__IN_set_backend tensor__set_backend
+#define TENSOR__IN_recording tensor__recording
+#define TENSOR__IN_aside tensor__aside
+#define TENSOR__IN_make tensor__make
+#define TENSOR__IN_arg tensor__arg
+#define TENSOR__IN_launch tensor__launch
+#define TENSOR__IN_halves tensor__halves
+#define TENSOR__IN_multiplies tensor__multiplies
+#define TENSOR__IN_net tensor__net
+#define TENSOR__IN_lasts tensor__lasts
+#define TENSOR__IN_follow tensor__follow
+#define TENSOR__IN_row tensor__row
+#define TENSOR__IN_row_RELU tensor__row_RELU
+#define TENSOR__IN_row_GELU_TANH tensor__row_GELU_TANH
+#define TENSOR__IN_plain_product tensor__plain_product
+#define TENSOR__IN_know_rows tensor__know_rows
+#define TENSOR__IN_merge_rows tensor__merge_rows
+#define TENSOR__IN_write tensor__write
+#define TENSOR__IN_assign tensor__assign
+#define TENSOR__IN_casting tensor__casting
+#define TENSOR__IN_autocast tensor__autocast
+#else
 #define TENSOR__(f) (tensor__internals(TENSOR__API_VERSION)->f)
+#endif
 
 // Line of a front that autocast knows: `call` is the front anew, outside autocast, on inputs cast_[0], ...
 #define TENSOR__AUTOCAST(casting, to, call, ...)                                                             \
@@ -3438,6 +3537,21 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 // ------------------------------------------------------------------------------
 
 // clang-format off
+// What a build leaves out of its rows.
+#ifdef TENSOR_NO_AUTOGRAD
+#define TENSOR__TRAINS 0
+#define TENSOR__GRAD(f) NULL
+#else
+#define TENSOR__TRAINS 1
+#define TENSOR__GRAD(f) f
+#endif
+#define TENSOR__UNTRAINED "%s: this build has no gradients (TENSOR_NO_AUTOGRAD)"
+#ifdef TENSOR_ALL_ROWS
+#define TENSOR__ABOUT(lo, hi, doc) lo, hi, doc
+#else
+#define TENSOR__ABOUT(lo, hi, doc) 0, 0, NULL
+#endif
+
 #define TENSOR__FLT 0
 #define TENSOR__NUM 1
 #define TENSOR__CMP 2
@@ -3557,22 +3671,22 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 // The rest. Columns: ID, name, family, inputs, outputs, CPU kernel, scratch, gradient (NOGRAD), saves,
 // class, doc.
 #define TENSOR_OPS_OTHER(X) \
-    X(AMAX, amax, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_amax, TENSOR__SA | TENSOR__SY, AS_IS, "largest element; ties share the gradient") \
-    X(AMIN, amin, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_amax, TENSOR__SA | TENSOR__SY, AS_IS, "smallest element; ties share the gradient") \
-    X(ALL, all, REDUCE, 1, 1, tensor__cpu_reduce, NULL, NOGRAD, 0, AS_IS, "whether all are true") \
-    X(ANY, any, REDUCE, 1, 1, tensor__cpu_reduce, NULL, NOGRAD, 0, AS_IS, "whether any is true") \
+    X(AMAX, amax, REDUCE, 1, 1, tensor__cpu_amax, NULL, tensor__grad_amax, TENSOR__SA | TENSOR__SY, AS_IS, "largest element; ties share the gradient") \
+    X(AMIN, amin, REDUCE, 1, 1, tensor__cpu_amin, NULL, tensor__grad_amax, TENSOR__SA | TENSOR__SY, AS_IS, "smallest element; ties share the gradient") \
+    X(ALL, all, REDUCE, 1, 1, tensor__cpu_all, NULL, NOGRAD, 0, AS_IS, "whether all are true") \
+    X(ANY, any, REDUCE, 1, 1, tensor__cpu_any, NULL, NOGRAD, 0, AS_IS, "whether any is true") \
     X(ARANGE, arange, FILL, 0, 1, tensor__cpu_fill, NULL, NOGRAD, 0, AS_IS, "f[0] + i f[1]") \
-    X(ARGMAX, argmax, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, AS_IS, "index of the largest along the last dim") \
-    X(ARGMIN, argmin, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, AS_IS, "index of the smallest along the last dim") \
+    X(ARGMAX, argmax, ROWS, 1, 1, tensor__cpu_argmax, tensor__scratch_rows, NOGRAD, 0, AS_IS, "index of the largest along the last dim") \
+    X(ARGMIN, argmin, ROWS, 1, 1, tensor__cpu_argmin, tensor__scratch_rows, NOGRAD, 0, AS_IS, "index of the smallest along the last dim") \
     X(AS_STRIDED, as_strided, VIEW, 1, 1, NULL, NULL, tensor__grad_as_strided, 0, AS_IS, "any view: offset i[0], strides i[1..8]") \
     X(AS_STRIDED_BACKWARD, as_strided_backward, INDEX, 1, 1, tensor__cpu_as_strided_backward, NULL, tensor__grad_as_strided_backward, 0, AS_IS, "zeros with g added at the places of a view") \
     X(AS_STRIDED_SCATTER, as_strided_scatter, COMPOSED, 2, 1, NULL, NULL, tensor__grad_as_strided_scatter, 0, AS_IS, "x with a view of it replaced") \
-    X(BERNOULLI, bernoulli, RANDOM, 1, 1, tensor__cpu_random, NULL, NOGRAD, 0, AS_IS, "1 with probability p") \
+    X(BERNOULLI, bernoulli, RANDOM, 1, 1, tensor__cpu_bernoulli, NULL, NOGRAD, 0, AS_IS, "1 with probability p") \
     X(CAT, cat, COMPOSED, -1, 1, NULL, NULL, tensor__grad_cat, 0, AS_IS, "tensors joined along dim i[0]") \
     X(CUMMAX, cummax, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "index of the largest so far along the last dim, last of ties") \
     X(CUMMIN, cummin, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "index of the smallest so far along the last dim, last of ties") \
-    X(CUMPROD, cumprod, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_cumprod, TENSOR__SA | TENSOR__SY, FULL, "running product along the last dim") \
-    X(CUMSUM, cumsum, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_cumsum, 0, FULL, "running sum along the last dim, from its end if i[0]") \
+    X(CUMPROD, cumprod, ROWS, 1, 1, tensor__cpu_cumprod, tensor__scratch_rows, tensor__grad_cumprod, TENSOR__SA | TENSOR__SY, FULL, "running product along the last dim") \
+    X(CUMSUM, cumsum, ROWS, 1, 1, tensor__cpu_cumsum, tensor__scratch_rows, tensor__grad_cumsum, 0, FULL, "running sum along the last dim, from its end if i[0]") \
     X(CUSTOM, custom, CUSTOM, -1, 1, NULL, NULL, tensor__grad_custom, 0, AS_IS, "a user's function") \
     X(EXPAND, expand, VIEW, 1, 1, NULL, NULL, tensor__grad_expand, 0, AS_IS, "sizes of 1 repeated without a copy") \
     X(FILL, fill, FILL, 0, 1, tensor__cpu_fill, NULL, tensor__grad_fill, 0, AS_IS, "f[0] everywhere") \
@@ -3592,24 +3706,24 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(LINALG_SOLVE_TRIANGULAR, linalg_solve_triangular, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve_triangular, TENSOR__SA | TENSOR__SY, AS_IS, "X of a X = b, a upper if i[0], ones on its diagonal if i[1]") \
     X(LINALG_SVD, linalg_svd, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_svd, TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, AS_IS, "singular vectors and values, descending") \
     X(LINALG_SWAPS, linalg_swaps, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, NOGRAD, 0, AS_IS, "row swaps as one order of i[0] rows") \
-    X(LINEAR_SCAN, linear_scan, ROWS, 2, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_linear_scan, TENSOR__SB | TENSOR__SY, AS_IS, "y_k = a_k + b_k y_(k-1) along the last dim, from its end if i[0]") \
-    X(LOG_SOFTMAX, log_softmax, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_log_softmax, TENSOR__SY, FULL, "x - logsumexp(x) along the last dim") \
-    X(LOG_SOFTMAX_BACKWARD, log_softmax_backward, ROWS, 2, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, AS_IS, "g - exp(y) sum(g); inputs g, y") \
-    X(LOGCUMSUMEXP, logcumsumexp, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_logcumsumexp, TENSOR__SA | TENSOR__SY, AS_IS, "running logsumexp along the last dim") \
-    X(LOGSUMEXP, logsumexp, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_logsumexp, TENSOR__SA | TENSOR__SY, FULL, "log of the sum of e^x along the last dim") \
+    X(LINEAR_SCAN, linear_scan, ROWS, 2, 1, tensor__cpu_linear_scan, tensor__scratch_rows, tensor__grad_linear_scan, TENSOR__SB | TENSOR__SY, AS_IS, "y_k = a_k + b_k y_(k-1) along the last dim, from its end if i[0]") \
+    X(LOG_SOFTMAX, log_softmax, ROWS, 1, 1, tensor__cpu_log_softmax, tensor__scratch_rows, tensor__grad_log_softmax, TENSOR__SY, FULL, "x - logsumexp(x) along the last dim") \
+    X(LOG_SOFTMAX_BACKWARD, log_softmax_backward, ROWS, 2, 1, tensor__cpu_log_softmax_backward, tensor__scratch_rows, NOGRAD, 0, AS_IS, "g - exp(y) sum(g); inputs g, y") \
+    X(LOGCUMSUMEXP, logcumsumexp, ROWS, 1, 1, tensor__cpu_logcumsumexp, tensor__scratch_rows, tensor__grad_logcumsumexp, TENSOR__SA | TENSOR__SY, AS_IS, "running logsumexp along the last dim") \
+    X(LOGSUMEXP, logsumexp, ROWS, 1, 1, tensor__cpu_logsumexp, tensor__scratch_rows, tensor__grad_logsumexp, TENSOR__SA | TENSOR__SY, FULL, "log of the sum of e^x along the last dim") \
     X(MATMUL, matmul, MATMUL, 2, 1, tensor__cpu_matmul, tensor__scratch_matmul, tensor__grad_matmul, TENSOR__SA | TENSOR__SB, LOW, "batched matrix product") \
-    X(MEAN, mean, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_mean, 0, AS_IS, "mean over the dims of mask i[0]") \
+    X(MEAN, mean, REDUCE, 1, 1, tensor__cpu_mean, NULL, tensor__grad_mean, 0, AS_IS, "mean over the dims of mask i[0]") \
     X(MODE, mode, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "last index of the most frequent value along the last dim") \
     X(MULTINOMIAL, multinomial, RANDOM, 1, 1, tensor__cpu_multinomial, NULL, NOGRAD, 0, AS_IS, "i[0] indices drawn from rows of weights") \
     X(NONZERO, nonzero, INDEX, 1, 1, tensor__cpu_nonzero, NULL, NOGRAD, 0, AS_IS, "places of the true elements of a mask: flat, or [n, ndim] if i[0]") \
-    X(NORM, norm, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_norm, TENSOR__SA | TENSOR__SY, FULL, "2-norm along the last dim") \
+    X(NORM, norm, ROWS, 1, 1, tensor__cpu_norm, tensor__scratch_rows, tensor__grad_norm, TENSOR__SA | TENSOR__SY, FULL, "2-norm along the last dim") \
     X(PERMUTE, permute, VIEW, 1, 1, NULL, NULL, tensor__grad_permute, 0, AS_IS, "dims in the order i[]") \
-    X(POISSON, poisson, RANDOM, 1, 1, tensor__cpu_random, NULL, NOGRAD, 0, AS_IS, "counts of events at rate x") \
-    X(PROD, prod, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_prod, TENSOR__SA, FULL, "product") \
-    X(PROD_OTHERS, prod_others, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, AS_IS, "product of all elements of the last dim but the own one") \
-    X(RAND, rand, RANDOM, 0, 1, tensor__cpu_random, NULL, NOGRAD, 0, AS_IS, "uniform in [f[0], f[1])") \
-    X(RANDINT, randint, RANDOM, 0, 1, tensor__cpu_random, NULL, NOGRAD, 0, AS_IS, "integers in [i[0], i[1])") \
-    X(RANDN, randn, RANDOM, 0, 1, tensor__cpu_random, NULL, NOGRAD, 0, AS_IS, "normal with mean f[0], deviation f[1]") \
+    X(POISSON, poisson, RANDOM, 1, 1, tensor__cpu_poisson, NULL, NOGRAD, 0, AS_IS, "counts of events at rate x") \
+    X(PROD, prod, REDUCE, 1, 1, tensor__cpu_prod, NULL, tensor__grad_prod, TENSOR__SA, FULL, "product") \
+    X(PROD_OTHERS, prod_others, ROWS, 1, 1, tensor__cpu_prod_others, tensor__scratch_rows, NOGRAD, 0, AS_IS, "product of all elements of the last dim but the own one") \
+    X(RAND, rand, RANDOM, 0, 1, tensor__cpu_rand, NULL, NOGRAD, 0, AS_IS, "uniform in [f[0], f[1])") \
+    X(RANDINT, randint, RANDOM, 0, 1, tensor__cpu_randint, NULL, NOGRAD, 0, AS_IS, "integers in [i[0], i[1])") \
+    X(RANDN, randn, RANDOM, 0, 1, tensor__cpu_randn, NULL, NOGRAD, 0, AS_IS, "normal with mean f[0], deviation f[1]") \
     X(RANDPERM, randperm, RANDOM, 0, 1, tensor__cpu_randperm, NULL, NOGRAD, 0, AS_IS, "a random order of 0..n-1") \
     X(RESHAPE, reshape, VIEW, 1, 1, NULL, NULL, tensor__grad_reshape, 0, AS_IS, "other sizes over the same elements") \
     X(SCATTER, scatter, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter, TENSOR__SB, AS_IS, "elements replaced at index along dim i[0]") \
@@ -3618,15 +3732,15 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(SEARCHSORTED, searchsorted, ROWS, 2, 1, tensor__cpu_searchsorted, NULL, NOGRAD, 0, AS_IS, "places of b in sorted rows of a, behind equals if i[0]") \
     X(SLICE, slice, VIEW, 1, 1, NULL, NULL, tensor__grad_slice, 0, AS_IS, "every i[2]-th index from i[1] along dim i[0]") \
     X(SLICE_BACKWARD, slice_backward, COMPOSED, 1, 1, NULL, NULL, tensor__grad_slice_backward, 0, AS_IS, "zeros with g at the places of a slice") \
-    X(SOFTMAX, softmax, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_softmax, TENSOR__SY, FULL, "e^x / sum of e^x along the last dim") \
-    X(SOFTMAX_BACKWARD, softmax_backward, ROWS, 2, 1, tensor__cpu_rows, tensor__scratch_rows, NOGRAD, 0, AS_IS, "y (g - sum(g y)); inputs g, y") \
+    X(SOFTMAX, softmax, ROWS, 1, 1, tensor__cpu_softmax, tensor__scratch_rows, tensor__grad_softmax, TENSOR__SY, FULL, "e^x / sum of e^x along the last dim") \
+    X(SOFTMAX_BACKWARD, softmax_backward, ROWS, 2, 1, tensor__cpu_softmax_backward, tensor__scratch_rows, NOGRAD, 0, AS_IS, "y (g - sum(g y)); inputs g, y") \
     X(SORT, sort, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "indices that sort the last dim stably, falling if i[0]") \
-    X(SUM, sum, REDUCE, 1, 1, tensor__cpu_reduce, NULL, tensor__grad_sum, 0, FULL, "sum over the dims of mask i[0]") \
+    X(SUM, sum, REDUCE, 1, 1, tensor__cpu_sum, NULL, tensor__grad_sum, 0, FULL, "sum over the dims of mask i[0]") \
     X(TOPK, topk, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "indices of the i[0] largest (smallest if not i[1]) along the last dim, sorted if i[2]") \
     X(TRANSFER, transfer, TRANSFER, 1, 1, tensor__cpu_transfer, NULL, tensor__grad_transfer, 0, AS_IS, "the same on another device") \
     X(TRIL, tril, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS, "zeros above the i[0]-th diagonal") \
     X(TRIU, triu, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS, "zeros below the i[0]-th diagonal") \
-    X(VAR, var, ROWS, 1, 1, tensor__cpu_rows, tensor__scratch_rows, tensor__grad_var, TENSOR__SA, AS_IS, "two-pass variance along the last dim, divisor n - f[0]")
+    X(VAR, var, ROWS, 1, 1, tensor__cpu_var, tensor__scratch_rows, tensor__grad_var, TENSOR__SA, AS_IS, "two-pass variance along the last dim, divisor n - f[0]")
 
 // The pointwise lists in the order of their ids, by operands: those that are formulas, all.
 #define TENSOR_OPS_FORMULAS(ONE, TWO, THREE) \
@@ -3975,7 +4089,9 @@ TENSOR__BOTH TENSOR__FN double tensor__poisson(tensor_generator_t g, uint64_t e,
 #if TENSOR__PART == 0
 #define TENSOR__BETWEEN TENSOR__FN
 #define TENSOR__TABLE static const
+#define TENSOR__BUILT(name) name
 #else
+#define TENSOR__BUILT(name) TENSOR__OF_BUILD(name)
 #if defined(__GNUC__) && !defined(_WIN32)
 #define TENSOR__BETWEEN __attribute__((visibility("hidden")))
 #else
@@ -3984,12 +4100,6 @@ TENSOR__BOTH TENSOR__FN double tensor__poisson(tensor_generator_t g, uint64_t e,
 #define TENSOR__TABLE const         // hidden by its declaration
 #define tensor__parallel TENSOR__OF_BUILD(tensor__parallel)
 #define tensor__thread_count TENSOR__OF_BUILD(tensor__thread_count)
-#define tensor__isa_scalar TENSOR__OF_BUILD(tensor__isa_scalar)
-#define tensor__isa_sse2 TENSOR__OF_BUILD(tensor__isa_sse2)
-#define tensor__isa_avx2 TENSOR__OF_BUILD(tensor__isa_avx2)
-#define tensor__isa_avx512 TENSOR__OF_BUILD(tensor__isa_avx512)
-#define tensor__isa_neon TENSOR__OF_BUILD(tensor__isa_neon)
-#define tensor__isa_wasm TENSOR__OF_BUILD(tensor__isa_wasm)
 #endif
 #ifndef TENSOR_STATIC
 #ifdef __cplusplus
@@ -4001,10 +4111,55 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
 #endif
 #endif
 
+// A list of what the passes call f_scalar, f_sse2 ..: of the passes that are built, in the order of their
+// numbers. Pass k has place TENSOR__PLACE_OF(k) in it.
+#define TENSOR__PLACE_OF(k)                                                                                  \
+    (((k) > 0 && TENSOR__HAS_PASS(0)) + ((k) > 1 && TENSOR__HAS_PASS(1)) +                                   \
+     ((k) > 2 && TENSOR__HAS_PASS(2)) + ((k) > 3 && TENSOR__HAS_PASS(3)) +                                   \
+     ((k) > 4 && TENSOR__HAS_PASS(4)))
+#if TENSOR__HAS_PASS(0)
+#define TENSOR__OF_PASS_0(f) TENSOR__BUILT(f##_scalar),
+#else
+#define TENSOR__OF_PASS_0(f)
+#endif
+#if TENSOR__HAS_PASS(1)
+#define TENSOR__OF_PASS_1(f) TENSOR__BUILT(f##_sse2),
+#else
+#define TENSOR__OF_PASS_1(f)
+#endif
+#if TENSOR__HAS_PASS(2)
+#define TENSOR__OF_PASS_2(f) TENSOR__BUILT(f##_avx2),
+#else
+#define TENSOR__OF_PASS_2(f)
+#endif
+#if TENSOR__HAS_PASS(3)
+#define TENSOR__OF_PASS_3(f) TENSOR__BUILT(f##_avx512),
+#else
+#define TENSOR__OF_PASS_3(f)
+#endif
+#if TENSOR__HAS_PASS(4)
+#define TENSOR__OF_PASS_4(f) TENSOR__BUILT(f##_neon),
+#else
+#define TENSOR__OF_PASS_4(f)
+#endif
+#if TENSOR__HAS_PASS(5)
+#define TENSOR__OF_PASS_5(f) TENSOR__BUILT(f##_wasm),
+#else
+#define TENSOR__OF_PASS_5(f)
+#endif
+#define TENSOR__PASSES_OF(f)                                                                                 \
+    TENSOR__OF_PASS_0(f) TENSOR__OF_PASS_1(f) TENSOR__OF_PASS_2(f) TENSOR__OF_PASS_3(f) TENSOR__OF_PASS_4(f) \
+    TENSOR__OF_PASS_5(f)
+// Their declarations, where another part defines them: type is that of the function.
+#define TENSOR__DECLARE(type, f) extern TENSOR__BETWEEN type TENSOR__PASSES_OF(f) f##_none;
+
 // What every kernel pass needs once: intrinsics, scalar conversions, the reduction of large angles.
 #if TENSOR_PASSES & 14
 #define TENSOR__X86_PASSES 1
 #include <immintrin.h>
+#if defined(__GNUC__) || defined(__clang__)
+#include <cpuid.h>
+#endif
 #if defined(__clang__) && defined(_MSC_VER)     // there it leaves out what the flags do not name
 #include <tmmintrin.h>
 #include <smmintrin.h>
@@ -4022,7 +4177,6 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
 #if TENSOR__HAS_PASS(3) && defined(__GNUC__) && defined(__linux__) && \
     (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
 #define TENSOR__X86_DOTS 1      // compilers that know products of bf16
-#include <cpuid.h>
 #endif
 #elif TENSOR__HAS_PASS(4)
 #define TENSOR__ARM_PASSES 1
@@ -4156,7 +4310,7 @@ TENSOR__PRECISE_END
 #ifdef TENSOR__PASS_OPEN
 #define TENSOR__K2(name, isa) tensor__##name##_##isa##_open
 #else
-#define TENSOR__K2(name, isa) tensor__##name##_##isa
+#define TENSOR__K2(name, isa) TENSOR__BUILT(tensor__##name##_##isa)
 #endif
 #if TENSOR__PASS == 0
 #define TENSOR__K(name) TENSOR__K2(name, scalar)
@@ -4179,7 +4333,7 @@ TENSOR__PRECISE_END
 #elif TENSOR__PASS == 2
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
 #elif TENSOR__PASS == 3
-#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c"))), \
+#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c"))),    \
                              apply_to = function)
 #endif
 #elif defined(__GNUC__)
@@ -4855,20 +5009,26 @@ TENSOR__INLINE float TENSOR__K(hmin)(V_F v) {
 #define V_PART(p, n, fill) _mm512_mask_loadu_ps(V_SET(fill), TENSOR__FIRST(n), p)
 #define V_PUT_PART(p, n, v) _mm512_mask_storeu_ps(p, TENSOR__FIRST(n), v)
 #define V_CUT_PART(v, n) _mm512_maskz_mov_ps(TENSOR__FIRST(n), v)
+#elif TENSOR__PASS == 2
+#define TENSOR__FIRST(n) _mm256_cmpgt_epi32(_mm256_set1_epi32((int)(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
+#define V_PART(p, n, fill)                                                                                   \
+    _mm256_blendv_ps(V_SET(fill), _mm256_maskload_ps(p, TENSOR__FIRST(n)), _mm256_castsi256_ps(TENSOR__FIRST(n)))
+#define V_PUT_PART(p, n, v) _mm256_maskstore_ps(p, TENSOR__FIRST(n), v)
+#define V_CUT_PART(v, n) _mm256_and_ps(v, _mm256_castsi256_ps(TENSOR__FIRST(n)))
 #else
-TENSOR__INLINE V_F TENSOR__K(part)(const float *p, int64_t n, float fill) {
+TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(part)(const float *p, int64_t n, float fill) {
     float t[V_N];
     int64_t i;
     for (i = 0; i < V_N; i++) { t[i] = i < n ? p[i] : fill; }
     return V_LOAD(t);
 }
-TENSOR__INLINE void TENSOR__K(put_part)(float *p, int64_t n, V_F v) {
+TENSOR__FN TENSOR__NOINLINE void TENSOR__K(put_part)(float *p, int64_t n, V_F v) {
     float t[V_N];
     int64_t i;
     V_STORE(t, v);
     for (i = 0; i < n; i++) { p[i] = t[i]; }
 }
-TENSOR__INLINE V_F TENSOR__K(cut_part)(V_F v, int64_t n) {
+TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(cut_part)(V_F v, int64_t n) {
     float t[V_N];
     V_STORE(t, v);
     return TENSOR__K(part)(t, n, 0);
@@ -5822,8 +5982,8 @@ TENSOR__FN V_F TENSOR__K(remainder)(V_F a, V_F b) { return TENSOR__K(lanes2)(ten
 TENSOR__FN V_F TENSOR__K(floordiv)(V_F a, V_F b) { return TENSOR__K(lanes2)(tensor__floordiv_f64, a, b); }
 
 #define TENSOR__FORWARD(name, f, ...)                                                                        \
-    TENSOR__FN void TENSOR__K(f_##name)(const void *const *in, void *const *out, const double *p,            \
-                                        int64_t n) {                                                         \
+    TENSOR__BETWEEN void TENSOR__K(f_##name)(const void *const *in, void *const *out, const double *p,       \
+                                             int64_t n) {                                                    \
         (void)in, (void)p;                                                                                   \
         for (int64_t i = 0; i < n; i += V_N) {                                                               \
             V_AHEAD((const float *)in[0] + i, 128);                                                          \
@@ -5833,8 +5993,8 @@ TENSOR__FN V_F TENSOR__K(floordiv)(V_F a, V_F b) { return TENSOR__K(lanes2)(tens
         }                                                                                                    \
     }
 #define TENSOR__BACKWARD(name, ...)                                                                          \
-    TENSOR__FN void TENSOR__K(b_##name)(const void *const *in, void *const *out, const double *p,            \
-                                        int64_t n) {                                                         \
+    TENSOR__BETWEEN void TENSOR__K(b_##name)(const void *const *in, void *const *out, const double *p,       \
+                                             int64_t n) {                                                    \
         (void)in, (void)p;                                                                                   \
         for (int64_t i = 0; i < n; i += V_N) { __VA_ARGS__ }                                                 \
     }
@@ -5858,16 +6018,6 @@ TENSOR_OPS_FORMULAS(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE)
 TENSOR_OPS_COMPARE(TENSOR__X)
 #undef TENSOR__X
 
-static const tensor__body_t TENSOR__K(forward)[TENSOR_OP_POINTWISE_COUNT] = {
-#define TENSOR__X(ID, name, ...) TENSOR__K(f_##name),
-    TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X) TENSOR_OPS_COMPARE(TENSOR__X)
-#undef TENSOR__X
-};
-static const tensor__body_t TENSOR__K(backward)[TENSOR_OP_POINTWISE_COUNT] = {
-#define TENSOR__X(ID, name, ...) TENSOR__K(b_##name),
-    TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X)
-#undef TENSOR__X
-};
 #undef TENSOR__FORWARD
 #undef TENSOR__BACKWARD
 
@@ -5879,7 +6029,7 @@ static const tensor__body_t TENSOR__K(backward)[TENSOR_OP_POINTWISE_COUNT] = {
 // ------------------------------------------------------------------------------
 
 #define TENSOR__REDUCE_LEAF(name, init, step, fold)                                                          \
-    TENSOR__FN float TENSOR__K(name)(const float *x, int64_t n) {                                            \
+    TENSOR__BETWEEN float TENSOR__K(name)(const float *x, int64_t n) {                                       \
         V_F a = V_SET(init), b = a, c = a, d = a;                                                            \
         int64_t i = 0;                                                                                       \
         for (; i + 4 * V_N <= n; i += 4 * V_N) {                                                             \
@@ -5900,7 +6050,7 @@ TENSOR__REDUCE_LEAF(leaf_peak, -(float)INFINITY, V_MAXR, V_HMAX)
 #undef TENSOR__REDUCE_LEAF
 
 // acc[i] += x[i]: one row of a sum over leading dims.
-TENSOR__FN void TENSOR__K(add_row)(float *acc, const float *x, int64_t n) {
+TENSOR__BETWEEN void TENSOR__K(add_row)(float *acc, const float *x, int64_t n) {
     int64_t i = 0;
     TENSOR__WHOLE { V_STORE(acc + i, V_ADD(V_LOAD(acc + i), V_LOAD(x + i))); }
     for (; i < n; i++) { acc[i] += x[i]; }
@@ -5960,7 +6110,7 @@ TENSOR__FN void TENSOR__K(row_scale)(const float *x, float *z, int64_t n, float 
     TENSOR__WHOLE { V_STORE(z + i, V_ADD(V_MUL(V_LOAD(x + i), va), vb)); }
     if (i < n) { V_PUT_PART(z + i, n - i, V_ADD(V_MUL(V_PART(x + i, n - i, 0), va), vb)); }
 }
-TENSOR__FN void TENSOR__K(row_softmax)(const float *x, float *y, int64_t n) {
+TENSOR__BETWEEN void TENSOR__K(row_softmax)(const float *x, float *y, int64_t n) {
     float s = TENSOR__K(row_exp)(x, y, n, TENSOR__K(leaf_peak)(x, n));
     TENSOR__K(row_scale)(y, y, n, 1.0f / s, 0.0f);
 }
@@ -5969,12 +6119,12 @@ TENSOR__FN float TENSOR__K(row_log)(float x) {
     V_STORE(t, V_LOG(V_SET(x)));
     return t[0];
 }
-TENSOR__FN float TENSOR__K(row_logsumexp)(const float *x, float *work, int64_t n) {
+TENSOR__BETWEEN float TENSOR__K(row_logsumexp)(const float *x, float *work, int64_t n) {
     float m = TENSOR__K(leaf_max)(x, n);
     if (m == -(float)INFINITY || m == (float)INFINITY) { return m; }
     return m + TENSOR__K(row_log)(TENSOR__K(row_exp)(x, work, n, m));
 }
-TENSOR__FN void TENSOR__K(row_log_softmax)(const float *x, float *y, int64_t n) {
+TENSOR__BETWEEN void TENSOR__K(row_log_softmax)(const float *x, float *y, int64_t n) {
     float m = TENSOR__K(leaf_peak)(x, n);
     float s = TENSOR__K(row_log)(TENSOR__K(row_exp)(x, y, n, m));
     V_F vm = V_SET(m), vs = V_SET(s);
@@ -5983,7 +6133,7 @@ TENSOR__FN void TENSOR__K(row_log_softmax)(const float *x, float *y, int64_t n) 
     if (i < n) { V_PUT_PART(y + i, n - i, V_SUB(V_SUB(V_PART(x + i, n - i, 0), vm), vs)); }
 }
 // dx = y (g - sum(g y))
-TENSOR__FN void TENSOR__K(row_softmax_backward)(const float *g, const float *y, float *dx, int64_t n) {
+TENSOR__BETWEEN void TENSOR__K(row_softmax_backward)(const float *g, const float *y, float *dx, int64_t n) {
     float s = TENSOR__K(row_dot)(g, y, n);
     V_F vs = V_SET(s);
     int64_t i = 0;
@@ -5993,7 +6143,8 @@ TENSOR__FN void TENSOR__K(row_softmax_backward)(const float *g, const float *y, 
     }
 }
 // dx = g - e^y sum(g)
-TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float *y, float *dx, int64_t n) {
+TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const float *y, float *dx,
+                                                         int64_t n) {
     float s = TENSOR__K(leaf_sum)(g, n);
     V_F vs = V_SET(s);
     int64_t i = 0;
@@ -6025,7 +6176,7 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #undef TENSOR__DM
 #if TENSOR__PASS == 3
 #define TENSOR__MR 14       /* 28 sums + 2 of B + 1 of A of 32 registers */
-#define TENSOR__ROWS(X, u) X(0, u) X(1, u) X(2, u) X(3, u) X(4, u) X(5, u) X(6, u) X(7, u) X(8, u) X(9, u) \
+#define TENSOR__ROWS(X, u) X(0, u) X(1, u) X(2, u) X(3, u) X(4, u) X(5, u) X(6, u) X(7, u) X(8, u) X(9, u)   \
                            X(10, u) X(11, u) X(12, u) X(13, u)
 #define TENSOR__TALL(X, u) X(14, u) X(15, u)    /* rows of tiles one vector wide alone: 16 + 1 of 32 */
 #define TENSOR__DM 4
@@ -6086,7 +6237,7 @@ TENSOR__FN void TENSOR__K(row_log_softmax_backward)(const float *g, const float 
 #define TENSOR__FMAROW(i, u) if (mr > i && TENSOR__LEAVE(i)) { \
         TENSOR__FMA_AT(x##i, p, TENSOR__AT(i, u)); TENSOR__FMA_AT(y##i, q, TENSOR__AT(i, u)); \
     } else if (mr > i) { \
-        V_F t = V_SET(TENSOR__AT(i, u)); x##i = V_FMA(t, p, x##i); if (nv > 1) y##i = V_FMA(t, q, y##i); \
+        V_F t = V_SET(TENSOR__AT(i, u)); x##i = V_FMA(t, p, x##i); if (nv > 1) y##i = V_FMA(t, q, y##i);     \
         if (nv > 1) TENSOR__USED(t); }
 #undef TENSOR__STEP
 #define TENSOR__STEP(u) do { \
@@ -6170,11 +6321,11 @@ TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int c
 
 #undef TENSOR__TILE
 #define TENSOR__TILE(name, mr, nv, col) \
-    TENSOR__FN void TENSOR__K(name)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs, \
+    TENSOR__FN void TENSOR__K(name)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs,       \
                                     float *c, int64_t cs, const float *bias, int add, int w) { \
         TENSOR__K(gemm_tile)(mr, nv, col, 0, k, a, as, b, bs, c, cs, bias, add, w, NULL, NULL, 0, 0); }
 #undef TENSOR__TILES
-#define TENSOR__TILES(i, u) TENSOR__TILE(gemm_r1_##i, i + 1, 1, 0) TENSOR__TILE(gemm_r2_##i, i + 1, 2, 0) \
+#define TENSOR__TILES(i, u) TENSOR__TILE(gemm_r1_##i, i + 1, 1, 0) TENSOR__TILE(gemm_r2_##i, i + 1, 2, 0)    \
                             TENSOR__TILE(gemm_c1_##i, i + 1, 1, 1) TENSOR__TILE(gemm_c2_##i, i + 1, 2, 1)
 TENSOR__ROWS(TENSOR__TILES, 0)
 #undef TENSOR__TALL_TILES
@@ -6183,8 +6334,8 @@ TENSOR__TALL(TENSOR__TALL_TILES, 0)
 
 #undef TENSOR__FAR_TILE
 #define TENSOR__FAR_TILE(name, col) \
-    TENSOR__FN void TENSOR__K(name)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs, \
-                                    float *c, int64_t cs, const float *bias, int add, const float *next, \
+    TENSOR__FN void TENSOR__K(name)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs,       \
+                                    float *c, int64_t cs, const float *bias, int add, const float *next,     \
                                     int64_t line, int step) { \
         TENSOR__K(gemm_tile)(TENSOR__MR, 2, col, 2, k, a, as, b, bs, c, cs, bias, add, V_N, NULL, \
                              next, line, step); }
@@ -6730,7 +6881,7 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64
     }
 }
 
-TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
+TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     tensor__gemm_job_t job;
     tensor__gemm_t g;
     int64_t ars = call->ars, acs = call->acs, brs = call->brs, bcs = call->bcs, i, p, mc, kc;
@@ -6790,8 +6941,8 @@ TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
 #define TENSOR__L64 (V_N > 4 ? V_N / 2 : 2)
 #if defined(__GNUC__) || defined(__clang__)
 typedef double TENSOR__K(doubles) __attribute__((vector_size(8 * TENSOR__L64), aligned(8), may_alias));
-TENSOR__FN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs,
-                                         const double *b, double *c) {
+TENSOR__BETWEEN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const double *a, int64_t ars,
+                                              int64_t acs, const double *b, double *c) {
     TENSOR__K(doubles) c0 = { 0, 0 }, c1 = c0, c2 = c0, c3 = c0, d0 = c0, d1 = c0, d2 = c0, d3 = c0;
     TENSOR__K(doubles) *o = (TENSOR__K(doubles) *)(void *)c;
     const double *a1 = rows > 1 ? a + ars : a, *a2 = rows > 2 ? a1 + ars : a1, *a3 = rows > 3 ? a2 + ars : a2;
@@ -6807,8 +6958,8 @@ TENSOR__FN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const double *
     o[4] = c2; o[5] = d2; o[6] = c3; o[7] = d3;
 }
 #else
-TENSOR__FN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs,
-                                         const double *b, double *c) {
+TENSOR__BETWEEN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const double *a, int64_t ars,
+                                              int64_t acs, const double *b, double *c) {
     int64_t p;
     int row, lane;
     for (row = 0; row < 4; row++) {
@@ -6868,8 +7019,8 @@ TENSOR__INLINE void TENSOR__K(box_muller)(V_I w1, V_I w2, V_F *x, V_F *y) {
 }
 // Elements first .. first + n of a stream, first a multiple of 4: a + b u, u uniform in [0, 1), at most top,
 // or (normal) a + b z.
-TENSOR__FN void TENSOR__K(random)(int normal, tensor_generator_t g, int64_t first, int64_t n, float a,
-                                  float b, float top, float *out) {
+TENSOR__INLINE void TENSOR__K(random)(const int normal, tensor_generator_t g, int64_t first, int64_t n,
+                                      float a, float b, float top, float *out) {
     for (int64_t i = 0; i < n; i += 8 * V_N) {
         V_I w[8];
         V_F y[8];
@@ -6892,17 +7043,30 @@ TENSOR__FN void TENSOR__K(random)(int normal, tensor_generator_t g, int64_t firs
         if (to == t) { memcpy(out + i, t, (size_t)(n - i) * sizeof(float)); }
     }
 }
+#define TENSOR__X(name, normal)                                                                              \
+    TENSOR__BETWEEN void TENSOR__K(name)(tensor_generator_t g, int64_t first, int64_t n, float a, float b,   \
+                                         float top, float *out) {                                            \
+        TENSOR__K(random)(normal, g, first, n, a, b, top, out);                                              \
+    }
+TENSOR__X(random_uniform, 0)
+TENSOR__X(random_normal, 1)
+#undef TENSOR__X
 
 #if TENSOR__PASS >= 1 && TENSOR__PASS <= 3
 // y[i] = x[i] past the caches, y aligned, n whole vectors; n = 0 ends a run of calls.
-TENSOR__FN void TENSOR__K(stream)(float *y, const float *x, int64_t n) {
+TENSOR__BETWEEN void TENSOR__K(stream)(float *y, const float *x, int64_t n) {
     if (!n) { _mm_sfence(); }
     for (int64_t i = 0; i < n; i += V_N) { TENSOR__MM(stream_ps)(y + i, V_LOAD(x + i)); }
+}
+#else
+// There is no such store: tensor__isa_t.streams says so.
+TENSOR__BETWEEN void TENSOR__K(stream)(float *y, const float *x, int64_t n) {
+    for (int64_t i = 0; i < n; i += V_N) { V_STORE(y + i, V_LOAD(x + i)); }
 }
 #endif
 
 // n elements to f32 and back; 0 = not a dtype they know. BOOL: 1 where the value is not 0.
-TENSOR__FN int64_t TENSOR__K(load)(float *d, const void *p, int dtype, int64_t n) {
+TENSOR__BETWEEN int64_t TENSOR__K(load)(float *d, const void *p, int dtype, int64_t n) {
     const uint8_t *b = (const uint8_t *)p;
     const uint16_t *h = (const uint16_t *)p;
     int64_t i = 0;
@@ -6918,7 +7082,7 @@ TENSOR__FN int64_t TENSOR__K(load)(float *d, const void *p, int dtype, int64_t n
     }
     return i;
 }
-TENSOR__FN int64_t TENSOR__K(store)(void *p, int dtype, const float *s, int64_t n) {
+TENSOR__BETWEEN int64_t TENSOR__K(store)(void *p, int dtype, const float *s, int64_t n) {
     uint16_t *h = (uint16_t *)p;
     int64_t i = 0;
     switch (dtype) {
@@ -6936,7 +7100,7 @@ TENSOR__FN int64_t TENSOR__K(store)(void *p, int dtype, const float *s, int64_t 
 }
 
 // Where x first has the value v, the first NaN if v is one; n if nowhere.
-TENSOR__FN int64_t TENSOR__K(find)(const float *x, int64_t n, float v) {
+TENSOR__BETWEEN int64_t TENSOR__K(find)(const float *x, int64_t n, float v) {
     int nan = tensor__isnan_f32(v);
     int64_t i = 0;
     TENSOR__WHOLE {
@@ -6948,8 +7112,8 @@ TENSOR__FN int64_t TENSOR__K(find)(const float *x, int64_t n, float v) {
 }
 
 // y[c][r] = x[r][c] for all rows and columns; ld elements from line to line.
-TENSOR__FN void TENSOR__K(transpose)(int64_t rows, int64_t columns, const float *x, int64_t xld, float *y,
-                                     int64_t yld) {
+TENSOR__BETWEEN void TENSOR__K(transpose)(int64_t rows, int64_t columns, const float *x, int64_t xld,
+                                          float *y, int64_t yld) {
     float t[64 * V_N];
     for (int64_t c = 0; c < columns; c += 64) {
         int64_t n = columns - c < 64 ? columns - c : 64;
@@ -6973,17 +7137,7 @@ TENSOR__FN void TENSOR__K(transpose)(int64_t rows, int64_t columns, const float 
 // ------------------------------------------------------------------------------
 
 TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
-    TENSOR__K(forward), TENSOR__K(backward), V_N,
-    TENSOR__K(leaf_sum), TENSOR__K(leaf_max), TENSOR__K(leaf_min), TENSOR__K(add_row),
-    TENSOR__K(row_softmax), TENSOR__K(row_log_softmax), TENSOR__K(row_logsumexp),
-    TENSOR__K(row_softmax_backward), TENSOR__K(row_log_softmax_backward), TENSOR__K(row_dot),
-    TENSOR__K(gemm_f32), TENSOR__K(gemm_tile_f64), TENSOR__K(random), TENSOR__K(load), TENSOR__K(store),
-    TENSOR__K(find), TENSOR__K(transpose),
-#if TENSOR__PASS >= 1 && TENSOR__PASS <= 3
-    TENSOR__K(stream),
-#else
-    NULL,
-#endif
+    TENSOR__PLACE_OF(TENSOR__PASS), V_N, TENSOR__PASS >= 1 && TENSOR__PASS <= 3,
 };
 #endif   // core kernels
 
@@ -7236,33 +7390,38 @@ enum {
     TENSOR__BLOCK = 256, TENSOR__LANES = 16, TENSOR__ITER_ARGS = 9, TENSOR__GRAIN = 16384,
     TENSOR__STREAM = 1 << 23            // elements of a result that goes past the caches
 };
-typedef void (*tensor__body_t)(const void *const *in, void *const *out, const double *p, int64_t n);
-
-// What one instruction set offers; filled by its kernel pass.
+// A pass. Its kernels are reached one by one, TENSOR__DO(isa, leaf_sum)(x, n), so that those that a program
+// does not use are not kept by those that it does. Rejected: a table of all (nothing could be dropped).
 typedef struct tensor__isa_t {
-    const tensor__body_t *forward, *backward;
-    int lanes;
-    float (*leaf_sum)(const float *x, int64_t n);
-    float (*leaf_max)(const float *x, int64_t n);
-    float (*leaf_min)(const float *x, int64_t n);
-    void (*add_row)(float *acc, const float *x, int64_t n);
-    void (*row_softmax)(const float *x, float *y, int64_t n);
-    void (*row_log_softmax)(const float *x, float *y, int64_t n);
-    float (*row_logsumexp)(const float *x, float *work, int64_t n);
-    void (*row_softmax_backward)(const float *g, const float *y, float *dx, int64_t n);
-    void (*row_log_softmax_backward)(const float *g, const float *y, float *dx, int64_t n);
-    float (*row_dot)(const float *x, const float *y, int64_t n);
-    void (*gemm_f32)(const tensor__gemm_t *g);
-    void (*gemm_tile_f64)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b,
-                          double *c);
-    void (*random)(int normal, tensor_generator_t g, int64_t first, int64_t n, float a, float b, float top,
-                   float *out);
-    int64_t (*load)(float *d, const void *p, int dtype, int64_t n);
-    int64_t (*store)(void *p, int dtype, const float *s, int64_t n);
-    int64_t (*find)(const float *x, int64_t n, float v);
-    void (*transpose)(int64_t rows, int64_t columns, const float *x, int64_t xld, float *y, int64_t yld);
-    void (*stream)(float *y, const float *x, int64_t n);        // or NULL
+    int place;                          // of its kernels in TENSOR__PASSES_OF
+    int lanes;                          // f32 in a vector
+    int streams;                        // whether its kernel stream goes past the caches
 } tensor__isa_t;
+#define TENSOR__KERNELS(X)                                                                                   \
+    X(float, leaf_sum, (const float *x, int64_t n))                                                          \
+    X(float, leaf_max, (const float *x, int64_t n))                                                          \
+    X(float, leaf_min, (const float *x, int64_t n))                                                          \
+    X(void, add_row, (float *acc, const float *x, int64_t n))                                                \
+    X(void, row_softmax, (const float *x, float *y, int64_t n))                                              \
+    X(void, row_log_softmax, (const float *x, float *y, int64_t n))                                          \
+    X(float, row_logsumexp, (const float *x, float *work, int64_t n))                                        \
+    X(void, row_softmax_backward, (const float *g, const float *y, float *dx, int64_t n))                    \
+    X(void, row_log_softmax_backward, (const float *g, const float *y, float *dx, int64_t n))                \
+    X(void, gemm_f32, (const tensor__gemm_t *g))                                                             \
+    X(void, gemm_tile_f64, (int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs,              \
+                            const double *b, double *c))                                                     \
+    X(void, random_uniform, (tensor_generator_t g, int64_t first, int64_t n, float a, float b, float top,    \
+                             float *out))                                                                    \
+    X(void, random_normal, (tensor_generator_t g, int64_t first, int64_t n, float a, float b, float top,     \
+                            float *out))                                                                     \
+    X(int64_t, load, (float *d, const void *p, int dtype, int64_t n))                                        \
+    X(int64_t, store, (void *p, int dtype, const float *s, int64_t n))                                       \
+    X(int64_t, find, (const float *x, int64_t n, float v))                                                   \
+    X(void, transpose, (int64_t rows, int64_t columns, const float *x, int64_t xld, float *y, int64_t yld))  \
+    X(void, stream, (float *y, const float *x, int64_t n))
+#define TENSOR__X(result, f, params) typedef result tensor__##f##_fn params;
+TENSOR__KERNELS(TENSOR__X)
+#undef TENSOR__X
 
 /* GEMM, common to all ISA passes: the call, its scratch, the references, the f64 product
  *
@@ -7535,8 +7694,17 @@ TENSOR__FN double tensor__floordiv_f64(double a, double b) {
 TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg);
 TENSOR__BETWEEN int tensor__thread_count(void);
 #if TENSOR__PART
-extern TENSOR__BETWEEN const tensor__isa_t tensor__isa_scalar, tensor__isa_sse2, tensor__isa_avx2,
-    tensor__isa_avx512, tensor__isa_neon, tensor__isa_wasm;
+extern TENSOR__BETWEEN const tensor__isa_t TENSOR__PASSES_OF(tensor__isa) tensor__isa_none;
+#define TENSOR__X(result, f, params) TENSOR__DECLARE(tensor__##f##_fn, tensor__##f)
+TENSOR__KERNELS(TENSOR__X)
+#undef TENSOR__X
+typedef void tensor__body_fn(const void *const *in, void *const *out, const double *p, int64_t n);
+#define TENSOR__BOTH_WAYS(ID, name, ...)                                                                     \
+    TENSOR__DECLARE(tensor__body_fn, tensor__f_##name) TENSOR__DECLARE(tensor__body_fn, tensor__b_##name)
+#define TENSOR__X(ID, name, ...) TENSOR__DECLARE(tensor__body_fn, tensor__f_##name)
+TENSOR_OPS_FORMULAS(TENSOR__BOTH_WAYS, TENSOR__BOTH_WAYS, TENSOR__BOTH_WAYS) TENSOR_OPS_COMPARE(TENSOR__X)
+#undef TENSOR__BOTH_WAYS
+#undef TENSOR__X
 #endif
 
 // The quoted name is found beside this file whatever the include path.
@@ -7569,6 +7737,15 @@ extern TENSOR__BETWEEN const tensor__isa_t tensor__isa_scalar, tensor__isa_sse2,
 #endif
 
 #if TENSOR__COMPILES_CORE
+#define TENSOR__X(result, f, params)                                                                         \
+    TENSOR__INLINE tensor__##f##_fn *tensor__do_##f(int place) {                                             \
+        static tensor__##f##_fn *const kernels[] = {TENSOR__PASSES_OF(tensor__##f)};                         \
+        return kernels[place];                                                                               \
+    }
+TENSOR__KERNELS(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__DO(isa, f) (tensor__do_##f((isa)->place))
+
 // ------------------------------------------------------------------------------
 // >>impl-platform                                  MARK: threads, atomics, CPU features, memory
 //
@@ -7734,36 +7911,50 @@ TENSOR__FN void tensor__hook_free(void *user, void *p, size_t bytes, size_t alig
 }
 
 enum { TENSOR__AVX512 = 3, TENSOR__AMX = 5 };      // places in tensor__isas
+#if TENSOR_PASSES & 12
+// Not by the compiler's functions, which bring all names of processors into the program.
+TENSOR__FN void tensor__cpuid(unsigned leaf, unsigned part, unsigned *abcd) {
+#if defined(__GNUC__) || defined(__clang__)
+    __cpuid_count(leaf, part, abcd[0], abcd[1], abcd[2], abcd[3]);
+#else
+    __cpuidex((int *)abcd, (int)leaf, (int)part);
+#endif
+}
+
+// The registers that the system keeps.
+TENSOR__FN unsigned tensor__kept_registers(void) {
+#if defined(__GNUC__) || defined(__clang__)
+    unsigned low, high;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+#else
+    return (unsigned)_xgetbv(0);
+#endif
+}
+#endif
+
 // Index into tensor__isas of the best one this machine runs. x86: 0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512
 // F/DQ/BW/VL, 4 that with products of bf16, 5 with tiles of them; AArch64 and WebAssembly: 0 scalar, 1 the
 // vectors that all have.
 TENSOR__FN int tensor__cpu_best(void) {
-#ifdef TENSOR__X86_PASSES
-#if defined(__GNUC__) || defined(__clang__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+#if TENSOR_PASSES & 12
+    unsigned r[4], first[4];
+    tensor__cpuid(0, 0, r);
+    if (r[0] < 7) { return 1; }
+    tensor__cpuid(1, 0, first);
+    if (!(first[2] >> 27 & 1)) { return 1; }                    // the system keeps no vectors
+    unsigned kept = tensor__kept_registers();
+    tensor__cpuid(7, 0, r);
+    if ((r[1] & 0xC0030000u) == 0xC0030000u && (kept & 0xE6) == 0xE6) {
 #ifdef TENSOR__X86_DOTS
-        unsigned a = 0, b, c = 0, d, kept, high;
-        __cpuid_count(7, 0, a, b, c, d);
-        unsigned tiles = d >> 22 & d >> 24 & 1;
-        __cpuid_count(7, 1, a, b, c, d);
-        __asm__("xgetbv" : "=a"(kept), "=d"(high) : "c"(0));
-        if (a >> 5 & 1) { return tiles && (kept >> 17 & 3) == 3 ? 5 : 4; }
+        unsigned tiles = r[3] >> 22 & r[3] >> 24 & 1;
+        tensor__cpuid(7, 1, r);
+        if (r[0] >> 5 & 1) { return tiles && (kept >> 17 & 3) == 3 ? 5 : 4; }
 #endif
         return 3;
     }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) { return 2; }
-    return 1;
-#else
-    int r[4], s[4];
-    __cpuid(r, 1);
-    if (!(r[2] & (1 << 27)) || (_xgetbv(0) & 6) != 6) { return 1; }
-    __cpuidex(s, 7, 0);
-    if (((unsigned)s[1] & 0xC0030000u) == 0xC0030000u && (_xgetbv(0) & 0xE6) == 0xE6) { return 3; }
-    return (s[1] & (1 << 5)) && (r[2] & (1 << 12)) ? 2 : 1;
-#endif
-#elif defined(TENSOR__ARM_PASSES) || defined(TENSOR__WASM_PASSES)
+    return (r[1] >> 5 & 1) && (first[2] >> 12 & 1) && (kept & 6) == 6 ? 2 : 1;
+#elif defined(TENSOR__X86_PASSES) || defined(TENSOR__ARM_PASSES) || defined(TENSOR__WASM_PASSES)
     return 1;
 #else
     return 0;
@@ -7827,6 +8018,8 @@ struct tensor__thread_t {
     struct { int64_t mark; const tensor_saved_hooks_t *packing; uint32_t id; uint8_t grad_mode, modes, user;
              } *scopes;
     const tensor_saved_hooks_t *packing;
+    const struct tensor__packer_t *packer;      // set with the first of them
+    int (*no_nan)(tensor__thread_t *th, tensor__grad_t *g, int i);      // set with the first TENSOR__ANOMALY
     int32_t scope_room;
     uint8_t grad_mode, modes, in_parallel;
     uint8_t inside;                 // a deleter, a handler or a shutdown runs
@@ -7886,6 +8079,17 @@ typedef struct tensor__pool_t {
 #endif
 } tensor__pool_t;
 
+// What only the makers of rare things reach: the first of them sets it under the mutex of the context, and
+// nobody writes it again.
+typedef struct tensor__late_t {
+    tensor__count_t rebases;
+    void (*rebase)(tensor__thread_t *th, tensor_t *view);       // views of what was changed in place
+    tensor_t *(*whole)(tensor_t *x, tensor_t *g);               // gradients by rows
+    tensor_t *(*add_rows)(tensor_t *leaf, tensor_t *a, tensor_t *b);
+    tensor__merge_fn *merge_rows;
+    void (*autocast)(tensor__thread_t *th, int to, tensor_t **x, int n);
+} tensor__late_t;
+
 struct tensor_context_t {
     tensor_allocator_t allocator;
     uint64_t limit, reserved, allocs, frees;
@@ -7906,15 +8110,14 @@ struct tensor_context_t {
     int isa, isa_known, isa_missing, reference, default_dtype;
     // kernels of the plain door; NULL before the first choice and as reference
     const struct tensor__isa_t *plain;
+    tensor__late_t late;
     const tensor_backend_t *backend[2];         // the CPU, and the one of all other devices or NULL
     tensor__pool_t pool;
 };
 
 static tensor_context_t tensor__default;             // made ready by the first tensor__attach
 static tensor__mutex_t tensor__global = TENSOR__MUTEX_INIT;
-static int tensor__reads_known;
 static tensor__count_t tensor__shutdown_count;
-TENSOR__FN void tensor__reads_fill(void);
 static tensor__count_t tensor__contexts;              // of tensor_context_new, not freed yet
 static TENSOR__TLS tensor__thread_t *tensor__tls;
 // The state whose call waits on this thread for the user's jobs, the innermost of them; NULL = none.
@@ -8531,30 +8734,30 @@ TENSOR_API int (tensor_set_error_handler)(tensor_error_fn_t fn, void *user) {
 // The passes by their places; NULL = not built. x86 has three places for AVX-512: alone, with products of
 // bf16, with tiles of them.
 #if TENSOR__HAS_PASS(0)
-#define TENSOR__ISA_AT_0 &tensor__isa_scalar
+#define TENSOR__ISA_AT_0 &TENSOR__BUILT(tensor__isa_scalar)
 #else
 #define TENSOR__ISA_AT_0 NULL
 #endif
 #if TENSOR__HAS_PASS(1)
-#define TENSOR__ISA_AT_1 &tensor__isa_sse2
+#define TENSOR__ISA_AT_1 &TENSOR__BUILT(tensor__isa_sse2)
 #else
 #define TENSOR__ISA_AT_1 NULL
 #endif
 #if TENSOR__HAS_PASS(2)
-#define TENSOR__ISA_AT_2 &tensor__isa_avx2
+#define TENSOR__ISA_AT_2 &TENSOR__BUILT(tensor__isa_avx2)
 #else
 #define TENSOR__ISA_AT_2 NULL
 #endif
 #if TENSOR__HAS_PASS(3)
-#define TENSOR__ISA_AT_3 &tensor__isa_avx512
+#define TENSOR__ISA_AT_3 &TENSOR__BUILT(tensor__isa_avx512)
 #else
 #define TENSOR__ISA_AT_3 NULL
 #endif
 #if defined(TENSOR__ARM_PASSES)
-static const tensor__isa_t *const tensor__isas[] = {TENSOR__ISA_AT_0, &tensor__isa_neon};
+static const tensor__isa_t *const tensor__isas[] = {TENSOR__ISA_AT_0, &TENSOR__BUILT(tensor__isa_neon)};
 static const char *const tensor__isa_names[] = {"scalar", "neon"};
 #elif defined(TENSOR__WASM_PASSES)
-static const tensor__isa_t *const tensor__isas[] = {TENSOR__ISA_AT_0, &tensor__isa_wasm};
+static const tensor__isa_t *const tensor__isas[] = {TENSOR__ISA_AT_0, &TENSOR__BUILT(tensor__isa_wasm)};
 static const char *const tensor__isa_names[] = {"scalar", "wasm"};
 #elif defined(TENSOR__X86_PASSES)
 static const tensor__isa_t *const tensor__isas[] = {TENSOR__ISA_AT_0, TENSOR__ISA_AT_1, TENSOR__ISA_AT_2,
@@ -8800,10 +9003,6 @@ TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *c
     if (!tensor__me) { tensor__me = ++numbers; }
     uint64_t me = tensor__me;
     if (!ctx->ready) { tensor__context_init(ctx); }
-    if (!tensor__reads_known) {
-        tensor__reads_fill();
-        tensor__reads_known = 1;
-    }
     TENSOR__UNLOCK(&tensor__global);
     TENSOR__LOCK(&ctx->mutex);
     tensor__thread_t **at = &ctx->idle, *th = NULL;
@@ -9519,16 +9718,25 @@ typedef struct tensor__hook_t {
 struct tensor__extra_t {
     tensor_t *retain[TENSOR__MAX_OUT];  // headers whose grad is to be kept (not counted)
     tensor__hook_t *hooks;              // in the order of registration
+    int (*run_hooks)(tensor__thread_t *th, tensor__extra_t *e, int32_t k, tensor_t **g, tensor_t *leaf);
     struct tensor__region_t *region;    // the checkpoint it lies in, at place index
+    int (*restore)(tensor__thread_t *th, tensor__node_t *n);
+    void (*leave)(tensor__thread_t *th, struct tensor__region_t *r, int32_t index);
     int32_t index;
     int32_t packed_count;
     const tensor_saved_hooks_t *packing;
+    const struct tensor__packer_t *packer;
     void **packed;                      // of each saved value, NULL = it is kept
 };
+// What saved values go through where the user has hooks for them.
+typedef struct tensor__packer_t {
+    int (*pack)(tensor__thread_t *th, tensor__node_t *n);
+    int (*unpack)(tensor__node_t *n);
+    void (*drop)(tensor__thread_t *th, tensor__extra_t *e);
+} tensor__packer_t;
 TENSOR__INLINE tensor__extra_t *tensor__leaf_extra(const tensor_t *t) {
     return (tensor__extra_t *)(void *)t->next;
 }
-TENSOR__FN void tensor__region_leave(tensor__thread_t *th, struct tensor__region_t *r, int32_t index);
 TENSOR__FN void tensor__hook_unlink(tensor_context_t *ctx, tensor__hook_t *h) {
     *h->prev = h->other;
     if (h->other) { h->other->prev = h->prev; }
@@ -9548,7 +9756,7 @@ TENSOR__FN void tensor__packed_drop(tensor__thread_t *th, tensor__extra_t *e) {
     e->packed_count = 0;
 }
 TENSOR__FN TENSOR__NOINLINE void tensor__extra_free(tensor__thread_t *th, tensor__extra_t *e) {
-    tensor__packed_drop(th, e);
+    if (e->packer) { e->packer->drop(th, e); }
     while (e->hooks) {
         tensor__hook_t *h = e->hooks;
         e->hooks = h->next;
@@ -9557,18 +9765,18 @@ TENSOR__FN TENSOR__NOINLINE void tensor__extra_free(tensor__thread_t *th, tensor
         TENSOR__UNLOCK(&th->ctx->mutex);
         tensor__raw_free(th->ctx, h);
     }
-    if (e->region) { tensor__region_leave(th, e->region, e->index); }
+    if (e->region) { e->leave(th, e->region, e->index); }
     tensor__raw_free(th->ctx, e);
 }
 
 TENSOR__FN void tensor__drop(tensor_t *t);
 // Lets go of everything a header refers to; in line, since every header ends by it.
 TENSOR__INLINE void tensor__header_release(tensor__thread_t *th, tensor_t *t) {
-    if (t->flags & TENSOR__HOOKED) {
+    if (TENSOR__TRAINS && (t->flags & TENSOR__HOOKED)) {
         t->flags = (uint8_t)(t->flags & ~TENSOR__HOOKED);
         tensor__extra_free(th, tensor__leaf_extra(t));
     }
-    if (t->node) {
+    if (TENSOR__TRAINS && t->node) {
         if (t->node->extra && t->node->extra->retain[t->output] == t) {
             t->node->extra->retain[t->output] = NULL;
         }
@@ -9740,6 +9948,7 @@ TENSOR_API tensor_dtype_t (tensor_autocast_dtype)(void) {
     int modes = tensor__self()->modes;
     return modes & TENSOR__TO_F16 ? TENSOR_F16 : modes & TENSOR__TO_BF16 ? TENSOR_BF16 : TENSOR_DTYPE_NONE;
 }
+TENSOR__FN void tensor__autocast_now(tensor__thread_t *th, int to, tensor_t **x, int n);
 TENSOR__FN tensor_dtype_t tensor__set_autocast(const char *op, tensor_dtype_t dtype) {
     tensor__thread_t *th = tensor__self();
     tensor_dtype_t was = (tensor_autocast_dtype)();
@@ -9747,6 +9956,9 @@ TENSOR__FN tensor_dtype_t tensor__set_autocast(const char *op, tensor_dtype_t dt
                       "%s: dtype %i must be f16, bf16 or TENSOR_DTYPE_NONE", op, (int)dtype);
     int bits = dtype == TENSOR_F16 ? TENSOR__TO_F16 : dtype == TENSOR_BF16 ? TENSOR__TO_BF16 : 0;
     if (th->casts && dtype != was && th->depth <= th->cast_depth) { tensor__casts_drop(th); }
+    TENSOR__LOCK(&th->ctx->mutex);
+    if (!th->ctx->late.autocast) { th->ctx->late.autocast = tensor__autocast_now; }
+    TENSOR__UNLOCK(&th->ctx->mutex);
     th->modes = (uint8_t)((th->modes & ~TENSOR__CASTS) | bits);
     return was;
 }
@@ -9991,9 +10203,7 @@ TENSOR__FN tensor_t *tensor__cast(tensor__thread_t *th, tensor_t *x, int dtype) 
     c->version = x->storage->version;
     return y;
 }
-TENSOR__FN void tensor__autocast(int to, tensor_t **x, int n) {
-    tensor__thread_t *th = tensor__self();
-    if (!TENSOR__CASTING(th)) { return; }
+TENSOR__FN void tensor__autocast_now(tensor__thread_t *th, int to, tensor_t **x, int n) {
     int dtype = to == TENSOR__FULL ? TENSOR_F32 : (int)(tensor_autocast_dtype)(), widest = -1;
     for (int i = 0; to == TENSOR__WIDEST && i < n; i++) {
         if (!tensor__castable(x[i])) { continue; }
@@ -10001,6 +10211,11 @@ TENSOR__FN void tensor__autocast(int to, tensor_t **x, int n) {
     }
     for (int i = 0; dtype >= 0 && to != TENSOR__APART && i < n; i++) { x[i] = tensor__cast(th, x[i], dtype); }
     th->modes &= (uint8_t)~TENSOR__CASTS;
+}
+// In autocast somebody set late.autocast.
+TENSOR__FN void tensor__autocast(int to, tensor_t **x, int n) {
+    tensor__thread_t *th = tensor__self();
+    if (TENSOR__CASTING(th)) { th->ctx->late.autocast(th, to, x, n); }
 }
 
 // Right-aligned broadcast of shape b into (dims, ndim). 0 = they do not fit.
@@ -10163,13 +10378,12 @@ TENSOR__INLINE void *tensor__ptr(const tensor_t *t) {
     return (char *)t->storage->data + t->offset * (int64_t)tensor__sizes[t->dtype];
 }
 TENSOR__INLINE int tensor__needs_grad(const tensor_t *t) {
-    return t->node != NULL || (t->flags & TENSOR__REQUIRES_GRAD) != 0;
+    return TENSOR__TRAINS && (t->node != NULL || (t->flags & TENSOR__REQUIRES_GRAD) != 0);
 }
-TENSOR__FN void tensor__rebase_view(tensor__thread_t *th, tensor_t *t);
 // A view whose base was changed in place gets its node anew.
 TENSOR__INLINE int tensor__sync_needs_grad(tensor__thread_t *th, tensor_t *t) {
-    if (t->base && t->base->rebased != (uint32_t)TENSOR__ATOMIC_LOAD(&t->base_version)) {
-        tensor__rebase_view(th, t);
+    if (TENSOR__TRAINS && t->base && t->base->rebased != (uint32_t)TENSOR__ATOMIC_LOAD(&t->base_version)) {
+        th->ctx->late.rebase(th, t);
     }
     return tensor__needs_grad(t);
 }
@@ -10217,7 +10431,7 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
     o->row = row;
     o->nin = nin;
     o->nout = 0;
-    o->update = 0;
+    o->update = NULL;
     o->immediate = 0;
     o->moved = 0;
     o->visible = 1;
@@ -10365,11 +10579,10 @@ TENSOR__FN int tensor__launch(tensor_call_t *c) {
 
 TENSOR__FN int tensor__record(tensor__op_t *o);
 TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tensor_t *x, int recording);
-TENSOR__FN int tensor__record_update(tensor__op_t *o);
 
 // Whether the tape wants this op.
 TENSOR__INLINE int tensor__tracks(tensor__op_t *o) {
-    if (!o->th->grad_mode || !o->row->grad) { return 0; }
+    if (!TENSOR__TRAINS || !o->th->grad_mode || !o->row->grad) { return 0; }
     for (int i = 0; i < o->nin; i++) {
         if (o->in[i] && tensor__sync_needs_grad(o->th, o->in[i])) { return 1; }
     }
@@ -10386,7 +10599,7 @@ TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__abandon(tensor__op_t *o) {
 // After the data is there: record, drop what the user does not see.
 TENSOR__INLINE tensor_t *tensor__commit(tensor__op_t *o) {
     if (tensor__tracks(o)) {
-        if (!(o->update ? tensor__record_update(o) : tensor__record(o))) { return tensor__abandon(o); }
+        if (!(o->update ? o->update->record(o) : tensor__record(o))) { return tensor__abandon(o); }
     }
     for (int i = o->visible; i < o->nout; i++) { (tensor_free)(o->out[i]); }
     for (int k = 0; o->moved >> k; k++) {
@@ -10503,7 +10716,6 @@ TENSOR__FN TENSOR__NOINLINE void tensor__not_saved(tensor__thread_t *th, const c
     tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: %t made by %s in inference mode cannot be saved for backward; "
                  "use a clone of it, or no_grad in place of inference mode", op, t, t->op ? t->op : "?");
 }
-TENSOR__FN int tensor__pack(tensor__thread_t *th, tensor__node_t *n);
 // A node with nothing filled in but its row and its parts, then `more` bytes. NULL = out of memory, raised.
 TENSOR__INLINE tensor__node_t *tensor__node_new(tensor__thread_t *th, const tensor__row_t *row, int nin,
                                                 int nout, int nsaved, size_t more) {
@@ -10610,7 +10822,7 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
         }
     }
     th->seq = n->seq = seq + 1;
-    if ((th->modes & TENSOR__PACKING) && !tensor__pack(th, n)) {
+    if ((th->modes & TENSOR__PACKING) && !th->packer->pack(th, n)) {
         tensor__node_drop(th, n);
         return NULL;
     }
@@ -10847,8 +11059,8 @@ TENSOR__FN void tensor__iter_move(const tensor__iter_t *it, int a, int64_t first
         char *p = x->data + offset * x->size;
         int64_t fast = 0;               // elements the vector conversions took
         if (it->isa && x->strides[last] == 1) {
-            fast = store ? it->isa->store(p, x->dtype, (const float *)(const void *)b, run)
-                         : it->isa->load((float *)(void *)b, p, x->dtype, run);
+            fast = store ? TENSOR__DO(it->isa, store)(p, x->dtype, (const float *)(const void *)b, run)
+                         : TENSOR__DO(it->isa, load)((float *)(void *)b, p, x->dtype, run);
         }
         if (store) {
             tensor__store_run(p + fast * x->size, x->dtype, x->strides[last], b + fast * bs, it->klass,
@@ -10930,7 +11142,8 @@ TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int6
             const tensor__iter_arg_t *x = &it->arg[it->nin + k];
             if (!x->data || (x->direct && !padded && !it->stream)) { continue; }
             if (x->direct && !padded) {
-                it->isa->stream((float *)(void *)(x->data + first * bs), (const float *)out[k], m);
+                float *to = (float *)(void *)(x->data + first * bs);
+                TENSOR__DO(it->isa, stream)(to, (const float *)out[k], m);
             } else if (x->direct) {
                 memcpy(x->data + first * bs, block[it->nin + k], (size_t)(m * bs));
             } else {
@@ -10939,7 +11152,7 @@ TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int6
         }
         first += m;
     }
-    if (it->stream) { it->isa->stream(NULL, NULL, 0); }
+    if (it->stream) { TENSOR__DO(it->isa, stream)(NULL, NULL, 0); }
 }
 TENSOR__FN void tensor__iter_task(void *arg, int64_t task, int worker) {
     const tensor__iter_t *it = (const tensor__iter_t *)arg;
@@ -10953,7 +11166,7 @@ TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
     if (it->numel <= 2 * TENSOR__GRAIN) {
         tensor__iter_range(it, 0, it->numel);
     } else {
-        it->stream = it->numel >= TENSOR__STREAM && it->klass == TENSOR__C_F32 && it->isa && it->isa->stream;
+        it->stream = it->numel >= TENSOR__STREAM && it->klass == TENSOR__C_F32 && it->isa && it->isa->streams;
         for (int k = it->nin; k < it->nin + it->nout; k++) {
             const char *data = it->arg[k].data;
             if ((uintptr_t)data % 64) { it->stream = 0; }
@@ -11084,19 +11297,6 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__X, TENSOR_
 #undef TENSOR__OUT
 #undef TENSOR__FORWARD
 #undef TENSOR__BACKWARD
-static const tensor__body_t tensor__forward_f64[TENSOR_OP_POINTWISE_COUNT] = {
-#define TENSOR__X(ID, name, ...) tensor__f_##name##_f64,
-#define TENSOR__NONE(...) NULL,
-    TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__NONE)
-#undef TENSOR__X
-};
-static const tensor__body_t tensor__backward_f64[TENSOR_OP_POINTWISE_COUNT] = {
-#define TENSOR__X(ID, name, ...) tensor__b_##name##_f64,
-    TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__NONE, TENSOR__NONE)
-#undef TENSOR__X
-#undef TENSOR__NONE
-};
-
 // Ends the words of the formulas, here and below.
 #define TENSOR__PASS 0
 #define TENSOR__PASS_WORDS
@@ -11162,8 +11362,6 @@ TENSOR__FN int64_t tensor__pow_i64(int64_t a, int64_t b) {
     }
 #define TENSOR__FORWARD_NUM(name, f) TENSOR__FORWARD(name, f)
 #define TENSOR__FORWARD_FLT(name, f)
-#define TENSOR__ENTRY_NUM(name) tensor__f_##name##_i64,
-#define TENSOR__ENTRY_FLT(name) NULL,
 #define TENSOR__X(ID, name, kind, f, ...) TENSOR__FORWARD_##kind(name, f)
 TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X)
 #undef TENSOR__X
@@ -11182,19 +11380,9 @@ TENSOR_OPS_COMPARE(TENSOR__X)
     }
 TENSOR_OPS_BITWISE(TENSOR__X)
 #undef TENSOR__X
-static const tensor__body_t tensor__forward_i64[TENSOR_OP_POINTWISE_COUNT] = {
-#define TENSOR__X(ID, name, kind, ...) TENSOR__ENTRY_##kind(name)
-    TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, ...) tensor__f_##name##_i64,
-    TENSOR_OPS_COMPARE(TENSOR__X) TENSOR_OPS_BITWISE(TENSOR__X)
-#undef TENSOR__X
-};
 #undef TENSOR__FORWARD
 #undef TENSOR__FORWARD_NUM
 #undef TENSOR__FORWARD_FLT
-#undef TENSOR__ENTRY_NUM
-#undef TENSOR__ENTRY_FLT
 #define TENSOR__PASS 0
 #define TENSOR__PASS_WORDS
 #include TENSOR_SELF
@@ -11244,8 +11432,8 @@ TENSOR__FN void tensor__turn_task(void *arg, int64_t task, int worker) {
         y += rest % it->dims[d] * ys[d];
         rest /= it->dims[d];
     }
-    v->isa->transpose(it->dims[last], tensor__least(TENSOR__TURN, it->dims[v->dim] - c), x, xs[last], y,
-                      ys[v->dim]);
+    int64_t columns = tensor__least(TENSOR__TURN, it->dims[v->dim] - c);
+    TENSOR__DO(v->isa, transpose)(it->dims[last], columns, x, xs[last], y, ys[v->dim]);
 }
 // 1 = done
 TENSOR__FN int tensor__turn(const tensor__isa_t *isa, const tensor__iter_t *it) {
@@ -11280,7 +11468,7 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
         if (TENSOR__LIKELY(plain)) {
             void *out[1];
             out[0] = y->data;
-            isa->forward[c->row->id](in, out, c->p ? c->p->f : NULL, y->numel);
+            c->row->point->forward[isa->place](in, out, c->p ? c->p->f : NULL, y->numel);
             return 0;
         }
     }
@@ -11292,19 +11480,19 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
     it.p = c->p ? c->p->f : NULL;
     it.lanes = 1;
     if (klass == TENSOR__C_I64) {
-        it.body = tensor__forward_i64[c->row->id];
+        it.body = c->row->point->forward_i64;
         int id = c->row->id;
         if (id == TENSOR_OP_FLOOR_DIVIDE || id == TENSOR_OP_FMOD || id == TENSOR_OP_REMAINDER) {
             int code = tensor__check_divisor(c, &it);
             if (code) { return code; }
         }
     } else if (klass == TENSOR__C_F64) {
-        it.body = tensor__forward_f64[c->row->id];
+        it.body = c->row->point->forward_f64;
     } else if (c->thread->ctx->reference) {
         tensor__iter_init(&it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, TENSOR__C_F64);
-        it.body = tensor__forward_f64[c->row->id];
+        it.body = c->row->point->forward_f64;
     } else {
-        it.body = isa->forward[c->row->id];
+        it.body = c->row->point->forward[isa->place];
         it.lanes = isa->lanes;
         it.isa = isa;
         it.copies = c->row->id == TENSOR_OP_CLONE && !it.arg[0].uniform;
@@ -11317,7 +11505,7 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
 TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
     const tensor_arg_t *g = &c->arg[4];
     const tensor__isa_t *isa = TENSOR__ISA(c->thread);
-    int klass = isa->backward[c->row->id] ? tensor__class(g->dtype) : TENSOR__C_F64;
+    int klass = c->row->point->backward[isa->place] ? tensor__class(g->dtype) : TENSOR__C_F64;
     int reference = c->thread->ctx->reference;
     if (g->numel == 0) { return 0; }
     if (klass == TENSOR__C_F32 && g->dtype == TENSOR_F32 && (g->numel & (isa->lanes - 1)) == 0 &&
@@ -11332,7 +11520,7 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
         }
         for (int i = 0; i < c->nout; i++) { out[i] = c->arg[5 + i].data; }
         if (TENSOR__LIKELY(plain)) {
-            isa->backward[c->row->id](in, out, c->p ? c->p->f : NULL, g->numel);
+            c->row->point->backward[isa->place](in, out, c->p ? c->p->f : NULL, g->numel);
             return 0;
         }
     }
@@ -11357,7 +11545,7 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
     it.p = c->p ? c->p->f : NULL;
     it.lanes = klass == TENSOR__C_F32 ? isa->lanes : 1;
     it.isa = klass == TENSOR__C_F32 ? isa : NULL;
-    it.body = klass == TENSOR__C_F32 ? isa->backward[c->row->id] : tensor__backward_f64[c->row->id];
+    it.body = klass == TENSOR__C_F32 ? c->row->point->backward[isa->place] : c->row->point->backward_f64;
     tensor__iter_run(&it);
     return 0;
 }
@@ -11383,8 +11571,10 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
 // tensor__make. Rejected: a kernel per constructor.
 // ------------------------------------------------------------------------------
 
-TENSOR__FN const tensor__row_t *tensor__row(int id);
-#define TENSOR__ROW(ID) tensor__row(TENSOR_OP_##ID)
+#define TENSOR__X(ID, ...) TENSOR__FN const tensor__row_t *tensor__row_##ID(void);
+TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X) TENSOR_OPS_OTHER(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__ROW(ID) tensor__row_##ID()
 
 // Whether an integer dtype holds value (its fraction is cut); raised if not.
 TENSOR__FN int tensor__holds(const char *op, int dtype, double value) {
@@ -11548,12 +11738,31 @@ TENSOR__FN tensor_t *tensor__ramp(int dtype, double start, double step, int64_t 
 }
 // The first half counts from start and the second one from end, as PyTorch's: symmetric, both ends exact.
 TENSOR__FN tensor_t *tensor__linspace(int dtype, double start, double end, int64_t n) {
-    const int64_t zero = 0;
     double step = n > 1 ? (end - start) / (double)(n - 1) : 0;
-    if (n < 2) { return tensor__ramp(dtype, start, 0, n); }
-    tensor_t *back = tensor_flip_n(tensor__ramp(dtype, end, -step, n - n / 2), &zero, 1);
-    tensor_t *const halves[2] = {tensor__ramp(dtype, start, step, n / 2), back};
-    return tensor_cat_n(halves, 2, 0);
+    tensor_t *t = tensor__ramp(dtype, start, step, n);
+    if (n < 2 || t == TENSOR__POISON) { return t; }
+    const int64_t half = n - n / 2, backwards = -1;
+    tensor_params_t p;
+    tensor_arg_t y;
+    tensor_call_t c;
+    memset(&p, 0, sizeof p);
+    memset(&c, 0, sizeof c);
+    p.f[0] = end;
+    p.f[1] = -step;
+    tensor__arg(&y, t, TENSOR_WRITE);
+    y.data = (char *)y.data + (n - 1) * (int64_t)tensor__sizes[dtype];
+    y.dims = &half;
+    y.strides = &backwards;
+    y.numel = half;
+    y.contiguous = 0;
+    c.row = TENSOR__ROW(ARANGE);
+    c.arg = &y;
+    c.nout = 1;
+    c.p = &p;
+    c.thread = tensor__self();
+    c.compute = (uint8_t)dtype;
+    c.device = t->device;
+    return tensor__launch(&c) ? TENSOR__POISON : t;
 }
 TENSOR_API tensor_t *(tensor_linspace_of)(tensor_dtype_t dtype, double start, double end, int64_t n) {
     TENSOR__MARK
@@ -12021,9 +12230,18 @@ TENSOR__FN int tensor__record_update(tensor__op_t *o) {
     tensor__node_t *n = tensor__node_make(o, o->row->saves);
     return n && tensor__rehistory(o->th, x, n, 0);
 }
+static const tensor__in_place_t tensor__in_place = {tensor__record_update, tensor_copy_};
+static const tensor__in_place_t tensor__in_place_unrecorded = {NULL, NULL};
+
 // x is output k of n from now on, and so is its place in its base. Takes over the reference n.
 TENSOR__FN int tensor__rehistory(tensor__thread_t *th, tensor_t *x, tensor__node_t *n, int32_t k) {
     tensor_t *base = x->base;
+    if (!TENSOR__ATOMIC_LOAD(&th->ctx->late.rebases)) {
+        TENSOR__LOCK(&th->ctx->mutex);
+        th->ctx->late.rebase = tensor__rebase_view;
+        TENSOR__ATOMIC_STORE(&th->ctx->late.rebases, 1);
+        TENSOR__UNLOCK(&th->ctx->mutex);
+    }
     tensor__renode(th, x, n, k);
     if (!base) {
         x->rebased++;
@@ -12859,10 +13077,12 @@ TENSOR__FN tensor_t *tensor__slice_backward(tensor_t *g, const tensor__meta_t *x
     o.params = *p;
     return tensor__commit(&o);
 }
+TENSOR__FN int tensor__slice_into(tensor__grad_t *to);
 TENSOR__FN void tensor__grad_slice(tensor__grad_t *g) {
     const tensor__node_t *to = g->node->edge[0].node;
-    g->gx[0] = tensor__slice_backward(g->gy[0], &g->node->in[0], g->p, to && !g->create && to->row ==
-                                      TENSOR__ROW(PERMUTE) ? to->p->i : NULL);
+    if (tensor__slice_into(g)) { return; }
+    g->gx[0] = tensor__slice_backward(g->gy[0], &g->node->in[0], g->p, to && !g->create && to->row->id ==
+                                      TENSOR_OP_PERMUTE ? to->p->i : NULL);
 }
 TENSOR__FN void tensor__grad_slice_backward(tensor__grad_t *g) {
     const int64_t *i = g->p->i;
@@ -12923,7 +13143,6 @@ TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
 // general one with the same bodies. Rejected: a function written out per op.
 // ------------------------------------------------------------------------------
 
-TENSOR__FN const tensor__row_t *tensor__backward_row(int id);
 TENSOR__FN int tensor__wants(const struct tensor__pass_t *p, const tensor__edge_t *e);
 TENSOR__INLINE int tensor__needs(const tensor__grad_t *g, int k) {
     const tensor__edge_t *e = &g->node->edge[k];
@@ -13030,9 +13249,6 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
     }
     return t;
 }
-// reads[op][k]: TENSOR__SA .. read by the derivative for operand k; filled once, before the first tensor
-// is made.
-static uint16_t tensor__reads[TENSOR_OP_POINTWISE_COUNT][3];
 // What tensor__record does, for the plain door: all shapes are one, so dims and strides stand in the node
 // once.
 TENSOR__INLINE void tensor__plain_save(tensor__saved_t *v, const tensor_t *t, int source,
@@ -13053,8 +13269,8 @@ TENSOR__INLINE void tensor__plain_save(tensor__saved_t *v, const tensor_t *t, in
 TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *row, tensor_t *a, tensor_t *b,
                                     const double *scalar, tensor_t *y) {
     int nin = b || scalar ? 2 : 1, nd = y->ndim, reads = 0;
-    if (tensor__needs_grad(a)) { reads = tensor__reads[row->id][0]; }
-    if (b && tensor__needs_grad(b)) { reads |= tensor__reads[row->id][1]; }
+    if (tensor__needs_grad(a)) { reads = row->point->reads[0]; }
+    if (b && tensor__needs_grad(b)) { reads |= row->point->reads[1]; }
     tensor_t *bad = (a->flags & TENSOR__INFERENCE) && (reads & TENSOR__SA) ? a :
         b && (b->flags & TENSOR__INFERENCE) && (reads & TENSOR__SB) ? b : NULL;
     if (bad) {
@@ -13093,7 +13309,7 @@ TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *r
     }
     if (reads & TENSOR__SY) { tensor__plain_save(v, y, -1, dims); }
     th->seq = n->seq = seq + 1;
-    if ((th->modes & TENSOR__PACKING) && !tensor__pack(th, n)) {
+    if ((th->modes & TENSOR__PACKING) && !th->packer->pack(th, n)) {
         tensor__node_drop(th, n);
         return 0;
     }
@@ -13114,8 +13330,9 @@ TENSOR__INLINE int tensor__plain_size(const tensor__isa_t *isa, int64_t n) {
     return !(n & (isa->lanes - 1)) && n <= TENSOR__GRAIN && n > 0;
 }
 TENSOR__INLINE int tensor__plain_tracks(tensor__thread_t *th, tensor_t *a, tensor_t *b, tensor_t *c) {
-    return th->grad_mode && (tensor__sync_needs_grad(th, a) || (b && tensor__sync_needs_grad(th, b)) ||
-                             (c && tensor__sync_needs_grad(th, c)));
+    return TENSOR__TRAINS && th->grad_mode &&
+           (tensor__sync_needs_grad(th, a) || (b && tensor__sync_needs_grad(th, b)) ||
+            (c && tensor__sync_needs_grad(th, c)));
 }
 TENSOR__INLINE tensor_t *tensor__plain_commit(tensor__thread_t *th, tensor_t *t, int recorded) {
     th->written = NULL;
@@ -13126,9 +13343,9 @@ TENSOR__INLINE tensor_t *tensor__plain_commit(tensor__thread_t *th, tensor_t *t,
 // The plain door of the gate: contiguous f32 of one shape, whole vectors, no error pending. Most ops of small
 // networks are that, and the general way (promotion, broadcast, call, iterator) would cost three times the
 // work itself. b NULL = unary, or *scalar in its place. NULL = not plain, take the general way.
-TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b, const double *scalar) {
+TENSOR__INLINE tensor_t *tensor__plain(const tensor__row_t *row, tensor_t *a, tensor_t *b,
+                                       const double *scalar) {
     tensor__thread_t *th = tensor__self();
-    const tensor__row_t *row = tensor__row(id);
     const tensor__isa_t *isa = tensor__plain_begin(th, row);
     if (!isa || !tensor__plain_arg(th, a)) { return NULL; }
     int64_t n = a->numel;
@@ -13147,32 +13364,31 @@ TENSOR__INLINE tensor_t *tensor__plain(int id, tensor_t *a, tensor_t *b, const d
     in[1] = b ? (const float *)b->storage->data + b->offset : NULL;
     out[0] = t->storage->data;
     if (scalar) {
-        tensor__plain_uniform(isa->forward[id], in, 2, out, 1, NULL, n, 1, (float)*scalar);
+        tensor__plain_uniform(row->point->forward[isa->place], in, 2, out, 1, NULL, n, 1, (float)*scalar);
     } else {
-        isa->forward[id](in, out, NULL, n);
+        row->point->forward[isa->place](in, out, NULL, n);
     }
     return tensor__plain_commit(th, t, !tensor__plain_tracks(th, a, b, NULL) ||
                                 tensor__plain_record(th, row, a, b, scalar, t));
 }
 
-TENSOR__FN tensor_t *tensor__unary(int id, tensor_t *x, double f0, double f1) {
-    tensor_t *plain = tensor__row(id)->kind <= TENSOR__NUM && f0 == 0 ? tensor__plain(id, x, NULL, NULL) :
-        NULL;
+TENSOR__FN tensor_t *tensor__unary(const tensor__row_t *row, tensor_t *x, double f0, double f1) {
+    tensor_t *plain = row->kind <= TENSOR__NUM && f0 == 0 ? tensor__plain(row, x, NULL, NULL) : NULL;
     if (TENSOR__LIKELY(plain != NULL)) { return plain; }
-    TENSOR__BEGIN(o, tensor__row(id), x)
+    TENSOR__BEGIN(o, row, x)
     if (f0 != 0 || f1 != 0) { tensor__reals(&o, f0, f1); }
     return tensor__pointwise_finish(&o, x->dtype);
 }
 // As above for ops whose formula reads F_P: the parameters are there even if they are 0.
-TENSOR__FN tensor_t *tensor__unary_p(int id, tensor_t *x, double f0, double f1) {
-    TENSOR__BEGIN(o, tensor__row(id), x)
+TENSOR__FN tensor_t *tensor__unary_p(const tensor__row_t *row, tensor_t *x, double f0, double f1) {
+    TENSOR__BEGIN(o, row, x)
     tensor__reals(&o, f0, f1);
     return tensor__pointwise_finish(&o, x->dtype);
 }
-TENSOR__FN tensor_t *tensor__binary(int id, tensor_t *a, tensor_t *b) {
-    tensor_t *plain = tensor__row(id)->kind <= TENSOR__NUM && b ? tensor__plain(id, a, b, NULL) : NULL;
+TENSOR__FN tensor_t *tensor__binary(const tensor__row_t *row, tensor_t *a, tensor_t *b) {
+    tensor_t *plain = row->kind <= TENSOR__NUM && b ? tensor__plain(row, a, b, NULL) : NULL;
     if (TENSOR__LIKELY(plain != NULL)) { return plain; }
-    TENSOR__BEGIN(o, tensor__row(id), a, b)
+    TENSOR__BEGIN(o, row, a, b)
     return tensor__pointwise_finish(&o, TENSOR__LIKELY(a->dtype == b->dtype) ? a->dtype :
                                     tensor__promote(in_, 2));
 }
@@ -13182,20 +13398,21 @@ TENSOR__FN int tensor__weak(int dtype, double v) {
     if (v != floor(v) || fabs(v) > 9.3e18) { return tensor__self()->ctx->default_dtype; }
     return dtype == TENSOR_BOOL && v != 0 && v != 1 ? TENSOR_I64 : dtype;
 }
-TENSOR__FN tensor_t *tensor__scalar_op(int id, tensor_t *a, double b) {
-    tensor_t *plain = tensor__row(id)->kind <= TENSOR__NUM ? tensor__plain(id, a, NULL, &b) : NULL;
+TENSOR__FN tensor_t *tensor__scalar_op(const tensor__row_t *row, tensor_t *a, double b) {
+    tensor_t *plain = row->kind <= TENSOR__NUM ? tensor__plain(row, a, NULL, &b) : NULL;
     if (TENSOR__LIKELY(plain != NULL)) { return plain; }
-    TENSOR__BEGIN(o, tensor__row(id), a)
+    TENSOR__BEGIN(o, row, a)
     o.nin = 2;
     o.args[1] = NULL;
     o.immediate = 1;
     o.imm = b;
     return tensor__pointwise_finish(&o, tensor__weak(a->dtype, b));
 }
-TENSOR__FN tensor_t *tensor__ternary(int id, tensor_t *a, tensor_t *b, tensor_t *c, double f0) {
-    TENSOR__BEGIN(o, tensor__row(id), a, b, c)
+TENSOR__FN tensor_t *tensor__ternary(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *c,
+                                     double f0) {
+    TENSOR__BEGIN(o, row, a, b, c)
     tensor__reals(&o, f0, 0);
-    return tensor__pointwise_finish(&o, id == TENSOR_OP_WHERE ? tensor__promote(in_ + 1, 2) :
+    return tensor__pointwise_finish(&o, row->id == TENSOR_OP_WHERE ? tensor__promote(in_ + 1, 2) :
                                     tensor__promote(in_, 3));
 }
 
@@ -13212,12 +13429,14 @@ TENSOR__FN int tensor__same_view(const tensor_t *a, const tensor_t *b) {
     return 1;
 }
 
-// x = op(x, others) in place. nin counts x; imm stands for input 1 when it is NULL and scalar is set.
-TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int scalar, double imm,
-                                    const double *f, int writes_only) {
+// x = op(x, others) in place, in the way of how. nin counts x; imm stands for input 1 when it is NULL and
+// scalar is set.
+TENSOR__FN tensor_t *tensor__update_by(const tensor__in_place_t *how, const tensor__row_t *row,
+                                       tensor_t *const *list, int nin, int scalar, double imm,
+                                       const double *f, int writes_only) {
     tensor__op_t o;
     tensor_t *x = list[0];
-    if (!tensor__begin(&o, tensor__row(id), list, scalar ? 1 : nin)) { return TENSOR__POISON; }
+    if (!tensor__begin(&o, row, list, scalar ? 1 : nin)) { return TENSOR__POISON; }
     const char *name = writes_only ? "copy" : o.row->name;
     TENSOR__REFUSE(nin && o.args[0] != x, DEVICE, "%s_: x lies on the CPU, the other on %s", name,
                    tensor__device_name(o.th, o.device));
@@ -13263,7 +13482,7 @@ TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int 
         if (o.original == TENSOR__POISON) { return TENSOR__POISON; }
     }
     if (f) { tensor__reals(&o, f[0], f[1]); }
-    o.update = 1;
+    o.update = how;
     o.out[0] = x;
     o.nout = 1;
     if (writes_only) {          // copy_: the formula reads src alone
@@ -13275,9 +13494,13 @@ TENSOR__FN tensor_t *tensor__update(int id, tensor_t *const *list, int nin, int 
     if (o.original) { (tensor_free)(o.original); }
     return r;
 }
+TENSOR__FN tensor_t *tensor__update(const tensor__row_t *row, tensor_t *const *list, int nin, int scalar,
+                                    double imm, const double *f, int writes_only) {
+    return tensor__update_by(&tensor__in_place, row, list, nin, scalar, imm, f, writes_only);
+}
 
 #define TENSOR__X(ID, name)                                                                                  \
-    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) { return tensor__unary(TENSOR_OP_##ID, x, 0, 0); }
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) { return tensor__unary(tensor__row_##ID(), x, 0, 0); }
 // Unary rows without parameters; those with F_P have their own fronts below.
 TENSOR__X(ABS, abs) TENSOR__X(ACOS, acos) TENSOR__X(ASIN, asin) TENSOR__X(ATAN, atan) TENSOR__X(CEIL, ceil)
 TENSOR__X(COS, cos) TENSOR__X(COSH, cosh) TENSOR__X(ERF, erf) TENSOR__X(ERFC, erfc) TENSOR__X(EXP, exp)
@@ -13309,7 +13532,7 @@ TENSOR__FN int tensor__clampable(int dtype, double lo, double hi) {
 }
 TENSOR_API tensor_t *(tensor_bitwise_not)(tensor_t *x) {
     if (tensor__live(x) && x->dtype == TENSOR_BOOL) { return (tensor_logical_not)(x); }
-    return tensor__unary(TENSOR_OP_BITWISE_NOT, x, 0, 0);
+    return tensor__unary(TENSOR__ROW(BITWISE_NOT), x, 0, 0);
 }
 TENSOR_API tensor_t *(tensor_clamp)(tensor_t *x, double lo, double hi) {
     TENSOR__BEGIN(o, TENSOR__ROW(CLAMP), x)
@@ -13320,21 +13543,22 @@ TENSOR_API tensor_t *(tensor_clamp)(tensor_t *x, double lo, double hi) {
 }
 TENSOR_API tensor_t *(tensor_hardtanh)(tensor_t *x, double lo, double hi) {
     TENSOR__REFUSE(lo > hi, SHAPE, "hardtanh: lo %g is above hi %g", lo, hi);
-    return tensor__unary_p(TENSOR_OP_HARDTANH, x, lo, hi);
+    return tensor__unary_p(TENSOR__ROW(HARDTANH), x, lo, hi);
 }
 TENSOR_API tensor_t *(tensor_polygamma)(int n, tensor_t *x) {
     TENSOR__REFUSE(n < 0 || n > 100, SHAPE, "polygamma: n %i must be in 0..100", n);
-    return tensor__unary_p(TENSOR_OP_POLYGAMMA, x, n, 0);
+    return tensor__unary_p(TENSOR__ROW(POLYGAMMA), x, n, 0);
 }
 TENSOR__MADE(digamma, (tensor_t *x), (tensor_polygamma)(0, x))
-TENSOR__FRONT(elu, (tensor_t *x, double alpha), tensor__unary_p(TENSOR_OP_ELU, x, alpha, 0))
-TENSOR__FRONT(leaky_relu, (tensor_t *x, double slope), tensor__unary_p(TENSOR_OP_LEAKY_RELU, x, slope, 0))
+TENSOR__FRONT(elu, (tensor_t *x, double alpha), tensor__unary_p(TENSOR__ROW(ELU), x, alpha, 0))
+TENSOR__FRONT(leaky_relu, (tensor_t *x, double slope), tensor__unary_p(TENSOR__ROW(LEAKY_RELU), x, slope, 0))
 TENSOR__FRONT(softplus, (tensor_t *x, double beta, double threshold),
-    tensor__unary_p(TENSOR_OP_SOFTPLUS, x, beta, threshold))
+    tensor__unary_p(TENSOR__ROW(SOFTPLUS), x, beta, threshold))
 
 #define TENSOR__X(ID, name)                                                                                  \
-    TENSOR_API tensor_t *(tensor_##name)(tensor_t *a, tensor_t *b) { return tensor__binary(TENSOR_OP_##ID,   \
-            a, b); }
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *a, tensor_t *b) {                                         \
+        return tensor__binary(tensor__row_##ID(), a, b);                                                     \
+    }
 TENSOR__X(ADD, add) TENSOR__X(ATAN2, atan2) TENSOR__X(DIV, div) TENSOR__X(FLOOR_DIVIDE, floor_divide)
 TENSOR__X(FMOD, fmod) TENSOR__X(MAXIMUM, maximum) TENSOR__X(MINIMUM, minimum) TENSOR__X(MUL, mul)
 TENSOR__X(POW, pow) TENSOR__X(REMAINDER, remainder) TENSOR__X(SUB, sub) TENSOR__X(EQ, eq) TENSOR__X(GE, ge)
@@ -13347,7 +13571,7 @@ TENSOR__X(LOGADDEXP2, logaddexp2) TENSOR__X(XLOGY, xlogy)
 #undef TENSOR__X
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name##_scalar)(tensor_t *a, double b) {                                   \
-        return tensor__scalar_op(TENSOR_OP_##ID, a, b);                                                      \
+        return tensor__scalar_op(tensor__row_##ID(), a, b);                                                  \
     }
 TENSOR__X(ADD, add) TENSOR__X(SUB, sub) TENSOR__X(MUL, mul) TENSOR__X(DIV, div) TENSOR__X(POW, pow)
 TENSOR__X(MAXIMUM, maximum) TENSOR__X(MINIMUM, minimum) TENSOR__X(FMOD, fmod) TENSOR__X(REMAINDER, remainder)
@@ -13369,12 +13593,12 @@ TENSOR__X(rsub_scalar, (tensor_sub)) TENSOR__X(rpow_scalar, (tensor_pow))
 TENSOR_API tensor_t *(tensor_where)(tensor_t *condition, tensor_t *a, tensor_t *b) {
     TENSOR__REFUSE(tensor__live(condition) && condition->dtype != TENSOR_BOOL, DTYPE,
                    "where: condition %t must be bool, not %y", condition, condition);
-    return tensor__ternary(TENSOR_OP_WHERE, condition, a, b, 0);
+    return tensor__ternary(TENSOR__ROW(WHERE), condition, a, b, 0);
 }
 TENSOR__FRONT(lerp, (tensor_t *a, tensor_t *b, tensor_t *weight),
-    tensor__ternary(TENSOR_OP_LERP, a, b, weight, 0))
+    tensor__ternary(TENSOR__ROW(LERP), a, b, weight, 0))
 TENSOR__FRONT(addcmul, (tensor_t *x, tensor_t *a, tensor_t *b, double value),
-    tensor__ternary(TENSOR_OP_ADDCMUL, x, a, b, value))
+    tensor__ternary(TENSOR__ROW(ADDCMUL), x, a, b, value))
 TENSOR__FN int tensor__divides(tensor_t *a, tensor_t *b) {
     TENSOR__REFUSE_AS(0, tensor__live(a) && tensor__live(b) && !tensor__is_float(a->dtype) &&
                       !tensor__is_float(b->dtype), DTYPE,
@@ -13383,24 +13607,25 @@ TENSOR__FN int tensor__divides(tensor_t *a, tensor_t *b) {
 }
 TENSOR_API tensor_t *(tensor_addcdiv)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
     if (!tensor__divides(a, b)) { return TENSOR__POISON; }
-    return tensor__ternary(TENSOR_OP_ADDCDIV, x, a, b, value);
+    return tensor__ternary(TENSOR__ROW(ADDCDIV), x, a, b, value);
 }
 
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name##_)(tensor_t *x, tensor_t *b) {                                      \
         tensor_t *const list[2] = {x, b};                                                                    \
-        return tensor__update(TENSOR_OP_##ID, list, 2, 0, 0, NULL, 0);                                       \
+        return tensor__update(tensor__row_##ID(), list, 2, 0, 0, NULL, 0);                                   \
     }                                                                                                        \
     TENSOR_API tensor_t *(tensor_##name##_scalar_)(tensor_t *x, double b) {                                  \
-        return tensor__update(TENSOR_OP_##ID, &x, 2, 1, b, NULL, 0);                                         \
+        return tensor__update(tensor__row_##ID(), &x, 2, 1, b, NULL, 0);                                     \
     }
 TENSOR__X(ADD, add) TENSOR__X(SUB, sub) TENSOR__X(MUL, mul) TENSOR__X(DIV, div) TENSOR__X(POW, pow)
 TENSOR__X(REMAINDER, remainder) TENSOR__X(FMOD, fmod) TENSOR__X(FLOOR_DIVIDE, floor_divide)
 TENSOR__X(BITWISE_AND, bitwise_and) TENSOR__X(BITWISE_OR, bitwise_or) TENSOR__X(BITWISE_XOR, bitwise_xor)
 #undef TENSOR__X
 #define TENSOR__X(ID, name)                                                                                  \
-    TENSOR_API tensor_t *(tensor_##name##_)(tensor_t *x) { return tensor__update(TENSOR_OP_##ID, &x, 1, 0,   \
-            0, NULL, 0); }
+    TENSOR_API tensor_t *(tensor_##name##_)(tensor_t *x) {                                                   \
+        return tensor__update(tensor__row_##ID(), &x, 1, 0, 0, NULL, 0);                                     \
+    }
 TENSOR__X(ABS, abs) TENSOR__X(EXP, exp) TENSOR__X(NEG, neg) TENSOR__X(RELU, relu) TENSOR__X(SIGMOID, sigmoid)
 TENSOR__X(SQRT, sqrt) TENSOR__X(TANH, tanh) TENSOR__X(CEIL, ceil) TENSOR__X(COS, cos) TENSOR__X(ERF, erf)
 TENSOR__X(ERFINV, erfinv) TENSOR__X(EXP2, exp2) TENSOR__X(EXPM1, expm1) TENSOR__X(FLOOR, floor)
@@ -13417,7 +13642,7 @@ TENSOR__X(SIN, sin) TENSOR__X(SQUARE, square) TENSOR__X(TAN, tan) TENSOR__X(TRUN
                            #name ": a result of f32 cannot be stored in x %t %y", x, x);                     \
             if (!tensor__clampable(x->dtype, f0, f1)) { return TENSOR__POISON; }                             \
         }                                                                                                    \
-        return tensor__update(TENSOR_OP_##ID, &x, 1, 0, 0, f, 0);                                            \
+        return tensor__update(tensor__row_##ID(), &x, 1, 0, 0, f, 0);                                        \
     }
 TENSOR__X(CLAMP, clamp_, (tensor_t *x, double lo, double hi), lo, hi)
 TENSOR__X(CLAMP, clamp_max_, (tensor_t *x, double hi), -(double)INFINITY, hi)
@@ -13426,41 +13651,57 @@ TENSOR__X(ELU, elu_, (tensor_t *x, double alpha), alpha, 0)
 TENSOR__X(HARDTANH, hardtanh_, (tensor_t *x, double lo, double hi), lo, hi)
 TENSOR__X(LEAKY_RELU, leaky_relu_, (tensor_t *x, double slope), slope, 0)
 #undef TENSOR__X
-TENSOR__FN tensor_t *tensor__update3(int id, tensor_t *x, tensor_t *a, tensor_t *b, double value) {
+TENSOR__FN tensor_t *tensor__update3(const tensor__row_t *row, tensor_t *x, tensor_t *a, tensor_t *b,
+                                     double value) {
     double f[2] = {value, 0};
     tensor_t *const list[3] = {x, a, b};
-    return tensor__update(id, list, 3, 0, 0, f, 0);
+    return tensor__update(row, list, 3, 0, 0, f, 0);
 }
 TENSOR__FRONT(addcmul_, (tensor_t *x, tensor_t *a, tensor_t *b, double value),
-    tensor__update3(TENSOR_OP_ADDCMUL, x, a, b, value))
+    tensor__update3(TENSOR__ROW(ADDCMUL), x, a, b, value))
 TENSOR_API tensor_t *(tensor_addcdiv_)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
     if (!tensor__divides(a, b)) { return TENSOR__POISON; }
-    return tensor__update3(TENSOR_OP_ADDCDIV, x, a, b, value);
+    return tensor__update3(TENSOR__ROW(ADDCDIV), x, a, b, value);
 }
 TENSOR__FRONT(lerp_, (tensor_t *x, tensor_t *b, tensor_t *weight),
-    tensor__update3(TENSOR_OP_LERP, x, b, weight, 0))
+    tensor__update3(TENSOR__ROW(LERP), x, b, weight, 0))
 TENSOR_API tensor_t *(tensor_lerp_scalar_)(tensor_t *x, tensor_t *b, double weight) {
     TENSOR__MARK1(x)
     TENSOR__RETURN((tensor_lerp_)(x, b, tensor_scalar(weight, (tensor_dtype_t)x->dtype)));
 }
 TENSOR__MADE(nan_to_num_, (tensor_t *x, double nan, double posinf, double neginf),
     (tensor_copy_)(x, (tensor_nan_to_num)(x, nan, posinf, neginf)))
-TENSOR_API tensor_t *(tensor_copy_)(tensor_t *x, tensor_t *src) {
-    TENSOR__MARK2(x, src)
+TENSOR__INLINE tensor_t *tensor__copy_by(const tensor__in_place_t *how, tensor_t *x, tensor_t *src) {
+    TENSOR__MARK
     if (src->device != x->device) { src = tensor__to_device(src, x->device, 1); }
     if (!tensor__is_float(x->dtype)) { src = tensor_detach(src); }
     tensor_t *const list[2] = {x, src};
-    return tensor__tidy(th_, mark_, tensor__update(TENSOR_OP_CLONE, list, 2, 0, 0, NULL, 1));
+    return tensor__tidy(th_, mark_, tensor__update_by(how, TENSOR__ROW(CLONE), list, 2, 0, 0, NULL, 1));
 }
-TENSOR_API tensor_t *(tensor_fill_)(tensor_t *x, double value) {
+TENSOR_API tensor_t *(tensor_copy_)(tensor_t *x, tensor_t *src) {
+    TENSOR__MARK2(x, src)
+    TENSOR__RETURN(tensor__copy_by(&tensor__in_place, x, src));
+}
+// As copy_, of tensors that are there, where nothing is recorded.
+TENSOR__FN tensor_t *tensor__write(tensor_t *x, tensor_t *src) {
+    return tensor__copy_by(&tensor__in_place_unrecorded, x, src);
+}
+TENSOR__INLINE tensor_t *tensor__fill_by(const tensor__in_place_t *how, tensor_t *x, double value) {
     if (!TENSOR__USABLE("fill_", "x", x)) { return TENSOR__POISON; }
     TENSOR__BEGIN(o, TENSOR__ROW(FILL), x)
     if (!tensor__holds("fill", x->dtype, value)) { return TENSOR__POISON; }
     if (!tensor__update_allowed(o.th, "fill", x, tensor__tracks(&o))) { return TENSOR__POISON; }
     tensor__reals(&o, value, 0);
-    o.update = 1;
+    o.update = how;
     o.out[o.nout++] = x;
     return tensor__finish(&o);
+}
+TENSOR_API tensor_t *(tensor_fill_)(tensor_t *x, double value) {
+    return tensor__fill_by(&tensor__in_place, x, value);
+}
+// As fill_, where nothing is recorded.
+TENSOR__FN tensor_t *tensor__assign(tensor_t *x, double value) {
+    return tensor__fill_by(&tensor__in_place_unrecorded, x, value);
 }
 TENSOR__FN void tensor__grad_fill(tensor__grad_t *g) { g->gx[0] = tensor_zeros_like(g->gy[0]); }
 TENSOR_API tensor_t *(tensor_zero_)(tensor_t *x) { return (tensor_fill_)(x, 0); }
@@ -13733,7 +13974,6 @@ TENSOR__FN tensor_t *tensor__wide(tensor_t *t) {
 #define F_AND(a, b) tensor_logical_and(a, b)
 #define F_OR(a, b) tensor_logical_or(a, b)
 #define F_SEL(m, a, b) tensor_where(m, a, b)
-typedef tensor_t *(*tensor__derivative_t)(tensor__grad_t *g, const double *p);
 #define TENSOR__D(name, k, f)                                                                                \
     TENSOR__FN tensor_t *tensor__d##k##_##name(tensor__grad_t *g, const double *p) { (void)g, (void)p;       \
         return f; }
@@ -13748,46 +13988,15 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__NONE, TENS
 #undef TENSOR__THREE
 #undef TENSOR__NONE
 #undef TENSOR__D
-typedef struct tensor__formulas_t { tensor__derivative_t d[3]; const char *text[3]; } tensor__formulas_t;
-#define TENSOR__ONE(ID, name, kind, f, dA, ...) {{tensor__d0_##name, NULL, NULL}, {#dA, "", ""}},
-#define TENSOR__TWO(ID, name, kind, f, dA, dB, ...)                                                          \
-    {{tensor__d0_##name, tensor__d1_##name, NULL}, {#dA, #dB, ""}},
-#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, ...)                                                    \
-    {{tensor__d0_##name, tensor__d1_##name, tensor__d2_##name}, {#dA, #dB, #dC}},
-#define TENSOR__NONE(...) {{NULL, NULL, NULL}, {"", "", ""}},
-static const tensor__formulas_t tensor__formulas[TENSOR_OP_POINTWISE_COUNT] = {
-    TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__NONE, TENSOR__NONE)
-};
-#undef TENSOR__ONE
-#undef TENSOR__TWO
-#undef TENSOR__THREE
-#undef TENSOR__NONE
 #define TENSOR__PASS 0
 #define TENSOR__PASS_WORDS
 #include TENSOR_SELF
 TENSOR__END
 
-TENSOR__FN void tensor__reads_fill(void) {
-    for (int id = 0; id < TENSOR_OP_POINTWISE_COUNT; id++) {
-        for (int k = 0; k < 3; k++) {
-            const char *text = tensor__formulas[id].text[k];
-            int mask = 0;
-            for (; text && *text; text++) {
-                if (text[0] != 'F' || text[1] != '_') { continue; }
-                int word = (text[3] >= 'A' && text[3] <= 'Z') || text[3] == '(';       // F_ADD, F_C(1)
-                if (text[2] == 'A' && !word) { mask |= TENSOR__SA; }
-                if (text[2] == 'B' && !word) { mask |= TENSOR__SB; }
-                if (text[2] == 'C' && text[3] == '_') { mask |= TENSOR__SC; }
-                if (text[2] == 'Y' && !word) { mask |= TENSOR__SY; }
-            }
-            tensor__reads[id][k] = (uint16_t)mask;
-        }
-    }
-}
 TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o) {
     int mask = 0;
     for (int k = 0; k < o->nin && k < 3; k++) {
-        if (o->in[k] && tensor__needs_grad(o->in[k])) { mask |= tensor__reads[o->row->id][k]; }
+        if (o->in[k] && tensor__needs_grad(o->in[k])) { mask |= o->row->point->reads[k]; }
     }
     return mask;
 }
@@ -13799,8 +14008,9 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed)
     tensor__node_t *n = g->node;
     tensor_t *gy = g->gy[0];
     const tensor__isa_t *isa = g->th->ctx->plain;
-    if (!isa || !isa->backward[n->row->id] || !TENSOR__HOST_F32(gy) || n->out[0].dtype != TENSOR_F32 ||
-        !(gy->flags & TENSOR__CONTIGUOUS) || !tensor__plain_size(isa, gy->numel)) {
+    if (!isa || !n->row->point->backward[isa->place] || !TENSOR__HOST_F32(gy) ||
+        n->out[0].dtype != TENSOR_F32 || !(gy->flags & TENSOR__CONTIGUOUS) ||
+        !tensor__plain_size(isa, gy->numel)) {
         return 0;
     }
     const void *in[5];
@@ -13832,9 +14042,9 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed)
     }
     const double *p = n->p ? n->p->f : NULL;
     if (slot >= 0) {
-        tensor__plain_uniform(isa->backward[n->row->id], in, 5, out, 3, p, gy->numel, slot, value);
+        tensor__plain_uniform(n->row->point->backward[isa->place], in, 5, out, 3, p, gy->numel, slot, value);
     } else {
-        isa->backward[n->row->id](in, out, p, gy->numel);
+        n->row->point->backward[isa->place](in, out, p, gy->numel);
     }
     return 1;
 }
@@ -13843,14 +14053,14 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed)
 TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
     tensor__node_t *n = g->node;
     tensor__thread_t *th = g->th;
-    const tensor__formulas_t *d = &tensor__formulas[n->row->id];
+    const tensor__point_t *d = n->row->point;
     tensor_t *gy = g->gy[0];
     int count = n->nin < 3 ? n->nin : 3, wanted = 0, passed = 0, last = 0;
     for (int k = 0; k < count; k++) {
         if (!tensor__needs(g, k)) { continue; }
         if (!d->d[k]) {
             g->gx[k] = tensor_zeros_like(gy);           // what copy_ overwrote
-        } else if (strcmp(d->text[k], "F_G") == 0) {    // the incoming gradient itself
+        } else if (d->reads[k] == TENSOR__SG) {    // the incoming gradient itself
             g->gx[k] = gy;
             passed = 1;
         } else if (g->create) {
@@ -13902,7 +14112,7 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
         tensor__arg(&arg[5 + k], t, TENSOR_WRITE);
         g->gx[k] = t;
     }
-    c.row = tensor__backward_row(n->row->id);
+    c.row = n->row->back;
     c.arg = arg;
     c.nin = 5;
     c.nout = count;
@@ -13933,6 +14143,8 @@ typedef struct tensor__reduce_t {
     tensor_arg_t *y;
     const tensor__isa_t *isa;
     tensor__acc_t *part;
+    // n elements in the compute type into a
+    void (*leaf)(const struct tensor__reduce_t *r, tensor__acc_t *a, const void *block, int64_t n);
 } tensor__reduce_t;
 
 TENSOR__INLINE void tensor__acc_init(const tensor__reduce_t *r, tensor__acc_t *a) {
@@ -13954,8 +14166,10 @@ TENSOR__INLINE void tensor__acc_join(const tensor__reduce_t *r, tensor__acc_t *a
     default: a->d += b->d; a->i = (int64_t)((uint64_t)a->i + (uint64_t)b->i); break;
     }
 }
-// A leaf in the compute type into the accumulator.
-TENSOR__FN void tensor__acc_leaf(const tensor__reduce_t *r, tensor__acc_t *a, const void *block, int64_t n) {
+// A leaf in the compute type into the accumulator. id is a constant where this is inlined, once per row: no
+// row reaches the kernels of another.
+TENSOR__INLINE void tensor__acc_leaf(const int id, const tensor__reduce_t *r, tensor__acc_t *a,
+                                     const void *block, int64_t n) {
     tensor__acc_t v;
     tensor__acc_init(r, &v);
 #define TENSOR__EACH(type, expr) \
@@ -13964,7 +14178,7 @@ TENSOR__FN void tensor__acc_leaf(const tensor__reduce_t *r, tensor__acc_t *a, co
     case TENSOR_OP_ANY: TENSOR__EACH(type, v.i |= b != 0);                                                   \
     case TENSOR_OP_ALL: TENSOR__EACH(type, v.i &= b != 0);
     if (r->klass == TENSOR__C_I64) {
-        switch (r->id) {
+        switch (id) {
         case TENSOR_OP_PROD: TENSOR__EACH(int64_t, v.i = (int64_t)((uint64_t)v.i * (uint64_t)b));
         case TENSOR_OP_AMAX: TENSOR__EACH(int64_t, v.i = b > v.i ? b : v.i);
         case TENSOR_OP_AMIN: TENSOR__EACH(int64_t, v.i = b < v.i ? b : v.i);
@@ -13972,7 +14186,7 @@ TENSOR__FN void tensor__acc_leaf(const tensor__reduce_t *r, tensor__acc_t *a, co
         default: TENSOR__EACH(int64_t, v.i = (int64_t)((uint64_t)v.i + (uint64_t)b));
         }
     } else if (r->klass == TENSOR__C_F64) {
-        switch (r->id) {
+        switch (id) {
         case TENSOR_OP_PROD: TENSOR__EACH(double, v.d *= b);
         case TENSOR_OP_AMAX: TENSOR__EACH(double, v.d = tensor__max_f64(v.d, b));
         case TENSOR_OP_AMIN: TENSOR__EACH(double, v.d = tensor__min_f64(v.d, b));
@@ -13981,12 +14195,12 @@ TENSOR__FN void tensor__acc_leaf(const tensor__reduce_t *r, tensor__acc_t *a, co
         }
     } else {
         const float *x = (const float *)block;
-        switch (r->id) {
+        switch (id) {
         case TENSOR_OP_PROD: TENSOR__EACH(float, v.d *= (double)b);
-        case TENSOR_OP_AMAX: v.d = (double)r->isa->leaf_max(x, n); break;
-        case TENSOR_OP_AMIN: v.d = (double)r->isa->leaf_min(x, n); break;
+        case TENSOR_OP_AMAX: v.d = (double)TENSOR__DO(r->isa, leaf_max)(x, n); break;
+        case TENSOR_OP_AMIN: v.d = (double)TENSOR__DO(r->isa, leaf_min)(x, n); break;
         TENSOR__EITHER(float)
-        default: v.d = (double)r->isa->leaf_sum(x, n); break;
+        default: v.d = (double)TENSOR__DO(r->isa, leaf_sum)(x, n); break;
         }
     }
 #undef TENSOR__EACH
@@ -14023,7 +14237,7 @@ TENSOR__FN void tensor__reduce_range(const tensor__reduce_t *r, int64_t k, int64
         const char *at = base + tensor__offset_of(first, r->rd, r->rs, r->nr) * r->size;
         if (run > m) { run = m; }
         if (direct && r->rs[last] == 1 && run == m) {
-            tensor__acc_leaf(r, a, at, m);
+            r->leaf(r, a, at, m);
         } else {
             for (int64_t got = 0; got < m; ) {
                 run = r->rd[last] - (first + got) % r->rd[last];
@@ -14033,7 +14247,7 @@ TENSOR__FN void tensor__reduce_range(const tensor__reduce_t *r, int64_t k, int64
                                  r->rs[last], run);
                 got += run;
             }
-            tensor__acc_leaf(r, a, block, m);
+            r->leaf(r, a, block, m);
         }
         first += m;
     }
@@ -14068,8 +14282,8 @@ TENSOR__FN void tensor__reduce_columns(void *arg, int64_t task, int worker) {
         int64_t end = tensor__least(i + 64, r->reduced);
         memset(leaf, 0, (size_t)n * sizeof *leaf);
         for (int64_t j = i; j < end; j++) {
-            r->isa->add_row(leaf, (const float *)(const void *)r->x + first + tensor__offset_of(j, r->rd,
-                    r->rs, r->nr), n);
+            int64_t at = first + tensor__offset_of(j, r->rd, r->rs, r->nr);
+            TENSOR__DO(r->isa, add_row)(leaf, (const float *)(const void *)r->x + at, n);
         }
         for (int64_t k = 0; k < n; k++) { sum[k] += (double)leaf[k]; }
     }
@@ -14086,11 +14300,13 @@ TENSOR__FN void tensor__merge_dim(int64_t *dims, int64_t *strides, int *n, int64
     dims[*n] = dim;
     strides[(*n)++] = stride;
 }
-TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c) {
+TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c, void (*leaf)(const tensor__reduce_t *r, tensor__acc_t *a,
+                                                                  const void *block, int64_t n)) {
     const tensor_arg_t *x = &c->arg[0];
     tensor__reduce_t r;
     memset(&r, 0, sizeof r);
     r.id = c->row->id;
+    r.leaf = leaf;
     r.y = &c->arg[1];
     r.x = (const char *)x->data;
     r.dtype = x->dtype;
@@ -14140,11 +14356,23 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c) {
     }
     return 0;
 }
+#define TENSOR__X(ID, name)                                                                                  \
+    TENSOR__FN void tensor__acc_leaf_##name(const tensor__reduce_t *r, tensor__acc_t *a, const void *block,  \
+                                            int64_t n) {                                                     \
+        tensor__acc_leaf(TENSOR_OP_##ID, r, a, block, n);                                                    \
+    }                                                                                                        \
+    TENSOR__FN int tensor__cpu_##name(tensor_call_t *c) {                                                    \
+        return tensor__cpu_reduce(c, tensor__acc_leaf_##name);                                               \
+    }
+TENSOR__X(AMAX, amax) TENSOR__X(AMIN, amin) TENSOR__X(ALL, all) TENSOR__X(ANY, any) TENSOR__X(MEAN, mean)
+TENSOR__X(PROD, prod) TENSOR__X(SUM, sum)
+#undef TENSOR__X
 
 // Front of all REDUCE rows: mask of dims to reduce.
-TENSOR__FN tensor_t *tensor__reduce(int id, tensor_t *x, uint32_t mask, int keepdim) {
-    TENSOR__BEGIN(o, tensor__row(id), x)
-    TENSOR__AUTOCAST(TENSOR__CASTING(o.th), o.row->cast, tensor__reduce(id, cast_[0], mask, keepdim), x)
+TENSOR__FN tensor_t *tensor__reduce(const tensor__row_t *row, tensor_t *x, uint32_t mask, int keepdim) {
+    TENSOR__BEGIN(o, row, x)
+    TENSOR__AUTOCAST(TENSOR__CASTING(o.th), o.row->cast, tensor__reduce(row, cast_[0], mask, keepdim), x)
+    int id = row->id;
     int64_t dims[TENSOR_MAX_DIMS], reduced = 1;
     int ndim = 0, dtype = x->dtype;
     for (int d = 0; d < x->ndim; d++) {
@@ -14174,20 +14402,21 @@ TENSOR__FN int tensor__mask(const char *name, tensor_t *x, const int64_t *dims, 
     *mask = n ? 0 : (1u << TENSOR_MAX_DIMS) - 1;
     return tensor__dim_mask(name, x, dims, n, mask);
 }
-TENSOR__FN tensor_t *tensor__reduce_dims(int id, tensor_t *x, const int64_t *dims, int n, int keepdim) {
+TENSOR__FN tensor_t *tensor__reduce_dims(const tensor__row_t *row, tensor_t *x, const int64_t *dims, int n,
+                                         int keepdim) {
     uint32_t mask;
-    if (!tensor__mask(tensor__row(id)->name, x, dims, n, &mask)) { return TENSOR__POISON; }
-    return tensor__reduce(id, x, x->ndim ? mask : 0, keepdim);
+    if (!tensor__mask(row->name, x, dims, n, &mask)) { return TENSOR__POISON; }
+    return tensor__reduce(row, x, x->ndim ? mask : 0, keepdim);
 }
 #define TENSOR__X(ID, all, name)                                                                             \
     TENSOR_API tensor_t *(tensor_##all)(tensor_t *x) {                                                       \
-        return tensor__reduce(TENSOR_OP_##ID, x, (1u << TENSOR_MAX_DIMS) - 1, 0);                            \
+        return tensor__reduce(tensor__row_##ID(), x, (1u << TENSOR_MAX_DIMS) - 1, 0);                        \
     }                                                                                                        \
     TENSOR_API tensor_t *(tensor_##name##_dim)(tensor_t *x, int64_t dim, int keepdim) {                      \
-        return tensor__reduce_dims(TENSOR_OP_##ID, x, &dim, 1, keepdim);                                     \
+        return tensor__reduce_dims(tensor__row_##ID(), x, &dim, 1, keepdim);                                 \
     }                                                                                                        \
     TENSOR_API tensor_t *(tensor_##name##_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {      \
-        return tensor__reduce_dims(TENSOR_OP_##ID, x, dims, n, keepdim);                                     \
+        return tensor__reduce_dims(tensor__row_##ID(), x, dims, n, keepdim);                                 \
     }
 TENSOR__X(SUM, sum, sum) TENSOR__X(MEAN, mean, mean) TENSOR__X(PROD, prod, prod) TENSOR__X(AMAX, max, amax)
 TENSOR__X(AMIN, min, amin) TENSOR__X(ANY, any, any) TENSOR__X(ALL, all, all)
@@ -14201,7 +14430,7 @@ TENSOR__FN tensor_t *tensor__sum_to(tensor_t *g, const int64_t *dims, int ndim) 
         if (d < lead || (dims[d - lead] == 1 && g->dims[d] != 1)) { mask |= 1u << d; }
     }
     if (!mask) { return g; }
-    tensor_t *s = tensor__reduce(TENSOR_OP_SUM, g, mask, 1);
+    tensor_t *s = tensor__reduce(TENSOR__ROW(SUM), g, mask, 1);
     if (s == TENSOR__POISON || !lead) { return s; }
     return (tensor_reshape_n)(s, dims, ndim);
 }
@@ -14228,15 +14457,15 @@ TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
     tensor_t *hit = tensor_logical_or(tensor_eq(x, y), tensor_logical_and(tensor_isnan(x), tensor_isnan(y)));
     hit = tensor_to(hit, g->gy[0]->dtype);
     if (hit == TENSOR__POISON) { return; }
-    tensor_t *count = tensor__reduce(TENSOR_OP_SUM, hit, (uint32_t)g->p->i[0], 1);
+    tensor_t *count = tensor__reduce(TENSOR__ROW(SUM), hit, (uint32_t)g->p->i[0], 1);
     g->gx[0] = tensor_mul(hit, tensor_div(tensor__kept(g, g->gy[0]), count));
 }
-TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop, int keepdim, int dtype,
-                                     int64_t i0, double f0);
+TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int64_t dim, int drop,
+                                     int keepdim, int dtype, int64_t i0, double f0);
 // The product of the others of a row, for each element of x [rows, n].
 TENSOR__FN tensor_t *tensor__prod_others(tensor_t *x, int create) {
     if (!create || x == TENSOR__POISON) {
-        return tensor__rows_op(TENSOR_OP_PROD_OTHERS, x, -1, 0, 0, -1, 0, 0);
+        return tensor__rows_op(TENSOR__ROW(PROD_OTHERS), x, -1, 0, 0, -1, 0, 0);
     }
     // A table with x_j, or 1 on the diagonal: n^2 memory, but differentiable again.
     int64_t n = x->dims[1], square[3] = {x->dims[0], n, n};
@@ -14277,18 +14506,18 @@ typedef struct tensor__rowcall_t {
 } tensor__rowcall_t;
 
 // One row in double: the reference, and all dtypes but f32.
-TENSOR__FN void tensor__row_f64(const tensor__rowcall_t *r, const double *x, const double *x2, double *y,
-                                int64_t n) {
+TENSOR__INLINE void tensor__row_f64(const int id, const tensor__rowcall_t *r, const double *x,
+                                    const double *x2, double *y, int64_t n) {
     const tensor_params_t *p = r->c->p;
     double m = -(double)INFINITY, s = 0;
-    switch (r->c->row->id) {
+    switch (id) {
     case TENSOR_OP_SOFTMAX: case TENSOR_OP_LOG_SOFTMAX: case TENSOR_OP_LOGSUMEXP: {
         for (int64_t i = 0; i < n; i++) { m = tensor__max_f64(m, x[i]); }
-        int flat = r->c->row->id == TENSOR_OP_LOGSUMEXP && (m == (double)INFINITY || m == -(double)INFINITY);
+        int flat = id == TENSOR_OP_LOGSUMEXP && (m == (double)INFINITY || m == -(double)INFINITY);
         for (int64_t i = 0; i < n; i++) { s += exp(x[i] - m); }
-        if (r->c->row->id == TENSOR_OP_LOGSUMEXP) { y[0] = flat ? m : m + log(s); break; }
+        if (id == TENSOR_OP_LOGSUMEXP) { y[0] = flat ? m : m + log(s); break; }
         for (int64_t i = 0; i < n; i++) {
-            y[i] = r->c->row->id == TENSOR_OP_SOFTMAX ? exp(x[i] - m) / s : x[i] - m - log(s);
+            y[i] = id == TENSOR_OP_SOFTMAX ? exp(x[i] - m) / s : x[i] - m - log(s);
         }
         break;
     }
@@ -14341,7 +14570,7 @@ TENSOR__FN void tensor__row_f64(const tensor__rowcall_t *r, const double *x, con
         break;
     case TENSOR_OP_ARGMAX: case TENSOR_OP_ARGMIN: {
         int64_t k = 0;
-        double sign = r->c->row->id == TENSOR_OP_ARGMAX ? 1 : -1;
+        double sign = id == TENSOR_OP_ARGMAX ? 1 : -1;
         for (int64_t i = 0; i < n; i++) {
             if (tensor__isnan_f64(x[i])) { k = i; break; }
             if (i == 0 || x[i] * sign > x[k] * sign) { k = i; }
@@ -14353,8 +14582,9 @@ TENSOR__FN void tensor__row_f64(const tensor__rowcall_t *r, const double *x, con
     }
 }
 // Integers: only cumsum, cumprod and argmax come here.
-TENSOR__FN void tensor__row_i64(const tensor__rowcall_t *r, const int64_t *x, int64_t *y, int64_t n) {
-    if (r->c->row->id == TENSOR_OP_CUMSUM) {
+TENSOR__INLINE void tensor__row_i64(const int id, const tensor__rowcall_t *r, const int64_t *x, int64_t *y,
+                                    int64_t n) {
+    if (id == TENSOR_OP_CUMSUM) {
         uint64_t s = 0;
         for (int64_t i = 0; i < n; i++) {
             int64_t k = r->c->p->i[0] ? n - 1 - i : i;
@@ -14363,18 +14593,29 @@ TENSOR__FN void tensor__row_i64(const tensor__rowcall_t *r, const int64_t *x, in
         }
         return;
     }
-    if (r->c->row->id == TENSOR_OP_CUMPROD) {
+    if (id == TENSOR_OP_CUMPROD) {
         uint64_t s = 1;
         for (int64_t i = 0; i < n; i++) { y[i] = (int64_t)(s *= (uint64_t)x[i]); }
         return;
     }
     int64_t k = 0;
     for (int64_t i = 1; i < n; i++) {
-        if (r->c->row->id == TENSOR_OP_ARGMAX ? x[i] > x[k] : x[i] < x[k]) { k = i; }
+        if (id == TENSOR_OP_ARGMAX ? x[i] > x[k] : x[i] < x[k]) { k = i; }
     }
     y[0] = k;
 }
-TENSOR__FN void tensor__row_task(void *arg, int64_t task, int worker) {
+// Which rows have a kernel of f32, and which take integers.
+TENSOR__INLINE int tensor__row_is_fast(const int id) {
+    return id == TENSOR_OP_SOFTMAX || id == TENSOR_OP_LOG_SOFTMAX || id == TENSOR_OP_LOGSUMEXP ||
+           id == TENSOR_OP_SOFTMAX_BACKWARD || id == TENSOR_OP_LOG_SOFTMAX_BACKWARD ||
+           id == TENSOR_OP_ARGMAX || id == TENSOR_OP_ARGMIN;
+}
+TENSOR__INLINE int tensor__row_is_integral(const int id) {
+    return id == TENSOR_OP_CUMSUM || id == TENSOR_OP_CUMPROD || id == TENSOR_OP_ARGMAX ||
+           id == TENSOR_OP_ARGMIN;
+}
+// id is a constant where this is inlined, once per row: no row reaches the kernels of another.
+TENSOR__INLINE void tensor__row_task(const int id, void *arg, int64_t task, int worker) {
     tensor__rowcall_t *r = (tensor__rowcall_t *)arg;
     tensor_call_t *c = r->c;
     const tensor_arg_t *x = &c->arg[0], *x2 = c->nin > 1 ? &c->arg[1] : NULL;
@@ -14386,32 +14627,36 @@ TENSOR__FN void tensor__row_task(void *arg, int64_t task, int worker) {
         const char *a = (const char *)x->data + k * n * xs, *b = x2 ? (const char *)x2->data + k * n * xs :
             NULL;
         char *to = (char *)y->data + k * m * ys;
-        if (r->fast) {
+        if (r->fast && tensor__row_is_fast(id)) {
             const float *fa = (const float *)(const void *)a, *fb = (const float *)(const void *)b;
             float *fy = (float *)(void *)to;
-            switch (c->row->id) {
-            case TENSOR_OP_SOFTMAX: r->isa->row_softmax(fa, fy, n); break;
-            case TENSOR_OP_LOG_SOFTMAX: r->isa->row_log_softmax(fa, fy, n); break;
-            case TENSOR_OP_LOGSUMEXP: fy[0] = r->isa->row_logsumexp(fa, (float *)(void *)work, n); break;
-            case TENSOR_OP_SOFTMAX_BACKWARD: r->isa->row_softmax_backward(fa, fb, fy, n); break;
+            switch (id) {
+            case TENSOR_OP_SOFTMAX: TENSOR__DO(r->isa, row_softmax)(fa, fy, n); break;
+            case TENSOR_OP_LOG_SOFTMAX: TENSOR__DO(r->isa, row_log_softmax)(fa, fy, n); break;
+            case TENSOR_OP_LOGSUMEXP:
+                fy[0] = TENSOR__DO(r->isa, row_logsumexp)(fa, (float *)(void *)work, n);
+                break;
+            case TENSOR_OP_SOFTMAX_BACKWARD: TENSOR__DO(r->isa, row_softmax_backward)(fa, fb, fy, n); break;
             case TENSOR_OP_ARGMAX:
-                ((int64_t *)(void *)to)[0] = r->isa->find(fa, n, r->isa->leaf_max(fa, n));
+                ((int64_t *)(void *)to)[0] =
+                    TENSOR__DO(r->isa, find)(fa, n, TENSOR__DO(r->isa, leaf_max)(fa, n));
                 break;
             case TENSOR_OP_ARGMIN:
-                ((int64_t *)(void *)to)[0] = r->isa->find(fa, n, r->isa->leaf_min(fa, n));
+                ((int64_t *)(void *)to)[0] =
+                    TENSOR__DO(r->isa, find)(fa, n, TENSOR__DO(r->isa, leaf_min)(fa, n));
                 break;
-            default: r->isa->row_log_softmax_backward(fa, fb, fy, n); break;
+            default: TENSOR__DO(r->isa, row_log_softmax_backward)(fa, fb, fy, n); break;
             }
             continue;
         }
         char *bx = work, *bx2 = work + (n + 8) * cs, *by = work + 2 * (n + 8) * cs;
         tensor__load_run(bx, r->klass, a, x->dtype, 1, n);
         if (b) { tensor__load_run(bx2, r->klass, b, x2->dtype, 1, n); }
-        if (r->klass == TENSOR__C_I64) {
-            tensor__row_i64(r, (const int64_t *)(void *)bx, (int64_t *)(void *)by, n);
+        if (r->klass == TENSOR__C_I64 && tensor__row_is_integral(id)) {
+            tensor__row_i64(id, r, (const int64_t *)(void *)bx, (int64_t *)(void *)by, n);
         } else {
-            tensor__row_f64(r, (const double *)(void *)bx, (const double *)(void *)bx2, (double *)(void *)by,
-                            n);
+            tensor__row_f64(id, r, (const double *)(void *)bx, (const double *)(void *)bx2,
+                            (double *)(void *)by, n);
         }
         tensor__store_run(to, y->dtype, 1, by, r->klass, m);
     }
@@ -14420,24 +14665,34 @@ TENSOR__FN uint64_t tensor__scratch_rows(const tensor_call_t *c) {
     uint64_t n = c->arg[0].ndim ? (uint64_t)c->arg[0].dims[c->arg[0].ndim - 1] : 1, bytes;
     return tensor__mul_u64((n + 8) * 24, (uint64_t)c->thread->ctx->pool.n, &bytes) ? bytes : UINT64_MAX;
 }
-TENSOR__FN int tensor__cpu_rows(tensor_call_t *c) {
+TENSOR__FN int tensor__cpu_rows(tensor_call_t *c, tensor__task_fn each) {
     const tensor_arg_t *x = &c->arg[0];
     tensor__rowcall_t r;
-    int id = c->row->id;
     r.c = c;
     r.n = x->ndim ? TENSOR__WIDE(x) : 1;
     r.rows = r.n ? x->numel / r.n : c->arg[c->nin].numel;
     r.isa = TENSOR__ISA(c->thread);
     r.klass = tensor__is_float(x->dtype) ? TENSOR__C_F64 : TENSOR__C_I64;
-    r.fast = x->dtype == TENSOR_F32 && !c->thread->ctx->reference && r.n > 0 &&
-             (id == TENSOR_OP_SOFTMAX || id == TENSOR_OP_LOG_SOFTMAX || id == TENSOR_OP_LOGSUMEXP ||
-              id == TENSOR_OP_SOFTMAX_BACKWARD || id == TENSOR_OP_LOG_SOFTMAX_BACKWARD ||
-              id == TENSOR_OP_ARGMAX || id == TENSOR_OP_ARGMIN);
+    r.fast = x->dtype == TENSOR_F32 && !c->thread->ctx->reference && r.n > 0;
     if (r.rows == 0) { return 0; }
     r.per = r.n ? (TENSOR__GRAIN / 4 + r.n - 1) / r.n : r.rows;
-    tensor__parallel((r.rows + r.per - 1) / r.per, tensor__row_task, &r);
+    tensor__parallel((r.rows + r.per - 1) / r.per, each, &r);
     return 0;
 }
+#define TENSOR__X(ID, name)                                                                                  \
+    TENSOR__FN void tensor__row_task_##name(void *arg, int64_t task, int worker) {                           \
+        tensor__row_task(TENSOR_OP_##ID, arg, task, worker);                                                 \
+    }                                                                                                        \
+    TENSOR__FN int tensor__cpu_##name(tensor_call_t *c) {                                                    \
+        return tensor__cpu_rows(c, tensor__row_task_##name);                                                 \
+    }
+TENSOR__X(ARGMAX, argmax) TENSOR__X(ARGMIN, argmin) TENSOR__X(CUMPROD, cumprod) TENSOR__X(CUMSUM, cumsum)
+TENSOR__X(LINEAR_SCAN, linear_scan) TENSOR__X(LOG_SOFTMAX, log_softmax)
+TENSOR__X(LOG_SOFTMAX_BACKWARD, log_softmax_backward) TENSOR__X(LOGCUMSUMEXP, logcumsumexp)
+TENSOR__X(LOGSUMEXP, logsumexp) TENSOR__X(NORM, norm) TENSOR__X(PROD_OTHERS, prod_others)
+TENSOR__X(SOFTMAX, softmax)
+TENSOR__X(SOFTMAX_BACKWARD, softmax_backward) TENSOR__X(VAR, var)
+#undef TENSOR__X
 
 TENSOR__FN int tensor__needs_float(const char *op, tensor_t *x) {
     TENSOR__REFUSE_AS(0, tensor__live(x) && !tensor__is_float(x->dtype), DTYPE,
@@ -14446,12 +14701,12 @@ TENSOR__FN int tensor__needs_float(const char *op, tensor_t *x) {
 }
 // Front of ROWS: x with dim moved last and contiguous. drop: the result has one element per row (keepdim:
 // size 1). dtype of the result, < 0: that of x, which is a float.
-TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop, int keepdim, int dtype,
-                                     int64_t i0, double f0) {
+TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int64_t dim, int drop,
+                                     int keepdim, int dtype, int64_t i0, double f0) {
     TENSOR__MARK
-    TENSOR__BEGIN(o, tensor__row(id), x)
+    TENSOR__BEGIN(o, row, x)
     TENSOR__AUTOCAST(TENSOR__CASTING(th_), o.row->cast,
-                     tensor__rows_op(id, cast_[0], dim, drop, keepdim, dtype, i0, f0), x)
+                     tensor__rows_op(row, cast_[0], dim, drop, keepdim, dtype, i0, f0), x)
     if (dtype < 0 && !tensor__needs_float(o.row->name, x)) { return TENSOR__POISON; }
     TENSOR__DIM(d, o.row->name, dim, x)
     int last = x->ndim - 1, moved = x->ndim > 1 && d != last;
@@ -14473,56 +14728,57 @@ TENSOR__FN tensor_t *tensor__rows_op(int id, tensor_t *x, int64_t dim, int drop,
     if (!drop) { TENSOR__RETURN(moved ? tensor_contiguous(tensor_movedim(y, last, d)) : y); }
     TENSOR__RETURN(keepdim ? tensor_unsqueeze(y, d) : y);
 }
-TENSOR__FRONT(softmax, (tensor_t *x, int64_t dim), tensor__rows_op(TENSOR_OP_SOFTMAX, x, dim, 0, 0, -1, 0, 0))
+TENSOR__FRONT(softmax, (tensor_t *x, int64_t dim),
+    tensor__rows_op(TENSOR__ROW(SOFTMAX), x, dim, 0, 0, -1, 0, 0))
 TENSOR__FRONT(log_softmax, (tensor_t *x, int64_t dim),
-    tensor__rows_op(TENSOR_OP_LOG_SOFTMAX, x, dim, 0, 0, -1, 0, 0))
+    tensor__rows_op(TENSOR__ROW(LOG_SOFTMAX), x, dim, 0, 0, -1, 0, 0))
 TENSOR__FRONT(logcumsumexp, (tensor_t *x, int64_t dim),
-    tensor__rows_op(TENSOR_OP_LOGCUMSUMEXP, x, dim, 0, 0, -1, 0, 0))
+    tensor__rows_op(TENSOR__ROW(LOGCUMSUMEXP), x, dim, 0, 0, -1, 0, 0))
 TENSOR__FRONT(var_dim, (tensor_t *x, int64_t dim, double correction, int keepdim),
-    tensor__rows_op(TENSOR_OP_VAR, x, dim, 1, keepdim, -1, 0, correction))
+    tensor__rows_op(TENSOR__ROW(VAR), x, dim, 1, keepdim, -1, 0, correction))
 TENSOR__FRONT(norm_dim, (tensor_t *x, int64_t dim, int keepdim),
-    tensor__rows_op(TENSOR_OP_NORM, x, dim, 1, keepdim, -1, 0, 0))
+    tensor__rows_op(TENSOR__ROW(NORM), x, dim, 1, keepdim, -1, 0, 0))
 TENSOR_API tensor_t *(tensor_logsumexp)(tensor_t *x, int64_t dim, int keepdim) {
     TENSOR__MARK
     if (tensor__live(x) && !tensor__is_float(x->dtype)) { x = tensor_to(x, tensor_get_default_dtype()); }
-    TENSOR__RETURN(tensor__rows_op(TENSOR_OP_LOGSUMEXP, x, dim, 1, keepdim, -1, 0, 0));
+    TENSOR__RETURN(tensor__rows_op(TENSOR__ROW(LOGSUMEXP), x, dim, 1, keepdim, -1, 0, 0));
 }
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, int64_t dim) {                                         \
         int dtype = tensor__live(x) && !tensor__is_float(x->dtype) ? TENSOR_I64 : -1;                        \
-        return tensor__rows_op(TENSOR_OP_##ID, x, dim, 0, 0, dtype, 0, 0);                                   \
+        return tensor__rows_op(tensor__row_##ID(), x, dim, 0, 0, dtype, 0, 0);                               \
     }
 TENSOR__X(CUMSUM, cumsum) TENSOR__X(CUMPROD, cumprod)
 #undef TENSOR__X
-TENSOR__FN tensor_t *tensor__arg_op(int id, tensor_t *x, int64_t dim, int keepdim) {
+TENSOR__FN tensor_t *tensor__arg_op(const tensor__row_t *row, tensor_t *x, int64_t dim, int keepdim) {
     if (tensor__live(x)) {
-        TENSOR__DIM(d, tensor__row(id)->name, dim, x)
+        TENSOR__DIM(d, row->name, dim, x)
         TENSOR__REFUSE(x->ndim && x->dims[d] == 0, SHAPE, "%s: dim %i of x %t has no element to choose from",
-                       tensor__row(id)->name, d, x);
+                       row->name, d, x);
     }
-    return tensor__rows_op(id, x, dim, 1, keepdim, TENSOR_I64, 0, 0);
+    return tensor__rows_op(row, x, dim, 1, keepdim, TENSOR_I64, 0, 0);
 }
 TENSOR__FRONT(argmax_dim, (tensor_t *x, int64_t dim, int keepdim),
-    tensor__arg_op(TENSOR_OP_ARGMAX, x, dim, keepdim))
+    tensor__arg_op(TENSOR__ROW(ARGMAX), x, dim, keepdim))
 TENSOR__FRONT(argmin_dim, (tensor_t *x, int64_t dim, int keepdim),
-    tensor__arg_op(TENSOR_OP_ARGMIN, x, dim, keepdim))
+    tensor__arg_op(TENSOR__ROW(ARGMIN), x, dim, keepdim))
 // The plain door for the place of the largest or smallest of contiguous f32: a policy's choice costs no more
 // than a layer. NULL = not plain.
-TENSOR__FN tensor_t *tensor__plain_arg_op(int id, const tensor_t *x) {
+TENSOR__FN tensor_t *tensor__plain_arg_op(const tensor__row_t *row, const tensor_t *x) {
     tensor__thread_t *th = tensor__self();
-    const tensor__row_t *row = tensor__row(id);
     const tensor__isa_t *isa = tensor__plain_begin(th, row);
     if (!isa || !tensor__plain_arg(th, x) || !(x->flags & TENSOR__CONTIGUOUS) || !x->numel) { return NULL; }
     tensor_t *t = tensor__fresh(th, row->name, TENSOR_I64, 1, 0);
     if (!t) { return NULL; }
     const float *v = (const float *)tensor__ptr(x);
-    float m = id == TENSOR_OP_ARGMAX ? isa->leaf_max(v, x->numel) : isa->leaf_min(v, x->numel);
-    *(int64_t *)t->storage->data = isa->find(v, x->numel, m);
+    int largest = row->id == TENSOR_OP_ARGMAX;
+    float m = largest ? TENSOR__DO(isa, leaf_max)(v, x->numel) : TENSOR__DO(isa, leaf_min)(v, x->numel);
+    *(int64_t *)t->storage->data = TENSOR__DO(isa, find)(v, x->numel, m);
     return tensor__plain_commit(th, t, 1);
 }
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) {                                                      \
-        tensor_t *plain = tensor__plain_arg_op(TENSOR_OP_##ID, x);                                           \
+        tensor_t *plain = tensor__plain_arg_op(tensor__row_##ID(), x);                                       \
         if (plain) { return plain; }                                                                         \
         TENSOR__MARK                                                                                         \
         TENSOR__RETURN((tensor_##name##_dim)(tensor__flat(x), 0, 0));                                        \
@@ -14580,23 +14836,23 @@ TENSOR__FN tensor_pair_t tensor__tidy_pair(tensor__thread_t *th, int64_t mark, t
 #define TENSOR__MADE_PAIR(name, params, ...)                                                                 \
     TENSOR_API tensor_pair_t (tensor_##name) params { TENSOR__MARK TENSOR__RETURN_PAIR((__VA_ARGS__)); }
 TENSOR__MADE_PAIR(max_dim, (tensor_t *x, int64_t dim, int keepdim),
-    tensor__chosen(x, dim, tensor__arg_op(TENSOR_OP_ARGMAX, x, dim, 1), !keepdim))
+    tensor__chosen(x, dim, tensor__arg_op(TENSOR__ROW(ARGMAX), x, dim, 1), !keepdim))
 TENSOR__MADE_PAIR(min_dim, (tensor_t *x, int64_t dim, int keepdim),
-    tensor__chosen(x, dim, tensor__arg_op(TENSOR_OP_ARGMIN, x, dim, 1), !keepdim))
+    tensor__chosen(x, dim, tensor__arg_op(TENSOR__ROW(ARGMIN), x, dim, 1), !keepdim))
 
-TENSOR__FN tensor_t *tensor__rows_backward(int id, tensor_t *g, tensor_t *y) {
-    TENSOR__BEGIN(o, tensor__row(id), tensor_contiguous(g), y)
+TENSOR__FN tensor_t *tensor__rows_backward(const tensor__row_t *row, tensor_t *g, tensor_t *y) {
+    TENSOR__BEGIN(o, row, tensor_contiguous(g), y)
     tensor__result(&o, y->dtype, y->dims, y->ndim);
     return tensor__finish(&o);
 }
 TENSOR__FN void tensor__grad_softmax(tensor__grad_t *g) {
     tensor_t *y = tensor__grad_out(g, 0), *gy = g->gy[0];
-    if (!g->create) { g->gx[0] = tensor__rows_backward(TENSOR_OP_SOFTMAX_BACKWARD, gy, y); return; }
+    if (!g->create) { g->gx[0] = tensor__rows_backward(TENSOR__ROW(SOFTMAX_BACKWARD), gy, y); return; }
     g->gx[0] = tensor_mul(y, tensor_sub(gy, tensor_sum_dim(tensor_mul(gy, y), -1, 1)));
 }
 TENSOR__FN void tensor__grad_log_softmax(tensor__grad_t *g) {
     tensor_t *y = tensor__grad_out(g, 0), *gy = g->gy[0];
-    if (!g->create) { g->gx[0] = tensor__rows_backward(TENSOR_OP_LOG_SOFTMAX_BACKWARD, gy, y); return; }
+    if (!g->create) { g->gx[0] = tensor__rows_backward(TENSOR__ROW(LOG_SOFTMAX_BACKWARD), gy, y); return; }
     g->gx[0] = tensor_sub(gy, tensor_mul(tensor_exp(y), tensor_sum_dim(gy, -1, 1)));
 }
 TENSOR__FN void tensor__grad_logsumexp(tensor__grad_t *g) {
@@ -14608,7 +14864,7 @@ TENSOR__FN void tensor__grad_logsumexp(tensor__grad_t *g) {
 }
 // The same row the other way round.
 TENSOR__FN void tensor__grad_cumsum(tensor__grad_t *g) {
-    g->gx[0] = tensor__rows_op(TENSOR_OP_CUMSUM, g->gy[0], -1, 0, 0, -1, !g->p->i[0], 0);
+    g->gx[0] = tensor__rows_op(TENSOR__ROW(CUMSUM), g->gy[0], -1, 0, 0, -1, !g->p->i[0], 0);
 }
 TENSOR__FN void tensor__grad_var(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0);
@@ -14736,12 +14992,12 @@ TENSOR__MADE(nanmean, (tensor_t *x), (tensor_nanmean_dims)(x, NULL, 0, 0))
     return list[0]
 #define TENSOR__X(name)                                                                                      \
     TENSOR_API tensor_t *(tensor_##name##_mean_dims)(tensor_t *x, const int64_t *dims, int n,                \
-                                                     double correction, int keepdim, tensor_t **mean) {     \
+                                                     double correction, int keepdim, tensor_t **mean) {      \
         TENSOR__MARK                                                                                         \
         TENSOR__RETURN_TWO((tensor_##name##_dims)(x, dims, n, correction, keepdim),                          \
                            tensor_mean_dims(x, dims, n, keepdim), mean);                                     \
     }                                                                                                        \
-    TENSOR_API tensor_t *(tensor_##name##_mean)(tensor_t *x, double correction, tensor_t **mean) {          \
+    TENSOR_API tensor_t *(tensor_##name##_mean)(tensor_t *x, double correction, tensor_t **mean) {           \
         return (tensor_##name##_mean_dims)(x, NULL, 0, correction, 0, mean);                                 \
     }
 TENSOR__X(var) TENSOR__X(std)
@@ -15367,7 +15623,7 @@ TENSOR__FN void tensor__gemm_f32(const tensor__gemm_t *g) {
     tensor__thread_t *th = tensor__self();
     if (th->ctx->reference) { tensor__gemm_ref_f32(g); return; }
     if (tensor__gemm_blas(g, 4)) { return; }
-    TENSOR__ISA(th)->gemm_f32(g);
+    TENSOR__DO(TENSOR__ISA(th), gemm_f32)(g);
 }
 TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
     const tensor__isa_t *isa = TENSOR__ISA(tensor__self());
@@ -15376,7 +15632,7 @@ TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
     if (g->k <= 0) { tensor__gemm_empty(g, 8); return; }
     if (tensor__gemm_blas(g, 8)) { return; }
     job.g = g;
-    job.tile = isa->gemm_tile_f64;
+    job.tile = TENSOR__DO(isa, gemm_tile_f64);
     job.nr = isa->lanes > 4 ? isa->lanes : 4;
     job.workers = tensor__thread_count();
     job.r[0] = job.r[4] = 0; job.r[1] = g->m; job.r[5] = g->k;
@@ -15450,9 +15706,9 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
 }
 
 // The plain door for the product of two f32 matrices that needs no scratch, b [k, n] or turned [n, k], its
-// bias [n] or NULL, and the pointwise op done to it in place, -1 = none. NULL = not plain, the general way.
+// bias [n] or NULL, and the pointwise op done to it in place or NULL. NULL = not plain, the general way.
 TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias,
-                                           int turned, int then) {
+                                           int turned, const tensor__row_t *then) {
     tensor__thread_t *th = tensor__self();
     const tensor__isa_t *isa = tensor__plain_begin(th, row);
     tensor__gemm_t g;
@@ -15474,7 +15730,7 @@ TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a
     g.bcs = b->strides[!turned];
     int64_t n = g.m * g.n;
     if (!tensor__gemm_tiny(&g, g.ars, g.acs, g.brs, g.bcs) || n == 0 || g.k == 0 ||
-        (then >= 0 && (n & (isa->lanes - 1)))) {
+        (then && (n & (isa->lanes - 1)))) {
         return NULL;
     }
     tensor_t *t = tensor__fresh(th, row->name, TENSOR_F32, n, 2);
@@ -15489,12 +15745,12 @@ TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a
     g.aoff = g.boff = g.coff = NULL;
     g.accumulate = 0;
     g.scratch = NULL;
-    if (!tensor__gemm_blas(&g, 4)) { isa->gemm_f32(&g); }
-    if (then >= 0) {
+    if (!tensor__gemm_blas(&g, 4)) { TENSOR__DO(isa, gemm_f32)(&g); }
+    if (then) {
         const void *in[1];
         void *out[1];
         in[0] = out[0] = g.c;
-        isa->forward[then](in, out, NULL, n);
+        then->point->forward[isa->place](in, out, NULL, n);
     }
     if (!tensor__plain_tracks(th, a, b, bias)) { return tensor__plain_commit(th, t, 1); }
     tensor__op_t o;
@@ -15504,7 +15760,7 @@ TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a
 }
 
 TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
-    tensor_t *plain = tensor__plain_product(TENSOR__ROW(MATMUL), a, b, NULL, 0, -1);
+    tensor_t *plain = tensor__plain_product(TENSOR__ROW(MATMUL), a, b, NULL, 0, NULL);
     if (plain) { return plain; }
     TENSOR__MARK
     tensor__op_t o;
@@ -16028,9 +16284,9 @@ TENSOR__FN tensor_t *tensor__cross(const char *op, tensor_t *a, tensor_t *b, int
 }
 TENSOR__FRONT(linalg_cross, (tensor_t *a, tensor_t *b, int64_t dim), tensor__cross("linalg_cross", a, b, dim))
 TENSOR__FRONT(cross, (tensor_t *a, tensor_t *b, int64_t dim), tensor__cross("cross", a, b, dim))
-TENSOR__FN tensor_t *tensor__tri(int id, tensor_t *x, int64_t diagonal) {
+TENSOR__FN tensor_t *tensor__tri(const tensor__row_t *row, tensor_t *x, int64_t diagonal) {
     TENSOR__MARK
-    TENSOR__BEGIN(o, tensor__row(id), x)
+    TENSOR__BEGIN(o, row, x)
     TENSOR__REFUSE(x->ndim < 2, SHAPE, "%s: x %t needs at least 2 dims", o.row->name, x);
     int64_t far_away = (int64_t)1 << 60;
     o.args[0] = tensor_contiguous(x);
@@ -16039,10 +16295,10 @@ TENSOR__FN tensor_t *tensor__tri(int id, tensor_t *x, int64_t diagonal) {
     tensor__result(&o, x->dtype, x->dims, x->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
-TENSOR__FRONT(tril, (tensor_t *x, int64_t diagonal), tensor__tri(TENSOR_OP_TRIL, x, diagonal))
-TENSOR__FRONT(triu, (tensor_t *x, int64_t diagonal), tensor__tri(TENSOR_OP_TRIU, x, diagonal))
+TENSOR__FRONT(tril, (tensor_t *x, int64_t diagonal), tensor__tri(TENSOR__ROW(TRIL), x, diagonal))
+TENSOR__FRONT(triu, (tensor_t *x, int64_t diagonal), tensor__tri(TENSOR__ROW(TRIU), x, diagonal))
 TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
-    g->gx[0] = tensor__tri(g->node->row->id, g->gy[0], g->p->i[0]);
+    g->gx[0] = tensor__tri(g->node->row, g->gy[0], g->p->i[0]);
 }
 
 // ---- torch.linalg: kernels ----
@@ -16492,8 +16748,8 @@ TENSOR__FN int tensor__la_usable(const char *op, const char *arg, tensor_t *x, i
                       "a matrix or a batch of them");
     return 1;
 }
-TENSOR__FN int tensor__la_begin(tensor__op_t *o, int id, tensor_t *x, tensor_t *b, int square) {
-    const tensor__row_t *row = tensor__row(id);
+TENSOR__FN int tensor__la_begin(tensor__op_t *o, const tensor__row_t *row, tensor_t *x, tensor_t *b,
+                                int square) {
     tensor_t *const in[2] = {x, b};
     if (!tensor__begin(o, row, in, row->nin)) { return 0; }
     o->p = &o->params;
@@ -16519,7 +16775,7 @@ TENSOR__FN tensor_t *tensor__la_eye(tensor_t *x, int64_t n, int64_t m) {
 TENSOR_API tensor_t *(tensor_linalg_cholesky)(tensor_t *x, int upper) {
     TENSOR__MARK
     tensor__op_t o;
-    if (!tensor__la_begin(&o, TENSOR_OP_LINALG_CHOLESKY, x, NULL, 1)) { return TENSOR__POISON; }
+    if (!tensor__la_begin(&o, TENSOR__ROW(LINALG_CHOLESKY), x, NULL, 1)) { return TENSOR__POISON; }
     if (upper) { o.args[0] = tensor_mT(x); }
     if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
     tensor__la_result(&o, x->dtype, TENSOR__HIGH(x), TENSOR__WIDE(x));
@@ -16547,10 +16803,10 @@ TENSOR__FN int tensor__la_pair(const char *op, tensor_t **a, tensor_t **b) {
     return 1;
 }
 // X of a X = b for matrices.
-TENSOR__FN tensor_t *tensor__solve(int id, tensor_t *a, tensor_t *b, int upper, int unit) {
+TENSOR__FN tensor_t *tensor__solve(const tensor__row_t *row, tensor_t *a, tensor_t *b, int upper, int unit) {
     TENSOR__MARK
     tensor__op_t o;
-    if (!tensor__la_begin(&o, id, a, b, 1) || !tensor__la_usable(o.row->name, "b", b, 0)) {
+    if (!tensor__la_begin(&o, row, a, b, 1) || !tensor__la_usable(o.row->name, "b", b, 0)) {
         return TENSOR__POISON;
     }
     if (!tensor__la_pair(o.row->name, &o.args[0], &o.args[1])) { TENSOR__RETURN(TENSOR__POISON); }
@@ -16562,20 +16818,20 @@ TENSOR__FN tensor_t *tensor__solve(int id, tensor_t *a, tensor_t *b, int upper, 
 TENSOR_API tensor_t *(tensor_linalg_solve)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK2(a, b)
     int vector = b->ndim == 1 || (b->ndim == a->ndim - 1 && !memcmp(a->dims, b->dims, (size_t)b->ndim * 8));
-    if (!vector) { return tensor__solve(TENSOR_OP_LINALG_SOLVE, a, b, 0, 0); }
-    tensor_t *x = tensor__solve(TENSOR_OP_LINALG_SOLVE, a, tensor_unsqueeze(b, -1), 0, 0);
+    if (!vector) { return tensor__solve(TENSOR__ROW(LINALG_SOLVE), a, b, 0, 0); }
+    tensor_t *x = tensor__solve(TENSOR__ROW(LINALG_SOLVE), a, tensor_unsqueeze(b, -1), 0, 0);
     TENSOR__RETURN(x == TENSOR__POISON ? x : tensor_squeeze(x, -1));
 }
 TENSOR_API tensor_t *(tensor_linalg_solve_triangular)(tensor_t *a, tensor_t *b, int upper, int left,
                                                       int unitriangular) {
     TENSOR__MARK
-    const int id = TENSOR_OP_LINALG_SOLVE_TRIANGULAR;
-    if (left) { return tensor__solve(id, a, b, upper != 0, unitriangular != 0); }
+    const tensor__row_t *row = TENSOR__ROW(LINALG_SOLVE_TRIANGULAR);
+    if (left) { return tensor__solve(row, a, b, upper != 0, unitriangular != 0); }
     if (!tensor__la_usable("linalg_solve_triangular", "a", a, 1) ||
         !tensor__la_usable("linalg_solve_triangular", "b", b, 0)) {
         return TENSOR__POISON;
     }
-    tensor_t *x = tensor__solve(id, tensor_mT(a), tensor_mT(b), !upper, unitriangular != 0);
+    tensor_t *x = tensor__solve(row, tensor_mT(a), tensor_mT(b), !upper, unitriangular != 0);
     TENSOR__RETURN(x == TENSOR__POISON ? x : tensor_mT(x));
 }
 TENSOR_API tensor_t *(tensor_cholesky_solve)(tensor_t *b, tensor_t *l, int upper) {
@@ -16594,14 +16850,14 @@ TENSOR__FN tensor_t *tensor__inv(const char *op, tensor_t *x) {
     TENSOR__MARK
     if (!tensor__la_usable(op, "x", x, 1)) { return TENSOR__POISON; }
     tensor_t *eye = tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x));
-    TENSOR__RETURN(tensor__solve(TENSOR_OP_LINALG_SOLVE, x, eye, 0, 0));
+    TENSOR__RETURN(tensor__solve(TENSOR__ROW(LINALG_SOLVE), x, eye, 0, 0));
 }
 TENSOR__FRONT(linalg_inv, (tensor_t *x),
     tensor__named(tensor__self(), tensor__inv("linalg_inv", x), __func__))
 TENSOR__FRONT(inverse, (tensor_t *x), tensor__named(tensor__self(), tensor__inv("inverse", x), __func__))
 // Determinant, sign, log; the determinant alone stays unless `all`.
 TENSOR__FN int tensor__det(tensor__op_t *o, tensor_t *x, int all) {
-    if (!tensor__la_begin(o, TENSOR_OP_LINALG_DET, x, NULL, 1)) { return 0; }
+    if (!tensor__la_begin(o, TENSOR__ROW(LINALG_DET), x, NULL, 1)) { return 0; }
     for (int i = 0; i < 3; i++) { tensor__la_result(o, x->dtype, -1, -1); }
     o->visible = all ? 3 : 1;
     return tensor__finish(o) != TENSOR__POISON;
@@ -16629,7 +16885,7 @@ TENSOR_API tensor_t *(tensor_logdet)(tensor_t *x) {
 TENSOR_API tensor_lu_factor_t (tensor_linalg_lu_factor)(tensor_t *x) {
     tensor_lu_factor_t r = {TENSOR__POISON, TENSOR__POISON};
     tensor__op_t o;
-    if (!tensor__la_begin(&o, TENSOR_OP_LINALG_LU_FACTOR, x, NULL, 0)) { return r; }
+    if (!tensor__la_begin(&o, TENSOR__ROW(LINALG_LU_FACTOR), x, NULL, 0)) { return r; }
     int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x);
     tensor__la_result(&o, x->dtype, m, n);
     tensor__la_result(&o, TENSOR_I32, -1, m < n ? m : n);
@@ -16729,7 +16985,7 @@ TENSOR_API tensor_qr_t (tensor_linalg_qr)(tensor_t *x, const char *mode) {
     tensor_qr_t r = {TENSOR__POISON, TENSOR__POISON};
     tensor__op_t o;
     int complete = mode && !strcmp(mode, "complete"), alone = mode && !strcmp(mode, "r");
-    if (!tensor__la_begin(&o, TENSOR_OP_LINALG_QR, x, NULL, 0)) { return r; }
+    if (!tensor__la_begin(&o, TENSOR__ROW(LINALG_QR), x, NULL, 0)) { return r; }
     TENSOR__REFUSE_AS(r, mode && !complete && !alone && strcmp(mode, "reduced"), FORMAT,
                       "linalg_qr: mode \"%s\" is none of reduced, complete, r", mode);
     int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x), k = m < n || complete ? m : n;
@@ -16745,7 +17001,7 @@ TENSOR_API tensor_qr_t (tensor_linalg_qr)(tensor_t *x, const char *mode) {
 TENSOR_API tensor_qr_t (tensor_qr)(tensor_t *x) { return (tensor_linalg_qr)(x, NULL); }
 // The values alone, or values and vectors.
 TENSOR__FN int tensor__svd(tensor__op_t *o, tensor_t *x, int full, int vectors) {
-    if (!tensor__la_begin(o, TENSOR_OP_LINALG_SVD, x, NULL, 0)) { return 0; }
+    if (!tensor__la_begin(o, TENSOR__ROW(LINALG_SVD), x, NULL, 0)) { return 0; }
     int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x), k = m < n ? m : n;
     tensor__la_result(o, x->dtype, -1, k);
     tensor__la_result(o, x->dtype, m, full ? m : k);
@@ -16776,7 +17032,7 @@ TENSOR_API tensor_t *(tensor_linalg_svdvals)(tensor_t *x) {
     return tensor__svd(&o, x, 0, 0) ? o.out[0] : TENSOR__POISON;
 }
 TENSOR__FN int tensor__eigh(tensor__op_t *o, tensor_t *x, int upper, int vectors) {
-    if (!tensor__la_begin(o, TENSOR_OP_LINALG_EIGH, x, NULL, 1)) { return 0; }
+    if (!tensor__la_begin(o, TENSOR__ROW(LINALG_EIGH), x, NULL, 1)) { return 0; }
     o->params.i[0] = upper != 0;
     tensor__la_result(o, x->dtype, -1, TENSOR__WIDE(x));
     tensor__la_result(o, x->dtype, TENSOR__HIGH(x), TENSOR__WIDE(x));
@@ -16841,7 +17097,7 @@ TENSOR__FN tensor_t *tensor__pinv(tensor_linalg_tolerance_args_t *a) {
                      a->x)
     tensor__op_t o;
     tensor_t *x = a->x, *y, *u, *v, *s;
-    if (!tensor__la_begin(&o, TENSOR_OP_LINALG_PINV, x, NULL, a->hermitian)) { return TENSOR__POISON; }
+    if (!tensor__la_begin(&o, TENSOR__ROW(LINALG_PINV), x, NULL, a->hermitian)) { return TENSOR__POISON; }
     y = tensor__la_result(&o, x->dtype, TENSOR__WIDE(x), TENSOR__HIGH(x));
     if (y == TENSOR__POISON) { return y; }
     tensor_scope_t scope = tensor__scope_begin(o.th, 0);
@@ -16977,7 +17233,7 @@ TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
     tensor_t *v = tensor__polynomial(182, r, 960960, q, 1323241920, p, 0, eye);
     v = tensor_add(tensor_matmul(r, v), tensor__polynomial(670442572800.0, r, 129060195264000.0, q,
                                                            7771770303897600.0, p, 64764752532480000.0, eye));
-    tensor_t *y = tensor__solve(TENSOR_OP_LINALG_SOLVE, tensor_sub(v, u), tensor_add(v, u), 0, 0);
+    tensor_t *y = tensor__solve(TENSOR__ROW(LINALG_SOLVE), tensor_sub(v, u), tensor_add(v, u), 0, 0);
     tensor_t *solved = y;               // solve's gradient needs it; it is not the caller's to change
     for (; s > 0; s--) { y = tensor_matmul(y, y); }
     y = tensor_to(y, dtype);
@@ -17143,13 +17399,13 @@ TENSOR__FN void tensor__grad_cholesky(tensor__grad_t *g) {
 }
 TENSOR__FN void tensor__grad_solve(tensor__grad_t *g) {
     tensor_t *a = tensor__grad_in(g, 0), *x = tensor__grad_out(g, 0);
-    g->gx[1] = tensor__solve(TENSOR_OP_LINALG_SOLVE, tensor_mT(a), g->gy[0], 0, 0);
+    g->gx[1] = tensor__solve(TENSOR__ROW(LINALG_SOLVE), tensor_mT(a), g->gy[0], 0, 0);
     if (tensor__grad_need(g, 0)) { g->gx[0] = tensor_neg(tensor_matmul(g->gx[1], tensor_mT(x))); }
 }
 TENSOR__FN void tensor__grad_solve_triangular(tensor__grad_t *g) {
     tensor_t *a = tensor__grad_in(g, 0), *x = tensor__grad_out(g, 0);
     int upper = (int)g->p->i[0], unit = (int)g->p->i[1];
-    g->gx[1] = tensor__solve(TENSOR_OP_LINALG_SOLVE_TRIANGULAR, tensor_mT(a), g->gy[0], !upper, unit);
+    g->gx[1] = tensor__solve(TENSOR__ROW(LINALG_SOLVE_TRIANGULAR), tensor_mT(a), g->gy[0], !upper, unit);
     if (!tensor__grad_need(g, 0)) { return; }
     tensor_t *ga = tensor_neg(tensor_matmul(g->gx[1], tensor_mT(x)));
     g->gx[0] = upper ? tensor_triu(ga, unit) : tensor_tril(ga, -unit);
@@ -17521,18 +17777,20 @@ TENSOR__FN tensor_t *tensor__places(tensor_t *const *index, const int64_t *sizes
 
 // Front of them: checks dtypes and shapes, makes everything contiguous. 0-d operands count as [1]. update: in
 // place, which needs a contiguous x; another is written back.
-TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
-                                      int how, int update) {
+TENSOR__FN tensor_t *tensor__index_op(const tensor__row_t *row, tensor_t *x, int64_t dim, tensor_t *index,
+                                      tensor_t *src, int how,
+                                      const tensor__in_place_t *update) {
     TENSOR__MARK
     tensor__op_t o;
     tensor_t *const in[3] = {x, index, src};
-    int has_src = id != TENSOR_OP_INDEX_SELECT && id != TENSOR_OP_GATHER, rows = tensor__by_rows(id);
-    if (!tensor__begin(&o, tensor__row(id), in, has_src ? 3 : 2)) { return TENSOR__POISON; }
+    int id = row->id, rows = tensor__by_rows(id);
+    int has_src = id != TENSOR_OP_INDEX_SELECT && id != TENSOR_OP_GATHER;
+    if (!tensor__begin(&o, row, in, has_src ? 3 : 2)) { return TENSOR__POISON; }
     TENSOR__AUTOCAST(TENSOR__CASTING(th_) && !update, o.row->cast,
-                     tensor__index_op(id, cast_[0], dim, index, cast_[1], how, update), x, src)
+                     tensor__index_op(row, cast_[0], dim, index, cast_[1], how, update), x, src)
     const char *name = o.row->name;
     if (!x->ndim || (!index->ndim && (!has_src || src->ndim == x->ndim || !src->ndim))) {
-        tensor_t *y = tensor__index_op(id, x->ndim ? x : tensor__flat(x), dim, index->ndim ? index :
+        tensor_t *y = tensor__index_op(row, x->ndim ? x : tensor__flat(x), dim, index->ndim ? index :
                                        tensor__flat(index), has_src && !src->ndim ? tensor__flat(src) : src,
                                        how, update);
         const tensor_t *as = id == TENSOR_OP_GATHER ? index : x;
@@ -17556,7 +17814,7 @@ TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t
     TENSOR__REFUSE(bad, SHAPE, "%s: index %t does not fit x %t along dim %i", name, index, x, d);
     if (update && !(x->flags & TENSOR__CONTIGUOUS)) {
         if (!tensor__update_allowed(o.th, name, x, 0)) { return TENSOR__POISON; }
-        TENSOR__RETURN(tensor_copy_(x, tensor__index_op(id, x, d, index, src, how, 0)));
+        TENSOR__RETURN(update->copy(x, tensor__index_op(row, x, d, index, src, how, NULL)));
     }
     for (int i = 0; i < o.nin; i++) {
         o.args[i] = update && i && o.args[i]->storage == x->storage ? tensor_clone(o.args[i]) :
@@ -17566,7 +17824,7 @@ TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t
     tensor__ints(&o, d, how);
     if (update) {
         if (!tensor__update_allowed(o.th, name, x, tensor__tracks(&o))) { return TENSOR__POISON; }
-        o.update = 1;
+        o.update = update;
         o.out[o.nout++] = x;
     } else {
         tensor__result(&o, x->dtype, has_src ? x->dims : dims, x->ndim);
@@ -17574,22 +17832,23 @@ TENSOR__FN tensor_t *tensor__index_op(int id, tensor_t *x, int64_t dim, tensor_t
     TENSOR__RETURN(tensor__finish(&o));
 }
 TENSOR__FRONT(index_select, (tensor_t *x, int64_t dim, tensor_t *index),
-    tensor__index_op(TENSOR_OP_INDEX_SELECT, x, dim, index, NULL, 0, 0))
+    tensor__index_op(TENSOR__ROW(INDEX_SELECT), x, dim, index, NULL, 0, NULL))
 TENSOR__FRONT(gather, (tensor_t *x, int64_t dim, tensor_t *index),
-    tensor__index_op(TENSOR_OP_GATHER, x, dim, index, NULL, 0, 0))
+    tensor__index_op(TENSOR__ROW(GATHER), x, dim, index, NULL, 0, NULL))
 // value as a tensor of dims with x's dtype and device, for the ops that take a tensor.
 TENSOR__FN tensor_t *tensor__spread(double value, const tensor_t *x, const int64_t *dims, int ndim) {
     return tensor_expand_n(tensor__filled("scalar", tensor__no_dims, 0, x->dtype, value, x), dims, ndim);
 }
 TENSOR__FN tensor_t *tensor__scatter_value(tensor_t *x, int64_t dim, tensor_t *index, double value,
-                                           int update) {
+                                           const tensor__in_place_t *update) {
     TENSOR__MARK
     if (!TENSOR__USABLE("scatter", "x", x) || !TENSOR__USABLE("scatter", "index", index) ||
         !tensor__holds("scatter", x->dtype, value)) { return TENSOR__POISON; }
-    TENSOR__RETURN(tensor__index_op(TENSOR_OP_SCATTER, x, dim, index,
+    TENSOR__RETURN(tensor__index_op(TENSOR__ROW(SCATTER), x, dim, index,
                                     tensor__spread(value, x, index->dims, index->ndim), 0, update));
 }
-TENSOR__FN tensor_t *tensor__index_fill(tensor_t *x, int64_t dim, tensor_t *index, double value, int update) {
+TENSOR__FN tensor_t *tensor__index_fill(tensor_t *x, int64_t dim, tensor_t *index, double value,
+                                        const tensor__in_place_t *update) {
     TENSOR__MARK
     if (!TENSOR__USABLE("index_fill", "x", x) ||
         !tensor__holds("index_fill", x->dtype, value)) { return TENSOR__POISON; }
@@ -17598,7 +17857,7 @@ TENSOR__FN tensor_t *tensor__index_fill(tensor_t *x, int64_t dim, tensor_t *inde
     tensor_t *at = tensor__flat(tensor__places(&index, &size[d], 1));
     if (at == TENSOR__POISON) { return tensor__named(th_, at, "tensor_index_fill"); }
     for (int i = 0; i < x->ndim; i++) { dims[i] = i == d ? at->numel : x->dims[i]; }
-    TENSOR__RETURN(tensor__index_op(TENSOR_OP_INDEX_COPY, x, d, at,
+    TENSOR__RETURN(tensor__index_op(TENSOR__ROW(INDEX_COPY), x, d, at,
                                     tensor__spread(value, x, dims, x->ndim), 0, update));
 }
 TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
@@ -17616,10 +17875,10 @@ TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t 
         if (!TENSOR__USABLE("scatter_reduce", "index", index)) { return TENSOR__POISON; }
         tensor_t *none = tensor__spread(how == 1 && x->dtype == TENSOR_BOOL ? 0 : neutral[how], x,
                                         index->dims, index->ndim);      // an integer's smallest for -inf
-        start = tensor__index_op(TENSOR_OP_SCATTER, x, dim, index, none, 0, 0);
+        start = tensor__index_op(TENSOR__ROW(SCATTER), x, dim, index, none, 0, NULL);
     }
     if (how < 3) {
-        y = tensor__index_op(TENSOR_OP_SCATTER_REDUCE, start, dim, index, src, how, 0);
+        y = tensor__index_op(TENSOR__ROW(SCATTER_REDUCE), start, dim, index, src, how, NULL);
     } else {
         y = tensor_scatter_add(start, dim, index, src);
         if (how == 4 && y != TENSOR__POISON) {
@@ -17633,10 +17892,10 @@ TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t 
 }
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src) {         \
-        return tensor__index_op(TENSOR_OP_##ID, x, dim, index, src, 0, 0);                                   \
+        return tensor__index_op(tensor__row_##ID(), x, dim, index, src, 0, NULL);                            \
     }                                                                                                        \
     TENSOR_API tensor_t *(tensor_##name##_)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src) {      \
-        return tensor__index_op(TENSOR_OP_##ID, x, dim, index, src, 0, 1);                                   \
+        return tensor__index_op(tensor__row_##ID(), x, dim, index, src, 0, &tensor__in_place);               \
     }
 TENSOR__X(INDEX_ADD, index_add) TENSOR__X(INDEX_COPY, index_copy) TENSOR__X(SCATTER, scatter)
 TENSOR__X(SCATTER_ADD, scatter_add)
@@ -17649,7 +17908,7 @@ TENSOR_API tensor_t *(tensor_index_fill_tensor)(tensor_t *x, int64_t dim, tensor
     int64_t dims[TENSOR_MAX_DIMS], size = x->ndim ? x->dims[d] : 1;
     for (int i = 0; i < x->ndim; i++) { dims[i] = i == d ? size : 1; }
     tensor_t *mask = tensor__filled("zeros", &size, 1, TENSOR_BOOL, 0, x);
-    mask = tensor__index_fill(mask, 0, index, 1, 0);
+    mask = tensor__index_fill(mask, 0, index, 1, NULL);
     mask = tensor_reshape_n(mask, dims, x->ndim);
     tensor_t *v = tensor__fill_value("index_fill_tensor", x, value);
     TENSOR__RETURN(tensor__fill_masked("index_fill_tensor", x, mask, v));
@@ -17658,10 +17917,10 @@ TENSOR__MADE(index_fill_tensor_, (tensor_t *x, int64_t dim, tensor_t *index, ten
     tensor_copy_(x, tensor_index_fill_tensor(x, dim, index, value)))
 #define TENSOR__X(name, fn)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, int64_t dim, tensor_t *index, double value) {          \
-        return fn(x, dim, index, value, 0);                                                                  \
+        return fn(x, dim, index, value, NULL);                                                               \
     }                                                                                                        \
     TENSOR_API tensor_t *(tensor_##name##_)(tensor_t *x, int64_t dim, tensor_t *index, double value) {       \
-        return fn(x, dim, index, value, 1);                                                                  \
+        return fn(x, dim, index, value, &tensor__in_place);                                                  \
     }
 TENSOR__X(scatter_value, tensor__scatter_value) TENSOR__X(index_fill, tensor__index_fill)
 #undef TENSOR__X
@@ -17992,8 +18251,9 @@ TENSOR_API tensor_t *(tensor_put)(tensor_t *x, tensor_t *index, tensor_t *src, i
     tensor_t *at = tensor__places(&index, &x->numel, 1);
     if (at == TENSOR__POISON) { TENSOR__RETURN(at); }
     at = tensor__flat(at);
-    TENSOR__RETURN(tensor_reshape_n(tensor__index_op(accumulate ? TENSOR_OP_INDEX_ADD : TENSOR_OP_INDEX_COPY,
-        tensor__flat(x), 0, at, tensor__flat(src), 0, 0), x->dims, x->ndim));
+    const tensor__row_t *row = accumulate ? TENSOR__ROW(INDEX_ADD) : TENSOR__ROW(INDEX_COPY);
+    tensor_t *y = tensor__index_op(row, tensor__flat(x), 0, at, tensor__flat(src), 0, NULL);
+    TENSOR__RETURN(tensor_reshape_n(y, x->dims, x->ndim));
 }
 
 // Advanced indexing as one index: x with the indexed dims merged into dim `dim`, places along it.
@@ -18061,27 +18321,27 @@ TENSOR_API tensor_t *(tensor_index_n)(tensor_t *x, tensor_t *const *list, int n)
                    tensor_reshape_n(tensor_index_select(g.x, g.dim, g.at), g.dims, g.ndim) : TENSOR__POISON);
 }
 TENSOR__FN tensor_t *tensor__index_put(tensor_t *x, tensor_t *const *list, int n, tensor_t *values,
-                                       int accumulate, int update) {
+                                       int accumulate, const tensor__in_place_t *update) {
     TENSOR__AUTOCAST(TENSOR__CASTING(tensor__self()) && !update, TENSOR__CAST_index_put,
-                     tensor__index_put(cast_[0], list, n, cast_[1], accumulate, 0), x, values)
+                     tensor__index_put(cast_[0], list, n, cast_[1], accumulate, NULL), x, values)
     tensor__pick_t g;
-    int id = accumulate ? TENSOR_OP_INDEX_ADD : TENSOR_OP_INDEX_COPY;
+    const tensor__row_t *row = accumulate ? TENSOR__ROW(INDEX_ADD) : TENSOR__ROW(INDEX_COPY);
     if (!tensor__pick(&g, x, list, n)) { return TENSOR__POISON; }
     int64_t part[TENSOR_MAX_DIMS], old[TENSOR_MAX_DIMS];
     for (int i = 0; i < g.x->ndim; i++) { part[i] = i == g.dim ? g.at->numel : g.x->dims[i]; }
     for (int i = 0; i < x->ndim; i++) { old[i] = x->dims[g.order[i]]; }
     tensor_t *v = tensor_reshape_n(tensor_expand_n(values, g.dims, g.ndim), part, g.x->ndim);
     if (update && g.x->storage == x->storage) {
-        return tensor__index_op(id, g.x, g.dim, g.at, v, 0, 1) == TENSOR__POISON ? TENSOR__POISON : x;
+        return tensor__index_op(row, g.x, g.dim, g.at, v, 0, update) == TENSOR__POISON ? TENSOR__POISON : x;
     }
-    tensor_t *y = tensor_reshape_n(tensor__index_op(id, g.x, g.dim, g.at, v, 0, 0), old, x->ndim);
+    tensor_t *y = tensor_reshape_n(tensor__index_op(row, g.x, g.dim, g.at, v, 0, NULL), old, x->ndim);
     if (g.moved) { y = tensor_contiguous(tensor_permute_n(y, g.back, x->ndim)); }
-    return update ? tensor_copy_(x, y) : y;
+    return update ? update->copy(x, y) : y;
 }
 TENSOR__MADE(index_put_n, (tensor_t *x, tensor_t *const *list, int n, tensor_t *values, int accumulate),
-    tensor__index_put(x, list, n, values, accumulate, 0))
+    tensor__index_put(x, list, n, values, accumulate, NULL))
 TENSOR__MADE(index_put_n_, (tensor_t *x, tensor_t *const *list, int n, tensor_t *values, int accumulate),
-    tensor__index_put(x, list, n, values, accumulate, 1))
+    tensor__index_put(x, list, n, values, accumulate, &tensor__in_place))
 TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
     TENSOR__MARK1(index)
     if (classes == -1 && index->numel && !tensor__is_float(index->dtype)) {
@@ -18350,8 +18610,9 @@ TENSOR__FN int tensor__words(const char *s, const char *end, int dots, tensor__a
 TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t a) {
     TENSOR__MARK
     static const char *const names[] = {"sum", "mean", "prod", "max", "min", "any", "all"};
-    static const int ids[] = {TENSOR_OP_SUM, TENSOR_OP_MEAN, TENSOR_OP_PROD, TENSOR_OP_AMAX, TENSOR_OP_AMIN,
-        TENSOR_OP_ANY, TENSOR_OP_ALL};
+    static const tensor__row_t *(*const rows[])(void) = {
+        tensor__row_SUM, tensor__row_MEAN, tensor__row_PROD, tensor__row_AMAX, tensor__row_AMIN,
+        tensor__row_ANY, tensor__row_ALL};
     tensor__axis_t left[TENSOR__AXES], right[TENSOR__AXES];
     int64_t dims[TENSOR__AXES], order[TENSOR__AXES];
     const char *p = a.pattern, *arrow = p ? strstr(p, "->") : NULL;
@@ -18451,7 +18712,7 @@ TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t 
         return tensor__at(a.site_, y);
     }
     y = tensor_reshape_n(x, dims, used);
-    if (mask) { y = tensor__reduce(ids[how], y, mask, 0); }
+    if (mask) { y = tensor__reduce(rows[how](), y, mask, 0); }
     y = tensor_permute_n(y, order, n);
     for (int i = 0; i < nr; i++) { dims[i] = right[i].k < 0 ? 1 : right[i].size; }
     y = tensor_reshape_n(y, dims, nr);
@@ -18686,14 +18947,14 @@ TENSOR__FN int tensor__cpu_order(tensor_call_t *c) {
     return 0;
 }
 // Front of these rows: dim moved last, where the result has count indices (< 0: as many as x).
-TENSOR__FN tensor_t *tensor__order(int id, tensor_t *x, int64_t dim, int64_t count, int64_t i0, int64_t i1,
-                                   int64_t i2) {
+TENSOR__FN tensor_t *tensor__order(const tensor__row_t *row, tensor_t *x, int64_t dim, int64_t count,
+                                   int64_t i0, int64_t i1, int64_t i2) {
     TENSOR__MARK
-    TENSOR__BEGIN(o, tensor__row(id), x)
+    TENSOR__BEGIN(o, row, x)
     TENSOR__DIM(d, o.row->name, dim, x)
     int64_t n = x->ndim ? x->dims[d] : 1, dims[TENSOR_MAX_DIMS];
     int last = x->ndim ? x->ndim - 1 : 0;
-    TENSOR__REFUSE(count == 1 && !n && id != TENSOR_OP_TOPK && id != TENSOR_OP_SORT, SHAPE,
+    TENSOR__REFUSE(count == 1 && !n && row->id != TENSOR_OP_TOPK && row->id != TENSOR_OP_SORT, SHAPE,
                    "%s: dim %i of x %t has no element to choose from", o.row->name, d, x);
     tensor_t *m = tensor_contiguous(x->ndim ? tensor_movedim(x, d, last) : tensor_unsqueeze(x, 0));
     if (m == TENSOR__POISON) { TENSOR__RETURN(m); }
@@ -18708,14 +18969,14 @@ TENSOR__FN tensor_t *tensor__order(int id, tensor_t *x, int64_t dim, int64_t cou
     TENSOR__RETURN(d == last ? m : tensor_contiguous(tensor_movedim(m, last, d)));
 }
 TENSOR__MADE_PAIR(sort, (tensor_t *x, int64_t dim, int descending),
-    tensor__chosen(x, dim, tensor__order(TENSOR_OP_SORT, x, dim, -1, descending, 0, 0), 0))
+    tensor__chosen(x, dim, tensor__order(TENSOR__ROW(SORT), x, dim, -1, descending, 0, 0), 0))
 TENSOR__MADE(argsort, (tensor_t *x, int64_t dim, int descending),
-    tensor__order(TENSOR_OP_SORT, x, dim, -1, descending, 0, 0))
+    tensor__order(TENSOR__ROW(SORT), x, dim, -1, descending, 0, 0))
 TENSOR__MADE(msort, (tensor_t *x), (tensor_sort)(x, 0, 0).values)
 TENSOR__MADE_PAIR(cummax, (tensor_t *x, int64_t dim),
-    tensor__chosen(x, dim, tensor__order(TENSOR_OP_CUMMAX, x, dim, -1, 0, 0, 0), 0))
+    tensor__chosen(x, dim, tensor__order(TENSOR__ROW(CUMMAX), x, dim, -1, 0, 0, 0), 0))
 TENSOR__MADE_PAIR(cummin, (tensor_t *x, int64_t dim),
-    tensor__chosen(x, dim, tensor__order(TENSOR_OP_CUMMIN, x, dim, -1, 0, 0, 0), 0))
+    tensor__chosen(x, dim, tensor__order(TENSOR__ROW(CUMMIN), x, dim, -1, 0, 0, 0), 0))
 // Whether k elements can be taken along dim, 0 = no, raised.
 TENSOR__FN int tensor__k_fits(const char *name, tensor_t *x, int64_t k, int64_t lowest, int64_t dim) {
     tensor__thread_t *th = tensor__self();
@@ -18730,11 +18991,11 @@ TENSOR_API tensor_pair_t (tensor_topk)(tensor_t *x, int64_t k, int64_t dim, int 
     TENSOR__MARK
     if (tensor__live(x) && !x->ndim && !k) { k = 1; }       // a 0-d tensor gives its element
     int fits = tensor__k_fits("topk", x, k, 0, dim);
-    tensor_t *at = fits ? tensor__order(TENSOR_OP_TOPK, x, dim, k, k, largest, sorted) : TENSOR__POISON;
+    tensor_t *at = fits ? tensor__order(TENSOR__ROW(TOPK), x, dim, k, k, largest, sorted) : TENSOR__POISON;
     TENSOR__RETURN_PAIR(tensor__chosen(x, dim, at, 0));
 }
 TENSOR__FN tensor_t *tensor__rank(tensor_t *x, int64_t k, int64_t dim) {
-    return tensor__order(TENSOR_OP_KTHVALUE, x, dim, 1, k, 0, 0);
+    return tensor__order(TENSOR__ROW(KTHVALUE), x, dim, 1, k, 0, 0);
 }
 TENSOR_API tensor_pair_t (tensor_kthvalue)(tensor_t *x, int64_t k, int64_t dim, int keepdim) {
     TENSOR__MARK
@@ -18758,7 +19019,7 @@ TENSOR__FN tensor_t *tensor__median_all(tensor_t *x, int64_t k) {
 TENSOR__MADE(median, (tensor_t *x), tensor__median_all(x, 0))
 TENSOR__MADE(nanmedian, (tensor_t *x), tensor__median_all(x, -1))
 TENSOR__MADE_PAIR(mode, (tensor_t *x, int64_t dim, int keepdim),
-    tensor__chosen(x, dim, tensor__order(TENSOR_OP_MODE, x, dim, 1, 0, 0, 0), !keepdim))
+    tensor__chosen(x, dim, tensor__order(TENSOR__ROW(MODE), x, dim, 1, 0, 0, 0), !keepdim))
 
 // dim < 0 with flat: all elements. ignore: NaN does not count.
 TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int keepdim, const char *mode,
@@ -18838,7 +19099,7 @@ TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t
         for (int64_t c = table[1] - 1; sorted && c >= 0; c--) {     // stable, the last column first
             int64_t mark = th_->top;
             tensor_t *column = tensor_select(f, 1, c), *order;
-            order = tensor__order(TENSOR_OP_SORT, perm ? tensor_index_select(column, 0, perm) : column, 0,
+            order = tensor__order(TENSOR__ROW(SORT), perm ? tensor_index_select(column, 0, perm) : column, 0,
                                   -1, 0, 0, 0);
             order = tensor__tidy(th_, mark, perm ? tensor_index_select(perm, 0, order) : order);
             if (perm) { (tensor_free)(perm); }
@@ -19030,9 +19291,9 @@ TENSOR__INLINE uint64_t tensor__word64(const uint32_t *w, int high) {
 }
 TENSOR__INLINE double tensor__unit(uint64_t u) { return (double)(u >> 11) * 1.1102230246251565e-16; }
 // Values of elements first..first+n (n <= BLOCK, first a multiple of 4), as double.
-TENSOR__FN void tensor__random_block(const tensor_call_t *c, int64_t first, int64_t n, double *out) {
+TENSOR__INLINE void tensor__random_block(const int id, const tensor_call_t *c, int64_t first, int64_t n,
+                                         double *out) {
     const tensor_params_t *p = c->p;
-    int id = c->row->id;
     uint32_t w[4];
     for (int64_t i = 0; i < n; ) {
         int64_t e = first + i;
@@ -19067,7 +19328,8 @@ TENSOR__FN void tensor__random_block(const tensor_call_t *c, int64_t first, int6
         }
     }
 }
-TENSOR__FN void tensor__random_task(void *arg, int64_t task, int worker) {
+// id is a constant where this is inlined, once per row: no row reaches the numbers of another.
+TENSOR__INLINE void tensor__random_task(const int id, void *arg, int64_t task, int worker) {
     tensor__random_t *r = (tensor__random_t *)arg;
     tensor_call_t *c = r->c;
     (void)worker;
@@ -19076,17 +19338,21 @@ TENSOR__FN void tensor__random_task(void *arg, int64_t task, int worker) {
     for (int64_t i = task * TENSOR__GRAIN; i < end; i += step) {
         int64_t m = tensor__least(end - i, step);
         double block[TENSOR__BLOCK], p[TENSOR__BLOCK];
-        if (r->it.klass == TENSOR__C_F32) {
+        if (r->it.klass == TENSOR__C_F32 && (id == TENSOR_OP_RAND || id == TENSOR_OP_RANDN)) {
             float *f = r->direct ? (float *)c->arg[c->nin].data + i : (float *)(void *)block;
-            int normal = c->row->id == TENSOR_OP_RANDN;
-            double scale = normal ? c->p->f[1] : c->p->f[1] - c->p->f[0];
-            TENSOR__ISA(c->thread)->random(normal, c->rng, i, m, (float)c->p->f[0], (float)scale,
-                                           (float)c->p->f[2], f);
+            const tensor__isa_t *isa = TENSOR__ISA(c->thread);
+            float low = (float)c->p->f[0], top = (float)c->p->f[2];
+            if (id == TENSOR_OP_RANDN) {
+                TENSOR__DO(isa, random_normal)(c->rng, i, m, low, (float)c->p->f[1], top, f);
+            } else {
+                float range = (float)(c->p->f[1] - c->p->f[0]);
+                TENSOR__DO(isa, random_uniform)(c->rng, i, m, low, range, top, f);
+            }
             if (!r->direct) { tensor__iter_move(&r->it, c->nin, i, m, f, 1); }
             continue;
         }
-        int poisson = c->row->id == TENSOR_OP_POISSON;
-        if (!poisson) { tensor__random_block(c, i, m, block); }
+        const int poisson = id == TENSOR_OP_POISSON;
+        if (!poisson) { tensor__random_block(id, c, i, m, block); }
         if (c->nin) { tensor__iter_move(&r->it, 0, i, m, p, 0); }
         for (int64_t k = 0; k < m && c->nin; k++) {
             block[k] = poisson ? tensor__poisson(c->rng, (uint64_t)(i + k), p[k]) : block[k] < p[k];
@@ -19094,7 +19360,7 @@ TENSOR__FN void tensor__random_task(void *arg, int64_t task, int worker) {
         tensor__iter_move(&r->it, c->nin, i, m, block, 1);
     }
 }
-TENSOR__FN int tensor__cpu_random(tensor_call_t *c) {
+TENSOR__FN int tensor__cpu_random(tensor_call_t *c, tensor__task_fn each) {
     const tensor_arg_t *y = &c->arg[c->nin];
     tensor__random_t r;
     r.c = c;
@@ -19103,9 +19369,19 @@ TENSOR__FN int tensor__cpu_random(tensor_call_t *c) {
               : c->nin || y->dtype == TENSOR_F64 ? TENSOR__C_F64 : TENSOR__C_F32;
     tensor__iter_init(&r.it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, klass);
     r.direct = r.it.klass == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous;
-    tensor__parallel((r.n + TENSOR__GRAIN - 1) / TENSOR__GRAIN, tensor__random_task, &r);
+    tensor__parallel((r.n + TENSOR__GRAIN - 1) / TENSOR__GRAIN, each, &r);
     return 0;
 }
+#define TENSOR__X(ID, name)                                                                                  \
+    TENSOR__FN void tensor__random_task_##name(void *arg, int64_t task, int worker) {                        \
+        tensor__random_task(TENSOR_OP_##ID, arg, task, worker);                                              \
+    }                                                                                                        \
+    TENSOR__FN int tensor__cpu_##name(tensor_call_t *c) {                                                    \
+        return tensor__cpu_random(c, tensor__random_task_##name);                                            \
+    }
+TENSOR__X(RAND, rand) TENSOR__X(RANDN, randn) TENSOR__X(RANDINT, randint) TENSOR__X(BERNOULLI, bernoulli)
+TENSOR__X(POISSON, poisson)
+#undef TENSOR__X
 // MULTINOMIAL: rows of weights (double, contiguous) to i[0] indices each, by inverse of the running sum.
 TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
     const tensor_arg_t *w = &c->arg[0];
@@ -19157,9 +19433,9 @@ TENSOR__FN int tensor__in_dtype(const char *op, tensor_t *x, double low, double 
     return 1;
 }
 // like: whose device, NULL = the default one.
-TENSOR__FN tensor_t *tensor__drawn(int id, const int64_t *dims, int ndim, int dtype, double f0, double f1,
-                                   int64_t i0, int64_t i1, const tensor_t *like) {
-    TENSOR__BEGIN0(o, tensor__row(id))
+TENSOR__FN tensor_t *tensor__drawn(const tensor__row_t *row, const int64_t *dims, int ndim, int dtype,
+                                   double f0, double f1, int64_t i0, int64_t i1, const tensor_t *like) {
+    TENSOR__BEGIN0(o, row)
     if (like) { o.device = like->device; }
     tensor__bounds(&o, dtype, f0, f1);
     o.params.i[0] = i0;
@@ -19169,17 +19445,17 @@ TENSOR__FN tensor_t *tensor__drawn(int id, const int64_t *dims, int ndim, int dt
     return tensor__finish(&o);
 }
 TENSOR__FRONT(rand_n, (const int64_t *dims, int ndim),
-    tensor__drawn(TENSOR_OP_RAND, dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0, NULL))
+    tensor__drawn(TENSOR__ROW(RAND), dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0, NULL))
 TENSOR__FRONT(randn_n, (const int64_t *dims, int ndim),
-    tensor__drawn(TENSOR_OP_RANDN, dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0, NULL))
+    tensor__drawn(TENSOR__ROW(RANDN), dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0, NULL))
 TENSOR_API tensor_t *(tensor_randint_n)(int64_t low, int64_t high, const int64_t *dims, int ndim) {
     TENSOR__REFUSE(high <= low, SHAPE, "randint: high %d must be above low %d", high, low);
-    return tensor__drawn(TENSOR_OP_RANDINT, dims, ndim, TENSOR_I64, 0, 0, low, high, NULL);
+    return tensor__drawn(TENSOR__ROW(RANDINT), dims, ndim, TENSOR_I64, 0, 0, low, high, NULL);
 }
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) {                                                      \
         if (!TENSOR__USABLE(#name, "x", x) || !tensor__needs_float(#name, x)) { return TENSOR__POISON; }     \
-        return tensor__drawn(TENSOR_OP_##ID, x->dims, x->ndim, x->dtype, 0, 1, 0, 0, x);                     \
+        return tensor__drawn(tensor__row_##ID(), x->dims, x->ndim, x->dtype, 0, 1, 0, 0, x);                 \
     }
 TENSOR__X(RAND, rand_like) TENSOR__X(RANDN, randn_like)
 #undef TENSOR__X
@@ -19224,13 +19500,14 @@ TENSOR_API tensor_t *(tensor_rnormal_scalar)(tensor_t *std, double mean) {
 }
 TENSOR_API tensor_t *(tensor_normal_size_n)(double mean, double std, const int64_t *dims, int ndim) {
     if (!tensor__deviation("normal_size", std)) { return TENSOR__POISON; }
-    return tensor__drawn(TENSOR_OP_RANDN, dims, ndim, (int)tensor_get_default_dtype(), mean, std, 0, 0, NULL);
+    return tensor__drawn(TENSOR__ROW(RANDN), dims, ndim, (int)tensor_get_default_dtype(), mean, std, 0, 0,
+                         NULL);
 }
 // Random numbers by elementwise parameters within 0..most, looked at before anything is drawn.
-TENSOR__FN tensor_t *tensor__draw_by(int id, tensor_t *p, double most) {
+TENSOR__FN tensor_t *tensor__draw_by(const tensor__row_t *row, tensor_t *p, double most) {
     tensor__op_t o;
-    const char *name = tensor__row(id)->name;
-    if (!tensor__begin(&o, tensor__row(id), &p, 1) || !tensor__needs_float(name, p)) {
+    const char *name = row->name;
+    if (!tensor__begin(&o, row, &p, 1) || !tensor__needs_float(name, p)) {
         return TENSOR__POISON;
     }
     if (p->numel) {
@@ -19239,15 +19516,15 @@ TENSOR__FN tensor_t *tensor__draw_by(int id, tensor_t *p, double most) {
         double lo = tensor_item(tensor_min(c)), hi = tensor_item(tensor_max(c));
         tensor__tidy(th_, mark_, NULL);
         TENSOR__REFUSE(!(lo >= 0 && hi <= most), INDEX, "%s: %s %t must lie in 0..%g (from %g to %g)", name,
-                       id == TENSOR_OP_BERNOULLI ? "p" : "rates", p, most, lo, hi);
-        tensor__begin(&o, tensor__row(id), &p, 1);
+                       row->id == TENSOR_OP_BERNOULLI ? "p" : "rates", p, most, lo, hi);
+        tensor__begin(&o, row, &p, 1);
     }
     o.rng = tensor__next_stream(o.th);
     tensor__result(&o, p->dtype, p->dims, p->ndim);
     return tensor__finish(&o);
 }
-TENSOR_API tensor_t *(tensor_bernoulli)(tensor_t *p) { return tensor__draw_by(TENSOR_OP_BERNOULLI, p, 1); }
-TENSOR__FRONT(poisson, (tensor_t *rates), tensor__draw_by(TENSOR_OP_POISSON, rates, 1e15))
+TENSOR_API tensor_t *(tensor_bernoulli)(tensor_t *p) { return tensor__draw_by(TENSOR__ROW(BERNOULLI), p, 1); }
+TENSOR__FRONT(poisson, (tensor_t *rates), tensor__draw_by(TENSOR__ROW(POISSON), rates, 1e15))
 // Fisher-Yates on one stream.
 TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
     int64_t *to = (int64_t *)c->arg[0].data, n = c->arg[0].numel;
@@ -19261,7 +19538,8 @@ TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
     }
     return 0;
 }
-TENSOR__FRONT(randperm, (int64_t n), tensor__drawn(TENSOR_OP_RANDPERM, &n, 1, TENSOR_I64, 0, 0, 0, 0, NULL))
+TENSOR__FRONT(randperm, (int64_t n),
+    tensor__drawn(TENSOR__ROW(RANDPERM), &n, 1, TENSOR_I64, 0, 0, 0, 0, NULL))
 TENSOR_API tensor_t *(tensor_multinomial)(tensor_t *weights, int64_t n) {
     TENSOR__MARK
     TENSOR__BEGIN(o, TENSOR__ROW(MULTINOMIAL), weights)
@@ -19290,15 +19568,15 @@ TENSOR__FN int tensor__fillable(tensor__thread_t *th, const char *name, tensor_t
     return 1;
 }
 // x filled by a random row.
-TENSOR__FN tensor_t *tensor__draw_into(int id, tensor_t *x, double f0, double f1) {
+TENSOR__FN tensor_t *tensor__draw_into(const tensor__row_t *row, tensor_t *x, double f0, double f1) {
     tensor__op_t o;
     tensor__thread_t *th = tensor__self();
-    if (!tensor__fillable(th, tensor__row(id)->name, x, 0)) { return TENSOR__POISON; }
-    tensor__begin(&o, tensor__row(id), NULL, 0);
+    if (!tensor__fillable(th, row->name, x, 0)) { return TENSOR__POISON; }
+    tensor__begin(&o, row, NULL, 0);
     o.device = x->device;
     tensor__bounds(&o, x->dtype, f0, f1);
     o.rng = tensor__next_stream(th);
-    o.update = 1;
+    o.update = &tensor__in_place_unrecorded;
     o.out[o.nout++] = x;
     return tensor__finish(&o);
 }
@@ -19308,11 +19586,11 @@ TENSOR_API tensor_t *(tensor_uniform_)(tensor_t *x, double low, double high) {
     if (tensor__live(x) && tensor__is_float(x->dtype) && !tensor__in_dtype("uniform_", x, low, high)) {
         return TENSOR__POISON;
     }
-    return tensor__draw_into(TENSOR_OP_RAND, x, low, high);
+    return tensor__draw_into(TENSOR__ROW(RAND), x, low, high);
 }
 TENSOR_API tensor_t *(tensor_normal_)(tensor_t *x, double mean, double std) {
     TENSOR__REFUSE(!(std >= 0), INDEX, "normal_: std is %g, it must be >= 0", std);
-    return tensor__draw_into(TENSOR_OP_RANDN, x, mean, std);
+    return tensor__draw_into(TENSOR__ROW(RANDN), x, mean, std);
 }
 // Distributions made of uniform or normal numbers in double: 0 exponential (a = rate), 1 cauchy, 2
 // log-normal, 3 geometric, 4 bernoulli (a = p).
@@ -19324,8 +19602,8 @@ TENSOR__FN tensor_t *tensor__draw_made(const char *name, int kind, tensor_t *x, 
     TENSOR__REFUSE(!(a > low[kind] && a < high[kind]) || ((kind == 1 || kind == 2) && !(b >= 0)), INDEX,
                    "%s: the parameters %g, %g are out of range", name, a, b);
     tensor_scope_t s = tensor__scope_begin(th, 0);
-    int id = kind == 2 ? TENSOR_OP_RANDN : TENSOR_OP_RAND;
-    tensor_t *y = tensor__drawn(id, x->dims, x->ndim, TENSOR_F64, 0, 1, 0, 0, x);
+    const tensor__row_t *row = kind == 2 ? TENSOR__ROW(RANDN) : TENSOR__ROW(RAND);
+    tensor_t *y = tensor__drawn(row, x->dims, x->ndim, TENSOR_F64, 0, 1, 0, 0, x);
     switch (kind) {
     case 0: y = tensor_div_scalar(tensor_log1p(tensor_neg(y)), -a); break;
     case 1:
@@ -19372,6 +19650,7 @@ TENSOR__FN void tensor__no_leaf(tensor_t *x) {
 TENSOR_API tensor_t *(tensor_requires_grad_)(tensor_t *x, int on) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("requires_grad_", "x", x)) { return TENSOR__POISON; }
+    TENSOR__REFUSE(on && !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "requires_grad_");
     TENSOR__REFUSE(on && !tensor__is_float(x->dtype), DTYPE,
                    "requires_grad_: x %t is %y; only floats have gradients", x, x);
     TENSOR__REFUSE(on && (x->flags & TENSOR__INFERENCE) && !(th->modes & TENSOR__INFERRING), AUTOGRAD,
@@ -19425,7 +19704,7 @@ TENSOR__FN void tensor__grad_unlock(tensor__thread_t *th, tensor_t *x) {
 TENSOR_API tensor_t *(tensor_grad)(tensor_t *x) {
     if (!tensor__live(x)) { return NULL; }
     tensor__thread_t *th = tensor__grad_lock(x);    // threads that read a gradient by rows may meet here
-    int done = !tensor__rows_of(x->grad) || tensor__replace(&x->grad, tensor__whole(x, x->grad));
+    int done = !tensor__rows_of(x->grad) || tensor__replace(&x->grad, th->ctx->late.whole(x, x->grad));
     tensor_t *g = done ? x->grad : TENSOR__POISON;
     tensor__grad_unlock(th, x);
     return g;
@@ -19434,6 +19713,7 @@ TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("set_grad", "x", x)) { return th->error.code; }
     if (grad) {
+        TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "set_grad");
         if (!TENSOR__USABLE("set_grad", "grad", grad)) { return th->error.code; }
         TENSOR__REFUSE_CODE(grad == x, AUTOGRAD, "set_grad: x %t cannot be its own gradient", x);
         TENSOR__REFUSE_CODE(!tensor__same_shape(grad, x), SHAPE,
@@ -19445,6 +19725,7 @@ TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
 TENSOR_API tensor_t *(tensor_retain_grad)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("retain_grad", "x", x)) { return TENSOR__POISON; }
+    TENSOR__REFUSE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "retain_grad");
     TENSOR__REFUSE(!tensor__sync_needs_grad(th, x), AUTOGRAD, "retain_grad: x %t does not require grad", x);
     if (!x->node) { return x; }
     if (!tensor__node_extra(th, x->node)) { return TENSOR__POISON; }
@@ -19458,11 +19739,36 @@ TENSOR_API int (tensor_set_grad_enabled)(int on) {
     th->grad_mode = (uint8_t)(on && !(th->modes & TENSOR__INFERRING));
     return was;
 }
+TENSOR__FN int tensor__no_nan(tensor__thread_t *th, tensor__grad_t *g, int i);
 TENSOR_API int (tensor_set_detect_anomaly)(int on) {
     tensor__thread_t *th = tensor__self();
+    TENSOR__REFUSE_AS(0, on && !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "set_detect_anomaly");
     int was = th->modes & TENSOR__ANOMALY;
+    th->no_nan = tensor__no_nan;
     th->modes = (uint8_t)((th->modes & ~TENSOR__ANOMALY) | (on ? TENSOR__ANOMALY : 0));
     return was;
+}
+// The hooks of output k on *g, a library reference; k < 0: those that look at a leaf. A hook may remove any.
+// 0 = failed, raised.
+TENSOR__FN int tensor__run_hooks(tensor__thread_t *th, tensor__extra_t *e, int32_t k, tensor_t **g,
+                                 tensor_t *leaf) {
+    for (int64_t last = 0;;) {
+        tensor__hook_t *h = e->hooks;
+        while (h && (h->id <= last || h->output != k)) { h = h->next; }
+        if (!h) { return 1; }
+        last = h->id;
+        if (k < 0) { h->post(leaf, h->user); }
+        tensor_t *r = k < 0 ? NULL : h->fn(*g, h->user), *old = k < 0 ? NULL : *g;
+        if (th->error.code) { return 0; }
+        if (!r || r == old) { continue; }
+        if (!TENSOR__USABLE("backward", "result of a hook", r)) { return 0; }
+        if (r->dtype != old->dtype || !tensor__same_shape(r, old)) {
+            tensor__fail(th, r->dtype == old->dtype ? TENSOR_ERR_SHAPE : TENSOR_ERR_DTYPE,
+                         "backward: a hook gave %t %y for a gradient %t %y", r, r, old, old);
+            return 0;
+        }
+        tensor__replace(g, r);
+    }
 }
 
 TENSOR__FN int64_t tensor__hook(const char *name, tensor_t *x, tensor_hook_t fn, tensor_post_hook_t post,
@@ -19470,6 +19776,7 @@ TENSOR__FN int64_t tensor__hook(const char *name, tensor_t *x, tensor_hook_t fn,
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(name, "x", x)) { return 0; }
     TENSOR__REFUSE_AS(0, !fn && !post, OWNER, "%s: fn is NULL", name);
+    TENSOR__REFUSE_AS(0, !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, name);
     TENSOR__REFUSE_AS(0, !tensor__sync_needs_grad(th, x) || (post && x->node), AUTOGRAD, "%s: x %t %s", name,
                       x, tensor__needs_grad(x) ? "is not a leaf" : "does not require grad");
     tensor__extra_t *e = x->node ? tensor__node_extra(th, x->node) : x->flags & TENSOR__HOOKED ?
@@ -19487,6 +19794,7 @@ TENSOR__FN int64_t tensor__hook(const char *name, tensor_t *x, tensor_hook_t fn,
     h->user = user;
     for (at = &e->hooks; *at; at = &(*at)->next) {}
     *at = h;
+    e->run_hooks = tensor__run_hooks;
     TENSOR__LOCK(&th->ctx->mutex);
     h->id = ++th->ctx->last_hook;
     h->other = th->ctx->hooks;
@@ -19517,29 +19825,6 @@ TENSOR_API int (tensor_remove_hook)(int64_t handle) {
     tensor__raw_free(th->ctx, h);
     return 1;
 }
-// The hooks of output k on *g, a library reference; k < 0: those that look at a leaf. A hook may remove any.
-// 0 = failed, raised.
-TENSOR__FN int tensor__run_hooks(tensor__thread_t *th, tensor__extra_t *e, int32_t k, tensor_t **g,
-                                 tensor_t *leaf) {
-    for (int64_t last = 0;;) {
-        tensor__hook_t *h = e->hooks;
-        while (h && (h->id <= last || h->output != k)) { h = h->next; }
-        if (!h) { return 1; }
-        last = h->id;
-        if (k < 0) { h->post(leaf, h->user); }
-        tensor_t *r = k < 0 ? NULL : h->fn(*g, h->user), *old = k < 0 ? NULL : *g;
-        if (th->error.code) { return 0; }
-        if (!r || r == old) { continue; }
-        if (!TENSOR__USABLE("backward", "result of a hook", r)) { return 0; }
-        if (r->dtype != old->dtype || !tensor__same_shape(r, old)) {
-            tensor__fail(th, r->dtype == old->dtype ? TENSOR_ERR_SHAPE : TENSOR_ERR_DTYPE,
-                         "backward: a hook gave %t %y for a gradient %t %y", r, r, old, old);
-            return 0;
-        }
-        tensor__replace(g, r);
-    }
-}
-
 // 1 if a saved value is what it was. The text names who saved it and who changed it.
 TENSOR__FN int tensor__check_saved(tensor__grad_t *g, const tensor__saved_t *v) {
     if (TENSOR__LIKELY(v->storage->version == v->version)) { return 1; }
@@ -19565,6 +19850,7 @@ TENSOR__FN int tensor__pack(tensor__thread_t *th, tensor__node_t *n) {
     if (!e || !e->packed) { return 0; }
     e->packed_count = n->nsaved;
     e->packing = th->packing;
+    e->packer = th->packer;
     tensor__storage_t *written = th->written;
     tensor_scope_t s = tensor__scope_begin(th, 0);
     int ok = s.thread != NULL;
@@ -19610,10 +19896,14 @@ TENSOR__FN int tensor__unpack_saved(tensor__node_t *n) {
     }
     return 1;
 }
+static const tensor__packer_t tensor__packer = {tensor__pack, tensor__unpack_saved, tensor__packed_drop};
 TENSOR_API const tensor_saved_hooks_t *(tensor_set_saved_tensors_hooks)(const tensor_saved_hooks_t *hooks) {
     tensor__thread_t *th = tensor__self();
     const tensor_saved_hooks_t *was = th->packing;
+    TENSOR__REFUSE_AS(NULL, hooks && !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED,
+                      "set_saved_tensors_hooks");
     th->packing = hooks;
+    th->packer = &tensor__packer;
     th->modes = (uint8_t)((th->modes & ~TENSOR__PACKING) | (hooks ? TENSOR__PACKING : 0));
     return was;
 }
@@ -19946,6 +20236,7 @@ typedef struct tensor__pass_t {
     tensor__hooked_t *hooked;
     int64_t hooked_count, hooked_room;
     int ninputs, create, retain, anomaly;
+    tensor__autograd_fn *autograd;
 } tensor__pass_t;
 
 TENSOR__INLINE uint32_t tensor__hash(const void *p) {
@@ -20206,12 +20497,19 @@ TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g
         void *out[1];
         in[0] = out[0] = (float *)sum->storage->data + sum->offset;
         in[1] = (const float *)g->storage->data + g->offset;
-        isa->forward[TENSOR_OP_ADD](in, out, NULL, n);
+        TENSOR__ROW(ADD)->point->forward[isa->place](in, out, NULL, n);
         tensor__bump(th, sum->storage, "backward");
         return 1;
     }
+    tensor__op_t o;
     tensor_t *const list[2] = {sum, g};
-    return tensor__update(TENSOR_OP_ADD, list, 2, 0, 0, NULL, 0) != TENSOR__POISON;
+    if (!tensor__begin(&o, TENSOR__ROW(ADD), list, 2) || !tensor__update_allowed(th, "add", sum, 0) ||
+        tensor__pointwise_dtype(&o, tensor__promote(list, 2)) < 0) {
+        return 0;
+    }
+    o.update = &tensor__in_place_unrecorded;
+    o.out[o.nout++] = sum;
+    return tensor__finish(&o) != TENSOR__POISON;
 }
 TENSOR__FN TENSOR__NOINLINE int tensor__accumulate_more(tensor__thread_t *th, tensor_t **sum, tensor_t *g,
                                                         int create) {
@@ -20244,6 +20542,20 @@ TENSOR__FN tensor_t *tensor__rows_add(tensor_t *leaf, tensor_t *a, tensor_t *b) 
     y->flags |= TENSOR__ROWS;
     return tensor__replace(&y->grad, tensor_cat_n(list + 2, 2, 0)) ? y : TENSOR__POISON;
 }
+// Before the first gradient by rows is made; merge adds up equal rows.
+TENSOR__FN void tensor__know_rows(tensor__thread_t *th, tensor__merge_fn *merge) {
+    tensor__late_t *late = &th->ctx->late;
+    TENSOR__LOCK(&th->ctx->mutex);
+    if (!late->merge_rows) {
+        late->whole = tensor__whole;
+        late->add_rows = tensor__rows_add;
+        late->merge_rows = merge;
+    }
+    TENSOR__UNLOCK(&th->ctx->mutex);
+}
+// -> NULL: there are none
+TENSOR__FN tensor__merge_fn *tensor__merge_rows(void) { return tensor__self()->ctx->late.merge_rows; }
+
 // leaf.grad += g. A gradient nobody else sees is taken as it is.
 TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *g, int create) {
     tensor__grad_lock(leaf);
@@ -20252,7 +20564,7 @@ TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *
         if (create || (!tensor__exclusive(th, g, 1) && !tensor__rows_of(g))) { g = (tensor_clone)(g); }
         if (g != TENSOR__POISON && !g->site) { g->site = leaf->site; }
     } else if (tensor__rows_of(old) || tensor__rows_of(g)) {
-        g = tensor__rows_add(leaf, old, g);
+        g = th->ctx->late.add_rows(leaf, old, g);
     } else if (create || old->node) {
         g = (tensor_add)(old, g);
     } else {
@@ -20308,10 +20620,10 @@ TENSOR__FN int tensor__leaf_done(tensor__thread_t *th, tensor__pass_t *p, tensor
     tensor_t *sum = h->sum, *leaf = h->leaf;
     if (!sum) { return 1; }
     h->sum = NULL;                      // h may move: hooks may run passes of their own, not this one
-    int ok = tensor__run_hooks(th, tensor__leaf_extra(leaf), 0, &sum, leaf) &&
-             tensor__leaf_add(th, leaf, sum, p->create);
+    tensor__extra_t *e = tensor__leaf_extra(leaf);
+    int ok = e->run_hooks(th, e, 0, &sum, leaf) && tensor__leaf_add(th, leaf, sum, p->create);
     tensor__drop(sum);
-    return ok && tensor__run_hooks(th, tensor__leaf_extra(leaf), -1, NULL, leaf);
+    return ok && e->run_hooks(th, e, -1, NULL, leaf);
 }
 // The gradients of n's outputs are complete. 1 = go on with n, 0 = nothing beyond it is asked for, -1 =
 // failed, raised.
@@ -20322,7 +20634,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__arrived(tensor__thread_t *th, tensor__pa
     for (int k = 0; k < n->nout; k++) {
         if (!s->g[k]) { continue; }
         if (n->extra) {
-            if (!tensor__run_hooks(th, n->extra, k, &s->g[k], NULL)) { return -1; }
+            tensor__extra_t *e = n->extra;
+            if (e->hooks && !e->run_hooks(th, e, k, &s->g[k], NULL)) { return -1; }
             tensor_t *t = n->extra->retain[k];
             if (t && !tensor__leaf_add(th, t, s->g[k], p->create)) { return -1; }
         }
@@ -20349,18 +20662,21 @@ TENSOR__FN TENSOR__NOINLINE int tensor__no_nan(tensor__thread_t *th, tensor__gra
 TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n);
 
 // The gradient of a slice goes straight into the sum of what it was cut from, if there is one: splitting a
-// tensor costs one tensor of zeros, not one a part. 1 = done, 0 = not so, -1 = failed, raised.
-TENSOR__FN int tensor__slice_into(tensor__thread_t *th, tensor__pass_t *p, tensor__node_t *n, tensor_t *g) {
-    const tensor__edge_t *e = &n->edge[0];
-    if (n->row != TENSOR__ROW(SLICE) || p->create || p->inputs || p->anomaly || !e->node) { return 0; }
-    tensor__slot_t *s = tensor__pass_slot(th, p, e->node);
-    if (!s) { return -1; }
+// tensor costs one tensor of zeros, not one a part. 1 = done or failed, raised; 0 = not so.
+TENSOR__FN int tensor__slice_into(tensor__grad_t *to) {
+    tensor__pass_t *p = to->run;
+    const tensor__edge_t *e = &to->node->edge[0];
+    tensor_t *g = to->gy[0];
+    if (p->create || p->inputs || p->anomaly || !e->node) { return 0; }
+    tensor__slot_t *s = tensor__pass_slot(to->th, p, e->node);
+    if (!s) { return 1; }
     tensor_t *sum = s->g[e->output];
-    if (!sum || !tensor__alone(th, sum, 1 + (sum->slot >= 0)) || sum->node || sum->dtype != g->dtype ||
+    if (!sum || !tensor__alone(to->th, sum, 1 + (sum->slot >= 0)) || sum->node || sum->dtype != g->dtype ||
         ((sum->flags | g->flags) & TENSOR__ROWS)) { return 0; }
-    const int64_t *i = n->p->i;
+    const int64_t *i = to->p->i;
     tensor_t *part = tensor__slice(sum, (int)i[0], i[1], i[2], g->dims[i[0]]);
-    return (tensor_add_)(part, g) == TENSOR__POISON ? -1 : 1;
+    if (part != TENSOR__POISON) { tensor__add_into(to->th, part, g); }
+    return 1;
 }
 // Runs one node: gradients of its outputs in, gradients of its inputs delivered. 0 = failed, raised.
 TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
@@ -20369,14 +20685,12 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
         int go = tensor__arrived(th, p, s);
         if (go <= 0) { return go == 0; }
     }
-    if (n->extra && n->extra->region && !tensor__region_restore(th, n)) { return 0; }
-    if (n->used == 3 && !tensor__unpack_saved(n)) { return 0; }
+    if (n->extra && n->extra->region && !n->extra->restore(th, n)) { return 0; }
+    if (n->used == 3 && !n->extra->packer->unpack(n)) { return 0; }
     TENSOR__REFUSE_AS(0, n->used && n->used != 3, AUTOGRAD,
                       "backward: the values saved by %s%w were freed by an earlier backward; pass "
                       "TENSOR_RETAIN_GRAPH the first time", n->row->name, n->site);
     if (!n->row->grad) { return 1; }
-    int there = tensor__slice_into(th, p, n, s->g[0]);
-    if (there) { return there > 0; }
     tensor_t *gx_small[TENSOR__MAX_IN];
     tensor_t **gx = gx_small;
     if (n->nin > TENSOR__MAX_IN) {
@@ -20393,6 +20707,8 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     g.p = n->p;
     g.create = p->create;
     g.pass = p->inputs ? p : NULL;
+    g.run = p;
+    g.autograd = p->create ? p->autograd : NULL;
     memset(g.value, 0, sizeof g.value);
     uint8_t device = th->device;
     for (int i = 0; i < n->nout; i++) { if (s->g[i]) { th->device = s->g[i]->device; } }
@@ -20416,7 +20732,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
                 ok = 0;
                 break;
             }
-            ok = (!p->anomaly || tensor__no_nan(th, &g, i)) &&
+            ok = (!p->anomaly || th->no_nan(th, &g, i)) &&
                  tensor__deliver(th, p, e->node, e->output, e->leaf, &n->in[i], gx[i], n, i);
         }
         if (p->hooked_count && ok && e->leaf && (e->leaf->flags & TENSOR__HOOKED)) {
@@ -20427,7 +20743,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     if (gx != gx_small) { tensor__memory_free(th, gx); }
     if (!n->nsaved && !n->custom) { return ok; }    // a view or an addition may run again, as in PyTorch
     if (!p->retain) {
-        if (n->used == 3) { tensor__packed_drop(th, n->extra); }
+        if (n->used == 3) { n->extra->packer->drop(th, n->extra); }
         tensor__saved_drop(th, n);
         if (n->custom) { tensor__custom_drop(th, n->custom); }
         n->used = 1;
@@ -20442,7 +20758,9 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
 }
 
 TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int no, tensor_t *const *grads,
-                           tensor_t *const *inputs, int ni, tensor_t **found, int flags, const char *op) {
+                           tensor_t *const *inputs, int ni, tensor_t **found, int flags, const char *op,
+                           tensor__autograd_fn *autograd) {
+    TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, op);
     for (int i = 0; i < no; i++) {
         tensor_t *y = outputs[i], *g = grads ? grads[i] : NULL;
         if (!TENSOR__USABLE(op, "output", y)) { return th->error.code; }
@@ -20465,6 +20783,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     tensor__pass_t local, *p = th->pass;
     if (p) { th->pass = NULL; } else { p = &local; memset(p, 0, sizeof *p); }
     p->create = (flags & TENSOR_CREATE_GRAPH) != 0;
+    p->autograd = autograd;
     p->retain = p->create || (flags & TENSOR_RETAIN_GRAPH) != 0;
     p->inputs = inputs;
     p->found = found;
@@ -20501,7 +20820,8 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
         if (!ok || inputs[i]->node || !found[i] || !(inputs[i]->flags & TENSOR__HOOKED)) { continue; }
         int64_t same = tensor__map_get(&p->places, inputs[i]) - 1;
         if (same < 0 || same == i) {
-            ok = tensor__run_hooks(th, tensor__leaf_extra(inputs[i]), 0, &found[i], NULL);
+            tensor__extra_t *e = tensor__leaf_extra(inputs[i]);
+            ok = e->run_hooks(th, e, 0, &found[i], NULL);
         } else {
             tensor__drop(found[i]);
             found[i] = tensor__hold(found[same]);
@@ -20543,10 +20863,10 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
 }
 
 TENSOR_API int (tensor_backward)(tensor_t *loss) {
-    return tensor__run(tensor__self(), &loss, 1, NULL, NULL, 0, NULL, 0, "backward");
+    return tensor__run(tensor__self(), &loss, 1, NULL, NULL, 0, NULL, 0, "backward", NULL);
 }
 TENSOR_API int (tensor_backward_with)(tensor_t *y, tensor_t *grad, int flags) {
-    return tensor__run(tensor__self(), &y, 1, &grad, NULL, 0, NULL, flags, "backward");
+    return tensor__run(tensor__self(), &y, 1, &grad, NULL, 0, NULL, flags, "backward", tensor_autograd_grad);
 }
 TENSOR__COLD
 TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
@@ -20556,7 +20876,8 @@ TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t
                         "autograd_grad: outputs, inputs or gradients is NULL");
     TENSOR__REFUSE_CODE(!ni, AUTOGRAD, "autograd_grad: no inputs; tensor_backward fills the .grad of leaves");
     for (int i = 0; i < ni; i++) { gradients[i] = NULL; }
-    int code = tensor__run(th, outputs, no, grad_outputs, inputs, ni, gradients, flags, "autograd_grad");
+    int code = tensor__run(th, outputs, no, grad_outputs, inputs, ni, gradients, flags, "autograd_grad",
+                           tensor_autograd_grad);
     for (int i = 0; i < ni && !code && !(flags & TENSOR_ALLOW_UNUSED); i++) {
         if (gradients[i]) { continue; }
         tensor__fail(th, TENSOR_ERR_AUTOGRAD, "autograd_grad: input %i %t was not used to make the outputs; "
@@ -20640,6 +20961,7 @@ TENSOR__FN int tensor__held_outside(tensor__thread_t *th, const tensor__region_t
 }
 TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n) {
     tensor__thread_t *th = tensor__self();
+    TENSOR__REFUSE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "checkpoint");
     TENSOR__REFUSE(!fn || n < 0 || (n && !inputs), OWNER, "checkpoint: fn or inputs is NULL");
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE("checkpoint", "inputs", inputs[i])) { return TENSOR__POISON; }
@@ -20698,6 +21020,8 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
         if (m->custom) { tensor__custom_drop(th, m->custom); }
         m->used = 2;
         m->extra->region = r;
+        m->extra->restore = tensor__region_restore;
+        m->extra->leave = tensor__region_leave;
         m->extra->index = (int32_t)k;
         TENSOR__HOLD(&r->refs);
         r->node[k] = m;
@@ -20889,6 +21213,7 @@ TENSOR__FN int tensor__calculus(tensor__calculus_t *c, const char *op, tensor_fn
     tensor__thread_t *th = c->th = tensor__self();
     c->x = NULL;
     c->s.thread = NULL;
+    TENSOR__REFUSE_AS(0, !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, op);
     TENSOR__REFUSE_AS(0, !fn || n < 0 || (n && !inputs) || !given, OWNER,
                       "%s: fn, inputs, v or results is NULL", op);
     c->s = tensor__scope_begin(th, 1);
@@ -20983,6 +21308,7 @@ TENSOR__FN tensor_t *tensor__weighted(tensor_fn_t fn, void *user, tensor_t *cons
 TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
                                  double atol, double rtol, int constant) {
     tensor__thread_t *th = tensor__self();
+    TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "gradcheck");
     TENSOR__REFUSE_CODE(!fn || n < 0 || (n && !inputs), OWNER, "gradcheck: fn or inputs is NULL");
     if (eps == 0) { eps = 1e-6; }
     if (atol == 0) { atol = 1e-5; }
@@ -21093,6 +21419,7 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *cons
     tensor__gradgrad_t gg;
     gg.fn = fn;
     gg.user = user;
+    TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "gradgradcheck");
     TENSOR__REFUSE_CODE(!fn || n < 0 || n == INT32_MAX || (n && !inputs), OWNER,
                         "gradgradcheck: fn or inputs is NULL");
     tensor_t **list = (tensor_t **)tensor__memory(th, (uint64_t)(n + 1) * sizeof *list);
@@ -21364,39 +21691,135 @@ TENSOR__END
 // registration at start (order of initialisation, writable tables).
 // ------------------------------------------------------------------------------
 
+// The fifth meaning of a formula's text: which operands it reads, as a mask.
+#define F_A TENSOR__SA
+#define F_B TENSOR__SB
+#define F_C_ TENSOR__SC
+#define F_Y TENSOR__SY
+#define F_G TENSOR__SG
+#define F_C(x) 0
+#define F_P(k) 0
+#define TENSOR__READ(mask) ((mask) & ~TENSOR__SG)
+#define F_ADD(a, b) TENSOR__READ((a) | (b))
+#define F_SUB(a, b) TENSOR__READ((a) | (b))
+#define F_MUL(a, b) TENSOR__READ((a) | (b))
+#define F_DIV(a, b) TENSOR__READ((a) | (b))
+#define F_FLOORDIV(a, b) TENSOR__READ((a) | (b))
+#define F_POW(a, b) TENSOR__READ((a) | (b))
+#define F_LT(a, b) TENSOR__READ((a) | (b))
+#define F_LE(a, b) TENSOR__READ((a) | (b))
+#define F_GT(a, b) TENSOR__READ((a) | (b))
+#define F_GE(a, b) TENSOR__READ((a) | (b))
+#define F_EQ(a, b) TENSOR__READ((a) | (b))
+#define F_NE(a, b) TENSOR__READ((a) | (b))
+#define F_AND(a, b) TENSOR__READ((a) | (b))
+#define F_OR(a, b) TENSOR__READ((a) | (b))
+#define F_SEL(m, a, b) TENSOR__READ((m) | (a) | (b))
+#define F_NEG(a) TENSOR__READ(a)
+#define F_ABS(a) TENSOR__READ(a)
+#define F_SIGN(a) TENSOR__READ(a)
+#define F_SQRT(a) TENSOR__READ(a)
+#define F_RSQRT(a) TENSOR__READ(a)
+#define F_TRUNC(a) TENSOR__READ(a)
+#define F_EXP(a) TENSOR__READ(a)
+#define F_EXPM1(a) TENSOR__READ(a)
+#define F_LOG(a) TENSOR__READ(a)
+#define F_LOG1P(a) TENSOR__READ(a)
+#define F_SIN(a) TENSOR__READ(a)
+#define F_COS(a) TENSOR__READ(a)
+#define F_SINH(a) TENSOR__READ(a)
+#define F_COSH(a) TENSOR__READ(a)
+#define F_TANH(a) TENSOR__READ(a)
+#define F_SIGMOID(a) TENSOR__READ(a)
+#define F_ERF(a) TENSOR__READ(a)
+#define F_ERFC(a) TENSOR__READ(a)
+#define F_ERFINV(a) TENSOR__READ(a)
+#define F_POLYGAMMA(n, x) TENSOR__READ(x)
+
+// A row is reached by its accessor alone, so that the compiler and the linker drop those that a program does
+// not name, with their kernels and gradients.
 #define NOGRAD NULL
-static const tensor__row_t tensor__rows[TENSOR_OP_COUNT] = {
-#define TENSOR__ROW_OF(ID, name, n, kind, saves, grad, cast, lo, hi, doc)                                    \
-    {#name, TENSOR_FAMILY_POINTWISE, n, n, 1, TENSOR__##kind, cast, TENSOR_OP_##ID, saves, grad,             \
-     tensor__cpu_pointwise, NULL, lo, hi, doc, NULL},
+#define TENSOR__ROW_OF(ID, name, n, kind, saves, grad, cast, lo, hi, doc, ...)                               \
+    TENSOR__FN const tensor__row_t *tensor__row_##ID(void) {                                                 \
+        static const tensor__point_t point = {__VA_ARGS__};                                                  \
+        static const tensor__row_t back = {#name, TENSOR_FAMILY_POINTWISE_BACKWARD, 5, 0, 3, 0, 0,           \
+            TENSOR_OP_##ID, 0, NULL, TENSOR__GRAD(tensor__cpu_pointwise_backward), NULL, 0, 0, NULL, NULL,   \
+            &point, NULL, NULL};                                                                             \
+        static const tensor__row_t row = {#name, TENSOR_FAMILY_POINTWISE, n, n, 1, TENSOR__##kind, cast,     \
+            TENSOR_OP_##ID, saves, grad, tensor__cpu_pointwise, NULL, TENSOR__ABOUT(lo, hi, doc), NULL,      \
+            &point, TENSOR__GRAD(&back), NULL};                                                              \
+        (void)back;                                                                                          \
+        return &row;                                                                                         \
+    }
+// By kind: DBL rows have no vector body, NUM rows alone one of integers.
+#define TENSOR__VECTOR_FLT(f) {TENSOR__PASSES_OF(f)}
+#define TENSOR__VECTOR_NUM(f) {TENSOR__PASSES_OF(f)}
+#define TENSOR__VECTOR_DBL(f) {NULL}
+#define TENSOR__INTEGER_FLT(f) NULL
+#define TENSOR__INTEGER_NUM(f) f
+#define TENSOR__INTEGER_DBL(f) NULL
+#ifdef TENSOR_NO_AUTOGRAD
+#define TENSOR__POINT(name, kind, d0, d1, d2, r0, r1, r2)                                                    \
+    TENSOR__VECTOR_##kind(tensor__f_##name), {NULL}, tensor__f_##name##_f64, NULL,                           \
+    TENSOR__INTEGER_##kind(tensor__f_##name##_i64), {NULL, NULL, NULL}, {0, 0, 0}
+#else
+#define TENSOR__POINT(name, kind, d0, d1, d2, r0, r1, r2)                                                    \
+    TENSOR__VECTOR_##kind(tensor__f_##name), TENSOR__VECTOR_##kind(tensor__b_##name),                        \
+    tensor__f_##name##_f64, tensor__b_##name##_f64, TENSOR__INTEGER_##kind(tensor__f_##name##_i64),          \
+    {d0, d1, d2}, {r0, r1, r2}
+#endif
 #define TENSOR__ONE(ID, name, kind, f, dA, saves, cast, lo, hi, doc)                                         \
-    TENSOR__ROW_OF(ID, name, 1, kind, saves, tensor__grad_pointwise, TENSOR__POINT_##cast, lo, hi, doc)
+    TENSOR__ROW_OF(ID, name, 1, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast, lo, \
+                   hi, doc, TENSOR__POINT(name, kind, tensor__d0_##name, NULL, NULL, dA, 0, 0))
 #define TENSOR__TWO(ID, name, kind, f, dA, dB, saves, cast, lo, hi, doc)                                     \
-    TENSOR__ROW_OF(ID, name, 2, kind, saves, tensor__grad_pointwise, TENSOR__POINT_##cast, lo, hi, doc)
+    TENSOR__ROW_OF(ID, name, 2, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast, lo, \
+                   hi, doc, TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name, NULL, dA, dB, 0))
 #define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, saves, cast, lo, hi, doc)                               \
-    TENSOR__ROW_OF(ID, name, 3, kind, saves, tensor__grad_pointwise, TENSOR__POINT_##cast, lo, hi, doc)
+    TENSOR__ROW_OF(ID, name, 3, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast, lo, \
+                   hi, doc, TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name,                  \
+                                          tensor__d2_##name, dA, dB, dC))
 #define TENSOR__TESTS(ID, name, n, kind, f, cast, doc)                                                       \
-    TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, TENSOR__POINT_##cast, -3, 3, doc)
+    TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, TENSOR__POINT_##cast, -3, 3, doc,                             \
+                   {TENSOR__PASSES_OF(tensor__f_##name)}, {NULL}, tensor__f_##name##_f64, NULL,              \
+                   tensor__f_##name##_i64, {NULL, NULL, NULL}, {0, 0, 0})
 #define TENSOR__BITS(ID, name, n, f, cast, doc)                                                              \
-    TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, TENSOR__POINT_##cast, -3, 3, doc)
-    TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TENSOR__BITS)
+    TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, TENSOR__POINT_##cast, -3, 3, doc, {NULL}, {NULL}, NULL, NULL,  \
+                   tensor__f_##name##_i64, {NULL, NULL, NULL}, {0, 0, 0})
+TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TENSOR__BITS)
+#undef TENSOR__ROW_OF
+#undef TENSOR__ONE
+#undef TENSOR__TWO
+#undef TENSOR__THREE
+#undef TENSOR__TESTS
+#undef TENSOR__BITS
+#undef TENSOR__READ
+#define TENSOR__PASS 0
+#define TENSOR__PASS_WORDS
+#include TENSOR_SELF
 #define TENSOR__X(ID, name, family, nin, nout, cpu, scratch, grad, saves, cast, doc)                         \
-    {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT, TENSOR__##cast, TENSOR_OP_##ID, saves,      \
-     grad, cpu, scratch, -3, 3, doc,                                                                         \
-     TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL},
-    TENSOR_OPS_OTHER(TENSOR__X)
+    TENSOR__FN const tensor__row_t *tensor__row_##ID(void) {                                                 \
+        static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT,        \
+            TENSOR__##cast, TENSOR_OP_##ID, saves, TENSOR__GRAD(grad), cpu, scratch,                         \
+            TENSOR__ABOUT(-3, 3, doc),                                                                       \
+            TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL, NULL, NULL, NULL};         \
+        return &row;                                                                                         \
+    }
+TENSOR_OPS_OTHER(TENSOR__X)
 #undef TENSOR__X
-};
-// The fused derivative of a pointwise row is a call of its own, with the row's id and name.
-static const tensor__row_t tensor__pointwise_backward_rows[TENSOR_OP_POINTWISE_COUNT] = {
-#define TENSOR__X(ID, name, ...)                                                                             \
-    {#name, TENSOR_FAMILY_POINTWISE_BACKWARD, 5, 0, 3, 0, 0, TENSOR_OP_##ID, 0, NULL,                        \
-     tensor__cpu_pointwise_backward, NULL, 0, 0, "", NULL},
-    TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X)
+#ifdef TENSOR_ALL_ROWS
+TENSOR__FN const tensor__row_t *tensor__row(int id) {
+    static const tensor__row_t *(*const rows[])(void) = {
+#define TENSOR__X(ID, ...) tensor__row_##ID,
+        TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X)
+        TENSOR_OPS_OTHER(TENSOR__X)
 #undef TENSOR__X
-};
-TENSOR__FN const tensor__row_t *tensor__row(int id) { return &tensor__rows[id]; }
-TENSOR__FN const tensor__row_t *tensor__backward_row(int id) { return &tensor__pointwise_backward_rows[id]; }
+    };
+    return rows[id]();
+}
+#define TENSOR__ROW_BY_ID tensor__row
+#else
+#define TENSOR__ROW_BY_ID NULL
+#endif
 
 // Stamps what the call just made, or the error it just raised.
 TENSOR__FN TENSOR__NOINLINE void tensor__stamp_error(tensor__thread_t *th, const char *site) {
@@ -21488,8 +21911,10 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__disown, tensor__changeable, tensor__hold, tensor__drop, tensor__push_path, tensor__pop_path,
     tensor__load, tensor__philox, tensor__inner_scope, tensor__tidy, tensor__set_backend,
     tensor__recording, tensor__aside, tensor__make, tensor__arg, tensor__launch, tensor__halves,
-    tensor__multiplies, tensor__net, tensor__lasts, tensor__follow, tensor__row, tensor__backward_row,
-    tensor__plain_product, tensor__casting, tensor__autocast,
+    tensor__multiplies, tensor__net, tensor__lasts, tensor__follow, TENSOR__ROW_BY_ID, tensor__row_RELU,
+    tensor__row_GELU_TANH, tensor__plain_product, tensor__know_rows, tensor__merge_rows, tensor__write,
+    tensor__assign, tensor__casting,
+    tensor__autocast,
 };
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
     return version == TENSOR__API_VERSION ? &tensor__internals_table : NULL;

@@ -7112,6 +7112,16 @@ template <class C> inline update_t<C> update_of(const nn__update_t &n, const par
     set_numbers(&u);
     return u;
 }
+// What depends on the step, t being the first if 1: by number, as what a formula points to is the host's.
+__device__ inline void step_numbers_at(nn__update_t *u, double t) {
+    u->at = t;
+    switch (u->formula) {
+#define TCU_X(name, states, at, must) case NN__STEP_ID_##name: at(u, t); break;
+    NN__STEPS(TCU_X)
+#undef TCU_X
+    default: break;
+    }
+}
 // The numbers of a step that a scaler may leave out, or has before (skip: nn_optimizer_t's).
 template <class C> __global__ void __launch_bounds__(32, 1)
 step_numbers(update_t<C> *to, update_t<C> given, const update_t<C> *live, const float *skip) {
@@ -7119,7 +7129,7 @@ step_numbers(update_t<C> *to, update_t<C> given, const update_t<C> *live, const 
     *to = live ? *live : given;
     to->skip = skip[0] != 0;
     if (skip[1] > 0) {
-        nn__at_step(&to->of, to->of.at - (double)skip[1]);
+        step_numbers_at(&to->of, to->of.at - (double)skip[1]);
         set_numbers(to);
     }
 }

@@ -2691,6 +2691,7 @@ typedef struct nn__update_t {
     double at;                          // the step, from 1
     // early: sgd's first step, radam's without v; lerp_back: PyTorch's lerp from its end
     int formula, decay, early, nesterov, decoupled, lerp_back, maximize, by_rows;
+    const struct nn__formula_t *of;     // on the host; a device goes by the number
 } nn__update_t;
 
 #ifdef __CUDACC__
@@ -2794,67 +2795,78 @@ enum {
     NN__STEPS(NN__STEP_ID)
     NN__SUM_SQUARES, NN__SCALE_GRADS
 };
-// What depends on the step, t being the first if 1.
-NN__BOTH void nn__at_step(nn__update_t *u, double t) {
-    u->at = t;
-    switch (u->formula) {
-#define NN__STEP_AT(name, states, at, must) case NN__STEP_ID_##name: at(u, t); break;
-    NN__STEPS(NN__STEP_AT)
-    default: break;
-    }
-}
-typedef void (*nn__update_fn)(const nn__update_t *u, void *x, const void *g, void *s0, void *s1, void *s2,
-                              int64_t n);
+typedef void nn__update_fn(const nn__update_t *u, void *x, const void *g, void *s0, void *s1, void *s2, int64_t n);
+// A formula: its kernel in a pass, and what of its numbers depends on the step.
+typedef struct nn__formula_t {
+    nn__update_fn *(*step)(int place);
+    void (*at)(nn__update_t *u, double t);
+} nn__formula_t;
 
-// Inner loops of one instruction set and element type; what each does stands at its text in >>nn-kernels.
+// Inner loops of the passes: name, result, parameters. What each does stands at its text in >>nn-kernels. Each
+// has a function of its own that gives a pass's (NN__DO), so that a program has those alone that it can reach.
+// Rejected: one table of all per pass, which whoever wants one of them keeps whole.
+// clang-format off
+#define NN__KERNELS(X) \
+    X(fill, void, (void *y, double a, int64_t n)) \
+    X(add, void, (void *y, const void *x, int64_t n)) \
+    X(scale, void, (void *y, double a, int64_t n)) \
+    X(dot, double, (const void *x, const void *y, int64_t n)) \
+    X(lse, double, (const void *x, int64_t n)) \
+    X(col2im, void, (const void *columns, void *image, const nn__window_t *g, int64_t channels, const \
+           nn__block_t *b)) \
+    X(max_pool, void, (const void *x, void *y, int32_t *place, const nn__window_t *g)) \
+    X(max_unpool, void, (const void *grad, const int32_t *place, void *gx, int64_t n)) \
+    X(avg_pool, void, (void *x, void *y, const nn__window_t *g, int back)) \
+    X(layer_norm, void, (const void *x, const void *w, const void *b, void *y, void *mean, void *rstd, \
+           int64_t rows, int64_t n, double eps, int rms)) \
+    X(layer_norm_back, void, (const void *grad, const void *x, const void *w, const void *mean, const void \
+           *rstd, void *gx, void *gw, void *gb, int64_t rows, int64_t n, int rms)) \
+    X(deviation, double, (const void *g, const void *x, double mean, double *total, int64_t n)) \
+    X(affine, void, (const void *g, const void *x, void *y, double a, double mean, double b, double c, \
+           int64_t n)) \
+    X(recur, void, (int kind, const void *gi, const void *hg, const void *h0, const void *c0, void *gates, \
+           void *h, void *c, int64_t n)) \
+    X(recur_back, void, (int kind, void *dh, void *dc, const void *gates, const void *h, const void *h0, \
+           const void *c0, const void *c, void *dgi, void *dhg, int64_t n)) \
+    X(softmax_minus, void, (const void *x, const void *w, void *gx, double lse, double a, double b, \
+           int64_t n)) \
+    X(loss, double, (nn__value_fn *value, const void *x, const void *t, const void *w, const void *q, void *y, \
+           int64_t n, double p)) \
+    X(loss_back, void, (nn__slope_fn *slope, const void *g, int64_t step, double c, const void *x, const void *t, \
+           const void *w, const void *q, void *gx, void *gt, int64_t n, double p)) \
+    X(attend, double, (void *s, int64_t valid, int64_t n, double scale, double *lse)) \
+    X(attend_back, void, (void *s, void *d, int64_t valid, int64_t n, double scale, double lse, double \
+           delta)) \
+    X(dropout, void, (const void *x, void *y, int64_t first, int64_t n, tensor_generator_t rng, uint32_t \
+           keep, double scale)) \
+    X(squares, double, (const void *x, int64_t n)) \
+    X(rescale, int, (void *x, double f, int64_t n))
+// of f32 alone
+#define NN__KERNELS_F32(X) \
+    X(direct, void, (int64_t co, int64_t n, const float *w, const int32_t *off, const float *b, const \
+           float *p, int64_t ps, int64_t sw, float *y, int64_t ys, int64_t rows, int64_t ow)) \
+    X(pad, void, (const float *x, int64_t h, int64_t w, int64_t uh, int64_t uw, int64_t first, int64_t \
+           lines, int64_t pw, float *to, int64_t pitch)) \
+    X(direct_weight, void, (int m, int taps, const int32_t *off, const float *grad, int64_t gs, int64_t \
+           g_row, int64_t g_image, const float *image, int64_t x_row, int64_t x_image, int64_t images, \
+           int64_t rows, int64_t width, int64_t sw, float *to, int64_t ts)) \
+    X(turn, void, (int64_t rows, int64_t columns, const float *x, int64_t xs, float *y, int64_t ys)) \
+    X(gather, void, (int rows, int two, int64_t n, const float *a, int64_t as, const int32_t *off, const \
+           float *b, const float *start, float *c, int64_t cs)) \
+    X(winograd, void, (int form, int64_t n, const float *x, int64_t xt, int64_t xr, int64_t xc, float *y, \
+           int64_t yt, int64_t yr, int64_t yc, const float *start))
+// clang-format on
+typedef void nn__value_fn(const void *x, const void *t, const void *q, void *y, int64_t n, double p);
+typedef void nn__slope_fn(const void *x, const void *t, const void *q, void *dx, void *dt, int64_t n, double p);
+#define NN__X(name, result, params) typedef result nn__##name##_fn params;
+NN__KERNELS(NN__X)
+NN__KERNELS_F32(NN__X)
+#undef NN__X
+
+// Sizes of a pass: where its kernels are (see NN__EACH); outputs of a tile, taps of a tile, floats of a vector,
+// rows of gather, all 0 where there are no NN__KERNELS_F32.
 typedef struct nn__cpu_t {
-    void (*fill)(void *y, double a, int64_t n);
-    void (*add)(void *y, const void *x, int64_t n);
-    void (*scale)(void *y, double a, int64_t n);
-    double (*dot)(const void *x, const void *y, int64_t n);
-    double (*lse)(const void *x, int64_t n);
-    void (*col2im)(const void *columns, void *image, const nn__window_t *g, int64_t channels,
-                   const nn__block_t *b);
-    void (*max_pool)(const void *x, void *y, int32_t *place, const nn__window_t *g);
-    void (*max_unpool)(const void *grad, const int32_t *place, void *gx, int64_t n);
-    void (*avg_pool)(void *x, void *y, const nn__window_t *g, int back);
-    void (*layer_norm)(const void *x, const void *w, const void *b, void *y, void *mean, void *rstd,
-                       int64_t rows, int64_t n, double eps, int rms);
-    void (*layer_norm_back)(const void *grad, const void *x, const void *w, const void *mean,
-                            const void *rstd, void *gx, void *gw, void *gb, int64_t rows, int64_t n, int rms);
-    double (*deviation)(const void *g, const void *x, double mean, double *total, int64_t n);
-    void (*affine)(const void *g, const void *x, void *y, double a, double mean, double b, double c,
-                   int64_t n);
-    void (*recur)(int kind, const void *gi, const void *hg, const void *h0, const void *c0, void *gates,
-                  void *h, void *c, int64_t n);
-    void (*recur_back)(int kind, void *dh, void *dc, const void *gates, const void *h, const void *h0,
-                       const void *c0, const void *c, void *dgi, void *dhg, int64_t n);
-    void (*softmax_minus)(const void *x, const void *w, void *gx, double lse, double a, double b, int64_t n);
-    double (*loss)(int which, const void *x, const void *t, const void *w, const void *q, void *y, int64_t n,
-                   double p);
-    void (*loss_back)(int which, const void *g, int64_t step, double c, const void *x, const void *t,
-                      const void *w, const void *q, void *gx, void *gt, int64_t n, double p);
-    double (*attend)(void *s, int64_t valid, int64_t n, double scale, double *lse);
-    void (*attend_back)(void *s, void *d, int64_t valid, int64_t n, double scale, double lse, double delta);
-    void (*dropout)(const void *x, void *y, int64_t first, int64_t n, tensor_generator_t rng, uint32_t keep,
-                    double scale);
-    nn__update_fn optim[NN__SUM_SQUARES];
-    double (*squares)(const void *x, int64_t n);
-    int (*rescale)(void *x, double f, int64_t n);
-    // f32 only: NULL elsewhere; outputs of a tile, taps of a tile, floats of a vector, rows of gather
-    void (*direct)(int64_t co, int64_t n, const float *w, const int32_t *off, const float *b, const float *p,
-                   int64_t ps, int64_t sw, float *y, int64_t ys, int64_t rows, int64_t ow);
-    void (*pad)(const float *x, int64_t h, int64_t w, int64_t uh, int64_t uw, int64_t first, int64_t lines,
-                int64_t pw, float *to, int64_t pitch);
-    void (*direct_weight)(int m, int taps, const int32_t *off, const float *grad, int64_t gs, int64_t g_row,
-                          int64_t g_image, const float *image, int64_t x_row, int64_t x_image, int64_t images,
-                          int64_t rows, int64_t width, int64_t sw, float *to, int64_t ts);
-    void (*turn)(int64_t rows, int64_t columns, const float *x, int64_t xs, float *y, int64_t ys);
-    void (*gather)(int rows, int two, int64_t n, const float *a, int64_t as, const int32_t *off,
-                   const float *b, const float *start, float *c, int64_t cs);
-    void (*winograd)(int form, int64_t n, const float *x, int64_t xt, int64_t xr, int64_t xc, float *y,
-                     int64_t yt, int64_t yr, int64_t yc, const float *start);
-    int mr, kt, lanes, gr;
+    int place, mr, kt, lanes, gr;
 } nn__cpu_t;
 
 // ------------------------------------------------------------------------------
@@ -2862,7 +2874,8 @@ typedef struct nn__cpu_t {
 //
 // As TENSOR_OPS_OTHER of tensor.h, with two more columns: how many inputs are required (the others may be
 // absent), and what error texts call them. Columns: ID, name, family, inputs, required, outputs, CPU kernel,
-// scratch, gradient, saves, class, names of the inputs, doc.
+// scratch, gradient, saves, class, names of the inputs, doc, what is the
+// row's own (row->own: nn__then_t, nn__taps_t, nn__integers_t, nn__pointwise_t).
 // Outputs from 1 on are kept for the gradient only. The three convolutions are bilinear, each the gradient of
 // the others, so they need no rows for gradients of gradients; fused gradients (_BACKWARD) are used when no
 // graph of the gradient is wanted, else the engine differentiates the op composed from smaller ones
@@ -2871,60 +2884,60 @@ typedef struct nn__cpu_t {
 
 // clang-format off
 #define NN_OPS(X) \
-    X(AFFINE_GRID, affine_grid, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, APART, "theta", "places of affine maps") \
-    X(ATTENTION, scaled_dot_product_attention, ATTENTION, 3, 3, 2, nn__cpu_attention, nn__scratch_attention, nn__grad_attention, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY | TENSOR__SY1, LOW, "query key value", "softmax(q kT scale) v; logsumexp") \
-    X(ATTENTION_BACKWARD, scaled_dot_product_attention_backward, ATTENTION, 6, 6, 3, nn__cpu_attention_back, nn__scratch_attention, NOGRAD, 0, AS_IS, "grad query key value y logsumexp", "dq, dk, dv from g, q, k, v, y, logsumexp") \
-    X(AVG_POOL1D, avg_pool1d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", "mean of windows") \
-    X(AVG_POOL2D, avg_pool2d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", "mean of windows") \
-    X(AVG_POOL3D, avg_pool3d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", "mean of windows") \
-    X(AVG_POOL_BACKWARD, avg_pool_backward, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "grad", "g spread over windows") \
-    X(BATCH_NORM, batch_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, AS_IS, "x weight bias", "normalised channels, weight, bias; mean, 1 / deviation, variance") \
-    X(CHANNEL_SHUFFLE, channel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", "channels of groups interleaved") \
-    X(COL2IM, col2im, CONV, 1, 1, 1, nn__cpu_columns, NULL, nn__grad_columns, 0, AS_IS, "x", "columns added into images") \
-    X(CONV1D, conv1d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "convolution of x, w, bias") \
-    X(CONV2D, conv2d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "convolution of x, w, bias") \
-    X(CONV3D, conv3d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "convolution of x, w, bias") \
-    X(CONV_TRANSPOSE1D, conv_transpose1d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "the gradient of conv1d by its input, of x, w; bias") \
-    X(CONV_TRANSPOSE2D, conv_transpose2d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "the gradient of conv2d by its input, of x, w; bias") \
-    X(CONV_TRANSPOSE3D, conv_transpose3d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "the gradient of conv3d by its input, of x, w; bias") \
-    X(CONV_WEIGHT, conv_weight, CONV, 2, 2, 1, nn__cpu_conv_weight, nn__scratch_conv, nn__grad_conv_weight, TENSOR__SA | TENSOR__SB, AS_IS, "grad x", "gradient of the weight from g, x") \
-    X(CROSS_ENTROPY, cross_entropy, LOSS, 3, 2, 3, nn__cpu_cross_entropy, nn__scratch_cross_entropy, nn__grad_cross_entropy, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL, "input target weight", "of logits [N, C], classes [N], weight [C]; logsumexp [N], divisor []") \
-    X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward, LOSS, 6, 5, 1, nn__cpu_cross_entropy_back, NULL, NOGRAD, 0, AS_IS, "grad input target logsumexp divisor weight", "from g, logits, classes, logsumexp, divisor, weight") \
-    X(CTC_LOSS, ctc_loss, LOSS, 4, 4, 2, nn__cpu_ctc, nn__scratch_ctc, nn__grad_ctc, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY1, AS_IS, "log_probs targets input_lengths target_lengths", "of each item; its gradient") \
-    X(DROPOUT, dropout, DROPOUT, 1, 1, 1, nn__cpu_dropout, NULL, nn__grad_dropout, 0, AS_IS, "x", "x or 0, scaled") \
-    X(EMBEDDING, embedding, EMBEDDING, 2, 2, 1, nn__cpu_embedding, NULL, nn__grad_embedding, TENSOR__SA, AS_IS, "index weight", "rows of weight named by index") \
-    X(EMBEDDING_BACKWARD, embedding_backward, EMBEDDING, 2, 2, 1, nn__cpu_embedding_back, nn__scratch_embedding_back, nn__grad_embedding_back, TENSOR__SB, AS_IS, "grad index", "rows of g added at index; i[2] rows") \
-    X(GRID_SAMPLE, grid_sample, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, WIDEST, "x grid", "images at the places of a grid") \
-    X(GROUP_NORM, group_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL, "x weight bias", "normalised groups, weight, bias; mean, 1 / deviation, variance") \
-    X(GROUP_NORM_BACKWARD, group_norm_backward, NORM, 5, 4, 3, nn__cpu_plane_norm_back, nn__scratch_plane_norm_back, NOGRAD, 0, AS_IS, "grad x mean rstd weight", "dx, dweight, dbias of batch_norm or group_norm from g, x, mean, 1 / deviation, weight") \
-    X(IM2COL, im2col, CONV, 1, 1, 1, nn__cpu_columns, NULL, nn__grad_columns, 0, AS_IS, "x", "windows of images as columns") \
-    X(INTERPOLATE, interpolate, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, FULL, "x", "images resampled") \
-    X(LAYER_NORM, layer_norm, NORM, 3, 1, 3, nn__cpu_layer_norm, NULL, nn__grad_layer_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL, "x weight bias", "normalised rows, weight, bias; mean, 1 / deviation") \
-    X(LAYER_NORM_BACKWARD, layer_norm_backward, NORM, 5, 4, 3, nn__cpu_layer_norm_back, nn__scratch_layer_norm_back, NOGRAD, 0, AS_IS, "grad x mean rstd weight", "dx, dweight, dbias from g, x, mean, 1 / deviation, weight") \
-    X(LINEAR, linear, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "x wT + bias") \
-    X(LINEAR_GELU_TANH, linear_gelu_tanh, MATMUL, 3, 2, 2, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB | TENSOR__SY1, LOW, "x weight bias", "gelu_tanh of x wT + bias; that, for the gradient") \
-    X(LINEAR_RELU, linear_relu, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB | TENSOR__SY, LOW, "x weight bias", "relu of x wT + bias") \
-    X(LOSS_BACKWARD, loss_backward, LOSS, 5, 3, 2, nn__cpu_loss_back, NULL, NOGRAD, 0, AS_IS, "grad input target weight pos_weight", "dinput, dtarget from g, input, target, weight, pos_weight") \
-    X(MAX_POOL1D, max_pool1d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", "largest of windows; its place in the plane, i32") \
-    X(MAX_POOL2D, max_pool2d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", "largest of windows; its place in the plane, i32") \
-    X(MAX_POOL3D, max_pool3d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", "largest of windows; its place in the plane, i32") \
-    X(MAX_POOL_BACKWARD, max_pool_backward, POOL, 2, 2, 1, nn__cpu_max_unpool, NULL, nn__grad_max_unpool, TENSOR__SB, AS_IS, "grad place", "g added at places") \
-    X(MAX_UNPOOL1D, max_unpool1d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x indices", "x at the places of a max pool") \
-    X(MAX_UNPOOL2D, max_unpool2d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x indices", "x at the places of a max pool") \
-    X(MAX_UNPOOL3D, max_unpool3d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x indices", "x at the places of a max pool") \
-    X(PAD, pad, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", "elements added at the ends of dims") \
-    X(PIXEL_SHUFFLE, pixel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", "channels as pixels") \
-    X(PIXEL_UNSHUFFLE, pixel_unshuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", "pixels as channels") \
-    X(RECURRENT, recurrent, RECURRENT, 5, 3, 3, nn__cpu_recurrent, nn__scratch_recurrent, nn__grad_recurrent, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SE | TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, LOW, "gi w_hh h0 b_hh c0", "h of all steps from the gates' share of x [T, N, G]; c; gates") \
-    X(RECURRENT_BACKWARD, recurrent_backward, RECURRENT, 8, 6, 4, nn__cpu_recurrent_back, nn__scratch_recurrent, NOGRAD, 0, AS_IS, "grad y c gates w_hh h0 dc c0", "dgi, dhg (GRU), dh0, dc0") \
-    X(LOSS_MSE, mse_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "(x - t)^2") \
-    X(LOSS_L1, l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "|x - t|") \
-    X(LOSS_SMOOTH_L1, smooth_l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "d^2 / 2p near 0, else |d| - p / 2") \
-    X(LOSS_HUBER, huber_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "d^2 / 2 near 0, else p (|d| - p / 2)") \
-    X(LOSS_BCE, binary_cross_entropy, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "-(t log x + (1 - t) log(1 - x))") \
-    X(LOSS_BCE_LOGITS, binary_cross_entropy_with_logits, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "binary cross entropy of sigmoid(x)") \
-    X(LOSS_KL_DIV, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "t (log t - x)") \
-    X(LOSS_KL_DIV_LOG, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "e^t (t - x)")
+    X(AFFINE_GRID, affine_grid, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, APART, "theta", "places of affine maps", NULL) \
+    X(ATTENTION, scaled_dot_product_attention, ATTENTION, 3, 3, 2, nn__cpu_attention, nn__scratch_attention, nn__grad_attention, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY | TENSOR__SY1, LOW, "query key value", "softmax(q kT scale) v; logsumexp", NULL) \
+    X(ATTENTION_BACKWARD, scaled_dot_product_attention_backward, ATTENTION, 6, 6, 3, nn__cpu_attention_back, nn__scratch_attention, NOGRAD, 0, AS_IS, "grad query key value y logsumexp", "dq, dk, dv from g, q, k, v, y, logsumexp", NULL) \
+    X(AVG_POOL1D, avg_pool1d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", "mean of windows", &nn__of_avg_pool_integers) \
+    X(AVG_POOL2D, avg_pool2d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", "mean of windows", &nn__of_avg_pool_integers) \
+    X(AVG_POOL3D, avg_pool3d, POOL, 1, 1, 1, nn__cpu_avg_pool, NULL, nn__grad_avg_pool, 0, AS_IS, "x", "mean of windows", &nn__of_avg_pool_integers) \
+    X(AVG_POOL_BACKWARD, avg_pool_backward, POOL, 1, 1, 1, nn__cpu_avg_unpool, NULL, nn__grad_avg_pool, 0, AS_IS, "grad", "g spread over windows", NULL) \
+    X(BATCH_NORM, batch_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, AS_IS, "x weight bias", "normalised channels, weight, bias; mean, 1 / deviation, variance", NULL) \
+    X(CHANNEL_SHUFFLE, channel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", "channels of groups interleaved", NULL) \
+    X(COL2IM, col2im, CONV, 1, 1, 1, nn__cpu_columns, NULL, nn__grad_columns, 0, AS_IS, "x", "columns added into images", NULL) \
+    X(CONV1D, conv1d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "convolution of x, w, bias", &nn__of_conv_taps) \
+    X(CONV2D, conv2d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "convolution of x, w, bias", &nn__of_conv_taps) \
+    X(CONV3D, conv3d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "convolution of x, w, bias", &nn__of_conv_taps) \
+    X(CONV_TRANSPOSE1D, conv_transpose1d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "the gradient of conv1d by its input, of x, w; bias", &nn__of_conv_transposed_taps) \
+    X(CONV_TRANSPOSE2D, conv_transpose2d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "the gradient of conv2d by its input, of x, w; bias", &nn__of_conv_transposed_taps) \
+    X(CONV_TRANSPOSE3D, conv_transpose3d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "the gradient of conv3d by its input, of x, w; bias", &nn__of_conv_transposed_taps) \
+    X(CONV_WEIGHT, conv_weight, CONV, 2, 2, 1, nn__cpu_conv_weight, nn__scratch_conv, nn__grad_conv_weight, TENSOR__SA | TENSOR__SB, AS_IS, "grad x", "gradient of the weight from g, x", NULL) \
+    X(CROSS_ENTROPY, cross_entropy, LOSS, 3, 2, 3, nn__cpu_cross_entropy, nn__scratch_cross_entropy, nn__grad_cross_entropy, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL, "input target weight", "of logits [N, C], classes [N], weight [C]; logsumexp [N], divisor []", NULL) \
+    X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward, LOSS, 6, 5, 1, nn__cpu_cross_entropy_back, NULL, NOGRAD, 0, AS_IS, "grad input target logsumexp divisor weight", "from g, logits, classes, logsumexp, divisor, weight", NULL) \
+    X(CTC_LOSS, ctc_loss, LOSS, 4, 4, 2, nn__cpu_ctc, nn__scratch_ctc, nn__grad_ctc, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY1, AS_IS, "log_probs targets input_lengths target_lengths", "of each item; its gradient", NULL) \
+    X(DROPOUT, dropout, DROPOUT, 1, 1, 1, nn__cpu_dropout, NULL, nn__grad_dropout, 0, AS_IS, "x", "x or 0, scaled", NULL) \
+    X(EMBEDDING, embedding, EMBEDDING, 2, 2, 1, nn__cpu_embedding, NULL, nn__grad_embedding, TENSOR__SA, AS_IS, "index weight", "rows of weight named by index", NULL) \
+    X(EMBEDDING_BACKWARD, embedding_backward, EMBEDDING, 2, 2, 1, nn__cpu_embedding_back, nn__scratch_embedding_back, nn__grad_embedding_back, TENSOR__SB, AS_IS, "grad index", "rows of g added at index; i[2] rows", NULL) \
+    X(GRID_SAMPLE, grid_sample, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, WIDEST, "x grid", "images at the places of a grid", NULL) \
+    X(GROUP_NORM, group_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL, "x weight bias", "normalised groups, weight, bias; mean, 1 / deviation, variance", NULL) \
+    X(GROUP_NORM_BACKWARD, group_norm_backward, NORM, 5, 4, 3, nn__cpu_plane_norm_back, nn__scratch_plane_norm_back, NOGRAD, 0, AS_IS, "grad x mean rstd weight", "dx, dweight, dbias of batch_norm or group_norm from g, x, mean, 1 / deviation, weight", NULL) \
+    X(IM2COL, im2col, CONV, 1, 1, 1, nn__cpu_columns, NULL, nn__grad_columns, 0, AS_IS, "x", "windows of images as columns", NULL) \
+    X(INTERPOLATE, interpolate, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, FULL, "x", "images resampled", NULL) \
+    X(LAYER_NORM, layer_norm, NORM, 3, 1, 3, nn__cpu_layer_norm, NULL, nn__grad_layer_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL, "x weight bias", "normalised rows, weight, bias; mean, 1 / deviation", NULL) \
+    X(LAYER_NORM_BACKWARD, layer_norm_backward, NORM, 5, 4, 3, nn__cpu_layer_norm_back, nn__scratch_layer_norm_back, NOGRAD, 0, AS_IS, "grad x mean rstd weight", "dx, dweight, dbias from g, x, mean, 1 / deviation, weight", NULL) \
+    X(LINEAR, linear, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "x wT + bias", NULL) \
+    X(LINEAR_GELU_TANH, linear_gelu_tanh, MATMUL, 3, 2, 2, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB | TENSOR__SY1, LOW, "x weight bias", "gelu_tanh of x wT + bias; that, for the gradient", &nn__then_gelu_tanh) \
+    X(LINEAR_RELU, linear_relu, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB | TENSOR__SY, LOW, "x weight bias", "relu of x wT + bias", &nn__then_relu) \
+    X(LOSS_BACKWARD, loss_backward, LOSS, 5, 3, 2, nn__cpu_loss_back, NULL, NOGRAD, 0, AS_IS, "grad input target weight pos_weight", "dinput, dtarget from g, input, target, weight, pos_weight", NULL) \
+    X(MAX_POOL1D, max_pool1d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", "largest of windows; its place in the plane, i32", &nn__of_max_pool_integers) \
+    X(MAX_POOL2D, max_pool2d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", "largest of windows; its place in the plane, i32", &nn__of_max_pool_integers) \
+    X(MAX_POOL3D, max_pool3d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", "largest of windows; its place in the plane, i32", &nn__of_max_pool_integers) \
+    X(MAX_POOL_BACKWARD, max_pool_backward, POOL, 2, 2, 1, nn__cpu_max_unpool, NULL, nn__grad_max_unpool, TENSOR__SB, AS_IS, "grad place", "g added at places", NULL) \
+    X(MAX_UNPOOL1D, max_unpool1d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x indices", "x at the places of a max pool", NULL) \
+    X(MAX_UNPOOL2D, max_unpool2d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x indices", "x at the places of a max pool", NULL) \
+    X(MAX_UNPOOL3D, max_unpool3d, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x indices", "x at the places of a max pool", NULL) \
+    X(PAD, pad, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", "elements added at the ends of dims", NULL) \
+    X(PIXEL_SHUFFLE, pixel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", "channels as pixels", NULL) \
+    X(PIXEL_UNSHUFFLE, pixel_unshuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", "pixels as channels", NULL) \
+    X(RECURRENT, recurrent, RECURRENT, 5, 3, 3, nn__cpu_recurrent, nn__scratch_recurrent, nn__grad_recurrent, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SE | TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, LOW, "gi w_hh h0 b_hh c0", "h of all steps from the gates' share of x [T, N, G]; c; gates", NULL) \
+    X(RECURRENT_BACKWARD, recurrent_backward, RECURRENT, 8, 6, 4, nn__cpu_recurrent_back, nn__scratch_recurrent, NOGRAD, 0, AS_IS, "grad y c gates w_hh h0 dc c0", "dgi, dhg (GRU), dh0, dc0", NULL) \
+    X(LOSS_MSE, mse_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "(x - t)^2", &nn__pointwise_MSE) \
+    X(LOSS_L1, l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "|x - t|", &nn__pointwise_L1) \
+    X(LOSS_SMOOTH_L1, smooth_l1_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "d^2 / 2p near 0, else |d| - p / 2", &nn__pointwise_SMOOTH_L1) \
+    X(LOSS_HUBER, huber_loss, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "d^2 / 2 near 0, else p (|d| - p / 2)", &nn__pointwise_HUBER) \
+    X(LOSS_BCE, binary_cross_entropy, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "-(t log x + (1 - t) log(1 - x))", &nn__pointwise_BCE) \
+    X(LOSS_BCE_LOGITS, binary_cross_entropy_with_logits, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "binary cross entropy of sigmoid(x)", &nn__pointwise_BCE_LOGITS) \
+    X(LOSS_KL_DIV, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "t (log t - x)", &nn__pointwise_KL_DIV) \
+    X(LOSS_KL_DIV_LOG, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "e^t (t - x)", &nn__pointwise_KL_DIV_LOG)
 
 // As TENSOR_OPS_COMPOSED. losses: those that have no row.
 #define NN_OPS_COMPOSED(X) \
@@ -3032,21 +3045,28 @@ typedef enum nn__loss_t {
 #ifdef TENSOR_NN__PASS
 
 #if TENSOR_NN__PASS == 0
-#define NN__K(name) nn__##name##_scalar
+#define NN__K(name) TENSOR__BUILT(nn__##name##_scalar)
 #elif TENSOR_NN__PASS == 1
-#define NN__K(name) nn__##name##_sse2
+#define NN__K(name) TENSOR__BUILT(nn__##name##_sse2)
 #elif TENSOR_NN__PASS == 2
-#define NN__K(name) nn__##name##_avx2
+#define NN__K(name) TENSOR__BUILT(nn__##name##_avx2)
 #elif TENSOR_NN__PASS == 3
-#define NN__K(name) nn__##name##_avx512
+#define NN__K(name) TENSOR__BUILT(nn__##name##_avx512)
 #elif TENSOR_NN__PASS == 4
-#define NN__K(name) nn__##name##_neon
+#define NN__K(name) TENSOR__BUILT(nn__##name##_neon)
 #elif TENSOR_NN__PASS == 5
-#define NN__K(name) nn__##name##_wasm
+#define NN__K(name) TENSOR__BUILT(nn__##name##_wasm)
 #elif TENSOR_NN__PASS == 6
 #define NN__K(name) nn__##name##_f64
 #else
 #define NN__K(name) nn__##name##_reference
+#endif
+
+// What a pass defines for the rest, which may be compiled in another file.
+#if TENSOR_NN__PASS < 6
+#define NN__KERNEL TENSOR__BETWEEN
+#else
+#define NN__KERNEL TENSOR__FN
 #endif
 
 #if TENSOR_NN__PASS < 6
@@ -3131,14 +3151,14 @@ TENSOR__INLINE void NN__K(put)(NN__R *p, int64_t n, V_F v) {
 TENSOR__INLINE V_F NN__K(cut)(V_F v, int64_t n) { return TENSOR__LIKELY(n >= V_N) ? v : V_CUT_PART(v, n); }
 
 // y[i] = a
-TENSOR__FN void NN__K(fill)(void *y, double a, int64_t n) {
+NN__KERNEL void NN__K(fill)(void *y, double a, int64_t n) {
     NN__R *p = (NN__R *)y;
     int64_t i;
     for (i = 0; i < n; i += V_N) NN__K(put)(p + i, n - i, V_SET(a));
 }
 
 // y[i] += x[i]
-TENSOR__FN void NN__K(add)(void *y, const void *x, int64_t n) {
+NN__KERNEL void NN__K(add)(void *y, const void *x, int64_t n) {
     NN__R *p = (NN__R *)y;
     const NN__R *q = (const NN__R *)x;
     int64_t i;
@@ -3147,7 +3167,7 @@ TENSOR__FN void NN__K(add)(void *y, const void *x, int64_t n) {
 }
 
 // y[i] *= a
-TENSOR__FN void NN__K(scale)(void *y, double a, int64_t n) {
+NN__KERNEL void NN__K(scale)(void *y, double a, int64_t n) {
     NN__R *p = (NN__R *)y;
     int64_t i;
     for (i = 0; i < n; i += V_N) NN__K(put)(p + i, n - i, V_MUL(NN__LOAD(p + i, n - i, 0), V_SET(a)));
@@ -3156,7 +3176,7 @@ TENSOR__FN void NN__K(scale)(void *y, double a, int64_t n) {
 // sum of x[i] y[i]; of x[i] if y is NULL. Leaves in lanes, their sums in double: long rows lose nothing.
 #undef NN__LEAF
 #define NN__LEAF ((int64_t)64 * V_N)
-TENSOR__FN double NN__K(dot)(const void *x, const void *y, int64_t n) {
+NN__KERNEL double NN__K(dot)(const void *x, const void *y, int64_t n) {
     const NN__R *p = (const NN__R *)x, *q = (const NN__R *)y;
     double sum = 0;
     int64_t i, k;
@@ -3206,7 +3226,7 @@ TENSOR__INLINE V_F NN__K(term)(V_F y) {
 #endif
 
 // log(sum of e^x[i])
-TENSOR__FN double NN__K(lse)(const void *x, int64_t n) {
+NN__KERNEL double NN__K(lse)(const void *x, int64_t n) {
     const NN__R *p = (const NN__R *)x;
     V_F s = V_ZERO(), vm = V_SET(-INFINITY), v1 = vm, v2 = vm, v3 = vm;
     NN__S m;
@@ -3238,7 +3258,7 @@ TENSOR__FN double NN__K(lse)(const void *x, int64_t n) {
 // ------------------------------------------------------------------------------
 
 // Adds the columns of a block of output pixels to `channels` planes.
-TENSOR__FN void NN__K(col2im)(const void *columns, void *image, const nn__window_t *g, int64_t channels,
+NN__KERNEL void NN__K(col2im)(const void *columns, void *image, const nn__window_t *g, int64_t channels,
                               const nn__block_t *b) {
     const NN__R *q = (const NN__R *)columns;
     int64_t c, k, r, ox, lo, hi, taps = g->kernel[0] * g->kernel[1] * g->kernel[2];
@@ -3314,7 +3334,7 @@ TENSOR__INLINE void NN__K(direct_tile)(const int mr, const int even, int m, int6
 #define NN__WEIGHT(k) V_F w##k = V_SET(w[k * NN__MR]);
 #define NN__LINE3(l) V_F l##_0 = NN__AT(l), l##_1 = NN__AT(l + d), l##_2 = NN__AT(l + 2 * d);
 #define NN__THREE(l, a, b, c, start) V_FMA(l##_2, c, V_FMA(l##_1, b, V_FMA(l##_0, a, start)))
-#define NN__SUM9(l, m, n) V_ADD(V_ADD(NN__THREE(l, w0, w1, w2, start), NN__THREE(m, w3, w4, w5, zero)), \
+#define NN__SUM9(l, m, n) V_ADD(V_ADD(NN__THREE(l, w0, w1, w2, start), NN__THREE(m, w3, w4, w5, zero)),      \
                                 NN__THREE(n, w6, w7, w8, zero))
 TENSOR__INLINE void NN__K(direct_nine)(const int even, const float *w, const int32_t *off, float b,
                                        const float *p, int64_t ps, float *y, int64_t rows, int64_t ow) {
@@ -3343,7 +3363,7 @@ TENSOR__INLINE void NN__K(direct_nine)(const int even, const float *w, const int
     }
 }
 // Rows of ow pixels of co outputs: p steps by ps from row to row, y by ow, and by ys from output to output.
-TENSOR__FN void NN__K(direct)(int64_t co, int64_t n, const float *w, const int32_t *off, const float *b,
+NN__KERNEL void NN__K(direct)(int64_t co, int64_t n, const float *w, const int32_t *off, const float *b,
                               const float *p, int64_t ps, int64_t sw, float *y, int64_t ys, int64_t rows,
                               int64_t ow) {
     int64_t r = 0, x = 0, r1, x1, w1, o;
@@ -3372,7 +3392,7 @@ TENSOR__FN void NN__K(direct)(int64_t co, int64_t n, const float *w, const int32
 }
 // Lines first .. first + lines of a plane [h][w] whose elements are uh lines and uw columns apart, with
 // zeros between and around them, pw to the left. Up to a vector is written past the end.
-TENSOR__FN void NN__K(pad)(const float *x, int64_t h, int64_t w, int64_t uh, int64_t uw, int64_t first,
+NN__KERNEL void NN__K(pad)(const float *x, int64_t h, int64_t w, int64_t uh, int64_t uw, int64_t first,
                            int64_t lines, int64_t pw, float *to, int64_t pitch) {
     int64_t i;
     for (; lines > 0; lines--, first++, to += pitch) {
@@ -3398,8 +3418,8 @@ TENSOR__FN void NN__K(pad)(const float *x, int64_t h, int64_t w, int64_t uh, int
 #define NN__SUM(i, k) V_F s##i##k = V_ZERO();
 #define NN__FOLD(i, k) if (i < m && k < NN__KT && k < taps) to[i * ts + k] += V_HSUM(s##i##k);
 #define NN__LINE(load) { \
-        V_F g0 = load(g + r), g1 = load(g + r + g_1), g2 = load(g + r + g_2), g3 = load(g + r + g_3); \
-        V_F x0 = load(x + r + off[0]), x1 = load(x + r + o1), x2 = load(x + r + o2), x3 = load(x + r + o3); \
+        V_F g0 = load(g + r), g1 = load(g + r + g_1), g2 = load(g + r + g_2), g3 = load(g + r + g_3);        \
+        V_F x0 = load(x + r + off[0]), x1 = load(x + r + o1), x2 = load(x + r + o2), x3 = load(x + r + o3);  \
         V_F x4 = load(x + r + o4); \
         NN__FIVE(NN__DOT) (void)x1, (void)x2, (void)x3, (void)x4; }
 #define NN__TAP(k) V_F s##k = V_ZERO(); int64_t o##k = off[k < taps ? k : 0];
@@ -3422,7 +3442,7 @@ TENSOR__INLINE void NN__K(nine_sums)(const int even, int taps, const int32_t *of
         }
     NN__NINE(NN__KEEP)
 }
-TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const float *grad, int64_t gs,
+NN__KERNEL void NN__K(direct_weight)(int m, int taps, const int32_t *off, const float *grad, int64_t gs,
                                      int64_t g_row, int64_t g_image, const float *image, int64_t x_row,
                                      int64_t x_image, int64_t images, int64_t rows, int64_t width, int64_t sw,
                                      float *to, int64_t ts) {
@@ -3451,7 +3471,7 @@ TENSOR__FN void NN__K(direct_weight)(int m, int taps, const int32_t *off, const 
 }
 
 // y[c ys + r] = x[r xs + c]
-TENSOR__FN void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64_t xs, float *y, int64_t ys) {
+NN__KERNEL void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64_t xs, float *y, int64_t ys) {
     int64_t r = 0, c, i;
 #if TENSOR_NN__PASS == 3
 #define NN__HALVES(a, b, way) _mm512_maskz_shuffle_f32x4(0xFFFF, a, b, way)
@@ -3548,7 +3568,7 @@ TENSOR__INLINE void NN__K(gather_tile)(const int rows, const int nv, int64_t n, 
 #define NN__GATHER_CASE(i) \
     case 2 * i: NN__K(gather_tile)(i + 1, 1, n, a, as, off, b, start, c, cs); return; \
     case 2 * i + 1: NN__K(gather_tile)(i + 1, 2, n, a, as, off, b, start, c, cs); return;
-TENSOR__FN void NN__K(gather)(int rows, int two, int64_t n, const float *a, int64_t as, const int32_t *off,
+NN__KERNEL void NN__K(gather)(int rows, int two, int64_t n, const float *a, int64_t as, const int32_t *off,
                               const float *b, const float *start, float *c, int64_t cs) {
     switch (2 * (rows - 1) + two) {
     NN__GATHER_ROWS(NN__GATHER_CASE)
@@ -3619,7 +3639,7 @@ TENSOR__INLINE void NN__K(winograd_tiles)(const int form, const int from, const 
 }
 #define NN__TILES(form, five, from, to) \
     case form + five: NN__K(winograd_tiles)(form, from, to, n, x, xt, xr, xc, y, yt, yr, yc, start); return;
-TENSOR__FN void NN__K(winograd)(int form, int64_t n, const float *x, int64_t xt, int64_t xr, int64_t xc,
+NN__KERNEL void NN__K(winograd)(int form, int64_t n, const float *x, int64_t xt, int64_t xr, int64_t xc,
                                 float *y, int64_t yt, int64_t yr, int64_t yc, const float *start) {
     switch (form) {
     NN__TILES(NN__TILE_IMAGE, 0, 6, 6)
@@ -3740,7 +3760,7 @@ TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__wi
 }
 #endif
 
-TENSOR__FN void NN__K(max_pool)(const void *x, void *y, int32_t *place, const nn__window_t *g) {
+NN__KERNEL void NN__K(max_pool)(const void *x, void *y, int32_t *place, const nn__window_t *g) {
     const NN__R *p = (const NN__R *)x;
     NN__R *q = (NN__R *)y;
     int64_t o[3], from[3], to[3];
@@ -3776,7 +3796,7 @@ TENSOR__FN void NN__K(max_pool)(const void *x, void *y, int32_t *place, const nn
 }
 
 // gx[place] += g over one plane.
-TENSOR__FN void NN__K(max_unpool)(const void *grad, const int32_t *place, void *gx, int64_t n) {
+NN__KERNEL void NN__K(max_unpool)(const void *grad, const int32_t *place, void *gx, int64_t n) {
     const NN__R *q = (const NN__R *)grad;
     NN__R *p = (NN__R *)gx;
     int64_t i;
@@ -3796,7 +3816,7 @@ TENSOR__FN TENSOR__NOINLINE double NN__K(window_sum)(const NN__R *p, const nn__w
 }
 
 // back 0: x -> y means; 1: x += y spread over the windows.
-TENSOR__FN void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int back) {
+NN__KERNEL void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int back) {
     NN__R *p = (NN__R *)x, *q = (NN__R *)y;
     int64_t oz, oy, ox, z0, z1, y0, y1, x0, x1, iz, iy, ix;
     for (oz = 0; oz < g->out[0]; oz++) {
@@ -3834,7 +3854,7 @@ TENSOR__FN void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int bac
 // ------------------------------------------------------------------------------
 
 // sum of g (x - mean), and of g; of (x - mean)^2 if g is NULL
-TENSOR__FN double NN__K(deviation)(const void *g, const void *x, double mean, double *total, int64_t n) {
+NN__KERNEL double NN__K(deviation)(const void *g, const void *x, double mean, double *total, int64_t n) {
     const NN__R *gp = (const NN__R *)g, *p = (const NN__R *)x;
     V_F vm = V_SET(mean);
     double sum = 0, all = 0;
@@ -3869,7 +3889,7 @@ TENSOR__FN double NN__K(deviation)(const void *g, const void *x, double mean, do
 }
 
 // rms: the mean counts as 0.
-TENSOR__FN void NN__K(layer_norm)(const void *x, const void *w, const void *b, void *y, void *mean,
+NN__KERNEL void NN__K(layer_norm)(const void *x, const void *w, const void *b, void *y, void *mean,
                                   void *rstd, int64_t rows, int64_t n, double eps, int rms) {
     const NN__R *p = (const NN__R *)x, *wp = (const NN__R *)w, *bp = (const NN__R *)b;
     NN__R *o = (NN__R *)y;
@@ -3892,7 +3912,7 @@ TENSOR__FN void NN__K(layer_norm)(const void *x, const void *w, const void *b, v
 }
 
 // gx of these rows; gw += g xhat and gb += g (both may be NULL).
-TENSOR__FN void NN__K(layer_norm_back)(const void *grad, const void *x, const void *w, const void *mean,
+NN__KERNEL void NN__K(layer_norm_back)(const void *grad, const void *x, const void *w, const void *mean,
                                        const void *rstd, void *gx, void *gw, void *gb, int64_t rows,
                                        int64_t n, int rms) {
     const NN__R *gp = (const NN__R *)grad, *p = (const NN__R *)x, *wp = (const NN__R *)w;
@@ -3932,7 +3952,7 @@ TENSOR__FN void NN__K(layer_norm_back)(const void *grad, const void *x, const vo
 
 
 // y = a g + b (x - mean) + c; g may be NULL.
-TENSOR__FN void NN__K(affine)(const void *g, const void *x, void *y, double a, double mean, double b,
+NN__KERNEL void NN__K(affine)(const void *g, const void *x, void *y, double a, double mean, double b,
                               double c, int64_t n) {
     const NN__R *gp = (const NN__R *)g, *p = (const NN__R *)x;
     NN__R *o = (NN__R *)y;
@@ -3953,7 +3973,7 @@ TENSOR__FN void NN__K(affine)(const void *g, const void *x, void *y, double a, d
 // ------------------------------------------------------------------------------
 
 // One row of cross entropy's gradient: gx = a softmax(x) - b w (w NULL = 1), softmax(x) = e^(x - lse).
-TENSOR__FN void NN__K(softmax_minus)(const void *x, const void *w, void *gx, double lse, double a, double b,
+NN__KERNEL void NN__K(softmax_minus)(const void *x, const void *w, void *gx, double lse, double a, double b,
                                      int64_t n) {
     const NN__R *p = (const NN__R *)x, *wp = (const NN__R *)w;
     NN__R *o = (NN__R *)gx;
@@ -3966,63 +3986,81 @@ TENSOR__FN void NN__K(softmax_minus)(const void *x, const void *w, void *gx, dou
     }
 }
 
-// Pointwise losses of n elements: into y, or summed if y is NULL. w, q (pos_weight) may be NULL = 1.
-TENSOR__FN double NN__K(loss)(int which, const void *x, const void *t, const void *w, const void *q, void *y,
-                              int64_t n, double p) {
+// A pointwise loss is two functions over whole vectors in arrays, value and derivatives (dx or dt may be NULL);
+// what they have in common, loads of the rest, weights and sums, is here once. Rejected: a switch among the
+// formulas in one loop (whoever wants one has all), a loop with loads and stores for each (41 KB).
+enum { NN__K(loss_block) = 8 };
+#define TENSOR__X(ID, f, dx, dt)                                                                             \
+    NN__KERNEL void NN__K(value_##ID)(const void *x, const void *t, const void *q, void *y, int64_t n,       \
+                                      double p) {                                                            \
+        const V_F *vx = (const V_F *)x, *vt = (const V_F *)t, *vq = (const V_F *)q, vp = V_SET(p);           \
+        int64_t i;                                                                                           \
+        (void)vq, (void)vp;                                                                                  \
+        for (i = 0; i < n; i++) { ((V_F *)y)[i] = f(V_, vx[i], vt[i], vp, vq[i]); }                          \
+    }                                                                                                        \
+    NN__KERNEL void NN__K(slope_##ID)(const void *x, const void *t, const void *q, void *a, void *b,         \
+                                      int64_t n, double p) {                                                 \
+        const V_F *vx = (const V_F *)x, *vt = (const V_F *)t, *vq = (const V_F *)q, vp = V_SET(p);           \
+        int64_t i;                                                                                           \
+        (void)vx, (void)vt, (void)vq, (void)vp;                                                              \
+        for (i = 0; a && i < n; i++) { ((V_F *)a)[i] = dx(V_, vx[i], vt[i], vp, vq[i]); }                    \
+        for (i = 0; b && i < n; i++) { ((V_F *)b)[i] = dt(V_, vx[i], vt[i], vp, vq[i]); }                    \
+    }
+NN_LOSSES(TENSOR__X)
+#undef TENSOR__X
+
+// A loss of n elements: into y, or summed if y is NULL. w, q (pos_weight) may be NULL = 1.
+NN__KERNEL double NN__K(loss)(nn__value_fn *value, const void *x, const void *t, const void *w, const void *q,
+                              void *y, int64_t n, double p) {
     const NN__R *xp = (const NN__R *)x, *tp = (const NN__R *)t, *wp = (const NN__R *)w,
                 *qp = (const NN__R *)q;
     NN__R *o = (NN__R *)y;
-    V_F s = V_ZERO(), vp = V_SET(p), one = V_SET(1), v;
-    int64_t i;
-    (void)vp;
-    for (i = 0; i < n; i += V_N) {
-        V_F vx = NN__LOAD(xp + i, n - i, 0.5), vt = NN__LOAD(tp + i, n - i, 0.5);
-        V_F vq = qp ? NN__LOAD(qp + i, n - i, 0) : one;
-        switch (which) {
-#define TENSOR__X(ID, f, dx, dt)                                                                             \
-    case NN__LOSS_##ID: v = f(V_, vx, vt, vp, vq); break;
-            NN_LOSSES(TENSOR__X)
-#undef TENSOR__X
-        default: v = vx;
+    V_F vx[NN__K(loss_block)], vt[NN__K(loss_block)], vq[NN__K(loss_block)], v[NN__K(loss_block)];
+    V_F s = V_ZERO(), one = V_SET(1);
+    int64_t i, k, at;
+    for (i = 0; i < n; i = at) {
+        for (k = 0, at = i; k < NN__K(loss_block) && at < n; k++, at += V_N) {
+            vx[k] = NN__LOAD(xp + at, n - at, 0.5);
+            vt[k] = NN__LOAD(tp + at, n - at, 0.5);
+            vq[k] = qp ? NN__LOAD(qp + at, n - at, 0) : one;
         }
-        if (wp) v = V_MUL(v, NN__LOAD(wp + i, n - i, 0));
-        if (o)
-            NN__K(put)(o + i, n - i, v);
-        else
-            s = V_ADD(s, NN__K(cut)(v, n - i));
+        value(vx, vt, vq, v, k, p);
+        for (k = 0, at = i; k < NN__K(loss_block) && at < n; k++, at += V_N) {
+            if (wp) v[k] = V_MUL(v[k], NN__LOAD(wp + at, n - at, 0));
+            if (o)
+                NN__K(put)(o + at, n - at, v[k]);
+            else
+                s = V_ADD(s, NN__K(cut)(v[k], n - at));
+        }
     }
     return (double)V_HSUM(s);
 }
 
-// Their gradients (gx or gt may be NULL): g[i * step] c times the derivative.
-TENSOR__FN void NN__K(loss_back)(int which, const void *g, int64_t step, double c, const void *x,
+// Its gradients (gx or gt may be NULL): g[i * step] c times the derivative.
+NN__KERNEL void NN__K(loss_back)(nn__slope_fn *slope, const void *g, int64_t step, double c, const void *x,
                                  const void *t, const void *w, const void *q, void *gx, void *gt, int64_t n,
                                  double p) {
     const NN__R *xp = (const NN__R *)x, *tp = (const NN__R *)t, *wp = (const NN__R *)w,
                 *qp = (const NN__R *)q;
     const NN__R *gp = (const NN__R *)g;
     NN__R *ox = (NN__R *)gx, *ot = (NN__R *)gt;
-    V_F vp = V_SET(p), one = V_SET(1), vc = V_SET(c), all = V_SET((double)gp[0] * c), a, b;
-    int64_t i;
-    (void)vp;
-    for (i = 0; i < n; i += V_N) {
-        V_F vx = NN__LOAD(xp + i, n - i, 0.5), vt = NN__LOAD(tp + i, n - i, 0.5);
-        V_F vq = qp ? NN__LOAD(qp + i, n - i, 0) : one;
-        V_F k = step ? V_MUL(NN__LOAD(gp + i, n - i, 0), vc) : all;
-        if (wp) k = V_MUL(k, NN__LOAD(wp + i, n - i, 0));
-        a = b = k;
-        switch (which) {
-#define TENSOR__X(ID, f, dx, dt)                                                                             \
-    case NN__LOSS_##ID:                                                                                      \
-        if (ox) a = V_MUL(k, dx(V_, vx, vt, vp, vq));                                                        \
-        if (ot) b = V_MUL(k, dt(V_, vx, vt, vp, vq));                                                        \
-        break;
-            NN_LOSSES(TENSOR__X)
-#undef TENSOR__X
-        default: break;
+    V_F vx[NN__K(loss_block)], vt[NN__K(loss_block)], vq[NN__K(loss_block)];
+    V_F a[NN__K(loss_block)], b[NN__K(loss_block)];
+    V_F one = V_SET(1), vc = V_SET(c), all = V_SET((double)gp[0] * c);
+    int64_t i, k, at;
+    for (i = 0; i < n; i = at) {
+        for (k = 0, at = i; k < NN__K(loss_block) && at < n; k++, at += V_N) {
+            vx[k] = NN__LOAD(xp + at, n - at, 0.5);
+            vt[k] = NN__LOAD(tp + at, n - at, 0.5);
+            vq[k] = qp ? NN__LOAD(qp + at, n - at, 0) : one;
         }
-        if (ox) NN__K(put)(ox + i, n - i, a);
-        if (ot) NN__K(put)(ot + i, n - i, b);
+        slope(vx, vt, vq, ox ? a : NULL, ot ? b : NULL, k, p);
+        for (k = 0, at = i; k < NN__K(loss_block) && at < n; k++, at += V_N) {
+            V_F by = step ? V_MUL(NN__LOAD(gp + at, n - at, 0), vc) : all;
+            if (wp) by = V_MUL(by, NN__LOAD(wp + at, n - at, 0));
+            if (ox) NN__K(put)(ox + at, n - at, V_MUL(by, a[k]));
+            if (ot) NN__K(put)(ot + at, n - at, V_MUL(by, b[k]));
+        }
     }
 }
 
@@ -4035,7 +4073,7 @@ TENSOR__FN void NN__K(loss_back)(int which, const void *g, int64_t step, double 
 // ------------------------------------------------------------------------------
 
 // s = e^(scale s - max), 0 from valid on. -> sum of s; *lse = logsumexp (-inf if nothing may be looked at)
-TENSOR__FN double NN__K(attend)(void *s, int64_t valid, int64_t n, double scale, double *lse) {
+NN__KERNEL double NN__K(attend)(void *s, int64_t valid, int64_t n, double scale, double *lse) {
     NN__R *p = (NN__R *)s;
     V_F vs = V_SET(scale), m = V_SET(-INFINITY), sum = V_ZERO(), vm;
     double top, total;
@@ -4064,7 +4102,7 @@ TENSOR__FN double NN__K(attend)(void *s, int64_t valid, int64_t n, double scale,
 }
 
 // s = probabilities e^(scale s - lse); d = s (d - delta) scale; both 0 from valid on.
-TENSOR__FN void NN__K(attend_back)(void *s, void *d, int64_t valid, int64_t n, double scale, double lse,
+NN__KERNEL void NN__K(attend_back)(void *s, void *d, int64_t valid, int64_t n, double scale, double lse,
                                    double delta) {
     NN__R *p = (NN__R *)s, *q = (NN__R *)d;
     V_F vs = V_SET(scale), vl = V_SET(-lse), vd = V_SET(delta);
@@ -4093,7 +4131,7 @@ TENSOR__FN void NN__K(attend_back)(void *s, void *d, int64_t valid, int64_t n, d
 #define NN__PUT_GATE(p, k, v) NN__K(put)((NN__R *)(p) + (k) * n + i, n - i, v)
 
 // The next h and c; gates as NN__.._NET says.
-TENSOR__FN void NN__K(recur)(int kind, const void *gi, const void *hg, const void *h0, const void *c0,
+NN__KERNEL void NN__K(recur)(int kind, const void *gi, const void *hg, const void *h0, const void *c0,
                              void *gates, void *h, void *c, int64_t n) {
     int64_t i;
     for (i = 0; i < n; i += V_N) {
@@ -4128,7 +4166,7 @@ TENSOR__FN void NN__K(recur)(int kind, const void *gi, const void *hg, const voi
 }
 
 // dgi and dhg (NULL = the same) from dh and dc, which become those of h0 and c0 but for what goes through hg.
-TENSOR__FN void NN__K(recur_back)(int kind, void *dh, void *dc, const void *gates, const void *h,
+NN__KERNEL void NN__K(recur_back)(int kind, void *dh, void *dc, const void *gates, const void *h,
                                   const void *h0, const void *c0, const void *c, void *dgi, void *dhg,
                                   int64_t n) {
     const V_F one = V_SET(1);
@@ -4181,7 +4219,7 @@ TENSOR__FN void NN__K(recur_back)(int kind, void *dh, void *dc, const void *gate
 // ------------------------------------------------------------------------------
 
 // y = x scale where the 24-bit uniform number of element first + i is below keep (in 2^-24), else 0.
-TENSOR__FN void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n, tensor_generator_t rng,
+NN__KERNEL void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n, tensor_generator_t rng,
                                uint32_t keep, double scale) {
     const NN__R *p = (const NN__R *)x;
     NN__R *o = (NN__R *)y;
@@ -4245,7 +4283,7 @@ TENSOR__INLINE V_F NN__K(tiny_sqrt)(V_F a) {
 #define NN__ANY_TINY() 0
 #endif
 #define NN__STEP_KERNEL(name, states, at, must)                                                              \
-    TENSOR__FN void NN__K(step_##name)(const nn__update_t *given, void *px, const void *pg, void *p0,        \
+    NN__KERNEL void NN__K(step_##name)(const nn__update_t *given, void *px, const void *pg, void *p0,        \
                                        void *p1, void *p2, int64_t n) {                                      \
         const nn__update_t u = *given;                                                                       \
         NN__R *qx = (NN__R *)px, *q0 = (NN__R *)p0, *q1 = (NN__R *)p1, *q2 = (NN__R *)p2;                    \
@@ -4279,7 +4317,7 @@ NN__STEPS(NN__STEP_KERNEL)
 #undef NN__SQRT
 #undef NN__ANY_TINY
 // x[i] *= f. -> whether one of x was infinite or NaN
-TENSOR__FN int NN__K(rescale)(void *px, double f, int64_t n) {
+NN__KERNEL int NN__K(rescale)(void *px, double f, int64_t n) {
     NN__R *p = (NN__R *)px;
     V_F bad = V_ZERO();
     const V_F by = V_SET(f);
@@ -4293,7 +4331,7 @@ TENSOR__FN int NN__K(rescale)(void *px, double f, int64_t n) {
 }
 
 // Sum of squares in double, in 8 lanes whatever the instruction set: the norms of clipping.
-TENSOR__FN double NN__K(squares)(const void *px, int64_t n) {
+NN__KERNEL double NN__K(squares)(const void *px, int64_t n) {
     const NN__R *x = (const NN__R *)px;
     double lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
     int64_t i, k;
@@ -4315,23 +4353,10 @@ TENSOR__FN double NN__K(squares)(const void *px, int64_t n) {
 // ------------------------------------------------------------------------------
 
 #if TENSOR_NN__PASS < 6
-TENSOR__TABLE nn__cpu_t NN__K(cpu) = {
+TENSOR__TABLE nn__cpu_t NN__K(cpu) = {2 + TENSOR__PLACE_OF(TENSOR_NN__PASS), NN__MR, NN__KT, V_N, NN__GR};
 #else
-static const nn__cpu_t NN__K(cpu) = {
+static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, 0, 0, 0, 0};
 #endif
-    NN__K(fill), NN__K(add), NN__K(scale), NN__K(dot), NN__K(lse), NN__K(col2im), NN__K(max_pool),
-    NN__K(max_unpool), NN__K(avg_pool), NN__K(layer_norm), NN__K(layer_norm_back), NN__K(deviation),
-    NN__K(affine), NN__K(recur), NN__K(recur_back), NN__K(softmax_minus),
-    NN__K(loss), NN__K(loss_back), NN__K(attend), NN__K(attend_back), NN__K(dropout),
-#define NN__STEP_NAME(name, states, at, must) NN__K(step_##name),
-    {NN__STEPS(NN__STEP_NAME)}, NN__K(squares), NN__K(rescale),
-#if TENSOR_NN__PASS < 6
-    NN__K(direct), NN__K(pad), NN__K(direct_weight), NN__K(turn), NN__K(gather), NN__K(winograd),
-    NN__MR, NN__KT, V_N, NN__GR
-#else
-    NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0
-#endif
-};
 
 #undef NN__LOAD
 #undef V_NLS
@@ -4343,6 +4368,7 @@ static const nn__cpu_t NN__K(cpu) = {
 #undef TENSOR__PASS_CLOSE
 #undef TENSOR_NN__PASS
 #undef NN__K
+#undef NN__KERNEL
 #endif   // kernels
 
 // ------------------------------------------------------------------------------
@@ -4371,14 +4397,18 @@ TENSOR__PRECISE
 
 // The passes: see >>passes of tensor.h. f64 and the plain formulas are compiled with this file's own part.
 #if TENSOR__PART
-#define nn__cpu_scalar TENSOR__OF_BUILD(nn__cpu_scalar)
-#define nn__cpu_sse2 TENSOR__OF_BUILD(nn__cpu_sse2)
-#define nn__cpu_avx2 TENSOR__OF_BUILD(nn__cpu_avx2)
-#define nn__cpu_avx512 TENSOR__OF_BUILD(nn__cpu_avx512)
-#define nn__cpu_neon TENSOR__OF_BUILD(nn__cpu_neon)
-#define nn__cpu_wasm TENSOR__OF_BUILD(nn__cpu_wasm)
-extern TENSOR__BETWEEN const nn__cpu_t nn__cpu_scalar, nn__cpu_sse2, nn__cpu_avx2, nn__cpu_avx512,
-    nn__cpu_neon, nn__cpu_wasm;
+extern TENSOR__BETWEEN const nn__cpu_t TENSOR__PASSES_OF(nn__cpu) nn__cpu_none;
+#define NN__X(name, result, params) TENSOR__DECLARE(nn__##name##_fn, nn__##name)
+NN__KERNELS(NN__X)
+NN__KERNELS_F32(NN__X)
+#undef NN__X
+#define NN__X(name, states, at, must) TENSOR__DECLARE(nn__update_fn, nn__step_##name)
+NN__STEPS(NN__X)
+#undef NN__X
+#define NN__X(ID, f, dx, dt)                                                                                 \
+    TENSOR__DECLARE(nn__value_fn, nn__value_##ID) TENSOR__DECLARE(nn__slope_fn, nn__slope_##ID)
+NN_LOSSES(NN__X)
+#undef NN__X
 #endif
 #if TENSOR__COMPILES_PASS(0)
 #define TENSOR_NN__PASS 0
@@ -4429,13 +4459,63 @@ TENSOR__END
 #define NN__GIVE(value, ...) (NN__FAIL(__VA_ARGS__), value)
 #define NN__ERROR(code, ...) NN__GIVE(code, code, __VA_ARGS__)
 #define NN__NO(code, ...) NN__GIVE(0, code, __VA_ARGS__)
+// What functions that are about gradients do in a build without them. -> value
+#define NN__UNTRAINED(value, op)                                                                             \
+    NN__GIVE(value, TENSOR_ERR_UNSUPPORTED, "%s: this build has no gradients (TENSOR_NO_AUTOGRAD)", op)
 
 TENSOR__FN tensor__thread_t *nn__self(void) {
     return TENSOR__(self)();
 }
 
-// Row of an NN_OP_x; the table stands behind the functions it names, at the end of >>impl-losses.
-TENSOR__FN const tensor__row_t *nn__row(int id);
+// Rows, as in tensor.h: NN__ROW(ID) is that of NN_OP_ID. They are behind the functions they name, at the end of
+// >>impl-losses. Where a rank is computed, a switch within the family gives the row.
+#define TENSOR__X(ID, ...) TENSOR__FN const tensor__row_t *nn__row_##ID(void);
+NN_OPS(TENSOR__X)
+#undef TENSOR__X
+#define NN__ROW(ID) nn__row_##ID()
+#define NN__RANKED_ROW(family, ID)                                                                           \
+    TENSOR__FN const tensor__row_t *nn__##family##_row(int rank) {                                           \
+        switch (rank) {                                                                                      \
+        case 1: return nn__row_##ID##1D();                                                                   \
+        case 2: return nn__row_##ID##2D();                                                                   \
+        default: return nn__row_##ID##3D();                                                                  \
+        }                                                                                                    \
+    }
+NN__RANKED_ROW(conv, CONV)
+NN__RANKED_ROW(conv_transpose, CONV_TRANSPOSE)
+NN__RANKED_ROW(max_pool, MAX_POOL)
+NN__RANKED_ROW(avg_pool, AVG_POOL)
+NN__RANKED_ROW(max_unpool, MAX_UNPOOL)
+#undef NN__RANKED_ROW
+
+// The kernels of all passes by their places: f64, the plain formulas, then as tensor.h's (TENSOR__PASSES_OF).
+#if TENSOR__HAS_PASS(7)
+#define NN__EACH(f) f##_f64, f##_reference, TENSOR__PASSES_OF(f)
+#else
+#define NN__EACH(f) f##_f64, NULL, TENSOR__PASSES_OF(f)
+#endif
+#define NN__DO(cpu, name) nn__do_##name((cpu)->place)
+#define NN__ACCESSOR(type, name, ...)                                                                        \
+    TENSOR__FN type *nn__do_##name(int place) {                                                              \
+        static type *const of[] = {__VA_ARGS__};                                                             \
+        return of[place];                                                                                    \
+    }
+#define NN__X(name, result, params) NN__ACCESSOR(nn__##name##_fn, name, NN__EACH(nn__##name))
+NN__KERNELS(NN__X)
+#undef NN__X
+#define NN__X(name, result, params)                                                                          \
+    NN__ACCESSOR(nn__##name##_fn, name, NULL, NULL, TENSOR__PASSES_OF(nn__##name))
+NN__KERNELS_F32(NN__X)
+#undef NN__X
+#define NN__X(name, states, at, must) NN__ACCESSOR(nn__update_fn, step_##name, NN__EACH(nn__step_##name))
+NN__STEPS(NN__X)
+#undef NN__X
+#define NN__X(ID, f, dx, dt)                                                                                 \
+    NN__ACCESSOR(nn__value_fn, value_##ID, NN__EACH(nn__value_##ID))                                         \
+    NN__ACCESSOR(nn__slope_fn, slope_##ID, NN__EACH(nn__slope_##ID))
+NN_LOSSES(NN__X)
+#undef NN__X
+#undef NN__ACCESSOR
 
 TENSOR__FN const nn__cpu_t *nn__cpu(int dtype) {
     if (dtype == TENSOR_F64) { return &nn__cpu_f64; }
@@ -4444,22 +4524,22 @@ TENSOR__FN const nn__cpu_t *nn__cpu(int dtype) {
 #endif
     switch (TENSOR__(isa)()) {
 #if TENSOR__HAS_PASS(0)
-    case 0: return &nn__cpu_scalar;
+    case 0: return &TENSOR__BUILT(nn__cpu_scalar);
 #endif
 #if TENSOR__HAS_PASS(1)
-    case 1: return &nn__cpu_sse2;
+    case 1: return &TENSOR__BUILT(nn__cpu_sse2);
 #endif
 #if TENSOR__HAS_PASS(2)
-    case 2: return &nn__cpu_avx2;
+    case 2: return &TENSOR__BUILT(nn__cpu_avx2);
 #endif
 #if TENSOR__HAS_PASS(3)
-    case 3: return &nn__cpu_avx512;
+    case 3: return &TENSOR__BUILT(nn__cpu_avx512);
 #endif
 #if TENSOR__HAS_PASS(4)
-    case 1: return &nn__cpu_neon;
+    case 1: return &TENSOR__BUILT(nn__cpu_neon);
 #endif
 #if TENSOR__HAS_PASS(5)
-    case 1: return &nn__cpu_wasm;
+    case 1: return &TENSOR__BUILT(nn__cpu_wasm);
 #endif
     default: return &nn__cpu_f64;       // not reached: the core chooses among the passes that are built
     }
@@ -4696,7 +4776,7 @@ typedef tensor_t *(*nn__composed_fn)(tensor_t *const *in, const tensor_params_t 
 
 // Gradients of node's op by differentiating fn(inputs), which is the same function made of public ops; as a
 // graph of its own where none of the gradient is wanted.
-TENSOR__FN void nn__grad_composed(tensor__grad_t *g, nn__composed_fn fn) {
+TENSOR__FN void nn__grad_composed_by(tensor__grad_t *g, nn__composed_fn fn, tensor__autograd_fn *autograd) {
     tensor_t *in[TENSOR__MAX_IN], *wanted[TENSOR__MAX_IN], *got[TENSOR__MAX_IN], *y;
     int k, n = 0, at[TENSOR__MAX_IN];
     int mode;
@@ -4712,21 +4792,24 @@ TENSOR__FN void nn__grad_composed(tensor__grad_t *g, nn__composed_fn fn) {
     if (n == 0) return;
     mode = (tensor_set_grad_enabled)(1);
     y = fn(in, g->p);
-    (tensor_autograd_grad)(&y, 1, &g->gy[0], wanted, n, got,
-                           (g->create ? TENSOR_CREATE_GRAPH : 0) | TENSOR_ALLOW_UNUSED);
+    autograd(&y, 1, &g->gy[0], wanted, n, got,
+             (g->create ? TENSOR_CREATE_GRAPH : 0) | TENSOR_ALLOW_UNUSED);
     (void)(tensor_set_grad_enabled)(mode);
     for (k = 0; k < n; k++) g->gx[at[k]] = got[k];
 }
+TENSOR__FN void nn__grad_composed(tensor__grad_t *g, nn__composed_fn fn) {
+    nn__grad_composed_by(g, fn, tensor_autograd_grad);
+}
 // The same if a graph of the gradient is wanted. -> whether it was
 TENSOR__FN int nn__grad_created(tensor__grad_t *g, nn__composed_fn fn) {
-    if (g->create) nn__grad_composed(g, fn);
+    if (g->create) nn__grad_composed_by(g, fn, g->autograd);
     return g->create != 0;
 }
-// Fused gradients: op `id` over in, with the params of the op it belongs to and n results, which are the
+// Fused gradients: the op of row over in, with the params of the op it belongs to and n results, which are the
 // gradients of its first n inputs.
-TENSOR__FN int nn__grad_begin(tensor__op_t *o, const tensor__grad_t *g, int id, tensor_t *const *in, int nin,
-                              int n) {
-    if (!TENSOR__(begin)(o, nn__row(id), in, nin)) return 0;
+TENSOR__FN int nn__grad_begin(tensor__op_t *o, const tensor__grad_t *g, const tensor__row_t *row,
+                              tensor_t *const *in, int nin, int n) {
+    if (!TENSOR__(begin)(o, row, in, nin)) return 0;
     o->p = &o->params;
     o->params = *g->p;
     o->visible = n;
@@ -4742,7 +4825,7 @@ TENSOR__FN void nn__grad_end(tensor__op_t *o, tensor__grad_t *g, int n) {
     }
 }
 // Of layer_norm, batch_norm and group_norm, whose parameters have n elements.
-TENSOR__FN void nn__grad_norm(tensor__grad_t *g, int id, nn__composed_fn fn, int64_t n) {
+TENSOR__FN void nn__grad_norm(tensor__grad_t *g, const tensor__row_t *row, nn__composed_fn fn, int64_t n) {
     tensor__op_t o;
     tensor_t *in[5];
     if (nn__grad_created(g, fn)) return;
@@ -4751,7 +4834,7 @@ TENSOR__FN void nn__grad_norm(tensor__grad_t *g, int id, nn__composed_fn fn, int
     in[2] = TENSOR__(grad_out)(g, 1);
     in[3] = TENSOR__(grad_out)(g, 2);
     in[4] = nn__saved(g, 1);
-    if (!nn__grad_begin(&o, g, id, in, 5, 3)) return;
+    if (!nn__grad_begin(&o, g, row, in, 5, 3)) return;
     if (!TENSOR__(grad_need)(g, 1) && !TENSOR__(grad_need)(g, 2)) n = 0;
     TENSOR__(follow)(TENSOR__(result)(&o, in[0]->dtype, in[0]->dims, in[0]->ndim), in[0]);
     TENSOR__(result)(&o, in[2]->dtype, &n, 1);
@@ -4761,9 +4844,20 @@ TENSOR__FN void nn__grad_norm(tensor__grad_t *g, int id, nn__composed_fn fn, int
 
 // ---- linear, and with its activation: that op's own kernel in place, so its bits
 
-static const struct { int op; tensor_t *(*apply)(tensor_t *x); } nn__then[] = {       // by id - NN_OP_LINEAR
-    {-1, NULL}, {TENSOR_OP_GELU_TANH, tensor_gelu_tanh}, {TENSOR_OP_RELU, tensor_relu}};
-TENSOR__FN int nn__activation(int id) { return nn__then[id - NN_OP_LINEAR].op; }
+// What rows with an activation have as their own.
+typedef struct nn__then_t {
+    const tensor__row_t *(*row)(void);
+    tensor_t *(*apply)(tensor_t *x);
+} nn__then_t;
+TENSOR__FN const tensor__row_t *nn__row_of_relu(void) { return TENSOR__(row_RELU)(); }
+TENSOR__FN const tensor__row_t *nn__row_of_gelu_tanh(void) { return TENSOR__(row_GELU_TANH)(); }
+static const nn__then_t nn__then_relu = {nn__row_of_relu, tensor_relu};
+static const nn__then_t nn__then_gelu_tanh = {nn__row_of_gelu_tanh, tensor_gelu_tanh};
+TENSOR__FN const nn__then_t *nn__then(const tensor__row_t *row) { return (const nn__then_t *)row->own; }
+// What is done to the product, NULL = nothing.
+TENSOR__FN const tensor__row_t *nn__activation(const tensor__row_t *row) {
+    return row->own ? nn__then(row)->row() : NULL;
+}
 TENSOR__FN void nn__linear_product(const tensor_call_t *c, tensor__gemm_t *g) {
     const tensor_arg_t *x = &c->arg[0], *w = &c->arg[1];
     int64_t m = 1;
@@ -4785,14 +4879,14 @@ TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
     tensor__gemm_t g;
     tensor_call_t a = *c;
     tensor_arg_t arg[2];
-    int id = nn__activation(c->row->id);
+    const tensor__row_t *then = nn__activation(c->row);
     nn__linear_product(c, &g);
     g.scratch = c->scratch;
     TENSOR__(gemm)(&g, c->arg[0].dtype);
-    if (id < 0) return TENSOR_OK;
+    if (!then) return TENSOR_OK;
     arg[0] = c->arg[c->nin + c->nout - 1];
     arg[1] = c->arg[c->nin];
-    a.row = TENSOR__(row)(id);
+    a.row = then;
     a.arg = arg;
     a.nin = a.nout = 1;
     a.compute = arg[0].dtype;
@@ -4800,33 +4894,34 @@ TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
 }
 
 #define NN__AUTOCAST(to, call, ...) TENSOR__AUTOCAST(TENSOR__(casting)(), to, call, __VA_ARGS__)
-TENSOR__FN tensor_t *nn__linear(int id, tensor_t *x, tensor_t *weight, tensor_t *bias);
+TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t *weight, tensor_t *bias);
 // A weight [in] as the only row of a matrix; the output's dim of 1 goes again.
-TENSOR__FN tensor_t *nn__linear_row(int id, tensor_t *x, tensor_t *weight, tensor_t *bias) {
+TENSOR__FN tensor_t *nn__linear_row(const tensor__row_t *row, tensor_t *x, tensor_t *weight, tensor_t *bias) {
     tensor_scope_t scope;
     tensor_t *y;
     if (bias && bias->numel != 1)
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: bias %t must have one element beside the 1-d weight %t",
-                        nn__row(id)->name, bias, weight);
+                        row->name, bias, weight);
     scope = TENSOR__(scope)(-1);
     if (bias) bias = (tensor_flatten)(bias, 0, -1);
-    y = nn__linear(id, x, (tensor_unsqueeze)(weight, 0), bias);
+    y = nn__linear(row, x, (tensor_unsqueeze)(weight, 0), bias);
     return (tensor_scope_return)(scope, (tensor_squeeze)(y, -1));
 }
-TENSOR__FN tensor_t *nn__linear(int id, tensor_t *x, tensor_t *weight, tensor_t *bias) {
+TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t *weight, tensor_t *bias) {
+    const int id = row->id;
     tensor__op_t o;
     tensor_t *const in[3] = {x, weight, bias};
     tensor_t *ready[3];
     int64_t dims[TENSOR_MAX_DIMS];
     int k;
     if (id != NN_OP_LINEAR_GELU_TANH || !tensor_grad_enabled()) {
-        tensor_t *y = TENSOR__(plain_product)(nn__row(id), x, weight, bias, 1, nn__activation(id));
+        tensor_t *y = TENSOR__(plain_product)(row, x, weight, bias, 1, nn__activation(row));
         if (y) return y;
     }
-    if (!TENSOR__(begin)(&o, nn__row(id), in, 3)) return TENSOR__(poison);
-    NN__AUTOCAST(o.row->cast, nn__linear(id, cast_[0], cast_[1], cast_[2]), x, weight, bias)
+    if (!TENSOR__(begin)(&o, row, in, 3)) return TENSOR__(poison);
+    NN__AUTOCAST(o.row->cast, nn__linear(row, cast_[0], cast_[1], cast_[2]), x, weight, bias)
     if (!nn__floats(&o, 7)) return TENSOR__(poison);
-    if (weight->ndim == 1) return nn__linear_row(id, x, weight, bias);
+    if (weight->ndim == 1) return nn__linear_row(row, x, weight, bias);
     if (weight->ndim != 2)
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight %t must be 2-d [out, in] or 1-d [in]", o.row->name,
                         weight);
@@ -4837,13 +4932,13 @@ TENSOR__FN tensor_t *nn__linear(int id, tensor_t *x, tensor_t *weight, tensor_t 
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: bias %t must have the %d rows of weight %t", o.row->name,
                         bias, weight->dims[0], weight);
     if (nn__is_half(x) && (!TENSOR__(multiplies)(x) || (id != NN_OP_LINEAR && !x->device))) {
-        if (id != NN_OP_LINEAR) return nn__then[id - NN_OP_LINEAR].apply((tensor_linear)(x, weight, bias));
+        if (id != NN_OP_LINEAR) return nn__then(row)->apply((tensor_linear)(x, weight, bias));
         return nn__narrow((tensor_linear)(nn__wide(x), nn__wide(weight), nn__wide(bias)), x);
     }
     ready[0] = nn__contiguous(x);
     ready[1] = weight;
     ready[2] = nn__contiguous(bias);
-    if (ready[0] != x || ready[2] != bias) return nn__linear(id, ready[0], ready[1], ready[2]);
+    if (ready[0] != x || ready[2] != bias) return nn__linear(row, ready[0], ready[1], ready[2]);
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
     dims[x->ndim - 1] = weight->dims[0];
     TENSOR__(result)(&o, x->dtype, dims, x->ndim);
@@ -4852,13 +4947,13 @@ TENSOR__FN tensor_t *nn__linear(int id, tensor_t *x, tensor_t *weight, tensor_t 
     return TENSOR__(finish)(&o);
 }
 TENSOR_API tensor_t *(tensor_linear)(tensor_t *x, tensor_t *weight, tensor_t *bias) {
-    return nn__linear(NN_OP_LINEAR, x, weight, bias);
+    return nn__linear(NN__ROW(LINEAR), x, weight, bias);
 }
 TENSOR_API tensor_t *(tensor_linear_relu)(tensor_t *x, tensor_t *weight, tensor_t *bias) {
-    return nn__linear(NN_OP_LINEAR_RELU, x, weight, bias);
+    return nn__linear(NN__ROW(LINEAR_RELU), x, weight, bias);
 }
 TENSOR_API tensor_t *(tensor_linear_gelu_tanh)(tensor_t *x, tensor_t *weight, tensor_t *bias) {
-    return nn__linear(NN_OP_LINEAR_GELU_TANH, x, weight, bias);
+    return nn__linear(NN__ROW(LINEAR_GELU_TANH), x, weight, bias);
 }
 
 // The gradient before the activation: by the kernel of that op's gradient, from relu's y or gelu's x; with a
@@ -4868,13 +4963,13 @@ TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
     tensor_t *gy = g->gy[0], *at, *y, *got;
     tensor_arg_t arg[6];
     tensor_call_t c;
-    if (nn__activation(id) < 0 || !gy) return gy;
+    if (!g->node->row->own || !gy) return gy;
     at = TENSOR__(grad_out)(g, id == NN_OP_LINEAR_GELU_TANH);
     if (at->state == TENSOR__POISON_STATE) return at;
     if (g->create) {
         at = (tensor_view_n)(at, at->dims, at->ndim);
-        y = nn__then[id - NN_OP_LINEAR].apply(at);
-        (tensor_autograd_grad)(&y, 1, &gy, &at, 1, &got, TENSOR_CREATE_GRAPH);
+        y = nn__then(g->node->row)->apply(at);
+        g->autograd(&y, 1, &gy, &at, 1, &got, TENSOR_CREATE_GRAPH);
         return got;
     }
     y = gy->refs == 1 && gy->storage->refs == 1 && (gy->flags & TENSOR__CONTIGUOUS)     // nobody else's
@@ -4887,7 +4982,7 @@ TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
     TENSOR__(arg)(&arg[id == NN_OP_LINEAR_RELU ? 3 : 0], at, TENSOR_READ);
     TENSOR__(arg)(&arg[4], gy, TENSOR_READ);
     TENSOR__(arg)(&arg[5], y, TENSOR_WRITE);
-    c.row = TENSOR__(backward_row)(nn__activation(id));
+    c.row = nn__activation(g->node->row)->back;
     c.arg = arg;
     c.nin = 5;
     c.nout = 1;
@@ -4953,12 +5048,12 @@ TENSOR__FN void nn__embedding_back_task(void *arg, int64_t task, int worker) {
     int64_t block = nn__embedding_block(c), own = (end - first) * v->width, n = c->arg[1].numel, left = block;
     double *sum = block ? (double *)c->scratch + first * v->width : NULL;
     (void)worker;
-    v->k->fill(nn__at(&c->arg[2], first * v->width), 0, own);
+    NN__DO(v->k, fill)(nn__at(&c->arg[2], first * v->width), 0, own);
     for (k = 0; k < own && block; k++) sum[k] = 0;
     for (i = 0; i < n; i++) {
         int64_t at = nn__index(&c->arg[1], i);
         if (at >= first && at < end && at != c->p->i[0])
-            v->k->add(nn__at(&c->arg[2], at * v->width), nn__at(&c->arg[0], i * v->width), v->width);
+            NN__DO(v->k, add)(nn__at(&c->arg[2], at * v->width), nn__at(&c->arg[0], i * v->width), v->width);
         if (block && (--left == 0 || i + 1 == n)) {
             float *y = (float *)(void *)nn__at(&c->arg[2], first * v->width);
             left = block;
@@ -5014,7 +5109,7 @@ TENSOR__FN tensor_t *nn__embedding_lookup(tensor_t *index, tensor_t *weight, int
     tensor__op_t o;
     tensor_t *const in[2] = {nn__contiguous(index), nn__contiguous(weight)};
     int64_t dims[TENSOR_MAX_DIMS];
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_EMBEDDING), in, 2)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, NN__ROW(EMBEDDING), in, 2)) return TENSOR__(poison);
     o.p = &o.params;
     o.params.i[0] = padding;
     o.params.i[1] = zero;
@@ -5031,7 +5126,7 @@ TENSOR__FN tensor_t *nn__embedding_gradient(tensor_t *gy, tensor_t *index, int64
     tensor__op_t o;
     tensor_t *const in[2] = {nn__contiguous(gy), nn__contiguous(index)};
     const int64_t dims[2] = {rows, width};
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_EMBEDDING_BACKWARD), in, 2)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, NN__ROW(EMBEDDING_BACKWARD), in, 2)) return TENSOR__(poison);
     o.p = &o.params;
     o.params.i[0] = padding;
     o.params.i[1] = 1;
@@ -5061,7 +5156,7 @@ TENSOR__FN tensor_t *nn__stored_grad(tensor_t *t) {
     tensor_scope_t scope;
     if (!tensor__rows_of(g) || (g->grad->flags & TENSOR__ROWS)) return g;
     scope = TENSOR__(scope)(0);
-    y = nn__by_rows(g, g->grad, t->dims[0]);
+    y = TENSOR__(merge_rows)()(g, g->grad, t->dims[0]);
     if (!(tensor_is_poison)(y)) {
         t->grad = TENSOR__(hold)(y);
         TENSOR__(drop)(g);
@@ -5092,6 +5187,7 @@ TENSOR__FN void nn__grad_embedding(tensor__grad_t *g) {
             index = (tensor_masked_fill)(index, none, -1);
             gy = (tensor_masked_fill)(gy, (tensor_unsqueeze)(none, 1), 0);
         }
+        TENSOR__(know_rows)(g->th, nn__by_rows);
         g->gx[1] = nn__by_rows(gy, index, w->dims[0]);
         return;
     }
@@ -5125,7 +5221,7 @@ TENSOR__FN tensor_t *nn__embedding_front(tensor_t *index, tensor_t *w, int64_t r
     tensor_t *y;
     tensor_scope_t scope;
     int64_t padding = row == TENSOR_ZERO ? 0 : row == 0 ? -1 : row;
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_EMBEDDING), in, 2) || !nn__floats(&o, 2)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, NN__ROW(EMBEDDING), in, 2) || !nn__floats(&o, 2)) return TENSOR__(poison);
     if (w->ndim != 2) return NN__FAIL(TENSOR_ERR_SHAPE, "embedding: weight %t must be 2-d [rows, width]", w);
     if (!nn__is_index(index))
         return NN__FAIL(TENSOR_ERR_DTYPE, "embedding: index is %y, must be i32 or i64", index);
@@ -5160,7 +5256,7 @@ TENSOR__FN void nn__layer_norm_task(void *arg, int64_t task, int worker) {
     const tensor_arg_t *a = v->c->arg;
     int64_t r = task * v->per;
     (void)worker;
-    v->k->layer_norm(nn__at(&a[0], r * v->n), a[1].data, a[2].data, nn__at(&a[3], r * v->n), nn__at(&a[4], r),
+    NN__DO(v->k, layer_norm)(nn__at(&a[0], r * v->n), a[1].data, a[2].data, nn__at(&a[3], r * v->n), nn__at(&a[4], r),
                      nn__at(&a[5], r), nn__min(v->per, v->rows - r), v->n, v->c->p->f[0], (int)v->c->p->i[1]);
 }
 TENSOR__FN int nn__cpu_layer_norm(tensor_call_t *c) {
@@ -5194,9 +5290,9 @@ TENSOR__FN void nn__layer_norm_back_task(void *arg, int64_t task, int worker) {
         if (a[6].numel) {
             gw = (char *)v->c->scratch + i * 2 * v->n * (int64_t)v->es;
             gb = gw + v->n * (int64_t)v->es;
-            v->k->fill(gw, 0, 2 * v->n);
+            NN__DO(v->k, fill)(gw, 0, 2 * v->n);
         }
-        v->k->layer_norm_back(nn__at(&a[0], r * v->n), nn__at(&a[1], r * v->n), a[4].data, nn__at(&a[2], r),
+        NN__DO(v->k, layer_norm_back)(nn__at(&a[0], r * v->n), nn__at(&a[1], r * v->n), a[4].data, nn__at(&a[2], r),
                               nn__at(&a[3], r), nn__at(&a[5], r * v->n), gw, gb, end - r, v->n,
                               (int)v->c->p->i[1]);
     }
@@ -5216,11 +5312,11 @@ TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
     if (c->arg[0].numel > 0)
         nn__run(nn__ceil(v.chunks, v.per), nn__layer_norm_back_task, &v);
     else if (c->arg[6].numel)
-        v.k->fill(part, 0, 2 * v.n);
+        NN__DO(v.k, fill)(part, 0, 2 * v.n);
     if (!c->arg[6].numel) return TENSOR_OK;
     for (step = 1; step < v.chunks; step *= 2)
         for (i = 0; i + step < v.chunks; i += 2 * step)
-            v.k->add(part + 2 * i * bytes, part + 2 * (i + step) * bytes, 2 * v.n);
+            NN__DO(v.k, add)(part + 2 * i * bytes, part + 2 * (i + step) * bytes, 2 * v.n);
     memcpy(c->arg[6].data, part, (size_t)bytes);
     memcpy(c->arg[7].data, part + bytes, (size_t)bytes);
     return TENSOR_OK;
@@ -5238,7 +5334,7 @@ TENSOR__FN tensor_t *nn__composed_layer_norm(tensor_t *const *in, const tensor_p
 }
 
 TENSOR__FN void nn__grad_layer_norm(tensor__grad_t *g) {
-    nn__grad_norm(g, NN_OP_LAYER_NORM_BACKWARD, nn__composed_layer_norm, g->p->i[0]);
+    nn__grad_norm(g, NN__ROW(LAYER_NORM_BACKWARD), nn__composed_layer_norm, g->p->i[0]);
 }
 
 NN__FILL_DEFAULTS(tensor_layer_norm, NN__OR(normalized_dims, 1) NN__OR(eps, 1e-5))
@@ -5247,7 +5343,7 @@ TENSOR__FN tensor_t *nn__layer_norm_front(tensor_t *x, tensor_t *w, tensor_t *b,
                                           int rms) {
     const char *op = rms ? "rms_norm" : "layer_norm";
     tensor__op_t o;
-    tensor__row_t shown = *nn__row(NN_OP_LAYER_NORM);
+    tensor__row_t shown = *NN__ROW(LAYER_NORM);
     tensor_t *in[3] = {x, w, b};
     int64_t lead[TENSOR_MAX_DIMS], n = 1, k, i, first;
     NN__AUTOCAST(shown.cast, nn__layer_norm_front(cast_[0], cast_[1], cast_[2], nd, eps, rms), x, w, b)
@@ -5269,7 +5365,7 @@ TENSOR__FN tensor_t *nn__layer_norm_front(tensor_t *x, tensor_t *w, tensor_t *b,
         return nn__narrow(nn__layer_norm_front(nn__wide(x), nn__wide(w), nn__wide(b), nd, eps, rms), x);
     if (rms && eps < 0) eps = x->dtype == TENSOR_F64 ? 2.220446049250313e-16 : 1.1920928955078125e-7;
     for (k = 0; k < 3; k++) in[k] = nn__contiguous(k ? nn__wide(in[k]) : x);
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_LAYER_NORM), in, 3)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, NN__ROW(LAYER_NORM), in, 3)) return TENSOR__(poison);
     o.p = &o.params;
     o.params.i[0] = n;
     o.params.i[1] = rms;
@@ -5477,16 +5573,16 @@ TENSOR__FN void nn__plane_norm_task(void *arg, int64_t task, int worker) {
     for (; r < end; r++) {
         double mean = 0, var = 0, rstd;
         for (j = 0; j < v->planes; j++)
-            mean += v->k->dot(nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), NULL, n);
+            mean += NN__DO(v->k, dot)(nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), NULL, n);
         mean /= (double)(v->planes * n);
         // Back and forth: the planes that L2 still has first.
         for (j = v->planes; j-- > 0;)
-            var += v->k->deviation(NULL, nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), mean, NULL, n);
+            var += NN__DO(v->k, deviation)(NULL, nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), mean, NULL, n);
         var /= (double)(v->planes * n);
         rstd = 1 / sqrt(var + p->f[0]);
         for (j = 0; j < v->planes; j++) {
             int64_t at = nn__plane(p, v->planes, r, j), c = at % p->i[2];
-            v->k->affine(NULL, nn__at(&a[0], at * n), nn__at(&a[3], at * n), 0, mean,
+            NN__DO(v->k, affine)(NULL, nn__at(&a[0], at * n), nn__at(&a[3], at * n), 0, mean,
                          a[1].data ? rstd * nn__value(a[1].data, a[1].dtype, c) : rstd,
                          a[2].data ? nn__value(a[2].data, a[2].dtype, c) : 0, n);
         }
@@ -5515,7 +5611,7 @@ TENSOR__FN void nn__plane_norm_back_task(void *arg, int64_t task, int worker) {
         for (j = 0; j < v->planes; j++) {
             int64_t at = nn__plane(p, v->planes, r, j);
             double *part = v->part + 2 * at;
-            part[1] = v->k->deviation(nn__at(&a[0], at * n), nn__at(&a[1], at * n), mean, part, n) *
+            part[1] = NN__DO(v->k, deviation)(nn__at(&a[0], at * n), nn__at(&a[1], at * n), mean, part, n) *
                       (n ? rstd : 0);
             if (a[4].data) w = nn__value(a[4].data, a[4].dtype, at % p->i[2]);
             s += w * part[0];
@@ -5524,7 +5620,7 @@ TENSOR__FN void nn__plane_norm_back_task(void *arg, int64_t task, int worker) {
         for (j = v->planes; j-- > 0;) {
             int64_t at = nn__plane(p, v->planes, r, j);
             if (a[4].data) w = nn__value(a[4].data, a[4].dtype, at % p->i[2]);
-            v->k->affine(nn__at(&a[0], at * n), nn__at(&a[1], at * n), nn__at(&a[5], at * n), rstd * w, mean,
+            NN__DO(v->k, affine)(nn__at(&a[0], at * n), nn__at(&a[1], at * n), nn__at(&a[5], at * n), rstd * w, mean,
                          -rstd * rstd * t / count, -rstd * s / count, n);
         }
     }
@@ -5562,7 +5658,7 @@ TENSOR__FN tensor_t *nn__composed_plane_norm(tensor_t *const *in, const tensor_p
 }
 
 TENSOR__FN void nn__grad_plane_norm(tensor__grad_t *g) {
-    nn__grad_norm(g, NN_OP_GROUP_NORM_BACKWARD, nn__composed_plane_norm, g->p->i[2]);
+    nn__grad_norm(g, NN__ROW(GROUP_NORM_BACKWARD), nn__composed_plane_norm, g->p->i[2]);
 }
 
 // x [N, C, ...], groups 0 = batch norm, which may be of f16 and bf16 (w and b f32) where the device's
@@ -5576,7 +5672,7 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
     in[0] = groups ? nn__contiguous(x) : nn__image(turned ? (tensor_mT)(x) : x);
     in[1] = nn__contiguous(w);
     in[2] = nn__contiguous(b);
-    if (!TENSOR__(begin)(&o, nn__row(groups ? NN_OP_GROUP_NORM : NN_OP_BATCH_NORM), in, 3))
+    if (!TENSOR__(begin)(&o, groups ? NN__ROW(GROUP_NORM) : NN__ROW(BATCH_NORM), in, 3))
         return TENSOR__(poison);
     o.p = &o.params;
     o.params.i[0] = groups;
@@ -5615,7 +5711,7 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
     tensor_t *const in[5] = {x, mean, var, w, b};
     tensor_t *stat[2], *y;
     int64_t dims[TENSOR_MAX_DIMS], n = 1, k;
-    NN__AUTOCAST(instance ? (int)TENSOR__APART : (int)nn__row(NN_OP_BATCH_NORM)->cast,   // group_norm is FULL
+    NN__AUTOCAST(instance ? (int)TENSOR__APART : (int)NN__ROW(BATCH_NORM)->cast,   // group_norm is FULL
                  nn__batch_norm(cast_[0], mean, var, w, b, instance, own, momentum, eps), x)
     if (!nn__inputs(op, "x running_mean running_var weight bias", 1, in, 5, 1))
         return TENSOR__(poison);
@@ -5667,7 +5763,7 @@ NN__OPTIONS(instance_norm, NN__OR(momentum, 0.1) NN__OR(eps, 1e-5),
 
 TENSOR__FN tensor_t *nn__group_norm(tensor_t *x, int64_t groups, tensor_t *w, tensor_t *b, double eps) {
     tensor_t *const in[3] = {x, w, b};
-    NN__AUTOCAST(nn__row(NN_OP_GROUP_NORM)->cast,
+    NN__AUTOCAST(NN__ROW(GROUP_NORM)->cast,
                  nn__group_norm(cast_[0], groups, cast_[1], cast_[2], eps), x, w, b)
     if (!nn__inputs("group_norm", "x weight bias", 1, in, 3, 1))
         return TENSOR__(poison);
@@ -5755,7 +5851,7 @@ enum {
 // Sizes; 0 = the columns serve better.
 TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
     int64_t line, lanes = v->k->lanes, pixels, fill;
-    if (!v->k->direct || v->ph < 0 || v->pw < 0 || v->kh * v->kw == 1) return 0;
+    if (!v->k->lanes || v->ph < 0 || v->pw < 0 || v->kh * v->kw == 1) return 0;
     v->n = v->ci * v->kh * v->kw;
     fill = v->ow * 100 / (nn__ceil(v->ow, lanes) * lanes);
     if (v->co == 1 && v->n > 64) fill = 0;   // two long chains of sums
@@ -5800,7 +5896,7 @@ TENSOR__FN void nn__direct_pad(const nn__direct_t *v, const float *x, int64_t fi
                                float *to) {
     int64_t c;
     for (c = 0; c < v->ci; c++, to += lines * v->pitch)
-        v->k->pad(x + c * v->h * v->w, v->h, v->w, v->uh, v->uw, first - v->ph, lines, v->pw, to, v->pitch);
+        NN__DO(v->k, pad)(x + c * v->h * v->w, v->h, v->w, v->uh, v->uw, first - v->ph, lines, v->pw, to, v->pitch);
     memset(to, 0, 64 * 4);              // what the last vectors read past the end
 }
 TENSOR__FN void nn__direct_offsets(const nn__direct_t *v, int64_t lines, int32_t *off) {
@@ -5816,7 +5912,7 @@ TENSOR__FN void nn__direct_task(void *arg, int64_t task, int worker) {
     int64_t oy = b * v->rows, plane = v->oh * v->ow;
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
     nn__direct_pad(v, v->x + (i * v->groups + q) * v->ci * v->h * v->w, oy * v->sh, v->lines, block);
-    v->k->direct(v->co, v->n, v->packed + q * v->tiles * v->n * v->mr, v->off, v->start +
+    NN__DO(v->k, direct)(v->co, v->n, v->packed + q * v->tiles * v->n * v->mr, v->off, v->start +
                  q * v->tiles * v->mr,
                  block, v->sh * v->pitch, v->sw, v->y + (i * v->groups + q) * v->co * plane + oy * v->ow,
                  plane, nn__min(v->rows, v->oh - oy), v->ow);
@@ -5845,13 +5941,13 @@ TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
                 for (r = 0; r < rows; r++)
                     for (x = 0, u = 0; u < runs; x += n, u++) {
                         n = run + (u < more);
-                        v->k->gather((int)n, m > v->k->lanes, to - from,
+                        NN__DO(v->k, gather)((int)n, m > v->k->lanes, to - from,
                                      block + i * v->image + r * v->sh * v->pitch + x * v->sw, v->sw,
                                      v->off + from, w + from * v->mr, k ? NULL : start,
                                      out + ((i * rows + r) * v->ow + x) * v->mr, v->mr);
                     }
         for (i = 0; i < images; i++)
-            v->k->turn(rows * v->ow, m, out + i * rows * v->ow * v->mr, v->mr,
+            NN__DO(v->k, turn)(rows * v->ow, m, out + i * rows * v->ow * v->mr, v->mr,
                        v->y + (((first + i) * v->groups + q) * v->co + o * v->mr) * plane + oy * v->ow,
                        plane);
     }
@@ -5927,15 +6023,15 @@ TENSOR__FN void nn__winograd_in(void *arg, int64_t task, int worker) {
                 continue;
             }
             memset(to, 0, (size_t)(lo * lanes) * 4);
-            v->k->turn(lanes, hi - lo, x + y * w + x0 + lo, h * w, to + lo * lanes, lanes);
+            NN__DO(v->k, turn)(lanes, hi - lo, x + y * w + x0 + lo, h * w, to + lo * lanes, lanes);
             memset(to + hi * lanes, 0, (size_t)((columns - hi) * lanes) * 4);
         }
         if (grad)
-            v->k->winograd(NN__TILE_GRAD, n, block, step * lanes, line, lanes,
+            NN__DO(v->k, winograd)(NN__TILE_GRAD, n, block, step * lanes, line, lanes,
                            v->out + (c / v->mr * v->rows * v->tx + tile) * v->mr + c % v->mr, v->mr,
                            6 * v->out_plane, v->out_plane, NULL);
         else
-            v->k->winograd(NN__TILE_IMAGE, n, block, step * lanes, line, lanes, v->in + tile * v->pitch + c,
+            NN__DO(v->k, winograd)(NN__TILE_IMAGE, n, block, step * lanes, line, lanes, v->in + tile * v->pitch + c,
                            v->pitch, 6 * v->image_plane, v->image_plane, NULL);
     }
 }
@@ -5954,7 +6050,7 @@ TENSOR__FN void nn__winograd_product(void *arg, int64_t task, int worker) {
         for (u = 0; u < runs; u++) {
             int64_t from = steps * k / parts, to = steps * (k + 1) / parts;
             int64_t r0 = many * u / runs, r1 = many * (u + 1) / runs;
-            v->k->gather((int)(r1 - r0), v->co - o * v->mr > v->k->lanes, to - from,
+            NN__DO(v->k, gather)((int)(r1 - r0), v->co - o * v->mr > v->k->lanes, to - from,
                          in + (v->sums ? from * v->pitch + r0 : r0 * v->pitch + from), v->sums ? 1 : v->pitch,
                          v->off, b + from * v->mr, k > 0 || (v->sums && v->first > 0) ? NULL : zero,
                          c + r0 * v->mr, v->mr);
@@ -5972,11 +6068,11 @@ TENSOR__FN void nn__winograd_out(void *arg, int64_t task, int worker) {
     for (t = 0; t < v->tx; t += n) {
         n = nn__min(NN__WINOGRAD_TILES, v->tx - t);
         for (j = 0; j < m; j += v->k->lanes)
-            v->k->winograd(NN__TILE_OUT + v->five, n, v->out + ((o * v->rows + r) * v->tx + t) * v->mr + j,
+            NN__DO(v->k, winograd)(NN__TILE_OUT + v->five, n, v->out + ((o * v->rows + r) * v->tx + t) * v->mr + j,
                            v->mr, 6 * v->out_plane, v->out_plane, block + j, s * v->mr, s * n * v->mr, v->mr,
                            v->start + o * v->mr + j);
         for (i = 0; i < nn__min(s, v->oh - y0); i++)
-            v->k->turn(nn__min(s * n, v->ow - s * t), m, block + s * i * n * v->mr, v->mr,
+            NN__DO(v->k, turn)(nn__min(s * n, v->ow - s * t), m, block + s * i * n * v->mr, v->mr,
                        y + i * v->ow + s * t, plane);
     }
 }
@@ -5988,14 +6084,14 @@ TENSOR__FN void nn__winograd_kernel(void *arg, int64_t task, int worker) {
                                                   : ((v->group * v->co + o * mr) * v->ci + c) * taps;
     int64_t e = v->kernel_plane, step = v->flipped ? -mr : mr, row = v->kw * step;
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker), *u = v->packed + task * mr;
-    if (!v->sums) v->k->turn(m, taps, v->weight + at, v->flipped ? taps : taps * v->ci, block, mr);
+    if (!v->sums) NN__DO(v->k, turn)(m, taps, v->weight + at, v->flipped ? taps : taps * v->ci, block, mr);
     for (j = 0; j < m; j += v->k->lanes)
         if (v->sums)
-            v->k->winograd(NN__TILE_SUMS, 1, u + j, 0, 6 * e, e, block + j, 0, row, mr, NULL);
+            NN__DO(v->k, winograd)(NN__TILE_SUMS, 1, u + j, 0, 6 * e, e, block + j, 0, row, mr, NULL);
         else
-            v->k->winograd(NN__TILE_KERNEL + v->five, 1, block + j + (v->flipped ? (taps - 1) * mr : 0), 0,
+            NN__DO(v->k, winograd)(NN__TILE_KERNEL + v->five, 1, block + j + (v->flipped ? (taps - 1) * mr : 0), 0,
                            row, step, u + j, 0, 6 * e, e, NULL);
-    if (v->sums) v->k->turn(taps, m, block, mr, v->sum + at, taps * v->ci);
+    if (v->sums) NN__DO(v->k, turn)(taps, m, block, mr, v->sum + at, taps * v->ci);
 }
 // Block `task` of the tiles, from image to output, in the worker's own planes.
 TENSOR__FN void nn__winograd_block(void *arg, int64_t task, int worker) {
@@ -6045,10 +6141,10 @@ TENSOR__FN void nn__direct_pack(void *arg, int64_t task, int worker) {
     (void)worker;
     if (m < mr) memset(p, 0, (size_t)(v->n * mr) * 4);
     if (!v->flipped)
-        v->k->turn(m, v->n, v->weight + (q * v->co + t * mr) * v->n, v->n, p, mr);
+        NN__DO(v->k, turn)(m, v->n, v->weight + (q * v->co + t * mr) * v->n, v->n, p, mr);
     else
         for (c = 0; c < v->ci; c++)
-            v->k->turn(m, taps, v->weight + ((q * v->ci + c) * v->co + t * mr) * taps, taps,
+            NN__DO(v->k, turn)(m, taps, v->weight + ((q * v->ci + c) * v->co + t * mr) * taps, taps,
                        p + (c * taps + taps - 1) * mr, -mr);
 }
 TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
@@ -6078,7 +6174,7 @@ TENSOR__FN void nn__direct_weight(const nn__direct_t *v, const float *gy, int64_
     int64_t plane = v->oh * v->ow, o, k, taps = v->co == 1 ? 9 : v->k->kt;
     for (o = 0; o < v->co; o += 4)
         for (k = 0; k < v->n; k += taps)
-            v->k->direct_weight((int)nn__min(4, v->co - o), (int)nn__min(taps, v->n - k), v->off + k,
+            NN__DO(v->k, direct_weight)((int)nn__min(4, v->co - o), (int)nn__min(taps, v->n - k), v->off + k,
                                 gy + ((first * v->groups + q) * v->co + o) * plane, plane, v->ow,
                                 v->groups * v->co * plane, block, v->sh * v->pitch, v->image, n, v->oh,
                                 v->ow, v->sw, to + o * v->n + k, v->n);
@@ -6096,7 +6192,7 @@ TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_
     int64_t runs = nn__ceil(many, v->k->gr);
     if (m % v->k->lanes) memset(out, 0, (size_t)(all * v->mr) * 4);
     for (i = 0; i < n; i++)
-        v->k->turn(m, pixels, gy + (((first + i) * v->groups + q) * v->co + o * v->mr) * plane + oy * v->ow,
+        NN__DO(v->k, turn)(m, pixels, gy + (((first + i) * v->groups + q) * v->co + o * v->mr) * plane + oy * v->ow,
                    plane, out + i * pixels * v->mr, v->mr);
     for (k = 0; k < parts; k++) {
         int64_t from = all * k / parts, to = all * (k + 1) / parts;
@@ -6105,7 +6201,7 @@ TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_
             for (t = 0; t < others; t++) {
                 int64_t tap = by_channel ? t : t * v->kw, c = tap / taps, ky = tap / v->kw % v->kh,
                         kx = tap % v->kw;
-                v->k->gather((int)(r1 - r0), m > v->k->lanes, to - from,
+                NN__DO(v->k, gather)((int)(r1 - r0), m > v->k->lanes, to - from,
                              block + (c * v->lines + ky * v->dh) * v->pitch + kx * v->dw + r0 * as, as,
                              v->off + from, out + from * v->mr, NULL, sums + tap * v->mr + r0 * cs, cs);
             }
@@ -6133,7 +6229,7 @@ TENSOR__FN void nn__direct_sums(const nn__direct_t *v, const float *gy, int64_t 
         }
     }
     if (v->gather)
-        v->k->turn(v->n, nn__min(v->co - o * v->mr, v->mr), sums, v->mr, to + o * v->mr * v->n, v->n);
+        NN__DO(v->k, turn)(v->n, nn__min(v->co - o * v->mr, v->mr), sums, v->mr, to + o * v->mr * v->n, v->n);
 }
 // The offsets of gathered sums.
 TENSOR__FN void nn__gather_pixels(const nn__direct_t *v, int32_t *off) {
@@ -6356,7 +6452,7 @@ TENSOR__FN void nn__conv_task(void *arg, int64_t task, int worker) {
     if (bias->data) {
         g.accumulate = 1;
         for (o = 0; o < v->og; o++)
-            v->k->fill(y + o * v->pixels * (int64_t)v->es, nn__value(bias->data, v->dtype, q * v->og + o), n);
+            NN__DO(v->k, fill)(y + o * v->pixels * (int64_t)v->es, nn__value(bias->data, v->dtype, q * v->og + o), n);
     }
     g.scratch = columns + v->columns;
     TENSOR__(gemm)(&g, v->dtype);
@@ -6384,7 +6480,7 @@ TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
     char *x = nn__conv_x(v, i, q) + c0 * v->plane * (int64_t)v->es;
     const tensor_arg_t *bias = &v->c->arg[2];
     for (k = 0; k < nc && (!v->direct || bias->data); k++)
-        v->k->fill(x + k * v->plane * (int64_t)v->es,
+        NN__DO(v->k, fill)(x + k * v->plane * (int64_t)v->es,
                    bias->data ? nn__value(bias->data, v->dtype, q * v->cg + c0 + k) : 0, v->plane);
     for (k = 0; v->pixels && k < v->blocks; k++) {
         tensor__gemm_t g;
@@ -6404,7 +6500,7 @@ TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
         }
         g.scratch = columns + v->columns;
         TENSOR__(gemm)(&g, v->dtype);
-        if (!v->direct) v->k->col2im(columns, x, &v->g, nc, &b);
+        if (!v->direct) NN__DO(v->k, col2im)(columns, x, &v->g, nc, &b);
     }
 }
 TENSOR__FN int nn__cpu_conv_input(tensor_call_t *c) {
@@ -6481,7 +6577,7 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
     nn__conv_plan(c, &v);
     v.k = nn__cpu(v.dtype);
     if (v.y->numel == 0 || v.x->numel == 0) {
-        v.k->fill(v.w->data, 0, v.w->numel);
+        NN__DO(v.k, fill)(v.w->data, 0, v.w->numel);
         return TENSOR_OK;
     }
     v.pieces = (char *)c->scratch + v.worker * (uint64_t)TENSOR__(thread_count)();
@@ -6502,20 +6598,20 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
     if (v.chunks == 1) return TENSOR_OK;
     memcpy(v.w->data, v.pieces, (size_t)v.w->numel * v.es);
     for (i = 1; i < v.chunks; i++)
-        v.k->add(v.w->data, v.pieces + (uint64_t)i * (uint64_t)v.w->numel * v.es, v.w->numel);
+        NN__DO(v.k, add)(v.w->data, v.pieces + (uint64_t)i * (uint64_t)v.w->numel * v.es, v.w->numel);
     return TENSOR_OK;
 }
 
 TENSOR__COLD
 // The convolutions as recorded ops: out has `dims`, as many as a. bias as in the public ones.
-TENSOR__FN tensor_t *nn__conv_op(int id, tensor_t *a, tensor_t *b, tensor_t *bias, const tensor_params_t *p,
-                                 const int64_t *dims) {
+TENSOR__FN tensor_t *nn__conv_op(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias,
+                                 const tensor_params_t *p, const int64_t *dims) {
     tensor__op_t o;
     tensor_t *like = TENSOR__(lasts)(a) ? a : TENSOR__(lasts)(b) ? b : NULL, *in[3];
     in[0] = like ? (tensor_channels_last)(a) : nn__contiguous(a);
     in[1] = like ? (tensor_channels_last)(b) : nn__contiguous(b);
     in[2] = nn__contiguous(bias);
-    if (!TENSOR__(begin)(&o, nn__row(id), in, id == NN_OP_CONV_WEIGHT ? 2 : 3)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, row, in, row->id == NN_OP_CONV_WEIGHT ? 2 : 3)) return TENSOR__(poison);
     o.p = &o.params;
     o.params = *p;
     TENSOR__(follow)(TENSOR__(result)(&o, in[0]->dtype, dims, in[0]->ndim), like);
@@ -6527,12 +6623,12 @@ TENSOR__FN void nn__grad_conv(tensor__grad_t *g) {
     const tensor__meta_t *in = g->node->in;
     tensor_t *gy = g->gy[0], *x;
     int rank = in[0].ndim - 2, input = g->node->row->id >= NN_OP_CONV_TRANSPOSE1D;
-    int other = (input ? NN_OP_CONV1D : NN_OP_CONV_TRANSPOSE1D) + rank - 1;
+    const tensor__row_t *other = input ? nn__conv_row(rank) : nn__conv_transpose_row(rank);
     if (TENSOR__(grad_need)(g, 0))
         g->gx[0] = nn__conv_op(other, gy, TENSOR__(grad_in)(g, 1), NULL, g->p, in[0].dims);
     if (TENSOR__(grad_need)(g, 1)) {
         x = TENSOR__(grad_in)(g, 0);
-        g->gx[1] = nn__conv_op(NN_OP_CONV_WEIGHT, input ? x : gy, input ? gy : x, NULL, g->p, in[1].dims);
+        g->gx[1] = nn__conv_op(NN__ROW(CONV_WEIGHT), input ? x : gy, input ? gy : x, NULL, g->p, in[1].dims);
     }
     if (TENSOR__(grad_need)(g, 2)) g->gx[2] = (tensor_sum_dims)(gy, others, rank + 1, 0);
 }
@@ -6541,9 +6637,9 @@ TENSOR__FN void nn__grad_conv_weight(tensor__grad_t *g) {   // inputs g, x; the 
     tensor_t *w = g->gy[0];
     int rank = in[0].ndim - 2;
     if (TENSOR__(grad_need)(g, 0))
-        g->gx[0] = nn__conv_op(NN_OP_CONV1D + rank - 1, TENSOR__(grad_in)(g, 1), w, NULL, g->p, in[0].dims);
+        g->gx[0] = nn__conv_op(nn__conv_row(rank), TENSOR__(grad_in)(g, 1), w, NULL, g->p, in[0].dims);
     if (TENSOR__(grad_need)(g, 1))
-        g->gx[1] = nn__conv_op(NN_OP_CONV_TRANSPOSE1D + rank - 1, TENSOR__(grad_in)(g, 0), w, NULL, g->p,
+        g->gx[1] = nn__conv_op(nn__conv_transpose_row(rank), TENSOR__(grad_in)(g, 0), w, NULL, g->p,
                                in[1].dims);
 }
 
@@ -6681,10 +6777,17 @@ TENSOR__FN tensor_t *nn__conv_transposed_taps(tensor_t *x, tensor_t *w, const nn
     return y;
 }
 
+// What rows of the convolutions have as their own.
+typedef struct nn__taps_t {
+    tensor_t *(*run)(tensor_t *x, tensor_t *w, const nn__window_t *g);
+} nn__taps_t;
+static const nn__taps_t nn__of_conv_taps = {nn__conv_taps};
+static const nn__taps_t nn__of_conv_transposed_taps = {nn__conv_transposed_taps};
+
 // Either of them with bias; x has a batch, the result dims.
-TENSOR__FN tensor_t *nn__conv_integers(int transposed, tensor_t *x, tensor_t *w, tensor_t *bias,
+TENSOR__FN tensor_t *nn__conv_integers(const tensor__row_t *row, tensor_t *x, tensor_t *w, tensor_t *bias,
                                        const nn__window_t *g, const int64_t *dims) {
-    tensor_t *y = transposed ? nn__conv_transposed_taps(x, w, g) : nn__conv_taps(x, w, g);
+    tensor_t *y = ((const nn__taps_t *)row->own)->run(x, w, g);
     int64_t each[5] = {1, 1, 1, 1, 1};
     y = (tensor_reshape_n)(y, dims, x->ndim);
     if (!bias) { return (tensor_contiguous)(y); }
@@ -6694,17 +6797,18 @@ TENSOR__FN tensor_t *nn__conv_integers(int transposed, tensor_t *x, tensor_t *w,
 
 // x, weight, bias checked and convolved (transposed); g holds stride, padding and dilation, mode the groups,
 // in the output_padding of a transposed one.
-TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *bias, nn__window_t g,
-                                    int same) {
+TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tensor_t *w, tensor_t *bias,
+                                    nn__window_t g, int same) {
+    const int id = row->id;
     tensor__op_t o;
     tensor_t *in[3] = {x, w, bias}, *y;
     tensor_params_t p;
     int transposed = id >= NN_OP_CONV_TRANSPOSE1D;
     int rank = id - (transposed ? NN_OP_CONV_TRANSPOSE1D : NN_OP_CONV1D) + 1;
     int64_t dims[5], groups = g.mode, channels, d, k;
-    const char *op = nn__row(id)->name;
-    NN__AUTOCAST(nn__row(id)->cast, nn__conv_front(id, cast_[0], cast_[1], cast_[2], g, same), x, w, bias)
-    if (!TENSOR__(begin)(&o, nn__row(id), in, 3) || !nn__one_dtype(&o, 7, 1)) return TENSOR__(poison);
+    const char *op = row->name;
+    NN__AUTOCAST(row->cast, nn__conv_front(row, cast_[0], cast_[1], cast_[2], g, same), x, w, bias)
+    if (!TENSOR__(begin)(&o, row, in, 3) || !nn__one_dtype(&o, 7, 1)) return TENSOR__(poison);
     if (x->ndim != rank + 2 && x->ndim != rank + 1)
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
     if (w->ndim != rank + 2)
@@ -6731,7 +6835,7 @@ TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *
                             "%s: same needs stride 1 and no padding (got stride %d, padding %d)", op,
                             g.stride[d], g.pad[d]);
     if (nn__is_half(x) && !TENSOR__(halves)(x))
-        return nn__narrow(nn__conv_front(id, nn__wide(x), nn__wide(w), nn__wide(bias), g, same), x);
+        return nn__narrow(nn__conv_front(row, nn__wide(x), nn__wide(w), nn__wide(bias), g, same), x);
     dims[0] = x->ndim == rank + 2 ? x->dims[0] : 1;
     for (d = 3 - rank; d < 3; d++) {
         int64_t size = x->dims[x->ndim - 3 + d], span = g.dilation[d] * (g.kernel[d] - 1), out;
@@ -6762,13 +6866,13 @@ TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *
         tensor_scope_t scope = TENSOR__(scope)(0);
         tensor_t *batch = x->ndim == rank + 2 ? x : (tensor_unsqueeze)(x, 0);
         if ((tensor_is_poison)(batch)) { return (tensor_scope_return)(scope, batch); }
-        y = nn__conv_integers(transposed, batch, w, bias, &g, dims);
+        y = nn__conv_integers(row, batch, w, bias, &g, dims);
         if (x->ndim == rank + 1) { y = (tensor_squeeze)(y, 0); }
         return (tensor_scope_return)(scope, y);
     }
     memset(&p, 0, sizeof p);
     memcpy(p.i, &g, sizeof g);
-    y = nn__conv_op(id, x->ndim == rank + 2 ? x : (tensor_unsqueeze)(x, 0), w, bias, &p, dims);
+    y = nn__conv_op(row, x->ndim == rank + 2 ? x : (tensor_unsqueeze)(x, 0), w, bias, &p, dims);
     return x->ndim == rank + 2 ? y : (tensor_reshape_n)(y, dims + 1, rank + 1);
 }
 
@@ -6777,17 +6881,17 @@ TENSOR__FN tensor_t *nn__conv_front(int id, tensor_t *x, tensor_t *w, tensor_t *
     (g.mode = a->groups,                                                                                     \
      NN__TRIPLE(stride, g.stride) && NN__TRIPLE(padding, g.pad) && NN__TRIPLE(dilation, g.dilation))
 TENSOR__FN tensor_t *nn__conv_call(const tensor_conv_args_t *a, int rank) {
-    int id = NN_OP_CONV1D + rank - 1;
-    const char *op = nn__row(id)->name;
+    const tensor__row_t *row = nn__conv_row(rank);
+    const char *op = row->name;
     nn__window_t g = nn__window_unit();
-    return NN__CONV_WINDOW ? nn__conv_front(id, a->x, a->weight, a->bias, g, a->same) : TENSOR__(poison);
+    return NN__CONV_WINDOW ? nn__conv_front(row, a->x, a->weight, a->bias, g, a->same) : TENSOR__(poison);
 }
 TENSOR__FN tensor_t *nn__conv_transpose_call(const tensor_conv_transpose_args_t *a, int rank) {
-    int id = NN_OP_CONV_TRANSPOSE1D + rank - 1;
-    const char *op = nn__row(id)->name;
+    const tensor__row_t *row = nn__conv_transpose_row(rank);
+    const char *op = row->name;
     nn__window_t g = nn__window_unit();
     if (!NN__CONV_WINDOW || !NN__TRIPLE(output_padding, g.in)) return TENSOR__(poison);
-    return nn__conv_front(id, a->x, a->weight, a->bias, g, 0);
+    return nn__conv_front(row, a->x, a->weight, a->bias, g, 0);
 }
 #define NN__CONV_SET NN__OR(groups, 1) NN__OR_DIMS(stride, 1) NN__OR_DIMS(padding, 0) NN__OR_DIMS(dilation, 1)
 // The functions of an op for 1, 2 and 3 dims.
@@ -6822,8 +6926,8 @@ TENSOR__FN void nn__columns_task(void *arg, int64_t task, int worker) {
                        &v->b);
             continue;
         }
-        v->k->fill(nn__at(v->to, i * plane), 0, plane);
-        v->k->col2im(nn__at(v->from, i * column), nn__at(v->to, i * plane), &v->g, 1, &v->b);
+        NN__DO(v->k, fill)(nn__at(v->to, i * plane), 0, plane);
+        NN__DO(v->k, col2im)(nn__at(v->from, i * column), nn__at(v->to, i * plane), &v->g, 1, &v->b);
     }
 }
 TENSOR__FN int nn__cpu_columns(tensor_call_t *c) {
@@ -6843,11 +6947,11 @@ TENSOR__FN int nn__cpu_columns(tensor_call_t *c) {
     nn__run(nn__ceil(v.planes, v.per), nn__columns_task, &v);
     return TENSOR_OK;
 }
-TENSOR__FN tensor_t *nn__columns_op(int id, tensor_t *x, const tensor_params_t *p, const int64_t *dims,
-                                    int ndim) {
+TENSOR__FN tensor_t *nn__columns_op(const tensor__row_t *row, tensor_t *x, const tensor_params_t *p,
+                                    const int64_t *dims, int ndim) {
     tensor__op_t o;
     tensor_t *const in[1] = {nn__contiguous(x)};
-    if (!TENSOR__(begin)(&o, nn__row(id), in, 1)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, row, in, 1)) return TENSOR__(poison);
     o.p = &o.params;
     o.params = *p;
     TENSOR__(result)(&o, in[0]->dtype, dims, ndim);
@@ -6855,7 +6959,8 @@ TENSOR__FN tensor_t *nn__columns_op(int id, tensor_t *x, const tensor_params_t *
 }
 TENSOR__FN void nn__grad_columns(tensor__grad_t *g) {
     const tensor__meta_t *in = &g->node->in[0];
-    int other = g->node->row->id == NN_OP_COL2IM ? NN_OP_IM2COL : NN_OP_COL2IM;
+    int back = g->node->row->id == NN_OP_COL2IM;
+    const tensor__row_t *other = back ? NN__ROW(IM2COL) : NN__ROW(COL2IM);
     if (TENSOR__(grad_need)(g, 0)) g->gx[0] = nn__columns_op(other, g->gy[0], g->p, in->dims, in->ndim);
 }
 #define NN__COLUMNS_WINDOW                                                                                   \
@@ -6865,14 +6970,14 @@ TENSOR__FN void nn__grad_columns(tensor__grad_t *g) {
 #define NN__COLUMNS_SET                                                                                      \
     NN__OR_PAIR(kernel, 0) NN__OR_PAIR(dilation, 1) NN__OR_PAIR(padding, 0) NN__OR_PAIR(stride, 1)
 // g.in: the size of the images folded into.
-TENSOR__FN tensor_t *nn__columns_front(int id, tensor_t *x, nn__window_t g) {
+TENSOR__FN tensor_t *nn__columns_front(const tensor__row_t *row, tensor_t *x, nn__window_t g) {
     tensor__op_t o;
-    const char *op = nn__row(id)->name;
+    const char *op = row->name;
     tensor_params_t p;
     tensor_t *y;
-    int64_t dims[4], taps, d, back = id == NN_OP_COL2IM;
+    int64_t dims[4], taps, d, back = row->id == NN_OP_COL2IM;
     int lead;
-    if (!TENSOR__(begin)(&o, nn__row(id), &x, 1) || !nn__floats(&o, 1) || !nn__window_valid(op, 2, &g))
+    if (!TENSOR__(begin)(&o, row, &x, 1) || !nn__floats(&o, 1) || !nn__window_valid(op, 2, &g))
         return TENSOR__(poison);
     lead = x->ndim - (back ? 2 : 3);
     if (lead != 0 && lead != 1)
@@ -6897,17 +7002,17 @@ TENSOR__FN tensor_t *nn__columns_front(int id, tensor_t *x, nn__window_t g) {
     if (!back) dims[2] = g.out[1] * g.out[2];
     memset(&p, 0, sizeof p);
     memcpy(p.i, &g, sizeof g);
-    y = nn__columns_op(id, lead ? nn__wide(x) : (tensor_unsqueeze)(nn__wide(x), 0), &p, dims, back ? 4 : 3);
+    y = nn__columns_op(row, lead ? nn__wide(x) : (tensor_unsqueeze)(nn__wide(x), 0), &p, dims, back ? 4 : 3);
     return nn__narrow(lead ? y : (tensor_squeeze)(y, 0), x);
 }
-TENSOR__FN tensor_t *nn__columns_call(int id, const tensor_columns_args_t *a) {
-    const char *op = nn__row(id)->name;
+TENSOR__FN tensor_t *nn__columns_call(const tensor__row_t *row, const tensor_columns_args_t *a) {
+    const char *op = row->name;
     nn__window_t g = nn__window_unit();
-    return NN__COLUMNS_WINDOW ? nn__columns_front(id, a->x, g) : TENSOR__(poison);
+    return NN__COLUMNS_WINDOW ? nn__columns_front(row, a->x, g) : TENSOR__(poison);
 }
 NN__FILL_DEFAULTS(tensor_columns, NN__COLUMNS_SET)
-NN__FRONT(im2col, tensor_columns, nn__columns_call(NN_OP_IM2COL, &a))
-NN__FRONT(col2im, tensor_columns, nn__columns_call(NN_OP_COL2IM, &a))
+NN__FRONT(im2col, tensor_columns, nn__columns_call(NN__ROW(IM2COL), &a))
+NN__FRONT(col2im, tensor_columns, nn__columns_call(NN__ROW(COL2IM), &a))
 
 // ---- pooling: one plane after another
 
@@ -6916,7 +7021,7 @@ typedef struct nn__pool_t {
     nn__window_t g;
     const tensor_arg_t *x, *y, *place;
     int64_t planes, per, in, out;   // planes, of them per task, elements of an input and an output plane
-    int back;
+    void (*plane)(const struct nn__pool_t *v, char *x, char *y, int32_t *place);
 } nn__pool_t;
 
 TENSOR__FN void nn__pool_task(void *arg, int64_t task, int worker) {
@@ -6924,24 +7029,21 @@ TENSOR__FN void nn__pool_task(void *arg, int64_t task, int worker) {
     int64_t i = task * v->per, end = nn__min(i + v->per, v->planes);
     (void)worker;
     for (; i < end; i++) {
-        char *x = nn__at(v->x, i * v->in), *y = nn__at(v->y, i * v->out);
         int32_t *place = v->place ? (int32_t *)v->place->data + i * v->out : NULL;
-        if (v->back) v->k->fill(x, 0, v->in);
-        if (!v->place) v->k->avg_pool(x, y, &v->g, v->back);
-        else if (v->back) v->k->max_unpool(y, place, x, v->out);
-        else v->k->max_pool(x, y, place, &v->g);
+        v->plane(v, nn__at(v->x, i * v->in), nn__at(v->y, i * v->out), place);
     }
 }
-// place: NULL for the mean. back: y to x.
+// place: NULL for the mean.
 TENSOR__FN int nn__pool(const tensor_call_t *c, const tensor_arg_t *x, const tensor_arg_t *y,
-                        const tensor_arg_t *place, int back) {
+                        const tensor_arg_t *place,
+                        void (*plane)(const nn__pool_t *v, char *x, char *y, int32_t *place)) {
     nn__pool_t v;
     v.k = nn__cpu(x->dtype);
     v.g = nn__window(c->p);
     v.x = x;
     v.y = y;
     v.place = place;
-    v.back = back;
+    v.plane = plane;
     v.in = nn__volume(v.g.in);
     v.out = nn__volume(v.g.out);
     v.planes = v.out ? y->numel / v.out : 0;
@@ -6949,28 +7051,46 @@ TENSOR__FN int nn__pool(const tensor_call_t *c, const tensor_arg_t *x, const ten
     nn__run(nn__ceil(v.planes, v.per), nn__pool_task, &v);
     return TENSOR_OK;
 }
+TENSOR__FN void nn__max_pool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
+    NN__DO(v->k, max_pool)(x, y, place, &v->g);
+}
+TENSOR__FN void nn__max_unpool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
+    NN__DO(v->k, fill)(x, 0, v->in);
+    NN__DO(v->k, max_unpool)(y, place, x, v->out);
+}
+TENSOR__FN void nn__avg_pool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
+    (void)place;
+    NN__DO(v->k, avg_pool)(x, y, &v->g, 0);
+}
+TENSOR__FN void nn__avg_unpool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
+    (void)place;
+    NN__DO(v->k, fill)(x, 0, v->in);
+    NN__DO(v->k, avg_pool)(x, y, &v->g, 1);
+}
 TENSOR__FN int nn__cpu_max_pool(tensor_call_t *c) {
-    return nn__pool(c, &c->arg[0], &c->arg[1], &c->arg[2], 0);
+    return nn__pool(c, &c->arg[0], &c->arg[1], &c->arg[2], nn__max_pool_plane);
 }
 TENSOR__FN int nn__cpu_max_unpool(tensor_call_t *c) {
-    return nn__pool(c, &c->arg[2], &c->arg[0], &c->arg[1], 1);
+    return nn__pool(c, &c->arg[2], &c->arg[0], &c->arg[1], nn__max_unpool_plane);
 }
 TENSOR__FN int nn__cpu_avg_pool(tensor_call_t *c) {
-    int back = c->row->id == NN_OP_AVG_POOL_BACKWARD;
-    return nn__pool(c, &c->arg[back], &c->arg[1 - back], NULL, back);
+    return nn__pool(c, &c->arg[0], &c->arg[1], NULL, nn__avg_pool_plane);
+}
+TENSOR__FN int nn__cpu_avg_unpool(tensor_call_t *c) {
+    return nn__pool(c, &c->arg[1], &c->arg[0], NULL, nn__avg_unpool_plane);
 }
 
 // A pooling op of x (and places, for the gradient of max), giving `dims`, as many as x's. places: out, NULL.
-TENSOR__FN tensor_t *nn__pool_op(int id, tensor_t *x, tensor_t *place, const tensor_params_t *p,
-                                 const int64_t *dims, tensor_t **places) {
+TENSOR__FN tensor_t *nn__pool_op(const tensor__row_t *row, tensor_t *x, tensor_t *place,
+                                 const tensor_params_t *p, const int64_t *dims, tensor_t **places) {
     tensor__op_t o;
     tensor_t *const in[2] = {nn__image(x), place};
     tensor_t *y, *like = place && TENSOR__(lasts)(place) ? place : in[0];
-    if (!TENSOR__(begin)(&o, nn__row(id), in, place ? 2 : 1)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, row, in, place ? 2 : 1)) return TENSOR__(poison);
     o.p = &o.params;
     o.params = *p;
     TENSOR__(follow)(TENSOR__(result)(&o, x->dtype, dims, x->ndim), like);
-    if (nn__row(id)->nout == 2) {
+    if (row->nout == 2) {
         TENSOR__(follow)(TENSOR__(result)(&o, TENSOR_I32, dims, x->ndim), like);
         if (places) o.visible = 2;
     }
@@ -6980,7 +7100,7 @@ TENSOR__FN tensor_t *nn__pool_op(int id, tensor_t *x, tensor_t *place, const ten
 }
 TENSOR__FN void nn__grad_max_pool(tensor__grad_t *g) {
     if (TENSOR__(grad_need)(g, 0))
-        g->gx[0] = nn__pool_op(NN_OP_MAX_POOL_BACKWARD, g->gy[0], TENSOR__(grad_out)(g, 1), g->p,
+        g->gx[0] = nn__pool_op(NN__ROW(MAX_POOL_BACKWARD), g->gy[0], TENSOR__(grad_out)(g, 1), g->p,
                                g->node->in[0].dims, NULL);
 }
 // Of the gradient: what was added at the places is gathered from them.
@@ -6999,7 +7119,7 @@ TENSOR__FN void nn__grad_max_unpool(tensor__grad_t *g) {
 TENSOR__FN void nn__grad_avg_pool(tensor__grad_t *g) {
     int back = g->node->row->id == NN_OP_AVG_POOL_BACKWARD;
     if (TENSOR__(grad_need)(g, 0))
-        g->gx[0] = nn__pool_op(back ? NN_OP_AVG_POOL2D : NN_OP_AVG_POOL_BACKWARD, g->gy[0], NULL, g->p,
+        g->gx[0] = nn__pool_op(back ? NN__ROW(AVG_POOL2D) : NN__ROW(AVG_POOL_BACKWARD), g->gy[0], NULL, g->p,
                                g->node->in[0].dims, NULL);
 }
 
@@ -7046,26 +7166,32 @@ TENSOR__FN tensor_t *nn__window_counts(const nn__window_t *g) {
     return counts;
 }
 
-TENSOR__FN tensor_t *nn__avg_pool_integers(tensor_t *x, const nn__window_t *g) {
+TENSOR__FN tensor_t *nn__avg_pool_integers(tensor_t *x, const nn__window_t *g, tensor_t **places) {
     tensor_t *image = nn__framed((tensor_to)(x, TENSOR_I64), g, 0), *y = nn__under_tap(image, g, 0), *counts;
     int64_t tap;
+    (void)places;
     for (tap = 1; tap < nn__taps(g); tap++) { y = (tensor_add)(y, nn__under_tap(image, g, tap)); }
     counts = g->divisor ? (tensor_scalar)((double)g->divisor, TENSOR_I64) : nn__window_counts(g);
     return (tensor_to)((tensor_div_mode)(y, nn__beside(counts, x), "trunc"), x->dtype);
 }
 
+// What rows of the pools have as their own.
+typedef struct nn__integers_t {
+    tensor_t *(*run)(tensor_t *x, const nn__window_t *g, tensor_t **places);
+} nn__integers_t;
+static const nn__integers_t nn__of_max_pool_integers = {nn__max_pool_integers};
+static const nn__integers_t nn__of_avg_pool_integers = {nn__avg_pool_integers};
+
 // Of x, its result having dims.
-TENSOR__FN tensor_t *nn__pool_integers(int id, tensor_t *x, const nn__window_t *g, const int64_t *dims,
+TENSOR__FN tensor_t *nn__pool_integers(const tensor__row_t *row, tensor_t *x, const nn__window_t *g, const int64_t *dims,
                                        tensor_t **places) {
     tensor_scope_t scope = TENSOR__(scope)(0);
     tensor_t *y, *place = TENSOR__(poison);
-    int ndim = x->ndim, largest = id >= NN_OP_MAX_POOL1D && id <= NN_OP_MAX_POOL3D;
+    int ndim = x->ndim;
     int64_t plane = nn__volume(g->in);
     const int64_t image[5] = {1, x->numel / plane, g->in[0], g->in[1], g->in[2]};
     y = (tensor_reshape_n)(x, image, 5);
-    if (!(tensor_is_poison)(y)) {
-        y = largest ? nn__max_pool_integers(y, g, &place) : nn__avg_pool_integers(y, g);
-    }
+    if (!(tensor_is_poison)(y)) { y = ((const nn__integers_t *)row->own)->run(y, g, &place); }
     y = (tensor_reshape_n)(y, dims, ndim);
     if (places && !(tensor_is_poison)(y)) {     // kept beyond the scope: nn__indexed frees it
         *places = (tensor_keep)((tensor_reshape_n)(place, dims, ndim));
@@ -7074,14 +7200,14 @@ TENSOR__FN tensor_t *nn__pool_integers(int id, tensor_t *x, const nn__window_t *
 }
 
 // The common front. ceil: windows may start inside the padded image and end outside. places: as nn__pool_op.
-TENSOR__FN tensor_t *nn__pool_front(int id, int rank, tensor_t *x, nn__window_t g, int ceil,
-                                    tensor_t **places) {
+TENSOR__FN tensor_t *nn__pool_front(const tensor__row_t *row, int rank, tensor_t *x, nn__window_t g,
+                                    int ceil, tensor_t **places) {
     tensor__op_t o;
-    const char *op = nn__row(id)->name;
+    const char *op = row->name;
     tensor_params_t p;
     int64_t dims[TENSOR_MAX_DIMS], d, k, volume = 1;
     if (places) *places = TENSOR__(poison);
-    if (!TENSOR__(begin)(&o, nn__row(id), &x, 1)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, row, &x, 1)) return TENSOR__(poison);
     if (!nn__one_dtype(&o, 1, g.mode != NN__ADAPTIVE)) return TENSOR__(poison);
     if (x->ndim != rank + 2 && x->ndim != rank + 1)
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
@@ -7112,11 +7238,11 @@ TENSOR__FN tensor_t *nn__pool_front(int id, int rank, tensor_t *x, nn__window_t 
         }
         dims[x->ndim - 3 + d] = g.out[d];
     }
-    if (!nn__is_float(x)) return nn__pool_integers(id, x, &g, dims, places);
+    if (!nn__is_float(x)) return nn__pool_integers(row, x, &g, dims, places);
     memset(&p, 0, sizeof p);
     memcpy(p.i, &g, sizeof g);
-    return nn__is_half(x) ? nn__narrow(nn__pool_op(id, nn__wide(x), NULL, &p, dims, places), x)
-                          : nn__pool_op(id, x, NULL, &p, dims, places);
+    return nn__is_half(x) ? nn__narrow(nn__pool_op(row, nn__wide(x), NULL, &p, dims, places), x)
+                          : nn__pool_op(row, x, NULL, &p, dims, places);
 }
 
 // The stride of a pool: 0 is the kernel's; in args taken literally (called is NULL) -1, too.
@@ -7134,11 +7260,11 @@ TENSOR__FN int nn__pool_stride(const char *op, int rank, const void *called, int
      nn__pool_stride(op, rank, a->options_are_named_, a->stride, a->stride_h, a->stride_w, &g))
 #define NN__POOL_SET NN__OR_DIMS(kernel, 0) NN__OR_DIMS(padding, 0) NN__OR(stride_h, -1) NN__OR(stride_w, -1)
 TENSOR__FN tensor_t *nn__max_pool_run(const tensor_max_pool_args_t *a, int rank, tensor_t **places) {
-    int id = NN_OP_MAX_POOL1D + rank - 1;
-    const char *op = nn__row(id)->name;
+    const tensor__row_t *row = nn__max_pool_row(rank);
+    const char *op = row->name;
     nn__window_t g = nn__window_unit();
     if (!NN__POOL_WINDOW || !NN__TRIPLE(dilation, g.dilation)) return TENSOR__(poison);
-    return nn__pool_front(id, rank, a->x, g, a->ceil_mode, places);
+    return nn__pool_front(row, rank, a->x, g, a->ceil_mode, places);
 }
 TENSOR__FN tensor_t *nn__max_pool_call(const tensor_max_pool_args_t *a, int rank) {
     return nn__max_pool_run(a, rank, NULL);
@@ -7153,12 +7279,12 @@ TENSOR__FN tensor_pair_t nn__indexed(tensor_t *y, tensor_t *places) {
     return r;
 }
 TENSOR__FN tensor_t *nn__avg_pool_call(const tensor_avg_pool_args_t *a, int rank) {
-    int id = NN_OP_AVG_POOL1D + rank - 1;
-    const char *op = nn__row(id)->name;
+    const tensor__row_t *row = nn__avg_pool_row(rank);
+    const char *op = row->name;
     nn__window_t g = nn__window_unit();
     g.mode = a->no_count_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD;
     g.divisor = a->divisor_override;
-    return NN__POOL_WINDOW ? nn__pool_front(id, rank, a->x, g, a->ceil_mode, NULL) : TENSOR__(poison);
+    return NN__POOL_WINDOW ? nn__pool_front(row, rank, a->x, g, a->ceil_mode, NULL) : TENSOR__(poison);
 }
 NN__FILL_DEFAULTS(tensor_max_pool, NN__POOL_SET NN__OR_DIMS(dilation, 1))
 NN__FILL_DEFAULTS(tensor_avg_pool, NN__POOL_SET)
@@ -7184,11 +7310,11 @@ TENSOR__FN nn__window_t nn__adaptive(int64_t d, int64_t h, int64_t w) {
 }
 #define NN__X(rank, params, d0, d1, d2)                                                                      \
     TENSOR_API tensor_t *(tensor_adaptive_avg_pool##rank##d) params {                                        \
-        return nn__pool_front(NN_OP_AVG_POOL##rank##D, rank, x, nn__adaptive(d0, d1, d2), 0, NULL);          \
+        return nn__pool_front(nn__avg_pool_row(rank), rank, x, nn__adaptive(d0, d1, d2), 0, NULL);           \
     }                                                                                                        \
     TENSOR_API tensor_pair_t (tensor_adaptive_max_pool##rank##d) params {                                    \
         tensor_t *places, *y;                                                                                \
-        y = nn__pool_front(NN_OP_MAX_POOL##rank##D, rank, x, nn__adaptive(d0, d1, d2), 0, &places);          \
+        y = nn__pool_front(nn__max_pool_row(rank), rank, x, nn__adaptive(d0, d1, d2), 0, &places);           \
         return nn__indexed(y, places);                                                                       \
     }
 NN__X(1, (tensor_t *x, int64_t l), 1, 1, l)
@@ -7232,15 +7358,15 @@ NN__X(1) NN__X(2) NN__X(3)
 #undef NN__X
 
 // g.in: the size of the result if g.mode is not 0.
-TENSOR__FN tensor_t *nn__max_unpool_front(int id, tensor_t *x, tensor_t *index, nn__window_t g) {
-    const char *op = nn__row(id)->name;
+TENSOR__FN tensor_t *nn__max_unpool_front(const tensor__row_t *row, tensor_t *x, tensor_t *index, nn__window_t g) {
+    const char *op = row->name;
     tensor__op_t o;
     tensor_t *const in[2] = {x, index};
     int64_t dims[TENSOR_MAX_DIMS], flat[2], from[2];
     tensor_t *y;
     tensor_scope_t scope;
-    int d, rank = id - NN_OP_MAX_UNPOOL1D + 1;
-    if (!TENSOR__(begin)(&o, nn__row(id), in, 2)) return TENSOR__(poison);
+    int d, rank = (int)row->id - NN_OP_MAX_UNPOOL1D + 1;
+    if (!TENSOR__(begin)(&o, row, in, 2)) return TENSOR__(poison);
     if ((x->ndim != rank + 2 && x->ndim != rank + 1) || !nn__same_shape(x, index))
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t and indices %t must have one shape, %s", op, x, index,
                         nn__image_text(rank));
@@ -7266,12 +7392,12 @@ TENSOR__FN tensor_t *nn__max_unpool_front(int id, tensor_t *x, tensor_t *index, 
     return (tensor_scope_return)(scope, (tensor_reshape_n)(y, dims, x->ndim));
 }
 TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int rank) {
-    int id = NN_OP_MAX_UNPOOL1D + rank - 1;
-    const char *op = nn__row(id)->name;
+    const tensor__row_t *row = nn__max_unpool_row(rank);
+    const char *op = row->name;
     nn__window_t g = nn__window_unit();
     g.mode = a->size > 0;
     if (!NN__POOL_WINDOW || !NN__TRIPLE(size, g.in)) return TENSOR__(poison);
-    return nn__max_unpool_front(id, a->x, a->indices, g);
+    return nn__max_unpool_front(row, a->x, a->indices, g);
 }
 NN__FILL_DEFAULTS(tensor_max_unpool, NN__POOL_SET NN__OR_DIMS(size, 0))
 NN__PER_RANK(max_unpool)
@@ -7296,7 +7422,7 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
     tensor_t *y = x;
     int64_t dims[TENSOR_MAX_DIMS], cut[TENSOR_MAX_DIMS], at = 0, step = 1;
     int d, changed = 0;
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_PAD), &x, 1)) NN__CLOSE(TENSOR__(poison));
+    if (!TENSOR__(begin)(&o, NN__ROW(PAD), &x, 1)) NN__CLOSE(TENSOR__(poison));
     if (n < 0 || n % 2 != 0 || n > 2 * x->ndim || (n > 0 && !pads))
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                            "pad: %i numbers for x %t, two for each dim from the last one are needed", n, x));
@@ -7345,14 +7471,14 @@ TENSOR__FN tensor_t *nn__not_view(tensor_t *y, const tensor_t *x) {
     return y->state == TENSOR__LIVE && y->storage == x->storage ? (tensor_clone)(y) : y;
 }
 // [N, C, r, r, H, W] -> [N, C, H, r, W, r] and back.
-TENSOR__FN tensor_t *nn__pixels(int id, tensor_t *x, int64_t r, const char *dims_text) {
+TENSOR__FN tensor_t *nn__pixels(const tensor__row_t *row, tensor_t *x, int64_t r, const char *dims_text) {
     static const int64_t orders[2][6] = {{0, 1, 4, 2, 5, 3}, {0, 1, 3, 5, 2, 4}};
     NN__OPEN
     tensor__op_t o;
     int64_t dims[TENSOR_MAX_DIMS], lead = 1, c, h, w;
     tensor_t *y;
-    int n, d, back = id == NN_OP_PIXEL_UNSHUFFLE;
-    if (!TENSOR__(begin)(&o, nn__row(id), &x, 1)) NN__CLOSE(TENSOR__(poison));
+    int n, d, back = row->id == NN_OP_PIXEL_UNSHUFFLE;
+    if (!TENSOR__(begin)(&o, row, &x, 1)) NN__CLOSE(TENSOR__(poison));
     n = x->ndim;
     if (n < 3 || r < 1 || r > 0x7FFF ||
         (back ? x->dims[n - 2] % r != 0 || x->dims[n - 1] % r != 0 : x->dims[n - 3] % (r * r) != 0))
@@ -7376,15 +7502,15 @@ TENSOR__FN tensor_t *nn__pixels(int id, tensor_t *x, int64_t r, const char *dims
     NN__CLOSE(nn__not_view((tensor_reshape_n)((tensor_contiguous)(y), dims, n), x));
 }
 TENSOR_API tensor_t *(tensor_pixel_shuffle)(tensor_t *x, int64_t factor) {
-    return nn__pixels(NN_OP_PIXEL_SHUFFLE, x, factor, "[..., C factor^2, H, W]");
+    return nn__pixels(NN__ROW(PIXEL_SHUFFLE), x, factor, "[..., C factor^2, H, W]");
 }
 TENSOR_API tensor_t *(tensor_pixel_unshuffle)(tensor_t *x, int64_t factor) {
-    return nn__pixels(NN_OP_PIXEL_UNSHUFFLE, x, factor, "[..., H factor, W factor]");
+    return nn__pixels(NN__ROW(PIXEL_UNSHUFFLE), x, factor, "[..., H factor, W factor]");
 }
 TENSOR_API tensor_t *(tensor_channel_shuffle)(tensor_t *x, int64_t groups) {
     NN__OPEN
     tensor__op_t o;
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_CHANNEL_SHUFFLE), &x, 1)) NN__CLOSE(TENSOR__(poison));
+    if (!TENSOR__(begin)(&o, NN__ROW(CHANNEL_SHUFFLE), &x, 1)) NN__CLOSE(TENSOR__(poison));
     if (x->ndim < 3 || groups < 1 || x->dims[1] % groups != 0)
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                            "channel_shuffle: x %t must be [N, C, ...], C a multiple of groups %d", x,
@@ -7442,7 +7568,7 @@ TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, co
     memcpy(size, sizes, sizeof size);
     memcpy(factor, factors, sizeof factor);
     if (mode == 0) mode = TENSOR_NEAREST;
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_INTERPOLATE), &x, 1)) NN__CLOSE(TENSOR__(poison));
+    if (!TENSOR__(begin)(&o, NN__ROW(INTERPOLATE), &x, 1)) NN__CLOSE(TENSOR__(poison));
     rank = x->ndim - 2;
     if (rank < 1 || rank > 3)
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
@@ -7490,7 +7616,7 @@ TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, co
     if (mode == TENSOR_AREA) {
         nn__window_t g = nn__adaptive(1, 1, 1);
         memcpy(g.out + 3 - rank, out, (size_t)rank * sizeof out[0]);
-        NN__CLOSE(nn__pool_front(NN_OP_AVG_POOL1D + rank - 1, rank, x, g, 0, NULL));
+        NN__CLOSE(nn__pool_front(nn__avg_pool_row(rank), rank, x, g, 0, NULL));
     }
     y = mode > TENSOR_NEAREST_EXACT ? nn__wide(x) : x;
     for (d = 0; d < rank && y->state == TENSOR__LIVE; d++)
@@ -7501,7 +7627,7 @@ TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, co
 TENSOR__FN tensor_t *nn__interpolate_call(const tensor_interpolate_args_t *a) {
     const int64_t size[3] = {a->size, a->size_h, a->size_w};
     const double factor[3] = {a->scale_factor, a->scale_factor_h, a->scale_factor_w};
-    NN__AUTOCAST(a->mode == TENSOR_AREA ? (int)TENSOR__APART : nn__row(NN_OP_INTERPOLATE)->cast,
+    NN__AUTOCAST(a->mode == TENSOR_AREA ? (int)TENSOR__APART : NN__ROW(INTERPOLATE)->cast,
                  nn__interpolate_front(cast_[0], size, factor, (int)a->mode, a->align_corners,
                                        a->recompute_scale_factor), a->x)
     return nn__interpolate_front(a->x, size, factor, (int)a->mode, a->align_corners,
@@ -7546,7 +7672,7 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
     int64_t dims[TENSOR_MAX_DIMS], three[3], planes, q = 1;
     int nearest = a->mode == TENSOR_NEAREST, cubic = a->mode == TENSOR_BICUBIC;
     int taps = nearest ? 1 : cubic ? 4 : 2, rank, d, corner, corners = 1;
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_GRID_SAMPLE), in, 2) || !nn__floats(&o, 3))
+    if (!TENSOR__(begin)(&o, NN__ROW(GRID_SAMPLE), in, 2) || !nn__floats(&o, 3))
         NN__CLOSE(TENSOR__(poison));
     rank = x->ndim - 2;
     if ((rank != 2 && rank != 3) || grid->ndim != x->ndim || grid->dims[rank + 1] != rank ||
@@ -7612,21 +7738,21 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
     NN__CLOSE(nn__narrow((tensor_reshape_n)(y, dims, rank + 2), a->x));
 }
 TENSOR__FN tensor_t *nn__grid_sample_call(tensor_grid_sample_args_t *a) {
-    NN__AUTOCAST(nn__row(NN_OP_GRID_SAMPLE)->cast,
+    NN__AUTOCAST(NN__ROW(GRID_SAMPLE)->cast,
                  (a->x = cast_[0], a->grid = cast_[1], nn__grid_sample_front(a)), a->x, a->grid)
     return nn__grid_sample_front(a);
 }
 NN__OWN_FRONT(grid_sample, , nn__grid_sample_call(&a))
 
 TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, int n, int align_corners) {
-    NN__AUTOCAST(nn__row(NN_OP_AFFINE_GRID)->cast,
+    NN__AUTOCAST(NN__ROW(AFFINE_GRID)->cast,
                  (tensor_affine_grid)(cast_[0], size, n, align_corners), theta)
     NN__OPEN
     tensor__op_t o;
     tensor_t *list[4], *base;
     int64_t dims[5], all[5], points = 1;
     int rank = n < 2 ? 0 : n - 2, d, k;
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_AFFINE_GRID), &theta, 1) || !nn__floats(&o, 1))
+    if (!TENSOR__(begin)(&o, NN__ROW(AFFINE_GRID), &theta, 1) || !nn__floats(&o, 1))
         NN__CLOSE(TENSOR__(poison));
     if ((n != 4 && n != 5) || theta->ndim != 3 || theta->dims[1] != rank || theta->dims[2] != rank + 1 ||
         !size || size[0] != theta->dims[0])
@@ -7673,7 +7799,7 @@ TENSOR__FN void nn__dropout_task(void *arg, int64_t task, int worker) {
     const tensor_arg_t *a = v->c->arg;
     int64_t first = task * NN__DROPOUT_BLOCK;
     (void)worker;
-    v->k->dropout(nn__at(&a[0], first), nn__at(&a[1], first), first,
+    NN__DO(v->k, dropout)(nn__at(&a[0], first), nn__at(&a[1], first), first,
                   nn__min(NN__DROPOUT_BLOCK, a[0].numel - first), v->c->rng, v->keep, v->scale);
 }
 TENSOR__FN int nn__cpu_dropout(tensor_call_t *c) {
@@ -7689,7 +7815,7 @@ TENSOR__FN int nn__cpu_dropout(tensor_call_t *c) {
 TENSOR__FN tensor_t *nn__dropout_op(tensor_t *x, double p, const tensor_generator_t *rng) {
     tensor__op_t o;
     tensor_t *const in[1] = {nn__contiguous(x)};
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_DROPOUT), in, 1)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, NN__ROW(DROPOUT), in, 1)) return TENSOR__(poison);
     o.p = &o.params;
     o.params.f[0] = p;
     o.rng = rng ? *rng : TENSOR__(next_stream)(o.th);
@@ -7701,7 +7827,7 @@ TENSOR__FN void nn__grad_dropout(tensor__grad_t *g) {
 }
 TENSOR_API tensor_t *(tensor_dropout)(tensor_t *x, double p, int training) {
     tensor__op_t o;
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_DROPOUT), &x, 1) || !nn__floats(&o, 1)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, NN__ROW(DROPOUT), &x, 1) || !nn__floats(&o, 1)) return TENSOR__(poison);
     if (!(p >= 0 && p <= 1)) return NN__FAIL(TENSOR_ERR_SHAPE, "dropout: p %g must be in 0..1 (x %t)", p, x);
     if (!training || p == 0) return x;
     if (nn__is_half(x)) return nn__narrow(nn__dropout_op(nn__wide(x), p, NULL), x);
@@ -7951,7 +8077,7 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
         if (bytes > v->gemm) v->gemm = bytes;
     }
     v->pitch = v->s + 16;
-    v->turned = v->k->turn && v->t >= NN__TURN ? nn__line((uint64_t)(sizes[4][1] * v->pitch) * 4) : 0;
+    v->turned = v->k->lanes && v->t >= NN__TURN ? nn__line((uint64_t)(sizes[4][1] * v->pitch) * 4) : 0;
     v->tile = nn__line((uint64_t)bq * (uint64_t)v->s * v->es);
     v->worker = (v->tile + v->turned) * (back ? 2 : 1) + v->gemm;
 }
@@ -7991,7 +8117,7 @@ TENSOR__FN void nn__attention_product(const nn__attention_t *v, tensor__gemm_t *
 TENSOR__FN const char *nn__attention_turn(const nn__attention_t *v, const tensor_arg_t *a, int64_t head,
                                           int64_t keys, char *to) {
     if (!v->turned || a->strides[a->ndim - 1] != 1) return NULL;
-    v->k->turn(keys, a->dims[a->ndim - 1], (const float *)(const void *)nn__head(a, head, 0),
+    NN__DO(v->k, turn)(keys, a->dims[a->ndim - 1], (const float *)(const void *)nn__head(a, head, 0),
                a->strides[a->ndim - 2], (float *)(void *)to, v->pitch);
     return to;
 }
@@ -8022,7 +8148,7 @@ TENSOR__FN void nn__attention_task(void *arg, int64_t task, int worker) {
         nn__attention_scores(v, v->q, v->key, turned, head, t, n, keys, tile, scratch);
         for (i = 0; i < n; i++) {
             int64_t valid = v->causal ? nn__min(keys, t + i + 1) : keys;
-            sum[i] = v->k->attend(tile + i * keys * (int64_t)v->es, valid, keys, v->scale, &lse);
+            sum[i] = NN__DO(v->k, attend)(tile + i * keys * (int64_t)v->es, valid, keys, v->scale, &lse);
             nn__store(v->lse->data, v->dtype, head * v->t + t + i, lse);
         }
         g = nn__product(n, v->ev, keys);
@@ -8031,7 +8157,7 @@ TENSOR__FN void nn__attention_task(void *arg, int64_t task, int worker) {
         g.c = y;
         nn__attention_product(v, &g, NULL, v->v, 0, scratch);
         for (i = 0; i < n; i++)
-            v->k->scale(y + i * v->ev * (int64_t)v->es, sum[i] > 0 ? 1 / sum[i] : sum[i], v->ev);
+            NN__DO(v->k, scale)(y + i * v->ev * (int64_t)v->es, sum[i] > 0 ? 1 / sum[i] : sum[i], v->ev);
     }
 }
 TENSOR__FN int nn__cpu_attention(tensor_call_t *c) {
@@ -8062,8 +8188,8 @@ TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
     const char *keyt = nn__attention_turn(v, v->key, head, last, scratch);
     const char *vt = nn__attention_turn(v, v->v, head, last, scratch + v->turned);
     scratch += 2 * v->turned;
-    v->k->fill(nn__head(v->dk, head, last), 0, (v->s - last) * v->e);
-    v->k->fill(nn__head(v->dv, head, last), 0, (v->s - last) * v->ev);
+    NN__DO(v->k, fill)(nn__head(v->dk, head, last), 0, (v->s - last) * v->e);
+    NN__DO(v->k, fill)(nn__head(v->dv, head, last), 0, (v->s - last) * v->ev);
     for (t = first; t >= 0; t -= v->rows) {
         int64_t n = nn__min(v->rows, v->t - t), keys = v->causal ? nn__min(v->s, t + n) : v->s;
         tensor__gemm_t m;
@@ -8071,8 +8197,8 @@ TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
         nn__attention_scores(v, v->g, v->v, vt, head, t, n, keys, d, scratch);
         for (i = 0; i < n; i++) {
             int64_t row = head * v->t + t + i, at = i * keys * (int64_t)v->es;
-            double delta = v->k->dot(nn__head(v->g, head, t + i), nn__at(v->y, row * v->ev), v->ev);
-            v->k->attend_back(p + at, d + at, v->causal ? nn__min(keys, t + i + 1) : keys, keys, v->scale,
+            double delta = NN__DO(v->k, dot)(nn__head(v->g, head, t + i), nn__at(v->y, row * v->ev), v->ev);
+            NN__DO(v->k, attend_back)(p + at, d + at, v->causal ? nn__min(keys, t + i + 1) : keys, keys, v->scale,
                               nn__value(v->lse->data, v->dtype, row), delta);
         }
         nn__attention_sum(v, p, v->g, v->dv, head, t, n, keys, t < first, scratch);
@@ -8129,7 +8255,7 @@ TENSOR__FN void nn__grad_attention(tensor__grad_t *g) {
     for (k = 0; k < 3; k++) in[1 + k] = nn__saved(g, k);
     in[4] = TENSOR__(grad_out)(g, 0);
     in[5] = TENSOR__(grad_out)(g, 1);
-    if (!nn__grad_begin(&o, g, NN_OP_ATTENTION_BACKWARD, in, 6, 3)) return;
+    if (!nn__grad_begin(&o, g, NN__ROW(ATTENTION_BACKWARD), in, 6, 3)) return;
     for (k = 0; k < 3; k++) TENSOR__(result)(&o, in[1 + k]->dtype, in[1 + k]->dims, in[1 + k]->ndim);
     nn__grad_end(&o, g, 3);
 }
@@ -8157,9 +8283,11 @@ TENSOR__FN void nn__grad_biased(tensor__grad_t *g);
 static const tensor__row_t nn__biased_rows[2] = {
     {"attention_biased", TENSOR_FAMILY_ATTENTION, 4, 4, 2, 0, 0, NN_OP_BIASED,
      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY1, nn__grad_biased,
-     nn__declined, NULL, -2, 2, "softmax(q kT scale + bias) v; logsumexp", "query key value bias"},
+     nn__declined, NULL, -2, 2, "softmax(q kT scale + bias) v; logsumexp", "query key value bias",
+     NULL, NULL, NULL},
     {"attention_biased_backward", TENSOR_FAMILY_ATTENTION, 7, 7, 3, 0, 0, NN_OP_BIASED_BACKWARD, 0, NULL,
-     nn__declined, NULL, -2, 2, "dq, dk, dv", "grad query key value y logsumexp bias"}};
+     nn__declined, NULL, -2, 2, "dq, dk, dv", "grad query key value y logsumexp bias",
+     NULL, NULL, NULL}};
 TENSOR__FN void nn__grad_biased(tensor__grad_t *g) {
     tensor__op_t o;
     tensor_t *in[7];
@@ -8232,7 +8360,7 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
     tensor_t *q = a->query, *k = a->key, *v = a->value, *mask = a->attn_mask;
     int64_t dims[TENSOR_MAX_DIMS], d, same;
     double scale;
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_ATTENTION), in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, NN__ROW(ATTENTION), in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
     if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2)
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: query %t, key %t, value %t must have at least 2 dims", name, q,
                         k, v);
@@ -8311,7 +8439,7 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
     return TENSOR__(finish)(&o);
 }
 TENSOR__FN tensor_t *nn__attention_call(tensor_scaled_dot_product_attention_args_t *a) {
-    NN__AUTOCAST(nn__row(NN_OP_ATTENTION)->cast, (a->query = cast_[0], a->key = cast_[1], a->value = cast_[2],
+    NN__AUTOCAST(NN__ROW(ATTENTION)->cast, (a->query = cast_[0], a->key = cast_[1], a->value = cast_[2],
                  a->attn_mask = cast_[3], nn__run_scaled_dot_product_attention(a)),
                  a->query, a->key, a->value, a->attn_mask)
     return nn__run_scaled_dot_product_attention(a);
@@ -8391,13 +8519,13 @@ TENSOR__FN void nn__recurrent_task(void *arg, int64_t task, int worker) {
     for (; n < end; n++) {
         item = v->at * v->n + n;
         if (v->dgi)
-            v->k->recur_back(v->kind, nn__at(&a[10], n * v->h), nn__at(&a[11], n * v->h),
+            NN__DO(v->k, recur_back)(v->kind, nn__at(&a[10], n * v->h), nn__at(&a[11], n * v->h),
                              nn__at(v->gates, item * NN__NET_GATES * v->h), nn__at(v->y, item * v->h),
                              nn__state(v, v->y, v->h0, v->before, n),
                              nn__state(v, v->cell, v->c0, v->before, n), nn__at(v->cell, item * v->h),
                              nn__at(v->dgi, item * v->g), nn__at(v->dhg, item * v->g), v->h);
         else
-            v->k->recur(v->kind, nn__at(&a[0], item * v->g), v->hg + n * v->g * es,
+            NN__DO(v->k, recur)(v->kind, nn__at(&a[0], item * v->g), v->hg + n * v->g * es,
                         nn__state(v, v->y, v->h0, v->before, n), nn__state(v, v->cell, v->c0, v->before, n),
                         nn__at(v->gates, item * NN__NET_GATES * v->h), nn__at(v->y, item * v->h),
                         nn__at(v->cell, item * v->h), v->h);
@@ -8414,8 +8542,8 @@ TENSOR__FN void nn__recurrent_steps(nn__recurrent_t *v) {
         v->at = v->reverse ? v->t - 1 - forward : forward;
         v->before = forward == 0 ? -1 : v->reverse ? v->at + 1 : v->at - 1;
         if (v->dgi) {
-            v->k->add(a[10].data, nn__at(&a[0], v->at * size), size);
-            if (a[6].data) v->k->add(a[11].data, nn__at(&a[6], v->at * size), size);
+            NN__DO(v->k, add)(a[10].data, nn__at(&a[0], v->at * size), size);
+            if (a[6].data) NN__DO(v->k, add)(a[11].data, nn__at(&a[6], v->at * size), size);
         } else {
             g.a = nn__state(v, v->y, v->h0, v->before, 0);
             g.c = v->hg;
@@ -8437,8 +8565,8 @@ TENSOR__FN int nn__cpu_recurrent(tensor_call_t *c) {
 TENSOR__FN int nn__cpu_recurrent_back(tensor_call_t *c) {
     nn__recurrent_t v;
     nn__recurrent_plan(&v, c);
-    nn__cpu(v.dtype)->fill(c->arg[10].data, 0, c->arg[10].numel);
-    nn__cpu(v.dtype)->fill(c->arg[11].data, 0, c->arg[11].numel);
+    NN__DO(nn__cpu(v.dtype), fill)(c->arg[10].data, 0, c->arg[10].numel);
+    NN__DO(nn__cpu(v.dtype), fill)(c->arg[11].data, 0, c->arg[11].numel);
     nn__recurrent_steps(&v);
     return TENSOR_OK;
 }
@@ -8510,7 +8638,7 @@ TENSOR__FN void nn__grad_recurrent(tensor__grad_t *g) {
     in[4] = w = TENSOR__(grad_in)(g, 1);
     in[5] = TENSOR__(grad_in)(g, 2);
     in[7] = nn__saved(g, 4);
-    if (!nn__grad_begin(&o, g, NN_OP_RECURRENT_BACKWARD, in, 8, 4)) return;
+    if (!nn__grad_begin(&o, g, NN__ROW(RECURRENT_BACKWARD), in, 8, 4)) return;
     for (k = 0; k < 2; k++)
         TENSOR__(result)(&o, y->dtype, k && kind != NN__GRU_NET ? &none : g->node->in[0].dims,
                          k && kind != NN__GRU_NET ? 1 : 3);
@@ -8552,7 +8680,7 @@ TENSOR__FN tensor_t *nn__recurrent(int kind, int reverse, tensor_t *gi, tensor_t
         in[2] = nn__contiguous(*h);
         in[3] = nn__contiguous(b);
         in[4] = kind == NN__LSTM_NET ? nn__contiguous(*c) : NULL;
-        if (!TENSOR__(begin)(&o, nn__row(NN_OP_RECURRENT), in, 5)) return TENSOR__(poison);
+        if (!TENSOR__(begin)(&o, NN__ROW(RECURRENT), in, 5)) return TENSOR__(poison);
         o.p = &o.params;
         o.params.i[0] = kind;
         o.params.i[1] = reverse;
@@ -8634,9 +8762,11 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g);
 static const tensor__row_t nn__net_rows[2] = {
     {"recurrent_net", TENSOR_FAMILY_RECURRENT, 4, 2, 3, 0, 0, NN_OP_NET,
      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY2, nn__grad_net, nn__declined,
-     NULL, -2, 2, "y, states; what backward needs", "x weights h0 c0"},
+     NULL, -2, 2, "y, states; what backward needs", "x weights h0 c0",
+     NULL, NULL, NULL},
     {"recurrent_net_backward", TENSOR_FAMILY_RECURRENT, 8, 5, 4, 0, 0, NN_OP_NET_BACKWARD, 0, NULL,
-     nn__declined, NULL, -2, 2, "dx, dweights, dh0, dc0", "grad x weights y reserve h0 c0 dstates"}};
+     nn__declined, NULL, -2, 2, "dx, dweights, dh0, dc0", "grad x weights y reserve h0 c0 dstates",
+     NULL, NULL, NULL}};
 TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
     tensor__op_t o;
     tensor__grad_t both = *g;
@@ -8765,7 +8895,7 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
         if (!end) return s;
         memcpy(end, in, sizeof in);
         memcpy(end + 3, w, (size_t)(n - 3) * sizeof *end);
-        TENSOR__(autocast)(nn__row(NN_OP_RECURRENT)->cast, end, (int)n);
+        TENSOR__(autocast)(NN__ROW(RECURRENT)->cast, end, (int)n);
         b.x = end[0];
         b.h = end[1];
         b.c = end[2];
@@ -8969,9 +9099,19 @@ enum { NN__LOSS_CHUNK = 4096 };   // elements per task
 
 // ---- pointwise losses
 
+// What rows of pointwise losses have as their own: the functions of a pass, the formula on tensors, the row of
+// the gradient.
+typedef struct nn__pointwise_t {
+    nn__value_fn *(*value)(int place);
+    nn__slope_fn *(*slope)(int place);
+    nn__composed_fn composed;
+    const tensor__row_t *(*back)(void);
+} nn__pointwise_t;
+
 typedef struct nn__loss_job_t {
     const tensor_call_t *c;
     const nn__cpu_t *k;
+    const nn__pointwise_t *own;
     int64_t n, rows, per, classes;
     double scale;
     int reduction, dtype;
@@ -8996,7 +9136,7 @@ TENSOR__FN void nn__loss_task(void *arg, int64_t task, int worker) {
     char *y = v->reduction == TENSOR_NONE ? nn__at(&a[4], first) : NULL;
     (void)worker;
     v->part[task] =
-        v->k->loss((int)v->c->p->i[0], nn__at(&a[0], first), nn__at(&a[1], first), nn__at(&a[2], first),
+        NN__DO(v->k, loss)(v->own->value(v->k->place), nn__at(&a[0], first), nn__at(&a[1], first), nn__at(&a[2], first),
                    nn__at(&a[3], first), y, nn__min(NN__LOSS_CHUNK, v->n - first), v->c->p->f[0]);
 }
 TENSOR__FN int nn__cpu_loss(tensor_call_t *c) {
@@ -9004,6 +9144,7 @@ TENSOR__FN int nn__cpu_loss(tensor_call_t *c) {
     int64_t i, tasks;
     double s = 0;
     v.c = c;
+    v.own = (const nn__pointwise_t *)c->row->own;
     v.dtype = c->arg[0].dtype;
     v.k = nn__cpu(v.dtype);
     v.n = c->arg[0].numel;
@@ -9029,7 +9170,8 @@ TENSOR__FN void nn__loss_back_task(void *arg, int64_t task, int worker) {
     const tensor_arg_t *a = v->c->arg;
     int64_t first = task * NN__LOSS_CHUNK, step = v->reduction == TENSOR_NONE;
     (void)worker;
-    v->k->loss_back((int)v->c->p->i[0], nn__at(&a[0], first * step), step, v->scale, nn__at(&a[1], first),
+    NN__DO(v->k, loss_back)(v->own->slope(v->k->place), nn__at(&a[0], first * step), step, v->scale,
+                            nn__at(&a[1], first),
                     nn__at(&a[2], first), nn__at(&a[3], first), nn__at(&a[4], first),
                     a[5].numel ? nn__at(&a[5], first) : NULL, a[6].numel ? nn__at(&a[6], first) : NULL,
                     nn__min(NN__LOSS_CHUNK, v->n - first), v->c->p->f[0]);
@@ -9037,6 +9179,7 @@ TENSOR__FN void nn__loss_back_task(void *arg, int64_t task, int worker) {
 TENSOR__FN int nn__cpu_loss_back(tensor_call_t *c) {
     nn__loss_job_t v;
     v.c = c;
+    v.own = (const nn__pointwise_t *)c->row->own;
     v.dtype = c->arg[1].dtype;
     v.k = nn__cpu(v.dtype);
     v.n = c->arg[1].numel;
@@ -9052,20 +9195,32 @@ TENSOR__FN tensor_t *nn__reduced(tensor_t *y, const tensor_params_t *p, const te
     return (tensor_mul_scalar)(y, nn__loss_factor((int)p->i[1], x->numel, x->ndim ? x->dims[0] : 1));
 }
 
-TENSOR__FN tensor_t *nn__composed_loss(tensor_t *const *in, const tensor_params_t *params) {
-    tensor_t *x = in[0], *t = in[1], *p, *q, *y;
-    tensor_dtype_t dt = (tensor_dtype_t)x->dtype;
-    p = T_SET(params->f[0]);
-    q = in[3] ? in[3] : T_SET(1);
-    switch (params->i[0]) {
-#define TENSOR__X(ID, f, dx, dt_)                                                                            \
-    case NN__LOSS_##ID: y = f(T_, x, t, p, q); break;
-        NN_LOSSES(TENSOR__X)
-#undef TENSOR__X
-    default: y = TENSOR__(poison);
+// The row of the gradient, one for each loss.
+#define NN__LOSS_BACKWARD(own)                                                                               \
+    {"loss_backward", TENSOR_FAMILY_LOSS, 5, 3, 2, 0, TENSOR__AS_IS, NN_OP_LOSS_BACKWARD, 0, NULL,           \
+     nn__cpu_loss_back, NULL, TENSOR__ABOUT(-2, 2, "as its first"), "grad input target weight pos_weight",   \
+     NULL, NULL, own}
+#define NN__X(ID, loss, dx, dt_)                                                                             \
+    TENSOR__FN tensor_t *nn__composed_##ID(tensor_t *const *in, const tensor_params_t *params) {             \
+        const tensor_dtype_t dt = (tensor_dtype_t)in[0]->dtype;                                              \
+        tensor_t *p = T_SET(params->f[0]), *q = in[3] ? in[3] : T_SET(1);                                    \
+        tensor_t *y = loss(T_, in[0], in[1], p, q);                                                          \
+        (void)p, (void)q;                                                                                    \
+        if (in[2]) { y = (tensor_mul)(y, in[2]); }                                                           \
+        return nn__reduced(y, params, in[0]);                                                                \
+    }                                                                                                        \
+    TENSOR__FN const tensor__row_t *nn__row_back_##ID(void);                                                 \
+    static const nn__pointwise_t nn__pointwise_##ID = {                                                      \
+        nn__do_value_##ID, TENSOR__GRAD(nn__do_slope_##ID), TENSOR__GRAD(nn__composed_##ID),                 \
+        TENSOR__GRAD(nn__row_back_##ID)};                                                                    \
+    TENSOR__FN const tensor__row_t *nn__row_back_##ID(void) {                                                \
+        static const tensor__row_t row = NN__LOSS_BACKWARD(&nn__pointwise_##ID);                             \
+        return &row;                                                                                         \
     }
-    if (in[2]) y = (tensor_mul)(y, in[2]);
-    return nn__reduced(y, params, x);
+NN_LOSSES(NN__X)
+#undef NN__X
+TENSOR__FN const nn__pointwise_t *nn__pointwise(const tensor__row_t *row) {
+    return (const nn__pointwise_t *)row->own;
 }
 
 TENSOR__FN void nn__grad_loss(tensor__grad_t *g) {
@@ -9073,10 +9228,10 @@ TENSOR__FN void nn__grad_loss(tensor__grad_t *g) {
     tensor_t *in[5];
     int64_t none[1] = {0};
     int k;
-    if (nn__grad_created(g, nn__composed_loss)) return;
+    if (nn__grad_created(g, nn__pointwise(g->node->row)->composed)) return;
     in[0] = nn__contiguous(g->gy[0]);
     for (k = 0; k < 4; k++) in[1 + k] = nn__saved(g, k);
-    if (!nn__grad_begin(&o, g, NN_OP_LOSS_BACKWARD, in, 5, 2)) return;
+    if (!nn__grad_begin(&o, g, nn__pointwise(g->node->row)->back(), in, 5, 2)) return;
     for (k = 0; k < 2; k++) {
         int need = TENSOR__(grad_need)(g, k);
         TENSOR__(result)(&o, in[1]->dtype, need ? in[1]->dims : none, need ? in[1]->ndim : 1);
@@ -9098,9 +9253,10 @@ TENSOR__FN int nn__loss_weight(const char *op, const char *what, tensor_t **w, c
     return 1;
 }
 
-TENSOR__FN tensor_t *nn__loss_front(int which, tensor_t *x, tensor_t *t, tensor_t *w, tensor_t *q, double f,
-                                    tensor_reduction_t reduction) {
-    const tensor__row_t *row = nn__row(NN_OP_LOSS_MSE + which);
+// at_zero: NULL, or the row that takes its place where f is 0.
+TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_t *at_zero, tensor_t *x, tensor_t *t, tensor_t *w,
+                                    tensor_t *q, double f, tensor_reduction_t reduction) {
+    const int which = row->id - NN_OP_LOSS_MSE;
     tensor__op_t o;
     tensor_t *in[4] = {x, t, w, q};
     tensor_scope_t scope;
@@ -9108,14 +9264,14 @@ TENSOR__FN tensor_t *nn__loss_front(int which, tensor_t *x, tensor_t *t, tensor_
     if (which == NN__LOSS_BCE && TENSOR__(casting)())
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "binary_cross_entropy: unsafe under autocast (input %t); "
                         "binary_cross_entropy_with_logits is safe", x);
-    NN__AUTOCAST(row->cast, nn__loss_front(which, cast_[0], cast_[1], cast_[2], cast_[3], f, reduction),
+    NN__AUTOCAST(row->cast, nn__loss_front(row, at_zero, cast_[0], cast_[1], cast_[2], cast_[3], f, reduction),
                  x, t, w, q)
     if (!TENSOR__(begin)(&o, row, in, 4)) return TENSOR__(poison);
     if (x->dtype != t->dtype && (nn__is_float(x) || nn__is_float(t)) &&
         (which < NN__LOSS_HUBER || (which > NN__LOSS_BCE && nn__is_float(t)))) {
         scope = TENSOR__(scope)(-1);
         nn__promote(in, 2, 3);
-        x = nn__loss_front(which, in[0], in[1], w, q, f, reduction);
+        x = nn__loss_front(row, at_zero, in[0], in[1], w, q, f, reduction);
         return (tensor_scope_return)(scope, which == NN__LOSS_BCE_LOGITS ? nn__narrow(x, t) : x);
     }
     for (k = 2; k < 4; k++)
@@ -9127,14 +9283,13 @@ TENSOR__FN tensor_t *nn__loss_front(int which, tensor_t *x, tensor_t *t, tensor_
         (reduction == TENSOR_BATCHMEAN && which != NN__LOSS_KL_DIV && which != NN__LOSS_KL_DIV_LOG))
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: reduction %i (input %t) is none of its own", row->name,
                         (int)reduction, x);
-    if (which == NN__LOSS_SMOOTH_L1 && f == 0)
-        return nn__loss_front(NN__LOSS_L1, x, t, w, q, 0, reduction);
+    if (at_zero && f == 0) return nn__loss_front(at_zero, NULL, x, t, w, q, 0, reduction);
     if ((which == NN__LOSS_SMOOTH_L1 && !(f > 0)) || (which == NN__LOSS_HUBER && !(f > 0)))
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %g (input %t) is out of range", row->name,
                         which == NN__LOSS_HUBER ? "delta" : "beta", f, x);
     if (nn__is_half(x)) {
         scope = TENSOR__(scope)(-1);
-        t = nn__loss_front(which, nn__wide(x), nn__wide(t), nn__wide(w), nn__wide(q), f, reduction);
+        t = nn__loss_front(row, at_zero, nn__wide(x), nn__wide(t), nn__wide(w), nn__wide(q), f, reduction);
         return (tensor_scope_return)(scope, nn__narrow(t, x));
     }
     if (!nn__loss_weight(row->name, "weight", &in[2], x) ||
@@ -9144,8 +9299,8 @@ TENSOR__FN tensor_t *nn__loss_front(int which, tensor_t *x, tensor_t *t, tensor_
     o.params.i[1] = reduction;
     o.params.f[0] = f;
     // The fused gradient knows input and target only.
-    if (tensor_grad_enabled() && ((w && tensor_requires_grad(w)) || (q && tensor_requires_grad(q))))
-        return nn__composed_loss(in, &o.params);
+    if (TENSOR__TRAINS && tensor_grad_enabled() && ((w && tensor_requires_grad(w)) || (q && tensor_requires_grad(q))))
+        return nn__pointwise(row)->composed(in, &o.params);
     in[0] = nn__contiguous(x);
     in[1] = nn__contiguous(t);
     if (!TENSOR__(begin)(&o, row, in, 4)) return TENSOR__(poison);
@@ -9171,16 +9326,16 @@ TENSOR__FN void nn__cross_entropy_task(void *arg, int64_t task, int worker) {
     int64_t r = task * v->per, end = nn__min(r + v->per, v->rows), classes = v->classes;
     double loss = 0, weights = 0, smooth = v->c->p->f[0], wsum = (double)classes;
     (void)worker;
-    if (a[2].data && smooth > 0) wsum = v->k->dot(a[2].data, NULL, classes);
+    if (a[2].data && smooth > 0) wsum = NN__DO(v->k, dot)(a[2].data, NULL, classes);
     for (; r < end; r++) {
         const char *x = nn__at(&a[0], r * classes);
         int64_t t = nn__label(v, &a[1], r);
         double w = t < 0 ? 0 : a[2].data ? nn__value(a[2].data, v->dtype, t) : 1, y = 0;
-        double lse = v->c->p->i[2] ? 0 : v->k->lse(x, classes);
+        double lse = v->c->p->i[2] ? 0 : NN__DO(v->k, lse)(x, classes);
         nn__store(a[4].data, v->dtype, r, lse);
         if (t >= 0) {
             y = (1 - smooth) * w * (lse - nn__value(x, v->dtype, t));
-            if (smooth > 0) y += smooth / (double)classes * (lse * wsum - v->k->dot(x, a[2].data, classes));
+            if (smooth > 0) y += smooth / (double)classes * (lse * wsum - NN__DO(v->k, dot)(x, a[2].data, classes));
         }
         if (v->reduction == TENSOR_NONE) nn__store(a[3].data, v->dtype, r, y);
         loss += y;
@@ -9235,13 +9390,13 @@ TENSOR__FN void nn__cross_entropy_back_task(void *arg, int64_t task, int worker)
     int64_t r = task * v->per, end = nn__min(r + v->per, v->rows), classes = v->classes;
     double smooth = v->c->p->f[0], wsum = (double)classes;
     (void)worker;
-    if (a[5].data && smooth > 0) wsum = v->k->dot(a[5].data, NULL, classes);
+    if (a[5].data && smooth > 0) wsum = NN__DO(v->k, dot)(a[5].data, NULL, classes);
     for (; r < end; r++) {
         int64_t t = nn__label(v, &a[2], r);
         char *gx = nn__at(&a[6], r * classes);
         double g, w, flat;
         if (t < 0) {
-            v->k->fill(gx, 0, classes);
+            NN__DO(v->k, fill)(gx, 0, classes);
             continue;
         }
         g = nn__value(a[0].data, v->dtype, v->reduction == TENSOR_NONE ? r : 0);
@@ -9250,9 +9405,9 @@ TENSOR__FN void nn__cross_entropy_back_task(void *arg, int64_t task, int worker)
         flat = g * smooth / (double)classes;
         // nll: no softmax. A factor 0 times e^x would be NaN where that overflows.
         if (v->c->p->i[2])
-            v->k->fill(gx, 0, classes);
+            NN__DO(v->k, fill)(gx, 0, classes);
         else
-            v->k->softmax_minus(nn__at(&a[1], r * classes), a[5].data, gx, nn__value(a[3].data, v->dtype, r),
+            NN__DO(v->k, softmax_minus)(nn__at(&a[1], r * classes), a[5].data, gx, nn__value(a[3].data, v->dtype, r),
                                 w + flat * wsum, flat, classes);
         nn__store(gx, v->dtype, t, nn__value(gx, v->dtype, t) - w);
     }
@@ -9295,7 +9450,7 @@ TENSOR__FN void nn__grad_cross_entropy(tensor__grad_t *g) {
     in[3] = TENSOR__(grad_out)(g, 1);
     in[4] = TENSOR__(grad_out)(g, 2);
     in[5] = nn__saved(g, 2);
-    if (!nn__grad_begin(&o, g, NN_OP_CROSS_ENTROPY_BACKWARD, in, 6, 1)) return;
+    if (!nn__grad_begin(&o, g, NN__ROW(CROSS_ENTROPY_BACKWARD), in, 6, 1)) return;
     TENSOR__(result)(&o, in[1]->dtype, in[1]->dims, 2);
     g->gx[0] = TENSOR__(finish)(&o);
 }
@@ -9320,7 +9475,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_soft(tensor_t *x, tensor_t *t, tensor_t *
 // nll: input is log-probabilities.
 TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *a, int nll) {
     const char *op = nll ? "nll_loss" : "cross_entropy";
-    tensor__row_t shown = *nn__row(NN_OP_CROSS_ENTROPY);
+    tensor__row_t shown = *NN__ROW(CROSS_ENTROPY);
     tensor__op_t o;
     tensor_t *x = a->input, *t = a->target, *w = a->weight, *in[3] = {x, t, w}, *y;
     int64_t dim, d, same;
@@ -9375,7 +9530,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     in[0] = nn__contiguous(nn__shaped(x, dims, 2));
     in[1] = nn__contiguous(nn__shaped(t, dims, 1));
     in[2] = nn__contiguous(w);
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_CROSS_ENTROPY), in, 3)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, NN__ROW(CROSS_ENTROPY), in, 3)) return TENSOR__(poison);
     o.p = &o.params;
     o.params.i[0] = a->reduction;
     o.params.i[1] = a->ignore_index;
@@ -9389,7 +9544,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
 }
 
 TENSOR__FN tensor_t *nn__cross_entropy_call(tensor_cross_entropy_args_t *a, int nll) {
-    NN__AUTOCAST(nn__row(NN_OP_CROSS_ENTROPY)->cast, (a->input = cast_[0], a->target = cast_[1],
+    NN__AUTOCAST(NN__ROW(CROSS_ENTROPY)->cast, (a->input = cast_[0], a->target = cast_[1],
                  a->weight = cast_[2], nn__cross_entropy_front(a, nll)), a->input, a->target, a->weight)
     return nn__cross_entropy_front(a, nll);
 }
@@ -9406,17 +9561,17 @@ TENSOR__FN tensor_t *nn__nll_front(const tensor_nll_loss_args_t *a) {
 }
 NN__OWN_FRONT(nll_loss, NN__OR(ignore_index, -100), nn__nll_front(&a))
 
-// ---- public functions of the pointwise losses: which loss, weights, parameter, its default
+// ---- public functions of the pointwise losses: row, at_zero, weights, parameter, its default
 
-#define NN__LOSS(op, which, w, q, f, set)                                                                    \
-    NN__OWN_FRONT(op, set, nn__loss_front(which, a.input, a.target, w, q, f, a.reduction))
-NN__LOSS(mse_loss, NN__LOSS_MSE, NULL, NULL, 0, )
-NN__LOSS(l1_loss, NN__LOSS_L1, NULL, NULL, 0, )
-NN__LOSS(smooth_l1_loss, NN__LOSS_SMOOTH_L1, NULL, NULL, a.beta, NN__OR(beta, 1))
-NN__LOSS(huber_loss, NN__LOSS_HUBER, NULL, NULL, a.delta, NN__OR(delta, 1))
-NN__LOSS(binary_cross_entropy, NN__LOSS_BCE, a.weight, NULL, 0, )
-NN__LOSS(binary_cross_entropy_with_logits, NN__LOSS_BCE_LOGITS, a.weight, a.pos_weight, 0, )
-NN__LOSS(kl_div, a.log_target ? NN__LOSS_KL_DIV_LOG : NN__LOSS_KL_DIV, NULL, NULL, 0, )
+#define NN__LOSS(op, row, at_zero, w, q, f, set)                                                             \
+    NN__OWN_FRONT(op, set, nn__loss_front(row, at_zero, a.input, a.target, w, q, f, a.reduction))
+NN__LOSS(mse_loss, NN__ROW(LOSS_MSE), NULL, NULL, NULL, 0, )
+NN__LOSS(l1_loss, NN__ROW(LOSS_L1), NULL, NULL, NULL, 0, )
+NN__LOSS(smooth_l1_loss, NN__ROW(LOSS_SMOOTH_L1), NN__ROW(LOSS_L1), NULL, NULL, a.beta, NN__OR(beta, 1))
+NN__LOSS(huber_loss, NN__ROW(LOSS_HUBER), NULL, NULL, NULL, a.delta, NN__OR(delta, 1))
+NN__LOSS(binary_cross_entropy, NN__ROW(LOSS_BCE), NULL, a.weight, NULL, 0, )
+NN__LOSS(binary_cross_entropy_with_logits, NN__ROW(LOSS_BCE_LOGITS), NULL, a.weight, a.pos_weight, 0, )
+NN__LOSS(kl_div, a.log_target ? NN__ROW(LOSS_KL_DIV_LOG) : NN__ROW(LOSS_KL_DIV), NULL, NULL, NULL, 0, )
 
 // ---- losses made of other ops
 
@@ -9876,7 +10031,7 @@ TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
                         x->dims[2] - 1, a->log_probs);
     in[0] = nn__contiguous(x);
     for (k = 1; k < 4; k++) in[k] = nn__contiguous(in[k]);
-    if (!TENSOR__(begin)(&o, nn__row(NN_OP_CTC_LOSS), in, 4)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, NN__ROW(CTC_LOSS), in, 4)) return TENSOR__(poison);
     o.p = &o.params;
     o.params.i[0] = a->blank;
     o.params.i[1] = in[1]->ndim == 2 ? nn__max(in[1]->dims[1], 1) : 0;
@@ -9894,16 +10049,29 @@ NN__OPTIONS(ctc_loss, NN__OR(blank, 0), nn__run_ctc_loss(&a))
 
 // ---- the table
 
-static const tensor__row_t nn__rows[NN_OP_COUNT] = {
 #define NOGRAD NULL
-#define TENSOR__X(ID, name, family, nin, required, nout, cpu, scratch, grad, saves, cast, args, doc)         \
-    {#name, TENSOR_FAMILY_##family, nin, required, nout, 0, TENSOR__##cast, NN_OP_##ID, saves, grad, cpu,    \
-     scratch, -2, 2, doc, args},
-    NN_OPS(TENSOR__X)
-#undef TENSOR__X
+#define NN__ROW_OF(ID, name, family, nin, required, nout, cpu, scratch, grad, saves, cast, args, doc, own)   \
+    TENSOR__FN const tensor__row_t *nn__row_##ID(void) {                                                     \
+        static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, nin, required, nout, 0,             \
+                                          TENSOR__##cast, NN_OP_##ID, saves, TENSOR__GRAD(grad), cpu,        \
+                                          scratch, TENSOR__ABOUT(-2, 2, doc), args, NULL, NULL, own};        \
+        return &row;                                                                                         \
+    }
+NN_OPS(NN__ROW_OF)
+#undef NN__ROW_OF
 #undef NOGRAD
-};
-TENSOR__FN const tensor__row_t *nn__row(int id) { return &nn__rows[id - TENSOR_OP_NN_FIRST]; }
+
+#ifdef TENSOR_ALL_ROWS
+// The row of an id, for whoever knows numbers only: tests, the manual.
+TENSOR__FN const tensor__row_t *nn__row(int id) {
+    static const tensor__row_t *(*const rows[])(void) = {
+#define TENSOR__X(ID, ...) nn__row_##ID,
+        NN_OPS(TENSOR__X)
+#undef TENSOR__X
+    };
+    return rows[id - TENSOR_OP_NN_FIRST]();
+}
+#endif
 TENSOR__END
 
 // ------------------------------------------------------------------------------
@@ -9954,12 +10122,20 @@ typedef struct nn__slot_t {
     int kind;
 } nn__slot_t;
 
-typedef struct nn__kind_t nn__kind_t;   // a row of the layer table; NULL for a user's module
+// What one kind makes behind kind `after` in a sequential: one op with its weight and bias, or NULL: they change
+// places.
+typedef struct nn__join_t {
+    int after;
+    tensor_t *(*as)(tensor_t *x, tensor_t *weight, tensor_t *bias);
+} nn__join_t;
+typedef struct nn__kind_t nn__kind_t;   // a row of NN_LAYERS or NN_CALLS; NULL for a user's module
 struct nn__kind_t {
     const char *name;
     nn_forward_fn_t forward;
     const char *text;   // its numbers as printed: see nn__put_numbers
     int composite;   // its forward opens a scope
+    int id;   // NN__ID_KIND
+    const nn__join_t *join;   // NULL, or what it comes to in a sequential behind another kind
 };
 
 typedef struct nn__hook_t {
@@ -9969,6 +10145,7 @@ typedef struct nn__hook_t {
     nn_forward_hook_t post;
     nn_full_backward_hook_t back;
     void *user;
+    tensor_t *(*forward)(nn_module_t *m, tensor_t *x);      // runs all of a module: nn__forward_hooked
 } nn__hook_t;
 
 struct nn_module_impl_t {
@@ -10286,7 +10463,7 @@ TENSOR__FN tensor_t *nn__register(nn_module_t *m, const char *op, const char *na
             nn__mark(m, TENSOR_ERR_AUTOGRAD);
             return TENSOR__(poison);
         }
-        if ((tensor_is_poison)((tensor_requires_grad_)(t, 1))) {
+        if (TENSOR__TRAINS && (tensor_is_poison)((tensor_requires_grad_)(t, 1))) {
             nn__mark(m, tensor_error_code());
             return TENSOR__(poison);
         }
@@ -10446,6 +10623,7 @@ TENSOR__FN int64_t nn__add_hook(nn_module_t *m, const char *op, nn_forward_pre_h
     if (!pre && !post && !back) return NN__NO(TENSOR_ERR_OWNER, "%s: fn is NULL", op);
     h = (nn__hook_t *)nn__memory(1, sizeof *h);
     if (!h) return 0;
+    h->forward = nn__forward_hooked;
     h->id = ++m->impl->last_hook;
     h->pre = pre;
     h->post = post;
@@ -10462,6 +10640,7 @@ TENSOR_API int64_t (nn_register_forward_hook)(nn_module_t *m, nn_forward_hook_t 
     return nn__add_hook(m, "register_forward_hook", NULL, fn, NULL, user);
 }
 TENSOR_API int64_t nn_register_full_backward_hook(nn_module_t *m, nn_full_backward_hook_t fn, void *user) {
+    if (!TENSOR__TRAINS) return NN__UNTRAINED((int64_t)0, "register_full_backward_hook");
     return nn__add_hook(m, "register_full_backward_hook", NULL, NULL, fn, user);
 }
 TENSOR_API int nn_remove_hook(nn_module_t *m, int64_t handle) {
@@ -10476,27 +10655,26 @@ TENSOR_API int nn_remove_hook(nn_module_t *m, int64_t handle) {
 }
 
 TENSOR_API tensor_t *(nn_forward)(nn_module_t *m, tensor_t *x) {
-    const tensor__internals_t *in = tensor__internals(TENSOR__API_VERSION);
-    tensor__thread_t *th = in->self();
+    tensor__thread_t *th = nn__self();
     nn_module_impl_t *impl;
     tensor_t *y;
     int pushed;
     if (!nn__usable(m) || !m->forward) {
         if (tensor_error_code() == TENSOR_OK) {
             if (nn__open_module(m) && m->code != TENSOR_OK)
-                in->fail(th, m->code, "forward: module %s failed when it was made", m->name);
+                TENSOR__(fail)(th, m->code, "forward: module %s failed when it was made", m->name);
             else if (nn__open_module(m))
-                in->fail(th, TENSOR_ERR_POISONED, "forward: module %s has no forward", m->name);
+                TENSOR__(fail)(th, TENSOR_ERR_POISONED, "forward: module %s has no forward", m->name);
             else
                 nn__unusable("forward", "the module", m);
         }
-        return in->poison;
+        return TENSOR__(poison);
     }
     impl = m->impl;
     pushed = impl->key != NULL;
-    if (pushed) in->push_path(th, impl->key);
-    y = impl->hooks ? nn__forward_hooked(m, x) : nn__forward_plain(m, x);
-    if (pushed) in->pop_path(th);
+    if (pushed) TENSOR__(push_path)(th, impl->key);
+    y = impl->hooks ? impl->hooks->forward(m, x) : nn__forward_plain(m, x);
+    if (pushed) TENSOR__(pop_path)(th);
     return y;
 }
 
@@ -10942,11 +11120,12 @@ TENSOR__FN nn_module_t *nn__clone(nn_module_t *m, nn__clones_t *known) {
             tensor_t *t = (tensor_t *)nn__cloned(known, s->tensor);
             if (!t) {
                 t = (tensor_clone)(s->tensor);
-                if (s->kind == NN__PARAMETER) (tensor_requires_grad_)(t, 1);
+                if (TENSOR__TRAINS && s->kind == NN__PARAMETER) (tensor_requires_grad_)(t, 1);
                 if (!nn__remember(known, s->tensor, t)) nn__mark(c, TENSOR_ERR_OUT_OF_MEMORY);
             }
             nn__register(c, "clone", s->name, t, s->kind);
-            if (s->kind == NN__PARAMETER && !(tensor_requires_grad)(s->tensor)) (tensor_requires_grad_)(t, 0);
+            if (TENSOR__TRAINS && s->kind == NN__PARAMETER && !(tensor_requires_grad)(s->tensor))
+                (tensor_requires_grad_)(t, 0);
             (tensor_scope_end)(scope);
         }
     }
@@ -11000,8 +11179,8 @@ TENSOR__FN tensor_t *nn__called(const nn_module_t *m, const char *name) {
 
 // Convolutions, pools, unfold and fold. i: in, out, dims of an image, same (ceil_mode), padding_mode, which
 // of padding (2 = same), dilation, output_padding, groups are worth printing, the window as the front of the
-// op takes it, the op
-enum { NN__I_RANK = 2, NN__I_SAME, NN__I_MODE, NN__I_WINDOW = 9, NN__I_OP = 29 };
+// op takes it
+enum { NN__I_RANK = 2, NN__I_SAME, NN__I_MODE, NN__I_WINDOW = 9 };
 TENSOR__FN nn__window_t nn__layer_window(const nn__layer_t *l) {
     nn__window_t g;
     memcpy(&g, l->i + NN__I_WINDOW, sizeof g);
@@ -11073,7 +11252,8 @@ TENSOR__FN const char *nn__put_numbers(const nn_module_t *m, const char *s, int 
     return s;
 }
 
-TENSOR__FN tensor_t *nn__forward_conv(nn_module_t *m, tensor_t *x) {
+// row: of the op, for the dims of its images.
+TENSOR__FN tensor_t *nn__convolved(nn_module_t *m, tensor_t *x, const tensor__row_t *row) {
     const nn__layer_t *l = nn__of(m);
     nn__window_t g = nn__layer_window(l);
     int rank = (int)l->i[NN__I_RANK], mode = (int)l->i[NN__I_MODE], same = l->i[NN__I_SAME] != 0, d;
@@ -11088,16 +11268,30 @@ TENSOR__FN tensor_t *nn__forward_conv(nn_module_t *m, tensor_t *x) {
         x = (tensor_pad_n)(x, pads, 2 * rank, (tensor_pad_t)mode, 0);
         same = 0;
     }
-    return nn__conv_front((int)l->i[NN__I_OP], x, nn__tensor(m, 0), nn__tensor(m, 1), g, same);
+    return nn__conv_front(row, x, nn__tensor(m, 0), nn__tensor(m, 1), g, same);
 }
-TENSOR__FN tensor_t *nn__forward_pool(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = nn__of(m);
-    return nn__pool_front((int)l->i[NN__I_OP], (int)l->i[NN__I_RANK], x, nn__layer_window(l),
-                          l->i[NN__I_SAME] != 0, NULL);
+TENSOR__FN tensor_t *nn__forward_conv(nn_module_t *m, tensor_t *x) {
+    return nn__convolved(m, x, nn__conv_row((int)nn__of(m)->i[NN__I_RANK]));
 }
-TENSOR__FN tensor_t *nn__forward_columns(nn_module_t *m, tensor_t *x) {
+TENSOR__FN tensor_t *nn__forward_conv_transpose(nn_module_t *m, tensor_t *x) {
+    return nn__convolved(m, x, nn__conv_transpose_row((int)nn__of(m)->i[NN__I_RANK]));
+}
+TENSOR__FN tensor_t *nn__pooled(const nn__layer_t *l, tensor_t *x, const tensor__row_t *row) {
+    return nn__pool_front(row, (int)l->i[NN__I_RANK], x, nn__layer_window(l), l->i[NN__I_SAME] != 0, NULL);
+}
+TENSOR__FN tensor_t *nn__forward_max_pool(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
-    return nn__columns_front((int)l->i[NN__I_OP], x, nn__layer_window(l));
+    return nn__pooled(l, x, nn__max_pool_row((int)l->i[NN__I_RANK]));
+}
+TENSOR__FN tensor_t *nn__forward_avg_pool(nn_module_t *m, tensor_t *x) {
+    const nn__layer_t *l = nn__of(m);
+    return nn__pooled(l, x, nn__avg_pool_row((int)l->i[NN__I_RANK]));
+}
+TENSOR__FN tensor_t *nn__forward_unfold(nn_module_t *m, tensor_t *x) {
+    return nn__columns_front(NN__ROW(IM2COL), x, nn__layer_window(nn__of(m)));
+}
+TENSOR__FN tensor_t *nn__forward_fold(nn_module_t *m, tensor_t *x) {
+    return nn__columns_front(NN__ROW(COL2IM), x, nn__layer_window(nn__of(m)));
 }
 
 // i: kernel, stride, dims of an image, ceil; f: norm
@@ -11431,57 +11625,45 @@ TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
 }
 
 TENSOR__FN tensor_t *nn__forward_identity(nn_module_t *m, tensor_t *x) {
-    const tensor__internals_t *in = tensor__internals(TENSOR__API_VERSION);
     (void)m;
-    return x ? x : in->fail(in->self(), TENSOR_ERR_POISONED, "identity: x is NULL");
+    return x ? x : NN__FAIL(TENSOR_ERR_POISONED, "identity: x is NULL");
 }
 
-// What a child and the one after it come to, where no hook looks between them: one op with the same bits;
-// NN__SWAP: a relu waits for the max pool that leaves it fewer elements, as the largest of a window is the
-// same before and after (but for the sign of a zero), and so is where the gradient goes. 0 = neither.
-enum { NN__SWAP = 1 };
-TENSOR__FN tensor_t *nn__forward_LINEAR(nn_module_t *m, tensor_t *x);
-TENSOR__FN tensor_t *nn__forward_RELU(nn_module_t *m, tensor_t *x);
-TENSOR__FN tensor_t *nn__forward_GELU_TANH(nn_module_t *m, tensor_t *x);
-static const struct {
-    tensor_t *(*first)(nn_module_t *m, tensor_t *x), *(*second)(nn_module_t *m, tensor_t *x);
-    int as;
-} nn__pairs[3] = {{nn__forward_LINEAR, nn__forward_RELU, NN_OP_LINEAR_RELU},
-                  {nn__forward_LINEAR, nn__forward_GELU_TANH, NN_OP_LINEAR_GELU_TANH},
-                  {nn__forward_RELU, nn__forward_pool, NN__SWAP}};
-TENSOR__FN int nn__pair(const nn__slot_t *s, const tensor_t *x) {
+// What a child and the one after it come to, where no hook looks between them: one op with the same bits; or
+// the two change places: a relu waits for the max pool that leaves it fewer elements, as the largest of a
+// window is the same before and after (but for the sign of a zero), and so is where the gradient goes.
+// NULL = neither.
+TENSOR__FN const nn__join_t *nn__pair(const nn__slot_t *s, const tensor_t *x) {
     const nn_module_impl_t *a = s[0].child, *b = s[1].child;
-    int k, as = 0;
-    if (!a || !b || a->hooks || b->hooks || !nn__usable(a->module) || !nn__usable(b->module)) return 0;
-    for (k = 0; k < 3; k++)
-        if (a->module->forward == nn__pairs[k].first && b->module->forward == nn__pairs[k].second)
-            as = nn__pairs[k].as;
-    if (as == NN__SWAP) {                       // one with dilation may look at nothing, which is -inf
-        const nn__layer_t *l = nn__of(b->module);
-        nn__window_t g = nn__layer_window(l);
-        return l->i[NN__I_OP] >= NN_OP_MAX_POOL1D && l->i[NN__I_OP] <= NN_OP_MAX_POOL3D &&
-               nn__all_are(g.dilation, 3, 1) && !nn__all_are(g.stride, 3, 1);
+    const nn__join_t *join;
+    if (!a || !b || a->hooks || b->hooks || !nn__usable(a->module) || !nn__usable(b->module)) return NULL;
+    join = a->kind && b->kind ? b->kind->join : NULL;
+    if (!join || join->after != a->kind->id) return NULL;
+    if (a->module->forward != a->kind->forward || b->module->forward != b->kind->forward) return NULL;
+    if (!join->as) {                            // one with dilation may look at nothing, which is -inf
+        nn__window_t g = nn__layer_window(nn__of(b->module));
+        return nn__all_are(g.dilation, 3, 1) && !nn__all_are(g.stride, 3, 1) ? join : NULL;
     }
-    return x && !x->device ? as : 0;
+    return x && !x->device ? join : NULL;
 }
 // What lies between two children is freed as soon as nobody needs it: the tape saves what it wants by itself,
 // so without recording that is at once. The pointer may be in the user's hands only by tensor_keep (keeps >
 // 0).
 TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     tensor_scope_t scope = TENSOR__(scope)(-1);
-    int recording = tensor_grad_enabled(), i, as, waits = 0;
+    int recording = tensor_grad_enabled(), i, waits = 0;
     tensor_t *y = x;
     for (i = 0; i < m->impl->nslots; i++) {
         tensor_t *before = y;
         const nn__slot_t *s = m->impl->slot + i;
+        const nn__join_t *join = waits <= 0 && i + 1 < m->impl->nslots ? nn__pair(s, before) : NULL;
         nn_module_impl_t *c;
-        as = waits <= 0 && i + 1 < m->impl->nslots ? nn__pair(s, before) : 0;
-        waits = waits > 0 ? -1 : as == NN__SWAP;            // 1: the pool comes now, -1: the relu before it
+        waits = waits > 0 ? -1 : join && !join->as;         // 1: the pool comes now, -1: the relu before it
         c = s[waits].child;
         if (!c) continue;
-        if (as > NN__SWAP) {
+        if (join && join->as) {
             TENSOR__(push_path)(nn__self(), c->key ? c->key : s->name);
-            y = nn__linear(as, before, nn__tensor(c->module, 0), nn__tensor(c->module, 1));
+            y = join->as(before, nn__tensor(c->module, 0), nn__tensor(c->module, 1));
             TENSOR__(pop_path)(nn__self());
             i++;
         } else {
@@ -11502,57 +11684,59 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
 #define NN__NONE(...)
 #define NN__DROPOUT_TEXT "p=$0, inplace=False"
 #define NN_CALLS(X, Y)                                                                                       \
-    X(ALPHA_DROPOUT, "AlphaDropout", NN__DROPOUT_TEXT, (tensor_alpha_dropout)(x, l->f[0], m->training))      \
-    X(CELU, "CELU", "alpha=$0", (tensor_celu)(x, l->f[0])) Y(CELU, celu, (double alpha), alpha, 0, 0)        \
-    X(DROPOUT, "Dropout", NN__DROPOUT_TEXT, (tensor_dropout)(x, l->f[0], m->training))                       \
-    X(DROPOUT1D, "Dropout1d", NN__DROPOUT_TEXT, (tensor_dropout1d)(x, l->f[0], m->training))                 \
-    X(DROPOUT2D, "Dropout2d", NN__DROPOUT_TEXT, (tensor_dropout2d)(x, l->f[0], m->training))                 \
-    X(DROPOUT3D, "Dropout3d", NN__DROPOUT_TEXT, (tensor_dropout3d)(x, l->f[0], m->training))                 \
-    X(ELU, "ELU", "alpha=$0", (tensor_elu)(x, l->f[0])) Y(ELU, elu, (double alpha), alpha, 0, 0)             \
-    X(FLATTEN, "Flatten", "start_dim=1, end_dim=-1", (tensor_flatten)(x, 1, -1))                             \
+    X(ALPHA_DROPOUT, NONE, "AlphaDropout", NN__DROPOUT_TEXT,                                                 \
+      (tensor_alpha_dropout)(x, l->f[0], m->training))                                                       \
+    X(CELU, NONE, "CELU", "alpha=$0", (tensor_celu)(x, l->f[0])) Y(CELU, celu, (double alpha), alpha, 0, 0)  \
+    X(DROPOUT, NONE, "Dropout", NN__DROPOUT_TEXT, (tensor_dropout)(x, l->f[0], m->training))                 \
+    X(DROPOUT1D, NONE, "Dropout1d", NN__DROPOUT_TEXT, (tensor_dropout1d)(x, l->f[0], m->training))           \
+    X(DROPOUT2D, NONE, "Dropout2d", NN__DROPOUT_TEXT, (tensor_dropout2d)(x, l->f[0], m->training))           \
+    X(DROPOUT3D, NONE, "Dropout3d", NN__DROPOUT_TEXT, (tensor_dropout3d)(x, l->f[0], m->training))           \
+    X(ELU, NONE, "ELU", "alpha=$0", (tensor_elu)(x, l->f[0])) Y(ELU, elu, (double alpha), alpha, 0, 0)       \
+    X(FLATTEN, NONE, "Flatten", "start_dim=1, end_dim=-1", (tensor_flatten)(x, 1, -1))                       \
         Y(FLATTEN, flatten, (void), 0, 0, 0)                                                                 \
-    X(GELU, "GELU", "approximate='none'", (tensor_gelu)(x)) Y(GELU, gelu, (void), 0, 0, 0)                   \
-    X(GELU_TANH, "GELU", "approximate='tanh'", (tensor_gelu_tanh)(x))                                        \
+    X(GELU, NONE, "GELU", "approximate='none'", (tensor_gelu)(x)) Y(GELU, gelu, (void), 0, 0, 0)             \
+    X(GELU_TANH, GELU_TANH, "GELU", "approximate='tanh'", (tensor_gelu_tanh)(x))                             \
         Y(GELU_TANH, gelu_tanh, (void), 0, 0, 0)                                                             \
-    X(GLU, "GLU", "dim=#0", (tensor_glu)(x, l->i[0])) Y(GLU, glu, (int64_t dim), 0, 0, dim)                  \
-    X(HARDSHRINK, "Hardshrink", "$0", (tensor_hardshrink)(x, l->f[0]))                                       \
+    X(GLU, NONE, "GLU", "dim=#0", (tensor_glu)(x, l->i[0])) Y(GLU, glu, (int64_t dim), 0, 0, dim)            \
+    X(HARDSHRINK, NONE, "Hardshrink", "$0", (tensor_hardshrink)(x, l->f[0]))                                 \
         Y(HARDSHRINK, hardshrink, (double lambd), lambd, 0, 0)                                               \
-    X(HARDSIGMOID, "Hardsigmoid", "", (tensor_hardsigmoid)(x)) Y(HARDSIGMOID, hardsigmoid, (void), 0, 0, 0)  \
-    X(HARDSWISH, "Hardswish", "", (tensor_hardswish)(x)) Y(HARDSWISH, hardswish, (void), 0, 0, 0)            \
-    X(HARDTANH, "Hardtanh", "min_val=$0, max_val=$1", (tensor_hardtanh)(x, l->f[0], l->f[1]))                \
+    X(HARDSIGMOID, NONE, "Hardsigmoid", "", (tensor_hardsigmoid)(x))                                         \
+        Y(HARDSIGMOID, hardsigmoid, (void), 0, 0, 0)                                                         \
+    X(HARDSWISH, NONE, "Hardswish", "", (tensor_hardswish)(x)) Y(HARDSWISH, hardswish, (void), 0, 0, 0)      \
+    X(HARDTANH, NONE, "Hardtanh", "min_val=$0, max_val=$1", (tensor_hardtanh)(x, l->f[0], l->f[1]))          \
         Y(HARDTANH, hardtanh, (double lo, double hi), lo, hi, 0)                                             \
-    X(LEAKY_RELU, "LeakyReLU", "negative_slope=$0", (tensor_leaky_relu)(x, l->f[0]))                         \
+    X(LEAKY_RELU, NONE, "LeakyReLU", "negative_slope=$0", (tensor_leaky_relu)(x, l->f[0]))                   \
         Y(LEAKY_RELU, leaky_relu, (double slope), slope, 0, 0)                                               \
-    X(LINEAR, "Linear", "in_features=#0, out_features=#1, bias={2True|False}",                               \
+    X(LINEAR, NONE, "Linear", "in_features=#0, out_features=#1, bias={2True|False}",                         \
       (tensor_linear)(x, nn__tensor(m, 0), nn__tensor(m, 1)))                                                \
-    X(LOGSIGMOID, "LogSigmoid", "", (tensor_logsigmoid)(x)) Y(LOGSIGMOID, logsigmoid, (void), 0, 0, 0)       \
-    X(LOG_SOFTMAX, "LogSoftmax", "dim=#0", (tensor_log_softmax)(x, l->i[0]))                                 \
+    X(LOGSIGMOID, NONE, "LogSigmoid", "", (tensor_logsigmoid)(x)) Y(LOGSIGMOID, logsigmoid, (void), 0, 0, 0) \
+    X(LOG_SOFTMAX, NONE, "LogSoftmax", "dim=#0", (tensor_log_softmax)(x, l->i[0]))                           \
         Y(LOG_SOFTMAX, log_softmax, (int64_t dim), 0, 0, dim)                                                \
-    X(MISH, "Mish", "", (tensor_mish)(x)) Y(MISH, mish, (void), 0, 0, 0)                                     \
-    X(PIXEL_SHUFFLE, "PixelShuffle", "upscale_factor=#0", (tensor_pixel_shuffle)(x, l->i[0]))                \
+    X(MISH, NONE, "Mish", "", (tensor_mish)(x)) Y(MISH, mish, (void), 0, 0, 0)                               \
+    X(PIXEL_SHUFFLE, NONE, "PixelShuffle", "upscale_factor=#0", (tensor_pixel_shuffle)(x, l->i[0]))          \
         Y(PIXEL_SHUFFLE, pixel_shuffle, (int64_t factor), 0, 0, factor)                                      \
-    X(PIXEL_UNSHUFFLE, "PixelUnshuffle", "downscale_factor=#0", (tensor_pixel_unshuffle)(x, l->i[0]))        \
+    X(PIXEL_UNSHUFFLE, NONE, "PixelUnshuffle", "downscale_factor=#0", (tensor_pixel_unshuffle)(x, l->i[0]))  \
         Y(PIXEL_UNSHUFFLE, pixel_unshuffle, (int64_t factor), 0, 0, factor)                                  \
-    X(PRELU, "PReLU", "num_parameters=#0", (tensor_prelu)(x, nn__tensor(m, 0)))                              \
-    X(RELU, "ReLU", "", (tensor_relu)(x)) Y(RELU, relu, (void), 0, 0, 0)                                     \
-    X(RELU6, "ReLU6", "", (tensor_relu6)(x)) Y(RELU6, relu6, (void), 0, 0, 0)                                \
-    X(RRELU, "RReLU", "lower=$0, upper=$1", (tensor_rrelu)(x, l->f[0], l->f[1], m->training))                \
+    X(PRELU, NONE, "PReLU", "num_parameters=#0", (tensor_prelu)(x, nn__tensor(m, 0)))                        \
+    X(RELU, RELU, "ReLU", "", (tensor_relu)(x)) Y(RELU, relu, (void), 0, 0, 0)                               \
+    X(RELU6, NONE, "ReLU6", "", (tensor_relu6)(x)) Y(RELU6, relu6, (void), 0, 0, 0)                          \
+    X(RRELU, NONE, "RReLU", "lower=$0, upper=$1", (tensor_rrelu)(x, l->f[0], l->f[1], m->training))          \
         Y(RRELU, rrelu, (double lower, double upper), lower, upper, 0)                                       \
-    X(SELU, "SELU", "", (tensor_selu)(x)) Y(SELU, selu, (void), 0, 0, 0)                                     \
-    X(SIGMOID, "Sigmoid", "", (tensor_sigmoid)(x)) Y(SIGMOID, sigmoid, (void), 0, 0, 0)                      \
-    X(SILU, "SiLU", "", (tensor_silu)(x)) Y(SILU, silu, (void), 0, 0, 0)                                     \
-    X(SOFTMAX, "Softmax", "dim=#0", (tensor_softmax)(x, l->i[0]))                                            \
+    X(SELU, NONE, "SELU", "", (tensor_selu)(x)) Y(SELU, selu, (void), 0, 0, 0)                               \
+    X(SIGMOID, NONE, "Sigmoid", "", (tensor_sigmoid)(x)) Y(SIGMOID, sigmoid, (void), 0, 0, 0)                \
+    X(SILU, NONE, "SiLU", "", (tensor_silu)(x)) Y(SILU, silu, (void), 0, 0, 0)                               \
+    X(SOFTMAX, NONE, "Softmax", "dim=#0", (tensor_softmax)(x, l->i[0]))                                      \
         Y(SOFTMAX, softmax, (int64_t dim), 0, 0, dim)                                                        \
-    X(SOFTMIN, "Softmin", "dim=#0", (tensor_softmin)(x, l->i[0]))                                            \
+    X(SOFTMIN, NONE, "Softmin", "dim=#0", (tensor_softmin)(x, l->i[0]))                                      \
         Y(SOFTMIN, softmin, (int64_t dim), 0, 0, dim)                                                        \
-    X(SOFTPLUS, "Softplus", "beta=$0, threshold=$1", (tensor_softplus)(x, l->f[0], l->f[1]))                 \
+    X(SOFTPLUS, NONE, "Softplus", "beta=$0, threshold=$1", (tensor_softplus)(x, l->f[0], l->f[1]))           \
         Y(SOFTPLUS, softplus, (double beta, double threshold), beta, threshold, 0)                           \
-    X(SOFTSHRINK, "Softshrink", "$0", (tensor_softshrink)(x, l->f[0]))                                       \
+    X(SOFTSHRINK, NONE, "Softshrink", "$0", (tensor_softshrink)(x, l->f[0]))                                 \
         Y(SOFTSHRINK, softshrink, (double lambd), lambd, 0, 0)                                               \
-    X(SOFTSIGN, "Softsign", "", (tensor_softsign)(x)) Y(SOFTSIGN, softsign, (void), 0, 0, 0)                 \
-    X(TANH, "Tanh", "", (tensor_tanh)(x)) Y(TANH, tanh, (void), 0, 0, 0)                                     \
-    X(TANHSHRINK, "Tanhshrink", "", (tensor_tanhshrink)(x)) Y(TANHSHRINK, tanhshrink, (void), 0, 0, 0)       \
-    X(THRESHOLD, "Threshold", "threshold=$0, value=$1", (tensor_threshold)(x, l->f[0], l->f[1]))             \
+    X(SOFTSIGN, NONE, "Softsign", "", (tensor_softsign)(x)) Y(SOFTSIGN, softsign, (void), 0, 0, 0)           \
+    X(TANH, NONE, "Tanh", "", (tensor_tanh)(x)) Y(TANH, tanh, (void), 0, 0, 0)                               \
+    X(TANHSHRINK, NONE, "Tanhshrink", "", (tensor_tanhshrink)(x)) Y(TANHSHRINK, tanhshrink, (void), 0, 0, 0) \
+    X(THRESHOLD, NONE, "Threshold", "threshold=$0, value=$1", (tensor_threshold)(x, l->f[0], l->f[1]))       \
         Y(THRESHOLD, threshold, (double threshold, double value), threshold, value, 0)
 
 #define NN__CONV_TEXT                                                                                        \
@@ -11578,63 +11762,63 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
 // scope opened. Pads are in the order of tensor_pad_t, then zeros, recurrent nets RNN LSTM GRU and their
 // cells, ENCODER_LAYER to DECODER those of nn_transformer_forward; kinds of 1, 2 and 3 dims stand together. A
 // sequential opens its scope by itself.
-#define NN__RANKS(X, ID, name, forward, text)                                                                \
-    X(ID##1D, name "1d", forward, text, 0)                                                                   \
-    X(ID##2D, name "2d", forward, text, 0)                                                                   \
-    X(ID##3D, name "3d", forward, text, 0)
+#define NN__RANKS(X, ID, join, name, forward, text)                                                          \
+    X(ID##1D, join, name "1d", forward, text, 0)                                                             \
+    X(ID##2D, join, name "2d", forward, text, 0)                                                             \
+    X(ID##3D, join, name "3d", forward, text, 0)
 #define NN_LAYERS(X)                                                                                         \
-    NN__RANKS(X, CONV, "Conv", nn__forward_conv, NN__CONV_TEXT)                                              \
-    NN__RANKS(X, CONV_TRANSPOSE, "ConvTranspose", nn__forward_conv, NN__CONV_TEXT)                           \
-    NN__RANKS(X, MAX_POOL, "MaxPool", nn__forward_pool, NN__MAX_POOL_TEXT)                                   \
-    X(AVG_POOL1D, "AvgPool1d", nn__forward_pool, NN__TUPLES_TEXT, 0)                                         \
-    X(AVG_POOL2D, "AvgPool2d", nn__forward_pool, NN__POOL_TEXT, 0)                                           \
-    X(AVG_POOL3D, "AvgPool3d", nn__forward_pool, NN__POOL_TEXT, 0)                                           \
-    NN__RANKS(X, ADAPTIVE_AVG_POOL, "AdaptiveAvgPool", nn__forward_pool, "output_size=*o")                   \
-    NN__RANKS(X, ADAPTIVE_MAX_POOL, "AdaptiveMaxPool", nn__forward_pool, "output_size=*o")                   \
-    NN__RANKS(X, MAX_UNPOOL, "MaxUnpool", NULL, NN__TUPLES_TEXT)                                             \
-    NN__RANKS(X, LP_POOL, "LPPool", nn__forward_lp_pool,                                                     \
+    NN__RANKS(X, CONV, NONE, "Conv", nn__forward_conv, NN__CONV_TEXT)                                        \
+    NN__RANKS(X, CONV_TRANSPOSE, NONE, "ConvTranspose", nn__forward_conv_transpose, NN__CONV_TEXT)           \
+    NN__RANKS(X, MAX_POOL, MAX_POOL, "MaxPool", nn__forward_max_pool, NN__MAX_POOL_TEXT)                     \
+    X(AVG_POOL1D, NONE, "AvgPool1d", nn__forward_avg_pool, NN__TUPLES_TEXT, 0)                               \
+    X(AVG_POOL2D, NONE, "AvgPool2d", nn__forward_avg_pool, NN__POOL_TEXT, 0)                                 \
+    X(AVG_POOL3D, NONE, "AvgPool3d", nn__forward_avg_pool, NN__POOL_TEXT, 0)                                 \
+    NN__RANKS(X, ADAPTIVE_AVG_POOL, NONE, "AdaptiveAvgPool", nn__forward_avg_pool, "output_size=*o")         \
+    NN__RANKS(X, ADAPTIVE_MAX_POOL, NONE, "AdaptiveMaxPool", nn__forward_max_pool, "output_size=*o")         \
+    NN__RANKS(X, MAX_UNPOOL, NONE, "MaxUnpool", NULL, NN__TUPLES_TEXT)                                       \
+    NN__RANKS(X, LP_POOL, NONE, "LPPool", nn__forward_lp_pool,                                               \
               "norm_type=$0, kernel_size=#0, stride={4None|#1}, ceil_mode={3False|True}")                    \
-    X(UPSAMPLE, "Upsample", nn__forward_upsample, NN__UPSAMPLE_TEXT, 0)                                      \
-    X(UNFOLD, "Unfold", nn__forward_columns, NN__COLUMNS_TEXT, 0)                                            \
-    X(FOLD, "Fold", nn__forward_columns, "output_size=*l, " NN__COLUMNS_TEXT, 0)                             \
-    NN__RANKS(X, PAD, "ConstantPad", nn__forward_pad, "padding=" NN__PAD_TEXT ", value=$0")                  \
-    NN__RANKS(X, REFLECTION_PAD, "ReflectionPad", nn__forward_pad, NN__PAD_TEXT)                             \
-    NN__RANKS(X, REPLICATION_PAD, "ReplicationPad", nn__forward_pad, NN__PAD_TEXT)                           \
-    NN__RANKS(X, CIRCULAR_PAD, "CircularPad", nn__forward_pad, NN__PAD_TEXT)                                 \
-    NN__RANKS(X, ZERO_PAD, "ZeroPad", nn__forward_pad, NN__PAD_TEXT)                                         \
-    X(LAYER_NORM, "LayerNorm", nn__forward_layer_norm,                                                       \
+    X(UPSAMPLE, NONE, "Upsample", nn__forward_upsample, NN__UPSAMPLE_TEXT, 0)                                \
+    X(UNFOLD, NONE, "Unfold", nn__forward_unfold, NN__COLUMNS_TEXT, 0)                                       \
+    X(FOLD, NONE, "Fold", nn__forward_fold, "output_size=*l, " NN__COLUMNS_TEXT, 0)                          \
+    NN__RANKS(X, PAD, NONE, "ConstantPad", nn__forward_pad, "padding=" NN__PAD_TEXT ", value=$0")            \
+    NN__RANKS(X, REFLECTION_PAD, NONE, "ReflectionPad", nn__forward_pad, NN__PAD_TEXT)                       \
+    NN__RANKS(X, REPLICATION_PAD, NONE, "ReplicationPad", nn__forward_pad, NN__PAD_TEXT)                     \
+    NN__RANKS(X, CIRCULAR_PAD, NONE, "CircularPad", nn__forward_pad, NN__PAD_TEXT)                           \
+    NN__RANKS(X, ZERO_PAD, NONE, "ZeroPad", nn__forward_pad, NN__PAD_TEXT)                                   \
+    X(LAYER_NORM, NONE, "LayerNorm", nn__forward_layer_norm,                                                 \
       "(#0,), eps=$0, elementwise_affine={WFalse|True}, bias={BFalse|True}", 0)                              \
-    X(EMBEDDING_BAG, "EmbeddingBag", nn__forward_embedding_bag,                                              \
+    X(EMBEDDING_BAG, NONE, "EmbeddingBag", nn__forward_embedding_bag,                                        \
       "#0, #1?8, max_norm=$0}?9, norm_type=$1}?4, scale_grad_by_freq=True}, mode='{2mean|sum|max}'"          \
       "?6, padding_idx=#7}", 0)                                                                              \
-    X(BILINEAR, "Bilinear", NULL,                                                                            \
+    X(BILINEAR, NONE, "Bilinear", NULL,                                                                      \
       "in1_features=#0, in2_features=#1, out_features=#2, bias={BFalse|True}", 0)                            \
-    X(RNN, "RNN", nn__forward_recurrent, NN__RNN_TEXT, 0)                                                    \
-    X(LSTM, "LSTM", nn__forward_recurrent, NN__RNN_TEXT, 0)                                                  \
-    X(GRU, "GRU", nn__forward_recurrent, NN__RNN_TEXT, 0)                                                    \
-    X(RNN_CELL, "RNNCell", nn__forward_recurrent, NN__RNN_TEXT, 0)                                           \
-    X(LSTM_CELL, "LSTMCell", nn__forward_recurrent, NN__RNN_TEXT, 0)                                         \
-    X(GRU_CELL, "GRUCell", nn__forward_recurrent, NN__RNN_TEXT, 0)                                           \
-    X(ATTENTION, "MultiheadAttention", nn__forward_attention, "", 1)                                         \
-    X(ENCODER_LAYER, "TransformerEncoderLayer", nn__forward_transformer_layer, "", 1)                        \
-    X(DECODER_LAYER, "TransformerDecoderLayer", nn__forward_transformer_layer, "", 1)                        \
-    X(ENCODER, "TransformerEncoder", nn__forward_transformer, "", 1)                                         \
-    X(DECODER, "TransformerDecoder", nn__forward_transformer, "", 1)                                         \
-    X(MODULE_LIST, "ModuleList", NULL, "", 0)                                                                \
-    NN__RANKS(X, BATCH_NORM, "BatchNorm", nn__forward_batch_norm, NN__BATCH_NORM_TEXT)                       \
-    NN__RANKS(X, INSTANCE_NORM, "InstanceNorm", nn__forward_batch_norm, NN__BATCH_NORM_TEXT)                 \
-    X(GROUP_NORM, "GroupNorm", nn__forward_group_norm,                                                       \
+    X(RNN, NONE, "RNN", nn__forward_recurrent, NN__RNN_TEXT, 0)                                              \
+    X(LSTM, NONE, "LSTM", nn__forward_recurrent, NN__RNN_TEXT, 0)                                            \
+    X(GRU, NONE, "GRU", nn__forward_recurrent, NN__RNN_TEXT, 0)                                              \
+    X(RNN_CELL, NONE, "RNNCell", nn__forward_recurrent, NN__RNN_TEXT, 0)                                     \
+    X(LSTM_CELL, NONE, "LSTMCell", nn__forward_recurrent, NN__RNN_TEXT, 0)                                   \
+    X(GRU_CELL, NONE, "GRUCell", nn__forward_recurrent, NN__RNN_TEXT, 0)                                     \
+    X(ATTENTION, NONE, "MultiheadAttention", nn__forward_attention, "", 1)                                   \
+    X(ENCODER_LAYER, NONE, "TransformerEncoderLayer", nn__forward_transformer_layer, "", 1)                  \
+    X(DECODER_LAYER, NONE, "TransformerDecoderLayer", nn__forward_transformer_layer, "", 1)                  \
+    X(ENCODER, NONE, "TransformerEncoder", nn__forward_transformer, "", 1)                                   \
+    X(DECODER, NONE, "TransformerDecoder", nn__forward_transformer, "", 1)                                   \
+    X(MODULE_LIST, NONE, "ModuleList", NULL, "", 0)                                                          \
+    NN__RANKS(X, BATCH_NORM, NONE, "BatchNorm", nn__forward_batch_norm, NN__BATCH_NORM_TEXT)                 \
+    NN__RANKS(X, INSTANCE_NORM, NONE, "InstanceNorm", nn__forward_batch_norm, NN__BATCH_NORM_TEXT)           \
+    X(GROUP_NORM, NONE, "GroupNorm", nn__forward_group_norm,                                                 \
       "#0, #1, eps=$0, affine={WFalse|True}, bias={BFalse|True}", 1)                                         \
-    X(RMS_NORM, "RMSNorm", nn__forward_layer_norm,                                                           \
+    X(RMS_NORM, NONE, "RMSNorm", nn__forward_layer_norm,                                                     \
       "(#0,), eps={1$0|None}, elementwise_affine={WFalse|True}", 1)                                          \
-    X(LOCAL_RESPONSE_NORM, "LocalResponseNorm", nn__forward_local_response_norm,                             \
+    X(LOCAL_RESPONSE_NORM, NONE, "LocalResponseNorm", nn__forward_local_response_norm,                       \
       "#0, alpha=$0, beta=$1, k=$2", 1)                                                                      \
-    X(EMBEDDING, "Embedding", nn__forward_embedding, "#0, #1?4, padding_idx=#2}?6, max_norm=$0}"             \
+    X(EMBEDDING, NONE, "Embedding", nn__forward_embedding, "#0, #1?4, padding_idx=#2}?6, max_norm=$0}"       \
       "?7, norm_type=$1}?3, scale_grad_by_freq=True}?5, sparse=True}", 0)                                    \
-    X(IDENTITY, "Identity", nn__forward_identity, "", 0)                                                     \
-    X(SEQUENTIAL, "Sequential", nn__forward_sequential, "", 0)
+    X(IDENTITY, NONE, "Identity", nn__forward_identity, "", 0)                                               \
+    X(SEQUENTIAL, NONE, "Sequential", nn__forward_sequential, "", 0)
 
-#define NN__X(ID, name, text, result)                                                                        \
+#define NN__X(ID, join, name, text, result)                                                                  \
     TENSOR__FN tensor_t *nn__forward_##ID(nn_module_t *m, tensor_t *x) {                                     \
         const nn__layer_t *l = nn__of(m);                                                                    \
         (void)l;                                                                                             \
@@ -11644,19 +11828,51 @@ NN_CALLS(NN__X, NN__NONE)
 #undef NN__X
 
 enum {
-#define NN__X(ID, name, ...) NN__##ID##_KIND,
+#define NN__X(ID, ...) NN__##ID##_KIND,
     NN_LAYERS(NN__X) NN_CALLS(NN__X, NN__NONE)
 #undef NN__X
         NN__KINDS
 };
-static const nn__kind_t nn__kinds[NN__KINDS] = {
-#define NN__X(ID, name, forward, text, composite) {name, forward, text, composite},
-    NN_LAYERS(NN__X)
+static const nn__join_t nn__join_RELU = {NN__LINEAR_KIND, tensor_linear_relu};
+static const nn__join_t nn__join_GELU_TANH = {NN__LINEAR_KIND, tensor_linear_gelu_tanh};
+static const nn__join_t nn__join_MAX_POOL = {NN__RELU_KIND, NULL};
+#define NN__JOIN_NONE NULL
+#define NN__JOIN_RELU &nn__join_RELU
+#define NN__JOIN_GELU_TANH &nn__join_GELU_TANH
+#define NN__JOIN_MAX_POOL &nn__join_MAX_POOL
+
+// A kind is reached from the functions that make it: NN__KIND(ID); kinds of 1, 2 and 3 dims by a switch.
+#define NN__KIND(ID) nn__kind_##ID()
+#define NN__KIND_OF(ID, join, name, forward, text, composite)                                                \
+    TENSOR__FN const nn__kind_t *nn__kind_##ID(void) {                                                       \
+        static const nn__kind_t kind = {name, forward, text, composite, NN__##ID##_KIND, NN__JOIN_##join};   \
+        return &kind;                                                                                        \
+    }
+#define NN__X(ID, join, name, text, result) NN__KIND_OF(ID, join, name, nn__forward_##ID, text, 0)
+NN_LAYERS(NN__KIND_OF)
+NN_CALLS(NN__X, NN__NONE)
 #undef NN__X
-#define NN__X(ID, name, text, result) {name, nn__forward_##ID, text, 0},
-    NN_CALLS(NN__X, NN__NONE)
-#undef NN__X
-};
+#define NN__RANKED_KIND(family, ID)                                                                          \
+    TENSOR__FN const nn__kind_t *nn__##family##_kind(int rank) {                                             \
+        switch (rank) {                                                                                      \
+        case 1: return nn__kind_##ID##1D();                                                                  \
+        case 2: return nn__kind_##ID##2D();                                                                  \
+        default: return nn__kind_##ID##3D();                                                                 \
+        }                                                                                                    \
+    }
+NN__RANKED_KIND(conv, CONV)
+NN__RANKED_KIND(conv_transpose, CONV_TRANSPOSE)
+NN__RANKED_KIND(max_pool, MAX_POOL)
+NN__RANKED_KIND(avg_pool, AVG_POOL)
+NN__RANKED_KIND(max_unpool, MAX_UNPOOL)
+NN__RANKED_KIND(constant_pad, PAD)
+NN__RANKED_KIND(reflection_pad, REFLECTION_PAD)
+NN__RANKED_KIND(replication_pad, REPLICATION_PAD)
+NN__RANKED_KIND(circular_pad, CIRCULAR_PAD)
+NN__RANKED_KIND(zero_pad, ZERO_PAD)
+NN__RANKED_KIND(batch_norm, BATCH_NORM)
+NN__RANKED_KIND(instance_norm, INSTANCE_NORM)
+#undef NN__RANKED_KIND
 
 // ------------------------------------------------------------------------------
 // Construction
@@ -11670,22 +11886,22 @@ TENSOR__FN void nn__destroy_layer(nn_module_t *m) {
 }
 
 // NULL after raising OUT_OF_MEMORY.
-TENSOR__FN nn__layer_t *nn__make(int kind) {
+TENSOR__FN nn__layer_t *nn__make(const nn__kind_t *kind) {
     nn__layer_t *l;
-    TENSOR__(push_path)(nn__self(), nn__kinds[kind].name);
+    TENSOR__(push_path)(nn__self(), kind->name);
     l = (nn__layer_t *)TENSOR__(object)(nn__self(), TENSOR__LAYER, sizeof *l);
-    if (l) nn_module_init(&l->base, nn__kinds[kind].name, nn__kinds[kind].forward, nn__destroy_layer);
+    if (l) nn_module_init(&l->base, kind->name, kind->forward, nn__destroy_layer);
     TENSOR__(pop_path)(nn__self());
     if (l && !l->base.impl) {
         nn__free(l);
         l = NULL;
     }
-    if (l) l->base.impl->kind = &nn__kinds[kind];
+    if (l) l->base.impl->kind = kind;
     return l;
 }
 
 // One of these numbers; NN__MAKE takes the i in sight.
-TENSOR__FN nn__layer_t *nn__make_of(int kind, const int64_t *i, size_t size, double f0, double f1) {
+TENSOR__FN nn__layer_t *nn__make_of(const nn__kind_t *kind, const int64_t *i, size_t size, double f0, double f1) {
     nn__layer_t *l = nn__make(kind);
     if (!l) return l;
     memcpy(l->i, i, size);
@@ -11694,20 +11910,19 @@ TENSOR__FN nn__layer_t *nn__make_of(int kind, const int64_t *i, size_t size, dou
     return l;
 }
 #define NN__MAKE(kind, f0, f1) nn__make_of(kind, i, sizeof i, f0, f1)
-// One of a window and the op of it; NN__MAKE_WINDOW takes the i and g in sight.
-TENSOR__FN nn__layer_t *nn__make_window(int kind, const int64_t *i, size_t size, int op,
+// One of a window; NN__MAKE_WINDOW takes the i and g in sight.
+TENSOR__FN nn__layer_t *nn__make_window(const nn__kind_t *kind, const int64_t *i, size_t size,
                                         const nn__window_t *g) {
     nn__layer_t *l = nn__make_of(kind, i, size, 0, 0);
     if (!l) return l;
     memcpy(l->i + NN__I_WINDOW, g, sizeof *g);
-    l->i[NN__I_OP] = op;
     return l;
 }
-#define NN__MAKE_WINDOW(kind, op) nn__make_window(kind, i, sizeof i, op, &g)
+#define NN__MAKE_WINDOW(kind) nn__make_window(kind, i, sizeof i, &g)
 
 TENSOR__FN nn_module_t *nn__clone_layer(nn_module_t *m) {
     const nn__layer_t *l = nn__of(m);
-    nn__layer_t *c = nn__make((int)(m->impl->kind - nn__kinds));
+    nn__layer_t *c = nn__make(m->impl->kind);
     if (!c) return NULL;
     memcpy(c->i, l->i, sizeof c->i);
     memcpy(c->f, l->f, sizeof c->f);
@@ -11733,32 +11948,45 @@ TENSOR__FN nn_module_t *nn__refuse_number(const char *layer, const char *what, d
     return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, "%s: %s (got %g)", layer, what, got);
 }
 
-// Registers a fresh f32 parameter: uniform in +-bound, normal, all ones, all zeros or all bound.
-enum { NN__UNIFORM, NN__NORMAL, NN__ONES, NN__ZEROS, NN__CONSTANT };
-TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_t *dims, int ndim, int how,
-                                  double bound) {
+// Fresh f32 parameters: uniform in +-bound, normal with that deviation, bound everywhere, ones, zeros. By
+// function, so that a program has those of its layers.
+typedef tensor_t *(*nn__start_fn)(const int64_t *dims, int ndim, double bound);
+TENSOR__FN tensor_t *nn__start_uniform(const int64_t *dims, int ndim, double bound) {
+    tensor_t *t = (tensor_empty_n)(dims, ndim, TENSOR_F32);
+    return (tensor_is_poison)(t) ? t : (tensor_uniform_)(t, -bound, bound);
+}
+TENSOR__FN tensor_t *nn__start_normal(const int64_t *dims, int ndim, double bound) {
+    tensor_t *t = (tensor_empty_n)(dims, ndim, TENSOR_F32);
+    return (tensor_is_poison)(t) ? t : (tensor_normal_)(t, 0, bound);
+}
+TENSOR__FN tensor_t *nn__start_constant(const int64_t *dims, int ndim, double bound) {
+    return (tensor_full_n)(dims, ndim, bound, TENSOR_F32);
+}
+TENSOR__FN tensor_t *nn__start_ones(const int64_t *dims, int ndim, double bound) {
+    (void)bound;
+    return (tensor_full_n)(dims, ndim, 1, TENSOR_F32);
+}
+TENSOR__FN tensor_t *nn__start_zeros(const int64_t *dims, int ndim, double bound) {
+    (void)bound;
+    return (tensor_full_n)(dims, ndim, 0, TENSOR_F32);
+}
+
+// Registers a fresh parameter.
+TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_t *dims, int ndim,
+                                  nn__start_fn start, double bound) {
     tensor_scope_t scope;
-    tensor_t *t;
     if (!l || l->base.code != TENSOR_OK) return;
     TENSOR__(push_path)(nn__self(), l->base.name);
     scope = TENSOR__(scope)(0);
-    t = (tensor_empty_n)(dims, ndim, TENSOR_F32);
-    // No call after a failure before the constructor gave the error its place: a call reports it without one.
-    if (!(tensor_is_poison)(t)) {
-        if (how == NN__ONES || how == NN__CONSTANT) t = (tensor_fill_)(t, how == NN__CONSTANT ? bound : 1);
-        else if (how == NN__ZEROS || bound == 0) t = (tensor_zero_)(t);
-        else if (how == NN__NORMAL) t = (tensor_normal_)(t, 0, bound);
-        else t = (tensor_uniform_)(t, -bound, bound);
-    }
-    (nn_parameter)(&l->base, name, t);
+    (nn_parameter)(&l->base, name, start(dims, ndim, bound));
     (tensor_scope_end)(scope);
     TENSOR__(pop_path)(nn__self());
 }
 
 // l with weight [n] ones and bias [n] zeros, where they are wanted.
 TENSOR__FN nn__layer_t *nn__add_affine(nn__layer_t *l, int64_t n, int weight, int bias) {
-    if (weight) nn__add_parameter(l, "weight", &n, 1, NN__ONES, 0);
-    if (bias) nn__add_parameter(l, "bias", &n, 1, NN__ZEROS, 0);
+    if (weight) nn__add_parameter(l, "weight", &n, 1, nn__start_ones, 0);
+    if (bias) nn__add_parameter(l, "bias", &n, 1, nn__start_zeros, 0);
     return l;
 }
 
@@ -11776,22 +12004,21 @@ TENSOR__FN nn_module_t *nn__make_linear(nn_linear_args_t a) {
     const int64_t i[] = {a.in_features, a.out_features, a.no_bias != 0};
     if (a.in_features < 1) return nn__refuse("linear", "in_features must be > 0", a.in_features);
     if (a.out_features < 1) return nn__refuse("linear", "out_features must be > 0", a.out_features);
-    l = NN__MAKE(NN__LINEAR_KIND, 0, 0);
+    l = NN__MAKE(NN__KIND(LINEAR), 0, 0);
     if (!l) return NULL;
     dims[0] = a.out_features;
     dims[1] = a.in_features;
     bound = 1 / sqrt((double)a.in_features);
-    nn__add_parameter(l, "weight", dims, 2, NN__UNIFORM, bound);
-    if (!a.no_bias) nn__add_parameter(l, "bias", dims, 1, NN__UNIFORM, bound);
+    nn__add_parameter(l, "weight", dims, 2, nn__start_uniform, bound);
+    if (!a.no_bias) nn__add_parameter(l, "bias", dims, 1, nn__start_uniform, bound);
     return nn__done(l);
 }
 
 NN__OWN_LAYER(linear, , nn__make_linear(a))
 
-TENSOR__FN nn_module_t *nn__conv_layer(int id, int64_t in, int64_t out, nn__window_t g, int rank,
-                                       int no_bias, int same, int mode) {
-    const char *op = nn__row(id)->name;
-    int transposed = id >= NN_OP_CONV_TRANSPOSE1D;
+TENSOR__FN nn_module_t *nn__conv_layer(const char *op, const nn__kind_t *kind, int64_t in, int64_t out,
+                                       nn__window_t g, int rank, int no_bias, int same, int mode) {
+    int transposed = kind->id >= NN__CONV_TRANSPOSE1D_KIND;
     const int64_t i[] = {in, out, rank, same != 0, mode, same ? 2 : !nn__all_are(g.pad, rank, 0),
                          !nn__all_are(g.dilation, rank, 1), transposed && !nn__all_are(g.in, rank, 0),
                          g.mode != 1};
@@ -11807,34 +12034,33 @@ TENSOR__FN nn_module_t *nn__conv_layer(int id, int64_t in, int64_t out, nn__wind
     for (d = 0; d < 3; d++)
         if (same && (g.stride[d] != 1 || g.pad[d] != 0))
             return nn__refuse(op, "same needs stride 1 and no padding", g.stride[d]);
-    l = NN__MAKE_WINDOW((transposed ? NN__CONV_TRANSPOSE1D_KIND : NN__CONV1D_KIND) + rank - 1, id);
+    l = NN__MAKE_WINDOW(kind);
     dims[0] = transposed ? in : out;
     dims[1] = (transposed ? out : in) / g.mode;
     fan = (double)dims[1];
     for (d = 0; d < rank; d++) fan *= (double)(dims[2 + d] = g.kernel[3 - rank + d]);
-    nn__add_parameter(l, "weight", dims, rank + 2, NN__UNIFORM, 1 / sqrt(fan));
-    if (!no_bias) nn__add_parameter(l, "bias", &out, 1, NN__UNIFORM, 1 / sqrt(fan));
+    nn__add_parameter(l, "weight", dims, rank + 2, nn__start_uniform, 1 / sqrt(fan));
+    if (!no_bias) nn__add_parameter(l, "bias", &out, 1, nn__start_uniform, 1 / sqrt(fan));
     return nn__done(l);
 }
 TENSOR__FN nn_module_t *nn__conv_new(const nn_conv_args_t *a, int rank) {
-    int id = NN_OP_CONV1D + rank - 1;
-    const char *op = nn__row(id)->name;
+    const char *op = nn__conv_row(rank)->name;
     nn__window_t g = nn__window_unit();
     if (!NN__TRIPLE(kernel, g.kernel) || !NN__CONV_WINDOW) return NULL;
-    return nn__conv_layer(id, a->in_channels, a->out_channels, g, rank, a->no_bias, a->same,
-                          (int)a->padding_mode);
+    return nn__conv_layer(op, nn__conv_kind(rank), a->in_channels, a->out_channels, g, rank, a->no_bias,
+                          a->same, (int)a->padding_mode);
 }
 TENSOR__FN nn_module_t *nn__conv_transpose_new(const nn_conv_transpose_args_t *a, int rank) {
-    int id = NN_OP_CONV_TRANSPOSE1D + rank - 1;
-    const char *op = nn__row(id)->name;
+    const char *op = nn__conv_transpose_row(rank)->name;
     nn__window_t g = nn__window_unit();
     if (!NN__TRIPLE(kernel, g.kernel) || !NN__CONV_WINDOW || !NN__TRIPLE(output_padding, g.in)) return NULL;
-    return nn__conv_layer(id, a->in_channels, a->out_channels, g, rank, a->no_bias, 0, 0);
+    return nn__conv_layer(op, nn__conv_transpose_kind(rank), a->in_channels, a->out_channels, g, rank,
+                          a->no_bias, 0, 0);
 }
-// kind, op: those of 1 dim.
-TENSOR__FN nn_module_t *nn__pool_new(const nn_pool_args_t *a, int kind, int op1, int rank) {
-    int id = op1 + rank - 1, mean = op1 == NN_OP_AVG_POOL1D, d;
-    const char *op = nn__row(id)->name;
+TENSOR__FN nn_module_t *nn__pool_new(const nn_pool_args_t *a, const char *op, const nn__kind_t *kind,
+                                     int rank) {
+    int mean = kind->id >= NN__AVG_POOL1D_KIND && kind->id <= NN__AVG_POOL3D_KIND;
+    int dilates = kind->id >= NN__MAX_POOL1D_KIND && kind->id <= NN__MAX_POOL3D_KIND, d;
     const int64_t i[] = {0, 0, rank, a->ceil_mode != 0};
     nn__window_t g = nn__window_unit();
     g.mode = mean && a->exclude_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD;
@@ -11845,10 +12071,19 @@ TENSOR__FN nn_module_t *nn__pool_new(const nn_pool_args_t *a, int kind, int op1,
     for (d = 0; d < 3; d++) {
         if (2 * g.pad[d] > g.kernel[d])
             return nn__refuse(op, "padding must be at most half the kernel", g.pad[d]);
-        if (op1 != NN_OP_MAX_POOL1D && g.dilation[d] != 1)
+        if (!dilates && g.dilation[d] != 1)
             return nn__refuse(op, "it has no dilation", g.dilation[d]);
     }
-    return nn__done(NN__MAKE_WINDOW(kind + rank - 1, id));
+    return nn__done(NN__MAKE_WINDOW(kind));
+}
+TENSOR__FN nn_module_t *nn__max_pool_new(const nn_pool_args_t *a, int rank) {
+    return nn__pool_new(a, nn__max_pool_row(rank)->name, nn__max_pool_kind(rank), rank);
+}
+TENSOR__FN nn_module_t *nn__avg_pool_new(const nn_pool_args_t *a, int rank) {
+    return nn__pool_new(a, nn__avg_pool_row(rank)->name, nn__avg_pool_kind(rank), rank);
+}
+TENSOR__FN nn_module_t *nn__max_unpool_new(const nn_pool_args_t *a, int rank) {
+    return nn__pool_new(a, nn__max_unpool_row(rank)->name, nn__max_unpool_kind(rank), rank);
 }
 #define NN__PER_RANK(layer, args, make, ...)                                                                 \
     NN__LAYER(layer##1d, args, make(__VA_ARGS__, 1))                                                         \
@@ -11859,18 +12094,18 @@ NN__FILL_DEFAULTS(nn_conv_transpose, NN__CONV_SET NN__OR_DIMS(kernel, 0) NN__OR_
 NN__FILL_DEFAULTS(nn_pool, NN__POOL_SET NN__OR_DIMS(dilation, 1))
 NN__PER_RANK(conv, nn_conv, nn__conv_new, &a)
 NN__PER_RANK(conv_transpose, nn_conv_transpose, nn__conv_transpose_new, &a)
-NN__PER_RANK(max_pool, nn_pool, nn__pool_new, &a, NN__MAX_POOL1D_KIND, NN_OP_MAX_POOL1D)
-NN__PER_RANK(avg_pool, nn_pool, nn__pool_new, &a, NN__AVG_POOL1D_KIND, NN_OP_AVG_POOL1D)
-NN__PER_RANK(max_unpool, nn_pool, nn__pool_new, &a, NN__MAX_UNPOOL1D_KIND, NN_OP_MAX_UNPOOL1D)
+NN__PER_RANK(max_pool, nn_pool, nn__max_pool_new, &a)
+NN__PER_RANK(avg_pool, nn_pool, nn__avg_pool_new, &a)
+NN__PER_RANK(max_unpool, nn_pool, nn__max_unpool_new, &a)
 
-TENSOR__FN nn_module_t *nn__adaptive_new(int kind, int id, int rank, nn__window_t g) {
+TENSOR__FN nn_module_t *nn__adaptive_new(const nn__kind_t *kind, int rank, nn__window_t g) {
     const int64_t i[] = {0, 0, rank};
-    return nn__done(NN__MAKE_WINDOW(kind, id));
+    return nn__done(NN__MAKE_WINDOW(kind));
 }
 #define NN__X(layer, ID, rank, params, d0, d1, d2)                                                           \
     TENSOR_API nn_module_t *(nn_adaptive_##layer##rank##d) params {                                          \
         nn__window_t g = nn__adaptive(d0, d1, d2);                                                           \
-        return nn__adaptive_new(NN__ADAPTIVE_##ID##rank##D_KIND, NN_OP_##ID##rank##D, rank, g);              \
+        return nn__adaptive_new(nn__kind_ADAPTIVE_##ID##rank##D(), rank, g);              \
     }
 NN__X(avg_pool, AVG_POOL, 1, (int64_t l), 1, 1, l)
 NN__X(avg_pool, AVG_POOL, 2, (int64_t h, int64_t w), 1, h, w)
@@ -11886,7 +12121,7 @@ NN__X(max_pool, MAX_POOL, 3, (int64_t d, int64_t h, int64_t w), d, h, w)
         if (kernel < 1) return nn__refuse("lp_pool" #rank "d", "kernel must be > 0", kernel);                \
         if (stride < 0) return nn__refuse("lp_pool" #rank "d", "stride must be >= 0", stride);               \
         if (norm == 0 || norm != norm) return nn__refuse("lp_pool" #rank "d", "norm must not be 0", 0);      \
-        return nn__done(NN__MAKE(NN__LP_POOL##rank##D_KIND, norm, 0));                                       \
+        return nn__done(NN__MAKE(nn__kind_LP_POOL##rank##D(), norm, 0));                                     \
     }
 NN__X(1) NN__X(2) NN__X(3)
 #undef NN__X
@@ -11898,12 +12133,22 @@ TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
                          a.scale_factor_h > 0 || a.scale_factor_w > 0};
     if ((a.size > 0) == (a.scale_factor > 0))
         return nn__refuse("upsample", "one of size and scale_factor must be positive", a.size);
-    l = NN__MAKE(NN__UPSAMPLE_KIND, a.scale_factor, a.scale_factor_h);
+    l = NN__MAKE(NN__KIND(UPSAMPLE), a.scale_factor, a.scale_factor_h);
     if (!l) return NULL;
     l->f[2] = a.scale_factor_w;
     return nn__done(l);
 }
 NN__OWN_LAYER(upsample, , nn__make_upsample(a))
+
+TENSOR__FN const nn__kind_t *nn__pad_kind(int kind, int rank) {
+    switch (kind) {
+    case TENSOR_PAD_CONSTANT: return nn__constant_pad_kind(rank);
+    case TENSOR_PAD_REFLECT: return nn__reflection_pad_kind(rank);
+    case TENSOR_PAD_REPLICATE: return nn__replication_pad_kind(rank);
+    case TENSOR_PAD_CIRCULAR: return nn__circular_pad_kind(rank);
+    default: return nn__zero_pad_kind(rank);
+    }
+}
 
 // kind: a tensor_pad_t, or 4: zeros
 TENSOR__FN nn_module_t *nn__pad_new(const int64_t *pads, int n, int kind, double value) {
@@ -11913,7 +12158,7 @@ TENSOR__FN nn_module_t *nn__pad_new(const int64_t *pads, int n, int kind, double
         return nn__refuse("pad", "at most 6 numbers, two for each dim, are needed", n);
     if ((int)mode < 0 || mode > TENSOR_PAD_CIRCULAR)
         return nn__refuse("pad", "mode is none of tensor_pad_t", (int64_t)mode);
-    l = nn__make(NN__PAD1D_KIND + 3 * kind + (n > 2) + (n > 4));
+    l = nn__make(nn__pad_kind(kind, 1 + (n > 2) + (n > 4)));
     if (!l) return NULL;
     l->i[0] = mode;
     l->i[1] = n;
@@ -11945,8 +12190,8 @@ TENSOR__FN nn_module_t *nn__columns_new(const nn_columns_args_t *a, int fold) {
     nn__window_t g = nn__window_unit();
     if (!NN__COLUMNS_WINDOW || !nn__window_valid(op, 2, &g)) return NULL;
     if (fold && a->height < 1) return nn__refuse(op, "height must be > 0", a->height);
-    if (fold) return nn__done(NN__MAKE_WINDOW(NN__FOLD_KIND, NN_OP_COL2IM));
-    return nn__done(NN__MAKE_WINDOW(NN__UNFOLD_KIND, NN_OP_IM2COL));
+    if (fold) return nn__done(NN__MAKE_WINDOW(NN__KIND(FOLD)));
+    return nn__done(NN__MAKE_WINDOW(NN__KIND(UNFOLD)));
 }
 NN__FILL_DEFAULTS(nn_columns, NN__COLUMNS_SET)
 NN__LAYER(unfold, nn_columns, nn__columns_new(&a, 0))
@@ -11955,7 +12200,7 @@ NN__LAYER(fold, nn_columns, nn__columns_new(&a, 1))
 TENSOR__FN nn_module_t *nn__make_layer_norm(nn_layer_norm_args_t a) {
     const int64_t i[] = {a.size, a.no_affine != 0};
     if (a.size < 1) return nn__refuse("layer_norm", "size must be > 0", a.size);
-    return nn__done(nn__add_affine(NN__MAKE(NN__LAYER_NORM_KIND, a.eps, 0), a.size, !a.no_affine,
+    return nn__done(nn__add_affine(NN__MAKE(NN__KIND(LAYER_NORM), a.eps, 0), a.size, !a.no_affine,
                                    !a.no_affine && !a.no_bias));
 }
 NN__OWN_LAYER(layer_norm, NN__OR(eps, 1e-5), nn__make_layer_norm(a))
@@ -11969,7 +12214,7 @@ TENSOR__FN int nn__enter(const char *op, const nn_module_t *m, int first, int la
             nn__unusable(op, "the module", m);
         return 0;
     }
-    if (m->impl->kind < &nn__kinds[first] || m->impl->kind > &nn__kinds[last])
+    if (!m->impl->kind || m->impl->kind->id < first || m->impl->kind->id > last)
         return NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, m->name);
     if (m->impl->key) TENSOR__(push_path)(nn__self(), m->impl->key);
     return 1;
@@ -11992,7 +12237,8 @@ TENSOR__FN void nn__add_buffer(nn__layer_t *l, const char *name, int64_t n, doub
 // Zeroes a row of the first parameter.
 TENSOR__FN void nn__zero_row(nn__layer_t *l, int64_t row) {
     tensor_scope_t scope = TENSOR__(scope)(0);
-    if (l && l->base.code == TENSOR_OK) (tensor_zero_)((tensor_select)(nn__tensor(&l->base, 0), 0, row));
+    if (l && l->base.code == TENSOR_OK)
+        TENSOR__(assign)((tensor_select)(nn__tensor(&l->base, 0), 0, row), 0);
     (tensor_scope_end)(scope);
 }
 
@@ -12008,8 +12254,8 @@ TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
         return nn__refuse("embedding_bag", "mode is none of its own", (int64_t)a.mode);
     if (padding >= a.count || padding < -a.count)
         return nn__refuse("embedding_bag", "padding_idx must be below count", padding);
-    l = NN__MAKE(NN__EMBEDDING_BAG_KIND, a.max_norm, a.norm_type);
-    nn__add_parameter(l, "weight", i, 2, NN__NORMAL, 1);
+    l = NN__MAKE(NN__KIND(EMBEDDING_BAG), a.max_norm, a.norm_type);
+    nn__add_parameter(l, "weight", i, 2, nn__start_normal, 1);
     if (a.padding_idx != 0) nn__zero_row(l, padding);
     return nn__done(l);
 }
@@ -12019,9 +12265,9 @@ TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int
     nn__layer_t *l;
     const int64_t dims[3] = {out, in1, in2}, i[] = {in1, in2, out};
     if (in1 < 1 || in2 < 1 || out < 1) return nn__refuse("bilinear", "in1, in2 and out must be > 0", out);
-    l = NN__MAKE(NN__BILINEAR_KIND, 0, 0);
-    nn__add_parameter(l, "weight", dims, 3, NN__UNIFORM, 1 / sqrt((double)in1));
-    if (!no_bias) nn__add_parameter(l, "bias", dims, 1, NN__UNIFORM, 1 / sqrt((double)in1));
+    l = NN__MAKE(NN__KIND(BILINEAR), 0, 0);
+    nn__add_parameter(l, "weight", dims, 3, nn__start_uniform, 1 / sqrt((double)in1));
+    if (!no_bias) nn__add_parameter(l, "bias", dims, 1, nn__start_uniform, 1 / sqrt((double)in1));
     return nn__done(l);
 }
 TENSOR_API tensor_t *(nn_bilinear_forward)(nn_module_t *m, tensor_t *x1, tensor_t *x2) {
@@ -12040,7 +12286,7 @@ TENSOR_API tensor_t *(nn_max_unpool_forward)(nn_module_t *m, tensor_t *x, tensor
     size_t rank = (size_t)nn__of(m)->i[NN__I_RANK];
     g.mode = size != NULL;
     if (size) memcpy(g.in + 3 - rank, size, rank * sizeof size[0]);
-    y = nn__max_unpool_front((int)nn__of(m)->i[NN__I_OP], x, indices, g);
+    y = nn__max_unpool_front(nn__max_unpool_row((int)rank), x, indices, g);
     if (m->impl->key) TENSOR__(pop_path)(nn__self());
     return y;
 }
@@ -12048,6 +12294,13 @@ TENSOR_API tensor_t *(nn_max_unpool_forward)(nn_module_t *m, tensor_t *x, tensor
 // k n for a small k; a size that no tensor can have when it would overflow.
 TENSOR__FN int64_t nn__times(int64_t k, int64_t n) {
     return n > -(INT64_MAX / 8) && n < INT64_MAX / 8 ? k * n : INT64_MAX;
+}
+TENSOR__FN const nn__kind_t *nn__recurrent_kind(int kind, int cell) {
+    switch (kind) {
+    case NN__LSTM_NET: return cell ? NN__KIND(LSTM_CELL) : NN__KIND(LSTM);
+    case NN__GRU_NET: return cell ? NN__KIND(GRU_CELL) : NN__KIND(GRU);
+    default: return cell ? NN__KIND(RNN_CELL) : NN__KIND(RNN);
+    }
 }
 TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int kind, int cell) {
     static const char *const names[5] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr"};
@@ -12066,8 +12319,7 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int 
         return nn__refuse_number(op, "dropout must be in 0..1", a.dropout);
     if (cell && (a.layers > 1 || dirs > 1))
         return nn__refuse(op, "a cell has one layer and direction", a.layers);
-    k = kind == NN__LSTM_NET ? 1 : kind == NN__GRU_NET ? 2 : 0;
-    l = NN__MAKE(NN__RNN_KIND + 3 * cell + k, a.dropout, 0);
+    l = NN__MAKE(nn__recurrent_kind(kind, cell), a.dropout, 0);
     for (layer = 0; layer < a.layers; layer++)
         for (d = 0; d < dirs; d++)
             for (k = 0; k < 5; k++) {
@@ -12082,7 +12334,7 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int 
                 }
                 dims[0] = k == 4 ? size : gates;
                 dims[1] = k == 4 ? a.hidden : k == 1 ? size : layer ? nn__times(dirs, size) : a.in_features;
-                nn__add_parameter(l, name, dims, k == 2 || k == 3 ? 1 : 2, NN__UNIFORM,
+                nn__add_parameter(l, name, dims, k == 2 || k == 3 ? 1 : 2, nn__start_uniform,
                                   1 / sqrt((double)a.hidden));
             }
     return nn__done(l);
@@ -12096,23 +12348,24 @@ NN__X(gru, NN__GRU_NET)
 NN__X(rnn, a.relu ? NN__RELU_NET : NN__TANH_NET)
 #undef NN__X
 
-TENSOR__FN tensor_t *nn__state_forward(const char *op, nn_module_t *m, int which, tensor_t *x, tensor_t **h,
-                                       tensor_t **c) {
+// which, cell: kinds, of the net and of its cell.
+TENSOR__FN tensor_t *nn__state_forward(const char *op, nn_module_t *m, int which, int cell, tensor_t *x,
+                                       tensor_t **h, tensor_t **c) {
     tensor_t *y = TENSOR__(poison);
-    if (nn__usable(m) && m->impl->kind == &nn__kinds[which + 3]) which += 3;   // the cell
+    if (nn__usable(m) && m->impl->kind && m->impl->kind->id == cell) which = cell;
     if (!nn__enter(op, m, which, which)) return y;
     y = nn__forward_state(m, x, h, c);
     if (m->impl->key) TENSOR__(pop_path)(nn__self());
     return y;
 }
 TENSOR_API tensor_t *(nn_lstm_forward)(nn_module_t *m, tensor_t *x, tensor_t **h, tensor_t **c) {
-    return nn__state_forward("lstm_forward", m, NN__RNN_KIND + 1, x, h, c);
+    return nn__state_forward("lstm_forward", m, NN__LSTM_KIND, NN__LSTM_CELL_KIND, x, h, c);
 }
 TENSOR_API tensor_t *(nn_gru_forward)(nn_module_t *m, tensor_t *x, tensor_t **h) {
-    return nn__state_forward("gru_forward", m, NN__RNN_KIND + 2, x, h, NULL);
+    return nn__state_forward("gru_forward", m, NN__GRU_KIND, NN__GRU_CELL_KIND, x, h, NULL);
 }
 TENSOR_API tensor_t *(nn_rnn_forward)(nn_module_t *m, tensor_t *x, tensor_t **h) {
-    return nn__state_forward("rnn_forward", m, NN__RNN_KIND, x, h, NULL);
+    return nn__state_forward("rnn_forward", m, NN__RNN_KIND, NN__RNN_CELL_KIND, x, h, NULL);
 }
 
 TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
@@ -12130,34 +12383,34 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
         return nn__refuse("multihead_attention", "kdim and vdim must be >= 0", a.kdim);
     if (!(a.dropout >= 0 && a.dropout <= 1))
         return nn__refuse_number("multihead_attention", "dropout must be in 0..1", a.dropout);
-    l = NN__MAKE(NN__ATTENTION_KIND, a.dropout, 0);
+    l = NN__MAKE(NN__KIND(ATTENTION), a.dropout, 0);
     if (!l) return NULL;
     dims[0] = nn__times(3, a.embed);
     dims[1] = a.embed;
     if (l->i[2] == a.embed && l->i[3] == a.embed) {
-        nn__add_parameter(l, "in_proj_weight", dims, 2, NN__UNIFORM, sqrt(6 / (4 * e)));
+        nn__add_parameter(l, "in_proj_weight", dims, 2, nn__start_uniform, sqrt(6 / (4 * e)));
     } else {
         for (k = 0; k < 3; k++) {
             dims[0] = a.embed;
             dims[1] = l->i[k == 0 ? 0 : k + 1];
-            nn__add_parameter(l, nn__qkv[k], dims, 2, NN__UNIFORM, sqrt(6 / (e + (double)dims[1])));
+            nn__add_parameter(l, nn__qkv[k], dims, 2, nn__start_uniform, sqrt(6 / (e + (double)dims[1])));
         }
     }
     dims[0] = nn__times(3, a.embed);
-    if (!a.no_bias) nn__add_parameter(l, "in_proj_bias", dims, 1, NN__ZEROS, 0);
+    if (!a.no_bias) nn__add_parameter(l, "in_proj_bias", dims, 1, nn__start_zeros, 0);
     out.in_features = out.out_features = a.embed;
     out.no_bias = a.no_bias;
     (nn_child)(&l->base, "out_proj", (nn_linear_with)(out));
     if (!a.no_bias && l->base.code == TENSOR_OK) {
         tensor_scope_t scope = TENSOR__(scope)(0);
-        (tensor_zero_)(nn__called(nn__kid(&l->base, "out_proj"), "bias"));
+        TENSOR__(assign)(nn__called(nn__kid(&l->base, "out_proj"), "bias"), 0);
         (tensor_scope_end)(scope);
     }
     dims[0] = dims[1] = 1;
     dims[2] = a.embed;
     if (a.add_bias_kv) {
-        nn__add_parameter(l, "bias_k", dims, 3, NN__NORMAL, 1 / sqrt(e));
-        nn__add_parameter(l, "bias_v", dims, 3, NN__NORMAL, 1 / sqrt(e));
+        nn__add_parameter(l, "bias_k", dims, 3, nn__start_normal, 1 / sqrt(e));
+        nn__add_parameter(l, "bias_v", dims, 3, nn__start_normal, 1 / sqrt(e));
     }
     return nn__done(l);
 }
@@ -12193,7 +12446,7 @@ TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a
     if (a.feedforward < 1) return nn__refuse(op, "feedforward must be > 0", a.feedforward);
     if (!(a.dropout >= 0 && a.dropout <= 1))
         return nn__refuse_number(op, "dropout must be in 0..1", a.dropout);
-    l = NN__MAKE(decoder ? NN__DECODER_LAYER_KIND : NN__ENCODER_LAYER_KIND, 0, 0);
+    l = NN__MAKE(decoder ? NN__KIND(DECODER_LAYER) : NN__KIND(ENCODER_LAYER), 0, 0);
     if (!l) return NULL;
     attention.embed = a.embed;
     attention.heads = a.heads;
@@ -12238,20 +12491,21 @@ TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a) {
     return tensor__at(a.site_, nn__leave(a.module, scope, y));
 }
 
-TENSOR__FN nn_module_t *nn__make_transformer(const char *op, int kind, nn_module_t *layer, int64_t count,
-                                             nn_module_t *norm) {
+// each: the kind of its layers
+TENSOR__FN nn_module_t *nn__make_transformer(const char *op, const nn__kind_t *kind, int each,
+                                             nn_module_t *layer, int64_t count, nn_module_t *norm) {
     nn__layer_t *l, *list;
     int64_t k;
     char name[24];
     tensor__text_t t;
     if (count < 1 || count > 4096) return nn__refuse(op, "count must be in 1..4096", count);
     if (!nn__can_use(op, "the layer", layer)) return NULL;
-    if (layer->impl->kind != &nn__kinds[kind - NN__ENCODER_KIND + NN__ENCODER_LAYER_KIND])
+    if (!layer->impl->kind || layer->impl->kind->id != each)
         return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, layer->name);
     l = nn__make(kind);
-    list = nn__make(NN__MODULE_LIST_KIND);
+    list = nn__make(NN__KIND(MODULE_LIST));
     if (!l || !list) return NULL;
-    l->i[2] = kind == NN__DECODER_KIND;
+    l->i[2] = each == NN__DECODER_LAYER_KIND;
     (nn_child)(&l->base, "layers", &list->base);
     for (k = 0; k < count && list->base.code == TENSOR_OK; k++) {
         t = nn__text(name, sizeof name);
@@ -12263,10 +12517,12 @@ TENSOR__FN nn_module_t *nn__make_transformer(const char *op, int kind, nn_module
     return nn__done(l);
 }
 TENSOR_API nn_module_t *(nn_transformer_encoder)(nn_module_t *layer, int64_t count, nn_module_t *norm) {
-    return nn__make_transformer("transformer_encoder", NN__ENCODER_KIND, layer, count, norm);
+    return nn__make_transformer("transformer_encoder", NN__KIND(ENCODER), NN__ENCODER_LAYER_KIND, layer, count,
+                                norm);
 }
 TENSOR_API nn_module_t *(nn_transformer_decoder)(nn_module_t *layer, int64_t count, nn_module_t *norm) {
-    return nn__make_transformer("transformer_decoder", NN__DECODER_KIND, layer, count, norm);
+    return nn__make_transformer("transformer_decoder", NN__KIND(DECODER), NN__DECODER_LAYER_KIND, layer, count,
+                                norm);
 }
 
 // instance: with N the dims are one more.
@@ -12276,7 +12532,7 @@ TENSOR__FN nn_module_t *nn__make_batch_norm(nn_batch_norm_args_t a, int instance
     const int64_t i[] = {a.channels, instance || nd == 1 ? nd + 1 : nd + 2, nd + 2, instance,
                          a.cumulative != 0};
     if (a.channels < 1) return nn__refuse(op, "channels must be > 0", a.channels);
-    l = NN__MAKE((instance ? NN__INSTANCE_NORM1D_KIND : NN__BATCH_NORM1D_KIND) + nd - 1, a.eps, a.momentum);
+    l = NN__MAKE(instance ? nn__instance_norm_kind(nd) : nn__batch_norm_kind(nd), a.eps, a.momentum);
     nn__add_affine(l, a.channels, !a.no_affine, !a.no_affine);
     if (a.no_track_running_stats) return nn__done(l);
     nn__add_buffer(l, "running_mean", a.channels, 0, TENSOR_F32);
@@ -12305,7 +12561,7 @@ TENSOR__FN nn_module_t *nn__make_group_norm(nn_group_norm_args_t a) {
     if (a.groups < 1) return nn__refuse("group_norm", "groups must be > 0", a.groups);
     if (a.channels < 1 || a.channels % a.groups != 0)
         return nn__refuse("group_norm", "channels must be a multiple of groups", a.channels);
-    return nn__done(nn__add_affine(NN__MAKE(NN__GROUP_NORM_KIND, a.eps, 0), a.channels, !a.no_affine,
+    return nn__done(nn__add_affine(NN__MAKE(NN__KIND(GROUP_NORM), a.eps, 0), a.channels, !a.no_affine,
                                    !a.no_affine));
 }
 NN__OWN_LAYER(group_norm, NN__OR(eps, 1e-5), nn__make_group_norm(a))
@@ -12313,7 +12569,7 @@ NN__OWN_LAYER(group_norm, NN__OR(eps, 1e-5), nn__make_group_norm(a))
 TENSOR__FN nn_module_t *nn__make_rms_norm(nn_rms_norm_args_t a) {
     const int64_t i[] = {a.size, a.eps < 0, 1};
     if (a.size < 1) return nn__refuse("rms_norm", "size must be > 0", a.size);
-    return nn__done(nn__add_affine(NN__MAKE(NN__RMS_NORM_KIND, a.eps, 0), a.size, !a.no_affine, 0));
+    return nn__done(nn__add_affine(NN__MAKE(NN__KIND(RMS_NORM), a.eps, 0), a.size, !a.no_affine, 0));
 }
 NN__OWN_LAYER(rms_norm, NN__OR(eps, -1), nn__make_rms_norm(a))
 
@@ -12321,7 +12577,7 @@ TENSOR__FN nn_module_t *nn__make_local_response_norm(nn_local_response_norm_args
     const int64_t i[] = {a.size};
     nn__layer_t *l;
     if (a.size < 1) return nn__refuse("local_response_norm", "size must be > 0", a.size);
-    l = NN__MAKE(NN__LOCAL_RESPONSE_NORM_KIND, a.alpha, a.beta);
+    l = NN__MAKE(NN__KIND(LOCAL_RESPONSE_NORM), a.alpha, a.beta);
     if (l) l->f[2] = a.k;
     return nn__done(l);
 }
@@ -12343,20 +12599,20 @@ TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     const int64_t i[] = {a.count, a.size, a.padding_idx < 0 ? -1 : a.padding_idx, a.scale_grad_by_freq != 0,
                          a.padding_idx >= 0, a.sparse != 0, a.max_norm > 0,
                          a.norm_type != 0 && a.norm_type != 2};
-    l = NN__MAKE(NN__EMBEDDING_KIND, a.max_norm, a.norm_type);
-    nn__add_parameter(l, "weight", i, 2, NN__NORMAL, 1);
+    l = NN__MAKE(NN__KIND(EMBEDDING), a.max_norm, a.norm_type);
+    nn__add_parameter(l, "weight", i, 2, nn__start_normal, 1);
     if (a.padding_idx >= 0) nn__zero_row(l, a.padding_idx);
     return nn__done(l);
 }
 NN__OWN_LAYER(embedding, a->padding_idx = a->options_are_named_ ? a->padding_idx : -1;, nn__make_embedding(a))
 
-TENSOR__FN nn_module_t *nn__make_activation(int kind, double f0, double f1, int64_t dim) {
+TENSOR__FN nn_module_t *nn__make_activation(const nn__kind_t *kind, double f0, double f1, int64_t dim) {
     const int64_t i[] = {dim};
     return nn__done(NN__MAKE(kind, f0, f1));
 }
 #define NN__X(ID, name)                                                                                      \
     TENSOR_API nn_module_t *(nn_##name)(double p) {                                                          \
-        if (p >= 0 && p <= 1) return nn__make_activation(NN__##ID##_KIND, p, 0, 0);                          \
+        if (p >= 0 && p <= 1) return nn__make_activation(nn__kind_##ID(), p, 0, 0);                          \
         NN__FAIL(TENSOR_ERR_SHAPE, #name ": p must be in 0..1 (got %g)", p);                                 \
         return NULL;                                                                                         \
     }
@@ -12364,7 +12620,7 @@ NN__X(DROPOUT, dropout) NN__X(DROPOUT1D, dropout1d) NN__X(DROPOUT2D, dropout2d) 
 NN__X(ALPHA_DROPOUT, alpha_dropout)
 #undef NN__X
 #define NN__X(ID, name, params, f0, f1, dim)                                                                 \
-    TENSOR_API nn_module_t *(nn_##name) params { return nn__make_activation(NN__##ID##_KIND, f0, f1, dim); }
+    TENSOR_API nn_module_t *(nn_##name) params { return nn__make_activation(nn__kind_##ID(), f0, f1, dim); }
 NN_CALLS(NN__NONE, NN__X)
 NN__X(IDENTITY, identity, (void), 0, 0, 0)
 #undef NN__X
@@ -12372,8 +12628,8 @@ TENSOR_API nn_module_t *(nn_prelu)(int64_t num_parameters, double init) {
     const int64_t i[] = {num_parameters};
     nn__layer_t *l;
     if (num_parameters < 1) return nn__refuse("prelu", "num_parameters must be > 0", num_parameters);
-    l = NN__MAKE(NN__PRELU_KIND, 0, 0);
-    nn__add_parameter(l, "weight", &num_parameters, 1, NN__CONSTANT, init);
+    l = NN__MAKE(NN__KIND(PRELU), 0, 0);
+    nn__add_parameter(l, "weight", &num_parameters, 1, nn__start_constant, init);
     return nn__done(l);
 }
 
@@ -12381,7 +12637,7 @@ TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
     char name[24];
     tensor__text_t t;
     if (!nn__opened("append", "the sequential", sequential)) return sequential;
-    if (sequential->impl->kind != &nn__kinds[NN__SEQUENTIAL_KIND])
+    if (!sequential->impl->kind || sequential->impl->kind->id != NN__SEQUENTIAL_KIND)
         return NN__GIVE(sequential, TENSOR_ERR_UNSUPPORTED, "append: %s is not a nn_sequential",
                         sequential->name);
     t = nn__text(name, sizeof name);
@@ -12391,7 +12647,7 @@ TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
 }
 
 TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
-    nn__layer_t *l = nn__make(NN__SEQUENTIAL_KIND);
+    nn__layer_t *l = nn__make(NN__KIND(SEQUENTIAL));
     int i;
     if (l && !list && n > 0) nn__mark(&l->base, nn__poisoned("sequential", "the list", list));
     for (i = 0; l && list && i < n; i++) {
@@ -12423,31 +12679,32 @@ TENSOR_API double nn_gain(nn_nonlinearity_t nonlinearity, double a) {
     }
 }
 
-enum { NN__INIT_UNIFORM, NN__INIT_NORMAL, NN__INIT_FILL };
-
 // Ends the scope of an init whose last call gave r. -> t, or poison
 TENSOR__FN tensor_t *nn__init_end(tensor_scope_t scope, tensor_t *t, tensor_t *r) {
     (tensor_scope_end)(scope);
     return (tensor_is_poison)(r) ? r : t;
 }
-TENSOR__FN tensor_t *nn__init(tensor_t *t, int how, double a, double b) {
+TENSOR__FN tensor_t *nn__init_fill(tensor_t *t, double a, double b) {
+    (void)b;
+    return (tensor_fill_)(t, a);
+}
+TENSOR__FN tensor_t *nn__init(tensor_t *t, tensor_t *(*fill)(tensor_t *t, double a, double b), double a,
+                              double b) {
     tensor_scope_t scope;
     tensor_t *r;
     if (!nn__there("init", "the tensor", t)) return TENSOR__(poison);
     scope = TENSOR__(scope)(0);
-    if (how == NN__INIT_UNIFORM) r = (tensor_uniform_)(t, a, b);
-    else if (how == NN__INIT_NORMAL) r = (tensor_normal_)(t, a, b);
-    else r = (tensor_fill_)(t, a);
+    r = fill(t, a, b);
     return nn__init_end(scope, t, r);
 }
 
 #define NN__X(name, params, how, a, b)                                                                       \
     TENSOR_API tensor_t *(nn_init_##name##_) params { return nn__init(t, how, a, b); }
-NN__X(uniform, (tensor_t *t, double low, double high), NN__INIT_UNIFORM, low, high)
-NN__X(normal, (tensor_t *t, double mean, double std), NN__INIT_NORMAL, mean, std)
-NN__X(constant, (tensor_t *t, double value), NN__INIT_FILL, value, 0)
-NN__X(zeros, (tensor_t *t), NN__INIT_FILL, 0, 0)
-NN__X(ones, (tensor_t *t), NN__INIT_FILL, 1, 0)
+NN__X(uniform, (tensor_t *t, double low, double high), tensor_uniform_, low, high)
+NN__X(normal, (tensor_t *t, double mean, double std), tensor_normal_, mean, std)
+NN__X(constant, (tensor_t *t, double value), nn__init_fill, value, 0)
+NN__X(zeros, (tensor_t *t), nn__init_fill, 0, 0)
+NN__X(ones, (tensor_t *t), nn__init_fill, 1, 0)
 #undef NN__X
 
 // Inverse of the standard normal distribution function by bisection-safe Newton steps on erfc; |error| <
@@ -12508,13 +12765,13 @@ TENSOR_API tensor_t *(nn_init_xavier_uniform_)(tensor_t *t, double gain) {
     double fan[2], bound;
     if (!nn__fans(t, "xavier_uniform_", fan)) return TENSOR__(poison);
     bound = gain * sqrt(6 / (fan[0] + fan[1]));
-    return nn__init(t, NN__INIT_UNIFORM, -bound, bound);
+    return nn__init(t, tensor_uniform_, -bound, bound);
 }
 
 TENSOR_API tensor_t *(nn_init_xavier_normal_)(tensor_t *t, double gain) {
     double fan[2];
     if (!nn__fans(t, "xavier_normal_", fan)) return TENSOR__(poison);
-    return nn__init(t, NN__INIT_NORMAL, 0, gain * sqrt(2 / (fan[0] + fan[1])));
+    return nn__init(t, tensor_normal_, 0, gain * sqrt(2 / (fan[0] + fan[1])));
 }
 
 TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a) {
@@ -12523,7 +12780,7 @@ TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a) {
         !nn__fans(a.t, "kaiming_uniform_", fan))
         return tensor__at(a.site_, TENSOR__(poison));
     bound = nn_gain(a.nonlinearity, a.a) * sqrt(3 / fan[a.fan_out != 0]);
-    return nn__init(a.t, NN__INIT_UNIFORM, -bound, bound);
+    return nn__init(a.t, tensor_uniform_, -bound, bound);
 }
 
 TENSOR_API tensor_t *nn_init_kaiming_normal__with(nn_kaiming_args_t a) {
@@ -12531,7 +12788,7 @@ TENSOR_API tensor_t *nn_init_kaiming_normal__with(nn_kaiming_args_t a) {
     if (nn__too_many("kaiming_normal_", a.site_, a.options_are_named_) ||
         !nn__fans(a.t, "kaiming_normal_", fan))
         return tensor__at(a.site_, TENSOR__(poison));
-    return nn__init(a.t, NN__INIT_NORMAL, 0, nn_gain(a.nonlinearity, a.a) / sqrt(fan[a.fan_out != 0]));
+    return nn__init(a.t, tensor_normal_, 0, nn_gain(a.nonlinearity, a.a) / sqrt(fan[a.fan_out != 0]));
 }
 
 TENSOR_API tensor_t *(nn_init_orthogonal_)(tensor_t *t, double gain) {
@@ -12629,8 +12886,19 @@ enum {
 };
 
 enum { NN__DENSE, NN__ROWS_TOO, NN__ROWS_ONLY, NN__MATRICES, NN__CLOSURE };
+struct nn__param_t;
+struct nn__search_t;
+// What some of them do in other ways; it is reached from their rules alone.
+typedef struct nn__ways_t {
+    // What the formula adds to p, of gradient g, with a scaler's skip; *state: what state 0 becomes.
+    tensor_t *(*turned)(const nn_optimizer_t *o, const struct nn__param_t *p, tensor_t *g, tensor_t *skip,
+                        tensor_t **state);
+    tensor_t *(*minimize)(struct nn__search_t *s);      // a step with a closure
+} nn__ways_t;
 typedef struct nn__rule_t {
     const char *name;
+    const nn__ways_t *ways;
+    const nn__formula_t *of;
     int formula, takes;
     struct {
         const char *name;
@@ -12638,8 +12906,19 @@ typedef struct nn__rule_t {
     } state[NN__MAX_STATE + 1];         // ends with a NULL
 } nn__rule_t;
 #define NN__STATE(name, option) {#name, NN__##option},
+#define NN__FORMULA(name, states, at, must)                                                                  \
+    static const nn__formula_t nn__formula_##name = {nn__do_step_##name, at};
+NN__STEPS(NN__FORMULA)
+#undef NN__FORMULA
+TENSOR__FN tensor_t *nn__orthogonal(const nn_optimizer_t *o, const struct nn__param_t *p, tensor_t *g,
+                                    tensor_t *skip, tensor_t **state);
+TENSOR__FN tensor_t *nn__lbfgs(struct nn__search_t *s);
+static const nn__ways_t nn__ways_DENSE = {NULL, NULL}, nn__ways_ROWS_TOO = {NULL, NULL},
+                        nn__ways_ROWS_ONLY = {NULL, NULL}, nn__ways_MATRICES = {nn__orthogonal, NULL},
+                        nn__ways_CLOSURE = {NULL, nn__lbfgs};
 #define NN__RULE(name, step, takes, lr, states, options)                                                     \
-    static const nn__rule_t nn__rule_##name = {#name, NN__STEP_ID_##step, NN__##takes, {states {NULL, 0}}};
+    static const nn__rule_t nn__rule_##name = {#name, &nn__ways_##takes, &nn__formula_##step,                \
+                                               NN__STEP_ID_##step, NN__##takes, {states {NULL, 0}}};
 NN__OPTIMIZERS(NN__RULE)
 
 typedef struct nn__param_t {
@@ -12677,6 +12956,7 @@ struct nn_optimizer_t {
     // held, f32 [2], with a scaler: whether the gradients have an inf or NaN; steps left out for that, which
     // the step of the parameters that owe counts too; owes: some do
     tensor_t *skip;
+    int (*settle)(nn_optimizer_t *o);   // NULL without a scaler, else nn__settle
     int owes;
     int unscaled;            // its gradients are
     int stepping;            // nn__lbfgs is under way: its closure may not change it
@@ -12928,11 +13208,18 @@ TENSOR__FN int nn__uses_state(const nn_optimizer_t *o, int k) {
     return o->rule->state[k].name && (needs == NN__ALWAYS || o->option[needs] != 0);
 }
 
+// What depends on the step, t being the first if 1.
+TENSOR__FN void nn__at_step(nn__update_t *u, double t) {
+    u->at = t;
+    u->of->at(u, t);
+}
+
 // The numbers of group g at step t (1 = first).
 TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn__update_t *u) {
     const double *v = o->option;
     double lr = v[NN__LR] * o->group[g].ratio, decay = o->group[g].weight_decay;
     memset(u, 0, sizeof *u);
+    u->of = o->rule->of;
     u->formula = o->rule->formula;
     u->by_rows = o->rule->takes == NN__ROWS_ONLY;
     u->lr = -lr;
@@ -12979,7 +13266,7 @@ TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
             if (at[k]) at[k] += (size_t)(k == 1 ? from : to) * size;
         }
         if (rows) at[4] = NULL;
-        nn__cpu(a->dtype)->optim[s->c->p->i[0]](&s->u, at[0], at[1], at[2], at[3], at[4], n);
+        s->u.of->step(nn__cpu(a->dtype)->place)(&s->u, at[0], at[1], at[2], at[3], at[4], n);
     }
 }
 // Where parameters meet their update: OPTIMIZER's first row, which no tape sees.
@@ -13000,7 +13287,7 @@ TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
     return TENSOR_OK;
 }
 static const tensor__row_t nn__step_row = {"step", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_STEP, 0,
-                                           NULL, nn__cpu_step, NULL, 0, 0, "", NULL};
+                                           NULL, nn__cpu_step, NULL, 0, 0, "", NULL, NULL, NULL, NULL};
 TENSOR__FN void nn__step_arg(tensor_arg_t *a, tensor_t *t, int role) {
     if (t) TENSOR__(arg)(a, t, role);
     else memset(a, 0, sizeof *a);
@@ -13201,7 +13488,7 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
     code = nn__bad_optimizer("step", o);
     if (code == TENSOR_OK && o->rule->takes == NN__CLOSURE)
         code = NN__ERROR(TENSOR_ERR_UNSUPPORTED, "step: %s needs nn_step_closure", o->rule->name);
-    if (code == TENSOR_OK && nn__unsettled(o, skip)) code = nn__settle(o);
+    if (code == TENSOR_OK && nn__unsettled(o, skip)) code = o->settle(o);
     if (code != TENSOR_OK) return code;
     for (i = 0; i < o->ngroups; i++) o->group[i].step = -1;
     scope = TENSOR__(scope)(0);
@@ -13230,8 +13517,8 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
         j->rows = tensor__rows_of(g);
         j->state = NULL;
         if (!(tensor_is_poison)(g)) g = nn__step_operand(g, dtype);
-        if (!(tensor_is_poison)(g) && o->rule->takes == NN__MATRICES)
-            g = nn__step_operand(nn__orthogonal(o, p, g, skip, &j->state), dtype);
+        if (!(tensor_is_poison)(g) && o->rule->ways->turned)
+            g = nn__step_operand(o->rule->ways->turned(o, p, g, skip, &j->state), dtype);
         if ((tensor_is_poison)(j->from) || (tensor_is_poison)(g)) break;
         if (p->step + 1 != group->step) {
             group->step = p->step + 1;
@@ -13259,19 +13546,20 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
     for (i = 0; i < o->njobs; i++) {
         nn__param_t *p = o->job[i].param;
         if (!o->job[i].done) continue;
-        if (o->job[i].from != p->t && (tensor_is_poison)((tensor_copy_)(p->t, o->job[i].from)))
+        if (o->job[i].from != p->t && (tensor_is_poison)(TENSOR__(write)(p->t, o->job[i].from)))
             code = tensor_error_code();
-        if (o->job[i].state && (tensor_is_poison)((tensor_copy_)(p->state[0], o->job[i].state)))
+        if (o->job[i].state && (tensor_is_poison)(TENSOR__(write)(p->state[0], o->job[i].state)))
             code = tensor_error_code();
         p->step += again == NULL;
         if (skip && !again) p->owes = o->owes = 1;
     }
-    if (skip && code == TENSOR_OK)
-        (tensor_add_)((tensor_select)(skip, 0, 1), (tensor_select)(skip, 0, 0));
     (tensor_scope_end)(scope);
     return code;
 }
-TENSOR_API int (nn_step)(nn_optimizer_t *o) { return nn__step(o, NULL); }
+TENSOR_API int (nn_step)(nn_optimizer_t *o) {
+    if (!TENSOR__TRAINS) return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "step");
+    return nn__step(o, NULL);
+}
 
 // L-BFGS, for which all parameters are one vector. Its states belong to parameter 0: old_dirs and old_stps
 // [room, N], the last changes y of the gradient and s of the parameters, room growing up to HISTORY, change k
@@ -13548,6 +13836,7 @@ TENSOR__FN tensor_t *nn__lbfgs(nn__search_t *s) {
 TENSOR_API tensor_t *(nn_step_closure)(nn_optimizer_t *o, tensor_t *(*closure)(void *user), void *user) {
     nn__search_t s;
     tensor_t *loss = NULL;
+    if (!TENSOR__TRAINS) return NN__UNTRAINED(TENSOR__(poison), "step_closure");
     memset(&s, 0, sizeof s);
     s.o = o;
     s.closure = closure;
@@ -13555,7 +13844,7 @@ TENSOR_API tensor_t *(nn_step_closure)(nn_optimizer_t *o, tensor_t *(*closure)(v
     if (tensor_error_code() != TENSOR_OK || nn__busy_optimizer("step_closure", o) != TENSOR_OK)
         return TENSOR__(poison);
     if (!closure) return NN__FAIL(TENSOR_ERR_POISONED, "step_closure: the closure is NULL");
-    if (o->rule->takes == NN__CLOSURE) return nn__lbfgs(&s);
+    if (o->rule->ways->minimize) return o->rule->ways->minimize(&s);
     nn__evaluate(&s, 0, &loss);
     return tensor_error_code() == TENSOR_OK && nn__step(o, NULL) == TENSOR_OK ? loss : TENSOR__(poison);
 }
@@ -13601,7 +13890,7 @@ TENSOR__FN void nn__grads_task(void *arg, int64_t task, int worker) {
     char *x = s->x + (size_t)from * s->size;
     double f = !s->factor ? 0 : s->size == 4 ? (double)(float)*s->factor : *s->factor;
     (void)worker;
-    s->sum[task] = s->factor ? s->k->rescale(x, f, n) : s->k->squares(x, n);
+    s->sum[task] = s->factor ? NN__DO(s->k, rescale)(x, f, n) : NN__DO(s->k, squares)(x, n);
 }
 // Over gradients f32 or f64, contiguous, from arg 2 on. factor NULL: -> the sum of their squares; else they
 // are multiplied -> > 0 if one was infinite or NaN
@@ -13642,9 +13931,9 @@ TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
 static const tensor__row_t nn__grads_row[2] = {
     {"clip_grad_norm", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SUM_SQUARES, 0, NULL, nn__cpu_squares,
         NULL, 0,
-     0, "", NULL},
+     0, "", NULL, NULL, NULL, NULL},
     {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SCALE_GRADS, 0, NULL, nn__cpu_scale, NULL,
-     0, 0, "", NULL}};
+     0, 0, "", NULL, NULL, NULL, NULL}};
 
 // Either o or list.
 TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i) {
@@ -13717,11 +14006,13 @@ TENSOR__FN tensor_t *nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int
 }
 
 TENSOR_API tensor_t *(nn_clip_grad_norm)(nn_optimizer_t *o, double max_norm) {
+    if (!TENSOR__TRAINS) return NN__UNTRAINED(TENSOR__(poison), "clip_grad_norm");
     if (nn__bad_optimizer("clip_grad_norm", o) != TENSOR_OK) return TENSOR__(poison);
     return nn__clip_norm(o, NULL, o->nparams, max_norm);
 }
 
 TENSOR_API tensor_t *(nn_clip_grad_norm_n)(tensor_t *const *list, int n, double max_norm) {
+    if (!TENSOR__TRAINS) return NN__UNTRAINED(TENSOR__(poison), "clip_grad_norm");
     return nn__clip_norm(NULL, list, n, max_norm);
 }
 
@@ -13742,12 +14033,15 @@ TENSOR__FN int nn__clip_value(nn_optimizer_t *o, tensor_t *const *list, int n, d
 }
 
 TENSOR_API int (nn_clip_grad_value)(nn_optimizer_t *o, double limit) {
-    int code = nn__bad_optimizer("clip_grad_value", o);
+    int code;
+    if (!TENSOR__TRAINS) return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "clip_grad_value");
+    code = nn__bad_optimizer("clip_grad_value", o);
     if (code != TENSOR_OK) return code;
     return nn__clip_value(o, NULL, o->nparams, limit);
 }
 
 TENSOR_API int (nn_clip_grad_value_n)(tensor_t *const *list, int n, double limit) {
+    if (!TENSOR__TRAINS) return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "clip_grad_value");
     if (!list && n > 0) return nn__poisoned("clip_grad_value", "the list", list);
     return nn__clip_value(NULL, list, n, limit);
 }
@@ -13776,10 +14070,14 @@ TENSOR_API tensor_t *(nn_scaler_scale)(tensor_t *scaler, tensor_t *loss) {
     return (tensor_mul)(loss, (tensor_clone)(nn__scaler(scaler, NN__SCALE)));   // an update may come before
 }
 TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
-    int code = nn__bad_optimizer("scaler_unscale", o);
-    tensor_scope_t scope = TENSOR__(scope)(0);
-    tensor_t *factor = (tensor_reciprocal)((tensor_to)(nn__scaler(scaler, NN__SCALE), TENSOR_F64));
-    tensor_t *worst = nn__scaler(scaler, NN__FOUND), *found;
+    tensor_t *factor, *worst, *found;
+    tensor_scope_t scope;
+    int code;
+    if (!TENSOR__TRAINS) return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "scaler_unscale");
+    code = nn__bad_optimizer("scaler_unscale", o);
+    scope = TENSOR__(scope)(0);
+    factor = (tensor_reciprocal)((tensor_to)(nn__scaler(scaler, NN__SCALE), TENSOR_F64));
+    worst = nn__scaler(scaler, NN__FOUND);
     if (code == TENSOR_OK) code = tensor_error_code();
     if (code == TENSOR_OK && o->unscaled)
         code = NN__ERROR(TENSOR_ERR_UNSUPPORTED, "scaler_unscale: the gradients were unscaled already");
@@ -13787,6 +14085,7 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
         if (TENSOR__(recording)(nn__self(), scaler->device, NULL, NULL))
             NN__FAIL(TENSOR_ERR_UNSUPPORTED, "scaler_unscale: take a step before the capture");
         else o->skip = nn__full_held((tensor_narrow)(scaler, 0, 0, 2), 0);
+        o->settle = nn__settle;
         code = tensor_error_code();
     }
     if (code == TENSOR_OK && o->skip->device != scaler->device) {      // nn_to since
@@ -13805,12 +14104,18 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
     return code;
 }
 TENSOR_API int (nn_scaler_step)(tensor_t *scaler, nn_optimizer_t *o) {
-    int code = nn__bad_optimizer("scaler_step", o);
-    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_scope_t scope;
+    int code;
+    if (!TENSOR__TRAINS) return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "scaler_step");
+    code = nn__bad_optimizer("scaler_step", o);
+    scope = TENSOR__(scope)(0);
     if (code == TENSOR_OK && !o->unscaled) code = (nn_scaler_unscale)(scaler, o);
     if (code == TENSOR_OK) {
         code = nn__step(o, o->skip);
-        if (code == TENSOR_OK) o->unscaled = 0;
+        if (code == TENSOR_OK) {
+            o->unscaled = 0;
+            (tensor_add_)((tensor_select)(o->skip, 0, 1), (tensor_select)(o->skip, 0, 0));
+        }
     }
     (tensor_scope_end)(scope);
     return code;
@@ -15754,7 +16059,7 @@ TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
         } else if (code == TENSOR_OK) {
             steps = (int64_t *)extra[0]->storage->data;
             groups = (double *)extra[1]->storage->data;
-            code = nn__settle(opt);
+            code = opt->settle ? opt->settle(opt) : TENSOR_OK;
             for (i = 0; i < opt->nparams; i++) steps[i] = opt->param[i].step;
             for (i = 0; i < opt->ngroups; i++) {
                 groups[2 * i] = opt->group[i].ratio;
@@ -15870,7 +16175,7 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
                          "load_checkpoint: \"%s\" holds a step count, learning rate or option no optimizer "
                          "can have",
                          r->label);
-    return nn__settle(o);
+    return o->settle ? o->settle(o) : TENSOR_OK;
 }
 
 TENSOR__FN void nn__put_optimizer(nn_optimizer_t *o, const nn__staged_t *s) {

@@ -49,7 +49,7 @@ program() {
     } > "$out/$t.log" 2>&1
 }
 printf '#define TENSOR_IMPLEMENTATION\n#define TENSOR_NN_IMPLEMENTATION\n#include "tensor_nn.h"\n' > "$out/impl.c"
-$ARM_CC $warn -DTENSOR_ALL_PASSES -O1 -c "$out/impl.c" -o "$out/impl.o" > "$out/compiled.log" 2>&1 &
+$ARM_CC $warn -DTENSOR_ALL_PASSES -DTENSOR_ALL_ROWS -O1 -c "$out/impl.c" -o "$out/impl.o" > "$out/compiled.log" 2>&1 &
 compiler=$!
 if command -v clang > /dev/null; then
     clang --target=aarch64-linux-gnu $warn -fsyntax-only "$out/impl.c" > "$out/clang.log" 2>&1

@@ -8,7 +8,7 @@ B=${B:-build}
 CLANG=${CLANG:-clang}
 NODE=${NODE:-node}
 out=$B/wasm
-compile="$CLANG --target=wasm32-wasi -std=gnu99 -O1 -Wall -Wextra -DTENSOR_NO_THREADS -DTENSOR_ALL_PASSES -I."
+compile="$CLANG --target=wasm32-wasi -std=gnu99 -O1 -Wall -Wextra -DTENSOR_NO_THREADS -DTENSOR_ALL_PASSES -DTENSOR_ALL_ROWS -I."
 limit="timeout ${TEST_TIMEOUT:-600}"
 passed=0
 failed=0
