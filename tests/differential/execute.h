@@ -323,6 +323,17 @@ TEST_FN int call_via(const step_t *step, const arguments_t *a, tensor_t **out) {
     }
 }
 
+// What is new is made row-major: PyTorch's side does the same.
+TEST_FN tensor_t *dense(const state_t *s, const step_t *step, tensor_t *x) {
+    const char *name = name_of(step);
+    int k;
+    if (!x || x->state != TENSOR__LIVE || USE(tensor_is_contiguous)(x)) return x;
+    if (!strcmp(name, "channels_last") || !strcmp(name, "empty_strided") || !strcmp(name, "as_strided")) return x;
+    for (k = 0; k < MAX_VALUES; k++)
+        if (s->x[k].t && s->x[k].t->storage == x->storage) return x;
+    return tensor_contiguous(x);
+}
+
 TEST_FN void end_scope(state_t *s, int returned) {
     int k;
     s->depth--;
@@ -432,6 +443,8 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             tensor_t *w = weights_of(in[0]);
             USE(tensor_autograd_grad)(&in[0], 1, &w, in + 1, step->nin - 1, out, (int)step->i[0]);
             nout = step->nin - 1 < MAX_RESULTS ? step->nin - 1 : MAX_RESULTS;
+            for (k = 0; k < nout; k++)          // they may be views of each other, with any strides
+                if (out[k] && !tensor_is_poison(out[k])) out[k] = tensor_clone(out[k]);
             break;
         }
         case DO_backward: USE(tensor_backward_with)(in[0], weights_of(in[0]), (int)step->i[0]); break;
@@ -471,6 +484,7 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
         if (is(step, DO_set) && out[0]) tensor_free(out[0]);
         return 1;
     }
+    for (k = 0; k < nout && step->what < NOPS; k++) out[k] = dense(s, step, out[k]);
     if (is(step, DO_keep)) s->x[step->in[0]].kept++;
     t->made[number] = nout;
     for (k = 0; k < nout && k < step->nout; k++) {

@@ -222,16 +222,17 @@ TEST_FN void resize(case_t *c, int64_t most) {
             if (w->below == from[j] && to[j]) w->below = to[j];
     }
 }
-TEST_FN void vary_numbers(case_t *c) {
+// choices: some are enumerators, which are not negative
+TEST_FN void vary_numbers(case_t *c, int choices) {
     arguments_t *a = &c->given;
     int k;
     if (a->ni && chance(50)) {
         k = (int)below(a->ni);
         switch (below(5)) {
         case 0: a->i[k]++; break;
-        case 1: a->i[k]--; break;
+        case 1: a->i[k] -= a->i[k] > 0 || !choices; break;
         case 2: a->i[k] = !a->i[k]; break;
-        case 3: a->i[k] = -1; break;
+        case 3: a->i[k] = choices ? 0 : -1; break;
         default: a->i[k] = below(4); break;
         }
     }
@@ -279,7 +280,7 @@ TEST_FN int one_op(int what, int verbatim) {
         memset(&s, 0, sizeof s);
         if (tries < 2 && !verbatim) {
             if (chance(60)) resize(&c, chance(4) ? 60 : 6);
-            if (chance(30)) vary_numbers(&c);
+            if (chance(30)) vary_numbers(&c, strstr(op->name, "loss") != NULL || strstr(op->torch, "[i[") || strstr(op->name, "cross_ent") || strstr(op->name, "kl_div"));
         }
         begin_arguments(op, &c, &a);
         if (a.nin > MAX_INPUTS || a.nf > 4) continue;

@@ -167,7 +167,7 @@ TEST_FN int try_program(const program_t *p, int only, char *what, size_t size) {
         if (k != TORCH) run_program(p, &settings[k], &other);
         n_runs[k]++;
         j = differ(p, &base, &other, noisy, have_noise ? NOISES : 0, how, what, size);
-        if (j && k == TORCH && known(p, &base, &other, j, what)) {
+        if (j && k == TORCH && known(p, &base, j, what)) {
             n_known++;
             j = 0;
         }
@@ -358,6 +358,8 @@ TEST_FN void report(void) {
         if (there[k]) printf(" %s %ld", settings[k].name, n_runs[k]);
     if (with_torch) printf(" PyTorch %ld (%ld have no counterpart there, %ld differ where they may)", n_runs[TORCH], n_not_torch, n_known);
     printf("\n");
+    for (k = 0; k < (int)(sizeof knowns / sizeof knowns[0]); k++)
+        if (knowns[k].count) printf("known: %ld times %s%s%s\n", knowns[k].count, knowns[k].why, *knowns[k].names ? ": " : "", knowns[k].names);
     for (k = 0; k < SETTINGS; k++)
         if (!there[k]) printf("skipped: %s, not on this machine\n", settings[k].name);
 }

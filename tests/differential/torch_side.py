@@ -26,7 +26,23 @@ DTYPES = [torch.float32, torch.float64, torch.int32, torch.int64, torch.uint8, t
 NUMBER = {d: k for k, d in enumerate(DTYPES)}
 VIAS = ("", "checkpoint", "vjp", "jvp", "jacobian", "hessian", "hvp", "vhp")
 PLAIN, NO_GRAD, WITH_GRAD, INFERENCE = range(4)
-out = sys.stdout.buffer
+
+
+class Answer:
+    """What is written, at once in the end."""
+    def __init__(self):
+        self.parts = []
+
+    def write(self, part):
+        self.parts.append(part)
+
+    def flush(self):
+        sys.stdout.buffer.write(b"".join(self.parts))
+        sys.stdout.buffer.flush()
+        self.parts = []
+
+
+out = Answer()
 
 
 class NoCounterpart(Exception):
@@ -98,10 +114,13 @@ def leaf(s):
     dtype, grad, layout = DTYPES[s.i[0]], s.i[1], chr(s.i[2]) if s.i[2] else ""
     x = torch.tensor(s.elements, dtype=torch.float64).to(dtype).reshape(s.i[6:])
     x = lay_out(x, layout)
-    if layout and x.numel():
-        y = torch.zeros(x.untyped_storage().size() // x.element_size(), dtype=dtype)
-        y = y.as_strided(x.shape, x.stride(), x.storage_offset())
-        x = y.copy_(x).detach()
+    if layout and x.numel():                                        # not as a view
+        n = x.untyped_storage().size() // x.element_size()
+        y = torch.zeros(n, dtype=dtype)
+        y.as_strided(x.shape, x.stride(), x.storage_offset()).copy_(x)
+        x = torch.empty(0, dtype=dtype).set_(y.untyped_storage(), x.storage_offset(), x.shape, x.stride())
+    else:
+        x = x.clone()
     return x.requires_grad_() if grad and torch.is_grad_enabled() else x
 
 
@@ -131,10 +150,12 @@ def op_call(name):
     if name not in CALLS:
         row = ops.OF[name]
         text = ops.python(row, name)
+        if name == "linalg_lstsq":
+            text = text.replace("(a, b)", "(a, b, driver='gels')")
         if text and name.startswith("empty"):
             text = "(%s).zero_()" % text
         if text and name.startswith("as_strided"):                  # the C call takes a copy
-            text = text.replace("(a,", "(a.clone(),", 1)
+            text = text.replace("(a,", "(a.clone(memory_format=torch.contiguous_format),", 1)
         m = re.match(r"torch\.Tensor\.(\w+_)\(", text)
         if m and not hasattr(torch.Tensor, m.group(1)):
             text = "F." + text[13:] if hasattr(SCOPE["F"], m.group(1)) else ""
@@ -184,6 +205,11 @@ class Machine:
         def call(*inputs):
             a, b, c, d = (list(inputs) + [None] * 4)[:4]
             return eval(code, dict(SCOPE, x=list(inputs), a=a, b=b, c=c, d=d, i=s.i, f=s.f, s=s.s))
+        if s.name in ("batch_norm", "instance_norm") and not s.via:     # with the statistics after it
+            mean, var, weight, bias = ([None if t is None else t for t in x[1:]] + [None] * 4)[:4]
+            mean, var = (None if t is None else t.clone() for t in (mean, var))
+            y = getattr(SCOPE["F"], s.name)(x[0], mean, var, weight, bias, bool(s.i[0]) or (s.name[0] == "i" and len(x) < 2), s.f[0])
+            return [t for t in (y, mean, var) if t is not None]
         if not s.via:
             return results(s.name, s, call(*x))
         at = [k for k, t in enumerate(x) if t is not None and t.is_floating_point()]
@@ -262,8 +288,9 @@ class Machine:
         elif name == "require":
             x[0].requires_grad_(bool(s.i[0]))
         elif name == "grad":
-            return list(torch.autograd.grad(x[0], x[1:], weights(x[0]), retain_graph=True if s.i[0] & 3 else None,
-                                            create_graph=bool(s.i[0] & 2), allow_unused=True))[:4]
+            y = torch.autograd.grad(x[0], x[1:], weights(x[0]), retain_graph=True if s.i[0] & 3 else None,
+                                    create_graph=bool(s.i[0] & 2), allow_unused=True)
+            return [None if t is None else t.clone(memory_format=torch.contiguous_format) for t in y]
         elif name == "backward":
             x[0].backward(weights(x[0]), retain_graph=True if s.i[0] & 3 else None, create_graph=bool(s.i[0] & 2))
         elif name == "clear":
@@ -285,9 +312,12 @@ class Machine:
         torch._C._set_grad_enabled(True)
 
 
+KEPT = ("leaf", "channels_last", "empty_strided", "as_strided", "set", "end")
+
+
 def dense(name, t, machine):
-    """What is new is row-major in tensor.h, while PyTorch keeps the order of its inputs."""
-    if t is None or t.is_contiguous() or name in ("leaf", "channels_last", "empty_strided", "grad", "set", "end"):
+    """What is new is made row-major at both sides: PyTorch keeps the order of its inputs."""
+    if t is None or t.is_contiguous() or name in KEPT:
         return t
     p = t.untyped_storage()._cdata
     for x in machine.x.values():
@@ -296,13 +326,13 @@ def dense(name, t, machine):
     return t.contiguous()
 
 
-def emit(kind, k, t, machine):
+def emit(kind, k, t, machine, among=None):
     if t is None:
         out.write(b"%c %d 0\n" % (kind, k))
         return
     alias, p = -1, t.untyped_storage()._cdata
-    for j in sorted(machine.x):
-        if machine.x[j] is not None and machine.x[j].untyped_storage()._cdata == p:
+    for j in sorted(machine.x) if among is None else among:
+        if machine.x.get(j) is not None and machine.x[j].untyped_storage()._cdata == p:
             alias = j
             break
     leaf_, grad = t.is_leaf, t.requires_grad
@@ -320,7 +350,7 @@ def run(steps, alive):
         for n, s in enumerate(steps):
             try:
                 y = machine.op(s) if s.name in ops.OF and s.name not in ("set",) else machine.statement(s)
-            except NoCounterpart:
+            except (NoCounterpart, TypeError):              # its functions do not take such arguments
                 machine.close()
                 out.write(b"none\n")
                 return
@@ -337,18 +367,22 @@ def run(steps, alive):
                 machine.x[s.out + k] = t
         for k in alive:
             if k in machine.x:
-                emit(b"f", k, machine.x[k], machine)
+                emit(b"f", k, machine.x[k], machine, alive)
         for k in alive:
             t = machine.x.get(k)
             g = t.grad if t is not None and (t.is_leaf or t.retains_grad) else None
             if g is not None:
                 emit(b"g", k, g, machine)
-    finally:
-        machine.close()
-        for t in machine.x.values():
+        out.write(b"done\n")
+    except RuntimeError:                                            # a view that may no longer be looked at
+        out.parts = [b"none\n"]
+    machine.close()
+    for t in machine.x.values():
+        try:
             if t is not None and t.is_leaf:
                 t.grad = None
-    out.write(b"done\n")
+        except RuntimeError:
+            pass
 
 
 def show(steps):
