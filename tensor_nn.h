@@ -6195,7 +6195,7 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     v->direct = v->taps == 1;
     for (d = 0; d < 3; d++)
         v->direct &= v->g.stride[d] == 1 && v->g.pad[d] == 0 && v->g.out[d] == v->g.in[d];
-    v->step = input ? nn__max(1, nn__min(v->cg, 256 / v->taps)) : v->cg;
+    v->step = nn__max(1, input ? nn__min(v->cg, 256 / v->taps) : v->cg);
     v->steps = nn__ceil(v->cg, v->step);
     m = v->step * v->taps;
     all = v->g.out[0] * v->g.out[1];
@@ -6927,6 +6927,7 @@ TENSOR__FN void nn__pool_task(void *arg, int64_t task, int worker) {
         char *x = nn__at(v->x, i * v->in), *y = nn__at(v->y, i * v->out);
         int32_t *place = v->place ? (int32_t *)v->place->data + i * v->out : NULL;
         if (v->back) v->k->fill(x, 0, v->in);
+        if (!v->out) continue;
         if (!v->place) v->k->avg_pool(x, y, &v->g, v->back);
         else if (v->back) v->k->max_unpool(y, place, x, v->out);
         else v->k->max_pool(x, y, place, &v->g);
@@ -6945,6 +6946,7 @@ TENSOR__FN int nn__pool(const tensor_call_t *c, const tensor_arg_t *x, const ten
     v.in = nn__volume(v.g.in);
     v.out = nn__volume(v.g.out);
     v.planes = v.out ? y->numel / v.out : 0;
+    if (back && !v.out && v.in) v.planes = x->numel / v.in;      // no outputs: a gradient of zeros
     v.per = nn__per(v.planes, v.in + v.out * 4);
     nn__run(nn__ceil(v.planes, v.per), nn__pool_task, &v);
     return TENSOR_OK;

@@ -222,10 +222,13 @@ TEST_FN void resize(case_t *c, int64_t most) {
             if (w->below == from[j] && to[j]) w->below = to[j];
     }
 }
-// choices: some are enumerators, which are not negative
-TEST_FN void vary_numbers(case_t *c, int choices) {
+// Of some ops a number is an enumerator, which is not negative, or an option, whose 0 is the default.
+TEST_FN void vary_numbers(const char *name, case_t *c) {
+    const wording_t *w = wording_of(name);
     arguments_t *a = &c->given;
-    int k;
+    int k, choices = w && (strstr(w->args, "_t)I(") || strstr(w->args, "RED(")), j;
+    int options = w && (strstr(w->args, "= I(") || strstr(w->args, "= F(") || strstr(w->args, "_t)I("));
+    arguments_t was = *a;
     if (a->ni && chance(50)) {
         k = (int)below(a->ni);
         switch (below(5)) {
@@ -245,6 +248,10 @@ TEST_FN void vary_numbers(case_t *c, int choices) {
         case 3: a->f[k] = -a->f[k]; break;
         default: a->f[k] = 1; break;
         }
+    }
+    for (j = 0; j < MAX_ARGS && options; j++) {
+        if (!a->i[j]) a->i[j] = was.i[j];
+        if (a->f[j] == 0) a->f[j] = was.f[j];
     }
 }
 static const struct { const char *names, *why; } left_out[] = {
@@ -280,7 +287,7 @@ TEST_FN int one_op(int what, int verbatim) {
         memset(&s, 0, sizeof s);
         if (tries < 2 && !verbatim) {
             if (chance(60)) resize(&c, chance(4) ? 60 : 6);
-            if (chance(30)) vary_numbers(&c, strstr(op->name, "loss") != NULL || strstr(op->torch, "[i[") || strstr(op->name, "cross_ent") || strstr(op->name, "kl_div"));
+            if (chance(30)) vary_numbers(op->name, &c);
         }
         begin_arguments(op, &c, &a);
         if (a.nin > MAX_INPUTS || a.nf > 4) continue;
@@ -297,6 +304,7 @@ TEST_FN int one_op(int what, int verbatim) {
         snprintf(s.s, sizeof s.s, "%.63s", a.s);
         if (op->name[strlen(op->name) - 1] != '_' && !is_random(op->name) && chance(6)) {
             s.via = 1 + (int)below(VIAS - 1);
+            if (strncmp(op->name, "empty", 5) == 0) s.via = 0;
             if (push(&s)) return 1;
             s.via = 0;
         }

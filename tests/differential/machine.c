@@ -358,6 +358,8 @@ TEST_FN void report(void) {
         if (there[k]) printf(" %s %ld", settings[k].name, n_runs[k]);
     if (with_torch) printf(" PyTorch %ld (%ld have no counterpart there, %ld differ where they may)", n_runs[TORCH], n_not_torch, n_known);
     printf("\n");
+    if (n_overwritten) printf("known: %ld times gradients of overwritten elements: as_strided_scatter\n", n_overwritten);
+    if (n_overlaps) printf("known: %ld times PyTorch reads what it has written\n", n_overlaps);
     for (k = 0; k < (int)(sizeof knowns / sizeof knowns[0]); k++)
         if (knowns[k].count) printf("known: %ld times %s%s%s\n", knowns[k].count, knowns[k].why, *knowns[k].names ? ": " : "", knowns[k].names);
     for (k = 0; k < SETTINGS; k++)

@@ -109,7 +109,7 @@ TEST_FN void leaf_elements(const step_t *s, double *v) {
     for (k = 0; k < n; k++) {
         uint64_t r = mixed(seed * 1000003u + (uint64_t)k);
         // an odd factor is a permutation of the steps
-        double u = (double)((((uint64_t)k * 2 + 1) * (mixed(seed) | 1) + mixed(seed + 7)) % (uint64_t)steps);
+        double u = (double)(((uint64_t)k * (mixed(seed) | 1) + mixed(seed + 7)) % (uint64_t)steps);
         u = (u + 0.5) / (double)steps;
         switch (fill) {
         case FILL_INDEX: v[k] = s->i[AT_BOUND] > 0 ? (double)(r % (uint64_t)s->i[AT_BOUND]) : 0; break;

@@ -350,11 +350,15 @@ def run(steps, alive):
         for n, s in enumerate(steps):
             try:
                 y = machine.op(s) if s.name in ops.OF and s.name not in ("set",) else machine.statement(s)
-            except (NoCounterpart, TypeError):              # its functions do not take such arguments
+            except (NoCounterpart, TypeError) as e:         # its functions do not take such arguments
                 machine.close()
                 out.write(b"none\n")
                 return
             except Exception as e:
+                if str(e) == "tuple index out of range":            # of the expression in ops.def
+                    machine.close()
+                    out.write(b"none\n")
+                    return
                 text = "%s: %s" % (type(e).__name__, str(e).split("\n")[0][:140])
                 out.write(b"error %d %s\n" % (n, text.encode("ascii", "replace")))
                 if s.name in ("unhook",) or s.name in ("hook", "post_hook"):
