@@ -190,7 +190,7 @@ def results(name, s, y):
 
 class Machine:
     def __init__(self):
-        self.x, self.scopes, self.hooks = {}, [], []
+        self.x, self.scopes, self.hooks, self.depth, self.kept = {}, [], [], {}, set()
 
     def values(self, s):
         return [None if k < 0 else self.x[k] for k in s.x]
@@ -257,7 +257,16 @@ class Machine:
         if context:
             context.__exit__(None, None, None)
         torch._C._set_grad_enabled(was)
+        self.drop(len(self.scopes), s.x[0] if s.x else -1)
         return [self.x[s.x[0]]] if s.x else []
+
+    def drop(self, depth, returned):
+        """What the scopes inside owned is gone."""
+        for k in [k for k in self.x if self.depth[k] > depth]:
+            if k == returned or k in self.kept:
+                self.depth[k] = depth
+            else:
+                del self.x[k]
 
     def statement(self, s):
         x = self.values(s)
@@ -268,6 +277,13 @@ class Machine:
             self.begin(s)
         elif name == "end":
             return self.end(s)
+        elif name == "reset":
+            self.drop(len(self.scopes) - 1, -1)
+            for k in self.x:
+                if self.depth[k] == len(self.scopes):
+                    self.depth[k] -= 1
+        elif name == "keep":
+            self.kept.add(s.x[0])
         elif name == "mode":
             if not torch.is_inference_mode_enabled():
                 torch._C._set_grad_enabled(bool(s.i[0]))
@@ -369,6 +385,9 @@ def run(steps, alive):
                 t = dense(s.name, t, machine)
                 emit(b"v", s.out + k, t, machine)
                 machine.x[s.out + k] = t
+                machine.depth[s.out + k] = len(machine.scopes)
+                if s.name == "set":
+                    machine.kept.add(s.out + k)
         for k in alive:
             if k in machine.x:
                 emit(b"f", k, machine.x[k], machine, alive)
