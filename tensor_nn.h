@@ -15832,8 +15832,11 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
     const char *rule = nn_safetensors_metadata(r, "optimizer");
     nn__entry_t *entry;
     int64_t dims[2];
+    int64_t left = -3, e;                       // names of the optimizer's that nobody asked for
     int i, k, code = nn__busy_optimizer("load_checkpoint", o);
     if (code != TENSOR_OK) return code;
+    for (e = 0; e < nn_safetensors_count(r); e++)
+        left += strncmp(nn_safetensors_name(r, e), "optimizer/", 10) == 0;
     if (!rule || strcmp(rule, o->rule->name) != 0)
         return NN__ERROR(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\" holds the state of %s, not of %s",
                          r->label, rule ? rule : "no optimizer", o->rule->name);
@@ -15860,6 +15863,7 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
             tensor_t *t = NULL;
             if (!name) return TENSOR_ERR_OUT_OF_MEMORY;
             entry = nn__find_entry(r, "", name);
+            left -= entry != NULL;
             if (entry && o->rule->takes == NN__CLOSURE) t = nn__expected(r, name, as, entry->dims, 2, 1);
             else if (entry) t = nn__expected(r, name, as, p->dims, p->ndim, 1);
             nn__free(name);
@@ -15867,6 +15871,9 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
             s->state[i * NN__MAX_STATE + k] = t;
         }
     }
+    if (left != 0)
+        return NN__ERROR(TENSOR_ERR_FORMAT,
+                         "load_checkpoint: \"%s\" holds %d tensors that this optimizer does not have", r->label, left);
     if (!nn__staged_numbers(o, s))
         return NN__ERROR(TENSOR_ERR_FORMAT,
                          "load_checkpoint: \"%s\" holds a step count, learning rate or option no optimizer "

@@ -268,7 +268,7 @@ TEST_FN tensor_t *make_leaf(const state_t *s, const step_t *step) {
 }
 // An op as a function of its inputs that are floats (for checkpoint, vjp ...).
 typedef struct closure_t {
-    const step_t *step;
+    int what;
     arguments_t a;
     int at[MAX_INPUTS], n;
 } closure_t;
@@ -277,7 +277,7 @@ TEST_FN tensor_t *call_closure(tensor_t *const *in, int n, void *user) {
     arguments_t a = c->a;
     int k;
     for (k = 0; k < n; k++) a.in[c->at[k]] = in[k];
-    ops[c->step->what].call(&a);
+    ops[c->what].call(&a);
     return a.out[0];
 }
 static closure_t closures[MAX_STEPS];   // checkpoints call them until backward
@@ -288,7 +288,7 @@ TEST_FN int call_via(const step_t *step, const arguments_t *a, tensor_t **out) {
     closure_t *c = &closures[nclosures++ % MAX_STEPS];
     tensor_t *in[MAX_INPUTS], *v[MAX_INPUTS] = {NULL}, *y = NULL;
     int k;
-    c->step = step, c->a = *a, c->n = 0;
+    c->what = step->what, c->a = *a, c->n = 0;
     for (k = 0; k < a->nin; k++)
         if (a->in[k] && is_real((int)tensor_dtype(a->in[k]))) c->at[c->n] = k, in[c->n++] = a->in[k];
     if (!c->n) return -1;
@@ -462,15 +462,12 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             break;
         default:
             if (!tensor_numel(in[0])) return 0;
-            if (s->setting->device) {           // no address of the host: the same by a view of the one element
+            {
                 tensor_scope_t scope = tensor_scope_begin_no_grad();
-                tensor_fill_(tensor_as_strided(in[0], NULL, NULL, 0, tensor_storage_offset(in[0])), step->f[0]);
-                tensor_scope_end(scope);
-            } else {
-                tensor_scope_t scope = tensor_scope_begin_no_grad();
-                void *p = USE(tensor_data_mut)(in[0]);
-                if (p && tensor_dtype(in[0]) == TENSOR_F64) *(double *)p = step->f[0];
-                if (p && tensor_dtype(in[0]) == TENSOR_F32) *(float *)p = (float)step->f[0];
+                char *p = (char *)USE(tensor_data_mut)(in[0]);
+                if (p && s->setting->device) p = (char *)mirror_near(p, 1);
+                if (p && tensor_dtype(in[0]) == TENSOR_F64) *(double *)(void *)p = step->f[0];
+                if (p && tensor_dtype(in[0]) == TENSOR_F32) *(float *)(void *)p = (float)step->f[0];
                 tensor_scope_end(scope);
             }
             break;

@@ -50,6 +50,26 @@ static known_t knowns[] = {
     {"detach_", "Can't detach views", "PyTorch makes views inside", 0},
     {"cholesky_inverse cholesky_solve", "element", "PyTorch at fault: gradients of the unread triangle", 0},
     {"as_strided", "stride", "PyTorch's result of jvp", 0},
+    {"triplet_margin_loss block_diag", "against", "operands of several dtypes promote", 0},
+    {"linalg_vander", "N must be greater than 1", "N of 1 is taken", 0},
+    {"quantile quantile_dim nanquantile nanquantile_dim", "must be non-empty", "no elements are taken", 0},
+    {"unique_consecutive_dim unique_dim", "zero sized dimensions", "no elements are taken", 0},
+    {"lstm", "must be w_hh", "PyTorch reads any weights", 0},
+    {"pixel_unshuffle pixel_shuffle", "size 1", "PyTorch at fault: the channels of images without elements", 0},
+    {"gaussian_nll_loss soft_margin_loss", "can't be cast to the desired output", "operands of several dtypes promote", 0},
+    {"bilinear", "cannot reshape tensor of 0 elements", "no elements are taken", 0},
+    {"batch_norm", "IndexError", "no channels are taken", 0},
+    {"histc", "element", "bounds that are equal are taken as they are", 0},
+    {"binary_cross_entropy", "nan against 0", "the mean of nothing is NaN, and so are its derivatives", 0},
+    {"index_fill index_copy masked_fill", "Inference tensors cannot be saved", "what is not needed is not saved", 0},
+    {"masked_fill_tensor_ index_fill_tensor_", "without overflow", "numbers saturate", 0},
+    {"backward grad", "has been detached in-place", "detach_ leaves what was saved", 0},
+    {"backward grad", "\"\" against \"RuntimeError: Trying to backward through the graph a second time",
+     "what saves nothing can run again", 0},
+    {"as_strided_scatter", "element", "PyTorch at fault: gradients of overwritten elements", 0},
+    {"remainder_scalar remainder fmod fmod_scalar floor_divide floor_divide_scalar", "element", "whole multiples after rounding", 0},
+    {"adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d", "must be a float", "integers are refused", 0},
+    {"sigmoid exp2", "requires grad 0, leaf 1 against 1, 0", "a view from before requires_grad_ stays as it is", 0},
     {"std_mean var_mean std_mean_dims var_mean_dims", "element", "PyTorch at fault: the mean of what holds inf is NaN", 0},
     {"grad", "requires grad 0, leaf 1 against 1, 0", "the gradient of what is linear is a constant", 0},
     {"grad", "requires grad 1, leaf 0 against 0, 1", "the gradient of what is linear is a constant", 0},
@@ -126,7 +146,8 @@ TEST_FN int known(const program_t *p, const trace_t *a, int at, const char *what
         n_overwritten++;
         return 1;
     }
-    if (uses(p, "retain") && uses(p, "detach_")) return 1;
+    if (uses(p, "detach_")) return 1;                                       // of what hooks and views still hold
+    if (at >= 1000 && at < 5000 && a->r[at - 1000].dtype == TENSOR_U8) return 1;    // conversions saturate
     if (uses(p, "hook") && strcmp(name, "grad") == 0) return 1;             // autograd_grad gives hooked gradients
     if (strcmp(name, "grad") == 0 && strstr(what, "there against")) return 1;   // what the graph leads through inside
     if (at >= 1000 && at < 5000 && a->r[at - 1000].dtype == TENSOR_I64 && of_equals(name)) {
