@@ -6291,7 +6291,7 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     v->direct = v->taps == 1;
     for (d = 0; d < 3; d++)
         v->direct &= v->g.stride[d] == 1 && v->g.pad[d] == 0 && v->g.out[d] == v->g.in[d];
-    v->step = input ? nn__max(1, nn__min(v->cg, 256 / v->taps)) : v->cg;
+    v->step = nn__max(1, input ? nn__min(v->cg, 256 / v->taps) : v->cg);
     v->steps = nn__ceil(v->cg, v->step);
     m = v->step * v->taps;
     all = v->g.out[0] * v->g.out[1];
@@ -7047,25 +7047,26 @@ TENSOR__FN int nn__pool(const tensor_call_t *c, const tensor_arg_t *x, const ten
     v.in = nn__volume(v.g.in);
     v.out = nn__volume(v.g.out);
     v.planes = v.out ? y->numel / v.out : 0;
+    if (!v.out && v.in) v.planes = x->numel / v.in;      // no outputs: a gradient of zeros
     v.per = nn__per(v.planes, v.in + v.out * 4);
     nn__run(nn__ceil(v.planes, v.per), nn__pool_task, &v);
     return TENSOR_OK;
 }
 TENSOR__FN void nn__max_pool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
-    NN__DO(v->k, max_pool)(x, y, place, &v->g);
+    if (v->out) NN__DO(v->k, max_pool)(x, y, place, &v->g);
 }
 TENSOR__FN void nn__max_unpool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
     NN__DO(v->k, fill)(x, 0, v->in);
-    NN__DO(v->k, max_unpool)(y, place, x, v->out);
+    if (v->out) NN__DO(v->k, max_unpool)(y, place, x, v->out);
 }
 TENSOR__FN void nn__avg_pool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
     (void)place;
-    NN__DO(v->k, avg_pool)(x, y, &v->g, 0);
+    if (v->out) NN__DO(v->k, avg_pool)(x, y, &v->g, 0);
 }
 TENSOR__FN void nn__avg_unpool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
     (void)place;
     NN__DO(v->k, fill)(x, 0, v->in);
-    NN__DO(v->k, avg_pool)(x, y, &v->g, 1);
+    if (v->out) NN__DO(v->k, avg_pool)(x, y, &v->g, 1);
 }
 TENSOR__FN int nn__cpu_max_pool(tensor_call_t *c) {
     return nn__pool(c, &c->arg[0], &c->arg[1], &c->arg[2], nn__max_pool_plane);
@@ -16135,8 +16136,11 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
     const char *rule = nn_safetensors_metadata(r, "optimizer");
     nn__entry_t *entry;
     int64_t dims[2];
+    int64_t left = -3, e;                       // names of the optimizer's that nobody asked for
     int i, k, code = nn__busy_optimizer("load_checkpoint", o);
     if (code != TENSOR_OK) return code;
+    for (e = 0; e < nn_safetensors_count(r); e++)
+        left += strncmp(nn_safetensors_name(r, e), "optimizer/", 10) == 0;
     if (!rule || strcmp(rule, o->rule->name) != 0)
         return NN__ERROR(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\" holds the state of %s, not of %s",
                          r->label, rule ? rule : "no optimizer", o->rule->name);
@@ -16163,6 +16167,7 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
             tensor_t *t = NULL;
             if (!name) return TENSOR_ERR_OUT_OF_MEMORY;
             entry = nn__find_entry(r, "", name);
+            left -= entry != NULL;
             if (entry && o->rule->takes == NN__CLOSURE) t = nn__expected(r, name, as, entry->dims, 2, 1);
             else if (entry) t = nn__expected(r, name, as, p->dims, p->ndim, 1);
             nn__free(name);
@@ -16170,6 +16175,9 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
             s->state[i * NN__MAX_STATE + k] = t;
         }
     }
+    if (left != 0)
+        return NN__ERROR(TENSOR_ERR_FORMAT,
+                         "load_checkpoint: \"%s\" holds %d tensors that this optimizer does not have", r->label, left);
     if (!nn__staged_numbers(o, s))
         return NN__ERROR(TENSOR_ERR_FORMAT,
                          "load_checkpoint: \"%s\" holds a step count, learning rate or option no optimizer "

@@ -320,7 +320,9 @@ static tensor_t *truth(int yes) {
 #define LIST a->in, a->nin
 #define DIMS a->i, a->ni
 #define REST a->i + 1, a->ni - 1
-#define COPY tensor_clone(A)
+// What is changed in place: a copy of the first input, or that itself.
+static int changes_itself;
+#define COPY (changes_itself ? A : tensor_clone(A))
 #define RED(k) .reduction = (tensor_reduction_t)I(k)
 // The sizes and strides of as_strided: half of the integers each, then the offset.
 #define STRIDED a->i, a->i + a->ni / 2, a->ni / 2, a->i[a->ni - 1]
@@ -351,8 +353,6 @@ static double memory[1 << 16];
     static void call_##name(arguments_t *a) {                                                                \
         a->nout = expression;                                                                                \
     }
-// In place: of a copy of the first input, or of that itself.
-static int changes_itself;
 #define IN_PLACE(name, ...)                                                                                  \
     static void call_##name(arguments_t *given) {                                                            \
         arguments_t copied = *given, *a = &copied;                                                           \

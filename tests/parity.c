@@ -565,7 +565,27 @@ static void dtypes_and_steps(void) {
     CHECK(tensor_dtype(y) == TENSOR_F16);
 }
 
+// ---- what random programs found (tests/differential) ----
+
+static void pools_without_outputs(void) {
+    tensor_t *x = leaf(tensor_ones(1, 1, 1, 1, 1));
+    EXPECT(gradient(tensor_adaptive_avg_pool3d(x, 1, 2, 0), x, 0), 0);
+    EXPECT(gradient(tensor_adaptive_max_pool3d(x, 1, 2, 0).values, x, 0), 0);
+    CHECK(tensor_numel(gradient(tensor_adaptive_avg_pool3d(leaf(tensor_ones(1, 0, 2, 2, 2)), 1, 1, 1), x,
+                                TENSOR_ALLOW_UNUSED)) == 0);
+}
+static void convolutions_of_no_channels(void) {     // of nothing is left the bias, as in linear
+    tensor_t *x = leaf(tensor_ones(1, 0, 3, 3)), *w = leaf(tensor_ones(2, 0, 2, 2)), *b = leaf(numbers(2)), *y;
+    y = tensor_conv2d(x, w, b);
+    EXPECT(y, 1, 1, 1, 1, 2, 2, 2, 2);
+    EXPECT(gradient(y, b, 0), 10, 26);
+    CHECK(tensor_numel(gradient(tensor_conv2d(x, w, b), w, 0)) == 0);
+    EXPECT(tensor_conv1d(tensor_ones(1, 0, 3), tensor_ones(1, 0, 2), NULL), 0, 0);
+}
+
 int main(void) {
+    RUN(pools_without_outputs);
+    RUN(convolutions_of_no_channels);
     RUN(scatter_into_a_view);
     RUN(scatter_into_a_view_gradient);
     RUN(change_then_join);

@@ -1,0 +1,546 @@
+// execute.h - runs a program in one configuration and notes what every statement gave
+#ifndef DIFFERENTIAL_EXECUTE_H
+#define DIFFERENTIAL_EXECUTE_H
+#include "program.h"
+
+// ---- which public functions were called, by name (machine.c compares them with the headers) ----
+
+enum { MAX_USED = 400 };
+static const char *used_names[MAX_USED];
+static int nused;
+TEST_FN void use(const char *name) {
+    int k;
+    for (k = 0; k < nused; k++)
+        if (used_names[k] == name) return;
+    if (nused < MAX_USED) used_names[nused++] = name;
+}
+#define USE(name) (use(#name), name)
+
+// ---- a trace ----
+
+typedef struct record_t {
+    char kind;                          // v: a value when it was made, f: at the end, g: its gradient
+    int var, step, there;               // there: 0 = NULL
+    int dtype, nd, grad, leaf, alias;   // alias: the first value with the same storage
+    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS], offset, n;
+    double *v;                          // floats
+    int64_t *i;                         // all others
+} record_t;
+enum { MAX_RECORDS = 1024 };
+typedef struct trace_t {
+    int n, steps, invalid;              // invalid: the program used a value that is not there
+    int failed[MAX_STEPS];              // the code of its error
+    char text[MAX_STEPS][160];
+    int made[MAX_STEPS];                // how many values
+    int alive[MAX_VALUES];              // at the end
+    int leaked;
+    record_t *r;
+} trace_t;
+
+TEST_FN void trace_begin(trace_t *t) {
+    memset(t, 0, sizeof *t);
+    t->r = (record_t *)calloc(MAX_RECORDS, sizeof *t->r);
+}
+TEST_FN void trace_end(trace_t *t) {
+    int k;
+    for (k = 0; k < t->n; k++) free(t->r[k].v), free(t->r[k].i);
+    free(t->r);
+    t->r = NULL;
+    t->n = 0;
+}
+
+// ---- a configuration ----
+
+typedef struct config_of_run_t {
+    const char *name, *isa;             // isa NULL: the best
+    int threads, device;                // device: the mirror
+    uint64_t noise;                     // results are off by units of the last place; 0: as they are
+} setting_t;
+
+typedef struct variable_t {
+    tensor_t *t;
+    int depth, kept;                    // the scope that owns it
+    int step;
+} variable_t;
+enum { MAX_HOOKS = 16 };
+typedef struct run_state_t {
+    const setting_t *setting;
+    variable_t x[MAX_VALUES];
+    tensor_scope_t scope[MAX_DEPTH + 1];
+    int depth;                          // scopes that the program opened
+    int64_t hooks[MAX_HOOKS];
+    int nhooks;
+    trace_t *trace;
+} state_t;
+
+static long n_hooks;                    // calls of the hooks below
+TEST_FN tensor_t *hook_twice(tensor_t *g, void *user) {
+    (void)user;
+    n_hooks++;
+    return tensor_mul_scalar(g, 2);
+}
+TEST_FN tensor_t *hook_seen(tensor_t *g, void *user) {
+    (void)g, (void)user;
+    n_hooks++;
+    return NULL;
+}
+TEST_FN void hook_done(tensor_t *x, void *user) {
+    (void)x, (void)user;
+    n_hooks++;
+}
+TEST_FN void *pack_value(tensor_t *x, void *user) {
+    (void)user;
+    return USE(tensor_keep)(tensor_clone(x));
+}
+TEST_FN tensor_t *unpack_value(void *packed, void *user) {
+    (void)user;
+    return (tensor_t *)packed;
+}
+TEST_FN void drop_value(void *packed, void *user) {
+    (void)user;
+    USE(tensor_free)((tensor_t *)packed);
+}
+static const tensor_saved_hooks_t packing = {pack_value, unpack_value, drop_value, NULL};
+
+// x * x * y and x + y; the second has a gradient only to x
+TEST_FN tensor_t *custom_forward(tensor_function_ctx_t *c, tensor_t *const *in, int n) {
+    (void)n;
+    USE(tensor_save_for_backward)(c, 0, in[0]);
+    USE(tensor_save_for_backward)(c, 1, in[1]);
+    USE(tensor_set_output)(c, 1, tensor_add(in[0], in[1]));
+    USE(tensor_function_user)(c);
+    return tensor_mul(tensor_mul(in[0], in[0]), in[1]);
+}
+TEST_FN int custom_backward(tensor_function_ctx_t *c, tensor_t *g, tensor_t **grads, int n) {
+    tensor_t *x = USE(tensor_saved)(c, 0), *y = USE(tensor_saved)(c, 1), *h = USE(tensor_grad_output)(c, 1);
+    (void)n;
+    if (USE(tensor_needs_input_grad)(c, 0))
+        grads[0] = tensor_add(tensor_mul(tensor_mul_scalar(tensor_mul(x, y), 2), g), h);
+    if (tensor_needs_input_grad(c, 1)) grads[1] = tensor_add(tensor_mul(tensor_mul(x, x), g), h);
+    return 0;
+}
+static const tensor_function_t custom = {"custom", custom_forward, custom_backward, NULL};
+
+// ---- reading ----
+
+static const int sizes[] = {4, 8, 4, 8, 1, 1, 2, 2, 1, 2};
+TEST_FN double half_at(unsigned h) {
+    unsigned e = h >> 10 & 31, m = h & 1023;
+    double x = e == 31 ? (m ? (double)NAN : (double)INFINITY) : e ? ldexp(1024 + m, (int)e - 25) : ldexp(m, -24);
+    return h >> 15 ? -x : x;
+}
+TEST_FN double bhalf_at(unsigned h) {
+    uint32_t u = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &u, 4);
+    return (double)f;
+}
+TEST_FN double real_at(const void *p, int dtype) {
+    if (dtype == TENSOR_F64) return *(const double *)p;
+    if (dtype == TENSOR_F32) return (double)*(const float *)p;
+    return dtype == TENSOR_F16 ? half_at(*(const uint16_t *)p) : bhalf_at(*(const uint16_t *)p);
+}
+TEST_FN int64_t whole_at(const void *p, int dtype) {
+    switch (dtype) {
+    case TENSOR_I32: return *(const int32_t *)p;
+    case TENSOR_I64: return *(const int64_t *)p;
+    case TENSOR_I16: return *(const int16_t *)p;
+    case TENSOR_I8: return *(const int8_t *)p;
+    default: return *(const uint8_t *)p;
+    }
+}
+// Where element k (row-major) lies, in elements.
+TEST_FN int64_t place_of(const tensor_t *t, int64_t k) {
+    int64_t at = t->offset;
+    int d;
+    for (d = t->ndim - 1; d >= 0; d--) {
+        at += k % t->dims[d] * t->strides[d];
+        k /= t->dims[d];
+    }
+    return at;
+}
+TEST_FN void note(state_t *s, char kind, int var, int step, tensor_t *x) {
+    trace_t *t = s->trace;
+    record_t *r;
+    tensor_scope_t scope;
+    tensor_t *here;
+    int64_t k;
+    int d;
+    if (t->n == MAX_RECORDS) return;
+    r = &t->r[t->n++];
+    memset(r, 0, sizeof *r);
+    r->kind = kind, r->var = var, r->step = step, r->there = x != NULL;
+    if (!x) return;
+    r->dtype = (int)USE(tensor_dtype)(x), r->nd = USE(tensor_ndim)(x), r->n = USE(tensor_numel)(x);
+    r->grad = USE(tensor_requires_grad)(x), r->leaf = USE(tensor_is_leaf)(x);
+    r->offset = USE(tensor_storage_offset)(x);
+    for (d = 0; d < r->nd; d++) {
+        r->dims[d] = USE(tensor_size)(x, d);
+        r->strides[d] = USE(tensor_stride)(x, d);
+    }
+    r->alias = -1;
+    for (k = 0; k < MAX_VALUES && r->alias < 0; k++)
+        if (s->x[k].t && s->x[k].t->storage == x->storage) r->alias = (int)k;
+    scope = USE(tensor_scope_begin_no_grad)();
+    here = s->setting->device ? USE(tensor_to)(x, TENSOR_CPU) : x;
+    if (here->state != TENSOR__LIVE) {
+        tensor_scope_end(scope);
+        return;
+    }
+    if (is_real(r->dtype)) r->v = (double *)malloc(((size_t)r->n + 1) * sizeof *r->v);
+    else r->i = (int64_t *)malloc(((size_t)r->n + 1) * sizeof *r->i);
+    for (k = 0; k < r->n; k++) {
+        const char *p = (const char *)here->storage->data + place_of(here, k) * sizes[r->dtype];
+        if (r->v) r->v[k] = real_at(p, r->dtype);
+        else r->i[k] = whole_at(p, r->dtype);
+    }
+    USE(tensor_scope_end)(scope);
+}
+
+// ---- noise: what rounding may change, changed ----
+
+TEST_FN void disturb(tensor_t *x, uint64_t seed) {
+    int64_t k;
+    double most = 0;
+    if (x->state != TENSOR__LIVE || !is_real(x->dtype) || !x->storage->data) return;
+    for (k = 0; k < x->numel; k++) {
+        double v = fabs(real_at((char *)x->storage->data + place_of(x, k) * sizes[x->dtype], x->dtype));
+        if (v - v == 0 && v > most) most = v;
+    }
+    for (k = 0; k < x->numel; k++) {
+        char *p = (char *)x->storage->data + place_of(x, k) * sizes[x->dtype];
+        double u = (double)(mixed(seed + (uint64_t)k) >> 11) * 0x1p-52 - 1, v = real_at(p, x->dtype);
+        if (v == 0 || v - v != 0) continue;
+        if (x->dtype == TENSOR_F64) *(double *)p = v + u * (fabs(v) + most / 8) * 0x1p-50;
+        if (x->dtype == TENSOR_F32) *(float *)p = (float)(v + u * (fabs(v) + most / 8) * 0x1p-21);
+        if (x->dtype >= TENSOR_F16 && (*(uint16_t *)p & 0x7F) != 0 && (*(uint16_t *)p & 0x7F) != 0x7F)
+            *(uint16_t *)p = (uint16_t)(*(uint16_t *)p + (u < -0.3 ? -1 : u > 0.3));
+    }
+}
+// Whether each element is one of the inputs', or 0 or 1: nothing was rounded.
+TEST_FN int is_exact(const state_t *s, const step_t *step, const tensor_t *y) {
+    int64_t k, j;
+    int i;
+    if (!is_real(y->dtype)) return 1;
+    if (y->numel > 512) return 0;
+    for (k = 0; k < y->numel; k++) {
+        double v = real_at((char *)y->storage->data + place_of(y, k) * sizes[y->dtype], y->dtype);
+        int there = v == 0 || v == 1 || v != v;
+        for (i = 0; i < step->nin && !there; i++) {
+            const tensor_t *x = step->in[i] >= 0 ? s->x[step->in[i]].t : NULL;
+            if (!x || x->dtype != y->dtype || x->numel > 512) continue;
+            for (j = 0; j < x->numel && !there; j++)
+                there = fabs(real_at((char *)x->storage->data + place_of(x, j) * sizes[x->dtype], x->dtype)) == fabs(v);
+        }
+        if (!there) return 0;
+    }
+    return 1;
+}
+
+// ---- statements ----
+
+// The gradient that backward begins with: few bits, some negative.
+TEST_FN tensor_t *weights_of(tensor_t *y) {
+    tensor_shape_t shape = USE(tensor_shape)(y);
+    int64_t n = tensor_numel(y), k;
+    double *v = (double *)malloc(((size_t)n + 1) * sizeof *v);
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_t *w;
+    for (k = 0; k < n; k++) v[k] = (double)(k * 5 % 13) / 8 - 0.5;
+    w = tensor_from_n(v, TENSOR_F64, shape.dims, shape.ndim);
+    free(v);
+    w = tensor_to(tensor_to(w, tensor_dtype(y)), (int)USE(tensor_device)(y));
+    return USE(tensor_scope_return)(scope, w);
+}
+TEST_FN tensor_t *make_leaf(const state_t *s, const step_t *step) {
+    int64_t n = leaf_numel(step);
+    double *v = (double *)malloc(((size_t)n + 1) * sizeof *v);
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_t *x;
+    leaf_elements(step, v);
+    x = tensor_to(tensor_from_n(v, TENSOR_F64, step->i + AT_DIMS, leaf_ndim(step)), (int)step->i[AT_DTYPE]);
+    free(v);
+    if (step->i[AT_LAYOUT]) x = arrange(x, (char)step->i[AT_LAYOUT]);
+    if (s->setting->device) x = tensor_to(x, TENSOR_CUDA);
+    x = USE(tensor_scope_return)(scope, x);
+    if (step->i[AT_GRAD] && tensor_grad_enabled()) USE(tensor_requires_grad_)(x, 1);
+    return x;
+}
+// An op as a function of its inputs that are floats (for checkpoint, vjp ...).
+typedef struct closure_t {
+    int what;
+    arguments_t a;
+    int at[MAX_INPUTS], n;
+} closure_t;
+TEST_FN tensor_t *call_closure(tensor_t *const *in, int n, void *user) {
+    closure_t *c = (closure_t *)user;
+    arguments_t a = c->a;
+    int k;
+    for (k = 0; k < n; k++) a.in[c->at[k]] = in[k];
+    ops[c->what].call(&a);
+    return a.out[0];
+}
+static closure_t closures[MAX_STEPS];   // checkpoints call them until backward
+static int nclosures;
+
+// -> how many results, -1: there is nothing to differentiate
+TEST_FN int call_via(const step_t *step, const arguments_t *a, tensor_t **out) {
+    closure_t *c = &closures[nclosures++ % MAX_STEPS];
+    tensor_t *in[MAX_INPUTS], *v[MAX_INPUTS] = {NULL}, *y = NULL;
+    int k;
+    c->what = step->what, c->a = *a, c->n = 0;
+    for (k = 0; k < a->nin; k++)
+        if (a->in[k] && is_real((int)tensor_dtype(a->in[k]))) c->at[c->n] = k, in[c->n++] = a->in[k];
+    if (!c->n) return -1;
+    for (k = 0; k < c->n; k++) v[k] = weights_of(in[k]);
+    out[0] = out[1] = NULL;
+    switch (step->via) {
+    case CHECKPOINTED: out[0] = USE(tensor_checkpoint)(call_closure, c, in, c->n); return 1;
+    case VJP:
+        y = call_closure(in, c->n, c);
+        if (tensor_is_poison(y)) return out[0] = y, 1;
+        out[0] = USE(tensor_vjp)(call_closure, c, in, c->n, weights_of(y), v, 0);
+        out[1] = v[0];
+        return 2;
+    case JVP: out[0] = USE(tensor_jvp)(call_closure, c, in, c->n, v, &out[1], 0); return 2;
+    case JACOBIAN:
+        USE(tensor_jacobian)(call_closure, c, in, c->n, v, 0);
+        out[0] = v[0];
+        return 1;
+    case HESSIAN: {
+        tensor_t *h[MAX_INPUTS * MAX_INPUTS] = {NULL};
+        USE(tensor_hessian)(call_closure, c, in, c->n, h, 0);
+        out[0] = h[0];
+        return 1;
+    }
+    default: {
+        tensor_t *w[MAX_INPUTS] = {NULL};
+        if (step->via == HVP) out[0] = USE(tensor_hvp)(call_closure, c, in, c->n, v, w, 0);
+        else out[0] = USE(tensor_vhp)(call_closure, c, in, c->n, v, w, 0);
+        out[1] = w[0];
+        return 2;
+    }
+    }
+}
+
+// What is new is made row-major: PyTorch's side does the same.
+TEST_FN tensor_t *dense(const state_t *s, const step_t *step, tensor_t *x) {
+    const char *name = name_of(step);
+    int k;
+    if (!x || x->state != TENSOR__LIVE || USE(tensor_is_contiguous)(x)) return x;
+    if (!strcmp(name, "channels_last") || !strcmp(name, "empty_strided") || !strcmp(name, "as_strided")) return x;
+    for (k = 0; k < MAX_VALUES; k++)
+        if (s->x[k].t && s->x[k].t->storage == x->storage) return x;
+    return tensor_contiguous(x);
+}
+
+TEST_FN void end_scope(state_t *s, int returned) {
+    int k;
+    s->depth--;
+    for (k = 0; k < MAX_VALUES; k++) {
+        variable_t *x = &s->x[k];
+        if (!x->t || x->depth <= s->depth) continue;
+        if (x->kept || k == returned) {
+            x->depth = s->depth;
+            continue;
+        }
+        // a leaf and a gradient with a graph hold each other
+        if (tensor_is_leaf(x->t) && tensor_grad(x->t)) tensor_set_grad(x->t, NULL);
+        x->t = NULL;
+    }
+}
+// -> whether the statement could be run: all that it uses is there
+TEST_FN int execute(state_t *s, const step_t *step, int number) {
+    trace_t *t = s->trace;
+    tensor_t *in[MAX_INPUTS] = {NULL}, *out[MAX_OUT] = {NULL};
+    int k, nout = 0, changes = 0;
+    static arguments_t a;
+    for (k = 0; k < step->nin; k++) {
+        if (step->in[k] < 0) continue;
+        in[k] = s->x[step->in[k]].t;
+        if (!in[k]) return 0;
+    }
+    if (step->what < NOPS) {
+        const char *name = name_of(step);
+        int shared = 0, r;
+        memset(&a, 0, sizeof a);
+        memcpy(a.in, in, sizeof in);
+        memcpy(a.i, step->i, sizeof step->i);
+        memcpy(a.f, step->f, sizeof step->f);
+        snprintf(a.s, sizeof a.s, "%s", step->s);
+        a.nin = step->nin, a.ni = step->ni, a.nf = step->nf;
+        changes = name[strlen(name) - 1] == '_';
+        changes_itself = 1;
+        if (step->via) {
+            nout = call_via(step, &a, out);
+            if (nout < 0) return 0;
+        } else {
+            ops[step->what].call(&a);
+            nout = a.nout < MAX_RESULTS ? a.nout : MAX_RESULTS;
+            memcpy(out, a.out, sizeof out);
+            if (strncmp(name, "empty", 5) == 0 && tensor_ok()) tensor_zero_(out[0]);
+        }
+        for (r = 0; r < nout && s->setting->noise && tensor_ok(); r++) {
+            if (!out[r] || out[r]->state != TENSOR__LIVE) continue;
+            for (shared = 0, k = 0; k < MAX_VALUES && !changes; k++)
+                shared |= s->x[k].t && s->x[k].t->storage == out[r]->storage;
+            if (!shared && !is_exact(s, step, out[r]))
+                disturb(out[r], s->setting->noise * 7919u + (uint64_t)(number * 31 + r));
+        }
+    } else {
+        int was;
+        switch (step->what - NOPS) {
+        case DO_leaf: out[nout++] = make_leaf(s, step); break;
+        case DO_begin:
+            if (s->depth == MAX_DEPTH) return 0;
+            switch (step->i[0]) {
+            case PLAIN: s->scope[++s->depth] = USE(tensor_scope_begin)(); break;
+            case NO_GRAD: s->scope[++s->depth] = USE(tensor_scope_begin_no_grad)(); break;
+            case WITH_GRAD: s->scope[++s->depth] = USE(tensor_scope_begin_grad)(); break;
+            case INFERENCE: s->scope[++s->depth] = USE(tensor_scope_begin_inference)(); break;
+            case CAST_F16: s->scope[++s->depth] = USE(tensor_scope_begin_autocast)(TENSOR_F16); break;
+            default: s->scope[++s->depth] = tensor_scope_begin_autocast(TENSOR_BF16); break;
+            }
+            break;
+        case DO_end:
+            if (!s->depth) return 0;
+            was = s->depth;
+            end_scope(s, step->nin ? step->in[0] : -1);
+            if (step->nin) tensor_scope_return(s->scope[was], in[0]);
+            else tensor_scope_end(s->scope[was]);
+            break;
+        case DO_reset:
+            if (!s->depth) return 0;
+            was = s->depth;
+            end_scope(s, -1);
+            s->depth = was;
+            USE(tensor_scope_reset)(s->scope[was]);
+            break;
+        case DO_mode:
+            if (!s->depth) return 0;
+            USE(tensor_set_grad_enabled)((int)step->i[0]);
+            break;
+        case DO_pack:
+            if (!s->depth) return 0;
+            USE(tensor_set_saved_tensors_hooks)(&packing);
+            break;
+        case DO_hook:
+            if (s->nhooks == MAX_HOOKS) return 0;
+            s->hooks[s->nhooks++] = USE(tensor_register_hook)(in[0], step->i[0] ? hook_twice : hook_seen, NULL);
+            break;
+        case DO_post_hook:
+            if (s->nhooks == MAX_HOOKS) return 0;
+            s->hooks[s->nhooks++] = USE(tensor_register_post_accumulate_grad_hook)(in[0], hook_done, NULL);
+            break;
+        case DO_unhook:
+            if (step->i[0] >= s->nhooks) return 0;
+            USE(tensor_remove_hook)(s->hooks[step->i[0]]);
+            break;
+        case DO_retain: USE(tensor_retain_grad)(in[0]); break;
+        case DO_detach_: USE(tensor_detach_)(in[0]); break;
+        case DO_require: USE(tensor_requires_grad_)(in[0], (int)step->i[0]); break;
+        case DO_grad: {
+            tensor_t *w = weights_of(in[0]);
+            USE(tensor_autograd_grad)(&in[0], 1, &w, in + 1, step->nin - 1, out, (int)step->i[0]);
+            nout = step->nin - 1 < MAX_RESULTS ? step->nin - 1 : MAX_RESULTS;
+            for (k = 0; k < nout; k++)          // they may be views of each other, with any strides
+                if (out[k] && !tensor_is_poison(out[k])) out[k] = tensor_clone(out[k]);
+            break;
+        }
+        case DO_backward: USE(tensor_backward_with)(in[0], weights_of(in[0]), (int)step->i[0]); break;
+        case DO_clear: USE(tensor_set_grad)(in[0], NULL); break;
+        case DO_set_grad: tensor_set_grad(in[0], in[1]); break;
+        case DO_keep: USE(tensor_keep)(in[0]); break;
+        case DO_set:
+            USE(tensor_set)(&out[0], in[0]);
+            tensor_set(&out[0], in[1]);
+            nout = 1;
+            break;
+        case DO_custom:
+            USE(tensor_apply_n)(&custom, NULL, in, 2, out, 2);
+            nout = 2;
+            break;
+        default:
+            if (!tensor_numel(in[0])) return 0;
+            {
+                tensor_scope_t scope = tensor_scope_begin_no_grad();
+                char *p = (char *)USE(tensor_data_mut)(in[0]);
+                if (p && s->setting->device) p = (char *)mirror_near(p, 1);
+                if (p && tensor_dtype(in[0]) == TENSOR_F64) *(double *)(void *)p = step->f[0];
+                if (p && tensor_dtype(in[0]) == TENSOR_F32) *(float *)(void *)p = (float)step->f[0];
+                tensor_scope_end(scope);
+            }
+            break;
+        }
+    }
+    t->failed[number] = USE(tensor_error_code)();
+    if (t->failed[number]) {
+        snprintf(t->text[number], sizeof t->text[number], "%s", USE(tensor_error_text)());
+        USE(tensor_clear_error)();
+        t->made[number] = 0;
+        if (is(step, DO_set) && out[0]) tensor_free(out[0]);
+        return 1;
+    }
+    for (k = 0; k < nout && step->what < NOPS; k++) out[k] = dense(s, step, out[k]);
+    if (is(step, DO_keep)) s->x[step->in[0]].kept++;
+    t->made[number] = nout;
+    for (k = 0; k < nout && k < step->nout; k++) {
+        variable_t *x = &s->x[step->out + k];
+        note(s, 'v', step->out + k, number, out[k]);
+        x->t = out[k];
+        x->depth = s->depth;
+        x->kept = is(step, DO_set);
+        x->step = number;
+    }
+    return 1;
+}
+
+// ---- a whole program ----
+
+TEST_FN void state_begin(state_t *s, const setting_t *setting, trace_t *t) {
+    memset(s, 0, sizeof *s);
+    s->setting = setting;
+    s->trace = t;
+    memset(memory, 0, sizeof memory);
+    USE(tensor_set_isa)(setting->isa);
+    USE(tensor_set_num_threads)(setting->threads);
+    USE(tensor_set_default_device)(setting->device ? TENSOR_CUDA : TENSOR_CPU);
+    USE(tensor_manual_seed)(7);
+    nclosures = 0;
+    s->scope[0] = USE(tensor_scope_begin)();
+}
+TEST_FN void state_end(state_t *s) {
+    trace_t *t = s->trace;
+    int k;
+    for (k = 0; k < MAX_VALUES; k++)
+        if (s->x[k].t) t->alive[k] = 1, note(s, 'f', k, -1, s->x[k].t);
+    for (k = 0; k < MAX_VALUES; k++) {
+        tensor_t *g = s->x[k].t && s->x[k].t->state == TENSOR__LIVE ? USE(tensor_grad)(s->x[k].t) : NULL;
+        if (g) note(s, 'g', k, -1, g);
+    }
+    for (k = 0; k < MAX_VALUES; k++) {
+        if (!s->x[k].t) continue;
+        if (tensor_is_leaf(s->x[k].t) && tensor_grad(s->x[k].t)) tensor_set_grad(s->x[k].t, NULL);
+    }
+    for (k = 0; k < MAX_VALUES; k++)
+        while (s->x[k].t && s->x[k].kept-- > 0) tensor_free(s->x[k].t);
+    tensor_scope_end(s->scope[0]);
+    tensor_set_default_device(TENSOR_CPU);
+    tensor_clear_error();
+}
+TEST_FN void run_program(const program_t *p, const setting_t *setting, trace_t *t) {
+    static state_t s;
+    tensor_memory_stats_t before = USE(tensor_memory_stats)(), after;
+    int k;
+    trace_begin(t);
+    state_begin(&s, setting, t);
+    for (k = 0; k < p->n && !t->invalid; k++) {
+        t->steps = k + 1;
+        if (!execute(&s, &p->step[k], k)) t->invalid = 1;
+    }
+    state_end(&s);
+    after = tensor_memory_stats();
+    t->leaked = after.live_tensors != before.live_tensors || after.live_nodes != before.live_nodes;
+}
+
+#endif

@@ -1,0 +1,171 @@
+// known.h - where the library and PyTorch differ on purpose, or PyTorch is at fault: how to know it, and why
+//
+// Counted, and printed with the counts; a program that differs so is not compared further.
+typedef struct known_t {
+    const char *names, *text, *why;     // "a b": the statement, "" = any; a part of the difference; why
+    long count;
+} known_t;
+static known_t knowns[] = {
+    {"", "\" against \"NotImplementedError", "PyTorch has no kernel for the dtype", 0},
+    {"", "\"\" against \"RuntimeError: unsupported operation: some elements of the input tensor and the written-to",
+     "operands that overlap are copied first", 0},
+    {"", "\"\" against \"RuntimeError: expected dtype", "operands of several dtypes promote", 0},
+    {"", "is not differentiable with respect to argument", "more gradients than PyTorch has", 0},
+    {"", "\"\" against \"RuntimeError: derivative for aten::", "more gradients than PyTorch has", 0},
+    {"unique unique_dim unique_consecutive unique_consecutive_dim heaviside", "requires grad 0, leaf 1 against 1, 0",
+     "what has no gradient does not require one", 0},
+    {"addcdiv addcmul", "\"\" against \"RuntimeError: result type", "operands of several dtypes promote", 0},
+    {"", "given to vhp should contain a single", "results without a gradient may have any shape", 0},
+    {"", "given to hvp should contain a single", "results without a gradient may have any shape", 0},
+    {"", "\"\" against \"RuntimeError: one of the variables needed for gradient computation has been modified",
+     "a change by the own value has right gradients", 0},
+    {"", "\"\" against \"RuntimeError: Only Tensors of floating", "integers are constants of vjp and its like", 0},
+    {"index_copy_ index_copy index_add_ index_add", "Expected a long tensor for index, but got Int", "indices of i32 are taken", 0},
+    {"", "\"\" against \"RuntimeError: Autograd not support dtype", "integers are constants of vjp and its like", 0},
+    {"", "given to hessian should contain a single", "results without a gradient may have any shape", 0},
+    {"", "Setting requires_grad=True on inference tensor", "vjp and its like take tensors of inference mode", 0},
+    {"", "stack expects a non-empty TensorList", "PyTorch's jacobian has no empty results", 0},
+    {"kron backward", "\"\" against \"RuntimeError: view size is not compatible", "PyTorch at fault: it views what is no view", 0},
+    {"backward grad", "returned an invalid gradient at index 1", "PyTorch at fault: scatter of an index smaller than src", 0},
+    {"cartesian_prod", "meshgrid expects all tensors to have the same dtype", "operands of several dtypes promote", 0},
+    {"allclose", "did not match", "operands of several dtypes promote", 0},
+    {"cdist", "\"\" against", "operands of several dtypes promote", 0},
+    {"kl_div", "Integral inputs not supported", "integers are taken as f32", 0},
+    {"lp_pool1d lp_pool2d lp_pool3d", "with optional 0 dim batch size", "no channels are taken", 0},
+    {"take take_along_dim one_hot nll_loss gather scatter index_select", "ong", "indices of i32 are taken", 0},
+    {"multi_margin_loss multilabel_margin_loss", "expected scalar type Long but found Int", "indices of i32 are taken", 0},
+    {"flatten masked_fill_tensor_ index_fill_tensor_ reshape_as squeeze", "requires grad 0, leaf 1 against 1, 0",
+     "PyTorch at fault: integers and results of inference mode require no grad", 0},
+    {"local_response_norm", "leaf 0 against 1, 1", "PyTorch returns the input itself", 0},
+    {"trapezoid cumulative_trapezoid rpow_scalar", "i64", "a whole number keeps the dtype of integers", 0},
+    {"polygamma", "element", "at -inf and poles", 0},
+    {"poisson_nll_loss", "against 0-d f32", "operands of several dtypes promote", 0},
+    {"searchsorted bucketize", "must be", "values have the dtype of the sorted ones", 0},
+    {"prelu", "Type promoting not supported", "operands of several dtypes promote", 0},
+    {"linalg_vecdot", "to have the same dtype", "operands of several dtypes promote", 0},
+    {"group_norm", "to be greater than 0", "no channels are taken", 0},
+    {"backward grad", "to have non-zero size for non-batch", "no channels are taken", 0},
+    {"backward grad", "ZeroTensors are immutable", "PyTorch at fault", 0},
+    {"conv_transpose1d conv_transpose2d conv_transpose3d conv1d conv2d conv3d", "\"\" against \"IndexError", "no channels are taken", 0},
+    {"detach_", "Can't detach views", "PyTorch makes views inside", 0},
+    {"cholesky_inverse cholesky_solve", "element", "PyTorch at fault: gradients of the unread triangle", 0},
+    {"as_strided", "stride", "PyTorch's result of jvp", 0},
+    {"triplet_margin_loss block_diag", "against", "operands of several dtypes promote", 0},
+    {"linalg_vander", "N must be greater than 1", "N of 1 is taken", 0},
+    {"quantile quantile_dim nanquantile nanquantile_dim", "must be non-empty", "no elements are taken", 0},
+    {"unique_consecutive_dim unique_dim", "zero sized dimensions", "no elements are taken", 0},
+    {"lstm", "must be w_hh", "PyTorch reads any weights", 0},
+    {"pixel_unshuffle pixel_shuffle", "size 1", "PyTorch at fault: the channels of images without elements", 0},
+    {"gaussian_nll_loss soft_margin_loss", "can't be cast to the desired output", "operands of several dtypes promote", 0},
+    {"bilinear", "cannot reshape tensor of 0 elements", "no elements are taken", 0},
+    {"batch_norm", "IndexError", "no channels are taken", 0},
+    {"histc", "element", "bounds that are equal are taken as they are", 0},
+    {"binary_cross_entropy", "nan against 0", "the mean of nothing is NaN, and so are its derivatives", 0},
+    {"index_fill index_copy masked_fill", "Inference tensors cannot be saved", "what is not needed is not saved", 0},
+    {"masked_fill_tensor_ index_fill_tensor_", "without overflow", "numbers saturate", 0},
+    {"backward grad", "has been detached in-place", "detach_ leaves what was saved", 0},
+    {"backward grad", "\"\" against \"RuntimeError: Trying to backward through the graph a second time",
+     "what saves nothing can run again", 0},
+    {"as_strided_scatter", "element", "PyTorch at fault: gradients of overwritten elements", 0},
+    {"remainder_scalar remainder fmod fmod_scalar floor_divide floor_divide_scalar", "element", "whole multiples after rounding", 0},
+    {"adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d", "must be a float", "integers are refused", 0},
+    {"sigmoid exp2", "requires grad 0, leaf 1 against 1, 0", "a view from before requires_grad_ stays as it is", 0},
+    {"std_mean var_mean std_mean_dims var_mean_dims", "element", "PyTorch at fault: the mean of what holds inf is NaN", 0},
+    {"grad", "requires grad 0, leaf 1 against 1, 0", "the gradient of what is linear is a constant", 0},
+    {"grad", "requires grad 1, leaf 0 against 0, 1", "the gradient of what is linear is a constant", 0},
+    {"max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d conv1d conv2d conv3d im2col col2im max_unpool1d "
+     "max_unpool2d max_unpool3d conv_transpose1d conv_transpose2d conv_transpose3d lp_pool1d lp_pool2d lp_pool3d",
+     "\"\" against \"RuntimeError", "-1 is as the first size; no channels are taken", 0},
+    {"adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d adaptive_avg_pool1d adaptive_avg_pool2d "
+     "adaptive_avg_pool3d max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices", "\"\" against \"RuntimeError",
+     "-1 is as the input; no channels are taken", 0},
+    {"linalg_cross cross", "expected scalar type", "operands of several dtypes promote", 0},
+    {"meshgrid", "to have the same dtype", "operands of several dtypes promote", 0},
+    {"nanquantile_dim quantile_dim quantile nanquantile", "must be same dtype as the input", "operands of several dtypes promote", 0},
+    {"cross_entropy", "Long or Byte, but got Int", "indices of i32 are taken", 0},
+    {"allclose isclose", "must be greater than or equal to zero", "any tolerance is taken", 0},
+    {"binary_cross_entropy", "should be between 0 and 1", "targets are not looked at", 0},
+    {"backward grad", "must have the same dtype, but got", "operands of several dtypes promote", 0},
+    {"backward grad", "\"\" against \"RuntimeError: The size of tensor", "PyTorch at fault: an index smaller than src", 0},
+    {"", "requires grad 0, leaf 1 against 1, 1",
+     "PyTorch 2.15 at fault: views made under no_grad require grad", 0},
+    {"flatten", "shares memory", "PyTorch returns the input itself, the library a view of it", 0},
+    {"flatten", "leaf 1 against 1, 1", "PyTorch returns the input itself, the library a view of it", 0},
+    {"flatten", "leaf 0 against 1, 1", "PyTorch returns the input itself, the library a view of it", 0},
+    {"cosine_similarity", "eps must be non-negative", "any eps is taken", 0},
+};
+
+// Whether a change in place of the program before step reads what it writes: PyTorch's kernels of scatters and the like
+// do not notice, and read what they have written already.
+static long n_overlaps;
+TEST_FN int storage_of(const trace_t *a, int var) {
+    int r;
+    for (r = 0; r < a->n; r++)
+        if (a->r[r].kind == 'v' && a->r[r].var == var) return a->r[r].alias < 0 ? var : a->r[r].alias;
+    return -1;
+}
+TEST_FN int overlaps(const program_t *p, const trace_t *a, int step) {
+    int k, j;
+    for (k = 0; k <= step; k++) {
+        const step_t *s = &p->step[k];
+        const char *name = name_of(s);
+        if (s->what >= NOPS || name[strlen(name) - 1] != '_') continue;
+        if (!strstr(name, "scatter") && !strstr(name, "index") && !strstr(name, "put")) continue;
+        for (j = 1; j < s->nin; j++)
+            if (s->in[j] >= 0 && storage_of(a, s->in[j]) == storage_of(a, s->in[0])) return 1;
+    }
+    return 0;
+}
+
+// The gradients of elements that as_strided_scatter overwrites: PyTorch at fault.
+static long n_overwritten;
+TEST_FN int uses(const program_t *p, const char *name) {
+    int k;
+    for (k = 0; k < p->n; k++)
+        if (strcmp(name_of(&p->step[k]), name) == 0) return 1;
+    return 0;
+}
+
+static long n_equals;
+TEST_FN int of_equals(const char *name) {
+    static const char *const names[] = {"mode", "kthvalue", "argsort", "topk", "sort", "median_dim", "nanmedian_dim"};
+    int k;
+    for (k = 0; k < (int)(sizeof names / sizeof names[0]); k++)
+        if (strcmp(names[k], name) == 0) return 1;
+    return 0;
+}
+
+// at: differ's answer, the statement + 1, or 1000 + a record.
+TEST_FN int known(const program_t *p, const trace_t *a, int at, const char *what) {
+    int step = at < 1000 ? at - 1 : at < 5000 ? a->r[at - 1000].step : -1, k;
+    const char *name = step < 0 ? "" : name_of(&p->step[step]);
+    size_t n = strlen(name);
+    if (step >= 0 && a->failed[step] && skipped(name, "DTYPE")) return 1;       // ops.def counts and says why
+    if ((strstr(what, "gradient") || strcmp(name, "grad") == 0) &&
+        (uses(p, "as_strided_scatter") || uses(p, "cholesky_inverse") || uses(p, "cholesky_solve") || uses(p, "linalg_lstsq"))) {
+        n_overwritten++;
+        return 1;
+    }
+    if (uses(p, "detach_")) return 1;                                       // of what hooks and views still hold
+    if (at >= 1000 && at < 5000 && a->r[at - 1000].dtype == TENSOR_U8) return 1;    // conversions saturate
+    if (uses(p, "hook") && strcmp(name, "grad") == 0) return 1;             // autograd_grad gives hooked gradients
+    if (strcmp(name, "grad") == 0 && strstr(what, "there against")) return 1;   // what the graph leads through inside
+    if (at >= 1000 && at < 5000 && a->r[at - 1000].dtype == TENSOR_I64 && of_equals(name)) {
+        n_equals++;
+        return 1;
+    }
+    if (step >= 0 && overlaps(p, a, step)) {
+        n_overlaps++;
+        return 1;
+    }
+    for (k = 0; k < (int)(sizeof knowns / sizeof knowns[0]); k++) {
+        known_t *w = &knowns[k];
+        const char *found = *w->names ? strstr(w->names, name) : name;
+        while (*w->names && found && !((found == w->names || found[-1] == ' ') && (found[n] == 0 || found[n] == ' ')))
+            found = strstr(found + 1, name);
+        if (!found || !strstr(what, w->text)) continue;
+        w->count++;
+        return 1;
+    }
+    return 0;
+}
