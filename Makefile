@@ -5,6 +5,7 @@
 #   make examples   build/01_tensors .. build/fashion
 #   make test       all tests that a C compiler can run
 #   make test-exhaustive   every float through every unary kernel (an hour)
+#   make fuzz       new inputs for readers, parsed strings and sequences of calls      SECONDS=60
 #   make docs       docs/ops.md from the op tables and headers
 #   make check      form of the sources: contents, docs, sizes, symbols
 #   make bench      speed, as ratios to references where there are any      QUICK=1 ROUNDS=3 OPS=all (every op)
@@ -39,7 +40,7 @@ headers  = tensor.h tensor_nn.h
 names    = $(notdir $(basename $(wildcard examples/*.c)))
 programs = $(filter-out compile_%,$(notdir $(basename $(wildcard tests/*.c))))
 scripts  = $(addprefix tests/,check.sh examples.sh readme.sh jobs.sh compile.sh traps.sh subsets.sh bits.sh arm.sh wasm.sh \
-           cuda.sh host.sh)
+           cuda.sh host.sh fuzz.sh)
 # These bring the implementation themselves; all other programs wait for it and are linked with it.
 whole    = $(notdir $(basename $(shell grep -l 'define TENSOR_IMPLEMENTATION' examples/*.c tests/*.c bench/*.c)))
 speed    = micro ops every models nets gpt_step
@@ -103,6 +104,11 @@ test-programs: test-build
 test-exhaustive: $(B)/tests/ulp
 	$(B)/tests/ulp all
 
+$(B)/tests/seeds: $(wildcard tests/fuzz/*)
+
+fuzz: $(B)/tests/seeds
+	@B=$(B) SECONDS_EACH='$(or $(SECONDS),60)' sh tests/fuzz.sh
+
 # tests/docs, one of the test programs, fails when the committed file is another one.
 docs: $(B)/tests/docs
 	@mkdir -p docs
@@ -145,5 +151,5 @@ install: $(B)/libtensor.a
 clean:
 	rm -rf $(B)
 
-.PHONY: all lib examples run fashion test test-programs test-exhaustive test-build docs check bench gpu gpu-build install clean
+.PHONY: all lib examples run fashion test test-programs test-exhaustive test-build fuzz docs check bench gpu gpu-build install clean
 .SECONDARY:
