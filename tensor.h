@@ -12623,7 +12623,7 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
             size = part ? size : x->dims[d];
             w.begin[d] = size ? first : 0;
             w.dims[w.ndim] = size;
-            w.mul[w.ndim] = part ? v[2] : 1;
+            w.mul[w.ndim] = part && size > 1 ? v[2] : 1;
             w.a[w.ndim++] = d;
         }
         if (keep < 0) {
