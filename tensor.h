@@ -367,7 +367,7 @@ TENSOR_API size_t tensor_memory_report(char *text, size_t size);
 // is in a library call.
 //   n       1 (default) .. 256; a child of fork has one again, until it sets more
 //   -> code;  errors UNSUPPORTED under TENSOR_NO_THREADS when n > 1, SHAPE if n is out of range, OWNER while
-//      a kernel runs, INTERNAL
+//      a kernel runs, OUT_OF_MEMORY, INTERNAL (the system starts no thread)
 TENSOR_API int tensor_set_num_threads(int n);
 
 // Number of threads kernels may use.
@@ -9309,10 +9309,10 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
 #endif
     p->threads = (tensor__os_thread_t *)TENSOR_MALLOC(bytes, 64);
     p->threads_bytes = bytes;
-    int started = 0;
-    while (p->threads && started < n - 1) {
+    int started = 0, memory = p->threads != NULL;
+    while (memory && started < n - 1) {
         tensor__start_t *s = (tensor__start_t *)TENSOR_MALLOC(sizeof *s, 64);
-        if (!s) { break; }
+        if (!s) { memory = 0; break; }
         s->pool = p;
         s->worker = started + 1;
         if (!TENSOR__THREAD_START(&p->threads[started], tensor__worker_main, s)) {
@@ -9324,6 +9324,7 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
     p->n = started + 1;
     if (started == n - 1) { return 0; }
     tensor__pool_stop(th->ctx);
+    TENSOR__REFUSE_CODE(!memory, OUT_OF_MEMORY, "set_num_threads: out of memory for %i threads", n - 1);
     tensor__fail(th, TENSOR_ERR_INTERNAL, "set_num_threads: the system started %i of %i threads", started,
                  n - 1);
     return TENSOR_ERR_INTERNAL;
