@@ -33,7 +33,7 @@ static void looked_at(tensor_t *y) {
         for (d = 0; d < s.ndim; d++) n *= s.dims[d];
         PROMISE(s.ndim >= 0 && s.ndim <= TENSOR_MAX_DIMS && n == tensor_numel(y), "%d dims, %lld elements", s.ndim,
                 (long long)n);
-        test_hash(TEST_HASH, y);
+        if (n <= 1 << 16) test_hash(TEST_HASH, y);      // an expanded view may have as many as it likes
     }
 }
 
