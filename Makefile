@@ -7,6 +7,7 @@
 #   make test-exhaustive   every float through every unary kernel (an hour)
 #   make fuzz       new inputs for readers, parsed strings and sequences of calls      SECONDS=60
 #   make docs       docs/ops.md from the op tables and headers
+#   make stack-usage   docs/stack.md: bytes of stack of each family of calls
 #   make check      form of the sources: contents, docs, sizes, symbols
 #   make bench      speed, as ratios to references where there are any      QUICK=1 ROUNDS=3 OPS=all (every op)
 #   make gpu        tensor_cuda.cu on a GPU: PART=truth|ops|why RESULTS=dir PREBUILT=1; make gpu-build ARCH=sm_90: its programs
@@ -119,6 +120,9 @@ docs: $(B)/tests/docs
 	@mkdir -p docs
 	$(B)/tests/docs print > docs/ops.md
 
+stack-usage: $(B)/tests/stack
+	$(B)/tests/stack print > docs/stack.md
+
 test-build: $(addprefix $(B)/tests/,$(programs))
 
 check: $(B)/libtensor.a
@@ -156,5 +160,5 @@ install: $(B)/libtensor.a
 clean:
 	rm -rf $(B)
 
-.PHONY: all lib examples run fashion test test-programs test-exhaustive test-build fuzz docs check bench gpu gpu-build install clean
+.PHONY: all lib examples run fashion test test-programs test-exhaustive test-build fuzz docs stack-usage check bench gpu gpu-build install clean
 .SECONDARY:

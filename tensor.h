@@ -6726,9 +6726,15 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64
     }
 }
 
-/* Its panel takes 16 KB of stack in the widest pass: only where there is something to copy. */
-TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_tiny_copied)(const tensor__gemm_t *g, int64_t ars, int64_t acs,
-                                                             int64_t brs, int64_t bcs) {
+/* The panel is on the stack, only where there is something to copy: 8 KB in the widest pass, 16 KB for a k
+ * over half of what is small. */
+TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_tiny_half)(const tensor__gemm_t *g, int64_t ars, int64_t acs,
+                                                           int64_t brs, int64_t bcs) {
+    float panel[TENSOR__GEMM_TINY_K / 2 * TENSOR__NR];
+    TENSOR__K(gemm_tiny)(g, ars, acs, brs, bcs, panel);
+}
+TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_tiny_whole)(const tensor__gemm_t *g, int64_t ars, int64_t acs,
+                                                            int64_t brs, int64_t bcs) {
     float panel[TENSOR__GEMM_TINY_K * TENSOR__NR];
     TENSOR__K(gemm_tiny)(g, ars, acs, brs, bcs, panel);
 }
@@ -6754,8 +6760,10 @@ TENSOR__FN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
         r[0] = r[2] = 0; r[1] = call->m; r[3] = call->n;
         if (bcs == 1 && (TENSOR__PASS == 3 || call->n % V_N == 0))
             TENSOR__K(gemm_tiny)(call, ars, acs, brs, bcs, NULL);
-        else if (bcs == 1 || !TENSOR__K(gemm_is_dot)(call))
-            TENSOR__K(gemm_tiny_copied)(call, ars, acs, brs, bcs);
+        else if (bcs == 1 || !TENSOR__K(gemm_is_dot)(call)) {
+            if (call->k <= TENSOR__GEMM_TINY_K / 2) TENSOR__K(gemm_tiny_half)(call, ars, acs, brs, bcs);
+            else TENSOR__K(gemm_tiny_whole)(call, ars, acs, brs, bcs);
+        }
         else TENSOR__K(gemm_dots)(call, (const float *)call->a + (call->aoff ? call->aoff[0] : 0),
                                   (const float *)call->b + (call->boff ? call->boff[0] : 0),
                                   (float *)call->c + (call->coff ? call->coff[0] : 0), r);
@@ -7799,12 +7807,14 @@ TENSOR__FN int tensor__tiles_granted(void) {
 // tensor handed over would lose its home).
 // ------------------------------------------------------------------------------
 
-// In front of 64-bit members that several threads read and write at once: 32-bit x86 would align them to 4 bytes,
-// and clang then calls libatomic.
+// 64-bit words that several threads read and write at once: 32-bit x86 would align them to 4 bytes, and clang
+// then calls libatomic.
 #if defined(__i386__) && (defined(__GNUC__) || defined(__clang__))
-#define TENSOR__WHOLE __attribute__((aligned(8)))
+typedef int64_t tensor__tally_t __attribute__((aligned(8)));
+typedef uint64_t tensor__word_t __attribute__((aligned(8)));
 #else
-#define TENSOR__WHOLE
+typedef int64_t tensor__tally_t;
+typedef uint64_t tensor__word_t;
 #endif
 
 enum {
@@ -7866,7 +7876,7 @@ struct tensor__thread_t {
     char shown[760];                // tensor_error_text's buffer
     const char *path[TENSOR__PATH];
     int path_depth;
-    TENSOR__WHOLE int64_t live_tensors, live_nodes, live_bytes, peak_bytes;
+    tensor__tally_t live_tensors, live_nodes, live_bytes, peak_bytes;
     void *scratch;                  // grows, reused by every call
     uint64_t scratch_bytes;
     struct tensor__cast_t *casts;   // of leaves, TENSOR__CAST_ROOM places; NULL = none
@@ -7883,7 +7893,7 @@ typedef struct tensor__pool_t {
     int n;                          // threads, the caller included
     tensor_parallel_fn_t hook;
     void *hook_user;
-    TENSOR__WHOLE uint64_t state;   // generation << 32 | open << 31 | workers inside
+    tensor__word_t state;           // generation << 32 | open << 31 | workers inside
     tensor__count_t busy, stop, parked;
     tensor__count_t next[TENSOR__MAX_THREADS];    // task of each share
     tensor__count_t slots[TENSOR__MAX_THREADS];   // worker numbers in use, for the user's hook
@@ -7981,7 +7991,7 @@ TENSOR__INLINE int tensor__mul_u64(uint64_t a, uint64_t b, uint64_t *out) {
 TENSOR__INLINE int64_t tensor__least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // A counter that one thread writes and others read now and then.
-TENSOR__INLINE void tensor__count(int64_t *counter, int64_t by) {
+TENSOR__INLINE void tensor__count(tensor__tally_t *counter, int64_t by) {
     TENSOR__RELAXED_STORE(counter, TENSOR__RELAXED_LOAD(counter) + by);
 }
 
