@@ -62,7 +62,8 @@
 //            Rounding modes other than to nearest change last bits, function values by up to 1e-3, and what
 //            rounds inside (round, tan of SSE2 and scalar) by more; flushed denormals (FTZ, DAZ) are taken as
 //            0; neither hangs or crashes. The mode is the calling thread's and, with more threads, that of
-//            each. A signal handler may call nothing here.
+//            each. A signal handler may call nothing here. A call takes up to 14 KB of stack, a training step
+//            15 KB, a few 8 KB more (docs/stack.md).
 // AUTOGRAD   Define-by-run: tensor_requires_grad_ marks a leaf, operations record themselves, tensor_backward
 //            adds d loss / d leaf into tensor_grad(leaf). Under tensor_scope_begin_no_grad nothing is
 //            recorded. Every gradient is made of differentiable operations (TENSOR_CREATE_GRAPH). Beyond
