@@ -5,7 +5,9 @@
 #   make examples   build/01_tensors .. build/fashion
 #   make test       all tests that a C compiler can run
 #   make test-exhaustive   every float through every unary kernel (an hour)
+#   make fuzz       new inputs for readers, parsed strings and sequences of calls      SECONDS=60
 #   make docs       docs/ops.md from the op tables and headers
+#   make stack-usage   docs/stack.md: bytes of stack of each family of calls
 #   make check      form of the sources: contents, docs, sizes, symbols
 #   make split      the headers cut at their tags into build/split, for tools that search or draw files
 #   make bench      speed, as ratios to references where there are any      QUICK=1 ROUNDS=3 OPS=all (every op)
@@ -40,7 +42,7 @@ headers  = tensor.h tensor_nn.h
 names    = $(notdir $(basename $(wildcard examples/*.c)))
 programs = $(filter-out compile_%,$(notdir $(basename $(wildcard tests/*.c))))
 scripts  = $(addprefix tests/,check.sh examples.sh readme.sh jobs.sh compile.sh traps.sh subsets.sh bits.sh arm.sh wasm.sh \
-           cuda.sh host.sh)
+           cuda.sh host.sh fuzz.sh)
 # These bring the implementation themselves; all other programs wait for it and are linked with it.
 whole    = $(notdir $(basename $(shell grep -l 'define TENSOR_IMPLEMENTATION' examples/*.c tests/*.c bench/*.c)))
 speed    = micro ops every models nets gpt_step
@@ -104,10 +106,23 @@ test-programs: test-build
 test-exhaustive: $(B)/tests/ulp
 	$(B)/tests/ulp all
 
+# Where the linker can, malloc fails in these (tests/heap.h).
+ifeq ($(shell uname -s),Linux)
+$(B)/tests/oom $(B)/tests/ops_memory: LDFLAGS += -DHEAP_WRAPPED -Wl,--wrap=malloc,--wrap=free
+endif
+
+$(B)/tests/seeds: $(wildcard tests/fuzz/*)
+
+fuzz: $(B)/tests/seeds
+	@B=$(B) SECONDS_EACH='$(or $(SECONDS),60)' sh tests/fuzz.sh
+
 # tests/docs, one of the test programs, fails when the committed file is another one.
 docs: $(B)/tests/docs
 	@mkdir -p docs
 	$(B)/tests/docs print > docs/ops.md
+
+stack-usage: $(B)/tests/stack
+	$(B)/tests/stack print > docs/stack.md
 
 test-build: $(addprefix $(B)/tests/,$(programs))
 
@@ -163,5 +178,6 @@ install: $(B)/libtensor.a
 clean:
 	rm -rf $(B)
 
-.PHONY: all lib examples run fashion test test-programs test-exhaustive test-build docs check bench split gpu gpu-build install clean
+.PHONY: all lib examples run fashion test test-programs test-exhaustive test-build fuzz docs stack-usage check bench split \
+        gpu gpu-build install clean
 .SECONDARY:

@@ -62,7 +62,8 @@
 //            Rounding modes other than to nearest change last bits, function values by up to 1e-3, and what
 //            rounds inside (round, tan of SSE2 and scalar) by more; flushed denormals (FTZ, DAZ) are taken as
 //            0; neither hangs or crashes. The mode is the calling thread's and, with more threads, that of
-//            each. A signal handler may call nothing here.
+//            each. A signal handler may call nothing here. A call takes up to 14 KB of stack, a training step
+//            15 KB, a few 8 KB more (docs/stack.md).
 // AUTOGRAD   Define-by-run: tensor_requires_grad_ marks a leaf, operations record themselves, tensor_backward
 //            adds d loss / d leaf into tensor_grad(leaf). Under tensor_scope_begin_no_grad nothing is
 //            recorded. Every gradient is made of differentiable operations (TENSOR_CREATE_GRAPH). Beyond
@@ -374,7 +375,7 @@ TENSOR_API size_t tensor_memory_report(char *text, size_t size);
 // is in a library call.
 //   n       1 (default) .. 256; a child of fork has one again, until it sets more
 //   -> code;  errors UNSUPPORTED under TENSOR_NO_THREADS when n > 1, SHAPE if n is out of range, OWNER while
-//      a kernel runs, INTERNAL
+//      a kernel runs, OUT_OF_MEMORY, INTERNAL (the system starts no thread)
 TENSOR_API int tensor_set_num_threads(int n);
 
 // Number of threads kernels may use.
@@ -6844,12 +6845,12 @@ TENSOR__FN void TENSOR__K(gemm_split)(tensor__gemm_job_t *job) {
 }
 
 /* A small product: A in place, one chunk of k, B in place or, where its columns run along k or end within
- * a vector, a panel at a time on the stack. The same tiles and dots as larger ones, so the same bits. */
+ * a vector, copied to panel a panel at a time. The same tiles and dots as larger ones, so the same bits. */
 TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64_t acs, int64_t brs,
-                                     int64_t bcs) {
+                                     int64_t bcs, float *panel) {
     const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0), *bias = (const float *)g->bias;
     const float *b = (const float *)g->b + (g->boff ? g->boff[0] : 0);
-    float *c = (float *)g->c + (g->coff ? g->coff[0] : 0), panel[TENSOR__GEMM_TINY_K * TENSOR__NR];
+    float *c = (float *)g->c + (g->coff ? g->coff[0] : 0);
     int m = (int)g->m, n = (int)g->n, col = acs != 1, high, i, j, w, mr;
     int most = n > V_N ? TENSOR__MR : (int)(sizeof TENSOR__K(gemm_tiles) / sizeof TENSOR__K(gemm_tiles)[0]);
     int mr0 = tensor__gemm_height(m, most, &high);
@@ -6881,6 +6882,19 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64
     }
 }
 
+/* The panel is on the stack, only where there is something to copy: 8 KB in the widest pass, 16 KB for a k
+ * over half of what is small. */
+TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_tiny_half)(const tensor__gemm_t *g, int64_t ars, int64_t acs,
+                                                           int64_t brs, int64_t bcs) {
+    float panel[TENSOR__GEMM_TINY_K / 2 * TENSOR__NR];
+    TENSOR__K(gemm_tiny)(g, ars, acs, brs, bcs, panel);
+}
+TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_tiny_whole)(const tensor__gemm_t *g, int64_t ars, int64_t acs,
+                                                            int64_t brs, int64_t bcs) {
+    float panel[TENSOR__GEMM_TINY_K * TENSOR__NR];
+    TENSOR__K(gemm_tiny)(g, ars, acs, brs, bcs, panel);
+}
+
 TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     tensor__gemm_job_t job;
     tensor__gemm_t g;
@@ -6900,7 +6914,12 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     if (tensor__gemm_tiny(call, ars, acs, brs, bcs)) {
         int64_t r[4];
         r[0] = r[2] = 0; r[1] = call->m; r[3] = call->n;
-        if (bcs == 1 || !TENSOR__K(gemm_is_dot)(call)) TENSOR__K(gemm_tiny)(call, ars, acs, brs, bcs);
+        if (bcs == 1 && (TENSOR__PASS == 3 || call->n % V_N == 0))
+            TENSOR__K(gemm_tiny)(call, ars, acs, brs, bcs, NULL);
+        else if (bcs == 1 || !TENSOR__K(gemm_is_dot)(call)) {
+            if (call->k <= TENSOR__GEMM_TINY_K / 2) TENSOR__K(gemm_tiny_half)(call, ars, acs, brs, bcs);
+            else TENSOR__K(gemm_tiny_whole)(call, ars, acs, brs, bcs);
+        }
         else TENSOR__K(gemm_dots)(call, (const float *)call->a + (call->aoff ? call->aoff[0] : 0),
                                   (const float *)call->b + (call->boff ? call->boff[0] : 0),
                                   (float *)call->c + (call->coff ? call->coff[0] : 0), r);
@@ -7984,6 +8003,16 @@ TENSOR__FN int tensor__tiles_granted(void) {
 // tensor handed over would lose its home).
 // ------------------------------------------------------------------------------
 
+// 64-bit words that several threads read and write at once: 32-bit x86 would align them to 4 bytes, and clang
+// then calls libatomic.
+#if defined(__i386__) && (defined(__GNUC__) || defined(__clang__))
+typedef int64_t tensor__tally_t __attribute__((aligned(8)));
+typedef uint64_t tensor__word_t __attribute__((aligned(8)));
+#else
+typedef int64_t tensor__tally_t;
+typedef uint64_t tensor__word_t;
+#endif
+
 enum {
     TENSOR__CLASSES = 168,          // size classes, four per doubling from 64 bytes up
     TENSOR__QUARANTINE = 16384,     // dead headers kept back even when no scope is ever reset
@@ -8045,8 +8074,7 @@ struct tensor__thread_t {
     char shown[760];                // tensor_error_text's buffer
     const char *path[TENSOR__PATH];
     int path_depth;
-    int64_t live_tensors, live_nodes;
-    int64_t live_bytes, peak_bytes;
+    tensor__tally_t live_tensors, live_nodes, live_bytes, peak_bytes;
     void *scratch;                  // grows, reused by every call
     uint64_t scratch_bytes;
     struct tensor__cast_t *casts;   // of leaves, TENSOR__CAST_ROOM places; NULL = none
@@ -8063,7 +8091,7 @@ typedef struct tensor__pool_t {
     int n;                          // threads, the caller included
     tensor_parallel_fn_t hook;
     void *hook_user;
-    uint64_t state;                 // generation << 32 | open << 31 | workers inside
+    tensor__word_t state;           // generation << 32 | open << 31 | workers inside
     tensor__count_t busy, stop, parked;
     tensor__count_t next[TENSOR__MAX_THREADS];    // task of each share
     tensor__count_t slots[TENSOR__MAX_THREADS];   // worker numbers in use, for the user's hook
@@ -8171,7 +8199,7 @@ TENSOR__INLINE int tensor__mul_u64(uint64_t a, uint64_t b, uint64_t *out) {
 TENSOR__INLINE int64_t tensor__least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // A counter that one thread writes and others read now and then.
-TENSOR__INLINE void tensor__count(int64_t *counter, int64_t by) {
+TENSOR__INLINE void tensor__count(tensor__tally_t *counter, int64_t by) {
     TENSOR__RELAXED_STORE(counter, TENSOR__RELAXED_LOAD(counter) + by);
 }
 
@@ -9512,10 +9540,10 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
 #endif
     p->threads = (tensor__os_thread_t *)TENSOR_MALLOC(bytes, 64);
     p->threads_bytes = bytes;
-    int started = 0;
-    while (p->threads && started < n - 1) {
+    int started = 0, memory = p->threads != NULL;
+    while (memory && started < n - 1) {
         tensor__start_t *s = (tensor__start_t *)TENSOR_MALLOC(sizeof *s, 64);
-        if (!s) { break; }
+        if (!s) { memory = 0; break; }
         s->pool = p;
         s->worker = started + 1;
         if (!TENSOR__THREAD_START(&p->threads[started], tensor__worker_main, s)) {
@@ -9527,6 +9555,7 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
     p->n = started + 1;
     if (started == n - 1) { return 0; }
     tensor__pool_stop(th->ctx);
+    TENSOR__REFUSE_CODE(!memory, OUT_OF_MEMORY, "set_num_threads: out of memory for %i threads", n - 1);
     tensor__fail(th, TENSOR_ERR_INTERNAL, "set_num_threads: the system started %i of %i threads", started,
                  n - 1);
     return TENSOR_ERR_INTERNAL;
@@ -11086,12 +11115,13 @@ TENSOR__FN void tensor__iter_spare(void *block, int bytes, int64_t m, int lanes)
     char *to = (char *)block + m * bytes;
     for (int64_t i = m; i < lanes; i++, to += bytes) { memcpy(to, to - bytes, (size_t)bytes); }
 }
-// The body over elements first..end.
-TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int64_t end) {
+// The body over elements first..end; blocks: room for a block of every argument.
+TENSOR__FN void tensor__iter_blocks(const tensor__iter_t *it, int64_t first, int64_t end, char *blocks) {
     const void *in[TENSOR__ITER_ARGS];
     void *out[TENSOR__ITER_ARGS];
-    int64_t block[TENSOR__ITER_ARGS][TENSOR__BLOCK + TENSOR__LANES];
+    char *block[TENSOR__ITER_ARGS];
     int bs = tensor__class_size[it->klass], n = it->nin + it->nout, direct = !it->stream;
+    for (int a = 0; a < n; a++) { block[a] = blocks + a * (TENSOR__BLOCK + TENSOR__LANES) * bs; }
     for (int k = 0; k < it->nslots; k++) { in[k] = NULL; }
     for (int a = 0; a < n; a++) {
         if (a < it->nin && it->arg[a].uniform && it->arg[a].data) {
@@ -11109,7 +11139,7 @@ TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int6
         int64_t whole = m & ~(int64_t)(it->lanes - 1);     // lanes is a power of two
         if (it->copies && !(it->arg[0].direct && it->arg[1].direct)) {  // converted once on its way
             const tensor__iter_arg_t *x = &it->arg[0], *y = &it->arg[1];
-            char *by = y->direct ? y->data + first * bs : x->direct ? x->data + first * bs : (char *)block[0];
+            char *by = y->direct ? y->data + first * bs : x->direct ? x->data + first * bs : block[0];
             if (!x->direct) { tensor__iter_move(it, 0, first, m, by, 0); }
             if (!y->direct) { tensor__iter_move(it, 1, first, m, by, 1); }
             first += m;
@@ -11153,6 +11183,33 @@ TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int6
         first += m;
     }
     if (it->stream) { TENSOR__DO(it->isa, stream)(NULL, NULL, 0); }
+}
+// Threads may have small stacks: three arguments of f32 take 4 KB of blocks, nine of f64 20 KB.
+enum {
+    TENSOR__BLOCK_ROOM = (TENSOR__BLOCK + TENSOR__LANES) * 8,       // bytes of one argument at most
+    TENSOR__FEW_BLOCKS = 2, TENSOR__SOME_BLOCKS = 4
+};
+TENSOR__FN TENSOR__NOINLINE void tensor__iter_few(const tensor__iter_t *it, int64_t first, int64_t end) {
+    int64_t room[TENSOR__FEW_BLOCKS * TENSOR__BLOCK_ROOM / 8];
+    tensor__iter_blocks(it, first, end, (char *)room);
+}
+TENSOR__FN TENSOR__NOINLINE void tensor__iter_some(const tensor__iter_t *it, int64_t first, int64_t end) {
+    int64_t room[TENSOR__SOME_BLOCKS * TENSOR__BLOCK_ROOM / 8];
+    tensor__iter_blocks(it, first, end, (char *)room);
+}
+TENSOR__FN TENSOR__NOINLINE void tensor__iter_many(const tensor__iter_t *it, int64_t first, int64_t end) {
+    int64_t room[TENSOR__ITER_ARGS * TENSOR__BLOCK_ROOM / 8];
+    tensor__iter_blocks(it, first, end, (char *)room);
+}
+TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int64_t end) {
+    int eighths = (it->nin + it->nout) * tensor__class_size[it->klass];     // of a block's bytes
+    if (eighths <= 8 * TENSOR__FEW_BLOCKS) {
+        tensor__iter_few(it, first, end);
+    } else if (eighths <= 8 * TENSOR__SOME_BLOCKS) {
+        tensor__iter_some(it, first, end);
+    } else {
+        tensor__iter_many(it, first, end);
+    }
 }
 TENSOR__FN void tensor__iter_task(void *arg, int64_t task, int worker) {
     const tensor__iter_t *it = (const tensor__iter_t *)arg;
@@ -12845,7 +12902,7 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
             size = part ? size : x->dims[d];
             w.begin[d] = size ? first : 0;
             w.dims[w.ndim] = size;
-            w.mul[w.ndim] = part ? v[2] : 1;
+            w.mul[w.ndim] = part && size > 1 ? v[2] : 1;
             w.a[w.ndim++] = d;
         }
         if (keep < 0) {
@@ -14138,7 +14195,7 @@ typedef struct tensor__acc_t { double d; int64_t i; } tensor__acc_t;
 typedef struct tensor__reduce_t {
     int id, klass, dtype, size, nk, nr, reference;
     int64_t kd[TENSOR_MAX_DIMS], ks[TENSOR_MAX_DIMS], rd[TENSOR_MAX_DIMS], rs[TENSOR_MAX_DIMS];
-    int64_t kept, reduced, chunk, chunks;
+    int64_t kept, reduced, chunk, chunks, first;     // first: the output that part begins with
     const char *x;
     tensor_arg_t *y;
     const tensor__isa_t *isa;
@@ -14266,7 +14323,7 @@ TENSOR__FN void tensor__reduce_rows(void *arg, int64_t task, int worker) {
 TENSOR__FN void tensor__reduce_chunk(void *arg, int64_t task, int worker) {
     tensor__reduce_t *r = (tensor__reduce_t *)arg;
     (void)worker;
-    int64_t k = task / r->chunks, c = task % r->chunks;
+    int64_t k = r->first + task / r->chunks, c = task % r->chunks;
     tensor__acc_init(r, &r->part[task]);
     tensor__reduce_range(r, k, c * r->chunk, tensor__least((c + 1) * r->chunk, r->reduced), &r->part[task]);
 }
@@ -14299,6 +14356,25 @@ TENSOR__FN void tensor__merge_dim(int64_t *dims, int64_t *strides, int *n, int64
     }
     dims[*n] = dim;
     strides[(*n)++] = stride;
+}
+// Few outputs over much data: chunks of a length that depends on the shape alone, combined in order. As many
+// outputs at once as have their parts on the stack.
+enum { TENSOR__MOST_PARTS = 64, TENSOR__PARTS_AT_ONCE = 4 };
+TENSOR__FN TENSOR__NOINLINE void tensor__reduce_parts(tensor__reduce_t *r) {
+    tensor__acc_t part[TENSOR__PARTS_AT_ONCE * TENSOR__MOST_PARTS];
+    r->part = part;
+    r->chunk = (r->reduced + TENSOR__MOST_PARTS - 1) / TENSOR__MOST_PARTS;
+    if (r->chunk < TENSOR__CHUNK) { r->chunk = TENSOR__CHUNK; }
+    r->chunks = (r->reduced + r->chunk - 1) / r->chunk;
+    for (r->first = 0; r->first < r->kept; r->first += TENSOR__PARTS_AT_ONCE) {
+        int64_t n = tensor__least(r->kept - r->first, TENSOR__PARTS_AT_ONCE);
+        tensor__parallel(n * r->chunks, tensor__reduce_chunk, r);
+        for (int64_t k = 0; k < n; k++) {
+            tensor__acc_t a = part[k * r->chunks];
+            for (int64_t i = 1; i < r->chunks; i++) { tensor__acc_join(r, &a, &part[k * r->chunks + i]); }
+            tensor__acc_store(r, r->first + k, &a);
+        }
+    }
 }
 TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c, void (*leaf)(const tensor__reduce_t *r, tensor__acc_t *a,
                                                                   const void *block, int64_t n)) {
@@ -14342,18 +14418,7 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c, void (*leaf)(const tensor__r
         tensor__parallel(r.chunks, tensor__reduce_rows, &r);
         return 0;
     }
-    // Few outputs over much data: chunks of a length that depends on the shape alone, combined in order.
-    tensor__acc_t part[32 * 64];
-    r.part = part;
-    r.chunk = (r.reduced + 63) / 64;
-    if (r.chunk < TENSOR__CHUNK) { r.chunk = TENSOR__CHUNK; }
-    r.chunks = (r.reduced + r.chunk - 1) / r.chunk;
-    tensor__parallel(r.kept * r.chunks, tensor__reduce_chunk, &r);
-    for (int64_t k = 0; k < r.kept; k++) {
-        tensor__acc_t a = part[k * r.chunks];
-        for (int64_t i = 1; i < r.chunks; i++) { tensor__acc_join(&r, &a, &part[k * r.chunks + i]); }
-        tensor__acc_store(&r, k, &a);
-    }
+    tensor__reduce_parts(&r);
     return 0;
 }
 #define TENSOR__X(ID, name)                                                                                  \
@@ -18823,16 +18888,14 @@ TENSOR__FN tensor__entry_t *tensor__order_sort(tensor__entry_t *e, tensor__entry
         }
         return e;
     }
-    int64_t count[8][256];
-    memset(count, 0, sizeof count);
-    for (int64_t i = 0; i < n; i++) {
-        for (int b = 0; b < 8; b++) { count[b][e[i].key >> 8 * b & 255]++; }
-    }
-    for (int b = 0; b < 8; b++) {
-        if (count[b][e[0].key >> 8 * b & 255] == n) { continue; }
-        int64_t at = 0;
-        for (int d = 0; d < 256; d++) { int64_t m = count[b][d]; count[b][d] = at; at += m; }
-        for (int64_t i = 0; i < n; i++) { t[count[b][e[i].key >> 8 * b & 255]++] = e[i]; }
+    uint64_t differ = 0;
+    for (int64_t i = 1; i < n; i++) { differ |= e[i].key ^ e[0].key; }
+    for (int shift = 0; shift < 64; shift += 8) {
+        if (!(differ >> shift & 255)) { continue; }
+        int64_t count[256] = {0}, at = 0;
+        for (int64_t i = 0; i < n; i++) { count[e[i].key >> shift & 255]++; }
+        for (int d = 0; d < 256; d++) { int64_t m = count[d]; count[d] = at; at += m; }
+        for (int64_t i = 0; i < n; i++) { t[count[e[i].key >> shift & 255]++] = e[i]; }
         tensor__entry_t *swap = e;
         e = t;
         t = swap;

@@ -1,5 +1,5 @@
 // ops_memory.c - every op of ops.def and every twin on its cases: the k-th allocation fails, for every k, in
-// the call and in backward; inputs end where a page ends, and the next page may not be touched
+// the call and in backward, once and for good, in the allocator's hook and in malloc; inputs end where a page ends, and the next page may not be touched
 #define _DEFAULT_SOURCE
 #include "heap.h"
 #include "cases.h"
@@ -30,37 +30,34 @@ static int call_and_back(const entry_t *op, const case_t *c, const arguments_t *
     return k;
 }
 static void allocations_fail(const entry_t *op, const case_t *c) {
-    long calls = 1, k;
-    for (k = -1; k < calls; k++) {
-        heap_t h = {0, -1, 0, 0, 0, 0};
-        tensor_allocator_t allocator;
-        tensor_context_t *own = tensor_context_new(), *before = tensor_context_use(own);
-        arguments_t a;
-        tensor_scope_t s;
-        int code;
-        allocator.alloc = heap_alloc, allocator.free = heap_free, allocator.user = &h;
-        tensor_set_allocator(&allocator);
-        tensor_set_error_handler(test_quiet, NULL);
-        s = tensor_scope_begin();
-        arguments_of(op, c, TENSOR_F32, &a);
-        CHECK(tensor_ok());
-        calls = k < 0 ? -h.calls : calls;
-        h.fail_at = k < 0 ? -1 : h.calls + k;
-        code = call_and_back(op, c, &a);
-        if (k < 0) calls += h.calls;
-        h.fail_at = -1;
-        CHECK_MSG(code == 0 || (k >= 0 && code == TENSOR_ERR_OUT_OF_MEMORY), "%s %s, k = %ld: %s", op->name,
-                  c->text, k, tensor_error_text());
-        tensor_clear_error();
-        code = call_and_back(op, c, &a);
-        CHECK_MSG(code == 0, "%s %s, k = %ld: the next call fails: %s", op->name, c->text, k,
-                  tensor_error_text());
-        tensor_clear_error();
-        tensor_scope_end(s);
-        tensor_context_use(before);
-        tensor_context_free(own);
-        balanced(&h, k);
-        n_failures += k >= 0;
+    int mode;
+    for (mode = 0; mode < HEAP_MODES_HERE; mode++) {
+        long calls = 1, k;
+        for (k = -1; k < calls; k++) {
+            world_of_heap_t w;
+            arguments_t a;
+            tensor_scope_t s;
+            int code;
+            if (!heap_open(&w, mode)) return;
+            s = tensor_scope_begin();
+            arguments_of(op, c, TENSOR_F32, &a);
+            CHECK(tensor_ok());
+            calls = k < 0 ? -w.h.calls : calls;
+            w.h.fail_at = k < 0 ? -1 : w.h.calls + k;
+            code = call_and_back(op, c, &a);
+            if (k < 0) calls += w.h.calls;
+            w.h.fail_at = -1;
+            CHECK_MSG(code == 0 || (k >= 0 && code == TENSOR_ERR_OUT_OF_MEMORY), "%s %s, mode %d, k = %ld: %s",
+                      op->name, c->text, mode, k, tensor_error_text());
+            tensor_clear_error();
+            code = call_and_back(op, c, &a);
+            CHECK_MSG(code == 0, "%s %s, mode %d, k = %ld: the next call fails: %s", op->name, c->text, mode, k,
+                      tensor_error_text());
+            tensor_clear_error();
+            tensor_scope_end(s);
+            heap_close(&w, k);
+            n_failures += k >= 0;
+        }
     }
 }
 
