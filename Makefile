@@ -67,10 +67,10 @@ $(addprefix $(B)/bench/,$(speed)): $(B)/libtensor.a
 
 $(B)/tests/ops.ok: tests/ops.sh tests/ops.def $(B)/tensor_impl.c $(headers)
 	@sh tests/ops.sh && touch $@
-$(B)/%: examples/%.c $(B)/tensor_impl.c $(headers)
+$(B)/%: examples/%.c $(wildcard examples/kit/*.h) $(B)/tensor_impl.c $(headers)
 	$(compile) $(LDFLAGS) $< $(filter %.a,$^) $(LDLIBS) -o $@
 
-$(B)/tests/%: tests/%.c $(wildcard tests/*.h) $(B)/tests/ops.ok $(headers)
+$(B)/tests/%: tests/%.c $(wildcard tests/*.h examples/kit/*.h) $(B)/tests/ops.ok $(headers)
 	$(compile) -DTENSOR_ALL_PASSES $(LDFLAGS) $< $(filter %.a,$^) $(LDLIBS) -o $@
 
 $(B)/bench/%: bench/%.c $(wildcard tests/*.h) tests/ops.def $(B)/tensor_impl.c $(headers)
