@@ -1,7 +1,7 @@
 // image_fit.c - a network learns an image: place (x, y) in, color out, nothing else is stored
 //
-// The place is given as sines and cosines of 64 random waves (Tancik et al. 2020), without which a small network
-// sees only a blur. The image is computed here; IMAGE=photo.ppm (binary, P6, 8 bits) takes one of yours.
+// The place is given as sines and cosines of 64 random waves (Tancik et al. 2020), without which a small
+// network sees only a blur. The image is computed here; IMAGE=photo.ppm (binary, 8 bits) takes one of yours.
 //
 // Build: make build/image_fit && build/image_fit [picture.png]          (STEPS=1000 IMAGE=photo.ppm)
 // Output, and the image beside what the network makes of it after STEPS/100, STEPS/10 and STEPS steps:
@@ -21,9 +21,12 @@ static tensor_t *evening(void) {
         double x = (i - row * SIDE) / (double)SIDE, y = row / (double)SIDE;
         double color[3] = {0.98 - 0.55 * (1 - y) * (1 - y), 0.45 + 0.25 * y, 0.62 - 0.35 * y};
         double sun = hypot(x - 0.66, y - 0.40), glow = 0.5 * exp(-9 * sun);
-        for (int c = 0; c < 3; c++) { color[c] += sun < 0.115 ? 1 - color[c] - 0.25 * c : glow * (1 - 0.3 * c); }
+        for (int c = 0; c < 3; c++) {
+            color[c] = sun < 0.115 ? 1 - 0.25 * c : color[c] + glow * (1 - 0.3 * c);
+        }
         for (int hill = 0; hill < 4; hill++) {
-            double height = 0.52 + 0.11 * hill + 0.06 * sin(5 * x + 2.1 * hill) + 0.025 * sin(17 * x * (hill + 1));
+            double waves = 0.06 * sin(5 * x + 2.1 * hill) + 0.025 * sin(17 * x * (hill + 1));
+            double height = 0.52 + 0.11 * hill + waves;
             double shade = 0.46 - 0.11 * hill, trees = 0.02 * fabs(sin(90 * x + hill)) * (hill > 1);
             for (int c = 0; c < 3 && y > height - trees; c++) {
                 color[c] = shade * (0.75 + 0.2 * c) + 0.1 * (2 - c) * (1 - y);
@@ -73,8 +76,8 @@ int main(int argc, char **argv) {
     tensor_t *colors = tensor_contiguous(tensor_transpose(tensor_reshape(image, 3, -1), 0, 1));
     tensor_t *waves = tensor_mul_scalar(tensor_randn(2, WAVES), 12);
     tensor_t *inputs = waves_of(places, waves);
-    nn_module_t *net = nn_sequential(nn_linear(2 * WAVES, WIDTH), nn_relu(), nn_linear(WIDTH, WIDTH), nn_relu(),
-                                     nn_linear(WIDTH, 3), nn_sigmoid());
+    nn_module_t *net = nn_sequential(nn_linear(2 * WAVES, WIDTH), nn_relu(), nn_linear(WIDTH, WIDTH),
+                                     nn_relu(), nn_linear(WIDTH, 3), nn_sigmoid());
     nn_optimizer_t *opt = nn_adam(net, .lr = 5e-3);
 
     plot_t *p = plot_new(824, 246);
@@ -100,8 +103,8 @@ int main(int argc, char **argv) {
         }
     }
     tensor_scope_end(scope);
-    (void)snprintf(text, sizeof text, "%d steps, loss %.4f, %.2f s of one core, %lld parameters for %lld numbers",
-                   steps, loss_now, seconds, (long long)nn_num_parameters(net), (long long)(3 * h * w));
+    (void)snprintf(text, sizeof text, "%d steps, loss %.4f, %.2f s of one core, %d parameters for %d numbers",
+                   steps, loss_now, seconds, (int)nn_num_parameters(net), (int)(3 * h * w));
     printf("%s\n", text);
     plot_caption(p, text);
     plot_save(p, argc > 1 ? argv[1] : "build/image_fit.png");
