@@ -2,7 +2,7 @@
 #
 #   make run        train a small GPT, characters as tokens      TEXT=any.txt STEPS=50 RESUME=1 THREADS=2
 #   make fashion    train a CNN on Fashion-MNIST                 DATA=dir EPOCHS=3 THREADS=2
-#   make examples   build/01_tensors .. build/fashion
+#   make examples   build/01_tensors .. build/word_vectors; make gallery: runs them, writes docs/gallery.md
 #   make test       all tests that a C compiler can run
 #   make test-exhaustive   every float through every unary kernel (an hour)
 #   make docs       docs/ops.md from the op tables and headers
@@ -10,8 +10,7 @@
 #   make bench      speed, as ratios to references where there are any      QUICK=1 ROUNDS=3 OPS=all (every op)
 #   make gpu        tensor_cuda.cu on a GPU: PART=truth|ops|why RESULTS=dir PREBUILT=1; make gpu-build ARCH=sm_90: its programs
 #   make lib        build/libtensor.a, for programs that link it instead of compiling the implementation
-#   make install    headers, libtensor.a, tensor.pc, the CMake package      PREFIX=/usr/local DESTDIR=
-#   make clean
+#   make install    headers, libtensor.a, tensor.pc, the CMake package      PREFIX=/usr/local DESTDIR=; make clean
 
 CC      = cc
 CXX     = c++
@@ -78,6 +77,7 @@ $(B)/bench/%: bench/%.c $(wildcard tests/*.h) tests/ops.def $(B)/tensor_impl.c $
 
 lib: $(B)/libtensor.a
 examples: $(addprefix $(B)/,$(names))
+gallery: examples; @B=$(B) CC='$(CC)' sh examples/gallery.sh
 
 run: $(B)/char_gpt
 	$(B)/char_gpt
@@ -145,5 +145,5 @@ install: $(B)/libtensor.a
 clean:
 	rm -rf $(B)
 
-.PHONY: all lib examples run fashion test test-programs test-exhaustive test-build docs check bench gpu gpu-build install clean
+.PHONY: all lib examples gallery run fashion test test-programs test-exhaustive test-build docs check bench gpu gpu-build install clean
 .SECONDARY:

@@ -2,8 +2,8 @@
 //
 // The loss is the equation itself at random places: the derivatives of the network's output are taken by
 // tensor_autograd_grad with TENSOR_CREATE_GRAPH, and the gradients of the weights go through them (double
-// backward). u = -sin(pi x) + t (1 - x^2) net(x, t) has the right values at t = 0 and at the walls by its form.
-// The result is compared with finite differences on a fine grid.
+// backward). u = -sin(pi x) + t (1 - x^2) net(x, t) has the right values at t = 0 and at the walls by its
+// form. The result is compared with finite differences on a fine grid.
 //
 // Build: make build/pinn && build/pinn [picture.png]                    (STEPS=1500)
 // Output, and u(x, t) with three moments of it beside the finite differences:

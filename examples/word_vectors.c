@@ -1,9 +1,9 @@
 // word_vectors.c - words that stand in like places get like vectors: skip-grams with negative samples
 //
-// The text is this library's two headers, code and comments; TEXT=any.txt takes another one. A word's vector is
-// moved towards those of the words round it and away from words drawn at random (Mikolov et al. 2013).
+// The text is this library's two headers, code and comments; TEXT=any.txt takes another one. The vector of a
+// word moves towards those of the words round it and away from words drawn at random (Mikolov et al. 2013).
 //
-// Build: make build/word_vectors && build/word_vectors                  (STEPS=6000 TEXT=any.txt ASK="f16 scope")
+// Build: make build/word_vectors && build/word_vectors           (STEPS=6000 TEXT=any.txt ASK="f16 scope")
 // Output: what it read, and the nearest neighbours of some words, with the cosine of the angle
 #include "tensor_nn.h"
 
@@ -21,7 +21,7 @@ typedef struct word_t { const char *text; int64_t count, seen; } word_t;
 static char text[MAX_TEXT];
 static const char *word[MAX_WORDS], *sorted[MAX_WORDS];       // into text
 static word_t known[MAX_WORDS];                               // the most frequent ones first
-static int64_t id_of[MAX_WORDS];                              // of the words that are known, in the order of the text
+static int64_t id_of[MAX_WORDS];                              // of known words, in the order of the text
 
 static int by_text(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
@@ -49,15 +49,16 @@ static int64_t read_words(const char *const *path, int files) {
         }
     }
     for (size_t i = 0; i < bytes && n < MAX_WORDS; i++) {
-        int inside = isalnum((unsigned char)text[i]) || text[i] == '_', begins = inside && (i == 0 || !text[i - 1]);
+        int inside = isalnum((unsigned char)text[i]) || text[i] == '_';
+        int begins = inside && (i == 0 || !text[i - 1]);
         text[i] = (char)(inside ? tolower((unsigned char)text[i]) : 0);
         if (begins) { word[n++] = text + i; }
     }
     return n;
 }
 
-// Counts words, keeps the VOCABULARY most frequent and writes id_of, in which none stands much more than OFTEN
-// times ("the" says little about its neighbours).   -> words in id_of
+// Counts words, keeps the VOCABULARY most frequent and writes id_of, in which none stands much more than
+// OFTEN times ("the" says little about its neighbours).   -> words in id_of
 static int64_t number_words(int64_t n, int64_t *distinct) {
     int64_t kinds = 0, kept = 0;
     memcpy(sorted, word, (size_t)n * sizeof word[0]);
@@ -105,8 +106,9 @@ int main(void) {
     clock_t begin = clock();
     tensor_scope_t scope = tensor_scope_begin();
     for (int step = 0; step < steps && tensor_ok(); step++, tensor_scope_reset(scope)) {
-        tensor_t *at = tensor_randint(REACH, kept - REACH, BATCH), *side = tensor_randint(0, 2 * REACH, BATCH);
-        side = tensor_sub_scalar(tensor_add(side, tensor_to(tensor_ge_scalar(side, REACH), TENSOR_I64)), REACH);
+        tensor_t *at = tensor_randint(REACH, kept - REACH, BATCH);
+        tensor_t *side = tensor_randint(-REACH, REACH, BATCH);            // -4..-1, 1..4
+        side = tensor_add(side, tensor_to(tensor_ge_scalar(side, 0), TENSOR_I64));
         tensor_t *here = nn_forward(middle, tensor_index_select(line, 0, at));
         tensor_t *there = nn_forward(around, tensor_index_select(line, 0, tensor_add(at, side)));
         tensor_t *others = nn_forward(around, tensor_randint(0, kinds, DRAWN));
@@ -120,14 +122,15 @@ int main(void) {
         mean = step ? 0.99 * mean + 0.01 * tensor_item(loss) : tensor_item(loss);
     }
     tensor_scope_end(scope);
-    printf("%d words, %d different, %d steps, loss %.3f, %.2f s of one core\n\n", (int)kept, (int)kinds, steps, mean,
-           (double)(clock() - begin) / CLOCKS_PER_SEC);
+    printf("%d words, %d different, %d steps, loss %.3f, %.2f s of one core\n", (int)kept, (int)kinds, steps,
+           mean, (double)(clock() - begin) / CLOCKS_PER_SEC);
 
     scope = tensor_scope_begin_no_grad();
     tensor_t *vectors = nn_get(middle, "weight");
     vectors = tensor_div(vectors, tensor_norm_dim(vectors, 1, 1));
     char ask[400];
-    (void)snprintf(ask, sizeof ask, "%s", getenv("ASK") ? getenv("ASK") : "f16 scope softmax rows sqrt thread height backward");
+    const char *asked = getenv("ASK") ? getenv("ASK") : "f16 scope rows height thread backward";
+    (void)snprintf(ask, sizeof ask, "%s", asked);
     for (char *one = strtok(ask, " "); one; one = strtok(NULL, " ")) {
         for (int64_t k = 0; k < kinds; k++) {
             if (strcmp(known[k].text, one) == 0) { neighbours(vectors, k); }
