@@ -1,7 +1,7 @@
 // kit_plot.c - examples/kit/plot.h, canvas.h and png.h: PNG decoded again, SVG well-formed, what is refused
 //
 //   build/tests/kit_plot               the tests
-//   build/tests/kit_plot picture ..    of each: "824x246 31% loss 0.01 ..": size, how much is not paper, caption
+//   build/tests/kit_plot picture ..    of each: "824x246 31% loss 0.01": size, how much is not paper, caption
 //
 // The decoder here follows RFC 1951 and the PNG specification, not the writer: fixed and stored blocks, every
 // row filter but the average, checksums.
@@ -433,14 +433,17 @@ static int look(const char *path) {
         const char *size = strstr(s, "width='");
         int count = elements(s), places = size ? sscanf(size, "width='%d' height='%d'", &w, &h) : 0;
         if (count < 0 || places != 2 || !caption) { return 1; }
-        printf("%dx%d %d%% %.*s\n", w, h, count > 99 ? 99 : count, (int)strcspn(caption + 6, "<"), caption + 6);
+        caption += 6;
+        printf("%dx%d %d%% %.*s\n", w, h, count > 99 ? 99 : count, (int)strcspn(caption, "<"), caption);
         free(f.at);
         return 0;
     }
     unsigned char *rgb = decode(f, &w, &h, text, sizeof text);
     if (!rgb) { return 1; }
     int64_t drawn = 0, area = (int64_t)w * h;
-    for (int64_t i = 0; i < area; i++) { drawn += rgb[3 * i] < 240 || rgb[3 * i + 1] < 240 || rgb[3 * i + 2] < 240; }
+    for (int64_t i = 0; i < area; i++) {
+        drawn += rgb[3 * i] < 240 || rgb[3 * i + 1] < 240 || rgb[3 * i + 2] < 240;
+    }
     printf("%dx%d %d%% %s\n", w, h, (int)(100 * drawn / area), text);
     free(rgb);
     free(f.at);
