@@ -1,4 +1,5 @@
-# readme.sh - compiles every ```c and ```cpp block of README.md, CONTRIBUTING.md and docs/*.md with warnings as errors. A block with
+# readme.sh - compiles every ```c and ```cpp block of README.md, CONTRIBUTING.md and docs/*.md with warnings as
+# errors. A block with
 # main() is run in this folder, and what it prints is compared (tests/same.awk) with the ```text block right after
 # it. A block that begins with #include, static, typedef or struct stands at file scope, any other is the body of a
 # function. The C column of the table | Python | C | is compiled as well and run, a block of its own for each row.

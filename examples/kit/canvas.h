@@ -304,7 +304,7 @@ unsigned canvas_color(int i) {
 void canvas_table(canvas_t *c, double x, double y, double w, double h, const double *counts, int k,
                   const char *names) {
     int named = names && names[0];
-    double margin = named ? fmin(w, h) * 0.2 : 0, left = x + margin;
+    double margin = named ? fmin(w, h) * 0.26 : 0, left = x + margin;
     double cell = fmin((w - margin) / k, (h - margin) / k), size = fmin(cell * 0.36, 13);
     char text[32];
     for (int i = 0; i < k; i++) {
@@ -321,9 +321,9 @@ void canvas_table(canvas_t *c, double x, double y, double w, double h, const dou
         }
         if (!named) { continue; }
         const char *name = names + i * 32;
-        canvas_text(c, left - 6, base, size, CANVAS_END, 0x111827, name);
+        canvas_text(c, left - 6, base, fmin(size, 12), CANVAS_END, 0x111827, name);
         double below = y + k * cell + margin / 2;
-        canvas_text(c, left + (i + 0.6) * cell, below, size, CANVAS_UPWARDS, 0x111827, name);
+        canvas_text(c, left + (i + 0.6) * cell, below, fmin(size, 12), CANVAS_UPWARDS, 0x111827, name);
     }
 }
 
