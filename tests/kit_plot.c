@@ -360,8 +360,10 @@ static void every_letter_differs(void) {
 // Few points, equal points, none that can be drawn: no NaN in the file, no crash.
 static void odd_data_is_drawn(void) {
     float bad[] = {NAN, INFINITY, -INFINITY};
-    for (int kind = 0; kind < 5; kind++) {
+    float mixed[] = {1, INFINITY, 2, NAN, 3};
+    for (int kind = 0; kind < 6; kind++) {
         plot_t *p = plot_new(200, 150);
+        if (kind == 5) { plot_scatter(p, NULL, NULL, tensor_from(mixed, TENSOR_F32, 5), NULL); }
         if (kind == 1) { plot_point(p, "one", 3, 3); }
         if (kind == 2) { plot_curve(p, "none", NULL, tensor_from(bad, TENSOR_F32, 3)); }
         if (kind == 3) { plot_histogram(p, "none", tensor_from(bad, TENSOR_F32, 3), 4); }
@@ -374,6 +376,10 @@ static void odd_data_is_drawn(void) {
         file_t f = slurp(place("e.svg"));
         CHECK(f.at && elements((const char *)f.at) > 1 && !strstr((const char *)f.at, "nan") &&
               !strstr((const char *)f.at, "inf"));
+        if (kind == 5) {
+            CHECK(times((const char *)f.at, "<circle") == 3);
+            CHECK(strstr((const char *)f.at, ">2.5<") != NULL);            // ticks of 1..3
+        }
         free(f.at);
         plot_free(p);
     }

@@ -484,7 +484,7 @@ int plot_save(plot_t *p, const char *path) {
             if (item->label[0]) {
                 double end = item->n ? plot__y(panel, item->xy[2 * item->n - 1]) : panel->y + panel->h;
                 double y = panel->y + 14 + legend++ * 16, x = panel->x + panel->w - 8;
-                if (end < panel->y + panel->h * 0.4) { y += panel->h * 0.6; }         // out of the curve's way
+                if (end < panel->y + panel->h * 0.4) { y += panel->h * 0.6; }    // not on the curve
                 canvas_text(c, x, y, 12, CANVAS_END, canvas_color(item->color), item->label);
             }
         }
