@@ -2,7 +2,7 @@
 #
 #   make run        train a small GPT, characters as tokens      TEXT=any.txt STEPS=50 RESUME=1 THREADS=2
 #   make fashion    train a CNN on Fashion-MNIST                 DATA=dir EPOCHS=3 THREADS=2
-#   make examples   build/01_tensors .. build/fashion
+#   make examples   build/01_tensors .. build/word_vectors; make gallery: runs them, writes docs/gallery.md
 #   make test       all tests that a C compiler can run
 #   make test-exhaustive   every float through every unary kernel (an hour)
 #   make fuzz       new inputs for readers, parsed strings and sequences of calls      SECONDS=60
@@ -13,8 +13,7 @@
 #   make bench      speed, as ratios to references where there are any      QUICK=1 ROUNDS=3 OPS=all (every op)
 #   make gpu        tensor_cuda.cu on a GPU: PART=truth|ops|why RESULTS=dir PREBUILT=1; make gpu-build ARCH=sm_90: its programs
 #   make lib        build/libtensor.a, for programs that link it instead of compiling the implementation
-#   make install    headers, libtensor.a, tensor.pc, the CMake package      PREFIX=/usr/local DESTDIR=
-#   make clean
+#   make install    headers, libtensor.a, tensor.pc, the CMake package      PREFIX=/usr/local DESTDIR=; make clean
 
 CC      = cc
 CXX     = c++
@@ -70,10 +69,10 @@ $(addprefix $(B)/bench/,$(speed)): $(B)/libtensor.a
 
 $(B)/tests/ops.ok: tests/ops.sh tests/ops.def $(B)/tensor_impl.c $(headers)
 	@sh tests/ops.sh && touch $@
-$(B)/%: examples/%.c $(B)/tensor_impl.c $(headers)
+$(B)/%: examples/%.c $(wildcard examples/kit/*.h) $(B)/tensor_impl.c $(headers)
 	$(compile) $(LDFLAGS) $< $(filter %.a,$^) $(LDLIBS) -o $@
 
-$(B)/tests/%: tests/%.c $(wildcard tests/*.h) $(B)/tests/ops.ok $(headers)
+$(B)/tests/%: tests/%.c $(wildcard tests/*.h examples/kit/*.h) $(B)/tests/ops.ok $(headers)
 	$(compile) -DTENSOR_ALL_PASSES -DTENSOR_ALL_ROWS $(LDFLAGS) $< $(filter %.a,$^) $(LDLIBS) -o $@
 
 $(B)/bench/%: bench/%.c $(wildcard tests/*.h) tests/ops.def $(B)/tensor_impl.c $(headers)
@@ -81,6 +80,7 @@ $(B)/bench/%: bench/%.c $(wildcard tests/*.h) tests/ops.def $(B)/tensor_impl.c $
 
 lib: $(B)/libtensor.a
 examples: $(addprefix $(B)/,$(names))
+gallery: examples; @B=$(B) CC='$(CC)' sh examples/gallery.sh
 
 run: $(B)/char_gpt
 	$(B)/char_gpt
@@ -178,6 +178,6 @@ install: $(B)/libtensor.a
 clean:
 	rm -rf $(B)
 
-.PHONY: all lib examples run fashion test test-programs test-exhaustive test-build fuzz docs stack-usage check bench split \
+.PHONY: all lib examples gallery run fashion test test-programs test-exhaustive test-build fuzz docs stack-usage check bench split \
         gpu gpu-build install clean
 .SECONDARY:

@@ -1,23 +1,52 @@
-# readme.sh - compiles every ```c and ```cpp block of README.md with warnings as errors. A block with main() is run,
-# and what it prints is compared with the ```text block right after it. A block that begins with #include, static,
-# typedef or struct stands at file scope, any other is the body of a function. The C column of the table
-# | Python | C | is compiled as well and run, a block of its own for each row.
+# readme.sh - compiles every ```c and ```cpp block of README.md, CONTRIBUTING.md and docs/*.md with warnings as
+# errors. A block with
+# main() is run in this folder, and what it prints is compared (tests/same.awk) with the ```text block right after
+# it. A block that begins with #include, static, typedef or struct stands at file scope, any other is the body of a
+# function. The C column of the table | Python | C | is compiled as well and run, a block of its own for each row.
+# Every link to a place in this repository must lead somewhere. DOCS="docs/guide.md" takes these files alone.
 # Ends with "N passed, N failed".
 B=${B:-build}
 R=$B/readme
 CC=${CC:-cc}
 CXX=${CXX:-c++}
-warn="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -O1 -I. -pthread"
+warn="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -O1 -I. -Iexamples -pthread"
 passed=0
 failed=0
 rm -rf "$R"
 mkdir -p "$R"
-awk -v dir="$R" '
-    /^```(c|cpp)$/ { n++; kind = substr($0, 4); file = sprintf("%s/%02d.%s", dir, n, kind); on = 1; next }
-    /^```text$/ && after { file = sprintf("%s/%02d.want", dir, n); on = 1; after = 0; next }
-    /^```$/ && on { on = 0; after = file !~ /want$/; close(file); next }
-    on { print > file; next }
-    NF { after = 0 }' README.md
+
+for page in ${DOCS:-README.md CONTRIBUTING.md docs/*.md}; do
+    name=$(basename "$page" .md)
+    awk -v dir="$R/$name" '
+        /^```(c|cpp)$/ { n++; kind = substr($0, 4); file = sprintf("%s-%02d.%s", dir, n, kind); on = 1; next }
+        /^```text$/ && after { file = sprintf("%s-%02d.want", dir, n); on = 1; after = 0; next }
+        /^```$/ && on { on = 0; after = file !~ /want$/; close(file); next }
+        on { print > file; next }
+        NF { after = 0 }' "$page"
+
+    # Links: [text](place), without what stands in code; a place may name a heading behind #.
+    awk '/^```/ { on = !on; next } !on { gsub(/`[^`]*`/, ""); print }' "$page" | grep -o ']([^)]*)' |
+        sed 's/^](//; s/)$//' | grep -v '^https\{0,1\}:' >"$R/links.txt"
+    while read -r link; do
+        file=${link%%#*}
+        to=$(dirname "$page")/$file
+        [ -n "$file" ] || to=$page
+        good=yes
+        [ -e "$to" ] || good=
+        case $link in
+            *#*)
+                heading=${link#*#}
+                sed -n 's/^##* //p' "$to" 2>/dev/null | tr 'A-Z ' 'a-z-' | tr -cd 'a-z0-9_\n-' | grep -qx "$heading" ||
+                    good= ;;
+        esac
+        if [ -n "$good" ]; then
+            passed=$((passed + 1))
+        else
+            failed=$((failed + 1))
+            echo "$page: the link $link leads nowhere"
+        fi
+    done <"$R/links.txt"
+done
 
 # Each row may hide the names that stand for its own.
 awk -v dir="$R" '
@@ -57,8 +86,9 @@ for f in "$R"/*.c "$R"/*.cpp; do
     if grep -q 'main(' "$f"; then
         objects=
         grep -q 'define TENSOR_IMPLEMENTATION' "$f" || objects=$B/libtensor.a
+        # shellcheck disable=SC2086
         $compile $warn "$f" $objects -lm -o "$id.out" >"$id.err" 2>&1 && "$id.out" >"$id.got" 2>>"$id.err" &&
-            { [ ! -f "$id.want" ] || diff "$id.want" "$id.got" >>"$id.err"; }
+            { [ ! -f "$id.want" ] || awk -f tests/same.awk "$id.want" "$id.got" >>"$id.err"; }
     else
         whole=$id-whole.${f##*.}
         {
@@ -68,13 +98,14 @@ for f in "$R"/*.c "$R"/*.cpp; do
                 *) printf 'void snippet(void);\nvoid snippet(void) {\n'; cat "$f"; printf '}\n' ;;
             esac
         } >"$whole"
+        # shellcheck disable=SC2086
         $compile $warn -Wno-unused-variable -Wno-unused-function -c "$whole" -o "$id.o" >"$id.err" 2>&1
     fi
     if [ $? -eq 0 ]; then
         passed=$((passed + 1))
     else
         failed=$((failed + 1))
-        echo "README.md, block $(basename "$id"): $(head -n 1 "$f")"
+        echo "block $(basename "$id") (page and number): $(head -n 1 "$f")"
         head -n 20 "$id.err" | sed 's/^/    /'
     fi
 done
