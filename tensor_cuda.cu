@@ -139,6 +139,7 @@ struct libraries_t {
     bool open[LIBRARY_COUNT];
 };
 #undef TCU_X
+
 static libraries_t lib;
 static int open_lock;
 
@@ -213,6 +214,7 @@ enum { MAX_DEVICES = 16, ROWS = 40, BINS = 32, HASH = 64, SCAN = 8 };
 // device is being captured, but segment_alloc, reserve, map, memory, and unmap of what was mapped just now,
 // when the rest could not be.
 enum { NO_MEMORY = 2 }; // of map: CUDA_ERROR_OUT_OF_MEMORY. Another error: it cannot map
+
 struct driver_t {
     void *user;
     int (*segment_alloc)(void *user, int device, uint64_t bytes, uint64_t *address);
@@ -249,6 +251,7 @@ enum stat_id { ALLOCATION, SEGMENT, ACTIVE, INACTIVE_SPLIT, ALLOCATED_BYTES, RES
     INACTIVE_SPLIT_BYTES, REQUESTED_BYTES, STAT_COUNT };
 static const char *const stat_names[STAT_COUNT] = {"allocation", "segment", "active", "inactive_split",
     "allocated_bytes", "reserved_bytes", "active_bytes", "inactive_split_bytes", "requested_bytes"};
+
 struct stats_t {
     stat_t all[STAT_COUNT], small[STAT_COUNT], large[STAT_COUNT];
     int64_t num_alloc_retries, num_ooms, num_sync_all_streams, num_device_alloc, num_device_free;
@@ -257,12 +260,14 @@ struct stats_t {
 enum state_t : uint8_t { FREE, USED, PENDING, HOLE };       // HOLE: addresses without memory
 struct arena_t;
 struct block_t;
+
 struct use_t { // a stream other than its own that uses a block; after the free, an event to wait for
     use_t *next;
     block_t *of;
     void *stream, *event;
     uint64_t read;                          // that stream's last read, a mark as in block_t
 };
+
 struct block_t {
     uint64_t address, bytes, requested;
     block_t *prev, *next;                   // neighbours by address, within a range or segment
@@ -280,7 +285,9 @@ struct block_t {
     int kept, listed, place;
     bool released;                          // its tensor is gone, a graph keeps it
 };
+
 struct lane_t;
+
 struct arena_t {
     lane_t *lane;
     bool small, no_range;
@@ -290,6 +297,7 @@ struct arena_t {
     uint32_t bin_mask[ROWS];
     block_t *bin[ROWS][BINS];
 };
+
 // The two arenas of a stream, or of a stream in a graph (graph != 0: private to it).
 struct lane_t {
     lane_t *next;                           // in its hash bucket
@@ -299,12 +307,15 @@ struct lane_t {
     int64_t live;                           // blocks used or pending
     arena_t arena[2];                       // large, small
 };
+
 struct queue_t { // events of one foreign stream, in its order: only the head need be asked
     queue_t *next;
     void *stream;
     use_t *head, **tail;
 };
+
 struct capture_t { capture_t *next; void *stream; int graph; };
+
 enum action_t : uint8_t {
     TRACE_ALLOC,
     TRACE_FREE,
@@ -315,8 +326,10 @@ enum action_t : uint8_t {
     TRACE_OOM,
     TRACE_RECORD
 };
+
 struct trace_t { uint64_t address, bytes, serial; void *stream; const char *tag; action_t action; int step; };
 struct slab_t { slab_t *next; };
+
 struct device_t {
     int lock, index;
     bool no_ranges;                         // a mapping was refused: segments from here on
@@ -333,6 +346,7 @@ struct device_t {
     int nevents, room_events;
     stats_t stats;
 };
+
 struct allocator_t {
     driver_t driver;
     options_t options;
@@ -353,10 +367,12 @@ inline void count(stat_t *s, int64_t by) {
         if (s->current > s->peak) { s->peak = s->current; }
     }
 }
+
 inline void count(device_t *d, const arena_t *a, stat_id id, int64_t by) {
     count(&d->stats.all[id], by);
     count(a->small ? &d->stats.small[id] : &d->stats.large[id], by);
 }
+
 inline void trace(allocator_t *A, action_t action, uint64_t address, uint64_t bytes, void *stream,
                   const char *tag) {
     if (!A->ring) { return; }
@@ -382,6 +398,7 @@ template <class T> inline T *from_slab(device_t *d, T **spare, T *T::*link) {
     *spare = t->*link;
     return t;
 }
+
 inline block_t *new_block(device_t *d, arena_t *a, uint64_t address, uint64_t bytes, state_t state,
                           bool ranged) {
     block_t *b = from_slab(d, &d->spare_blocks, &block_t::next);
@@ -394,6 +411,7 @@ inline block_t *new_block(device_t *d, arena_t *a, uint64_t address, uint64_t by
     b->ranged = ranged;
     return b;
 }
+
 inline void drop_block(device_t *d, block_t *b) {
     b->next = d->spare_blocks;
     d->spare_blocks = b;
@@ -411,7 +429,9 @@ inline void place_of(uint64_t bytes, int *row, int *bin) {
         *bin = (int)(n >> (h - 5)) & (BINS - 1);
     }
 }
+
 inline bool is_split(const block_t *b) { return b->ranged ? true : b->prev || b->next; }
+
 inline void put_in_bin(device_t *d, block_t *b) {
     arena_t *a = b->home;
     int r, k;
@@ -428,6 +448,7 @@ inline void put_in_bin(device_t *d, block_t *b) {
         count(d, a, INACTIVE_SPLIT_BYTES, (int64_t)b->bytes);
     }
 }
+
 inline void take_from_bin(device_t *d, block_t *b) {
     arena_t *a = b->home;
     int r, k;
@@ -444,6 +465,7 @@ inline void take_from_bin(device_t *d, block_t *b) {
         count(d, a, INACTIVE_SPLIT_BYTES, -(int64_t)b->bytes);
     }
 }
+
 // The best of the first few: of the size's own bin, or of the next one that is not empty, where all fit.
 inline block_t *best_of(block_t *b, uint64_t bytes) {
     block_t *best = nullptr;
@@ -453,6 +475,7 @@ inline block_t *best_of(block_t *b, uint64_t bytes) {
     }
     return best;
 }
+
 inline block_t *find_free(arena_t *a, uint64_t bytes) {
     int r, k;
     place_of(bytes, &r, &k);
@@ -467,12 +490,14 @@ inline block_t *find_free(arena_t *a, uint64_t bytes) {
     }
     return best_of(a->bin[r][__builtin_ctz(bins)], bytes);
 }
+
 inline void insert_after(block_t *b, block_t *fresh) {
     fresh->prev = b;
     fresh->next = b->next;
     if (b->next) { b->next->prev = fresh; }
     b->next = fresh;
 }
+
 inline void absorb_next(device_t *d, block_t *b) { // b keeps its header, so a chain's first block stays
     block_t *n = b->next;
     b->bytes += n->bytes;
@@ -480,6 +505,7 @@ inline void absorb_next(device_t *d, block_t *b) { // b keeps its header, so a c
     if (n->next) { n->next->prev = b; }
     drop_block(d, n);
 }
+
 // A block in no list becomes free memory, joined with its neighbours.
 inline block_t *give_back(device_t *d, block_t *b) {
     if (b->next && b->next->state == FREE) {
@@ -499,9 +525,11 @@ inline block_t *give_back(device_t *d, block_t *b) {
 inline bool uncached(const allocator_t *A, const arena_t *a) {
     return A->options.no_cache && !a->lane->graph;
 }
+
 inline bool within_limit(const device_t *d, uint64_t bytes) {
     return !d->limit || (uint64_t)d->stats.all[RESERVED_BYTES].current + bytes <= d->limit;
 }
+
 inline void count_raw(allocator_t *A, device_t *d, arena_t *a, uint64_t address, uint64_t bytes,
                       int64_t pieces) {
     count(d, a, SEGMENT, pieces);
@@ -513,6 +541,7 @@ inline void count_raw(allocator_t *A, device_t *d, arena_t *a, uint64_t address,
     }
     trace(A, pieces > 0 ? TRACE_MAP : TRACE_UNMAP, address, bytes, a->lane->stream, nullptr);
 }
+
 // Memory for all of [address, +bytes), or for none of it. What the device has not is not mapped chunk by
 // chunk until it refuses: that takes seconds, and all that other processes might want meanwhile.
 inline int map_chunks(allocator_t *A, device_t *d, arena_t *a, uint64_t address, uint64_t bytes) {
@@ -543,6 +572,7 @@ inline int map_chunks(allocator_t *A, device_t *d, arena_t *a, uint64_t address,
     if (e != NO_MEMORY) { d->no_ranges = true; }
     return e;
 }
+
 inline bool reserve_range(allocator_t *A, device_t *d, arena_t *a) {
     uint64_t want = A->options.reserve ? A->options.reserve : d->total + d->total / 8;
     if (d->no_ranges) { return false; }
@@ -562,11 +592,13 @@ inline bool reserve_range(allocator_t *A, device_t *d, arena_t *a) {
     a->holes = b;
     return true;
 }
+
 inline void drop_hole(block_t *h) { // its memory has gone to a neighbour, or it has none left
     arena_t *a = h->home;
     if (h->free_next) { h->free_next->free_prev = h->free_prev; }
     *(h->free_prev ? &h->free_prev->free_next : &a->holes) = h->free_next;
 }
+
 // A free block of at least `bytes`, in no bin, with new memory at the lowest hole that is large enough
 // together with its free neighbours. NULL: no memory, no addresses.
 inline block_t *grow_range(allocator_t *A, device_t *d, arena_t *a, uint64_t bytes) {
@@ -614,6 +646,7 @@ inline block_t *grow_range(allocator_t *A, device_t *d, arena_t *a, uint64_t byt
     }
     return nullptr;
 }
+
 inline block_t *grow_segment(allocator_t *A, device_t *d, arena_t *a, uint64_t bytes) {
     uint64_t size = uncached(A, a) ? bytes : a->small ? 2 << 20
                   : bytes < 10 << 20 ? 20 << 20 : round_up(bytes, 2 << 20);
@@ -628,6 +661,7 @@ inline block_t *grow_segment(allocator_t *A, device_t *d, arena_t *a, uint64_t b
     count_raw(A, d, a, b->address, size, 1);
     return b;
 }
+
 inline block_t *grow(allocator_t *A, device_t *d, arena_t *a, uint64_t bytes) {
     if (!uncached(A, a) && reserve_range(A, d, a)) {
         block_t *b = grow_range(A, d, a, bytes);
@@ -635,6 +669,7 @@ inline block_t *grow(allocator_t *A, device_t *d, arena_t *a, uint64_t bytes) {
     }
     return grow_segment(A, d, a, bytes);
 }
+
 inline void free_segment(allocator_t *A, device_t *d, block_t *b) {     // whole, in no bin
     arena_t *a = b->home;
     block_t **at = &a->chains;
@@ -644,6 +679,7 @@ inline void free_segment(allocator_t *A, device_t *d, block_t *b) {     // whole
     count_raw(A, d, a, b->address, b->bytes, -1);
     drop_block(d, b);
 }
+
 // The whole chunks of a free block become a hole.
 inline void unmap_block(allocator_t *A, device_t *d, block_t *b) {
     arena_t *a = b->home;
@@ -696,6 +732,7 @@ inline int new_event(allocator_t *A, device_t *d, void **event) {
     }
     return A->driver.event_new(A->driver.user, d->index, event);
 }
+
 inline void keep_event(allocator_t *A, device_t *d, void *event) {
     if (d->nevents == d->room_events) {
         int room = d->room_events ? 2 * d->room_events : 64;
@@ -709,6 +746,7 @@ inline void keep_event(allocator_t *A, device_t *d, void *event) {
     }
     d->events[d->nevents++] = event;
 }
+
 inline void trim_lane(allocator_t *A, device_t *d, lane_t *l);
 inline void destroy_lane(allocator_t *A, device_t *d, lane_t *l);
 
@@ -730,6 +768,7 @@ inline void reclaim(allocator_t *A, device_t *d, block_t *b) {
     }
     if (l->dead && !l->live && !d->captures) { destroy_lane(A, d, l); }
 }
+
 // An event at the end of each foreign stream; where there is none to be had, the host waits instead.
 inline void pend(allocator_t *A, device_t *d, block_t *b) {
     for (use_t *u = b->uses, *next; u; u = next) {
@@ -761,6 +800,7 @@ inline void pend(allocator_t *A, device_t *d, block_t *b) {
     b->uses = nullptr;
     if (!b->waits) { reclaim(A, d, b); }
 }
+
 // Takes back what foreign streams are done with; wait: all of it.
 inline void poll(allocator_t *A, device_t *d, bool wait) {
     for (queue_t *q = d->queues; q; q = q->next) {
@@ -802,6 +842,7 @@ inline lane_t *lane_of(device_t *d, void *stream) {
     }
     return d->last = l;
 }
+
 // What is free goes back to the driver.
 inline void trim_lane(allocator_t *A, device_t *d, lane_t *l) {
     bool waited = false;
@@ -830,6 +871,7 @@ inline void trim_lane(allocator_t *A, device_t *d, lane_t *l) {
         }
     }
 }
+
 inline void destroy_lane(allocator_t *A, device_t *d, lane_t *l) {      // no block is used
     trim_lane(A, d, l);
     for (int k = 0; k < 2; k++) {
@@ -851,6 +893,7 @@ inline void destroy_lane(allocator_t *A, device_t *d, lane_t *l) {      // no bl
     if (d->last == l) { d->last = nullptr; }
     free(l);
 }
+
 template <class F> inline void each_lane(device_t *d, F f) {
     for (lane_t *bucket : d->hash) {
         for (lane_t *l = bucket, *next; l; l = next) {
@@ -859,6 +902,7 @@ template <class F> inline void each_lane(device_t *d, F f) {
         }
     }
 }
+
 inline void trim_device(allocator_t *A, device_t *d) {
     d->stats.num_sync_all_streams++;
     each_lane(d, [&](lane_t *l) {   // what is free in a graph that may run again is that graph's to write
@@ -882,6 +926,7 @@ inline const char *in_units(char (&text)[32], uint64_t bytes) {
     }
     return text;
 }
+
 template <class F> inline void each_block(device_t *d, F f) {
     each_lane(d, [&](lane_t *l) {
         for (arena_t &a : l->arena) {
@@ -891,7 +936,9 @@ template <class F> inline void each_block(device_t *d, F f) {
         }
     });
 }
+
 static thread_local char report_text[2048];     // what the thread's last failed alloc has to say
+
 inline void write_report(allocator_t *A, device_t *d, uint64_t bytes, void *stream) {
     enum { TAGS = 64 };
     struct { const char *tag; uint64_t bytes; } tags[TAGS] = {};
@@ -954,6 +1001,7 @@ inline device_t *device_of(allocator_t *A, int device) {
     __atomic_store_n(&A->device[device], d, __ATOMIC_RELEASE);
     return d;
 }
+
 inline void cut(allocator_t *A, device_t *d, block_t *b, uint64_t bytes) {
     uint64_t rest = b->bytes - bytes;
     if (uncached(A, b->home) || rest < (b->ranged || b->home->small ? GRANULE : SMALL + 1)) { return; }
@@ -963,6 +1011,7 @@ inline void cut(allocator_t *A, device_t *d, block_t *b, uint64_t bytes) {
     insert_after(b, r);
     put_in_bin(d, r);
 }
+
 inline block_t *fetch(allocator_t *A, device_t *d, arena_t *a, uint64_t bytes) {
     block_t *b = uncached(A, a) ? nullptr : find_free(a, bytes);
     if (b) {
@@ -1055,6 +1104,7 @@ inline int record_stream(allocator_t *A, block_t *b, void *stream, uint64_t read
     trace(A, TRACE_RECORD, b->address, b->bytes, stream, b->tag);
     return 0;
 }
+
 // Work queued so far may still use the block: it serves later work of its own stream.
 inline void release(allocator_t *A, block_t *b) {
     if (!b) { return; }
@@ -1092,10 +1142,12 @@ inline int capture_join(allocator_t *A, int device, void *stream, int graph) {
     d->captures = c;
     return 0;
 }
+
 inline int capture_begin(allocator_t *A, int device, void *stream) {
     int graph = __atomic_add_fetch(&A->next_graph, 1, __ATOMIC_RELAXED);
     return capture_join(A, device, stream, graph) ? 0 : graph;
 }
+
 inline void capture_end(allocator_t *A, int device, int graph) {
     device_t *d = A->device[device];
     lock_t hold(&d->lock);
@@ -1128,6 +1180,7 @@ inline void capture_end(allocator_t *A, int device, int graph) {
         if (l->dead && !l->live) { destroy_lane(A, d, l); }
     });
 }
+
 // The graph will not run again; the caller has waited for its last run.
 inline void graph_release(allocator_t *A, int device, int graph) {
     device_t *d = A->device[device];
@@ -1153,6 +1206,7 @@ inline void empty_cache(allocator_t *A, int device) {
     poll(A, d, true);
     trim_device(A, d);
 }
+
 // At most this part of the device, in (0, 1]. -> 0 or TENSOR_ERR_DEVICE, TENSOR_ERR_INDEX
 inline int set_fraction(allocator_t *A, int device, double fraction) {
     device_t *d = device_of(A, device);
@@ -1162,6 +1216,7 @@ inline int set_fraction(allocator_t *A, int device, double fraction) {
     d->limit = (uint64_t)(fraction * (double)d->total);
     return 0;
 }
+
 inline void reset_peaks(allocator_t *A, int device) {
     device_t *d = device_of(A, device);
     if (!d) { return; }
@@ -1170,6 +1225,7 @@ inline void reset_peaks(allocator_t *A, int device) {
         for (int i = 0; i < STAT_COUNT; i++) { set[i].peak = set[i].current; }
     }
 }
+
 // One JSON object a line: every block of every range and segment, then the trace, oldest first.
 inline void snapshot(allocator_t *A, int device, void (*line)(void *user, const char *text), void *user) {
     static const char *const states[] = {"free", "used", "pending", "hole"};
@@ -1244,6 +1300,7 @@ inline allocator_t *allocator_new(const driver_t *driver, const options_t *optio
     }
     return A;
 }
+
 // Waits for all streams; what is still in use goes as well.
 inline void allocator_free(allocator_t *A) {
     for (device_t *d : A->device) {
@@ -1297,10 +1354,12 @@ struct on_device_t {                            // a device, and leave to alloca
         cudaSetDevice(before);
     }
 };
+
 inline int forget(cudaError_t e) { // an error that is reported stays with CUDA only if the context is lost
     if (e) { cudaGetLastError(); }
     return (int)e;
 }
+
 inline int cuda_segment_alloc(void *, int device, uint64_t bytes, uint64_t *address) {
     on_device_t at(device);
     void *p = nullptr;
@@ -1308,10 +1367,12 @@ inline int cuda_segment_alloc(void *, int device, uint64_t bytes, uint64_t *addr
     *address = (uint64_t)(uintptr_t)p;
     return forget(e);
 }
+
 inline int cuda_segment_free(void *, int device, uint64_t address, uint64_t) {
     on_device_t at(device);
     return forget(cudaFree((void *)(uintptr_t)address));
 }
+
 inline CUmemAllocationProp cuda_property(int device) {
     CUmemAllocationProp p;
     memset(&p, 0, sizeof p);
@@ -1320,6 +1381,7 @@ inline CUmemAllocationProp cuda_property(int device) {
     p.location.id = device;
     return p;
 }
+
 inline int cuda_reserve(void *, int device, uint64_t bytes, uint64_t *address) {
     char text[256];
     if (open_library(LIBRARY_CUDA, text, sizeof text)) { return 1; }
@@ -1335,10 +1397,12 @@ inline int cuda_reserve(void *, int device, uint64_t bytes, uint64_t *address) {
     *address = (uint64_t)a;
     return e;
 }
+
 inline int cuda_unreserve(void *, int device, uint64_t address, uint64_t bytes) {
     on_device_t at(device);
     return (int)lib.cuMemAddressFree_((CUdeviceptr)address, bytes);
 }
+
 inline int cuda_map(void *, int device, uint64_t address, uint64_t bytes, uint64_t *handle) {
     on_device_t at(device);
     CUmemAllocationProp p = cuda_property(device);
@@ -1360,11 +1424,13 @@ inline int cuda_map(void *, int device, uint64_t address, uint64_t bytes, uint64
     }
     return e;
 }
+
 inline int cuda_unmap(void *, int device, uint64_t address, uint64_t bytes, uint64_t handle) {
     on_device_t at(device);
     int e = (int)lib.cuMemUnmap_((CUdeviceptr)address, bytes);
     return e ? e : (int)lib.cuMemRelease_((CUmemGenericAllocationHandle)handle);
 }
+
 inline int cuda_memory(void *, int device, uint64_t *free_bytes, uint64_t *total) {
     on_device_t at(device);
     size_t f = 0, t = 0;
@@ -1373,25 +1439,32 @@ inline int cuda_memory(void *, int device, uint64_t *free_bytes, uint64_t *total
     *total = t;
     return e;
 }
+
 inline int cuda_event_new(void *, int device, void **event) {
     on_device_t at(device);
     return forget(cudaEventCreateWithFlags((cudaEvent_t *)event, cudaEventDisableTiming));
 }
+
 inline int cuda_event_free(void *, int, void *event) { return forget(cudaEventDestroy((cudaEvent_t)event)); }
+
 inline int cuda_event_record(void *, int, void *event, void *stream) {
     return forget(cudaEventRecord((cudaEvent_t)event, (cudaStream_t)stream));
 }
+
 inline int cuda_event_query(void *, int, void *event) {
     int e = forget(cudaEventQuery((cudaEvent_t)event));
     return e == cudaErrorNotReady ? 1 : e ? -1 : 0;
 }
+
 inline int cuda_stream_sync(void *, int device, void *stream) {
     on_device_t at(device);
     return forget(cudaStreamSynchronize((cudaStream_t)stream));
 }
+
 inline int cuda_fill(void *, int, void *stream, uint64_t address, uint64_t bytes) {
     return forget(cudaMemsetAsync((void *)(uintptr_t)address, 0xFF, bytes, (cudaStream_t)stream));
 }
+
 [[maybe_unused]] static const driver_t cuda_driver = {
     nullptr,           cuda_segment_alloc, cuda_segment_free, cuda_reserve,   cuda_unreserve,
     cuda_map,          cuda_unmap,         cuda_memory,       cuda_event_new, cuda_event_free,
@@ -1405,12 +1478,15 @@ inline int host_segment_alloc(void *, int device, uint64_t bytes, uint64_t *addr
     *address = (uint64_t)(uintptr_t)p;
     return forget(e);
 }
+
 inline int host_segment_free(void *, int, uint64_t address, uint64_t) {
     return forget(cudaFreeHost((void *)(uintptr_t)address));
 }
+
 inline int host_stream_sync(void *, int device, void *stream) {     // its own stream is none
     return stream ? cuda_stream_sync(nullptr, device, stream) : 0;
 }
+
 [[maybe_unused]] static const driver_t pinned_driver = {nullptr,           host_segment_alloc,
                                                         host_segment_free, nullptr,
                                                         nullptr,           nullptr,
@@ -1433,6 +1509,7 @@ inline int host_stream_sync(void *, int device, void *stream) {     // its own s
 
 enum { PLAN_SETS = 64, PLAN_WAYS = 8 };
 template <int N> struct plan_key_t { int64_t v[N]; };
+
 template <class K, class P> struct plans_t {
     struct slot_t { K key; P plan; uint64_t used; } slot[PLAN_SETS][PLAN_WAYS];  // used: 0 = empty
     uint64_t now;
@@ -1469,6 +1546,7 @@ struct product_plan_t {
     cublasLtMatmulAlgo_t algo;
     int64_t workspace;                          // -1 = cuBLASLt has none
 };
+
 typedef plan_key_t<18> product_key_t;
 #endif
 #ifdef TCU_HAVE_CUDNN
@@ -1476,8 +1554,10 @@ struct dnn_plan_t {
     cudnnBackendDescriptor_t plan, config;
     int64_t workspace;                          // -1 = cuDNN has none
 };
+
 typedef plan_key_t<48> dnn_key_t;
 #endif
+
 static struct {
     std::mutex lock;                            // all below but the switches
     int off, matmul_tf32, no_conv_tf32;
@@ -1493,7 +1573,7 @@ static struct {
     cudnnBackendDescriptor_t properties; // set by tests: plans are made for this device, without a handle
     plans_t<dnn_key_t, dnn_plan_t> graphs;
 #endif
-} L;
+} libraries;
 
 // Workspace for the length of a call; what is queued may still use it.
 struct workspace_t {
@@ -1516,38 +1596,41 @@ struct relaxed_t {
     ~relaxed_t() { cudaThreadExchangeStreamCaptureMode(&mode); }
     relaxed_t(const relaxed_t &) = delete;
 };
+
 #ifdef TCU_HAVE_CUBLASLT
-// With L.lock -> ok
+// With libraries.lock -> ok
 static bool blas_said(const char *what, cublasStatus_t status) {
     if (!status) { return true; }
     cudaGetLastError();                         // of it the next launch knows nothing
-    snprintf(L.error, sizeof L.error, "cuBLASLt: %s: %s", what, lib.cublasLtGetStatusString_(status));
+    snprintf(libraries.error, sizeof libraries.error, "cuBLASLt: %s: %s", what, lib.cublasLtGetStatusString_(status));
     return false;
 }
 #endif
 #ifdef TCU_HAVE_CUDNN
-// With L.lock -> ok; else a text, which is the library's error with `last`
+// With libraries.lock -> ok; else a text, which is the library's error with `last`
 static bool dnn_said(const char *what, cudnnStatus_t status, bool last = false) {
     char text[300] = "";
     if (!status) { return true; }
     cudaGetLastError();
     lib.cudnnGetLastErrorString_(text, sizeof text);
-    snprintf(L.said, sizeof L.said, "cuDNN: %s: %s: %s", what, lib.cudnnGetErrorString_(status), text);
-    if (last) { memcpy(L.error, L.said, sizeof L.error); }
+    snprintf(libraries.said, sizeof libraries.said, "cuDNN: %s: %s: %s", what, lib.cudnnGetErrorString_(status), text);
+    if (last) { memcpy(libraries.error, libraries.said, sizeof libraries.error); }
     return false;
 }
+
 static void dnn_drop(dnn_plan_t &p) {
     if (p.plan) { lib.cudnnBackendDestroyDescriptor_(p.plan); }
     if (p.config) { lib.cudnnBackendDestroyDescriptor_(p.config); }
 }
 #endif
-// With L.lock: opens a library and makes its handle for a device -> whether it is of use
+
+// With libraries.lock: opens a library and makes its handle for a device -> whether it is of use
 static bool library_ready(library_t which, int device) {
     long version = -1, major = -1;
     (void)device;
-    if (!L.state[which]) {
-        L.state[which] = -1;
-        if (open_library(which, L.error, sizeof L.error)) { return false; }
+    if (!libraries.state[which]) {
+        libraries.state[which] = -1;
+        if (open_library(which, libraries.error, sizeof libraries.error)) { return false; }
 #ifdef TCU_HAVE_CUBLASLT
         if (which == LIBRARY_CUBLASLT) {
             version = (long)lib.cublasLtGetVersion_();
@@ -1561,49 +1644,50 @@ static bool library_ready(library_t which, int device) {
         }
 #endif
         if (version / 10000 != major) {
-            snprintf(L.error, sizeof L.error, "%s %ld is needed, but the library says it is %ld.%ld.%ld",
+            snprintf(libraries.error, sizeof libraries.error, "%s %ld is needed, but the library says it is %ld.%ld.%ld",
                      which == LIBRARY_CUDNN ? "cuDNN" : "cuBLASLt", major, version / 10000,
                      version / 100 % 100,
                      version % 100);
             return false;
         }
-        L.state[which] = 1;
+        libraries.state[which] = 1;
     }
-    if (L.state[which] < 0) { return false; }
+    if (libraries.state[which] < 0) { return false; }
 #ifdef TCU_HAVE_CUBLASLT
-    if (which == LIBRARY_CUBLASLT && !L.blas[device]) {
+    if (which == LIBRARY_CUBLASLT && !libraries.blas[device]) {
         on_device_t leave(device);
-        return blas_said("cublasLtCreate", lib.cublasLtCreate_(&L.blas[device]));
+        return blas_said("cublasLtCreate", lib.cublasLtCreate_(&libraries.blas[device]));
     }
 #endif
 #ifdef TCU_HAVE_CUDNN
-    if (which == LIBRARY_CUDNN && !L.dnn[device] && !L.properties) {
+    if (which == LIBRARY_CUDNN && !libraries.dnn[device] && !libraries.properties) {
         on_device_t leave(device);
-        return dnn_said("cudnnCreate", lib.cudnnCreate_(&L.dnn[device]), true);
+        return dnn_said("cudnnCreate", lib.cudnnCreate_(&libraries.dnn[device]), true);
     }
 #endif
     return true;
 }
+
 static void libraries_close() {
-    std::lock_guard<std::mutex> hold(L.lock);
+    std::lock_guard<std::mutex> hold(libraries.lock);
 #ifdef TCU_HAVE_CUDNN
-    L.graphs.clear(dnn_drop);
+    libraries.graphs.clear(dnn_drop);
 #endif
 #ifdef TCU_HAVE_CUBLASLT
-    L.products.clear(nullptr);
+    libraries.products.clear(nullptr);
 #endif
     for (int k = 0; k < MAX_DEVICES; k++) {
 #ifdef TCU_HAVE_CUBLASLT
-        if (L.blas[k]) { lib.cublasLtDestroy_(L.blas[k]); }
-        L.blas[k] = nullptr;
+        if (libraries.blas[k]) { lib.cublasLtDestroy_(libraries.blas[k]); }
+        libraries.blas[k] = nullptr;
 #endif
 #ifdef TCU_HAVE_CUDNN
-        if (L.dnn[k]) { lib.cudnnDestroy_(L.dnn[k]); }
-        L.dnn[k] = nullptr;
+        if (libraries.dnn[k]) { lib.cudnnDestroy_(libraries.dnn[k]); }
+        libraries.dnn[k] = nullptr;
 #endif
     }
-    memset(L.state, 0, sizeof L.state);
-    L.error[0] = 0;
+    memset(libraries.state, 0, sizeof libraries.state);
+    libraries.error[0] = 0;
 }
 
 // ------------------------------------------------------------------------------
@@ -1634,6 +1718,7 @@ struct limits_t {
     int64_t sort_row = 2048;                    // longest row that a block sorts alone, at most ROW_SORT
     int64_t matrix_shared = 40 << 10, matrix_workspace = 256 << 20;    // bytes of a matrix, of all at a time
 };
+
 struct place_t {
     cudaStream_t stream;
     limits_t limits;
@@ -1641,6 +1726,7 @@ struct place_t {
     allocator_t *allocator = nullptr;           // of workspace; NULL = no libraries
     int device = 0;
 };
+
 enum { THREADS = 256 };
 typedef __nv_bfloat16 bf16;
 typedef __half f16;
@@ -1668,11 +1754,13 @@ __host__ __device__ inline int64_t integer_of(double v) {
            : v < -9223372036854775808.0 ? INT64_MIN
                                         : (int64_t)v;
 }
+
 template <class T> struct range_of { };
 template <> struct range_of<int32_t> { static constexpr double lo = -2147483648.0, hi = 2147483647.0; };
 template <> struct range_of<uint8_t> { static constexpr double lo = 0, hi = 255; };
 template <> struct range_of<int8_t> { static constexpr double lo = -128, hi = 127; };
 template <> struct range_of<int16_t> { static constexpr double lo = -32768, hi = 32767; };
+
 // A stored value in the class C, and back.
 template <class C, class T> __host__ __device__ inline C to_class(T v) {
     if constexpr (same_type<T, f16>::value) {
@@ -1687,6 +1775,7 @@ template <class C, class T> __host__ __device__ inline C to_class(T v) {
         return (C)v;
     }
 }
+
 template <class T, class C> __host__ __device__ inline T from_class(C v) {
     if constexpr (same_type<T, f16>::value) {
         return __float2half_rn((float)v);
@@ -1706,6 +1795,7 @@ template <class T, class C> __host__ __device__ inline T from_class(C v) {
                                                   : d);
     }
 }
+
 template <class C> __host__ __device__ inline C load_as(const void *p, int dtype, int64_t i) {
     switch (dtype) {
 #define TCU_X(id, T) case id: return to_class<C>(((const T *)p)[i]);
@@ -1714,6 +1804,7 @@ template <class C> __host__ __device__ inline C load_as(const void *p, int dtype
     }
     return C(0);
 }
+
 template <class C> __host__ __device__ inline void store_as(void *p, int dtype, int64_t i, C v) {
     switch (dtype) {
 #define TCU_X(id, T) case id: ((T *)p)[i] = from_class<T>(v); break;
@@ -1721,6 +1812,7 @@ template <class C> __host__ __device__ inline void store_as(void *p, int dtype, 
 #undef TCU_X
     }
 }
+
 // A fixed dtype, or (void) one that is known at run time.
 template <class T, class C> __device__ inline C load_typed(const void *p, int dtype, int64_t i) {
     if constexpr (same_type<T, void>::value) {
@@ -1733,10 +1825,12 @@ template <class T, class C> __device__ inline C load_typed(const void *p, int dt
 // N values that one or more 16-byte accesses move.
 template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pack_t { T v[N]; };
 template <class T> constexpr int lanes_of = 16 / (int)sizeof(T);
+
 // The first of the elements that an op refuses stays in its word, as ~place; 0 = none.
 __device__ inline void fault(unsigned long long *word, int64_t place) {
     atomicMax(word, ~(unsigned long long)place);
 }
+
 template <class T> __host__ __device__ inline bool aligned16(const T *p) { return ((uintptr_t)p & 15) == 0; }
 
 // A number on the host, in place of a tensor.
@@ -1749,6 +1843,7 @@ inline int class_of(int dtype) {
            : dtype == TENSOR_F32 || dtype == TENSOR_F16 || dtype == TENSOR_BF16 ? 0
                                                                                 : 2;
 }
+
 inline int size_of(int dtype) {
     switch (dtype) {
 #define TCU_X(id, T) case id: return (int)sizeof(T);
@@ -1757,6 +1852,7 @@ inline int size_of(int dtype) {
     }
     return 0;
 }
+
 // An argument whose dims are its own, to be changed.
 struct shaped_t {
     tensor_arg_t arg;
@@ -1771,17 +1867,21 @@ struct shaped_t {
     }
     shaped_t(const shaped_t &) = delete;
 };
+
 inline int64_t count_of(const tensor_arg_t &o) {
     int64_t n = 1;
     for (int d = 0; d < o.ndim; d++) { n *= o.dims[d]; }
     return n;
 }
+
 inline unsigned grid_for(const place_t &at, int64_t work, int64_t per_block) {
     int64_t need = (work + per_block - 1) / per_block,
             most = (int64_t)at.limits.sms * at.limits.blocks_per_sm;
     return (unsigned)(need < 1 ? 1 : need < most ? need : most);
 }
+
 static thread_local cudaError_t last_error;     // of this thread, for the text
+
 inline int code_of(cudaError_t e) {             // told here once: the next launch must not find it again
     if (e) { last_error = (cudaError_t)forget(e); }
     return e ? TENSOR_ERR_CUDA : 0;
@@ -1790,10 +1890,12 @@ inline int code_of(cudaError_t e) {             // told here once: the next laun
 // n operands over the dims of the first, those of size 1 repeated; neighbouring dims joined where all allow
 // it.
 enum { MAX_OPERANDS = 6 };
+
 struct walk_t {
     int ndim;
     int64_t n, dims[TENSOR_MAX_DIMS], strides[MAX_OPERANDS][TENSOR_MAX_DIMS];
 };
+
 // The dims of o[0] in `order`, outermost first.
 inline walk_t walk_in(const int *order, const tensor_arg_t *o, int count) {
     walk_t w;
@@ -1815,12 +1917,14 @@ inline walk_t walk_in(const int *order, const tensor_arg_t *o, int count) {
     }
     return w;
 }
+
 // In the order of o[0]'s elements: where element i is told by its number.
 inline walk_t walk_of(const tensor_arg_t *o, int count) {
     static const int as_they_are[] = {0, 1, 2, 3, 4, 5, 6, 7};
     static_assert(sizeof as_they_are / sizeof(int) == TENSOR_MAX_DIMS, "an order for all dims");
     return walk_in(as_they_are, o, count);
 }
+
 // In the order of o[0]'s memory, so that channels that lie innermost, a transposed matrix, and slices of
 // either are gone through side by side, and their dims join.
 inline walk_t walk_by_memory(const tensor_arg_t *o, int count) {
@@ -1832,6 +1936,7 @@ inline walk_t walk_by_memory(const tensor_arg_t *o, int count) {
     }
     return walk_in(order, o, count);
 }
+
 // Element i of a walk: its place in each operand.
 template <int N> __device__ inline void places_of(const walk_t &w, int64_t i, int64_t *at) {
     for (int k = 0; k < N; k++) { at[k] = 0; }
@@ -1849,6 +1954,7 @@ template <int N> __device__ inline void places_of(const walk_t &w, int64_t i, in
     }
     for (int k = 0; k < N && w.ndim; k++) { at[k] += i * w.strides[k][0]; }
 }
+
 // A walk as rows: the last dim is a row, the others count rows.
 struct rows_t {
     walk_t outer;
@@ -1859,6 +1965,7 @@ struct rows_t {
         for (int d = 0; d < outer.ndim; d++) { outer.n *= w.dims[d]; }
     }
 };
+
 // Whether all vectors of V elements of operand k begin at 16-byte addresses, rows lying side by side.
 inline bool rows_aligned(const walk_t &w, int k, const void *data, int V) {
     bool good = aligned16(data);
@@ -1888,6 +1995,7 @@ TCU_WORD2(w_add, __fadd_rn(a, b), __dadd_rn(a, b), (int64_t)((uint64_t)a + (uint
 TCU_WORD2(w_sub, __fadd_rn(a, -b), __dadd_rn(a, -b), (int64_t)((uint64_t)a - (uint64_t)b))
 TCU_WORD2(w_mul, __fmul_rn(a, b), __dmul_rn(a, b), (int64_t)((uint64_t)a * (uint64_t)b))
 TCU_WORD2(w_div, a / b, a / b, b == 0 ? 0 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b)
+
 TCU_WORD2(w_min,
           a != a || b != b ? a + b
           : a < b          ? a
@@ -1896,6 +2004,7 @@ TCU_WORD2(w_min,
           : a < b          ? a
                            : b,
           a < b ? a : b)
+
 TCU_WORD2(w_max,
           a != a || b != b ? a + b
           : a > b          ? a
@@ -1904,11 +2013,14 @@ TCU_WORD2(w_max,
           : a > b          ? a
                            : b,
           a > b ? a : b)
+
 TCU_WORD2(w_fmod, fmodf(a, b), fmod(a, b), b == -1 || b == 0 ? 0 : a % b)
+
 template <class C> __device__ inline C remainder_of(C a, C b) {
     C r = w_fmod(a, b);
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
+
 template <class C> __device__ inline C floordiv_of(C a, C b) {
     if constexpr (same_type<C, int64_t>::value) {
         if (b == -1) { return (int64_t)(0 - (uint64_t)a); }
@@ -1923,6 +2035,7 @@ template <class C> __device__ inline C floordiv_of(C a, C b) {
         return d - f > C(0.5) ? f + 1 : f;
     }
 }
+
 __device__ inline int64_t integer_pow(int64_t a, int64_t b) {
     if (b < 0) { return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0; }
     uint64_t r = 1, x = (uint64_t)a;
@@ -1931,6 +2044,7 @@ __device__ inline int64_t integer_pow(int64_t a, int64_t b) {
     }
     return (int64_t)r;
 }
+
 TCU_WORD2(w_floordiv, floordiv_of(a, b), floordiv_of(a, b), floordiv_of(a, b))
 TCU_WORD2(w_remainder, remainder_of(a, b), remainder_of(a, b), remainder_of(a, b))
 TCU_WORD2(w_pow, powf(a, b), pow(a, b), integer_pow(a, b))
@@ -1966,6 +2080,7 @@ __device__ inline int64_t w_floor(int64_t a) { return a; }
 __device__ inline int64_t w_ceil(int64_t a) { return a; }
 __device__ inline int64_t w_trunc(int64_t a) { return a; }
 __device__ inline int64_t w_round(int64_t a) { return a; }
+
 template <class C> __device__ inline C w_abs(C a) {
     if constexpr (same_type<C, int64_t>::value) {
         return a < 0 ? (int64_t)(0 - (uint64_t)a) : a;
@@ -1973,6 +2088,7 @@ template <class C> __device__ inline C w_abs(C a) {
         return fabs(a);
     }
 }
+
 template <class C> __device__ inline C w_neg(C a) {
     if constexpr (same_type<C, int64_t>::value) {
         return (int64_t)(0 - (uint64_t)a);
@@ -1980,7 +2096,9 @@ template <class C> __device__ inline C w_neg(C a) {
         return -a;
     }
 }
+
 template <class C> __device__ inline C w_sign(C a) { return a != a ? a : (C)((a > 0) - (a < 0)); }
+
 template <class C> __device__ inline C infinity() {
     if constexpr (same_type<C, int64_t>::value) {
         return INT64_MAX;
@@ -2112,10 +2230,12 @@ struct row_operand_t {
     bool mask;                                  // bool8, whatever the others are
     float value;
 };
+
 template <int N> struct row_set_t {
     row_operand_t o[N + 1];                     // the result first
     rows_t r;
 };
+
 // An operand of a row from element 0 on. Only the first of three may be a mask.
 template <class T, int N> __device__ inline float row_value(const row_operand_t &o, int k, int64_t at) {
     if constexpr (N == 3) {
@@ -2123,6 +2243,7 @@ template <class T, int N> __device__ inline float row_value(const row_operand_t 
     }
     return to_class<float>(((const T *)o.p)[at]);
 }
+
 template <class T, class Y, class F, int N>
 __global__ void __launch_bounds__(THREADS, N == 3 ? 3 : 4) pointwise_rows(row_set_t<N> s, F f) {
     constexpr int V = lanes_of<T>;
@@ -2179,7 +2300,9 @@ __global__ void __launch_bounds__(THREADS, N == 3 ? 3 : 4) pointwise_rows(row_se
         }
     }
 }
+
 enum { POINTWISE_OPERANDS = 4 };
+
 struct any_set_t {
     walk_t w;
     void *p[POINTWISE_OPERANDS];                // NULL = value everywhere
@@ -2188,6 +2311,7 @@ struct any_set_t {
     double param[4];
     unsigned long long *zero;                   // NULL, or the word that a divisor of 0 is noted in
 };
+
 // Two tables, so that the large formulas of the second take no registers from the first.
 #define TCU_X(ID, name, ...)                                                                                 \
     case TENSOR_OP_##ID:                                                                                     \
@@ -2205,6 +2329,7 @@ template <class C, bool DOUBLE> __device__ inline C apply(int op, const double *
     return C(0);
 }
 #undef TCU_X
+
 template <class C, bool DOUBLE = false>
 __global__ void __launch_bounds__(THREADS, DOUBLE ? 2 : 4) pointwise_any(any_set_t s) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
@@ -2225,7 +2350,9 @@ TCU_UNROLL
         store_as<C>(s.p[0], s.dtype[0], at[0], apply<C, DOUBLE>(s.op, s.param, x[0], x[1], x[2]));
     }
 }
+
 struct row_grid_t { dim3 grid, block; };
+
 // Blocks for rows of so many vectors: several short rows in a block, several blocks for a long row.
 inline row_grid_t row_grid(const place_t &at, int64_t rows, int64_t vectors) {
     unsigned wide = 1;
@@ -2235,9 +2362,11 @@ inline row_grid_t row_grid(const place_t &at, int64_t rows, int64_t vectors) {
     unsigned gx = (grid_for(at, vectors, wide) + gy - 1) / gy;
     return row_grid_t{dim3(gx, gy), dim3(wide, high)};
 }
+
 inline bool is_mask(const tensor_arg_t *o, int k, int count) {
     return k == 1 && count == 4 && o[k].dtype == TENSOR_BOOL;
 }
+
 // The dtype of a row's operands: numbers of the host and a mask have another one.
 inline int rows_dtype(const tensor_arg_t *o, int count) {
     for (int k = 1; k < count; k++) {
@@ -2245,6 +2374,7 @@ inline int rows_dtype(const tensor_arg_t *o, int count) {
     }
     return o[0].dtype;
 }
+
 template <class T, class Y, class F, int N>
 inline int launch_rows(const place_t &at, const walk_t &w, const tensor_arg_t *o, const F &f) {
     row_set_t<N> s = {{}, rows_t(w)};
@@ -2255,6 +2385,7 @@ inline int launch_rows(const place_t &at, const walk_t &w, const tensor_arg_t *o
     row_grid_t g = row_grid(at, s.r.outer.n, s.r.columns / lanes_of<T> + 1);
     return code_of(tcu_launch(pointwise_rows<T, Y, F, N>, g.grid, g.block, 0, at.stream, s, f));
 }
+
 // One dtype, rows side by side, 16-byte addresses: what pointwise_rows takes.
 inline bool fits_rows(const walk_t &w, const tensor_arg_t *o, int count, bool truth) {
     int dtype = rows_dtype(o, count), V = 16 / size_of(dtype);
@@ -2268,6 +2399,7 @@ inline bool fits_rows(const walk_t &w, const tensor_arg_t *o, int count, bool tr
     }
     return true;
 }
+
 // o[0] = op of the others, which broadcast to it; computed in the class of `compute`, a dtype.
 inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity, int compute,
                      const double *p, unsigned long long *zero = nullptr) {
@@ -2329,6 +2461,7 @@ inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity
 // Gradients: the derivative columns of the same rows, from operands a b c, the result y and the incoming
 // gradient g, each there only if the formula reads it.
 enum { BACK_INPUTS = 5, BACK_OUTPUTS = 3 };
+
 struct back_set_t {
     walk_t w;                                   // the results, then each of in[]
     const void *in[BACK_INPUTS];                // NULL = value everywhere
@@ -2336,12 +2469,14 @@ struct back_set_t {
     double value[BACK_INPUTS], param[4];
     int dtype[BACK_INPUTS], to, op;
 };
+
 struct back_rows_t {
     rows_t r;
     row_operand_t in[BACK_INPUTS];
     void *out[BACK_OUTPUTS];
     double param[4];
 };
+
 // clang-format off
 #define TCU_D(k, f) if (want[k]) { out[k] = f; }
 #define TCU_DERIVE(name, text)                                                                                     \
@@ -2371,6 +2506,7 @@ __device__ inline void derive(int op, const double *p, const C *x, void *const *
     }
 }
 #undef TCU_X
+
 template <class C, bool DOUBLE = false>
 __global__ void __launch_bounds__(THREADS, DOUBLE ? 2 : 4) pointwise_backward_any(back_set_t s) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
@@ -2389,6 +2525,7 @@ __global__ void __launch_bounds__(THREADS, DOUBLE ? 2 : 4) pointwise_backward_an
         }
     }
 }
+
 // Rows of one dtype: what pointwise_rows is for values.
 template <class T, class SLOPE>
 __global__ void __launch_bounds__(THREADS, is_half<T> ? 2 : 3) pointwise_backward_rows(back_rows_t s) {
@@ -2439,6 +2576,7 @@ __global__ void __launch_bounds__(THREADS, is_half<T> ? 2 : 3) pointwise_backwar
         }
     }
 }
+
 template <class T> inline int launch_backward_rows(const place_t &at, const back_set_t &b) {
     back_rows_t s = {rows_t(b.w), {}, {}, {}};
     for (int k = 0; k < BACK_INPUTS; k++) {
@@ -2458,6 +2596,7 @@ template <class T> inline int launch_backward_rows(const place_t &at, const back
     default: return TENSOR_ERR_UNSUPPORTED;
     }
 }
+
 // in: a b c y g (data NULL = absent), out: their gradients of g's shape, all of the same dense layout (data
 // NULL = not wanted). Walked in the order of the results' memory.
 inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in, const tensor_arg_t *out,
@@ -2543,6 +2682,7 @@ template <class T> __global__ void __launch_bounds__(THREADS, 4) copy_bytes(walk
         y[at[0]] = x[at[1]];
     }
 }
+
 template <class T, class S>
 __global__ void __launch_bounds__(THREADS, 4) cast_flat(T *y, const S *x, int64_t n) {
     constexpr int V = lanes_of<T> > lanes_of<S> ? lanes_of<T> : lanes_of<S>;
@@ -2556,6 +2696,7 @@ TCU_UNROLL
     }
     for (int64_t i = n / V * V + j; i < n; i += step) { y[i] = from_class<T>(to_class<float>(x[i])); }
 }
+
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4) cast_any(walk_t w, void *y, int to, const void *x, int from) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
@@ -2565,6 +2706,7 @@ __global__ void __launch_bounds__(THREADS, 4) cast_any(walk_t w, void *y, int to
         store_as<C>(y, to, at[0], load_as<C>(x, from, at[1]));
     }
 }
+
 template <class C> __global__ void __launch_bounds__(THREADS, 4) fill_any(walk_t w, void *y, int dtype, C v) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
@@ -2573,6 +2715,7 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) fill_any(walk_t
         store_as<C>(y, dtype, at[0], v);
     }
 }
+
 // y = x, converted, x broadcast to y; strides of any kind, no overlap.
 inline int copy(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x) {
     tensor_arg_t o[2] = {y, x};
@@ -2634,6 +2777,7 @@ inline int copy(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x)
     return code_of(
         tcu_launch(kernel, grid, THREADS, 0, at.stream, w, y.data, y.dtype, (const void *)x.data, x.dtype));
 }
+
 // Integers and bool take `integer`, floats `real`.
 inline int fill(const place_t &at, const tensor_arg_t &y, double real, int64_t integer) {
     walk_t w = walk_by_memory(&y, 1);
@@ -2655,12 +2799,14 @@ __global__ void __launch_bounds__(THREADS, 4)
         store_as<double>(y, dtype, at[0], __dadd_rn(first, __dmul_rn((double)i, by)));
     }
 }
+
 inline int arange(const place_t &at, const tensor_arg_t &y, double first, double step) {
     walk_t w = walk_of(&y, 1);
     return !w.n ? 0
                 : code_of(tcu_launch(count_up, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w, y.data,
                                      (int)y.dtype, first, step));
 }
+
 // Matrices side by side: what lies on the other side of the diagonal becomes 0.
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
 triangle(T *y, const T *x, int64_t n, int64_t rows, int64_t columns, int64_t diagonal, bool lower) {
@@ -2681,7 +2827,9 @@ triangle(T *y, const T *x, int64_t n, int64_t rows, int64_t columns, int64_t dia
 __device__ inline void philox(tensor_generator_t g, uint64_t block, uint32_t *out) {
     tensor__philox(g.seed, g.offset, block, out);
 }
+
 __device__ inline float fused_not(float a, float b, float c) { return __fadd_rn(__fmul_rn(a, b), c); }
+
 __device__ inline void box_muller(uint32_t w1, uint32_t w2, float *x, float *y) {
     float f = fused_not((float)(int32_t)(w1 >> 16), 65536.0f, __fadd_rn((float)(int32_t)(w1 & 0xFFFF), 0.5f));
     int32_t bits = (int32_t)((uint32_t)__float_as_int(f) - 0x3F3504F3u), e = bits >> 23;
@@ -2716,7 +2864,9 @@ __device__ inline void box_muller(uint32_t w1, uint32_t w2, float *x, float *y) 
     *x = __fmul_rn(r, __uint_as_float(__float_as_uint(e & 1 ? s : c) ^ minus_c));
     *y = __fmul_rn(r, __uint_as_float(__float_as_uint(e & 1 ? c : s) ^ minus_s));
 }
+
 enum random_t { UNIFORM, NORMAL };
+
 // The stream of a call: g, or what lies at `at` when the kernel runs (a graph draws other numbers each time).
 struct rng_t {
     tensor_generator_t g;
@@ -2724,6 +2874,7 @@ struct rng_t {
     rng_t(tensor_generator_t from, const tensor_generator_t *p = nullptr) : g(from), at(p) { }
     __device__ tensor_generator_t now() const { return at ? *at : g; }
 };
+
 // Four elements a thread: a + b u, u uniform in [0, 1), at most top, or u normal; f32, then converted.
 __global__ void __launch_bounds__(THREADS, 4)
     random_f32(walk_t w, void *y, int dtype, rng_t r, int kind, float a, float b, float top) {
@@ -2756,11 +2907,13 @@ __global__ void __launch_bounds__(THREADS, 4)
         }
     }
 }
+
 __device__ inline uint64_t philox_pair(tensor_generator_t g, int64_t e) {   // 64 bits of element e
     uint32_t w[4];
     philox(g, (uint64_t)e >> 1, w);
     return e & 1 ? (uint64_t)w[3] << 32 | w[2] : (uint64_t)w[1] << 32 | w[0];
 }
+
 __global__ void __launch_bounds__(THREADS, 4)
     random_f64(walk_t w, double *y, rng_t r, int kind, double lo, double hi, double top) {
     tensor_generator_t g = r.now();
@@ -2781,6 +2934,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         y[at[0]] = u < top ? u : top;
     }
 }
+
 __global__ void __launch_bounds__(THREADS, 4)
     random_integer(walk_t w, void *y, int dtype, rng_t r, int64_t lo, uint64_t range) {
     tensor_generator_t g = r.now();
@@ -2791,9 +2945,11 @@ __global__ void __launch_bounds__(THREADS, 4)
         store_as<int64_t>(y, dtype, at[0], (int64_t)((uint64_t)lo + __umul64hi(philox_pair(g, i), range)));
     }
 }
+
 __device__ inline double unit_of(uint32_t high, uint32_t low) {             // in [0, 1)
     return (double)(((uint64_t)high << 32 | low) >> 11) * 1.1102230246251565e-16;
 }
+
 // y = 1 with probability p[i], else 0; or numbers of events at the rates p.
 template <bool EVENTS> __global__ void __launch_bounds__(THREADS, 2)
     random_counts(walk_t w, void *y, int dtype, const void *p, int from, rng_t r) {
@@ -2812,6 +2968,7 @@ template <bool EVENTS> __global__ void __launch_bounds__(THREADS, 2)
         }
     }
 }
+
 // y = x scale where the element's 24 bits are below keep, else 0.
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
 drop_out(T *y, const T *x, int64_t n, rng_t r, uint32_t keep, double scale) {
@@ -2833,6 +2990,7 @@ drop_out(T *y, const T *x, int64_t n, rng_t r, uint32_t keep, double scale) {
         }
     }
 }
+
 inline int random_real(const place_t &at, const tensor_arg_t &y, rng_t g, int kind, double a, double b,
                        double top) {
     walk_t w = walk_of(&y, 1);
@@ -2845,12 +3003,14 @@ inline int random_real(const place_t &at, const tensor_arg_t &y, rng_t g, int ki
     return code_of(tcu_launch(random_f32, grid_for(at, (w.n + 3) / 4, THREADS), THREADS, 0, at.stream, w,
                               y.data, y.dtype, g, kind, (float)a, scale, (float)top));
 }
+
 inline int random_integers(const place_t &at, const tensor_arg_t &y, rng_t g, int64_t lo, int64_t hi) {
     walk_t w = walk_of(&y, 1);
     return !w.n ? 0
                 : code_of(tcu_launch(random_integer, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
                                      y.data, y.dtype, g, lo, (uint64_t)hi - (uint64_t)lo));
 }
+
 // y = 1 with probability p, else 0; or events at rate p.
 inline int bernoulli(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &p, rng_t g,
                      bool events = false) {
@@ -2883,34 +3043,40 @@ enum reduce_t {
     REDUCE_ANY,
     REDUCE_ALL
 };
+
 template <class C> struct best_t {              // of the largest or smallest; the first NaN beats all
     C v;
     int64_t at;
 };
+
 template <class C> struct sum_op {
     typedef C acc;
     __device__ static acc none() { return C(0); }
     __device__ static acc take(acc a, C v, int64_t) { return w_add(a, v); }
     __device__ static acc join(acc a, acc b) { return w_add(a, b); }
 };
+
 template <class C> struct prod_op {
     typedef C acc;
     __device__ static acc none() { return C(1); }
     __device__ static acc take(acc a, C v, int64_t) { return w_mul(a, v); }
     __device__ static acc join(acc a, acc b) { return w_mul(a, b); }
 };
+
 template <class C> struct any_op {
     typedef C acc;
     __device__ static acc none() { return C(0); }
     __device__ static acc take(acc a, C v, int64_t) { return C((a != 0) | (v != 0)); }
     __device__ static acc join(acc a, acc b) { return C((a != 0) | (b != 0)); }
 };
+
 template <class C> struct all_op {
     typedef C acc;
     __device__ static acc none() { return C(1); }
     __device__ static acc take(acc a, C v, int64_t) { return C((a != 0) & (v != 0)); }
     __device__ static acc join(acc a, acc b) { return C((a != 0) & (b != 0)); }
 };
+
 template <class C, bool MAX> struct best_op {
     typedef best_t<C> acc;
     __device__ static acc none() { return acc{C(0), -1}; }
@@ -2923,9 +3089,11 @@ template <class C, bool MAX> struct best_op {
     }
     __device__ static acc take(acc a, C v, int64_t at) { return join(a, acc{v, at}); }
 };
+
 template <class C> __device__ inline void finish_to(void *y, int dtype, int64_t i, C v, C scale, bool) {
     store_as<C>(y, dtype, i, scale == C(1) ? v : w_mul(v, scale));
 }
+
 template <class C>
 __device__ inline void finish_to(void *y, int dtype, int64_t i, best_t<C> v, C, bool where) {
     if (where) {
@@ -2934,6 +3102,7 @@ __device__ inline void finish_to(void *y, int dtype, int64_t i, best_t<C> v, C, 
         store_as<C>(y, dtype, i, v.v);
     }
 }
+
 struct reduce_set_t {
     walk_t kept, gone;                          // strides[0] = of x; of kept: [1] = of y
     const void *x;
@@ -2943,6 +3112,7 @@ struct reduce_set_t {
     int64_t chunk;
     bool where, flat; // flat: the reduced elements lie side by side from a 16-byte address on
 };
+
 // Joins `lanes` values a thread row of the block holds; all threads must come. Lane 0 gets the result.
 template <class OP>
 __device__ inline typename OP::acc join_lanes(typename OP::acc v, typename OP::acc *s, int lane, int lanes,
@@ -2956,6 +3126,7 @@ __device__ inline typename OP::acc join_lanes(typename OP::acc v, typename OP::a
     }
     return s[me];
 }
+
 template <class T, class C, class OP>
 __global__ void __launch_bounds__(THREADS, 4) reduce_pass(reduce_set_t r, C scale) {
     typedef typename OP::acc acc;
@@ -2997,6 +3168,7 @@ __global__ void __launch_bounds__(THREADS, 4) reduce_pass(reduce_set_t r, C scal
         __syncthreads();
     }
 }
+
 // Across results that lie side by side, 16 bytes of them a thread: columns of a matrix, channels that lie
 // innermost.
 template <class T, class C, class OP>
@@ -3035,6 +3207,7 @@ __global__ void __launch_bounds__(THREADS, 2) reduce_columns(reduce_set_t r, C s
         }
     }
 }
+
 // Joins p: [splits][n], lanes by threadIdx.y. Result i goes to y's place of kept's element i / width.
 template <class C, class OP>
 __global__ void __launch_bounds__(THREADS, 4)
@@ -3057,6 +3230,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         __syncthreads();
     }
 }
+
 // A few results that lie side by side are a block's, for many lanes each.
 template <class C, class OP>
 inline cudaError_t launch_partials(const place_t &at, void *y, int dtype, const walk_t &kept, int width,
@@ -3068,6 +3242,7 @@ inline cudaError_t launch_partials(const place_t &at, void *y, int dtype, const 
     return tcu_launch(reduce_partials<C, OP>, grid_for(at, n, rows), dim3(rows, lanes), 0, at.stream, y,
                       dtype, kept, width, p, n, splits, scale, where);
 }
+
 // y[i] = the sum over p: [splits][n].
 template <class C>
 inline cudaError_t sum_partials(const place_t &at, void *y, int dtype, const C *p, int64_t n,
@@ -3079,12 +3254,14 @@ inline cudaError_t sum_partials(const place_t &at, void *y, int dtype, const C *
     w.strides[0][0] = w.strides[1][0] = 1;
     return launch_partials<C, sum_op<C>>(at, y, dtype, w, 1, p, n, splits, C(1), false);
 }
+
 struct reduce_plan_t {
     reduce_set_t r;
     int64_t splits;
     int dtype, klass;                           // of x; the class to compute in
     uint64_t scratch;
 };
+
 // x over the dims of `mask`. Everything follows from shapes, strides and limits.
 inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint32_t mask, int op) {
     reduce_plan_t p;
@@ -3147,6 +3324,7 @@ inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint3
     p.scratch = p.splits == 1 ? 0 : (uint64_t)(p.splits * k.n * p.r.width) * (pairs ? 16 : p.klass ? 8 : 4);
     return p;
 }
+
 template <class T, class C, class OP>
 inline cudaError_t reduce_first(const place_t &at, const reduce_plan_t &p, dim3 grid, dim3 block, C scale) {
     if constexpr (!same_type<T, void>::value) {
@@ -3156,6 +3334,7 @@ inline cudaError_t reduce_first(const place_t &at, const reduce_plan_t &p, dim3 
     }
     return tcu_launch(reduce_pass<T, C, OP>, grid, block, 0, at.stream, p.r, scale);
 }
+
 template <class C, class OP> inline int reduce_with(const place_t &at, reduce_plan_t &p, C scale) {
     reduce_set_t &r = p.r;
     int rows = THREADS / r.lanes;
@@ -3174,6 +3353,7 @@ template <class C, class OP> inline int reduce_with(const place_t &at, reduce_pl
     return code_of(launch_partials<C, OP>(at, r.y, r.to, r.kept, r.width, (const typename OP::acc *)r.partial,
                                           r.kept.n * r.width, p.splits, scale, r.where));
 }
+
 template <class C> inline int reduce_class(const place_t &at, reduce_plan_t &p, int op, C scale) {
     switch (op) {
     case REDUCE_SUM: case REDUCE_MEAN: return reduce_with<C, sum_op<C>>(at, p, scale);
@@ -3184,6 +3364,7 @@ template <class C> inline int reduce_class(const place_t &at, reduce_plan_t &p, 
     default: return reduce_with<C, all_op<C>>(at, p, scale);
     }
 }
+
 // Enough wherever x will lie: its plan may be another one at another address.
 inline uint64_t reduce_scratch(const place_t &at, const tensor_arg_t &x, uint32_t mask, int op) {
     tensor_arg_t there = x;
@@ -3195,6 +3376,7 @@ inline uint64_t reduce_scratch(const place_t &at, const tensor_arg_t &x, uint32_
     }
     return most;
 }
+
 // y (contiguous over the kept dims) = op of x over the dims in mask. ARG: index within the reduced elements.
 inline int reduce(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, uint32_t mask, int op,
                   void *scratch, double scale = 1) {
@@ -3221,13 +3403,17 @@ template <class C> struct max_op {
     typedef C acc;
     __device__ static acc join(acc a, acc b) { return w_max(a, b); }
 };
+
 struct lanes_t { int lane, lanes; };
+
 inline int lanes_for(int64_t columns, int V) {
     int n = 8;
     while (n < THREADS && n * V < columns) { n *= 2; }
     return n;
 }
+
 template <class T> using class_t = typename pick_t<same_type<T, double>::value, double, float>::type;
+
 // f(column, values of the N inputs) for all of a row, in packs where addresses allow.
 template <class T, int N, class F>
 __device__ inline void each_in_row(const T *const *x, int64_t columns, lanes_t l, F f) {
@@ -3252,6 +3438,7 @@ __device__ inline void each_in_row(const T *const *x, int64_t columns, lanes_t l
         f(i, v);
     }
 }
+
 // y[column] = f(column, values); y may be one of the inputs.
 template <class T, int N, class F>
 __device__ inline void map_row(T *y, const T *const *x, int64_t columns, lanes_t l, F f) {
@@ -3277,6 +3464,7 @@ __device__ inline void map_row(T *y, const T *const *x, int64_t columns, lanes_t
         y[i] = from_class<T>(f(i, v));
     }
 }
+
 // The joined value for every thread of the row; all threads of the block must come.
 template <class OP>
 __device__ inline typename OP::acc row_join(typename OP::acc v, typename OP::acc *s, lanes_t l) {
@@ -3285,6 +3473,7 @@ __device__ inline typename OP::acc row_join(typename OP::acc v, typename OP::acc
     __syncthreads();
     return v;
 }
+
 template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
 softmax_rows(T *y, const T *x, int64_t rows, int64_t columns, bool logs) {
     TCU_SHARED(C, s, [THREADS]);
@@ -3305,8 +3494,10 @@ softmax_rows(T *y, const T *x, int64_t rows, int64_t columns, bool logs) {
         });
     }
 }
+
 // One number of each row: log of the sum of e^x, the norm, or the variance with divisor columns - correction.
 enum row_value_t { ROW_LOGSUMEXP, ROW_NORM, ROW_VARIANCE };
+
 template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
 row_values(T *y, const T *x, int64_t rows, int64_t columns, int what, C correction) {
     TCU_SHARED(C, s, [THREADS]);
@@ -3343,6 +3534,7 @@ row_values(T *y, const T *x, int64_t rows, int64_t columns, int what, C correcti
         }
     }
 }
+
 // What runs along a row: how an element becomes a value, values join, and what is stored. None of it reads
 // y, so that a block's threads may be at different places.
 struct scan_set_t {
@@ -3356,12 +3548,14 @@ struct scan_set_t {
     void *totals;
     bool sums;
 };
+
 template <class C, class OP> struct scan_of : OP {
     typedef typename OP::acc acc;
     typedef const scan_set_t &set;
     __device__ static acc load(set s, int64_t at, int64_t) { return load_as<C>(s.x, s.from, at); }
     __device__ static void store(set s, int64_t at, acc, acc v) { store_as<C>(s.y, s.to, at, v); }
 };
+
 template <class C> struct log_op {              // log(e^a + e^b); equal infinities have no difference
     typedef C acc;
     __device__ static acc none() { return -infinity<C>(); }
@@ -3370,7 +3564,9 @@ template <class C> struct log_op {              // log(e^a + e^b); equal infinit
         return hi == lo && hi - lo != 0 ? hi : hi + w_log1p(w_exp(lo - hi));
     }
 };
+
 template <class C> struct line_t { C a, b; };
+
 template <class C> struct line_scan {           // y = a + b of the y before, as the lines y -> a + b y
     typedef line_t<C> acc;
     __device__ static acc none() { return acc{C(0), C(1)}; }
@@ -3382,6 +3578,7 @@ template <class C> struct line_scan {           // y = a + b of the y before, as
         store_as<C>(s.y, s.to, at, v.a);
     }
 };
+
 template <class C> struct others_scan : scan_of<C, prod_op<C>> {    // of those before, back: times behind
     __device__ static void store(const scan_set_t &s, int64_t at, C before, C) {
         if (s.back) {
@@ -3391,6 +3588,7 @@ template <class C> struct others_scan : scan_of<C, prod_op<C>> {    // of those 
         }
     }
 };
+
 // x[at] as an unsigned number of `bits` bits, in the order of its dtype: NaN is the largest, or 0 if
 // nan_first; -0 is 0. Bits below `first` are the same in all.
 struct order_t {
@@ -3398,11 +3596,13 @@ struct order_t {
     int dtype, first, bits;
     bool falling, nan_first;
 };
+
 inline order_t order_of(const tensor_arg_t &x, bool falling, bool nan_first) {
     int c = class_of(x.dtype), bits = c == 0 ? 32 : 8 * size_of(x.dtype);
     return order_t{x.data, x.dtype, x.dtype == TENSOR_F16 ? 12 : x.dtype == TENSOR_BF16 ? 16 : 0, bits,
                    falling, nan_first};
 }
+
 __device__ inline uint64_t key_of(const order_t &o, int64_t at) {
     uint64_t ones = o.bits < 64 ? (1ull << o.bits) - 1 : ~0ull, u;
     bool nan = false;
@@ -3422,7 +3622,9 @@ __device__ inline uint64_t key_of(const order_t &o, int64_t at) {
     }
     return nan ? o.nan_first ? 0 : ones : o.falling ? ~u & ones : u & ones;
 }
+
 struct place_of_t { uint64_t key; int64_t at; };
+
 template <bool FALLING> struct best_scan {      // the largest so far and where it is, the last of ties
     typedef place_of_t acc;
     __device__ static acc none() { return acc{0, -1}; }
@@ -3432,6 +3634,7 @@ template <bool FALLING> struct best_scan {      // the largest so far and where 
     }
     __device__ static void store(const scan_set_t &s, int64_t at, acc, acc v) { ((int64_t *)s.y)[at] = v.at; }
 };
+
 // Joins of the threads' values from thread 0 on, in order; all threads must come.
 template <class OP, class A> __device__ inline void scan_block(A *part, A mine) {
     const int t = (int)threadIdx.x;
@@ -3444,6 +3647,7 @@ template <class OP, class A> __device__ inline void scan_block(A *part, A mine) 
         __syncthreads();
     }
 }
+
 // A part of a row a block; from the end if `back`. Each thread runs over its piece twice.
 template <class OP> __global__ void __launch_bounds__(THREADS, 4) scan_rows(scan_set_t s) {
     typedef typename OP::acc acc;
@@ -3484,6 +3688,7 @@ template <class OP> __global__ void __launch_bounds__(THREADS, 4) scan_rows(scan
         __syncthreads();
     }
 }
+
 // dx = y (dy - sum(y dy)), or for logarithms dy - e^y sum(dy).
 template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
 softmax_rows_backward(T *dx, const T *dy, const T *y, int64_t rows, int64_t columns, bool logs) {
@@ -3500,6 +3705,7 @@ softmax_rows_backward(T *dx, const T *dy, const T *y, int64_t rows, int64_t colu
         });
     }
 }
+
 // y = (x - mean) rstd w + b; w, b may be NULL; rms: the mean counts as 0. mean, rstd: f32 per row, kept for
 // backward.
 template <class T, class C = class_t<T>>
@@ -3526,6 +3732,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         }
     }
 }
+
 template <class T, class C = class_t<T>>
 __global__ void __launch_bounds__(THREADS, 4)
     layer_norm_rows_backward(T *dx, const T *dy, const T *x, const T *w, const C *mean, const C *rstd,
@@ -3549,6 +3756,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         });
     }
 }
+
 // Sums over chunks of rows: part[0] of dy xhat, part[1] of dy; [2][chunks][columns]. Threads along columns.
 template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
 layer_norm_weights(C *part, const T *dy, const T *x, const C *mean, const C *rstd, int64_t rows,
@@ -3571,6 +3779,7 @@ layer_norm_weights(C *part, const T *dy, const T *x, const C *mean, const C *rst
         part[(threadIdx.y * (int64_t)gridDim.y + blockIdx.y) * columns + c] = sum;
     }
 }
+
 // Class weights, smoothing and what is ignored, as tensor_nn.h has them; x are log-probabilities if `logs`. A
 // target out of range is an error and counts as ignored.
 template <class C> struct labels_t {
@@ -3581,7 +3790,9 @@ template <class C> struct labels_t {
     int64_t ignored;
     C smooth;
 };
+
 template <class C> struct label_sums_t { C weights, products; };       // of a row: sum of weight, of weight x
+
 template <class C>
 __device__ inline label_sums_t<C> sum_labels(const C *const *row, int64_t n, const labels_t<C> &q, C *s,
                                           lanes_t l) {
@@ -3595,6 +3806,7 @@ __device__ inline label_sums_t<C> sum_labels(const C *const *row, int64_t n, con
     a = row_join<sum_op<C>>(a, s, l);
     return label_sums_t<C>{a, row_join<sum_op<C>>(b, s, l)};
 }
+
 // Of each row the loss, log sum e^x and the target's weight.
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
@@ -3628,6 +3840,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         weight[r] = w;
     }
 }
+
 // divisor = sum of the weights; y = sum of the losses, over the divisor for a mean. One block.
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
@@ -3646,6 +3859,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     divisor[0] = (C)b;
     if (y) { y[0] = (C)(mean ? a / b : a); }
 }
+
 // dx of g: one number, or one of each row; over divisor[0] if there is one.
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
@@ -3670,6 +3884,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         });
     }
 }
+
 // Scores of attention become probabilities, in place; their row t sees the first t + 1 of `columns` if
 // causal.
 template <class C>
@@ -3698,6 +3913,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         if (n && !l.lane) { lse[r] = w_log(sum) + shift; }
     }
 }
+
 // p: scores, become probabilities; d: their gradients, become those of the scores.
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
@@ -3739,6 +3955,7 @@ struct row_shape_t {
         grid = dim3(grid_for(at, rows, block.y));
     }
 };
+
 // All operands contiguous, rows x columns.
 inline int softmax(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
                    int64_t columns, bool logs) {
@@ -3749,6 +3966,7 @@ inline int softmax(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
                                          (const T *)x.data, rows, columns, logs));)
     return 0;
 }
+
 inline int row_value(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
                      int64_t columns, int what, double correction) {
     if (!rows) { return 0; }
@@ -3758,16 +3976,20 @@ inline int row_value(const place_t &at, const tensor_arg_t &y, const tensor_arg_
                                          (const T *)x.data, rows, columns, what, (class_t<T>)correction));)
     return 0;
 }
+
 enum scan_t { SCAN_SUM, SCAN_PROD, SCAN_LOG, SCAN_LINE, SCAN_OTHERS, SCAN_MAX, SCAN_MIN };
+
 // Few long rows are cut, at the same places on any device. -> length of a part
 inline int64_t scan_part(const place_t &at, int64_t rows, int64_t columns) {
     int64_t part = at.limits.scan_part, least = (columns + 1023) / 1024;
     return rows >= 256 || columns <= 2 * part ? columns : part > least ? part : least;
 }
+
 inline uint64_t scan_scratch(const place_t &at, int64_t rows, int64_t columns) {    // its totals
     int64_t parts = (columns + scan_part(at, rows, columns) - 1) / scan_part(at, rows, columns);
     return parts > 1 ? (uint64_t)(rows * parts) * 16 : 0;
 }
+
 template <class OP> inline int scan_with(const place_t &at, scan_set_t s) {
     static_assert(sizeof(typename OP::acc) <= 16, "scan_scratch");
     s.part = s.totals ? scan_part(at, s.rows, s.columns) : s.columns;
@@ -3778,6 +4000,7 @@ template <class OP> inline int scan_with(const place_t &at, scan_set_t s) {
     s.sums = false;
     return code ? code : code_of(tcu_launch(scan_rows<OP>, grid, THREADS, 0, at.stream, s));
 }
+
 template <class C> inline int scan_class(const place_t &at, int what, scan_set_t s) {
     if (what == SCAN_SUM) { return scan_with<scan_of<C, sum_op<C>>>(at, s); }
     if (what == SCAN_PROD) { return scan_with<scan_of<C, prod_op<C>>>(at, s); }
@@ -3790,6 +4013,7 @@ template <class C> inline int scan_class(const place_t &at, int what, scan_set_t
     }
     return TENSOR_ERR_UNSUPPORTED;
 }
+
 // Along rows of contiguous x; totals: scan_scratch; b: SCAN_LINE's factors; scratch: SCAN_OTHERS', 8 bytes an
 // element.
 inline int scan(const place_t &at, int what, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
@@ -3804,6 +4028,7 @@ inline int scan(const place_t &at, int what, const tensor_arg_t &y, const tensor
     return c == 0   ? scan_class<float>(at, what, s)
            : c == 1 ? scan_class<double>(at, what, s) : scan_class<int64_t>(at, what, s);
 }
+
 inline int softmax_backward(const place_t &at, const tensor_arg_t &dx, const tensor_arg_t &dy,
                             const tensor_arg_t &y, int64_t rows, int64_t columns, bool logs) {
     if (!rows || !columns) { return 0; }
@@ -3814,6 +4039,7 @@ inline int softmax_backward(const place_t &at, const tensor_arg_t &dx, const ten
                                   (const T *)dy.data, (const T *)y.data, rows, columns, logs));)
     return 0;
 }
+
 inline int layer_norm(const place_t &at, const tensor_arg_t &y, void *mean, void *rstd,
                       const tensor_arg_t &x, const void *w, const void *b, int64_t rows, int64_t columns,
                       double eps, bool rms) {
@@ -3826,10 +4052,12 @@ inline int layer_norm(const place_t &at, const tensor_arg_t &y, void *mean, void
                                   (const T *)b, rows, columns, (class_t<T>)eps, rms));)
     return 0;
 }
+
 inline uint64_t layer_norm_scratch(const place_t &at, int64_t rows, int64_t columns) {
     return (uint64_t)(2 * ((rows + at.limits.norm_chunk - 1) / at.limits.norm_chunk) * columns) *
            sizeof(double);
 }
+
 // dw, db may be NULL (both or none), of x's dtype as w is.
 inline int layer_norm_backward(const place_t &at, const tensor_arg_t &dx, void *dw, void *db,
                                const tensor_arg_t &dy, const tensor_arg_t &x, const void *w,
@@ -3856,6 +4084,7 @@ inline int layer_norm_backward(const place_t &at, const tensor_arg_t &dx, void *
         })
     return code_of(e);
 }
+
 // All of one class, contiguous. each: loss of every row (scratch's, where the sum is wanted); y NULL: no sum.
 template <class C>
 inline int cross_entropy(const place_t &at, C *y, C *each, C *weight, C *lse, C *divisor, const C *x,
@@ -3884,6 +4113,7 @@ __device__ inline int64_t checked(int64_t i, int64_t size, int64_t position, uns
     fault(error, position);
     return i < 0 ? 0 : size - 1;
 }
+
 // y[.. i ..] = x[.. index[.. i ..] ..]; x is walked with stride 0 along dim, whose own stride and size stand
 // apart.
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
@@ -3896,8 +4126,10 @@ gather_any(walk_t w, T *y, const void *index, int dtype, const T *x, int64_t str
         y[at[0]] = x[at[2] + stride * checked(load_as<int64_t>(index, dtype, at[1]), size, i, error)];
     }
 }
+
 // Rows of `width` pieces: y[i] = x[index[i]], 0 where the index is `padding`.
 enum : int64_t { NO_PADDING = INT64_MIN };
+
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
 select_rows(T *y, const void *index, int dtype, const T *x, int64_t n, int64_t width, int64_t rows,
              int64_t padding, unsigned long long *error) {
@@ -3908,8 +4140,10 @@ select_rows(T *y, const void *index, int dtype, const T *x, int64_t n, int64_t w
         y[i] = from == padding ? T{} : v;
     }
 }
+
 // Flat places that up to three broadcast indices name; index k runs over size[k], negative ones from its end.
 struct sizes_t { int64_t n[POINTWISE_OPERANDS]; };
+
 __global__ void __launch_bounds__(THREADS, 4)
 flat_places(walk_t w, int64_t *y, any_set_t s, sizes_t size, unsigned long long *error) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
@@ -3923,6 +4157,7 @@ flat_places(walk_t w, int64_t *y, any_set_t s, sizes_t size, unsigned long long 
         y[at[0]] = place;
     }
 }
+
 // Where element i of a scatter goes in y, as if y were contiguous; the order of the sources. index NULL:
 // where the walk says. One that is `padding` goes to `places`, behind all.
 __global__ void __launch_bounds__(THREADS, 4)
@@ -3944,6 +4179,7 @@ scatter_keys(uint64_t *key, int *order, walk_t w, const void *index, int dtype, 
 // Stable radix sort of (key, order), four bits a pass; a block takes TILE neighbours, a thread EACH.
 enum { RADIX = 16, EACH = 8, TILE = THREADS * EACH };
 __device__ inline int digit_of(uint64_t key, int shift) { return (int)(key >> shift) & (RADIX - 1); }
+
 // Exclusive running sum of n counts, in place, by the THREADS threads of a block; part: THREADS counts.
 __device__ inline void block_scan(int *count, int n, int *part) {
     int t = (int)threadIdx.x, each = (n + THREADS - 1) / THREADS, sum = 0;
@@ -3964,6 +4200,7 @@ __device__ inline void block_scan(int *count, int n, int *part) {
     }
     __syncthreads();
 }
+
 __device__ inline void count_digits(int *count, const uint64_t *key, int64_t n, int shift) {
     int64_t first = blockIdx.x * (int64_t)TILE + threadIdx.x * EACH;
     for (int d = 0; d < RADIX; d++) { count[d * THREADS + threadIdx.x] = 0; }
@@ -3972,6 +4209,7 @@ __device__ inline void count_digits(int *count, const uint64_t *key, int64_t n, 
     }
     __syncthreads();
 }
+
 __global__ void __launch_bounds__(THREADS, 4)
     radix_count(int *total, const uint64_t *key, int64_t n, int shift) {
     TCU_SHARED(int, count, [RADIX * THREADS]);
@@ -3982,10 +4220,12 @@ __global__ void __launch_bounds__(THREADS, 4)
         total[threadIdx.x * gridDim.x + blockIdx.x] = sum;
     }
 }
+
 __global__ void __launch_bounds__(THREADS, 4) radix_sum(int *total, int n) {    // one block
     TCU_SHARED(int, part, [THREADS]);
     block_scan(total, n, part);
 }
+
 __global__ void __launch_bounds__(THREADS, 4)
     radix_move(uint64_t *to_key, int *to, const uint64_t *key, const int *order, const int *total, int64_t n,
                int shift) {
@@ -4005,11 +4245,13 @@ __global__ void __launch_bounds__(THREADS, 4)
         to[at] = order[i];
     }
 }
+
 inline int log2_up(int64_t n) {                             // bits that 0 .. n - 1 need
     int bits = 0;
     while ((n - 1) >> bits) { bits++; }
     return bits;
 }
+
 // Scratch of a sort of n elements. What is sorted lies in key and order.
 struct sortable_t {
     uint64_t *key, *key2;
@@ -4022,10 +4264,12 @@ struct sortable_t {
         total = order2 + n;
     }
 };
+
 inline uint64_t sort_scratch(int64_t n) {
     int64_t blocks = (n + TILE - 1) / TILE;
     return (uint64_t)n * 24 + (uint64_t)blocks * RADIX * sizeof(int) + 64;
 }
+
 // By bits first .. end - 1 of the keys; n < 2^31.
 inline cudaError_t radix_sort(const place_t &at, sortable_t &b, int64_t n, int first, int end) {
     unsigned blocks = (unsigned)((n + TILE - 1) / TILE);
@@ -4047,9 +4291,11 @@ inline cudaError_t radix_sort(const place_t &at, sortable_t &b, int64_t n, int f
     }
     return e;
 }
+
 // y[key] joined with its sources x[source], in their order, or = the last of them; rows of `width` elements.
 // Keys from `places` on go nowhere.
 enum put_t { PUT_PROD, PUT_MAX, PUT_MIN, PUT_ADD, PUT_SET };        // the first three: SCATTER_REDUCE's i[1]
+
 template <class T, class C>
 __global__ void __launch_bounds__(THREADS, 4)
     add_sorted(void *y, int dtype, const uint64_t *key, const int *order, const void *x, int64_t n,
@@ -4070,6 +4316,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         store_as<C>(y, dtype, to, sum);
     }
 }
+
 template <class F> inline int by_size(int size, F f) {
     return size == 1   ? f((uint8_t *)nullptr)
            : size == 2 ? f((uint16_t *)nullptr)
@@ -4077,6 +4324,7 @@ template <class F> inline int by_size(int size, F f) {
            : size == 8 ? f((uint64_t *)nullptr)
                        : f((uint4 *)nullptr);
 }
+
 // y has the shape of index; x that of y but for dim.
 inline int gather(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, int dim,
                   const tensor_arg_t &index) {
@@ -4095,6 +4343,7 @@ inline int gather(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &
                                   x.dims[dim], at.error));
     });
 }
+
 // y[i] = x[index[i]] for rows; all contiguous. Embedding and index_select.
 inline int index_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x,
                       const tensor_arg_t &index,
@@ -4111,6 +4360,7 @@ inline int index_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg
                                   bytes / size, rows, padding, at.error));
     });
 }
+
 // y (contiguous, rows of width) joined with x's n rows at the places that `w` gives; index: walked by it, or
 // NULL. places: rows of y.
 inline int add_at(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, const walk_t &w,
@@ -4135,6 +4385,7 @@ inline int add_at(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &
                               y.dtype, (const uint64_t *)b.key, (const int *)b.order, (const void *)x.data, n,
                               width, places, how));
 }
+
 // y[.. index[.. i ..] ..] joined with x[.. i ..] along dim; y and x contiguous, index of x's shape.
 inline int scatter_add(const place_t &at, const tensor_arg_t &y, int dim, const tensor_arg_t &index,
                        const tensor_arg_t &x, void *scratch, int how = PUT_ADD) {
@@ -4145,6 +4396,7 @@ inline int scatter_add(const place_t &at, const tensor_arg_t &y, int dim, const 
     return add_at(at, y, x, walk_of(o, 2), &index, y.strides[dim], y.dims[dim], 1, count_of(y), scratch,
                   how);
 }
+
 // y[index[i]] joined with x[i] for rows of width, but where the index is `padding`: index_add, and the
 // gradient of embedding.
 inline int add_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &index,
@@ -4168,6 +4420,7 @@ inline int add_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg_t
 // ------------------------------------------------------------------------------
 
 enum { ROW_SORT = 2048 };
+
 __global__ void __launch_bounds__(THREADS, 4)
     sort_rows(order_t o, int *order, int64_t rows, int columns, int width) {    // width: power of 2
     TCU_SHARED(uint64_t, key, [ROW_SORT]);
@@ -4200,6 +4453,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         __syncthreads();
     }
 }
+
 __global__ void __launch_bounds__(THREADS, 4) order_keys(order_t o, uint64_t *key, int *order, int64_t n) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
@@ -4207,6 +4461,7 @@ __global__ void __launch_bounds__(THREADS, 4) order_keys(order_t o, uint64_t *ke
         order[i] = (int)i;
     }
 }
+
 __global__ void __launch_bounds__(THREADS, 4)
     row_keys(uint64_t *key, const int *order, int64_t n, int64_t columns) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
@@ -4214,6 +4469,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         key[i] = (uint64_t)(order[i] / columns);
     }
 }
+
 // The first m places of each row as keys, to sort them by place.
 __global__ void __launch_bounds__(THREADS, 4)
     head_keys(uint64_t *key, int *to, const int *order, int64_t rows, int64_t columns, int64_t m) {
@@ -4223,6 +4479,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         key[i] = (uint64_t)to[i];
     }
 }
+
 // y[rows, m] = places within the row, of an order whose rows have `columns`.
 __global__ void __launch_bounds__(THREADS, 4)
     order_places(int64_t *y, const int *order, int64_t rows, int64_t columns, int64_t m, int64_t x_columns) {
@@ -4232,6 +4489,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         y[i] = order[r * columns + i % m] - r * x_columns;
     }
 }
+
 // The place of the k-th smallest of each row; k = 0: of the median, the first NaN if there is one; -1: of the
 // median of what is not NaN, the first NaN if all are.
 __global__ void __launch_bounds__(THREADS, 4)
@@ -4253,6 +4511,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         y[r] = row[rank] - r * columns;
     }
 }
+
 // The last place of the value that is there most often, the smallest such; a row a block.
 __global__ void __launch_bounds__(THREADS, 4)
     order_mode(int64_t *y, order_t o, const int *order, int64_t rows, int64_t columns) {
@@ -4276,6 +4535,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         __syncthreads();
     }
 }
+
 // order[row][i] = place in x of the row's i-th, in b.order. Scratch: sort_scratch(rows columns).
 inline int sorted_rows(const place_t &at, const order_t &o, sortable_t &b, int64_t rows, int64_t columns) {
     int64_t n = rows * columns;
@@ -4295,7 +4555,9 @@ inline int sorted_rows(const place_t &at, const order_t &o, sortable_t &b, int64
     }
     return code_of(e);
 }
+
 enum pick_id { PICK_SORT, PICK_TOP, PICK_RANK, PICK_MODE };
+
 // y[rows, m] = places. falling: from the largest, NaN first. PICK_TOP: the first m, by place unless sorted.
 // k: PICK_RANK's. Scratch: sort_scratch of x's elements, twice for PICK_TOP.
 inline int pick(const place_t &at, int what, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
@@ -4346,6 +4608,7 @@ search_rows(int64_t *y, const void *sorted, const void *values, int dtype, int64
         y[i] = low;
     }
 }
+
 inline int search(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &sorted,
                   const tensor_arg_t &values, bool right) {
     int64_t n = values.numel, per_row = sorted.ndim == 1 ? 0 : values.dims[values.ndim - 1];
@@ -4359,6 +4622,7 @@ inline int search(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &
 // Places of the true bytes: each tile counts its own, the counts are summed, each tile writes. apart: as
 // indices of each dim.
 struct mask_t { const uint8_t *x; int64_t n, dims[TENSOR_MAX_DIMS]; int ndim, apart; };
+
 __device__ inline int true_in(const mask_t &m, int *count) {
     int64_t first = blockIdx.x * (int64_t)TILE + threadIdx.x * EACH;
     int n = 0;
@@ -4367,6 +4631,7 @@ __device__ inline int true_in(const mask_t &m, int *count) {
     __syncthreads();
     return n;
 }
+
 __global__ void __launch_bounds__(THREADS, 4) true_count(int *total, mask_t m) {
     TCU_SHARED(int, count, [THREADS]);
     TCU_SHARED(int, part, [THREADS]);
@@ -4374,6 +4639,7 @@ __global__ void __launch_bounds__(THREADS, 4) true_count(int *total, mask_t m) {
     block_scan(count, THREADS, part);
     if (threadIdx.x == THREADS - 1) { total[blockIdx.x] = count[threadIdx.x] + n; }
 }
+
 __global__ void __launch_bounds__(THREADS, 4) true_places(int64_t *y, const int *total, mask_t m) {
     TCU_SHARED(int, count, [THREADS]);
     TCU_SHARED(int, part, [THREADS]);
@@ -4392,7 +4658,9 @@ __global__ void __launch_bounds__(THREADS, 4) true_places(int64_t *y, const int 
         to++;
     }
 }
+
 inline uint64_t nonzero_scratch(int64_t n) { return (uint64_t)((n + TILE - 1) / TILE) * sizeof(int); }
+
 // y has room for all: tensor.h has counted them.
 inline int nonzero(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, bool apart,
                    void *scratch) {
@@ -4407,6 +4675,7 @@ inline int nonzero(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
     return code_of(e ? e : tcu_launch(true_places, blocks, THREADS, 0, at.stream, (int64_t *)y.data,
                                       (const int *)total, m));
 }
+
 // n places drawn from each row of weights by the inverse of its running sum, a row a block; a weight that is
 // no finite number >= 0, or a row without one above 0, is an error.
 __global__ void __launch_bounds__(THREADS, 4)
@@ -4465,6 +4734,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         filled[i] = -1;
     }
 }
+
 // filled[k] = the last step before k that swapped place k with its own, -1 = none. Sorted by k, then by step.
 __global__ void __launch_bounds__(THREADS, 4)
     last_swaps(int *filled, const uint64_t *key, const int *order, int64_t n) {
@@ -4476,6 +4746,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         if (first < n && (int)key[first] == k) { filled[k] = order[first]; }
     }
 }
+
 __global__ void __launch_bounds__(THREADS, 4)
     swapped_places(int64_t *y, const int *filled, const uint64_t *key, const int *order, int64_t n) {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
@@ -4487,6 +4758,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         y[order[q]] = from;
     }
 }
+
 // Scratch: sort_scratch(n), then n ints. n < 2^31.
 inline int random_order(const place_t &at, int64_t *y, int64_t n, rng_t g, void *scratch) {
     sortable_t b(scratch, n);
@@ -4513,6 +4785,7 @@ inline int random_order(const place_t &at, int64_t *y, int64_t n, rng_t g, void 
 // ------------------------------------------------------------------------------
 
 enum { WARP = 32, SWEEPS = 60, PIVOT_BITS = 20 };
+
 struct linalg_t {
     walk_t batch;                               // strides of x and b over the batch
     const void *x, *b;
@@ -4523,14 +4796,18 @@ struct linalg_t {
     double *work;
     unsigned long long *error;
 };
+
 struct team_t { int lane, warp, warps; };
+
 __device__ inline team_t team_now() {
     return {(int)threadIdx.x % WARP, (int)threadIdx.x / WARP, (int)blockDim.x / WARP};
 }
+
 template <class OP> __device__ inline double warp_join(double v) {      // the same bits for all lanes
     for (int d = WARP / 2; d; d /= 2) { v = OP::join(v, __shfl_xor_sync(~0u, v, d)); }
     return v;
 }
+
 template <class OP> __device__ inline double block_join(double v, double *part) {   // part: one per warp
     team_t w = team_now();
     v = warp_join<OP>(v);
@@ -4541,6 +4818,7 @@ template <class OP> __device__ inline double block_join(double v, double *part) 
     __syncthreads();
     return v;
 }
+
 // f(row, column) for an m x n matrix; neighbours in a row by neighbours of a warp.
 template <class F> __device__ inline void each_place(int m, int n, F f) {
     team_t w = team_now();
@@ -4548,16 +4826,19 @@ template <class F> __device__ inline void each_place(int m, int n, F f) {
         for (int j = w.lane; j < n; j += WARP) { f(i, j); }
     }
 }
+
 __device__ inline double element(const linalg_t &l, int which, int64_t at, int i, int j) {
     const void *x = which ? l.b : l.x;
     at += i * l.row[which] + j * l.column[which];
     return l.twice ? ((const double *)x)[at] : (double)((const float *)x)[at];
 }
+
 __device__ inline void load_matrix(double *a, const linalg_t &l, int which, int64_t at, int m, int n) {
     each_place(m, n, [&](int i, int j) {
         a[(int64_t)j * l.ld + i] = element(l, which, at, i, j);
     });
 }
+
 template <class F>
 __device__ inline void store_matrix(const linalg_t &l, int which, int64_t item, int m, int n, F f) {
     each_place(m, n, [&](int i, int j) {
@@ -4569,10 +4850,12 @@ __device__ inline void store_matrix(const linalg_t &l, int which, int64_t item, 
         }
     });
 }
+
 // The first matrix without a result, and its pivot (from 1; 0 = inf, NaN or no convergence).
 __device__ inline void no_result(const linalg_t &l, int64_t item, int pivot) {
     fault(l.error, item << PIVOT_BITS | pivot);
 }
+
 // panel(j) finishes column j, after update(i, j) for all i < j; update(j, c) for all other columns c. A warp
 // that has updated the next panel finishes it at once.
 template <class P, class U> __device__ inline void by_columns(int panels, int columns, P panel, U update) {
@@ -4589,6 +4872,7 @@ template <class P, class U> __device__ inline void by_columns(int panels, int co
         __syncthreads();
     }
 }
+
 // LU with partial pivoting (the first of the largest) of the first `panels` columns; the others follow.
 __device__ inline void lu_columns(double *a, int ld, int m, int panels, int columns, int *swaps) {
     const int lane = team_now().lane;
@@ -4621,6 +4905,7 @@ __device__ inline void lu_columns(double *a, int ld, int m, int panels, int colu
         for (int i = j + 1 + lane; i < m && c > j && x[j] != 0; i += WARP) { y[i] -= x[i] * v; }
     });
 }
+
 // y = a^-1 y for one triangle of a, by one warp.
 __device__ inline void substitute(const double *a, int ld, int n, double *y, bool upper, bool unit) {
     const int lane = team_now().lane;
@@ -4634,6 +4919,7 @@ __device__ inline void substitute(const double *a, int ld, int n, double *y, boo
         __syncwarp();
     }
 }
+
 // y = (I - tau v vT) y from row j on, v[j] = 1 whatever stands there; by one warp.
 __device__ inline void reflect(const double *v, double tau, double *y, int j, int m) {
     const int lane = team_now().lane;
@@ -4646,6 +4932,7 @@ __device__ inline void reflect(const double *v, double tau, double *y, int j, in
     for (int i = j + 1 + lane; i < m; i += WARP) { y[i] -= sum * v[i]; }
     __syncwarp();
 }
+
 // Column j becomes (beta, v) as tensor.h's; -> tau. By one warp.
 __device__ inline double householder(double *x, int j, int m) {
     const int lane = team_now().lane;
@@ -4660,6 +4947,7 @@ __device__ inline double householder(double *x, int j, int m) {
     __syncwarp();
     return (beta - a) / beta;
 }
+
 // What f(item, places of x and b, workspace) does for each matrix.
 template <class F> __device__ inline void each_matrix(const linalg_t &l, double *shared, F f) {
     double *a = l.here ? shared : l.work + blockIdx.x * l.room;
@@ -4670,6 +4958,7 @@ template <class F> __device__ inline void each_matrix(const linalg_t &l, double 
         __syncthreads();
     }
 }
+
 template <int ID> __global__ void __launch_bounds__(THREADS, 2) factor_matrices(linalg_t l) {
     TCU_DYNAMIC_SHARED(double, shared);
     const team_t w = team_now();
@@ -4752,6 +5041,7 @@ __device__ inline void pair_of(int i, int round, int players, int *first, int *s
     *first = p < q ? p : q;
     *second = p < q ? q : p;
 }
+
 // The turn by which two columns (or rows) of squares p and q and product v become orthogonal: x' = c x - s y,
 // y' = s x + c y.
 __device__ inline void turn_of(double p, double q, double v, double *c, double *s) {
@@ -4759,6 +5049,7 @@ __device__ inline void turn_of(double p, double q, double v, double *c, double *
     *c = 1 / hypot(1.0, t);
     *s = t * *c;
 }
+
 // Brings the largest of the n elements to about 1. -> what they were multiplied with; NaN: one is no number
 __device__ inline double scale_matrix(double *a, int64_t n, double *part) {
     double big = 0, scale = 1;
@@ -4775,6 +5066,7 @@ __device__ inline double scale_matrix(double *a, int64_t n, double *part) {
     __syncthreads();
     return scale;
 }
+
 // order[place] = whose place it is among n values, ascending or descending, stable.
 __device__ inline void rank_values(const double *d, int *order, int n, bool falling) {
     for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) {
@@ -4787,6 +5079,7 @@ __device__ inline void rank_values(const double *d, int *order, int n, bool fall
     }
     __syncthreads();
 }
+
 // *turned is taken back; -> whether a sweep turned anything. All threads.
 __device__ inline bool turned_once(int *turned) {
     __syncthreads();
@@ -4796,6 +5089,7 @@ __device__ inline bool turned_once(int *turned) {
     __syncthreads();
     return again;
 }
+
 // Two-sided: a round's pairs have one turn each; then each pair of pairs has a 2 x 2 block to turn.
 __global__ void __launch_bounds__(THREADS, 2) eigen_matrices(linalg_t l) {
     TCU_DYNAMIC_SHARED(double, shared);
@@ -4866,6 +5160,7 @@ __global__ void __launch_bounds__(THREADS, 2) eigen_matrices(linalg_t l) {
         store_matrix(l, 1, item, n, n, [&](int i, int j) { return v[(int64_t)order[j] * ld + i]; });
     });
 }
+
 // One-sided: u's k vectors, of the longer side, are turned until they are orthogonal; v has the turns. A
 // missing vector is the unit vector that those there cover least, made orthogonal to them twice.
 __global__ void __launch_bounds__(THREADS, 2) singular_matrices(linalg_t l) {
@@ -4988,6 +5283,7 @@ __global__ void __launch_bounds__(THREADS, 2) singular_matrices(linalg_t l) {
                      [&](int i, int j) { return right[(int64_t)order[i] * ld + j]; });
     });
 }
+
 // order[items, m] of the rows 0 .. m - 1 after n swaps: one after the other, each reads what the last wrote.
 __global__ void __launch_bounds__(THREADS, 4)
     swap_rows(int64_t *y, const int32_t *swaps, int64_t items, int64_t m, int64_t n,
@@ -5024,7 +5320,9 @@ struct matmul_t {                               // y[m,n] = alpha x[m,k] w[k,n] 
     int activation = 0;                         // cuBLASLt's epilogue for it; 0 = none
     void *before = nullptr;                     // what it is of, as y; may be NULL
 };
+
 enum { MM = 64, KK = 16, RELU_EPILOGUE = 2, GELU_EPILOGUE = 32 };
+
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul_tiles(matmul_t q) {
     TCU_SHARED(C, a, [KK][MM + 4]);
     TCU_SHARED(C, b, [KK][MM + 4]);
@@ -5080,6 +5378,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul
         }
     }
 }
+
 #if defined(TCU_HAVE_CUBLASLT) || defined(TCU_HAVE_CUDNN)
 // Up to 256, what cuBLASLt takes for granted unless told.
 static uint32_t alignment_of(const void *p) {
@@ -5090,6 +5389,7 @@ static uint32_t alignment_of(const void *p) {
 #ifdef TCU_HAVE_CUBLASLT
 static_assert((int)RELU_EPILOGUE == CUBLASLT_EPILOGUE_RELU && (int)GELU_EPILOGUE == CUBLASLT_EPILOGUE_GELU,
               "the epilogues of matmul_t");
+
 // An operand of cuBLASLt's, whose matrices lie column by column: rows x columns with these steps, or turned.
 struct side_t {
     int64_t ld;
@@ -5101,6 +5401,7 @@ struct side_t {
         fits = (plain || ((across == 1 || columns == 1) && down >= columns)) && ld <= INT32_MAX;
     }
 };
+
 // y = x w is its D[n,m] = A[n,k] B[k,m] with A = w and B = x, and nothing is turned. -> whether it was done
 static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     bool f64 = q.dtype == TENSOR_F64;
@@ -5115,7 +5416,7 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     }
     int32_t epilogue = (q.bias ? CUBLASLT_EPILOGUE_BIAS : 0) | q.activation |
         (q.before ? CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU : 0);
-    int64_t tf32 = q.dtype == TENSOR_F32 && __atomic_load_n(&L.matmul_tf32, __ATOMIC_RELAXED);
+    int64_t tf32 = q.dtype == TENSOR_F32 && __atomic_load_n(&libraries.matmul_tf32, __ATOMIC_RELAXED);
     product_key_t key = {{at.device, q.dtype, q.m, q.n, q.k, q.batch, a.ld, b.ld, d.ld, q.wb, q.xb, q.yb,
                           a.turned + 2 * b.turned, epilogue + (q.add ? 1024 : 0), tf32,
                           alignment_of(q.w) + 1024ll * alignment_of(q.x), alignment_of(q.y),
@@ -5138,7 +5439,7 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     float one32 = (float)one, more32 = (float)more;
     bool found = false;
 
-    std::unique_lock<std::mutex> hold(L.lock);
+    std::unique_lock<std::mutex> hold(libraries.lock);
     if (!library_ready(LIBRARY_CUBLASLT, at.device)) { return false; }
     cublasStatus_t e = lib.cublasLtMatmulDescInit_internal_(&product, sizeof product, sums,
                                                             f64 ? CUDA_R_64F : CUDA_R_32F);
@@ -5166,7 +5467,7 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
                                                   &steps[k], sizeof steps[k]);
     }
     if (!blas_said("description of a product", e)) { return false; }
-    auto *slot = L.products.of(key, at.limits.plan_sets, nullptr, &found);
+    auto *slot = libraries.products.of(key, at.limits.plan_sets, nullptr, &found);
     if (!found) {
         cublasLtMatmulPreferenceOpaque_t wish;
         cublasLtMatmulHeuristicResult_t result;
@@ -5187,7 +5488,7 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
         want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align[2], sizeof align[2]);
         want(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &parts, sizeof parts);
         if (!e) {
-            e = lib.cublasLtMatmulAlgoGetHeuristic_(L.blas[at.device], &product, &layout[0], &layout[1],
+            e = lib.cublasLtMatmulAlgoGetHeuristic_(libraries.blas[at.device], &product, &layout[0], &layout[1],
                                                     &layout[2], &layout[2], &wish, 1, &result, &results);
         }
         if (!e && (!results || result.state)) {
@@ -5204,17 +5505,18 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     workspace_t space(at.allocator, at.device, at.stream, plan.workspace);
     if (space.failed) { return false; }
     relaxed_t leave;
-    e = lib.cublasLtMatmul_(L.blas[at.device], &product, f64 ? (void *)&one : &one32, q.w, &layout[0], q.x,
+    e = lib.cublasLtMatmul_(libraries.blas[at.device], &product, f64 ? (void *)&one : &one32, q.w, &layout[0], q.x,
                             &layout[1], f64 ? (void *)&more : &more32, q.y, &layout[2], q.y, &layout[2],
                             &plan.algo, space.at, (size_t)plan.workspace, at.stream);
     if (!e) {
-        __atomic_fetch_add(&L.calls, 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&libraries.calls, 1, __ATOMIC_RELAXED);
         return true;
     }
     hold.lock();
     return blas_said("cublasLtMatmul", e);
 }
 #endif
+
 inline int matmul(const place_t &at, const matmul_t &q) {
     if (!q.m || !q.n || !q.batch) { return 0; }
 #ifdef TCU_HAVE_CUBLASLT
@@ -5297,13 +5599,16 @@ inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
 struct window_t {                               // nn__window_t's numbers, for the device
     int64_t kernel[3], stride[3], pad[3], dilation[3], in[3], out[3], mode, divisor;
 };
+
 static_assert(sizeof(window_t) == sizeof(nn__window_t), "the windows of tensor_nn.h");
+
 struct conv_t {
     window_t g;
     const void *a, *b, *bias;                   // a: x, or the gradient; b: weight, or x
     void *y;
     int64_t images, cg, og, n;                  // channels in, out of a group; results
 };
+
 template <class C> __device__ inline C multiply_add(C a, C b, C c) {
     if constexpr (same_type<C, float>::value) {
         return fmaf(a, b, c);
@@ -5311,6 +5616,7 @@ template <class C> __device__ inline C multiply_add(C a, C b, C c) {
         return fma(a, b, c);
     }
 }
+
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_forward(conv_t v) {
     const window_t &g = v.g;
     int64_t step = (int64_t)gridDim.x * blockDim.x, taps = g.kernel[0] * g.kernel[1] * g.kernel[2];
@@ -5341,6 +5647,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_f
         ((T *)v.y)[i] = from_class<T>(sum);
     }
 }
+
 // The window of which place i of dim d is tap k, -1 if there is none.
 __device__ inline int64_t window_of(const window_t &g, int d, int64_t i, int64_t k) {
     int64_t o = i + g.pad[d] - k * g.dilation[d];
@@ -5348,6 +5655,7 @@ __device__ inline int64_t window_of(const window_t &g, int d, int64_t i, int64_t
     o /= g.stride[d];
     return o < g.out[d] ? o : -1;
 }
+
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_input(conv_t v) {
     const window_t &g = v.g;
     int64_t step = (int64_t)gridDim.x * blockDim.x, taps = g.kernel[0] * g.kernel[1] * g.kernel[2];
@@ -5377,6 +5685,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_i
         ((T *)v.y)[i] = from_class<T>(sum);
     }
 }
+
 // A block a weight: a = gradient, b = x.
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_weight(conv_t v) {
     TCU_SHARED(C, s, [THREADS]);
@@ -5407,6 +5716,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_w
 
 #ifdef TCU_HAVE_CUDNN
 enum conv_kind_t { CONV_FORWARD, CONV_INPUT, CONV_WEIGHT };
+
 // y[i] += bias[channel of i], a place of a plane after the other.
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 4)
 add_to_channels(T *y, const T *bias, int64_t n, int64_t channels, int64_t plane) {
@@ -5415,6 +5725,7 @@ add_to_channels(T *y, const T *bias, int64_t n, int64_t channels, int64_t plane)
         y[i] = from_class<T>(to_class<C>(y[i]) + to_class<C>(bias[i / plane % channels]));
     }
 }
+
 // Descriptors of a graph while it is made. The first failure stays; what is not taken out goes with it.
 struct dnn_graph_t {
     enum { MOST = 192 };                        // twice what attention takes
@@ -5477,12 +5788,14 @@ struct dnn_graph_t {
         return d;
     }
 };
+
 static cudnnDataType_t dnn_type(int dtype) {
     return dtype == TENSOR_F64    ? CUDNN_DATA_DOUBLE
            : dtype == TENSOR_F16  ? CUDNN_DATA_HALF
            : dtype == TENSOR_BF16 ? CUDNN_DATA_BFLOAT16
                                   : CUDNN_DATA_FLOAT;
 }
+
 // Whether an engine's sums are the same every time and as exact as the dtype promises.
 static bool engine_pleases(dnn_graph_t &g, cudnnBackendDescriptor_t config, bool exact) {
     cudnnBackendNumericalNote_t note[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
@@ -5503,6 +5816,7 @@ static bool engine_pleases(dnn_graph_t &g, cudnnBackendDescriptor_t config, bool
     if (engine) { g.drop(engine); }
     return pleases;
 }
+
 // The first engine of cuDNN's choice that pleases, fits the workspace and can be made -> whether there is one
 static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, int device, bool exact,
                     int64_t most, dnn_plan_t *out) {
@@ -5510,17 +5824,17 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
     static const cudnnBackendHeurMode_t modes[2] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     cudnnBackendDescriptor_t whole = g.make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, ops);
-    if (!L.properties) {
-        g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &L.dnn[device]);
+    if (!libraries.properties) {
+        g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries.dnn[device]);
     }
     g.finish(whole, "operation graph");
-    snprintf(L.said, sizeof L.said, "cuDNN: no engine is deterministic and as exact as asked");
+    snprintf(libraries.said, sizeof libraries.said, "cuDNN: no engine is deterministic and as exact as asked");
     for (cudnnBackendHeurMode_t mode : modes) {
         cudnnBackendDescriptor_t choice = g.make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), config[CHOICES];
         int64_t n = 0;
         g.set(choice, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, whole);
         g.set(choice, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-        if (L.properties) { g.set(choice, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, L.properties); }
+        if (libraries.properties) { g.set(choice, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, libraries.properties); }
         for (auto &c : config) { c = g.make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR); }
         if (g.status) { return false; }
         if (!dnn_said("no engine", lib.cudnnBackendFinalize_(choice)) ||
@@ -5534,10 +5848,10 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
             if (!engine_pleases(g, config[k], exact)) { continue; }
             cudnnBackendDescriptor_t plan = g.make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
             g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config[k]);
-            if (L.properties) {
-                g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, L.properties);
+            if (libraries.properties) {
+                g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, libraries.properties);
             } else {
-                g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &L.dnn[device]);
+                g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries.dnn[device]);
             }
             if (g.status) { break; }
             if (dnn_said("no plan", lib.cudnnBackendFinalize_(plan)) &&
@@ -5557,6 +5871,7 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
     }
     return false;
 }
+
 // A tensor of a convolution with 2 or 3 dims of space: a row of pixels is an image of height 1.
 struct image_t {
     int64_t n, dims[5], strides[5];
@@ -5576,6 +5891,7 @@ struct image_t {
         }
     }
 };
+
 // -> a status of category NOT_SUPPORTED says that cuDNN will never have a plan for it
 static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataType_t type, const image_t *t,
                                const int64_t (*space)[3], const int64_t *alignment, bool bias, bool exact,
@@ -5650,6 +5966,7 @@ static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataTyp
     }
     return g.status ? g.status : CUDNN_STATUS_NOT_SUPPORTED;
 }
+
 static cudnnStatus_t dnn_execute(cudnnHandle_t handle, const dnn_plan_t &plan, cudaStream_t stream,
                                  int count, const int64_t *id, void *const *data, void *workspace) {
     cudnnBackendDescriptor_t pack = nullptr;
@@ -5672,10 +5989,11 @@ static cudnnStatus_t dnn_execute(cudnnHandle_t handle, const dnn_plan_t &plan, c
     lib.cudnnBackendDestroyDescriptor_(pack);
     return e;
 }
-// With L.lock: a convolution's plan, of both an algorithm and the sum with bias or of the first alone.
+
+// With libraries.lock: a convolution's plan, of both an algorithm and the sum with bias or of the first alone.
 static dnn_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, const image_t *t,
                                  const int64_t (*space)[3], const int64_t *alignment, bool bias) {
-    bool found = false, tf32 = dtype == TENSOR_F32 && !__atomic_load_n(&L.no_conv_tf32, __ATOMIC_RELAXED);
+    bool found = false, tf32 = dtype == TENSOR_F32 && !__atomic_load_n(&libraries.no_conv_tf32, __ATOMIC_RELAXED);
     cudnnDataType_t type = dnn_type(dtype);
     int64_t aligned = alignment[0] + alignment[1] * 32 + alignment[2] * 1024;
     if (bias) { aligned += alignment[3] * 32768; }
@@ -5691,17 +6009,18 @@ static dnn_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, 
         for (int d = 0; d < 3 && k != 1; d++) { *to++ = space[k][d]; }
     }
     static_assert(6 + 30 + 9 <= sizeof key.v / sizeof *key.v, "a convolution's key");
-    auto *slot = L.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
+    auto *slot = libraries.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
     if (!found) {
         on_device_t leave(at.device);
         bool exact = dtype == TENSOR_F32 && !tf32;
         slot->plan.workspace = -1;
         cudnnStatus_t e = conv_plan(at, kind, type, t, space, alignment, bias, exact, &slot->plan);
-        if (e && !bias) { memcpy(L.error, L.said, sizeof L.error); }
+        if (e && !bias) { memcpy(libraries.error, libraries.said, sizeof libraries.error); }
         if (e && CUDNN_STATUS_CATEGORY(e) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
     }
     return slot->plan.workspace < 0 ? nullptr : &slot->plan;
 }
+
 // y of a forward or transposed convolution with its bias, or a weight's gradient -> whether it was done
 static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_call_t *c, const window_t &g) {
     const tensor_arg_t &a = c->arg[0], &b = c->arg[1], &y = c->arg[c->nin];
@@ -5730,7 +6049,7 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
         space[2][k] = g.stride[d];
         space[3][k] = g.dilation[d];
     }
-    std::lock_guard<std::mutex> hold(L.lock);   // a handle serves one thread at a time
+    std::lock_guard<std::mutex> hold(libraries.lock);   // a handle serves one thread at a time
     if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
     dnn_plan_t *plan = bias ? conv_planned(at, kind, a.dtype, t, space, alignment, true) : nullptr;
     bool whole = plan != nullptr;
@@ -5738,9 +6057,9 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
     workspace_t space_for(at.allocator, at.device, at.stream, plan->workspace);
     if (space_for.failed) { return false; }
     if (whole) { id[2] = 5; }
-    cudnnStatus_t e = dnn_execute(L.dnn[at.device], *plan, at.stream, whole ? 4 : 3, id, data, space_for.at);
+    cudnnStatus_t e = dnn_execute(libraries.dnn[at.device], *plan, at.stream, whole ? 4 : 3, id, data, space_for.at);
     if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
-    __atomic_fetch_add(&L.calls, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&libraries.calls, 1, __ATOMIC_RELAXED);
     if (!bias || whole) { return true; }
     int64_t plane = last ? 1 : y.numel / t[2].dims[0] / t[2].dims[1];
     auto add = [&](auto *p, auto k) {
@@ -5773,6 +6092,7 @@ template <class I> struct pool_t {
         }
     }
 };
+
 // Window o along dim d, as nn__window_at: places from .. to - 1 in steps of dilation -> how many a mean
 // counts
 template <class I> __device__ inline I pool_window(const pool_t<I> &g, int d, I o, I *from, I *to) {
@@ -5790,6 +6110,7 @@ template <class I> __device__ inline I pool_window(const pool_t<I> &g, int d, I 
     if (*to > g.in[d]) { *to = g.in[d]; }
     return g.mode == NN__COUNT_PAD ? all : *to - *from;
 }
+
 // Element i of [planes][sizes][inner] -> its plane; its place in it; which of inner it is.
 template <class I> __device__ inline I pool_place(const I *sizes, I inner, I i, I *at, I *between) {
     *between = i % inner;
@@ -5800,6 +6121,7 @@ template <class I> __device__ inline I pool_place(const I *sizes, I inner, I i, 
     }
     return i;
 }
+
 // Windows along dim d that may hold place `at`.
 template <class I> __device__ inline void pool_holders(const pool_t<I> &g, int d, I at, I *low, I *high) {
     if (g.mode == NN__ADAPTIVE) {
@@ -5812,6 +6134,7 @@ template <class I> __device__ inline void pool_holders(const pool_t<I> &g, int d
     *low = *low < 0 ? 0 : *low;
     *high = *high < g.out[d] ? *high : g.out[d] - 1;
 }
+
 template <class C, class I> __global__ void __launch_bounds__(THREADS, 4)
 // place: of the largest; NULL = mean
 pool_forward(pool_t<I> g, C *y, int32_t *place, const C *x, int64_t n) {
@@ -5839,6 +6162,7 @@ pool_forward(pool_t<I> g, C *y, int32_t *place, const C *x, int64_t n) {
         if (place) { place[i] = at < 0 ? 0 : (int32_t)at; }
     }
 }
+
 // dx of a mean, or (place) of the largest: an element asks the windows that may hold it, in their order.
 // Rejected for the largest: sorting all gradients by their places.
 template <class C, class I> __global__ void __launch_bounds__(THREADS, 2)
@@ -5879,18 +6203,22 @@ pool_backward(pool_t<I> g, C *dx, const int32_t *place, const C *dy, int64_t n) 
 // of a statistic; the pieces again, one pass with 16-byte accesses. So there are enough blocks however few
 // statistics there are, and no division an element.
 struct planes_t { int64_t groups, items, channels, n, rows, planes; };
+
 __host__ __device__ inline planes_t planes_of(const int64_t *i) {
     return planes_t{i[0], i[1], i[2], i[3], i[0] ? i[0] * i[1] : i[2], i[0] ? i[2] / i[0] : i[1]};
 }
+
 __device__ inline int64_t plane_of(const planes_t &p, int64_t r, int64_t j) {
     return p.groups ? r * p.planes + j : j * p.channels + r;
 }
+
 template <class C> __device__ inline C block_sum(C v, C *s) {
     v = join_lanes<sum_op<C>>(v, s, (int)threadIdx.x, THREADS, 1);
     v = s[0];
     __syncthreads();
     return v;
 }
+
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 plane_norm(planes_t p, C *y, C *mean, C *rstd, C *variance, const C *x, const C *w, const C *b, C eps) {
     TCU_SHARED(C, s, [THREADS]);
@@ -5919,6 +6247,7 @@ plane_norm(planes_t p, C *y, C *mean, C *rstd, C *variance, const C *x, const C 
         }
     }
 }
+
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 plane_norm_backward(planes_t p, C *dx, const C *dy, const C *x, const C *mean, const C *rstd, const C *w) {
     TCU_SHARED(C, s, [THREADS]);
@@ -5940,6 +6269,7 @@ plane_norm_backward(planes_t p, C *dx, const C *dy, const C *x, const C *mean, c
         }
     }
 }
+
 // Gradients of weight and bias, a block a channel.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 plane_norm_weights(planes_t p, C *dw, C *db, const C *dy, const C *x, const C *mean, const C *rstd) {
@@ -5963,12 +6293,15 @@ plane_norm_weights(planes_t p, C *dw, C *db, const C *dy, const C *x, const C *m
 
 // A piece: a part of at most `longest` elements of a plane.
 struct pieces_t { planes_t p; int64_t parts, longest, all; };
+
 inline pieces_t pieces_of(const place_t &at, const planes_t &p) {
     int64_t longest = at.limits.norm_piece, parts = (p.n + longest - 1) / longest;
     return pieces_t{p, parts, longest, p.items * p.channels * parts};
 }
+
 // Piece q -> its plane, where it begins, how long it is.
 struct piece_t { int64_t plane, at, n; };
+
 __device__ inline piece_t piece_of(const pieces_t &s, int64_t q) {
     piece_t r = {q, q * s.p.n, s.p.n};
     if (s.parts > 1) {
@@ -5979,16 +6312,20 @@ __device__ inline piece_t piece_of(const pieces_t &s, int64_t q) {
     }
     return r;
 }
+
 // Statistic of a plane.
 __device__ inline int64_t statistic_of(const planes_t &p, int64_t plane) {
     return p.groups ? plane / p.planes : plane % p.channels;
 }
+
 // Piece j of statistic r.
 __device__ inline int64_t piece_among(const pieces_t &s, int64_t r, int64_t j) {
     int64_t plane = j / s.parts;
     return plane_of(s.p, r, plane) * s.parts + (j - plane * s.parts);
 }
+
 template <class C> struct moments_t { C n, mean, square; };     // square: sum of squares around the mean
+
 template <class C> struct moments_op {
     typedef moments_t<C> acc;
     __device__ static acc none() { return acc{C(0), C(0), C(0)}; }
@@ -5997,12 +6334,15 @@ template <class C> struct moments_op {
         return acc{n, a.mean + d * part, a.square + b.square + d * d * a.n * part};
     }
 };
+
 template <class C> struct pair_t { C a, b; };
+
 template <class C> struct pair_op {
     typedef pair_t<C> acc;
     __device__ static acc none() { return acc{C(0), C(0)}; }
     __device__ static acc join(acc x, acc y) { return acc{x.a + y.a, x.b + y.b}; }
 };
+
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 piece_moments(pieces_t p, moments_t<C> *to, const C *x) {
     TCU_SHARED(C, s, [THREADS]);
@@ -6020,6 +6360,7 @@ piece_moments(pieces_t p, moments_t<C> *to, const C *x) {
         if (n && !l.lane) { to[q] = moments_t<C>{(C)k.n, m, square}; }
     }
 }
+
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 join_moments(pieces_t p, C *mean, C *rstd, C *variance, const moments_t<C> *from, C eps) {
     TCU_SHARED(moments_t<C>, s, [THREADS]);
@@ -6039,6 +6380,7 @@ join_moments(pieces_t p, C *mean, C *rstd, C *variance, const moments_t<C> *from
         __syncthreads();
     }
 }
+
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 piece_norm(pieces_t p, C *y, const C *x, const C *mean, const C *rstd, const C *w, const C *b) {
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
@@ -6052,6 +6394,7 @@ piece_norm(pieces_t p, C *y, const C *x, const C *mean, const C *rstd, const C *
                       [&](int64_t, const C *v) { return (v[0] - m) * by * scale + more; });
     }
 }
+
 // Of a piece: the sums of dy and of dy times the normalised x.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 piece_sums(pieces_t p, pair_t<C> *to, const C *dy, const C *x, const C *mean, const C *rstd) {
@@ -6072,6 +6415,7 @@ piece_sums(pieces_t p, pair_t<C> *to, const C *dy, const C *x, const C *mean, co
         if (n && !l.lane) { to[q] = pair_t<C>{a, b}; }
     }
 }
+
 // Of a statistic: the means of both, weighted.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 join_sums(pieces_t p, pair_t<C> *to, const pair_t<C> *from, const C *w) {
@@ -6090,6 +6434,7 @@ join_sums(pieces_t p, pair_t<C> *to, const pair_t<C> *from, const C *w) {
         __syncthreads();
     }
 }
+
 // Gradients of weight and bias: sums over the pieces of a channel.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 join_channels(pieces_t p, C *dw, C *db, const pair_t<C> *from) {
@@ -6108,6 +6453,7 @@ join_channels(pieces_t p, C *dw, C *db, const pair_t<C> *from) {
         __syncthreads();
     }
 }
+
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 piece_norm_backward(pieces_t p, C *dx, const C *dy, const C *x, const C *mean, const C *rstd, const C *w,
                     const pair_t<C> *means) {
@@ -6165,6 +6511,7 @@ struct heads_t {
         }
     }
 };
+
 // A graph of many operations over [batch, heads, rows, columns], in f32 between them.
 struct flow_t : dnn_graph_t {
     typedef cudnnBackendDescriptor_t desc_t;
@@ -6235,9 +6582,11 @@ struct flow_t : dnn_graph_t {
         return y;
     }
 };
+
 // Tensors of attention: their ids, and places in lists.
 enum { SDPA_Q, SDPA_K, SDPA_V, SDPA_Y, SDPA_LSE, SDPA_G, SDPA_DQ, SDPA_DK, SDPA_DV, SDPA_DELTA, SDPA_SCALE,
        SDPA_ONE, SDPA_NONE, SDPA_COUNT, SDPA_BIAS = SDPA_COUNT };
+
 // The graph over t, whose K and V (forward: K) are turned, as cuDNN's patterns want them.
 // bias: added to scores, NULL = none; aligned to alignment[SDPA_DELTA]
 static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t type, const heads_t *t,
@@ -6300,7 +6649,8 @@ static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t t
     desc_t key = g.tensor(g.inside++, type, 4, dims, strides, 16, g.INNER);
     g.product(x, g.reshape(d[SDPA_K], key), d[SDPA_DQ]);
 }
-// With L.lock
+
+// With libraries.lock
 static dnn_plan_t *attention_planned(const place_t &at, bool back, bool causal, int dtype, const heads_t *t,
                                      const int64_t *alignment, const heads_t *bias) {
     bool found = false;
@@ -6323,19 +6673,20 @@ static dnn_plan_t *attention_planned(const place_t &at, bool back, bool causal, 
         key.v[35] = bias->dims[1];
     }
     static_assert(5 + 28 + 3 <= sizeof key.v / sizeof *key.v, "a key of attention");
-    auto *slot = L.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
+    auto *slot = libraries.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
     if (!found) {
         on_device_t leave(at.device);
         flow_t g;
         slot->plan.workspace = -1;
         attention_graph(g, back, causal, dnn_type(dtype), t, alignment, bias);
         if (g.status || !plan_of(g, g.op, g.ops, at.device, false, INT64_MAX, &slot->plan)) {
-            memcpy(L.error, L.said, sizeof L.error);
+            memcpy(libraries.error, libraries.said, sizeof libraries.error);
         }
         if (g.status && CUDNN_STATUS_CATEGORY(g.status) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
     }
     return slot->plan.workspace < 0 ? nullptr : &slot->plan;
 }
+
 // -> whether it was done
 static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
     const bool added = c->row->id == NN_OP_BIASED || c->row->id == NN_OP_BIASED_BACKWARD;
@@ -6366,7 +6717,7 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
         if (made ? !of[k]->contiguous : !t[k].fits) { return false; }
     }
     part = !back || part > all ? all : part < 1 ? 1 : part;
-    std::lock_guard<std::mutex> hold(L.lock);   // a handle serves one thread at a time
+    std::lock_guard<std::mutex> hold(libraries.lock);   // a handle serves one thread at a time
     if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
     for (int64_t from = 0; from < all; from += part) {
         part = part < all - from ? part : all - from;
@@ -6403,18 +6754,19 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
             id[count] = SDPA_BIAS + 1;
             data[count++] = added_at;
         }
-        cudnnStatus_t e = dnn_execute(L.dnn[at.device], *plan, at.stream, count, id, data,
+        cudnnStatus_t e = dnn_execute(libraries.dnn[at.device], *plan, at.stream, count, id, data,
                                       (char *)space.at + delta);
         if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
     }
-    __atomic_fetch_add(&L.calls, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&libraries.calls, 1, __ATOMIC_RELAXED);
     return true;
 }
 
 // Batch and layer norm (whose image is [rows, columns, 1, 1]): ids of their tensors, forward and back.
 enum { NORM_X = 1, NORM_SCALE, NORM_MEAN, NORM_INVERSE, NORM_Y, NORM_BIAS, NORM_EPS, NORM_DY, NORM_DSCALE,
        NORM_DBIAS };
-// With L.lock
+
+// With libraries.lock
 static dnn_plan_t *norm_planned(const place_t &at, bool layer, bool back, int dtype, const image_t &x,
                                 const int64_t *alignment) {
     bool found = false;
@@ -6424,7 +6776,7 @@ static dnn_plan_t *norm_planned(const place_t &at, bool layer, bool back, int dt
         key.v[6 + 2 * d] = x.dims[d];
         key.v[7 + 2 * d] = x.strides[d];
     }
-    auto *slot = L.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
+    auto *slot = libraries.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
     if (found) { return slot->plan.workspace < 0 ? nullptr : &slot->plan; }
     on_device_t leave(at.device);
     flow_t g;
@@ -6466,11 +6818,12 @@ static dnn_plan_t *norm_planned(const place_t &at, bool layer, bool back, int dt
     }
     g.add(op);
     if (g.status || !plan_of(g, g.op, g.ops, at.device, false, at.limits.conv_workspace, &slot->plan)) {
-        memcpy(L.error, L.said, sizeof L.error);
+        memcpy(libraries.error, libraries.said, sizeof libraries.error);
     }
     if (g.status && CUDNN_STATUS_CATEGORY(g.status) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
     return slot->plan.workspace < 0 ? nullptr : &slot->plan;
 }
+
 __global__ void __launch_bounds__(THREADS, 4)
 variance_of(float *variance, const float *inverse, int64_t n, float eps) {
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n;
@@ -6479,6 +6832,7 @@ variance_of(float *variance, const float *inverse, int64_t n, float eps) {
         variance[i] = v < 0 ? 0 : v;
     }
 }
+
 // -> whether it was done
 static bool norm_by_library(const place_t &at, const tensor_call_t *c) {
     const bool layer = c->row->id == NN_OP_LAYER_NORM || c->row->id == NN_OP_LAYER_NORM_BACKWARD;
@@ -6512,16 +6866,16 @@ static bool norm_by_library(const place_t &at, const tensor_call_t *c) {
         bool row = back ? k > 1 && k != 5 : k != 0 && k != 3 && k < 6;
         if (row && alignment_of(data[k]) < 16) { return false; }
     }
-    std::lock_guard<std::mutex> hold(L.lock);   // a handle serves one thread at a time
+    std::lock_guard<std::mutex> hold(libraries.lock);   // a handle serves one thread at a time
     if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
     dnn_plan_t *plan = norm_planned(at, layer, back, x.dtype, image, alignment);
     if (!plan) { return false; }
     workspace_t space(at.allocator, at.device, at.stream, plan->workspace);
     if (space.failed) { return false; }
-    cudnnStatus_t e = dnn_execute(L.dnn[at.device], *plan, at.stream, back ? 8 : 7, ids[back], data,
+    cudnnStatus_t e = dnn_execute(libraries.dnn[at.device], *plan, at.stream, back ? 8 : 7, ids[back], data,
                                   space.at);
     if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
-    __atomic_fetch_add(&L.calls, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&libraries.calls, 1, __ATOMIC_RELAXED);
     return back || layer || !code_of(tcu_launch(variance_of, grid_for(at, a[6].numel, THREADS), THREADS, 0,
                                                 at.stream,
                                        (float *)a[6].data, (const float *)a[5].data, a[6].numel, eps));
@@ -6537,12 +6891,12 @@ struct net_t {
     size_t weights = 0, work = 0, kept = 0;
     const int64_t *p, ends, gates, features;                // ends: layers times directions
     int64_t size;                                           // of an element
-    // With L.lock
+    // With libraries.lock
     net_t(int device, int dtype, const int64_t *dims, const int64_t *p_)
         : p(p_), ends(p[1] * p[2]), gates(nn_gates(p[0])), features(dims[2]), size(size_of(dtype)) {
         const int64_t steps = dims[p[4] != 0], items = dims[!p[4]], most = INT32_MAX;
         cudnnDataType_t type = dnn_type(dtype);
-        bool half = size == 2, tf32 = !__atomic_load_n(&L.no_conv_tf32, __ATOMIC_RELAXED);
+        bool half = size == 2, tf32 = !__atomic_load_n(&libraries.no_conv_tf32, __ATOMIC_RELAXED);
         int *length = nullptr;
         const int state[3] = {(int)ends, (int)items, (int)p[5]}, step[3] = {state[1] * state[2], state[2], 1};
         if (steps > most || items > most || features > most || p[5] * p[2] > most || items * p[5] > most ||
@@ -6575,8 +6929,8 @@ struct net_t {
                 CUDNN_DATA_FLOAT, half ? CUDNN_TENSOR_OP_MATH : tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH,
                 (int)features, (int)p[5], (int)p[5], (int)p[1], nullptr, CUDNN_RNN_PADDED_IO_ENABLED));
         }
-        if (L.properties) { return; }                       // the rest wants a device
-        cudnnHandle_t handle = L.dnn[device];
+        if (libraries.properties) { return; }                       // the rest wants a device
+        cudnnHandle_t handle = libraries.dnn[device];
         if (!status) { check(lib.cudnnGetRNNWeightSpaceSize_(handle, net, &weights)); }
         if (!status) { check(lib.cudnnGetRNNTempSpaceSizes_(handle, net, mode(), x, &work, &kept)); }
     }
@@ -6635,14 +6989,16 @@ struct net_t {
         flush();
     }
 };
+
 static int64_t backend_net(int index, int dtype, const int64_t *dims, const tensor_params_t *p) {
-    if (__atomic_load_n(&L.off, __ATOMIC_RELAXED) || dtype == TENSOR_F64) { return -1; }
+    if (__atomic_load_n(&libraries.off, __ATOMIC_RELAXED) || dtype == TENSOR_F64) { return -1; }
     on_device_t leave(index);
-    std::lock_guard<std::mutex> hold(L.lock);
+    std::lock_guard<std::mutex> hold(libraries.lock);
     if (!library_ready(LIBRARY_CUDNN, index)) { return -1; }
     net_t net(index, dtype, dims, p->i);
     return net.status ? -1 : (int64_t)net.kept;
 }
+
 // -> whether it was done
 static bool net_by_library(const place_t &at, const tensor_call_t *c) {
     const bool back = c->row->id == NN_OP_NET_BACKWARD;
@@ -6650,9 +7006,9 @@ static bool net_by_library(const place_t &at, const tensor_call_t *c) {
     const tensor_arg_t &states = a[back ? 7 : 5], &kept = a[back ? 4 : 6];
     const void *h0 = a[back ? 5 : 2].data, *c0 = a[back ? 6 : 3].data;
     if (!at.allocator || !at.limits.libraries) { return false; }
-    std::lock_guard<std::mutex> hold(L.lock);   // a handle serves one thread at a time
+    std::lock_guard<std::mutex> hold(libraries.lock);   // a handle serves one thread at a time
     if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
-    cudnnHandle_t handle = L.dnn[at.device];
+    cudnnHandle_t handle = libraries.dnn[at.device];
     relaxed_t leave;
     net_t net(at.device, x.dtype, x.dims, c->p->i);
     const size_t ours = (size_t)(w.numel * net.size);
@@ -6697,7 +7053,7 @@ static bool net_by_library(const place_t &at, const tensor_call_t *c) {
         if (!net.status && !same) { net.move(handle, (char *)a[9].data, dw, true, at.stream); }
     }
     if (net.status) { return false; }
-    __atomic_fetch_add(&L.calls, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&libraries.calls, 1, __ATOMIC_RELAXED);
     return true;
 }
 #else
@@ -6735,6 +7091,7 @@ static int64_t backend_net(int, int, const int64_t *, const tensor_params_t *) {
 template <class C> __device__ inline C minus_log_sigmoid(C x) {
     return w_max(-x, C(0)) + w_log1p(w_exp(-w_abs(x)));
 }
+
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 loss_map(int which, C *y, const C *x, const C *t, const C *w, const C *pos, C p, int64_t n,
          unsigned long long *error) {
@@ -6752,6 +7109,7 @@ loss_map(int which, C *y, const C *x, const C *t, const C *w, const C *pos, C p,
         y[i] = w ? v * w[i] : v;
     }
 }
+
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 loss_map_backward(int which, C *gx, C *gt, const C *g, bool each, C scale, const C *x, const C *t, const C *w,
                   const C *pos, C p, int64_t n) {
@@ -6805,6 +7163,7 @@ columns_of(window_t g, C *y, const C *x, int64_t n) {
         y[i] = inside ? x[rest * g.in[0] * g.in[1] * g.in[2] + at] : C(0);
     }
 }
+
 // The other way: an element sums the columns it is in, tap by tap.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 images_of(window_t g, C *y, const C *x, int64_t n) {
@@ -6838,6 +7197,7 @@ struct recur_t {
     const void *gi, *hg, *h0, *c0, *dy, *dcy;   // dcy NULL: the states c have no gradient of their own
     void *gates, *y, *c, *dgi, *dhg, *dh, *dc;  // dhg NULL = dgi
 };
+
 template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step(recur_t v) {
     const int64_t h = v.h, step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < v.n * h; i += step) {
@@ -6869,6 +7229,7 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step(recu
         ((C *)v.y)[i] = a;
     }
 }
+
 // dh and dc, of the step's results but for dy and dcy, become those of h0 and c0 but for what hg carries.
 template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step_backward(recur_t v) {
     const int64_t h = v.h, step = (int64_t)gridDim.x * blockDim.x;
@@ -6911,6 +7272,7 @@ struct ctc_t {
     bool want, zero;
     double *work;                               // (rows + 4) (2 labels + items)
 };
+
 // An item a block. Sums in f64; those of a label are its first state's, in their order.
 template <class C> __global__ void __launch_bounds__(THREADS, 2)
 ctc_items(ctc_t v, unsigned long long *error) {
@@ -7016,6 +7378,7 @@ ctc_items(ctc_t v, unsigned long long *error) {
 enum { MANY = 24 };
 struct param_t { void *p, *g, *s[3]; int64_t n; };      // s: states, NULL where the rule has none
 struct params_t { param_t of[MANY]; };
+
 template <class C> struct update_t {            // nn__update_t, its numbers in the class of the parameters
 #define TCU_MEMBER(x) C x;
     NN__NUMBERS(TCU_MEMBER)
@@ -7023,6 +7386,7 @@ template <class C> struct update_t {            // nn__update_t, its numbers in 
     bool state[3], skip;
     nn__update_t of;
 };
+
 // One struct for each formula of NN__STEPS: its states, and what it makes of one element.
 #undef NN__T
 #undef NN__N
@@ -7055,6 +7419,7 @@ template <class C> struct update_t {            // nn__update_t, its numbers in 
     };
 NN__STEPS(TCU_STEP)
 #undef TCU_STEP
+
 // LIVE: the numbers are those that lie at `live` when the kernel runs, as a graph needs them.
 template <class C, class STEP, bool LIVE>
 __global__ void __launch_bounds__(THREADS, sizeof(C) == 8 ? 3 : 4)      // f64's numbers fill the registers
@@ -7100,11 +7465,13 @@ optimizer_step(params_t t, update_t<C> given, const update_t<C> *live) {
         }
     }
 }
+
 template <class C> __host__ __device__ inline void set_numbers(update_t<C> *to) {
 #define TCU_SET(x) to->x = (C)to->of.x;
     NN__NUMBERS(TCU_SET)
 #undef TCU_SET
 }
+
 template <class C> inline update_t<C> update_of(const nn__update_t &n, const param_t &q) {
     update_t<C> u = {};
     u.of = n;
@@ -7112,6 +7479,7 @@ template <class C> inline update_t<C> update_of(const nn__update_t &n, const par
     set_numbers(&u);
     return u;
 }
+
 // The numbers of a step that a scaler may leave out, or has before (skip: nn_optimizer_t's).
 template <class C> __global__ void __launch_bounds__(32, 1)
 step_numbers(update_t<C> *to, update_t<C> given, const update_t<C> *live, const float *skip) {
@@ -7123,7 +7491,9 @@ step_numbers(update_t<C> *to, update_t<C> given, const update_t<C> *live, const 
         set_numbers(to);
     }
 }
+
 template <class C> using step_kernel_t = void (*)(params_t, update_t<C>, const update_t<C> *);
+
 template <class C> inline step_kernel_t<C> step_kernel(int formula, bool live) {
     static const step_kernel_t<C> all[][2] = {
 #define TCU_KERNELS(name, states, at, must)                                                                  \
@@ -7133,6 +7503,7 @@ template <class C> inline step_kernel_t<C> step_kernel(int formula, bool live) {
     };
     return all[formula][live];
 }
+
 // f(table, its length, the most elements of one) for all that are not empty, MANY at a time.
 template <class F> inline int by_many(const param_t *params, int count, F f) {
     for (int i = 0; i < count;) {
@@ -7150,6 +7521,7 @@ template <class F> inline int by_many(const param_t *params, int count, F f) {
     }
     return 0;
 }
+
 // All tensors of one dtype, with the same states. live: an update_t<C> on the device, or NULL.
 template <class C>
 inline int optimizer(const place_t &at, const param_t *params, int count, const nn__update_t &n,
@@ -7161,11 +7533,13 @@ inline int optimizer(const place_t &at, const param_t *params, int count, const 
                           (const update_t<C> *)live);
     });
 }
+
 // Block x of a tensor has the squares of every parts_of(n)-th piece, in double: the same for any device.
 __host__ __device__ inline int64_t parts_of(int64_t n) {
     int64_t parts = (n + THREADS * 16 - 1) / (THREADS * 16);
     return parts < 256 ? parts : 256;
 }
+
 template <class C> __global__ void __launch_bounds__(THREADS, 4) grad_squares(params_t t) {
     TCU_SHARED(double, part, [THREADS]);
     const param_t &q = t.of[blockIdx.y];
@@ -7185,6 +7559,7 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) grad_squares(pa
     sum = block_sum(sum, part);
     if (!threadIdx.x) { ((double *)q.g)[blockIdx.x] = sum; }
 }
+
 __global__ void __launch_bounds__(THREADS, 4) sum_parts(double *y, const double *parts, int64_t n) {
     TCU_SHARED(double, part, [THREADS]);
     double sum = 0;
@@ -7192,6 +7567,7 @@ __global__ void __launch_bounds__(THREADS, 4) sum_parts(double *y, const double 
     sum = block_sum(sum, part);
     if (!threadIdx.x) { *y = sum; }
 }
+
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4) grad_scale(params_t t, const double *factor, float *found) {
     const param_t &q = t.of[blockIdx.y];
@@ -7217,6 +7593,7 @@ __global__ void __launch_bounds__(THREADS, 4) grad_scale(params_t t, const doubl
     }
     if (found && bad) { atomicExch(found, 1.0f); }
 }
+
 // Of gradients of one dtype: partial sums of squares to parts (g of each is its place there), or times
 // *factor.
 template <class C> inline int grads(const place_t &at, const param_t *params, int count, const double *factor,
@@ -7244,6 +7621,7 @@ template <class C> inline int grads(const place_t &at, const param_t *params, in
 
 enum { SLOTS = 256, COUNTED = 2048, BACKWARD_FROM = 1024, MAX_STREAMS = 256, PER_DEVICE = 32, NUMBERS =
     64 << 10 };
+
 struct stream_t {
     cudaStream_t raw;
     cudaEvent_t event;                          // for other streams to wait for
@@ -7255,6 +7633,7 @@ struct stream_t {
     uint64_t calls, seen[MAX_STREAMS];
 };
 }  // namespace tcu
+
 // Handles stay until tensor_cuda_shutdown, so that a use after the end is noticed.
 struct tensor_cuda_stream_t { tensor_cuda_stream_t *next; tcu::stream_t *of; bool dead; };
 struct tensor_cuda_event_t { tensor_cuda_event_t *next; cudaEvent_t at; int device;
@@ -7267,9 +7646,11 @@ namespace tcu {
 struct live_t { uint32_t at; uint64_t offset, seed; const nn__update_t *host; param_t states;
     bool wide, own_seed; };
 struct again_t { void (*run)(void *user, int run); void *user; };
+
 // writer, readers: in a capture, the stream of its last write, 1 << part of those that have read it since.
 struct listed_t { block_t *block; tensor__storage_t *storage; bool wrote; struct stream_t *writer;
     uint64_t readers; };
+
 template <class T> struct list_t {
     T *at;
     int n, room;
@@ -7289,8 +7670,10 @@ template <class T> struct list_t {
         n = room = 0;
     }
 };
+
 enum graph_state_t { GRAPH_NEW, GRAPH_OPEN, GRAPH_READY, GRAPH_DEAD };
 }  // namespace tcu
+
 struct tensor_cuda_graph_t {
     tensor_cuda_graph_t *next;
     tcu::graph_state_t state;
@@ -7309,14 +7692,17 @@ struct tensor_cuda_graph_t {
     tcu::list_t<tcu::listed_t> list;
     tcu::list_t<tcu::stream_t *> streams;       // captured: `on`, and those that waited for it
 };
+
 namespace tcu {
 struct slot_t { const char *op, *site; tensor_cuda_graph_t *graph; bool told; int code; };   // told: by op
+
 struct gpu_t {                                  // made when first used
     int ready, sms, next, used;                 // slots: the next one, how many since the last look
     tensor_cuda_stream_t main, side;            // side: copies beside the rest
     unsigned long long *errors;                 // a word per slot on the device: see fault()
     slot_t slot[SLOTS];                         // whose word it is
 };
+
 static struct {
     allocator_t *allocator, *pinned;            // NULL = not started
     int lock, graph_lock, capture_lock, devices, forbidden, nstreams, generation;
@@ -7328,19 +7714,20 @@ static struct {
     tensor_cuda_graph_t *graphs, *capture;      // capture: the one in progress
     const char *name[COUNTED];
     int64_t native[COUNTED], fallback[COUNTED];
-} G;
+} process;
+
 static thread_local struct {
     int generation, nslots;
     tensor_cuda_stream_t *on[MAX_DEVICES], *before_aside;
     stream_t *now;                              // of the call that runs
     slot_t *slot[16];                           // whose site is not known yet
-} T;
+} this_thread;
 
 // The device of a call, for its length.
 struct current_t {
     int before = -1;
     explicit current_t(int index) {
-        if (G.devices < 2) { return; }
+        if (process.devices < 2) { return; }
         cudaGetDevice(&before);
         if (before != index) { cudaSetDevice(index); }
     }
@@ -7349,10 +7736,12 @@ struct current_t {
     }
     current_t(const current_t &) = delete;
 };
+
 static int raised(int code, const char *format, const char *a, const char *b = "") {
     TENSOR__(fail)(TENSOR__(self)(), code, format, a, b);
     return code;
 }
+
 inline int raise_cuda(const char *what) {
     int e = (int)last_error;                    // 700 .. 719: of kernels, and most end the context
     bool lost = e == cudaErrorIllegalAddress || e == cudaErrorLaunchTimeout || e == cudaErrorAssert ||
@@ -7361,12 +7750,13 @@ inline int raise_cuda(const char *what) {
                   "%s: %s", what,
                  cudaGetErrorString(last_error));
 }
+
 // -> NULL: CUDA refuses (last_error), or there are PER_DEVICE (cudaSuccess). Locked by the caller.
 static stream_t *new_stream(int index) {
     int have = 0;
     last_error = cudaSuccess;
-    for (int k = 0; k < G.nstreams; k++) {
-        stream_t *s = G.stream[k];
+    for (int k = 0; k < process.nstreams; k++) {
+        stream_t *s = process.stream[k];
         have += s->device == index;
         if (s->device == index && s->idle) {
             s->idle = 0;
@@ -7374,7 +7764,7 @@ static stream_t *new_stream(int index) {
         }
     }
     if (have == PER_DEVICE) { return nullptr; }
-    stream_t *s = G.nstreams < MAX_STREAMS ? (stream_t *)calloc(1, sizeof *s) : nullptr;
+    stream_t *s = process.nstreams < MAX_STREAMS ? (stream_t *)calloc(1, sizeof *s) : nullptr;
     if (!s) {
         last_error = cudaErrorMemoryAllocation;
         return nullptr;
@@ -7389,18 +7779,19 @@ static stream_t *new_stream(int index) {
         free(s);
         return nullptr;
     }
-    s->id = G.nstreams;
+    s->id = process.nstreams;
     s->device = index;
-    G.stream[s->id] = s;
-    __atomic_store_n(&G.nstreams, s->id + 1, __ATOMIC_RELEASE);
+    process.stream[s->id] = s;
+    __atomic_store_n(&process.nstreams, s->id + 1, __ATOMIC_RELEASE);
     return s;
 }
+
 // -> NULL: no such device, or CUDA refuses; not raised
 static gpu_t *gpu_of(int index) {
-    if (!G.allocator || index < 0 || index >= G.devices) { return nullptr; }
-    gpu_t *g = &G.gpu[index];
+    if (!process.allocator || index < 0 || index >= process.devices) { return nullptr; }
+    gpu_t *g = &process.gpu[index];
     if (__atomic_load_n(&g->ready, __ATOMIC_ACQUIRE)) { return g; }
-    lock_t hold(&G.lock);
+    lock_t hold(&process.lock);
     if (g->ready) { return g; }
     on_device_t at(index);
     void *words = nullptr;
@@ -7416,17 +7807,20 @@ static gpu_t *gpu_of(int index) {
     __atomic_store_n(&g->ready, 1, __ATOMIC_RELEASE);
     return g;
 }
+
 static tensor_cuda_stream_t *current_handle(int index) {
-    if (T.generation != G.generation) {         // the backend was started anew
-        memset((void *)&T, 0, sizeof T);
-        T.generation = G.generation;
+    if (this_thread.generation != process.generation) {         // the backend was started anew
+        memset((void *)&this_thread, 0, sizeof this_thread);
+        this_thread.generation = process.generation;
     }
-    return T.on[index] ? T.on[index] : &G.gpu[index].main;
+    return this_thread.on[index] ? this_thread.on[index] : &process.gpu[index].main;
 }
+
 static tensor_cuda_graph_t *captured_on(const stream_t *s) {
-    tensor_cuda_graph_t *g = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
+    tensor_cuda_graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
     return g && __atomic_load_n(&s->part_of, __ATOMIC_ACQUIRE) == g->arena ? g : nullptr;
 }
+
 // The calling thread's stream of a device. -> NULL after raising
 static stream_t *current(int index, const char *op) {
     if (!gpu_of(index)) {
@@ -7434,38 +7828,40 @@ static stream_t *current(int index, const char *op) {
         return nullptr;
     }
     tensor_cuda_stream_t *h = current_handle(index);
-    tensor_cuda_graph_t *g = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
+    tensor_cuda_graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
     if (h->dead) {
         raised(TENSOR_ERR_OWNER, "%s: the thread's current stream was freed%s", op);
         return nullptr;
     }
-    if (g && (g->thread == &T) != (captured_on(h->of) != nullptr)) {
-        if (g->thread == &T) { g->failed = TENSOR_ERR_UNSUPPORTED; }
+    if (g && (g->thread == &this_thread) != (captured_on(h->of) != nullptr)) {
+        if (g->thread == &this_thread) { g->failed = TENSOR_ERR_UNSUPPORTED; }
         raised(TENSOR_ERR_UNSUPPORTED, "%s: %s", op,
-               g->thread == &T ? "a graph is captured on another stream"
+               g->thread == &this_thread ? "a graph is captured on another stream"
                                : "another thread captures a graph on this stream");
         return nullptr;
     }
     return h->of;
 }
+
 static int code_now() {
     int code = tensor_error_code();
     return code ? code : (int)TENSOR_ERR_CUDA;
 }
 
 constexpr int MARK_BITS = 48;
+
 // s waits for all that the stream of the mark was asked until now, unless it has for what the mark says.
 static int order(stream_t *s, uint64_t mark) {
     int id = (int)(mark >> MARK_BITS);
     if (!mark || id == s->id) { return 0; }
-    stream_t *o = G.stream[id];
+    stream_t *o = process.stream[id];
     uint64_t calls = __atomic_load_n(&o->calls, __ATOMIC_ACQUIRE);
     if ((mark & ((uint64_t(1) << MARK_BITS) - 1)) <= __atomic_load_n(&s->seen[id], __ATOMIC_RELAXED)) {
         return 0;
     }
     int code;
     {
-        lock_t hold(&G.capture_lock);
+        lock_t hold(&process.capture_lock);
         code = captured_on(o) ? 0 : code_of(cudaEventRecord(o->event, o->raw));     // else: as of the begin
         if (!code) { code = code_of(cudaStreamWaitEvent(s->raw, o->event, 0)); }
     }
@@ -7474,6 +7870,7 @@ static int order(stream_t *s, uint64_t mark) {
     if (__atomic_load_n(&o->noted, __ATOMIC_RELAXED)) { __atomic_store_n(&s->noted, 1, __ATOMIC_RELAXED); }
     return 0;
 }
+
 // Before a call on s that reads or writes the block.
 static int use_before(stream_t *s, block_t *b, bool writes) {
     int code = order(s, __atomic_load_n(&b->wrote, __ATOMIC_RELAXED));
@@ -7482,36 +7879,40 @@ static int use_before(stream_t *s, block_t *b, bool writes) {
     int n = 0;
     marks[n++] = __atomic_load_n(&b->read, __ATOMIC_RELAXED);
     if (__atomic_load_n(&b->uses, __ATOMIC_ACQUIRE)) {
-        lock_t hold(&G.allocator->device[b->home->lane->device]->lock);
+        lock_t hold(&process.allocator->device[b->home->lane->device]->lock);
         for (use_t *u = b->uses; u && n < MAX_STREAMS; u = u->next) { marks[n++] = u->read; }
     }
     for (int k = 0; k < n && !code; k++) { code = order(s, marks[k]); }
     return code;
 }
+
 // After it; mark from next_mark.
 static void use_after(stream_t *s, block_t *b, bool writes, uint64_t mark) {
     bool own = b->home->lane->stream == (void *)s->raw;
     if (writes) { __atomic_store_n(&b->wrote, mark, __ATOMIC_RELAXED); }
     if (own && !writes) { __atomic_store_n(&b->read, mark, __ATOMIC_RELAXED); }
-    if (!own && record_stream(G.allocator, b, (void *)s->raw, writes ? 0 : mark)) {
+    if (!own && record_stream(process.allocator, b, (void *)s->raw, writes ? 0 : mark)) {
         forget(cudaStreamSynchronize(s->raw));  // no memory to note it: done instead
     }
 }
+
 static uint64_t next_mark(stream_t *s) {
     return (uint64_t)s->id << MARK_BITS | __atomic_add_fetch(&s->calls, 1, __ATOMIC_ACQ_REL);
 }
+
 // s is a part of the capture from here on; other threads wait for what it was asked before. -> code
 static int graph_join(tensor_cuda_graph_t *g, stream_t *s) {
     if (captured_on(s)) { return 0; }
-    if (!g->streams.add(s) || capture_join(G.allocator, g->device, (void *)s->raw, g->arena)) {
+    if (!g->streams.add(s) || capture_join(process.allocator, g->device, (void *)s->raw, g->arena)) {
         return TENSOR_ERR_OUT_OF_MEMORY;
     }
-    lock_t hold(&G.capture_lock);
+    lock_t hold(&process.capture_lock);
     s->part = g->streams.n - 1;
     int code = code_of(cudaEventRecord(s->event, s->raw));
     if (!code) { __atomic_store_n(&s->part_of, g->arena, __ATOMIC_RELEASE); }
     return code;
 }
+
 // In a capture: what s is asked later waits for what o was asked until now. -> code
 static int graph_edge(stream_t *s, stream_t *o) {
     cudaEvent_t e;
@@ -7522,11 +7923,12 @@ static int graph_edge(stream_t *s, stream_t *o) {
     cudaEventDestroy(e);
     return code;
 }
+
 // A graph's call on s uses the block: at each run that is waited for, and the memory stays the graph's to
 // use.
 static int list_block(tensor_cuda_graph_t *g, stream_t *s, block_t *b, tensor__storage_t *storage,
                       bool writes) {
-    lock_t hold(&G.graph_lock);
+    lock_t hold(&process.graph_lock);
     if (b->listed != g->arena) {
         if (!g->list.add({b, storage, writes, nullptr, 0})) { return TENSOR_ERR_OUT_OF_MEMORY; }
         b->listed = g->arena;
@@ -7542,9 +7944,10 @@ static int list_block(tensor_cuda_graph_t *g, stream_t *s, block_t *b, tensor__s
     l.readers = writes ? 0 : l.readers | uint64_t(1) << s->part;
     l.writer = writes ? s : l.writer;
     // Its own memory serves others of the capture only where one stream has used it.
-    if (b->home->lane->graph == g->arena && !code) { code = record_stream(G.allocator, b, (void *)s->raw); }
+    if (b->home->lane->graph == g->arena && !code) { code = record_stream(process.allocator, b, (void *)s->raw); }
     return code;
 }
+
 // Before and after a call, for each of its tensors.
 static int call_before(stream_t *s, const tensor_call_t *c) {
     tensor_cuda_graph_t *g = captured_on(s);
@@ -7558,6 +7961,7 @@ static int call_before(stream_t *s, const tensor_call_t *c) {
     }
     return 0;
 }
+
 static void call_after(stream_t *s, const tensor_call_t *c) {
     if (captured_on(s)) { return; }
     uint64_t mark = next_mark(s);
@@ -7583,22 +7987,23 @@ struct scratch_t {
     void *at = nullptr;
     int code = 0;
     scratch_t(const tensor_call_t *c, uint64_t bytes) {
-        code = alloc(G.allocator, c->device - 1, (void *)T.now->raw, bytes, c->row->name, &block);
+        code = alloc(process.allocator, c->device - 1, (void *)this_thread.now->raw, bytes, c->row->name, &block);
         if (code) {
             TENSOR__(fail)(c->thread, code, "%s: out of device memory for %d bytes of scratch", c->row->name,
                            (int64_t)bytes);
         }
         at = block ? (void *)(uintptr_t)block->address : nullptr;
     }
-    ~scratch_t() { release(G.allocator, block); }
+    ~scratch_t() { release(process.allocator, block); }
     scratch_t(const scratch_t &) = delete;
 };
 
 // Waits; then an index that an op met is an error of that op, where it was called.
 static int in_capture(const stream_t *s, const char *op);
+
 static int settle(stream_t *s, const char *what) {
     if (in_capture(s, what)) { return TENSOR_ERR_UNSUPPORTED; }
-    gpu_t *g = &G.gpu[s->device];
+    gpu_t *g = &process.gpu[s->device];
     unsigned long long word[SLOTS];
     if (code_of(cudaStreamSynchronize(s->raw))) { return raise_cuda(what); }
     if (!__atomic_exchange_n(&s->noted, 0, __ATOMIC_ACQ_REL)) { return 0; }
@@ -7607,8 +8012,8 @@ static int settle(stream_t *s, const char *what) {
         return raise_cuda(what);
     }
     bool others = false;                        // whose ops may still write their words
-    for (int k = 0, n = __atomic_load_n(&G.nstreams, __ATOMIC_ACQUIRE); k < n; k++) {
-        others |= G.stream[k]->device == s->device && __atomic_load_n(&G.stream[k]->noted, __ATOMIC_ACQUIRE);
+    for (int k = 0, n = __atomic_load_n(&process.nstreams, __ATOMIC_ACQUIRE); k < n; k++) {
+        others |= process.stream[k]->device == s->device && __atomic_load_n(&process.stream[k]->noted, __ATOMIC_ACQUIRE);
     }
     if (!others) { __atomic_store_n(&g->used, 0, __ATOMIC_RELAXED); }
     int bad = 0;
@@ -7616,7 +8021,7 @@ static int settle(stream_t *s, const char *what) {
         if (!word[k]) { continue; }
         if (code_of(cudaMemsetAsync(g->errors + k, 0, sizeof *word, s->raw))) { return raise_cuda(what); }
         if (bad) { continue; }
-        lock_t hold(&G.lock);
+        lock_t hold(&process.lock);
         const char *site = g->slot[k].site, *base = site ? site : "";
         for (; site && *site; site++) {
             if (*site == '/' || *site == '\\' || *site == 1) { base = site + 1; }
@@ -7630,33 +8035,37 @@ static int settle(stream_t *s, const char *what) {
     }
     return bad;
 }
+
 static void backend_site(const char *site) {
-    if (!T.nslots) { return; }
-    lock_t hold(&G.lock);
-    for (int k = 0; k < T.nslots; k++) { T.slot[k]->site = site; }
-    T.nslots = 0;
+    if (!this_thread.nslots) { return; }
+    lock_t hold(&process.lock);
+    for (int k = 0; k < this_thread.nslots; k++) { this_thread.slot[k]->site = site; }
+    this_thread.nslots = 0;
 }
 
-static int backend_count() { return G.allocator ? G.devices : 0; }
+static int backend_count() { return process.allocator ? process.devices : 0; }
+
 static int backend_alloc(int index, uint64_t bytes, void **data, void **block) {
     block_t *b;
     stream_t *s = index < 0 ? nullptr : current(index, "alloc");
     if (index >= 0 && !s) { return code_now(); }
-    int code = alloc(s ? G.allocator : G.pinned, index < 0 ? 0 : index, s ? (void *)s->raw : nullptr, bytes,
+    int code = alloc(s ? process.allocator : process.pinned, index < 0 ? 0 : index, s ? (void *)s->raw : nullptr, bytes,
                      nullptr, &b);
     if (code) { return code; }
     *data = (void *)(uintptr_t)b->address;
     *block = b;
     return 0;
 }
+
 static allocator_t *allocator_of(const block_t *b) {
-    return b->home->lane->stream ? G.allocator : G.pinned;      // pinned memory is no stream's
+    return b->home->lane->stream ? process.allocator : process.pinned;      // pinned memory is no stream's
 }
+
 static void backend_release(void *, void *block) {
     block_t *b = (block_t *)block;
     if (b->kept) {                              // by graphs
-        lock_t hold(&G.graph_lock);
-        for (tensor_cuda_graph_t *g = G.graphs; g; g = g->next) {
+        lock_t hold(&process.graph_lock);
+        for (tensor_cuda_graph_t *g = process.graphs; g; g = g->next) {
             for (int k = 0; k < g->list.n; k++) {
                 listed_t &l = g->list.at[k];
                 if (l.block != b) { continue; }
@@ -7672,11 +8081,14 @@ static void backend_release(void *, void *block) {
     }
     release(allocator_of(b), b);
 }
+
 // A few bytes, by the kernel's arguments: they become a part of the graph.
 struct few_t { unsigned char v[8]; };
+
 __global__ void __launch_bounds__(32, 1) store_few(unsigned char *to, few_t few, int n) {
     if ((int)threadIdx.x < n) { to[threadIdx.x] = few.v[threadIdx.x]; }
 }
+
 static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, tensor__storage_t *from_in,
                         uint64_t bytes, int wait, const char *op) {
     int to_index = to_in ? to_in->device - 1 : -1, from_index = from_in ? from_in->device - 1 : -1;
@@ -7729,26 +8141,27 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
     tensor__storage_t *host = to_block ? from_in : to_in;
     if (wait || peers) { return settle(s, op); }
     if (host && host->deleter == backend_release) {     // pinned: it stays until the copy is done
-        return record_stream(G.pinned, (block_t *)host->user, (void *)s->raw) ? settle(s, op) : 0;
+        return record_stream(process.pinned, (block_t *)host->user, (void *)s->raw) ? settle(s, op) : 0;
     }
     return to_block ? 0 : settle(s, op);        // CUDA has read pageable memory when it returns
 }
+
 static void backend_aside(int index, int on) {
     gpu_t *g = gpu_of(index);
     if (!g) { return; }
     if (on) {
         tensor_cuda_stream_t *h = current_handle(index);
         {
-            lock_t hold(&G.lock);
+            lock_t hold(&process.lock);
             if (!g->side.of) { g->side.of = new_stream(index); }
         }
         if (!g->side.of || captured_on(h->of)) { return; }
         // What was copied so far is waited for now, as the next copy need not be.
         order(h->of, next_mark(g->side.of));
-        T.before_aside = T.on[index];
-        T.on[index] = &g->side;
-    } else if (T.on[index] == &g->side) {
-        T.on[index] = T.before_aside;
+        this_thread.before_aside = this_thread.on[index];
+        this_thread.on[index] = &g->side;
+    } else if (this_thread.on[index] == &g->side) {
+        this_thread.on[index] = this_thread.before_aside;
     }
 }
 
@@ -7762,6 +8175,7 @@ struct twin_t {
     char *host, *memory;
     bool load;                                  // something of it is read, or stays
 };
+
 // First and last byte + 1 of an argument with elements.
 static void reach(const tensor_arg_t &a, uintptr_t *first, uintptr_t *end) {
     int64_t low = 0, high = 0, size = size_of(a.dtype);
@@ -7772,7 +8186,9 @@ static void reach(const tensor_arg_t &a, uintptr_t *first, uintptr_t *end) {
     *first = (uintptr_t)a.data + (uintptr_t)(low * size);
     *end = (uintptr_t)a.data + (uintptr_t)((high + 1) * size);
 }
+
 static bool lies_there(const tensor_arg_t &a) { return a.data && a.storage && a.storage->device && a.numel; }
+
 static int to_host(tensor_call_t *c, stream_t *s, tensor_arg_t *arg, twin_t *twin, int *count) {
     int n = c->nin + c->nout;
     for (int i = 0; i < n; i++) {
@@ -7811,6 +8227,7 @@ static int to_host(tensor_call_t *c, stream_t *s, tensor_arg_t *arg, twin_t *twi
     }
     return settle(s, c->row->name);
 }
+
 static int run_on_host(tensor_call_t *c, stream_t *s, tensor_arg_t *arg, twin_t *twin, int *count) {
     int code = to_host(c, s, arg, twin, count);
     if (code) { return code; }
@@ -7841,6 +8258,7 @@ static int run_on_host(tensor_call_t *c, stream_t *s, tensor_arg_t *arg, twin_t 
     if (!code && code_of(cudaStreamSynchronize(s->raw))) { code = raise_cuda(c->row->name); }
     return code;
 }
+
 static int fall_back(tensor_call_t *c, stream_t *s) {
     int n = c->nin + c->nout, count = 0;
     tensor_cuda_graph_t *g = captured_on(s);
@@ -7849,7 +8267,7 @@ static int fall_back(tensor_call_t *c, stream_t *s) {
         return raised(g->failed, "%s: cuda has no kernel for it%s, and a graph cannot run on the CPU",
                       c->row->name);
     }
-    if (__atomic_load_n(&G.forbidden, __ATOMIC_RELAXED)) {
+    if (__atomic_load_n(&process.forbidden, __ATOMIC_RELAXED)) {
         char list[96] = "";
         size_t at = 0;
         for (int i = 0; i < n && at + 8 < sizeof list; i++) {
@@ -7882,32 +8300,34 @@ static int fall_back(tensor_call_t *c, stream_t *s) {
 // ------------------------------------------------------------------------------
 
 enum { NONE = TENSOR_ERR_UNSUPPORTED };
+
 // From here on an index of this op may be found bad: its word. A graph keeps its words. what: static text for
 // the error, NULL: the op's name.
 static unsigned long long *noting(const tensor_call_t *c, const char *what = nullptr,
                                   int code = TENSOR_ERR_INDEX) {
     gpu_t *g = gpu_of(c->device - 1);
-    stream_t *s = T.now;
+    stream_t *s = this_thread.now;
     tensor_cuda_graph_t *graph = captured_on(s);
-    for (int k = 0; !graph && k < G.nstreams && __atomic_load_n(&g->used, __ATOMIC_RELAXED) >= SLOTS; k++) {
-        if (G.stream[k]->device == s->device && !captured_on(G.stream[k])) {
-            settle(G.stream[k], c->row->name);
+    for (int k = 0; !graph && k < process.nstreams && __atomic_load_n(&g->used, __ATOMIC_RELAXED) >= SLOTS; k++) {
+        if (process.stream[k]->device == s->device && !captured_on(process.stream[k])) {
+            settle(process.stream[k], c->row->name);
         }
     }
-    lock_t hold(&G.lock);
+    lock_t hold(&process.lock);
     int k = g->next, tries = SLOTS;
     while (--tries && g->slot[k].graph) { k = (k + 1) % SLOTS; }
     g->next = (k + 1) % SLOTS;
     __atomic_add_fetch(&g->used, 1, __ATOMIC_RELAXED);
     g->slot[k] = {what ? what : c->row->name, nullptr, graph, what != nullptr, code};
-    if (T.nslots == 16) { T.nslots = 0; }
-    T.slot[T.nslots++] = &g->slot[k];
+    if (this_thread.nslots == 16) { this_thread.nslots = 0; }
+    this_thread.slot[this_thread.nslots++] = &g->slot[k];
     if (graph) { graph->noted = 1; } else { __atomic_store_n(&s->noted, 1, __ATOMIC_RELEASE); }
     return &g->errors[k];
 }
+
 // Place in a graph's numbers, filled anew before each run. -> NULL: no graph, or (failed) no room
 static void *live_number(const live_t &number, uint32_t bytes) {
-    tensor_cuda_graph_t *g = captured_on(T.now);
+    tensor_cuda_graph_t *g = captured_on(this_thread.now);
     if (!g) { return nullptr; }
     live_t n = number;
     n.at = g->used;
@@ -7919,8 +8339,9 @@ static void *live_number(const live_t &number, uint32_t bytes) {
     g->used += (bytes + 15) & ~15u;
     return (char *)(uintptr_t)g->numbers->address + n.at;
 }
+
 static rng_t rng_of(const tensor_call_t *c) {
-    tensor_cuda_graph_t *g = captured_on(T.now);
+    tensor_cuda_graph_t *g = captured_on(this_thread.now);
     if (!g) { return c->rng; }
     live_t n = {};
     n.own_seed = c->rng.seed != g->rng.seed;
@@ -7928,14 +8349,18 @@ static rng_t rng_of(const tensor_call_t *c) {
     n.offset = n.own_seed ? c->rng.offset : c->rng.offset - g->rng.offset;
     return {c->rng, (const tensor_generator_t *)live_number(n, sizeof(tensor_generator_t))};
 }
+
 static bool is_f32(const tensor_arg_t &a) { return !a.data || (a.dtype == TENSOR_F32 && a.contiguous); }
+
 static bool is_dense(const tensor_call_t *c) {
     for (int i = 0; i < c->nin + c->nout; i++) {
         if (c->arg[i].data && !c->arg[i].contiguous) { return false; }
     }
     return true;
 }
+
 static const float *f32_of(const tensor_arg_t &a) { return (const float *)a.data; }
+
 // Other dims over the same memory.
 static void reshape(shaped_t &o, int n, const int64_t *dims, const int64_t *strides = nullptr) {
     int64_t step = 1;
@@ -7984,6 +8409,7 @@ static int over_copies(const place_t &at, const tensor_call_t *c, bool wide,
     }
     return code;
 }
+
 static int native_pointwise(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &y = c->arg[c->nin];
     int id = c->row->id;
@@ -8002,6 +8428,7 @@ static int native_pointwise(const place_t &at, tensor_call_t *c) {
     return pointwise(at, id, o, c->nin, c->compute, c->p ? c->p->f : nullptr,
                      by_zero ? noting(c, by_zero) : nullptr);
 }
+
 static int native_reduce(const place_t &at, tensor_call_t *c, int op, uint32_t mask) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
     if (!y.contiguous) { return NONE; }
@@ -8009,6 +8436,7 @@ static int native_reduce(const place_t &at, tensor_call_t *c, int op, uint32_t m
     scratch_t scratch(c, bytes);
     return scratch.code ? scratch.code : reduce(at, y, x, mask, op, scratch.at);
 }
+
 static int native_order(const place_t &at, tensor_call_t *c, int64_t rows, int64_t columns) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
     const int64_t *p = c->p->i;
@@ -8021,6 +8449,7 @@ static int native_order(const place_t &at, tensor_call_t *c, int64_t rows, int64
     if (scratch.code) { return scratch.code; }
     return pick(at, what, y, x, rows, columns, y.numel / rows, falling, p[2] != 0, p[0], scratch.at);
 }
+
 static int native_rows(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[c->nin];
     int64_t columns = x.ndim ? x.dims[x.ndim - 1] : 1, rows = columns ? x.numel / columns : y.numel;
@@ -8064,6 +8493,7 @@ static int native_rows(const place_t &at, tensor_call_t *c) {
     default: return NONE;
     }
 }
+
 static int native_fill(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &y = c->arg[c->nin];
     int id = c->row->id;
@@ -8081,6 +8511,7 @@ static int native_fill(const place_t &at, tensor_call_t *c) {
                                   id == TENSOR_OP_TRIL));
     });
 }
+
 static int native_linalg(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], *y = c->arg + c->nin;
     const int id = c->row->id, last = x.ndim - 1;
@@ -8139,6 +8570,7 @@ static int native_linalg(const place_t &at, tensor_call_t *c) {
                                                         : factor_matrices<TENSOR_OP_LINALG_SOLVE_TRIANGULAR>;
     return code_of(tcu_launch(kernel, (unsigned)grid, threads, l.here ? (size_t)bytes : 0, at.stream, l));
 }
+
 static int native_random(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &y = c->arg[c->nin];
     switch (c->row->id) {
@@ -8163,6 +8595,7 @@ static int native_random(const place_t &at, tensor_call_t *c) {
     default: return NONE;
     }
 }
+
 // Contiguous all, as the front makes them.
 static int native_index(const place_t &where, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &index = c->arg[1], &src = c->arg[2], &y = c->arg[c->nin];
@@ -8255,6 +8688,7 @@ static int native_index(const place_t &where, tensor_call_t *c) {
     reshape(y3, 3, from);
     return scatter_add(at, y3.arg, 1, i3.arg, s3.arg, scratch.at, how);
 }
+
 static int native_linear(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &w = c->arg[1], &bias = c->arg[2], &y = c->arg[3];
     const tensor_arg_t &before = c->arg[2 + c->nout];   // the activation's x if a gradient wants it, else y
@@ -8276,6 +8710,7 @@ static int native_linear(const place_t &at, tensor_call_t *c) {
     code = product(at, u2.arg, x2.arg, w2.arg, bias.data);
     return code ? code : pointwise(at, relu ? TENSOR_OP_RELU : TENSOR_OP_GELU_TANH, o, 1, y.dtype, nullptr);
 }
+
 static int native_embedding(const place_t &where, tensor_call_t *c) {
     place_t at = where;
     if (!is_dense(c)) { return NONE; }
@@ -8293,6 +8728,7 @@ static int native_embedding(const place_t &where, tensor_call_t *c) {
     return add_rows(at, y, index, g, index.numel, y.dims[1], y.dims[0], scratch.at, PUT_ADD,
                     c->p->i[0]);
 }
+
 static int native_dropout(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
     double p = c->p->f[0], scale = p < 1 ? 1 / (1 - p) : 0;
@@ -8308,6 +8744,7 @@ static int native_dropout(const place_t &at, tensor_call_t *c) {
                               x.numel, rng_of(c),
                               keep, scale));
 }
+
 template <class C> static int piece_norms(const place_t &at, tensor_call_t *c, const pieces_t &p) {
     const tensor_arg_t *a = c->arg;
     row_shape_t rows(at, p.all, p.p.n < p.longest ? p.p.n : p.longest, 16 / (int)sizeof(C));
@@ -8346,6 +8783,7 @@ template <class C> static int piece_norms(const place_t &at, tensor_call_t *c, c
     return code_of(tcu_launch(join_channels<C>, channels, THREADS, 0, at.stream, p, (C *)a[6].data,
                               (C *)a[7].data, (const pair_t<C> *)sums));
 }
+
 template <class C> static int plane_norms(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
     planes_t p = planes_of(c->p->i);
@@ -8367,6 +8805,7 @@ template <class C> static int plane_norms(const place_t &at, tensor_call_t *c) {
                               (C *)a[6].data, (C *)a[7].data, (const C *)a[0].data, (const C *)a[1].data,
                               (const C *)a[2].data, (const C *)a[3].data));
 }
+
 static int native_norm(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
     bool single = true, twice = true, half = a[0].dtype == TENSOR_F16 || a[0].dtype == TENSOR_BF16;
@@ -8403,11 +8842,13 @@ static int native_norm(const place_t &at, tensor_call_t *c) {
     default: return NONE;
     }
 }
+
 static window_t window_in(const tensor_call_t *c) {
     window_t g;
     memcpy((void *)&g, c->p->i, sizeof g);
     return g;
 }
+
 template <class T, class C> static int convolve(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
     int id = c->row->id;
@@ -8426,6 +8867,7 @@ template <class T, class C> static int convolve(const place_t &at, tensor_call_t
     return code_of(tcu_launch(weight ? conv_weight<T, C> : input ? conv_input<T, C> : conv_forward<T, C>,
                               grid_for(at, v.n, weight ? 1 : THREADS), THREADS, 0, at.stream, v));
 }
+
 template <class C> static int image_columns(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
     auto *kernel = c->row->id == NN_OP_IM2COL ? columns_of<C> : images_of<C>;
@@ -8433,6 +8875,7 @@ template <class C> static int image_columns(const place_t &at, tensor_call_t *c)
                     : code_of(tcu_launch(kernel, grid_for(at, y.numel, THREADS), THREADS, 0, at.stream,
                                          window_in(c), (C *)y.data, (const C *)x.data, y.numel));
 }
+
 static int native_conv(const place_t &at, tensor_call_t *c) {
     int dtype = c->arg[0].dtype, id = c->row->id;
     if (id == NN_OP_IM2COL || id == NN_OP_COL2IM) {
@@ -8455,6 +8898,7 @@ static int native_conv(const place_t &at, tensor_call_t *c) {
            : dtype == TENSOR_BF16 ? convolve<bf16, float>(at, c)
                                   : (int)NONE;
 }
+
 // 1: all tensors of a pool are contiguous; the channels: in all of them they lie innermost; 0: neither.
 static int64_t between_pixels(const tensor_call_t *c) {
     window_t g = window_in(c);
@@ -8476,6 +8920,7 @@ static int64_t between_pixels(const tensor_call_t *c) {
     }
     return channels;
 }
+
 template <class C, class I> static int pool_of(const place_t &at, tensor_call_t *c, const pool_t<I> &g) {
     const tensor_arg_t *a = c->arg;
     const tensor_arg_t &y = a[c->nin];
@@ -8489,6 +8934,7 @@ template <class C, class I> static int pool_of(const place_t &at, tensor_call_t 
                               c->nout == 2 ? (int32_t *)a[c->nin + 1].data : nullptr, (const C *)a[0].data,
                               y.numel));
 }
+
 template <class C> static int pool(const place_t &at, tensor_call_t *c, int64_t between) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[c->nin];
     window_t g = window_in(c);
@@ -8502,6 +8948,7 @@ template <class C> static int pool(const place_t &at, tensor_call_t *c, int64_t 
     return small ? pool_of<C>(at, c, pool_t<int32_t>(g, between))
                  : pool_of<C>(at, c, pool_t<int64_t>(g, between));
 }
+
 static int native_pool(const place_t &at, tensor_call_t *c) {
     int64_t between = between_pixels(c);
     if (!between) { return over_copies(at, c, false, native_pool); }
@@ -8509,6 +8956,7 @@ static int native_pool(const place_t &at, tensor_call_t *c) {
            : c->arg[0].dtype == TENSOR_F64 ? pool<double>(at, c, between)
                                            : (int)NONE;
 }
+
 template <class C> static int losses(const place_t &where, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
     int reduction = (int)c->p->i[1], which = (int)c->p->i[0];
@@ -8545,6 +8993,7 @@ template <class C> static int losses(const place_t &where, tensor_call_t *c) {
     flat.arg.data = each.at;
     return reduce(at, a[4], flat.arg, 1, REDUCE_SUM, more.at, scale);
 }
+
 template <class C> static int entropy(const place_t &where, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
     bool back = c->row->id == NN_OP_CROSS_ENTROPY_BACKWARD;
@@ -8571,6 +9020,7 @@ template <class C> static int entropy(const place_t &where, tensor_call_t *c) {
                          (C *)a[4].data, (C *)a[5].data, (const C *)x.data, q, rows, columns,
                          reduction == TENSOR_MEAN);
 }
+
 static int ctc(const place_t &where, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
     const int64_t *p = c->p->i, *dims = a[0].dims;
@@ -8586,6 +9036,7 @@ static int ctc(const place_t &where, tensor_call_t *c) {
     return code_of(tcu_launch(single ? ctc_items<float> : ctc_items<double>, grid_for(where, dims[1], 1),
                               THREADS, 0, where.stream, v, noting(c)));
 }
+
 static int native_loss(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
     int id = c->row->id;
@@ -8596,6 +9047,7 @@ static int native_loss(const place_t &at, tensor_call_t *c) {
            : a[0].dtype == TENSOR_F64 ? classes ? entropy<double>(at, c) : losses<double>(at, c)
                                       : (int)NONE;
 }
+
 static void turn(shaped_t &o) {
     int d = o.arg.ndim;
     int64_t n = o.dims[d - 1], step = o.strides[d - 1];
@@ -8604,6 +9056,7 @@ static void turn(shaped_t &o) {
     o.dims[d - 2] = n;
     o.strides[d - 2] = step;
 }
+
 // The scores of all heads lie in scratch: [.., queries, keys].
 template <class C> static int attention(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
@@ -8651,6 +9104,7 @@ template <class C> static int attention(const place_t &at, tensor_call_t *c) {
     if (!code) { code = product(at, a[7], d.arg, q); }
     return code ? code : product(at, a[8], p.arg, dy);
 }
+
 static int native_attention(const place_t &at, tensor_call_t *c) {
     int dtype = c->arg[0].dtype;
     if (dtype == TENSOR_F16 || dtype == TENSOR_BF16) {
@@ -8663,6 +9117,7 @@ static int native_attention(const place_t &at, tensor_call_t *c) {
     return dtype == TENSOR_F32   ? attention<float>(at, c)
            : dtype == TENSOR_F64 ? attention<double>(at, c) : (int)NONE;
 }
+
 // Step by step: what h adds to the gates, then the gates; back: the gates, then what goes through h.
 template <class C> static int recurrent(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
@@ -8720,6 +9175,7 @@ template <class C> static int recurrent(const place_t &at, tensor_call_t *c) {
     }
     return code;
 }
+
 static int native_recurrent(const place_t &at, tensor_call_t *c) {
     int dtype = c->arg[0].dtype;
     if (c->row->id >= NN_OP_END) {
@@ -8732,6 +9188,7 @@ static int native_recurrent(const place_t &at, tensor_call_t *c) {
     return dtype == TENSOR_F32   ? recurrent<float>(at, c)
            : dtype == TENSOR_F64 ? recurrent<double>(at, c) : (int)NONE;
 }
+
 // nn__cpu_squares and nn__cpu_scale.
 static int native_grads(const place_t &at, tensor_call_t *c) {
     const bool scale = c->p->i[0] == NN__SCALE_GRADS;
@@ -8757,6 +9214,7 @@ static int native_grads(const place_t &at, tensor_call_t *c) {
     if (code || scale) { return code; }
     return code_of(tcu_launch(sum_parts, 1, THREADS, 0, at.stream, head, (const double *)scratch.at, parts));
 }
+
 // arg 0: nn__update_t on the host; 1: skip; then parameter, gradient and three states, again and again.
 template <class C> static int step_in(const place_t &at, tensor_call_t *c, const param_t *params, int count) {
     const nn__update_t *u = (const nn__update_t *)c->arg[0].data;
@@ -8776,6 +9234,7 @@ template <class C> static int step_in(const place_t &at, tensor_call_t *c, const
     }
     return optimizer<C>(at, params, count, *u, live);
 }
+
 static int native_optimizer(const place_t &at, tensor_call_t *c) {
     if (c->p->i[0] >= NN__SUM_SQUARES) { return native_grads(at, c); }
     int count = c->nout / 5, dtype = c->arg[2].dtype, code;
@@ -8790,6 +9249,7 @@ static int native_optimizer(const place_t &at, tensor_call_t *c) {
     free(params);
     return code;
 }
+
 static int native(const place_t &at, tensor_call_t *c) {
     static const int reduces[][2] = {
         {TENSOR_OP_SUM, REDUCE_SUM}, {TENSOR_OP_MEAN, REDUCE_MEAN}, {TENSOR_OP_PROD, REDUCE_PROD},
@@ -8836,43 +9296,44 @@ static int native(const place_t &at, tensor_call_t *c) {
 // ------------------------------------------------------------------------------
 
 static int backend_recording(int index, void (*again)(void *user, int run), void *user) {
-    tensor_cuda_graph_t *g = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
-    if (!g || g->thread != &T || g->device != index) { return 0; }
+    tensor_cuda_graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
+    if (!g || g->thread != &this_thread || g->device != index) { return 0; }
     if (again && !g->agains.add({again, user})) {
         g->failed = raised(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph: out of memory%s%s", "");
     }
     return 1;
 }
-// Waits for its last run. held: the caller has G.lock.
+
+// Waits for its last run. held: the caller has process.lock.
 static void graph_drop(tensor_cuda_graph_t *g, bool held) {
-    gpu_t *gpu = &G.gpu[g->device];
+    gpu_t *gpu = &process.gpu[g->device];
     on_device_t at(g->device);
     bool lost = g->shutdowns != tensor__shutdowns();        // tensor.h's memory may be gone
     if (g->exec) {
         if (g->numbers->wrote) {    // each run writes them, after the one before
-            stream_t *s = G.stream[g->numbers->wrote >> MARK_BITS];
+            stream_t *s = process.stream[g->numbers->wrote >> MARK_BITS];
             if (captured_on(s)) { cudaEventSynchronize(s->event); } else { cudaStreamSynchronize(s->raw); }
         }
         cudaGraphExecDestroy(g->exec);
     }
     for (int k = 0; k < g->agains.n && !lost; k++) { g->agains.at[k].run(g->agains.at[k].user, 0); }
     {
-        lock_t hold(&G.graph_lock);
+        lock_t hold(&process.graph_lock);
         for (int k = 0; k < g->list.n; k++) {
             block_t *b = g->list.at[k].block;
-            if (b && --b->kept == 0 && b->released) { release(G.allocator, b); }
+            if (b && --b->kept == 0 && b->released) { release(process.allocator, b); }
         }
         g->list.drop();
     }
     {
         int none = 0;
-        lock_t hold(held ? &none : &G.lock);
+        lock_t hold(held ? &none : &process.lock);
         for (slot_t &slot : gpu->slot) {
             if (slot.graph == g) { slot.graph = nullptr; }
         }
     }
-    release(G.allocator, g->numbers);
-    if (g->arena) { graph_release(G.allocator, g->device, g->arena); }
+    release(process.allocator, g->numbers);
+    if (g->arena) { graph_release(process.allocator, g->device, g->arena); }
     g->lives.drop();
     g->agains.drop();
     g->streams.drop();
@@ -8882,43 +9343,47 @@ static void graph_drop(tensor_cuda_graph_t *g, bool held) {
     clean.device = g->device;
     *g = clean;
 }
+
 static const char OTHER_CAPTURE[] = "%s: another graph is being captured%s";
+
 // -> 0, or the code after raising
 static int graph_bad(const tensor_cuda_graph_t *g, const char *op, graph_state_t wanted) {
     static const char *const are[] = {"has nothing captured", "is being captured", "is captured already",
         "was freed"};
-    tensor_cuda_graph_t *other = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
+    tensor_cuda_graph_t *other = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
     if (!g) { return raised(TENSOR_ERR_POISONED, "%s: the graph is NULL, as its making failed%s", op); }
     if (g->state != wanted) { return raised(TENSOR_ERR_OWNER, "%s: the graph %s", op, are[g->state]); }
-    if (wanted == GRAPH_OPEN ? g->thread != &T : other && (other->thread == &T || wanted == GRAPH_NEW)) {
-        if (other && other->thread == &T) { other->failed = TENSOR_ERR_UNSUPPORTED; }
+    if (wanted == GRAPH_OPEN ? g->thread != &this_thread : other && (other->thread == &this_thread || wanted == GRAPH_NEW)) {
+        if (other && other->thread == &this_thread) { other->failed = TENSOR_ERR_UNSUPPORTED; }
         return raised(TENSOR_ERR_UNSUPPORTED, OTHER_CAPTURE, op, "");
     }
     return 0;
 }
+
 static void capture_over(const tensor_cuda_graph_t *g) {
-    capture_end(G.allocator, g->device, g->arena);
-    if (G.pinned->device[0]) { capture_end(G.pinned, 0, g->arena); }
+    capture_end(process.allocator, g->device, g->arena);
+    if (process.pinned->device[0]) { capture_end(process.pinned, 0, g->arena); }
 }
+
 static int graph_begin(tensor_cuda_graph_t *g) {
     stream_t *s = current(g->device, "cuda_graph_begin");
     if (!s) { return code_now(); }
-    g->arena = capture_begin(G.allocator, g->device, (void *)s->raw);
+    g->arena = capture_begin(process.allocator, g->device, (void *)s->raw);
     g->staged = (unsigned char *)malloc(NUMBERS);
     current_t at(g->device);
     int code = !g->arena || !g->staged ? (int)TENSOR_ERR_OUT_OF_MEMORY
-                                       : alloc(G.allocator, g->device, (void *)s->raw, NUMBERS, "graph",
+                                       : alloc(process.allocator, g->device, (void *)s->raw, NUMBERS, "graph",
                                                &g->numbers);
     // Pinned memory freed in between must not be waited for on a stream that is being captured.
-    if (!code) { code = capture_join(G.pinned, 0, (void *)s->raw, g->arena); }
+    if (!code) { code = capture_join(process.pinned, 0, (void *)s->raw, g->arena); }
     g->on = s;
     if (!code && !g->streams.add(s)) { code = TENSOR_ERR_OUT_OF_MEMORY; }
-    g->thread = &T;
+    g->thread = &this_thread;
     g->rng = tensor_get_generator();
     g->shutdowns = tensor__shutdowns();
     if (!code) {
-        lock_t hold(&G.capture_lock);
-        code = G.capture ? (int)TENSOR_ERR_UNSUPPORTED
+        lock_t hold(&process.capture_lock);
+        code = process.capture ? (int)TENSOR_ERR_UNSUPPORTED
                          : code_of(cudaEventRecord(s->event, s->raw));      // what other threads wait for
         // Relaxed: a kernel's first launch, here or in a library, loads it.
         if (!code) { code = code_of(cudaStreamBeginCapture(s->raw, cudaStreamCaptureModeRelaxed)); }
@@ -8926,7 +9391,7 @@ static int graph_begin(tensor_cuda_graph_t *g) {
             g->state = GRAPH_OPEN;
             s->part = 0;
             __atomic_store_n(&s->part_of, g->arena, __ATOMIC_RELEASE);
-            __atomic_store_n(&G.capture, g, __ATOMIC_RELEASE);
+            __atomic_store_n(&process.capture, g, __ATOMIC_RELEASE);
         }
     }
     if (code) {
@@ -8938,12 +9403,13 @@ static int graph_begin(tensor_cuda_graph_t *g) {
     }
     return 0;
 }
+
 static int graph_end(tensor_cuda_graph_t *g) {
     cudaGraph_t graph = nullptr;
     current_t at(g->device);
     int code = code_of(cudaStreamEndCapture(g->on->raw, &graph)), before = tensor_error_code();
     bool unjoined = code && last_error == cudaErrorStreamCaptureUnjoined;
-    __atomic_store_n(&G.capture, (tensor_cuda_graph_t *)nullptr, __ATOMIC_RELEASE);
+    __atomic_store_n(&process.capture, (tensor_cuda_graph_t *)nullptr, __ATOMIC_RELEASE);
     capture_over(g);
     if (!code) { code = code_of(cudaGraphInstantiate(&g->exec, graph, 0)); }
     if (graph) { cudaGraphDestroy(graph); }
@@ -8958,6 +9424,7 @@ static int graph_end(tensor_cuda_graph_t *g) {
     g->state = GRAPH_READY;
     return 0;
 }
+
 static int graph_replay(tensor_cuda_graph_t *g) {
     stream_t *s = current(g->device, "cuda_graph_replay");
     if (!s) { return code_now(); }
@@ -8983,7 +9450,7 @@ static int graph_replay(tensor_cuda_graph_t *g) {
     }
     int code = use_before(s, g->numbers, true);
     {
-        lock_t hold(&G.graph_lock);
+        lock_t hold(&process.graph_lock);
         for (int k = 0; k < g->list.n && !code; k++) {
             if (g->list.at[k].block) { code = use_before(s, g->list.at[k].block, g->list.at[k].wrote); }
         }
@@ -8997,7 +9464,7 @@ static int graph_replay(tensor_cuda_graph_t *g) {
     if (g->noted) { __atomic_store_n(&s->noted, 1, __ATOMIC_RELEASE); }
     uint64_t mark = next_mark(s);
     use_after(s, g->numbers, true, mark);
-    lock_t hold(&G.graph_lock);
+    lock_t hold(&process.graph_lock);
     for (int k = 0; k < g->list.n; k++) {
         listed_t &l = g->list.at[k];
         if (l.block) { use_after(s, l.block, l.wrote, mark); }
@@ -9017,27 +9484,31 @@ static tensor_cuda_stream_t *stream_of(tensor_cuda_stream_t *h, const char *op) 
         raised(TENSOR_ERR_DEVICE, "%s: CUDA is not started%s", op);
         return nullptr;
     }
-    h = h ? h : &G.gpu[0].main;
+    h = h ? h : &process.gpu[0].main;
     if (!h->dead) { return h; }
     raised(TENSOR_ERR_OWNER, "%s: the stream was freed%s", op);
     return nullptr;
 }
+
 static int event_bad(const tensor_cuda_event_t *e, const char *op) {
     if (!e) { return raised(TENSOR_ERR_POISONED, "%s: the event is NULL, as its making failed%s", op); }
     return e->dead ? raised(TENSOR_ERR_OWNER, "%s: the event was freed%s", op) : 0;
 }
+
 // The graph that the calling thread captures.
 static tensor_cuda_graph_t *my_capture() {
-    tensor_cuda_graph_t *g = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
-    return g && g->thread == &T ? g : nullptr;
+    tensor_cuda_graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
+    return g && g->thread == &this_thread ? g : nullptr;
 }
+
 // Asking, and waiting but for streams of the capture, are no part of a graph.
 static int in_capture(const stream_t *s, const char *op) {
-    tensor_cuda_graph_t *g = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
-    if (!g || (g->thread != &T && !(s && captured_on(s)))) { return 0; }
-    if (g->thread == &T) { g->failed = TENSOR_ERR_UNSUPPORTED; }
+    tensor_cuda_graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
+    if (!g || (g->thread != &this_thread && !(s && captured_on(s)))) { return 0; }
+    if (g->thread == &this_thread) { g->failed = TENSOR_ERR_UNSUPPORTED; }
     return raised(TENSOR_ERR_UNSUPPORTED, "%s: not while a graph is captured%s", op);
 }
+
 // -> NULL after raising
 static gpu_t *gpu_for(tensor_device_t device, const char *op) {
     char number[16];
@@ -9046,14 +9517,16 @@ static gpu_t *gpu_for(tensor_device_t device, const char *op) {
     if (!g) { raised(TENSOR_ERR_DEVICE, "%s: no CUDA device %s is started", op, number); }
     return g;
 }
-template <class T_> static T_ *handle(T_ **list) {
-    T_ *h = (T_ *)calloc(1, sizeof *h);
+
+template <class T> static T *handle(T **list) {
+    T *h = (T *)calloc(1, sizeof *h);
     if (!h) { return nullptr; }
     h->next = *list;
     return *list = h;
 }
-template <class T_> static void drop_handles(T_ **list) {
-    for (T_ *h = *list, *next; h; h = next) {
+
+template <class T> static void drop_handles(T **list) {
+    for (T *h = *list, *next; h; h = next) {
         next = h->next;
         free(h);
     }
@@ -9071,14 +9544,17 @@ template <class T_> static void drop_handles(T_ **list) {
 enum collective_t { RANKS_SUM, RANKS_MEAN, RANKS_BROADCAST, RANKS_GATHER };
 #ifdef TCU_HAVE_NCCL
 static_assert(TENSOR_CUDA_ID_BYTES == sizeof(ncclUniqueId), "tensor_cuda.h");
+
 static int nccl_said(const char *op, ncclResult_t e) {
     if (!e) { return 0; }
     cudaGetLastError();
     return raised(TENSOR_ERR_CUDA, "%s: NCCL: %s", op, lib.ncclGetErrorString_(e));
 }
+
 static const int nccl_types[TENSOR_DTYPE_COUNT] = {ncclFloat32, ncclFloat64, ncclInt32, ncclInt64, ncclUint8,
     -1,
                                                    ncclFloat16, ncclBfloat16, ncclInt8, -1};
+
 static ncclResult_t nccl_call(const tensor_cuda_comm_t *c, int what, tensor_t *y, tensor_t *x, int root,
                               cudaStream_t stream) {
     const size_t n = (size_t)x->numel, size = (size_t)size_of(x->dtype);
@@ -9091,6 +9567,7 @@ static ncclResult_t nccl_call(const tensor_cuda_comm_t *c, int what, tensor_t *y
                                                         what == RANKS_MEAN ? ncclAvg : ncclSum, comm, stream);
 }
 #endif
+
 // What is made of list[k] is written there, or to y.
 static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t *const *list, int n,
                       tensor_t *y, int root) {
@@ -9161,6 +9638,7 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
     return TENSOR_ERR_INTERNAL;
 #endif
 }
+
 static bool comm_failed(const tensor_cuda_comm_t *c) {
 #ifdef TCU_HAVE_NCCL
     ncclResult_t state = ncclSuccess;
@@ -9169,6 +9647,7 @@ static bool comm_failed(const tensor_cuda_comm_t *c) {
     return c == nullptr;
 #endif
 }
+
 // Its work is done, or will never be.
 static int comm_drop(tensor_cuda_comm_t *c) {
     int code = 0;
@@ -9192,20 +9671,21 @@ static int comm_drop(tensor_cuda_comm_t *c) {
 // ------------------------------------------------------------------------------
 
 static limits_t limits;
+
 static int backend_run(tensor_call_t *c) {
     const tensor__row_t *row = c->row;
     int index = c->device - 1, key = row->id + (row->family == TENSOR_FAMILY_POINTWISE_BACKWARD ?
                                                 BACKWARD_FROM : 0);
-    stream_t *s = T.now = current(index, row->name);
+    stream_t *s = this_thread.now = current(index, row->name);
     if (!s) { return code_now(); }
     current_t now(index);
     place_t at;
     at.stream = s->raw;
     at.limits = limits;
-    at.limits.sms = G.gpu[index].sms;
-    at.limits.libraries = !__atomic_load_n(&L.off, __ATOMIC_RELAXED);
-    at.error = G.gpu[index].errors;
-    at.allocator = G.allocator;
+    at.limits.sms = process.gpu[index].sms;
+    at.limits.libraries = !__atomic_load_n(&libraries.off, __ATOMIC_RELAXED);
+    at.error = process.gpu[index].errors;
+    at.allocator = process.allocator;
     at.device = index;
     last_error = cudaSuccess;
     int code = call_before(s, c);
@@ -9217,8 +9697,8 @@ static int backend_run(tensor_call_t *c) {
     bool here = code == TENSOR_ERR_UNSUPPORTED, front = row->id >= NN_OP_NET &&
         row->id <= NN_OP_BIASED_BACKWARD;
     if (key < COUNTED && !(here && front)) {    // a front goes on by other rows, which are counted
-        __atomic_store_n(&G.name[key], row->name, __ATOMIC_RELAXED);
-        __atomic_fetch_add(here ? &G.fallback[key] : &G.native[key], 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&process.name[key], row->name, __ATOMIC_RELAXED);
+        __atomic_fetch_add(here ? &process.fallback[key] : &process.native[key], 1, __ATOMIC_RELAXED);
     }
     if (here && !front) { code = fall_back(c, s); }
     call_after(s, c);
@@ -9229,6 +9709,7 @@ static int backend_run(tensor_call_t *c) {
     }
     return code;
 }
+
 #define TCU_RUN4 backend_run, backend_run, backend_run, backend_run
 static const tensor_backend_t backend = {
     TENSOR__API_VERSION, sizeof(tensor_backend_t), "cuda", backend_count, backend_alloc, backend_release,
@@ -9240,6 +9721,7 @@ static bool is_set(const char *name) {          // an environment variable, to a
     const char *text = getenv(name);
     return text && text[0] && strcmp(text, "0") != 0;
 }
+
 static int start(tensor__thread_t *th) {
     int n = 0;
     cudaError_t e = cudaGetDeviceCount(&n);
@@ -9276,32 +9758,35 @@ static int start(tensor__thread_t *th) {
     options_t options;
     options.no_cache = is_set("TENSOR_CUDA_NO_CACHE");
     options.no_ranges = is_set("TENSOR_CUDA_NO_RANGES");
-    if (is_set("TENSOR_CUDA_NO_LIBRARIES")) { __atomic_store_n(&L.off, 1, __ATOMIC_RELAXED); }
-    if (!(G.pinned = allocator_new(&pinned_driver, &options)) ||
-        !(G.allocator = allocator_new(&cuda_driver, &options))) {
-        free(G.pinned);
-        G.pinned = nullptr;
+    if (is_set("TENSOR_CUDA_NO_LIBRARIES")) { __atomic_store_n(&libraries.off, 1, __ATOMIC_RELAXED); }
+    if (!(process.pinned = allocator_new(&pinned_driver, &options)) ||
+        !(process.allocator = allocator_new(&cuda_driver, &options))) {
+        free(process.pinned);
+        process.pinned = nullptr;
         TENSOR__(fail)(th, TENSOR_ERR_OUT_OF_MEMORY, "cuda_init: out of memory");
         return TENSOR_ERR_OUT_OF_MEMORY;
     }
-    G.devices = n;
-    G.generation++;
+    process.devices = n;
+    process.generation++;
     return 0;
 }
+
 // What a device has, 0 where there is none.
 static stat_t stat(tensor_device_t device, stat_id id) {
     int index = (int)device - TENSOR_CUDA;
     stat_t none = {0, 0, 0};
-    if (!G.allocator || index < 0 || index >= MAX_DEVICES || !G.allocator->device[index]) { return none; }
-    lock_t hold(&G.allocator->device[index]->lock);
-    return stats_of(G.allocator, index)->all[id];
+    if (!process.allocator || index < 0 || index >= MAX_DEVICES || !process.allocator->device[index]) { return none; }
+    lock_t hold(&process.allocator->device[index]->lock);
+    return stats_of(process.allocator, index)->all[id];
 }
+
 static allocator_t *allocator_for(tensor_device_t device) {
     int index = (int)device - TENSOR_CUDA;
-    return index >= 0 && index < backend_count() ? G.allocator : nullptr;
+    return index >= 0 && index < backend_count() ? process.allocator : nullptr;
 }
 
 }  // namespace tcu
+
 using namespace tcu;
 
 extern "C" {
@@ -9309,12 +9794,13 @@ extern "C" {
 int tensor_cuda_init(void) {
     tensor__thread_t *th = TENSOR__(self)();
     {
-        tcu::lock_t hold(&tcu::G.lock);
-        int code = tcu::G.allocator ? 0 : tcu::start(th);
+        tcu::lock_t hold(&tcu::process.lock);
+        int code = tcu::process.allocator ? 0 : tcu::start(th);
         if (code) { return code; }
     }
     return TENSOR__(set_backend)(&tcu::backend);
 }
+
 int tensor_cuda_device_count(void) {
     int n = 0;
     if (cudaGetDeviceCount(&n)) {
@@ -9323,69 +9809,72 @@ int tensor_cuda_device_count(void) {
     }
     return n < tcu::MAX_DEVICES ? n : (int)tcu::MAX_DEVICES;
 }
+
 int tensor_cuda_is_available(void) { return tensor_cuda_device_count() > 0; }
+
 int tensor_cuda_synchronize(tensor_device_t device) {
     int index = (int)device - TENSOR_CUDA, code = 0;
     if (!gpu_for(device, "cuda_synchronize")) { return TENSOR_ERR_DEVICE; }
     current_t at(index);
-    for (int k = 0, n = __atomic_load_n(&G.nstreams, __ATOMIC_ACQUIRE); k < n; k++) {
-        if (G.stream[k]->device != index) { continue; }
-        int e = settle(G.stream[k], "cuda_synchronize");
+    for (int k = 0, n = __atomic_load_n(&process.nstreams, __ATOMIC_ACQUIRE); k < n; k++) {
+        if (process.stream[k]->device != index) { continue; }
+        int e = settle(process.stream[k], "cuda_synchronize");
         code = code ? code : e;
     }
     return code;
 }
+
 int tensor_cuda_shutdown(void) {
-    lock_t hold(&G.lock);
+    lock_t hold(&process.lock);
     int64_t used = 0;
-    if (!G.allocator) { return 0; }
-    if (G.capture) { return raised(TENSOR_ERR_OWNER, "cuda_shutdown: a graph is being captured%s%s", ""); }
-    for (tensor_cuda_graph_t *g = G.graphs; g; g = g->next) { graph_drop(g, true); }
+    if (!process.allocator) { return 0; }
+    if (process.capture) { return raised(TENSOR_ERR_OWNER, "cuda_shutdown: a graph is being captured%s%s", ""); }
+    for (tensor_cuda_graph_t *g = process.graphs; g; g = g->next) { graph_drop(g, true); }
     for (int k = 0; k < MAX_DEVICES; k++) {
-        if (G.allocator->device[k]) { used += stats_of(G.allocator, k)->all[ALLOCATED_BYTES].current; }
+        if (process.allocator->device[k]) { used += stats_of(process.allocator, k)->all[ALLOCATED_BYTES].current; }
     }
-    if (G.pinned->device[0]) { used += stats_of(G.pinned, 0)->all[ALLOCATED_BYTES].current; }
+    if (process.pinned->device[0]) { used += stats_of(process.pinned, 0)->all[ALLOCATED_BYTES].current; }
     if (used) {
         TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_OWNER,
                        "cuda_shutdown: %d bytes are in use; call tensor_shutdown before", used);
         return TENSOR_ERR_OWNER;
     }
-    for (tensor_cuda_comm_t *c = G.comms; c; c = c->next) { comm_drop(c); }
-    drop_handles(&G.comms);
+    for (tensor_cuda_comm_t *c = process.comms; c; c = c->next) { comm_drop(c); }
+    drop_handles(&process.comms);
     libraries_close();
-    allocator_free(G.allocator);
-    allocator_free(G.pinned);
-    G.allocator = G.pinned = nullptr;
-    drop_handles(&G.streams);
-    for (tensor_cuda_event_t *e = G.events; e; e = e->next) {
+    allocator_free(process.allocator);
+    allocator_free(process.pinned);
+    process.allocator = process.pinned = nullptr;
+    drop_handles(&process.streams);
+    for (tensor_cuda_event_t *e = process.events; e; e = e->next) {
         if (!e->dead) { cudaEventDestroy(e->at); }
     }
-    drop_handles(&G.events);
-    drop_handles(&G.graphs);
-    for (int k = 0; k < G.nstreams; k++) {
-        on_device_t at(G.stream[k]->device);
-        cudaEventDestroy(G.stream[k]->event);
-        cudaStreamDestroy(G.stream[k]->raw);
-        free(G.stream[k]);
+    drop_handles(&process.events);
+    drop_handles(&process.graphs);
+    for (int k = 0; k < process.nstreams; k++) {
+        on_device_t at(process.stream[k]->device);
+        cudaEventDestroy(process.stream[k]->event);
+        cudaStreamDestroy(process.stream[k]->raw);
+        free(process.stream[k]);
     }
-    G.nstreams = 0;
-    for (gpu_t &g : G.gpu) {
+    process.nstreams = 0;
+    for (gpu_t &g : process.gpu) {
         if (g.ready) {                          // the others may be none
-            on_device_t at((int)(&g - G.gpu));
+            on_device_t at((int)(&g - process.gpu));
             cudaFree(g.errors);
         }
         memset((void *)&g, 0, sizeof g);
     }
-    G.devices = 0;
-    G.generation++;
+    process.devices = 0;
+    process.generation++;
     return 0;
 }
 
 tensor_cuda_stream_t *tensor_cuda_stream_new(tensor_device_t device) {
     if (!gpu_for(device, "cuda_stream_new")) { return nullptr; }
-    lock_t hold(&G.lock);
+    lock_t hold(&process.lock);
     stream_t *s = new_stream((int)device - TENSOR_CUDA);
-    tensor_cuda_stream_t *h = s ? handle(&G.streams) : nullptr;
+    tensor_cuda_stream_t *h = s ? handle(&process.streams) : nullptr;
     if (h) {
         h->of = s;
         return h;
@@ -9395,40 +9884,46 @@ tensor_cuda_stream_t *tensor_cuda_stream_new(tensor_device_t device) {
           last_error ? cudaGetErrorString(last_error) : "the device has 32 streams already");
     return nullptr;
 }
+
 int tensor_cuda_stream_free(tensor_cuda_stream_t *stream) {
     if (!stream) { return 0; }
     if (!stream_of(stream, "cuda_stream_free")) { return TENSOR_ERR_OWNER; }
     stream_t *s = stream->of;
-    if (stream == &G.gpu[s->device].main || stream == current_handle(s->device)) {
-        return raised(TENSOR_ERR_OWNER, "cuda_stream_free: it is %s", stream == &G.gpu[s->device].main
+    if (stream == &process.gpu[s->device].main || stream == current_handle(s->device)) {
+        return raised(TENSOR_ERR_OWNER, "cuda_stream_free: it is %s", stream == &process.gpu[s->device].main
                      ? "the device's default stream" : "the thread's current stream");
     }
     if (in_capture(s, "cuda_stream_free")) { return TENSOR_ERR_UNSUPPORTED; }
-    lock_t hold(&G.lock);
+    lock_t hold(&process.lock);
     stream->dead = true;
     s->idle = 1;
     return 0;
 }
+
 tensor_cuda_stream_t *tensor_cuda_default_stream(tensor_device_t device) {
     gpu_t *g = gpu_for(device, "cuda_default_stream");
     return g ? &g->main : nullptr;
 }
+
 tensor_cuda_stream_t *tensor_cuda_current_stream(tensor_device_t device) {
     return gpu_for(device, "cuda_current_stream") ? current_handle((int)device - TENSOR_CUDA) : nullptr;
 }
+
 tensor_cuda_stream_t *tensor_cuda_set_stream(tensor_cuda_stream_t *stream) {
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_set_stream"), *before;
     if (!h) { return nullptr; }
     before = current_handle(h->of->device);
-    T.on[h->of->device] = h;
+    this_thread.on[h->of->device] = h;
     return before;
 }
+
 int tensor_cuda_stream_synchronize(tensor_cuda_stream_t *stream) {
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_synchronize");
     if (!h) { return code_now(); }
     current_t at(h->of->device);
     return settle(h->of, "cuda_stream_synchronize");
 }
+
 // 1 done, 0 not yet.
 static int asked(cudaError_t e, const char *op) {
     forget(e);
@@ -9437,18 +9932,22 @@ static int asked(cudaError_t e, const char *op) {
     tcu::raise_cuda(op);
     return 0;
 }
+
 int tensor_cuda_stream_query(tensor_cuda_stream_t *stream) {
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_query");
     if (!h || in_capture(h->of, "cuda_stream_query")) { return 0; }
     return asked(cudaStreamQuery(h->of->raw), "cuda_stream_query");
 }
+
 static int of_graph(const tensor_cuda_event_t *e, const char *op) {
     return e->graph ? raised(TENSOR_ERR_UNSUPPORTED, "%s: the event was recorded in a capture%s", op) : 0;
 }
+
 // A stream could not join: the capture is lost.
 static int joining(const char *op, tensor_cuda_graph_t *g, int code) {
     return g->failed = code == TENSOR_ERR_CUDA ? raise_cuda(op) : raised(code, "%s: out of memory%s", op);
 }
+
 int tensor_cuda_stream_wait_event(tensor_cuda_stream_t *stream, tensor_cuda_event_t *event) {
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_wait_event");
     if (!h || event_bad(event, "cuda_stream_wait_event")) { return code_now(); }
@@ -9461,6 +9960,7 @@ int tensor_cuda_stream_wait_event(tensor_cuda_stream_t *stream, tensor_cuda_even
     if (code) { return joining("cuda_stream_wait_event", g, code); }
     return code_of(cudaStreamWaitEvent(h->of->raw, event->at, 0)) ? raise_cuda("cuda_stream_wait_event") : 0;
 }
+
 int tensor_cuda_stream_wait_stream(tensor_cuda_stream_t *stream, tensor_cuda_stream_t *other) {
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_wait_stream");
     tensor_cuda_stream_t *o = h ? stream_of(other, "cuda_stream_wait_stream") : nullptr;
@@ -9476,6 +9976,7 @@ int tensor_cuda_stream_wait_stream(tensor_cuda_stream_t *stream, tensor_cuda_str
     }
     return order(h->of, next_mark(o->of)) ? raise_cuda("cuda_stream_wait_stream") : 0;
 }
+
 int tensor_record_stream(tensor_t *x, tensor_cuda_stream_t *stream) {
     tensor_cuda_stream_t *h = stream_of(stream, "record_stream");
     if (!h) { return code_now(); }
@@ -9485,7 +9986,7 @@ int tensor_record_stream(tensor_t *x, tensor_cuda_stream_t *stream) {
                      !x || x->state != TENSOR__LIVE ? "is no tensor, or failed earlier" :
                          "lies on another device");
     }
-    return record_stream(G.allocator, (block_t *)x->storage->user, (void *)h->of->raw)
+    return record_stream(process.allocator, (block_t *)x->storage->user, (void *)h->of->raw)
                ? raised(TENSOR_ERR_OUT_OF_MEMORY, "record_stream: out of memory%s%s", "") : 0;
 }
 
@@ -9496,8 +9997,8 @@ tensor_cuda_event_t *tensor_cuda_event_new(tensor_device_t device, int timing) {
     cudaEvent_t raw = nullptr;
     tensor_cuda_event_t *e = nullptr;
     if (!code_of(cudaEventCreateWithFlags(&raw, timing ? cudaEventDefault : cudaEventDisableTiming))) {
-        lock_t hold(&G.lock);
-        e = handle(&G.events);
+        lock_t hold(&process.lock);
+        e = handle(&process.events);
     }
     if (!e) {
         if (raw) { cudaEventDestroy(raw); }
@@ -9509,6 +10010,7 @@ tensor_cuda_event_t *tensor_cuda_event_new(tensor_device_t device, int timing) {
     e->timing = timing != 0;
     return e;
 }
+
 int tensor_cuda_event_free(tensor_cuda_event_t *event) {
     if (!event) { return 0; }
     int code = tcu::event_bad(event, "cuda_event_free");
@@ -9516,6 +10018,7 @@ int tensor_cuda_event_free(tensor_cuda_event_t *event) {
     event->dead = true;
     return tcu::code_of(cudaEventDestroy(event->at)) ? tcu::raise_cuda("cuda_event_free") : 0;
 }
+
 int tensor_cuda_event_record(tensor_cuda_event_t *event, tensor_cuda_stream_t *stream) {
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_event_record");
     if (!h || event_bad(event, "cuda_event_record")) { return code_now(); }
@@ -9530,6 +10033,7 @@ int tensor_cuda_event_record(tensor_cuda_event_t *event, tensor_cuda_stream_t *s
     event->graph = g ? g->arena : 0;
     return code_of(cudaEventRecord(event->at, h->of->raw)) ? raise_cuda("cuda_event_record") : 0;
 }
+
 int tensor_cuda_event_query(tensor_cuda_event_t *event) {
     if (event_bad(event, "cuda_event_query") || in_capture(nullptr, "cuda_event_query") ||
         of_graph(event, "cuda_event_query")) {
@@ -9537,6 +10041,7 @@ int tensor_cuda_event_query(tensor_cuda_event_t *event) {
     }
     return !event->recorded || asked(cudaEventQuery(event->at), "cuda_event_query");
 }
+
 int tensor_cuda_event_synchronize(tensor_cuda_event_t *event) {
     int code = event_bad(event, "cuda_event_synchronize");
     if (!code) { code = in_capture(nullptr, "cuda_event_synchronize"); }
@@ -9544,6 +10049,7 @@ int tensor_cuda_event_synchronize(tensor_cuda_event_t *event) {
     if (code || !event->recorded) { return code; }
     return code_of(cudaEventSynchronize(event->at)) ? raise_cuda("cuda_event_synchronize") : 0;
 }
+
 double tensor_cuda_event_elapsed_time(tensor_cuda_event_t *start, tensor_cuda_event_t *end) {
     float ms = 0;
     if (event_bad(start, "cuda_event_elapsed_time") || event_bad(end, "cuda_event_elapsed_time") ||
@@ -9565,26 +10071,30 @@ double tensor_cuda_event_elapsed_time(tensor_cuda_event_t *start, tensor_cuda_ev
 
 tensor_cuda_graph_t *tensor_cuda_graph_new(tensor_device_t device) {
     if (!gpu_for(device, "cuda_graph_new")) { return nullptr; }
-    lock_t hold(&G.graph_lock);
-    tensor_cuda_graph_t *g = handle(&G.graphs);
+    lock_t hold(&process.graph_lock);
+    tensor_cuda_graph_t *g = handle(&process.graphs);
     if (!g) { raised(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph_new: out of memory%s%s", ""); }
     if (g) { g->device = (int)device - TENSOR_CUDA; }
     return g;
 }
+
 int tensor_cuda_graph_begin(tensor_cuda_graph_t *g) {
     int code = tensor_error_code();
     if (!code) { code = tcu::graph_bad(g, "cuda_graph_begin", tcu::GRAPH_NEW); }
     return code ? code : tcu::graph_begin(g);
 }
+
 int tensor_cuda_graph_end(tensor_cuda_graph_t *g) {
     int code = tcu::graph_bad(g, "cuda_graph_end", tcu::GRAPH_OPEN);
     return code ? code : tcu::graph_end(g);
 }
+
 int tensor_cuda_graph_replay(tensor_cuda_graph_t *g) {
     int code = tensor_error_code();
     if (!code) { code = tcu::graph_bad(g, "cuda_graph_replay", tcu::GRAPH_READY); }
     return code ? code : tcu::graph_replay(g);
 }
+
 int tensor_cuda_graph_free(tensor_cuda_graph_t *g) {
     if (!g) { return 0; }
     if (g->state == GRAPH_DEAD) {
@@ -9608,6 +10118,7 @@ int tensor_cuda_comm_id(void *id) {
     return TENSOR_ERR_INTERNAL;
 #endif
 }
+
 tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id, tensor_device_t device) {
     static const char op[] = "cuda_comm_new";
     char text[256];
@@ -9626,8 +10137,8 @@ tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id, te
         memcpy(&key, id, sizeof key);
         if (nccl_said(op, lib.ncclCommInitRank_(&comm, ranks, key, rank))) { return nullptr; }
         {
-            lock_t hold(&G.lock);
-            c = handle(&G.comms);
+            lock_t hold(&process.lock);
+            c = handle(&process.comms);
         }
         if (!c) {
             lib.ncclCommAbort_(comm);
@@ -9641,6 +10152,7 @@ tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id, te
     }
     return c;
 }
+
 int tensor_cuda_comm_free(tensor_cuda_comm_t *c) {
     if (!c) { return 0; }
     if (c->dead) { return raised(TENSOR_ERR_OWNER, "cuda_comm_free: the communicator was freed%s%s", ""); }
@@ -9651,15 +10163,19 @@ int tensor_cuda_comm_free(tensor_cuda_comm_t *c) {
     if (!c->dead) { ended = comm_drop(c); }
     return code ? code : ended;
 }
+
 int tensor_cuda_all_reduce_n(tensor_cuda_comm_t *c, tensor_t *const *x, int n, int mean) {
     return collective(c, "cuda_all_reduce", mean ? RANKS_MEAN : RANKS_SUM, x, n, nullptr, 0);
 }
+
 int tensor_cuda_all_reduce(tensor_cuda_comm_t *c, tensor_t *x, int mean) {
     return tensor_cuda_all_reduce_n(c, &x, 1, mean);
 }
+
 int tensor_cuda_broadcast(tensor_cuda_comm_t *c, tensor_t *x, int root) {
     return collective(c, "cuda_broadcast", RANKS_BROADCAST, &x, 1, nullptr, root);
 }
+
 int tensor_cuda_all_gather(tensor_cuda_comm_t *c, tensor_t *y, tensor_t *x) {
     return collective(c, "cuda_all_gather", RANKS_GATHER, &x, 1, y, 0);
 }
@@ -9667,23 +10183,29 @@ int tensor_cuda_all_gather(tensor_cuda_comm_t *c, tensor_t *y, tensor_t *x) {
 int64_t tensor_cuda_memory_allocated(tensor_device_t device) {
     return tcu::stat(device, tcu::ALLOCATED_BYTES).current;
 }
+
 int64_t tensor_cuda_max_memory_allocated(tensor_device_t device) {
     return tcu::stat(device, tcu::ALLOCATED_BYTES).peak;
 }
+
 int64_t tensor_cuda_memory_reserved(tensor_device_t device) {
     return tcu::stat(device, tcu::RESERVED_BYTES).current;
 }
+
 int64_t tensor_cuda_max_memory_reserved(tensor_device_t device) {
     return tcu::stat(device, tcu::RESERVED_BYTES).peak;
 }
+
 void tensor_cuda_reset_peak_memory_stats(tensor_device_t device) {
     tcu::allocator_t *a = tcu::allocator_for(device);
     if (a) { tcu::reset_peaks(a, (int)device - TENSOR_CUDA); }
 }
+
 void tensor_cuda_empty_cache(tensor_device_t device) {
     tcu::allocator_t *a = tcu::allocator_for(device);
     if (a) { tcu::empty_cache(a, (int)device - TENSOR_CUDA); }
 }
+
 int tensor_cuda_set_per_process_memory_fraction(double fraction, tensor_device_t device) {
     tcu::allocator_t *a = tcu::allocator_for(device);
     int code = a ? tcu::set_fraction(a, (int)device - TENSOR_CUDA, fraction) : (int)TENSOR_ERR_DEVICE;
@@ -9694,48 +10216,58 @@ int tensor_cuda_set_per_process_memory_fraction(double fraction, tensor_device_t
     }
     return code;
 }
+
 void tensor_cuda_memory_stats(tensor_device_t device, void (*line)(void *user, const char *text),
                               void *user) {
     tcu::allocator_t *a = tcu::allocator_for(device);
     if (a) { tcu::memory_stats(a, (int)device - TENSOR_CUDA, line, user); }
 }
+
 void tensor_cuda_memory_snapshot(tensor_device_t device, void (*line)(void *user, const char *text),
                                  void *user) {
     tcu::allocator_t *a = tcu::allocator_for(device);
     if (a) { tcu::snapshot(a, (int)device - TENSOR_CUDA, line, user); }
 }
+
 const char *tensor_cuda_memory_report(void) { return tcu::report_text; }
 
 int64_t tensor_cuda_fallbacks(void) {
     int64_t n = 0;
-    for (int64_t &k : tcu::G.fallback) { n += __atomic_load_n(&k, __ATOMIC_RELAXED); }
+    for (int64_t &k : tcu::process.fallback) { n += __atomic_load_n(&k, __ATOMIC_RELAXED); }
     return n;
 }
+
 int tensor_cuda_set_fallback(int on) {
-    return !__atomic_exchange_n(&tcu::G.forbidden, !on, __ATOMIC_RELAXED);
+    return !__atomic_exchange_n(&tcu::process.forbidden, !on, __ATOMIC_RELAXED);
 }
-int tensor_cuda_set_libraries(int on) { return !__atomic_exchange_n(&tcu::L.off, !on, __ATOMIC_RELAXED); }
+
+int tensor_cuda_set_libraries(int on) { return !__atomic_exchange_n(&tcu::libraries.off, !on, __ATOMIC_RELAXED); }
+
 int tensor_cuda_set_matmul_tf32(int on) {
-    return __atomic_exchange_n(&tcu::L.matmul_tf32, on != 0, __ATOMIC_RELAXED);
+    return __atomic_exchange_n(&tcu::libraries.matmul_tf32, on != 0, __ATOMIC_RELAXED);
 }
+
 int tensor_cuda_set_conv_tf32(int on) {
-    return !__atomic_exchange_n(&tcu::L.no_conv_tf32, !on, __ATOMIC_RELAXED);
+    return !__atomic_exchange_n(&tcu::libraries.no_conv_tf32, !on, __ATOMIC_RELAXED);
 }
-int64_t tensor_cuda_library_calls(void) { return __atomic_load_n(&tcu::L.calls, __ATOMIC_RELAXED); }
+
+int64_t tensor_cuda_library_calls(void) { return __atomic_load_n(&tcu::libraries.calls, __ATOMIC_RELAXED); }
+
 const char *tensor_cuda_library_error(void) {
-    static thread_local char text[sizeof tcu::L.error];
-    std::lock_guard<std::mutex> hold(tcu::L.lock);
-    memcpy(text, tcu::L.error, sizeof text);
+    static thread_local char text[sizeof tcu::libraries.error];
+    std::lock_guard<std::mutex> hold(tcu::libraries.lock);
+    memcpy(text, tcu::libraries.error, sizeof text);
     return text;
 }
+
 void tensor_cuda_op_counts(void (*line)(void *user, const char *op, int64_t native, int64_t fallback),
                            void *user) {
     char text[64];
     for (int k = 0; k < COUNTED; k++) {
-        if (!G.name[k]) { continue; }
-        snprintf(text, sizeof text, "%s%s", G.name[k], k >= BACKWARD_FROM ? " backward" : "");
-        line(user, text, __atomic_load_n(&G.native[k], __ATOMIC_RELAXED),
-             __atomic_load_n(&G.fallback[k], __ATOMIC_RELAXED));
+        if (!process.name[k]) { continue; }
+        snprintf(text, sizeof text, "%s%s", process.name[k], k >= BACKWARD_FROM ? " backward" : "");
+        line(user, text, __atomic_load_n(&process.native[k], __ATOMIC_RELAXED),
+             __atomic_load_n(&process.fallback[k], __ATOMIC_RELAXED));
     }
 }
 
