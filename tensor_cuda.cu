@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <initializer_list>
 #include <mutex>
 #include <thread>
 
@@ -184,11 +185,13 @@ inline int open_library(library_t which, char *text, size_t room) {
         }                                                                                                    \
         break;                                                                                               \
     }
+
     TCU_LIBRARIES(TCU_X)
 #undef TCU_X
 #undef TCU_F
     default: return TENSOR_ERR_INTERNAL;
     }
+
     lib.open[which] = true;
     return 0;
 }
@@ -394,6 +397,7 @@ template <class T> inline T *from_slab(device_t *d, T **spare, T *T::*link) {
             *spare = &t[i];
         }
     }
+
     T *t = *spare;
     *spare = t->*link;
     return t;
@@ -460,6 +464,7 @@ inline void take_from_bin(device_t *d, block_t *b) {
         a->bin_mask[r] &= ~(1u << k);
         if (!a->bin_mask[r]) { a->row_mask &= ~(uint64_t(1) << r); }
     }
+
     if (is_split(b)) {
         count(d, a, INACTIVE_SPLIT, -1);
         count(d, a, INACTIVE_SPLIT_BYTES, -(int64_t)b->bytes);
@@ -558,14 +563,17 @@ inline int map_chunks(allocator_t *A, device_t *d, arena_t *a, uint64_t address,
         a->handles = h;
         a->nhandles = room;
     }
+
     for (i = 0; i < n; i++) {
         e = A->driver.map(A->driver.user, d->index, address + i * a->chunk, a->chunk, &a->handles[first + i]);
         if (e) { break; }
     }
+
     if (i == n) {
         count_raw(A, d, a, address, bytes, (int64_t)n);
         return 0;
     }
+
     while (i-- > 0) {
         A->driver.unmap(A->driver.user, d->index, address + i * a->chunk, a->chunk, a->handles[first + i]);
     }
@@ -585,6 +593,7 @@ inline bool reserve_range(allocator_t *A, device_t *d, arena_t *a) {
         a->no_range = true;
         return false;
     }
+
     a->bytes = want;
     b->address = a->base;
     b->chain = a->chains;
@@ -644,18 +653,23 @@ inline block_t *grow_range(allocator_t *A, device_t *d, arena_t *a, uint64_t byt
         }
         return h;
     }
+
     return nullptr;
 }
 
 inline block_t *grow_segment(allocator_t *A, device_t *d, arena_t *a, uint64_t bytes) {
-    uint64_t size = uncached(A, a) ? bytes : a->small ? 2 << 20
-                  : bytes < 10 << 20 ? 20 << 20 : round_up(bytes, 2 << 20);
+    uint64_t size = bytes;
+    if (!uncached(A, a)) {                      // PyTorch's sizes
+        size = bytes < 10 << 20 ? 20 << 20 : round_up(bytes, 2 << 20);
+        if (a->small) { size = 2 << 20; }
+    }
     block_t *b = within_limit(d, size) ? new_block(d, a, 0, size, USED, false) : nullptr;
     if (!b) { return nullptr; }
     if (A->driver.segment_alloc(A->driver.user, d->index, size, &b->address)) {
         drop_block(d, b);
         return nullptr;
     }
+
     b->chain = a->chains;
     a->chains = b;
     count_raw(A, d, a, b->address, size, 1);
@@ -692,11 +706,13 @@ inline void unmap_block(allocator_t *A, device_t *d, block_t *b) {
         if (hole != b) { drop_block(d, hole); }
         return;
     }
+
     take_from_bin(d, b);
     if (hole != b) {
         insert_after(b, hole);
         b->bytes = from - b->address;
     }
+
     if (rest) { insert_after(hole, rest); }
     hole->bytes = to - from;
     hole->state = HOLE;
@@ -711,6 +727,7 @@ inline void unmap_block(allocator_t *A, device_t *d, block_t *b) {
         before = *link;
         link = &before->free_next;
     }
+
     hole->free_prev = before;
     hole->free_next = *link;
     if (*link) { (*link)->free_prev = hole; }
@@ -719,6 +736,7 @@ inline void unmap_block(allocator_t *A, device_t *d, block_t *b) {
         drop_hole(hole->next);
         absorb_next(d, hole);
     }
+
     if (hole->prev && hole->prev->state == HOLE) {
         drop_hole(hole);
         absorb_next(d, hole->prev);
@@ -766,6 +784,7 @@ inline void reclaim(allocator_t *A, device_t *d, block_t *b) {
     } else {
         give_back(d, b);
     }
+
     if (l->dead && !l->live && !d->captures) { destroy_lane(A, d, l); }
 }
 
@@ -797,6 +816,7 @@ inline void pend(allocator_t *A, device_t *d, block_t *b) {
         u->next = d->spare_uses;
         d->spare_uses = u;
     }
+
     b->uses = nullptr;
     if (!b->waits) { reclaim(A, d, b); }
 }
@@ -840,6 +860,7 @@ inline lane_t *lane_of(device_t *d, void *stream) {
         l->next = d->hash[h % HASH];
         d->hash[h % HASH] = l;
     }
+
     return d->last = l;
 }
 
@@ -918,12 +939,14 @@ inline const char *in_units(char (&text)[32], uint64_t bytes) {
         rest = whole % 1024;
         whole /= 1024;
     }
+
     if (k) {
         snprintf(text, sizeof text, "%llu.%02llu %s", (unsigned long long)whole,
                  (unsigned long long)(rest * 100 / 1024), unit[k]);
     } else {
         snprintf(text, sizeof text, "%llu B", (unsigned long long)bytes);
     }
+
     return text;
 }
 
@@ -961,26 +984,26 @@ inline void write_report(allocator_t *A, device_t *d, uint64_t bytes, void *stre
     });
     char t[10][32];
     uint64_t reserved = (uint64_t)d->stats.all[RESERVED_BYTES].current;
+    const uint64_t most_reserved = d->limit ? d->limit : total;
+    const double free_part = reserved ? 100.0 * (double)cached / (double)reserved : 0.0;
     int n =
         snprintf(report_text, sizeof report_text,
                  "Tried to allocate %s on device %d (stream %p). The device has %s, %s of it free; %s may be "
-                 "reserved. Reserved "
-                 "here: %s, of it %s in use (%s by graphs), %s waits for other streams, %s is free (largest "
-                 "block %s; %.1f %% "
-                 "of what is reserved).",
+                 "reserved. Reserved here: %s, of it %s in use (%s by graphs), %s waits for other streams, "
+                 "%s is free (largest block %s; %.1f %% of what is reserved).",
                  in_units(t[0], bytes), d->index, stream, in_units(t[1], total), in_units(t[2], free_memory),
-                 in_units(t[3], d->limit ? d->limit : total), in_units(t[4], reserved),
+                 in_units(t[3], most_reserved), in_units(t[4], reserved),
                  in_units(t[5], (uint64_t)d->stats.all[ALLOCATED_BYTES].current), in_units(t[6], graphs),
-                 in_units(t[7], pending), in_units(t[8], cached), in_units(t[9], largest),
-                 reserved ? 100.0 * (double)cached / (double)reserved : 0.0);
+                 in_units(t[7], pending), in_units(t[8], cached), in_units(t[9], largest), free_part);
     for (int k = 0; k < 5 && n > 0 && (size_t)n < sizeof report_text; k++) {
         int best = -1;
         for (int i = 0; i < ntags; i++) {
             if (tags[i].bytes && (best < 0 || tags[i].bytes > tags[best].bytes)) { best = i; }
         }
         if (best < 0) { break; }
+        const char *tag = tags[best].tag ? tags[best].tag : "(no tag)";
         n += snprintf(report_text + n, sizeof report_text - (size_t)n, "%s %s %s", k ? "," : " Most in use:",
-                      in_units(t[0], tags[best].bytes), tags[best].tag ? tags[best].tag : "(no tag)");
+                      in_units(t[0], tags[best].bytes), tag);
         tags[best].bytes = 0;
     }
 }
@@ -998,6 +1021,7 @@ inline device_t *device_of(allocator_t *A, int device) {
         free(d);
         return nullptr;
     }
+
     __atomic_store_n(&A->device[device], d, __ATOMIC_RELEASE);
     return d;
 }
@@ -1069,6 +1093,7 @@ inline int alloc(allocator_t *A, int device, void *stream, uint64_t bytes, const
                  (unsigned long long)bytes);
         return TENSOR_ERR_OUT_OF_MEMORY;
     }
+
     for (bool last = !A->options.on_oom;; last = true) {
         {
             lock_t hold(&d->lock);
@@ -1097,6 +1122,7 @@ inline int record_stream(allocator_t *A, block_t *b, void *stream, uint64_t read
         u->read = read ? read : u->read;
         return 0;
     }
+
     use_t *u = from_slab(d, &d->spare_uses, &use_t::next);
     if (!u) { return TENSOR_ERR_OUT_OF_MEMORY; }
     *u = use_t{b->uses, b, stream, nullptr, read};
@@ -1119,6 +1145,7 @@ inline void release(allocator_t *A, block_t *b) {
         reclaim(A, d, b);
         return;
     }
+
     b->state = PENDING;
     if (d->captures) {                                      // nothing may be asked or freed now
         b->free_next = d->parked;
@@ -1160,6 +1187,7 @@ inline void capture_end(allocator_t *A, int device, int graph) {
         *at = c->next;
         free(c);
     }
+
     if (d->captures) { return; }
     for (block_t *b = d->parked, *next; b; b = next) {
         next = b->free_next;
@@ -1175,6 +1203,7 @@ inline void capture_end(allocator_t *A, int device, int graph) {
         }
         reclaim(A, d, b);
     }
+
     d->parked = nullptr;
     each_lane(d, [&](lane_t *l) {
         if (l->dead && !l->live) { destroy_lane(A, d, l); }
@@ -1237,13 +1266,14 @@ inline void snapshot(allocator_t *A, int device, void (*line)(void *user, const 
     lock_t hold(&d->lock);
     each_block(d, [&](block_t *b) {
         lane_t *l = b->home->lane;
+        const char *tag = b->tag && b->state == USED ? b->tag : "";
+        const uint64_t requested = b->state == USED ? b->requested : 0;
         snprintf(text, sizeof text,
                  "{\"block\":%llu,\"bytes\":%llu,\"requested\":%llu,\"state\":\"%s\",\"device\":%d,"
                  "\"stream\":\"%p\",\"graph\":%d,\"pool\":\"%s\",\"tag\":\"%s\"}",
                  (unsigned long long)b->address, (unsigned long long)b->bytes,
-                 (unsigned long long)(b->state == USED ? b->requested : 0), states[b->state], d->index,
-                 l->stream, l->graph, b->home->small ? "small" : "large",
-                 b->tag && b->state == USED ? b->tag : "");
+                 (unsigned long long)requested, states[b->state], d->index,
+                 l->stream, l->graph, b->home->small ? "small" : "large", tag);
         line(user, text);
     });
     uint64_t n = A->ntraced, room = (uint64_t)A->options.trace;
@@ -1275,6 +1305,7 @@ inline void memory_stats(allocator_t *A, int device, void (*line)(void *user, co
             line(user, text);
         }
     }
+
     const struct {
         const char *name;
         int64_t n;
@@ -1329,6 +1360,7 @@ inline void allocator_free(allocator_t *A) {
         }
         free(d);
     }
+
     free(A->ring);
     free(A);
 }
@@ -1418,10 +1450,12 @@ inline int cuda_map(void *, int device, uint64_t address, uint64_t bytes, uint64
         lib.cuMemRelease_(h);
         return e;
     }
+
     if ((e = (int)lib.cuMemSetAccess_((CUdeviceptr)address, bytes, &access, 1)) != 0) {
         lib.cuMemUnmap_((CUdeviceptr)address, bytes);
         lib.cuMemRelease_(h);
     }
+
     return e;
 }
 
@@ -1453,7 +1487,8 @@ inline int cuda_event_record(void *, int, void *event, void *stream) {
 
 inline int cuda_event_query(void *, int, void *event) {
     int e = forget(cudaEventQuery((cudaEvent_t)event));
-    return e == cudaErrorNotReady ? 1 : e ? -1 : 0;
+    if (e == cudaErrorNotReady) { return 1; }
+    return e ? -1 : 0;
 }
 
 inline int cuda_stream_sync(void *, int device, void *stream) {
@@ -1531,6 +1566,7 @@ template <class K, class P> struct plans_t {
         oldest->used = ++now;
         return oldest;
     }
+
     void clear(void (*drop)(P &)) {
         for (auto &set : slot) {
             for (slot_t &s : set) {
@@ -1602,7 +1638,8 @@ struct relaxed_t {
 static bool blas_said(const char *what, cublasStatus_t status) {
     if (!status) { return true; }
     cudaGetLastError();                         // of it the next launch knows nothing
-    snprintf(libraries.error, sizeof libraries.error, "cuBLASLt: %s: %s", what, lib.cublasLtGetStatusString_(status));
+    snprintf(libraries.error, sizeof libraries.error, "cuBLASLt: %s: %s", what,
+             lib.cublasLtGetStatusString_(status));
     return false;
 }
 #endif
@@ -1613,7 +1650,8 @@ static bool dnn_said(const char *what, cudnnStatus_t status, bool last = false) 
     if (!status) { return true; }
     cudaGetLastError();
     lib.cudnnGetLastErrorString_(text, sizeof text);
-    snprintf(libraries.said, sizeof libraries.said, "cuDNN: %s: %s: %s", what, lib.cudnnGetErrorString_(status), text);
+    snprintf(libraries.said, sizeof libraries.said, "cuDNN: %s: %s: %s", what,
+             lib.cudnnGetErrorString_(status), text);
     if (last) { memcpy(libraries.error, libraries.said, sizeof libraries.error); }
     return false;
 }
@@ -1644,14 +1682,15 @@ static bool library_ready(library_t which, int device) {
         }
 #endif
         if (version / 10000 != major) {
-            snprintf(libraries.error, sizeof libraries.error, "%s %ld is needed, but the library says it is %ld.%ld.%ld",
+            snprintf(libraries.error, sizeof libraries.error,
+                     "%s %ld is needed, but the library says it is %ld.%ld.%ld",
                      which == LIBRARY_CUDNN ? "cuDNN" : "cuBLASLt", major, version / 10000,
-                     version / 100 % 100,
-                     version % 100);
+                     version / 100 % 100, version % 100);
             return false;
         }
         libraries.state[which] = 1;
     }
+
     if (libraries.state[which] < 0) { return false; }
 #ifdef TCU_HAVE_CUBLASLT
     if (which == LIBRARY_CUBLASLT && !libraries.blas[device]) {
@@ -1686,6 +1725,7 @@ static void libraries_close() {
         libraries.dnn[k] = nullptr;
 #endif
     }
+
     memset(libraries.state, 0, sizeof libraries.state);
     libraries.error[0] = 0;
 }
@@ -1749,10 +1789,9 @@ template <class T>
 constexpr bool is_float = is_half<T> || same_type<T, float>::value || same_type<T, double>::value;
 
 __host__ __device__ inline int64_t integer_of(double v) {
-    return v != v                       ? 0
-           : v >= 9223372036854775808.0 ? INT64_MAX
-           : v < -9223372036854775808.0 ? INT64_MIN
-                                        : (int64_t)v;
+    if (v != v) { return 0; }
+    if (v >= 9223372036854775808.0) { return INT64_MAX; }
+    return v < -9223372036854775808.0 ? INT64_MIN : (int64_t)v;
 }
 
 template <class T> struct range_of { };
@@ -1789,10 +1828,9 @@ template <class T, class C> __host__ __device__ inline T from_class(C v) {
         return integer_of((double)v);
     } else {
         double d = (double)v;
-        return d != d ? T(0)
-                      : (T)(d < range_of<T>::lo   ? range_of<T>::lo
-                            : d > range_of<T>::hi ? range_of<T>::hi
-                                                  : d);
+        if (d != d) { return T(0); }
+        if (d < range_of<T>::lo) { return (T)range_of<T>::lo; }
+        return (T)(d > range_of<T>::hi ? range_of<T>::hi : d);
     }
 }
 
@@ -1822,6 +1860,11 @@ template <class T, class C> __device__ inline C load_typed(const void *p, int dt
     }
 }
 
+// The place of a thread among those of all its grid's blocks along x, and how many these are: elements are
+// gone through in steps of the second, from the first on.
+__device__ inline int64_t thread_index() { return blockIdx.x * (int64_t)blockDim.x + threadIdx.x; }
+__device__ inline int64_t thread_count() { return (int64_t)gridDim.x * blockDim.x; }
+
 // N values that one or more 16-byte accesses move.
 template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pack_t { T v[N]; };
 template <class T> constexpr int lanes_of = 16 / (int)sizeof(T);
@@ -1838,10 +1881,14 @@ inline bool is_immediate(const tensor_arg_t &o) {
     return !o.storage && o.data && o.role == TENSOR_READ && !o.ndim;
 }
 
+// The smaller, the larger of two.
+template <class N> __host__ __device__ constexpr N least(N a, N b) { return a < b ? a : b; }
+template <class N> __host__ __device__ constexpr N most(N a, N b) { return a > b ? a : b; }
+
+// The class that values of a dtype are computed in: 0 = f32, 1 = f64, 2 = i64.
 inline int class_of(int dtype) {
-    return dtype == TENSOR_F64                                                  ? 1
-           : dtype == TENSOR_F32 || dtype == TENSOR_F16 || dtype == TENSOR_BF16 ? 0
-                                                                                : 2;
+    if (dtype == TENSOR_F64) { return 1; }
+    return dtype == TENSOR_F32 || dtype == TENSOR_F16 || dtype == TENSOR_BF16 ? 0 : 2;
 }
 
 inline int size_of(int dtype) {
@@ -1851,6 +1898,45 @@ inline int size_of(int dtype) {
 #undef TCU_X
     }
     return 0;
+}
+
+// f(type_t<T>()) with the T of a dtype, the class of one, the size of an element; UNSUPPORTED where there is
+// none. by_real: f32 and f64 alone.
+template <class T> struct type_t { typedef T type; };
+#define TCU_TYPE(of) typename decltype(of)::type
+
+template <class F> inline int by_real(int dtype, F f) {
+    switch (dtype) {
+    case TENSOR_F32: return f(type_t<float>());
+    case TENSOR_F64: return f(type_t<double>());
+    default: return TENSOR_ERR_UNSUPPORTED;
+    }
+}
+
+template <class F> inline int by_float(int dtype, F f) {
+    switch (dtype) {
+    case TENSOR_F16: return f(type_t<f16>());
+    case TENSOR_BF16: return f(type_t<bf16>());
+    default: return by_real(dtype, f);
+    }
+}
+
+template <class F> inline int by_class(int dtype, F f) {
+    switch (class_of(dtype)) {
+    case 0: return f(type_t<float>());
+    case 1: return f(type_t<double>());
+    default: return f(type_t<int64_t>());
+    }
+}
+
+template <class F> inline int by_size(int size, F f) {
+    switch (size) {
+    case 1: return f(type_t<uint8_t>());
+    case 2: return f(type_t<uint16_t>());
+    case 4: return f(type_t<uint32_t>());
+    case 8: return f(type_t<uint64_t>());
+    default: return f(type_t<uint4>());
+    }
 }
 
 // An argument whose dims are its own, to be changed.
@@ -1875,9 +1961,9 @@ inline int64_t count_of(const tensor_arg_t &o) {
 }
 
 inline unsigned grid_for(const place_t &at, int64_t work, int64_t per_block) {
-    int64_t need = (work + per_block - 1) / per_block,
-            most = (int64_t)at.limits.sms * at.limits.blocks_per_sm;
-    return (unsigned)(need < 1 ? 1 : need < most ? need : most);
+    int64_t need = (work + per_block - 1) / per_block;
+    int64_t at_once = (int64_t)at.limits.sms * at.limits.blocks_per_sm;
+    return (unsigned)most<int64_t>(1, least(need, at_once));
 }
 
 static thread_local cudaError_t last_error;     // of this thread, for the text
@@ -1885,6 +1971,22 @@ static thread_local cudaError_t last_error;     // of this thread, for the text
 inline int code_of(cudaError_t e) {             // told here once: the next launch must not find it again
     if (e) { last_error = (cudaError_t)forget(e); }
     return e ? TENSOR_ERR_CUDA : 0;
+}
+
+// Blocks and threads of a launch.
+struct grid_t {
+    dim3 grid, block;
+    size_t shared = 0;                          // bytes of dynamic shared memory
+};
+
+// A thread an element, or a block an item, as far as the device runs them at once.
+inline grid_t threads_for(const place_t &at, int64_t n) { return {grid_for(at, n, THREADS), THREADS}; }
+inline grid_t blocks_for(const place_t &at, int64_t n) { return {grid_for(at, n, 1), THREADS}; }
+
+// Every kernel is launched here, but for those of no call of an op. -> 0 or TENSOR_ERR_CUDA
+template <class... P, class... A>
+inline int launch(const place_t &at, const grid_t &g, void (*kernel)(P...), const A &...a) {
+    return code_of(tcu_launch(kernel, g.grid, g.block, g.shared, at.stream, a...));
 }
 
 // n operands over the dims of the first, those of size 1 repeated; neighbouring dims joined where all allow
@@ -1915,6 +2017,7 @@ inline walk_t walk_in(const int *order, const tensor_arg_t *o, int count) {
         w.dims[at] = join ? w.dims[at] * size : size;
         for (int k = 0; k < count; k++) { w.strides[k][at] = stride[k]; }
     }
+
     return w;
 }
 
@@ -1952,6 +2055,7 @@ template <int N> __device__ inline void places_of(const walk_t &w, int64_t i, in
         for (int k = 0; k < N; k++) { at[k] += r * w.strides[k][d]; }
         i = q;
     }
+
     for (int k = 0; k < N && w.ndim; k++) { at[k] += i * w.strides[k][0]; }
 }
 
@@ -1973,6 +2077,96 @@ inline bool rows_aligned(const walk_t &w, int k, const void *data, int V) {
     return good;
 }
 
+// The arguments of a call by name, for families whose gradient numbers them otherwise than the op. One that
+// the call lacks has no data and no elements.
+static const tensor_arg_t no_arg = {};
+
+inline void name_args(const tensor_call_t *c, std::initializer_list<const tensor_arg_t **> names) {
+    int k = 0;
+    for (const tensor_arg_t **name : names) {
+        *name = k < c->nin + c->nout ? &c->arg[k] : &no_arg;
+        k++;
+    }
+}
+
+struct norm_args_t {
+    const tensor_arg_t *x, *weight, *bias = &no_arg, *y = &no_arg, *mean, *rstd, *variance = &no_arg;
+    const tensor_arg_t *dy = &no_arg, *dx = &no_arg, *dweight = &no_arg, *dbias = &no_arg;
+    norm_args_t(const tensor_call_t *c, bool back) {
+        if (back) {
+            name_args(c, {&dy, &x, &mean, &rstd, &weight, &dx, &dweight, &dbias});
+        } else {
+            name_args(c, {&x, &weight, &bias, &y, &mean, &rstd, &variance});
+        }
+    }
+};
+
+struct attention_args_t {
+    const tensor_arg_t *q, *k, *v, *mask = &no_arg, *y, *lse;
+    const tensor_arg_t *dy = &no_arg, *dq = &no_arg, *dk = &no_arg, *dv = &no_arg;
+    attention_args_t(const tensor_call_t *c, bool masked, bool back) {
+        if (back && masked) {
+            name_args(c, {&dy, &q, &k, &v, &y, &lse, &mask, &dq, &dk, &dv});
+        } else if (back) {
+            name_args(c, {&dy, &q, &k, &v, &y, &lse, &dq, &dk, &dv});
+        } else if (masked) {
+            name_args(c, {&q, &k, &v, &mask, &y, &lse});
+        } else {
+            name_args(c, {&q, &k, &v, &y, &lse});
+        }
+    }
+};
+
+struct loss_args_t {
+    const tensor_arg_t *x, *target, *weight, *pos_weight, *y = &no_arg;
+    const tensor_arg_t *dy = &no_arg, *dx = &no_arg, *dtarget = &no_arg;
+    loss_args_t(const tensor_call_t *c, bool back) {
+        if (back) {
+            name_args(c, {&dy, &x, &target, &weight, &pos_weight, &dx, &dtarget});
+        } else {
+            name_args(c, {&x, &target, &weight, &pos_weight, &y});
+        }
+    }
+};
+
+struct entropy_args_t {
+    const tensor_arg_t *x, *target, *weight, *y = &no_arg, *lse, *divisor, *dy = &no_arg, *dx = &no_arg;
+    entropy_args_t(const tensor_call_t *c, bool back) {
+        if (back) {
+            name_args(c, {&dy, &x, &target, &lse, &divisor, &weight, &dx});
+        } else {
+            name_args(c, {&x, &target, &weight, &y, &lse, &divisor});
+        }
+    }
+};
+
+// A layer of a recurrent net, step by step: what x adds to the gates comes in, the gates are kept.
+struct recurrent_args_t {
+    const tensor_arg_t *gi = &no_arg, *weight, *h0, *bias = &no_arg, *c0, *y, *cells, *kept;
+    const tensor_arg_t *dy = &no_arg, *dcy = &no_arg, *dgi = &no_arg, *dhg = &no_arg, *dh = &no_arg,
+                       *dc = &no_arg;
+    recurrent_args_t(const tensor_call_t *c, bool back) {
+        if (back) {
+            name_args(c, {&dy, &y, &cells, &kept, &weight, &h0, &dcy, &c0, &dgi, &dhg, &dh, &dc});
+        } else {
+            name_args(c, {&gi, &weight, &h0, &bias, &c0, &y, &cells, &kept});
+        }
+    }
+};
+
+// A whole recurrent net. states: its last ones; back: their gradients.
+struct net_args_t {
+    const tensor_arg_t *x, *weights, *h0, *c0, *y, *states, *kept;
+    const tensor_arg_t *dy = &no_arg, *dx = &no_arg, *dweights = &no_arg, *dh0 = &no_arg, *dc0 = &no_arg;
+    net_args_t(const tensor_call_t *c, bool back) {
+        if (back) {
+            name_args(c, {&dy, &x, &weights, &y, &kept, &h0, &c0, &states, &dx, &dweights, &dh0, &dc0});
+        } else {
+            name_args(c, {&x, &weights, &h0, &c0, &y, &states, &kept});
+        }
+    }
+};
+
 // ------------------------------------------------------------------------------
 // >>pointwise                                      MARK: pointwise ops
 //
@@ -1991,29 +2185,28 @@ inline bool rows_aligned(const walk_t &w, int k, const void *data, int V) {
     __device__ inline float name(float a, float b) { return f32; }                                           \
     __device__ inline double name(double a, double b) { return f64; }                                        \
     __device__ inline int64_t name(int64_t a, int64_t b) { return i64; }
+// NaN if either is one.
+template <class C> __device__ inline C smaller_of(C a, C b) {
+    if (a != a || b != b) { return a + b; }
+    return a < b ? a : b;
+}
+
+template <class C> __device__ inline C larger_of(C a, C b) {
+    if (a != a || b != b) { return a + b; }
+    return a > b ? a : b;
+}
+
+__device__ inline int64_t integer_div(int64_t a, int64_t b) {
+    if (b == 0) { return 0; }
+    return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
+}
+
 TCU_WORD2(w_add, __fadd_rn(a, b), __dadd_rn(a, b), (int64_t)((uint64_t)a + (uint64_t)b))
 TCU_WORD2(w_sub, __fadd_rn(a, -b), __dadd_rn(a, -b), (int64_t)((uint64_t)a - (uint64_t)b))
 TCU_WORD2(w_mul, __fmul_rn(a, b), __dmul_rn(a, b), (int64_t)((uint64_t)a * (uint64_t)b))
-TCU_WORD2(w_div, a / b, a / b, b == 0 ? 0 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b)
-
-TCU_WORD2(w_min,
-          a != a || b != b ? a + b
-          : a < b          ? a
-                           : b,
-          a != a || b != b ? a + b
-          : a < b          ? a
-                           : b,
-          a < b ? a : b)
-
-TCU_WORD2(w_max,
-          a != a || b != b ? a + b
-          : a > b          ? a
-                           : b,
-          a != a || b != b ? a + b
-          : a > b          ? a
-                           : b,
-          a > b ? a : b)
-
+TCU_WORD2(w_div, a / b, a / b, integer_div(a, b))
+TCU_WORD2(w_min, smaller_of(a, b), smaller_of(a, b), a < b ? a : b)
+TCU_WORD2(w_max, larger_of(a, b), larger_of(a, b), a > b ? a : b)
 TCU_WORD2(w_fmod, fmodf(a, b), fmod(a, b), b == -1 || b == 0 ? 0 : a % b)
 
 template <class C> __device__ inline C remainder_of(C a, C b) {
@@ -2037,7 +2230,10 @@ template <class C> __device__ inline C floordiv_of(C a, C b) {
 }
 
 __device__ inline int64_t integer_pow(int64_t a, int64_t b) {
-    if (b < 0) { return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0; }
+    if (b < 0) {
+        if (a == -1) { return b & 1 ? -1 : 1; }
+        return a == 1;
+    }
     uint64_t r = 1, x = (uint64_t)a;
     for (; b; b >>= 1, x *= x) {
         if (b & 1) { r *= x; }
@@ -2250,7 +2446,7 @@ __global__ void __launch_bounds__(THREADS, N == 3 ? 3 : 4) pointwise_rows(row_se
     const int64_t columns = s.r.columns, vectors = columns / V;
     for (int64_t r = blockIdx.y * (int64_t)blockDim.y + threadIdx.y; r < s.r.outer.n;
          r += (int64_t)gridDim.y * blockDim.y) {
-        int64_t j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
+        int64_t j = thread_index(), step = thread_count();
         int64_t at[N + 1];
         places_of<N + 1>(s.r.outer, r, at);
         Y *y = (Y *)s.o[0].p + at[0];
@@ -2258,7 +2454,8 @@ __global__ void __launch_bounds__(THREADS, N == 3 ? 3 : 4) pointwise_rows(row_se
         TCU_UNROLL
         for (int k = 0; k < N; k++) {
             const row_operand_t &o = s.o[k + 1];
-            one[k] = !o.p ? o.value : o.along ? 0.0f : row_value<T, N>(o, k, at[k + 1]);
+            one[k] = o.value;
+            if (o.p) { one[k] = o.along ? 0.0f : row_value<T, N>(o, k, at[k + 1]); }
         }
         for (int64_t v = j; v < vectors; v += step) {
             pack_t<T, V> in[N];
@@ -2332,8 +2529,7 @@ template <class C, bool DOUBLE> __device__ inline C apply(int op, const double *
 
 template <class C, bool DOUBLE = false>
 __global__ void __launch_bounds__(THREADS, DOUBLE ? 2 : 4) pointwise_any(any_set_t s) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < s.w.n; i += step) {
+    for (int64_t i = thread_index(); i < s.w.n; i += thread_count()) {
         int64_t at[POINTWISE_OPERANDS];
         C x[3] = {0, 0, 0};
         places_of<POINTWISE_OPERANDS>(s.w, i, at);
@@ -2351,16 +2547,14 @@ TCU_UNROLL
     }
 }
 
-struct row_grid_t { dim3 grid, block; };
-
 // Blocks for rows of so many vectors: several short rows in a block, several blocks for a long row.
-inline row_grid_t row_grid(const place_t &at, int64_t rows, int64_t vectors) {
+inline grid_t row_grid(const place_t &at, int64_t rows, int64_t vectors) {
     unsigned wide = 1;
     while (wide < THREADS && wide < vectors) { wide *= 2; }
     unsigned high = THREADS / wide, gy = grid_for(at, rows, high);
     gy = gy > 65535 ? 65535 : gy;
     unsigned gx = (grid_for(at, vectors, wide) + gy - 1) / gy;
-    return row_grid_t{dim3(gx, gy), dim3(wide, high)};
+    return {dim3(gx, gy), dim3(wide, high)};
 }
 
 inline bool is_mask(const tensor_arg_t *o, int k, int count) {
@@ -2382,8 +2576,8 @@ inline int launch_rows(const place_t &at, const walk_t &w, const tensor_arg_t *o
         s.o[k] = {o[k].data, !w.ndim || w.strides[k][w.ndim - 1] != 0, is_mask(o, k, N + 1), 0.0f};
         if (is_immediate(o[k])) { s.o[k] = {nullptr, false, false, (float)*(const double *)o[k].data}; }
     }
-    row_grid_t g = row_grid(at, s.r.outer.n, s.r.columns / lanes_of<T> + 1);
-    return code_of(tcu_launch(pointwise_rows<T, Y, F, N>, g.grid, g.block, 0, at.stream, s, f));
+    grid_t g = row_grid(at, s.r.outer.n, s.r.columns / lanes_of<T> + 1);
+    return launch(at, g, pointwise_rows<T, Y, F, N>, s, f);
 }
 
 // One dtype, rows side by side, 16-byte addresses: what pointwise_rows takes.
@@ -2439,6 +2633,7 @@ inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity
 #undef TCU_X
     default: return TENSOR_ERR_UNSUPPORTED;
     }
+
     any_set_t s;
     s.w = w;
     s.op = op;
@@ -2451,11 +2646,16 @@ inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity
         s.value[k] = number ? *(const double *)o[k].data : 0;
         s.dtype[k] = k <= arity ? o[k].dtype : 0;
     }
+
     if (large && class_of(compute) == 2) { return TENSOR_ERR_UNSUPPORTED; }
-    auto *kernel = class_of(compute) == 0   ? large ? pointwise_any<float, true> : pointwise_any<float>
-                   : class_of(compute) == 1 ? large ? pointwise_any<double, true> : pointwise_any<double>
-                                            : pointwise_any<int64_t>;
-    return code_of(tcu_launch(kernel, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, s));
+    return by_class(compute, [&](auto type) {
+        typedef TCU_TYPE(type) C;
+        if constexpr (same_type<C, int64_t>::value) {
+            return launch(at, threads_for(at, w.n), pointwise_any<C>, s);
+        } else {
+            return launch(at, threads_for(at, w.n), large ? pointwise_any<C, true> : pointwise_any<C>, s);
+        }
+    });
 }
 
 // Gradients: the derivative columns of the same rows, from operands a b c, the result y and the incoming
@@ -2509,8 +2709,7 @@ __device__ inline void derive(int op, const double *p, const C *x, void *const *
 
 template <class C, bool DOUBLE = false>
 __global__ void __launch_bounds__(THREADS, DOUBLE ? 2 : 4) pointwise_backward_any(back_set_t s) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < s.w.n; i += step) {
+    for (int64_t i = thread_index(); i < s.w.n; i += thread_count()) {
         int64_t at[1 + BACK_INPUTS];
         C x[BACK_INPUTS], d[BACK_OUTPUTS];
         places_of<1 + BACK_INPUTS>(s.w, i, at);
@@ -2533,14 +2732,15 @@ __global__ void __launch_bounds__(THREADS, is_half<T> ? 2 : 3) pointwise_backwar
     const int64_t columns = s.r.columns, vectors = columns / V;
     for (int64_t r = blockIdx.y * (int64_t)blockDim.y + threadIdx.y; r < s.r.outer.n;
          r += (int64_t)gridDim.y * blockDim.y) {
-        int64_t j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
+        int64_t j = thread_index(), step = thread_count();
         int64_t at[1 + BACK_INPUTS];
         float one[BACK_INPUTS];
         places_of<1 + BACK_INPUTS>(s.r.outer, r, at);
         TCU_UNROLL
         for (int k = 0; k < BACK_INPUTS; k++) {
             const row_operand_t &o = s.in[k];
-            one[k] = !o.p ? o.value : o.along ? 0.0f : to_class<float>(((const T *)o.p)[at[k + 1]]);
+            one[k] = o.value;
+            if (o.p) { one[k] = o.along ? 0.0f : to_class<float>(((const T *)o.p)[at[k + 1]]); }
         }
         for (int64_t v = j; v < vectors; v += step) {
             pack_t<T, V> in[BACK_INPUTS], out[BACK_OUTPUTS];
@@ -2583,14 +2783,14 @@ template <class T> inline int launch_backward_rows(const place_t &at, const back
         bool along = b.in[k] && (!b.w.ndim || b.w.strides[k + 1][b.w.ndim - 1] != 0);
         s.in[k] = {(void *)b.in[k], along, false, (float)b.value[k]};
     }
+
     for (int k = 0; k < BACK_OUTPUTS; k++) { s.out[k] = b.out[k]; }
     memcpy(s.param, b.param, sizeof s.param);
-    row_grid_t g = row_grid(at, s.r.outer.n, s.r.columns / lanes_of<T> + 1);
+    grid_t g = row_grid(at, s.r.outer.n, s.r.columns / lanes_of<T> + 1);
     switch (b.op) {
 #define TCU_X(ID, name, ...)                                                                                 \
     case TENSOR_OP_##ID:                                                                                     \
-        return code_of(                                                                                      \
-            tcu_launch(pointwise_backward_rows<T, slope_##name>, g.grid, g.block, 0, at.stream, s));
+        return launch(at, g, pointwise_backward_rows<T, slope_##name>, s);
         TCU_BACKWARD_ROWS(TCU_X)
 #undef TCU_X
     default: return TENSOR_ERR_UNSUPPORTED;
@@ -2617,6 +2817,7 @@ inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in,
         TCU_DOUBLE_ROWS(TCU_X)
 #undef TCU_X
     }
+
     if (!found) { return TENSOR_ERR_UNSUPPORTED; }
     s.op = op;
     if (p) { memcpy(s.param, p, sizeof s.param); }
@@ -2629,6 +2830,7 @@ inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in,
         s.out[k] = out[k].data;
         s.to = out[k].dtype;
     }
+
     if (!first) { return 0; }
     o[0] = *first;
     for (int k = 0; k < BACK_INPUTS; k++) {
@@ -2641,6 +2843,7 @@ inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in,
         s.in[k] = in[k].data;
         s.dtype[k] = in[k].dtype;
     }
+
     s.w = walk_by_memory(o, 1 + BACK_INPUTS);
     walk_t alone = walk_by_memory(o, 1);
     if (alone.ndim > 1 || (alone.ndim == 1 && alone.strides[0][0] != 1)) { return TENSOR_ERR_UNSUPPORTED; }
@@ -2654,16 +2857,20 @@ inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in,
         rows = !s.in[k] || (s.dtype[k] == g.dtype && (along == 0 || along == 1) &&
                             (!along || rows_aligned(s.w, k + 1, s.in[k], V)));
     }
-    int code = !rows                     ? TENSOR_ERR_UNSUPPORTED
-               : g.dtype == TENSOR_F32   ? launch_backward_rows<float>(at, s)
-               : g.dtype == TENSOR_F16   ? launch_backward_rows<f16>(at, s)
-                                         : launch_backward_rows<bf16>(at, s);
+
+    int code = TENSOR_ERR_UNSUPPORTED;
+    if (rows && g.dtype == TENSOR_F32) { code = launch_backward_rows<float>(at, s); }
+    if (rows && g.dtype == TENSOR_F16) { code = launch_backward_rows<f16>(at, s); }
+    if (rows && g.dtype == TENSOR_BF16) { code = launch_backward_rows<bf16>(at, s); }
     if (code != TENSOR_ERR_UNSUPPORTED) { return code; }
     if (class_of(g.dtype) == 2) { return TENSOR_ERR_UNSUPPORTED; }
-    auto *kernel = class_of(g.dtype) ? large ? pointwise_backward_any<double, true>
-                                             : pointwise_backward_any<double>
-                   : large ? pointwise_backward_any<float, true> : pointwise_backward_any<float>;
-    return code_of(tcu_launch(kernel, grid_for(at, s.w.n, THREADS), THREADS, 0, at.stream, s));
+    const grid_t grid = threads_for(at, s.w.n);
+    if (class_of(g.dtype)) {
+        return launch(at, grid, large ? pointwise_backward_any<double, true> : pointwise_backward_any<double>,
+                      s);
+    }
+
+    return launch(at, grid, large ? pointwise_backward_any<float, true> : pointwise_backward_any<float>, s);
 }
 
 // ------------------------------------------------------------------------------
@@ -2675,8 +2882,7 @@ inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in,
 // ------------------------------------------------------------------------------
 
 template <class T> __global__ void __launch_bounds__(THREADS, 4) copy_bytes(walk_t w, T *y, const T *x) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+    for (int64_t i = thread_index(); i < w.n; i += thread_count()) {
         int64_t at[2];
         places_of<2>(w, i, at);
         y[at[0]] = x[at[1]];
@@ -2686,7 +2892,7 @@ template <class T> __global__ void __launch_bounds__(THREADS, 4) copy_bytes(walk
 template <class T, class S>
 __global__ void __launch_bounds__(THREADS, 4) cast_flat(T *y, const S *x, int64_t n) {
     constexpr int V = lanes_of<T> > lanes_of<S> ? lanes_of<T> : lanes_of<S>;
-    int64_t j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
+    int64_t j = thread_index(), step = thread_count();
     for (int64_t v = j; v < n / V; v += step) {
         pack_t<S, V> in = ((const pack_t<S, V> *)x)[v];
         pack_t<T, V> out;
@@ -2699,8 +2905,7 @@ TCU_UNROLL
 
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4) cast_any(walk_t w, void *y, int to, const void *x, int from) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+    for (int64_t i = thread_index(); i < w.n; i += thread_count()) {
         int64_t at[2];
         places_of<2>(w, i, at);
         store_as<C>(y, to, at[0], load_as<C>(x, from, at[1]));
@@ -2708,8 +2913,7 @@ __global__ void __launch_bounds__(THREADS, 4) cast_any(walk_t w, void *y, int to
 }
 
 template <class C> __global__ void __launch_bounds__(THREADS, 4) fill_any(walk_t w, void *y, int dtype, C v) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+    for (int64_t i = thread_index(); i < w.n; i += thread_count()) {
         int64_t at[1];
         places_of<1>(w, i, at);
         store_as<C>(y, dtype, at[0], v);
@@ -2722,7 +2926,7 @@ inline int copy(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x)
     walk_t w = walk_by_memory(o, 2);
     if (!w.n) { return 0; }
     bool flat = w.ndim == 0 || (w.ndim == 1 && w.strides[0][0] == 1 && w.strides[1][0] == 1);
-    unsigned grid = grid_for(at, w.n, THREADS);
+    const grid_t grid = threads_for(at, w.n);
     if (y.dtype == x.dtype) {
         int size = size_of(y.dtype);
         if (flat) {
@@ -2742,29 +2946,20 @@ inline int copy(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x)
                 w.strides[0][d] /= V;
                 w.strides[1][d] /= V;
             }
-            return code_of(tcu_launch(copy_bytes<uint4>, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
-                                      (uint4 *)y.data, (const uint4 *)x.data));
+            return launch(at, threads_for(at, w.n), copy_bytes<uint4>, w, (uint4 *)y.data,
+                          (const uint4 *)x.data);
         }
-        switch (size) {
-        case 1:
-            return code_of(tcu_launch(copy_bytes<uint8_t>, grid, THREADS, 0, at.stream, w, (uint8_t *)y.data,
-                                      (const uint8_t *)x.data));
-        case 2:
-            return code_of(tcu_launch(copy_bytes<uint16_t>, grid, THREADS, 0, at.stream, w,
-                                      (uint16_t *)y.data, (const uint16_t *)x.data));
-        case 4:
-            return code_of(tcu_launch(copy_bytes<uint32_t>, grid, THREADS, 0, at.stream, w,
-                                      (uint32_t *)y.data, (const uint32_t *)x.data));
-        default:
-            return code_of(tcu_launch(copy_bytes<uint64_t>, grid, THREADS, 0, at.stream, w,
-                                      (uint64_t *)y.data, (const uint64_t *)x.data));
-        }
+        return by_size(size, [&](auto type) {
+            typedef TCU_TYPE(type) T;
+            return launch(at, grid, copy_bytes<T>, w, (T *)y.data, (const T *)x.data);
+        });
     }
 #define TCU_CAST(to, T, from, S)                                                                             \
     if (flat && y.dtype == to && x.dtype == from && aligned16(y.data) && aligned16(x.data)) {                \
-        return code_of(tcu_launch(cast_flat<T, S>, grid_for(at, w.n, THREADS * 8), THREADS, 0, at.stream,    \
-                                  (T *)y.data, (const S *)x.data, w.n));                                     \
+        return launch(at, {grid_for(at, w.n, THREADS * 8), THREADS}, cast_flat<T, S>, (T *)y.data,         \
+                      (const S *)x.data, w.n);                                                               \
     }
+
     TCU_CAST(TENSOR_F16, f16, TENSOR_F32, float)
     TCU_CAST(TENSOR_BF16, bf16, TENSOR_F32, float)
     TCU_CAST(TENSOR_F32, float, TENSOR_F16, f16)
@@ -2772,10 +2967,9 @@ inline int copy(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x)
     TCU_CAST(TENSOR_F16, f16, TENSOR_BF16, bf16)
     TCU_CAST(TENSOR_BF16, bf16, TENSOR_F16, f16)
 #undef TCU_CAST
-    int c = class_of(x.dtype);
-    auto *kernel = c == 0 ? cast_any<float> : c == 1 ? cast_any<double> : cast_any<int64_t>;
-    return code_of(
-        tcu_launch(kernel, grid, THREADS, 0, at.stream, w, y.data, y.dtype, (const void *)x.data, x.dtype));
+    return by_class(x.dtype, [&](auto type) {
+        return launch(at, grid, cast_any<TCU_TYPE(type)>, w, y.data, y.dtype, (const void *)x.data, x.dtype);
+    });
 }
 
 // Integers and bool take `integer`, floats `real`.
@@ -2783,17 +2977,14 @@ inline int fill(const place_t &at, const tensor_arg_t &y, double real, int64_t i
     walk_t w = walk_by_memory(&y, 1);
     if (!w.n) { return 0; }
     if (class_of(y.dtype) == 2) {
-        return code_of(tcu_launch(fill_any<int64_t>, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
-                                  y.data, y.dtype, integer));
+        return launch(at, threads_for(at, w.n), fill_any<int64_t>, w, y.data, y.dtype, integer);
     }
-    return code_of(tcu_launch(fill_any<double>, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w, y.data,
-                              y.dtype, real));
+    return launch(at, threads_for(at, w.n), fill_any<double>, w, y.data, y.dtype, real);
 }
 
 __global__ void __launch_bounds__(THREADS, 4)
     count_up(walk_t w, void *y, int dtype, double first, double by) {      // rounded as on the CPU
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+    for (int64_t i = thread_index(); i < w.n; i += thread_count()) {
         int64_t at[1];
         places_of<1>(w, i, at);
         store_as<double>(y, dtype, at[0], __dadd_rn(first, __dmul_rn((double)i, by)));
@@ -2803,17 +2994,16 @@ __global__ void __launch_bounds__(THREADS, 4)
 inline int arange(const place_t &at, const tensor_arg_t &y, double first, double step) {
     walk_t w = walk_of(&y, 1);
     return !w.n ? 0
-                : code_of(tcu_launch(count_up, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w, y.data,
-                                     (int)y.dtype, first, step));
+                : launch(at, threads_for(at, w.n), count_up, w, y.data, (int)y.dtype, first, step);
 }
 
 // Matrices side by side: what lies on the other side of the diagonal becomes 0.
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
 triangle(T *y, const T *x, int64_t n, int64_t rows, int64_t columns, int64_t diagonal, bool lower) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+    for (int64_t i = thread_index(); i < n; i += thread_count()) {
         int64_t above = i % columns - i / columns % rows - diagonal;
-        y[i] = (lower ? above <= 0 : above >= 0) ? x[i] : T{};
+        bool there = lower ? above <= 0 : above >= 0;
+        y[i] = there ? x[i] : T{};
     }
 }
 
@@ -2881,8 +3071,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     tensor_generator_t g = r.now();
     const bool wide =
         dtype == TENSOR_F32 && aligned16(y) && (!w.ndim || (w.ndim == 1 && w.strides[0][0] == 1));
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t q = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; q * 4 < w.n; q += step) {
+    for (int64_t q = thread_index(); q * 4 < w.n; q += thread_count()) {
         uint32_t word[4];
         float v[4];
         philox(g, (uint64_t)q, word);
@@ -2917,8 +3106,7 @@ __device__ inline uint64_t philox_pair(tensor_generator_t g, int64_t e) {   // 6
 __global__ void __launch_bounds__(THREADS, 4)
     random_f64(walk_t w, double *y, rng_t r, int kind, double lo, double hi, double top) {
     tensor_generator_t g = r.now();
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+    for (int64_t i = thread_index(); i < w.n; i += thread_count()) {
         int64_t at[1];
         places_of<1>(w, i, at);
         if (kind == NORMAL) { // of mean lo, deviation hi; libm's logarithm and sine, to an ulp
@@ -2938,8 +3126,7 @@ __global__ void __launch_bounds__(THREADS, 4)
 __global__ void __launch_bounds__(THREADS, 4)
     random_integer(walk_t w, void *y, int dtype, rng_t r, int64_t lo, uint64_t range) {
     tensor_generator_t g = r.now();
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+    for (int64_t i = thread_index(); i < w.n; i += thread_count()) {
         int64_t at[1];
         places_of<1>(w, i, at);
         store_as<int64_t>(y, dtype, at[0], (int64_t)((uint64_t)lo + __umul64hi(philox_pair(g, i), range)));
@@ -2954,8 +3141,7 @@ __device__ inline double unit_of(uint32_t high, uint32_t low) {             // i
 template <bool EVENTS> __global__ void __launch_bounds__(THREADS, 2)
     random_counts(walk_t w, void *y, int dtype, const void *p, int from, rng_t r) {
     tensor_generator_t g = r.now();
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+    for (int64_t i = thread_index(); i < w.n; i += thread_count()) {
         int64_t at[2];
         places_of<2>(w, i, at);
         double v = load_as<double>(p, from, at[1]);
@@ -2974,8 +3160,7 @@ template <class T> __global__ void __launch_bounds__(THREADS, 4)
 drop_out(T *y, const T *x, int64_t n, rng_t r, uint32_t keep, double scale) {
     tensor_generator_t g = r.now();
     const bool wide = aligned16(x) && aligned16(y);
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t q = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; q * 4 < n; q += step) {
+    for (int64_t q = thread_index(); q * 4 < n; q += thread_count()) {
         uint32_t word[4];
         philox(g, (uint64_t)q, word);
         if (wide && q * 4 + 4 <= n) {
@@ -2996,19 +3181,18 @@ inline int random_real(const place_t &at, const tensor_arg_t &y, rng_t g, int ki
     walk_t w = walk_of(&y, 1);
     if (!w.n) { return 0; }
     if (y.dtype == TENSOR_F64) {
-        return code_of(tcu_launch(random_f64, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
-                                  (double *)y.data, g, kind, a, b, top));
+        return launch(at, threads_for(at, w.n), random_f64, w, (double *)y.data, g, kind, a, b, top);
     }
     float scale = (float)(kind == NORMAL ? b : b - a);
-    return code_of(tcu_launch(random_f32, grid_for(at, (w.n + 3) / 4, THREADS), THREADS, 0, at.stream, w,
-                              y.data, y.dtype, g, kind, (float)a, scale, (float)top));
+    return launch(at, threads_for(at, (w.n + 3) / 4), random_f32, w, y.data, y.dtype, g, kind, (float)a,
+                  scale, (float)top);
 }
 
 inline int random_integers(const place_t &at, const tensor_arg_t &y, rng_t g, int64_t lo, int64_t hi) {
     walk_t w = walk_of(&y, 1);
     return !w.n ? 0
-                : code_of(tcu_launch(random_integer, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
-                                     y.data, y.dtype, g, lo, (uint64_t)hi - (uint64_t)lo));
+                : launch(at, threads_for(at, w.n), random_integer, w, y.data, y.dtype, g, lo,
+                         (uint64_t)hi - (uint64_t)lo);
 }
 
 // y = 1 with probability p, else 0; or events at rate p.
@@ -3018,8 +3202,8 @@ inline int bernoulli(const place_t &at, const tensor_arg_t &y, const tensor_arg_
     walk_t w = walk_of(o, 2);
     auto *kernel = events ? random_counts<true> : random_counts<false>;
     return !w.n ? 0
-                : code_of(tcu_launch(kernel, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
-                                     y.data, y.dtype, (const void *)p.data, p.dtype, g));
+                : launch(at, threads_for(at, w.n), kernel, w, y.data, y.dtype, (const void *)p.data, p.dtype,
+                         g);
 }
 
 // ------------------------------------------------------------------------------
@@ -3085,7 +3269,8 @@ template <class C, bool MAX> struct best_op {
         bool nan_a = a.v != a.v, nan_b = b.v != b.v;
         if (nan_a || nan_b) { return nan_a && (!nan_b || a.at < b.at) ? a : b; }
         if (a.v == b.v) { return a.at < b.at ? a : b; }
-        return (MAX ? a.v > b.v : a.v < b.v) ? a : b;
+        bool first = MAX ? a.v > b.v : a.v < b.v;
+        return first ? a : b;
     }
     __device__ static acc take(acc a, C v, int64_t at) { return join(a, acc{v, at}); }
 };
@@ -3131,7 +3316,8 @@ template <class T, class C, class OP>
 __global__ void __launch_bounds__(THREADS, 4) reduce_pass(reduce_set_t r, C scale) {
     typedef typename OP::acc acc;
     TCU_SHARED(acc, s, [THREADS]);
-    const int lane = r.across ? threadIdx.y : threadIdx.x, row = r.across ? threadIdx.x : threadIdx.y;
+    const int lane = r.across ? threadIdx.y : threadIdx.x;
+    const int row = r.across ? threadIdx.x : threadIdx.y;
     const int rows = THREADS / r.lanes;
     const int64_t first = blockIdx.y * r.chunk, end = first + r.chunk < r.gone.n ? first + r.chunk : r.gone.n;
     for (int64_t o0 = (int64_t)blockIdx.x * rows; o0 < r.kept.n; o0 += (int64_t)gridDim.x * rows) {
@@ -3233,19 +3419,19 @@ __global__ void __launch_bounds__(THREADS, 4)
 
 // A few results that lie side by side are a block's, for many lanes each.
 template <class C, class OP>
-inline cudaError_t launch_partials(const place_t &at, void *y, int dtype, const walk_t &kept, int width,
+inline int launch_partials(const place_t &at, void *y, int dtype, const walk_t &kept, int width,
                                    const typename OP::acc *p, int64_t n, int64_t splits, C scale,
                                    bool where) {
     unsigned rows = 8;                          // a sector of f32
     while (rows > 1 && rows / 2 >= n) { rows /= 2; }
     unsigned lanes = THREADS / rows;
-    return tcu_launch(reduce_partials<C, OP>, grid_for(at, n, rows), dim3(rows, lanes), 0, at.stream, y,
-                      dtype, kept, width, p, n, splits, scale, where);
+    return launch(at, {grid_for(at, n, rows), dim3(rows, lanes)}, reduce_partials<C, OP>, y, dtype, kept,
+                  width, p, n, splits, scale, where);
 }
 
 // y[i] = the sum over p: [splits][n].
 template <class C>
-inline cudaError_t sum_partials(const place_t &at, void *y, int dtype, const C *p, int64_t n,
+inline int sum_partials(const place_t &at, void *y, int dtype, const C *p, int64_t n,
                                 int64_t splits) {
     walk_t w;
     memset(&w, 0, sizeof w);
@@ -3272,6 +3458,7 @@ inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint3
         o.dims[o.arg.ndim] = x.dims[d];
         o.strides[o.arg.ndim++] = x.strides[d];
     }
+
     y.arg.ndim = kept.arg.ndim;                 // contiguous
     int64_t dense = 1;
     for (int d = y.arg.ndim - 1; d >= 0; d--) {
@@ -3279,6 +3466,7 @@ inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint3
         y.strides[d] = dense;
         dense *= y.dims[d];
     }
+
     memset((void *)&p, 0, sizeof p);
     p.r.where = op == REDUCE_ARGMAX || op == REDUCE_ARGMIN;
     tensor_arg_t both[2] = {kept.arg, y.arg};
@@ -3304,6 +3492,7 @@ inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint3
         k.dims[last] /= V;
         k.strides[0][last] = k.strides[1][last] = V;
     }
+
     int64_t each = p.r.flat ? (g.n + V - 1) / V : g.n;
     int beside_most = 32; // of across: a warp goes along results, fewer where there are fewer
     while (beside_most > 1 && beside_most / 2 >= k.n) { beside_most /= 2; }
@@ -3312,7 +3501,7 @@ inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint3
     int64_t blocks = (k.n + THREADS / p.r.lanes - 1) / (THREADS / p.r.lanes);
     int64_t least = at.limits.reduce_chunk, want = at.limits.reduce_blocks;
     if (p.r.across) { least = least / (THREADS / 8) > 1 ? least / (THREADS / 8) : 1; }     // that many rows
-    int64_t splits = blocks >= want ? 1 : (want + blocks - 1) / (blocks ? blocks : 1);
+    int64_t splits = blocks >= want ? 1 : (want + blocks - 1) / most<int64_t>(blocks, 1);
     if (splits > (g.n + least - 1) / least) { splits = (g.n + least - 1) / least; }
     if (splits < 1) { splits = 1; }
     p.r.chunk = (g.n + splits - 1) / splits;
@@ -3320,19 +3509,20 @@ inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint3
     if (p.r.chunk < 1) { p.r.chunk = 1; }
     p.splits = (g.n + p.r.chunk - 1) / p.r.chunk;
     p.splits = p.splits < 1 ? 1 : p.splits;
-    bool pairs = op >= REDUCE_AMAX && op <= REDUCE_ARGMIN;
-    p.scratch = p.splits == 1 ? 0 : (uint64_t)(p.splits * k.n * p.r.width) * (pairs ? 16 : p.klass ? 8 : 4);
+    int value = p.klass ? 8 : 4;                 // bytes of a partial result
+    if (op >= REDUCE_AMAX && op <= REDUCE_ARGMIN) { value = 16; }
+    p.scratch = p.splits == 1 ? 0 : (uint64_t)(p.splits * k.n * p.r.width * value);
     return p;
 }
 
 template <class T, class C, class OP>
-inline cudaError_t reduce_first(const place_t &at, const reduce_plan_t &p, dim3 grid, dim3 block, C scale) {
+inline int reduce_first(const place_t &at, const reduce_plan_t &p, dim3 grid, dim3 block, C scale) {
     if constexpr (!same_type<T, void>::value) {
         if (p.r.width > 1) {
-            return tcu_launch(reduce_columns<T, C, OP>, grid, block, 0, at.stream, p.r, scale);
+            return launch(at, {grid, block}, reduce_columns<T, C, OP>, p.r, scale);
         }
     }
-    return tcu_launch(reduce_pass<T, C, OP>, grid, block, 0, at.stream, p.r, scale);
+    return launch(at, {grid, block}, reduce_pass<T, C, OP>, p.r, scale);
 }
 
 template <class C, class OP> inline int reduce_with(const place_t &at, reduce_plan_t &p, C scale) {
@@ -3340,18 +3530,21 @@ template <class C, class OP> inline int reduce_with(const place_t &at, reduce_pl
     int rows = THREADS / r.lanes;
     dim3 block = r.across ? dim3((unsigned)rows, (unsigned)r.lanes) : dim3((unsigned)r.lanes, (unsigned)rows);
     dim3 grid(grid_for(at, r.kept.n, rows), (unsigned)p.splits);
-    cudaError_t e;
+    int code;
     if constexpr (same_type<C, float>::value) {
-        e = p.dtype == TENSOR_F32 ? reduce_first<float, C, OP>(at, p, grid, block, scale)
-          : p.dtype == TENSOR_F16 ? reduce_first<f16, C, OP>(at, p, grid, block, scale)
-                                  : reduce_first<bf16, C, OP>(at, p, grid, block, scale);
+        switch (p.dtype) {
+        case TENSOR_F32: code = reduce_first<float, C, OP>(at, p, grid, block, scale); break;
+        case TENSOR_F16: code = reduce_first<f16, C, OP>(at, p, grid, block, scale); break;
+        default: code = reduce_first<bf16, C, OP>(at, p, grid, block, scale); break;
+        }
     } else {
         r.flat = false;
-        e = reduce_first<void, C, OP>(at, p, grid, block, scale);
+        code = reduce_first<void, C, OP>(at, p, grid, block, scale);
     }
-    if (e || !r.partial) { return code_of(e); }
-    return code_of(launch_partials<C, OP>(at, r.y, r.to, r.kept, r.width, (const typename OP::acc *)r.partial,
-                                          r.kept.n * r.width, p.splits, scale, r.where));
+
+    if (code || !r.partial) { return code; }
+    return launch_partials<C, OP>(at, r.y, r.to, r.kept, r.width, (const typename OP::acc *)r.partial,
+                                          r.kept.n * r.width, p.splits, scale, r.where);
 }
 
 template <class C> inline int reduce_class(const place_t &at, reduce_plan_t &p, int op, C scale) {
@@ -3432,6 +3625,7 @@ __device__ inline void each_in_row(const T *const *x, int64_t columns, lanes_t l
             f(q * V + i, v);
         }
     }
+
     for (int64_t i = packs * V + l.lane; i < columns; i += l.lanes) {
         class_t<T> v[N];
         for (int k = 0; k < N; k++) { v[k] = to_class<class_t<T>>(x[k][i]); }
@@ -3458,6 +3652,7 @@ __device__ inline void map_row(T *y, const T *const *x, int64_t columns, lanes_t
         }
         ((pack_t<T, V> *)y)[q] = out;
     }
+
     for (int64_t i = packs * V + l.lane; i < columns; i += l.lanes) {
         class_t<T> v[N];
         for (int k = 0; k < N; k++) { v[k] = to_class<class_t<T>>(x[k][i]); }
@@ -3485,12 +3680,12 @@ softmax_rows(T *y, const T *x, int64_t rows, int64_t columns, bool logs) {
         each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { top = w_max(top, v[0]); });
         top = row_join<max_op<C>>(top, s, l);
         C shift = top == -INFINITY || top == INFINITY ? 0 : top; // rows of -inf give NaN, as they should
-        each_in_row<T, 1>(
-            row, n, l, [&](int64_t, const C *v) { sum += w_exp(v[0] - (top == INFINITY ? top : shift)); });
+        C from = top == INFINITY ? top : shift;
+        each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += w_exp(v[0] - from); });
         sum = row_join<sum_op<C>>(sum, s, l);
         C scale = 1 / sum, offset = shift + w_log(sum);
         map_row<T, 1>(y + r * columns, row, n, l, [&](int64_t, const C *v) {
-            return logs ? v[0] - offset : w_exp(v[0] - (top == INFINITY ? top : shift)) * scale;
+            return logs ? v[0] - offset : w_exp(v[0] - from) * scale;
         });
     }
 }
@@ -3510,8 +3705,7 @@ row_values(T *y, const T *x, int64_t rows, int64_t columns, int what, C correcti
             each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += v[0]; });
             top = row_join<sum_op<C>>(sum, s, l) / (C)columns;      // the mean
             sum = 0;
-            each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += (v[0] - top) * (v[0] - top);
-                });
+            each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += (v[0] - top) * (v[0] - top); });
         } else {        // scaled by the largest, so that nothing overflows
             bool norm = what == ROW_NORM;
             each_in_row<T, 1>(row, n, l,
@@ -3527,10 +3721,10 @@ row_values(T *y, const T *x, int64_t rows, int64_t columns, int what, C correcti
         }
         sum = row_join<sum_op<C>>(sum, s, l);
         if (n && !l.lane) {
-            C left = (C)columns - correction;
-            y[r] = from_class<T>(what == ROW_NORM     ? w_sqrt(sum) * top
-                                 : what == ROW_VARIANCE ? sum / (left > 0 ? left : C(0))
-                                                        : w_log(sum) + top);
+            C left = (C)columns - correction, value = w_log(sum) + top;
+            if (what == ROW_NORM) { value = w_sqrt(sum) * top; }
+            if (what == ROW_VARIANCE) { value = sum / (left > 0 ? left : C(0)); }
+            y[r] = from_class<T>(value);
         }
     }
 }
@@ -3560,7 +3754,8 @@ template <class C> struct log_op {              // log(e^a + e^b); equal infinit
     typedef C acc;
     __device__ static acc none() { return -infinity<C>(); }
     __device__ static acc join(acc a, acc b) {
-        C hi = b > a ? b : a, lo = b > a ? a : b;
+        C hi = b > a ? b : a;
+        C lo = b > a ? a : b;
         return hi == lo && hi - lo != 0 ? hi : hi + w_log1p(w_exp(lo - hi));
     }
 };
@@ -3598,9 +3793,10 @@ struct order_t {
 };
 
 inline order_t order_of(const tensor_arg_t &x, bool falling, bool nan_first) {
-    int c = class_of(x.dtype), bits = c == 0 ? 32 : 8 * size_of(x.dtype);
-    return order_t{x.data, x.dtype, x.dtype == TENSOR_F16 ? 12 : x.dtype == TENSOR_BF16 ? 16 : 0, bits,
-                   falling, nan_first};
+    int bits = class_of(x.dtype) == 0 ? 32 : 8 * size_of(x.dtype), first = 0;
+    if (x.dtype == TENSOR_F16) { first = 12; }
+    if (x.dtype == TENSOR_BF16) { first = 16; }
+    return order_t{x.data, x.dtype, first, bits, falling, nan_first};
 }
 
 __device__ inline uint64_t key_of(const order_t &o, int64_t at) {
@@ -3620,7 +3816,8 @@ __device__ inline uint64_t key_of(const order_t &o, int64_t at) {
         bool natural = o.dtype == TENSOR_U8 || o.dtype == TENSOR_BOOL;
         u = (uint64_t)load_as<int64_t>(o.x, o.dtype, at) + (natural ? 0 : 1ull << (o.bits - 1));
     }
-    return nan ? o.nan_first ? 0 : ones : o.falling ? ~u & ones : u & ones;
+    if (nan) { return o.nan_first ? 0 : ones; }
+    return (o.falling ? ~u : u) & ones;
 }
 
 struct place_of_t { uint64_t key; int64_t at; };
@@ -3723,8 +3920,8 @@ __global__ void __launch_bounds__(THREADS, 4)
         each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { square += (v[0] - m) * (v[0] - m); });
         C k = 1 / w_sqrt(row_join<sum_op<C>>(square, s, l) / (C)columns + eps);
         map_row<T, 1>(y + r * columns, row, n, l, [&](int64_t i, const C *v) {
-            C h = (v[0] - m) * k;
-            return (w ? h * to_class<C>(w[i]) : h) + (b ? to_class<C>(b[i]) : C(0));
+            C h = (v[0] - m) * k, more = b ? to_class<C>(b[i]) : C(0);
+            return (w ? h * to_class<C>(w[i]) : h) + more;
         });
         if (n && !l.lane) {
             mean[r] = m;
@@ -3742,7 +3939,8 @@ __global__ void __launch_bounds__(THREADS, 4)
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
         const T *in[2] = {dy + r * columns, x + r * columns};
-        C m = n ? mean[r] : 0, k = n ? rstd[r] : 0, a = 0, b = 0;
+        C m = n ? mean[r] : 0;
+        C k = n ? rstd[r] : 0, a = 0, b = 0;
         each_in_row<T, 2>(in, n, l, [&](int64_t i, const C *v) {
             C g = w ? v[0] * to_class<C>(w[i]) : v[0];
             a += g;
@@ -3770,6 +3968,7 @@ layer_norm_weights(C *part, const T *dy, const T *x, const C *mean, const C *rst
         a += g * (to_class<C>(x[r * columns + c]) - mean[r]) * rstd[r];
         b += g;
     }
+
     s[0][threadIdx.y][threadIdx.x] = a;
     s[1][threadIdx.y][threadIdx.x] = b;
     __syncthreads();
@@ -3790,6 +3989,10 @@ template <class C> struct labels_t {
     int64_t ignored;
     C smooth;
 };
+
+template <class C> __device__ inline C weight_of(const labels_t<C> &q, int64_t label) {
+    return q.weight ? q.weight[label] : C(1);
+}
 
 template <class C> struct label_sums_t { C weights, products; };       // of a row: sum of weight, of weight x
 
@@ -3815,8 +4018,8 @@ __global__ void __launch_bounds__(THREADS, 4)
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
-        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0,
-                t = n ? load_as<int64_t>(q.target, q.dtype, r) : 0;
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
+        int64_t t = n ? load_as<int64_t>(q.target, q.dtype, r) : 0;
         bool bad = n && t != q.ignored && (t < 0 || t >= columns), skip = bad || t == q.ignored;
         if (bad && !l.lane) { fault(error, r); }
         const C *row[1] = {x + r * columns};
@@ -3830,7 +4033,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         }
         label_sums_t<C> all = sum_labels(row, n, q, s, l);
         if (!n || l.lane) { continue; }
-        C w = skip ? C(0) : q.weight ? q.weight[t] : C(1), y = 0;
+        C w = skip ? C(0) : weight_of(q, t), y = 0;
         if (!skip) {
             y = (1 - q.smooth) * w * (log_sum - row[0][t]);
             if (q.smooth > 0) { y += q.smooth / (C)columns * (log_sum * all.weights - all.products); }
@@ -3852,6 +4055,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         a += loss[i];
         b += weight[i];
     }
+
     a = join_lanes<sum_op<double>>(a, s, (int)threadIdx.x, THREADS, 1);
     __syncthreads();
     b = join_lanes<sum_op<double>>(b, s, (int)threadIdx.x, THREADS, 1);
@@ -3868,18 +4072,20 @@ __global__ void __launch_bounds__(THREADS, 4)
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
-        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0,
-                t = n ? load_as<int64_t>(q.target, q.dtype, r) : 0;
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
+        int64_t t = n ? load_as<int64_t>(q.target, q.dtype, r) : 0;
         bool skip = t == q.ignored || t < 0 || t >= columns;
         const C *row[1] = {x + r * columns};
         label_sums_t<C> all = sum_labels(row, n, q, s, l);
         if (!n) { continue; }
-        C by = g[each ? r : 0] / (divisor ? divisor[0] : C(1)), shift = lse[r];
-        C w = skip ? 0 : by * (1 - q.smooth) * (q.weight ? q.weight[t] : C(1));
+        C by = divisor ? divisor[0] : C(1), shift = lse[r];
+        by = g[each ? r : 0] / by;
+        C w = skip ? 0 : by * (1 - q.smooth) * weight_of(q, t);
         C flat = by * q.smooth / (C)columns, k = q.logs ? C(0) : w + flat * all.weights;
         map_row<C, 1>(dx + r * columns, row, n, l, [&](int64_t i, const C *v) {
             if (skip) { return C(0); }
-            C d = q.logs ? C(0) : w_exp(v[0] - shift) * k - flat * (q.weight ? q.weight[i] : C(1));
+            C d = 0;
+            if (!q.logs) { d = w_exp(v[0] - shift) * k - flat * weight_of(q, i); }
             return i == t ? d - w : d;
         });
     }
@@ -3894,7 +4100,8 @@ __global__ void __launch_bounds__(THREADS, 4)
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
-        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0, seen = causal ? r % queries + 1 : columns;
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
+        int64_t seen = causal ? r % queries + 1 : columns;
         const C *row[1] = {p + r * columns};
         C top = -INFINITY, sum = 0;
         each_in_row<C, 1>(row, n, l, [&](int64_t i, const C *v) {
@@ -3923,7 +4130,8 @@ __global__ void __launch_bounds__(THREADS, 4)
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
-        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0, seen = causal ? r % queries + 1 : columns;
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
+        int64_t seen = causal ? r % queries + 1 : columns;
         const C *in[2] = {p + r * columns, d + r * columns}, *one[1] = {p + r * columns};
         C sum = 0, shift = n ? lse[r] : 0;
         each_in_row<C, 2>(in, n, l, [&](int64_t i, const C *v) {
@@ -3947,33 +4155,29 @@ __global__ void __launch_bounds__(THREADS, 4)
     case TENSOR_F64: { typedef double T; code } break;                                                       \
     default: return TENSOR_ERR_UNSUPPORTED;                                                                  \
     }
-struct row_shape_t {
-    dim3 grid, block;
-    row_shape_t(const place_t &at, int64_t rows, int64_t columns, int V) {
-        unsigned lanes = (unsigned)lanes_for(columns, V);
-        block = dim3(lanes, THREADS / lanes);
-        grid = dim3(grid_for(at, rows, block.y));
-    }
-};
+// Threads of rows of so many columns, V of them an access: see lanes_for.
+inline grid_t rows_for(const place_t &at, int64_t rows, int64_t columns, int V) {
+    unsigned lanes = (unsigned)lanes_for(columns, V), high = THREADS / lanes;
+    return {grid_for(at, rows, high), dim3(lanes, high)};
+}
 
 // All operands contiguous, rows x columns.
 inline int softmax(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
                    int64_t columns, bool logs) {
     if (!rows || !columns) { return 0; }
-    row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
+    grid_t g = rows_for(at, rows, columns, 16 / size_of(x.dtype));
     TCU_FLOATS(x.dtype, T,
-               return code_of(tcu_launch(softmax_rows<T>, g.grid, g.block, 0, at.stream, (T *)y.data,
-                                         (const T *)x.data, rows, columns, logs));)
+               return launch(at, g, softmax_rows<T>, (T *)y.data, (const T *)x.data, rows, columns, logs);)
     return 0;
 }
 
 inline int row_value(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
                      int64_t columns, int what, double correction) {
     if (!rows) { return 0; }
-    row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
+    grid_t g = rows_for(at, rows, columns, 16 / size_of(x.dtype));
     TCU_FLOATS(x.dtype, T,
-               return code_of(tcu_launch(row_values<T>, g.grid, g.block, 0, at.stream, (T *)y.data,
-                                         (const T *)x.data, rows, columns, what, (class_t<T>)correction));)
+               return launch(at, g, row_values<T>, (T *)y.data, (const T *)x.data, rows, columns, what,
+                             (class_t<T>)correction);)
     return 0;
 }
 
@@ -3981,8 +4185,8 @@ enum scan_t { SCAN_SUM, SCAN_PROD, SCAN_LOG, SCAN_LINE, SCAN_OTHERS, SCAN_MAX, S
 
 // Few long rows are cut, at the same places on any device. -> length of a part
 inline int64_t scan_part(const place_t &at, int64_t rows, int64_t columns) {
-    int64_t part = at.limits.scan_part, least = (columns + 1023) / 1024;
-    return rows >= 256 || columns <= 2 * part ? columns : part > least ? part : least;
+    int64_t part = at.limits.scan_part, shortest = (columns + 1023) / 1024;
+    return rows >= 256 || columns <= 2 * part ? columns : most(part, shortest);
 }
 
 inline uint64_t scan_scratch(const place_t &at, int64_t rows, int64_t columns) {    // its totals
@@ -3995,10 +4199,10 @@ template <class OP> inline int scan_with(const place_t &at, scan_set_t s) {
     s.part = s.totals ? scan_part(at, s.rows, s.columns) : s.columns;
     s.parts = (s.columns + s.part - 1) / s.part;
     s.sums = s.parts > 1;
-    unsigned grid = grid_for(at, s.rows * s.parts, 1);
-    int code = s.sums ? code_of(tcu_launch(scan_rows<OP>, grid, THREADS, 0, at.stream, s)) : 0;
+    const grid_t grid = blocks_for(at, s.rows * s.parts);
+    int code = s.sums ? launch(at, grid, scan_rows<OP>, s) : 0;
     s.sums = false;
-    return code ? code : code_of(tcu_launch(scan_rows<OP>, grid, THREADS, 0, at.stream, s));
+    return code ? code : launch(at, grid, scan_rows<OP>, s);
 }
 
 template <class C> inline int scan_class(const place_t &at, int what, scan_set_t s) {
@@ -4024,19 +4228,16 @@ inline int scan(const place_t &at, int what, const tensor_arg_t &y, const tensor
         s.to = order_of(x, false, false).bits;
         return what == SCAN_MIN ? scan_with<best_scan<true>>(at, s) : scan_with<best_scan<false>>(at, s);
     }
-    int c = class_of(y.dtype);
-    return c == 0   ? scan_class<float>(at, what, s)
-           : c == 1 ? scan_class<double>(at, what, s) : scan_class<int64_t>(at, what, s);
+    return by_class(y.dtype, [&](auto type) { return scan_class<TCU_TYPE(type)>(at, what, s); });
 }
 
 inline int softmax_backward(const place_t &at, const tensor_arg_t &dx, const tensor_arg_t &dy,
                             const tensor_arg_t &y, int64_t rows, int64_t columns, bool logs) {
     if (!rows || !columns) { return 0; }
-    row_shape_t g(at, rows, columns, 16 / size_of(y.dtype));
-    TCU_FLOATS(
-        y.dtype, T,
-        return code_of(tcu_launch(softmax_rows_backward<T>, g.grid, g.block, 0, at.stream, (T *)dx.data,
-                                  (const T *)dy.data, (const T *)y.data, rows, columns, logs));)
+    grid_t g = rows_for(at, rows, columns, 16 / size_of(y.dtype));
+    TCU_FLOATS(y.dtype, T,
+               return launch(at, g, softmax_rows_backward<T>, (T *)dx.data, (const T *)dy.data,
+                             (const T *)y.data, rows, columns, logs);)
     return 0;
 }
 
@@ -4044,12 +4245,11 @@ inline int layer_norm(const place_t &at, const tensor_arg_t &y, void *mean, void
                       const tensor_arg_t &x, const void *w, const void *b, int64_t rows, int64_t columns,
                       double eps, bool rms) {
     if (!rows || !columns) { return 0; }
-    row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
-    TCU_FLOATS(
-        x.dtype, T,
-        return code_of(tcu_launch(layer_norm_rows<T>, g.grid, g.block, 0, at.stream, (T *)y.data,
-                                  (class_t<T> *)mean, (class_t<T> *)rstd, (const T *)x.data, (const T *)w,
-                                  (const T *)b, rows, columns, (class_t<T>)eps, rms));)
+    grid_t g = rows_for(at, rows, columns, 16 / size_of(x.dtype));
+    TCU_FLOATS(x.dtype, T,
+               return launch(at, g, layer_norm_rows<T>, (T *)y.data, (class_t<T> *)mean, (class_t<T> *)rstd,
+                             (const T *)x.data, (const T *)w, (const T *)b, rows, columns, (class_t<T>)eps,
+                             rms);)
     return 0;
 }
 
@@ -4064,40 +4264,38 @@ inline int layer_norm_backward(const place_t &at, const tensor_arg_t &dx, void *
                                const void *mean, const void *rstd, int64_t rows, int64_t columns, bool rms,
                                void *scratch) {
     if (!rows || !columns) { return 0; }
-    row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
+    grid_t g = rows_for(at, rows, columns, 16 / size_of(x.dtype));
     int64_t chunk = at.limits.norm_chunk;
     while ((rows + chunk - 1) / chunk > 65535) { chunk *= 2; }
     int64_t chunks = (rows + chunk - 1) / chunk;
-    cudaError_t e = cudaSuccess;
+    int code = 0;
     TCU_FLOATS(
         x.dtype, T, typedef class_t<T> C; C *part = (C *)scratch;
-        e = tcu_launch(layer_norm_rows_backward<T>, g.grid, g.block, 0, at.stream, (T *)dx.data,
-                       (const T *)dy.data, (const T *)x.data, (const T *)w, (const C *)mean, (const C *)rstd,
-                       rows, columns, rms);
-        if (!e && dw) {
-            e = tcu_launch(layer_norm_weights<T>, dim3((unsigned)((columns + 31) / 32), (unsigned)chunks),
-                           dim3(32, 8), 0, at.stream, part, (const T *)dy.data, (const T *)x.data,
-                           (const C *)mean, (const C *)rstd, rows, columns, chunk);
-        } for (int k = 0; k < 2 && dw && !e; k++) {
-            e = sum_partials(at, k ? db : dw, (int)x.dtype, (const C *)part + k * chunks * columns, columns,
-                             chunks);
+        code = launch(at, g, layer_norm_rows_backward<T>, (T *)dx.data, (const T *)dy.data, (const T *)x.data,
+                      (const T *)w, (const C *)mean, (const C *)rstd, rows, columns, rms);
+        if (!code && dw) {
+            code = launch(at, {dim3((unsigned)((columns + 31) / 32), (unsigned)chunks), dim3(32, 8)},
+                          layer_norm_weights<T>, part, (const T *)dy.data, (const T *)x.data, (const C *)mean,
+                          (const C *)rstd, rows, columns, chunk);
+        } for (int k = 0; k < 2 && dw && !code; k++) {
+            code = sum_partials(at, k ? db : dw, (int)x.dtype, (const C *)part + k * chunks * columns,
+                                columns, chunks);
         })
-    return code_of(e);
+    return code;
 }
 
 // All of one class, contiguous. each: loss of every row (scratch's, where the sum is wanted); y NULL: no sum.
 template <class C>
 inline int cross_entropy(const place_t &at, C *y, C *each, C *weight, C *lse, C *divisor, const C *x,
                          const labels_t<C> &q, int64_t rows, int64_t columns, bool mean) {
-    row_shape_t g(at, rows, columns, 16 / (int)sizeof(C));
-    cudaError_t e = cudaSuccess;
+    grid_t g = rows_for(at, rows, columns, 16 / (int)sizeof(C));
+    int code = 0;
     if (rows && columns) {
-        e = tcu_launch(cross_entropy_rows<C>, g.grid, g.block, 0, at.stream, each, weight, lse, x, q, rows,
-                       columns, at.error);
+        code = launch(at, g, cross_entropy_rows<C>, each, weight, lse, x, q, rows, columns, at.error);
     }
-    return code_of(e ? e
-                     : tcu_launch(cross_entropy_sum<C>, 1, THREADS, 0, at.stream, y, divisor,
-                                  (const C *)each, (const C *)weight, columns ? rows : 0, mean));
+    return code ? code
+                : launch(at, {1, THREADS}, cross_entropy_sum<C>, y, divisor, (const C *)each,
+                         (const C *)weight, columns ? rows : 0, mean);
 }
 
 // ------------------------------------------------------------------------------
@@ -4119,8 +4317,7 @@ __device__ inline int64_t checked(int64_t i, int64_t size, int64_t position, uns
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
 gather_any(walk_t w, T *y, const void *index, int dtype, const T *x, int64_t stride, int64_t size,
            unsigned long long *error) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+    for (int64_t i = thread_index(); i < w.n; i += thread_count()) {
         int64_t at[3];
         places_of<3>(w, i, at);
         y[at[0]] = x[at[2] + stride * checked(load_as<int64_t>(index, dtype, at[1]), size, i, error)];
@@ -4133,8 +4330,7 @@ enum : int64_t { NO_PADDING = INT64_MIN };
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
 select_rows(T *y, const void *index, int dtype, const T *x, int64_t n, int64_t width, int64_t rows,
              int64_t padding, unsigned long long *error) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n * width; i += step) {
+    for (int64_t i = thread_index(); i < n * width; i += thread_count()) {
         int64_t r = i / width, c = i - r * width, from = load_as<int64_t>(index, dtype, r);
         T v = x[checked(from, rows, r, error) * width + c];
         y[i] = from == padding ? T{} : v;
@@ -4146,8 +4342,7 @@ struct sizes_t { int64_t n[POINTWISE_OPERANDS]; };
 
 __global__ void __launch_bounds__(THREADS, 4)
 flat_places(walk_t w, int64_t *y, any_set_t s, sizes_t size, unsigned long long *error) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+    for (int64_t i = thread_index(); i < w.n; i += thread_count()) {
         int64_t at[POINTWISE_OPERANDS], place = 0;
         places_of<POINTWISE_OPERANDS>(w, i, at);
         for (int k = 0; k < s.arity; k++) {
@@ -4163,8 +4358,7 @@ flat_places(walk_t w, int64_t *y, any_set_t s, sizes_t size, unsigned long long 
 __global__ void __launch_bounds__(THREADS, 4)
 scatter_keys(uint64_t *key, int *order, walk_t w, const void *index, int dtype, int64_t stride, int64_t size,
              int64_t padding, int64_t places, unsigned long long *error) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+    for (int64_t i = thread_index(); i < w.n; i += thread_count()) {
         int64_t at[2];
         places_of<2>(w, i, at);
         if (index) {
@@ -4271,16 +4465,16 @@ inline uint64_t sort_scratch(int64_t n) {
 }
 
 // By bits first .. end - 1 of the keys; n < 2^31.
-inline cudaError_t radix_sort(const place_t &at, sortable_t &b, int64_t n, int first, int end) {
+inline int radix_sort(const place_t &at, sortable_t &b, int64_t n, int first, int end) {
     unsigned blocks = (unsigned)((n + TILE - 1) / TILE);
-    cudaError_t e = cudaSuccess;
-    for (int shift = first; !e && shift < end; shift += 4) {
+    int code = 0;
+    for (int shift = first; !code && shift < end; shift += 4) {
         const uint64_t *key = b.key;
-        e = tcu_launch(radix_count, blocks, THREADS, 0, at.stream, b.total, key, n, shift);
-        if (!e) { e = tcu_launch(radix_sum, 1, THREADS, 0, at.stream, b.total, (int)(blocks * RADIX)); }
-        if (!e) {
-            e = tcu_launch(radix_move, blocks, THREADS, 0, at.stream, b.key2, b.order2, key,
-                           (const int *)b.order, (const int *)b.total, n, shift);
+        code = launch(at, {blocks, THREADS}, radix_count, b.total, key, n, shift);
+        if (!code) { code = launch(at, {1, THREADS}, radix_sum, b.total, (int)(blocks * RADIX)); }
+        if (!code) {
+            code = launch(at, {blocks, THREADS}, radix_move, b.key2, b.order2, key, (const int *)b.order,
+                          (const int *)b.total, n, shift);
         }
         uint64_t *k = b.key;
         int *o = b.order;
@@ -4289,40 +4483,38 @@ inline cudaError_t radix_sort(const place_t &at, sortable_t &b, int64_t n, int f
         b.order = b.order2;
         b.order2 = o;
     }
-    return e;
+
+    return code;
 }
 
 // y[key] joined with its sources x[source], in their order, or = the last of them; rows of `width` elements.
 // Keys from `places` on go nowhere.
 enum put_t { PUT_PROD, PUT_MAX, PUT_MIN, PUT_ADD, PUT_SET };        // the first three: SCATTER_REDUCE's i[1]
 
+template <class C> __device__ inline C put_join(int how, C sum, C v) {
+    switch (how) {
+    case PUT_ADD: return w_add(sum, v);
+    case PUT_SET: return v;
+    case PUT_PROD: return w_mul(sum, v);
+    case PUT_MAX: return v != v || v > sum ? v : sum;
+    default: return v != v || v < sum ? v : sum;
+    }
+}
+
 template <class T, class C>
 __global__ void __launch_bounds__(THREADS, 4)
     add_sorted(void *y, int dtype, const uint64_t *key, const int *order, const void *x, int64_t n,
                int64_t width, int64_t places, int how) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n * width; i += step) {
+    for (int64_t i = thread_index(); i < n * width; i += thread_count()) {
         int64_t p = i / width, c = i - p * width;
         if ((p && key[p] == key[p - 1]) || (int64_t)key[p] >= places) { continue; }
         int64_t to = (int64_t)key[p] * width + c;           // the first of a place does it all
         C sum = load_typed<T, C>(y, dtype, to);
         for (int64_t q = p; q < n && key[q] == key[p]; q++) {
-            C v = load_typed<T, C>(x, dtype, order[q] * width + c);
-            sum = how == PUT_ADD    ? w_add(sum, v)
-                  : how == PUT_SET  ? v
-                  : how == PUT_PROD ? w_mul(sum, v)
-                                    : v != v || (how == PUT_MAX ? v > sum : v < sum) ? v : sum;
+            sum = put_join(how, sum, load_typed<T, C>(x, dtype, order[q] * width + c));
         }
         store_as<C>(y, dtype, to, sum);
     }
-}
-
-template <class F> inline int by_size(int size, F f) {
-    return size == 1   ? f((uint8_t *)nullptr)
-           : size == 2 ? f((uint16_t *)nullptr)
-           : size == 4 ? f((uint32_t *)nullptr)
-           : size == 8 ? f((uint64_t *)nullptr)
-                       : f((uint4 *)nullptr);
 }
 
 // y has the shape of index; x that of y but for dim.
@@ -4335,12 +4527,11 @@ inline int gather(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &
     walk_t w = walk_of(o, 3);
     if (!w.n) { return 0; }
     if (!x.dims[dim]) { return TENSOR_ERR_INDEX; }
-    return by_size(size_of(x.dtype), [&](auto *type) {
-        auto *to = type ? type : (decltype(type))y.data;
-        auto *kernel = gather_any<typename pointee_t<decltype(to)>::type>;
-        return code_of(tcu_launch(kernel, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w, to,
-                                  (const void *)index.data, index.dtype, (decltype(to))x.data, x.strides[dim],
-                                  x.dims[dim], at.error));
+    return by_size(size_of(x.dtype), [&](auto type) {
+        typedef TCU_TYPE(type) T;
+        auto *kernel = gather_any<T>;
+        return launch(at, threads_for(at, w.n), kernel, w, (T *)y.data, (const void *)index.data, index.dtype,
+                      (const T *)x.data, x.strides[dim], x.dims[dim], at.error);
     });
 }
 
@@ -4352,12 +4543,11 @@ inline int index_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg
     if (!rows) { return TENSOR_ERR_INDEX; }
     int64_t bytes = width * size_of(x.dtype);
     int size = bytes % 16 || !aligned16(x.data) || !aligned16(y.data) ? size_of(x.dtype) : 16;
-    return by_size(size, [&](auto *type) {
-        auto *to = type ? type : (decltype(type))y.data;
-        auto *kernel = select_rows<typename pointee_t<decltype(to)>::type>;
-        return code_of(tcu_launch(kernel, grid_for(at, n * bytes / size, THREADS), THREADS, 0, at.stream, to,
-                                  (const void *)index.data, index.dtype, (decltype(to))x.data, n,
-                                  bytes / size, rows, padding, at.error));
+    return by_size(size, [&](auto type) {
+        typedef TCU_TYPE(type) T;
+        auto *kernel = select_rows<T>;
+        return launch(at, threads_for(at, n * bytes / size), kernel, (T *)y.data, (const void *)index.data,
+                      index.dtype, (const T *)x.data, n, bytes / size, rows, padding, at.error);
     });
 }
 
@@ -4371,19 +4561,22 @@ inline int add_at(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &
     if (n > INT32_MAX) { return TENSOR_ERR_UNSUPPORTED; }
     if (index && !size) { return TENSOR_ERR_INDEX; }
     sortable_t b(scratch, n);
-    cudaError_t e = tcu_launch(scatter_keys, grid_for(at, n, THREADS), THREADS, 0, at.stream, b.key, b.order,
-                               w, (const void *)(index ? index->data : nullptr), index ? index->dtype : 0,
-                               stride, size, padding, places, at.error);
-    if (!e) { e = radix_sort(at, b, n, 0, log2_up(places + 1)); }
-    if (e) { return code_of(e); }
-    auto *kernel = y.dtype == TENSOR_F32    ? add_sorted<float, float>
-                   : y.dtype == TENSOR_F16  ? add_sorted<f16, float>
-                   : y.dtype == TENSOR_BF16 ? add_sorted<bf16, float>
-                   : y.dtype == TENSOR_F64  ? add_sorted<double, double>
-                                            : add_sorted<void, int64_t>;
-    return code_of(tcu_launch(kernel, grid_for(at, n * width, THREADS), THREADS, 0, at.stream, y.data,
-                              y.dtype, (const uint64_t *)b.key, (const int *)b.order, (const void *)x.data, n,
-                              width, places, how));
+    const void *indices = index ? index->data : nullptr;
+    int code = launch(at, threads_for(at, n), scatter_keys, b.key, b.order, w, indices,
+                      index ? index->dtype : 0, stride, size, padding, places, at.error);
+    if (!code) { code = radix_sort(at, b, n, 0, log2_up(places + 1)); }
+    if (code) { return code; }
+    auto *kernel = add_sorted<void, int64_t>;
+    switch (y.dtype) {
+    case TENSOR_F32: kernel = add_sorted<float, float>; break;
+    case TENSOR_F16: kernel = add_sorted<f16, float>; break;
+    case TENSOR_BF16: kernel = add_sorted<bf16, float>; break;
+    case TENSOR_F64: kernel = add_sorted<double, double>; break;
+    default: break;
+    }
+
+    return launch(at, threads_for(at, n * width), kernel, y.data, y.dtype, (const uint64_t *)b.key,
+                  (const int *)b.order, (const void *)x.data, n, width, places, how);
 }
 
 // y[.. index[.. i ..] ..] joined with x[.. i ..] along dim; y and x contiguous, index of x's shape.
@@ -4455,8 +4648,7 @@ __global__ void __launch_bounds__(THREADS, 4)
 }
 
 __global__ void __launch_bounds__(THREADS, 4) order_keys(order_t o, uint64_t *key, int *order, int64_t n) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+    for (int64_t i = thread_index(); i < n; i += thread_count()) {
         key[i] = key_of(o, i);
         order[i] = (int)i;
     }
@@ -4464,8 +4656,7 @@ __global__ void __launch_bounds__(THREADS, 4) order_keys(order_t o, uint64_t *ke
 
 __global__ void __launch_bounds__(THREADS, 4)
     row_keys(uint64_t *key, const int *order, int64_t n, int64_t columns) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+    for (int64_t i = thread_index(); i < n; i += thread_count()) {
         key[i] = (uint64_t)(order[i] / columns);
     }
 }
@@ -4473,8 +4664,7 @@ __global__ void __launch_bounds__(THREADS, 4)
 // The first m places of each row as keys, to sort them by place.
 __global__ void __launch_bounds__(THREADS, 4)
     head_keys(uint64_t *key, int *to, const int *order, int64_t rows, int64_t columns, int64_t m) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < rows * m; i += step) {
+    for (int64_t i = thread_index(); i < rows * m; i += thread_count()) {
         to[i] = order[i / m * columns + i % m];
         key[i] = (uint64_t)to[i];
     }
@@ -4483,8 +4673,7 @@ __global__ void __launch_bounds__(THREADS, 4)
 // y[rows, m] = places within the row, of an order whose rows have `columns`.
 __global__ void __launch_bounds__(THREADS, 4)
     order_places(int64_t *y, const int *order, int64_t rows, int64_t columns, int64_t m, int64_t x_columns) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < rows * m; i += step) {
+    for (int64_t i = thread_index(); i < rows * m; i += thread_count()) {
         int64_t r = i / m;
         y[i] = order[r * columns + i % m] - r * x_columns;
     }
@@ -4497,8 +4686,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     const uint64_t nan = o.bits < 64 ? (1ull << o.bits) - 1 : ~0ull;
     const bool whole = o.dtype != TENSOR_F32 && o.dtype != TENSOR_F64 && o.dtype != TENSOR_F16 &&
                        o.dtype != TENSOR_BF16;
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t r = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; r < rows; r += step) {
+    for (int64_t r = thread_index(); r < rows; r += thread_count()) {
         const int *row = order + r * columns;
         int64_t numbers = columns, low = 0, rank = k - 1;   // numbers: how many are not NaN
         if (k < 1 && !whole) {
@@ -4507,7 +4695,8 @@ __global__ void __launch_bounds__(THREADS, 4)
                 if (key_of(o, row[mid]) == nan) { numbers = mid; } else { low = mid + 1; }
             }
         }
-        if (k < 1) { rank = numbers < (k ? 1 : columns) ? numbers : (numbers - 1) / 2; }
+        const int64_t enough = k ? 1 : columns;
+        if (k < 1) { rank = numbers < enough ? numbers : (numbers - 1) / 2; }
         y[r] = row[rank] - r * columns;
     }
 }
@@ -4542,18 +4731,19 @@ inline int sorted_rows(const place_t &at, const order_t &o, sortable_t &b, int64
     if (columns <= at.limits.sort_row) {
         int width = 1;
         while (width < columns) { width *= 2; }
-        unsigned threads = width / 2 > THREADS ? THREADS : width / 2 < 32 ? 32 : width / 2;
-        return code_of(tcu_launch(sort_rows, grid_for(at, rows, 1), threads, 0, at.stream, o, b.order, rows,
-                                  (int)columns, width));
+        unsigned threads = (unsigned)most(32, least<int>(width / 2, THREADS));
+        return launch(at, {grid_for(at, rows, 1), threads}, sort_rows, o, b.order, rows, (int)columns, width);
     }
-    unsigned grid = grid_for(at, n, THREADS);
-    cudaError_t e = tcu_launch(order_keys, grid, THREADS, 0, at.stream, o, b.key, b.order, n);
-    if (!e) { e = radix_sort(at, b, n, o.first, o.bits); }
-    if (!e && rows > 1) {
-        e = tcu_launch(row_keys, grid, THREADS, 0, at.stream, b.key, (const int *)b.order, n, columns);
-        if (!e) { e = radix_sort(at, b, n, 0, log2_up(rows)); }
+
+    const grid_t grid = threads_for(at, n);
+    int code = launch(at, grid, order_keys, o, b.key, b.order, n);
+    if (!code) { code = radix_sort(at, b, n, o.first, o.bits); }
+    if (!code && rows > 1) {
+        code = launch(at, grid, row_keys, b.key, (const int *)b.order, n, columns);
+        if (!code) { code = radix_sort(at, b, n, 0, log2_up(rows)); }
     }
-    return code_of(e);
+
+    return code;
 }
 
 enum pick_id { PICK_SORT, PICK_TOP, PICK_RANK, PICK_MODE };
@@ -4571,33 +4761,30 @@ inline int pick(const place_t &at, int what, const tensor_arg_t &y, const tensor
     if (code) { return code; }
     const int *order = b.order;
     if (what == PICK_RANK) {
-        return code_of(tcu_launch(order_rank, grid_for(at, rows, THREADS), THREADS, 0, at.stream, to, o,
-                                  order, rows, columns, k));
+        return launch(at, threads_for(at, rows), order_rank, to, o, order, rows, columns, k);
     }
     if (what == PICK_MODE) {
-        return code_of(tcu_launch(order_mode, grid_for(at, rows, 1), THREADS, 0, at.stream, to, o, order,
-                                  rows, columns));
+        return launch(at, blocks_for(at, rows), order_mode, to, o, order, rows, columns);
     }
-    unsigned grid = grid_for(at, n, THREADS);
+    const grid_t grid = threads_for(at, n);
     int64_t wide = columns;
     if (what == PICK_TOP && !sorted) {
         sortable_t h((char *)scratch + (sort_scratch(rows * columns) + 15) / 16 * 16, n);
-        cudaError_t e = tcu_launch(head_keys, grid, THREADS, 0, at.stream, h.key, h.order, order, rows,
-                                   columns, m);
+        int e = launch(at, grid, head_keys, h.key, h.order, order, rows, columns, m);
         if (!e) { e = radix_sort(at, h, n, 0, log2_up(rows * columns)); }
-        if (e) { return code_of(e); }
+        if (e) { return e; }
         order = h.order;
         wide = m;
     }
-    return code_of(tcu_launch(order_places, grid, THREADS, 0, at.stream, to, order, rows, wide, m, columns));
+
+    return launch(at, grid, order_places, to, order, rows, wide, m, columns);
 }
 
 // Where values belong in sorted rows of `columns`; per_row values share a row, all the only one if it is 0.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 search_rows(int64_t *y, const void *sorted, const void *values, int dtype, int64_t n, int64_t columns,
             int64_t per_row, bool right) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+    for (int64_t i = thread_index(); i < n; i += thread_count()) {
         int64_t low = 0, high = columns, row = per_row ? i / per_row * columns : 0;
         C v = load_as<C>(values, dtype, i);
         while (low < high) {
@@ -4614,9 +4801,9 @@ inline int search(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &
     int64_t n = values.numel, per_row = sorted.ndim == 1 ? 0 : values.dims[values.ndim - 1];
     auto *kernel = class_of(sorted.dtype) == 2 ? search_rows<int64_t> : search_rows<double>;
     if (!n) { return 0; }
-    return code_of(tcu_launch(kernel, grid_for(at, n, THREADS), THREADS, 0, at.stream, (int64_t *)y.data,
-                              (const void *)sorted.data, (const void *)values.data, (int)sorted.dtype, n,
-                              sorted.dims[sorted.ndim - 1], per_row, right));
+    return launch(at, threads_for(at, n), kernel, (int64_t *)y.data, (const void *)sorted.data,
+                  (const void *)values.data, (int)sorted.dtype, n, sorted.dims[sorted.ndim - 1], per_row,
+                  right);
 }
 
 // Places of the true bytes: each tile counts its own, the counts are summed, each tile writes. apart: as
@@ -4670,10 +4857,9 @@ inline int nonzero(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
     if (x.numel > INT32_MAX) { return TENSOR_ERR_UNSUPPORTED; }
     for (int d = 0; d < x.ndim; d++) { m.dims[d] = x.dims[d]; }
     int *total = (int *)scratch;
-    cudaError_t e = tcu_launch(true_count, blocks, THREADS, 0, at.stream, total, m);
-    if (!e) { e = tcu_launch(radix_sum, 1, THREADS, 0, at.stream, total, (int)blocks); }
-    return code_of(e ? e : tcu_launch(true_places, blocks, THREADS, 0, at.stream, (int64_t *)y.data,
-                                      (const int *)total, m));
+    int code = launch(at, {blocks, THREADS}, true_count, total, m);
+    if (!code) { code = launch(at, {1, THREADS}, radix_sum, total, (int)blocks); }
+    return code ? code : launch(at, {blocks, THREADS}, true_places, (int64_t *)y.data, (const int *)total, m);
 }
 
 // n places drawn from each row of weights by the inverse of its running sum, a row a block; a weight that is
@@ -4703,7 +4889,8 @@ __global__ void __launch_bounds__(THREADS, 4)
             uint32_t w[4];
             int64_t e = r * n + j, pick = 0;
             philox(g, (uint64_t)e >> 1, w);
-            double v = unit_of(w[e & 1 ? 3 : 1], w[e & 1 ? 2 : 0]) * total, at = 0;
+            const int pair = e & 1 ? 2 : 0;
+            double v = unit_of(w[pair + 1], w[pair]) * total, at = 0;
             int k = 0;
             while (k < THREADS - 1 && !(v < at + part[k])) { at += part[k++]; }
             while (k && !(part[k] > 0)) { at -= part[--k]; }        // v met the end of the sum
@@ -4725,8 +4912,8 @@ __global__ void __launch_bounds__(THREADS, 4)
 __global__ void __launch_bounds__(THREADS, 4)
     draw_swaps(uint64_t *key, int *order, int *filled, int64_t n, rng_t r) {
     tensor_generator_t g = r.now();
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+    int64_t step = thread_count();
+    for (int64_t i = thread_index(); i < n; i += step) {
         uint32_t w[4];
         philox(g, (uint64_t)i, w);
         key[i] = ((uint64_t)w[1] << 32 | w[0]) % (uint64_t)(i + 1);
@@ -4738,8 +4925,8 @@ __global__ void __launch_bounds__(THREADS, 4)
 // filled[k] = the last step before k that swapped place k with its own, -1 = none. Sorted by k, then by step.
 __global__ void __launch_bounds__(THREADS, 4)
     last_swaps(int *filled, const uint64_t *key, const int *order, int64_t n) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t q = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; q < n; q += step) {
+    int64_t step = thread_count();
+    for (int64_t q = thread_index(); q < n; q += step) {
         int k = (int)key[q];
         if (q && (int)key[q - 1] == k) { continue; }
         int64_t first = order[q] > k ? q : q + 1;
@@ -4749,8 +4936,7 @@ __global__ void __launch_bounds__(THREADS, 4)
 
 __global__ void __launch_bounds__(THREADS, 4)
     swapped_places(int64_t *y, const int *filled, const uint64_t *key, const int *order, int64_t n) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t q = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; q < n; q += step) {
+    for (int64_t q = thread_index(); q < n; q += thread_count()) {
         int from = (int)key[q];
         if (q + 1 < n && (int)key[q + 1] == from) {
             for (int k = order[q + 1]; k >= 0; k = filled[k]) { from = k; }
@@ -4763,15 +4949,14 @@ __global__ void __launch_bounds__(THREADS, 4)
 inline int random_order(const place_t &at, int64_t *y, int64_t n, rng_t g, void *scratch) {
     sortable_t b(scratch, n);
     int *filled = (int *)((char *)scratch + sort_scratch(n));
-    unsigned grid = grid_for(at, n, THREADS);
-    cudaError_t e = tcu_launch(draw_swaps, grid, THREADS, 0, at.stream, b.key, b.order, filled, n, g);
-    if (!e) { e = radix_sort(at, b, n, 0, log2_up(n)); }
+    const grid_t grid = threads_for(at, n);
+    int code = launch(at, grid, draw_swaps, b.key, b.order, filled, n, g);
+    if (!code) { code = radix_sort(at, b, n, 0, log2_up(n)); }
     const uint64_t *key = b.key;
     const int *order = b.order;
-    if (!e) { e = tcu_launch(last_swaps, grid, THREADS, 0, at.stream, filled, key, order, n); }
-    if (e) { return code_of(e); }
-    return code_of(tcu_launch(swapped_places, grid, THREADS, 0, at.stream, y, (const int *)filled, key, order,
-                              n));
+    if (!code) { code = launch(at, grid, last_swaps, filled, key, order, n); }
+    if (code) { return code; }
+    return launch(at, grid, swapped_places, y, (const int *)filled, key, order, n);
 }
 
 // ------------------------------------------------------------------------------
@@ -4988,7 +5173,8 @@ template <int ID> __global__ void __launch_bounds__(THREADS, 2) factor_matrices(
             for (int i = 0; i < n && !threadIdx.x; i++) {
                 double p = swaps[i] == i ? a[(int64_t)i * ld + i] : -a[(int64_t)i * ld + i];
                 all *= p;
-                sign *= p > 0 ? 1 : p < 0 ? -1 : p;
+                if (p != 0) { sign = p < 0 ? -sign : sign; }
+                if (!(p < 0 || p > 0)) { sign *= p; }       // 0, or NaN
                 logs += log(fabs(p));
             }
             store_matrix(l, 0, item, 1, 1, [&](int, int) { return all; });
@@ -5058,7 +5244,7 @@ __device__ inline double scale_matrix(double *a, int64_t n, double *part) {
     if (big > 0 && big < INFINITY) {
         int e;
         (void)frexp(big, &e);
-        scale = ldexp(1.0, e > 1000 ? -1000 : e < -1000 ? 1000 : -e);
+        scale = ldexp(1.0, -most(-1000, least(e, 1000)));
     } else if (!(big == 0)) {
         scale = NAN;
     }
@@ -5072,7 +5258,8 @@ __device__ inline void rank_values(const double *d, int *order, int n, bool fall
     for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) {
         int place = 0;
         for (int j = 0; j < n; j++) {
-            bool before = falling ? d[j] > d[i] : d[j] < d[i], behind = falling ? d[j] < d[i] : d[j] > d[i];
+            bool before = d[j] < d[i], behind = d[j] > d[i];
+                if (falling) { before = d[j] > d[i], behind = d[j] < d[i]; }
             place += before || (!behind && j < i);
         }
         order[place] = i;
@@ -5103,7 +5290,7 @@ __global__ void __launch_bounds__(THREADS, 2) eigen_matrices(linalg_t l) {
         int *order = (int *)(cs + players), sweep = 0;
         each_place(n, n, [&](int i, int j) {
             bool given = l.upper ? i <= j : i >= j;             // one triangle counts
-            a[(int64_t)i * ld + j] = element(l, 0, from[0], given ? i : j, given ? j : i);
+            a[(int64_t)i * ld + j] = given ? element(l, 0, from[0], i, j) : element(l, 0, from[0], j, i);
             v[(int64_t)i * ld + j] = i == j;
         });
         each_place(n, ld - n, [&](int i, int j) { a[(int64_t)i * ld + n + j] = 0; });
@@ -5131,7 +5318,8 @@ __global__ void __launch_bounds__(THREADS, 2) eigen_matrices(linalg_t l) {
                     pair_of(j, round, players, &r, &s);
                     double *x = a + (int64_t)p * ld, *y = a + (int64_t)q * ld;
                     bool low = q < n, right = s < n;
-                    double xr = x[r], xs = right ? x[s] : 0, yr = low ? y[r] : 0;
+                    double xr = x[r], xs = right ? x[s] : 0;
+            double yr = low ? y[r] : 0;
                     double ys = low && right ? y[s] : 0;
                     double f = c * xr - t * yr, g = c * xs - t * ys, h = t * xr + c * yr;
                     double k = t * xs + c * ys;
@@ -5275,7 +5463,8 @@ __global__ void __launch_bounds__(THREADS, 2) singular_matrices(linalg_t l) {
             }
             __syncthreads();
         }
-        const double *left = wide ? v : u, *right = wide ? u : v;
+        const double *left = wide ? v : u;
+        const double *right = wide ? u : v;
         store_matrix(l, 0, item, 1, k, [&](int, int j) { return d[order[j]] / scale; });
         store_matrix(l, 1, item, l.m, wide ? k : l.r,
                      [&](int i, int j) { return left[(int64_t)order[j] * ld + i]; });
@@ -5332,10 +5521,12 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul
         C acc[4][4] = {};
         for (int64_t k0 = 0; k0 < q.k; k0 += KK) {
             for (int i = t; i < MM * KK; i += THREADS) {    // lanes along what lies side by side
-                int64_t r = q.xc == 1 ? i / KK : i % MM, k = q.xc == 1 ? i % KK : i / MM;
+                int64_t r = q.xc == 1 ? i / KK : i % MM;
+                int64_t k = q.xc == 1 ? i % KK : i / MM;
                 a[k][r] = row + r < q.m && k0 + k < q.k
                     ? load_typed<T, C>(q.x, q.dtype, z * q.xb + (row + r) * q.xr + (k0 + k) * q.xc) : C(0);
-                int64_t c = q.wr == 1 ? i / KK : i % MM, l = q.wr == 1 ? i % KK : i / MM;
+                int64_t c = q.wr == 1 ? i / KK : i % MM;
+                int64_t l = q.wr == 1 ? i % KK : i / MM;
                 b[l][c] = column + c < q.n && k0 + l < q.k
                     ? load_typed<T, C>(q.w, q.dtype, z * q.wb + (k0 + l) * q.wr + (column + c) * q.wc) : C(0);
             }
@@ -5397,7 +5588,8 @@ struct side_t {
     side_t(int64_t rows, int64_t columns, int64_t down, int64_t across) {
         bool plain = (down == 1 || rows == 1) && (columns == 1 || across >= rows);
         turned = !plain;
-        ld = turned ? down : columns == 1 ? rows : across;
+        ld = columns == 1 ? rows : across;
+        if (turned) { ld = down; }
         fits = (plain || ((across == 1 || columns == 1) && down >= columns)) && ld <= INT32_MAX;
     }
 };
@@ -5414,26 +5606,33 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     if (!a.fits || !b.fits || !d.fits || d.turned || (q.batch > 1 && (q.xb < 0 || q.wb < 0 || q.yb < 0))) {
         return false;
     }
-    int32_t epilogue = (q.bias ? CUBLASLT_EPILOGUE_BIAS : 0) | q.activation |
-        (q.before ? CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU : 0);
+    int32_t epilogue = q.activation;
+    if (q.bias) { epilogue |= CUBLASLT_EPILOGUE_BIAS; }
+    if (q.before) { epilogue |= CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU; }
+    int64_t extras = q.bias ? alignment_of(q.bias) : 0;
+    if (q.before) { extras += 1024ll * alignment_of(q.before); }
     int64_t tf32 = q.dtype == TENSOR_F32 && __atomic_load_n(&libraries.matmul_tf32, __ATOMIC_RELAXED);
     product_key_t key = {{at.device, q.dtype, q.m, q.n, q.k, q.batch, a.ld, b.ld, d.ld, q.wb, q.xb, q.yb,
                           a.turned + 2 * b.turned, epilogue + (q.add ? 1024 : 0), tf32,
                           alignment_of(q.w) + 1024ll * alignment_of(q.x), alignment_of(q.y),
-                          (q.bias ? alignment_of(q.bias) : 0) +
-                              1024ll * (q.before ? alignment_of(q.before) : 0)}};
-    cudaDataType type = f64                      ? CUDA_R_64F
-                        : q.dtype == TENSOR_F16  ? CUDA_R_16F
-                        : q.dtype == TENSOR_BF16 ? CUDA_R_16BF
-                                                 : CUDA_R_32F;
-    cublasComputeType_t sums = f64    ? CUBLAS_COMPUTE_64F
-                               : tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                      : CUBLAS_COMPUTE_32F;
+                          extras}};
+    cudaDataType type = CUDA_R_32F;
+    switch (q.dtype) {
+    case TENSOR_F64: type = CUDA_R_64F; break;
+    case TENSOR_F16: type = CUDA_R_16F; break;
+    case TENSOR_BF16: type = CUDA_R_16BF; break;
+    default: break;
+    }
+
+    cublasComputeType_t sums = tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    if (f64) { sums = CUBLAS_COMPUTE_64F; }
     cublasLtMatmulDescOpaque_t product;
     cublasLtMatrixLayoutOpaque_t layout[3];     // of A, B, D
     const side_t *side[3] = {&a, &b, &d};
     const int64_t rows[3] = {q.n, q.k, q.n}, columns[3] = {q.k, q.m, q.m}, steps[3] = {q.wb, q.xb, q.yb};
-    int32_t op[2] = {a.turned ? CUBLAS_OP_T : CUBLAS_OP_N, b.turned ? CUBLAS_OP_T : CUBLAS_OP_N};
+    int32_t op[2] = {CUBLAS_OP_N, CUBLAS_OP_N};
+    if (a.turned) { op[0] = CUBLAS_OP_T; }
+    if (b.turned) { op[1] = CUBLAS_OP_T; }
     int32_t count = (int32_t)q.batch;
     double one = q.alpha, more = q.add;
     float one32 = (float)one, more32 = (float)more;
@@ -5454,11 +5653,12 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
         set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &q.before, sizeof q.before);
         set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &d.ld, sizeof d.ld);
     }
+
     for (int k = 0; k < 3 && !e; k++) {
         const side_t &s = *side[k];
-        e = lib.cublasLtMatrixLayoutInit_internal_(&layout[k], sizeof layout[k], type,
-                                                   (uint64_t)(s.turned ? columns[k] : rows[k]),
-                                                   (uint64_t)(s.turned ? rows[k] : columns[k]), s.ld);
+        uint64_t down = (uint64_t)rows[k], across = (uint64_t)columns[k];
+        if (s.turned) { down = (uint64_t)columns[k], across = (uint64_t)rows[k]; }
+        e = lib.cublasLtMatrixLayoutInit_internal_(&layout[k], sizeof layout[k], type, down, across, s.ld);
         if (e || count == 1) { continue; }
         e = lib.cublasLtMatrixLayoutSetAttribute_(&layout[k], CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
                                                   sizeof count);
@@ -5466,6 +5666,7 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
         e = lib.cublasLtMatrixLayoutSetAttribute_(&layout[k], CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
                                                   &steps[k], sizeof steps[k]);
     }
+
     if (!blas_said("description of a product", e)) { return false; }
     auto *slot = libraries.products.of(key, at.limits.plan_sets, nullptr, &found);
     if (!found) {
@@ -5488,8 +5689,9 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
         want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align[2], sizeof align[2]);
         want(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &parts, sizeof parts);
         if (!e) {
-            e = lib.cublasLtMatmulAlgoGetHeuristic_(libraries.blas[at.device], &product, &layout[0], &layout[1],
-                                                    &layout[2], &layout[2], &wish, 1, &result, &results);
+            e = lib.cublasLtMatmulAlgoGetHeuristic_(libraries.blas[at.device], &product, &layout[0],
+                                                    &layout[1], &layout[2], &layout[2], &wish, 1, &result,
+                                                    &results);
         }
         if (!e && (!results || result.state)) {
             e = result.state ? result.state : CUBLAS_STATUS_NOT_SUPPORTED;
@@ -5499,19 +5701,23 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
         if (e && e != CUBLAS_STATUS_NOT_SUPPORTED) { slot->used = 0; }       // it may do better next time
         if (!blas_said("no algorithm", e)) { return false; }
     }
+
     product_plan_t plan = slot->plan;
     hold.unlock();
     if (plan.workspace < 0) { return false; }
     workspace_t space(at.allocator, at.device, at.stream, plan.workspace);
     if (space.failed) { return false; }
     relaxed_t leave;
-    e = lib.cublasLtMatmul_(libraries.blas[at.device], &product, f64 ? (void *)&one : &one32, q.w, &layout[0], q.x,
-                            &layout[1], f64 ? (void *)&more : &more32, q.y, &layout[2], q.y, &layout[2],
+    const void *alpha = f64 ? (const void *)&one : &one32;
+    const void *beta = f64 ? (const void *)&more : &more32;
+    e = lib.cublasLtMatmul_(libraries.blas[at.device], &product, alpha, q.w, &layout[0],
+                            q.x, &layout[1], beta, q.y, &layout[2], q.y, &layout[2],
                             &plan.algo, space.at, (size_t)plan.workspace, at.stream);
     if (!e) {
         __atomic_fetch_add(&libraries.calls, 1, __ATOMIC_RELAXED);
         return true;
     }
+
     hold.lock();
     return blas_said("cublasLtMatmul", e);
 }
@@ -5535,13 +5741,18 @@ inline int matmul(const place_t &at, const matmul_t &q) {
         }
         return 0;
     }
+
     dim3 grid((unsigned)gx, (unsigned)gy, (unsigned)(q.batch < 65535 ? q.batch : 65535));
-    auto *kernel = q.dtype == TENSOR_F32    ? matmul_tiles<float, float>
-                   : q.dtype == TENSOR_F16  ? matmul_tiles<f16, float>
-                   : q.dtype == TENSOR_BF16 ? matmul_tiles<bf16, float>
-                   : q.dtype == TENSOR_F64  ? matmul_tiles<double, double>
-                                            : matmul_tiles<void, int64_t>;
-    return code_of(tcu_launch(kernel, grid, THREADS, 0, at.stream, q));
+    auto *kernel = matmul_tiles<void, int64_t>;
+    switch (q.dtype) {
+    case TENSOR_F32: kernel = matmul_tiles<float, float>; break;
+    case TENSOR_F16: kernel = matmul_tiles<f16, float>; break;
+    case TENSOR_BF16: kernel = matmul_tiles<bf16, float>; break;
+    case TENSOR_F64: kernel = matmul_tiles<double, double>; break;
+    default: break;
+    }
+
+    return launch(at, {grid, THREADS}, kernel, q);
 }
 
 // y = a b (+ bias of columns) (+ y) for matrices in the last two dims, batches broadcast; strides of any
@@ -5619,9 +5830,9 @@ template <class C> __device__ inline C multiply_add(C a, C b, C c) {
 
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_forward(conv_t v) {
     const window_t &g = v.g;
-    int64_t step = (int64_t)gridDim.x * blockDim.x, taps = g.kernel[0] * g.kernel[1] * g.kernel[2];
+    int64_t step = thread_count(), taps = g.kernel[0] * g.kernel[1] * g.kernel[2];
     int64_t plane = g.in[0] * g.in[1] * g.in[2], channels = v.og * g.mode;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < v.n; i += step) {
+    for (int64_t i = thread_index(); i < v.n; i += step) {
         int64_t x = i % g.out[2], y = i / g.out[2] % g.out[1], z = i / g.out[2] / g.out[1] % g.out[0];
         int64_t o = i / g.out[2] / g.out[1] / g.out[0] % channels;
         int64_t image = i / g.out[2] / g.out[1] / g.out[0] / channels;
@@ -5658,9 +5869,9 @@ __device__ inline int64_t window_of(const window_t &g, int d, int64_t i, int64_t
 
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_input(conv_t v) {
     const window_t &g = v.g;
-    int64_t step = (int64_t)gridDim.x * blockDim.x, taps = g.kernel[0] * g.kernel[1] * g.kernel[2];
+    int64_t step = thread_count(), taps = g.kernel[0] * g.kernel[1] * g.kernel[2];
     int64_t pixels = g.out[0] * g.out[1] * g.out[2], channels = v.cg * g.mode;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < v.n; i += step) {
+    for (int64_t i = thread_index(); i < v.n; i += step) {
         int64_t x = i % g.in[2], y = i / g.in[2] % g.in[1], z = i / g.in[2] / g.in[1] % g.in[0];
         int64_t c = i / g.in[2] / g.in[1] / g.in[0] % channels, image =
             i / g.in[2] / g.in[1] / g.in[0] / channels;
@@ -5720,8 +5931,7 @@ enum conv_kind_t { CONV_FORWARD, CONV_INPUT, CONV_WEIGHT };
 // y[i] += bias[channel of i], a place of a plane after the other.
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 4)
 add_to_channels(T *y, const T *bias, int64_t n, int64_t channels, int64_t plane) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+    for (int64_t i = thread_index(); i < n; i += thread_count()) {
         y[i] = from_class<T>(to_class<C>(y[i]) + to_class<C>(bias[i / plane % channels]));
     }
 }
@@ -5745,6 +5955,7 @@ struct dnn_graph_t {
         at = what;
         dnn_said(what, s);
     }
+
     cudnnBackendDescriptor_t make(cudnnBackendDescriptorType_t type) {
         cudnnBackendDescriptor_t d = nullptr;
         if (status) { return d; }
@@ -5752,21 +5963,25 @@ struct dnn_graph_t {
         if (d) { all[count++] = d; }
         return d;
     }
+
     void take(cudnnBackendDescriptor_t d) {     // out of this graph
         int k = 0;
         while (k < count && all[k] != d) { k++; }
         if (k < count) { all[k] = all[--count]; }
     }
+
     void drop(cudnnBackendDescriptor_t d) {
         take(d);
         lib.cudnnBackendDestroyDescriptor_(d);
     }
+
     void set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
              int64_t n, const void *value) {
         if (!status) {
             check(lib.cudnnBackendSetAttribute_(d, name, type, n, value), "cudnnBackendSetAttribute");
         }
     }
+
     void set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value) {
         set(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
     }
@@ -5790,10 +6005,12 @@ struct dnn_graph_t {
 };
 
 static cudnnDataType_t dnn_type(int dtype) {
-    return dtype == TENSOR_F64    ? CUDNN_DATA_DOUBLE
-           : dtype == TENSOR_F16  ? CUDNN_DATA_HALF
-           : dtype == TENSOR_BF16 ? CUDNN_DATA_BFLOAT16
-                                  : CUDNN_DATA_FLOAT;
+    switch (dtype) {
+    case TENSOR_F64: return CUDNN_DATA_DOUBLE;
+    case TENSOR_F16: return CUDNN_DATA_HALF;
+    case TENSOR_BF16: return CUDNN_DATA_BFLOAT16;
+    default: return CUDNN_DATA_FLOAT;
+    }
 }
 
 // Whether an engine's sums are the same every time and as exact as the dtype promises.
@@ -5813,6 +6030,7 @@ static bool engine_pleases(dnn_graph_t &g, cudnnBackendDescriptor_t config, bool
                   note[k] != CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION &&
                   !(exact && note[k] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
     }
+
     if (engine) { g.drop(engine); }
     return pleases;
 }
@@ -5828,7 +6046,8 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
         g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries.dnn[device]);
     }
     g.finish(whole, "operation graph");
-    snprintf(libraries.said, sizeof libraries.said, "cuDNN: no engine is deterministic and as exact as asked");
+    snprintf(libraries.said, sizeof libraries.said,
+             "cuDNN: no engine is deterministic and as exact as asked");
     for (cudnnBackendHeurMode_t mode : modes) {
         cudnnBackendDescriptor_t choice = g.make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), config[CHOICES];
         int64_t n = 0;
@@ -5869,6 +6088,7 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
         for (auto &c : config) { g.drop(c); }
         g.drop(choice);
     }
+
     return false;
 }
 
@@ -5885,7 +6105,9 @@ struct image_t {
         }
         int64_t step = 1;
         for (int k = 0; k < n && last; k++) {
-            int64_t d = k == 0 ? 1 : k == n - 1 ? 0 : n - k;
+            int64_t d = n - k;                       // the channels first, the batch last
+            if (k == 0) { d = 1; }
+            if (k == n - 1) { d = 0; }
             strides[d] = step;
             step *= dims[d];
         }
@@ -5923,9 +6145,10 @@ static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataTyp
     bool f64 = type == CUDNN_DATA_DOUBLE;
     for (int k = 0; k < 3; k++) {
         bool inner = bias && k == 2;
-        d[k] = g.tensor(k + 1, inner ? sums : type, t[k].n, t[k].dims, t[k].strides, alignment[k],
-                        inner ? g.INNER : g.GIVEN);
+        d[k] = inner ? g.tensor(k + 1, sums, t[k].n, t[k].dims, t[k].strides, alignment[k], g.INNER)
+                     : g.tensor(k + 1, type, t[k].n, t[k].dims, t[k].strides, alignment[k], g.GIVEN);
     }
+
     cudnnBackendDescriptor_t conv = g.make(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
     g.set(conv, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &n);
     g.set(conv, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &sums);
@@ -5936,10 +6159,13 @@ static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataTyp
     g.set(conv, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, n, space[3]);
     g.finish(conv, "convolution");
     const auto &name = names[kind];             // t and d: large image, weight, small image
-    int large = kind == CONV_INPUT ? 2 : 0, weight = kind == CONV_WEIGHT ? 2 : 1, small_ = 3 - large - weight;
+    int large = kind == CONV_INPUT ? 2 : 0, weight = 1;
+    if (kind == CONV_WEIGHT) { weight = 2; }
+    const int small_ = 3 - large - weight;
+    const cudnnBackendAttributeType_t number = f64 ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT;
     op[0] = g.make(name.op);
-    g.set(op[0], name.alpha, f64 ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT, 1, f64 ? (void *)&one : &one32);
-    g.set(op[0], name.beta, f64 ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT, 1, f64 ? (void *)&zero : &zero32);
+    g.set(op[0], name.alpha, number, 1, f64 ? (void *)&one : &one32);
+    g.set(op[0], name.beta, number, 1, f64 ? (void *)&zero : &zero32);
     g.set(op[0], name.conv, conv);
     g.set(op[0], name.x, d[large]);
     g.set(op[0], name.w, d[weight]);
@@ -5961,6 +6187,7 @@ static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataTyp
         g.set(op[1], CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
         g.finish(op[1], "operation");
     }
+
     if (!g.status && plan_of(g, op, bias ? 2 : 1, at.device, exact, at.limits.conv_workspace, out)) {
         return CUDNN_STATUS_SUCCESS;
     }
@@ -5980,10 +6207,12 @@ static cudnnStatus_t dnn_execute(cudnnHandle_t handle, const dnn_plan_t &plan, c
         e = lib.cudnnBackendSetAttribute_(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
                                           count, data);
     }
+
     if (!e) {
         e = lib.cudnnBackendSetAttribute_(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
                                           &workspace);
     }
+
     if (!e) { e = lib.cudnnBackendFinalize_(pack); }
     if (!e) { e = lib.cudnnBackendExecute_(handle, plan.plan, pack); }
     lib.cudnnBackendDestroyDescriptor_(pack);
@@ -5993,7 +6222,8 @@ static cudnnStatus_t dnn_execute(cudnnHandle_t handle, const dnn_plan_t &plan, c
 // With libraries.lock: a convolution's plan, of both an algorithm and the sum with bias or of the first alone.
 static dnn_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, const image_t *t,
                                  const int64_t (*space)[3], const int64_t *alignment, bool bias) {
-    bool found = false, tf32 = dtype == TENSOR_F32 && !__atomic_load_n(&libraries.no_conv_tf32, __ATOMIC_RELAXED);
+    bool found = false,
+         tf32 = dtype == TENSOR_F32 && !__atomic_load_n(&libraries.no_conv_tf32, __ATOMIC_RELAXED);
     cudnnDataType_t type = dnn_type(dtype);
     int64_t aligned = alignment[0] + alignment[1] * 32 + alignment[2] * 1024;
     if (bias) { aligned += alignment[3] * 32768; }
@@ -6005,9 +6235,11 @@ static dnn_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, 
             *to++ = d < t[k].n ? t[k].strides[d] : 0;
         }
     }
+
     for (int k = 0; k < 4; k++) {               // the pads behind follow from the rest
         for (int d = 0; d < 3 && k != 1; d++) { *to++ = space[k][d]; }
     }
+
     static_assert(6 + 30 + 9 <= sizeof key.v / sizeof *key.v, "a convolution's key");
     auto *slot = libraries.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
     if (!found) {
@@ -6018,6 +6250,7 @@ static dnn_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, 
         if (e && !bias) { memcpy(libraries.error, libraries.said, sizeof libraries.error); }
         if (e && CUDNN_STATUS_CATEGORY(e) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
     }
+
     return slot->plan.workspace < 0 ? nullptr : &slot->plan;
 }
 
@@ -6030,7 +6263,8 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
         return false;
     }
     // As the kernels have it: the gradient and x for a weight, whose graph wants x first.
-    const tensor_arg_t &first = kind == CONV_WEIGHT ? b : a, &second = kind == CONV_WEIGHT ? a : b;
+    const tensor_arg_t &first = kind == CONV_WEIGHT ? b : a;
+    const tensor_arg_t &second = kind == CONV_WEIGHT ? a : b;
     const bool last = !a.contiguous || !b.contiguous || !y.contiguous;
     const image_t t[3] = {image_t(first, last), image_t(second, last), image_t(y, last)};
     int64_t space[4][3] = {}, alignment[4], id[4] = {1, 2, 3, 4}, n = t[0].n - 2;
@@ -6039,16 +6273,18 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
         uint32_t low = alignment_of(data[k]);
         alignment[k] = data[k] && low < 16 ? low : 16;
     }
+
     for (int k = 0; k < n; k++) {
         int64_t d = k + 3 - n, span = (g.kernel[d] - 1) * g.dilation[d] + 1;
         int64_t more = (g.out[d] - 1) * g.stride[d] + span - g.in[d] - g.pad[d];
         int64_t slack = g.in[d] + 2 * g.pad[d] - span;
         bool even = slack >= 0 && slack / g.stride[d] + 1 == g.out[d];
         space[0][k] = g.pad[d];
-        space[1][k] = even ? g.pad[d] : more > 0 ? more : 0;        // equal ones suit more engines
+        space[1][k] = even ? g.pad[d] : most<int64_t>(more, 0);     // equal ones suit more engines
         space[2][k] = g.stride[d];
         space[3][k] = g.dilation[d];
     }
+
     std::lock_guard<std::mutex> hold(libraries.lock);   // a handle serves one thread at a time
     if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
     dnn_plan_t *plan = bias ? conv_planned(at, kind, a.dtype, t, space, alignment, true) : nullptr;
@@ -6057,20 +6293,23 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
     workspace_t space_for(at.allocator, at.device, at.stream, plan->workspace);
     if (space_for.failed) { return false; }
     if (whole) { id[2] = 5; }
-    cudnnStatus_t e = dnn_execute(libraries.dnn[at.device], *plan, at.stream, whole ? 4 : 3, id, data, space_for.at);
+    cudnnStatus_t e =
+        dnn_execute(libraries.dnn[at.device], *plan, at.stream, whole ? 4 : 3, id, data, space_for.at);
     if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
     __atomic_fetch_add(&libraries.calls, 1, __ATOMIC_RELAXED);
     if (!bias || whole) { return true; }
     int64_t plane = last ? 1 : y.numel / t[2].dims[0] / t[2].dims[1];
     auto add = [&](auto *p, auto k) {
         typedef typename pointee_t<decltype(p)>::type T;
-        return tcu_launch(add_to_channels<T, decltype(k)>, grid_for(at, y.numel, THREADS), THREADS, 0,
-                          at.stream, p, (const T *)bias->data, y.numel, t[2].dims[1], plane);
+        return launch(at, threads_for(at, y.numel), add_to_channels<T, decltype(k)>, p, (const T *)bias->data,
+                      y.numel, t[2].dims[1], plane);
     };
-    return !code_of(a.dtype == TENSOR_F64    ? add((double *)y.data, 0.0)
-                    : a.dtype == TENSOR_F16  ? add((f16 *)y.data, 0.0f)
-                    : a.dtype == TENSOR_BF16 ? add((bf16 *)y.data, 0.0f)
-                                             : add((float *)y.data, 0.0f));
+    switch (a.dtype) {
+    case TENSOR_F64: return !add((double *)y.data, 0.0);
+    case TENSOR_F16: return !add((f16 *)y.data, 0.0f);
+    case TENSOR_BF16: return !add((bf16 *)y.data, 0.0f);
+    default: return !add((float *)y.data, 0.0f);
+    }
 }
 #endif
 
@@ -6091,6 +6330,12 @@ template <class I> struct pool_t {
             dilation[d] = (I)g.dilation[d];
         }
     }
+
+    // What a mean over a window divides by, `count` elements of which are inside.
+    __device__ I share(I count) const {
+        if (divisor) { return divisor; }
+        return count > 0 ? count : I(1);
+    }
 };
 
 // Window o along dim d, as nn__window_at: places from .. to - 1 in steps of dilation -> how many a mean
@@ -6102,6 +6347,7 @@ template <class I> __device__ inline I pool_window(const pool_t<I> &g, int d, I 
         *to = (I)((((int64_t)o + 1) * g.in[d] + g.out[d] - 1) / g.out[d]);
         return *to - *from;
     }
+
     *from = o * g.stride[d] - g.pad[d];
     *to = *from + (g.kernel[d] - 1) * g.dilation[d] + 1;
     if (*to > end) { *to = end; }
@@ -6138,8 +6384,8 @@ template <class I> __device__ inline void pool_holders(const pool_t<I> &g, int d
 template <class C, class I> __global__ void __launch_bounds__(THREADS, 4)
 // place: of the largest; NULL = mean
 pool_forward(pool_t<I> g, C *y, int32_t *place, const C *x, int64_t n) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x, plane = (int64_t)g.in[0] * g.in[1] * g.in[2];
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+    int64_t step = thread_count(), plane = (int64_t)g.in[0] * g.in[1] * g.in[2];
+    for (int64_t i = thread_index(); i < n; i += step) {
         I o[3], from[3], to[3], count = 1, at = -1, between;
         I of = pool_place(g.out, g.inner, (I)i, o, &between);
         for (int d = 2; d >= 0; d--) { count *= pool_window(g, d, o[d], &from[d], &to[d]); }
@@ -6158,7 +6404,7 @@ pool_forward(pool_t<I> g, C *y, int32_t *place, const C *x, int64_t n) {
                 }
             }
         }
-        y[i] = place ? best : sum / (C)(g.divisor ? g.divisor : count > 0 ? count : 1);
+        y[i] = place ? best : sum / (C)g.share(count);
         if (place) { place[i] = at < 0 ? 0 : (int32_t)at; }
     }
 }
@@ -6167,8 +6413,8 @@ pool_forward(pool_t<I> g, C *y, int32_t *place, const C *x, int64_t n) {
 // Rejected for the largest: sorting all gradients by their places.
 template <class C, class I> __global__ void __launch_bounds__(THREADS, 2)
 pool_backward(pool_t<I> g, C *dx, const int32_t *place, const C *dy, int64_t n) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x, pixels = (int64_t)g.out[0] * g.out[1] * g.out[2];
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+    int64_t step = thread_count(), pixels = (int64_t)g.out[0] * g.out[1] * g.out[2];
+    for (int64_t i = thread_index(); i < n; i += step) {
         I at[3], low[3], high[3], between;
         I of = pool_place(g.in, g.inner, (I)i, at, &between);
         I me = (at[0] * g.in[1] + at[1]) * g.in[2] + at[2];
@@ -6189,7 +6435,7 @@ pool_backward(pool_t<I> g, C *dx, const int32_t *place, const C *dy, int64_t n) 
                         count *= pool_window(g, d, o[d], &from, &to);
                         inside = inside && at[d] >= from && at[d] < to;
                     }
-                    if (inside) { sum += dy[q] / (C)(g.divisor ? g.divisor : count > 0 ? count : 1); }
+                    if (inside) { sum += dy[q] / (C)g.share(count); }
                 }
             }
         }
@@ -6205,7 +6451,8 @@ pool_backward(pool_t<I> g, C *dx, const int32_t *place, const C *dy, int64_t n) 
 struct planes_t { int64_t groups, items, channels, n, rows, planes; };
 
 __host__ __device__ inline planes_t planes_of(const int64_t *i) {
-    return planes_t{i[0], i[1], i[2], i[3], i[0] ? i[0] * i[1] : i[2], i[0] ? i[2] / i[0] : i[1]};
+    if (!i[0]) { return planes_t{0, i[1], i[2], i[3], i[2], i[1]}; }       // batch norm
+    return planes_t{i[0], i[1], i[2], i[3], i[0] * i[1], i[2] / i[0]};
 }
 
 __device__ inline int64_t plane_of(const planes_t &p, int64_t r, int64_t j) {
@@ -6237,8 +6484,8 @@ plane_norm(planes_t p, C *y, C *mean, C *rstd, C *variance, const C *x, const C 
         C k = 1 / w_sqrt(q + eps);
         for (int64_t i = threadIdx.x; i < all; i += blockDim.x) {
             int64_t plane = plane_of(p, r, i / p.n), c = plane % p.channels, at = plane * p.n + i % p.n;
-            C h = (x[at] - a) * k;
-            y[at] = (w ? h * w[c] : h) + (b ? b[c] : C(0));
+            C h = (x[at] - a) * k, more = b ? b[c] : C(0);
+            y[at] = (w ? h * w[c] : h) + more;
         }
         if (!threadIdx.x) {
             mean[r] = a;
@@ -6388,7 +6635,8 @@ piece_norm(pieces_t p, C *y, const C *x, const C *mean, const C *rstd, const C *
          q += (int64_t)gridDim.x * blockDim.y) {
         piece_t k = piece_of(p, q);
         int64_t r = statistic_of(p.p, k.plane), c = k.plane % p.p.channels;
-        C m = mean[r], by = rstd[r], scale = w ? w[c] : C(1), more = b ? b[c] : C(0);
+        C m = mean[r], by = rstd[r], scale = w ? w[c] : C(1);
+        C more = b ? b[c] : C(0);
         const C *row[1] = {x + k.at};
         map_row<C, 1>(y + k.at, row, k.n, l,
                       [&](int64_t, const C *v) { return (v[0] - m) * by * scale + more; });
@@ -6520,18 +6768,21 @@ struct flow_t : dnn_graph_t {
     int ops = 0;
     int64_t inside = 100;
     desc_t inner(const int64_t *dims, cudnnDataType_t type = CUDNN_DATA_FLOAT, bool turned = false) {
-        int64_t strides[4] = {dims[1] * dims[2] * dims[3], dims[2] * dims[3], turned ? 1 : dims[3],
-                              turned ? dims[2] : 1};
+        int64_t strides[4] = {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1};
+        if (turned) { strides[2] = 1, strides[3] = dims[2]; }
         return tensor(inside++, type, 4, dims, strides, 16, INNER);
     }
+
     desc_t number(int64_t id) {
         static const int64_t ones[4] = {1, 1, 1, 1};
         return tensor(id, CUDNN_DATA_FLOAT, 4, ones, ones, 4, VALUE);
     }
+
     void add(desc_t o) {
         finish(o, "operation");
         op[ops++] = o;
     }
+
     desc_t point(cudnnPointwiseMode_t mode, desc_t x, desc_t b, desc_t y,
                  cudnnDataType_t type = CUDNN_DATA_FLOAT, int64_t axis = -1, desc_t t = nullptr) {
         desc_t how = make(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
@@ -6548,6 +6799,7 @@ struct flow_t : dnn_graph_t {
         add(o);
         return y;
     }
+
     desc_t product(desc_t a, desc_t b, desc_t y) {
         cudnnDataType_t sums = CUDNN_DATA_FLOAT;
         desc_t how = make(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
@@ -6561,6 +6813,7 @@ struct flow_t : dnn_graph_t {
         add(o);
         return y;
     }
+
     desc_t reduce(cudnnReduceTensorOp_t mode, desc_t x, desc_t y) {
         cudnnDataType_t sums = CUDNN_DATA_FLOAT;
         desc_t how = make(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
@@ -6574,6 +6827,7 @@ struct flow_t : dnn_graph_t {
         add(o);
         return y;
     }
+
     desc_t reshape(desc_t x, desc_t y) {
         desc_t o = make(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
         set(o, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x);
@@ -6599,9 +6853,10 @@ static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t t
     auto reals = [&]() { return g.inner(wide); };
     for (int k = 0; k <= (back ? SDPA_DELTA : SDPA_LSE); k++) {
         bool f32 = k == SDPA_LSE || k == SDPA_DELTA;
-        d[k] = g.tensor(k + 1, f32 ? CUDNN_DATA_FLOAT : type, 4, t[k].dims, t[k].strides,
-                        k == SDPA_DELTA ? 16 : alignment[k]);
+        const int64_t aligned = k == SDPA_DELTA ? 16 : alignment[k];
+        d[k] = g.tensor(k + 1, f32 ? CUDNN_DATA_FLOAT : type, 4, t[k].dims, t[k].strides, aligned);
     }
+
     desc_t scale = g.number(SDPA_SCALE + 1), x;
     desc_t more = bias ? g.tensor(SDPA_BIAS + 1, type, 4, bias->dims, bias->strides, alignment[SDPA_DELTA])
                        : nullptr;
@@ -6631,6 +6886,7 @@ static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t t
         g.product(x, d[SDPA_V], d[SDPA_Y]);
         return;
     }
+
     x = g.point(CUDNN_POINTWISE_MUL, d[SDPA_G], d[SDPA_Y], g.inner(t[SDPA_Y].dims));
     x = g.reduce(CUDNN_REDUCE_TENSOR_ADD, x, g.inner(thin));
     g.point(CUDNN_POINTWISE_MUL, x, g.number(SDPA_ONE + 1), d[SDPA_DELTA]);     // the pattern wants it
@@ -6684,6 +6940,7 @@ static dnn_plan_t *attention_planned(const place_t &at, bool back, bool causal, 
         }
         if (g.status && CUDNN_STATUS_CATEGORY(g.status) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
     }
+
     return slot->plan.workspace < 0 ? nullptr : &slot->plan;
 }
 
@@ -6692,11 +6949,10 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
     const bool added = c->row->id == NN_OP_BIASED || c->row->id == NN_OP_BIASED_BACKWARD;
     bool back = c->row->id == NN_OP_ATTENTION_BACKWARD || c->row->id == NN_OP_BIASED_BACKWARD;
     bool causal = c->p->i[0] != 0;
-    const tensor_arg_t *a = c->arg, *q = a + back, *y = q + 3 + (added && !back), *gy = back ? a : y;
-    const tensor_arg_t *out = back ? a + c->nin : nullptr;
-    const tensor_arg_t *of[SDPA_DELTA] = {q, q + 1, q + 2, y, y + 1, gy, back ? out : y, back ? out + 1 : y,
-                                          back ? out + 2 : y};
-    const tensor_arg_t &mask = a[added ? back ? 6 : 3 : 0];
+    const attention_args_t a(c, added, back);
+    const tensor_arg_t *of[SDPA_DELTA] = {a.q, a.k, a.v, a.y, a.lse, a.y, a.y, a.y, a.y};
+    if (back) { of[SDPA_G] = a.dy, of[SDPA_DQ] = a.dq, of[SDPA_DK] = a.dk, of[SDPA_DV] = a.dv; }
+    const tensor_arg_t *q = a.q, *y = a.y, *gy = of[SDPA_G], &mask = added ? *a.mask : c->arg[0];
     heads_t bias(mask);
     int last = back ? SDPA_DELTA : SDPA_G, count = 0;
     heads_t sums(*y);
@@ -6716,7 +6972,8 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
         bool made = k == SDPA_Y || k == SDPA_LSE || k > SDPA_G;
         if (made ? !of[k]->contiguous : !t[k].fits) { return false; }
     }
-    part = !back || part > all ? all : part < 1 ? 1 : part;
+
+    part = back ? most<int64_t>(1, least(part, all)) : all;
     std::lock_guard<std::mutex> hold(libraries.lock);   // a handle serves one thread at a time
     if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
     for (int64_t from = 0; from < all; from += part) {
@@ -6758,6 +7015,7 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
                                       (char *)space.at + delta);
         if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
     }
+
     __atomic_fetch_add(&libraries.calls, 1, __ATOMIC_RELAXED);
     return true;
 }
@@ -6776,6 +7034,7 @@ static dnn_plan_t *norm_planned(const place_t &at, bool layer, bool back, int dt
         key.v[6 + 2 * d] = x.dims[d];
         key.v[7 + 2 * d] = x.strides[d];
     }
+
     auto *slot = libraries.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
     if (found) { return slot->plan.workspace < 0 ? nullptr : &slot->plan; }
     on_device_t leave(at.device);
@@ -6816,6 +7075,7 @@ static dnn_plan_t *norm_planned(const place_t &at, bool layer, bool back, int dt
         g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC, statistic(NORM_INVERSE));
         g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_YDESC, image(NORM_Y, 2));
     }
+
     g.add(op);
     if (g.status || !plan_of(g, g.op, g.ops, at.device, false, at.limits.conv_workspace, &slot->plan)) {
         memcpy(libraries.error, libraries.said, sizeof libraries.error);
@@ -6826,8 +7086,8 @@ static dnn_plan_t *norm_planned(const place_t &at, bool layer, bool back, int dt
 
 __global__ void __launch_bounds__(THREADS, 4)
 variance_of(float *variance, const float *inverse, int64_t n, float eps) {
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n;
-         i += (int64_t)gridDim.x * blockDim.x) {
+    for (int64_t i = thread_index(); i < n;
+         i += thread_count()) {
         float v = 1 / (inverse[i] * inverse[i]) - eps;
         variance[i] = v < 0 ? 0 : v;
     }
@@ -6837,35 +7097,40 @@ variance_of(float *variance, const float *inverse, int64_t n, float eps) {
 static bool norm_by_library(const place_t &at, const tensor_call_t *c) {
     const bool layer = c->row->id == NN_OP_LAYER_NORM || c->row->id == NN_OP_LAYER_NORM_BACKWARD;
     const bool back = c->row->id == NN_OP_GROUP_NORM_BACKWARD || c->row->id == NN_OP_LAYER_NORM_BACKWARD;
-    const tensor_arg_t *a = c->arg, &scale = a[back ? 4 : 1], &other = a[back ? 6 : 2];
-    const tensor_arg_t &dy = a[0], &y = a[back ? 5 : 3];
-    const int64_t columns = layer ? c->p->i[0] : 1, size[4] = {a[0].numel / (columns + !columns), columns, 1,
-        1};
+    const norm_args_t a(c, back);
+    const tensor_arg_t &other = back ? *a.dweight : *a.bias, &given = c->arg[0];
+    const tensor_arg_t &y = back ? *a.dx : *a.y;
+    const int64_t columns = layer ? c->p->i[0] : 1;
+    const int64_t size[4] = {given.numel / most<int64_t>(columns, 1), columns, 1, 1};
     const int64_t step[4] = {columns, 1, 1, 1};
-    tensor_arg_t x = a[back];
+    tensor_arg_t x = *a.x;
     if (layer && x.contiguous) {
         x.dims = size;
         x.strides = step;
         x.ndim = 4;
     }
+
     float eps = (float)c->p->f[0];
     if (!at.allocator || !at.limits.libraries || x.dtype == TENSOR_F64 || x.ndim < 4 || x.ndim > 5 ||
         !x.numel || (layer && c->p->i[1]) ||
-        x.contiguous != y.contiguous || x.contiguous != dy.contiguous || !scale.data || !other.data ||
+        x.contiguous != y.contiguous || x.contiguous != given.contiguous || !a.weight->data || !other.data ||
         !other.numel) {
         return false;
     }
+
     const image_t image(x, layer || !x.contiguous);
-    const int64_t alignment[3] = {alignment_of(x.data), alignment_of(dy.data), alignment_of(y.data)};
+    const int64_t alignment[3] = {alignment_of(x.data), alignment_of(given.data), alignment_of(y.data)};
     const int64_t ids[2][8] = {{NORM_X, NORM_SCALE, NORM_BIAS, NORM_Y, NORM_MEAN, NORM_INVERSE, NORM_EPS},
                                {NORM_DY, NORM_X, NORM_MEAN, NORM_INVERSE, NORM_SCALE, NORM_Y, NORM_DSCALE,
                                 NORM_DBIAS}};
     void *data[8];
     for (int k = 0; k < 8; k++) {
-        data[k] = !back && k == 6 ? &eps : !back && k > 6 ? nullptr : a[k].data;
+        data[k] = back || k < 6 ? c->arg[k].data : nullptr;
+        if (!back && k == 6) { data[k] = &eps; }
         bool row = back ? k > 1 && k != 5 : k != 0 && k != 3 && k < 6;
         if (row && alignment_of(data[k]) < 16) { return false; }
     }
+
     std::lock_guard<std::mutex> hold(libraries.lock);   // a handle serves one thread at a time
     if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
     dnn_plan_t *plan = norm_planned(at, layer, back, x.dtype, image, alignment);
@@ -6876,9 +7141,9 @@ static bool norm_by_library(const place_t &at, const tensor_call_t *c) {
                                   space.at);
     if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
     __atomic_fetch_add(&libraries.calls, 1, __ATOMIC_RELAXED);
-    return back || layer || !code_of(tcu_launch(variance_of, grid_for(at, a[6].numel, THREADS), THREADS, 0,
-                                                at.stream,
-                                       (float *)a[6].data, (const float *)a[5].data, a[6].numel, eps));
+    return back || layer ||
+           !launch(at, threads_for(at, a.variance->numel), variance_of, a.variance->data, a.rstd->data,
+                   a.variance->numel, eps);
 }
 
 // A whole recurrent net (NN_OP_NET), described for one call: that costs less than a plan's key. Sizes in
@@ -6923,11 +7188,14 @@ struct net_t {
         if (!status) { check(lib.cudnnSetTensorNdDescriptor_(h, type, 3, state, step)); }
         if (!status) {
             static const cudnnRNNMode_t modes[] = {CUDNN_RNN_TANH, CUDNN_RNN_RELU, CUDNN_LSTM, CUDNN_GRU};
-            check(lib.cudnnSetRNNDescriptor_v8_(
-                net, CUDNN_RNN_ALGO_STANDARD, modes[p[0]], p[3] ? CUDNN_RNN_NO_BIAS : CUDNN_RNN_DOUBLE_BIAS,
-                p[2] == 2 ? CUDNN_BIDIRECTIONAL : CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT, type,
-                CUDNN_DATA_FLOAT, half ? CUDNN_TENSOR_OP_MATH : tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH,
-                (int)features, (int)p[5], (int)p[5], (int)p[1], nullptr, CUDNN_RNN_PADDED_IO_ENABLED));
+            cudnnRNNBiasMode_t bias = p[3] ? CUDNN_RNN_NO_BIAS : CUDNN_RNN_DOUBLE_BIAS;
+            cudnnDirectionMode_t ways = p[2] == 2 ? CUDNN_BIDIRECTIONAL : CUDNN_UNIDIRECTIONAL;
+            cudnnMathType_t math = tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
+            if (half) { math = CUDNN_TENSOR_OP_MATH; }
+            check(lib.cudnnSetRNNDescriptor_v8_(net, CUDNN_RNN_ALGO_STANDARD, modes[p[0]], bias, ways,
+                                                CUDNN_LINEAR_INPUT, type, CUDNN_DATA_FLOAT, math,
+                                                (int)features, (int)p[5], (int)p[5], (int)p[1], nullptr,
+                                                CUDNN_RNN_PADDED_IO_ENABLED));
         }
         if (libraries.properties) { return; }                       // the rest wants a device
         cudnnHandle_t handle = libraries.dnn[device];
@@ -6943,13 +7211,19 @@ struct net_t {
             if (d) { lib.cudnnDestroyTensorDescriptor_(d); }
         }
     }
+
     net_t(const net_t &) = delete;
-    static int64_t nn_gates(int64_t kind) { return kind == NN__LSTM_NET ? 4 : kind == NN__GRU_NET ? 3 : 1; }
+    static int64_t nn_gates(int64_t kind) {
+        if (kind == NN__LSTM_NET) { return 4; }
+        return kind == NN__GRU_NET ? 3 : 1;
+    }
+
     cudnnForwardMode_t mode() const { return p[6] ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE; }
     bool check(cudnnStatus_t s) {
         if (!status) { status = s; }
         return dnn_said("a recurrent net", s, true);
     }
+
     // f(place with us, place in cuDNN's space, bytes) of each matrix, then of each bias -> whether cuDNN told
     template <class F> bool parts(cudnnHandle_t handle, void *space, F f) {
         int64_t ours = 0;
@@ -6962,7 +7236,8 @@ struct net_t {
                                                         &at[0], part[1], &at[1]))) {
                     break;
                 }
-                int64_t from = id >= gates ? p[5] : end < p[2] ? features : p[5] * p[2];
+                int64_t from = end < p[2] ? features : p[5] * p[2];
+                if (id >= gates) { from = p[5]; }
                 int64_t bytes = p[5] * (bias ? 1 : from) * size;
                 f(ours, (char *)at[bias] - (char *)space, bytes);
                 ours += bytes;
@@ -6970,14 +7245,16 @@ struct net_t {
         }
         return !status;
     }
+
     // Copies weights into cuDNN's space, or out of it, in as few pieces as there are.
     void move(cudnnHandle_t handle, char *ours, char *space, bool out, cudaStream_t stream) {
         int64_t a = 0, b = 0, n = 0;
         auto flush = [&] {
-            cudaError_t e = !n ? cudaSuccess : cudaMemcpyAsync(out ? ours + a : space + b, out ? space + b :
-                                                               ours + a,
-                                                               (size_t)n, cudaMemcpyDeviceToDevice, stream);
-            if (code_of(e)) { status = CUDNN_STATUS_INTERNAL_ERROR; }
+            char *to = space + b, *from = ours + a;
+            if (out) { to = ours + a, from = space + b; }
+            if (n && code_of(cudaMemcpyAsync(to, from, (size_t)n, cudaMemcpyDeviceToDevice, stream))) {
+                status = CUDNN_STATUS_INTERNAL_ERROR;
+            }
         };
         parts(handle, space, [&](int64_t from, int64_t to, int64_t bytes) {
             if (from != a + n || to != b + n) {
@@ -7002,9 +7279,9 @@ static int64_t backend_net(int index, int dtype, const int64_t *dims, const tens
 // -> whether it was done
 static bool net_by_library(const place_t &at, const tensor_call_t *c) {
     const bool back = c->row->id == NN_OP_NET_BACKWARD;
-    const tensor_arg_t *a = c->arg, &x = a[back], &w = a[1 + back], &y = a[back ? 3 : 4];
-    const tensor_arg_t &states = a[back ? 7 : 5], &kept = a[back ? 4 : 6];
-    const void *h0 = a[back ? 5 : 2].data, *c0 = a[back ? 6 : 3].data;
+    const net_args_t a(c, back);
+    const tensor_arg_t &x = *a.x, &w = *a.weights, &y = *a.y, &states = *a.states, &kept = *a.kept;
+    const void *h0 = a.h0->data, *c0 = a.c0->data;
     if (!at.allocator || !at.limits.libraries) { return false; }
     std::lock_guard<std::mutex> hold(libraries.lock);   // a handle serves one thread at a time
     if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
@@ -7034,24 +7311,26 @@ static bool net_by_library(const place_t &at, const tensor_call_t *c) {
                                            net.kept, net.kept ? kept.data : nullptr));
         }
     } else {                                    // what was kept changes: backward may come again
-        char *copy = work + lines(net.work) + more, *dw = same ? (char *)a[9].data : copy + lines(net.kept);
+        char *copy = work + lines(net.work) + more,
+             *dw = same ? (char *)a.dweights->data : copy + lines(net.kept);
         cudaError_t e = cudaMemcpyAsync(copy, kept.data, net.kept, cudaMemcpyDeviceToDevice, at.stream);
         if (!e) { e = cudaMemsetAsync(dw, 0, net.weights, at.stream); }
         if (code_of(e)) { return false; }
-        auto given = [&](int k) { return a[k].numel ? a[k].data : nullptr; };
+        auto given = [](const tensor_arg_t *g) { return g->numel ? g->data : nullptr; };
         if (!net.status) {
-            net.check(lib.cudnnRNNBackwardData_v8_(handle, net.net, nullptr, net.y, y.data, a[0].data, net.x,
-                                                   a[8].data, net.h, h0, state, given(10), net.h, c0, cells,
-                                                   given(11), net.weights, space, net.work, work, net.kept,
-                                                   copy));
+            net.check(lib.cudnnRNNBackwardData_v8_(handle, net.net, nullptr, net.y, y.data, a.dy->data, net.x,
+                                                   a.dx->data, net.h, h0, state, given(a.dh0), net.h, c0,
+                                                   cells, given(a.dc0), net.weights, space, net.work, work,
+                                                   net.kept, copy));
         }
         if (!net.status) {
             net.check(lib.cudnnRNNBackwardWeights_v8_(handle, net.net, CUDNN_WGRAD_MODE_ADD, nullptr, net.x,
                                                       x.data, net.h, h0, net.y, y.data, net.weights, dw,
                                                       net.work, work, net.kept, copy));
         }
-        if (!net.status && !same) { net.move(handle, (char *)a[9].data, dw, true, at.stream); }
+        if (!net.status && !same) { net.move(handle, (char *)a.dweights->data, dw, true, at.stream); }
     }
+
     if (net.status) { return false; }
     __atomic_fetch_add(&libraries.calls, 1, __ATOMIC_RELAXED);
     return true;
@@ -7095,8 +7374,7 @@ template <class C> __device__ inline C minus_log_sigmoid(C x) {
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 loss_map(int which, C *y, const C *x, const C *t, const C *w, const C *pos, C p, int64_t n,
          unsigned long long *error) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+    for (int64_t i = thread_index(); i < n; i += thread_count()) {
         C a = x[i], b = t[i], q = pos ? pos[i] : C(1), v = C(0);
         if (which == NN__LOSS_BCE && !(a >= 0 && a <= 1)) {
             fault(error, i);
@@ -7113,9 +7391,9 @@ loss_map(int which, C *y, const C *x, const C *t, const C *w, const C *pos, C p,
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 loss_map_backward(int which, C *gx, C *gt, const C *g, bool each, C scale, const C *x, const C *t, const C *w,
                   const C *pos, C p, int64_t n) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
-        C a = x[i], b = t[i], q = pos ? pos[i] : C(1), k = g[each ? i : 0] * scale, v = C(0), u = C(0);
+    for (int64_t i = thread_index(); i < n; i += thread_count()) {
+        C a = x[i], b = t[i], q = pos ? pos[i] : C(1);
+        C k = g[each ? i : 0] * scale, v = C(0), u = C(0);
         (void)a, (void)b, (void)q;
         switch (which) {
 #define TCU_X(ID, f, dx, dt)                                                                                 \
@@ -7143,8 +7421,8 @@ loss_map_backward(int which, C *gx, C *gt, const C *g, bool each, C scale, const
 // y[plane][tap][pixel] = the pixel's element under the tap, 0 outside.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 columns_of(window_t g, C *y, const C *x, int64_t n) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+    int64_t step = thread_count();
+    for (int64_t i = thread_index(); i < n; i += step) {
         int64_t o[3], k[3], rest = i, at = 0;
         bool inside = true;
         for (int d = 2; d >= 0; d--) {
@@ -7167,8 +7445,8 @@ columns_of(window_t g, C *y, const C *x, int64_t n) {
 // The other way: an element sums the columns it is in, tap by tap.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 images_of(window_t g, C *y, const C *x, int64_t n) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x, pixels = g.out[0] * g.out[1] * g.out[2];
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+    int64_t step = thread_count(), pixels = g.out[0] * g.out[1] * g.out[2];
+    for (int64_t i = thread_index(); i < n; i += step) {
         int64_t p[3], rest = i;
         for (int d = 2; d >= 0; d--) {
             p[d] = rest % g.in[d];
@@ -7199,8 +7477,8 @@ struct recur_t {
 };
 
 template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step(recur_t v) {
-    const int64_t h = v.h, step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < v.n * h; i += step) {
+    const int64_t h = v.h, step = thread_count();
+    for (int64_t i = thread_index(); i < v.n * h; i += step) {
         int64_t item = i / h, k = i - item * h;
         const C *x = (const C *)v.gi + item * v.g + k, *w = (const C *)v.hg + item * v.g + k;
         C *kept = (C *)v.gates + item * 4 * h + k, a = x[0] + w[0];
@@ -7232,8 +7510,8 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step(recu
 
 // dh and dc, of the step's results but for dy and dcy, become those of h0 and c0 but for what hg carries.
 template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step_backward(recur_t v) {
-    const int64_t h = v.h, step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < v.n * h; i += step) {
+    const int64_t h = v.h, step = thread_count();
+    for (int64_t i = thread_index(); i < v.n * h; i += step) {
         int64_t item = i / h, k = i - item * h;
         const C *kept = (const C *)v.gates + item * 4 * h + k;
         C *dx = (C *)v.dgi + item * v.g + k, *dw = (C *)(v.dhg ? v.dhg : v.dgi) + item * v.g + k;
@@ -7256,7 +7534,8 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step_back
             dx[0] = dw[0] = g * kept[3 * h] * (a * (1 - a));
         } else {
             C a = ((const C *)v.y)[i];
-            dx[0] = v.kind == NN__TANH_NET ? g * (1 - a * a) : a > 0 ? g : C(0);
+            dx[0] = a > 0 ? g : C(0);
+            if (v.kind == NN__TANH_NET) { dx[0] = g * (1 - a * a); }
         }
         ((C *)v.dh)[i] = next;
     }
@@ -7319,8 +7598,8 @@ ctc_items(ctc_t v, unsigned long long *error) {
             __syncthreads();
         }
         const double *row = alpha + (length + v.rows - 1) % v.rows * states;
-        double loss = length ? -sum_t::join(row[states - 1], size ? row[states - 2] : -(double)INFINITY)
-                             : size ? (double)INFINITY : 0;
+        double loss = size ? (double)INFINITY : 0;
+        if (length) { loss = -sum_t::join(row[states - 1], size ? row[states - 2] : -(double)INFINITY); }
         if (!me) { ((C *)v.loss)[n] = (C)(v.zero && loss == (double)INFINITY ? 0 : loss); }
         __syncthreads();                                    // the row is written again below
         for (int64_t t = v.t - 1; t >= 0 && v.want; t--) {
@@ -7433,8 +7712,8 @@ optimizer_step(params_t t, update_t<C> given, const update_t<C> *live) {
     bool wide = aligned16(q.p) && aligned16(q.g);
     TCU_UNROLL
     for (int k = 0; k < STEP::STATES; k++) { wide = wide && aligned16(q.s[k]); }
-    int64_t packs = wide ? q.n / V : 0, j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    int64_t packs = wide ? q.n / V : 0, j = thread_index();
+    int64_t step = thread_count();
     for (int64_t i = j; i < packs; i += step) {
         pack x = ((pack *)q.p)[i], g = ((const pack *)q.g)[i], s[3] = {};
         TCU_UNROLL
@@ -7454,6 +7733,7 @@ optimizer_step(params_t t, update_t<C> given, const update_t<C> *live) {
             if (u.state[k]) { ((pack *)q.s[k])[i] = s[k]; }
         }
     }
+
     for (int64_t i = packs * V + j; i < q.n; i += step) {
         C state[3] = {};
         for (int k = 0; k < STEP::STATES; k++) {
@@ -7516,9 +7796,10 @@ template <class F> inline int by_many(const param_t *params, int count, F f) {
             t.of[had++] = params[i];
             most = params[i].n > most ? params[i].n : most;
         }
-        cudaError_t e = had ? f(t, (unsigned)had, most) : cudaSuccess;
-        if (e) { return code_of(e); }
+        int code = had ? f(t, (unsigned)had, most) : 0;
+        if (code) { return code; }
     }
+
     return 0;
 }
 
@@ -7529,8 +7810,8 @@ inline int optimizer(const place_t &at, const param_t *params, int count, const 
     update_t<C> u = update_of<C>(n, params[0]);
     step_kernel_t<C> kernel = step_kernel<C>(n.formula, live != nullptr);
     return by_many(params, count, [&](const params_t &t, unsigned had, int64_t most) {
-        return tcu_launch(kernel, dim3(grid_for(at, most, THREADS * 4), had), THREADS, 0, at.stream, t, u,
-                          (const update_t<C> *)live);
+        return launch(at, {dim3(grid_for(at, most, THREADS * 4), had), THREADS}, kernel, t, u,
+                      (const update_t<C> *)live);
     });
 }
 
@@ -7552,10 +7833,12 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) grad_squares(pa
         TCU_UNROLL
         for (int l = 0; l < V; l++) { sum = w_add(sum, w_mul((double)x.v[l], (double)x.v[l])); }
     }
+
     for (int64_t i = packs * V + blockIdx.x * THREADS + threadIdx.x; i < q.n; i += parts * THREADS) {
         double x = (double)((const C *)q.p)[i];
         sum = w_add(sum, w_mul(x, x));
     }
+
     sum = block_sum(sum, part);
     if (!threadIdx.x) { ((double *)q.g)[blockIdx.x] = sum; }
 }
@@ -7573,8 +7856,8 @@ __global__ void __launch_bounds__(THREADS, 4) grad_scale(params_t t, const doubl
     const param_t &q = t.of[blockIdx.y];
     constexpr int V = lanes_of<C>;
     const C f = (C)*factor;
-    const int64_t packs = aligned16(q.p) ? q.n / V : 0, step = (int64_t)gridDim.x * blockDim.x;
-    const int64_t first = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    const int64_t packs = aligned16(q.p) ? q.n / V : 0, step = thread_count();
+    const int64_t first = thread_index();
     bool bad = false;
     if (!found && f == C(1)) { return; }
     for (int64_t i = first; i < packs; i += step) {
@@ -7586,11 +7869,13 @@ __global__ void __launch_bounds__(THREADS, 4) grad_scale(params_t t, const doubl
         }
         ((pack_t<C, V> *)q.p)[i] = x;
     }
+
     for (int64_t i = packs * V + first; i < q.n; i += step) {
         C x = ((const C *)q.p)[i];
         bad = bad || !(x - x == 0);
         ((C *)q.p)[i] = w_mul(x, f);
     }
+
     if (found && bad) { atomicExch(found, 1.0f); }
 }
 
@@ -7599,10 +7884,9 @@ __global__ void __launch_bounds__(THREADS, 4) grad_scale(params_t t, const doubl
 template <class C> inline int grads(const place_t &at, const param_t *params, int count, const double *factor,
                                     float *found) {
     return by_many(params, count, [&](const params_t &t, unsigned had, int64_t most) {
-        return factor ? tcu_launch(grad_scale<C>, dim3(grid_for(at, most, THREADS * 4), had), THREADS, 0,
-                                   at.stream, t, factor, found)
-                      : tcu_launch(grad_squares<C>, dim3((unsigned)parts_of(most), had), THREADS, 0,
-                                   at.stream, t);
+        return factor ? launch(at, {dim3(grid_for(at, most, THREADS * 4), had), THREADS}, grad_scale<C>, t,
+                               factor, found)
+                      : launch(at, {dim3((unsigned)parts_of(most), had), THREADS}, grad_squares<C>, t);
     });
 }
 
@@ -7664,6 +7948,7 @@ template <class T> struct list_t {
         at[n++] = v;
         return true;
     }
+
     void drop() {
         free((void *)at);
         at = nullptr;
@@ -7737,8 +8022,9 @@ struct current_t {
     current_t(const current_t &) = delete;
 };
 
-static int raised(int code, const char *format, const char *a, const char *b = "") {
-    TENSOR__(fail)(TENSOR__(self)(), code, format, a, b);
+// tensor.h's error with this text -> code
+template <class... A> static int raised(int code, const char *format, A... a) {
+    TENSOR__(fail)(TENSOR__(self)(), code, format, a...);
     return code;
 }
 
@@ -7763,22 +8049,26 @@ static stream_t *new_stream(int index) {
             return s;
         }
     }
+
     if (have == PER_DEVICE) { return nullptr; }
     stream_t *s = process.nstreams < MAX_STREAMS ? (stream_t *)calloc(1, sizeof *s) : nullptr;
     if (!s) {
         last_error = cudaErrorMemoryAllocation;
         return nullptr;
     }
+
     on_device_t at(index);
     if (code_of(cudaStreamCreateWithFlags(&s->raw, cudaStreamNonBlocking))) {
         free(s);
         return nullptr;
     }
+
     if (code_of(cudaEventCreateWithFlags(&s->event, cudaEventDisableTiming))) {
         cudaStreamDestroy(s->raw);
         free(s);
         return nullptr;
     }
+
     s->id = process.nstreams;
     s->device = index;
     process.stream[s->id] = s;
@@ -7827,19 +8117,22 @@ static stream_t *current(int index, const char *op) {
         raise_cuda(op);
         return nullptr;
     }
+
     tensor_cuda_stream_t *h = current_handle(index);
     tensor_cuda_graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
     if (h->dead) {
-        raised(TENSOR_ERR_OWNER, "%s: the thread's current stream was freed%s", op);
+        raised(TENSOR_ERR_OWNER, "%s: the thread's current stream was freed", op);
         return nullptr;
     }
+
     if (g && (g->thread == &this_thread) != (captured_on(h->of) != nullptr)) {
         if (g->thread == &this_thread) { g->failed = TENSOR_ERR_UNSUPPORTED; }
         raised(TENSOR_ERR_UNSUPPORTED, "%s: %s", op,
                g->thread == &this_thread ? "a graph is captured on another stream"
-                               : "another thread captures a graph on this stream");
+                                         : "another thread captures a graph on this stream");
         return nullptr;
     }
+
     return h->of;
 }
 
@@ -7865,6 +8158,7 @@ static int order(stream_t *s, uint64_t mark) {
         code = captured_on(o) ? 0 : code_of(cudaEventRecord(o->event, o->raw));     // else: as of the begin
         if (!code) { code = code_of(cudaStreamWaitEvent(s->raw, o->event, 0)); }
     }
+
     if (code) { return code; }
     __atomic_store_n(&s->seen[id], calls, __ATOMIC_RELAXED);
     if (__atomic_load_n(&o->noted, __ATOMIC_RELAXED)) { __atomic_store_n(&s->noted, 1, __ATOMIC_RELAXED); }
@@ -7935,6 +8229,7 @@ static int list_block(tensor_cuda_graph_t *g, stream_t *s, block_t *b, tensor__s
         b->place = g->list.n - 1;
         b->kept++;
     }
+
     listed_t &l = g->list.at[b->place];
     l.wrote |= writes;
     int code = l.writer && l.writer != s ? graph_edge(s, l.writer) : 0;
@@ -7944,7 +8239,9 @@ static int list_block(tensor_cuda_graph_t *g, stream_t *s, block_t *b, tensor__s
     l.readers = writes ? 0 : l.readers | uint64_t(1) << s->part;
     l.writer = writes ? s : l.writer;
     // Its own memory serves others of the capture only where one stream has used it.
-    if (b->home->lane->graph == g->arena && !code) { code = record_stream(process.allocator, b, (void *)s->raw); }
+    if (b->home->lane->graph == g->arena && !code) {
+        code = record_stream(process.allocator, b, (void *)s->raw);
+    }
     return code;
 }
 
@@ -7987,13 +8284,15 @@ struct scratch_t {
     void *at = nullptr;
     int code = 0;
     scratch_t(const tensor_call_t *c, uint64_t bytes) {
-        code = alloc(process.allocator, c->device - 1, (void *)this_thread.now->raw, bytes, c->row->name, &block);
+        code = alloc(process.allocator, c->device - 1, (void *)this_thread.now->raw, bytes, c->row->name,
+                     &block);
         if (code) {
             TENSOR__(fail)(c->thread, code, "%s: out of device memory for %d bytes of scratch", c->row->name,
                            (int64_t)bytes);
         }
         at = block ? (void *)(uintptr_t)block->address : nullptr;
     }
+
     ~scratch_t() { release(process.allocator, block); }
     scratch_t(const scratch_t &) = delete;
 };
@@ -8013,8 +8312,10 @@ static int settle(stream_t *s, const char *what) {
     }
     bool others = false;                        // whose ops may still write their words
     for (int k = 0, n = __atomic_load_n(&process.nstreams, __ATOMIC_ACQUIRE); k < n; k++) {
-        others |= process.stream[k]->device == s->device && __atomic_load_n(&process.stream[k]->noted, __ATOMIC_ACQUIRE);
+        others |= process.stream[k]->device == s->device &&
+                  __atomic_load_n(&process.stream[k]->noted, __ATOMIC_ACQUIRE);
     }
+
     if (!others) { __atomic_store_n(&g->used, 0, __ATOMIC_RELAXED); }
     int bad = 0;
     for (int k = 0; k < SLOTS; k++) {
@@ -8028,11 +8329,12 @@ static int settle(stream_t *s, const char *what) {
         }
         const int64_t place = (int64_t)~word[k], pivot = place & ((1 << PIVOT_BITS) - 1);
         bool matrix = (bad = g->slot[k].code) == TENSOR_ERR_LINALG;
-        TENSOR__(fail)(TENSOR__(self)(), bad, matrix && pivot ? "%s%s%s: matrix %d, pivot %d" :
-                       matrix ? "%s%s%s: matrix %d" : g->slot[k].told ? "%s%s%s: element %d" :
-                       "%s%s%s: element %d is out of range", g->slot[k].op, *base ? " at " : "", base,
-                       matrix ? place >> PIVOT_BITS : place, pivot);
+        const char *text = g->slot[k].told ? "%s%s%s: element %d" : "%s%s%s: element %d is out of range";
+        if (matrix) { text = pivot ? "%s%s%s: matrix %d, pivot %d" : "%s%s%s: matrix %d"; }
+        const int64_t item = matrix ? place >> PIVOT_BITS : place;
+        TENSOR__(fail)(TENSOR__(self)(), bad, text, g->slot[k].op, *base ? " at " : "", base, item, pivot);
     }
+
     return bad;
 }
 
@@ -8049,8 +8351,8 @@ static int backend_alloc(int index, uint64_t bytes, void **data, void **block) {
     block_t *b;
     stream_t *s = index < 0 ? nullptr : current(index, "alloc");
     if (index >= 0 && !s) { return code_now(); }
-    int code = alloc(s ? process.allocator : process.pinned, index < 0 ? 0 : index, s ? (void *)s->raw : nullptr, bytes,
-                     nullptr, &b);
+    int code = s ? alloc(process.allocator, index, (void *)s->raw, bytes, nullptr, &b)
+                 : alloc(process.pinned, 0, nullptr, bytes, nullptr, &b);
     if (code) { return code; }
     *data = (void *)(uintptr_t)b->address;
     *block = b;
@@ -8091,8 +8393,9 @@ __global__ void __launch_bounds__(32, 1) store_few(unsigned char *to, few_t few,
 
 static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, tensor__storage_t *from_in,
                         uint64_t bytes, int wait, const char *op) {
-    int to_index = to_in ? to_in->device - 1 : -1, from_index = from_in ? from_in->device - 1 : -1;
-    int index = to_index >= 0 ? to_index : from_index;
+    const int to_index = to_in ? to_in->device - 1 : -1;
+    const int from_index = from_in ? from_in->device - 1 : -1;
+    const int index = to_index >= 0 ? to_index : from_index;
     stream_t *s = current(index, op), *other;
     if (!s) { return code_now(); }
     tensor_cuda_graph_t *g = captured_on(s);
@@ -8103,24 +8406,27 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
     if (g && (peers || !to_block || (!from_block && bytes > sizeof(few_t)))) {
         g->failed = TENSOR_ERR_UNSUPPORTED;
         return raised(g->failed, !to_block ?
-                      "%s: the host reads a tensor's elements%s: in a capture they are not there yet" :
-                      "%s: memory of the host%s cannot be read by a graph: copy it before its run", op);
+                      "%s: the host reads a tensor's elements: in a capture they are not there yet" :
+                      "%s: memory of the host cannot be read by a graph: copy it before its run", op);
     }
+
     if (peers) {                                // the source is ready, and stays until it is read
         if (!(other = current(from_index, op))) { return code_now(); }
         int code = use_before(other, from_block, false) ? raise_cuda(op) : settle(other, op);
         if (code) { return code; }
     }
+
     if (g) {
         int code = to_block ? list_block(g, s, to_block, to_in, true) : 0;
         if (!code && from_block) { code = list_block(g, s, from_block, from_in, false); }
         if (code) {
-            return code == TENSOR_ERR_CUDA ? raise_cuda(op) : raised(code, "%s: out of memory%s", op);
+            return code == TENSOR_ERR_CUDA ? raise_cuda(op) : raised(code, "%s: out of memory", op);
         }
     } else if ((to_block && use_before(s, to_block, true)) ||
                (from_block && !peers && use_before(s, from_block, false))) {
         return raise_cuda(op);
     }
+
     cudaError_t e;
     if (g && !from_block) {
         few_t few = {};
@@ -8129,9 +8435,11 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
     } else if (peers) {
         e = cudaMemcpyPeerAsync(to, to_index, from, from_index, bytes, s->raw);
     } else {
-        e = cudaMemcpyAsync(to, from, bytes, !from_block ? cudaMemcpyHostToDevice
-                            : !to_block ? cudaMemcpyDeviceToHost : cudaMemcpyDeviceToDevice, s->raw);
+        cudaMemcpyKind kind = to_block ? cudaMemcpyDeviceToDevice : cudaMemcpyDeviceToHost;
+        if (!from_block) { kind = cudaMemcpyHostToDevice; }
+        e = cudaMemcpyAsync(to, from, bytes, kind, s->raw);
     }
+
     if (code_of(e)) { return raise_cuda(op); }
     if (g) { return 0; }
     uint64_t mark = next_mark(s);
@@ -8143,6 +8451,7 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
     if (host && host->deleter == backend_release) {     // pinned: it stays until the copy is done
         return record_stream(process.pinned, (block_t *)host->user, (void *)s->raw) ? settle(s, op) : 0;
     }
+
     return to_block ? 0 : settle(s, op);        // CUDA has read pageable memory when it returns
 }
 
@@ -8205,6 +8514,7 @@ static int to_host(tensor_call_t *c, stream_t *s, tensor_arg_t *arg, twin_t *twi
         t.first = first < t.first ? first : t.first;
         t.end = end > t.end ? end : t.end;
     }
+
     for (int k = 0; k < *count; k++) {          // as aligned on the host as there
         twin_t &t = twin[k];
         if (!(t.memory = (char *)malloc(t.end - t.first + 128))) {
@@ -8218,6 +8528,7 @@ static int to_host(tensor_call_t *c, stream_t *s, tensor_arg_t *arg, twin_t *twi
             return raise_cuda(c->row->name);
         }
     }
+
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < *count && lies_there(c->arg[i]); k++) {
             if (twin[k].storage == arg[i].storage) {
@@ -8225,6 +8536,7 @@ static int to_host(tensor_call_t *c, stream_t *s, tensor_arg_t *arg, twin_t *twi
             }
         }
     }
+
     return settle(s, c->row->name);
 }
 
@@ -8244,6 +8556,7 @@ static int run_on_host(tensor_call_t *c, stream_t *s, tensor_arg_t *arg, twin_t 
         }
         here.scratch = (void *)(((uintptr_t)scratch + 63) & ~(uintptr_t)63);
     }
+
     code = c->row->cpu(&here);
     free(scratch);
     for (int i = c->nin; i < c->nin + c->nout && !code; i++) {
@@ -8255,6 +8568,7 @@ static int run_on_host(tensor_call_t *c, stream_t *s, tensor_arg_t *arg, twin_t 
             code = raise_cuda(c->row->name);
         }
     }
+
     if (!code && code_of(cudaStreamSynchronize(s->raw))) { code = raise_cuda(c->row->name); }
     return code;
 }
@@ -8264,9 +8578,10 @@ static int fall_back(tensor_call_t *c, stream_t *s) {
     tensor_cuda_graph_t *g = captured_on(s);
     if (g) {
         g->failed = TENSOR_ERR_UNSUPPORTED;
-        return raised(g->failed, "%s: cuda has no kernel for it%s, and a graph cannot run on the CPU",
+        return raised(g->failed, "%s: cuda has no kernel for it, and a graph cannot run on the CPU",
                       c->row->name);
     }
+
     if (__atomic_load_n(&process.forbidden, __ATOMIC_RELAXED)) {
         char list[96] = "";
         size_t at = 0;
@@ -8280,11 +8595,13 @@ static int fall_back(tensor_call_t *c, stream_t *s) {
                        c->row->name, list);
         return TENSOR_ERR_UNSUPPORTED;
     }
+
     tensor_arg_t *arg = (tensor_arg_t *)malloc((size_t)(n + 1) * (sizeof(tensor_arg_t) + sizeof(twin_t)));
     if (!arg) {
         TENSOR__(fail)(c->thread, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", c->row->name);
         return TENSOR_ERR_OUT_OF_MEMORY;
     }
+
     twin_t *twin = (twin_t *)(void *)(arg + n + 1);
     int code = run_on_host(c, s, arg, twin, &count);
     for (int k = 0; k < count; k++) { free(twin[k].memory); }
@@ -8308,7 +8625,8 @@ static unsigned long long *noting(const tensor_call_t *c, const char *what = nul
     gpu_t *g = gpu_of(c->device - 1);
     stream_t *s = this_thread.now;
     tensor_cuda_graph_t *graph = captured_on(s);
-    for (int k = 0; !graph && k < process.nstreams && __atomic_load_n(&g->used, __ATOMIC_RELAXED) >= SLOTS; k++) {
+    for (int k = 0; !graph && k < process.nstreams && __atomic_load_n(&g->used, __ATOMIC_RELAXED) >= SLOTS;
+         k++) {
         if (process.stream[k]->device == s->device && !captured_on(process.stream[k])) {
             settle(process.stream[k], c->row->name);
         }
@@ -8332,8 +8650,8 @@ static void *live_number(const live_t &number, uint32_t bytes) {
     live_t n = number;
     n.at = g->used;
     if (g->used + bytes > NUMBERS || !g->lives.add(n)) {
-        g->failed = raised(TENSOR_ERR_OUT_OF_MEMORY,
-                           "cuda_graph: no room for more random ops and optimizers%s%s", "");
+        g->failed =
+            raised(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph: no room for more random ops and optimizers");
         return nullptr;
     }
     g->used += (bytes + 15) & ~15u;
@@ -8390,6 +8708,7 @@ static int over_copies(const place_t &at, const tensor_call_t *c, bool wide,
             (uint64_t)(to[k].numel * size_of(to[k].dtype));
         bytes += size[k] = (size[k] + 255) / 256 * 256;
     }
+
     scratch_t scratch(c, bytes);
     int code = scratch.code;
     char *free_at = (char *)scratch.at;
@@ -8402,6 +8721,7 @@ static int over_copies(const place_t &at, const tensor_call_t *c, bool wide,
         for (int64_t d = to[k].ndim - 1, step = 1; d >= 0; step *= to[k].dims[d--]) { strides[k][d] = step; }
         if (k < c->nin) { code = copy(at, to[k], c->arg[k]); }
     }
+
     call.arg = to;
     if (!code) { code = run(at, &call); }
     for (int k = c->nin; k < n && !code; k++) {
@@ -8417,16 +8737,19 @@ static int native_pointwise(const place_t &at, tensor_call_t *c) {
     if (c->nin > 3) { return NONE; }
     for (int k = 0; k < c->nin; k++) { o[k + 1] = c->arg[k]; }
     if (id == TENSOR_OP_CLONE && !is_immediate(o[1])) { return copy(at, y, o[1]); }
-    const char *by_zero = class_of(c->compute) != 2    ? nullptr
-                        : id == TENSOR_OP_FLOOR_DIVIDE ? "floor_divide by zero"
-                        : id == TENSOR_OP_FMOD         ? "fmod by zero"
-                        : id == TENSOR_OP_REMAINDER    ? "remainder by zero" : nullptr;
+    const char *by_zero = nullptr;
+    if (class_of(c->compute) == 2) {            // what an integer divided by 0 is called
+        if (id == TENSOR_OP_FLOOR_DIVIDE) { by_zero = "floor_divide by zero"; }
+        if (id == TENSOR_OP_FMOD) { by_zero = "fmod by zero"; }
+        if (id == TENSOR_OP_REMAINDER) { by_zero = "remainder by zero"; }
+    }
     if (by_zero && is_immediate(o[2])) {
         if (*(const double *)o[2].data == 0) { return NONE; }       // the CPU's error, at once
         by_zero = nullptr;
     }
-    return pointwise(at, id, o, c->nin, c->compute, c->p ? c->p->f : nullptr,
-                     by_zero ? noting(c, by_zero) : nullptr);
+
+    unsigned long long *zero = by_zero ? noting(c, by_zero) : nullptr;
+    return pointwise(at, id, o, c->nin, c->compute, c->p ? c->p->f : nullptr, zero);
 }
 
 static int native_reduce(const place_t &at, tensor_call_t *c, int op, uint32_t mask) {
@@ -8441,8 +8764,10 @@ static int native_order(const place_t &at, tensor_call_t *c, int64_t rows, int64
     const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
     const int64_t *p = c->p->i;
     int id = c->row->id;
-    int what = id == TENSOR_OP_SORT ? PICK_SORT : id == TENSOR_OP_TOPK ? PICK_TOP
-             : id == TENSOR_OP_MODE ? PICK_MODE : PICK_RANK;
+    int what = PICK_RANK;
+    if (id == TENSOR_OP_SORT) { what = PICK_SORT; }
+    if (id == TENSOR_OP_TOPK) { what = PICK_TOP; }
+    if (id == TENSOR_OP_MODE) { what = PICK_MODE; }
     bool falling = what == PICK_SORT ? p[0] != 0 : what == PICK_TOP && p[1];
     uint64_t bytes = sort_scratch(x.numel) + 16;
     scratch_t scratch(c, what == PICK_TOP && !p[2] ? 2 * bytes : bytes);
@@ -8450,9 +8775,22 @@ static int native_order(const place_t &at, tensor_call_t *c, int64_t rows, int64
     return pick(at, what, y, x, rows, columns, y.numel / rows, falling, p[2] != 0, p[0], scratch.at);
 }
 
+static scan_t scan_of_row(int id) {
+    switch (id) {
+    case TENSOR_OP_CUMSUM: return SCAN_SUM;
+    case TENSOR_OP_CUMPROD: return SCAN_PROD;
+    case TENSOR_OP_LOGCUMSUMEXP: return SCAN_LOG;
+    case TENSOR_OP_CUMMAX: return SCAN_MAX;
+    case TENSOR_OP_CUMMIN: return SCAN_MIN;
+    case TENSOR_OP_LINEAR_SCAN: return SCAN_LINE;
+    default: return SCAN_OTHERS;
+    }
+}
+
 static int native_rows(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[c->nin];
-    int64_t columns = x.ndim ? x.dims[x.ndim - 1] : 1, rows = columns ? x.numel / columns : y.numel;
+    int64_t columns = x.ndim ? x.dims[x.ndim - 1] : 1;
+    int64_t rows = columns ? x.numel / columns : y.numel;
     bool same = true;
     if (!is_dense(c) || !rows) { return rows ? (int)NONE : 0; }
     for (int k = 1; k <= c->nin; k++) { same = same && c->arg[k].dtype == x.dtype; }
@@ -8463,12 +8801,7 @@ static int native_rows(const place_t &at, tensor_call_t *c) {
                              1u << (x.ndim - 1));
     case TENSOR_OP_CUMSUM: case TENSOR_OP_CUMPROD: case TENSOR_OP_LOGCUMSUMEXP: case TENSOR_OP_CUMMAX:
     case TENSOR_OP_CUMMIN: case TENSOR_OP_LINEAR_SCAN: case TENSOR_OP_PROD_OTHERS: {
-        const int id = c->row->id, what = id == TENSOR_OP_CUMSUM         ? SCAN_SUM
-                                          : id == TENSOR_OP_CUMPROD      ? SCAN_PROD
-                                          : id == TENSOR_OP_LOGCUMSUMEXP ? SCAN_LOG
-                                          : id == TENSOR_OP_CUMMAX       ? SCAN_MAX
-                                          : id == TENSOR_OP_CUMMIN       ? SCAN_MIN
-                                          : id == TENSOR_OP_LINEAR_SCAN  ? SCAN_LINE : SCAN_OTHERS;
+        const scan_t what = scan_of_row(c->row->id);
         const bool turned = (what == SCAN_SUM || what == SCAN_LINE) && c->p->i[0] != 0;
         const uint64_t bytes = scan_scratch(at, rows, columns);
         scratch_t totals(c, bytes), scratch(c, what == SCAN_OTHERS ? (uint64_t)x.numel * 8 : 0);
@@ -8481,6 +8814,7 @@ static int native_rows(const place_t &at, tensor_call_t *c) {
     case TENSOR_OP_SEARCHSORTED: return search(at, y, x, c->arg[1], c->p->i[0] != 0);
     default: break;
     }
+
     if (!same || class_of(x.dtype) == 2) { return NONE; }
     switch (c->row->id) {
     case TENSOR_OP_SOFTMAX: return softmax(at, y, x, rows, columns, false);
@@ -8502,13 +8836,11 @@ static int native_fill(const place_t &at, tensor_call_t *c) {
     if ((id != TENSOR_OP_TRIL && id != TENSOR_OP_TRIU) || !is_dense(c)) { return NONE; }
     const tensor_arg_t &x = c->arg[0];
     if (!x.numel) { return 0; }
-    return by_size(size_of(x.dtype), [&](auto *type) {
-        auto *to = type ? type : (decltype(type))y.data;
-        auto *kernel = triangle<typename pointee_t<decltype(to)>::type>;
-        return code_of(tcu_launch(kernel, grid_for(at, x.numel, THREADS), THREADS, 0, at.stream, to,
-                                  (decltype(to))x.data, x.numel, x.dims[x.ndim - 2], x.dims[x.ndim - 1],
-                                      c->p->i[0],
-                                  id == TENSOR_OP_TRIL));
+    return by_size(size_of(x.dtype), [&](auto type) {
+        typedef TCU_TYPE(type) T;
+        auto *kernel = triangle<T>;
+        return launch(at, threads_for(at, x.numel), kernel, (T *)y.data, (const T *)x.data, x.numel,
+                      x.dims[x.ndim - 2], x.dims[x.ndim - 1], c->p->i[0], id == TENSOR_OP_TRIL);
     });
 }
 
@@ -8517,10 +8849,11 @@ static int native_linalg(const place_t &at, tensor_call_t *c) {
     const int id = c->row->id, last = x.ndim - 1;
     if (id == TENSOR_OP_LINALG_SWAPS) {
         const int64_t m = c->p->i[0], n = x.dims[last], items = m ? y->numel / m : 0;
-        return !items ? 0 : code_of(tcu_launch(swap_rows, grid_for(at, items, 1), WARP, 0, at.stream,
-                                               (int64_t *)y->data, (const int32_t *)x.data, items, m, n,
-                                               noting(c)));
+        return !items ? 0
+                      : launch(at, {grid_for(at, items, 1), WARP}, swap_rows, (int64_t *)y->data,
+                               (const int32_t *)x.data, items, m, n, noting(c));
     }
+
     linalg_t l;
     tensor_arg_t outer[2] = {x, c->arg[c->nin - 1]};
     memset((void *)&l, 0, sizeof l);
@@ -8529,29 +8862,55 @@ static int native_linalg(const place_t &at, tensor_call_t *c) {
         l.column[k] = outer[k].strides[last];
         outer[k].ndim = (uint8_t)(last - 1);
     }
+
     l.batch = walk_of(outer, 2);
     const int64_t m = x.dims[last - 1], n = x.dims[last], k = m < n ? m : n, wide = m < n;
     const bool svd = id == TENSOR_OP_LINALG_SVD, eigh = id == TENSOR_OP_LINALG_EIGH;
     const bool qr = id == TENSOR_OP_LINALG_QR;
-    const int64_t r = svd ? y[1 + wide].dims[last - wide] : qr || c->nin == 2 ? y->dims[last] : 0;
+    int64_t r = qr || c->nin == 2 ? y->dims[last] : 0;
+    if (svd) { r = y[1 + wide].dims[last - wide]; }
     if ((m > n ? m : n) >> PIVOT_BITS || r >> 30) { return NONE; }
     if (!l.batch.n) { return 0; }
     l.m = (int)m, l.n = (int)n, l.k = (int)k, l.r = (int)r;
     l.ld = l.m | 1;                             // odd: rows and columns go through all banks
     if (svd && wide) { l.ld = l.n | 1; }
-    l.room = (n + (svd ? k - n : eigh ? n : 0) + r) * l.ld + 2 * m + 2 * n + 2 * r + 2;
+    int64_t columns = n + r;
+    if (svd) { columns = k + r; }
+    if (eigh) { columns += n; }
+    l.room = columns * l.ld + 2 * m + 2 * n + 2 * r + 2;
     l.x = x.data;
     l.b = c->nin == 2 ? c->arg[1].data : nullptr;
     for (int i = 0; i < c->nout; i++) { l.y[i] = y[i].data; }
     l.twice = x.dtype == TENSOR_F64;
     l.upper = id == TENSOR_OP_LINALG_SOLVE || (c->p && c->p->i[0]);
     l.unit = id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR && c->p->i[1];
-    const char *lacks = id == TENSOR_OP_LINALG_CHOLESKY ? "linalg_cholesky: x is not positive definite"
-                      : id == TENSOR_OP_LINALG_SOLVE    ? "linalg_solve: a is singular"
-                      : eigh ? "linalg_eigh: x has inf or NaN, or no convergence"
-                      : svd  ? "linalg_svd: x has inf or NaN, or no convergence" : nullptr;
+    void (*kernel)(linalg_t) = nullptr;
+    const char *lacks = nullptr;                // what an error says
+    switch (id) {
+    case TENSOR_OP_LINALG_SVD:
+        kernel = singular_matrices;
+        lacks = "linalg_svd: x has inf or NaN, or no convergence";
+        break;
+    case TENSOR_OP_LINALG_EIGH:
+        kernel = eigen_matrices;
+        lacks = "linalg_eigh: x has inf or NaN, or no convergence";
+        break;
+    case TENSOR_OP_LINALG_CHOLESKY:
+        kernel = factor_matrices<TENSOR_OP_LINALG_CHOLESKY>;
+        lacks = "linalg_cholesky: x is not positive definite";
+        break;
+    case TENSOR_OP_LINALG_SOLVE:
+        kernel = factor_matrices<TENSOR_OP_LINALG_SOLVE>;
+        lacks = "linalg_solve: a is singular";
+        break;
+    case TENSOR_OP_LINALG_QR: kernel = factor_matrices<TENSOR_OP_LINALG_QR>; break;
+    case TENSOR_OP_LINALG_DET: kernel = factor_matrices<TENSOR_OP_LINALG_DET>; break;
+    case TENSOR_OP_LINALG_LU_FACTOR: kernel = factor_matrices<TENSOR_OP_LINALG_LU_FACTOR>; break;
+    default: kernel = factor_matrices<TENSOR_OP_LINALG_SOLVE_TRIANGULAR>; break;
+    }
+
     const int64_t wanted = ((m > n ? m : n) + 7) / 8, bytes = 8 * l.room;
-    const int threads = WARP * (int)(wanted < 1 ? 1 : wanted < THREADS / WARP ? wanted : THREADS / WARP);
+    const int threads = WARP * (int)most<int64_t>(1, least<int64_t>(wanted, THREADS / WARP));
     l.here = bytes <= at.limits.matrix_shared;
     int64_t grid = l.batch.n, most = (int64_t)at.limits.sms * at.limits.blocks_per_sm * THREADS / threads;
     if (!l.here && most > at.limits.matrix_workspace / bytes) { most = at.limits.matrix_workspace / bytes; }
@@ -8560,15 +8919,7 @@ static int native_linalg(const place_t &at, tensor_call_t *c) {
     if (scratch.code) { return scratch.code; }
     l.work = (double *)scratch.at;
     l.error = lacks ? noting(c, lacks, TENSOR_ERR_LINALG) : nullptr;
-    auto *kernel = svd                                  ? singular_matrices
-                 : eigh                                 ? eigen_matrices
-                 : qr                                   ? factor_matrices<TENSOR_OP_LINALG_QR>
-                 : id == TENSOR_OP_LINALG_CHOLESKY      ? factor_matrices<TENSOR_OP_LINALG_CHOLESKY>
-                 : id == TENSOR_OP_LINALG_DET           ? factor_matrices<TENSOR_OP_LINALG_DET>
-                 : id == TENSOR_OP_LINALG_LU_FACTOR     ? factor_matrices<TENSOR_OP_LINALG_LU_FACTOR>
-                 : id == TENSOR_OP_LINALG_SOLVE         ? factor_matrices<TENSOR_OP_LINALG_SOLVE>
-                                                        : factor_matrices<TENSOR_OP_LINALG_SOLVE_TRIANGULAR>;
-    return code_of(tcu_launch(kernel, (unsigned)grid, threads, l.here ? (size_t)bytes : 0, at.stream, l));
+    return launch(at, {(unsigned)grid, threads, l.here ? (size_t)bytes : 0}, kernel, l);
 }
 
 static int native_random(const place_t &at, tensor_call_t *c) {
@@ -8582,8 +8933,8 @@ static int native_random(const place_t &at, tensor_call_t *c) {
         const tensor_arg_t &x = c->arg[0];
         int64_t columns = x.dims[x.ndim - 1], rows = columns ? x.numel / columns : 0;
         if (!rows || !y.numel) { return y.numel ? (int)NONE : 0; }
-        return code_of(tcu_launch(draw_rows, grid_for(at, rows, 1), THREADS, 0, at.stream, (int64_t *)y.data,
-                                  (const double *)x.data, rows, columns, c->p->i[0], rng_of(c), noting(c)));
+        return launch(at, blocks_for(at, rows), draw_rows, (int64_t *)y.data, (const double *)x.data, rows,
+                      columns, c->p->i[0], rng_of(c), noting(c));
     }
     case TENSOR_OP_POISSON: return bernoulli(at, y, c->arg[0], rng_of(c), true);
     case TENSOR_OP_RANDPERM: {
@@ -8602,8 +8953,8 @@ static int native_index(const place_t &where, tensor_call_t *c) {
     int id = c->row->id, d = c->p ? (int)c->p->i[0] : 0;
     bool lines = id == TENSOR_OP_INDEX_COPY || id == TENSOR_OP_INDEX_ADD;
     bool parts = id == TENSOR_OP_SCATTER || id == TENSOR_OP_SCATTER_ADD || id == TENSOR_OP_SCATTER_REDUCE;
-    int how = id == TENSOR_OP_SCATTER_REDUCE                              ? (int)c->p->i[1]
-            : id == TENSOR_OP_INDEX_COPY || id == TENSOR_OP_SCATTER ? PUT_SET : PUT_ADD;
+    int how = id == TENSOR_OP_INDEX_COPY || id == TENSOR_OP_SCATTER ? PUT_SET : PUT_ADD;
+    if (id == TENSOR_OP_SCATTER_REDUCE) { how = (int)c->p->i[1]; }
     place_t at = where;
     if (id == TENSOR_OP_NONZERO || id == TENSOR_OP_AS_STRIDED_BACKWARD) {
         const tensor_arg_t &to = c->arg[1];
@@ -8627,6 +8978,7 @@ static int native_index(const place_t &where, tensor_call_t *c) {
         return code ? code : add_at(at, from, g.arg, walk_of(o, 2), nullptr, 0, 0, 1, to.numel, scratch.at,
                                     PUT_ADD);
     }
+
     if (id == TENSOR_OP_INDEX) {
         any_set_t s;
         sizes_t size = {};
@@ -8644,13 +8996,14 @@ static int native_index(const place_t &where, tensor_call_t *c) {
         walk_t w = walk_of(o, c->nin + 1);
         if (!w.n) { return 0; }
         at.error = noting(c);
-        return code_of(tcu_launch(flat_places, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
-                                  (int64_t *)y.data, s, size, at.error));
+        return launch(at, threads_for(at, w.n), flat_places, w, (int64_t *)y.data, s, size, at.error);
     }
+
     if ((id != TENSOR_OP_GATHER && id != TENSOR_OP_INDEX_SELECT && !parts && !lines) || !is_dense(c) ||
         d >= x.ndim) {
         return NONE;
     }
+
     int64_t outer = 1, inner = 1, n = x.dims[d];
     for (int k = 0; k < d; k++) { outer *= x.dims[k]; }
     for (int k = d + 1; k < x.ndim; k++) { inner *= x.dims[k]; }
@@ -8665,12 +9018,14 @@ static int native_index(const place_t &where, tensor_call_t *c) {
         reshape(y3, 3, to);
         return gather(at, y3.arg, x3.arg, 1, i3.arg);
     }
+
     bool whole = lines && outer == 1, part = false;
     shaped_t s3(src), used(src);
     for (int k = 0; k < index.ndim && parts; k++) {             // src may be larger than index
         part = part || index.dims[k] != src.dims[k];
         used.dims[k] = index.dims[k];
     }
+
     scratch_t scratch(c, sort_scratch(lines && !whole ? outer * index.numel * inner : index.numel));
     scratch_t read(c, part ? (uint64_t)index.numel * (uint64_t)size_of(src.dtype) : 0);
     int code = scratch.code ? scratch.code : read.code;
@@ -8682,6 +9037,7 @@ static int native_index(const place_t &where, tensor_call_t *c) {
         s3.arg.data = read.at;
         if ((code = copy(at, s3.arg, used.arg)) != 0) { return code; }
     }
+
     if (whole) { return add_rows(at, y, index, src, index.numel, inner, n, scratch.at, how); }
     if (!lines) { return scatter_add(at, y, d, index, s3.arg, scratch.at, how); }
     reshape(s3, 3, to);
@@ -8703,12 +9059,14 @@ static int native_linear(const place_t &at, tensor_call_t *c) {
     reshape(u2, 2, to);
     reshape(w2, 2, turned, by);
     if (plain) { return product(at, y2.arg, x2.arg, w2.arg, bias.data); }
-    int code = product(at, y2.arg, x2.arg, w2.arg, bias.data, false, relu ? RELU_EPILOGUE : GELU_EPILOGUE,
-                       c->nout > 1 ? before.data : nullptr);
+    void *kept = c->nout > 1 ? before.data : nullptr;
+    int code =
+        product(at, y2.arg, x2.arg, w2.arg, bias.data, false, relu ? RELU_EPILOGUE : GELU_EPILOGUE, kept);
     if (code != TENSOR_ERR_UNSUPPORTED) { return code; }
     const tensor_arg_t o[2] = {y2.arg, u2.arg};
     code = product(at, u2.arg, x2.arg, w2.arg, bias.data);
-    return code ? code : pointwise(at, relu ? TENSOR_OP_RELU : TENSOR_OP_GELU_TANH, o, 1, y.dtype, nullptr);
+    if (code) { return code; }
+    return pointwise(at, relu ? TENSOR_OP_RELU : TENSOR_OP_GELU_TANH, o, 1, y.dtype, nullptr);
 }
 
 static int native_embedding(const place_t &where, tensor_call_t *c) {
@@ -8720,6 +9078,7 @@ static int native_embedding(const place_t &where, tensor_call_t *c) {
         return index_rows(at, c->arg[2], w, index, index.numel, w.dims[1], w.dims[0],
                           c->p->i[1] ? c->p->i[0] : (int64_t)NO_PADDING);
     }
+
     const tensor_arg_t &g = c->arg[0], &index = c->arg[1], &y = c->arg[2];
     scratch_t scratch(c, sort_scratch(index.numel));
     int code = scratch.code ? scratch.code : fill(at, y, 0, 0);
@@ -8733,77 +9092,66 @@ static int native_dropout(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
     double p = c->p->f[0], scale = p < 1 ? 1 / (1 - p) : 0;
     uint32_t keep = (uint32_t)((1 - p) * 16777216.0 + 0.5);
-    unsigned grid = grid_for(at, (x.numel + 3) / 4, THREADS);
+    const grid_t grid = threads_for(at, (x.numel + 3) / 4);
     if (!is_dense(c) || (x.dtype != TENSOR_F32 && x.dtype != TENSOR_F64)) { return NONE; }
     if (!x.numel) { return 0; }
     if (x.dtype == TENSOR_F64) {
-        return code_of(tcu_launch(drop_out<double>, grid, THREADS, 0, at.stream, (double *)y.data,
-                                  (const double *)x.data, x.numel, rng_of(c), keep, scale));
+        return launch(at, grid, drop_out<double>, (double *)y.data, (const double *)x.data, x.numel,
+                      rng_of(c), keep, scale);
     }
-    return code_of(tcu_launch(drop_out<float>, grid, THREADS, 0, at.stream, (float *)y.data, f32_of(x),
-                              x.numel, rng_of(c),
-                              keep, scale));
+    return launch(at, grid, drop_out<float>, (float *)y.data, f32_of(x), x.numel, rng_of(c), keep, scale);
 }
 
 template <class C> static int piece_norms(const place_t &at, tensor_call_t *c, const pieces_t &p) {
-    const tensor_arg_t *a = c->arg;
-    row_shape_t rows(at, p.all, p.p.n < p.longest ? p.p.n : p.longest, 16 / (int)sizeof(C));
+    const bool back = c->row->id == NN_OP_GROUP_NORM_BACKWARD;
+    const norm_args_t a(c, back);
+    grid_t rows = rows_for(at, p.all, p.p.n < p.longest ? p.p.n : p.longest, 16 / (int)sizeof(C));
     unsigned statistics = grid_for(at, p.p.rows, 1), channels = grid_for(at, p.p.channels, 1);
-    if (c->row->id != NN_OP_GROUP_NORM_BACKWARD) {
+    const C *x = (const C *)a.x->data, *w = (const C *)a.weight->data;
+    C *mean = (C *)a.mean->data, *rstd = (C *)a.rstd->data;
+    if (!back) {
         scratch_t scratch(c, (uint64_t)p.all * sizeof(moments_t<C>));
         if (scratch.code) { return scratch.code; }
-        const C *x = (const C *)a[0].data;
-        C *mean = (C *)a[4].data, *rstd = (C *)a[5].data;
-        cudaError_t e = tcu_launch(piece_moments<C>, rows.grid, rows.block, 0, at.stream, p,
-                                   (moments_t<C> *)scratch.at, x);
-        if (!e) {
-            e = tcu_launch(join_moments<C>, statistics, THREADS, 0, at.stream, p, mean, rstd, (C *)a[6].data,
-                           (const moments_t<C> *)scratch.at, (C)c->p->f[0]);
+        int code = launch(at, rows, piece_moments<C>, p, scratch.at, x);
+        if (!code) {
+            code = launch(at, {statistics, THREADS}, join_moments<C>, p, mean, rstd, a.variance->data,
+                          scratch.at, (C)c->p->f[0]);
         }
-        return code_of(e ? e
-                         : tcu_launch(piece_norm<C>, rows.grid, rows.block, 0, at.stream, p, (C *)a[3].data,
-                                      x, (const C *)mean, (const C *)rstd, (const C *)a[1].data,
-                                      (const C *)a[2].data));
+        if (code) { return code; }
+        return launch(at, rows, piece_norm<C>, p, a.y->data, x, mean, rstd, w, a.bias->data);
     }
+
     scratch_t scratch(c, (uint64_t)(p.all + p.p.rows) * sizeof(pair_t<C>));
     if (scratch.code) { return scratch.code; }
     pair_t<C> *sums = (pair_t<C> *)scratch.at, *means = sums + p.all;
-    const C *dy = (const C *)a[0].data, *x = (const C *)a[1].data, *mean = (const C *)a[2].data;
-    const C *rstd = (const C *)a[3].data, *w = (const C *)a[4].data;
-    cudaError_t e =
-        tcu_launch(piece_sums<C>, rows.grid, rows.block, 0, at.stream, p, sums, dy, x, mean, rstd);
-    if (!e) {
-        e = tcu_launch(join_sums<C>, statistics, THREADS, 0, at.stream, p, means, (const pair_t<C> *)sums, w);
+    const C *dy = (const C *)a.dy->data;
+    int code = launch(at, rows, piece_sums<C>, p, sums, dy, x, mean, rstd);
+    if (!code) { code = launch(at, {statistics, THREADS}, join_sums<C>, p, means, sums, w); }
+    if (!code) {
+        code = launch(at, rows, piece_norm_backward<C>, p, a.dx->data, dy, x, mean, rstd, w, means);
     }
-    if (!e) {
-        e = tcu_launch(piece_norm_backward<C>, rows.grid, rows.block, 0, at.stream, p, (C *)a[5].data, dy, x,
-                       mean, rstd, w, (const pair_t<C> *)means);
-    }
-    if (e || !a[6].numel) { return code_of(e); }
-    return code_of(tcu_launch(join_channels<C>, channels, THREADS, 0, at.stream, p, (C *)a[6].data,
-                              (C *)a[7].data, (const pair_t<C> *)sums));
+    if (code || !a.dweight->numel) { return code; }
+    return launch(at, {channels, THREADS}, join_channels<C>, p, a.dweight->data, a.dbias->data, sums);
 }
 
 template <class C> static int plane_norms(const place_t &at, tensor_call_t *c) {
-    const tensor_arg_t *a = c->arg;
+    const bool back = c->row->id == NN_OP_GROUP_NORM_BACKWARD;
+    const norm_args_t a(c, back);
     planes_t p = planes_of(c->p->i);
-    if (!p.rows || !a[0].numel) { return a[0].numel ? 0 : (int)NONE; }
+    if (!p.rows || !c->arg[0].numel) { return c->arg[0].numel ? 0 : (int)NONE; }
     if (p.planes * p.n > at.limits.norm_block) { return piece_norms<C>(at, c, pieces_of(at, p)); }
-    unsigned grid = grid_for(at, p.rows, 1);
-    if (c->row->id != NN_OP_GROUP_NORM_BACKWARD) {
-        return code_of(tcu_launch(plane_norm<C>, grid, THREADS, 0, at.stream, p, (C *)a[3].data,
-                                  (C *)a[4].data,
-                                  (C *)a[5].data, (C *)a[6].data, (const C *)a[0].data, (const C *)a[1].data,
-                                  (const C *)a[2].data, (C)c->p->f[0]));
+    const grid_t grid = blocks_for(at, p.rows);
+    const void *x = a.x->data, *w = a.weight->data;
+    if (!back) {
+        return launch(at, grid, plane_norm<C>, p, a.y->data, a.mean->data, a.rstd->data, a.variance->data, x,
+                      w, a.bias->data, (C)c->p->f[0]);
     }
-    cudaError_t e = tcu_launch(plane_norm_backward<C>, grid, THREADS, 0, at.stream, p, (C *)a[5].data,
-                               (const C *)a[0].data, (const C *)a[1].data, (const C *)a[2].data,
-                                   (const C *)a[3].data,
-                               (const C *)a[4].data);
-    if (e || !a[6].numel) { return code_of(e); }
-    return code_of(tcu_launch(plane_norm_weights<C>, grid_for(at, p.channels, 1), THREADS, 0, at.stream, p,
-                              (C *)a[6].data, (C *)a[7].data, (const C *)a[0].data, (const C *)a[1].data,
-                              (const C *)a[2].data, (const C *)a[3].data));
+
+    int code =
+        launch(at, grid, plane_norm_backward<C>, p, a.dx->data, a.dy->data, x, a.mean->data, a.rstd->data, w);
+    if (code || !a.dweight->numel) { return code; }
+    return launch(at, blocks_for(at, p.channels), plane_norm_weights<C>, p, a.dweight->data, a.dbias->data,
+                  a.dy->data, x, a.mean->data, a.rstd->data);
 }
 
 static int native_norm(const place_t &at, tensor_call_t *c) {
@@ -8822,22 +9170,26 @@ static int native_norm(const place_t &at, tensor_call_t *c) {
         single = single && is_f32(a[k]);
         twice = twice && (!a[k].data || a[k].dtype == TENSOR_F64);
     }
+
     if (half || !is_dense(c)) { return over_copies(at, c, true, native_norm); }
+    const norm_args_t n(c, c->row->id == NN_OP_LAYER_NORM_BACKWARD);
     switch (c->row->id) {
     case NN_OP_BATCH_NORM: case NN_OP_GROUP_NORM: case NN_OP_GROUP_NORM_BACKWARD:
-        return single ? plane_norms<float>(at, c) : twice ? plane_norms<double>(at, c) : (int)NONE;
+        if (single) { return plane_norms<float>(at, c); }
+        return twice ? plane_norms<double>(at, c) : (int)NONE;
     case NN_OP_LAYER_NORM:
         if ((!single && !twice) || !a[0].numel) { return single ? 0 : (int)NONE; }
-        return layer_norm(at, a[3], a[4].data, a[5].data, a[0], a[1].data, a[2].data, a[4].numel,
-                          c->p->i[0], c->p->f[0], c->p->i[1] != 0);
+        return layer_norm(at, *n.y, n.mean->data, n.rstd->data, *n.x, n.weight->data, n.bias->data,
+                          n.mean->numel, c->p->i[0], c->p->f[0], c->p->i[1] != 0);
     case NN_OP_LAYER_NORM_BACKWARD: {
-        int64_t rows = a[2].numel, columns = c->p->i[0];
+        int64_t rows = n.mean->numel, columns = c->p->i[0];
         if ((!single && !twice) || !a[0].numel) { return NONE; }
-        scratch_t scratch(c, a[6].numel ? layer_norm_scratch(at, rows, columns) : 0);
+        scratch_t scratch(c, n.dweight->numel ? layer_norm_scratch(at, rows, columns) : 0);
         if (scratch.code) { return scratch.code; }
-        return layer_norm_backward(at, a[5], a[6].numel ? a[6].data : nullptr,
-                                   a[6].numel ? a[7].data : nullptr, a[0], a[1], a[4].data, a[2].data,
-                                   a[3].data, rows, columns, c->p->i[1] != 0, scratch.at);
+        void *dw = n.dweight->numel ? n.dweight->data : nullptr;
+        void *db = n.dweight->numel ? n.dbias->data : nullptr;
+        return layer_norm_backward(at, *n.dx, dw, db, *n.dy, *n.x, n.weight->data, n.mean->data, n.rstd->data,
+                                   rows, columns, c->p->i[1] != 0, scratch.at);
     }
     default: return NONE;
     }
@@ -8864,39 +9216,37 @@ template <class T, class C> static int convolve(const place_t &at, tensor_call_t
     v.images = a[0].dims[0];
     v.cg = w.dims[1];
     v.og = w.dims[0] / v.g.mode;
-    return code_of(tcu_launch(weight ? conv_weight<T, C> : input ? conv_input<T, C> : conv_forward<T, C>,
-                              grid_for(at, v.n, weight ? 1 : THREADS), THREADS, 0, at.stream, v));
+    auto *kernel = input ? conv_input<T, C> : conv_forward<T, C>;
+    if (weight) { kernel = conv_weight<T, C>; }
+    return launch(at, weight ? blocks_for(at, v.n) : threads_for(at, v.n), kernel, v);
 }
 
 template <class C> static int image_columns(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
     auto *kernel = c->row->id == NN_OP_IM2COL ? columns_of<C> : images_of<C>;
     return !y.numel ? 0
-                    : code_of(tcu_launch(kernel, grid_for(at, y.numel, THREADS), THREADS, 0, at.stream,
-                                         window_in(c), (C *)y.data, (const C *)x.data, y.numel));
+                    : launch(at, threads_for(at, y.numel), kernel, window_in(c), (C *)y.data,
+                             (const C *)x.data, y.numel);
 }
 
 static int native_conv(const place_t &at, tensor_call_t *c) {
     int dtype = c->arg[0].dtype, id = c->row->id;
     if (id == NN_OP_IM2COL || id == NN_OP_COL2IM) {
-        return !is_dense(c)             ? (int)NONE
-             : dtype == TENSOR_F32 ? image_columns<float>(at, c)
-             : dtype == TENSOR_F64 ? image_columns<double>(at, c)
-                                   : (int)NONE;
+        if (!is_dense(c)) { return NONE; }
+        return by_real(dtype, [&](auto type) { return image_columns<TCU_TYPE(type)>(at, c); });
     }
+
     if (!c->arg[c->nin].numel) { return 0; }
 #ifdef TCU_HAVE_CUDNN
-    conv_kind_t kind = id == NN_OP_CONV_WEIGHT        ? CONV_WEIGHT
-                       : id >= NN_OP_CONV_TRANSPOSE1D ? CONV_INPUT
-                                                      : CONV_FORWARD;
+    conv_kind_t kind = id >= NN_OP_CONV_TRANSPOSE1D ? CONV_INPUT : CONV_FORWARD;
+    if (id == NN_OP_CONV_WEIGHT) { kind = CONV_WEIGHT; }
     if (conv_by_library(at, kind, c, window_in(c))) { return 0; }
 #endif
     if (!is_dense(c)) { return over_copies(at, c, false, native_conv); }
-    return dtype == TENSOR_F32    ? convolve<float, float>(at, c)
-           : dtype == TENSOR_F64  ? convolve<double, double>(at, c)
-           : dtype == TENSOR_F16  ? convolve<f16, float>(at, c)
-           : dtype == TENSOR_BF16 ? convolve<bf16, float>(at, c)
-                                  : (int)NONE;
+    return by_float(dtype, [&](auto type) {
+        typedef TCU_TYPE(type) T;
+        return convolve<T, class_t<T>>(at, c);
+    });
 }
 
 // 1: all tensors of a pool are contiguous; the channels: in all of them they lie innermost; 0: neither.
@@ -8918,21 +9268,20 @@ static int64_t between_pixels(const tensor_call_t *c) {
         }
         if (!good) { return 0; }
     }
+
     return channels;
 }
 
 template <class C, class I> static int pool_of(const place_t &at, tensor_call_t *c, const pool_t<I> &g) {
     const tensor_arg_t *a = c->arg;
     const tensor_arg_t &y = a[c->nin];
-    unsigned grid = grid_for(at, y.numel, THREADS);
+    const grid_t grid = threads_for(at, y.numel);
     if (c->row->id == NN_OP_AVG_POOL_BACKWARD || c->row->id == NN_OP_MAX_POOL_BACKWARD) {
-        return code_of(tcu_launch(pool_backward<C, I>, grid, THREADS, 0, at.stream, g, (C *)y.data,
-                                  c->nin > 1 ? (const int32_t *)a[1].data : nullptr, (const C *)a[0].data,
-                                  y.numel));
+        return launch(at, grid, pool_backward<C, I>, g, (C *)y.data,
+                      c->nin > 1 ? (const int32_t *)a[1].data : nullptr, (const C *)a[0].data, y.numel);
     }
-    return code_of(tcu_launch(pool_forward<C, I>, grid, THREADS, 0, at.stream, g, (C *)y.data,
-                              c->nout == 2 ? (int32_t *)a[c->nin + 1].data : nullptr, (const C *)a[0].data,
-                              y.numel));
+    return launch(at, grid, pool_forward<C, I>, g, (C *)y.data,
+                  c->nout == 2 ? (int32_t *)a[c->nin + 1].data : nullptr, (const C *)a[0].data, y.numel);
 }
 
 template <class C> static int pool(const place_t &at, tensor_call_t *c, int64_t between) {
@@ -8952,31 +9301,28 @@ template <class C> static int pool(const place_t &at, tensor_call_t *c, int64_t 
 static int native_pool(const place_t &at, tensor_call_t *c) {
     int64_t between = between_pixels(c);
     if (!between) { return over_copies(at, c, false, native_pool); }
-    return c->arg[0].dtype == TENSOR_F32   ? pool<float>(at, c, between)
-           : c->arg[0].dtype == TENSOR_F64 ? pool<double>(at, c, between)
-                                           : (int)NONE;
+    return by_real(c->arg[0].dtype, [&](auto type) { return pool<TCU_TYPE(type)>(at, c, between); });
 }
 
 template <class C> static int losses(const place_t &where, tensor_call_t *c) {
-    const tensor_arg_t *a = c->arg;
     int reduction = (int)c->p->i[1], which = (int)c->p->i[0];
     bool back = c->row->id == NN_OP_LOSS_BACKWARD;
-    const tensor_arg_t &x = a[back];
-    double scale = reduction == TENSOR_MEAN        ? 1 / (double)x.numel
-                   : reduction == TENSOR_BATCHMEAN ? 1 / (double)(x.ndim ? x.dims[0] : 1) : 1;
-    unsigned grid = grid_for(where, x.numel, THREADS);
+    const loss_args_t a(c, back);
+    const tensor_arg_t &x = *a.x;
+    double scale = 1;
+    if (reduction == TENSOR_MEAN) { scale = 1 / (double)x.numel; }
+    if (reduction == TENSOR_BATCHMEAN && x.ndim) { scale = 1 / (double)x.dims[0]; }
+    const grid_t grid = threads_for(where, x.numel);
     place_t at = where;
     if (!x.numel) { return NONE; }
     if (back) {
-        return code_of(tcu_launch(loss_map_backward<C>, grid, THREADS, 0, at.stream, which,
-                                  (C *)(a[5].numel ? a[5].data : nullptr), (C *)(a[6].numel ? a[6].data :
-                                          nullptr),
-                                  (const C *)a[0].data, reduction == TENSOR_NONE, (C)scale,
-                                      (const C *)a[1].data,
-                                  (const C *)a[2].data, (const C *)a[3].data, (const C *)a[4].data,
-                                      (C)c->p->f[0],
-                                  x.numel));
+        void *dx = a.dx->numel ? a.dx->data : nullptr;
+        void *dtarget = a.dtarget->numel ? a.dtarget->data : nullptr;
+        return launch(at, grid, loss_map_backward<C>, which, dx, dtarget, a.dy->data,
+                      reduction == TENSOR_NONE, (C)scale, x.data, a.target->data, a.weight->data,
+                      a.pos_weight->data, (C)c->p->f[0], x.numel);
     }
+
     bool sum = reduction != TENSOR_NONE;
     shaped_t flat(x);
     reshape(flat, 1, &x.numel);
@@ -8984,20 +9330,18 @@ template <class C> static int losses(const place_t &where, tensor_call_t *c) {
     scratch_t each(c, bytes), more(c, sum ? reduce_scratch(at, flat.arg, 1, REDUCE_SUM) : 0);
     if (each.code || more.code) { return each.code ? each.code : more.code; }
     if (which == NN__LOSS_BCE) { at.error = noting(c); }
-    C *y = (C *)(sum ? each.at : a[4].data);
-    cudaError_t e = tcu_launch(loss_map<C>, grid, THREADS, 0, at.stream, which, y, (const C *)a[0].data,
-                               (const C *)a[1].data, (const C *)a[2].data, (const C *)a[3].data,
-                                   (C)c->p->f[0], x.numel,
-                               at.error);
-    if (e || !sum) { return code_of(e); }
+    void *y = sum ? each.at : a.y->data;
+    int code = launch(at, grid, loss_map<C>, which, y, x.data, a.target->data, a.weight->data,
+                      a.pos_weight->data, (C)c->p->f[0], x.numel, at.error);
+    if (code || !sum) { return code; }
     flat.arg.data = each.at;
-    return reduce(at, a[4], flat.arg, 1, REDUCE_SUM, more.at, scale);
+    return reduce(at, *a.y, flat.arg, 1, REDUCE_SUM, more.at, scale);
 }
 
 template <class C> static int entropy(const place_t &where, tensor_call_t *c) {
-    const tensor_arg_t *a = c->arg;
     bool back = c->row->id == NN_OP_CROSS_ENTROPY_BACKWARD;
-    const tensor_arg_t &x = a[back], &target = a[1 + back], &weight = a[back ? 5 : 2];
+    const entropy_args_t a(c, back);
+    const tensor_arg_t &x = *a.x, &target = *a.target, &weight = *a.weight;
     int64_t rows = x.dims[0], columns = x.dims[1];
     int reduction = (int)c->p->i[0];
     labels_t<C> q = {target.data, (const C *)weight.data, target.dtype, c->p->i[2] != 0, c->p->i[1],
@@ -9005,19 +9349,19 @@ template <class C> static int entropy(const place_t &where, tensor_call_t *c) {
     if ((weight.data && weight.dtype != x.dtype) || !columns) { return NONE; }
     place_t at = where;
     if (back) {
-        row_shape_t g(at, rows, columns, 16 / (int)sizeof(C));
+        grid_t g = rows_for(at, rows, columns, 16 / (int)sizeof(C));
         if (!rows) { return 0; }
-        return code_of(tcu_launch(cross_entropy_rows_backward<C>, g.grid, g.block, 0, at.stream,
-                                  (C *)a[6].data, (const C *)a[0].data, reduction == TENSOR_NONE,
-                                  (const C *)(reduction == TENSOR_MEAN ? a[4].data : nullptr),
-                                  (const C *)x.data, (const C *)a[3].data, q, rows, columns));
+        const void *divisor = reduction == TENSOR_MEAN ? a.divisor->data : nullptr;
+        return launch(at, g, cross_entropy_rows_backward<C>, a.dx->data, a.dy->data, reduction == TENSOR_NONE,
+                      divisor, x.data, a.lse->data, q, rows, columns);
     }
+
     scratch_t scratch(c, (uint64_t)rows * 2 * sizeof(C));
     if (scratch.code) { return scratch.code; }
-    C *y = (C *)a[3].data, *each = reduction == TENSOR_NONE ? y : (C *)scratch.at;
+    C *y = (C *)a.y->data, *each = reduction == TENSOR_NONE ? y : (C *)scratch.at;
     at.error = noting(c);
     return cross_entropy(at, reduction == TENSOR_NONE ? nullptr : y, each, (C *)scratch.at + rows,
-                         (C *)a[4].data, (C *)a[5].data, (const C *)x.data, q, rows, columns,
+                         (C *)a.lse->data, (C *)a.divisor->data, (const C *)x.data, q, rows, columns,
                          reduction == TENSOR_MEAN);
 }
 
@@ -9033,8 +9377,8 @@ static int ctc(const place_t &where, tensor_call_t *c) {
     ctc_t v = {a[0].data, a[1].data, a[2].data, a[3].data, a[4].data, a[5].data, a[1].dtype, a[2].dtype,
                a[3].dtype, dims[0], dims[1], dims[2], a[1].numel, p[0], p[1], rows, want, p[3] != 0,
                (double *)scratch.at};
-    return code_of(tcu_launch(single ? ctc_items<float> : ctc_items<double>, grid_for(where, dims[1], 1),
-                              THREADS, 0, where.stream, v, noting(c)));
+    return launch(where, blocks_for(where, dims[1]), single ? ctc_items<float> : ctc_items<double>, v,
+                  noting(c));
 }
 
 static int native_loss(const place_t &at, tensor_call_t *c) {
@@ -9043,9 +9387,10 @@ static int native_loss(const place_t &at, tensor_call_t *c) {
     bool classes = id == NN_OP_CROSS_ENTROPY || id == NN_OP_CROSS_ENTROPY_BACKWARD;
     if (!is_dense(c)) { return NONE; }
     if (id == NN_OP_CTC_LOSS) { return ctc(at, c); }
-    return a[0].dtype == TENSOR_F32   ? classes ? entropy<float>(at, c) : losses<float>(at, c)
-           : a[0].dtype == TENSOR_F64 ? classes ? entropy<double>(at, c) : losses<double>(at, c)
-                                      : (int)NONE;
+    return by_real(a[0].dtype, [&](auto type) {
+        typedef TCU_TYPE(type) C;
+        return classes ? entropy<C>(at, c) : losses<C>(at, c);
+    });
 }
 
 static void turn(shaped_t &o) {
@@ -9059,12 +9404,12 @@ static void turn(shaped_t &o) {
 
 // The scores of all heads lie in scratch: [.., queries, keys].
 template <class C> static int attention(const place_t &at, tensor_call_t *c) {
-    const tensor_arg_t *a = c->arg;
     bool back = c->row->id == NN_OP_ATTENTION_BACKWARD, causal = c->p->i[0] != 0;
-    const tensor_arg_t &q = a[back], &k = a[1 + back], &v = a[2 + back];
+    const attention_args_t a(c, false, back);
+    const tensor_arg_t &q = *a.q, &k = *a.k, &v = *a.v;
     C scale = (C)c->p->f[0];
     for (int i = 0; i < c->nin + c->nout; i++) {
-        if (a[i].data && a[i].dtype != q.dtype) { return NONE; }
+        if (c->arg[i].data && c->arg[i].dtype != q.dtype) { return NONE; }
     }
     int n = q.ndim;
     int64_t queries = q.dims[n - 2], keys = k.dims[n - 2], dims[TENSOR_MAX_DIMS], rows = queries;
@@ -9073,6 +9418,7 @@ template <class C> static int attention(const place_t &at, tensor_call_t *c) {
         rows *= q.dims[d];
         if (k.dims[d] != q.dims[d] || v.dims[d] != q.dims[d]) { return NONE; }
     }
+
     if (!rows || !keys || !q.dims[n - 1] || !v.dims[n - 1]) { return NONE; }
     dims[n - 2] = queries;
     dims[n - 1] = keys;
@@ -9086,23 +9432,23 @@ template <class C> static int attention(const place_t &at, tensor_call_t *c) {
     turn(vt);
     p.arg.data = scores.at;
     d.arg.data = more.at;
-    row_shape_t g(at, rows, keys, 16 / (int)sizeof(C));
+    grid_t g = rows_for(at, rows, keys, 16 / (int)sizeof(C));
     int code = product(at, p.arg, q, kt.arg);
     if (code) { return code; }
     if (!back) {
-        code = code_of(tcu_launch(attention_rows<C>, g.grid, g.block, 0, at.stream, (C *)scores.at,
-                                  (C *)a[4].data, rows, keys, queries, causal, scale));
-        return code ? code : product(at, a[3], p.arg, v);
+        code = launch(at, g, attention_rows<C>, scores.at, a.lse->data, rows, keys, queries, causal, scale);
+        return code ? code : product(at, *a.y, p.arg, v);
     }
-    const tensor_arg_t &dy = a[0];
+
+    const tensor_arg_t &dy = *a.dy;
     if ((code = product(at, d.arg, dy, vt.arg)) != 0) { return code; }
-    code = code_of(tcu_launch(attention_rows_backward<C>, g.grid, g.block, 0, at.stream, (C *)scores.at,
-                              (C *)more.at, (const C *)a[5].data, rows, keys, queries, causal, scale));
-    if (!code) { code = product(at, a[6], d.arg, k); }
+    code = launch(at, g, attention_rows_backward<C>, scores.at, more.at, a.lse->data, rows, keys, queries,
+                  causal, scale);
+    if (!code) { code = product(at, *a.dq, d.arg, k); }
     turn(p);
     turn(d);
-    if (!code) { code = product(at, a[7], d.arg, q); }
-    return code ? code : product(at, a[8], p.arg, dy);
+    if (!code) { code = product(at, *a.dk, d.arg, q); }
+    return code ? code : product(at, *a.dv, p.arg, dy);
 }
 
 static int native_attention(const place_t &at, tensor_call_t *c) {
@@ -9114,30 +9460,31 @@ static int native_attention(const place_t &at, tensor_call_t *c) {
         if (c->row->id >= NN_OP_END) { return NONE; }
         return over_copies(at, c, true, native_attention);
     }
-    return dtype == TENSOR_F32   ? attention<float>(at, c)
-           : dtype == TENSOR_F64 ? attention<double>(at, c) : (int)NONE;
+    return by_real(dtype, [&](auto type) { return attention<TCU_TYPE(type)>(at, c); });
 }
 
 // Step by step: what h adds to the gates, then the gates; back: the gates, then what goes through h.
 template <class C> static int recurrent(const place_t &at, tensor_call_t *c) {
-    const tensor_arg_t *a = c->arg;
     bool back = c->row->id == NN_OP_RECURRENT_BACKWARD, reverse = c->p->i[1] != 0;
-    const tensor_arg_t &all = a[back ? 1 : 5], &w = a[back ? 4 : 1];
+    const recurrent_args_t a(c, back);
+    const tensor_arg_t &all = *a.y, &w = *a.weight;
     int64_t steps = all.dims[0], n = all.dims[1], h = all.dims[2], g = w.dims[0], size = n * h;
     const int64_t state[2] = {n, h}, gates[2] = {n, g}, turned[2] = {h, g}, by[2] = {1, h};
     if (!steps || !size) { return NONE; }
     scratch_t scratch(c, back ? 0 : (uint64_t)(n * g) * sizeof(C));
     int code = scratch.code;
-    for (int k = 10; k < 12 && back && !code; k++) { code = fill(at, a[k], 0, 0); }
+    if (back && !code) { code = fill(at, *a.dh, 0, 0); }
+    if (back && !code) { code = fill(at, *a.dc, 0, 0); }
     shaped_t x(all), y(w), wt(w);
     reshape(x, 2, back ? gates : state);
     reshape(y, 2, back ? state : gates);
     if (!back) { reshape(wt, 2, turned, by); }
-    y.arg.data = back ? a[10].data : scratch.at;
-    const C *first = (const C *)a[back ? 5 : 2].data, *c0 = (const C *)a[back ? 7 : 4].data;
-    C *cells = (C *)a[back ? 2 : 6].data, *kept = (C *)a[back ? 3 : 7].data;
+    y.arg.data = back ? a.dh->data : scratch.at;
+    const C *first = (const C *)a.h0->data, *c0 = (const C *)a.c0->data;
+    C *cells = (C *)a.cells->data, *kept = (C *)a.kept->data;
     for (int64_t s = 0; s < steps && !code; s++) {
-        int64_t forward = back ? steps - 1 - s : s, t = reverse ? steps - 1 - forward : forward;
+        int64_t forward = back ? steps - 1 - s : s;
+        int64_t t = reverse ? steps - 1 - forward : forward;
         int64_t before = reverse ? t + 1 : t - 1;
         recur_t v;
         memset((void *)&v, 0, sizeof v);
@@ -9153,26 +9500,26 @@ template <class C> static int recurrent(const place_t &at, tensor_call_t *c) {
         }
         v.gates = kept + t * 4 * size;
         if (back) {
-            v.dy = (const C *)a[0].data + t * size;
-            v.dcy = a[6].data ? (const C *)a[6].data + t * size : nullptr;
-            v.dgi = (C *)a[8].data + t * n * g;
-            v.dhg = v.kind == NN__GRU_NET ? (C *)a[9].data + t * n * g : nullptr;
-            v.dh = a[10].data;
-            v.dc = a[11].data;
-            code = code_of(tcu_launch(recur_step_backward<C>, grid_for(at, size, THREADS), THREADS, 0,
-                                      at.stream, v));
+            v.dy = (const C *)a.dy->data + t * size;
+            v.dcy = a.dcy->data ? (const C *)a.dcy->data + t * size : nullptr;
+            v.dgi = (C *)a.dgi->data + t * n * g;
+            v.dhg = v.kind == NN__GRU_NET ? (C *)a.dhg->data + t * n * g : nullptr;
+            v.dh = a.dh->data;
+            v.dc = a.dc->data;
+            code = launch(at, threads_for(at, size), recur_step_backward<C>, v);
             x.arg.data = v.dhg ? v.dhg : v.dgi;
             if (!code) { code = product(at, y.arg, x.arg, w, nullptr, true); }
             continue;
         }
         x.arg.data = (void *)(uintptr_t)v.h0;
-        code = product(at, y.arg, x.arg, wt.arg, a[3].data);
-        v.gi = (const C *)a[0].data + t * n * g;
+        code = product(at, y.arg, x.arg, wt.arg, a.bias->data);
+        v.gi = (const C *)a.gi->data + t * n * g;
         v.hg = scratch.at;
         if (!code) {
-            code = code_of(tcu_launch(recur_step<C>, grid_for(at, size, THREADS), THREADS, 0, at.stream, v));
+            code = launch(at, threads_for(at, size), recur_step<C>, v);
         }
     }
+
     return code;
 }
 
@@ -9185,8 +9532,7 @@ static int native_recurrent(const place_t &at, tensor_call_t *c) {
         return NONE;
     }
     if (!is_dense(c)) { return NONE; }
-    return dtype == TENSOR_F32   ? recurrent<float>(at, c)
-           : dtype == TENSOR_F64 ? recurrent<double>(at, c) : (int)NONE;
+    return by_real(dtype, [&](auto type) { return recurrent<TCU_TYPE(type)>(at, c); });
 }
 
 // nn__cpu_squares and nn__cpu_scale.
@@ -9206,13 +9552,15 @@ static int native_grads(const place_t &at, tensor_call_t *c) {
         params[wide * count + n[wide]++] = {a.data, (double *)scratch.at + parts, {}, a.numel};
         parts += parts_of(a.numel);
     }
-    code = scratch.code ? scratch.code : params ? 0 : (int)NONE;
+
+    if (!scratch.code && !params) { code = NONE; }
+    if (scratch.code) { code = scratch.code; }
     const double *factor = scale ? head : nullptr;
     if (!code) { code = grads<float>(at, params, n[0], factor, (float *)c->arg[1].data); }
     if (!code) { code = grads<double>(at, params + count, n[1], factor, (float *)c->arg[1].data); }
     free(params);
     if (code || scale) { return code; }
-    return code_of(tcu_launch(sum_parts, 1, THREADS, 0, at.stream, head, (const double *)scratch.at, parts));
+    return launch(at, {1, THREADS}, sum_parts, head, (const double *)scratch.at, parts);
 }
 
 // arg 0: nn__update_t on the host; 1: skip; then parameter, gradient and three states, again and again.
@@ -9227,11 +9575,12 @@ template <class C> static int step_in(const place_t &at, tensor_call_t *c, const
     scratch_t scratch(c, skip ? sizeof(update_t<C>) : 0);
     if (scratch.code) { return scratch.code; }
     if (skip) {
-        cudaError_t e = tcu_launch(step_numbers<C>, 1, 32, 0, at.stream, (update_t<C> *)scratch.at,
-                                   update_of<C>(*u, params[0]), (const update_t<C> *)live, skip);
-        if (e) { return code_of(e); }
+        int code = launch(at, {1, 32}, step_numbers<C>, (update_t<C> *)scratch.at,
+                          update_of<C>(*u, params[0]), (const update_t<C> *)live, skip);
+        if (code) { return code; }
         live = scratch.at;
     }
+
     return optimizer<C>(at, params, count, *u, live);
 }
 
@@ -9244,8 +9593,7 @@ static int native_optimizer(const place_t &at, tensor_call_t *c) {
         const tensor_arg_t *a = &c->arg[2 + 5 * i];
         params[i] = {a[0].data, a[1].data, {a[2].data, a[3].data, a[4].data}, a[0].numel};
     }
-    code = dtype == TENSOR_F32   ? step_in<float>(at, c, params, count)
-           : dtype == TENSOR_F64 ? step_in<double>(at, c, params, count) : (int)NONE;
+    code = by_real(dtype, [&](auto type) { return step_in<TCU_TYPE(type)>(at, c, params, count); });
     free(params);
     return code;
 }
@@ -9299,7 +9647,7 @@ static int backend_recording(int index, void (*again)(void *user, int run), void
     tensor_cuda_graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
     if (!g || g->thread != &this_thread || g->device != index) { return 0; }
     if (again && !g->agains.add({again, user})) {
-        g->failed = raised(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph: out of memory%s%s", "");
+        g->failed = raised(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph: out of memory");
     }
     return 1;
 }
@@ -9316,6 +9664,7 @@ static void graph_drop(tensor_cuda_graph_t *g, bool held) {
         }
         cudaGraphExecDestroy(g->exec);
     }
+
     for (int k = 0; k < g->agains.n && !lost; k++) { g->agains.at[k].run(g->agains.at[k].user, 0); }
     {
         lock_t hold(&process.graph_lock);
@@ -9325,6 +9674,7 @@ static void graph_drop(tensor_cuda_graph_t *g, bool held) {
         }
         g->list.drop();
     }
+
     {
         int none = 0;
         lock_t hold(held ? &none : &process.lock);
@@ -9332,6 +9682,7 @@ static void graph_drop(tensor_cuda_graph_t *g, bool held) {
             if (slot.graph == g) { slot.graph = nullptr; }
         }
     }
+
     release(process.allocator, g->numbers);
     if (g->arena) { graph_release(process.allocator, g->device, g->arena); }
     g->lives.drop();
@@ -9344,18 +9695,19 @@ static void graph_drop(tensor_cuda_graph_t *g, bool held) {
     *g = clean;
 }
 
-static const char OTHER_CAPTURE[] = "%s: another graph is being captured%s";
+static const char OTHER_CAPTURE[] = "%s: another graph is being captured";
 
 // -> 0, or the code after raising
 static int graph_bad(const tensor_cuda_graph_t *g, const char *op, graph_state_t wanted) {
     static const char *const are[] = {"has nothing captured", "is being captured", "is captured already",
         "was freed"};
     tensor_cuda_graph_t *other = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
-    if (!g) { return raised(TENSOR_ERR_POISONED, "%s: the graph is NULL, as its making failed%s", op); }
+    if (!g) { return raised(TENSOR_ERR_POISONED, "%s: the graph is NULL, as its making failed", op); }
     if (g->state != wanted) { return raised(TENSOR_ERR_OWNER, "%s: the graph %s", op, are[g->state]); }
-    if (wanted == GRAPH_OPEN ? g->thread != &this_thread : other && (other->thread == &this_thread || wanted == GRAPH_NEW)) {
+    if (wanted == GRAPH_OPEN ? g->thread != &this_thread
+                             : other && (other->thread == &this_thread || wanted == GRAPH_NEW)) {
         if (other && other->thread == &this_thread) { other->failed = TENSOR_ERR_UNSUPPORTED; }
-        return raised(TENSOR_ERR_UNSUPPORTED, OTHER_CAPTURE, op, "");
+        return raised(TENSOR_ERR_UNSUPPORTED, OTHER_CAPTURE, op);
     }
     return 0;
 }
@@ -9394,13 +9746,15 @@ static int graph_begin(tensor_cuda_graph_t *g) {
             __atomic_store_n(&process.capture, g, __ATOMIC_RELEASE);
         }
     }
+
     if (code) {
         if (g->arena) { capture_over(g); }
         graph_drop(g, false);
-        return code == TENSOR_ERR_CUDA        ? raise_cuda("cuda_graph_begin")
-               : code == TENSOR_ERR_UNSUPPORTED ? raised(code, OTHER_CAPTURE, "cuda_graph_begin", "")
-                                                : raised(code, "cuda_graph_begin: out of memory%s%s", "");
+        if (code == TENSOR_ERR_CUDA) { return raise_cuda("cuda_graph_begin"); }
+        if (code == TENSOR_ERR_UNSUPPORTED) { return raised(code, OTHER_CAPTURE, "cuda_graph_begin"); }
+        return raised(code, "cuda_graph_begin: out of memory");
     }
+
     return 0;
 }
 
@@ -9416,11 +9770,16 @@ static int graph_end(tensor_cuda_graph_t *g) {
     g->drawn = tensor_get_generator().offset - g->rng.offset;
     tensor_set_generator(g->rng);
     if (before || g->failed || code) {
-        code = before ? before : g->failed ? g->failed : !unjoined ? raise_cuda("cuda_graph_end") : raised(
-            TENSOR_ERR_UNSUPPORTED, "cuda_graph_end: work of another stream%s was not waited for%s", "");
+        int first = before ? before : g->failed;
+        if (!first && unjoined) {
+            first =
+                raised(TENSOR_ERR_UNSUPPORTED, "cuda_graph_end: work of another stream was not waited for");
+        }
+        if (!first) { first = raise_cuda("cuda_graph_end"); }
         graph_drop(g, false);
-        return code;
+        return first;
     }
+
     g->state = GRAPH_READY;
     return 0;
 }
@@ -9448,6 +9807,7 @@ static int graph_replay(tensor_cuda_graph_t *g) {
             memcpy(to, (void *)&u, sizeof u);
         }
     }
+
     int code = use_before(s, g->numbers, true);
     {
         lock_t hold(&process.graph_lock);
@@ -9455,10 +9815,12 @@ static int graph_replay(tensor_cuda_graph_t *g) {
             if (g->list.at[k].block) { code = use_before(s, g->list.at[k].block, g->list.at[k].wrote); }
         }
     }
+
     if (!code && g->used) {
         code = code_of(cudaMemcpyAsync((void *)(uintptr_t)g->numbers->address, g->staged, g->used,
                                        cudaMemcpyHostToDevice, s->raw));
     }
+
     if (!code) { code = code_of(cudaGraphLaunch(g->exec, s->raw)); }
     if (code) { return raise_cuda("cuda_graph_replay"); }
     if (g->noted) { __atomic_store_n(&s->noted, 1, __ATOMIC_RELEASE); }
@@ -9473,6 +9835,7 @@ static int graph_replay(tensor_cuda_graph_t *g) {
         l.storage->write_op = "cuda_graph_replay";
         l.storage->write_site = nullptr;
     }
+
     rng.offset += g->drawn;
     tensor_set_generator(rng);
     return 0;
@@ -9481,18 +9844,18 @@ static int graph_replay(tensor_cuda_graph_t *g) {
 // A handle as a stream that can be used; NULL is the default one of device 0. -> NULL after raising
 static tensor_cuda_stream_t *stream_of(tensor_cuda_stream_t *h, const char *op) {
     if (!h && !gpu_of(0)) {
-        raised(TENSOR_ERR_DEVICE, "%s: CUDA is not started%s", op);
+        raised(TENSOR_ERR_DEVICE, "%s: CUDA is not started", op);
         return nullptr;
     }
     h = h ? h : &process.gpu[0].main;
     if (!h->dead) { return h; }
-    raised(TENSOR_ERR_OWNER, "%s: the stream was freed%s", op);
+    raised(TENSOR_ERR_OWNER, "%s: the stream was freed", op);
     return nullptr;
 }
 
 static int event_bad(const tensor_cuda_event_t *e, const char *op) {
-    if (!e) { return raised(TENSOR_ERR_POISONED, "%s: the event is NULL, as its making failed%s", op); }
-    return e->dead ? raised(TENSOR_ERR_OWNER, "%s: the event was freed%s", op) : 0;
+    if (!e) { return raised(TENSOR_ERR_POISONED, "%s: the event is NULL, as its making failed", op); }
+    return e->dead ? raised(TENSOR_ERR_OWNER, "%s: the event was freed", op) : 0;
 }
 
 // The graph that the calling thread captures.
@@ -9506,7 +9869,7 @@ static int in_capture(const stream_t *s, const char *op) {
     tensor_cuda_graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
     if (!g || (g->thread != &this_thread && !(s && captured_on(s)))) { return 0; }
     if (g->thread == &this_thread) { g->failed = TENSOR_ERR_UNSUPPORTED; }
-    return raised(TENSOR_ERR_UNSUPPORTED, "%s: not while a graph is captured%s", op);
+    return raised(TENSOR_ERR_UNSUPPORTED, "%s: not while a graph is captured", op);
 }
 
 // -> NULL after raising
@@ -9561,10 +9924,13 @@ static ncclResult_t nccl_call(const tensor_cuda_comm_t *c, int what, tensor_t *y
     char *to = (char *)y->storage->data + y->offset * (int64_t)size;
     const char *from = (const char *)x->storage->data + x->offset * (int64_t)size;
     ncclComm_t comm = (ncclComm_t)c->at;
-    return what == RANKS_BROADCAST ? lib.ncclBroadcast_(from, to, n * size, ncclInt8, root, comm, stream)
-         : what == RANKS_GATHER    ? lib.ncclAllGather_(from, to, n * size, ncclInt8, comm, stream)
-                                   : lib.ncclAllReduce_(from, to, n, (ncclDataType_t)nccl_types[x->dtype],
-                                                        what == RANKS_MEAN ? ncclAvg : ncclSum, comm, stream);
+    switch (what) {
+    case RANKS_BROADCAST: return lib.ncclBroadcast_(from, to, n * size, ncclInt8, root, comm, stream);
+    case RANKS_GATHER: return lib.ncclAllGather_(from, to, n * size, ncclInt8, comm, stream);
+    default:
+        return lib.ncclAllReduce_(from, to, n, (ncclDataType_t)nccl_types[x->dtype],
+                                  what == RANKS_MEAN ? ncclAvg : ncclSum, comm, stream);
+    }
 }
 #endif
 
@@ -9580,6 +9946,7 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
         refuse(c->dead, TENSOR_ERR_OWNER, "the communicator was freed")) {
         return code;
     }
+
     if (refuse(!list && n > 0, TENSOR_ERR_POISONED, "the list is NULL")) { return code; }
 #ifdef TCU_HAVE_NCCL
     for (int k = 0; k < n + (what == RANKS_GATHER); k++) {
@@ -9594,6 +9961,7 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
             return code;
         }
     }
+
     if (refuse(y && y->dtype != list[0]->dtype, TENSOR_ERR_DTYPE, "y is not of x's dtype") ||
         refuse(y && y->numel != c->ranks * list[0]->numel, TENSOR_ERR_SHAPE,
                "y has not x's elements for each rank") ||
@@ -9601,6 +9969,7 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
                "there is no such rank")) {
         return code;
     }
+
     stream_t *s = current(c->device, op);
     if (!s) { return code_now(); }
     if (in_capture(s, op)) { return TENSOR_ERR_UNSUPPORTED; }
@@ -9690,8 +10059,7 @@ static int backend_run(tensor_call_t *c) {
     last_error = cudaSuccess;
     int code = call_before(s, c);
     if (code) {
-        return code == TENSOR_ERR_CUDA ? raise_cuda(row->name) : raised(code, "%s: out of memory%s",
-                                                                        row->name);
+        return code == TENSOR_ERR_CUDA ? raise_cuda(row->name) : raised(code, "%s: out of memory", row->name);
     }
     code = native(at, c);
     bool here = code == TENSOR_ERR_UNSUPPORTED, front = row->id >= NN_OP_NET &&
@@ -9700,6 +10068,7 @@ static int backend_run(tensor_call_t *c) {
         __atomic_store_n(&process.name[key], row->name, __ATOMIC_RELAXED);
         __atomic_fetch_add(here ? &process.fallback[key] : &process.native[key], 1, __ATOMIC_RELAXED);
     }
+
     if (here && !front) { code = fall_back(c, s); }
     call_after(s, c);
     if (here) { return code; }
@@ -9727,13 +10096,14 @@ static int start(tensor__thread_t *th) {
     cudaError_t e = cudaGetDeviceCount(&n);
     if (e || n < 1) {
         cudaGetLastError();
-        TENSOR__(fail)(th, TENSOR_ERR_CUDA, "cuda_init: %s",
-                       e == cudaErrorInsufficientDriver ?
-                           "there is no NVIDIA driver, or it is too old for this CUDA"
-                       : e                              ? cudaGetErrorString(e)
-                                                        : "there is no device");
+        const char *text = e ? cudaGetErrorString(e) : "there is no device";
+        if (e == cudaErrorInsufficientDriver) {
+            text = "there is no NVIDIA driver, or it is too old for this CUDA";
+        }
+        TENSOR__(fail)(th, TENSOR_ERR_CUDA, "cuda_init: %s", text);
         return TENSOR_ERR_CUDA;
     }
+
     n = n < MAX_DEVICES ? n : (int)MAX_DEVICES;
     for (int k = 0; k < n; k++) {
         int major = 0, minor = 0;
@@ -9766,6 +10136,7 @@ static int start(tensor__thread_t *th) {
         TENSOR__(fail)(th, TENSOR_ERR_OUT_OF_MEMORY, "cuda_init: out of memory");
         return TENSOR_ERR_OUT_OF_MEMORY;
     }
+
     process.devices = n;
     process.generation++;
     return 0;
@@ -9775,7 +10146,9 @@ static int start(tensor__thread_t *th) {
 static stat_t stat(tensor_device_t device, stat_id id) {
     int index = (int)device - TENSOR_CUDA;
     stat_t none = {0, 0, 0};
-    if (!process.allocator || index < 0 || index >= MAX_DEVICES || !process.allocator->device[index]) { return none; }
+    if (!process.allocator || index < 0 || index >= MAX_DEVICES || !process.allocator->device[index]) {
+        return none;
+    }
     lock_t hold(&process.allocator->device[index]->lock);
     return stats_of(process.allocator, index)->all[id];
 }
@@ -9828,17 +10201,21 @@ int tensor_cuda_shutdown(void) {
     lock_t hold(&process.lock);
     int64_t used = 0;
     if (!process.allocator) { return 0; }
-    if (process.capture) { return raised(TENSOR_ERR_OWNER, "cuda_shutdown: a graph is being captured%s%s", ""); }
+    if (process.capture) { return raised(TENSOR_ERR_OWNER, "cuda_shutdown: a graph is being captured"); }
     for (tensor_cuda_graph_t *g = process.graphs; g; g = g->next) { graph_drop(g, true); }
     for (int k = 0; k < MAX_DEVICES; k++) {
-        if (process.allocator->device[k]) { used += stats_of(process.allocator, k)->all[ALLOCATED_BYTES].current; }
+        if (process.allocator->device[k]) {
+            used += stats_of(process.allocator, k)->all[ALLOCATED_BYTES].current;
+        }
     }
+
     if (process.pinned->device[0]) { used += stats_of(process.pinned, 0)->all[ALLOCATED_BYTES].current; }
     if (used) {
         TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_OWNER,
                        "cuda_shutdown: %d bytes are in use; call tensor_shutdown before", used);
         return TENSOR_ERR_OWNER;
     }
+
     for (tensor_cuda_comm_t *c = process.comms; c; c = c->next) { comm_drop(c); }
     drop_handles(&process.comms);
     libraries_close();
@@ -9857,6 +10234,7 @@ int tensor_cuda_shutdown(void) {
         cudaStreamDestroy(process.stream[k]->raw);
         free(process.stream[k]);
     }
+
     process.nstreams = 0;
     for (gpu_t &g : process.gpu) {
         if (g.ready) {                          // the others may be none
@@ -9865,6 +10243,7 @@ int tensor_cuda_shutdown(void) {
         }
         memset((void *)&g, 0, sizeof g);
     }
+
     process.devices = 0;
     process.generation++;
     return 0;
@@ -9879,9 +10258,14 @@ tensor_cuda_stream_t *tensor_cuda_stream_new(tensor_device_t device) {
         h->of = s;
         return h;
     }
+
     if (s) { s->idle = 1; }
-    raised(last_error ? TENSOR_ERR_CUDA : TENSOR_ERR_UNSUPPORTED, "cuda_stream_new: %s%s",
-          last_error ? cudaGetErrorString(last_error) : "the device has 32 streams already");
+    if (last_error) {
+        raised(TENSOR_ERR_CUDA, "cuda_stream_new: %s", cudaGetErrorString(last_error));
+    } else {
+        raised(TENSOR_ERR_UNSUPPORTED, "cuda_stream_new: the device has 32 streams already");
+    }
+
     return nullptr;
 }
 
@@ -9890,9 +10274,11 @@ int tensor_cuda_stream_free(tensor_cuda_stream_t *stream) {
     if (!stream_of(stream, "cuda_stream_free")) { return TENSOR_ERR_OWNER; }
     stream_t *s = stream->of;
     if (stream == &process.gpu[s->device].main || stream == current_handle(s->device)) {
-        return raised(TENSOR_ERR_OWNER, "cuda_stream_free: it is %s", stream == &process.gpu[s->device].main
-                     ? "the device's default stream" : "the thread's current stream");
+        return raised(TENSOR_ERR_OWNER, "cuda_stream_free: it is %s",
+                      stream == &process.gpu[s->device].main ? "the device's default stream"
+                                                             : "the thread's current stream");
     }
+
     if (in_capture(s, "cuda_stream_free")) { return TENSOR_ERR_UNSUPPORTED; }
     lock_t hold(&process.lock);
     stream->dead = true;
@@ -9940,12 +10326,12 @@ int tensor_cuda_stream_query(tensor_cuda_stream_t *stream) {
 }
 
 static int of_graph(const tensor_cuda_event_t *e, const char *op) {
-    return e->graph ? raised(TENSOR_ERR_UNSUPPORTED, "%s: the event was recorded in a capture%s", op) : 0;
+    return e->graph ? raised(TENSOR_ERR_UNSUPPORTED, "%s: the event was recorded in a capture", op) : 0;
 }
 
 // A stream could not join: the capture is lost.
 static int joining(const char *op, tensor_cuda_graph_t *g, int code) {
-    return g->failed = code == TENSOR_ERR_CUDA ? raise_cuda(op) : raised(code, "%s: out of memory%s", op);
+    return g->failed = code == TENSOR_ERR_CUDA ? raise_cuda(op) : raised(code, "%s: out of memory", op);
 }
 
 int tensor_cuda_stream_wait_event(tensor_cuda_stream_t *stream, tensor_cuda_event_t *event) {
@@ -9971,6 +10357,7 @@ int tensor_cuda_stream_wait_stream(tensor_cuda_stream_t *stream, tensor_cuda_str
         if (!code && h != o) { code = graph_edge(h->of, o->of); }
         return code ? joining("cuda_stream_wait_stream", g, code) : 0;
     }
+
     if (in_capture(h->of, "cuda_stream_wait_stream") || in_capture(o->of, "cuda_stream_wait_stream")) {
         return TENSOR_ERR_UNSUPPORTED;
     }
@@ -9980,14 +10367,14 @@ int tensor_cuda_stream_wait_stream(tensor_cuda_stream_t *stream, tensor_cuda_str
 int tensor_record_stream(tensor_t *x, tensor_cuda_stream_t *stream) {
     tensor_cuda_stream_t *h = stream_of(stream, "record_stream");
     if (!h) { return code_now(); }
-    if (!x || x->state != TENSOR__LIVE || x->device != h->of->device + 1) {
-        return raised(!x || x->state != TENSOR__LIVE ? TENSOR_ERR_POISONED : TENSOR_ERR_DEVICE,
-                      "record_stream: x %s%s",
-                     !x || x->state != TENSOR__LIVE ? "is no tensor, or failed earlier" :
-                         "lies on another device");
+    if (!x || x->state != TENSOR__LIVE) {
+        return raised(TENSOR_ERR_POISONED, "record_stream: x is not a tensor, or failed earlier");
+    }
+    if (x->device != h->of->device + 1) {
+        return raised(TENSOR_ERR_DEVICE, "record_stream: x is on another device");
     }
     return record_stream(process.allocator, (block_t *)x->storage->user, (void *)h->of->raw)
-               ? raised(TENSOR_ERR_OUT_OF_MEMORY, "record_stream: out of memory%s%s", "") : 0;
+               ? raised(TENSOR_ERR_OUT_OF_MEMORY, "record_stream: out of memory") : 0;
 }
 
 tensor_cuda_event_t *tensor_cuda_event_new(tensor_device_t device, int timing) {
@@ -10000,11 +10387,13 @@ tensor_cuda_event_t *tensor_cuda_event_new(tensor_device_t device, int timing) {
         lock_t hold(&process.lock);
         e = handle(&process.events);
     }
+
     if (!e) {
         if (raw) { cudaEventDestroy(raw); }
         raise_cuda("cuda_event_new");
         return nullptr;
     }
+
     e->at = raw;
     e->device = index;
     e->timing = timing != 0;
@@ -10027,7 +10416,7 @@ int tensor_cuda_event_record(tensor_cuda_event_t *event, tensor_cuda_stream_t *s
         return TENSOR_ERR_UNSUPPORTED;
     }
     if (event->device != h->of->device) {
-        return raised(TENSOR_ERR_DEVICE, "cuda_event_record: event and stream are of two devices%s%s", "");
+        return raised(TENSOR_ERR_DEVICE, "cuda_event_record: event and stream are of two devices");
     }
     event->recorded = true;
     event->graph = g ? g->arena : 0;
@@ -10058,14 +10447,15 @@ double tensor_cuda_event_elapsed_time(tensor_cuda_event_t *start, tensor_cuda_ev
         return NAN;
     }
     if (!start->timing || !end->timing || !start->recorded || !end->recorded) {
-        raised(TENSOR_ERR_UNSUPPORTED, "cuda_event_elapsed_time: both events need .timing, and a record%s%s",
-               "");
+        raised(TENSOR_ERR_UNSUPPORTED, "cuda_event_elapsed_time: both events need .timing, and a record");
         return NAN;
     }
+
     if (code_of(cudaEventSynchronize(end->at)) || code_of(cudaEventElapsedTime(&ms, start->at, end->at))) {
         raise_cuda("cuda_event_elapsed_time");
         return NAN;
     }
+
     return ms;
 }
 
@@ -10073,7 +10463,7 @@ tensor_cuda_graph_t *tensor_cuda_graph_new(tensor_device_t device) {
     if (!gpu_for(device, "cuda_graph_new")) { return nullptr; }
     lock_t hold(&process.graph_lock);
     tensor_cuda_graph_t *g = handle(&process.graphs);
-    if (!g) { raised(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph_new: out of memory%s%s", ""); }
+    if (!g) { raised(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph_new: out of memory"); }
     if (g) { g->device = (int)device - TENSOR_CUDA; }
     return g;
 }
@@ -10098,7 +10488,7 @@ int tensor_cuda_graph_replay(tensor_cuda_graph_t *g) {
 int tensor_cuda_graph_free(tensor_cuda_graph_t *g) {
     if (!g) { return 0; }
     if (g->state == GRAPH_DEAD) {
-        return raised(TENSOR_ERR_OWNER, "cuda_graph_free: the graph was freed%s%s", "");
+        return raised(TENSOR_ERR_OWNER, "cuda_graph_free: the graph was freed");
     }
     if (in_capture(nullptr, "cuda_graph_free")) { return TENSOR_ERR_UNSUPPORTED; }
     graph_drop(g, false);
@@ -10108,9 +10498,9 @@ int tensor_cuda_graph_free(tensor_cuda_graph_t *g) {
 
 int tensor_cuda_comm_id(void *id) {
     char text[256];
-    if (!id) { return raised(TENSOR_ERR_POISONED, "cuda_comm_id: id is NULL%s%s", ""); }
+    if (!id) { return raised(TENSOR_ERR_POISONED, "cuda_comm_id: id is NULL"); }
     if (open_library(LIBRARY_NCCL, text, sizeof text)) {
-        return raised(TENSOR_ERR_CUDA, "cuda_comm_id: %s%s", text);
+        return raised(TENSOR_ERR_CUDA, "cuda_comm_id: %s", text);
     }
 #ifdef TCU_HAVE_NCCL
     return nccl_said("cuda_comm_id", lib.ncclGetUniqueId_((ncclUniqueId *)id));
@@ -10125,8 +10515,11 @@ tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id, te
     tensor_cuda_comm_t *c = nullptr;
     if (!gpu_for(device, op)) { return nullptr; }
     if (!id || rank < 0 || rank >= ranks) {
-        raised(id ? TENSOR_ERR_INDEX : TENSOR_ERR_POISONED, "%s: %s", op,
-               id ? "the rank is not below the ranks" : "id is NULL");
+        if (id) {
+            raised(TENSOR_ERR_INDEX, "%s: the rank is not below the ranks", op);
+        } else {
+            raised(TENSOR_ERR_POISONED, "%s: id is NULL", op);
+        }
     } else if (open_library(LIBRARY_NCCL, text, sizeof text)) {
         raised(TENSOR_ERR_CUDA, "%s: %s", op, text);
     } else if (!in_capture(nullptr, op)) {
@@ -10142,7 +10535,7 @@ tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id, te
         }
         if (!c) {
             lib.ncclCommAbort_(comm);
-            raised(TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory%s", op);
+            raised(TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", op);
             return nullptr;
         }
         c->at = comm;
@@ -10150,12 +10543,13 @@ tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id, te
         c->ranks = ranks;
 #endif
     }
+
     return c;
 }
 
 int tensor_cuda_comm_free(tensor_cuda_comm_t *c) {
     if (!c) { return 0; }
-    if (c->dead) { return raised(TENSOR_ERR_OWNER, "cuda_comm_free: the communicator was freed%s%s", ""); }
+    if (c->dead) { return raised(TENSOR_ERR_OWNER, "cuda_comm_free: the communicator was freed"); }
     if (in_capture(nullptr, "cuda_comm_free")) { return TENSOR_ERR_UNSUPPORTED; }
     int code = 0, ended = 0;
     if (comm_failed(c)) { ended = comm_drop(c); }       // else its work would be waited for in vain
@@ -10241,7 +10635,9 @@ int tensor_cuda_set_fallback(int on) {
     return !__atomic_exchange_n(&tcu::process.forbidden, !on, __ATOMIC_RELAXED);
 }
 
-int tensor_cuda_set_libraries(int on) { return !__atomic_exchange_n(&tcu::libraries.off, !on, __ATOMIC_RELAXED); }
+int tensor_cuda_set_libraries(int on) {
+    return !__atomic_exchange_n(&tcu::libraries.off, !on, __ATOMIC_RELAXED);
+}
 
 int tensor_cuda_set_matmul_tf32(int on) {
     return __atomic_exchange_n(&tcu::libraries.matmul_tf32, on != 0, __ATOMIC_RELAXED);

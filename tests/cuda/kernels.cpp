@@ -462,7 +462,7 @@ static void rows_of_numbers() {
             cudaMemsetAsync(at.error, 0, 8, at.stream);
             CHECK(cross_entropy(at, (float *)Y.o.data, (float *)L.o.data, (float *)W.o.data, (float *)S.o.data, (float *)K.o.data,
                                 (const float *)X.o.data, q, rows, columns, true) == 0);
-            row_shape_t shape(at, rows, columns, 4);
+            grid_t shape = rows_for(at, rows, columns, 4);
             CHECK(!tcu_launch(cross_entropy_rows_backward<float>, shape.grid, shape.block, 0, at.stream, (float *)D.o.data, (const float *)G.o.data,
                               false, (const float *)K.o.data, (const float *)X.o.data, (const float *)S.o.data, q, rows, columns));
             double sum = 0, weights = 0;
