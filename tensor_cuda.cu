@@ -42,6 +42,7 @@
 #define TCU_UNROLL
 #define TCU_UNROLL_4
 #define TCU_SYMBOL(library, name) cusim::library_symbol(library, name)
+#define TCU_SEEN(p) __atomic_load_n(p, __ATOMIC_RELAXED)
 #else
 #include <cuda.h>
 #include <cuda_bf16.h>
@@ -52,6 +53,7 @@
 #define TCU_UNROLL_4 _Pragma("unroll 4")
 #define TCU_OPEN(name) dlopen(name, RTLD_NOW | RTLD_LOCAL)
 #define TCU_SYMBOL(library, name) dlsym(library, name)
+#define TCU_SEEN(p) (*(const volatile unsigned long long *)(p))    // a word that other blocks write meanwhile
 #define TCU_SHARED(T, name, ...) __shared__ T name __VA_ARGS__
 #define TCU_DYNAMIC_SHARED(T, name) extern __shared__ T name[]
 template <class... P, class... A>
@@ -4370,8 +4372,10 @@ scatter_keys(uint64_t *key, int *order, walk_t w, const void *index, int dtype, 
     }
 }
 
-// Stable radix sort of (key, order), four bits a pass; a block takes TILE neighbours, a thread EACH.
-enum { RADIX = 16, EACH = 8, TILE = THREADS * EACH };
+// Stable radix sort of (key, order), eight bits a pass; a block takes TILE neighbours, a thread EACH.
+enum { RADIX_BITS = 8, RADIX = 1 << RADIX_BITS, EACH = 8, TILE = THREADS * EACH, PASSES = 64 / RADIX_BITS };
+
+static_assert((int)RADIX == (int)THREADS, "a thread a digit");
 __device__ inline int digit_of(uint64_t key, int shift) { return (int)(key >> shift) & (RADIX - 1); }
 
 // Exclusive running sum of n counts, in place, by the THREADS threads of a block; part: THREADS counts.
@@ -4395,48 +4399,118 @@ __device__ inline void block_scan(int *count, int n, int *part) {
     __syncthreads();
 }
 
-__device__ inline void count_digits(int *count, const uint64_t *key, int64_t n, int shift) {
-    int64_t first = blockIdx.x * (int64_t)TILE + threadIdx.x * EACH;
-    for (int d = 0; d < RADIX; d++) { count[d * THREADS + threadIdx.x] = 0; }
-    for (int64_t i = first; i < first + EACH && i < n; i++) {
-        count[digit_of(key[i], shift) * THREADS + threadIdx.x]++;
-    }
-    __syncthreads();
-}
-
-__global__ void __launch_bounds__(THREADS, 4)
-    radix_count(int *total, const uint64_t *key, int64_t n, int shift) {
-    TCU_SHARED(int, count, [RADIX * THREADS]);
-    count_digits(count, key, n, shift);
-    if (threadIdx.x < RADIX) {
-        int sum = 0;
-        for (int k = 0; k < THREADS; k++) { sum += count[threadIdx.x * THREADS + k]; }
-        total[threadIdx.x * gridDim.x + blockIdx.x] = sum;
-    }
-}
-
-__global__ void __launch_bounds__(THREADS, 4) radix_sum(int *total, int n) {    // one block
+__global__ void __launch_bounds__(THREADS, 4) sum_counts(int *total, int n) {    // one block
     TCU_SHARED(int, part, [THREADS]);
     block_scan(total, n, part);
 }
 
+// How many keys have each digit, for all passes at once: bins[pass][digit].
 __global__ void __launch_bounds__(THREADS, 4)
-    radix_move(uint64_t *to_key, int *to, const uint64_t *key, const int *order, const int *total, int64_t n,
-               int shift) {
-    TCU_SHARED(int, count, [RADIX * THREADS]);
-    TCU_SHARED(int, part, [THREADS]);
-    TCU_SHARED(int, base, [RADIX]);
-    int64_t first = blockIdx.x * (int64_t)TILE + threadIdx.x * EACH;
-    count_digits(count, key, n, shift);
-    block_scan(count, RADIX * THREADS, part);
-    if (threadIdx.x < RADIX) {
-        base[threadIdx.x] = total[threadIdx.x * gridDim.x + blockIdx.x] - count[threadIdx.x * THREADS];
-    }
+    radix_bins(int *bins, const uint64_t *key, int64_t n, int first, int passes) {
+    TCU_SHARED(int, count, [PASSES][RADIX]);
+    const int t = (int)threadIdx.x;
+    for (int p = 0; p < passes; p++) { count[p][t] = 0; }
     __syncthreads();
-    for (int64_t i = first; i < first + EACH && i < n; i++) {
-        int d = digit_of(key[i], shift), at = base[d] + count[d * THREADS + threadIdx.x]++;
-        to_key[at] = key[i];
-        to[at] = order[i];
+    for (int64_t i = thread_index(); i < n; i += thread_count()) {
+        uint64_t k = key[i];
+        for (int p = 0; p < passes; p++) { atomicAdd(&count[p][digit_of(k, first + p * RADIX_BITS)], 1); }
+    }
+
+    __syncthreads();
+    for (int p = 0; p < passes; p++) {
+        if (count[p][t]) { atomicAdd(&bins[p * RADIX + t], count[p][t]); }
+    }
+}
+
+// From the counts of a pass where each digit begins; a block a pass.
+__global__ void __launch_bounds__(THREADS, 4) radix_starts(int *bins) {
+    TCU_SHARED(int, part, [THREADS]);
+    block_scan(bins + blockIdx.x * RADIX, RADIX, part);
+}
+
+// A tile's word for a digit: how many keys of its own have it (stamp 2 pass + 1), later how many of this tile
+// and all before it have (2 pass + 2). An older stamp says that the word is not written yet. -> the sum before
+// `tile`. It waits for tiles that hold lower tickets, so they run already.
+enum { STAMP_BITS = 40 };
+__device__ inline uint64_t stamped(int pass, bool all, int64_t count) {
+    return (uint64_t)(2 * pass + 1 + all) << STAMP_BITS | (uint64_t)count;
+}
+
+__device__ inline int64_t digits_before(unsigned long long *state, int tile, int digit, int pass, int count) {
+    int64_t sum = 0;
+    unsigned long long *own = &state[(int64_t)tile * RADIX + digit];
+    if (tile) { atomicExch(own, (unsigned long long)stamped(pass, false, count)); }
+    for (int64_t q = tile - 1; q >= 0;) {
+        uint64_t word = TCU_SEEN(&state[q * RADIX + digit]);
+        int stamp = (int)(word >> STAMP_BITS);
+        if (stamp <= 2 * pass) { continue; }
+        sum += (int64_t)(word & ((1ull << STAMP_BITS) - 1));
+        if (stamp == 2 * pass + 2) { break; }
+        q--;
+    }
+    atomicExch(own, (unsigned long long)stamped(pass, true, sum + count));
+    return sum;
+}
+
+// One digit of all keys, in one launch (decoupled look-back). A warp takes 32 EACH neighbours, 32 at a time, so
+// that its lanes' keys lie side by side; keys leave by way of shared memory, so that those of a digit do too.
+__global__ void __launch_bounds__(THREADS, 4)
+    radix_pass(uint64_t *to_key, int *to, const uint64_t *key, const int *order, const int *bins,
+               unsigned long long *state, unsigned *ticket, int64_t n, int first, int pass) {
+    enum { WARPS = THREADS / 32 };
+    TCU_SHARED(int, count, [WARPS][RADIX]);
+    TCU_SHARED(int, part, [THREADS]);
+    TCU_SHARED(int, start, [RADIX]);
+    TCU_SHARED(int64_t, base, [RADIX]);
+    TCU_SHARED(uint64_t, moved_key, [TILE]);
+    TCU_SHARED(int, moved, [TILE]);
+    TCU_SHARED(unsigned, mine, [1]);
+    const int t = (int)threadIdx.x, w = t / 32, lane = t % 32, shift = first + pass * RADIX_BITS;
+    if (!t) { mine[0] = atomicAdd(ticket, 1u); }
+    for (int k = 0; k < WARPS; k++) { count[k][t] = 0; }
+    __syncthreads();
+    const int tile = (int)mine[0];
+    const int64_t from = (int64_t)tile * TILE + w * 32 * EACH + lane;
+    uint64_t own[EACH];
+    int rank[EACH];                             // among the warp's keys of the digit
+    for (int k = 0; k < EACH; k++) {
+        int64_t i = from + k * 32;
+        own[k] = i < n ? key[i] : ~0ull;
+        int d = digit_of(own[k], shift);
+        unsigned peers = __match_any_sync(~0u, i < n ? d : -1);
+        int had = i < n ? count[w][d] : 0;
+        __syncwarp();
+        rank[k] = had + __popc(peers & ((1u << lane) - 1));
+        if (i < n && lane == __ffs((int)peers) - 1) { count[w][d] = had + __popc(peers); }
+        __syncwarp();
+    }
+
+    __syncthreads();
+    int all = 0;                                // of digit t: what each warp has before it, and all of them
+    for (int k = 0; k < WARPS; k++) {
+        int had = count[k][t];
+        count[k][t] = all;
+        all += had;
+    }
+
+    start[t] = all;
+    __syncthreads();
+    block_scan(start, RADIX, part);
+    base[t] = (int64_t)bins[pass * RADIX + t] + digits_before(state, tile, t, pass, all) - start[t];
+    for (int k = 0; k < EACH; k++) {
+        int64_t i = from + k * 32;
+        if (i >= n) { continue; }
+        int d = digit_of(own[k], shift), at = start[d] + count[w][d] + rank[k];
+        moved_key[at] = own[k];
+        moved[at] = order[i];
+    }
+
+    __syncthreads();
+    const int64_t left = n - (int64_t)tile * TILE;
+    for (int i = t; i < TILE && i < left; i += THREADS) {
+        int64_t at = base[digit_of(moved_key[i], shift)] + i;
+        to_key[at] = moved_key[i];
+        to[at] = moved[i];
     }
 }
 
@@ -4449,33 +4523,41 @@ inline int log2_up(int64_t n) {                             // bits that 0 .. n 
 // Scratch of a sort of n elements. What is sorted lies in key and order.
 struct sortable_t {
     uint64_t *key, *key2;
-    int *order, *order2, *total;
+    unsigned long long *state;                  // from here on zero before a sort
+    int *bins;
+    unsigned *ticket;
+    int *order, *order2;
+
+    static int64_t tiles(int64_t n) { return (n + TILE - 1) / TILE; }
+
+    static size_t zeros(int64_t n) {
+        return (size_t)tiles(n) * RADIX * sizeof(unsigned long long) + PASSES * (RADIX + 1) * sizeof(int);
+    }
+
     sortable_t(void *scratch, int64_t n) {
         key = (uint64_t *)scratch;
         key2 = key + n;
-        order = (int *)(key2 + n);
+        state = (unsigned long long *)(key2 + n);
+        bins = (int *)(state + tiles(n) * RADIX);
+        ticket = (unsigned *)(bins + PASSES * RADIX);
+        order = (int *)(ticket + PASSES);
         order2 = order + n;
-        total = order2 + n;
     }
 };
 
-inline uint64_t sort_scratch(int64_t n) {
-    int64_t blocks = (n + TILE - 1) / TILE;
-    return (uint64_t)n * 24 + (uint64_t)blocks * RADIX * sizeof(int) + 64;
-}
+inline uint64_t sort_scratch(int64_t n) { return (uint64_t)n * 24 + sortable_t::zeros(n) + 64; }
 
 // By bits first .. end - 1 of the keys; n < 2^31.
 inline int radix_sort(const place_t &at, sortable_t &b, int64_t n, int first, int end) {
-    unsigned blocks = (unsigned)((n + TILE - 1) / TILE);
-    int code = 0;
-    for (int shift = first; !code && shift < end; shift += 4) {
-        const uint64_t *key = b.key;
-        code = launch(at, {blocks, THREADS}, radix_count, b.total, key, n, shift);
-        if (!code) { code = launch(at, {1, THREADS}, radix_sum, b.total, (int)(blocks * RADIX)); }
-        if (!code) {
-            code = launch(at, {blocks, THREADS}, radix_move, b.key2, b.order2, key, (const int *)b.order,
-                          (const int *)b.total, n, shift);
-        }
+    const int passes = (end - first + RADIX_BITS - 1) / RADIX_BITS;
+    const unsigned tiles = (unsigned)sortable_t::tiles(n);
+    if (passes < 1) { return 0; }
+    int code = code_of(cudaMemsetAsync(b.state, 0, sortable_t::zeros(n), at.stream));
+    if (!code) { code = launch(at, threads_for(at, n), radix_bins, b.bins, b.key, n, first, passes); }
+    if (!code) { code = launch(at, {(unsigned)passes, THREADS}, radix_starts, b.bins); }
+    for (int pass = 0; !code && pass < passes; pass++) {
+        code = launch(at, {tiles, THREADS}, radix_pass, b.key2, b.order2, b.key, b.order, b.bins, b.state,
+                      b.ticket + pass, n, first, pass);
         uint64_t *k = b.key;
         int *o = b.order;
         b.key = b.key2;
@@ -4483,7 +4565,6 @@ inline int radix_sort(const place_t &at, sortable_t &b, int64_t n, int first, in
         b.order = b.order2;
         b.order2 = o;
     }
-
     return code;
 }
 
@@ -4858,7 +4939,7 @@ inline int nonzero(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
     for (int d = 0; d < x.ndim; d++) { m.dims[d] = x.dims[d]; }
     int *total = (int *)scratch;
     int code = launch(at, {blocks, THREADS}, true_count, total, m);
-    if (!code) { code = launch(at, {1, THREADS}, radix_sum, total, (int)blocks); }
+    if (!code) { code = launch(at, {1, THREADS}, sum_counts, total, (int)blocks); }
     return code ? code : launch(at, {blocks, THREADS}, true_places, (int64_t *)y.data, (const int *)total, m);
 }
 

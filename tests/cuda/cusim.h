@@ -168,6 +168,16 @@ inline unsigned __ballot_sync(unsigned mask, int p) {
     }
     return r;
 }
+template <class T> inline unsigned __match_any_sync(unsigned mask, T v) {
+    unsigned long long bits = 0;
+    std::memcpy(&bits, &v, sizeof v);
+    unsigned r = 0;
+    unsigned long long *slot = cusim::warp_exchange(mask, bits);
+    for (int i = 0; i < 32; i++) {
+        if (mask >> i & 1) { r |= (unsigned)(slot[i] == bits) << i; }
+    }
+    return r;
+}
 inline int __any_sync(unsigned mask, int p) { return __ballot_sync(mask, p) != 0; }
 inline int __all_sync(unsigned mask, int p) { return __ballot_sync(mask, !p) == 0; }
 
