@@ -3847,44 +3847,55 @@ template <class OP, class A> __device__ inline void scan_block(A *part, A mine) 
     }
 }
 
-// A part of a row a block; from the end if `back`. Each thread runs over its piece twice.
+// A part of a row a block, from the end if `back`, a tile at a time: it is loaded with neighbours side by side,
+// each thread goes over SPAN of them in shared memory, and it is stored as it was loaded.
 template <class OP> __global__ void __launch_bounds__(THREADS, 4) scan_rows(scan_set_t s) {
     typedef typename OP::acc acc;
+    enum { SPAN = 4 };
     TCU_SHARED(acc, part, [THREADS]);
+    TCU_SHARED(acc, tile, [THREADS * SPAN]);
     const int t = (int)threadIdx.x;
     for (int64_t u = blockIdx.x; u < s.rows * s.parts; u += gridDim.x) {
         const int64_t r = u / s.parts, p = u % s.parts, from = p * s.part;
         const int64_t to = from + s.part < s.columns ? from + s.part : s.columns;
-        const int64_t each = (to - from + THREADS - 1) / THREADS, first = from + t * each;
-        const int64_t end = first + each < to ? first + each : to;
-        acc carry = OP::none(), run = OP::none();
+        const int64_t row = s.back ? (r + 1) * s.columns - 1 : r * s.columns, way = s.back ? -1 : 1;
+        acc carry = OP::none();                         // of what is before the tile
         if (p && !s.sums) {                             // the parts before
             const acc *total = (const acc *)s.totals + r * s.parts;
             const int64_t few = (p + THREADS - 1) / THREADS;
+            acc run = OP::none();
             for (int64_t i = t * few; i < (t + 1) * few && i < p; i++) { run = OP::join(run, total[i]); }
             scan_block<OP>(part, run);
             carry = part[THREADS - 1];
             __syncthreads();
-            run = OP::none();
         }
-        for (int64_t i = first; i < end; i++) {
-            run = OP::join(run, OP::load(s, r * s.columns + (s.back ? s.columns - 1 - i : i), i));
-        }
-        scan_block<OP>(part, run);
-        if (s.sums) {
-            if (!t) { ((acc *)s.totals)[u] = part[THREADS - 1]; }
+        for (int64_t base = from; base < to; base += THREADS * SPAN) {
+            for (int k = 0; k < SPAN; k++) {
+                int64_t i = base + k * THREADS + t;
+                tile[k * THREADS + t] = i < to ? OP::load(s, row + way * i, i) : OP::none();
+            }
+
             __syncthreads();
-            continue;
+            acc run = tile[t * SPAN];
+            for (int k = 1; k < SPAN; k++) { run = OP::join(run, tile[t * SPAN + k]); }
+            scan_block<OP>(part, run);
+            const acc all = OP::join(carry, part[THREADS - 1]);
+            run = t ? OP::join(carry, part[t - 1]) : carry;
+            for (int k = 0; k < SPAN; k++) {
+                run = OP::join(run, tile[t * SPAN + k]);
+                tile[t * SPAN + k] = run;
+            }
+
+            __syncthreads();
+            for (int k = 0; k < SPAN && !s.sums; k++) {
+                const int e = k * THREADS + t;
+                if (base + e >= to) { break; }
+                OP::store(s, row + way * (base + e), e ? tile[e - 1] : carry, tile[e]);
+            }
+            carry = all;
+            __syncthreads();
         }
-        run = t ? part[t - 1] : OP::none();
-        if (p) { run = OP::join(carry, run); }
-        for (int64_t i = first; i < end; i++) {
-            int64_t at = r * s.columns + (s.back ? s.columns - 1 - i : i);
-            acc next = OP::join(run, OP::load(s, at, i));
-            OP::store(s, at, run, next);
-            run = next;
-        }
-        __syncthreads();
+        if (s.sums && !t) { ((acc *)s.totals)[u] = carry; }
     }
 }
 
@@ -3921,10 +3932,16 @@ __global__ void __launch_bounds__(THREADS, 4)
         C m = rms ? 0 : row_join<sum_op<C>>(sum, s, l) / (C)columns;
         each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { square += (v[0] - m) * (v[0] - m); });
         C k = 1 / w_sqrt(row_join<sum_op<C>>(square, s, l) / (C)columns + eps);
-        map_row<T, 1>(y + r * columns, row, n, l, [&](int64_t i, const C *v) {
-            C h = (v[0] - m) * k, more = b ? to_class<C>(b[i]) : C(0);
-            return (w ? h * to_class<C>(w[i]) : h) + more;
-        });
+        if (w && b) {                           // in packs, as x
+            const T *in[3] = {row[0], w, b};
+            map_row<T, 3>(y + r * columns, in, n, l,
+                          [&](int64_t, const C *v) { return (v[0] - m) * k * v[1] + v[2]; });
+        } else {
+            map_row<T, 1>(y + r * columns, row, n, l, [&](int64_t i, const C *v) {
+                C h = (v[0] - m) * k, more = b ? to_class<C>(b[i]) : C(0);
+                return (w ? h * to_class<C>(w[i]) : h) + more;
+            });
+        }
         if (n && !l.lane) {
             mean[r] = m;
             rstd[r] = k;
@@ -3943,17 +3960,27 @@ __global__ void __launch_bounds__(THREADS, 4)
         const T *in[2] = {dy + r * columns, x + r * columns};
         C m = n ? mean[r] : 0;
         C k = n ? rstd[r] : 0, a = 0, b = 0;
-        each_in_row<T, 2>(in, n, l, [&](int64_t i, const C *v) {
-            C g = w ? v[0] * to_class<C>(w[i]) : v[0];
-            a += g;
-            b += g * (v[1] - m) * k;
-        });
+        const T *scaled[3] = {in[0], in[1], w};
+        if (w) {                                // in packs, as the others
+            each_in_row<T, 3>(scaled, n, l, [&](int64_t, const C *v) {
+                a += v[0] * v[2];
+                b += v[0] * v[2] * (v[1] - m) * k;
+            });
+        } else {
+            each_in_row<T, 2>(in, n, l, [&](int64_t, const C *v) {
+                a += v[0];
+                b += v[0] * (v[1] - m) * k;
+            });
+        }
         a = rms ? 0 : row_join<sum_op<C>>(a, s, l) / (C)columns;
         b = row_join<sum_op<C>>(b, s, l) / (C)columns;
-        map_row<T, 2>(dx + r * columns, in, n, l, [&](int64_t i, const C *v) {
-            C g = w ? v[0] * to_class<C>(w[i]) : v[0];
-            return k * (g - a - (v[1] - m) * k * b);
-        });
+        if (w) {
+            map_row<T, 3>(dx + r * columns, scaled, n, l,
+                          [&](int64_t, const C *v) { return k * (v[0] * v[2] - a - (v[1] - m) * k * b); });
+        } else {
+            map_row<T, 2>(dx + r * columns, in, n, l,
+                          [&](int64_t, const C *v) { return k * (v[0] - a - (v[1] - m) * k * b); });
+        }
     }
 }
 
@@ -4305,7 +4332,8 @@ inline int cross_entropy(const place_t &at, C *y, C *each, C *weight, C *lse, C 
 //
 // Indices are checked where they are read: one that is out of range is clamped, so that nothing else is
 // touched, and noted in the error word. Sums into repeated places are deterministic: a stable radix sort
-// brings the sources of a place together, one thread adds them in their order. Rejected: float atomics.
+// brings the sources of a place together, threads add pieces of them in their order, and a fixed tree the pieces.
+// Rejected: float atomics.
 // ------------------------------------------------------------------------------
 
 __device__ inline int64_t checked(int64_t i, int64_t size, int64_t position, unsigned long long *error) {
@@ -4568,6 +4596,13 @@ inline int radix_sort(const place_t &at, sortable_t &b, int64_t n, int first, in
     return code;
 }
 
+enum { PIECE = 64 };                             // sources of a place that one thread adds
+
+// Scratch of add_at for n sources of `width` elements.
+inline uint64_t add_scratch(int64_t n, int64_t width) {
+    return sort_scratch(n) + 16 + (uint64_t)(2 * ((n + PIECE - 1) / PIECE) * width) * 8;
+}
+
 // y[key] joined with its sources x[source], in their order, or = the last of them; rows of `width` elements.
 // Keys from `places` on go nowhere.
 enum put_t { PUT_PROD, PUT_MAX, PUT_MIN, PUT_ADD, PUT_SET };        // the first three: SCATTER_REDUCE's i[1]
@@ -4582,19 +4617,84 @@ template <class C> __device__ inline C put_join(int how, C sum, C v) {
     }
 }
 
+// A thread goes over PIECE sorted sources of a column. What lies in one piece alone is joined with y there; of a
+// place that goes on over pieces, each leaves its own part: in `head` where the place began before it, else in
+// `tail`. No thread takes more than PIECE sources, however many one place has.
 template <class T, class C>
 __global__ void __launch_bounds__(THREADS, 4)
-    add_sorted(void *y, int dtype, const uint64_t *key, const int *order, const void *x, int64_t n,
-               int64_t width, int64_t places, int how) {
-    for (int64_t i = thread_index(); i < n * width; i += thread_count()) {
-        int64_t p = i / width, c = i - p * width;
-        if ((p && key[p] == key[p - 1]) || (int64_t)key[p] >= places) { continue; }
-        int64_t to = (int64_t)key[p] * width + c;           // the first of a place does it all
-        C sum = load_typed<T, C>(y, dtype, to);
-        for (int64_t q = p; q < n && key[q] == key[p]; q++) {
-            sum = put_join(how, sum, load_typed<T, C>(x, dtype, order[q] * width + c));
+    add_pieces(void *y, int dtype, const uint64_t *key, const int *order, const void *x, int64_t n,
+               int64_t width, int64_t places, int how, C *head, C *tail) {
+    const int64_t pieces = (n + PIECE - 1) / PIECE;
+    for (int64_t i = thread_index(); i < pieces * width; i += thread_count()) {
+        const int64_t piece = i / width, c = i - piece * width;
+        const int64_t end = (piece + 1) * PIECE < n ? (piece + 1) * PIECE : n;
+        for (int64_t p = piece * PIECE; p < end;) {
+            const uint64_t place = key[p];
+            if ((int64_t)place >= places) { break; }    // they are the last
+            const bool begins = p == 0 || key[p - 1] != place;
+            C sum = load_typed<T, C>(x, dtype, order[p] * width + c);
+            for (p++; p < end && key[p] == place; p++) {
+                sum = put_join(how, sum, load_typed<T, C>(x, dtype, order[p] * width + c));
+            }
+            if (!begins) {
+                head[i] = sum;
+            } else if (p < n && key[p] == place) {
+                tail[i] = sum;
+            } else {
+                int64_t to = (int64_t)place * width + c;
+                store_as<C>(y, dtype, to, put_join(how, load_typed<T, C>(y, dtype, to), sum));
+            }
         }
-        store_as<C>(y, dtype, to, sum);
+    }
+}
+
+// Pieces from `piece` on that go on with its last place.
+__device__ inline int64_t pieces_after(const uint64_t *key, int64_t n, int64_t piece, uint64_t place) {
+    int64_t low = piece + 1, high = (n + PIECE - 1) / PIECE; // the first piece that begins with another place
+    while (low < high) {
+        int64_t mid = (low + high) / 2;
+        if (key[mid * PIECE] == place) { low = mid + 1; } else { high = mid; }
+    }
+    return low - piece - 1;
+}
+
+// The parts of places that go on over pieces, in a fixed tree; a block (lanes by threadIdx.y) a piece and 8 columns.
+template <class T, class C>
+__global__ void __launch_bounds__(THREADS, 4)
+    add_parts(void *y, int dtype, const uint64_t *key, int64_t n, int64_t width, int64_t places, int how,
+              const C *head, const C *tail) {
+    enum { COLUMNS = 8, LANES = THREADS / COLUMNS };
+    TCU_SHARED(C, part, [LANES][COLUMNS]);
+    const int64_t pieces = (n + PIECE - 1) / PIECE, groups = (width + COLUMNS - 1) / COLUMNS;
+    const int lane = (int)threadIdx.y;
+    for (int64_t b = blockIdx.x; b < pieces * groups; b += gridDim.x) {
+        const int64_t piece = b / groups, c = b % groups * COLUMNS + threadIdx.x, last = (piece + 1) * PIECE;
+        if (last >= n || key[last - 1] != key[last] || (int64_t)key[last] >= places) { continue; }
+        if (piece && key[piece * PIECE - 1] == key[last]) { continue; }         // it began before
+        const int64_t more = pieces_after(key, n, piece, key[last]);
+        C sum = C(0);
+        if (how == PUT_SET && c < width) {      // the last part is what is wanted
+            sum = head[(piece + more) * width + c];
+        } else if (c < width && lane < more) {
+            sum = head[(piece + 1 + lane) * width + c];
+            for (int64_t k = lane + LANES; k < more; k += LANES) {
+                sum = put_join(how, sum, head[(piece + 1 + k) * width + c]);
+            }
+        }
+        part[lane][threadIdx.x] = sum;
+        __syncthreads();
+        for (int d = LANES / 2; d; d /= 2) {
+            if (lane < d && lane + d < more && how != PUT_SET) {
+                part[lane][threadIdx.x] = put_join(how, part[lane][threadIdx.x], part[lane + d][threadIdx.x]);
+            }
+            __syncthreads();
+        }
+        if (!lane && c < width) {
+            int64_t to = (int64_t)key[last] * width + c;
+            C all = put_join(how, tail[piece * width + c], part[0][threadIdx.x]);
+            store_as<C>(y, dtype, to, put_join(how, load_typed<T, C>(y, dtype, to), all));
+        }
+        __syncthreads();
     }
 }
 
@@ -4647,17 +4747,25 @@ inline int add_at(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &
                       index ? index->dtype : 0, stride, size, padding, places, at.error);
     if (!code) { code = radix_sort(at, b, n, 0, log2_up(places + 1)); }
     if (code) { return code; }
-    auto *kernel = add_sorted<void, int64_t>;
+    const int64_t pieces = (n + PIECE - 1) / PIECE;
+    void *parts = (char *)scratch + (sort_scratch(n) + 15) / 16 * 16;
+    auto add = [&](auto stored, auto computed) {
+        typedef TCU_TYPE(stored) T;
+        typedef TCU_TYPE(computed) C;
+        C *head = (C *)parts, *tail = head + pieces * width;
+        int e = launch(at, threads_for(at, pieces * width), add_pieces<T, C>, y.data, y.dtype, b.key, b.order,
+                       x.data, n, width, places, how, head, tail);
+        if (e || pieces < 2) { return e; }
+        return launch(at, {grid_for(at, pieces * ((width + 7) / 8), 1), dim3(8, THREADS / 8)},
+                      add_parts<T, C>, y.data, y.dtype, b.key, n, width, places, how, head, tail);
+    };
     switch (y.dtype) {
-    case TENSOR_F32: kernel = add_sorted<float, float>; break;
-    case TENSOR_F16: kernel = add_sorted<f16, float>; break;
-    case TENSOR_BF16: kernel = add_sorted<bf16, float>; break;
-    case TENSOR_F64: kernel = add_sorted<double, double>; break;
-    default: break;
+    case TENSOR_F32: return add(type_t<float>(), type_t<float>());
+    case TENSOR_F16: return add(type_t<f16>(), type_t<float>());
+    case TENSOR_BF16: return add(type_t<bf16>(), type_t<float>());
+    case TENSOR_F64: return add(type_t<double>(), type_t<double>());
+    default: return add(type_t<void>(), type_t<int64_t>());
     }
-
-    return launch(at, threads_for(at, n * width), kernel, y.data, y.dtype, (const uint64_t *)b.key,
-                  (const int *)b.order, (const void *)x.data, n, width, places, how);
 }
 
 // y[.. index[.. i ..] ..] joined with x[.. i ..] along dim; y and x contiguous, index of x's shape.
@@ -9041,7 +9149,7 @@ static int native_index(const place_t &where, tensor_call_t *c) {
         const tensor_arg_t &to = c->arg[1];
         bool places = id == TENSOR_OP_NONZERO;
         if (places && !x.contiguous) { return NONE; }
-        scratch_t scratch(c, places ? nonzero_scratch(x.numel) : sort_scratch(x.numel));
+        scratch_t scratch(c, places ? nonzero_scratch(x.numel) : add_scratch(x.numel, 1));
         scratch_t read(c, places || x.contiguous ? 0 : (uint64_t)x.numel * (uint64_t)size_of(x.dtype));
         int code = scratch.code ? scratch.code : read.code;
         if (code) { return code; }
@@ -9107,7 +9215,8 @@ static int native_index(const place_t &where, tensor_call_t *c) {
         used.dims[k] = index.dims[k];
     }
 
-    scratch_t scratch(c, sort_scratch(lines && !whole ? outer * index.numel * inner : index.numel));
+    const int64_t sources = lines && !whole ? outer * index.numel * inner : index.numel;
+    scratch_t scratch(c, add_scratch(sources, whole ? inner : 1));
     scratch_t read(c, part ? (uint64_t)index.numel * (uint64_t)size_of(src.dtype) : 0);
     int code = scratch.code ? scratch.code : read.code;
     if (!code && y.data != x.data) { code = copy(at, y, x); }
@@ -9161,7 +9270,7 @@ static int native_embedding(const place_t &where, tensor_call_t *c) {
     }
 
     const tensor_arg_t &g = c->arg[0], &index = c->arg[1], &y = c->arg[2];
-    scratch_t scratch(c, sort_scratch(index.numel));
+    scratch_t scratch(c, add_scratch(index.numel, c->arg[2].dims[1]));
     int code = scratch.code ? scratch.code : fill(at, y, 0, 0);
     if (code) { return code; }
     at.error = noting(c);

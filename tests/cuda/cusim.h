@@ -55,6 +55,13 @@ extern counts_t counts;
 struct launched_t { void (*kernel)(); dim3 grid, block; };
 extern launched_t last;         // the last launch
 
+// What kernels moved, where this and the .cu are built with -DCUSIM_SECTORS (and the .cu with -fsanitize=thread, of
+// which cusim.cpp then serves the hooks, so that each access is seen): the n-th access of an instruction by the lanes
+// of a warp is one request, of as many 32-byte sectors as these lanes touch. bytes / 32 of them would have been enough.
+struct moved_t { long requests, sectors, bytes; };
+struct traffic_t { moved_t load, store; long longest; };        // longest: the accesses of the busiest thread
+extern traffic_t traffic;       // since the last reset()
+
 void seed(uint64_t s);
 void reset();                   // counts of calls to 0, the sticky error forgotten; streams and memory stay
 const char *fault();            // what the last faulty kernel did, "" if none

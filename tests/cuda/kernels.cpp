@@ -533,7 +533,7 @@ static void indexing() {
                 int64_t rows = 37;
                 values y = some((size_t)(rows * width), -3, 3, dtype), x = some((size_t)(n * width), -3, 3, dtype), i;
                 for (int64_t k = 0; k < n; k++) { i.push_back((double)(dice() % 3 ? dice() % (uint64_t)rows : 5)); }
-                array_t Y2(dtype, {rows, width}, &y), X2(dtype, {n, width}, &x), I2(TENSOR_I64, {n}, &i), S(TENSOR_U8, {(int64_t)sort_scratch(n)});
+                array_t Y2(dtype, {rows, width}, &y), X2(dtype, {n, width}, &x), I2(TENSOR_I64, {n}, &i), S(TENSOR_U8, {(int64_t)add_scratch(n, width)});
                 CHECK(add_rows(at, Y2.o, I2.o, X2.o, n, width, rows, S.o.data) == 0 && take_error() == 0);
                 values want(y.size());
                 for (size_t q = 0; q < y.size(); q++) {
@@ -554,7 +554,7 @@ static void indexing() {
     for (int dim : {0, 1}) {
         values y = some(5 * 6, -1, 1, TENSOR_F32), x = some(4 * 3, -1, 1, TENSOR_F32), i, want = y;
         for (int k = 0; k < 12; k++) { i.push_back((double)(dice() % 3)); }
-        array_t Y2(TENSOR_F32, {5, 6}, &y), X2(TENSOR_F32, {4, 3}, &x), I2(TENSOR_I64, {4, 3}, &i), S(TENSOR_U8, {(int64_t)sort_scratch(12)});
+        array_t Y2(TENSOR_F32, {5, 6}, &y), X2(TENSOR_F32, {4, 3}, &x), I2(TENSOR_I64, {4, 3}, &i), S(TENSOR_U8, {(int64_t)add_scratch(12, 1)});
         CHECK(scatter_add(at, Y2.o, dim, I2.o, X2.o, S.o.data) == 0);
         for (size_t k = 0; k < 12; k++) {
             double &to = want[dim ? k / 3 * 6 + (size_t)i[k] : (size_t)i[k] * 6 + k % 3];
@@ -696,7 +696,7 @@ static void joins() {
             values y = tied((size_t)(rows * width), dtype), x = tied((size_t)(n * width), dtype), i, want;
             if (how == PUT_ADD || how == PUT_PROD) { y = some(y.size(), -2, 2, dtype), x = some(x.size(), -2, 2, dtype); }
             for (int64_t k = 0; k < n; k++) { i.push_back((double)(dice() % (uint64_t)rows)); }
-            array_t Y(dtype, {rows, width}, &y), X(dtype, {n, width}, &x), I(TENSOR_I64, {n}, &i), S(TENSOR_U8, {(int64_t)sort_scratch(n)});
+            array_t Y(dtype, {rows, width}, &y), X(dtype, {n, width}, &x), I(TENSOR_I64, {n}, &i), S(TENSOR_U8, {(int64_t)add_scratch(n, width)});
             CHECK(add_rows(at, Y.o, I.o, X.o, n, width, rows, S.o.data, how, none) == 0 && take_error() == 0);
             want = y;
             for (int64_t k = 0; k < n * width; k++) {
