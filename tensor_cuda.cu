@@ -43,6 +43,8 @@
 #define TCU_UNROLL_4
 #define TCU_SYMBOL(library, name) cusim::library_symbol(library, name)
 #define TCU_SEEN(p) __atomic_load_n(p, __ATOMIC_RELAXED)
+#define TCU_RANGE_PUSH(name) cusim::range_push(name)
+#define TCU_RANGE_POP() cusim::range_pop()
 #else
 #include <cuda.h>
 #include <cuda_bf16.h>
@@ -64,6 +66,16 @@ static inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block
         return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, s);
     }(P(a)...);
 }
+#endif
+#if !defined(TENSOR_CUDA_SIM)
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#define TCU_RANGE_PUSH(name) nvtxRangePushA(name)
+#define TCU_RANGE_POP() nvtxRangePop()
+#else
+#define TCU_RANGE_PUSH(name) ((void)(name))
+#define TCU_RANGE_POP() ((void)0)
+#endif
 #endif
 #if __has_include(<cublasLt.h>)
 #include <cublasLt.h>
@@ -309,6 +321,7 @@ struct lane_t {
     void *stream;
     int device, graph;
     bool dead;                              // its graph is gone: memory goes back when the last block does
+    bool outside;                           // of a block that is the caller's memory: a wrapped_t
     int64_t live;                           // blocks used or pending
     arena_t arena[2];                       // large, small
 };
@@ -1507,6 +1520,33 @@ inline int cuda_fill(void *, int, void *stream, uint64_t address, uint64_t bytes
     cuda_map,          cuda_unmap,         cuda_memory,       cuda_event_new, cuda_event_free,
     cuda_event_record, cuda_event_query,   cuda_stream_sync,  cuda_fill};
 
+// Segments from the caller's functions (tensor_cuda_set_allocator), all else as above; nothing is mapped.
+inline int own_segment_alloc(void *user, int device, uint64_t bytes, uint64_t *address) {
+    const tensor_cuda_allocator_t *own = (const tensor_cuda_allocator_t *)user;
+    on_device_t at(device);
+    void *p = own->alloc(own->user, device, bytes);
+    *address = (uint64_t)(uintptr_t)p;
+    return p && *address % GRANULE == 0 ? 0 : (int)NO_MEMORY;
+}
+
+inline int own_segment_free(void *user, int device, uint64_t address, uint64_t bytes) {
+    const tensor_cuda_allocator_t *own = (const tensor_cuda_allocator_t *)user;
+    on_device_t at(device);
+    own->free(own->user, device, (void *)(uintptr_t)address, bytes);
+    return 0;
+}
+
+[[maybe_unused]] static tensor_cuda_allocator_t own_allocator;       // alloc NULL: the driver's
+[[maybe_unused]] inline driver_t device_driver() {
+    driver_t d = cuda_driver;
+    if (!own_allocator.alloc) { return d; }
+    d.user = &own_allocator;
+    d.segment_alloc = own_segment_alloc;
+    d.segment_free = own_segment_free;
+    d.reserve = nullptr;
+    return d;
+}
+
 // Pinned host memory comes from the same allocator.
 inline int host_segment_alloc(void *, int device, uint64_t bytes, uint64_t *address) {
     on_device_t at(device);
@@ -1664,10 +1704,30 @@ static void dnn_drop(dnn_plan_t &p) {
 }
 #endif
 
+// A library's call whose own allocation failed is made once more, when the cache has given back what is
+// free. (In a capture it gives back nothing.)
+#ifdef TCU_HAVE_CUBLASLT
+inline bool lacks_memory(cublasStatus_t e) { return e == CUBLAS_STATUS_ALLOC_FAILED; }
+#endif
+#ifdef TCU_HAVE_CUDNN
+inline bool lacks_memory(cudnnStatus_t e) {
+    return e == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ||
+           e == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+}
+#endif
+
+template <class F> inline auto with_room(allocator_t *cache, int device, F call) {
+    auto status = call();
+    if (!cache || !lacks_memory(status)) { return status; }
+    cudaGetLastError();
+    empty_cache(cache, device);
+    return call();
+}
+
 // With libraries.lock: opens a library and makes its handle for a device -> whether it is of use
-static bool library_ready(library_t which, int device) {
+static bool library_ready(library_t which, int device, allocator_t *cache) {
     long version = -1, major = -1;
-    (void)device;
+    (void)device, (void)cache;
     if (!libraries.state[which]) {
         libraries.state[which] = -1;
         if (open_library(which, libraries.error, sizeof libraries.error)) { return false; }
@@ -1697,13 +1757,15 @@ static bool library_ready(library_t which, int device) {
 #ifdef TCU_HAVE_CUBLASLT
     if (which == LIBRARY_CUBLASLT && !libraries.blas[device]) {
         on_device_t leave(device);
-        return blas_said("cublasLtCreate", lib.cublasLtCreate_(&libraries.blas[device]));
+        auto make = [&] { return lib.cublasLtCreate_(&libraries.blas[device]); };
+        return blas_said("cublasLtCreate", with_room(cache, device, make));
     }
 #endif
 #ifdef TCU_HAVE_CUDNN
     if (which == LIBRARY_CUDNN && !libraries.dnn[device] && !libraries.properties) {
         on_device_t leave(device);
-        return dnn_said("cudnnCreate", lib.cudnnCreate_(&libraries.dnn[device]), true);
+        auto make = [&] { return lib.cudnnCreate_(&libraries.dnn[device]); };
+        return dnn_said("cudnnCreate", with_room(cache, device, make), true);
     }
 #endif
     return true;
@@ -3847,8 +3909,8 @@ template <class OP, class A> __device__ inline void scan_block(A *part, A mine) 
     }
 }
 
-// A part of a row a block, from the end if `back`, a tile at a time: it is loaded with neighbours side by side,
-// each thread goes over SPAN of them in shared memory, and it is stored as it was loaded.
+// A part of a row a block, from the end if `back`, a tile at a time: it is loaded with neighbours side by
+// side, each thread goes over SPAN of them in shared memory, and it is stored as it was loaded.
 template <class OP> __global__ void __launch_bounds__(THREADS, 4) scan_rows(scan_set_t s) {
     typedef typename OP::acc acc;
     enum { SPAN = 4 };
@@ -3858,7 +3920,8 @@ template <class OP> __global__ void __launch_bounds__(THREADS, 4) scan_rows(scan
     for (int64_t u = blockIdx.x; u < s.rows * s.parts; u += gridDim.x) {
         const int64_t r = u / s.parts, p = u % s.parts, from = p * s.part;
         const int64_t to = from + s.part < s.columns ? from + s.part : s.columns;
-        const int64_t row = s.back ? (r + 1) * s.columns - 1 : r * s.columns, way = s.back ? -1 : 1;
+        const int64_t row = s.back ? (r + 1) * s.columns - 1 : r * s.columns;
+        const int way = s.back ? -1 : 1;
         acc carry = OP::none();                         // of what is before the tile
         if (p && !s.sums) {                             // the parts before
             const acc *total = (const acc *)s.totals + r * s.parts;
@@ -4332,8 +4395,8 @@ inline int cross_entropy(const place_t &at, C *y, C *each, C *weight, C *lse, C 
 //
 // Indices are checked where they are read: one that is out of range is clamped, so that nothing else is
 // touched, and noted in the error word. Sums into repeated places are deterministic: a stable radix sort
-// brings the sources of a place together, threads add pieces of them in their order, and a fixed tree the pieces.
-// Rejected: float atomics.
+// brings the sources of a place together, threads add pieces of them in their order, and a fixed tree the
+// pieces. Rejected: float atomics.
 // ------------------------------------------------------------------------------
 
 __device__ inline int64_t checked(int64_t i, int64_t size, int64_t position, unsigned long long *error) {
@@ -4456,9 +4519,9 @@ __global__ void __launch_bounds__(THREADS, 4) radix_starts(int *bins) {
     block_scan(bins + blockIdx.x * RADIX, RADIX, part);
 }
 
-// A tile's word for a digit: how many keys of its own have it (stamp 2 pass + 1), later how many of this tile
-// and all before it have (2 pass + 2). An older stamp says that the word is not written yet. -> the sum before
-// `tile`. It waits for tiles that hold lower tickets, so they run already.
+// A tile's word for a digit: how many keys of its own have it (stamp 2 pass + 1), later how many of this
+// tile and all before it have (2 pass + 2). An older stamp says that the word is not written yet. -> the
+// sum before `tile`. It waits for tiles that hold lower tickets, so they run already.
 enum { STAMP_BITS = 40 };
 __device__ inline uint64_t stamped(int pass, bool all, int64_t count) {
     return (uint64_t)(2 * pass + 1 + all) << STAMP_BITS | (uint64_t)count;
@@ -4480,8 +4543,9 @@ __device__ inline int64_t digits_before(unsigned long long *state, int tile, int
     return sum;
 }
 
-// One digit of all keys, in one launch (decoupled look-back). A warp takes 32 EACH neighbours, 32 at a time, so
-// that its lanes' keys lie side by side; keys leave by way of shared memory, so that those of a digit do too.
+// One digit of all keys, in one launch (decoupled look-back). A warp takes 32 EACH neighbours, 32 at a
+// time, so that its lanes' keys lie side by side; keys leave by way of shared memory, so that those of a
+// digit do too.
 __global__ void __launch_bounds__(THREADS, 4)
     radix_pass(uint64_t *to_key, int *to, const uint64_t *key, const int *order, const int *bins,
                unsigned long long *state, unsigned *ticket, int64_t n, int first, int pass) {
@@ -4617,33 +4681,48 @@ template <class C> __device__ inline C put_join(int how, C sum, C v) {
     }
 }
 
-// A thread goes over PIECE sorted sources of a column. What lies in one piece alone is joined with y there; of a
-// place that goes on over pieces, each leaves its own part: in `head` where the place began before it, else in
-// `tail`. No thread takes more than PIECE sources, however many one place has.
+// Where the sources of key[p] begin, if at most PIECE before p; and whether these, from `first` on, are
+// more than PIECE.
+__device__ inline int64_t first_of(const uint64_t *key, int64_t p) {
+    int64_t low = p > PIECE ? p - PIECE : 0, high = p;
+    while (low < high) {
+        int64_t mid = (low + high) / 2;
+        if (key[mid] == key[p]) { high = mid; } else { low = mid + 1; }
+    }
+    return low;
+}
+
+__device__ inline bool are_many(const uint64_t *key, int64_t n, int64_t first) {
+    return first + PIECE < n && key[first + PIECE] == key[first];
+}
+
+// A thread has a place with at most PIECE sources, and adds them in their order, as the CPU does. Where
+// there are more, the sorted sources are cut every PIECE: a thread leaves in `tail` what is in the piece
+// where they begin, others in `head` what is in each piece after it.
 template <class T, class C>
 __global__ void __launch_bounds__(THREADS, 4)
     add_pieces(void *y, int dtype, const uint64_t *key, const int *order, const void *x, int64_t n,
                int64_t width, int64_t places, int how, C *head, C *tail) {
-    const int64_t pieces = (n + PIECE - 1) / PIECE;
-    for (int64_t i = thread_index(); i < pieces * width; i += thread_count()) {
-        const int64_t piece = i / width, c = i - piece * width;
-        const int64_t end = (piece + 1) * PIECE < n ? (piece + 1) * PIECE : n;
-        for (int64_t p = piece * PIECE; p < end;) {
-            const uint64_t place = key[p];
-            if ((int64_t)place >= places) { break; }    // they are the last
-            const bool begins = p == 0 || key[p - 1] != place;
-            C sum = load_typed<T, C>(x, dtype, order[p] * width + c);
-            for (p++; p < end && key[p] == place; p++) {
-                sum = put_join(how, sum, load_typed<T, C>(x, dtype, order[p] * width + c));
-            }
-            if (!begins) {
-                head[i] = sum;
-            } else if (p < n && key[p] == place) {
-                tail[i] = sum;
-            } else {
-                int64_t to = (int64_t)place * width + c;
-                store_as<C>(y, dtype, to, put_join(how, load_typed<T, C>(y, dtype, to), sum));
-            }
+    for (int64_t i = thread_index(); i < n * width; i += thread_count()) {
+        const int64_t p = i / width, c = i - p * width, piece = p / PIECE;
+        const uint64_t place = key[p];
+        const bool begins = p == 0 || key[p - 1] != place;
+        if ((int64_t)place >= places || (!begins && p % PIECE)) { continue; }
+        const bool many = are_many(key, n, begins ? p : first_of(key, p));
+        if (!many && !begins) { continue; }
+        const int64_t to = (int64_t)place * width + c;
+        const int64_t cut = many && (piece + 1) * PIECE < n ? (piece + 1) * PIECE : n;
+        C sum = load_typed<T, C>(x, dtype, order[p] * width + c);
+        if (!many) { sum = put_join(how, load_typed<T, C>(y, dtype, to), sum); }
+        for (int64_t q = p + 1; q < cut && key[q] == place; q++) {
+            sum = put_join(how, sum, load_typed<T, C>(x, dtype, order[q] * width + c));
+        }
+        if (!many) {
+            store_as<C>(y, dtype, to, sum);
+        } else if (begins) {
+            tail[piece * width + c] = sum;
+        } else {
+            head[piece * width + c] = sum;
         }
     }
 }
@@ -4658,7 +4737,8 @@ __device__ inline int64_t pieces_after(const uint64_t *key, int64_t n, int64_t p
     return low - piece - 1;
 }
 
-// The parts of places that go on over pieces, in a fixed tree; a block (lanes by threadIdx.y) a piece and 8 columns.
+// The parts of places that go on over pieces, in a fixed tree; a block (lanes by threadIdx.y) a piece and
+// 8 columns.
 template <class T, class C>
 __global__ void __launch_bounds__(THREADS, 4)
     add_parts(void *y, int dtype, const uint64_t *key, int64_t n, int64_t width, int64_t places, int how,
@@ -4670,7 +4750,11 @@ __global__ void __launch_bounds__(THREADS, 4)
     for (int64_t b = blockIdx.x; b < pieces * groups; b += gridDim.x) {
         const int64_t piece = b / groups, c = b % groups * COLUMNS + threadIdx.x, last = (piece + 1) * PIECE;
         if (last >= n || key[last - 1] != key[last] || (int64_t)key[last] >= places) { continue; }
-        if (piece && key[piece * PIECE - 1] == key[last]) { continue; }         // it began before
+        const int64_t first = first_of(key, last);
+        if (first < piece * PIECE || (first && key[first - 1] == key[first])) {
+            continue;
+        } // it began before
+        if (!are_many(key, n, first)) { continue; }
         const int64_t more = pieces_after(key, n, piece, key[last]);
         C sum = C(0);
         if (how == PUT_SET && c < width) {      // the last part is what is wanted
@@ -4753,7 +4837,7 @@ inline int add_at(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &
         typedef TCU_TYPE(stored) T;
         typedef TCU_TYPE(computed) C;
         C *head = (C *)parts, *tail = head + pieces * width;
-        int e = launch(at, threads_for(at, pieces * width), add_pieces<T, C>, y.data, y.dtype, b.key, b.order,
+        int e = launch(at, threads_for(at, n * width), add_pieces<T, C>, y.data, y.dtype, b.key, b.order,
                        x.data, n, width, places, how, head, tail);
         if (e || pieces < 2) { return e; }
         return launch(at, {grid_for(at, pieces * ((width + 7) / 8), 1), dim3(8, THREADS / 8)},
@@ -5828,7 +5912,7 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     bool found = false;
 
     std::unique_lock<std::mutex> hold(libraries.lock);
-    if (!library_ready(LIBRARY_CUBLASLT, at.device)) { return false; }
+    if (!library_ready(LIBRARY_CUBLASLT, at.device, at.allocator)) { return false; }
     cublasStatus_t e = lib.cublasLtMatmulDescInit_internal_(&product, sizeof product, sums,
                                                             f64 ? CUDA_R_64F : CUDA_R_32F);
     auto set = [&](cublasLtMatmulDescAttributes_t name, const void *value, size_t bytes) {
@@ -5899,9 +5983,11 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     relaxed_t leave;
     const void *alpha = f64 ? (const void *)&one : &one32;
     const void *beta = f64 ? (const void *)&more : &more32;
-    e = lib.cublasLtMatmul_(libraries.blas[at.device], &product, alpha, q.w, &layout[0],
+    e = with_room(at.allocator, at.device, [&] {
+        return lib.cublasLtMatmul_(libraries.blas[at.device], &product, alpha, q.w, &layout[0],
                             q.x, &layout[1], beta, q.y, &layout[2], q.y, &layout[2],
                             &plan.algo, space.at, (size_t)plan.workspace, at.stream);
+    });
     if (!e) {
         __atomic_fetch_add(&libraries.calls, 1, __ATOMIC_RELAXED);
         return true;
@@ -6383,11 +6469,12 @@ static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataTyp
     return g.status ? g.status : CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-static cudnnStatus_t dnn_execute(cudnnHandle_t handle, const dnn_plan_t &plan, cudaStream_t stream,
-                                 int count, const int64_t *id, void *const *data, void *workspace) {
+static cudnnStatus_t dnn_execute(const place_t &at, const dnn_plan_t &plan, int count, const int64_t *id,
+                                 void *const *data, void *workspace) {
     cudnnBackendDescriptor_t pack = nullptr;
     relaxed_t leave;
-    cudnnStatus_t e = lib.cudnnSetStream_(handle, stream);
+    cudnnHandle_t handle = libraries.dnn[at.device];
+    cudnnStatus_t e = lib.cudnnSetStream_(handle, at.stream);
     if (e || (e = lib.cudnnBackendCreateDescriptor_(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack)) != 0) {
         return e;
     }
@@ -6403,12 +6490,16 @@ static cudnnStatus_t dnn_execute(cudnnHandle_t handle, const dnn_plan_t &plan, c
     }
 
     if (!e) { e = lib.cudnnBackendFinalize_(pack); }
-    if (!e) { e = lib.cudnnBackendExecute_(handle, plan.plan, pack); }
+    if (!e) {
+        e = with_room(at.allocator, at.device,
+                      [&] { return lib.cudnnBackendExecute_(handle, plan.plan, pack); });
+    }
     lib.cudnnBackendDestroyDescriptor_(pack);
     return e;
 }
 
-// With libraries.lock: a convolution's plan, of both an algorithm and the sum with bias or of the first alone.
+// With libraries.lock: a convolution's plan, of both an algorithm and the sum with bias or of the first
+// alone.
 static dnn_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, const image_t *t,
                                  const int64_t (*space)[3], const int64_t *alignment, bool bias) {
     bool found = false,
@@ -6475,7 +6566,7 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
     }
 
     std::lock_guard<std::mutex> hold(libraries.lock);   // a handle serves one thread at a time
-    if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
+    if (!library_ready(LIBRARY_CUDNN, at.device, at.allocator)) { return false; }
     dnn_plan_t *plan = bias ? conv_planned(at, kind, a.dtype, t, space, alignment, true) : nullptr;
     bool whole = plan != nullptr;
     if (!plan && !(plan = conv_planned(at, kind, a.dtype, t, space, alignment, false))) { return false; }
@@ -6483,7 +6574,7 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
     if (space_for.failed) { return false; }
     if (whole) { id[2] = 5; }
     cudnnStatus_t e =
-        dnn_execute(libraries.dnn[at.device], *plan, at.stream, whole ? 4 : 3, id, data, space_for.at);
+        dnn_execute(at, *plan, whole ? 4 : 3, id, data, space_for.at);
     if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
     __atomic_fetch_add(&libraries.calls, 1, __ATOMIC_RELAXED);
     if (!bias || whole) { return true; }
@@ -7164,7 +7255,7 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
 
     part = back ? most<int64_t>(1, least(part, all)) : all;
     std::lock_guard<std::mutex> hold(libraries.lock);   // a handle serves one thread at a time
-    if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
+    if (!library_ready(LIBRARY_CUDNN, at.device, at.allocator)) { return false; }
     for (int64_t from = 0; from < all; from += part) {
         part = part < all - from ? part : all - from;
         uint64_t delta = back ? ((uint64_t)(part * heads * rows) * sizeof(float) + 255) / 256 * 256 : 0;
@@ -7200,7 +7291,7 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
             id[count] = SDPA_BIAS + 1;
             data[count++] = added_at;
         }
-        cudnnStatus_t e = dnn_execute(libraries.dnn[at.device], *plan, at.stream, count, id, data,
+        cudnnStatus_t e = dnn_execute(at, *plan, count, id, data,
                                       (char *)space.at + delta);
         if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
     }
@@ -7321,12 +7412,12 @@ static bool norm_by_library(const place_t &at, const tensor_call_t *c) {
     }
 
     std::lock_guard<std::mutex> hold(libraries.lock);   // a handle serves one thread at a time
-    if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
+    if (!library_ready(LIBRARY_CUDNN, at.device, at.allocator)) { return false; }
     dnn_plan_t *plan = norm_planned(at, layer, back, x.dtype, image, alignment);
     if (!plan) { return false; }
     workspace_t space(at.allocator, at.device, at.stream, plan->workspace);
     if (space.failed) { return false; }
-    cudnnStatus_t e = dnn_execute(libraries.dnn[at.device], *plan, at.stream, back ? 8 : 7, ids[back], data,
+    cudnnStatus_t e = dnn_execute(at, *plan, back ? 8 : 7, ids[back], data,
                                   space.at);
     if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
     __atomic_fetch_add(&libraries.calls, 1, __ATOMIC_RELAXED);
@@ -7460,7 +7551,7 @@ static int64_t backend_net(int index, int dtype, const int64_t *dims, const tens
     if (__atomic_load_n(&libraries.off, __ATOMIC_RELAXED) || dtype == TENSOR_F64) { return -1; }
     on_device_t leave(index);
     std::lock_guard<std::mutex> hold(libraries.lock);
-    if (!library_ready(LIBRARY_CUDNN, index)) { return -1; }
+    if (!library_ready(LIBRARY_CUDNN, index, nullptr)) { return -1; }
     net_t net(index, dtype, dims, p->i);
     return net.status ? -1 : (int64_t)net.kept;
 }
@@ -7473,7 +7564,7 @@ static bool net_by_library(const place_t &at, const tensor_call_t *c) {
     const void *h0 = a.h0->data, *c0 = a.c0->data;
     if (!at.allocator || !at.limits.libraries) { return false; }
     std::lock_guard<std::mutex> hold(libraries.lock);   // a handle serves one thread at a time
-    if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
+    if (!library_ready(LIBRARY_CUDNN, at.device, at.allocator)) { return false; }
     cudnnHandle_t handle = libraries.dnn[at.device];
     relaxed_t leave;
     net_t net(at.device, x.dtype, x.dims, c->p->i);
@@ -7494,10 +7585,11 @@ static bool net_by_library(const place_t &at, const tensor_call_t *c) {
     if (!same) { net.move(handle, (char *)w.data, space, false, at.stream); }
     if (!back) {
         if (!net.status) {
-            net.check(lib.cudnnRNNForward_(handle, net.net, net.mode(), nullptr, net.x, x.data, net.y,
-                                           y.data, net.h,
-                                           h0, state, net.h, c0, cells, net.weights, space, net.work, work,
-                                           net.kept, net.kept ? kept.data : nullptr));
+            net.check(with_room(at.allocator, at.device, [&] {
+                return lib.cudnnRNNForward_(handle, net.net, net.mode(), nullptr, net.x, x.data, net.y,
+                                            y.data, net.h, h0, state, net.h, c0, cells, net.weights, space,
+                                            net.work, work, net.kept, net.kept ? kept.data : nullptr);
+            }));
         }
     } else {                                    // what was kept changes: backward may come again
         char *copy = work + lines(net.work) + more,
@@ -7507,15 +7599,19 @@ static bool net_by_library(const place_t &at, const tensor_call_t *c) {
         if (code_of(e)) { return false; }
         auto given = [](const tensor_arg_t *g) { return g->numel ? g->data : nullptr; };
         if (!net.status) {
-            net.check(lib.cudnnRNNBackwardData_v8_(handle, net.net, nullptr, net.y, y.data, a.dy->data, net.x,
-                                                   a.dx->data, net.h, h0, state, given(a.dh0), net.h, c0,
-                                                   cells, given(a.dc0), net.weights, space, net.work, work,
-                                                   net.kept, copy));
+            net.check(with_room(at.allocator, at.device, [&] {
+                return lib.cudnnRNNBackwardData_v8_(handle, net.net, nullptr, net.y, y.data, a.dy->data,
+                                                    net.x, a.dx->data, net.h, h0, state, given(a.dh0), net.h,
+                                                    c0, cells, given(a.dc0), net.weights, space, net.work,
+                                                    work, net.kept, copy);
+            }));
         }
         if (!net.status) {
-            net.check(lib.cudnnRNNBackwardWeights_v8_(handle, net.net, CUDNN_WGRAD_MODE_ADD, nullptr, net.x,
-                                                      x.data, net.h, h0, net.y, y.data, net.weights, dw,
-                                                      net.work, work, net.kept, copy));
+            net.check(with_room(at.allocator, at.device, [&] {
+                return lib.cudnnRNNBackwardWeights_v8_(handle, net.net, CUDNN_WGRAD_MODE_ADD, nullptr, net.x,
+                                                       x.data, net.h, h0, net.y, y.data, net.weights, dw,
+                                                       net.work, work, net.kept, copy);
+            }));
         }
         if (!net.status && !same) { net.move(handle, (char *)a.dweights->data, dw, true, at.stream); }
     }
@@ -8099,6 +8195,7 @@ struct stream_t {
     cudaStream_t raw;
     cudaEvent_t event;                          // for other streams to wait for
     int id, device, idle;
+    bool given; // the caller's cudaStream_t: not ours to destroy or to give to others
     int noted;                                  // an op that may meet a bad index ran since the last look
     // the arena of the last graph it was captured for; which of its
     int part_of, part;
@@ -8226,14 +8323,16 @@ inline int raise_cuda(const char *what) {
                  cudaGetErrorString(last_error));
 }
 
-// -> NULL: CUDA refuses (last_error), or there are PER_DEVICE (cudaSuccess). Locked by the caller.
-static stream_t *new_stream(int index) {
+// given: the caller's stream, NULL = a new one. -> NULL: CUDA refuses (last_error), or there are
+// PER_DEVICE (cudaSuccess). Locked by the caller.
+static stream_t *new_stream(int index, cudaStream_t given = nullptr) {
     int have = 0;
     last_error = cudaSuccess;
     for (int k = 0; k < process.nstreams; k++) {
         stream_t *s = process.stream[k];
         have += s->device == index;
-        if (s->device == index && s->idle) {
+        if (given && s->raw == given) { return s; }
+        if (s->device == index && s->idle && !s->given && !given) {
             s->idle = 0;
             return s;
         }
@@ -8247,13 +8346,15 @@ static stream_t *new_stream(int index) {
     }
 
     on_device_t at(index);
-    if (code_of(cudaStreamCreateWithFlags(&s->raw, cudaStreamNonBlocking))) {
+    s->raw = given;
+    s->given = given != nullptr;
+    if (!given && code_of(cudaStreamCreateWithFlags(&s->raw, cudaStreamNonBlocking))) {
         free(s);
         return nullptr;
     }
 
     if (code_of(cudaEventCreateWithFlags(&s->event, cudaEventDisableTiming))) {
-        cudaStreamDestroy(s->raw);
+        if (!given) { cudaStreamDestroy(s->raw); }
         free(s);
         return nullptr;
     }
@@ -8552,6 +8653,46 @@ static allocator_t *allocator_of(const block_t *b) {
     return b->home->lane->stream ? process.allocator : process.pinned;      // pinned memory is no stream's
 }
 
+// The caller's memory, under a block of its own whose arena and lane hold nothing else.
+struct wrapped_t {
+    block_t block;
+    arena_t arena;
+    lane_t lane;
+    void (*deleter)(void *data, void *user);
+    void *data, *user;
+};
+
+// All that was asked of it so far is waited for. A stream in a capture has asked nothing that runs now.
+static void unwrap(block_t *b) {
+    wrapped_t *w = (wrapped_t *)(void *)b;
+    device_t *d = process.allocator->device[w->lane.device];
+    on_device_t at(w->lane.device);
+    for (int k = 0, n = __atomic_load_n(&process.nstreams, __ATOMIC_ACQUIRE); k < n; k++) {
+        stream_t *s = process.stream[k];
+        bool used = w->lane.stream == (void *)s->raw;
+        for (use_t *u = b->uses; u; u = u->next) { used = used || u->stream == (void *)s->raw; }
+        if (used && !captured_on(s)) { forget(cudaStreamSynchronize(s->raw)); }
+    }
+    {
+        lock_t hold(&d->lock);
+        for (use_t *u = b->uses, *next; u; u = next) {
+            next = u->next;
+            u->next = d->spare_uses;
+            d->spare_uses = u;
+        }
+    }
+    if (w->deleter) { w->deleter(w->data, w->user); }
+    free(w);
+}
+
+static void let_go(allocator_t *from, block_t *b) {
+    if (b && b->home->lane->outside) {
+        unwrap(b);
+    } else {
+        release(from, b);
+    }
+}
+
 static void backend_release(void *, void *block) {
     block_t *b = (block_t *)block;
     if (b->kept) {                              // by graphs
@@ -8570,7 +8711,7 @@ static void backend_release(void *, void *block) {
         b->released = b->kept != 0;
         if (b->kept) { return; }
     }
-    release(allocator_of(b), b);
+    let_go(allocator_of(b), b);
 }
 
 // A few bytes, by the kernel's arguments: they become a part of the graph.
@@ -9860,7 +10001,7 @@ static void graph_drop(tensor_cuda_graph_t *g, bool held) {
         lock_t hold(&process.graph_lock);
         for (int k = 0; k < g->list.n; k++) {
             block_t *b = g->list.at[k].block;
-            if (b && --b->kept == 0 && b->released) { release(process.allocator, b); }
+            if (b && --b->kept == 0 && b->released) { let_go(process.allocator, b); }
         }
         g->list.drop();
     }
@@ -10230,9 +10371,23 @@ static int comm_drop(tensor_cuda_comm_t *c) {
 // ------------------------------------------------------------------------------
 
 static limits_t limits;
+static int ranges;                              // of NVTX: tensor_cuda_set_ranges
+
+struct range_t {                                // of an op, if they are on
+    bool open;
+    explicit range_t(const char *name) : open(__atomic_load_n(&ranges, __ATOMIC_RELAXED) != 0) {
+        if (open) { TCU_RANGE_PUSH(name); }
+    }
+    ~range_t() {
+        if (open) { TCU_RANGE_POP(); }
+    }
+    range_t(const range_t &) = delete;
+};
+
 
 static int backend_run(tensor_call_t *c) {
     const tensor__row_t *row = c->row;
+    const range_t range(row->name);
     int index = c->device - 1, key = row->id + (row->family == TENSOR_FAMILY_POINTWISE_BACKWARD ?
                                                 BACKWARD_FROM : 0);
     stream_t *s = this_thread.now = current(index, row->name);
@@ -10319,8 +10474,9 @@ static int start(tensor__thread_t *th) {
     options.no_cache = is_set("TENSOR_CUDA_NO_CACHE");
     options.no_ranges = is_set("TENSOR_CUDA_NO_RANGES");
     if (is_set("TENSOR_CUDA_NO_LIBRARIES")) { __atomic_store_n(&libraries.off, 1, __ATOMIC_RELAXED); }
+    const driver_t driver = device_driver();
     if (!(process.pinned = allocator_new(&pinned_driver, &options)) ||
-        !(process.allocator = allocator_new(&cuda_driver, &options))) {
+        !(process.allocator = allocator_new(&driver, &options))) {
         free(process.pinned);
         process.pinned = nullptr;
         TENSOR__(fail)(th, TENSOR_ERR_OUT_OF_MEMORY, "cuda_init: out of memory");
@@ -10421,7 +10577,7 @@ int tensor_cuda_shutdown(void) {
     for (int k = 0; k < process.nstreams; k++) {
         on_device_t at(process.stream[k]->device);
         cudaEventDestroy(process.stream[k]->event);
-        cudaStreamDestroy(process.stream[k]->raw);
+        if (!process.stream[k]->given) { cudaStreamDestroy(process.stream[k]->raw); }
         free(process.stream[k]);
     }
 
@@ -10814,6 +10970,118 @@ void tensor_cuda_memory_snapshot(tensor_device_t device, void (*line)(void *user
 }
 
 const char *tensor_cuda_memory_report(void) { return tcu::report_text; }
+
+void *tensor_cuda_data(tensor_t *x) {
+    static const char op[] = "cuda_data";
+    if (!x || x->state != TENSOR__LIVE) {
+        raised(TENSOR_ERR_POISONED, "%s: x is not a tensor, or failed earlier", op);
+        return nullptr;
+    }
+    if (!x->device || !process.allocator) {
+        raised(TENSOR_ERR_DEVICE, "%s: x is not on a CUDA device", op);
+        return nullptr;
+    }
+    stream_t *s = current(x->device - 1, op);
+    if (!s || !x->numel) { return nullptr; }
+    block_t *b = (block_t *)x->storage->user;
+    tensor_cuda_graph_t *g = captured_on(s);
+    int code = g ? list_block(g, s, b, x->storage, true) : use_before(s, b, true);
+    if (code) {
+        if (code == TENSOR_ERR_CUDA) { raise_cuda(op); } else { raised(code, "%s: out of memory", op); }
+        return nullptr;
+    }
+    // Later calls of other streams record their event when they wait, so that it covers the caller's work.
+    if (!g) { use_after(s, b, true, next_mark(s)); }
+    return (char *)x->storage->data + x->offset * size_of(x->dtype);
+}
+
+tensor_t *tensor_cuda_wrap(void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
+                           tensor_device_t device, void (*deleter)(void *data, void *user), void *user) {
+    static const char op[] = "cuda_wrap";
+    const int index = (int)device - TENSOR_CUDA;
+    stream_t *s = gpu_for(device, op) ? current(index, op) : nullptr;
+    // The header is made as for memory of the host, which is not looked at.
+    tensor_t *x = s ? (tensor_wrap_n)(data, dtype, dims, ndim, nullptr, nullptr) : TENSOR__(poison);
+    if (!s || x->state != TENSOR__LIVE) { return x; }
+    wrapped_t *w = device_of(process.allocator, index) ? (wrapped_t *)calloc(1, sizeof *w) : nullptr;
+    if (!w) {
+        (tensor_free)(x);
+        raised(TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", op);
+        return TENSOR__(poison);
+    }
+    w->lane.stream = (void *)s->raw;
+    w->lane.device = index;
+    w->lane.outside = true;
+    w->arena.lane = &w->lane;
+    w->block.home = &w->arena;
+    w->block.state = USED;
+    w->block.address = (uint64_t)(uintptr_t)data;
+    w->block.bytes = x->storage->bytes;
+    w->block.wrote = next_mark(s);              // what the caller asked before
+    w->deleter = deleter;
+    w->data = data;
+    w->user = user;
+    x->storage->user = &w->block;
+    x->storage->deleter = backend_release;
+    x->storage->device = x->device = (uint8_t)(index + 1);
+    return x;
+}
+
+void *tensor_cuda_stream_raw(tensor_cuda_stream_t *stream) {
+    tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_raw");
+    return h ? (void *)h->of->raw : nullptr;
+}
+
+tensor_cuda_stream_t *tensor_cuda_stream_wrap(void *cuda_stream, tensor_device_t device) {
+    static const char op[] = "cuda_stream_wrap";
+    if (!gpu_for(device, op)) { return nullptr; }
+    if (!cuda_stream) {
+        raised(TENSOR_ERR_POISONED, "%s: the stream is NULL, the default stream, which orders all others",
+               op);
+        return nullptr;
+    }
+    lock_t hold(&process.lock);
+    stream_t *s = new_stream((int)device - TENSOR_CUDA, (cudaStream_t)cuda_stream);
+    tensor_cuda_stream_t *h = s ? handle(&process.streams) : nullptr;
+    if (h) {
+        h->of = s;
+        return h;
+    }
+    if (last_error) {
+        raised(TENSOR_ERR_CUDA, "%s: %s", op, cudaGetErrorString(last_error));
+    } else {
+        raised(TENSOR_ERR_UNSUPPORTED, "%s: the device has 32 streams already", op);
+    }
+    return nullptr;
+}
+
+int tensor_cuda_set_allocator(const tensor_cuda_allocator_t *allocator) {
+    static const char op[] = "cuda_set_allocator";
+    const tensor_cuda_allocator_t none = {nullptr, nullptr, nullptr};
+    lock_t hold(&process.lock);
+    if (process.allocator) { return raised(TENSOR_ERR_OWNER, "%s: call it before cuda_init", op); }
+    if (allocator && (!allocator->alloc || !allocator->free)) {
+        return raised(TENSOR_ERR_POISONED, "%s: alloc and free must both be there", op);
+    }
+    own_allocator = allocator ? *allocator : none;
+    return 0;
+}
+
+int tensor_cuda_set_ranges(int on) { return __atomic_exchange_n(&ranges, on != 0, __ATOMIC_RELAXED); }
+
+// A range that was opened is closed, whether they are on now or not.
+static thread_local int open_ranges;
+void tensor_cuda_range_push(const char *name) {
+    if (!__atomic_load_n(&ranges, __ATOMIC_RELAXED)) { return; }
+    TCU_RANGE_PUSH(name ? name : "");
+    open_ranges++;
+}
+
+void tensor_cuda_range_pop(void) {
+    if (!open_ranges) { return; }
+    open_ranges--;
+    TCU_RANGE_POP();
+}
 
 int64_t tensor_cuda_fallbacks(void) {
     int64_t n = 0;

@@ -64,6 +64,22 @@ size_t dynamic_bytes;
 static uint64_t state = 0x9E3779B97F4A7C15u;
 static char fault_text[256];
 
+static char range_text[2][4096];
+static size_t range_length;
+void range_push(const char *name) {
+    size_t left = sizeof range_text[0] - range_length;
+    int n = std::snprintf(range_text[0] + range_length, left, "%s(", name);
+    range_length += n > 0 && (size_t)n < left ? (size_t)n : 0;
+}
+void range_pop() {
+    if (range_length + 1 < sizeof range_text[0]) { range_text[0][range_length++] = ')'; }
+    range_text[0][range_length] = 0;
+}
+const char *range_log() {
+    std::memcpy(range_text[1], range_text[0], sizeof range_text[0]);
+    range_text[0][range_length = 0] = 0;
+    return range_text[1];
+}
 void seed(uint64_t s) { state = (s + 1) * 0x9E3779B97F4A7C15u | 1; }
 const char *fault() { return fault_text; }
 static unsigned random(unsigned n) {

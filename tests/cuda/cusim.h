@@ -62,6 +62,10 @@ struct moved_t { long requests, sectors, bytes; };
 struct traffic_t { moved_t load, store; long longest; };        // longest: the accesses of the busiest thread
 extern traffic_t traffic;       // since the last reset()
 
+void range_push(const char *name);              // NVTX's, all of them: "add(mul()mul())"
+void range_pop();
+const char *range_log();                        // since the last call
+
 void seed(uint64_t s);
 void reset();                   // counts of calls to 0, the sticky error forgotten; streams and memory stay
 const char *fault();            // what the last faulty kernel did, "" if none

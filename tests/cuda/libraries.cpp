@@ -689,6 +689,32 @@ static void failing_nets() {                    // likewise a recurrent net, who
     again();
 }
 // In a capture workspace is the graph's own: other work between two replays does not meet it.
+// A library that finds no memory of its own gets what the cache holds free, and is called once more; twice in vain is
+// the kernel's turn.
+static void short_of_memory() {
+    for (int fails : {1, 2}) {
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *a = on(random_of(TENSOR_F32, {8, 16})), *b = on(random_of(TENSOR_F32, {16, 8}));
+        const conv_case_t c = {2, 2, 8, 8, 6, 3, 1, 1, 1, 8, 0};
+        tensor_t *x = random_of(TENSOR_F32, spaced(c.images, c.cin, c.rank, c.size));
+        tensor_t *w = random_of(TENSOR_F32, spaced(c.cout, c.cin / c.groups, c.rank, c.kernel));
+        tensor_t *want = tensor_matmul(tensor_to(a, TENSOR_CPU), tensor_to(b, TENSOR_CPU));
+        tensor_free(tensor_zeros_like(on(random_of(TENSOR_F32, {4 << 20}))));           // something is free
+        tensor_cuda_synchronize(TENSOR_CUDA);
+        int64_t reserved = tensor_cuda_memory_reserved(TENSOR_CUDA);
+        long products = fakes.products;
+        fakes.short_calls = fails;
+        tensor_t *y = tensor_matmul(a, b);
+        CHECK(near(y, want, TENSOR_F32) && fakes.short_calls == 0);
+        CHECK(fakes.products == products + (fails == 1) && tensor_cuda_memory_reserved(TENSOR_CUDA) < reserved);
+        tensor_t *image = convolve(c, false, x, w, NULL);
+        long convs = fakes.convs;
+        fakes.short_calls = fails;
+        CHECK(near(convolve(c, false, on(x), on(w), NULL), image, TENSOR_F32) && fakes.short_calls == 0);
+        CHECK(fakes.convs == convs + (fails == 1));
+        tensor_scope_end(scope);
+    }
+}
 static void captured() {
     const conv_case_t c = {2, 2, 2, 3, 6, 3, 1, 1, 1, 1, 0};
     tensor_t *a = tensor_randn(6, 5), *w = tensor_randn(4, 5), *b = tensor_randn(4), *x = tensor_randn(2, 2, 6, 6), *k = tensor_randn(3, 2, 3, 3);
@@ -1006,6 +1032,7 @@ int main() {
     orders();
     again();
     captured();
+    short_of_memory();
     missing();
     failing();
     failing_graphs();
