@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <initializer_list>
 #include <mutex>
 #include <thread>
 
@@ -41,6 +42,9 @@
 #define TCU_UNROLL
 #define TCU_UNROLL_4
 #define TCU_SYMBOL(library, name) cusim::library_symbol(library, name)
+#define TCU_SEEN(p) __atomic_load_n(p, __ATOMIC_RELAXED)
+#define TCU_RANGE_PUSH(name) cusim::range_push(name)
+#define TCU_RANGE_POP() cusim::range_pop()
 #else
 #include <cuda.h>
 #include <cuda_bf16.h>
@@ -51,6 +55,7 @@
 #define TCU_UNROLL_4 _Pragma("unroll 4")
 #define TCU_OPEN(name) dlopen(name, RTLD_NOW | RTLD_LOCAL)
 #define TCU_SYMBOL(library, name) dlsym(library, name)
+#define TCU_SEEN(p) (*(const volatile unsigned long long *)(p))    // a word that other blocks write meanwhile
 #define TCU_SHARED(T, name, ...) __shared__ T name __VA_ARGS__
 #define TCU_DYNAMIC_SHARED(T, name) extern __shared__ T name[]
 template <class... P, class... A>
@@ -61,6 +66,16 @@ static inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block
         return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, s);
     }(P(a)...);
 }
+#endif
+#if !defined(TENSOR_CUDA_SIM)
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#define TCU_RANGE_PUSH(name) nvtxRangePushA(name)
+#define TCU_RANGE_POP() nvtxRangePop()
+#else
+#define TCU_RANGE_PUSH(name) ((void)(name))
+#define TCU_RANGE_POP() ((void)0)
+#endif
 #endif
 #if __has_include(<cublasLt.h>)
 #include <cublasLt.h>
@@ -139,6 +154,7 @@ struct libraries_t {
     bool open[LIBRARY_COUNT];
 };
 #undef TCU_X
+
 static libraries_t lib;
 static int open_lock;
 
@@ -183,11 +199,13 @@ inline int open_library(library_t which, char *text, size_t room) {
         }                                                                                                    \
         break;                                                                                               \
     }
+
     TCU_LIBRARIES(TCU_X)
 #undef TCU_X
 #undef TCU_F
     default: return TENSOR_ERR_INTERNAL;
     }
+
     lib.open[which] = true;
     return 0;
 }
@@ -213,6 +231,7 @@ enum { MAX_DEVICES = 16, ROWS = 40, BINS = 32, HASH = 64, SCAN = 8 };
 // device is being captured, but segment_alloc, reserve, map, memory, and unmap of what was mapped just now,
 // when the rest could not be.
 enum { NO_MEMORY = 2 }; // of map: CUDA_ERROR_OUT_OF_MEMORY. Another error: it cannot map
+
 struct driver_t {
     void *user;
     int (*segment_alloc)(void *user, int device, uint64_t bytes, uint64_t *address);
@@ -249,6 +268,7 @@ enum stat_id { ALLOCATION, SEGMENT, ACTIVE, INACTIVE_SPLIT, ALLOCATED_BYTES, RES
     INACTIVE_SPLIT_BYTES, REQUESTED_BYTES, STAT_COUNT };
 static const char *const stat_names[STAT_COUNT] = {"allocation", "segment", "active", "inactive_split",
     "allocated_bytes", "reserved_bytes", "active_bytes", "inactive_split_bytes", "requested_bytes"};
+
 struct stats_t {
     stat_t all[STAT_COUNT], small[STAT_COUNT], large[STAT_COUNT];
     int64_t num_alloc_retries, num_ooms, num_sync_all_streams, num_device_alloc, num_device_free;
@@ -257,12 +277,14 @@ struct stats_t {
 enum state_t : uint8_t { FREE, USED, PENDING, HOLE };       // HOLE: addresses without memory
 struct arena_t;
 struct block_t;
+
 struct use_t { // a stream other than its own that uses a block; after the free, an event to wait for
     use_t *next;
     block_t *of;
     void *stream, *event;
     uint64_t read;                          // that stream's last read, a mark as in block_t
 };
+
 struct block_t {
     uint64_t address, bytes, requested;
     block_t *prev, *next;                   // neighbours by address, within a range or segment
@@ -280,7 +302,9 @@ struct block_t {
     int kept, listed, place;
     bool released;                          // its tensor is gone, a graph keeps it
 };
+
 struct lane_t;
+
 struct arena_t {
     lane_t *lane;
     bool small, no_range;
@@ -290,21 +314,26 @@ struct arena_t {
     uint32_t bin_mask[ROWS];
     block_t *bin[ROWS][BINS];
 };
+
 // The two arenas of a stream, or of a stream in a graph (graph != 0: private to it).
 struct lane_t {
     lane_t *next;                           // in its hash bucket
     void *stream;
     int device, graph;
     bool dead;                              // its graph is gone: memory goes back when the last block does
+    bool outside;                           // of a block that is the caller's memory: a wrapped_t
     int64_t live;                           // blocks used or pending
     arena_t arena[2];                       // large, small
 };
+
 struct queue_t { // events of one foreign stream, in its order: only the head need be asked
     queue_t *next;
     void *stream;
     use_t *head, **tail;
 };
+
 struct capture_t { capture_t *next; void *stream; int graph; };
+
 enum action_t : uint8_t {
     TRACE_ALLOC,
     TRACE_FREE,
@@ -315,8 +344,10 @@ enum action_t : uint8_t {
     TRACE_OOM,
     TRACE_RECORD
 };
+
 struct trace_t { uint64_t address, bytes, serial; void *stream; const char *tag; action_t action; int step; };
 struct slab_t { slab_t *next; };
+
 struct device_t {
     int lock, index;
     bool no_ranges;                         // a mapping was refused: segments from here on
@@ -333,6 +364,7 @@ struct device_t {
     int nevents, room_events;
     stats_t stats;
 };
+
 struct allocator_t {
     driver_t driver;
     options_t options;
@@ -353,10 +385,12 @@ inline void count(stat_t *s, int64_t by) {
         if (s->current > s->peak) { s->peak = s->current; }
     }
 }
+
 inline void count(device_t *d, const arena_t *a, stat_id id, int64_t by) {
     count(&d->stats.all[id], by);
     count(a->small ? &d->stats.small[id] : &d->stats.large[id], by);
 }
+
 inline void trace(allocator_t *A, action_t action, uint64_t address, uint64_t bytes, void *stream,
                   const char *tag) {
     if (!A->ring) { return; }
@@ -378,10 +412,12 @@ template <class T> inline T *from_slab(device_t *d, T **spare, T *T::*link) {
             *spare = &t[i];
         }
     }
+
     T *t = *spare;
     *spare = t->*link;
     return t;
 }
+
 inline block_t *new_block(device_t *d, arena_t *a, uint64_t address, uint64_t bytes, state_t state,
                           bool ranged) {
     block_t *b = from_slab(d, &d->spare_blocks, &block_t::next);
@@ -394,6 +430,7 @@ inline block_t *new_block(device_t *d, arena_t *a, uint64_t address, uint64_t by
     b->ranged = ranged;
     return b;
 }
+
 inline void drop_block(device_t *d, block_t *b) {
     b->next = d->spare_blocks;
     d->spare_blocks = b;
@@ -411,7 +448,9 @@ inline void place_of(uint64_t bytes, int *row, int *bin) {
         *bin = (int)(n >> (h - 5)) & (BINS - 1);
     }
 }
+
 inline bool is_split(const block_t *b) { return b->ranged ? true : b->prev || b->next; }
+
 inline void put_in_bin(device_t *d, block_t *b) {
     arena_t *a = b->home;
     int r, k;
@@ -428,6 +467,7 @@ inline void put_in_bin(device_t *d, block_t *b) {
         count(d, a, INACTIVE_SPLIT_BYTES, (int64_t)b->bytes);
     }
 }
+
 inline void take_from_bin(device_t *d, block_t *b) {
     arena_t *a = b->home;
     int r, k;
@@ -439,11 +479,13 @@ inline void take_from_bin(device_t *d, block_t *b) {
         a->bin_mask[r] &= ~(1u << k);
         if (!a->bin_mask[r]) { a->row_mask &= ~(uint64_t(1) << r); }
     }
+
     if (is_split(b)) {
         count(d, a, INACTIVE_SPLIT, -1);
         count(d, a, INACTIVE_SPLIT_BYTES, -(int64_t)b->bytes);
     }
 }
+
 // The best of the first few: of the size's own bin, or of the next one that is not empty, where all fit.
 inline block_t *best_of(block_t *b, uint64_t bytes) {
     block_t *best = nullptr;
@@ -453,6 +495,7 @@ inline block_t *best_of(block_t *b, uint64_t bytes) {
     }
     return best;
 }
+
 inline block_t *find_free(arena_t *a, uint64_t bytes) {
     int r, k;
     place_of(bytes, &r, &k);
@@ -467,12 +510,14 @@ inline block_t *find_free(arena_t *a, uint64_t bytes) {
     }
     return best_of(a->bin[r][__builtin_ctz(bins)], bytes);
 }
+
 inline void insert_after(block_t *b, block_t *fresh) {
     fresh->prev = b;
     fresh->next = b->next;
     if (b->next) { b->next->prev = fresh; }
     b->next = fresh;
 }
+
 inline void absorb_next(device_t *d, block_t *b) { // b keeps its header, so a chain's first block stays
     block_t *n = b->next;
     b->bytes += n->bytes;
@@ -480,6 +525,7 @@ inline void absorb_next(device_t *d, block_t *b) { // b keeps its header, so a c
     if (n->next) { n->next->prev = b; }
     drop_block(d, n);
 }
+
 // A block in no list becomes free memory, joined with its neighbours.
 inline block_t *give_back(device_t *d, block_t *b) {
     if (b->next && b->next->state == FREE) {
@@ -499,9 +545,11 @@ inline block_t *give_back(device_t *d, block_t *b) {
 inline bool uncached(const allocator_t *A, const arena_t *a) {
     return A->options.no_cache && !a->lane->graph;
 }
+
 inline bool within_limit(const device_t *d, uint64_t bytes) {
     return !d->limit || (uint64_t)d->stats.all[RESERVED_BYTES].current + bytes <= d->limit;
 }
+
 inline void count_raw(allocator_t *A, device_t *d, arena_t *a, uint64_t address, uint64_t bytes,
                       int64_t pieces) {
     count(d, a, SEGMENT, pieces);
@@ -513,6 +561,7 @@ inline void count_raw(allocator_t *A, device_t *d, arena_t *a, uint64_t address,
     }
     trace(A, pieces > 0 ? TRACE_MAP : TRACE_UNMAP, address, bytes, a->lane->stream, nullptr);
 }
+
 // Memory for all of [address, +bytes), or for none of it. What the device has not is not mapped chunk by
 // chunk until it refuses: that takes seconds, and all that other processes might want meanwhile.
 inline int map_chunks(allocator_t *A, device_t *d, arena_t *a, uint64_t address, uint64_t bytes) {
@@ -529,20 +578,24 @@ inline int map_chunks(allocator_t *A, device_t *d, arena_t *a, uint64_t address,
         a->handles = h;
         a->nhandles = room;
     }
+
     for (i = 0; i < n; i++) {
         e = A->driver.map(A->driver.user, d->index, address + i * a->chunk, a->chunk, &a->handles[first + i]);
         if (e) { break; }
     }
+
     if (i == n) {
         count_raw(A, d, a, address, bytes, (int64_t)n);
         return 0;
     }
+
     while (i-- > 0) {
         A->driver.unmap(A->driver.user, d->index, address + i * a->chunk, a->chunk, a->handles[first + i]);
     }
     if (e != NO_MEMORY) { d->no_ranges = true; }
     return e;
 }
+
 inline bool reserve_range(allocator_t *A, device_t *d, arena_t *a) {
     uint64_t want = A->options.reserve ? A->options.reserve : d->total + d->total / 8;
     if (d->no_ranges) { return false; }
@@ -555,6 +608,7 @@ inline bool reserve_range(allocator_t *A, device_t *d, arena_t *a) {
         a->no_range = true;
         return false;
     }
+
     a->bytes = want;
     b->address = a->base;
     b->chain = a->chains;
@@ -562,11 +616,13 @@ inline bool reserve_range(allocator_t *A, device_t *d, arena_t *a) {
     a->holes = b;
     return true;
 }
+
 inline void drop_hole(block_t *h) { // its memory has gone to a neighbour, or it has none left
     arena_t *a = h->home;
     if (h->free_next) { h->free_next->free_prev = h->free_prev; }
     *(h->free_prev ? &h->free_prev->free_next : &a->holes) = h->free_next;
 }
+
 // A free block of at least `bytes`, in no bin, with new memory at the lowest hole that is large enough
 // together with its free neighbours. NULL: no memory, no addresses.
 inline block_t *grow_range(allocator_t *A, device_t *d, arena_t *a, uint64_t bytes) {
@@ -612,22 +668,29 @@ inline block_t *grow_range(allocator_t *A, device_t *d, arena_t *a, uint64_t byt
         }
         return h;
     }
+
     return nullptr;
 }
+
 inline block_t *grow_segment(allocator_t *A, device_t *d, arena_t *a, uint64_t bytes) {
-    uint64_t size = uncached(A, a) ? bytes : a->small ? 2 << 20
-                  : bytes < 10 << 20 ? 20 << 20 : round_up(bytes, 2 << 20);
+    uint64_t size = bytes;
+    if (!uncached(A, a)) {                      // PyTorch's sizes
+        size = bytes < 10 << 20 ? 20 << 20 : round_up(bytes, 2 << 20);
+        if (a->small) { size = 2 << 20; }
+    }
     block_t *b = within_limit(d, size) ? new_block(d, a, 0, size, USED, false) : nullptr;
     if (!b) { return nullptr; }
     if (A->driver.segment_alloc(A->driver.user, d->index, size, &b->address)) {
         drop_block(d, b);
         return nullptr;
     }
+
     b->chain = a->chains;
     a->chains = b;
     count_raw(A, d, a, b->address, size, 1);
     return b;
 }
+
 inline block_t *grow(allocator_t *A, device_t *d, arena_t *a, uint64_t bytes) {
     if (!uncached(A, a) && reserve_range(A, d, a)) {
         block_t *b = grow_range(A, d, a, bytes);
@@ -635,6 +698,7 @@ inline block_t *grow(allocator_t *A, device_t *d, arena_t *a, uint64_t bytes) {
     }
     return grow_segment(A, d, a, bytes);
 }
+
 inline void free_segment(allocator_t *A, device_t *d, block_t *b) {     // whole, in no bin
     arena_t *a = b->home;
     block_t **at = &a->chains;
@@ -644,6 +708,7 @@ inline void free_segment(allocator_t *A, device_t *d, block_t *b) {     // whole
     count_raw(A, d, a, b->address, b->bytes, -1);
     drop_block(d, b);
 }
+
 // The whole chunks of a free block become a hole.
 inline void unmap_block(allocator_t *A, device_t *d, block_t *b) {
     arena_t *a = b->home;
@@ -656,11 +721,13 @@ inline void unmap_block(allocator_t *A, device_t *d, block_t *b) {
         if (hole != b) { drop_block(d, hole); }
         return;
     }
+
     take_from_bin(d, b);
     if (hole != b) {
         insert_after(b, hole);
         b->bytes = from - b->address;
     }
+
     if (rest) { insert_after(hole, rest); }
     hole->bytes = to - from;
     hole->state = HOLE;
@@ -675,6 +742,7 @@ inline void unmap_block(allocator_t *A, device_t *d, block_t *b) {
         before = *link;
         link = &before->free_next;
     }
+
     hole->free_prev = before;
     hole->free_next = *link;
     if (*link) { (*link)->free_prev = hole; }
@@ -683,6 +751,7 @@ inline void unmap_block(allocator_t *A, device_t *d, block_t *b) {
         drop_hole(hole->next);
         absorb_next(d, hole);
     }
+
     if (hole->prev && hole->prev->state == HOLE) {
         drop_hole(hole);
         absorb_next(d, hole->prev);
@@ -696,6 +765,7 @@ inline int new_event(allocator_t *A, device_t *d, void **event) {
     }
     return A->driver.event_new(A->driver.user, d->index, event);
 }
+
 inline void keep_event(allocator_t *A, device_t *d, void *event) {
     if (d->nevents == d->room_events) {
         int room = d->room_events ? 2 * d->room_events : 64;
@@ -709,6 +779,7 @@ inline void keep_event(allocator_t *A, device_t *d, void *event) {
     }
     d->events[d->nevents++] = event;
 }
+
 inline void trim_lane(allocator_t *A, device_t *d, lane_t *l);
 inline void destroy_lane(allocator_t *A, device_t *d, lane_t *l);
 
@@ -728,8 +799,10 @@ inline void reclaim(allocator_t *A, device_t *d, block_t *b) {
     } else {
         give_back(d, b);
     }
+
     if (l->dead && !l->live && !d->captures) { destroy_lane(A, d, l); }
 }
+
 // An event at the end of each foreign stream; where there is none to be had, the host waits instead.
 inline void pend(allocator_t *A, device_t *d, block_t *b) {
     for (use_t *u = b->uses, *next; u; u = next) {
@@ -758,9 +831,11 @@ inline void pend(allocator_t *A, device_t *d, block_t *b) {
         u->next = d->spare_uses;
         d->spare_uses = u;
     }
+
     b->uses = nullptr;
     if (!b->waits) { reclaim(A, d, b); }
 }
+
 // Takes back what foreign streams are done with; wait: all of it.
 inline void poll(allocator_t *A, device_t *d, bool wait) {
     for (queue_t *q = d->queues; q; q = q->next) {
@@ -800,8 +875,10 @@ inline lane_t *lane_of(device_t *d, void *stream) {
         l->next = d->hash[h % HASH];
         d->hash[h % HASH] = l;
     }
+
     return d->last = l;
 }
+
 // What is free goes back to the driver.
 inline void trim_lane(allocator_t *A, device_t *d, lane_t *l) {
     bool waited = false;
@@ -830,6 +907,7 @@ inline void trim_lane(allocator_t *A, device_t *d, lane_t *l) {
         }
     }
 }
+
 inline void destroy_lane(allocator_t *A, device_t *d, lane_t *l) {      // no block is used
     trim_lane(A, d, l);
     for (int k = 0; k < 2; k++) {
@@ -851,6 +929,7 @@ inline void destroy_lane(allocator_t *A, device_t *d, lane_t *l) {      // no bl
     if (d->last == l) { d->last = nullptr; }
     free(l);
 }
+
 template <class F> inline void each_lane(device_t *d, F f) {
     for (lane_t *bucket : d->hash) {
         for (lane_t *l = bucket, *next; l; l = next) {
@@ -859,6 +938,7 @@ template <class F> inline void each_lane(device_t *d, F f) {
         }
     }
 }
+
 inline void trim_device(allocator_t *A, device_t *d) {
     d->stats.num_sync_all_streams++;
     each_lane(d, [&](lane_t *l) {   // what is free in a graph that may run again is that graph's to write
@@ -874,14 +954,17 @@ inline const char *in_units(char (&text)[32], uint64_t bytes) {
         rest = whole % 1024;
         whole /= 1024;
     }
+
     if (k) {
         snprintf(text, sizeof text, "%llu.%02llu %s", (unsigned long long)whole,
                  (unsigned long long)(rest * 100 / 1024), unit[k]);
     } else {
         snprintf(text, sizeof text, "%llu B", (unsigned long long)bytes);
     }
+
     return text;
 }
+
 template <class F> inline void each_block(device_t *d, F f) {
     each_lane(d, [&](lane_t *l) {
         for (arena_t &a : l->arena) {
@@ -891,7 +974,9 @@ template <class F> inline void each_block(device_t *d, F f) {
         }
     });
 }
+
 static thread_local char report_text[2048];     // what the thread's last failed alloc has to say
+
 inline void write_report(allocator_t *A, device_t *d, uint64_t bytes, void *stream) {
     enum { TAGS = 64 };
     struct { const char *tag; uint64_t bytes; } tags[TAGS] = {};
@@ -914,26 +999,26 @@ inline void write_report(allocator_t *A, device_t *d, uint64_t bytes, void *stre
     });
     char t[10][32];
     uint64_t reserved = (uint64_t)d->stats.all[RESERVED_BYTES].current;
+    const uint64_t most_reserved = d->limit ? d->limit : total;
+    const double free_part = reserved ? 100.0 * (double)cached / (double)reserved : 0.0;
     int n =
         snprintf(report_text, sizeof report_text,
                  "Tried to allocate %s on device %d (stream %p). The device has %s, %s of it free; %s may be "
-                 "reserved. Reserved "
-                 "here: %s, of it %s in use (%s by graphs), %s waits for other streams, %s is free (largest "
-                 "block %s; %.1f %% "
-                 "of what is reserved).",
+                 "reserved. Reserved here: %s, of it %s in use (%s by graphs), %s waits for other streams, "
+                 "%s is free (largest block %s; %.1f %% of what is reserved).",
                  in_units(t[0], bytes), d->index, stream, in_units(t[1], total), in_units(t[2], free_memory),
-                 in_units(t[3], d->limit ? d->limit : total), in_units(t[4], reserved),
+                 in_units(t[3], most_reserved), in_units(t[4], reserved),
                  in_units(t[5], (uint64_t)d->stats.all[ALLOCATED_BYTES].current), in_units(t[6], graphs),
-                 in_units(t[7], pending), in_units(t[8], cached), in_units(t[9], largest),
-                 reserved ? 100.0 * (double)cached / (double)reserved : 0.0);
+                 in_units(t[7], pending), in_units(t[8], cached), in_units(t[9], largest), free_part);
     for (int k = 0; k < 5 && n > 0 && (size_t)n < sizeof report_text; k++) {
         int best = -1;
         for (int i = 0; i < ntags; i++) {
             if (tags[i].bytes && (best < 0 || tags[i].bytes > tags[best].bytes)) { best = i; }
         }
         if (best < 0) { break; }
+        const char *tag = tags[best].tag ? tags[best].tag : "(no tag)";
         n += snprintf(report_text + n, sizeof report_text - (size_t)n, "%s %s %s", k ? "," : " Most in use:",
-                      in_units(t[0], tags[best].bytes), tags[best].tag ? tags[best].tag : "(no tag)");
+                      in_units(t[0], tags[best].bytes), tag);
         tags[best].bytes = 0;
     }
 }
@@ -951,9 +1036,11 @@ inline device_t *device_of(allocator_t *A, int device) {
         free(d);
         return nullptr;
     }
+
     __atomic_store_n(&A->device[device], d, __ATOMIC_RELEASE);
     return d;
 }
+
 inline void cut(allocator_t *A, device_t *d, block_t *b, uint64_t bytes) {
     uint64_t rest = b->bytes - bytes;
     if (uncached(A, b->home) || rest < (b->ranged || b->home->small ? GRANULE : SMALL + 1)) { return; }
@@ -963,6 +1050,7 @@ inline void cut(allocator_t *A, device_t *d, block_t *b, uint64_t bytes) {
     insert_after(b, r);
     put_in_bin(d, r);
 }
+
 inline block_t *fetch(allocator_t *A, device_t *d, arena_t *a, uint64_t bytes) {
     block_t *b = uncached(A, a) ? nullptr : find_free(a, bytes);
     if (b) {
@@ -1020,6 +1108,7 @@ inline int alloc(allocator_t *A, int device, void *stream, uint64_t bytes, const
                  (unsigned long long)bytes);
         return TENSOR_ERR_OUT_OF_MEMORY;
     }
+
     for (bool last = !A->options.on_oom;; last = true) {
         {
             lock_t hold(&d->lock);
@@ -1048,6 +1137,7 @@ inline int record_stream(allocator_t *A, block_t *b, void *stream, uint64_t read
         u->read = read ? read : u->read;
         return 0;
     }
+
     use_t *u = from_slab(d, &d->spare_uses, &use_t::next);
     if (!u) { return TENSOR_ERR_OUT_OF_MEMORY; }
     *u = use_t{b->uses, b, stream, nullptr, read};
@@ -1055,6 +1145,7 @@ inline int record_stream(allocator_t *A, block_t *b, void *stream, uint64_t read
     trace(A, TRACE_RECORD, b->address, b->bytes, stream, b->tag);
     return 0;
 }
+
 // Work queued so far may still use the block: it serves later work of its own stream.
 inline void release(allocator_t *A, block_t *b) {
     if (!b) { return; }
@@ -1069,6 +1160,7 @@ inline void release(allocator_t *A, block_t *b) {
         reclaim(A, d, b);
         return;
     }
+
     b->state = PENDING;
     if (d->captures) {                                      // nothing may be asked or freed now
         b->free_next = d->parked;
@@ -1092,10 +1184,12 @@ inline int capture_join(allocator_t *A, int device, void *stream, int graph) {
     d->captures = c;
     return 0;
 }
+
 inline int capture_begin(allocator_t *A, int device, void *stream) {
     int graph = __atomic_add_fetch(&A->next_graph, 1, __ATOMIC_RELAXED);
     return capture_join(A, device, stream, graph) ? 0 : graph;
 }
+
 inline void capture_end(allocator_t *A, int device, int graph) {
     device_t *d = A->device[device];
     lock_t hold(&d->lock);
@@ -1108,6 +1202,7 @@ inline void capture_end(allocator_t *A, int device, int graph) {
         *at = c->next;
         free(c);
     }
+
     if (d->captures) { return; }
     for (block_t *b = d->parked, *next; b; b = next) {
         next = b->free_next;
@@ -1123,11 +1218,13 @@ inline void capture_end(allocator_t *A, int device, int graph) {
         }
         reclaim(A, d, b);
     }
+
     d->parked = nullptr;
     each_lane(d, [&](lane_t *l) {
         if (l->dead && !l->live) { destroy_lane(A, d, l); }
     });
 }
+
 // The graph will not run again; the caller has waited for its last run.
 inline void graph_release(allocator_t *A, int device, int graph) {
     device_t *d = A->device[device];
@@ -1153,6 +1250,7 @@ inline void empty_cache(allocator_t *A, int device) {
     poll(A, d, true);
     trim_device(A, d);
 }
+
 // At most this part of the device, in (0, 1]. -> 0 or TENSOR_ERR_DEVICE, TENSOR_ERR_INDEX
 inline int set_fraction(allocator_t *A, int device, double fraction) {
     device_t *d = device_of(A, device);
@@ -1162,6 +1260,7 @@ inline int set_fraction(allocator_t *A, int device, double fraction) {
     d->limit = (uint64_t)(fraction * (double)d->total);
     return 0;
 }
+
 inline void reset_peaks(allocator_t *A, int device) {
     device_t *d = device_of(A, device);
     if (!d) { return; }
@@ -1170,6 +1269,7 @@ inline void reset_peaks(allocator_t *A, int device) {
         for (int i = 0; i < STAT_COUNT; i++) { set[i].peak = set[i].current; }
     }
 }
+
 // One JSON object a line: every block of every range and segment, then the trace, oldest first.
 inline void snapshot(allocator_t *A, int device, void (*line)(void *user, const char *text), void *user) {
     static const char *const states[] = {"free", "used", "pending", "hole"};
@@ -1181,13 +1281,14 @@ inline void snapshot(allocator_t *A, int device, void (*line)(void *user, const 
     lock_t hold(&d->lock);
     each_block(d, [&](block_t *b) {
         lane_t *l = b->home->lane;
+        const char *tag = b->tag && b->state == USED ? b->tag : "";
+        const uint64_t requested = b->state == USED ? b->requested : 0;
         snprintf(text, sizeof text,
                  "{\"block\":%llu,\"bytes\":%llu,\"requested\":%llu,\"state\":\"%s\",\"device\":%d,"
                  "\"stream\":\"%p\",\"graph\":%d,\"pool\":\"%s\",\"tag\":\"%s\"}",
                  (unsigned long long)b->address, (unsigned long long)b->bytes,
-                 (unsigned long long)(b->state == USED ? b->requested : 0), states[b->state], d->index,
-                 l->stream, l->graph, b->home->small ? "small" : "large",
-                 b->tag && b->state == USED ? b->tag : "");
+                 (unsigned long long)requested, states[b->state], d->index,
+                 l->stream, l->graph, b->home->small ? "small" : "large", tag);
         line(user, text);
     });
     uint64_t n = A->ntraced, room = (uint64_t)A->options.trace;
@@ -1219,6 +1320,7 @@ inline void memory_stats(allocator_t *A, int device, void (*line)(void *user, co
             line(user, text);
         }
     }
+
     const struct {
         const char *name;
         int64_t n;
@@ -1244,6 +1346,7 @@ inline allocator_t *allocator_new(const driver_t *driver, const options_t *optio
     }
     return A;
 }
+
 // Waits for all streams; what is still in use goes as well.
 inline void allocator_free(allocator_t *A) {
     for (device_t *d : A->device) {
@@ -1272,6 +1375,7 @@ inline void allocator_free(allocator_t *A) {
         }
         free(d);
     }
+
     free(A->ring);
     free(A);
 }
@@ -1297,10 +1401,12 @@ struct on_device_t {                            // a device, and leave to alloca
         cudaSetDevice(before);
     }
 };
+
 inline int forget(cudaError_t e) { // an error that is reported stays with CUDA only if the context is lost
     if (e) { cudaGetLastError(); }
     return (int)e;
 }
+
 inline int cuda_segment_alloc(void *, int device, uint64_t bytes, uint64_t *address) {
     on_device_t at(device);
     void *p = nullptr;
@@ -1308,10 +1414,12 @@ inline int cuda_segment_alloc(void *, int device, uint64_t bytes, uint64_t *addr
     *address = (uint64_t)(uintptr_t)p;
     return forget(e);
 }
+
 inline int cuda_segment_free(void *, int device, uint64_t address, uint64_t) {
     on_device_t at(device);
     return forget(cudaFree((void *)(uintptr_t)address));
 }
+
 inline CUmemAllocationProp cuda_property(int device) {
     CUmemAllocationProp p;
     memset(&p, 0, sizeof p);
@@ -1320,6 +1428,7 @@ inline CUmemAllocationProp cuda_property(int device) {
     p.location.id = device;
     return p;
 }
+
 inline int cuda_reserve(void *, int device, uint64_t bytes, uint64_t *address) {
     char text[256];
     if (open_library(LIBRARY_CUDA, text, sizeof text)) { return 1; }
@@ -1335,10 +1444,12 @@ inline int cuda_reserve(void *, int device, uint64_t bytes, uint64_t *address) {
     *address = (uint64_t)a;
     return e;
 }
+
 inline int cuda_unreserve(void *, int device, uint64_t address, uint64_t bytes) {
     on_device_t at(device);
     return (int)lib.cuMemAddressFree_((CUdeviceptr)address, bytes);
 }
+
 inline int cuda_map(void *, int device, uint64_t address, uint64_t bytes, uint64_t *handle) {
     on_device_t at(device);
     CUmemAllocationProp p = cuda_property(device);
@@ -1354,17 +1465,21 @@ inline int cuda_map(void *, int device, uint64_t address, uint64_t bytes, uint64
         lib.cuMemRelease_(h);
         return e;
     }
+
     if ((e = (int)lib.cuMemSetAccess_((CUdeviceptr)address, bytes, &access, 1)) != 0) {
         lib.cuMemUnmap_((CUdeviceptr)address, bytes);
         lib.cuMemRelease_(h);
     }
+
     return e;
 }
+
 inline int cuda_unmap(void *, int device, uint64_t address, uint64_t bytes, uint64_t handle) {
     on_device_t at(device);
     int e = (int)lib.cuMemUnmap_((CUdeviceptr)address, bytes);
     return e ? e : (int)lib.cuMemRelease_((CUmemGenericAllocationHandle)handle);
 }
+
 inline int cuda_memory(void *, int device, uint64_t *free_bytes, uint64_t *total) {
     on_device_t at(device);
     size_t f = 0, t = 0;
@@ -1373,29 +1488,64 @@ inline int cuda_memory(void *, int device, uint64_t *free_bytes, uint64_t *total
     *total = t;
     return e;
 }
+
 inline int cuda_event_new(void *, int device, void **event) {
     on_device_t at(device);
     return forget(cudaEventCreateWithFlags((cudaEvent_t *)event, cudaEventDisableTiming));
 }
+
 inline int cuda_event_free(void *, int, void *event) { return forget(cudaEventDestroy((cudaEvent_t)event)); }
+
 inline int cuda_event_record(void *, int, void *event, void *stream) {
     return forget(cudaEventRecord((cudaEvent_t)event, (cudaStream_t)stream));
 }
+
 inline int cuda_event_query(void *, int, void *event) {
     int e = forget(cudaEventQuery((cudaEvent_t)event));
-    return e == cudaErrorNotReady ? 1 : e ? -1 : 0;
+    if (e == cudaErrorNotReady) { return 1; }
+    return e ? -1 : 0;
 }
+
 inline int cuda_stream_sync(void *, int device, void *stream) {
     on_device_t at(device);
     return forget(cudaStreamSynchronize((cudaStream_t)stream));
 }
+
 inline int cuda_fill(void *, int, void *stream, uint64_t address, uint64_t bytes) {
     return forget(cudaMemsetAsync((void *)(uintptr_t)address, 0xFF, bytes, (cudaStream_t)stream));
 }
+
 [[maybe_unused]] static const driver_t cuda_driver = {
     nullptr,           cuda_segment_alloc, cuda_segment_free, cuda_reserve,   cuda_unreserve,
     cuda_map,          cuda_unmap,         cuda_memory,       cuda_event_new, cuda_event_free,
     cuda_event_record, cuda_event_query,   cuda_stream_sync,  cuda_fill};
+
+// Segments from the caller's functions (tensor_cuda_set_allocator), all else as above; nothing is mapped.
+inline int own_segment_alloc(void *user, int device, uint64_t bytes, uint64_t *address) {
+    const tensor_cuda_allocator_t *own = (const tensor_cuda_allocator_t *)user;
+    on_device_t at(device);
+    void *p = own->alloc(own->user, device, bytes);
+    *address = (uint64_t)(uintptr_t)p;
+    return p && *address % GRANULE == 0 ? 0 : (int)NO_MEMORY;
+}
+
+inline int own_segment_free(void *user, int device, uint64_t address, uint64_t bytes) {
+    const tensor_cuda_allocator_t *own = (const tensor_cuda_allocator_t *)user;
+    on_device_t at(device);
+    own->free(own->user, device, (void *)(uintptr_t)address, bytes);
+    return 0;
+}
+
+[[maybe_unused]] static tensor_cuda_allocator_t own_allocator;       // alloc NULL: the driver's
+[[maybe_unused]] inline driver_t device_driver() {
+    driver_t d = cuda_driver;
+    if (!own_allocator.alloc) { return d; }
+    d.user = &own_allocator;
+    d.segment_alloc = own_segment_alloc;
+    d.segment_free = own_segment_free;
+    d.reserve = nullptr;
+    return d;
+}
 
 // Pinned host memory comes from the same allocator.
 inline int host_segment_alloc(void *, int device, uint64_t bytes, uint64_t *address) {
@@ -1405,12 +1555,15 @@ inline int host_segment_alloc(void *, int device, uint64_t bytes, uint64_t *addr
     *address = (uint64_t)(uintptr_t)p;
     return forget(e);
 }
+
 inline int host_segment_free(void *, int, uint64_t address, uint64_t) {
     return forget(cudaFreeHost((void *)(uintptr_t)address));
 }
+
 inline int host_stream_sync(void *, int device, void *stream) {     // its own stream is none
     return stream ? cuda_stream_sync(nullptr, device, stream) : 0;
 }
+
 [[maybe_unused]] static const driver_t pinned_driver = {nullptr,           host_segment_alloc,
                                                         host_segment_free, nullptr,
                                                         nullptr,           nullptr,
@@ -1433,6 +1586,7 @@ inline int host_stream_sync(void *, int device, void *stream) {     // its own s
 
 enum { PLAN_SETS = 64, PLAN_WAYS = 8 };
 template <int N> struct plan_key_t { int64_t v[N]; };
+
 template <class K, class P> struct plans_t {
     struct slot_t { K key; P plan; uint64_t used; } slot[PLAN_SETS][PLAN_WAYS];  // used: 0 = empty
     uint64_t now;
@@ -1454,6 +1608,7 @@ template <class K, class P> struct plans_t {
         oldest->used = ++now;
         return oldest;
     }
+
     void clear(void (*drop)(P &)) {
         for (auto &set : slot) {
             for (slot_t &s : set) {
@@ -1469,6 +1624,7 @@ struct product_plan_t {
     cublasLtMatmulAlgo_t algo;
     int64_t workspace;                          // -1 = cuBLASLt has none
 };
+
 typedef plan_key_t<18> product_key_t;
 #endif
 #ifdef TCU_HAVE_CUDNN
@@ -1476,8 +1632,10 @@ struct dnn_plan_t {
     cudnnBackendDescriptor_t plan, config;
     int64_t workspace;                          // -1 = cuDNN has none
 };
+
 typedef plan_key_t<48> dnn_key_t;
 #endif
+
 static struct {
     std::mutex lock;                            // all below but the switches
     int off, matmul_tf32, no_conv_tf32;
@@ -1493,7 +1651,7 @@ static struct {
     cudnnBackendDescriptor_t properties; // set by tests: plans are made for this device, without a handle
     plans_t<dnn_key_t, dnn_plan_t> graphs;
 #endif
-} L;
+} libraries;
 
 // Workspace for the length of a call; what is queued may still use it.
 struct workspace_t {
@@ -1516,38 +1674,63 @@ struct relaxed_t {
     ~relaxed_t() { cudaThreadExchangeStreamCaptureMode(&mode); }
     relaxed_t(const relaxed_t &) = delete;
 };
+
 #ifdef TCU_HAVE_CUBLASLT
-// With L.lock -> ok
+// With libraries.lock -> ok
 static bool blas_said(const char *what, cublasStatus_t status) {
     if (!status) { return true; }
     cudaGetLastError();                         // of it the next launch knows nothing
-    snprintf(L.error, sizeof L.error, "cuBLASLt: %s: %s", what, lib.cublasLtGetStatusString_(status));
+    snprintf(libraries.error, sizeof libraries.error, "cuBLASLt: %s: %s", what,
+             lib.cublasLtGetStatusString_(status));
     return false;
 }
 #endif
 #ifdef TCU_HAVE_CUDNN
-// With L.lock -> ok; else a text, which is the library's error with `last`
+// With libraries.lock -> ok; else a text, which is the library's error with `last`
 static bool dnn_said(const char *what, cudnnStatus_t status, bool last = false) {
     char text[300] = "";
     if (!status) { return true; }
     cudaGetLastError();
     lib.cudnnGetLastErrorString_(text, sizeof text);
-    snprintf(L.said, sizeof L.said, "cuDNN: %s: %s: %s", what, lib.cudnnGetErrorString_(status), text);
-    if (last) { memcpy(L.error, L.said, sizeof L.error); }
+    snprintf(libraries.said, sizeof libraries.said, "cuDNN: %s: %s: %s", what,
+             lib.cudnnGetErrorString_(status), text);
+    if (last) { memcpy(libraries.error, libraries.said, sizeof libraries.error); }
     return false;
 }
+
 static void dnn_drop(dnn_plan_t &p) {
     if (p.plan) { lib.cudnnBackendDestroyDescriptor_(p.plan); }
     if (p.config) { lib.cudnnBackendDestroyDescriptor_(p.config); }
 }
 #endif
-// With L.lock: opens a library and makes its handle for a device -> whether it is of use
-static bool library_ready(library_t which, int device) {
+
+// A library's call whose own allocation failed is made once more, when the cache has given back what is
+// free. (In a capture it gives back nothing.)
+#ifdef TCU_HAVE_CUBLASLT
+inline bool lacks_memory(cublasStatus_t e) { return e == CUBLAS_STATUS_ALLOC_FAILED; }
+#endif
+#ifdef TCU_HAVE_CUDNN
+inline bool lacks_memory(cudnnStatus_t e) {
+    return e == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ||
+           e == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+}
+#endif
+
+template <class F> inline auto with_room(allocator_t *cache, int device, F call) {
+    auto status = call();
+    if (!cache || !lacks_memory(status)) { return status; }
+    cudaGetLastError();
+    empty_cache(cache, device);
+    return call();
+}
+
+// With libraries.lock: opens a library and makes its handle for a device -> whether it is of use
+static bool library_ready(library_t which, int device, allocator_t *cache) {
     long version = -1, major = -1;
-    (void)device;
-    if (!L.state[which]) {
-        L.state[which] = -1;
-        if (open_library(which, L.error, sizeof L.error)) { return false; }
+    (void)device, (void)cache;
+    if (!libraries.state[which]) {
+        libraries.state[which] = -1;
+        if (open_library(which, libraries.error, sizeof libraries.error)) { return false; }
 #ifdef TCU_HAVE_CUBLASLT
         if (which == LIBRARY_CUBLASLT) {
             version = (long)lib.cublasLtGetVersion_();
@@ -1561,49 +1744,54 @@ static bool library_ready(library_t which, int device) {
         }
 #endif
         if (version / 10000 != major) {
-            snprintf(L.error, sizeof L.error, "%s %ld is needed, but the library says it is %ld.%ld.%ld",
+            snprintf(libraries.error, sizeof libraries.error,
+                     "%s %ld is needed, but the library says it is %ld.%ld.%ld",
                      which == LIBRARY_CUDNN ? "cuDNN" : "cuBLASLt", major, version / 10000,
-                     version / 100 % 100,
-                     version % 100);
+                     version / 100 % 100, version % 100);
             return false;
         }
-        L.state[which] = 1;
+        libraries.state[which] = 1;
     }
-    if (L.state[which] < 0) { return false; }
+
+    if (libraries.state[which] < 0) { return false; }
 #ifdef TCU_HAVE_CUBLASLT
-    if (which == LIBRARY_CUBLASLT && !L.blas[device]) {
+    if (which == LIBRARY_CUBLASLT && !libraries.blas[device]) {
         on_device_t leave(device);
-        return blas_said("cublasLtCreate", lib.cublasLtCreate_(&L.blas[device]));
+        auto make = [&] { return lib.cublasLtCreate_(&libraries.blas[device]); };
+        return blas_said("cublasLtCreate", with_room(cache, device, make));
     }
 #endif
 #ifdef TCU_HAVE_CUDNN
-    if (which == LIBRARY_CUDNN && !L.dnn[device] && !L.properties) {
+    if (which == LIBRARY_CUDNN && !libraries.dnn[device] && !libraries.properties) {
         on_device_t leave(device);
-        return dnn_said("cudnnCreate", lib.cudnnCreate_(&L.dnn[device]), true);
+        auto make = [&] { return lib.cudnnCreate_(&libraries.dnn[device]); };
+        return dnn_said("cudnnCreate", with_room(cache, device, make), true);
     }
 #endif
     return true;
 }
+
 static void libraries_close() {
-    std::lock_guard<std::mutex> hold(L.lock);
+    std::lock_guard<std::mutex> hold(libraries.lock);
 #ifdef TCU_HAVE_CUDNN
-    L.graphs.clear(dnn_drop);
+    libraries.graphs.clear(dnn_drop);
 #endif
 #ifdef TCU_HAVE_CUBLASLT
-    L.products.clear(nullptr);
+    libraries.products.clear(nullptr);
 #endif
     for (int k = 0; k < MAX_DEVICES; k++) {
 #ifdef TCU_HAVE_CUBLASLT
-        if (L.blas[k]) { lib.cublasLtDestroy_(L.blas[k]); }
-        L.blas[k] = nullptr;
+        if (libraries.blas[k]) { lib.cublasLtDestroy_(libraries.blas[k]); }
+        libraries.blas[k] = nullptr;
 #endif
 #ifdef TCU_HAVE_CUDNN
-        if (L.dnn[k]) { lib.cudnnDestroy_(L.dnn[k]); }
-        L.dnn[k] = nullptr;
+        if (libraries.dnn[k]) { lib.cudnnDestroy_(libraries.dnn[k]); }
+        libraries.dnn[k] = nullptr;
 #endif
     }
-    memset(L.state, 0, sizeof L.state);
-    L.error[0] = 0;
+
+    memset(libraries.state, 0, sizeof libraries.state);
+    libraries.error[0] = 0;
 }
 
 // ------------------------------------------------------------------------------
@@ -1634,6 +1822,7 @@ struct limits_t {
     int64_t sort_row = 2048;                    // longest row that a block sorts alone, at most ROW_SORT
     int64_t matrix_shared = 40 << 10, matrix_workspace = 256 << 20;    // bytes of a matrix, of all at a time
 };
+
 struct place_t {
     cudaStream_t stream;
     limits_t limits;
@@ -1641,6 +1830,7 @@ struct place_t {
     allocator_t *allocator = nullptr;           // of workspace; NULL = no libraries
     int device = 0;
 };
+
 enum { THREADS = 256 };
 typedef __nv_bfloat16 bf16;
 typedef __half f16;
@@ -1663,16 +1853,17 @@ template <class T>
 constexpr bool is_float = is_half<T> || same_type<T, float>::value || same_type<T, double>::value;
 
 __host__ __device__ inline int64_t integer_of(double v) {
-    return v != v                       ? 0
-           : v >= 9223372036854775808.0 ? INT64_MAX
-           : v < -9223372036854775808.0 ? INT64_MIN
-                                        : (int64_t)v;
+    if (v != v) { return 0; }
+    if (v >= 9223372036854775808.0) { return INT64_MAX; }
+    return v < -9223372036854775808.0 ? INT64_MIN : (int64_t)v;
 }
+
 template <class T> struct range_of { };
 template <> struct range_of<int32_t> { static constexpr double lo = -2147483648.0, hi = 2147483647.0; };
 template <> struct range_of<uint8_t> { static constexpr double lo = 0, hi = 255; };
 template <> struct range_of<int8_t> { static constexpr double lo = -128, hi = 127; };
 template <> struct range_of<int16_t> { static constexpr double lo = -32768, hi = 32767; };
+
 // A stored value in the class C, and back.
 template <class C, class T> __host__ __device__ inline C to_class(T v) {
     if constexpr (same_type<T, f16>::value) {
@@ -1687,6 +1878,7 @@ template <class C, class T> __host__ __device__ inline C to_class(T v) {
         return (C)v;
     }
 }
+
 template <class T, class C> __host__ __device__ inline T from_class(C v) {
     if constexpr (same_type<T, f16>::value) {
         return __float2half_rn((float)v);
@@ -1700,12 +1892,12 @@ template <class T, class C> __host__ __device__ inline T from_class(C v) {
         return integer_of((double)v);
     } else {
         double d = (double)v;
-        return d != d ? T(0)
-                      : (T)(d < range_of<T>::lo   ? range_of<T>::lo
-                            : d > range_of<T>::hi ? range_of<T>::hi
-                                                  : d);
+        if (d != d) { return T(0); }
+        if (d < range_of<T>::lo) { return (T)range_of<T>::lo; }
+        return (T)(d > range_of<T>::hi ? range_of<T>::hi : d);
     }
 }
+
 template <class C> __host__ __device__ inline C load_as(const void *p, int dtype, int64_t i) {
     switch (dtype) {
 #define TCU_X(id, T) case id: return to_class<C>(((const T *)p)[i]);
@@ -1714,6 +1906,7 @@ template <class C> __host__ __device__ inline C load_as(const void *p, int dtype
     }
     return C(0);
 }
+
 template <class C> __host__ __device__ inline void store_as(void *p, int dtype, int64_t i, C v) {
     switch (dtype) {
 #define TCU_X(id, T) case id: ((T *)p)[i] = from_class<T>(v); break;
@@ -1721,6 +1914,7 @@ template <class C> __host__ __device__ inline void store_as(void *p, int dtype, 
 #undef TCU_X
     }
 }
+
 // A fixed dtype, or (void) one that is known at run time.
 template <class T, class C> __device__ inline C load_typed(const void *p, int dtype, int64_t i) {
     if constexpr (same_type<T, void>::value) {
@@ -1730,13 +1924,20 @@ template <class T, class C> __device__ inline C load_typed(const void *p, int dt
     }
 }
 
+// The place of a thread among those of all its grid's blocks along x, and how many these are: elements are
+// gone through in steps of the second, from the first on.
+__device__ inline int64_t thread_index() { return blockIdx.x * (int64_t)blockDim.x + threadIdx.x; }
+__device__ inline int64_t thread_count() { return (int64_t)gridDim.x * blockDim.x; }
+
 // N values that one or more 16-byte accesses move.
 template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pack_t { T v[N]; };
 template <class T> constexpr int lanes_of = 16 / (int)sizeof(T);
+
 // The first of the elements that an op refuses stays in its word, as ~place; 0 = none.
 __device__ inline void fault(unsigned long long *word, int64_t place) {
     atomicMax(word, ~(unsigned long long)place);
 }
+
 template <class T> __host__ __device__ inline bool aligned16(const T *p) { return ((uintptr_t)p & 15) == 0; }
 
 // A number on the host, in place of a tensor.
@@ -1744,11 +1945,16 @@ inline bool is_immediate(const tensor_arg_t &o) {
     return !o.storage && o.data && o.role == TENSOR_READ && !o.ndim;
 }
 
+// The smaller, the larger of two.
+template <class N> __host__ __device__ constexpr N least(N a, N b) { return a < b ? a : b; }
+template <class N> __host__ __device__ constexpr N most(N a, N b) { return a > b ? a : b; }
+
+// The class that values of a dtype are computed in: 0 = f32, 1 = f64, 2 = i64.
 inline int class_of(int dtype) {
-    return dtype == TENSOR_F64                                                  ? 1
-           : dtype == TENSOR_F32 || dtype == TENSOR_F16 || dtype == TENSOR_BF16 ? 0
-                                                                                : 2;
+    if (dtype == TENSOR_F64) { return 1; }
+    return dtype == TENSOR_F32 || dtype == TENSOR_F16 || dtype == TENSOR_BF16 ? 0 : 2;
 }
+
 inline int size_of(int dtype) {
     switch (dtype) {
 #define TCU_X(id, T) case id: return (int)sizeof(T);
@@ -1757,6 +1963,46 @@ inline int size_of(int dtype) {
     }
     return 0;
 }
+
+// f(type_t<T>()) with the T of a dtype, the class of one, the size of an element; UNSUPPORTED where there is
+// none. by_real: f32 and f64 alone.
+template <class T> struct type_t { typedef T type; };
+#define TCU_TYPE(of) typename decltype(of)::type
+
+template <class F> inline int by_real(int dtype, F f) {
+    switch (dtype) {
+    case TENSOR_F32: return f(type_t<float>());
+    case TENSOR_F64: return f(type_t<double>());
+    default: return TENSOR_ERR_UNSUPPORTED;
+    }
+}
+
+template <class F> inline int by_float(int dtype, F f) {
+    switch (dtype) {
+    case TENSOR_F16: return f(type_t<f16>());
+    case TENSOR_BF16: return f(type_t<bf16>());
+    default: return by_real(dtype, f);
+    }
+}
+
+template <class F> inline int by_class(int dtype, F f) {
+    switch (class_of(dtype)) {
+    case 0: return f(type_t<float>());
+    case 1: return f(type_t<double>());
+    default: return f(type_t<int64_t>());
+    }
+}
+
+template <class F> inline int by_size(int size, F f) {
+    switch (size) {
+    case 1: return f(type_t<uint8_t>());
+    case 2: return f(type_t<uint16_t>());
+    case 4: return f(type_t<uint32_t>());
+    case 8: return f(type_t<uint64_t>());
+    default: return f(type_t<uint4>());
+    }
+}
+
 // An argument whose dims are its own, to be changed.
 struct shaped_t {
     tensor_arg_t arg;
@@ -1771,29 +2017,51 @@ struct shaped_t {
     }
     shaped_t(const shaped_t &) = delete;
 };
+
 inline int64_t count_of(const tensor_arg_t &o) {
     int64_t n = 1;
     for (int d = 0; d < o.ndim; d++) { n *= o.dims[d]; }
     return n;
 }
+
 inline unsigned grid_for(const place_t &at, int64_t work, int64_t per_block) {
-    int64_t need = (work + per_block - 1) / per_block,
-            most = (int64_t)at.limits.sms * at.limits.blocks_per_sm;
-    return (unsigned)(need < 1 ? 1 : need < most ? need : most);
+    int64_t need = (work + per_block - 1) / per_block;
+    int64_t at_once = (int64_t)at.limits.sms * at.limits.blocks_per_sm;
+    return (unsigned)most<int64_t>(1, least(need, at_once));
 }
+
 static thread_local cudaError_t last_error;     // of this thread, for the text
+
 inline int code_of(cudaError_t e) {             // told here once: the next launch must not find it again
     if (e) { last_error = (cudaError_t)forget(e); }
     return e ? TENSOR_ERR_CUDA : 0;
 }
 
+// Blocks and threads of a launch.
+struct grid_t {
+    dim3 grid, block;
+    size_t shared = 0;                          // bytes of dynamic shared memory
+};
+
+// A thread an element, or a block an item, as far as the device runs them at once.
+inline grid_t threads_for(const place_t &at, int64_t n) { return {grid_for(at, n, THREADS), THREADS}; }
+inline grid_t blocks_for(const place_t &at, int64_t n) { return {grid_for(at, n, 1), THREADS}; }
+
+// Every kernel is launched here, but for those of no call of an op. -> 0 or TENSOR_ERR_CUDA
+template <class... P, class... A>
+inline int launch(const place_t &at, const grid_t &g, void (*kernel)(P...), const A &...a) {
+    return code_of(tcu_launch(kernel, g.grid, g.block, g.shared, at.stream, a...));
+}
+
 // n operands over the dims of the first, those of size 1 repeated; neighbouring dims joined where all allow
 // it.
 enum { MAX_OPERANDS = 6 };
+
 struct walk_t {
     int ndim;
     int64_t n, dims[TENSOR_MAX_DIMS], strides[MAX_OPERANDS][TENSOR_MAX_DIMS];
 };
+
 // The dims of o[0] in `order`, outermost first.
 inline walk_t walk_in(const int *order, const tensor_arg_t *o, int count) {
     walk_t w;
@@ -1813,14 +2081,17 @@ inline walk_t walk_in(const int *order, const tensor_arg_t *o, int count) {
         w.dims[at] = join ? w.dims[at] * size : size;
         for (int k = 0; k < count; k++) { w.strides[k][at] = stride[k]; }
     }
+
     return w;
 }
+
 // In the order of o[0]'s elements: where element i is told by its number.
 inline walk_t walk_of(const tensor_arg_t *o, int count) {
     static const int as_they_are[] = {0, 1, 2, 3, 4, 5, 6, 7};
     static_assert(sizeof as_they_are / sizeof(int) == TENSOR_MAX_DIMS, "an order for all dims");
     return walk_in(as_they_are, o, count);
 }
+
 // In the order of o[0]'s memory, so that channels that lie innermost, a transposed matrix, and slices of
 // either are gone through side by side, and their dims join.
 inline walk_t walk_by_memory(const tensor_arg_t *o, int count) {
@@ -1832,6 +2103,7 @@ inline walk_t walk_by_memory(const tensor_arg_t *o, int count) {
     }
     return walk_in(order, o, count);
 }
+
 // Element i of a walk: its place in each operand.
 template <int N> __device__ inline void places_of(const walk_t &w, int64_t i, int64_t *at) {
     for (int k = 0; k < N; k++) { at[k] = 0; }
@@ -1847,8 +2119,10 @@ template <int N> __device__ inline void places_of(const walk_t &w, int64_t i, in
         for (int k = 0; k < N; k++) { at[k] += r * w.strides[k][d]; }
         i = q;
     }
+
     for (int k = 0; k < N && w.ndim; k++) { at[k] += i * w.strides[k][0]; }
 }
+
 // A walk as rows: the last dim is a row, the others count rows.
 struct rows_t {
     walk_t outer;
@@ -1859,12 +2133,103 @@ struct rows_t {
         for (int d = 0; d < outer.ndim; d++) { outer.n *= w.dims[d]; }
     }
 };
+
 // Whether all vectors of V elements of operand k begin at 16-byte addresses, rows lying side by side.
 inline bool rows_aligned(const walk_t &w, int k, const void *data, int V) {
     bool good = aligned16(data);
     for (int d = 0; d + 1 < w.ndim; d++) { good = good && w.strides[k][d] % V == 0; }
     return good;
 }
+
+// The arguments of a call by name, for families whose gradient numbers them otherwise than the op. One that
+// the call lacks has no data and no elements.
+static const tensor_arg_t no_arg = {};
+
+inline void name_args(const tensor_call_t *c, std::initializer_list<const tensor_arg_t **> names) {
+    int k = 0;
+    for (const tensor_arg_t **name : names) {
+        *name = k < c->nin + c->nout ? &c->arg[k] : &no_arg;
+        k++;
+    }
+}
+
+struct norm_args_t {
+    const tensor_arg_t *x, *weight, *bias = &no_arg, *y = &no_arg, *mean, *rstd, *variance = &no_arg;
+    const tensor_arg_t *dy = &no_arg, *dx = &no_arg, *dweight = &no_arg, *dbias = &no_arg;
+    norm_args_t(const tensor_call_t *c, bool back) {
+        if (back) {
+            name_args(c, {&dy, &x, &mean, &rstd, &weight, &dx, &dweight, &dbias});
+        } else {
+            name_args(c, {&x, &weight, &bias, &y, &mean, &rstd, &variance});
+        }
+    }
+};
+
+struct attention_args_t {
+    const tensor_arg_t *q, *k, *v, *mask = &no_arg, *y, *lse;
+    const tensor_arg_t *dy = &no_arg, *dq = &no_arg, *dk = &no_arg, *dv = &no_arg;
+    attention_args_t(const tensor_call_t *c, bool masked, bool back) {
+        if (back && masked) {
+            name_args(c, {&dy, &q, &k, &v, &y, &lse, &mask, &dq, &dk, &dv});
+        } else if (back) {
+            name_args(c, {&dy, &q, &k, &v, &y, &lse, &dq, &dk, &dv});
+        } else if (masked) {
+            name_args(c, {&q, &k, &v, &mask, &y, &lse});
+        } else {
+            name_args(c, {&q, &k, &v, &y, &lse});
+        }
+    }
+};
+
+struct loss_args_t {
+    const tensor_arg_t *x, *target, *weight, *pos_weight, *y = &no_arg;
+    const tensor_arg_t *dy = &no_arg, *dx = &no_arg, *dtarget = &no_arg;
+    loss_args_t(const tensor_call_t *c, bool back) {
+        if (back) {
+            name_args(c, {&dy, &x, &target, &weight, &pos_weight, &dx, &dtarget});
+        } else {
+            name_args(c, {&x, &target, &weight, &pos_weight, &y});
+        }
+    }
+};
+
+struct entropy_args_t {
+    const tensor_arg_t *x, *target, *weight, *y = &no_arg, *lse, *divisor, *dy = &no_arg, *dx = &no_arg;
+    entropy_args_t(const tensor_call_t *c, bool back) {
+        if (back) {
+            name_args(c, {&dy, &x, &target, &lse, &divisor, &weight, &dx});
+        } else {
+            name_args(c, {&x, &target, &weight, &y, &lse, &divisor});
+        }
+    }
+};
+
+// A layer of a recurrent net, step by step: what x adds to the gates comes in, the gates are kept.
+struct recurrent_args_t {
+    const tensor_arg_t *gi = &no_arg, *weight, *h0, *bias = &no_arg, *c0, *y, *cells, *kept;
+    const tensor_arg_t *dy = &no_arg, *dcy = &no_arg, *dgi = &no_arg, *dhg = &no_arg, *dh = &no_arg,
+                       *dc = &no_arg;
+    recurrent_args_t(const tensor_call_t *c, bool back) {
+        if (back) {
+            name_args(c, {&dy, &y, &cells, &kept, &weight, &h0, &dcy, &c0, &dgi, &dhg, &dh, &dc});
+        } else {
+            name_args(c, {&gi, &weight, &h0, &bias, &c0, &y, &cells, &kept});
+        }
+    }
+};
+
+// A whole recurrent net. states: its last ones; back: their gradients.
+struct net_args_t {
+    const tensor_arg_t *x, *weights, *h0, *c0, *y, *states, *kept;
+    const tensor_arg_t *dy = &no_arg, *dx = &no_arg, *dweights = &no_arg, *dh0 = &no_arg, *dc0 = &no_arg;
+    net_args_t(const tensor_call_t *c, bool back) {
+        if (back) {
+            name_args(c, {&dy, &x, &weights, &y, &kept, &h0, &c0, &states, &dx, &dweights, &dh0, &dc0});
+        } else {
+            name_args(c, {&x, &weights, &h0, &c0, &y, &states, &kept});
+        }
+    }
+};
 
 // ------------------------------------------------------------------------------
 // >>pointwise                                      MARK: pointwise ops
@@ -1884,31 +2249,35 @@ inline bool rows_aligned(const walk_t &w, int k, const void *data, int V) {
     __device__ inline float name(float a, float b) { return f32; }                                           \
     __device__ inline double name(double a, double b) { return f64; }                                        \
     __device__ inline int64_t name(int64_t a, int64_t b) { return i64; }
+// NaN if either is one.
+template <class C> __device__ inline C smaller_of(C a, C b) {
+    if (a != a || b != b) { return a + b; }
+    return a < b ? a : b;
+}
+
+template <class C> __device__ inline C larger_of(C a, C b) {
+    if (a != a || b != b) { return a + b; }
+    return a > b ? a : b;
+}
+
+__device__ inline int64_t integer_div(int64_t a, int64_t b) {
+    if (b == 0) { return 0; }
+    return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
+}
+
 TCU_WORD2(w_add, __fadd_rn(a, b), __dadd_rn(a, b), (int64_t)((uint64_t)a + (uint64_t)b))
 TCU_WORD2(w_sub, __fadd_rn(a, -b), __dadd_rn(a, -b), (int64_t)((uint64_t)a - (uint64_t)b))
 TCU_WORD2(w_mul, __fmul_rn(a, b), __dmul_rn(a, b), (int64_t)((uint64_t)a * (uint64_t)b))
-TCU_WORD2(w_div, a / b, a / b, b == 0 ? 0 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b)
-TCU_WORD2(w_min,
-          a != a || b != b ? a + b
-          : a < b          ? a
-                           : b,
-          a != a || b != b ? a + b
-          : a < b          ? a
-                           : b,
-          a < b ? a : b)
-TCU_WORD2(w_max,
-          a != a || b != b ? a + b
-          : a > b          ? a
-                           : b,
-          a != a || b != b ? a + b
-          : a > b          ? a
-                           : b,
-          a > b ? a : b)
+TCU_WORD2(w_div, a / b, a / b, integer_div(a, b))
+TCU_WORD2(w_min, smaller_of(a, b), smaller_of(a, b), a < b ? a : b)
+TCU_WORD2(w_max, larger_of(a, b), larger_of(a, b), a > b ? a : b)
 TCU_WORD2(w_fmod, fmodf(a, b), fmod(a, b), b == -1 || b == 0 ? 0 : a % b)
+
 template <class C> __device__ inline C remainder_of(C a, C b) {
     C r = w_fmod(a, b);
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
+
 template <class C> __device__ inline C floordiv_of(C a, C b) {
     if constexpr (same_type<C, int64_t>::value) {
         if (b == -1) { return (int64_t)(0 - (uint64_t)a); }
@@ -1923,14 +2292,19 @@ template <class C> __device__ inline C floordiv_of(C a, C b) {
         return d - f > C(0.5) ? f + 1 : f;
     }
 }
+
 __device__ inline int64_t integer_pow(int64_t a, int64_t b) {
-    if (b < 0) { return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0; }
+    if (b < 0) {
+        if (a == -1) { return b & 1 ? -1 : 1; }
+        return a == 1;
+    }
     uint64_t r = 1, x = (uint64_t)a;
     for (; b; b >>= 1, x *= x) {
         if (b & 1) { r *= x; }
     }
     return (int64_t)r;
 }
+
 TCU_WORD2(w_floordiv, floordiv_of(a, b), floordiv_of(a, b), floordiv_of(a, b))
 TCU_WORD2(w_remainder, remainder_of(a, b), remainder_of(a, b), remainder_of(a, b))
 TCU_WORD2(w_pow, powf(a, b), pow(a, b), integer_pow(a, b))
@@ -1966,6 +2340,7 @@ __device__ inline int64_t w_floor(int64_t a) { return a; }
 __device__ inline int64_t w_ceil(int64_t a) { return a; }
 __device__ inline int64_t w_trunc(int64_t a) { return a; }
 __device__ inline int64_t w_round(int64_t a) { return a; }
+
 template <class C> __device__ inline C w_abs(C a) {
     if constexpr (same_type<C, int64_t>::value) {
         return a < 0 ? (int64_t)(0 - (uint64_t)a) : a;
@@ -1973,6 +2348,7 @@ template <class C> __device__ inline C w_abs(C a) {
         return fabs(a);
     }
 }
+
 template <class C> __device__ inline C w_neg(C a) {
     if constexpr (same_type<C, int64_t>::value) {
         return (int64_t)(0 - (uint64_t)a);
@@ -1980,7 +2356,9 @@ template <class C> __device__ inline C w_neg(C a) {
         return -a;
     }
 }
+
 template <class C> __device__ inline C w_sign(C a) { return a != a ? a : (C)((a > 0) - (a < 0)); }
+
 template <class C> __device__ inline C infinity() {
     if constexpr (same_type<C, int64_t>::value) {
         return INT64_MAX;
@@ -2112,10 +2490,12 @@ struct row_operand_t {
     bool mask;                                  // bool8, whatever the others are
     float value;
 };
+
 template <int N> struct row_set_t {
     row_operand_t o[N + 1];                     // the result first
     rows_t r;
 };
+
 // An operand of a row from element 0 on. Only the first of three may be a mask.
 template <class T, int N> __device__ inline float row_value(const row_operand_t &o, int k, int64_t at) {
     if constexpr (N == 3) {
@@ -2123,13 +2503,14 @@ template <class T, int N> __device__ inline float row_value(const row_operand_t 
     }
     return to_class<float>(((const T *)o.p)[at]);
 }
+
 template <class T, class Y, class F, int N>
 __global__ void __launch_bounds__(THREADS, N == 3 ? 3 : 4) pointwise_rows(row_set_t<N> s, F f) {
     constexpr int V = lanes_of<T>;
     const int64_t columns = s.r.columns, vectors = columns / V;
     for (int64_t r = blockIdx.y * (int64_t)blockDim.y + threadIdx.y; r < s.r.outer.n;
          r += (int64_t)gridDim.y * blockDim.y) {
-        int64_t j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
+        int64_t j = thread_index(), step = thread_count();
         int64_t at[N + 1];
         places_of<N + 1>(s.r.outer, r, at);
         Y *y = (Y *)s.o[0].p + at[0];
@@ -2137,7 +2518,8 @@ __global__ void __launch_bounds__(THREADS, N == 3 ? 3 : 4) pointwise_rows(row_se
         TCU_UNROLL
         for (int k = 0; k < N; k++) {
             const row_operand_t &o = s.o[k + 1];
-            one[k] = !o.p ? o.value : o.along ? 0.0f : row_value<T, N>(o, k, at[k + 1]);
+            one[k] = o.value;
+            if (o.p) { one[k] = o.along ? 0.0f : row_value<T, N>(o, k, at[k + 1]); }
         }
         for (int64_t v = j; v < vectors; v += step) {
             pack_t<T, V> in[N];
@@ -2179,7 +2561,9 @@ __global__ void __launch_bounds__(THREADS, N == 3 ? 3 : 4) pointwise_rows(row_se
         }
     }
 }
+
 enum { POINTWISE_OPERANDS = 4 };
+
 struct any_set_t {
     walk_t w;
     void *p[POINTWISE_OPERANDS];                // NULL = value everywhere
@@ -2188,6 +2572,7 @@ struct any_set_t {
     double param[4];
     unsigned long long *zero;                   // NULL, or the word that a divisor of 0 is noted in
 };
+
 // Two tables, so that the large formulas of the second take no registers from the first.
 #define TCU_X(ID, name, ...)                                                                                 \
     case TENSOR_OP_##ID:                                                                                     \
@@ -2205,10 +2590,10 @@ template <class C, bool DOUBLE> __device__ inline C apply(int op, const double *
     return C(0);
 }
 #undef TCU_X
+
 template <class C, bool DOUBLE = false>
 __global__ void __launch_bounds__(THREADS, DOUBLE ? 2 : 4) pointwise_any(any_set_t s) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < s.w.n; i += step) {
+    for (int64_t i = thread_index(); i < s.w.n; i += thread_count()) {
         int64_t at[POINTWISE_OPERANDS];
         C x[3] = {0, 0, 0};
         places_of<POINTWISE_OPERANDS>(s.w, i, at);
@@ -2225,19 +2610,21 @@ TCU_UNROLL
         store_as<C>(s.p[0], s.dtype[0], at[0], apply<C, DOUBLE>(s.op, s.param, x[0], x[1], x[2]));
     }
 }
-struct row_grid_t { dim3 grid, block; };
+
 // Blocks for rows of so many vectors: several short rows in a block, several blocks for a long row.
-inline row_grid_t row_grid(const place_t &at, int64_t rows, int64_t vectors) {
+inline grid_t row_grid(const place_t &at, int64_t rows, int64_t vectors) {
     unsigned wide = 1;
     while (wide < THREADS && wide < vectors) { wide *= 2; }
     unsigned high = THREADS / wide, gy = grid_for(at, rows, high);
     gy = gy > 65535 ? 65535 : gy;
     unsigned gx = (grid_for(at, vectors, wide) + gy - 1) / gy;
-    return row_grid_t{dim3(gx, gy), dim3(wide, high)};
+    return {dim3(gx, gy), dim3(wide, high)};
 }
+
 inline bool is_mask(const tensor_arg_t *o, int k, int count) {
     return k == 1 && count == 4 && o[k].dtype == TENSOR_BOOL;
 }
+
 // The dtype of a row's operands: numbers of the host and a mask have another one.
 inline int rows_dtype(const tensor_arg_t *o, int count) {
     for (int k = 1; k < count; k++) {
@@ -2245,6 +2632,7 @@ inline int rows_dtype(const tensor_arg_t *o, int count) {
     }
     return o[0].dtype;
 }
+
 template <class T, class Y, class F, int N>
 inline int launch_rows(const place_t &at, const walk_t &w, const tensor_arg_t *o, const F &f) {
     row_set_t<N> s = {{}, rows_t(w)};
@@ -2252,9 +2640,10 @@ inline int launch_rows(const place_t &at, const walk_t &w, const tensor_arg_t *o
         s.o[k] = {o[k].data, !w.ndim || w.strides[k][w.ndim - 1] != 0, is_mask(o, k, N + 1), 0.0f};
         if (is_immediate(o[k])) { s.o[k] = {nullptr, false, false, (float)*(const double *)o[k].data}; }
     }
-    row_grid_t g = row_grid(at, s.r.outer.n, s.r.columns / lanes_of<T> + 1);
-    return code_of(tcu_launch(pointwise_rows<T, Y, F, N>, g.grid, g.block, 0, at.stream, s, f));
+    grid_t g = row_grid(at, s.r.outer.n, s.r.columns / lanes_of<T> + 1);
+    return launch(at, g, pointwise_rows<T, Y, F, N>, s, f);
 }
+
 // One dtype, rows side by side, 16-byte addresses: what pointwise_rows takes.
 inline bool fits_rows(const walk_t &w, const tensor_arg_t *o, int count, bool truth) {
     int dtype = rows_dtype(o, count), V = 16 / size_of(dtype);
@@ -2268,6 +2657,7 @@ inline bool fits_rows(const walk_t &w, const tensor_arg_t *o, int count, bool tr
     }
     return true;
 }
+
 // o[0] = op of the others, which broadcast to it; computed in the class of `compute`, a dtype.
 inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity, int compute,
                      const double *p, unsigned long long *zero = nullptr) {
@@ -2307,6 +2697,7 @@ inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity
 #undef TCU_X
     default: return TENSOR_ERR_UNSUPPORTED;
     }
+
     any_set_t s;
     s.w = w;
     s.op = op;
@@ -2319,16 +2710,22 @@ inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity
         s.value[k] = number ? *(const double *)o[k].data : 0;
         s.dtype[k] = k <= arity ? o[k].dtype : 0;
     }
+
     if (large && class_of(compute) == 2) { return TENSOR_ERR_UNSUPPORTED; }
-    auto *kernel = class_of(compute) == 0   ? large ? pointwise_any<float, true> : pointwise_any<float>
-                   : class_of(compute) == 1 ? large ? pointwise_any<double, true> : pointwise_any<double>
-                                            : pointwise_any<int64_t>;
-    return code_of(tcu_launch(kernel, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, s));
+    return by_class(compute, [&](auto type) {
+        typedef TCU_TYPE(type) C;
+        if constexpr (same_type<C, int64_t>::value) {
+            return launch(at, threads_for(at, w.n), pointwise_any<C>, s);
+        } else {
+            return launch(at, threads_for(at, w.n), large ? pointwise_any<C, true> : pointwise_any<C>, s);
+        }
+    });
 }
 
 // Gradients: the derivative columns of the same rows, from operands a b c, the result y and the incoming
 // gradient g, each there only if the formula reads it.
 enum { BACK_INPUTS = 5, BACK_OUTPUTS = 3 };
+
 struct back_set_t {
     walk_t w;                                   // the results, then each of in[]
     const void *in[BACK_INPUTS];                // NULL = value everywhere
@@ -2336,12 +2733,14 @@ struct back_set_t {
     double value[BACK_INPUTS], param[4];
     int dtype[BACK_INPUTS], to, op;
 };
+
 struct back_rows_t {
     rows_t r;
     row_operand_t in[BACK_INPUTS];
     void *out[BACK_OUTPUTS];
     double param[4];
 };
+
 // clang-format off
 #define TCU_D(k, f) if (want[k]) { out[k] = f; }
 #define TCU_DERIVE(name, text)                                                                                     \
@@ -2371,10 +2770,10 @@ __device__ inline void derive(int op, const double *p, const C *x, void *const *
     }
 }
 #undef TCU_X
+
 template <class C, bool DOUBLE = false>
 __global__ void __launch_bounds__(THREADS, DOUBLE ? 2 : 4) pointwise_backward_any(back_set_t s) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < s.w.n; i += step) {
+    for (int64_t i = thread_index(); i < s.w.n; i += thread_count()) {
         int64_t at[1 + BACK_INPUTS];
         C x[BACK_INPUTS], d[BACK_OUTPUTS];
         places_of<1 + BACK_INPUTS>(s.w, i, at);
@@ -2389,6 +2788,7 @@ __global__ void __launch_bounds__(THREADS, DOUBLE ? 2 : 4) pointwise_backward_an
         }
     }
 }
+
 // Rows of one dtype: what pointwise_rows is for values.
 template <class T, class SLOPE>
 __global__ void __launch_bounds__(THREADS, is_half<T> ? 2 : 3) pointwise_backward_rows(back_rows_t s) {
@@ -2396,14 +2796,15 @@ __global__ void __launch_bounds__(THREADS, is_half<T> ? 2 : 3) pointwise_backwar
     const int64_t columns = s.r.columns, vectors = columns / V;
     for (int64_t r = blockIdx.y * (int64_t)blockDim.y + threadIdx.y; r < s.r.outer.n;
          r += (int64_t)gridDim.y * blockDim.y) {
-        int64_t j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
+        int64_t j = thread_index(), step = thread_count();
         int64_t at[1 + BACK_INPUTS];
         float one[BACK_INPUTS];
         places_of<1 + BACK_INPUTS>(s.r.outer, r, at);
         TCU_UNROLL
         for (int k = 0; k < BACK_INPUTS; k++) {
             const row_operand_t &o = s.in[k];
-            one[k] = !o.p ? o.value : o.along ? 0.0f : to_class<float>(((const T *)o.p)[at[k + 1]]);
+            one[k] = o.value;
+            if (o.p) { one[k] = o.along ? 0.0f : to_class<float>(((const T *)o.p)[at[k + 1]]); }
         }
         for (int64_t v = j; v < vectors; v += step) {
             pack_t<T, V> in[BACK_INPUTS], out[BACK_OUTPUTS];
@@ -2439,25 +2840,27 @@ __global__ void __launch_bounds__(THREADS, is_half<T> ? 2 : 3) pointwise_backwar
         }
     }
 }
+
 template <class T> inline int launch_backward_rows(const place_t &at, const back_set_t &b) {
     back_rows_t s = {rows_t(b.w), {}, {}, {}};
     for (int k = 0; k < BACK_INPUTS; k++) {
         bool along = b.in[k] && (!b.w.ndim || b.w.strides[k + 1][b.w.ndim - 1] != 0);
         s.in[k] = {(void *)b.in[k], along, false, (float)b.value[k]};
     }
+
     for (int k = 0; k < BACK_OUTPUTS; k++) { s.out[k] = b.out[k]; }
     memcpy(s.param, b.param, sizeof s.param);
-    row_grid_t g = row_grid(at, s.r.outer.n, s.r.columns / lanes_of<T> + 1);
+    grid_t g = row_grid(at, s.r.outer.n, s.r.columns / lanes_of<T> + 1);
     switch (b.op) {
 #define TCU_X(ID, name, ...)                                                                                 \
     case TENSOR_OP_##ID:                                                                                     \
-        return code_of(                                                                                      \
-            tcu_launch(pointwise_backward_rows<T, slope_##name>, g.grid, g.block, 0, at.stream, s));
+        return launch(at, g, pointwise_backward_rows<T, slope_##name>, s);
         TCU_BACKWARD_ROWS(TCU_X)
 #undef TCU_X
     default: return TENSOR_ERR_UNSUPPORTED;
     }
 }
+
 // in: a b c y g (data NULL = absent), out: their gradients of g's shape, all of the same dense layout (data
 // NULL = not wanted). Walked in the order of the results' memory.
 inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in, const tensor_arg_t *out,
@@ -2478,6 +2881,7 @@ inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in,
         TCU_DOUBLE_ROWS(TCU_X)
 #undef TCU_X
     }
+
     if (!found) { return TENSOR_ERR_UNSUPPORTED; }
     s.op = op;
     if (p) { memcpy(s.param, p, sizeof s.param); }
@@ -2490,6 +2894,7 @@ inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in,
         s.out[k] = out[k].data;
         s.to = out[k].dtype;
     }
+
     if (!first) { return 0; }
     o[0] = *first;
     for (int k = 0; k < BACK_INPUTS; k++) {
@@ -2502,6 +2907,7 @@ inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in,
         s.in[k] = in[k].data;
         s.dtype[k] = in[k].dtype;
     }
+
     s.w = walk_by_memory(o, 1 + BACK_INPUTS);
     walk_t alone = walk_by_memory(o, 1);
     if (alone.ndim > 1 || (alone.ndim == 1 && alone.strides[0][0] != 1)) { return TENSOR_ERR_UNSUPPORTED; }
@@ -2515,16 +2921,20 @@ inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in,
         rows = !s.in[k] || (s.dtype[k] == g.dtype && (along == 0 || along == 1) &&
                             (!along || rows_aligned(s.w, k + 1, s.in[k], V)));
     }
-    int code = !rows                     ? TENSOR_ERR_UNSUPPORTED
-               : g.dtype == TENSOR_F32   ? launch_backward_rows<float>(at, s)
-               : g.dtype == TENSOR_F16   ? launch_backward_rows<f16>(at, s)
-                                         : launch_backward_rows<bf16>(at, s);
+
+    int code = TENSOR_ERR_UNSUPPORTED;
+    if (rows && g.dtype == TENSOR_F32) { code = launch_backward_rows<float>(at, s); }
+    if (rows && g.dtype == TENSOR_F16) { code = launch_backward_rows<f16>(at, s); }
+    if (rows && g.dtype == TENSOR_BF16) { code = launch_backward_rows<bf16>(at, s); }
     if (code != TENSOR_ERR_UNSUPPORTED) { return code; }
     if (class_of(g.dtype) == 2) { return TENSOR_ERR_UNSUPPORTED; }
-    auto *kernel = class_of(g.dtype) ? large ? pointwise_backward_any<double, true>
-                                             : pointwise_backward_any<double>
-                   : large ? pointwise_backward_any<float, true> : pointwise_backward_any<float>;
-    return code_of(tcu_launch(kernel, grid_for(at, s.w.n, THREADS), THREADS, 0, at.stream, s));
+    const grid_t grid = threads_for(at, s.w.n);
+    if (class_of(g.dtype)) {
+        return launch(at, grid, large ? pointwise_backward_any<double, true> : pointwise_backward_any<double>,
+                      s);
+    }
+
+    return launch(at, grid, large ? pointwise_backward_any<float, true> : pointwise_backward_any<float>, s);
 }
 
 // ------------------------------------------------------------------------------
@@ -2536,17 +2946,17 @@ inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in,
 // ------------------------------------------------------------------------------
 
 template <class T> __global__ void __launch_bounds__(THREADS, 4) copy_bytes(walk_t w, T *y, const T *x) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+    for (int64_t i = thread_index(); i < w.n; i += thread_count()) {
         int64_t at[2];
         places_of<2>(w, i, at);
         y[at[0]] = x[at[1]];
     }
 }
+
 template <class T, class S>
 __global__ void __launch_bounds__(THREADS, 4) cast_flat(T *y, const S *x, int64_t n) {
     constexpr int V = lanes_of<T> > lanes_of<S> ? lanes_of<T> : lanes_of<S>;
-    int64_t j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
+    int64_t j = thread_index(), step = thread_count();
     for (int64_t v = j; v < n / V; v += step) {
         pack_t<S, V> in = ((const pack_t<S, V> *)x)[v];
         pack_t<T, V> out;
@@ -2556,30 +2966,31 @@ TCU_UNROLL
     }
     for (int64_t i = n / V * V + j; i < n; i += step) { y[i] = from_class<T>(to_class<float>(x[i])); }
 }
+
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4) cast_any(walk_t w, void *y, int to, const void *x, int from) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+    for (int64_t i = thread_index(); i < w.n; i += thread_count()) {
         int64_t at[2];
         places_of<2>(w, i, at);
         store_as<C>(y, to, at[0], load_as<C>(x, from, at[1]));
     }
 }
+
 template <class C> __global__ void __launch_bounds__(THREADS, 4) fill_any(walk_t w, void *y, int dtype, C v) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+    for (int64_t i = thread_index(); i < w.n; i += thread_count()) {
         int64_t at[1];
         places_of<1>(w, i, at);
         store_as<C>(y, dtype, at[0], v);
     }
 }
+
 // y = x, converted, x broadcast to y; strides of any kind, no overlap.
 inline int copy(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x) {
     tensor_arg_t o[2] = {y, x};
     walk_t w = walk_by_memory(o, 2);
     if (!w.n) { return 0; }
     bool flat = w.ndim == 0 || (w.ndim == 1 && w.strides[0][0] == 1 && w.strides[1][0] == 1);
-    unsigned grid = grid_for(at, w.n, THREADS);
+    const grid_t grid = threads_for(at, w.n);
     if (y.dtype == x.dtype) {
         int size = size_of(y.dtype);
         if (flat) {
@@ -2599,29 +3010,20 @@ inline int copy(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x)
                 w.strides[0][d] /= V;
                 w.strides[1][d] /= V;
             }
-            return code_of(tcu_launch(copy_bytes<uint4>, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
-                                      (uint4 *)y.data, (const uint4 *)x.data));
+            return launch(at, threads_for(at, w.n), copy_bytes<uint4>, w, (uint4 *)y.data,
+                          (const uint4 *)x.data);
         }
-        switch (size) {
-        case 1:
-            return code_of(tcu_launch(copy_bytes<uint8_t>, grid, THREADS, 0, at.stream, w, (uint8_t *)y.data,
-                                      (const uint8_t *)x.data));
-        case 2:
-            return code_of(tcu_launch(copy_bytes<uint16_t>, grid, THREADS, 0, at.stream, w,
-                                      (uint16_t *)y.data, (const uint16_t *)x.data));
-        case 4:
-            return code_of(tcu_launch(copy_bytes<uint32_t>, grid, THREADS, 0, at.stream, w,
-                                      (uint32_t *)y.data, (const uint32_t *)x.data));
-        default:
-            return code_of(tcu_launch(copy_bytes<uint64_t>, grid, THREADS, 0, at.stream, w,
-                                      (uint64_t *)y.data, (const uint64_t *)x.data));
-        }
+        return by_size(size, [&](auto type) {
+            typedef TCU_TYPE(type) T;
+            return launch(at, grid, copy_bytes<T>, w, (T *)y.data, (const T *)x.data);
+        });
     }
 #define TCU_CAST(to, T, from, S)                                                                             \
     if (flat && y.dtype == to && x.dtype == from && aligned16(y.data) && aligned16(x.data)) {                \
-        return code_of(tcu_launch(cast_flat<T, S>, grid_for(at, w.n, THREADS * 8), THREADS, 0, at.stream,    \
-                                  (T *)y.data, (const S *)x.data, w.n));                                     \
+        return launch(at, {grid_for(at, w.n, THREADS * 8), THREADS}, cast_flat<T, S>, (T *)y.data,         \
+                      (const S *)x.data, w.n);                                                               \
     }
+
     TCU_CAST(TENSOR_F16, f16, TENSOR_F32, float)
     TCU_CAST(TENSOR_BF16, bf16, TENSOR_F32, float)
     TCU_CAST(TENSOR_F32, float, TENSOR_F16, f16)
@@ -2629,45 +3031,43 @@ inline int copy(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x)
     TCU_CAST(TENSOR_F16, f16, TENSOR_BF16, bf16)
     TCU_CAST(TENSOR_BF16, bf16, TENSOR_F16, f16)
 #undef TCU_CAST
-    int c = class_of(x.dtype);
-    auto *kernel = c == 0 ? cast_any<float> : c == 1 ? cast_any<double> : cast_any<int64_t>;
-    return code_of(
-        tcu_launch(kernel, grid, THREADS, 0, at.stream, w, y.data, y.dtype, (const void *)x.data, x.dtype));
+    return by_class(x.dtype, [&](auto type) {
+        return launch(at, grid, cast_any<TCU_TYPE(type)>, w, y.data, y.dtype, (const void *)x.data, x.dtype);
+    });
 }
+
 // Integers and bool take `integer`, floats `real`.
 inline int fill(const place_t &at, const tensor_arg_t &y, double real, int64_t integer) {
     walk_t w = walk_by_memory(&y, 1);
     if (!w.n) { return 0; }
     if (class_of(y.dtype) == 2) {
-        return code_of(tcu_launch(fill_any<int64_t>, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
-                                  y.data, y.dtype, integer));
+        return launch(at, threads_for(at, w.n), fill_any<int64_t>, w, y.data, y.dtype, integer);
     }
-    return code_of(tcu_launch(fill_any<double>, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w, y.data,
-                              y.dtype, real));
+    return launch(at, threads_for(at, w.n), fill_any<double>, w, y.data, y.dtype, real);
 }
 
 __global__ void __launch_bounds__(THREADS, 4)
     count_up(walk_t w, void *y, int dtype, double first, double by) {      // rounded as on the CPU
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+    for (int64_t i = thread_index(); i < w.n; i += thread_count()) {
         int64_t at[1];
         places_of<1>(w, i, at);
         store_as<double>(y, dtype, at[0], __dadd_rn(first, __dmul_rn((double)i, by)));
     }
 }
+
 inline int arange(const place_t &at, const tensor_arg_t &y, double first, double step) {
     walk_t w = walk_of(&y, 1);
     return !w.n ? 0
-                : code_of(tcu_launch(count_up, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w, y.data,
-                                     (int)y.dtype, first, step));
+                : launch(at, threads_for(at, w.n), count_up, w, y.data, (int)y.dtype, first, step);
 }
+
 // Matrices side by side: what lies on the other side of the diagonal becomes 0.
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
 triangle(T *y, const T *x, int64_t n, int64_t rows, int64_t columns, int64_t diagonal, bool lower) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+    for (int64_t i = thread_index(); i < n; i += thread_count()) {
         int64_t above = i % columns - i / columns % rows - diagonal;
-        y[i] = (lower ? above <= 0 : above >= 0) ? x[i] : T{};
+        bool there = lower ? above <= 0 : above >= 0;
+        y[i] = there ? x[i] : T{};
     }
 }
 
@@ -2681,7 +3081,9 @@ triangle(T *y, const T *x, int64_t n, int64_t rows, int64_t columns, int64_t dia
 __device__ inline void philox(tensor_generator_t g, uint64_t block, uint32_t *out) {
     tensor__philox(g.seed, g.offset, block, out);
 }
+
 __device__ inline float fused_not(float a, float b, float c) { return __fadd_rn(__fmul_rn(a, b), c); }
+
 __device__ inline void box_muller(uint32_t w1, uint32_t w2, float *x, float *y) {
     float f = fused_not((float)(int32_t)(w1 >> 16), 65536.0f, __fadd_rn((float)(int32_t)(w1 & 0xFFFF), 0.5f));
     int32_t bits = (int32_t)((uint32_t)__float_as_int(f) - 0x3F3504F3u), e = bits >> 23;
@@ -2716,7 +3118,9 @@ __device__ inline void box_muller(uint32_t w1, uint32_t w2, float *x, float *y) 
     *x = __fmul_rn(r, __uint_as_float(__float_as_uint(e & 1 ? s : c) ^ minus_c));
     *y = __fmul_rn(r, __uint_as_float(__float_as_uint(e & 1 ? c : s) ^ minus_s));
 }
+
 enum random_t { UNIFORM, NORMAL };
+
 // The stream of a call: g, or what lies at `at` when the kernel runs (a graph draws other numbers each time).
 struct rng_t {
     tensor_generator_t g;
@@ -2724,14 +3128,14 @@ struct rng_t {
     rng_t(tensor_generator_t from, const tensor_generator_t *p = nullptr) : g(from), at(p) { }
     __device__ tensor_generator_t now() const { return at ? *at : g; }
 };
+
 // Four elements a thread: a + b u, u uniform in [0, 1), at most top, or u normal; f32, then converted.
 __global__ void __launch_bounds__(THREADS, 4)
     random_f32(walk_t w, void *y, int dtype, rng_t r, int kind, float a, float b, float top) {
     tensor_generator_t g = r.now();
     const bool wide =
         dtype == TENSOR_F32 && aligned16(y) && (!w.ndim || (w.ndim == 1 && w.strides[0][0] == 1));
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t q = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; q * 4 < w.n; q += step) {
+    for (int64_t q = thread_index(); q * 4 < w.n; q += thread_count()) {
         uint32_t word[4];
         float v[4];
         philox(g, (uint64_t)q, word);
@@ -2756,16 +3160,17 @@ __global__ void __launch_bounds__(THREADS, 4)
         }
     }
 }
+
 __device__ inline uint64_t philox_pair(tensor_generator_t g, int64_t e) {   // 64 bits of element e
     uint32_t w[4];
     philox(g, (uint64_t)e >> 1, w);
     return e & 1 ? (uint64_t)w[3] << 32 | w[2] : (uint64_t)w[1] << 32 | w[0];
 }
+
 __global__ void __launch_bounds__(THREADS, 4)
     random_f64(walk_t w, double *y, rng_t r, int kind, double lo, double hi, double top) {
     tensor_generator_t g = r.now();
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+    for (int64_t i = thread_index(); i < w.n; i += thread_count()) {
         int64_t at[1];
         places_of<1>(w, i, at);
         if (kind == NORMAL) { // of mean lo, deviation hi; libm's logarithm and sine, to an ulp
@@ -2781,25 +3186,26 @@ __global__ void __launch_bounds__(THREADS, 4)
         y[at[0]] = u < top ? u : top;
     }
 }
+
 __global__ void __launch_bounds__(THREADS, 4)
     random_integer(walk_t w, void *y, int dtype, rng_t r, int64_t lo, uint64_t range) {
     tensor_generator_t g = r.now();
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+    for (int64_t i = thread_index(); i < w.n; i += thread_count()) {
         int64_t at[1];
         places_of<1>(w, i, at);
         store_as<int64_t>(y, dtype, at[0], (int64_t)((uint64_t)lo + __umul64hi(philox_pair(g, i), range)));
     }
 }
+
 __device__ inline double unit_of(uint32_t high, uint32_t low) {             // in [0, 1)
     return (double)(((uint64_t)high << 32 | low) >> 11) * 1.1102230246251565e-16;
 }
+
 // y = 1 with probability p[i], else 0; or numbers of events at the rates p.
 template <bool EVENTS> __global__ void __launch_bounds__(THREADS, 2)
     random_counts(walk_t w, void *y, int dtype, const void *p, int from, rng_t r) {
     tensor_generator_t g = r.now();
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+    for (int64_t i = thread_index(); i < w.n; i += thread_count()) {
         int64_t at[2];
         places_of<2>(w, i, at);
         double v = load_as<double>(p, from, at[1]);
@@ -2812,13 +3218,13 @@ template <bool EVENTS> __global__ void __launch_bounds__(THREADS, 2)
         }
     }
 }
+
 // y = x scale where the element's 24 bits are below keep, else 0.
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
 drop_out(T *y, const T *x, int64_t n, rng_t r, uint32_t keep, double scale) {
     tensor_generator_t g = r.now();
     const bool wide = aligned16(x) && aligned16(y);
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t q = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; q * 4 < n; q += step) {
+    for (int64_t q = thread_index(); q * 4 < n; q += thread_count()) {
         uint32_t word[4];
         philox(g, (uint64_t)q, word);
         if (wide && q * 4 + 4 <= n) {
@@ -2833,24 +3239,26 @@ drop_out(T *y, const T *x, int64_t n, rng_t r, uint32_t keep, double scale) {
         }
     }
 }
+
 inline int random_real(const place_t &at, const tensor_arg_t &y, rng_t g, int kind, double a, double b,
                        double top) {
     walk_t w = walk_of(&y, 1);
     if (!w.n) { return 0; }
     if (y.dtype == TENSOR_F64) {
-        return code_of(tcu_launch(random_f64, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
-                                  (double *)y.data, g, kind, a, b, top));
+        return launch(at, threads_for(at, w.n), random_f64, w, (double *)y.data, g, kind, a, b, top);
     }
     float scale = (float)(kind == NORMAL ? b : b - a);
-    return code_of(tcu_launch(random_f32, grid_for(at, (w.n + 3) / 4, THREADS), THREADS, 0, at.stream, w,
-                              y.data, y.dtype, g, kind, (float)a, scale, (float)top));
+    return launch(at, threads_for(at, (w.n + 3) / 4), random_f32, w, y.data, y.dtype, g, kind, (float)a,
+                  scale, (float)top);
 }
+
 inline int random_integers(const place_t &at, const tensor_arg_t &y, rng_t g, int64_t lo, int64_t hi) {
     walk_t w = walk_of(&y, 1);
     return !w.n ? 0
-                : code_of(tcu_launch(random_integer, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
-                                     y.data, y.dtype, g, lo, (uint64_t)hi - (uint64_t)lo));
+                : launch(at, threads_for(at, w.n), random_integer, w, y.data, y.dtype, g, lo,
+                         (uint64_t)hi - (uint64_t)lo);
 }
+
 // y = 1 with probability p, else 0; or events at rate p.
 inline int bernoulli(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &p, rng_t g,
                      bool events = false) {
@@ -2858,8 +3266,8 @@ inline int bernoulli(const place_t &at, const tensor_arg_t &y, const tensor_arg_
     walk_t w = walk_of(o, 2);
     auto *kernel = events ? random_counts<true> : random_counts<false>;
     return !w.n ? 0
-                : code_of(tcu_launch(kernel, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
-                                     y.data, y.dtype, (const void *)p.data, p.dtype, g));
+                : launch(at, threads_for(at, w.n), kernel, w, y.data, y.dtype, (const void *)p.data, p.dtype,
+                         g);
 }
 
 // ------------------------------------------------------------------------------
@@ -2883,34 +3291,40 @@ enum reduce_t {
     REDUCE_ANY,
     REDUCE_ALL
 };
+
 template <class C> struct best_t {              // of the largest or smallest; the first NaN beats all
     C v;
     int64_t at;
 };
+
 template <class C> struct sum_op {
     typedef C acc;
     __device__ static acc none() { return C(0); }
     __device__ static acc take(acc a, C v, int64_t) { return w_add(a, v); }
     __device__ static acc join(acc a, acc b) { return w_add(a, b); }
 };
+
 template <class C> struct prod_op {
     typedef C acc;
     __device__ static acc none() { return C(1); }
     __device__ static acc take(acc a, C v, int64_t) { return w_mul(a, v); }
     __device__ static acc join(acc a, acc b) { return w_mul(a, b); }
 };
+
 template <class C> struct any_op {
     typedef C acc;
     __device__ static acc none() { return C(0); }
     __device__ static acc take(acc a, C v, int64_t) { return C((a != 0) | (v != 0)); }
     __device__ static acc join(acc a, acc b) { return C((a != 0) | (b != 0)); }
 };
+
 template <class C> struct all_op {
     typedef C acc;
     __device__ static acc none() { return C(1); }
     __device__ static acc take(acc a, C v, int64_t) { return C((a != 0) & (v != 0)); }
     __device__ static acc join(acc a, acc b) { return C((a != 0) & (b != 0)); }
 };
+
 template <class C, bool MAX> struct best_op {
     typedef best_t<C> acc;
     __device__ static acc none() { return acc{C(0), -1}; }
@@ -2919,13 +3333,16 @@ template <class C, bool MAX> struct best_op {
         bool nan_a = a.v != a.v, nan_b = b.v != b.v;
         if (nan_a || nan_b) { return nan_a && (!nan_b || a.at < b.at) ? a : b; }
         if (a.v == b.v) { return a.at < b.at ? a : b; }
-        return (MAX ? a.v > b.v : a.v < b.v) ? a : b;
+        bool first = MAX ? a.v > b.v : a.v < b.v;
+        return first ? a : b;
     }
     __device__ static acc take(acc a, C v, int64_t at) { return join(a, acc{v, at}); }
 };
+
 template <class C> __device__ inline void finish_to(void *y, int dtype, int64_t i, C v, C scale, bool) {
     store_as<C>(y, dtype, i, scale == C(1) ? v : w_mul(v, scale));
 }
+
 template <class C>
 __device__ inline void finish_to(void *y, int dtype, int64_t i, best_t<C> v, C, bool where) {
     if (where) {
@@ -2934,6 +3351,7 @@ __device__ inline void finish_to(void *y, int dtype, int64_t i, best_t<C> v, C, 
         store_as<C>(y, dtype, i, v.v);
     }
 }
+
 struct reduce_set_t {
     walk_t kept, gone;                          // strides[0] = of x; of kept: [1] = of y
     const void *x;
@@ -2943,6 +3361,7 @@ struct reduce_set_t {
     int64_t chunk;
     bool where, flat; // flat: the reduced elements lie side by side from a 16-byte address on
 };
+
 // Joins `lanes` values a thread row of the block holds; all threads must come. Lane 0 gets the result.
 template <class OP>
 __device__ inline typename OP::acc join_lanes(typename OP::acc v, typename OP::acc *s, int lane, int lanes,
@@ -2956,11 +3375,13 @@ __device__ inline typename OP::acc join_lanes(typename OP::acc v, typename OP::a
     }
     return s[me];
 }
+
 template <class T, class C, class OP>
 __global__ void __launch_bounds__(THREADS, 4) reduce_pass(reduce_set_t r, C scale) {
     typedef typename OP::acc acc;
     TCU_SHARED(acc, s, [THREADS]);
-    const int lane = r.across ? threadIdx.y : threadIdx.x, row = r.across ? threadIdx.x : threadIdx.y;
+    const int lane = r.across ? threadIdx.y : threadIdx.x;
+    const int row = r.across ? threadIdx.x : threadIdx.y;
     const int rows = THREADS / r.lanes;
     const int64_t first = blockIdx.y * r.chunk, end = first + r.chunk < r.gone.n ? first + r.chunk : r.gone.n;
     for (int64_t o0 = (int64_t)blockIdx.x * rows; o0 < r.kept.n; o0 += (int64_t)gridDim.x * rows) {
@@ -2997,6 +3418,7 @@ __global__ void __launch_bounds__(THREADS, 4) reduce_pass(reduce_set_t r, C scal
         __syncthreads();
     }
 }
+
 // Across results that lie side by side, 16 bytes of them a thread: columns of a matrix, channels that lie
 // innermost.
 template <class T, class C, class OP>
@@ -3035,6 +3457,7 @@ __global__ void __launch_bounds__(THREADS, 2) reduce_columns(reduce_set_t r, C s
         }
     }
 }
+
 // Joins p: [splits][n], lanes by threadIdx.y. Result i goes to y's place of kept's element i / width.
 template <class C, class OP>
 __global__ void __launch_bounds__(THREADS, 4)
@@ -3057,20 +3480,22 @@ __global__ void __launch_bounds__(THREADS, 4)
         __syncthreads();
     }
 }
+
 // A few results that lie side by side are a block's, for many lanes each.
 template <class C, class OP>
-inline cudaError_t launch_partials(const place_t &at, void *y, int dtype, const walk_t &kept, int width,
+inline int launch_partials(const place_t &at, void *y, int dtype, const walk_t &kept, int width,
                                    const typename OP::acc *p, int64_t n, int64_t splits, C scale,
                                    bool where) {
     unsigned rows = 8;                          // a sector of f32
     while (rows > 1 && rows / 2 >= n) { rows /= 2; }
     unsigned lanes = THREADS / rows;
-    return tcu_launch(reduce_partials<C, OP>, grid_for(at, n, rows), dim3(rows, lanes), 0, at.stream, y,
-                      dtype, kept, width, p, n, splits, scale, where);
+    return launch(at, {grid_for(at, n, rows), dim3(rows, lanes)}, reduce_partials<C, OP>, y, dtype, kept,
+                  width, p, n, splits, scale, where);
 }
+
 // y[i] = the sum over p: [splits][n].
 template <class C>
-inline cudaError_t sum_partials(const place_t &at, void *y, int dtype, const C *p, int64_t n,
+inline int sum_partials(const place_t &at, void *y, int dtype, const C *p, int64_t n,
                                 int64_t splits) {
     walk_t w;
     memset(&w, 0, sizeof w);
@@ -3079,12 +3504,14 @@ inline cudaError_t sum_partials(const place_t &at, void *y, int dtype, const C *
     w.strides[0][0] = w.strides[1][0] = 1;
     return launch_partials<C, sum_op<C>>(at, y, dtype, w, 1, p, n, splits, C(1), false);
 }
+
 struct reduce_plan_t {
     reduce_set_t r;
     int64_t splits;
     int dtype, klass;                           // of x; the class to compute in
     uint64_t scratch;
 };
+
 // x over the dims of `mask`. Everything follows from shapes, strides and limits.
 inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint32_t mask, int op) {
     reduce_plan_t p;
@@ -3095,6 +3522,7 @@ inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint3
         o.dims[o.arg.ndim] = x.dims[d];
         o.strides[o.arg.ndim++] = x.strides[d];
     }
+
     y.arg.ndim = kept.arg.ndim;                 // contiguous
     int64_t dense = 1;
     for (int d = y.arg.ndim - 1; d >= 0; d--) {
@@ -3102,6 +3530,7 @@ inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint3
         y.strides[d] = dense;
         dense *= y.dims[d];
     }
+
     memset((void *)&p, 0, sizeof p);
     p.r.where = op == REDUCE_ARGMAX || op == REDUCE_ARGMIN;
     tensor_arg_t both[2] = {kept.arg, y.arg};
@@ -3127,6 +3556,7 @@ inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint3
         k.dims[last] /= V;
         k.strides[0][last] = k.strides[1][last] = V;
     }
+
     int64_t each = p.r.flat ? (g.n + V - 1) / V : g.n;
     int beside_most = 32; // of across: a warp goes along results, fewer where there are fewer
     while (beside_most > 1 && beside_most / 2 >= k.n) { beside_most /= 2; }
@@ -3135,7 +3565,7 @@ inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint3
     int64_t blocks = (k.n + THREADS / p.r.lanes - 1) / (THREADS / p.r.lanes);
     int64_t least = at.limits.reduce_chunk, want = at.limits.reduce_blocks;
     if (p.r.across) { least = least / (THREADS / 8) > 1 ? least / (THREADS / 8) : 1; }     // that many rows
-    int64_t splits = blocks >= want ? 1 : (want + blocks - 1) / (blocks ? blocks : 1);
+    int64_t splits = blocks >= want ? 1 : (want + blocks - 1) / most<int64_t>(blocks, 1);
     if (splits > (g.n + least - 1) / least) { splits = (g.n + least - 1) / least; }
     if (splits < 1) { splits = 1; }
     p.r.chunk = (g.n + splits - 1) / splits;
@@ -3143,37 +3573,44 @@ inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint3
     if (p.r.chunk < 1) { p.r.chunk = 1; }
     p.splits = (g.n + p.r.chunk - 1) / p.r.chunk;
     p.splits = p.splits < 1 ? 1 : p.splits;
-    bool pairs = op >= REDUCE_AMAX && op <= REDUCE_ARGMIN;
-    p.scratch = p.splits == 1 ? 0 : (uint64_t)(p.splits * k.n * p.r.width) * (pairs ? 16 : p.klass ? 8 : 4);
+    int value = p.klass ? 8 : 4;                 // bytes of a partial result
+    if (op >= REDUCE_AMAX && op <= REDUCE_ARGMIN) { value = 16; }
+    p.scratch = p.splits == 1 ? 0 : (uint64_t)(p.splits * k.n * p.r.width * value);
     return p;
 }
+
 template <class T, class C, class OP>
-inline cudaError_t reduce_first(const place_t &at, const reduce_plan_t &p, dim3 grid, dim3 block, C scale) {
+inline int reduce_first(const place_t &at, const reduce_plan_t &p, dim3 grid, dim3 block, C scale) {
     if constexpr (!same_type<T, void>::value) {
         if (p.r.width > 1) {
-            return tcu_launch(reduce_columns<T, C, OP>, grid, block, 0, at.stream, p.r, scale);
+            return launch(at, {grid, block}, reduce_columns<T, C, OP>, p.r, scale);
         }
     }
-    return tcu_launch(reduce_pass<T, C, OP>, grid, block, 0, at.stream, p.r, scale);
+    return launch(at, {grid, block}, reduce_pass<T, C, OP>, p.r, scale);
 }
+
 template <class C, class OP> inline int reduce_with(const place_t &at, reduce_plan_t &p, C scale) {
     reduce_set_t &r = p.r;
     int rows = THREADS / r.lanes;
     dim3 block = r.across ? dim3((unsigned)rows, (unsigned)r.lanes) : dim3((unsigned)r.lanes, (unsigned)rows);
     dim3 grid(grid_for(at, r.kept.n, rows), (unsigned)p.splits);
-    cudaError_t e;
+    int code;
     if constexpr (same_type<C, float>::value) {
-        e = p.dtype == TENSOR_F32 ? reduce_first<float, C, OP>(at, p, grid, block, scale)
-          : p.dtype == TENSOR_F16 ? reduce_first<f16, C, OP>(at, p, grid, block, scale)
-                                  : reduce_first<bf16, C, OP>(at, p, grid, block, scale);
+        switch (p.dtype) {
+        case TENSOR_F32: code = reduce_first<float, C, OP>(at, p, grid, block, scale); break;
+        case TENSOR_F16: code = reduce_first<f16, C, OP>(at, p, grid, block, scale); break;
+        default: code = reduce_first<bf16, C, OP>(at, p, grid, block, scale); break;
+        }
     } else {
         r.flat = false;
-        e = reduce_first<void, C, OP>(at, p, grid, block, scale);
+        code = reduce_first<void, C, OP>(at, p, grid, block, scale);
     }
-    if (e || !r.partial) { return code_of(e); }
-    return code_of(launch_partials<C, OP>(at, r.y, r.to, r.kept, r.width, (const typename OP::acc *)r.partial,
-                                          r.kept.n * r.width, p.splits, scale, r.where));
+
+    if (code || !r.partial) { return code; }
+    return launch_partials<C, OP>(at, r.y, r.to, r.kept, r.width, (const typename OP::acc *)r.partial,
+                                          r.kept.n * r.width, p.splits, scale, r.where);
 }
+
 template <class C> inline int reduce_class(const place_t &at, reduce_plan_t &p, int op, C scale) {
     switch (op) {
     case REDUCE_SUM: case REDUCE_MEAN: return reduce_with<C, sum_op<C>>(at, p, scale);
@@ -3184,6 +3621,7 @@ template <class C> inline int reduce_class(const place_t &at, reduce_plan_t &p, 
     default: return reduce_with<C, all_op<C>>(at, p, scale);
     }
 }
+
 // Enough wherever x will lie: its plan may be another one at another address.
 inline uint64_t reduce_scratch(const place_t &at, const tensor_arg_t &x, uint32_t mask, int op) {
     tensor_arg_t there = x;
@@ -3195,6 +3633,7 @@ inline uint64_t reduce_scratch(const place_t &at, const tensor_arg_t &x, uint32_
     }
     return most;
 }
+
 // y (contiguous over the kept dims) = op of x over the dims in mask. ARG: index within the reduced elements.
 inline int reduce(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, uint32_t mask, int op,
                   void *scratch, double scale = 1) {
@@ -3221,13 +3660,17 @@ template <class C> struct max_op {
     typedef C acc;
     __device__ static acc join(acc a, acc b) { return w_max(a, b); }
 };
+
 struct lanes_t { int lane, lanes; };
+
 inline int lanes_for(int64_t columns, int V) {
     int n = 8;
     while (n < THREADS && n * V < columns) { n *= 2; }
     return n;
 }
+
 template <class T> using class_t = typename pick_t<same_type<T, double>::value, double, float>::type;
+
 // f(column, values of the N inputs) for all of a row, in packs where addresses allow.
 template <class T, int N, class F>
 __device__ inline void each_in_row(const T *const *x, int64_t columns, lanes_t l, F f) {
@@ -3246,12 +3689,14 @@ __device__ inline void each_in_row(const T *const *x, int64_t columns, lanes_t l
             f(q * V + i, v);
         }
     }
+
     for (int64_t i = packs * V + l.lane; i < columns; i += l.lanes) {
         class_t<T> v[N];
         for (int k = 0; k < N; k++) { v[k] = to_class<class_t<T>>(x[k][i]); }
         f(i, v);
     }
 }
+
 // y[column] = f(column, values); y may be one of the inputs.
 template <class T, int N, class F>
 __device__ inline void map_row(T *y, const T *const *x, int64_t columns, lanes_t l, F f) {
@@ -3271,12 +3716,14 @@ __device__ inline void map_row(T *y, const T *const *x, int64_t columns, lanes_t
         }
         ((pack_t<T, V> *)y)[q] = out;
     }
+
     for (int64_t i = packs * V + l.lane; i < columns; i += l.lanes) {
         class_t<T> v[N];
         for (int k = 0; k < N; k++) { v[k] = to_class<class_t<T>>(x[k][i]); }
         y[i] = from_class<T>(f(i, v));
     }
 }
+
 // The joined value for every thread of the row; all threads of the block must come.
 template <class OP>
 __device__ inline typename OP::acc row_join(typename OP::acc v, typename OP::acc *s, lanes_t l) {
@@ -3285,6 +3732,7 @@ __device__ inline typename OP::acc row_join(typename OP::acc v, typename OP::acc
     __syncthreads();
     return v;
 }
+
 template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
 softmax_rows(T *y, const T *x, int64_t rows, int64_t columns, bool logs) {
     TCU_SHARED(C, s, [THREADS]);
@@ -3296,17 +3744,19 @@ softmax_rows(T *y, const T *x, int64_t rows, int64_t columns, bool logs) {
         each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { top = w_max(top, v[0]); });
         top = row_join<max_op<C>>(top, s, l);
         C shift = top == -INFINITY || top == INFINITY ? 0 : top; // rows of -inf give NaN, as they should
-        each_in_row<T, 1>(
-            row, n, l, [&](int64_t, const C *v) { sum += w_exp(v[0] - (top == INFINITY ? top : shift)); });
+        C from = top == INFINITY ? top : shift;
+        each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += w_exp(v[0] - from); });
         sum = row_join<sum_op<C>>(sum, s, l);
         C scale = 1 / sum, offset = shift + w_log(sum);
         map_row<T, 1>(y + r * columns, row, n, l, [&](int64_t, const C *v) {
-            return logs ? v[0] - offset : w_exp(v[0] - (top == INFINITY ? top : shift)) * scale;
+            return logs ? v[0] - offset : w_exp(v[0] - from) * scale;
         });
     }
 }
+
 // One number of each row: log of the sum of e^x, the norm, or the variance with divisor columns - correction.
 enum row_value_t { ROW_LOGSUMEXP, ROW_NORM, ROW_VARIANCE };
+
 template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
 row_values(T *y, const T *x, int64_t rows, int64_t columns, int what, C correction) {
     TCU_SHARED(C, s, [THREADS]);
@@ -3319,8 +3769,7 @@ row_values(T *y, const T *x, int64_t rows, int64_t columns, int what, C correcti
             each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += v[0]; });
             top = row_join<sum_op<C>>(sum, s, l) / (C)columns;      // the mean
             sum = 0;
-            each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += (v[0] - top) * (v[0] - top);
-                });
+            each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += (v[0] - top) * (v[0] - top); });
         } else {        // scaled by the largest, so that nothing overflows
             bool norm = what == ROW_NORM;
             each_in_row<T, 1>(row, n, l,
@@ -3336,13 +3785,14 @@ row_values(T *y, const T *x, int64_t rows, int64_t columns, int what, C correcti
         }
         sum = row_join<sum_op<C>>(sum, s, l);
         if (n && !l.lane) {
-            C left = (C)columns - correction;
-            y[r] = from_class<T>(what == ROW_NORM     ? w_sqrt(sum) * top
-                                 : what == ROW_VARIANCE ? sum / (left > 0 ? left : C(0))
-                                                        : w_log(sum) + top);
+            C left = (C)columns - correction, value = w_log(sum) + top;
+            if (what == ROW_NORM) { value = w_sqrt(sum) * top; }
+            if (what == ROW_VARIANCE) { value = sum / (left > 0 ? left : C(0)); }
+            y[r] = from_class<T>(value);
         }
     }
 }
+
 // What runs along a row: how an element becomes a value, values join, and what is stored. None of it reads
 // y, so that a block's threads may be at different places.
 struct scan_set_t {
@@ -3356,21 +3806,26 @@ struct scan_set_t {
     void *totals;
     bool sums;
 };
+
 template <class C, class OP> struct scan_of : OP {
     typedef typename OP::acc acc;
     typedef const scan_set_t &set;
     __device__ static acc load(set s, int64_t at, int64_t) { return load_as<C>(s.x, s.from, at); }
     __device__ static void store(set s, int64_t at, acc, acc v) { store_as<C>(s.y, s.to, at, v); }
 };
+
 template <class C> struct log_op {              // log(e^a + e^b); equal infinities have no difference
     typedef C acc;
     __device__ static acc none() { return -infinity<C>(); }
     __device__ static acc join(acc a, acc b) {
-        C hi = b > a ? b : a, lo = b > a ? a : b;
+        C hi = b > a ? b : a;
+        C lo = b > a ? a : b;
         return hi == lo && hi - lo != 0 ? hi : hi + w_log1p(w_exp(lo - hi));
     }
 };
+
 template <class C> struct line_t { C a, b; };
+
 template <class C> struct line_scan {           // y = a + b of the y before, as the lines y -> a + b y
     typedef line_t<C> acc;
     __device__ static acc none() { return acc{C(0), C(1)}; }
@@ -3382,6 +3837,7 @@ template <class C> struct line_scan {           // y = a + b of the y before, as
         store_as<C>(s.y, s.to, at, v.a);
     }
 };
+
 template <class C> struct others_scan : scan_of<C, prod_op<C>> {    // of those before, back: times behind
     __device__ static void store(const scan_set_t &s, int64_t at, C before, C) {
         if (s.back) {
@@ -3391,6 +3847,7 @@ template <class C> struct others_scan : scan_of<C, prod_op<C>> {    // of those 
         }
     }
 };
+
 // x[at] as an unsigned number of `bits` bits, in the order of its dtype: NaN is the largest, or 0 if
 // nan_first; -0 is 0. Bits below `first` are the same in all.
 struct order_t {
@@ -3398,11 +3855,14 @@ struct order_t {
     int dtype, first, bits;
     bool falling, nan_first;
 };
+
 inline order_t order_of(const tensor_arg_t &x, bool falling, bool nan_first) {
-    int c = class_of(x.dtype), bits = c == 0 ? 32 : 8 * size_of(x.dtype);
-    return order_t{x.data, x.dtype, x.dtype == TENSOR_F16 ? 12 : x.dtype == TENSOR_BF16 ? 16 : 0, bits,
-                   falling, nan_first};
+    int bits = class_of(x.dtype) == 0 ? 32 : 8 * size_of(x.dtype), first = 0;
+    if (x.dtype == TENSOR_F16) { first = 12; }
+    if (x.dtype == TENSOR_BF16) { first = 16; }
+    return order_t{x.data, x.dtype, first, bits, falling, nan_first};
 }
+
 __device__ inline uint64_t key_of(const order_t &o, int64_t at) {
     uint64_t ones = o.bits < 64 ? (1ull << o.bits) - 1 : ~0ull, u;
     bool nan = false;
@@ -3420,9 +3880,12 @@ __device__ inline uint64_t key_of(const order_t &o, int64_t at) {
         bool natural = o.dtype == TENSOR_U8 || o.dtype == TENSOR_BOOL;
         u = (uint64_t)load_as<int64_t>(o.x, o.dtype, at) + (natural ? 0 : 1ull << (o.bits - 1));
     }
-    return nan ? o.nan_first ? 0 : ones : o.falling ? ~u & ones : u & ones;
+    if (nan) { return o.nan_first ? 0 : ones; }
+    return (o.falling ? ~u : u) & ones;
 }
+
 struct place_of_t { uint64_t key; int64_t at; };
+
 template <bool FALLING> struct best_scan {      // the largest so far and where it is, the last of ties
     typedef place_of_t acc;
     __device__ static acc none() { return acc{0, -1}; }
@@ -3432,6 +3895,7 @@ template <bool FALLING> struct best_scan {      // the largest so far and where 
     }
     __device__ static void store(const scan_set_t &s, int64_t at, acc, acc v) { ((int64_t *)s.y)[at] = v.at; }
 };
+
 // Joins of the threads' values from thread 0 on, in order; all threads must come.
 template <class OP, class A> __device__ inline void scan_block(A *part, A mine) {
     const int t = (int)threadIdx.x;
@@ -3444,46 +3908,60 @@ template <class OP, class A> __device__ inline void scan_block(A *part, A mine) 
         __syncthreads();
     }
 }
-// A part of a row a block; from the end if `back`. Each thread runs over its piece twice.
+
+// A part of a row a block, from the end if `back`, a tile at a time: it is loaded with neighbours side by
+// side, each thread goes over SPAN of them in shared memory, and it is stored as it was loaded.
 template <class OP> __global__ void __launch_bounds__(THREADS, 4) scan_rows(scan_set_t s) {
     typedef typename OP::acc acc;
+    enum { SPAN = 4 };
     TCU_SHARED(acc, part, [THREADS]);
+    TCU_SHARED(acc, tile, [THREADS * SPAN]);
     const int t = (int)threadIdx.x;
     for (int64_t u = blockIdx.x; u < s.rows * s.parts; u += gridDim.x) {
         const int64_t r = u / s.parts, p = u % s.parts, from = p * s.part;
         const int64_t to = from + s.part < s.columns ? from + s.part : s.columns;
-        const int64_t each = (to - from + THREADS - 1) / THREADS, first = from + t * each;
-        const int64_t end = first + each < to ? first + each : to;
-        acc carry = OP::none(), run = OP::none();
+        const int64_t row = s.back ? (r + 1) * s.columns - 1 : r * s.columns;
+        const int way = s.back ? -1 : 1;
+        acc carry = OP::none();                         // of what is before the tile
         if (p && !s.sums) {                             // the parts before
             const acc *total = (const acc *)s.totals + r * s.parts;
             const int64_t few = (p + THREADS - 1) / THREADS;
+            acc run = OP::none();
             for (int64_t i = t * few; i < (t + 1) * few && i < p; i++) { run = OP::join(run, total[i]); }
             scan_block<OP>(part, run);
             carry = part[THREADS - 1];
             __syncthreads();
-            run = OP::none();
         }
-        for (int64_t i = first; i < end; i++) {
-            run = OP::join(run, OP::load(s, r * s.columns + (s.back ? s.columns - 1 - i : i), i));
-        }
-        scan_block<OP>(part, run);
-        if (s.sums) {
-            if (!t) { ((acc *)s.totals)[u] = part[THREADS - 1]; }
+        for (int64_t base = from; base < to; base += THREADS * SPAN) {
+            for (int k = 0; k < SPAN; k++) {
+                int64_t i = base + k * THREADS + t;
+                tile[k * THREADS + t] = i < to ? OP::load(s, row + way * i, i) : OP::none();
+            }
+
             __syncthreads();
-            continue;
+            acc run = tile[t * SPAN];
+            for (int k = 1; k < SPAN; k++) { run = OP::join(run, tile[t * SPAN + k]); }
+            scan_block<OP>(part, run);
+            const acc all = OP::join(carry, part[THREADS - 1]);
+            run = t ? OP::join(carry, part[t - 1]) : carry;
+            for (int k = 0; k < SPAN; k++) {
+                run = OP::join(run, tile[t * SPAN + k]);
+                tile[t * SPAN + k] = run;
+            }
+
+            __syncthreads();
+            for (int k = 0; k < SPAN && !s.sums; k++) {
+                const int e = k * THREADS + t;
+                if (base + e >= to) { break; }
+                OP::store(s, row + way * (base + e), e ? tile[e - 1] : carry, tile[e]);
+            }
+            carry = all;
+            __syncthreads();
         }
-        run = t ? part[t - 1] : OP::none();
-        if (p) { run = OP::join(carry, run); }
-        for (int64_t i = first; i < end; i++) {
-            int64_t at = r * s.columns + (s.back ? s.columns - 1 - i : i);
-            acc next = OP::join(run, OP::load(s, at, i));
-            OP::store(s, at, run, next);
-            run = next;
-        }
-        __syncthreads();
+        if (s.sums && !t) { ((acc *)s.totals)[u] = carry; }
     }
 }
+
 // dx = y (dy - sum(y dy)), or for logarithms dy - e^y sum(dy).
 template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
 softmax_rows_backward(T *dx, const T *dy, const T *y, int64_t rows, int64_t columns, bool logs) {
@@ -3500,6 +3978,7 @@ softmax_rows_backward(T *dx, const T *dy, const T *y, int64_t rows, int64_t colu
         });
     }
 }
+
 // y = (x - mean) rstd w + b; w, b may be NULL; rms: the mean counts as 0. mean, rstd: f32 per row, kept for
 // backward.
 template <class T, class C = class_t<T>>
@@ -3516,16 +3995,23 @@ __global__ void __launch_bounds__(THREADS, 4)
         C m = rms ? 0 : row_join<sum_op<C>>(sum, s, l) / (C)columns;
         each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { square += (v[0] - m) * (v[0] - m); });
         C k = 1 / w_sqrt(row_join<sum_op<C>>(square, s, l) / (C)columns + eps);
-        map_row<T, 1>(y + r * columns, row, n, l, [&](int64_t i, const C *v) {
-            C h = (v[0] - m) * k;
-            return (w ? h * to_class<C>(w[i]) : h) + (b ? to_class<C>(b[i]) : C(0));
-        });
+        if (w && b) {                           // in packs, as x
+            const T *in[3] = {row[0], w, b};
+            map_row<T, 3>(y + r * columns, in, n, l,
+                          [&](int64_t, const C *v) { return (v[0] - m) * k * v[1] + v[2]; });
+        } else {
+            map_row<T, 1>(y + r * columns, row, n, l, [&](int64_t i, const C *v) {
+                C h = (v[0] - m) * k, more = b ? to_class<C>(b[i]) : C(0);
+                return (w ? h * to_class<C>(w[i]) : h) + more;
+            });
+        }
         if (n && !l.lane) {
             mean[r] = m;
             rstd[r] = k;
         }
     }
 }
+
 template <class T, class C = class_t<T>>
 __global__ void __launch_bounds__(THREADS, 4)
     layer_norm_rows_backward(T *dx, const T *dy, const T *x, const T *w, const C *mean, const C *rstd,
@@ -3535,20 +4021,32 @@ __global__ void __launch_bounds__(THREADS, 4)
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
         const T *in[2] = {dy + r * columns, x + r * columns};
-        C m = n ? mean[r] : 0, k = n ? rstd[r] : 0, a = 0, b = 0;
-        each_in_row<T, 2>(in, n, l, [&](int64_t i, const C *v) {
-            C g = w ? v[0] * to_class<C>(w[i]) : v[0];
-            a += g;
-            b += g * (v[1] - m) * k;
-        });
+        C m = n ? mean[r] : 0;
+        C k = n ? rstd[r] : 0, a = 0, b = 0;
+        const T *scaled[3] = {in[0], in[1], w};
+        if (w) {                                // in packs, as the others
+            each_in_row<T, 3>(scaled, n, l, [&](int64_t, const C *v) {
+                a += v[0] * v[2];
+                b += v[0] * v[2] * (v[1] - m) * k;
+            });
+        } else {
+            each_in_row<T, 2>(in, n, l, [&](int64_t, const C *v) {
+                a += v[0];
+                b += v[0] * (v[1] - m) * k;
+            });
+        }
         a = rms ? 0 : row_join<sum_op<C>>(a, s, l) / (C)columns;
         b = row_join<sum_op<C>>(b, s, l) / (C)columns;
-        map_row<T, 2>(dx + r * columns, in, n, l, [&](int64_t i, const C *v) {
-            C g = w ? v[0] * to_class<C>(w[i]) : v[0];
-            return k * (g - a - (v[1] - m) * k * b);
-        });
+        if (w) {
+            map_row<T, 3>(dx + r * columns, scaled, n, l,
+                          [&](int64_t, const C *v) { return k * (v[0] * v[2] - a - (v[1] - m) * k * b); });
+        } else {
+            map_row<T, 2>(dx + r * columns, in, n, l,
+                          [&](int64_t, const C *v) { return k * (v[0] - a - (v[1] - m) * k * b); });
+        }
     }
 }
+
 // Sums over chunks of rows: part[0] of dy xhat, part[1] of dy; [2][chunks][columns]. Threads along columns.
 template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
 layer_norm_weights(C *part, const T *dy, const T *x, const C *mean, const C *rstd, int64_t rows,
@@ -3562,6 +4060,7 @@ layer_norm_weights(C *part, const T *dy, const T *x, const C *mean, const C *rst
         a += g * (to_class<C>(x[r * columns + c]) - mean[r]) * rstd[r];
         b += g;
     }
+
     s[0][threadIdx.y][threadIdx.x] = a;
     s[1][threadIdx.y][threadIdx.x] = b;
     __syncthreads();
@@ -3571,6 +4070,7 @@ layer_norm_weights(C *part, const T *dy, const T *x, const C *mean, const C *rst
         part[(threadIdx.y * (int64_t)gridDim.y + blockIdx.y) * columns + c] = sum;
     }
 }
+
 // Class weights, smoothing and what is ignored, as tensor_nn.h has them; x are log-probabilities if `logs`. A
 // target out of range is an error and counts as ignored.
 template <class C> struct labels_t {
@@ -3581,7 +4081,13 @@ template <class C> struct labels_t {
     int64_t ignored;
     C smooth;
 };
+
+template <class C> __device__ inline C weight_of(const labels_t<C> &q, int64_t label) {
+    return q.weight ? q.weight[label] : C(1);
+}
+
 template <class C> struct label_sums_t { C weights, products; };       // of a row: sum of weight, of weight x
+
 template <class C>
 __device__ inline label_sums_t<C> sum_labels(const C *const *row, int64_t n, const labels_t<C> &q, C *s,
                                           lanes_t l) {
@@ -3595,6 +4101,7 @@ __device__ inline label_sums_t<C> sum_labels(const C *const *row, int64_t n, con
     a = row_join<sum_op<C>>(a, s, l);
     return label_sums_t<C>{a, row_join<sum_op<C>>(b, s, l)};
 }
+
 // Of each row the loss, log sum e^x and the target's weight.
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
@@ -3603,8 +4110,8 @@ __global__ void __launch_bounds__(THREADS, 4)
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
-        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0,
-                t = n ? load_as<int64_t>(q.target, q.dtype, r) : 0;
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
+        int64_t t = n ? load_as<int64_t>(q.target, q.dtype, r) : 0;
         bool bad = n && t != q.ignored && (t < 0 || t >= columns), skip = bad || t == q.ignored;
         if (bad && !l.lane) { fault(error, r); }
         const C *row[1] = {x + r * columns};
@@ -3618,7 +4125,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         }
         label_sums_t<C> all = sum_labels(row, n, q, s, l);
         if (!n || l.lane) { continue; }
-        C w = skip ? C(0) : q.weight ? q.weight[t] : C(1), y = 0;
+        C w = skip ? C(0) : weight_of(q, t), y = 0;
         if (!skip) {
             y = (1 - q.smooth) * w * (log_sum - row[0][t]);
             if (q.smooth > 0) { y += q.smooth / (C)columns * (log_sum * all.weights - all.products); }
@@ -3628,6 +4135,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         weight[r] = w;
     }
 }
+
 // divisor = sum of the weights; y = sum of the losses, over the divisor for a mean. One block.
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
@@ -3639,6 +4147,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         a += loss[i];
         b += weight[i];
     }
+
     a = join_lanes<sum_op<double>>(a, s, (int)threadIdx.x, THREADS, 1);
     __syncthreads();
     b = join_lanes<sum_op<double>>(b, s, (int)threadIdx.x, THREADS, 1);
@@ -3646,6 +4155,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     divisor[0] = (C)b;
     if (y) { y[0] = (C)(mean ? a / b : a); }
 }
+
 // dx of g: one number, or one of each row; over divisor[0] if there is one.
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
@@ -3654,22 +4164,25 @@ __global__ void __launch_bounds__(THREADS, 4)
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
-        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0,
-                t = n ? load_as<int64_t>(q.target, q.dtype, r) : 0;
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
+        int64_t t = n ? load_as<int64_t>(q.target, q.dtype, r) : 0;
         bool skip = t == q.ignored || t < 0 || t >= columns;
         const C *row[1] = {x + r * columns};
         label_sums_t<C> all = sum_labels(row, n, q, s, l);
         if (!n) { continue; }
-        C by = g[each ? r : 0] / (divisor ? divisor[0] : C(1)), shift = lse[r];
-        C w = skip ? 0 : by * (1 - q.smooth) * (q.weight ? q.weight[t] : C(1));
+        C by = divisor ? divisor[0] : C(1), shift = lse[r];
+        by = g[each ? r : 0] / by;
+        C w = skip ? 0 : by * (1 - q.smooth) * weight_of(q, t);
         C flat = by * q.smooth / (C)columns, k = q.logs ? C(0) : w + flat * all.weights;
         map_row<C, 1>(dx + r * columns, row, n, l, [&](int64_t i, const C *v) {
             if (skip) { return C(0); }
-            C d = q.logs ? C(0) : w_exp(v[0] - shift) * k - flat * (q.weight ? q.weight[i] : C(1));
+            C d = 0;
+            if (!q.logs) { d = w_exp(v[0] - shift) * k - flat * weight_of(q, i); }
             return i == t ? d - w : d;
         });
     }
 }
+
 // Scores of attention become probabilities, in place; their row t sees the first t + 1 of `columns` if
 // causal.
 template <class C>
@@ -3679,7 +4192,8 @@ __global__ void __launch_bounds__(THREADS, 4)
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
-        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0, seen = causal ? r % queries + 1 : columns;
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
+        int64_t seen = causal ? r % queries + 1 : columns;
         const C *row[1] = {p + r * columns};
         C top = -INFINITY, sum = 0;
         each_in_row<C, 1>(row, n, l, [&](int64_t i, const C *v) {
@@ -3698,6 +4212,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         if (n && !l.lane) { lse[r] = w_log(sum) + shift; }
     }
 }
+
 // p: scores, become probabilities; d: their gradients, become those of the scores.
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
@@ -3707,7 +4222,8 @@ __global__ void __launch_bounds__(THREADS, 4)
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
-        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0, seen = causal ? r % queries + 1 : columns;
+        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
+        int64_t seen = causal ? r % queries + 1 : columns;
         const C *in[2] = {p + r * columns, d + r * columns}, *one[1] = {p + r * columns};
         C sum = 0, shift = n ? lse[r] : 0;
         each_in_row<C, 2>(in, n, l, [&](int64_t i, const C *v) {
@@ -3731,53 +4247,56 @@ __global__ void __launch_bounds__(THREADS, 4)
     case TENSOR_F64: { typedef double T; code } break;                                                       \
     default: return TENSOR_ERR_UNSUPPORTED;                                                                  \
     }
-struct row_shape_t {
-    dim3 grid, block;
-    row_shape_t(const place_t &at, int64_t rows, int64_t columns, int V) {
-        unsigned lanes = (unsigned)lanes_for(columns, V);
-        block = dim3(lanes, THREADS / lanes);
-        grid = dim3(grid_for(at, rows, block.y));
-    }
-};
+// Threads of rows of so many columns, V of them an access: see lanes_for.
+inline grid_t rows_for(const place_t &at, int64_t rows, int64_t columns, int V) {
+    unsigned lanes = (unsigned)lanes_for(columns, V), high = THREADS / lanes;
+    return {grid_for(at, rows, high), dim3(lanes, high)};
+}
+
 // All operands contiguous, rows x columns.
 inline int softmax(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
                    int64_t columns, bool logs) {
     if (!rows || !columns) { return 0; }
-    row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
+    grid_t g = rows_for(at, rows, columns, 16 / size_of(x.dtype));
     TCU_FLOATS(x.dtype, T,
-               return code_of(tcu_launch(softmax_rows<T>, g.grid, g.block, 0, at.stream, (T *)y.data,
-                                         (const T *)x.data, rows, columns, logs));)
+               return launch(at, g, softmax_rows<T>, (T *)y.data, (const T *)x.data, rows, columns, logs);)
     return 0;
 }
+
 inline int row_value(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
                      int64_t columns, int what, double correction) {
     if (!rows) { return 0; }
-    row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
+    grid_t g = rows_for(at, rows, columns, 16 / size_of(x.dtype));
     TCU_FLOATS(x.dtype, T,
-               return code_of(tcu_launch(row_values<T>, g.grid, g.block, 0, at.stream, (T *)y.data,
-                                         (const T *)x.data, rows, columns, what, (class_t<T>)correction));)
+               return launch(at, g, row_values<T>, (T *)y.data, (const T *)x.data, rows, columns, what,
+                             (class_t<T>)correction);)
     return 0;
 }
+
 enum scan_t { SCAN_SUM, SCAN_PROD, SCAN_LOG, SCAN_LINE, SCAN_OTHERS, SCAN_MAX, SCAN_MIN };
+
 // Few long rows are cut, at the same places on any device. -> length of a part
 inline int64_t scan_part(const place_t &at, int64_t rows, int64_t columns) {
-    int64_t part = at.limits.scan_part, least = (columns + 1023) / 1024;
-    return rows >= 256 || columns <= 2 * part ? columns : part > least ? part : least;
+    int64_t part = at.limits.scan_part, shortest = (columns + 1023) / 1024;
+    return rows >= 256 || columns <= 2 * part ? columns : most(part, shortest);
 }
+
 inline uint64_t scan_scratch(const place_t &at, int64_t rows, int64_t columns) {    // its totals
     int64_t parts = (columns + scan_part(at, rows, columns) - 1) / scan_part(at, rows, columns);
     return parts > 1 ? (uint64_t)(rows * parts) * 16 : 0;
 }
+
 template <class OP> inline int scan_with(const place_t &at, scan_set_t s) {
     static_assert(sizeof(typename OP::acc) <= 16, "scan_scratch");
     s.part = s.totals ? scan_part(at, s.rows, s.columns) : s.columns;
     s.parts = (s.columns + s.part - 1) / s.part;
     s.sums = s.parts > 1;
-    unsigned grid = grid_for(at, s.rows * s.parts, 1);
-    int code = s.sums ? code_of(tcu_launch(scan_rows<OP>, grid, THREADS, 0, at.stream, s)) : 0;
+    const grid_t grid = blocks_for(at, s.rows * s.parts);
+    int code = s.sums ? launch(at, grid, scan_rows<OP>, s) : 0;
     s.sums = false;
-    return code ? code : code_of(tcu_launch(scan_rows<OP>, grid, THREADS, 0, at.stream, s));
+    return code ? code : launch(at, grid, scan_rows<OP>, s);
 }
+
 template <class C> inline int scan_class(const place_t &at, int what, scan_set_t s) {
     if (what == SCAN_SUM) { return scan_with<scan_of<C, sum_op<C>>>(at, s); }
     if (what == SCAN_PROD) { return scan_with<scan_of<C, prod_op<C>>>(at, s); }
@@ -3790,6 +4309,7 @@ template <class C> inline int scan_class(const place_t &at, int what, scan_set_t
     }
     return TENSOR_ERR_UNSUPPORTED;
 }
+
 // Along rows of contiguous x; totals: scan_scratch; b: SCAN_LINE's factors; scratch: SCAN_OTHERS', 8 bytes an
 // element.
 inline int scan(const place_t &at, int what, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
@@ -3800,75 +4320,74 @@ inline int scan(const place_t &at, int what, const tensor_arg_t &y, const tensor
         s.to = order_of(x, false, false).bits;
         return what == SCAN_MIN ? scan_with<best_scan<true>>(at, s) : scan_with<best_scan<false>>(at, s);
     }
-    int c = class_of(y.dtype);
-    return c == 0   ? scan_class<float>(at, what, s)
-           : c == 1 ? scan_class<double>(at, what, s) : scan_class<int64_t>(at, what, s);
+    return by_class(y.dtype, [&](auto type) { return scan_class<TCU_TYPE(type)>(at, what, s); });
 }
+
 inline int softmax_backward(const place_t &at, const tensor_arg_t &dx, const tensor_arg_t &dy,
                             const tensor_arg_t &y, int64_t rows, int64_t columns, bool logs) {
     if (!rows || !columns) { return 0; }
-    row_shape_t g(at, rows, columns, 16 / size_of(y.dtype));
-    TCU_FLOATS(
-        y.dtype, T,
-        return code_of(tcu_launch(softmax_rows_backward<T>, g.grid, g.block, 0, at.stream, (T *)dx.data,
-                                  (const T *)dy.data, (const T *)y.data, rows, columns, logs));)
+    grid_t g = rows_for(at, rows, columns, 16 / size_of(y.dtype));
+    TCU_FLOATS(y.dtype, T,
+               return launch(at, g, softmax_rows_backward<T>, (T *)dx.data, (const T *)dy.data,
+                             (const T *)y.data, rows, columns, logs);)
     return 0;
 }
+
 inline int layer_norm(const place_t &at, const tensor_arg_t &y, void *mean, void *rstd,
                       const tensor_arg_t &x, const void *w, const void *b, int64_t rows, int64_t columns,
                       double eps, bool rms) {
     if (!rows || !columns) { return 0; }
-    row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
-    TCU_FLOATS(
-        x.dtype, T,
-        return code_of(tcu_launch(layer_norm_rows<T>, g.grid, g.block, 0, at.stream, (T *)y.data,
-                                  (class_t<T> *)mean, (class_t<T> *)rstd, (const T *)x.data, (const T *)w,
-                                  (const T *)b, rows, columns, (class_t<T>)eps, rms));)
+    grid_t g = rows_for(at, rows, columns, 16 / size_of(x.dtype));
+    TCU_FLOATS(x.dtype, T,
+               return launch(at, g, layer_norm_rows<T>, (T *)y.data, (class_t<T> *)mean, (class_t<T> *)rstd,
+                             (const T *)x.data, (const T *)w, (const T *)b, rows, columns, (class_t<T>)eps,
+                             rms);)
     return 0;
 }
+
 inline uint64_t layer_norm_scratch(const place_t &at, int64_t rows, int64_t columns) {
     return (uint64_t)(2 * ((rows + at.limits.norm_chunk - 1) / at.limits.norm_chunk) * columns) *
            sizeof(double);
 }
+
 // dw, db may be NULL (both or none), of x's dtype as w is.
 inline int layer_norm_backward(const place_t &at, const tensor_arg_t &dx, void *dw, void *db,
                                const tensor_arg_t &dy, const tensor_arg_t &x, const void *w,
                                const void *mean, const void *rstd, int64_t rows, int64_t columns, bool rms,
                                void *scratch) {
     if (!rows || !columns) { return 0; }
-    row_shape_t g(at, rows, columns, 16 / size_of(x.dtype));
+    grid_t g = rows_for(at, rows, columns, 16 / size_of(x.dtype));
     int64_t chunk = at.limits.norm_chunk;
     while ((rows + chunk - 1) / chunk > 65535) { chunk *= 2; }
     int64_t chunks = (rows + chunk - 1) / chunk;
-    cudaError_t e = cudaSuccess;
+    int code = 0;
     TCU_FLOATS(
         x.dtype, T, typedef class_t<T> C; C *part = (C *)scratch;
-        e = tcu_launch(layer_norm_rows_backward<T>, g.grid, g.block, 0, at.stream, (T *)dx.data,
-                       (const T *)dy.data, (const T *)x.data, (const T *)w, (const C *)mean, (const C *)rstd,
-                       rows, columns, rms);
-        if (!e && dw) {
-            e = tcu_launch(layer_norm_weights<T>, dim3((unsigned)((columns + 31) / 32), (unsigned)chunks),
-                           dim3(32, 8), 0, at.stream, part, (const T *)dy.data, (const T *)x.data,
-                           (const C *)mean, (const C *)rstd, rows, columns, chunk);
-        } for (int k = 0; k < 2 && dw && !e; k++) {
-            e = sum_partials(at, k ? db : dw, (int)x.dtype, (const C *)part + k * chunks * columns, columns,
-                             chunks);
+        code = launch(at, g, layer_norm_rows_backward<T>, (T *)dx.data, (const T *)dy.data, (const T *)x.data,
+                      (const T *)w, (const C *)mean, (const C *)rstd, rows, columns, rms);
+        if (!code && dw) {
+            code = launch(at, {dim3((unsigned)((columns + 31) / 32), (unsigned)chunks), dim3(32, 8)},
+                          layer_norm_weights<T>, part, (const T *)dy.data, (const T *)x.data, (const C *)mean,
+                          (const C *)rstd, rows, columns, chunk);
+        } for (int k = 0; k < 2 && dw && !code; k++) {
+            code = sum_partials(at, k ? db : dw, (int)x.dtype, (const C *)part + k * chunks * columns,
+                                columns, chunks);
         })
-    return code_of(e);
+    return code;
 }
+
 // All of one class, contiguous. each: loss of every row (scratch's, where the sum is wanted); y NULL: no sum.
 template <class C>
 inline int cross_entropy(const place_t &at, C *y, C *each, C *weight, C *lse, C *divisor, const C *x,
                          const labels_t<C> &q, int64_t rows, int64_t columns, bool mean) {
-    row_shape_t g(at, rows, columns, 16 / (int)sizeof(C));
-    cudaError_t e = cudaSuccess;
+    grid_t g = rows_for(at, rows, columns, 16 / (int)sizeof(C));
+    int code = 0;
     if (rows && columns) {
-        e = tcu_launch(cross_entropy_rows<C>, g.grid, g.block, 0, at.stream, each, weight, lse, x, q, rows,
-                       columns, at.error);
+        code = launch(at, g, cross_entropy_rows<C>, each, weight, lse, x, q, rows, columns, at.error);
     }
-    return code_of(e ? e
-                     : tcu_launch(cross_entropy_sum<C>, 1, THREADS, 0, at.stream, y, divisor,
-                                  (const C *)each, (const C *)weight, columns ? rows : 0, mean));
+    return code ? code
+                : launch(at, {1, THREADS}, cross_entropy_sum<C>, y, divisor, (const C *)each,
+                         (const C *)weight, columns ? rows : 0, mean);
 }
 
 // ------------------------------------------------------------------------------
@@ -3876,7 +4395,8 @@ inline int cross_entropy(const place_t &at, C *y, C *each, C *weight, C *lse, C 
 //
 // Indices are checked where they are read: one that is out of range is clamped, so that nothing else is
 // touched, and noted in the error word. Sums into repeated places are deterministic: a stable radix sort
-// brings the sources of a place together, one thread adds them in their order. Rejected: float atomics.
+// brings the sources of a place together, threads add pieces of them in their order, and a fixed tree the
+// pieces. Rejected: float atomics.
 // ------------------------------------------------------------------------------
 
 __device__ inline int64_t checked(int64_t i, int64_t size, int64_t position, unsigned long long *error) {
@@ -3884,36 +4404,38 @@ __device__ inline int64_t checked(int64_t i, int64_t size, int64_t position, uns
     fault(error, position);
     return i < 0 ? 0 : size - 1;
 }
+
 // y[.. i ..] = x[.. index[.. i ..] ..]; x is walked with stride 0 along dim, whose own stride and size stand
 // apart.
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
 gather_any(walk_t w, T *y, const void *index, int dtype, const T *x, int64_t stride, int64_t size,
            unsigned long long *error) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+    for (int64_t i = thread_index(); i < w.n; i += thread_count()) {
         int64_t at[3];
         places_of<3>(w, i, at);
         y[at[0]] = x[at[2] + stride * checked(load_as<int64_t>(index, dtype, at[1]), size, i, error)];
     }
 }
+
 // Rows of `width` pieces: y[i] = x[index[i]], 0 where the index is `padding`.
 enum : int64_t { NO_PADDING = INT64_MIN };
+
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
 select_rows(T *y, const void *index, int dtype, const T *x, int64_t n, int64_t width, int64_t rows,
              int64_t padding, unsigned long long *error) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n * width; i += step) {
+    for (int64_t i = thread_index(); i < n * width; i += thread_count()) {
         int64_t r = i / width, c = i - r * width, from = load_as<int64_t>(index, dtype, r);
         T v = x[checked(from, rows, r, error) * width + c];
         y[i] = from == padding ? T{} : v;
     }
 }
+
 // Flat places that up to three broadcast indices name; index k runs over size[k], negative ones from its end.
 struct sizes_t { int64_t n[POINTWISE_OPERANDS]; };
+
 __global__ void __launch_bounds__(THREADS, 4)
 flat_places(walk_t w, int64_t *y, any_set_t s, sizes_t size, unsigned long long *error) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+    for (int64_t i = thread_index(); i < w.n; i += thread_count()) {
         int64_t at[POINTWISE_OPERANDS], place = 0;
         places_of<POINTWISE_OPERANDS>(w, i, at);
         for (int k = 0; k < s.arity; k++) {
@@ -3923,13 +4445,13 @@ flat_places(walk_t w, int64_t *y, any_set_t s, sizes_t size, unsigned long long 
         y[at[0]] = place;
     }
 }
+
 // Where element i of a scatter goes in y, as if y were contiguous; the order of the sources. index NULL:
 // where the walk says. One that is `padding` goes to `places`, behind all.
 __global__ void __launch_bounds__(THREADS, 4)
 scatter_keys(uint64_t *key, int *order, walk_t w, const void *index, int dtype, int64_t stride, int64_t size,
              int64_t padding, int64_t places, unsigned long long *error) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < w.n; i += step) {
+    for (int64_t i = thread_index(); i < w.n; i += thread_count()) {
         int64_t at[2];
         places_of<2>(w, i, at);
         if (index) {
@@ -3941,9 +4463,12 @@ scatter_keys(uint64_t *key, int *order, walk_t w, const void *index, int dtype, 
     }
 }
 
-// Stable radix sort of (key, order), four bits a pass; a block takes TILE neighbours, a thread EACH.
-enum { RADIX = 16, EACH = 8, TILE = THREADS * EACH };
+// Stable radix sort of (key, order), eight bits a pass; a block takes TILE neighbours, a thread EACH.
+enum { RADIX_BITS = 8, RADIX = 1 << RADIX_BITS, EACH = 8, TILE = THREADS * EACH, PASSES = 64 / RADIX_BITS };
+
+static_assert((int)RADIX == (int)THREADS, "a thread a digit");
 __device__ inline int digit_of(uint64_t key, int shift) { return (int)(key >> shift) & (RADIX - 1); }
+
 // Exclusive running sum of n counts, in place, by the THREADS threads of a block; part: THREADS counts.
 __device__ inline void block_scan(int *count, int n, int *part) {
     int t = (int)threadIdx.x, each = (n + THREADS - 1) / THREADS, sum = 0;
@@ -3964,80 +4489,167 @@ __device__ inline void block_scan(int *count, int n, int *part) {
     }
     __syncthreads();
 }
-__device__ inline void count_digits(int *count, const uint64_t *key, int64_t n, int shift) {
-    int64_t first = blockIdx.x * (int64_t)TILE + threadIdx.x * EACH;
-    for (int d = 0; d < RADIX; d++) { count[d * THREADS + threadIdx.x] = 0; }
-    for (int64_t i = first; i < first + EACH && i < n; i++) {
-        count[digit_of(key[i], shift) * THREADS + threadIdx.x]++;
-    }
-    __syncthreads();
-}
-__global__ void __launch_bounds__(THREADS, 4)
-    radix_count(int *total, const uint64_t *key, int64_t n, int shift) {
-    TCU_SHARED(int, count, [RADIX * THREADS]);
-    count_digits(count, key, n, shift);
-    if (threadIdx.x < RADIX) {
-        int sum = 0;
-        for (int k = 0; k < THREADS; k++) { sum += count[threadIdx.x * THREADS + k]; }
-        total[threadIdx.x * gridDim.x + blockIdx.x] = sum;
-    }
-}
-__global__ void __launch_bounds__(THREADS, 4) radix_sum(int *total, int n) {    // one block
+
+__global__ void __launch_bounds__(THREADS, 4) sum_counts(int *total, int n) {    // one block
     TCU_SHARED(int, part, [THREADS]);
     block_scan(total, n, part);
 }
+
+// How many keys have each digit, for all passes at once: bins[pass][digit].
 __global__ void __launch_bounds__(THREADS, 4)
-    radix_move(uint64_t *to_key, int *to, const uint64_t *key, const int *order, const int *total, int64_t n,
-               int shift) {
-    TCU_SHARED(int, count, [RADIX * THREADS]);
-    TCU_SHARED(int, part, [THREADS]);
-    TCU_SHARED(int, base, [RADIX]);
-    int64_t first = blockIdx.x * (int64_t)TILE + threadIdx.x * EACH;
-    count_digits(count, key, n, shift);
-    block_scan(count, RADIX * THREADS, part);
-    if (threadIdx.x < RADIX) {
-        base[threadIdx.x] = total[threadIdx.x * gridDim.x + blockIdx.x] - count[threadIdx.x * THREADS];
-    }
+    radix_bins(int *bins, const uint64_t *key, int64_t n, int first, int passes) {
+    TCU_SHARED(int, count, [PASSES][RADIX]);
+    const int t = (int)threadIdx.x;
+    for (int p = 0; p < passes; p++) { count[p][t] = 0; }
     __syncthreads();
-    for (int64_t i = first; i < first + EACH && i < n; i++) {
-        int d = digit_of(key[i], shift), at = base[d] + count[d * THREADS + threadIdx.x]++;
-        to_key[at] = key[i];
-        to[at] = order[i];
+    for (int64_t i = thread_index(); i < n; i += thread_count()) {
+        uint64_t k = key[i];
+        for (int p = 0; p < passes; p++) { atomicAdd(&count[p][digit_of(k, first + p * RADIX_BITS)], 1); }
+    }
+
+    __syncthreads();
+    for (int p = 0; p < passes; p++) {
+        if (count[p][t]) { atomicAdd(&bins[p * RADIX + t], count[p][t]); }
     }
 }
+
+// From the counts of a pass where each digit begins; a block a pass.
+__global__ void __launch_bounds__(THREADS, 4) radix_starts(int *bins) {
+    TCU_SHARED(int, part, [THREADS]);
+    block_scan(bins + blockIdx.x * RADIX, RADIX, part);
+}
+
+// A tile's word for a digit: how many keys of its own have it (stamp 2 pass + 1), later how many of this
+// tile and all before it have (2 pass + 2). An older stamp says that the word is not written yet. -> the
+// sum before `tile`. It waits for tiles that hold lower tickets, so they run already.
+enum { STAMP_BITS = 40 };
+__device__ inline uint64_t stamped(int pass, bool all, int64_t count) {
+    return (uint64_t)(2 * pass + 1 + all) << STAMP_BITS | (uint64_t)count;
+}
+
+__device__ inline int64_t digits_before(unsigned long long *state, int tile, int digit, int pass, int count) {
+    int64_t sum = 0;
+    unsigned long long *own = &state[(int64_t)tile * RADIX + digit];
+    if (tile) { atomicExch(own, (unsigned long long)stamped(pass, false, count)); }
+    for (int64_t q = tile - 1; q >= 0;) {
+        uint64_t word = TCU_SEEN(&state[q * RADIX + digit]);
+        int stamp = (int)(word >> STAMP_BITS);
+        if (stamp <= 2 * pass) { continue; }
+        sum += (int64_t)(word & ((1ull << STAMP_BITS) - 1));
+        if (stamp == 2 * pass + 2) { break; }
+        q--;
+    }
+    atomicExch(own, (unsigned long long)stamped(pass, true, sum + count));
+    return sum;
+}
+
+// One digit of all keys, in one launch (decoupled look-back). A warp takes 32 EACH neighbours, 32 at a
+// time, so that its lanes' keys lie side by side; keys leave by way of shared memory, so that those of a
+// digit do too.
+__global__ void __launch_bounds__(THREADS, 4)
+    radix_pass(uint64_t *to_key, int *to, const uint64_t *key, const int *order, const int *bins,
+               unsigned long long *state, unsigned *ticket, int64_t n, int first, int pass) {
+    enum { WARPS = THREADS / 32 };
+    TCU_SHARED(int, count, [WARPS][RADIX]);
+    TCU_SHARED(int, part, [THREADS]);
+    TCU_SHARED(int, start, [RADIX]);
+    TCU_SHARED(int64_t, base, [RADIX]);
+    TCU_SHARED(uint64_t, moved_key, [TILE]);
+    TCU_SHARED(int, moved, [TILE]);
+    TCU_SHARED(unsigned, mine, [1]);
+    const int t = (int)threadIdx.x, w = t / 32, lane = t % 32, shift = first + pass * RADIX_BITS;
+    if (!t) { mine[0] = atomicAdd(ticket, 1u); }
+    for (int k = 0; k < WARPS; k++) { count[k][t] = 0; }
+    __syncthreads();
+    const int tile = (int)mine[0];
+    const int64_t from = (int64_t)tile * TILE + w * 32 * EACH + lane;
+    uint64_t own[EACH];
+    int rank[EACH];                             // among the warp's keys of the digit
+    for (int k = 0; k < EACH; k++) {
+        int64_t i = from + k * 32;
+        own[k] = i < n ? key[i] : ~0ull;
+        int d = digit_of(own[k], shift);
+        unsigned peers = __match_any_sync(~0u, i < n ? d : -1);
+        int had = i < n ? count[w][d] : 0;
+        __syncwarp();
+        rank[k] = had + __popc(peers & ((1u << lane) - 1));
+        if (i < n && lane == __ffs((int)peers) - 1) { count[w][d] = had + __popc(peers); }
+        __syncwarp();
+    }
+
+    __syncthreads();
+    int all = 0;                                // of digit t: what each warp has before it, and all of them
+    for (int k = 0; k < WARPS; k++) {
+        int had = count[k][t];
+        count[k][t] = all;
+        all += had;
+    }
+
+    start[t] = all;
+    __syncthreads();
+    block_scan(start, RADIX, part);
+    base[t] = (int64_t)bins[pass * RADIX + t] + digits_before(state, tile, t, pass, all) - start[t];
+    for (int k = 0; k < EACH; k++) {
+        int64_t i = from + k * 32;
+        if (i >= n) { continue; }
+        int d = digit_of(own[k], shift), at = start[d] + count[w][d] + rank[k];
+        moved_key[at] = own[k];
+        moved[at] = order[i];
+    }
+
+    __syncthreads();
+    const int64_t left = n - (int64_t)tile * TILE;
+    for (int i = t; i < TILE && i < left; i += THREADS) {
+        int64_t at = base[digit_of(moved_key[i], shift)] + i;
+        to_key[at] = moved_key[i];
+        to[at] = moved[i];
+    }
+}
+
 inline int log2_up(int64_t n) {                             // bits that 0 .. n - 1 need
     int bits = 0;
     while ((n - 1) >> bits) { bits++; }
     return bits;
 }
+
 // Scratch of a sort of n elements. What is sorted lies in key and order.
 struct sortable_t {
     uint64_t *key, *key2;
-    int *order, *order2, *total;
+    unsigned long long *state;                  // from here on zero before a sort
+    int *bins;
+    unsigned *ticket;
+    int *order, *order2;
+
+    static int64_t tiles(int64_t n) { return (n + TILE - 1) / TILE; }
+
+    static size_t zeros(int64_t n) {
+        return (size_t)tiles(n) * RADIX * sizeof(unsigned long long) + PASSES * (RADIX + 1) * sizeof(int);
+    }
+
     sortable_t(void *scratch, int64_t n) {
         key = (uint64_t *)scratch;
         key2 = key + n;
-        order = (int *)(key2 + n);
+        state = (unsigned long long *)(key2 + n);
+        bins = (int *)(state + tiles(n) * RADIX);
+        ticket = (unsigned *)(bins + PASSES * RADIX);
+        order = (int *)(ticket + PASSES);
         order2 = order + n;
-        total = order2 + n;
     }
 };
-inline uint64_t sort_scratch(int64_t n) {
-    int64_t blocks = (n + TILE - 1) / TILE;
-    return (uint64_t)n * 24 + (uint64_t)blocks * RADIX * sizeof(int) + 64;
-}
+
+inline uint64_t sort_scratch(int64_t n) { return (uint64_t)n * 24 + sortable_t::zeros(n) + 64; }
+
 // By bits first .. end - 1 of the keys; n < 2^31.
-inline cudaError_t radix_sort(const place_t &at, sortable_t &b, int64_t n, int first, int end) {
-    unsigned blocks = (unsigned)((n + TILE - 1) / TILE);
-    cudaError_t e = cudaSuccess;
-    for (int shift = first; !e && shift < end; shift += 4) {
-        const uint64_t *key = b.key;
-        e = tcu_launch(radix_count, blocks, THREADS, 0, at.stream, b.total, key, n, shift);
-        if (!e) { e = tcu_launch(radix_sum, 1, THREADS, 0, at.stream, b.total, (int)(blocks * RADIX)); }
-        if (!e) {
-            e = tcu_launch(radix_move, blocks, THREADS, 0, at.stream, b.key2, b.order2, key,
-                           (const int *)b.order, (const int *)b.total, n, shift);
-        }
+inline int radix_sort(const place_t &at, sortable_t &b, int64_t n, int first, int end) {
+    const int passes = (end - first + RADIX_BITS - 1) / RADIX_BITS;
+    const unsigned tiles = (unsigned)sortable_t::tiles(n);
+    if (passes < 1) { return 0; }
+    int code = code_of(cudaMemsetAsync(b.state, 0, sortable_t::zeros(n), at.stream));
+    if (!code) { code = launch(at, threads_for(at, n), radix_bins, b.bins, b.key, n, first, passes); }
+    if (!code) { code = launch(at, {(unsigned)passes, THREADS}, radix_starts, b.bins); }
+    for (int pass = 0; !code && pass < passes; pass++) {
+        code = launch(at, {tiles, THREADS}, radix_pass, b.key2, b.order2, b.key, b.order, b.bins, b.state,
+                      b.ticket + pass, n, first, pass);
         uint64_t *k = b.key;
         int *o = b.order;
         b.key = b.key2;
@@ -4045,38 +4657,131 @@ inline cudaError_t radix_sort(const place_t &at, sortable_t &b, int64_t n, int f
         b.order = b.order2;
         b.order2 = o;
     }
-    return e;
+    return code;
 }
+
+enum { PIECE = 64 };                             // sources of a place that one thread adds
+
+// Scratch of add_at for n sources of `width` elements.
+inline uint64_t add_scratch(int64_t n, int64_t width) {
+    return sort_scratch(n) + 16 + (uint64_t)(2 * ((n + PIECE - 1) / PIECE) * width) * 8;
+}
+
 // y[key] joined with its sources x[source], in their order, or = the last of them; rows of `width` elements.
 // Keys from `places` on go nowhere.
 enum put_t { PUT_PROD, PUT_MAX, PUT_MIN, PUT_ADD, PUT_SET };        // the first three: SCATTER_REDUCE's i[1]
-template <class T, class C>
-__global__ void __launch_bounds__(THREADS, 4)
-    add_sorted(void *y, int dtype, const uint64_t *key, const int *order, const void *x, int64_t n,
-               int64_t width, int64_t places, int how) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n * width; i += step) {
-        int64_t p = i / width, c = i - p * width;
-        if ((p && key[p] == key[p - 1]) || (int64_t)key[p] >= places) { continue; }
-        int64_t to = (int64_t)key[p] * width + c;           // the first of a place does it all
-        C sum = load_typed<T, C>(y, dtype, to);
-        for (int64_t q = p; q < n && key[q] == key[p]; q++) {
-            C v = load_typed<T, C>(x, dtype, order[q] * width + c);
-            sum = how == PUT_ADD    ? w_add(sum, v)
-                  : how == PUT_SET  ? v
-                  : how == PUT_PROD ? w_mul(sum, v)
-                                    : v != v || (how == PUT_MAX ? v > sum : v < sum) ? v : sum;
-        }
-        store_as<C>(y, dtype, to, sum);
+
+template <class C> __device__ inline C put_join(int how, C sum, C v) {
+    switch (how) {
+    case PUT_ADD: return w_add(sum, v);
+    case PUT_SET: return v;
+    case PUT_PROD: return w_mul(sum, v);
+    case PUT_MAX: return v != v || v > sum ? v : sum;
+    default: return v != v || v < sum ? v : sum;
     }
 }
-template <class F> inline int by_size(int size, F f) {
-    return size == 1   ? f((uint8_t *)nullptr)
-           : size == 2 ? f((uint16_t *)nullptr)
-           : size == 4 ? f((uint32_t *)nullptr)
-           : size == 8 ? f((uint64_t *)nullptr)
-                       : f((uint4 *)nullptr);
+
+// Where the sources of key[p] begin, if at most PIECE before p; and whether these, from `first` on, are
+// more than PIECE.
+__device__ inline int64_t first_of(const uint64_t *key, int64_t p) {
+    int64_t low = p > PIECE ? p - PIECE : 0, high = p;
+    while (low < high) {
+        int64_t mid = (low + high) / 2;
+        if (key[mid] == key[p]) { high = mid; } else { low = mid + 1; }
+    }
+    return low;
 }
+
+__device__ inline bool are_many(const uint64_t *key, int64_t n, int64_t first) {
+    return first + PIECE < n && key[first + PIECE] == key[first];
+}
+
+// A thread has a place with at most PIECE sources, and adds them in their order, as the CPU does. Where
+// there are more, the sorted sources are cut every PIECE: a thread leaves in `tail` what is in the piece
+// where they begin, others in `head` what is in each piece after it.
+template <class T, class C>
+__global__ void __launch_bounds__(THREADS, 4)
+    add_pieces(void *y, int dtype, const uint64_t *key, const int *order, const void *x, int64_t n,
+               int64_t width, int64_t places, int how, C *head, C *tail) {
+    for (int64_t i = thread_index(); i < n * width; i += thread_count()) {
+        const int64_t p = i / width, c = i - p * width, piece = p / PIECE;
+        const uint64_t place = key[p];
+        const bool begins = p == 0 || key[p - 1] != place;
+        if ((int64_t)place >= places || (!begins && p % PIECE)) { continue; }
+        const bool many = are_many(key, n, begins ? p : first_of(key, p));
+        if (!many && !begins) { continue; }
+        const int64_t to = (int64_t)place * width + c;
+        const int64_t cut = many && (piece + 1) * PIECE < n ? (piece + 1) * PIECE : n;
+        C sum = load_typed<T, C>(x, dtype, order[p] * width + c);
+        if (!many) { sum = put_join(how, load_typed<T, C>(y, dtype, to), sum); }
+        for (int64_t q = p + 1; q < cut && key[q] == place; q++) {
+            sum = put_join(how, sum, load_typed<T, C>(x, dtype, order[q] * width + c));
+        }
+        if (!many) {
+            store_as<C>(y, dtype, to, sum);
+        } else if (begins) {
+            tail[piece * width + c] = sum;
+        } else {
+            head[piece * width + c] = sum;
+        }
+    }
+}
+
+// Pieces from `piece` on that go on with its last place.
+__device__ inline int64_t pieces_after(const uint64_t *key, int64_t n, int64_t piece, uint64_t place) {
+    int64_t low = piece + 1, high = (n + PIECE - 1) / PIECE; // the first piece that begins with another place
+    while (low < high) {
+        int64_t mid = (low + high) / 2;
+        if (key[mid * PIECE] == place) { low = mid + 1; } else { high = mid; }
+    }
+    return low - piece - 1;
+}
+
+// The parts of places that go on over pieces, in a fixed tree; a block (lanes by threadIdx.y) a piece and
+// 8 columns.
+template <class T, class C>
+__global__ void __launch_bounds__(THREADS, 4)
+    add_parts(void *y, int dtype, const uint64_t *key, int64_t n, int64_t width, int64_t places, int how,
+              const C *head, const C *tail) {
+    enum { COLUMNS = 8, LANES = THREADS / COLUMNS };
+    TCU_SHARED(C, part, [LANES][COLUMNS]);
+    const int64_t pieces = (n + PIECE - 1) / PIECE, groups = (width + COLUMNS - 1) / COLUMNS;
+    const int lane = (int)threadIdx.y;
+    for (int64_t b = blockIdx.x; b < pieces * groups; b += gridDim.x) {
+        const int64_t piece = b / groups, c = b % groups * COLUMNS + threadIdx.x, last = (piece + 1) * PIECE;
+        if (last >= n || key[last - 1] != key[last] || (int64_t)key[last] >= places) { continue; }
+        const int64_t first = first_of(key, last);
+        if (first < piece * PIECE || (first && key[first - 1] == key[first])) {
+            continue;
+        } // it began before
+        if (!are_many(key, n, first)) { continue; }
+        const int64_t more = pieces_after(key, n, piece, key[last]);
+        C sum = C(0);
+        if (how == PUT_SET && c < width) {      // the last part is what is wanted
+            sum = head[(piece + more) * width + c];
+        } else if (c < width && lane < more) {
+            sum = head[(piece + 1 + lane) * width + c];
+            for (int64_t k = lane + LANES; k < more; k += LANES) {
+                sum = put_join(how, sum, head[(piece + 1 + k) * width + c]);
+            }
+        }
+        part[lane][threadIdx.x] = sum;
+        __syncthreads();
+        for (int d = LANES / 2; d; d /= 2) {
+            if (lane < d && lane + d < more && how != PUT_SET) {
+                part[lane][threadIdx.x] = put_join(how, part[lane][threadIdx.x], part[lane + d][threadIdx.x]);
+            }
+            __syncthreads();
+        }
+        if (!lane && c < width) {
+            int64_t to = (int64_t)key[last] * width + c;
+            C all = put_join(how, tail[piece * width + c], part[0][threadIdx.x]);
+            store_as<C>(y, dtype, to, put_join(how, load_typed<T, C>(y, dtype, to), all));
+        }
+        __syncthreads();
+    }
+}
+
 // y has the shape of index; x that of y but for dim.
 inline int gather(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, int dim,
                   const tensor_arg_t &index) {
@@ -4087,14 +4792,14 @@ inline int gather(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &
     walk_t w = walk_of(o, 3);
     if (!w.n) { return 0; }
     if (!x.dims[dim]) { return TENSOR_ERR_INDEX; }
-    return by_size(size_of(x.dtype), [&](auto *type) {
-        auto *to = type ? type : (decltype(type))y.data;
-        auto *kernel = gather_any<typename pointee_t<decltype(to)>::type>;
-        return code_of(tcu_launch(kernel, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w, to,
-                                  (const void *)index.data, index.dtype, (decltype(to))x.data, x.strides[dim],
-                                  x.dims[dim], at.error));
+    return by_size(size_of(x.dtype), [&](auto type) {
+        typedef TCU_TYPE(type) T;
+        auto *kernel = gather_any<T>;
+        return launch(at, threads_for(at, w.n), kernel, w, (T *)y.data, (const void *)index.data, index.dtype,
+                      (const T *)x.data, x.strides[dim], x.dims[dim], at.error);
     });
 }
+
 // y[i] = x[index[i]] for rows; all contiguous. Embedding and index_select.
 inline int index_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x,
                       const tensor_arg_t &index,
@@ -4103,14 +4808,14 @@ inline int index_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg
     if (!rows) { return TENSOR_ERR_INDEX; }
     int64_t bytes = width * size_of(x.dtype);
     int size = bytes % 16 || !aligned16(x.data) || !aligned16(y.data) ? size_of(x.dtype) : 16;
-    return by_size(size, [&](auto *type) {
-        auto *to = type ? type : (decltype(type))y.data;
-        auto *kernel = select_rows<typename pointee_t<decltype(to)>::type>;
-        return code_of(tcu_launch(kernel, grid_for(at, n * bytes / size, THREADS), THREADS, 0, at.stream, to,
-                                  (const void *)index.data, index.dtype, (decltype(to))x.data, n,
-                                  bytes / size, rows, padding, at.error));
+    return by_size(size, [&](auto type) {
+        typedef TCU_TYPE(type) T;
+        auto *kernel = select_rows<T>;
+        return launch(at, threads_for(at, n * bytes / size), kernel, (T *)y.data, (const void *)index.data,
+                      index.dtype, (const T *)x.data, n, bytes / size, rows, padding, at.error);
     });
 }
+
 // y (contiguous, rows of width) joined with x's n rows at the places that `w` gives; index: walked by it, or
 // NULL. places: rows of y.
 inline int add_at(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, const walk_t &w,
@@ -4121,20 +4826,32 @@ inline int add_at(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &
     if (n > INT32_MAX) { return TENSOR_ERR_UNSUPPORTED; }
     if (index && !size) { return TENSOR_ERR_INDEX; }
     sortable_t b(scratch, n);
-    cudaError_t e = tcu_launch(scatter_keys, grid_for(at, n, THREADS), THREADS, 0, at.stream, b.key, b.order,
-                               w, (const void *)(index ? index->data : nullptr), index ? index->dtype : 0,
-                               stride, size, padding, places, at.error);
-    if (!e) { e = radix_sort(at, b, n, 0, log2_up(places + 1)); }
-    if (e) { return code_of(e); }
-    auto *kernel = y.dtype == TENSOR_F32    ? add_sorted<float, float>
-                   : y.dtype == TENSOR_F16  ? add_sorted<f16, float>
-                   : y.dtype == TENSOR_BF16 ? add_sorted<bf16, float>
-                   : y.dtype == TENSOR_F64  ? add_sorted<double, double>
-                                            : add_sorted<void, int64_t>;
-    return code_of(tcu_launch(kernel, grid_for(at, n * width, THREADS), THREADS, 0, at.stream, y.data,
-                              y.dtype, (const uint64_t *)b.key, (const int *)b.order, (const void *)x.data, n,
-                              width, places, how));
+    const void *indices = index ? index->data : nullptr;
+    int code = launch(at, threads_for(at, n), scatter_keys, b.key, b.order, w, indices,
+                      index ? index->dtype : 0, stride, size, padding, places, at.error);
+    if (!code) { code = radix_sort(at, b, n, 0, log2_up(places + 1)); }
+    if (code) { return code; }
+    const int64_t pieces = (n + PIECE - 1) / PIECE;
+    void *parts = (char *)scratch + (sort_scratch(n) + 15) / 16 * 16;
+    auto add = [&](auto stored, auto computed) {
+        typedef TCU_TYPE(stored) T;
+        typedef TCU_TYPE(computed) C;
+        C *head = (C *)parts, *tail = head + pieces * width;
+        int e = launch(at, threads_for(at, n * width), add_pieces<T, C>, y.data, y.dtype, b.key, b.order,
+                       x.data, n, width, places, how, head, tail);
+        if (e || pieces < 2) { return e; }
+        return launch(at, {grid_for(at, pieces * ((width + 7) / 8), 1), dim3(8, THREADS / 8)},
+                      add_parts<T, C>, y.data, y.dtype, b.key, n, width, places, how, head, tail);
+    };
+    switch (y.dtype) {
+    case TENSOR_F32: return add(type_t<float>(), type_t<float>());
+    case TENSOR_F16: return add(type_t<f16>(), type_t<float>());
+    case TENSOR_BF16: return add(type_t<bf16>(), type_t<float>());
+    case TENSOR_F64: return add(type_t<double>(), type_t<double>());
+    default: return add(type_t<void>(), type_t<int64_t>());
+    }
 }
+
 // y[.. index[.. i ..] ..] joined with x[.. i ..] along dim; y and x contiguous, index of x's shape.
 inline int scatter_add(const place_t &at, const tensor_arg_t &y, int dim, const tensor_arg_t &index,
                        const tensor_arg_t &x, void *scratch, int how = PUT_ADD) {
@@ -4145,6 +4862,7 @@ inline int scatter_add(const place_t &at, const tensor_arg_t &y, int dim, const 
     return add_at(at, y, x, walk_of(o, 2), &index, y.strides[dim], y.dims[dim], 1, count_of(y), scratch,
                   how);
 }
+
 // y[index[i]] joined with x[i] for rows of width, but where the index is `padding`: index_add, and the
 // gradient of embedding.
 inline int add_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &index,
@@ -4168,6 +4886,7 @@ inline int add_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg_t
 // ------------------------------------------------------------------------------
 
 enum { ROW_SORT = 2048 };
+
 __global__ void __launch_bounds__(THREADS, 4)
     sort_rows(order_t o, int *order, int64_t rows, int columns, int width) {    // width: power of 2
     TCU_SHARED(uint64_t, key, [ROW_SORT]);
@@ -4200,38 +4919,39 @@ __global__ void __launch_bounds__(THREADS, 4)
         __syncthreads();
     }
 }
+
 __global__ void __launch_bounds__(THREADS, 4) order_keys(order_t o, uint64_t *key, int *order, int64_t n) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+    for (int64_t i = thread_index(); i < n; i += thread_count()) {
         key[i] = key_of(o, i);
         order[i] = (int)i;
     }
 }
+
 __global__ void __launch_bounds__(THREADS, 4)
     row_keys(uint64_t *key, const int *order, int64_t n, int64_t columns) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+    for (int64_t i = thread_index(); i < n; i += thread_count()) {
         key[i] = (uint64_t)(order[i] / columns);
     }
 }
+
 // The first m places of each row as keys, to sort them by place.
 __global__ void __launch_bounds__(THREADS, 4)
     head_keys(uint64_t *key, int *to, const int *order, int64_t rows, int64_t columns, int64_t m) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < rows * m; i += step) {
+    for (int64_t i = thread_index(); i < rows * m; i += thread_count()) {
         to[i] = order[i / m * columns + i % m];
         key[i] = (uint64_t)to[i];
     }
 }
+
 // y[rows, m] = places within the row, of an order whose rows have `columns`.
 __global__ void __launch_bounds__(THREADS, 4)
     order_places(int64_t *y, const int *order, int64_t rows, int64_t columns, int64_t m, int64_t x_columns) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < rows * m; i += step) {
+    for (int64_t i = thread_index(); i < rows * m; i += thread_count()) {
         int64_t r = i / m;
         y[i] = order[r * columns + i % m] - r * x_columns;
     }
 }
+
 // The place of the k-th smallest of each row; k = 0: of the median, the first NaN if there is one; -1: of the
 // median of what is not NaN, the first NaN if all are.
 __global__ void __launch_bounds__(THREADS, 4)
@@ -4239,8 +4959,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     const uint64_t nan = o.bits < 64 ? (1ull << o.bits) - 1 : ~0ull;
     const bool whole = o.dtype != TENSOR_F32 && o.dtype != TENSOR_F64 && o.dtype != TENSOR_F16 &&
                        o.dtype != TENSOR_BF16;
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t r = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; r < rows; r += step) {
+    for (int64_t r = thread_index(); r < rows; r += thread_count()) {
         const int *row = order + r * columns;
         int64_t numbers = columns, low = 0, rank = k - 1;   // numbers: how many are not NaN
         if (k < 1 && !whole) {
@@ -4249,10 +4968,12 @@ __global__ void __launch_bounds__(THREADS, 4)
                 if (key_of(o, row[mid]) == nan) { numbers = mid; } else { low = mid + 1; }
             }
         }
-        if (k < 1) { rank = numbers < (k ? 1 : columns) ? numbers : (numbers - 1) / 2; }
+        const int64_t enough = k ? 1 : columns;
+        if (k < 1) { rank = numbers < enough ? numbers : (numbers - 1) / 2; }
         y[r] = row[rank] - r * columns;
     }
 }
+
 // The last place of the value that is there most often, the smallest such; a row a block.
 __global__ void __launch_bounds__(THREADS, 4)
     order_mode(int64_t *y, order_t o, const int *order, int64_t rows, int64_t columns) {
@@ -4276,26 +4997,30 @@ __global__ void __launch_bounds__(THREADS, 4)
         __syncthreads();
     }
 }
+
 // order[row][i] = place in x of the row's i-th, in b.order. Scratch: sort_scratch(rows columns).
 inline int sorted_rows(const place_t &at, const order_t &o, sortable_t &b, int64_t rows, int64_t columns) {
     int64_t n = rows * columns;
     if (columns <= at.limits.sort_row) {
         int width = 1;
         while (width < columns) { width *= 2; }
-        unsigned threads = width / 2 > THREADS ? THREADS : width / 2 < 32 ? 32 : width / 2;
-        return code_of(tcu_launch(sort_rows, grid_for(at, rows, 1), threads, 0, at.stream, o, b.order, rows,
-                                  (int)columns, width));
+        unsigned threads = (unsigned)most(32, least<int>(width / 2, THREADS));
+        return launch(at, {grid_for(at, rows, 1), threads}, sort_rows, o, b.order, rows, (int)columns, width);
     }
-    unsigned grid = grid_for(at, n, THREADS);
-    cudaError_t e = tcu_launch(order_keys, grid, THREADS, 0, at.stream, o, b.key, b.order, n);
-    if (!e) { e = radix_sort(at, b, n, o.first, o.bits); }
-    if (!e && rows > 1) {
-        e = tcu_launch(row_keys, grid, THREADS, 0, at.stream, b.key, (const int *)b.order, n, columns);
-        if (!e) { e = radix_sort(at, b, n, 0, log2_up(rows)); }
+
+    const grid_t grid = threads_for(at, n);
+    int code = launch(at, grid, order_keys, o, b.key, b.order, n);
+    if (!code) { code = radix_sort(at, b, n, o.first, o.bits); }
+    if (!code && rows > 1) {
+        code = launch(at, grid, row_keys, b.key, (const int *)b.order, n, columns);
+        if (!code) { code = radix_sort(at, b, n, 0, log2_up(rows)); }
     }
-    return code_of(e);
+
+    return code;
 }
+
 enum pick_id { PICK_SORT, PICK_TOP, PICK_RANK, PICK_MODE };
+
 // y[rows, m] = places. falling: from the largest, NaN first. PICK_TOP: the first m, by place unless sorted.
 // k: PICK_RANK's. Scratch: sort_scratch of x's elements, twice for PICK_TOP.
 inline int pick(const place_t &at, int what, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
@@ -4309,33 +5034,30 @@ inline int pick(const place_t &at, int what, const tensor_arg_t &y, const tensor
     if (code) { return code; }
     const int *order = b.order;
     if (what == PICK_RANK) {
-        return code_of(tcu_launch(order_rank, grid_for(at, rows, THREADS), THREADS, 0, at.stream, to, o,
-                                  order, rows, columns, k));
+        return launch(at, threads_for(at, rows), order_rank, to, o, order, rows, columns, k);
     }
     if (what == PICK_MODE) {
-        return code_of(tcu_launch(order_mode, grid_for(at, rows, 1), THREADS, 0, at.stream, to, o, order,
-                                  rows, columns));
+        return launch(at, blocks_for(at, rows), order_mode, to, o, order, rows, columns);
     }
-    unsigned grid = grid_for(at, n, THREADS);
+    const grid_t grid = threads_for(at, n);
     int64_t wide = columns;
     if (what == PICK_TOP && !sorted) {
         sortable_t h((char *)scratch + (sort_scratch(rows * columns) + 15) / 16 * 16, n);
-        cudaError_t e = tcu_launch(head_keys, grid, THREADS, 0, at.stream, h.key, h.order, order, rows,
-                                   columns, m);
+        int e = launch(at, grid, head_keys, h.key, h.order, order, rows, columns, m);
         if (!e) { e = radix_sort(at, h, n, 0, log2_up(rows * columns)); }
-        if (e) { return code_of(e); }
+        if (e) { return e; }
         order = h.order;
         wide = m;
     }
-    return code_of(tcu_launch(order_places, grid, THREADS, 0, at.stream, to, order, rows, wide, m, columns));
+
+    return launch(at, grid, order_places, to, order, rows, wide, m, columns);
 }
 
 // Where values belong in sorted rows of `columns`; per_row values share a row, all the only one if it is 0.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 search_rows(int64_t *y, const void *sorted, const void *values, int dtype, int64_t n, int64_t columns,
             int64_t per_row, bool right) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+    for (int64_t i = thread_index(); i < n; i += thread_count()) {
         int64_t low = 0, high = columns, row = per_row ? i / per_row * columns : 0;
         C v = load_as<C>(values, dtype, i);
         while (low < high) {
@@ -4346,19 +5068,21 @@ search_rows(int64_t *y, const void *sorted, const void *values, int dtype, int64
         y[i] = low;
     }
 }
+
 inline int search(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &sorted,
                   const tensor_arg_t &values, bool right) {
     int64_t n = values.numel, per_row = sorted.ndim == 1 ? 0 : values.dims[values.ndim - 1];
     auto *kernel = class_of(sorted.dtype) == 2 ? search_rows<int64_t> : search_rows<double>;
     if (!n) { return 0; }
-    return code_of(tcu_launch(kernel, grid_for(at, n, THREADS), THREADS, 0, at.stream, (int64_t *)y.data,
-                              (const void *)sorted.data, (const void *)values.data, (int)sorted.dtype, n,
-                              sorted.dims[sorted.ndim - 1], per_row, right));
+    return launch(at, threads_for(at, n), kernel, (int64_t *)y.data, (const void *)sorted.data,
+                  (const void *)values.data, (int)sorted.dtype, n, sorted.dims[sorted.ndim - 1], per_row,
+                  right);
 }
 
 // Places of the true bytes: each tile counts its own, the counts are summed, each tile writes. apart: as
 // indices of each dim.
 struct mask_t { const uint8_t *x; int64_t n, dims[TENSOR_MAX_DIMS]; int ndim, apart; };
+
 __device__ inline int true_in(const mask_t &m, int *count) {
     int64_t first = blockIdx.x * (int64_t)TILE + threadIdx.x * EACH;
     int n = 0;
@@ -4367,6 +5091,7 @@ __device__ inline int true_in(const mask_t &m, int *count) {
     __syncthreads();
     return n;
 }
+
 __global__ void __launch_bounds__(THREADS, 4) true_count(int *total, mask_t m) {
     TCU_SHARED(int, count, [THREADS]);
     TCU_SHARED(int, part, [THREADS]);
@@ -4374,6 +5099,7 @@ __global__ void __launch_bounds__(THREADS, 4) true_count(int *total, mask_t m) {
     block_scan(count, THREADS, part);
     if (threadIdx.x == THREADS - 1) { total[blockIdx.x] = count[threadIdx.x] + n; }
 }
+
 __global__ void __launch_bounds__(THREADS, 4) true_places(int64_t *y, const int *total, mask_t m) {
     TCU_SHARED(int, count, [THREADS]);
     TCU_SHARED(int, part, [THREADS]);
@@ -4392,7 +5118,9 @@ __global__ void __launch_bounds__(THREADS, 4) true_places(int64_t *y, const int 
         to++;
     }
 }
+
 inline uint64_t nonzero_scratch(int64_t n) { return (uint64_t)((n + TILE - 1) / TILE) * sizeof(int); }
+
 // y has room for all: tensor.h has counted them.
 inline int nonzero(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, bool apart,
                    void *scratch) {
@@ -4402,11 +5130,11 @@ inline int nonzero(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
     if (x.numel > INT32_MAX) { return TENSOR_ERR_UNSUPPORTED; }
     for (int d = 0; d < x.ndim; d++) { m.dims[d] = x.dims[d]; }
     int *total = (int *)scratch;
-    cudaError_t e = tcu_launch(true_count, blocks, THREADS, 0, at.stream, total, m);
-    if (!e) { e = tcu_launch(radix_sum, 1, THREADS, 0, at.stream, total, (int)blocks); }
-    return code_of(e ? e : tcu_launch(true_places, blocks, THREADS, 0, at.stream, (int64_t *)y.data,
-                                      (const int *)total, m));
+    int code = launch(at, {blocks, THREADS}, true_count, total, m);
+    if (!code) { code = launch(at, {1, THREADS}, sum_counts, total, (int)blocks); }
+    return code ? code : launch(at, {blocks, THREADS}, true_places, (int64_t *)y.data, (const int *)total, m);
 }
+
 // n places drawn from each row of weights by the inverse of its running sum, a row a block; a weight that is
 // no finite number >= 0, or a row without one above 0, is an error.
 __global__ void __launch_bounds__(THREADS, 4)
@@ -4434,7 +5162,8 @@ __global__ void __launch_bounds__(THREADS, 4)
             uint32_t w[4];
             int64_t e = r * n + j, pick = 0;
             philox(g, (uint64_t)e >> 1, w);
-            double v = unit_of(w[e & 1 ? 3 : 1], w[e & 1 ? 2 : 0]) * total, at = 0;
+            const int pair = e & 1 ? 2 : 0;
+            double v = unit_of(w[pair + 1], w[pair]) * total, at = 0;
             int k = 0;
             while (k < THREADS - 1 && !(v < at + part[k])) { at += part[k++]; }
             while (k && !(part[k] > 0)) { at -= part[--k]; }        // v met the end of the sum
@@ -4456,8 +5185,8 @@ __global__ void __launch_bounds__(THREADS, 4)
 __global__ void __launch_bounds__(THREADS, 4)
     draw_swaps(uint64_t *key, int *order, int *filled, int64_t n, rng_t r) {
     tensor_generator_t g = r.now();
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+    int64_t step = thread_count();
+    for (int64_t i = thread_index(); i < n; i += step) {
         uint32_t w[4];
         philox(g, (uint64_t)i, w);
         key[i] = ((uint64_t)w[1] << 32 | w[0]) % (uint64_t)(i + 1);
@@ -4465,21 +5194,22 @@ __global__ void __launch_bounds__(THREADS, 4)
         filled[i] = -1;
     }
 }
+
 // filled[k] = the last step before k that swapped place k with its own, -1 = none. Sorted by k, then by step.
 __global__ void __launch_bounds__(THREADS, 4)
     last_swaps(int *filled, const uint64_t *key, const int *order, int64_t n) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t q = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; q < n; q += step) {
+    int64_t step = thread_count();
+    for (int64_t q = thread_index(); q < n; q += step) {
         int k = (int)key[q];
         if (q && (int)key[q - 1] == k) { continue; }
         int64_t first = order[q] > k ? q : q + 1;
         if (first < n && (int)key[first] == k) { filled[k] = order[first]; }
     }
 }
+
 __global__ void __launch_bounds__(THREADS, 4)
     swapped_places(int64_t *y, const int *filled, const uint64_t *key, const int *order, int64_t n) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t q = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; q < n; q += step) {
+    for (int64_t q = thread_index(); q < n; q += thread_count()) {
         int from = (int)key[q];
         if (q + 1 < n && (int)key[q + 1] == from) {
             for (int k = order[q + 1]; k >= 0; k = filled[k]) { from = k; }
@@ -4487,19 +5217,19 @@ __global__ void __launch_bounds__(THREADS, 4)
         y[order[q]] = from;
     }
 }
+
 // Scratch: sort_scratch(n), then n ints. n < 2^31.
 inline int random_order(const place_t &at, int64_t *y, int64_t n, rng_t g, void *scratch) {
     sortable_t b(scratch, n);
     int *filled = (int *)((char *)scratch + sort_scratch(n));
-    unsigned grid = grid_for(at, n, THREADS);
-    cudaError_t e = tcu_launch(draw_swaps, grid, THREADS, 0, at.stream, b.key, b.order, filled, n, g);
-    if (!e) { e = radix_sort(at, b, n, 0, log2_up(n)); }
+    const grid_t grid = threads_for(at, n);
+    int code = launch(at, grid, draw_swaps, b.key, b.order, filled, n, g);
+    if (!code) { code = radix_sort(at, b, n, 0, log2_up(n)); }
     const uint64_t *key = b.key;
     const int *order = b.order;
-    if (!e) { e = tcu_launch(last_swaps, grid, THREADS, 0, at.stream, filled, key, order, n); }
-    if (e) { return code_of(e); }
-    return code_of(tcu_launch(swapped_places, grid, THREADS, 0, at.stream, y, (const int *)filled, key, order,
-                              n));
+    if (!code) { code = launch(at, grid, last_swaps, filled, key, order, n); }
+    if (code) { return code; }
+    return launch(at, grid, swapped_places, y, (const int *)filled, key, order, n);
 }
 
 // ------------------------------------------------------------------------------
@@ -4513,6 +5243,7 @@ inline int random_order(const place_t &at, int64_t *y, int64_t n, rng_t g, void 
 // ------------------------------------------------------------------------------
 
 enum { WARP = 32, SWEEPS = 60, PIVOT_BITS = 20 };
+
 struct linalg_t {
     walk_t batch;                               // strides of x and b over the batch
     const void *x, *b;
@@ -4523,14 +5254,18 @@ struct linalg_t {
     double *work;
     unsigned long long *error;
 };
+
 struct team_t { int lane, warp, warps; };
+
 __device__ inline team_t team_now() {
     return {(int)threadIdx.x % WARP, (int)threadIdx.x / WARP, (int)blockDim.x / WARP};
 }
+
 template <class OP> __device__ inline double warp_join(double v) {      // the same bits for all lanes
     for (int d = WARP / 2; d; d /= 2) { v = OP::join(v, __shfl_xor_sync(~0u, v, d)); }
     return v;
 }
+
 template <class OP> __device__ inline double block_join(double v, double *part) {   // part: one per warp
     team_t w = team_now();
     v = warp_join<OP>(v);
@@ -4541,6 +5276,7 @@ template <class OP> __device__ inline double block_join(double v, double *part) 
     __syncthreads();
     return v;
 }
+
 // f(row, column) for an m x n matrix; neighbours in a row by neighbours of a warp.
 template <class F> __device__ inline void each_place(int m, int n, F f) {
     team_t w = team_now();
@@ -4548,16 +5284,19 @@ template <class F> __device__ inline void each_place(int m, int n, F f) {
         for (int j = w.lane; j < n; j += WARP) { f(i, j); }
     }
 }
+
 __device__ inline double element(const linalg_t &l, int which, int64_t at, int i, int j) {
     const void *x = which ? l.b : l.x;
     at += i * l.row[which] + j * l.column[which];
     return l.twice ? ((const double *)x)[at] : (double)((const float *)x)[at];
 }
+
 __device__ inline void load_matrix(double *a, const linalg_t &l, int which, int64_t at, int m, int n) {
     each_place(m, n, [&](int i, int j) {
         a[(int64_t)j * l.ld + i] = element(l, which, at, i, j);
     });
 }
+
 template <class F>
 __device__ inline void store_matrix(const linalg_t &l, int which, int64_t item, int m, int n, F f) {
     each_place(m, n, [&](int i, int j) {
@@ -4569,10 +5308,12 @@ __device__ inline void store_matrix(const linalg_t &l, int which, int64_t item, 
         }
     });
 }
+
 // The first matrix without a result, and its pivot (from 1; 0 = inf, NaN or no convergence).
 __device__ inline void no_result(const linalg_t &l, int64_t item, int pivot) {
     fault(l.error, item << PIVOT_BITS | pivot);
 }
+
 // panel(j) finishes column j, after update(i, j) for all i < j; update(j, c) for all other columns c. A warp
 // that has updated the next panel finishes it at once.
 template <class P, class U> __device__ inline void by_columns(int panels, int columns, P panel, U update) {
@@ -4589,6 +5330,7 @@ template <class P, class U> __device__ inline void by_columns(int panels, int co
         __syncthreads();
     }
 }
+
 // LU with partial pivoting (the first of the largest) of the first `panels` columns; the others follow.
 __device__ inline void lu_columns(double *a, int ld, int m, int panels, int columns, int *swaps) {
     const int lane = team_now().lane;
@@ -4621,6 +5363,7 @@ __device__ inline void lu_columns(double *a, int ld, int m, int panels, int colu
         for (int i = j + 1 + lane; i < m && c > j && x[j] != 0; i += WARP) { y[i] -= x[i] * v; }
     });
 }
+
 // y = a^-1 y for one triangle of a, by one warp.
 __device__ inline void substitute(const double *a, int ld, int n, double *y, bool upper, bool unit) {
     const int lane = team_now().lane;
@@ -4634,6 +5377,7 @@ __device__ inline void substitute(const double *a, int ld, int n, double *y, boo
         __syncwarp();
     }
 }
+
 // y = (I - tau v vT) y from row j on, v[j] = 1 whatever stands there; by one warp.
 __device__ inline void reflect(const double *v, double tau, double *y, int j, int m) {
     const int lane = team_now().lane;
@@ -4646,6 +5390,7 @@ __device__ inline void reflect(const double *v, double tau, double *y, int j, in
     for (int i = j + 1 + lane; i < m; i += WARP) { y[i] -= sum * v[i]; }
     __syncwarp();
 }
+
 // Column j becomes (beta, v) as tensor.h's; -> tau. By one warp.
 __device__ inline double householder(double *x, int j, int m) {
     const int lane = team_now().lane;
@@ -4660,6 +5405,7 @@ __device__ inline double householder(double *x, int j, int m) {
     __syncwarp();
     return (beta - a) / beta;
 }
+
 // What f(item, places of x and b, workspace) does for each matrix.
 template <class F> __device__ inline void each_matrix(const linalg_t &l, double *shared, F f) {
     double *a = l.here ? shared : l.work + blockIdx.x * l.room;
@@ -4670,6 +5416,7 @@ template <class F> __device__ inline void each_matrix(const linalg_t &l, double 
         __syncthreads();
     }
 }
+
 template <int ID> __global__ void __launch_bounds__(THREADS, 2) factor_matrices(linalg_t l) {
     TCU_DYNAMIC_SHARED(double, shared);
     const team_t w = team_now();
@@ -4699,7 +5446,8 @@ template <int ID> __global__ void __launch_bounds__(THREADS, 2) factor_matrices(
             for (int i = 0; i < n && !threadIdx.x; i++) {
                 double p = swaps[i] == i ? a[(int64_t)i * ld + i] : -a[(int64_t)i * ld + i];
                 all *= p;
-                sign *= p > 0 ? 1 : p < 0 ? -1 : p;
+                if (p != 0) { sign = p < 0 ? -sign : sign; }
+                if (!(p < 0 || p > 0)) { sign *= p; }       // 0, or NaN
                 logs += log(fabs(p));
             }
             store_matrix(l, 0, item, 1, 1, [&](int, int) { return all; });
@@ -4752,6 +5500,7 @@ __device__ inline void pair_of(int i, int round, int players, int *first, int *s
     *first = p < q ? p : q;
     *second = p < q ? q : p;
 }
+
 // The turn by which two columns (or rows) of squares p and q and product v become orthogonal: x' = c x - s y,
 // y' = s x + c y.
 __device__ inline void turn_of(double p, double q, double v, double *c, double *s) {
@@ -4759,6 +5508,7 @@ __device__ inline void turn_of(double p, double q, double v, double *c, double *
     *c = 1 / hypot(1.0, t);
     *s = t * *c;
 }
+
 // Brings the largest of the n elements to about 1. -> what they were multiplied with; NaN: one is no number
 __device__ inline double scale_matrix(double *a, int64_t n, double *part) {
     double big = 0, scale = 1;
@@ -4767,7 +5517,7 @@ __device__ inline double scale_matrix(double *a, int64_t n, double *part) {
     if (big > 0 && big < INFINITY) {
         int e;
         (void)frexp(big, &e);
-        scale = ldexp(1.0, e > 1000 ? -1000 : e < -1000 ? 1000 : -e);
+        scale = ldexp(1.0, -most(-1000, least(e, 1000)));
     } else if (!(big == 0)) {
         scale = NAN;
     }
@@ -4775,18 +5525,21 @@ __device__ inline double scale_matrix(double *a, int64_t n, double *part) {
     __syncthreads();
     return scale;
 }
+
 // order[place] = whose place it is among n values, ascending or descending, stable.
 __device__ inline void rank_values(const double *d, int *order, int n, bool falling) {
     for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) {
         int place = 0;
         for (int j = 0; j < n; j++) {
-            bool before = falling ? d[j] > d[i] : d[j] < d[i], behind = falling ? d[j] < d[i] : d[j] > d[i];
+            bool before = d[j] < d[i], behind = d[j] > d[i];
+                if (falling) { before = d[j] > d[i], behind = d[j] < d[i]; }
             place += before || (!behind && j < i);
         }
         order[place] = i;
     }
     __syncthreads();
 }
+
 // *turned is taken back; -> whether a sweep turned anything. All threads.
 __device__ inline bool turned_once(int *turned) {
     __syncthreads();
@@ -4796,6 +5549,7 @@ __device__ inline bool turned_once(int *turned) {
     __syncthreads();
     return again;
 }
+
 // Two-sided: a round's pairs have one turn each; then each pair of pairs has a 2 x 2 block to turn.
 __global__ void __launch_bounds__(THREADS, 2) eigen_matrices(linalg_t l) {
     TCU_DYNAMIC_SHARED(double, shared);
@@ -4809,7 +5563,7 @@ __global__ void __launch_bounds__(THREADS, 2) eigen_matrices(linalg_t l) {
         int *order = (int *)(cs + players), sweep = 0;
         each_place(n, n, [&](int i, int j) {
             bool given = l.upper ? i <= j : i >= j;             // one triangle counts
-            a[(int64_t)i * ld + j] = element(l, 0, from[0], given ? i : j, given ? j : i);
+            a[(int64_t)i * ld + j] = given ? element(l, 0, from[0], i, j) : element(l, 0, from[0], j, i);
             v[(int64_t)i * ld + j] = i == j;
         });
         each_place(n, ld - n, [&](int i, int j) { a[(int64_t)i * ld + n + j] = 0; });
@@ -4837,7 +5591,8 @@ __global__ void __launch_bounds__(THREADS, 2) eigen_matrices(linalg_t l) {
                     pair_of(j, round, players, &r, &s);
                     double *x = a + (int64_t)p * ld, *y = a + (int64_t)q * ld;
                     bool low = q < n, right = s < n;
-                    double xr = x[r], xs = right ? x[s] : 0, yr = low ? y[r] : 0;
+                    double xr = x[r], xs = right ? x[s] : 0;
+            double yr = low ? y[r] : 0;
                     double ys = low && right ? y[s] : 0;
                     double f = c * xr - t * yr, g = c * xs - t * ys, h = t * xr + c * yr;
                     double k = t * xs + c * ys;
@@ -4866,6 +5621,7 @@ __global__ void __launch_bounds__(THREADS, 2) eigen_matrices(linalg_t l) {
         store_matrix(l, 1, item, n, n, [&](int i, int j) { return v[(int64_t)order[j] * ld + i]; });
     });
 }
+
 // One-sided: u's k vectors, of the longer side, are turned until they are orthogonal; v has the turns. A
 // missing vector is the unit vector that those there cover least, made orthogonal to them twice.
 __global__ void __launch_bounds__(THREADS, 2) singular_matrices(linalg_t l) {
@@ -4980,7 +5736,8 @@ __global__ void __launch_bounds__(THREADS, 2) singular_matrices(linalg_t l) {
             }
             __syncthreads();
         }
-        const double *left = wide ? v : u, *right = wide ? u : v;
+        const double *left = wide ? v : u;
+        const double *right = wide ? u : v;
         store_matrix(l, 0, item, 1, k, [&](int, int j) { return d[order[j]] / scale; });
         store_matrix(l, 1, item, l.m, wide ? k : l.r,
                      [&](int i, int j) { return left[(int64_t)order[j] * ld + i]; });
@@ -4988,6 +5745,7 @@ __global__ void __launch_bounds__(THREADS, 2) singular_matrices(linalg_t l) {
                      [&](int i, int j) { return right[(int64_t)order[i] * ld + j]; });
     });
 }
+
 // order[items, m] of the rows 0 .. m - 1 after n swaps: one after the other, each reads what the last wrote.
 __global__ void __launch_bounds__(THREADS, 4)
     swap_rows(int64_t *y, const int32_t *swaps, int64_t items, int64_t m, int64_t n,
@@ -5024,7 +5782,9 @@ struct matmul_t {                               // y[m,n] = alpha x[m,k] w[k,n] 
     int activation = 0;                         // cuBLASLt's epilogue for it; 0 = none
     void *before = nullptr;                     // what it is of, as y; may be NULL
 };
+
 enum { MM = 64, KK = 16, RELU_EPILOGUE = 2, GELU_EPILOGUE = 32 };
+
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul_tiles(matmul_t q) {
     TCU_SHARED(C, a, [KK][MM + 4]);
     TCU_SHARED(C, b, [KK][MM + 4]);
@@ -5034,10 +5794,12 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul
         C acc[4][4] = {};
         for (int64_t k0 = 0; k0 < q.k; k0 += KK) {
             for (int i = t; i < MM * KK; i += THREADS) {    // lanes along what lies side by side
-                int64_t r = q.xc == 1 ? i / KK : i % MM, k = q.xc == 1 ? i % KK : i / MM;
+                int64_t r = q.xc == 1 ? i / KK : i % MM;
+                int64_t k = q.xc == 1 ? i % KK : i / MM;
                 a[k][r] = row + r < q.m && k0 + k < q.k
                     ? load_typed<T, C>(q.x, q.dtype, z * q.xb + (row + r) * q.xr + (k0 + k) * q.xc) : C(0);
-                int64_t c = q.wr == 1 ? i / KK : i % MM, l = q.wr == 1 ? i % KK : i / MM;
+                int64_t c = q.wr == 1 ? i / KK : i % MM;
+                int64_t l = q.wr == 1 ? i % KK : i / MM;
                 b[l][c] = column + c < q.n && k0 + l < q.k
                     ? load_typed<T, C>(q.w, q.dtype, z * q.wb + (k0 + l) * q.wr + (column + c) * q.wc) : C(0);
             }
@@ -5080,6 +5842,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul
         }
     }
 }
+
 #if defined(TCU_HAVE_CUBLASLT) || defined(TCU_HAVE_CUDNN)
 // Up to 256, what cuBLASLt takes for granted unless told.
 static uint32_t alignment_of(const void *p) {
@@ -5090,6 +5853,7 @@ static uint32_t alignment_of(const void *p) {
 #ifdef TCU_HAVE_CUBLASLT
 static_assert((int)RELU_EPILOGUE == CUBLASLT_EPILOGUE_RELU && (int)GELU_EPILOGUE == CUBLASLT_EPILOGUE_GELU,
               "the epilogues of matmul_t");
+
 // An operand of cuBLASLt's, whose matrices lie column by column: rows x columns with these steps, or turned.
 struct side_t {
     int64_t ld;
@@ -5097,10 +5861,12 @@ struct side_t {
     side_t(int64_t rows, int64_t columns, int64_t down, int64_t across) {
         bool plain = (down == 1 || rows == 1) && (columns == 1 || across >= rows);
         turned = !plain;
-        ld = turned ? down : columns == 1 ? rows : across;
+        ld = columns == 1 ? rows : across;
+        if (turned) { ld = down; }
         fits = (plain || ((across == 1 || columns == 1) && down >= columns)) && ld <= INT32_MAX;
     }
 };
+
 // y = x w is its D[n,m] = A[n,k] B[k,m] with A = w and B = x, and nothing is turned. -> whether it was done
 static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     bool f64 = q.dtype == TENSOR_F64;
@@ -5113,33 +5879,40 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     if (!a.fits || !b.fits || !d.fits || d.turned || (q.batch > 1 && (q.xb < 0 || q.wb < 0 || q.yb < 0))) {
         return false;
     }
-    int32_t epilogue = (q.bias ? CUBLASLT_EPILOGUE_BIAS : 0) | q.activation |
-        (q.before ? CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU : 0);
-    int64_t tf32 = q.dtype == TENSOR_F32 && __atomic_load_n(&L.matmul_tf32, __ATOMIC_RELAXED);
+    int32_t epilogue = q.activation;
+    if (q.bias) { epilogue |= CUBLASLT_EPILOGUE_BIAS; }
+    if (q.before) { epilogue |= CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU; }
+    int64_t extras = q.bias ? alignment_of(q.bias) : 0;
+    if (q.before) { extras += 1024ll * alignment_of(q.before); }
+    int64_t tf32 = q.dtype == TENSOR_F32 && __atomic_load_n(&libraries.matmul_tf32, __ATOMIC_RELAXED);
     product_key_t key = {{at.device, q.dtype, q.m, q.n, q.k, q.batch, a.ld, b.ld, d.ld, q.wb, q.xb, q.yb,
                           a.turned + 2 * b.turned, epilogue + (q.add ? 1024 : 0), tf32,
                           alignment_of(q.w) + 1024ll * alignment_of(q.x), alignment_of(q.y),
-                          (q.bias ? alignment_of(q.bias) : 0) +
-                              1024ll * (q.before ? alignment_of(q.before) : 0)}};
-    cudaDataType type = f64                      ? CUDA_R_64F
-                        : q.dtype == TENSOR_F16  ? CUDA_R_16F
-                        : q.dtype == TENSOR_BF16 ? CUDA_R_16BF
-                                                 : CUDA_R_32F;
-    cublasComputeType_t sums = f64    ? CUBLAS_COMPUTE_64F
-                               : tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                      : CUBLAS_COMPUTE_32F;
+                          extras}};
+    cudaDataType type = CUDA_R_32F;
+    switch (q.dtype) {
+    case TENSOR_F64: type = CUDA_R_64F; break;
+    case TENSOR_F16: type = CUDA_R_16F; break;
+    case TENSOR_BF16: type = CUDA_R_16BF; break;
+    default: break;
+    }
+
+    cublasComputeType_t sums = tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    if (f64) { sums = CUBLAS_COMPUTE_64F; }
     cublasLtMatmulDescOpaque_t product;
     cublasLtMatrixLayoutOpaque_t layout[3];     // of A, B, D
     const side_t *side[3] = {&a, &b, &d};
     const int64_t rows[3] = {q.n, q.k, q.n}, columns[3] = {q.k, q.m, q.m}, steps[3] = {q.wb, q.xb, q.yb};
-    int32_t op[2] = {a.turned ? CUBLAS_OP_T : CUBLAS_OP_N, b.turned ? CUBLAS_OP_T : CUBLAS_OP_N};
+    int32_t op[2] = {CUBLAS_OP_N, CUBLAS_OP_N};
+    if (a.turned) { op[0] = CUBLAS_OP_T; }
+    if (b.turned) { op[1] = CUBLAS_OP_T; }
     int32_t count = (int32_t)q.batch;
     double one = q.alpha, more = q.add;
     float one32 = (float)one, more32 = (float)more;
     bool found = false;
 
-    std::unique_lock<std::mutex> hold(L.lock);
-    if (!library_ready(LIBRARY_CUBLASLT, at.device)) { return false; }
+    std::unique_lock<std::mutex> hold(libraries.lock);
+    if (!library_ready(LIBRARY_CUBLASLT, at.device, at.allocator)) { return false; }
     cublasStatus_t e = lib.cublasLtMatmulDescInit_internal_(&product, sizeof product, sums,
                                                             f64 ? CUDA_R_64F : CUDA_R_32F);
     auto set = [&](cublasLtMatmulDescAttributes_t name, const void *value, size_t bytes) {
@@ -5153,11 +5926,12 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
         set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &q.before, sizeof q.before);
         set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &d.ld, sizeof d.ld);
     }
+
     for (int k = 0; k < 3 && !e; k++) {
         const side_t &s = *side[k];
-        e = lib.cublasLtMatrixLayoutInit_internal_(&layout[k], sizeof layout[k], type,
-                                                   (uint64_t)(s.turned ? columns[k] : rows[k]),
-                                                   (uint64_t)(s.turned ? rows[k] : columns[k]), s.ld);
+        uint64_t down = (uint64_t)rows[k], across = (uint64_t)columns[k];
+        if (s.turned) { down = (uint64_t)columns[k], across = (uint64_t)rows[k]; }
+        e = lib.cublasLtMatrixLayoutInit_internal_(&layout[k], sizeof layout[k], type, down, across, s.ld);
         if (e || count == 1) { continue; }
         e = lib.cublasLtMatrixLayoutSetAttribute_(&layout[k], CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
                                                   sizeof count);
@@ -5165,8 +5939,9 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
         e = lib.cublasLtMatrixLayoutSetAttribute_(&layout[k], CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
                                                   &steps[k], sizeof steps[k]);
     }
+
     if (!blas_said("description of a product", e)) { return false; }
-    auto *slot = L.products.of(key, at.limits.plan_sets, nullptr, &found);
+    auto *slot = libraries.products.of(key, at.limits.plan_sets, nullptr, &found);
     if (!found) {
         cublasLtMatmulPreferenceOpaque_t wish;
         cublasLtMatmulHeuristicResult_t result;
@@ -5187,8 +5962,9 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
         want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align[2], sizeof align[2]);
         want(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &parts, sizeof parts);
         if (!e) {
-            e = lib.cublasLtMatmulAlgoGetHeuristic_(L.blas[at.device], &product, &layout[0], &layout[1],
-                                                    &layout[2], &layout[2], &wish, 1, &result, &results);
+            e = lib.cublasLtMatmulAlgoGetHeuristic_(libraries.blas[at.device], &product, &layout[0],
+                                                    &layout[1], &layout[2], &layout[2], &wish, 1, &result,
+                                                    &results);
         }
         if (!e && (!results || result.state)) {
             e = result.state ? result.state : CUBLAS_STATUS_NOT_SUPPORTED;
@@ -5198,23 +5974,30 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
         if (e && e != CUBLAS_STATUS_NOT_SUPPORTED) { slot->used = 0; }       // it may do better next time
         if (!blas_said("no algorithm", e)) { return false; }
     }
+
     product_plan_t plan = slot->plan;
     hold.unlock();
     if (plan.workspace < 0) { return false; }
     workspace_t space(at.allocator, at.device, at.stream, plan.workspace);
     if (space.failed) { return false; }
     relaxed_t leave;
-    e = lib.cublasLtMatmul_(L.blas[at.device], &product, f64 ? (void *)&one : &one32, q.w, &layout[0], q.x,
-                            &layout[1], f64 ? (void *)&more : &more32, q.y, &layout[2], q.y, &layout[2],
+    const void *alpha = f64 ? (const void *)&one : &one32;
+    const void *beta = f64 ? (const void *)&more : &more32;
+    e = with_room(at.allocator, at.device, [&] {
+        return lib.cublasLtMatmul_(libraries.blas[at.device], &product, alpha, q.w, &layout[0],
+                            q.x, &layout[1], beta, q.y, &layout[2], q.y, &layout[2],
                             &plan.algo, space.at, (size_t)plan.workspace, at.stream);
+    });
     if (!e) {
-        __atomic_fetch_add(&L.calls, 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&libraries.calls, 1, __ATOMIC_RELAXED);
         return true;
     }
+
     hold.lock();
     return blas_said("cublasLtMatmul", e);
 }
 #endif
+
 inline int matmul(const place_t &at, const matmul_t &q) {
     if (!q.m || !q.n || !q.batch) { return 0; }
 #ifdef TCU_HAVE_CUBLASLT
@@ -5233,13 +6016,18 @@ inline int matmul(const place_t &at, const matmul_t &q) {
         }
         return 0;
     }
+
     dim3 grid((unsigned)gx, (unsigned)gy, (unsigned)(q.batch < 65535 ? q.batch : 65535));
-    auto *kernel = q.dtype == TENSOR_F32    ? matmul_tiles<float, float>
-                   : q.dtype == TENSOR_F16  ? matmul_tiles<f16, float>
-                   : q.dtype == TENSOR_BF16 ? matmul_tiles<bf16, float>
-                   : q.dtype == TENSOR_F64  ? matmul_tiles<double, double>
-                                            : matmul_tiles<void, int64_t>;
-    return code_of(tcu_launch(kernel, grid, THREADS, 0, at.stream, q));
+    auto *kernel = matmul_tiles<void, int64_t>;
+    switch (q.dtype) {
+    case TENSOR_F32: kernel = matmul_tiles<float, float>; break;
+    case TENSOR_F16: kernel = matmul_tiles<f16, float>; break;
+    case TENSOR_BF16: kernel = matmul_tiles<bf16, float>; break;
+    case TENSOR_F64: kernel = matmul_tiles<double, double>; break;
+    default: break;
+    }
+
+    return launch(at, {grid, THREADS}, kernel, q);
 }
 
 // y = a b (+ bias of columns) (+ y) for matrices in the last two dims, batches broadcast; strides of any
@@ -5297,13 +6085,16 @@ inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
 struct window_t {                               // nn__window_t's numbers, for the device
     int64_t kernel[3], stride[3], pad[3], dilation[3], in[3], out[3], mode, divisor;
 };
+
 static_assert(sizeof(window_t) == sizeof(nn__window_t), "the windows of tensor_nn.h");
+
 struct conv_t {
     window_t g;
     const void *a, *b, *bias;                   // a: x, or the gradient; b: weight, or x
     void *y;
     int64_t images, cg, og, n;                  // channels in, out of a group; results
 };
+
 template <class C> __device__ inline C multiply_add(C a, C b, C c) {
     if constexpr (same_type<C, float>::value) {
         return fmaf(a, b, c);
@@ -5311,11 +6102,12 @@ template <class C> __device__ inline C multiply_add(C a, C b, C c) {
         return fma(a, b, c);
     }
 }
+
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_forward(conv_t v) {
     const window_t &g = v.g;
-    int64_t step = (int64_t)gridDim.x * blockDim.x, taps = g.kernel[0] * g.kernel[1] * g.kernel[2];
+    int64_t step = thread_count(), taps = g.kernel[0] * g.kernel[1] * g.kernel[2];
     int64_t plane = g.in[0] * g.in[1] * g.in[2], channels = v.og * g.mode;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < v.n; i += step) {
+    for (int64_t i = thread_index(); i < v.n; i += step) {
         int64_t x = i % g.out[2], y = i / g.out[2] % g.out[1], z = i / g.out[2] / g.out[1] % g.out[0];
         int64_t o = i / g.out[2] / g.out[1] / g.out[0] % channels;
         int64_t image = i / g.out[2] / g.out[1] / g.out[0] / channels;
@@ -5341,6 +6133,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_f
         ((T *)v.y)[i] = from_class<T>(sum);
     }
 }
+
 // The window of which place i of dim d is tap k, -1 if there is none.
 __device__ inline int64_t window_of(const window_t &g, int d, int64_t i, int64_t k) {
     int64_t o = i + g.pad[d] - k * g.dilation[d];
@@ -5348,11 +6141,12 @@ __device__ inline int64_t window_of(const window_t &g, int d, int64_t i, int64_t
     o /= g.stride[d];
     return o < g.out[d] ? o : -1;
 }
+
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_input(conv_t v) {
     const window_t &g = v.g;
-    int64_t step = (int64_t)gridDim.x * blockDim.x, taps = g.kernel[0] * g.kernel[1] * g.kernel[2];
+    int64_t step = thread_count(), taps = g.kernel[0] * g.kernel[1] * g.kernel[2];
     int64_t pixels = g.out[0] * g.out[1] * g.out[2], channels = v.cg * g.mode;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < v.n; i += step) {
+    for (int64_t i = thread_index(); i < v.n; i += step) {
         int64_t x = i % g.in[2], y = i / g.in[2] % g.in[1], z = i / g.in[2] / g.in[1] % g.in[0];
         int64_t c = i / g.in[2] / g.in[1] / g.in[0] % channels, image =
             i / g.in[2] / g.in[1] / g.in[0] / channels;
@@ -5377,6 +6171,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_i
         ((T *)v.y)[i] = from_class<T>(sum);
     }
 }
+
 // A block a weight: a = gradient, b = x.
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_weight(conv_t v) {
     TCU_SHARED(C, s, [THREADS]);
@@ -5407,14 +6202,15 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_w
 
 #ifdef TCU_HAVE_CUDNN
 enum conv_kind_t { CONV_FORWARD, CONV_INPUT, CONV_WEIGHT };
+
 // y[i] += bias[channel of i], a place of a plane after the other.
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 4)
 add_to_channels(T *y, const T *bias, int64_t n, int64_t channels, int64_t plane) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+    for (int64_t i = thread_index(); i < n; i += thread_count()) {
         y[i] = from_class<T>(to_class<C>(y[i]) + to_class<C>(bias[i / plane % channels]));
     }
 }
+
 // Descriptors of a graph while it is made. The first failure stays; what is not taken out goes with it.
 struct dnn_graph_t {
     enum { MOST = 192 };                        // twice what attention takes
@@ -5434,6 +6230,7 @@ struct dnn_graph_t {
         at = what;
         dnn_said(what, s);
     }
+
     cudnnBackendDescriptor_t make(cudnnBackendDescriptorType_t type) {
         cudnnBackendDescriptor_t d = nullptr;
         if (status) { return d; }
@@ -5441,21 +6238,25 @@ struct dnn_graph_t {
         if (d) { all[count++] = d; }
         return d;
     }
+
     void take(cudnnBackendDescriptor_t d) {     // out of this graph
         int k = 0;
         while (k < count && all[k] != d) { k++; }
         if (k < count) { all[k] = all[--count]; }
     }
+
     void drop(cudnnBackendDescriptor_t d) {
         take(d);
         lib.cudnnBackendDestroyDescriptor_(d);
     }
+
     void set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
              int64_t n, const void *value) {
         if (!status) {
             check(lib.cudnnBackendSetAttribute_(d, name, type, n, value), "cudnnBackendSetAttribute");
         }
     }
+
     void set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value) {
         set(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
     }
@@ -5477,12 +6278,16 @@ struct dnn_graph_t {
         return d;
     }
 };
+
 static cudnnDataType_t dnn_type(int dtype) {
-    return dtype == TENSOR_F64    ? CUDNN_DATA_DOUBLE
-           : dtype == TENSOR_F16  ? CUDNN_DATA_HALF
-           : dtype == TENSOR_BF16 ? CUDNN_DATA_BFLOAT16
-                                  : CUDNN_DATA_FLOAT;
+    switch (dtype) {
+    case TENSOR_F64: return CUDNN_DATA_DOUBLE;
+    case TENSOR_F16: return CUDNN_DATA_HALF;
+    case TENSOR_BF16: return CUDNN_DATA_BFLOAT16;
+    default: return CUDNN_DATA_FLOAT;
+    }
 }
+
 // Whether an engine's sums are the same every time and as exact as the dtype promises.
 static bool engine_pleases(dnn_graph_t &g, cudnnBackendDescriptor_t config, bool exact) {
     cudnnBackendNumericalNote_t note[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
@@ -5500,9 +6305,11 @@ static bool engine_pleases(dnn_graph_t &g, cudnnBackendDescriptor_t config, bool
                   note[k] != CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION &&
                   !(exact && note[k] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
     }
+
     if (engine) { g.drop(engine); }
     return pleases;
 }
+
 // The first engine of cuDNN's choice that pleases, fits the workspace and can be made -> whether there is one
 static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, int device, bool exact,
                     int64_t most, dnn_plan_t *out) {
@@ -5510,17 +6317,18 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
     static const cudnnBackendHeurMode_t modes[2] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     cudnnBackendDescriptor_t whole = g.make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, ops);
-    if (!L.properties) {
-        g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &L.dnn[device]);
+    if (!libraries.properties) {
+        g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries.dnn[device]);
     }
     g.finish(whole, "operation graph");
-    snprintf(L.said, sizeof L.said, "cuDNN: no engine is deterministic and as exact as asked");
+    snprintf(libraries.said, sizeof libraries.said,
+             "cuDNN: no engine is deterministic and as exact as asked");
     for (cudnnBackendHeurMode_t mode : modes) {
         cudnnBackendDescriptor_t choice = g.make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), config[CHOICES];
         int64_t n = 0;
         g.set(choice, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, whole);
         g.set(choice, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-        if (L.properties) { g.set(choice, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, L.properties); }
+        if (libraries.properties) { g.set(choice, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, libraries.properties); }
         for (auto &c : config) { c = g.make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR); }
         if (g.status) { return false; }
         if (!dnn_said("no engine", lib.cudnnBackendFinalize_(choice)) ||
@@ -5534,10 +6342,10 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
             if (!engine_pleases(g, config[k], exact)) { continue; }
             cudnnBackendDescriptor_t plan = g.make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
             g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config[k]);
-            if (L.properties) {
-                g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, L.properties);
+            if (libraries.properties) {
+                g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, libraries.properties);
             } else {
-                g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &L.dnn[device]);
+                g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries.dnn[device]);
             }
             if (g.status) { break; }
             if (dnn_said("no plan", lib.cudnnBackendFinalize_(plan)) &&
@@ -5555,8 +6363,10 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
         for (auto &c : config) { g.drop(c); }
         g.drop(choice);
     }
+
     return false;
 }
+
 // A tensor of a convolution with 2 or 3 dims of space: a row of pixels is an image of height 1.
 struct image_t {
     int64_t n, dims[5], strides[5];
@@ -5570,12 +6380,15 @@ struct image_t {
         }
         int64_t step = 1;
         for (int k = 0; k < n && last; k++) {
-            int64_t d = k == 0 ? 1 : k == n - 1 ? 0 : n - k;
+            int64_t d = n - k;                       // the channels first, the batch last
+            if (k == 0) { d = 1; }
+            if (k == n - 1) { d = 0; }
             strides[d] = step;
             step *= dims[d];
         }
     }
 };
+
 // -> a status of category NOT_SUPPORTED says that cuDNN will never have a plan for it
 static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataType_t type, const image_t *t,
                                const int64_t (*space)[3], const int64_t *alignment, bool bias, bool exact,
@@ -5607,9 +6420,10 @@ static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataTyp
     bool f64 = type == CUDNN_DATA_DOUBLE;
     for (int k = 0; k < 3; k++) {
         bool inner = bias && k == 2;
-        d[k] = g.tensor(k + 1, inner ? sums : type, t[k].n, t[k].dims, t[k].strides, alignment[k],
-                        inner ? g.INNER : g.GIVEN);
+        d[k] = inner ? g.tensor(k + 1, sums, t[k].n, t[k].dims, t[k].strides, alignment[k], g.INNER)
+                     : g.tensor(k + 1, type, t[k].n, t[k].dims, t[k].strides, alignment[k], g.GIVEN);
     }
+
     cudnnBackendDescriptor_t conv = g.make(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
     g.set(conv, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &n);
     g.set(conv, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &sums);
@@ -5620,10 +6434,13 @@ static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataTyp
     g.set(conv, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, n, space[3]);
     g.finish(conv, "convolution");
     const auto &name = names[kind];             // t and d: large image, weight, small image
-    int large = kind == CONV_INPUT ? 2 : 0, weight = kind == CONV_WEIGHT ? 2 : 1, small_ = 3 - large - weight;
+    int large = kind == CONV_INPUT ? 2 : 0, weight = 1;
+    if (kind == CONV_WEIGHT) { weight = 2; }
+    const int small_ = 3 - large - weight;
+    const cudnnBackendAttributeType_t number = f64 ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT;
     op[0] = g.make(name.op);
-    g.set(op[0], name.alpha, f64 ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT, 1, f64 ? (void *)&one : &one32);
-    g.set(op[0], name.beta, f64 ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT, 1, f64 ? (void *)&zero : &zero32);
+    g.set(op[0], name.alpha, number, 1, f64 ? (void *)&one : &one32);
+    g.set(op[0], name.beta, number, 1, f64 ? (void *)&zero : &zero32);
     g.set(op[0], name.conv, conv);
     g.set(op[0], name.x, d[large]);
     g.set(op[0], name.w, d[weight]);
@@ -5645,16 +6462,19 @@ static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataTyp
         g.set(op[1], CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
         g.finish(op[1], "operation");
     }
+
     if (!g.status && plan_of(g, op, bias ? 2 : 1, at.device, exact, at.limits.conv_workspace, out)) {
         return CUDNN_STATUS_SUCCESS;
     }
     return g.status ? g.status : CUDNN_STATUS_NOT_SUPPORTED;
 }
-static cudnnStatus_t dnn_execute(cudnnHandle_t handle, const dnn_plan_t &plan, cudaStream_t stream,
-                                 int count, const int64_t *id, void *const *data, void *workspace) {
+
+static cudnnStatus_t dnn_execute(const place_t &at, const dnn_plan_t &plan, int count, const int64_t *id,
+                                 void *const *data, void *workspace) {
     cudnnBackendDescriptor_t pack = nullptr;
     relaxed_t leave;
-    cudnnStatus_t e = lib.cudnnSetStream_(handle, stream);
+    cudnnHandle_t handle = libraries.dnn[at.device];
+    cudnnStatus_t e = lib.cudnnSetStream_(handle, at.stream);
     if (e || (e = lib.cudnnBackendCreateDescriptor_(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack)) != 0) {
         return e;
     }
@@ -5663,19 +6483,27 @@ static cudnnStatus_t dnn_execute(cudnnHandle_t handle, const dnn_plan_t &plan, c
         e = lib.cudnnBackendSetAttribute_(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
                                           count, data);
     }
+
     if (!e) {
         e = lib.cudnnBackendSetAttribute_(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
                                           &workspace);
     }
+
     if (!e) { e = lib.cudnnBackendFinalize_(pack); }
-    if (!e) { e = lib.cudnnBackendExecute_(handle, plan.plan, pack); }
+    if (!e) {
+        e = with_room(at.allocator, at.device,
+                      [&] { return lib.cudnnBackendExecute_(handle, plan.plan, pack); });
+    }
     lib.cudnnBackendDestroyDescriptor_(pack);
     return e;
 }
-// With L.lock: a convolution's plan, of both an algorithm and the sum with bias or of the first alone.
+
+// With libraries.lock: a convolution's plan, of both an algorithm and the sum with bias or of the first
+// alone.
 static dnn_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, const image_t *t,
                                  const int64_t (*space)[3], const int64_t *alignment, bool bias) {
-    bool found = false, tf32 = dtype == TENSOR_F32 && !__atomic_load_n(&L.no_conv_tf32, __ATOMIC_RELAXED);
+    bool found = false,
+         tf32 = dtype == TENSOR_F32 && !__atomic_load_n(&libraries.no_conv_tf32, __ATOMIC_RELAXED);
     cudnnDataType_t type = dnn_type(dtype);
     int64_t aligned = alignment[0] + alignment[1] * 32 + alignment[2] * 1024;
     if (bias) { aligned += alignment[3] * 32768; }
@@ -5687,21 +6515,25 @@ static dnn_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, 
             *to++ = d < t[k].n ? t[k].strides[d] : 0;
         }
     }
+
     for (int k = 0; k < 4; k++) {               // the pads behind follow from the rest
         for (int d = 0; d < 3 && k != 1; d++) { *to++ = space[k][d]; }
     }
+
     static_assert(6 + 30 + 9 <= sizeof key.v / sizeof *key.v, "a convolution's key");
-    auto *slot = L.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
+    auto *slot = libraries.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
     if (!found) {
         on_device_t leave(at.device);
         bool exact = dtype == TENSOR_F32 && !tf32;
         slot->plan.workspace = -1;
         cudnnStatus_t e = conv_plan(at, kind, type, t, space, alignment, bias, exact, &slot->plan);
-        if (e && !bias) { memcpy(L.error, L.said, sizeof L.error); }
+        if (e && !bias) { memcpy(libraries.error, libraries.said, sizeof libraries.error); }
         if (e && CUDNN_STATUS_CATEGORY(e) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
     }
+
     return slot->plan.workspace < 0 ? nullptr : &slot->plan;
 }
+
 // y of a forward or transposed convolution with its bias, or a weight's gradient -> whether it was done
 static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_call_t *c, const window_t &g) {
     const tensor_arg_t &a = c->arg[0], &b = c->arg[1], &y = c->arg[c->nin];
@@ -5711,7 +6543,8 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
         return false;
     }
     // As the kernels have it: the gradient and x for a weight, whose graph wants x first.
-    const tensor_arg_t &first = kind == CONV_WEIGHT ? b : a, &second = kind == CONV_WEIGHT ? a : b;
+    const tensor_arg_t &first = kind == CONV_WEIGHT ? b : a;
+    const tensor_arg_t &second = kind == CONV_WEIGHT ? a : b;
     const bool last = !a.contiguous || !b.contiguous || !y.contiguous;
     const image_t t[3] = {image_t(first, last), image_t(second, last), image_t(y, last)};
     int64_t space[4][3] = {}, alignment[4], id[4] = {1, 2, 3, 4}, n = t[0].n - 2;
@@ -5720,38 +6553,43 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
         uint32_t low = alignment_of(data[k]);
         alignment[k] = data[k] && low < 16 ? low : 16;
     }
+
     for (int k = 0; k < n; k++) {
         int64_t d = k + 3 - n, span = (g.kernel[d] - 1) * g.dilation[d] + 1;
         int64_t more = (g.out[d] - 1) * g.stride[d] + span - g.in[d] - g.pad[d];
         int64_t slack = g.in[d] + 2 * g.pad[d] - span;
         bool even = slack >= 0 && slack / g.stride[d] + 1 == g.out[d];
         space[0][k] = g.pad[d];
-        space[1][k] = even ? g.pad[d] : more > 0 ? more : 0;        // equal ones suit more engines
+        space[1][k] = even ? g.pad[d] : most<int64_t>(more, 0);     // equal ones suit more engines
         space[2][k] = g.stride[d];
         space[3][k] = g.dilation[d];
     }
-    std::lock_guard<std::mutex> hold(L.lock);   // a handle serves one thread at a time
-    if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
+
+    std::lock_guard<std::mutex> hold(libraries.lock);   // a handle serves one thread at a time
+    if (!library_ready(LIBRARY_CUDNN, at.device, at.allocator)) { return false; }
     dnn_plan_t *plan = bias ? conv_planned(at, kind, a.dtype, t, space, alignment, true) : nullptr;
     bool whole = plan != nullptr;
     if (!plan && !(plan = conv_planned(at, kind, a.dtype, t, space, alignment, false))) { return false; }
     workspace_t space_for(at.allocator, at.device, at.stream, plan->workspace);
     if (space_for.failed) { return false; }
     if (whole) { id[2] = 5; }
-    cudnnStatus_t e = dnn_execute(L.dnn[at.device], *plan, at.stream, whole ? 4 : 3, id, data, space_for.at);
+    cudnnStatus_t e =
+        dnn_execute(at, *plan, whole ? 4 : 3, id, data, space_for.at);
     if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
-    __atomic_fetch_add(&L.calls, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&libraries.calls, 1, __ATOMIC_RELAXED);
     if (!bias || whole) { return true; }
     int64_t plane = last ? 1 : y.numel / t[2].dims[0] / t[2].dims[1];
     auto add = [&](auto *p, auto k) {
         typedef typename pointee_t<decltype(p)>::type T;
-        return tcu_launch(add_to_channels<T, decltype(k)>, grid_for(at, y.numel, THREADS), THREADS, 0,
-                          at.stream, p, (const T *)bias->data, y.numel, t[2].dims[1], plane);
+        return launch(at, threads_for(at, y.numel), add_to_channels<T, decltype(k)>, p, (const T *)bias->data,
+                      y.numel, t[2].dims[1], plane);
     };
-    return !code_of(a.dtype == TENSOR_F64    ? add((double *)y.data, 0.0)
-                    : a.dtype == TENSOR_F16  ? add((f16 *)y.data, 0.0f)
-                    : a.dtype == TENSOR_BF16 ? add((bf16 *)y.data, 0.0f)
-                                             : add((float *)y.data, 0.0f));
+    switch (a.dtype) {
+    case TENSOR_F64: return !add((double *)y.data, 0.0);
+    case TENSOR_F16: return !add((f16 *)y.data, 0.0f);
+    case TENSOR_BF16: return !add((bf16 *)y.data, 0.0f);
+    default: return !add((float *)y.data, 0.0f);
+    }
 }
 #endif
 
@@ -5772,7 +6610,14 @@ template <class I> struct pool_t {
             dilation[d] = (I)g.dilation[d];
         }
     }
+
+    // What a mean over a window divides by, `count` elements of which are inside.
+    __device__ I share(I count) const {
+        if (divisor) { return divisor; }
+        return count > 0 ? count : I(1);
+    }
 };
+
 // Window o along dim d, as nn__window_at: places from .. to - 1 in steps of dilation -> how many a mean
 // counts
 template <class I> __device__ inline I pool_window(const pool_t<I> &g, int d, I o, I *from, I *to) {
@@ -5782,6 +6627,7 @@ template <class I> __device__ inline I pool_window(const pool_t<I> &g, int d, I 
         *to = (I)((((int64_t)o + 1) * g.in[d] + g.out[d] - 1) / g.out[d]);
         return *to - *from;
     }
+
     *from = o * g.stride[d] - g.pad[d];
     *to = *from + (g.kernel[d] - 1) * g.dilation[d] + 1;
     if (*to > end) { *to = end; }
@@ -5790,6 +6636,7 @@ template <class I> __device__ inline I pool_window(const pool_t<I> &g, int d, I 
     if (*to > g.in[d]) { *to = g.in[d]; }
     return g.mode == NN__COUNT_PAD ? all : *to - *from;
 }
+
 // Element i of [planes][sizes][inner] -> its plane; its place in it; which of inner it is.
 template <class I> __device__ inline I pool_place(const I *sizes, I inner, I i, I *at, I *between) {
     *between = i % inner;
@@ -5800,6 +6647,7 @@ template <class I> __device__ inline I pool_place(const I *sizes, I inner, I i, 
     }
     return i;
 }
+
 // Windows along dim d that may hold place `at`.
 template <class I> __device__ inline void pool_holders(const pool_t<I> &g, int d, I at, I *low, I *high) {
     if (g.mode == NN__ADAPTIVE) {
@@ -5812,11 +6660,12 @@ template <class I> __device__ inline void pool_holders(const pool_t<I> &g, int d
     *low = *low < 0 ? 0 : *low;
     *high = *high < g.out[d] ? *high : g.out[d] - 1;
 }
+
 template <class C, class I> __global__ void __launch_bounds__(THREADS, 4)
 // place: of the largest; NULL = mean
 pool_forward(pool_t<I> g, C *y, int32_t *place, const C *x, int64_t n) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x, plane = (int64_t)g.in[0] * g.in[1] * g.in[2];
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+    int64_t step = thread_count(), plane = (int64_t)g.in[0] * g.in[1] * g.in[2];
+    for (int64_t i = thread_index(); i < n; i += step) {
         I o[3], from[3], to[3], count = 1, at = -1, between;
         I of = pool_place(g.out, g.inner, (I)i, o, &between);
         for (int d = 2; d >= 0; d--) { count *= pool_window(g, d, o[d], &from[d], &to[d]); }
@@ -5835,16 +6684,17 @@ pool_forward(pool_t<I> g, C *y, int32_t *place, const C *x, int64_t n) {
                 }
             }
         }
-        y[i] = place ? best : sum / (C)(g.divisor ? g.divisor : count > 0 ? count : 1);
+        y[i] = place ? best : sum / (C)g.share(count);
         if (place) { place[i] = at < 0 ? 0 : (int32_t)at; }
     }
 }
+
 // dx of a mean, or (place) of the largest: an element asks the windows that may hold it, in their order.
 // Rejected for the largest: sorting all gradients by their places.
 template <class C, class I> __global__ void __launch_bounds__(THREADS, 2)
 pool_backward(pool_t<I> g, C *dx, const int32_t *place, const C *dy, int64_t n) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x, pixels = (int64_t)g.out[0] * g.out[1] * g.out[2];
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+    int64_t step = thread_count(), pixels = (int64_t)g.out[0] * g.out[1] * g.out[2];
+    for (int64_t i = thread_index(); i < n; i += step) {
         I at[3], low[3], high[3], between;
         I of = pool_place(g.in, g.inner, (I)i, at, &between);
         I me = (at[0] * g.in[1] + at[1]) * g.in[2] + at[2];
@@ -5865,7 +6715,7 @@ pool_backward(pool_t<I> g, C *dx, const int32_t *place, const C *dy, int64_t n) 
                         count *= pool_window(g, d, o[d], &from, &to);
                         inside = inside && at[d] >= from && at[d] < to;
                     }
-                    if (inside) { sum += dy[q] / (C)(g.divisor ? g.divisor : count > 0 ? count : 1); }
+                    if (inside) { sum += dy[q] / (C)g.share(count); }
                 }
             }
         }
@@ -5879,18 +6729,23 @@ pool_backward(pool_t<I> g, C *dx, const int32_t *place, const C *dy, int64_t n) 
 // of a statistic; the pieces again, one pass with 16-byte accesses. So there are enough blocks however few
 // statistics there are, and no division an element.
 struct planes_t { int64_t groups, items, channels, n, rows, planes; };
+
 __host__ __device__ inline planes_t planes_of(const int64_t *i) {
-    return planes_t{i[0], i[1], i[2], i[3], i[0] ? i[0] * i[1] : i[2], i[0] ? i[2] / i[0] : i[1]};
+    if (!i[0]) { return planes_t{0, i[1], i[2], i[3], i[2], i[1]}; }       // batch norm
+    return planes_t{i[0], i[1], i[2], i[3], i[0] * i[1], i[2] / i[0]};
 }
+
 __device__ inline int64_t plane_of(const planes_t &p, int64_t r, int64_t j) {
     return p.groups ? r * p.planes + j : j * p.channels + r;
 }
+
 template <class C> __device__ inline C block_sum(C v, C *s) {
     v = join_lanes<sum_op<C>>(v, s, (int)threadIdx.x, THREADS, 1);
     v = s[0];
     __syncthreads();
     return v;
 }
+
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 plane_norm(planes_t p, C *y, C *mean, C *rstd, C *variance, const C *x, const C *w, const C *b, C eps) {
     TCU_SHARED(C, s, [THREADS]);
@@ -5909,8 +6764,8 @@ plane_norm(planes_t p, C *y, C *mean, C *rstd, C *variance, const C *x, const C 
         C k = 1 / w_sqrt(q + eps);
         for (int64_t i = threadIdx.x; i < all; i += blockDim.x) {
             int64_t plane = plane_of(p, r, i / p.n), c = plane % p.channels, at = plane * p.n + i % p.n;
-            C h = (x[at] - a) * k;
-            y[at] = (w ? h * w[c] : h) + (b ? b[c] : C(0));
+            C h = (x[at] - a) * k, more = b ? b[c] : C(0);
+            y[at] = (w ? h * w[c] : h) + more;
         }
         if (!threadIdx.x) {
             mean[r] = a;
@@ -5919,6 +6774,7 @@ plane_norm(planes_t p, C *y, C *mean, C *rstd, C *variance, const C *x, const C 
         }
     }
 }
+
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 plane_norm_backward(planes_t p, C *dx, const C *dy, const C *x, const C *mean, const C *rstd, const C *w) {
     TCU_SHARED(C, s, [THREADS]);
@@ -5940,6 +6796,7 @@ plane_norm_backward(planes_t p, C *dx, const C *dy, const C *x, const C *mean, c
         }
     }
 }
+
 // Gradients of weight and bias, a block a channel.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 plane_norm_weights(planes_t p, C *dw, C *db, const C *dy, const C *x, const C *mean, const C *rstd) {
@@ -5963,12 +6820,15 @@ plane_norm_weights(planes_t p, C *dw, C *db, const C *dy, const C *x, const C *m
 
 // A piece: a part of at most `longest` elements of a plane.
 struct pieces_t { planes_t p; int64_t parts, longest, all; };
+
 inline pieces_t pieces_of(const place_t &at, const planes_t &p) {
     int64_t longest = at.limits.norm_piece, parts = (p.n + longest - 1) / longest;
     return pieces_t{p, parts, longest, p.items * p.channels * parts};
 }
+
 // Piece q -> its plane, where it begins, how long it is.
 struct piece_t { int64_t plane, at, n; };
+
 __device__ inline piece_t piece_of(const pieces_t &s, int64_t q) {
     piece_t r = {q, q * s.p.n, s.p.n};
     if (s.parts > 1) {
@@ -5979,16 +6839,20 @@ __device__ inline piece_t piece_of(const pieces_t &s, int64_t q) {
     }
     return r;
 }
+
 // Statistic of a plane.
 __device__ inline int64_t statistic_of(const planes_t &p, int64_t plane) {
     return p.groups ? plane / p.planes : plane % p.channels;
 }
+
 // Piece j of statistic r.
 __device__ inline int64_t piece_among(const pieces_t &s, int64_t r, int64_t j) {
     int64_t plane = j / s.parts;
     return plane_of(s.p, r, plane) * s.parts + (j - plane * s.parts);
 }
+
 template <class C> struct moments_t { C n, mean, square; };     // square: sum of squares around the mean
+
 template <class C> struct moments_op {
     typedef moments_t<C> acc;
     __device__ static acc none() { return acc{C(0), C(0), C(0)}; }
@@ -5997,12 +6861,15 @@ template <class C> struct moments_op {
         return acc{n, a.mean + d * part, a.square + b.square + d * d * a.n * part};
     }
 };
+
 template <class C> struct pair_t { C a, b; };
+
 template <class C> struct pair_op {
     typedef pair_t<C> acc;
     __device__ static acc none() { return acc{C(0), C(0)}; }
     __device__ static acc join(acc x, acc y) { return acc{x.a + y.a, x.b + y.b}; }
 };
+
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 piece_moments(pieces_t p, moments_t<C> *to, const C *x) {
     TCU_SHARED(C, s, [THREADS]);
@@ -6020,6 +6887,7 @@ piece_moments(pieces_t p, moments_t<C> *to, const C *x) {
         if (n && !l.lane) { to[q] = moments_t<C>{(C)k.n, m, square}; }
     }
 }
+
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 join_moments(pieces_t p, C *mean, C *rstd, C *variance, const moments_t<C> *from, C eps) {
     TCU_SHARED(moments_t<C>, s, [THREADS]);
@@ -6039,6 +6907,7 @@ join_moments(pieces_t p, C *mean, C *rstd, C *variance, const moments_t<C> *from
         __syncthreads();
     }
 }
+
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 piece_norm(pieces_t p, C *y, const C *x, const C *mean, const C *rstd, const C *w, const C *b) {
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
@@ -6046,12 +6915,14 @@ piece_norm(pieces_t p, C *y, const C *x, const C *mean, const C *rstd, const C *
          q += (int64_t)gridDim.x * blockDim.y) {
         piece_t k = piece_of(p, q);
         int64_t r = statistic_of(p.p, k.plane), c = k.plane % p.p.channels;
-        C m = mean[r], by = rstd[r], scale = w ? w[c] : C(1), more = b ? b[c] : C(0);
+        C m = mean[r], by = rstd[r], scale = w ? w[c] : C(1);
+        C more = b ? b[c] : C(0);
         const C *row[1] = {x + k.at};
         map_row<C, 1>(y + k.at, row, k.n, l,
                       [&](int64_t, const C *v) { return (v[0] - m) * by * scale + more; });
     }
 }
+
 // Of a piece: the sums of dy and of dy times the normalised x.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 piece_sums(pieces_t p, pair_t<C> *to, const C *dy, const C *x, const C *mean, const C *rstd) {
@@ -6072,6 +6943,7 @@ piece_sums(pieces_t p, pair_t<C> *to, const C *dy, const C *x, const C *mean, co
         if (n && !l.lane) { to[q] = pair_t<C>{a, b}; }
     }
 }
+
 // Of a statistic: the means of both, weighted.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 join_sums(pieces_t p, pair_t<C> *to, const pair_t<C> *from, const C *w) {
@@ -6090,6 +6962,7 @@ join_sums(pieces_t p, pair_t<C> *to, const pair_t<C> *from, const C *w) {
         __syncthreads();
     }
 }
+
 // Gradients of weight and bias: sums over the pieces of a channel.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 join_channels(pieces_t p, C *dw, C *db, const pair_t<C> *from) {
@@ -6108,6 +6981,7 @@ join_channels(pieces_t p, C *dw, C *db, const pair_t<C> *from) {
         __syncthreads();
     }
 }
+
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 piece_norm_backward(pieces_t p, C *dx, const C *dy, const C *x, const C *mean, const C *rstd, const C *w,
                     const pair_t<C> *means) {
@@ -6165,6 +7039,7 @@ struct heads_t {
         }
     }
 };
+
 // A graph of many operations over [batch, heads, rows, columns], in f32 between them.
 struct flow_t : dnn_graph_t {
     typedef cudnnBackendDescriptor_t desc_t;
@@ -6173,18 +7048,21 @@ struct flow_t : dnn_graph_t {
     int ops = 0;
     int64_t inside = 100;
     desc_t inner(const int64_t *dims, cudnnDataType_t type = CUDNN_DATA_FLOAT, bool turned = false) {
-        int64_t strides[4] = {dims[1] * dims[2] * dims[3], dims[2] * dims[3], turned ? 1 : dims[3],
-                              turned ? dims[2] : 1};
+        int64_t strides[4] = {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1};
+        if (turned) { strides[2] = 1, strides[3] = dims[2]; }
         return tensor(inside++, type, 4, dims, strides, 16, INNER);
     }
+
     desc_t number(int64_t id) {
         static const int64_t ones[4] = {1, 1, 1, 1};
         return tensor(id, CUDNN_DATA_FLOAT, 4, ones, ones, 4, VALUE);
     }
+
     void add(desc_t o) {
         finish(o, "operation");
         op[ops++] = o;
     }
+
     desc_t point(cudnnPointwiseMode_t mode, desc_t x, desc_t b, desc_t y,
                  cudnnDataType_t type = CUDNN_DATA_FLOAT, int64_t axis = -1, desc_t t = nullptr) {
         desc_t how = make(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
@@ -6201,6 +7079,7 @@ struct flow_t : dnn_graph_t {
         add(o);
         return y;
     }
+
     desc_t product(desc_t a, desc_t b, desc_t y) {
         cudnnDataType_t sums = CUDNN_DATA_FLOAT;
         desc_t how = make(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
@@ -6214,6 +7093,7 @@ struct flow_t : dnn_graph_t {
         add(o);
         return y;
     }
+
     desc_t reduce(cudnnReduceTensorOp_t mode, desc_t x, desc_t y) {
         cudnnDataType_t sums = CUDNN_DATA_FLOAT;
         desc_t how = make(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
@@ -6227,6 +7107,7 @@ struct flow_t : dnn_graph_t {
         add(o);
         return y;
     }
+
     desc_t reshape(desc_t x, desc_t y) {
         desc_t o = make(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
         set(o, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x);
@@ -6235,9 +7116,11 @@ struct flow_t : dnn_graph_t {
         return y;
     }
 };
+
 // Tensors of attention: their ids, and places in lists.
 enum { SDPA_Q, SDPA_K, SDPA_V, SDPA_Y, SDPA_LSE, SDPA_G, SDPA_DQ, SDPA_DK, SDPA_DV, SDPA_DELTA, SDPA_SCALE,
        SDPA_ONE, SDPA_NONE, SDPA_COUNT, SDPA_BIAS = SDPA_COUNT };
+
 // The graph over t, whose K and V (forward: K) are turned, as cuDNN's patterns want them.
 // bias: added to scores, NULL = none; aligned to alignment[SDPA_DELTA]
 static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t type, const heads_t *t,
@@ -6250,9 +7133,10 @@ static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t t
     auto reals = [&]() { return g.inner(wide); };
     for (int k = 0; k <= (back ? SDPA_DELTA : SDPA_LSE); k++) {
         bool f32 = k == SDPA_LSE || k == SDPA_DELTA;
-        d[k] = g.tensor(k + 1, f32 ? CUDNN_DATA_FLOAT : type, 4, t[k].dims, t[k].strides,
-                        k == SDPA_DELTA ? 16 : alignment[k]);
+        const int64_t aligned = k == SDPA_DELTA ? 16 : alignment[k];
+        d[k] = g.tensor(k + 1, f32 ? CUDNN_DATA_FLOAT : type, 4, t[k].dims, t[k].strides, aligned);
     }
+
     desc_t scale = g.number(SDPA_SCALE + 1), x;
     desc_t more = bias ? g.tensor(SDPA_BIAS + 1, type, 4, bias->dims, bias->strides, alignment[SDPA_DELTA])
                        : nullptr;
@@ -6282,6 +7166,7 @@ static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t t
         g.product(x, d[SDPA_V], d[SDPA_Y]);
         return;
     }
+
     x = g.point(CUDNN_POINTWISE_MUL, d[SDPA_G], d[SDPA_Y], g.inner(t[SDPA_Y].dims));
     x = g.reduce(CUDNN_REDUCE_TENSOR_ADD, x, g.inner(thin));
     g.point(CUDNN_POINTWISE_MUL, x, g.number(SDPA_ONE + 1), d[SDPA_DELTA]);     // the pattern wants it
@@ -6300,7 +7185,8 @@ static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t t
     desc_t key = g.tensor(g.inside++, type, 4, dims, strides, 16, g.INNER);
     g.product(x, g.reshape(d[SDPA_K], key), d[SDPA_DQ]);
 }
-// With L.lock
+
+// With libraries.lock
 static dnn_plan_t *attention_planned(const place_t &at, bool back, bool causal, int dtype, const heads_t *t,
                                      const int64_t *alignment, const heads_t *bias) {
     bool found = false;
@@ -6323,29 +7209,30 @@ static dnn_plan_t *attention_planned(const place_t &at, bool back, bool causal, 
         key.v[35] = bias->dims[1];
     }
     static_assert(5 + 28 + 3 <= sizeof key.v / sizeof *key.v, "a key of attention");
-    auto *slot = L.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
+    auto *slot = libraries.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
     if (!found) {
         on_device_t leave(at.device);
         flow_t g;
         slot->plan.workspace = -1;
         attention_graph(g, back, causal, dnn_type(dtype), t, alignment, bias);
         if (g.status || !plan_of(g, g.op, g.ops, at.device, false, INT64_MAX, &slot->plan)) {
-            memcpy(L.error, L.said, sizeof L.error);
+            memcpy(libraries.error, libraries.said, sizeof libraries.error);
         }
         if (g.status && CUDNN_STATUS_CATEGORY(g.status) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
     }
+
     return slot->plan.workspace < 0 ? nullptr : &slot->plan;
 }
+
 // -> whether it was done
 static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
     const bool added = c->row->id == NN_OP_BIASED || c->row->id == NN_OP_BIASED_BACKWARD;
     bool back = c->row->id == NN_OP_ATTENTION_BACKWARD || c->row->id == NN_OP_BIASED_BACKWARD;
     bool causal = c->p->i[0] != 0;
-    const tensor_arg_t *a = c->arg, *q = a + back, *y = q + 3 + (added && !back), *gy = back ? a : y;
-    const tensor_arg_t *out = back ? a + c->nin : nullptr;
-    const tensor_arg_t *of[SDPA_DELTA] = {q, q + 1, q + 2, y, y + 1, gy, back ? out : y, back ? out + 1 : y,
-                                          back ? out + 2 : y};
-    const tensor_arg_t &mask = a[added ? back ? 6 : 3 : 0];
+    const attention_args_t a(c, added, back);
+    const tensor_arg_t *of[SDPA_DELTA] = {a.q, a.k, a.v, a.y, a.lse, a.y, a.y, a.y, a.y};
+    if (back) { of[SDPA_G] = a.dy, of[SDPA_DQ] = a.dq, of[SDPA_DK] = a.dk, of[SDPA_DV] = a.dv; }
+    const tensor_arg_t *q = a.q, *y = a.y, *gy = of[SDPA_G], &mask = added ? *a.mask : c->arg[0];
     heads_t bias(mask);
     int last = back ? SDPA_DELTA : SDPA_G, count = 0;
     heads_t sums(*y);
@@ -6365,9 +7252,10 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
         bool made = k == SDPA_Y || k == SDPA_LSE || k > SDPA_G;
         if (made ? !of[k]->contiguous : !t[k].fits) { return false; }
     }
-    part = !back || part > all ? all : part < 1 ? 1 : part;
-    std::lock_guard<std::mutex> hold(L.lock);   // a handle serves one thread at a time
-    if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
+
+    part = back ? most<int64_t>(1, least(part, all)) : all;
+    std::lock_guard<std::mutex> hold(libraries.lock);   // a handle serves one thread at a time
+    if (!library_ready(LIBRARY_CUDNN, at.device, at.allocator)) { return false; }
     for (int64_t from = 0; from < all; from += part) {
         part = part < all - from ? part : all - from;
         uint64_t delta = back ? ((uint64_t)(part * heads * rows) * sizeof(float) + 255) / 256 * 256 : 0;
@@ -6403,18 +7291,20 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
             id[count] = SDPA_BIAS + 1;
             data[count++] = added_at;
         }
-        cudnnStatus_t e = dnn_execute(L.dnn[at.device], *plan, at.stream, count, id, data,
+        cudnnStatus_t e = dnn_execute(at, *plan, count, id, data,
                                       (char *)space.at + delta);
         if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
     }
-    __atomic_fetch_add(&L.calls, 1, __ATOMIC_RELAXED);
+
+    __atomic_fetch_add(&libraries.calls, 1, __ATOMIC_RELAXED);
     return true;
 }
 
 // Batch and layer norm (whose image is [rows, columns, 1, 1]): ids of their tensors, forward and back.
 enum { NORM_X = 1, NORM_SCALE, NORM_MEAN, NORM_INVERSE, NORM_Y, NORM_BIAS, NORM_EPS, NORM_DY, NORM_DSCALE,
        NORM_DBIAS };
-// With L.lock
+
+// With libraries.lock
 static dnn_plan_t *norm_planned(const place_t &at, bool layer, bool back, int dtype, const image_t &x,
                                 const int64_t *alignment) {
     bool found = false;
@@ -6424,7 +7314,8 @@ static dnn_plan_t *norm_planned(const place_t &at, bool layer, bool back, int dt
         key.v[6 + 2 * d] = x.dims[d];
         key.v[7 + 2 * d] = x.strides[d];
     }
-    auto *slot = L.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
+
+    auto *slot = libraries.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
     if (found) { return slot->plan.workspace < 0 ? nullptr : &slot->plan; }
     on_device_t leave(at.device);
     flow_t g;
@@ -6464,67 +7355,75 @@ static dnn_plan_t *norm_planned(const place_t &at, bool layer, bool back, int dt
         g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_INV_VARIANCE_DESC, statistic(NORM_INVERSE));
         g.set(op, CUDNN_ATTR_OPERATION_NORM_FWD_YDESC, image(NORM_Y, 2));
     }
+
     g.add(op);
     if (g.status || !plan_of(g, g.op, g.ops, at.device, false, at.limits.conv_workspace, &slot->plan)) {
-        memcpy(L.error, L.said, sizeof L.error);
+        memcpy(libraries.error, libraries.said, sizeof libraries.error);
     }
     if (g.status && CUDNN_STATUS_CATEGORY(g.status) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
     return slot->plan.workspace < 0 ? nullptr : &slot->plan;
 }
+
 __global__ void __launch_bounds__(THREADS, 4)
 variance_of(float *variance, const float *inverse, int64_t n, float eps) {
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n;
-         i += (int64_t)gridDim.x * blockDim.x) {
+    for (int64_t i = thread_index(); i < n;
+         i += thread_count()) {
         float v = 1 / (inverse[i] * inverse[i]) - eps;
         variance[i] = v < 0 ? 0 : v;
     }
 }
+
 // -> whether it was done
 static bool norm_by_library(const place_t &at, const tensor_call_t *c) {
     const bool layer = c->row->id == NN_OP_LAYER_NORM || c->row->id == NN_OP_LAYER_NORM_BACKWARD;
     const bool back = c->row->id == NN_OP_GROUP_NORM_BACKWARD || c->row->id == NN_OP_LAYER_NORM_BACKWARD;
-    const tensor_arg_t *a = c->arg, &scale = a[back ? 4 : 1], &other = a[back ? 6 : 2];
-    const tensor_arg_t &dy = a[0], &y = a[back ? 5 : 3];
-    const int64_t columns = layer ? c->p->i[0] : 1, size[4] = {a[0].numel / (columns + !columns), columns, 1,
-        1};
+    const norm_args_t a(c, back);
+    const tensor_arg_t &other = back ? *a.dweight : *a.bias, &given = c->arg[0];
+    const tensor_arg_t &y = back ? *a.dx : *a.y;
+    const int64_t columns = layer ? c->p->i[0] : 1;
+    const int64_t size[4] = {given.numel / most<int64_t>(columns, 1), columns, 1, 1};
     const int64_t step[4] = {columns, 1, 1, 1};
-    tensor_arg_t x = a[back];
+    tensor_arg_t x = *a.x;
     if (layer && x.contiguous) {
         x.dims = size;
         x.strides = step;
         x.ndim = 4;
     }
+
     float eps = (float)c->p->f[0];
     if (!at.allocator || !at.limits.libraries || x.dtype == TENSOR_F64 || x.ndim < 4 || x.ndim > 5 ||
         !x.numel || (layer && c->p->i[1]) ||
-        x.contiguous != y.contiguous || x.contiguous != dy.contiguous || !scale.data || !other.data ||
+        x.contiguous != y.contiguous || x.contiguous != given.contiguous || !a.weight->data || !other.data ||
         !other.numel) {
         return false;
     }
+
     const image_t image(x, layer || !x.contiguous);
-    const int64_t alignment[3] = {alignment_of(x.data), alignment_of(dy.data), alignment_of(y.data)};
+    const int64_t alignment[3] = {alignment_of(x.data), alignment_of(given.data), alignment_of(y.data)};
     const int64_t ids[2][8] = {{NORM_X, NORM_SCALE, NORM_BIAS, NORM_Y, NORM_MEAN, NORM_INVERSE, NORM_EPS},
                                {NORM_DY, NORM_X, NORM_MEAN, NORM_INVERSE, NORM_SCALE, NORM_Y, NORM_DSCALE,
                                 NORM_DBIAS}};
     void *data[8];
     for (int k = 0; k < 8; k++) {
-        data[k] = !back && k == 6 ? &eps : !back && k > 6 ? nullptr : a[k].data;
+        data[k] = back || k < 6 ? c->arg[k].data : nullptr;
+        if (!back && k == 6) { data[k] = &eps; }
         bool row = back ? k > 1 && k != 5 : k != 0 && k != 3 && k < 6;
         if (row && alignment_of(data[k]) < 16) { return false; }
     }
-    std::lock_guard<std::mutex> hold(L.lock);   // a handle serves one thread at a time
-    if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
+
+    std::lock_guard<std::mutex> hold(libraries.lock);   // a handle serves one thread at a time
+    if (!library_ready(LIBRARY_CUDNN, at.device, at.allocator)) { return false; }
     dnn_plan_t *plan = norm_planned(at, layer, back, x.dtype, image, alignment);
     if (!plan) { return false; }
     workspace_t space(at.allocator, at.device, at.stream, plan->workspace);
     if (space.failed) { return false; }
-    cudnnStatus_t e = dnn_execute(L.dnn[at.device], *plan, at.stream, back ? 8 : 7, ids[back], data,
+    cudnnStatus_t e = dnn_execute(at, *plan, back ? 8 : 7, ids[back], data,
                                   space.at);
     if (!dnn_said("cudnnBackendExecute", e, true)) { return false; }
-    __atomic_fetch_add(&L.calls, 1, __ATOMIC_RELAXED);
-    return back || layer || !code_of(tcu_launch(variance_of, grid_for(at, a[6].numel, THREADS), THREADS, 0,
-                                                at.stream,
-                                       (float *)a[6].data, (const float *)a[5].data, a[6].numel, eps));
+    __atomic_fetch_add(&libraries.calls, 1, __ATOMIC_RELAXED);
+    return back || layer ||
+           !launch(at, threads_for(at, a.variance->numel), variance_of, a.variance->data, a.rstd->data,
+                   a.variance->numel, eps);
 }
 
 // A whole recurrent net (NN_OP_NET), described for one call: that costs less than a plan's key. Sizes in
@@ -6537,12 +7436,12 @@ struct net_t {
     size_t weights = 0, work = 0, kept = 0;
     const int64_t *p, ends, gates, features;                // ends: layers times directions
     int64_t size;                                           // of an element
-    // With L.lock
+    // With libraries.lock
     net_t(int device, int dtype, const int64_t *dims, const int64_t *p_)
         : p(p_), ends(p[1] * p[2]), gates(nn_gates(p[0])), features(dims[2]), size(size_of(dtype)) {
         const int64_t steps = dims[p[4] != 0], items = dims[!p[4]], most = INT32_MAX;
         cudnnDataType_t type = dnn_type(dtype);
-        bool half = size == 2, tf32 = !__atomic_load_n(&L.no_conv_tf32, __ATOMIC_RELAXED);
+        bool half = size == 2, tf32 = !__atomic_load_n(&libraries.no_conv_tf32, __ATOMIC_RELAXED);
         int *length = nullptr;
         const int state[3] = {(int)ends, (int)items, (int)p[5]}, step[3] = {state[1] * state[2], state[2], 1};
         if (steps > most || items > most || features > most || p[5] * p[2] > most || items * p[5] > most ||
@@ -6569,14 +7468,17 @@ struct net_t {
         if (!status) { check(lib.cudnnSetTensorNdDescriptor_(h, type, 3, state, step)); }
         if (!status) {
             static const cudnnRNNMode_t modes[] = {CUDNN_RNN_TANH, CUDNN_RNN_RELU, CUDNN_LSTM, CUDNN_GRU};
-            check(lib.cudnnSetRNNDescriptor_v8_(
-                net, CUDNN_RNN_ALGO_STANDARD, modes[p[0]], p[3] ? CUDNN_RNN_NO_BIAS : CUDNN_RNN_DOUBLE_BIAS,
-                p[2] == 2 ? CUDNN_BIDIRECTIONAL : CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT, type,
-                CUDNN_DATA_FLOAT, half ? CUDNN_TENSOR_OP_MATH : tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH,
-                (int)features, (int)p[5], (int)p[5], (int)p[1], nullptr, CUDNN_RNN_PADDED_IO_ENABLED));
+            cudnnRNNBiasMode_t bias = p[3] ? CUDNN_RNN_NO_BIAS : CUDNN_RNN_DOUBLE_BIAS;
+            cudnnDirectionMode_t ways = p[2] == 2 ? CUDNN_BIDIRECTIONAL : CUDNN_UNIDIRECTIONAL;
+            cudnnMathType_t math = tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
+            if (half) { math = CUDNN_TENSOR_OP_MATH; }
+            check(lib.cudnnSetRNNDescriptor_v8_(net, CUDNN_RNN_ALGO_STANDARD, modes[p[0]], bias, ways,
+                                                CUDNN_LINEAR_INPUT, type, CUDNN_DATA_FLOAT, math,
+                                                (int)features, (int)p[5], (int)p[5], (int)p[1], nullptr,
+                                                CUDNN_RNN_PADDED_IO_ENABLED));
         }
-        if (L.properties) { return; }                       // the rest wants a device
-        cudnnHandle_t handle = L.dnn[device];
+        if (libraries.properties) { return; }                       // the rest wants a device
+        cudnnHandle_t handle = libraries.dnn[device];
         if (!status) { check(lib.cudnnGetRNNWeightSpaceSize_(handle, net, &weights)); }
         if (!status) { check(lib.cudnnGetRNNTempSpaceSizes_(handle, net, mode(), x, &work, &kept)); }
     }
@@ -6589,13 +7491,19 @@ struct net_t {
             if (d) { lib.cudnnDestroyTensorDescriptor_(d); }
         }
     }
+
     net_t(const net_t &) = delete;
-    static int64_t nn_gates(int64_t kind) { return kind == NN__LSTM_NET ? 4 : kind == NN__GRU_NET ? 3 : 1; }
+    static int64_t nn_gates(int64_t kind) {
+        if (kind == NN__LSTM_NET) { return 4; }
+        return kind == NN__GRU_NET ? 3 : 1;
+    }
+
     cudnnForwardMode_t mode() const { return p[6] ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE; }
     bool check(cudnnStatus_t s) {
         if (!status) { status = s; }
         return dnn_said("a recurrent net", s, true);
     }
+
     // f(place with us, place in cuDNN's space, bytes) of each matrix, then of each bias -> whether cuDNN told
     template <class F> bool parts(cudnnHandle_t handle, void *space, F f) {
         int64_t ours = 0;
@@ -6608,7 +7516,8 @@ struct net_t {
                                                         &at[0], part[1], &at[1]))) {
                     break;
                 }
-                int64_t from = id >= gates ? p[5] : end < p[2] ? features : p[5] * p[2];
+                int64_t from = end < p[2] ? features : p[5] * p[2];
+                if (id >= gates) { from = p[5]; }
                 int64_t bytes = p[5] * (bias ? 1 : from) * size;
                 f(ours, (char *)at[bias] - (char *)space, bytes);
                 ours += bytes;
@@ -6616,14 +7525,16 @@ struct net_t {
         }
         return !status;
     }
+
     // Copies weights into cuDNN's space, or out of it, in as few pieces as there are.
     void move(cudnnHandle_t handle, char *ours, char *space, bool out, cudaStream_t stream) {
         int64_t a = 0, b = 0, n = 0;
         auto flush = [&] {
-            cudaError_t e = !n ? cudaSuccess : cudaMemcpyAsync(out ? ours + a : space + b, out ? space + b :
-                                                               ours + a,
-                                                               (size_t)n, cudaMemcpyDeviceToDevice, stream);
-            if (code_of(e)) { status = CUDNN_STATUS_INTERNAL_ERROR; }
+            char *to = space + b, *from = ours + a;
+            if (out) { to = ours + a, from = space + b; }
+            if (n && code_of(cudaMemcpyAsync(to, from, (size_t)n, cudaMemcpyDeviceToDevice, stream))) {
+                status = CUDNN_STATUS_INTERNAL_ERROR;
+            }
         };
         parts(handle, space, [&](int64_t from, int64_t to, int64_t bytes) {
             if (from != a + n || to != b + n) {
@@ -6635,24 +7546,26 @@ struct net_t {
         flush();
     }
 };
+
 static int64_t backend_net(int index, int dtype, const int64_t *dims, const tensor_params_t *p) {
-    if (__atomic_load_n(&L.off, __ATOMIC_RELAXED) || dtype == TENSOR_F64) { return -1; }
+    if (__atomic_load_n(&libraries.off, __ATOMIC_RELAXED) || dtype == TENSOR_F64) { return -1; }
     on_device_t leave(index);
-    std::lock_guard<std::mutex> hold(L.lock);
-    if (!library_ready(LIBRARY_CUDNN, index)) { return -1; }
+    std::lock_guard<std::mutex> hold(libraries.lock);
+    if (!library_ready(LIBRARY_CUDNN, index, nullptr)) { return -1; }
     net_t net(index, dtype, dims, p->i);
     return net.status ? -1 : (int64_t)net.kept;
 }
+
 // -> whether it was done
 static bool net_by_library(const place_t &at, const tensor_call_t *c) {
     const bool back = c->row->id == NN_OP_NET_BACKWARD;
-    const tensor_arg_t *a = c->arg, &x = a[back], &w = a[1 + back], &y = a[back ? 3 : 4];
-    const tensor_arg_t &states = a[back ? 7 : 5], &kept = a[back ? 4 : 6];
-    const void *h0 = a[back ? 5 : 2].data, *c0 = a[back ? 6 : 3].data;
+    const net_args_t a(c, back);
+    const tensor_arg_t &x = *a.x, &w = *a.weights, &y = *a.y, &states = *a.states, &kept = *a.kept;
+    const void *h0 = a.h0->data, *c0 = a.c0->data;
     if (!at.allocator || !at.limits.libraries) { return false; }
-    std::lock_guard<std::mutex> hold(L.lock);   // a handle serves one thread at a time
-    if (!library_ready(LIBRARY_CUDNN, at.device)) { return false; }
-    cudnnHandle_t handle = L.dnn[at.device];
+    std::lock_guard<std::mutex> hold(libraries.lock);   // a handle serves one thread at a time
+    if (!library_ready(LIBRARY_CUDNN, at.device, at.allocator)) { return false; }
+    cudnnHandle_t handle = libraries.dnn[at.device];
     relaxed_t leave;
     net_t net(at.device, x.dtype, x.dims, c->p->i);
     const size_t ours = (size_t)(w.numel * net.size);
@@ -6672,32 +7585,39 @@ static bool net_by_library(const place_t &at, const tensor_call_t *c) {
     if (!same) { net.move(handle, (char *)w.data, space, false, at.stream); }
     if (!back) {
         if (!net.status) {
-            net.check(lib.cudnnRNNForward_(handle, net.net, net.mode(), nullptr, net.x, x.data, net.y,
-                                           y.data, net.h,
-                                           h0, state, net.h, c0, cells, net.weights, space, net.work, work,
-                                           net.kept, net.kept ? kept.data : nullptr));
+            net.check(with_room(at.allocator, at.device, [&] {
+                return lib.cudnnRNNForward_(handle, net.net, net.mode(), nullptr, net.x, x.data, net.y,
+                                            y.data, net.h, h0, state, net.h, c0, cells, net.weights, space,
+                                            net.work, work, net.kept, net.kept ? kept.data : nullptr);
+            }));
         }
     } else {                                    // what was kept changes: backward may come again
-        char *copy = work + lines(net.work) + more, *dw = same ? (char *)a[9].data : copy + lines(net.kept);
+        char *copy = work + lines(net.work) + more,
+             *dw = same ? (char *)a.dweights->data : copy + lines(net.kept);
         cudaError_t e = cudaMemcpyAsync(copy, kept.data, net.kept, cudaMemcpyDeviceToDevice, at.stream);
         if (!e) { e = cudaMemsetAsync(dw, 0, net.weights, at.stream); }
         if (code_of(e)) { return false; }
-        auto given = [&](int k) { return a[k].numel ? a[k].data : nullptr; };
+        auto given = [](const tensor_arg_t *g) { return g->numel ? g->data : nullptr; };
         if (!net.status) {
-            net.check(lib.cudnnRNNBackwardData_v8_(handle, net.net, nullptr, net.y, y.data, a[0].data, net.x,
-                                                   a[8].data, net.h, h0, state, given(10), net.h, c0, cells,
-                                                   given(11), net.weights, space, net.work, work, net.kept,
-                                                   copy));
+            net.check(with_room(at.allocator, at.device, [&] {
+                return lib.cudnnRNNBackwardData_v8_(handle, net.net, nullptr, net.y, y.data, a.dy->data,
+                                                    net.x, a.dx->data, net.h, h0, state, given(a.dh0), net.h,
+                                                    c0, cells, given(a.dc0), net.weights, space, net.work,
+                                                    work, net.kept, copy);
+            }));
         }
         if (!net.status) {
-            net.check(lib.cudnnRNNBackwardWeights_v8_(handle, net.net, CUDNN_WGRAD_MODE_ADD, nullptr, net.x,
-                                                      x.data, net.h, h0, net.y, y.data, net.weights, dw,
-                                                      net.work, work, net.kept, copy));
+            net.check(with_room(at.allocator, at.device, [&] {
+                return lib.cudnnRNNBackwardWeights_v8_(handle, net.net, CUDNN_WGRAD_MODE_ADD, nullptr, net.x,
+                                                       x.data, net.h, h0, net.y, y.data, net.weights, dw,
+                                                       net.work, work, net.kept, copy);
+            }));
         }
-        if (!net.status && !same) { net.move(handle, (char *)a[9].data, dw, true, at.stream); }
+        if (!net.status && !same) { net.move(handle, (char *)a.dweights->data, dw, true, at.stream); }
     }
+
     if (net.status) { return false; }
-    __atomic_fetch_add(&L.calls, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&libraries.calls, 1, __ATOMIC_RELAXED);
     return true;
 }
 #else
@@ -6735,11 +7655,11 @@ static int64_t backend_net(int, int, const int64_t *, const tensor_params_t *) {
 template <class C> __device__ inline C minus_log_sigmoid(C x) {
     return w_max(-x, C(0)) + w_log1p(w_exp(-w_abs(x)));
 }
+
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 loss_map(int which, C *y, const C *x, const C *t, const C *w, const C *pos, C p, int64_t n,
          unsigned long long *error) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+    for (int64_t i = thread_index(); i < n; i += thread_count()) {
         C a = x[i], b = t[i], q = pos ? pos[i] : C(1), v = C(0);
         if (which == NN__LOSS_BCE && !(a >= 0 && a <= 1)) {
             fault(error, i);
@@ -6752,12 +7672,13 @@ loss_map(int which, C *y, const C *x, const C *t, const C *w, const C *pos, C p,
         y[i] = w ? v * w[i] : v;
     }
 }
+
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 loss_map_backward(int which, C *gx, C *gt, const C *g, bool each, C scale, const C *x, const C *t, const C *w,
                   const C *pos, C p, int64_t n) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
-        C a = x[i], b = t[i], q = pos ? pos[i] : C(1), k = g[each ? i : 0] * scale, v = C(0), u = C(0);
+    for (int64_t i = thread_index(); i < n; i += thread_count()) {
+        C a = x[i], b = t[i], q = pos ? pos[i] : C(1);
+        C k = g[each ? i : 0] * scale, v = C(0), u = C(0);
         (void)a, (void)b, (void)q;
         switch (which) {
 #define TCU_X(ID, f, dx, dt)                                                                                 \
@@ -6785,8 +7706,8 @@ loss_map_backward(int which, C *gx, C *gt, const C *g, bool each, C scale, const
 // y[plane][tap][pixel] = the pixel's element under the tap, 0 outside.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 columns_of(window_t g, C *y, const C *x, int64_t n) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+    int64_t step = thread_count();
+    for (int64_t i = thread_index(); i < n; i += step) {
         int64_t o[3], k[3], rest = i, at = 0;
         bool inside = true;
         for (int d = 2; d >= 0; d--) {
@@ -6805,11 +7726,12 @@ columns_of(window_t g, C *y, const C *x, int64_t n) {
         y[i] = inside ? x[rest * g.in[0] * g.in[1] * g.in[2] + at] : C(0);
     }
 }
+
 // The other way: an element sums the columns it is in, tap by tap.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 images_of(window_t g, C *y, const C *x, int64_t n) {
-    int64_t step = (int64_t)gridDim.x * blockDim.x, pixels = g.out[0] * g.out[1] * g.out[2];
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += step) {
+    int64_t step = thread_count(), pixels = g.out[0] * g.out[1] * g.out[2];
+    for (int64_t i = thread_index(); i < n; i += step) {
         int64_t p[3], rest = i;
         for (int d = 2; d >= 0; d--) {
             p[d] = rest % g.in[d];
@@ -6838,9 +7760,10 @@ struct recur_t {
     const void *gi, *hg, *h0, *c0, *dy, *dcy;   // dcy NULL: the states c have no gradient of their own
     void *gates, *y, *c, *dgi, *dhg, *dh, *dc;  // dhg NULL = dgi
 };
+
 template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step(recur_t v) {
-    const int64_t h = v.h, step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < v.n * h; i += step) {
+    const int64_t h = v.h, step = thread_count();
+    for (int64_t i = thread_index(); i < v.n * h; i += step) {
         int64_t item = i / h, k = i - item * h;
         const C *x = (const C *)v.gi + item * v.g + k, *w = (const C *)v.hg + item * v.g + k;
         C *kept = (C *)v.gates + item * 4 * h + k, a = x[0] + w[0];
@@ -6869,10 +7792,11 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step(recu
         ((C *)v.y)[i] = a;
     }
 }
+
 // dh and dc, of the step's results but for dy and dcy, become those of h0 and c0 but for what hg carries.
 template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step_backward(recur_t v) {
-    const int64_t h = v.h, step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < v.n * h; i += step) {
+    const int64_t h = v.h, step = thread_count();
+    for (int64_t i = thread_index(); i < v.n * h; i += step) {
         int64_t item = i / h, k = i - item * h;
         const C *kept = (const C *)v.gates + item * 4 * h + k;
         C *dx = (C *)v.dgi + item * v.g + k, *dw = (C *)(v.dhg ? v.dhg : v.dgi) + item * v.g + k;
@@ -6895,7 +7819,8 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step_back
             dx[0] = dw[0] = g * kept[3 * h] * (a * (1 - a));
         } else {
             C a = ((const C *)v.y)[i];
-            dx[0] = v.kind == NN__TANH_NET ? g * (1 - a * a) : a > 0 ? g : C(0);
+            dx[0] = a > 0 ? g : C(0);
+            if (v.kind == NN__TANH_NET) { dx[0] = g * (1 - a * a); }
         }
         ((C *)v.dh)[i] = next;
     }
@@ -6911,6 +7836,7 @@ struct ctc_t {
     bool want, zero;
     double *work;                               // (rows + 4) (2 labels + items)
 };
+
 // An item a block. Sums in f64; those of a label are its first state's, in their order.
 template <class C> __global__ void __launch_bounds__(THREADS, 2)
 ctc_items(ctc_t v, unsigned long long *error) {
@@ -6957,8 +7883,8 @@ ctc_items(ctc_t v, unsigned long long *error) {
             __syncthreads();
         }
         const double *row = alpha + (length + v.rows - 1) % v.rows * states;
-        double loss = length ? -sum_t::join(row[states - 1], size ? row[states - 2] : -(double)INFINITY)
-                             : size ? (double)INFINITY : 0;
+        double loss = size ? (double)INFINITY : 0;
+        if (length) { loss = -sum_t::join(row[states - 1], size ? row[states - 2] : -(double)INFINITY); }
         if (!me) { ((C *)v.loss)[n] = (C)(v.zero && loss == (double)INFINITY ? 0 : loss); }
         __syncthreads();                                    // the row is written again below
         for (int64_t t = v.t - 1; t >= 0 && v.want; t--) {
@@ -7016,6 +7942,7 @@ ctc_items(ctc_t v, unsigned long long *error) {
 enum { MANY = 24 };
 struct param_t { void *p, *g, *s[3]; int64_t n; };      // s: states, NULL where the rule has none
 struct params_t { param_t of[MANY]; };
+
 template <class C> struct update_t {            // nn__update_t, its numbers in the class of the parameters
 #define TCU_MEMBER(x) C x;
     NN__NUMBERS(TCU_MEMBER)
@@ -7023,6 +7950,7 @@ template <class C> struct update_t {            // nn__update_t, its numbers in 
     bool state[3], skip;
     nn__update_t of;
 };
+
 // One struct for each formula of NN__STEPS: its states, and what it makes of one element.
 #undef NN__T
 #undef NN__N
@@ -7055,6 +7983,7 @@ template <class C> struct update_t {            // nn__update_t, its numbers in 
     };
 NN__STEPS(TCU_STEP)
 #undef TCU_STEP
+
 // LIVE: the numbers are those that lie at `live` when the kernel runs, as a graph needs them.
 template <class C, class STEP, bool LIVE>
 __global__ void __launch_bounds__(THREADS, sizeof(C) == 8 ? 3 : 4)      // f64's numbers fill the registers
@@ -7068,8 +7997,8 @@ optimizer_step(params_t t, update_t<C> given, const update_t<C> *live) {
     bool wide = aligned16(q.p) && aligned16(q.g);
     TCU_UNROLL
     for (int k = 0; k < STEP::STATES; k++) { wide = wide && aligned16(q.s[k]); }
-    int64_t packs = wide ? q.n / V : 0, j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    int64_t packs = wide ? q.n / V : 0, j = thread_index();
+    int64_t step = thread_count();
     for (int64_t i = j; i < packs; i += step) {
         pack x = ((pack *)q.p)[i], g = ((const pack *)q.g)[i], s[3] = {};
         TCU_UNROLL
@@ -7089,6 +8018,7 @@ optimizer_step(params_t t, update_t<C> given, const update_t<C> *live) {
             if (u.state[k]) { ((pack *)q.s[k])[i] = s[k]; }
         }
     }
+
     for (int64_t i = packs * V + j; i < q.n; i += step) {
         C state[3] = {};
         for (int k = 0; k < STEP::STATES; k++) {
@@ -7100,11 +8030,13 @@ optimizer_step(params_t t, update_t<C> given, const update_t<C> *live) {
         }
     }
 }
+
 template <class C> __host__ __device__ inline void set_numbers(update_t<C> *to) {
 #define TCU_SET(x) to->x = (C)to->of.x;
     NN__NUMBERS(TCU_SET)
 #undef TCU_SET
 }
+
 template <class C> inline update_t<C> update_of(const nn__update_t &n, const param_t &q) {
     update_t<C> u = {};
     u.of = n;
@@ -7112,16 +8044,21 @@ template <class C> inline update_t<C> update_of(const nn__update_t &n, const par
     set_numbers(&u);
     return u;
 }
+
 // What depends on the step, t being the first if 1: by number, as what a formula points to is the host's.
 __device__ inline void step_numbers_at(nn__update_t *u, double t) {
     u->at = t;
     switch (u->formula) {
-#define TCU_X(name, states, at, must) case NN__STEP_ID_##name: at(u, t); break;
+#define TCU_X(name, states, at, must) \
+    case NN__STEP_ID_##name: \
+        at(u, t); \
+        break;
     NN__STEPS(TCU_X)
 #undef TCU_X
     default: break;
     }
 }
+
 // The numbers of a step that a scaler may leave out, or has before (skip: nn_optimizer_t's).
 template <class C> __global__ void __launch_bounds__(32, 1)
 step_numbers(update_t<C> *to, update_t<C> given, const update_t<C> *live, const float *skip) {
@@ -7133,7 +8070,9 @@ step_numbers(update_t<C> *to, update_t<C> given, const update_t<C> *live, const 
         set_numbers(to);
     }
 }
+
 template <class C> using step_kernel_t = void (*)(params_t, update_t<C>, const update_t<C> *);
+
 template <class C> inline step_kernel_t<C> step_kernel(int formula, bool live) {
     static const step_kernel_t<C> all[][2] = {
 #define TCU_KERNELS(name, states, at, must)                                                                  \
@@ -7143,6 +8082,7 @@ template <class C> inline step_kernel_t<C> step_kernel(int formula, bool live) {
     };
     return all[formula][live];
 }
+
 // f(table, its length, the most elements of one) for all that are not empty, MANY at a time.
 template <class F> inline int by_many(const param_t *params, int count, F f) {
     for (int i = 0; i < count;) {
@@ -7155,11 +8095,13 @@ template <class F> inline int by_many(const param_t *params, int count, F f) {
             t.of[had++] = params[i];
             most = params[i].n > most ? params[i].n : most;
         }
-        cudaError_t e = had ? f(t, (unsigned)had, most) : cudaSuccess;
-        if (e) { return code_of(e); }
+        int code = had ? f(t, (unsigned)had, most) : 0;
+        if (code) { return code; }
     }
+
     return 0;
 }
+
 // All tensors of one dtype, with the same states. live: an update_t<C> on the device, or NULL.
 template <class C>
 inline int optimizer(const place_t &at, const param_t *params, int count, const nn__update_t &n,
@@ -7167,15 +8109,17 @@ inline int optimizer(const place_t &at, const param_t *params, int count, const 
     update_t<C> u = update_of<C>(n, params[0]);
     step_kernel_t<C> kernel = step_kernel<C>(n.formula, live != nullptr);
     return by_many(params, count, [&](const params_t &t, unsigned had, int64_t most) {
-        return tcu_launch(kernel, dim3(grid_for(at, most, THREADS * 4), had), THREADS, 0, at.stream, t, u,
-                          (const update_t<C> *)live);
+        return launch(at, {dim3(grid_for(at, most, THREADS * 4), had), THREADS}, kernel, t, u,
+                      (const update_t<C> *)live);
     });
 }
+
 // Block x of a tensor has the squares of every parts_of(n)-th piece, in double: the same for any device.
 __host__ __device__ inline int64_t parts_of(int64_t n) {
     int64_t parts = (n + THREADS * 16 - 1) / (THREADS * 16);
     return parts < 256 ? parts : 256;
 }
+
 template <class C> __global__ void __launch_bounds__(THREADS, 4) grad_squares(params_t t) {
     TCU_SHARED(double, part, [THREADS]);
     const param_t &q = t.of[blockIdx.y];
@@ -7188,13 +8132,16 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) grad_squares(pa
         TCU_UNROLL
         for (int l = 0; l < V; l++) { sum = w_add(sum, w_mul((double)x.v[l], (double)x.v[l])); }
     }
+
     for (int64_t i = packs * V + blockIdx.x * THREADS + threadIdx.x; i < q.n; i += parts * THREADS) {
         double x = (double)((const C *)q.p)[i];
         sum = w_add(sum, w_mul(x, x));
     }
+
     sum = block_sum(sum, part);
     if (!threadIdx.x) { ((double *)q.g)[blockIdx.x] = sum; }
 }
+
 __global__ void __launch_bounds__(THREADS, 4) sum_parts(double *y, const double *parts, int64_t n) {
     TCU_SHARED(double, part, [THREADS]);
     double sum = 0;
@@ -7202,13 +8149,14 @@ __global__ void __launch_bounds__(THREADS, 4) sum_parts(double *y, const double 
     sum = block_sum(sum, part);
     if (!threadIdx.x) { *y = sum; }
 }
+
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4) grad_scale(params_t t, const double *factor, float *found) {
     const param_t &q = t.of[blockIdx.y];
     constexpr int V = lanes_of<C>;
     const C f = (C)*factor;
-    const int64_t packs = aligned16(q.p) ? q.n / V : 0, step = (int64_t)gridDim.x * blockDim.x;
-    const int64_t first = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    const int64_t packs = aligned16(q.p) ? q.n / V : 0, step = thread_count();
+    const int64_t first = thread_index();
     bool bad = false;
     if (!found && f == C(1)) { return; }
     for (int64_t i = first; i < packs; i += step) {
@@ -7220,22 +8168,24 @@ __global__ void __launch_bounds__(THREADS, 4) grad_scale(params_t t, const doubl
         }
         ((pack_t<C, V> *)q.p)[i] = x;
     }
+
     for (int64_t i = packs * V + first; i < q.n; i += step) {
         C x = ((const C *)q.p)[i];
         bad = bad || !(x - x == 0);
         ((C *)q.p)[i] = w_mul(x, f);
     }
+
     if (found && bad) { atomicExch(found, 1.0f); }
 }
+
 // Of gradients of one dtype: partial sums of squares to parts (g of each is its place there), or times
 // *factor.
 template <class C> inline int grads(const place_t &at, const param_t *params, int count, const double *factor,
                                     float *found) {
     return by_many(params, count, [&](const params_t &t, unsigned had, int64_t most) {
-        return factor ? tcu_launch(grad_scale<C>, dim3(grid_for(at, most, THREADS * 4), had), THREADS, 0,
-                                   at.stream, t, factor, found)
-                      : tcu_launch(grad_squares<C>, dim3((unsigned)parts_of(most), had), THREADS, 0,
-                                   at.stream, t);
+        return factor ? launch(at, {dim3(grid_for(at, most, THREADS * 4), had), THREADS}, grad_scale<C>, t,
+                               factor, found)
+                      : launch(at, {dim3((unsigned)parts_of(most), had), THREADS}, grad_squares<C>, t);
     });
 }
 
@@ -7254,10 +8204,12 @@ template <class C> inline int grads(const place_t &at, const param_t *params, in
 
 enum { SLOTS = 256, COUNTED = 2048, BACKWARD_FROM = 1024, MAX_STREAMS = 256, PER_DEVICE = 32, NUMBERS =
     64 << 10 };
+
 struct stream_t {
     cudaStream_t raw;
     cudaEvent_t event;                          // for other streams to wait for
     int id, device, idle;
+    bool given; // the caller's cudaStream_t: not ours to destroy or to give to others
     int noted;                                  // an op that may meet a bad index ran since the last look
     // the arena of the last graph it was captured for; which of its
     int part_of, part;
@@ -7265,6 +8217,7 @@ struct stream_t {
     uint64_t calls, seen[MAX_STREAMS];
 };
 }  // namespace tcu
+
 // Handles stay until tensor_cuda_shutdown, so that a use after the end is noticed.
 struct tensor_cuda_stream_t { tensor_cuda_stream_t *next; tcu::stream_t *of; bool dead; };
 struct tensor_cuda_event_t { tensor_cuda_event_t *next; cudaEvent_t at; int device;
@@ -7277,9 +8230,11 @@ namespace tcu {
 struct live_t { uint32_t at; uint64_t offset, seed; const nn__update_t *host; param_t states;
     bool wide, own_seed; };
 struct again_t { void (*run)(void *user, int run); void *user; };
+
 // writer, readers: in a capture, the stream of its last write, 1 << part of those that have read it since.
 struct listed_t { block_t *block; tensor__storage_t *storage; bool wrote; struct stream_t *writer;
     uint64_t readers; };
+
 template <class T> struct list_t {
     T *at;
     int n, room;
@@ -7293,14 +8248,17 @@ template <class T> struct list_t {
         at[n++] = v;
         return true;
     }
+
     void drop() {
         free((void *)at);
         at = nullptr;
         n = room = 0;
     }
 };
+
 enum graph_state_t { GRAPH_NEW, GRAPH_OPEN, GRAPH_READY, GRAPH_DEAD };
 }  // namespace tcu
+
 struct tensor_cuda_graph_t {
     tensor_cuda_graph_t *next;
     tcu::graph_state_t state;
@@ -7319,14 +8277,17 @@ struct tensor_cuda_graph_t {
     tcu::list_t<tcu::listed_t> list;
     tcu::list_t<tcu::stream_t *> streams;       // captured: `on`, and those that waited for it
 };
+
 namespace tcu {
 struct slot_t { const char *op, *site; tensor_cuda_graph_t *graph; bool told; int code; };   // told: by op
+
 struct gpu_t {                                  // made when first used
     int ready, sms, next, used;                 // slots: the next one, how many since the last look
     tensor_cuda_stream_t main, side;            // side: copies beside the rest
     unsigned long long *errors;                 // a word per slot on the device: see fault()
     slot_t slot[SLOTS];                         // whose word it is
 };
+
 static struct {
     allocator_t *allocator, *pinned;            // NULL = not started
     int lock, graph_lock, capture_lock, devices, forbidden, nstreams, generation;
@@ -7338,19 +8299,20 @@ static struct {
     tensor_cuda_graph_t *graphs, *capture;      // capture: the one in progress
     const char *name[COUNTED];
     int64_t native[COUNTED], fallback[COUNTED];
-} G;
+} process;
+
 static thread_local struct {
     int generation, nslots;
     tensor_cuda_stream_t *on[MAX_DEVICES], *before_aside;
     stream_t *now;                              // of the call that runs
     slot_t *slot[16];                           // whose site is not known yet
-} T;
+} this_thread;
 
 // The device of a call, for its length.
 struct current_t {
     int before = -1;
     explicit current_t(int index) {
-        if (G.devices < 2) { return; }
+        if (process.devices < 2) { return; }
         cudaGetDevice(&before);
         if (before != index) { cudaSetDevice(index); }
     }
@@ -7359,10 +8321,13 @@ struct current_t {
     }
     current_t(const current_t &) = delete;
 };
-static int raised(int code, const char *format, const char *a, const char *b = "") {
-    TENSOR__(fail)(TENSOR__(self)(), code, format, a, b);
+
+// tensor.h's error with this text -> code
+template <class... A> static int raised(int code, const char *format, A... a) {
+    TENSOR__(fail)(TENSOR__(self)(), code, format, a...);
     return code;
 }
+
 inline int raise_cuda(const char *what) {
     int e = (int)last_error;                    // 700 .. 719: of kernels, and most end the context
     bool lost = e == cudaErrorIllegalAddress || e == cudaErrorLaunchTimeout || e == cudaErrorAssert ||
@@ -7371,46 +8336,56 @@ inline int raise_cuda(const char *what) {
                   "%s: %s", what,
                  cudaGetErrorString(last_error));
 }
-// -> NULL: CUDA refuses (last_error), or there are PER_DEVICE (cudaSuccess). Locked by the caller.
-static stream_t *new_stream(int index) {
+
+// given: the caller's stream, NULL = a new one. -> NULL: CUDA refuses (last_error), or there are
+// PER_DEVICE (cudaSuccess). Locked by the caller.
+static stream_t *new_stream(int index, cudaStream_t given = nullptr) {
     int have = 0;
     last_error = cudaSuccess;
-    for (int k = 0; k < G.nstreams; k++) {
-        stream_t *s = G.stream[k];
+    for (int k = 0; k < process.nstreams; k++) {
+        stream_t *s = process.stream[k];
         have += s->device == index;
-        if (s->device == index && s->idle) {
+        if (given && s->raw == given) { return s; }
+        if (s->device == index && s->idle && !s->given && !given) {
             s->idle = 0;
             return s;
         }
     }
+
     if (have == PER_DEVICE) { return nullptr; }
-    stream_t *s = G.nstreams < MAX_STREAMS ? (stream_t *)calloc(1, sizeof *s) : nullptr;
+    stream_t *s = process.nstreams < MAX_STREAMS ? (stream_t *)calloc(1, sizeof *s) : nullptr;
     if (!s) {
         last_error = cudaErrorMemoryAllocation;
         return nullptr;
     }
+
     on_device_t at(index);
-    if (code_of(cudaStreamCreateWithFlags(&s->raw, cudaStreamNonBlocking))) {
+    s->raw = given;
+    s->given = given != nullptr;
+    if (!given && code_of(cudaStreamCreateWithFlags(&s->raw, cudaStreamNonBlocking))) {
         free(s);
         return nullptr;
     }
+
     if (code_of(cudaEventCreateWithFlags(&s->event, cudaEventDisableTiming))) {
-        cudaStreamDestroy(s->raw);
+        if (!given) { cudaStreamDestroy(s->raw); }
         free(s);
         return nullptr;
     }
-    s->id = G.nstreams;
+
+    s->id = process.nstreams;
     s->device = index;
-    G.stream[s->id] = s;
-    __atomic_store_n(&G.nstreams, s->id + 1, __ATOMIC_RELEASE);
+    process.stream[s->id] = s;
+    __atomic_store_n(&process.nstreams, s->id + 1, __ATOMIC_RELEASE);
     return s;
 }
+
 // -> NULL: no such device, or CUDA refuses; not raised
 static gpu_t *gpu_of(int index) {
-    if (!G.allocator || index < 0 || index >= G.devices) { return nullptr; }
-    gpu_t *g = &G.gpu[index];
+    if (!process.allocator || index < 0 || index >= process.devices) { return nullptr; }
+    gpu_t *g = &process.gpu[index];
     if (__atomic_load_n(&g->ready, __ATOMIC_ACQUIRE)) { return g; }
-    lock_t hold(&G.lock);
+    lock_t hold(&process.lock);
     if (g->ready) { return g; }
     on_device_t at(index);
     void *words = nullptr;
@@ -7426,64 +8401,74 @@ static gpu_t *gpu_of(int index) {
     __atomic_store_n(&g->ready, 1, __ATOMIC_RELEASE);
     return g;
 }
+
 static tensor_cuda_stream_t *current_handle(int index) {
-    if (T.generation != G.generation) {         // the backend was started anew
-        memset((void *)&T, 0, sizeof T);
-        T.generation = G.generation;
+    if (this_thread.generation != process.generation) {         // the backend was started anew
+        memset((void *)&this_thread, 0, sizeof this_thread);
+        this_thread.generation = process.generation;
     }
-    return T.on[index] ? T.on[index] : &G.gpu[index].main;
+    return this_thread.on[index] ? this_thread.on[index] : &process.gpu[index].main;
 }
+
 static tensor_cuda_graph_t *captured_on(const stream_t *s) {
-    tensor_cuda_graph_t *g = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
+    tensor_cuda_graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
     return g && __atomic_load_n(&s->part_of, __ATOMIC_ACQUIRE) == g->arena ? g : nullptr;
 }
+
 // The calling thread's stream of a device. -> NULL after raising
 static stream_t *current(int index, const char *op) {
     if (!gpu_of(index)) {
         raise_cuda(op);
         return nullptr;
     }
+
     tensor_cuda_stream_t *h = current_handle(index);
-    tensor_cuda_graph_t *g = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
+    tensor_cuda_graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
     if (h->dead) {
-        raised(TENSOR_ERR_OWNER, "%s: the thread's current stream was freed%s", op);
+        raised(TENSOR_ERR_OWNER, "%s: the thread's current stream was freed", op);
         return nullptr;
     }
-    if (g && (g->thread == &T) != (captured_on(h->of) != nullptr)) {
-        if (g->thread == &T) { g->failed = TENSOR_ERR_UNSUPPORTED; }
+
+    if (g && (g->thread == &this_thread) != (captured_on(h->of) != nullptr)) {
+        if (g->thread == &this_thread) { g->failed = TENSOR_ERR_UNSUPPORTED; }
         raised(TENSOR_ERR_UNSUPPORTED, "%s: %s", op,
-               g->thread == &T ? "a graph is captured on another stream"
-                               : "another thread captures a graph on this stream");
+               g->thread == &this_thread ? "a graph is captured on another stream"
+                                         : "another thread captures a graph on this stream");
         return nullptr;
     }
+
     return h->of;
 }
+
 static int code_now() {
     int code = tensor_error_code();
     return code ? code : (int)TENSOR_ERR_CUDA;
 }
 
 constexpr int MARK_BITS = 48;
+
 // s waits for all that the stream of the mark was asked until now, unless it has for what the mark says.
 static int order(stream_t *s, uint64_t mark) {
     int id = (int)(mark >> MARK_BITS);
     if (!mark || id == s->id) { return 0; }
-    stream_t *o = G.stream[id];
+    stream_t *o = process.stream[id];
     uint64_t calls = __atomic_load_n(&o->calls, __ATOMIC_ACQUIRE);
     if ((mark & ((uint64_t(1) << MARK_BITS) - 1)) <= __atomic_load_n(&s->seen[id], __ATOMIC_RELAXED)) {
         return 0;
     }
     int code;
     {
-        lock_t hold(&G.capture_lock);
+        lock_t hold(&process.capture_lock);
         code = captured_on(o) ? 0 : code_of(cudaEventRecord(o->event, o->raw));     // else: as of the begin
         if (!code) { code = code_of(cudaStreamWaitEvent(s->raw, o->event, 0)); }
     }
+
     if (code) { return code; }
     __atomic_store_n(&s->seen[id], calls, __ATOMIC_RELAXED);
     if (__atomic_load_n(&o->noted, __ATOMIC_RELAXED)) { __atomic_store_n(&s->noted, 1, __ATOMIC_RELAXED); }
     return 0;
 }
+
 // Before a call on s that reads or writes the block.
 static int use_before(stream_t *s, block_t *b, bool writes) {
     int code = order(s, __atomic_load_n(&b->wrote, __ATOMIC_RELAXED));
@@ -7492,36 +8477,40 @@ static int use_before(stream_t *s, block_t *b, bool writes) {
     int n = 0;
     marks[n++] = __atomic_load_n(&b->read, __ATOMIC_RELAXED);
     if (__atomic_load_n(&b->uses, __ATOMIC_ACQUIRE)) {
-        lock_t hold(&G.allocator->device[b->home->lane->device]->lock);
+        lock_t hold(&process.allocator->device[b->home->lane->device]->lock);
         for (use_t *u = b->uses; u && n < MAX_STREAMS; u = u->next) { marks[n++] = u->read; }
     }
     for (int k = 0; k < n && !code; k++) { code = order(s, marks[k]); }
     return code;
 }
+
 // After it; mark from next_mark.
 static void use_after(stream_t *s, block_t *b, bool writes, uint64_t mark) {
     bool own = b->home->lane->stream == (void *)s->raw;
     if (writes) { __atomic_store_n(&b->wrote, mark, __ATOMIC_RELAXED); }
     if (own && !writes) { __atomic_store_n(&b->read, mark, __ATOMIC_RELAXED); }
-    if (!own && record_stream(G.allocator, b, (void *)s->raw, writes ? 0 : mark)) {
+    if (!own && record_stream(process.allocator, b, (void *)s->raw, writes ? 0 : mark)) {
         forget(cudaStreamSynchronize(s->raw));  // no memory to note it: done instead
     }
 }
+
 static uint64_t next_mark(stream_t *s) {
     return (uint64_t)s->id << MARK_BITS | __atomic_add_fetch(&s->calls, 1, __ATOMIC_ACQ_REL);
 }
+
 // s is a part of the capture from here on; other threads wait for what it was asked before. -> code
 static int graph_join(tensor_cuda_graph_t *g, stream_t *s) {
     if (captured_on(s)) { return 0; }
-    if (!g->streams.add(s) || capture_join(G.allocator, g->device, (void *)s->raw, g->arena)) {
+    if (!g->streams.add(s) || capture_join(process.allocator, g->device, (void *)s->raw, g->arena)) {
         return TENSOR_ERR_OUT_OF_MEMORY;
     }
-    lock_t hold(&G.capture_lock);
+    lock_t hold(&process.capture_lock);
     s->part = g->streams.n - 1;
     int code = code_of(cudaEventRecord(s->event, s->raw));
     if (!code) { __atomic_store_n(&s->part_of, g->arena, __ATOMIC_RELEASE); }
     return code;
 }
+
 // In a capture: what s is asked later waits for what o was asked until now. -> code
 static int graph_edge(stream_t *s, stream_t *o) {
     cudaEvent_t e;
@@ -7532,17 +8521,19 @@ static int graph_edge(stream_t *s, stream_t *o) {
     cudaEventDestroy(e);
     return code;
 }
+
 // A graph's call on s uses the block: at each run that is waited for, and the memory stays the graph's to
 // use.
 static int list_block(tensor_cuda_graph_t *g, stream_t *s, block_t *b, tensor__storage_t *storage,
                       bool writes) {
-    lock_t hold(&G.graph_lock);
+    lock_t hold(&process.graph_lock);
     if (b->listed != g->arena) {
         if (!g->list.add({b, storage, writes, nullptr, 0})) { return TENSOR_ERR_OUT_OF_MEMORY; }
         b->listed = g->arena;
         b->place = g->list.n - 1;
         b->kept++;
     }
+
     listed_t &l = g->list.at[b->place];
     l.wrote |= writes;
     int code = l.writer && l.writer != s ? graph_edge(s, l.writer) : 0;
@@ -7552,9 +8543,12 @@ static int list_block(tensor_cuda_graph_t *g, stream_t *s, block_t *b, tensor__s
     l.readers = writes ? 0 : l.readers | uint64_t(1) << s->part;
     l.writer = writes ? s : l.writer;
     // Its own memory serves others of the capture only where one stream has used it.
-    if (b->home->lane->graph == g->arena && !code) { code = record_stream(G.allocator, b, (void *)s->raw); }
+    if (b->home->lane->graph == g->arena && !code) {
+        code = record_stream(process.allocator, b, (void *)s->raw);
+    }
     return code;
 }
+
 // Before and after a call, for each of its tensors.
 static int call_before(stream_t *s, const tensor_call_t *c) {
     tensor_cuda_graph_t *g = captured_on(s);
@@ -7568,6 +8562,7 @@ static int call_before(stream_t *s, const tensor_call_t *c) {
     }
     return 0;
 }
+
 static void call_after(stream_t *s, const tensor_call_t *c) {
     if (captured_on(s)) { return; }
     uint64_t mark = next_mark(s);
@@ -7593,22 +8588,25 @@ struct scratch_t {
     void *at = nullptr;
     int code = 0;
     scratch_t(const tensor_call_t *c, uint64_t bytes) {
-        code = alloc(G.allocator, c->device - 1, (void *)T.now->raw, bytes, c->row->name, &block);
+        code = alloc(process.allocator, c->device - 1, (void *)this_thread.now->raw, bytes, c->row->name,
+                     &block);
         if (code) {
             TENSOR__(fail)(c->thread, code, "%s: out of device memory for %d bytes of scratch", c->row->name,
                            (int64_t)bytes);
         }
         at = block ? (void *)(uintptr_t)block->address : nullptr;
     }
-    ~scratch_t() { release(G.allocator, block); }
+
+    ~scratch_t() { release(process.allocator, block); }
     scratch_t(const scratch_t &) = delete;
 };
 
 // Waits; then an index that an op met is an error of that op, where it was called.
 static int in_capture(const stream_t *s, const char *op);
+
 static int settle(stream_t *s, const char *what) {
     if (in_capture(s, what)) { return TENSOR_ERR_UNSUPPORTED; }
-    gpu_t *g = &G.gpu[s->device];
+    gpu_t *g = &process.gpu[s->device];
     unsigned long long word[SLOTS];
     if (code_of(cudaStreamSynchronize(s->raw))) { return raise_cuda(what); }
     if (!__atomic_exchange_n(&s->noted, 0, __ATOMIC_ACQ_REL)) { return 0; }
@@ -7617,56 +8615,103 @@ static int settle(stream_t *s, const char *what) {
         return raise_cuda(what);
     }
     bool others = false;                        // whose ops may still write their words
-    for (int k = 0, n = __atomic_load_n(&G.nstreams, __ATOMIC_ACQUIRE); k < n; k++) {
-        others |= G.stream[k]->device == s->device && __atomic_load_n(&G.stream[k]->noted, __ATOMIC_ACQUIRE);
+    for (int k = 0, n = __atomic_load_n(&process.nstreams, __ATOMIC_ACQUIRE); k < n; k++) {
+        others |= process.stream[k]->device == s->device &&
+                  __atomic_load_n(&process.stream[k]->noted, __ATOMIC_ACQUIRE);
     }
+
     if (!others) { __atomic_store_n(&g->used, 0, __ATOMIC_RELAXED); }
     int bad = 0;
     for (int k = 0; k < SLOTS; k++) {
         if (!word[k]) { continue; }
         if (code_of(cudaMemsetAsync(g->errors + k, 0, sizeof *word, s->raw))) { return raise_cuda(what); }
         if (bad) { continue; }
-        lock_t hold(&G.lock);
+        lock_t hold(&process.lock);
         const char *site = g->slot[k].site, *base = site ? site : "";
         for (; site && *site; site++) {
             if (*site == '/' || *site == '\\' || *site == 1) { base = site + 1; }
         }
         const int64_t place = (int64_t)~word[k], pivot = place & ((1 << PIVOT_BITS) - 1);
         bool matrix = (bad = g->slot[k].code) == TENSOR_ERR_LINALG;
-        TENSOR__(fail)(TENSOR__(self)(), bad, matrix && pivot ? "%s%s%s: matrix %d, pivot %d" :
-                       matrix ? "%s%s%s: matrix %d" : g->slot[k].told ? "%s%s%s: element %d" :
-                       "%s%s%s: element %d is out of range", g->slot[k].op, *base ? " at " : "", base,
-                       matrix ? place >> PIVOT_BITS : place, pivot);
+        const char *text = g->slot[k].told ? "%s%s%s: element %d" : "%s%s%s: element %d is out of range";
+        if (matrix) { text = pivot ? "%s%s%s: matrix %d, pivot %d" : "%s%s%s: matrix %d"; }
+        const int64_t item = matrix ? place >> PIVOT_BITS : place;
+        TENSOR__(fail)(TENSOR__(self)(), bad, text, g->slot[k].op, *base ? " at " : "", base, item, pivot);
     }
+
     return bad;
 }
+
 static void backend_site(const char *site) {
-    if (!T.nslots) { return; }
-    lock_t hold(&G.lock);
-    for (int k = 0; k < T.nslots; k++) { T.slot[k]->site = site; }
-    T.nslots = 0;
+    if (!this_thread.nslots) { return; }
+    lock_t hold(&process.lock);
+    for (int k = 0; k < this_thread.nslots; k++) { this_thread.slot[k]->site = site; }
+    this_thread.nslots = 0;
 }
 
-static int backend_count() { return G.allocator ? G.devices : 0; }
+static int backend_count() { return process.allocator ? process.devices : 0; }
+
 static int backend_alloc(int index, uint64_t bytes, void **data, void **block) {
     block_t *b;
     stream_t *s = index < 0 ? nullptr : current(index, "alloc");
     if (index >= 0 && !s) { return code_now(); }
-    int code = alloc(s ? G.allocator : G.pinned, index < 0 ? 0 : index, s ? (void *)s->raw : nullptr, bytes,
-                     nullptr, &b);
+    int code = s ? alloc(process.allocator, index, (void *)s->raw, bytes, nullptr, &b)
+                 : alloc(process.pinned, 0, nullptr, bytes, nullptr, &b);
     if (code) { return code; }
     *data = (void *)(uintptr_t)b->address;
     *block = b;
     return 0;
 }
+
 static allocator_t *allocator_of(const block_t *b) {
-    return b->home->lane->stream ? G.allocator : G.pinned;      // pinned memory is no stream's
+    return b->home->lane->stream ? process.allocator : process.pinned;      // pinned memory is no stream's
 }
+
+// The caller's memory, under a block of its own whose arena and lane hold nothing else.
+struct wrapped_t {
+    block_t block;
+    arena_t arena;
+    lane_t lane;
+    void (*deleter)(void *data, void *user);
+    void *data, *user;
+};
+
+// All that was asked of it so far is waited for. A stream in a capture has asked nothing that runs now.
+static void unwrap(block_t *b) {
+    wrapped_t *w = (wrapped_t *)(void *)b;
+    device_t *d = process.allocator->device[w->lane.device];
+    on_device_t at(w->lane.device);
+    for (int k = 0, n = __atomic_load_n(&process.nstreams, __ATOMIC_ACQUIRE); k < n; k++) {
+        stream_t *s = process.stream[k];
+        bool used = w->lane.stream == (void *)s->raw;
+        for (use_t *u = b->uses; u; u = u->next) { used = used || u->stream == (void *)s->raw; }
+        if (used && !captured_on(s)) { forget(cudaStreamSynchronize(s->raw)); }
+    }
+    {
+        lock_t hold(&d->lock);
+        for (use_t *u = b->uses, *next; u; u = next) {
+            next = u->next;
+            u->next = d->spare_uses;
+            d->spare_uses = u;
+        }
+    }
+    if (w->deleter) { w->deleter(w->data, w->user); }
+    free(w);
+}
+
+static void let_go(allocator_t *from, block_t *b) {
+    if (b && b->home->lane->outside) {
+        unwrap(b);
+    } else {
+        release(from, b);
+    }
+}
+
 static void backend_release(void *, void *block) {
     block_t *b = (block_t *)block;
     if (b->kept) {                              // by graphs
-        lock_t hold(&G.graph_lock);
-        for (tensor_cuda_graph_t *g = G.graphs; g; g = g->next) {
+        lock_t hold(&process.graph_lock);
+        for (tensor_cuda_graph_t *g = process.graphs; g; g = g->next) {
             for (int k = 0; k < g->list.n; k++) {
                 listed_t &l = g->list.at[k];
                 if (l.block != b) { continue; }
@@ -7680,17 +8725,21 @@ static void backend_release(void *, void *block) {
         b->released = b->kept != 0;
         if (b->kept) { return; }
     }
-    release(allocator_of(b), b);
+    let_go(allocator_of(b), b);
 }
+
 // A few bytes, by the kernel's arguments: they become a part of the graph.
 struct few_t { unsigned char v[8]; };
+
 __global__ void __launch_bounds__(32, 1) store_few(unsigned char *to, few_t few, int n) {
     if ((int)threadIdx.x < n) { to[threadIdx.x] = few.v[threadIdx.x]; }
 }
+
 static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, tensor__storage_t *from_in,
                         uint64_t bytes, int wait, const char *op) {
-    int to_index = to_in ? to_in->device - 1 : -1, from_index = from_in ? from_in->device - 1 : -1;
-    int index = to_index >= 0 ? to_index : from_index;
+    const int to_index = to_in ? to_in->device - 1 : -1;
+    const int from_index = from_in ? from_in->device - 1 : -1;
+    const int index = to_index >= 0 ? to_index : from_index;
     stream_t *s = current(index, op), *other;
     if (!s) { return code_now(); }
     tensor_cuda_graph_t *g = captured_on(s);
@@ -7701,24 +8750,27 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
     if (g && (peers || !to_block || (!from_block && bytes > sizeof(few_t)))) {
         g->failed = TENSOR_ERR_UNSUPPORTED;
         return raised(g->failed, !to_block ?
-                      "%s: the host reads a tensor's elements%s: in a capture they are not there yet" :
-                      "%s: memory of the host%s cannot be read by a graph: copy it before its run", op);
+                      "%s: the host reads a tensor's elements: in a capture they are not there yet" :
+                      "%s: memory of the host cannot be read by a graph: copy it before its run", op);
     }
+
     if (peers) {                                // the source is ready, and stays until it is read
         if (!(other = current(from_index, op))) { return code_now(); }
         int code = use_before(other, from_block, false) ? raise_cuda(op) : settle(other, op);
         if (code) { return code; }
     }
+
     if (g) {
         int code = to_block ? list_block(g, s, to_block, to_in, true) : 0;
         if (!code && from_block) { code = list_block(g, s, from_block, from_in, false); }
         if (code) {
-            return code == TENSOR_ERR_CUDA ? raise_cuda(op) : raised(code, "%s: out of memory%s", op);
+            return code == TENSOR_ERR_CUDA ? raise_cuda(op) : raised(code, "%s: out of memory", op);
         }
     } else if ((to_block && use_before(s, to_block, true)) ||
                (from_block && !peers && use_before(s, from_block, false))) {
         return raise_cuda(op);
     }
+
     cudaError_t e;
     if (g && !from_block) {
         few_t few = {};
@@ -7727,9 +8779,11 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
     } else if (peers) {
         e = cudaMemcpyPeerAsync(to, to_index, from, from_index, bytes, s->raw);
     } else {
-        e = cudaMemcpyAsync(to, from, bytes, !from_block ? cudaMemcpyHostToDevice
-                            : !to_block ? cudaMemcpyDeviceToHost : cudaMemcpyDeviceToDevice, s->raw);
+        cudaMemcpyKind kind = to_block ? cudaMemcpyDeviceToDevice : cudaMemcpyDeviceToHost;
+        if (!from_block) { kind = cudaMemcpyHostToDevice; }
+        e = cudaMemcpyAsync(to, from, bytes, kind, s->raw);
     }
+
     if (code_of(e)) { return raise_cuda(op); }
     if (g) { return 0; }
     uint64_t mark = next_mark(s);
@@ -7739,26 +8793,28 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
     tensor__storage_t *host = to_block ? from_in : to_in;
     if (wait || peers) { return settle(s, op); }
     if (host && host->deleter == backend_release) {     // pinned: it stays until the copy is done
-        return record_stream(G.pinned, (block_t *)host->user, (void *)s->raw) ? settle(s, op) : 0;
+        return record_stream(process.pinned, (block_t *)host->user, (void *)s->raw) ? settle(s, op) : 0;
     }
+
     return to_block ? 0 : settle(s, op);        // CUDA has read pageable memory when it returns
 }
+
 static void backend_aside(int index, int on) {
     gpu_t *g = gpu_of(index);
     if (!g) { return; }
     if (on) {
         tensor_cuda_stream_t *h = current_handle(index);
         {
-            lock_t hold(&G.lock);
+            lock_t hold(&process.lock);
             if (!g->side.of) { g->side.of = new_stream(index); }
         }
         if (!g->side.of || captured_on(h->of)) { return; }
         // What was copied so far is waited for now, as the next copy need not be.
         order(h->of, next_mark(g->side.of));
-        T.before_aside = T.on[index];
-        T.on[index] = &g->side;
-    } else if (T.on[index] == &g->side) {
-        T.on[index] = T.before_aside;
+        this_thread.before_aside = this_thread.on[index];
+        this_thread.on[index] = &g->side;
+    } else if (this_thread.on[index] == &g->side) {
+        this_thread.on[index] = this_thread.before_aside;
     }
 }
 
@@ -7772,6 +8828,7 @@ struct twin_t {
     char *host, *memory;
     bool load;                                  // something of it is read, or stays
 };
+
 // First and last byte + 1 of an argument with elements.
 static void reach(const tensor_arg_t &a, uintptr_t *first, uintptr_t *end) {
     int64_t low = 0, high = 0, size = size_of(a.dtype);
@@ -7782,7 +8839,9 @@ static void reach(const tensor_arg_t &a, uintptr_t *first, uintptr_t *end) {
     *first = (uintptr_t)a.data + (uintptr_t)(low * size);
     *end = (uintptr_t)a.data + (uintptr_t)((high + 1) * size);
 }
+
 static bool lies_there(const tensor_arg_t &a) { return a.data && a.storage && a.storage->device && a.numel; }
+
 static int to_host(tensor_call_t *c, stream_t *s, tensor_arg_t *arg, twin_t *twin, int *count) {
     int n = c->nin + c->nout;
     for (int i = 0; i < n; i++) {
@@ -7799,6 +8858,7 @@ static int to_host(tensor_call_t *c, stream_t *s, tensor_arg_t *arg, twin_t *twi
         t.first = first < t.first ? first : t.first;
         t.end = end > t.end ? end : t.end;
     }
+
     for (int k = 0; k < *count; k++) {          // as aligned on the host as there
         twin_t &t = twin[k];
         if (!(t.memory = (char *)malloc(t.end - t.first + 128))) {
@@ -7812,6 +8872,7 @@ static int to_host(tensor_call_t *c, stream_t *s, tensor_arg_t *arg, twin_t *twi
             return raise_cuda(c->row->name);
         }
     }
+
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < *count && lies_there(c->arg[i]); k++) {
             if (twin[k].storage == arg[i].storage) {
@@ -7819,8 +8880,10 @@ static int to_host(tensor_call_t *c, stream_t *s, tensor_arg_t *arg, twin_t *twi
             }
         }
     }
+
     return settle(s, c->row->name);
 }
+
 static int run_on_host(tensor_call_t *c, stream_t *s, tensor_arg_t *arg, twin_t *twin, int *count) {
     int code = to_host(c, s, arg, twin, count);
     if (code) { return code; }
@@ -7837,6 +8900,7 @@ static int run_on_host(tensor_call_t *c, stream_t *s, tensor_arg_t *arg, twin_t 
         }
         here.scratch = (void *)(((uintptr_t)scratch + 63) & ~(uintptr_t)63);
     }
+
     code = c->row->cpu(&here);
     free(scratch);
     for (int i = c->nin; i < c->nin + c->nout && !code; i++) {
@@ -7848,18 +8912,21 @@ static int run_on_host(tensor_call_t *c, stream_t *s, tensor_arg_t *arg, twin_t 
             code = raise_cuda(c->row->name);
         }
     }
+
     if (!code && code_of(cudaStreamSynchronize(s->raw))) { code = raise_cuda(c->row->name); }
     return code;
 }
+
 static int fall_back(tensor_call_t *c, stream_t *s) {
     int n = c->nin + c->nout, count = 0;
     tensor_cuda_graph_t *g = captured_on(s);
     if (g) {
         g->failed = TENSOR_ERR_UNSUPPORTED;
-        return raised(g->failed, "%s: cuda has no kernel for it%s, and a graph cannot run on the CPU",
+        return raised(g->failed, "%s: cuda has no kernel for it, and a graph cannot run on the CPU",
                       c->row->name);
     }
-    if (__atomic_load_n(&G.forbidden, __ATOMIC_RELAXED)) {
+
+    if (__atomic_load_n(&process.forbidden, __ATOMIC_RELAXED)) {
         char list[96] = "";
         size_t at = 0;
         for (int i = 0; i < n && at + 8 < sizeof list; i++) {
@@ -7872,11 +8939,13 @@ static int fall_back(tensor_call_t *c, stream_t *s) {
                        c->row->name, list);
         return TENSOR_ERR_UNSUPPORTED;
     }
+
     tensor_arg_t *arg = (tensor_arg_t *)malloc((size_t)(n + 1) * (sizeof(tensor_arg_t) + sizeof(twin_t)));
     if (!arg) {
         TENSOR__(fail)(c->thread, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", c->row->name);
         return TENSOR_ERR_OUT_OF_MEMORY;
     }
+
     twin_t *twin = (twin_t *)(void *)(arg + n + 1);
     int code = run_on_host(c, s, arg, twin, &count);
     for (int k = 0; k < count; k++) { free(twin[k].memory); }
@@ -7892,45 +8961,49 @@ static int fall_back(tensor_call_t *c, stream_t *s) {
 // ------------------------------------------------------------------------------
 
 enum { NONE = TENSOR_ERR_UNSUPPORTED };
+
 // From here on an index of this op may be found bad: its word. A graph keeps its words. what: static text for
 // the error, NULL: the op's name.
 static unsigned long long *noting(const tensor_call_t *c, const char *what = nullptr,
                                   int code = TENSOR_ERR_INDEX) {
     gpu_t *g = gpu_of(c->device - 1);
-    stream_t *s = T.now;
+    stream_t *s = this_thread.now;
     tensor_cuda_graph_t *graph = captured_on(s);
-    for (int k = 0; !graph && k < G.nstreams && __atomic_load_n(&g->used, __ATOMIC_RELAXED) >= SLOTS; k++) {
-        if (G.stream[k]->device == s->device && !captured_on(G.stream[k])) {
-            settle(G.stream[k], c->row->name);
+    for (int k = 0; !graph && k < process.nstreams && __atomic_load_n(&g->used, __ATOMIC_RELAXED) >= SLOTS;
+         k++) {
+        if (process.stream[k]->device == s->device && !captured_on(process.stream[k])) {
+            settle(process.stream[k], c->row->name);
         }
     }
-    lock_t hold(&G.lock);
+    lock_t hold(&process.lock);
     int k = g->next, tries = SLOTS;
     while (--tries && g->slot[k].graph) { k = (k + 1) % SLOTS; }
     g->next = (k + 1) % SLOTS;
     __atomic_add_fetch(&g->used, 1, __ATOMIC_RELAXED);
     g->slot[k] = {what ? what : c->row->name, nullptr, graph, what != nullptr, code};
-    if (T.nslots == 16) { T.nslots = 0; }
-    T.slot[T.nslots++] = &g->slot[k];
+    if (this_thread.nslots == 16) { this_thread.nslots = 0; }
+    this_thread.slot[this_thread.nslots++] = &g->slot[k];
     if (graph) { graph->noted = 1; } else { __atomic_store_n(&s->noted, 1, __ATOMIC_RELEASE); }
     return &g->errors[k];
 }
+
 // Place in a graph's numbers, filled anew before each run. -> NULL: no graph, or (failed) no room
 static void *live_number(const live_t &number, uint32_t bytes) {
-    tensor_cuda_graph_t *g = captured_on(T.now);
+    tensor_cuda_graph_t *g = captured_on(this_thread.now);
     if (!g) { return nullptr; }
     live_t n = number;
     n.at = g->used;
     if (g->used + bytes > NUMBERS || !g->lives.add(n)) {
-        g->failed = raised(TENSOR_ERR_OUT_OF_MEMORY,
-                           "cuda_graph: no room for more random ops and optimizers%s%s", "");
+        g->failed =
+            raised(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph: no room for more random ops and optimizers");
         return nullptr;
     }
     g->used += (bytes + 15) & ~15u;
     return (char *)(uintptr_t)g->numbers->address + n.at;
 }
+
 static rng_t rng_of(const tensor_call_t *c) {
-    tensor_cuda_graph_t *g = captured_on(T.now);
+    tensor_cuda_graph_t *g = captured_on(this_thread.now);
     if (!g) { return c->rng; }
     live_t n = {};
     n.own_seed = c->rng.seed != g->rng.seed;
@@ -7938,14 +9011,18 @@ static rng_t rng_of(const tensor_call_t *c) {
     n.offset = n.own_seed ? c->rng.offset : c->rng.offset - g->rng.offset;
     return {c->rng, (const tensor_generator_t *)live_number(n, sizeof(tensor_generator_t))};
 }
+
 static bool is_f32(const tensor_arg_t &a) { return !a.data || (a.dtype == TENSOR_F32 && a.contiguous); }
+
 static bool is_dense(const tensor_call_t *c) {
     for (int i = 0; i < c->nin + c->nout; i++) {
         if (c->arg[i].data && !c->arg[i].contiguous) { return false; }
     }
     return true;
 }
+
 static const float *f32_of(const tensor_arg_t &a) { return (const float *)a.data; }
+
 // Other dims over the same memory.
 static void reshape(shaped_t &o, int n, const int64_t *dims, const int64_t *strides = nullptr) {
     int64_t step = 1;
@@ -7975,6 +9052,7 @@ static int over_copies(const place_t &at, const tensor_call_t *c, bool wide,
             (uint64_t)(to[k].numel * size_of(to[k].dtype));
         bytes += size[k] = (size[k] + 255) / 256 * 256;
     }
+
     scratch_t scratch(c, bytes);
     int code = scratch.code;
     char *free_at = (char *)scratch.at;
@@ -7987,6 +9065,7 @@ static int over_copies(const place_t &at, const tensor_call_t *c, bool wide,
         for (int64_t d = to[k].ndim - 1, step = 1; d >= 0; step *= to[k].dims[d--]) { strides[k][d] = step; }
         if (k < c->nin) { code = copy(at, to[k], c->arg[k]); }
     }
+
     call.arg = to;
     if (!code) { code = run(at, &call); }
     for (int k = c->nin; k < n && !code; k++) {
@@ -7994,6 +9073,7 @@ static int over_copies(const place_t &at, const tensor_call_t *c, bool wide,
     }
     return code;
 }
+
 static int native_pointwise(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &y = c->arg[c->nin];
     int id = c->row->id;
@@ -8001,17 +9081,21 @@ static int native_pointwise(const place_t &at, tensor_call_t *c) {
     if (c->nin > 3) { return NONE; }
     for (int k = 0; k < c->nin; k++) { o[k + 1] = c->arg[k]; }
     if (id == TENSOR_OP_CLONE && !is_immediate(o[1])) { return copy(at, y, o[1]); }
-    const char *by_zero = class_of(c->compute) != 2    ? nullptr
-                        : id == TENSOR_OP_FLOOR_DIVIDE ? "floor_divide by zero"
-                        : id == TENSOR_OP_FMOD         ? "fmod by zero"
-                        : id == TENSOR_OP_REMAINDER    ? "remainder by zero" : nullptr;
+    const char *by_zero = nullptr;
+    if (class_of(c->compute) == 2) {            // what an integer divided by 0 is called
+        if (id == TENSOR_OP_FLOOR_DIVIDE) { by_zero = "floor_divide by zero"; }
+        if (id == TENSOR_OP_FMOD) { by_zero = "fmod by zero"; }
+        if (id == TENSOR_OP_REMAINDER) { by_zero = "remainder by zero"; }
+    }
     if (by_zero && is_immediate(o[2])) {
         if (*(const double *)o[2].data == 0) { return NONE; }       // the CPU's error, at once
         by_zero = nullptr;
     }
-    return pointwise(at, id, o, c->nin, c->compute, c->p ? c->p->f : nullptr,
-                     by_zero ? noting(c, by_zero) : nullptr);
+
+    unsigned long long *zero = by_zero ? noting(c, by_zero) : nullptr;
+    return pointwise(at, id, o, c->nin, c->compute, c->p ? c->p->f : nullptr, zero);
 }
+
 static int native_reduce(const place_t &at, tensor_call_t *c, int op, uint32_t mask) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
     if (!y.contiguous) { return NONE; }
@@ -8019,21 +9103,38 @@ static int native_reduce(const place_t &at, tensor_call_t *c, int op, uint32_t m
     scratch_t scratch(c, bytes);
     return scratch.code ? scratch.code : reduce(at, y, x, mask, op, scratch.at);
 }
+
 static int native_order(const place_t &at, tensor_call_t *c, int64_t rows, int64_t columns) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
     const int64_t *p = c->p->i;
     int id = c->row->id;
-    int what = id == TENSOR_OP_SORT ? PICK_SORT : id == TENSOR_OP_TOPK ? PICK_TOP
-             : id == TENSOR_OP_MODE ? PICK_MODE : PICK_RANK;
+    int what = PICK_RANK;
+    if (id == TENSOR_OP_SORT) { what = PICK_SORT; }
+    if (id == TENSOR_OP_TOPK) { what = PICK_TOP; }
+    if (id == TENSOR_OP_MODE) { what = PICK_MODE; }
     bool falling = what == PICK_SORT ? p[0] != 0 : what == PICK_TOP && p[1];
     uint64_t bytes = sort_scratch(x.numel) + 16;
     scratch_t scratch(c, what == PICK_TOP && !p[2] ? 2 * bytes : bytes);
     if (scratch.code) { return scratch.code; }
     return pick(at, what, y, x, rows, columns, y.numel / rows, falling, p[2] != 0, p[0], scratch.at);
 }
+
+static scan_t scan_of_row(int id) {
+    switch (id) {
+    case TENSOR_OP_CUMSUM: return SCAN_SUM;
+    case TENSOR_OP_CUMPROD: return SCAN_PROD;
+    case TENSOR_OP_LOGCUMSUMEXP: return SCAN_LOG;
+    case TENSOR_OP_CUMMAX: return SCAN_MAX;
+    case TENSOR_OP_CUMMIN: return SCAN_MIN;
+    case TENSOR_OP_LINEAR_SCAN: return SCAN_LINE;
+    default: return SCAN_OTHERS;
+    }
+}
+
 static int native_rows(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[c->nin];
-    int64_t columns = x.ndim ? x.dims[x.ndim - 1] : 1, rows = columns ? x.numel / columns : y.numel;
+    int64_t columns = x.ndim ? x.dims[x.ndim - 1] : 1;
+    int64_t rows = columns ? x.numel / columns : y.numel;
     bool same = true;
     if (!is_dense(c) || !rows) { return rows ? (int)NONE : 0; }
     for (int k = 1; k <= c->nin; k++) { same = same && c->arg[k].dtype == x.dtype; }
@@ -8044,12 +9145,7 @@ static int native_rows(const place_t &at, tensor_call_t *c) {
                              1u << (x.ndim - 1));
     case TENSOR_OP_CUMSUM: case TENSOR_OP_CUMPROD: case TENSOR_OP_LOGCUMSUMEXP: case TENSOR_OP_CUMMAX:
     case TENSOR_OP_CUMMIN: case TENSOR_OP_LINEAR_SCAN: case TENSOR_OP_PROD_OTHERS: {
-        const int id = c->row->id, what = id == TENSOR_OP_CUMSUM         ? SCAN_SUM
-                                          : id == TENSOR_OP_CUMPROD      ? SCAN_PROD
-                                          : id == TENSOR_OP_LOGCUMSUMEXP ? SCAN_LOG
-                                          : id == TENSOR_OP_CUMMAX       ? SCAN_MAX
-                                          : id == TENSOR_OP_CUMMIN       ? SCAN_MIN
-                                          : id == TENSOR_OP_LINEAR_SCAN  ? SCAN_LINE : SCAN_OTHERS;
+        const scan_t what = scan_of_row(c->row->id);
         const bool turned = (what == SCAN_SUM || what == SCAN_LINE) && c->p->i[0] != 0;
         const uint64_t bytes = scan_scratch(at, rows, columns);
         scratch_t totals(c, bytes), scratch(c, what == SCAN_OTHERS ? (uint64_t)x.numel * 8 : 0);
@@ -8062,6 +9158,7 @@ static int native_rows(const place_t &at, tensor_call_t *c) {
     case TENSOR_OP_SEARCHSORTED: return search(at, y, x, c->arg[1], c->p->i[0] != 0);
     default: break;
     }
+
     if (!same || class_of(x.dtype) == 2) { return NONE; }
     switch (c->row->id) {
     case TENSOR_OP_SOFTMAX: return softmax(at, y, x, rows, columns, false);
@@ -8074,6 +9171,7 @@ static int native_rows(const place_t &at, tensor_call_t *c) {
     default: return NONE;
     }
 }
+
 static int native_fill(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &y = c->arg[c->nin];
     int id = c->row->id;
@@ -8082,24 +9180,24 @@ static int native_fill(const place_t &at, tensor_call_t *c) {
     if ((id != TENSOR_OP_TRIL && id != TENSOR_OP_TRIU) || !is_dense(c)) { return NONE; }
     const tensor_arg_t &x = c->arg[0];
     if (!x.numel) { return 0; }
-    return by_size(size_of(x.dtype), [&](auto *type) {
-        auto *to = type ? type : (decltype(type))y.data;
-        auto *kernel = triangle<typename pointee_t<decltype(to)>::type>;
-        return code_of(tcu_launch(kernel, grid_for(at, x.numel, THREADS), THREADS, 0, at.stream, to,
-                                  (decltype(to))x.data, x.numel, x.dims[x.ndim - 2], x.dims[x.ndim - 1],
-                                      c->p->i[0],
-                                  id == TENSOR_OP_TRIL));
+    return by_size(size_of(x.dtype), [&](auto type) {
+        typedef TCU_TYPE(type) T;
+        auto *kernel = triangle<T>;
+        return launch(at, threads_for(at, x.numel), kernel, (T *)y.data, (const T *)x.data, x.numel,
+                      x.dims[x.ndim - 2], x.dims[x.ndim - 1], c->p->i[0], id == TENSOR_OP_TRIL);
     });
 }
+
 static int native_linalg(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], *y = c->arg + c->nin;
     const int id = c->row->id, last = x.ndim - 1;
     if (id == TENSOR_OP_LINALG_SWAPS) {
         const int64_t m = c->p->i[0], n = x.dims[last], items = m ? y->numel / m : 0;
-        return !items ? 0 : code_of(tcu_launch(swap_rows, grid_for(at, items, 1), WARP, 0, at.stream,
-                                               (int64_t *)y->data, (const int32_t *)x.data, items, m, n,
-                                               noting(c)));
+        return !items ? 0
+                      : launch(at, {grid_for(at, items, 1), WARP}, swap_rows, (int64_t *)y->data,
+                               (const int32_t *)x.data, items, m, n, noting(c));
     }
+
     linalg_t l;
     tensor_arg_t outer[2] = {x, c->arg[c->nin - 1]};
     memset((void *)&l, 0, sizeof l);
@@ -8108,29 +9206,55 @@ static int native_linalg(const place_t &at, tensor_call_t *c) {
         l.column[k] = outer[k].strides[last];
         outer[k].ndim = (uint8_t)(last - 1);
     }
+
     l.batch = walk_of(outer, 2);
     const int64_t m = x.dims[last - 1], n = x.dims[last], k = m < n ? m : n, wide = m < n;
     const bool svd = id == TENSOR_OP_LINALG_SVD, eigh = id == TENSOR_OP_LINALG_EIGH;
     const bool qr = id == TENSOR_OP_LINALG_QR;
-    const int64_t r = svd ? y[1 + wide].dims[last - wide] : qr || c->nin == 2 ? y->dims[last] : 0;
+    int64_t r = qr || c->nin == 2 ? y->dims[last] : 0;
+    if (svd) { r = y[1 + wide].dims[last - wide]; }
     if ((m > n ? m : n) >> PIVOT_BITS || r >> 30) { return NONE; }
     if (!l.batch.n) { return 0; }
     l.m = (int)m, l.n = (int)n, l.k = (int)k, l.r = (int)r;
     l.ld = l.m | 1;                             // odd: rows and columns go through all banks
     if (svd && wide) { l.ld = l.n | 1; }
-    l.room = (n + (svd ? k - n : eigh ? n : 0) + r) * l.ld + 2 * m + 2 * n + 2 * r + 2;
+    int64_t columns = n + r;
+    if (svd) { columns = k + r; }
+    if (eigh) { columns += n; }
+    l.room = columns * l.ld + 2 * m + 2 * n + 2 * r + 2;
     l.x = x.data;
     l.b = c->nin == 2 ? c->arg[1].data : nullptr;
     for (int i = 0; i < c->nout; i++) { l.y[i] = y[i].data; }
     l.twice = x.dtype == TENSOR_F64;
     l.upper = id == TENSOR_OP_LINALG_SOLVE || (c->p && c->p->i[0]);
     l.unit = id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR && c->p->i[1];
-    const char *lacks = id == TENSOR_OP_LINALG_CHOLESKY ? "linalg_cholesky: x is not positive definite"
-                      : id == TENSOR_OP_LINALG_SOLVE    ? "linalg_solve: a is singular"
-                      : eigh ? "linalg_eigh: x has inf or NaN, or no convergence"
-                      : svd  ? "linalg_svd: x has inf or NaN, or no convergence" : nullptr;
+    void (*kernel)(linalg_t) = nullptr;
+    const char *lacks = nullptr;                // what an error says
+    switch (id) {
+    case TENSOR_OP_LINALG_SVD:
+        kernel = singular_matrices;
+        lacks = "linalg_svd: x has inf or NaN, or no convergence";
+        break;
+    case TENSOR_OP_LINALG_EIGH:
+        kernel = eigen_matrices;
+        lacks = "linalg_eigh: x has inf or NaN, or no convergence";
+        break;
+    case TENSOR_OP_LINALG_CHOLESKY:
+        kernel = factor_matrices<TENSOR_OP_LINALG_CHOLESKY>;
+        lacks = "linalg_cholesky: x is not positive definite";
+        break;
+    case TENSOR_OP_LINALG_SOLVE:
+        kernel = factor_matrices<TENSOR_OP_LINALG_SOLVE>;
+        lacks = "linalg_solve: a is singular";
+        break;
+    case TENSOR_OP_LINALG_QR: kernel = factor_matrices<TENSOR_OP_LINALG_QR>; break;
+    case TENSOR_OP_LINALG_DET: kernel = factor_matrices<TENSOR_OP_LINALG_DET>; break;
+    case TENSOR_OP_LINALG_LU_FACTOR: kernel = factor_matrices<TENSOR_OP_LINALG_LU_FACTOR>; break;
+    default: kernel = factor_matrices<TENSOR_OP_LINALG_SOLVE_TRIANGULAR>; break;
+    }
+
     const int64_t wanted = ((m > n ? m : n) + 7) / 8, bytes = 8 * l.room;
-    const int threads = WARP * (int)(wanted < 1 ? 1 : wanted < THREADS / WARP ? wanted : THREADS / WARP);
+    const int threads = WARP * (int)most<int64_t>(1, least<int64_t>(wanted, THREADS / WARP));
     l.here = bytes <= at.limits.matrix_shared;
     int64_t grid = l.batch.n, most = (int64_t)at.limits.sms * at.limits.blocks_per_sm * THREADS / threads;
     if (!l.here && most > at.limits.matrix_workspace / bytes) { most = at.limits.matrix_workspace / bytes; }
@@ -8139,16 +9263,9 @@ static int native_linalg(const place_t &at, tensor_call_t *c) {
     if (scratch.code) { return scratch.code; }
     l.work = (double *)scratch.at;
     l.error = lacks ? noting(c, lacks, TENSOR_ERR_LINALG) : nullptr;
-    auto *kernel = svd                                  ? singular_matrices
-                 : eigh                                 ? eigen_matrices
-                 : qr                                   ? factor_matrices<TENSOR_OP_LINALG_QR>
-                 : id == TENSOR_OP_LINALG_CHOLESKY      ? factor_matrices<TENSOR_OP_LINALG_CHOLESKY>
-                 : id == TENSOR_OP_LINALG_DET           ? factor_matrices<TENSOR_OP_LINALG_DET>
-                 : id == TENSOR_OP_LINALG_LU_FACTOR     ? factor_matrices<TENSOR_OP_LINALG_LU_FACTOR>
-                 : id == TENSOR_OP_LINALG_SOLVE         ? factor_matrices<TENSOR_OP_LINALG_SOLVE>
-                                                        : factor_matrices<TENSOR_OP_LINALG_SOLVE_TRIANGULAR>;
-    return code_of(tcu_launch(kernel, (unsigned)grid, threads, l.here ? (size_t)bytes : 0, at.stream, l));
+    return launch(at, {(unsigned)grid, threads, l.here ? (size_t)bytes : 0}, kernel, l);
 }
+
 static int native_random(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &y = c->arg[c->nin];
     switch (c->row->id) {
@@ -8160,8 +9277,8 @@ static int native_random(const place_t &at, tensor_call_t *c) {
         const tensor_arg_t &x = c->arg[0];
         int64_t columns = x.dims[x.ndim - 1], rows = columns ? x.numel / columns : 0;
         if (!rows || !y.numel) { return y.numel ? (int)NONE : 0; }
-        return code_of(tcu_launch(draw_rows, grid_for(at, rows, 1), THREADS, 0, at.stream, (int64_t *)y.data,
-                                  (const double *)x.data, rows, columns, c->p->i[0], rng_of(c), noting(c)));
+        return launch(at, blocks_for(at, rows), draw_rows, (int64_t *)y.data, (const double *)x.data, rows,
+                      columns, c->p->i[0], rng_of(c), noting(c));
     }
     case TENSOR_OP_POISSON: return bernoulli(at, y, c->arg[0], rng_of(c), true);
     case TENSOR_OP_RANDPERM: {
@@ -8173,20 +9290,21 @@ static int native_random(const place_t &at, tensor_call_t *c) {
     default: return NONE;
     }
 }
+
 // Contiguous all, as the front makes them.
 static int native_index(const place_t &where, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &index = c->arg[1], &src = c->arg[2], &y = c->arg[c->nin];
     int id = c->row->id, d = c->p ? (int)c->p->i[0] : 0;
     bool lines = id == TENSOR_OP_INDEX_COPY || id == TENSOR_OP_INDEX_ADD;
     bool parts = id == TENSOR_OP_SCATTER || id == TENSOR_OP_SCATTER_ADD || id == TENSOR_OP_SCATTER_REDUCE;
-    int how = id == TENSOR_OP_SCATTER_REDUCE                              ? (int)c->p->i[1]
-            : id == TENSOR_OP_INDEX_COPY || id == TENSOR_OP_SCATTER ? PUT_SET : PUT_ADD;
+    int how = id == TENSOR_OP_INDEX_COPY || id == TENSOR_OP_SCATTER ? PUT_SET : PUT_ADD;
+    if (id == TENSOR_OP_SCATTER_REDUCE) { how = (int)c->p->i[1]; }
     place_t at = where;
     if (id == TENSOR_OP_NONZERO || id == TENSOR_OP_AS_STRIDED_BACKWARD) {
         const tensor_arg_t &to = c->arg[1];
         bool places = id == TENSOR_OP_NONZERO;
         if (places && !x.contiguous) { return NONE; }
-        scratch_t scratch(c, places ? nonzero_scratch(x.numel) : sort_scratch(x.numel));
+        scratch_t scratch(c, places ? nonzero_scratch(x.numel) : add_scratch(x.numel, 1));
         scratch_t read(c, places || x.contiguous ? 0 : (uint64_t)x.numel * (uint64_t)size_of(x.dtype));
         int code = scratch.code ? scratch.code : read.code;
         if (code) { return code; }
@@ -8204,6 +9322,7 @@ static int native_index(const place_t &where, tensor_call_t *c) {
         return code ? code : add_at(at, from, g.arg, walk_of(o, 2), nullptr, 0, 0, 1, to.numel, scratch.at,
                                     PUT_ADD);
     }
+
     if (id == TENSOR_OP_INDEX) {
         any_set_t s;
         sizes_t size = {};
@@ -8221,13 +9340,14 @@ static int native_index(const place_t &where, tensor_call_t *c) {
         walk_t w = walk_of(o, c->nin + 1);
         if (!w.n) { return 0; }
         at.error = noting(c);
-        return code_of(tcu_launch(flat_places, grid_for(at, w.n, THREADS), THREADS, 0, at.stream, w,
-                                  (int64_t *)y.data, s, size, at.error));
+        return launch(at, threads_for(at, w.n), flat_places, w, (int64_t *)y.data, s, size, at.error);
     }
+
     if ((id != TENSOR_OP_GATHER && id != TENSOR_OP_INDEX_SELECT && !parts && !lines) || !is_dense(c) ||
         d >= x.ndim) {
         return NONE;
     }
+
     int64_t outer = 1, inner = 1, n = x.dims[d];
     for (int k = 0; k < d; k++) { outer *= x.dims[k]; }
     for (int k = d + 1; k < x.ndim; k++) { inner *= x.dims[k]; }
@@ -8242,13 +9362,16 @@ static int native_index(const place_t &where, tensor_call_t *c) {
         reshape(y3, 3, to);
         return gather(at, y3.arg, x3.arg, 1, i3.arg);
     }
+
     bool whole = lines && outer == 1, part = false;
     shaped_t s3(src), used(src);
     for (int k = 0; k < index.ndim && parts; k++) {             // src may be larger than index
         part = part || index.dims[k] != src.dims[k];
         used.dims[k] = index.dims[k];
     }
-    scratch_t scratch(c, sort_scratch(lines && !whole ? outer * index.numel * inner : index.numel));
+
+    const int64_t sources = lines && !whole ? outer * index.numel * inner : index.numel;
+    scratch_t scratch(c, add_scratch(sources, whole ? inner : 1));
     scratch_t read(c, part ? (uint64_t)index.numel * (uint64_t)size_of(src.dtype) : 0);
     int code = scratch.code ? scratch.code : read.code;
     if (!code && y.data != x.data) { code = copy(at, y, x); }
@@ -8259,12 +9382,14 @@ static int native_index(const place_t &where, tensor_call_t *c) {
         s3.arg.data = read.at;
         if ((code = copy(at, s3.arg, used.arg)) != 0) { return code; }
     }
+
     if (whole) { return add_rows(at, y, index, src, index.numel, inner, n, scratch.at, how); }
     if (!lines) { return scatter_add(at, y, d, index, s3.arg, scratch.at, how); }
     reshape(s3, 3, to);
     reshape(y3, 3, from);
     return scatter_add(at, y3.arg, 1, i3.arg, s3.arg, scratch.at, how);
 }
+
 static int native_linear(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &w = c->arg[1], &bias = c->arg[2], &y = c->arg[3];
     const tensor_arg_t &before = c->arg[2 + c->nout];   // the activation's x if a gradient wants it, else y
@@ -8279,13 +9404,16 @@ static int native_linear(const place_t &at, tensor_call_t *c) {
     reshape(u2, 2, to);
     reshape(w2, 2, turned, by);
     if (plain) { return product(at, y2.arg, x2.arg, w2.arg, bias.data); }
-    int code = product(at, y2.arg, x2.arg, w2.arg, bias.data, false, relu ? RELU_EPILOGUE : GELU_EPILOGUE,
-                       c->nout > 1 ? before.data : nullptr);
+    void *kept = c->nout > 1 ? before.data : nullptr;
+    int code =
+        product(at, y2.arg, x2.arg, w2.arg, bias.data, false, relu ? RELU_EPILOGUE : GELU_EPILOGUE, kept);
     if (code != TENSOR_ERR_UNSUPPORTED) { return code; }
     const tensor_arg_t o[2] = {y2.arg, u2.arg};
     code = product(at, u2.arg, x2.arg, w2.arg, bias.data);
-    return code ? code : pointwise(at, relu ? TENSOR_OP_RELU : TENSOR_OP_GELU_TANH, o, 1, y.dtype, nullptr);
+    if (code) { return code; }
+    return pointwise(at, relu ? TENSOR_OP_RELU : TENSOR_OP_GELU_TANH, o, 1, y.dtype, nullptr);
 }
+
 static int native_embedding(const place_t &where, tensor_call_t *c) {
     place_t at = where;
     if (!is_dense(c)) { return NONE; }
@@ -8295,88 +9423,82 @@ static int native_embedding(const place_t &where, tensor_call_t *c) {
         return index_rows(at, c->arg[2], w, index, index.numel, w.dims[1], w.dims[0],
                           c->p->i[1] ? c->p->i[0] : (int64_t)NO_PADDING);
     }
+
     const tensor_arg_t &g = c->arg[0], &index = c->arg[1], &y = c->arg[2];
-    scratch_t scratch(c, sort_scratch(index.numel));
+    scratch_t scratch(c, add_scratch(index.numel, c->arg[2].dims[1]));
     int code = scratch.code ? scratch.code : fill(at, y, 0, 0);
     if (code) { return code; }
     at.error = noting(c);
     return add_rows(at, y, index, g, index.numel, y.dims[1], y.dims[0], scratch.at, PUT_ADD,
                     c->p->i[0]);
 }
+
 static int native_dropout(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
     double p = c->p->f[0], scale = p < 1 ? 1 / (1 - p) : 0;
     uint32_t keep = (uint32_t)((1 - p) * 16777216.0 + 0.5);
-    unsigned grid = grid_for(at, (x.numel + 3) / 4, THREADS);
+    const grid_t grid = threads_for(at, (x.numel + 3) / 4);
     if (!is_dense(c) || (x.dtype != TENSOR_F32 && x.dtype != TENSOR_F64)) { return NONE; }
     if (!x.numel) { return 0; }
     if (x.dtype == TENSOR_F64) {
-        return code_of(tcu_launch(drop_out<double>, grid, THREADS, 0, at.stream, (double *)y.data,
-                                  (const double *)x.data, x.numel, rng_of(c), keep, scale));
+        return launch(at, grid, drop_out<double>, (double *)y.data, (const double *)x.data, x.numel,
+                      rng_of(c), keep, scale);
     }
-    return code_of(tcu_launch(drop_out<float>, grid, THREADS, 0, at.stream, (float *)y.data, f32_of(x),
-                              x.numel, rng_of(c),
-                              keep, scale));
+    return launch(at, grid, drop_out<float>, (float *)y.data, f32_of(x), x.numel, rng_of(c), keep, scale);
 }
+
 template <class C> static int piece_norms(const place_t &at, tensor_call_t *c, const pieces_t &p) {
-    const tensor_arg_t *a = c->arg;
-    row_shape_t rows(at, p.all, p.p.n < p.longest ? p.p.n : p.longest, 16 / (int)sizeof(C));
+    const bool back = c->row->id == NN_OP_GROUP_NORM_BACKWARD;
+    const norm_args_t a(c, back);
+    grid_t rows = rows_for(at, p.all, p.p.n < p.longest ? p.p.n : p.longest, 16 / (int)sizeof(C));
     unsigned statistics = grid_for(at, p.p.rows, 1), channels = grid_for(at, p.p.channels, 1);
-    if (c->row->id != NN_OP_GROUP_NORM_BACKWARD) {
+    const C *x = (const C *)a.x->data, *w = (const C *)a.weight->data;
+    C *mean = (C *)a.mean->data, *rstd = (C *)a.rstd->data;
+    if (!back) {
         scratch_t scratch(c, (uint64_t)p.all * sizeof(moments_t<C>));
         if (scratch.code) { return scratch.code; }
-        const C *x = (const C *)a[0].data;
-        C *mean = (C *)a[4].data, *rstd = (C *)a[5].data;
-        cudaError_t e = tcu_launch(piece_moments<C>, rows.grid, rows.block, 0, at.stream, p,
-                                   (moments_t<C> *)scratch.at, x);
-        if (!e) {
-            e = tcu_launch(join_moments<C>, statistics, THREADS, 0, at.stream, p, mean, rstd, (C *)a[6].data,
-                           (const moments_t<C> *)scratch.at, (C)c->p->f[0]);
+        int code = launch(at, rows, piece_moments<C>, p, scratch.at, x);
+        if (!code) {
+            code = launch(at, {statistics, THREADS}, join_moments<C>, p, mean, rstd, a.variance->data,
+                          scratch.at, (C)c->p->f[0]);
         }
-        return code_of(e ? e
-                         : tcu_launch(piece_norm<C>, rows.grid, rows.block, 0, at.stream, p, (C *)a[3].data,
-                                      x, (const C *)mean, (const C *)rstd, (const C *)a[1].data,
-                                      (const C *)a[2].data));
+        if (code) { return code; }
+        return launch(at, rows, piece_norm<C>, p, a.y->data, x, mean, rstd, w, a.bias->data);
     }
+
     scratch_t scratch(c, (uint64_t)(p.all + p.p.rows) * sizeof(pair_t<C>));
     if (scratch.code) { return scratch.code; }
     pair_t<C> *sums = (pair_t<C> *)scratch.at, *means = sums + p.all;
-    const C *dy = (const C *)a[0].data, *x = (const C *)a[1].data, *mean = (const C *)a[2].data;
-    const C *rstd = (const C *)a[3].data, *w = (const C *)a[4].data;
-    cudaError_t e =
-        tcu_launch(piece_sums<C>, rows.grid, rows.block, 0, at.stream, p, sums, dy, x, mean, rstd);
-    if (!e) {
-        e = tcu_launch(join_sums<C>, statistics, THREADS, 0, at.stream, p, means, (const pair_t<C> *)sums, w);
+    const C *dy = (const C *)a.dy->data;
+    int code = launch(at, rows, piece_sums<C>, p, sums, dy, x, mean, rstd);
+    if (!code) { code = launch(at, {statistics, THREADS}, join_sums<C>, p, means, sums, w); }
+    if (!code) {
+        code = launch(at, rows, piece_norm_backward<C>, p, a.dx->data, dy, x, mean, rstd, w, means);
     }
-    if (!e) {
-        e = tcu_launch(piece_norm_backward<C>, rows.grid, rows.block, 0, at.stream, p, (C *)a[5].data, dy, x,
-                       mean, rstd, w, (const pair_t<C> *)means);
-    }
-    if (e || !a[6].numel) { return code_of(e); }
-    return code_of(tcu_launch(join_channels<C>, channels, THREADS, 0, at.stream, p, (C *)a[6].data,
-                              (C *)a[7].data, (const pair_t<C> *)sums));
+    if (code || !a.dweight->numel) { return code; }
+    return launch(at, {channels, THREADS}, join_channels<C>, p, a.dweight->data, a.dbias->data, sums);
 }
+
 template <class C> static int plane_norms(const place_t &at, tensor_call_t *c) {
-    const tensor_arg_t *a = c->arg;
+    const bool back = c->row->id == NN_OP_GROUP_NORM_BACKWARD;
+    const norm_args_t a(c, back);
     planes_t p = planes_of(c->p->i);
-    if (!p.rows || !a[0].numel) { return a[0].numel ? 0 : (int)NONE; }
+    if (!p.rows || !c->arg[0].numel) { return c->arg[0].numel ? 0 : (int)NONE; }
     if (p.planes * p.n > at.limits.norm_block) { return piece_norms<C>(at, c, pieces_of(at, p)); }
-    unsigned grid = grid_for(at, p.rows, 1);
-    if (c->row->id != NN_OP_GROUP_NORM_BACKWARD) {
-        return code_of(tcu_launch(plane_norm<C>, grid, THREADS, 0, at.stream, p, (C *)a[3].data,
-                                  (C *)a[4].data,
-                                  (C *)a[5].data, (C *)a[6].data, (const C *)a[0].data, (const C *)a[1].data,
-                                  (const C *)a[2].data, (C)c->p->f[0]));
+    const grid_t grid = blocks_for(at, p.rows);
+    const void *x = a.x->data, *w = a.weight->data;
+    if (!back) {
+        return launch(at, grid, plane_norm<C>, p, a.y->data, a.mean->data, a.rstd->data, a.variance->data, x,
+                      w, a.bias->data, (C)c->p->f[0]);
     }
-    cudaError_t e = tcu_launch(plane_norm_backward<C>, grid, THREADS, 0, at.stream, p, (C *)a[5].data,
-                               (const C *)a[0].data, (const C *)a[1].data, (const C *)a[2].data,
-                                   (const C *)a[3].data,
-                               (const C *)a[4].data);
-    if (e || !a[6].numel) { return code_of(e); }
-    return code_of(tcu_launch(plane_norm_weights<C>, grid_for(at, p.channels, 1), THREADS, 0, at.stream, p,
-                              (C *)a[6].data, (C *)a[7].data, (const C *)a[0].data, (const C *)a[1].data,
-                              (const C *)a[2].data, (const C *)a[3].data));
+
+    int code =
+        launch(at, grid, plane_norm_backward<C>, p, a.dx->data, a.dy->data, x, a.mean->data, a.rstd->data, w);
+    if (code || !a.dweight->numel) { return code; }
+    return launch(at, blocks_for(at, p.channels), plane_norm_weights<C>, p, a.dweight->data, a.dbias->data,
+                  a.dy->data, x, a.mean->data, a.rstd->data);
 }
+
 static int native_norm(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
     bool single = true, twice = true, half = a[0].dtype == TENSOR_F16 || a[0].dtype == TENSOR_BF16;
@@ -8393,31 +9515,37 @@ static int native_norm(const place_t &at, tensor_call_t *c) {
         single = single && is_f32(a[k]);
         twice = twice && (!a[k].data || a[k].dtype == TENSOR_F64);
     }
+
     if (half || !is_dense(c)) { return over_copies(at, c, true, native_norm); }
+    const norm_args_t n(c, c->row->id == NN_OP_LAYER_NORM_BACKWARD);
     switch (c->row->id) {
     case NN_OP_BATCH_NORM: case NN_OP_GROUP_NORM: case NN_OP_GROUP_NORM_BACKWARD:
-        return single ? plane_norms<float>(at, c) : twice ? plane_norms<double>(at, c) : (int)NONE;
+        if (single) { return plane_norms<float>(at, c); }
+        return twice ? plane_norms<double>(at, c) : (int)NONE;
     case NN_OP_LAYER_NORM:
         if ((!single && !twice) || !a[0].numel) { return single ? 0 : (int)NONE; }
-        return layer_norm(at, a[3], a[4].data, a[5].data, a[0], a[1].data, a[2].data, a[4].numel,
-                          c->p->i[0], c->p->f[0], c->p->i[1] != 0);
+        return layer_norm(at, *n.y, n.mean->data, n.rstd->data, *n.x, n.weight->data, n.bias->data,
+                          n.mean->numel, c->p->i[0], c->p->f[0], c->p->i[1] != 0);
     case NN_OP_LAYER_NORM_BACKWARD: {
-        int64_t rows = a[2].numel, columns = c->p->i[0];
+        int64_t rows = n.mean->numel, columns = c->p->i[0];
         if ((!single && !twice) || !a[0].numel) { return NONE; }
-        scratch_t scratch(c, a[6].numel ? layer_norm_scratch(at, rows, columns) : 0);
+        scratch_t scratch(c, n.dweight->numel ? layer_norm_scratch(at, rows, columns) : 0);
         if (scratch.code) { return scratch.code; }
-        return layer_norm_backward(at, a[5], a[6].numel ? a[6].data : nullptr,
-                                   a[6].numel ? a[7].data : nullptr, a[0], a[1], a[4].data, a[2].data,
-                                   a[3].data, rows, columns, c->p->i[1] != 0, scratch.at);
+        void *dw = n.dweight->numel ? n.dweight->data : nullptr;
+        void *db = n.dweight->numel ? n.dbias->data : nullptr;
+        return layer_norm_backward(at, *n.dx, dw, db, *n.dy, *n.x, n.weight->data, n.mean->data, n.rstd->data,
+                                   rows, columns, c->p->i[1] != 0, scratch.at);
     }
     default: return NONE;
     }
 }
+
 static window_t window_in(const tensor_call_t *c) {
     window_t g;
     memcpy((void *)&g, c->p->i, sizeof g);
     return g;
 }
+
 template <class T, class C> static int convolve(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
     int id = c->row->id;
@@ -8433,38 +9561,39 @@ template <class T, class C> static int convolve(const place_t &at, tensor_call_t
     v.images = a[0].dims[0];
     v.cg = w.dims[1];
     v.og = w.dims[0] / v.g.mode;
-    return code_of(tcu_launch(weight ? conv_weight<T, C> : input ? conv_input<T, C> : conv_forward<T, C>,
-                              grid_for(at, v.n, weight ? 1 : THREADS), THREADS, 0, at.stream, v));
+    auto *kernel = input ? conv_input<T, C> : conv_forward<T, C>;
+    if (weight) { kernel = conv_weight<T, C>; }
+    return launch(at, weight ? blocks_for(at, v.n) : threads_for(at, v.n), kernel, v);
 }
+
 template <class C> static int image_columns(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
     auto *kernel = c->row->id == NN_OP_IM2COL ? columns_of<C> : images_of<C>;
     return !y.numel ? 0
-                    : code_of(tcu_launch(kernel, grid_for(at, y.numel, THREADS), THREADS, 0, at.stream,
-                                         window_in(c), (C *)y.data, (const C *)x.data, y.numel));
+                    : launch(at, threads_for(at, y.numel), kernel, window_in(c), (C *)y.data,
+                             (const C *)x.data, y.numel);
 }
+
 static int native_conv(const place_t &at, tensor_call_t *c) {
     int dtype = c->arg[0].dtype, id = c->row->id;
     if (id == NN_OP_IM2COL || id == NN_OP_COL2IM) {
-        return !is_dense(c)             ? (int)NONE
-             : dtype == TENSOR_F32 ? image_columns<float>(at, c)
-             : dtype == TENSOR_F64 ? image_columns<double>(at, c)
-                                   : (int)NONE;
+        if (!is_dense(c)) { return NONE; }
+        return by_real(dtype, [&](auto type) { return image_columns<TCU_TYPE(type)>(at, c); });
     }
+
     if (!c->arg[c->nin].numel) { return 0; }
 #ifdef TCU_HAVE_CUDNN
-    conv_kind_t kind = id == NN_OP_CONV_WEIGHT        ? CONV_WEIGHT
-                       : id >= NN_OP_CONV_TRANSPOSE1D ? CONV_INPUT
-                                                      : CONV_FORWARD;
+    conv_kind_t kind = id >= NN_OP_CONV_TRANSPOSE1D ? CONV_INPUT : CONV_FORWARD;
+    if (id == NN_OP_CONV_WEIGHT) { kind = CONV_WEIGHT; }
     if (conv_by_library(at, kind, c, window_in(c))) { return 0; }
 #endif
     if (!is_dense(c)) { return over_copies(at, c, false, native_conv); }
-    return dtype == TENSOR_F32    ? convolve<float, float>(at, c)
-           : dtype == TENSOR_F64  ? convolve<double, double>(at, c)
-           : dtype == TENSOR_F16  ? convolve<f16, float>(at, c)
-           : dtype == TENSOR_BF16 ? convolve<bf16, float>(at, c)
-                                  : (int)NONE;
+    return by_float(dtype, [&](auto type) {
+        typedef TCU_TYPE(type) T;
+        return convolve<T, class_t<T>>(at, c);
+    });
 }
+
 // 1: all tensors of a pool are contiguous; the channels: in all of them they lie innermost; 0: neither.
 static int64_t between_pixels(const tensor_call_t *c) {
     window_t g = window_in(c);
@@ -8484,21 +9613,22 @@ static int64_t between_pixels(const tensor_call_t *c) {
         }
         if (!good) { return 0; }
     }
+
     return channels;
 }
+
 template <class C, class I> static int pool_of(const place_t &at, tensor_call_t *c, const pool_t<I> &g) {
     const tensor_arg_t *a = c->arg;
     const tensor_arg_t &y = a[c->nin];
-    unsigned grid = grid_for(at, y.numel, THREADS);
+    const grid_t grid = threads_for(at, y.numel);
     if (c->row->id == NN_OP_AVG_POOL_BACKWARD || c->row->id == NN_OP_MAX_POOL_BACKWARD) {
-        return code_of(tcu_launch(pool_backward<C, I>, grid, THREADS, 0, at.stream, g, (C *)y.data,
-                                  c->nin > 1 ? (const int32_t *)a[1].data : nullptr, (const C *)a[0].data,
-                                  y.numel));
+        return launch(at, grid, pool_backward<C, I>, g, (C *)y.data,
+                      c->nin > 1 ? (const int32_t *)a[1].data : nullptr, (const C *)a[0].data, y.numel);
     }
-    return code_of(tcu_launch(pool_forward<C, I>, grid, THREADS, 0, at.stream, g, (C *)y.data,
-                              c->nout == 2 ? (int32_t *)a[c->nin + 1].data : nullptr, (const C *)a[0].data,
-                              y.numel));
+    return launch(at, grid, pool_forward<C, I>, g, (C *)y.data,
+                  c->nout == 2 ? (int32_t *)a[c->nin + 1].data : nullptr, (const C *)a[0].data, y.numel);
 }
+
 template <class C> static int pool(const place_t &at, tensor_call_t *c, int64_t between) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[c->nin];
     window_t g = window_in(c);
@@ -8512,33 +9642,32 @@ template <class C> static int pool(const place_t &at, tensor_call_t *c, int64_t 
     return small ? pool_of<C>(at, c, pool_t<int32_t>(g, between))
                  : pool_of<C>(at, c, pool_t<int64_t>(g, between));
 }
+
 static int native_pool(const place_t &at, tensor_call_t *c) {
     int64_t between = between_pixels(c);
     if (!between) { return over_copies(at, c, false, native_pool); }
-    return c->arg[0].dtype == TENSOR_F32   ? pool<float>(at, c, between)
-           : c->arg[0].dtype == TENSOR_F64 ? pool<double>(at, c, between)
-                                           : (int)NONE;
+    return by_real(c->arg[0].dtype, [&](auto type) { return pool<TCU_TYPE(type)>(at, c, between); });
 }
+
 template <class C> static int losses(const place_t &where, tensor_call_t *c) {
-    const tensor_arg_t *a = c->arg;
     int reduction = (int)c->p->i[1], which = (int)c->p->i[0];
     bool back = c->row->id == NN_OP_LOSS_BACKWARD;
-    const tensor_arg_t &x = a[back];
-    double scale = reduction == TENSOR_MEAN        ? 1 / (double)x.numel
-                   : reduction == TENSOR_BATCHMEAN ? 1 / (double)(x.ndim ? x.dims[0] : 1) : 1;
-    unsigned grid = grid_for(where, x.numel, THREADS);
+    const loss_args_t a(c, back);
+    const tensor_arg_t &x = *a.x;
+    double scale = 1;
+    if (reduction == TENSOR_MEAN) { scale = 1 / (double)x.numel; }
+    if (reduction == TENSOR_BATCHMEAN && x.ndim) { scale = 1 / (double)x.dims[0]; }
+    const grid_t grid = threads_for(where, x.numel);
     place_t at = where;
     if (!x.numel) { return NONE; }
     if (back) {
-        return code_of(tcu_launch(loss_map_backward<C>, grid, THREADS, 0, at.stream, which,
-                                  (C *)(a[5].numel ? a[5].data : nullptr), (C *)(a[6].numel ? a[6].data :
-                                          nullptr),
-                                  (const C *)a[0].data, reduction == TENSOR_NONE, (C)scale,
-                                      (const C *)a[1].data,
-                                  (const C *)a[2].data, (const C *)a[3].data, (const C *)a[4].data,
-                                      (C)c->p->f[0],
-                                  x.numel));
+        void *dx = a.dx->numel ? a.dx->data : nullptr;
+        void *dtarget = a.dtarget->numel ? a.dtarget->data : nullptr;
+        return launch(at, grid, loss_map_backward<C>, which, dx, dtarget, a.dy->data,
+                      reduction == TENSOR_NONE, (C)scale, x.data, a.target->data, a.weight->data,
+                      a.pos_weight->data, (C)c->p->f[0], x.numel);
     }
+
     bool sum = reduction != TENSOR_NONE;
     shaped_t flat(x);
     reshape(flat, 1, &x.numel);
@@ -8546,19 +9675,18 @@ template <class C> static int losses(const place_t &where, tensor_call_t *c) {
     scratch_t each(c, bytes), more(c, sum ? reduce_scratch(at, flat.arg, 1, REDUCE_SUM) : 0);
     if (each.code || more.code) { return each.code ? each.code : more.code; }
     if (which == NN__LOSS_BCE) { at.error = noting(c); }
-    C *y = (C *)(sum ? each.at : a[4].data);
-    cudaError_t e = tcu_launch(loss_map<C>, grid, THREADS, 0, at.stream, which, y, (const C *)a[0].data,
-                               (const C *)a[1].data, (const C *)a[2].data, (const C *)a[3].data,
-                                   (C)c->p->f[0], x.numel,
-                               at.error);
-    if (e || !sum) { return code_of(e); }
+    void *y = sum ? each.at : a.y->data;
+    int code = launch(at, grid, loss_map<C>, which, y, x.data, a.target->data, a.weight->data,
+                      a.pos_weight->data, (C)c->p->f[0], x.numel, at.error);
+    if (code || !sum) { return code; }
     flat.arg.data = each.at;
-    return reduce(at, a[4], flat.arg, 1, REDUCE_SUM, more.at, scale);
+    return reduce(at, *a.y, flat.arg, 1, REDUCE_SUM, more.at, scale);
 }
+
 template <class C> static int entropy(const place_t &where, tensor_call_t *c) {
-    const tensor_arg_t *a = c->arg;
     bool back = c->row->id == NN_OP_CROSS_ENTROPY_BACKWARD;
-    const tensor_arg_t &x = a[back], &target = a[1 + back], &weight = a[back ? 5 : 2];
+    const entropy_args_t a(c, back);
+    const tensor_arg_t &x = *a.x, &target = *a.target, &weight = *a.weight;
     int64_t rows = x.dims[0], columns = x.dims[1];
     int reduction = (int)c->p->i[0];
     labels_t<C> q = {target.data, (const C *)weight.data, target.dtype, c->p->i[2] != 0, c->p->i[1],
@@ -8566,21 +9694,22 @@ template <class C> static int entropy(const place_t &where, tensor_call_t *c) {
     if ((weight.data && weight.dtype != x.dtype) || !columns) { return NONE; }
     place_t at = where;
     if (back) {
-        row_shape_t g(at, rows, columns, 16 / (int)sizeof(C));
+        grid_t g = rows_for(at, rows, columns, 16 / (int)sizeof(C));
         if (!rows) { return 0; }
-        return code_of(tcu_launch(cross_entropy_rows_backward<C>, g.grid, g.block, 0, at.stream,
-                                  (C *)a[6].data, (const C *)a[0].data, reduction == TENSOR_NONE,
-                                  (const C *)(reduction == TENSOR_MEAN ? a[4].data : nullptr),
-                                  (const C *)x.data, (const C *)a[3].data, q, rows, columns));
+        const void *divisor = reduction == TENSOR_MEAN ? a.divisor->data : nullptr;
+        return launch(at, g, cross_entropy_rows_backward<C>, a.dx->data, a.dy->data, reduction == TENSOR_NONE,
+                      divisor, x.data, a.lse->data, q, rows, columns);
     }
+
     scratch_t scratch(c, (uint64_t)rows * 2 * sizeof(C));
     if (scratch.code) { return scratch.code; }
-    C *y = (C *)a[3].data, *each = reduction == TENSOR_NONE ? y : (C *)scratch.at;
+    C *y = (C *)a.y->data, *each = reduction == TENSOR_NONE ? y : (C *)scratch.at;
     at.error = noting(c);
     return cross_entropy(at, reduction == TENSOR_NONE ? nullptr : y, each, (C *)scratch.at + rows,
-                         (C *)a[4].data, (C *)a[5].data, (const C *)x.data, q, rows, columns,
+                         (C *)a.lse->data, (C *)a.divisor->data, (const C *)x.data, q, rows, columns,
                          reduction == TENSOR_MEAN);
 }
+
 static int ctc(const place_t &where, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
     const int64_t *p = c->p->i, *dims = a[0].dims;
@@ -8593,19 +9722,22 @@ static int ctc(const place_t &where, tensor_call_t *c) {
     ctc_t v = {a[0].data, a[1].data, a[2].data, a[3].data, a[4].data, a[5].data, a[1].dtype, a[2].dtype,
                a[3].dtype, dims[0], dims[1], dims[2], a[1].numel, p[0], p[1], rows, want, p[3] != 0,
                (double *)scratch.at};
-    return code_of(tcu_launch(single ? ctc_items<float> : ctc_items<double>, grid_for(where, dims[1], 1),
-                              THREADS, 0, where.stream, v, noting(c)));
+    return launch(where, blocks_for(where, dims[1]), single ? ctc_items<float> : ctc_items<double>, v,
+                  noting(c));
 }
+
 static int native_loss(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
     int id = c->row->id;
     bool classes = id == NN_OP_CROSS_ENTROPY || id == NN_OP_CROSS_ENTROPY_BACKWARD;
     if (!is_dense(c)) { return NONE; }
     if (id == NN_OP_CTC_LOSS) { return ctc(at, c); }
-    return a[0].dtype == TENSOR_F32   ? classes ? entropy<float>(at, c) : losses<float>(at, c)
-           : a[0].dtype == TENSOR_F64 ? classes ? entropy<double>(at, c) : losses<double>(at, c)
-                                      : (int)NONE;
+    return by_real(a[0].dtype, [&](auto type) {
+        typedef TCU_TYPE(type) C;
+        return classes ? entropy<C>(at, c) : losses<C>(at, c);
+    });
 }
+
 static void turn(shaped_t &o) {
     int d = o.arg.ndim;
     int64_t n = o.dims[d - 1], step = o.strides[d - 1];
@@ -8614,14 +9746,15 @@ static void turn(shaped_t &o) {
     o.dims[d - 2] = n;
     o.strides[d - 2] = step;
 }
+
 // The scores of all heads lie in scratch: [.., queries, keys].
 template <class C> static int attention(const place_t &at, tensor_call_t *c) {
-    const tensor_arg_t *a = c->arg;
     bool back = c->row->id == NN_OP_ATTENTION_BACKWARD, causal = c->p->i[0] != 0;
-    const tensor_arg_t &q = a[back], &k = a[1 + back], &v = a[2 + back];
+    const attention_args_t a(c, false, back);
+    const tensor_arg_t &q = *a.q, &k = *a.k, &v = *a.v;
     C scale = (C)c->p->f[0];
     for (int i = 0; i < c->nin + c->nout; i++) {
-        if (a[i].data && a[i].dtype != q.dtype) { return NONE; }
+        if (c->arg[i].data && c->arg[i].dtype != q.dtype) { return NONE; }
     }
     int n = q.ndim;
     int64_t queries = q.dims[n - 2], keys = k.dims[n - 2], dims[TENSOR_MAX_DIMS], rows = queries;
@@ -8630,6 +9763,7 @@ template <class C> static int attention(const place_t &at, tensor_call_t *c) {
         rows *= q.dims[d];
         if (k.dims[d] != q.dims[d] || v.dims[d] != q.dims[d]) { return NONE; }
     }
+
     if (!rows || !keys || !q.dims[n - 1] || !v.dims[n - 1]) { return NONE; }
     dims[n - 2] = queries;
     dims[n - 1] = keys;
@@ -8643,24 +9777,25 @@ template <class C> static int attention(const place_t &at, tensor_call_t *c) {
     turn(vt);
     p.arg.data = scores.at;
     d.arg.data = more.at;
-    row_shape_t g(at, rows, keys, 16 / (int)sizeof(C));
+    grid_t g = rows_for(at, rows, keys, 16 / (int)sizeof(C));
     int code = product(at, p.arg, q, kt.arg);
     if (code) { return code; }
     if (!back) {
-        code = code_of(tcu_launch(attention_rows<C>, g.grid, g.block, 0, at.stream, (C *)scores.at,
-                                  (C *)a[4].data, rows, keys, queries, causal, scale));
-        return code ? code : product(at, a[3], p.arg, v);
+        code = launch(at, g, attention_rows<C>, scores.at, a.lse->data, rows, keys, queries, causal, scale);
+        return code ? code : product(at, *a.y, p.arg, v);
     }
-    const tensor_arg_t &dy = a[0];
+
+    const tensor_arg_t &dy = *a.dy;
     if ((code = product(at, d.arg, dy, vt.arg)) != 0) { return code; }
-    code = code_of(tcu_launch(attention_rows_backward<C>, g.grid, g.block, 0, at.stream, (C *)scores.at,
-                              (C *)more.at, (const C *)a[5].data, rows, keys, queries, causal, scale));
-    if (!code) { code = product(at, a[6], d.arg, k); }
+    code = launch(at, g, attention_rows_backward<C>, scores.at, more.at, a.lse->data, rows, keys, queries,
+                  causal, scale);
+    if (!code) { code = product(at, *a.dq, d.arg, k); }
     turn(p);
     turn(d);
-    if (!code) { code = product(at, a[7], d.arg, q); }
-    return code ? code : product(at, a[8], p.arg, dy);
+    if (!code) { code = product(at, *a.dk, d.arg, q); }
+    return code ? code : product(at, *a.dv, p.arg, dy);
 }
+
 static int native_attention(const place_t &at, tensor_call_t *c) {
     int dtype = c->arg[0].dtype;
     if (dtype == TENSOR_F16 || dtype == TENSOR_BF16) {
@@ -8670,29 +9805,31 @@ static int native_attention(const place_t &at, tensor_call_t *c) {
         if (c->row->id >= NN_OP_END) { return NONE; }
         return over_copies(at, c, true, native_attention);
     }
-    return dtype == TENSOR_F32   ? attention<float>(at, c)
-           : dtype == TENSOR_F64 ? attention<double>(at, c) : (int)NONE;
+    return by_real(dtype, [&](auto type) { return attention<TCU_TYPE(type)>(at, c); });
 }
+
 // Step by step: what h adds to the gates, then the gates; back: the gates, then what goes through h.
 template <class C> static int recurrent(const place_t &at, tensor_call_t *c) {
-    const tensor_arg_t *a = c->arg;
     bool back = c->row->id == NN_OP_RECURRENT_BACKWARD, reverse = c->p->i[1] != 0;
-    const tensor_arg_t &all = a[back ? 1 : 5], &w = a[back ? 4 : 1];
+    const recurrent_args_t a(c, back);
+    const tensor_arg_t &all = *a.y, &w = *a.weight;
     int64_t steps = all.dims[0], n = all.dims[1], h = all.dims[2], g = w.dims[0], size = n * h;
     const int64_t state[2] = {n, h}, gates[2] = {n, g}, turned[2] = {h, g}, by[2] = {1, h};
     if (!steps || !size) { return NONE; }
     scratch_t scratch(c, back ? 0 : (uint64_t)(n * g) * sizeof(C));
     int code = scratch.code;
-    for (int k = 10; k < 12 && back && !code; k++) { code = fill(at, a[k], 0, 0); }
+    if (back && !code) { code = fill(at, *a.dh, 0, 0); }
+    if (back && !code) { code = fill(at, *a.dc, 0, 0); }
     shaped_t x(all), y(w), wt(w);
     reshape(x, 2, back ? gates : state);
     reshape(y, 2, back ? state : gates);
     if (!back) { reshape(wt, 2, turned, by); }
-    y.arg.data = back ? a[10].data : scratch.at;
-    const C *first = (const C *)a[back ? 5 : 2].data, *c0 = (const C *)a[back ? 7 : 4].data;
-    C *cells = (C *)a[back ? 2 : 6].data, *kept = (C *)a[back ? 3 : 7].data;
+    y.arg.data = back ? a.dh->data : scratch.at;
+    const C *first = (const C *)a.h0->data, *c0 = (const C *)a.c0->data;
+    C *cells = (C *)a.cells->data, *kept = (C *)a.kept->data;
     for (int64_t s = 0; s < steps && !code; s++) {
-        int64_t forward = back ? steps - 1 - s : s, t = reverse ? steps - 1 - forward : forward;
+        int64_t forward = back ? steps - 1 - s : s;
+        int64_t t = reverse ? steps - 1 - forward : forward;
         int64_t before = reverse ? t + 1 : t - 1;
         recur_t v;
         memset((void *)&v, 0, sizeof v);
@@ -8708,28 +9845,29 @@ template <class C> static int recurrent(const place_t &at, tensor_call_t *c) {
         }
         v.gates = kept + t * 4 * size;
         if (back) {
-            v.dy = (const C *)a[0].data + t * size;
-            v.dcy = a[6].data ? (const C *)a[6].data + t * size : nullptr;
-            v.dgi = (C *)a[8].data + t * n * g;
-            v.dhg = v.kind == NN__GRU_NET ? (C *)a[9].data + t * n * g : nullptr;
-            v.dh = a[10].data;
-            v.dc = a[11].data;
-            code = code_of(tcu_launch(recur_step_backward<C>, grid_for(at, size, THREADS), THREADS, 0,
-                                      at.stream, v));
+            v.dy = (const C *)a.dy->data + t * size;
+            v.dcy = a.dcy->data ? (const C *)a.dcy->data + t * size : nullptr;
+            v.dgi = (C *)a.dgi->data + t * n * g;
+            v.dhg = v.kind == NN__GRU_NET ? (C *)a.dhg->data + t * n * g : nullptr;
+            v.dh = a.dh->data;
+            v.dc = a.dc->data;
+            code = launch(at, threads_for(at, size), recur_step_backward<C>, v);
             x.arg.data = v.dhg ? v.dhg : v.dgi;
             if (!code) { code = product(at, y.arg, x.arg, w, nullptr, true); }
             continue;
         }
         x.arg.data = (void *)(uintptr_t)v.h0;
-        code = product(at, y.arg, x.arg, wt.arg, a[3].data);
-        v.gi = (const C *)a[0].data + t * n * g;
+        code = product(at, y.arg, x.arg, wt.arg, a.bias->data);
+        v.gi = (const C *)a.gi->data + t * n * g;
         v.hg = scratch.at;
         if (!code) {
-            code = code_of(tcu_launch(recur_step<C>, grid_for(at, size, THREADS), THREADS, 0, at.stream, v));
+            code = launch(at, threads_for(at, size), recur_step<C>, v);
         }
     }
+
     return code;
 }
+
 static int native_recurrent(const place_t &at, tensor_call_t *c) {
     int dtype = c->arg[0].dtype;
     if (c->row->id >= NN_OP_END) {
@@ -8739,9 +9877,9 @@ static int native_recurrent(const place_t &at, tensor_call_t *c) {
         return NONE;
     }
     if (!is_dense(c)) { return NONE; }
-    return dtype == TENSOR_F32   ? recurrent<float>(at, c)
-           : dtype == TENSOR_F64 ? recurrent<double>(at, c) : (int)NONE;
+    return by_real(dtype, [&](auto type) { return recurrent<TCU_TYPE(type)>(at, c); });
 }
+
 // nn__cpu_squares and nn__cpu_scale.
 static int native_grads(const place_t &at, tensor_call_t *c) {
     const bool scale = c->p->i[0] == NN__SCALE_GRADS;
@@ -8759,14 +9897,17 @@ static int native_grads(const place_t &at, tensor_call_t *c) {
         params[wide * count + n[wide]++] = {a.data, (double *)scratch.at + parts, {}, a.numel};
         parts += parts_of(a.numel);
     }
-    code = scratch.code ? scratch.code : params ? 0 : (int)NONE;
+
+    if (!scratch.code && !params) { code = NONE; }
+    if (scratch.code) { code = scratch.code; }
     const double *factor = scale ? head : nullptr;
     if (!code) { code = grads<float>(at, params, n[0], factor, (float *)c->arg[1].data); }
     if (!code) { code = grads<double>(at, params + count, n[1], factor, (float *)c->arg[1].data); }
     free(params);
     if (code || scale) { return code; }
-    return code_of(tcu_launch(sum_parts, 1, THREADS, 0, at.stream, head, (const double *)scratch.at, parts));
+    return launch(at, {1, THREADS}, sum_parts, head, (const double *)scratch.at, parts);
 }
+
 // arg 0: nn__update_t on the host; 1: skip; then parameter, gradient and three states, again and again.
 template <class C> static int step_in(const place_t &at, tensor_call_t *c, const param_t *params, int count) {
     const nn__update_t *u = (const nn__update_t *)c->arg[0].data;
@@ -8779,13 +9920,15 @@ template <class C> static int step_in(const place_t &at, tensor_call_t *c, const
     scratch_t scratch(c, skip ? sizeof(update_t<C>) : 0);
     if (scratch.code) { return scratch.code; }
     if (skip) {
-        cudaError_t e = tcu_launch(step_numbers<C>, 1, 32, 0, at.stream, (update_t<C> *)scratch.at,
-                                   update_of<C>(*u, params[0]), (const update_t<C> *)live, skip);
-        if (e) { return code_of(e); }
+        int code = launch(at, {1, 32}, step_numbers<C>, (update_t<C> *)scratch.at,
+                          update_of<C>(*u, params[0]), (const update_t<C> *)live, skip);
+        if (code) { return code; }
         live = scratch.at;
     }
+
     return optimizer<C>(at, params, count, *u, live);
 }
+
 static int native_optimizer(const place_t &at, tensor_call_t *c) {
     if (c->p->i[0] >= NN__SUM_SQUARES) { return native_grads(at, c); }
     int count = c->nout / 5, dtype = c->arg[2].dtype, code;
@@ -8795,11 +9938,11 @@ static int native_optimizer(const place_t &at, tensor_call_t *c) {
         const tensor_arg_t *a = &c->arg[2 + 5 * i];
         params[i] = {a[0].data, a[1].data, {a[2].data, a[3].data, a[4].data}, a[0].numel};
     }
-    code = dtype == TENSOR_F32   ? step_in<float>(at, c, params, count)
-           : dtype == TENSOR_F64 ? step_in<double>(at, c, params, count) : (int)NONE;
+    code = by_real(dtype, [&](auto type) { return step_in<TCU_TYPE(type)>(at, c, params, count); });
     free(params);
     return code;
 }
+
 static int native(const place_t &at, tensor_call_t *c) {
     static const int reduces[][2] = {
         {TENSOR_OP_SUM, REDUCE_SUM}, {TENSOR_OP_MEAN, REDUCE_MEAN}, {TENSOR_OP_PROD, REDUCE_PROD},
@@ -8846,43 +9989,47 @@ static int native(const place_t &at, tensor_call_t *c) {
 // ------------------------------------------------------------------------------
 
 static int backend_recording(int index, void (*again)(void *user, int run), void *user) {
-    tensor_cuda_graph_t *g = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
-    if (!g || g->thread != &T || g->device != index) { return 0; }
+    tensor_cuda_graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
+    if (!g || g->thread != &this_thread || g->device != index) { return 0; }
     if (again && !g->agains.add({again, user})) {
-        g->failed = raised(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph: out of memory%s%s", "");
+        g->failed = raised(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph: out of memory");
     }
     return 1;
 }
-// Waits for its last run. held: the caller has G.lock.
+
+// Waits for its last run. held: the caller has process.lock.
 static void graph_drop(tensor_cuda_graph_t *g, bool held) {
-    gpu_t *gpu = &G.gpu[g->device];
+    gpu_t *gpu = &process.gpu[g->device];
     on_device_t at(g->device);
     bool lost = g->shutdowns != tensor__shutdowns();        // tensor.h's memory may be gone
     if (g->exec) {
         if (g->numbers->wrote) {    // each run writes them, after the one before
-            stream_t *s = G.stream[g->numbers->wrote >> MARK_BITS];
+            stream_t *s = process.stream[g->numbers->wrote >> MARK_BITS];
             if (captured_on(s)) { cudaEventSynchronize(s->event); } else { cudaStreamSynchronize(s->raw); }
         }
         cudaGraphExecDestroy(g->exec);
     }
+
     for (int k = 0; k < g->agains.n && !lost; k++) { g->agains.at[k].run(g->agains.at[k].user, 0); }
     {
-        lock_t hold(&G.graph_lock);
+        lock_t hold(&process.graph_lock);
         for (int k = 0; k < g->list.n; k++) {
             block_t *b = g->list.at[k].block;
-            if (b && --b->kept == 0 && b->released) { release(G.allocator, b); }
+            if (b && --b->kept == 0 && b->released) { let_go(process.allocator, b); }
         }
         g->list.drop();
     }
+
     {
         int none = 0;
-        lock_t hold(held ? &none : &G.lock);
+        lock_t hold(held ? &none : &process.lock);
         for (slot_t &slot : gpu->slot) {
             if (slot.graph == g) { slot.graph = nullptr; }
         }
     }
-    release(G.allocator, g->numbers);
-    if (g->arena) { graph_release(G.allocator, g->device, g->arena); }
+
+    release(process.allocator, g->numbers);
+    if (g->arena) { graph_release(process.allocator, g->device, g->arena); }
     g->lives.drop();
     g->agains.drop();
     g->streams.drop();
@@ -8892,43 +10039,48 @@ static void graph_drop(tensor_cuda_graph_t *g, bool held) {
     clean.device = g->device;
     *g = clean;
 }
-static const char OTHER_CAPTURE[] = "%s: another graph is being captured%s";
+
+static const char OTHER_CAPTURE[] = "%s: another graph is being captured";
+
 // -> 0, or the code after raising
 static int graph_bad(const tensor_cuda_graph_t *g, const char *op, graph_state_t wanted) {
     static const char *const are[] = {"has nothing captured", "is being captured", "is captured already",
         "was freed"};
-    tensor_cuda_graph_t *other = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
-    if (!g) { return raised(TENSOR_ERR_POISONED, "%s: the graph is NULL, as its making failed%s", op); }
+    tensor_cuda_graph_t *other = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
+    if (!g) { return raised(TENSOR_ERR_POISONED, "%s: the graph is NULL, as its making failed", op); }
     if (g->state != wanted) { return raised(TENSOR_ERR_OWNER, "%s: the graph %s", op, are[g->state]); }
-    if (wanted == GRAPH_OPEN ? g->thread != &T : other && (other->thread == &T || wanted == GRAPH_NEW)) {
-        if (other && other->thread == &T) { other->failed = TENSOR_ERR_UNSUPPORTED; }
-        return raised(TENSOR_ERR_UNSUPPORTED, OTHER_CAPTURE, op, "");
+    if (wanted == GRAPH_OPEN ? g->thread != &this_thread
+                             : other && (other->thread == &this_thread || wanted == GRAPH_NEW)) {
+        if (other && other->thread == &this_thread) { other->failed = TENSOR_ERR_UNSUPPORTED; }
+        return raised(TENSOR_ERR_UNSUPPORTED, OTHER_CAPTURE, op);
     }
     return 0;
 }
+
 static void capture_over(const tensor_cuda_graph_t *g) {
-    capture_end(G.allocator, g->device, g->arena);
-    if (G.pinned->device[0]) { capture_end(G.pinned, 0, g->arena); }
+    capture_end(process.allocator, g->device, g->arena);
+    if (process.pinned->device[0]) { capture_end(process.pinned, 0, g->arena); }
 }
+
 static int graph_begin(tensor_cuda_graph_t *g) {
     stream_t *s = current(g->device, "cuda_graph_begin");
     if (!s) { return code_now(); }
-    g->arena = capture_begin(G.allocator, g->device, (void *)s->raw);
+    g->arena = capture_begin(process.allocator, g->device, (void *)s->raw);
     g->staged = (unsigned char *)malloc(NUMBERS);
     current_t at(g->device);
     int code = !g->arena || !g->staged ? (int)TENSOR_ERR_OUT_OF_MEMORY
-                                       : alloc(G.allocator, g->device, (void *)s->raw, NUMBERS, "graph",
+                                       : alloc(process.allocator, g->device, (void *)s->raw, NUMBERS, "graph",
                                                &g->numbers);
     // Pinned memory freed in between must not be waited for on a stream that is being captured.
-    if (!code) { code = capture_join(G.pinned, 0, (void *)s->raw, g->arena); }
+    if (!code) { code = capture_join(process.pinned, 0, (void *)s->raw, g->arena); }
     g->on = s;
     if (!code && !g->streams.add(s)) { code = TENSOR_ERR_OUT_OF_MEMORY; }
-    g->thread = &T;
+    g->thread = &this_thread;
     g->rng = tensor_get_generator();
     g->shutdowns = tensor__shutdowns();
     if (!code) {
-        lock_t hold(&G.capture_lock);
-        code = G.capture ? (int)TENSOR_ERR_UNSUPPORTED
+        lock_t hold(&process.capture_lock);
+        code = process.capture ? (int)TENSOR_ERR_UNSUPPORTED
                          : code_of(cudaEventRecord(s->event, s->raw));      // what other threads wait for
         // Relaxed: a kernel's first launch, here or in a library, loads it.
         if (!code) { code = code_of(cudaStreamBeginCapture(s->raw, cudaStreamCaptureModeRelaxed)); }
@@ -8936,38 +10088,47 @@ static int graph_begin(tensor_cuda_graph_t *g) {
             g->state = GRAPH_OPEN;
             s->part = 0;
             __atomic_store_n(&s->part_of, g->arena, __ATOMIC_RELEASE);
-            __atomic_store_n(&G.capture, g, __ATOMIC_RELEASE);
+            __atomic_store_n(&process.capture, g, __ATOMIC_RELEASE);
         }
     }
+
     if (code) {
         if (g->arena) { capture_over(g); }
         graph_drop(g, false);
-        return code == TENSOR_ERR_CUDA        ? raise_cuda("cuda_graph_begin")
-               : code == TENSOR_ERR_UNSUPPORTED ? raised(code, OTHER_CAPTURE, "cuda_graph_begin", "")
-                                                : raised(code, "cuda_graph_begin: out of memory%s%s", "");
+        if (code == TENSOR_ERR_CUDA) { return raise_cuda("cuda_graph_begin"); }
+        if (code == TENSOR_ERR_UNSUPPORTED) { return raised(code, OTHER_CAPTURE, "cuda_graph_begin"); }
+        return raised(code, "cuda_graph_begin: out of memory");
     }
+
     return 0;
 }
+
 static int graph_end(tensor_cuda_graph_t *g) {
     cudaGraph_t graph = nullptr;
     current_t at(g->device);
     int code = code_of(cudaStreamEndCapture(g->on->raw, &graph)), before = tensor_error_code();
     bool unjoined = code && last_error == cudaErrorStreamCaptureUnjoined;
-    __atomic_store_n(&G.capture, (tensor_cuda_graph_t *)nullptr, __ATOMIC_RELEASE);
+    __atomic_store_n(&process.capture, (tensor_cuda_graph_t *)nullptr, __ATOMIC_RELEASE);
     capture_over(g);
     if (!code) { code = code_of(cudaGraphInstantiate(&g->exec, graph, 0)); }
     if (graph) { cudaGraphDestroy(graph); }
     g->drawn = tensor_get_generator().offset - g->rng.offset;
     tensor_set_generator(g->rng);
     if (before || g->failed || code) {
-        code = before ? before : g->failed ? g->failed : !unjoined ? raise_cuda("cuda_graph_end") : raised(
-            TENSOR_ERR_UNSUPPORTED, "cuda_graph_end: work of another stream%s was not waited for%s", "");
+        int first = before ? before : g->failed;
+        if (!first && unjoined) {
+            first =
+                raised(TENSOR_ERR_UNSUPPORTED, "cuda_graph_end: work of another stream was not waited for");
+        }
+        if (!first) { first = raise_cuda("cuda_graph_end"); }
         graph_drop(g, false);
-        return code;
+        return first;
     }
+
     g->state = GRAPH_READY;
     return 0;
 }
+
 static int graph_replay(tensor_cuda_graph_t *g) {
     stream_t *s = current(g->device, "cuda_graph_replay");
     if (!s) { return code_now(); }
@@ -8991,23 +10152,26 @@ static int graph_replay(tensor_cuda_graph_t *g) {
             memcpy(to, (void *)&u, sizeof u);
         }
     }
+
     int code = use_before(s, g->numbers, true);
     {
-        lock_t hold(&G.graph_lock);
+        lock_t hold(&process.graph_lock);
         for (int k = 0; k < g->list.n && !code; k++) {
             if (g->list.at[k].block) { code = use_before(s, g->list.at[k].block, g->list.at[k].wrote); }
         }
     }
+
     if (!code && g->used) {
         code = code_of(cudaMemcpyAsync((void *)(uintptr_t)g->numbers->address, g->staged, g->used,
                                        cudaMemcpyHostToDevice, s->raw));
     }
+
     if (!code) { code = code_of(cudaGraphLaunch(g->exec, s->raw)); }
     if (code) { return raise_cuda("cuda_graph_replay"); }
     if (g->noted) { __atomic_store_n(&s->noted, 1, __ATOMIC_RELEASE); }
     uint64_t mark = next_mark(s);
     use_after(s, g->numbers, true, mark);
-    lock_t hold(&G.graph_lock);
+    lock_t hold(&process.graph_lock);
     for (int k = 0; k < g->list.n; k++) {
         listed_t &l = g->list.at[k];
         if (l.block) { use_after(s, l.block, l.wrote, mark); }
@@ -9016,6 +10180,7 @@ static int graph_replay(tensor_cuda_graph_t *g) {
         l.storage->write_op = "cuda_graph_replay";
         l.storage->write_site = nullptr;
     }
+
     rng.offset += g->drawn;
     tensor_set_generator(rng);
     return 0;
@@ -9024,30 +10189,34 @@ static int graph_replay(tensor_cuda_graph_t *g) {
 // A handle as a stream that can be used; NULL is the default one of device 0. -> NULL after raising
 static tensor_cuda_stream_t *stream_of(tensor_cuda_stream_t *h, const char *op) {
     if (!h && !gpu_of(0)) {
-        raised(TENSOR_ERR_DEVICE, "%s: CUDA is not started%s", op);
+        raised(TENSOR_ERR_DEVICE, "%s: CUDA is not started", op);
         return nullptr;
     }
-    h = h ? h : &G.gpu[0].main;
+    h = h ? h : &process.gpu[0].main;
     if (!h->dead) { return h; }
-    raised(TENSOR_ERR_OWNER, "%s: the stream was freed%s", op);
+    raised(TENSOR_ERR_OWNER, "%s: the stream was freed", op);
     return nullptr;
 }
+
 static int event_bad(const tensor_cuda_event_t *e, const char *op) {
-    if (!e) { return raised(TENSOR_ERR_POISONED, "%s: the event is NULL, as its making failed%s", op); }
-    return e->dead ? raised(TENSOR_ERR_OWNER, "%s: the event was freed%s", op) : 0;
+    if (!e) { return raised(TENSOR_ERR_POISONED, "%s: the event is NULL, as its making failed", op); }
+    return e->dead ? raised(TENSOR_ERR_OWNER, "%s: the event was freed", op) : 0;
 }
+
 // The graph that the calling thread captures.
 static tensor_cuda_graph_t *my_capture() {
-    tensor_cuda_graph_t *g = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
-    return g && g->thread == &T ? g : nullptr;
+    tensor_cuda_graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
+    return g && g->thread == &this_thread ? g : nullptr;
 }
+
 // Asking, and waiting but for streams of the capture, are no part of a graph.
 static int in_capture(const stream_t *s, const char *op) {
-    tensor_cuda_graph_t *g = __atomic_load_n(&G.capture, __ATOMIC_ACQUIRE);
-    if (!g || (g->thread != &T && !(s && captured_on(s)))) { return 0; }
-    if (g->thread == &T) { g->failed = TENSOR_ERR_UNSUPPORTED; }
-    return raised(TENSOR_ERR_UNSUPPORTED, "%s: not while a graph is captured%s", op);
+    tensor_cuda_graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
+    if (!g || (g->thread != &this_thread && !(s && captured_on(s)))) { return 0; }
+    if (g->thread == &this_thread) { g->failed = TENSOR_ERR_UNSUPPORTED; }
+    return raised(TENSOR_ERR_UNSUPPORTED, "%s: not while a graph is captured", op);
 }
+
 // -> NULL after raising
 static gpu_t *gpu_for(tensor_device_t device, const char *op) {
     char number[16];
@@ -9056,14 +10225,16 @@ static gpu_t *gpu_for(tensor_device_t device, const char *op) {
     if (!g) { raised(TENSOR_ERR_DEVICE, "%s: no CUDA device %s is started", op, number); }
     return g;
 }
-template <class T_> static T_ *handle(T_ **list) {
-    T_ *h = (T_ *)calloc(1, sizeof *h);
+
+template <class T> static T *handle(T **list) {
+    T *h = (T *)calloc(1, sizeof *h);
     if (!h) { return nullptr; }
     h->next = *list;
     return *list = h;
 }
-template <class T_> static void drop_handles(T_ **list) {
-    for (T_ *h = *list, *next; h; h = next) {
+
+template <class T> static void drop_handles(T **list) {
+    for (T *h = *list, *next; h; h = next) {
         next = h->next;
         free(h);
     }
@@ -9081,26 +10252,33 @@ template <class T_> static void drop_handles(T_ **list) {
 enum collective_t { RANKS_SUM, RANKS_MEAN, RANKS_BROADCAST, RANKS_GATHER };
 #ifdef TCU_HAVE_NCCL
 static_assert(TENSOR_CUDA_ID_BYTES == sizeof(ncclUniqueId), "tensor_cuda.h");
+
 static int nccl_said(const char *op, ncclResult_t e) {
     if (!e) { return 0; }
     cudaGetLastError();
     return raised(TENSOR_ERR_CUDA, "%s: NCCL: %s", op, lib.ncclGetErrorString_(e));
 }
+
 static const int nccl_types[TENSOR_DTYPE_COUNT] = {ncclFloat32, ncclFloat64, ncclInt32, ncclInt64, ncclUint8,
     -1,
                                                    ncclFloat16, ncclBfloat16, ncclInt8, -1};
+
 static ncclResult_t nccl_call(const tensor_cuda_comm_t *c, int what, tensor_t *y, tensor_t *x, int root,
                               cudaStream_t stream) {
     const size_t n = (size_t)x->numel, size = (size_t)size_of(x->dtype);
     char *to = (char *)y->storage->data + y->offset * (int64_t)size;
     const char *from = (const char *)x->storage->data + x->offset * (int64_t)size;
     ncclComm_t comm = (ncclComm_t)c->at;
-    return what == RANKS_BROADCAST ? lib.ncclBroadcast_(from, to, n * size, ncclInt8, root, comm, stream)
-         : what == RANKS_GATHER    ? lib.ncclAllGather_(from, to, n * size, ncclInt8, comm, stream)
-                                   : lib.ncclAllReduce_(from, to, n, (ncclDataType_t)nccl_types[x->dtype],
-                                                        what == RANKS_MEAN ? ncclAvg : ncclSum, comm, stream);
+    switch (what) {
+    case RANKS_BROADCAST: return lib.ncclBroadcast_(from, to, n * size, ncclInt8, root, comm, stream);
+    case RANKS_GATHER: return lib.ncclAllGather_(from, to, n * size, ncclInt8, comm, stream);
+    default:
+        return lib.ncclAllReduce_(from, to, n, (ncclDataType_t)nccl_types[x->dtype],
+                                  what == RANKS_MEAN ? ncclAvg : ncclSum, comm, stream);
+    }
 }
 #endif
+
 // What is made of list[k] is written there, or to y.
 static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t *const *list, int n,
                       tensor_t *y, int root) {
@@ -9113,6 +10291,7 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
         refuse(c->dead, TENSOR_ERR_OWNER, "the communicator was freed")) {
         return code;
     }
+
     if (refuse(!list && n > 0, TENSOR_ERR_POISONED, "the list is NULL")) { return code; }
 #ifdef TCU_HAVE_NCCL
     for (int k = 0; k < n + (what == RANKS_GATHER); k++) {
@@ -9127,6 +10306,7 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
             return code;
         }
     }
+
     if (refuse(y && y->dtype != list[0]->dtype, TENSOR_ERR_DTYPE, "y is not of x's dtype") ||
         refuse(y && y->numel != c->ranks * list[0]->numel, TENSOR_ERR_SHAPE,
                "y has not x's elements for each rank") ||
@@ -9134,6 +10314,7 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
                "there is no such rank")) {
         return code;
     }
+
     stream_t *s = current(c->device, op);
     if (!s) { return code_now(); }
     if (in_capture(s, op)) { return TENSOR_ERR_UNSUPPORTED; }
@@ -9171,6 +10352,7 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
     return TENSOR_ERR_INTERNAL;
 #endif
 }
+
 static bool comm_failed(const tensor_cuda_comm_t *c) {
 #ifdef TCU_HAVE_NCCL
     ncclResult_t state = ncclSuccess;
@@ -9179,6 +10361,7 @@ static bool comm_failed(const tensor_cuda_comm_t *c) {
     return c == nullptr;
 #endif
 }
+
 // Its work is done, or will never be.
 static int comm_drop(tensor_cuda_comm_t *c) {
     int code = 0;
@@ -9202,34 +10385,49 @@ static int comm_drop(tensor_cuda_comm_t *c) {
 // ------------------------------------------------------------------------------
 
 static limits_t limits;
+static int ranges;                              // of NVTX: tensor_cuda_set_ranges
+
+struct range_t {                                // of an op, if they are on
+    bool open;
+    explicit range_t(const char *name) : open(__atomic_load_n(&ranges, __ATOMIC_RELAXED) != 0) {
+        if (open) { TCU_RANGE_PUSH(name); }
+    }
+    ~range_t() {
+        if (open) { TCU_RANGE_POP(); }
+    }
+    range_t(const range_t &) = delete;
+};
+
+
 static int backend_run(tensor_call_t *c) {
     const tensor__row_t *row = c->row;
+    const range_t range(row->name);
     int index = c->device - 1, key = row->id + (row->family == TENSOR_FAMILY_POINTWISE_BACKWARD ?
                                                 BACKWARD_FROM : 0);
-    stream_t *s = T.now = current(index, row->name);
+    stream_t *s = this_thread.now = current(index, row->name);
     if (!s) { return code_now(); }
     current_t now(index);
     place_t at;
     at.stream = s->raw;
     at.limits = limits;
-    at.limits.sms = G.gpu[index].sms;
-    at.limits.libraries = !__atomic_load_n(&L.off, __ATOMIC_RELAXED);
-    at.error = G.gpu[index].errors;
-    at.allocator = G.allocator;
+    at.limits.sms = process.gpu[index].sms;
+    at.limits.libraries = !__atomic_load_n(&libraries.off, __ATOMIC_RELAXED);
+    at.error = process.gpu[index].errors;
+    at.allocator = process.allocator;
     at.device = index;
     last_error = cudaSuccess;
     int code = call_before(s, c);
     if (code) {
-        return code == TENSOR_ERR_CUDA ? raise_cuda(row->name) : raised(code, "%s: out of memory%s",
-                                                                        row->name);
+        return code == TENSOR_ERR_CUDA ? raise_cuda(row->name) : raised(code, "%s: out of memory", row->name);
     }
     code = native(at, c);
     bool here = code == TENSOR_ERR_UNSUPPORTED, front = row->id >= NN_OP_NET &&
         row->id <= NN_OP_BIASED_BACKWARD;
     if (key < COUNTED && !(here && front)) {    // a front goes on by other rows, which are counted
-        __atomic_store_n(&G.name[key], row->name, __ATOMIC_RELAXED);
-        __atomic_fetch_add(here ? &G.fallback[key] : &G.native[key], 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&process.name[key], row->name, __ATOMIC_RELAXED);
+        __atomic_fetch_add(here ? &process.fallback[key] : &process.native[key], 1, __ATOMIC_RELAXED);
     }
+
     if (here && !front) { code = fall_back(c, s); }
     call_after(s, c);
     if (here) { return code; }
@@ -9239,6 +10437,7 @@ static int backend_run(tensor_call_t *c) {
     }
     return code;
 }
+
 #define TCU_RUN4 backend_run, backend_run, backend_run, backend_run
 static const tensor_backend_t backend = {
     TENSOR__API_VERSION, sizeof(tensor_backend_t), "cuda", backend_count, backend_alloc, backend_release,
@@ -9250,18 +10449,20 @@ static bool is_set(const char *name) {          // an environment variable, to a
     const char *text = getenv(name);
     return text && text[0] && strcmp(text, "0") != 0;
 }
+
 static int start(tensor__thread_t *th) {
     int n = 0;
     cudaError_t e = cudaGetDeviceCount(&n);
     if (e || n < 1) {
         cudaGetLastError();
-        TENSOR__(fail)(th, TENSOR_ERR_CUDA, "cuda_init: %s",
-                       e == cudaErrorInsufficientDriver ?
-                           "there is no NVIDIA driver, or it is too old for this CUDA"
-                       : e                              ? cudaGetErrorString(e)
-                                                        : "there is no device");
+        const char *text = e ? cudaGetErrorString(e) : "there is no device";
+        if (e == cudaErrorInsufficientDriver) {
+            text = "there is no NVIDIA driver, or it is too old for this CUDA";
+        }
+        TENSOR__(fail)(th, TENSOR_ERR_CUDA, "cuda_init: %s", text);
         return TENSOR_ERR_CUDA;
     }
+
     n = n < MAX_DEVICES ? n : (int)MAX_DEVICES;
     for (int k = 0; k < n; k++) {
         int major = 0, minor = 0;
@@ -9286,32 +10487,39 @@ static int start(tensor__thread_t *th) {
     options_t options;
     options.no_cache = is_set("TENSOR_CUDA_NO_CACHE");
     options.no_ranges = is_set("TENSOR_CUDA_NO_RANGES");
-    if (is_set("TENSOR_CUDA_NO_LIBRARIES")) { __atomic_store_n(&L.off, 1, __ATOMIC_RELAXED); }
-    if (!(G.pinned = allocator_new(&pinned_driver, &options)) ||
-        !(G.allocator = allocator_new(&cuda_driver, &options))) {
-        free(G.pinned);
-        G.pinned = nullptr;
+    if (is_set("TENSOR_CUDA_NO_LIBRARIES")) { __atomic_store_n(&libraries.off, 1, __ATOMIC_RELAXED); }
+    const driver_t driver = device_driver();
+    if (!(process.pinned = allocator_new(&pinned_driver, &options)) ||
+        !(process.allocator = allocator_new(&driver, &options))) {
+        free(process.pinned);
+        process.pinned = nullptr;
         TENSOR__(fail)(th, TENSOR_ERR_OUT_OF_MEMORY, "cuda_init: out of memory");
         return TENSOR_ERR_OUT_OF_MEMORY;
     }
-    G.devices = n;
-    G.generation++;
+
+    process.devices = n;
+    process.generation++;
     return 0;
 }
+
 // What a device has, 0 where there is none.
 static stat_t stat(tensor_device_t device, stat_id id) {
     int index = (int)device - TENSOR_CUDA;
     stat_t none = {0, 0, 0};
-    if (!G.allocator || index < 0 || index >= MAX_DEVICES || !G.allocator->device[index]) { return none; }
-    lock_t hold(&G.allocator->device[index]->lock);
-    return stats_of(G.allocator, index)->all[id];
+    if (!process.allocator || index < 0 || index >= MAX_DEVICES || !process.allocator->device[index]) {
+        return none;
+    }
+    lock_t hold(&process.allocator->device[index]->lock);
+    return stats_of(process.allocator, index)->all[id];
 }
+
 static allocator_t *allocator_for(tensor_device_t device) {
     int index = (int)device - TENSOR_CUDA;
-    return index >= 0 && index < backend_count() ? G.allocator : nullptr;
+    return index >= 0 && index < backend_count() ? process.allocator : nullptr;
 }
 
 }  // namespace tcu
+
 using namespace tcu;
 
 extern "C" {
@@ -9319,12 +10527,13 @@ extern "C" {
 int tensor_cuda_init(void) {
     tensor__thread_t *th = TENSOR__(self)();
     {
-        tcu::lock_t hold(&tcu::G.lock);
-        int code = tcu::G.allocator ? 0 : tcu::start(th);
+        tcu::lock_t hold(&tcu::process.lock);
+        int code = tcu::process.allocator ? 0 : tcu::start(th);
         if (code) { return code; }
     }
     return TENSOR__(set_backend)(&tcu::backend);
 }
+
 int tensor_cuda_device_count(void) {
     int n = 0;
     if (cudaGetDeviceCount(&n)) {
@@ -9333,112 +10542,134 @@ int tensor_cuda_device_count(void) {
     }
     return n < tcu::MAX_DEVICES ? n : (int)tcu::MAX_DEVICES;
 }
+
 int tensor_cuda_is_available(void) { return tensor_cuda_device_count() > 0; }
+
 int tensor_cuda_synchronize(tensor_device_t device) {
     int index = (int)device - TENSOR_CUDA, code = 0;
     if (!gpu_for(device, "cuda_synchronize")) { return TENSOR_ERR_DEVICE; }
     current_t at(index);
-    for (int k = 0, n = __atomic_load_n(&G.nstreams, __ATOMIC_ACQUIRE); k < n; k++) {
-        if (G.stream[k]->device != index) { continue; }
-        int e = settle(G.stream[k], "cuda_synchronize");
+    for (int k = 0, n = __atomic_load_n(&process.nstreams, __ATOMIC_ACQUIRE); k < n; k++) {
+        if (process.stream[k]->device != index) { continue; }
+        int e = settle(process.stream[k], "cuda_synchronize");
         code = code ? code : e;
     }
     return code;
 }
+
 int tensor_cuda_shutdown(void) {
-    lock_t hold(&G.lock);
+    lock_t hold(&process.lock);
     int64_t used = 0;
-    if (!G.allocator) { return 0; }
-    if (G.capture) { return raised(TENSOR_ERR_OWNER, "cuda_shutdown: a graph is being captured%s%s", ""); }
-    for (tensor_cuda_graph_t *g = G.graphs; g; g = g->next) { graph_drop(g, true); }
+    if (!process.allocator) { return 0; }
+    if (process.capture) { return raised(TENSOR_ERR_OWNER, "cuda_shutdown: a graph is being captured"); }
+    for (tensor_cuda_graph_t *g = process.graphs; g; g = g->next) { graph_drop(g, true); }
     for (int k = 0; k < MAX_DEVICES; k++) {
-        if (G.allocator->device[k]) { used += stats_of(G.allocator, k)->all[ALLOCATED_BYTES].current; }
+        if (process.allocator->device[k]) {
+            used += stats_of(process.allocator, k)->all[ALLOCATED_BYTES].current;
+        }
     }
-    if (G.pinned->device[0]) { used += stats_of(G.pinned, 0)->all[ALLOCATED_BYTES].current; }
+
+    if (process.pinned->device[0]) { used += stats_of(process.pinned, 0)->all[ALLOCATED_BYTES].current; }
     if (used) {
         TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_OWNER,
                        "cuda_shutdown: %d bytes are in use; call tensor_shutdown before", used);
         return TENSOR_ERR_OWNER;
     }
-    for (tensor_cuda_comm_t *c = G.comms; c; c = c->next) { comm_drop(c); }
-    drop_handles(&G.comms);
+
+    for (tensor_cuda_comm_t *c = process.comms; c; c = c->next) { comm_drop(c); }
+    drop_handles(&process.comms);
     libraries_close();
-    allocator_free(G.allocator);
-    allocator_free(G.pinned);
-    G.allocator = G.pinned = nullptr;
-    drop_handles(&G.streams);
-    for (tensor_cuda_event_t *e = G.events; e; e = e->next) {
+    allocator_free(process.allocator);
+    allocator_free(process.pinned);
+    process.allocator = process.pinned = nullptr;
+    drop_handles(&process.streams);
+    for (tensor_cuda_event_t *e = process.events; e; e = e->next) {
         if (!e->dead) { cudaEventDestroy(e->at); }
     }
-    drop_handles(&G.events);
-    drop_handles(&G.graphs);
-    for (int k = 0; k < G.nstreams; k++) {
-        on_device_t at(G.stream[k]->device);
-        cudaEventDestroy(G.stream[k]->event);
-        cudaStreamDestroy(G.stream[k]->raw);
-        free(G.stream[k]);
+    drop_handles(&process.events);
+    drop_handles(&process.graphs);
+    for (int k = 0; k < process.nstreams; k++) {
+        on_device_t at(process.stream[k]->device);
+        cudaEventDestroy(process.stream[k]->event);
+        if (!process.stream[k]->given) { cudaStreamDestroy(process.stream[k]->raw); }
+        free(process.stream[k]);
     }
-    G.nstreams = 0;
-    for (gpu_t &g : G.gpu) {
+
+    process.nstreams = 0;
+    for (gpu_t &g : process.gpu) {
         if (g.ready) {                          // the others may be none
-            on_device_t at((int)(&g - G.gpu));
+            on_device_t at((int)(&g - process.gpu));
             cudaFree(g.errors);
         }
         memset((void *)&g, 0, sizeof g);
     }
-    G.devices = 0;
-    G.generation++;
+
+    process.devices = 0;
+    process.generation++;
     return 0;
 }
 
 tensor_cuda_stream_t *tensor_cuda_stream_new(tensor_device_t device) {
     if (!gpu_for(device, "cuda_stream_new")) { return nullptr; }
-    lock_t hold(&G.lock);
+    lock_t hold(&process.lock);
     stream_t *s = new_stream((int)device - TENSOR_CUDA);
-    tensor_cuda_stream_t *h = s ? handle(&G.streams) : nullptr;
+    tensor_cuda_stream_t *h = s ? handle(&process.streams) : nullptr;
     if (h) {
         h->of = s;
         return h;
     }
+
     if (s) { s->idle = 1; }
-    raised(last_error ? TENSOR_ERR_CUDA : TENSOR_ERR_UNSUPPORTED, "cuda_stream_new: %s%s",
-          last_error ? cudaGetErrorString(last_error) : "the device has 32 streams already");
+    if (last_error) {
+        raised(TENSOR_ERR_CUDA, "cuda_stream_new: %s", cudaGetErrorString(last_error));
+    } else {
+        raised(TENSOR_ERR_UNSUPPORTED, "cuda_stream_new: the device has 32 streams already");
+    }
+
     return nullptr;
 }
+
 int tensor_cuda_stream_free(tensor_cuda_stream_t *stream) {
     if (!stream) { return 0; }
     if (!stream_of(stream, "cuda_stream_free")) { return TENSOR_ERR_OWNER; }
     stream_t *s = stream->of;
-    if (stream == &G.gpu[s->device].main || stream == current_handle(s->device)) {
-        return raised(TENSOR_ERR_OWNER, "cuda_stream_free: it is %s", stream == &G.gpu[s->device].main
-                     ? "the device's default stream" : "the thread's current stream");
+    if (stream == &process.gpu[s->device].main || stream == current_handle(s->device)) {
+        return raised(TENSOR_ERR_OWNER, "cuda_stream_free: it is %s",
+                      stream == &process.gpu[s->device].main ? "the device's default stream"
+                                                             : "the thread's current stream");
     }
+
     if (in_capture(s, "cuda_stream_free")) { return TENSOR_ERR_UNSUPPORTED; }
-    lock_t hold(&G.lock);
+    lock_t hold(&process.lock);
     stream->dead = true;
     s->idle = 1;
     return 0;
 }
+
 tensor_cuda_stream_t *tensor_cuda_default_stream(tensor_device_t device) {
     gpu_t *g = gpu_for(device, "cuda_default_stream");
     return g ? &g->main : nullptr;
 }
+
 tensor_cuda_stream_t *tensor_cuda_current_stream(tensor_device_t device) {
     return gpu_for(device, "cuda_current_stream") ? current_handle((int)device - TENSOR_CUDA) : nullptr;
 }
+
 tensor_cuda_stream_t *tensor_cuda_set_stream(tensor_cuda_stream_t *stream) {
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_set_stream"), *before;
     if (!h) { return nullptr; }
     before = current_handle(h->of->device);
-    T.on[h->of->device] = h;
+    this_thread.on[h->of->device] = h;
     return before;
 }
+
 int tensor_cuda_stream_synchronize(tensor_cuda_stream_t *stream) {
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_synchronize");
     if (!h) { return code_now(); }
     current_t at(h->of->device);
     return settle(h->of, "cuda_stream_synchronize");
 }
+
 // 1 done, 0 not yet.
 static int asked(cudaError_t e, const char *op) {
     forget(e);
@@ -9447,18 +10678,22 @@ static int asked(cudaError_t e, const char *op) {
     tcu::raise_cuda(op);
     return 0;
 }
+
 int tensor_cuda_stream_query(tensor_cuda_stream_t *stream) {
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_query");
     if (!h || in_capture(h->of, "cuda_stream_query")) { return 0; }
     return asked(cudaStreamQuery(h->of->raw), "cuda_stream_query");
 }
+
 static int of_graph(const tensor_cuda_event_t *e, const char *op) {
-    return e->graph ? raised(TENSOR_ERR_UNSUPPORTED, "%s: the event was recorded in a capture%s", op) : 0;
+    return e->graph ? raised(TENSOR_ERR_UNSUPPORTED, "%s: the event was recorded in a capture", op) : 0;
 }
+
 // A stream could not join: the capture is lost.
 static int joining(const char *op, tensor_cuda_graph_t *g, int code) {
-    return g->failed = code == TENSOR_ERR_CUDA ? raise_cuda(op) : raised(code, "%s: out of memory%s", op);
+    return g->failed = code == TENSOR_ERR_CUDA ? raise_cuda(op) : raised(code, "%s: out of memory", op);
 }
+
 int tensor_cuda_stream_wait_event(tensor_cuda_stream_t *stream, tensor_cuda_event_t *event) {
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_wait_event");
     if (!h || event_bad(event, "cuda_stream_wait_event")) { return code_now(); }
@@ -9471,6 +10706,7 @@ int tensor_cuda_stream_wait_event(tensor_cuda_stream_t *stream, tensor_cuda_even
     if (code) { return joining("cuda_stream_wait_event", g, code); }
     return code_of(cudaStreamWaitEvent(h->of->raw, event->at, 0)) ? raise_cuda("cuda_stream_wait_event") : 0;
 }
+
 int tensor_cuda_stream_wait_stream(tensor_cuda_stream_t *stream, tensor_cuda_stream_t *other) {
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_wait_stream");
     tensor_cuda_stream_t *o = h ? stream_of(other, "cuda_stream_wait_stream") : nullptr;
@@ -9481,22 +10717,24 @@ int tensor_cuda_stream_wait_stream(tensor_cuda_stream_t *stream, tensor_cuda_str
         if (!code && h != o) { code = graph_edge(h->of, o->of); }
         return code ? joining("cuda_stream_wait_stream", g, code) : 0;
     }
+
     if (in_capture(h->of, "cuda_stream_wait_stream") || in_capture(o->of, "cuda_stream_wait_stream")) {
         return TENSOR_ERR_UNSUPPORTED;
     }
     return order(h->of, next_mark(o->of)) ? raise_cuda("cuda_stream_wait_stream") : 0;
 }
+
 int tensor_record_stream(tensor_t *x, tensor_cuda_stream_t *stream) {
     tensor_cuda_stream_t *h = stream_of(stream, "record_stream");
     if (!h) { return code_now(); }
-    if (!x || x->state != TENSOR__LIVE || x->device != h->of->device + 1) {
-        return raised(!x || x->state != TENSOR__LIVE ? TENSOR_ERR_POISONED : TENSOR_ERR_DEVICE,
-                      "record_stream: x %s%s",
-                     !x || x->state != TENSOR__LIVE ? "is no tensor, or failed earlier" :
-                         "lies on another device");
+    if (!x || x->state != TENSOR__LIVE) {
+        return raised(TENSOR_ERR_POISONED, "record_stream: x is not a tensor, or failed earlier");
     }
-    return record_stream(G.allocator, (block_t *)x->storage->user, (void *)h->of->raw)
-               ? raised(TENSOR_ERR_OUT_OF_MEMORY, "record_stream: out of memory%s%s", "") : 0;
+    if (x->device != h->of->device + 1) {
+        return raised(TENSOR_ERR_DEVICE, "record_stream: x is on another device");
+    }
+    return record_stream(process.allocator, (block_t *)x->storage->user, (void *)h->of->raw)
+               ? raised(TENSOR_ERR_OUT_OF_MEMORY, "record_stream: out of memory") : 0;
 }
 
 tensor_cuda_event_t *tensor_cuda_event_new(tensor_device_t device, int timing) {
@@ -9506,19 +10744,22 @@ tensor_cuda_event_t *tensor_cuda_event_new(tensor_device_t device, int timing) {
     cudaEvent_t raw = nullptr;
     tensor_cuda_event_t *e = nullptr;
     if (!code_of(cudaEventCreateWithFlags(&raw, timing ? cudaEventDefault : cudaEventDisableTiming))) {
-        lock_t hold(&G.lock);
-        e = handle(&G.events);
+        lock_t hold(&process.lock);
+        e = handle(&process.events);
     }
+
     if (!e) {
         if (raw) { cudaEventDestroy(raw); }
         raise_cuda("cuda_event_new");
         return nullptr;
     }
+
     e->at = raw;
     e->device = index;
     e->timing = timing != 0;
     return e;
 }
+
 int tensor_cuda_event_free(tensor_cuda_event_t *event) {
     if (!event) { return 0; }
     int code = tcu::event_bad(event, "cuda_event_free");
@@ -9526,6 +10767,7 @@ int tensor_cuda_event_free(tensor_cuda_event_t *event) {
     event->dead = true;
     return tcu::code_of(cudaEventDestroy(event->at)) ? tcu::raise_cuda("cuda_event_free") : 0;
 }
+
 int tensor_cuda_event_record(tensor_cuda_event_t *event, tensor_cuda_stream_t *stream) {
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_event_record");
     if (!h || event_bad(event, "cuda_event_record")) { return code_now(); }
@@ -9534,12 +10776,13 @@ int tensor_cuda_event_record(tensor_cuda_event_t *event, tensor_cuda_stream_t *s
         return TENSOR_ERR_UNSUPPORTED;
     }
     if (event->device != h->of->device) {
-        return raised(TENSOR_ERR_DEVICE, "cuda_event_record: event and stream are of two devices%s%s", "");
+        return raised(TENSOR_ERR_DEVICE, "cuda_event_record: event and stream are of two devices");
     }
     event->recorded = true;
     event->graph = g ? g->arena : 0;
     return code_of(cudaEventRecord(event->at, h->of->raw)) ? raise_cuda("cuda_event_record") : 0;
 }
+
 int tensor_cuda_event_query(tensor_cuda_event_t *event) {
     if (event_bad(event, "cuda_event_query") || in_capture(nullptr, "cuda_event_query") ||
         of_graph(event, "cuda_event_query")) {
@@ -9547,6 +10790,7 @@ int tensor_cuda_event_query(tensor_cuda_event_t *event) {
     }
     return !event->recorded || asked(cudaEventQuery(event->at), "cuda_event_query");
 }
+
 int tensor_cuda_event_synchronize(tensor_cuda_event_t *event) {
     int code = event_bad(event, "cuda_event_synchronize");
     if (!code) { code = in_capture(nullptr, "cuda_event_synchronize"); }
@@ -9554,6 +10798,7 @@ int tensor_cuda_event_synchronize(tensor_cuda_event_t *event) {
     if (code || !event->recorded) { return code; }
     return code_of(cudaEventSynchronize(event->at)) ? raise_cuda("cuda_event_synchronize") : 0;
 }
+
 double tensor_cuda_event_elapsed_time(tensor_cuda_event_t *start, tensor_cuda_event_t *end) {
     float ms = 0;
     if (event_bad(start, "cuda_event_elapsed_time") || event_bad(end, "cuda_event_elapsed_time") ||
@@ -9562,43 +10807,48 @@ double tensor_cuda_event_elapsed_time(tensor_cuda_event_t *start, tensor_cuda_ev
         return NAN;
     }
     if (!start->timing || !end->timing || !start->recorded || !end->recorded) {
-        raised(TENSOR_ERR_UNSUPPORTED, "cuda_event_elapsed_time: both events need .timing, and a record%s%s",
-               "");
+        raised(TENSOR_ERR_UNSUPPORTED, "cuda_event_elapsed_time: both events need .timing, and a record");
         return NAN;
     }
+
     if (code_of(cudaEventSynchronize(end->at)) || code_of(cudaEventElapsedTime(&ms, start->at, end->at))) {
         raise_cuda("cuda_event_elapsed_time");
         return NAN;
     }
+
     return ms;
 }
 
 tensor_cuda_graph_t *tensor_cuda_graph_new(tensor_device_t device) {
     if (!gpu_for(device, "cuda_graph_new")) { return nullptr; }
-    lock_t hold(&G.graph_lock);
-    tensor_cuda_graph_t *g = handle(&G.graphs);
-    if (!g) { raised(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph_new: out of memory%s%s", ""); }
+    lock_t hold(&process.graph_lock);
+    tensor_cuda_graph_t *g = handle(&process.graphs);
+    if (!g) { raised(TENSOR_ERR_OUT_OF_MEMORY, "cuda_graph_new: out of memory"); }
     if (g) { g->device = (int)device - TENSOR_CUDA; }
     return g;
 }
+
 int tensor_cuda_graph_begin(tensor_cuda_graph_t *g) {
     int code = tensor_error_code();
     if (!code) { code = tcu::graph_bad(g, "cuda_graph_begin", tcu::GRAPH_NEW); }
     return code ? code : tcu::graph_begin(g);
 }
+
 int tensor_cuda_graph_end(tensor_cuda_graph_t *g) {
     int code = tcu::graph_bad(g, "cuda_graph_end", tcu::GRAPH_OPEN);
     return code ? code : tcu::graph_end(g);
 }
+
 int tensor_cuda_graph_replay(tensor_cuda_graph_t *g) {
     int code = tensor_error_code();
     if (!code) { code = tcu::graph_bad(g, "cuda_graph_replay", tcu::GRAPH_READY); }
     return code ? code : tcu::graph_replay(g);
 }
+
 int tensor_cuda_graph_free(tensor_cuda_graph_t *g) {
     if (!g) { return 0; }
     if (g->state == GRAPH_DEAD) {
-        return raised(TENSOR_ERR_OWNER, "cuda_graph_free: the graph was freed%s%s", "");
+        return raised(TENSOR_ERR_OWNER, "cuda_graph_free: the graph was freed");
     }
     if (in_capture(nullptr, "cuda_graph_free")) { return TENSOR_ERR_UNSUPPORTED; }
     graph_drop(g, false);
@@ -9608,9 +10858,9 @@ int tensor_cuda_graph_free(tensor_cuda_graph_t *g) {
 
 int tensor_cuda_comm_id(void *id) {
     char text[256];
-    if (!id) { return raised(TENSOR_ERR_POISONED, "cuda_comm_id: id is NULL%s%s", ""); }
+    if (!id) { return raised(TENSOR_ERR_POISONED, "cuda_comm_id: id is NULL"); }
     if (open_library(LIBRARY_NCCL, text, sizeof text)) {
-        return raised(TENSOR_ERR_CUDA, "cuda_comm_id: %s%s", text);
+        return raised(TENSOR_ERR_CUDA, "cuda_comm_id: %s", text);
     }
 #ifdef TCU_HAVE_NCCL
     return nccl_said("cuda_comm_id", lib.ncclGetUniqueId_((ncclUniqueId *)id));
@@ -9618,14 +10868,18 @@ int tensor_cuda_comm_id(void *id) {
     return TENSOR_ERR_INTERNAL;
 #endif
 }
+
 tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id, tensor_device_t device) {
     static const char op[] = "cuda_comm_new";
     char text[256];
     tensor_cuda_comm_t *c = nullptr;
     if (!gpu_for(device, op)) { return nullptr; }
     if (!id || rank < 0 || rank >= ranks) {
-        raised(id ? TENSOR_ERR_INDEX : TENSOR_ERR_POISONED, "%s: %s", op,
-               id ? "the rank is not below the ranks" : "id is NULL");
+        if (id) {
+            raised(TENSOR_ERR_INDEX, "%s: the rank is not below the ranks", op);
+        } else {
+            raised(TENSOR_ERR_POISONED, "%s: id is NULL", op);
+        }
     } else if (open_library(LIBRARY_NCCL, text, sizeof text)) {
         raised(TENSOR_ERR_CUDA, "%s: %s", op, text);
     } else if (!in_capture(nullptr, op)) {
@@ -9636,12 +10890,12 @@ tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id, te
         memcpy(&key, id, sizeof key);
         if (nccl_said(op, lib.ncclCommInitRank_(&comm, ranks, key, rank))) { return nullptr; }
         {
-            lock_t hold(&G.lock);
-            c = handle(&G.comms);
+            lock_t hold(&process.lock);
+            c = handle(&process.comms);
         }
         if (!c) {
             lib.ncclCommAbort_(comm);
-            raised(TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory%s", op);
+            raised(TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", op);
             return nullptr;
         }
         c->at = comm;
@@ -9649,11 +10903,13 @@ tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id, te
         c->ranks = ranks;
 #endif
     }
+
     return c;
 }
+
 int tensor_cuda_comm_free(tensor_cuda_comm_t *c) {
     if (!c) { return 0; }
-    if (c->dead) { return raised(TENSOR_ERR_OWNER, "cuda_comm_free: the communicator was freed%s%s", ""); }
+    if (c->dead) { return raised(TENSOR_ERR_OWNER, "cuda_comm_free: the communicator was freed"); }
     if (in_capture(nullptr, "cuda_comm_free")) { return TENSOR_ERR_UNSUPPORTED; }
     int code = 0, ended = 0;
     if (comm_failed(c)) { ended = comm_drop(c); }       // else its work would be waited for in vain
@@ -9661,15 +10917,19 @@ int tensor_cuda_comm_free(tensor_cuda_comm_t *c) {
     if (!c->dead) { ended = comm_drop(c); }
     return code ? code : ended;
 }
+
 int tensor_cuda_all_reduce_n(tensor_cuda_comm_t *c, tensor_t *const *x, int n, int mean) {
     return collective(c, "cuda_all_reduce", mean ? RANKS_MEAN : RANKS_SUM, x, n, nullptr, 0);
 }
+
 int tensor_cuda_all_reduce(tensor_cuda_comm_t *c, tensor_t *x, int mean) {
     return tensor_cuda_all_reduce_n(c, &x, 1, mean);
 }
+
 int tensor_cuda_broadcast(tensor_cuda_comm_t *c, tensor_t *x, int root) {
     return collective(c, "cuda_broadcast", RANKS_BROADCAST, &x, 1, nullptr, root);
 }
+
 int tensor_cuda_all_gather(tensor_cuda_comm_t *c, tensor_t *y, tensor_t *x) {
     return collective(c, "cuda_all_gather", RANKS_GATHER, &x, 1, y, 0);
 }
@@ -9677,23 +10937,29 @@ int tensor_cuda_all_gather(tensor_cuda_comm_t *c, tensor_t *y, tensor_t *x) {
 int64_t tensor_cuda_memory_allocated(tensor_device_t device) {
     return tcu::stat(device, tcu::ALLOCATED_BYTES).current;
 }
+
 int64_t tensor_cuda_max_memory_allocated(tensor_device_t device) {
     return tcu::stat(device, tcu::ALLOCATED_BYTES).peak;
 }
+
 int64_t tensor_cuda_memory_reserved(tensor_device_t device) {
     return tcu::stat(device, tcu::RESERVED_BYTES).current;
 }
+
 int64_t tensor_cuda_max_memory_reserved(tensor_device_t device) {
     return tcu::stat(device, tcu::RESERVED_BYTES).peak;
 }
+
 void tensor_cuda_reset_peak_memory_stats(tensor_device_t device) {
     tcu::allocator_t *a = tcu::allocator_for(device);
     if (a) { tcu::reset_peaks(a, (int)device - TENSOR_CUDA); }
 }
+
 void tensor_cuda_empty_cache(tensor_device_t device) {
     tcu::allocator_t *a = tcu::allocator_for(device);
     if (a) { tcu::empty_cache(a, (int)device - TENSOR_CUDA); }
 }
+
 int tensor_cuda_set_per_process_memory_fraction(double fraction, tensor_device_t device) {
     tcu::allocator_t *a = tcu::allocator_for(device);
     int code = a ? tcu::set_fraction(a, (int)device - TENSOR_CUDA, fraction) : (int)TENSOR_ERR_DEVICE;
@@ -9704,48 +10970,172 @@ int tensor_cuda_set_per_process_memory_fraction(double fraction, tensor_device_t
     }
     return code;
 }
+
 void tensor_cuda_memory_stats(tensor_device_t device, void (*line)(void *user, const char *text),
                               void *user) {
     tcu::allocator_t *a = tcu::allocator_for(device);
     if (a) { tcu::memory_stats(a, (int)device - TENSOR_CUDA, line, user); }
 }
+
 void tensor_cuda_memory_snapshot(tensor_device_t device, void (*line)(void *user, const char *text),
                                  void *user) {
     tcu::allocator_t *a = tcu::allocator_for(device);
     if (a) { tcu::snapshot(a, (int)device - TENSOR_CUDA, line, user); }
 }
+
 const char *tensor_cuda_memory_report(void) { return tcu::report_text; }
+
+void *tensor_cuda_data(tensor_t *x) {
+    static const char op[] = "cuda_data";
+    if (!x || x->state != TENSOR__LIVE) {
+        raised(TENSOR_ERR_POISONED, "%s: x is not a tensor, or failed earlier", op);
+        return nullptr;
+    }
+    if (!x->device || !process.allocator) {
+        raised(TENSOR_ERR_DEVICE, "%s: x is not on a CUDA device", op);
+        return nullptr;
+    }
+    stream_t *s = current(x->device - 1, op);
+    if (!s || !x->numel) { return nullptr; }
+    block_t *b = (block_t *)x->storage->user;
+    tensor_cuda_graph_t *g = captured_on(s);
+    int code = g ? list_block(g, s, b, x->storage, true) : use_before(s, b, true);
+    if (code) {
+        if (code == TENSOR_ERR_CUDA) { raise_cuda(op); } else { raised(code, "%s: out of memory", op); }
+        return nullptr;
+    }
+    // Later calls of other streams record their event when they wait, so that it covers the caller's work.
+    if (!g) { use_after(s, b, true, next_mark(s)); }
+    return (char *)x->storage->data + x->offset * size_of(x->dtype);
+}
+
+tensor_t *tensor_cuda_wrap(void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
+                           tensor_device_t device, void (*deleter)(void *data, void *user), void *user) {
+    static const char op[] = "cuda_wrap";
+    const int index = (int)device - TENSOR_CUDA;
+    stream_t *s = gpu_for(device, op) ? current(index, op) : nullptr;
+    // The header is made as for memory of the host, which is not looked at.
+    tensor_t *x = s ? (tensor_wrap_n)(data, dtype, dims, ndim, nullptr, nullptr) : TENSOR__(poison);
+    if (!s || x->state != TENSOR__LIVE) { return x; }
+    wrapped_t *w = device_of(process.allocator, index) ? (wrapped_t *)calloc(1, sizeof *w) : nullptr;
+    if (!w) {
+        (tensor_free)(x);
+        raised(TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", op);
+        return TENSOR__(poison);
+    }
+    w->lane.stream = (void *)s->raw;
+    w->lane.device = index;
+    w->lane.outside = true;
+    w->arena.lane = &w->lane;
+    w->block.home = &w->arena;
+    w->block.state = USED;
+    w->block.address = (uint64_t)(uintptr_t)data;
+    w->block.bytes = x->storage->bytes;
+    w->block.wrote = next_mark(s);              // what the caller asked before
+    w->deleter = deleter;
+    w->data = data;
+    w->user = user;
+    x->storage->user = &w->block;
+    x->storage->deleter = backend_release;
+    x->storage->device = x->device = (uint8_t)(index + 1);
+    return x;
+}
+
+void *tensor_cuda_stream_raw(tensor_cuda_stream_t *stream) {
+    tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_raw");
+    return h ? (void *)h->of->raw : nullptr;
+}
+
+tensor_cuda_stream_t *tensor_cuda_stream_wrap(void *cuda_stream, tensor_device_t device) {
+    static const char op[] = "cuda_stream_wrap";
+    if (!gpu_for(device, op)) { return nullptr; }
+    if (!cuda_stream) {
+        raised(TENSOR_ERR_POISONED, "%s: the stream is NULL, the default stream, which orders all others",
+               op);
+        return nullptr;
+    }
+    lock_t hold(&process.lock);
+    stream_t *s = new_stream((int)device - TENSOR_CUDA, (cudaStream_t)cuda_stream);
+    tensor_cuda_stream_t *h = s ? handle(&process.streams) : nullptr;
+    if (h) {
+        h->of = s;
+        return h;
+    }
+    if (last_error) {
+        raised(TENSOR_ERR_CUDA, "%s: %s", op, cudaGetErrorString(last_error));
+    } else {
+        raised(TENSOR_ERR_UNSUPPORTED, "%s: the device has 32 streams already", op);
+    }
+    return nullptr;
+}
+
+int tensor_cuda_set_allocator(const tensor_cuda_allocator_t *allocator) {
+    static const char op[] = "cuda_set_allocator";
+    const tensor_cuda_allocator_t none = {nullptr, nullptr, nullptr};
+    lock_t hold(&process.lock);
+    if (process.allocator) { return raised(TENSOR_ERR_OWNER, "%s: call it before cuda_init", op); }
+    if (allocator && (!allocator->alloc || !allocator->free)) {
+        return raised(TENSOR_ERR_POISONED, "%s: alloc and free must both be there", op);
+    }
+    own_allocator = allocator ? *allocator : none;
+    return 0;
+}
+
+int tensor_cuda_set_ranges(int on) { return __atomic_exchange_n(&ranges, on != 0, __ATOMIC_RELAXED); }
+
+// A range that was opened is closed, whether they are on now or not.
+static thread_local int open_ranges;
+void tensor_cuda_range_push(const char *name) {
+    if (!__atomic_load_n(&ranges, __ATOMIC_RELAXED)) { return; }
+    TCU_RANGE_PUSH(name ? name : "");
+    open_ranges++;
+}
+
+void tensor_cuda_range_pop(void) {
+    if (!open_ranges) { return; }
+    open_ranges--;
+    TCU_RANGE_POP();
+}
 
 int64_t tensor_cuda_fallbacks(void) {
     int64_t n = 0;
-    for (int64_t &k : tcu::G.fallback) { n += __atomic_load_n(&k, __ATOMIC_RELAXED); }
+    for (int64_t &k : tcu::process.fallback) { n += __atomic_load_n(&k, __ATOMIC_RELAXED); }
     return n;
 }
+
 int tensor_cuda_set_fallback(int on) {
-    return !__atomic_exchange_n(&tcu::G.forbidden, !on, __ATOMIC_RELAXED);
+    return !__atomic_exchange_n(&tcu::process.forbidden, !on, __ATOMIC_RELAXED);
 }
-int tensor_cuda_set_libraries(int on) { return !__atomic_exchange_n(&tcu::L.off, !on, __ATOMIC_RELAXED); }
+
+int tensor_cuda_set_libraries(int on) {
+    return !__atomic_exchange_n(&tcu::libraries.off, !on, __ATOMIC_RELAXED);
+}
+
 int tensor_cuda_set_matmul_tf32(int on) {
-    return __atomic_exchange_n(&tcu::L.matmul_tf32, on != 0, __ATOMIC_RELAXED);
+    return __atomic_exchange_n(&tcu::libraries.matmul_tf32, on != 0, __ATOMIC_RELAXED);
 }
+
 int tensor_cuda_set_conv_tf32(int on) {
-    return !__atomic_exchange_n(&tcu::L.no_conv_tf32, !on, __ATOMIC_RELAXED);
+    return !__atomic_exchange_n(&tcu::libraries.no_conv_tf32, !on, __ATOMIC_RELAXED);
 }
-int64_t tensor_cuda_library_calls(void) { return __atomic_load_n(&tcu::L.calls, __ATOMIC_RELAXED); }
+
+int64_t tensor_cuda_library_calls(void) { return __atomic_load_n(&tcu::libraries.calls, __ATOMIC_RELAXED); }
+
 const char *tensor_cuda_library_error(void) {
-    static thread_local char text[sizeof tcu::L.error];
-    std::lock_guard<std::mutex> hold(tcu::L.lock);
-    memcpy(text, tcu::L.error, sizeof text);
+    static thread_local char text[sizeof tcu::libraries.error];
+    std::lock_guard<std::mutex> hold(tcu::libraries.lock);
+    memcpy(text, tcu::libraries.error, sizeof text);
     return text;
 }
+
 void tensor_cuda_op_counts(void (*line)(void *user, const char *op, int64_t native, int64_t fallback),
                            void *user) {
     char text[64];
     for (int k = 0; k < COUNTED; k++) {
-        if (!G.name[k]) { continue; }
-        snprintf(text, sizeof text, "%s%s", G.name[k], k >= BACKWARD_FROM ? " backward" : "");
-        line(user, text, __atomic_load_n(&G.native[k], __ATOMIC_RELAXED),
-             __atomic_load_n(&G.fallback[k], __ATOMIC_RELAXED));
+        if (!process.name[k]) { continue; }
+        snprintf(text, sizeof text, "%s%s", process.name[k], k >= BACKWARD_FROM ? " backward" : "");
+        line(user, text, __atomic_load_n(&process.native[k], __ATOMIC_RELAXED),
+             __atomic_load_n(&process.fallback[k], __ATOMIC_RELAXED));
     }
 }
 

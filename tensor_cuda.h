@@ -10,8 +10,8 @@
 //   tensor_cuda_shutdown();
 //
 // CONTENTS (search for the tag)
-//   >>cuda-manual  >>cuda-start  >>cuda-streams  >>cuda-graphs  >>cuda-memory  >>cuda-ops  >>cuda-libraries
-//   >>cuda-ranks
+//   >>cuda-manual  >>cuda-start  >>cuda-streams  >>cuda-graphs  >>cuda-memory  >>cuda-doors  >>cuda-ops
+//   >>cuda-libraries  >>cuda-ranks
 #ifndef TENSOR_CUDA_H_INCLUDED_7C1E
 #define TENSOR_CUDA_H_INCLUDED_7C1E
 
@@ -249,6 +249,68 @@ TENSOR_API void tensor_cuda_memory_snapshot(tensor_device_t device,
 // What the calling thread's last allocation that failed has to say: sizes, what is in use, what is free.
 //   -> borrowed string, "" = none failed;  errors none
 TENSOR_API const char *tensor_cuda_memory_report(void);
+
+// ------------------------------------------------------------------------------
+// >>cuda-doors                                     MARK: memory and streams of the program's own
+//
+// For programs that call CUDA themselves. No type of CUDA is named here: a stream is a cudaStream_t as a
+// void *.
+//
+//   float *p = tensor_cuda_data(x);                 // x's elements, on the device
+//   void *s = tensor_cuda_stream_raw(tensor_cuda_current_stream(TENSOR_CUDA));
+//   kernel<<<blocks, 256, 0, (cudaStream_t)s>>>(p);
+// ------------------------------------------------------------------------------
+
+// Where x's first element is on the device, for work that the program puts on the thread's current stream
+// of x's device: it may read and write there, after what was asked before and before what is asked later.
+// Call it anew for each such piece of work.
+//   -> address, NULL on failure and for 0 elements;  errors POISONED, DEVICE (x is on no CUDA device), CUDA
+TENSOR_API void *tensor_cuda_data(tensor_t *x);
+
+// A tensor over the caller's device memory. What the caller asked of it before is on the thread's current
+// stream, or done. When the last user is gone, the device's work with it is waited for and the deleter
+// runs.
+//   dims     n sizes, contiguous
+//   deleter  called once with (data, user); NULL = nothing to do
+//   -> new;  grad none;  errors DEVICE (no such device, not started), SHAPE, DTYPE (then the deleter is not
+//      called), OUT_OF_MEMORY
+TENSOR_API tensor_t *tensor_cuda_wrap(void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
+                                      tensor_device_t device, void (*deleter)(void *data, void *user),
+                                      void *user);
+
+// The cudaStream_t of a stream.
+//   -> stream, NULL on failure;  errors OWNER (freed before), DEVICE (not started)
+TENSOR_API void *tensor_cuda_stream_raw(tensor_cuda_stream_t *stream);
+
+// A handle for the caller's cudaStream_t, which must be one of that device, not the default stream
+// (NULL), and stay until tensor_cuda_shutdown. Twice the same one is one stream.
+//   -> stream, NULL on failure;  errors DEVICE (no such device, not started), POISONED (NULL), UNSUPPORTED
+//      (32 streams)
+TENSOR_API tensor_cuda_stream_t *tensor_cuda_stream_wrap(void *cuda_stream, tensor_device_t device);
+
+// Device memory from the caller instead of cudaMalloc: large pieces, which the caching allocator cuts.
+// Both may be called from any thread, one at a time for a device, also while a stream is captured.
+typedef struct tensor_cuda_allocator_t {
+    void *user;
+    void *(*alloc)(void *user, int device, uint64_t bytes);     // aligned to 512 bytes; NULL = none is left
+    void (*free)(void *user, int device, void *data, uint64_t bytes);
+} tensor_cuda_allocator_t;
+
+// Before tensor_cuda_init; copied. NULL = the driver's again.
+//   -> code;  errors OWNER (CUDA is started), POISONED (a function is NULL)
+TENSOR_API int tensor_cuda_set_allocator(const tensor_cuda_allocator_t *allocator);
+
+// Whether each op is an NVTX range by its name, for profilers. It costs some tens of nanoseconds an op
+// while no profiler is there.
+//   on      0 (default) or 1
+//   -> the value before;  errors none
+TENSOR_API int tensor_cuda_set_ranges(int on);
+
+// A range of the program's own (a module's forward, a step) on the calling thread, if ranges are on; they
+// nest.
+//   -> nothing;  errors none
+TENSOR_API void tensor_cuda_range_push(const char *name);
+TENSOR_API void tensor_cuda_range_pop(void);
 
 // ------------------------------------------------------------------------------
 // >>cuda-ops                                       MARK: what runs where

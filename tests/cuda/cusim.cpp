@@ -64,6 +64,22 @@ size_t dynamic_bytes;
 static uint64_t state = 0x9E3779B97F4A7C15u;
 static char fault_text[256];
 
+static char range_text[2][4096];
+static size_t range_length;
+void range_push(const char *name) {
+    size_t left = sizeof range_text[0] - range_length;
+    int n = std::snprintf(range_text[0] + range_length, left, "%s(", name);
+    range_length += n > 0 && (size_t)n < left ? (size_t)n : 0;
+}
+void range_pop() {
+    if (range_length + 1 < sizeof range_text[0]) { range_text[0][range_length++] = ')'; }
+    range_text[0][range_length] = 0;
+}
+const char *range_log() {
+    std::memcpy(range_text[1], range_text[0], sizeof range_text[0]);
+    range_text[0][range_length = 0] = 0;
+    return range_text[1];
+}
 void seed(uint64_t s) { state = (s + 1) * 0x9E3779B97F4A7C15u | 1; }
 const char *fault() { return fault_text; }
 static unsigned random(unsigned n) {
@@ -76,6 +92,11 @@ static void die(const char *text) {
     std::fprintf(stderr, "cusim: %s\n", text);
     std::abort();
 }
+
+#ifdef CUSIM_SECTORS
+static void sectors_of_block();
+#endif
+traffic_t traffic;
 
 // ------------------------------------------------------------------------------------------- one block of threads
 struct fiber {
@@ -349,6 +370,9 @@ static void run_grid(dim3 grid, dim3 block, size_t bytes, CUstream_st *stream, c
             for (int j = (int)n - 1; j > 0; j--) { std::swap(B.order[j], B.order[random(j + 1)]); }
         }
         jump(&B.host, fresh());
+#ifdef CUSIM_SECTORS
+        sectors_of_block();
+#endif
         for (int j = 1; j <= nsites; j++) { shared[j] = nullptr; }
         shared_bytes = 0;
     }
@@ -640,6 +664,7 @@ cudaError_t launch(dim3 grid, dim3 block, size_t bytes, cudaStream_t s, work_t t
     return cudaSuccess;
 }
 void reset() {
+    traffic = {};
     finish_all();
     counts.allocs = counts.launches = counts.calls = 0;
     sticky = false;
@@ -1202,3 +1227,91 @@ const char *CUDARTAPI cudaGetErrorString(cudaError_t e) {
 }
 
 }
+
+// ----------------------------------------------------------------------------------------------------------- sectors
+#ifdef CUSIM_SECTORS
+namespace cusim {
+
+struct access_t { const void *site; int warp, turn; bool store; uintptr_t at; unsigned bytes; };
+static std::vector<access_t> accesses;                          // of the block that runs
+static std::map<std::pair<const void *, int>, int> turns;       // how often a thread was at a site
+static long own[MAX_THREADS];                                   // accesses of each thread
+static bool counting;
+
+static void sectors_of_block() {
+    std::sort(accesses.begin(), accesses.end(), [](const access_t &a, const access_t &b) {
+        return std::tie(a.site, a.store, a.warp, a.turn) < std::tie(b.site, b.store, b.warp, b.turn);
+    });
+    std::vector<uintptr_t> touched;
+    for (size_t i = 0; i < accesses.size();) {
+        const access_t &first = accesses[i];
+        moved_t &to = first.store ? traffic.store : traffic.load;
+        touched.clear();
+        for (; i < accesses.size(); i++) {
+            const access_t &a = accesses[i];
+            if (a.site != first.site || a.store != first.store || a.warp != first.warp || a.turn != first.turn) { break; }
+            for (uintptr_t s = a.at / 32; s <= (a.at + a.bytes - 1) / 32; s++) { touched.push_back(s); }
+            to.bytes += a.bytes;
+        }
+        std::sort(touched.begin(), touched.end());
+        to.requests++;
+        to.sectors += std::unique(touched.begin(), touched.end()) - touched.begin();
+    }
+    accesses.clear();
+    turns.clear();
+    for (long &n : own) {
+        traffic.longest = std::max(traffic.longest, n);
+        n = 0;
+    }
+}
+static void accessed(const void *p, size_t bytes, bool store, const void *site) {
+    if (!B.current || B.current == &B.host || counting || !bytes) { return; }
+    if (!on_device(p, bytes)) { return; }
+    counting = true;
+    int thread = B.current->thread;
+    own[thread]++;
+    accesses.push_back({site, thread / 32, turns[{site, thread}]++, store, (uintptr_t)p, (unsigned)bytes});
+    counting = false;
+}
+
+}  // namespace cusim
+
+extern "C" {
+#define SITE __builtin_return_address(0)
+void __tsan_init(void) { }
+void __tsan_func_entry(void *) { }
+void __tsan_func_exit(void) { }
+void __tsan_vptr_update(void **, void *) { }
+void __tsan_vptr_read(void **) { }
+void __tsan_read_range(void *p, unsigned long n) { accessed(p, n, false, SITE); }
+void __tsan_write_range(void *p, unsigned long n) { accessed(p, n, true, SITE); }
+#define PLAIN(n)                                                                                             \
+    void __tsan_read##n(void *p) { accessed(p, n, false, SITE); }                                            \
+    void __tsan_write##n(void *p) { accessed(p, n, true, SITE); }                                            \
+    void __tsan_unaligned_read##n(void *p) { accessed(p, n, false, SITE); }                                  \
+    void __tsan_unaligned_write##n(void *p) { accessed(p, n, true, SITE); }
+PLAIN(1) PLAIN(2) PLAIN(4) PLAIN(8) PLAIN(16)
+#define ATOMIC(n, T)                                                                                         \
+    T __tsan_atomic##n##_load(const volatile T *p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }     \
+    void __tsan_atomic##n##_store(volatile T *p, T v, int) { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); }     \
+    T __tsan_atomic##n##_exchange(volatile T *p, T v, int) { return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); } \
+    T __tsan_atomic##n##_fetch_add(volatile T *p, T v, int) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); } \
+    T __tsan_atomic##n##_fetch_sub(volatile T *p, T v, int) { return __atomic_fetch_sub(p, v, __ATOMIC_SEQ_CST); } \
+    T __tsan_atomic##n##_fetch_and(volatile T *p, T v, int) { return __atomic_fetch_and(p, v, __ATOMIC_SEQ_CST); } \
+    T __tsan_atomic##n##_fetch_or(volatile T *p, T v, int) { return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST); } \
+    T __tsan_atomic##n##_fetch_xor(volatile T *p, T v, int) { return __atomic_fetch_xor(p, v, __ATOMIC_SEQ_CST); } \
+    int __tsan_atomic##n##_compare_exchange_strong(volatile T *p, T *c, T v, int, int) {                     \
+        return __atomic_compare_exchange_n(p, c, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);              \
+    }                                                                                                        \
+    int __tsan_atomic##n##_compare_exchange_weak(volatile T *p, T *c, T v, int, int) {                       \
+        return __atomic_compare_exchange_n(p, c, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);              \
+    }                                                                                                        \
+    T __tsan_atomic##n##_compare_exchange_val(volatile T *p, T c, T v, int, int) {                           \
+        __atomic_compare_exchange_n(p, &c, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                    \
+        return c;                                                                                            \
+    }
+ATOMIC(8, uint8_t) ATOMIC(16, uint16_t) ATOMIC(32, uint32_t) ATOMIC(64, uint64_t)
+void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+void __tsan_atomic_signal_fence(int) { }
+}
+#endif

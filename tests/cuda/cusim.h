@@ -55,6 +55,17 @@ extern counts_t counts;
 struct launched_t { void (*kernel)(); dim3 grid, block; };
 extern launched_t last;         // the last launch
 
+// What kernels moved, where this and the .cu are built with -DCUSIM_SECTORS (and the .cu with -fsanitize=thread, of
+// which cusim.cpp then serves the hooks, so that each access is seen): the n-th access of an instruction by the lanes
+// of a warp is one request, of as many 32-byte sectors as these lanes touch. bytes / 32 of them would have been enough.
+struct moved_t { long requests, sectors, bytes; };
+struct traffic_t { moved_t load, store; long longest; };        // longest: the accesses of the busiest thread
+extern traffic_t traffic;       // since the last reset()
+
+void range_push(const char *name);              // NVTX's, all of them: "add(mul()mul())"
+void range_pop();
+const char *range_log();                        // since the last call
+
 void seed(uint64_t s);
 void reset();                   // counts of calls to 0, the sticky error forgotten; streams and memory stay
 const char *fault();            // what the last faulty kernel did, "" if none
@@ -165,6 +176,16 @@ inline unsigned __ballot_sync(unsigned mask, int p) {
     unsigned long long *slot = cusim::warp_exchange(mask, p != 0);
     for (int i = 0; i < 32; i++) {
         if (mask >> i & 1) { r |= (unsigned)(slot[i] & 1) << i; }
+    }
+    return r;
+}
+template <class T> inline unsigned __match_any_sync(unsigned mask, T v) {
+    unsigned long long bits = 0;
+    std::memcpy(&bits, &v, sizeof v);
+    unsigned r = 0;
+    unsigned long long *slot = cusim::warp_exchange(mask, bits);
+    for (int i = 0; i < 32; i++) {
+        if (mask >> i & 1) { r |= (unsigned)(slot[i] == bits) << i; }
     }
     return r;
 }

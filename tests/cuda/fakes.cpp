@@ -196,6 +196,7 @@ static cublasStatus_t lt_matmul(cublasLtHandle_t h, cublasLtMatmulDesc_t dp, con
                                 const void *b, cublasLtMatrixLayout_t lb, const void *beta, const void *c, cublasLtMatrixLayout_t lc,
                                 void *d, cublasLtMatrixLayout_t ld, const cublasLtMatmulAlgo_t *chosen, void *space, size_t bytes,
                                 cudaStream_t s) {
+    if (fakes.short_calls > 0 && fakes.short_calls--) { return CUBLAS_STATUS_ALLOC_FAILED; }
     const layout_t *l[4] = {(layout_t *)la, (layout_t *)lb, (layout_t *)lc, (layout_t *)ld};
     const void *at[4] = {a, b, c, d};
     const desc_t what = *(desc_t *)dp;
@@ -849,6 +850,7 @@ static cudnnStatus_t be_get(cudnnBackendDescriptor_t d, cudnnBackendAttributeNam
     return CUDNN_STATUS_SUCCESS;
 }
 static cudnnStatus_t be_execute(cudnnHandle_t h, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack) {
+    if (fakes.short_calls > 0 && fakes.short_calls--) { return CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED; }
     dnn_t *handle = (dnn_t *)h;
     node_p p = node_of(plan), v = node_of(pack);
     int device;

@@ -16,6 +16,7 @@ struct fakes_t {
     long rounded = 0;                   // executed with factors of TF32
     long collectives = 0;               // of NCCL, executed by a rank
     long fused = 0;                     // convolutions executed with their bias
+    long short_calls = 0;               // so many of the next calls that execute fail for want of memory
     long activated = 0;                 // products executed with an activation
 };
 extern fakes_t fakes;

@@ -689,6 +689,32 @@ static void failing_nets() {                    // likewise a recurrent net, who
     again();
 }
 // In a capture workspace is the graph's own: other work between two replays does not meet it.
+// A library that finds no memory of its own gets what the cache holds free, and is called once more; twice in vain is
+// the kernel's turn.
+static void short_of_memory() {
+    for (int fails : {1, 2}) {
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *a = on(random_of(TENSOR_F32, {8, 16})), *b = on(random_of(TENSOR_F32, {16, 8}));
+        const conv_case_t c = {2, 2, 8, 8, 6, 3, 1, 1, 1, 8, 0};
+        tensor_t *x = random_of(TENSOR_F32, spaced(c.images, c.cin, c.rank, c.size));
+        tensor_t *w = random_of(TENSOR_F32, spaced(c.cout, c.cin / c.groups, c.rank, c.kernel));
+        tensor_t *want = tensor_matmul(tensor_to(a, TENSOR_CPU), tensor_to(b, TENSOR_CPU));
+        tensor_free(tensor_zeros_like(on(random_of(TENSOR_F32, {4 << 20}))));           // something is free
+        tensor_cuda_synchronize(TENSOR_CUDA);
+        int64_t reserved = tensor_cuda_memory_reserved(TENSOR_CUDA);
+        long products = fakes.products;
+        fakes.short_calls = fails;
+        tensor_t *y = tensor_matmul(a, b);
+        CHECK(near(y, want, TENSOR_F32) && fakes.short_calls == 0);
+        CHECK(fakes.products == products + (fails == 1) && tensor_cuda_memory_reserved(TENSOR_CUDA) < reserved);
+        tensor_t *image = convolve(c, false, x, w, NULL);
+        long convs = fakes.convs;
+        fakes.short_calls = fails;
+        CHECK(near(convolve(c, false, on(x), on(w), NULL), image, TENSOR_F32) && fakes.short_calls == 0);
+        CHECK(fakes.convs == convs + (fails == 1));
+        tensor_scope_end(scope);
+    }
+}
 static void captured() {
     const conv_case_t c = {2, 2, 2, 3, 6, 3, 1, 1, 1, 1, 0};
     tensor_t *a = tensor_randn(6, 5), *w = tensor_randn(4, 5), *b = tensor_randn(4), *x = tensor_randn(2, 2, 6, 6), *k = tensor_randn(3, 2, 3, 3);
@@ -758,7 +784,7 @@ static void orders() {
 // Called with the real cuDNN and a device that is only described: it refuses some plans, and for want of a device each
 // call. The kernels here do all of it, and nothing is an error.
 [[maybe_unused]] static void refusals() {
-    using tcu::L;
+    using tcu::libraries;
     static const int64_t heads[][2] = {{8, 8}, {12, 12}, {264, 264}, {8, 520}};        // E of queries, of values
     static const conv_case_t convs[] = {{2, 2, 8, 8, 6, 3, 1, 1, 1, 8, 0}, {3, 1, 2, 3, 5, 3, 2, 1, 1, 1, 0}};
     int calls = 0, refused = 0;
@@ -767,7 +793,7 @@ static void orders() {
     auto meet = [&](int dtype, tensor_t *const *in, int n, auto f) {
         tensor_t *far[3], *want[3], *got[3];
         for (int k = 0; k < n; k++) { far[k] = tensor_requires_grad_(on(in[k]), 1), tensor_requires_grad_(in[k], 1); }
-        L.error[0] = 0;
+        libraries.error[0] = 0;
         tensor_t *y = f(in), *fy = f(far), *g = tensor_to(tensor_randn_like(y), (tensor_dtype_t)dtype), *fg = on(g);
         CHECK(near(fy, y, dtype) && *tensor_cuda_library_error());
         CHECK(!tensor_autograd_grad(&y, 1, &g, in, n, want, 0) && !tensor_autograd_grad(&fy, 1, &fg, far, n, got, 0));
@@ -788,7 +814,7 @@ static void orders() {
     }
     tensor_t *in[3] = {random_of(TENSOR_F32, {3, 2, 3}), random_of(TENSOR_F32, {8, 3}), random_of(TENSOR_F32, {8, 2})};
     meet(TENSOR_F32, in, 3, [](tensor_t *const *x) { return lstm_of(x, 1); });
-    for (auto &set : L.graphs.slot) {
+    for (auto &set : libraries.graphs.slot) {
         for (auto &s : set) { refused += s.used && s.plan.workspace < 0; }
     }
     std::printf("%d ops and their gradients by the kernels here, where cuDNN had no device; it refused %d plans\n", calls, refused);
@@ -862,10 +888,10 @@ enum { LENET = 1, RESNET18, RESNET50, ALEXNET, VGG19, MOBILENET, MODELS };
 #undef TCU_X
     lib.open[LIBRARY_CUDNN] = true;
     CHECK(lib.cudnnGetVersion_() / 10000 == CUDNN_MAJOR);
-    CHECK(lib.cudnnBackendCreateDescriptor_(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &L.properties) == 0);
-    CHECK(lib.cudnnBackendSetAttribute_(L.properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+    CHECK(lib.cudnnBackendCreateDescriptor_(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &libraries.properties) == 0);
+    CHECK(lib.cudnnBackendSetAttribute_(libraries.properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
                                         (int64_t)bytes, json) == 0);
-    CHECK(lib.cudnnBackendFinalize_(L.properties) == 0);
+    CHECK(lib.cudnnBackendFinalize_(libraries.properties) == 0);
     place_t at;
     int skipped = 0;
     for (auto &way : ways) {
@@ -876,7 +902,7 @@ enum { LENET = 1, RESNET18, RESNET50, ALEXNET, VGG19, MOBILENET, MODELS };
             for (auto &c : net) { skipped += c.groups > 1 && !way.grouped ? 0 : 3; }
             continue;
         }
-        L.no_conv_tf32 = way.exact;
+        libraries.no_conv_tf32 = way.exact;
         for (auto &c : net) {
             if (c.groups > 1 && way.grouped + full < 2) { skipped += way.grouped * 3; continue; }
             for (int kind = 0; kind < 4; kind++) {          // 3: forward with a bias
@@ -893,14 +919,14 @@ enum { LENET = 1, RESNET18, RESNET50, ALEXNET, VGG19, MOBILENET, MODELS };
                     a.ndim = 4, a.dims = dims[k], a.strides = strides;
                     t.emplace_back(a, way.last);
                 }
-                L.said[0] = 0;
+                libraries.said[0] = 0;
                 dnn_plan_t *p = conv_planned(at, (conv_kind_t)(kind % 3), way.dtype, t.data(), space, alignment, kind == 3);
                 if (kind == 3) {
                     sums += p != nullptr, all++;
                 } else {
                     asked[c.model]++, plans[c.model] += p != nullptr;
                     CHECK(p != nullptr);
-                    if (!p) { std::printf("no plan for %s, %d -> %d in %d groups, size %d, kernel %d, kind %d: %s\n", way.name, (int)c.cin, (int)c.cout, (int)groups, (int)c.size, (int)c.kernel, kind, L.said); }
+                    if (!p) { std::printf("no plan for %s, %d -> %d in %d groups, size %d, kernel %d, kind %d: %s\n", way.name, (int)c.cin, (int)c.cout, (int)groups, (int)c.size, (int)c.kernel, kind, libraries.said); }
                 }
                 if (p && p->workspace > most) { most = p->workspace; }
             }
@@ -934,7 +960,7 @@ enum { LENET = 1, RESNET18, RESNET50, ALEXNET, VGG19, MOBILENET, MODELS };
         dnn_plan_t *p = attention_planned(at, back, causal, dtype, t.data(), alignment, masked ? &bias : nullptr);
         CHECK(p != NULL);
         std::printf("attention %s%s%s, %s: %s; workspace %.1f MB; %.1f s\n", dtype == TENSOR_BF16 ? "bf16" : "f16", causal ? " causal" : masked ? " masked" : "", back ? " backward" : "",
-                    "8 x 12 x 1024 x 64", p ? "a plan by cuDNN" : L.said, p ? (double)p->workspace / 1e6 : 0,
+                    "8 x 12 x 1024 x 64", p ? "a plan by cuDNN" : libraries.said, p ? (double)p->workspace / 1e6 : 0,
                     std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
     static const int64_t norms[][2] = {{64, 56}, {64, 112}, {256, 56}, {128, 56}, {128, 28}, {512, 28}, {256, 28}, {256, 14}, {1024, 14}, {512, 14}, {512, 7}, {2048, 7}};
@@ -950,7 +976,7 @@ enum { LENET = 1, RESNET18, RESNET50, ALEXNET, VGG19, MOBILENET, MODELS };
             auto start = std::chrono::steady_clock::now();
             dnn_plan_t *p = norm_planned(at, false, back, dtype, image_t(a, true), alignment);
             CHECK(p != NULL);
-            std::printf("batch norm %d x %d %s%s: %s; workspace %.1f MB; %.1f s\n", (int)c[0], (int)c[1], dtype == TENSOR_F32 ? "f32" : "bf16", back ? " backward" : "", p ? "a plan by cuDNN" : L.said,
+            std::printf("batch norm %d x %d %s%s: %s; workspace %.1f MB; %.1f s\n", (int)c[0], (int)c[1], dtype == TENSOR_F32 ? "f32" : "bf16", back ? " backward" : "", p ? "a plan by cuDNN" : libraries.said,
                         p ? (double)p->workspace / 1e6 : 0, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
         }
     }
@@ -965,7 +991,7 @@ enum { LENET = 1, RESNET18, RESNET50, ALEXNET, VGG19, MOBILENET, MODELS };
         dnn_plan_t *p = norm_planned(at, true, back, dtype, image_t(a, true), alignment);
         CHECK(p != NULL);
         std::printf("layer norm %s%s: %s; workspace %.1f MB; %.1f s\n", dtype == TENSOR_F32 ? "f32" : dtype == TENSOR_F16 ? "f16" : "bf16", back ? " backward" : "",
-                    p ? "a plan by cuDNN" : L.said, p ? (double)p->workspace / 1e6 : 0, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+                    p ? "a plan by cuDNN" : libraries.said, p ? (double)p->workspace / 1e6 : 0, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
     for (int dtype : {TENSOR_F32, TENSOR_F16, TENSOR_BF16}) {    // LSTM and GRU: no plans, but its words for a net are taken
         // GNMT: the first layer of the encoder, the next, the others and the decoder's; a net of several
@@ -978,15 +1004,15 @@ enum { LENET = 1, RESNET18, RESNET50, ALEXNET, VGG19, MOBILENET, MODELS };
         }
     }
     if (!driver) { std::printf("skipped 16 tests: no stand-in for libcuda.so.1\n"); }
-    L.graphs.clear(dnn_drop);
+    libraries.graphs.clear(dnn_drop);
     if (full) {
         refusals();
-        L.graphs.clear(dnn_drop);
+        libraries.graphs.clear(dnn_drop);
     } else {
         std::printf("skipped 1 test: what the real cuDNN refuses, with FULL=1\n");
     }
-    lib.cudnnBackendDestroyDescriptor_(L.properties);
-    L.properties = nullptr;
+    lib.cudnnBackendDestroyDescriptor_(libraries.properties);
+    libraries.properties = nullptr;
 }
 
 int main() {
@@ -1006,6 +1032,7 @@ int main() {
     orders();
     again();
     captured();
+    short_of_memory();
     missing();
     failing();
     failing_graphs();
