@@ -90,6 +90,20 @@ TEST_FN void kit_refused(kit_try_t read, const void *data, size_t size, const ch
     free(copy);
 }
 
+// A file of tests/fixtures/kit with a NUL behind it, to be freed.
+TEST_FN unsigned char *kit_fixture(const char *name, size_t *size) {
+    enum { MOST = 1 << 20 };
+    unsigned char *data = (unsigned char *)malloc(MOST);
+    char path[200];
+    snprintf(path, sizeof path, "tests/fixtures/kit/%s", name);
+    FILE *f = fopen(path, "rb");
+    *size = f ? fread(data, 1, MOST - 1, f) : 0;
+    data[*size] = 0;
+    CHECK_MSG(*size > 0, "%s cannot be read", path);
+    if (f) fclose(f);
+    return data;
+}
+
 // A file in the temporary folder, for readers that take paths.   -> its path
 TEST_FN const char *kit_temporary(const char *name, const void *data, size_t size) {
     static char path[300];
