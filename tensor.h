@@ -11198,7 +11198,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__iter_some(const tensor__iter_t *it, int
     tensor__iter_blocks(it, first, end, (char *)room);
 }
 TENSOR__FN TENSOR__NOINLINE void tensor__iter_many(const tensor__iter_t *it, int64_t first, int64_t end) {
-    int64_t room[TENSOR__ITER_ARGS * TENSOR__BLOCK_ROOM / 8];
+    int64_t room[(int)TENSOR__ITER_ARGS * (int)TENSOR__BLOCK_ROOM / 8];
     tensor__iter_blocks(it, first, end, (char *)room);
 }
 TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int64_t end) {

@@ -1,0 +1,92 @@
+// file.h - what the readers of the kit share: a whole file in memory, little-endian numbers, errors
+//
+// Included by the implementations of csv.h, readers.h, text.h, torchfile.h and gguf.h; copy it with them. All
+// of it is static, so that each of them may be implemented in another C file.
+#ifndef KIT_FILE_H
+#define KIT_FILE_H
+
+#include "tensor.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__GNUC__) || defined(__clang__)
+#define KIT_FILE__FN __attribute__((unused)) static
+#else
+#define KIT_FILE__FN static
+#endif
+
+// Raises "file: record n: reason" (n < 0: "file: reason").   -> poison
+KIT_FILE__FN tensor_t *kit_file__fail(int code, const char *file, const char *record, int64_t n,
+                                      const char *reason) {
+    const char *name = file ? file : "(memory)";
+    char text[512];
+    if (n < 0) {
+        snprintf(text, sizeof text, "%.160s: %.300s", name, reason);
+    } else {
+        snprintf(text, sizeof text, "%.160s: %.60s %lld: %.230s", name, record, (long long)n, reason);
+    }
+    tensor_raise(code, text);
+    return tensor_detach(NULL);
+}
+
+// The bytes of a file and a NUL behind them, to be freed. NULL = raised.
+KIT_FILE__FN unsigned char *kit_file__load(const char *path, size_t *size) {
+    unsigned char *data = NULL;
+    size_t have = 0, room = 0;
+    FILE *f = path ? fopen(path, "rb") : NULL;
+    *size = 0;
+    if (!f) {
+        kit_file__fail(TENSOR_ERR_IO, path ? path : "(no path)", NULL, -1, strerror(path ? errno : EINVAL));
+        return NULL;
+    }
+    for (;;) {
+        if (room - have < 2) {
+            size_t more = room ? 2 * room : 65536;
+            unsigned char *grown = more > room ? (unsigned char *)realloc(data, more) : NULL;
+            if (!grown) {
+                kit_file__fail(TENSOR_ERR_OUT_OF_MEMORY, path, NULL, -1, "the file does not fit into memory");
+                break;
+            }
+            data = grown;
+            room = more;
+        }
+        size_t got = fread(data + have, 1, room - have - 1, f);
+        have += got;
+        if (got == 0) {
+            if (ferror(f)) {
+                kit_file__fail(TENSOR_ERR_IO, path, "byte", (int64_t)have, strerror(errno));
+                break;
+            }
+            data[have] = 0;
+            *size = have;
+            fclose(f);
+            return data;
+        }
+    }
+    free(data);
+    fclose(f);
+    return NULL;
+}
+
+KIT_FILE__FN uint32_t kit_file__u16(const unsigned char *p) {
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8;
+}
+KIT_FILE__FN uint32_t kit_file__u32(const unsigned char *p) {
+    return kit_file__u16(p) | kit_file__u16(p + 2) << 16;
+}
+
+KIT_FILE__FN uint64_t kit_file__u64(const unsigned char *p) {
+    return kit_file__u32(p) | (uint64_t)kit_file__u32(p + 4) << 32;
+}
+
+KIT_FILE__FN float kit_file__f32(const unsigned char *p) {
+    uint32_t bits = kit_file__u32(p);
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+#endif

@@ -1,0 +1,257 @@
+// kit_readers.c - examples/kit/readers.h: CIFAR, PPM and PGM, WAV of every coding, and files that lie
+#include "kit.h"
+
+#define KIT_READERS_IMPLEMENTATION
+#include "../examples/kit/readers.h"
+
+static int try_cifar10(const void *data, size_t size, const char *name) {
+    return !tensor_is_poison(kit_parse_cifar(data, size, name, 10).images);
+}
+static int try_cifar100(const void *data, size_t size, const char *name) {
+    return !tensor_is_poison(kit_parse_cifar(data, size, name, 100).coarse);
+}
+static int try_pnm(const void *data, size_t size, const char *name) {
+    return !tensor_is_poison(kit_parse_pnm(data, size, name));
+}
+static int try_wav(const void *data, size_t size, const char *name) {
+    return !tensor_is_poison(kit_parse_wav(data, size, name).samples);
+}
+
+// ---- CIFAR ----
+
+static void cifar_is_read(void) {
+    enum { RECORD = 3074 };
+    unsigned char *data = (unsigned char *)malloc(2 * RECORD);
+    for (size_t i = 0; i < 2 * RECORD; i++)
+        data[i] = (unsigned char)(i * 7 % 251);
+    data[0] = 3;
+    data[3073] = 9;
+    kit_cifar_t ten = kit_parse_cifar(data, 2 * 3073, "x", 10);
+    CHECK(tensor_size(ten.images, 0) == 2 && tensor_size(ten.images, 1) == 3 &&
+          tensor_size(ten.images, 3) == 32);
+    CHECK(tensor_item_i64(tensor_at(ten.labels, "0")) == 3 &&
+          tensor_item_i64(tensor_at(ten.labels, "1")) == 9);
+    // Record 1, green, row 2, column 5.
+    CHECK(tensor_item_i64(tensor_at(ten.images, "1, 1, 2, 5")) == data[3073 + 1 + 1024 + 2 * 32 + 5]);
+    CHECK(ten.coarse == NULL);
+
+    data[0] = 19;
+    data[1] = 99;
+    data[3074] = 0;
+    data[3075] = 50;
+    kit_cifar_t hundred = kit_parse_cifar(data, 2 * RECORD, "x", 100);
+    CHECK(tensor_item_i64(tensor_at(hundred.coarse, "0")) == 19 &&
+          tensor_item_i64(tensor_at(hundred.labels, "0")) == 99);
+    CHECK(tensor_item_i64(tensor_at(hundred.labels, "1")) == 50);
+    CHECK(tensor_item_i64(tensor_at(hundred.images, "1, 2, 31, 31")) == data[2 * RECORD - 1]);
+
+    const char *path = kit_temporary("cifar.bin", data, 2 * RECORD);
+    CHECK(tensor_equal(kit_read_cifar(path, 100).images, hundred.images));
+    remove(path);
+    CHECK_POISON(kit_read_cifar(path, 10).labels, TENSOR_ERR_IO, path);
+
+    KIT_REFUSED(try_cifar10, data, 0, "not a multiple of 3073");
+    KIT_REFUSED(try_cifar10, data, 2 * RECORD, "record 2: the file is not a multiple of 3073");
+    KIT_REFUSED(try_cifar100, data, 3073, "not a multiple of 3074");
+    data[3075] = 100;
+    KIT_REFUSED(try_cifar100, data, 2 * RECORD, "record 1: label out of range");
+    data[3075] = 0;
+    data[0] = 20;
+    KIT_REFUSED(try_cifar100, data, 2 * RECORD, "record 0: label out of range");
+    data[0] = 10;
+    KIT_REFUSED(try_cifar10, data, 3073, "record 0: label out of range");
+    CHECK_POISON(kit_parse_cifar(data, 3073, "x", 11).images, TENSOR_ERR_UNSUPPORTED, "CIFAR has 10 or 100");
+    free(data);
+}
+
+// ---- pictures ----
+
+static void pictures_are_read(void) {
+    static const struct {
+        const char *data;
+        size_t size;
+        int channels, h, w;
+        double first, last;
+    } cases[] = {
+        {"P5 2 1 255\n\x01\xFF", 13, 1, 1, 2, 1, 255},
+        {"P6\n# a comment\n1 # another\n2\n255\n\x01\x02\x03\x04\x05\x06", 39, 3, 2, 1, 1, 6},
+        {"P2\n3 1\n7\n0 1\n 7", 15, 1, 1, 3, 0, 7},
+        {"P3 1 1 9 # c\n1 2 3\n", 19, 3, 1, 1, 1, 3},
+        {"P5\t1\r\n1\n65535\n\x12\x34", 16, 1, 1, 1, 0x1234, 0x1234},
+        {"P2 1 1 256 256", 14, 1, 1, 1, 256, 256},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tensor_t *x = kit_parse_pnm(cases[i].data, cases[i].size, "x");
+        CHECK_OK();
+        CHECK_MSG(tensor_size(x, 0) == cases[i].channels && tensor_size(x, 1) == cases[i].h &&
+                      tensor_size(x, 2) == cases[i].w,
+                  "case %d", (int)i);
+        CHECK_NEAR(tensor_item(tensor_at(x, "0, 0, 0")), cases[i].first, 0);
+        CHECK_NEAR(tensor_item(tensor_at(x, "-1, -1, -1")), cases[i].last, 0);
+        CHECK(tensor_dtype(x) == (cases[i].last > 255 ? TENSOR_I32 : TENSOR_U8));
+    }
+}
+
+static void hostile_pictures(void) {
+    static const struct {
+        const char *data;
+        size_t size;
+        const char *part;
+    } cases[] = {
+        {"", 0, "does not begin with"},
+        {"P4 1 1\n\x01", 8, "does not begin with"},
+        {"P7\nWIDTH 1", 10, "does not begin with"},
+        {"P5 0 1 255\n", 11, "width or height"},
+        {"P5 -1 1 255\n", 12, "width or height"},
+        {"P5 99999999999999999999 1 255\n", 30, "width or height"},
+        {"P5 2147483647 2147483647 255\n1", 30, "the size is not"},
+        {"P6 2147483647 2147483647 65535\n1", 32, "the size is not"},
+        {"P2 2147483647 2147483647 255\n1", 30, "too short"},
+        {"P3 2147483648 1 255\n1", 21, "width or height"},
+        {"P5 1 1 0\n1", 10, "maxval"},
+        {"P5 1 1 65536\n1", 14, "maxval"},
+        {"P5 1 1\n", 7, "maxval"},
+        {"P5 1 1 255", 10, "the header has no end"},
+        {"P5 1 1 255#", 11, "the header has no end"},
+        {"P5 2 2 255\n123", 14, "the size is not"},
+        {"P5 2 2 255\n12345", 16, "the size is not"},
+        {"P5 1 1 9\n\x0A", 10, "sample 0: missing, or over maxval"},
+        {"P2 2 1 255\n1 x", 14, "sample 1: missing"},
+        {"P2 1 1 255\n256", 14, "sample 0"},
+        {"P2 1 1 255\n#", 12, "sample 0"},
+    };
+    static const char whole[] = "P6 #c\n2 1\n255\n\x01\x02\x03\x04\x05\x06", plain[] = "P2 2 2 9\n1 2 3 4";
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        KIT_REFUSED(try_pnm, cases[i].data, cases[i].size, cases[i].part);
+    }
+    CHECK(kit_try(try_pnm, whole, sizeof whole - 1, "whole"));
+    kit_try_truncations(try_pnm, whole, sizeof whole - 1, 1);
+    kit_try_truncations(try_pnm, plain, sizeof plain - 1, 1);
+    kit_try_damage(try_pnm, whole, sizeof whole - 1, 0, sizeof whole - 1);
+    kit_try_damage(try_pnm, plain, sizeof plain - 1, 0, sizeof plain - 1);
+    const char *path = kit_temporary("a.ppm", whole, sizeof whole - 1);
+    CHECK(tensor_size(kit_read_pnm(path), 0) == 3);
+    remove(path);
+    CHECK_POISON(kit_read_pnm(path), TENSOR_ERR_IO, path);
+    CHECK_POISON(kit_read_pnm("."), TENSOR_ERR_IO, NULL);
+}
+
+// ---- sound ----
+
+static size_t put(unsigned char *p, size_t at, uint64_t value, int bytes) {
+    for (int k = 0; k < bytes; k++)
+        p[at + (size_t)k] = (unsigned char)(value >> 8 * k);
+    return at + (size_t)bytes;
+}
+
+// A file with a list chunk of odd size before the data.   -> its size
+static size_t make_wav(unsigned char *p, int coding, int channels, int bits, const void *samples,
+                       size_t bytes) {
+    size_t at = 12;
+    memcpy(p, "RIFF....WAVELIST\3\0\0\0abc\0fmt ", 28);
+    at = put(p, 28, coding == 0xFFFE ? 40 : 16, 4);
+    at = put(p, at, (uint64_t)coding, 2);
+    at = put(p, at, (uint64_t)channels, 2);
+    at = put(p, at, 16000, 4);
+    at = put(p, at, (uint64_t)(16000 * channels * bits / 8), 4);
+    at = put(p, at, (uint64_t)(channels * bits / 8), 2);
+    at = put(p, at, (uint64_t)bits, 2);
+    if (coding == 0xFFFE) {
+        at = put(p, at, 22, 2);
+        at = put(p, at, (uint64_t)bits, 2);
+        at = put(p, at, 0, 4);
+        at = put(p, at, 1, 2);
+        memset(p + at, 0, 14);
+        at += 14;
+    }
+    memcpy(p + at, "data", 4);
+    at = put(p, at + 4, bytes, 4);
+    memcpy(p + at, samples, bytes);
+    put(p, 4, at + bytes - 8, 4);
+    return at + bytes;
+}
+
+static void sound_is_read(void) {
+    static const struct {
+        int coding, bits;
+        const char *bytes;
+        double first, second;
+    } cases[] = {
+        {1, 8, "\x00\xC0", -1, 0.5},
+        {1, 16, "\x00\x80\x00\x40", -1, 0.5},
+        {1, 24, "\x00\x00\x80\x00\x00\x20", -1, 0.25},
+        {1, 32, "\x00\x00\x00\x80\x00\x00\x00\x60", -1, 0.75},
+        {3, 32, "\x00\x00\x80\xBF\x00\x00\x00\x40", -1, 2},
+        {3, 64, "\x00\x00\x00\x00\x00\x00\xF0\xBF\x00\x00\x00\x00\x00\x00\xD0\x3F", -1, 0.25},
+        {0xFFFE, 16, "\xFF\xFF\x01\x00", -1 / 32768.0, 1 / 32768.0},
+    };
+    unsigned char file[200];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int channels = 1; channels <= 2; channels++) {
+            size_t size = make_wav(file, cases[i].coding, channels, cases[i].bits, cases[i].bytes,
+                                   (size_t)cases[i].bits / 4);
+            kit_wav_t w = kit_parse_wav(file, size, "x");
+            CHECK_OK();
+            CHECK(w.rate == 16000 && w.bits == cases[i].bits);
+            CHECK(tensor_size(w.samples, 0) == channels && tensor_size(w.samples, 1) == 3 - channels);
+            CHECK_NEAR(tensor_item(tensor_at(w.samples, "0, 0")), cases[i].first, 0);
+            CHECK_NEAR(tensor_item(tensor_at(w.samples, "-1, -1")), cases[i].second, 0);
+        }
+    }
+}
+
+static void hostile_sound(void) {
+    // Bytes of the header (they begin at 32) and what becomes of the file.
+    static const struct {
+        size_t at;
+        uint64_t value;
+        int bytes;
+        const char *part;
+    } cases[] = {
+        {0, 0, 4, "not a RIFF WAVE"},
+        {8, 0, 4, "not a RIFF WAVE"},
+        {16, 0xFFFFFFFFu, 4, "a chunk is longer"},
+        {16, 0x7FFFFFFFu, 4, "a chunk is longer"},
+        {24, 0, 4, "no fmt chunk"},
+        {28, 15, 4, "chunk"},
+        {32, 2, 2, "coding"},
+        {32, 0xFFFE, 2, "the extended format is cut off"},
+        {34, 0, 2, "channels, rate"},
+        {34, 0xFFFF, 2, "channels, rate"},
+        {36, 0, 4, "channels, rate"},
+        {44, 0, 2, "channels, rate"},
+        {46, 0, 2, "coding"},
+        {46, 12, 2, "coding"},
+        {46, 64, 2, "coding"},
+        {48, 0, 4, "no data chunk"},
+        {52, 3, 4, "inside a frame"},
+        {52, 5, 4, "longer than the file"},
+        {52, 0xFFFFFFFFu, 4, "longer than the file"},
+    };
+    unsigned char whole[200], file[200];
+    size_t size = make_wav(whole, 1, 1, 16, "\1\2\3\4", 4);
+    CHECK(kit_try(try_wav, whole, size, "whole"));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        memcpy(file, whole, size);
+        put(file, cases[i].at, cases[i].value, cases[i].bytes);
+        KIT_REFUSED(try_wav, file, size, cases[i].part);
+    }
+    kit_try_truncations(try_wav, whole, size, 1);
+    kit_try_damage(try_wav, whole, size, 0, size);
+    size = make_wav(whole, 0xFFFE, 1, 16, "\1\2\3\4", 4);
+    kit_try_damage(try_wav, whole, size, 0, size);
+    const char *path = kit_temporary("a.wav", whole, size);
+    CHECK(tensor_size(kit_read_wav(path).samples, 1) == 2);
+    remove(path);
+    CHECK_POISON(kit_read_wav(path).samples, TENSOR_ERR_IO, path);
+    CHECK(tensor_size(kit_parse_wav(whole, make_wav(whole, 3, 2, 32, "", 0), "x").samples, 1) == 0);
+}
+
+int main(void) {
+    RUN(cifar_is_read);
+    RUN(pictures_are_read);
+    RUN(hostile_pictures);
+    RUN(sound_is_read);
+    RUN(hostile_sound);
+    return test_report();
+}
