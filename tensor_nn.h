@@ -3990,8 +3990,8 @@ NN__KERNEL void NN__K(softmax_minus)(const void *x, const void *w, void *gx, dou
 }
 
 // A pointwise loss is two functions over whole vectors in arrays, value and derivatives (dx or dt may be
-// NULL); what they have in common, loads of the rest, weights and sums, is here once. Rejected: a switch among
-// the formulas in one loop (whoever wants one has all), a loop with loads and stores for each (41 KB).
+// NULL); what they have in common, loads of the rest, weights and sums, is here once. Rejected: a switch
+// among the formulas in one loop (whoever wants one has all), a loop with loads and stores for each (41 KB).
 enum { NN__K(loss_block) = 8 };
 #define TENSOR__X(ID, f, dx, dt)                                                                             \
     NN__KERNEL void NN__K(value_##ID)(const void *x, const void *t, const void *q, void *y, int64_t n,       \
