@@ -5005,20 +5005,26 @@ TENSOR__INLINE float TENSOR__K(hmin)(V_F v) {
 #define V_PART(p, n, fill) _mm512_mask_loadu_ps(V_SET(fill), TENSOR__FIRST(n), p)
 #define V_PUT_PART(p, n, v) _mm512_mask_storeu_ps(p, TENSOR__FIRST(n), v)
 #define V_CUT_PART(v, n) _mm512_maskz_mov_ps(TENSOR__FIRST(n), v)
+#elif TENSOR__PASS == 2
+#define TENSOR__FIRST(n) _mm256_cmpgt_epi32(_mm256_set1_epi32((int)(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
+#define V_PART(p, n, fill)                                                                                   \
+    _mm256_blendv_ps(V_SET(fill), _mm256_maskload_ps(p, TENSOR__FIRST(n)), _mm256_castsi256_ps(TENSOR__FIRST(n)))
+#define V_PUT_PART(p, n, v) _mm256_maskstore_ps(p, TENSOR__FIRST(n), v)
+#define V_CUT_PART(v, n) _mm256_and_ps(v, _mm256_castsi256_ps(TENSOR__FIRST(n)))
 #else
-TENSOR__INLINE V_F TENSOR__K(part)(const float *p, int64_t n, float fill) {
+TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(part)(const float *p, int64_t n, float fill) {
     float t[V_N];
     int64_t i;
     for (i = 0; i < V_N; i++) { t[i] = i < n ? p[i] : fill; }
     return V_LOAD(t);
 }
-TENSOR__INLINE void TENSOR__K(put_part)(float *p, int64_t n, V_F v) {
+TENSOR__FN TENSOR__NOINLINE void TENSOR__K(put_part)(float *p, int64_t n, V_F v) {
     float t[V_N];
     int64_t i;
     V_STORE(t, v);
     for (i = 0; i < n; i++) { p[i] = t[i]; }
 }
-TENSOR__INLINE V_F TENSOR__K(cut_part)(V_F v, int64_t n) {
+TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(cut_part)(V_F v, int64_t n) {
     float t[V_N];
     V_STORE(t, v);
     return TENSOR__K(part)(t, n, 0);

@@ -11948,37 +11948,37 @@ TENSOR__FN nn_module_t *nn__refuse_number(const char *layer, const char *what, d
     return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, "%s: %s (got %g)", layer, what, got);
 }
 
-// What fresh parameters are filled with: uniform in +-bound, normal, ones, zeros, bound. By function, so that
-// a program keeps those of its layers.
-typedef tensor_t *(*nn__start_fn)(tensor_t *t, double bound);
-TENSOR__FN tensor_t *nn__start_zeros(tensor_t *t, double bound) {
+// Fresh f32 parameters: uniform in +-bound, normal with that deviation, bound everywhere, ones, zeros. By
+// function, so that a program has those of its layers.
+typedef tensor_t *(*nn__start_fn)(const int64_t *dims, int ndim, double bound);
+TENSOR__FN tensor_t *nn__start_uniform(const int64_t *dims, int ndim, double bound) {
+    tensor_t *t = (tensor_empty_n)(dims, ndim, TENSOR_F32);
+    return (tensor_is_poison)(t) ? t : (tensor_uniform_)(t, -bound, bound);
+}
+TENSOR__FN tensor_t *nn__start_normal(const int64_t *dims, int ndim, double bound) {
+    tensor_t *t = (tensor_empty_n)(dims, ndim, TENSOR_F32);
+    return (tensor_is_poison)(t) ? t : (tensor_normal_)(t, 0, bound);
+}
+TENSOR__FN tensor_t *nn__start_constant(const int64_t *dims, int ndim, double bound) {
+    return (tensor_full_n)(dims, ndim, bound, TENSOR_F32);
+}
+TENSOR__FN tensor_t *nn__start_ones(const int64_t *dims, int ndim, double bound) {
     (void)bound;
-    return TENSOR__(assign)(t, 0);
+    return (tensor_full_n)(dims, ndim, 1, TENSOR_F32);
 }
-TENSOR__FN tensor_t *nn__start_uniform(tensor_t *t, double bound) {
-    return bound == 0 ? TENSOR__(assign)(t, 0) : (tensor_uniform_)(t, -bound, bound);
-}
-TENSOR__FN tensor_t *nn__start_normal(tensor_t *t, double bound) {
-    return bound == 0 ? TENSOR__(assign)(t, 0) : (tensor_normal_)(t, 0, bound);
-}
-TENSOR__FN tensor_t *nn__start_constant(tensor_t *t, double bound) { return TENSOR__(assign)(t, bound); }
-TENSOR__FN tensor_t *nn__start_ones(tensor_t *t, double bound) {
+TENSOR__FN tensor_t *nn__start_zeros(const int64_t *dims, int ndim, double bound) {
     (void)bound;
-    return TENSOR__(assign)(t, 1);
+    return (tensor_full_n)(dims, ndim, 0, TENSOR_F32);
 }
 
-// Registers a fresh f32 parameter.
+// Registers a fresh parameter.
 TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_t *dims, int ndim,
                                   nn__start_fn start, double bound) {
     tensor_scope_t scope;
-    tensor_t *t;
     if (!l || l->base.code != TENSOR_OK) return;
     TENSOR__(push_path)(nn__self(), l->base.name);
     scope = TENSOR__(scope)(0);
-    t = (tensor_empty_n)(dims, ndim, TENSOR_F32);
-    // No call after a failure before the constructor gave the error its place: a call reports it without one.
-    if (!(tensor_is_poison)(t)) { t = start(t, bound); }
-    (nn_parameter)(&l->base, name, t);
+    (nn_parameter)(&l->base, name, start(dims, ndim, bound));
     (tensor_scope_end)(scope);
     TENSOR__(pop_path)(nn__self());
 }
@@ -12237,7 +12237,8 @@ TENSOR__FN void nn__add_buffer(nn__layer_t *l, const char *name, int64_t n, doub
 // Zeroes a row of the first parameter.
 TENSOR__FN void nn__zero_row(nn__layer_t *l, int64_t row) {
     tensor_scope_t scope = TENSOR__(scope)(0);
-    if (l && l->base.code == TENSOR_OK) (tensor_zero_)((tensor_select)(nn__tensor(&l->base, 0), 0, row));
+    if (l && l->base.code == TENSOR_OK)
+        TENSOR__(assign)((tensor_select)(nn__tensor(&l->base, 0), 0, row), 0);
     (tensor_scope_end)(scope);
 }
 
@@ -12402,7 +12403,7 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     (nn_child)(&l->base, "out_proj", (nn_linear_with)(out));
     if (!a.no_bias && l->base.code == TENSOR_OK) {
         tensor_scope_t scope = TENSOR__(scope)(0);
-        (tensor_zero_)(nn__called(nn__kid(&l->base, "out_proj"), "bias"));
+        TENSOR__(assign)(nn__called(nn__kid(&l->base, "out_proj"), "bias"), 0);
         (tensor_scope_end)(scope);
     }
     dims[0] = dims[1] = 1;
