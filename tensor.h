@@ -20162,7 +20162,10 @@ TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_
         c = (tensor_function_ctx_t *)tensor__memory(th, sizeof *c);
     }
     if (!c) {
+        uint8_t inside = th->inside;
+        th->inside = 1;
         if (fn->destroy) { fn->destroy(user); }
+        th->inside = inside;
         return th->error.code;
     }
     c->fn = fn;
