@@ -1,12 +1,13 @@
 # sizes.sh - what a program pays for the library: a ladder of programs, each built in several ways.
 #
 #   sh bench/sizes.sh                 the whole table        (CC, CLANG, LEVELS="-O0 -Os -O2", RUNGS to choose)
-#   QUICK=1 sh bench/sizes.sh         gcc at -O2 alone, what tests/check.sh compares
+#   QUICK=1 sh bench/sizes.sh         gcc at -O2 alone
+#   LADDER=1 sh bench/sizes.sh        three rungs of one instruction set, what tests/check.sh compares with tests/ladder.txt
 #
 # Prints a row per rung, way, compiler and level: user seconds and peak memory of the compilers (MB), KB of .text, of
 # .rodata (jump and string tables, the library's and libc's start-up included) and of .data.rel.ro. Ways: "static", one file
 # under TENSOR_STATIC; "sections", two files and a linker that drops what is not called; "avx2", static with that
-# instruction set alone. No way has unwind tables. The last rung, "everything", is an object of all functions.
+# instruction set alone; "forward", that with TENSOR_NO_AUTOGRAD (inference alone). No way has unwind tables. The last rung, "everything", is an object of all functions.
 # With BEFORE=folder (the headers of an earlier version) a row of them comes first; its whole implementation is 1.00.
 CC=${CC:-gcc}
 CLANG=${CLANG:-clang}
@@ -96,6 +97,15 @@ build() {
     row "$rung" "$way" "$compiler" "$level" "$output" $cost
 }
 
+if [ -n "$LADDER" ]; then
+    flags="-std=c99 -O2 -fno-asynchronous-unwind-tables -w -pthread -I."
+    build relu sse2 "$CC" -O2 "$T/relu" $CC $flags -DTENSOR_ISA=sse2 "$T/relu-static.c" -lm -o "$T/relu" &&
+        build xor avx2 "$CC" -O2 "$T/xor" $CC $flags -DTENSOR_ISA=avx2 "$T/xor-static.c" -lm -o "$T/xor" &&
+        build mlp forward "$CC" -O2 "$T/mlp" $CC $flags -DTENSOR_ISA=avx2 -DTENSOR_NO_AUTOGRAD "$T/mlp-static.c" -lm \
+            -o "$T/mlp"
+    exit
+fi
+
 for c in $compilers; do
     command -v "$c" > /dev/null || { echo "no $c"; continue; }
     for level in $LEVELS; do
@@ -113,6 +123,10 @@ for c in $compilers; do
                 -Wl,--gc-sections -lm -o "$T/$rung.sections"
             build $rung avx2 "$c" "$level" "$T/$rung.avx2" $c $flags -DTENSOR_ISA=avx2 "$T/$rung-static.c" -lm \
                 -o "$T/$rung.avx2"
+            case $rung in relu|mlp)
+                build $rung forward "$c" "$level" "$T/$rung.forward" $c $flags -DTENSOR_ISA=avx2 -DTENSOR_NO_AUTOGRAD \
+                    "$T/$rung-static.c" -lm -o "$T/$rung.forward" ;;
+            esac
         done
         build everything whole "$c" "$level" "$T/everything.o" $c $flags -c "$T/everything.c" -o "$T/everything.o"
         build everything avx2 "$c" "$level" "$T/everything.o" $c $flags -DTENSOR_ISA=avx2 -c "$T/everything.c" \

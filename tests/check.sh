@@ -136,5 +136,7 @@ else
         }')"
 fi
 
+result "size of small programs (wanted: sh tests/ladder.sh update)" "$(CC=${CC:-gcc} B=$B sh tests/ladder.sh)"
+
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
