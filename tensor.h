@@ -5012,9 +5012,11 @@ TENSOR__INLINE float TENSOR__K(hmin)(V_F v) {
 #define V_PUT_PART(p, n, v) _mm512_mask_storeu_ps(p, TENSOR__FIRST(n), v)
 #define V_CUT_PART(v, n) _mm512_maskz_mov_ps(TENSOR__FIRST(n), v)
 #elif TENSOR__PASS == 2
-#define TENSOR__FIRST(n) _mm256_cmpgt_epi32(_mm256_set1_epi32((int)(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
+#define TENSOR__FIRST(n)                                                                                     \
+    _mm256_cmpgt_epi32(_mm256_set1_epi32((int)(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
 #define V_PART(p, n, fill)                                                                                   \
-    _mm256_blendv_ps(V_SET(fill), _mm256_maskload_ps(p, TENSOR__FIRST(n)), _mm256_castsi256_ps(TENSOR__FIRST(n)))
+    _mm256_blendv_ps(V_SET(fill), _mm256_maskload_ps(p, TENSOR__FIRST(n)),                                   \
+                     _mm256_castsi256_ps(TENSOR__FIRST(n)))
 #define V_PUT_PART(p, n, v) _mm256_maskstore_ps(p, TENSOR__FIRST(n), v)
 #define V_CUT_PART(v, n) _mm256_and_ps(v, _mm256_castsi256_ps(TENSOR__FIRST(n)))
 #else

@@ -2795,15 +2795,17 @@ enum {
     NN__STEPS(NN__STEP_ID)
     NN__SUM_SQUARES, NN__SCALE_GRADS
 };
-typedef void nn__update_fn(const nn__update_t *u, void *x, const void *g, void *s0, void *s1, void *s2, int64_t n);
+typedef void nn__update_fn(const nn__update_t *u, void *x, const void *g, void *s0, void *s1, void *s2,
+                           int64_t n);
 // A formula: its kernel in a pass, and what of its numbers depends on the step.
 typedef struct nn__formula_t {
     nn__update_fn *(*step)(int place);
     void (*at)(nn__update_t *u, double t);
 } nn__formula_t;
 
-// Inner loops of the passes: name, result, parameters. What each does stands at its text in >>nn-kernels. Each
-// has a function of its own that gives a pass's (NN__DO), so that a program has those alone that it can reach.
+// Inner loops of the passes: name, result, parameters. What each does stands at its text in >>nn-kernels.
+// Each has a function of its own that gives a pass's (NN__DO), so that a program has those alone that it can
+// reach.
 // Rejected: one table of all per pass, which whoever wants one of them keeps whole.
 // clang-format off
 #define NN__KERNELS(X) \
@@ -2857,14 +2859,15 @@ typedef struct nn__formula_t {
            int64_t yt, int64_t yr, int64_t yc, const float *start))
 // clang-format on
 typedef void nn__value_fn(const void *x, const void *t, const void *q, void *y, int64_t n, double p);
-typedef void nn__slope_fn(const void *x, const void *t, const void *q, void *dx, void *dt, int64_t n, double p);
+typedef void nn__slope_fn(const void *x, const void *t, const void *q, void *dx, void *dt, int64_t n,
+                          double p);
 #define NN__X(name, result, params) typedef result nn__##name##_fn params;
 NN__KERNELS(NN__X)
 NN__KERNELS_F32(NN__X)
 #undef NN__X
 
-// Sizes of a pass: where its kernels are (see NN__EACH); outputs of a tile, taps of a tile, floats of a vector,
-// rows of gather, all 0 where there are no NN__KERNELS_F32.
+// Sizes of a pass: where its kernels are (see NN__EACH); outputs of a tile, taps of a tile, floats of a
+// vector, rows of gather, all 0 where there are no NN__KERNELS_F32.
 typedef struct nn__cpu_t {
     int place, mr, kt, lanes, gr;
 } nn__cpu_t;
@@ -3986,9 +3989,9 @@ NN__KERNEL void NN__K(softmax_minus)(const void *x, const void *w, void *gx, dou
     }
 }
 
-// A pointwise loss is two functions over whole vectors in arrays, value and derivatives (dx or dt may be NULL);
-// what they have in common, loads of the rest, weights and sums, is here once. Rejected: a switch among the
-// formulas in one loop (whoever wants one has all), a loop with loads and stores for each (41 KB).
+// A pointwise loss is two functions over whole vectors in arrays, value and derivatives (dx or dt may be
+// NULL); what they have in common, loads of the rest, weights and sums, is here once. Rejected: a switch
+// among the formulas in one loop (whoever wants one has all), a loop with loads and stores for each (41 KB).
 enum { NN__K(loss_block) = 8 };
 #define TENSOR__X(ID, f, dx, dt)                                                                             \
     NN__KERNEL void NN__K(value_##ID)(const void *x, const void *t, const void *q, void *y, int64_t n,       \
@@ -4467,8 +4470,8 @@ TENSOR__FN tensor__thread_t *nn__self(void) {
     return TENSOR__(self)();
 }
 
-// Rows, as in tensor.h: NN__ROW(ID) is that of NN_OP_ID. They are behind the functions they name, at the end of
-// >>impl-losses. Where a rank is computed, a switch within the family gives the row.
+// Rows, as in tensor.h: NN__ROW(ID) is that of NN_OP_ID. They are behind the functions they name, at the end
+// of >>impl-losses. Where a rank is computed, a switch within the family gives the row.
 #define TENSOR__X(ID, ...) TENSOR__FN const tensor__row_t *nn__row_##ID(void);
 NN_OPS(TENSOR__X)
 #undef TENSOR__X
@@ -4805,8 +4808,8 @@ TENSOR__FN int nn__grad_created(tensor__grad_t *g, nn__composed_fn fn) {
     if (g->create) nn__grad_composed_by(g, fn, g->autograd);
     return g->create != 0;
 }
-// Fused gradients: the op of row over in, with the params of the op it belongs to and n results, which are the
-// gradients of its first n inputs.
+// Fused gradients: the op of row over in, with the params of the op it belongs to and n results, which are
+// the gradients of its first n inputs.
 TENSOR__FN int nn__grad_begin(tensor__op_t *o, const tensor__grad_t *g, const tensor__row_t *row,
                               tensor_t *const *in, int nin, int n) {
     if (!TENSOR__(begin)(o, row, in, nin)) return 0;
@@ -5256,8 +5259,9 @@ TENSOR__FN void nn__layer_norm_task(void *arg, int64_t task, int worker) {
     const tensor_arg_t *a = v->c->arg;
     int64_t r = task * v->per;
     (void)worker;
-    NN__DO(v->k, layer_norm)(nn__at(&a[0], r * v->n), a[1].data, a[2].data, nn__at(&a[3], r * v->n), nn__at(&a[4], r),
-                     nn__at(&a[5], r), nn__min(v->per, v->rows - r), v->n, v->c->p->f[0], (int)v->c->p->i[1]);
+    NN__DO(v->k, layer_norm)(nn__at(&a[0], r * v->n), a[1].data, a[2].data, nn__at(&a[3], r * v->n),
+                             nn__at(&a[4], r), nn__at(&a[5], r), nn__min(v->per, v->rows - r), v->n,
+                             v->c->p->f[0], (int)v->c->p->i[1]);
 }
 TENSOR__FN int nn__cpu_layer_norm(tensor_call_t *c) {
     nn__norm_t v;
@@ -5292,9 +5296,9 @@ TENSOR__FN void nn__layer_norm_back_task(void *arg, int64_t task, int worker) {
             gb = gw + v->n * (int64_t)v->es;
             NN__DO(v->k, fill)(gw, 0, 2 * v->n);
         }
-        NN__DO(v->k, layer_norm_back)(nn__at(&a[0], r * v->n), nn__at(&a[1], r * v->n), a[4].data, nn__at(&a[2], r),
-                              nn__at(&a[3], r), nn__at(&a[5], r * v->n), gw, gb, end - r, v->n,
-                              (int)v->c->p->i[1]);
+        NN__DO(v->k, layer_norm_back)(nn__at(&a[0], r * v->n), nn__at(&a[1], r * v->n), a[4].data,
+                                      nn__at(&a[2], r), nn__at(&a[3], r), nn__at(&a[5], r * v->n), gw, gb,
+                                      end - r, v->n, (int)v->c->p->i[1]);
     }
 }
 TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
@@ -5577,14 +5581,15 @@ TENSOR__FN void nn__plane_norm_task(void *arg, int64_t task, int worker) {
         mean /= (double)(v->planes * n);
         // Back and forth: the planes that L2 still has first.
         for (j = v->planes; j-- > 0;)
-            var += NN__DO(v->k, deviation)(NULL, nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), mean, NULL, n);
+            var += NN__DO(v->k, deviation)(NULL, nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), mean, NULL,
+                                           n);
         var /= (double)(v->planes * n);
         rstd = 1 / sqrt(var + p->f[0]);
         for (j = 0; j < v->planes; j++) {
             int64_t at = nn__plane(p, v->planes, r, j), c = at % p->i[2];
             NN__DO(v->k, affine)(NULL, nn__at(&a[0], at * n), nn__at(&a[3], at * n), 0, mean,
-                         a[1].data ? rstd * nn__value(a[1].data, a[1].dtype, c) : rstd,
-                         a[2].data ? nn__value(a[2].data, a[2].dtype, c) : 0, n);
+                                 a[1].data ? rstd * nn__value(a[1].data, a[1].dtype, c) : rstd,
+                                 a[2].data ? nn__value(a[2].data, a[2].dtype, c) : 0, n);
         }
         nn__store(a[4].data, a[4].dtype, r, mean);
         nn__store(a[5].data, a[5].dtype, r, rstd);
@@ -5620,8 +5625,8 @@ TENSOR__FN void nn__plane_norm_back_task(void *arg, int64_t task, int worker) {
         for (j = v->planes; j-- > 0;) {
             int64_t at = nn__plane(p, v->planes, r, j);
             if (a[4].data) w = nn__value(a[4].data, a[4].dtype, at % p->i[2]);
-            NN__DO(v->k, affine)(nn__at(&a[0], at * n), nn__at(&a[1], at * n), nn__at(&a[5], at * n), rstd * w, mean,
-                         -rstd * rstd * t / count, -rstd * s / count, n);
+            NN__DO(v->k, affine)(nn__at(&a[0], at * n), nn__at(&a[1], at * n), nn__at(&a[5], at * n),
+                                 rstd * w, mean, -rstd * rstd * t / count, -rstd * s / count, n);
         }
     }
 }
@@ -5896,7 +5901,8 @@ TENSOR__FN void nn__direct_pad(const nn__direct_t *v, const float *x, int64_t fi
                                float *to) {
     int64_t c;
     for (c = 0; c < v->ci; c++, to += lines * v->pitch)
-        NN__DO(v->k, pad)(x + c * v->h * v->w, v->h, v->w, v->uh, v->uw, first - v->ph, lines, v->pw, to, v->pitch);
+        NN__DO(v->k, pad)(x + c * v->h * v->w, v->h, v->w, v->uh, v->uw, first - v->ph, lines, v->pw, to,
+                          v->pitch);
     memset(to, 0, 64 * 4);              // what the last vectors read past the end
 }
 TENSOR__FN void nn__direct_offsets(const nn__direct_t *v, int64_t lines, int32_t *off) {
@@ -5912,10 +5918,10 @@ TENSOR__FN void nn__direct_task(void *arg, int64_t task, int worker) {
     int64_t oy = b * v->rows, plane = v->oh * v->ow;
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
     nn__direct_pad(v, v->x + (i * v->groups + q) * v->ci * v->h * v->w, oy * v->sh, v->lines, block);
-    NN__DO(v->k, direct)(v->co, v->n, v->packed + q * v->tiles * v->n * v->mr, v->off, v->start +
-                 q * v->tiles * v->mr,
-                 block, v->sh * v->pitch, v->sw, v->y + (i * v->groups + q) * v->co * plane + oy * v->ow,
-                 plane, nn__min(v->rows, v->oh - oy), v->ow);
+    NN__DO(v->k, direct)(v->co, v->n, v->packed + q * v->tiles * v->n * v->mr, v->off,
+                         v->start + q * v->tiles * v->mr, block, v->sh * v->pitch, v->sw,
+                         v->y + (i * v->groups + q) * v->co * plane + oy * v->ow, plane,
+                         nn__min(v->rows, v->oh - oy), v->ow);
 }
 // Some images, one group, one block of rows, a cut of the outputs: every chunk of weights meets all of their
 // pixels.
@@ -5942,14 +5948,15 @@ TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
                     for (x = 0, u = 0; u < runs; x += n, u++) {
                         n = run + (u < more);
                         NN__DO(v->k, gather)((int)n, m > v->k->lanes, to - from,
-                                     block + i * v->image + r * v->sh * v->pitch + x * v->sw, v->sw,
-                                     v->off + from, w + from * v->mr, k ? NULL : start,
-                                     out + ((i * rows + r) * v->ow + x) * v->mr, v->mr);
+                                             block + i * v->image + r * v->sh * v->pitch + x * v->sw, v->sw,
+                                             v->off + from, w + from * v->mr, k ? NULL : start,
+                                             out + ((i * rows + r) * v->ow + x) * v->mr, v->mr);
                     }
         for (i = 0; i < images; i++)
             NN__DO(v->k, turn)(rows * v->ow, m, out + i * rows * v->ow * v->mr, v->mr,
-                       v->y + (((first + i) * v->groups + q) * v->co + o * v->mr) * plane + oy * v->ow,
-                       plane);
+                               v->y + (((first + i) * v->groups + q) * v->co + o * v->mr) * plane +
+                                   oy * v->ow,
+                               plane);
     }
 }
 // ---- 3x3 and 5x5 of stride 1 between many channels, by Winograd: a block of rows of tiles is transformed,
@@ -6028,11 +6035,12 @@ TENSOR__FN void nn__winograd_in(void *arg, int64_t task, int worker) {
         }
         if (grad)
             NN__DO(v->k, winograd)(NN__TILE_GRAD, n, block, step * lanes, line, lanes,
-                           v->out + (c / v->mr * v->rows * v->tx + tile) * v->mr + c % v->mr, v->mr,
-                           6 * v->out_plane, v->out_plane, NULL);
+                                   v->out + (c / v->mr * v->rows * v->tx + tile) * v->mr + c % v->mr, v->mr,
+                                   6 * v->out_plane, v->out_plane, NULL);
         else
-            NN__DO(v->k, winograd)(NN__TILE_IMAGE, n, block, step * lanes, line, lanes, v->in + tile * v->pitch + c,
-                           v->pitch, 6 * v->image_plane, v->image_plane, NULL);
+            NN__DO(v->k, winograd)(NN__TILE_IMAGE, n, block, step * lanes, line, lanes,
+                                   v->in + tile * v->pitch + c, v->pitch, 6 * v->image_plane, v->image_plane,
+                                   NULL);
     }
 }
 // One plane, one vector pair of outputs: over channels for the outputs, over tiles for the kernel's gradient.
@@ -6051,9 +6059,9 @@ TENSOR__FN void nn__winograd_product(void *arg, int64_t task, int worker) {
             int64_t from = steps * k / parts, to = steps * (k + 1) / parts;
             int64_t r0 = many * u / runs, r1 = many * (u + 1) / runs;
             NN__DO(v->k, gather)((int)(r1 - r0), v->co - o * v->mr > v->k->lanes, to - from,
-                         in + (v->sums ? from * v->pitch + r0 : r0 * v->pitch + from), v->sums ? 1 : v->pitch,
-                         v->off, b + from * v->mr, k > 0 || (v->sums && v->first > 0) ? NULL : zero,
-                         c + r0 * v->mr, v->mr);
+                                 in + (v->sums ? from * v->pitch + r0 : r0 * v->pitch + from),
+                                 v->sums ? 1 : v->pitch, v->off, b + from * v->mr,
+                                 k > 0 || (v->sums && v->first > 0) ? NULL : zero, c + r0 * v->mr, v->mr);
         }
     (void)worker;
 }
@@ -6068,12 +6076,13 @@ TENSOR__FN void nn__winograd_out(void *arg, int64_t task, int worker) {
     for (t = 0; t < v->tx; t += n) {
         n = nn__min(NN__WINOGRAD_TILES, v->tx - t);
         for (j = 0; j < m; j += v->k->lanes)
-            NN__DO(v->k, winograd)(NN__TILE_OUT + v->five, n, v->out + ((o * v->rows + r) * v->tx + t) * v->mr + j,
-                           v->mr, 6 * v->out_plane, v->out_plane, block + j, s * v->mr, s * n * v->mr, v->mr,
-                           v->start + o * v->mr + j);
+            NN__DO(v->k, winograd)(NN__TILE_OUT + v->five, n,
+                                   v->out + ((o * v->rows + r) * v->tx + t) * v->mr + j, v->mr,
+                                   6 * v->out_plane, v->out_plane, block + j, s * v->mr, s * n * v->mr, v->mr,
+                                   v->start + o * v->mr + j);
         for (i = 0; i < nn__min(s, v->oh - y0); i++)
             NN__DO(v->k, turn)(nn__min(s * n, v->ow - s * t), m, block + s * i * n * v->mr, v->mr,
-                       y + i * v->ow + s * t, plane);
+                               y + i * v->ow + s * t, plane);
     }
 }
 // Kernels of one channel to a vector pair of outputs; the gradient's back.
@@ -6089,8 +6098,9 @@ TENSOR__FN void nn__winograd_kernel(void *arg, int64_t task, int worker) {
         if (v->sums)
             NN__DO(v->k, winograd)(NN__TILE_SUMS, 1, u + j, 0, 6 * e, e, block + j, 0, row, mr, NULL);
         else
-            NN__DO(v->k, winograd)(NN__TILE_KERNEL + v->five, 1, block + j + (v->flipped ? (taps - 1) * mr : 0), 0,
-                           row, step, u + j, 0, 6 * e, e, NULL);
+            NN__DO(v->k, winograd)(NN__TILE_KERNEL + v->five, 1,
+                                   block + j + (v->flipped ? (taps - 1) * mr : 0), 0, row, step, u + j, 0,
+                                   6 * e, e, NULL);
     if (v->sums) NN__DO(v->k, turn)(taps, m, block, mr, v->sum + at, taps * v->ci);
 }
 // Block `task` of the tiles, from image to output, in the worker's own planes.
@@ -6145,7 +6155,7 @@ TENSOR__FN void nn__direct_pack(void *arg, int64_t task, int worker) {
     else
         for (c = 0; c < v->ci; c++)
             NN__DO(v->k, turn)(m, taps, v->weight + ((q * v->ci + c) * v->co + t * mr) * taps, taps,
-                       p + (c * taps + taps - 1) * mr, -mr);
+                               p + (c * taps + taps - 1) * mr, -mr);
 }
 TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
     int64_t mr = v->mr, tiles = v->tiles, q, j, tasks, threads = TENSOR__(thread_count)();
@@ -6175,9 +6185,9 @@ TENSOR__FN void nn__direct_weight(const nn__direct_t *v, const float *gy, int64_
     for (o = 0; o < v->co; o += 4)
         for (k = 0; k < v->n; k += taps)
             NN__DO(v->k, direct_weight)((int)nn__min(4, v->co - o), (int)nn__min(taps, v->n - k), v->off + k,
-                                gy + ((first * v->groups + q) * v->co + o) * plane, plane, v->ow,
-                                v->groups * v->co * plane, block, v->sh * v->pitch, v->image, n, v->oh,
-                                v->ow, v->sw, to + o * v->n + k, v->n);
+                                        gy + ((first * v->groups + q) * v->co + o) * plane, plane, v->ow,
+                                        v->groups * v->co * plane, block, v->sh * v->pitch, v->image, n,
+                                        v->oh, v->ow, v->sw, to + o * v->n + k, v->n);
 }
 // The same of tile o and the rows from oy on, where a step is a pixel and vectors have outputs: sums [n][mr].
 TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_t q, int64_t o, int64_t first,
@@ -6192,8 +6202,9 @@ TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_
     int64_t runs = nn__ceil(many, v->k->gr);
     if (m % v->k->lanes) memset(out, 0, (size_t)(all * v->mr) * 4);
     for (i = 0; i < n; i++)
-        NN__DO(v->k, turn)(m, pixels, gy + (((first + i) * v->groups + q) * v->co + o * v->mr) * plane + oy * v->ow,
-                   plane, out + i * pixels * v->mr, v->mr);
+        NN__DO(v->k, turn)(m, pixels,
+                           gy + (((first + i) * v->groups + q) * v->co + o * v->mr) * plane + oy * v->ow,
+                           plane, out + i * pixels * v->mr, v->mr);
     for (k = 0; k < parts; k++) {
         int64_t from = all * k / parts, to = all * (k + 1) / parts;
         for (r = 0; r < runs; r++) {
@@ -6202,8 +6213,9 @@ TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_
                 int64_t tap = by_channel ? t : t * v->kw, c = tap / taps, ky = tap / v->kw % v->kh,
                         kx = tap % v->kw;
                 NN__DO(v->k, gather)((int)(r1 - r0), m > v->k->lanes, to - from,
-                             block + (c * v->lines + ky * v->dh) * v->pitch + kx * v->dw + r0 * as, as,
-                             v->off + from, out + from * v->mr, NULL, sums + tap * v->mr + r0 * cs, cs);
+                                     block + (c * v->lines + ky * v->dh) * v->pitch + kx * v->dw + r0 * as,
+                                     as, v->off + from, out + from * v->mr, NULL,
+                                     sums + tap * v->mr + r0 * cs, cs);
             }
         }
     }
@@ -6452,7 +6464,8 @@ TENSOR__FN void nn__conv_task(void *arg, int64_t task, int worker) {
     if (bias->data) {
         g.accumulate = 1;
         for (o = 0; o < v->og; o++)
-            NN__DO(v->k, fill)(y + o * v->pixels * (int64_t)v->es, nn__value(bias->data, v->dtype, q * v->og + o), n);
+            NN__DO(v->k, fill)(y + o * v->pixels * (int64_t)v->es,
+                               nn__value(bias->data, v->dtype, q * v->og + o), n);
     }
     g.scratch = columns + v->columns;
     TENSOR__(gemm)(&g, v->dtype);
@@ -6481,7 +6494,7 @@ TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
     const tensor_arg_t *bias = &v->c->arg[2];
     for (k = 0; k < nc && (!v->direct || bias->data); k++)
         NN__DO(v->k, fill)(x + k * v->plane * (int64_t)v->es,
-                   bias->data ? nn__value(bias->data, v->dtype, q * v->cg + c0 + k) : 0, v->plane);
+                           bias->data ? nn__value(bias->data, v->dtype, q * v->cg + c0 + k) : 0, v->plane);
     for (k = 0; v->pixels && k < v->blocks; k++) {
         tensor__gemm_t g;
         nn__block_t b;
@@ -7183,8 +7196,8 @@ static const nn__integers_t nn__of_max_pool_integers = {nn__max_pool_integers};
 static const nn__integers_t nn__of_avg_pool_integers = {nn__avg_pool_integers};
 
 // Of x, its result having dims.
-TENSOR__FN tensor_t *nn__pool_integers(const tensor__row_t *row, tensor_t *x, const nn__window_t *g, const int64_t *dims,
-                                       tensor_t **places) {
+TENSOR__FN tensor_t *nn__pool_integers(const tensor__row_t *row, tensor_t *x, const nn__window_t *g,
+                                       const int64_t *dims, tensor_t **places) {
     tensor_scope_t scope = TENSOR__(scope)(0);
     tensor_t *y, *place = TENSOR__(poison);
     int ndim = x->ndim;
@@ -7358,7 +7371,8 @@ NN__X(1) NN__X(2) NN__X(3)
 #undef NN__X
 
 // g.in: the size of the result if g.mode is not 0.
-TENSOR__FN tensor_t *nn__max_unpool_front(const tensor__row_t *row, tensor_t *x, tensor_t *index, nn__window_t g) {
+TENSOR__FN tensor_t *nn__max_unpool_front(const tensor__row_t *row, tensor_t *x, tensor_t *index,
+                                          nn__window_t g) {
     const char *op = row->name;
     tensor__op_t o;
     tensor_t *const in[2] = {x, index};
@@ -7800,7 +7814,7 @@ TENSOR__FN void nn__dropout_task(void *arg, int64_t task, int worker) {
     int64_t first = task * NN__DROPOUT_BLOCK;
     (void)worker;
     NN__DO(v->k, dropout)(nn__at(&a[0], first), nn__at(&a[1], first), first,
-                  nn__min(NN__DROPOUT_BLOCK, a[0].numel - first), v->c->rng, v->keep, v->scale);
+                          nn__min(NN__DROPOUT_BLOCK, a[0].numel - first), v->c->rng, v->keep, v->scale);
 }
 TENSOR__FN int nn__cpu_dropout(tensor_call_t *c) {
     nn__dropout_t v;
@@ -8118,7 +8132,7 @@ TENSOR__FN const char *nn__attention_turn(const nn__attention_t *v, const tensor
                                           int64_t keys, char *to) {
     if (!v->turned || a->strides[a->ndim - 1] != 1) return NULL;
     NN__DO(v->k, turn)(keys, a->dims[a->ndim - 1], (const float *)(const void *)nn__head(a, head, 0),
-               a->strides[a->ndim - 2], (float *)(void *)to, v->pitch);
+                       a->strides[a->ndim - 2], (float *)(void *)to, v->pitch);
     return to;
 }
 // Rows t..t+n of a times the first `keys` rows of b, which may be turned, of one head.
@@ -8198,8 +8212,8 @@ TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
         for (i = 0; i < n; i++) {
             int64_t row = head * v->t + t + i, at = i * keys * (int64_t)v->es;
             double delta = NN__DO(v->k, dot)(nn__head(v->g, head, t + i), nn__at(v->y, row * v->ev), v->ev);
-            NN__DO(v->k, attend_back)(p + at, d + at, v->causal ? nn__min(keys, t + i + 1) : keys, keys, v->scale,
-                              nn__value(v->lse->data, v->dtype, row), delta);
+            NN__DO(v->k, attend_back)(p + at, d + at, v->causal ? nn__min(keys, t + i + 1) : keys, keys,
+                                      v->scale, nn__value(v->lse->data, v->dtype, row), delta);
         }
         nn__attention_sum(v, p, v->g, v->dv, head, t, n, keys, t < first, scratch);
         nn__attention_sum(v, d, v->q, v->dk, head, t, n, keys, t < first, scratch);
@@ -8520,15 +8534,16 @@ TENSOR__FN void nn__recurrent_task(void *arg, int64_t task, int worker) {
         item = v->at * v->n + n;
         if (v->dgi)
             NN__DO(v->k, recur_back)(v->kind, nn__at(&a[10], n * v->h), nn__at(&a[11], n * v->h),
-                             nn__at(v->gates, item * NN__NET_GATES * v->h), nn__at(v->y, item * v->h),
-                             nn__state(v, v->y, v->h0, v->before, n),
-                             nn__state(v, v->cell, v->c0, v->before, n), nn__at(v->cell, item * v->h),
-                             nn__at(v->dgi, item * v->g), nn__at(v->dhg, item * v->g), v->h);
+                                     nn__at(v->gates, item * NN__NET_GATES * v->h), nn__at(v->y, item * v->h),
+                                     nn__state(v, v->y, v->h0, v->before, n),
+                                     nn__state(v, v->cell, v->c0, v->before, n), nn__at(v->cell, item * v->h),
+                                     nn__at(v->dgi, item * v->g), nn__at(v->dhg, item * v->g), v->h);
         else
             NN__DO(v->k, recur)(v->kind, nn__at(&a[0], item * v->g), v->hg + n * v->g * es,
-                        nn__state(v, v->y, v->h0, v->before, n), nn__state(v, v->cell, v->c0, v->before, n),
-                        nn__at(v->gates, item * NN__NET_GATES * v->h), nn__at(v->y, item * v->h),
-                        nn__at(v->cell, item * v->h), v->h);
+                                nn__state(v, v->y, v->h0, v->before, n),
+                                nn__state(v, v->cell, v->c0, v->before, n),
+                                nn__at(v->gates, item * NN__NET_GATES * v->h), nn__at(v->y, item * v->h),
+                                nn__at(v->cell, item * v->h), v->h);
     }
 }
 TENSOR__FN void nn__recurrent_steps(nn__recurrent_t *v) {
@@ -9099,8 +9114,8 @@ enum { NN__LOSS_CHUNK = 4096 };   // elements per task
 
 // ---- pointwise losses
 
-// What rows of pointwise losses have as their own: the functions of a pass, the formula on tensors, the row of
-// the gradient.
+// What rows of pointwise losses have as their own: the functions of a pass, the formula on tensors, the row
+// of the gradient.
 typedef struct nn__pointwise_t {
     nn__value_fn *(*value)(int place);
     nn__slope_fn *(*slope)(int place);
@@ -9136,8 +9151,9 @@ TENSOR__FN void nn__loss_task(void *arg, int64_t task, int worker) {
     char *y = v->reduction == TENSOR_NONE ? nn__at(&a[4], first) : NULL;
     (void)worker;
     v->part[task] =
-        NN__DO(v->k, loss)(v->own->value(v->k->place), nn__at(&a[0], first), nn__at(&a[1], first), nn__at(&a[2], first),
-                   nn__at(&a[3], first), y, nn__min(NN__LOSS_CHUNK, v->n - first), v->c->p->f[0]);
+        NN__DO(v->k, loss)(v->own->value(v->k->place), nn__at(&a[0], first), nn__at(&a[1], first),
+                           nn__at(&a[2], first), nn__at(&a[3], first), y,
+                           nn__min(NN__LOSS_CHUNK, v->n - first), v->c->p->f[0]);
 }
 TENSOR__FN int nn__cpu_loss(tensor_call_t *c) {
     nn__loss_job_t v;
@@ -9171,10 +9187,10 @@ TENSOR__FN void nn__loss_back_task(void *arg, int64_t task, int worker) {
     int64_t first = task * NN__LOSS_CHUNK, step = v->reduction == TENSOR_NONE;
     (void)worker;
     NN__DO(v->k, loss_back)(v->own->slope(v->k->place), nn__at(&a[0], first * step), step, v->scale,
-                            nn__at(&a[1], first),
-                    nn__at(&a[2], first), nn__at(&a[3], first), nn__at(&a[4], first),
-                    a[5].numel ? nn__at(&a[5], first) : NULL, a[6].numel ? nn__at(&a[6], first) : NULL,
-                    nn__min(NN__LOSS_CHUNK, v->n - first), v->c->p->f[0]);
+                            nn__at(&a[1], first), nn__at(&a[2], first), nn__at(&a[3], first),
+                            nn__at(&a[4], first), a[5].numel ? nn__at(&a[5], first) : NULL,
+                            a[6].numel ? nn__at(&a[6], first) : NULL, nn__min(NN__LOSS_CHUNK, v->n - first),
+                            v->c->p->f[0]);
 }
 TENSOR__FN int nn__cpu_loss_back(tensor_call_t *c) {
     nn__loss_job_t v;
@@ -9254,8 +9270,9 @@ TENSOR__FN int nn__loss_weight(const char *op, const char *what, tensor_t **w, c
 }
 
 // at_zero: NULL, or the row that takes its place where f is 0.
-TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_t *at_zero, tensor_t *x, tensor_t *t, tensor_t *w,
-                                    tensor_t *q, double f, tensor_reduction_t reduction) {
+TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_t *at_zero, tensor_t *x,
+                                    tensor_t *t, tensor_t *w, tensor_t *q, double f,
+                                    tensor_reduction_t reduction) {
     const int which = row->id - NN_OP_LOSS_MSE;
     tensor__op_t o;
     tensor_t *in[4] = {x, t, w, q};
@@ -9264,8 +9281,9 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
     if (which == NN__LOSS_BCE && TENSOR__(casting)())
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "binary_cross_entropy: unsafe under autocast (input %t); "
                         "binary_cross_entropy_with_logits is safe", x);
-    NN__AUTOCAST(row->cast, nn__loss_front(row, at_zero, cast_[0], cast_[1], cast_[2], cast_[3], f, reduction),
-                 x, t, w, q)
+    NN__AUTOCAST(row->cast,
+                 nn__loss_front(row, at_zero, cast_[0], cast_[1], cast_[2], cast_[3], f, reduction), x, t, w,
+                 q)
     if (!TENSOR__(begin)(&o, row, in, 4)) return TENSOR__(poison);
     if (x->dtype != t->dtype && (nn__is_float(x) || nn__is_float(t)) &&
         (which < NN__LOSS_HUBER || (which > NN__LOSS_BCE && nn__is_float(t)))) {
@@ -9299,7 +9317,8 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
     o.params.i[1] = reduction;
     o.params.f[0] = f;
     // The fused gradient knows input and target only.
-    if (TENSOR__TRAINS && tensor_grad_enabled() && ((w && tensor_requires_grad(w)) || (q && tensor_requires_grad(q))))
+    if (TENSOR__TRAINS && tensor_grad_enabled() &&
+        ((w && tensor_requires_grad(w)) || (q && tensor_requires_grad(q))))
         return nn__pointwise(row)->composed(in, &o.params);
     in[0] = nn__contiguous(x);
     in[1] = nn__contiguous(t);
@@ -9335,7 +9354,9 @@ TENSOR__FN void nn__cross_entropy_task(void *arg, int64_t task, int worker) {
         nn__store(a[4].data, v->dtype, r, lse);
         if (t >= 0) {
             y = (1 - smooth) * w * (lse - nn__value(x, v->dtype, t));
-            if (smooth > 0) y += smooth / (double)classes * (lse * wsum - NN__DO(v->k, dot)(x, a[2].data, classes));
+            if (smooth > 0)
+                y += smooth / (double)classes *
+                     (lse * wsum - NN__DO(v->k, dot)(x, a[2].data, classes));
         }
         if (v->reduction == TENSOR_NONE) nn__store(a[3].data, v->dtype, r, y);
         loss += y;
@@ -9407,8 +9428,8 @@ TENSOR__FN void nn__cross_entropy_back_task(void *arg, int64_t task, int worker)
         if (v->c->p->i[2])
             NN__DO(v->k, fill)(gx, 0, classes);
         else
-            NN__DO(v->k, softmax_minus)(nn__at(&a[1], r * classes), a[5].data, gx, nn__value(a[3].data, v->dtype, r),
-                                w + flat * wsum, flat, classes);
+            NN__DO(v->k, softmax_minus)(nn__at(&a[1], r * classes), a[5].data, gx,
+                                        nn__value(a[3].data, v->dtype, r), w + flat * wsum, flat, classes);
         nn__store(gx, v->dtype, t, nn__value(gx, v->dtype, t) - w);
     }
 }
@@ -10122,8 +10143,8 @@ typedef struct nn__slot_t {
     int kind;
 } nn__slot_t;
 
-// What one kind makes behind kind `after` in a sequential: one op with its weight and bias, or NULL: they change
-// places.
+// What one kind makes behind kind `after` in a sequential: one op with its weight and bias, or NULL: they
+// change places.
 typedef struct nn__join_t {
     int after;
     tensor_t *(*as)(tensor_t *x, tensor_t *weight, tensor_t *bias);
@@ -11901,7 +11922,8 @@ TENSOR__FN nn__layer_t *nn__make(const nn__kind_t *kind) {
 }
 
 // One of these numbers; NN__MAKE takes the i in sight.
-TENSOR__FN nn__layer_t *nn__make_of(const nn__kind_t *kind, const int64_t *i, size_t size, double f0, double f1) {
+TENSOR__FN nn__layer_t *nn__make_of(const nn__kind_t *kind, const int64_t *i, size_t size, double f0,
+                                    double f1) {
     nn__layer_t *l = nn__make(kind);
     if (!l) return l;
     memcpy(l->i, i, size);
@@ -12517,12 +12539,12 @@ TENSOR__FN nn_module_t *nn__make_transformer(const char *op, const nn__kind_t *k
     return nn__done(l);
 }
 TENSOR_API nn_module_t *(nn_transformer_encoder)(nn_module_t *layer, int64_t count, nn_module_t *norm) {
-    return nn__make_transformer("transformer_encoder", NN__KIND(ENCODER), NN__ENCODER_LAYER_KIND, layer, count,
-                                norm);
+    return nn__make_transformer("transformer_encoder", NN__KIND(ENCODER), NN__ENCODER_LAYER_KIND, layer,
+                                count, norm);
 }
 TENSOR_API nn_module_t *(nn_transformer_decoder)(nn_module_t *layer, int64_t count, nn_module_t *norm) {
-    return nn__make_transformer("transformer_decoder", NN__KIND(DECODER), NN__DECODER_LAYER_KIND, layer, count,
-                                norm);
+    return nn__make_transformer("transformer_decoder", NN__KIND(DECODER), NN__DECODER_LAYER_KIND, layer,
+                                count, norm);
 }
 
 // instance: with N the dims are one more.
