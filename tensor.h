@@ -3991,7 +3991,7 @@ TENSOR__BOTH TENSOR__FN double tensor__poisson(tensor_generator_t g, uint64_t e,
 //
 // TENSOR_IMPLEMENTATION_PART=1..4 compiles a quarter of the implementation, so that four files share the
 // work: 1 the core, 2 tensor_nn.h, 3 the passes but AVX-512, 4 AVX-512. The parts of a program must agree in
-// version and passes: their tables carry both in their names, so parts that do not agree do not link.
+// version, passes and TENSOR_NO_AUTOGRAD: their names carry them, so parts that do not agree do not link.
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_NO_SIMD)
@@ -4078,13 +4078,19 @@ TENSOR__BOTH TENSOR__FN double tensor__poisson(tensor_generator_t g, uint64_t e,
 #define TENSOR__COMPILES_PASS(k)                                                                             \
     (TENSOR__HAS_PASS(k) && (TENSOR__PART == 0 || TENSOR__PART == ((k) == 3 ? 4 : 3)))
 
-// A name of this version with these passes: files that do not agree do not link.
-#define TENSOR__OF_BUILD3(name, major, minor, patch, passes)                                                 \
-    name##_v##major##_##minor##_##patch##_passes##passes
-#define TENSOR__OF_BUILD2(name, major, minor, patch, passes)                                                 \
-    TENSOR__OF_BUILD3(name, major, minor, patch, passes)
+// A name of this version with these passes, with gradients or without: files that do not agree do not link.
+#ifdef TENSOR_NO_AUTOGRAD
+#define TENSOR__BUILD_KIND _forward
+#else
+#define TENSOR__BUILD_KIND
+#endif
+#define TENSOR__OF_BUILD3(name, major, minor, patch, passes, kind)                                           \
+    name##_v##major##_##minor##_##patch##_passes##passes##kind
+#define TENSOR__OF_BUILD2(name, major, minor, patch, passes, kind)                                           \
+    TENSOR__OF_BUILD3(name, major, minor, patch, passes, kind)
 #define TENSOR__OF_BUILD(name)                                                                               \
-    TENSOR__OF_BUILD2(name, TENSOR_VERSION_MAJOR, TENSOR_VERSION_MINOR, TENSOR_VERSION_PATCH, TENSOR_PASSES)
+    TENSOR__OF_BUILD2(name, TENSOR_VERSION_MAJOR, TENSOR_VERSION_MINOR, TENSOR_VERSION_PATCH, TENSOR_PASSES, \
+                      TENSOR__BUILD_KIND)
 
 // What one part defines and another uses: static in one file, hidden between several.
 #if TENSOR__PART == 0

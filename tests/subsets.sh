@@ -76,7 +76,7 @@ int main(void) {
     tensor_manual_seed(3);
     tensor_t *x = tensor_randn(4, 3, 9, 9), *m = tensor_randn(6, 6), *v = tensor_randn(5, 33);
     nn_module_t *net = nn_sequential(nn_conv2d(3, 8, 3, .padding = 1), nn_batch_norm2d(8), nn_relu(), nn_max_pool2d(3),
-                                     nn_flatten(), nn_linear(72, 16), nn_gelu(), nn_layer_norm(16), nn_dropout(.p = 0.25));
+                                     nn_flatten(), nn_linear(72, 16), nn_gelu(), nn_layer_norm(16), nn_dropout(0.25));
     show("net", nn_forward(net, x));
     show("softmax", tensor_softmax(v, 1));
     show("sum", tensor_sum_dim(tensor_sigmoid(tensor_mul(v, v)), 0, 0));
