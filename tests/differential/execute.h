@@ -584,7 +584,7 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
         if (is(step, DO_set) && out[0]) tensor_free(out[0]);
         return 1;
     }
-    for (k = 0; k < nout && step->what < NOPS; k++) out[k] = dense(s, step, out[k]);
+    for (k = 0; k < nout && (step->what < NOPS || is(step, DO_module)); k++) out[k] = dense(s, step, out[k]);
     if (is(step, DO_keep)) s->x[step->in[0]].kept++;
     t->made[number] = nout;
     for (k = 0; k < nout && k < step->nout; k++) {

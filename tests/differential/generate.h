@@ -495,6 +495,10 @@ TEST_FN void generate(program_t *p, uint64_t seed) {
         step_t s = statement(DO_backward);
         s.nin = 1, s.in[0] = k, s.ni = 1;
         push(&s);
+        s = statement(DO_optimize);
+        s.nin = 1, s.in[0] = any_value(LEAF_GRAD);
+        s.ni = 1, s.i[0] = (int64_t)(seed / 7 % (uint64_t)OPTIMIZERS);
+        if (s.in[0] >= 0 && tensor_grad(value(s.in[0])) && chance(50)) push(&s);
     }
     state_end(&generating);
     trace_end(&generated);
