@@ -12232,7 +12232,9 @@ TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tens
     if (!th->grad_mode) { return 1; }
     TENSOR__REFUSE_AS(0, !x->node && (x->flags & TENSOR__REQUIRES_GRAD), AUTOGRAD,
                       "%s: x %t is a leaf that requires grad; change it under no_grad, or a clone", op, x);
-    TENSOR__REFUSE_AS(0, x->base && !x->base->node && (x->base->flags & TENSOR__REQUIRES_GRAD), AUTOGRAD,
+    // A graph that the base has no part in began at a view that was marked: that is the leaf.
+    TENSOR__REFUSE_AS(0, x->base && !x->base->node && (x->node || (x->base->flags & TENSOR__REQUIRES_GRAD)),
+                      AUTOGRAD,
                       "%s: x %t is a view of a leaf that requires grad; change it under no_grad", op, x);
     TENSOR__REFUSE_AS(0, x->base && (x->flags & TENSOR__INHERITED) &&
                       (recording || tensor__sync_needs_grad(th, x->base)), AUTOGRAD,

@@ -583,7 +583,14 @@ static void convolutions_of_no_channels(void) {     // of nothing is left the bi
     EXPECT(tensor_conv1d(tensor_ones(1, 0, 3), tensor_ones(1, 0, 2), NULL), 0, 0);
 }
 
+static void view_of_a_marked_view(void) {           // the leaf is a view itself; before, the graph held itself
+    tensor_t *v = tensor_requires_grad_(tensor_reshape(tensor_ones(12), 3, 4), 1), *w = tensor_narrow(v, 0, 1, 1);
+    CHECK_POISON(tensor_mul_scalar_(w, 2), TENSOR_ERR_AUTOGRAD, "is a view of a leaf that requires grad");
+    EXPECT(gradient(w, v, 0), 0, 0, 0, 0, 1, 2, 3, 4, 0, 0, 0, 0);
+}
+
 int main(void) {
+    RUN(view_of_a_marked_view);
     RUN(pools_without_outputs);
     RUN(convolutions_of_no_channels);
     RUN(scatter_into_a_view);

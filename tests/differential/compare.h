@@ -81,6 +81,12 @@ TEST_FN int differ(const program_t *p, const trace_t *a, const trace_t *b, const
             snprintf(what, size, "%s: requires grad %d, leaf %d against %d, %d", where, x->grad, x->leaf, y->grad, y->leaf);
             return 1000 + r;
         }
+        if (how == EXACT && (x->more != y->more || !x->made_by != !y->made_by ||
+                               (x->made_by && strcmp(x->made_by, y->made_by) != 0))) {
+            snprintf(what, size, "%s: made by %s (%d) against %s (%d)", where, x->made_by ? x->made_by : "none", x->more,
+                     y->made_by ? y->made_by : "none", y->more);
+            return 1000 + r;
+        }
         for (d = 0; d < x->nd; d++)
             if (x->dims[d] != y->dims[d]) {
                 for (k = 0; k < nnoisy; k++)            // a size may hang on a rounded value

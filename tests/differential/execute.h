@@ -15,6 +15,20 @@ TEST_FN void use(const char *name) {
     if (nused < MAX_USED) used_names[nused++] = name;
 }
 #define USE(name) (use(#name), name)
+// The functions that a text calls.
+TEST_FN void use_text(const char *p) {
+    static char names[MAX_USED][48];
+    static int n;
+    int k;
+    for (; (p = strstr(p, "nn_")) != NULL; p += 3) {
+        size_t length = strspn(p, "abcdefghijklmnopqrstuvwxyz0123456789_");
+        if (p[length] != '(' || length > 47) continue;
+        for (k = 0; k < n && (strncmp(names[k], p, length) != 0 || names[k][length]); k++) {}
+        if (k < n || n == MAX_USED) continue;
+        snprintf(names[n], sizeof names[n], "%.*s", (int)length, p);
+        use(names[n++]);
+    }
+}
 
 // ---- a trace ----
 
@@ -22,6 +36,8 @@ typedef struct record_t {
     char kind;                          // v: a value when it was made, f: at the end, g: its gradient
     int var, step, there;               // there: 0 = NULL
     int dtype, nd, grad, leaf, alias;   // alias: the first value with the same storage
+    int more;                           // bits of what else is known of it
+    const char *made_by;
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS], offset, n;
     double *v;                          // floats
     int64_t *i;                         // all others
@@ -69,7 +85,8 @@ typedef struct run_state_t {
     tensor_scope_t scope[MAX_DEPTH + 1];
     int depth;                          // scopes that the program opened
     int64_t hooks[MAX_HOOKS];
-    int nhooks;
+    int nhooks, nmodules;
+    nn_module_t *module[MAX_STEPS];
     trace_t *trace;
 } state_t;
 
@@ -120,6 +137,59 @@ TEST_FN int custom_backward(tensor_function_ctx_t *c, tensor_t *g, tensor_t **gr
     return 0;
 }
 static const tensor_function_t custom = {"custom", custom_forward, custom_backward, NULL};
+
+// ---- modules and optimizers ----
+
+static const int64_t pads[2] = {1, 2};
+TEST_FN tensor_t *two_indices(void) {
+    static const int64_t list[2] = {3, 1};
+    int64_t n = 2;
+    return tensor_from_n(list, TENSOR_I64, &n, 1);
+}
+TEST_FN tensor_t *unpooled(nn_module_t *m, tensor_pair_t p) {
+    return USE(nn_max_unpool_forward)(m, p.values, p.indices, NULL);
+}
+#define MODULE(name, dims, make, forward, python, python_forward)                                            \
+    static nn_module_t *make_##name(void) { return make; }                                                   \
+    static tensor_t *forward_##name(nn_module_t *m, tensor_t *x) { return forward; }
+#define OPTIMIZER(name, make, python)                                                                        \
+    static nn_optimizer_t *optimizer_##name(tensor_t *x) { return make; }
+#include "modules.def"
+static const struct {
+    const char *made, *called, *dims;
+    nn_module_t *(*make)(void);
+    tensor_t *(*forward)(nn_module_t *m, tensor_t *x);
+} modules[] = {
+#define MODULE(name, dims, make, forward, python, python_forward)                                            \
+    {"nn_" #name "(" #make, #forward, dims, make_##name, forward_##name},
+#include "modules.def"
+};
+static const struct {
+    const char *made;
+    nn_optimizer_t *(*make)(tensor_t *x);
+} optimizers[] = {
+#define OPTIMIZER(name, make, python) {"nn_" #name "(", optimizer_##name},
+#include "modules.def"
+};
+// Parameters and buffers by their names: the same numbers in PyTorch.
+TEST_FN void fill_module(nn_module_t *m) {
+    nn_named_list_t l = USE(nn_state)(m);
+    int64_t k, j;
+    for (k = 0; k < l.count; k++) {
+        tensor_t *t = l.item[k].tensor;
+        tensor_shape_t shape = tensor_shape(t);
+        const char *name = l.item[k].name;
+        int64_t n = tensor_numel(t), seed = 0;
+        double *v = (double *)malloc(((size_t)n + 1) * sizeof *v), from = strstr(name, "running_var") ? 0.5 : -0.45;
+        tensor_scope_t s = tensor_scope_begin_no_grad();
+        for (j = 0; name[j]; j++) seed += name[j] * (j + 1);
+        for (j = 0; j < n; j++) v[j] = from + (double)((seed + 37 * j) % 101) / 128;
+        if (is_real((int)tensor_dtype(t)))
+            tensor_copy_(t, tensor_to(tensor_from_n(v, TENSOR_F64, shape.dims, shape.ndim), (int)tensor_device(t)));
+        tensor_scope_end(s);
+        free(v);
+    }
+}
 
 // ---- reading ----
 
@@ -174,6 +244,9 @@ TEST_FN void note(state_t *s, char kind, int var, int step, tensor_t *x) {
     r->dtype = (int)USE(tensor_dtype)(x), r->nd = USE(tensor_ndim)(x), r->n = USE(tensor_numel)(x);
     r->grad = USE(tensor_requires_grad)(x), r->leaf = USE(tensor_is_leaf)(x);
     r->offset = USE(tensor_storage_offset)(x);
+    r->more = USE(tensor_is_inference)(x) + 2 * USE(tensor_is_channels_last)(x) + 4 * USE(tensor_is_poison)(x);
+    r->more += 8 * (int)USE(tensor_dtype_size)((tensor_dtype_t)r->dtype);
+    r->made_by = USE(tensor_grad_fn_name)(x);
     for (d = 0; d < r->nd; d++) {
         r->dims[d] = USE(tensor_size)(x, d);
         r->strides[d] = USE(tensor_stride)(x, d);
@@ -198,6 +271,7 @@ TEST_FN void note(state_t *s, char kind, int var, int step, tensor_t *x) {
 }
 
 // ---- noise: what rounding may change, changed ----
+
 
 TEST_FN void disturb(tensor_t *x, uint64_t seed) {
     int64_t k;
@@ -378,7 +452,7 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             ops[step->what].call(&a);
             nout = a.nout < MAX_RESULTS ? a.nout : MAX_RESULTS;
             memcpy(out, a.out, sizeof out);
-            if (strncmp(name, "empty", 5) == 0 && tensor_ok()) tensor_zero_(out[0]);
+            if (strncmp(name, "empty", 5) == 0 && USE(tensor_ok)()) tensor_zero_(out[0]);
         }
         for (r = 0; r < nout && s->setting->noise && tensor_ok(); r++) {
             if (!out[r] || out[r]->state != TENSOR__LIVE) continue;
@@ -448,6 +522,32 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             break;
         }
         case DO_backward: USE(tensor_backward_with)(in[0], weights_of(in[0]), (int)step->i[0]); break;
+        case DO_module: {
+            nn_module_t *m;
+            tensor_t *weight[1] = {NULL};
+            use_text(modules[step->i[0]].made), use_text(modules[step->i[0]].called);
+            m = s->module[s->nmodules++] = modules[step->i[0]].make();
+            fill_module(m);
+            if (tensor_dtype(in[0]) != TENSOR_F32 && is_real((int)tensor_dtype(in[0])))
+                USE(nn_to)(m, (int)tensor_dtype(in[0]));
+            step->i[1] ? USE(nn_train)(m) : USE(nn_eval)(m);
+            use("nn_forward");
+            out[nout++] = modules[step->i[0]].forward(m, in[0]);
+            if (USE(nn_parameters)(m, weight, 1) > 0 && weight[0] && tensor_ok()) out[nout++] = weight[0];
+            if (s->setting->noise && tensor_ok() && out[0]->storage != in[0]->storage)
+                disturb(out[0], s->setting->noise * 7919u + (uint64_t)(number * 31));
+            break;
+        }
+        case DO_optimize: {
+            nn_optimizer_t *o;
+            use_text(optimizers[step->i[0]].made);
+            o = optimizers[step->i[0]].make(in[0]);
+            USE(nn_step)(o);
+            USE(nn_set_lr)(o, USE(nn_get_lr)(o) * 2);
+            nn_step(o);
+            USE(nn_optimizer_free)(o);
+            break;
+        }
         case DO_clear: USE(tensor_set_grad)(in[0], NULL); break;
         case DO_set_grad: tensor_set_grad(in[0], in[1]); break;
         case DO_keep: USE(tensor_keep)(in[0]); break;
@@ -462,12 +562,15 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             break;
         default:
             if (!tensor_numel(in[0])) return 0;
-            {
+            if (s->setting->device) {           // no address of the host: the same by a view of the one element
                 tensor_scope_t scope = tensor_scope_begin_no_grad();
-                char *p = (char *)USE(tensor_data_mut)(in[0]);
-                if (p && s->setting->device) p = (char *)mirror_near(p, 1);
-                if (p && tensor_dtype(in[0]) == TENSOR_F64) *(double *)(void *)p = step->f[0];
-                if (p && tensor_dtype(in[0]) == TENSOR_F32) *(float *)(void *)p = (float)step->f[0];
+                tensor_fill_(tensor_as_strided(in[0], NULL, NULL, 0, tensor_storage_offset(in[0])), step->f[0]);
+                tensor_scope_end(scope);
+            } else {
+                tensor_scope_t scope = tensor_scope_begin_no_grad();
+                void *p = USE(tensor_data_mut)(in[0]);
+                if (p && tensor_dtype(in[0]) == TENSOR_F64) *(double *)p = step->f[0];
+                if (p && tensor_dtype(in[0]) == TENSOR_F32) *(float *)p = (float)step->f[0];
                 tensor_scope_end(scope);
             }
             break;
@@ -481,7 +584,7 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
         if (is(step, DO_set) && out[0]) tensor_free(out[0]);
         return 1;
     }
-    for (k = 0; k < nout && step->what < NOPS; k++) out[k] = dense(s, step, out[k]);
+    for (k = 0; k < nout && (step->what < NOPS || is(step, DO_module)); k++) out[k] = dense(s, step, out[k]);
     if (is(step, DO_keep)) s->x[step->in[0]].kept++;
     t->made[number] = nout;
     for (k = 0; k < nout && k < step->nout; k++) {
@@ -525,6 +628,7 @@ TEST_FN void state_end(state_t *s) {
     for (k = 0; k < MAX_VALUES; k++)
         while (s->x[k].t && s->x[k].kept-- > 0) tensor_free(s->x[k].t);
     tensor_scope_end(s->scope[0]);
+    for (k = 0; k < s->nmodules; k++) USE(nn_module_zero_grad)(s->module[k]), USE(nn_free)(s->module[k]);
     tensor_set_default_device(TENSOR_CPU);
     tensor_clear_error();
 }

@@ -377,6 +377,11 @@ TEST_FN void other_statement(void) {
         if (!generating.nhooks) return;
         s.ni = 1, s.i[0] = below(generating.nhooks);
         break;
+    case DO_optimize:
+        s.nin = 1, s.in[0] = any_value(LEAF_GRAD);
+        if (s.in[0] < 0 || !tensor_grad(value(s.in[0]))) return;
+        s.ni = 1, s.i[0] = (int64_t)(draft->seed / 7 % (uint64_t)OPTIMIZERS);
+        break;
     case DO_detach_: s.nin = 1, s.in[0] = any_value(INNER_GRAD); break;
     case DO_require:
         s.nin = 1, s.in[0] = any_value(REAL_VALUE);
@@ -412,11 +417,29 @@ TEST_FN void other_statement(void) {
         s.nin = 1, s.in[0] = any_value(REAL_VALUE);
         s.nf = 1, s.f[0] = (double)(below(64) - 32) / 16;
         if (s.in[0] < 0 || !value(s.in[0])->numel) return;
+        for (k = 0; k < value(s.in[0])->ndim; k++)
+            if (value(s.in[0])->dims[k] > 1 && !value(s.in[0])->strides[k]) return;
         if (value(s.in[0])->dtype != TENSOR_F32 && value(s.in[0])->dtype != TENSOR_F64) return;
         break;
     default: s.nin = 1, s.in[0] = any_value(OWNED); break;
     }
     if (s.nin && s.in[0] < 0) return;
+    push(&s);
+}
+TEST_FN void one_module(int which) {
+    const char *p = modules[which].dims;
+    step_t s = statement(DO_module);
+    int64_t dims[TENSOR_MAX_DIMS];
+    char *end;
+    int nd = 0, x = -1, random = strstr(module_names[which], "dropout") || strstr(module_names[which], "transformer") ||
+                                 strcmp(module_names[which], "rrelu") == 0;
+    for (; *p; p = *end ? end + 1 : end) dims[nd++] = strtoll(p, &end, 10);
+    if (chance(50)) x = any_value(REAL_VALUE);
+    if (x >= 0) x = of_shape(x, dims, nd);
+    if (x < 0) x = leaf(is_real(main_dtype) ? main_dtype : TENSOR_F32, dims, nd, FILL_REAL, -2, 2, 0, NULL);
+    if (x < 0) return;
+    s.nin = 1, s.in[0] = x;
+    s.ni = 2, s.i[0] = which, s.i[1] = !random && chance(50);
     push(&s);
 }
 TEST_FN void close_scope(void) {
@@ -462,6 +485,7 @@ TEST_FN void generate(program_t *p, uint64_t seed) {
             if (is_random(ops[what].name) && !is_random(ops[first].name)) continue;
             if (!why_left_out(ops[what].name)) one_op(what, 0);
         }
+        if (n == 0 && chance(60)) one_module((int)(seed / 3 % (uint64_t)MODULES));
         if (chance(45)) other_statement();
         if (generating.depth && chance(25)) close_scope();
     }
@@ -471,6 +495,10 @@ TEST_FN void generate(program_t *p, uint64_t seed) {
         step_t s = statement(DO_backward);
         s.nin = 1, s.in[0] = k, s.ni = 1;
         push(&s);
+        s = statement(DO_optimize);
+        s.nin = 1, s.in[0] = any_value(LEAF_GRAD);
+        s.ni = 1, s.i[0] = (int64_t)(seed / 7 % (uint64_t)OPTIMIZERS);
+        if (s.in[0] >= 0 && tensor_grad(value(s.in[0])) && chance(50)) push(&s);
     }
     state_end(&generating);
     trace_end(&generated);

@@ -31,7 +31,9 @@ enum { MAX_STEPS = 64, MAX_VALUES = 256, MAX_RESULTS = 4, MAX_DEPTH = 6 };
     X(keep, 2)                                                                                               \
     X(set, 2)           /* a new handle gets in[0], then in[1] */                                            \
     X(custom, 3)        /* x * x * y and x + y, by a function of the user */                                 \
-    X(poke, 2)          /* the first element becomes f, by its address */
+    X(poke, 2)          /* the first element becomes f, by its address */                                    \
+    X(module, 0)        /* i: which one of modules.def, whether in training; in: what it is called on */     \
+    X(optimize, 5)      /* i: which one; in: a leaf */
 typedef enum statement_t {
 #define X(name, weight) DO_##name,
     STATEMENTS(X)
@@ -46,6 +48,17 @@ static const struct { const char *name; int weight; } statements[] = {
 enum { PLAIN, NO_GRAD, WITH_GRAD, INFERENCE, CAST_F16, CAST_BF16, SCOPE_KINDS };
 enum { DIRECT, CHECKPOINTED, VJP, JVP, JACOBIAN, HESSIAN, HVP, VHP, VIAS };
 static const char *const vias[] = {"", "checkpoint", "vjp", "jvp", "jacobian", "hessian", "hvp", "vhp"};
+
+static const char *const module_names[] = {
+#define MODULE(name, ...) #name,
+#include "modules.def"
+};
+static const char *const optimizer_names[] = {
+#define OPTIMIZER(name, make, python) #name,
+#include "modules.def"
+};
+enum { MODULES = (int)(sizeof module_names / sizeof module_names[0]),
+       OPTIMIZERS = (int)(sizeof optimizer_names / sizeof optimizer_names[0]) };
 
 typedef struct step_t {
     int what;                           // number in ops; NOPS + statement
@@ -420,6 +433,11 @@ TEST_FN void write_c(FILE *f, const program_t *p) {
             fprintf(f, ", 2, o%d, 2); tensor_t *x%d = o%d[0], *x%d = o%d[1];\n", s->out, s->out, s->out,
                     s->out + 1, s->out);
             break;
+        case DO_module:
+            fprintf(f, "tensor_t *x%d = /* modules.def: %s%s */ (x%d);\n", s->out, module_names[s->i[0]],
+                    s->i[1] ? ", in training" : "", x);
+            break;
+        case DO_optimize: fprintf(f, "/* modules.def: two steps of %s on */ x%d;\n", optimizer_names[s->i[0]], x); break;
         default: fprintf(f, "poke(x%d, %g);\n", x, s->f[0]); break;
         }
     }

@@ -142,6 +142,50 @@ class Custom(torch.autograd.Function):
         return (x * y * 2 * g + h).sum_to_size(x.shape), (x * x * g + h).sum_to_size(y.shape)
 
 
+def read_modules():
+    """(name, module, call) of modules.def, and its optimizers"""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "modules.def")
+    modules, optimizers = [], []
+    for line in open(path):
+        m = re.match(r"(MODULE|OPTIMIZER)\((.*)\)$", line.rstrip())
+        if m and m.group(1) == "MODULE":
+            name, _, _, _, make, call = ops.split(m.group(2))
+            modules.append((name, make[1:-1], call[1:-1]))
+        elif m:
+            optimizers.append(ops.split(m.group(2))[2][1:-1])
+    return modules, optimizers
+
+
+MODULES, OPTIMIZERS = read_modules()
+
+
+def module(s, x):
+    name, make, call = MODULES[s.i[0]]
+    m = eval(make, dict(SCOPE, N=torch.nn))
+    with torch.no_grad():
+        for key, t in m.state_dict().items():
+            if not t.is_floating_point():
+                continue
+            seed = sum(ord(c) * (j + 1) for j, c in enumerate(key))
+            v = (0.5 if "running_var" in key else -0.45) + ((seed + 37 * torch.arange(t.numel(), dtype=torch.float64)) % 101) / 128
+            t.copy_(v.reshape(t.shape))
+    if x.dtype != torch.float32 and x.is_floating_point():
+        m.to(x.dtype)
+    m.train(bool(s.i[1]))
+    y = eval(call, dict(SCOPE, m=m, x=x))
+    if any(y is t for t in (x,)) and name == "flatten":
+        y = y.view_as(y)
+    return [y] + list(m.parameters())[:1]
+
+
+def optimize(s, x):
+    o = eval(OPTIMIZERS[s.i[0]], dict(O=torch.optim, x=x))
+    o.step()
+    for g in o.param_groups:
+        g["lr"] *= 2
+    o.step()
+
+
 CALLS = {}
 
 
@@ -320,6 +364,10 @@ class Machine:
             return [x[1]]
         elif name == "custom":
             return list(Custom.apply(x[0], x[1]))
+        elif name == "module":
+            return module(s, x[0])
+        elif name == "optimize":
+            optimize(s, x[0])
         elif name == "poke":
             with torch.no_grad():
                 x[0].as_strided([], [], x[0].storage_offset()).fill_(s.f[0])
