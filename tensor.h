@@ -20916,7 +20916,8 @@ TENSOR__FN int tensor__jacobian_of(tensor__thread_t *th, tensor_t *y, tensor_t *
     if (!y) { return 1; }
     int64_t rows = y->numel;
     uint64_t places = ((uint64_t)rows + 1) * ((uint64_t)n + 1);
-    tensor_t **part = (tensor_t **)tensor__memory(th, places * sizeof *part), **list = part + n;
+    tensor_t **part = (tensor_t **)tensor__memory(th, places * sizeof *part);
+    tensor_t **list = part ? part + n : NULL;
     int ok = part != NULL;
     for (int64_t k = 0; k < rows && ok; k++) {
         tensor_t *e = (tensor_zeros_n)(&rows, 1, (tensor_dtype_t)y->dtype);
