@@ -7,6 +7,7 @@
 #   make test-exhaustive   every float through every unary kernel (an hour)
 #   make fuzz       new inputs for readers, parsed strings and sequences of calls      SECONDS=60
 #   make docs       docs/ops.md from the op tables and headers
+#   make coverage   lines and branches of the headers that the tests reach, room by room
 #   make memcheck   the core's test programs under valgrind      MEMCHECK="autograd nn"
 #   make stack-usage   docs/stack.md: bytes of stack of each family of calls
 #   make check      form of the sources: contents, docs, sizes, symbols
@@ -124,6 +125,9 @@ docs: $(B)/tests/docs
 stack-usage: $(B)/tests/stack
 	$(B)/tests/stack print > docs/stack.md
 
+coverage: $(B)/tests/ops.ok
+	@B=$(B) CC='$(CC)' sh tests/coverage.sh $(filter-out $(whole),$(programs))
+
 # What reads memory that nothing was written to; outside of make test.
 MEMCHECK = autograd calculus composed graph_limits indexing linalg malformed nn seeds sequence views
 memcheck: $(addprefix $(B)/tests/,$(MEMCHECK))
@@ -166,5 +170,5 @@ install: $(B)/libtensor.a
 clean:
 	rm -rf $(B)
 
-.PHONY: all lib examples run fashion test test-programs test-exhaustive test-build fuzz docs memcheck stack-usage check bench gpu gpu-build install clean
+.PHONY: all lib examples run fashion test test-programs test-exhaustive test-build fuzz docs coverage memcheck stack-usage check bench gpu gpu-build install clean
 .SECONDARY:

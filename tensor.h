@@ -20896,8 +20896,9 @@ TENSOR__FN int tensor__pull(tensor__thread_t *th, tensor_t *const *outs, tensor_
 // d outs / d x times v, as the derivative by u of what pulls u back.
 TENSOR__FN int tensor__push(tensor__thread_t *th, tensor_t *const *outs, int m, tensor_t *const *x, int n,
                             tensor_t *const *v, tensor_t **results, int flags) {
-    tensor_t **u = (tensor_t **)tensor__memory(th, ((uint64_t)m + (uint64_t)n + 1) * sizeof *u), **w = u + m;
+    tensor_t **u = (tensor_t **)tensor__memory(th, ((uint64_t)m + (uint64_t)n + 1) * sizeof *u);
     if (!u) { return 0; }
+    tensor_t **w = u + m;
     int ok = 1;
     for (int i = 0; i < m && ok; i++) {
         if (!outs[i]) { continue; }
