@@ -1,6 +1,6 @@
 // host.c - what the program around the library may do: unmask floating-point traps, choose a rounding mode,
-// flush denormals, run other jobs on a thread that waits in its parallel_for, send signals, cancel threads, pass
-// absurd numbers.
+// flush denormals, run other jobs on a thread that waits in its parallel_for, send signals, cancel threads,
+// pass absurd numbers.
 #define _DEFAULT_SOURCE 1
 #define _GNU_SOURCE 1
 #include "test.h"
@@ -746,7 +746,7 @@ static void *computes(void *user) {
         tensor_scope_t s = tensor_scope_begin();
         tensor_backward(tensor_sum(tensor_softmax(tensor_matmul(x, x), 1)));
         __atomic_fetch_add(&cancel_round, 1, __ATOMIC_RELAXED);
-        pthread_testcancel();                       // between calls, its scope open
+        pthread_testcancel(); // between calls, its scope open
         tensor_scope_end(s);
     }
     return NULL;
@@ -761,11 +761,13 @@ static void cancelled(void) {
         void *result = NULL;
         cancel_round = 0;
         CHECK(pthread_create(&t, NULL, computes, NULL) == 0);
-        while (__atomic_load_n(&cancel_round, __ATOMIC_RELAXED) < 1 + i % 3) usleep(100);
+        while (__atomic_load_n(&cancel_round, __ATOMIC_RELAXED) < 1 + i % 3)
+            usleep(100);
         CHECK(pthread_cancel(t) == 0 && pthread_join(t, &result) == 0 && result == PTHREAD_CANCELED);
         after = tensor_memory_stats();
         CHECK_MSG(after.live_tensors == before.live_tensors && after.live_nodes == before.live_nodes,
-                  "%lld tensors left by cancelled thread %d", (long long)(after.live_tensors - before.live_tensors), i);
+                  "%lld tensors left by cancelled thread %d",
+                  (long long)(after.live_tensors - before.live_tensors), i);
         if (i == 10) reserved = after.reserved_bytes;
     }
     CHECK_MSG(after.reserved_bytes <= reserved, "%lld bytes more after 30 threads",
