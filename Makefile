@@ -4,10 +4,8 @@
 #   make fashion    train a CNN on Fashion-MNIST                 DATA=dir EPOCHS=3 THREADS=2
 #   make examples   build/01_tensors .. build/word_vectors; make gallery: runs them, writes docs/gallery.md
 #   make test       all tests that a C compiler can run
-#   make test-exhaustive   every float through every unary kernel (an hour)
-#   make fuzz       new inputs for readers, parsed strings and sequences of calls      SECONDS=60
+#   make fuzz|coverage|memcheck|stack-usage   long ways of looking for defects: tests/campaign.mk
 #   make docs       docs/ops.md from the op tables and headers
-#   make stack-usage   docs/stack.md: bytes of stack of each family of calls
 #   make check      form of the sources: contents, docs, sizes, symbols
 #   make split      the headers cut at their tags into build/split, for tools that search or draw files
 #   make bench      speed, as ratios to references where there are any      QUICK=1 ROUNDS=3 OPS=all (every op)
@@ -103,26 +101,10 @@ test: test-build examples
 test-programs: test-build
 	@B=$(B) sh tests/run.sh $(addprefix $(B)/tests/,$(programs))
 
-test-exhaustive: $(B)/tests/ulp
-	$(B)/tests/ulp all
-
-# Where the linker can, malloc fails in these (tests/heap.h).
-ifeq ($(shell uname -s),Linux)
-$(B)/tests/oom $(B)/tests/ops_memory: LDFLAGS += -DHEAP_WRAPPED -Wl,--wrap=malloc,--wrap=free
-endif
-
-$(B)/tests/seeds: $(wildcard tests/fuzz/*)
-
-fuzz: $(B)/tests/seeds
-	@B=$(B) SECONDS_EACH='$(or $(SECONDS),60)' sh tests/fuzz.sh
-
 # tests/docs, one of the test programs, fails when the committed file is another one.
 docs: $(B)/tests/docs
 	@mkdir -p docs
 	$(B)/tests/docs print > docs/ops.md
-
-stack-usage: $(B)/tests/stack
-	$(B)/tests/stack print > docs/stack.md
 
 test-build: $(addprefix $(B)/tests/,$(programs))
 
@@ -178,6 +160,6 @@ install: $(B)/libtensor.a
 clean:
 	rm -rf $(B)
 
-.PHONY: all lib examples gallery run fashion test test-programs test-exhaustive test-build fuzz docs stack-usage check bench split \
-        gpu gpu-build install clean
+.PHONY: all lib examples gallery run fashion test test-programs test-build docs check bench split gpu gpu-build install clean
+include tests/campaign.mk
 .SECONDARY:

@@ -21237,8 +21237,9 @@ TENSOR__FN int tensor__pull(tensor__thread_t *th, tensor_t *const *outs, tensor_
 // d outs / d x times v, as the derivative by u of what pulls u back.
 TENSOR__FN int tensor__push(tensor__thread_t *th, tensor_t *const *outs, int m, tensor_t *const *x, int n,
                             tensor_t *const *v, tensor_t **results, int flags) {
-    tensor_t **u = (tensor_t **)tensor__memory(th, ((uint64_t)m + (uint64_t)n + 1) * sizeof *u), **w = u + m;
+    tensor_t **u = (tensor_t **)tensor__memory(th, ((uint64_t)m + (uint64_t)n + 1) * sizeof *u);
     if (!u) { return 0; }
+    tensor_t **w = u + m;
     int ok = 1;
     for (int i = 0; i < m && ok; i++) {
         if (!outs[i]) { continue; }
@@ -21257,7 +21258,8 @@ TENSOR__FN int tensor__jacobian_of(tensor__thread_t *th, tensor_t *y, tensor_t *
     if (!y) { return 1; }
     int64_t rows = y->numel;
     uint64_t places = ((uint64_t)rows + 1) * ((uint64_t)n + 1);
-    tensor_t **part = (tensor_t **)tensor__memory(th, places * sizeof *part), **list = part + n;
+    tensor_t **part = (tensor_t **)tensor__memory(th, places * sizeof *part);
+    tensor_t **list = part ? part + n : NULL;
     int ok = part != NULL;
     for (int64_t k = 0; k < rows && ok; k++) {
         tensor_t *e = (tensor_zeros_n)(&rows, 1, (tensor_dtype_t)y->dtype);

@@ -8,7 +8,7 @@ typedef struct heap_t {
     long calls, fail_at;               // fail_at < 0: never
     int persistent;
     long blocks;                       // handed out and not yet given back
-    long long bytes;
+    long bytes;
     int misuse;                        // freed with another size, or twice
 } heap_t;
 
@@ -28,7 +28,7 @@ TEST_FN void *heap_alloc(void *user, size_t bytes, size_t alignment) {
     memcpy(p - GUARD / 2 + sizeof raw, &bytes, sizeof bytes);
     memset(p + bytes, 0x5A, GUARD / 2);
     __atomic_fetch_add(&h->blocks, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&h->bytes, (long long)bytes, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&h->bytes, (long)bytes, __ATOMIC_RELAXED);
     return p;
 }
 
@@ -44,7 +44,7 @@ TEST_FN void heap_free(void *user, void *block, size_t bytes, size_t alignment) 
     for (i = 0; i < GUARD / 2; i++)
         if (p[had + (size_t)i] != 0x5A) h->misuse++;
     __atomic_fetch_sub(&h->blocks, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_sub(&h->bytes, (long long)had, __ATOMIC_RELAXED);
+    __atomic_fetch_sub(&h->bytes, (long)had, __ATOMIC_RELAXED);
     free(raw);
 }
 
@@ -104,7 +104,7 @@ TEST_FN int heap_open(world_of_heap_t *w, int mode) {
     return 1;
 }
 TEST_FN void balanced(heap_t *h, long k) {
-    CHECK_MSG(h->blocks == 0 && h->bytes == 0, "k = %ld: %ld blocks, %lld bytes not given back", k, h->blocks,
+    CHECK_MSG(h->blocks == 0 && h->bytes == 0, "k = %ld: %ld blocks, %ld bytes not given back", k, h->blocks,
               h->bytes);
     CHECK_MSG(h->misuse == 0, "k = %ld: %d blocks freed with another size or written past their end", k,
               h->misuse);

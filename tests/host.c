@@ -1,10 +1,17 @@
 // host.c - what the program around the library may do: unmask floating-point traps, choose a rounding mode,
-// flush denormals, run other jobs on a thread that waits in its parallel_for, pass absurd numbers.
+// flush denormals, run other jobs on a thread that waits in its parallel_for, send signals, cancel threads,
+// pass absurd numbers.
 #define _DEFAULT_SOURCE 1
 #define _GNU_SOURCE 1
 #include "test.h"
 
 #include <fenv.h>
+#ifdef __linux__
+#include <pthread.h>
+#include <signal.h>
+#include <sys/time.h>
+#include <unistd.h>
+#endif
 #if defined(__SSE2__)
 #include <immintrin.h>
 #endif
@@ -693,6 +700,81 @@ static void contexts_of_jobs(void) {
     CHECK(tensor_context_free(outside) == 0);
 }
 
+// ---- signals, cancelled threads ----
+
+#ifdef __linux__
+static volatile sig_atomic_t alarms;
+static void on_alarm(int signal) {
+    (void)signal;
+    alarms = alarms + 1;
+}
+// One after another while kernels run on three threads and files are written and read; no call is restarted.
+static void signals(void) {
+    const char *path = "host_signals.safetensors";
+    struct sigaction action, before;
+    struct itimerval often = {{0, 300}, {0, 300}}, never = {{0, 0}, {0, 0}};
+    nn_module_t *m = nn_linear(200, 300), *other = nn_linear(200, 300);
+    tensor_t *x = tensor_randn(300, 300), *want = tensor_matmul(x, x);
+    int i;
+    CHECK(tensor_set_num_threads(3) == 0);
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_alarm;
+    alarms = 0;
+    CHECK(sigaction(SIGALRM, &action, &before) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0);
+    for (i = 0; i < 60 || (alarms < 60 && i < 400); i++) {
+        tensor_scope_t s = tensor_scope_begin();
+        CHECK(test_same_bits(tensor_matmul(x, x), want));
+        if (i % 6 == 0) CHECK(nn_save(path, m) == 0 && nn_load(path, other) == 0);
+        CHECK_OK();
+        tensor_scope_end(s);
+    }
+    setitimer(ITIMER_REAL, &never, NULL);
+    sigaction(SIGALRM, &before, NULL);
+    CHECK_MSG(alarms > 20, "only %d signals", (int)alarms);
+    CHECK(test_same_bits(nn_get(m, "weight"), nn_get(other, "weight")));
+    CHECK(tensor_set_num_threads(1) == 0);
+    remove(path);
+    nn_free(m);
+    nn_free(other);
+}
+
+static int cancel_round;
+static void *computes(void *user) {
+    tensor_t *x = tensor_requires_grad_(tensor_randn(40, 40), 1);
+    (void)user;
+    while (__atomic_load_n(&cancel_round, __ATOMIC_RELAXED) >= 0) {
+        tensor_scope_t s = tensor_scope_begin();
+        tensor_backward(tensor_sum(tensor_softmax(tensor_matmul(x, x), 1)));
+        __atomic_fetch_add(&cancel_round, 1, __ATOMIC_RELAXED);
+        pthread_testcancel(); // between calls, its scope open
+        tensor_scope_end(s);
+    }
+    return NULL;
+}
+// A thread that is cancelled gives back what it had, as one that returns.
+static void cancelled(void) {
+    tensor_memory_stats_t before = tensor_memory_stats(), after;
+    uint64_t reserved = 0;
+    int i;
+    for (i = 0; i < 40; i++) {
+        pthread_t t;
+        void *result = NULL;
+        cancel_round = 0;
+        CHECK(pthread_create(&t, NULL, computes, NULL) == 0);
+        while (__atomic_load_n(&cancel_round, __ATOMIC_RELAXED) < 1 + i % 3)
+            usleep(100);
+        CHECK(pthread_cancel(t) == 0 && pthread_join(t, &result) == 0 && result == PTHREAD_CANCELED);
+        after = tensor_memory_stats();
+        CHECK_MSG(after.live_tensors == before.live_tensors && after.live_nodes == before.live_nodes,
+                  "%lld tensors left by cancelled thread %d",
+                  (long long)(after.live_tensors - before.live_tensors), i);
+        if (i == 10) reserved = after.reserved_bytes;
+    }
+    CHECK_MSG(after.reserved_bytes <= reserved, "%lld bytes more after 30 threads",
+              (long long)(after.reserved_bytes - reserved));
+}
+#endif
+
 // ---- absurd arguments: errors, without overflow on the way (for the sanitizer of undefined behaviour) ----
 
 static void absurd_sizes(void) {
@@ -742,5 +824,11 @@ int main(void) {
     RUN(jobs_share_a_leaf);
     RUN(jobs_meet_a_checkpoint);
     RUN(contexts_of_jobs);
+#ifdef __linux__
+    RUN(signals);
+    RUN(cancelled);
+#else
+    printf("skipped 2 tests of signals and cancelled threads: not Linux\n");
+#endif
     return test_report();
 }

@@ -93,9 +93,29 @@ case $($CC -dumpmachine) in x86_64* | i?86*) ;; *) x86= ;; esac
 if [ -n "$x86" ]; then
     refused "x87" "-msse2 -mfpmath=sse" "$x86 -std=c99 -march=i686 -mfpmath=387 -I. -fsyntax-only $out/shared.c"
     refused "x87, gnu99" "-msse2 -mfpmath=sse" "$x86 -std=gnu99 -march=i686 -mfpmath=387 -I. -fsyntax-only $out/shared.c"
-    try "32 bits, SSE" "$x86 -std=c99 -msse2 -mfpmath=sse -I. -fsyntax-only $out/impl.c"
 else
-    skip 3 "32-bit x86: no compiler"
+    skip 2 "32-bit x86: no compiler"
+fi
+
+# ---- 32-bit pointers: files with sizes beyond them, the inputs of the fuzz targets ----
+
+# Whoever links: gcc with its own runtime (gcc-multilib), clang with its own; with sanitizers where they are there.
+linked=
+printf '#include <stdio.h>\n#include <errno.h>\nint main(void) { return sizeof(void *) != 4; }\n' >"$out/four.c"
+for sanitizers in "-fsanitize=address,undefined -fno-sanitize-recover=all" ""; do
+    for c in "$CC -m32" "$CLANG -m32 -rtlib=compiler-rt --unwindlib=none -Wno-unused-command-line-argument"; do
+        c="$c -msse2 -mfpmath=sse -idirafter /usr/include/$($CC -dumpmachine) $sanitizers"
+        if [ -z "$linked" ] && $c "$out/four.c" -o "$out/four" 2>/dev/null && "$out/four"; then linked=$c; fi
+    done
+done
+case $($CC -dumpmachine) in x86_64* | i?86*) ;; *) linked= ;; esac
+if [ -n "$linked" ]; then
+    try "32 bits" "$linked -std=c99 -Wall -Wextra -Werror -O1 -pthread -I. -c $out/impl.c -o $out/impl32.o"
+    for p in malformed seeds; do
+        try "32 bits, tests/$p" "$linked -std=c99 -O1 -pthread -I. tests/$p.c $out/impl32.o -lm -o $out/$p.32 && timeout 600 $out/$p.32"
+    done
+else
+    skip 3 "32-bit pointers: no compiler that links"
 fi
 fast() { echo "$1 -std=c99 -O2 $2 -I. -fsyntax-only $out/shared.c"; }
 refused "-ffast-math" "NaN rules" "$(fast "$CC" -ffast-math)"

@@ -1225,7 +1225,7 @@ static void at_writes(void) {
     CHECK_POISON(tensor_at(x, "1, 5"), TENSOR_ERR_INDEX,
                  "at: index 5 in \"1, 5\" is outside dim 1 of x [2,3]");
     CHECK_POISON(tensor_at(x, "-3"), TENSOR_ERR_INDEX, "at: index -3 in \"-3\" is outside dim 0 of x [2,3]");
-    CHECK(tensor_stride(tensor_at(x, "1::2888888888333333333"), 0) == 3);     // one row: the step takes no part
+    CHECK(tensor_stride(tensor_at(x, "1::2888888888333333333"), 0) == 3);  // one row: the step takes no part
     CHECK_POISON(tensor_at(x, "::0"), TENSOR_ERR_SHAPE, "at: step 0 in \"::0\" must be at least 1");
     CHECK_POISON(tensor_at(x, "1:2:3:4"), TENSOR_ERR_FORMAT, "at: cannot read \"1:2:3:4\"");
     CHECK_POISON(tensor_at(x, "1 2"), TENSOR_ERR_FORMAT, "cannot read");

@@ -1,9 +1,9 @@
-// malformed.c - files that must be refused, by name, each with its code and its text: safetensors, checkpoints, modules,
-// IDX. Each is also read by a second function where there is one (nn_load_memory, from the disk), and leaves
-// nothing behind. Then every truncation and every flipped bit of good files: refused, or read without harm. The same
-// table runs with 32-bit pointers (tests/host.sh).
+// malformed.c - files that must be refused, by name, each with its code and its text: safetensors,
+// checkpoints, modules, IDX. Each is also read by a second function where there is one (nn_load_memory, from
+// the disk), and leaves nothing behind. Then every truncation and every flipped bit of good files: refused,
+// or read without harm. The same table runs with 32-bit pointers (tests/host.sh).
 #if defined(__linux__) && !defined(_DEFAULT_SOURCE)
-#define _DEFAULT_SOURCE        // getpid, access
+#define _DEFAULT_SOURCE // getpid, access
 #endif
 #include "test.h"
 #ifdef __linux__
@@ -30,13 +30,14 @@ static void put_file(const void *bytes, size_t n) {
 static const struct header_t {
     const char *name, *header;
     size_t n;
-    const char *text;               // NULL: a good file
+    const char *text; // NULL: a good file
 } headers[] = {
     {"good: nothing", "{}", 0, NULL},
     {"good: nothing, with blanks", " { }\t\r\n ", 0, NULL},
     {"good: 0-d", " {\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}  \n", 4, NULL},
     {"good: no elements", "{\"a\":{\"data_offsets\":[0,0],\"shape\":[0, 5],\"dtype\":\"I64\"}}", 0, NULL},
-    {"good: escapes", "{\"__metadata__\":{\"k\":\"v\\u00e9\\n\"},\"\\u0061\\ud83d\\ude00\":" U8_1 "}", 1, NULL},
+    {"good: escapes", "{\"__metadata__\":{\"k\":\"v\\u00e9\\n\"},\"\\u0061\\ud83d\\ude00\":" U8_1 "}", 1,
+     NULL},
     {"good: not in order", TWO("[2,4]", "[0,2]"), 4, NULL},
     {"good: nine dims", ENTRY("U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]"), 1, NULL},
     {"good: a dim of 2^53 beside one of 0", ENTRY("U8", "[0,9007199254740992]", "[0,0]"), 0, NULL},
@@ -96,7 +97,8 @@ static const struct header_t {
     {"nested lists for a tensor", "{\"a\":[[[[[[1]]]]]]}", 0, "object is expected"},
     {"an empty object for a tensor", "{\"a\":{}}", 0, "string is expected"},
     {"an object in a tensor", "{\"a\":{\"x\":{}}}", 0, "unknown key"},
-    {"a tensor without an end", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]", 1, "closing brace"},
+    {"a tensor without an end", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]", 1,
+     "closing brace"},
     {"a header without an end", "{\"a\":" U8_1, 1, "closing brace"},
     {"text behind the header", "{} x", 0, "after the header"},
     {"a second object", "{}{}", 0, "after the header"},
@@ -109,11 +111,15 @@ static const struct header_t {
      "dtype stands twice"},
     {"shape twice", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
      "shape stands twice"},
-    {"data_offsets twice", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"data_offsets\":[0,1]}}", 1,
+    {"data_offsets twice",
+     "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"data_offsets\":[0,1]}}", 1,
      "data_offsets stands twice"},
-    {"a key more", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"x\":1}}", 1, "unknown key"},
-    {"a key in capitals", "{\"a\":{\"DTYPE\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "unknown key"},
-    {"a number for the dtype", "{\"a\":{\"dtype\":8,\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "string is expected"},
+    {"a key more", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"x\":1}}", 1,
+     "unknown key"},
+    {"a key in capitals", "{\"a\":{\"DTYPE\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+     "unknown key"},
+    {"a number for the dtype", "{\"a\":{\"dtype\":8,\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+     "string is expected"},
     {"an unknown dtype", ENTRY("C65", "[1]", "[0,1]"), 1, "unknown dtype"},
     {"a dtype of no letters", ENTRY("", "[1]", "[0,1]"), 1, "unknown dtype"},
     {"a dtype in small letters", ENTRY("u8", "[1]", "[0,1]"), 1, "unknown dtype"},
@@ -139,8 +145,8 @@ static const struct header_t {
     {"a list for a size", ENTRY("U8", "[[1]]", "[0,1]"), 1, "whole number"},
     {"a size of 2^53 + 1", ENTRY("U8", "[9007199254740993]", "[0,1]"), 1, "too large"},
     {"a size of 2^64 + 1", ENTRY("U8", "[18446744073709551617]", "[0,1]"), 1, "too large"},
-    {"a size of 60 digits", ENTRY("U8", "[999999999999999999999999999999999999999999999999999999999999]", "[0,1]"), 1,
-     "too large"},
+    {"a size of 60 digits",
+     ENTRY("U8", "[999999999999999999999999999999999999999999999999999999999999]", "[0,1]"), 1, "too large"},
     {"2^64 elements", ENTRY("U8", "[4294967296,4294967296]", "[0,0]"), 0, "overflows"},
     {"2^61 elements", ENTRY("U8", "[2147483648,1073741824]", "[0,0]"), 0, "overflows"},
     {"2^66 elements, 4 modulo 2^64", ENTRY("U8", "[4503599627370497,16384,4]", "[0,4]"), 4, "overflows"},
@@ -162,7 +168,8 @@ static const struct header_t {
     {"an offset of 2^64 - 1", ENTRY("U8", "[1]", "[0,18446744073709551615]"), 1, "too large"},
     {"an offset of 2^53", ENTRY("U8", "[1]", "[0,9007199254740992]"), 1, "beyond the file"},
     {"an offset of 2^32, 0 modulo 2^32", ENTRY("U8", "[0]", "[0,4294967296]"), 0, "beyond the file"},
-    {"an offset of 2^32 + 1, 1 modulo 2^32", ENTRY("U8", "[1]", "[4294967296,4294967297]"), 1, "beyond the file"},
+    {"an offset of 2^32 + 1, 1 modulo 2^32", ENTRY("U8", "[1]", "[4294967296,4294967297]"), 1,
+     "beyond the file"},
     {"an end before the begin", ENTRY("U8", "[1]", "[1,0]"), 1, "before they begin"},
     {"an end beyond the file", ENTRY("U8", "[2]", "[0,2]"), 1, "beyond the file"},
     {"an end one beyond, of two", TWO("[0,2]", "[2,4]"), 3, "beyond the file"},
@@ -244,7 +251,7 @@ enum { RAWS = (int)(sizeof raws / sizeof raws[0]) };
 static void check_safetensors(const char *name, const void *bytes, size_t n, const char *text) {
     nn_module_t *m = nn_linear(1, 1);
     nn_safetensors_t *r;
-    uint8_t *copy = (uint8_t *)malloc(n + !n);          // of its exact size, for sanitizers
+    uint8_t *copy = (uint8_t *)malloc(n + !n); // of its exact size, for sanitizers
     int code;
     if (!copy) abort();
     memcpy(copy, bytes, n);
@@ -254,8 +261,8 @@ static void check_safetensors(const char *name, const void *bytes, size_t n, con
         tensor_clear_error();
     } else {
         code = tensor_error_code();
-        CHECK_MSG(r == NULL && code == TENSOR_ERR_FORMAT && strstr(tensor_error_text(), text), "%s: %s \"%s\", not \"%s\"",
-                  name, tensor_code_name(code), tensor_error_text(), text);
+        CHECK_MSG(r == NULL && code == TENSOR_ERR_FORMAT && strstr(tensor_error_text(), text),
+                  "%s: %s \"%s\", not \"%s\"", name, tensor_code_name(code), tensor_error_text(), text);
         tensor_clear_error();
         CHECK_MSG(nn_load_memory(copy, n, m, 1) == TENSOR_ERR_FORMAT, "%s: loaded from memory", name);
         CHECK_ERROR(TENSOR_ERR_FORMAT, text);
@@ -274,7 +281,8 @@ static void refused_headers(void) {
         size_t length = strlen(headers[i].header), n = 8 + length + headers[i].n;
         uint8_t *file = (uint8_t *)calloc(1, n);
         if (!file) abort();
-        for (k = 0; k < 8; k++) file[k] = (uint8_t)(k < 4 ? length >> 8 * k : 0);
+        for (k = 0; k < 8; k++)
+            file[k] = (uint8_t)(k < 4 ? length >> 8 * k : 0);
         memcpy(file + 8, headers[i].header, length);
         check_safetensors(headers[i].name, file, n, headers[i].text);
         free(file);
@@ -282,27 +290,30 @@ static void refused_headers(void) {
 }
 static void refused_files(void) {
     int i;
-    for (i = 0; i < RAWS; i++) check_safetensors(raws[i].name, raws[i].bytes, raws[i].n, raws[i].text);
+    for (i = 0; i < RAWS; i++)
+        check_safetensors(raws[i].name, raws[i].bytes, raws[i].n, raws[i].text);
 }
 // Sizes that a literal cannot have.
 static void refused_sizes(void) {
     size_t limit = NN_SAFETENSORS_MAX_HEADER, n, k;
     char *big = (char *)calloc(1, limit + 64);
     if (!big) abort();
-    for (k = 0; k < 2; k++) {                            // a header as large as may be, and one byte more
+    for (k = 0; k < 2; k++) { // a header as large as may be, and one byte more
         n = limit + k;
         memset(big, ' ', n + 8);
-        for (int b = 0; b < 8; b++) big[b] = (char)(b < 4 ? n >> 8 * b : 0);
+        for (int b = 0; b < 8; b++)
+            big[b] = (char)(b < 4 ? n >> 8 * b : 0);
         memcpy(big + 8, "{}", 2);
         check_safetensors(k ? "a header over the limit" : "good: a header of the limit", big, n + 8,
                           k ? "over the limit" : NULL);
     }
-    for (k = 4096; k < 4098; k++) {                      // a name
+    for (k = 4096; k < 4098; k++) { // a name
         char *p = big + 8;
         *p++ = '{', *p++ = '"';
         memset(p, 'n', k);
         n = 2 + k + (size_t)snprintf(p + k, 100, "\":%s}", U8_1);
-        for (int b = 0; b < 8; b++) big[b] = (char)(b < 4 ? n >> 8 * b : 0);
+        for (int b = 0; b < 8; b++)
+            big[b] = (char)(b < 4 ? n >> 8 * b : 0);
         check_safetensors(k == 4096 ? "good: a name of 4096 bytes" : "a name of 4097 bytes", big, 8 + n + 1,
                           k == 4096 ? NULL : "too long");
     }
@@ -311,8 +322,8 @@ static void refused_sizes(void) {
 
 // ---- a module, a checkpoint ----
 
-// What changes in a good checkpoint of nn_linear(2, 1) with SGD and momentum: from becomes to (of the same length, or
-// NULL: cut there).
+// What changes in a good checkpoint of nn_linear(2, 1) with SGD and momentum: from becomes to (of the same
+// length, or NULL: cut there).
 static const struct change_t {
     const char *name, *from, *to, *text;
 } changes[] = {
@@ -321,11 +332,12 @@ static const struct change_t {
     {"a negative step", "\"step\":\"3\"", "\"step\":\"-\"", "has no step or generator"},
     {"a step with a blank", "\"step\":\"3\"", "\"step\":\" \"", "has no step or generator"},
     {"no seed", "generator.seed", "generator.sead", "has no step or generator"},
-    {"a seed beyond 2^64", "\"generator.seed\":\"67280421310721\",\"", "\"generator.seed\":\"67280421310721\\\"\"",
-     "is expected"},
+    {"a seed beyond 2^64", "\"generator.seed\":\"67280421310721\",\"",
+     "\"generator.seed\":\"67280421310721\\\"\"", "is expected"},
     {"no offset", "generator.offset", "generator.offsat", "has no step or generator"},
     {"another optimizer", "\"optimizer\":\"sgd\"", "\"optimizer\":\"adm\"", "the state of adm, not of sgd"},
-    {"an optimizer in capitals", "\"optimizer\":\"sgd\"", "\"optimizer\":\"SGD\"", "the state of SGD, not of sgd"},
+    {"an optimizer in capitals", "\"optimizer\":\"sgd\"", "\"optimizer\":\"SGD\"",
+     "the state of SGD, not of sgd"},
     {"no optimizer", "\"optimizer\":\"sgd\"", "\"optimyzer\":\"sgd\"", "the state of no optimizer"},
     {"no steps", "optimizer/steps", "optimizer/stops", "optimizer/steps is missing"},
     {"no groups", "optimizer/groups", "optimizer/groupz", "optimizer/groups is missing"},
@@ -335,16 +347,16 @@ static const struct change_t {
     {"no bias", "\"bias\":{", "\"bios\":{", "1 missing [bias], 1 unexpected [bios]"},
     {"a weight of another shape", "\"weight\":{\"dtype\":\"F32\",\"shape\":[1,2]",
      "\"weight\":{\"dtype\":\"F32\",\"shape\":[2,1]", "1 of another shape [weight [2,1]"},
-    {"a weight of no shape", "\"weight\":{\"dtype\":\"F32\",\"shape\":[1,2]", "\"weight\":{\"dtype\":\"C64\",\"shape\":[1,1]",
-     "C64"},
+    {"a weight of no shape", "\"weight\":{\"dtype\":\"F32\",\"shape\":[1,2]",
+     "\"weight\":{\"dtype\":\"C64\",\"shape\":[1,1]", "C64"},
     {"a momentum of another shape", "momentum_buffer/weight\":{\"dtype\":\"F32\",\"shape\":[1,2]",
      "momentum_buffer/weight\":{\"dtype\":\"F32\",\"shape\":[2,1]", "does not fit this optimizer"},
-    {"a momentum of integers", "momentum_buffer/weight\":{\"dtype\":\"F32\"", "momentum_buffer/weight\":{\"dtype\":\"I32\"",
-     "does not fit this optimizer"},
+    {"a momentum of integers", "momentum_buffer/weight\":{\"dtype\":\"F32\"",
+     "momentum_buffer/weight\":{\"dtype\":\"I32\"", "does not fit this optimizer"},
     {"steps of doubles", "\"optimizer/steps\":{\"dtype\":\"I64\"", "\"optimizer/steps\":{\"dtype\":\"F64\"",
      "does not fit this optimizer"},
-    {"options of integers", "\"optimizer/options\":{\"dtype\":\"F64\"", "\"optimizer/options\":{\"dtype\":\"I64\"",
-     "does not fit this optimizer"},
+    {"options of integers", "\"optimizer/options\":{\"dtype\":\"F64\"",
+     "\"optimizer/options\":{\"dtype\":\"I64\"", "does not fit this optimizer"},
     {"a brace less", "}}", "} ", NULL},
 };
 enum { CHANGES = (int)(sizeof changes / sizeof changes[0]) };
@@ -369,7 +381,8 @@ static uint64_t state_of(nn_module_t *m, nn_optimizer_t *o, int64_t step) {
     uint8_t *p;
     CHECK(nn_save_checkpoint(path, m, o, step) == 0);
     p = contents(&n);
-    for (i = 0; i < n; i++) h = (h ^ p[i]) * 1099511628211ull;
+    for (i = 0; i < n; i++)
+        h = (h ^ p[i]) * 1099511628211ull;
     free(p);
     return h;
 }
@@ -417,7 +430,8 @@ static void refused_checkpoints(void) {
 
 static const struct raw_t idxs[] = {
     {"good: 2 x 3 bytes", BYTES("\0\0\10\2\0\0\0\2\0\0\0\3abcdef"), NULL},
-    {"good: eight dims", BYTES("\0\0\10\10\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1a"), NULL},
+    {"good: eight dims", BYTES("\0\0\10\10\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1a"),
+     NULL},
     {"idx of no byte", "", 0, "first bytes are not 0 0"},
     {"idx of one byte", BYTES("\0"), "first bytes are not 0 0"},
     {"idx of three bytes", BYTES("\0\0\10"), "first bytes are not 0 0"},
@@ -431,8 +445,8 @@ static const struct raw_t idxs[] = {
     {"a type of 15", BYTES("\0\0\17\1\0\0\0\1a"), "type code 15"},
     {"a type of 255", BYTES("\0\0\377\1\0\0\0\1a"), "type code 255"},
     {"no dims", BYTES("\0\0\10\0a"), "0 dims"},
-    {"IDX of nine dims", BYTES("\0\0\10\11\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1a"),
-     "9 dims"},
+    {"IDX of nine dims",
+     BYTES("\0\0\10\11\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1a"), "9 dims"},
     {"255 dims", BYTES("\0\0\10\377\0\0\0\1a"), "255 dims"},
     {"no sizes", BYTES("\0\0\10\1"), "ends inside its header"},
     {"half a size", BYTES("\0\0\10\1\0\0"), "ends inside its header"},
@@ -465,7 +479,8 @@ static void refused_idx(void) {
             memcpy(copy, idxs[i].bytes, idxs[i].n);
             if (disk) put_file(copy, idxs[i].n);
             x = disk ? nn_read_idx(path) : nn_parse_idx(copy, idxs[i].n);
-            CHECK_MSG(tensor_is_poison(x) == (idxs[i].text != NULL), "%s: %s", idxs[i].name, tensor_error_text());
+            CHECK_MSG(tensor_is_poison(x) == (idxs[i].text != NULL), "%s: %s", idxs[i].name,
+                      tensor_error_text());
             if (idxs[i].text) {
                 CHECK_MSG(strstr(tensor_error_text(), idxs[i].text) != NULL, "%s:", idxs[i].name);
                 CHECK_ERROR(TENSOR_ERR_FORMAT, idxs[i].text);
@@ -493,11 +508,14 @@ static void damaged(int idx, const uint8_t *good, size_t n) {
             (void)nn_parse_idx(copy, length);
         } else {
             nn_safetensors_t *r = nn_safetensors_parse(copy, length);
-            for (k = 0; k < nn_safetensors_count(r); k++) (void)nn_safetensors_get(r, nn_safetensors_name(r, k));
+            for (k = 0; k < nn_safetensors_count(r); k++)
+                (void)nn_safetensors_get(r, nn_safetensors_name(r, k));
             nn_safetensors_close(r);
         }
-        CHECK_MSG(i >= n || tensor_error_code() == TENSOR_ERR_FORMAT, "the first %lld bytes are read", (long long)i);
-        CHECK_MSG(tensor_ok() || tensor_error_code() == TENSOR_ERR_FORMAT || tensor_error_code() == TENSOR_ERR_UNSUPPORTED,
+        CHECK_MSG(i >= n || tensor_error_code() == TENSOR_ERR_FORMAT, "the first %lld bytes are read",
+                  (long long)i);
+        CHECK_MSG(tensor_ok() || tensor_error_code() == TENSOR_ERR_FORMAT ||
+                      tensor_error_code() == TENSOR_ERR_UNSUPPORTED,
                   "bit %lld: %s", (long long)(i - n), tensor_error_text());
         tensor_clear_error();
         free(copy);

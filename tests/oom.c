@@ -325,8 +325,12 @@ static double trained(nn_optimizer_t *(*make)(nn_module_t *m)) {
     return last;
 }
 #define OPTIMIZER(name, ...)                                                                                 \
-    static nn_optimizer_t *make_##name(nn_module_t *m) { return nn_##name(m __VA_ARGS__); }                  \
-    static double with_##name(void) { return trained(make_##name); }
+    static nn_optimizer_t *make_##name(nn_module_t *m) {                                                     \
+        return nn_##name(m __VA_ARGS__);                                                                     \
+    }                                                                                                        \
+    static double with_##name(void) {                                                                        \
+        return trained(make_##name);                                                                         \
+    }
 OPTIMIZER(sgd, , .momentum = 0.9, .nesterov = 1)
 OPTIMIZER(adam, , .amsgrad = 1)
 OPTIMIZER(adamw, )
@@ -352,8 +356,8 @@ static double a_net(nn_module_t *m, tensor_t *x) {
     return fit(m, o, x, 2);
 }
 static double conv_net(void) {
-    return a_net(nn_sequential(nn_conv2d(1, 4, 3, .padding = 1), nn_batch_norm2d(4), nn_relu(), nn_max_pool2d(2),
-                               nn_flatten(), nn_linear(64, 3)),
+    return a_net(nn_sequential(nn_conv2d(1, 4, 3, .padding = 1), nn_batch_norm2d(4), nn_relu(),
+                               nn_max_pool2d(2), nn_flatten(), nn_linear(64, 3)),
                  tensor_randn(3, 1, 8, 8));
 }
 static double wide_conv_net(void) {
@@ -368,8 +372,9 @@ static double recurrent_net(nn_module_t *m, int kind) {
     int step;
     for (step = 0; step < 2; step++) {
         tensor_scope_t scope = tensor_scope_begin();
-        tensor_t *y = kind == 0 ? nn_lstm_forward(m, x, &h, &c)
-                      : kind == 1 ? nn_gru_forward(m, x, &h) : nn_forward(m, x);
+        tensor_t *y = kind == 0   ? nn_lstm_forward(m, x, &h, &c)
+                      : kind == 1 ? nn_gru_forward(m, x, &h)
+                                  : nn_forward(m, x);
         tensor_t *loss = tensor_sum(tensor_square(y));
         nn_zero_grad(o);
         tensor_backward(loss);
@@ -383,9 +388,15 @@ static double recurrent_net(nn_module_t *m, int kind) {
     tensor_free(c);
     return last;
 }
-static double lstm_net(void) { return recurrent_net(nn_lstm(5, 4, .layers = 2, .dropout = 0.25), 0); }
-static double gru_net(void) { return recurrent_net(nn_gru(5, 4, .bidirectional = 1), 1); }
-static double rnn_net(void) { return recurrent_net(nn_rnn(5, 4), 2); }
+static double lstm_net(void) {
+    return recurrent_net(nn_lstm(5, 4, .layers = 2, .dropout = 0.25), 0);
+}
+static double gru_net(void) {
+    return recurrent_net(nn_gru(5, 4, .bidirectional = 1), 1);
+}
+static double rnn_net(void) {
+    return recurrent_net(nn_rnn(5, 4), 2);
+}
 static double transformer(void) {
     return a_net(nn_transformer_encoder_layer(8, 2, .feedforward = 16), tensor_randn(3, 2, 8));
 }
@@ -424,9 +435,12 @@ static tensor_t *cubes(tensor_t *const *x, int n, void *user) {
     (void)n, (void)user;
     return tensor_sum(tensor_mul(tensor_mul(x[0], x[0]), tensor_sin(x[0])));
 }
-static double sum_of(tensor_t *x) { return tensor_item(tensor_sum(tensor_to(x, TENSOR_F64))); }
+static double sum_of(tensor_t *x) {
+    return tensor_item(tensor_sum(tensor_to(x, TENSOR_F64)));
+}
 static double derivatives(void) {
-    tensor_t *x = tensor_requires_grad_(tensor_to(tensor_randn(4), TENSOR_F64), 1), *v = tensor_ones_of(TENSOR_F64, 4);
+    tensor_t *x = tensor_requires_grad_(tensor_to(tensor_randn(4), TENSOR_F64), 1),
+             *v = tensor_ones_of(TENSOR_F64, 4);
     tensor_t *out = NULL, *y = cubes(&x, 1, NULL), *g = NULL, *gg = NULL;
     double sum = 0;
     tensor_autograd_grad(&y, 1, NULL, &x, 1, &g, TENSOR_CREATE_GRAPH);
@@ -487,7 +501,8 @@ static double hooks(void) {
     return sum_of(tensor_grad(x)) + sum_of(tensor_grad(y));
 }
 static double changed_views(void) {
-    tensor_t *x = tensor_requires_grad_(tensor_randn(4, 4), 1), *y = tensor_mul_scalar(x, 2), *v = tensor_select(y, 0, 1);
+    tensor_t *x = tensor_requires_grad_(tensor_randn(4, 4), 1), *y = tensor_mul_scalar(x, 2),
+             *v = tensor_select(y, 0, 1);
     tensor_mul_(v, tensor_exp(tensor_select(x, 1, 0)));
     tensor_add_(tensor_narrow(y, 1, 1, 2), tensor_narrow(x, 1, 0, 2));
     tensor_backward(tensor_sum(tensor_square(y)));
@@ -497,14 +512,16 @@ static double changed_views(void) {
 static double long_chain(void) {
     tensor_t *x = tensor_requires_grad_(tensor_ones(2), 1), *y = x;
     int i;
-    for (i = 0; i < 3000; i++) y = tensor_add_scalar(y, 0.001);
+    for (i = 0; i < 3000; i++)
+        y = tensor_add_scalar(y, 0.001);
     tensor_backward(tensor_sum(y));
     return sum_of(tensor_grad(x)) + tensor_item(tensor_sum(y));
 }
 static double wide_graph(void) {
     tensor_t *x = tensor_requires_grad_(tensor_ones(2), 1), *y[300];
     int i;
-    for (i = 0; i < 300; i++) y[i] = tensor_mul_scalar(x, i);
+    for (i = 0; i < 300; i++)
+        y[i] = tensor_mul_scalar(x, i);
     tensor_backward(tensor_sum(tensor_stack_n(y, 300, 0)));
     return sum_of(tensor_grad(x));
 }
@@ -522,8 +539,10 @@ static double many_scopes(void) {
         kept[i] = tensor_keep(x);
     }
     for (i = 199; i >= 0; i--) {
-        if (i % 3) x = tensor_scope_return(s[i], tensor_mul_scalar(kept[i], 1));
-        else tensor_scope_end(s[i]);
+        if (i % 3)
+            x = tensor_scope_return(s[i], tensor_mul_scalar(kept[i], 1));
+        else
+            tensor_scope_end(s[i]);
         sum += tensor_item(tensor_sum(kept[i]));
         tensor_free(kept[i]);
     }
@@ -541,7 +560,8 @@ static double data_loaders(void) {
     nn_data_loader_t *l = nn_data_loader(nn_tensor_dataset(x, y), .batch_size = 4, .shuffle = 1);
     nn_batch_t b;
     double sum = 0;
-    while (tensor_ok() && nn_next(l, &b)) sum += (double)b.size * tensor_item(tensor_sum(b.x)) + tensor_item(tensor_sum(b.y));
+    while (tensor_ok() && nn_next(l, &b))
+        sum += (double)b.size * tensor_item(tensor_sum(b.x)) + tensor_item(tensor_sum(b.y));
     nn_seek(l, 1);
     if (tensor_ok() && nn_next(l, &b)) sum += tensor_item(tensor_sum(b.x));
     nn_data_loader_free(l);
@@ -551,7 +571,8 @@ static double a_named(nn_module_t *m) {
     nn_named_list_t list = nn_state(m);
     double sum = 0;
     int64_t i;
-    for (i = 0; i < list.count; i++) sum += (double)(i + 1) * sum_of(list.item[i].tensor);
+    for (i = 0; i < list.count; i++)
+        sum += (double)(i + 1) * sum_of(list.item[i].tensor);
     return sum;
 }
 static double in_memory_files(void) {
@@ -583,7 +604,8 @@ static double files(void) {
     return sum + (double)step + a_named(m);
 }
 static double idx_files(void) {
-    static const unsigned char file[] = {0, 0, 11, 2, 0, 0, 0, 2, 0, 0, 0, 3, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6};
+    static const unsigned char file[] = {0, 0, 11, 2, 0, 0, 0, 2, 0, 0, 0, 3,
+                                         0, 1, 0,  2, 0, 3, 0, 4, 0, 5, 0, 6};
     return sum_of(nn_parse_idx(file, sizeof file));
 }
 
@@ -596,7 +618,8 @@ static double large_products(void) {
 static double large_sorts(void) {
     tensor_t *x = tensor_randn(3, 5000);
     tensor_pair_t p = tensor_sort(x, 1, 1), q = tensor_topk(x, 100, 1, 1, 1);
-    return sum_of(tensor_select(p.values, 1, 7)) + sum_of(q.indices) + sum_of(tensor_unique(tensor_round(x), NULL, NULL));
+    return sum_of(tensor_select(p.values, 1, 7)) + sum_of(q.indices) +
+           sum_of(tensor_unique(tensor_round(x), NULL, NULL));
 }
 static double matrices(void) {
     tensor_t *x = tensor_to(tensor_randn(12, 12), TENSOR_F64), *s = tensor_matmul(x, tensor_mT(x));
@@ -605,11 +628,14 @@ static double matrices(void) {
 }
 static double large_sums(void) {
     tensor_t *x = tensor_reshape(tensor_arange(0, 300000, 1, TENSOR_F32), 300, 1000);
-    return sum_of(tensor_sum_dim(x, 0, 0)) + sum_of(tensor_cumsum(tensor_mT(x), 1)) + tensor_item(tensor_std(x, 1));
+    return sum_of(tensor_sum_dim(x, 0, 0)) + sum_of(tensor_cumsum(tensor_mT(x), 1)) +
+           tensor_item(tensor_std(x, 1));
 }
 static double halves(void) {
-    tensor_t *x = tensor_to(tensor_randn(40, 40), TENSOR_BF16), *y = tensor_to(tensor_randn(40, 40), TENSOR_F16);
-    return sum_of(tensor_matmul(x, x)) + sum_of(tensor_layer_norm(y, 1)) + sum_of(tensor_expand(tensor_sum(x), 3, 4));
+    tensor_t *x = tensor_to(tensor_randn(40, 40), TENSOR_BF16),
+             *y = tensor_to(tensor_randn(40, 40), TENSOR_F16);
+    return sum_of(tensor_matmul(x, x)) + sum_of(tensor_layer_norm(y, 1)) +
+           sum_of(tensor_expand(tensor_sum(x), 3, 4));
 }
 #ifndef TENSOR_NO_THREADS
 static double threads(void) {
@@ -623,7 +649,8 @@ static double threads(void) {
 static void in_turn(void *user, int64_t n, void (*task)(void *arg, int64_t i), void *arg) {
     int64_t i;
     (void)user;
-    for (i = 0; i < n; i++) task(arg, i);
+    for (i = 0; i < n; i++)
+        task(arg, i);
 }
 static double own_jobs(void) {
     double sum;
@@ -639,14 +666,15 @@ static const struct scenario_t {
 } scenarios[] = {
 #define RUNS(name) {#name, name},
     RUNS(with_sgd) RUNS(with_adam) RUNS(with_adamw) RUNS(with_rmsprop) RUNS(with_adagrad) RUNS(with_adadelta)
-    RUNS(with_adamax) RUNS(with_nadam) RUNS(with_radam) RUNS(of_groups) RUNS(conv_net) RUNS(wide_conv_net)
-    RUNS(lstm_net) RUNS(gru_net) RUNS(rnn_net) RUNS(transformer) RUNS(attention_weights) RUNS(embeddings)
-    RUNS(in_autocast) RUNS(derivatives) RUNS(gradchecks) RUNS(checkpoints) RUNS(functions) RUNS(hooks)
-    RUNS(changed_views) RUNS(long_chain) RUNS(wide_graph) RUNS(many_scopes) RUNS(texts) RUNS(data_loaders)
-    RUNS(in_memory_files) RUNS(files) RUNS(idx_files) RUNS(large_products) RUNS(large_sorts) RUNS(matrices)
-    RUNS(large_sums) RUNS(halves) RUNS(own_jobs)
+        RUNS(with_adamax) RUNS(with_nadam) RUNS(with_radam) RUNS(of_groups) RUNS(conv_net) RUNS(wide_conv_net)
+            RUNS(lstm_net) RUNS(gru_net) RUNS(rnn_net) RUNS(transformer) RUNS(attention_weights)
+                RUNS(embeddings) RUNS(in_autocast) RUNS(derivatives) RUNS(gradchecks) RUNS(checkpoints)
+                    RUNS(functions) RUNS(hooks) RUNS(changed_views) RUNS(long_chain) RUNS(wide_graph)
+                        RUNS(many_scopes) RUNS(texts) RUNS(data_loaders) RUNS(in_memory_files) RUNS(files)
+                            RUNS(idx_files) RUNS(large_products) RUNS(large_sorts) RUNS(matrices)
+                                RUNS(large_sums) RUNS(halves) RUNS(own_jobs)
 #ifndef TENSOR_NO_THREADS
-    RUNS(threads)
+                                    RUNS(threads)
 #endif
 #undef RUNS
 };
@@ -661,8 +689,8 @@ static double seeded(const struct scenario_t *s) {
     tensor_scope_end(scope);
     return r;
 }
-// The k-th allocation of a scenario fails: OUT_OF_MEMORY or the right result, and when memory is there again, the
-// right result in the same context.
+// The k-th allocation of a scenario fails: OUT_OF_MEMORY or the right result, and when memory is there again,
+// the right result in the same context.
 static void scenario_fails(const struct scenario_t *s, int mode) {
     long calls = 0, k;
     double want = 0;
@@ -671,20 +699,22 @@ static void scenario_fails(const struct scenario_t *s, int mode) {
         double got;
         int code;
         if (!heap_open(&w, mode)) return;
-        if (k < 0) calls = -w.h.calls;
-        else w.h.fail_at = w.h.calls + k;
+        if (k < 0)
+            calls = -w.h.calls;
+        else
+            w.h.fail_at = w.h.calls + k;
         got = seeded(s);
         if (k < 0) calls += w.h.calls;
         w.h.fail_at = -1;
         code = tensor_error_code();
         if (k < 0) want = got;
         CHECK_MSG(code == 0 ? got == want : k >= 0 && code == TENSOR_ERR_OUT_OF_MEMORY,
-                  "%s, mode %d, k = %ld: %.17g, not %.17g, %s %s", s->name, mode, k, got, want, tensor_code_name(code),
-                  tensor_error_text());
+                  "%s, mode %d, k = %ld: %.17g, not %.17g, %s %s", s->name, mode, k, got, want,
+                  tensor_code_name(code), tensor_error_text());
         tensor_clear_error();
         got = seeded(s);
-        CHECK_MSG(tensor_ok() && got == want, "%s, mode %d, k = %ld, again: %.17g, not %.17g, %s", s->name, mode, k, got,
-                  want, tensor_error_text());
+        CHECK_MSG(tensor_ok() && got == want, "%s, mode %d, k = %ld, again: %.17g, not %.17g, %s", s->name,
+                  mode, k, got, want, tensor_error_text());
         tensor_clear_error();
         heap_close(&w, k);
         injected[mode] += k >= 0;
@@ -707,8 +737,10 @@ static void whole_scenarios(void) {
         }
         sum += injected[mode];
     }
-    printf("%ld cases of failed allocations in %d scenarios: %ld + %ld by the hook (once, for good), %ld + %ld by "
-           "malloc\n", sum, SCENARIOS, injected[0], injected[1], injected[2], injected[3]);
+    printf("%ld cases of failed allocations in %d scenarios: %ld + %ld by the hook (once, for good), %ld + "
+           "%ld by "
+           "malloc\n",
+           sum, SCENARIOS, injected[0], injected[1], injected[2], injected[3]);
 }
 // A context that there is no memory for.
 static void contexts(void) {

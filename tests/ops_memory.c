@@ -1,5 +1,6 @@
 // ops_memory.c - every op of ops.def and every twin on its cases: the k-th allocation fails, for every k, in
-// the call and in backward, once and for good, in the allocator's hook and in malloc; inputs end where a page ends, and the next page may not be touched
+// the call and in backward, once and for good, in the hook and in malloc; inputs end where a page ends, and
+// the next page may not be touched
 #define _DEFAULT_SOURCE
 #include "heap.h"
 #include "cases.h"
@@ -47,12 +48,12 @@ static void allocations_fail(const entry_t *op, const case_t *c) {
             code = call_and_back(op, c, &a);
             if (k < 0) calls += w.h.calls;
             w.h.fail_at = -1;
-            CHECK_MSG(code == 0 || (k >= 0 && code == TENSOR_ERR_OUT_OF_MEMORY), "%s %s, mode %d, k = %ld: %s",
-                      op->name, c->text, mode, k, tensor_error_text());
+            CHECK_MSG(code == 0 || (k >= 0 && code == TENSOR_ERR_OUT_OF_MEMORY),
+                      "%s %s, mode %d, k = %ld: %s", op->name, c->text, mode, k, tensor_error_text());
             tensor_clear_error();
             code = call_and_back(op, c, &a);
-            CHECK_MSG(code == 0, "%s %s, mode %d, k = %ld: the next call fails: %s", op->name, c->text, mode, k,
-                      tensor_error_text());
+            CHECK_MSG(code == 0, "%s %s, mode %d, k = %ld: the next call fails: %s", op->name, c->text, mode,
+                      k, tensor_error_text());
             tensor_clear_error();
             tensor_scope_end(s);
             heap_close(&w, k);

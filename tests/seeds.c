@@ -49,7 +49,7 @@ static long each_seed(const char *name, void (*visit)(const uint8_t *data, size_
                 data[n++] = (uint8_t)*p;
             }
         }
-        data = (uint8_t *)realloc(data, n + !n);        // its exact size: a sanitizer sees reads behind it
+        data = (uint8_t *)realloc(data, n + !n); // its exact size: a sanitizer sees reads behind it
         visit(data, n, count++);
         free(data);
     }
@@ -83,8 +83,10 @@ static void pack(const char *path) {
     int c;
     if (!f) exit(1);
     while ((c = getc(f)) != EOF) {
-        if (c < ' ' || c > '~' || c == '\\') printf("\\%02x", (unsigned)c);
-        else putchar(c);
+        if (c < ' ' || c > '~' || c == '\\')
+            printf("\\%02x", (unsigned)c);
+        else
+            putchar(c);
     }
     putchar('\n');
     fclose(f);
@@ -97,7 +99,8 @@ int main(int argc, char **argv) {
         return each_seed(argv[2], unpack) < 0;
     }
     if (argc > 2 && strcmp(argv[1], "pack") == 0) {
-        for (k = 2; k < argc; k++) pack(argv[k]);
+        for (k = 2; k < argc; k++)
+            pack(argv[k]);
         return 0;
     }
     for (k = 0; k < TARGETS; k++) {

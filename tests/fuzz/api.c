@@ -1,9 +1,9 @@
-// api.c - bytes as a program: calls of all ops of ops.def with the arguments of their cases or others, views, changes in
-// place, backward passes, scopes of every kind, kept tensors, tensors that are used after their scope. Nothing
-// crashes, overflows or leaks; an error has a code and a text.
+// api.c - bytes as a program: calls of all ops of ops.def with the arguments of their cases or others, views,
+// changes in place, backward passes, scopes of every kind, kept tensors, tensors that are used after their
+// scope. Nothing crashes, overflows or leaks; an error has a code and a text.
 //
-// The program's tensors are in a ring of 16 that calls take their inputs from and put their results in. A result of
-// more than 4096 elements is not put there, so that programs stay quick.
+// The program's tensors are in a ring of 16 that calls take their inputs from and put their results in. A
+// result of more than 4096 elements is not put there, so that programs stay quick.
 #include "fuzz.h"
 #include "../cases.h"
 
@@ -14,7 +14,7 @@ typedef struct tried_t {
     case_t c;
 } tried_t;
 static tried_t *tried;
-static int ntried, traced;              // FUZZ_TRACE=1: the program on stderr
+static int ntried, traced; // FUZZ_TRACE=1: the program on stderr
 
 static struct {
     tensor_t *ring[RING], *kept[MOST_KEPT];
@@ -25,19 +25,23 @@ static struct {
 static void put(tensor_t *x) {
     if (x && tensor_numel(x) <= MOST_ELEMENTS) program.ring[program.at++ % RING] = x;
 }
-static tensor_t *taken(bytes_t *b) { return program.ring[next_byte(b) % RING]; }
+static tensor_t *taken(bytes_t *b) {
+    return program.ring[next_byte(b) % RING];
+}
 
 // ---- numbers ----
 
 static int64_t a_number(bytes_t *b, int64_t usual) {
-    static const int64_t special[] = {0,         1,         -1,        2,         -2,       3,  4, 5, 7, 8, 9, 100, -100,
-                                      INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, 1u << 31, 64, 17};
+    static const int64_t special[] = {0,         1,         -1,        2,        -2,  3,    4,
+                                      5,         7,         8,         9,        100, -100, INT32_MAX,
+                                      INT32_MIN, INT64_MAX, INT64_MIN, 1u << 31, 64,  17};
     unsigned k = next_byte(b);
     if (k < 128) return usual;
     return special[k % (sizeof special / sizeof *special)];
 }
 static double a_real(bytes_t *b, double usual) {
-    static const double special[] = {0, 1, -1, 0.5, -0.5, 2, 1e-30, 1e30, 1e300, -1e300, 100, 0.999, 3, 1e-310};
+    static const double special[] = {0,    1,     -1,     0.5, -0.5,  2, 1e-30,
+                                     1e30, 1e300, -1e300, 100, 0.999, 3, 1e-310};
     unsigned k = next_byte(b);
     if (k < 128) return usual;
     if (k == 128) return (double)NAN;
@@ -45,7 +49,9 @@ static double a_real(bytes_t *b, double usual) {
     if (k == 130) return -(double)INFINITY;
     return special[k % (sizeof special / sizeof *special)];
 }
-static tensor_dtype_t a_dtype(bytes_t *b) { return (tensor_dtype_t)(next_byte(b) % (TENSOR_DTYPE_COUNT + 1)); }
+static tensor_dtype_t a_dtype(bytes_t *b) {
+    return (tensor_dtype_t)(next_byte(b) % (TENSOR_DTYPE_COUNT + 1));
+}
 
 // ---- ops ----
 
@@ -55,11 +61,19 @@ static int fixed_integers(const char *name) {
            strcmp(name, "gru") == 0 || strcmp(name, "rnn") == 0;
 }
 static void change_text(bytes_t *b, char *s) {
-    static const char *const texts[] = {"",     "f32",  "bool", "i64",  "none", "mean",     "trunc",
-                                        "floor", "linear", "nuc", "fro", "inf",  "complete", "r"};
+    static const char *const texts[] = {"",      "f32",    "bool", "i64", "none", "mean",     "trunc",
+                                        "floor", "linear", "nuc",  "fro", "inf",  "complete", "r"};
     snprintf(s, 32, "%s", texts[next_byte(b) % (sizeof texts / sizeof *texts)]);
 }
-enum { CHANGE_INTEGERS = 1, CHANGE_REALS = 2, FROM_RING = 4, WITH_GRAD = 8, IN_ITSELF = 16, CHANGE_TEXT = 32, SOME_RING = 64 };
+enum {
+    CHANGE_INTEGERS = 1,
+    CHANGE_REALS = 2,
+    FROM_RING = 4,
+    WITH_GRAD = 8,
+    IN_ITSELF = 16,
+    CHANGE_TEXT = 32,
+    SOME_RING = 64
+};
 static void call_op(bytes_t *b) {
     const tried_t *t = &tried[next_pair(b) % (unsigned)ntried];
     unsigned flags = next_byte(b);
@@ -70,22 +84,27 @@ static void call_op(bytes_t *b) {
     for (k = 0; k < a.nin; k++) {
         int ring = (flags & FROM_RING) || ((flags & SOME_RING) && next_byte(b) < 100);
         a.in[k] = ring ? taken(b) : input_of(&t->c.in[k], k, t->op->lo, t->op->hi, dtype);
-        if (!ring && (flags & WITH_GRAD) && a.in[k] && is_data(&t->c.in[k])) tensor_requires_grad_(a.in[k], 1);
+        if (!ring && (flags & WITH_GRAD) && a.in[k] && is_data(&t->c.in[k]))
+            tensor_requires_grad_(a.in[k], 1);
     }
     tensor_clear_error();
     if ((flags & CHANGE_INTEGERS) && !fixed_integers(t->op->name)) {
         int more = (int)(next_byte(b) % 8);
-        for (k = 0; k < a.ni; k++) a.i[k] = a_number(b, a.i[k]);
-        for (; more >= 6 && a.ni < 12; more--) a.i[a.ni++] = a_number(b, 1);
+        for (k = 0; k < a.ni; k++)
+            a.i[k] = a_number(b, a.i[k]);
+        for (; more >= 6 && a.ni < 12; more--)
+            a.i[a.ni++] = a_number(b, 1);
     }
     if (flags & CHANGE_REALS)
-        for (k = 0; k < 4; k++) a.f[k] = a_real(b, a.f[k]);
+        for (k = 0; k < 4; k++)
+            a.f[k] = a_real(b, a.f[k]);
     if (flags & CHANGE_TEXT) change_text(b, a.s);
     changes_itself = (flags & IN_ITSELF) != 0;
     if (traced) fprintf(stderr, "%s \"%s\" dtype %d flags %u\n", t->op->name, t->c.text, (int)dtype, flags);
     t->op->call(&a);
     changes_itself = 0;
-    for (k = 0; k < a.nout && k < MAX_OUT; k++) put(a.out[k]);
+    for (k = 0; k < a.nout && k < MAX_OUT; k++)
+        put(a.out[k]);
 }
 
 // ---- views, changes in place ----
@@ -95,7 +114,8 @@ static void make_view(bytes_t *b) {
     unsigned kind = next_byte(b) % 17;
     int64_t d = a_number(b, (int64_t)(next_byte(b) % 4)), n[4], s[4];
     int k;
-    for (k = 0; k < 4; k++) n[k] = a_number(b, (int64_t)(next_byte(b) % 5)), s[k] = a_number(b, (int64_t)(next_byte(b) % 5));
+    for (k = 0; k < 4; k++)
+        n[k] = a_number(b, (int64_t)(next_byte(b) % 5)), s[k] = a_number(b, (int64_t)(next_byte(b) % 5));
     switch (kind) {
     case 0: y = tensor_narrow(x, d, n[0], n[1]); break;
     case 1: y = tensor_select(x, d, n[0]); break;
@@ -143,10 +163,13 @@ static void change(bytes_t *b) {
 static void differentiate(bytes_t *b) {
     tensor_t *y = taken(b), *x = taken(b), *in[2], *out[2] = {NULL, NULL};
     switch (next_byte(b) % 12) {
-    case 0: case 1: tensor_backward(tensor_sum(tensor_to(y, TENSOR_F32))); break;
+    case 0:
+    case 1: tensor_backward(tensor_sum(tensor_to(y, TENSOR_F32))); break;
     case 2: tensor_backward(y); break;
     // Not with TENSOR_CREATE_GRAPH: a leaf and its gradient would hold each other.
-    case 3: tensor_backward_with(y, x, (int)(next_byte(b) & (TENSOR_RETAIN_GRAPH | TENSOR_ALLOW_UNUSED))); break;
+    case 3:
+        tensor_backward_with(y, x, (int)(next_byte(b) & (TENSOR_RETAIN_GRAPH | TENSOR_ALLOW_UNUSED)));
+        break;
     case 4:
         in[0] = x, in[1] = taken(b);
         y = tensor_sum(y);
@@ -154,7 +177,7 @@ static void differentiate(bytes_t *b) {
         put(out[0]), put(out[1]);
         break;
     case 5: put(tensor_grad(y)); break;
-    case 6: tensor_set_grad(y, tensor_detach(x)); break;     // a graph of y would hold y for good
+    case 6: tensor_set_grad(y, tensor_detach(x)); break; // a graph of y would hold y for good
     case 7: tensor_requires_grad_(y, (int)(next_byte(b) & 1)); break;
     case 8: tensor_retain_grad(y); break;
     case 9: tensor_detach_(y); break;
@@ -172,15 +195,18 @@ static void change_scope(bytes_t *b) {
     unsigned kind = next_byte(b) % 12;
     tensor_scope_t *top = &program.scopes[program.nscopes - 1];
     if (kind < 6 && program.nscopes < MOST_SCOPES) {
-        program.scopes[program.nscopes++] = kind == 0   ? tensor_scope_begin_no_grad()
-                                            : kind == 1 ? tensor_scope_begin_inference()
-                                            : kind == 2 ? tensor_scope_begin_autocast(next_byte(b) & 1 ? TENSOR_F16 : TENSOR_BF16)
-                                            : kind == 3 ? tensor_scope_begin_grad()
-                                                        : tensor_scope_begin();
+        program.scopes[program.nscopes++] =
+            kind == 0   ? tensor_scope_begin_no_grad()
+            : kind == 1 ? tensor_scope_begin_inference()
+            : kind == 2 ? tensor_scope_begin_autocast(next_byte(b) & 1 ? TENSOR_F16 : TENSOR_BF16)
+            : kind == 3 ? tensor_scope_begin_grad()
+                        : tensor_scope_begin();
     } else if (program.nscopes > 1 && kind < 9) {
         program.nscopes--;
-        if (kind == 6) put(tensor_scope_return(*top, taken(b)));
-        else tensor_scope_end(*top);
+        if (kind == 6)
+            put(tensor_scope_return(*top, taken(b)));
+        else
+            tensor_scope_end(*top);
     } else if (program.nscopes > 1) {
         tensor_scope_reset(*top);
     }
@@ -188,7 +214,8 @@ static void change_scope(bytes_t *b) {
 static void own(bytes_t *b) {
     tensor_t *x = taken(b);
     switch (next_byte(b) % 4) {
-    case 0: case 1:
+    case 0:
+    case 1:
         if (program.nkept < MOST_KEPT && !tensor_is_poison(tensor_keep(x))) program.kept[program.nkept++] = x;
         break;
     case 2: tensor_free(x); break;
@@ -224,7 +251,8 @@ static void api_setup(void) {
     int k, j, n, room = 0;
     if (tried) return;
     traced = getenv("FUZZ_TRACE") != NULL;
-    for (k = 0; k < NOPS - ONLY_FIXTURES; k++) room += cases_of_op(&ops[k], 0, cases, MAX_CASES);
+    for (k = 0; k < NOPS - ONLY_FIXTURES; k++)
+        room += cases_of_op(&ops[k], 0, cases, MAX_CASES);
     tried = (tried_t *)malloc((size_t)room * sizeof *tried);
     if (!tried) abort();
     for (k = 0; k < NOPS - ONLY_FIXTURES; k++) {
@@ -240,7 +268,8 @@ static void program_begin(void) {
     memset(&program, 0, sizeof program);
     for (k = 0; k < RING; k++) {
         int64_t dims[3] = {1 + k % 3, 2 + k / 6, 3};
-        static const tensor_dtype_t of[] = {TENSOR_F32, TENSOR_F32, TENSOR_F64, TENSOR_I64, TENSOR_BF16, TENSOR_BOOL};
+        static const tensor_dtype_t of[] = {TENSOR_F32, TENSOR_F32,  TENSOR_F64,
+                                            TENSOR_I64, TENSOR_BF16, TENSOR_BOOL};
         tensor_t *x = tensor_to(tensor_randn_n(dims, 1 + k % 3), of[k % 6]);
         put(k % 6 < 2 && k < 8 ? tensor_requires_grad_(x, 1) : x);
     }
@@ -250,7 +279,8 @@ static void program_end(void) {
     tensor_clear_error();
     tensor_set_autocast(TENSOR_DTYPE_NONE);
     tensor_set_grad_enabled(1);
-    while (program.nkept) tensor_free(program.kept[--program.nkept]);
+    while (program.nkept)
+        tensor_free(program.kept[--program.nkept]);
     tensor_scope_end(program.scopes[0]);
 }
 
@@ -261,13 +291,20 @@ static void api(const uint8_t *data, size_t size) {
     PROMISE(tensor_ok(), "%s", tensor_error_text());
     for (steps = 0; b.p < b.end && steps < MOST_STEPS; steps++) {
         unsigned kind = next_byte(&b) % 16;
-        if (kind < 8) call_op(&b);
-        else if (kind < 10) make_view(&b);
-        else if (kind == 10) change(&b);
-        else if (kind < 13) differentiate(&b);
-        else if (kind == 13) change_scope(&b);
-        else if (kind == 14) own(&b);
-        else look(&b);
+        if (kind < 8)
+            call_op(&b);
+        else if (kind < 10)
+            make_view(&b);
+        else if (kind == 10)
+            change(&b);
+        else if (kind < 13)
+            differentiate(&b);
+        else if (kind == 13)
+            change_scope(&b);
+        else if (kind == 14)
+            own(&b);
+        else
+            look(&b);
         if (traced) fprintf(stderr, "%d: kind %u: %s\n", steps, kind, tensor_error_text());
         PROMISE(tensor_ok() || *tensor_error_text(), "an error without a text");
         PROMISE(tensor_error_code() != TENSOR_ERR_INTERNAL, "%s", tensor_error_text());

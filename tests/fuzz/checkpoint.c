@@ -1,5 +1,5 @@
-// checkpoint.c - checkpoints of a net and an optimizer: after a refused one all is as it was, after one that is taken
-// a training step goes on. The first byte says which optimizer.
+// checkpoint.c - checkpoints of a net and an optimizer: after a refused one all is as it was, after one that
+// is taken a training step goes on. The first byte says which optimizer.
 #if defined(__linux__) && !defined(_DEFAULT_SOURCE)
 #define _DEFAULT_SOURCE
 #endif
@@ -27,9 +27,11 @@ static uint64_t world_hash(int k, int64_t step) {
     uint64_t h = TEST_HASH;
     size_t n, i;
     uint8_t *p;
-    PROMISE(nn_save_checkpoint(checkpoint_probe, worlds[k].net, worlds[k].opt, step) == 0, "%s", tensor_error_text());
+    PROMISE(nn_save_checkpoint(checkpoint_probe, worlds[k].net, worlds[k].opt, step) == 0, "%s",
+            tensor_error_text());
     p = read_all(checkpoint_probe, &n);
-    for (i = 0; i < n; i++) h = (h ^ p[i]) * 1099511628211ull;
+    for (i = 0; i < n; i++)
+        h = (h ^ p[i]) * 1099511628211ull;
     free(p);
     return h;
 }
@@ -83,7 +85,8 @@ static void checkpoint(const uint8_t *data, size_t size) {
     fclose(f);
     free(file);
     code = nn_load_checkpoint(checkpoint_path, worlds[k].net, worlds[k].opt, &step);
-    PROMISE(code == 0 || code == TENSOR_ERR_FORMAT || code == TENSOR_ERR_OUT_OF_MEMORY || code == TENSOR_ERR_UNSUPPORTED,
+    PROMISE(code == 0 || code == TENSOR_ERR_FORMAT || code == TENSOR_ERR_OUT_OF_MEMORY ||
+                code == TENSOR_ERR_UNSUPPORTED,
             "%s", tensor_error_text());
     PROMISE(code == tensor_error_code(), "code %d, error %d", code, tensor_error_code());
     tensor_clear_error();

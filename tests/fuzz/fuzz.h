@@ -4,14 +4,14 @@
 //   static void idx(const uint8_t *data, size_t size) { ... PROMISE(condition, "text"); ... }
 //   FUZZ_TARGET(idx, idx_setup)
 //
-// setup is called before each input and makes what all inputs share.
-// Compiled alone it is a libFuzzer program (make fuzz); tests/seeds.c includes all of them and runs the committed
-// inputs. After each input the error is cleared, and no tensor, node or byte of storage may be left.
+// setup is called before each input and makes what all inputs share. Compiled alone it is a libFuzzer program
+// (make fuzz); tests/seeds.c includes all of them and runs the committed inputs. After each input the error
+// is cleared, and no tensor, node or byte of storage may be left.
 #ifndef TEST_FUZZ_H
 #define TEST_FUZZ_H
 #include "../test.h"
 
-enum { FUZZ_MEMORY = 32 << 20 };        // bytes; beyond it an op is OUT_OF_MEMORY
+enum { FUZZ_MEMORY = 32 << 20 }; // bytes; beyond it an op is OUT_OF_MEMORY
 
 #ifdef FUZZ_SEEDS
 #define FUZZ_TARGET(name, setup)
@@ -35,8 +35,8 @@ enum { FUZZ_MEMORY = 32 << 20 };        // bytes; beyond it an op is OUT_OF_MEMO
 #endif
 
 // One input through a target.
-TEST_FN void fuzz_one(void (*setup)(void), void (*target)(const uint8_t *data, size_t size), const uint8_t *data,
-                      size_t size) {
+TEST_FN void fuzz_one(void (*setup)(void), void (*target)(const uint8_t *data, size_t size),
+                      const uint8_t *data, size_t size) {
     tensor_memory_stats_t before, after;
     tensor_scope_t scope;
     tensor_set_error_handler(test_quiet, NULL);
@@ -70,7 +70,9 @@ typedef struct bytes_t {
     const uint8_t *p, *end;
 } bytes_t;
 
-TEST_FN unsigned next_byte(bytes_t *b) { return b->p < b->end ? *b->p++ : 0; }
+TEST_FN unsigned next_byte(bytes_t *b) {
+    return b->p < b->end ? *b->p++ : 0;
+}
 TEST_FN unsigned next_pair(bytes_t *b) {
     unsigned low = next_byte(b);
     return low | next_byte(b) << 8;
@@ -87,8 +89,9 @@ TEST_FN char *rest_as_string(bytes_t *b) {
     return s;
 }
 
-// The bytes of a safetensors file. The first byte of an input says which: 0 the rest as it is; else a header's text
-// up to a NUL and data behind it, to which the length is put in front, so that not every change breaks it.
+// The bytes of a safetensors file. The first byte of an input says which: 0 the rest as it is; else a
+// header's text up to a NUL and data behind it, to which the length is put in front, so that not every change
+// breaks it.
 TEST_FN uint8_t *file_of(const uint8_t *data, size_t size, size_t *bytes) {
     const uint8_t *nul;
     size_t header, k;
@@ -106,7 +109,8 @@ TEST_FN uint8_t *file_of(const uint8_t *data, size_t size, size_t *bytes) {
     *bytes = 8 + header + (nul ? size - header - 1 : 0);
     file = (uint8_t *)malloc(*bytes);
     if (!file) abort();
-    for (k = 0; k < 8; k++) file[k] = (uint8_t)(k < 4 ? header >> 8 * k : 0);
+    for (k = 0; k < 8; k++)
+        file[k] = (uint8_t)(k < 4 ? header >> 8 * k : 0);
     if (header) memcpy(file + 8, data, header);
     if (nul) memcpy(file + 8 + header, nul + 1, size - header - 1);
     return file;

@@ -10,8 +10,9 @@ static void idx(const uint8_t *data, size_t size) {
     if (size) memcpy(file, data, size);
     x = nn_parse_idx(file, size);
     code = tensor_error_code();
-    PROMISE(code == 0 || code == TENSOR_ERR_FORMAT || code == TENSOR_ERR_SHAPE || code == TENSOR_ERR_OUT_OF_MEMORY, "%s",
-            tensor_error_text());
+    PROMISE(code == 0 || code == TENSOR_ERR_FORMAT || code == TENSOR_ERR_SHAPE ||
+                code == TENSOR_ERR_OUT_OF_MEMORY,
+            "%s", tensor_error_text());
     if (!tensor_is_poison(x)) {
         size_t bytes = (size_t)tensor_numel(x) * tensor_dtype_size(tensor_dtype(x));
         PROMISE(bytes + 4 + 4 * (size_t)tensor_ndim(x) == size, "%zu bytes of %zu", bytes, size);

@@ -1,8 +1,9 @@
-// safetensors.c - the reader of safetensors: refused as a whole, or every tensor can be read (or is UNSUPPORTED), and
-// what is written from them is read back as it was; a module loads the file as a whole or is unchanged
+// safetensors.c - the reader of safetensors: refused as a whole, or every tensor can be read (or is
+// UNSUPPORTED), and what is written from them is read back as it was; a module loads the file as a whole or
+// is unchanged
 #include "fuzz.h"
 
-enum { SAFE_MOST = 64 };        // tensors of a file that are looked at
+enum { SAFE_MOST = 64 }; // tensors of a file that are looked at
 
 static nn_module_t *safe_net;
 
@@ -56,8 +57,8 @@ static void safetensors(const uint8_t *data, size_t size) {
     nn_safetensors_t *r = nn_safetensors_parse(file, bytes);
     int64_t i, count = nn_safetensors_count(r);
     int n = 0;
-    PROMISE(r || tensor_error_code() == TENSOR_ERR_FORMAT || tensor_error_code() == TENSOR_ERR_OUT_OF_MEMORY, "%s",
-            tensor_error_text());
+    PROMISE(r || tensor_error_code() == TENSOR_ERR_FORMAT || tensor_error_code() == TENSOR_ERR_OUT_OF_MEMORY,
+            "%s", tensor_error_text());
     tensor_clear_error();
     for (i = 0; i < count && n < SAFE_MOST; i++) {
         int code;
@@ -70,7 +71,8 @@ static void safetensors(const uint8_t *data, size_t size) {
         n += code == 0;
         tensor_clear_error();
     }
-    PROMISE(nn_safetensors_name(r, count) == NULL && nn_safetensors_name(r, -1) == NULL, "a name that is not there");
+    PROMISE(nn_safetensors_name(r, count) == NULL && nn_safetensors_name(r, -1) == NULL,
+            "a name that is not there");
     nn_safetensors_metadata(r, "format");
     if (n && n == count) safe_written(names, tensors, n);
     nn_safetensors_close(r);

@@ -1,5 +1,5 @@
-// strings.c - every string that a function parses. The first byte says which function, the second which tensors and
-// numbers; the rest is the string.
+// strings.c - every string that a function parses. The first byte says which function, the second which
+// tensors and numbers; the rest is the string.
 #include "fuzz.h"
 
 enum { STRING_KINDS = 18 };
@@ -25,15 +25,17 @@ static tensor_t *string_tensor(unsigned which) {
 }
 // A result can be read; a failure has a code.
 static void looked_at(tensor_t *y) {
-    PROMISE(tensor_is_poison(y) == !tensor_ok(), "poison %d, error \"%s\"", tensor_is_poison(y), tensor_error_text());
+    PROMISE(tensor_is_poison(y) == !tensor_ok(), "poison %d, error \"%s\"", tensor_is_poison(y),
+            tensor_error_text());
     if (!tensor_is_poison(y)) {
         tensor_shape_t s = tensor_shape(y);
         int64_t n = 1;
         int d;
-        for (d = 0; d < s.ndim; d++) n *= s.dims[d];
-        PROMISE(s.ndim >= 0 && s.ndim <= TENSOR_MAX_DIMS && n == tensor_numel(y), "%d dims, %lld elements", s.ndim,
-                (long long)n);
-        if (n <= 1 << 16) test_hash(TEST_HASH, y);      // an expanded view may have as many as it likes
+        for (d = 0; d < s.ndim; d++)
+            n *= s.dims[d];
+        PROMISE(s.ndim >= 0 && s.ndim <= TENSOR_MAX_DIMS && n == tensor_numel(y), "%d dims, %lld elements",
+                s.ndim, (long long)n);
+        if (n <= 1 << 16) test_hash(TEST_HASH, y); // an expanded view may have as many as it likes
     }
 }
 
@@ -50,12 +52,15 @@ static void strings(const uint8_t *data, size_t size) {
     case 0: looked_at(tensor_at(x, s)); break;
     case 1: looked_at(tensor_einsum_n(s, list, (int)(which >> 6) % 4)); break;
     case 2: looked_at(tensor_einsum_n(s, list, 1 + (int)(which & 1))); break;
-    case 3: case 4:
+    case 3:
+    case 4:
         if (bar) *bar = 0;
-        looked_at(tensor_rearrange(x, s, bar ? bar + 1 : NULL, .h = which >> 5, .w = kind == 4 ? 2 : 0, .b = which >> 7));
+        looked_at(tensor_rearrange(x, s, bar ? bar + 1 : NULL, .h = which >> 5, .w = kind == 4 ? 2 : 0,
+                                   .b = which >> 7));
         break;
     case 5:
-        for (k = 0; k < 8; k++) to[k] = k == (int)(which >> 5) ? NULL : &sizes[k];
+        for (k = 0; k < 8; k++)
+            to[k] = k == (int)(which >> 5) ? NULL : &sizes[k];
         n = tensor_check_n(x, s, to, (int)(which >> 3) % 9);
         PROMISE(n == tensor_error_code(), "code %d, error %d", n, tensor_error_code());
         break;
@@ -79,7 +84,7 @@ static void strings(const uint8_t *data, size_t size) {
         break;
     case 14: looked_at(nn_get(net, s)); break;
     case 15: nn_get_child(net, s); break;
-    case 16:                                        // a name that goes into a file and comes back
+    case 16: // a name that goes into a file and comes back
         index = nn_safetensors_format((const char *const *)&s, &x, 1, NULL, 0);
         if (!tensor_is_poison(index)) {
             nn_safetensors_t *r = nn_safetensors_parse(tensor_data(index), (size_t)tensor_numel(index));
@@ -88,7 +93,7 @@ static void strings(const uint8_t *data, size_t size) {
             nn_safetensors_close(r);
         }
         break;
-    default:                                        // a text of the program in an error's text
+    default: // a text of the program in an error's text
         tensor_raise(TENSOR_ERR_SHAPE, s);
         snprintf(room, sizeof room, "%.200s", tensor_error_text());
         tensor_to_string(x, room, which);
