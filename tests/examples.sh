@@ -1,6 +1,6 @@
 # examples.sh - runs each example whose first comment has a line "// Output:" and compares what it prints; runs the
 # programs of the gallery with few steps and looks at the size, the ink and the loss in the caption of what they
-# draw; gives them files that are missing or wrong.
+# draw; gives them files that are missing or wrong; compiles each header of examples/kit by itself, in C and C++.
 # Ends with "N passed, N failed".
 B=${B:-build}
 passed=0
@@ -87,6 +87,21 @@ refused "ends in .svg or .png" "$B/spiral" "$out/none.gif"
 # A full disk: files may have 4 KB.
 refused "cannot write" sh -c 'trap "" XFSZ; ulimit -f 8; exec "$@"' full "$B/spiral" "$out/none.png"
 refused "fewer than 2000 words" env TEXT=LICENSE "$B/word_vectors"
+
+unset STEPS
+warn="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -fsyntax-only -I."
+for h in examples/kit/*.h; do
+    name=$(basename "$h" .h | tr 'a-z' 'A-Z')
+    for define in "" "#define KIT_${name}_IMPLEMENTATION"; do
+        printf '%s\n#include "%s"\n#include "%s"\n' "$define" "$h" "$h" >"$out/kit.c"
+        cp "$out/kit.c" "$out/kit.cpp"
+        # shellcheck disable=SC2086
+        result "$(${CC:-cc} -std=c99 -Wstrict-prototypes $warn "$out/kit.c" 2>&1 | head -n 5)"
+        command -v "${CXX:-c++}" >/dev/null 2>&1 || continue
+        # shellcheck disable=SC2086
+        result "$(${CXX:-c++} -std=c++11 $warn "$out/kit.cpp" 2>&1 | head -n 5)"
+    done
+done
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -376,10 +376,7 @@ static void odd_data_is_drawn(void) {
         file_t f = slurp(place("e.svg"));
         CHECK(f.at && elements((const char *)f.at) > 1 && !strstr((const char *)f.at, "nan") &&
               !strstr((const char *)f.at, "inf"));
-        if (kind == 5) {
-            CHECK(times((const char *)f.at, "<circle") == 3);
-            CHECK(strstr((const char *)f.at, ">2.5<") != NULL);            // ticks of 1..3
-        }
+        if (kind == 5) { CHECK(times((const char *)f.at, "<circle") == 3); }
         free(f.at);
         plot_free(p);
     }
