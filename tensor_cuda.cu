@@ -4240,9 +4240,10 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// Attention of one query a head, as in decoding: scores never leave the block. A block takes a head, a warp every
-// WARPS-th key, its lanes the elements of one; each warp keeps its own largest score, sum and sum of values, which the
-// block joins. K and V may lie as a cache has them: their elements side by side, keys and heads anywhere.
+// Attention of one query a head, as in decoding: scores never leave the block. A block takes a head, a
+// warp every WARPS-th key, its lanes the elements of one; each warp keeps its own largest score, sum and
+// sum of values, which the block joins. K and V may lie as a cache has them: their elements side by side,
+// keys and heads anywhere.
 enum { ONE_MOST = 256, ONE_EACH = ONE_MOST / 32 };              // elements of a query or value; of a lane
 struct one_query_t {
     walk_t heads;                               // of y, q, k, v
@@ -5942,6 +5943,38 @@ struct side_t {
     }
 };
 
+// With libraries.lock: the algorithm of a product so described, by cuBLASLt's heuristic; -1 bytes of
+// workspace where it has none.
+static cublasStatus_t plan_product(const place_t &at, const matmul_t &q, cublasLtMatmulDesc_t product,
+                                   cublasLtMatrixLayoutOpaque_t *layout, product_plan_t *plan) {
+    cublasLtMatmulPreferenceOpaque_t wish;
+    cublasLtMatmulHeuristicResult_t result;
+    int results = 0;
+    size_t room = (size_t)at.limits.product_workspace;
+    uint32_t align[3] = {alignment_of(q.w), alignment_of(q.x), alignment_of(q.y)};
+    uint32_t parts = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;        // never summed in f16 or bf16
+    on_device_t leave(at.device);
+    memset((void *)&result, 0, sizeof result);
+    cublasStatus_t e = lib.cublasLtMatmulPreferenceInit_internal_(&wish, sizeof wish);
+    auto want = [&](cublasLtMatmulPreferenceAttributes_t name, const void *value, size_t bytes) {
+        if (!e) { e = lib.cublasLtMatmulPreferenceSetAttribute_(&wish, name, value, bytes); }
+    };
+    want(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof room);
+    want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align[0], sizeof align[0]);
+    want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align[1], sizeof align[1]);
+    want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align[2], sizeof align[2]);
+    want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align[2], sizeof align[2]);
+    want(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &parts, sizeof parts);
+    if (!e) {
+        e = lib.cublasLtMatmulAlgoGetHeuristic_(libraries.blas[at.device], product, &layout[0], &layout[1],
+                                                &layout[2], &layout[2], &wish, 1, &result, &results);
+    }
+    if (!e && (!results || result.state)) { e = result.state ? result.state : CUBLAS_STATUS_NOT_SUPPORTED; }
+    plan->algo = result.algo;
+    plan->workspace = e ? -1 : (int64_t)result.workspaceSize;
+    return e;
+}
+
 // y = x w is its D[n,m] = A[n,k] B[k,m] with A = w and B = x, and nothing is turned. -> whether it was done
 static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     bool f64 = q.dtype == TENSOR_F64;
@@ -5971,7 +6004,6 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     case TENSOR_BF16: type = CUDA_R_16BF; break;
     default: break;
     }
-
     cublasComputeType_t sums = tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     if (f64) { sums = CUBLAS_COMPUTE_64F; }
     cublasLtMatmulDescOpaque_t product;
@@ -6018,34 +6050,7 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     if (!blas_said("description of a product", e)) { return false; }
     auto *slot = libraries.products.of(key, at.limits.plan_sets, nullptr, &found);
     if (!found) {
-        cublasLtMatmulPreferenceOpaque_t wish;
-        cublasLtMatmulHeuristicResult_t result;
-        int results = 0;
-        size_t most = (size_t)at.limits.product_workspace;
-        on_device_t leave(at.device);
-        memset((void *)&result, 0, sizeof result);
-        e = lib.cublasLtMatmulPreferenceInit_internal_(&wish, sizeof wish);
-        auto want = [&](cublasLtMatmulPreferenceAttributes_t name, const void *value, size_t bytes) {
-            if (!e) { e = lib.cublasLtMatmulPreferenceSetAttribute_(&wish, name, value, bytes); }
-        };
-        uint32_t align[3] = {alignment_of(q.w), alignment_of(q.x), alignment_of(q.y)};
-        uint32_t parts = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;    // never summed in f16 or bf16
-        want(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most);
-        want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align[0], sizeof align[0]);
-        want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align[1], sizeof align[1]);
-        want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align[2], sizeof align[2]);
-        want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align[2], sizeof align[2]);
-        want(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &parts, sizeof parts);
-        if (!e) {
-            e = lib.cublasLtMatmulAlgoGetHeuristic_(libraries.blas[at.device], &product, &layout[0],
-                                                    &layout[1], &layout[2], &layout[2], &wish, 1, &result,
-                                                    &results);
-        }
-        if (!e && (!results || result.state)) {
-            e = result.state ? result.state : CUBLAS_STATUS_NOT_SUPPORTED;
-        }
-        slot->plan.algo = result.algo;
-        slot->plan.workspace = e ? -1 : (int64_t)result.workspaceSize;
+        e = plan_product(at, q, &product, layout, &slot->plan);
         if (e && e != CUBLAS_STATUS_NOT_SUPPORTED) { slot->used = 0; }       // it may do better next time
         if (!blas_said("no algorithm", e)) { return false; }
     }
