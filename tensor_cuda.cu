@@ -10852,7 +10852,7 @@ int tensor_record_stream(tensor_t *x, tensor_cuda_stream_t *stream) {
         return raised(TENSOR_ERR_POISONED, "record_stream: x is not a tensor, or failed earlier");
     }
     if (x->device != h->of->device + 1) {
-        return raised(TENSOR_ERR_DEVICE, "record_stream: x is on another device");
+        return raised(TENSOR_ERR_DEVICE, "record_stream: x lies on another device");
     }
     return record_stream(process.allocator, (block_t *)x->storage->user, (void *)h->of->raw)
                ? raised(TENSOR_ERR_OUT_OF_MEMORY, "record_stream: out of memory") : 0;
