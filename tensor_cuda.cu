@@ -1816,6 +1816,7 @@ struct limits_t {
     // Layer norms of f32 of so many elements are cuDNN's: in smaller ones its call costs the host more.
     int64_t norm_library = 1 << 18;
     int64_t product_workspace = 32 << 20, conv_workspace = 256 << 20; // the most bytes an algorithm may want
+    int64_t one_query_keys = 1 << 14;           // more keys want more than a block a head
     int64_t attention_workspace = 256 << 20;    // more than this: its gradient a part of the batch at a time
     uint64_t plan_sets = PLAN_SETS;
     int64_t scan_part = 16384;                  // elements of a long row that a block scans; likewise
@@ -4239,6 +4240,81 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
+// Attention of one query a head, as in decoding: scores never leave the block. A block takes a head, a
+// warp every WARPS-th key, its lanes the elements of one; each warp keeps its own largest score, sum and
+// sum of values, which the block joins. K and V may lie as a cache has them: their elements side by side,
+// keys and heads anywhere.
+enum { ONE_MOST = 256, ONE_EACH = ONE_MOST / 32 };              // elements of a query or value; of a lane
+struct one_query_t {
+    walk_t heads;                               // of y, q, k, v
+    void *y, *lse;
+    const void *q, *k, *v;
+    int64_t keys, e, ev, key_step, value_step;
+    double scale;
+};
+
+template <class C> __device__ inline C warp_sum(C v) {
+    for (int d = 16; d; d /= 2) { v += __shfl_xor_sync(~0u, v, d); }
+    return v;
+}
+
+template <class T, class C = class_t<T>>
+__global__ void __launch_bounds__(THREADS, 2) attention_one(one_query_t a) {
+    enum { WARPS = THREADS / 32 };
+    TCU_SHARED(C, sum_of, [WARPS][ONE_MOST]);
+    TCU_SHARED(C, top_of, [WARPS]);
+    TCU_SHARED(C, weight_of_warp, [WARPS]);
+    const int w = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    for (int64_t h = blockIdx.x; h < a.heads.n; h += gridDim.x) {
+        int64_t at[4];
+        places_of<4>(a.heads, h, at);
+        const T *q = (const T *)a.q + at[1], *k = (const T *)a.k + at[2], *v = (const T *)a.v + at[3];
+        C query[ONE_EACH], sum[ONE_EACH], top = -INFINITY, weights = 0;
+        TCU_UNROLL
+        for (int i = 0; i < ONE_EACH; i++) {
+            int64_t e = i * 32 + lane;
+            query[i] = e < a.e ? to_class<C>(q[e]) * (C)a.scale : C(0);
+            sum[i] = 0;
+        }
+        for (int64_t j = w; j < a.keys; j += WARPS) {
+            C score = 0;
+            TCU_UNROLL
+            for (int i = 0; i < ONE_EACH; i++) {
+                int64_t e = i * 32 + lane;
+                if (e < a.e) { score += query[i] * to_class<C>(k[j * a.key_step + e]); }
+            }
+            score = warp_sum(score);
+            C above = score > top ? score : top;
+            C left = above == -INFINITY ? C(1) : w_exp(top - above), weight = w_exp(score - above);
+            if (above == -INFINITY) { weight = 0; }
+            top = above;
+            weights = weights * left + weight;
+            TCU_UNROLL
+            for (int i = 0; i < ONE_EACH; i++) {
+                int64_t e = i * 32 + lane;
+                if (e < a.ev) { sum[i] = sum[i] * left + weight * to_class<C>(v[j * a.value_step + e]); }
+            }
+        }
+
+        for (int i = 0; i < ONE_EACH; i++) { sum_of[w][i * 32 + lane] = sum[i]; }
+        if (!lane) {
+            top_of[w] = top;
+            weight_of_warp[w] = weights;
+        }
+        __syncthreads();
+        C highest = -INFINITY, all = 0, y = 0;
+        for (int i = 0; i < WARPS; i++) { highest = top_of[i] > highest ? top_of[i] : highest; }
+        for (int i = 0; i < WARPS; i++) {
+            C part = top_of[i] == -INFINITY ? C(0) : w_exp(top_of[i] - highest);
+            all += weight_of_warp[i] * part;
+            y += sum_of[i][threadIdx.x] * part;
+        }
+        if ((int64_t)threadIdx.x < a.ev) { ((T *)a.y)[at[0] + threadIdx.x] = from_class<T>(y / all); }
+        if (!threadIdx.x) { ((C *)a.lse)[h] = w_log(all) + highest; }
+        __syncthreads();
+    }
+}
+
 #define TCU_FLOATS(dtype, T, code)                                                                           \
     switch (dtype) {                                                                                         \
     case TENSOR_F32: { typedef float T; code } break;                                                        \
@@ -5867,6 +5943,38 @@ struct side_t {
     }
 };
 
+// With libraries.lock: the algorithm of a product so described, by cuBLASLt's heuristic; -1 bytes of
+// workspace where it has none.
+static cublasStatus_t plan_product(const place_t &at, const matmul_t &q, cublasLtMatmulDesc_t product,
+                                   cublasLtMatrixLayoutOpaque_t *layout, product_plan_t *plan) {
+    cublasLtMatmulPreferenceOpaque_t wish;
+    cublasLtMatmulHeuristicResult_t result;
+    int results = 0;
+    size_t room = (size_t)at.limits.product_workspace;
+    uint32_t align[3] = {alignment_of(q.w), alignment_of(q.x), alignment_of(q.y)};
+    uint32_t parts = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;        // never summed in f16 or bf16
+    on_device_t leave(at.device);
+    memset((void *)&result, 0, sizeof result);
+    cublasStatus_t e = lib.cublasLtMatmulPreferenceInit_internal_(&wish, sizeof wish);
+    auto want = [&](cublasLtMatmulPreferenceAttributes_t name, const void *value, size_t bytes) {
+        if (!e) { e = lib.cublasLtMatmulPreferenceSetAttribute_(&wish, name, value, bytes); }
+    };
+    want(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof room);
+    want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align[0], sizeof align[0]);
+    want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align[1], sizeof align[1]);
+    want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align[2], sizeof align[2]);
+    want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align[2], sizeof align[2]);
+    want(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &parts, sizeof parts);
+    if (!e) {
+        e = lib.cublasLtMatmulAlgoGetHeuristic_(libraries.blas[at.device], product, &layout[0], &layout[1],
+                                                &layout[2], &layout[2], &wish, 1, &result, &results);
+    }
+    if (!e && (!results || result.state)) { e = result.state ? result.state : CUBLAS_STATUS_NOT_SUPPORTED; }
+    plan->algo = result.algo;
+    plan->workspace = e ? -1 : (int64_t)result.workspaceSize;
+    return e;
+}
+
 // y = x w is its D[n,m] = A[n,k] B[k,m] with A = w and B = x, and nothing is turned. -> whether it was done
 static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     bool f64 = q.dtype == TENSOR_F64;
@@ -5896,7 +6004,6 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     case TENSOR_BF16: type = CUDA_R_16BF; break;
     default: break;
     }
-
     cublasComputeType_t sums = tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     if (f64) { sums = CUBLAS_COMPUTE_64F; }
     cublasLtMatmulDescOpaque_t product;
@@ -5943,34 +6050,7 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     if (!blas_said("description of a product", e)) { return false; }
     auto *slot = libraries.products.of(key, at.limits.plan_sets, nullptr, &found);
     if (!found) {
-        cublasLtMatmulPreferenceOpaque_t wish;
-        cublasLtMatmulHeuristicResult_t result;
-        int results = 0;
-        size_t most = (size_t)at.limits.product_workspace;
-        on_device_t leave(at.device);
-        memset((void *)&result, 0, sizeof result);
-        e = lib.cublasLtMatmulPreferenceInit_internal_(&wish, sizeof wish);
-        auto want = [&](cublasLtMatmulPreferenceAttributes_t name, const void *value, size_t bytes) {
-            if (!e) { e = lib.cublasLtMatmulPreferenceSetAttribute_(&wish, name, value, bytes); }
-        };
-        uint32_t align[3] = {alignment_of(q.w), alignment_of(q.x), alignment_of(q.y)};
-        uint32_t parts = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;    // never summed in f16 or bf16
-        want(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most);
-        want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align[0], sizeof align[0]);
-        want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align[1], sizeof align[1]);
-        want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align[2], sizeof align[2]);
-        want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align[2], sizeof align[2]);
-        want(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &parts, sizeof parts);
-        if (!e) {
-            e = lib.cublasLtMatmulAlgoGetHeuristic_(libraries.blas[at.device], &product, &layout[0],
-                                                    &layout[1], &layout[2], &layout[2], &wish, 1, &result,
-                                                    &results);
-        }
-        if (!e && (!results || result.state)) {
-            e = result.state ? result.state : CUBLAS_STATUS_NOT_SUPPORTED;
-        }
-        slot->plan.algo = result.algo;
-        slot->plan.workspace = e ? -1 : (int64_t)result.workspaceSize;
+        e = plan_product(at, q, &product, layout, &slot->plan);
         if (e && e != CUBLAS_STATUS_NOT_SUPPORTED) { slot->used = 0; }       // it may do better next time
         if (!blas_said("no algorithm", e)) { return false; }
     }
@@ -8291,6 +8371,7 @@ struct gpu_t {                                  // made when first used
 static struct {
     allocator_t *allocator, *pinned;            // NULL = not started
     int lock, graph_lock, capture_lock, devices, forbidden, nstreams, generation;
+    int wrapped;                                // tensors over the caller's memory
     gpu_t gpu[MAX_DEVICES];
     stream_t *stream[MAX_STREAMS];
     tensor_cuda_stream_t *streams;
@@ -8696,6 +8777,7 @@ static void unwrap(block_t *b) {
         }
     }
     if (w->deleter) { w->deleter(w->data, w->user); }
+    __atomic_sub_fetch(&process.wrapped, 1, __ATOMIC_RELAXED);
     free(w);
 }
 
@@ -9796,8 +9878,48 @@ template <class C> static int attention(const place_t &at, tensor_call_t *c) {
     return code ? code : product(at, *a.dv, p.arg, dy);
 }
 
+// -> UNSUPPORTED: not one query a head, or larger than the kernel takes.
+static int attention_of_one(const place_t &at, tensor_call_t *c) {
+    if (c->row->id != NN_OP_ATTENTION) { return NONE; }
+    const attention_args_t a(c, false, false);
+    const tensor_arg_t &q = *a.q, &k = *a.k, &v = *a.v, &y = *a.y;
+    const int last = q.ndim - 1;
+    const int lse = q.dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
+    if (last < 2 || q.dims[last - 1] != 1 || !y.contiguous || !a.lse->contiguous || a.lse->dtype != lse) {
+        return NONE;
+    }
+    for (const tensor_arg_t *o : {&q, &k, &v}) {
+        if (o->dtype != q.dtype || o->dims[last] > ONE_MOST || !o->numel) { return NONE; }
+        if (o->dims[last] != 1 && o->strides[last] != 1) { return NONE; }
+        for (int d = 0; d < last - 1; d++) {
+            if (o->dims[d] != q.dims[d]) { return NONE; }
+        }
+    }
+    const int64_t keys = c->p->i[0] ? 1 : k.dims[last - 1];     // causal: the first query sees the first key
+    if (keys > at.limits.one_query_keys) { return NONE; }
+    tensor_arg_t heads[4] = {y, q, k, v};
+    for (tensor_arg_t &o : heads) { o.ndim = (uint8_t)(last - 1); }
+    const one_query_t one = {walk_of(heads, 4),
+                             y.data,
+                             a.lse->data,
+                             q.data,
+                             k.data,
+                             v.data,
+                             keys,
+                             q.dims[last],
+                             v.dims[last],
+                             k.strides[last - 1],
+                             v.strides[last - 1],
+                             c->p->f[0]};
+    return by_float(q.dtype, [&](auto type) {
+        return launch(at, blocks_for(at, one.heads.n), attention_one<TCU_TYPE(type)>, one);
+    });
+}
+
 static int native_attention(const place_t &at, tensor_call_t *c) {
     int dtype = c->arg[0].dtype;
+    int one = attention_of_one(at, c);
+    if (one != NONE) { return one; }
     if (dtype == TENSOR_F16 || dtype == TENSOR_BF16) {
 #ifdef TCU_HAVE_CUDNN
         if (attention_by_library(at, c)) { return 0; }
@@ -10576,6 +10698,11 @@ int tensor_cuda_shutdown(void) {
         return TENSOR_ERR_OWNER;
     }
 
+    if (process.wrapped) {
+        return raised(TENSOR_ERR_OWNER, "cuda_shutdown: %d tensors over memory of the caller's are in use",
+                      (int64_t)process.wrapped);
+    }
+
     for (tensor_cuda_comm_t *c = process.comms; c; c = c->next) { comm_drop(c); }
     drop_handles(&process.comms);
     libraries_close();
@@ -10629,6 +10756,14 @@ tensor_cuda_stream_t *tensor_cuda_stream_new(tensor_device_t device) {
     return nullptr;
 }
 
+static bool has_handle(const stream_t *s) {
+    if (process.gpu[s->device].main.of == s || process.gpu[s->device].side.of == s) { return true; }
+    for (const tensor_cuda_stream_t *h = process.streams; h; h = h->next) {
+        if (h->of == s && !h->dead) { return true; }
+    }
+    return false;
+}
+
 int tensor_cuda_stream_free(tensor_cuda_stream_t *stream) {
     if (!stream) { return 0; }
     if (!stream_of(stream, "cuda_stream_free")) { return TENSOR_ERR_OWNER; }
@@ -10642,7 +10777,7 @@ int tensor_cuda_stream_free(tensor_cuda_stream_t *stream) {
     if (in_capture(s, "cuda_stream_free")) { return TENSOR_ERR_UNSUPPORTED; }
     lock_t hold(&process.lock);
     stream->dead = true;
-    s->idle = 1;
+    s->idle = !has_handle(s);                   // a stream may have been wrapped beside the handle it had
     return 0;
 }
 
@@ -10731,7 +10866,7 @@ int tensor_record_stream(tensor_t *x, tensor_cuda_stream_t *stream) {
         return raised(TENSOR_ERR_POISONED, "record_stream: x is not a tensor, or failed earlier");
     }
     if (x->device != h->of->device + 1) {
-        return raised(TENSOR_ERR_DEVICE, "record_stream: x is on another device");
+        return raised(TENSOR_ERR_DEVICE, "record_stream: x lies on another device");
     }
     return record_stream(process.allocator, (block_t *)x->storage->user, (void *)h->of->raw)
                ? raised(TENSOR_ERR_OUT_OF_MEMORY, "record_stream: out of memory") : 0;
@@ -11023,6 +11158,7 @@ tensor_t *tensor_cuda_wrap(void *data, tensor_dtype_t dtype, const int64_t *dims
         raised(TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", op);
         return TENSOR__(poison);
     }
+    __atomic_add_fetch(&process.wrapped, 1, __ATOMIC_RELAXED);
     w->lane.stream = (void *)s->raw;
     w->lane.device = index;
     w->lane.outside = true;

@@ -263,7 +263,7 @@ TENSOR_API const char *tensor_cuda_memory_report(void);
 
 // Where x's first element is on the device, for work that the program puts on the thread's current stream
 // of x's device: it may read and write there, after what was asked before and before what is asked later.
-// Call it anew for each such piece of work.
+// Call it anew for each such piece of work. The tape does not see what is written there.
 //   -> address, NULL on failure and for 0 elements;  errors POISONED, DEVICE (x is on no CUDA device), CUDA
 TENSOR_API void *tensor_cuda_data(tensor_t *x);
 

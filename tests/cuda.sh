@@ -5,6 +5,8 @@
 #
 # What ran by kernels of its own, and what by the CPU's, must be as tests/cuda/rows.txt has it, from which docs/ops.md
 # is made: a row that gained or lost a kernel is entered with  cp $B/cuda/rows.txt tests/cuda/  and  make docs.
+# How kernels go through memory must be as tests/cuda/sectors.txt has it (sectors of 32 bytes, launches, blocks), which is
+# entered with  cp $B/cuda/sectors.txt tests/cuda/.
 # FULL=1 adds the sanitizers and nvcc. Needs CUDA's headers and g++ on Linux; without them it prints "skipped N tests:
 # why". The last line is "N passed, N failed". NVCC= skips the check of registers and of the width of accesses. See
 # tests/cuda/cusim.h.
@@ -24,7 +26,7 @@ if [ -z "$CUDA" ]; then
     CUDA=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
 fi
 skip() {
-    echo "skipped 25 tests of tensor_cuda.cu: $1"
+    echo "skipped 26 tests of tensor_cuda.cu: $1"
     echo "0 passed, 0 failed"
     exit 0
 }
@@ -85,6 +87,12 @@ variant() {
         $CC -std=c99 -Wall -Wextra -O1 -I. -Ibench -c bench/gpu.c -o "$out/gpu.o" &&
             program gpu-cuda "$out/gpu.o" "$out/kernels-$1.o" "$sim" "$out/fakes-$1.o" "$impl"
         arg=
+        {
+            $CXX -std=c++17 -O2 -g1 $inc -DCUSIM_SECTORS -c tests/cuda/cusim.cpp -o "$out/cusim-sectors.o" &&
+                $CXX $flags $inc -DCUSIM_SECTORS -O1 -fno-tree-sra -fsanitize=thread -c tests/cuda/sectors.cpp \
+                    -o "$out/sectors.o"
+        } > "$out/sectors.log" 2>&1 && program sectors "$out/sectors.o" "$out/cusim-sectors.o" "$impl"
+        sed -n '/ was: /d; /^sectors /p' "$out/sectors.log" > "$out/sectors.txt"
         B=$B CC=$CC CXX=$CXX IMPL=$impl sh tests/gpu.sh > "$out/standin.log" 2>&1 ;;
     asan) program device-asan $3 "$out/device.o" "$out/kernels-$1.o" "$sim" "$impl" ;;
     esac
@@ -130,7 +138,7 @@ if [ ! -f "$impl" ]; then
     printf '#define TENSOR_IMPLEMENTATION\n#define TENSOR_NN_IMPLEMENTATION\n#include "tensor_nn.h"\n' > "$out/tensor_impl.c"
     $CC -std=c99 -O0 -pthread -I. -c "$out/tensor_impl.c" -o "$impl" || exit 1
 fi
-names="selftest-plain alloc-plain kernels-plain libraries-plain device-cuda device-libraries streams-cuda nn_rows-cuda ops-cuda ops-libraries gpu-cuda standin"
+names="selftest-plain alloc-plain kernels-plain libraries-plain sectors device-cuda device-libraries streams-cuda nn_rows-cuda ops-cuda ops-libraries gpu-cuda standin"
 # A driver with the name of the real one in which a kernel can be loaded and nothing else: cuDNN makes plans with it.
 DRIVER=$PWD/$out/libcuda.so.1
 case $out in /*) DRIVER=$out/libcuda.so.1 ;; esac

@@ -1255,6 +1255,36 @@ static void fast_paths() {
         tensor_scope_end(scope);
     }
 }
+// Attention of one query, as in decoding with a cache: one launch, no scores, no copies.
+static void decoding() {
+    for (int dtype : {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_BF16}) {
+        for (int64_t keys : {(int64_t)1, (int64_t)7, (int64_t)70}) {
+            tensor_scope_t scope = tensor_scope_begin();
+            const int64_t query[4] = {2, 3, 1, 40}, cache[4] = {2, keys + 5, 3, 40};
+            tensor_p in[3] = {(tensor_randn_n)(query, 4), (tensor_randn_n)(cache, 4), (tensor_randn_n)(cache, 4)}, far[3];
+            for (int i = 0; i < 3; i++) {
+                in[i] = (tensor_to)(in[i], dtype);
+                far[i] = (tensor_to)(in[i], TENSOR_CUDA);
+                if (!i) { continue; }           // [batch, keys, heads, e], its first keys
+                in[i] = (tensor_transpose)((tensor_narrow)(in[i], 1, 0, keys), 1, 2);
+                far[i] = (tensor_transpose)((tensor_narrow)(far[i], 1, 0, keys), 1, 2);
+            }
+            for (int causal : {0, 1}) {
+                tensor_scaled_dot_product_attention_args_t a = tensor_scaled_dot_product_attention_defaults();
+                a.query = in[0], a.key = in[1], a.value = in[2], a.is_causal = causal;
+                tensor_p want = (tensor_scaled_dot_product_attention_with)(a);
+                a.query = far[0], a.key = far[1], a.value = far[2];
+                tensor_cuda_synchronize(TENSOR_CUDA);
+                long launches = cusim::counts.launches;
+                tensor_p y = (tensor_scaled_dot_product_attention_with)(a);
+                CHECK(cusim::counts.launches == launches + 1);
+                CHECK(near_to(numbers_of(off_device(y)), numbers_of(want), 4 * slack(dtype)));
+            }
+            tensor_scope_end(scope);
+        }
+    }
+    CHECK(tensor_ok());
+}
 // What a program that calls CUDA itself reaches, and brings.
 struct given_t { int calls; void *data; };
 static void given_back(void *data, void *user) {
@@ -1293,7 +1323,8 @@ static void doors() {
     tensor_cuda_set_stream(other);
     tensor_p sum = (tensor_keep)((tensor_sum)((tensor_add)(w, w)));
     tensor_cuda_set_stream(here);
-    CHECK(g.calls == 0);
+    CHECK(g.calls == 0 && tensor_cuda_shutdown() == TENSOR_ERR_OWNER);
+    tensor_clear_error();
     tensor_scope_end(inner);
     CHECK(g.calls == 1 && g.data == mine && (tensor_item)(sum) == 1800);
     (tensor_free)(sum);
@@ -1315,6 +1346,9 @@ static void doors() {
     CHECK(tensor_cuda_stream_free(h) == 0 && tensor_cuda_stream_free(again) == 0);
     tensor_cuda_stream_t *fresh = tensor_cuda_stream_new(TENSOR_CUDA);
     CHECK(fresh && tensor_cuda_stream_raw(fresh) != own);
+    tensor_cuda_stream_t *twice = tensor_cuda_stream_wrap(tensor_cuda_stream_raw(fresh), TENSOR_CUDA);
+    CHECK(twice && tensor_cuda_stream_free(twice) == 0);        // the first handle's stream is still its own
+    CHECK(tensor_cuda_stream_raw(tensor_cuda_stream_new(TENSOR_CUDA)) != tensor_cuda_stream_raw(fresh));
     CHECK(!tensor_cuda_stream_wrap(NULL, TENSOR_CUDA) && tensor_error_code() == TENSOR_ERR_POISONED);
     tensor_clear_error();
 
@@ -1426,6 +1460,7 @@ __attribute__((weak)) int main() {      // tests in C link this object for its t
     cudaStreamDestroy(at.stream);
 #if defined(TENSOR_CUDA_SIM)
     CHECK(tensor_cuda_init() == 0);
+    decoding();
     doors();
     sources();
 #endif

@@ -688,10 +688,10 @@ static void failing_nets() {                    // likewise a recurrent net, who
     tensor_cuda_set_conv_tf32(1);
     again();
 }
-// In a capture workspace is the graph's own: other work between two replays does not meet it.
 // A library that finds no memory of its own gets what the cache holds free, and is called once more; twice in vain is
 // the kernel's turn.
 static void short_of_memory() {
+    tensor_cuda_set_conv_tf32(0);
     for (int fails : {1, 2}) {
         tensor_scope_t scope = tensor_scope_begin();
         tensor_t *a = on(random_of(TENSOR_F32, {8, 16})), *b = on(random_of(TENSOR_F32, {16, 8}));
@@ -699,7 +699,10 @@ static void short_of_memory() {
         tensor_t *x = random_of(TENSOR_F32, spaced(c.images, c.cin, c.rank, c.size));
         tensor_t *w = random_of(TENSOR_F32, spaced(c.cout, c.cin / c.groups, c.rank, c.kernel));
         tensor_t *want = tensor_matmul(tensor_to(a, TENSOR_CPU), tensor_to(b, TENSOR_CPU));
-        tensor_free(tensor_zeros_like(on(random_of(TENSOR_F32, {4 << 20}))));           // something is free
+        const int64_t large = 20 << 20;
+        tensor_set_default_device(TENSOR_CUDA);
+        tensor_free((tensor_empty_n)(&large, 1, TENSOR_F32));           // whole chunks of the cache are free
+        tensor_set_default_device(TENSOR_CPU);
         tensor_cuda_synchronize(TENSOR_CUDA);
         int64_t reserved = tensor_cuda_memory_reserved(TENSOR_CUDA);
         long products = fakes.products;
@@ -714,7 +717,9 @@ static void short_of_memory() {
         CHECK(fakes.convs == convs + (fails == 1));
         tensor_scope_end(scope);
     }
+    tensor_cuda_set_conv_tf32(1);
 }
+// In a capture workspace is the graph's own: other work between two replays does not meet it.
 static void captured() {
     const conv_case_t c = {2, 2, 2, 3, 6, 3, 1, 1, 1, 1, 0};
     tensor_t *a = tensor_randn(6, 5), *w = tensor_randn(4, 5), *b = tensor_randn(4), *x = tensor_randn(2, 2, 6, 6), *k = tensor_randn(3, 2, 3, 3);
