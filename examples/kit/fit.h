@@ -1,0 +1,287 @@
+// fit.h - a training loop with validation: split, metrics, early stopping, the best weights kept, a
+// progress bar
+//
+// A file to copy and to change. In one C file of the program:
+//
+//   #define KIT_FIT_IMPLEMENTATION
+//   #include "kit/fit.h"
+//
+//   kit_fit_t fit = kit_fit_defaults(net, opt, x, y);
+//   fit.epochs = 50;
+//   fit.patience = 5;
+//   kit_epoch_t best = kit_fit(fit);
+//   printf("epoch %d: validation loss %.3f, accuracy %.1f %%\n", best.epoch, best.loss, 100 *
+// best.accuracy);
+#ifndef KIT_FIT_H
+#define KIT_FIT_H
+
+#include "tensor_nn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// What an epoch came to. accuracy is NaN where the targets are no classes.
+typedef struct kit_epoch_t {
+    int epoch;                         // from 1; 0 = none was finished
+    double train_loss, train_accuracy; // means over the epoch, while the weights changed
+    double loss, accuracy;             // validation
+} kit_epoch_t;
+
+typedef struct kit_fit_t {
+    nn_module_t *net;
+    nn_optimizer_t *opt;
+    tensor_t *x, *y;       // [N, ...]; y i64 [N] are classes, anything else are values
+    double validation;     // share of the samples that is not learnt, 0.2
+    int64_t batch_size;    // 32
+    int epochs;            // 10, at most
+    int patience;          // epochs without a better validation loss after which it ends; 0 = never
+    double min_delta;      // by which a loss must be lower to be better
+    uint64_t seed;         // of the split and the order of samples, 1
+    int quiet;             // no progress bar
+    const char *best_path; // where the best weights are saved, NULL = nowhere
+    kit_epoch_t *history;  // receives each epoch (room for `epochs`), NULL = not wanted
+    // NULL = cross entropy of classes, mean square of values.
+    tensor_t *(*loss)(tensor_t *output, tensor_t *target);
+    // Makes another batch of a batch that is learnt (augmentation), NULL = none.
+    tensor_t *(*augment)(tensor_t *x, void *user);
+    // Called after each epoch, e.g. to set the learning rate; not 0 ends the training. NULL = none.
+    int (*on_epoch)(const kit_epoch_t *epoch, void *user);
+    void *user;
+} kit_fit_t;
+
+kit_fit_t kit_fit_defaults(nn_module_t *net, nn_optimizer_t *opt, tensor_t *x, tensor_t *y);
+
+// Trains; in the end net has the weights of the best epoch, the one with the lowest validation loss (of the
+// last epoch without validation), and is in training mode.
+//   -> that epoch; epoch 0 if an error came before one was finished
+//   errors  SHAPE (options, N), those of the network, IO, OUT_OF_MEMORY
+kit_epoch_t kit_fit(kit_fit_t fit);
+
+typedef struct kit_split_t {
+    tensor_t *train, *validation;
+} kit_split_t;
+// 0..n-1 in a random order, cut in two.
+//   share   of the second one, 0..1; at least one stays in the first
+//   -> struct of new i64 tensors, poison on failure;  errors SHAPE
+kit_split_t kit_split(int64_t n, double share, uint64_t seed);
+
+// ---- metrics ----
+
+// Share of rows of output [N, classes] whose largest element is at the label [N].   -> 0..1;  errors SHAPE
+double kit_accuracy(tensor_t *output, tensor_t *labels);
+// How often class i (row) was taken for class j (column).   -> new i64 [classes, classes];  errors SHAPE,
+// INDEX
+tensor_t *kit_confusion(tensor_t *output, tensor_t *labels);
+// Of a class by the confusion matrix: of what was taken for it, the share that is; of what is, the share
+// that was found; their harmonic mean (0 where nothing is to divide).
+typedef struct kit_scores_t {
+    double precision, recall, f1;
+} kit_scores_t;
+kit_scores_t kit_scores(tensor_t *confusion, int64_t label);
+// Coefficient of determination, 1 - sum (y - output)^2 / sum (y - mean)^2.   errors SHAPE
+double kit_r2(tensor_t *output, tensor_t *y);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
+
+#if defined(KIT_FIT_IMPLEMENTATION) && !defined(KIT_FIT_DONE)
+#define KIT_FIT_DONE
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+// ---- metrics ----
+
+static tensor_t *kit_fit__hits(tensor_t *output, tensor_t *labels) {
+    return tensor_eq(tensor_argmax_dim(output, -1, 0), labels);
+}
+
+double kit_accuracy(tensor_t *output, tensor_t *labels) {
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    double share = tensor_item(tensor_mean(tensor_to(kit_fit__hits(output, labels), TENSOR_F64)));
+    tensor_scope_end(scope);
+    return share;
+}
+
+tensor_t *kit_confusion(tensor_t *output, tensor_t *labels) {
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    const int64_t classes = tensor_ndim(output) == 2 ? tensor_size(output, 1) : 0,
+                  dims[2] = {classes, classes};
+    if (classes == 0) tensor_raise(TENSOR_ERR_SHAPE, "kit_confusion: output is not [N, classes]");
+    // one_hot refuses labels that are no classes.
+    tensor_t *is = tensor_argmax_dim(tensor_one_hot(labels, classes), -1, 0);
+    tensor_t *place = tensor_add(tensor_mul_scalar(is, (double)classes), tensor_argmax_dim(output, -1, 0));
+    tensor_t *counts = tensor_reshape_n(tensor_bincount(place, NULL, classes * classes), dims, 2);
+    return tensor_scope_return(scope, counts);
+}
+
+kit_scores_t kit_scores(tensor_t *confusion, int64_t label) {
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    kit_scores_t s = {0, 0, 0};
+    const double hits = tensor_item(tensor_select(tensor_select(confusion, 0, label), 0, label));
+    const double taken = tensor_item(tensor_sum(tensor_select(confusion, 1, label)));
+    const double are = tensor_item(tensor_sum(tensor_select(confusion, 0, label)));
+    tensor_scope_end(scope);
+    if (taken > 0) s.precision = hits / taken;
+    if (are > 0) s.recall = hits / are;
+    if (hits > 0) s.f1 = 2 * s.precision * s.recall / (s.precision + s.recall);
+    return s;
+}
+
+double kit_r2(tensor_t *output, tensor_t *y) {
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_t *target = tensor_to(y, TENSOR_F64);
+    tensor_t *left = tensor_sum(tensor_square(tensor_sub(tensor_to(output, TENSOR_F64), target)));
+    tensor_t *all = tensor_sum(tensor_square(tensor_sub(target, tensor_mean(target))));
+    double r2 = 1 - tensor_item(left) / tensor_item(all);
+    tensor_scope_end(scope);
+    return r2;
+}
+
+// ---- split ----
+
+// A random order of n by a stream of the seed; the thread's own generator stays where it is.
+static tensor_t *kit_fit__order(int64_t n, uint64_t seed, uint64_t stream) {
+    tensor_generator_t own = tensor_get_generator(), g;
+    g.seed = seed;
+    g.offset = stream;
+    tensor_set_generator(g);
+    tensor_t *order = tensor_randperm(n);
+    tensor_set_generator(own);
+    return order;
+}
+
+kit_split_t kit_split(int64_t n, double share, uint64_t seed) {
+    kit_split_t s = {NULL, NULL};
+    if (n < 1 || !(share >= 0 && share < 1)) {
+        tensor_raise(TENSOR_ERR_SHAPE, "kit_split: n is below 1, or the share is not 0 to less than 1");
+        s.train = s.validation = tensor_detach(NULL);
+        return s;
+    }
+    int64_t second = (int64_t)((double)n * share + 0.5);
+    if (second >= n) second = n - 1;
+    tensor_t *order = kit_fit__order(n, seed, 0);
+    s.train = tensor_narrow(order, 0, 0, n - second);
+    s.validation = tensor_narrow(order, 0, n - second, second);
+    return s;
+}
+
+// ---- training ----
+
+kit_fit_t kit_fit_defaults(nn_module_t *net, nn_optimizer_t *opt, tensor_t *x, tensor_t *y) {
+    kit_fit_t f;
+    memset(&f, 0, sizeof f);
+    f.net = net;
+    f.opt = opt;
+    f.x = x;
+    f.y = y;
+    f.validation = 0.2;
+    f.batch_size = 32;
+    f.epochs = 10;
+    f.seed = 1;
+    return f;
+}
+
+static int kit_fit__classes(const kit_fit_t *f) {
+    return tensor_dtype(f->y) == TENSOR_I64;
+}
+
+static tensor_t *kit_fit__loss(const kit_fit_t *f, tensor_t *output, tensor_t *target) {
+    if (f->loss) return f->loss(output, target);
+    if (!kit_fit__classes(f)) return tensor_mean(tensor_square(tensor_sub(output, target)));
+    tensor_cross_entropy_args_t a = tensor_cross_entropy_defaults();
+    a.input = output;
+    a.target = target;
+    return tensor_cross_entropy_with(a);
+}
+
+// Goes once over the samples of index, learning them or not.
+static void kit_fit__pass(const kit_fit_t *f, tensor_t *index, int learn, int epoch, double *loss,
+                          double *accuracy) {
+    const int64_t n = tensor_size(index, 0);
+    tensor_t *order =
+        learn ? tensor_index_select(index, 0, kit_fit__order(n, f->seed, (uint64_t)epoch)) : index;
+    double loss_sum = 0, hits = kit_fit__classes(f) ? 0 : NAN;
+    char label[32], note[96];
+    snprintf(label, sizeof label, "epoch %d/%d", epoch, f->epochs);
+    nn_progress_t bar = nn_progress_begin(label, n, 0);
+    tensor_scope_t scope = learn ? tensor_scope_begin() : tensor_scope_begin_no_grad();
+    for (int64_t at = 0, size; at < n && tensor_ok(); at += size, tensor_scope_reset(scope)) {
+        size = n - at < f->batch_size ? n - at : f->batch_size;
+        tensor_t *batch = tensor_to(tensor_narrow(order, 0, at, size), tensor_device(f->x));
+        tensor_t *x = tensor_index_select(f->x, 0, batch), *y = tensor_index_select(f->y, 0, batch);
+        if (learn && f->augment) x = f->augment(x, f->user);
+        tensor_t *output = nn_forward(f->net, x), *value = kit_fit__loss(f, output, y);
+        if (learn) {
+            nn_zero_grad(f->opt);
+            tensor_backward(value);
+            nn_step(f->opt);
+        }
+        loss_sum += tensor_item(value) * (double)size;
+        if (kit_fit__classes(f)) hits += kit_accuracy(output, y) * (double)size;
+        if (f->quiet || !learn) continue;
+        const double done = (double)(at + size);
+        int used = snprintf(note, sizeof note, "loss %.4f", loss_sum / done);
+        if (kit_fit__classes(f))
+            snprintf(note + used, sizeof note - (size_t)used, "  accuracy %.2f %%", 100 * hits / done);
+        nn_progress(&bar, at + size, note);
+    }
+    tensor_scope_end(scope);
+    *loss = n > 0 ? loss_sum / (double)n : NAN;
+    *accuracy = n > 0 ? hits / (double)n : NAN;
+}
+
+// Whether the options can be worked with; raised if not.
+static int kit_fit__check(const kit_fit_t *f) {
+    const char *wrong = NULL;
+    if (tensor_ndim(f->x) < 1 || tensor_ndim(f->y) < 1) {
+        wrong = "kit_fit: x and y are not [N, ...]";
+    } else if (tensor_size(f->x, 0) != tensor_size(f->y, 0)) {
+        wrong = "kit_fit: x and y do not have the same number of samples";
+    } else if (f->batch_size < 1 || f->epochs < 1 || f->patience < 0) {
+        wrong = "kit_fit: batch_size or epochs is below 1, or patience below 0";
+    }
+    if (wrong && tensor_ok()) tensor_raise(TENSOR_ERR_SHAPE, wrong);
+    return !wrong && tensor_ok();
+}
+
+kit_epoch_t kit_fit(kit_fit_t f) {
+    kit_epoch_t best = {0, NAN, NAN, NAN, NAN}, now;
+    tensor_scope_t scope = tensor_scope_begin(), each;
+    tensor_t *weights = NULL;
+    int stop = !kit_fit__check(&f);
+    kit_split_t split = {NULL, NULL};
+    if (!stop) split = kit_split(tensor_size(f.x, 0), f.validation, f.seed);
+    const int validates = !stop && tensor_ok() && tensor_size(split.validation, 0) > 0;
+    each = tensor_scope_begin();
+    for (int epoch = 1; epoch <= f.epochs && !stop && tensor_ok(); epoch++, tensor_scope_reset(each)) {
+        now.epoch = epoch;
+        now.loss = now.accuracy = NAN;
+        nn_train(f.net);
+        kit_fit__pass(&f, split.train, 1, epoch, &now.train_loss, &now.train_accuracy);
+        nn_eval(f.net);
+        if (validates && tensor_ok()) kit_fit__pass(&f, split.validation, 0, epoch, &now.loss, &now.accuracy);
+        nn_train(f.net);
+        if (!tensor_ok()) break;
+        if (f.history) f.history[epoch - 1] = now;
+        const int better = now.loss < best.loss - f.min_delta || (isnan(best.loss) && !isnan(now.loss));
+        if (!validates || best.epoch == 0 || better) {
+            best = now;
+            if (validates) tensor_set(&weights, nn_save_memory(f.net));
+            if (f.best_path) nn_save(f.best_path, f.net);
+        }
+        stop = validates && f.patience > 0 && epoch - best.epoch >= f.patience;
+        if (f.on_epoch && f.on_epoch(&now, f.user)) stop = 1;
+    }
+    tensor_scope_end(each);
+    if (weights && tensor_ok()) nn_load_memory(tensor_data(weights), (size_t)tensor_numel(weights), f.net, 0);
+    if (weights) tensor_free(weights);
+    tensor_scope_end(scope);
+    return best;
+}
+
+#endif
