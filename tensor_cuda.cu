@@ -8120,6 +8120,7 @@ template <class C> __host__ __device__ inline void set_numbers(update_t<C> *to) 
 template <class C> inline update_t<C> update_of(const nn__update_t &n, const param_t &q) {
     update_t<C> u = {};
     u.of = n;
+    u.of.of = nullptr;                          // the host's
     for (int k = 0; k < 3; k++) { u.state[k] = q.s[k] != nullptr; }
     set_numbers(&u);
     return u;
