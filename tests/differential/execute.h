@@ -273,9 +273,10 @@ TEST_FN void note(state_t *s, char kind, int var, int step, tensor_t *x) {
 // ---- noise: what rounding may change, changed ----
 
 
-TEST_FN void disturb(tensor_t *x, uint64_t seed) {
+// floor: of a size at least, for gradients, which may cancel; 2: to 0 even, where a step hangs on their sign.
+TEST_FN void disturb(tensor_t *x, uint64_t seed, double floor_) {
     int64_t k;
-    double most = 0;
+    double most = floor_;
     if (x->state != TENSOR__LIVE || !is_real(x->dtype) || !x->storage->data) return;
     for (k = 0; k < x->numel; k++) {
         double v = fabs(real_at((char *)x->storage->data + place_of(x, k) * sizes[x->dtype], x->dtype));
@@ -284,7 +285,7 @@ TEST_FN void disturb(tensor_t *x, uint64_t seed) {
     for (k = 0; k < x->numel; k++) {
         char *p = (char *)x->storage->data + place_of(x, k) * sizes[x->dtype];
         double u = (double)(mixed(seed + (uint64_t)k) >> 11) * 0x1p-52 - 1, v = real_at(p, x->dtype);
-        if (v == 0 || v - v != 0) continue;
+        if ((v == 0 && floor_ < 2) || v - v != 0) continue;
         if (x->dtype == TENSOR_F64) *(double *)p = v + u * (fabs(v) + most / 8) * 0x1p-50;
         if (x->dtype == TENSOR_F32) *(float *)p = (float)(v + u * (fabs(v) + most / 8) * 0x1p-21);
         if (x->dtype >= TENSOR_F16 && (*(uint16_t *)p & 0x7F) != 0 && (*(uint16_t *)p & 0x7F) != 0x7F)
@@ -459,7 +460,7 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             for (shared = 0, k = 0; k < MAX_VALUES && !changes; k++)
                 shared |= s->x[k].t && s->x[k].t->storage == out[r]->storage;
             if (!shared && !is_exact(s, step, out[r]))
-                disturb(out[r], s->setting->noise * 7919u + (uint64_t)(number * 31 + r));
+                disturb(out[r], s->setting->noise * 7919u + (uint64_t)(number * 31 + r), 0);
         }
     } else {
         int was;
@@ -518,7 +519,10 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             USE(tensor_autograd_grad)(&in[0], 1, &w, in + 1, step->nin - 1, out, (int)step->i[0]);
             nout = step->nin - 1 < MAX_RESULTS ? step->nin - 1 : MAX_RESULTS;
             for (k = 0; k < nout; k++)          // they may be views of each other, with any strides
-                if (out[k] && !tensor_is_poison(out[k])) out[k] = tensor_clone(out[k]);
+                if (out[k] && !tensor_is_poison(out[k])) {
+                    out[k] = tensor_clone(out[k]);
+                    if (s->setting->noise) disturb(out[k], s->setting->noise * 7919u + (uint64_t)(number * 31 + k), 1);
+                }
             break;
         }
         case DO_backward: USE(tensor_backward_with)(in[0], weights_of(in[0]), (int)step->i[0]); break;
@@ -535,12 +539,14 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             out[nout++] = modules[step->i[0]].forward(m, in[0]);
             if (USE(nn_parameters)(m, weight, 1) > 0 && weight[0] && tensor_ok()) out[nout++] = weight[0];
             if (s->setting->noise && tensor_ok() && out[0]->storage != in[0]->storage)
-                disturb(out[0], s->setting->noise * 7919u + (uint64_t)(number * 31));
+                disturb(out[0], s->setting->noise * 7919u + (uint64_t)(number * 31), 0);
             break;
         }
         case DO_optimize: {
             nn_optimizer_t *o;
             use_text(optimizers[step->i[0]].made);
+            if (s->setting->noise && tensor_grad(in[0]))
+                disturb(tensor_grad(in[0]), s->setting->noise * 7919u + (uint64_t)(number * 31), 2);
             o = optimizers[step->i[0]].make(in[0]);
             USE(nn_step)(o);
             USE(nn_set_lr)(o, USE(nn_get_lr)(o) * 2);
