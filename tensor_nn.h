@@ -16199,7 +16199,8 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
     }
     if (left != 0)
         return NN__ERROR(TENSOR_ERR_FORMAT,
-                         "load_checkpoint: \"%s\" holds %d tensors that this optimizer does not have", r->label, left);
+                         "load_checkpoint: \"%s\" holds %d tensors that this optimizer does not have",
+                         r->label, left);
     if (!nn__staged_numbers(o, s))
         return NN__ERROR(TENSOR_ERR_FORMAT,
                          "load_checkpoint: \"%s\" holds a step count, learning rate or option no optimizer "

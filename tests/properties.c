@@ -23,7 +23,8 @@ static void read_new(const char *path) {
     int is_new = 0, in_comment = 0;
     CHECK_MSG(f != NULL, "%s is not there", path);
     if (!f) return;
-    while (fgets(line, sizeof line, f) && strncmp(line, "// >>shared", 11) && strncmp(line, "// >>nn-shared", 14)) {
+    while (fgets(line, sizeof line, f) && strncmp(line, "// >>shared", 11) &&
+           strncmp(line, "// >>nn-shared", 14)) {
         char *name, *end, *behind = strstr(line, "//");
         if (strncmp(line, "//", 2) == 0) {
             if (!in_comment) is_new = 0;
@@ -58,7 +59,8 @@ static int is_dense(const tensor_t *x) {
     int64_t want = 1;
     int d, found = 1, used[TENSOR_MAX_DIMS] = {0}, left = 0;
     if (x->numel < 2) return 1;
-    for (d = 0; d < x->ndim; d++) left += x->dims[d] > 1;
+    for (d = 0; d < x->ndim; d++)
+        left += x->dims[d] > 1;
     for (; left > 0 && found; left--)
         for (found = 0, d = 0; d < x->ndim && !found; d++)
             if (!used[d] && x->dims[d] > 1 && x->strides[d] == want) {
@@ -69,10 +71,10 @@ static int is_dense(const tensor_t *x) {
 }
 
 static long n_shares, n_turned;
-static char turned[2000];               // ops whose results are not row-major
+static char turned[2000]; // ops whose results are not row-major
 
 static void shares_nothing(const entry_t *op, const case_t *c) {
-    static const int64_t numbers[] = {-99, 1, 0, -1, 2};         // -99: those of the case
+    static const int64_t numbers[] = {-99, 1, 0, -1, 2}; // -99: those of the case
     int layout, k, r, way, failed;
     if (!is_new(op->name) || op->twin == HERE || op->twin == NUMBER_HERE) return;
     for (way = 0; way < COUNT(numbers); way++)
@@ -82,7 +84,8 @@ static void shares_nothing(const entry_t *op, const case_t *c) {
             arguments_of(op, c, TENSOR_F32, &a);
             for (k = 0; k < a.nin; k++)
                 if (a.in[k] && is_data(&c->in[k])) a.in[k] = arrange(a.in[k], "CTSO"[layout]);
-            for (k = 0; k < a.ni && numbers[way] != -99; k++) a.i[k] = numbers[way];
+            for (k = 0; k < a.ni && numbers[way] != -99; k++)
+                a.i[k] = numbers[way];
             op->call(&a);
             failed = !tensor_ok();
             CHECK_MSG(!failed || way, "%s %s: %s", op->name, c->text, tensor_error_text());
@@ -92,14 +95,15 @@ static void shares_nothing(const entry_t *op, const case_t *c) {
                 if (!y || !y->numel) continue;
                 for (k = 0; k < a.nin; k++)
                     CHECK_MSG(!a.in[k] || a.in[k]->storage != y->storage,
-                              "%s %s, numbers %d, layout %c: result %d shares memory with input %d", op->name, c->text,
-                              (int)numbers[way], "CTSO"[layout], r, k);
+                              "%s %s, numbers %d, layout %c: result %d shares memory with input %d", op->name,
+                              c->text, (int)numbers[way], "CTSO"[layout], r, k);
                 for (k = 0; k < r; k++)
                     CHECK_MSG(!a.out[k] || a.out[k]->storage != y->storage,
                               "%s %s: results %d and %d share memory", op->name, c->text, k, r);
-                CHECK_MSG(is_dense(y), "%s %s, numbers %d, layout %c: result %d has gaps or overlaps", op->name, c->text,
-                          (int)numbers[way], "CTSO"[layout], r);
-                if (!tensor_is_contiguous(y) && !strstr(turned, op->name) && strlen(turned) < sizeof turned - 80)
+                CHECK_MSG(is_dense(y), "%s %s, numbers %d, layout %c: result %d has gaps or overlaps",
+                          op->name, c->text, (int)numbers[way], "CTSO"[layout], r);
+                if (!tensor_is_contiguous(y) && !strstr(turned, op->name) &&
+                    strlen(turned) < sizeof turned - 80)
                     n_turned++, strcat(strcat(turned, " "), op->name);
                 n_shares++;
             }
@@ -118,7 +122,8 @@ static void new_is_new(void) {
 
 // What a class does with the dtypes of its inputs; one of them is the op's, in every mix.
 enum { AS_THEY_ARE, LOW, SINGLE, WIDEST, CLASSES };
-static const tensor_dtype_t dtypes[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_F64, TENSOR_I64, TENSOR_BOOL};
+static const tensor_dtype_t dtypes[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16,
+                                        TENSOR_F64, TENSOR_I64, TENSOR_BOOL};
 enum { MIXES = 64 };
 
 static int castable(tensor_t *x) {
@@ -156,7 +161,9 @@ static int call_code(const entry_t *op, arguments_t *a) {
     return code;
 }
 // Ops without a class of their own.
-static const struct { const char *names, *why; } composed[] = {
+static const struct {
+    const char *names, *why;
+} composed[] = {
     {"corrcoef cov linalg_matrix_power matrix_power trapezoid cumulative_trapezoid",
      "made of ops, each of which casts as ever"},
     {"linalg_eigh linalg_svd svd", "their vectors are compared by products, which cast"},
@@ -169,7 +176,8 @@ static const char *why_composed(const char *name) {
     for (k = 0; k < COUNT(composed); k++) {
         const char *at;
         for (at = strstr(composed[k].names, name); at; at = strstr(at + 1, name))
-            if ((at == composed[k].names || at[-1] == ' ') && (at[n] == ' ' || !at[n])) return composed[k].why;
+            if ((at == composed[k].names || at[-1] == ' ') && (at[n] == ' ' || !at[n]))
+                return composed[k].why;
     }
     return NULL;
 }
@@ -184,8 +192,10 @@ static void mixed(const entry_t *op, const case_t *c) {
         n_composed++;
         return;
     }
-    for (k = 0; k < c->nin; k++) n += is_data(&c->in[k]);
-    for (k = 0; k < n && mixes < MIXES; k++) mixes *= COUNT(dtypes);
+    for (k = 0; k < c->nin; k++)
+        n += is_data(&c->in[k]);
+    for (k = 0; k < n && mixes < MIXES; k++)
+        mixes *= COUNT(dtypes);
     if (mixes > MIXES) mixes = MIXES;
     for (low = 0; low < 2; low++)
         for (mix = 0; mix < mixes; mix++) {
@@ -232,19 +242,25 @@ static void mixed(const entry_t *op, const case_t *c) {
         }
 }
 static int left_mixed;
-static void autocast_mixes(void) { left_mixed = every_case("AUTOCAST", mixed); }
+static void autocast_mixes(void) {
+    left_mixed = every_case("AUTOCAST", mixed);
+}
 
 int main(void) {
     int k;
     RUN(new_is_new);
     RUN(autocast_mixes);
-    printf("%d functions are documented as new: %ld results share nothing and are dense; of %ld ops they are not row-major:"
+    printf("%d functions are documented as new: %ld results share nothing and are dense; of %ld ops they are "
+           "not row-major:"
            "%s\n",
            n_new, n_shares, n_turned, turned);
-    printf("%ld mixes under autocast, %ld of them refused; cases as they are %ld, in half %ld, in f32 %ld, in the widest %ld\n",
+    printf("%ld mixes under autocast, %ld of them refused; cases as they are %ld, in half %ld, in f32 %ld, "
+           "in the widest %ld\n",
            n_mixes, n_refused, n_class[0], n_class[1], n_class[2], n_class[3]);
-    printf("skipped: %d ops without layouts, %d under autocast; ops.def says why; %ld cases of ops without a class:\n", left_new,
-           left_mixed, n_composed);
-    for (k = 0; k < COUNT(composed); k++) printf("    %s: %s\n", composed[k].names, composed[k].why);
+    printf("skipped: %d ops without layouts, %d under autocast; ops.def says why; %ld cases of ops without a "
+           "class:\n",
+           left_new, left_mixed, n_composed);
+    for (k = 0; k < COUNT(composed); k++)
+        printf("    %s: %s\n", composed[k].names, composed[k].why);
     return test_report();
 }

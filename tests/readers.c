@@ -52,7 +52,8 @@ static void work_end(work_t *w) {
 static int parts_of(nn_module_t *m, uint64_t *hash) {
     nn_named_list_t l = nn_state(m);
     int k;
-    for (k = 0; k < (int)l.count && k < MAX_PARTS; k++) hash[k] = test_hash(TEST_HASH, l.item[k].tensor);
+    for (k = 0; k < (int)l.count && k < MAX_PARTS; k++)
+        hash[k] = test_hash(TEST_HASH, l.item[k].tensor);
     return k;
 }
 // Of everything that a checkpoint holds.
@@ -62,19 +63,24 @@ static uint64_t whole(work_t *w) {
     size_t n, k;
     CHECK(nn_save_checkpoint(other, w->net, w->opt, w->step) == 0);
     n = read_file(other, own);
-    for (k = 0; k < n; k++) h = (h ^ own[k]) * 1099511628211ull;
+    for (k = 0; k < n; k++)
+        h = (h ^ own[k]) * 1099511628211ull;
     return h;
 }
 
 // ---- the readers: code of what they say of `n` bytes at p ----
 
 typedef int (*reader_t)(work_t *w, const unsigned char *p, size_t n);
-static int load_memory(work_t *w, const unsigned char *p, size_t n) { return nn_load_memory(p, n, w->net, 0); }
+static int load_memory(work_t *w, const unsigned char *p, size_t n) {
+    return nn_load_memory(p, n, w->net, 0);
+}
 static int load_file(work_t *w, const unsigned char *p, size_t n) {
     write_file(path, p, n);
     return nn_load(path, w->net);
 }
-static int load_partly(work_t *w, const unsigned char *p, size_t n) { return nn_load_memory(p, n, w->net, 1); }
+static int load_partly(work_t *w, const unsigned char *p, size_t n) {
+    return nn_load_memory(p, n, w->net, 1);
+}
 static int load_checkpoint(work_t *w, const unsigned char *p, size_t n) {
     write_file(path, p, n);
     return nn_load_checkpoint(path, w->net, w->opt, &w->step);
@@ -89,10 +95,12 @@ static void try_bytes(reader_t reader, work_t *w, const unsigned char *p, size_t
     int code = reader(w, p, n), parts, k, off = 0, stale = 0;
     tensor_clear_error();
     tensor_scope_end(s);
-    CHECK_MSG(tensor_memory_stats().live_tensors == live.live_tensors, "%s at %d: tensors are left", what, (int)at);
+    CHECK_MSG(tensor_memory_stats().live_tensors == live.live_tensors, "%s at %d: tensors are left", what,
+              (int)at);
     if (code) {
         n_refused++;
-        CHECK_MSG(whole(w) == before, "%s at byte %d of %d: an error, and another state", what, (int)at, (int)n);
+        CHECK_MSG(whole(w) == before, "%s at byte %d of %d: an error, and another state", what, (int)at,
+                  (int)n);
         return;
     }
     n_taken++;
@@ -101,8 +109,8 @@ static void try_bytes(reader_t reader, work_t *w, const unsigned char *p, size_t
         off += hash[k] != wanted[k];
         stale += hash[k] == old[k] && old[k] != wanted[k];
     }
-    CHECK_MSG(off <= 1 && !stale, "%s at byte %d: %d of %d parts are others, %d were not loaded", what, (int)at, off, parts,
-              stale);
+    CHECK_MSG(off <= 1 && !stale, "%s at byte %d: %d of %d parts are others, %d were not loaded", what,
+              (int)at, off, parts, stale);
 }
 static void all_or_nothing(reader_t reader, const char *name, int partial) {
     work_t from = work_begin(3, 3), to;
@@ -121,13 +129,13 @@ static void all_or_nothing(reader_t reader, const char *name, int partial) {
     parts_of(from.net, wanted);
     to = work_begin(5, 6);
     parts_of(to.net, old);
-    for (k = 0; k < size; k++) {                        // cut at each byte
+    for (k = 0; k < size; k++) { // cut at each byte
         snprintf(what, sizeof what, "%s, cut", name);
         try_bytes(reader, &to, bytes, k, old, wanted, what, k);
         n_cut++;
     }
     CHECK_MSG(n_taken == 0, "%s: %ld cut files were taken", name, n_taken);
-    for (way = 0; way < 3 && !partial; way++)           // each byte changed
+    for (way = 0; way < 3 && !partial; way++) // each byte changed
         for (k = 0; k < size; k++) {
             memcpy(changed, bytes, size);
             changed[k] = (unsigned char)(way == 0 ? changed[k] ^ 1 : way == 1 ? changed[k] ^ 0x80 : 0);
@@ -140,18 +148,27 @@ static void all_or_nothing(reader_t reader, const char *name, int partial) {
             to = work_begin(5, 6);
         }
     n_taken = 0;
-    for (step = 0; step < 1; step++) {                  // whole
+    for (step = 0; step < 1; step++) { // whole
         CHECK(reader(&to, bytes, size) == 0);
-        CHECK(parts_of(to.net, old) > 0 && memcmp(old, wanted, sizeof old[0] * (size_t)parts_of(to.net, old)) == 0);
+        CHECK(parts_of(to.net, old) > 0 &&
+              memcmp(old, wanted, sizeof old[0] * (size_t)parts_of(to.net, old)) == 0);
     }
     work_end(&from);
     work_end(&to);
     unlink(path), unlink(other);
 }
-static void memory(void) { all_or_nothing(load_memory, "load_memory", 0); }
-static void file(void) { all_or_nothing(load_file, "load", 0); }
-static void partly(void) { all_or_nothing(load_partly, "load_memory, partial", 1); }
-static void checkpoints(void) { all_or_nothing(load_checkpoint, "load_checkpoint", 0); }
+static void memory(void) {
+    all_or_nothing(load_memory, "load_memory", 0);
+}
+static void file(void) {
+    all_or_nothing(load_file, "load", 0);
+}
+static void partly(void) {
+    all_or_nothing(load_partly, "load_memory, partial", 1);
+}
+static void checkpoints(void) {
+    all_or_nothing(load_checkpoint, "load_checkpoint", 0);
+}
 
 // ---- what is read in parts ----
 
@@ -178,7 +195,7 @@ static void safetensors(void) {
         tensor_scope_end(s);
         n_cut++;
     }
-    for (k = 0; k < size; k++) {                        // a reader, or an error; each tensor whole, or poison
+    for (k = 0; k < size; k++) { // a reader, or an error; each tensor whole, or poison
         tensor_scope_t s = tensor_scope_begin();
         memcpy(changed, bytes, size);
         changed[k] ^= 1 << k % 8;
@@ -200,7 +217,8 @@ static void idx(void) {
     static const unsigned char head[16] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4};
     size_t k;
     memcpy(bytes, head, 16);
-    for (k = 0; k < 24; k++) bytes[16 + k] = (unsigned char)(k * 7);
+    for (k = 0; k < 24; k++)
+        bytes[16 + k] = (unsigned char)(k * 7);
     for (k = 0; k <= 40; k++) {
         tensor_t *x;
         write_file(path, bytes, k);
@@ -258,9 +276,10 @@ static void allocations(void) {
             h.fail_at = -1;
             if (k < 0) calls = h.calls - first;
             tensor_clear_error();
-            CHECK_MSG(code == 0 || (k >= 0 && code == TENSOR_ERR_OUT_OF_MEMORY), "reader %d, k = %ld: %s", r, k,
-                      tensor_code_name(code));
-            CHECK_MSG((whole(&to) == was) == (code != 0), "reader %d, k = %ld: code %d and a part of the state", r, k, code);
+            CHECK_MSG(code == 0 || (k >= 0 && code == TENSOR_ERR_OUT_OF_MEMORY), "reader %d, k = %ld: %s", r,
+                      k, tensor_code_name(code));
+            CHECK_MSG((whole(&to) == was) == (code != 0),
+                      "reader %d, k = %ld: code %d and a part of the state", r, k, code);
             work_end(&from), work_end(&to);
             tensor_context_use(before);
             tensor_context_free(own);
@@ -272,7 +291,8 @@ static void allocations(void) {
 }
 
 int main(void) {
-    const char *folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";       // writing waits for no disk there
+    const char *folder =
+        access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; // writing waits for no disk there
     snprintf(path, sizeof path, "%s/tensor_readers_%ld", folder, (long)getpid());
     snprintf(other, sizeof other, "%s/tensor_readers_%ld_other", folder, (long)getpid());
     RUN(memory);
@@ -282,6 +302,7 @@ int main(void) {
     RUN(safetensors);
     RUN(idx);
     RUN(allocations);
-    printf("%ld files cut, %ld changed, %ld loads refused, %ld allocations failed\n", n_cut, n_changed, n_refused, n_oom);
+    printf("%ld files cut, %ld changed, %ld loads refused, %ld allocations failed\n", n_cut, n_changed,
+           n_refused, n_oom);
     return test_report();
 }

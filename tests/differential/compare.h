@@ -3,9 +3,11 @@
 #define DIFFERENTIAL_COMPARE_H
 #include "generate.h"
 
-TEST_FN const char *dtype_text(int dtype) { return dtype < 0 ? "no dtype" : tensor_dtype_name((tensor_dtype_t)dtype); }
+TEST_FN const char *dtype_text(int dtype) {
+    return dtype < 0 ? "no dtype" : tensor_dtype_name((tensor_dtype_t)dtype);
+}
 
-enum { EXACT, CLOSE, FOREIGN };         // bits; within tolerances; the same of another library
+enum { EXACT, CLOSE, FOREIGN }; // bits; within tolerances; the same of another library
 
 static long n_records, n_elements, n_loose, n_errors_agreed;
 
@@ -16,13 +18,15 @@ TEST_FN double spread(const trace_t *const *noisy, int n, int r, int64_t k, cons
     int j;
     for (j = 0; j < n; j++) {
         const record_t *o = r < noisy[j]->n ? &noisy[j]->r[r] : NULL;
-        if (!o || o->kind != base->kind || o->var != base->var || o->n != base->n || !o->v != !base->v) return -1;
+        if (!o || o->kind != base->kind || o->var != base->var || o->n != base->n || !o->v != !base->v)
+            return -1;
         if (base->v) {
             double a = o->v[k], b = base->v[k], d = fabs(a - b);
             if (a == b || (a != a && b != b)) continue;
             if (d != d || d - d != 0) return -1;
             if (d > most) most = d;
-        } else if (base->i && o->i[k] != base->i[k]) return -1;
+        } else if (base->i && o->i[k] != base->i[k])
+            return -1;
     }
     return most;
 }
@@ -38,24 +42,28 @@ TEST_FN double base_tolerance(int dtype) {
     return dtype == TENSOR_F64 ? 1e-9 : dtype == TENSOR_F32 ? 3e-5 : dtype == TENSOR_F16 ? 6e-3 : 5e-2;
 }
 // a: the run in question, b: the one it is compared with. Fills what with the first difference.
-TEST_FN int differ(const program_t *p, const trace_t *a, const trace_t *b, const trace_t *const *noisy, int nnoisy,
-                   int how, char *what, size_t size) {
+TEST_FN int differ(const program_t *p, const trace_t *a, const trace_t *b, const trace_t *const *noisy,
+                   int nnoisy, int how, char *what, size_t size) {
     int k, r, d, steps = a->steps < b->steps ? a->steps : b->steps, loose = 0, first;
     const char *name;
     double scale[MAX_VALUES], coarse[MAX_VALUES], coarsest = 0;
     if (a->invalid || b->invalid) return 0;
-    for (k = 0; k < MAX_VALUES; k++) scale[k] = coarse[k] = 0;
+    for (k = 0; k < MAX_VALUES; k++)
+        scale[k] = coarse[k] = 0;
     if (a->leaked) {
         snprintf(what, size, "tensors or nodes are left alive");
         return 1;
     }
-    for (first = 0; first < steps; first++) {           // the first statement that only one of them took
-        int same = how == FOREIGN ? !a->failed[first] == !b->failed[first] : a->failed[first] == b->failed[first];
+    for (first = 0; first < steps; first++) { // the first statement that only one of them took
+        int same =
+            how == FOREIGN ? !a->failed[first] == !b->failed[first] : a->failed[first] == b->failed[first];
         n_errors_agreed += same && a->failed[first] != 0;
-        for (r = 0; r < nnoisy && !same; r++) loose |= !noisy[r]->failed[first] != !a->failed[first];
+        for (r = 0; r < nnoisy && !same; r++)
+            loose |= !noisy[r]->failed[first] != !a->failed[first];
         if (!same) break;
         name = name_of(&p->step[first]);
-        if (how == FOREIGN && a->failed[first] && name[strlen(name) - 1] == '_') return 0;  // PyTorch has written a part
+        if (how == FOREIGN && a->failed[first] && name[strlen(name) - 1] == '_')
+            return 0; // PyTorch has written a part
     }
     for (r = 0; r < a->n && r < b->n; r++) {
         const record_t *x = &a->r[r], *y = &b->r[r];
@@ -78,18 +86,19 @@ TEST_FN int differ(const program_t *p, const trace_t *a, const trace_t *b, const
             return 1000 + r;
         }
         if (x->grad != y->grad || x->leaf != y->leaf) {
-            snprintf(what, size, "%s: requires grad %d, leaf %d against %d, %d", where, x->grad, x->leaf, y->grad, y->leaf);
+            snprintf(what, size, "%s: requires grad %d, leaf %d against %d, %d", where, x->grad, x->leaf,
+                     y->grad, y->leaf);
             return 1000 + r;
         }
         if (how == EXACT && (x->more != y->more || !x->made_by != !y->made_by ||
-                               (x->made_by && strcmp(x->made_by, y->made_by) != 0))) {
-            snprintf(what, size, "%s: made by %s (%d) against %s (%d)", where, x->made_by ? x->made_by : "none", x->more,
-                     y->made_by ? y->made_by : "none", y->more);
+                             (x->made_by && strcmp(x->made_by, y->made_by) != 0))) {
+            snprintf(what, size, "%s: made by %s (%d) against %s (%d)", where,
+                     x->made_by ? x->made_by : "none", x->more, y->made_by ? y->made_by : "none", y->more);
             return 1000 + r;
         }
         for (d = 0; d < x->nd; d++)
             if (x->dims[d] != y->dims[d]) {
-                for (k = 0; k < nnoisy; k++)            // a size may hang on a rounded value
+                for (k = 0; k < nnoisy; k++) // a size may hang on a rounded value
                     if (r >= noisy[k]->n || noisy[k]->r[r].dims[d] != x->dims[d]) return 0;
                 snprintf(what, size, "%s: size %d is %lld against %lld", where, d, (long long)x->dims[d],
                          (long long)y->dims[d]);
@@ -125,7 +134,8 @@ TEST_FN int differ(const program_t *p, const trace_t *a, const trace_t *b, const
         scale[x->var] = most > 1 ? most : 1;
         for (i = 0; i < x->n; i++) {
             double wide, room;
-            if (x->v ? x->v[i] == y->v[i] || (x->v[i] != x->v[i] && y->v[i] != y->v[i]) : x->i[i] == y->i[i]) continue;
+            if (x->v ? x->v[i] == y->v[i] || (x->v[i] != x->v[i] && y->v[i] != y->v[i]) : x->i[i] == y->i[i])
+                continue;
             if (how != EXACT) {
                 wide = spread(noisy, nnoisy, r, i, x);
                 if (wide < 0) {
@@ -136,7 +146,8 @@ TEST_FN int differ(const program_t *p, const trace_t *a, const trace_t *b, const
                 if (x->v && fabs(x->v[i] - y->v[i]) <= room) continue;
             }
             if (x->v)
-                snprintf(what, size, "%s: element %lld is %.17g against %.17g", where, (long long)i, x->v[i], y->v[i]);
+                snprintf(what, size, "%s: element %lld is %.17g against %.17g", where, (long long)i, x->v[i],
+                         y->v[i]);
             else
                 snprintf(what, size, "%s: element %lld is %lld against %lld", where, (long long)i,
                          (long long)x->i[i], (long long)y->i[i]);
@@ -144,8 +155,8 @@ TEST_FN int differ(const program_t *p, const trace_t *a, const trace_t *b, const
         }
     }
     if (first < steps && !loose) {
-        snprintf(what, size, "statement %d, %s: \"%.150s\" against \"%.150s\"", first, name_of(&p->step[first]),
-                 a->text[first], b->text[first]);
+        snprintf(what, size, "statement %d, %s: \"%.150s\" against \"%.150s\"", first,
+                 name_of(&p->step[first]), a->text[first], b->text[first]);
         return first + 1;
     }
     if (a->n != b->n && !loose) {

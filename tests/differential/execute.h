@@ -33,22 +33,22 @@ TEST_FN void use_text(const char *p) {
 // ---- a trace ----
 
 typedef struct record_t {
-    char kind;                          // v: a value when it was made, f: at the end, g: its gradient
-    int var, step, there;               // there: 0 = NULL
-    int dtype, nd, grad, leaf, alias;   // alias: the first value with the same storage
-    int more;                           // bits of what else is known of it
+    char kind;                        // v: a value when it was made, f: at the end, g: its gradient
+    int var, step, there;             // there: 0 = NULL
+    int dtype, nd, grad, leaf, alias; // alias: the first value with the same storage
+    int more;                         // bits of what else is known of it
     const char *made_by;
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS], offset, n;
-    double *v;                          // floats
-    int64_t *i;                         // all others
+    double *v;  // floats
+    int64_t *i; // all others
 } record_t;
 enum { MAX_RECORDS = 1024 };
 typedef struct trace_t {
-    int n, steps, invalid;              // invalid: the program used a value that is not there
-    int failed[MAX_STEPS];              // the code of its error
+    int n, steps, invalid; // invalid: the program used a value that is not there
+    int failed[MAX_STEPS]; // the code of its error
     char text[MAX_STEPS][160];
-    int made[MAX_STEPS];                // how many values
-    int alive[MAX_VALUES];              // at the end
+    int made[MAX_STEPS];   // how many values
+    int alive[MAX_VALUES]; // at the end
     int leaked;
     record_t *r;
 } trace_t;
@@ -59,7 +59,8 @@ TEST_FN void trace_begin(trace_t *t) {
 }
 TEST_FN void trace_end(trace_t *t) {
     int k;
-    for (k = 0; k < t->n; k++) free(t->r[k].v), free(t->r[k].i);
+    for (k = 0; k < t->n; k++)
+        free(t->r[k].v), free(t->r[k].i);
     free(t->r);
     t->r = NULL;
     t->n = 0;
@@ -68,14 +69,14 @@ TEST_FN void trace_end(trace_t *t) {
 // ---- a configuration ----
 
 typedef struct config_of_run_t {
-    const char *name, *isa;             // isa NULL: the best
-    int threads, device;                // device: the mirror
-    uint64_t noise;                     // results are off by units of the last place; 0: as they are
+    const char *name, *isa; // isa NULL: the best
+    int threads, device;    // device: the mirror
+    uint64_t noise;         // results are off by units of the last place; 0: as they are
 } setting_t;
 
 typedef struct variable_t {
     tensor_t *t;
-    int depth, kept;                    // the scope that owns it
+    int depth, kept; // the scope that owns it
     int step;
 } variable_t;
 enum { MAX_HOOKS = 16 };
@@ -83,14 +84,14 @@ typedef struct run_state_t {
     const setting_t *setting;
     variable_t x[MAX_VALUES];
     tensor_scope_t scope[MAX_DEPTH + 1];
-    int depth;                          // scopes that the program opened
+    int depth; // scopes that the program opened
     int64_t hooks[MAX_HOOKS];
     int nhooks, nmodules;
     nn_module_t *module[MAX_STEPS];
     trace_t *trace;
 } state_t;
 
-static long n_hooks;                    // calls of the hooks below
+static long n_hooks; // calls of the hooks below
 TEST_FN tensor_t *hook_twice(tensor_t *g, void *user) {
     (void)user;
     n_hooks++;
@@ -150,10 +151,16 @@ TEST_FN tensor_t *unpooled(nn_module_t *m, tensor_pair_t p) {
     return USE(nn_max_unpool_forward)(m, p.values, p.indices, NULL);
 }
 #define MODULE(name, dims, make, forward, python, python_forward)                                            \
-    static nn_module_t *make_##name(void) { return make; }                                                   \
-    static tensor_t *forward_##name(nn_module_t *m, tensor_t *x) { return forward; }
+    static nn_module_t *make_##name(void) {                                                                  \
+        return make;                                                                                         \
+    }                                                                                                        \
+    static tensor_t *forward_##name(nn_module_t *m, tensor_t *x) {                                           \
+        return forward;                                                                                      \
+    }
 #define OPTIMIZER(name, make, python)                                                                        \
-    static nn_optimizer_t *optimizer_##name(tensor_t *x) { return make; }
+    static nn_optimizer_t *optimizer_##name(tensor_t *x) {                                                   \
+        return make;                                                                                         \
+    }
 #include "modules.def"
 static const struct {
     const char *made, *called, *dims;
@@ -180,12 +187,16 @@ TEST_FN void fill_module(nn_module_t *m) {
         tensor_shape_t shape = tensor_shape(t);
         const char *name = l.item[k].name;
         int64_t n = tensor_numel(t), seed = 0;
-        double *v = (double *)malloc(((size_t)n + 1) * sizeof *v), from = strstr(name, "running_var") ? 0.5 : -0.45;
+        double *v = (double *)malloc(((size_t)n + 1) * sizeof *v),
+               from = strstr(name, "running_var") ? 0.5 : -0.45;
         tensor_scope_t s = tensor_scope_begin_no_grad();
-        for (j = 0; name[j]; j++) seed += name[j] * (j + 1);
-        for (j = 0; j < n; j++) v[j] = from + (double)((seed + 37 * j) % 101) / 128;
+        for (j = 0; name[j]; j++)
+            seed += name[j] * (j + 1);
+        for (j = 0; j < n; j++)
+            v[j] = from + (double)((seed + 37 * j) % 101) / 128;
         if (is_real((int)tensor_dtype(t)))
-            tensor_copy_(t, tensor_to(tensor_from_n(v, TENSOR_F64, shape.dims, shape.ndim), (int)tensor_device(t)));
+            tensor_copy_(
+                t, tensor_to(tensor_from_n(v, TENSOR_F64, shape.dims, shape.ndim), (int)tensor_device(t)));
         tensor_scope_end(s);
         free(v);
     }
@@ -196,7 +207,9 @@ TEST_FN void fill_module(nn_module_t *m) {
 static const int sizes[] = {4, 8, 4, 8, 1, 1, 2, 2, 1, 2};
 TEST_FN double half_at(unsigned h) {
     unsigned e = h >> 10 & 31, m = h & 1023;
-    double x = e == 31 ? (m ? (double)NAN : (double)INFINITY) : e ? ldexp(1024 + m, (int)e - 25) : ldexp(m, -24);
+    double x = e == 31 ? (m ? (double)NAN : (double)INFINITY)
+               : e     ? ldexp(1024 + m, (int)e - 25)
+                       : ldexp(m, -24);
     return h >> 15 ? -x : x;
 }
 TEST_FN double bhalf_at(unsigned h) {
@@ -244,7 +257,8 @@ TEST_FN void note(state_t *s, char kind, int var, int step, tensor_t *x) {
     r->dtype = (int)USE(tensor_dtype)(x), r->nd = USE(tensor_ndim)(x), r->n = USE(tensor_numel)(x);
     r->grad = USE(tensor_requires_grad)(x), r->leaf = USE(tensor_is_leaf)(x);
     r->offset = USE(tensor_storage_offset)(x);
-    r->more = USE(tensor_is_inference)(x) + 2 * USE(tensor_is_channels_last)(x) + 4 * USE(tensor_is_poison)(x);
+    r->more =
+        USE(tensor_is_inference)(x) + 2 * USE(tensor_is_channels_last)(x) + 4 * USE(tensor_is_poison)(x);
     r->more += 8 * (int)USE(tensor_dtype_size)((tensor_dtype_t)r->dtype);
     r->made_by = USE(tensor_grad_fn_name)(x);
     for (d = 0; d < r->nd; d++) {
@@ -260,22 +274,26 @@ TEST_FN void note(state_t *s, char kind, int var, int step, tensor_t *x) {
         tensor_scope_end(scope);
         return;
     }
-    if (is_real(r->dtype)) r->v = (double *)malloc(((size_t)r->n + 1) * sizeof *r->v);
-    else r->i = (int64_t *)malloc(((size_t)r->n + 1) * sizeof *r->i);
+    if (is_real(r->dtype))
+        r->v = (double *)malloc(((size_t)r->n + 1) * sizeof *r->v);
+    else
+        r->i = (int64_t *)malloc(((size_t)r->n + 1) * sizeof *r->i);
     for (k = 0; k < r->n; k++) {
         const char *p = (const char *)here->storage->data + place_of(here, k) * sizes[r->dtype];
-        if (r->v) r->v[k] = real_at(p, r->dtype);
-        else r->i[k] = whole_at(p, r->dtype);
+        if (r->v)
+            r->v[k] = real_at(p, r->dtype);
+        else
+            r->i[k] = whole_at(p, r->dtype);
     }
     USE(tensor_scope_end)(scope);
 }
 
 // ---- noise: what rounding may change, changed ----
 
-
-TEST_FN void disturb(tensor_t *x, uint64_t seed) {
+// floor: of a size at least, for gradients, which may cancel; 2: to 0 even, where a step hangs on their sign.
+TEST_FN void disturb(tensor_t *x, uint64_t seed, double floor_) {
     int64_t k;
-    double most = 0;
+    double most = floor_;
     if (x->state != TENSOR__LIVE || !is_real(x->dtype) || !x->storage->data) return;
     for (k = 0; k < x->numel; k++) {
         double v = fabs(real_at((char *)x->storage->data + place_of(x, k) * sizes[x->dtype], x->dtype));
@@ -284,7 +302,7 @@ TEST_FN void disturb(tensor_t *x, uint64_t seed) {
     for (k = 0; k < x->numel; k++) {
         char *p = (char *)x->storage->data + place_of(x, k) * sizes[x->dtype];
         double u = (double)(mixed(seed + (uint64_t)k) >> 11) * 0x1p-52 - 1, v = real_at(p, x->dtype);
-        if (v == 0 || v - v != 0) continue;
+        if ((v == 0 && floor_ < 2) || v - v != 0) continue;
         if (x->dtype == TENSOR_F64) *(double *)p = v + u * (fabs(v) + most / 8) * 0x1p-50;
         if (x->dtype == TENSOR_F32) *(float *)p = (float)(v + u * (fabs(v) + most / 8) * 0x1p-21);
         if (x->dtype >= TENSOR_F16 && (*(uint16_t *)p & 0x7F) != 0 && (*(uint16_t *)p & 0x7F) != 0x7F)
@@ -304,7 +322,8 @@ TEST_FN int is_exact(const state_t *s, const step_t *step, const tensor_t *y) {
             const tensor_t *x = step->in[i] >= 0 ? s->x[step->in[i]].t : NULL;
             if (!x || x->dtype != y->dtype || x->numel > 512) continue;
             for (j = 0; j < x->numel && !there; j++)
-                there = fabs(real_at((char *)x->storage->data + place_of(x, j) * sizes[x->dtype], x->dtype)) == fabs(v);
+                there = fabs(real_at((char *)x->storage->data + place_of(x, j) * sizes[x->dtype],
+                                     x->dtype)) == fabs(v);
         }
         if (!there) return 0;
     }
@@ -320,7 +339,8 @@ TEST_FN tensor_t *weights_of(tensor_t *y) {
     double *v = (double *)malloc(((size_t)n + 1) * sizeof *v);
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     tensor_t *w;
-    for (k = 0; k < n; k++) v[k] = (double)(k * 5 % 13) / 8 - 0.5;
+    for (k = 0; k < n; k++)
+        v[k] = (double)(k * 5 % 13) / 8 - 0.5;
     w = tensor_from_n(v, TENSOR_F64, shape.dims, shape.ndim);
     free(v);
     w = tensor_to(tensor_to(w, tensor_dtype(y)), (int)USE(tensor_device)(y));
@@ -350,11 +370,12 @@ TEST_FN tensor_t *call_closure(tensor_t *const *in, int n, void *user) {
     closure_t *c = (closure_t *)user;
     arguments_t a = c->a;
     int k;
-    for (k = 0; k < n; k++) a.in[c->at[k]] = in[k];
+    for (k = 0; k < n; k++)
+        a.in[c->at[k]] = in[k];
     ops[c->what].call(&a);
     return a.out[0];
 }
-static closure_t closures[MAX_STEPS];   // checkpoints call them until backward
+static closure_t closures[MAX_STEPS]; // checkpoints call them until backward
 static int nclosures;
 
 // -> how many results, -1: there is nothing to differentiate
@@ -366,7 +387,8 @@ TEST_FN int call_via(const step_t *step, const arguments_t *a, tensor_t **out) {
     for (k = 0; k < a->nin; k++)
         if (a->in[k] && is_real((int)tensor_dtype(a->in[k]))) c->at[c->n] = k, in[c->n++] = a->in[k];
     if (!c->n) return -1;
-    for (k = 0; k < c->n; k++) v[k] = weights_of(in[k]);
+    for (k = 0; k < c->n; k++)
+        v[k] = weights_of(in[k]);
     out[0] = out[1] = NULL;
     switch (step->via) {
     case CHECKPOINTED: out[0] = USE(tensor_checkpoint)(call_closure, c, in, c->n); return 1;
@@ -389,8 +411,10 @@ TEST_FN int call_via(const step_t *step, const arguments_t *a, tensor_t **out) {
     }
     default: {
         tensor_t *w[MAX_INPUTS] = {NULL};
-        if (step->via == HVP) out[0] = USE(tensor_hvp)(call_closure, c, in, c->n, v, w, 0);
-        else out[0] = USE(tensor_vhp)(call_closure, c, in, c->n, v, w, 0);
+        if (step->via == HVP)
+            out[0] = USE(tensor_hvp)(call_closure, c, in, c->n, v, w, 0);
+        else
+            out[0] = USE(tensor_vhp)(call_closure, c, in, c->n, v, w, 0);
         out[1] = w[0];
         return 2;
     }
@@ -402,7 +426,8 @@ TEST_FN tensor_t *dense(const state_t *s, const step_t *step, tensor_t *x) {
     const char *name = name_of(step);
     int k;
     if (!x || x->state != TENSOR__LIVE || USE(tensor_is_contiguous)(x)) return x;
-    if (!strcmp(name, "channels_last") || !strcmp(name, "empty_strided") || !strcmp(name, "as_strided")) return x;
+    if (!strcmp(name, "channels_last") || !strcmp(name, "empty_strided") || !strcmp(name, "as_strided"))
+        return x;
     for (k = 0; k < MAX_VALUES; k++)
         if (s->x[k].t && s->x[k].t->storage == x->storage) return x;
     return tensor_contiguous(x);
@@ -459,7 +484,7 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             for (shared = 0, k = 0; k < MAX_VALUES && !changes; k++)
                 shared |= s->x[k].t && s->x[k].t->storage == out[r]->storage;
             if (!shared && !is_exact(s, step, out[r]))
-                disturb(out[r], s->setting->noise * 7919u + (uint64_t)(number * 31 + r));
+                disturb(out[r], s->setting->noise * 7919u + (uint64_t)(number * 31 + r), 0);
         }
     } else {
         int was;
@@ -480,8 +505,10 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             if (!s->depth) return 0;
             was = s->depth;
             end_scope(s, step->nin ? step->in[0] : -1);
-            if (step->nin) tensor_scope_return(s->scope[was], in[0]);
-            else tensor_scope_end(s->scope[was]);
+            if (step->nin)
+                tensor_scope_return(s->scope[was], in[0]);
+            else
+                tensor_scope_end(s->scope[was]);
             break;
         case DO_reset:
             if (!s->depth) return 0;
@@ -500,7 +527,8 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             break;
         case DO_hook:
             if (s->nhooks == MAX_HOOKS) return 0;
-            s->hooks[s->nhooks++] = USE(tensor_register_hook)(in[0], step->i[0] ? hook_twice : hook_seen, NULL);
+            s->hooks[s->nhooks++] =
+                USE(tensor_register_hook)(in[0], step->i[0] ? hook_twice : hook_seen, NULL);
             break;
         case DO_post_hook:
             if (s->nhooks == MAX_HOOKS) return 0;
@@ -517,8 +545,12 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             tensor_t *w = weights_of(in[0]);
             USE(tensor_autograd_grad)(&in[0], 1, &w, in + 1, step->nin - 1, out, (int)step->i[0]);
             nout = step->nin - 1 < MAX_RESULTS ? step->nin - 1 : MAX_RESULTS;
-            for (k = 0; k < nout; k++)          // they may be views of each other, with any strides
-                if (out[k] && !tensor_is_poison(out[k])) out[k] = tensor_clone(out[k]);
+            for (k = 0; k < nout; k++) // they may be views of each other, with any strides
+                if (out[k] && !tensor_is_poison(out[k])) {
+                    out[k] = tensor_clone(out[k]);
+                    if (s->setting->noise)
+                        disturb(out[k], s->setting->noise * 7919u + (uint64_t)(number * 31 + k), 1);
+                }
             break;
         }
         case DO_backward: USE(tensor_backward_with)(in[0], weights_of(in[0]), (int)step->i[0]); break;
@@ -535,12 +567,14 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             out[nout++] = modules[step->i[0]].forward(m, in[0]);
             if (USE(nn_parameters)(m, weight, 1) > 0 && weight[0] && tensor_ok()) out[nout++] = weight[0];
             if (s->setting->noise && tensor_ok() && out[0]->storage != in[0]->storage)
-                disturb(out[0], s->setting->noise * 7919u + (uint64_t)(number * 31));
+                disturb(out[0], s->setting->noise * 7919u + (uint64_t)(number * 31), 0);
             break;
         }
         case DO_optimize: {
             nn_optimizer_t *o;
             use_text(optimizers[step->i[0]].made);
+            if (s->setting->noise && tensor_grad(in[0]))
+                disturb(tensor_grad(in[0]), s->setting->noise * 7919u + (uint64_t)(number * 31), 2);
             o = optimizers[step->i[0]].make(in[0]);
             USE(nn_step)(o);
             USE(nn_set_lr)(o, USE(nn_get_lr)(o) * 2);
@@ -562,9 +596,10 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             break;
         default:
             if (!tensor_numel(in[0])) return 0;
-            if (s->setting->device) {           // no address of the host: the same by a view of the one element
+            if (s->setting->device) { // no address of the host: the same by a view of the one element
                 tensor_scope_t scope = tensor_scope_begin_no_grad();
-                tensor_fill_(tensor_as_strided(in[0], NULL, NULL, 0, tensor_storage_offset(in[0])), step->f[0]);
+                tensor_fill_(tensor_as_strided(in[0], NULL, NULL, 0, tensor_storage_offset(in[0])),
+                             step->f[0]);
                 tensor_scope_end(scope);
             } else {
                 tensor_scope_t scope = tensor_scope_begin_no_grad();
@@ -584,7 +619,8 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
         if (is(step, DO_set) && out[0]) tensor_free(out[0]);
         return 1;
     }
-    for (k = 0; k < nout && (step->what < NOPS || is(step, DO_module)); k++) out[k] = dense(s, step, out[k]);
+    for (k = 0; k < nout && (step->what < NOPS || is(step, DO_module)); k++)
+        out[k] = dense(s, step, out[k]);
     if (is(step, DO_keep)) s->x[step->in[0]].kept++;
     t->made[number] = nout;
     for (k = 0; k < nout && k < step->nout; k++) {
@@ -626,9 +662,11 @@ TEST_FN void state_end(state_t *s) {
         if (tensor_is_leaf(s->x[k].t) && tensor_grad(s->x[k].t)) tensor_set_grad(s->x[k].t, NULL);
     }
     for (k = 0; k < MAX_VALUES; k++)
-        while (s->x[k].t && s->x[k].kept-- > 0) tensor_free(s->x[k].t);
+        while (s->x[k].t && s->x[k].kept-- > 0)
+            tensor_free(s->x[k].t);
     tensor_scope_end(s->scope[0]);
-    for (k = 0; k < s->nmodules; k++) USE(nn_module_zero_grad)(s->module[k]), USE(nn_free)(s->module[k]);
+    for (k = 0; k < s->nmodules; k++)
+        USE(nn_module_zero_grad)(s->module[k]), USE(nn_free)(s->module[k]);
     tensor_set_default_device(TENSOR_CPU);
     tensor_clear_error();
 }

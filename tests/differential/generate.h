@@ -10,6 +10,7 @@ static trace_t generated;
 static program_t *draft;
 static int main_dtype;
 static long n_tried, n_errors_kept;
+static int constants;                   // leaves want no gradient: the last try of an op in place
 
 static const setting_t plain_setting = {"default", NULL, 1, 0, 0};
 
@@ -42,15 +43,17 @@ TEST_FN int push(step_t *s) {
     s->out = draft->values;
     s->nout = MAX_RESULTS;
     if (!execute(&generating, s, number)) return 0;
-    if (generated.n > MAX_RECORDS / 2) {        // nobody reads what is noted here
-        for (k = 0; k < generated.n; k++) free(generated.r[k].v), free(generated.r[k].i);
+    if (generated.n > MAX_RECORDS / 2) { // nobody reads what is noted here
+        for (k = 0; k < generated.n; k++)
+            free(generated.r[k].v), free(generated.r[k].i);
         generated.n = 0;
     }
     for (k = 0; k < generated.made[number]; k++) {
         tensor_t *x = generating.x[s->out + k].t;
         if (x && x->numel > MOST_ELEMENTS) large = 1;
     }
-    for (k = 0; k < generated.made[number] && large; k++) generating.x[s->out + k].t = NULL;
+    for (k = 0; k < generated.made[number] && large; k++)
+        generating.x[s->out + k].t = NULL;
     if (large) return 0;
     ok = !generated.failed[number];
     if (!ok && !chance(2)) return 0;
@@ -61,7 +64,9 @@ TEST_FN int push(step_t *s) {
     if (s->what < NOPS) ops[s->what].seen += ok;
     return ok;
 }
-TEST_FN int pushed(void) { return draft->n ? draft->step[draft->n - 1].out : -1; }
+TEST_FN int pushed(void) {
+    return draft->n ? draft->step[draft->n - 1].out : -1;
+}
 TEST_FN step_t statement(statement_t what) {
     step_t s;
     memset(&s, 0, sizeof s);
@@ -78,7 +83,9 @@ TEST_FN step_t op_step(const char *name, int x) {
 
 // ---- values that are there ----
 
-TEST_FN tensor_t *value(int x) { return x >= 0 ? generating.x[x].t : NULL; }
+TEST_FN tensor_t *value(int x) {
+    return x >= 0 ? generating.x[x].t : NULL;
+}
 enum { ANY_VALUE, NEEDS_GRAD, INNER_GRAD, LEAF_GRAD, REAL_VALUE, OWNED };
 TEST_FN int fits(int x, int kind) {
     tensor_t *t = value(x);
@@ -117,7 +124,8 @@ TEST_FN int of_shape(int x, const int64_t *dims, int nd) {
     int64_t n = 1, many = t->numel;
     int d, same = t->ndim == nd, turned = nd > 1 && chance(25);
     step_t s;
-    for (d = 0; d < nd; d++) n *= dims[d], same = same && t->dims[d] == dims[d];
+    for (d = 0; d < nd; d++)
+        n *= dims[d], same = same && t->dims[d] == dims[d];
     if (same) return x;
     if (many < n || !n) return -1;
     if (many > n) {
@@ -131,12 +139,14 @@ TEST_FN int of_shape(int x, const int64_t *dims, int nd) {
     }
     s = op_step("reshape", x);
     s.ni = nd;
-    for (d = 0; d < nd; d++) s.i[d] = turned ? dims[nd - 1 - d] : dims[d];
+    for (d = 0; d < nd; d++)
+        s.i[d] = turned ? dims[nd - 1 - d] : dims[d];
     if (!push(&s)) return -1;
     if (turned) {
         s = op_step("permute", pushed());
         s.ni = nd;
-        for (d = 0; d < nd; d++) s.i[d] = nd - 1 - d;
+        for (d = 0; d < nd; d++)
+            s.i[d] = nd - 1 - d;
         if (!push(&s)) return -1;
     }
     return pushed();
@@ -165,20 +175,21 @@ TEST_FN int leaf(int dtype, const int64_t *dims, int nd, int fill, double lo, do
     step_t s = statement(DO_leaf);
     int d;
     s.i[AT_DTYPE] = dtype;
-    s.i[AT_GRAD] = is_real(dtype) && chance(60);
+    s.i[AT_GRAD] = is_real(dtype) && chance(60) && !constants;
     s.i[AT_LAYOUT] = chance(25) ? layouts[below(4)] : 0;
     s.i[AT_FILL] = fill;
     s.i[AT_SEED] = below(1 << 20);
     s.i[AT_BOUND] = bound;
-    for (d = 0; d < nd; d++) s.i[AT_DIMS + d] = dims[d];
+    for (d = 0; d < nd; d++)
+        s.i[AT_DIMS + d] = dims[d];
     s.ni = AT_DIMS + nd;
     s.nf = 2, s.f[0] = lo, s.f[1] = hi;
     if (list) snprintf(s.s, sizeof s.s, "%.63s", list);
     return push(&s) ? pushed() : -1;
 }
 TEST_FN int some_dtype(void) {
-    static const int all[] = {TENSOR_F64, TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_I64,
-                              TENSOR_I32, TENSOR_U8,  TENSOR_BOOL, TENSOR_I8,  TENSOR_I16};
+    static const int all[] = {TENSOR_F64, TENSOR_F32, TENSOR_F16,  TENSOR_BF16, TENSOR_I64,
+                              TENSOR_I32, TENSOR_U8,  TENSOR_BOOL, TENSOR_I8,   TENSOR_I16};
     return chance(92) ? main_dtype : all[below(10)];
 }
 // A value for one input of a case. -> its number, -2: none
@@ -187,7 +198,8 @@ TEST_FN int input_for(const entry_t *op, const case_t *c, const word_t *w) {
     int x, data = is_data(w), sized = has_letter(w, 's') || has_letter(w, 'r') || has_letter(w, 'o');
     int64_t n = 1;
     int d;
-    for (d = 0; d < w->nd; d++) n *= w->dims[d];
+    for (d = 0; d < w->nd; d++)
+        n *= w->dims[d];
     if (n > MOST_ELEMENTS) return -2;
     if (!(lo < hi)) lo = -2, hi = 2;
     if (has_letter(w, 'p')) lo = 0.1, hi = 0.9;
@@ -199,15 +211,20 @@ TEST_FN int input_for(const entry_t *op, const case_t *c, const word_t *w) {
         return x < 0 ? -2 : x;
     }
     if (has_letter(w, 'k'))
-        x = leaf(chance(85) ? TENSOR_I64 : TENSOR_I32, w->dims, w->nd, FILL_INDEX, 0, 1, w->below ? w->below : 10,
-                 NULL);
-    else if (has_letter(w, 'm')) x = leaf(TENSOR_BOOL, w->dims, w->nd, FILL_MASK, 0, 1, 0, NULL);
+        x = leaf(chance(85) ? TENSOR_I64 : TENSOR_I32, w->dims, w->nd, FILL_INDEX, 0, 1,
+                 w->below ? w->below : 10, NULL);
+    else if (has_letter(w, 'm'))
+        x = leaf(TENSOR_BOOL, w->dims, w->nd, FILL_MASK, 0, 1, 0, NULL);
     else if (has_letter(w, 'z')) {
         static const int whole[] = {TENSOR_I64, TENSOR_I32, TENSOR_U8, TENSOR_I8, TENSOR_I16, TENSOR_BOOL};
-        x = leaf(is_real(main_dtype) ? whole[below(6)] : main_dtype, w->dims, w->nd, FILL_INTEGER, 0, 1, 0, NULL);
+        x = leaf(is_real(main_dtype) ? whole[below(6)] : main_dtype, w->dims, w->nd, FILL_INTEGER, 0, 1, 0,
+                 NULL);
     } else if (sized || !data) {
         x = leaf(is_real(main_dtype) ? main_dtype : TENSOR_F64, w->dims, w->nd,
-                 has_letter(w, 's') ? FILL_DEFINITE : has_letter(w, 'r') ? FILL_REGULAR : FILL_SORTED, -1, 1, 0, NULL);
+                 has_letter(w, 's')   ? FILL_DEFINITE
+                 : has_letter(w, 'r') ? FILL_REGULAR
+                                      : FILL_SORTED,
+                 -1, 1, 0, NULL);
     } else {
         if (draft->values && chance(65)) {
             x = any_value(chance(80) ? REAL_VALUE : ANY_VALUE);
@@ -249,13 +266,14 @@ TEST_FN void vary_numbers(const char *name, case_t *c) {
     arguments_t *a = &c->given;
     int k, choices = w && (strstr(w->args, "_t)I(") || strstr(w->args, "RED(")), j;
     int options = w && (strstr(w->args, "= I(") || strstr(w->args, "= F(") || strstr(w->args, "_t)I(") ||
-                         strstr(w->args, "COLUMNS") || strstr(w->args, "MAX_POOL"));
+                        strstr(w->args, "COLUMNS") || strstr(w->args, "MAX_POOL"));
     arguments_t was = *a;
-    static const char *const fixed[] = {"rnn_cell", "grid_sample", "max_unpool1d", "max_unpool2d", "max_unpool3d", "lstm",
-                                        "gru", "rnn", "interpolate", "linalg_lstsq", "as_strided", "batch_norm", "instance_norm", "rms_norm",
-                                        "layer_norm", "group_norm"};
+    static const char *const fixed[] = {"rnn_cell",      "grid_sample",  "max_unpool1d", "max_unpool2d",
+                                        "max_unpool3d",  "lstm",         "gru",          "rnn",
+                                        "interpolate",   "linalg_lstsq", "as_strided",   "batch_norm",
+                                        "instance_norm", "rms_norm",     "layer_norm",   "group_norm"};
     for (k = 0; k < (int)(sizeof fixed / sizeof fixed[0]); k++)
-        if (strcmp(fixed[k], name) == 0) return;            // ops.def's call for PyTorch has not all of them
+        if (strcmp(fixed[k], name) == 0) return; // ops.def's call for PyTorch has not all of them
     if (a->ni && chance(50)) {
         k = (int)below(a->ni);
         switch (below(5)) {
@@ -281,7 +299,9 @@ TEST_FN void vary_numbers(const char *name, case_t *c) {
         if (a->f[j] == 0) a->f[j] = was.f[j];
     }
 }
-static const struct { const char *names, *why; } left_out[] = {
+static const struct {
+    const char *names, *why;
+} left_out[] = {
     {"to_non_blocking pin_memory", "need a device: tests/streams.c"},
 };
 TEST_FN const char *why_left_out(const char *name) {
@@ -346,9 +366,11 @@ TEST_FN int one_op(int what, int verbatim) {
 TEST_FN void other_statement(void) {
     int total = 0, k, pick, x, y;
     step_t s;
-    for (k = 0; k < DO_COUNT; k++) total += statements[k].weight;
+    for (k = 0; k < DO_COUNT; k++)
+        total += statements[k].weight;
     pick = (int)below(total);
-    for (k = 0; pick >= statements[k].weight; k++) pick -= statements[k].weight;
+    for (k = 0; pick >= statements[k].weight; k++)
+        pick -= statements[k].weight;
     s = statement((statement_t)k);
     switch (k) {
     case DO_begin:
@@ -401,7 +423,7 @@ TEST_FN void other_statement(void) {
     case DO_backward:
         s.nin = 1, s.in[0] = any_value(INNER_GRAD);
         s.ni = 1, s.i[0] = chance(80) ? TENSOR_RETAIN_GRAPH : chance(50) ? TENSOR_CREATE_GRAPH : 0;
-        for (x = 0; x < draft->n; x++)          // a leaf whose scope ended could not give up its gradient any more
+        for (x = 0; x < draft->n; x++) // a leaf whose scope ended could not give up its gradient any more
             if (is(&draft->step[x], DO_end) || is(&draft->step[x], DO_reset)) s.i[0] &= ~TENSOR_CREATE_GRAPH;
         break;
     case DO_set_grad:
@@ -431,9 +453,11 @@ TEST_FN void one_module(int which) {
     step_t s = statement(DO_module);
     int64_t dims[TENSOR_MAX_DIMS];
     char *end;
-    int nd = 0, x = -1, random = strstr(module_names[which], "dropout") || strstr(module_names[which], "transformer") ||
-                                 strcmp(module_names[which], "rrelu") == 0;
-    for (; *p; p = *end ? end + 1 : end) dims[nd++] = strtoll(p, &end, 10);
+    int nd = 0, x = -1,
+        random = strstr(module_names[which], "dropout") || strstr(module_names[which], "transformer") ||
+                 strcmp(module_names[which], "rrelu") == 0;
+    for (; *p; p = *end ? end + 1 : end)
+        dims[nd++] = strtoll(p, &end, 10);
     if (chance(50)) x = any_value(REAL_VALUE);
     if (x >= 0) x = of_shape(x, dims, nd);
     if (x < 0) x = leaf(is_real(main_dtype) ? main_dtype : TENSOR_F32, dims, nd, FILL_REAL, -2, 2, 0, NULL);
@@ -450,12 +474,18 @@ TEST_FN void close_scope(void) {
 }
 // Ops whose results are views, and those in place: what breaks autograd.
 TEST_FN int tricky_op(void) {
-    static const char *const names[] = {
-        "select", "narrow", "slice", "transpose", "permute", "expand", "view", "reshape", "unsqueeze", "squeeze",
-        "flatten", "diagonal", "unfold_dim", "chunk", "split", "unbind", "T", "mT", "movedim", "detach", "at",
-        "as_strided", "add_", "mul_", "sub_scalar_", "mul_scalar_", "exp_", "relu_", "copy_", "fill_", "zero_",
-        "masked_fill_", "index_add_", "index_copy_", "scatter_add_", "lerp_", "addcmul_", "sigmoid_", "tanh_",
-        "neg_", "sqrt_", "square_", "clamp_", "div_", "pow_scalar_", "index_put_", "scatter_", "index_fill_"};
+    static const char *const names[] = {"select",      "narrow",      "slice",        "transpose",
+                                        "permute",     "expand",      "view",         "reshape",
+                                        "unsqueeze",   "squeeze",     "flatten",      "diagonal",
+                                        "unfold_dim",  "chunk",       "split",        "unbind",
+                                        "T",           "mT",          "movedim",      "detach",
+                                        "at",          "as_strided",  "add_",         "mul_",
+                                        "sub_scalar_", "mul_scalar_", "exp_",         "relu_",
+                                        "copy_",       "fill_",       "zero_",        "masked_fill_",
+                                        "index_add_",  "index_copy_", "scatter_add_", "lerp_",
+                                        "addcmul_",    "sigmoid_",    "tanh_",        "neg_",
+                                        "sqrt_",       "square_",     "clamp_",       "div_",
+                                        "pow_scalar_", "index_put_",  "scatter_",     "index_fill_"};
     return find(names[below((int64_t)(sizeof names / sizeof names[0]))]);
 }
 TEST_FN void generate(program_t *p, uint64_t seed) {
@@ -467,9 +497,16 @@ TEST_FN void generate(program_t *p, uint64_t seed) {
     trace_begin(&generated);
     state_begin(&generating, &plain_setting, &generated);
     k = (int)below(100);
-    main_dtype = k < 48 ? TENSOR_F64 : k < 80 ? TENSOR_F32 : k < 84 ? TENSOR_F16 : k < 88 ? TENSOR_BF16
-                 : k < 94 ? TENSOR_I64 : k < 96 ? TENSOR_I32 : k < 97 ? TENSOR_U8 : k < 98 ? TENSOR_BOOL
-                 : k < 99 ? TENSOR_I8 : TENSOR_I16;
+    main_dtype = k < 48   ? TENSOR_F64
+                 : k < 80 ? TENSOR_F32
+                 : k < 84 ? TENSOR_F16
+                 : k < 88 ? TENSOR_BF16
+                 : k < 94 ? TENSOR_I64
+                 : k < 96 ? TENSOR_I32
+                 : k < 97 ? TENSOR_U8
+                 : k < 98 ? TENSOR_BOOL
+                 : k < 99 ? TENSOR_I8
+                          : TENSOR_I16;
     wanted = 3 + (int)below(9);
     at = (int)below(wanted);
     for (n = 0; n < wanted && p->n < MAX_STEPS - 16; n++) {
@@ -477,7 +514,9 @@ TEST_FN void generate(program_t *p, uint64_t seed) {
             int dtype = main_dtype;
             if (!one_op(first, 0)) {
                 main_dtype = TENSOR_F32;
+                constants = 1;
                 one_op(first, 1);
+                constants = 0;
                 main_dtype = dtype;
             }
         } else {
@@ -489,7 +528,8 @@ TEST_FN void generate(program_t *p, uint64_t seed) {
         if (chance(45)) other_statement();
         if (generating.depth && chance(25)) close_scope();
     }
-    while (generating.depth && p->n < MAX_STEPS) close_scope();
+    while (generating.depth && p->n < MAX_STEPS)
+        close_scope();
     k = any_value(INNER_GRAD);
     if (k >= 0 && chance(75)) {
         step_t s = statement(DO_backward);

