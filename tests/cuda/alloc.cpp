@@ -1071,7 +1071,7 @@ static void in_emulator(int turns, int seeds) {
     cudaStreamDestroy(s);
     CHECK(cusim::counts.live_pinned == 0 && cusim::counts.live_events == 0);
 }
-static void libraries() {
+static void opened() {
     char text[256] = "";
     memset((void *)&lib, 0, sizeof lib);
     cusim::config.missing = "libcuda.so.1";
@@ -1107,7 +1107,7 @@ int main(int count, char **arg) {
     for (bool segments : {false, true}) { random_run(operations / 2, 11, segments, operations / 50, 0); }
     threads(operations / 40);
     traces(timed, timed ? 150 : 20);
-    libraries();
+    opened();
     in_emulator(timed ? 400 : 60, timed ? 50 : 5);
     return check_report();
 }
