@@ -12,16 +12,18 @@
 //                                          //         [6., 8.]])
 //
 // CONTENTS (search for the tag)
-//   >>manual  >>config  >>types  >>errors  >>context  >>scopes  >>create  >>inspect  >>views
-//   >>pointwise  >>reduce  >>sort  >>linalg  >>index  >>random  >>autograd  >>sites  >>cpp
-//   >>shared  >>ops  >>vocabulary  >>passes
-//   >>kernels  >>simd  >>kernel-pointwise  >>kernel-reduce  >>kernel-rows  >>kernel-gemm  >>kernel-random
-//   >>kernel-table
-//   >>impl  >>impl-passes  >>impl-platform  >>impl-state  >>impl-alloc  >>impl-errors  >>impl-backend
-//   >>impl-context  >>impl-threads  >>impl-scopes
-//   >>impl-front  >>impl-gate  >>impl-tape  >>impl-iterator  >>impl-cpu  >>impl-create  >>impl-inspect
-//   >>impl-views  >>impl-pointwise  >>impl-reduce  >>impl-dots  >>impl-linalg  >>impl-index  >>impl-sort
-//   >>impl-random  >>impl-autograd  >>impl-engine  >>impl-print  >>impl-table
+//   >>manual  >>config  >>types  >>errors  >>context  >>scopes  >>create  >>inspect  >>views  >>pointwise
+//   >>reduce  >>sort  >>linalg  >>index  >>random  >>autograd  >>sites  >>cpp
+//   >>shared  >>ops  >>vocabulary  >>passes  >>functions
+//   >>kernels  >>simd  >>simd-math  >>kernel-pointwise  >>kernel-reduce  >>kernel-rows  >>kernel-gemm
+//   >>kernel-random  >>kernel-table
+//   >>impl  >>impl-gemm-shared  >>impl-passes  >>impl-platform  >>impl-state  >>impl-errors  >>impl-alloc
+//   >>impl-backend  >>impl-context  >>impl-scopes  >>impl-threads  >>impl-shutdown
+//   >>impl-front  >>impl-autocast  >>impl-graph  >>impl-saved  >>impl-tape  >>impl-gate  >>impl-transfer
+//   >>impl-iterator  >>impl-gemm  >>impl-cpu  >>impl-create  >>impl-inspect  >>impl-views  >>impl-plain
+//   >>impl-pointwise  >>impl-reduce  >>impl-rows  >>impl-statistics  >>impl-products  >>impl-linalg
+//   >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random  >>impl-autograd
+//   >>impl-checkpoint  >>impl-engine  >>impl-calculus  >>impl-gradcheck  >>impl-print  >>impl-table
 //   >>license
 //
 // (A file includes itself once per instruction set to compile the CPU kernels; TENSOR__PASS says which.
@@ -1215,6 +1217,7 @@ typedef struct tensor_searchsorted_args_t {
     const void *options_are_named_ TENSOR_INIT;
     tensor_t *sorter TENSOR_INIT;           // indices that put each row of sorted in rising order (argsort)
 } tensor_searchsorted_args_t;
+
 // Where values would go into sorted so that it stays so: tensor_searchsorted(sorted, values, 1).
 //   sorted  [n] for all values, or [..., n] with the leading dims of values; rising, if there is no sorter
 //   values  dtype of sorted
@@ -1359,6 +1362,7 @@ typedef struct tensor_linalg_lu_solve_args_t {
     int right TENSOR_INIT;                  // X x = b (PyTorch's left=False)
     int adjoint TENSOR_INIT;                // x is transposed
 } tensor_linalg_lu_solve_args_t;
+
 // X of x X = b from lu_factor(x).   -> new;  grad through the solves;  errors as above, INDEX (pivots)
 TENSOR_API tensor_t *tensor_linalg_lu_solve_with(tensor_linalg_lu_solve_args_t a);
 TENSOR_API tensor_t *tensor_lu_solve(tensor_t *b, tensor_t *lu, tensor_t *pivots);
@@ -1392,6 +1396,7 @@ typedef struct tensor_linalg_tolerance_args_t {
     tensor_t *atols TENSOR_INIT;            // PyTorch's tolerances that are tensors
     int hermitian TENSOR_INIT;              // x is symmetric: eigh reads its lower triangle, a gradient all
 } tensor_linalg_tolerance_args_t;
+
 // Moore-Penrose inverse: tensor_linalg_pinv(x), tensor_linalg_pinv(x, .atol = 1e-3).
 //   -> new [..., N, M];  grad for constant rank;  errors as above
 TENSOR_API tensor_t *tensor_linalg_pinv_with(tensor_linalg_tolerance_args_t a);
@@ -1572,6 +1577,7 @@ typedef struct tensor_rearrange_args_t {
     int64_t u TENSOR_INIT, v TENSOR_INIT, w TENSOR_INIT, x TENSOR_INIT;
     int64_t y TENSOR_INIT, z TENSOR_INIT;
 } tensor_rearrange_args_t;
+
 // Splits, permutes, joins. A name or number only on the right repeats x, one only on the left is reduced.
 //   pattern  names and numbers by spaces; ( ) = one dim of x; ... = the dims not named
 //   reduce   "sum", "mean", "prod", "max", "min", "any", "all"; NULL = nothing is lost
@@ -1586,6 +1592,7 @@ typedef struct tensor_check_args_t {
     int64_t *size4 TENSOR_INIT, *size5 TENSOR_INIT, *size6 TENSOR_INIT, *size7 TENSOR_INIT;
     const void *options_are_named_ TENSOR_INIT;
 } tensor_check_args_t;
+
 // Asserts a shape: int64_t b = 0, h = 0; tensor_check(x, "b 64 h _", &b, &h); tensor_check(y, "b h", &b, &h).
 //   pattern  a number or name for each dim; _ = any size, ... = any number of dims; one name is one size
 //   sizes    for each name in order: 0 receives the size, another value is demanded; may be fewer, NULL
@@ -1737,6 +1744,7 @@ typedef struct tensor_saved_hooks_t {
     void (*drop)(void *packed, void *user);         // nobody needs it any more; NULL = nothing to do
     void *user;
 } tensor_saved_hooks_t;
+
 // Until the innermost scope ends, values that operations save go through hooks, leaves and what custom
 // functions save excepted.
 //   hooks   must live as long as what is recorded; NULL = values are kept as they are
@@ -1754,6 +1762,7 @@ struct tensor_function_t {
     int (*backward)(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n);
     void (*destroy)(void *user);                            // NULL, or called once when the node is freed
 };
+
 // Applies fn to n inputs.
 //   user    handed to ctx; freed by fn->destroy
 //   -> new;  grad by fn->backward (differentiable itself if made of tensor ops);  errors what forward raises
@@ -1894,18 +1903,22 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 #define TENSOR__IN_LINE extern __inline__ __attribute__((__gnu_inline__, __always_inline__))
 #endif
 typedef union tensor__tensor_t { tensor_t *t; } __attribute__((__transparent_union__)) tensor__tensor_t;
+
 TENSOR__IN_LINE tensor_t *tensor__of_1(tensor__tensor_t a, tensor_t *(*f)(tensor_t *)) {
     return f(a.t);
 }
+
 TENSOR__IN_LINE tensor_t *tensor__of_2(tensor__tensor_t a, tensor__tensor_t b,
                                                         tensor_t *(*f)(tensor_t *, tensor_t *)) {
     return f(a.t, b.t);
 }
+
 TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
                                                         tensor__tensor_t c,
                                                         tensor_t *(*f)(tensor_t *, tensor_t *, tensor_t *)) {
     return f(a.t, b.t, c.t);
 }
+
 #define TENSOR__OF(n, function, ...)                                                                         \
     __extension__ tensor__at(TENSOR__IN(function), tensor__of_##n(__VA_ARGS__, (function)))
 #define TENSOR__CALL1(function, ...) TENSOR__OF(1, function, __VA_ARGS__)
@@ -2625,6 +2638,7 @@ struct tensor_dims_pack {
     template <class D> static D size(D dim) { return dim; }
     static int size(tensor_dtype_t a_dtype_is_not_a_size) = delete;     // tensor_zeros_of takes one
 };
+
 // The number of a type in TENSOR__C_TYPES.
 template <class T> struct tensor__type { enum { number = TENSOR__C_ANY }; };
 template <class T> struct tensor__type<const T> : tensor__type<T> {};
@@ -2635,44 +2649,55 @@ template <> struct tensor__type<bool> { enum { number = TENSOR__C_BOOL }; };
 #define TENSOR__C_TYPE(n, type) template <> struct tensor__type<type> { enum { number = n }; };
 TENSOR__C_TYPES(TENSOR__C_TYPE)
 #undef TENSOR__C_TYPE
+
 // Data of a known type; and of any other, NULL and what converts itself.
 template <class T> inline tensor_t *tensor__face_from(T *data, tensor_dtype_t dtype, const int64_t *dims,
                                                       int ndim) {
     return tensor__from(tensor__type<T>::number, data, dtype, dims, ndim);
 }
+
 inline tensor_t *tensor__face_from(const void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim) {
     return (tensor_from_n)(data, dtype, dims, ndim);
 }
+
 template <class T> inline tensor_t *tensor__face_wrap(T *data, tensor_dtype_t dtype, const int64_t *dims,
                                                       int ndim, void (*deleter)(void *, void *), void *user) {
     return tensor__wrap(tensor__type<T>::number, data, dtype, dims, ndim, deleter, user);
 }
+
 inline tensor_t *tensor__face_wrap(void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
                                    void (*deleter)(void *, void *), void *user) {
     return (tensor_wrap_n)(data, dtype, dims, ndim, deleter, user);
 }
+
 template <class T> inline int tensor__face_copy_out(tensor_t *x, T *data, size_t bytes) {
     return tensor__copy_out(tensor__type<T>::number, x, data, bytes);
 }
+
 inline int tensor__face_copy_out(tensor_t *x, void *data, size_t bytes) {
     return (tensor_copy_out)(x, data, bytes);
 }
+
 template <class T, class... D> inline tensor_t *tensor_from(T *data, tensor_dtype_t dtype, D... dims) {
     tensor_dims_pack p(dims...);
     return tensor__face_from(data, dtype, p.d, p.n);
 }
+
 template <class... D> inline tensor_t *tensor_from(const void *data, tensor_dtype_t dtype, D... dims) {
     tensor_dims_pack p(dims...);
     return (tensor_from_n)(data, dtype, p.d, p.n);
 }
+
 template <class T, class... D> inline tensor_t *tensor_wrap(T *data, tensor_dtype_t dtype, D... dims) {
     tensor_dims_pack p(dims...);
     return tensor__face_wrap(data, dtype, p.d, p.n, nullptr, nullptr);
 }
+
 template <class... D> inline tensor_t *tensor_wrap(void *data, tensor_dtype_t dtype, D... dims) {
     tensor_dims_pack p(dims...);
     return (tensor_wrap_n)(data, dtype, p.d, p.n, nullptr, nullptr);
 }
+
 // A function of dims: what stands before them, and the call, where p holds them.
 #define TENSOR__FACE(name, before, call)                                                                     \
     template <class... D> inline tensor_t *tensor_##name(TENSOR__BEFORE before D... dims) {                  \
@@ -2702,6 +2727,7 @@ TENSOR__FACE(randn, (), (tensor_randn_n)(p.d, p.n))
 TENSOR__FACE(randint, (int64_t low, int64_t high, ), (tensor_randint_n)(low, high, p.d, p.n))
 TENSOR__FACE(normal_size, (double mean, double std, ), (tensor_normal_size_n)(mean, std, p.d, p.n))
 #undef TENSOR__FACE
+
 // A function of tensors: l holds them, n says how many.
 #define TENSOR__FACE(name, before, call)                                                                     \
     template <class... T> inline tensor_t *tensor_##name(TENSOR__BEFORE before const T &... list) {          \
@@ -2720,28 +2746,34 @@ TENSOR__FACE(linalg_multi_dot, (), (tensor_linalg_multi_dot_n)(l, n))
 TENSOR__FACE(chain_matmul, (), (tensor_chain_matmul_n)(l, n))
 #undef TENSOR__FACE
 #undef TENSOR__BEFORE
+
 // No templates: a NULL in a parameter pack is a number.
 inline tensor_t *tensor_index(tensor_t *x, std::initializer_list<tensor_t *> l) {
     return (tensor_index_n)(x, l.begin(), static_cast<int>(l.size()));
 }
+
 inline tensor_t *tensor_index_put(tensor_t *x, tensor_t *values, int accumulate,
                                   std::initializer_list<tensor_t *> l) {
     return (tensor_index_put_n)(x, l.begin(), static_cast<int>(l.size()), values, accumulate);
 }
+
 inline tensor_t *tensor_index_put_(tensor_t *x, tensor_t *values, int accumulate,
                                    std::initializer_list<tensor_t *> l) {
     return (tensor_index_put_n_)(x, l.begin(), static_cast<int>(l.size()), values, accumulate);
 }
+
 inline tensor_t *tensor_rearrange(tensor_t *x, const char *pattern,
                                   tensor_rearrange_args_t a = tensor_rearrange_args_t()) {
     a.pattern = pattern;
     return tensor_rearrange_with(x, a);
 }
+
 inline tensor_t *tensor_rearrange(tensor_t *x, const char *pattern, const char *reduce,
                                   tensor_rearrange_args_t a = tensor_rearrange_args_t()) {
     a.reduce = reduce;
     return (tensor_rearrange)(x, pattern, a);
 }
+
 // With options behind the positions, as tensor_nn.h's.
 inline tensor_t *tensor_searchsorted(tensor_t *sorted, tensor_t *values, int right,
                                      tensor_searchsorted_args_t a = tensor_searchsorted_args_t()) {
@@ -2751,10 +2783,12 @@ inline tensor_t *tensor_searchsorted(tensor_t *sorted, tensor_t *values, int rig
     a.options_are_named_ = TENSOR__NO_SURPLUS;
     return tensor_searchsorted_with(a);
 }
+
 inline tensor_t *tensor_searchsorted(tensor_t *sorted, tensor_t *values,
                                      tensor_searchsorted_args_t a = tensor_searchsorted_args_t()) {
     return (tensor_searchsorted)(sorted, values, a.right, a);
 }
+
 #define TENSOR__FACE(name)                                                                                   \
     inline tensor_t *tensor_##name(tensor_t *x, double rtol,                                                 \
                                    tensor_linalg_tolerance_args_t a = tensor_linalg_tolerance_args_t()) {    \
@@ -2770,6 +2804,7 @@ inline tensor_t *tensor_searchsorted(tensor_t *sorted, tensor_t *values,
 TENSOR__FACE(linalg_pinv)
 TENSOR__FACE(linalg_matrix_rank)
 #undef TENSOR__FACE
+
 inline tensor_t *tensor_linalg_lu_solve(tensor_t *lu, tensor_t *pivots, tensor_t *b,
                                         tensor_linalg_lu_solve_args_t a = tensor_linalg_lu_solve_args_t()) {
     a.lu = lu;
@@ -2778,10 +2813,12 @@ inline tensor_t *tensor_linalg_lu_solve(tensor_t *lu, tensor_t *pivots, tensor_t
     a.options_are_named_ = TENSOR__NO_SURPLUS;
     return tensor_linalg_lu_solve_with(a);
 }
+
 template <class... P> inline int tensor_check(tensor_t *x, const char *pattern, P... sizes) {
     int64_t *const p[] = {sizes..., nullptr};
     return (tensor_check_n)(x, pattern, p, static_cast<int>(sizeof...(P)));
 }
+
 #define tensor_empty(...) TENSOR__CALL(tensor_empty, __VA_ARGS__)
 #define tensor_zeros(...) TENSOR__CALL(tensor_zeros, __VA_ARGS__)
 #define tensor_ones(...) TENSOR__CALL(tensor_ones, __VA_ARGS__)
@@ -2855,7 +2892,9 @@ class tensor_val {
   protected:
     tensor_t *t_;
 };
+
 inline tensor_val operator-(const tensor_val &a) { return (tensor_neg)(a.get()); }
+
 // Numbers of every built-in type: one overload too few would make a * tensor_numel(x) ambiguous.
 #define TENSOR__OPERATOR_NUMBER(sign, name, reverse, type)                                                   \
     inline tensor_val operator sign(const tensor_val &a, type b) {                                           \
@@ -2865,6 +2904,7 @@ inline tensor_val operator-(const tensor_val &a) { return (tensor_neg)(a.get());
         const double a = (double)number;                                                                     \
         return reverse;                                                                                      \
     }
+
 #define TENSOR__OPERATOR(sign, name, reverse)                                                                \
     inline tensor_val operator sign(const tensor_val &a, const tensor_val &b) {                              \
         return (tensor_##name)(a.get(), b.get());                                                            \
@@ -3047,6 +3087,7 @@ typedef int32_t tensor__count_t;
 #ifndef TENSOR__ALONE
 #define TENSOR__ALONE 0
 #endif
+
 // Adds one.
 TENSOR__INLINE void tensor__ref(tensor__count_t *p) {
     if (TENSOR__ALONE) {
@@ -3055,6 +3096,7 @@ TENSOR__INLINE void tensor__ref(tensor__count_t *p) {
         (void)TENSOR__ATOMIC_ADD(p, 1);
     }
 }
+
 // Drops one; 1 if it was the last. The sole owner (count 1) needs no locked instruction.
 TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
     tensor__count_t n = TENSOR__ATOMIC_LOAD(p);
@@ -3063,6 +3105,7 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
     TENSOR__ATOMIC_STORE(p, n - 1);
     return 0;
 }
+
 #define TENSOR__HOLD(p) tensor__ref(p)
 #define TENSOR__DROP(p) tensor__unref(p)
 
@@ -3070,6 +3113,7 @@ enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor
 enum { TENSOR__API_VERSION = 7, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0,
        TENSOR__EMPTIED = 0x7E50E391 };         // by a shutdown that is not done with it
+
 enum {                                  // tensor_t.flags
     TENSOR__REQUIRES_GRAD = 1,          // leaf marked by the user
     TENSOR__HOOKED = 2,                 // leaf with hooks: next is its tensor__extra_t
@@ -3082,10 +3126,12 @@ enum {                                  // tensor_t.flags
     TENSOR__ONCE_LEAF = 128,            // required grad as a leaf, and does no more
     TENSOR__INHERITED = TENSOR__NO_GRAD_VIEW | TENSOR__MULTI_VIEW       // by views of the view
 };
+
 enum { TENSOR__ANOMALY = 1, TENSOR__INFERRING = 2, TENSOR__PACKING = 4,   // tensor__thread_t.modes
        TENSOR__TO_F16 = 8, TENSOR__TO_BF16 = 16,        // autocast
        TENSOR__CASTS = TENSOR__TO_F16 | TENSOR__TO_BF16,
        TENSOR__CAST_ANEW = 32 };                        // no cast is kept: a checkpoint's fn runs twice alike
+
 // What autocast makes of the float inputs of an op: see >>ops.
 enum { TENSOR__AS_IS, TENSOR__LOW, TENSOR__FULL, TENSOR__WIDEST, TENSOR__APART,
        TENSOR__POINT_AS_IS = 0, TENSOR__POINT_FULL = TENSOR__FULL, TENSOR__POINT_WIDEST = TENSOR__WIDEST };
@@ -3136,8 +3182,10 @@ struct tensor_t {
     tensor__count_t lock;               // guards grad during accumulation
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
 };
+
 // "%s%d" of the indices a dim of size n has.
 #define TENSOR__UP_TO(n) (n) ? "0.." : "a dim of size ", (n) ? (n) - 1 : 0
+
 // Which rows a gradient by rows has; NULL: it has the shape of its leaf, or there is none.
 TENSOR__INLINE tensor_t *tensor__rows_of(const tensor_t *g) {
     return g && (g->flags & TENSOR__ROWS) ? g->grad : NULL;
@@ -3168,6 +3216,7 @@ typedef struct tensor_call_t {
     void *scratch;                      // row->scratch bytes, aligned to 64
     tensor__thread_t *thread;
 } tensor_call_t;
+
 // -> tensor_code_t, after tensor__fail
 typedef int (*tensor_kernel_t)(tensor_call_t *call);
 typedef uint64_t (*tensor_scratch_t)(const tensor_call_t *call);        // bytes wanted
@@ -3239,6 +3288,7 @@ struct tensor__row_t {
     const tensor__row_t *back;          // of pointwise rows: the call of their fused derivative
     const void *own;                    // what its family wants to know of it
 };
+
 // What a pointwise row computes with. TENSOR__PASSES_OF fills the lists; NULL = in double alone.
 typedef void (*tensor__body_t)(const void *const *in, void *const *out, const double *p, int64_t n);
 typedef tensor_t *(*tensor__derivative_t)(tensor__grad_t *g, const double *p);
@@ -3249,6 +3299,7 @@ typedef struct tensor__point_t {
     tensor__derivative_t d[3];          // for operand k, on tensors
     uint16_t reads[3];                  // TENSOR__SA .., by the derivative for operand k
 } tensor__point_t;
+
 // saves input 0, 1, ..
 enum { TENSOR__SA = 1, TENSOR__SB = 2, TENSOR__SC = 4, TENSOR__SD = 8, TENSOR__SE = 16,
        // saves output 0, 1, 2
@@ -3258,6 +3309,7 @@ enum { TENSOR__SA = 1, TENSOR__SB = 2, TENSOR__SC = 4, TENSOR__SD = 8, TENSOR__S
 // Where a gradient goes: an output of another node, or a leaf.
 typedef struct tensor__edge_t { tensor__node_t *node; tensor_t *leaf; int32_t output; } tensor__edge_t;
 typedef struct tensor__meta_t { const int64_t *dims; uint8_t ndim, dtype; } tensor__meta_t;
+
 // A value kept for backward: never a header (a saved output would be a cycle).
 typedef struct tensor__saved_t {
     tensor__storage_t *storage;         // NULL = absent or an immediate
@@ -3294,6 +3346,7 @@ struct tensor__node_t {
 
 typedef int tensor__autograd_fn(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
                                 tensor_t *const *inputs, int ni, tensor_t **gradients, int flags);
+
 // What a gradient function sees. It fills gx[k] for the inputs that need one, with differentiable ops where
 // create is set.
 struct tensor__grad_t {
@@ -3662,6 +3715,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(LGAMMA, lgamma, DBL, tensor__lgamma_f64(F_A), F_MUL(F_G, F_POLYGAMMA(0, F_A)), TENSOR__SA, AS_IS, 0.3, 5, "log of |gamma(x)|") \
     X(POLYGAMMA, polygamma, DBL, tensor__polygamma_f64(F_P(0), F_A), F_MUL(F_G, F_POLYGAMMA(p[0] + 1, F_A)), TENSOR__SA, AS_IS, 0.6, 5, "n-th derivative of digamma") \
     X(SINC, sinc, DBL, F_A == 0 ? 1 : sin(3.141592653589793 * F_A) / (3.141592653589793 * F_A), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_DIV(F_MUL(F_G, F_SUB(F_COS(F_MUL(F_A, F_C(3.141592653589793))), F_DIV(F_SIN(F_MUL(F_A, F_C(3.141592653589793))), F_MUL(F_A, F_C(3.141592653589793))))), F_A)), TENSOR__SA, AS_IS, 0.2, 3, "sin(pi x) / (pi x), 1 at 0")
+
 #define TENSOR_OPS_DOUBLE2(X) \
     X(COPYSIGN, copysign, DBL, copysign(F_A, F_B), F_SEL(F_EQ(F_A, F_C(0)), F_C(0), F_MUL(F_G, F_DIV(F_Y, F_A))), F_C(0), TENSOR__SA | TENSOR__SY, AS_IS, -3, 3, "|a| with the sign of b") \
     X(HYPOT, hypot, DBL, hypot(F_A, F_B), F_MUL(F_G, F_DIV(F_A, F_Y)), F_MUL(F_G, F_DIV(F_B, F_Y)), TENSOR__SA | TENSOR__SB | TENSOR__SY, AS_IS, 0.3, 3, "sqrt(a^2 + b^2)") \
@@ -3796,184 +3850,6 @@ typedef enum tensor_op_id_t {
           F_MUL(F_MUL(F_MUL(F_C(0.5), x), F_SUB(F_C(1), F_MUL(t, t))),                                       \
                 F_MUL(F_C(0.7978845608028654), F_ADD(F_C(1), F_MUL(F_C(0.134145), F_MUL(x, x))))))
 // ------------------------------------------------------------------------------
-
-// Philox4x32-10: counter (block, stream), key seed.
-TENSOR__BOTH TENSOR__FN void tensor__philox(uint64_t seed, uint64_t stream, uint64_t block, uint32_t out[4]) {
-    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = (uint32_t)stream, c3 =
-        (uint32_t)(stream >> 32);
-    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-    for (int r = 0; r < 10; r++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
-        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c1 = (uint32_t)p1;
-        c3 = (uint32_t)p0;
-        c0 = n0;
-        c2 = n2;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    out[0] = c0;
-    out[1] = c1;
-    out[2] = c2;
-    out[3] = c3;
-}
-// The greatest finite number of a dtype, and the greatest of a float dtype below x (at most low): what bounds
-// numbers drawn from [low, x), which rounding would raise to x.
-TENSOR__FN double tensor__greatest(int dtype) {
-    switch (dtype) {
-    case TENSOR_F64: return 1.7976931348623157e308;
-    case TENSOR_F32: return 3.4028234663852886e38;
-    case TENSOR_F16: return 65504;
-    case TENSOR_BF16: return 3.3895313892515355e38;
-    case TENSOR_I64: return 9223372036854775807.0;
-    case TENSOR_I32: return 2147483647;
-    case TENSOR_I16: return 32767;
-    case TENSOR_I8: return 127;
-    default: return dtype == TENSOR_U8 ? 255 : 1;
-    }
-}
-TENSOR__FN double tensor__below(double x, double low, int dtype) {
-    int digits = dtype == TENSOR_F64 ? 53 : dtype == TENSOR_F32 ? 24 : dtype == TENSOR_F16 ? 11 : 8;
-    int least = dtype == TENSOR_F64 ? -1074 : dtype == TENSOR_F16 ? -24 : dtype == TENSOR_F32 ? -149 : -133;
-    int e;
-    double m = frexp(x, &e), unit;
-    e = m == 0 ? least : e - digits - (m == 0.5);
-    unit = ldexp(1, e > least ? e : least);
-    m = (ceil(x / unit) - 1) * unit;
-    return m > low ? m : low;
-}
-
-// NaN is tested on bits: -ffinite-math-only makes x != x constant false.
-TENSOR__BOTH TENSOR__INLINE int tensor__isnan_f64(double x) {
-    uint64_t u;
-    memcpy(&u, &x, 8);
-    return (u & 0x7FFFFFFFFFFFFFFFu) > 0x7FF0000000000000u;
-}
-// Functions of DBL rows and of draws. None calls itself: a device would need a stack.
-TENSOR__BOTH TENSOR__FN double tensor__logaddexp_f64(double a, double b, double log_base) {
-    if (a == b) { return a + 0.6931471805599453 / log_base; }      // infinities too
-    return (a > b ? a : b) + log1p(exp(-fabs(a - b) * log_base)) / log_base;
-}
-// Giles' polynomials (relative error 1e-7), then two steps of Halley's method on erfc, which has no
-// cancellation near 1.
-TENSOR__BOTH TENSOR__FN double tensor__erfinv_f64(double x) {
-    const double near0[9] = {2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06,
-        0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941};
-    const double near1[9] = {-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844,
-        0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682};
-    double a = fabs(x), w = -log((1 - a) * (1 + a)), y;
-    if (!(a < 1)) { return a == 1 ? copysign((double)INFINITY, x) : (double)NAN; }
-    const double *c = w < 5 ? near0 : near1;
-    w = w < 5 ? w - 2.5 : sqrt(w) - 3;
-    y = c[0];
-    for (int i = 1; i < 9; i++) { y = y * w + c[i]; }
-    y *= a;
-    for (int i = 0; i < 2; i++) {
-        double t = (a < 0.5 ? a - erf(y) : erfc(y) - (1 - a)) * 0.886226925452758 * exp(y * y);
-        y += t / (1 - y * t);
-    }
-    return copysign(y, x);
-}
-// log |gamma(x)|: Stirling's series from 15 on, recurrence below, reflection left of 1/2. libm's lgamma
-// writes a global variable.
-TENSOR__BOTH TENSOR__FN double tensor__lgamma_f64(double x) {
-    double p = 1, r, left = 0;
-    int turned = x < 0.5;
-    if (tensor__isnan_f64(x)) { return x; }
-    if (fabs(x) > 1.7976931348623157e308 || (x <= 0 && x == floor(x))) { return (double)INFINITY; }
-    if (x == 1 || x == 2) { return 0; }
-    if (turned) {
-        left = 1.1447298858494002 - log(fabs(sin(3.141592653589793 * fmod(x, 2.0))));
-        x = 1 - x;
-    }
-    for (; x < 15; x += 1) { p *= x; }
-    r = 1 / (x * x);
-    r = (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r * (1.0 / 1680 - r / 1188)))) / x;
-    r = (x - 0.5) * log(x) - x + 0.9189385332046727 + r - log(p);
-    return turned ? left - r : r;
-}
-// zeta(n + 1, x) = sum over k of (x + k)^-(n + 1), n > 0, x > 0: by its terms up to 15 + n, then by the
-// asymptotic series. b: Bernoulli numbers B2, B4, ..
-TENSOR__BOTH TENSOR__FN double tensor__zeta_f64(const double *b, double n, double x) {
-    double sum = 0, s = n + 1, term;
-    if (x > 1e300) { return 0; }
-    for (; x < 15 + n; x += 1) { sum += pow(x, -s); }
-    sum += pow(x, -n) / n + 0.5 * pow(x, -s);
-    term = s * pow(x, -s - 1) / 2;
-    for (int k = 0; k < 8; k++) {
-        sum += b[k] * term;
-        term *= (s + 2 * k + 1) * (s + 2 * k + 2) / ((2 * k + 3) * (2 * k + 4) * x * x);
-    }
-    return sum;
-}
-// n-th derivative of digamma: asymptotic series from 15 on, recurrence below, reflection left of 1/2 (n < 2)
-// or left of 0.
-TENSOR__BOTH TENSOR__FN double tensor__polygamma_f64(double n, double x) {
-    const double b[8] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6,
-                         -3617.0 / 510};                        // Bernoulli numbers B2, B4, ..
-    double sum = 0, sign = fmod(n, 2.0) == 0 ? -1 : 1, factorial = sign, term, angle, left = 0;
-    int turned = n < 2 && x < 0.5;
-    if (tensor__isnan_f64(x)) { return (double)NAN; }
-    if (n == 0 && x <= 0 && x == floor(x)) { return x == 0 ? copysign((double)INFINITY, -x) : (double)NAN; }
-    if (x <= 0 && x == floor(x)) { return factorial * (double)INFINITY; }
-    if (turned) {
-        angle = 3.141592653589793 * fmod(x, 2.0);
-        term = sin(angle);
-        left = n == 1 ? 9.869604401089358 / (term * term) : 3.141592653589793 * cos(angle) / term;
-        x = 1 - x;
-    }
-    if (n == 0) {
-        for (; x < 15; x += 1) { sum -= 1 / x; }
-        sum += log(x);
-        if (x < 1e300) { sum -= 0.5 / x; }
-        for (int k = 0; k < 8 && x < 1e300; k++) { sum -= b[k] / ((2 * k + 2) * pow(x, 2.0 * k + 2)); }
-    } else if (x < 0) {                 // the terms left of 0 are those of a series less its tail
-        double turns = ceil(-x);
-        sum = tensor__zeta_f64(b, n, x + turns);
-        sum += sign * (tensor__zeta_f64(b, n, 1 - x - turns) - tensor__zeta_f64(b, n, 1 - x));
-    } else {
-        sum = tensor__zeta_f64(b, n, x);
-    }
-    for (int k = 2; k <= n; k++) { factorial *= k; }
-    if (n > 0) { sum *= factorial; }
-    return !turned ? sum : n == 1 ? left - sum : sum - left;
-}
-// log(k!) by Stirling's series; the first by multiplication.
-TENSOR__BOTH TENSOR__FN double tensor__log_factorial(double k) {
-    double p = 1;
-    if (k < 10) {
-        for (double i = 2; i <= k; i++) { p *= i; }
-        return log(p);
-    }
-    double r = 1 / (k * k);
-    return (k + 0.5) * log(k) - k + 0.9189385332046727 + (1 - (1 / 30.0 - r / 105) * r) / (12 * k);
-}
-// Poisson number of element e: by inversion of the running sum, from rate 30 on by transformed rejection
-// (Hoermann, "The transformed rejection method for generating Poisson random variables", 1993). An element
-// has 2^12 blocks of the stream of its own.
-TENSOR__BOTH TENSOR__FN double tensor__poisson(tensor_generator_t g, uint64_t e, double rate) {
-    uint32_t w[4];
-    double root = sqrt(rate), b = 0.931 + 2.53 * root, a = 0.02483 * b - 0.059, k = rate;
-    for (uint64_t turn = 0; turn < 4096; turn++) {
-        tensor__philox(g.seed, g.offset, e << 12 | turn, w);
-        double u = (double)(((uint64_t)w[1] << 32 | w[0]) >> 11) * 1.1102230246251565e-16;
-        double v = (double)(((uint64_t)w[3] << 32 | w[2]) >> 11) * 1.1102230246251565e-16;
-        if (rate < 30) {
-            double p = exp(-rate), sum = p;
-            for (k = 0; u >= sum && k < 1000; sum += p) { p *= rate / ++k; }
-            return k;
-        }
-        double near_edge = 0.5 - fabs(u - 0.5);
-        k = floor((2 * a / near_edge + b) * (u - 0.5) + rate + 0.43);
-        if (near_edge >= 0.07 && v <= 0.9277 - 3.6224 / (b - 2)) { break; }
-        if (!(k >= 0) || (near_edge < 0.013 && v > near_edge)) { continue; }
-        if (log(v * (1.1239 + 1.1328 / (b - 3.4)) / (a / (near_edge * near_edge) + b)) <=
-            k * log(rate) - rate - tensor__log_factorial(k)) {
-            break;
-        }
-    }
-    return k;
-}
 
 // ------------------------------------------------------------------------------
 // >>passes                                         MARK: which instruction sets are built
@@ -4193,85 +4069,314 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
 #include <wasm_simd128.h>
 #endif
 
-/*
- * Scalar float16 and bfloat16, and the reduction of huge angles: compiled once, called by every pass.
- *
- * All on bits: no rounding mode, no F16C, no flush-to-zero setting has a say.  To f16/bf16: nearest, ties
- * to even; f16 overflows to infinity from 65520 on; a NaN keeps its sign and the top of its payload and
- * turns quiet, which is what vcvtps2ph and vcvtph2ps do, so that the bits never depend on the pass.
- */
-TENSOR__INLINE uint32_t tensor__bits_from_f32(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
-TENSOR__INLINE float tensor__f32_from_bits(uint32_t u) { float x; memcpy(&x, &u, 4); return x; }
-TENSOR__INLINE int tensor__isnan_f32(float x)
-{
+// ------------------------------------------------------------------------------
+// >>functions                                     MARK: scalar functions, compiled once
+//
+// What every pass, every backend and the double-precision formulas call and no instruction set has:
+// conversions of f16 and bf16, the reduction of huge angles, Philox, and the special functions that libm
+// lacks (erfinv, lgamma, polygamma, draws of Poisson).
+//
+// They are plain C on bits and doubles, one text for CPU and CUDA, so that the bits depend neither on the
+// instruction set nor on the platform's libm. Rejected: libm's lgamma (it writes a global sign), F16C
+// where it is there (flush-to-zero settings and NaN payloads would decide bits), vector forms (they are
+// not what a program waits for).
+// ------------------------------------------------------------------------------
+
+// Philox4x32-10: counter (block, stream), key seed.
+TENSOR__BOTH TENSOR__FN void tensor__philox(uint64_t seed, uint64_t stream, uint64_t block, uint32_t out[4]) {
+    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = (uint32_t)stream, c3 =
+        (uint32_t)(stream >> 32);
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    for (int r = 0; r < 10; r++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)p1;
+        c3 = (uint32_t)p0;
+        c0 = n0;
+        c2 = n2;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+// The greatest finite number of a dtype, and the greatest of a float dtype below x (at most low): what bounds
+// numbers drawn from [low, x), which rounding would raise to x.
+TENSOR__FN double tensor__greatest(int dtype) {
+    switch (dtype) {
+    case TENSOR_F64: return 1.7976931348623157e308;
+    case TENSOR_F32: return 3.4028234663852886e38;
+    case TENSOR_F16: return 65504;
+    case TENSOR_BF16: return 3.3895313892515355e38;
+    case TENSOR_I64: return 9223372036854775807.0;
+    case TENSOR_I32: return 2147483647;
+    case TENSOR_I16: return 32767;
+    case TENSOR_I8: return 127;
+    default: return dtype == TENSOR_U8 ? 255 : 1;
+    }
+}
+
+TENSOR__FN double tensor__below(double x, double low, int dtype) {
+    int digits;
+    if (dtype == TENSOR_F64) {
+        digits = 53;
+    } else if (dtype == TENSOR_F32) {
+        digits = 24;
+    } else if (dtype == TENSOR_F16) {
+        digits = 11;
+    } else {
+        digits = 8;
+    }
+    int least;
+    if (dtype == TENSOR_F64) {
+        least = -1074;
+    } else if (dtype == TENSOR_F16) {
+        least = -24;
+    } else if (dtype == TENSOR_F32) {
+        least = -149;
+    } else {
+        least = -133;
+    }
+    int e;
+    double m = frexp(x, &e);
+    e = m == 0 ? least : e - digits - (m == 0.5);
+    double unit = ldexp(1, e > least ? e : least);
+    m = (ceil(x / unit) - 1) * unit;
+    return m > low ? m : low;
+}
+
+// NaN is tested on bits: -ffinite-math-only makes x != x constant false.
+TENSOR__BOTH TENSOR__INLINE int tensor__isnan_f64(double x) {
+    uint64_t u;
+    memcpy(&u, &x, 8);
+    return (u & 0x7FFFFFFFFFFFFFFFu) > 0x7FF0000000000000u;
+}
+
+// Functions of DBL rows and of draws. None calls itself: a device would need a stack.
+TENSOR__BOTH TENSOR__FN double tensor__logaddexp_f64(double a, double b, double log_base) {
+    if (a == b) { return a + 0.6931471805599453 / log_base; }      // infinities too
+    return (a > b ? a : b) + log1p(exp(-fabs(a - b) * log_base)) / log_base;
+}
+
+// Giles' polynomials (relative error 1e-7), then two steps of Halley's method on erfc, which has no
+// cancellation near 1.
+TENSOR__BOTH TENSOR__FN double tensor__erfinv_f64(double x) {
+    const double near0[9] = {2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06,
+        0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941};
+    const double near1[9] = {-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844,
+        0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682};
+    double a = fabs(x), w = -log((1 - a) * (1 + a));
+    if (!(a < 1)) { return a == 1 ? copysign((double)INFINITY, x) : (double)NAN; }
+    const double *c = w < 5 ? near0 : near1;
+    w = w < 5 ? w - 2.5 : sqrt(w) - 3;
+    double y = c[0];
+    for (int i = 1; i < 9; i++) { y = y * w + c[i]; }
+    y *= a;
+    for (int i = 0; i < 2; i++) {
+        double t = (a < 0.5 ? a - erf(y) : erfc(y) - (1 - a)) * 0.886226925452758 * exp(y * y);
+        y += t / (1 - y * t);
+    }
+    return copysign(y, x);
+}
+
+// log |gamma(x)|: Stirling's series from 15 on, recurrence below, reflection left of 1/2. libm's lgamma
+// writes a global variable.
+TENSOR__BOTH TENSOR__FN double tensor__lgamma_f64(double x) {
+    double p = 1, left = 0;
+    int turned = x < 0.5;
+    if (tensor__isnan_f64(x)) { return x; }
+    if (fabs(x) > 1.7976931348623157e308 || (x <= 0 && x == floor(x))) { return (double)INFINITY; }
+    if (x == 1 || x == 2) { return 0; }
+    if (turned) {
+        left = 1.1447298858494002 - log(fabs(sin(3.141592653589793 * fmod(x, 2.0))));
+        x = 1 - x;
+    }
+    for (; x < 15; x += 1) { p *= x; }
+    double r = 1 / (x * x);
+    r = (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r * (1.0 / 1680 - r / 1188)))) / x;
+    r = (x - 0.5) * log(x) - x + 0.9189385332046727 + r - log(p);
+    return turned ? left - r : r;
+}
+
+// zeta(n + 1, x) = sum over k of (x + k)^-(n + 1), n > 0, x > 0: by its terms up to 15 + n, then by the
+// asymptotic series. b: Bernoulli numbers B2, B4, ..
+TENSOR__BOTH TENSOR__FN double tensor__zeta_f64(const double *b, double n, double x) {
+    double sum = 0, s = n + 1;
+    if (x > 1e300) { return 0; }
+    for (; x < 15 + n; x += 1) { sum += pow(x, -s); }
+    sum += pow(x, -n) / n + 0.5 * pow(x, -s);
+    double term = s * pow(x, -s - 1) / 2;
+    for (int k = 0; k < 8; k++) {
+        sum += b[k] * term;
+        term *= (s + 2 * k + 1) * (s + 2 * k + 2) / ((2 * k + 3) * (2 * k + 4) * x * x);
+    }
+    return sum;
+}
+
+// n-th derivative of digamma: asymptotic series from 15 on, recurrence below, reflection left of 1/2 (n < 2)
+// or left of 0.
+TENSOR__BOTH TENSOR__FN double tensor__polygamma_f64(double n, double x) {
+    const double b[8] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6,
+                         -3617.0 / 510};                        // Bernoulli numbers B2, B4, ..
+    double sum = 0, sign = fmod(n, 2.0) == 0 ? -1 : 1, factorial = sign, left = 0;
+    int turned = n < 2 && x < 0.5;
+    if (tensor__isnan_f64(x)) { return (double)NAN; }
+    if (n == 0 && x <= 0 && x == floor(x)) { return x == 0 ? copysign((double)INFINITY, -x) : (double)NAN; }
+    if (x <= 0 && x == floor(x)) { return factorial * (double)INFINITY; }
+    if (turned) {
+        double angle = 3.141592653589793 * fmod(x, 2.0);
+        double term = sin(angle);
+        left = n == 1 ? 9.869604401089358 / (term * term) : 3.141592653589793 * cos(angle) / term;
+        x = 1 - x;
+    }
+    if (n == 0) {
+        for (; x < 15; x += 1) { sum -= 1 / x; }
+        sum += log(x);
+        if (x < 1e300) { sum -= 0.5 / x; }
+        for (int k = 0; k < 8 && x < 1e300; k++) { sum -= b[k] / ((2 * k + 2) * pow(x, 2.0 * k + 2)); }
+    } else if (x < 0) {                 // the terms left of 0 are those of a series less its tail
+        double turns = ceil(-x);
+        sum = tensor__zeta_f64(b, n, x + turns);
+        sum += sign * (tensor__zeta_f64(b, n, 1 - x - turns) - tensor__zeta_f64(b, n, 1 - x));
+    } else {
+        sum = tensor__zeta_f64(b, n, x);
+    }
+    for (int k = 2; k <= n; k++) { factorial *= k; }
+    if (n > 0) { sum *= factorial; }
+    if (!turned) { return sum; }
+    if (n == 1) { return left - sum; }
+    return sum - left;
+}
+
+// log(k!) by Stirling's series; the first by multiplication.
+TENSOR__BOTH TENSOR__FN double tensor__log_factorial(double k) {
+    double p = 1;
+    if (k < 10) {
+        for (double i = 2; i <= k; i++) { p *= i; }
+        return log(p);
+    }
+    double r = 1 / (k * k);
+    return (k + 0.5) * log(k) - k + 0.9189385332046727 + (1 - (1 / 30.0 - r / 105) * r) / (12 * k);
+}
+
+// Poisson number of element e: by inversion of the running sum, from rate 30 on by transformed rejection
+// (Hoermann, "The transformed rejection method for generating Poisson random variables", 1993). An element
+// has 2^12 blocks of the stream of its own.
+TENSOR__BOTH TENSOR__FN double tensor__poisson(tensor_generator_t g, uint64_t e, double rate) {
+    uint32_t w[4];
+    double root = sqrt(rate), b = 0.931 + 2.53 * root, a = 0.02483 * b - 0.059, k = rate;
+    for (uint64_t turn = 0; turn < 4096; turn++) {
+        tensor__philox(g.seed, g.offset, e << 12 | turn, w);
+        double u = (double)(((uint64_t)w[1] << 32 | w[0]) >> 11) * 1.1102230246251565e-16;
+        double v = (double)(((uint64_t)w[3] << 32 | w[2]) >> 11) * 1.1102230246251565e-16;
+        if (rate < 30) {
+            double p = exp(-rate), sum = p;
+            for (k = 0; u >= sum && k < 1000; sum += p) { p *= rate / ++k; }
+            return k;
+        }
+        double near_edge = 0.5 - fabs(u - 0.5);
+        k = floor((2 * a / near_edge + b) * (u - 0.5) + rate + 0.43);
+        if (near_edge >= 0.07 && v <= 0.9277 - 3.6224 / (b - 2)) { break; }
+        if (!(k >= 0) || (near_edge < 0.013 && v > near_edge)) { continue; }
+        if (log(v * (1.1239 + 1.1328 / (b - 3.4)) / (a / (near_edge * near_edge) + b)) <=
+            k * log(rate) - rate - tensor__log_factorial(k)) {
+            break;
+        }
+    }
+    return k;
+}
+
+// Scalar float16 and bfloat16, and the reduction of huge angles: compiled once, called by every pass.
+//
+// All on bits: no rounding mode, no F16C, no flush-to-zero setting has a say.  To f16/bf16: nearest, ties
+// to even; f16 overflows to infinity from 65520 on; a NaN keeps its sign and the top of its payload and
+// turns quiet, which is what vcvtps2ph and vcvtph2ps do, so that the bits never depend on the pass.
+TENSOR__INLINE uint32_t tensor__bits_from_f32(float x) {
+    uint32_t u;
+    memcpy(&u, &x, 4);
+    return u;
+}
+
+TENSOR__INLINE float tensor__f32_from_bits(uint32_t u) {
+    float x;
+    memcpy(&x, &u, 4);
+    return x;
+}
+
+TENSOR__INLINE int tensor__isnan_f32(float x) {
     return (tensor__bits_from_f32(x) & 0x7FFFFFFFu) > 0x7F800000u;
 }
 
-TENSOR__FN float tensor__f32_from_f16(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, m = h & 0x7FFFu, e;
-    if (m >= 0x7C00u)
+TENSOR__FN float tensor__f32_from_f16(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, m = h & 0x7FFFu;
+    if (m >= 0x7C00u) {
         return tensor__f32_from_bits(sign | m << 13 | 0x7F800000u | (m > 0x7C00u ? 0x00400000u : 0u));
-    if (m >= 0x0400u)
+    }
+    if (m >= 0x0400u) {
         return tensor__f32_from_bits(sign | ((m << 13) + (112u << 23)));
-    if (m == 0)
+    }
+    if (m == 0) {
         return tensor__f32_from_bits(sign);
-    for (e = 113; !(m & 0x0400u); e--)              /* subnormal: m * 2^-24, normal as a float */
+    }
+    uint32_t e;
+    for (e = 113; !(m & 0x0400u); e--) {            // subnormal: m * 2^-24, normal as a float
         m <<= 1;
+    }
     return tensor__f32_from_bits(sign | e << 23 | (m & 0x03FFu) << 13);
 }
 
-TENSOR__FN uint16_t tensor__f16_from_f32(float x)
-{
-    uint32_t u = tensor__bits_from_f32(x), sign = u >> 16 & 0x8000u, a = u & 0x7FFFFFFFu, m, s;
-    if (a > 0x7F800000u)
+TENSOR__FN uint16_t tensor__f16_from_f32(float x) {
+    uint32_t u = tensor__bits_from_f32(x), sign = u >> 16 & 0x8000u, a = u & 0x7FFFFFFFu;
+    if (a > 0x7F800000u) {
         return (uint16_t)(sign | 0x7E00u | (a >> 13 & 0x03FFu));
-    if (a >= 0x477FF000u)                           /* 65520, half way to the 65536 that f16 lacks */
+    }
+    if (a >= 0x477FF000u) {                         // 65520, half way to the 65536 that f16 lacks
         return (uint16_t)(sign | 0x7C00u);
-    if (a >= 0x38800000u)                           /* 2^-14: a mantissa's carry is right */
+    }
+    if (a >= 0x38800000u) {                         // 2^-14: a mantissa's carry is right
         return (uint16_t)(sign | (a - (112u << 23) + 0x0FFFu + (a >> 13 & 1u)) >> 13);
-    if (a <= 0x33000000u)                           /* 2^-25 ties to the even 0 */
+    }
+    if (a <= 0x33000000u) {                         // 2^-25 ties to the even 0
         return (uint16_t)sign;
-    s = 126u - (a >> 23);                           /* 14..24 */
-    m = (a & 0x007FFFFFu) | 0x00800000u;
+    }
+    uint32_t s = 126u - (a >> 23);                  // 14..24
+    uint32_t m = (a & 0x007FFFFFu) | 0x00800000u;
     return (uint16_t)(sign | (m + (1u << (s - 1)) - 1u + (m >> s & 1u)) >> s);
 }
 
-TENSOR__FN float tensor__f32_from_bf16(uint16_t h)
-{
+TENSOR__FN float tensor__f32_from_bf16(uint16_t h) {
     uint32_t u = (uint32_t)h << 16;
     return tensor__f32_from_bits((u & 0x7FFFFFFFu) > 0x7F800000u ? u | 0x00400000u : u);
 }
 
-TENSOR__FN uint16_t tensor__bf16_from_f32(float x)
-{
+TENSOR__FN uint16_t tensor__bf16_from_f32(float x) {
     uint32_t u = tensor__bits_from_f32(x);
-    if ((u & 0x7FFFFFFFu) > 0x7F800000u)
+    if ((u & 0x7FFFFFFFu) > 0x7F800000u) {
         return (uint16_t)(u >> 16 | 0x0040u);
+    }
     return (uint16_t)((u + 0x7FFFu + (u >> 16 & 1u)) >> 16);
 }
 
-/*
- * Payne-Hanek: x = *q pi/2 + result with |result| <= pi/4, for finite |x| >= 2^17.  With x = m 2^e only
- * bits e-1.. of 2/pi matter modulo 4; 96 of them leave a fixed-point error below 2^-61, and no float comes
- * nearer to a multiple of pi/2 than 2^-30 (Muller, Elementary Functions, ch. 11): good to 2^-31 relative.
- * libm would do, but then sin(1e6) depended on the platform.
- */
-TENSOR__FN double tensor__trig_big(float x, int32_t *q)
-{
+// Payne-Hanek: x = *q pi/2 + result with |result| <= pi/4, for finite |x| >= 2^17.  With x = m 2^e only
+// bits e-1.. of 2/pi matter modulo 4; 96 of them leave a fixed-point error below 2^-61, and no float comes
+// nearer to a multiple of pi/2 than 2^-30 (Muller, Elementary Functions, ch. 11): good to 2^-31 relative.
+// libm would do, but then sin(1e6) depended on the platform.
+TENSOR__FN double tensor__trig_big(float x, int32_t *q) {
     static const uint32_t two_over_pi[9] = { 0, 0xA2F9836Eu, 0x4E441529u, 0xFC2757D1u, 0xF534DDC0u,
         0xDB629599u, 0x3C439041u, 0xFE5163ABu, 0xDEBBC561u };
-    uint32_t u = tensor__bits_from_f32(x), m = (u & 0x007FFFFFu) | 0x00800000u, w[3], i;
-    uint32_t p = (u >> 23 & 0xFFu) - 150u + 30u;    /* the table opens with 32 zero bits; 24 <= p <= 134 */
+    uint32_t u = tensor__bits_from_f32(x), m = (u & 0x007FFFFFu) | 0x00800000u, w[3];
+    uint32_t p = (u >> 23 & 0xFFu) - 150u + 30u;    // the table opens with 32 zero bits; 24 <= p <= 134
     const uint32_t *t = two_over_pi + (p >> 5);
-    uint64_t r, n;
-    double d;
-    for (i = 0; i < 3; i++)
+    for (uint32_t i = 0; i < 3; i++) {
         w[i] = (uint32_t)(((uint64_t)t[i] << 32 | t[i + 1]) >> (32u - (p & 31u)));
-    r = ((uint64_t)m * w[0] << 32) + (uint64_t)m * w[1] + ((uint64_t)m * w[2] >> 32);    /* 2^62 = pi/2 */
-    n = (r + ((uint64_t)1 << 61)) >> 62;
+    }
+    uint64_t r = ((uint64_t)m * w[0] << 32) + (uint64_t)m * w[1] + ((uint64_t)m * w[2] >> 32);  // 2^62 = pi/2
+    uint64_t n = (r + ((uint64_t)1 << 61)) >> 62;
     r -= n << 62;
-    d = (r >> 63 ? -(double)(0 - r) : (double)r) * 3.4061215800865545e-19;              /* pi/2 2^-62 */
+    double d = (r >> 63 ? -(double)(0 - r) : (double)r) * 3.4061215800865545e-19;       // pi/2 2^-62
     *q = (int32_t)(u >> 31 ? 0 - n : n);
     return u >> 31 ? -d : d;
 }
@@ -4352,25 +4457,25 @@ TENSOR__PRECISE_END
 #elif TENSOR__PASS == 3
 #pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c")
 #endif
-/* gcc's avx512fintrin.h: all-ones masks are written (__mmask16)-1 in its -O0 macros; "undefined" vectors draw
-   -Wmaybe-uninitialized (gcc bug 105593). */
+// gcc's avx512fintrin.h: all-ones masks are written (__mmask16)-1 in its -O0 macros; "undefined" vectors draw
+// -Wmaybe-uninitialized (gcc bug 105593).
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wsign-conversion"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #if TENSOR__PASS < 1 && (defined(TENSOR__X86_PASSES) || defined(TENSOR__ARM_PASSES)) && \
     defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
-/* no machine runs these unless told to, and all programs compile them */
+// no machine runs these unless told to, and all programs compile them
 #pragma GCC optimize("O1,strict-aliasing,align-loops,align-functions")
 #endif
 #pragma GCC optimize("fp-contract=off")
 #if TENSOR__PASS == 0
-/* gcc 12 joins the loads of two rows of B in a GEMM tile and reads past the last one */
+// gcc 12 joins the loads of two rows of B in a GEMM tile and reads past the last one
 #pragma GCC optimize("no-tree-vectorize")
 #endif
 #endif
 
-/* ---- Primitives: scalar -------------------------------------------------------------------------------- */
+// ---- Primitives: scalar
 #if TENSOR__PASS == 0
 
 #define V_N 1
@@ -4379,7 +4484,7 @@ TENSOR__PRECISE_END
 #define V_M int
 #define V_D double
 
-/* Signed overflow is undefined: integer lanes are computed unsigned. */
+// Signed overflow is undefined: integer lanes are computed unsigned.
 #define TENSOR__U(a) ((uint32_t)(a))
 #define V_LOAD(p) (*(const float *)(p))
 #define V_STORE(p, v) ((void)(*(float *)(p) = (v)))
@@ -4444,18 +4549,20 @@ TENSOR__PRECISE_END
 #define D_OF_F(v) ((double)(v))
 #define F_OF_D(d) ((float)(d))
 
-/* As minps, maxps and cvttps2dq: the second operand if either is NaN; 0x80000000 out of range. */
+// As minps, maxps and cvttps2dq: the second operand if either is NaN; 0x80000000 out of range.
 TENSOR__INLINE float TENSOR__K(minr)(float a, float b) { return a < b ? a : b; }
 TENSOR__INLINE float TENSOR__K(maxr)(float a, float b) { return a > b ? a : b; }
+
 TENSOR__INLINE int32_t TENSOR__K(trunci)(float a) {
     return a >= -2147483648.0f && a < 2147483648.0f ? (int32_t)a : (int32_t)(-2147483647 - 1);
 }
+
 #define V_MINR(a, b) TENSOR__K(minr)(a, b)
 #define V_MAXR(a, b) TENSOR__K(maxr)(a, b)
 #define VI_TRUNC(a) TENSOR__K(trunci)(a)
 #define VI_RINT(a) TENSOR__K(trunci)(V_RINT(a))
 
-/* ---- Primitives: NEON ---------------------------------------------------------------------------------- */
+// ---- Primitives: NEON
 #elif TENSOR__PASS == 4
 
 #define V_N 4
@@ -4464,7 +4571,7 @@ TENSOR__INLINE int32_t TENSOR__K(trunci)(float a) {
 #define V_M uint32x4_t
 #define TENSOR__DV float64x2_t
 
-/* Signed and unsigned lanes are types of their own. */
+// Signed and unsigned lanes are types of their own.
 #define TENSOR__U(a) vreinterpretq_u32_s32(a)
 #define TENSOR__S(a) vreinterpretq_s32_u32(a)
 #define V_LOAD(p) vld1q_f32((const float *)(p))
@@ -4516,19 +4623,22 @@ TENSOR__INLINE int32_t TENSOR__K(trunci)(float a) {
 #define V_FLOOR(v) vrndmq_f32(v)
 #define V_CEIL(v) vrndpq_f32(v)
 #define V_RINT(v) vrndnq_f32(v)
-/* NaN if either is: V_MINR is V_MIN here, and whatever is asked of the operands' order holds. */
+// NaN if either is: V_MINR is V_MIN here, and whatever is asked of the operands' order holds.
 #define V_MINR(a, b) vminq_f32(a, b)
 #define V_MAXR(a, b) vmaxq_f32(a, b)
 #define V_MIN(a, b) vminq_f32(a, b)
 #define V_MAX(a, b) vmaxq_f32(a, b)
+
 TENSOR__INLINE V_I TENSOR__K(mulhi)(uint32x4_t a, uint32x4_t b) {
     uint64x2_t lo = vmull_u32(vget_low_u32(a), vget_low_u32(b)), hi = vmull_high_u32(a, b);
     return TENSOR__S(vuzp2q_u32(vreinterpretq_u32_u64(lo), vreinterpretq_u32_u64(hi)));
 }
-/* Lane i meets i + 2, then i + 1, as in the other passes. */
+
+// Lane i meets i + 2, then i + 1, as in the other passes.
 TENSOR__INLINE float TENSOR__K(hsum)(V_F v) {
     return vpadds_f32(vadd_f32(vget_low_f32(v), vget_high_f32(v)));
 }
+
 TENSOR__INLINE float TENSOR__K(hmaxr)(V_F v) { return vmaxvq_f32(v); }
 TENSOR__INLINE float TENSOR__K(hminr)(V_F v) { return vminvq_f32(v); }
 
@@ -4536,16 +4646,19 @@ TENSOR__INLINE float TENSOR__K(hminr)(V_F v) { return vminvq_f32(v); }
 #define TENSOR__STORE16(p, v) vst1_u16((uint16_t *)(p), vmovn_u32(TENSOR__U(v)))
 #define V_LOAD_F16(p) vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)(p))))
 #define V_STORE_F16(p, v) vst1_u16((uint16_t *)(p), vreinterpret_u16_f16(vcvt_f16_f32(v)))
+
 TENSOR__INLINE V_I TENSOR__K(load_u8)(const void *p) {
     uint32_t u;
     memcpy(&u, p, 4);
     return TENSOR__S(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(u)))));
 }
+
 TENSOR__INLINE void TENSOR__K(store_u8)(void *p, V_I v) {
     uint16x4_t h = vmovn_u32(TENSOR__U(v));
     uint32_t u = vget_lane_u32(vreinterpret_u32_u8(vmovn_u16(vcombine_u16(h, h))), 0);
     memcpy(p, &u, 4);
 }
+
 #define VI_LOAD_U8(p) TENSOR__K(load_u8)(p)
 #define VI_STORE_U8(p, v) TENSOR__K(store_u8)(p, v)
 
@@ -4556,7 +4669,7 @@ TENSOR__INLINE void TENSOR__K(store_u8)(void *p, V_I v) {
 #define TENSOR__D_HI(v) vcvt_high_f64_f32(v)
 #define TENSOR__D_JOIN(d) vcvt_high_f32_f64(vcvt_f32_f64((d).lo), (d).hi)
 
-/* ---- Primitives: WebAssembly --------------------------------------------------------------------------- */
+// ---- Primitives: WebAssembly
 #elif TENSOR__PASS == 5
 
 #define V_N 4
@@ -4614,13 +4727,15 @@ TENSOR__INLINE void TENSOR__K(store_u8)(void *p, V_I v) {
 #define V_FLOOR(v) wasm_f32x4_floor(v)
 #define V_CEIL(v) wasm_f32x4_ceil(v)
 #define V_RINT(v) wasm_f32x4_nearest(v)
-/* pmin(b, a) is a < b ? a : b, one instruction on x86 too. */
+// pmin(b, a) is a < b ? a : b, one instruction on x86 too.
 #define V_MINR(a, b) wasm_f32x4_pmin(b, a)
 #define V_MAXR(a, b) wasm_f32x4_pmax(b, a)
+
 TENSOR__INLINE V_I TENSOR__K(mulhi)(V_I a, V_I b) {
     V_I lo = wasm_u64x2_extmul_low_u32x4(a, b), hi = wasm_u64x2_extmul_high_u32x4(a, b);
     return wasm_i32x4_shuffle(lo, hi, 1, 3, 5, 7);
 }
+
 #define TENSOR__HORIZ(name, op) TENSOR__INLINE float TENSOR__K(name)(V_F v) { \
     v = op(v, wasm_i32x4_shuffle(v, v, 2, 3, 2, 3)); \
     return wasm_f32x4_extract_lane(op(v, wasm_i32x4_shuffle(v, v, 1, 1, 1, 1)), 0); }
@@ -4631,12 +4746,15 @@ TENSOR__HORIZ(hminr, V_MINR)
 
 #define TENSOR__LOAD16(p) wasm_u32x4_load16x4(p)
 #define TENSOR__STORE16(p, v) wasm_v128_store64_lane(p, TENSOR__K(pack16)(v), 0)
+
 TENSOR__INLINE V_I TENSOR__K(pack16)(V_I v) {
     return wasm_i8x16_shuffle(v, v, 0, 1, 4, 5, 8, 9, 12, 13, 0, 1, 4, 5, 8, 9, 12, 13);
 }
+
 TENSOR__INLINE V_I TENSOR__K(pack8)(V_I v) {
     return wasm_i8x16_shuffle(v, v, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
 }
+
 #define VI_LOAD_U8(p) wasm_u32x4_extend_low_u16x8(wasm_u16x8_extend_low_u8x16(wasm_v128_load32_zero(p)))
 #define VI_STORE_U8(p, v) wasm_v128_store32_lane(p, TENSOR__K(pack8)(v), 0)
 
@@ -4648,7 +4766,7 @@ TENSOR__INLINE V_I TENSOR__K(pack8)(V_I v) {
 #define TENSOR__D_JOIN(d) wasm_i32x4_shuffle(wasm_f32x4_demote_f64x2_zero((d).lo), \
                                              wasm_f32x4_demote_f64x2_zero((d).hi), 0, 1, 4, 5)
 
-/* ---- Primitives: x86 ----------------------------------------------------------------------------------- */
+// ---- Primitives: x86
 #else
 
 #if TENSOR__PASS == 1
@@ -4742,9 +4860,11 @@ TENSOR__INLINE V_I TENSOR__K(pack8)(V_I v) {
 #define M_ALL(m) (_mm_movemask_ps(m) == 15)
 #define V_SEL(m, a, b) TENSOR__K(sel)(m, a, b)
 #define VI_SEL(m, a, b) V_BITS(TENSOR__K(sel)(m, V_OF(a), V_OF(b)))
+
 TENSOR__INLINE V_F TENSOR__K(sel)(V_M m, V_F a, V_F b) {
     return _mm_or_ps(_mm_and_ps(m, a), _mm_andnot_ps(m, b));
 }
+
 #define TENSOR__WIDE_HI(e, o) \
     _mm_or_si128(_mm_srli_epi64(e, 32), _mm_and_si128(o, _mm_set_epi32(-1, 0, -1, 0)))
 #define TENSOR__WIDE_LO(e, o) \
@@ -4756,22 +4876,25 @@ TENSOR__INLINE V_F TENSOR__K(sel)(V_M m, V_F a, V_F b) {
 #define TENSOR__D_FMA(a, b, c) _mm_add_pd(_mm_mul_pd(a, b), c)
 #define TENSOR__LOAD16(p) \
     _mm_unpacklo_epi16(_mm_loadl_epi64((const __m128i *)(const void *)(p)), _mm_setzero_si128())
-/* packs_epi32 saturates signed numbers: sign-extend first. */
+// packs_epi32 saturates signed numbers: sign-extend first.
 #define TENSOR__STORE16(p, v) \
     _mm_storel_epi64((__m128i *)(void *)(p), TENSOR__K(pack16)(_mm_srai_epi32(_mm_slli_epi32(v, 16), 16)))
+
 TENSOR__INLINE __m128i TENSOR__K(pack16)(__m128i v) { return _mm_packs_epi32(v, v); }
+
 TENSOR__INLINE __m128i TENSOR__K(load_u8)(const void *p) {
     int32_t i;
     memcpy(&i, p, 4);
     return _mm_unpacklo_epi16(_mm_unpacklo_epi8(_mm_cvtsi32_si128(i), _mm_setzero_si128()),
                               _mm_setzero_si128());
 }
+
 TENSOR__INLINE void TENSOR__K(store_u8)(void *p, __m128i v) {
-    int32_t i;
     v = _mm_packs_epi32(v, v);
-    i = _mm_cvtsi128_si32(_mm_packus_epi16(v, v));
+    int32_t i = _mm_cvtsi128_si32(_mm_packus_epi16(v, v));
     memcpy(p, &i, 4);
 }
+
 #define VI_LOAD_U8(p) TENSOR__K(load_u8)(p)
 #define VI_STORE_U8(p, v) TENSOR__K(store_u8)(p, v)
 
@@ -4795,14 +4918,17 @@ TENSOR__INLINE void TENSOR__K(store_u8)(void *p, __m128i v) {
 #define TENSOR__STORE16(p, v) TENSOR__K(store16)(p, v)
 #define VI_LOAD_U8(p) _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(p)))
 #define VI_STORE_U8(p, v) TENSOR__K(store_u8)(p, v)
+
 TENSOR__INLINE void TENSOR__K(store_u8)(void *p, __m256i v) {
     __m128i w = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
     _mm_storel_epi64((__m128i *)p, _mm_packus_epi16(w, w));
 }
+
 TENSOR__INLINE void TENSOR__K(store16)(uint16_t *p, __m256i v) {
     __m256i w = _mm256_permute4x64_epi64(_mm256_packus_epi32(v, v), 8);
     _mm_storeu_si128((__m128i *)(void *)p, _mm256_castsi256_si128(w));
 }
+
 #define V_LOAD_F16(p) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p)))
 #define V_STORE_F16(p, v) _mm_storeu_si128((__m128i *)(void *)(p), _mm256_cvtps_ph(v, 0))
 
@@ -4841,13 +4967,14 @@ TENSOR__FOLD_FN(min)
 #define VI_STORE_U8(p, v) _mm_storeu_si128((__m128i *)(void *)(p), _mm512_cvtepi32_epi8(v))
 #define V_LOAD_F16(p) _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(p)))
 #define V_STORE_F16(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), _mm512_cvtps_ph(v, 0))
-/* Any n, and a subnormal result is rounded once. */
+// Any n, and a subnormal result is rounded once.
 #define V_LDEXP(v, n) _mm512_scalef_ps(v, n)
 #define V_LDEXP1(v, n) _mm512_scalef_ps(v, n)
 #endif
 
-/* The high halves of the unsigned products, the low ones in *lo: even lanes, odd lanes, put together. */
+// The high halves of the unsigned products, the low ones in *lo: even lanes, odd lanes, put together.
 #define VI_WIDE(a, b, lo) TENSOR__K(wide)(a, b, lo)
+
 TENSOR__INLINE V_I TENSOR__K(wide)(V_I a, V_I b, V_I *lo) {
     V_I e = TENSOR__MM(mul_epu32)(a, b);
     V_I o = TENSOR__MM(mul_epu32)(TENSOR__MM(srli_epi64)(a, 32), TENSOR__MM(srli_epi64)(b, 32));
@@ -4855,7 +4982,7 @@ TENSOR__INLINE V_I TENSOR__K(wide)(V_I a, V_I b, V_I *lo) {
     return TENSOR__WIDE_HI(e, o);
 }
 
-/* Halves until one lane is left: lane i meets i + V_N/2, then i + V_N/4 and so on, always the same tree. */
+// Halves until one lane is left: lane i meets i + V_N/2, then i + V_N/4 and so on, always the same tree.
 #define TENSOR__HORIZ(name, op) TENSOR__INLINE float TENSOR__K(name)(V_F v) { \
     __m128 t = TENSOR__FOLD(op, v); \
     t = _mm_##op##_ps(t, _mm_movehl_ps(t, t)); \
@@ -4874,7 +5001,7 @@ TENSOR__HORIZ(hminr, min)
 #define V_HMAX(v) TENSOR__K(hmax)(v)
 #define V_HMIN(v) TENSOR__K(hmin)(v)
 
-/* Doubles come in pairs, as many lanes as a V_F: where 24 bits cannot do (angles, pow). */
+// Doubles come in pairs, as many lanes as a V_F: where 24 bits cannot do (angles, pow).
 typedef struct { TENSOR__DV lo, hi; } TENSOR__K(double2);
 #define V_D TENSOR__K(double2)
 #define TENSOR__D2(name, op) TENSOR__INLINE V_D TENSOR__K(name)(V_D a, V_D b) { V_D r; \
@@ -4884,25 +5011,35 @@ TENSOR__D2(d_sub, sub)
 TENSOR__D2(d_mul, mul)
 TENSOR__D2(d_div, div)
 #undef TENSOR__D2
+
 TENSOR__INLINE V_D TENSOR__K(d_fma)(V_D a, V_D b, V_D c) {
     V_D r;
     r.lo = TENSOR__D_FMA(a.lo, b.lo, c.lo);
     r.hi = TENSOR__D_FMA(a.hi, b.hi, c.hi);
     return r;
 }
+
 #define D_SQRT(a) TENSOR__K(d_sqrt)(a)
+
 TENSOR__INLINE V_D TENSOR__K(d_sqrt)(V_D a) {
     a.lo = TENSOR__D_OP(sqrt)(a.lo);
     a.hi = TENSOR__D_OP(sqrt)(a.hi);
     return a;
 }
-TENSOR__INLINE V_D TENSOR__K(d_set)(double x) { V_D r; r.lo = r.hi = TENSOR__D_SET1(x); return r; }
+
+TENSOR__INLINE V_D TENSOR__K(d_set)(double x) {
+    V_D r;
+    r.lo = r.hi = TENSOR__D_SET1(x);
+    return r;
+}
+
 TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v) {
     V_D r;
     r.lo = TENSOR__D_LO(v);
     r.hi = TENSOR__D_HI(v);
     return r;
 }
+
 #define D_SET(x) TENSOR__K(d_set)(x)
 #define D_ADD(a, b) TENSOR__K(d_add)(a, b)
 #define D_SUB(a, b) TENSOR__K(d_sub)(a, b)
@@ -4913,12 +5050,23 @@ TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v) {
 #define F_OF_D(d) TENSOR__D_JOIN(d)
 #endif
 
-/* ---- Built on the vocabulary: from here on one text for all passes ------------------------------------- */
+// ------------------------------------------------------------------------------
+// >>simd-math                                     MARK: vector math
+//
+// Built on the vocabulary: one text for all instruction sets, but where AVX-512 looks tables up
+// (V_LOOKUP). Exponentials, logarithms, circular and hyperbolic functions, erf, with their stated errors;
+// interval, generator and error are beside each table of coefficients.
+//
+// Rejected: libm (the platform's bits, one number at a time), a lookup of intervals where a polynomial
+// does.
+// ------------------------------------------------------------------------------
+
+// ---- Built on the vocabulary: from here on one text for all passes
 #define V_ABS(v) V_OF(VI_AND(V_BITS(v), VI_SET(0x7FFFFFFF)))
 #define V_NEG(v) V_OF(VI_XOR(V_BITS(v), VI_SET(-0x7FFFFFFF - 1)))
 #define V_COPYSIGN(mag, sgn) V_OF(VI_OR(VI_AND(V_BITS(mag), VI_SET(0x7FFFFFFF)), \
                                         VI_AND(V_BITS(sgn), VI_SET(-0x7FFFFFFF - 1))))
-/* On bits: -ffast-math folds every test on values. */
+// On bits: -ffast-math folds every test on values.
 #if TENSOR__PASS == 3
 #define V_ISNAN(v) _mm512_fpclass_ps_mask(v, 0x81)
 #else
@@ -4927,54 +5075,60 @@ TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v) {
 #if TENSOR__PASS != 4
 #define V_MIN(a, b) TENSOR__K(min)(a, b)
 #define V_MAX(a, b) TENSOR__K(max)(a, b)
-/* The hardware gives b if either is NaN: only a NaN in a is to be saved. */
+
+// The hardware gives b if either is NaN: only a NaN in a is to be saved.
 TENSOR__INLINE V_F TENSOR__K(min)(V_F a, V_F b) { return V_SEL(V_ISNAN(a), a, V_MINR(a, b)); }
 TENSOR__INLINE V_F TENSOR__K(max)(V_F a, V_F b) { return V_SEL(V_ISNAN(a), a, V_MAXR(a, b)); }
 #endif
 
 #if TENSOR__PASS < 2
-/* From 2^23 on every float is an integer.  RINT leans on the addition's own rounding to even. */
+// From 2^23 on every float is an integer.  RINT leans on the addition's own rounding to even.
 TENSOR__INLINE V_F TENSOR__K(rint)(V_F x) {
     V_F big = V_COPYSIGN(V_SET(8388608.0f), x), r = V_SUB(V_ADD(x, big), big);
     return V_SEL(V_LT(V_ABS(x), V_SET(8388608.0f)), V_COPYSIGN(r, x), x);
 }
+
 TENSOR__INLINE V_F TENSOR__K(trunc)(V_F x) {
     V_F r = V_COPYSIGN(V_FROM_I(VI_TRUNC(x)), x);
     return V_SEL(V_LT(V_ABS(x), V_SET(8388608.0f)), r, x);
 }
+
 TENSOR__INLINE V_F TENSOR__K(floor)(V_F x) {
     V_F t = TENSOR__K(trunc)(x);
     return V_SUB(t, V_SEL(V_GT(t, x), V_SET(1.0f), V_ZERO()));
 }
+
 #define V_RINT(v) TENSOR__K(rint)(v)
 #define V_TRUNC(v) TENSOR__K(trunc)(v)
 #define V_FLOOR(v) TENSOR__K(floor)(v)
 #define V_CEIL(v) V_NEG(TENSOR__K(floor)(V_NEG(v)))
-#define TENSOR__RINT_S(v) V_SUB(V_ADD(v, V_SET(12582912.0f)), V_SET(12582912.0f))      /* |v| < 2^22 */
+#define TENSOR__RINT_S(v) V_SUB(V_ADD(v, V_SET(12582912.0f)), V_SET(12582912.0f))      // |v| < 2^22
 #else
 #define TENSOR__RINT_S(v) V_RINT(v)
 #endif
 
 #if TENSOR__PASS == 1 || TENSOR__PASS == 5
-/* The integer code of the scalar conversions (tensor__f32_from_f16 and its neighbours) on lanes. */
+// The integer code of the scalar conversions (tensor__f32_from_f16 and its neighbours) on lanes.
 TENSOR__INLINE V_F TENSOR__K(load_f16)(const uint16_t *p) {
     V_I h = TENSOR__LOAD16(p), m = VI_SHL(VI_AND(h, VI_SET(0x7FFF)), 13);
     V_I s = VI_SHL(VI_AND(h, VI_SET(0x8000)), 16);
-    V_I sub = V_BITS(V_MUL(V_FROM_I(VI_SHR(m, 13)), V_SET(5.9604644775390625e-8f)));    /* m 2^-24, exact */
+    V_I sub = V_BITS(V_MUL(V_FROM_I(VI_SHR(m, 13)), V_SET(5.9604644775390625e-8f)));    // m 2^-24, exact
     V_I r = VI_SEL(VI_GT(VI_SET(0x00800000), m), sub, VI_ADD(m, VI_SET(112 << 23)));
     r = VI_SEL(VI_GT(m, VI_SET(0x0F7FFFFF)), VI_OR(m, VI_SET(0x7F800000)), r);
     r = VI_OR(r, VI_AND(V_BITS(VI_GT(m, VI_SET(0x0F800000))), VI_SET(0x00400000)));
     return V_OF(VI_OR(s, r));
 }
+
 TENSOR__INLINE void TENSOR__K(store_f16)(uint16_t *p, V_F v) {
-    V_I u = V_BITS(v), a = VI_AND(u, VI_SET(0x7FFFFFFF)), s = VI_AND(VI_SHR(u, 16), VI_SET(0x8000)), r, sub;
-    r = VI_ADD(VI_ADD(a, VI_SET(0x0FFF - (112 << 23))), VI_AND(VI_SHR(a, 13), VI_SET(1)));
-    sub = VI_SUB(V_BITS(V_ADD(V_OF(a), V_SET(0.5f))), VI_SET(0x3F000000));      /* an ulp of 0.5 is 2^-24 */
+    V_I u = V_BITS(v), a = VI_AND(u, VI_SET(0x7FFFFFFF)), s = VI_AND(VI_SHR(u, 16), VI_SET(0x8000));
+    V_I r = VI_ADD(VI_ADD(a, VI_SET(0x0FFF - (112 << 23))), VI_AND(VI_SHR(a, 13), VI_SET(1)));
+    V_I sub = VI_SUB(V_BITS(V_ADD(V_OF(a), V_SET(0.5f))), VI_SET(0x3F000000));  // an ulp of 0.5 is 2^-24
     r = VI_SEL(VI_GT(VI_SET(0x38800000), a), sub, VI_SHR(r, 13));
     r = VI_SEL(VI_GT(a, VI_SET(0x477FEFFF)), VI_SET(0x7C00), r);
     r = VI_SEL(VI_GT(a, VI_SET(0x7F800000)), VI_OR(VI_SET(0x7E00), VI_AND(VI_SHR(a, 13), VI_SET(0x3FF))), r);
     TENSOR__STORE16(p, VI_OR(s, r));
 }
+
 #define V_LOAD_F16(p) TENSOR__K(load_f16)(p)
 #define V_STORE_F16(p, v) TENSOR__K(store_f16)(p, v)
 #endif
@@ -4984,33 +5138,36 @@ TENSOR__INLINE V_F TENSOR__K(load_bf16)(const uint16_t *p) {
     V_I u = VI_SHL(TENSOR__LOAD16(p), 16);
     return V_OF(VI_SEL(V_ISNAN(V_OF(u)), VI_OR(u, VI_SET(0x00400000)), u));
 }
+
 TENSOR__INLINE void TENSOR__K(store_bf16)(uint16_t *p, V_F v) {
     V_I u = V_BITS(v), r = VI_ADD(VI_ADD(u, VI_SET(0x7FFF)), VI_AND(VI_SHR(u, 16), VI_SET(1)));
     r = VI_SEL(V_ISNAN(v), VI_OR(u, VI_SET(0x00400000)), r);
     TENSOR__STORE16(p, VI_SHR(r, 16));
 }
+
 #define V_LOAD_BF16(p) TENSOR__K(load_bf16)(p)
 #define V_STORE_BF16(p, v) TENSOR__K(store_bf16)(p, v)
 
 TENSOR__INLINE float TENSOR__K(hmax)(V_F v) {
     return M_ANY(V_ISNAN(v)) ? tensor__f32_from_bits(0x7FC00000u) : TENSOR__K(hmaxr)(v);
 }
+
 TENSOR__INLINE float TENSOR__K(hmin)(V_F v) {
     return M_ANY(V_ISNAN(v)) ? tensor__f32_from_bits(0x7FC00000u) : TENSOR__K(hminr)(v);
 }
 #endif
 
-/* The line n floats after p will be wanted: where a loop takes a line a turn and computes so long that the
-   hardware does not look ahead far enough. The line may lie beyond the array. */
+// The line n floats after p will be wanted: where a loop takes a line a turn and computes so long that the
+// hardware does not look ahead far enough. The line may lie beyond the array.
 #if TENSOR__PASS == 3
 #define V_AHEAD(p, n) _mm_prefetch((const char *)(p) + 4 * (n), _MM_HINT_T0)
 #else
 #define V_AHEAD(p, n) ((void)0)
 #endif
-/* The whole vectors of a row of n; i is left at its end, or where less than a vector begins. */
+// The whole vectors of a row of n; i is left at its end, or where less than a vector begins.
 #define TENSOR__WHOLE for (; i + V_N <= n; i += V_N)
-/* Ends of rows, 0 < n < V_N: the first n floats at p with fill in the lanes beyond; the first n lanes stored;
-   the lanes from n on made 0. */
+// Ends of rows, 0 < n < V_N: the first n floats at p with fill in the lanes beyond; the first n lanes stored;
+// the lanes from n on made 0.
 #if TENSOR__PASS == 3
 #define TENSOR__FIRST(n) ((__mmask16)((1u << (n)) - 1))
 #define V_PART(p, n, fill) _mm512_mask_loadu_ps(V_SET(fill), TENSOR__FIRST(n), p)
@@ -5027,32 +5184,33 @@ TENSOR__INLINE float TENSOR__K(hmin)(V_F v) {
 #else
 TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(part)(const float *p, int64_t n, float fill) {
     float t[V_N];
-    int64_t i;
-    for (i = 0; i < V_N; i++) { t[i] = i < n ? p[i] : fill; }
+    for (int64_t i = 0; i < V_N; i++) { t[i] = i < n ? p[i] : fill; }
     return V_LOAD(t);
 }
+
 TENSOR__FN TENSOR__NOINLINE void TENSOR__K(put_part)(float *p, int64_t n, V_F v) {
     float t[V_N];
-    int64_t i;
     V_STORE(t, v);
-    for (i = 0; i < n; i++) { p[i] = t[i]; }
+    for (int64_t i = 0; i < n; i++) { p[i] = t[i]; }
 }
+
 TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(cut_part)(V_F v, int64_t n) {
     float t[V_N];
     V_STORE(t, v);
     return TENSOR__K(part)(t, n, 0);
 }
+
 #define V_PART(p, n, fill) TENSOR__K(part)(p, n, fill)
 #define V_PUT_PART(p, n, v) TENSOR__K(put_part)(p, n, v)
 #define V_CUT_PART(v, n) TENSOR__K(cut_part)(v, n)
 #endif
 
-/* The 4 x 4 matrices that stand at lanes 4q .. 4q + 3 of four vectors are transposed. */
+// The 4 x 4 matrices that stand at lanes 4q .. 4q + 3 of four vectors are transposed.
 #if TENSOR__PASS == 0
 #define TENSOR__QUADS(z) ((void)(z))
 #else
 #if TENSOR__PASS == 3
-/* the forms without a mask warn in g++ 12: its own header reads an undefined vector */
+// the forms without a mask warn in g++ 12: its own header reads an undefined vector
 #define TENSOR__LO(a, b) _mm512_maskz_unpacklo_ps(0xFFFF, a, b)
 #define TENSOR__HI(a, b) _mm512_maskz_unpackhi_ps(0xFFFF, a, b)
 #define TENSOR__LOWS(a, b) _mm512_maskz_shuffle_ps(0xFFFF, a, b, 0x44)
@@ -5074,6 +5232,7 @@ TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(cut_part)(V_F v, int64_t n) {
 #define TENSOR__HIGHS(a, b) TENSOR__MM(shuffle_ps)(a, b, 0xEE)
 #endif
 #define TENSOR__QUADS(z) TENSOR__K(quads)(z)
+
 TENSOR__INLINE void TENSOR__K(quads)(V_F *z) {
     V_F a = TENSOR__LO(z[0], z[1]), b = TENSOR__HI(z[0], z[1]);
     V_F c = TENSOR__LO(z[2], z[3]), d = TENSOR__HI(z[2], z[3]);
@@ -5091,9 +5250,10 @@ TENSOR__INLINE void TENSOR__K(quads)(V_F *z) {
 #ifndef VI_WIDE
 #define VI_WIDE(a, b, lo) (*(lo) = VI_MULLO(a, b), VI_MULHI(a, b))
 #endif
-/* Philox4x32-10 of 2 V_N blocks: z[w] gets word w of the first V_N, z[4 + w] that of the others (two chains,
-   for a round is long). Lane 4q + k holds block k V_N/4 + q, so that TENSOR__QUADS leaves the words
-   of all blocks in order, z[0] first. */
+
+// Philox4x32-10 of 2 V_N blocks: z[w] gets word w of the first V_N, z[4 + w] that of the others (two chains,
+// for a round is long). Lane 4q + k holds block k V_N/4 + q, so that TENSOR__QUADS leaves the words
+// of all blocks in order, z[0] first.
 TENSOR__INLINE void TENSOR__K(counter)(uint64_t block, V_I *low, V_I *high) {
 #define TENSOR__O(i) (V_N < 4 ? (i) : (i) % 4 * (V_N / 4) + (i) / 4)
     static const int32_t order[16] = {
@@ -5105,23 +5265,27 @@ TENSOR__INLINE void TENSOR__K(counter)(uint64_t block, V_I *low, V_I *high) {
     V_I first = VI_SET((int32_t)(uint32_t)block), top = VI_SET(-0x7FFFFFFF - 1);
     V_I l = VI_ADD(first, VI_LOAD(order)), h = VI_SET((int32_t)(uint32_t)(block >> 32));
     *low = l;
-    *high = VI_SEL(VI_GT(VI_XOR(first, top), VI_XOR(l, top)), VI_ADD(h, VI_SET(1)), h);     /* the carry */
+    *high = VI_SEL(VI_GT(VI_XOR(first, top), VI_XOR(l, top)), VI_ADD(h, VI_SET(1)), h);     // the carry
 }
+
 #define TENSOR__ROUND(z) { \
         V_I l1, l0, h1 = VI_WIDE(m1, z##2, &l1), h0 = VI_WIDE(m0, z##0, &l0); \
         z##0 = VI_XOR(VI_XOR(h1, z##1), v0); \
         z##2 = VI_XOR(VI_XOR(h0, z##3), v1); \
         z##1 = l1; \
         z##3 = l0; }
+
 TENSOR__INLINE void TENSOR__K(philox)(tensor_generator_t g, uint64_t block, V_I *z) {
-    V_I m0 = VI_SET((int32_t)0xD2511F53u), m1 = VI_SET((int32_t)0xCD9E8D57u), a0, a1, a2, a3, b0, b1, b2, b3;
+    V_I m0 = VI_SET((int32_t)0xD2511F53u), m1 = VI_SET((int32_t)0xCD9E8D57u), a0, a1;
     uint32_t k0 = (uint32_t)g.seed, k1 = (uint32_t)(g.seed >> 32);
-    int i;
     TENSOR__K(counter)(block, &a0, &a1);
+    V_I b0, b1;
     TENSOR__K(counter)(block + V_N, &b0, &b1);
+    V_I a2, b2;
     a2 = b2 = VI_SET((int32_t)(uint32_t)g.offset);
+    V_I a3, b3;
     a3 = b3 = VI_SET((int32_t)(uint32_t)(g.offset >> 32));
-    for (i = 0; i < 10; i += 2) {
+    for (int i = 0; i < 10; i += 2) {
         V_I v0 = VI_SET((int32_t)k0), v1 = VI_SET((int32_t)k1);
         TENSOR__ROUND(a)
         TENSOR__ROUND(b)
@@ -5132,30 +5296,35 @@ TENSOR__INLINE void TENSOR__K(philox)(tensor_generator_t g, uint64_t block, V_I 
         k0 += 2 * 0x9E3779B9u;
         k1 += 2 * 0xBB67AE85u;
     }
-    z[0] = a0; z[1] = a1; z[2] = a2; z[3] = a3;
-    z[4] = b0; z[5] = b1; z[6] = b2; z[7] = b3;
+    z[0] = a0;
+    z[1] = a1;
+    z[2] = a2;
+    z[3] = a3;
+    z[4] = b0;
+    z[5] = b1;
+    z[6] = b2;
+    z[7] = b3;
 }
 #undef TENSOR__ROUND
 
 #if TENSOR__PASS != 3
-/* v 2^n for integer |n| <= 252; two factors, for 2^-149 and 2^128 have no float.  The first product is exact
-   for |v| in [1/4, 4]: a subnormal result is rounded once.  LDEXP1 takes -126 <= n <= 127. */
+// v 2^n for integer |n| <= 252; two factors, for 2^-149 and 2^128 have no float.  The first product is exact
+// for |v| in [1/4, 4]: a subnormal result is rounded once.  LDEXP1 takes -126 <= n <= 127.
 TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n) {
     V_I i = VI_RINT(n), h = VI_SAR(i, 1);
     V_F a = V_OF(VI_SHL(VI_ADD(h, VI_SET(127)), 23)), b = V_OF(VI_SHL(VI_ADD(VI_SUB(i, h), VI_SET(127)), 23));
     return V_MUL(V_MUL(v, a), b);
 }
+
 #define V_LDEXP(v, n) TENSOR__K(ldexp)(v, n)
 #define V_LDEXP1(v, n) V_MUL(v, V_OF(VI_SHL(VI_ADD(VI_RINT(n), VI_SET(127)), 23)))
 #endif
 
-/*
- * Elementary functions.  Polynomials are our own: weighted least squares driven to minimax (Lawson),
- * coefficients rounded to float one at a time with the rest refitted; the comment gives the interval and
- * the relative error of the function, coefficients as rounded.  NaN gives NaN: clamps put x second, where
- * minps keeps it. The hot ones are inlined into kernels, the others called.
- */
-/* Steps of Horner's rule: fused where there is FMA, rounded twice everywhere. */
+// Elementary functions.  Polynomials are our own: weighted least squares driven to minimax (Lawson),
+// coefficients rounded to float one at a time with the rest refitted; the comment gives the interval and
+// the relative error of the function, coefficients as rounded.  NaN gives NaN: clamps put x second, where
+// minps keeps it. The hot ones are inlined into kernels, the others called.
+// Steps of Horner's rule: fused where there is FMA, rounded twice everywhere.
 #define TENSOR__C(p, x, c) p = V_FMA(p, x, V_SET(c))
 #define TENSOR__C_TWICE(p, x, c) p = V_ADD(V_MUL(p, x), V_SET(c))
 #define TENSOR__HORNER2(C, p, x, a, b) C(p, x, a); C(p, x, b)
@@ -5167,21 +5336,19 @@ TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n) {
 #define TENSOR__HORNER8(C, p, x, a, ...) C(p, x, a); TENSOR__HORNER7(C, p, x, __VA_ARGS__)
 #define TENSOR__INF V_OF(VI_SET(0x7F800000))
 #define TENSOR__NAN V_OF(VI_SET(0x7FC00000))
-/* ln 2: 16 bits, so that n ln2 is exact for |n| < 256 without FMA, and the rest. */
+// ln 2: 16 bits, so that n ln2 is exact for |n| < 256 without FMA, and the rest.
 #define TENSOR__LN2_HI 0.693145752f
 #define TENSOR__LN2_LO 1.42860677e-6f
 
 #if TENSOR__PASS == 3
-/*
- * 32 registers and a permute that looks up 16 floats at once: a function in 16 pieces of equal length, a
- * polynomial of degree 7 each. Rejected: the other passes too (loads lane by lane cost more than they save).
- */
+// 32 registers and a permute that looks up 16 floats at once: a function in 16 pieces of equal length, a
+// polynomial of degree 7 each. Rejected: the other passes too (loads lane by lane cost more than they save).
 #define V_LOOKUP(t, i) _mm512_permutexvar_ps(i, V_LOAD(t))
-#define V_LOOKUP2(t, i) _mm512_permutex2var_ps(V_LOAD(t), i, V_LOAD((t) + 16))      /* of 32 */
+#define V_LOOKUP2(t, i) _mm512_permutex2var_ps(V_LOAD(t), i, V_LOAD((t) + 16))      // of 32
 
-/* The piece around k / per, k = rint(a per), 0 <= a per < 15.5: t holds 16 centres, then the coefficients,
-   lowest first, in powers of *d = a - centre. A centre is a float whose value is a float too, to 2^-7 ulp;
-   the first is 0. */
+// The piece around k / per, k = rint(a per), 0 <= a per < 15.5: t holds 16 centres, then the coefficients,
+// lowest first, in powers of *d = a - centre. A centre is a float whose value is a float too, to 2^-7 ulp;
+// the first is 0.
 TENSOR__INLINE V_F TENSOR__K(pieces)(V_F a, float per, const float *t, V_F *d) {
     V_I i = V_BITS(V_FMA(a, V_SET(per), V_SET(12582912.0f)));
     V_F p = V_LOOKUP(t + 128, i), x = V_SUB(a, V_LOOKUP(t, i));
@@ -5194,29 +5361,30 @@ TENSOR__INLINE V_F TENSOR__K(pieces)(V_F a, float per, const float *t, V_F *d) {
     *d = x;
     return V_FMA(p, x, V_LOOKUP(t + 16, i));
 }
-/* What stays for the lanes beyond the last piece; elsewhere the function itself. */
+
+// What stays for the lanes beyond the last piece; elsewhere the function itself.
 #define TENSOR__FAR(name) TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(name##_far)
 #else
 #define TENSOR__FAR(name) TENSOR__INLINE V_F TENSOR__K(name)
 #endif
 
-/* e^(h+l) = (1 + r + *t) 2^n, |h| <= 200, |l| <= ulp(h): returns r, exact, |r| <= .3476; degree 7,
-   2^-33.2. */
+// e^(h+l) = (1 + r + *t) 2^n, |h| <= 200, |l| <= ulp(h): returns r, exact, |r| <= .3476; degree 7,
+// 2^-33.2.
 TENSOR__INLINE V_F TENSOR__K(exp_core)(V_F h, V_F l, V_F *n, V_F *t) {
-    V_F k = TENSOR__RINT_S(V_MUL(h, V_SET(1.44269504f))), q = V_SET(0.000197456829f), r;
+    V_F k = TENSOR__RINT_S(V_MUL(h, V_SET(1.44269504f))), q = V_SET(0.000197456829f);
     h = V_FNMA(k, V_SET(TENSOR__LN2_HI), h);
     l = V_FNMA(k, V_SET(TENSOR__LN2_LO), l);
-    r = V_ADD(h, l);
+    V_F r = V_ADD(h, l);
     TENSOR__HORNER5(TENSOR__C, q, r, 0.00139354682f, 0.00833356474f, 0.0416664593f, 0.166666657f, 0.5f);
     *n = k;
     *t = V_FMA(V_MUL(r, r), q, l);
     return h;
 }
 
-/* Beyond the clamps the result is 0 or infinite; subnormal results are rounded once more, not flushed. */
+// Beyond the clamps the result is 0 or infinite; subnormal results are rounded once more, not flushed.
 #if TENSOR__PASS == 3
-/* 2^n e^r, n in sixteenths, |r| <= .0217, degree 3, 2^-29.2; 2^(j/16) as two floats; scalef takes floor(n).
-   k is n + 786432. */
+// 2^n e^r, n in sixteenths, |r| <= .0217, degree 3, 2^-29.2; 2^(j/16) as two floats; scalef takes floor(n).
+// k is n + 786432.
 TENSOR__INLINE V_F TENSOR__K(exp_part)(V_F k, V_F n, V_F r) {
     static const float t[32] = {
         1.0f, 1.0442737f, 1.0905077f, 1.1387886f, 1.1892071f, 1.2418578f, 1.2968396f, 1.3542556f,
@@ -5229,12 +5397,14 @@ TENSOR__INLINE V_F TENSOR__K(exp_part)(V_F k, V_F n, V_F r) {
     r = V_FMA(V_FMA(r, V_SET(0.16667030f), V_SET(0.50001642f)), V_MUL(r, r), r);
     return V_LDEXP(V_ADD(h, V_FMA(h, r, l)), n);
 }
+
 TENSOR__INLINE V_F TENSOR__K(exp)(V_F x) {
     V_F big = V_SET(786432.0f), y = V_MINR(V_SET(90.0f), V_MAXR(V_SET(-105.0f), x));
     V_F k = V_FMA(y, V_SET(1.44269504f), big), n = V_SUB(k, big);
     return TENSOR__K(exp_part)(k, n, V_FNMA(n, V_SET(TENSOR__LN2_LO), V_FNMA(n, V_SET(TENSOR__LN2_HI), y)));
 }
-/* 2^(x-l), -152 <= x <= 130, |l| <= 2^-16. */
+
+// 2^(x-l), -152 <= x <= 130, |l| <= 2^-16.
 TENSOR__INLINE V_F TENSOR__K(exp2_sum)(V_F x, V_F l) {
     V_F big = V_SET(786432.0f), k = V_ADD(x, big), n = V_SUB(k, big), r = V_SUB(V_SUB(x, n), l);
     return TENSOR__K(exp_part)(k, n, V_MUL(r, V_SET(0.693147182f)));
@@ -5244,13 +5414,14 @@ TENSOR__INLINE V_F TENSOR__K(exp)(V_F x) {
     V_F n, t, r = TENSOR__K(exp_core)(V_MINR(V_SET(90.0f), V_MAXR(V_SET(-105.0f), x)), V_ZERO(), &n, &t);
     return V_LDEXP(V_ADD(V_SET(1.0f), V_ADD(r, t)), n);
 }
-/* 1 + r + t with the first sum's rounding error: .53 ulp, where more roundings follow. */
+
+// 1 + r + t with the first sum's rounding error: .53 ulp, where more roundings follow.
 TENSOR__INLINE V_F TENSOR__K(exp_sum)(V_F r, V_F t) {
     V_F one = V_SET(1.0f), s = V_ADD(one, r);
     return V_ADD(s, V_ADD(V_SUB(r, V_SUB(s, one)), t));
 }
 
-/* 2^r = 1 + r P(r), |r| <= 1/2 (and a little more), degree 7, 2^-32.5. */
+// 2^r = 1 + r P(r), |r| <= 1/2 (and a little more), degree 7, 2^-32.5.
 TENSOR__INLINE V_F TENSOR__K(exp2_sum)(V_F x, V_F l) {
     V_F n = TENSOR__RINT_S(x), r = V_SUB(V_SUB(x, n), l), p = V_SET(1.43209054e-5f);
     TENSOR__HORNER5(TENSOR__C, p, r, 0.000154521971f, 0.00133379665f, 0.00961808674f, 0.0555040501f,
@@ -5263,23 +5434,23 @@ TENSOR__INLINE V_F TENSOR__K(exp2)(V_F x) {
     return TENSOR__K(exp2_sum)(V_MINR(V_SET(130.0f), V_MAXR(V_SET(-152.0f), x)), V_ZERO());
 }
 
-/* (2^n - 1) + 2^n r is where digits go: it is summed with its rounding error.  All at half scale, since
-   2^128 has no float; |r| <= .3476, degree 7, 2^-31. */
+// (2^n - 1) + 2^n r is where digits go: it is summed with its rounding error.  All at half scale, since
+// 2^128 has no float; |r| <= .3476, degree 7, 2^-31.
 TENSOR__FN V_F TENSOR__K(expm1)(V_F x) {
     V_F y = V_MINR(V_SET(89.0f), V_MAXR(V_SET(-20.0f), x)), k = TENSOR__RINT_S(V_MUL(y, V_SET(1.44269504f)));
     V_F h = V_FNMA(k, V_SET(TENSOR__LN2_HI), y), l = V_MUL(k, V_SET(-TENSOR__LN2_LO)), r = V_ADD(h, l);
-    V_F q = V_SET(0.000197644273f), s = V_LDEXP1(V_SET(1.0f), V_SUB(k, V_SET(1.0f))), a, b, c;
+    V_F q = V_SET(0.000197644273f), s = V_LDEXP1(V_SET(1.0f), V_SUB(k, V_SET(1.0f)));
     TENSOR__HORNER5(TENSOR__C, q, r, 0.00139323866f, 0.00833354332f, 0.0416664928f, 0.166666657f, 0.5f);
     l = V_FMA(V_MUL(r, r), q, l);
-    a = V_SUB(s, V_SET(0.5f));
-    b = V_MUL(s, h);
-    c = V_ADD(a, b);
+    V_F a = V_SUB(s, V_SET(0.5f));
+    V_F b = V_MUL(s, h);
+    V_F c = V_ADD(a, b);
     c = V_ADD(c, V_FMA(s, l, V_ADD(V_SUB(a, c), b)));
     return V_SEL(V_LT(V_ABS(x), V_SET(2.98023224e-8f)), x, V_ADD(c, c));
 }
 
-/* x = m 2^e with m in [sqrt 1/2, sqrt 2): returns f = m - 1, exact.  Subnormals are scaled; 0 and below:
-   junk. */
+// x = m 2^e with m in [sqrt 1/2, sqrt 2): returns f = m - 1, exact.  Subnormals are scaled; 0 and below:
+// junk.
 TENSOR__INLINE V_F TENSOR__K(log_split)(V_F x, V_F *e) {
     V_M tiny = V_LT(x, V_SET(1.17549435e-38f));
     V_I u = V_BITS(V_SEL(tiny, V_MUL(x, V_SET(33554432.0f)), x));
@@ -5288,7 +5459,7 @@ TENSOR__INLINE V_F TENSOR__K(log_split)(V_F x, V_F *e) {
     return V_SUB(V_OF(VI_SUB(u, VI_SHL(k, 23))), V_SET(1.0f));
 }
 
-/* log(1+f) = f - f^2/2 + f^3 P(f): returns f^3 P.  f in [-.293, .4143], degree 11, 2^-30.3. */
+// log(1+f) = f - f^2/2 + f^3 P(f): returns f^3 P.  f in [-.293, .4143], degree 11, 2^-30.3.
 TENSOR__INLINE V_F TENSOR__K(log_core)(V_F f) {
     V_F p = V_SET(0.0675075427f);
     TENSOR__HORNER8(TENSOR__C, p, f, -0.116716243f, 0.118837453f, -0.124060415f, 0.142203152f, -0.166679949f,
@@ -5296,13 +5467,13 @@ TENSOR__INLINE V_F TENSOR__K(log_core)(V_F f) {
     return V_MUL(V_MUL(V_MUL(f, f), f), p);
 }
 
-/* 0 < x < inf keeps r; 0 gives -inf, inf and NaN themselves, the negative NaN. */
+// 0 < x < inf keeps r; 0 gives -inf, inf and NaN themselves, the negative NaN.
 TENSOR__INLINE V_F TENSOR__K(log_edge)(V_F x, V_F r) {
     r = V_SEL(M_AND(V_GT(x, V_ZERO()), V_LT(x, TENSOR__INF)), r, V_SEL(V_LT(x, V_ZERO()), TENSOR__NAN, x));
     return V_SEL(V_EQ(x, V_ZERO()), V_NEG(TENSOR__INF), r);
 }
 
-/* e ln 2 + log(1+f), smallest terms first. */
+// e ln 2 + log(1+f), smallest terms first.
 TENSOR__INLINE V_F TENSOR__K(log_sum)(V_F f, V_F e) {
     V_F y = V_FMA(e, V_SET(TENSOR__LN2_LO), TENSOR__K(log_core)(f));
     y = V_ADD(f, V_FNMA(V_MUL(f, f), V_SET(0.5f), y));
@@ -5314,23 +5485,23 @@ TENSOR__INLINE V_F TENSOR__K(log)(V_F x) {
     return TENSOR__K(log_edge)(x, TENSOR__K(log_sum)(f, e));
 }
 
-/* log(1+f) = h + *l, h of 12 bits: its product with a constant of 12 bits is exact. */
+// log(1+f) = h + *l, h of 12 bits: its product with a constant of 12 bits is exact.
 TENSOR__INLINE V_F TENSOR__K(log_parts)(V_F f, V_F *l) {
     V_F s = V_MUL(V_MUL(f, f), V_SET(0.5f)), h = V_OF(VI_AND(V_BITS(V_SUB(f, s)), VI_SET(-0x1000)));
     *l = V_ADD(V_SUB(V_SUB(f, h), s), TENSOR__K(log_core)(f));
     return h;
 }
 
-/* log2(e) = 1.44238281 (12 bits) + 3.12228389e-4; the sum with e carries its rounding error. */
+// log2(e) = 1.44238281 (12 bits) + 3.12228389e-4; the sum with e carries its rounding error.
 TENSOR__FN V_F TENSOR__K(log2)(V_F x) {
-    V_F e, f = TENSOR__K(log_split)(x, &e), l, h = TENSOR__K(log_parts)(f, &l), s;
+    V_F e, f = TENSOR__K(log_split)(x, &e), l, h = TENSOR__K(log_parts)(f, &l);
     l = V_FMA(h, V_SET(3.12228389e-4f), V_MUL(l, V_SET(1.44269504f)));
     h = V_MUL(h, V_SET(1.44238281f));
-    s = V_ADD(e, h);
+    V_F s = V_ADD(e, h);
     return TENSOR__K(log_edge)(x, V_ADD(s, V_ADD(V_ADD(V_SUB(e, s), h), l)));
 }
 
-/* log10(e) = .434204102 (12 bits) + 9.03803408e-5, log10(2) = .301025391 (16 bits) + 4.60503898e-6. */
+// log10(e) = .434204102 (12 bits) + 9.03803408e-5, log10(2) = .301025391 (16 bits) + 4.60503898e-6.
 TENSOR__FN V_F TENSOR__K(log10)(V_F x) {
     V_F e, f = TENSOR__K(log_split)(x, &e), l, h = TENSOR__K(log_parts)(f, &l);
     l = V_FMA(h, V_SET(9.03803408e-5f), V_MUL(l, V_SET(0.434294482f)));
@@ -5338,8 +5509,8 @@ TENSOR__FN V_F TENSOR__K(log10)(V_F x) {
     return TENSOR__K(log_edge)(x, V_FMA(e, V_SET(0.301025391f), l));
 }
 
-/* The exponent is that of 1 + x, but f = (2^-e - 1) + x 2^-e is formed from x itself and rounds at most
-   once. */
+// The exponent is that of 1 + x, but f = (2^-e - 1) + x 2^-e is formed from x itself and rounds at most
+// once.
 TENSOR__FN V_F TENSOR__K(log1p)(V_F x) {
     V_I k = VI_SAR(VI_SUB(V_BITS(V_ADD(x, V_SET(1.0f))), VI_SET(0x3F3504F3)), 23), s = VI_SHL(k, 23);
     V_F one = V_OF(VI_SEL(VI_GT(k, VI_SET(64)), VI_SET(0), VI_SUB(VI_SET(0x3F800000), s)));
@@ -5351,8 +5522,8 @@ TENSOR__FN V_F TENSOR__K(log1p)(V_F x) {
     return V_SEL(V_EQ(x, V_SET(-1.0f)), V_NEG(TENSOR__INF), r);
 }
 
-/* y = 1/(1 + e^|x|), or 1 - y.  2^-n (1 + e^|x|) = (2^-n + 1) + (r + t) cannot overflow and rounds little
-   more than once; subnormal results survive, for 2^-n comes last.  2^-126 adds nothing to 1. */
+// y = 1/(1 + e^|x|), or 1 - y.  2^-n (1 + e^|x|) = (2^-n + 1) + (r + t) cannot overflow and rounds little
+// more than once; subnormal results survive, for 2^-n comes last.  2^-126 adds nothing to 1.
 TENSOR__FAR(sigmoid)(V_F x) {
     V_F n, t, r = TENSOR__K(exp_core)(V_MINR(V_SET(105.0f), V_ABS(x)), V_ZERO(), &n, &t), one = V_SET(1.0f);
     V_F p = V_LDEXP1(one, V_NEG(V_MINR(V_SET(126.0f), n))), d = V_ADD(one, p);
@@ -5387,9 +5558,9 @@ TENSOR__INLINE V_F TENSOR__K(sigmoid)(V_F x) {
         -5.0134776e-7f, -1.5593066e-6f, -2.4770333e-7f, 5.277396e-9f, -2.3518912e-7f, -1.8704819e-7f,
         2.0878364e-8f
     };
-    V_F a = V_ABS(x), y, d;
+    V_F a = V_ABS(x), d;
     V_M within = V_LT(a, V_SET(8.75f));
-    y = TENSOR__K(pieces)(a, 1.75f, t, &d);
+    V_F y = TENSOR__K(pieces)(a, 1.75f, t, &d);
     y = V_SEL(V_LT(x, V_ZERO()), y, V_SUB(V_SET(1.0f), y));
     return TENSOR__LIKELY(M_ALL(within)) ? y : V_SEL(within, y, TENSOR__K(sigmoid_far)(x));
 }
@@ -5424,19 +5595,20 @@ TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x) {
     return V_COPYSIGN(TENSOR__K(pieces)(V_MINR(V_SET(9.1f), V_ABS(x)), 1.6875f, t, &d), x);
 }
 #else
-/* |x| < .625: x + x^3 P(x^2), degree 11, 2^-27.8; else 1 - 2/(e^2|x| + 1), which is 1 from 9.02 on. */
+// |x| < .625: x + x^3 P(x^2), degree 11, 2^-27.8; else 1 - 2/(e^2|x| + 1), which is 1 from 9.02 on.
 TENSOR__INLINE V_F TENSOR__K(tanh)(V_F x) {
-    V_F a = V_ABS(x), s = V_MUL(x, x), one = V_SET(1.0f), p = V_SET(-0.00571549917f), n, t, r;
+    V_F a = V_ABS(x), s = V_MUL(x, x), one = V_SET(1.0f), p = V_SET(-0.00571549917f);
     TENSOR__HORNER4(TENSOR__C, p, s, 0.0206491034f, -0.0537430048f, 0.133314848f, -0.333332837f);
     p = V_FMA(V_MUL(a, s), p, a);
-    r = TENSOR__K(exp_core)(V_MINR(V_SET(20.0f), V_ADD(a, a)), V_ZERO(), &n, &t);
+    V_F n, t;
+    V_F r = TENSOR__K(exp_core)(V_MINR(V_SET(20.0f), V_ADD(a, a)), V_ZERO(), &n, &t);
     t = V_ADD(V_LDEXP1(V_ADD(one, V_ADD(r, t)), n), one);
     t = V_SUB(one, V_DIV(V_SET(2.0f), t));
     return V_COPYSIGN(V_SEL(V_LT(a, V_SET(0.625f)), p, t), x);
 }
 #endif
 
-/* erf(x) = x + x P(x^2), |x| < .92: returns x P.  Degree 13, 2^-29.9. */
+// erf(x) = x + x P(x^2), |x| < .92: returns x P.  Degree 13, 2^-29.9.
 TENSOR__INLINE V_F TENSOR__K(erf_core)(V_F x) {
     V_F s = V_MUL(x, x), p = V_SET(8.38126871e-5f);
     TENSOR__HORNER6(TENSOR__C, p, s, -0.000814474828f, 0.00520107616f, -0.0268592779f, 0.112836868f,
@@ -5473,19 +5645,20 @@ TENSOR__INLINE V_F TENSOR__K(erf)(V_F x) {
     return V_COPYSIGN(V_ADD(y, V_SEL(V_EQ(a, d), a, V_ZERO())), x);
 }
 #else
-/* From .92 to 4, where erf is 1: 1 - e^(t P(t)), degree 6, 2^-28.3 of erf.  erfc < .2 forgives the
-   rounding. */
+// From .92 to 4, where erf is 1: 1 - e^(t P(t)), degree 6, 2^-28.3 of erf.  erfc < .2 forgives the
+// rounding.
 TENSOR__INLINE V_F TENSOR__K(erf)(V_F x) {
-    V_F a = V_ABS(x), t = V_MINR(V_SET(4.0f), a), p = V_SET(0.000213985477f), n, r;
+    V_F a = V_ABS(x), t = V_MINR(V_SET(4.0f), a), p = V_SET(0.000213985477f);
     TENSOR__HORNER5(TENSOR__C, p, t, -0.00321497209f, 0.0228900481f, -0.105262011f, -0.635718167f,
                     -1.12851441f);
-    r = TENSOR__K(exp_core)(V_MUL(p, t), V_ZERO(), &n, &t);
+    V_F n;
+    V_F r = TENSOR__K(exp_core)(V_MUL(p, t), V_ZERO(), &n, &t);
     t = V_SUB(V_SET(1.0f), V_LDEXP1(V_ADD(V_SET(1.0f), V_ADD(r, t)), n));
     return V_COPYSIGN(V_SEL(V_LT(a, V_SET(0.92f)), V_ADD(a, TENSOR__K(erf_core)(a)), t), x);
 }
 #endif
 
-/* p - a b for p = a b, or nearly: exact. */
+// p - a b for p = a b, or nearly: exact.
 TENSOR__INLINE V_F TENSOR__K(rest)(V_F a, V_F b, V_F p) {
 #if TENSOR__PASS >= 2 && TENSOR__PASS <= 4
     return V_FNMA(a, b, p);
@@ -5496,9 +5669,10 @@ TENSOR__INLINE V_F TENSOR__K(rest)(V_F a, V_F b, V_F p) {
 #endif
 }
 
-/* e^(z^2) erfc z = d P(q), d = 1/(z + 3), q = (z - 3) d, 0 <= z <= 10.3, degree 9, 2^-27: returns
-   (P(q) - P(0))/q.  The caller adds the last step, in the precision it can afford. */
+// e^(z^2) erfc z = d P(q), d = 1/(z + 3), q = (z - 3) d, 0 <= z <= 10.3, degree 9, 2^-27: returns
+// (P(q) - P(0))/q.  The caller adds the last step, in the precision it can afford.
 #define TENSOR__ERFCX_0 1.07400692f
+
 TENSOR__INLINE V_F TENSOR__K(erfcx_core)(V_F q) {
     V_F p = V_SET(-0.000315149344f);
     TENSOR__HORNER8(TENSOR__C, p, q, -0.000470321713f, 0.00307131954f, -0.00123989f, -0.0268374793f,
@@ -5506,18 +5680,20 @@ TENSOR__INLINE V_F TENSOR__K(erfcx_core)(V_F q) {
     return p;
 }
 
-/* |x| < 1/2 through erf; else e^-(x^2) with the square's rounding error carried, scaled last.  Division,
-   last step and product in double: float loses 5 ulp to d and q. */
+// |x| < 1/2 through erf; else e^-(x^2) with the square's rounding error carried, scaled last.  Division,
+// last step and product in double: float loses 5 ulp to d and q.
 TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(erfc_far)(V_F x) {
-    V_F a = V_MINR(V_SET(10.25f), V_ABS(x)), s = V_MUL(a, a), n, r, t, h = V_SET(0.5f);
+    V_F a = V_MINR(V_SET(10.25f), V_ABS(x)), s = V_MUL(a, a), h = V_SET(0.5f);
     V_D ad = D_OF_F(a), d = D_DIV(D_SET(1.0), D_ADD(ad, D_SET(3.0))), q = D_MUL(D_SUB(ad, D_SET(3.0)), d);
     d = D_MUL(d, D_FMA(q, D_OF_F(TENSOR__K(erfcx_core)(F_OF_D(q))), D_SET(TENSOR__ERFCX_0)));
-    r = TENSOR__K(exp_core)(V_NEG(s), TENSOR__K(rest)(a, a, s), &n, &t);
+    V_F n, t;
+    V_F r = TENSOR__K(exp_core)(V_NEG(s), TENSOR__K(rest)(a, a, s), &n, &t);
     r = V_LDEXP(F_OF_D(D_FMA(D_ADD(D_OF_F(r), D_OF_F(t)), d, d)), n);
     r = V_SEL(V_LT(x, V_ZERO()), V_SUB(V_SET(2.0f), r), r);
     t = V_SUB(h, V_ADD(V_SUB(x, h), TENSOR__K(erf_core)(x)));
     return V_SEL(V_LT(a, h), t, r);
 }
+
 TENSOR__INLINE V_F TENSOR__K(erfc)(V_F x) {
 #if TENSOR__PASS == 3
     static const float t[144] = {
@@ -5543,9 +5719,9 @@ TENSOR__INLINE V_F TENSOR__K(erfc)(V_F x) {
         -0.053946123f, 0.056749515f, 0.047361445f, 0.025171166f, 0.009028015f, 0.0044370927f, 0.001866046f,
         0.00038700888f, -0.00018427985f, -0.00061032537f, -0.0004943174f, -0.00026531794f, -0.000119896315f
     };
-    V_F a = V_ABS(x), y, d;
+    V_F a = V_ABS(x), d;
     V_M within = V_LT(a, V_SET(3.4375f));
-    y = TENSOR__K(pieces)(a, 4.5f, t, &d);
+    V_F y = TENSOR__K(pieces)(a, 4.5f, t, &d);
     y = V_SEL(V_LT(x, V_ZERO()), V_SUB(V_SET(2.0f), y), y);
     return TENSOR__LIKELY(M_ALL(within)) ? y : V_SEL(within, y, TENSOR__K(erfc_far)(x));
 #else
@@ -5553,9 +5729,9 @@ TENSOR__INLINE V_F TENSOR__K(erfc)(V_F x) {
 #endif
 }
 
-/* g = |x| erfc(|x|/sqrt 2)/2, then -g or x - g: nothing cancels.  -inf gives -0, torch NaN.  z and w = z + 3
-   round, by up to an ulp of the result each: what they lost enters the exponent, times (log erfcx)' =
-   -.282 (1-q)^2 or nearly. */
+// g = |x| erfc(|x|/sqrt 2)/2, then -g or x - g: nothing cancels.  -inf gives -0, torch NaN.  z and w = z + 3
+// round, by up to an ulp of the result each: what they lost enters the exponent, times (log erfcx)' =
+// -.282 (1-q)^2 or nearly.
 TENSOR__FAR(gelu)(V_F x) {
     V_F a = V_MINR(V_SET(14.5f), V_ABS(x)), s = V_MUL(a, a), h = V_SET(-0.5f), c = V_SET(3.0f);
     V_F z = V_MUL(a, V_SET(0.707106781f)), w = V_ADD(z, c), q = V_DIV(V_SUB(w, V_SET(6.0f)), w);
@@ -5595,15 +5771,15 @@ TENSOR__INLINE V_F TENSOR__K(gelu)(V_F x) {
         -0.00062234997f, 0.000107599146f, 0.0004020019f, 0.00019496797f, 2.0551588e-5f, -2.4667905e-5f,
         -2.4994384e-5f, -1.6546684e-5f
     };
-    V_F a = V_ABS(x), y, d;
+    V_F a = V_ABS(x), d;
     V_M within = V_LT(a, V_SET(4.75f));
-    y = V_SUB(V_MAXR(V_SET(-0.0f), x), TENSOR__K(pieces)(a, 3.25f, t, &d));
+    V_F y = V_SUB(V_MAXR(V_SET(-0.0f), x), TENSOR__K(pieces)(a, 3.25f, t, &d));
     return TENSOR__LIKELY(M_ALL(within)) ? y : V_SEL(within, y, TENSOR__K(gelu_far)(x));
 }
 #endif
 
-/* x = q pi/2 + h + l, |h| <= .79.  Below 2^17 in double: q has 17 bits, pi/2's first part 36, their
-   product is exact; beyond per lane by Payne-Hanek. */
+// x = q pi/2 + h + l, |h| <= .79.  Below 2^17 in double: q has 17 bits, pi/2's first part 36, their
+// product is exact; beyond per lane by Payne-Hanek.
 TENSOR__INLINE V_I TENSOR__K(trig_reduce)(V_F x, V_F *h, V_F *l) {
     V_F n = V_RINT(V_MUL(x, V_SET(0.636619772f))), big = V_SET(131072.0f);
     V_I q = VI_RINT(n);
@@ -5612,11 +5788,15 @@ TENSOR__INLINE V_I TENSOR__K(trig_reduce)(V_F x, V_F *h, V_F *l) {
     *h = F_OF_D(r);
     *l = F_OF_D(D_SUB(r, D_OF_F(*h)));
     if (M_ANY(M_AND(V_GE(V_ABS(x), big), V_LT(V_ABS(x), TENSOR__INF)))) {
-        float xs[V_N], hs[V_N], ls[V_N];
+        float xs[V_N];
+        V_STORE(xs, x);
+        float hs[V_N];
+        V_STORE(hs, *h);
+        float ls[V_N];
+        V_STORE(ls, *l);
         int32_t qs[V_N];
-        int i;
-        V_STORE(xs, x); V_STORE(hs, *h); V_STORE(ls, *l); VI_STORE(qs, q);
-        for (i = 0; i < V_N; i++) {
+        VI_STORE(qs, q);
+        for (int i = 0; i < V_N; i++) {
             uint32_t u = tensor__bits_from_f32(xs[i]) & 0x7FFFFFFFu;
             if (u >= 0x48000000u && u < 0x7F800000u) {
                 double d = tensor__trig_big(xs[i], &qs[i]);
@@ -5624,17 +5804,19 @@ TENSOR__INLINE V_I TENSOR__K(trig_reduce)(V_F x, V_F *h, V_F *l) {
                 ls[i] = (float)(d - (double)hs[i]);
             }
         }
-        *h = V_LOAD(hs); *l = V_LOAD(ls); q = VI_LOAD(qs);
+        *h = V_LOAD(hs);
+        *l = V_LOAD(ls);
+        q = VI_LOAD(qs);
     }
     return q;
 }
 
-/* sin: h + h^3 P(h^2), degree 7, 2^-27.9; cos: 1 - h^2/2 + h^4 Q(h^2), degree 8, 2^-33; |h| <= .79.  q counts
-   quadrants: odd ones swap, bit 1 negates. */
+// sin: h + h^3 P(h^2), degree 7, 2^-27.9; cos: 1 - h^2/2 + h^4 Q(h^2), degree 8, 2^-33; |h| <= .79.  q counts
+// quadrants: odd ones swap, bit 1 negates.
 TENSOR__INLINE V_F TENSOR__K(sincos)(V_I q, V_F h, V_F l) {
-    V_F s = V_MUL(h, h), half = V_SET(0.5f), p = V_SET(-0.000195168323f), c = V_SET(2.44306702e-5f), t;
+    V_F s = V_MUL(h, h), half = V_SET(0.5f), p = V_SET(-0.000195168323f), c = V_SET(2.44306702e-5f);
     TENSOR__HORNER2(TENSOR__C, p, s, 0.00833218265f, -0.166666552f);
-    t = V_FNMA(V_MUL(s, l), half, l);
+    V_F t = V_FNMA(V_MUL(s, l), half, l);
     p = V_ADD(h, V_FMA(V_MUL(h, s), p, t));
     TENSOR__HORNER2(TENSOR__C, c, s, -0.00138873013f, 0.0416666456f);
     c = V_FNMA(V_MUL(s, s), c, V_MUL(h, l));
@@ -5655,33 +5837,33 @@ TENSOR__FN V_F TENSOR__K(cos)(V_F x) {
     return TENSOR__K(sincos)(VI_ADD(q, VI_SET(1)), h, l);
 }
 
-/* h + h^3 P(h^2), |h| <= .79, degree 17, 2^-32.9; -1/tan in odd quadrants, divided in double. */
+// h + h^3 P(h^2), |h| <= .79, degree 17, 2^-32.9; -1/tan in odd quadrants, divided in double.
 TENSOR__FN V_F TENSOR__K(tan)(V_F x) {
-    V_F h, l, s, r, p = V_SET(0.00211561657f);
+    V_F h, l, p = V_SET(0.00211561657f);
     V_I q = TENSOR__K(trig_reduce)(x, &h, &l);
     V_M odd = VI_EQ(VI_AND(q, VI_SET(1)), VI_SET(1));
-    s = V_MUL(h, h);
+    V_F s = V_MUL(h, h);
     TENSOR__HORNER7(TENSOR__C, p, s, -0.000771383871f, 0.00515999505f, 0.0082489932f, 0.0220069196f,
                     0.0539514273f, 0.133334324f, 0.333333313f);
     p = V_FMA(V_MUL(h, s), p, V_FMA(s, l, l));
-    r = F_OF_D(D_DIV(D_SET(-1.0), D_ADD(D_OF_F(h), D_OF_F(p))));
+    V_F r = F_OF_D(D_DIV(D_SET(-1.0), D_ADD(D_OF_F(h), D_OF_F(p))));
     p = V_SEL(odd, r, V_ADD(h, p));
     return V_SEL(V_EQ(x, V_ZERO()), x, p);
 }
 
-/* The angle of (|x|, |y|), in the left half-plane where neg: z = min/max, z + z^3 P(z^2), |z| <= 1, degree
-   19, 2^-28.7, then (0, pi/2 or pi) +- that, each with its rest. */
+// The angle of (|x|, |y|), in the left half-plane where neg: z = min/max, z + z^3 P(z^2), |z| <= 1, degree
+// 19, 2^-28.7, then (0, pi/2 or pi) +- that, each with its rest.
 TENSOR__INLINE V_F TENSOR__K(atan_core)(V_F y, V_F x, V_M neg) {
     V_M steep = V_GT(y, x);
     V_F lo = V_SEL(steep, x, y), hi = V_SEL(steep, y, x);
-    V_F z = V_DIV(lo, hi), s, p = V_SET(-0.00182261865f), b, c;
+    V_F z = V_DIV(lo, hi), p = V_SET(-0.00182261865f);
     z = V_SEL(V_EQ(lo, V_ZERO()), V_ZERO(), V_SEL(V_EQ(lo, TENSOR__INF), V_SET(1.0f), z));
-    s = V_MUL(z, z);
+    V_F s = V_MUL(z, z);
     TENSOR__HORNER8(TENSOR__C, p, s, 0.0110442899f, -0.0314190388f, 0.0581987798f, -0.0841743946f,
                     0.109569125f, -0.142651245f, 0.199986279f, -0.333333015f);
     p = V_FMA(V_MUL(z, s), p, z);
-    b = V_SEL(steep, V_SET(1.57079637f), V_SEL(neg, V_SET(3.14159274f), V_ZERO()));
-    c = V_SEL(steep, V_SET(-4.37113883e-8f), V_SEL(neg, V_SET(-8.74227766e-8f), V_ZERO()));
+    V_F b = V_SEL(steep, V_SET(1.57079637f), V_SEL(neg, V_SET(3.14159274f), V_ZERO()));
+    V_F c = V_SEL(steep, V_SET(-4.37113883e-8f), V_SEL(neg, V_SET(-8.74227766e-8f), V_ZERO()));
     return V_ADD(b, V_ADD(V_SEL(M_XOR(steep, neg), V_NEG(p), p), c));
 }
 
@@ -5690,14 +5872,14 @@ TENSOR__FN V_F TENSOR__K(atan)(V_F x) {
     return V_COPYSIGN(TENSOR__K(atan_core)(V_ABS(x), one, V_LT(one, V_ZERO())), x);
 }
 
-/* The sign bit of x counts, so atan2(0, -0) is pi. */
+// The sign bit of x counts, so atan2(0, -0) is pi.
 TENSOR__FN V_F TENSOR__K(atan2)(V_F y, V_F x) {
     V_F r = TENSOR__K(atan_core)(V_ABS(y), V_ABS(x), VI_GT(VI_SET(0), V_BITS(x)));
     return V_SEL(M_OR(V_ISNAN(x), V_ISNAN(y)), V_ADD(x, y), V_COPYSIGN(r, y));
 }
 
-/* asin z = z + z P(s), s = z^2 <= 1/4: returns P, of z = a, or of sqrt((1-a)/2) = r + c with r of 12 bits
-   where big.  Degree 11, 2^-27.6. */
+// asin z = z + z P(s), s = z^2 <= 1/4: returns P, of z = a, or of sqrt((1-a)/2) = r + c with r of 12 bits
+// where big.  Degree 11, 2^-27.6.
 TENSOR__INLINE V_F TENSOR__K(asin_root)(V_F a, V_M big, V_F *root, V_F *head, V_F *rest) {
     V_F half = V_SET(0.5f), s = V_SEL(big, V_FNMA(a, half, half), V_MUL(a, a)), z = V_SQRT(s);
     V_F p = V_SET(0.0422117822f), r = V_OF(VI_AND(V_BITS(z), VI_SET(-0x1000)));
@@ -5708,44 +5890,44 @@ TENSOR__INLINE V_F TENSOR__K(asin_root)(V_F a, V_M big, V_F *root, V_F *head, V_
     return V_MUL(p, s);
 }
 
-/* Above 1/2: pi/2 - 2 asin(sqrt((1-|x|)/2)), the root as r + c with r of 12 bits, so that r^2 and 2r are
-   exact. */
+// Above 1/2: pi/2 - 2 asin(sqrt((1-|x|)/2)), the root as r + c with r of 12 bits, so that r^2 and 2r are
+// exact.
 TENSOR__FN V_F TENSOR__K(asin)(V_F x) {
-    V_F a = V_ABS(x), z, r, c, p, t;
+    V_F a = V_ABS(x), z, r, c;
     V_M big = V_GE(a, V_SET(0.5f));
-    p = TENSOR__K(asin_root)(a, big, &z, &r, &c);
-    t = V_FNMA(V_SET(2.0f), c, V_SET(-4.37113883e-8f));
+    V_F p = TENSOR__K(asin_root)(a, big, &z, &r, &c);
+    V_F t = V_FNMA(V_SET(2.0f), c, V_SET(-4.37113883e-8f));
     t = V_SUB(V_MUL(V_ADD(z, z), p), t);
     t = V_SUB(V_SUB(t, V_FNMA(V_SET(2.0f), r, V_SET(0.785398185f))), V_SET(0.785398185f));
     t = V_SEL(big, V_NEG(t), V_FMA(a, p, a));
     return V_COPYSIGN(t, x);
 }
 
-/* pi/2 - asin, or 2 asin(sqrt((1-x)/2)) for x > 1/2 with the root's rest, or pi minus that of -x. */
+// pi/2 - asin, or 2 asin(sqrt((1-x)/2)) for x > 1/2 with the root's rest, or pi minus that of -x.
 TENSOR__FN V_F TENSOR__K(acos)(V_F x) {
-    V_F a = V_ABS(x), lo = V_SET(-4.37113883e-8f), hi = V_SET(1.57079637f), z, r, c, p, t, w;
+    V_F a = V_ABS(x), lo = V_SET(-4.37113883e-8f), hi = V_SET(1.57079637f), z, r, c;
     V_M big = V_GE(a, V_SET(0.5f));
-    p = TENSOR__K(asin_root)(a, big, &z, &r, &c);
-    t = V_ADD(r, V_FMA(z, p, c));
-    w = V_SUB(hi, V_ADD(z, V_SUB(V_MUL(z, p), lo)));
+    V_F p = TENSOR__K(asin_root)(a, big, &z, &r, &c);
+    V_F t = V_ADD(r, V_FMA(z, p, c));
+    V_F w = V_SUB(hi, V_ADD(z, V_SUB(V_MUL(z, p), lo)));
     t = V_SEL(V_LT(x, V_ZERO()), w, t);
     return V_SEL(big, V_ADD(t, t), V_SUB(hi, V_SUB(x, V_FNMA(x, p, lo))));
 }
 
-/* h + *l = e^|x| / 4 beyond float's precision, *q = e^-|x| / 4: a quarter, for h may reach 2^128 at half
-   scale where h + *l does not. */
+// h + *l = e^|x| / 4 beyond float's precision, *q = e^-|x| / 4: a quarter, for h may reach 2^128 at half
+// scale where h + *l does not.
 TENSOR__INLINE V_F TENSOR__K(quarter_exp)(V_F x, V_F *l, V_F *q) {
-    V_F one = V_SET(1.0f), n, t, r, s, h;
-    r = TENSOR__K(exp_core)(V_MINR(V_SET(92.0f), V_ABS(x)), V_ZERO(), &n, &t);
+    V_F one = V_SET(1.0f), n, t;
+    V_F r = TENSOR__K(exp_core)(V_MINR(V_SET(92.0f), V_ABS(x)), V_ZERO(), &n, &t);
     n = V_SUB(n, V_SET(2.0f));
-    s = V_ADD(one, r);
-    h = V_LDEXP(s, n);
+    V_F s = V_ADD(one, r);
+    V_F h = V_LDEXP(s, n);
     *l = V_LDEXP(V_ADD(V_SUB(r, V_SUB(s, one)), t), n);
     *q = V_DIV(V_SET(0.0625f), V_ADD(h, *l));
     return h;
 }
 
-/* |x| < 1: x + x^3 P(x^2), degree 9, 2^-31.5. */
+// |x| < 1: x + x^3 P(x^2), degree 9, 2^-31.5.
 TENSOR__FN V_F TENSOR__K(sinh)(V_F x) {
     V_F l, q, h = TENSOR__K(quarter_exp)(x, &l, &q), s = V_MUL(x, x), p = V_SET(2.78392554e-6f);
     TENSOR__HORNER3(TENSOR__C, p, s, 0.000198426351f, 0.00833331142f, 0.166666672f);
@@ -5761,11 +5943,11 @@ TENSOR__FN V_F TENSOR__K(cosh)(V_F x) {
     return V_ADD(h, h);
 }
 
-/* log2 x of 0 < x < inf as q - *w, to 2^-36; normal: no x is subnormal. */
+// log2 x of 0 < x < inf as q - *w, to 2^-36; normal: no x is subnormal.
 #if TENSOR__PASS == 3
-/* x = m 2^e, m in [1-2^-7, 2-2^-6) about 1 + i/32: r = c m - 1 is exact for c = j/64 and |r| < 2^-5; t holds
-   c and -log2 c as two floats, the first of 15 bits, so that its sum with e is exact. ln(1+r) is r - r^2/2,
-   summed with its rounding errors, and r^3 times degree 3. */
+// x = m 2^e, m in [1-2^-7, 2-2^-6) about 1 + i/32: r = c m - 1 is exact for c = j/64 and |r| < 2^-5; t holds
+// c and -log2 c as two floats, the first of 15 bits, so that its sum with e is exact. ln(1+r) is r - r^2/2,
+// summed with its rounding errors, and r^3 times degree 3.
 TENSOR__INLINE V_F TENSOR__K(log2_parts)(const int normal, V_F x, V_F *w) {
     static const float t[96] = {
         1.0f, 0.96875f, 0.9375f, 0.921875f, 0.890625f, 0.859375f, 0.84375f, 0.828125f, 0.796875f, 0.78125f,
@@ -5789,38 +5971,38 @@ TENSOR__INLINE V_F TENSOR__K(log2_parts)(const int normal, V_F x, V_F *w) {
     V_I u = V_BITS(normal ? x : V_SEL(tiny, V_MUL(x, V_SET(33554432.0f)), x)), i = VI_ADD(u, VI_SET(0x20000));
     V_I k = VI_SAR(VI_SUB(i, VI_SET(0x3F800000)), 23);
     V_F e = V_FROM_I(k), m = V_OF(VI_SUB(u, VI_SHL(k, 23)));
-    V_F half = V_SET(0.5f), log2e = V_SET(1.44269502f), r, s, h, l, p = V_SET(-0.16666667f), q, v;
+    V_F half = V_SET(0.5f), log2e = V_SET(1.44269502f), p = V_SET(-0.16666667f);
     if (!normal) { e = V_ADD(e, V_SEL(tiny, V_SET(-25.0f), V_ZERO())); }
     i = VI_SHR(i, 18);
-    r = V_FMA(m, V_LOOKUP2(t, i), V_SET(-1.0f));
-    s = V_MUL(r, r);
+    V_F r = V_FMA(m, V_LOOKUP2(t, i), V_SET(-1.0f));
+    V_F s = V_MUL(r, r);
     TENSOR__HORNER3(TENSOR__C, p, r, 0.2f, -0.25f, 0.333333343f);
-    h = V_FNMA(half, s, r);
-    l = V_FMA(half, TENSOR__K(rest)(r, r, s), V_FNMA(half, s, V_SUB(r, h)));
+    V_F h = V_FNMA(half, s, r);
+    V_F l = V_FMA(half, TENSOR__K(rest)(r, r, s), V_FNMA(half, s, V_SUB(r, h)));
     l = V_FMA(V_MUL(r, s), p, l);
-    v = V_MUL(h, log2e);
+    V_F v = V_MUL(h, log2e);
     l = V_FMA(l, log2e, V_SUB(V_MUL(h, V_SET(1.92596299e-8f)), TENSOR__K(rest)(h, log2e, v)));
     e = V_ADD(e, V_LOOKUP2(t + 32, i));
-    q = V_ADD(e, v);
+    V_F q = V_ADD(e, v);
     l = V_ADD(V_ADD(l, V_LOOKUP2(t + 64, i)), V_ADD(V_SUB(e, q), v));
     v = V_ADD(q, l);
     *w = V_SUB(V_SUB(v, q), l);
     return v;
 }
 #else
-/* s + l = f/(2+f), |s| <= .1716, s P(s^2), degree 9, 2^-37.5; w carries what the last two steps and the
-   products round off. */
+// s + l = f/(2+f), |s| <= .1716, s P(s^2), degree 9, 2^-37.5; w carries what the last two steps and the
+// products round off.
 TENSOR__INLINE V_F TENSOR__K(log2_parts)(const int normal, V_F x, V_F *rest) {
-    V_F two = V_SET(2.0f), e, w, u, v, t;
+    V_F two = V_SET(2.0f), e;
     V_F f = TENSOR__K(log_split)(x, &e), c0 = V_SET(2.88539f), c1 = V_SET(0.9617967f), d = V_ADD(f, two);
     V_F q = V_DIV(V_SET(1.0f), d), s = V_MUL(f, q), l = V_SUB(f, V_SUB(d, two));
     l = V_MUL(q, V_FNMA(s, l, TENSOR__K(rest)(s, d, f)));
-    u = V_MUL(s, s);
-    t = V_FNMA(V_ADD(s, s), l, TENSOR__K(rest)(s, s, u));
-    w = V_MUL(V_FMA(V_FMA(V_SET(0.340239f), u, V_SET(0.41170532f)), u, V_SET(0.5770829f)), u);
+    V_F u = V_MUL(s, s);
+    V_F t = V_FNMA(V_ADD(s, s), l, TENSOR__K(rest)(s, s, u));
+    V_F w = V_MUL(V_FMA(V_FMA(V_SET(0.340239f), u, V_SET(0.41170532f)), u, V_SET(0.5770829f)), u);
     q = V_ADD(c1, w);
     w = V_ADD(V_SUB(V_SUB(q, c1), w), V_SET(2.1944713e-8f));
-    v = V_MUL(u, q);
+    V_F v = V_MUL(u, q);
     w = V_FMA(u, w, V_FMA(t, q, TENSOR__K(rest)(u, q, v)));
     q = V_ADD(c0, v);
     w = V_ADD(V_SUB(V_SUB(q, c0), v), V_SUB(w, V_SET(3.851926e-8f)));
@@ -5833,30 +6015,31 @@ TENSOR__INLINE V_F TENSOR__K(log2_parts)(const int normal, V_F x, V_F *rest) {
 }
 #endif
 
-/* a^b = 2^(b log2|a|). IEEE 754 cases as C99 F.9.4.4. */
+// a^b = 2^(b log2|a|). IEEE 754 cases as C99 F.9.4.4.
 TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(pow_any)(V_F a, V_F b) {
-    V_F x = V_ABS(a), one = V_SET(1.0f), zero = V_ZERO(), inf = TENSOR__INF, w, v, t, r;
+    V_F x = V_ABS(a), one = V_SET(1.0f), zero = V_ZERO(), inf = TENSOR__INF, w;
     V_F q = TENSOR__K(log2_parts)(0, x, &w);
-    V_M whole, odd, edge;
-    v = V_MUL(b, q);
-    t = V_MINR(V_SET(129.0f), V_MAXR(V_SET(-152.0f), v));
-    r = TENSOR__K(exp2_sum)(t, V_SEL(V_EQ(t, v), V_FMA(b, w, TENSOR__K(rest)(b, q, v)), zero));
+    V_F v = V_MUL(b, q);
+    V_F t = V_MINR(V_SET(129.0f), V_MAXR(V_SET(-152.0f), v));
+    V_F r = TENSOR__K(exp2_sum)(t, V_SEL(V_EQ(t, v), V_FMA(b, w, TENSOR__K(rest)(b, q, v)), zero));
     if (TENSOR__LIKELY(M_ALL(M_AND(M_AND(V_GT(a, zero), V_LT(a, inf)), V_LT(V_ABS(b), inf))))) { return r; }
-    /* |a| = 0 or inf: 0 or inf, by the sign of b */
-    edge = V_EQ(x, inf);
+
+    // |a| = 0 or inf: 0 or inf, by the sign of b
+    V_M edge = V_EQ(x, inf);
     r = V_SEL(M_OR(edge, V_EQ(x, zero)), V_SEL(M_XOR(edge, V_LT(b, zero)), inf, zero), r);
     r = V_SEL(M_AND(V_EQ(x, one), V_EQ(V_ABS(b), inf)), one, r);
-    /* a < 0: b odd negates, b fractional has no result unless |a| is 0 or inf */
-    whole = V_EQ(V_TRUNC(b), b);
+
+    // a < 0: b odd negates, b fractional has no result unless |a| is 0 or inf
+    V_M whole = V_EQ(V_TRUNC(b), b);
     t = V_MUL(b, V_SET(0.5f));
-    odd = M_AND(whole, V_NE(V_TRUNC(t), t));
+    V_M odd = M_AND(whole, V_NE(V_TRUNC(t), t));
     r = V_SEL(odd, V_COPYSIGN(r, a), r);
     r = V_SEL(M_AND(M_AND(V_LT(a, zero), M_NOT(whole)), M_NOT(edge)), TENSOR__NAN, r);
     r = V_SEL(M_OR(V_ISNAN(a), V_ISNAN(b)), V_ADD(a, b), r);
     return V_SEL(M_OR(V_EQ(a, one), V_EQ(b, zero)), one, r);
 }
 
-/* The same where all of a are normal and no result is near the ends. */
+// The same where all of a are normal and no result is near the ends.
 TENSOR__INLINE V_F TENSOR__K(pow_near)(V_F a, V_F b) {
 #if TENSOR__PASS == 3
     V_F w, q = TENSOR__K(log2_parts)(1, a, &w), v = V_MUL(b, q);
@@ -5867,21 +6050,21 @@ TENSOR__INLINE V_F TENSOR__K(pow_near)(V_F a, V_F b) {
     return TENSOR__K(pow_any)(a, b);
 }
 
-/* The exponents in use, 1, 2, 3, -1, -2, 1/2 and -1/2, are products, quotients and roots, below 1.5 ulp. All
-   of them end in 22 zeros. */
+// The exponents in use, 1, 2, 3, -1, -2, 1/2 and -1/2, are products, quotients and roots, below 1.5 ulp. All
+// of them end in 22 zeros.
 TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b) {
-    V_F r = a, s = a, h;
+    V_F r = a, s = a;
     V_M known = VI_EQ(VI_AND(V_BITS(b), VI_SET(0x3FFFFF)), VI_SET(0));
     int some = M_ANY(known);
     if (!TENSOR__LIKELY(!some)) {
         V_M under = V_LT(b, V_ZERO()), whole, cube = V_EQ(b, V_SET(3.0f)), root;
-        h = V_ABS(b);
+        V_F h = V_ABS(b);
         whole = V_EQ(h, V_SET(1.0f)), root = V_EQ(h, V_SET(0.5f));
         known = M_OR(M_OR(whole, V_EQ(h, V_SET(2.0f))), M_OR(cube, root));
         if (M_ANY(under)) { r = V_SEL(under, V_DIV(V_SET(1.0f), a), a); }
         s = V_MUL(r, r);
         s = V_SEL(whole, r, V_SEL(cube, V_MUL(s, r), s));
-        if (M_ANY(root)) {      /* of -0 it is 0, of -inf inf; 1/a first would overflow below 2^-128 */
+        if (M_ANY(root)) {      // of -0 it is 0, of -inf inf; 1/a first would overflow below 2^-128
             r = V_SQRT(V_SEL(V_EQ(a, V_NEG(TENSOR__INF)), TENSOR__INF, V_ADD(a, V_ZERO())));
             if (M_ANY(under)) { r = V_SEL(under, V_DIV(V_SET(1.0f), r), r); }
             s = V_SEL(root, r, s);
@@ -5925,7 +6108,7 @@ TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b) {
 #define F_NEG V_NEG
 #define F_ABS V_ABS
 #define F_SQRT V_SQRT
-/* 1/sqrt of a rounded root: below 1.5 ulp, and right at 0, inf and for subnormals, unlike rsqrtps. */
+// 1/sqrt of a rounded root: below 1.5 ulp, and right at 0, inf and for subnormals, unlike rsqrtps.
 #define F_RSQRT(a) V_DIV(V_SET(1.0f), V_SQRT(a))
 #define F_MIN V_MIN
 #define F_MAX V_MAX
@@ -5980,12 +6163,14 @@ TENSOR__FN V_F TENSOR__K(sign)(V_F x) {
 // Exact remainders need more than float quotients: through double, lane by lane (these three are rare in
 // networks).
 TENSOR__FN V_F TENSOR__K(lanes2)(double (*f)(double, double), V_F a, V_F b) {
-    float u[V_N], v[V_N];
+    float u[V_N];
     V_STORE(u, a);
+    float v[V_N];
     V_STORE(v, b);
     for (int k = 0; k < V_N; k++) { u[k] = (float)f((double)u[k], (double)v[k]); }
     return V_LOAD(u);
 }
+
 TENSOR__FN V_F TENSOR__K(fmod)(V_F a, V_F b) { return TENSOR__K(lanes2)(fmod, a, b); }
 TENSOR__FN V_F TENSOR__K(remainder)(V_F a, V_F b) { return TENSOR__K(lanes2)(tensor__remainder_f64, a, b); }
 TENSOR__FN V_F TENSOR__K(floordiv)(V_F a, V_F b) { return TENSOR__K(lanes2)(tensor__floordiv_f64, a, b); }
@@ -6001,6 +6186,7 @@ TENSOR__FN V_F TENSOR__K(floordiv)(V_F a, V_F b) { return TENSOR__K(lanes2)(tens
             V_STORE((float *)out[0] + i, f);                                                                 \
         }                                                                                                    \
     }
+
 #define TENSOR__BACKWARD(name, ...)                                                                          \
     TENSOR__BETWEEN void TENSOR__K(b_##name)(const void *const *in, void *const *out, const double *p,       \
                                              int64_t n) {                                                    \
@@ -6054,6 +6240,7 @@ TENSOR_OPS_COMPARE(TENSOR__X)
 TENSOR__REDUCE_LEAF(leaf_sum, 0.0f, V_ADD, V_HSUM)
 TENSOR__REDUCE_LEAF(leaf_max, -(float)INFINITY, V_MAX, V_HMAX)
 TENSOR__REDUCE_LEAF(leaf_min, (float)INFINITY, V_MIN, V_HMIN)
+
 // As leaf_max but for NaN, which may be lost.
 TENSOR__REDUCE_LEAF(leaf_peak, -(float)INFINITY, V_MAXR, V_HMAX)
 #undef TENSOR__REDUCE_LEAF
@@ -6099,6 +6286,7 @@ TENSOR__FN float TENSOR__K(row_exp)(const float *x, float *y, int64_t n, float m
     }
     return V_HSUM(V_ADD(a, b));
 }
+
 TENSOR__FN float TENSOR__K(row_dot)(const float *x, const float *y, int64_t n) {
     V_F a = V_ZERO(), b = a, c = a, d = a;
     int64_t i = 0;
@@ -6112,6 +6300,7 @@ TENSOR__FN float TENSOR__K(row_dot)(const float *x, const float *y, int64_t n) {
     if (i < n) { b = V_FMA(V_PART(x + i, n - i, 0), V_PART(y + i, n - i, 0), b); }
     return V_HSUM(V_ADD(V_ADD(a, b), V_ADD(c, d)));
 }
+
 // z = x * a + b
 TENSOR__FN void TENSOR__K(row_scale)(const float *x, float *z, int64_t n, float a, float b) {
     V_F va = V_SET(a), vb = V_SET(b);
@@ -6119,20 +6308,24 @@ TENSOR__FN void TENSOR__K(row_scale)(const float *x, float *z, int64_t n, float 
     TENSOR__WHOLE { V_STORE(z + i, V_ADD(V_MUL(V_LOAD(x + i), va), vb)); }
     if (i < n) { V_PUT_PART(z + i, n - i, V_ADD(V_MUL(V_PART(x + i, n - i, 0), va), vb)); }
 }
+
 TENSOR__BETWEEN void TENSOR__K(row_softmax)(const float *x, float *y, int64_t n) {
     float s = TENSOR__K(row_exp)(x, y, n, TENSOR__K(leaf_peak)(x, n));
     TENSOR__K(row_scale)(y, y, n, 1.0f / s, 0.0f);
 }
+
 TENSOR__FN float TENSOR__K(row_log)(float x) {
     float t[V_N];
     V_STORE(t, V_LOG(V_SET(x)));
     return t[0];
 }
+
 TENSOR__BETWEEN float TENSOR__K(row_logsumexp)(const float *x, float *work, int64_t n) {
     float m = TENSOR__K(leaf_max)(x, n);
     if (m == -(float)INFINITY || m == (float)INFINITY) { return m; }
     return m + TENSOR__K(row_log)(TENSOR__K(row_exp)(x, work, n, m));
 }
+
 TENSOR__BETWEEN void TENSOR__K(row_log_softmax)(const float *x, float *y, int64_t n) {
     float m = TENSOR__K(leaf_peak)(x, n);
     float s = TENSOR__K(row_log)(TENSOR__K(row_exp)(x, y, n, m));
@@ -6141,6 +6334,7 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax)(const float *x, float *y, int64_
     TENSOR__WHOLE { V_STORE(y + i, V_SUB(V_SUB(V_LOAD(x + i), vm), vs)); }
     if (i < n) { V_PUT_PART(y + i, n - i, V_SUB(V_SUB(V_PART(x + i, n - i, 0), vm), vs)); }
 }
+
 // dx = y (g - sum(g y))
 TENSOR__BETWEEN void TENSOR__K(row_softmax_backward)(const float *g, const float *y, float *dx, int64_t n) {
     float s = TENSOR__K(row_dot)(g, y, n);
@@ -6151,6 +6345,7 @@ TENSOR__BETWEEN void TENSOR__K(row_softmax_backward)(const float *g, const float
         V_PUT_PART(dx + i, n - i, V_MUL(V_PART(y + i, n - i, 0), V_SUB(V_PART(g + i, n - i, 0), vs)));
     }
 }
+
 // dx = g - e^y sum(g)
 TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const float *y, float *dx,
                                                          int64_t n) {
@@ -6184,21 +6379,21 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
 #undef TENSOR__TALL
 #undef TENSOR__DM
 #if TENSOR__PASS == 3
-#define TENSOR__MR 14       /* 28 sums + 2 of B + 1 of A of 32 registers */
+#define TENSOR__MR 14       // 28 sums + 2 of B + 1 of A of 32 registers
 #define TENSOR__ROWS(X, u) X(0, u) X(1, u) X(2, u) X(3, u) X(4, u) X(5, u) X(6, u) X(7, u) X(8, u) X(9, u)   \
                            X(10, u) X(11, u) X(12, u) X(13, u)
-#define TENSOR__TALL(X, u) X(14, u) X(15, u)    /* rows of tiles one vector wide alone: 16 + 1 of 32 */
+#define TENSOR__TALL(X, u) X(14, u) X(15, u)    // rows of tiles one vector wide alone: 16 + 1 of 32
 #define TENSOR__DM 4
 #elif TENSOR__PASS == 2
-#define TENSOR__MR 6        /* 12 + 2 + 1 of 16 */
+#define TENSOR__MR 6        // 12 + 2 + 1 of 16
 #define TENSOR__ROWS(X, u) X(0, u) X(1, u) X(2, u) X(3, u) X(4, u) X(5, u)
 #define TENSOR__DM 2
 #elif TENSOR__PASS == 4
-#define TENSOR__MR 8        /* 16 + 2 + 1 of 32; with 12 rows gcc loads ahead and keeps sums on the stack */
+#define TENSOR__MR 8        // 16 + 2 + 1 of 32; with 12 rows gcc loads ahead and keeps sums on the stack
 #define TENSOR__ROWS(X, u) X(0, u) X(1, u) X(2, u) X(3, u) X(4, u) X(5, u) X(6, u) X(7, u)
 #define TENSOR__DM 4
 #else
-#define TENSOR__MR 4        /* 8 + 2 + 1, and products: no FMA */
+#define TENSOR__MR 4        // 8 + 2 + 1, and products: no FMA
 #define TENSOR__ROWS(X, u) X(0, u) X(1, u) X(2, u) X(3, u)
 #define TENSOR__DM 2
 #endif
@@ -6209,8 +6404,8 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
 #define TENSOR__ALL(X, u) TENSOR__ROWS(X, u) TENSOR__TALL(X, u)
 #define TENSOR__NR (2 * V_N)
 
-/* Last vector of a line, w of V_N lanes valid. Only AVX-512 masks for free; elsewhere a ragged panel of B is
- * packed with padding, a ragged tile of C goes through a whole one, and w is always V_N here. */
+// Last vector of a line, w of V_N lanes valid. Only AVX-512 masks for free; elsewhere a ragged panel of B is
+// packed with padding, a ragged tile of C goes through a whole one, and w is always V_N here.
 #undef TENSOR__LOADW
 #undef TENSOR__STOREW
 #if TENSOR__PASS == 3
@@ -6221,11 +6416,11 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
 #define TENSOR__STOREW(p, v) V_STORE(p, v)
 #endif
 
-/* USED: t lives on after its last use: else gcc 12 sums into t's register and moves the sum back.
- * FMA_AT: x += p times the float at m, in one instruction, which compilers would not write. Rows that LEAVE
- * their broadcast to it take an instruction less and a load more, and loads have room: beside a busy
- * neighbour on the core, which takes half of the instructions, tiles are 5 % (A by rows) to 15 % (by columns)
- * faster. An address with an index gains nothing; with odd columns gcc 12 keeps sums on the stack. */
+// USED: t lives on after its last use: else gcc 12 sums into t's register and moves the sum back.
+// FMA_AT: x += p times the float at m, in one instruction, which compilers would not write. Rows that LEAVE
+// their broadcast to it take an instruction less and a load more, and loads have room: beside a busy
+// neighbour on the core, which takes half of the instructions, tiles are 5 % (A by rows) to 15 % (by columns)
+// faster. An address with an index gains nothing; with odd columns gcc 12 keeps sums on the stack.
 #undef TENSOR__USED
 #undef TENSOR__FMA_AT
 #undef TENSOR__LEAVE
@@ -6238,17 +6433,19 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
 #define TENSOR__FMA_AT(x, p, m) ((void)0)
 #endif
 #define TENSOR__LEAVE(i) (TENSOR__PASS == 3 && nv > 1 && i % (col ? 2 : 3) == 0)
-/* row i of A, u steps ahead: some bases and a scaled stride cover 16 rows without 16 pointers */
+// row i of A, u steps ahead: some bases and a scaled stride cover 16 rows without 16 pointers
 #undef TENSOR__AT
 #define TENSOR__AT(i, u) (*((col ? a + i : (i < 3 ? a : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : \
                                             i < 15 ? a12 : a15) + (i % 3) * as) + (u)))
 #undef TENSOR__FMAROW
+
 #define TENSOR__FMAROW(i, u) if (mr > i && TENSOR__LEAVE(i)) { \
         TENSOR__FMA_AT(x##i, p, TENSOR__AT(i, u)); TENSOR__FMA_AT(y##i, q, TENSOR__AT(i, u)); \
     } else if (mr > i) { \
         V_F t = V_SET(TENSOR__AT(i, u)); x##i = V_FMA(t, p, x##i); if (nv > 1) y##i = V_FMA(t, q, y##i);     \
         if (nv > 1) TENSOR__USED(t); }
 #undef TENSOR__STEP
+
 #define TENSOR__STEP(u) do { \
         V_F p = nv > 1 ? V_LOAD(b) : TENSOR__LOADW(b), q = p; \
         if (nv > 1) q = V_LOAD(b + V_N); \
@@ -6266,35 +6463,55 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
 #undef TENSOR__BIAS
 #define TENSOR__BIAS(i, u) if (mr > i) { x##i = V_ADD(x##i, p); if (nv > 1) y##i = V_ADD(y##i, q); }
 #undef TENSOR__OUT
+
 #define TENSOR__OUT(i, u) if (mr > i) { \
         if (nv > 1) { V_STORE(o, x##i); V_STORE(o + V_N, y##i); } \
         else TENSOR__STOREW(o, x##i); \
         o += cs; }
 #undef TENSOR__ADDC
+
 #define TENSOR__ADDC(i, u) if (mr > i) { \
         x##i = V_ADD(nv > 1 ? V_LOAD(o) : TENSOR__LOADW(o), x##i); \
         if (nv > 1) y##i = V_ADD(V_LOAD(o + V_N), y##i); \
         o += cs; }
 
-/* mr, nv, col and mode are constants where this is expanded. Mode 1: B, read in place, goes to d as a panel.
- * Mode 2: k is walked in step / 2 rounds; each fetches a quarter of the tile of C and, as it sums, one of
- * the lines at next, `line` apart and k long: rows of A that the next panel needs, or columns of the next
- * block of B. No other prefetch: fetched at once, they take the room that loads of B need. One loop for all
- * modes: in a plain `for` gcc 12 moves sums about. */
+// mr, nv, col and mode are constants where this is expanded. Mode 1: B, read in place, goes to d as a panel.
+// Mode 2: k is walked in step / 2 rounds; each fetches a quarter of the tile of C and, as it sums, one of
+// the lines at next, `line` apart and k long: rows of A that the next panel needs, or columns of the next
+// block of B. No other prefetch: fetched at once, they take the room that loads of B need. One loop for all
+// modes: in a plain `for` gcc 12 moves sums about.
 TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int col, const int mode, int64_t k,
                                          const float *a, int64_t as, const float *b, int64_t bs, float *c,
                                          int64_t cs, const float *bias, int add, int w, float *d,
                                          const float *next, int64_t line, int step) {
     const float *a3 = a + 3 * as, *a6 = a + 6 * as, *a9 = a + 9 * as, *a12 = a + 12 * as, *a15 = a + 15 * as;
-    int64_t each = k < 64 ? 4 : mode == 2 ? k / step : k;
+    int64_t each;
+    if (k < 64) {
+        each = 4;
+    } else if (mode == 2) {
+        each = k / step;
+    } else {
+        each = k;
+    }
     int row = 0, to = 0;
     float *o = c;
 #if TENSOR__PASS == 3
     __mmask16 mask = (__mmask16)(nv > 1 ? 0 : (1u << w) - 1);
 #endif
     TENSOR__ALL(TENSOR__SUMS, 0)
-    (void)a3; (void)a6; (void)a9; (void)a12; (void)a15; (void)w; (void)d;
-    (void)next; (void)each; (void)line; (void)row; (void)to; (void)step;
+    (void)a3;
+    (void)a6;
+    (void)a9;
+    (void)a12;
+    (void)a15;
+    (void)w;
+    (void)d;
+    (void)next;
+    (void)each;
+    (void)line;
+    (void)row;
+    (void)to;
+    (void)step;
     while (k >= 2) {
         int64_t s = mode == 2 ? TENSOR__MIN(k / 2, each) : k / 2;
         const float *f = next;
@@ -6303,21 +6520,33 @@ TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int c
             next += line;
             for (to += (mr + 3) / 4; row < to && row < mr; row++, o += cs) {
                 TENSOR__PREFETCH_WRITE(o);
-                if (nv > 1) TENSOR__PREFETCH_WRITE(o + V_N);
+                if (nv > 1) { TENSOR__PREFETCH_WRITE(o + V_N); }
             }
         }
         do {
-            if (mode == 2) { TENSOR__PREFETCH(f); f += step; }
+            if (mode == 2) {
+                TENSOR__PREFETCH(f);
+                f += step;
+            }
             TENSOR__STEP(0);
-            if (col) TENSOR__STEP(0);
-            else { TENSOR__STEP(1); a += 2; a3 += 2; a6 += 2; a9 += 2; a12 += 2; a15 += 2; }
+            if (col) {
+                TENSOR__STEP(0);
+            } else {
+                TENSOR__STEP(1);
+                a += 2;
+                a3 += 2;
+                a6 += 2;
+                a9 += 2;
+                a12 += 2;
+                a15 += 2;
+            }
         } while (--s);
     }
     o = c;
-    if (k > 0) TENSOR__STEP(0);
+    if (k > 0) { TENSOR__STEP(0); }
     if (bias) {
         V_F p = nv > 1 ? V_LOAD(bias) : TENSOR__LOADW(bias), q = p;
-        if (nv > 1) q = V_LOAD(bias + V_N);
+        if (nv > 1) { q = V_LOAD(bias + V_N); }
         TENSOR__ALL(TENSOR__BIAS, 0)
     }
     if (add) {
@@ -6329,6 +6558,7 @@ TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int c
 }
 
 #undef TENSOR__TILE
+
 #define TENSOR__TILE(name, mr, nv, col) \
     TENSOR__FN void TENSOR__K(name)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs,       \
                                     float *c, int64_t cs, const float *bias, int add, int w) { \
@@ -6342,6 +6572,7 @@ TENSOR__ROWS(TENSOR__TILES, 0)
 TENSOR__TALL(TENSOR__TALL_TILES, 0)
 
 #undef TENSOR__FAR_TILE
+
 #define TENSOR__FAR_TILE(name, col) \
     TENSOR__FN void TENSOR__K(name)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs,       \
                                     float *c, int64_t cs, const float *bias, int add, const float *next,     \
@@ -6351,17 +6582,18 @@ TENSOR__TALL(TENSOR__TALL_TILES, 0)
 TENSOR__FAR_TILE(gemm_far_r, 0)
 TENSOR__FAR_TILE(gemm_far_c, 1)
 
-/* the first panel of rows packs B as it goes: what B waits for is hidden behind sums */
+// the first panel of rows packs B as it goes: what B waits for is hidden behind sums
 TENSOR__FN void TENSOR__K(gemm_first)(int col, int64_t k, const float *a, int64_t as, const float *b,
                                       int64_t bs, float *c, int64_t cs, const float *bias, int add,
                                       float *d) {
-    if (col)
+    if (col) {
         TENSOR__K(gemm_tile)(TENSOR__MR, 2, 1, 1, k, a, as, b, bs, c, cs, bias, add, V_N, d, NULL, 0, 0);
-    else
+    } else {
         TENSOR__K(gemm_tile)(TENSOR__MR, 2, 0, 1, k, a, as, b, bs, c, cs, bias, add, V_N, d, NULL, 0, 0);
+    }
 }
 
-/* [rows - 1][columns of A contiguous][vectors - 1] */
+// [rows - 1][columns of A contiguous][vectors - 1]
 #undef TENSOR__ENTRY
 #define TENSOR__ENTRY(i, u) { { TENSOR__K(gemm_r1_##i), TENSOR__K(gemm_r2_##i) }, \
                               { TENSOR__K(gemm_c1_##i), TENSOR__K(gemm_c2_##i) } },
@@ -6371,15 +6603,14 @@ static const tensor__gemm_tile_fn TENSOR__K(gemm_tiles)[][2][2] = {
     TENSOR__ROWS(TENSOR__ENTRY, 0) TENSOR__TALL(TENSOR__TALL_ENTRY, 0)
 };
 
-/* dst[p * V_N * step] gets line p of the V_N columns at src, columns ld apart and w of them valid, k
- * contiguous. The lanes past w get copies of column w - 1: a lane never looks at another, nobody reads
- * them. */
+// dst[p * V_N * step] gets line p of the V_N columns at src, columns ld apart and w of them valid, k
+// contiguous. The lanes past w get copies of column w - 1: a lane never looks at another, nobody reads
+// them.
 TENSOR__FN void TENSOR__K(gemm_transpose)(int64_t k, int w, const float *src, int64_t ld, float *dst,
                                           int64_t step) {
     const float *r[V_N];
     int64_t p = 0;
-    int j;
-    for (j = 0; j < V_N; j++) r[j] = src + TENSOR__MIN(j, w - 1) * ld;
+    for (int j = 0; j < V_N; j++) { r[j] = src + TENSOR__MIN(j, w - 1) * ld; }
 #undef TENSOR__QUAD
 #if TENSOR__PASS == 3
 #define TENSOR__INS(a, b, i) _mm512_maskz_insertf32x4(0xFFFF, a, b, i)
@@ -6393,7 +6624,7 @@ TENSOR__FN void TENSOR__K(gemm_transpose)(int64_t k, int w, const float *src, in
 #define TENSOR__QUAD(i) V_LOAD(r[i] + p)
 #endif
 #ifdef TENSOR__QUAD
-    /* lane quads of register i hold rows i, i + 4, ..: a 4 x 4 transpose inside each quad finishes */
+    // lane quads of register i hold rows i, i + 4, ..: a 4 x 4 transpose inside each quad finishes
     for (; p + 4 <= k; p += 4) {
         V_F z[4];
         z[0] = TENSOR__QUAD(0);
@@ -6401,23 +6632,23 @@ TENSOR__FN void TENSOR__K(gemm_transpose)(int64_t k, int w, const float *src, in
         z[2] = TENSOR__QUAD(2);
         z[3] = TENSOR__QUAD(3);
         TENSOR__K(quads)(z);
-        for (j = 0; j < 4; j++, dst += step) V_STORE(dst, z[j]);
+        for (int j = 0; j < 4; j++, dst += step) { V_STORE(dst, z[j]); }
     }
 #endif
-    for (; p < k; p++, dst += step)
-        for (j = 0; j < V_N; j++) dst[j] = r[j][p];
+    for (; p < k; p++, dst += step) {
+        for (int j = 0; j < V_N; j++) { dst[j] = r[j][p]; }
+    }
 }
 
-/* n columns of b into panels dst[n / NR][k][NR]. Rows are read 4 panels wide: every row may be another
- * page. */
+// n columns of b into panels dst[n / NR][k][NR]. Rows are read 4 panels wide: every row may be another
+// page.
 TENSOR__FN void TENSOR__K(gemm_pack_b)(int64_t k, int64_t n, const float *b, int64_t brs, int64_t bcs,
                                        float *dst) {
-    int64_t p, j, j4;
-    int i, w;
-    if (bcs == 1)
-        for (j4 = 0; j4 < n; j4 += 4 * TENSOR__NR)
-            for (p = 0; p < k; p++)
-                for (j = j4; j < TENSOR__MIN(n, j4 + 4 * TENSOR__NR); j += TENSOR__NR) {
+    int w;
+    if (bcs == 1) {
+        for (int64_t j4 = 0; j4 < n; j4 += 4 * TENSOR__NR) {
+            for (int64_t p = 0; p < k; p++) {
+                for (int64_t j = j4; j < TENSOR__MIN(n, j4 + 4 * TENSOR__NR); j += TENSOR__NR) {
                     const float *s = b + p * brs + j;
                     float *d = dst + j * k + p * TENSOR__NR;
                     w = (int)TENSOR__MIN(n - j, (int64_t)TENSOR__NR);
@@ -6428,42 +6659,49 @@ TENSOR__FN void TENSOR__K(gemm_pack_b)(int64_t k, int64_t n, const float *b, int
 #if TENSOR__PASS == 3
                         __mmask16 mask = (__mmask16)((1u << (w % V_N)) - 1);
                         V_STORE(d, w >= V_N ? V_LOAD(s) : TENSOR__LOADW(s));
-                        if (w > V_N) V_STORE(d + V_N, TENSOR__LOADW(s + V_N));
+                        if (w > V_N) { V_STORE(d + V_N, TENSOR__LOADW(s + V_N)); }
 #else
-                        for (i = 0; i < w; i++) d[i] = s[i];
+                        for (int i = 0; i < w; i++) { d[i] = s[i]; }
 #endif
                     }
                 }
-    else
-        for (j = 0; j < n; j += TENSOR__NR, b += TENSOR__NR * bcs, dst += TENSOR__NR * k) {
+            }
+        }
+    } else {
+        for (int64_t j = 0; j < n; j += TENSOR__NR, b += TENSOR__NR * bcs, dst += TENSOR__NR * k) {
             w = (int)TENSOR__MIN(n - j, (int64_t)TENSOR__NR);
-            if (brs == 1)
-                for (i = 0; i < w; i += V_N)
+            if (brs == 1) {
+                for (int i = 0; i < w; i += V_N) {
                     TENSOR__K(gemm_transpose)(k, TENSOR__MIN(w - i, V_N), b + i * bcs, bcs, dst + i,
                                               TENSOR__NR);
-            else
-                for (p = 0; p < k; p++)
-                    for (i = 0; i < w; i++) dst[p * TENSOR__NR + i] = b[p * brs + i * bcs];
+                }
+            } else {
+                for (int64_t p = 0; p < k; p++) {
+                    for (int i = 0; i < w; i++) { dst[p * TENSOR__NR + i] = b[p * brs + i * bcs]; }
+                }
+            }
         }
+    }
 }
 
-/* Panels of A by columns of MR, `rows` in all, the first ones up to `high` mr + 1 rows tall, the rest mr;
- * `size` floats a panel, some more than it needs. Columns are read all panels wide, 8 of them for a panel
- * at a time. */
+// Panels of A by columns of MR, `rows` in all, the first ones up to `high` mr + 1 rows tall, the rest mr;
+// `size` floats a panel, some more than it needs. Columns are read all panels wide, 8 of them for a panel
+// at a time.
 TENSOR__FN void TENSOR__K(gemm_pack_a)(int64_t k, int64_t rows, int64_t high, int mr, const float *a,
                                        int64_t ars, int64_t acs, float *dst, int64_t size) {
     int64_t p, i;
     float *d;
     int q, r, h, n;
-    if (acs == 1)
+    if (acs == 1) {
         for (i = 0; i < rows; i += h, dst += size) {
             h = (int)TENSOR__MIN(mr + (i < high), rows - i);
-            for (q = 0; q < h; q += V_N)
+            for (q = 0; q < h; q += V_N) {
                 TENSOR__K(gemm_transpose)(k, TENSOR__MIN(h - q, V_N), a + (i + q) * ars, ars, dst + q,
                                           TENSOR__MR);
+            }
         }
-    else
-        for (p = 0; p < k; p += n, a += n * acs, dst += n * TENSOR__MR)
+    } else {
+        for (p = 0; p < k; p += n, a += n * acs, dst += n * TENSOR__MR) {
             for (i = 0, d = dst, n = (int)TENSOR__MIN(k - p, 8); i < rows; i += h, d += size) {
                 h = (int)TENSOR__MIN(mr + (i < high), rows - i);
 #if TENSOR__PASS == 3
@@ -6476,138 +6714,158 @@ TENSOR__FN void TENSOR__K(gemm_pack_a)(int64_t k, int64_t rows, int64_t high, in
                     }
                 } else
 #endif
-                for (r = 0; r < n; r++)
-                    for (q = 0; q < h; q++) d[r * TENSOR__MR + q] = a[(i + q) * ars + r * acs];
+                for (r = 0; r < n; r++) {
+                    for (q = 0; q < h; q++) { d[r * TENSOR__MR + q] = a[(i + q) * ars + r * acs]; }
+                }
             }
+        }
+    }
 }
 
 #if TENSOR__PASS != 3
-/* one tile whose last vector has w < V_N valid columns, where stores have no masks */
+// one tile whose last vector has w < V_N valid columns, where stores have no masks
 TENSOR__FN void TENSOR__K(gemm_ragged)(tensor__gemm_tile_fn fn, int mr, int64_t k, const float *a,
                                        int64_t as, const float *b, float *c, int64_t cs,
                                        const float *bias, int add, int w) {
-    float tile[TENSOR__MR * V_N], bs[V_N];
-    int i, j;
-    for (j = 0; j < V_N; j++) bs[j] = bias && j < w ? bias[j] : 0;
-    for (i = 0; i < mr; i++)
-        for (j = 0; j < V_N; j++) tile[i * V_N + j] = add && j < w ? c[i * cs + j] : 0;
+    float bs[V_N];
+    for (int j = 0; j < V_N; j++) { bs[j] = bias && j < w ? bias[j] : 0; }
+    float tile[TENSOR__MR * V_N];
+    for (int i = 0; i < mr; i++) {
+        for (int j = 0; j < V_N; j++) { tile[i * V_N + j] = add && j < w ? c[i * cs + j] : 0; }
+    }
     fn(k, a, as, b, TENSOR__NR, tile, V_N, bias ? bs : NULL, add, V_N);
-    for (i = 0; i < mr; i++)
-        for (j = 0; j < w; j++) c[i * cs + j] = tile[i * V_N + j];
+    for (int i = 0; i < mr; i++) {
+        for (int j = 0; j < w; j++) { c[i * cs + j] = tile[i * V_N + j]; }
+    }
 }
 #endif
 
-/* B in place: an eighth of L2 holds all of it, or at most two panels of rows would reuse a packed one */
+// B in place: an eighth of L2 holds all of it, or at most two panels of rows would reuse a packed one
 TENSOR__FN int TENSOR__K(gemm_b_here)(const tensor__gemm_t *g) {
     return g->bcs == 1 && (g->m <= 2 * TENSOR__MR || g->k * g->n <= 32768);
 }
-/* A in place, unless 14 rows meet in one set of L1 (4 KB apart), or columns are reused by many tiles */
+
+// A in place, unless 14 rows meet in one set of L1 (4 KB apart), or columns are reused by many tiles
 TENSOR__FN int TENSOR__K(gemm_a_here)(const tensor__gemm_t *g) {
     return g->acs == 1 ? (g->ars & 1023) != 0 || g->n <= 2 * TENSOR__NR
                        : g->ars == 1 && (g->m * g->k <= 8192 || g->n <= TENSOR__NR);
 }
 
-/* rectangle r of one item. Strides arrive normalised: see gemm_f32. ready: panels of A, MR high, that
- * gemm_share packed of one block of rows and one chunk of k; NULL: A is packed here. */
+// rectangle r of one item. Strides arrive normalised: see gemm_f32. ready: panels of A, MR high, that
+// gemm_share packed of one block of rows and one chunk of k; NULL: A is packed here.
 TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, const float *a,
                                                        const float *b, float *c, const int64_t *r,
                                                        const float *ready, float *scratch) {
     int b_here = TENSOR__K(gemm_b_here)(g), a_here = TENSOR__K(gemm_a_here)(g);
     int64_t mc = ready || a_here ? r[1] - r[0] : (int64_t)TENSOR__GEMM_MC;
-    int col = !a_here || g->acs != 1, high, mr0, mr, w, first = 0, row;
+    int col = !a_here || g->acs != 1, high, mr, w, first = 0;
     int touch = g->k <= TENSOR__GEMM_KC && g->m * g->n > 65536;
-    /* where L2 does not hold it all, lines are fetched ahead, by whole panels */
+
+    // where L2 does not hold it all, lines are fetched ahead, by whole panels
     int ahead = g->m >= 16 * TENSOR__MR && g->m * g->n + (g->m + g->n) * g->k > 262144 && !(col && a_here);
     int64_t kc = b_here && g->n * g->k > 65536 ? (int64_t)TENSOR__GEMM_KS : tensor__gemm_chunk(g->k);
-    /* few rows turn a B that may lie far away: its next block is fetched, some columns a tile */
+
+    // few rows turn a B that may lie far away: its next block is fetched, some columns a tile
     int turn = TENSOR__PASS == 3 && !ahead && !b_here && g->brs == 1 && g->bcs != 1
         && r[1] - r[0] >= 3 * TENSOR__MR && g->k * g->n > 131072;
     int each = r[1] - r[0] >= 8 * TENSOR__MR ? 4 : 8;
-    int64_t size = (kc + 16) * TENSOR__MR, rows, ic, jc, p, i, j, kb, nb, packed;
+    int64_t size = (kc + 16) * TENSOR__MR, i, packed;
     float *bp = scratch + tensor__gemm_panel_floats(g);
-    for (ic = r[0]; ic < r[1]; ic += mc)
-      for (p = r[4]; p < r[5]; p += kc)
-        for (jc = r[2]; jc < r[3]; jc += TENSOR__GEMM_NC) {
-            int add = g->accumulate || p > 0;
-            const float *bias = p == 0 && g->bias ? (const float *)g->bias + jc : NULL;
-            const float *bb = b + p * g->brs + jc * g->bcs, *aa = ready ? ready : scratch;
-            int across = jc + TENSOR__GEMM_NC < r[3];
-            int64_t due = turn && (across || p + kc < r[5]) ? TENSOR__GEMM_NC : 0;      /* columns to fetch */
-            const float *there = across ? bb + TENSOR__GEMM_NC * g->bcs
-                                        : b + (p + kc) * g->brs + r[2] * g->bcs;
-            kb = TENSOR__MIN(g->k - p, kc);
-            nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC);
-            rows = TENSOR__MIN(r[1] - ic, mc);
-            /* whole panels of B are packed by the first rows; of B in place only what no mask can read */
-            first = !b_here && g->bcs == 1 && rows >= TENSOR__MR ? TENSOR__MR : 0;
-            j = b_here || first ? nb / TENSOR__NR * TENSOR__NR : 0;
-            if (j < nb && (!b_here || (TENSOR__PASS != 3 && nb % V_N)))
-                TENSOR__K(gemm_pack_b)(kb, nb - j, bb + j * g->bcs, g->brs, g->bcs,
-                                       b_here ? bp : bp + j * kb);
-            mr0 = ready || ahead || turn ? (high = 0, TENSOR__MR)
-                               : tensor__gemm_height((int)rows - first, TENSOR__MR, &high);
-            /* the first block of B packs the panels of A, a few ahead of their use; the others find them */
-            for (i = 0, packed = ready || jc > r[2] ? rows : 0; i < rows; i += mr) {
-                const tensor__gemm_tile_fn *fn;
-                int64_t as = !a_here ? (int64_t)TENSOR__MR : col ? g->acs : g->ars;
-                const float *next;
-                float *cc = c + (ic + i) * g->crs + jc;
-                mr = i < first ? first : (int)TENSOR__MIN(mr0 + (i - first < high), rows - i);
-                fn = TENSOR__K(gemm_tiles)[mr - 1][col];
-                if (a_here) aa = a + (ic + i) * g->ars + p * g->acs;
-                else {
-                    if (i) aa += size;
-                    if (i == packed) {
-                        int n = i < first ? TENSOR__GEMM_PANELS : 0;
-                        if (i < first) packed = first;
-                        for (; n < TENSOR__GEMM_PANELS && packed < rows; n++)
-                            packed = TENSOR__MIN(packed + mr0 + (packed - first < high), rows);
-                        TENSOR__K(gemm_pack_a)(kb, packed - i, i < first ? 0 : first + high - i,
-                                               i < first ? first : mr0, a + (ic + i) * g->ars + p * g->acs,
-                                               g->ars, g->acs, scratch + (aa - scratch), size);
-                    }
+    for (int64_t ic = r[0]; ic < r[1]; ic += mc) {
+        for (int64_t p = r[4]; p < r[5]; p += kc) {
+            for (int64_t jc = r[2]; jc < r[3]; jc += TENSOR__GEMM_NC) {
+                int add = g->accumulate || p > 0;
+                const float *bias = p == 0 && g->bias ? (const float *)g->bias + jc : NULL;
+                const float *bb = b + p * g->brs + jc * g->bcs, *aa = ready ? ready : scratch;
+                int across = jc + TENSOR__GEMM_NC < r[3];
+                int64_t due = turn && (across || p + kc < r[5]) ? TENSOR__GEMM_NC : 0;  // columns to fetch
+                const float *there = across ? bb + TENSOR__GEMM_NC * g->bcs
+                                            : b + (p + kc) * g->brs + r[2] * g->bcs;
+                int64_t kb = TENSOR__MIN(g->k - p, kc);
+                int64_t nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC);
+                int64_t rows = TENSOR__MIN(r[1] - ic, mc);
+                // whole panels of B are packed by the first rows; of B in place only what no mask can read
+                first = !b_here && g->bcs == 1 && rows >= TENSOR__MR ? TENSOR__MR : 0;
+                int64_t j = b_here || first ? nb / TENSOR__NR * TENSOR__NR : 0;
+                if (j < nb && (!b_here || (TENSOR__PASS != 3 && nb % V_N))) {
+                    TENSOR__K(gemm_pack_b)(kb, nb - j, bb + j * g->bcs, g->brs, g->bcs,
+                                           b_here ? bp : bp + j * kb);
                 }
-                next = aa + (a_here ? mr * as : size);
-                for (j = 0; j < nb; j += w, next += 4 * (col ? kb : as)) {
-                    int nv = 1 + (nb - j >= TENSOR__NR);
-                    const float *bj = b_here ? bb + j
-                                             : bp + j / TENSOR__NR * TENSOR__NR * kb + j % TENSOR__NR;
-                    int64_t bs = b_here ? g->brs : TENSOR__NR;
-                    w = (int)TENSOR__MIN(nb - j, (int64_t)nv * V_N);
-                    if ((ahead || due > 0) && mr == TENSOR__MR && nv > 1 && i >= first) {
-                        (col ? TENSOR__K(gemm_far_c) : TENSOR__K(gemm_far_r))(
-                            kb, aa, as, bj, bs, cc + j, g->crs, bias ? bias + j : NULL, add,
-                            ahead ? next : there, ahead ? (col ? kb : as) : g->bcs, ahead ? 8 : 2 * each);
-                        there += each * g->bcs;
-                        due -= each;
-                        continue;
+                int mr0 = ready || ahead || turn ? (high = 0, TENSOR__MR)
+                                       : tensor__gemm_height((int)rows - first, TENSOR__MR, &high);
+                // the first block of B packs the panels of A, a few ahead of their use; the others find them
+                for (i = 0, packed = ready || jc > r[2] ? rows : 0; i < rows; i += mr) {
+                    const tensor__gemm_tile_fn *fn;
+                    int64_t as;
+                    if (!a_here) {
+                        as = (int64_t)TENSOR__MR;
+                    } else if (col) {
+                        as = g->acs;
+                    } else {
+                        as = g->ars;
                     }
-                    /* short sums into a C that no L2 holds would wait for it */
-                    for (row = 0; touch && row < mr; row++) {
-                        TENSOR__PREFETCH_WRITE(cc + j + row * g->crs);
-                        if (nv > 1) TENSOR__PREFETCH_WRITE(cc + j + row * g->crs + V_N);
+                    float *cc = c + (ic + i) * g->crs + jc;
+                    mr = i < first ? first : (int)TENSOR__MIN(mr0 + (i - first < high), rows - i);
+                    fn = TENSOR__K(gemm_tiles)[mr - 1][col];
+                    if (a_here) {
+                        aa = a + (ic + i) * g->ars + p * g->acs;
+                    } else {
+                        if (i) { aa += size; }
+                        if (i == packed) {
+                            int n = i < first ? TENSOR__GEMM_PANELS : 0;
+                            if (i < first) { packed = first; }
+                            for (; n < TENSOR__GEMM_PANELS && packed < rows; n++) {
+                                packed = TENSOR__MIN(packed + mr0 + (packed - first < high), rows);
+                            }
+                            TENSOR__K(gemm_pack_a)(kb, packed - i, i < first ? 0 : first + high - i,
+                                                   i < first ? first : mr0,
+                                                   a + (ic + i) * g->ars + p * g->acs, g->ars, g->acs,
+                                                   scratch + (aa - scratch), size);
+                        }
                     }
-                    if (i < first && nv > 1) {
-                        TENSOR__K(gemm_first)(col, kb, aa, as, bb + j, g->brs, cc + j, g->crs,
-                                              bias ? bias + j : NULL, add, bp + j * kb);
-                        continue;
-                    }
+                    const float *next = aa + (a_here ? mr * as : size);
+                    for (j = 0; j < nb; j += w, next += 4 * (col ? kb : as)) {
+                        int nv = 1 + (nb - j >= TENSOR__NR);
+                        const float *bj = b_here ? bb + j
+                                                 : bp + j / TENSOR__NR * TENSOR__NR * kb + j % TENSOR__NR;
+                        int64_t bs = b_here ? g->brs : TENSOR__NR;
+                        w = (int)TENSOR__MIN(nb - j, (int64_t)nv * V_N);
+                        if ((ahead || due > 0) && mr == TENSOR__MR && nv > 1 && i >= first) {
+                            (col ? TENSOR__K(gemm_far_c) : TENSOR__K(gemm_far_r))(
+                                kb, aa, as, bj, bs, cc + j, g->crs, bias ? bias + j : NULL, add,
+                                ahead ? next : there, ahead ? (col ? kb : as) : g->bcs, ahead ? 8 : 2 * each);
+                            there += each * g->bcs;
+                            due -= each;
+                            continue;
+                        }
+                        // short sums into a C that no L2 holds would wait for it
+                        for (int row = 0; touch && row < mr; row++) {
+                            TENSOR__PREFETCH_WRITE(cc + j + row * g->crs);
+                            if (nv > 1) { TENSOR__PREFETCH_WRITE(cc + j + row * g->crs + V_N); }
+                        }
+                        if (i < first && nv > 1) {
+                            TENSOR__K(gemm_first)(col, kb, aa, as, bb + j, g->brs, cc + j, g->crs,
+                                                  bias ? bias + j : NULL, add, bp + j * kb);
+                            continue;
+                        }
 #if TENSOR__PASS != 3
-                    if (w < V_N) {
-                        if (b_here) bj = bp + j % TENSOR__NR;
-                        TENSOR__K(gemm_ragged)(fn[0], mr, kb, aa, as, bj, cc + j, g->crs,
-                                               bias ? bias + j : NULL, add, w);
-                        continue;
-                    }
+                        if (w < V_N) {
+                            if (b_here) { bj = bp + j % TENSOR__NR; }
+                            TENSOR__K(gemm_ragged)(fn[0], mr, kb, aa, as, bj, cc + j, g->crs,
+                                                   bias ? bias + j : NULL, add, w);
+                            continue;
+                        }
 #endif
-                    fn[nv - 1](kb, aa, as, bj, bs, cc + j, g->crs, bias ? bias + j : NULL, add, w);
+                        fn[nv - 1](kb, aa, as, bj, bs, cc + j, g->crs, bias ? bias + j : NULL, add, w);
+                    }
                 }
             }
         }
+    }
 }
 
-/* Dot path: k contiguous in both and few rows. B is read once, in place; packing it would cost more than
- * the sum. A chunk of KD is summed in V_N lanes, then across; the last lanes of k come from padded copies. */
+// Dot path: k contiguous in both and few rows. B is read once, in place; packing it would cost more than
+// the sum. A chunk of KD is summed in V_N lanes, then across; the last lanes of k come from padded copies.
 #undef TENSOR__DOT
 #define TENSOR__DOT(i, j) if (dm > i && dn > j) s##i##j = V_FMA(x##i, y##j, s##i##j);
 #undef TENSOR__DOTS
@@ -6616,11 +6874,13 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
 #undef TENSOR__DOTZ
 #define TENSOR__DOTZ(i, j) V_F s##i##j = V_ZERO();
 #undef TENSOR__DOTC
+
 #define TENSOR__DOTC(i, j) if (dm > i && dn > j) { \
         float v = V_HSUM(s##i##j); \
         if (bias) v += bias[j]; \
         c[i * cs + j] = add ? c[i * cs + j] + v : v; }
 #undef TENSOR__DOTSTEP
+
 #define TENSOR__DOTSTEP(LD) do { \
         V_F x0 = LD(a), x1 = x0, x2 = x0, x3 = x0, y0 = LD(b), y1 = y0, y2 = y0, y3 = y0; \
         if (dm == TENSOR__DM) { TENSOR__PREFETCH(next); next += V_N; } \
@@ -6633,8 +6893,8 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
         (void)x1; (void)x2; (void)x3; (void)y1; (void)y2; (void)y3; \
         TENSOR__DOTS(TENSOR__DOT) } while (0)
 
-/* Four columns of a whole tile at once: quad i of z[j] gets the quads of s<i><j>, folded as V_HSUM folds
- * them, and a transpose inside the quads puts the rest of that tree side by side. */
+// Four columns of a whole tile at once: quad i of z[j] gets the quads of s<i><j>, folded as V_HSUM folds
+// them, and a transpose inside the quads puts the rest of that tree side by side.
 #undef TENSOR__HALVES
 #undef TENSOR__FOLDS
 #if TENSOR__PASS == 3
@@ -6648,13 +6908,16 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
 #define TENSOR__FOLDS(j) V_ADD(_mm256_permute2f128_ps(s0##j, s1##j, 0x20), \
                                _mm256_permute2f128_ps(s0##j, s1##j, 0x31))
 #endif
+
 TENSOR__INLINE void TENSOR__K(gemm_dot)(const int dm, const int dn, int64_t k, const float *a, int64_t as,
                                         const float *b, int64_t bs, float *c, int64_t cs, const float *bias,
                                         int add, const float *next) {
     const float *a3 = a + 3 * as, *b3 = b + 3 * bs;
     TENSOR__DOTS(TENSOR__DOTZ)
-    (void)a3; (void)b3; (void)next;
-    for (; k >= V_N; k -= V_N, a += V_N, b += V_N, a3 += V_N, b3 += V_N) TENSOR__DOTSTEP(V_LOAD);
+    (void)a3;
+    (void)b3;
+    (void)next;
+    for (; k >= V_N; k -= V_N, a += V_N, b += V_N, a3 += V_N, b3 += V_N) { TENSOR__DOTSTEP(V_LOAD); }
     if (k > 0) {
 #if TENSOR__PASS == 3
         __mmask16 mask = (__mmask16)((1u << k) - 1);
@@ -6664,14 +6927,17 @@ TENSOR__INLINE void TENSOR__K(gemm_dot)(const int dm, const int dn, int64_t k, c
                                           _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
         TENSOR__DOTSTEP(TENSOR__LOADK);
 #else
-        float t[8 * V_N];
-        int i, p;
-        for (i = 0; i < 8; i++)
-            for (p = 0; p < V_N; p++)
-                t[i * V_N + p] = p >= k || i % 4 >= (i < 4 ? dm : dn) ? 0
-                    : i < 4 ? a[i * as + p] : b[(i - 4) * bs + p];
-        a = t; a3 = t + 3 * V_N; as = V_N;
-        b = t + 4 * V_N; b3 = t + 7 * V_N; bs = V_N;
+        float t[8 * V_N] = {0};         // four rows of A, four columns of B, and zeros
+        for (int p = 0; p < V_N && p < k; p++) {
+            for (int i = 0; i < dm; i++) { t[i * V_N + p] = a[i * as + p]; }
+            for (int i = 0; i < dn; i++) { t[(4 + i) * V_N + p] = b[i * bs + p]; }
+        }
+        a = t;
+        a3 = t + 3 * V_N;
+        as = V_N;
+        b = t + 4 * V_N;
+        b3 = t + 7 * V_N;
+        bs = V_N;
         TENSOR__DOTSTEP(V_LOAD);
 #endif
     }
@@ -6680,18 +6946,21 @@ TENSOR__INLINE void TENSOR__K(gemm_dot)(const int dm, const int dn, int64_t k, c
         V_F z[4];
         float t[V_N];
         int i;
-        z[0] = TENSOR__FOLDS(0); z[1] = TENSOR__FOLDS(1); z[2] = TENSOR__FOLDS(2); z[3] = TENSOR__FOLDS(3);
+        z[0] = TENSOR__FOLDS(0);
+        z[1] = TENSOR__FOLDS(1);
+        z[2] = TENSOR__FOLDS(2);
+        z[3] = TENSOR__FOLDS(3);
         TENSOR__K(quads)(z);
         V_STORE(t, V_ADD(V_ADD(z[0], z[2]), V_ADD(z[1], z[3])));
         for (i = 0; i < dm; i++, c += cs) {
             __m128 v = _mm_loadu_ps(t + 4 * i);
-            if (bias) v = _mm_add_ps(v, _mm_loadu_ps(bias));
+            if (bias) { v = _mm_add_ps(v, _mm_loadu_ps(bias)); }
             _mm_storeu_ps(c, add ? _mm_add_ps(_mm_loadu_ps(c), v) : v);
         }
         return;
     }
 #if TENSOR__PASS == 3
-    if (dm == 1 && dn == 4) {           /* the same tree, a quad for each column */
+    if (dm == 1 && dn == 4) {           // the same tree, a quad for each column
         V_F z = TENSOR__HALVES(TENSOR__HALVES(s00, s01, 0x44, 0xEE),
                                TENSOR__HALVES(s02, s03, 0x44, 0xEE), 0x88, 0xDD);
         __m128 v;
@@ -6705,11 +6974,11 @@ TENSOR__INLINE void TENSOR__K(gemm_dot)(const int dm, const int dn, int64_t k, c
         __m128 v;
         z = V_ADD(z, _mm256_permute_ps(z, 0x4E));
         u = V_ADD(u, _mm256_permute_ps(u, 0x4E));
-        z = _mm256_shuffle_ps(z, u, 0x44);      /* columns 0 0 2 2, then 1 1 3 3 */
+        z = _mm256_shuffle_ps(z, u, 0x44);      // columns 0 0 2 2, then 1 1 3 3
         z = V_ADD(z, _mm256_permute_ps(z, 0xB1));
         v = _mm_blend_ps(_mm256_castps256_ps128(z), _mm256_extractf128_ps(z, 1), 10);
 #endif
-        if (bias) v = _mm_add_ps(v, _mm_loadu_ps(bias));
+        if (bias) { v = _mm_add_ps(v, _mm_loadu_ps(bias)); }
         _mm_storeu_ps(c, add ? _mm_add_ps(_mm_loadu_ps(c), v) : v);
         return;
     }
@@ -6718,6 +6987,7 @@ TENSOR__INLINE void TENSOR__K(gemm_dot)(const int dm, const int dn, int64_t k, c
 }
 
 #undef TENSOR__DOTROWS
+
 #define TENSOR__DOTROWS(name, dm) \
     TENSOR__FN void TENSOR__K(name)(int64_t k, int n, const float *a, int64_t as, const float *b, \
                                     int64_t bs, float *c, int64_t cs, const float *bias, int add, \
@@ -6731,31 +7001,34 @@ TENSOR__DOTROWS(gemm_dot2, 2)
 TENSOR__DOTROWS(gemm_dot4, 4)
 #endif
 
-/* One row, the answer of a small net: the same dots, without what more rows or longer sums need. A vector
- * with a stride is gathered first, so that the sum does not depend on where it lies. */
+// One row, the answer of a small net: the same dots, without what more rows or longer sums need. A vector
+// with a stride is gathered first, so that the sum does not depend on where it lies.
 TENSOR__FN void TENSOR__K(gemm_row)(const tensor__gemm_t *g, int64_t acs, int64_t brs, int64_t bcs) {
     const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0), *bias = (const float *)g->bias;
     const float *b = (const float *)g->b + (g->boff ? g->boff[0] : 0);
     float *c = (float *)g->c + (g->coff ? g->coff[0] : 0), line[2][TENSOR__GEMM_KD];
-    int64_t j = 0, n = g->n, p;
+    int64_t j = 0, n = g->n;
     if (acs != 1) {
-        for (p = 0; p < g->k; p++) line[0][p] = a[p * acs];
+        for (int64_t p = 0; p < g->k; p++) { line[0][p] = a[p * acs]; }
         a = line[0];
     }
     if (brs != 1) {
-        for (p = 0; p < g->k; p++) line[1][p] = b[p * brs];
+        for (int64_t p = 0; p < g->k; p++) { line[1][p] = b[p * brs]; }
         b = line[1];
     }
-    for (; j + 4 <= n; j += 4, b += 4 * bcs)
+    for (; j + 4 <= n; j += 4, b += 4 * bcs) {
         TENSOR__K(gemm_dot)(1, 4, g->k, a, 0, b, bcs, c + j, 0, bias ? bias + j : NULL, 0, b);
-    for (; j < n; j++, b += bcs) TENSOR__K(gemm_dot)(1, 1, g->k, a, 0, b, bcs, c + j, 0,
-                                                     bias ? bias + j : NULL, 0, b);
+    }
+    for (; j < n; j++, b += bcs) {
+        TENSOR__K(gemm_dot)(1, 1, g->k, a, 0, b, bcs, c + j, 0,
+                            bias ? bias + j : NULL, 0, b);
+    }
 }
 
 TENSOR__FN void TENSOR__K(gemm_dots)(const tensor__gemm_t *g, const float *a, const float *b, float *c,
                                      const int64_t *r) {
     int64_t i, j, p, kb;
-    /* the first tiles fetch a column each of the next four; a single tile would wait */
+    // the first tiles fetch a column each of the next four; a single tile would wait
     int fetch = r[1] - r[0] >= 2 * TENSOR__DM ? 4 : 0;
     for (p = 0; p < g->k; p += kb) {
         int add = g->accumulate || p > 0;
@@ -6788,7 +7061,7 @@ TENSOR__FN void TENSOR__K(gemm_dots)(const tensor__gemm_t *g, const float *a, co
 }
 
 TENSOR__FN int TENSOR__K(gemm_is_dot)(const tensor__gemm_t *g) {
-    /* more rows where 32 registers hold a tile of 4 x 4; with fewer, packing B pays sooner */
+    // more rows where 32 registers hold a tile of 4 x 4; with fewer, packing B pays sooner
     int most = TENSOR__PASS == 3 ? 64 : 40, each = TENSOR__PASS == 3 ? 8 : 20;
     return g->acs == 1 && g->brs == 1 && g->bcs != 1 && each * g->m <= g->k && g->m <= most;
 }
@@ -6805,12 +7078,15 @@ TENSOR__FN void TENSOR__K(gemm_task)(void *arg, int64_t task, int worker) {
         const float *b = (const float *)g->b + (g->boff ? g->boff[item] : 0);
         float *c = (float *)g->c + (g->coff ? g->coff[item] : 0);
         tensor__gemm_rect(job, t - item * per, TENSOR__MR, TENSOR__NR, r);
-        if (TENSOR__K(gemm_is_dot)(g)) TENSOR__K(gemm_dots)(g, a, b, c, r);
-        else TENSOR__K(gemm_block)(g, a, b, c, r, ready ? ready + (r[0] - job->r[0]) * lda : NULL, s);
+        if (TENSOR__K(gemm_is_dot)(g)) {
+            TENSOR__K(gemm_dots)(g, a, b, c, r);
+        } else {
+            TENSOR__K(gemm_block)(g, a, b, c, r, ready ? ready + (r[0] - job->r[0]) * lda : NULL, s);
+        }
     }
 }
 
-/* 8 panels of the A that all threads read: packed once, by all of them, into the panels of worker 0 */
+// 8 panels of the A that all threads read: packed once, by all of them, into the panels of worker 0
 TENSOR__FN void TENSOR__K(gemm_share)(void *arg, int64_t task, int worker) {
     const tensor__gemm_job_t *job = (const tensor__gemm_job_t *)arg;
     const tensor__gemm_t *g = job->g;
@@ -6822,58 +7098,67 @@ TENSOR__FN void TENSOR__K(gemm_share)(void *arg, int64_t task, int worker) {
                            tensor__gemm_room(g, 0) + at * lda, lda * TENSOR__MR);
 }
 
-/* part `task` of a split sum, into its own m x n of scratch */
+// part `task` of a split sum, into its own m x n of scratch
 TENSOR__FN void TENSOR__K(gemm_part)(void *arg, int64_t task, int worker) {
     const tensor__gemm_job_t *job = (const tensor__gemm_job_t *)arg;
     tensor__gemm_t g = *job->g;
-    int64_t k0 = g.k * task / job->parts, r[6];
+    int64_t k0 = g.k * task / job->parts;
     float *s = tensor__gemm_room(&g, worker), *part = tensor__gemm_room(&g, job->workers) + task * g.m * g.n;
     const float *a = (const float *)g.a + k0 * g.acs, *b = (const float *)g.b + k0 * g.brs;
     g.k = g.k * (task + 1) / job->parts - k0;
-    g.bias = NULL; g.accumulate = 0; g.crs = g.n;
-    r[0] = r[2] = r[4] = 0; r[1] = g.m; r[3] = g.n; r[5] = g.k;
-    if (TENSOR__K(gemm_is_dot)(&g)) TENSOR__K(gemm_dots)(&g, a, b, part, r);
-    else TENSOR__K(gemm_block)(&g, a, b, part, r, NULL, s);
+    g.bias = NULL;
+    g.accumulate = 0;
+    g.crs = g.n;
+    int64_t r[6];
+    r[0] = r[2] = r[4] = 0;
+    r[1] = g.m;
+    r[3] = g.n;
+    r[5] = g.k;
+    if (TENSOR__K(gemm_is_dot)(&g)) {
+        TENSOR__K(gemm_dots)(&g, a, b, part, r);
+    } else {
+        TENSOR__K(gemm_block)(&g, a, b, part, r, NULL, s);
+    }
 }
 
 TENSOR__FN void TENSOR__K(gemm_split)(tensor__gemm_job_t *job) {
     const tensor__gemm_t *g = job->g;
     const float *parts = tensor__gemm_room(g, job->workers), *bias = (const float *)g->bias;
-    int64_t i, j, t;
     tensor__parallel(job->parts, TENSOR__K(gemm_part), job);
-    for (i = 0; i < g->m; i++)
-        for (j = 0; j < g->n; j++) {
-            float *c = (float *)g->c + (g->coff ? g->coff[0] : 0) + i * g->crs + j, v;
+    for (int64_t i = 0; i < g->m; i++) {
+        for (int64_t j = 0; j < g->n; j++) {
+            float *c = (float *)g->c + (g->coff ? g->coff[0] : 0) + i * g->crs + j;
             double sum = 0;
-            for (t = 0; t < job->parts; t++) sum += (double)parts[(t * g->m + i) * g->n + j];
-            v = (float)sum;
-            if (bias) v += bias[j];
+            for (int64_t t = 0; t < job->parts; t++) { sum += (double)parts[(t * g->m + i) * g->n + j]; }
+            float v = (float)sum;
+            if (bias) { v += bias[j]; }
             *c = g->accumulate ? *c + v : v;
         }
+    }
 }
 
-/* A small product: A in place, one chunk of k, B in place or, where its columns run along k or end within
- * a vector, copied to panel a panel at a time. The same tiles and dots as larger ones, so the same bits. */
+// A small product: A in place, one chunk of k, B in place or, where its columns run along k or end within
+// a vector, copied to panel a panel at a time. The same tiles and dots as larger ones, so the same bits.
 TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64_t acs, int64_t brs,
                                      int64_t bcs, float *panel) {
     const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0), *bias = (const float *)g->bias;
     const float *b = (const float *)g->b + (g->boff ? g->boff[0] : 0);
     float *c = (float *)g->c + (g->coff ? g->coff[0] : 0);
-    int m = (int)g->m, n = (int)g->n, col = acs != 1, high, i, j, w, mr;
+    int m = (int)g->m, n = (int)g->n, col = acs != 1, high, w, mr;
     int most = n > V_N ? TENSOR__MR : (int)(sizeof TENSOR__K(gemm_tiles) / sizeof TENSOR__K(gemm_tiles)[0]);
     int mr0 = tensor__gemm_height(m, most, &high);
-    for (j = 0; j < n; j += w, c += w, bias = bias ? bias + w : bias) {
-        int two = n - j >= TENSOR__NR, whole;
+    for (int j = 0; j < n; j += w, c += w, bias = bias ? bias + w : bias) {
+        int two = n - j >= TENSOR__NR;
         const float *bj = b + j * bcs, *ai = a;
         int64_t bs = brs;
         w = TENSOR__MIN(n - j, two ? TENSOR__NR : V_N);
-        whole = TENSOR__PASS == 3 || w >= V_N;
+        int whole = TENSOR__PASS == 3 || w >= V_N;
         if (bcs != 1 || !whole) {
             TENSOR__K(gemm_pack_b)(g->k, w, bj, brs, bcs, panel);
             bj = panel;
             bs = TENSOR__NR;
         }
-        for (i = 0; i < m; i += mr, ai += mr * ars) {
+        for (int i = 0; i < m; i += mr, ai += mr * ars) {
             const tensor__gemm_tile_fn *fn;
             float *ci = c + i * g->crs;
             mr = mr0 + (i < high);
@@ -6890,13 +7175,14 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64
     }
 }
 
-/* The panel is on the stack, only where there is something to copy: 8 KB in the widest pass, 16 KB for a k
- * over half of what is small. */
+// The panel is on the stack, only where there is something to copy: 8 KB in the widest pass, 16 KB for a k
+// over half of what is small.
 TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_tiny_half)(const tensor__gemm_t *g, int64_t ars, int64_t acs,
                                                            int64_t brs, int64_t bcs) {
     float panel[TENSOR__GEMM_TINY_K / 2 * TENSOR__NR];
     TENSOR__K(gemm_tiny)(g, ars, acs, brs, bcs, panel);
 }
+
 TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_tiny_whole)(const tensor__gemm_t *g, int64_t ars, int64_t acs,
                                                             int64_t brs, int64_t bcs) {
     float panel[TENSOR__GEMM_TINY_K * TENSOR__NR];
@@ -6904,16 +7190,24 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_tiny_whole)(const tensor__gemm_t
 }
 
 TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
-    tensor__gemm_job_t job;
-    tensor__gemm_t g;
-    int64_t ars = call->ars, acs = call->acs, brs = call->brs, bcs = call->bcs, i, p, mc, kc;
-    if (call->m <= 0 || call->n <= 0 || call->batch <= 0) return;
-    if (call->k <= 0) { tensor__gemm_empty(call, 4); return; }
-    /* a stride nobody walks is free: make it say contiguous */
-    if (call->k == 1) acs = 1;
-    else if (call->m == 1 && acs != 1) ars = 1;
-    if (call->n == 1) bcs = 1;
-    else if (call->k == 1 && bcs != 1) brs = 1;
+    int64_t ars = call->ars, acs = call->acs, brs = call->brs, bcs = call->bcs;
+    if (call->m <= 0 || call->n <= 0 || call->batch <= 0) { return; }
+    if (call->k <= 0) {
+        tensor__gemm_empty(call, 4);
+        return;
+    }
+
+    // a stride nobody walks is free: make it say contiguous
+    if (call->k == 1) {
+        acs = 1;
+    } else if (call->m == 1 && acs != 1) {
+        ars = 1;
+    }
+    if (call->n == 1) {
+        bcs = 1;
+    } else if (call->k == 1 && bcs != 1) {
+        brs = 1;
+    }
     if (call->m == 1 && call->batch == 1 && (brs == 1 || call->n == 1) && call->k <= TENSOR__GEMM_KD
         && call->n * call->k <= 65536 && !call->accumulate && V_N > 1) {
         TENSOR__K(gemm_row)(call, acs, brs, bcs);
@@ -6921,82 +7215,115 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     }
     if (tensor__gemm_tiny(call, ars, acs, brs, bcs)) {
         int64_t r[4];
-        r[0] = r[2] = 0; r[1] = call->m; r[3] = call->n;
-        if (bcs == 1 && (TENSOR__PASS == 3 || call->n % V_N == 0))
+        r[0] = r[2] = 0;
+        r[1] = call->m;
+        r[3] = call->n;
+        if (bcs == 1 && (TENSOR__PASS == 3 || call->n % V_N == 0)) {
             TENSOR__K(gemm_tiny)(call, ars, acs, brs, bcs, NULL);
-        else if (bcs == 1 || !TENSOR__K(gemm_is_dot)(call)) {
-            if (call->k <= TENSOR__GEMM_TINY_K / 2) TENSOR__K(gemm_tiny_half)(call, ars, acs, brs, bcs);
-            else TENSOR__K(gemm_tiny_whole)(call, ars, acs, brs, bcs);
+        } else if (bcs == 1 || !TENSOR__K(gemm_is_dot)(call)) {
+            if (call->k <= TENSOR__GEMM_TINY_K / 2) {
+                TENSOR__K(gemm_tiny_half)(call, ars, acs, brs, bcs);
+            } else {
+                TENSOR__K(gemm_tiny_whole)(call, ars, acs, brs, bcs);
+            }
+        } else {
+            TENSOR__K(gemm_dots)(call, (const float *)call->a + (call->aoff ? call->aoff[0] : 0),
+                                 (const float *)call->b + (call->boff ? call->boff[0] : 0),
+                                 (float *)call->c + (call->coff ? call->coff[0] : 0), r);
         }
-        else TENSOR__K(gemm_dots)(call, (const float *)call->a + (call->aoff ? call->aoff[0] : 0),
-                                  (const float *)call->b + (call->boff ? call->boff[0] : 0),
-                                  (float *)call->c + (call->coff ? call->coff[0] : 0), r);
         return;
     }
-    g = *call;
-    g.ars = ars; g.acs = acs; g.brs = brs; g.bcs = bcs;
+    tensor__gemm_t g = *call;
+    g.ars = ars;
+    g.acs = acs;
+    g.brs = brs;
+    g.bcs = bcs;
+    tensor__gemm_job_t job;
     job.g = &g;
     job.workers = tensor__thread_count();
     job.parts = tensor__gemm_splits(&g);
     if (job.parts) {
-        if (g.aoff) { g.a = (const float *)g.a + g.aoff[0]; g.aoff = NULL; }
-        if (g.boff) { g.b = (const float *)g.b + g.boff[0]; g.boff = NULL; }
+        if (g.aoff) {
+            g.a = (const float *)g.a + g.aoff[0];
+            g.aoff = NULL;
+        }
+        if (g.boff) {
+            g.b = (const float *)g.b + g.boff[0];
+            g.boff = NULL;
+        }
         TENSOR__K(gemm_split)(&job);
         return;
     }
     job.cut = tensor__gemm_cut(&g, job.workers, TENSOR__MR, TENSOR__NR);
-    /* threads that would each pack A pack it together, a block at a time */
+
+    // threads that would each pack A pack it together, a block at a time
     job.shared = job.cut.tasks > 1 && g.batch == 1 && !TENSOR__K(gemm_is_dot)(&g)
         && !TENSOR__K(gemm_a_here)(&g) && !TENSOR__K(gemm_b_here)(&g);
-    kc = job.shared ? tensor__gemm_chunk(g.k) : g.k;
-    mc = (g.m - 1) / TENSOR__GEMM_MC + 1;       /* equal blocks of whole panels */
+    int64_t kc = job.shared ? tensor__gemm_chunk(g.k) : g.k;
+    int64_t mc = (g.m - 1) / TENSOR__GEMM_MC + 1;  // equal blocks of whole panels
     mc = job.shared ? ((g.m - 1) / mc / TENSOR__MR + 1) * TENSOR__MR : g.m;
-    for (i = 0; i < g.m; i += mc)
-        for (p = 0; p < g.k; p += kc) {
-            job.r[0] = i; job.r[1] = TENSOR__MIN(i + mc, g.m);
-            job.r[4] = p; job.r[5] = TENSOR__MIN(p + kc, g.k);
-            if (job.shared)
+    for (int64_t i = 0; i < g.m; i += mc) {
+        for (int64_t p = 0; p < g.k; p += kc) {
+            job.r[0] = i;
+            job.r[1] = TENSOR__MIN(i + mc, g.m);
+            job.r[4] = p;
+            job.r[5] = TENSOR__MIN(p + kc, g.k);
+            if (job.shared) {
                 tensor__parallel((job.r[1] - i - 1) / (8 * TENSOR__MR) + 1, TENSOR__K(gemm_share), &job);
+            }
             tensor__parallel(job.cut.tasks, TENSOR__K(gemm_task), &job);
         }
+    }
 }
 
-/* c[4][2 vectors] = sum over p of the rows (1..4) of a times b[p][2 vectors]; a row that is not there gets
- * the last one's sum. Vectors of the compiler, where it has them: multiply and add need no names, and two
- * lanes exist without SIMD. */
+// c[4][2 vectors] = sum over p of the rows (1..4) of a times b[p][2 vectors]; a row that is not there gets
+// the last one's sum. Vectors of the compiler, where it has them: multiply and add need no names, and two
+// lanes exist without SIMD.
 #undef TENSOR__L64
 #define TENSOR__L64 (V_N > 4 ? V_N / 2 : 2)
 #if defined(__GNUC__) || defined(__clang__)
 typedef double TENSOR__K(doubles) __attribute__((vector_size(8 * TENSOR__L64), aligned(8), may_alias));
+
 TENSOR__BETWEEN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const double *a, int64_t ars,
                                               int64_t acs, const double *b, double *c) {
-    TENSOR__K(doubles) c0 = { 0, 0 }, c1 = c0, c2 = c0, c3 = c0, d0 = c0, d1 = c0, d2 = c0, d3 = c0;
+    TENSOR__K(doubles)
+    c0 = { 0, 0 }, c1 = c0, c2 = c0, c3 = c0, d0 = c0, d1 = c0, d2 = c0, d3 = c0;
     TENSOR__K(doubles) *o = (TENSOR__K(doubles) *)(void *)c;
     const double *a1 = rows > 1 ? a + ars : a, *a2 = rows > 2 ? a1 + ars : a1, *a3 = rows > 3 ? a2 + ars : a2;
     for (; k > 0; k--, a += acs, a1 += acs, a2 += acs, a3 += acs, b += 2 * TENSOR__L64) {
-        TENSOR__K(doubles) x = *(const TENSOR__K(doubles) *)(const void *)b;
-        TENSOR__K(doubles) y = *(const TENSOR__K(doubles) *)(const void *)(b + TENSOR__L64);
-        c0 += *a * x; d0 += *a * y;
-        c1 += *a1 * x; d1 += *a1 * y;
-        c2 += *a2 * x; d2 += *a2 * y;
-        c3 += *a3 * x; d3 += *a3 * y;
+        TENSOR__K(doubles)
+        x = *(const TENSOR__K(doubles) *)(const void *)b;
+        TENSOR__K(doubles)
+        y = *(const TENSOR__K(doubles) *)(const void *)(b + TENSOR__L64);
+        c0 += *a * x;
+        d0 += *a * y;
+        c1 += *a1 * x;
+        d1 += *a1 * y;
+        c2 += *a2 * x;
+        d2 += *a2 * y;
+        c3 += *a3 * x;
+        d3 += *a3 * y;
     }
-    o[0] = c0; o[1] = d0; o[2] = c1; o[3] = d1;
-    o[4] = c2; o[5] = d2; o[6] = c3; o[7] = d3;
+    o[0] = c0;
+    o[1] = d0;
+    o[2] = c1;
+    o[3] = d1;
+    o[4] = c2;
+    o[5] = d2;
+    o[6] = c3;
+    o[7] = d3;
 }
 #else
 TENSOR__BETWEEN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const double *a, int64_t ars,
                                               int64_t acs, const double *b, double *c) {
-    int64_t p;
-    int row, lane;
-    for (row = 0; row < 4; row++) {
+    for (int row = 0; row < 4; row++) {
         const double *from = a + TENSOR__MIN(row, rows - 1) * ars;
         double *sum = c + row * 2 * TENSOR__L64;
-        for (lane = 0; lane < 2 * TENSOR__L64; lane++) { sum[lane] = 0; }
-        for (p = 0; p < k; p++) {
+        for (int lane = 0; lane < 2 * TENSOR__L64; lane++) { sum[lane] = 0; }
+        for (int64_t p = 0; p < k; p++) {
             const double *line = b + p * 2 * TENSOR__L64;
             double x = from[p * acs];
-            for (lane = 0; lane < 2 * TENSOR__L64; lane++) { sum[lane] += x * line[lane]; }
+            for (int lane = 0; lane < 2 * TENSOR__L64; lane++) { sum[lane] += x * line[lane]; }
         }
     }
 }
@@ -7014,44 +7341,46 @@ TENSOR__BETWEEN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const dou
 TENSOR__INLINE void TENSOR__K(box_muller)(V_I w1, V_I w2, V_F *x, V_F *y) {
     V_F f = V_ADD(V_MUL(V_FROM_I(VI_SHR(w1, 16)), V_SET(65536.0f)),
                   V_ADD(V_FROM_I(VI_AND(w1, VI_SET(0xFFFF))), V_SET(0.5f)));
+
     // f = (1 + t) 2^e, t from sqrt(1/2) - 1
-    V_I bits = VI_SUB(V_BITS(f), VI_SET(0x3F3504F3)), e = VI_SAR(bits, 23), minus_s, minus_c;
+    V_I bits = VI_SUB(V_BITS(f), VI_SET(0x3F3504F3)), e = VI_SAR(bits, 23);
     V_F t = V_SUB(V_OF(VI_ADD(VI_AND(bits, VI_SET(0x007FFFFF)), VI_SET(0x3F3504F3))), V_SET(1.0f));
-    V_F s, c, r, a, p;
-    V_M odd;
+
     // ln(1 + t) = t - t^2 / 2 + t^3 p(t), relative error 2^-24.9
-    p = V_SET(0.08700430393218994f);
+    V_F p = V_SET(0.08700430393218994f);
     TENSOR__HORNER6(TENSOR__C_TWICE, p, t, -0.14267486333847046f, 0.14914768934249878f, -0.1657758504152298f,
                     0.19963063299655914f, -0.2500133812427521f, 0.3333390951156616f);
-    a = V_MUL(t, t);
+    V_F a = V_MUL(t, t);
     p = V_ADD(V_SUB(t, V_MUL(V_SET(0.5f), a)), V_MUL(V_MUL(a, t), p));
     p = V_ADD(V_MUL(V_FROM_I(VI_SUB(e, VI_SET(32))), V_SET(0.6931471805599453f)), p);
-    r = V_SQRT(V_MAXR(V_MUL(V_SET(-2.0f), p), V_ZERO()));
+    V_F r = V_SQRT(V_MAXR(V_MUL(V_SET(-2.0f), p), V_ZERO()));
+
     // the angle is q quarter turns and a, |a| <= pi/4: Taylor to a^9 and a^10
     e = VI_SHR(VI_ADD(w2, VI_SET(1 << 29)), 30);
     a = V_MUL(V_FROM_I(VI_SUB(w2, VI_SHL(e, 30))), V_SET(1.4629180792671596e-9f));
     t = V_MUL(a, a);
-    s = V_SET(2.7557319e-6f);
+    V_F s = V_SET(2.7557319e-6f);
     TENSOR__HORNER3(TENSOR__C_TWICE, s, t, -1.98412698e-4f, 8.33333333e-3f, -1.66666667e-1f);
     s = V_ADD(a, V_MUL(V_MUL(a, t), s));
-    c = V_SET(-2.75573192e-7f);
+    V_F c = V_SET(-2.75573192e-7f);
     TENSOR__HORNER5(TENSOR__C_TWICE, c, t, 2.48015873e-5f, -1.38888889e-3f, 4.16666667e-2f, -0.5f, 1.0f);
-    odd = VI_EQ(VI_AND(e, VI_SET(1)), VI_SET(1));
-    minus_s = VI_SHL(VI_AND(e, VI_SET(2)), 30);
-    minus_c = VI_SHL(VI_AND(VI_ADD(e, VI_SET(1)), VI_SET(2)), 30);
+    V_M odd = VI_EQ(VI_AND(e, VI_SET(1)), VI_SET(1));
+    V_I minus_s = VI_SHL(VI_AND(e, VI_SET(2)), 30);
+    V_I minus_c = VI_SHL(VI_AND(VI_ADD(e, VI_SET(1)), VI_SET(2)), 30);
     p = V_SEL(odd, s, c);
     s = V_SEL(odd, c, s);
     *x = V_MUL(r, V_OF(VI_XOR(V_BITS(p), minus_c)));
     *y = V_MUL(r, V_OF(VI_XOR(V_BITS(s), minus_s)));
 }
+
 // Elements first .. first + n of a stream, first a multiple of 4: a + b u, u uniform in [0, 1), at most top,
 // or (normal) a + b z.
 TENSOR__INLINE void TENSOR__K(random)(const int normal, tensor_generator_t g, int64_t first, int64_t n,
                                       float a, float b, float top, float *out) {
     for (int64_t i = 0; i < n; i += 8 * V_N) {
         V_I w[8];
-        V_F y[8];
         TENSOR__K(philox)(g, (uint64_t)(first + i) >> 2, w);
+        V_F y[8];
         for (int k = 0; k < 8; k += 2) {
             if (normal) {
                 TENSOR__K(box_muller)(w[k], w[k + 1], &y[k], &y[k + 1]);
@@ -7070,6 +7399,7 @@ TENSOR__INLINE void TENSOR__K(random)(const int normal, tensor_generator_t g, in
         if (to == t) { memcpy(out + i, t, (size_t)(n - i) * sizeof(float)); }
     }
 }
+
 #define TENSOR__X(name, normal)                                                                              \
     TENSOR__BETWEEN void TENSOR__K(name)(tensor_generator_t g, int64_t first, int64_t n, float a, float b,   \
                                          float top, float *out) {                                            \
@@ -7098,17 +7428,26 @@ TENSOR__BETWEEN int64_t TENSOR__K(load)(float *d, const void *p, int dtype, int6
     const uint16_t *h = (const uint16_t *)p;
     int64_t i = 0;
     switch (dtype) {
-    case TENSOR_U8: TENSOR__WHOLE { V_STORE(d + i, V_FROM_I(VI_LOAD_U8(b + i))); } break;
+    case TENSOR_U8:
+        TENSOR__WHOLE { V_STORE(d + i, V_FROM_I(VI_LOAD_U8(b + i))); }
+        break;
     case TENSOR_BOOL:
         TENSOR__WHOLE { V_STORE(d + i, V_MINR(V_FROM_I(VI_LOAD_U8(b + i)), V_SET(1.0f))); }
         break;
-    case TENSOR_I32: TENSOR__WHOLE { V_STORE(d + i, V_FROM_I(VI_LOAD((const int32_t *)p + i))); } break;
-    case TENSOR_F16: TENSOR__WHOLE { V_STORE(d + i, V_LOAD_F16(h + i)); } break;
-    case TENSOR_BF16: TENSOR__WHOLE { V_STORE(d + i, V_LOAD_BF16(h + i)); } break;
+    case TENSOR_I32:
+        TENSOR__WHOLE { V_STORE(d + i, V_FROM_I(VI_LOAD((const int32_t *)p + i))); }
+        break;
+    case TENSOR_F16:
+        TENSOR__WHOLE { V_STORE(d + i, V_LOAD_F16(h + i)); }
+        break;
+    case TENSOR_BF16:
+        TENSOR__WHOLE { V_STORE(d + i, V_LOAD_BF16(h + i)); }
+        break;
     default: break;
     }
     return i;
 }
+
 TENSOR__BETWEEN int64_t TENSOR__K(store)(void *p, int dtype, const float *s, int64_t n) {
     uint16_t *h = (uint16_t *)p;
     int64_t i = 0;
@@ -7119,8 +7458,12 @@ TENSOR__BETWEEN int64_t TENSOR__K(store)(void *p, int dtype, const float *s, int
             VI_STORE_U8((uint8_t *)p + i, VI_TRUNC(one));
         }
         break;
-    case TENSOR_F16: TENSOR__WHOLE { V_STORE_F16(h + i, V_LOAD(s + i)); } break;
-    case TENSOR_BF16: TENSOR__WHOLE { V_STORE_BF16(h + i, V_LOAD(s + i)); } break;
+    case TENSOR_F16:
+        TENSOR__WHOLE { V_STORE_F16(h + i, V_LOAD(s + i)); }
+        break;
+    case TENSOR_BF16:
+        TENSOR__WHOLE { V_STORE_BF16(h + i, V_LOAD(s + i)); }
+        break;
     default: break;
     }
     return i;
@@ -7233,7 +7576,7 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #endif
 
 #if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_WORDS)
-/* Closes the pass. */
+// Closes the pass.
 #if defined(__clang__)
 #if TENSOR__PASS > 0 && TENSOR__PASS < 4
 #pragma clang attribute pop
@@ -7406,6 +7749,297 @@ extern "C" {
 #endif
 
 // ------------------------------------------------------------------------------
+// >>impl-gemm-shared                              MARK: matrix product: what all passes share
+//
+// C[m,n] (+)= A[m,k] B[k,n] (+ bias[n]), row stride of C free, column stride 1, A and B of any strides (0
+// too): the call, how it is cut for threads and caches, its scratch, the plain reference, the product in
+// f64. Order of the sum, the same for every thread count and every tile edge: k is cut into chunks of a
+// constant length, a chunk is one chain from +0 in ascending k, chunks are added to C in ascending k. What
+// is chosen (path, chunk length, split of k) is chosen from m, n, k and the strides, never from the
+// threads.
+//
+// It is a room before the passes, since each of them calls it and a part of the implementation may be
+// theirs alone; the tiles are in >>kernel-gemm, what only the core needs (bf16, BLAS, integers, the choice
+// among them) in >>impl-gemm.
+// ------------------------------------------------------------------------------
+
+// GEMM, common to all ISA passes: the call, its scratch, the references, the f64 product
+//
+// C[m,n] (+)= A[m,k] B[k,n] (+ bias[n]), row stride of C free, column stride 1, A and B of any strides (0
+// too). Order of the sum, the same for every thread count and every tile edge: k is cut into chunks of a
+// constant length, a chunk is one chain from +0 in ascending k, chunks are added to C in ascending k. What
+// is chosen (path, chunk length, split of k) is chosen from m, n, k and the strides, never from the
+// threads.
+enum {
+    TENSOR__GEMM_KC = 512,      // longest chunk of k: a panel of A (14 x 512 f32) is 28 KB of L1
+    TENSOR__GEMM_NC = 128,      // columns of packed B: 512 x 128 f32 = 256 KB of a 1 MB L2
+    TENSOR__GEMM_MC = 1024,     // rows of packed A
+    TENSOR__GEMM_PANELS = 16,   // panels of A packed at a time
+    TENSOR__GEMM_KS = 32,       // chunk of k where B is read in place and only once: 32 streams of rows
+    TENSOR__GEMM_KD = 1024,     // chunk of k of the dot path: 6 rows of B in L1
+    TENSOR__GEMM_MR = 16,       // rows and columns of a tile, upper bounds over the passes
+    TENSOR__GEMM_NR = 32,
+    TENSOR__GEMM_SPLIT = 8,     // parts of k of a split sum, at least
+    TENSOR__GEMM_LEAF = 16384,  // their length, at most
+    TENSOR__GEMM_SMALL = 65536, // elements of C that a long sum is split for
+    TENSOR__GEMM_TINY_K = 128   // k of a product of one task that needs no scratch, m and n half of it
+};
+
+#define TENSOR__MIN(a, b) ((a) < (b) ? (a) : (b))
+#if defined(__GNUC__) || defined(__clang__)
+#define TENSOR__HIDE(p) __asm__("" : "+r"(p))      // where p came from is forgotten
+#else
+#define TENSOR__HIDE(p) ((void)0)
+#endif
+
+// Into how many parts k is cut, 0 = none: a tall sum over a small C (dW of a narrow layer) has too few tiles
+// to share, and one chain of chunks loses digits where k is very long. The partial products land in scratch
+// and are added in order, in double.
+TENSOR__FN int64_t tensor__gemm_splits(const tensor__gemm_t *g) {
+    int64_t parts = (g->k + TENSOR__GEMM_LEAF - 1) / TENSOR__GEMM_LEAF, least = TENSOR__GEMM_SPLIT;
+    if (g->k < 4096 || g->batch != 1 || g->m > TENSOR__GEMM_SMALL / g->n) { return 0; }  // most end here
+    if (g->m <= 64 && g->n <= 64 && g->m > 4) { return parts > least ? parts : least; }
+    return parts > least ? parts : 0;
+}
+
+// Whether one thread does it all at once, without scratch: A, B and C lie in the first two caches.
+TENSOR__INLINE int tensor__gemm_tiny(const tensor__gemm_t *g, int64_t ars, int64_t acs, int64_t brs,
+                                     int64_t bcs) {
+    return g->batch == 1 && (acs == 1 || ars == 1) && (bcs == 1 || brs == 1) && g->k <= TENSOR__GEMM_TINY_K
+        && g->m <= TENSOR__GEMM_TINY_K / 2 && g->n <= TENSOR__GEMM_TINY_K / 2;
+}
+
+// Panels of rows are of equal height: 13 rows are 7 + 6, not 12 + 1. -> the height,
+// before row `high` one more
+TENSOR__INLINE int tensor__gemm_height(int rows, int mr, int *high) {
+    int panels = (rows + mr - 1) / mr, h = mr;
+    while (h * panels > rows) { h--; }  // some steps at most; a division takes longer than a tiny product
+    *high = (rows - h * panels) * (h + 1);
+    return h;
+}
+
+// chunks of one k are of equal length: 640 is 320 + 320, not 512 + 128
+TENSOR__FN int64_t tensor__gemm_chunk(int64_t k) {
+    if (k <= TENSOR__GEMM_KC) { return k; }
+    int64_t parts = (k + TENSOR__GEMM_KC - 1) / TENSOR__GEMM_KC;
+    return ((k + parts - 1) / parts + 15) / 16 * 16;
+}
+
+// Floats of scratch a worker needs: panels of A (16 steps longer: lanes past MR go there), then a block of
+// B. Bounds by min(k, KC), not by the chunk: the parts of a split sum have chunks of their own.
+TENSOR__FN int64_t tensor__gemm_panel_floats(const tensor__gemm_t *g) {
+    return (TENSOR__MIN(g->k, (int64_t)TENSOR__GEMM_KC) + 16)
+        * (TENSOR__MIN(g->m, (int64_t)TENSOR__GEMM_MC) + TENSOR__GEMM_MR);
+}
+
+TENSOR__FN uint64_t tensor__gemm_worker_floats(const tensor__gemm_t *g) {
+    uint64_t nb = (uint64_t)TENSOR__MIN(g->n, (int64_t)TENSOR__GEMM_NC);
+    nb = (nb + TENSOR__GEMM_NR - 1) / TENSOR__GEMM_NR * TENSOR__GEMM_NR;
+    uint64_t steps = (uint64_t)TENSOR__MIN(g->k, (int64_t)TENSOR__GEMM_KC);
+    return ((uint64_t)tensor__gemm_panel_floats(g) + steps * nb + 15) / 16 * 16;
+}
+
+TENSOR__FN float *tensor__gemm_room(const tensor__gemm_t *g, int worker) {
+    float *s = (float *)(void *)(((uintptr_t)g->scratch + 63) & ~(uintptr_t)63);
+    return s + (int64_t)tensor__gemm_worker_floats(g) * worker;
+}
+
+TENSOR__FN size_t tensor__gemm_scratch_f32(const tensor__gemm_t *g, int threads) {
+    if (g->m <= 0 || g->n <= 0 || g->k <= 0 || g->batch <= 0) { return 0; }
+    uint64_t bytes = tensor__gemm_worker_floats(g) * 4 * (uint64_t)(threads > 0 ? threads : 1) + 64;
+    bytes += (uint64_t)g->m * (uint64_t)g->n * 4 * (uint64_t)tensor__gemm_splits(g);
+    return (size_t)bytes;
+}
+
+// the plain meaning: one chain in double per element
+TENSOR__FN void tensor__gemm_ref_f32(const tensor__gemm_t *g) {
+    for (int64_t t = 0; t < g->batch; t++) {
+        const float *a = (const float *)g->a + (g->aoff ? g->aoff[t] : 0);
+        const float *b = (const float *)g->b + (g->boff ? g->boff[t] : 0);
+        float *c = (float *)g->c + (g->coff ? g->coff[t] : 0);
+        for (int64_t i = 0; i < g->m; i++) {
+            for (int64_t j = 0; j < g->n; j++) {
+                double s = g->bias ? (double)((const float *)g->bias)[j] : 0.0;
+                for (int64_t p = 0; p < g->k; p++) {
+                    s += (double)a[i * g->ars + p * g->acs] * (double)b[p * g->brs + j * g->bcs];
+                }
+                if (g->accumulate) { s += (double)c[i * g->crs + j]; }
+                c[i * g->crs + j] = (float)s;
+            }
+        }
+    }
+}
+
+// The parallel cut: an item of the batch is a grid of gm x gn rectangles of C, and a task is `per` items
+// or one rectangle. Each rectangle packs for itself, so workers meet only once, at the end; the grid is
+// the one that packs least for the balance it gives.
+typedef struct { int64_t tasks, per, gm, gn; } tensor__gemm_cut_t;
+
+TENSOR__FN tensor__gemm_cut_t tensor__gemm_cut(const tensor__gemm_t *g, int threads, int mr, int nr) {
+    tensor__gemm_cut_t cut;
+    double work = (double)g->m * (double)g->n * (double)g->k, best = 0;
+    cut.tasks = 1;
+    cut.per = g->batch;
+    cut.gm = cut.gn = 1;
+
+    // 512K multiply-adds take about 8 us on one core; a join takes 2
+    if (threads < 2 || work * (double)g->batch < 524288.0) { return cut; }
+    if (g->batch >= 4 * threads || (g->batch >= threads && work < 262144.0)) {
+        cut.per = (g->batch + 8 * threads - 1) / (8 * threads);
+        cut.tasks = (g->batch + cut.per - 1) / cut.per;
+        return cut;
+    }
+    int64_t nrs = (g->n + nr - 1) / nr;
+    int64_t mrs = (g->m + mr - 1) / mr;
+    int64_t want = (threads + g->batch - 1) / g->batch;
+
+    // somebody else may use a core: let the other take more
+    if (work > 8e6 * (double)want) { want *= 4; }
+    for (int64_t gm = 1; gm <= want && gm <= mrs; gm++) {
+        int64_t gn = TENSOR__MIN((want + gm - 1) / gm, nrs);
+        int64_t rows = (mrs + gm - 1) / gm * mr;
+        int64_t cols = (nrs + gn - 1) / gn * nr;
+        // in multiply-adds: 64 to read and pack an element of B, 16 to read one of A
+        double cost = (double)rows * (double)cols + 64.0 * (double)cols + 16.0 * (double)rows;
+        cost *= (double)((gm * gn * g->batch + threads - 1) / threads);
+        if (best == 0 || cost < best) {
+            best = cost;
+            cut.gm = gm;
+            cut.gn = gn;
+        }
+    }
+    cut.per = 1;
+    cut.tasks = cut.gm * cut.gn * g->batch;
+    return cut;
+}
+
+// f64: tiles of 4 rows and two vectors, B packed, A read in place; products and sums that no FMA joins, so a
+// result is the same whatever the instruction set.
+enum { TENSOR__GEMM_KC64 = 256, TENSOR__GEMM_NC64 = 128, TENSOR__GEMM_NR64 = 16 };
+
+TENSOR__FN size_t tensor__gemm_scratch_f64(const tensor__gemm_t *g, int threads) {
+    uint64_t kb = (uint64_t)TENSOR__MIN(g->k > 0 ? g->k : 0, (int64_t)TENSOR__GEMM_KC64);
+    return (size_t)(kb * TENSOR__GEMM_NC64 * 8 * (uint64_t)(threads > 0 ? threads : 1) + 64);
+}
+
+// dst[k][nr] from `w` columns of src, lanes past w zero
+TENSOR__FN void tensor__gemm_pack_f64(int64_t k, int64_t w, int nr, const double *src, int64_t rs, int64_t cs,
+                                      double *dst) {
+    if (cs == 1 && w == nr) {
+        for (int64_t p = 0; p < k; p++) { memcpy(dst + p * nr, src + p * rs, (size_t)nr * 8); }
+    } else {
+        for (int64_t i = 0; i < nr; i++) {
+            for (int64_t p = 0; p < k; p++) { dst[p * nr + i] = i < w ? src[p * rs + i * cs] : 0.0; }
+        }
+    }
+}
+
+typedef struct {
+    const tensor__gemm_t *g;
+    tensor__gemm_cut_t cut;
+    int workers, nr;            // nr: columns of a tile, with tile of f64 alone
+    int64_t parts;              // of a split sum
+    int64_t r[6];               // rows, columns (unused) and steps of k that are at hand
+    int shared;                 // panels of A are ready, see gemm_share; not of f64
+    void (*tile)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b,
+                 double *c);
+} tensor__gemm_job_t;
+
+// rows, columns and steps of k of rectangle t of the grid, cut at multiples of mr and nr
+TENSOR__FN void tensor__gemm_rect(const tensor__gemm_job_t *job, int64_t t, int mr, int nr, int64_t *r) {
+    const tensor__gemm_t *g = job->g;
+    memcpy(r, job->r, sizeof job->r);
+    if (job->cut.gm * job->cut.gn == 1) {
+        r[2] = 0;
+        r[3] = g->n;
+        return;
+    }
+    int64_t mrs = (r[1] - r[0] + mr - 1) / mr;
+    int64_t nrs = (g->n + nr - 1) / nr;
+    int64_t ti = t / job->cut.gn;
+    int64_t tj = t % job->cut.gn;
+    r[1] = TENSOR__MIN(r[0] + mrs * (ti + 1) / job->cut.gm * mr, r[1]);
+    r[0] += mrs * ti / job->cut.gm * mr;
+    r[2] = nrs * tj / job->cut.gn * nr;
+    r[3] = TENSOR__MIN(nrs * (tj + 1) / job->cut.gn * nr, g->n);
+}
+
+TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_job_t *job, int64_t item, const int64_t *r,
+                                       double *bp) {
+    const tensor__gemm_t *g = job->g;
+    const double *a = (const double *)g->a + (g->aoff ? g->aoff[item] : 0);
+    const double *b = (const double *)g->b + (g->boff ? g->boff[item] : 0);
+    double *c = (double *)g->c + (g->coff ? g->coff[item] : 0), tile[4 * TENSOR__GEMM_NR64];
+    int64_t nr = job->nr;
+    for (int64_t jc = r[2]; jc < r[3]; jc += TENSOR__GEMM_NC64) {
+        for (int64_t p = 0; p < g->k; p += TENSOR__GEMM_KC64) {
+            int add = g->accumulate || p > 0;
+            const double *bias = p == 0 ? (const double *)g->bias : NULL;
+            int64_t kb = TENSOR__MIN(g->k - p, (int64_t)TENSOR__GEMM_KC64);
+            int64_t nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC64);
+            for (int64_t q = 0; q < nb; q += nr) {
+                tensor__gemm_pack_f64(kb, TENSOR__MIN(nb - q, nr), job->nr,
+                                      b + p * g->brs + (jc + q) * g->bcs, g->brs, g->bcs, bp + q * kb);
+            }
+            for (int64_t i = r[0]; i < r[1]; i += 4) {
+                int64_t mw = TENSOR__MIN(r[1] - i, (int64_t)4);
+                for (int64_t j = 0; j < nb; j += nr) {
+                    int64_t nw = TENSOR__MIN(nb - j, nr);
+                    job->tile(kb, mw, a + i * g->ars + p * g->acs, g->ars, g->acs, bp + j * kb, tile);
+                    for (int64_t x = 0; x < mw; x++) {
+                        double *o = c + (i + x) * g->crs + jc + j;
+                        for (int64_t y = 0; y < nw; y++) {
+                            double v = tile[nr * x + y];
+                            if (bias) { v += bias[jc + j + y]; }
+                            o[y] = add ? o[y] + v : v;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+TENSOR__FN void tensor__gemm_task_f64(void *arg, int64_t task, int worker) {
+    const tensor__gemm_job_t *job = (const tensor__gemm_job_t *)arg;
+    int64_t per = job->cut.gm * job->cut.gn, r[6], n = job->g->batch * per;
+    double *s = (double *)(void *)(((uintptr_t)job->g->scratch + 63) & ~(uintptr_t)63)
+        + (int64_t)(tensor__gemm_scratch_f64(job->g, 1) - 64) / 8 * worker;
+    int64_t t = task * job->cut.per;
+    int64_t t1 = TENSOR__MIN(t + job->cut.per, n);
+    for (; t < t1; t++) {
+        tensor__gemm_rect(job, t % per, 4, job->nr, r);
+        tensor__gemm_block_f64(job, t / per, r, s);
+    }
+}
+
+// k == 0: the empty sum. es = 4 or 8 bytes an element
+TENSOR__FN void tensor__gemm_empty(const tensor__gemm_t *g, size_t es) {
+    if (g->accumulate && !g->bias) { return; }
+    for (int64_t t = 0; t < g->batch; t++) {
+        for (int64_t i = 0; i < g->m; i++) {
+            int64_t at = (g->coff ? g->coff[t] : 0) + i * g->crs;
+            if (es == 4) {
+                float *c = (float *)g->c + at;
+                const float *b = (const float *)g->bias;
+                for (int64_t j = 0; j < g->n; j++) {
+                    c[j] = (g->accumulate ? c[j] : 0.0f) + (b ? b[j] : 0.0f);
+                }
+            } else {
+                double *c = (double *)g->c + at;
+                const double *b = (const double *)g->bias;
+                for (int64_t j = 0; j < g->n; j++) { c[j] = (g->accumulate ? c[j] : 0.0) + (b ? b[j] : 0.0); }
+            }
+        }
+    }
+}
+
+// one tile: c[mr][.] (+)= a b; as = stride of a's rows (or of k, by variant), bs of b's rows, cs of c's;
+// w = valid columns of the last vector
+typedef void (*tensor__gemm_tile_fn)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs,
+                                     float *c, int64_t cs, const float *bias, int add, int w);
+
+// ------------------------------------------------------------------------------
 // >>impl-passes                                    MARK: what a pass offers, the passes
 //
 // The kernels come first: they need nothing of the implementation but the two functions declared here, so
@@ -7417,6 +8051,7 @@ enum {
     TENSOR__BLOCK = 256, TENSOR__LANES = 16, TENSOR__ITER_ARGS = 9, TENSOR__GRAIN = 16384,
     TENSOR__STREAM = 1 << 23            // elements of a result that goes past the caches
 };
+
 // A pass. Its kernels are reached one by one, TENSOR__DO(isa, leaf_sum)(x, n), so that those that a program
 // does not use are not kept by those that it does. Rejected: a table of all (nothing could be dropped).
 typedef struct tensor__isa_t {
@@ -7450,265 +8085,11 @@ typedef struct tensor__isa_t {
 TENSOR__KERNELS(TENSOR__X)
 #undef TENSOR__X
 
-/* GEMM, common to all ISA passes: the call, its scratch, the references, the f64 product
- *
- * C[m,n] (+)= A[m,k] B[k,n] (+ bias[n]), row stride of C free, column stride 1, A and B of any strides (0
- * too). Order of the sum, the same for every thread count and every tile edge: k is cut into chunks of a
- * constant length, a chunk is one chain from +0 in ascending k, chunks are added to C in ascending k. What
- * is chosen (path, chunk length, split of k) is chosen from m, n, k and the strides, never from the
- * threads. */
-enum {
-    TENSOR__GEMM_KC = 512,      /* longest chunk of k: a panel of A (14 x 512 f32) is 28 KB of L1 */
-    TENSOR__GEMM_NC = 128,      /* columns of packed B: 512 x 128 f32 = 256 KB of a 1 MB L2 */
-    TENSOR__GEMM_MC = 1024,     /* rows of packed A */
-    TENSOR__GEMM_PANELS = 16,   /* panels of A packed at a time */
-    TENSOR__GEMM_KS = 32,       /* chunk of k where B is read in place and only once: 32 streams of rows */
-    TENSOR__GEMM_KD = 1024,     /* chunk of k of the dot path: 6 rows of B in L1 */
-    TENSOR__GEMM_MR = 16,       /* rows and columns of a tile, upper bounds over the passes */
-    TENSOR__GEMM_NR = 32,
-    TENSOR__GEMM_SPLIT = 8,     /* parts of k of a split sum, at least */
-    TENSOR__GEMM_LEAF = 16384,  /* their length, at most */
-    TENSOR__GEMM_SMALL = 65536, /* elements of C that a long sum is split for */
-    TENSOR__GEMM_TINY_K = 128   /* k of a product of one task that needs no scratch, m and n half of it */
-};
-
-#define TENSOR__MIN(a, b) ((a) < (b) ? (a) : (b))
-#if defined(__GNUC__) || defined(__clang__)
-#define TENSOR__HIDE(p) __asm__("" : "+r"(p))      /* where p came from is forgotten */
-#else
-#define TENSOR__HIDE(p) ((void)0)
-#endif
-
-/* Into how many parts k is cut, 0 = none: a tall sum over a small C (dW of a narrow layer) has too few tiles
- * to share, and one chain of chunks loses digits where k is very long. The partial products land in scratch
- * and are added in order, in double. */
-TENSOR__FN int64_t tensor__gemm_splits(const tensor__gemm_t *g) {
-    int64_t parts = (g->k + TENSOR__GEMM_LEAF - 1) / TENSOR__GEMM_LEAF, least = TENSOR__GEMM_SPLIT;
-    if (g->k < 4096 || g->batch != 1 || g->m > TENSOR__GEMM_SMALL / g->n) return 0;     /* most end here */
-    if (g->m <= 64 && g->n <= 64 && g->m > 4) return parts > least ? parts : least;
-    return parts > least ? parts : 0;
-}
-
-/* Whether one thread does it all at once, without scratch: A, B and C lie in the first two caches. */
-TENSOR__INLINE int tensor__gemm_tiny(const tensor__gemm_t *g, int64_t ars, int64_t acs, int64_t brs,
-                                     int64_t bcs) {
-    return g->batch == 1 && (acs == 1 || ars == 1) && (bcs == 1 || brs == 1) && g->k <= TENSOR__GEMM_TINY_K
-        && g->m <= TENSOR__GEMM_TINY_K / 2 && g->n <= TENSOR__GEMM_TINY_K / 2;
-}
-
-/* Panels of rows are of equal height: 13 rows are 7 + 6, not 12 + 1. -> the height,
-    before row `high` one more */
-TENSOR__INLINE int tensor__gemm_height(int rows, int mr, int *high) {
-    int panels = (rows + mr - 1) / mr, h = mr;
-    while (h * panels > rows) h--;      /* some steps at most; a division takes longer than a tiny product */
-    *high = (rows - h * panels) * (h + 1);
-    return h;
-}
-
-/* chunks of one k are of equal length: 640 is 320 + 320, not 512 + 128 */
-TENSOR__FN int64_t tensor__gemm_chunk(int64_t k) {
-    if (k <= TENSOR__GEMM_KC) return k;
-    int64_t parts = (k + TENSOR__GEMM_KC - 1) / TENSOR__GEMM_KC;
-    return ((k + parts - 1) / parts + 15) / 16 * 16;
-}
-
-/* Floats of scratch a worker needs: panels of A (16 steps longer: lanes past MR go there), then a block of
- * B. Bounds by min(k, KC), not by the chunk: the parts of a split sum have chunks of their own. */
-TENSOR__FN int64_t tensor__gemm_panel_floats(const tensor__gemm_t *g) {
-    return (TENSOR__MIN(g->k, (int64_t)TENSOR__GEMM_KC) + 16)
-        * (TENSOR__MIN(g->m, (int64_t)TENSOR__GEMM_MC) + TENSOR__GEMM_MR);
-}
-TENSOR__FN uint64_t tensor__gemm_worker_floats(const tensor__gemm_t *g) {
-    uint64_t nb = (uint64_t)TENSOR__MIN(g->n, (int64_t)TENSOR__GEMM_NC);
-    nb = (nb + TENSOR__GEMM_NR - 1) / TENSOR__GEMM_NR * TENSOR__GEMM_NR;
-    uint64_t steps = (uint64_t)TENSOR__MIN(g->k, (int64_t)TENSOR__GEMM_KC);
-    return ((uint64_t)tensor__gemm_panel_floats(g) + steps * nb + 15) / 16 * 16;
-}
-
-TENSOR__FN float *tensor__gemm_room(const tensor__gemm_t *g, int worker) {
-    float *s = (float *)(void *)(((uintptr_t)g->scratch + 63) & ~(uintptr_t)63);
-    return s + (int64_t)tensor__gemm_worker_floats(g) * worker;
-}
-TENSOR__FN size_t tensor__gemm_scratch_f32(const tensor__gemm_t *g, int threads) {
-    if (g->m <= 0 || g->n <= 0 || g->k <= 0 || g->batch <= 0) return 0;
-    uint64_t bytes = tensor__gemm_worker_floats(g) * 4 * (uint64_t)(threads > 0 ? threads : 1) + 64;
-    bytes += (uint64_t)g->m * (uint64_t)g->n * 4 * (uint64_t)tensor__gemm_splits(g);
-    return (size_t)bytes;
-}
-
-/* the plain meaning: one chain in double per element */
-TENSOR__FN void tensor__gemm_ref_f32(const tensor__gemm_t *g) {
-    int64_t t, i, j, p;
-    for (t = 0; t < g->batch; t++) {
-        const float *a = (const float *)g->a + (g->aoff ? g->aoff[t] : 0);
-        const float *b = (const float *)g->b + (g->boff ? g->boff[t] : 0);
-        float *c = (float *)g->c + (g->coff ? g->coff[t] : 0);
-        for (i = 0; i < g->m; i++)
-            for (j = 0; j < g->n; j++) {
-                double s = g->bias ? (double)((const float *)g->bias)[j] : 0.0;
-                for (p = 0; p < g->k; p++)
-                    s += (double)a[i * g->ars + p * g->acs] * (double)b[p * g->brs + j * g->bcs];
-                if (g->accumulate) s += (double)c[i * g->crs + j];
-                c[i * g->crs + j] = (float)s;
-            }
-    }
-}
-
-/* The parallel cut: an item of the batch is a grid of gm x gn rectangles of C, and a task is `per` items
- * or one rectangle. Each rectangle packs for itself, so workers meet only once, at the end; the grid is
- * the one that packs least for the balance it gives. */
-typedef struct { int64_t tasks, per, gm, gn; } tensor__gemm_cut_t;
-
-TENSOR__FN tensor__gemm_cut_t tensor__gemm_cut(const tensor__gemm_t *g, int threads, int mr, int nr) {
-    tensor__gemm_cut_t cut;
-    double work = (double)g->m * (double)g->n * (double)g->k, best = 0, cost;
-    int64_t want, gm, gn, nrs, mrs, rows, cols;
-    cut.tasks = 1; cut.per = g->batch; cut.gm = cut.gn = 1;
-    /* 512K multiply-adds take about 8 us on one core; a join takes 2 */
-    if (threads < 2 || work * (double)g->batch < 524288.0) return cut;
-    if (g->batch >= 4 * threads || (g->batch >= threads && work < 262144.0)) {
-        cut.per = (g->batch + 8 * threads - 1) / (8 * threads);
-        cut.tasks = (g->batch + cut.per - 1) / cut.per;
-        return cut;
-    }
-    nrs = (g->n + nr - 1) / nr; mrs = (g->m + mr - 1) / mr;
-    want = (threads + g->batch - 1) / g->batch;
-    /* somebody else may use a core: let the other take more */
-    if (work > 8e6 * (double)want) want *= 4;
-    for (gm = 1; gm <= want && gm <= mrs; gm++) {
-        gn = TENSOR__MIN((want + gm - 1) / gm, nrs);
-        rows = (mrs + gm - 1) / gm * mr;
-        cols = (nrs + gn - 1) / gn * nr;
-        /* in multiply-adds: 64 to read and pack an element of B, 16 to read one of A */
-        cost = (double)rows * (double)cols + 64.0 * (double)cols + 16.0 * (double)rows;
-        cost *= (double)((gm * gn * g->batch + threads - 1) / threads);
-        if (best == 0 || cost < best) { best = cost; cut.gm = gm; cut.gn = gn; }
-    }
-    cut.per = 1;
-    cut.tasks = cut.gm * cut.gn * g->batch;
-    return cut;
-}
-
-/* f64: tiles of 4 rows and two vectors, B packed, A read in place; products and sums that no FMA joins, so a
- * result is the same whatever the instruction set. */
-enum { TENSOR__GEMM_KC64 = 256, TENSOR__GEMM_NC64 = 128, TENSOR__GEMM_NR64 = 16 };
-
-TENSOR__FN size_t tensor__gemm_scratch_f64(const tensor__gemm_t *g, int threads) {
-    uint64_t kb = (uint64_t)TENSOR__MIN(g->k > 0 ? g->k : 0, (int64_t)TENSOR__GEMM_KC64);
-    return (size_t)(kb * TENSOR__GEMM_NC64 * 8 * (uint64_t)(threads > 0 ? threads : 1) + 64);
-}
-
-/* dst[k][nr] from `w` columns of src, lanes past w zero */
-TENSOR__FN void tensor__gemm_pack_f64(int64_t k, int64_t w, int nr, const double *src, int64_t rs, int64_t cs,
-                                      double *dst) {
-    int64_t p, i;
-    if (cs == 1 && w == nr)
-        for (p = 0; p < k; p++) memcpy(dst + p * nr, src + p * rs, (size_t)nr * 8);
-    else
-        for (i = 0; i < nr; i++)
-            for (p = 0; p < k; p++) dst[p * nr + i] = i < w ? src[p * rs + i * cs] : 0.0;
-}
-
-typedef struct {
-    const tensor__gemm_t *g;
-    tensor__gemm_cut_t cut;
-    int workers, nr;            /* nr: columns of a tile, with tile of f64 alone */
-    int64_t parts;              /* of a split sum */
-    int64_t r[6];               /* rows, columns (unused) and steps of k that are at hand */
-    int shared;                 /* panels of A are ready, see gemm_share; not of f64 */
-    void (*tile)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b,
-                 double *c);
-} tensor__gemm_job_t;
-
-/* rows, columns and steps of k of rectangle t of the grid, cut at multiples of mr and nr */
-TENSOR__FN void tensor__gemm_rect(const tensor__gemm_job_t *job, int64_t t, int mr, int nr, int64_t *r) {
-    const tensor__gemm_t *g = job->g;
-    int64_t mrs, nrs, ti, tj;
-    memcpy(r, job->r, sizeof job->r);
-    if (job->cut.gm * job->cut.gn == 1) { r[2] = 0; r[3] = g->n; return; }
-    mrs = (r[1] - r[0] + mr - 1) / mr; nrs = (g->n + nr - 1) / nr;
-    ti = t / job->cut.gn; tj = t % job->cut.gn;
-    r[1] = TENSOR__MIN(r[0] + mrs * (ti + 1) / job->cut.gm * mr, r[1]);
-    r[0] += mrs * ti / job->cut.gm * mr;
-    r[2] = nrs * tj / job->cut.gn * nr;
-    r[3] = TENSOR__MIN(nrs * (tj + 1) / job->cut.gn * nr, g->n);
-}
-
-TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_job_t *job, int64_t item, const int64_t *r,
-                                       double *bp) {
-    const tensor__gemm_t *g = job->g;
-    const double *a = (const double *)g->a + (g->aoff ? g->aoff[item] : 0);
-    const double *b = (const double *)g->b + (g->boff ? g->boff[item] : 0);
-    double *c = (double *)g->c + (g->coff ? g->coff[item] : 0), tile[4 * TENSOR__GEMM_NR64];
-    int64_t p, q, jc, i, j, x, y, kb, nb, mw, nw, nr = job->nr;
-    for (jc = r[2]; jc < r[3]; jc += TENSOR__GEMM_NC64)
-        for (p = 0; p < g->k; p += TENSOR__GEMM_KC64) {
-            int add = g->accumulate || p > 0;
-            const double *bias = p == 0 ? (const double *)g->bias : NULL;
-            kb = TENSOR__MIN(g->k - p, (int64_t)TENSOR__GEMM_KC64);
-            nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC64);
-            for (q = 0; q < nb; q += nr)
-                tensor__gemm_pack_f64(kb, TENSOR__MIN(nb - q, nr), job->nr,
-                                      b + p * g->brs + (jc + q) * g->bcs, g->brs, g->bcs, bp + q * kb);
-            for (i = r[0]; i < r[1]; i += 4) {
-                mw = TENSOR__MIN(r[1] - i, (int64_t)4);
-                for (j = 0; j < nb; j += nr) {
-                    nw = TENSOR__MIN(nb - j, nr);
-                    job->tile(kb, mw, a + i * g->ars + p * g->acs, g->ars, g->acs, bp + j * kb, tile);
-                    for (x = 0; x < mw; x++) {
-                        double *o = c + (i + x) * g->crs + jc + j;
-                        for (y = 0; y < nw; y++) {
-                            double v = tile[nr * x + y];
-                            if (bias) v += bias[jc + j + y];
-                            o[y] = add ? o[y] + v : v;
-                        }
-                    }
-                }
-            }
-        }
-}
-
-TENSOR__FN void tensor__gemm_task_f64(void *arg, int64_t task, int worker) {
-    const tensor__gemm_job_t *job = (const tensor__gemm_job_t *)arg;
-    int64_t per = job->cut.gm * job->cut.gn, t, t1, r[6], n = job->g->batch * per;
-    double *s = (double *)(void *)(((uintptr_t)job->g->scratch + 63) & ~(uintptr_t)63)
-        + (int64_t)(tensor__gemm_scratch_f64(job->g, 1) - 64) / 8 * worker;
-    t = task * job->cut.per;
-    t1 = TENSOR__MIN(t + job->cut.per, n);
-    for (; t < t1; t++) {
-        tensor__gemm_rect(job, t % per, 4, job->nr, r);
-        tensor__gemm_block_f64(job, t / per, r, s);
-    }
-}
-
-/* k == 0: the empty sum. es = 4 or 8 bytes an element */
-TENSOR__FN void tensor__gemm_empty(const tensor__gemm_t *g, size_t es) {
-    int64_t t, i, j;
-    if (g->accumulate && !g->bias) return;
-    for (t = 0; t < g->batch; t++)
-        for (i = 0; i < g->m; i++) {
-            int64_t at = (g->coff ? g->coff[t] : 0) + i * g->crs;
-            if (es == 4) {
-                float *c = (float *)g->c + at;
-                const float *b = (const float *)g->bias;
-                for (j = 0; j < g->n; j++) c[j] = (g->accumulate ? c[j] : 0.0f) + (b ? b[j] : 0.0f);
-            } else {
-                double *c = (double *)g->c + at;
-                const double *b = (const double *)g->bias;
-                for (j = 0; j < g->n; j++) c[j] = (g->accumulate ? c[j] : 0.0) + (b ? b[j] : 0.0);
-            }
-        }
-}
-
-/* one tile: c[mr][.] (+)= a b; as = stride of a's rows (or of k, by variant), bs of b's rows, cs of c's;
- * w = valid columns of the last vector */
-typedef void (*tensor__gemm_tile_fn)(int64_t k, const float *a, int64_t as, const float *b, int64_t bs,
-                                     float *c, int64_t cs, const float *bias, int add, int w);
-
 TENSOR__FN double tensor__remainder_f64(double a, double b) {
     double r = fmod(a, b);
     return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
 }
+
 TENSOR__FN double tensor__floordiv_f64(double a, double b) {
     if (b == 0) { return a / b; }
     double m = fmod(a, b), d = (a - m) / b;
@@ -7725,6 +8106,7 @@ extern TENSOR__BETWEEN const tensor__isa_t TENSOR__PASSES_OF(tensor__isa) tensor
 #define TENSOR__X(result, f, params) TENSOR__DECLARE(tensor__##f##_fn, tensor__##f)
 TENSOR__KERNELS(TENSOR__X)
 #undef TENSOR__X
+
 typedef void tensor__body_fn(const void *const *in, void *const *out, const double *p, int64_t n);
 #define TENSOR__BOTH_WAYS(ID, name, ...)                                                                     \
     TENSOR__DECLARE(tensor__body_fn, tensor__f_##name) TENSOR__DECLARE(tensor__body_fn, tensor__b_##name)
@@ -7838,7 +8220,13 @@ typedef pthread_t tensor__os_thread_t;
 #if defined(TENSOR_NO_THREADS)
 #define TENSOR__PTR_LOAD(p) (*(p))
 #define TENSOR__PTR_SWAP(p, v) tensor__ptr_swap((void **)(p), v)
-TENSOR__FN void *tensor__ptr_swap(void **p, void *v) { void *old = *p; *p = v; return old; }
+
+TENSOR__FN void *tensor__ptr_swap(void **p, void *v) {
+    void *old = *p;
+    *p = v;
+    return old;
+}
+
 #define TENSOR__PTR_CAS(p, expected, v) (*(p) == *(expected) ? (*(p) = (v), 1) : (*(expected) = *(p), 0))
 #define TENSOR__U64_LOAD(p) (*(p))
 #define TENSOR__U64_CAS(p, expected, v) (*(p) == *(expected) ? (*(p) = (v), 1) : (*(expected) = *(p), 0))
@@ -7863,14 +8251,17 @@ TENSOR__FN void *tensor__ptr_swap(void **p, void *v) { void *old = *p; *p = v; r
 #define TENSOR__PTR_LOAD(p) (*(p))
 #define TENSOR__PTR_SWAP(p, v) _InterlockedExchangePointer((void *volatile *)(p), v)
 #define TENSOR__PTR_CAS(p, expected, v) tensor__cas_ptr((void *volatile *)(p), (void **)(expected), v)
+
 TENSOR__FN int tensor__cas_ptr(void *volatile *p, void **expected, void *v) {
     void *old = _InterlockedCompareExchangePointer(p, v, *expected);
     int done = old == *expected;
     *expected = old;
     return done;
 }
+
 #define TENSOR__U64_LOAD(p) ((uint64_t)_InterlockedCompareExchange64((volatile __int64 *)(p), 0, 0))
 #define TENSOR__U64_CAS(p, expected, v) tensor__cas_u64(p, expected, v)
+
 TENSOR__FN int tensor__cas_u64(uint64_t *p, uint64_t *expected, uint64_t v) {
     uint64_t old = (uint64_t)_InterlockedCompareExchange64((volatile __int64 *)p, (__int64)v,
                                                            (__int64)*expected);
@@ -7878,6 +8269,7 @@ TENSOR__FN int tensor__cas_u64(uint64_t *p, uint64_t *expected, uint64_t v) {
     *expected = old;
     return done;
 }
+
 #define TENSOR__RELAXED_LOAD(p) (*(p))
 #define TENSOR__RELAXED_STORE(p, v) ((void)(*(p) = (v)))
 #define TENSOR__PAUSE() _mm_pause()
@@ -7890,6 +8282,7 @@ TENSOR__FN void tensor__spin(tensor__count_t *lock) {
         TENSOR__PAUSE();
     }
 }
+
 TENSOR__INLINE void tensor__unspin(tensor__count_t *lock) { (void)TENSOR__ATOMIC_ADD(lock, -1); }
 
 // Aligned memory: the pointer malloc gave is kept in front of the block. Linux is asked to back what is large
@@ -7905,6 +8298,7 @@ TENSOR__INLINE void tensor__unspin(tensor__count_t *lock) { (void)TENSOR__ATOMIC
 // By another name: with -std=c99 no header has it, and one that has it may say more of it.
 extern int tensor__madvise(void *p, size_t bytes, int advice) __asm__("madvise");
 #endif
+
 TENSOR__FN void *tensor__default_alloc(size_t bytes, size_t alignment) {
 #ifdef TENSOR__HUGE
     size_t more = bytes >= TENSOR__HUGE ? 32 * 4096 : 0;
@@ -7926,12 +8320,15 @@ TENSOR__FN void *tensor__default_alloc(size_t bytes, size_t alignment) {
     ((void **)at)[-1] = raw;
     return (void *)at;
 }
+
 TENSOR__FN void tensor__default_free(void *p) { free(((void **)p)[-1]); }
 #endif
+
 TENSOR__FN void *tensor__hook_alloc(void *user, size_t bytes, size_t alignment) {
     (void)user;
     return TENSOR_MALLOC(bytes, alignment);
 }
+
 TENSOR__FN void tensor__hook_free(void *user, void *p, size_t bytes, size_t alignment) {
     (void)user, (void)bytes, (void)alignment;
     TENSOR_FREE(p, bytes, alignment);
@@ -7965,9 +8362,10 @@ TENSOR__FN unsigned tensor__kept_registers(void) {
 // vectors that all have.
 TENSOR__FN int tensor__cpu_best(void) {
 #if TENSOR_PASSES & 12
-    unsigned r[4], first[4];
+    unsigned r[4];
     tensor__cpuid(0, 0, r);
     if (r[0] < 7) { return 1; }
+    unsigned first[4];
     tensor__cpuid(1, 0, first);
     if (!(first[2] >> 27 & 1)) { return 1; }                    // the system keeps no vectors
     unsigned kept = tensor__kept_registers();
@@ -7991,6 +8389,7 @@ TENSOR__FN int tensor__cpu_best(void) {
 // Linux lets a process use tiles only once it has asked. Asked at the first product, or for TENSOR_ISA=amx,
 // since it makes sigaltstack demand more room. 0 not asked yet, 1 refused, 2 granted.
 static tensor__count_t tensor__tiles;
+
 TENSOR__FN int tensor__tiles_granted(void) {
 #ifdef TENSOR__X86_DOTS
     if (!TENSOR__ATOMIC_LOAD(&tensor__tiles)) {
@@ -8156,6 +8555,7 @@ static tensor__mutex_t tensor__global = TENSOR__MUTEX_INIT;
 static tensor__count_t tensor__shutdown_count;
 static tensor__count_t tensor__contexts;              // of tensor_context_new, not freed yet
 static TENSOR__TLS tensor__thread_t *tensor__tls;
+
 // The state whose call waits on this thread for the user's jobs, the innermost of them; NULL = none.
 static TENSOR__TLS tensor__thread_t *tensor__waiting;
 static TENSOR__TLS uint64_t tensor__me;               // this thread's number, never used again
@@ -8167,9 +8567,312 @@ static tensor_t tensor__poison_tensor = {
 #define TENSOR__POISON (&tensor__poison_tensor)
 
 TENSOR__FN tensor__thread_t *tensor__attach(tensor_context_t *ctx);
+
 TENSOR__INLINE tensor__thread_t *tensor__self(void) {
     tensor__thread_t *th = tensor__tls;
     return TENSOR__LIKELY(th != NULL) ? th : tensor__attach(NULL);
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-errors                                    MARK: error texts
+//
+// An own small formatter: it knows shapes and needs no stdio. The site is stamped by the user's call
+// (tensor__at) after the failing function returned; handler and stderr fire then, or at the stamp of the
+// thread's next call. Rejected: to fire where an error is raised (the place is not known there), or at the
+// start of the next op (that may be one inside the call that failed).
+// ------------------------------------------------------------------------------
+
+TENSOR__FN void tensor__put(tensor__text_t *s, const char *text, size_t n) {
+    for (size_t i = 0; i < n; i++, s->length++) {
+        if (s->length + 1 >= s->room) { continue; }     // counts on, writes no more
+        s->p[s->length] = text[i];
+        s->p[s->length + 1] = 0;
+    }
+}
+
+TENSOR__FN void tensor__puts(tensor__text_t *s, const char *text) { tensor__put(s, text, strlen(text)); }
+
+TENSOR__FN void tensor__putu(tensor__text_t *s, uint64_t u) {
+    char b[24];
+    int n = 24;
+    do { b[--n] = (char)('0' + (int)(u % 10)); } while (u /= 10);
+    tensor__put(s, b + n, (size_t)(24 - n));
+}
+
+TENSOR__FN void tensor__puti(tensor__text_t *s, int64_t v) {
+    if (v < 0) { tensor__puts(s, "-"); }
+    tensor__putu(s, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
+}
+
+// Six significant digits, as %g; independent of the locale.
+TENSOR__FN void tensor__putg(tensor__text_t *s, double v) {
+    if (v != v) {
+        tensor__puts(s, "nan");
+        return;
+    }
+    if (v < 0) {
+        tensor__puts(s, "-");
+        v = -v;
+    }
+    if (v > 1.7976931348623157e308) {
+        tensor__puts(s, "inf");
+        return;
+    }
+    if (v == 0) {
+        tensor__puts(s, "0");
+        return;
+    }
+    int e = (int)floor(log10(v));
+    double m = e < -300 ? v * 1e300 / pow(10, e + 300) : v / pow(10, e);    // 10^-324 is 0
+    int64_t digits = (int64_t)(m * 1e5 + 0.5);
+    if (digits >= 1000000) {
+        digits /= 10;
+        e++;
+    }
+    char b[8];
+    for (int i = 5; i >= 0; i--) {
+        b[i] = (char)('0' + (int)(digits % 10));
+        digits /= 10;
+    }
+    int n = 6;
+    while (n > 1 && b[n - 1] == '0') { n--; }
+    if (e >= -4 && e < 6) {
+        for (int i = e; i < 0; i++) { tensor__puts(s, i == e ? "0." : "0"); }
+        for (int i = 0; i < n || i <= e; i++) {
+            if (i == e + 1 && e >= 0) { tensor__puts(s, "."); }
+            tensor__put(s, i < n ? &b[i] : "0", 1);
+        }
+    } else {
+        tensor__put(s, b, 1);
+        if (n > 1) {
+            tensor__puts(s, ".");
+            tensor__put(s, b + 1, (size_t)n - 1);
+        }
+        int size = e < 0 ? -e : e;
+        tensor__puts(s, e < 0 ? "e-" : "e+");
+        if (size < 10) { tensor__puts(s, "0"); }
+        tensor__puti(s, size);
+    }
+}
+
+TENSOR__FN void tensor__put_shape(tensor__text_t *s, const int64_t *dims, int ndim) {
+    tensor__puts(s, "[");
+    for (int i = 0; i < ndim; i++) {
+        if (i) { tensor__puts(s, ","); }
+        tensor__puti(s, dims[i]);
+    }
+    tensor__puts(s, "]");
+}
+
+// "file.c:41" of a site.
+TENSOR__FN const char *tensor__basename(const char *site) {
+    const char *base = site;
+    for (; *site; site++) {
+        if (*site == '/' || *site == '\\' || *site == 1) { base = site + 1; }
+    }
+    return base;
+}
+
+// %s string, %i int, %d int64_t, %u uint64_t, %g double, %t shape of a tensor_t *, %y its dtype, %n const
+// int64_t * and int: a shape, %w " at file.c:41" of a site, nothing if there is none.
+TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
+    for (; *f; f++) {
+        if (*f != '%') {
+            tensor__put(s, f, 1);
+            continue;
+        }
+        switch (*++f) {
+        case 's':
+            tensor__puts(s, va_arg(v, const char *));
+            break;
+        case 'i':
+            tensor__puti(s, va_arg(v, int));
+            break;
+        case 'd':
+            tensor__puti(s, va_arg(v, int64_t));
+            break;
+        case 'u':
+            tensor__putu(s, va_arg(v, uint64_t));
+            break;
+        case 'g':
+            tensor__putg(s, va_arg(v, double));
+            break;
+        case 't':
+            {
+                const tensor_t *t = va_arg(v, const tensor_t *);
+                if (t) {
+                    tensor__put_shape(s, t->dims, t->ndim);
+                } else {
+                    tensor__puts(s, "NULL");
+                }
+                break;
+            }
+        case 'y':
+            tensor__puts(s, tensor_dtype_name((tensor_dtype_t)va_arg(v, const tensor_t *)->dtype));
+            break;
+        case 'w':
+            {
+                const char *site = va_arg(v, const char *);
+                if (site && *site) {
+                    tensor__puts(s, " at ");
+                    tensor__puts(s, tensor__basename(site));
+                }
+                break;
+            }
+        case 'n':
+            {
+                const int64_t *dims = va_arg(v, const int64_t *);
+                tensor__put_shape(s, dims, va_arg(v, int));
+                break;
+            }
+        default:
+            tensor__put(s, f, 1);
+            break;
+        }
+    }
+}
+
+TENSOR__FN void tensor__text(tensor__text_t *s, const char *format, ...) {
+    va_list v;
+    va_start(v, format);
+    tensor__format(s, format, v);
+    va_end(v);
+}
+
+// Raises an error (the first of a thread stays) and gives poison.
+TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fail(tensor__thread_t *th, int code, const char *format, ...) {
+    if (th->error.code) { return TENSOR__POISON; }
+    th->error.code = code;
+    th->error.reported = 0;
+    th->error.site = NULL;
+    th->error.outer = NULL;
+    tensor__text_t s = {th->error.text, sizeof th->error.text, 0};
+    va_list v;
+    va_start(v, format);
+    tensor__format(&s, format, v);
+    va_end(v);
+    tensor__text_t path = {th->error.op, sizeof th->error.op, 0};
+    th->error.op[0] = 0;
+    for (int i = 0; i < th->path_depth && i < TENSOR__PATH; i++) {
+        if (!th->path[i] || !th->path[i][0]) { continue; }
+        if (path.length) { tensor__puts(&path, "."); }
+        tensor__puts(&path, th->path[i]);
+    }
+    return TENSOR__POISON;
+}
+
+// Leaves a front with `value` and the error if `when` holds; with poison; with the error's code.
+#define TENSOR__REFUSE_AS(value, when, code, ...)                                                            \
+    do {                                                                                                     \
+        if (when) { tensor__fail(tensor__self(), TENSOR_ERR_##code, __VA_ARGS__); return value; }            \
+    } while (0)
+
+#define TENSOR__REFUSE(when, code, ...) TENSOR__REFUSE_AS(TENSOR__POISON, when, code, __VA_ARGS__)
+
+#define TENSOR__REFUSE_CODE(when, code, ...) TENSOR__REFUSE_AS(TENSOR_ERR_##code, when, code, __VA_ARGS__)
+
+// y, the result of an op made of others, whose error was raised by one of those: the text says both names.
+TENSOR__FN tensor_t *tensor__named(tensor__thread_t *th, tensor_t *y, const char *function) {
+    if (y == TENSOR__POISON && th->error.code && !th->error.site && !th->error.reported) {
+        if (strncmp(function, "tensor_", 7) == 0 && function[7] != '_') { th->error.outer = function; }
+    }
+    return y;
+}
+
+// The name of what the user called stands before the text; where the text has that name without its ending
+// (add for add_scalar_), in its place.
+TENSOR__FN void tensor__put_named(tensor__text_t *s, const char *outer, const char *text) {
+    size_t inner = 0;
+    while (text[inner] && text[inner] != ':') { inner++; }
+    outer += strncmp(outer, "tensor_", 7) == 0 ? 7 : strncmp(outer, "nn_", 3) == 0 ? 3 : 0;
+    size_t n;
+    for (n = 0; outer[n] && outer[n] != 1; n++) { }
+    tensor__text_t name = {s->p + s->length, s->room - s->length, 0};
+    for (size_t i = 0; i < n; i++) {        // without the _n of the twins for lists
+        int twin = outer[i] == '_' && i + 1 < n && outer[i + 1] == 'n' && (i + 2 == n || outer[i + 2] == '_');
+        if (twin) {
+            i++;
+        } else {
+            tensor__put(&name, outer + i, 1);
+        }
+    }
+    n = name.length;
+    if (strncmp(name.p, text, inner) == 0 && (inner == n || name.p[inner] == '_')) {
+        text += inner;
+    } else {
+        tensor__puts(&name, ": ");
+    }
+    tensor__puts(&name, text);
+    s->length += name.length;
+}
+
+TENSOR_API const char *(tensor_error_text)(void) {
+    tensor__thread_t *th = tensor__self();
+    tensor__text_t s = {th->shown, sizeof th->shown, 0};
+    th->shown[0] = 0;
+    if (!th->error.code) { return th->shown; }
+    if (th->error.outer) {
+        tensor__put_named(&s, th->error.outer, th->error.text);
+    } else {
+        tensor__puts(&s, th->error.text);
+    }
+    tensor__text(&s, "%w", th->error.site);
+    if (th->error.op[0]) {
+        tensor__puts(&s, " in ");
+        tensor__puts(&s, th->error.op);
+    }
+    return th->shown;
+}
+
+// Tells the handler, or stderr, once.
+TENSOR__FN TENSOR__NOINLINE void tensor__report(tensor__thread_t *th, const char *site) {
+    if (!th->error.code || th->error.reported) { return; }
+    if (!th->error.site) { th->error.site = site; }
+    th->error.reported = 1;
+    tensor_error_fn_t fn = th->ctx ? th->ctx->error_fn : NULL;
+    if (fn) {
+        uint8_t inside = th->inside;
+        th->inside = 1;
+        fn(th->error.code, (tensor_error_text)(), th->ctx->error_user);
+        th->inside = inside;
+        return;
+    }
+#ifndef TENSOR_NO_STDIO
+    fprintf(stderr, "tensor: %s\n", (tensor_error_text)());
+#endif
+}
+
+TENSOR_API int (tensor_ok)(void) { return tensor__self()->error.code == 0; }
+TENSOR_API int (tensor_error_code)(void) { return tensor__self()->error.code; }
+
+TENSOR_API void (tensor_clear_error)(void) {
+    tensor__thread_t *th = tensor__self();
+    tensor__report(th, NULL);
+    th->error.code = 0;
+}
+
+TENSOR_API const char *(tensor_code_name)(int code) {
+    switch (code) {
+    case TENSOR_OK:
+        return "OK";
+#define TENSOR__X(id, text) case TENSOR_ERR_##id: return #id;
+        TENSOR_ERRORS(TENSOR__X)
+#undef TENSOR__X
+    default: return "?";
+    }
+}
+
+TENSOR_API int (tensor_raise)(int code, const char *what) {
+    tensor__fail(tensor__self(), code > 0 && code < TENSOR_ERR_COUNT ? code : TENSOR_ERR_INTERNAL, "%s",
+                 what ? what : "?");
+    return code;
+}
+
+TENSOR_API int (tensor_set_error_handler)(tensor_error_fn_t fn, void *user) {
+    tensor__thread_t *th = tensor__self();
+    th->ctx->error_fn = fn;
+    th->ctx->error_user = user;
+    return 0;
 }
 
 // ------------------------------------------------------------------------------
@@ -8182,14 +8885,7 @@ TENSOR__INLINE tensor__thread_t *tensor__self(void) {
 // ------------------------------------------------------------------------------
 
 TENSOR__FN void tensor__exit_watch(tensor__thread_t *th);
-TENSOR__FN tensor_t *tensor__fail(tensor__thread_t *th, int code, const char *format, ...);
-// Leaves a front with `value` and the error if `when` holds; with poison; with the error's code.
-#define TENSOR__REFUSE_AS(value, when, code, ...)                                                            \
-    do {                                                                                                     \
-        if (when) { tensor__fail(tensor__self(), TENSOR_ERR_##code, __VA_ARGS__); return value; }            \
-    } while (0)
-#define TENSOR__REFUSE(when, code, ...) TENSOR__REFUSE_AS(TENSOR__POISON, when, code, __VA_ARGS__)
-#define TENSOR__REFUSE_CODE(when, code, ...) TENSOR__REFUSE_AS(TENSOR_ERR_##code, when, code, __VA_ARGS__)
+
 // What a kernel looked at when it began must stay as it is.
 #define TENSOR__KERNEL_RUNS "%s: a kernel runs in this context; call it when the library has returned"
 TENSOR__FN void tensor__cache_release(tensor__thread_t *th);
@@ -8238,6 +8934,7 @@ TENSOR__FN TENSOR__NOINLINE void *tensor__raw_alloc(tensor_context_t *ctx, uint6
     TENSOR__UNLOCK(&ctx->mutex);
     return r ? (char *)r + 64 : NULL;
 }
+
 TENSOR__FN TENSOR__NOINLINE void tensor__raw_free(tensor_context_t *ctx, void *p) {
     if (!p) { return; }
     tensor__raw_t *r = (tensor__raw_t *)(void *)((char *)p - 64);
@@ -8250,6 +8947,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__raw_free(tensor_context_t *ctx, void *p
     ctx->allocator.free(ctx->allocator.user, r, (size_t)r->bytes, 64);
     TENSOR__UNLOCK(&ctx->mutex);
 }
+
 // The thread's own cache is given up before an allocation fails (another's is not this thread's to touch).
 TENSOR__FN TENSOR__NOINLINE void *tensor__raw_or_release(tensor__thread_t *th, uint64_t bytes) {
     void *p = tensor__raw_alloc(th->ctx, bytes);
@@ -8272,6 +8970,7 @@ TENSOR__INLINE int tensor__class_of(uint64_t bytes) {
 #endif
     return (e - 6) * 4 + (int)((s >> (e - 2)) & 3) + 1;
 }
+
 TENSOR__INLINE uint64_t tensor__class_bytes(int k) {
     unsigned at = (unsigned)k + 3;
     return (uint64_t)(5 + (at & 3)) << (at / 4 + 3);
@@ -8298,6 +8997,7 @@ TENSOR__FN TENSOR__NOINLINE void *tensor__block_slow(tensor__thread_t *th, int k
     }
     return slab;
 }
+
 TENSOR__INLINE void *tensor__block(tensor__thread_t *th, uint64_t bytes, int16_t *klass) {
     int k = tensor__class_of(bytes);
     if (k >= TENSOR__CLASSES) { return NULL; }
@@ -8314,6 +9014,7 @@ TENSOR__INLINE void *tensor__block(tensor__thread_t *th, uint64_t bytes, int16_t
     if (live > TENSOR__RELAXED_LOAD(&th->peak_bytes)) { TENSOR__RELAXED_STORE(&th->peak_bytes, live); }
     return p;
 }
+
 TENSOR__INLINE void tensor__block_free(tensor__thread_t *th, void *p, int klass) {
     *(void **)p = th->bins[klass];
     th->bins[klass] = p;
@@ -8330,10 +9031,15 @@ TENSOR__INLINE void tensor__block_free(tensor__thread_t *th, void *p, int klass)
 TENSOR__INLINE void tensor__header_bury(tensor__thread_t *th, tensor_t *t) {
     t->next = NULL;
     t->epoch = th->epoch;
-    if (th->headers) { th->headers_tail->next = t; } else { th->headers = t; }
+    if (th->headers) {
+        th->headers_tail->next = t;
+    } else {
+        th->headers = t;
+    }
     th->headers_tail = t;
     th->header_count++;
 }
+
 // Takes in what other threads freed for this one.
 TENSOR__FN TENSOR__NOINLINE void tensor__drain(tensor__thread_t *th) {
     if (TENSOR__PTR_LOAD(&th->foreign_storages)) {
@@ -8363,6 +9069,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__drain(tensor__thread_t *th) {
         }
     }
 }
+
 // Gives cached blocks that are raw blocks of their own (> 2048 bytes) back to the allocator.
 TENSOR__FN void tensor__cache_release(tensor__thread_t *th) {
     tensor__drain(th);
@@ -8401,6 +9108,7 @@ TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__header_slow(tensor__thread_t *th) 
     th->fresh_headers = t->next;
     return t;
 }
+
 TENSOR__INLINE tensor_t *tensor__header(tensor__thread_t *th) {
     tensor_t *t = th->headers;
     if (TENSOR__LIKELY(t != NULL && (t->epoch < th->epoch || th->header_count > TENSOR__QUARANTINE))) {
@@ -8430,6 +9138,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__storage_slow(tensor__thread_t *th) {
     }
     return 1;
 }
+
 // Storage with `bytes` of fresh memory (data = NULL: own), or over foreign memory. NULL = out of memory, not
 // raised.
 TENSOR__INLINE tensor__storage_t *tensor__storage(tensor__thread_t *th, uint64_t bytes, void *data) {
@@ -8451,6 +9160,7 @@ TENSOR__INLINE tensor__storage_t *tensor__storage(tensor__thread_t *th, uint64_t
     s->device = 0;
     return s;
 }
+
 // Memory of another device, or the host's memory for copies (TENSOR__PINNED). NULL = out of memory there or
 // here, not raised.
 TENSOR__FN TENSOR__NOINLINE tensor__storage_t *tensor__device_storage(tensor__thread_t *th, uint64_t bytes,
@@ -8468,6 +9178,7 @@ TENSOR__FN TENSOR__NOINLINE tensor__storage_t *tensor__device_storage(tensor__th
     s->device = (uint8_t)device;
     return s;
 }
+
 TENSOR__INLINE void tensor__storage_drop(tensor__thread_t *th, tensor__storage_t *s) {
     if (!TENSOR__DROP(&s->refs)) { return; }
     if (s->deleter) {
@@ -8497,6 +9208,7 @@ TENSOR__FN void *tensor__memory(tensor__thread_t *th, uint64_t bytes) {
     memset(p, 0, (size_t)bytes);
     return p;
 }
+
 TENSOR__FN void tensor__memory_free(tensor__thread_t *th, void *p) { tensor__raw_free(th->ctx, p); }
 
 // Memory for objects that users hold and free, of one size for each kind. A dead one keeps its bytes, which
@@ -8515,6 +9227,7 @@ TENSOR__FN void *tensor__object(tensor__thread_t *th, int kind, uint64_t bytes) 
     if (!r) { return tensor__memory(th, bytes); }
     return memset((char *)r + 64, 0, (size_t)bytes);
 }
+
 TENSOR__FN void tensor__bury(void *object, int kind) {
     tensor__raw_t *r = (tensor__raw_t *)(void *)((char *)object - 64);
     tensor_context_t *ctx = r->ctx;
@@ -8545,218 +9258,6 @@ TENSOR__FN void *tensor__scratch(tensor__thread_t *th, uint64_t bytes) {
         th->scratch_bytes = bytes + bytes / 4;
     }
     return th->scratch;
-}
-
-// ------------------------------------------------------------------------------
-// >>impl-errors                                    MARK: error texts
-//
-// An own small formatter: it knows shapes and needs no stdio. The site is stamped by the user's call
-// (tensor__at) after the failing function returned; handler and stderr fire then, or at the stamp of the
-// thread's next call. Rejected: to fire where an error is raised (the place is not known there), or at the
-// start of the next op (that may be one inside the call that failed).
-// ------------------------------------------------------------------------------
-
-TENSOR__FN void tensor__put(tensor__text_t *s, const char *text, size_t n) {
-    for (size_t i = 0; i < n; i++, s->length++) {
-        if (s->length + 1 >= s->room) { continue; }     // counts on, writes no more
-        s->p[s->length] = text[i];
-        s->p[s->length + 1] = 0;
-    }
-}
-TENSOR__FN void tensor__puts(tensor__text_t *s, const char *text) { tensor__put(s, text, strlen(text)); }
-TENSOR__FN void tensor__putu(tensor__text_t *s, uint64_t u) {
-    char b[24];
-    int n = 24;
-    do { b[--n] = (char)('0' + (int)(u % 10)); } while (u /= 10);
-    tensor__put(s, b + n, (size_t)(24 - n));
-}
-TENSOR__FN void tensor__puti(tensor__text_t *s, int64_t v) {
-    if (v < 0) { tensor__puts(s, "-"); }
-    tensor__putu(s, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
-}
-// Six significant digits, as %g; independent of the locale.
-TENSOR__FN void tensor__putg(tensor__text_t *s, double v) {
-    if (v != v) { tensor__puts(s, "nan"); return; }
-    if (v < 0) { tensor__puts(s, "-"); v = -v; }
-    if (v > 1.7976931348623157e308) { tensor__puts(s, "inf"); return; }
-    if (v == 0) { tensor__puts(s, "0"); return; }
-    int e = (int)floor(log10(v));
-    double m = e < -300 ? v * 1e300 / pow(10, e + 300) : v / pow(10, e);    // 10^-324 is 0
-    int64_t digits = (int64_t)(m * 1e5 + 0.5);
-    if (digits >= 1000000) { digits /= 10; e++; }
-    char b[8];
-    for (int i = 5; i >= 0; i--) { b[i] = (char)('0' + (int)(digits % 10)); digits /= 10; }
-    int n = 6;
-    while (n > 1 && b[n - 1] == '0') { n--; }
-    if (e >= -4 && e < 6) {
-        for (int i = e; i < 0; i++) { tensor__puts(s, i == e ? "0." : "0"); }
-        for (int i = 0; i < n || i <= e; i++) {
-            if (i == e + 1 && e >= 0) { tensor__puts(s, "."); }
-            tensor__put(s, i < n ? &b[i] : "0", 1);
-        }
-    } else {
-        tensor__put(s, b, 1);
-        if (n > 1) { tensor__puts(s, "."); tensor__put(s, b + 1, (size_t)n - 1); }
-        tensor__puts(s, e <= -10 ? "e-" : e < 0 ? "e-0" : e < 10 ? "e+0" : "e+");
-        tensor__puti(s, e < 0 ? -e : e);
-    }
-}
-TENSOR__FN void tensor__put_shape(tensor__text_t *s, const int64_t *dims, int ndim) {
-    tensor__puts(s, "[");
-    for (int i = 0; i < ndim; i++) {
-        if (i) { tensor__puts(s, ","); }
-        tensor__puti(s, dims[i]);
-    }
-    tensor__puts(s, "]");
-}
-// "file.c:41" of a site.
-TENSOR__FN const char *tensor__basename(const char *site) {
-    const char *base = site;
-    for (; *site; site++) { if (*site == '/' || *site == '\\' || *site == 1) { base = site + 1; } }
-    return base;
-}
-
-// %s string, %i int, %d int64_t, %u uint64_t, %g double, %t shape of a tensor_t *, %y its dtype, %n const
-// int64_t * and int: a shape, %w " at file.c:41" of a site, nothing if there is none.
-TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
-    for (; *f; f++) {
-        if (*f != '%') { tensor__put(s, f, 1); continue; }
-        switch (*++f) {
-        case 's': tensor__puts(s, va_arg(v, const char *)); break;
-        case 'i': tensor__puti(s, va_arg(v, int)); break;
-        case 'd': tensor__puti(s, va_arg(v, int64_t)); break;
-        case 'u': tensor__putu(s, va_arg(v, uint64_t)); break;
-        case 'g': tensor__putg(s, va_arg(v, double)); break;
-        case 't': {
-            const tensor_t *t = va_arg(v, const tensor_t *);
-            if (t) { tensor__put_shape(s, t->dims, t->ndim); } else { tensor__puts(s, "NULL"); }
-            break;
-        }
-        case 'y':
-            tensor__puts(s, tensor_dtype_name((tensor_dtype_t)va_arg(v, const tensor_t *)->dtype));
-            break;
-        case 'w': {
-            const char *site = va_arg(v, const char *);
-            if (site && *site) { tensor__puts(s, " at "); tensor__puts(s, tensor__basename(site)); }
-            break;
-        }
-        case 'n': {
-            const int64_t *dims = va_arg(v, const int64_t *);
-            tensor__put_shape(s, dims, va_arg(v, int));
-            break;
-        }
-        default: tensor__put(s, f, 1); break;
-        }
-    }
-}
-
-TENSOR__FN void tensor__text(tensor__text_t *s, const char *format, ...) {
-    va_list v;
-    va_start(v, format);
-    tensor__format(s, format, v);
-    va_end(v);
-}
-
-// Raises an error (the first of a thread stays) and gives poison.
-TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fail(tensor__thread_t *th, int code, const char *format, ...) {
-    if (th->error.code) { return TENSOR__POISON; }
-    th->error.code = code;
-    th->error.reported = 0;
-    th->error.site = NULL;
-    th->error.outer = NULL;
-    tensor__text_t s = {th->error.text, sizeof th->error.text, 0};
-    va_list v;
-    va_start(v, format);
-    tensor__format(&s, format, v);
-    va_end(v);
-    tensor__text_t path = {th->error.op, sizeof th->error.op, 0};
-    th->error.op[0] = 0;
-    for (int i = 0; i < th->path_depth && i < TENSOR__PATH; i++) {
-        if (!th->path[i] || !th->path[i][0]) { continue; }
-        if (path.length) { tensor__puts(&path, "."); }
-        tensor__puts(&path, th->path[i]);
-    }
-    return TENSOR__POISON;
-}
-// y, the result of an op made of others, whose error was raised by one of those: the text says both names.
-TENSOR__FN tensor_t *tensor__named(tensor__thread_t *th, tensor_t *y, const char *function) {
-    if (y == TENSOR__POISON && th->error.code && !th->error.site && !th->error.reported) {
-        if (strncmp(function, "tensor_", 7) == 0 && function[7] != '_') { th->error.outer = function; }
-    }
-    return y;
-}
-// The name of what the user called stands before the text; where the text has that name without its ending
-// (add for add_scalar_), in its place.
-TENSOR__FN void tensor__put_named(tensor__text_t *s, const char *outer, const char *text) {
-    size_t n, inner = 0;
-    while (text[inner] && text[inner] != ':') { inner++; }
-    outer += strncmp(outer, "tensor_", 7) == 0 ? 7 : strncmp(outer, "nn_", 3) == 0 ? 3 : 0;
-    for (n = 0; outer[n] && outer[n] != 1; n++) {}
-    tensor__text_t name = {s->p + s->length, s->room - s->length, 0};
-    for (size_t i = 0; i < n; i++) {        // without the _n of the twins for lists
-        int twin = outer[i] == '_' && i + 1 < n && outer[i + 1] == 'n' && (i + 2 == n || outer[i + 2] == '_');
-        if (twin) { i++; } else { tensor__put(&name, outer + i, 1); }
-    }
-    n = name.length;
-    if (strncmp(name.p, text, inner) == 0 && (inner == n || name.p[inner] == '_')) { text += inner; }
-    else { tensor__puts(&name, ": "); }
-    tensor__puts(&name, text);
-    s->length += name.length;
-}
-TENSOR_API const char *(tensor_error_text)(void) {
-    tensor__thread_t *th = tensor__self();
-    tensor__text_t s = {th->shown, sizeof th->shown, 0};
-    th->shown[0] = 0;
-    if (!th->error.code) { return th->shown; }
-    if (th->error.outer) { tensor__put_named(&s, th->error.outer, th->error.text); }
-    else { tensor__puts(&s, th->error.text); }
-    tensor__text(&s, "%w", th->error.site);
-    if (th->error.op[0]) { tensor__puts(&s, " in "); tensor__puts(&s, th->error.op); }
-    return th->shown;
-}
-// Tells the handler, or stderr, once.
-TENSOR__FN TENSOR__NOINLINE void tensor__report(tensor__thread_t *th, const char *site) {
-    if (!th->error.code || th->error.reported) { return; }
-    if (!th->error.site) { th->error.site = site; }
-    th->error.reported = 1;
-    tensor_error_fn_t fn = th->ctx ? th->ctx->error_fn : NULL;
-    if (fn) {
-        uint8_t inside = th->inside;
-        th->inside = 1;
-        fn(th->error.code, (tensor_error_text)(), th->ctx->error_user);
-        th->inside = inside;
-        return;
-    }
-#ifndef TENSOR_NO_STDIO
-    fprintf(stderr, "tensor: %s\n", (tensor_error_text)());
-#endif
-}
-TENSOR_API int (tensor_ok)(void) { return tensor__self()->error.code == 0; }
-TENSOR_API int (tensor_error_code)(void) { return tensor__self()->error.code; }
-TENSOR_API void (tensor_clear_error)(void) {
-    tensor__thread_t *th = tensor__self();
-    tensor__report(th, NULL);
-    th->error.code = 0;
-}
-TENSOR_API const char *(tensor_code_name)(int code) {
-    switch (code) {
-    case TENSOR_OK: return "OK";
-#define TENSOR__X(id, text) case TENSOR_ERR_##id: return #id;
-    TENSOR_ERRORS(TENSOR__X)
-#undef TENSOR__X
-    default: return "?";
-    }
-}
-TENSOR_API int (tensor_raise)(int code, const char *what) {
-    tensor__fail(tensor__self(), code > 0 && code < TENSOR_ERR_COUNT ? code : TENSOR_ERR_INTERNAL, "%s",
-                 what ? what : "?");
-    return code;
-}
-TENSOR_API int (tensor_set_error_handler)(tensor_error_fn_t fn, void *user) {
-    tensor__thread_t *th = tensor__self();
-    th->ctx->error_fn = fn;
-    th->ctx->error_user = user;
-    return 0;
 }
 
 // ------------------------------------------------------------------------------
@@ -8889,6 +9390,7 @@ TENSOR_API int (tensor_set_isa)(const char *name) {
     TENSOR__UNLOCK(&th->ctx->mutex);
     return 0;
 }
+
 #define TENSOR__ISA(th) (tensor__isas[tensor__isa_of((th)->ctx)])
 
 // The CPU as a backend: a row names its kernel, so that all families have one entry.
@@ -8908,7 +9410,9 @@ TENSOR__FN int tensor__cpu_kernel(tensor_call_t *c) {
     }
     return row->cpu(c);
 }
+
 TENSOR__FN int tensor__cpu_count(void) { return 1; }
+
 #define TENSOR__K4 tensor__cpu_kernel, tensor__cpu_kernel, tensor__cpu_kernel, tensor__cpu_kernel
 static const tensor_backend_t tensor__cpu_backend = {
     TENSOR__API_VERSION, sizeof(tensor_backend_t), "cpu", tensor__cpu_count, NULL, NULL, NULL, NULL,
@@ -8926,6 +9430,7 @@ TENSOR__FN int tensor__set_backend(const tensor_backend_t *backend) {
     th->ctx->backend[1] = backend;
     return 0;
 }
+
 // The index a header has for it, -1 if there is no such device, raised.
 TENSOR__FN int tensor__device_index(tensor__thread_t *th, const char *op, int device) {
     const tensor_backend_t *b = th->ctx->backend[1];
@@ -8939,18 +9444,22 @@ TENSOR__FN int tensor__device_index(tensor__thread_t *th, const char *op, int de
     }
     return -1;
 }
+
 TENSOR__FN const char *tensor__device_name(const tensor__thread_t *th, int index) {
     const tensor_backend_t *b = th->ctx->backend[index != 0];
     return b ? b->name : "?";
 }
+
 TENSOR__FN int tensor__halves(const tensor_t *x) {
     const tensor_backend_t *b = tensor__self()->ctx->backend[x->device != 0];
     return b && b->halves;
 }
+
 TENSOR__FN int64_t tensor__net(const tensor_t *x, const tensor_params_t *p) {
     const tensor_backend_t *b = tensor__self()->ctx->backend[x->device != 0];
     return b && b->net ? b->net(x->device - 1, x->dtype, x->dims, p) : -1;
 }
+
 // Storages as in tensor_backend_t.copy.
 TENSOR__FN int tensor__move_bytes(tensor__thread_t *th, void *to, tensor__storage_t *to_in, const void *from,
                                   tensor__storage_t *from_in, uint64_t bytes, int wait, const char *op) {
@@ -8964,49 +9473,22 @@ TENSOR__FN int tensor__move_bytes(tensor__thread_t *th, void *to, tensor__storag
     if (code) { tensor__fail(th, code, "%s: copying %d bytes between devices failed", op, (int64_t)bytes); }
     return code;
 }
+
 TENSOR__FN int tensor__recording(tensor__thread_t *th, int device, void (*again)(void *, int), void *user) {
     const tensor_backend_t *b = device ? th->ctx->backend[1] : NULL;
     return b && b->recording ? b->recording(device - 1, again, user) : 0;
 }
+
 TENSOR__FN void tensor__aside(tensor__thread_t *th, int device, int on) {     // where pin_memory succeeded
     th->ctx->backend[1]->aside(device - 1, on);
 }
+
 // ------------------------------------------------------------------------------
 // >>impl-context                                   MARK: contexts, thread states, shutdown
 //
 // All mutable state hangs in a context, threads in its list; a default context serves those who never name
 // one. Rejected: globals (no two users in one program), a context argument in every function.
 // ------------------------------------------------------------------------------
-
-// A thread's end gives its state back by the destructor of a key. A shutdown that leaves nothing deletes the
-// key: the library may be unloaded before the threads that used it end. Where the system has no key left,
-// states wait for tensor_thread_end or shutdown.
-#if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
-static pthread_key_t tensor__exit_key;
-static int tensor__exit_made;                         // under tensor__global
-TENSOR__FN void tensor__thread_exit(void *th);
-// The calling thread's end gives back th, NULL = nothing.
-TENSOR__FN void tensor__exit_watch(tensor__thread_t *th) {
-    TENSOR__LOCK(&tensor__global);
-    if (!tensor__exit_made && th) {
-        tensor__exit_made = pthread_key_create(&tensor__exit_key, tensor__thread_exit) == 0;
-    }
-    int watched = tensor__exit_made && pthread_setspecific(tensor__exit_key, th) == 0;
-    TENSOR__UNLOCK(&tensor__global);
-    if (th) { th->watched = (uint8_t)watched; }
-}
-TENSOR__FN void tensor__exit_forget(void) {
-    TENSOR__LOCK(&tensor__global);
-    if (tensor__exit_made && TENSOR__ATOMIC_LOAD(&tensor__contexts) == 0) {
-        (void)pthread_key_delete(tensor__exit_key);
-        tensor__exit_made = 0;
-    }
-    TENSOR__UNLOCK(&tensor__global);
-}
-#else
-TENSOR__FN void tensor__exit_watch(tensor__thread_t *th) { if (th) { th->watched = 1; } }
-TENSOR__FN void tensor__exit_forget(void) {}
-#endif
 
 TENSOR__FN void tensor__context_init(tensor_context_t *ctx) {
     ctx->backend[0] = &tensor__cpu_backend;
@@ -9094,223 +9576,8 @@ TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *c
     return th;
 }
 
-TENSOR__FN void tensor__scopes_close(tensor__thread_t *th);
-TENSOR__FN int tensor__called_back(const tensor__thread_t *th);
-#define TENSOR__CALLED_BACK                                                                                  \
-    "%s: inside a function that the library calls (a hook, a closure, forward, a job); call it when the "    \
-    "library has returned"
-// The state is free for the next thread that comes, with its caches or without.
-TENSOR__FN void tensor__thread_leave(tensor__thread_t *th, int release) {
-    tensor_context_t *ctx = th->ctx;
-    tensor__scopes_close(th);
-    if (release) { tensor__cache_release(th); }
-    th->error.code = 0;
-    th->owner = 0;
-    TENSOR__LOCK(&ctx->mutex);
-    th->next_idle = ctx->idle;
-    ctx->idle = th;
-    TENSOR__UNLOCK(&ctx->mutex);
-}
-#if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
-TENSOR__FN void tensor__thread_exit(void *th) {
-    if (tensor__tls != (tensor__thread_t *)th) { return; }
-    tensor__thread_leave((tensor__thread_t *)th, 1);
-    tensor__tls = NULL;
-}
-#endif
-TENSOR_API void (tensor_thread_end)(void) {
-    tensor__thread_t *th = tensor__tls;
-    if (!th) { return; }
-    if (tensor__called_back(th)) {
-        tensor__fail(th, TENSOR_ERR_OWNER, TENSOR__CALLED_BACK, "thread_end");
-        return;
-    }
-    tensor__report(th, NULL);
-    tensor__thread_leave(th, 1);
-    tensor__tls = NULL;
-    tensor__exit_watch(NULL);
-}
-// While the user's parallel_for waits, other jobs may run on this thread. To them it is a thread of its own,
-// with another state of the same context, made when they call the library. Rejected: to share the state and
-// put back what they change (scratch, scopes, modes, generator, errors: one forgotten is a wrong number).
-TENSOR__FN void tensor__wait_begin(tensor__thread_t *th) {
-    th->outer = tensor__waiting;
-    tensor__waiting = th;
-    tensor__tls = NULL;
-}
-TENSOR__FN void tensor__wait_end(tensor__thread_t *th) {
-    tensor__thread_t *job = tensor__tls;
-    tensor__tls = th;
-    tensor__waiting = th->outer;
-    th->outer = NULL;
-    if (!job) { return; }
-    tensor__tls = job;                  // a handler may look at the error
-    tensor__report(job, NULL);
-    tensor__thread_leave(job, 0);
-    tensor__tls = th;
-    tensor__exit_watch(th);
-}
-
 TENSOR_API int (tensor_version)(void) {
     return TENSOR_VERSION_MAJOR * 10000 + TENSOR_VERSION_MINOR * 100 + TENSOR_VERSION_PATCH;
-}
-
-TENSOR__FN void tensor__header_empty(tensor__thread_t *th, tensor_t *t);
-TENSOR__FN void tensor__header_destroy(tensor__thread_t *th, tensor_t *t);
-TENSOR__FN tensor_t *tensor__hold(tensor_t *t);
-TENSOR__FN void tensor__pool_stop(tensor_context_t *ctx);
-
-// Whether a function of the user's, called by the library in this context, is running on this thread: what
-// it returns to needs the context as it is.
-TENSOR__FN int tensor__called_back(const tensor__thread_t *th) {
-    if (th->inside || th->in_parallel) { return 1; }
-    for (int i = 0; i < th->depth; i++) {
-        if (!th->scopes[i].user) { return 1; }          // the library's own scopes end before it returns
-    }
-    for (const tensor__thread_t *w = tensor__waiting; w; w = w->outer) {
-        if (w->ctx == th->ctx) { return 1; }
-    }
-    return 0;
-}
-
-enum { TENSOR__HEADERS_HOLD, TENSOR__HEADERS_EMPTY, TENSOR__HEADERS_DESTROY };
-// Holds or empties every live header of the context, or destroys every emptied one. -> how many there were
-TENSOR__FN int64_t tensor__headers_all(tensor__thread_t *th, int what) {
-    uint32_t state = TENSOR__LIVE;
-    if (what == TENSOR__HEADERS_DESTROY) { state = TENSOR__EMPTIED; }
-    int64_t count = 0;
-    for (tensor__raw_t *r = th->ctx->raw; r; r = r->next) {
-        tensor_t *slab = (tensor_t *)(void *)((char *)r + 64);
-        for (int i = 0; i < r->headers; i++) {
-            tensor_t *t = &slab[i];
-            if (t->state != state) { continue; }
-            count++;
-            if (what == TENSOR__HEADERS_HOLD) { tensor__hold(t); }
-            if (what == TENSOR__HEADERS_EMPTY) {
-                t->state = TENSOR__EMPTIED;         // a deleter that looks at it gets an error
-                tensor__header_empty(th, t);
-            }
-            if (what == TENSOR__HEADERS_DESTROY) { tensor__header_destroy(th, t); }
-        }
-    }
-    return count;
-}
-// Tensors still kept refer to one another in circles, a leaf to its gradient and the gradient's graph to the
-// leaf: all are held while each lets go of the others. Deleters that run meanwhile may make new ones.
-TENSOR__FN void tensor__headers_close(tensor__thread_t *th) {
-    do {
-        for (tensor__thread_t *t = th->ctx->threads; t; t = t->next) { tensor__scopes_close(t); }
-        tensor__headers_all(th, TENSOR__HEADERS_HOLD);
-        tensor__headers_all(th, TENSOR__HEADERS_EMPTY);
-    } while (tensor__headers_all(th, TENSOR__HEADERS_DESTROY));
-}
-
-// Everything the context owns: objects first (they hold tensors), then scopes, then what is still kept, then
-// raw memory.
-TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
-    tensor_context_t *ctx = th->ctx;
-    th->inside = 1;
-    tensor__report(th, NULL);
-    int code = th->error.code;
-    (void)TENSOR__ATOMIC_ADD(&tensor__shutdown_count, 1);
-    tensor__pool_stop(ctx);
-    while (ctx->owned) {
-        tensor__owned_t *o = ctx->owned;
-        ctx->owned = o->next;
-        if (o->next) { o->next->prev = &ctx->owned; }
-        o->prev = NULL;
-        o->destroy(o);
-    }
-    tensor__headers_close(th);
-    TENSOR__LOCK(&ctx->mutex);
-    tensor__raw_t *r = ctx->raw;
-    ctx->raw = NULL;
-    memset(ctx->graves, 0, sizeof ctx->graves);
-    ctx->hooks = NULL;
-    ctx->hook_count = 0;
-    while (r) {
-        tensor__raw_t *next = r->next;
-        ctx->allocator.free(ctx->allocator.user, r, (size_t)r->bytes, 64);
-        r = next;
-    }
-    ctx->reserved = ctx->allocs = ctx->frees = 0;
-    // States of other living threads stay, emptied: those threads may go on, or just end. One that is parked
-    // is only looked for in the list.
-    for (tensor__thread_t *t = ctx->idle; t; t = t->next_idle) { t->owner = 0; }
-    tensor__thread_t *states = ctx->threads;
-    ctx->threads = ctx->idle = NULL;
-    ctx->first_used = 0;
-    ctx->thread_count = 0;
-    while (states) {
-        tensor__thread_t *t = states;
-        uint64_t owner = t->owner;
-        states = t->next;
-        if (t != th && owner) {
-            memset(t, 0, sizeof *t);
-            t->ctx = ctx;
-            t->owner = owner;
-            t->grad_mode = 1;
-            t->rng.seed = 67280421310721u + owner;
-            t->next = ctx->threads;
-            ctx->threads = t;
-            ctx->first_used |= t == &ctx->first;
-        } else if (t == &ctx->first) {
-            memset(t, 0, sizeof *t);
-        } else {
-            ctx->allocator.free(ctx->allocator.user, t, sizeof *t, 64);
-        }
-    }
-    TENSOR__UNLOCK(&ctx->mutex);
-    tensor__tls = NULL;
-    if (ctx == &tensor__default) { tensor__exit_forget(); }
-    return code;
-}
-TENSOR_API int (tensor_shutdown)(void) {
-    tensor__thread_t *th = tensor__self();
-    int busy = tensor__called_back(th) || TENSOR__ATOMIC_LOAD(&th->ctx->pool.busy);
-    TENSOR__REFUSE_CODE(busy, OWNER, TENSOR__CALLED_BACK, "shutdown");
-    return tensor__context_close(th);
-}
-
-TENSOR_API tensor_context_t *(tensor_context_new)(void) {
-    tensor_context_t *ctx = (tensor_context_t *)TENSOR_MALLOC(sizeof *ctx, 64);
-    TENSOR__REFUSE_AS(NULL, !ctx, OUT_OF_MEMORY, "context_new: out of memory");
-    memset(ctx, 0, sizeof *ctx);
-    tensor__context_init(ctx);
-    (void)TENSOR__ATOMIC_ADD(&tensor__contexts, 1);
-    return ctx;
-}
-TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
-    tensor__thread_t *th = tensor__self();
-    tensor_context_t *before = th->ctx;
-    if (!context) { context = &tensor__default; }
-    if (context == before) { return before; }
-    // The state stays with its thread: it is found again by the thread that parked it.
-    TENSOR__LOCK(&before->mutex);
-    th->next_idle = before->idle;
-    before->idle = th;
-    TENSOR__UNLOCK(&before->mutex);
-    tensor__tls = NULL;
-    tensor__attach(context);
-    return before;
-}
-TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
-    if (!context || context == &tensor__default) {
-        tensor_context_t *now = (tensor_context_use)(NULL);
-        int r = (tensor_shutdown)();
-        if (now != &tensor__default) { (tensor_context_use)(now); }
-        return r;
-    }
-    tensor_context_t *before = (tensor_context_use)(context);
-    if (tensor__called_back(tensor__self())) {
-        (tensor_context_use)(before);
-        TENSOR__REFUSE_CODE(1, OWNER, TENSOR__CALLED_BACK, "context_free");
-    }
-    int code = tensor__context_close(tensor__self());
-    TENSOR_FREE(context, sizeof *context, 64);
-    (void)TENSOR__ATOMIC_ADD(&tensor__contexts, -1);
-    tensor__attach(before == context ? &tensor__default : before);
-    return code;
 }
 
 TENSOR_API int (tensor_set_allocator)(const tensor_allocator_t *a) {
@@ -9324,6 +9591,7 @@ TENSOR_API int (tensor_set_allocator)(const tensor_allocator_t *a) {
     }
     return 0;
 }
+
 TENSOR_API int (tensor_set_memory_limit)(uint64_t bytes) {
     tensor_context_t *ctx = tensor__self()->ctx;
     TENSOR__LOCK(&ctx->mutex);
@@ -9331,6 +9599,7 @@ TENSOR_API int (tensor_set_memory_limit)(uint64_t bytes) {
     TENSOR__UNLOCK(&ctx->mutex);
     return 0;
 }
+
 TENSOR_API tensor_memory_stats_t (tensor_memory_stats)(void) {
     tensor_context_t *ctx = tensor__self()->ctx;
     tensor_memory_stats_t m;
@@ -9351,6 +9620,7 @@ TENSOR_API tensor_memory_stats_t (tensor_memory_stats)(void) {
     TENSOR__UNLOCK(&ctx->mutex);
     return m;
 }
+
 TENSOR_API void (tensor_reset_peak_memory)(void) {
     tensor_context_t *ctx = tensor__self()->ctx;
     TENSOR__LOCK(&ctx->mutex);
@@ -9359,18 +9629,21 @@ TENSOR_API void (tensor_reset_peak_memory)(void) {
     }
     TENSOR__UNLOCK(&ctx->mutex);
 }
+
 TENSOR_API void (tensor_empty_cache)(void) { tensor__cache_release(tensor__self()); }
 
 // Names and sites are literals; not every compiler makes equal ones one.
 TENSOR__FN int tensor__same_name(const char *a, const char *b) {
     return a == b || (a && b && strcmp(a, b) == 0);
 }
+
 TENSOR_API size_t (tensor_memory_report)(char *text, size_t size) {
     tensor_context_t *ctx = tensor__self()->ctx;
     if (!text) { size = 0; }
     tensor__text_t s = {text, size, 0};
     if (size) { text[0] = 0; }
     TENSOR__LOCK(&ctx->mutex);
+
     // One line per (op, site): each header is counted by the first of its kind in the same walk.
     for (tensor__raw_t *r = ctx->raw; r; r = r->next) {
         tensor_t *slab = (tensor_t *)(void *)((char *)r + 64);
@@ -9386,7 +9659,10 @@ TENSOR_API size_t (tensor_memory_report)(char *text, size_t size) {
                         !tensor__same_name(other[k].site, t->site)) {
                         continue;
                     }
-                    if (n == 0 && &other[k] != t) { first = 0; break; }
+                    if (n == 0 && &other[k] != t) {
+                        first = 0;
+                        break;
+                    }
                     n++;
                     bytes += other[k].numel * (int64_t)tensor_dtype_size((tensor_dtype_t)other[k].dtype);
                 }
@@ -9409,6 +9685,7 @@ TENSOR__FN void tensor__own(tensor__thread_t *th, tensor__owned_t *o) {
     ctx->owned = o;
     TENSOR__UNLOCK(&ctx->mutex);
 }
+
 TENSOR__FN void tensor__disown(tensor__owned_t *o) {
     tensor_context_t *ctx = o->ctx;
     TENSOR__LOCK(&ctx->mutex);
@@ -9419,11 +9696,541 @@ TENSOR__FN void tensor__disown(tensor__owned_t *o) {
     }
     TENSOR__UNLOCK(&ctx->mutex);
 }
+
 TENSOR__FN void tensor__push_path(tensor__thread_t *th, const char *name) {
     if (th->path_depth < TENSOR__PATH) { th->path[th->path_depth] = name; }
     th->path_depth++;
 }
+
 TENSOR__FN void tensor__pop_path(tensor__thread_t *th) { th->path_depth--; }
+
+// ------------------------------------------------------------------------------
+// >>impl-scopes                                    MARK: scopes, references
+//
+// A scope is a mark in the thread's stack of headers; ending it pops to the mark. Headers are type-stable
+// and keep op and site after death, so a stale pointer gives an error text, not a crash. Rejected: a list
+// of tensors per scope (an allocation per tensor), a garbage collector, freeing by the arguments' last use
+// (C cannot see it).
+// ------------------------------------------------------------------------------
+
+TENSOR__FN void tensor__node_free(tensor__thread_t *th, tensor__node_t *node);
+
+TENSOR__INLINE void tensor__node_drop(tensor__thread_t *th, tensor__node_t *node) {
+    if (TENSOR__DROP(&node->refs)) { tensor__node_free(th, node); }
+}
+
+// Says once per context that one scope holds very many tensors: as good as ever a loop without a reset. Not
+// an error: the handler gets the code 0. Names the line that most of them come from, of the latest 32.
+enum { TENSOR__MANY = 1 << 17 };
+
+TENSOR__FN TENSOR__NOINLINE void tensor__tell_growth(tensor__thread_t *th) {
+    struct { const char *op, *site; int64_t count; } made[32] = {{NULL, NULL, 0}}, *most = made;
+    int64_t first = 0, end = 0, above = th->top, live = 0;
+    int kinds = 0;
+    for (int i = th->depth; i >= 0; i--) {          // the widest scope; 0 is the thread's own
+        int64_t mark = i ? th->scopes[i - 1].mark : 0;
+        if (above - mark > end - first) {
+            first = mark;
+            end = above;
+        }
+        above = mark;
+    }
+    for (int64_t i = end - 1; i >= first; i--) {
+        const tensor_t *t = th->stack[i];
+        int k = 0;
+        if (!t) { continue; }
+        live++;
+        while (k < kinds && (made[k].op != t->op || made[k].site != t->site)) { k++; }
+        if (k == kinds) {
+            if (kinds == 32) { continue; }
+            made[k].op = t->op;
+            made[k].site = t->site;
+            made[k].count = 0;
+            kinds++;
+        }
+        made[k].count++;
+        if (made[k].count > most->count) { most = &made[k]; }
+    }
+    if (live < TENSOR__MANY / 2 || TENSOR__ATOMIC_ADD(&th->ctx->growth_told, 1) > 0) { return; }
+    char text[320] = "";
+    tensor__text_t s = {text, sizeof text, 0};
+    tensor__text(&s, "%d tensors live in one scope, %d of them made by %s%w; a loop that makes them needs a "
+                 "tensor_scope_reset in each turn", live, most->count, most->op ? most->op : "?", most->site);
+    if (th->ctx->error_fn) {
+        uint8_t inside = th->inside;
+        th->inside = 1;
+        th->ctx->error_fn(TENSOR_OK, text, th->ctx->error_user);
+        th->inside = inside;
+        return;
+    }
+#ifndef TENSOR_NO_STDIO
+    fprintf(stderr, "tensor: %s\n", text);
+#endif
+}
+
+TENSOR__FN int tensor__stack_grow(tensor__thread_t *th) {
+    int64_t room = th->room ? th->room * 2 : 256;
+    tensor_t **stack = (tensor_t **)tensor__raw_or_release(th, (uint64_t)room * sizeof *stack);
+    if (!stack) { return 0; }
+    if (th->top) { memcpy(stack, th->stack, (size_t)th->top * sizeof *stack); }
+    if (th->stack) { tensor__raw_free(th->ctx, th->stack); }
+    th->stack = stack;
+    th->room = room;
+    if (room > TENSOR__MANY) { tensor__tell_growth(th); }
+    return 1;
+}
+
+// Puts a header under the innermost scope. 0 = out of memory.
+TENSOR__INLINE int tensor__enlist(tensor__thread_t *th, tensor_t *t) {
+    if (th->top == th->room && !tensor__stack_grow(th)) { return 0; }
+    t->slot = (int32_t)th->top;
+    th->stack[th->top++] = t;
+    return 1;
+}
+
+// What few nodes and leaves have. A hook is in the list of its owner and in that of the context.
+typedef struct tensor__hook_t {
+    struct tensor__hook_t *next, *other, **prev;
+    tensor__extra_t *owner;
+    int64_t id;
+    int32_t output;                     // of the node; < 0: after the sum went into a leaf's grad
+    tensor_hook_t fn;
+    tensor_post_hook_t post;
+    void *user;
+} tensor__hook_t;
+
+struct tensor__extra_t {
+    tensor_t *retain[TENSOR__MAX_OUT];  // headers whose grad is to be kept (not counted)
+    tensor__hook_t *hooks;              // in the order of registration
+    int (*run_hooks)(tensor__thread_t *th, tensor__extra_t *e, int32_t k, tensor_t **g, tensor_t *leaf);
+    struct tensor__region_t *region;    // the checkpoint it lies in, at place index
+    int (*restore)(tensor__thread_t *th, tensor__node_t *n);
+    void (*leave)(tensor__thread_t *th, struct tensor__region_t *r, int32_t index);
+    int32_t index;
+    int32_t packed_count;
+    const tensor_saved_hooks_t *packing;
+    const struct tensor__packer_t *packer;
+    void **packed;                      // of each saved value, NULL = it is kept
+};
+
+// What saved values go through where the user has hooks for them.
+typedef struct tensor__packer_t {
+    int (*pack)(tensor__thread_t *th, tensor__node_t *n);
+    int (*unpack)(tensor__node_t *n);
+    void (*drop)(tensor__thread_t *th, tensor__extra_t *e);
+} tensor__packer_t;
+
+TENSOR__INLINE tensor__extra_t *tensor__leaf_extra(const tensor_t *t) {
+    return (tensor__extra_t *)(void *)t->next;
+}
+
+TENSOR__FN void tensor__hook_unlink(tensor_context_t *ctx, tensor__hook_t *h) {
+    *h->prev = h->other;
+    if (h->other) { h->other->prev = h->prev; }
+    (void)TENSOR__ATOMIC_ADD(&ctx->hook_count, -1);
+}
+
+TENSOR__FN void tensor__packed_drop(tensor__thread_t *th, tensor__extra_t *e) {
+    for (int i = 0; i < e->packed_count; i++) {
+        if (e->packed[i] && e->packing->drop) {
+            uint8_t inside = th->inside;
+            th->inside = 1;
+            e->packing->drop(e->packed[i], e->packing->user);
+            th->inside = inside;
+        }
+    }
+    if (e->packed) { tensor__raw_free(th->ctx, e->packed); }
+    e->packed = NULL;
+    e->packed_count = 0;
+}
+
+TENSOR__FN TENSOR__NOINLINE void tensor__extra_free(tensor__thread_t *th, tensor__extra_t *e) {
+    if (e->packer) { e->packer->drop(th, e); }
+    while (e->hooks) {
+        tensor__hook_t *h = e->hooks;
+        e->hooks = h->next;
+        TENSOR__LOCK(&th->ctx->mutex);
+        tensor__hook_unlink(th->ctx, h);
+        TENSOR__UNLOCK(&th->ctx->mutex);
+        tensor__raw_free(th->ctx, h);
+    }
+    if (e->region) { e->leave(th, e->region, e->index); }
+    tensor__raw_free(th->ctx, e);
+}
+
+TENSOR__FN void tensor__drop(tensor_t *t);
+
+// Lets go of everything a header refers to; in line, since every header ends by it.
+TENSOR__INLINE void tensor__header_release(tensor__thread_t *th, tensor_t *t) {
+    if (TENSOR__TRAINS && (t->flags & TENSOR__HOOKED)) {
+        t->flags = (uint8_t)(t->flags & ~TENSOR__HOOKED);
+        tensor__extra_free(th, tensor__leaf_extra(t));
+    }
+    if (TENSOR__TRAINS && t->node) {
+        if (t->node->extra && t->node->extra->retain[t->output] == t) {
+            t->node->extra->retain[t->output] = NULL;
+        }
+        tensor__node_drop(th, t->node);
+        t->node = NULL;
+    }
+    tensor__storage_t *s = t->storage;
+    t->storage = NULL;
+    if (s) { tensor__storage_drop(th, s); }
+    tensor_t *base = t->base, *grad = t->grad;
+    t->base = t->grad = NULL;
+    if (base) { tensor__drop(base); }
+    if (grad) { tensor__drop(grad); }
+}
+
+TENSOR__FN void tensor__header_empty(tensor__thread_t *th, tensor_t *t) {
+    tensor__header_release(th, t);
+}
+
+// The end of a header: its references go, its memory waits in quarantine.
+TENSOR__FN void tensor__header_destroy(tensor__thread_t *th, tensor_t *t) {
+    t->state = TENSOR__DEAD;
+    t->freed = NULL;
+    tensor__count(&th->live_tensors, -1);
+    tensor__header_release(th, t);
+    if (t->slot >= 0 && t->home == th && t->slot < th->top && th->stack[t->slot] == t) {
+        th->stack[t->slot] = NULL;
+    }
+    t->slot = -1;
+    if (t->home == th) {
+        tensor__header_bury(th, t);
+    } else {
+        TENSOR__PUSH_FOREIGN(&t->home->foreign_headers, t, tensor_t);
+    }
+}
+
+TENSOR__FN tensor_t *tensor__hold(tensor_t *t) {
+    if (t && t != TENSOR__POISON) { TENSOR__HOLD(&t->refs); }
+    return t;
+}
+
+TENSOR__FN void tensor__drop(tensor_t *t) {
+    if (t != TENSOR__POISON && TENSOR__DROP(&t->refs)) { tensor__header_destroy(tensor__self(), t); }
+}
+
+// A library reference: t (NULL = none) instead of what was there, from which it may be made. 0 = t is poison.
+TENSOR__FN int tensor__replace(tensor_t **at, tensor_t *t) {
+    tensor_t *old = *at;
+    if (t == TENSOR__POISON) { return 0; }
+    *at = tensor__hold(t);
+    if (old) { tensor__drop(old); }
+    return 1;
+}
+
+// Pops to a mark.
+TENSOR__FN void tensor__pop(tensor__thread_t *th, int64_t mark) {
+    while (th->top > mark) {
+        tensor_t *t = th->stack[--th->top];
+        if (!t) { continue; }
+        t->slot = -1;
+        if (TENSOR__DROP(&t->refs)) { tensor__header_destroy(th, t); }
+    }
+}
+
+TENSOR__FN void tensor__casts_drop(tensor__thread_t *th);
+
+TENSOR__FN void tensor__scopes_close(tensor__thread_t *th) {
+    tensor__casts_drop(th);
+    tensor__pop(th, 0);
+    if (th->stack) { tensor__raw_free(th->ctx, th->stack); }
+    if (th->scopes) { tensor__raw_free(th->ctx, th->scopes); }
+    th->stack = NULL;
+    th->scopes = NULL;
+    th->room = 0;
+    th->scope_room = 0;
+    th->depth = 0;
+    th->epoch++;
+}
+
+// Is t usable? Poison raises POISONED if nothing else was raised; a dead header tells where it came from.
+TENSOR__FN TENSOR__NOINLINE int tensor__unusable(const char *op, const char *arg, tensor_t *t) {
+    tensor__thread_t *th = tensor__self();
+    if (!t) {
+        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s is NULL", op, arg);
+    } else if (!TENSOR__GIVEN(t)) {
+        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s is the number %i, not a tensor", op, arg,
+                     (int)(uintptr_t)t);
+    } else if (t->state == TENSOR__POISON_STATE) {
+        tensor__fail(th, TENSOR_ERR_POISONED, "%s: argument %s failed earlier or on another thread", op, arg);
+    } else if (t->state == TENSOR__DEAD || t->state == TENSOR__EMPTIED) {
+        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s: tensor used after %s%w, created by %s%w%s", op,
+                     arg, t->freed ? "it was freed" : "its scope ended", t->freed, t->op ? t->op : "?",
+                     t->site, t->freed ? "" : "; keep it with tensor_set, or take tensor_item");
+    } else {
+        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s is not a tensor", op, arg);
+    }
+    return 0;
+}
+
+#define TENSOR__USABLE(op, arg, t)                                                                           \
+    (TENSOR__LIKELY(TENSOR__GIVEN(t) && (t)->state == TENSOR__LIVE) || tensor__unusable(op, arg, t))
+
+TENSOR__FN tensor_scope_t tensor__scope_begin(tensor__thread_t *th, int grad_mode) {
+    tensor_scope_t s;
+    s.thread = NULL;
+    s.mark = 0;
+    s.id = 0;
+    s.grad_mode = th->grad_mode;
+    if (th->depth == th->scope_room) {
+        int32_t room = th->scope_room ? th->scope_room * 2 : 32;
+        void *p = tensor__raw_or_release(th, (uint64_t)room * sizeof th->scopes[0]);
+        if (!p) {
+            tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "scope_begin: out of memory");
+            s.id = 1;       // without a thread: its end stays silent
+            return s;
+        }
+        if (th->depth) { memcpy(p, th->scopes, (size_t)th->depth * sizeof th->scopes[0]); }
+        if (th->scopes) { tensor__raw_free(th->ctx, th->scopes); }
+        *(void **)&th->scopes = p;
+        th->scope_room = room;
+    }
+    s.thread = th;
+    s.mark = th->top;
+    s.id = ++th->scope_id;
+    th->scopes[th->depth].mark = th->top;
+    th->scopes[th->depth].id = s.id;
+    th->scopes[th->depth].grad_mode = th->grad_mode;
+    th->scopes[th->depth].modes = th->modes;
+    th->scopes[th->depth].packing = th->packing;
+    th->scopes[th->depth].user = 0;
+    th->depth++;
+    th->grad_mode = (uint8_t)(grad_mode && !(th->modes & TENSOR__INFERRING));
+    return s;
+}
+
+// Autocast keeps what it made of a leaf that requires grad, as PyTorch does, until the mode ends: a weight
+// used often is cast once. A table by address: who finds its place taken by another leaf is cast every time.
+enum { TENSOR__CAST_ROOM = 256 };
+typedef struct tensor__cast_t { tensor_t *leaf, *cast; uint32_t version; } tensor__cast_t;
+
+TENSOR__FN TENSOR__NOINLINE void tensor__casts_drop(tensor__thread_t *th) {
+    tensor__cast_t *list = th->casts;
+    th->casts = NULL;
+    for (int k = 0; list && k < TENSOR__CAST_ROOM; k++) {
+        if (list[k].leaf) {
+            tensor__drop(list[k].cast);
+            tensor__drop(list[k].leaf);
+        }
+    }
+    if (list) { tensor__block_free(th, list, th->casts_klass); }
+}
+
+// Scope i and those inside it are no more: modes are what they were before.
+TENSOR__INLINE void tensor__scope_restore(tensor__thread_t *th, int i) {
+    if (th->casts && i < th->cast_depth) { tensor__casts_drop(th); }
+    th->grad_mode = th->scopes[i].grad_mode;
+    th->modes = th->scopes[i].modes;
+    th->packing = th->scopes[i].packing;
+    th->depth = i;
+}
+
+// A scope of the user's: its resets and ends count as epochs, the library's own scopes do not, so that a
+// stale pointer is noticed however many layers ran since.
+TENSOR__FN tensor_scope_t tensor__user_scope(tensor__thread_t *th, int grad_mode) {
+    tensor_scope_t s = tensor__scope_begin(th, grad_mode);
+    if (s.thread) { th->scopes[th->depth - 1].user = 1; }
+    return s;
+}
+
+TENSOR_API tensor_scope_t (tensor_scope_begin)(void) {
+    tensor__thread_t *th = tensor__self();
+    return tensor__user_scope(th, th->grad_mode);
+}
+
+TENSOR_API tensor_scope_t (tensor_scope_begin_no_grad)(void) { return tensor__user_scope(tensor__self(), 0); }
+TENSOR_API tensor_scope_t (tensor_scope_begin_grad)(void) { return tensor__user_scope(tensor__self(), 1); }
+
+TENSOR_API tensor_scope_t (tensor_scope_begin_inference)(void) {
+    tensor__thread_t *th = tensor__self();
+    tensor_scope_t s = tensor__user_scope(th, 0);
+    if (s.thread) { th->modes |= TENSOR__INFERRING; }
+    return s;
+}
+
+TENSOR_API tensor_dtype_t (tensor_autocast_dtype)(void) {
+    int modes = tensor__self()->modes;
+    if (modes & TENSOR__TO_F16) { return TENSOR_F16; }
+    if (modes & TENSOR__TO_BF16) { return TENSOR_BF16; }
+    return TENSOR_DTYPE_NONE;
+}
+
+// For tensor_nn.h: a scope that is no epoch. grad_mode < 0 = as it is.
+TENSOR__FN tensor_scope_t tensor__inner_scope(int grad_mode) {
+    tensor__thread_t *th = tensor__self();
+    return tensor__scope_begin(th, grad_mode < 0 ? th->grad_mode : grad_mode);
+}
+
+// Depth of an open scope of this thread, -1 with an error otherwise.
+TENSOR__FN int tensor__scope_find(tensor__thread_t *th, tensor_scope_t s, const char *what) {
+    if (!s.thread && s.id) { return -1; }       // its begin failed and said so
+    if (s.thread == th) {
+        for (int i = th->depth - 1; i >= 0 && th->scopes[i].id >= s.id; i--) {
+            if (th->scopes[i].id == s.id) { return i; }
+        }
+    }
+    const char *why = "belongs to another thread";
+    if (!s.thread) {
+        why = "was never begun";
+    } else if (s.thread == th) {
+        why = "has ended already";
+    }
+    tensor__fail(th, TENSOR_ERR_OWNER, "%s: the scope %s", what, why);
+    return -1;
+}
+
+TENSOR_API int (tensor_scope_reset)(tensor_scope_t scope) {
+    tensor__thread_t *th = tensor__self();
+    int i = tensor__scope_find(th, scope, "scope_reset");
+    if (i < 0) { return th->error.code; }
+    if (i + 1 < th->depth) { tensor__scope_restore(th, i + 1); }
+    th->epoch += th->scopes[i].user;
+    tensor__pop(th, th->scopes[i].mark);
+    return 0;
+}
+
+TENSOR_API int (tensor_scope_end)(tensor_scope_t scope) {
+    tensor__thread_t *th = tensor__self();
+    int i = tensor__scope_find(th, scope, "scope_end");
+    if (i < 0) { return th->error.code; }
+    th->epoch += th->scopes[i].user;
+    tensor__pop(th, th->scopes[i].mark);
+    tensor__scope_restore(th, i);
+    return 0;
+}
+
+// Takes t out of the scope stack above a mark, pops, and puts it back under what is now innermost.
+TENSOR__FN void tensor__carry(tensor__thread_t *th, int64_t mark, tensor_t *t) {
+    int mine = t && t->state == TENSOR__LIVE && t->home == th && t->slot >= mark;
+    if (mine) {
+        th->stack[t->slot] = NULL;
+        t->slot = -1;
+    }
+    tensor__pop(th, mark);
+    if (mine) { tensor__enlist(th, t); }        // cannot fail: popping made room
+}
+
+// A view whose source nobody else can see any more is a tensor of its own.
+TENSOR__FN void tensor__unbase(tensor_t *t) {
+    tensor_t *base = t->base;
+    if (!base || TENSOR__ATOMIC_LOAD(&base->refs) != 1 || t->base_version != base->rebased) { return; }
+    t->base = NULL;
+    t->flags = (uint8_t)(t->flags & ~TENSOR__INHERITED);
+    tensor__drop(base);
+}
+
+// The end of an op made of others: what it made on the way goes, y stays. Cheaper than a scope and not one (a
+// stale pointer is still noticed until the user's own scope moves on).
+TENSOR__FN tensor_t *tensor__tidy(tensor__thread_t *th, int64_t mark, tensor_t *y) {
+    if (th->top == mark) { return y; }
+    tensor__carry(th, mark, y);
+    if (y && y->state == TENSOR__LIVE) {
+        tensor__unbase(y);
+        th->fresh = y->site ? NULL : y;
+    }
+    return y;
+}
+
+TENSOR_API tensor_t *(tensor_scope_return)(tensor_scope_t scope, tensor_t *t) {
+    tensor__thread_t *th = tensor__self();
+    int i = tensor__scope_find(th, scope, "scope_return");
+    if (i < 0) { return th->error.code ? TENSOR__POISON : t; }
+    th->epoch += th->scopes[i].user;
+    tensor__carry(th, th->scopes[i].mark, t);
+    tensor__scope_restore(th, i);
+    if (!t) { return TENSOR__POISON; }
+    if (t->state == TENSOR__LIVE) { tensor__unbase(t); }
+    if (t->state == TENSOR__LIVE && !t->site) { th->fresh = t; }
+    return t;
+}
+
+TENSOR_API tensor_t *(tensor_keep)(tensor_t *t) {
+    if (TENSOR__GIVEN(t) && t->state == TENSOR__POISON_STATE) { return t; }
+    if (!TENSOR__USABLE("keep", "t", t)) { return TENSOR__POISON; }
+    TENSOR__HOLD(&t->refs);
+    TENSOR__HOLD(&t->keeps);
+    return t;
+}
+
+// For the texts about a tensor used later. The place comes with the stamp.
+TENSOR__FN void tensor__note_free(tensor__thread_t *th, tensor_t *t) {
+    if (t->home != th || t->state != TENSOR__DEAD) { return; }
+    t->freed = "";
+    th->freed = t;
+}
+
+TENSOR_API int (tensor_free)(tensor_t *t) {
+    tensor__thread_t *th = tensor__self();
+    if (!t) { return 0; }
+    if (!TENSOR__GIVEN(t)) {
+        tensor__unusable("free", "t", t);
+        return th->error.code;
+    }
+    if (t->state == TENSOR__POISON_STATE) { return 0; }
+    if (t->state == TENSOR__LIVE) {
+        tensor__count_t keeps = TENSOR__ATOMIC_LOAD(&t->keeps);
+        if (keeps > 0 || (t->home == th && t->slot >= 0)) {
+            if (keeps > 0) {
+                (void)TENSOR__ATOMIC_ADD(&t->keeps, -1);
+            } else {
+                th->stack[t->slot] = NULL;
+                th->top -= t->slot == th->top - 1 &&
+                           (!th->depth || t->slot >= th->scopes[th->depth - 1].mark);
+                t->slot = -1;
+            }
+            tensor__drop(t);
+            tensor__note_free(th, t);
+            return 0;
+        }
+    }
+    if (t->state == TENSOR__DEAD) {
+        tensor__fail(th, TENSOR_ERR_OWNER, "free: tensor freed %s%s%w, created by %s%w",
+                     t->freed ? "twice" : "after its scope ended", t->freed && t->freed[0] ? ", first" : "",
+                     t->freed, t->op ? t->op : "?", t->site);
+    } else {
+        tensor__fail(th, TENSOR_ERR_OWNER,
+                     "free: tensor %t is neither kept nor owned by a scope of this thread", t);
+    }
+    return TENSOR_ERR_OWNER;
+}
+
+TENSOR_API int (tensor_set)(tensor_t **handle, tensor_t *value) {
+    tensor__thread_t *th = tensor__self();
+    TENSOR__REFUSE_CODE(!handle, OWNER, "set: handle is NULL");
+    if (!TENSOR__USABLE("set", "value", value)) { return th->error.code; }
+    tensor_t *old = *handle;
+    if (old == value) { return 0; }
+    if (old && old->state == TENSOR__DEAD) {
+        tensor__unusable("set", "*handle", old);
+        return th->error.code;
+    }
+    if (!old || old->state != TENSOR__LIVE || TENSOR__ATOMIC_LOAD(&old->keeps) > 0) {
+        (tensor_keep)(value);
+        *handle = value;
+        if (old && old->state == TENSOR__LIVE) { (tensor_free)(old); }
+        return 0;
+    }
+    TENSOR__REFUSE_CODE(old->home != th || old->slot < 0, OWNER,
+                        "set: the old value %t belongs to another thread's scope", old);
+
+    // The new value takes the old one's place in the scope stack.
+    int32_t slot = old->slot;
+    old->slot = -1;
+    if (value->home == th && value->slot >= 0) {
+        th->stack[value->slot] = NULL;
+        value->slot = slot;
+        th->stack[slot] = value;
+    } else {
+        (tensor_keep)(value);
+        th->stack[slot] = NULL;
+    }
+    *handle = value;
+    tensor__drop(old);
+    return 0;
+}
 
 // ------------------------------------------------------------------------------
 // >>impl-threads                                   MARK: worker threads
@@ -9435,12 +10242,121 @@ TENSOR__FN void tensor__pop_path(tensor__thread_t *th) { th->path_depth--; }
 // Rejected: OpenMP (a runtime of its own).
 // ------------------------------------------------------------------------------
 
+#define TENSOR__CALLED_BACK                                                                                  \
+    "%s: inside a function that the library calls (a hook, a closure, forward, a job); call it when the "    \
+    "library has returned"
+
+// Whether a function of the user's, called by the library in this context, is running on this thread: what
+// it returns to needs the context as it is.
+TENSOR__FN int tensor__called_back(const tensor__thread_t *th) {
+    if (th->inside || th->in_parallel) { return 1; }
+    for (int i = 0; i < th->depth; i++) {
+        if (!th->scopes[i].user) { return 1; }          // the library's own scopes end before it returns
+    }
+    for (const tensor__thread_t *w = tensor__waiting; w; w = w->outer) {
+        if (w->ctx == th->ctx) { return 1; }
+    }
+    return 0;
+}
+
+// A thread's end gives its state back by the destructor of a key. A shutdown that leaves nothing deletes the
+// key: the library may be unloaded before the threads that used it end. Where the system has no key left,
+// states wait for tensor_thread_end or shutdown.
+#if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
+static pthread_key_t tensor__exit_key;
+static int tensor__exit_made;                         // under tensor__global
+TENSOR__FN void tensor__thread_exit(void *th);
+
+// The calling thread's end gives back th, NULL = nothing.
+TENSOR__FN void tensor__exit_watch(tensor__thread_t *th) {
+    TENSOR__LOCK(&tensor__global);
+    if (!tensor__exit_made && th) {
+        tensor__exit_made = pthread_key_create(&tensor__exit_key, tensor__thread_exit) == 0;
+    }
+    int watched = tensor__exit_made && pthread_setspecific(tensor__exit_key, th) == 0;
+    TENSOR__UNLOCK(&tensor__global);
+    if (th) { th->watched = (uint8_t)watched; }
+}
+
+TENSOR__FN void tensor__exit_forget(void) {
+    TENSOR__LOCK(&tensor__global);
+    if (tensor__exit_made && TENSOR__ATOMIC_LOAD(&tensor__contexts) == 0) {
+        (void)pthread_key_delete(tensor__exit_key);
+        tensor__exit_made = 0;
+    }
+    TENSOR__UNLOCK(&tensor__global);
+}
+#else
+TENSOR__FN void tensor__exit_watch(tensor__thread_t *th) {
+    if (th) { th->watched = 1; }
+}
+
+TENSOR__FN void tensor__exit_forget(void) {}
+#endif
+
+// The state is free for the next thread that comes, with its caches or without.
+TENSOR__FN void tensor__thread_leave(tensor__thread_t *th, int release) {
+    tensor_context_t *ctx = th->ctx;
+    tensor__scopes_close(th);
+    if (release) { tensor__cache_release(th); }
+    th->error.code = 0;
+    th->owner = 0;
+    TENSOR__LOCK(&ctx->mutex);
+    th->next_idle = ctx->idle;
+    ctx->idle = th;
+    TENSOR__UNLOCK(&ctx->mutex);
+}
+
+#if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
+TENSOR__FN void tensor__thread_exit(void *th) {
+    if (tensor__tls != (tensor__thread_t *)th) { return; }
+    tensor__thread_leave((tensor__thread_t *)th, 1);
+    tensor__tls = NULL;
+}
+#endif
+
+TENSOR_API void (tensor_thread_end)(void) {
+    tensor__thread_t *th = tensor__tls;
+    if (!th) { return; }
+    if (tensor__called_back(th)) {
+        tensor__fail(th, TENSOR_ERR_OWNER, TENSOR__CALLED_BACK, "thread_end");
+        return;
+    }
+    tensor__report(th, NULL);
+    tensor__thread_leave(th, 1);
+    tensor__tls = NULL;
+    tensor__exit_watch(NULL);
+}
+
+// While the user's parallel_for waits, other jobs may run on this thread. To them it is a thread of its own,
+// with another state of the same context, made when they call the library. Rejected: to share the state and
+// put back what they change (scratch, scopes, modes, generator, errors: one forgotten is a wrong number).
+TENSOR__FN void tensor__wait_begin(tensor__thread_t *th) {
+    th->outer = tensor__waiting;
+    tensor__waiting = th;
+    tensor__tls = NULL;
+}
+
+TENSOR__FN void tensor__wait_end(tensor__thread_t *th) {
+    tensor__thread_t *job = tensor__tls;
+    tensor__tls = th;
+    tensor__waiting = th->outer;
+    th->outer = NULL;
+    if (!job) { return; }
+    tensor__tls = job;                  // a handler may look at the error
+    tensor__report(job, NULL);
+    tensor__thread_leave(job, 0);
+    tensor__tls = th;
+    tensor__exit_watch(th);
+}
+
 enum { TENSOR__SPINS = 4000 };      // pauses before sleeping, about 60-100 us
 #define TENSOR__OPEN ((uint64_t)1 << 31)
 
 TENSOR__INLINE int64_t tensor__pool_share(const tensor__pool_t *p, int64_t w) {     // its first task
     return w * p->each + (w < p->more ? w : p->more);
 }
+
 TENSOR__FN void tensor__pool_work(tensor__pool_t *p, int worker) {
     int64_t w = worker < p->shares ? worker : worker % p->shares;
     for (int64_t k = 0; k < p->shares; k++, w = w + 1 < p->shares ? w + 1 : 0) {
@@ -9480,6 +10396,7 @@ TENSOR__FN void tensor__worker(tensor__pool_t *p, int worker) {
         while (!TENSOR__U64_CAS(&p->state, &state, state - 1)) { }          // go out
     }
 }
+
 TENSOR__FN TENSOR__THREAD_MAIN(tensor__worker_main) {
     tensor__start_t s = *(tensor__start_t *)arg;
     TENSOR_FREE(arg, sizeof s, 64);
@@ -9491,7 +10408,9 @@ TENSOR__FN TENSOR__THREAD_MAIN(tensor__worker_main) {
 // A child of fork has the caller alone: what the pool knows of its workers is forgotten.
 #ifdef TENSOR__FORKS
 static tensor__count_t tensor__forks;
+
 static void tensor__forked(void) { (void)TENSOR__ATOMIC_ADD(&tensor__forks, 1); }
+
 TENSOR__FN TENSOR__NOINLINE void tensor__pool_forget(tensor__pool_t *p) {
     TENSOR__MUTEX_START(&p->mutex);
     TENSOR__SIGNAL_START(&p->wake);
@@ -9501,6 +10420,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__pool_forget(tensor__pool_t *p) {
     p->busy = p->stop = p->parked = 0;
     p->n = 1;
 }
+
 #define TENSOR__POOL_HERE(p)                                                                                 \
     do { if ((p)->threads && (p)->forks != tensor__forks) { tensor__pool_forget(p); } } while (0)
 #else
@@ -9551,7 +10471,10 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
     int started = 0, memory = p->threads != NULL;
     while (memory && started < n - 1) {
         tensor__start_t *s = (tensor__start_t *)TENSOR_MALLOC(sizeof *s, 64);
-        if (!s) { memory = 0; break; }
+        if (!s) {
+            memory = 0;
+            break;
+        }
         s->pool = p;
         s->worker = started + 1;
         if (!TENSOR__THREAD_START(&p->threads[started], tensor__worker_main, s)) {
@@ -9569,12 +10492,15 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
     return TENSOR_ERR_INTERNAL;
 #endif
 }
+
 TENSOR__BETWEEN int tensor__thread_count(void) {
     tensor__pool_t *p = &tensor__self()->ctx->pool;
     TENSOR__POOL_HERE(p);
     return p->n;
 }
+
 TENSOR_API int (tensor_get_num_threads)(void) { return tensor__thread_count(); }
+
 TENSOR_API int (tensor_num_processors)(void) {
 #if defined(TENSOR_NO_THREADS)
     return 1;
@@ -9587,6 +10513,7 @@ TENSOR_API int (tensor_num_processors)(void) {
     return n > 0 ? (int)n : 1;
 #endif
 }
+
 TENSOR_API int (tensor_set_parallel_for)(tensor_parallel_fn_t fn, void *user, int n) {
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE_CODE(n < 1 || n > TENSOR__MAX_THREADS, SHAPE, "set_parallel_for: %i is not in 1..%i", n,
@@ -9600,6 +10527,7 @@ TENSOR_API int (tensor_set_parallel_for)(tensor_parallel_fn_t fn, void *user, in
     th->ctx->pool.n = n;
     return 0;
 }
+
 // A task of the user's job system takes a free worker number, so that scratch of two tasks never meets.
 TENSOR__FN void tensor__hook_task(void *arg, int64_t i) {
     tensor__pool_t *p = (tensor__pool_t *)arg;
@@ -9657,7 +10585,10 @@ TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *
         int spins = 0;
         while (TENSOR__U64_LOAD(&p->state) & 0x7FFFFFFFu) {
             TENSOR__PAUSE();
-            if (++spins > 1000) { TENSOR__YIELD(); spins = 0; }
+            if (++spins > 1000) {
+                TENSOR__YIELD();
+                spins = 0;
+            }
         }
 #endif
     }
@@ -9666,496 +10597,159 @@ TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-scopes                                    MARK: scopes, references
+// >>impl-shutdown                                 MARK: contexts, shutdown
 //
-// A scope is a mark in the thread's stack of headers; ending it pops to the mark. Headers are type-stable
-// and keep op and site after death, so a stale pointer gives an error text, not a crash. Rejected: a list
-// of tensors per scope (an allocation per tensor), a garbage collector, freeing by the arguments' last use
-// (C cannot see it).
+// A context closes with all that it owns, in the order in which things refer to one another: objects,
+// scopes, tensors still kept, raw memory. This room is after scopes and threads because it ends them.
+// Rejected: destructors in the order of creation (an object made early may hold tensors made late),
+// leaving memory to the process (tests for leaks, and libraries that are unloaded).
 // ------------------------------------------------------------------------------
 
-TENSOR__FN void tensor__node_free(tensor__thread_t *th, tensor__node_t *node);
-TENSOR__INLINE void tensor__node_drop(tensor__thread_t *th, tensor__node_t *node) {
-    if (TENSOR__DROP(&node->refs)) { tensor__node_free(th, node); }
-}
+enum { TENSOR__HEADERS_HOLD, TENSOR__HEADERS_EMPTY, TENSOR__HEADERS_DESTROY };
 
-// Says once per context that one scope holds very many tensors: as good as ever a loop without a reset. Not
-// an error: the handler gets the code 0. Names the line that most of them come from, of the latest 32.
-enum { TENSOR__MANY = 1 << 17 };
-TENSOR__FN TENSOR__NOINLINE void tensor__tell_growth(tensor__thread_t *th) {
-    struct { const char *op, *site; int64_t count; } made[32] = {{NULL, NULL, 0}}, *most = made;
-    int64_t first = 0, end = 0, above = th->top, live = 0;
-    int kinds = 0;
-    for (int i = th->depth; i >= 0; i--) {          // the widest scope; 0 is the thread's own
-        int64_t mark = i ? th->scopes[i - 1].mark : 0;
-        if (above - mark > end - first) { first = mark; end = above; }
-        above = mark;
-    }
-    for (int64_t i = end - 1; i >= first; i--) {
-        const tensor_t *t = th->stack[i];
-        int k = 0;
-        if (!t) { continue; }
-        live++;
-        while (k < kinds && (made[k].op != t->op || made[k].site != t->site)) { k++; }
-        if (k == kinds) {
-            if (kinds == 32) { continue; }
-            made[k].op = t->op;
-            made[k].site = t->site;
-            made[k].count = 0;
-            kinds++;
-        }
-        made[k].count++;
-        if (made[k].count > most->count) { most = &made[k]; }
-    }
-    if (live < TENSOR__MANY / 2 || TENSOR__ATOMIC_ADD(&th->ctx->growth_told, 1) > 0) { return; }
-    char text[320] = "";
-    tensor__text_t s = {text, sizeof text, 0};
-    tensor__text(&s, "%d tensors live in one scope, %d of them made by %s%w; a loop that makes them needs a "
-                 "tensor_scope_reset in each turn", live, most->count, most->op ? most->op : "?", most->site);
-    if (th->ctx->error_fn) {
-        uint8_t inside = th->inside;
-        th->inside = 1;
-        th->ctx->error_fn(TENSOR_OK, text, th->ctx->error_user);
-        th->inside = inside;
-        return;
-    }
-#ifndef TENSOR_NO_STDIO
-    fprintf(stderr, "tensor: %s\n", text);
-#endif
-}
-TENSOR__FN int tensor__stack_grow(tensor__thread_t *th) {
-    int64_t room = th->room ? th->room * 2 : 256;
-    tensor_t **stack = (tensor_t **)tensor__raw_or_release(th, (uint64_t)room * sizeof *stack);
-    if (!stack) { return 0; }
-    if (th->top) { memcpy(stack, th->stack, (size_t)th->top * sizeof *stack); }
-    if (th->stack) { tensor__raw_free(th->ctx, th->stack); }
-    th->stack = stack;
-    th->room = room;
-    if (room > TENSOR__MANY) { tensor__tell_growth(th); }
-    return 1;
-}
-// Puts a header under the innermost scope. 0 = out of memory.
-TENSOR__INLINE int tensor__enlist(tensor__thread_t *th, tensor_t *t) {
-    if (th->top == th->room && !tensor__stack_grow(th)) { return 0; }
-    t->slot = (int32_t)th->top;
-    th->stack[th->top++] = t;
-    return 1;
-}
-
-// What few nodes and leaves have. A hook is in the list of its owner and in that of the context.
-typedef struct tensor__hook_t {
-    struct tensor__hook_t *next, *other, **prev;
-    tensor__extra_t *owner;
-    int64_t id;
-    int32_t output;                     // of the node; < 0: after the sum went into a leaf's grad
-    tensor_hook_t fn;
-    tensor_post_hook_t post;
-    void *user;
-} tensor__hook_t;
-struct tensor__extra_t {
-    tensor_t *retain[TENSOR__MAX_OUT];  // headers whose grad is to be kept (not counted)
-    tensor__hook_t *hooks;              // in the order of registration
-    int (*run_hooks)(tensor__thread_t *th, tensor__extra_t *e, int32_t k, tensor_t **g, tensor_t *leaf);
-    struct tensor__region_t *region;    // the checkpoint it lies in, at place index
-    int (*restore)(tensor__thread_t *th, tensor__node_t *n);
-    void (*leave)(tensor__thread_t *th, struct tensor__region_t *r, int32_t index);
-    int32_t index;
-    int32_t packed_count;
-    const tensor_saved_hooks_t *packing;
-    const struct tensor__packer_t *packer;
-    void **packed;                      // of each saved value, NULL = it is kept
-};
-// What saved values go through where the user has hooks for them.
-typedef struct tensor__packer_t {
-    int (*pack)(tensor__thread_t *th, tensor__node_t *n);
-    int (*unpack)(tensor__node_t *n);
-    void (*drop)(tensor__thread_t *th, tensor__extra_t *e);
-} tensor__packer_t;
-TENSOR__INLINE tensor__extra_t *tensor__leaf_extra(const tensor_t *t) {
-    return (tensor__extra_t *)(void *)t->next;
-}
-TENSOR__FN void tensor__hook_unlink(tensor_context_t *ctx, tensor__hook_t *h) {
-    *h->prev = h->other;
-    if (h->other) { h->other->prev = h->prev; }
-    (void)TENSOR__ATOMIC_ADD(&ctx->hook_count, -1);
-}
-TENSOR__FN void tensor__packed_drop(tensor__thread_t *th, tensor__extra_t *e) {
-    for (int i = 0; i < e->packed_count; i++) {
-        if (e->packed[i] && e->packing->drop) {
-            uint8_t inside = th->inside;
-            th->inside = 1;
-            e->packing->drop(e->packed[i], e->packing->user);
-            th->inside = inside;
-        }
-    }
-    if (e->packed) { tensor__raw_free(th->ctx, e->packed); }
-    e->packed = NULL;
-    e->packed_count = 0;
-}
-TENSOR__FN TENSOR__NOINLINE void tensor__extra_free(tensor__thread_t *th, tensor__extra_t *e) {
-    if (e->packer) { e->packer->drop(th, e); }
-    while (e->hooks) {
-        tensor__hook_t *h = e->hooks;
-        e->hooks = h->next;
-        TENSOR__LOCK(&th->ctx->mutex);
-        tensor__hook_unlink(th->ctx, h);
-        TENSOR__UNLOCK(&th->ctx->mutex);
-        tensor__raw_free(th->ctx, h);
-    }
-    if (e->region) { e->leave(th, e->region, e->index); }
-    tensor__raw_free(th->ctx, e);
-}
-
-TENSOR__FN void tensor__drop(tensor_t *t);
-// Lets go of everything a header refers to; in line, since every header ends by it.
-TENSOR__INLINE void tensor__header_release(tensor__thread_t *th, tensor_t *t) {
-    if (TENSOR__TRAINS && (t->flags & TENSOR__HOOKED)) {
-        t->flags = (uint8_t)(t->flags & ~TENSOR__HOOKED);
-        tensor__extra_free(th, tensor__leaf_extra(t));
-    }
-    if (TENSOR__TRAINS && t->node) {
-        if (t->node->extra && t->node->extra->retain[t->output] == t) {
-            t->node->extra->retain[t->output] = NULL;
-        }
-        tensor__node_drop(th, t->node);
-        t->node = NULL;
-    }
-    tensor__storage_t *s = t->storage;
-    t->storage = NULL;
-    if (s) { tensor__storage_drop(th, s); }
-    tensor_t *base = t->base, *grad = t->grad;
-    t->base = t->grad = NULL;
-    if (base) { tensor__drop(base); }
-    if (grad) { tensor__drop(grad); }
-}
-
-TENSOR__FN void tensor__header_empty(tensor__thread_t *th, tensor_t *t) {
-    tensor__header_release(th, t);
-}
-
-// The end of a header: its references go, its memory waits in quarantine.
-TENSOR__FN void tensor__header_destroy(tensor__thread_t *th, tensor_t *t) {
-    t->state = TENSOR__DEAD;
-    t->freed = NULL;
-    tensor__count(&th->live_tensors, -1);
-    tensor__header_release(th, t);
-    if (t->slot >= 0 && t->home == th && t->slot < th->top && th->stack[t->slot] == t) {
-        th->stack[t->slot] = NULL;
-    }
-    t->slot = -1;
-    if (t->home == th) {
-        tensor__header_bury(th, t);
-    } else {
-        TENSOR__PUSH_FOREIGN(&t->home->foreign_headers, t, tensor_t);
-    }
-}
-TENSOR__FN tensor_t *tensor__hold(tensor_t *t) {
-    if (t && t != TENSOR__POISON) { TENSOR__HOLD(&t->refs); }
-    return t;
-}
-TENSOR__FN void tensor__drop(tensor_t *t) {
-    if (t != TENSOR__POISON && TENSOR__DROP(&t->refs)) { tensor__header_destroy(tensor__self(), t); }
-}
-// A library reference: t (NULL = none) instead of what was there, from which it may be made. 0 = t is poison.
-TENSOR__FN int tensor__replace(tensor_t **at, tensor_t *t) {
-    tensor_t *old = *at;
-    if (t == TENSOR__POISON) { return 0; }
-    *at = tensor__hold(t);
-    if (old) { tensor__drop(old); }
-    return 1;
-}
-
-// Pops to a mark.
-TENSOR__FN void tensor__pop(tensor__thread_t *th, int64_t mark) {
-    while (th->top > mark) {
-        tensor_t *t = th->stack[--th->top];
-        if (!t) { continue; }
-        t->slot = -1;
-        if (TENSOR__DROP(&t->refs)) { tensor__header_destroy(th, t); }
-    }
-}
-TENSOR__FN void tensor__casts_drop(tensor__thread_t *th);
-TENSOR__FN void tensor__scopes_close(tensor__thread_t *th) {
-    tensor__casts_drop(th);
-    tensor__pop(th, 0);
-    if (th->stack) { tensor__raw_free(th->ctx, th->stack); }
-    if (th->scopes) { tensor__raw_free(th->ctx, th->scopes); }
-    th->stack = NULL;
-    th->scopes = NULL;
-    th->room = 0;
-    th->scope_room = 0;
-    th->depth = 0;
-    th->epoch++;
-}
-
-// Is t usable? Poison raises POISONED if nothing else was raised; a dead header tells where it came from.
-TENSOR__FN TENSOR__NOINLINE int tensor__unusable(const char *op, const char *arg, tensor_t *t) {
-    tensor__thread_t *th = tensor__self();
-    if (!t) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s is NULL", op, arg);
-    } else if (!TENSOR__GIVEN(t)) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s is the number %i, not a tensor", op, arg,
-                     (int)(uintptr_t)t);
-    } else if (t->state == TENSOR__POISON_STATE) {
-        tensor__fail(th, TENSOR_ERR_POISONED, "%s: argument %s failed earlier or on another thread", op, arg);
-    } else if (t->state == TENSOR__DEAD || t->state == TENSOR__EMPTIED) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s: tensor used after %s%w, created by %s%w%s", op,
-                     arg, t->freed ? "it was freed" : "its scope ended", t->freed, t->op ? t->op : "?",
-                     t->site, t->freed ? "" : "; keep it with tensor_set, or take tensor_item");
-    } else {
-        tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s is not a tensor", op, arg);
-    }
-    return 0;
-}
-#define TENSOR__USABLE(op, arg, t)                                                                           \
-    (TENSOR__LIKELY(TENSOR__GIVEN(t) && (t)->state == TENSOR__LIVE) || tensor__unusable(op, arg, t))
-
-TENSOR__FN tensor_scope_t tensor__scope_begin(tensor__thread_t *th, int grad_mode) {
-    tensor_scope_t s;
-    s.thread = NULL;
-    s.mark = 0;
-    s.id = 0;
-    s.grad_mode = th->grad_mode;
-    if (th->depth == th->scope_room) {
-        int32_t room = th->scope_room ? th->scope_room * 2 : 32;
-        void *p = tensor__raw_or_release(th, (uint64_t)room * sizeof th->scopes[0]);
-        if (!p) {
-            tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "scope_begin: out of memory");
-            s.id = 1;       // without a thread: its end stays silent
-            return s;
-        }
-        if (th->depth) { memcpy(p, th->scopes, (size_t)th->depth * sizeof th->scopes[0]); }
-        if (th->scopes) { tensor__raw_free(th->ctx, th->scopes); }
-        *(void **)&th->scopes = p;
-        th->scope_room = room;
-    }
-    s.thread = th;
-    s.mark = th->top;
-    s.id = ++th->scope_id;
-    th->scopes[th->depth].mark = th->top;
-    th->scopes[th->depth].id = s.id;
-    th->scopes[th->depth].grad_mode = th->grad_mode;
-    th->scopes[th->depth].modes = th->modes;
-    th->scopes[th->depth].packing = th->packing;
-    th->scopes[th->depth].user = 0;
-    th->depth++;
-    th->grad_mode = (uint8_t)(grad_mode && !(th->modes & TENSOR__INFERRING));
-    return s;
-}
-// Autocast keeps what it made of a leaf that requires grad, as PyTorch does, until the mode ends: a weight
-// used often is cast once. A table by address: who finds its place taken by another leaf is cast every time.
-enum { TENSOR__CAST_ROOM = 256 };
-typedef struct tensor__cast_t { tensor_t *leaf, *cast; uint32_t version; } tensor__cast_t;
-TENSOR__FN TENSOR__NOINLINE void tensor__casts_drop(tensor__thread_t *th) {
-    tensor__cast_t *list = th->casts;
-    th->casts = NULL;
-    for (int k = 0; list && k < TENSOR__CAST_ROOM; k++) {
-        if (list[k].leaf) { tensor__drop(list[k].cast); tensor__drop(list[k].leaf); }
-    }
-    if (list) { tensor__block_free(th, list, th->casts_klass); }
-}
-// Scope i and those inside it are no more: modes are what they were before.
-TENSOR__INLINE void tensor__scope_restore(tensor__thread_t *th, int i) {
-    if (th->casts && i < th->cast_depth) { tensor__casts_drop(th); }
-    th->grad_mode = th->scopes[i].grad_mode;
-    th->modes = th->scopes[i].modes;
-    th->packing = th->scopes[i].packing;
-    th->depth = i;
-}
-// A scope of the user's: its resets and ends count as epochs, the library's own scopes do not, so that a
-// stale pointer is noticed however many layers ran since.
-TENSOR__FN tensor_scope_t tensor__user_scope(tensor__thread_t *th, int grad_mode) {
-    tensor_scope_t s = tensor__scope_begin(th, grad_mode);
-    if (s.thread) { th->scopes[th->depth - 1].user = 1; }
-    return s;
-}
-TENSOR_API tensor_scope_t (tensor_scope_begin)(void) {
-    tensor__thread_t *th = tensor__self();
-    return tensor__user_scope(th, th->grad_mode);
-}
-TENSOR_API tensor_scope_t (tensor_scope_begin_no_grad)(void) { return tensor__user_scope(tensor__self(), 0); }
-TENSOR_API tensor_scope_t (tensor_scope_begin_grad)(void) { return tensor__user_scope(tensor__self(), 1); }
-TENSOR_API tensor_scope_t (tensor_scope_begin_inference)(void) {
-    tensor__thread_t *th = tensor__self();
-    tensor_scope_t s = tensor__user_scope(th, 0);
-    if (s.thread) { th->modes |= TENSOR__INFERRING; }
-    return s;
-}
-TENSOR_API tensor_dtype_t (tensor_autocast_dtype)(void) {
-    int modes = tensor__self()->modes;
-    return modes & TENSOR__TO_F16 ? TENSOR_F16 : modes & TENSOR__TO_BF16 ? TENSOR_BF16 : TENSOR_DTYPE_NONE;
-}
-TENSOR__FN void tensor__autocast_now(tensor__thread_t *th, int to, tensor_t **x, int n);
-TENSOR__FN tensor_dtype_t tensor__set_autocast(const char *op, tensor_dtype_t dtype) {
-    tensor__thread_t *th = tensor__self();
-    tensor_dtype_t was = (tensor_autocast_dtype)();
-    TENSOR__REFUSE_AS(was, dtype != TENSOR_F16 && dtype != TENSOR_BF16 && dtype != TENSOR_DTYPE_NONE, DTYPE,
-                      "%s: dtype %i must be f16, bf16 or TENSOR_DTYPE_NONE", op, (int)dtype);
-    int bits = dtype == TENSOR_F16 ? TENSOR__TO_F16 : dtype == TENSOR_BF16 ? TENSOR__TO_BF16 : 0;
-    if (th->casts && dtype != was && th->depth <= th->cast_depth) { tensor__casts_drop(th); }
-    TENSOR__LOCK(&th->ctx->mutex);
-    if (!th->ctx->late.autocast) { th->ctx->late.autocast = tensor__autocast_now; }
-    TENSOR__UNLOCK(&th->ctx->mutex);
-    th->modes = (uint8_t)((th->modes & ~TENSOR__CASTS) | bits);
-    return was;
-}
-TENSOR_API tensor_dtype_t (tensor_set_autocast)(tensor_dtype_t dtype) {
-    return tensor__set_autocast("set_autocast", dtype);
-}
-TENSOR_API tensor_scope_t (tensor_scope_begin_autocast)(tensor_dtype_t dtype) {
-    tensor__thread_t *th = tensor__self();
-    tensor_scope_t s = tensor__user_scope(th, th->grad_mode);
-    if (s.thread) { tensor__set_autocast("scope_begin_autocast", dtype); }
-    return s;
-}
-// For tensor_nn.h: a scope that is no epoch. grad_mode < 0 = as it is.
-TENSOR__FN tensor_scope_t tensor__inner_scope(int grad_mode) {
-    tensor__thread_t *th = tensor__self();
-    return tensor__scope_begin(th, grad_mode < 0 ? th->grad_mode : grad_mode);
-}
-
-// Depth of an open scope of this thread, -1 with an error otherwise.
-TENSOR__FN int tensor__scope_find(tensor__thread_t *th, tensor_scope_t s, const char *what) {
-    if (!s.thread && s.id) { return -1; }       // its begin failed and said so
-    if (s.thread == th) {
-        for (int i = th->depth - 1; i >= 0 && th->scopes[i].id >= s.id; i--) {
-            if (th->scopes[i].id == s.id) { return i; }
-        }
-    }
-    tensor__fail(th, TENSOR_ERR_OWNER, "%s: the scope %s", what, !s.thread ? "was never begun" :
-                 s.thread == th ? "has ended already" : "belongs to another thread");
-    return -1;
-}
-TENSOR_API int (tensor_scope_reset)(tensor_scope_t scope) {
-    tensor__thread_t *th = tensor__self();
-    int i = tensor__scope_find(th, scope, "scope_reset");
-    if (i < 0) { return th->error.code; }
-    if (i + 1 < th->depth) { tensor__scope_restore(th, i + 1); }
-    th->epoch += th->scopes[i].user;
-    tensor__pop(th, th->scopes[i].mark);
-    return 0;
-}
-TENSOR_API int (tensor_scope_end)(tensor_scope_t scope) {
-    tensor__thread_t *th = tensor__self();
-    int i = tensor__scope_find(th, scope, "scope_end");
-    if (i < 0) { return th->error.code; }
-    th->epoch += th->scopes[i].user;
-    tensor__pop(th, th->scopes[i].mark);
-    tensor__scope_restore(th, i);
-    return 0;
-}
-// Takes t out of the scope stack above a mark, pops, and puts it back under what is now innermost.
-TENSOR__FN void tensor__carry(tensor__thread_t *th, int64_t mark, tensor_t *t) {
-    int mine = t && t->state == TENSOR__LIVE && t->home == th && t->slot >= mark;
-    if (mine) { th->stack[t->slot] = NULL; t->slot = -1; }
-    tensor__pop(th, mark);
-    if (mine) { tensor__enlist(th, t); }        // cannot fail: popping made room
-}
-// A view whose source nobody else can see any more is a tensor of its own.
-TENSOR__FN void tensor__unbase(tensor_t *t) {
-    tensor_t *base = t->base;
-    if (!base || TENSOR__ATOMIC_LOAD(&base->refs) != 1 || t->base_version != base->rebased) { return; }
-    t->base = NULL;
-    t->flags = (uint8_t)(t->flags & ~TENSOR__INHERITED);
-    tensor__drop(base);
-}
-// The end of an op made of others: what it made on the way goes, y stays. Cheaper than a scope and not one (a
-// stale pointer is still noticed until the user's own scope moves on).
-TENSOR__FN tensor_t *tensor__tidy(tensor__thread_t *th, int64_t mark, tensor_t *y) {
-    if (th->top == mark) { return y; }
-    tensor__carry(th, mark, y);
-    if (y && y->state == TENSOR__LIVE) {
-        tensor__unbase(y);
-        th->fresh = y->site ? NULL : y;
-    }
-    return y;
-}
-TENSOR_API tensor_t *(tensor_scope_return)(tensor_scope_t scope, tensor_t *t) {
-    tensor__thread_t *th = tensor__self();
-    int i = tensor__scope_find(th, scope, "scope_return");
-    if (i < 0) { return th->error.code ? TENSOR__POISON : t; }
-    th->epoch += th->scopes[i].user;
-    tensor__carry(th, th->scopes[i].mark, t);
-    tensor__scope_restore(th, i);
-    if (!t) { return TENSOR__POISON; }
-    if (t->state == TENSOR__LIVE) { tensor__unbase(t); }
-    if (t->state == TENSOR__LIVE && !t->site) { th->fresh = t; }
-    return t;
-}
-
-TENSOR_API tensor_t *(tensor_keep)(tensor_t *t) {
-    if (TENSOR__GIVEN(t) && t->state == TENSOR__POISON_STATE) { return t; }
-    if (!TENSOR__USABLE("keep", "t", t)) { return TENSOR__POISON; }
-    TENSOR__HOLD(&t->refs);
-    TENSOR__HOLD(&t->keeps);
-    return t;
-}
-// For the texts about a tensor used later. The place comes with the stamp.
-TENSOR__FN void tensor__note_free(tensor__thread_t *th, tensor_t *t) {
-    if (t->home != th || t->state != TENSOR__DEAD) { return; }
-    t->freed = "";
-    th->freed = t;
-}
-TENSOR_API int (tensor_free)(tensor_t *t) {
-    tensor__thread_t *th = tensor__self();
-    if (!t) { return 0; }
-    if (!TENSOR__GIVEN(t)) { tensor__unusable("free", "t", t); return th->error.code; }
-    if (t->state == TENSOR__POISON_STATE) { return 0; }
-    if (t->state == TENSOR__LIVE) {
-        tensor__count_t keeps = TENSOR__ATOMIC_LOAD(&t->keeps);
-        if (keeps > 0 || (t->home == th && t->slot >= 0)) {
-            if (keeps > 0) {
-                (void)TENSOR__ATOMIC_ADD(&t->keeps, -1);
-            } else {
-                th->stack[t->slot] = NULL;
-                th->top -= t->slot == th->top - 1 &&
-                           (!th->depth || t->slot >= th->scopes[th->depth - 1].mark);
-                t->slot = -1;
+// Holds or empties every live header of the context, or destroys every emptied one. -> how many there were
+TENSOR__FN int64_t tensor__headers_all(tensor__thread_t *th, int what) {
+    uint32_t state = TENSOR__LIVE;
+    if (what == TENSOR__HEADERS_DESTROY) { state = TENSOR__EMPTIED; }
+    int64_t count = 0;
+    for (tensor__raw_t *r = th->ctx->raw; r; r = r->next) {
+        tensor_t *slab = (tensor_t *)(void *)((char *)r + 64);
+        for (int i = 0; i < r->headers; i++) {
+            tensor_t *t = &slab[i];
+            if (t->state != state) { continue; }
+            count++;
+            if (what == TENSOR__HEADERS_HOLD) { tensor__hold(t); }
+            if (what == TENSOR__HEADERS_EMPTY) {
+                t->state = TENSOR__EMPTIED;         // a deleter that looks at it gets an error
+                tensor__header_empty(th, t);
             }
-            tensor__drop(t);
-            tensor__note_free(th, t);
-            return 0;
+            if (what == TENSOR__HEADERS_DESTROY) { tensor__header_destroy(th, t); }
         }
     }
-    if (t->state == TENSOR__DEAD) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "free: tensor freed %s%s%w, created by %s%w",
-                     t->freed ? "twice" : "after its scope ended", t->freed && t->freed[0] ? ", first" : "",
-                     t->freed, t->op ? t->op : "?", t->site);
-    } else {
-        tensor__fail(th, TENSOR_ERR_OWNER,
-                     "free: tensor %t is neither kept nor owned by a scope of this thread", t);
-    }
-    return TENSOR_ERR_OWNER;
+    return count;
 }
-TENSOR_API int (tensor_set)(tensor_t **handle, tensor_t *value) {
+
+// Tensors still kept refer to one another in circles, a leaf to its gradient and the gradient's graph to the
+// leaf: all are held while each lets go of the others. Deleters that run meanwhile may make new ones.
+TENSOR__FN void tensor__headers_close(tensor__thread_t *th) {
+    do {
+        for (tensor__thread_t *t = th->ctx->threads; t; t = t->next) { tensor__scopes_close(t); }
+        tensor__headers_all(th, TENSOR__HEADERS_HOLD);
+        tensor__headers_all(th, TENSOR__HEADERS_EMPTY);
+    } while (tensor__headers_all(th, TENSOR__HEADERS_DESTROY));
+}
+
+// Everything the context owns: objects first (they hold tensors), then scopes, then what is still kept, then
+// raw memory.
+TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
+    tensor_context_t *ctx = th->ctx;
+    th->inside = 1;
+    tensor__report(th, NULL);
+    int code = th->error.code;
+    (void)TENSOR__ATOMIC_ADD(&tensor__shutdown_count, 1);
+    tensor__pool_stop(ctx);
+    while (ctx->owned) {
+        tensor__owned_t *o = ctx->owned;
+        ctx->owned = o->next;
+        if (o->next) { o->next->prev = &ctx->owned; }
+        o->prev = NULL;
+        o->destroy(o);
+    }
+    tensor__headers_close(th);
+    TENSOR__LOCK(&ctx->mutex);
+    tensor__raw_t *r = ctx->raw;
+    ctx->raw = NULL;
+    memset(ctx->graves, 0, sizeof ctx->graves);
+    ctx->hooks = NULL;
+    ctx->hook_count = 0;
+    while (r) {
+        tensor__raw_t *next = r->next;
+        ctx->allocator.free(ctx->allocator.user, r, (size_t)r->bytes, 64);
+        r = next;
+    }
+    ctx->reserved = ctx->allocs = ctx->frees = 0;
+
+    // States of other living threads stay, emptied: those threads may go on, or just end. One that is parked
+    // is only looked for in the list.
+    for (tensor__thread_t *t = ctx->idle; t; t = t->next_idle) { t->owner = 0; }
+    tensor__thread_t *states = ctx->threads;
+    ctx->threads = ctx->idle = NULL;
+    ctx->first_used = 0;
+    ctx->thread_count = 0;
+    while (states) {
+        tensor__thread_t *t = states;
+        uint64_t owner = t->owner;
+        states = t->next;
+        if (t != th && owner) {
+            memset(t, 0, sizeof *t);
+            t->ctx = ctx;
+            t->owner = owner;
+            t->grad_mode = 1;
+            t->rng.seed = 67280421310721u + owner;
+            t->next = ctx->threads;
+            ctx->threads = t;
+            ctx->first_used |= t == &ctx->first;
+        } else if (t == &ctx->first) {
+            memset(t, 0, sizeof *t);
+        } else {
+            ctx->allocator.free(ctx->allocator.user, t, sizeof *t, 64);
+        }
+    }
+    TENSOR__UNLOCK(&ctx->mutex);
+    tensor__tls = NULL;
+    if (ctx == &tensor__default) { tensor__exit_forget(); }
+    return code;
+}
+
+TENSOR_API int (tensor_shutdown)(void) {
     tensor__thread_t *th = tensor__self();
-    TENSOR__REFUSE_CODE(!handle, OWNER, "set: handle is NULL");
-    if (!TENSOR__USABLE("set", "value", value)) { return th->error.code; }
-    tensor_t *old = *handle;
-    if (old == value) { return 0; }
-    if (old && old->state == TENSOR__DEAD) { tensor__unusable("set", "*handle", old); return th->error.code; }
-    if (!old || old->state != TENSOR__LIVE || TENSOR__ATOMIC_LOAD(&old->keeps) > 0) {
-        (tensor_keep)(value);
-        *handle = value;
-        if (old && old->state == TENSOR__LIVE) { (tensor_free)(old); }
-        return 0;
+    int busy = tensor__called_back(th) || TENSOR__ATOMIC_LOAD(&th->ctx->pool.busy);
+    TENSOR__REFUSE_CODE(busy, OWNER, TENSOR__CALLED_BACK, "shutdown");
+    return tensor__context_close(th);
+}
+
+TENSOR_API tensor_context_t *(tensor_context_new)(void) {
+    tensor_context_t *ctx = (tensor_context_t *)TENSOR_MALLOC(sizeof *ctx, 64);
+    TENSOR__REFUSE_AS(NULL, !ctx, OUT_OF_MEMORY, "context_new: out of memory");
+    memset(ctx, 0, sizeof *ctx);
+    tensor__context_init(ctx);
+    (void)TENSOR__ATOMIC_ADD(&tensor__contexts, 1);
+    return ctx;
+}
+
+TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
+    tensor__thread_t *th = tensor__self();
+    tensor_context_t *before = th->ctx;
+    if (!context) { context = &tensor__default; }
+    if (context == before) { return before; }
+
+    // The state stays with its thread: it is found again by the thread that parked it.
+    TENSOR__LOCK(&before->mutex);
+    th->next_idle = before->idle;
+    before->idle = th;
+    TENSOR__UNLOCK(&before->mutex);
+    tensor__tls = NULL;
+    tensor__attach(context);
+    return before;
+}
+
+TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
+    if (!context || context == &tensor__default) {
+        tensor_context_t *now = (tensor_context_use)(NULL);
+        int r = (tensor_shutdown)();
+        if (now != &tensor__default) { (tensor_context_use)(now); }
+        return r;
     }
-    TENSOR__REFUSE_CODE(old->home != th || old->slot < 0, OWNER,
-                        "set: the old value %t belongs to another thread's scope", old);
-    // The new value takes the old one's place in the scope stack.
-    int32_t slot = old->slot;
-    old->slot = -1;
-    if (value->home == th && value->slot >= 0) {
-        th->stack[value->slot] = NULL;
-        value->slot = slot;
-        th->stack[slot] = value;
-    } else {
-        (tensor_keep)(value);
-        th->stack[slot] = NULL;
+    tensor_context_t *before = (tensor_context_use)(context);
+    if (tensor__called_back(tensor__self())) {
+        (tensor_context_use)(before);
+        TENSOR__REFUSE_CODE(1, OWNER, TENSOR__CALLED_BACK, "context_free");
     }
-    *handle = value;
-    tensor__drop(old);
-    return 0;
+    int code = tensor__context_close(tensor__self());
+    TENSOR_FREE(context, sizeof *context, 64);
+    (void)TENSOR__ATOMIC_ADD(&tensor__contexts, -1);
+    tensor__attach(before == context ? &tensor__default : before);
+    return code;
 }
 
 // ------------------------------------------------------------------------------
@@ -10167,6 +10761,11 @@ TENSOR_API int (tensor_set)(tensor_t **handle, tensor_t *value) {
 // lines of C say.
 // ------------------------------------------------------------------------------
 
+#define TENSOR__X(ID, ...) TENSOR__FN const tensor__row_t *tensor__row_##ID(void);
+TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X) TENSOR_OPS_OTHER(TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__ROW(ID) tensor__row_##ID()
+
 static const uint8_t tensor__sizes[TENSOR_DTYPE_COUNT] = {4, 8, 4, 8, 1, 1, 2, 2, 1, 2};
 static const char *const tensor__dtype_names[TENSOR_DTYPE_COUNT] = {"f32", "f64", "i32", "i64", "u8", "bool",
     "f16", "bf16", "i8", "i16"};
@@ -10175,10 +10774,14 @@ static const char *const tensor__arg_names[TENSOR__MAX_IN] = {"a", "b", "c", "d"
 TENSOR__INLINE int tensor__is_float(int dtype) {
     return dtype <= TENSOR_F64 || dtype == TENSOR_F16 || dtype == TENSOR_BF16;
 }
+
 // 0 bool, 1 integer, 2 float
 TENSOR__INLINE int tensor__category(int dtype) {
-    return tensor__is_float(dtype) ? 2 : dtype == TENSOR_BOOL ? 0 : 1;
+    if (tensor__is_float(dtype)) { return 2; }
+    if (dtype == TENSOR_BOOL) { return 0; }
+    return 1;
 }
+
 // PyTorch's promotion of two dtypes of dimensioned tensors.
 TENSOR__FN int tensor__promote2(int a, int b) {
     if (a == b) { return a; }
@@ -10190,6 +10793,7 @@ TENSOR__FN int tensor__promote2(int a, int b) {
     }
     return a == TENSOR_F64 || b == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;       // f16 + bf16 = f32
 }
+
 // With 0-d tensors, which count only when their category is higher.
 TENSOR__FN int tensor__promote(tensor_t *const *in, int n) {
     int dim = -1, zero = -1;
@@ -10205,55 +10809,6 @@ TENSOR__FN int tensor__promote(tensor_t *const *in, int n) {
 
 #define TENSOR__CASTING(th) ((th)->modes & TENSOR__CASTS)
 TENSOR__FN int tensor__casting(void) { return TENSOR__CASTING(tensor__self()); }
-// f64 and what is no float stay as they are, as in PyTorch.
-TENSOR__FN int tensor__castable(const tensor_t *x) {
-    return TENSOR__GIVEN(x) && x->state == TENSOR__LIVE && tensor__is_float(x->dtype) &&
-           x->dtype != TENSOR_F64;
-}
-TENSOR__FN tensor_t *tensor__cast(tensor__thread_t *th, tensor_t *x, int dtype) {
-    if (!tensor__castable(x) || x->dtype == dtype) { return x; }
-    if (dtype == TENSOR_F32 || x->dtype != TENSOR_F32 || x->node || x->base ||
-        !(x->flags & TENSOR__REQUIRES_GRAD) || (th->modes & TENSOR__CAST_ANEW) ||
-        (x->device && tensor__recording(th, x->device, NULL, NULL))) {  // a replay casts what is there then
-        return (tensor_to)(x, dtype);
-    }
-    if (!th->casts) {       // the first one: they end with the scope that autocast began in
-        uint64_t bytes = TENSOR__CAST_ROOM * sizeof *th->casts;
-        tensor__cast_t *list = (tensor__cast_t *)tensor__block(th, bytes, &th->casts_klass);
-        TENSOR__REFUSE(!list, OUT_OF_MEMORY, "out of memory: %d bytes", (int64_t)bytes);
-        memset(list, 0, (size_t)bytes);
-        th->casts = list;
-        for (th->cast_depth = th->depth; th->cast_depth > 0; th->cast_depth--) {
-            if (!(th->scopes[th->cast_depth - 1].modes & TENSOR__CASTS)) { break; }
-        }
-    }
-    tensor__cast_t *c = &th->casts[(uint32_t)((uintptr_t)x >> 4) * 0x9E3779B1u >> 24];
-    int mine = c->leaf == x;
-    if (mine && c->version == x->storage->version && c->cast->dtype == dtype &&
-        (c->cast->node || !th->grad_mode)) {
-        return c->cast;
-    }
-    tensor_t *y = (tensor_to)(x, dtype);
-    if (y == TENSOR__POISON || (c->leaf && !mine)) { return y; }
-    if (!mine) { c->leaf = tensor__hold(x); }
-    tensor__replace(&c->cast, y);
-    c->version = x->storage->version;
-    return y;
-}
-TENSOR__FN void tensor__autocast_now(tensor__thread_t *th, int to, tensor_t **x, int n) {
-    int dtype = to == TENSOR__FULL ? TENSOR_F32 : (int)(tensor_autocast_dtype)(), widest = -1;
-    for (int i = 0; to == TENSOR__WIDEST && i < n; i++) {
-        if (!tensor__castable(x[i])) { continue; }
-        dtype = widest = widest < 0 ? x[i]->dtype : tensor__promote2(widest, x[i]->dtype);
-    }
-    for (int i = 0; dtype >= 0 && to != TENSOR__APART && i < n; i++) { x[i] = tensor__cast(th, x[i], dtype); }
-    th->modes &= (uint8_t)~TENSOR__CASTS;
-}
-// In autocast somebody set late.autocast.
-TENSOR__FN void tensor__autocast(int to, tensor_t **x, int n) {
-    tensor__thread_t *th = tensor__self();
-    if (TENSOR__CASTING(th)) { th->ctx->late.autocast(th, to, x, n); }
-}
 
 // Right-aligned broadcast of shape b into (dims, ndim). 0 = they do not fit.
 TENSOR__FN int tensor__broadcast(int64_t *dims, int *ndim, const int64_t *b, int nb) {
@@ -10290,24 +10845,29 @@ TENSOR__FN int tensor__numel_of(const int64_t *dims, int ndim, int64_t *numel) {
 // The last two sizes of a tensor or an argument.
 #define TENSOR__HIGH(x) (x)->dims[(x)->ndim - 2]
 #define TENSOR__WIDE(x) (x)->dims[(x)->ndim - 1]
+
 TENSOR__INLINE int tensor__same_dims(const int64_t *a, int na, const int64_t *b, int nb) {
     int same = na == nb;
     for (int d = 0; same && d < na; d++) { same = a[d] == b[d]; }
     return same;
 }
+
 TENSOR__INLINE int tensor__same_shape(const tensor_t *a, const tensor_t *b) {
     return tensor__same_dims(a->dims, a->ndim, b->dims, b->ndim);
 }
+
 // Whether b broadcasts to the shape of x.
 TENSOR__FN int tensor__fills(const tensor_t *b, const tensor_t *x) {
     int lead = x->ndim - b->ndim, fills = lead >= 0;
     for (int d = 0; fills && d < b->ndim; d++) { fills = b->dims[d] == 1 || b->dims[d] == x->dims[lead + d]; }
     return fills;
 }
+
 TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__no_list(const char *op, tensor_t *const *list, int n) {
     return tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "%s: needs at least one tensor, got %s of %i", op,
                         list ? "a list" : "NULL as a list", n);
 }
+
 // Whether a call with options had no positional argument too many (see TENSOR_ARGS); raised if not. A struct
 // filled by hand has neither a site nor the mark.
 TENSOR__FN int tensor__no_surplus(const char *op, const char *site, const void *surplus) {
@@ -10315,6 +10875,7 @@ TENSOR__FN int tensor__no_surplus(const char *op, const char *site, const void *
     TENSOR__REFUSE_AS(0, bad, SHAPE, "%s: too many positional arguments, options are named", op);
     return 1;
 }
+
 // -1 with the error INDEX if dim is outside -ndim..ndim-1.
 TENSOR__FN int tensor__dim_of(const char *op, int64_t dim, int ndim, const tensor_t *x) {
     int64_t n = ndim ? ndim : 1;        // a 0-d tensor takes 0 and -1, as in PyTorch
@@ -10322,9 +10883,11 @@ TENSOR__FN int tensor__dim_of(const char *op, int64_t dim, int ndim, const tenso
                       n - 1, x);
     return (int)(dim < 0 ? dim + n : dim);
 }
+
 TENSOR__INLINE int tensor__dim(const char *op, int64_t dim, const tensor_t *x) {
     return tensor__dim_of(op, dim, x->ndim, x);
 }
+
 #define TENSOR__DIM(d, op, dim, x)                                                                           \
     int d = tensor__dim(op, dim, x);                                                                         \
     if (d < 0) { return TENSOR__POISON; }
@@ -10361,6 +10924,7 @@ TENSOR__FN int tensor__dims_given(const char *op, const int64_t *dims, int ndim)
     TENSOR__REFUSE_AS(0, !dims && ndim > 0, SHAPE, "%s: dims is NULL", op);
     return 1;
 }
+
 // The dims of x in a list as bits. 0 = x unusable, a dim outside or twice; raised.
 TENSOR__FN int tensor__dim_mask(const char *op, tensor_t *x, const int64_t *dims, int n, uint32_t *mask) {
     if (!TENSOR__USABLE(op, "x", x) || !tensor__dims_given(op, dims, n)) { return 0; }
@@ -10372,6 +10936,7 @@ TENSOR__FN int tensor__dim_mask(const char *op, tensor_t *x, const int64_t *dims
     }
     return 1;
 }
+
 // Dims and strides of a contiguous tensor.
 TENSOR__INLINE void tensor__dense(tensor_t *t, const int64_t *dims, int ndim) {
     int64_t stride = 1;
@@ -10381,6 +10946,7 @@ TENSOR__INLINE void tensor__dense(tensor_t *t, const int64_t *dims, int ndim) {
         stride *= dims[i] > 0 ? dims[i] : 1;
     }
 }
+
 // A fresh contiguous tensor; raises SHAPE or OUT_OF_MEMORY.
 TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtype, const int64_t *dims,
                                   int ndim, int device) {
@@ -10393,8 +10959,14 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
                    "%s: shape %n has a negative size or too many elements", op, dims, ndim);
     tensor_t *t = tensor__new_header(th, op, dtype, ndim);
     uint64_t bytes = (uint64_t)n * tensor__sizes[dtype];
-    tensor__storage_t *s = !t ? NULL : device ? tensor__device_storage(th, bytes, device) :
-        tensor__storage(th, bytes, NULL);
+    tensor__storage_t *s;
+    if (!t) {
+        s = NULL;
+    } else if (device) {
+        s = tensor__device_storage(th, bytes, device);
+    } else {
+        s = tensor__storage(th, bytes, NULL);
+    }
     if (!s) {
         if (t) { (tensor_free)(t); }
         return tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of %smemory for shape %n %s", op,
@@ -10411,18 +10983,13 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
 
 // What the plain doors take: one comparison of two neighbouring bytes.
 #define TENSOR__HOST_F32(t) ((t)->dtype == TENSOR_F32 && (t)->device == 0)
+
 TENSOR__INLINE void *tensor__ptr(const tensor_t *t) {
     return (char *)t->storage->data + t->offset * (int64_t)tensor__sizes[t->dtype];
 }
+
 TENSOR__INLINE int tensor__needs_grad(const tensor_t *t) {
     return TENSOR__TRAINS && (t->node != NULL || (t->flags & TENSOR__REQUIRES_GRAD) != 0);
-}
-// A view whose base was changed in place gets its node anew.
-TENSOR__INLINE int tensor__sync_needs_grad(tensor__thread_t *th, tensor_t *t) {
-    if (TENSOR__TRAINS && t->base && t->base->rebased != (uint32_t)TENSOR__ATOMIC_LOAD(&t->base_version)) {
-        th->ctx->late.rebase(th, t);
-    }
-    return tensor__needs_grad(t);
 }
 
 TENSOR__FN TENSOR__NOINLINE int tensor__bad_arg(const tensor__row_t *row, int i, int nin, tensor_t *t) {
@@ -10438,12 +11005,16 @@ TENSOR__FN TENSOR__NOINLINE int tensor__bad_arg(const tensor__row_t *row, int i,
         tensor__puts(&s, "list[");
         tensor__puti(&s, i);
         tensor__puts(&s, "]");
+    } else if (nin == 1) {
+        tensor__puts(&s, "x");
     } else {
-        tensor__puts(&s, nin == 1 ? "x" : tensor__arg_names[i < TENSOR__MAX_IN ? i : 0]);
+        tensor__puts(&s, tensor__arg_names[i < TENSOR__MAX_IN ? i : 0]);
     }
     return tensor__unusable(row->name, name, t);
 }
+
 TENSOR__FN tensor_t *tensor__to_device(tensor_t *x, int device, int wait);
+
 // Inputs lie on several devices: 0-d tensors on the CPU go where the others are, all else is an error. 0 =
 // raised.
 TENSOR__FN TENSOR__NOINLINE int tensor__same_device(tensor__op_t *o, int i) {
@@ -10460,6 +11031,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__same_device(tensor__op_t *o, int i) {
     o->device = (uint8_t)device;
     return 1;
 }
+
 TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin) {
     tensor__thread_t *th = tensor__self();
     th->fresh = NULL;
@@ -10482,7 +11054,13 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
     } else {
         o->in = in;
     }
-    o->device = nin && TENSOR__GIVEN(in[0]) ? in[0]->device : nin ? 0 : th->device;
+    if (nin && TENSOR__GIVEN(in[0])) {
+        o->device = in[0]->device;
+    } else if (nin) {
+        o->device = 0;
+    } else {
+        o->device = th->device;
+    }
     for (int i = 0; i < nin; i++) {
         tensor_t *t = in[i];
         if (TENSOR__LIKELY(TENSOR__GIVEN(t) && t->state == TENSOR__LIVE)) {
@@ -10499,22 +11077,26 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
     }
     return 1;
 }
+
 // Parameters of the call.
 TENSOR__INLINE void tensor__ints(tensor__op_t *o, int64_t first, int64_t second) {
     o->p = &o->params;
     o->params.i[0] = first;
     o->params.i[1] = second;
 }
+
 TENSOR__INLINE void tensor__reals(tensor__op_t *o, double first, double second) {
     o->p = &o->params;
     o->params.f[0] = first;
     o->params.f[1] = second;
 }
+
 TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *dims, int ndim) {
     tensor_t *t = tensor__make(o->th, o->row->name, dtype, dims, ndim, o->device);
     o->out[o->nout++] = t;
     return t;
 }
+
 // Opens the call o of a row, with its inputs; poison comes back if they are not usable.
 #define TENSOR__BEGIN0(o, row)                                                                               \
     tensor__op_t o;                                                                                          \
@@ -10524,171 +11106,570 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
     tensor_t *const in_[] = {__VA_ARGS__};                                                                   \
     if (!tensor__begin(&o, row, in_, (int)(sizeof in_ / sizeof *in_))) { return TENSOR__POISON; }
 
+// For ops made of others: returns y and drops every other tensor made since `mark_`.
+#define TENSOR__MARK tensor__thread_t *th_ = tensor__self(); int64_t mark_ = th_->top;
+
+#define TENSOR__RETURN(y) return tensor__named(th_, tensor__tidy(th_, mark_, y), __func__)
+
+// With arguments that must be usable, or poison comes back.
+#define TENSOR__TAKES(x)                                                                                     \
+    if (!TENSOR__USABLE(&__func__[7], #x, x)) { return TENSOR__POISON; }
+
+#define TENSOR__MARK1(x) TENSOR__MARK TENSOR__TAKES(x)
+
+#define TENSOR__MARK2(a, b) TENSOR__MARK1(a) TENSOR__TAKES(b)
+
+// A function of one expression, and one made of other ops.
+#define TENSOR__FRONT(name, params, ...)                                                                     \
+    TENSOR_API tensor_t *(tensor_##name) params { return __VA_ARGS__; }
+
+#define TENSOR__MADE(name, params, ...)                                                                      \
+    TENSOR_API tensor_t *(tensor_##name) params { TENSOR__MARK TENSOR__RETURN((__VA_ARGS__)); }
+
+TENSOR__FN void tensor__set_contiguous(tensor_t *t) {
+    int64_t expect = 1;
+    t->flags = (uint8_t)(t->flags | TENSOR__CONTIGUOUS);
+    if (t->numel == 0) { return; }
+    for (int i = t->ndim - 1; i >= 0; i--) {
+        if (t->dims[i] != 1 && t->strides[i] != expect) {
+            t->flags = (uint8_t)(t->flags & ~TENSOR__CONTIGUOUS);
+            return;
+        }
+        expect *= t->dims[i];
+    }
+}
+
+// A header over a storage. NULL = out of memory, raised.
+TENSOR__FN tensor_t *tensor__over(tensor__thread_t *th, const char *op, tensor__storage_t *storage, int dtype,
+                                  const int64_t *dims, const int64_t *strides, int ndim, int64_t offset) {
+    tensor_t *t = tensor__new_header(th, op, dtype, ndim);
+    TENSOR__REFUSE_AS(NULL, !t, OUT_OF_MEMORY, "%s: out of memory", op);
+    TENSOR__HOLD(&storage->refs);
+    t->storage = storage;
+    t->device = storage->device;
+    t->offset = offset;
+    int64_t n = 1;
+    for (int i = 0; i < ndim; i++) {
+        t->dims[i] = dims[i];
+        t->strides[i] = strides[i];
+        n *= dims[i];
+    }
+    t->numel = n;
+    tensor__set_contiguous(t);
+    return t;
+}
+
 // ------------------------------------------------------------------------------
-// >>impl-gate                                      MARK: the one door to tensor data
+// >>impl-autocast                                 MARK: autocast
 //
-// Kernels run behind tensor__launch: the backend's kernel is chosen and run (it takes its scratch), then the
-// versions of changed storages are counted. Data is touched beside it on the CPU alone, after the same
-// checks, by the short way of contiguous pointwise ops, their gradients and sums of gradients
-// (tensor__add_into), small products and argmax, which run the bodies that the kernel would run; by what
-// moves data in or out of the library (from, item, copy_out, data, print, gradcheck, loaders, files); by
-// optimizers on the CPU; and by fronts that turn indices into other indices (embedding_bag, the composed
-// ctc_loss). For those a backend needs a copy to the host, no kernel. Rejected: a call block for each of
-// these (it would cost more than the work).
+// A scope in autocast has the dtype; a front that autocast knows calls itself anew on cast inputs
+// (TENSOR__AUTOCAST), outside of autocast. The casts of leaves are kept until the scope ends, so a weight
+// is cast once however often it is used. Rejected: casts in the kernels (each would have every mix of
+// dtypes).
 // ------------------------------------------------------------------------------
 
-TENSOR__INLINE void tensor__arg(tensor_arg_t *a, const tensor_t *t, int role) {
-    a->data = tensor__ptr(t);
-    a->dims = t->dims;
-    a->strides = t->strides;
-    a->numel = t->numel;
-    a->storage = t->storage;
-    a->dtype = t->dtype;
-    a->ndim = t->ndim;
-    a->role = (uint8_t)role;
-    a->contiguous = (t->flags & TENSOR__CONTIGUOUS) != 0;
-}
-TENSOR__INLINE void tensor__arg_none(tensor_arg_t *a) {
-    a->data = NULL;
-    a->storage = NULL;
-    a->dims = a->strides = tensor__no_dims;
-    a->numel = 0;
-    a->ndim = 0;
-    a->role = TENSOR_READ;
-    a->contiguous = 1;
-    a->dtype = 0;
-}
-// Strides of dims with channels innermost, into to or NULL. -> whether is has them, where a dim is not 1
-TENSOR__FN int tensor__last(const int64_t *dims, int ndim, const int64_t *is, int64_t *to) {
-    int64_t step = 1, same = 1;
-    for (int k = 0; k < ndim; k++) {
-        int d = k == 0 ? 1 : k == ndim - 1 ? 0 : ndim - k;
-        same = same && (dims[d] == 1 || is[d] == step);
-        if (to) { to[d] = step; }
-        step *= dims[d];
-    }
-    return (int)same;
-}
-// Whether a, of a device, is an image that lies so and that its kernels take; not if it is row-major, too.
-TENSOR__FN int tensor__last_arg(const tensor_arg_t *a) {
-    const tensor_backend_t *b = tensor__self()->ctx->backend[1];
-    return !a->contiguous && a->ndim > 3 && a->ndim < 6 && a->numel && b && b->channels_last &&
-        tensor__last(a->dims, a->ndim, a->strides, NULL);
-}
-TENSOR__FN int tensor__lasts(const tensor_t *x) {
-    tensor_arg_t a;
-    if (x == TENSOR__POISON) { return 0; }
-    tensor__arg(&a, x, TENSOR_READ);
-    return x->device && tensor__last_arg(&a);
-}
-TENSOR__FN void tensor__make_last(tensor_t *t) {    // a fresh one
-    if (t->dims[1] == 1 || t->numel == t->dims[0] * t->dims[1]) { return; }
-    tensor__last(t->dims, t->ndim, t->strides, t->strides);
-    t->flags &= (uint8_t)~TENSOR__CONTIGUOUS;
-}
-TENSOR__FN void tensor__follow(tensor_t *t, const tensor_t *x) {
-    if (x && t != TENSOR__POISON && t->ndim == x->ndim && tensor__lasts(x)) { tensor__make_last(t); }
-}
-TENSOR__INLINE void tensor__bump(tensor__thread_t *th, tensor__storage_t *s, const char *op) {
-    s->version++;
-    s->write_op = op;
-    s->write_site = NULL;
-    th->written = s;
+// f64 and what is no float stay as they are, as in PyTorch.
+TENSOR__FN int tensor__castable(const tensor_t *x) {
+    return TENSOR__GIVEN(x) && x->state == TENSOR__LIVE && tensor__is_float(x->dtype) &&
+           x->dtype != TENSOR_F64;
 }
 
-// -> code; raised if not 0.
-TENSOR__FN int tensor__launch(tensor_call_t *c) {
-    const tensor__row_t *row = c->row;
-    const tensor_backend_t *b = c->thread->ctx->backend[c->device != 0];
-    tensor_kernel_t kernel = b->kernel[row->family];
-    if (!kernel) {
-        tensor__fail(c->thread, TENSOR_ERR_UNSUPPORTED, "%s: %s has no kernel for it", row->name, b->name);
-        return TENSOR_ERR_UNSUPPORTED;
+TENSOR__FN tensor_t *tensor__cast(tensor__thread_t *th, tensor_t *x, int dtype) {
+    if (!tensor__castable(x) || x->dtype == dtype) { return x; }
+    if (dtype == TENSOR_F32 || x->dtype != TENSOR_F32 || x->node || x->base ||
+        !(x->flags & TENSOR__REQUIRES_GRAD) || (th->modes & TENSOR__CAST_ANEW) ||
+        (x->device && tensor__recording(th, x->device, NULL, NULL))) {  // a replay casts what is there then
+        return (tensor_to)(x, dtype);
     }
-    int code = kernel(c);
-    if (c->device) { c->thread->away = 1; }
-    if (code) { return code; }
-    for (int i = c->nin; i < c->nin + c->nout; i++) {
-        if (c->arg[i].role == TENSOR_UPDATE) { tensor__bump(c->thread, c->arg[i].storage, row->name); }
-    }
-    return 0;
-}
-
-TENSOR__FN int tensor__record(tensor__op_t *o);
-TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tensor_t *x, int recording);
-
-// Whether the tape wants this op.
-TENSOR__INLINE int tensor__tracks(tensor__op_t *o) {
-    if (!TENSOR__TRAINS || !o->th->grad_mode || !o->row->grad) { return 0; }
-    for (int i = 0; i < o->nin; i++) {
-        if (o->in[i] && tensor__sync_needs_grad(o->th, o->in[i])) { return 1; }
-    }
-    return 0;
-}
-
-// Undoes the results of an op that failed.
-TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__abandon(tensor__op_t *o) {
-    for (int i = o->update ? 1 : 0; i < o->nout; i++) {
-        if (o->out[i] != TENSOR__POISON) { (tensor_free)(o->out[i]); }
-    }
-    return TENSOR__POISON;
-}
-// After the data is there: record, drop what the user does not see.
-TENSOR__INLINE tensor_t *tensor__commit(tensor__op_t *o) {
-    if (tensor__tracks(o)) {
-        if (!(o->update ? o->update->record(o) : tensor__record(o))) { return tensor__abandon(o); }
-    }
-    for (int i = o->visible; i < o->nout; i++) { (tensor_free)(o->out[i]); }
-    for (int k = 0; o->moved >> k; k++) {
-        if (o->moved >> k & 1) { (tensor_free)(o->args[k]); }
-    }
-    o->th->fresh = o->out[0];
-    return o->out[0];
-}
-
-TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
-    for (int i = 0; i < o->nout; i++) {
-        if (o->out[i] == TENSOR__POISON) { return tensor__abandon(o); }
-    }
-    if (o->row->cpu) {
-        tensor_arg_t arg[TENSOR__MAX_IN + TENSOR__MAX_OUT];
-        tensor_call_t c;
-        TENSOR_ASSERT(!TENSOR__CASTING(o->th) || o->row->cast == TENSOR__AS_IS || o->update ||
-                      o->row->family == TENSOR_FAMILY_POINTWISE);   // or its front lacks the line
-        c.row = o->row;
-        c.arg = arg;
-        c.nin = o->nin;
-        c.nout = o->nout;
-        c.p = o->p;
-        c.rng = o->rng;
-        c.compute = o->compute;
-        c.device = (uint8_t)o->device;
-        c.thread = o->th;
-        for (int i = 0; i < o->nin; i++) {
-            if (o->in[i]) { tensor__arg(&arg[i], o->in[i], TENSOR_READ); } else { tensor__arg_none(&arg[i]); }
+    if (!th->casts) {       // the first one: they end with the scope that autocast began in
+        uint64_t bytes = TENSOR__CAST_ROOM * sizeof *th->casts;
+        tensor__cast_t *list = (tensor__cast_t *)tensor__block(th, bytes, &th->casts_klass);
+        TENSOR__REFUSE(!list, OUT_OF_MEMORY, "out of memory: %d bytes", (int64_t)bytes);
+        memset(list, 0, (size_t)bytes);
+        th->casts = list;
+        for (th->cast_depth = th->depth; th->cast_depth > 0; th->cast_depth--) {
+            if (!(th->scopes[th->cast_depth - 1].modes & TENSOR__CASTS)) { break; }
         }
-        if (o->immediate) {
-            tensor__arg_none(&arg[1]);
-            arg[1].data = &o->imm;
-            arg[1].numel = 1;
-            arg[1].dtype = TENSOR_F64;
-        }
-        for (int i = 0; i < o->nout; i++) {
-            tensor__arg(&arg[o->nin + i], o->out[i], o->update && i == 0 ? TENSOR_UPDATE : TENSOR_WRITE);
-        }
-        if (tensor__launch(&c)) { return tensor__abandon(o); }
     }
-    return tensor__commit(o);
+    tensor__cast_t *c = &th->casts[(uint32_t)((uintptr_t)x >> 4) * 0x9E3779B1u >> 24];
+    int mine = c->leaf == x;
+    if (mine && c->version == x->storage->version && c->cast->dtype == dtype &&
+        (c->cast->node || !th->grad_mode)) {
+        return c->cast;
+    }
+    tensor_t *y = (tensor_to)(x, dtype);
+    if (y == TENSOR__POISON || (c->leaf && !mine)) { return y; }
+    if (!mine) { c->leaf = tensor__hold(x); }
+    tensor__replace(&c->cast, y);
+    c->version = x->storage->version;
+    return y;
+}
+
+// In autocast somebody set late.autocast.
+TENSOR__FN void tensor__autocast(int to, tensor_t **x, int n) {
+    tensor__thread_t *th = tensor__self();
+    if (TENSOR__CASTING(th)) { th->ctx->late.autocast(th, to, x, n); }
+}
+
+TENSOR__FN void tensor__autocast_now(tensor__thread_t *th, int to, tensor_t **x, int n) {
+    int dtype = to == TENSOR__FULL ? TENSOR_F32 : (int)(tensor_autocast_dtype)(), widest = -1;
+    for (int i = 0; to == TENSOR__WIDEST && i < n; i++) {
+        if (!tensor__castable(x[i])) { continue; }
+        dtype = widest = widest < 0 ? x[i]->dtype : tensor__promote2(widest, x[i]->dtype);
+    }
+    for (int i = 0; dtype >= 0 && to != TENSOR__APART && i < n; i++) { x[i] = tensor__cast(th, x[i], dtype); }
+    th->modes &= (uint8_t)~TENSOR__CASTS;
+}
+
+TENSOR__FN tensor_dtype_t tensor__set_autocast(const char *op, tensor_dtype_t dtype) {
+    tensor__thread_t *th = tensor__self();
+    tensor_dtype_t was = (tensor_autocast_dtype)();
+    TENSOR__REFUSE_AS(was, dtype != TENSOR_F16 && dtype != TENSOR_BF16 && dtype != TENSOR_DTYPE_NONE, DTYPE,
+                      "%s: dtype %i must be f16, bf16 or TENSOR_DTYPE_NONE", op, (int)dtype);
+    int bits;
+    if (dtype == TENSOR_F16) {
+        bits = TENSOR__TO_F16;
+    } else if (dtype == TENSOR_BF16) {
+        bits = TENSOR__TO_BF16;
+    } else {
+        bits = 0;
+    }
+    if (th->casts && dtype != was && th->depth <= th->cast_depth) { tensor__casts_drop(th); }
+    TENSOR__LOCK(&th->ctx->mutex);
+    if (!th->ctx->late.autocast) { th->ctx->late.autocast = tensor__autocast_now; }
+    TENSOR__UNLOCK(&th->ctx->mutex);
+    th->modes = (uint8_t)((th->modes & ~TENSOR__CASTS) | bits);
+    return was;
+}
+
+TENSOR_API tensor_dtype_t (tensor_set_autocast)(tensor_dtype_t dtype) {
+    return tensor__set_autocast("set_autocast", dtype);
+}
+
+TENSOR_API tensor_scope_t (tensor_scope_begin_autocast)(tensor_dtype_t dtype) {
+    tensor__thread_t *th = tensor__self();
+    tensor_scope_t s = tensor__user_scope(th, th->grad_mode);
+    if (s.thread) { tensor__set_autocast("scope_begin_autocast", dtype); }
+    return s;
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-tape                                      MARK: recording
+// >>impl-graph                                    MARK: walks over the graph
+//
+// What a walk over the graph remembers: slots of gradients in a heap by sequence number, a hash of the
+// nodes that wait, a map from leaves and nodes to numbers. All of it belongs to the walk, so walks may
+// nest and run in several threads over one graph. Rejected: marks in the nodes (two threads may walk the
+// same ones), recursion.
+// ------------------------------------------------------------------------------
+
+// A number for each of some pointers: open addressing, at most half full. It belongs to who made it, so that
+// passes in several threads may look at the same leaves and nodes.
+typedef struct tensor__map_t { struct { const void *key; int64_t value; } *at; uint64_t mask, count; }
+    tensor__map_t;
+
+typedef struct tensor__slot_t { tensor__node_t *node; tensor_t *g[TENSOR__MAX_OUT]; } tensor__slot_t;
+
+// A leaf with hooks: they see the sum of what arrives, when the last of the edges to it is done.
+typedef struct tensor__hooked_t { tensor_t *leaf, *sum; int64_t waiting; } tensor__hooked_t;
+
+typedef struct tensor__pass_t {
+    tensor__slot_t *slots;              // heap order: by node->seq, highest first
+    int32_t count, room;
+    int32_t *table, mask, hashed;       // open addressing: slot index + 1; unused while few nodes wait
+    struct { uint64_t seq; int32_t slot; } *heap;
+    int32_t *unused, unused_count;      // free places in slots
+    tensor_t *const *inputs;            // autograd_grad: what is asked for, else NULL
+    tensor_t **found;
+    // Of leaves: 1 + the first place in inputs, else 1 + the place in hooked. Of nodes on the way to inputs:
+    // 1 + the first place in inputs of an output of theirs, or 0.
+    tensor__map_t places;
+    int32_t *more;                      // of each input: 1 + the next place of that leaf or node, or 0
+    tensor__hooked_t *hooked;
+    int64_t hooked_count, hooked_room;
+    int ninputs, create, retain, anomaly;
+    tensor__autograd_fn *autograd;
+} tensor__pass_t;
+
+TENSOR__INLINE uint32_t tensor__hash(const void *p) {
+    uint64_t u = (uint64_t)(uintptr_t)p >> 6;
+    return (uint32_t)((u * 0x9E3779B97F4A7C15u) >> 32);
+}
+
+TENSOR__INLINE uint64_t tensor__map_place(const tensor__map_t *m, const void *key) {
+    uint64_t h = tensor__hash(key) & m->mask;
+    while (m->at[h].key && m->at[h].key != key) { h = (h + 1) & m->mask; }
+    return h;
+}
+
+// The number of a pointer, -1 = it has none.
+TENSOR__FN int64_t tensor__map_get(const tensor__map_t *m, const void *key) {
+    uint64_t h = m->at ? tensor__map_place(m, key) : 0;
+    return m->at && m->at[h].key ? m->at[h].value : -1;
+}
+
+// Room for so many pointers in all. 0 = out of memory, raised.
+TENSOR__FN int tensor__map_room(tensor__thread_t *th, tensor__map_t *m, uint64_t count) {
+    tensor__map_t more = *m;
+    if (!more.mask) { more.mask = 7; }
+    while (more.mask < 2 * count) { more.mask = 2 * more.mask + 1; }
+    if (m->at && more.mask == m->mask) { return 1; }
+    *(void **)&more.at = tensor__memory(th, (more.mask + 1) * sizeof *more.at);
+    if (!more.at) { return 0; }
+    for (uint64_t i = 0; m->at && i <= m->mask; i++) {
+        if (m->at[i].key) { more.at[tensor__map_place(&more, m->at[i].key)] = m->at[i]; }
+    }
+    if (m->at) { tensor__memory_free(th, m->at); }
+    *m = more;
+    return 1;
+}
+
+// Where the number of a pointer stands, 0 if it had none. NULL = out of memory, raised.
+TENSOR__FN int64_t *tensor__map_put(tensor__thread_t *th, tensor__map_t *m, const void *key) {
+    if (2 * m->count >= m->mask && !tensor__map_room(th, m, 2 * m->count + 16)) { return NULL; }
+    uint64_t h = tensor__map_place(m, key);
+    m->count += !m->at[h].key;
+    m->at[h].key = key;
+    return &m->at[h].value;
+}
+
+enum { TENSOR__FEW = 8 };               // waiting nodes that are looked through one by one
+
+// All waiting nodes into the table, which is empty.
+TENSOR__FN void tensor__pass_hash(tensor__pass_t *p) {
+    p->hashed = 1;
+    for (int32_t i = 0; i < p->count; i++) {
+        int32_t slot = p->heap[i].slot;
+        uint32_t h = tensor__hash(p->slots[slot].node) & (uint32_t)p->mask;
+        while (p->table[h]) { h = (h + 1) & (uint32_t)p->mask; }
+        p->table[h] = slot + 1;
+    }
+}
+
+TENSOR__FN int tensor__pass_grow(tensor__thread_t *th, tensor__pass_t *p) {
+    int32_t room = p->room ? p->room * 2 : 64;
+    uint64_t bytes = (uint64_t)room * (sizeof *p->slots + sizeof *p->heap + sizeof(int32_t) +
+                                       2 * sizeof(int32_t));
+    char *m = (char *)tensor__raw_or_release(th, bytes);
+    TENSOR__REFUSE_AS(0, !m, OUT_OF_MEMORY, "backward: out of memory");
+    void *old = p->slots;
+    tensor__slot_t *slots = (tensor__slot_t *)(void *)m;
+    if (p->room) { memcpy(slots, p->slots, (size_t)p->room * sizeof *slots); }
+    p->slots = slots;
+    m += (size_t)room * sizeof *slots;
+    if (p->count) { memcpy(m, p->heap, (size_t)p->count * sizeof *p->heap); }
+    *(void **)&p->heap = m;
+    m += (size_t)room * sizeof *p->heap;
+    p->table = (int32_t *)(void *)m;
+    p->mask = 2 * room - 1;
+    memset(p->table, 0, (size_t)(2 * room) * sizeof(int32_t));
+    p->unused = p->table + 2 * room;
+    p->unused_count = 0;
+    for (int32_t i = room - 1; i >= p->room; i--) { p->unused[p->unused_count++] = i; }
+    if (p->hashed) { tensor__pass_hash(p); }
+    p->room = room;
+    if (old) { tensor__raw_free(th->ctx, old); }
+    return 1;
+}
+
+// The slot of a node, made and put into the heap if it has none. NULL = out of memory.
+TENSOR__INLINE tensor__slot_t *tensor__pass_slot(tensor__thread_t *th, tensor__pass_t *p,
+                                                tensor__node_t *node) {
+    if (p->count == p->room && !tensor__pass_grow(th, p)) { return NULL; }
+    uint32_t h = 0;
+    if (!p->hashed) {
+        for (int32_t i = 0; i < p->count; i++) {
+            tensor__slot_t *s = &p->slots[p->heap[i].slot];
+            if (s->node == node) { return s; }
+        }
+        if (p->count == TENSOR__FEW) { tensor__pass_hash(p); }
+    }
+    if (p->hashed) {
+        h = tensor__hash(node) & (uint32_t)p->mask;
+        while (p->table[h]) {
+            tensor__slot_t *s = &p->slots[p->table[h] - 1];
+            if (s->node == node) { return s; }
+            h = (h + 1) & (uint32_t)p->mask;
+        }
+    }
+    int32_t slot = p->unused[--p->unused_count];
+    if (p->hashed) { p->table[h] = slot + 1; }
+    tensor__slot_t *s = &p->slots[slot];
+    s->node = node;
+    TENSOR__HOLD(&node->refs);
+    for (int i = 0; i < TENSOR__MAX_OUT; i++) { s->g[i] = NULL; }
+    int32_t i = p->count++;
+    while (i > 0 && p->heap[(i - 1) / 2].seq < node->seq) {
+        p->heap[i] = p->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    p->heap[i].seq = node->seq;
+    p->heap[i].slot = slot;
+    return s;
+}
+
+// Takes the slot with the highest sequence number out of heap and table.
+TENSOR__INLINE tensor__slot_t tensor__pass_pop(tensor__pass_t *p) {
+    int32_t slot = p->heap[0].slot, n = --p->count, i = 0;
+    uint64_t seq = p->heap[n].seq;
+    int32_t moved = p->heap[n].slot;
+    for (;;) {
+        int32_t k = 2 * i + 1;
+        if (k >= n) { break; }
+        if (k + 1 < n && p->heap[k + 1].seq > p->heap[k].seq) { k++; }
+        if (p->heap[k].seq <= seq) { break; }
+        p->heap[i] = p->heap[k];
+        i = k;
+    }
+    p->heap[i].seq = seq;
+    p->heap[i].slot = moved;
+    tensor__slot_t s = p->slots[slot];
+    p->unused[p->unused_count++] = slot;
+    if (!p->hashed) { return s; }
+    p->hashed = n > 0;
+    uint32_t mask = (uint32_t)p->mask, h = tensor__hash(s.node) & mask;
+    while (p->table[h] != slot + 1) { h = (h + 1) & mask; }
+    for (uint32_t j = h;;) {            // close the gap, so that searches still find what lies behind
+        p->table[h] = 0;
+        for (;;) {
+            j = (j + 1) & mask;
+            if (!p->table[j]) { return s; }
+            uint32_t home = tensor__hash(p->slots[p->table[j] - 1].node) & mask;
+            if (((j - home) & mask) >= ((j - h) & mask)) { break; }
+        }
+        p->table[h] = p->table[j];
+        h = j;
+    }
+}
+
+// Room for one more in a growing list of things of some bytes. 0 = out of memory, raised.
+TENSOR__FN int tensor__list_room(tensor__thread_t *th, void **list, int64_t count, int64_t *room,
+                                 size_t bytes) {
+    if (count < *room) { return 1; }
+    int64_t more = *room ? *room * 2 : 64;
+    void *m = tensor__memory(th, (uint64_t)more * bytes);
+    if (!m) { return 0; }
+    if (*list) {
+        memcpy(m, *list, (size_t)count * bytes);
+        tensor__memory_free(th, *list);
+    }
+    *list = m;
+    *room = more;
+    return 1;
+}
+
+TENSOR__FN TENSOR__NOINLINE int tensor__reach(tensor__thread_t *th, tensor__pass_t *q, tensor__node_t *n,
+                                              uint64_t since) {
+    if (!n || (since && (n->seq <= since || n->home != th))) { return 1; }
+    return tensor__pass_slot(th, q, n) != NULL;
+}
+
+// The nodes some tensors depend on, consumers first, to be freed with tensor__memory_free; since > 0: only
+// those this thread made after that sequence number. Their number; -1 = out of memory, raised.
+TENSOR__FN int64_t tensor__walk(tensor__thread_t *th, tensor_t *const *y, int n, uint64_t since,
+                                tensor__node_t ***list) {
+    tensor__pass_t q;
+    memset(&q, 0, sizeof q);
+    int64_t count = 0, room = 0;
+    int ok = 1;
+    void *nodes = NULL;
+    for (int i = 0; i < n && ok; i++) { ok = tensor__reach(th, &q, y[i]->node, since); }
+    while (q.count) {
+        tensor__node_t *node = tensor__pass_pop(&q).node;
+        ok = ok && tensor__list_room(th, &nodes, count, &room, sizeof node);
+        if (ok) { ((tensor__node_t **)nodes)[count++] = node; }
+        for (int i = 0; i < node->nin && ok; i++) { ok = tensor__reach(th, &q, node->edge[i].node, since); }
+        tensor__node_drop(th, node);            // y holds it still
+    }
+    if (q.slots) { tensor__raw_free(th->ctx, q.slots); }
+    if (!ok && nodes) {
+        tensor__memory_free(th, nodes);
+        nodes = NULL;
+    }
+    *list = (tensor__node_t **)nodes;
+    return ok ? count : -1;
+}
+
+// Whether a gradient at this edge leads to what is asked for.
+TENSOR__FN int tensor__wants(const tensor__pass_t *p, const tensor__edge_t *e) {
+    const void *to = e->node ? (const void *)e->node : e->leaf;
+    return to && tensor__map_get(&p->places, to) >= 0;
+}
+
+TENSOR__INLINE int tensor__needs(const tensor__grad_t *g, int k) {
+    const tensor__edge_t *e = &g->node->edge[k];
+    return (e->node || e->leaf) && (!g->pass || tensor__wants(g->pass, e));
+}
+
+TENSOR__FN int tensor__grad_need(const tensor__grad_t *g, int k) { return tensor__needs(g, k); }
+
+// ------------------------------------------------------------------------------
+// >>impl-saved                                    MARK: saved values
+//
+// What backward reads: headers made of saved storage when they are asked for, checked against the version
+// they had, and packed or unpacked by the user's hooks. Rejected: saving headers (a saved output would be
+// a cycle).
+// ------------------------------------------------------------------------------
+
+// The extras of a node. NULL = out of memory, raised.
+TENSOR__FN tensor__extra_t *tensor__node_extra(tensor__thread_t *th, tensor__node_t *n) {
+    if (!n->extra) { n->extra = (tensor__extra_t *)tensor__memory(th, sizeof *n->extra); }
+    return n->extra;
+}
+
+// 1 if a saved value is what it was. The text names who saved it and who changed it.
+TENSOR__FN int tensor__check_saved(tensor__grad_t *g, const tensor__saved_t *v) {
+    if (TENSOR__LIKELY(v->storage->version == v->version)) { return 1; }
+    tensor__fail(g->th, TENSOR_ERR_AUTOGRAD, "backward: %s %i of %s%w, shape %n, was changed in place by "
+                 "%s%w after it was saved (version %i, expected %i); change a clone instead", v->source < 0 ?
+                 "output" : "input", v->source < 0 ? -1 - v->source : (int)v->source, g->node->row->name,
+                 g->node->site, v->dims, (int)v->ndim, v->storage->write_op ? v->storage->write_op : "?",
+                 v->storage->write_site, (int)v->storage->version, (int)v->version);
+    return 0;
+}
+
+TENSOR__FN tensor_t *tensor__saved_header(tensor__thread_t *th, tensor__node_t *n, const tensor__saved_t *v) {
+    tensor_t *t = tensor__over(th, n->row->name, v->storage, v->dtype, v->dims, v->strides, v->ndim,
+                               v->offset);
+    if (!t) { return TENSOR__POISON; }
+    t->site = n->site;
+    return t;
+}
+
+// Hands the values n saved to the hooks. 0 = failed, raised.
+TENSOR__FN int tensor__pack(tensor__thread_t *th, tensor__node_t *n) {
+    tensor__extra_t *e = n->nsaved ? tensor__node_extra(th, n) : NULL;
+    if (!n->nsaved) { return 1; }
+    if (e) { e->packed = (void **)tensor__memory(th, (uint64_t)n->nsaved * sizeof *e->packed); }
+    if (!e || !e->packed) { return 0; }
+    e->packed_count = n->nsaved;
+    e->packing = th->packing;
+    e->packer = th->packer;
+    tensor__storage_t *written = th->written;
+    tensor_scope_t s = tensor__scope_begin(th, 0);
+    int ok = s.thread != NULL;
+    th->modes &= (uint8_t)~TENSOR__PACKING;
+    for (int i = 0; i < n->nsaved && ok; i++) {
+        tensor__saved_t *v = &n->saved[i];
+        const tensor_t *leaf = v->source >= 0 ? n->edge[v->source].leaf : NULL;
+        if (!v->storage || (leaf && leaf->storage == v->storage)) { continue; }
+        tensor_t *t = tensor__saved_header(th, n, v);
+        void *p = t != TENSOR__POISON ? e->packing->pack(t, e->packing->user) : NULL;
+        ok = p != NULL && th->error.code == 0;
+        if (!p) { tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: pack gave NULL", n->row->name); }
+        e->packed[i] = p;
+        if (!ok) { break; }
+        tensor__storage_drop(th, v->storage);
+        v->storage = NULL;
+    }
+    if (s.thread) { (tensor_scope_end)(s); }
+    th->written = written;
+    n->used = 3;
+    return ok;
+}
+
+// Gets them back for one run of n.
+TENSOR__FN int tensor__unpack_saved(tensor__node_t *n) {
+    tensor__extra_t *e = n->extra;
+    for (int i = 0; i < n->nsaved; i++) {
+        tensor__saved_t *v = &n->saved[i];
+        if (!e->packed[i]) { continue; }
+        tensor_t *t = e->packing->unpack(e->packed[i], e->packing->user);
+        if (!TENSOR__USABLE("backward", "result of unpack", t)) { return 0; }
+        TENSOR__REFUSE_AS(0, t->dtype != v->dtype || t->ndim != v->ndim || memcmp(t->dims, v->dims,
+                          v->ndim * sizeof *t->dims), SHAPE,
+                          "backward: unpack gave %t %y for a value %n of %s", t, t, v->dims, (int)v->ndim,
+                          n->row->name);
+        t = (tensor_contiguous)(t);
+        if (t == TENSOR__POISON) { return 0; }
+        TENSOR__HOLD(&t->storage->refs);
+        v->storage = t->storage;
+        v->offset = t->offset;
+        v->version = t->storage->version;
+        v->contiguous = 1;
+        memcpy((void *)(intptr_t)v->strides, t->strides, t->ndim * sizeof *t->strides);
+    }
+    return 1;
+}
+
+static const tensor__packer_t tensor__packer = {tensor__pack, tensor__unpack_saved, tensor__packed_drop};
+
+TENSOR_API const tensor_saved_hooks_t *(tensor_set_saved_tensors_hooks)(const tensor_saved_hooks_t *hooks) {
+    tensor__thread_t *th = tensor__self();
+    const tensor_saved_hooks_t *was = th->packing;
+    TENSOR__REFUSE_AS(NULL, hooks && !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED,
+                      "set_saved_tensors_hooks");
+    th->packing = hooks;
+    th->packer = &tensor__packer;
+    th->modes = (uint8_t)((th->modes & ~TENSOR__PACKING) | (hooks ? TENSOR__PACKING : 0));
+    return was;
+}
+
+// A saved value as a header of the current scope; with its place in the graph where the gradient is to be
+// differentiable.
+TENSOR__FN tensor_t *tensor__unpack(tensor__grad_t *g, int source) {
+    tensor__node_t *n = g->node;
+    tensor__thread_t *th = g->th;
+    for (int i = 0; i < n->nsaved; i++) {
+        tensor__saved_t *v = &n->saved[i];
+        if (v->source != source) { continue; }
+        if (v->is_immediate) { return (tensor_scalar)(v->immediate, (tensor_dtype_t)n->out[0].dtype); }
+        if (!v->storage) { return NULL; }       // an optional input that was absent
+        if (!tensor__check_saved(g, v)) { return TENSOR__POISON; }
+        tensor__edge_t *e = source >= 0 ? &n->edge[source] : NULL;
+        if (g->create && e && e->leaf && e->leaf->storage == v->storage) { return e->leaf; }
+        tensor_t *t = tensor__saved_header(th, n, v);
+        if (t == TENSOR__POISON) { return t; }
+        tensor__node_t *node;
+        if (!g->create) {
+            node = NULL;
+        } else if (source < 0) {
+            node = n;
+        } else {
+            node = e->node;
+        }
+        if (node && tensor__is_float(v->dtype)) {
+            TENSOR__HOLD(&node->refs);
+            t->node = node;
+            t->output = source < 0 ? -1 - source : e->output;
+        }
+        return t;
+    }
+    return tensor__fail(th, TENSOR_ERR_INTERNAL, "backward: %s did not save value %i", n->row->name, source);
+}
+
+// The rows' text as differentiable tensor ops, for the derivative of a derivative.
+TENSOR__FN tensor_t *tensor__grad_in(tensor__grad_t *g, int k) {
+    if (!g->value[k]) { g->value[k] = tensor__unpack(g, k); }
+    return g->value[k];
+}
+
+TENSOR__FN tensor_t *tensor__grad_out(tensor__grad_t *g, int k) {
+    tensor_t **at = &g->value[TENSOR__MAX_IN + k];
+    if (!*at) { *at = tensor__unpack(g, -1 - k); }
+    return *at;
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-tape                                     MARK: recording, also of changes in place
 //
 // A node is one block: struct, edges, shapes, saved values, all their dims. Saved values hold storage and
 // version, never a header. Graphs are freed by a worklist threaded through the nodes, so depth costs no
 // stack. Rejected: a tape that is a list in order of calls (a dropped branch would stay alive), recursion
 // over the graph.
+//
+// An in-place op gives its target a new node; if the target is a view, its base gets the node "base with
+// that view replaced", and other views of the base take theirs anew when they are next looked at
+// (rebase_view). A change that backward could not undo is refused before any data is written. Rejected: a
+// list of views in the base (views would have to sign off), copying the base on every change.
 // ------------------------------------------------------------------------------
+
+// A view whose base was changed in place gets its node anew.
+TENSOR__INLINE int tensor__sync_needs_grad(tensor__thread_t *th, tensor_t *t) {
+    if (TENSOR__TRAINS && t->base && t->base->rebased != (uint32_t)TENSOR__ATOMIC_LOAD(&t->base_version)) {
+        th->ctx->late.rebase(th, t);
+    }
+    return tensor__needs_grad(t);
+}
 
 TENSOR__INLINE void tensor__saved_drop(tensor__thread_t *th, tensor__node_t *n) {
     for (int i = 0; i < n->nsaved; i++) {
@@ -10698,7 +11679,9 @@ TENSOR__INLINE void tensor__saved_drop(tensor__thread_t *th, tensor__node_t *n) 
         }
     }
 }
+
 TENSOR__FN void tensor__custom_free(tensor__thread_t *th, void *custom);
+
 TENSOR__FN void tensor__node_free(tensor__thread_t *th, tensor__node_t *node) {
     tensor__node_t *list = node;
     node->next = NULL;
@@ -10753,6 +11736,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__not_saved(tensor__thread_t *th, const c
     tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: %t made by %s in inference mode cannot be saved for backward; "
                  "use a clone of it, or no_grad in place of inference mode", op, t, t->op ? t->op : "?");
 }
+
 // A node with nothing filled in but its row and its parts, then `more` bytes. NULL = out of memory, raised.
 TENSOR__INLINE tensor__node_t *tensor__node_new(tensor__thread_t *th, const tensor__row_t *row, int nin,
                                                 int nout, int nsaved, size_t more) {
@@ -10779,6 +11763,7 @@ TENSOR__INLINE tensor__node_t *tensor__node_new(tensor__thread_t *th, const tens
     n->saved = (tensor__saved_t *)(void *)(n->out + nout);
     return n;
 }
+
 // An edge to what made t, or to t as a leaf, NULL = to nothing; seq, or that of its node if it is larger.
 TENSOR__INLINE uint64_t tensor__edge_set(tensor__edge_t *e, tensor_t *t, uint64_t seq) {
     e->node = NULL;
@@ -10795,6 +11780,7 @@ TENSOR__INLINE uint64_t tensor__edge_set(tensor__edge_t *e, tensor_t *t, uint64_
     }
     return seq;
 }
+
 // The node of an op whose data is there. NULL = out of memory, raised.
 TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
     tensor__thread_t *th = o->th;
@@ -10815,7 +11801,10 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
     }
     for (int i = 0; i < o->nout; i++) {
         dims += o->out[i]->ndim;
-        if (saves >> (8 + i) & 1) { nsaved++; dims += 2 * (size_t)o->out[i]->ndim; }
+        if (saves >> (8 + i) & 1) {
+            nsaved++;
+            dims += 2 * (size_t)o->out[i]->ndim;
+        }
     }
     tensor__node_t *n = tensor__node_new(th, o->row, o->nin, o->nout, nsaved,
                                          dims * sizeof(int64_t) + (o->p ? sizeof(tensor_params_t) : 0));
@@ -10823,7 +11812,11 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
     n->rng = o->rng;
     n->p = (tensor_params_t *)(void *)(n->saved + nsaved);
     int64_t *pool = (int64_t *)(void *)(n->p + (o->p ? 1 : 0));
-    if (o->p) { *n->p = *o->p; } else { n->p = NULL; }
+    if (o->p) {
+        *n->p = *o->p;
+    } else {
+        n->p = NULL;
+    }
     uint64_t seq = th->seq;
     int s = 0;
     for (int i = 0; i < o->nin; i++) {
@@ -10881,6 +11874,407 @@ TENSOR__FN int tensor__record(tensor__op_t *o) {
     return 1;
 }
 
+// x becomes output k of another node. A retained gradient is the tensor's, not the node's: it moves along;
+// hooks stay with the value they were registered for.
+TENSOR__FN void tensor__renode(tensor__thread_t *th, tensor_t *x, tensor__node_t *node, int32_t k) {
+    tensor__node_t *old = x->node;
+    if (old && old->extra && old->extra->retain[x->output] == x) {
+        old->extra->retain[x->output] = NULL;
+        if (node && tensor__node_extra(th, node)) { node->extra->retain[k] = x; }
+    }
+    x->node = node;
+    x->output = k;
+    if (old) { tensor__node_drop(th, old); }
+}
+
+// How many elements x spans in memory (at least 1); 0 where two of them share one place.
+TENSOR__FN int64_t tensor__span(const tensor_t *x) {
+    int64_t end = 0;
+    unsigned seen = 0;
+    for (int n = 0; n < x->ndim && x->numel; n++) {
+        int d = -1;
+        for (int i = 0; i < x->ndim; i++) {
+            if (!(seen >> i & 1) && (d < 0 || x->strides[i] < x->strides[d])) { d = i; }
+        }
+        seen |= 1u << d;
+        if (x->dims[d] == 1) { continue; }
+        if (x->strides[d] <= end) { return 0; }
+        end += (x->dims[d] - 1) * x->strides[d];
+    }
+    return end + 1;
+}
+
+// A view of x that is not contiguous: i[17] x's span, i[9..] its strides (i[17] 0: contiguous).
+TENSOR__FN void tensor__strides_of(tensor__op_t *o, const tensor_t *x) {
+    o->params.i[17] = x->flags & TENSOR__CONTIGUOUS ? 0 : tensor__span(x);
+    for (int i = 0; i < x->ndim; i++) { o->params.i[9 + i] = x->strides[i]; }
+}
+
+// A node that makes out of base and src (or NULL) by the place of view in base. NULL = out of memory, raised.
+TENSOR__FN tensor__node_t *tensor__view_node(tensor__thread_t *th, const tensor__row_t *row, tensor_t *base,
+                                             tensor_t *src, tensor_t *out, const tensor_t *view) {
+    tensor__op_t o;
+    memset(&o, 0, sizeof o);
+    o.th = th;
+    o.row = row;
+    o.args[0] = base;
+    o.args[1] = src;
+    o.in = o.args;
+    o.nin = src ? 2 : 1;
+    o.out[0] = out;
+    o.nout = 1;
+    tensor__ints(&o, view->offset - base->offset, 0);
+    for (int i = 0; i < view->ndim; i++) { o.params.i[1 + i] = view->strides[i]; }
+    tensor__strides_of(&o, base);
+    return tensor__node_make(&o, 0);
+}
+
+// A node for a view of base as it is now: the view regenerates its history after an in-place change of the
+// base.
+TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tensor_t *t) {
+    tensor_t *base = t->base;
+    tensor__node_t *node = NULL;
+    tensor__spin(&t->lock);             // several threads may read one view
+    if (t->base_version == base->rebased) {
+        tensor__unspin(&t->lock);
+        return;
+    }
+    if (tensor__needs_grad(base)) {
+        node = tensor__view_node(th, TENSOR__ROW(AS_STRIDED), base, NULL, t, t);
+        if (node) { node->site = t->site; }
+    }
+    tensor__renode(th, t, node, 0);
+    TENSOR__ATOMIC_STORE(&t->base_version, base->rebased);
+    tensor__unspin(&t->lock);
+}
+
+// Whether x may be changed in place; raises if not.
+TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tensor_t *x, int recording) {
+    for (int i = 0; i < x->ndim; i++) {
+        TENSOR__REFUSE_AS(0, x->strides[i] == 0 && x->dims[i] > 1 && x->numel, AUTOGRAD,
+                          "%s: x %t is expanded, several elements share one place; clone it first", op, x);
+    }
+    TENSOR__REFUSE_AS(0, (x->flags & TENSOR__INFERENCE) && !(th->modes & TENSOR__INFERRING), AUTOGRAD,
+                      "%s: x %t was made in inference mode and cannot be changed outside of it; change a "
+                      "clone", op, x);
+    if (!th->grad_mode) { return 1; }
+    TENSOR__REFUSE_AS(0, !x->node && (x->flags & TENSOR__REQUIRES_GRAD), AUTOGRAD,
+                      "%s: x %t is a leaf that requires grad; change it under no_grad, or a clone", op, x);
+
+    // A graph that the base has no part in began at a view that was marked: that is the leaf.
+    TENSOR__REFUSE_AS(0, x->base && !x->base->node && (x->node || (x->base->flags & TENSOR__REQUIRES_GRAD)),
+                      AUTOGRAD,
+                      "%s: x %t is a view of a leaf that requires grad; change it under no_grad", op, x);
+    TENSOR__REFUSE_AS(0, x->base && (x->flags & TENSOR__INHERITED) &&
+                      (recording || tensor__sync_needs_grad(th, x->base)), AUTOGRAD,
+                      "%s: x %t is %s; an in-place change of it cannot be recorded", op, x,
+                      x->flags & TENSOR__NO_GRAD_VIEW ? "a view made under no_grad" :
+                      "one of several views made by one call (split, chunk, unbind)");
+    if (recording && x->base && x->numel) {
+        int64_t span = tensor__span(x->base), end = x->offset - x->base->offset;
+        for (int i = 0; i < x->ndim; i++) { end += (x->dims[i] - 1) * x->strides[i]; }
+        TENSOR__REFUSE_AS(0, x->offset < x->base->offset || end >= span, UNSUPPORTED,
+                          "%s: x %t is a view of an expanded tensor, or not within %t; change a clone", op, x,
+                          x->base);
+    }
+    return 1;
+}
+
+TENSOR__FN int tensor__changeable(tensor__thread_t *th, const char *op, tensor_t *x) {
+    uint8_t mode = th->grad_mode;
+    th->grad_mode = 0;
+    int allowed = tensor__update_allowed(th, op, x, 0);
+    th->grad_mode = mode;
+    return allowed;
+}
+
+// Whether leaf is a leaf of the graph that o continues: with a node of its own it would hold itself. Looked
+// for at its first change alone, which walks the graph. Raises.
+TENSOR__FN int tensor__circular(tensor__op_t *o, const tensor_t *leaf) {
+    tensor__node_t **list = NULL;
+    int n = 0, found = 0;
+    if (!leaf || leaf->node || !(leaf->flags & TENSOR__ONCE_LEAF)) { return 0; }
+    tensor_t *from[TENSOR__MAX_IN];
+    for (int i = 0; i < o->nin && i < TENSOR__MAX_IN; i++) {
+        if (o->in[i]) { from[n++] = o->in[i]; }
+    }
+    int64_t count = tensor__walk(o->th, from, n, 0, &list);
+    for (int64_t k = 0; k < count && !found; k++) {
+        for (int i = 0; i < list[k]->nin; i++) { found |= list[k]->edge[i].leaf == leaf; }
+    }
+    if (list) { tensor__memory_free(o->th, list); }
+    TENSOR__REFUSE_AS(1, found, AUTOGRAD,
+                      "%s: x %t is a leaf of the graph that it would become the result of; change a clone",
+                      o->row->name, leaf);
+    return count < 0;
+}
+
+// Hooks on a view are those of the value it had, which nobody but the base uses once it is changed.
+TENSOR__FN int tensor__leave_hooks(tensor__thread_t *th, tensor_t *x) {
+    if (!x->base || !x->node || !x->node->extra || !x->node->extra->hooks) { return 1; }
+    if (x->node->row->family != TENSOR_FAMILY_VIEW) { return 1; }
+    tensor__node_t *node = tensor__view_node(th, TENSOR__ROW(AS_STRIDED), x->base, NULL, x, x);
+    if (node) { tensor__renode(th, x, node, 0); }
+    return node != NULL;
+}
+
+// x is output k of n from now on, and so is its place in its base. Takes over the reference n.
+TENSOR__FN int tensor__rehistory(tensor__thread_t *th, tensor_t *x, tensor__node_t *n, int32_t k) {
+    tensor_t *base = x->base;
+    if (!TENSOR__ATOMIC_LOAD(&th->ctx->late.rebases)) {
+        TENSOR__LOCK(&th->ctx->mutex);
+        th->ctx->late.rebase = tensor__rebase_view;
+        TENSOR__ATOMIC_STORE(&th->ctx->late.rebases, 1);
+        TENSOR__UNLOCK(&th->ctx->mutex);
+    }
+    tensor__renode(th, x, n, k);
+    if (!base) {
+        x->rebased++;
+        return 1;
+    }
+    tensor__node_t *b = tensor__view_node(th, TENSOR__ROW(AS_STRIDED_SCATTER), base, x, base, x);
+    if (!b) { return 0; }
+    tensor__renode(th, base, b, 0);
+    base->rebased++;
+    return 1;
+}
+
+TENSOR__FN int tensor__record_update(tensor__op_t *o) {
+    tensor_t *x = o->out[0];
+    if (tensor__circular(o, x) || tensor__circular(o, x->base)) { return 0; }
+    if (!tensor__leave_hooks(o->th, x)) { return 0; }
+    tensor__node_t *n = tensor__node_make(o, o->row->saves);
+    return n && tensor__rehistory(o->th, x, n, 0);
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-gate                                      MARK: the one door to tensor data
+//
+// Kernels run behind tensor__launch: the backend's kernel is chosen and run (it takes its scratch), then the
+// versions of changed storages are counted. Data is touched beside it on the CPU alone, after the same
+// checks, by the short way of contiguous pointwise ops, their gradients and sums of gradients
+// (tensor__add_into), small products and argmax, which run the bodies that the kernel would run; by what
+// moves data in or out of the library (from, item, copy_out, data, print, gradcheck, loaders, files); by
+// optimizers on the CPU; and by fronts that turn indices into other indices (embedding_bag, the composed
+// ctc_loss). For those a backend needs a copy to the host, no kernel. Rejected: a call block for each of
+// these (it would cost more than the work).
+// ------------------------------------------------------------------------------
+
+TENSOR__INLINE void tensor__arg(tensor_arg_t *a, const tensor_t *t, int role) {
+    a->data = tensor__ptr(t);
+    a->dims = t->dims;
+    a->strides = t->strides;
+    a->numel = t->numel;
+    a->storage = t->storage;
+    a->dtype = t->dtype;
+    a->ndim = t->ndim;
+    a->role = (uint8_t)role;
+    a->contiguous = (t->flags & TENSOR__CONTIGUOUS) != 0;
+}
+
+TENSOR__INLINE void tensor__arg_none(tensor_arg_t *a) {
+    a->data = NULL;
+    a->storage = NULL;
+    a->dims = a->strides = tensor__no_dims;
+    a->numel = 0;
+    a->ndim = 0;
+    a->role = TENSOR_READ;
+    a->contiguous = 1;
+    a->dtype = 0;
+}
+
+// Strides of dims with channels innermost, into to or NULL. -> whether is has them, where a dim is not 1
+TENSOR__FN int tensor__last(const int64_t *dims, int ndim, const int64_t *is, int64_t *to) {
+    int64_t step = 1, same = 1;
+    for (int k = 0; k < ndim; k++) {
+        int d;
+        if (k == 0) {
+            d = 1;
+        } else if (k == ndim - 1) {
+            d = 0;
+        } else {
+            d = ndim - k;
+        }
+        same = same && (dims[d] == 1 || is[d] == step);
+        if (to) { to[d] = step; }
+        step *= dims[d];
+    }
+    return (int)same;
+}
+
+// Whether a, of a device, is an image that lies so and that its kernels take; not if it is row-major, too.
+TENSOR__FN int tensor__last_arg(const tensor_arg_t *a) {
+    const tensor_backend_t *b = tensor__self()->ctx->backend[1];
+    return !a->contiguous && a->ndim > 3 && a->ndim < 6 && a->numel && b && b->channels_last &&
+        tensor__last(a->dims, a->ndim, a->strides, NULL);
+}
+
+TENSOR__FN int tensor__lasts(const tensor_t *x) {
+    if (x == TENSOR__POISON) { return 0; }
+    tensor_arg_t a;
+    tensor__arg(&a, x, TENSOR_READ);
+    return x->device && tensor__last_arg(&a);
+}
+
+TENSOR__FN void tensor__make_last(tensor_t *t) {    // a fresh one
+    if (t->dims[1] == 1 || t->numel == t->dims[0] * t->dims[1]) { return; }
+    tensor__last(t->dims, t->ndim, t->strides, t->strides);
+    t->flags &= (uint8_t)~TENSOR__CONTIGUOUS;
+}
+
+TENSOR__FN void tensor__follow(tensor_t *t, const tensor_t *x) {
+    if (x && t != TENSOR__POISON && t->ndim == x->ndim && tensor__lasts(x)) { tensor__make_last(t); }
+}
+
+TENSOR__INLINE void tensor__bump(tensor__thread_t *th, tensor__storage_t *s, const char *op) {
+    s->version++;
+    s->write_op = op;
+    s->write_site = NULL;
+    th->written = s;
+}
+
+// -> code; raised if not 0.
+TENSOR__FN int tensor__launch(tensor_call_t *c) {
+    const tensor__row_t *row = c->row;
+    const tensor_backend_t *b = c->thread->ctx->backend[c->device != 0];
+    tensor_kernel_t kernel = b->kernel[row->family];
+    if (!kernel) {
+        tensor__fail(c->thread, TENSOR_ERR_UNSUPPORTED, "%s: %s has no kernel for it", row->name, b->name);
+        return TENSOR_ERR_UNSUPPORTED;
+    }
+    int code = kernel(c);
+    if (c->device) { c->thread->away = 1; }
+    if (code) { return code; }
+    for (int i = c->nin; i < c->nin + c->nout; i++) {
+        if (c->arg[i].role == TENSOR_UPDATE) { tensor__bump(c->thread, c->arg[i].storage, row->name); }
+    }
+    return 0;
+}
+
+// Whether the tape wants this op.
+TENSOR__INLINE int tensor__tracks(tensor__op_t *o) {
+    if (!TENSOR__TRAINS || !o->th->grad_mode || !o->row->grad) { return 0; }
+    for (int i = 0; i < o->nin; i++) {
+        if (o->in[i] && tensor__sync_needs_grad(o->th, o->in[i])) { return 1; }
+    }
+    return 0;
+}
+
+// Undoes the results of an op that failed.
+TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__abandon(tensor__op_t *o) {
+    for (int i = o->update ? 1 : 0; i < o->nout; i++) {
+        if (o->out[i] != TENSOR__POISON) { (tensor_free)(o->out[i]); }
+    }
+    return TENSOR__POISON;
+}
+
+// After the data is there: record, drop what the user does not see.
+TENSOR__INLINE tensor_t *tensor__commit(tensor__op_t *o) {
+    if (tensor__tracks(o)) {
+        if (!(o->update ? o->update->record(o) : tensor__record(o))) { return tensor__abandon(o); }
+    }
+    for (int i = o->visible; i < o->nout; i++) { (tensor_free)(o->out[i]); }
+    for (int k = 0; o->moved >> k; k++) {
+        if (o->moved >> k & 1) { (tensor_free)(o->args[k]); }
+    }
+    o->th->fresh = o->out[0];
+    return o->out[0];
+}
+
+TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
+    for (int i = 0; i < o->nout; i++) {
+        if (o->out[i] == TENSOR__POISON) { return tensor__abandon(o); }
+    }
+    if (o->row->cpu) {
+        TENSOR_ASSERT(!TENSOR__CASTING(o->th) || o->row->cast == TENSOR__AS_IS || o->update ||
+                      o->row->family == TENSOR_FAMILY_POINTWISE);   // or its front lacks the line
+        tensor_call_t c;
+        c.row = o->row;
+        tensor_arg_t arg[TENSOR__MAX_IN + TENSOR__MAX_OUT];
+        c.arg = arg;
+        c.nin = o->nin;
+        c.nout = o->nout;
+        c.p = o->p;
+        c.rng = o->rng;
+        c.compute = o->compute;
+        c.device = (uint8_t)o->device;
+        c.thread = o->th;
+        for (int i = 0; i < o->nin; i++) {
+            if (o->in[i]) {
+                tensor__arg(&arg[i], o->in[i], TENSOR_READ);
+            } else {
+                tensor__arg_none(&arg[i]);
+            }
+        }
+        if (o->immediate) {
+            tensor__arg_none(&arg[1]);
+            arg[1].data = &o->imm;
+            arg[1].numel = 1;
+            arg[1].dtype = TENSOR_F64;
+        }
+        for (int i = 0; i < o->nout; i++) {
+            tensor__arg(&arg[o->nin + i], o->out[i], o->update && i == 0 ? TENSOR_UPDATE : TENSOR_WRITE);
+        }
+        if (tensor__launch(&c)) { return tensor__abandon(o); }
+    }
+    return tensor__commit(o);
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-transfer                                 MARK: between devices
+//
+// Copies between devices are an op like others (TRANSFER), so that they have a gradient: the transfer
+// back. Its kernel is the CPU's whatever the direction; the backend of the other side moves the bytes.
+// Rejected: copies outside of the gate (recorders and the tape would not see them).
+// ------------------------------------------------------------------------------
+
+TENSOR__COLD
+
+// TRANSFER: contiguous bytes from one device to another. The call's device is the CPU whatever the direction,
+// so this kernel runs; the backend of the other side copies.
+TENSOR__FN int tensor__cpu_transfer(tensor_call_t *c) {
+    const tensor_arg_t *x = &c->arg[0], *y = &c->arg[1];
+    return tensor__move_bytes(c->thread, y->data, y->storage, x->data, x->storage,
+                              (uint64_t)x->numel * tensor__sizes[x->dtype], !c->p->i[1], "to");
+}
+
+TENSOR__FN tensor_t *tensor__to_device(tensor_t *x, int device, int wait) {
+    TENSOR__MARK
+    tensor_t *dense = (tensor_contiguous)(x);
+    TENSOR__BEGIN(o, TENSOR__ROW(TRANSFER), dense)
+    tensor__ints(&o, x->device, !wait);
+    o.device = (int16_t)(device || wait || !o.th->ctx->backend[1]->aside ? device : TENSOR__PINNED);
+    tensor__result(&o, x->dtype, x->dims, x->ndim);
+    o.device = 0;
+    return tensor__tidy(th_, mark_, tensor__finish(&o));
+}
+
+TENSOR__FN void tensor__grad_transfer(tensor__grad_t *g) {
+    g->gx[0] = tensor__to_device(g->gy[0], (int)g->p->i[0], 1);
+}
+
+TENSOR_API tensor_t *(tensor_to_non_blocking)(tensor_t *x, int to) {
+    TENSOR__BEGIN(o, TENSOR__ROW(CLONE), x)
+    int device = tensor__device_index(o.th, "to_non_blocking", to);
+    if (device < 0 || device == x->device) { return device < 0 ? TENSOR__POISON : x; }
+    return tensor__to_device(x, device, 0);
+}
+
+TENSOR_API tensor_t *(tensor_pin_memory)(tensor_t *x) {
+    TENSOR__BEGIN(o, TENSOR__ROW(CLONE), x)
+    const tensor_backend_t *b = o.th->ctx->backend[1];
+    TENSOR__REFUSE(x->device || !b || !b->aside, DEVICE, "pin_memory: %s", x->device ? "x lies on a device" :
+                   "the CUDA backend is not started");
+    if (x->storage->deleter == b->release) { return x; }
+    o.compute = x->dtype;
+    o.device = TENSOR__PINNED;
+    tensor__result(&o, x->dtype, x->dims, x->ndim);
+    o.device = 0;
+    return tensor__finish(&o);
+}
+
+TENSOR__END
+
 // ------------------------------------------------------------------------------
 // >>impl-iterator                                  MARK: strides, conversion, blocks
 //
@@ -10898,16 +12292,23 @@ TENSOR__INLINE int64_t tensor__i64_from(double v) {
     if (fits < -9223372036854775808.0) { fits = -9223372036854775808.0; }
     return v >= 9223372036854775808.0 ? INT64_MAX : (int64_t)fits;
 }
+
 TENSOR__INLINE int64_t tensor__clip(double v, double lo, double hi) {
     if (v != v) { return 0; }
-    return (int64_t)(v < lo ? lo : v > hi ? hi : v);
+    if (v < lo) { v = lo; }
+    if (v > hi) { v = hi; }
+    return (int64_t)v;
 }
 
 // Compute types: f32 for f32 f16 bf16, f64, and int64_t for the integers and bool.
 enum { TENSOR__C_F32, TENSOR__C_F64, TENSOR__C_I64 };
+
 TENSOR__INLINE int tensor__class(int dtype) {
-    return dtype == TENSOR_F64 ? TENSOR__C_F64 : tensor__is_float(dtype) ? TENSOR__C_F32 : TENSOR__C_I64;
+    if (dtype == TENSOR_F64) { return TENSOR__C_F64; }
+    if (tensor__is_float(dtype)) { return TENSOR__C_F32; }
+    return TENSOR__C_I64;
 }
+
 static const uint8_t tensor__class_size[3] = {4, 8, 8};
 
 // n elements with a stride into a block of a compute type, and back.
@@ -10917,6 +12318,7 @@ static const uint8_t tensor__class_size[3] = {4, 8, 8};
         for (int64_t i = 0; i < n; i++) { type v = s[i * stride]; d[i] = expr; }                             \
         break;                                                                                               \
     }
+
 #define TENSOR__LOAD_FN(name, to_type, from_float)                                                           \
     TENSOR__FN void name(to_type *d, const void *from, int dtype, int64_t stride, int64_t n) {               \
         switch (dtype) {                                                                                     \
@@ -10939,12 +12341,14 @@ TENSOR__LOAD_FN(tensor__load_f64, double, (double))
 TENSOR__LOAD_FN(tensor__load_i64, int64_t, TENSOR__TO_I64)
 #undef TENSOR__LOAD_FN
 #undef TENSOR__LOAD_RUN
+
 #define TENSOR__STORE_RUN(type, expr)                                                                        \
     {                                                                                                        \
         type *d = (type *)to;                                                                                \
         for (int64_t i = 0; i < n; i++) { d[i * stride] = expr; }                                            \
         break;                                                                                               \
     }
+
 #define TENSOR__STORE_FN(name, type, TO, to_i64)                                                             \
     TENSOR__FN void name(void *to, int dtype, int64_t stride, const type *s, int64_t n) {                    \
         switch (dtype) {                                                                                     \
@@ -10962,43 +12366,64 @@ TENSOR__LOAD_FN(tensor__load_i64, int64_t, TENSOR__TO_I64)
         }                                                                                                    \
     }
 #define TENSOR__CLIPPED(type, bits, v, lo, hi) (type)tensor__clip((double)(v), lo, hi)
-#define TENSOR__WRAPPED(type, bits, v, lo, hi) (type)(bits)(uint64_t)(v)    /* as two's complement does */
+#define TENSOR__WRAPPED(type, bits, v, lo, hi) (type)(bits)(uint64_t)(v)    // as two's complement does
 TENSOR__STORE_FN(tensor__store_f32, float, TENSOR__CLIPPED, TENSOR__TO_I64)
 TENSOR__STORE_FN(tensor__store_f64, double, TENSOR__CLIPPED, TENSOR__TO_I64)
 TENSOR__STORE_FN(tensor__store_i64, int64_t, TENSOR__WRAPPED, (int64_t))
 #undef TENSOR__STORE_FN
 #undef TENSOR__STORE_RUN
+
 TENSOR__FN void tensor__load_run(void *d, int klass, const void *from, int dtype, int64_t stride, int64_t n) {
     if (stride == 1 && klass == TENSOR__C_F32 && dtype == TENSOR_F32) {
-        memcpy(d, from, (size_t)n * 4); return;
+        memcpy(d, from, (size_t)n * 4);
+        return;
     }
-    int64_t all = n, m;
+    int64_t all = n;
     if (stride == 0) { n = tensor__least(n, 16); }     // one value for all: the rest are copies of copies
     switch (klass) {
-    case TENSOR__C_F32: tensor__load_f32((float *)d, from, dtype, stride, n); break;
-    case TENSOR__C_F64: tensor__load_f64((double *)d, from, dtype, stride, n); break;
-    default: tensor__load_i64((int64_t *)d, from, dtype, stride, n); break;
+    case TENSOR__C_F32:
+        tensor__load_f32((float *)d, from, dtype, stride, n);
+        break;
+    case TENSOR__C_F64:
+        tensor__load_f64((double *)d, from, dtype, stride, n);
+        break;
+    default:
+        tensor__load_i64((int64_t *)d, from, dtype, stride, n);
+        break;
     }
+    int64_t m;
     for (size_t size = tensor__class_size[klass]; n < all; n += m) {
         m = tensor__least(all - n, n);
         memcpy((char *)d + (size_t)n * size, d, (size_t)m * size);
     }
 }
+
 TENSOR__FN void tensor__store_run(void *to, int dtype, int64_t stride, const void *s, int klass, int64_t n) {
     if (stride == 1 && klass == TENSOR__C_F32 && dtype == TENSOR_F32) {
-        memcpy(to, s, (size_t)n * 4); return;
+        memcpy(to, s, (size_t)n * 4);
+        return;
     }
     switch (klass) {
-    case TENSOR__C_F32: tensor__store_f32(to, dtype, stride, (const float *)s, n); break;
-    case TENSOR__C_F64: tensor__store_f64(to, dtype, stride, (const double *)s, n); break;
-    default: tensor__store_i64(to, dtype, stride, (const int64_t *)s, n); break;
+    case TENSOR__C_F32:
+        tensor__store_f32(to, dtype, stride, (const float *)s, n);
+        break;
+    case TENSOR__C_F64:
+        tensor__store_f64(to, dtype, stride, (const double *)s, n);
+        break;
+    default:
+        tensor__store_i64(to, dtype, stride, (const int64_t *)s, n);
+        break;
     }
 }
+
 // n contiguous elements of one dtype to another.
 TENSOR__FN void tensor__load(void *to, int to_dtype, const void *from, int from_dtype, int64_t n) {
-    int64_t block[TENSOR__BLOCK];
     int klass = tensor__class(from_dtype);
-    if (to_dtype == from_dtype) { memcpy(to, from, (size_t)n * tensor__sizes[to_dtype]); return; }
+    if (to_dtype == from_dtype) {
+        memcpy(to, from, (size_t)n * tensor__sizes[to_dtype]);
+        return;
+    }
+    int64_t block[TENSOR__BLOCK];
     for (int64_t i = 0; i < n; i += TENSOR__BLOCK) {
         int64_t m = tensor__least(n - i, TENSOR__BLOCK);
         tensor__load_run(block, klass, (const char *)from + i * tensor__sizes[from_dtype], from_dtype, 1, m);
@@ -11011,6 +12436,7 @@ typedef struct tensor__iter_arg_t {
     int64_t strides[TENSOR_MAX_DIMS];
     uint8_t dtype, size, direct, uniform;      // direct: used in place; uniform: one value everywhere
 } tensor__iter_arg_t;
+
 typedef struct tensor__iter_t {
     int nin, nout, ndim, klass, lanes, stream;
     int copies;                                 // the body only copies its one input
@@ -11123,13 +12549,13 @@ TENSOR__FN void tensor__iter_spare(void *block, int bytes, int64_t m, int lanes)
     char *to = (char *)block + m * bytes;
     for (int64_t i = m; i < lanes; i++, to += bytes) { memcpy(to, to - bytes, (size_t)bytes); }
 }
+
 // The body over elements first..end; blocks: room for a block of every argument.
 TENSOR__FN void tensor__iter_blocks(const tensor__iter_t *it, int64_t first, int64_t end, char *blocks) {
-    const void *in[TENSOR__ITER_ARGS];
-    void *out[TENSOR__ITER_ARGS];
     char *block[TENSOR__ITER_ARGS];
     int bs = tensor__class_size[it->klass], n = it->nin + it->nout, direct = !it->stream;
     for (int a = 0; a < n; a++) { block[a] = blocks + a * (TENSOR__BLOCK + TENSOR__LANES) * bs; }
+    const void *in[TENSOR__ITER_ARGS];
     for (int k = 0; k < it->nslots; k++) { in[k] = NULL; }
     for (int a = 0; a < n; a++) {
         if (a < it->nin && it->arg[a].uniform && it->arg[a].data) {
@@ -11142,12 +12568,20 @@ TENSOR__FN void tensor__iter_blocks(const tensor__iter_t *it, int64_t first, int
             direct = 0;
         }
     }
+    void *out[TENSOR__ITER_ARGS];
     while (first < end) {
         int64_t left = end - first, m = direct ? left : tensor__least(left, TENSOR__BLOCK);
         int64_t whole = m & ~(int64_t)(it->lanes - 1);     // lanes is a power of two
         if (it->copies && !(it->arg[0].direct && it->arg[1].direct)) {  // converted once on its way
             const tensor__iter_arg_t *x = &it->arg[0], *y = &it->arg[1];
-            char *by = y->direct ? y->data + first * bs : x->direct ? x->data + first * bs : block[0];
+            char *by;
+            if (y->direct) {
+                by = y->data + first * bs;
+            } else if (x->direct) {
+                by = x->data + first * bs;
+            } else {
+                by = block[0];
+            }
             if (!x->direct) { tensor__iter_move(it, 0, first, m, by, 0); }
             if (!y->direct) { tensor__iter_move(it, 1, first, m, by, 1); }
             first += m;
@@ -11172,8 +12606,13 @@ TENSOR__FN void tensor__iter_blocks(const tensor__iter_t *it, int64_t first, int
         }
         for (int k = 0; k < it->nout; k++) {
             const tensor__iter_arg_t *x = &it->arg[it->nin + k];
-            out[k] = !x->data ? NULL : x->direct && !padded && !it->stream ? (void *)(x->data + first * bs) :
-                (void *)block[it->nin + k];
+            if (!x->data) {
+                out[k] = NULL;
+            } else if (x->direct && !padded && !it->stream) {
+                out[k] = (void *)(x->data + first * bs);
+            } else {
+                out[k] = (void *)block[it->nin + k];
+            }
         }
         it->body(in, out, it->p, padded ? it->lanes : m);
         for (int k = 0; k < it->nout; k++) {
@@ -11192,23 +12631,28 @@ TENSOR__FN void tensor__iter_blocks(const tensor__iter_t *it, int64_t first, int
     }
     if (it->stream) { TENSOR__DO(it->isa, stream)(NULL, NULL, 0); }
 }
+
 // Threads may have small stacks: three arguments of f32 take 4 KB of blocks, nine of f64 20 KB.
 enum {
     TENSOR__BLOCK_ROOM = (TENSOR__BLOCK + TENSOR__LANES) * 8,       // bytes of one argument at most
     TENSOR__FEW_BLOCKS = 2, TENSOR__SOME_BLOCKS = 4
 };
+
 TENSOR__FN TENSOR__NOINLINE void tensor__iter_few(const tensor__iter_t *it, int64_t first, int64_t end) {
     int64_t room[TENSOR__FEW_BLOCKS * TENSOR__BLOCK_ROOM / 8];
     tensor__iter_blocks(it, first, end, (char *)room);
 }
+
 TENSOR__FN TENSOR__NOINLINE void tensor__iter_some(const tensor__iter_t *it, int64_t first, int64_t end) {
     int64_t room[TENSOR__SOME_BLOCKS * TENSOR__BLOCK_ROOM / 8];
     tensor__iter_blocks(it, first, end, (char *)room);
 }
+
 TENSOR__FN TENSOR__NOINLINE void tensor__iter_many(const tensor__iter_t *it, int64_t first, int64_t end) {
     int64_t room[(int)TENSOR__ITER_ARGS * (int)TENSOR__BLOCK_ROOM / 8];
     tensor__iter_blocks(it, first, end, (char *)room);
 }
+
 TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int64_t end) {
     int eighths = (it->nin + it->nout) * tensor__class_size[it->klass];     // of a block's bytes
     if (eighths <= 8 * TENSOR__FEW_BLOCKS) {
@@ -11219,12 +12663,14 @@ TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int6
         tensor__iter_many(it, first, end);
     }
 }
+
 TENSOR__FN void tensor__iter_task(void *arg, int64_t task, int worker) {
     const tensor__iter_t *it = (const tensor__iter_t *)arg;
     int64_t first = task * TENSOR__GRAIN, end = first + TENSOR__GRAIN;
     (void)worker;
     tensor__iter_range(it, first, end < it->numel ? end : it->numel);
 }
+
 // Results of 32 MB and more go past the caches: lines written whole need no reading before, and who reads the
 // result next would not find it there anyway (64 MB: 1.3 times as fast).
 TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
@@ -11235,9 +12681,551 @@ TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
         for (int k = it->nin; k < it->nin + it->nout; k++) {
             const char *data = it->arg[k].data;
             if ((uintptr_t)data % 64) { it->stream = 0; }
-            for (int a = 0; a < it->nin; a++) { if (data == it->arg[a].data) { it->stream = 0; } }
+            for (int a = 0; a < it->nin; a++) {
+                if (data == it->arg[a].data) { it->stream = 0; }
+            }
         }
         tensor__parallel((it->numel + TENSOR__GRAIN - 1) / TENSOR__GRAIN, tensor__iter_task, it);
+    }
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-gemm                                     MARK: matrix product: bf16, BLAS, integers
+//
+// The one door to products: by dtype to the pass's f32 tiles, f64, integers, bf16, or BLAS where that is
+// asked for.
+//
+// x86 machines that multiply bf16 in pairs: AMX by tiles of 16 x 32 (8 times the rate of f32), AVX-512
+// BF16 by vectors. Sums are f32, rounded once to bf16; denormals count as 0, as these instructions have
+// it. Elsewhere, and for f16, the front converts to f32. A comes as panels of 16 rows [k / 32][16][32], B
+// as panels of 16 columns [k / 32][16 pairs of k][16][2]: the second is the first with its 16 x 16 pairs
+// transposed, so one function packs both. All is padded with zeros to whole tiles; whole tiles of A that
+// run along k are read in place. Few rows times a large B that runs along k (a token through a layer) are
+// multiplied the other way round: A is turned instead of B, and the result. Rejected: integer products by
+// conversion to f64 (not exact beyond 2^53).
+// ------------------------------------------------------------------------------
+
+#ifdef TENSOR__X86_DOTS
+enum {
+    TENSOR__DOT_KC = 1024,      // k at a time
+    TENSOR__DOT_NC = 512,       // columns of packed B: 1 MB of L2
+    TENSOR__DOT_MC = 512,       // rows whose sums wait: 1 MB
+    TENSOR__DOT_PANELS = 2 * 16 * TENSOR__DOT_KC
+};
+#define TENSOR__TARGET_DOT(more) \
+    __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c" more)))
+
+#ifdef __clang__
+#define TENSOR__UNROLL _Pragma("unroll 16")
+#else
+#define TENSOR__UNROLL _Pragma("GCC unroll 16")
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"          // as in the passes
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+
+// 16 x 16 pairs transposed.
+TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_turn(__m512i *z) {
+    __m512i t[16];
+    TENSOR__UNROLL
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_epi32(z[i], z[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(z[i], z[i + 1]);
+    }
+    TENSOR__UNROLL
+    for (int i = 0; i < 16; i += 4) {
+        z[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+        z[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+        z[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+        z[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+    TENSOR__UNROLL
+    for (int i = 0; i < 4; i++) {
+        __m512i a = _mm512_shuffle_i32x4(z[i], z[i + 4], 0x88);
+        __m512i c = _mm512_shuffle_i32x4(z[i], z[i + 4], 0xDD);
+        __m512i b = _mm512_shuffle_i32x4(z[i + 8], z[i + 12], 0x88);
+        __m512i d = _mm512_shuffle_i32x4(z[i + 8], z[i + 12], 0xDD);
+        t[i] = _mm512_shuffle_i32x4(a, b, 0x88);
+        t[i + 4] = _mm512_shuffle_i32x4(c, d, 0x88);
+        t[i + 8] = _mm512_shuffle_i32x4(a, b, 0xDD);
+        t[i + 12] = _mm512_shuffle_i32x4(c, d, 0xDD);
+    }
+    TENSOR__UNROLL
+    for (int i = 0; i < 16; i++) { z[i] = t[i]; }
+}
+
+TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_put(int turn, __m512i *z, uint16_t *dst) {
+    if (turn) { tensor__dot_turn(z); }
+    TENSOR__UNROLL
+    for (int i = 0; i < 16; i++) { _mm512_storeu_si512((void *)(dst + 32 * i), z[i]); }
+}
+
+// A tile of `lines` (<= 16) rows of A, or columns of B (pairs = 1), ls apart, their n elements ks apart.
+// whole: 16 lines of 32. What is past the last is read from the first under a mask of nothing: no branch a
+// line.
+TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int whole, int pairs, int n, int lines,
+                                                            const uint16_t *src, int64_t ls, int64_t ks,
+                                                            uint16_t *dst) {
+    __m512i z[16];
+    const uint16_t *s = src;
+    if (ks == 1) {
+        __mmask32 mask = (__mmask32)(0xFFFFFFFFu >> (32 - n));
+        TENSOR__UNROLL
+        for (int i = 0; i < 16; i++, s += ls) {
+            if (whole) {
+                z[i] = _mm512_loadu_si512((const void *)s);
+            } else {
+                z[i] = _mm512_maskz_loadu_epi16(i < lines ? mask : 0, i < lines ? s : src);
+            }
+        }
+        if (pairs) {
+            tensor__dot_put(1, z, dst);
+        } else {
+            tensor__dot_put(0, z, dst);
+        }
+    } else if (ls == 1) {
+        __mmask16 mask = (__mmask16)(0xFFFFu >> (16 - lines));
+        TENSOR__UNROLL
+        for (int i = 0; i < 16; i++, s += 2 * ks) {
+            int has = whole ? 2 : n - 2 * i;
+            __m256i lo = _mm256_maskz_loadu_epi16(has > 0 ? mask : 0, has > 0 ? s : src);
+            __m256i hi = _mm256_maskz_loadu_epi16(has > 1 ? mask : 0, has > 1 ? s + ks : src);
+            __m512i odd = _mm512_slli_epi32(_mm512_cvtepu16_epi32(hi), 16);
+            z[i] = _mm512_or_si512(_mm512_cvtepu16_epi32(lo), odd);
+        }
+        if (pairs) {
+            tensor__dot_put(0, z, dst);
+        } else {
+            tensor__dot_put(1, z, dst);
+        }
+    } else {
+        uint16_t tile[16][32];
+        for (int i = 0; i < 16; i++) {
+            for (int p = 0; p < 32; p++) {
+                tile[i][p] = i < lines && p < n ? src[i * ls + p * ks] : (uint16_t)0;
+            }
+        }
+        for (int i = 0; i < 16; i++) { z[i] = _mm512_loadu_si512((const void *)tile[i]); }
+        tensor__dot_put(pairs, z, dst);
+    }
+}
+
+// A panel of such tiles, or two (lines > 16), `apart`: where ls is 1, they share the lines of the cache.
+TENSOR__FN TENSOR__TARGET_DOT("")
+void tensor__dot_pack(int pairs, int64_t k, int lines, const uint16_t *src, int64_t ls, int64_t ks,
+                      uint16_t *dst, int64_t apart) {
+    for (; k > 0; k -= 32, src += 32 * ks, dst += 512) {
+        for (int x = 0; x < lines; x += 16) {
+            const uint16_t *s = src + x * ls;
+            uint16_t *d = dst + (x ? apart : 0);
+            if (k >= 32 && lines - x >= 16) {
+                tensor__dot_tile(1, pairs, 32, 16, s, ls, ks, d);
+            } else {
+                int n = (int)TENSOR__MIN(k, (int64_t)32);
+                tensor__dot_tile(0, pairs, n, TENSOR__MIN(lines - x, 16), s, ls, ks, d);
+            }
+        }
+    }
+}
+
+// rows x n of sums, ss apart, plus bias, to bf16.
+TENSOR__FN TENSOR__TARGET_DOT(",avx512bf16")
+void tensor__dot_store(int64_t rows, int64_t n, const float *s, int64_t ss, const uint16_t *bias, uint16_t *c,
+                       int64_t cs) {
+    for (int64_t j = 0; j < n; j += 32) {
+        __mmask32 mask = (__mmask32)(0xFFFFFFFFu >> (32 - TENSOR__MIN(n - j, (int64_t)32)));
+        __mmask16 left = (__mmask16)mask, right = (__mmask16)(mask >> 16);
+        __m512 b0 = _mm512_setzero_ps(), b1 = b0;
+        if (bias) {
+            __m512i b = _mm512_maskz_loadu_epi16(mask, bias + j);
+            b0 = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(b)), 16));
+            b1 = _mm512_castsi512_ps(_mm512_slli_epi32(
+                _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(b, 1)), 16));
+        }
+        for (int64_t i = 0; i < rows; i++) {
+            __m512 x = _mm512_maskz_loadu_ps(left, s + i * ss + j);
+            __m512 y = _mm512_maskz_loadu_ps(right, s + i * ss + j + 16);
+            if (bias) {
+                x = _mm512_add_ps(x, b0);
+                y = _mm512_add_ps(y, b1);
+            }
+            _mm512_mask_storeu_epi16(c + i * cs + j, mask, (__m512i)_mm512_cvtne2ps_pbh(y, x));
+        }
+    }
+}
+
+// c[32][32] (+)= a b over kt tiles of k; rows or columns from 16 on only where r2, c2 say so. A row of a's
+// tile is `ar` from the next, its second panel 16 rows on (or a whole panel, `ap`), its next tile `at`.
+typedef struct tensor__dot_t {
+    const uint16_t *a, *b;
+    int64_t ar, ap, at, bp;
+    float *c;
+    int64_t cs;
+} tensor__dot_t;
+typedef void (*tensor__dot_fn)(const tensor__dot_t *d, int r2, int c2, int64_t kt, int add);
+
+TENSOR__FN TENSOR__TARGET_DOT(",avx512bf16")
+void tensor__dot_vectors(const tensor__dot_t *d, int r2, int c2, int64_t kt, int add) {
+    int64_t cs = d->cs, ar = d->ar;
+    for (int t = 0; t < 4; t++) {
+        const uint16_t *x = d->a + (t >> 1) * d->ap, *y = d->b + (t & 1) * d->bp;
+        float *o = d->c + (t >> 1) * 16 * cs + (t & 1) * 16;
+        if ((t >> 1) > r2 || (t & 1) > c2) { continue; }
+#define TENSOR__X(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+#define TENSOR__SUM(i) __m512 s##i = add ? _mm512_loadu_ps(o + i * cs) : _mm512_setzero_ps();
+#define TENSOR__PAIR(i) \
+    memcpy(&pair, x + i * ar + 2 * p, 4); \
+    s##i = _mm512_dpbf16_ps(s##i, (__m512bh)_mm512_set1_epi32(pair), (__m512bh)v);
+#define TENSOR__PUT(i) _mm512_storeu_ps(o + i * cs, s##i);
+        TENSOR__X(TENSOR__SUM)
+        for (int64_t k = 0; k < kt; k++, x += d->at, y += 512) {
+            for (int p = 0; p < 16; p++) {
+                __m512i v = _mm512_loadu_si512((const void *)(y + 32 * p));
+                int pair;
+                TENSOR__X(TENSOR__PAIR)
+            }
+        }
+        TENSOR__X(TENSOR__PUT)
+#undef TENSOR__X
+#undef TENSOR__SUM
+#undef TENSOR__PAIR
+#undef TENSOR__PUT
+    }
+}
+
+TENSOR__FN TENSOR__NOINLINE TENSOR__TARGET_DOT(",amx-tile,amx-bf16")
+void tensor__dot_tiles(const tensor__dot_t *d, int r2, int c2, int64_t kt, int add) {
+    const uint16_t *a = d->a, *b = d->b;
+    int64_t row = d->cs * 4, across = d->ar * 2;
+    float *down = d->c + 16 * d->cs;
+    __asm__ volatile("" ::: "memory");          // what is in memory is what gcc's words for tiles do not say
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    if (add) {
+        _tile_loadd(0, d->c, row);
+        if (c2) { _tile_loadd(1, d->c + 16, row); }
+        if (r2) { _tile_loadd(2, down, row); }
+        if (r2 && c2) { _tile_loadd(3, down + 16, row); }
+    }
+
+    // Tiles are loaded a step ahead; B streams from L2 past what L1 has of A.
+    _tile_loadd(4, a, across);
+    _tile_stream_loadd(6, b, 64);
+    if (c2) { _tile_stream_loadd(7, b + d->bp, 64); }
+    if (r2) { _tile_loadd(5, a + d->ap, across); }
+    while (--kt > 0) {
+        a += d->at;
+        b += 512;
+        _tile_dpbf16ps(0, 4, 6);
+        if (c2) { _tile_dpbf16ps(1, 4, 7); }
+        _tile_loadd(4, a, across);
+        if (r2) { _tile_dpbf16ps(2, 5, 6); }
+        _tile_stream_loadd(6, b, 64);
+        if (r2 && c2) { _tile_dpbf16ps(3, 5, 7); }
+        if (r2) { _tile_loadd(5, a + d->ap, across); }
+        if (c2) { _tile_stream_loadd(7, b + d->bp, 64); }
+    }
+    _tile_dpbf16ps(0, 4, 6);
+    if (c2) { _tile_dpbf16ps(1, 4, 7); }
+    if (r2) { _tile_dpbf16ps(2, 5, 6); }
+    if (r2 && c2) { _tile_dpbf16ps(3, 5, 7); }
+    _tile_stored(0, d->c, row);
+    if (c2) { _tile_stored(1, d->c + 16, row); }
+    if (r2) { _tile_stored(2, down, row); }
+    if (r2 && c2) { _tile_stored(3, down + 16, row); }
+}
+
+TENSOR__FN TENSOR__TARGET_DOT(",amx-tile") void tensor__dot_open(int tiles) {
+    static const unsigned char config[64] = {   // palette 1: 8 tiles of 16 rows, 64 bytes each
+        1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0,
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 16, 16, 16, 16, 16, 16, 16};
+    if (tiles) { _tile_loadconfig(config); }
+}
+
+TENSOR__FN TENSOR__TARGET_DOT(",amx-tile") void tensor__dot_close(int tiles) {
+    if (tiles) { _tile_release(); }
+}
+
+// turned: rows and columns have changed places, the result comes transposed.
+typedef struct tensor__dot_job_t { tensor__gemm_job_t job; int tiles, turned; } tensor__dot_job_t;
+
+// What a worker needs, in elements: panels of A, a block of B, and the sums of a block of C, two elements
+// each, that wait while k goes on.
+TENSOR__FN uint64_t tensor__dot_up(int64_t n, int64_t most) {
+    return ((uint64_t)TENSOR__MIN(n, most) + 31) & ~(uint64_t)31;
+}
+
+TENSOR__FN uint64_t tensor__dot_room(const tensor__gemm_t *g) {
+    uint64_t n = tensor__dot_up(g->n, TENSOR__DOT_NC);
+    uint64_t sums = g->k > TENSOR__DOT_KC ? 2 * n * tensor__dot_up(g->m, TENSOR__DOT_MC) : 0;
+    return TENSOR__DOT_PANELS + tensor__dot_up(g->k, TENSOR__DOT_KC) * n + sums;
+}
+
+TENSOR__FN uint64_t tensor__scratch_bf16(const tensor__gemm_t *g) {
+    if (g->m <= 0 || g->n <= 0 || g->k <= 0 || g->batch <= 0) { return 0; }
+    return tensor__dot_room(g) * 2 * (uint64_t)tensor__thread_count() + 64;
+}
+
+// The 32 x 32 sums of one place, h rows and w columns of them wanted, into C.
+TENSOR__FN TENSOR__TARGET_DOT("")
+void tensor__dot_end(const tensor__dot_job_t *j, uint16_t *c, const float *s, int64_t ss, int64_t i,
+                     int64_t y, int64_t h, int64_t w) {
+    const tensor__gemm_t *g = j->job.g;
+    const uint16_t *bias = (const uint16_t *)g->bias;
+    if (!j->turned) {
+        tensor__dot_store(h, w, s, ss, bias ? bias + y : NULL, c + i * g->crs + y, g->crs);
+        return;
+    }
+    float turned[16 * 32];
+    for (int64_t v = 0; v < w; v += 16) {
+        for (int64_t u = 0; u < h; u += 16) {
+            __m512i z[16];
+            TENSOR__UNROLL
+            for (int k = 0; k < 16; k++) { z[k] = _mm512_loadu_si512((const void *)(s + (u + k) * ss + v)); }
+            tensor__dot_turn(z);
+            TENSOR__UNROLL
+            for (int k = 0; k < 16; k++) { _mm512_storeu_si512((void *)(turned + 32 * k + u), z[k]); }
+        }
+        tensor__dot_store(TENSOR__MIN(w - v, (int64_t)16), h, turned, 32, bias ? bias + i : NULL,
+                          c + (y + v) * g->crs + i, g->crs);
+    }
+}
+
+TENSOR__FN void tensor__dot_task(void *arg, int64_t task, int worker) {
+    const tensor__dot_job_t *j = (const tensor__dot_job_t *)arg;
+    const tensor__gemm_t *g = j->job.g;
+    int64_t per = j->job.cut.gm * j->job.cut.gn, first = task * j->job.cut.per;
+    int64_t last = TENSOR__MIN(first + j->job.cut.per, g->batch * per), room = (int64_t)tensor__dot_room(g);
+    int64_t wide = (int64_t)tensor__dot_up(g->n, TENSOR__DOT_NC);
+    int64_t kc = (int64_t)tensor__dot_up(g->k, TENSOR__DOT_KC);
+    uint16_t *panels = (uint16_t *)(((uintptr_t)g->scratch + 63) & ~(uintptr_t)63) + room * worker;
+    uint16_t *block = panels + TENSOR__DOT_PANELS;
+    float *sums = (float *)(void *)(block + kc * wide);
+    tensor__dot_fn multiply = j->tiles ? tensor__dot_tiles : tensor__dot_vectors;
+    int waits = g->k > TENSOR__DOT_KC;
+    tensor__dot_t d;
+    d.cs = waits ? wide : 32;
+    tensor__dot_open(j->tiles);
+    int64_t r[6];
+    float tile[32 * 32];
+    for (int64_t t = first; t < last; t++) {
+        int64_t item = t / per;
+        const uint16_t *a = (const uint16_t *)g->a + (g->aoff ? g->aoff[item] : 0);
+        const uint16_t *b = (const uint16_t *)g->b + (g->boff ? g->boff[item] : 0);
+        uint16_t *c = (uint16_t *)g->c + (g->coff ? g->coff[item] : 0);
+        tensor__gemm_rect(&j->job, t % per, 32, 32, r);
+        int64_t rows = waits ? (int64_t)TENSOR__DOT_MC : r[1] - r[0];
+        for (int64_t jc = r[2]; jc < r[3]; jc += TENSOR__DOT_NC) {
+            for (int64_t i0 = r[0]; i0 < r[1]; i0 += rows) {
+                for (int64_t p = 0; p < g->k; p += TENSOR__DOT_KC) {
+                    int64_t n = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__DOT_NC), i1 =
+                        TENSOR__MIN(i0 + rows, r[1]);
+                    int64_t k = TENSOR__MIN(g->k - p, (int64_t)TENSOR__DOT_KC), kt = (k + 31) / 32;
+                    for (int64_t y = 0; y < n; y += 32) {
+                        tensor__dot_pack(1, k, (int)TENSOR__MIN(n - y, (int64_t)32),
+                                         b + p * g->brs + (jc + y) * g->bcs, g->bcs, g->brs,
+                                         block + y * 32 * kt, 512 * kt);
+                    }
+                    d.bp = 512 * kt;
+                    for (int64_t i = i0; i < i1; i += 32) {
+                        const uint16_t *ai = a + i * g->ars + p * g->acs;
+                        int64_t h = TENSOR__MIN(i1 - i, (int64_t)32);
+                        int here = h == 32 && k % 32 == 0 && g->acs == 1;
+                        if (!here) { tensor__dot_pack(0, k, (int)h, ai, g->ars, g->acs, panels, 512 * kt); }
+                        d.a = here ? ai : panels;
+                        d.ar = here ? g->ars : 32;
+                        d.ap = here ? 16 * g->ars : 512 * kt;
+                        d.at = here ? 32 : 512;
+                        for (int64_t y = 0; y < n; y += 32) {
+                            int64_t w = TENSOR__MIN(n - y, (int64_t)32);
+                            d.b = block + y * 32 * kt;
+                            d.c = waits ? sums + (i - i0) * wide + y : tile;
+                            multiply(&d, h > 16, w > 16, kt, p > 0);
+                            if (p + k == g->k) { tensor__dot_end(j, c, d.c, d.cs, i, jc + y, h, w); }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    tensor__dot_close(j->tiles);
+}
+
+// C = A B (+ bias), all bf16; C is not added to.
+TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *call) {
+    tensor__gemm_t g = *call;
+    double work = (double)((g.m + 31) / 32) * (double)((g.n + 31) / 32) * (double)g.k * (double)g.batch;
+    if (g.m <= 0 || g.n <= 0 || g.k <= 0 || g.batch <= 0) { return; }
+    tensor__dot_job_t j;
+    j.turned = g.m < g.n / 2 && g.n > 32 && g.brs == 1;
+    if (j.turned) {
+        g.m = call->n;
+        g.a = call->b;
+        g.ars = call->bcs;
+        g.acs = call->brs;
+        g.aoff = call->boff;
+        g.n = call->m;
+        g.b = call->a;
+        g.bcs = call->ars;
+        g.brs = call->acs;
+        g.boff = call->aoff;
+    }
+    j.tiles = tensor__self()->ctx->isa == TENSOR__AMX && tensor__tiles_granted();
+    j.job.g = &g;
+    j.job.workers = tensor__thread_count();
+    j.job.r[0] = j.job.r[4] = 0;
+    j.job.r[1] = g.m;
+    j.job.r[5] = g.k;
+    j.job.cut = tensor__gemm_cut(&g, work < 4096 ? 1 : j.job.workers, 32, 32);
+    tensor__parallel(j.job.cut.tasks, tensor__dot_task, &j);
+}
+#undef TENSOR__TARGET_DOT
+#undef TENSOR__UNROLL
+#ifndef __clang__
+#pragma GCC diagnostic pop
+#endif
+#else
+TENSOR__FN uint64_t tensor__scratch_bf16(const tensor__gemm_t *g) { return (void)g, (uint64_t)0; }
+TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *g) { (void)g; }
+#endif
+
+// Whether products take x, of a half dtype, as it is.
+TENSOR__FN int tensor__multiplies(const tensor_t *x) {
+    tensor_context_t *ctx = tensor__self()->ctx;
+    if (x->device) { return tensor__halves(x); }
+    return x->dtype == TENSOR_BF16 && x->numel && tensor__isa_of(ctx) > TENSOR__AVX512 && !ctx->reference;
+}
+
+TENSOR__FN uint64_t tensor__gemm_scratch(const tensor__gemm_t *g, int dtype) {
+    switch (dtype) {
+    case TENSOR_F32: return tensor__gemm_scratch_f32(g, tensor__thread_count());
+    case TENSOR_F64: return tensor__gemm_scratch_f64(g, tensor__thread_count());
+    case TENSOR_BF16: return tensor__scratch_bf16(g);
+    default: return 0;
+    }
+}
+
+#ifdef TENSOR_USE_OPENBLAS
+// How BLAS is told of a matrix of `across` columns in row-major order; ld 0 = it cannot be.
+TENSOR__FN CBLAS_TRANSPOSE tensor__blas_side(int64_t down, int64_t across, int64_t rs, int64_t cs, int *ld) {
+    int plain = cs == 1 && rs >= across, turned = rs == 1 && cs >= down;
+    int64_t step;
+    if (plain) {
+        step = rs;
+    } else if (turned) {
+        step = cs;
+    } else {
+        step = 0;
+    }
+    *ld = step <= INT32_MAX ? (int)step : 0;
+    return plain ? CblasNoTrans : CblasTrans;
+}
+
+// Whether the product was OpenBLAS's: not small ones, nor such as it has no words for.
+TENSOR__FN int tensor__gemm_blas(const tensor__gemm_t *g, int size) {
+    int lda;
+    CBLAS_TRANSPOSE ta = tensor__blas_side(g->m, g->k, g->ars, g->acs, &lda);
+    int ldb;
+    CBLAS_TRANSPOSE tb = tensor__blas_side(g->k, g->n, g->brs, g->bcs, &ldb);
+    int64_t most = INT32_MAX;
+    if (!lda || !ldb || (g->bias && g->accumulate) || g->m > most || g->n > most || g->k > most ||
+        g->crs > most || g->crs < g->n || (double)g->m * (double)g->n * (double)g->k < 64.0 * 64 * 64) {
+        return 0;
+    }
+    int m = (int)g->m, n = (int)g->n, k = (int)g->k, ldc = (int)g->crs, add = g->accumulate || g->bias;
+    for (int64_t item = 0; item < g->batch; item++) {
+        const char *a = (const char *)g->a + (g->aoff ? g->aoff[item] : 0) * size;
+        const char *b = (const char *)g->b + (g->boff ? g->boff[item] : 0) * size;
+        char *c = (char *)g->c + (g->coff ? g->coff[item] : 0) * size;
+        for (int64_t i = 0; g->bias && i < g->m; i++) {
+            memcpy(c + i * g->crs * size, g->bias, (size_t)(g->n * size));
+        }
+        if (size == 4) {
+            cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, 1, (const float *)(const void *)a, lda,
+                        (const float *)(const void *)b, ldb, add ? 1.0f : 0.0f, (float *)(void *)c, ldc);
+        } else {
+            cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, 1, (const double *)(const void *)a, lda,
+                        (const double *)(const void *)b, ldb, add ? 1.0 : 0.0, (double *)(void *)c, ldc);
+        }
+    }
+    return 1;
+}
+#else
+#define tensor__gemm_blas(g, size) 0
+#endif
+
+TENSOR__FN void tensor__gemm_f32(const tensor__gemm_t *g) {
+    tensor__thread_t *th = tensor__self();
+    if (th->ctx->reference) {
+        tensor__gemm_ref_f32(g);
+        return;
+    }
+    if (tensor__gemm_blas(g, 4)) { return; }
+    TENSOR__DO(TENSOR__ISA(th), gemm_f32)(g);
+}
+
+TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
+    const tensor__isa_t *isa = TENSOR__ISA(tensor__self());
+    if (g->m <= 0 || g->n <= 0 || g->batch <= 0) { return; }
+    if (g->k <= 0) {
+        tensor__gemm_empty(g, 8);
+        return;
+    }
+    if (tensor__gemm_blas(g, 8)) { return; }
+    tensor__gemm_job_t job;
+    job.g = g;
+    job.tile = TENSOR__DO(isa, gemm_tile_f64);
+    job.nr = isa->lanes > 4 ? isa->lanes : 4;
+    job.workers = tensor__thread_count();
+    job.r[0] = job.r[4] = 0;
+    job.r[1] = g->m;
+    job.r[5] = g->k;
+    job.cut = tensor__gemm_cut(g, job.workers, 4, job.nr);
+    tensor__parallel(job.cut.tasks, tensor__gemm_task_f64, &job);
+}
+
+// Integer products wrap; plain loops.
+TENSOR__FN void tensor__gemm_i64(const tensor__gemm_t *g, int dtype) {
+    int size = tensor__sizes[dtype];
+    for (int64_t item = 0; item < g->batch; item++) {
+        const char *a = (const char *)g->a + (g->aoff ? g->aoff[item] : 0) * size;
+        const char *b = (const char *)g->b + (g->boff ? g->boff[item] : 0) * size;
+        char *c = (char *)g->c + (g->coff ? g->coff[item] : 0) * size;
+        for (int64_t i = 0; i < g->m; i++) {
+            for (int64_t j = 0; j < g->n; j++) {
+                uint64_t s = 0;
+                for (int64_t k = 0; k < g->k; k++) {
+                    int64_t u = 0, v = 0;
+                    tensor__load_i64(&u, a + (i * g->ars + k * g->acs) * size, dtype, 1, 1);
+                    tensor__load_i64(&v, b + (k * g->brs + j * g->bcs) * size, dtype, 1, 1);
+                    s += (uint64_t)u * (uint64_t)v;
+                }
+                int64_t r = (int64_t)s;
+                tensor__store_i64(c + (i * g->crs + j) * size, dtype, 1, &r, 1);
+            }
+        }
+    }
+}
+
+// The one door to products.
+TENSOR__FN void tensor__gemm(const tensor__gemm_t *g, int dtype) {
+    switch (dtype) {
+    case TENSOR_F32:
+        tensor__gemm_f32(g);
+        break;
+    case TENSOR_F64:
+        tensor__gemm_f64(g);
+        break;
+    case TENSOR_BF16:
+        tensor__gemm_bf16(g);
+        break;
+    default:
+        tensor__gemm_i64(g, dtype);
+        break;
     }
 }
 
@@ -11248,8 +13236,6 @@ TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
 // passes per instruction set, and the kernels of the pointwise families that choose among them. Rejected:
 // reference formulas written a second time by hand (they drift apart from the vector ones).
 // ------------------------------------------------------------------------------
-
-TENSOR__COLD
 #define F_A (((const double *)in[0])[i])
 #define F_B (((const double *)in[1])[i])
 #define F_C_ (((const double *)in[2])[i])
@@ -11310,18 +13296,35 @@ TENSOR__COLD
 #define F_XOR(a, b) ((a) ^ (b))
 #define F_SEL(m, a, b) ((m) ? (a) : (b))
 
-TENSOR__INLINE double tensor__sign_f64(double a) { return a > 0 ? 1.0 : a < 0 ? -1.0 : a + 0.0; }
+TENSOR__COLD
+
+TENSOR__INLINE double tensor__sign_f64(double a) {
+    if (a > 0) { return 1.0; }
+    if (a < 0) { return -1.0; }
+    return a + 0.0;
+}
+
 TENSOR__INLINE double tensor__min_f64(double a, double b) {
-    return tensor__isnan_f64(a) ? a : tensor__isnan_f64(b) ? b : a < b ? a : b;
+    if (tensor__isnan_f64(a)) { return a; }
+    if (tensor__isnan_f64(b)) { return b; }
+    if (a < b) { return a; }
+    return b;
 }
+
 TENSOR__INLINE double tensor__max_f64(double a, double b) {
-    return tensor__isnan_f64(a) ? a : tensor__isnan_f64(b) ? b : a > b ? a : b;
+    if (tensor__isnan_f64(a)) { return a; }
+    if (tensor__isnan_f64(b)) { return b; }
+    if (a > b) { return a; }
+    return b;
 }
+
 TENSOR__INLINE double tensor__sigmoid_f64(double a) {
     double e = exp(a < 0 ? a : -a);
     return a < 0 ? e / (1 + e) : 1 / (1 + e);
 }
+
 TENSOR__INLINE double tensor__gelu_f64(double a) { return a * 0.5 * erfc(a * -0.7071067811865476); }
+
 // Half to even whatever the rounding mode of the process.
 TENSOR__INLINE double tensor__round_f64(double a) {
     double f = floor(a), d = a - f;
@@ -11338,6 +13341,7 @@ TENSOR__INLINE double tensor__round_f64(double a) {
         (void)in, (void)p;                                                                                   \
         for (int64_t i = 0; i < n; i++) { ((double *)out[0])[i] = f; }                                       \
     }
+
 #define TENSOR__BACKWARD(name, text)                                                                         \
     TENSOR__FN void tensor__b_##name##_f64(const void *const *in, void *const *out, const double *p,         \
                                            int64_t n) {                                                      \
@@ -11408,14 +13412,22 @@ TENSOR__INLINE int64_t tensor__floordiv_i64(int64_t a, int64_t b) {
     int64_t q = a / b;
     return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
 }
+
 TENSOR__INLINE int64_t tensor__remainder_i64(int64_t a, int64_t b) {
     int64_t r = F_FMOD(a, b);
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
+
 TENSOR__FN int64_t tensor__pow_i64(int64_t a, int64_t b) {
-    if (b < 0) { return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0; }
+    if (b < 0) {
+        if (a == 1) { return 1; }
+        if (a == -1) { return b & 1 ? -1 : 1; }
+        return 0;
+    }
     uint64_t r = 1, x = (uint64_t)a;
-    for (; b; b >>= 1, x *= x) { if (b & 1) { r *= x; } }
+    for (; b; b >>= 1, x *= x) {
+        if (b & 1) { r *= x; }
+    }
     return (int64_t)r;
 }
 
@@ -11433,6 +13445,7 @@ TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X)
 #define TENSOR__X(ID, name, nin, kind, f, cast, doc) TENSOR__FORWARD(name, (f) ? 1 : 0)
 TENSOR_OPS_COMPARE(TENSOR__X)
 #undef TENSOR__X
+
 #define TENSOR__X(ID, name, nin, f, cast, doc)                                                               \
     TENSOR__FN void tensor__f_##name##_i64(const void *const *in, void *const *out, const double *q,         \
                                            int64_t n) {                                                      \
@@ -11453,6 +13466,7 @@ TENSOR_OPS_BITWISE(TENSOR__X)
 #include TENSOR_SELF
 
 TENSOR__END
+
 // Integer divisors must not be 0: looked at before anything is written.
 TENSOR__FN int tensor__check_divisor(tensor_call_t *c, const tensor__iter_t *it) {
     int64_t block[TENSOR__BLOCK];
@@ -11481,6 +13495,7 @@ typedef struct tensor__turn_t {
     int dim;                            // where x runs along; y runs along the last
 } tensor__turn_t;
 enum { TENSOR__TURN = 64 };             // columns of x a task takes
+
 TENSOR__FN void tensor__turn_task(void *arg, int64_t task, int worker) {
     const tensor__turn_t *v = (const tensor__turn_t *)arg;
     const tensor__iter_t *it = v->it;
@@ -11500,6 +13515,7 @@ TENSOR__FN void tensor__turn_task(void *arg, int64_t task, int worker) {
     int64_t columns = tensor__least(TENSOR__TURN, it->dims[v->dim] - c);
     TENSOR__DO(v->isa, transpose)(it->dims[last], columns, x, xs[last], y, ys[v->dim]);
 }
+
 // 1 = done
 TENSOR__FN int tensor__turn(const tensor__isa_t *isa, const tensor__iter_t *it) {
     tensor__turn_t v;
@@ -11507,7 +13523,9 @@ TENSOR__FN int tensor__turn(const tensor__isa_t *isa, const tensor__iter_t *it) 
     v.isa = isa;
     v.it = it;
     if (last < 1 || it->arg[0].dtype != it->arg[1].dtype || it->arg[0].size != 4 ||
-        it->arg[1].strides[last] != 1 || it->arg[0].strides[last] == 1 || it->dims[last] < 4) { return 0; }
+        it->arg[1].strides[last] != 1 || it->arg[0].strides[last] == 1 || it->dims[last] < 4) {
+        return 0;
+    }
     for (v.dim = last - 1; v.dim >= 0 && it->arg[0].strides[v.dim] != 1; v.dim--) { }
     if (v.dim < 0 || it->dims[v.dim] < 4) { return 0; }
     int64_t tasks = it->numel / it->dims[last] / it->dims[v.dim];
@@ -11520,6 +13538,7 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
     const tensor__isa_t *isa = TENSOR__ISA(c->thread);
     int klass = tensor__class(c->compute);
     if (y->numel == 0) { return 0; }
+
     // The common case by hand: contiguous f32, equal shapes, whole vectors.
     if (klass == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous &&
         (y->numel & (isa->lanes - 1)) == 0 && y->numel <= TENSOR__GRAIN && !c->thread->ctx->reference) {
@@ -11577,12 +13596,12 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
         g->numel <= TENSOR__GRAIN && !reference) {
         int plain = 1;
         const void *in[5];
-        void *out[3];
         for (int i = 0; i < 5; i++) {
             const tensor_arg_t *a = &c->arg[i];
             plain &= !a->data || (a->dtype == TENSOR_F32 && a->contiguous && a->numel == g->numel);
             in[i] = a->data;
         }
+        void *out[3];
         for (int i = 0; i < c->nout; i++) { out[i] = c->arg[5 + i].data; }
         if (TENSOR__LIKELY(plain)) {
             c->row->point->backward[isa->place](in, out, c->p ? c->p->f : NULL, g->numel);
@@ -11615,31 +13634,12 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
     return 0;
 }
 
-// For ops made of others: returns y and drops every other tensor made since `mark_`.
-#define TENSOR__MARK tensor__thread_t *th_ = tensor__self(); int64_t mark_ = th_->top;
-#define TENSOR__RETURN(y) return tensor__named(th_, tensor__tidy(th_, mark_, y), __func__)
-// With arguments that must be usable, or poison comes back.
-#define TENSOR__TAKES(x)                                                                                     \
-    if (!TENSOR__USABLE(&__func__[7], #x, x)) { return TENSOR__POISON; }
-#define TENSOR__MARK1(x) TENSOR__MARK TENSOR__TAKES(x)
-#define TENSOR__MARK2(a, b) TENSOR__MARK1(a) TENSOR__TAKES(b)
-// A function of one expression, and one made of other ops.
-#define TENSOR__FRONT(name, params, ...)                                                                     \
-    TENSOR_API tensor_t *(tensor_##name) params { return __VA_ARGS__; }
-#define TENSOR__MADE(name, params, ...)                                                                      \
-    TENSOR_API tensor_t *(tensor_##name) params { TENSOR__MARK TENSOR__RETURN((__VA_ARGS__)); }
-
 // ------------------------------------------------------------------------------
 // >>impl-create                                    MARK: creation
 //
 // Every filled tensor comes from the rows of fill and arange, or from data; shapes are checked once, in
 // tensor__make. Rejected: a kernel per constructor.
 // ------------------------------------------------------------------------------
-
-#define TENSOR__X(ID, ...) TENSOR__FN const tensor__row_t *tensor__row_##ID(void);
-TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X) TENSOR_OPS_OTHER(TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__ROW(ID) tensor__row_##ID()
 
 // Whether an integer dtype holds value (its fraction is cut); raised if not.
 TENSOR__FN int tensor__holds(const char *op, int dtype, double value) {
@@ -11650,6 +13650,7 @@ TENSOR__FN int tensor__holds(const char *op, int dtype, double value) {
                       "%s: %g is outside the range of %s", op, value, tensor__dtype_names[dtype]);
     return 1;
 }
+
 // value in x, which is fresh or allowed to change.
 TENSOR__FN tensor_t *tensor__filled(const char *op, const int64_t *dims, int ndim, int dtype, double value,
                                     const tensor_t *like) {
@@ -11659,32 +13660,39 @@ TENSOR__FN tensor_t *tensor__filled(const char *op, const int64_t *dims, int ndi
     o.out[o.nout++] = tensor__make(o.th, op, dtype, dims, ndim, o.device);
     return tensor__finish(&o);
 }
+
 TENSOR_API tensor_t *(tensor_empty_n)(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
     TENSOR__BEGIN0(o, TENSOR__ROW(FILL))
     return o.th->fresh = tensor__make(o.th, "empty", (int)dtype, dims, ndim, o.device);
 }
+
 TENSOR__FRONT(zeros_n, (const int64_t *dims, int ndim, tensor_dtype_t dtype),
     tensor__filled("zeros", dims, ndim, (int)dtype, 0, NULL))
 TENSOR__FRONT(ones_n, (const int64_t *dims, int ndim, tensor_dtype_t dtype),
     tensor__filled("ones", dims, ndim, (int)dtype, 1, NULL))
+
 TENSOR_API tensor_t *(tensor_full_n)(const int64_t *dims, int ndim, double value, tensor_dtype_t dtype) {
     if (!tensor__holds("full", (int)dtype, value)) { return TENSOR__POISON; }
     return tensor__filled("full", dims, ndim, (int)dtype, value, NULL);
 }
+
 TENSOR_API tensor_t *(tensor_scalar)(double value, tensor_dtype_t dtype) {
     if (!tensor__holds("scalar", (int)dtype, value)) { return TENSOR__POISON; }
     return tensor__filled("scalar", tensor__no_dims, 0, (int)dtype, value, NULL);
 }
+
 TENSOR_API tensor_t *(tensor_empty_like)(tensor_t *x) {
     if (!TENSOR__USABLE("empty_like", "x", x)) { return TENSOR__POISON; }
     tensor__thread_t *th = tensor__self();
     return th->fresh = tensor__make(th, "empty_like", x->dtype, x->dims, x->ndim, x->device);
 }
+
 TENSOR_API tensor_t *(tensor_full_like)(tensor_t *x, double value) {
     if (!TENSOR__USABLE("full_like", "x", x)) { return TENSOR__POISON; }
     if (!tensor__holds("full_like", x->dtype, value)) { return TENSOR__POISON; }
     return tensor__filled("full_like", x->dims, x->ndim, x->dtype, value, x);
 }
+
 TENSOR_API tensor_t *(tensor_zeros_like)(tensor_t *x) { return (tensor_full_like)(x, 0); }
 TENSOR_API tensor_t *(tensor_ones_like)(tensor_t *x) { return (tensor_full_like)(x, 1); }
 
@@ -11698,35 +13706,48 @@ TENSOR__FN int tensor__data_fits(const char *op, int type, int dtype) {
     if (type == TENSOR__C_ANY || (unsigned)dtype >= TENSOR_DTYPE_COUNT) { return 1; }
     switch (type) {
 #define TENSOR__X(number, type) case number: name = #type; size = (int)sizeof(type); break;
-    TENSOR__C_TYPES(TENSOR__X)
+        TENSOR__C_TYPES(TENSOR__X)
 #undef TENSOR__X
-    case TENSOR__C_BOOL: name = "bool"; size = 1; break;
-    default: name = "an array of pointers"; size = (int)sizeof(void *); break;
+    case TENSOR__C_BOOL:
+        name = "bool";
+        size = 1;
+        break;
+    default:
+        name = "an array of pointers";
+        size = (int)sizeof(void *);
+        break;
     }
     if (size == tensor__sizes[dtype]) {
-        if (whole) { fits = !tensor__is_float(dtype) || size == 2 || !has_sign; }
-        else { fits = type == TENSOR__C_BOOL || (type < TENSOR__C_BOOL && tensor__is_float(dtype)); }
+        if (whole) {
+            fits = !tensor__is_float(dtype) || size == 2 || !has_sign;
+        } else {
+            fits = type == TENSOR__C_BOOL || (type < TENSOR__C_BOOL && tensor__is_float(dtype));
+        }
     }
     TENSOR__REFUSE_AS(0, !fits, DTYPE, "%s: data is %s (%i bytes an element), dtype %s wants %s (%i); a cast "
                       "to void * takes it as it is", op, name, size, tensor__dtype_names[dtype],
                       wants[dtype], (int)tensor__sizes[dtype]);
     return 1;
 }
+
 TENSOR_API tensor_t *tensor__from(int type, const void *data, tensor_dtype_t dtype, const int64_t *dims,
                                   int ndim) {
     if (!tensor__data_fits("from", type, (int)dtype)) { return TENSOR__POISON; }
     return (tensor_from_n)(data, dtype, dims, ndim);
 }
+
 TENSOR_API tensor_t *tensor__wrap(int type, void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
                                   void (*deleter)(void *, void *), void *user) {
     if (!tensor__data_fits("wrap", type, (int)dtype)) { return TENSOR__POISON; }
     return (tensor_wrap_n)(data, dtype, dims, ndim, deleter, user);
 }
+
 TENSOR_API int tensor__size_is_dtype(void) {
     tensor__fail(tensor__self(), TENSOR_ERR_DTYPE, "a dtype is among the sizes; tensor_zeros_of(TENSOR_I64, "
                  "2, 3) takes one");
     return -1;
 }
+
 TENSOR_API tensor_t *(tensor_from_n)(const void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim) {
     tensor_t *t = (tensor_empty_n)(dims, ndim, dtype);
     if (t == TENSOR__POISON || !t->numel) { return t; }
@@ -11744,11 +13765,12 @@ TENSOR_API tensor_t *(tensor_from_n)(const void *data, tensor_dtype_t dtype, con
     (tensor_free)(t);
     return TENSOR__POISON;
 }
+
 TENSOR_API tensor_t *(tensor_wrap_n)(void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
                                      void (*deleter)(void *, void *), void *user) {
     TENSOR__BEGIN0(o, TENSOR__ROW(FILL))
-    int64_t n;
     if (!tensor__dims_given("wrap", dims, ndim)) { return TENSOR__POISON; }
+    int64_t n;
     TENSOR__REFUSE(ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, &n), SHAPE,
                    "wrap: shape has %i dims, a negative size or too many elements", ndim);
     TENSOR__REFUSE((unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "wrap: %i is no dtype", (int)dtype);
@@ -11783,6 +13805,7 @@ TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tens
     tensor__result(&o, (int)dtype, &n, 1);
     return tensor__finish(&o);
 }
+
 // Integer dtypes cut the ends first. 0 = raised.
 TENSOR__FN int tensor__spaced(const char *op, int dtype, double *start, double *end, int64_t n) {
     TENSOR__REFUSE_AS(0, n < 0, SHAPE, "%s: n %d is negative", op, n);
@@ -11795,12 +13818,14 @@ TENSOR__FN int tensor__spaced(const char *op, int dtype, double *start, double *
     }
     return 1;
 }
+
 TENSOR__FN tensor_t *tensor__ramp(int dtype, double start, double step, int64_t n) {
     TENSOR__BEGIN0(o, TENSOR__ROW(ARANGE))
     tensor__reals(&o, start, step);
     o.out[o.nout++] = tensor__make(o.th, "linspace", dtype, &n, 1, o.device);
     return tensor__finish(&o);
 }
+
 // The first half counts from start and the second one from end, as PyTorch's: symmetric, both ends exact.
 TENSOR__FN tensor_t *tensor__linspace(int dtype, double start, double end, int64_t n) {
     double step = n > 1 ? (end - start) / (double)(n - 1) : 0;
@@ -11808,12 +13833,12 @@ TENSOR__FN tensor_t *tensor__linspace(int dtype, double start, double end, int64
     if (n < 2 || t == TENSOR__POISON) { return t; }
     const int64_t half = n - n / 2, backwards = -1;
     tensor_params_t p;
-    tensor_arg_t y;
-    tensor_call_t c;
     memset(&p, 0, sizeof p);
+    tensor_call_t c;
     memset(&c, 0, sizeof c);
     p.f[0] = end;
     p.f[1] = -step;
+    tensor_arg_t y;
     tensor__arg(&y, t, TENSOR_WRITE);
     y.data = (char *)y.data + (n - 1) * (int64_t)tensor__sizes[dtype];
     y.dims = &half;
@@ -11829,13 +13854,16 @@ TENSOR__FN tensor_t *tensor__linspace(int dtype, double start, double end, int64
     c.device = t->device;
     return tensor__launch(&c) ? TENSOR__POISON : t;
 }
+
 TENSOR_API tensor_t *(tensor_linspace_of)(tensor_dtype_t dtype, double start, double end, int64_t n) {
     TENSOR__MARK
     if (!tensor__spaced("linspace", (int)dtype, &start, &end, n)) { return TENSOR__POISON; }
     TENSOR__RETURN(tensor__linspace((int)dtype, start, end, n));
 }
+
 TENSOR__FRONT(linspace, (double start, double end, int64_t n),
     (tensor_linspace_of)(tensor_get_default_dtype(), start, end, n))
+
 TENSOR_API tensor_t *(tensor_eye)(int64_t n, int64_t m) {
     TENSOR__MARK
     int64_t dims[2] = {n, m};
@@ -11843,6 +13871,7 @@ TENSOR_API tensor_t *(tensor_eye)(int64_t n, int64_t m) {
     if (t != TENSOR__POISON) { (tensor_fill_)((tensor_diagonal)(t, 0, 0, 1), 1); }
     TENSOR__RETURN(t);
 }
+
 TENSOR_API int (tensor_set_default_dtype)(tensor_dtype_t dtype) {
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE_CODE((unsigned)dtype >= TENSOR_DTYPE_COUNT || !tensor__is_float((int)dtype), DTYPE,
@@ -11850,6 +13879,7 @@ TENSOR_API int (tensor_set_default_dtype)(tensor_dtype_t dtype) {
     th->ctx->default_dtype = (int)dtype;
     return 0;
 }
+
 TENSOR_API int (tensor_set_default_device)(tensor_device_t device) {
     tensor__thread_t *th = tensor__self();
     int index = tensor__device_index(th, "set_default_device", (int)device);
@@ -11857,9 +13887,11 @@ TENSOR_API int (tensor_set_default_device)(tensor_device_t device) {
     th->device = (uint8_t)index;
     return 0;
 }
+
 TENSOR_API tensor_device_t (tensor_get_default_device)(void) {
     return (tensor_device_t)(TENSOR_CPU + tensor__self()->device);
 }
+
 TENSOR_API tensor_dtype_t (tensor_get_default_dtype)(void) {
     return (tensor_dtype_t)tensor__self()->ctx->default_dtype;
 }
@@ -11874,6 +13906,7 @@ TENSOR__FN int tensor__cpu_fill(tensor_call_t *c) {
         return 0;
     }
     tensor__iter_t it;
+
     // Integers beyond 2^53 have no double of their own, but no way to be asked for either.
     tensor__iter_init(&it, y, 0, 1, y->dims, y->ndim, y->numel, TENSOR__C_F64);
     double block[TENSOR__BLOCK];
@@ -11881,29 +13914,6 @@ TENSOR__FN int tensor__cpu_fill(tensor_call_t *c) {
         int64_t m = tensor__least(y->numel - i, TENSOR__BLOCK);
         for (int64_t k = 0; k < m; k++) { block[k] = step == 0 ? first : first + (double)(i + k) * step; }
         tensor__iter_move(&it, 0, i, m, block, 1);
-    }
-    return 0;
-}
-
-// TRIL, TRIU: i[0] = diagonal; x contiguous.
-TENSOR__FN int tensor__cpu_tri(tensor_call_t *c) {
-    const tensor_arg_t *x = &c->arg[0];
-    tensor_arg_t *y = &c->arg[1];
-    int size = tensor__sizes[x->dtype], lower = c->row->id == TENSOR_OP_TRIL;
-    int64_t rows = TENSOR__HIGH(x), cols = TENSOR__WIDE(x), k = c->p->i[0];
-    int64_t lines = cols ? x->numel / cols : 0;
-    for (int64_t r = 0; r < lines; r++) {
-        int64_t edge = r % rows + k + (lower ? 1 : 0);      // columns before it are kept (lower) or zeroed
-        edge = edge < 0 ? 0 : edge > cols ? cols : edge;
-        char *to = (char *)y->data + r * cols * size;
-        const char *from = (const char *)x->data + r * cols * size;
-        if (lower) {
-            memcpy(to, from, (size_t)(edge * size));
-            memset(to + edge * size, 0, (size_t)((cols - edge) * size));
-        } else {
-            memset(to, 0, (size_t)(edge * size));
-            memcpy(to + edge * size, from + edge * size, (size_t)((cols - edge) * size));
-        }
     }
     return 0;
 }
@@ -11918,6 +13928,7 @@ TENSOR__FN int tensor__cpu_tri(tensor_call_t *c) {
 TENSOR__INLINE int tensor__live(const tensor_t *x) { return TENSOR__GIVEN(x) && x->state == TENSOR__LIVE; }
 
 TENSOR_API int (tensor_ndim)(tensor_t *x) { return tensor__live(x) ? x->ndim : 0; }
+
 TENSOR_API tensor_shape_t (tensor_shape)(tensor_t *x) {
     tensor_shape_t s;
     memset(&s, 0, sizeof s);
@@ -11927,37 +13938,47 @@ TENSOR_API tensor_shape_t (tensor_shape)(tensor_t *x) {
     }
     return s;
 }
+
 TENSOR__FN int tensor__own_dim(const char *op, int64_t dim, tensor_t *x) {
     TENSOR__REFUSE_AS(-1, !x->ndim, INDEX, "%s: dim %d of x [], which has no dims", op, dim);
     return tensor__dim(op, dim, x);
 }
+
 TENSOR_API int64_t (tensor_size)(tensor_t *x, int64_t dim) {
     if (!tensor__live(x)) { return 0; }
     int d = tensor__own_dim("size", dim, x);
     return d < 0 ? 0 : x->dims[d];
 }
+
 TENSOR_API int64_t (tensor_stride)(tensor_t *x, int64_t dim) {
     if (!tensor__live(x)) { return 0; }
     int d = tensor__own_dim("stride", dim, x);
     return d < 0 ? 0 : x->strides[d];
 }
+
 TENSOR_API int64_t tensor_storage_offset(tensor_t *x) { return tensor__live(x) ? x->offset : 0; }
 TENSOR_API int64_t (tensor_numel)(tensor_t *x) { return tensor__live(x) ? x->numel : 0; }
+
 TENSOR_API tensor_dtype_t (tensor_dtype)(tensor_t *x) {
     return tensor__live(x) ? (tensor_dtype_t)x->dtype : TENSOR_F32;
 }
+
 TENSOR_API tensor_device_t (tensor_device)(tensor_t *x) {
     return tensor__live(x) ? (tensor_device_t)(TENSOR_CPU + x->device) : TENSOR_CPU;
 }
+
 TENSOR_API int (tensor_is_contiguous)(tensor_t *x) {
     return tensor__live(x) && (x->flags & TENSOR__CONTIGUOUS) != 0;
 }
+
 TENSOR_API int (tensor_is_poison)(tensor_t *x) {
     return TENSOR__GIVEN(x) && x->state == TENSOR__POISON_STATE;
 }
+
 TENSOR_API const char *(tensor_dtype_name)(tensor_dtype_t dtype) {
     return (unsigned)dtype < TENSOR_DTYPE_COUNT ? tensor__dtype_names[dtype] : "?";
 }
+
 TENSOR_API size_t (tensor_dtype_size)(tensor_dtype_t dtype) {
     return (unsigned)dtype < TENSOR_DTYPE_COUNT ? tensor__sizes[dtype] : 0;
 }
@@ -11969,11 +13990,13 @@ TENSOR__FN int tensor__on_host(const char *op, const tensor_t *x) {
                       op, x, tensor__device_name(th, x->device));
     return 1;
 }
+
 TENSOR_API const void *(tensor_data)(tensor_t *x) {
     if (TENSOR__GIVEN(x) && x->state == TENSOR__POISON_STATE) { return NULL; }
     if (!TENSOR__USABLE("data", "x", x) || !tensor__on_host("data", x)) { return NULL; }
     return x->numel ? tensor__ptr(x) : NULL;
 }
+
 TENSOR_API void *(tensor_data_mut)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     if (TENSOR__GIVEN(x) && x->state == TENSOR__POISON_STATE) { return NULL; }
@@ -11990,31 +14013,37 @@ TENSOR__FN int tensor__one_element(const char *op, tensor_t *x) {
     TENSOR__REFUSE_AS(0, x->numel != 1, SHAPE, "%s: x %t must have exactly one element", op, x);
     return 1;
 }
+
 TENSOR_API double (tensor_item)(tensor_t *x) {
-    double v, raw;
     tensor__thread_t *th = tensor__self();
     if (!tensor__one_element("item", x)) { return (double)NAN; }
+    double v;
     if (!x->device) {
         tensor__load_f64(&v, tensor__ptr(x), x->dtype, 1, 1);
         return v;
     }
+    double raw;
     if (tensor__move_bytes(th, &raw, NULL, tensor__ptr(x), x->storage, tensor__sizes[x->dtype], 1, "item")) {
         return (double)NAN;
     }
     tensor__load_f64(&v, &raw, x->dtype, 1, 1);
     return v;
 }
+
 TENSOR__FN int64_t tensor__item_i64(tensor_t *x, const char *op) {
-    int64_t v, raw;
     tensor__thread_t *th = tensor__self();
     if (!tensor__one_element(op, x)) { return 0; }
+    int64_t raw;
     if (tensor__move_bytes(th, &raw, NULL, tensor__ptr(x), x->storage, tensor__sizes[x->dtype], 1, op)) {
         return 0;
     }
+    int64_t v;
     tensor__load_i64(&v, &raw, x->dtype, 1, 1);
     return v;
 }
+
 TENSOR_API int64_t (tensor_item_i64)(tensor_t *x) { return tensor__item_i64(x, "item_i64"); }
+
 TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("copy_out", "x", x)) { return th->error.code; }
@@ -12032,10 +14061,12 @@ TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
     tensor__tidy(th_, mark_, NULL);
     return code;
 }
+
 TENSOR_API int tensor__copy_out(int type, tensor_t *x, void *data, size_t bytes) {
     if (tensor__live(x) && !tensor__data_fits("copy_out", type, x->dtype)) { return TENSOR_ERR_DTYPE; }
     return (tensor_copy_out)(x, data, bytes);
 }
+
 // Runs over pairs of elements in double; 1 = all satisfy.
 TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double atol, int exact,
                                const char *op) {
@@ -12057,8 +14088,9 @@ TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double ato
     tensor__iter_init(&it, arg, 2, 0, a->dims, a->ndim, a->numel, klass);
     for (int64_t i = 0; i < a->numel; i += TENSOR__BLOCK) {
         int64_t m = tensor__least(a->numel - i, TENSOR__BLOCK);
-        double u[TENSOR__BLOCK], v[TENSOR__BLOCK];
+        double u[TENSOR__BLOCK];
         tensor__iter_move(&it, 0, i, m, u, 0);
+        double v[TENSOR__BLOCK];
         tensor__iter_move(&it, 1, i, m, v, 0);
         if (klass == TENSOR__C_I64) {
             if (memcmp(u, v, (size_t)m * 8)) { return 0; }
@@ -12074,9 +14106,11 @@ TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double ato
     }
     return 1;
 }
+
 TENSOR_API int (tensor_allclose)(tensor_t *a, tensor_t *b, double rtol, double atol) {
     return tensor__compare(a, b, rtol, atol, 0, "allclose");
 }
+
 TENSOR_API int (tensor_equal)(tensor_t *a, tensor_t *b) { return tensor__compare(a, b, 0, 0, 1, "equal"); }
 
 // ------------------------------------------------------------------------------
@@ -12088,37 +14122,6 @@ TENSOR_API int (tensor_equal)(tensor_t *a, tensor_t *b) { return tensor__compare
 // order), copies on write (an in-place change must reach the base).
 // ------------------------------------------------------------------------------
 
-TENSOR__FN void tensor__set_contiguous(tensor_t *t) {
-    int64_t expect = 1;
-    t->flags = (uint8_t)(t->flags | TENSOR__CONTIGUOUS);
-    if (t->numel == 0) { return; }
-    for (int i = t->ndim - 1; i >= 0; i--) {
-        if (t->dims[i] != 1 && t->strides[i] != expect) {
-            t->flags = (uint8_t)(t->flags & ~TENSOR__CONTIGUOUS);
-            return;
-        }
-        expect *= t->dims[i];
-    }
-}
-// A header over a storage. NULL = out of memory, raised.
-TENSOR__FN tensor_t *tensor__over(tensor__thread_t *th, const char *op, tensor__storage_t *storage, int dtype,
-                                  const int64_t *dims, const int64_t *strides, int ndim, int64_t offset) {
-    tensor_t *t = tensor__new_header(th, op, dtype, ndim);
-    TENSOR__REFUSE_AS(NULL, !t, OUT_OF_MEMORY, "%s: out of memory", op);
-    TENSOR__HOLD(&storage->refs);
-    t->storage = storage;
-    t->device = storage->device;
-    t->offset = offset;
-    int64_t n = 1;
-    for (int i = 0; i < ndim; i++) {
-        t->dims[i] = dims[i];
-        t->strides[i] = strides[i];
-        n *= dims[i];
-    }
-    t->numel = n;
-    tensor__set_contiguous(t);
-    return t;
-}
 // The same over x's storage, without history.
 TENSOR__FN tensor_t *tensor__alias(tensor__thread_t *th, const char *op, tensor_t *x, const int64_t *dims,
                                    const int64_t *strides, int ndim, int64_t offset) {
@@ -12126,6 +14129,7 @@ TENSOR__FN tensor_t *tensor__alias(tensor__thread_t *th, const char *op, tensor_
     if (t) { t->flags = (uint8_t)(t->flags | (x->flags & TENSOR__INFERENCE)); }
     return t;
 }
+
 // The result of a view op: alias, base, node.
 TENSOR__FN tensor_t *tensor__view(tensor__op_t *o, const int64_t *dims, const int64_t *strides, int ndim,
                                   int64_t offset) {
@@ -12144,182 +14148,8 @@ TENSOR__FN tensor_t *tensor__view(tensor__op_t *o, const int64_t *dims, const in
     return t;
 }
 
-// The extras of a node. NULL = out of memory, raised.
-TENSOR__FN tensor__extra_t *tensor__node_extra(tensor__thread_t *th, tensor__node_t *n) {
-    if (!n->extra) { n->extra = (tensor__extra_t *)tensor__memory(th, sizeof *n->extra); }
-    return n->extra;
-}
-// x becomes output k of another node. A retained gradient is the tensor's, not the node's: it moves along;
-// hooks stay with the value they were registered for.
-TENSOR__FN void tensor__renode(tensor__thread_t *th, tensor_t *x, tensor__node_t *node, int32_t k) {
-    tensor__node_t *old = x->node;
-    if (old && old->extra && old->extra->retain[x->output] == x) {
-        old->extra->retain[x->output] = NULL;
-        if (node && tensor__node_extra(th, node)) { node->extra->retain[k] = x; }
-    }
-    x->node = node;
-    x->output = k;
-    if (old) { tensor__node_drop(th, old); }
-}
-
-// How many elements x spans in memory (at least 1); 0 where two of them share one place.
-TENSOR__FN int64_t tensor__span(const tensor_t *x) {
-    int64_t end = 0;
-    unsigned seen = 0;
-    for (int n = 0; n < x->ndim && x->numel; n++) {
-        int d = -1;
-        for (int i = 0; i < x->ndim; i++) {
-            if (!(seen >> i & 1) && (d < 0 || x->strides[i] < x->strides[d])) { d = i; }
-        }
-        seen |= 1u << d;
-        if (x->dims[d] == 1) { continue; }
-        if (x->strides[d] <= end) { return 0; }
-        end += (x->dims[d] - 1) * x->strides[d];
-    }
-    return end + 1;
-}
-// A view of x that is not contiguous: i[17] x's span, i[9..] its strides (i[17] 0: contiguous).
-TENSOR__FN void tensor__strides_of(tensor__op_t *o, const tensor_t *x) {
-    o->params.i[17] = x->flags & TENSOR__CONTIGUOUS ? 0 : tensor__span(x);
-    for (int i = 0; i < x->ndim; i++) { o->params.i[9 + i] = x->strides[i]; }
-}
-// A node that makes out of base and src (or NULL) by the place of view in base. NULL = out of memory, raised.
-TENSOR__FN tensor__node_t *tensor__view_node(tensor__thread_t *th, const tensor__row_t *row, tensor_t *base,
-                                             tensor_t *src, tensor_t *out, const tensor_t *view) {
-    tensor__op_t o;
-    memset(&o, 0, sizeof o);
-    o.th = th;
-    o.row = row;
-    o.args[0] = base;
-    o.args[1] = src;
-    o.in = o.args;
-    o.nin = src ? 2 : 1;
-    o.out[0] = out;
-    o.nout = 1;
-    tensor__ints(&o, view->offset - base->offset, 0);
-    for (int i = 0; i < view->ndim; i++) { o.params.i[1 + i] = view->strides[i]; }
-    tensor__strides_of(&o, base);
-    return tensor__node_make(&o, 0);
-}
-// A node for a view of base as it is now: the view regenerates its history after an in-place change of the
-// base.
-TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tensor_t *t) {
-    tensor_t *base = t->base;
-    tensor__node_t *node = NULL;
-    tensor__spin(&t->lock);             // several threads may read one view
-    if (t->base_version == base->rebased) {
-        tensor__unspin(&t->lock);
-        return;
-    }
-    if (tensor__needs_grad(base)) {
-        node = tensor__view_node(th, TENSOR__ROW(AS_STRIDED), base, NULL, t, t);
-        if (node) { node->site = t->site; }
-    }
-    tensor__renode(th, t, node, 0);
-    TENSOR__ATOMIC_STORE(&t->base_version, base->rebased);
-    tensor__unspin(&t->lock);
-}
-
-// Whether x may be changed in place; raises if not.
-TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tensor_t *x, int recording) {
-    for (int i = 0; i < x->ndim; i++) {
-        TENSOR__REFUSE_AS(0, x->strides[i] == 0 && x->dims[i] > 1 && x->numel, AUTOGRAD,
-                          "%s: x %t is expanded, several elements share one place; clone it first", op, x);
-    }
-    TENSOR__REFUSE_AS(0, (x->flags & TENSOR__INFERENCE) && !(th->modes & TENSOR__INFERRING), AUTOGRAD,
-                      "%s: x %t was made in inference mode and cannot be changed outside of it; change a "
-                      "clone", op, x);
-    if (!th->grad_mode) { return 1; }
-    TENSOR__REFUSE_AS(0, !x->node && (x->flags & TENSOR__REQUIRES_GRAD), AUTOGRAD,
-                      "%s: x %t is a leaf that requires grad; change it under no_grad, or a clone", op, x);
-    // A graph that the base has no part in began at a view that was marked: that is the leaf.
-    TENSOR__REFUSE_AS(0, x->base && !x->base->node && (x->node || (x->base->flags & TENSOR__REQUIRES_GRAD)),
-                      AUTOGRAD,
-                      "%s: x %t is a view of a leaf that requires grad; change it under no_grad", op, x);
-    TENSOR__REFUSE_AS(0, x->base && (x->flags & TENSOR__INHERITED) &&
-                      (recording || tensor__sync_needs_grad(th, x->base)), AUTOGRAD,
-                      "%s: x %t is %s; an in-place change of it cannot be recorded", op, x,
-                      x->flags & TENSOR__NO_GRAD_VIEW ? "a view made under no_grad" :
-                      "one of several views made by one call (split, chunk, unbind)");
-    if (recording && x->base && x->numel) {
-        int64_t span = tensor__span(x->base), end = x->offset - x->base->offset;
-        for (int i = 0; i < x->ndim; i++) { end += (x->dims[i] - 1) * x->strides[i]; }
-        TENSOR__REFUSE_AS(0, x->offset < x->base->offset || end >= span, UNSUPPORTED,
-                          "%s: x %t is a view of an expanded tensor, or not within %t; change a clone", op, x,
-                          x->base);
-    }
-    return 1;
-}
-
-TENSOR__FN int tensor__changeable(tensor__thread_t *th, const char *op, tensor_t *x) {
-    uint8_t mode = th->grad_mode;
-    th->grad_mode = 0;
-    int allowed = tensor__update_allowed(th, op, x, 0);
-    th->grad_mode = mode;
-    return allowed;
-}
-
-// After an in-place change: x gets the node of the change; if x is a view, its base gets "base with that view
-// replaced".
-TENSOR__FN int tensor__rehistory(tensor__thread_t *th, tensor_t *x, tensor__node_t *n, int32_t k);
-TENSOR__FN int64_t tensor__walk(tensor__thread_t *th, tensor_t *const *y, int n, uint64_t since,
-                                tensor__node_t ***list);
-// Whether leaf is a leaf of the graph that o continues: with a node of its own it would hold itself. Looked
-// for at its first change alone, which walks the graph. Raises.
-TENSOR__FN int tensor__circular(tensor__op_t *o, const tensor_t *leaf) {
-    tensor__node_t **list = NULL;
-    tensor_t *from[TENSOR__MAX_IN];
-    int n = 0, found = 0;
-    if (!leaf || leaf->node || !(leaf->flags & TENSOR__ONCE_LEAF)) { return 0; }
-    for (int i = 0; i < o->nin && i < TENSOR__MAX_IN; i++) { if (o->in[i]) { from[n++] = o->in[i]; } }
-    int64_t count = tensor__walk(o->th, from, n, 0, &list);
-    for (int64_t k = 0; k < count && !found; k++) {
-        for (int i = 0; i < list[k]->nin; i++) { found |= list[k]->edge[i].leaf == leaf; }
-    }
-    if (list) { tensor__memory_free(o->th, list); }
-    TENSOR__REFUSE_AS(1, found, AUTOGRAD,
-                      "%s: x %t is a leaf of the graph that it would become the result of; change a clone",
-                      o->row->name, leaf);
-    return count < 0;
-}
-// Hooks on a view are those of the value it had, which nobody but the base uses once it is changed.
-TENSOR__FN int tensor__leave_hooks(tensor__thread_t *th, tensor_t *x) {
-    if (!x->base || !x->node || !x->node->extra || !x->node->extra->hooks) { return 1; }
-    if (x->node->row->family != TENSOR_FAMILY_VIEW) { return 1; }
-    tensor__node_t *node = tensor__view_node(th, TENSOR__ROW(AS_STRIDED), x->base, NULL, x, x);
-    if (node) { tensor__renode(th, x, node, 0); }
-    return node != NULL;
-}
-TENSOR__FN int tensor__record_update(tensor__op_t *o) {
-    tensor_t *x = o->out[0];
-    if (tensor__circular(o, x) || tensor__circular(o, x->base)) { return 0; }
-    if (!tensor__leave_hooks(o->th, x)) { return 0; }
-    tensor__node_t *n = tensor__node_make(o, o->row->saves);
-    return n && tensor__rehistory(o->th, x, n, 0);
-}
 static const tensor__in_place_t tensor__in_place = {tensor__record_update, tensor_copy_};
 static const tensor__in_place_t tensor__in_place_unrecorded = {NULL, NULL};
-
-// x is output k of n from now on, and so is its place in its base. Takes over the reference n.
-TENSOR__FN int tensor__rehistory(tensor__thread_t *th, tensor_t *x, tensor__node_t *n, int32_t k) {
-    tensor_t *base = x->base;
-    if (!TENSOR__ATOMIC_LOAD(&th->ctx->late.rebases)) {
-        TENSOR__LOCK(&th->ctx->mutex);
-        th->ctx->late.rebase = tensor__rebase_view;
-        TENSOR__ATOMIC_STORE(&th->ctx->late.rebases, 1);
-        TENSOR__UNLOCK(&th->ctx->mutex);
-    }
-    tensor__renode(th, x, n, k);
-    if (!base) {
-        x->rebased++;
-        return 1;
-    }
-    tensor__node_t *b = tensor__view_node(th, TENSOR__ROW(AS_STRIDED_SCATTER), base, x, base, x);
-    if (!b) { return 0; }
-    tensor__renode(th, base, b, 0);
-    base->rebased++;
-    return 1;
-}
 
 // Strides of `dims` over x's elements without a copy. 0 = impossible.
 TENSOR__FN int tensor__view_strides(const tensor_t *x, const int64_t *dims, int ndim, int64_t *strides) {
@@ -12333,6 +14163,7 @@ TENSOR__FN int tensor__view_strides(const tensor_t *x, const int64_t *dims, int 
         return 1;
     }
     int64_t xd[TENSOR_MAX_DIMS], xs[TENSOR_MAX_DIMS], step = 1;
+
     // match runs of x's dims (sizes of 1 do not count) with runs of the new ones, from the right
     int d = -1, v = ndim - 1;
     for (int i = 0; i < x->ndim; i++) {
@@ -12354,12 +14185,14 @@ TENSOR__FN int tensor__view_strides(const tensor_t *x, const int64_t *dims, int 
     while (v >= 0) { strides[v--] = step; }
     return 1;
 }
+
 TENSOR__FN tensor_t *tensor__reshape(const char *op, tensor_t *x, const int64_t *want, int ndim,
                                      int may_copy) {
     TENSOR__BEGIN(o, TENSOR__ROW(RESHAPE), x)
-    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS], known = 1;
+    int64_t known = 1;
     int infer = -1, bad = ndim < 0 || ndim > TENSOR_MAX_DIMS;
     if (!tensor__dims_given(op, want, ndim)) { return TENSOR__POISON; }
+    int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < ndim && !bad; i++) {
         dims[i] = want[i];
         if (want[i] == -1) {
@@ -12374,10 +14207,14 @@ TENSOR__FN tensor_t *tensor__reshape(const char *op, tensor_t *x, const int64_t 
     }
     if (!bad && infer >= 0) {
         bad = known == 0 || x->numel % known != 0;
-        if (!bad) { dims[infer] = x->numel / known; known = x->numel; }
+        if (!bad) {
+            dims[infer] = x->numel / known;
+            known = x->numel;
+        }
     }
     TENSOR__REFUSE(bad || known != x->numel, SHAPE, "%s: x %t (%d elements) does not fit shape %n", op, x,
                    x->numel, want, ndim > TENSOR_MAX_DIMS ? (int)TENSOR_MAX_DIMS : ndim);
+    int64_t strides[TENSOR_MAX_DIMS];
     if (!tensor__view_strides(x, dims, ndim, strides)) {
         TENSOR__REFUSE(!may_copy, SHAPE, "%s: strides of x %t allow no view as %n; use reshape", op, x, dims,
                        ndim);
@@ -12390,13 +14227,16 @@ TENSOR__FN tensor_t *tensor__reshape(const char *op, tensor_t *x, const int64_t 
     }
     return tensor__view(&o, dims, strides, ndim, x->offset);
 }
+
 TENSOR__FRONT(reshape_n, (tensor_t *x, const int64_t *dims, int ndim),
     tensor__reshape("reshape", x, dims, ndim, 1))
 TENSOR__FRONT(view_n, (tensor_t *x, const int64_t *dims, int ndim), tensor__reshape("view", x, dims, ndim, 0))
+
 TENSOR__FN tensor_t *tensor__flat(tensor_t *x) {
     int64_t all = tensor__live(x) && !x->numel ? 0 : -1;
     return (tensor_reshape_n)(x, &all, 1);
 }
+
 TENSOR_API tensor_t *(tensor_flatten)(tensor_t *x, int64_t start, int64_t end) {
     TENSOR__BEGIN(o, TENSOR__ROW(RESHAPE), x)
     int a = tensor__dim("flatten", start, x), b = tensor__dim("flatten", end, x);
@@ -12405,20 +14245,24 @@ TENSOR_API tensor_t *(tensor_flatten)(tensor_t *x, int64_t start, int64_t end) {
     int64_t dims[TENSOR_MAX_DIMS], run = 1;
     int n = 0;
     for (int i = 0; i < x->ndim; i++) {
-        if (i < a || i > b) { dims[n++] = x->dims[i]; continue; }
+        if (i < a || i > b) {
+            dims[n++] = x->dims[i];
+            continue;
+        }
         run *= x->dims[i];
         if (i == b) { dims[n++] = run; }
     }
     if (!x->ndim) { dims[n++] = 1; }
     return (tensor_reshape_n)(x, dims, n);
 }
+
 TENSOR_API tensor_t *(tensor_permute_n)(tensor_t *x, const int64_t *order, int ndim) {
     TENSOR__BEGIN(o, TENSOR__ROW(PERMUTE), x)
-    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     unsigned seen = 0;
     if (!tensor__dims_given("permute", order, ndim)) { return TENSOR__POISON; }
     TENSOR__REFUSE(ndim != x->ndim, SHAPE, "permute: x %t has %i dims, the order %i", x, (int)x->ndim, ndim);
     o.p = &o.params;
+    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     for (int i = 0; i < ndim; i++) {
         TENSOR__DIM(d, "permute", order[i], x)
         TENSOR__REFUSE(seen >> d & 1, INDEX, "permute: dim %i appears twice (x %t)", d, x);
@@ -12429,33 +14273,50 @@ TENSOR_API tensor_t *(tensor_permute_n)(tensor_t *x, const int64_t *order, int n
     }
     return tensor__view(&o, dims, strides, ndim, x->offset);
 }
+
+TENSOR__FN void tensor__grad_permute(tensor__grad_t *g) {
+    int64_t order[TENSOR_MAX_DIMS];
+    int n = g->node->in[0].ndim;
+    for (int i = 0; i < n; i++) { order[g->p->i[i]] = i; }
+    g->gx[0] = (tensor_permute_n)(g->gy[0], order, n);
+}
+
 TENSOR_API tensor_t *(tensor_transpose)(tensor_t *x, int64_t dim0, int64_t dim1) {
     TENSOR__BEGIN(o, TENSOR__ROW(PERMUTE), x)
     int a = tensor__dim("transpose", dim0, x), b = tensor__dim("transpose", dim1, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
-    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     o.p = &o.params;
+    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) {
-        int d = i == a ? b : i == b ? a : i;
+        int d;
+        if (i == a) {
+            d = b;
+        } else if (i == b) {
+            d = a;
+        } else {
+            d = i;
+        }
         o.params.i[i] = d;
         dims[i] = x->dims[d];
         strides[i] = x->strides[d];
     }
     return tensor__view(&o, dims, strides, x->ndim, x->offset);
 }
+
 TENSOR_API tensor_t *(tensor_mT)(tensor_t *x) {
     TENSOR__REFUSE(tensor__live(x) && x->ndim < 2, SHAPE, "mT: x %t needs at least 2 dims", x);
     return (tensor_transpose)(x, -2, -1);
 }
+
 // movedim of several dims; name is the op's in errors.
 TENSOR__FN tensor_t *tensor__movedims(const char *name, tensor_t *x, const int64_t *source,
                                       const int64_t *destination, int n) {
     TENSOR__BEGIN(o, TENSOR__ROW(PERMUTE), x)
-    int64_t order[TENSOR_MAX_DIMS];
     uint32_t moved = 0, taken = 0;
     if (!tensor__dims_given(name, source, n) || !tensor__dims_given(name, destination, n)) {
         return TENSOR__POISON;
     }
+    int64_t order[TENSOR_MAX_DIMS];
     for (int i = 0; i < n; i++) {
         TENSOR__DIM(from, name, source[i], x)
         TENSOR__DIM(to, name, destination[i], x)
@@ -12472,10 +14333,12 @@ TENSOR__FN tensor_t *tensor__movedims(const char *name, tensor_t *x, const int64
     }
     return (tensor_permute_n)(x, order, x->ndim);
 }
+
 TENSOR__FRONT(movedim, (tensor_t *x, int64_t source, int64_t destination),
     tensor__movedims("movedim", x, &source, &destination, 1))
 TENSOR__FRONT(movedim_n, (tensor_t *x, const int64_t *source, const int64_t *destination, int n),
     tensor__movedims("movedim", x, source, destination, n))
+
 TENSOR_API tensor_t *(tensor_unsqueeze)(tensor_t *x, int64_t dim) {
     TENSOR__BEGIN(o, TENSOR__ROW(RESHAPE), x)
     int d = tensor__dim_of("unsqueeze", dim, x->ndim + 1, x);
@@ -12493,6 +14356,7 @@ TENSOR_API tensor_t *(tensor_unsqueeze)(tensor_t *x, int64_t dim) {
     }
     return tensor__view(&o, dims, strides, x->ndim + 1, x->offset);
 }
+
 // Without the dims of mask that have size 1.
 TENSOR__FN tensor_t *tensor__squeeze(tensor_t *x, uint32_t mask) {
     TENSOR__BEGIN(o, TENSOR__ROW(RESHAPE), x)
@@ -12505,17 +14369,20 @@ TENSOR__FN tensor_t *tensor__squeeze(tensor_t *x, uint32_t mask) {
     }
     return tensor__view(&o, dims, strides, n, x->offset);
 }
+
 TENSOR_API tensor_t *(tensor_squeeze_dims)(tensor_t *x, const int64_t *dims, int n) {
     uint32_t mask = 0;
     return tensor__dim_mask("squeeze", x, dims, n, &mask) ? tensor__squeeze(x, mask) : TENSOR__POISON;
 }
+
 TENSOR_API tensor_t *(tensor_squeeze)(tensor_t *x, int64_t dim) { return (tensor_squeeze_dims)(x, &dim, 1); }
 TENSOR_API tensor_t *(tensor_squeeze_all)(tensor_t *x) { return tensor__squeeze(x, ~(uint32_t)0); }
+
 TENSOR_API tensor_t *(tensor_expand_n)(tensor_t *x, const int64_t *want, int ndim) {
     TENSOR__BEGIN(o, TENSOR__ROW(EXPAND), x)
-    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     int bad = ndim < x->ndim || ndim > TENSOR_MAX_DIMS;
     if (!tensor__dims_given("expand", want, ndim)) { return TENSOR__POISON; }
+    int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
     for (int i = 0; i < ndim && !bad; i++) {
         int k = i - (ndim - x->ndim);
         int64_t have = k < 0 ? 1 : x->dims[k];
@@ -12528,6 +14395,9 @@ TENSOR_API tensor_t *(tensor_expand_n)(tensor_t *x, const int64_t *want, int ndi
                    want, ndim < 0 || ndim > TENSOR_MAX_DIMS ? 0 : ndim);
     return tensor__view(&o, dims, strides, ndim, x->offset);
 }
+
+TENSOR__FN void tensor__grad_expand(tensor__grad_t *g) { g->gx[0] = g->gy[0]; }   // the engine sums
+
 // start, start + step, ... along d; `size` of them.
 TENSOR__FN tensor_t *tensor__slice(tensor_t *x, int d, int64_t start, int64_t step, int64_t size) {
     TENSOR__BEGIN(o, TENSOR__ROW(SLICE), x)
@@ -12540,10 +14410,12 @@ TENSOR__FN tensor_t *tensor__slice(tensor_t *x, int d, int64_t start, int64_t st
     o.params.i[2] = size > 1 ? step : 1;
     return tensor__view(&o, dims, strides, x->ndim, x->offset + (size ? start * x->strides[d] : 0));
 }
+
 TENSOR__FN int tensor__slice_dim(const char *op, int64_t dim, tensor_t *x) {
     TENSOR__REFUSE_AS(-1, !x->ndim, INDEX, "%s: x is 0-d", op);
     return tensor__dim(op, dim, x);
 }
+
 TENSOR_API tensor_t *(tensor_narrow)(tensor_t *x, int64_t dim, int64_t start, int64_t length) {
     TENSOR__BEGIN(o, TENSOR__ROW(SLICE), x)
     int d = tensor__slice_dim("narrow", dim, x);
@@ -12554,6 +14426,7 @@ TENSOR_API tensor_t *(tensor_narrow)(tensor_t *x, int64_t dim, int64_t start, in
                    "narrow: start %d, length %d leave dim %i of x %t", given, length, d, x);
     return tensor__slice(x, d, start, 1, length);
 }
+
 TENSOR_API tensor_t *(tensor_select)(tensor_t *x, int64_t dim, int64_t index) {
     TENSOR__MARK
     TENSOR__BEGIN(o, TENSOR__ROW(SLICE), x)
@@ -12564,6 +14437,7 @@ TENSOR_API tensor_t *(tensor_select)(tensor_t *x, int64_t dim, int64_t index) {
                    x);
     TENSOR__RETURN((tensor_squeeze)(tensor__slice(x, d, i, 1, 1), d));
 }
+
 TENSOR_API tensor_t *(tensor_slice)(tensor_t *x, int64_t dim, int64_t start, int64_t end, int64_t step) {
     TENSOR__BEGIN(o, TENSOR__ROW(SLICE), x)
     int d = tensor__slice_dim("slice", dim, x);
@@ -12572,16 +14446,26 @@ TENSOR_API tensor_t *(tensor_slice)(tensor_t *x, int64_t dim, int64_t start, int
     int64_t n = x->dims[d];
     start = start < 0 ? start + n : start;
     end = end < 0 ? end + n : end;
-    start = start < 0 ? 0 : start > n ? n : start;
-    end = end < start ? start : end > n ? n : end;
+    if (start < 0) {
+        start = 0;
+    } else if (start > n) {
+        start = n;
+    }
+    if (end < start) {
+        end = start;
+    } else if (end > n) {
+        end = n;
+    }
     return tensor__slice(x, d, start, step, (end - start) / step + ((end - start) % step != 0));
 }
+
 TENSOR__FN int tensor__in_storage(tensor__op_t *o, tensor_t *x, const int64_t *dims, const int64_t *strides,
                                   int ndim, int64_t offset) {
-    int64_t n, end = offset, room = (int64_t)(x->storage->bytes / tensor__sizes[x->dtype]);
+    int64_t end = offset, room = (int64_t)(x->storage->bytes / tensor__sizes[x->dtype]);
     if (!tensor__dims_given(o->row->name, dims, ndim) || !tensor__dims_given(o->row->name, strides, ndim)) {
         return 0;
     }
+    int64_t n;
     int bad = ndim < 0 || ndim > TENSOR_MAX_DIMS || offset < 0 || offset > (int64_t)1 << 60 ||
               !tensor__numel_of(dims, ndim, &n);
     for (int i = 0; i < ndim && !bad; i++) {
@@ -12595,6 +14479,7 @@ TENSOR__FN int tensor__in_storage(tensor__op_t *o, tensor_t *x, const int64_t *d
                       "%s: the view leaves the storage of x %t (%d elements)", o->row->name, x, room);
     return 1;
 }
+
 // Elements from the first of a view to one past its last; 0 = it has none.
 TENSOR__FN int64_t tensor__length_of(const int64_t *dims, const int64_t *strides, int ndim) {
     int64_t last = 0;
@@ -12604,6 +14489,7 @@ TENSOR__FN int64_t tensor__length_of(const int64_t *dims, const int64_t *strides
     for (int i = 0; i < ndim; i++) { last += (dims[i] - 1) * strides[i]; }
     return last + 1;
 }
+
 TENSOR_API tensor_t *(tensor_as_strided)(tensor_t *x, const int64_t *dims, const int64_t *strides, int ndim,
                                          int64_t offset) {
     TENSOR__BEGIN(o, TENSOR__ROW(AS_STRIDED), x)
@@ -12616,6 +14502,7 @@ TENSOR_API tensor_t *(tensor_as_strided)(tensor_t *x, const int64_t *dims, const
     for (int i = 0; i < ndim; i++) { o.params.i[1 + i] = strides[i]; }
     return tensor__view(&o, dims, strides, ndim, offset);
 }
+
 // Adds each element of g (input 0) at its place of a view over zeros: i[0] offset, i[1..] strides. In order,
 // so overlaps sum the same way every time.
 TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
@@ -12650,6 +14537,7 @@ TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
     }
     return 0;
 }
+
 // The clone lies as x does: it is made of the stretch of x's storage that holds x and the view. An expanded x
 // is first cloned densely; the offset then counts in that clone, as in PyTorch.
 TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, const int64_t *dims,
@@ -12674,7 +14562,8 @@ TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, con
     tensor_t *y, *v;
     if (inside && (x->flags & TENSOR__CONTIGUOUS)) {
         y = (tensor_clone)(x);
-        v = y == TENSOR__POISON ? y : (tensor_as_strided)(y, dims, strides, ndim, reach ? at : 0);
+        v = y;
+        if (y != TENSOR__POISON) { v = (tensor_as_strided)(y, dims, strides, ndim, reach ? at : 0); }
     } else {
         int64_t first = inside || at > 0 ? 0 : at;           // of the stretch, from the first element of x
         int64_t end = inside || at + reach < span ? span : at + reach;
@@ -12693,6 +14582,7 @@ TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, con
     for (int i = 0; i < ndim; i++) { o.params.i[1 + i] = strides[i]; }
     return tensor__commit(&o);
 }
+
 // Fills out with poison; the dim to cut x along, -1 = none, raised.
 TENSOR__FN int tensor__parts(const char *op, tensor_t *x, int64_t dim, tensor_t **out, int max) {
     for (int i = 0; out && i < max; i++) { out[i] = TENSOR__POISON; }
@@ -12700,10 +14590,12 @@ TENSOR__FN int tensor__parts(const char *op, tensor_t *x, int64_t dim, tensor_t 
     TENSOR__REFUSE_AS(-1, !out, SHAPE, "%s: out is NULL (x %t)", op, x);
     return tensor__slice_dim(op, dim, x);
 }
+
 TENSOR__FN tensor_t *tensor__one_of(tensor_t *view) {
     if (view != TENSOR__POISON) { view->flags = (uint8_t)(view->flags | TENSOR__MULTI_VIEW); }
     return view;
 }
+
 // Part i is sizes[i], or size (at most what is left) if sizes is NULL.
 TENSOR__FN int tensor__cut(const char *op, tensor_t *x, int d, int64_t size, const int64_t *sizes, int64_t n,
                            tensor_t **out, int max) {
@@ -12712,12 +14604,21 @@ TENSOR__FN int tensor__cut(const char *op, tensor_t *x, int d, int64_t size, con
                       "%s: dim %i of x %t in parts of %d needs %d places, there are %i", op, d, x, size, n,
                       out ? max : 0);
     for (int64_t i = 0; i < n; i++) {
-        int64_t left = x->dims[d] - start, take = sizes ? sizes[i] : left < size ? left : size;
+        int64_t left = x->dims[d] - start;
+        int64_t take;
+        if (sizes) {
+            take = sizes[i];
+        } else if (left < size) {
+            take = left;
+        } else {
+            take = size;
+        }
         out[i] = tensor__one_of(tensor__slice(x, d, start, 1, take));
         start += take;
     }
     return (int)n;
 }
+
 TENSOR_API int (tensor_split)(tensor_t *x, int64_t size, int64_t dim, tensor_t **out, int max) {
     int d = tensor__parts("split", x, dim, out, max);
     if (d < 0) { return 0; }
@@ -12725,6 +14626,7 @@ TENSOR_API int (tensor_split)(tensor_t *x, int64_t size, int64_t dim, tensor_t *
     int64_t n = x->dims[d] ? (x->dims[d] - 1) / size + 1 : 1;
     return tensor__cut("split", x, d, size, NULL, n, out, max);
 }
+
 TENSOR_API int (tensor_chunk)(tensor_t *x, int n, int64_t dim, tensor_t **out, int max) {
     int d = tensor__parts("chunk", x, dim, out, max);
     if (d < 0) { return 0; }
@@ -12732,6 +14634,7 @@ TENSOR_API int (tensor_chunk)(tensor_t *x, int n, int64_t dim, tensor_t **out, i
     int64_t size = (x->dims[d] + n - 1) / n;
     return size ? (tensor_split)(x, size, d, out, max) : tensor__cut("chunk", x, d, 0, NULL, n, out, max);
 }
+
 TENSOR_API int (tensor_split_with_sizes)(tensor_t *x, const int64_t *sizes, int n, int64_t dim,
                                          tensor_t **out) {
     int d = tensor__parts("split_with_sizes", x, dim, out, n);
@@ -12742,6 +14645,7 @@ TENSOR_API int (tensor_split_with_sizes)(tensor_t *x, const int64_t *sizes, int 
                       n < TENSOR_MAX_DIMS ? n : (int)TENSOR_MAX_DIMS, d, x);
     return tensor__cut("split_with_sizes", x, d, 0, sizes, n, out, n);
 }
+
 TENSOR_API int (tensor_tensor_split)(tensor_t *x, int n, int64_t dim, tensor_t **out, int max) {
     int d = tensor__parts("tensor_split", x, dim, out, max);
     if (d < 0 || n < 1 || n > max || !out) {
@@ -12758,6 +14662,7 @@ TENSOR_API int (tensor_tensor_split)(tensor_t *x, int n, int64_t dim, tensor_t *
     }
     return n;
 }
+
 TENSOR__FN int tensor__split_at(const char *op, tensor_t *x, const int64_t *indices, int n, int64_t dim,
                                 tensor_t **out) {
     TENSOR__REFUSE_AS(0, n < 0 || n == 0x7FFFFFFF, SHAPE, "%s: there cannot be %i indices", op, n);
@@ -12769,21 +14674,27 @@ TENSOR__FN int tensor__split_at(const char *op, tensor_t *x, const int64_t *indi
     }
     return n + 1;
 }
+
 TENSOR_API int (tensor_tensor_split_at)(tensor_t *x, const int64_t *indices, int n, int64_t dim,
                                         tensor_t **out) {
     return tensor__split_at("tensor_split", x, indices, n, dim, out);
 }
+
 // The dim of hsplit: a 1-d x is cut along its only one.
 TENSOR__FN int tensor__hdim(const tensor_t *x) { return tensor__live(x) && x->ndim == 1 ? 0 : 1; }
+
 TENSOR_API int (tensor_hsplit_at)(tensor_t *x, const int64_t *indices, int n, tensor_t **out) {
     return tensor__split_at("hsplit", x, indices, n, tensor__hdim(x), out);
 }
+
 TENSOR_API int (tensor_vsplit_at)(tensor_t *x, const int64_t *indices, int n, tensor_t **out) {
     return tensor__split_at("vsplit", x, indices, n, 0, out);
 }
+
 TENSOR_API int (tensor_dsplit_at)(tensor_t *x, const int64_t *indices, int n, tensor_t **out) {
     return tensor__split_at("dsplit", x, indices, n, 2, out);
 }
+
 // Along dim into n equal parts.
 TENSOR__FN int tensor__even(const char *op, tensor_t *x, int dim, int n, tensor_t **out, int max) {
     int d = tensor__parts(op, x, dim, out, max);
@@ -12792,15 +14703,19 @@ TENSOR__FN int tensor__even(const char *op, tensor_t *x, int dim, int n, tensor_
                       x, n);
     return (tensor_tensor_split)(x, n, d, out, max);
 }
+
 TENSOR_API int (tensor_hsplit)(tensor_t *x, int n, tensor_t **out, int max) {
     return tensor__even("hsplit", x, tensor__hdim(x), n, out, max);
 }
+
 TENSOR_API int (tensor_vsplit)(tensor_t *x, int n, tensor_t **out, int max) {
     return tensor__even("vsplit", x, 0, n, out, max);
 }
+
 TENSOR_API int (tensor_dsplit)(tensor_t *x, int n, tensor_t **out, int max) {
     return tensor__even("dsplit", x, 2, n, out, max);
 }
+
 TENSOR_API int (tensor_unbind)(tensor_t *x, int64_t dim, tensor_t **out, int max) {
     int d = tensor__parts("unbind", x, dim, out, max);
     if (d < 0) { return 0; }
@@ -12817,6 +14732,7 @@ typedef struct tensor__stepped_t {
     int64_t dims[TENSOR_MAX_DIMS], mul[TENSOR_MAX_DIMS], begin[TENSOR_MAX_DIMS];
     int ndim, a[TENSOR_MAX_DIMS], b[TENSOR_MAX_DIMS];
 } tensor__stepped_t;
+
 TENSOR__FN tensor__stepped_t tensor__stepped_init(const tensor_t *x) {        // x itself
     tensor__stepped_t w;
     w.ndim = x->ndim;
@@ -12829,15 +14745,20 @@ TENSOR__FN tensor__stepped_t tensor__stepped_init(const tensor_t *x) {        //
     }
     return w;
 }
+
 TENSOR__FN tensor_t *tensor__stepped(const char *op, tensor_t *x, const tensor__stepped_t *w) {
     TENSOR__BEGIN(o, TENSOR__ROW(AS_STRIDED), x)
-    int64_t strides[TENSOR_MAX_DIMS], plain[TENSOR_MAX_DIMS], step = 1, offset = x->offset, n = 1;
+    int64_t plain[TENSOR_MAX_DIMS], step = 1, offset = x->offset, n = 1;
     for (int i = x->ndim - 1; i >= 0; step *= x->dims[i--]) { plain[i] = step; }
     tensor__ints(&o, 0, 0);
     o.params.i[17] = 0;
+    int64_t strides[TENSOR_MAX_DIMS];
     for (int i = 0; i < w->ndim; i++) {
         n *= w->dims[i];
-        if (!w->mul[i]) { strides[i] = o.params.i[1 + i] = 1; continue; }
+        if (!w->mul[i]) {
+            strides[i] = o.params.i[1 + i] = 1;
+            continue;
+        }
         strides[i] = w->mul[i] * x->strides[w->a[i]] + (w->b[i] < 0 ? 0 : x->strides[w->b[i]]);
         o.params.i[1 + i] = w->mul[i] * plain[w->a[i]] + (w->b[i] < 0 ? 0 : plain[w->b[i]]);
     }
@@ -12849,6 +14770,7 @@ TENSOR__FN tensor_t *tensor__stepped(const char *op, tensor_t *x, const tensor__
     if (y != TENSOR__POISON) { y->op = op; }
     return y;
 }
+
 // Reads "1, :, ::2, ..., None" left to right into one view.
 TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
     if (!TENSOR__USABLE("at", "x", x)) { return TENSOR__POISON; }
@@ -12877,14 +14799,21 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
             keep = -1;
         } else {
             for (; *s && *s != ',' && !bad; s++) {
-                if (*s == ':') { bad = ++part > 2; continue; }
+                if (*s == ':') {
+                    bad = ++part > 2;
+                    continue;
+                }
                 if (*s == ' ') { continue; }
                 int neg = *s == '-';
                 s += neg;
                 bad = given[part] || *s < '0' || *s > '9';          // "1 2"
                 int64_t k = 0;
                 for (; *s >= '0' && *s <= '9'; s++) {
-                    if (k < INT64_MAX / 20) { k = k * 10 + (*s - '0'); } else { huge = 1; }
+                    if (k < INT64_MAX / 20) {
+                        k = k * 10 + (*s - '0');
+                    } else {
+                        huge = 1;
+                    }
                 }
                 v[part] = neg ? -k : k;
                 given[part] = 1;
@@ -12904,11 +14833,27 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
             TENSOR__REFUSE(!part && (*from < 0 || *from >= n), INDEX,
                            "at: index %d in \"%s\" is outside dim %i of x %t", *from < 0 ? *from - n : *from,
                            index, d, x);
-            first = *from < 0 ? 0 : *from > n ? n : *from;
-            size = !part ? -1 : *to <= first ? 0 : ((*to < n ? *to : n) - first + v[2] - 1) / v[2];
+            if (*from < 0) {
+                first = 0;
+            } else if (*from > n) {
+                first = n;
+            } else {
+                first = *from;
+            }
+            if (!part) {
+                size = -1;
+            } else if (*to <= first) {
+                size = 0;
+            } else {
+                int64_t end = *to < n ? *to : n;
+                size = (end - first + v[2] - 1) / v[2];
+            }
         }
         for (; keep > 0; keep--, d++) {
-            if (size < 0) { w.begin[d] = first; continue; }
+            if (size < 0) {
+                w.begin[d] = first;
+                continue;
+            }
             size = part ? size : x->dims[d];
             w.begin[d] = size ? first : 0;
             w.dims[w.ndim] = size;
@@ -12924,6 +14869,7 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
     }
     return tensor__stepped("at", x, &w);
 }
+
 TENSOR_API tensor_t *(tensor_diagonal)(tensor_t *x, int64_t offset, int64_t dim1, int64_t dim2) {
     if (!TENSOR__USABLE("diagonal", "x", x)) { return TENSOR__POISON; }
     int a = tensor__dim("diagonal", dim1, x), b = tensor__dim("diagonal", dim2, x);
@@ -12949,6 +14895,7 @@ TENSOR_API tensor_t *(tensor_diagonal)(tensor_t *x, int64_t offset, int64_t dim1
     w.b[w.ndim++] = b;
     return tensor__stepped("diagonal", x, &w);
 }
+
 TENSOR_API tensor_t *(tensor_unfold_dim)(tensor_t *x, int64_t dim, int64_t size, int64_t step) {
     TENSOR__MARK1(x)
     TENSOR__DIM(d, "unfold_dim", dim, x)
@@ -12962,23 +14909,30 @@ TENSOR_API tensor_t *(tensor_unfold_dim)(tensor_t *x, int64_t dim, int64_t size,
     w.a[w.ndim++] = d;
     TENSOR__RETURN(tensor__stepped("unfold_dim", x, &w));
 }
+
 TENSOR_API tensor_t *(tensor_flip_n)(tensor_t *x, const int64_t *dims, int n) {
     TENSOR__MARK
     uint32_t mask = 0;
     if (!tensor__dim_mask("flip", x, dims, n, &mask)) { return TENSOR__POISON; }
     tensor__stepped_t w = tensor__stepped_init(x);
     for (int d = 0; d < x->ndim; d++) {
-        if (mask >> d & 1) { w.mul[d] = -1; w.begin[d] = x->dims[d] - 1; }
+        if (mask >> d & 1) {
+            w.mul[d] = -1;
+            w.begin[d] = x->dims[d] - 1;
+        }
     }
     TENSOR__RETURN((tensor_clone)(tensor__stepped("flip", x, &w)));
 }
+
 TENSOR__FN tensor_t *tensor__flip_at(const char *op, tensor_t *x, int64_t dim) {
     TENSOR__REFUSE(tensor__live(x) && x->ndim <= dim, SHAPE, "%s: x %t needs at least %d dims", op, x, dim +
                    1);
     return (tensor_flip_n)(x, &dim, 1);
 }
+
 TENSOR_API tensor_t *(tensor_fliplr)(tensor_t *x) { return tensor__flip_at("fliplr", x, 1); }
 TENSOR_API tensor_t *(tensor_flipud)(tensor_t *x) { return tensor__flip_at("flipud", x, 0); }
+
 TENSOR_API tensor_t *(tensor_rot90)(tensor_t *x, int64_t k, int64_t dim0, int64_t dim1) {
     TENSOR__MARK
     uint32_t mask = 0;
@@ -12989,6 +14943,7 @@ TENSOR_API tensor_t *(tensor_rot90)(tensor_t *x, int64_t k, int64_t dim0, int64_
     tensor_t *y = k == 2 ? (tensor_flip_n)(x, dims, 2) : (tensor_flip_n)(x, &dims[k == 1], 1);
     TENSOR__RETURN(k == 2 ? y : (tensor_contiguous)((tensor_transpose)(y, dim0, dim1)));
 }
+
 TENSOR_API tensor_t *(tensor_roll)(tensor_t *x, int64_t shift, int64_t dim) {
     TENSOR__MARK1(x)
     TENSOR__DIM(d, "roll", dim, x)
@@ -12997,15 +14952,22 @@ TENSOR_API tensor_t *(tensor_roll)(tensor_t *x, int64_t shift, int64_t dim) {
     tensor_t *const parts[2] = {tensor__slice(x, d, n - k, 1, k), tensor__slice(x, d, 0, 1, n - k)};
     TENSOR__RETURN((tensor_cat_n)(parts, 2, d));
 }
+
 TENSOR_API tensor_t *(tensor_unflatten_n)(tensor_t *x, int64_t dim, const int64_t *sizes, int n) {
     if (!TENSOR__USABLE("unflatten", "x", x) ||
-        !tensor__dims_given("unflatten", sizes, n)) { return TENSOR__POISON; }
+        !tensor__dims_given("unflatten", sizes, n)) {
+        return TENSOR__POISON;
+    }
     int d = tensor__slice_dim("unflatten", dim, x), m = 0;
-    int64_t dims[TENSOR_MAX_DIMS], known = 1, infer = -1;
+    int64_t known = 1, infer = -1;
     if (d < 0) { return TENSOR__POISON; }
     int bad = n < 1 || x->ndim - 1 + n > TENSOR_MAX_DIMS, empty = 0;
+    int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < x->ndim && !bad; i++) {
-        if (i != d) { dims[m++] = x->dims[i]; continue; }
+        if (i != d) {
+            dims[m++] = x->dims[i];
+            continue;
+        }
         for (int k = 0; k < n && !bad; k++) {
             uint64_t more = (uint64_t)known;
             bad = sizes[k] < -1 || (sizes[k] < 0 && infer >= 0) ||
@@ -13018,18 +14980,24 @@ TENSOR_API tensor_t *(tensor_unflatten_n)(tensor_t *x, int64_t dim, const int64_
         }
     }
     if (empty) { known = 0; }
-    if (!bad && infer >= 0 && known) { dims[infer] = x->dims[d] / known; known *= dims[infer]; }
+    if (!bad && infer >= 0 && known) {
+        dims[infer] = x->dims[d] / known;
+        known *= dims[infer];
+    }
     TENSOR__REFUSE(bad || known != x->dims[d] || (infer >= 0 && dims[infer] < 0), SHAPE,
                    "unflatten: sizes %n do not make up dim %i of x %t", sizes, n < 0 || n > TENSOR_MAX_DIMS ?
                    0 : n, d, x);
     return (tensor_reshape_n)(x, dims, m);
 }
+
 TENSOR_API tensor_t *(tensor_ravel)(tensor_t *x) { return tensor__flat(x); }
+
 TENSOR_API tensor_t *(tensor_T)(tensor_t *x) {
     int64_t order[TENSOR_MAX_DIMS];
     for (int i = 0; tensor__live(x) && i < x->ndim; i++) { order[i] = x->ndim - 1 - i; }
     return (tensor_permute_n)(x, order, tensor__live(x) ? x->ndim : 0);
 }
+
 TENSOR__FRONT(swapaxes, (tensor_t *x, int64_t dim0, int64_t dim1), (tensor_transpose)(x, dim0, dim1))
 TENSOR__FRONT(swapdims, (tensor_t *x, int64_t dim0, int64_t dim1), (tensor_transpose)(x, dim0, dim1))
 #define TENSOR__X(name, fn)                                                                                  \
@@ -13040,25 +15008,35 @@ TENSOR__FRONT(swapdims, (tensor_t *x, int64_t dim0, int64_t dim1), (tensor_trans
 TENSOR__X(expand_as, (tensor_expand_n)) TENSOR__X(reshape_as, (tensor_reshape_n))
 TENSOR__X(view_as, (tensor_view_n))
 #undef TENSOR__X
+
 // At least n dims: new ones of size 1 in front, in 3-d also one behind.
 TENSOR__FN tensor_t *tensor__atleast(tensor_t *x, int n) {
     if (!TENSOR__USABLE("atleast", "x", x)) { return TENSOR__POISON; }
     if (x->ndim >= n) { return x; }
     int64_t dims[3] = {1, 1, 1};
-    int at = x->ndim == 2 ? 0 : n > 1 ? 1 : 0;
+    int at;
+    if (x->ndim == 2) {
+        at = 0;
+    } else if (n > 1) {
+        at = 1;
+    } else {
+        at = 0;
+    }
     for (int i = 0; i < x->ndim; i++) { dims[at + i] = x->dims[i]; }
     return (tensor_reshape_n)(x, dims, n);
 }
+
 TENSOR_API tensor_t *(tensor_atleast_1d)(tensor_t *x) { return tensor__atleast(x, 1); }
 TENSOR_API tensor_t *(tensor_atleast_2d)(tensor_t *x) { return tensor__atleast(x, 2); }
 TENSOR_API tensor_t *(tensor_atleast_3d)(tensor_t *x) { return tensor__atleast(x, 3); }
+
 TENSOR_API int (tensor_broadcast_tensors)(tensor_t *const *list, int n, tensor_t **out) {
     tensor__thread_t *th = tensor__self();
-    int64_t dims[TENSOR_MAX_DIMS];
     int ndim = 0;
     for (int i = 0; out && i < n; i++) { out[i] = TENSOR__POISON; }
     TENSOR__REFUSE_CODE(n < 0 || (n && (!list || !out)), OWNER,
                         "broadcast_tensors: list or out is NULL, or %i tensors", n);
+    int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE("broadcast_tensors", "list", list[i])) { return th->error.code; }
         TENSOR__REFUSE_CODE(!tensor__broadcast(dims, &ndim, list[i]->dims, list[i]->ndim), SHAPE,
@@ -13071,6 +15049,7 @@ TENSOR_API int (tensor_broadcast_tensors)(tensor_t *const *list, int n, tensor_t
     }
     return 0;
 }
+
 // x with its dim 1 innermost in memory ([N, C, spatial..]), dims as they were.
 TENSOR_API tensor_t *(tensor_channels_last)(tensor_t *x) {
     TENSOR__MARK1(x)
@@ -13078,9 +15057,11 @@ TENSOR_API tensor_t *(tensor_channels_last)(tensor_t *x) {
     if ((tensor_is_channels_last)(x)) { return x; }
     TENSOR__RETURN((tensor_movedim)((tensor_contiguous)((tensor_movedim)(x, 1, -1)), -1, 1));
 }
+
 TENSOR_API int (tensor_is_channels_last)(tensor_t *x) {
     return tensor__live(x) && x->ndim >= 3 && (tensor__last(x->dims, x->ndim, x->strides, NULL) || !x->numel);
 }
+
 // A copy of x, and v, a view of that copy, replaced by src.
 TENSOR__FN tensor_t *tensor__replaced(const char *op, tensor_t *y, tensor_t *v, tensor_t *src) {
     if (v == TENSOR__POISON || !TENSOR__USABLE(op, "src", src)) { return TENSOR__POISON; }
@@ -13088,6 +15069,7 @@ TENSOR__FN tensor_t *tensor__replaced(const char *op, tensor_t *y, tensor_t *v, 
                    op, src, v);
     return (tensor_copy_)(v, src) == TENSOR__POISON ? TENSOR__POISON : y;
 }
+
 #define TENSOR__X(name, params, view)                                                                        \
     TENSOR_API tensor_t *(tensor_##name) params {                                                            \
         TENSOR__MARK                                                                                         \
@@ -13101,6 +15083,7 @@ TENSOR__X(slice_scatter, (tensor_t *x, tensor_t *src, int64_t dim, int64_t start
 TENSOR__X(diagonal_scatter, (tensor_t *x, tensor_t *src, int64_t offset, int64_t dim1, int64_t dim2),
           (tensor_diagonal)(y, offset, dim1, dim2))
 #undef TENSOR__X
+
 TENSOR_API tensor_t *(tensor_detach)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("detach", "x", x)) { return TENSOR__POISON; }
@@ -13111,13 +15094,7 @@ TENSOR_API tensor_t *(tensor_detach)(tensor_t *x) {
 TENSOR__FN void tensor__grad_reshape(tensor__grad_t *g) {
     g->gx[0] = (tensor_reshape_n)(g->gy[0], g->node->in[0].dims, g->node->in[0].ndim);
 }
-TENSOR__FN void tensor__grad_permute(tensor__grad_t *g) {
-    int64_t order[TENSOR_MAX_DIMS];
-    int n = g->node->in[0].ndim;
-    for (int i = 0; i < n; i++) { order[g->p->i[i]] = i; }
-    g->gx[0] = (tensor_permute_n)(g->gy[0], order, n);
-}
-TENSOR__FN void tensor__grad_expand(tensor__grad_t *g) { g->gx[0] = g->gy[0]; }       // the engine sums
+
 // order: x was permuted so, and lies in memory as before that: the next gradient is contiguous. NULL = it was
 // not.
 TENSOR__FN tensor_t *tensor__slice_backward(tensor_t *g, const tensor__meta_t *x, const tensor_params_t *p,
@@ -13144,17 +15121,21 @@ TENSOR__FN tensor_t *tensor__slice_backward(tensor_t *g, const tensor__meta_t *x
     o.params = *p;
     return tensor__commit(&o);
 }
+
 TENSOR__FN int tensor__slice_into(tensor__grad_t *to);
+
 TENSOR__FN void tensor__grad_slice(tensor__grad_t *g) {
     const tensor__node_t *to = g->node->edge[0].node;
     if (tensor__slice_into(g)) { return; }
     g->gx[0] = tensor__slice_backward(g->gy[0], &g->node->in[0], g->p, to && !g->create && to->row->id ==
                                       TENSOR_OP_PERMUTE ? to->p->i : NULL);
 }
+
 TENSOR__FN void tensor__grad_slice_backward(tensor__grad_t *g) {
     const int64_t *i = g->p->i;
     g->gx[0] = tensor__slice(g->gy[0], (int)i[0], i[1], i[2], g->node->in[0].dims[i[0]]);
 }
+
 // The gradient that lies in the span of input 0, as that input.
 TENSOR__FN void tensor__from_span(tensor__grad_t *g) {
     const tensor__meta_t *x = &g->node->in[0];
@@ -13162,6 +15143,7 @@ TENSOR__FN void tensor__from_span(tensor__grad_t *g) {
     if (!y || !g->p->i[17]) { return; }
     g->gx[0] = (tensor_as_strided)(y, x->dims, g->p->i + 9, x->ndim, y->offset);
 }
+
 TENSOR__FN void tensor__grad_as_strided(tensor__grad_t *g) {
     tensor__op_t o;
     tensor_t *const in[1] = {g->gy[0]};
@@ -13174,6 +15156,7 @@ TENSOR__FN void tensor__grad_as_strided(tensor__grad_t *g) {
     g->gx[0] = tensor__finish(&o);
     tensor__from_span(g);
 }
+
 TENSOR__FN void tensor__grad_as_strided_backward(tensor__grad_t *g) {
     tensor_t *c = (tensor_contiguous)(g->gy[0]);
     tensor__op_t o;
@@ -13185,6 +15168,7 @@ TENSOR__FN void tensor__grad_as_strided_backward(tensor__grad_t *g) {
     tensor_t *y = tensor__view(&o, g->node->in[0].dims, g->p->i + 1, ndim, c->offset + g->p->i[0]);
     g->gx[0] = back ? (tensor_clone)(y) : y;        // flip: negative strides stay inside
 }
+
 TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
     const tensor__meta_t *v = &g->node->in[1];
     tensor_t *c = (tensor_contiguous)(g->gy[0]);
@@ -13204,86 +15188,22 @@ TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-pointwise                                 MARK: pointwise fronts, casts, in place
+// >>impl-plain                                    MARK: the short way of small contiguous f32
 //
-// One front serves all rows; contiguous f32 of up to some thousand elements takes a short way past the
-// general one with the same bodies. Rejected: a function written out per op.
+// Most ops of small networks are contiguous f32 of one shape in whole vectors. For those the general way
+// (promotion, broadcast, call, iterator) would cost three times the work itself, so their fronts try this
+// way first: its own checks, header and node, the same kernels and the same bits. NULL means "not plain,
+// take the general way"; nothing has been raised then. Rejected: a general way that is as fast for them
+// (the checks alone take as long as 64 additions).
 // ------------------------------------------------------------------------------
-
-TENSOR__FN int tensor__wants(const struct tensor__pass_t *p, const tensor__edge_t *e);
-TENSOR__INLINE int tensor__needs(const tensor__grad_t *g, int k) {
-    const tensor__edge_t *e = &g->node->edge[k];
-    return (e->node || e->leaf) && (!g->pass || tensor__wants(g->pass, e));
-}
-TENSOR__FN int tensor__grad_need(const tensor__grad_t *g, int k) { return tensor__needs(g, k); }
-
-// dtypes of a pointwise op: what it is computed in (o->compute) and what it gives. -1 = refused, raised.
-TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
-    int kind = o->row->kind, id = o->row->id;
-    int floats = kind == TENSOR__FLT || kind == TENSOR__DBL;
-    if (floats && !tensor__is_float(promoted)) { promoted = o->th->ctx->default_dtype; }
-    if (promoted == TENSOR_BOOL && (id == TENSOR_OP_SQUARE || id == TENSOR_OP_CLAMP)) {
-        promoted = TENSOR_I64;
-    }
-    o->compute = (uint8_t)(kind == TENSOR__DBL ? TENSOR_F64 : promoted);
-    if (kind == TENSOR__CMP || kind == TENSOR__LOG) { return TENSOR_BOOL; }
-    TENSOR__REFUSE_AS(-1, kind == TENSOR__BIT && tensor__is_float(promoted), DTYPE,
-                      "%s: x %t is %s, which has no bits to work on; integers and bool have", o->row->name,
-                      o->in[0], tensor__dtype_names[promoted]);
-    TENSOR__REFUSE_AS(-1, promoted == TENSOR_BOOL && (id == TENSOR_OP_SUB || id == TENSOR_OP_NEG), DTYPE,
-                      "%s: bool cannot be subtracted or negated; use logical_xor, logical_not", o->row->name);
-    int shifts = id == TENSOR_OP_BITWISE_LEFT_SHIFT || id == TENSOR_OP_BITWISE_RIGHT_SHIFT;
-    TENSOR__REFUSE_AS(-1, promoted == TENSOR_BOOL && (shifts || id == TENSOR_OP_HARDTANH ||
-                                                      id == TENSOR_OP_ADDCMUL), DTYPE,
-                      "%s: bool is refused; integers are taken", o->row->name);
-    return promoted;
-}
-
-// The result has channels innermost if an input has them so; a copy is row-major.
-TENSOR__INLINE tensor_t *tensor__finish_images(tensor__op_t *o) {
-    for (int i = 0; i < o->nin && o->device && o->row->id != TENSOR_OP_CLONE; i++) {
-        tensor__follow(o->out[0], o->in[i]);
-    }
-    return tensor__finish(o);
-}
-TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
-    if (TENSOR__CASTING(o->th) && o->row->cast == TENSOR__FULL &&     // their kernels take halves
-        (promoted == TENSOR_F16 || promoted == TENSOR_BF16)) {
-        promoted = TENSOR_F32;
-    }
-    int dtype = tensor__pointwise_dtype(o, promoted);
-    if (dtype < 0) { return TENSOR__POISON; }
-    const tensor_t *a = o->in[0];
-    int same = 1;
-    for (int i = 1; i < o->nin; i++) {
-        const tensor_t *b = o->in[i];
-        same = same && (!b || tensor__same_shape(a, b));
-    }
-    if (TENSOR__LIKELY(same)) {
-        tensor__result(o, dtype, a->dims, a->ndim);
-        return tensor__finish_images(o);
-    }
-    int64_t dims[TENSOR_MAX_DIMS];
-    int ndim = 0;
-    for (int i = 0; i < o->nin; i++) {
-        const tensor_t *b = o->in[i];
-        if (b && !tensor__broadcast(dims, &ndim, b->dims, b->ndim)) {
-            TENSOR__REFUSE(i == 1, SHAPE, "%s: a %t and b %t do not broadcast", o->row->name, a, b);
-            return tensor__fail(o->th, TENSOR_ERR_SHAPE, "%s: argument %s %t does not broadcast to %n",
-                                o->row->name, tensor__arg_names[i], b, dims, ndim);
-        }
-    }
-    tensor__result(o, dtype, dims, ndim);
-    return tensor__finish_images(o);
-}
 
 // body with the value v everywhere in input `slot`: in pieces, since bodies read memory.
 TENSOR__FN void tensor__plain_uniform(tensor__body_t body, const void *const *in, int nin, void *const *out,
                                       int nout, const double *p, int64_t n, int slot, float v) {
     float block[TENSOR__BLOCK];
+    for (int64_t k = 0; k < n && k < TENSOR__BLOCK; k++) { block[k] = v; }
     const void *i2[5];
     void *o2[3];
-    for (int64_t k = 0; k < n && k < TENSOR__BLOCK; k++) { block[k] = v; }
     for (int64_t first = 0; first < n; first += TENSOR__BLOCK) {
         for (int k = 0; k < nin; k++) { i2[k] = in[k] ? (const float *)in[k] + first : NULL; }
         for (int k = 0; k < nout; k++) { o2[k] = out[k] ? (float *)out[k] + first : NULL; }
@@ -13291,6 +15211,7 @@ TENSOR__FN void tensor__plain_uniform(tensor__body_t body, const void *const *in
         body(i2, o2, p, tensor__least(n - first, TENSOR__BLOCK));
     }
 }
+
 // A fresh contiguous tensor, dims and strides not set; one of f32 and contiguous a's shape. NULL = out of
 // memory, not raised.
 TENSOR__INLINE tensor_t *tensor__fresh(tensor__thread_t *th, const char *op, int dtype, int64_t numel,
@@ -13307,6 +15228,7 @@ TENSOR__INLINE tensor_t *tensor__fresh(tensor__thread_t *th, const char *op, int
     if (th->modes & TENSOR__INFERRING) { t->flags = TENSOR__CONTIGUOUS | TENSOR__INFERENCE; }
     return t;
 }
+
 TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, const tensor_t *a) {
     tensor_t *t = tensor__fresh(th, op, TENSOR_F32, a->numel, a->ndim);
     for (int d = 0; t && d < a->ndim; d++) {
@@ -13316,6 +15238,7 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
     }
     return t;
 }
+
 // What tensor__record does, for the plain door: all shapes are one, so dims and strides stand in the node
 // once.
 TENSOR__INLINE void tensor__plain_save(tensor__saved_t *v, const tensor_t *t, int source,
@@ -13333,13 +15256,20 @@ TENSOR__INLINE void tensor__plain_save(tensor__saved_t *v, const tensor_t *t, in
     v->contiguous = 1;
     v->source = (int8_t)source;
 }
+
 TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *row, tensor_t *a, tensor_t *b,
                                     const double *scalar, tensor_t *y) {
     int nin = b || scalar ? 2 : 1, nd = y->ndim, reads = 0;
     if (tensor__needs_grad(a)) { reads = row->point->reads[0]; }
     if (b && tensor__needs_grad(b)) { reads |= row->point->reads[1]; }
-    tensor_t *bad = (a->flags & TENSOR__INFERENCE) && (reads & TENSOR__SA) ? a :
-        b && (b->flags & TENSOR__INFERENCE) && (reads & TENSOR__SB) ? b : NULL;
+    tensor_t *bad;
+    if ((a->flags & TENSOR__INFERENCE) && (reads & TENSOR__SA)) {
+        bad = a;
+    } else if (b && (b->flags & TENSOR__INFERENCE) && (reads & TENSOR__SB)) {
+        bad = b;
+    } else {
+        bad = NULL;
+    }
     if (bad) {
         tensor__not_saved(th, row->name, bad);
         return 0;
@@ -13383,30 +15313,36 @@ TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *r
     y->node = n;
     return 1;
 }
+
 TENSOR__INLINE int tensor__plain_arg(const tensor__thread_t *th, const tensor_t *t) {
     return TENSOR__GIVEN(t) && t->state == TENSOR__LIVE && TENSOR__HOST_F32(t) &&
            (t->home == th || t->home->ctx == th->ctx);
 }
+
 // What the plain doors share. begin: the kernels that a call of row may use past the gate, NULL = none, take
 // the general way; commit: the call's result t, or poison if it could not be recorded (0, raised).
 TENSOR__INLINE const tensor__isa_t *tensor__plain_begin(const tensor__thread_t *th,
                                                         const tensor__row_t *row) {
     return th->error.code || (TENSOR__CASTING(th) && row->cast == TENSOR__LOW) ? NULL : th->ctx->plain;
 }
+
 TENSOR__INLINE int tensor__plain_size(const tensor__isa_t *isa, int64_t n) {
     return !(n & (isa->lanes - 1)) && n <= TENSOR__GRAIN && n > 0;
 }
+
 TENSOR__INLINE int tensor__plain_tracks(tensor__thread_t *th, tensor_t *a, tensor_t *b, tensor_t *c) {
     return TENSOR__TRAINS && th->grad_mode &&
            (tensor__sync_needs_grad(th, a) || (b && tensor__sync_needs_grad(th, b)) ||
             (c && tensor__sync_needs_grad(th, c)));
 }
+
 TENSOR__INLINE tensor_t *tensor__plain_commit(tensor__thread_t *th, tensor_t *t, int recorded) {
     th->written = NULL;
     if (TENSOR__LIKELY(recorded)) { return th->fresh = t; }
     (tensor_free)(t);
     return TENSOR__POISON;
 }
+
 // The plain door of the gate: contiguous f32 of one shape, whole vectors, no error pending. Most ops of small
 // networks are that, and the general way (promotion, broadcast, call, iterator) would cost three times the
 // work itself. b NULL = unary, or *scalar in its place. NULL = not plain, take the general way.
@@ -13419,16 +15355,18 @@ TENSOR__INLINE tensor_t *tensor__plain(const tensor__row_t *row, tensor_t *a, te
     int flags = a->flags;
     if (b) {
         if (!tensor__plain_arg(th, b) || b->ndim != a->ndim) { return NULL; }
-        for (int d = 0; d < a->ndim; d++) { if (a->dims[d] != b->dims[d]) { return NULL; } }
+        for (int d = 0; d < a->ndim; d++) {
+            if (a->dims[d] != b->dims[d]) { return NULL; }
+        }
         flags &= b->flags;
     }
     if (!(flags & TENSOR__CONTIGUOUS) || !tensor__plain_size(isa, n)) { return NULL; }
     tensor_t *t = tensor__like(th, row->name, a);
     if (!t) { return NULL; }
     const void *in[4];
-    void *out[1];
     in[0] = (const float *)a->storage->data + a->offset;
     in[1] = b ? (const float *)b->storage->data + b->offset : NULL;
+    void *out[1];
     out[0] = t->storage->data;
     if (scalar) {
         tensor__plain_uniform(row->point->forward[isa->place], in, 2, out, 1, NULL, n, 1, (float)*scalar);
@@ -13439,6 +15377,190 @@ TENSOR__INLINE tensor_t *tensor__plain(const tensor__row_t *row, tensor_t *a, te
                                 tensor__plain_record(th, row, a, b, scalar, t));
 }
 
+// The plain door for backward: everything contiguous f32 of the shape of g. 0 = not plain.
+TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed) {
+    tensor__node_t *n = g->node;
+    tensor_t *gy = g->gy[0];
+    const tensor__isa_t *isa = g->th->ctx->plain;
+    if (!isa || !n->row->point->backward[isa->place] || !TENSOR__HOST_F32(gy) ||
+        n->out[0].dtype != TENSOR_F32 || !(gy->flags & TENSOR__CONTIGUOUS) ||
+        !tensor__plain_size(isa, gy->numel)) {
+        return 0;
+    }
+    const void *in[5];
+    int slot = -1;
+    float value = 0;
+    in[0] = in[1] = in[2] = in[3] = NULL;
+    for (int i = 0; i < n->nsaved; i++) {
+        const tensor__saved_t *v = &n->saved[i];
+        if (v->is_immediate) {
+            slot = v->source;
+            value = (float)v->immediate;
+            continue;
+        }
+        if (!v->storage || v->dtype != TENSOR_F32 || !v->contiguous || v->numel != gy->numel) { return 0; }
+        if (v->storage->version != v->version && !tensor__check_saved(g, v)) { return 1; }
+        in[v->source < 0 ? 3 : v->source] = (const float *)v->storage->data + v->offset;
+    }
+    in[4] = (const float *)gy->storage->data + gy->offset;
+
+    // The last result takes the place of a gradient nobody else holds: each element is read before.
+    int mine = !passed && gy->refs == 1 && gy->storage->refs == 1;
+    void *out[3];
+    out[0] = out[1] = out[2] = NULL;
+    for (int k = 0, left = wanted; left; k++, left >>= 1) {
+        if (!(left & 1)) { continue; }
+        tensor_t *t = mine && left == 1 ? gy : tensor__like(g->th, n->row->name, gy);
+        if (!t) { return 0; }
+        g->gx[k] = t;
+        out[k] = (float *)t->storage->data + t->offset;
+    }
+    const double *p = n->p ? n->p->f : NULL;
+    if (slot >= 0) {
+        tensor__plain_uniform(n->row->point->backward[isa->place], in, 5, out, 3, p, gy->numel, slot, value);
+    } else {
+        n->row->point->backward[isa->place](in, out, p, gy->numel);
+    }
+    return 1;
+}
+
+// The plain door for the place of the largest or smallest of contiguous f32: a policy's choice costs no more
+// than a layer. NULL = not plain.
+TENSOR__FN tensor_t *tensor__plain_arg_op(const tensor__row_t *row, const tensor_t *x) {
+    tensor__thread_t *th = tensor__self();
+    const tensor__isa_t *isa = tensor__plain_begin(th, row);
+    if (!isa || !tensor__plain_arg(th, x) || !(x->flags & TENSOR__CONTIGUOUS) || !x->numel) { return NULL; }
+    tensor_t *t = tensor__fresh(th, row->name, TENSOR_I64, 1, 0);
+    if (!t) { return NULL; }
+    const float *v = (const float *)tensor__ptr(x);
+    int largest = row->id == TENSOR_OP_ARGMAX;
+    float m = largest ? TENSOR__DO(isa, leaf_max)(v, x->numel) : TENSOR__DO(isa, leaf_min)(v, x->numel);
+    *(int64_t *)t->storage->data = TENSOR__DO(isa, find)(v, x->numel, m);
+    return tensor__plain_commit(th, t, 1);
+}
+
+// The plain door for the product of two f32 matrices that needs no scratch, b [k, n] or turned [n, k], its
+// bias [n] or NULL, and the pointwise op done to it in place or NULL. NULL = not plain, the general way.
+TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias,
+                                           int turned, const tensor__row_t *then) {
+    tensor__thread_t *th = tensor__self();
+    const tensor__isa_t *isa = tensor__plain_begin(th, row);
+    if (!isa || !tensor__plain_arg(th, a) || !tensor__plain_arg(th, b) || a->ndim != 2 || b->ndim != 2 ||
+        a->dims[1] != b->dims[turned] || (turned && !(a->flags & TENSOR__CONTIGUOUS))) {
+        return NULL;
+    }
+    tensor__gemm_t g;
+    g.m = a->dims[0];
+    g.k = a->dims[1];
+    g.n = b->dims[!turned];
+    if (bias && (!tensor__plain_arg(th, bias) || bias->ndim != 1 || bias->dims[0] != g.n ||
+                 !(bias->flags & TENSOR__CONTIGUOUS))) {
+        return NULL;
+    }
+    g.batch = 1;
+    g.ars = a->strides[0];
+    g.acs = a->strides[1];
+    g.brs = b->strides[turned];
+    g.bcs = b->strides[!turned];
+    int64_t n = g.m * g.n;
+    if (!tensor__gemm_tiny(&g, g.ars, g.acs, g.brs, g.bcs) || n == 0 || g.k == 0 ||
+        (then && (n & (isa->lanes - 1)))) {
+        return NULL;
+    }
+    tensor_t *t = tensor__fresh(th, row->name, TENSOR_F32, n, 2);
+    if (!t) { return NULL; }
+    t->dims[0] = g.m;
+    t->dims[1] = t->strides[0] = g.crs = g.n;
+    t->strides[1] = 1;
+    g.a = tensor__ptr(a);
+    g.b = tensor__ptr(b);
+    g.bias = bias ? tensor__ptr(bias) : NULL;
+    g.c = t->storage->data;
+    g.aoff = g.boff = g.coff = NULL;
+    g.accumulate = 0;
+    g.scratch = NULL;
+    if (!tensor__gemm_blas(&g, 4)) { TENSOR__DO(isa, gemm_f32)(&g); }
+    if (then) {
+        const void *in[1];
+        void *out[1];
+        in[0] = out[0] = g.c;
+        then->point->forward[isa->place](in, out, NULL, n);
+    }
+    if (!tensor__plain_tracks(th, a, b, bias)) { return tensor__plain_commit(th, t, 1); }
+    tensor__op_t o;
+    tensor_t *const in[3] = {a, b, bias};
+    if (tensor__begin(&o, row, in, row->nin)) { o.out[o.nout++] = t; }
+    return tensor__plain_commit(th, t, o.nout && tensor__record(&o));
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-pointwise                                 MARK: pointwise fronts, casts, in place
+//
+// One front serves all rows; contiguous f32 of up to some thousand elements takes a short way past the
+// general one with the same bodies. Rejected: a function written out per op.
+// ------------------------------------------------------------------------------
+
+// dtypes of a pointwise op: what it is computed in (o->compute) and what it gives. -1 = refused, raised.
+TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
+    int kind = o->row->kind, id = o->row->id;
+    int floats = kind == TENSOR__FLT || kind == TENSOR__DBL;
+    if (floats && !tensor__is_float(promoted)) { promoted = o->th->ctx->default_dtype; }
+    if (promoted == TENSOR_BOOL && (id == TENSOR_OP_SQUARE || id == TENSOR_OP_CLAMP)) {
+        promoted = TENSOR_I64;
+    }
+    o->compute = (uint8_t)(kind == TENSOR__DBL ? TENSOR_F64 : promoted);
+    if (kind == TENSOR__CMP || kind == TENSOR__LOG) { return TENSOR_BOOL; }
+    TENSOR__REFUSE_AS(-1, kind == TENSOR__BIT && tensor__is_float(promoted), DTYPE,
+                      "%s: x %t is %s, which has no bits to work on; integers and bool have", o->row->name,
+                      o->in[0], tensor__dtype_names[promoted]);
+    TENSOR__REFUSE_AS(-1, promoted == TENSOR_BOOL && (id == TENSOR_OP_SUB || id == TENSOR_OP_NEG), DTYPE,
+                      "%s: bool cannot be subtracted or negated; use logical_xor, logical_not", o->row->name);
+    int shifts = id == TENSOR_OP_BITWISE_LEFT_SHIFT || id == TENSOR_OP_BITWISE_RIGHT_SHIFT;
+    TENSOR__REFUSE_AS(-1, promoted == TENSOR_BOOL && (shifts || id == TENSOR_OP_HARDTANH ||
+                                                      id == TENSOR_OP_ADDCMUL), DTYPE,
+                      "%s: bool is refused; integers are taken", o->row->name);
+    return promoted;
+}
+
+// The result has channels innermost if an input has them so; a copy is row-major.
+TENSOR__INLINE tensor_t *tensor__finish_images(tensor__op_t *o) {
+    for (int i = 0; i < o->nin && o->device && o->row->id != TENSOR_OP_CLONE; i++) {
+        tensor__follow(o->out[0], o->in[i]);
+    }
+    return tensor__finish(o);
+}
+
+TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
+    if (TENSOR__CASTING(o->th) && o->row->cast == TENSOR__FULL &&     // their kernels take halves
+        (promoted == TENSOR_F16 || promoted == TENSOR_BF16)) {
+        promoted = TENSOR_F32;
+    }
+    int dtype = tensor__pointwise_dtype(o, promoted);
+    if (dtype < 0) { return TENSOR__POISON; }
+    const tensor_t *a = o->in[0];
+    int same = 1;
+    for (int i = 1; i < o->nin; i++) {
+        const tensor_t *b = o->in[i];
+        same = same && (!b || tensor__same_shape(a, b));
+    }
+    if (TENSOR__LIKELY(same)) {
+        tensor__result(o, dtype, a->dims, a->ndim);
+        return tensor__finish_images(o);
+    }
+    int64_t dims[TENSOR_MAX_DIMS];
+    int ndim = 0;
+    for (int i = 0; i < o->nin; i++) {
+        const tensor_t *b = o->in[i];
+        if (b && !tensor__broadcast(dims, &ndim, b->dims, b->ndim)) {
+            TENSOR__REFUSE(i == 1, SHAPE, "%s: a %t and b %t do not broadcast", o->row->name, a, b);
+            return tensor__fail(o->th, TENSOR_ERR_SHAPE, "%s: argument %s %t does not broadcast to %n",
+                                o->row->name, tensor__arg_names[i], b, dims, ndim);
+        }
+    }
+    tensor__result(o, dtype, dims, ndim);
+    return tensor__finish_images(o);
+}
+
 TENSOR__FN tensor_t *tensor__unary(const tensor__row_t *row, tensor_t *x, double f0, double f1) {
     tensor_t *plain = row->kind <= TENSOR__NUM && f0 == 0 ? tensor__plain(row, x, NULL, NULL) : NULL;
     if (TENSOR__LIKELY(plain != NULL)) { return plain; }
@@ -13446,12 +15568,14 @@ TENSOR__FN tensor_t *tensor__unary(const tensor__row_t *row, tensor_t *x, double
     if (f0 != 0 || f1 != 0) { tensor__reals(&o, f0, f1); }
     return tensor__pointwise_finish(&o, x->dtype);
 }
+
 // As above for ops whose formula reads F_P: the parameters are there even if they are 0.
 TENSOR__FN tensor_t *tensor__unary_p(const tensor__row_t *row, tensor_t *x, double f0, double f1) {
     TENSOR__BEGIN(o, row, x)
     tensor__reals(&o, f0, f1);
     return tensor__pointwise_finish(&o, x->dtype);
 }
+
 TENSOR__FN tensor_t *tensor__binary(const tensor__row_t *row, tensor_t *a, tensor_t *b) {
     tensor_t *plain = row->kind <= TENSOR__NUM && b ? tensor__plain(row, a, b, NULL) : NULL;
     if (TENSOR__LIKELY(plain != NULL)) { return plain; }
@@ -13459,12 +15583,14 @@ TENSOR__FN tensor_t *tensor__binary(const tensor__row_t *row, tensor_t *a, tenso
     return tensor__pointwise_finish(&o, TENSOR__LIKELY(a->dtype == b->dtype) ? a->dtype :
                                     tensor__promote(in_, 2));
 }
+
 // The dtype of (tensor, number): an integral number does not change it, a fraction turns integers to f32.
 TENSOR__FN int tensor__weak(int dtype, double v) {
     if (tensor__is_float(dtype)) { return dtype; }
     if (v != floor(v) || fabs(v) > 9.3e18) { return tensor__self()->ctx->default_dtype; }
     return dtype == TENSOR_BOOL && v != 0 && v != 1 ? TENSOR_I64 : dtype;
 }
+
 TENSOR__FN tensor_t *tensor__scalar_op(const tensor__row_t *row, tensor_t *a, double b) {
     tensor_t *plain = row->kind <= TENSOR__NUM ? tensor__plain(row, a, NULL, &b) : NULL;
     if (TENSOR__LIKELY(plain != NULL)) { return plain; }
@@ -13475,6 +15601,7 @@ TENSOR__FN tensor_t *tensor__scalar_op(const tensor__row_t *row, tensor_t *a, do
     o.imm = b;
     return tensor__pointwise_finish(&o, tensor__weak(a->dtype, b));
 }
+
 TENSOR__FN tensor_t *tensor__ternary(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *c,
                                      double f0) {
     TENSOR__BEGIN(o, row, a, b, c)
@@ -13488,6 +15615,7 @@ TENSOR__FN void tensor__extent(const tensor_t *x, int64_t *first, int64_t *end) 
     *first = x->offset;
     *end = x->offset + tensor__length_of(x->dims, x->strides, x->ndim);
 }
+
 TENSOR__FN int tensor__same_view(const tensor_t *a, const tensor_t *b) {
     if (a->offset != b->offset || a->ndim != b->ndim) { return 0; }
     for (int i = 0; i < a->ndim; i++) {
@@ -13530,8 +15658,9 @@ TENSOR__FN tensor_t *tensor__update_by(const tensor__in_place_t *how, const tens
     for (int i = 1; i < o.nin; i++) {
         tensor_t *b = o.args[i];
         if (!b || b->storage != x->storage || !x->numel || !b->numel) { continue; }
-        int64_t f0, e0, f1, e1;
+        int64_t f0, e0;
         tensor__extent(x, &f0, &e0);
+        int64_t f1, e1;
         tensor__extent(b, &f1, &e1);
         if (e0 <= f1 || e1 <= f0) { continue; }
         if (!tensor__same_view(x, b)) {
@@ -13561,6 +15690,7 @@ TENSOR__FN tensor_t *tensor__update_by(const tensor__in_place_t *how, const tens
     if (o.original) { (tensor_free)(o.original); }
     return r;
 }
+
 TENSOR__FN tensor_t *tensor__update(const tensor__row_t *row, tensor_t *const *list, int nin, int scalar,
                                     double imm, const double *f, int writes_only) {
     return tensor__update_by(&tensor__in_place, row, list, nin, scalar, imm, f, writes_only);
@@ -13582,25 +15712,30 @@ TENSOR__X(ISFINITE, isfinite) TENSOR__X(CLONE, clone) TENSOR__X(HARDSIGMOID, har
 TENSOR__X(HARDSWISH, hardswish) TENSOR__X(MISH, mish) TENSOR__X(ACOSH, acosh) TENSOR__X(ASINH, asinh)
 TENSOR__X(ATANH, atanh) TENSOR__X(ERFINV, erfinv) TENSOR__X(LGAMMA, lgamma) TENSOR__X(SINC, sinc)
 #undef TENSOR__X
+
 // Numbers from 2^53 on have no fraction.
 TENSOR__FN int tensor__fractional(double v) {
     return v > -9007199254740992.0 && v < 9007199254740992.0 && v != floor(v);
 }
+
 // A fraction turns integers to f32; an infinite bound is none.
 TENSOR__FN int tensor__clamped(int dtype, double lo, double hi) {
     double v = tensor__fractional(lo) ? lo : hi;
     return tensor__fractional(v) ? tensor__weak(dtype, v) : dtype;
 }
+
 // A bound beyond the far end of an integer dtype would be a result that it cannot hold.
 TENSOR__FN int tensor__clampable(int dtype, double lo, double hi) {
     if (dtype == TENSOR_BOOL) { return 1; }             // the result is i64
     return (!(lo > 0) || tensor__holds("clamp", dtype, lo)) &&
            (!(hi < 0) || tensor__holds("clamp", dtype, hi));
 }
+
 TENSOR_API tensor_t *(tensor_bitwise_not)(tensor_t *x) {
     if (tensor__live(x) && x->dtype == TENSOR_BOOL) { return (tensor_logical_not)(x); }
     return tensor__unary(TENSOR__ROW(BITWISE_NOT), x, 0, 0);
 }
+
 TENSOR_API tensor_t *(tensor_clamp)(tensor_t *x, double lo, double hi) {
     TENSOR__BEGIN(o, TENSOR__ROW(CLAMP), x)
     int dtype = tensor__clamped(x->dtype, lo, hi);
@@ -13608,14 +15743,17 @@ TENSOR_API tensor_t *(tensor_clamp)(tensor_t *x, double lo, double hi) {
     tensor__reals(&o, lo, hi);
     return tensor__pointwise_finish(&o, dtype);
 }
+
 TENSOR_API tensor_t *(tensor_hardtanh)(tensor_t *x, double lo, double hi) {
     TENSOR__REFUSE(lo > hi, SHAPE, "hardtanh: lo %g is above hi %g", lo, hi);
     return tensor__unary_p(TENSOR__ROW(HARDTANH), x, lo, hi);
 }
+
 TENSOR_API tensor_t *(tensor_polygamma)(int n, tensor_t *x) {
     TENSOR__REFUSE(n < 0 || n > 100, SHAPE, "polygamma: n %i must be in 0..100", n);
     return tensor__unary_p(TENSOR__ROW(POLYGAMMA), x, n, 0);
 }
+
 TENSOR__MADE(digamma, (tensor_t *x), (tensor_polygamma)(0, x))
 TENSOR__FRONT(elu, (tensor_t *x, double alpha), tensor__unary_p(TENSOR__ROW(ELU), x, alpha, 0))
 TENSOR__FRONT(leaky_relu, (tensor_t *x, double slope), tensor__unary_p(TENSOR__ROW(LEAKY_RELU), x, slope, 0))
@@ -13636,6 +15774,7 @@ TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT,
 TENSOR__X(COPYSIGN, copysign) TENSOR__X(HYPOT, hypot) TENSOR__X(LOGADDEXP, logaddexp)
 TENSOR__X(LOGADDEXP2, logaddexp2) TENSOR__X(XLOGY, xlogy)
 #undef TENSOR__X
+
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name##_scalar)(tensor_t *a, double b) {                                   \
         return tensor__scalar_op(tensor__row_##ID(), a, b);                                                  \
@@ -13647,6 +15786,7 @@ TENSOR__X(LT, lt) TENSOR__X(NE, ne) TENSOR__X(COPYSIGN, copysign) TENSOR__X(XLOG
 TENSOR__X(BITWISE_AND, bitwise_and) TENSOR__X(BITWISE_OR, bitwise_or) TENSOR__X(BITWISE_XOR, bitwise_xor)
 TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT, bitwise_right_shift)
 #undef TENSOR__X
+
 #define TENSOR__X(name, op)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *a, double b) {                                            \
         TENSOR__MARK                                                                                         \
@@ -13657,21 +15797,25 @@ TENSOR__X(BITWISE_LEFT_SHIFT, bitwise_left_shift) TENSOR__X(BITWISE_RIGHT_SHIFT,
     }
 TENSOR__X(rsub_scalar, (tensor_sub)) TENSOR__X(rpow_scalar, (tensor_pow))
 #undef TENSOR__X
+
 TENSOR_API tensor_t *(tensor_where)(tensor_t *condition, tensor_t *a, tensor_t *b) {
     TENSOR__REFUSE(tensor__live(condition) && condition->dtype != TENSOR_BOOL, DTYPE,
                    "where: condition %t must be bool, not %y", condition, condition);
     return tensor__ternary(TENSOR__ROW(WHERE), condition, a, b, 0);
 }
+
 TENSOR__FRONT(lerp, (tensor_t *a, tensor_t *b, tensor_t *weight),
     tensor__ternary(TENSOR__ROW(LERP), a, b, weight, 0))
 TENSOR__FRONT(addcmul, (tensor_t *x, tensor_t *a, tensor_t *b, double value),
     tensor__ternary(TENSOR__ROW(ADDCMUL), x, a, b, value))
+
 TENSOR__FN int tensor__divides(tensor_t *a, tensor_t *b) {
     TENSOR__REFUSE_AS(0, tensor__live(a) && tensor__live(b) && !tensor__is_float(a->dtype) &&
                       !tensor__is_float(b->dtype), DTYPE,
                       "addcdiv: a %t is %y and b %t is %y; one must be a float", a, a, b, b);
     return 1;
 }
+
 TENSOR_API tensor_t *(tensor_addcdiv)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
     if (!tensor__divides(a, b)) { return TENSOR__POISON; }
     return tensor__ternary(TENSOR__ROW(ADDCDIV), x, a, b, value);
@@ -13689,6 +15833,7 @@ TENSOR__X(ADD, add) TENSOR__X(SUB, sub) TENSOR__X(MUL, mul) TENSOR__X(DIV, div) 
 TENSOR__X(REMAINDER, remainder) TENSOR__X(FMOD, fmod) TENSOR__X(FLOOR_DIVIDE, floor_divide)
 TENSOR__X(BITWISE_AND, bitwise_and) TENSOR__X(BITWISE_OR, bitwise_or) TENSOR__X(BITWISE_XOR, bitwise_xor)
 #undef TENSOR__X
+
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name##_)(tensor_t *x) {                                                   \
         return tensor__update(tensor__row_##ID(), &x, 1, 0, 0, NULL, 0);                                     \
@@ -13700,6 +15845,7 @@ TENSOR__X(LOG, log) TENSOR__X(LOG10, log10) TENSOR__X(LOG1P, log1p) TENSOR__X(LO
 TENSOR__X(RECIPROCAL, reciprocal) TENSOR__X(ROUND, round) TENSOR__X(RSQRT, rsqrt) TENSOR__X(SIGN, sign)
 TENSOR__X(SIN, sin) TENSOR__X(SQUARE, square) TENSOR__X(TAN, tan) TENSOR__X(TRUNC, trunc)
 #undef TENSOR__X
+
 // With one or two numbers; those of three operands.
 #define TENSOR__X(ID, name, params, f0, f1)                                                                  \
     TENSOR_API tensor_t *(tensor_##name) params {                                                            \
@@ -13718,26 +15864,33 @@ TENSOR__X(ELU, elu_, (tensor_t *x, double alpha), alpha, 0)
 TENSOR__X(HARDTANH, hardtanh_, (tensor_t *x, double lo, double hi), lo, hi)
 TENSOR__X(LEAKY_RELU, leaky_relu_, (tensor_t *x, double slope), slope, 0)
 #undef TENSOR__X
+
 TENSOR__FN tensor_t *tensor__update3(const tensor__row_t *row, tensor_t *x, tensor_t *a, tensor_t *b,
                                      double value) {
     double f[2] = {value, 0};
     tensor_t *const list[3] = {x, a, b};
     return tensor__update(row, list, 3, 0, 0, f, 0);
 }
+
 TENSOR__FRONT(addcmul_, (tensor_t *x, tensor_t *a, tensor_t *b, double value),
     tensor__update3(TENSOR__ROW(ADDCMUL), x, a, b, value))
+
 TENSOR_API tensor_t *(tensor_addcdiv_)(tensor_t *x, tensor_t *a, tensor_t *b, double value) {
     if (!tensor__divides(a, b)) { return TENSOR__POISON; }
     return tensor__update3(TENSOR__ROW(ADDCDIV), x, a, b, value);
 }
+
 TENSOR__FRONT(lerp_, (tensor_t *x, tensor_t *b, tensor_t *weight),
     tensor__update3(TENSOR__ROW(LERP), x, b, weight, 0))
+
 TENSOR_API tensor_t *(tensor_lerp_scalar_)(tensor_t *x, tensor_t *b, double weight) {
     TENSOR__MARK1(x)
     TENSOR__RETURN((tensor_lerp_)(x, b, tensor_scalar(weight, (tensor_dtype_t)x->dtype)));
 }
+
 TENSOR__MADE(nan_to_num_, (tensor_t *x, double nan, double posinf, double neginf),
     (tensor_copy_)(x, (tensor_nan_to_num)(x, nan, posinf, neginf)))
+
 TENSOR__INLINE tensor_t *tensor__copy_by(const tensor__in_place_t *how, tensor_t *x, tensor_t *src) {
     TENSOR__MARK
     if (src->device != x->device) { src = tensor__to_device(src, x->device, 1); }
@@ -13745,14 +15898,17 @@ TENSOR__INLINE tensor_t *tensor__copy_by(const tensor__in_place_t *how, tensor_t
     tensor_t *const list[2] = {x, src};
     return tensor__tidy(th_, mark_, tensor__update_by(how, TENSOR__ROW(CLONE), list, 2, 0, 0, NULL, 1));
 }
+
 TENSOR_API tensor_t *(tensor_copy_)(tensor_t *x, tensor_t *src) {
     TENSOR__MARK2(x, src)
     TENSOR__RETURN(tensor__copy_by(&tensor__in_place, x, src));
 }
+
 // As copy_, of tensors that are there, where nothing is recorded.
 TENSOR__FN tensor_t *tensor__write(tensor_t *x, tensor_t *src) {
     return tensor__copy_by(&tensor__in_place_unrecorded, x, src);
 }
+
 TENSOR__INLINE tensor_t *tensor__fill_by(const tensor__in_place_t *how, tensor_t *x, double value) {
     if (!TENSOR__USABLE("fill_", "x", x)) { return TENSOR__POISON; }
     TENSOR__BEGIN(o, TENSOR__ROW(FILL), x)
@@ -13763,16 +15919,21 @@ TENSOR__INLINE tensor_t *tensor__fill_by(const tensor__in_place_t *how, tensor_t
     o.out[o.nout++] = x;
     return tensor__finish(&o);
 }
+
 TENSOR_API tensor_t *(tensor_fill_)(tensor_t *x, double value) {
     return tensor__fill_by(&tensor__in_place, x, value);
 }
+
 // As fill_, where nothing is recorded.
 TENSOR__FN tensor_t *tensor__assign(tensor_t *x, double value) {
     return tensor__fill_by(&tensor__in_place_unrecorded, x, value);
 }
+
 TENSOR__FN void tensor__grad_fill(tensor__grad_t *g) { g->gx[0] = tensor_zeros_like(g->gy[0]); }
 TENSOR_API tensor_t *(tensor_zero_)(tensor_t *x) { return (tensor_fill_)(x, 0); }
+
 TENSOR__COLD
+
 // value where mask is true; name is the op's in errors.
 TENSOR__FN tensor_t *tensor__fill_masked(const char *name, tensor_t *x, tensor_t *mask, tensor_t *value) {
     int64_t dims[TENSOR_MAX_DIMS];
@@ -13784,6 +15945,7 @@ TENSOR__FN tensor_t *tensor__fill_masked(const char *name, tensor_t *x, tensor_t
                    "%s: mask %t does not broadcast to x %t", name, mask, x);
     return (tensor_where)(mask, value, x);
 }
+
 TENSOR_API tensor_t *(tensor_masked_fill)(tensor_t *x, tensor_t *mask, double value) {
     TENSOR__MARK
     TENSOR__BEGIN(o, TENSOR__ROW(WHERE), x)
@@ -13791,16 +15953,19 @@ TENSOR_API tensor_t *(tensor_masked_fill)(tensor_t *x, tensor_t *mask, double va
     tensor_t *v = tensor_scalar(value, (tensor_dtype_t)x->dtype);
     TENSOR__RETURN(tensor__fill_masked("masked_fill", x, mask, v));
 }
+
 // A value that is a tensor: 0-d, in x's dtype.
 TENSOR__FN tensor_t *tensor__fill_value(const char *name, tensor_t *x, tensor_t *value) {
     TENSOR__REFUSE(value->ndim, SHAPE, "%s: value %t must be 0-d", name, value);
     return (tensor_to)(value, x->dtype);
 }
+
 TENSOR_API tensor_t *(tensor_masked_fill_tensor)(tensor_t *x, tensor_t *mask, tensor_t *value) {
     TENSOR__MARK2(x, value)
     tensor_t *v = tensor__fill_value("masked_fill_tensor", x, value);
     TENSOR__RETURN(tensor__fill_masked("masked_fill_tensor", x, mask, v));
 }
+
 TENSOR__MADE(masked_fill_tensor_, (tensor_t *x, tensor_t *mask, tensor_t *value),
     (tensor_copy_)(x, (tensor_masked_fill_tensor)(x, mask, value)))
 TENSOR__MADE(masked_fill_, (tensor_t *x, tensor_t *mask, double value),
@@ -13809,6 +15974,7 @@ TENSOR__MADE(masked_fill_, (tensor_t *x, tensor_t *mask, double value),
 // Made of the rows above.
 TENSOR__FRONT(clamp_max, (tensor_t *x, double hi), (tensor_clamp)(x, -(double)INFINITY, hi))
 TENSOR__FRONT(clamp_min, (tensor_t *x, double lo), (tensor_clamp)(x, lo, (double)INFINITY))
+
 TENSOR_API tensor_t *(tensor_clamp_tensor)(tensor_t *x, tensor_t *lo, tensor_t *hi) {
     TENSOR__MARK1(x)
     TENSOR__REFUSE(!lo && !hi, SHAPE, "clamp_tensor: lo and hi are both NULL");
@@ -13822,21 +15988,25 @@ TENSOR_API tensor_t *(tensor_clamp_tensor)(tensor_t *x, tensor_t *lo, tensor_t *
     }
     TENSOR__RETURN(x);
 }
+
 TENSOR__MADE(deg2rad, (tensor_t *x), (tensor_mul_scalar)(x, 0.017453292519943295))
 TENSOR__MADE(rad2deg, (tensor_t *x), (tensor_mul_scalar)(x, 57.29577951308232))
 TENSOR__MADE(sgn, (tensor_t *x), (tensor_sign)(x))
 TENSOR__MADE(isneginf, (tensor_t *x), (tensor_eq_scalar)(x, -(double)INFINITY))
 TENSOR__MADE(isposinf, (tensor_t *x), (tensor_eq_scalar)(x, (double)INFINITY))
+
 TENSOR_API tensor_t *(tensor_positive)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("positive", "x", x)) { return TENSOR__POISON; }
     return x->dtype == TENSOR_BOOL ? tensor__fail(th, TENSOR_ERR_DTYPE, "positive: x %t is bool", x) : x;
 }
+
 TENSOR_API tensor_t *(tensor_frac)(tensor_t *x) {
     TENSOR__MARK1(x)
     TENSOR__REFUSE(!tensor__is_float(x->dtype), DTYPE, "frac: x %t is %y, must be a float", x, x);
     TENSOR__RETURN(tensor_sub(x, tensor_trunc(x)));
 }
+
 TENSOR_API tensor_t *(tensor_round_decimals)(tensor_t *x, int decimals) {
     TENSOR__MARK1(x)
     TENSOR__REFUSE(!tensor__is_float(x->dtype), DTYPE, "round_decimals: x %t is %y, must be a float", x, x);
@@ -13846,6 +16016,7 @@ TENSOR_API tensor_t *(tensor_round_decimals)(tensor_t *x, int decimals) {
         tensor_div(tensor_round(tensor_mul(y, scale)), scale);
     TENSOR__RETURN(tensor_to(y, x->dtype));
 }
+
 TENSOR_API tensor_t *(tensor_logit)(tensor_t *x, double eps) {
     TENSOR__MARK1(x)
     TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_logit, (tensor_logit)(cast_[0], eps), x)
@@ -13858,6 +16029,7 @@ TENSOR_API tensor_t *(tensor_logit)(tensor_t *x, double eps) {
     }
     TENSOR__RETURN(tensor_sub(tensor_log(x), tensor_log1p(tensor_neg(x))));
 }
+
 TENSOR_API tensor_t *(tensor_nan_to_num)(tensor_t *x, double nan, double posinf, double neginf) {
     TENSOR__MARK1(x)
     if (!tensor__is_float(x->dtype)) { TENSOR__RETURN(tensor_clone(x)); }
@@ -13868,11 +16040,13 @@ TENSOR_API tensor_t *(tensor_nan_to_num)(tensor_t *x, double nan, double posinf,
     double least = tensor__isnan_f64(neginf) ? -top : neginf;
     TENSOR__RETURN(tensor_where(tensor_isneginf(x), tensor_scalar(least, dtype), y));
 }
+
 TENSOR_API tensor_t *(tensor_signbit)(tensor_t *x) {
     TENSOR__MARK1(x)
     if (tensor__is_float(x->dtype)) { x = tensor_copysign(tensor_scalar(1, (tensor_dtype_t)x->dtype), x); }
     TENSOR__RETURN(tensor_lt_scalar(x, 0));
 }
+
 // y, a constant where it is defined, as a function of x: its gradient is 0, and no NaN comes from where y
 // jumps.
 TENSOR__FN tensor_t *tensor__constant_of(tensor_t *y, tensor_t *x) {
@@ -13884,6 +16058,7 @@ TENSOR__FN tensor_t *tensor__constant_of(tensor_t *y, tensor_t *x) {
     tensor_t *zero = tensor_sum(tensor_where(no, x, tensor_scalar(0, dtype)));
     return tensor_add(y, tensor_to(zero, y->dtype));
 }
+
 TENSOR_API tensor_t *(tensor_div_mode)(tensor_t *a, tensor_t *b, const char *rounding_mode) {
     TENSOR__MARK
     if (!rounding_mode) { return (tensor_div)(a, b); }
@@ -13897,14 +16072,17 @@ TENSOR_API tensor_t *(tensor_div_mode)(tensor_t *a, tensor_t *b, const char *rou
     tensor_t *y = tensor_trunc(tensor_div(tensor_detach(a), tensor_detach(b)));
     TENSOR__RETURN(tensor__constant_of(tensor__constant_of(y, a), b));
 }
+
 TENSOR__MADE(float_power, (tensor_t *a, tensor_t *b),
     tensor_pow(tensor_to(a, TENSOR_F64), tensor_to(b, TENSOR_F64)))
 TENSOR__MADE(float_power_scalar, (tensor_t *a, double b), tensor_pow_scalar(tensor_to(a, TENSOR_F64), b))
+
 // Of equal zeros the first is taken: maximum(b, a).
 TENSOR__MADE(fmax, (tensor_t *a, tensor_t *b),
     tensor_where(tensor_isnan(b), a, tensor_where(tensor_isnan(a), b, tensor_maximum(b, a))))
 TENSOR__MADE(fmin, (tensor_t *a, tensor_t *b),
     tensor_where(tensor_isnan(b), a, tensor_where(tensor_isnan(a), b, tensor_minimum(b, a))))
+
 TENSOR_API tensor_t *(tensor_heaviside)(tensor_t *x, tensor_t *values) {
     TENSOR__MARK1(x)
     TENSOR__REFUSE(tensor__live(values) && x->dtype != values->dtype, DTYPE,
@@ -13912,6 +16090,7 @@ TENSOR_API tensor_t *(tensor_heaviside)(tensor_t *x, tensor_t *values) {
     tensor_t *step = tensor_to(tensor_gt_scalar(x, 0), x->dtype);
     TENSOR__RETURN(tensor_where(tensor_eq_scalar(x, 0), tensor_detach(values), step));
 }
+
 TENSOR_API tensor_t *(tensor_ldexp)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK2(a, b)
     if (!tensor__is_float(a->dtype) || tensor__is_float(b->dtype)) {
@@ -13921,59 +16100,27 @@ TENSOR_API tensor_t *(tensor_ldexp)(tensor_t *a, tensor_t *b) {
     tensor_t *power = tensor_exp2(tensor_to(b, a->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32));
     TENSOR__RETURN(tensor_to(tensor_mul(a, power), a->dtype));
 }
+
 TENSOR_API tensor_t *(tensor_lerp_scalar)(tensor_t *a, tensor_t *b, double weight) {
     TENSOR__MARK1(a)
     TENSOR__RETURN(tensor_lerp(a, b, tensor_scalar(weight, (tensor_dtype_t)a->dtype)));
 }
+
 TENSOR_API tensor_t *(tensor_isclose)(tensor_t *a, tensor_t *b, double rtol, double atol, int equal_nan) {
     TENSOR__MARK2(a, b)
     TENSOR__REFUSE(a->dtype != b->dtype, DTYPE, "isclose: a %t is %y and b %t is %y", a, a, b, b);
     TENSOR__REFUSE(!(rtol >= 0 && atol >= 0), SHAPE, "isclose: rtol %g and atol %g must be >= 0", rtol, atol);
-    tensor_t *y = tensor_eq(a, b), *d;
+    tensor_t *y = tensor_eq(a, b);
     if (equal_nan) { y = tensor_logical_or(y, tensor_logical_and(tensor_isnan(a), tensor_isnan(b))); }
-    if (!tensor__is_float(a->dtype)) { a = tensor_to(a, TENSOR_F64); b = tensor_to(b, TENSOR_F64); }
-    d = tensor_abs(tensor_sub(a, b));
+    if (!tensor__is_float(a->dtype)) {
+        a = tensor_to(a, TENSOR_F64);
+        b = tensor_to(b, TENSOR_F64);
+    }
+    tensor_t *d = tensor_abs(tensor_sub(a, b));
     b = tensor_add_scalar(tensor_mul_scalar(tensor_abs(b), rtol), atol);
     TENSOR__RETURN(tensor_logical_or(y, tensor_logical_and(tensor_isfinite(d), tensor_le(d, b))));
 }
-// TRANSFER: contiguous bytes from one device to another. The call's device is the CPU whatever the direction,
-// so this kernel runs; the backend of the other side copies.
-TENSOR__FN int tensor__cpu_transfer(tensor_call_t *c) {
-    const tensor_arg_t *x = &c->arg[0], *y = &c->arg[1];
-    return tensor__move_bytes(c->thread, y->data, y->storage, x->data, x->storage,
-                              (uint64_t)x->numel * tensor__sizes[x->dtype], !c->p->i[1], "to");
-}
-TENSOR__FN tensor_t *tensor__to_device(tensor_t *x, int device, int wait) {
-    TENSOR__MARK
-    tensor_t *dense = (tensor_contiguous)(x);
-    TENSOR__BEGIN(o, TENSOR__ROW(TRANSFER), dense)
-    tensor__ints(&o, x->device, !wait);
-    o.device = (int16_t)(device || wait || !o.th->ctx->backend[1]->aside ? device : TENSOR__PINNED);
-    tensor__result(&o, x->dtype, x->dims, x->ndim);
-    o.device = 0;
-    return tensor__tidy(th_, mark_, tensor__finish(&o));
-}
-TENSOR__FN void tensor__grad_transfer(tensor__grad_t *g) {
-    g->gx[0] = tensor__to_device(g->gy[0], (int)g->p->i[0], 1);
-}
-TENSOR_API tensor_t *(tensor_to_non_blocking)(tensor_t *x, int to) {
-    TENSOR__BEGIN(o, TENSOR__ROW(CLONE), x)
-    int device = tensor__device_index(o.th, "to_non_blocking", to);
-    if (device < 0 || device == x->device) { return device < 0 ? TENSOR__POISON : x; }
-    return tensor__to_device(x, device, 0);
-}
-TENSOR_API tensor_t *(tensor_pin_memory)(tensor_t *x) {
-    TENSOR__BEGIN(o, TENSOR__ROW(CLONE), x)
-    const tensor_backend_t *b = o.th->ctx->backend[1];
-    TENSOR__REFUSE(x->device || !b || !b->aside, DEVICE, "pin_memory: %s", x->device ? "x lies on a device" :
-                   "the CUDA backend is not started");
-    if (x->storage->deleter == b->release) { return x; }
-    o.compute = x->dtype;
-    o.device = TENSOR__PINNED;
-    tensor__result(&o, x->dtype, x->dims, x->ndim);
-    o.device = 0;
-    return tensor__finish(&o);
-}
+
 // A copy in another dtype: the formula is the identity, conversion is the iterator's.
 TENSOR_API tensor_t *(tensor_to)(tensor_t *x, int to) {
     TENSOR__BEGIN(o, TENSOR__ROW(CLONE), x)
@@ -13988,16 +16135,15 @@ TENSOR_API tensor_t *(tensor_to)(tensor_t *x, int to) {
     tensor__follow(tensor__result(&o, to, x->dims, x->ndim), x);
     return tensor__finish(&o);
 }
+
 TENSOR__FRONT(contiguous, (tensor_t *x),
     tensor__live(x) && (x->flags & TENSOR__CONTIGUOUS) ? x : (tensor_clone)(x))
 
-// The rows' text as differentiable tensor ops, for the derivative of a derivative.
-TENSOR__FN tensor_t *tensor__grad_in(tensor__grad_t *g, int k);
-TENSOR__FN tensor_t *tensor__grad_out(tensor__grad_t *g, int k);
 // Halves are computed in f32 and rounded once, by the edge: as the fused kernel does.
 TENSOR__FN tensor_t *tensor__wide(tensor_t *t) {
     return t->dtype == TENSOR_F16 || t->dtype == TENSOR_BF16 ? (tensor_to)(t, TENSOR_F32) : t;
 }
+
 #define F_A tensor__wide(tensor__grad_in(g, 0))
 #define F_B tensor__wide(tensor__grad_in(g, 1))
 #define F_C_ tensor__wide(tensor__grad_in(g, 2))
@@ -14058,6 +16204,7 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__NONE, TENS
 #define TENSOR__PASS 0
 #define TENSOR__PASS_WORDS
 #include TENSOR_SELF
+
 TENSOR__END
 
 TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o) {
@@ -14066,54 +16213,6 @@ TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o) {
         if (o->in[k] && tensor__needs_grad(o->in[k])) { mask |= o->row->point->reads[k]; }
     }
     return mask;
-}
-
-TENSOR__FN int tensor__check_saved(tensor__grad_t *g, const tensor__saved_t *v);
-
-// The plain door for backward: everything contiguous f32 of the shape of g. 0 = not plain.
-TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed) {
-    tensor__node_t *n = g->node;
-    tensor_t *gy = g->gy[0];
-    const tensor__isa_t *isa = g->th->ctx->plain;
-    if (!isa || !n->row->point->backward[isa->place] || !TENSOR__HOST_F32(gy) ||
-        n->out[0].dtype != TENSOR_F32 || !(gy->flags & TENSOR__CONTIGUOUS) ||
-        !tensor__plain_size(isa, gy->numel)) {
-        return 0;
-    }
-    const void *in[5];
-    void *out[3];
-    int slot = -1;
-    float value = 0;
-    in[0] = in[1] = in[2] = in[3] = NULL;
-    for (int i = 0; i < n->nsaved; i++) {
-        const tensor__saved_t *v = &n->saved[i];
-        if (v->is_immediate) {
-            slot = v->source;
-            value = (float)v->immediate;
-            continue;
-        }
-        if (!v->storage || v->dtype != TENSOR_F32 || !v->contiguous || v->numel != gy->numel) { return 0; }
-        if (v->storage->version != v->version && !tensor__check_saved(g, v)) { return 1; }
-        in[v->source < 0 ? 3 : v->source] = (const float *)v->storage->data + v->offset;
-    }
-    in[4] = (const float *)gy->storage->data + gy->offset;
-    // The last result takes the place of a gradient nobody else holds: each element is read before.
-    int mine = !passed && gy->refs == 1 && gy->storage->refs == 1;
-    out[0] = out[1] = out[2] = NULL;
-    for (int k = 0, left = wanted; left; k++, left >>= 1) {
-        if (!(left & 1)) { continue; }
-        tensor_t *t = mine && left == 1 ? gy : tensor__like(g->th, n->row->name, gy);
-        if (!t) { return 0; }
-        g->gx[k] = t;
-        out[k] = (float *)t->storage->data + t->offset;
-    }
-    const double *p = n->p ? n->p->f : NULL;
-    if (slot >= 0) {
-        tensor__plain_uniform(n->row->point->backward[isa->place], in, 5, out, 3, p, gy->numel, slot, value);
-    } else {
-        n->row->point->backward[isa->place](in, out, p, gy->numel);
-    }
-    return 1;
 }
 
 // Gradient of every pointwise row: one fused kernel of the derivative columns, or the same text on tensors.
@@ -14140,7 +16239,6 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
     }
     if (!wanted || (!g->create && tensor__plain_backward(g, wanted, passed))) { return; }
     tensor_arg_t arg[8];
-    tensor_call_t c;
     for (int i = 0; i < 8; i++) {
         arg[i].data = NULL;
         arg[i].role = TENSOR_READ;
@@ -14179,6 +16277,7 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
         tensor__arg(&arg[5 + k], t, TENSOR_WRITE);
         g->gx[k] = t;
     }
+    tensor_call_t c;
     c.row = n->row->back;
     c.arg = arg;
     c.nin = 5;
@@ -14216,23 +16315,56 @@ typedef struct tensor__reduce_t {
 
 TENSOR__INLINE void tensor__acc_init(const tensor__reduce_t *r, tensor__acc_t *a) {
     switch (r->id) {
-    case TENSOR_OP_PROD: a->d = 1; a->i = 1; break;
-    case TENSOR_OP_AMAX: a->d = -(double)INFINITY; a->i = INT64_MIN; break;
-    case TENSOR_OP_AMIN: a->d = (double)INFINITY; a->i = INT64_MAX; break;
-    case TENSOR_OP_ALL: a->d = 1; a->i = 1; break;
-    default: a->d = 0; a->i = 0; break;
+    case TENSOR_OP_PROD:
+        a->d = 1;
+        a->i = 1;
+        break;
+    case TENSOR_OP_AMAX:
+        a->d = -(double)INFINITY;
+        a->i = INT64_MIN;
+        break;
+    case TENSOR_OP_AMIN:
+        a->d = (double)INFINITY;
+        a->i = INT64_MAX;
+        break;
+    case TENSOR_OP_ALL:
+        a->d = 1;
+        a->i = 1;
+        break;
+    default:
+        a->d = 0;
+        a->i = 0;
+        break;
     }
 }
+
 TENSOR__INLINE void tensor__acc_join(const tensor__reduce_t *r, tensor__acc_t *a, const tensor__acc_t *b) {
     switch (r->id) {
-    case TENSOR_OP_PROD: a->d *= b->d; a->i = (int64_t)((uint64_t)a->i * (uint64_t)b->i); break;
-    case TENSOR_OP_AMAX: a->d = tensor__max_f64(a->d, b->d); a->i = b->i > a->i ? b->i : a->i; break;
-    case TENSOR_OP_AMIN: a->d = tensor__min_f64(a->d, b->d); a->i = b->i < a->i ? b->i : a->i; break;
-    case TENSOR_OP_ANY: a->i |= b->i; break;
-    case TENSOR_OP_ALL: a->i &= b->i; break;
-    default: a->d += b->d; a->i = (int64_t)((uint64_t)a->i + (uint64_t)b->i); break;
+    case TENSOR_OP_PROD:
+        a->d *= b->d;
+        a->i = (int64_t)((uint64_t)a->i * (uint64_t)b->i);
+        break;
+    case TENSOR_OP_AMAX:
+        a->d = tensor__max_f64(a->d, b->d);
+        a->i = b->i > a->i ? b->i : a->i;
+        break;
+    case TENSOR_OP_AMIN:
+        a->d = tensor__min_f64(a->d, b->d);
+        a->i = b->i < a->i ? b->i : a->i;
+        break;
+    case TENSOR_OP_ANY:
+        a->i |= b->i;
+        break;
+    case TENSOR_OP_ALL:
+        a->i &= b->i;
+        break;
+    default:
+        a->d += b->d;
+        a->i = (int64_t)((uint64_t)a->i + (uint64_t)b->i);
+        break;
     }
 }
+
 // A leaf in the compute type into the accumulator. id is a constant where this is inlined, once per row: no
 // row reaches the kernels of another.
 TENSOR__INLINE void tensor__acc_leaf(const int id, const tensor__reduce_t *r, tensor__acc_t *a,
@@ -14248,32 +16380,41 @@ TENSOR__INLINE void tensor__acc_leaf(const int id, const tensor__reduce_t *r, te
         switch (id) {
         case TENSOR_OP_PROD: TENSOR__EACH(int64_t, v.i = (int64_t)((uint64_t)v.i * (uint64_t)b));
         case TENSOR_OP_AMAX: TENSOR__EACH(int64_t, v.i = b > v.i ? b : v.i);
-        case TENSOR_OP_AMIN: TENSOR__EACH(int64_t, v.i = b < v.i ? b : v.i);
-        TENSOR__EITHER(int64_t)
+        case TENSOR_OP_AMIN:
+            TENSOR__EACH(int64_t, v.i = b < v.i ? b : v.i);
+            TENSOR__EITHER(int64_t)
         default: TENSOR__EACH(int64_t, v.i = (int64_t)((uint64_t)v.i + (uint64_t)b));
         }
     } else if (r->klass == TENSOR__C_F64) {
         switch (id) {
         case TENSOR_OP_PROD: TENSOR__EACH(double, v.d *= b);
         case TENSOR_OP_AMAX: TENSOR__EACH(double, v.d = tensor__max_f64(v.d, b));
-        case TENSOR_OP_AMIN: TENSOR__EACH(double, v.d = tensor__min_f64(v.d, b));
-        TENSOR__EITHER(double)
+        case TENSOR_OP_AMIN:
+            TENSOR__EACH(double, v.d = tensor__min_f64(v.d, b));
+            TENSOR__EITHER(double)
         default: TENSOR__EACH(double, v.d += b);
         }
     } else {
         const float *x = (const float *)block;
         switch (id) {
         case TENSOR_OP_PROD: TENSOR__EACH(float, v.d *= (double)b);
-        case TENSOR_OP_AMAX: v.d = (double)TENSOR__DO(r->isa, leaf_max)(x, n); break;
-        case TENSOR_OP_AMIN: v.d = (double)TENSOR__DO(r->isa, leaf_min)(x, n); break;
-        TENSOR__EITHER(float)
-        default: v.d = (double)TENSOR__DO(r->isa, leaf_sum)(x, n); break;
+        case TENSOR_OP_AMAX:
+            v.d = (double)TENSOR__DO(r->isa, leaf_max)(x, n);
+            break;
+        case TENSOR_OP_AMIN:
+            v.d = (double)TENSOR__DO(r->isa, leaf_min)(x, n);
+            break;
+            TENSOR__EITHER(float)
+        default:
+            v.d = (double)TENSOR__DO(r->isa, leaf_sum)(x, n);
+            break;
         }
     }
 #undef TENSOR__EACH
 #undef TENSOR__EITHER
     tensor__acc_join(r, a, &v);
 }
+
 TENSOR__FN void tensor__acc_store(const tensor__reduce_t *r, int64_t k, const tensor__acc_t *a) {
     void *to = (char *)r->y->data + k * tensor__sizes[r->y->dtype];
     if (r->id == TENSOR_OP_MEAN) {
@@ -14285,6 +16426,7 @@ TENSOR__FN void tensor__acc_store(const tensor__reduce_t *r, int64_t k, const te
         tensor__store_f64(to, r->y->dtype, 1, &a->d, 1);
     }
 }
+
 TENSOR__INLINE int64_t tensor__offset_of(int64_t index, const int64_t *dims, const int64_t *strides, int n) {
     int64_t offset = 0;
     for (int d = n - 1; d >= 0; d--) {
@@ -14293,6 +16435,7 @@ TENSOR__INLINE int64_t tensor__offset_of(int64_t index, const int64_t *dims, con
     }
     return offset;
 }
+
 // Elements first..end of the reduced index space below kept index k.
 TENSOR__FN void tensor__reduce_range(const tensor__reduce_t *r, int64_t k, int64_t first, int64_t end,
                                      tensor__acc_t *a) {
@@ -14319,6 +16462,7 @@ TENSOR__FN void tensor__reduce_range(const tensor__reduce_t *r, int64_t k, int64
         first += m;
     }
 }
+
 TENSOR__FN void tensor__reduce_rows(void *arg, int64_t task, int worker) {
     tensor__reduce_t *r = (tensor__reduce_t *)arg;
     (void)worker;
@@ -14330,6 +16474,7 @@ TENSOR__FN void tensor__reduce_rows(void *arg, int64_t task, int worker) {
         tensor__acc_store(r, k, &a);
     }
 }
+
 TENSOR__FN void tensor__reduce_chunk(void *arg, int64_t task, int worker) {
     tensor__reduce_t *r = (tensor__reduce_t *)arg;
     (void)worker;
@@ -14337,14 +16482,15 @@ TENSOR__FN void tensor__reduce_chunk(void *arg, int64_t task, int worker) {
     tensor__acc_init(r, &r->part[task]);
     tensor__reduce_range(r, k, c * r->chunk, tensor__least((c + 1) * r->chunk, r->reduced), &r->part[task]);
 }
+
 // Sum or mean over leading dims of f32: rows of the kept dim are added in leaves of 64, leaves in double.
 TENSOR__FN void tensor__reduce_columns(void *arg, int64_t task, int worker) {
     tensor__reduce_t *r = (tensor__reduce_t *)arg;
     (void)worker;
     int64_t first = task * TENSOR__BLOCK, n = tensor__least(r->kept - first, TENSOR__BLOCK);
-    float leaf[TENSOR__BLOCK];
     double sum[TENSOR__BLOCK];
     for (int64_t k = 0; k < n; k++) { sum[k] = 0; }
+    float leaf[TENSOR__BLOCK];
     for (int64_t i = 0; i < r->reduced; i += 64) {
         int64_t end = tensor__least(i + 64, r->reduced);
         memset(leaf, 0, (size_t)n * sizeof *leaf);
@@ -14357,6 +16503,7 @@ TENSOR__FN void tensor__reduce_columns(void *arg, int64_t task, int worker) {
     double scale = r->id == TENSOR_OP_MEAN ? 1.0 / (double)r->reduced : 1.0;
     for (int64_t k = 0; k < n; k++) { ((float *)r->y->data)[first + k] = (float)(sum[k] * scale); }
 }
+
 TENSOR__FN void tensor__merge_dim(int64_t *dims, int64_t *strides, int *n, int64_t dim, int64_t stride) {
     if (dim == 1) { return; }
     if (*n && strides[*n - 1] == stride * dim) {
@@ -14367,9 +16514,11 @@ TENSOR__FN void tensor__merge_dim(int64_t *dims, int64_t *strides, int *n, int64
     dims[*n] = dim;
     strides[(*n)++] = stride;
 }
+
 // Few outputs over much data: chunks of a length that depends on the shape alone, combined in order. As many
 // outputs at once as have their parts on the stack.
 enum { TENSOR__MOST_PARTS = 64, TENSOR__PARTS_AT_ONCE = 4 };
+
 TENSOR__FN TENSOR__NOINLINE void tensor__reduce_parts(tensor__reduce_t *r) {
     tensor__acc_t part[TENSOR__PARTS_AT_ONCE * TENSOR__MOST_PARTS];
     r->part = part;
@@ -14386,6 +16535,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__reduce_parts(tensor__reduce_t *r) {
         }
     }
 }
+
 TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c, void (*leaf)(const tensor__reduce_t *r, tensor__acc_t *a,
                                                                   const void *block, int64_t n)) {
     const tensor_arg_t *x = &c->arg[0];
@@ -14411,7 +16561,11 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c, void (*leaf)(const tensor__r
         }
     }
     if (r.kept == 0) { return 0; }
-    if (!r.nr) { r.rd[0] = r.reduced; r.rs[0] = 1; r.nr = 1; }
+    if (!r.nr) {
+        r.rd[0] = r.reduced;
+        r.rs[0] = 1;
+        r.nr = 1;
+    }
     int sums = r.id == TENSOR_OP_SUM || r.id == TENSOR_OP_MEAN;
     if (sums && r.klass == TENSOR__C_F32 && x->dtype == TENSOR_F32 && r.y->dtype == TENSOR_F32 && r.nk == 1 &&
         r.ks[0] == 1 && r.kept >= 8 && r.rs[r.nr - 1] != 1) {
@@ -14424,13 +16578,20 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c, void (*leaf)(const tensor__r
         return 0;
     }
     if (r.kept >= 32 || r.reduced <= TENSOR__CHUNK) {
-        r.chunks = r.kept * r.reduced < 2 * TENSOR__GRAIN ? 1 : r.kept < 64 ? r.kept : 64;
+        if (r.kept * r.reduced < 2 * TENSOR__GRAIN) {
+            r.chunks = 1;
+        } else if (r.kept < 64) {
+            r.chunks = r.kept;
+        } else {
+            r.chunks = 64;
+        }
         tensor__parallel(r.chunks, tensor__reduce_rows, &r);
         return 0;
     }
     tensor__reduce_parts(&r);
     return 0;
 }
+
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR__FN void tensor__acc_leaf_##name(const tensor__reduce_t *r, tensor__acc_t *a, const void *block,  \
                                             int64_t n) {                                                     \
@@ -14472,17 +16633,20 @@ TENSOR__FN tensor_t *tensor__reduce(const tensor__row_t *row, tensor_t *x, uint3
     tensor__result(&o, dtype, dims, ndim);
     return tensor__finish(&o);
 }
+
 // Dims as a mask, none given = all. 0 = failed, raised.
 TENSOR__FN int tensor__mask(const char *name, tensor_t *x, const int64_t *dims, int n, uint32_t *mask) {
     *mask = n ? 0 : (1u << TENSOR_MAX_DIMS) - 1;
     return tensor__dim_mask(name, x, dims, n, mask);
 }
+
 TENSOR__FN tensor_t *tensor__reduce_dims(const tensor__row_t *row, tensor_t *x, const int64_t *dims, int n,
                                          int keepdim) {
     uint32_t mask;
     if (!tensor__mask(row->name, x, dims, n, &mask)) { return TENSOR__POISON; }
     return tensor__reduce(row, x, x->ndim ? mask : 0, keepdim);
 }
+
 #define TENSOR__X(ID, all, name)                                                                             \
     TENSOR_API tensor_t *(tensor_##all)(tensor_t *x) {                                                       \
         return tensor__reduce(tensor__row_##ID(), x, (1u << TENSOR_MAX_DIMS) - 1, 0);                        \
@@ -14517,15 +16681,18 @@ TENSOR__FN tensor_t *tensor__kept(const tensor__grad_t *g, tensor_t *t) {
     for (int d = 0; d < x->ndim; d++) { dims[d] = g->p->i[0] >> d & 1 ? 1 : x->dims[d]; }
     return (tensor_reshape_n)(t, dims, x->ndim);
 }
+
 TENSOR__FN void tensor__grad_sum(tensor__grad_t *g) {
     g->gx[0] = tensor_expand_n(tensor__kept(g, g->gy[0]), g->node->in[0].dims, g->node->in[0].ndim);
 }
+
 TENSOR__FN void tensor__grad_mean(tensor__grad_t *g) {
     int64_t n = 1;
     for (int d = 0; d < g->node->in[0].ndim; d++) { n *= g->p->i[0] >> d & 1 ? g->node->in[0].dims[d] : 1; }
     tensor_t *s = tensor_div_scalar(tensor__kept(g, g->gy[0]), (double)n);
     g->gx[0] = tensor_expand_n(s, g->node->in[0].dims, g->node->in[0].ndim);
 }
+
 TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0), *y = tensor__kept(g, tensor__grad_out(g, 0));
     // NaN is a maximum too: its places are those that are NaN.
@@ -14535,43 +16702,15 @@ TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
     tensor_t *count = tensor__reduce(TENSOR__ROW(SUM), hit, (uint32_t)g->p->i[0], 1);
     g->gx[0] = tensor_mul(hit, tensor_div(tensor__kept(g, g->gy[0]), count));
 }
-TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int64_t dim, int drop,
-                                     int keepdim, int dtype, int64_t i0, double f0);
-// The product of the others of a row, for each element of x [rows, n].
-TENSOR__FN tensor_t *tensor__prod_others(tensor_t *x, int create) {
-    if (!create || x == TENSOR__POISON) {
-        return tensor__rows_op(TENSOR__ROW(PROD_OTHERS), x, -1, 0, 0, -1, 0, 0);
-    }
-    // A table with x_j, or 1 on the diagonal: n^2 memory, but differentiable again.
-    int64_t n = x->dims[1], square[3] = {x->dims[0], n, n};
-    tensor_t *rows = tensor_expand_n(tensor_unsqueeze(x, 1), square, 3);
-    tensor_t *own = tensor_to(tensor_to(tensor_eye(n, n), TENSOR_BOOL), (int)tensor_device(x));
-    return tensor_prod_dim(tensor_masked_fill(rows, own, 1), 2, 0);
-}
-// Exact with zeros: the derivative for an element is the product of the others, from running products of both
-// sides.
-TENSOR__FN void tensor__grad_prod(tensor__grad_t *g) {
-    tensor_t *x = tensor__grad_in(g, 0);
-    if (!tensor__live(x)) { return; }
-    int64_t dims[TENSOR_MAX_DIMS], back[TENSOR_MAX_DIMS];
-    int n = 0;
-    for (int d = 0; d < x->ndim; d++) { if (!(g->p->i[0] >> d & 1)) { dims[n++] = d; } }
-    for (int d = 0; d < x->ndim; d++) { if (g->p->i[0] >> d & 1) { dims[n++] = d; } }
-    for (int d = 0; d < x->ndim; d++) { back[dims[d]] = d; }
-    tensor_t *p = tensor_permute_n(x, dims, x->ndim);
-    if (p == TENSOR__POISON) { return; }
-    tensor_shape_t shape = tensor_shape(p);
-    int64_t reduced = 1;
-    for (int d = 0; d < x->ndim; d++) { reduced *= g->p->i[0] >> d & 1 ? x->dims[d] : 1; }
-    if (x->numel == 0) { g->gx[0] = x; return; }
-    int64_t flat[2] = {x->numel / reduced, reduced};
-    p = tensor_reshape_n(p, flat, 2);
-    tensor_t *others = tensor__prod_others(p, g->create);
-    others = tensor_permute_n(tensor_reshape_n(others, shape.dims, shape.ndim), back, x->ndim);
-    g->gx[0] = tensor_mul(others, tensor__kept(g, g->gy[0]));
-}
 
-// ---- rows of the last dim ----
+// ------------------------------------------------------------------------------
+// >>impl-rows                                     MARK: rows of the last dim
+//
+// Softmax and its kin, running sums, norms and arg of extremes work on rows of the last dim; other dims
+// are moved there. f32 goes to the pass's kernels (>>kernel-rows), f64 and integers to plain loops beside
+// them. A task has whole rows, so no sum depends on the number of threads. Rejected: strided kernels (a
+// transpose costs less than rows that miss the cache).
+// ------------------------------------------------------------------------------
 
 typedef struct tensor__rowcall_t {
     tensor_call_t *c;
@@ -14586,16 +16725,20 @@ TENSOR__INLINE void tensor__row_f64(const int id, const tensor__rowcall_t *r, co
     const tensor_params_t *p = r->c->p;
     double m = -(double)INFINITY, s = 0;
     switch (id) {
-    case TENSOR_OP_SOFTMAX: case TENSOR_OP_LOG_SOFTMAX: case TENSOR_OP_LOGSUMEXP: {
-        for (int64_t i = 0; i < n; i++) { m = tensor__max_f64(m, x[i]); }
-        int flat = id == TENSOR_OP_LOGSUMEXP && (m == (double)INFINITY || m == -(double)INFINITY);
-        for (int64_t i = 0; i < n; i++) { s += exp(x[i] - m); }
-        if (id == TENSOR_OP_LOGSUMEXP) { y[0] = flat ? m : m + log(s); break; }
-        for (int64_t i = 0; i < n; i++) {
-            y[i] = id == TENSOR_OP_SOFTMAX ? exp(x[i] - m) / s : x[i] - m - log(s);
+    case TENSOR_OP_SOFTMAX: case TENSOR_OP_LOG_SOFTMAX: case TENSOR_OP_LOGSUMEXP:
+        {
+            for (int64_t i = 0; i < n; i++) { m = tensor__max_f64(m, x[i]); }
+            int flat = id == TENSOR_OP_LOGSUMEXP && (m == (double)INFINITY || m == -(double)INFINITY);
+            for (int64_t i = 0; i < n; i++) { s += exp(x[i] - m); }
+            if (id == TENSOR_OP_LOGSUMEXP) {
+                y[0] = flat ? m : m + log(s);
+                break;
+            }
+            for (int64_t i = 0; i < n; i++) {
+                y[i] = id == TENSOR_OP_SOFTMAX ? exp(x[i] - m) / s : x[i] - m - log(s);
+            }
+            break;
         }
-        break;
-    }
     case TENSOR_OP_SOFTMAX_BACKWARD:
         for (int64_t i = 0; i < n; i++) { s += x[i] * x2[i]; }
         for (int64_t i = 0; i < n; i++) { y[i] = x2[i] * (x[i] - s); }
@@ -14605,7 +16748,10 @@ TENSOR__INLINE void tensor__row_f64(const int id, const tensor__rowcall_t *r, co
         for (int64_t i = 0; i < n; i++) { y[i] = x[i] - exp(x2[i]) * s; }
         break;
     case TENSOR_OP_CUMSUM:
-        for (int64_t i = 0; i < n; i++) { int64_t k = p->i[0] ? n - 1 - i : i; y[k] = s += x[k]; }
+        for (int64_t i = 0; i < n; i++) {
+            int64_t k = p->i[0] ? n - 1 - i : i;
+            y[k] = s += x[k];
+        }
         break;
     case TENSOR_OP_CUMPROD:
         s = 1;
@@ -14625,9 +16771,15 @@ TENSOR__INLINE void tensor__row_f64(const int id, const tensor__rowcall_t *r, co
         break;
     case TENSOR_OP_PROD_OTHERS:         // from both sides; exact with zeros, no division
         s = 1;
-        for (int64_t i = 0; i < n; i++) { y[i] = s; s *= x[i]; }
+        for (int64_t i = 0; i < n; i++) {
+            y[i] = s;
+            s *= x[i];
+        }
         s = 1;
-        for (int64_t i = n - 1; i >= 0; i--) { y[i] *= s; s *= x[i]; }
+        for (int64_t i = n - 1; i >= 0; i--) {
+            y[i] *= s;
+            s *= x[i];
+        }
         break;
     case TENSOR_OP_VAR:
         for (int64_t i = 0; i < n; i++) { s += x[i]; }
@@ -14639,23 +16791,31 @@ TENSOR__INLINE void tensor__row_f64(const int id, const tensor__rowcall_t *r, co
     case TENSOR_OP_NORM:
         m = 0;
         for (int64_t i = 0; i < n; i++) { m = tensor__max_f64(m, fabs(x[i])); }
-        if (m == 0 || tensor__isnan_f64(m) || m == (double)INFINITY) { y[0] = m; break; }
+        if (m == 0 || tensor__isnan_f64(m) || m == (double)INFINITY) {
+            y[0] = m;
+            break;
+        }
         for (int64_t i = 0; i < n; i++) { s += (x[i] / m) * (x[i] / m); }
         y[0] = m * sqrt(s);
         break;
-    case TENSOR_OP_ARGMAX: case TENSOR_OP_ARGMIN: {
-        int64_t k = 0;
-        double sign = id == TENSOR_OP_ARGMAX ? 1 : -1;
-        for (int64_t i = 0; i < n; i++) {
-            if (tensor__isnan_f64(x[i])) { k = i; break; }
-            if (i == 0 || x[i] * sign > x[k] * sign) { k = i; }
+    case TENSOR_OP_ARGMAX: case TENSOR_OP_ARGMIN:
+        {
+            int64_t k = 0;
+            double sign = id == TENSOR_OP_ARGMAX ? 1 : -1;
+            for (int64_t i = 0; i < n; i++) {
+                if (tensor__isnan_f64(x[i])) {
+                    k = i;
+                    break;
+                }
+                if (i == 0 || x[i] * sign > x[k] * sign) { k = i; }
+            }
+            y[0] = (double)k;
+            break;
         }
-        y[0] = (double)k;
-        break;
-    }
     default: break;
     }
 }
+
 // Integers: only cumsum, cumprod and argmax come here.
 TENSOR__INLINE void tensor__row_i64(const int id, const tensor__rowcall_t *r, const int64_t *x, int64_t *y,
                                     int64_t n) {
@@ -14679,16 +16839,19 @@ TENSOR__INLINE void tensor__row_i64(const int id, const tensor__rowcall_t *r, co
     }
     y[0] = k;
 }
+
 // Which rows have a kernel of f32, and which take integers.
 TENSOR__INLINE int tensor__row_is_fast(const int id) {
     return id == TENSOR_OP_SOFTMAX || id == TENSOR_OP_LOG_SOFTMAX || id == TENSOR_OP_LOGSUMEXP ||
            id == TENSOR_OP_SOFTMAX_BACKWARD || id == TENSOR_OP_LOG_SOFTMAX_BACKWARD ||
            id == TENSOR_OP_ARGMAX || id == TENSOR_OP_ARGMIN;
 }
+
 TENSOR__INLINE int tensor__row_is_integral(const int id) {
     return id == TENSOR_OP_CUMSUM || id == TENSOR_OP_CUMPROD || id == TENSOR_OP_ARGMAX ||
            id == TENSOR_OP_ARGMIN;
 }
+
 // id is a constant where this is inlined, once per row: no row reaches the kernels of another.
 TENSOR__INLINE void tensor__row_task(const int id, void *arg, int64_t task, int worker) {
     tensor__rowcall_t *r = (tensor__rowcall_t *)arg;
@@ -14706,12 +16869,18 @@ TENSOR__INLINE void tensor__row_task(const int id, void *arg, int64_t task, int 
             const float *fa = (const float *)(const void *)a, *fb = (const float *)(const void *)b;
             float *fy = (float *)(void *)to;
             switch (id) {
-            case TENSOR_OP_SOFTMAX: TENSOR__DO(r->isa, row_softmax)(fa, fy, n); break;
-            case TENSOR_OP_LOG_SOFTMAX: TENSOR__DO(r->isa, row_log_softmax)(fa, fy, n); break;
+            case TENSOR_OP_SOFTMAX:
+                TENSOR__DO(r->isa, row_softmax)(fa, fy, n);
+                break;
+            case TENSOR_OP_LOG_SOFTMAX:
+                TENSOR__DO(r->isa, row_log_softmax)(fa, fy, n);
+                break;
             case TENSOR_OP_LOGSUMEXP:
                 fy[0] = TENSOR__DO(r->isa, row_logsumexp)(fa, (float *)(void *)work, n);
                 break;
-            case TENSOR_OP_SOFTMAX_BACKWARD: TENSOR__DO(r->isa, row_softmax_backward)(fa, fb, fy, n); break;
+            case TENSOR_OP_SOFTMAX_BACKWARD:
+                TENSOR__DO(r->isa, row_softmax_backward)(fa, fb, fy, n);
+                break;
             case TENSOR_OP_ARGMAX:
                 ((int64_t *)(void *)to)[0] =
                     TENSOR__DO(r->isa, find)(fa, n, TENSOR__DO(r->isa, leaf_max)(fa, n));
@@ -14720,7 +16889,9 @@ TENSOR__INLINE void tensor__row_task(const int id, void *arg, int64_t task, int 
                 ((int64_t *)(void *)to)[0] =
                     TENSOR__DO(r->isa, find)(fa, n, TENSOR__DO(r->isa, leaf_min)(fa, n));
                 break;
-            default: TENSOR__DO(r->isa, row_log_softmax_backward)(fa, fb, fy, n); break;
+            default:
+                TENSOR__DO(r->isa, row_log_softmax_backward)(fa, fb, fy, n);
+                break;
             }
             continue;
         }
@@ -14736,10 +16907,12 @@ TENSOR__INLINE void tensor__row_task(const int id, void *arg, int64_t task, int 
         tensor__store_run(to, y->dtype, 1, by, r->klass, m);
     }
 }
+
 TENSOR__FN uint64_t tensor__scratch_rows(const tensor_call_t *c) {
     uint64_t n = c->arg[0].ndim ? (uint64_t)c->arg[0].dims[c->arg[0].ndim - 1] : 1, bytes;
     return tensor__mul_u64((n + 8) * 24, (uint64_t)c->thread->ctx->pool.n, &bytes) ? bytes : UINT64_MAX;
 }
+
 TENSOR__FN int tensor__cpu_rows(tensor_call_t *c, tensor__task_fn each) {
     const tensor_arg_t *x = &c->arg[0];
     tensor__rowcall_t r;
@@ -14754,6 +16927,7 @@ TENSOR__FN int tensor__cpu_rows(tensor_call_t *c, tensor__task_fn each) {
     tensor__parallel((r.rows + r.per - 1) / r.per, each, &r);
     return 0;
 }
+
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR__FN void tensor__row_task_##name(void *arg, int64_t task, int worker) {                           \
         tensor__row_task(TENSOR_OP_##ID, arg, task, worker);                                                 \
@@ -14774,6 +16948,7 @@ TENSOR__FN int tensor__needs_float(const char *op, tensor_t *x) {
                       "%s: x %t is %y, a float dtype is needed", op, x, x);
     return 1;
 }
+
 // Front of ROWS: x with dim moved last and contiguous. drop: the result has one element per row (keepdim:
 // size 1). dtype of the result, < 0: that of x, which is a float.
 TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int64_t dim, int drop,
@@ -14803,6 +16978,50 @@ TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int6
     if (!drop) { TENSOR__RETURN(moved ? tensor_contiguous(tensor_movedim(y, last, d)) : y); }
     TENSOR__RETURN(keepdim ? tensor_unsqueeze(y, d) : y);
 }
+
+// The product of the others of a row, for each element of x [rows, n].
+TENSOR__FN tensor_t *tensor__prod_others(tensor_t *x, int create) {
+    if (!create || x == TENSOR__POISON) {
+        return tensor__rows_op(TENSOR__ROW(PROD_OTHERS), x, -1, 0, 0, -1, 0, 0);
+    }
+    // A table with x_j, or 1 on the diagonal: n^2 memory, but differentiable again.
+    int64_t n = x->dims[1], square[3] = {x->dims[0], n, n};
+    tensor_t *rows = tensor_expand_n(tensor_unsqueeze(x, 1), square, 3);
+    tensor_t *own = tensor_to(tensor_to(tensor_eye(n, n), TENSOR_BOOL), (int)tensor_device(x));
+    return tensor_prod_dim(tensor_masked_fill(rows, own, 1), 2, 0);
+}
+
+// Exact with zeros: the derivative for an element is the product of the others, from running products of both
+// sides.
+TENSOR__FN void tensor__grad_prod(tensor__grad_t *g) {
+    tensor_t *x = tensor__grad_in(g, 0);
+    if (!tensor__live(x)) { return; }
+    int64_t dims[TENSOR_MAX_DIMS];
+    int n = 0;
+    for (int d = 0; d < x->ndim; d++) {
+        if (!(g->p->i[0] >> d & 1)) { dims[n++] = d; }
+    }
+    for (int d = 0; d < x->ndim; d++) {
+        if (g->p->i[0] >> d & 1) { dims[n++] = d; }
+    }
+    int64_t back[TENSOR_MAX_DIMS];
+    for (int d = 0; d < x->ndim; d++) { back[dims[d]] = d; }
+    tensor_t *p = tensor_permute_n(x, dims, x->ndim);
+    if (p == TENSOR__POISON) { return; }
+    tensor_shape_t shape = tensor_shape(p);
+    int64_t reduced = 1;
+    for (int d = 0; d < x->ndim; d++) { reduced *= g->p->i[0] >> d & 1 ? x->dims[d] : 1; }
+    if (x->numel == 0) {
+        g->gx[0] = x;
+        return;
+    }
+    int64_t flat[2] = {x->numel / reduced, reduced};
+    p = tensor_reshape_n(p, flat, 2);
+    tensor_t *others = tensor__prod_others(p, g->create);
+    others = tensor_permute_n(tensor_reshape_n(others, shape.dims, shape.ndim), back, x->ndim);
+    g->gx[0] = tensor_mul(others, tensor__kept(g, g->gy[0]));
+}
+
 TENSOR__FRONT(softmax, (tensor_t *x, int64_t dim),
     tensor__rows_op(TENSOR__ROW(SOFTMAX), x, dim, 0, 0, -1, 0, 0))
 TENSOR__FRONT(log_softmax, (tensor_t *x, int64_t dim),
@@ -14813,11 +17032,13 @@ TENSOR__FRONT(var_dim, (tensor_t *x, int64_t dim, double correction, int keepdim
     tensor__rows_op(TENSOR__ROW(VAR), x, dim, 1, keepdim, -1, 0, correction))
 TENSOR__FRONT(norm_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__rows_op(TENSOR__ROW(NORM), x, dim, 1, keepdim, -1, 0, 0))
+
 TENSOR_API tensor_t *(tensor_logsumexp)(tensor_t *x, int64_t dim, int keepdim) {
     TENSOR__MARK
     if (tensor__live(x) && !tensor__is_float(x->dtype)) { x = tensor_to(x, tensor_get_default_dtype()); }
     TENSOR__RETURN(tensor__rows_op(TENSOR__ROW(LOGSUMEXP), x, dim, 1, keepdim, -1, 0, 0));
 }
+
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, int64_t dim) {                                         \
         int dtype = tensor__live(x) && !tensor__is_float(x->dtype) ? TENSOR_I64 : -1;                        \
@@ -14825,6 +17046,7 @@ TENSOR_API tensor_t *(tensor_logsumexp)(tensor_t *x, int64_t dim, int keepdim) {
     }
 TENSOR__X(CUMSUM, cumsum) TENSOR__X(CUMPROD, cumprod)
 #undef TENSOR__X
+
 TENSOR__FN tensor_t *tensor__arg_op(const tensor__row_t *row, tensor_t *x, int64_t dim, int keepdim) {
     if (tensor__live(x)) {
         TENSOR__DIM(d, row->name, dim, x)
@@ -14833,24 +17055,11 @@ TENSOR__FN tensor_t *tensor__arg_op(const tensor__row_t *row, tensor_t *x, int64
     }
     return tensor__rows_op(row, x, dim, 1, keepdim, TENSOR_I64, 0, 0);
 }
+
 TENSOR__FRONT(argmax_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__arg_op(TENSOR__ROW(ARGMAX), x, dim, keepdim))
 TENSOR__FRONT(argmin_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__arg_op(TENSOR__ROW(ARGMIN), x, dim, keepdim))
-// The plain door for the place of the largest or smallest of contiguous f32: a policy's choice costs no more
-// than a layer. NULL = not plain.
-TENSOR__FN tensor_t *tensor__plain_arg_op(const tensor__row_t *row, const tensor_t *x) {
-    tensor__thread_t *th = tensor__self();
-    const tensor__isa_t *isa = tensor__plain_begin(th, row);
-    if (!isa || !tensor__plain_arg(th, x) || !(x->flags & TENSOR__CONTIGUOUS) || !x->numel) { return NULL; }
-    tensor_t *t = tensor__fresh(th, row->name, TENSOR_I64, 1, 0);
-    if (!t) { return NULL; }
-    const float *v = (const float *)tensor__ptr(x);
-    int largest = row->id == TENSOR_OP_ARGMAX;
-    float m = largest ? TENSOR__DO(isa, leaf_max)(v, x->numel) : TENSOR__DO(isa, leaf_min)(v, x->numel);
-    *(int64_t *)t->storage->data = TENSOR__DO(isa, find)(v, x->numel, m);
-    return tensor__plain_commit(th, t, 1);
-}
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) {                                                      \
         tensor_t *plain = tensor__plain_arg_op(tensor__row_##ID(), x);                                       \
@@ -14860,8 +17069,10 @@ TENSOR__FN tensor_t *tensor__plain_arg_op(const tensor__row_t *row, const tensor
     }
 TENSOR__X(ARGMAX, argmax) TENSOR__X(ARGMIN, argmin)
 #undef TENSOR__X
+
 TENSOR__MADE(var, (tensor_t *x, double correction), (tensor_var_dim)(tensor__flat(x), 0, correction, 0))
 TENSOR__MADE(norm, (tensor_t *x), (tensor_norm_dim)(tensor__flat(x), 0, 0))
+
 TENSOR_API tensor_t *(tensor_std_dim)(tensor_t *x, int64_t dim, double correction, int keepdim) {
     TENSOR__MARK
     // The gradient of constants is 0, not 0 * inf.
@@ -14869,16 +17080,28 @@ TENSOR_API tensor_t *(tensor_std_dim)(tensor_t *x, int64_t dim, double correctio
     tensor_t *v = (tensor_var_dim)(x, dim, correction, keepdim), *zero = tensor_eq_scalar(v, 0);
     TENSOR__RETURN(tensor_masked_fill(tensor_sqrt(tensor_masked_fill(v, zero, 1)), zero, 0));
 }
+
 TENSOR__MADE(std, (tensor_t *x, double correction), (tensor_std_dim)(tensor__flat(x), 0, correction, 0))
+
 // x at indices along dim, and these; drop: dim, of size 1, goes. The value is gathered, so its gradient goes
 // to the chosen places alone.
 TENSOR__FN tensor_pair_t tensor__chosen(tensor_t *x, int64_t dim, tensor_t *at, int drop) {
     tensor_pair_t p;
     p.indices = at;
-    p.values = at == TENSOR__POISON ? at : x->ndim ? tensor_gather(x, dim, at) : tensor_clone(x);
-    if (drop) { p.values = tensor_squeeze(p.values, dim); p.indices = tensor_squeeze(at, dim); }
+    if (at == TENSOR__POISON) {
+        p.values = at;
+    } else if (x->ndim) {
+        p.values = tensor_gather(x, dim, at);
+    } else {
+        p.values = tensor_clone(x);
+    }
+    if (drop) {
+        p.values = tensor_squeeze(p.values, dim);
+        p.indices = tensor_squeeze(at, dim);
+    }
     return p;
 }
+
 // The end of an op with several results, or poison in all of them.
 TENSOR__FN tensor_t *tensor__tidy_n(tensor__thread_t *th, int64_t mark, tensor_t **list, int n,
                                     const char *function) {
@@ -14900,6 +17123,7 @@ TENSOR__FN tensor_t *tensor__tidy_n(tensor__thread_t *th, int64_t mark, tensor_t
     th->fresh = list[0] == TENSOR__POISON || list[0]->site ? NULL : list[0];
     return tensor__named(th, list[0], function);
 }
+
 TENSOR__FN tensor_pair_t tensor__tidy_pair(tensor__thread_t *th, int64_t mark, tensor_pair_t p,
                                            const char *function) {
     tensor_t *list[2] = {p.values, p.indices};
@@ -14907,6 +17131,7 @@ TENSOR__FN tensor_pair_t tensor__tidy_pair(tensor__thread_t *th, int64_t mark, t
     memcpy(&p, list, sizeof p);
     return p;
 }
+
 #define TENSOR__RETURN_PAIR(p) return tensor__tidy_pair(th_, mark_, p, __func__)
 #define TENSOR__MADE_PAIR(name, params, ...)                                                                 \
     TENSOR_API tensor_pair_t (tensor_##name) params { TENSOR__MARK TENSOR__RETURN_PAIR((__VA_ARGS__)); }
@@ -14920,16 +17145,25 @@ TENSOR__FN tensor_t *tensor__rows_backward(const tensor__row_t *row, tensor_t *g
     tensor__result(&o, y->dtype, y->dims, y->ndim);
     return tensor__finish(&o);
 }
+
 TENSOR__FN void tensor__grad_softmax(tensor__grad_t *g) {
     tensor_t *y = tensor__grad_out(g, 0), *gy = g->gy[0];
-    if (!g->create) { g->gx[0] = tensor__rows_backward(TENSOR__ROW(SOFTMAX_BACKWARD), gy, y); return; }
+    if (!g->create) {
+        g->gx[0] = tensor__rows_backward(TENSOR__ROW(SOFTMAX_BACKWARD), gy, y);
+        return;
+    }
     g->gx[0] = tensor_mul(y, tensor_sub(gy, tensor_sum_dim(tensor_mul(gy, y), -1, 1)));
 }
+
 TENSOR__FN void tensor__grad_log_softmax(tensor__grad_t *g) {
     tensor_t *y = tensor__grad_out(g, 0), *gy = g->gy[0];
-    if (!g->create) { g->gx[0] = tensor__rows_backward(TENSOR__ROW(LOG_SOFTMAX_BACKWARD), gy, y); return; }
+    if (!g->create) {
+        g->gx[0] = tensor__rows_backward(TENSOR__ROW(LOG_SOFTMAX_BACKWARD), gy, y);
+        return;
+    }
     g->gx[0] = tensor_sub(gy, tensor_mul(tensor_exp(y), tensor_sum_dim(gy, -1, 1)));
 }
+
 TENSOR__FN void tensor__grad_logsumexp(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0), *y = tensor_unsqueeze(tensor__grad_out(g, 0), -1);
     // An all -inf row has no direction: gradient 0, not NaN.
@@ -14937,10 +17171,12 @@ TENSOR__FN void tensor__grad_logsumexp(tensor__grad_t *g) {
     tensor_t *w = tensor_exp(tensor_sub(x, tensor_masked_fill(y, dead, 0)));
     g->gx[0] = tensor_mul(tensor_unsqueeze(g->gy[0], -1), w);
 }
+
 // The same row the other way round.
 TENSOR__FN void tensor__grad_cumsum(tensor__grad_t *g) {
     g->gx[0] = tensor__rows_op(TENSOR__ROW(CUMSUM), g->gy[0], -1, 0, 0, -1, !g->p->i[0], 0);
 }
+
 TENSOR__FN void tensor__grad_var(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0);
     if (!tensor__live(x)) { return; }
@@ -14948,6 +17184,7 @@ TENSOR__FN void tensor__grad_var(tensor__grad_t *g) {
     tensor_t *d = tensor_sub(x, tensor_mean_dim(x, -1, 1));
     g->gx[0] = tensor_mul(tensor_unsqueeze(g->gy[0], -1), tensor_mul_scalar(d, 2.0 / n));
 }
+
 TENSOR__FN void tensor__grad_norm(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0), *y = tensor_unsqueeze(tensor__grad_out(g, 0), -1);
     tensor_t *zero = tensor_eq_scalar(y, 0);        // the gradient of a zero vector is 0
@@ -14955,18 +17192,25 @@ TENSOR__FN void tensor__grad_norm(tensor__grad_t *g) {
     g->gx[0] = tensor_mul(tensor_unsqueeze(g->gy[0], -1), d);
 }
 
-// ---- over several dims, of several results ----
+// ------------------------------------------------------------------------------
+// >>impl-statistics                               MARK: statistics over several dims
+//
+// Made of the reductions and rows above: over several dims those are joined to one row first; ops with two
+// results return both. Their gradients are those of what they are made of, but for scans, which have their
+// own. Rejected: kernels of their own (none is what a program waits for).
+// ------------------------------------------------------------------------------
 
 // The dims given (n = 0: all) moved to the end, in their order, as one; kept: the shape with 1 in their
 // place, or without them. Poison = raised.
 TENSOR__FN tensor_t *tensor__gathered(const char *op, tensor_t *x, const int64_t *dims, int n, int keepdim,
                                       tensor_shape_t *kept) {
-    int64_t order[TENSOR_MAX_DIMS], shape[TENSOR_MAX_DIMS + 1], count = 1;
+    int64_t count = 1;
     uint32_t mask = 0;
     int k = 0;
     kept->ndim = 0;
     if (!tensor__dim_mask(op, x, dims, n, &mask)) { return TENSOR__POISON; }
     if (!x->ndim) { n = 0; }
+    int64_t order[TENSOR_MAX_DIMS], shape[TENSOR_MAX_DIMS + 1];
     for (int d = 0; d < x->ndim; d++) {
         if (n && !(mask >> d & 1)) {
             shape[k] = x->dims[d];
@@ -14982,37 +17226,46 @@ TENSOR__FN tensor_t *tensor__gathered(const char *op, tensor_t *x, const int64_t
     if (n) { x = tensor_permute_n(x, order, x->ndim); }
     return tensor_reshape_n(x, shape, k + 1);
 }
+
 // The same with the dims in rising order.
 TENSOR__FN tensor_t *tensor__fold(const char *op, tensor_t *x, const int64_t *dims, int n, int keepdim,
                                   tensor_shape_t *kept) {
-    int64_t rising[TENSOR_MAX_DIMS];
-    uint32_t mask;
     int k = 0;
     kept->ndim = 0;
+    uint32_t mask;
     if (!tensor__mask(op, x, dims, n, &mask)) { return TENSOR__POISON; }
-    for (int d = 0; d < x->ndim; d++) { if (mask >> d & 1) { rising[k++] = d; } }
+    int64_t rising[TENSOR_MAX_DIMS];
+    for (int d = 0; d < x->ndim; d++) {
+        if (mask >> d & 1) { rising[k++] = d; }
+    }
     return tensor__gathered(op, x, rising, k, keepdim, kept);
 }
+
 #define TENSOR__FOLDED(name, row)                                                                            \
     TENSOR__MARK                                                                                             \
     tensor_shape_t kept;                                                                                     \
     tensor_t *f = tensor__fold(name, x, dims, n, keepdim, &kept);                                            \
     TENSOR__RETURN(tensor_reshape_n(row, kept.dims, kept.ndim))
+
 TENSOR_API tensor_t *(tensor_logsumexp_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
     TENSOR__FOLDED("logsumexp", tensor_logsumexp(f, -1, 0));
 }
+
 TENSOR_API tensor_t *(tensor_var_dims)(tensor_t *x, const int64_t *dims, int n, double correction,
                                        int keepdim) {
     TENSOR__FOLDED("var", tensor_var_dim(f, -1, correction, 0));
 }
+
 TENSOR_API tensor_t *(tensor_std_dims)(tensor_t *x, const int64_t *dims, int n, double correction,
                                        int keepdim) {
     TENSOR__FOLDED("std", tensor_std_dim(f, -1, correction, 0));
 }
+
 TENSOR__FN tensor_t *tensor__norm_2(tensor_t *x, const int64_t *dims, int n, int keepdim) {
     TENSOR__FOLDED("norm", tensor_norm_dim(f, -1, 0));
 }
 #undef TENSOR__FOLDED
+
 TENSOR_API tensor_t *(tensor_norm_p_dims)(tensor_t *x, double p, const int64_t *dims, int n, int keepdim) {
     TENSOR__MARK
     TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__ROW(NORM)->cast,
@@ -15041,10 +17294,12 @@ TENSOR_API tensor_t *(tensor_norm_p_dims)(tensor_t *x, double p, const int64_t *
     }
     TENSOR__RETURN(half ? tensor_to(y, x->dtype) : y);
 }
+
 TENSOR__MADE(norm_p, (tensor_t *x, double p), (tensor_norm_p_dims)(x, p, NULL, 0, 0))
 TENSOR__MADE(count_nonzero_dims, (tensor_t *x, const int64_t *dims, int n),
     tensor_sum_dims(tensor_ne_scalar(x, 0), dims, n, 0))
 TENSOR__MADE(count_nonzero, (tensor_t *x), tensor_sum(tensor_ne_scalar(x, 0)))
+
 TENSOR_API tensor_t *(tensor_nansum_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
     TENSOR__MARK
     TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_nansum,
@@ -15052,19 +17307,23 @@ TENSOR_API tensor_t *(tensor_nansum_dims)(tensor_t *x, const int64_t *dims, int 
     int has = tensor__live(x) && tensor__is_float(x->dtype);
     TENSOR__RETURN(tensor_sum_dims(has ? tensor_masked_fill(x, tensor_isnan(x), 0) : x, dims, n, keepdim));
 }
+
 TENSOR__MADE(nansum, (tensor_t *x), (tensor_nansum_dims)(x, NULL, 0, 0))
+
 TENSOR_API tensor_t *(tensor_nanmean_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
     TENSOR__MARK
     if (!tensor__needs_float("nanmean", x)) { return TENSOR__POISON; }
     tensor_t *count = tensor_sum_dims(tensor_logical_not(tensor_isnan(x)), dims, n, keepdim);
     TENSOR__RETURN(tensor_div((tensor_nansum_dims)(x, dims, n, keepdim), count));
 }
+
 TENSOR__MADE(nanmean, (tensor_t *x), (tensor_nanmean_dims)(x, NULL, 0, 0))
 #define TENSOR__RETURN_TWO(first, second, to)                                                                \
     tensor_t *list[2] = {first, second};                                                                     \
     tensor__tidy_n(th_, mark_, list, 2, __func__);                                                           \
     if (to) { *(to) = list[1]; }                                                                             \
     return list[0]
+
 #define TENSOR__X(name)                                                                                      \
     TENSOR_API tensor_t *(tensor_##name##_mean_dims)(tensor_t *x, const int64_t *dims, int n,                \
                                                      double correction, int keepdim, tensor_t **mean) {      \
@@ -15077,10 +17336,12 @@ TENSOR__MADE(nanmean, (tensor_t *x), (tensor_nanmean_dims)(x, NULL, 0, 0))
     }
 TENSOR__X(var) TENSOR__X(std)
 #undef TENSOR__X
+
 TENSOR_API tensor_t *(tensor_aminmax)(tensor_t *x, tensor_t **largest) {
     TENSOR__MARK
     TENSOR__RETURN_TWO(tensor_min(x), tensor_max(x), largest);
 }
+
 TENSOR_API tensor_t *(tensor_aminmax_dim)(tensor_t *x, int64_t dim, int keepdim, tensor_t **largest) {
     TENSOR__MARK
     TENSOR__RETURN_TWO(tensor_amin_dim(x, dim, keepdim), tensor_amax_dim(x, dim, keepdim), largest);
@@ -15096,6 +17357,7 @@ TENSOR__FN tensor_t *tensor__shift(tensor_t *x, int back, double value) {
     tensor_t *pair[2] = {back ? rest : edge, back ? edge : rest};
     return tensor_cat_n(pair, 2, -1);
 }
+
 // y_k = a_k + b_k y_(k-1) along the last dim, the other way round if back.
 TENSOR__FN tensor_t *tensor__linear_scan(tensor_t *a, tensor_t *b, int back) {
     TENSOR__BEGIN(o, TENSOR__ROW(LINEAR_SCAN), tensor_contiguous(a), tensor_contiguous(b))
@@ -15103,6 +17365,7 @@ TENSOR__FN tensor_t *tensor__linear_scan(tensor_t *a, tensor_t *b, int back) {
     tensor__result(&o, a->dtype, a->dims, a->ndim);
     return tensor__finish(&o);
 }
+
 TENSOR__FN void tensor__grad_linear_scan(tensor__grad_t *g) {
     int back = g->p->i[0] != 0;
     g->gx[0] = tensor__linear_scan(g->gy[0], tensor__shift(tensor__grad_in(g, 1), !back, 0), !back);
@@ -15110,17 +17373,22 @@ TENSOR__FN void tensor__grad_linear_scan(tensor__grad_t *g) {
         g->gx[1] = tensor_mul(g->gx[0], tensor__shift(tensor__grad_out(g, 0), back, 0));
     }
 }
+
 // dx_k = (product of those before k) s_k, where s_k = g_k + x_(k+1) s_(k+1).
 TENSOR__FN void tensor__grad_cumprod(tensor__grad_t *g) {
     tensor_t *s = tensor__linear_scan(g->gy[0], tensor__shift(tensor__grad_in(g, 0), 1, 0), 1);
     g->gx[0] = tensor_mul(s, tensor__shift(tensor__grad_out(g, 0), 0, 1));
 }
+
 // dx_k = e^(x_k - y_k) t_k, where t_k = g_k + e^(y_k - y_(k+1)) t_(k+1): no weight above 1.
 TENSOR__FN void tensor__grad_logcumsumexp(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0), *y = tensor__grad_out(g, 0);
     tensor_t *dead = tensor_logical_and(tensor_isinf(y), tensor_lt_scalar(y, 0));   // nothing but -inf so far
     y = tensor_masked_fill(y, dead, 0);
-    if (y == TENSOR__POISON || !y->numel) { g->gx[0] = tensor_zeros_like(x); return; }
+    if (y == TENSOR__POISON || !y->numel) {
+        g->gx[0] = tensor_zeros_like(x);
+        return;
+    }
     int64_t n = TENSOR__WIDE(y);
     tensor_t *next[2] = {tensor_narrow(y, -1, 1, n - 1), tensor_narrow(y, -1, n - 1, 1)};   // the last: none
     tensor_t *w = tensor_masked_fill(tensor_exp(tensor_sub(y, tensor_cat_n(next, 2, -1))), dead, 0);
@@ -15140,31 +17408,44 @@ TENSOR_API tensor_t *(tensor_diff)(tensor_t *x, int64_t n, int64_t dim) {
     }
     TENSOR__RETURN(x);
 }
+
 TENSOR__FN tensor_t *tensor__trapezoids(tensor_t *y, tensor_t *x, double dx, int64_t dim) {
     if (!TENSOR__USABLE("trapezoid", "y", y)) { return TENSOR__POISON; }
     int d = tensor__dim("trapezoid", dim, y);
     if (d < 0 || (x && !TENSOR__USABLE("trapezoid", "x", x))) { return TENSOR__POISON; }
-    int one = x && x->ndim == 1, e = one ? 0 : x ? x->ndim - y->ndim + d : 0;
+    int one = x && x->ndim == 1;
+    int e;
+    if (one) {
+        e = 0;
+    } else if (x) {
+        e = x->ndim - y->ndim + d;
+    } else {
+        e = 0;
+    }
     TENSOR__REFUSE(!y->ndim || (x && (!x->ndim || e < 0 || x->dims[e] != y->dims[d])), SHAPE,
                    "trapezoid: y %t must have a dim %i and x as many places", y, d);
-    int64_t n = y->dims[d] - 1, to[TENSOR_MAX_DIMS];
+    int64_t n = y->dims[d] - 1;
     if (n < 0) { return y; }
     y = tensor_add(tensor_narrow(y, d, 1, n), tensor_narrow(y, d, 0, n));
     if (!x) { return tensor_mul_scalar(y, dx / 2); }
     x = tensor_diff(x, 1, e);
     if (y == TENSOR__POISON) { return y; }
+    int64_t to[TENSOR_MAX_DIMS];
     for (int i = 0; i < y->ndim; i++) { to[i] = i == d ? n : 1; }
     return tensor_mul_scalar(tensor_mul(y, one ? tensor_reshape_n(x, to, y->ndim) : x), 0.5);
 }
+
 TENSOR__MADE(trapezoid, (tensor_t *y, tensor_t *x, double dx, int64_t dim),
     tensor_sum_dim(tensor__trapezoids(y, x, dx, dim), dim, 0))
 TENSOR__MADE(cumulative_trapezoid, (tensor_t *y, tensor_t *x, double dx, int64_t dim),
     tensor_cumsum(tensor__trapezoids(y, x, dx, dim), dim))
+
 TENSOR_API tensor_t *(tensor_dist)(tensor_t *a, tensor_t *b, double p) {
     TENSOR__MARK
     TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_dist, (tensor_dist)(cast_[0], cast_[1], p), a, b)
     TENSOR__RETURN((tensor_norm_p)(tensor_sub(a, b), p));
 }
+
 TENSOR_API tensor_t *(tensor_cdist)(tensor_t *a, tensor_t *b, double p) {
     TENSOR__MARK2(a, b)
     TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_cdist, (tensor_cdist)(cast_[0], cast_[1], p), a, b)
@@ -15182,6 +17463,7 @@ TENSOR_API tensor_t *(tensor_cdist)(tensor_t *a, tensor_t *b, double p) {
     TENSOR__RETURN(tensor_norm_p_dims(tensor_sub(tensor_unsqueeze(a, -2), tensor_unsqueeze(b, -3)), p, &k, 1,
                                       0));
 }
+
 TENSOR_API tensor_t *(tensor_renorm)(tensor_t *x, double p, int64_t dim, double maxnorm) {
     TENSOR__MARK1(x)
     TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_renorm, (tensor_renorm)(cast_[0], p, dim, maxnorm), x)
@@ -15190,12 +17472,15 @@ TENSOR_API tensor_t *(tensor_renorm)(tensor_t *x, double p, int64_t dim, double 
                    "renorm: x %t must have 2 dims, p be > 0 (got %g), maxnorm >= 0 (got %g)", x, p, maxnorm);
     int64_t dims[TENSOR_MAX_DIMS];
     int n = 0;
-    for (int i = 0; i < x->ndim; i++) { if (i != d) { dims[n++] = i; } }
+    for (int i = 0; i < x->ndim; i++) {
+        if (i != d) { dims[n++] = i; }
+    }
     tensor_t *norm = tensor_norm_p_dims(x, p, dims, n, 1);
     tensor_t *low = tensor_logical_not(tensor_gt_scalar(norm, maxnorm));        // or NaN
     tensor_t *scale = tensor_mul_scalar(tensor_reciprocal(tensor_add_scalar(norm, 1e-7)), maxnorm);
     TENSOR__RETURN(tensor_mul(x, tensor_masked_fill(scale, low, 1)));
 }
+
 TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fweights, tensor_t *aweights) {
     TENSOR__MARK
     tensor_t *const given[2] = {fweights, aweights};
@@ -15233,6 +17518,7 @@ TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fwe
     y = tensor_div(y, tensor_clamp(by, 0, (double)INFINITY));
     TENSOR__RETURN(one ? tensor_reshape_n(y, tensor__no_dims, 0) : y);
 }
+
 TENSOR_API tensor_t *(tensor_corrcoef)(tensor_t *x) {
     TENSOR__MARK
     tensor_t *c = (tensor_cov)(x, 1, NULL, NULL);
@@ -15244,380 +17530,11 @@ TENSOR_API tensor_t *(tensor_corrcoef)(tensor_t *x) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-dots                                      MARK: products of bf16
-//
-// x86 machines that multiply bf16 in pairs: AMX by tiles of 16 x 32 (8 times the rate of f32), AVX-512 BF16
-// by vectors. Sums are f32, rounded once to bf16; denormals count as 0, as these instructions have it.
-// Elsewhere, and for f16, the front converts to f32. A comes as panels of 16 rows [k / 32][16][32], B as
-// panels of 16 columns [k / 32][16 pairs of k][16][2]: the second is the first with its 16 x 16 pairs
-// transposed, so one function packs both. All is padded with zeros to whole tiles; whole tiles of A that run
-// along k are read in place. Few rows times a large B that runs along k (a token through a layer) are
-// multiplied the other way round: A is turned instead of B, and the result.
-// ------------------------------------------------------------------------------
-
-#ifdef TENSOR__X86_DOTS
-enum {
-    TENSOR__DOT_KC = 1024,      // k at a time
-    TENSOR__DOT_NC = 512,       // columns of packed B: 1 MB of L2
-    TENSOR__DOT_MC = 512,       // rows whose sums wait: 1 MB
-    TENSOR__DOT_PANELS = 2 * 16 * TENSOR__DOT_KC
-};
-#define TENSOR__TARGET_DOT(more) \
-    __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c" more)))
-
-#ifdef __clang__
-#define TENSOR__UNROLL _Pragma("unroll 16")
-#else
-#define TENSOR__UNROLL _Pragma("GCC unroll 16")
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wsign-conversion"          // as in the passes
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#endif
-
-// 16 x 16 pairs transposed.
-TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_turn(__m512i *z) {
-    __m512i t[16];
-    TENSOR__UNROLL
-    for (int i = 0; i < 16; i += 2) {
-        t[i] = _mm512_unpacklo_epi32(z[i], z[i + 1]);
-        t[i + 1] = _mm512_unpackhi_epi32(z[i], z[i + 1]);
-    }
-    TENSOR__UNROLL
-    for (int i = 0; i < 16; i += 4) {
-        z[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-        z[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-        z[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-        z[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-    }
-    TENSOR__UNROLL
-    for (int i = 0; i < 4; i++) {
-        __m512i a = _mm512_shuffle_i32x4(z[i], z[i + 4], 0x88);
-        __m512i c = _mm512_shuffle_i32x4(z[i], z[i + 4], 0xDD);
-        __m512i b = _mm512_shuffle_i32x4(z[i + 8], z[i + 12], 0x88);
-        __m512i d = _mm512_shuffle_i32x4(z[i + 8], z[i + 12], 0xDD);
-        t[i] = _mm512_shuffle_i32x4(a, b, 0x88);
-        t[i + 4] = _mm512_shuffle_i32x4(c, d, 0x88);
-        t[i + 8] = _mm512_shuffle_i32x4(a, b, 0xDD);
-        t[i + 12] = _mm512_shuffle_i32x4(c, d, 0xDD);
-    }
-    TENSOR__UNROLL
-    for (int i = 0; i < 16; i++) { z[i] = t[i]; }
-}
-TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_put(int turn, __m512i *z, uint16_t *dst) {
-    if (turn) { tensor__dot_turn(z); }
-    TENSOR__UNROLL
-    for (int i = 0; i < 16; i++) { _mm512_storeu_si512((void *)(dst + 32 * i), z[i]); }
-}
-// A tile of `lines` (<= 16) rows of A, or columns of B (pairs = 1), ls apart, their n elements ks apart.
-// whole: 16 lines of 32. What is past the last is read from the first under a mask of nothing: no branch a
-// line.
-TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int whole, int pairs, int n, int lines,
-                                                            const uint16_t *src, int64_t ls, int64_t ks,
-                                                            uint16_t *dst) {
-    __m512i z[16];
-    const uint16_t *s = src;
-    if (ks == 1) {
-        __mmask32 mask = (__mmask32)(0xFFFFFFFFu >> (32 - n));
-        TENSOR__UNROLL
-        for (int i = 0; i < 16; i++, s += ls) {
-            z[i] = whole ? _mm512_loadu_si512((const void *)s) :
-                   _mm512_maskz_loadu_epi16(i < lines ? mask : 0, i < lines ? s : src);
-        }
-        if (pairs) { tensor__dot_put(1, z, dst); } else { tensor__dot_put(0, z, dst); }
-    } else if (ls == 1) {
-        __mmask16 mask = (__mmask16)(0xFFFFu >> (16 - lines));
-        TENSOR__UNROLL
-        for (int i = 0; i < 16; i++, s += 2 * ks) {
-            int has = whole ? 2 : n - 2 * i;
-            __m256i lo = _mm256_maskz_loadu_epi16(has > 0 ? mask : 0, has > 0 ? s : src);
-            __m256i hi = _mm256_maskz_loadu_epi16(has > 1 ? mask : 0, has > 1 ? s + ks : src);
-            __m512i odd = _mm512_slli_epi32(_mm512_cvtepu16_epi32(hi), 16);
-            z[i] = _mm512_or_si512(_mm512_cvtepu16_epi32(lo), odd);
-        }
-        if (pairs) { tensor__dot_put(0, z, dst); } else { tensor__dot_put(1, z, dst); }
-    } else {
-        uint16_t tile[16][32];
-        for (int i = 0; i < 16; i++) {
-            for (int p = 0; p < 32; p++) {
-                tile[i][p] = i < lines && p < n ? src[i * ls + p * ks] : (uint16_t)0;
-            }
-        }
-        for (int i = 0; i < 16; i++) { z[i] = _mm512_loadu_si512((const void *)tile[i]); }
-        tensor__dot_put(pairs, z, dst);
-    }
-}
-// A panel of such tiles, or two (lines > 16), `apart`: where ls is 1, they share the lines of the cache.
-TENSOR__FN TENSOR__TARGET_DOT("")
-void tensor__dot_pack(int pairs, int64_t k, int lines, const uint16_t *src, int64_t ls, int64_t ks,
-                      uint16_t *dst, int64_t apart) {
-    for (; k > 0; k -= 32, src += 32 * ks, dst += 512) {
-        for (int x = 0; x < lines; x += 16) {
-            const uint16_t *s = src + x * ls;
-            uint16_t *d = dst + (x ? apart : 0);
-            if (k >= 32 && lines - x >= 16) {
-                tensor__dot_tile(1, pairs, 32, 16, s, ls, ks, d);
-            } else {
-                int n = (int)TENSOR__MIN(k, (int64_t)32);
-                tensor__dot_tile(0, pairs, n, TENSOR__MIN(lines - x, 16), s, ls, ks, d);
-            }
-        }
-    }
-}
-// rows x n of sums, ss apart, plus bias, to bf16.
-TENSOR__FN TENSOR__TARGET_DOT(",avx512bf16")
-void tensor__dot_store(int64_t rows, int64_t n, const float *s, int64_t ss, const uint16_t *bias, uint16_t *c,
-                       int64_t cs) {
-    for (int64_t j = 0; j < n; j += 32) {
-        __mmask32 mask = (__mmask32)(0xFFFFFFFFu >> (32 - TENSOR__MIN(n - j, (int64_t)32)));
-        __mmask16 left = (__mmask16)mask, right = (__mmask16)(mask >> 16);
-        __m512 b0 = _mm512_setzero_ps(), b1 = b0;
-        if (bias) {
-            __m512i b = _mm512_maskz_loadu_epi16(mask, bias + j);
-            b0 = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(b)), 16));
-            b1 = _mm512_castsi512_ps(_mm512_slli_epi32(
-                _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(b, 1)), 16));
-        }
-        for (int64_t i = 0; i < rows; i++) {
-            __m512 x = _mm512_maskz_loadu_ps(left, s + i * ss + j);
-            __m512 y = _mm512_maskz_loadu_ps(right, s + i * ss + j + 16);
-            if (bias) {
-                x = _mm512_add_ps(x, b0);
-                y = _mm512_add_ps(y, b1);
-            }
-            _mm512_mask_storeu_epi16(c + i * cs + j, mask, (__m512i)_mm512_cvtne2ps_pbh(y, x));
-        }
-    }
-}
-
-// c[32][32] (+)= a b over kt tiles of k; rows or columns from 16 on only where r2, c2 say so. A row of a's
-// tile is `ar` from the next, its second panel 16 rows on (or a whole panel, `ap`), its next tile `at`.
-typedef struct tensor__dot_t {
-    const uint16_t *a, *b;
-    int64_t ar, ap, at, bp;
-    float *c;
-    int64_t cs;
-} tensor__dot_t;
-typedef void (*tensor__dot_fn)(const tensor__dot_t *d, int r2, int c2, int64_t kt, int add);
-
-TENSOR__FN TENSOR__TARGET_DOT(",avx512bf16")
-void tensor__dot_vectors(const tensor__dot_t *d, int r2, int c2, int64_t kt, int add) {
-    int64_t cs = d->cs, ar = d->ar;
-    for (int t = 0; t < 4; t++) {
-        const uint16_t *x = d->a + (t >> 1) * d->ap, *y = d->b + (t & 1) * d->bp;
-        float *o = d->c + (t >> 1) * 16 * cs + (t & 1) * 16;
-        if ((t >> 1) > r2 || (t & 1) > c2) { continue; }
-#define TENSOR__X(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
-#define TENSOR__SUM(i) __m512 s##i = add ? _mm512_loadu_ps(o + i * cs) : _mm512_setzero_ps();
-#define TENSOR__PAIR(i) \
-    memcpy(&pair, x + i * ar + 2 * p, 4); \
-    s##i = _mm512_dpbf16_ps(s##i, (__m512bh)_mm512_set1_epi32(pair), (__m512bh)v);
-#define TENSOR__PUT(i) _mm512_storeu_ps(o + i * cs, s##i);
-        TENSOR__X(TENSOR__SUM)
-        for (int64_t k = 0; k < kt; k++, x += d->at, y += 512) {
-            for (int p = 0; p < 16; p++) {
-                __m512i v = _mm512_loadu_si512((const void *)(y + 32 * p));
-                int pair;
-                TENSOR__X(TENSOR__PAIR)
-            }
-        }
-        TENSOR__X(TENSOR__PUT)
-#undef TENSOR__X
-#undef TENSOR__SUM
-#undef TENSOR__PAIR
-#undef TENSOR__PUT
-    }
-}
-TENSOR__FN TENSOR__NOINLINE TENSOR__TARGET_DOT(",amx-tile,amx-bf16")
-void tensor__dot_tiles(const tensor__dot_t *d, int r2, int c2, int64_t kt, int add) {
-    const uint16_t *a = d->a, *b = d->b;
-    int64_t row = d->cs * 4, across = d->ar * 2;
-    float *down = d->c + 16 * d->cs;
-    __asm__ volatile("" ::: "memory");          // what is in memory is what gcc's words for tiles do not say
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    if (add) {
-        _tile_loadd(0, d->c, row);
-        if (c2) { _tile_loadd(1, d->c + 16, row); }
-        if (r2) { _tile_loadd(2, down, row); }
-        if (r2 && c2) { _tile_loadd(3, down + 16, row); }
-    }
-    // Tiles are loaded a step ahead; B streams from L2 past what L1 has of A.
-    _tile_loadd(4, a, across);
-    _tile_stream_loadd(6, b, 64);
-    if (c2) { _tile_stream_loadd(7, b + d->bp, 64); }
-    if (r2) { _tile_loadd(5, a + d->ap, across); }
-    while (--kt > 0) {
-        a += d->at;
-        b += 512;
-        _tile_dpbf16ps(0, 4, 6);
-        if (c2) { _tile_dpbf16ps(1, 4, 7); }
-        _tile_loadd(4, a, across);
-        if (r2) { _tile_dpbf16ps(2, 5, 6); }
-        _tile_stream_loadd(6, b, 64);
-        if (r2 && c2) { _tile_dpbf16ps(3, 5, 7); }
-        if (r2) { _tile_loadd(5, a + d->ap, across); }
-        if (c2) { _tile_stream_loadd(7, b + d->bp, 64); }
-    }
-    _tile_dpbf16ps(0, 4, 6);
-    if (c2) { _tile_dpbf16ps(1, 4, 7); }
-    if (r2) { _tile_dpbf16ps(2, 5, 6); }
-    if (r2 && c2) { _tile_dpbf16ps(3, 5, 7); }
-    _tile_stored(0, d->c, row);
-    if (c2) { _tile_stored(1, d->c + 16, row); }
-    if (r2) { _tile_stored(2, down, row); }
-    if (r2 && c2) { _tile_stored(3, down + 16, row); }
-}
-TENSOR__FN TENSOR__TARGET_DOT(",amx-tile") void tensor__dot_open(int tiles) {
-    static const unsigned char config[64] = {   // palette 1: 8 tiles of 16 rows, 64 bytes each
-        1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-        64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0,
-        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 16, 16, 16, 16, 16, 16, 16};
-    if (tiles) { _tile_loadconfig(config); }
-}
-TENSOR__FN TENSOR__TARGET_DOT(",amx-tile") void tensor__dot_close(int tiles) {
-    if (tiles) { _tile_release(); }
-}
-// turned: rows and columns have changed places, the result comes transposed.
-typedef struct tensor__dot_job_t { tensor__gemm_job_t job; int tiles, turned; } tensor__dot_job_t;
-
-// What a worker needs, in elements: panels of A, a block of B, and the sums of a block of C, two elements
-// each, that wait while k goes on.
-TENSOR__FN uint64_t tensor__dot_up(int64_t n, int64_t most) {
-    return ((uint64_t)TENSOR__MIN(n, most) + 31) & ~(uint64_t)31;
-}
-TENSOR__FN uint64_t tensor__dot_room(const tensor__gemm_t *g) {
-    uint64_t n = tensor__dot_up(g->n, TENSOR__DOT_NC);
-    uint64_t sums = g->k > TENSOR__DOT_KC ? 2 * n * tensor__dot_up(g->m, TENSOR__DOT_MC) : 0;
-    return TENSOR__DOT_PANELS + tensor__dot_up(g->k, TENSOR__DOT_KC) * n + sums;
-}
-TENSOR__FN uint64_t tensor__scratch_bf16(const tensor__gemm_t *g) {
-    if (g->m <= 0 || g->n <= 0 || g->k <= 0 || g->batch <= 0) { return 0; }
-    return tensor__dot_room(g) * 2 * (uint64_t)tensor__thread_count() + 64;
-}
-// The 32 x 32 sums of one place, h rows and w columns of them wanted, into C.
-TENSOR__FN TENSOR__TARGET_DOT("")
-void tensor__dot_end(const tensor__dot_job_t *j, uint16_t *c, const float *s, int64_t ss, int64_t i,
-                     int64_t y, int64_t h, int64_t w) {
-    const tensor__gemm_t *g = j->job.g;
-    const uint16_t *bias = (const uint16_t *)g->bias;
-    float turned[16 * 32];
-    if (!j->turned) {
-        tensor__dot_store(h, w, s, ss, bias ? bias + y : NULL, c + i * g->crs + y, g->crs);
-        return;
-    }
-    for (int64_t v = 0; v < w; v += 16) {
-        for (int64_t u = 0; u < h; u += 16) {
-            __m512i z[16];
-            TENSOR__UNROLL
-            for (int k = 0; k < 16; k++) { z[k] = _mm512_loadu_si512((const void *)(s + (u + k) * ss + v)); }
-            tensor__dot_turn(z);
-            TENSOR__UNROLL
-            for (int k = 0; k < 16; k++) { _mm512_storeu_si512((void *)(turned + 32 * k + u), z[k]); }
-        }
-        tensor__dot_store(TENSOR__MIN(w - v, (int64_t)16), h, turned, 32, bias ? bias + i : NULL,
-                          c + (y + v) * g->crs + i, g->crs);
-    }
-}
-TENSOR__FN void tensor__dot_task(void *arg, int64_t task, int worker) {
-    const tensor__dot_job_t *j = (const tensor__dot_job_t *)arg;
-    const tensor__gemm_t *g = j->job.g;
-    int64_t per = j->job.cut.gm * j->job.cut.gn, first = task * j->job.cut.per, r[6];
-    int64_t last = TENSOR__MIN(first + j->job.cut.per, g->batch * per), room = (int64_t)tensor__dot_room(g);
-    int64_t wide = (int64_t)tensor__dot_up(g->n, TENSOR__DOT_NC);
-    int64_t kc = (int64_t)tensor__dot_up(g->k, TENSOR__DOT_KC);
-    uint16_t *panels = (uint16_t *)(((uintptr_t)g->scratch + 63) & ~(uintptr_t)63) + room * worker;
-    uint16_t *block = panels + TENSOR__DOT_PANELS;
-    float *sums = (float *)(void *)(block + kc * wide), tile[32 * 32];
-    tensor__dot_fn multiply = j->tiles ? tensor__dot_tiles : tensor__dot_vectors;
-    int waits = g->k > TENSOR__DOT_KC;
-    tensor__dot_t d;
-    d.cs = waits ? wide : 32;
-    tensor__dot_open(j->tiles);
-    for (int64_t t = first; t < last; t++) {
-        int64_t item = t / per;
-        const uint16_t *a = (const uint16_t *)g->a + (g->aoff ? g->aoff[item] : 0);
-        const uint16_t *b = (const uint16_t *)g->b + (g->boff ? g->boff[item] : 0);
-        uint16_t *c = (uint16_t *)g->c + (g->coff ? g->coff[item] : 0);
-        tensor__gemm_rect(&j->job, t % per, 32, 32, r);
-        int64_t rows = waits ? (int64_t)TENSOR__DOT_MC : r[1] - r[0], i0, jc, p, i, y;
-        for (jc = r[2]; jc < r[3]; jc += TENSOR__DOT_NC)
-        for (i0 = r[0]; i0 < r[1]; i0 += rows)
-        for (p = 0; p < g->k; p += TENSOR__DOT_KC) {
-            int64_t n = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__DOT_NC), i1 = TENSOR__MIN(i0 + rows, r[1]);
-            int64_t k = TENSOR__MIN(g->k - p, (int64_t)TENSOR__DOT_KC), kt = (k + 31) / 32;
-            for (y = 0; y < n; y += 32) {
-                tensor__dot_pack(1, k, (int)TENSOR__MIN(n - y, (int64_t)32),
-                                 b + p * g->brs + (jc + y) * g->bcs, g->bcs, g->brs, block + y * 32 * kt,
-                                 512 * kt);
-            }
-            d.bp = 512 * kt;
-            for (i = i0; i < i1; i += 32) {
-                const uint16_t *ai = a + i * g->ars + p * g->acs;
-                int64_t h = TENSOR__MIN(i1 - i, (int64_t)32);
-                int here = h == 32 && k % 32 == 0 && g->acs == 1;
-                if (!here) { tensor__dot_pack(0, k, (int)h, ai, g->ars, g->acs, panels, 512 * kt); }
-                d.a = here ? ai : panels;
-                d.ar = here ? g->ars : 32;
-                d.ap = here ? 16 * g->ars : 512 * kt;
-                d.at = here ? 32 : 512;
-                for (y = 0; y < n; y += 32) {
-                    int64_t w = TENSOR__MIN(n - y, (int64_t)32);
-                    d.b = block + y * 32 * kt;
-                    d.c = waits ? sums + (i - i0) * wide + y : tile;
-                    multiply(&d, h > 16, w > 16, kt, p > 0);
-                    if (p + k == g->k) { tensor__dot_end(j, c, d.c, d.cs, i, jc + y, h, w); }
-                }
-            }
-        }
-    }
-    tensor__dot_close(j->tiles);
-}
-// C = A B (+ bias), all bf16; C is not added to.
-TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *call) {
-    tensor__gemm_t g = *call;
-    tensor__dot_job_t j;
-    double work = (double)((g.m + 31) / 32) * (double)((g.n + 31) / 32) * (double)g.k * (double)g.batch;
-    if (g.m <= 0 || g.n <= 0 || g.k <= 0 || g.batch <= 0) { return; }
-    j.turned = g.m < g.n / 2 && g.n > 32 && g.brs == 1;
-    if (j.turned) {
-        g.m = call->n; g.a = call->b; g.ars = call->bcs; g.acs = call->brs; g.aoff = call->boff;
-        g.n = call->m; g.b = call->a; g.bcs = call->ars; g.brs = call->acs; g.boff = call->aoff;
-    }
-    j.tiles = tensor__self()->ctx->isa == TENSOR__AMX && tensor__tiles_granted();
-    j.job.g = &g;
-    j.job.workers = tensor__thread_count();
-    j.job.r[0] = j.job.r[4] = 0;
-    j.job.r[1] = g.m;
-    j.job.r[5] = g.k;
-    j.job.cut = tensor__gemm_cut(&g, work < 4096 ? 1 : j.job.workers, 32, 32);
-    tensor__parallel(j.job.cut.tasks, tensor__dot_task, &j);
-}
-#undef TENSOR__TARGET_DOT
-#undef TENSOR__UNROLL
-#ifndef __clang__
-#pragma GCC diagnostic pop
-#endif
-#else
-TENSOR__FN uint64_t tensor__scratch_bf16(const tensor__gemm_t *g) { return (void)g, (uint64_t)0; }
-TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *g) { (void)g; }
-#endif
-// Whether products take x, of a half dtype, as it is.
-TENSOR__FN int tensor__multiplies(const tensor_t *x) {
-    tensor_context_t *ctx = tensor__self()->ctx;
-    if (x->device) { return tensor__halves(x); }
-    return x->dtype == TENSOR_BF16 && x->numel && tensor__isa_of(ctx) > TENSOR__AVX512 && !ctx->reference;
-}
-
-// ------------------------------------------------------------------------------
-// >>impl-linalg                                    MARK: matrix products, linear algebra
+// >>impl-products                                 MARK: products of matrices
 //
 // Products of any kind become a batch of GEMMs on views; einsum and tensordot only arrange dims for it.
-// Factorisations are plain algorithms of the textbooks in doubles. Rejected: calling LAPACK (a dependency,
-// and results that differ from one machine to the next), copies of transposed operands (the GEMM reads both
-// layouts).
+// Rejected: copies of transposed operands (the GEMM reads both layouts), a front of its own per shape
+// (matmul, mm, bmm and mv differ in checks alone).
 // ------------------------------------------------------------------------------
 
 typedef struct tensor__matmul_t { tensor__gemm_t g; uint64_t offset_bytes; } tensor__matmul_t;
@@ -15627,6 +17544,7 @@ TENSOR__FN int64_t tensor__batch_of(const tensor_arg_t *y) {
     for (int d = 0; d < y->ndim - 2; d++) { n *= y->dims[d]; }
     return n;
 }
+
 // The call as GEMM, batch offsets not filled yet.
 TENSOR__FN void tensor__matmul_describe(const tensor_call_t *c, tensor__matmul_t *m) {
     const tensor_arg_t *a = &c->arg[0], *b = &c->arg[1], *y = &c->arg[2];
@@ -15647,110 +17565,14 @@ TENSOR__FN void tensor__matmul_describe(const tensor_call_t *c, tensor__matmul_t
     m->g.batch = tensor__batch_of(y);
     m->offset_bytes = m->g.batch == 1 ? 0 : ((uint64_t)m->g.batch * 24 + 63) & ~(uint64_t)63;
 }
-TENSOR__FN uint64_t tensor__gemm_scratch(const tensor__gemm_t *g, int dtype) {
-    switch (dtype) {
-    case TENSOR_F32: return tensor__gemm_scratch_f32(g, tensor__thread_count());
-    case TENSOR_F64: return tensor__gemm_scratch_f64(g, tensor__thread_count());
-    case TENSOR_BF16: return tensor__scratch_bf16(g);
-    default: return 0;
-    }
-}
-#ifdef TENSOR_USE_OPENBLAS
-// How BLAS is told of a matrix of `across` columns in row-major order; ld 0 = it cannot be.
-TENSOR__FN CBLAS_TRANSPOSE tensor__blas_side(int64_t down, int64_t across, int64_t rs, int64_t cs, int *ld) {
-    int plain = cs == 1 && rs >= across, turned = rs == 1 && cs >= down;
-    int64_t step = plain ? rs : turned ? cs : 0;
-    *ld = step <= INT32_MAX ? (int)step : 0;
-    return plain ? CblasNoTrans : CblasTrans;
-}
-// Whether the product was OpenBLAS's: not small ones, nor such as it has no words for.
-TENSOR__FN int tensor__gemm_blas(const tensor__gemm_t *g, int size) {
-    int lda, ldb;
-    CBLAS_TRANSPOSE ta = tensor__blas_side(g->m, g->k, g->ars, g->acs, &lda);
-    CBLAS_TRANSPOSE tb = tensor__blas_side(g->k, g->n, g->brs, g->bcs, &ldb);
-    int64_t most = INT32_MAX;
-    if (!lda || !ldb || (g->bias && g->accumulate) || g->m > most || g->n > most || g->k > most ||
-        g->crs > most || g->crs < g->n || (double)g->m * (double)g->n * (double)g->k < 64.0 * 64 * 64) {
-        return 0;
-    }
-    int m = (int)g->m, n = (int)g->n, k = (int)g->k, ldc = (int)g->crs, add = g->accumulate || g->bias;
-    for (int64_t item = 0; item < g->batch; item++) {
-        const char *a = (const char *)g->a + (g->aoff ? g->aoff[item] : 0) * size;
-        const char *b = (const char *)g->b + (g->boff ? g->boff[item] : 0) * size;
-        char *c = (char *)g->c + (g->coff ? g->coff[item] : 0) * size;
-        for (int64_t i = 0; g->bias && i < g->m; i++) {
-            memcpy(c + i * g->crs * size, g->bias, (size_t)(g->n * size));
-        }
-        if (size == 4) {
-            cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, 1, (const float *)(const void *)a, lda,
-                        (const float *)(const void *)b, ldb, add ? 1.0f : 0.0f, (float *)(void *)c, ldc);
-        } else {
-            cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, 1, (const double *)(const void *)a, lda,
-                        (const double *)(const void *)b, ldb, add ? 1.0 : 0.0, (double *)(void *)c, ldc);
-        }
-    }
-    return 1;
-}
-#else
-#define tensor__gemm_blas(g, size) 0
-#endif
-TENSOR__FN void tensor__gemm_f32(const tensor__gemm_t *g) {
-    tensor__thread_t *th = tensor__self();
-    if (th->ctx->reference) { tensor__gemm_ref_f32(g); return; }
-    if (tensor__gemm_blas(g, 4)) { return; }
-    TENSOR__DO(TENSOR__ISA(th), gemm_f32)(g);
-}
-TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
-    const tensor__isa_t *isa = TENSOR__ISA(tensor__self());
-    tensor__gemm_job_t job;
-    if (g->m <= 0 || g->n <= 0 || g->batch <= 0) { return; }
-    if (g->k <= 0) { tensor__gemm_empty(g, 8); return; }
-    if (tensor__gemm_blas(g, 8)) { return; }
-    job.g = g;
-    job.tile = TENSOR__DO(isa, gemm_tile_f64);
-    job.nr = isa->lanes > 4 ? isa->lanes : 4;
-    job.workers = tensor__thread_count();
-    job.r[0] = job.r[4] = 0; job.r[1] = g->m; job.r[5] = g->k;
-    job.cut = tensor__gemm_cut(g, job.workers, 4, job.nr);
-    tensor__parallel(job.cut.tasks, tensor__gemm_task_f64, &job);
-}
+
 TENSOR__FN uint64_t tensor__scratch_matmul(const tensor_call_t *c) {
-    tensor__matmul_t m;
     if (!c->arg[c->nin].numel) { return 0; }
+    tensor__matmul_t m;
     tensor__matmul_describe(c, &m);
     return m.offset_bytes + tensor__gemm_scratch(&m.g, c->arg[0].dtype);
 }
-// Integer products wrap; plain loops.
-TENSOR__FN void tensor__gemm_i64(const tensor__gemm_t *g, int dtype) {
-    int size = tensor__sizes[dtype];
-    for (int64_t item = 0; item < g->batch; item++) {
-        const char *a = (const char *)g->a + (g->aoff ? g->aoff[item] : 0) * size;
-        const char *b = (const char *)g->b + (g->boff ? g->boff[item] : 0) * size;
-        char *c = (char *)g->c + (g->coff ? g->coff[item] : 0) * size;
-        for (int64_t i = 0; i < g->m; i++) {
-            for (int64_t j = 0; j < g->n; j++) {
-                uint64_t s = 0;
-                for (int64_t k = 0; k < g->k; k++) {
-                    int64_t u = 0, v = 0;
-                    tensor__load_i64(&u, a + (i * g->ars + k * g->acs) * size, dtype, 1, 1);
-                    tensor__load_i64(&v, b + (k * g->brs + j * g->bcs) * size, dtype, 1, 1);
-                    s += (uint64_t)u * (uint64_t)v;
-                }
-                int64_t r = (int64_t)s;
-                tensor__store_i64(c + (i * g->crs + j) * size, dtype, 1, &r, 1);
-            }
-        }
-    }
-}
-// The one door to products.
-TENSOR__FN void tensor__gemm(const tensor__gemm_t *g, int dtype) {
-    switch (dtype) {
-    case TENSOR_F32: tensor__gemm_f32(g); break;
-    case TENSOR_F64: tensor__gemm_f64(g); break;
-    case TENSOR_BF16: tensor__gemm_bf16(g); break;
-    default: tensor__gemm_i64(g, dtype); break;
-    }
-}
+
 TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
     const tensor_arg_t *a = &c->arg[0], *b = &c->arg[1], *y = &c->arg[2];
     tensor__matmul_t m;
@@ -15778,60 +17600,6 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
     m.g.scratch = c->scratch ? (char *)c->scratch + m.offset_bytes : NULL;
     tensor__gemm(&m.g, a->dtype);
     return 0;
-}
-
-// The plain door for the product of two f32 matrices that needs no scratch, b [k, n] or turned [n, k], its
-// bias [n] or NULL, and the pointwise op done to it in place or NULL. NULL = not plain, the general way.
-TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias,
-                                           int turned, const tensor__row_t *then) {
-    tensor__thread_t *th = tensor__self();
-    const tensor__isa_t *isa = tensor__plain_begin(th, row);
-    tensor__gemm_t g;
-    if (!isa || !tensor__plain_arg(th, a) || !tensor__plain_arg(th, b) || a->ndim != 2 || b->ndim != 2 ||
-        a->dims[1] != b->dims[turned] || (turned && !(a->flags & TENSOR__CONTIGUOUS))) {
-        return NULL;
-    }
-    g.m = a->dims[0];
-    g.k = a->dims[1];
-    g.n = b->dims[!turned];
-    if (bias && (!tensor__plain_arg(th, bias) || bias->ndim != 1 || bias->dims[0] != g.n ||
-                 !(bias->flags & TENSOR__CONTIGUOUS))) {
-        return NULL;
-    }
-    g.batch = 1;
-    g.ars = a->strides[0];
-    g.acs = a->strides[1];
-    g.brs = b->strides[turned];
-    g.bcs = b->strides[!turned];
-    int64_t n = g.m * g.n;
-    if (!tensor__gemm_tiny(&g, g.ars, g.acs, g.brs, g.bcs) || n == 0 || g.k == 0 ||
-        (then && (n & (isa->lanes - 1)))) {
-        return NULL;
-    }
-    tensor_t *t = tensor__fresh(th, row->name, TENSOR_F32, n, 2);
-    if (!t) { return NULL; }
-    t->dims[0] = g.m;
-    t->dims[1] = t->strides[0] = g.crs = g.n;
-    t->strides[1] = 1;
-    g.a = tensor__ptr(a);
-    g.b = tensor__ptr(b);
-    g.bias = bias ? tensor__ptr(bias) : NULL;
-    g.c = t->storage->data;
-    g.aoff = g.boff = g.coff = NULL;
-    g.accumulate = 0;
-    g.scratch = NULL;
-    if (!tensor__gemm_blas(&g, 4)) { TENSOR__DO(isa, gemm_f32)(&g); }
-    if (then) {
-        const void *in[1];
-        void *out[1];
-        in[0] = out[0] = g.c;
-        then->point->forward[isa->place](in, out, NULL, n);
-    }
-    if (!tensor__plain_tracks(th, a, b, bias)) { return tensor__plain_commit(th, t, 1); }
-    tensor__op_t o;
-    tensor_t *const in[3] = {a, b, bias};
-    if (tensor__begin(&o, row, in, row->nin)) { o.out[o.nout++] = t; }
-    return tensor__plain_commit(th, t, o.nout && tensor__record(&o));
 }
 
 TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
@@ -15884,11 +17652,14 @@ TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
     tensor__result(&o, a->dtype, dims, ndim + 2);
     return tensor__named(th_, tensor__finish(&o), __func__);
 }
+
 TENSOR__FN void tensor__grad_matmul(tensor__grad_t *g) {
     if (tensor__grad_need(g, 0)) { g->gx[0] = tensor_matmul(g->gy[0], tensor_mT(tensor__grad_in(g, 1))); }
     if (tensor__grad_need(g, 1)) { g->gx[1] = tensor_matmul(tensor_mT(tensor__grad_in(g, 0)), g->gy[0]); }
 }
+
 TENSOR__COLD
+
 TENSOR__FN tensor_t *tensor__product(const char *op, tensor_t *a, tensor_t *b, int na, int nb) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return TENSOR__POISON; }
@@ -15900,10 +17671,12 @@ TENSOR__FN tensor_t *tensor__product(const char *op, tensor_t *a, tensor_t *b, i
     }
     return tensor_matmul(a, b);
 }
+
 TENSOR_API tensor_t *(tensor_mm)(tensor_t *a, tensor_t *b) { return tensor__product("mm", a, b, 2, 2); }
 TENSOR_API tensor_t *(tensor_bmm)(tensor_t *a, tensor_t *b) { return tensor__product("bmm", a, b, 3, 3); }
 TENSOR_API tensor_t *(tensor_mv)(tensor_t *a, tensor_t *b) { return tensor__product("mv", a, b, 2, 1); }
 TENSOR_API tensor_t *(tensor_dot)(tensor_t *a, tensor_t *b) { return tensor__product("dot", a, b, 1, 1); }
+
 TENSOR_API tensor_t *(tensor_outer)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK2(a, b)
     tensor__thread_t *th = th_;
@@ -15912,7 +17685,9 @@ TENSOR_API tensor_t *(tensor_outer)(tensor_t *a, tensor_t *b) {
     }
     TENSOR__RETURN(tensor_mul(tensor_unsqueeze(a, 1), b));
 }
+
 #define TENSOR__HALF(dtype) ((dtype) == TENSOR_F16 || (dtype) == TENSOR_BF16)
+
 // beta * x + alpha * product(a, b); x broadcasts to the product.
 TENSOR__FN tensor_t *tensor__add_product(const char *op, tensor_t *(*product)(tensor_t *a, tensor_t *b),
                                          tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha) {
@@ -15947,6 +17722,7 @@ TENSOR__FN tensor_t *tensor__add_product(const char *op, tensor_t *(*product)(te
     }
     TENSOR__RETURN(tensor_add(beta == 1 ? x : tensor_mul_scalar(x, beta), y));
 }
+
 // Sum of a batch of products: one product over batch and K together.
 TENSOR__FN tensor_t *tensor__summed_bmm(tensor_t *a, tensor_t *b) {
     TENSOR__MARK
@@ -15959,6 +17735,7 @@ TENSOR__FN tensor_t *tensor__summed_bmm(tensor_t *a, tensor_t *b) {
     a = tensor_reshape_n(tensor_transpose(a, 0, 1), da, 2);
     TENSOR__RETURN(tensor_mm(a, tensor_reshape_n(b, db, 2)));
 }
+
 #define TENSOR__X(name, product)                                                                             \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, tensor_t *a, tensor_t *b, double beta, double alpha) { \
         tensor_t *y = tensor__add_product(#name, product, x, a, b, beta, alpha);                             \
@@ -15967,7 +17744,9 @@ TENSOR__FN tensor_t *tensor__summed_bmm(tensor_t *a, tensor_t *b) {
 TENSOR__X(addmm, (tensor_mm)) TENSOR__X(baddbmm, (tensor_bmm)) TENSOR__X(addbmm, tensor__summed_bmm)
 TENSOR__X(addmv, (tensor_mv)) TENSOR__X(addr, (tensor_outer))
 #undef TENSOR__X
+
 TENSOR__FRONT(vdot, (tensor_t *a, tensor_t *b), tensor__product("vdot", a, b, 1, 1))
+
 TENSOR_API tensor_t *(tensor_linalg_vecdot)(tensor_t *a, tensor_t *b, int64_t dim) {
     TENSOR__MARK
     TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_linalg_vecdot,
@@ -15987,6 +17766,7 @@ TENSOR__FN tensor_t *tensor__diagonal(tensor_t *x) {
     x = tensor_reshape_n(tensor_narrow(x, -2, 0, k), dims, x->ndim - 1);
     TENSOR__RETURN(tensor_slice(x, -1, 0, k * n, n + 1));
 }
+
 TENSOR_API tensor_t *(tensor_trace)(tensor_t *x) {
     TENSOR__MARK1(x)
     TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_trace, (tensor_trace)(cast_[0]), x)
@@ -15998,40 +17778,49 @@ TENSOR_API tensor_t *(tensor_trace)(tensor_t *x) {
 typedef struct tensor__labelled_t { tensor_t *x; int n; int8_t label[TENSOR_MAX_DIMS]; } tensor__labelled_t;
 
 TENSOR__FN int tensor__label_at(const tensor__labelled_t *a, int label) {
-    for (int d = 0; d < a->n; d++) { if (a->label[d] == label) { return d; } }
+    for (int d = 0; d < a->n; d++) {
+        if (a->label[d] == label) { return d; }
+    }
     return -1;
 }
+
 TENSOR__FN void tensor__label_drop(tensor__labelled_t *a, int d) {
     for (a->n--; d < a->n; d++) { a->label[d] = a->label[d + 1]; }
 }
+
 // Sums over the dims whose label is not kept.
 TENSOR__FN void tensor__label_sum(tensor__labelled_t *a, uint64_t keep) {
     int64_t dims[TENSOR_MAX_DIMS];
     int n = 0;
-    for (int d = 0; d < a->n; d++) { if (!(keep >> a->label[d] & 1)) { dims[n++] = d; } }
+    for (int d = 0; d < a->n; d++) {
+        if (!(keep >> a->label[d] & 1)) { dims[n++] = d; }
+    }
     if (n) { a->x = tensor_sum_dims(a->x, dims, n, 0); }
     while (n) { tensor__label_drop(a, (int)dims[--n]); }
 }
+
 // The dims in the order of labels given.
 TENSOR__FN tensor_t *tensor__label_order(const tensor__labelled_t *a, const int8_t *order, int n) {
     int64_t perm[TENSOR_MAX_DIMS];
     for (int d = 0; d < n; d++) { perm[d] = tensor__label_at(a, order[d]); }
     return tensor_permute_n(a->x, perm, n);
 }
+
 // The same with the nb leading dims expanded to `batch`, as a batch of matrices of the shape `three`.
 TENSOR__FN tensor_t *tensor__label_matrix(const tensor__labelled_t *a, const int8_t *order, int n,
                                           const int64_t *batch, int nb, const int64_t *three) {
-    int64_t full[TENSOR_MAX_DIMS];
     int turned = 0, expanded = 0;
     for (int d = 0; d < n; d++) { turned |= a->label[d] != order[d]; }
     tensor_t *x = turned ? tensor__label_order(a, order, n) : a->x;
     if (x == TENSOR__POISON) { return x; }
+    int64_t full[TENSOR_MAX_DIMS];
     for (int d = 0; d < n; d++) {
         full[d] = d < nb ? batch[d] : x->dims[d];
         expanded |= full[d] != x->dims[d];
     }
     return tensor_reshape_n(expanded ? tensor_expand_n(x, full, n) : x, three, 3);
 }
+
 // a = sum over the labels that are not kept of a b, its dims: those of both, of a alone, of b alone. Sizes of
 // 1 broadcast. 0 = failed, raised.
 TENSOR__FN int tensor__contract(const char *op, tensor__labelled_t *a, tensor__labelled_t *b, uint64_t keep) {
@@ -16051,15 +17840,19 @@ TENSOR__FN int tensor__contract(const char *op, tensor__labelled_t *a, tensor__l
     tensor__label_sum(a, keep | in_b);
     tensor__label_sum(b, keep | in_a);
     if (a->x == TENSOR__POISON || b->x == TENSOR__POISON) { return 0; }
+
     // batch labels, those of a, of b; summed ones
     int8_t oa[TENSOR_MAX_DIMS], ob[TENSOR_MAX_DIMS], sum[TENSOR_MAX_DIMS];
     int64_t dims[2 * TENSOR_MAX_DIMS], three[3] = {1, 1, 1}, batch[TENSOR_MAX_DIMS], cols = 1;
     int nb = 0, na = 0, ns = 0, n = 0;
-    tensor__labelled_t y;
     for (int d = 0; d < a->n; d++) {
         int l = a->label[d], db = tensor__label_at(b, l);
         if (db < 0) { continue; }
-        if (!(keep >> l & 1)) { sum[ns++] = (int8_t)l; three[2] *= a->x->dims[d]; continue; }
+        if (!(keep >> l & 1)) {
+            sum[ns++] = (int8_t)l;
+            three[2] *= a->x->dims[d];
+            continue;
+        }
         batch[nb] = dims[nb] = a->x->dims[d] == 1 ? b->x->dims[db] : a->x->dims[d];
         three[0] *= dims[nb];
         oa[nb] = ob[nb] = (int8_t)l;
@@ -16079,6 +17872,7 @@ TENSOR__FN int tensor__contract(const char *op, tensor__labelled_t *a, tensor__l
     }
     TENSOR__REFUSE_AS(0, n > TENSOR_MAX_DIMS, SHAPE, "%s: a product of %t and %t has %i dims, at most 8 are "
                       "supported", op, a->x, b->x, n);
+    tensor__labelled_t y;
     y.n = n;
     for (int i = 0; i < out; i++) { y.label[i] = oa[i]; }
     for (int i = nb; i < lb; i++) { y.label[out + i - nb] = ob[i]; }
@@ -16101,7 +17895,9 @@ TENSOR_API tensor_t *(tensor_tensordot_dims)(tensor_t *a, tensor_t *b, const int
                      (tensor_tensordot_dims)(cast_[0], cast_[1], dims_a, dims_b, n), a, b)
     if (!TENSOR__USABLE("tensordot", "a", a) || !TENSOR__USABLE("tensordot", "b", b) ||
         !tensor__dims_given("tensordot", dims_a, n) ||
-        !tensor__dims_given("tensordot", dims_b, n)) { return TENSOR__POISON; }
+        !tensor__dims_given("tensordot", dims_b, n)) {
+        return TENSOR__POISON;
+    }
     tensor__labelled_t l = {a, a->ndim, {0}}, r = {b, b->ndim, {0}};
     uint64_t keep = ~(uint64_t)0;
     for (int d = 0; d < a->ndim; d++) { l.label[d] = (int8_t)d; }
@@ -16119,16 +17915,22 @@ TENSOR_API tensor_t *(tensor_tensordot_dims)(tensor_t *a, tensor_t *b, const int
     }
     int dtype = a->dtype;
     if (!tensor__contract("tensordot", &l, &r, keep)) { return TENSOR__POISON; }
+
     // the sum over a dim that meets a 1 is i64
     TENSOR__RETURN(tensor__is_float(dtype) ? l.x : tensor_to(l.x, (tensor_dtype_t)dtype));
 }
+
 TENSOR_API tensor_t *(tensor_tensordot)(tensor_t *a, tensor_t *b, int n) {
-    int64_t da[TENSOR_MAX_DIMS], db[TENSOR_MAX_DIMS];
     TENSOR__REFUSE(tensor__live(a) && tensor__live(b) && (n < 0 || n > a->ndim || n > b->ndim), SHAPE,
                    "tensordot: a %t and b %t have no %i dims to sum", a, b, n);
-    for (int i = 0; i < n && i < TENSOR_MAX_DIMS; i++) { da[i] = i - n; db[i] = i; }
+    int64_t da[TENSOR_MAX_DIMS], db[TENSOR_MAX_DIMS];
+    for (int i = 0; i < n && i < TENSOR_MAX_DIMS; i++) {
+        da[i] = i - n;
+        db[i] = i;
+    }
     return (tensor_tensordot_dims)(a, b, da, db, n);
 }
+
 TENSOR_API tensor_t *(tensor_inner)(tensor_t *a, tensor_t *b) {
     int64_t last = -1;
     if (tensor__live(a) && tensor__live(b)) {
@@ -16147,7 +17949,11 @@ TENSOR__FN const char *tensor__einsum_term(const char *s, tensor__labelled_t *a,
     const char *e = s;
     for (; *e && *e != ',' && *e != '-'; e++) {
         int upper = *e >= 'A' && *e <= 'Z', lower = *e >= 'a' && *e <= 'z';
-        if (*e == '.' && e[1] == '.' && e[2] == '.' && !dots) { dots = 1; e += 2; continue; }
+        if (*e == '.' && e[1] == '.' && e[2] == '.' && !dots) {
+            dots = 1;
+            e += 2;
+            continue;
+        }
         TENSOR__REFUSE_AS(NULL, !upper && !lower && *e != ' ', FORMAT, "einsum: cannot read \"%s\" in \"%s\"",
                           e, equation);
         letters += upper || lower;
@@ -16166,19 +17972,24 @@ TENSOR__FN const char *tensor__einsum_term(const char *s, tensor__labelled_t *a,
     a->n = n;
     return e;
 }
+
 TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *list, int n) {
     TENSOR__MARK
     int64_t size[64];
     int last[64], count[64], nout = 0;
-    int8_t out[64];
     uint64_t keep = 0;
-    for (int l = 0; l < 64; l++) { size[l] = -1; last[l] = -1; count[l] = 0; }
+    for (int l = 0; l < 64; l++) {
+        size[l] = -1;
+        last[l] = -1;
+        count[l] = 0;
+    }
     TENSOR__REFUSE(!equation || !list || n < 1, FORMAT, "einsum: needs an equation and at least one tensor");
     if (TENSOR__CASTING(th_)) {
-        tensor_t **cast = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *cast), *y;
+        tensor_t **cast = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *cast);
         if (!cast) { return TENSOR__POISON; }
         memcpy(cast, list, (size_t)n * sizeof *cast);
         tensor_scope_t within = tensor__scope_begin(th_, th_->grad_mode);
+        tensor_t *y;
         if (within.thread) {
             th_->modes |= TENSOR__CAST_ANEW;        // one operand's result is a view of it
             tensor__autocast(TENSOR__CAST_einsum, cast, n);
@@ -16206,6 +18017,7 @@ TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *li
         TENSOR__REFUSE((*s == ',') != (k + 1 < n), FORMAT, "einsum: \"%s\" has not %i terms", equation, n);
         if (*s == ',') { s++; }
     }
+    int8_t out[64];
     if (*s == '-') {
         int dots = 0;
         TENSOR__REFUSE(*++s != '>', FORMAT, "einsum: cannot read \"%s\" in \"%s\"", s, equation);
@@ -16224,7 +18036,10 @@ TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *li
                                     equation);
             }
             for (int l = first; l < end; l++) {
-                if (size[l] >= 0) { out[nout++] = (int8_t)l; keep |= (uint64_t)1 << l; }
+                if (size[l] >= 0) {
+                    out[nout++] = (int8_t)l;
+                    keep |= (uint64_t)1 << l;
+                }
             }
         }
     } else {                            // what is not repeated, in alphabetical order
@@ -16241,7 +18056,7 @@ TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *li
     for (int k = 0; k < n; k++) {
         tensor__labelled_t a = {list[k], 0, {0}};
         s = tensor__einsum_term(s, &a, equation, k) + 1;
-        for (int d = 0; d < a.n; d++) { // a label twice: the diagonal
+        for (int d = 0; d < a.n; d++) {  // a label twice: the diagonal
             for (int e = d + 1; e < a.n; e++) {
                 if (a.label[e] != a.label[d]) { continue; }
                 int8_t label = a.label[d];
@@ -16261,7 +18076,9 @@ TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *li
             }
         }
         uint64_t later = keep;
-        for (int l = 0; l < 60; l++) { if (last[l] > k) { later |= (uint64_t)1 << l; } }
+        for (int l = 0; l < 60; l++) {
+            if (last[l] > k) { later |= (uint64_t)1 << l; }
+        }
         if (!k) {
             acc = a;
             tensor__label_sum(&acc, later);
@@ -16279,6 +18096,7 @@ TENSOR__FN tensor_t *tensor__chain(tensor_t *const *list, const int64_t *cut, in
     int k = (int)cut[i * n + j];
     return tensor_matmul(tensor__chain(list, cut, n, i, k), tensor__chain(list, cut, n, k + 1, j));
 }
+
 TENSOR__FN tensor_t *tensor__multi_dot(const char *op, tensor_t *const *list, int n, int vectors) {
     TENSOR__MARK
     if (!list || n < 1) { return tensor__no_list(op, list, n); }
@@ -16303,7 +18121,10 @@ TENSOR__FN tensor_t *tensor__multi_dot(const char *op, tensor_t *const *list, in
             for (int k = i; k < j; k++) {
                 double c = cost[i * n + k] + cost[(k + 1) * n + j] +
                            rows * (double)list[k + 1]->dims[0] * cols;
-                if (k == i || c < cost[i * n + j]) { cost[i * n + j] = c; cut[i * n + j] = k; }
+                if (k == i || c < cost[i * n + j]) {
+                    cost[i * n + j] = c;
+                    cut[i * n + j] = k;
+                }
             }
         }
     }
@@ -16311,16 +18132,19 @@ TENSOR__FN tensor_t *tensor__multi_dot(const char *op, tensor_t *const *list, in
     tensor__memory_free(th_, memory);
     TENSOR__RETURN(y);
 }
+
 TENSOR_API tensor_t *(tensor_linalg_multi_dot_n)(tensor_t *const *list, int n) {
     TENSOR__REFUSE(list && n == 1, SHAPE, "linalg_multi_dot: needs at least 2 tensors");
     return tensor__multi_dot("linalg_multi_dot", list, n, 1);
 }
+
 TENSOR__FRONT(chain_matmul_n, (tensor_t *const *list, int n), tensor__multi_dot("chain_matmul", list, n, 0))
+
 TENSOR_API tensor_t *(tensor_kron)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK2(a, b)
     int n = a->ndim > b->ndim ? a->ndim : b->ndim;
-    int64_t da[TENSOR_MAX_DIMS], db[TENSOR_MAX_DIMS], dims[TENSOR_MAX_DIMS];
     TENSOR__REFUSE(n > TENSOR_MAX_DIMS / 2, SHAPE, "kron: a %t and b %t have more than 4 dims", a, b);
+    int64_t da[TENSOR_MAX_DIMS], db[TENSOR_MAX_DIMS], dims[TENSOR_MAX_DIMS];
     for (int d = 0; d < n; d++) {
         int ka = d - (n - a->ndim), kb = d - (n - b->ndim);
         da[2 * d] = ka < 0 ? 1 : a->dims[ka];
@@ -16334,20 +18158,53 @@ TENSOR_API tensor_t *(tensor_kron)(tensor_t *a, tensor_t *b) {
     tensor_t *y = tensor_mul(tensor_reshape_n(a, da, 2 * n), tensor_reshape_n(b, db, 2 * n));
     TENSOR__RETURN(tensor_reshape_n(y, dims, n));
 }
+
 // The three places along d moved on by k.
 TENSOR__FN tensor_t *tensor__roll3(tensor_t *x, int d, int k) {
     if (x == TENSOR__POISON) { return x; }
     tensor_t *const parts[2] = {tensor__slice(x, d, k, 1, 3 - k), tensor__slice(x, d, 0, 1, k)};
     return tensor_cat_n(parts, 2, d);
 }
+
+TENSOR__END
+
+// TRIL, TRIU: i[0] = diagonal; x contiguous.
+TENSOR__FN int tensor__cpu_tri(tensor_call_t *c) {
+    const tensor_arg_t *x = &c->arg[0];
+    tensor_arg_t *y = &c->arg[1];
+    int size = tensor__sizes[x->dtype], lower = c->row->id == TENSOR_OP_TRIL;
+    int64_t rows = TENSOR__HIGH(x), cols = TENSOR__WIDE(x), k = c->p->i[0];
+    int64_t lines = cols ? x->numel / cols : 0;
+    for (int64_t r = 0; r < lines; r++) {
+        int64_t edge = r % rows + k + (lower ? 1 : 0);      // columns before it are kept (lower) or zeroed
+        if (edge < 0) {
+            edge = 0;
+        } else if (edge > cols) {
+            edge = cols;
+        }
+        char *to = (char *)y->data + r * cols * size;
+        const char *from = (const char *)x->data + r * cols * size;
+        if (lower) {
+            memcpy(to, from, (size_t)(edge * size));
+            memset(to + edge * size, 0, (size_t)((cols - edge) * size));
+        } else {
+            memset(to, 0, (size_t)(edge * size));
+            memcpy(to + edge * size, from + edge * size, (size_t)((cols - edge) * size));
+        }
+    }
+    return 0;
+}
+
+TENSOR__COLD
+
 TENSOR__FN tensor_t *tensor__cross(const char *op, tensor_t *a, tensor_t *b, int64_t dim) {
     TENSOR__MARK
     if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return TENSOR__POISON; }
     TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_cross,
                      tensor__cross(op, cast_[0], cast_[1], dim), a, b)
-    int64_t dims[TENSOR_MAX_DIMS];
     int n = 0, d = a->ndim == b->ndim ? tensor__dim(op, dim, a) : 0;
     if (d < 0) { return TENSOR__POISON; }
+    int64_t dims[TENSOR_MAX_DIMS];
     TENSOR__REFUSE(a->ndim != b->ndim || !a->ndim || a->dims[d] != 3 || b->dims[d] != 3 ||
                    !tensor__broadcast(dims, &n, a->dims, a->ndim) || !tensor__broadcast(dims, &n, b->dims, n),
                    SHAPE, "%s: a %t and b %t must have size 3 along dim %d and broadcast otherwise", op, a, b,
@@ -16357,8 +18214,10 @@ TENSOR__FN tensor_t *tensor__cross(const char *op, tensor_t *a, tensor_t *b, int
     TENSOR__RETURN(tensor_sub(tensor_mul(tensor__roll3(a, d, 1), tensor__roll3(b, d, 2)),
                               tensor_mul(tensor__roll3(a, d, 2), tensor__roll3(b, d, 1))));
 }
+
 TENSOR__FRONT(linalg_cross, (tensor_t *a, tensor_t *b, int64_t dim), tensor__cross("linalg_cross", a, b, dim))
 TENSOR__FRONT(cross, (tensor_t *a, tensor_t *b, int64_t dim), tensor__cross("cross", a, b, dim))
+
 TENSOR__FN tensor_t *tensor__tri(const tensor__row_t *row, tensor_t *x, int64_t diagonal) {
     TENSOR__MARK
     TENSOR__BEGIN(o, row, x)
@@ -16366,20 +18225,29 @@ TENSOR__FN tensor_t *tensor__tri(const tensor__row_t *row, tensor_t *x, int64_t 
     int64_t far_away = (int64_t)1 << 60;
     o.args[0] = tensor_contiguous(x);
     if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
-    tensor__ints(&o, diagonal > far_away ? far_away : diagonal < -far_away ? -far_away : diagonal, 0);
+    if (diagonal > far_away) { diagonal = far_away; }
+    if (diagonal < -far_away) { diagonal = -far_away; }
+    tensor__ints(&o, diagonal, 0);
     tensor__result(&o, x->dtype, x->dims, x->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
+
 TENSOR__FRONT(tril, (tensor_t *x, int64_t diagonal), tensor__tri(TENSOR__ROW(TRIL), x, diagonal))
 TENSOR__FRONT(triu, (tensor_t *x, int64_t diagonal), tensor__tri(TENSOR__ROW(TRIU), x, diagonal))
+
 TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
     g->gx[0] = tensor__tri(g->node->row, g->gy[0], g->p->i[0]);
 }
 
-// ---- torch.linalg: kernels ----
-// A matrix is copied into the worker's scratch as doubles in rows, worked on there, rounded once on its way
-// out. Items of a batch are cut over threads. Rejected: f32 arithmetic (half the memory, but a condition
-// number of 1e4 leaves three digits), blocking (nothing to gain below some 500 rows).
+// ------------------------------------------------------------------------------
+// >>impl-linalg                                   MARK: factorisations, solvers, norms
+//
+// Factorisations are plain algorithms of the textbooks in doubles: a matrix is copied into the worker's
+// scratch in rows, worked on there, rounded once on its way out. Items of a batch are cut over threads.
+// Solvers, inverses, norms and gradients are made of them and of products. Rejected: calling LAPACK (a
+// dependency, and results that differ from one machine to the next), f32 arithmetic (half the memory, but
+// a condition number of 1e4 leaves three digits), blocking (nothing to gain below some 500 rows).
+// ------------------------------------------------------------------------------
 
 typedef struct tensor__la_t {
     tensor_call_t *c;
@@ -16387,20 +18255,25 @@ typedef struct tensor__la_t {
     int64_t *info;                      // what went wrong with an item, 0 = nothing
     double *work;
 } tensor__la_t;
+
 TENSOR__END
 
 // Four chains: the sum does not wait for each addition.
 TENSOR__FN double tensor__la_dot(const double *x, const double *y, int64_t n) {
     double s[4] = {0, 0, 0, 0};
     int64_t i = 0;
-    for (; i + 4 <= n; i += 4) { for (int k = 0; k < 4; k++) { s[k] += x[i + k] * y[i + k]; } }
+    for (; i + 4 <= n; i += 4) {
+        for (int k = 0; k < 4; k++) { s[k] += x[i + k] * y[i + k]; }
+    }
     for (; i < n; i++) { s[0] += x[i] * y[i]; }
     return (s[0] + s[1]) + (s[2] + s[3]);
 }
+
 TENSOR__FN void tensor__la_axpy(double *TENSOR__RESTRICT y, double a, const double *TENSOR__RESTRICT x,
                                 int64_t n) {
     for (int64_t i = 0; i < n; i++) { y[i] += a * x[i]; }
 }
+
 // (x, y) turned: c x + s y, c y - s x.
 TENSOR__FN void tensor__la_turn(double *TENSOR__RESTRICT x, double *TENSOR__RESTRICT y, double c, double s,
                                 int64_t n) {
@@ -16410,35 +18283,49 @@ TENSOR__FN void tensor__la_turn(double *TENSOR__RESTRICT x, double *TENSOR__REST
         y[i] = c * b - s * a;
     }
 }
+
 TENSOR__FN void tensor__la_swap(double *x, double *y, int64_t n) {
-    for (int64_t i = 0; i < n; i++) { double a = x[i]; x[i] = y[i]; y[i] = a; }
+    for (int64_t i = 0; i < n; i++) {
+        double a = x[i];
+        x[i] = y[i];
+        y[i] = a;
+    }
 }
+
 TENSOR__FN void tensor__la_identity(double *x, int64_t m, int64_t n) {
     memset(x, 0, (size_t)(m * n) * sizeof *x);
     for (int64_t i = 0; i < m && i < n; i++) { x[i * n + i] = 1; }
 }
+
 // The power of two that brings the largest element to about 1; 0 if x is 0, NaN if an element is no number.
 TENSOR__FN double tensor__la_scale(const double *x, int64_t n) {
     double big = 0;
-    int e;
     for (int64_t i = 0; i < n; i++) { big = tensor__max_f64(big, fabs(x[i])); }
     if (!(big <= 1.7976931348623157e308)) { return (double)NAN; }
     if (big == 0) { return 0; }
+    int e;
     (void)frexp(big, &e);
-    return ldexp(1, e > 1000 ? -1000 : e < -1000 ? 1000 : -e);
+    if (e > 1000) { e = 1000; }
+    if (e < -1000) { e = -1000; }
+    return ldexp(1, -e);
 }
+
 // Makes x = (beta, v[1], v[2], ..) so that I - tau v vT, v[0] = 1, takes the old x to (beta, 0, ..). -> tau
 // (Golub & Van Loan, Matrix Computations, 5.1; sign of beta and tau = 0 for a zero tail as LAPACK's dlarfg).
 TENSOR__FN double tensor__la_house(double *x, int64_t stride, int64_t n) {
     double big = 0, sum = 0, a = x[0];
     for (int64_t i = 1; i < n; i++) { big = tensor__max_f64(big, fabs(x[i * stride])); }
     if (big == 0) { return 0; }
-    for (int64_t i = 1; i < n; i++) { double t = x[i * stride] / big; sum += t * t; }
+    for (int64_t i = 1; i < n; i++) {
+        double t = x[i * stride] / big;
+        sum += t * t;
+    }
     double r = hypot(a, big * sqrt(sum)), beta = a >= 0 ? -r : r;
     for (int64_t i = 1; i < n; i++) { x[i * stride] /= a - beta; }
     x[0] = beta;
     return (beta - a) / beta;
 }
+
 // (I - tau v vT) b for m rows of b; w: cols doubles.
 TENSOR__FN void tensor__la_reflect(const double *v, int64_t stride, int64_t m, double tau, double *b,
                                    int64_t row, int64_t cols, double *w) {
@@ -16449,11 +18336,14 @@ TENSOR__FN void tensor__la_reflect(const double *v, int64_t stride, int64_t m, d
         tensor__la_axpy(b + i * row, i ? -tau * v[i * stride] : -tau, w, cols);
     }
 }
+
 // LU with partial pivoting, row by row (Golub & Van Loan 3.4).
 TENSOR__FN void tensor__la_lu(double *a, int64_t m, int64_t n, int64_t *swaps) {
     for (int64_t j = 0; j < m && j < n; j++) {
         int64_t p = j;
-        for (int64_t i = j + 1; i < m; i++) { if (fabs(a[i * n + j]) > fabs(a[p * n + j])) { p = i; } }
+        for (int64_t i = j + 1; i < m; i++) {
+            if (fabs(a[i * n + j]) > fabs(a[p * n + j])) { p = i; }
+        }
         swaps[j] = p;
         if (p != j) { tensor__la_swap(a + p * n, a + j * n, n); }
         if (a[j * n + j] == 0) { continue; }
@@ -16463,6 +18353,7 @@ TENSOR__FN void tensor__la_lu(double *a, int64_t m, int64_t n, int64_t *swaps) {
         }
     }
 }
+
 // b = a^-1 b for one triangle of a, r columns of b.
 TENSOR__FN void tensor__la_triangular(const double *a, int64_t n, double *b, int64_t r, int upper, int unit) {
     for (int64_t k = 0; k < n; k++) {
@@ -16473,6 +18364,7 @@ TENSOR__FN void tensor__la_triangular(const double *a, int64_t n, double *b, int
         for (int64_t j = 0; j < r && !unit; j++) { b[i * r + j] /= a[i * n + i]; }
     }
 }
+
 // Eigenvalues d, ascending, eigenvectors in the rows of z; a is used up, w: 3 n doubles. Householder
 // tridiagonalisation, implicit QR steps with Wilkinson's shift (Golub & Van Loan 8.3). 0 = no convergence.
 TENSOR__FN int tensor__la_eigh(double *a, int64_t n, double *d, double *z, double *w) {
@@ -16510,7 +18402,10 @@ TENSOR__FN int tensor__la_eigh(double *a, int64_t n, double *d, double *z, doubl
         while (lo > 0 && fabs(e[lo - 1]) > 2.2204460492503131e-16 * (fabs(d[lo - 1]) + fabs(d[lo])) + 1e-40) {
             lo--;
         }
-        if (lo == hi) { hi--; continue; }
+        if (lo == hi) {
+            hi--;
+            continue;
+        }
         if (++turns > 60 * n) { return 0; }
         double h = (d[hi - 1] - d[hi]) / 2, b = e[hi - 1], r = hypot(h, b);
         double x = d[lo] - (d[hi] - b * (b / (h >= 0 ? h + r : h - r))), y = e[lo];
@@ -16522,13 +18417,18 @@ TENSOR__FN int tensor__la_eigh(double *a, int64_t n, double *d, double *z, doubl
             d[k + 1] = s * s * p - 2 * c * s * f + c * c * q;
             e[k] = c * s * (q - p) + (c * c - s * s) * f;
             x = e[k];
-            if (k + 1 < hi) { y = s * e[k + 1]; e[k + 1] *= c; }
+            if (k + 1 < hi) {
+                y = s * e[k + 1];
+                e[k + 1] *= c;
+            }
             tensor__la_turn(z + k * n, z + (k + 1) * n, c, s, n);
         }
     }
     for (int64_t i = 0; i < n; i++) {
         int64_t least = i;
-        for (int64_t j = i + 1; j < n; j++) { if (d[j] < d[least]) { least = j; } }
+        for (int64_t j = i + 1; j < n; j++) {
+            if (d[j] < d[least]) { least = j; }
+        }
         if (least != i) {
             double t = d[i];
             d[i] = d[least];
@@ -16539,6 +18439,7 @@ TENSOR__FN int tensor__la_eigh(double *a, int64_t n, double *d, double *z, doubl
     }
     return 1;
 }
+
 // Singular values s, descending, of the matrix whose n columns are the rows of a (length m >= n): left
 // vectors in the rows of u (`rows` of them, n or m), right ones in the rows of v. g: n n, w: 3 n doubles.
 // One-sided Jacobi (Golub & Van Loan 8.6.3) after a change of basis that leaves it little to do, to the
@@ -16601,6 +18502,7 @@ TENSOR__FN int tensor__la_svd(double *a, int64_t m, int64_t n, double *u, int64_
         have++;
     }
     for (int64_t i = 0; i < n && scale != 0; i++) { s[i] /= scale; }
+
     // The rest of an orthonormal basis: the unit vector least covered, made orthogonal twice to all.
     for (; have < rows; have++) {
         double *x = u + have * m, least = 2;
@@ -16608,7 +18510,10 @@ TENSOR__FN int tensor__la_svd(double *a, int64_t m, int64_t n, double *u, int64_
         for (int64_t j = 0; j < m; j++) {
             double sum = 0;
             for (int64_t i = 0; i < have; i++) { sum += u[i * m + j] * u[i * m + j]; }
-            if (sum < least) { least = sum; best = j; }
+            if (sum < least) {
+                least = sum;
+                best = j;
+            }
         }
         memset(x, 0, (size_t)m * sizeof *x);
         x[best] = 1;
@@ -16631,6 +18536,7 @@ TENSOR__FN void tensor__la_load(double *to, const tensor_arg_t *x, int64_t item,
                          x->dims[c]);
     }
 }
+
 TENSOR__FN void tensor__la_store(const tensor_arg_t *y, int64_t item, const double *from, int64_t rows,
                                  int64_t cols, int turn) {
     int size = tensor__sizes[y->dtype];
@@ -16640,6 +18546,7 @@ TENSOR__FN void tensor__la_store(const tensor_arg_t *y, int64_t item, const doub
                           cols);
     }
 }
+
 TENSOR__FN int64_t tensor__la_item(const tensor__la_t *l, int64_t item, double *w) {
     tensor_call_t *c = l->c;
     const tensor_arg_t *x = &c->arg[0], *y = &c->arg[c->nin];
@@ -16672,61 +18579,73 @@ TENSOR__FN int64_t tensor__la_item(const tensor__la_t *l, int64_t item, double *
         }
         tensor__la_store(y, item, a, n, n, 0);
         break;
-    case TENSOR_OP_LINALG_DET: {
-        double r[3] = {1, 1, 0};        // determinant, sign, log
-        tensor__la_lu(a, n, n, swaps);
-        for (int64_t i = 0; i < n; i++) {
-            double p = swaps[i] == i ? a[i * n + i] : -a[i * n + i];
-            r[0] *= p;
-            r[1] *= p > 0 ? 1 : p < 0 ? -1 : p;
-            r[2] += log(fabs(p));
+    case TENSOR_OP_LINALG_DET:
+        {
+            double r[3] = {1, 1, 0};    // determinant, sign, log
+            tensor__la_lu(a, n, n, swaps);
+            for (int64_t i = 0; i < n; i++) {
+                double p = swaps[i] == i ? a[i * n + i] : -a[i * n + i];
+                r[0] *= p;
+                double sign = p;
+                if (p > 0) { sign = 1; }
+                if (p < 0) { sign = -1; }
+                r[1] *= sign;
+                r[2] += log(fabs(p));
+            }
+            for (int i = 0; i < 3; i++) { tensor__la_store(y + i, item, r + i, 1, 1, 0); }
+            break;
         }
-        for (int i = 0; i < 3; i++) { tensor__la_store(y + i, item, r + i, 1, 1, 0); }
-        break;
-    }
     case TENSOR_OP_LINALG_LU_FACTOR:
         tensor__la_lu(a, m, n, swaps);
         for (int64_t i = 0; i < k; i++) { swaps[i]++; }
         tensor__la_store(y, item, a, m, n, 0);
         tensor__store_i64((char *)y[1].data + item * k * 4, y[1].dtype, 1, swaps, k);
         break;
-    case TENSOR_OP_LINALG_SOLVE: case TENSOR_OP_LINALG_SOLVE_TRIANGULAR: {
-        int64_t r = TENSOR__WIDE(y);
-        tensor__la_load(b, x + 1, item, 0);
-        if (c->row->id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR) {
-            tensor__la_triangular(a, n, b, r, (int)c->p->i[0], (int)c->p->i[1]);
-        } else {
-            tensor__la_lu(a, n, n, swaps);
-            for (int64_t i = 0; i < n; i++) {
-                if (a[i * n + i] == 0) { return i + 1; }
-                if (swaps[i] != i) { tensor__la_swap(b + i * r, b + swaps[i] * r, r); }
+    case TENSOR_OP_LINALG_SOLVE: case TENSOR_OP_LINALG_SOLVE_TRIANGULAR:
+        {
+            int64_t r = TENSOR__WIDE(y);
+            tensor__la_load(b, x + 1, item, 0);
+            if (c->row->id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR) {
+                tensor__la_triangular(a, n, b, r, (int)c->p->i[0], (int)c->p->i[1]);
+            } else {
+                tensor__la_lu(a, n, n, swaps);
+                for (int64_t i = 0; i < n; i++) {
+                    if (a[i * n + i] == 0) { return i + 1; }
+                    if (swaps[i] != i) { tensor__la_swap(b + i * r, b + swaps[i] * r, r); }
+                }
+                tensor__la_triangular(a, n, b, r, 0, 1);
+                tensor__la_triangular(a, n, b, r, 1, 0);
             }
-            tensor__la_triangular(a, n, b, r, 0, 1);
-            tensor__la_triangular(a, n, b, r, 1, 0);
+            tensor__la_store(y, item, b, n, r, 0);
+            break;
         }
-        tensor__la_store(y, item, b, n, r, 0);
-        break;
-    }
-    case TENSOR_OP_LINALG_QR: {         // Golub & Van Loan 5.2
-        int64_t cols = TENSOR__WIDE(y);
-        double *tau = w, *v = w + k;
-        for (int64_t j = 0; j < k; j++) {
-            tau[j] = tensor__la_house(a + j * n + j, n, m - j);
-            tensor__la_reflect(a + j * n + j, n, m - j, tau[j], a + j * n + j + 1, n, n - j - 1, v);
+    case TENSOR_OP_LINALG_QR:
+        {                               // Golub & Van Loan 5.2
+            int64_t cols = TENSOR__WIDE(y);
+            double *tau = w, *v = w + k;
+            for (int64_t j = 0; j < k; j++) {
+                tau[j] = tensor__la_house(a + j * n + j, n, m - j);
+                tensor__la_reflect(a + j * n + j, n, m - j, tau[j], a + j * n + j + 1, n, n - j - 1, v);
+            }
+            tensor__la_identity(b, m, cols);
+            for (int64_t j = k - 1; j >= 0; j--) {
+                tensor__la_reflect(a + j * n + j, n, m - j, tau[j], b + j * cols + j, cols, cols - j, v);
+            }
+            for (int64_t i = 1; i < m; i++) {
+                for (int64_t j = 0; j < i && j < n; j++) { a[i * n + j] = 0; }
+            }
+            tensor__la_store(y, item, b, m, cols, 0);
+            tensor__la_store(y + 1, item, a, cols, n, 0);
+            break;
         }
-        tensor__la_identity(b, m, cols);
-        for (int64_t j = k - 1; j >= 0; j--) {
-            tensor__la_reflect(a + j * n + j, n, m - j, tau[j], b + j * cols + j, cols, cols - j, v);
-        }
-        for (int64_t i = 1; i < m; i++) { for (int64_t j = 0; j < i && j < n; j++) { a[i * n + j] = 0; } }
-        tensor__la_store(y, item, b, m, cols, 0);
-        tensor__la_store(y + 1, item, a, cols, n, 0);
-        break;
-    }
     case TENSOR_OP_LINALG_EIGH:
         for (int64_t i = 0; i < n; i++) {       // one triangle counts
             for (int64_t j = 0; j < i; j++) {
-                if (c->p->i[0]) { a[i * n + j] = a[j * n + i]; } else { a[j * n + i] = a[i * n + j]; }
+                if (c->p->i[0]) {
+                    a[i * n + j] = a[j * n + i];
+                } else {
+                    a[j * n + i] = a[i * n + j];
+                }
             }
         }
         if (tensor__isnan_f64(tensor__la_scale(a, n * n))) { return 1; }
@@ -16734,19 +18653,21 @@ TENSOR__FN int64_t tensor__la_item(const tensor__la_t *l, int64_t item, double *
         tensor__la_store(y, item, w, 1, n, 0);
         tensor__la_store(y + 1, item, b, n, n, 1);
         break;
-    default: {                          // SVD; a has the longer side in its rows
-        int64_t big = wide ? n : m, rows = y[wide ? 2 : 1].dims[y[wide ? 2 : 1].ndim - (wide ? 2 : 1)];
-        double *v = b + rows * big;
-        if (tensor__isnan_f64(tensor__la_scale(a, m * n))) { return 1; }
-        if (!tensor__la_svd(a, big, k, b, rows, w, v, v + k * k, w + k)) { return 2; }
-        tensor__la_store(y, item, w, 1, k, 0);
-        tensor__la_store(y + 1, item, wide ? v : b, wide ? k : rows, wide ? k : big, 1);
-        tensor__la_store(y + 2, item, wide ? b : v, wide ? rows : k, wide ? big : k, 0);
-        break;
-    }
+    default:
+        {                               // SVD; a has the longer side in its rows
+            int64_t big = wide ? n : m, rows = y[wide ? 2 : 1].dims[y[wide ? 2 : 1].ndim - (wide ? 2 : 1)];
+            double *v = b + rows * big;
+            if (tensor__isnan_f64(tensor__la_scale(a, m * n))) { return 1; }
+            if (!tensor__la_svd(a, big, k, b, rows, w, v, v + k * k, w + k)) { return 2; }
+            tensor__la_store(y, item, w, 1, k, 0);
+            tensor__la_store(y + 1, item, wide ? v : b, wide ? k : rows, wide ? k : big, 1);
+            tensor__la_store(y + 2, item, wide ? b : v, wide ? rows : k, wide ? big : k, 0);
+            break;
+        }
     }
     return bad;
 }
+
 TENSOR__FN void tensor__la_task(void *arg, int64_t task, int worker) {
     tensor__la_t *l = (tensor__la_t *)arg;
     int64_t end = tensor__least((task + 1) * l->per, l->items);
@@ -16754,28 +18675,31 @@ TENSOR__FN void tensor__la_task(void *arg, int64_t task, int worker) {
         l->info[i] = tensor__la_item(l, i, l->work + worker * l->room);
     }
 }
+
 // Sizes; -> bytes of scratch, UINT64_MAX = too many.
 TENSOR__FN uint64_t tensor__la_describe(const tensor_call_t *c, tensor__la_t *l) {
     const tensor_arg_t *x = &c->arg[0];
     int swaps = c->row->id == TENSOR_OP_LINALG_SWAPS;
-    uint64_t room, bytes;
     l->n = TENSOR__WIDE(x);
     l->m = swaps ? c->p->i[0] : TENSOR__HIGH(x);
     l->k = l->m < l->n ? l->m : l->n;
     l->items = 1;
     for (int d = 0; d < x->ndim - (swaps ? 1 : 2); d++) { l->items *= x->dims[d]; }
     if (!l->items) { return 0; }
-    room = 8 * ((uint64_t)l->m + (uint64_t)l->n + 8) + (swaps ? 0 : (uint64_t)l->k * (uint64_t)l->k);
+    uint64_t room = 8 * ((uint64_t)l->m + (uint64_t)l->n + 8) + (swaps ? 0 : (uint64_t)l->k * (uint64_t)l->k);
     for (int i = 0; i < c->nin + c->nout && !swaps; i++) { room += (uint64_t)(c->arg[i].numel / l->items); }
     l->room = (int64_t)room;
     l->per = 1 + 4096 / ((int64_t)room + 1);
+    uint64_t bytes;
     return tensor__mul_u64(room * 8, (uint64_t)c->thread->ctx->pool.n, &bytes) ?
         bytes + (uint64_t)l->items * 8 : UINT64_MAX;
 }
+
 TENSOR__FN uint64_t tensor__scratch_linalg(const tensor_call_t *c) {
     tensor__la_t l;
     return tensor__la_describe(c, &l);
 }
+
 TENSOR__FN int tensor__cpu_linalg(tensor_call_t *c) {
     tensor__la_t l;
     const tensor_arg_t *x = &c->arg[0];
@@ -16814,6 +18738,7 @@ TENSOR__FN int tensor__cpu_linalg(tensor_call_t *c) {
 // ---- torch.linalg: fronts ----
 
 TENSOR__COLD
+
 TENSOR__FN int tensor__la_usable(const char *op, const char *arg, tensor_t *x, int square) {
     if (!TENSOR__USABLE(op, arg, x)) { return 0; }
     TENSOR__REFUSE_AS(0, x->dtype != TENSOR_F32 && x->dtype != TENSOR_F64, DTYPE,
@@ -16823,6 +18748,7 @@ TENSOR__FN int tensor__la_usable(const char *op, const char *arg, tensor_t *x, i
                       "a matrix or a batch of them");
     return 1;
 }
+
 TENSOR__FN int tensor__la_begin(tensor__op_t *o, const tensor__row_t *row, tensor_t *x, tensor_t *b,
                                 int square) {
     tensor_t *const in[2] = {x, b};
@@ -16832,6 +18758,7 @@ TENSOR__FN int tensor__la_begin(tensor__op_t *o, const tensor__row_t *row, tenso
     o->visible = row->nout;
     return tensor__la_usable(row->name, b ? "a" : "x", x, square);
 }
+
 // A result with the batch dims of input 0, then rows and cols (< 0 = no such dim).
 TENSOR__FN tensor_t *tensor__la_result(tensor__op_t *o, int dtype, int64_t rows, int64_t cols) {
     const tensor_t *x = o->in[0];
@@ -16847,6 +18774,7 @@ TENSOR__FN tensor_t *tensor__la_result(tensor__op_t *o, int dtype, int64_t rows,
 TENSOR__FN tensor_t *tensor__la_eye(tensor_t *x, int64_t n, int64_t m) {
     return tensor_to(tensor_to(tensor_eye(n, m), (tensor_dtype_t)x->dtype), (int)tensor_device(x));
 }
+
 TENSOR_API tensor_t *(tensor_linalg_cholesky)(tensor_t *x, int upper) {
     TENSOR__MARK
     tensor__op_t o;
@@ -16857,14 +18785,15 @@ TENSOR_API tensor_t *(tensor_linalg_cholesky)(tensor_t *x, int upper) {
     tensor_t *l = tensor__finish(&o);
     TENSOR__RETURN(upper && l != TENSOR__POISON ? tensor_mT(l) : l);
 }
+
 TENSOR_API tensor_t *(tensor_cholesky)(tensor_t *x, int upper) { return (tensor_linalg_cholesky)(x, upper); }
 
 // Both with the batch dims of both. 0 = they do not fit, raised.
 TENSOR__FN int tensor__la_pair(const char *op, tensor_t **a, tensor_t **b) {
-    int64_t dims[TENSOR_MAX_DIMS];
     int n = 0;
     TENSOR__REFUSE_AS(0, (*a)->dtype != (*b)->dtype, DTYPE,
                       "%s: a %t is %y and b %t is %y; convert one with tensor_to", op, *a, *a, *b, *b);
+    int64_t dims[TENSOR_MAX_DIMS];
     TENSOR__REFUSE_AS(0, TENSOR__WIDE(*a) != TENSOR__HIGH(*b) || !tensor__broadcast(dims, &n, (*a)->dims,
                       (*a)->ndim - 2) || !tensor__broadcast(dims, &n, (*b)->dims, (*b)->ndim - 2), SHAPE,
                       "%s: a %t and b %t do not fit", op, *a, *b);
@@ -16877,6 +18806,7 @@ TENSOR__FN int tensor__la_pair(const char *op, tensor_t **a, tensor_t **b) {
     }
     return 1;
 }
+
 // X of a X = b for matrices.
 TENSOR__FN tensor_t *tensor__solve(const tensor__row_t *row, tensor_t *a, tensor_t *b, int upper, int unit) {
     TENSOR__MARK
@@ -16890,6 +18820,7 @@ TENSOR__FN tensor_t *tensor__solve(const tensor__row_t *row, tensor_t *a, tensor
     tensor__result(&o, b->dtype, o.args[1]->dims, o.args[1]->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
+
 TENSOR_API tensor_t *(tensor_linalg_solve)(tensor_t *a, tensor_t *b) {
     TENSOR__MARK2(a, b)
     int vector = b->ndim == 1 || (b->ndim == a->ndim - 1 && !memcmp(a->dims, b->dims, (size_t)b->ndim * 8));
@@ -16897,6 +18828,7 @@ TENSOR_API tensor_t *(tensor_linalg_solve)(tensor_t *a, tensor_t *b) {
     tensor_t *x = tensor__solve(TENSOR__ROW(LINALG_SOLVE), a, tensor_unsqueeze(b, -1), 0, 0);
     TENSOR__RETURN(x == TENSOR__POISON ? x : tensor_squeeze(x, -1));
 }
+
 TENSOR_API tensor_t *(tensor_linalg_solve_triangular)(tensor_t *a, tensor_t *b, int upper, int left,
                                                       int unitriangular) {
     TENSOR__MARK
@@ -16909,6 +18841,7 @@ TENSOR_API tensor_t *(tensor_linalg_solve_triangular)(tensor_t *a, tensor_t *b, 
     tensor_t *x = tensor__solve(row, tensor_mT(a), tensor_mT(b), !upper, unitriangular != 0);
     TENSOR__RETURN(x == TENSOR__POISON ? x : tensor_mT(x));
 }
+
 TENSOR_API tensor_t *(tensor_cholesky_solve)(tensor_t *b, tensor_t *l, int upper) {
     TENSOR__MARK
     if (!tensor__la_usable("cholesky_solve", "l", l, 1)) { return TENSOR__POISON; }
@@ -16916,20 +18849,24 @@ TENSOR_API tensor_t *(tensor_cholesky_solve)(tensor_t *b, tensor_t *l, int upper
     tensor_t *x = tensor_linalg_solve_triangular(lower, b, 0, 1, 0);
     TENSOR__RETURN(tensor_linalg_solve_triangular(tensor_mT(lower), x, 1, 1, 0));
 }
+
 TENSOR_API tensor_t *(tensor_cholesky_inverse)(tensor_t *l, int upper) {
     TENSOR__MARK
     if (!tensor__la_usable("cholesky_inverse", "l", l, 1)) { return TENSOR__POISON; }
     TENSOR__RETURN((tensor_cholesky_solve)(tensor__la_eye(l, TENSOR__HIGH(l), TENSOR__HIGH(l)), l, upper));
 }
+
 TENSOR__FN tensor_t *tensor__inv(const char *op, tensor_t *x) {
     TENSOR__MARK
     if (!tensor__la_usable(op, "x", x, 1)) { return TENSOR__POISON; }
     tensor_t *eye = tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x));
     TENSOR__RETURN(tensor__solve(TENSOR__ROW(LINALG_SOLVE), x, eye, 0, 0));
 }
+
 TENSOR__FRONT(linalg_inv, (tensor_t *x),
     tensor__named(tensor__self(), tensor__inv("linalg_inv", x), __func__))
 TENSOR__FRONT(inverse, (tensor_t *x), tensor__named(tensor__self(), tensor__inv("inverse", x), __func__))
+
 // Determinant, sign, log; the determinant alone stays unless `all`.
 TENSOR__FN int tensor__det(tensor__op_t *o, tensor_t *x, int all) {
     if (!tensor__la_begin(o, TENSOR__ROW(LINALG_DET), x, NULL, 1)) { return 0; }
@@ -16937,11 +18874,14 @@ TENSOR__FN int tensor__det(tensor__op_t *o, tensor_t *x, int all) {
     o->visible = all ? 3 : 1;
     return tensor__finish(o) != TENSOR__POISON;
 }
+
 TENSOR_API tensor_t *(tensor_linalg_det)(tensor_t *x) {
     tensor__op_t o;
     return tensor__det(&o, x, 0) ? o.out[0] : TENSOR__POISON;
 }
+
 TENSOR_API tensor_t *(tensor_det)(tensor_t *x) { return (tensor_linalg_det)(x); }
+
 TENSOR_API tensor_slogdet_t (tensor_linalg_slogdet)(tensor_t *x) {
     tensor_slogdet_t r = {TENSOR__POISON, TENSOR__POISON};
     tensor__op_t o;
@@ -16951,12 +18891,15 @@ TENSOR_API tensor_slogdet_t (tensor_linalg_slogdet)(tensor_t *x) {
     r.logabsdet = o.out[2];
     return r;
 }
+
 TENSOR_API tensor_slogdet_t (tensor_slogdet)(tensor_t *x) { return (tensor_linalg_slogdet)(x); }
+
 TENSOR_API tensor_t *(tensor_logdet)(tensor_t *x) {
     TENSOR__MARK
     tensor_slogdet_t s = (tensor_linalg_slogdet)(x);
     TENSOR__RETURN(tensor_masked_fill(s.logabsdet, tensor_lt_scalar(s.sign, 0), (double)NAN));
 }
+
 TENSOR_API tensor_lu_factor_t (tensor_linalg_lu_factor)(tensor_t *x) {
     tensor_lu_factor_t r = {TENSOR__POISON, TENSOR__POISON};
     tensor__op_t o;
@@ -16967,6 +18910,7 @@ TENSOR_API tensor_lu_factor_t (tensor_linalg_lu_factor)(tensor_t *x) {
     if (tensor__finish(&o) != TENSOR__POISON) { memcpy(&r, o.out, sizeof r); }
     return r;
 }
+
 // Row i of the permuted matrix is row order[i]: i64 [..., m].
 TENSOR__FN tensor_t *tensor__swaps(const char *op, tensor_t *pivots, int64_t m) {
     TENSOR__MARK
@@ -16984,15 +18928,18 @@ TENSOR__FN tensor_t *tensor__swaps(const char *op, tensor_t *pivots, int64_t m) 
     tensor__result(&o, TENSOR_I64, dims, pivots->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
+
 // L with its ones, U.
 TENSOR__FN tensor_t *tensor__lu_lower(tensor_t *lu) {
     int64_t m = TENSOR__HIGH(lu), n = TENSOR__WIDE(lu), k = m < n ? m : n;
     return tensor_add(tensor_tril(tensor_narrow(lu, -1, 0, k), -1), tensor__la_eye(lu, m, k));
 }
+
 TENSOR__FN tensor_t *tensor__lu_upper(tensor_t *lu) {
     int64_t m = TENSOR__HIGH(lu), n = TENSOR__WIDE(lu), k = m < n ? m : n;
     return tensor_triu(tensor_narrow(lu, -2, 0, k), 0);
 }
+
 TENSOR_API tensor_lu_t (tensor_lu_unpack)(tensor_t *lu, tensor_t *pivots) {
     tensor_lu_t r = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
     TENSOR__MARK
@@ -17008,6 +18955,7 @@ TENSOR_API tensor_lu_t (tensor_lu_unpack)(tensor_t *lu, tensor_t *pivots) {
     memcpy(&r, list, sizeof r);
     return r;
 }
+
 TENSOR_API tensor_lu_t (tensor_linalg_lu)(tensor_t *x) {
     tensor_lu_t r = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
     tensor_lu_factor_t f = (tensor_linalg_lu_factor)(x);
@@ -17017,18 +18965,21 @@ TENSOR_API tensor_lu_t (tensor_linalg_lu)(tensor_t *x) {
     (tensor_free)(f.pivots);
     return r;
 }
+
 // An index of x's shape that names rows: order along dim -2.
 TENSOR__FN tensor_t *tensor__row_index(tensor_t *order, tensor_t *x) {
     return tensor_expand_n(tensor_unsqueeze(order, -1), x->dims, x->ndim);
 }
+
 // x = P L U, x^T = U^T L^T P^T.
 TENSOR__FN tensor_t *tensor__lu_solve(const char *op, tensor_t *lu, tensor_t *pivots, tensor_t *b,
                                       int adjoint) {
     TENSOR__MARK
     if (!tensor__la_usable(op, "lu", lu, 1) || !tensor__la_usable(op, "b", b, 0)) { return TENSOR__POISON; }
     if (!tensor__la_pair(op, &lu, &b)) { TENSOR__RETURN(TENSOR__POISON); }
-    tensor_t *order = tensor__swaps(op, pivots, TENSOR__HIGH(lu)), *x;
+    tensor_t *order = tensor__swaps(op, pivots, TENSOR__HIGH(lu));
     if (order == TENSOR__POISON) { TENSOR__RETURN(order); }
+    tensor_t *x;
     if (adjoint) {
         x = tensor_linalg_solve_triangular(tensor_mT(lu), b, 0, 1, 0);
         x = tensor_linalg_solve_triangular(tensor_mT(lu), x, 1, 1, 1);
@@ -17040,6 +18991,7 @@ TENSOR__FN tensor_t *tensor__lu_solve(const char *op, tensor_t *lu, tensor_t *pi
     x = tensor_linalg_solve_triangular(lu, x, 0, 1, 1);
     TENSOR__RETURN(tensor_linalg_solve_triangular(lu, x, 1, 1, 0));
 }
+
 TENSOR_API tensor_t *tensor_linalg_lu_solve_with(tensor_linalg_lu_solve_args_t a) {
     TENSOR__MARK
     const char *op = "linalg_lu_solve";
@@ -17054,8 +19006,10 @@ TENSOR_API tensor_t *tensor_linalg_lu_solve_with(tensor_linalg_lu_solve_args_t a
     }
     return tensor__at(a.site_, tensor__named(th_, tensor__tidy(th_, mark_, x), "tensor_linalg_lu_solve"));
 }
+
 TENSOR__FRONT(lu_solve, (tensor_t *b, tensor_t *lu, tensor_t *pivots),
     tensor__lu_solve("lu_solve", lu, pivots, b, 0))
+
 TENSOR_API tensor_qr_t (tensor_linalg_qr)(tensor_t *x, const char *mode) {
     tensor_qr_t r = {TENSOR__POISON, TENSOR__POISON};
     tensor__op_t o;
@@ -17070,10 +19024,15 @@ TENSOR_API tensor_qr_t (tensor_linalg_qr)(tensor_t *x, const char *mode) {
     if (tensor__finish(&o) == TENSOR__POISON) { return r; }
     r.q = o.out[0];
     r.r = o.out[1];
-    if (alone) { (tensor_free)(r.q); r.q = NULL; }
+    if (alone) {
+        (tensor_free)(r.q);
+        r.q = NULL;
+    }
     return r;
 }
+
 TENSOR_API tensor_qr_t (tensor_qr)(tensor_t *x) { return (tensor_linalg_qr)(x, NULL); }
+
 // The values alone, or values and vectors.
 TENSOR__FN int tensor__svd(tensor__op_t *o, tensor_t *x, int full, int vectors) {
     if (!tensor__la_begin(o, TENSOR__ROW(LINALG_SVD), x, NULL, 0)) { return 0; }
@@ -17084,6 +19043,7 @@ TENSOR__FN int tensor__svd(tensor__op_t *o, tensor_t *x, int full, int vectors) 
     o->visible = vectors ? 3 : 1;
     return tensor__finish(o) != TENSOR__POISON;
 }
+
 TENSOR_API tensor_linalg_svd_t (tensor_linalg_svd)(tensor_t *x, int full_matrices) {
     tensor_linalg_svd_t r = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
     tensor__op_t o;
@@ -17093,19 +19053,22 @@ TENSOR_API tensor_linalg_svd_t (tensor_linalg_svd)(tensor_t *x, int full_matrice
     r.vh = o.out[2];
     return r;
 }
+
 TENSOR_API tensor_svd_t (tensor_svd)(tensor_t *x) {
     TENSOR__MARK
     tensor_linalg_svd_t d = (tensor_linalg_svd)(x, 0);
     tensor_t *list[3] = {d.u, d.s, tensor_mT(d.vh)};
-    tensor_svd_t r;
     tensor__tidy_n(th_, mark_, list, 3, __func__);
+    tensor_svd_t r;
     memcpy(&r, list, sizeof r);
     return r;
 }
+
 TENSOR_API tensor_t *(tensor_linalg_svdvals)(tensor_t *x) {
     tensor__op_t o;
     return tensor__svd(&o, x, 0, 0) ? o.out[0] : TENSOR__POISON;
 }
+
 TENSOR__FN int tensor__eigh(tensor__op_t *o, tensor_t *x, int upper, int vectors) {
     if (!tensor__la_begin(o, TENSOR__ROW(LINALG_EIGH), x, NULL, 1)) { return 0; }
     o->params.i[0] = upper != 0;
@@ -17114,27 +19077,30 @@ TENSOR__FN int tensor__eigh(tensor__op_t *o, tensor_t *x, int upper, int vectors
     o->visible = vectors ? 2 : 1;
     return tensor__finish(o) != TENSOR__POISON;
 }
+
 TENSOR_API tensor_eigh_t (tensor_linalg_eigh)(tensor_t *x, int upper) {
     tensor_eigh_t r = {TENSOR__POISON, TENSOR__POISON};
     tensor__op_t o;
     if (tensor__eigh(&o, x, upper, 1)) { memcpy(&r, o.out, sizeof r); }
     return r;
 }
+
 TENSOR_API tensor_t *(tensor_linalg_eigvalsh)(tensor_t *x, int upper) {
     tensor__op_t o;
     return tensor__eigh(&o, x, upper, 0) ? o.out[0] : TENSOR__POISON;
 }
+
 // The arguments of pinv and matrix_rank are usable; x becomes as large as the batches of the tolerances. 0 =
 // raised.
 TENSOR__FN int tensor__tolerates(const char *op, tensor_linalg_tolerance_args_t *a) {
     tensor_t **const each[2] = {&a->rtols, &a->atols};
-    int64_t dims[TENSOR_MAX_DIMS];
     if (!tensor__no_surplus(op, a->site_, a->options_are_named_) ||
         !tensor__la_usable(op, "x", a->x, a->hermitian)) {
         return 0;
     }
     tensor_t *x = a->x;
     int n = x->ndim - 2;
+    int64_t dims[TENSOR_MAX_DIMS];
     memcpy(dims, x->dims, sizeof dims);
     for (int i = 0; i < 2; i++) {
         tensor_t *t = *each[i];
@@ -17150,14 +19116,18 @@ TENSOR__FN int tensor__tolerates(const char *op, tensor_linalg_tolerance_args_t 
     if (!tensor__same_dims(dims, n + 2, x->dims, x->ndim)) { a->x = tensor_expand_n(x, dims, n + 2); }
     return a->x != TENSOR__POISON;
 }
+
 // Which of s count: the singular values, or the absolute eigenvalues, of a->x.
 TENSOR__FN tensor_t *tensor__significant(const tensor_linalg_tolerance_args_t *a, tensor_t *s) {
     double eps = a->x->dtype == TENSOR_F64 ? 2.2204460492503131e-16 : 1.1920928955078125e-07;
     int64_t m = TENSOR__HIGH(a->x), n = TENSOR__WIDE(a->x);
     if (!m || !n) { return tensor_to(s, TENSOR_BOOL); }
     double usual = eps * (double)(m > n ? m : n), rtol = a->rtol;
-    if (a->rtol == TENSOR_ZERO) { rtol = 0; }
-    else if (!(a->rtol > 0)) { rtol = a->atol > 0 ? 0 : usual; }
+    if (a->rtol == TENSOR_ZERO) {
+        rtol = 0;
+    } else if (!(a->rtol > 0)) {
+        rtol = a->atol > 0 ? 0 : usual;
+    }
     tensor_t *rtols = a->rtols, *bound = tensor_amax_dim(s, -1, 1);
     if (a->atols && !rtols && !(a->rtol > 0) && a->rtol != TENSOR_ZERO) {   // where there is an atol, 0
         rtols = tensor_mul_scalar(tensor_to(tensor_le_scalar(a->atols, 0), s->dtype), usual);
@@ -17167,16 +19137,18 @@ TENSOR__FN tensor_t *tensor__significant(const tensor_linalg_tolerance_args_t *a
     if (a->atols) { bound = tensor_maximum(bound, a->atols); }
     return tensor_gt(s, bound);
 }
+
 TENSOR__FN tensor_t *tensor__pinv(tensor_linalg_tolerance_args_t *a) {
     TENSOR__AUTOCAST(tensor__casting(), TENSOR__ROW(LINALG_PINV)->cast, (a->x = cast_[0], tensor__pinv(a)),
                      a->x)
     tensor__op_t o;
-    tensor_t *x = a->x, *y, *u, *v, *s;
+    tensor_t *x = a->x;
     if (!tensor__la_begin(&o, TENSOR__ROW(LINALG_PINV), x, NULL, a->hermitian)) { return TENSOR__POISON; }
-    y = tensor__la_result(&o, x->dtype, TENSOR__WIDE(x), TENSOR__HIGH(x));
+    tensor_t *y = tensor__la_result(&o, x->dtype, TENSOR__WIDE(x), TENSOR__HIGH(x));
     if (y == TENSOR__POISON) { return y; }
     tensor_scope_t scope = tensor__scope_begin(o.th, 0);
     int ok = scope.thread != NULL;
+    tensor_t *u, *v, *s;
     if (ok) {
         if (a->hermitian) {         // V diag(1 / e) V^T
             tensor_eigh_t e = (tensor_linalg_eigh)(x, 0);
@@ -17199,11 +19171,13 @@ TENSOR__FN tensor_t *tensor__pinv(tensor_linalg_tolerance_args_t *a) {
     }
     return ok ? tensor__commit(&o) : tensor__abandon(&o);
 }
+
 TENSOR_API tensor_t *tensor_linalg_pinv_with(tensor_linalg_tolerance_args_t a) {
     TENSOR__MARK
     tensor_t *y = tensor__tolerates("linalg_pinv", &a) ? tensor__pinv(&a) : TENSOR__POISON;
     return tensor__at(a.site_, tensor__named(th_, tensor__tidy(th_, mark_, y), "tensor_linalg_pinv"));
 }
+
 TENSOR_API tensor_t *(tensor_pinverse)(tensor_t *x) {
     tensor_linalg_tolerance_args_t a;
     memset((void *)&a, 0, sizeof a);
@@ -17211,6 +19185,7 @@ TENSOR_API tensor_t *(tensor_pinverse)(tensor_t *x) {
     a.rtol = 1e-15;
     return tensor_linalg_pinv_with(a);
 }
+
 TENSOR_API tensor_t *tensor_linalg_matrix_rank_with(tensor_linalg_tolerance_args_t a) {
     TENSOR__MARK
     tensor_t *y = TENSOR__POISON;
@@ -17221,6 +19196,7 @@ TENSOR_API tensor_t *tensor_linalg_matrix_rank_with(tensor_linalg_tolerance_args
     }
     return tensor__at(a.site_, tensor__named(th_, tensor__tidy(th_, mark_, y), "tensor_linalg_matrix_rank"));
 }
+
 TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
     tensor_lstsq_t r = {TENSOR__POISON, TENSOR__POISON};
     TENSOR__MARK
@@ -17239,7 +19215,7 @@ TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
     int64_t m = TENSOR__HIGH(a), n = TENSOR__WIDE(a);
     double eps = a->dtype == TENSOR_F64 ? 2.2204460492503131e-16 : 1.1920928955078125e-07;
     tensor_qr_t f = (tensor_linalg_qr)(m < n ? tensor_mT(a) : a, NULL);
-    tensor_t *d = tensor_abs(tensor_detach(tensor__diagonal(f.r))), *list[2], *x = f.r;
+    tensor_t *d = tensor_abs(tensor_detach(tensor__diagonal(f.r))), *x = f.r;
     if (tensor_numel(d)) {
         tensor_t *least = tensor_mul_scalar(tensor_amax_dim(d, -1, 1), eps * (double)(m > n ? m : n));
         if (tensor_item(tensor_to(tensor_any(tensor_le(d, least)), TENSOR_F32)) != 0) {
@@ -17252,6 +19228,7 @@ TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
         x = tensor_matmul(f.q, tensor_linalg_solve_triangular(tensor_mT(f.r), b, 0, 1, 0));
     }
     int64_t none = 0;
+    tensor_t *list[2];
     list[0] = x;
     list[1] = m <= n ? (tensor_zeros_n)(&none, 1, (tensor_dtype_t)a->dtype) :
         tensor_sum_dim(tensor_square(tensor_sub(tensor_matmul(a, x), b)), -2, 0);
@@ -17259,6 +19236,7 @@ TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
     memcpy(&r, list, sizeof r);
     return r;
 }
+
 TENSOR__FN tensor_t *tensor__power(const char *op, tensor_t *x, int64_t n) {
     TENSOR__MARK
     if (!tensor__la_usable(op, "x", x, 1)) { return TENSOR__POISON; }
@@ -17275,6 +19253,7 @@ TENSOR__FN tensor_t *tensor__power(const char *op, tensor_t *x, int64_t n) {
     }
     TENSOR__RETURN(x == TENSOR__POISON ? x : y);
 }
+
 TENSOR__FRONT(linalg_matrix_power, (tensor_t *x, int64_t n), tensor__power("linalg_matrix_power", x, n))
 TENSOR__FRONT(matrix_power, (tensor_t *x, int64_t n), tensor__power("matrix_power", x, n))
 
@@ -17285,6 +19264,7 @@ TENSOR__FN tensor_t *tensor__polynomial(double a, tensor_t *p, double b, tensor_
     y = tensor_add(y, tensor_mul_scalar(r, c));
     return d == 0 ? y : tensor_add(y, tensor_mul_scalar(eye, d));
 }
+
 // [13/13] Pade approximation of x 2^-s, squared s times (Higham, SIAM J. Matrix Anal. Appl. 26, 2005); one s
 // for the batch.
 TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
@@ -17297,7 +19277,10 @@ TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
     tensor_t *a = tensor_to(x, TENSOR_F64);
     double norm = tensor_item(tensor_max(tensor_sum_dim(tensor_abs(tensor_detach(a)), -2, 0)));
     int s = 0;
-    while (norm > 5.371920351148152 && s < 1100) { norm /= 2; s++; }
+    while (norm > 5.371920351148152 && s < 1100) {
+        norm /= 2;
+        s++;
+    }
     a = tensor_mul_scalar(a, ldexp(1, -s));
     tensor_t *eye = tensor__la_eye(a, TENSOR__HIGH(x), TENSOR__HIGH(x)), *p = tensor_matmul(a, a);
     tensor_t *q = tensor_matmul(p, p), *r = tensor_matmul(p, q);
@@ -17314,7 +19297,9 @@ TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
     y = tensor_to(y, dtype);
     TENSOR__RETURN(y == solved ? tensor_clone(y) : y);
 }
+
 TENSOR__FRONT(linalg_matrix_exp, (tensor_t *x), tensor__matrix_exp("linalg_matrix_exp", x))
+
 TENSOR_API tensor_t *(tensor_matrix_exp)(tensor_t *x) { return tensor__matrix_exp("matrix_exp", x); }
 
 // ---- torch.linalg: norms ----
@@ -17324,9 +19309,11 @@ TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord
     TENSOR__MARK
     TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__ROW(NORM)->cast,
                      tensor__vector_norm(op, cast_[0], ord, dims, n, keepdim), x)
-    tensor_shape_t kept;
     if (!TENSOR__USABLE(op, "x", x) || !tensor__needs_float(op, x) ||
-        !tensor__dims_given(op, dims, n)) { return TENSOR__POISON; }
+        !tensor__dims_given(op, dims, n)) {
+        return TENSOR__POISON;
+    }
+    tensor_shape_t kept;
     tensor_t *y = tensor__gathered(op, x, dims, n, keepdim, &kept);
     if (y != TENSOR__POISON && ord < 0 && !TENSOR__WIDE(y)) {
         y = tensor__fail(th_, TENSOR_ERR_SHAPE, "%s: x %t has no element to choose from for norm %g", op, x,
@@ -17353,12 +19340,14 @@ TENSOR__FN tensor_t *tensor__vector_norm(const char *op, tensor_t *x, double ord
     }
     TENSOR__RETURN(tensor_reshape_n(tensor_to(y, x->dtype), kept.dims, kept.ndim));
 }
+
 TENSOR__FRONT(linalg_vector_norm, (tensor_t *x, double ord, const int64_t *dims, int n, int keepdim),
     tensor__named(tensor__self(), tensor__vector_norm("linalg_vector_norm", x, ord, dims, n, keepdim),
                   __func__))
+
 // A decimal number with a point, or inf, -inf; NaN = neither. strtod wants the point of the locale.
 TENSOR__FN double tensor__ord(const char *ord) {
-    char text[64], *end;
+    char text[64];
     tensor__text_t t = {text, sizeof text, 0};
     text[0] = 0;
     if (!strcmp(ord, "inf")) { return (double)INFINITY; }
@@ -17371,9 +19360,11 @@ TENSOR__FN double tensor__ord(const char *ord) {
             tensor__put(&t, at, 1);
         }
     }
+    char *end;
     double v = strtod(text, &end);
     return t.length > 0 && t.length < t.room && !*end ? v : (double)NAN;
 }
+
 TENSOR__FN tensor_t *tensor__matrix_norm(const char *op, tensor_t *x, const char *ord, int64_t dim0,
                                          int64_t dim1, int keepdim) {
     TENSOR__MARK
@@ -17414,9 +19405,11 @@ TENSOR__FN tensor_t *tensor__matrix_norm(const char *op, tensor_t *x, const char
     }
     TENSOR__RETURN(tensor_reshape_n(y, kept, nk));
 }
+
 TENSOR__FRONT(linalg_matrix_norm, (tensor_t *x, const char *ord, int64_t dim0, int64_t dim1, int keepdim),
     tensor__named(tensor__self(), tensor__matrix_norm("linalg_matrix_norm", x, ord, dim0, dim1, keepdim),
                   __func__))
+
 TENSOR_API tensor_t *(tensor_linalg_norm)(tensor_t *x, const char *ord, const int64_t *dims, int n,
                                           int keepdim) {
     const char *op = "linalg_norm";
@@ -17435,6 +19428,7 @@ TENSOR_API tensor_t *(tensor_linalg_norm)(tensor_t *x, const char *ord, const in
     }
     return tensor__named(th, tensor__vector_norm(op, x, p, dims, n, keepdim), __func__);
 }
+
 TENSOR_API tensor_t *(tensor_linalg_cond)(tensor_t *x, const char *p) {
     TENSOR__MARK
     const char *op = "linalg_cond";
@@ -17472,11 +19466,13 @@ TENSOR__FN void tensor__grad_cholesky(tensor__grad_t *g) {
     p = tensor_linalg_solve_triangular(tensor_mT(l), p, 1, 1, 0);
     g->gx[0] = tensor_linalg_solve_triangular(l, p, 0, 0, 0);
 }
+
 TENSOR__FN void tensor__grad_solve(tensor__grad_t *g) {
     tensor_t *a = tensor__grad_in(g, 0), *x = tensor__grad_out(g, 0);
     g->gx[1] = tensor__solve(TENSOR__ROW(LINALG_SOLVE), tensor_mT(a), g->gy[0], 0, 0);
     if (tensor__grad_need(g, 0)) { g->gx[0] = tensor_neg(tensor_matmul(g->gx[1], tensor_mT(x))); }
 }
+
 TENSOR__FN void tensor__grad_solve_triangular(tensor__grad_t *g) {
     tensor_t *a = tensor__grad_in(g, 0), *x = tensor__grad_out(g, 0);
     int upper = (int)g->p->i[0], unit = (int)g->p->i[1];
@@ -17485,13 +19481,23 @@ TENSOR__FN void tensor__grad_solve_triangular(tensor__grad_t *g) {
     tensor_t *ga = tensor_neg(tensor_matmul(g->gx[1], tensor_mT(x)));
     g->gx[0] = upper ? tensor_triu(ga, unit) : tensor_tril(ga, -unit);
 }
+
 // The sum of two of which either may be absent.
-TENSOR__FN tensor_t *tensor__plus(tensor_t *a, tensor_t *b) { return a && b ? tensor_add(a, b) : a ? a : b; }
+TENSOR__FN tensor_t *tensor__plus(tensor_t *a, tensor_t *b) {
+    if (a && b) { return tensor_add(a, b); }
+    if (a) { return a; }
+    return b;
+}
+
 TENSOR__FN tensor_t *tensor__stretch(tensor_t *x) { return tensor_unsqueeze(tensor_unsqueeze(x, -1), -1); }
+
 // det x^-T, or the cofactors from a singular value decomposition: det(U Vh) U diag(products of others) Vh.
 TENSOR__FN void tensor__grad_det(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0), *det = tensor__grad_out(g, 0);
-    if (!tensor__live(x) || !x->numel) { g->gx[0] = x; return; }
+    if (!tensor__live(x) || !x->numel) {
+        g->gx[0] = x;
+        return;
+    }
     if (g->gy[2]) { g->gx[0] = tensor_mul(tensor__stretch(g->gy[2]), tensor_mT(tensor_linalg_inv(x))); }
     if (!g->gy[0]) { return; }
     tensor_t *c;
@@ -17509,6 +19515,7 @@ TENSOR__FN void tensor__grad_det(tensor__grad_t *g) {
     }
     g->gx[0] = tensor__plus(g->gx[0], tensor_mul(c, tensor__stretch(g->gy[0])));
 }
+
 // P L^-T (tril(LT gL, -1) + triu(gU UT)) U^-T for the square part; what is wide or tall follows from it.
 TENSOR__FN void tensor__grad_lu_factor(tensor__grad_t *g) {
     tensor_t *lu = tensor__grad_out(g, 0), *pivots = tensor__grad_out(g, 1), *gy = g->gy[0];
@@ -17533,15 +19540,17 @@ TENSOR__FN void tensor__grad_lu_factor(tensor__grad_t *g) {
     phi = tensor_add(phi, tensor_triu(tensor_matmul(tensor_narrow(gu, -1, 0, k), tensor_mT(u)), 0));
     phi = tensor_linalg_solve_triangular(tensor_mT(l), phi, 1, 1, 1);
     parts[0] = tensor_linalg_solve_triangular(tensor_mT(u), phi, 0, 0, 0);
-    tensor_t *all = parts[1] ? tensor_cat_n(parts, 2, n > k ? -1 : -2) : parts[0];
+    tensor_t *all = parts[0];
+    if (parts[1]) { all = tensor_cat_n(parts, 2, n > k ? -1 : -2); }
     tensor_t *order = tensor__swaps("linalg_lu_factor", pivots, m);
     if (all == TENSOR__POISON || order == TENSOR__POISON) { return; }
     g->gx[0] = tensor_scatter(tensor_zeros_like(all), -2, tensor__row_index(order, all), all);
 }
+
 // (gQ + Q copyltu(R gRT - gQT Q)) R^-T, copyltu(M) = tril(M) + tril(M, -1)T; a wide x is square and more.
 TENSOR__FN void tensor__grad_qr(tensor__grad_t *g) {
     tensor_t *q = tensor__grad_out(g, 0), *r = tensor__grad_out(g, 1);
-    tensor_t *gq = g->gy[0], *gr = g->gy[1], *parts[2];
+    tensor_t *gq = g->gy[0], *gr = g->gy[1];
     if (!tensor__live(q) || !tensor__live(r)) { return; }
     int64_t m = TENSOR__HIGH(q), n = TENSOR__WIDE(r);
     TENSOR__REFUSE_AS(, m > n && g->p->i[0], AUTOGRAD,
@@ -17549,6 +19558,7 @@ TENSOR__FN void tensor__grad_qr(tensor__grad_t *g) {
                       g->node->in[0].dims, (int)g->node->in[0].ndim);
     if (!gq) { gq = tensor_zeros_like(q); }
     if (!gr) { gr = tensor_zeros_like(r); }
+    tensor_t *parts[2];
     if (m < n) {
         tensor_t *tail = tensor_narrow(gr, -1, m, n - m);
         parts[1] = tensor_matmul(q, tail);
@@ -17563,6 +19573,7 @@ TENSOR__FN void tensor__grad_qr(tensor__grad_t *g) {
     parts[0] = tensor_linalg_solve_triangular(tensor_mT(r), gq, 0, 0, 0);
     g->gx[0] = m < n ? tensor_cat_n(parts, 2, -1) : parts[0];
 }
+
 // 1 / (s[j] - s[i]), 0 on the diagonal.
 TENSOR__FN tensor_t *tensor__gaps(tensor_t *s) {
     if (!tensor__live(s)) { return TENSOR__POISON; }
@@ -17570,28 +19581,31 @@ TENSOR__FN tensor_t *tensor__gaps(tensor_t *s) {
     tensor_t *e = tensor_sub(tensor_unsqueeze(s, -2), tensor_unsqueeze(s, -1));
     return tensor_masked_fill(tensor_reciprocal(tensor_masked_fill(e, eye, 1)), eye, 0);
 }
+
 // V (diag(gL) + (VT gV) gaps) VT
 TENSOR__FN void tensor__grad_eigh(tensor__grad_t *g) {
     tensor_t *v = tensor__grad_out(g, 1), *vt = tensor_mT(v), *y = NULL;
     if (g->gy[0]) { y = tensor_matmul(tensor_mul(v, tensor_unsqueeze(g->gy[0], -2)), vt); }
     if (g->gy[1]) {
         tensor_t *c = tensor_mul(tensor_matmul(vt, g->gy[1]), tensor__gaps(tensor__grad_out(g, 0)));
-        c = tensor_mul_scalar(tensor_add(c, tensor_mT(c)), 0.5); // as x, so that a step keeps it symmetric
+        c = tensor_mul_scalar(tensor_add(c, tensor_mT(c)), 0.5);  // as x, so that a step keeps it symmetric
         y = tensor__plus(y, tensor_matmul(tensor_matmul(v, c), vt));
     }
     g->gx[0] = y;
 }
+
 // U (skew(UT gU) gaps S + S skew(Vh gVhT) gaps + diag(gS)) Vh, and the parts outside the spans of U and V.
 TENSOR__FN void tensor__grad_svd(tensor__grad_t *g) {
     tensor_t *s = tensor__grad_out(g, 0), *u = tensor__grad_out(g, 1), *vh = tensor__grad_out(g, 2);
     if (!tensor__live(s) || !tensor__live(u) || !tensor__live(vh)) { return; }
     int64_t m = TENSOR__HIGH(u), n = TENSOR__WIDE(vh), k = TENSOR__WIDE(s);
-    tensor_t *gu = g->gy[1], *gv = g->gy[2], *in = NULL, *c, *y = NULL;
+    tensor_t *gu = g->gy[1], *gv = g->gy[2], *in = NULL, *y = NULL;
     u = tensor_narrow(u, -1, 0, k);
     vh = tensor_narrow(vh, -2, 0, k);
     tensor_t *row = tensor_unsqueeze(s, -2), *column = tensor_unsqueeze(s, -1);
     tensor_t *gaps = gu || gv ? tensor__gaps(tensor_square(s)) : NULL;
     if (g->gy[0]) { y = tensor_matmul(tensor_mul(u, tensor_unsqueeze(g->gy[0], -2)), vh); }
+    tensor_t *c;
     if (gu) {
         gu = tensor_narrow(gu, -1, 0, k);
         c = tensor_matmul(tensor_mT(u), gu);
@@ -17611,6 +19625,7 @@ TENSOR__FN void tensor__grad_svd(tensor__grad_t *g) {
     }
     g->gx[0] = tensor__plus(y, in ? tensor_matmul(tensor_matmul(u, in), vh) : NULL);
 }
+
 // -pT gT... written for p = pinv(x): -(p g' p)T + the parts outside range and kernel, g' = gT.
 TENSOR__FN void tensor__grad_pinv(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0), *p = tensor__grad_out(g, 0), *gt = tensor_mT(g->gy[0]);
@@ -17619,6 +19634,7 @@ TENSOR__FN void tensor__grad_pinv(tensor__grad_t *g) {
     y = tensor_sub(y, tensor_matmul(tensor_matmul(x, p), kp));
     g->gx[0] = tensor_add(y, tensor_matmul(tensor_matmul(pt, p), tensor_sub(gt, tensor_matmul(k, x))));
 }
+
 TENSOR__END
 
 // ------------------------------------------------------------------------------
@@ -17645,6 +19661,7 @@ TENSOR__FN int tensor__check_index(tensor_call_t *c, const tensor_arg_t *index, 
     }
     return 0;
 }
+
 TENSOR__FN void tensor__add_converted(char *to, int sum, const char *from, int dtype, int64_t n) {
     const float *s = (const float *)(const void *)from;
     if (dtype == TENSOR_F32) {
@@ -17653,7 +19670,10 @@ TENSOR__FN void tensor__add_converted(char *to, int sum, const char *from, int d
         for (; i + 4 <= n; i += 4) {                        // loads first: the compiler may use vectors
             double p = d[i] + (double)s[i], q = d[i + 1] + (double)s[i + 1];
             double u = d[i + 2] + (double)s[i + 2], v = d[i + 3] + (double)s[i + 3];
-            d[i] = p; d[i + 1] = q; d[i + 2] = u; d[i + 3] = v;
+            d[i] = p;
+            d[i + 1] = q;
+            d[i + 2] = u;
+            d[i + 3] = v;
         }
         for (; i < n; i++) { d[i] += (double)s[i]; }
         return;
@@ -17674,6 +19694,7 @@ TENSOR__FN void tensor__add_converted(char *to, int sum, const char *from, int d
         tensor__store_run(to + i * tensor__sizes[sum], sum, 1, u, klass, m);
     }
 }
+
 // to, of dtype sum, += from.
 TENSOR__INLINE void tensor__add_elements(char *to, int sum, const char *from, int dtype, int64_t n) {
     if (sum != TENSOR_F32) {
@@ -17684,6 +19705,7 @@ TENSOR__INLINE void tensor__add_elements(char *to, int sum, const char *from, in
     const float *s = (const float *)(const void *)from;
     for (int64_t i = 0; i < n; i++) { d[i] += s[i]; }
 }
+
 // GATHER where index has x's sizes but along dim: a piece of the flat result, no multi-index to carry on.
 typedef struct tensor__gather_t {
     const char *x, *index;
@@ -17691,6 +19713,7 @@ typedef struct tensor__gather_t {
     int64_t n, m, inner, numel;
     int size, wide;
 } tensor__gather_t;
+
 TENSOR__FN void tensor__gather_task(void *arg, int64_t task, int worker) {
     const tensor__gather_t *g = (const tensor__gather_t *)arg;
     int64_t j = task * TENSOR__GRAIN, end = j + tensor__least(g->numel - j, TENSOR__GRAIN);
@@ -17705,29 +19728,48 @@ TENSOR__FN void tensor__gather_task(void *arg, int64_t task, int worker) {
             if (++i == g->inner) { i = 0; if (++k == g->m) { k = 0; row += g->n; } }                         \
         }                                                                                                    \
         break;
-    switch (g->size) { TENSOR__X(1) TENSOR__X(2) TENSOR__X(4) TENSOR__X(8) default: break; }
+    switch (g->size) {
+        TENSOR__X(1)
+        TENSOR__X(2)
+        TENSOR__X(4)
+        TENSOR__X(8)
+    default: break;
+    }
 #undef TENSOR__X
 }
+
 // *to = *to times, or the larger or smaller of it and *from; NaN wins.
 TENSOR__FN void tensor__combine(char *to, const char *from, int dtype, int64_t how) {
     if (tensor__is_float(dtype)) {
-        double a, b;
+        double a;
         tensor__load_f64(&a, to, dtype, 1, 1);
+        double b;
         tensor__load_f64(&b, from, dtype, 1, 1);
-        a = how == 0 ? a * b : b != b || (how == 1 ? b > a : b < a) ? b : a;
+        if (how == 0) {
+            a = a * b;
+        } else if (b != b || (how == 1 ? b > a : b < a)) {
+            a = b;
+        }
         tensor__store_f64(to, dtype, 1, &a, 1);
     } else {
-        int64_t a, b;
+        int64_t a;
         tensor__load_i64(&a, to, dtype, 1, 1);
+        int64_t b;
         tensor__load_i64(&b, from, dtype, 1, 1);
-        a = how == 0 ? (int64_t)((uint64_t)a * (uint64_t)b) : (how == 1 ? b > a : b < a) ? b : a;
+        if (how == 0) {
+            a = (int64_t)((uint64_t)a * (uint64_t)b);
+        } else if (how == 1 ? b > a : b < a) {
+            a = b;
+        }
         tensor__store_run(to, dtype, 1, &a, TENSOR__C_I64, 1);
     }
 }
+
 // Whether index names whole rows along the dim, or single elements.
 TENSOR__FN int tensor__by_rows(int id) {
     return id == TENSOR_OP_INDEX_SELECT || id == TENSOR_OP_INDEX_ADD || id == TENSOR_OP_INDEX_COPY;
 }
+
 // Sums of f32, f16 and bf16 are taken in double where many fall to an element on average: scratch for them.
 TENSOR__FN uint64_t tensor__scratch_index(const tensor_call_t *c) {
     const tensor_arg_t *x = &c->arg[0], *index = &c->arg[1];
@@ -17735,6 +19777,7 @@ TENSOR__FN uint64_t tensor__scratch_index(const tensor_call_t *c) {
     int many = index->numel / 16 >= (c->row->id == TENSOR_OP_INDEX_ADD ? n : x->numel);
     return tensor__is_float(x->dtype) && x->dtype != TENSOR_F64 && many && each ? (uint64_t)x->numel * 8 : 0;
 }
+
 // GATHER, INDEX_SELECT x, index; INDEX_ADD, INDEX_COPY, SCATTER, SCATTER_ADD, SCATTER_REDUCE x, index, src.
 // i[0] = dim. In place when x is the output.
 TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
@@ -17830,10 +19873,11 @@ TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
     }
     return 0;
 }
+
 TENSOR__COLD
+
 // -> [broadcast shape] i64
 TENSOR__FN tensor_t *tensor__places(tensor_t *const *index, const int64_t *sizes, int n) {
-    tensor__op_t o;
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = 0;
     for (int i = 0; i < n; i++) {
@@ -17843,6 +19887,7 @@ TENSOR__FN tensor_t *tensor__places(tensor_t *const *index, const int64_t *sizes
         TENSOR__REFUSE(!tensor__broadcast(dims, &ndim, index[i]->dims, index[i]->ndim), SHAPE,
                        "index: index %t does not broadcast with %n", index[i], dims, ndim);
     }
+    tensor__op_t o;
     if (!tensor__begin(&o, TENSOR__ROW(INDEX), index, n)) { return TENSOR__POISON; }
     o.p = &o.params;
     for (int i = 0; i < n; i++) { o.params.i[i] = sizes[i]; }
@@ -17880,7 +19925,11 @@ TENSOR__FN tensor_t *tensor__index_op(const tensor__row_t *row, tensor_t *x, int
     int64_t dims[TENSOR_MAX_DIMS];
     int bad = (rows ? index->ndim != 1 : index->ndim != x->ndim) || (has_src && src->ndim != x->ndim);
     for (int i = 0; i < x->ndim && !bad; i++) {
-        dims[i] = rows ? (i == d ? index->dims[0] : x->dims[i]) : index->dims[i];
+        if (!rows) {
+            dims[i] = index->dims[i];
+        } else {
+            dims[i] = i == d ? index->dims[0] : x->dims[i];
+        }
         if (!rows && i != d && index->dims[i] > x->dims[i]) { bad = index->numel != 0; }
         if (has_src && (rows ? src->dims[i] != dims[i] : src->dims[i] < dims[i])) { bad = 1; }
     }
@@ -17906,35 +19955,45 @@ TENSOR__FN tensor_t *tensor__index_op(const tensor__row_t *row, tensor_t *x, int
     }
     TENSOR__RETURN(tensor__finish(&o));
 }
+
 TENSOR__FRONT(index_select, (tensor_t *x, int64_t dim, tensor_t *index),
     tensor__index_op(TENSOR__ROW(INDEX_SELECT), x, dim, index, NULL, 0, NULL))
 TENSOR__FRONT(gather, (tensor_t *x, int64_t dim, tensor_t *index),
     tensor__index_op(TENSOR__ROW(GATHER), x, dim, index, NULL, 0, NULL))
+
 // value as a tensor of dims with x's dtype and device, for the ops that take a tensor.
 TENSOR__FN tensor_t *tensor__spread(double value, const tensor_t *x, const int64_t *dims, int ndim) {
     return tensor_expand_n(tensor__filled("scalar", tensor__no_dims, 0, x->dtype, value, x), dims, ndim);
 }
+
 TENSOR__FN tensor_t *tensor__scatter_value(tensor_t *x, int64_t dim, tensor_t *index, double value,
                                            const tensor__in_place_t *update) {
     TENSOR__MARK
     if (!TENSOR__USABLE("scatter", "x", x) || !TENSOR__USABLE("scatter", "index", index) ||
-        !tensor__holds("scatter", x->dtype, value)) { return TENSOR__POISON; }
+        !tensor__holds("scatter", x->dtype, value)) {
+        return TENSOR__POISON;
+    }
     TENSOR__RETURN(tensor__index_op(TENSOR__ROW(SCATTER), x, dim, index,
                                     tensor__spread(value, x, index->dims, index->ndim), 0, update));
 }
+
 TENSOR__FN tensor_t *tensor__index_fill(tensor_t *x, int64_t dim, tensor_t *index, double value,
                                         const tensor__in_place_t *update) {
     TENSOR__MARK
     if (!TENSOR__USABLE("index_fill", "x", x) ||
-        !tensor__holds("index_fill", x->dtype, value)) { return TENSOR__POISON; }
-    int64_t dims[TENSOR_MAX_DIMS], one = 1, *size = x->ndim ? x->dims : &one;
+        !tensor__holds("index_fill", x->dtype, value)) {
+        return TENSOR__POISON;
+    }
+    int64_t one = 1, *size = x->ndim ? x->dims : &one;
     TENSOR__DIM(d, "index_fill", dim, x)
     tensor_t *at = tensor__flat(tensor__places(&index, &size[d], 1));
     if (at == TENSOR__POISON) { return tensor__named(th_, at, "tensor_index_fill"); }
+    int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) { dims[i] = i == d ? at->numel : x->dims[i]; }
     TENSOR__RETURN(tensor__index_op(TENSOR__ROW(INDEX_COPY), x, d, at,
                                     tensor__spread(value, x, dims, x->ndim), 0, update));
 }
+
 TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
                                              const char *reduce, int include_self) {
     TENSOR__MARK
@@ -17945,13 +20004,14 @@ TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t 
     while (how < 5 && (!reduce || strcmp(reduce, names[how]))) { how++; }
     TENSOR__REFUSE(how == 5, FORMAT, "scatter_reduce: reduce must be sum, prod, mean, amax or amin, not "
                    "\"%s\"", reduce ? reduce : "NULL");
-    tensor_t *start = x, *y;
+    tensor_t *start = x;
     if (!include_self) {
         if (!TENSOR__USABLE("scatter_reduce", "index", index)) { return TENSOR__POISON; }
         tensor_t *none = tensor__spread(how == 1 && x->dtype == TENSOR_BOOL ? 0 : neutral[how], x,
                                         index->dims, index->ndim);      // an integer's smallest for -inf
         start = tensor__index_op(TENSOR__ROW(SCATTER), x, dim, index, none, 0, NULL);
     }
+    tensor_t *y;
     if (how < 3) {
         y = tensor__index_op(TENSOR__ROW(SCATTER_REDUCE), start, dim, index, src, how, NULL);
     } else {
@@ -17965,6 +20025,7 @@ TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t 
     }
     TENSOR__RETURN(y);
 }
+
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src) {         \
         return tensor__index_op(tensor__row_##ID(), x, dim, index, src, 0, NULL);                            \
@@ -17975,6 +20036,7 @@ TENSOR_API tensor_t *(tensor_scatter_reduce)(tensor_t *x, int64_t dim, tensor_t 
 TENSOR__X(INDEX_ADD, index_add) TENSOR__X(INDEX_COPY, index_copy) TENSOR__X(SCATTER, scatter)
 TENSOR__X(SCATTER_ADD, scatter_add)
 #undef TENSOR__X
+
 // By a mask over dim and not as rows copied, whose gradient would count an index that comes twice twice.
 TENSOR_API tensor_t *(tensor_index_fill_tensor)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *value) {
     TENSOR__MARK2(x, value)
@@ -17988,6 +20050,7 @@ TENSOR_API tensor_t *(tensor_index_fill_tensor)(tensor_t *x, int64_t dim, tensor
     tensor_t *v = tensor__fill_value("index_fill_tensor", x, value);
     TENSOR__RETURN(tensor__fill_masked("index_fill_tensor", x, mask, v));
 }
+
 TENSOR__MADE(index_fill_tensor_, (tensor_t *x, int64_t dim, tensor_t *index, tensor_t *value),
     tensor_copy_(x, tensor_index_fill_tensor(x, dim, index, value)))
 #define TENSOR__X(name, fn)                                                                                  \
@@ -17999,8 +20062,10 @@ TENSOR__MADE(index_fill_tensor_, (tensor_t *x, int64_t dim, tensor_t *index, ten
     }
 TENSOR__X(scatter_value, tensor__scatter_value) TENSOR__X(index_fill, tensor__index_fill)
 #undef TENSOR__X
+
 TENSOR__MADE(index_add_alpha, (tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src, double alpha),
     tensor_index_add(x, dim, index, tensor_mul_scalar(src, alpha)))
+
 TENSOR_API tensor_t *(tensor_scatter_reduce_)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
                                               const char *reduce, int include_self) {
     TENSOR__MARK
@@ -18008,11 +20073,12 @@ TENSOR_API tensor_t *(tensor_scatter_reduce_)(tensor_t *x, int64_t dim, tensor_t
     tensor_t *was = th_->grad_mode ? tensor_clone(x) : x;
     TENSOR__RETURN(tensor_copy_(x, tensor_scatter_reduce(was, dim, index, src, reduce, include_self)));
 }
+
 TENSOR_API tensor_t *(tensor_take_along_dim)(tensor_t *x, tensor_t *index, int64_t dim) {
     TENSOR__MARK2(x, index)
-    int64_t a[TENSOR_MAX_DIMS], b[TENSOR_MAX_DIMS];
     int d = tensor__dim("take_along_dim", dim, x), na = 0, nb = 0, bad = x->ndim != index->ndim;
     if (d < 0) { return TENSOR__POISON; }
+    int64_t a[TENSOR_MAX_DIMS], b[TENSOR_MAX_DIMS];
     for (int i = 0; i < x->ndim && !bad; i++) {
         int64_t m = x->dims[i], n = index->dims[i];
         bad = i != d && m != n && m != 1 && n != 1;
@@ -18027,9 +20093,11 @@ TENSOR_API tensor_t *(tensor_take_along_dim)(tensor_t *x, tensor_t *index, int64
     index = tensor_where(behind, tensor_add_scalar(index, size), index);
     TENSOR__RETURN(tensor_gather(tensor_expand_n(x, a, na), d, tensor_expand_n(index, b, nb)));
 }
+
 TENSOR__FN tensor_t *tensor__zeros_meta(const tensor__meta_t *m) {
     return tensor_zeros_n(m->dims, m->ndim, (tensor_dtype_t)m->dtype);
 }
+
 // g cut to the sizes of src's part that index reached, and put back into src's shape.
 TENSOR__FN tensor_t *tensor__grad_src(tensor__grad_t *g, tensor_t *part) {
     const tensor__meta_t *src = &g->node->in[2];
@@ -18046,31 +20114,37 @@ TENSOR__FN tensor_t *tensor__grad_src(tensor__grad_t *g, tensor_t *part) {
     }
     return part;
 }
+
 TENSOR__FN void tensor__grad_index_select(tensor__grad_t *g) {
     g->gx[0] = tensor_index_add(tensor__zeros_meta(&g->node->in[0]), g->p->i[0], tensor__grad_in(g, 1),
                                 g->gy[0]);
 }
+
 TENSOR__FN void tensor__grad_index_add(tensor__grad_t *g) {
     g->gx[0] = g->gy[0];
     if (tensor__grad_need(g, 2)) {
         g->gx[2] = tensor_index_select(g->gy[0], g->p->i[0], tensor__grad_in(g, 1));
     }
 }
+
 TENSOR__FN void tensor__grad_index_copy(tensor__grad_t *g) {
     tensor_t *index = tensor__grad_in(g, 1);
     if (tensor__grad_need(g, 0)) { g->gx[0] = tensor_index_fill(g->gy[0], g->p->i[0], index, 0); }
     if (tensor__grad_need(g, 2)) { g->gx[2] = tensor_index_select(g->gy[0], g->p->i[0], index); }
 }
+
 TENSOR__FN void tensor__grad_gather(tensor__grad_t *g) {
     g->gx[0] = tensor_scatter_add(tensor__zeros_meta(&g->node->in[0]), g->p->i[0], tensor__grad_in(g, 1),
                                   g->gy[0]);
 }
+
 TENSOR__FN void tensor__grad_scatter_add(tensor__grad_t *g) {
     g->gx[0] = g->gy[0];
     if (tensor__grad_need(g, 2)) {
         g->gx[2] = tensor__grad_src(g, tensor_gather(g->gy[0], g->p->i[0], tensor__grad_in(g, 1)));
     }
 }
+
 TENSOR__FN void tensor__grad_scatter(tensor__grad_t *g) {
     tensor_t *index = tensor__grad_in(g, 1);
     if (!tensor__live(index)) { return; }
@@ -18079,6 +20153,7 @@ TENSOR__FN void tensor__grad_scatter(tensor__grad_t *g) {
         g->gx[2] = tensor__grad_src(g, tensor_gather(g->gy[0], g->p->i[0], index));
     }
 }
+
 // The largest, smallest: g shared by all that are equal to the result. A product without one factor: the
 // product over it, and where exactly one factor is 0, the product with a 1 in its place.
 TENSOR__FN void tensor__grad_scatter_reduce(tensor__grad_t *g) {
@@ -18106,16 +20181,27 @@ TENSOR__FN void tensor__grad_scatter_reduce(tensor__grad_t *g) {
                                            tensor_masked_fill(src, zs, 1))));
 }
 
+// ------------------------------------------------------------------------------
+// >>impl-join                                     MARK: joining, repeating, building
+//
+// Ops that lay tensors beside one another, repeat them or build them from a pattern: cat and stack write
+// into one result, the rest is made of views, index ops and fills. Rejected: a kernel per op.
+// ------------------------------------------------------------------------------
+
 TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
-    tensor__op_t o;
     if (!list || n < 1) { return tensor__no_list("cat", list, n); }
+    tensor__op_t o;
     if (!tensor__begin(&o, TENSOR__ROW(CAT), list, n)) { return TENSOR__POISON; }
+
     // PyTorch's exception: [0] joins with any shape. Its dtype and history count.
     int empty = 0;
     const tensor_t *first = NULL;
     for (int i = 0; i < n; i++) {
-        if (list[i]->ndim == 1 && !list[i]->numel) { empty++; }
-        else if (!first) { first = list[i]; }
+        if (list[i]->ndim == 1 && !list[i]->numel) {
+            empty++;
+        } else if (!first) {
+            first = list[i];
+        }
     }
     if (empty && first && first->ndim > 1) {
         TENSOR__MARK
@@ -18161,6 +20247,7 @@ TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
     tensor__ints(&o, d, 0);
     return ok ? tensor__commit(&o) : tensor__abandon(&o);
 }
+
 TENSOR__FN void tensor__grad_cat(tensor__grad_t *g) {
     int64_t start = 0, d = g->p->i[0];
     for (int i = 0; i < g->node->nin; i++) {
@@ -18169,6 +20256,7 @@ TENSOR__FN void tensor__grad_cat(tensor__grad_t *g) {
         start += n;
     }
 }
+
 TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim) {
     TENSOR__MARK
     tensor__thread_t *th = tensor__self();
@@ -18187,6 +20275,7 @@ TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim)
     tensor__memory_free(th, views);
     TENSOR__RETURN(y);
 }
+
 // hstack, vstack, dstack, column_stack: 0 .. 3.
 TENSOR__FN tensor_t *tensor__stacked(const char *op, tensor_t *const *list, int n, int how) {
     TENSOR__MARK
@@ -18194,45 +20283,68 @@ TENSOR__FN tensor_t *tensor__stacked(const char *op, tensor_t *const *list, int 
     tensor_t **parts = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *parts), *y = NULL;
     if (!parts) { return TENSOR__POISON; }
     for (int i = 0; i < n && !y; i++) {
-        if (!TENSOR__USABLE(op, "list", list[i])) { y = TENSOR__POISON; break; }
-        parts[i] = how == 3 && list[i]->ndim < 2 ? tensor_unsqueeze(tensor__flat(list[i]), 1) :
-            tensor__atleast(list[i], how == 3 ? 2 : how + 1);
+        if (!TENSOR__USABLE(op, "list", list[i])) {
+            y = TENSOR__POISON;
+            break;
+        }
+        if (how == 3 && list[i]->ndim < 2) {
+            parts[i] = tensor_unsqueeze(tensor__flat(list[i]), 1);
+        } else {
+            parts[i] = tensor__atleast(list[i], how == 3 ? 2 : how + 1);
+        }
     }
-    if (!y) { y = tensor_cat_n(parts, n, how == 0 ? parts[0]->ndim > 1 : how == 3 ? 1 : how == 2 ? 2 : 0); }
+    if (!y) {
+        int dim = 0;
+        if (how == 0) {
+            dim = parts[0]->ndim > 1;
+        } else if (how >= 2) {
+            dim = how == 2 ? 2 : 1;
+        }
+        y = tensor_cat_n(parts, n, dim);
+    }
     tensor__memory_free(th_, parts);
     return tensor__tidy(th_, mark_, y);
 }
+
 TENSOR__FRONT(hstack_n, (tensor_t *const *list, int n), tensor__stacked("hstack", list, n, 0))
 TENSOR__FRONT(vstack_n, (tensor_t *const *list, int n), tensor__stacked("vstack", list, n, 1))
 TENSOR__FRONT(dstack_n, (tensor_t *const *list, int n), tensor__stacked("dstack", list, n, 2))
 TENSOR__FRONT(column_stack_n, (tensor_t *const *list, int n), tensor__stacked("column_stack", list, n, 3))
+
 TENSOR_API tensor_t *(tensor_tile_n)(tensor_t *x, const int64_t *repeats, int n) {
-    int64_t all[TENSOR_MAX_DIMS];
     int more = tensor__live(x) && n >= 0 && n < x->ndim ? x->ndim - n : 0;
     if (!more || !repeats) { return (tensor_repeat_n)(x, repeats, n); }
+    int64_t all[TENSOR_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) { all[i] = i < more ? 1 : repeats[i - more]; }
     return (tensor_repeat_n)(x, all, x->ndim);
 }
+
 // y, copied if it is a view of x or lies with gaps: what a function gives that is documented as new.
 TENSOR__FN tensor_t *tensor__not_view(tensor_t *y, const tensor_t *x) {
     int copy = y != TENSOR__POISON && (y->storage == x->storage || !(y->flags & TENSOR__CONTIGUOUS));
     return copy ? (tensor_clone)(y) : y;
 }
+
 TENSOR_API tensor_t *(tensor_repeat_interleave)(tensor_t *x, int64_t repeats, int64_t dim) {
     TENSOR__MARK1(x)
     TENSOR__DIM(d, "repeat_interleave", dim, x)
     if (!x->ndim) { x = tensor__flat(x); }
-    int64_t dims[TENSOR_MAX_DIMS + 1], n;
-    for (int i = 0; i <= x->ndim; i++) { dims[i] = i == d + 1 ? repeats : x->dims[i > d ? i - 1 : i]; }
+    int64_t dims[TENSOR_MAX_DIMS + 1];
+    for (int i = 0; i <= x->ndim; i++) { dims[i] = x->dims[i > d ? i - 1 : i]; }
+    dims[d + 1] = repeats;
+    int64_t n;
     TENSOR__REFUSE(x->ndim == TENSOR_MAX_DIMS || !tensor__numel_of(dims, x->ndim + 1, &n), SHAPE,
                    "repeat_interleave: x %t cannot be repeated %d times", x, repeats);
     tensor_t *y = tensor_flatten(tensor_expand_n(tensor_unsqueeze(x, d + 1), dims, x->ndim + 1), d, d + 1);
     TENSOR__RETURN(tensor__not_view(y, x));
 }
+
 TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *repeats, int64_t dim) {
     TENSOR__MARK
     if (!TENSOR__USABLE("repeat_interleave", "x", x) ||
-        !TENSOR__USABLE("repeat_interleave", "repeats", repeats)) { return TENSOR__POISON; }
+        !TENSOR__USABLE("repeat_interleave", "repeats", repeats)) {
+        return TENSOR__POISON;
+    }
     TENSOR__DIM(d, "repeat_interleave", dim, x)
     if (!x->ndim) { x = tensor__flat(x); }
     TENSOR__REFUSE(repeats->ndim != 1 || repeats->dims[0] != x->dims[d] || tensor__is_float(repeats->dtype),
@@ -18241,6 +20353,7 @@ TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *re
     if (!repeats->numel) { return tensor_clone(x); }
     TENSOR__REFUSE(tensor_item(tensor_min(repeats)) < 0, INDEX,
                    "repeat_interleave: repeats must not be negative");
+
     // Each source row marks where its copies start; the running count of marks names the row of a place.
     tensor_t *ends = tensor_cumsum(tensor_to(repeats, TENSOR_I64), 0), *starts = tensor_sub(ends, repeats);
     int64_t n = tensor_item_i64(tensor_select(ends, 0, -1)), room = n + 1;
@@ -18249,6 +20362,7 @@ TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *re
     tensor_t *rows = tensor_sub_scalar(tensor_cumsum(tensor_narrow(marks, 0, 0, n), 0), 1);
     TENSOR__RETURN(tensor_index_select(x, d, rows));
 }
+
 // NONZERO: places of the true elements of a contiguous mask, in order.
 TENSOR__FN int tensor__cpu_nonzero(tensor_call_t *c) {
     const tensor_arg_t *x = &c->arg[0];
@@ -18256,11 +20370,15 @@ TENSOR__FN int tensor__cpu_nonzero(tensor_call_t *c) {
     int64_t *to = (int64_t *)c->arg[1].data;
     for (int64_t i = 0; i < x->numel; i++) {
         if (!m[i]) { continue; }
-        if (!c->p->i[0]) { *to++ = i; continue; }
+        if (!c->p->i[0]) {
+            *to++ = i;
+            continue;
+        }
         for (int d = 0; d < x->ndim; d++) { *to++ = i / x->strides[d] % x->dims[d]; }
     }
     return 0;
 }
+
 // Places of the true elements of mask (bool) after it was broadcast to dims: [n], or [n, ndim] if apart.
 TENSOR__FN tensor_t *tensor__true_places(tensor_t *mask, const int64_t *dims, int ndim, int apart) {
     TENSOR__MARK
@@ -18273,11 +20391,13 @@ TENSOR__FN tensor_t *tensor__true_places(tensor_t *mask, const int64_t *dims, in
     tensor__result(&o, TENSOR_I64, count, apart ? 2 : 1);
     return tensor__tidy(th_, mark_, tensor__finish(&o));
 }
+
 TENSOR_API tensor_t *(tensor_nonzero)(tensor_t *x) {
     TENSOR__MARK1(x)
     tensor_t *m = x->dtype == TENSOR_BOOL ? x : tensor_ne_scalar(x, 0);
     TENSOR__RETURN(tensor__true_places(m, x->dims, x->ndim, 1));
 }
+
 // mask and x broadcast to one shape. 0 = they do not, raised.
 TENSOR__FN int tensor__masked(const char *name, tensor_t *x, tensor_t *mask, int64_t *dims, int *ndim) {
     *ndim = 0;
@@ -18289,6 +20409,7 @@ TENSOR__FN int tensor__masked(const char *name, tensor_t *x, tensor_t *mask, int
                       mask);
     return 1;
 }
+
 TENSOR_API tensor_t *(tensor_masked_select)(tensor_t *x, tensor_t *mask) {
     TENSOR__MARK
     int64_t dims[TENSOR_MAX_DIMS];
@@ -18297,6 +20418,7 @@ TENSOR_API tensor_t *(tensor_masked_select)(tensor_t *x, tensor_t *mask) {
     TENSOR__RETURN(tensor_index_select(tensor__flat(tensor_expand_n(x, dims, ndim)), 0,
                                        tensor__true_places(mask, dims, ndim, 0)));
 }
+
 TENSOR_API tensor_t *(tensor_masked_scatter)(tensor_t *x, tensor_t *mask, tensor_t *src) {
     TENSOR__MARK
     int64_t dims[TENSOR_MAX_DIMS];
@@ -18312,8 +20434,10 @@ TENSOR_API tensor_t *(tensor_masked_scatter)(tensor_t *x, tensor_t *mask, tensor
     TENSOR__RETURN(tensor_reshape_n(tensor_index_copy(tensor__flat(tensor_expand_n(x, dims, ndim)), 0, at,
         tensor_narrow(tensor__flat(src), 0, 0, at->numel)), dims, ndim));
 }
+
 TENSOR__MADE(masked_scatter_, (tensor_t *x, tensor_t *mask, tensor_t *src),
     tensor_copy_(x, tensor_masked_scatter(x, mask, src)))
+
 TENSOR_API tensor_t *(tensor_take)(tensor_t *x, tensor_t *index) {
     TENSOR__MARK1(x)
     tensor_t *at = tensor__places(&index, &x->numel, 1);
@@ -18321,6 +20445,7 @@ TENSOR_API tensor_t *(tensor_take)(tensor_t *x, tensor_t *index) {
     TENSOR__RETURN(tensor_reshape_n(tensor_index_select(tensor__flat(x), 0, tensor__flat(at)), at->dims,
                                     at->ndim));
 }
+
 TENSOR_API tensor_t *(tensor_put)(tensor_t *x, tensor_t *index, tensor_t *src, int accumulate) {
     TENSOR__MARK1(x)
     tensor_t *at = tensor__places(&index, &x->numel, 1);
@@ -18337,12 +20462,14 @@ typedef struct tensor__pick_t {
     int64_t dims[TENSOR_MAX_DIMS], order[TENSOR_MAX_DIMS], back[TENSOR_MAX_DIMS];
     int dim, ndim, moved;       // dims: shape of the result; moved: x was permuted by order, back undoes it
 } tensor__pick_t;
+
 TENSOR__FN int tensor__pick(tensor__pick_t *g, tensor_t *x, tensor_t *const *list, int n) {
-    tensor_t *index[TENSOR_MAX_DIMS];
-    int64_t size[TENSOR_MAX_DIMS], total = 1, part[TENSOR_MAX_DIMS];
+    int64_t total = 1;
     int units = 0, d = 0, used = 0, first = -1, last = -1, k = 0;
     uint32_t taken = 0;
     if (!TENSOR__USABLE("index", "x", x)) { return 0; }
+    tensor_t *index[TENSOR_MAX_DIMS];
+    int64_t size[TENSOR_MAX_DIMS];
     for (int i = 0; i < n && list; i++) {
         tensor_t *t = list[i];
         if (t && !TENSOR__USABLE("index", "index", t)) { return 0; }
@@ -18355,7 +20482,10 @@ TENSOR__FN int tensor__pick(tensor__pick_t *g, tensor_t *x, tensor_t *const *lis
             last = d + covers;
             index[units] = mask ? tensor__true_places(t, t->dims, t->ndim, 0) : t;
             size[units] = 1;
-            for (int e = d; e < last; e++) { size[units] *= x->dims[e]; taken |= 1u << e; }
+            for (int e = d; e < last; e++) {
+                size[units] *= x->dims[e];
+                taken |= 1u << e;
+            }
             used += covers;
             total *= size[units++];
         }
@@ -18366,7 +20496,9 @@ TENSOR__FN int tensor__pick(tensor__pick_t *g, tensor_t *x, tensor_t *const *lis
     if (g->at == TENSOR__POISON) { return 0; }
     g->moved = last - first != used;            // indices with a gap between them: their dims come first
     for (int pass = 0; pass < 2; pass++) {
-        for (int e = 0; e < x->ndim; e++) { if ((taken >> e & 1) == (pass == 0)) { g->order[k++] = e; } }
+        for (int e = 0; e < x->ndim; e++) {
+            if ((taken >> e & 1) == (pass == 0)) { g->order[k++] = e; }
+        }
     }
     for (int e = 0; e < x->ndim; e++) {
         if (!g->moved) { g->order[e] = e; }
@@ -18377,6 +20509,7 @@ TENSOR__FN int tensor__pick(tensor__pick_t *g, tensor_t *x, tensor_t *const *lis
     TENSOR__REFUSE_AS(0, g->ndim > TENSOR_MAX_DIMS, SHAPE, "index: x %t indexed by %t has more than 8 dims",
                       x, g->at);
     int m = 0, r = 0;
+    int64_t part[TENSOR_MAX_DIMS];
     for (int e = 0; e <= x->ndim; e++) {
         if (e == g->dim) {
             part[m++] = total;
@@ -18389,12 +20522,14 @@ TENSOR__FN int tensor__pick(tensor__pick_t *g, tensor_t *x, tensor_t *const *lis
     g->at = tensor__flat(g->at);
     return tensor__live(g->x) && tensor__live(g->at);
 }
+
 TENSOR_API tensor_t *(tensor_index_n)(tensor_t *x, tensor_t *const *list, int n) {
     TENSOR__MARK
     tensor__pick_t g;
     TENSOR__RETURN(tensor__pick(&g, x, list, n) ?
                    tensor_reshape_n(tensor_index_select(g.x, g.dim, g.at), g.dims, g.ndim) : TENSOR__POISON);
 }
+
 TENSOR__FN tensor_t *tensor__index_put(tensor_t *x, tensor_t *const *list, int n, tensor_t *values,
                                        int accumulate, const tensor__in_place_t *update) {
     TENSOR__AUTOCAST(TENSOR__CASTING(tensor__self()) && !update, TENSOR__CAST_index_put,
@@ -18402,8 +20537,9 @@ TENSOR__FN tensor_t *tensor__index_put(tensor_t *x, tensor_t *const *list, int n
     tensor__pick_t g;
     const tensor__row_t *row = accumulate ? TENSOR__ROW(INDEX_ADD) : TENSOR__ROW(INDEX_COPY);
     if (!tensor__pick(&g, x, list, n)) { return TENSOR__POISON; }
-    int64_t part[TENSOR_MAX_DIMS], old[TENSOR_MAX_DIMS];
+    int64_t part[TENSOR_MAX_DIMS];
     for (int i = 0; i < g.x->ndim; i++) { part[i] = i == g.dim ? g.at->numel : g.x->dims[i]; }
+    int64_t old[TENSOR_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) { old[i] = x->dims[g.order[i]]; }
     tensor_t *v = tensor_reshape_n(tensor_expand_n(values, g.dims, g.ndim), part, g.x->ndim);
     if (update && g.x->storage == x->storage) {
@@ -18413,10 +20549,12 @@ TENSOR__FN tensor_t *tensor__index_put(tensor_t *x, tensor_t *const *list, int n
     if (g.moved) { y = tensor_contiguous(tensor_permute_n(y, g.back, x->ndim)); }
     return update ? update->copy(x, y) : y;
 }
+
 TENSOR__MADE(index_put_n, (tensor_t *x, tensor_t *const *list, int n, tensor_t *values, int accumulate),
     tensor__index_put(x, list, n, values, accumulate, NULL))
 TENSOR__MADE(index_put_n_, (tensor_t *x, tensor_t *const *list, int n, tensor_t *values, int accumulate),
     tensor__index_put(x, list, n, values, accumulate, &tensor__in_place))
+
 TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
     TENSOR__MARK1(index)
     if (classes == -1 && index->numel && !tensor__is_float(index->dtype)) {
@@ -18437,10 +20575,13 @@ TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
     tensor_t *ones = tensor_to(tensor_ones_n(at->dims, at->ndim, TENSOR_I64), device);
     TENSOR__RETURN(tensor_scatter(zeros, -1, at, ones));
 }
+
 TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int n) {
     TENSOR__MARK
     if (!TENSOR__USABLE("repeat", "x", x) ||
-        !tensor__dims_given("repeat", repeats, n)) { return TENSOR__POISON; }
+        !tensor__dims_given("repeat", repeats, n)) {
+        return TENSOR__POISON;
+    }
     TENSOR__REFUSE(n < x->ndim || n > TENSOR_MAX_DIMS, SHAPE,
                    "repeat: x %t needs at least %i repeats, got %i", x, (int)x->ndim, n);
     int64_t dims[TENSOR_MAX_DIMS], final[TENSOR_MAX_DIMS];
@@ -18448,20 +20589,21 @@ TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int 
         TENSOR__REFUSE(repeats[i] < 0, SHAPE, "repeat: %n has a negative count", repeats, n);
         dims[i] = i < n - x->ndim ? 1 : x->dims[i - (n - x->ndim)];
         uint64_t wide;
-        int64_t total;
         if (!tensor__mul_u64((uint64_t)dims[i], (uint64_t)repeats[i], &wide) || wide > (uint64_t)1 << 60) {
             wide = (uint64_t)1 << 60;
         }
         final[i] = (int64_t)wide;
+        int64_t total;
         TENSOR__REFUSE(i == n - 1 && !tensor__numel_of(final, n, &total), SHAPE,
                        "repeat: x %t repeated %n has too many elements", x, repeats, n);
     }
     tensor_t *y = tensor_reshape_n(x, dims, n);
     for (int i = 0; i < n && y != TENSOR__POISON; i++) {
         if (repeats[i] == 1) { continue; }
-        int64_t wide[TENSOR_MAX_DIMS + 1], outer = 1, inner = 1;       // [outer, 1, rest] -> [outer, r, rest]
+        int64_t outer = 1, inner = 1;                                  // [outer, 1, rest] -> [outer, r, rest]
         for (int k = 0; k < i; k++) { outer *= dims[k]; }
         for (int k = i; k < n; k++) { inner *= dims[k]; }
+        int64_t wide[TENSOR_MAX_DIMS + 1];
         wide[0] = outer;
         wide[1] = 1;
         wide[2] = inner;
@@ -18480,16 +20622,19 @@ TENSOR_API tensor_t *(tensor_logspace_of)(tensor_dtype_t dtype, double start, do
     tensor_t *e = tensor__linspace(TENSOR_F64, start, end, n);
     TENSOR__RETURN(tensor_to(tensor_pow(tensor_scalar(base, TENSOR_F64), e), (int)dtype));
 }
+
 TENSOR__FRONT(logspace, (double start, double end, int64_t n, double base),
     (tensor_logspace_of)(tensor_get_default_dtype(), start, end, n, base))
+
 TENSOR_API tensor_t *(tensor_empty_strided)(const int64_t *dims, const int64_t *strides, int ndim,
                                             tensor_dtype_t dtype) {
     TENSOR__MARK
-    int64_t n, span = 1;
+    int64_t span = 1;
     if (!tensor__dims_given("empty_strided", dims, ndim) ||
         !tensor__dims_given("empty_strided", strides, ndim)) {
         return TENSOR__POISON;
     }
+    int64_t n;
     int bad = ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, &n);
     for (int i = 0; i < ndim && !bad; i++) {
         uint64_t reach = 0;
@@ -18500,6 +20645,7 @@ TENSOR_API tensor_t *(tensor_empty_strided)(const int64_t *dims, const int64_t *
     TENSOR__REFUSE(bad, SHAPE, "empty_strided: sizes or strides are negative or too large");
     TENSOR__RETURN((tensor_as_strided)(tensor_empty_n(&span, 1, dtype), dims, strides, ndim, 0));
 }
+
 TENSOR__FN tensor_t *tensor__tri_indices(int64_t rows, int64_t cols, int64_t offset, int lower) {
     TENSOR__MARK
     int64_t dims[2] = {rows, cols};
@@ -18507,25 +20653,28 @@ TENSOR__FN tensor_t *tensor__tri_indices(int64_t rows, int64_t cols, int64_t off
     m = lower ? tensor_tril(m, offset) : tensor_triu(m, offset);
     return tensor__tidy(th_, mark_, tensor_contiguous(tensor_mT(tensor_nonzero(m))));
 }
+
 TENSOR__FRONT(tril_indices, (int64_t rows, int64_t cols, int64_t offset),
     tensor__tri_indices(rows, cols, offset, 1))
 TENSOR__FRONT(triu_indices, (int64_t rows, int64_t cols, int64_t offset),
     tensor__tri_indices(rows, cols, offset, 0))
+
 TENSOR_API int (tensor_meshgrid)(tensor_t *const *list, int n, const char *indexing, tensor_t **out) {
     tensor__thread_t *th = tensor__self();
     int xy = indexing && !strcmp(indexing, "xy");
-    int64_t dims[TENSOR_MAX_DIMS], one[TENSOR_MAX_DIMS];
     for (int i = 0; out && i < n; i++) { out[i] = TENSOR__POISON; }
     TENSOR__REFUSE_CODE(!xy && (!indexing || strcmp(indexing, "ij")), FORMAT,
                         "meshgrid: indexing must be ij or xy, not \"%s\"", indexing ? indexing : "NULL");
     TENSOR__REFUSE_CODE(!list || !out || n < 1 || n > TENSOR_MAX_DIMS, SHAPE,
                         "meshgrid: needs 1 to 8 tensors, not %i%s%s", n, list ? "" : "; the list is NULL",
                         out ? "" : "; out is NULL");
+    int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE("meshgrid", "list", list[i])) { return th->error.code; }
         TENSOR__REFUSE_CODE(list[i]->ndim > 1, SHAPE, "meshgrid: tensor %i %t must be 1-d", i, list[i]);
         dims[xy && n > 1 && i < 2 ? 1 - i : i] = list[i]->numel;
     }
+    int64_t one[TENSOR_MAX_DIMS];
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < n; k++) { one[k] = 1; }
         one[xy && n > 1 && i < 2 ? 1 - i : i] = list[i]->numel;
@@ -18535,6 +20684,7 @@ TENSOR_API int (tensor_meshgrid)(tensor_t *const *list, int n, const char *index
     }
     return 0;
 }
+
 TENSOR_API tensor_t *(tensor_cartesian_prod)(tensor_t *const *list, int n) {
     TENSOR__MARK
     tensor_t *grid[TENSOR_MAX_DIMS];
@@ -18542,7 +20692,9 @@ TENSOR_API tensor_t *(tensor_cartesian_prod)(tensor_t *const *list, int n) {
     for (int i = 0; i < n; i++) { grid[i] = tensor__flat(grid[i]); }
     TENSOR__RETURN(n == 1 ? tensor_clone(grid[0]) : tensor_stack_n(grid, n, -1));
 }
+
 enum { TENSOR__CHOSEN = 1024 };     // most elements of a choice
+
 TENSOR_API tensor_t *(tensor_combinations)(tensor_t *x, int r, int with_replacement) {
     TENSOR__MARK1(x)
     TENSOR__REFUSE(x->ndim != 1 || r < 0 || r > TENSOR__CHOSEN, SHAPE,
@@ -18555,6 +20707,7 @@ TENSOR_API tensor_t *(tensor_combinations)(tensor_t *x, int r, int with_replacem
     }
     TENSOR__REFUSE(most > 1e12, SHAPE, "combinations: %i of %d elements are too many (%g)", r, x->numel,
                    most);
+
     // Each choice of i elements, in order, by every element that may come next.
     tensor_t *all = tensor_arange(0, (double)x->numel, 1, TENSOR_I64), *at = tensor_unsqueeze(all, 1);
     for (int i = 1; i < r && tensor__live(at); i++) {
@@ -18566,6 +20719,7 @@ TENSOR_API tensor_t *(tensor_combinations)(tensor_t *x, int r, int with_replacem
     }
     TENSOR__RETURN(tensor_index_n(x, &at, 1));
 }
+
 TENSOR_API tensor_t *(tensor_block_diag)(tensor_t *const *list, int n) {
     TENSOR__MARK
     int64_t dims[2] = {0, 0}, at[2] = {0, 0};
@@ -18587,22 +20741,33 @@ TENSOR_API tensor_t *(tensor_block_diag)(tensor_t *const *list, int n) {
     }
     return TENSOR__POISON;
 }
+
 TENSOR_API tensor_t *(tensor_diag_embed)(tensor_t *x, int64_t offset, int64_t dim1, int64_t dim2) {
     TENSOR__MARK1(x)
-    int64_t dims[TENSOR_MAX_DIMS], order[TENSOR_MAX_DIMS], limit = (int64_t)1 << 40;
+    int64_t limit = (int64_t)1 << 40;
     int nd = x->ndim + 1, a = tensor__dim_of("diag_embed", dim1, nd, x);
     int b = tensor__dim_of("diag_embed", dim2, nd, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
     TENSOR__REFUSE(!x->ndim || nd > TENSOR_MAX_DIMS || a == b || offset > limit || offset < -limit, SHAPE,
                    "diag_embed: x %t on diagonal %d of dims %d and %d", x, offset, dim1, dim2);
-    for (int i = 0; i < nd; i++) {
-        dims[i] = i < nd - 2 ? x->dims[i] : x->dims[nd - 2] + (offset < 0 ? -offset : offset);
-    }
+    int64_t dims[TENSOR_MAX_DIMS];
+    for (int i = 0; i < nd - 2; i++) { dims[i] = x->dims[i]; }
+    dims[nd - 2] = dims[nd - 1] = x->dims[nd - 2] + (offset < 0 ? -offset : offset);
     tensor_t *y = tensor_zeros_n(dims, nd, (tensor_dtype_t)x->dtype), *v = tensor_diagonal(y, offset, -2, -1);
     if (tensor_copy_(v, x) == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
-    for (int i = 0, k = 0; i < nd; i++) { order[i] = i == a ? nd - 2 : i == b ? nd - 1 : k++; }
+    int64_t order[TENSOR_MAX_DIMS];
+    for (int i = 0, k = 0; i < nd; i++) {
+        if (i == a) {
+            order[i] = nd - 2;
+        } else if (i == b) {
+            order[i] = nd - 1;
+        } else {
+            order[i] = k++;
+        }
+    }
     TENSOR__RETURN(a == nd - 2 && b == nd - 1 ? y : tensor_permute_n(y, order, nd));
 }
+
 TENSOR_API tensor_t *(tensor_diag)(tensor_t *x, int64_t diagonal) {
     TENSOR__MARK
     TENSOR__REFUSE(tensor__live(x) && x->ndim != 1 && x->ndim != 2, SHAPE, "diag: x %t must be 1-d or 2-d",
@@ -18610,7 +20775,9 @@ TENSOR_API tensor_t *(tensor_diag)(tensor_t *x, int64_t diagonal) {
     TENSOR__RETURN(tensor__live(x) && x->ndim == 2 ? tensor_clone(tensor_diagonal(x, diagonal, 0, 1)) :
                    tensor_diag_embed(x, diagonal, -2, -1));
 }
+
 TENSOR__MADE(diagflat, (tensor_t *x, int64_t offset), tensor_diag_embed(tensor__flat(x), offset, -2, -1))
+
 TENSOR_API tensor_t *(tensor_vander)(tensor_t *x, int64_t n, int increasing) {
     TENSOR__MARK1(x)
     TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_vander, (tensor_vander)(cast_[0], n, increasing), x)
@@ -18618,9 +20785,10 @@ TENSOR_API tensor_t *(tensor_vander)(tensor_t *x, int64_t n, int increasing) {
     double last = (double)n - 1;
     tensor_t *e = increasing ? tensor_arange(0, last + 1, 1, TENSOR_I64) :
         tensor_arange(last, -1, -1, TENSOR_I64);
-    if (tensor__is_float(x->dtype)) { e = tensor_to(e, x->dtype); } // integers become i64
+    if (tensor__is_float(x->dtype)) { e = tensor_to(e, x->dtype); }  // integers become i64
     TENSOR__RETURN(tensor_pow(tensor_unsqueeze(x, 1), e));
 }
+
 TENSOR_API tensor_t *(tensor_linalg_vander)(tensor_t *x, int64_t n) {
     TENSOR__MARK1(x)
     TENSOR__REFUSE(x->dtype == TENSOR_F16 || x->dtype == TENSOR_BF16 || x->dtype == TENSOR_BOOL, DTYPE,
@@ -18633,9 +20801,18 @@ TENSOR_API tensor_t *(tensor_linalg_vander)(tensor_t *x, int64_t n) {
     TENSOR__RETURN(tensor_pow(tensor_unsqueeze(x, -1), e));
 }
 
+// ------------------------------------------------------------------------------
+// >>impl-rearrange                                MARK: patterns of named dims
+//
+// rearrange and check read a pattern ("b (h d) -> b h d") into axes once, then view, permute and reshape.
+// The parser is one pass over the text and names the word that is wrong. Rejected: a cache of parsed
+// patterns (parsing costs less than the reshape's header).
+// ------------------------------------------------------------------------------
+
 // One word of a pattern. group: the dim it belongs to; k: which of the dims "..." stands for.
 enum { TENSOR__AXES = 24 };
 typedef struct tensor__axis_t { const char *s; int64_t size; int n, group, k, number; } tensor__axis_t;
+
 TENSOR__FN int tensor__word(const char *s, tensor__axis_t *a) {         // -> its length, 0 = none
     int n = 0;
     a->s = s;
@@ -18643,30 +20820,37 @@ TENSOR__FN int tensor__word(const char *s, tensor__axis_t *a) {         // -> it
     a->size = 0;
     a->number = *s >= '0' && *s <= '9';
     if (!strncmp(s, "...", 3)) { return a->n = 3; }
-    for (; (s[n] >= '0' && s[n] <= '9') ||
-         (!a->number && (((s[n] | 32) >= 'a' && (s[n] | 32) <= 'z') || s[n] == '_')); n++) {
+    for (;; n++) {
+        int digit = s[n] >= '0' && s[n] <= '9';
+        int letter = ((s[n] | 32) >= 'a' && (s[n] | 32) <= 'z') || s[n] == '_';
+        if (!digit && (a->number || !letter)) { break; }
         if (!a->number) { continue; }
         if (a->size > INT64_MAX / 20) { return 0; }
         a->size = a->size * 10 + (s[n] - '0');
     }
     return a->n = n;
 }
+
 TENSOR__FN int tensor__same_word(const tensor__axis_t *a, const tensor__axis_t *b) {
     return !a->number && !b->number && a->n == b->n && a->k == b->k && !memcmp(a->s, b->s, (size_t)a->n);
 }
+
 // Words of s up to end, "..." standing for dots dims. -> how many, -1 = cannot be read; *groups dims
 TENSOR__FN int tensor__words(const char *s, const char *end, int dots, tensor__axis_t *axis, int *groups) {
     int n = 0, open = 0;
     *groups = 0;
     while (s < end) {
-        tensor__axis_t a;
-        if (*s == ' ') { s++; continue; }
+        if (*s == ' ') {
+            s++;
+            continue;
+        }
         if (*s == '(' || *s == ')') {
             if (open == (*s == '(')) { return -1; }
             open = *s++ == '(';
             *groups += !open;
             continue;
         }
+        tensor__axis_t a;
         if (!tensor__word(s, &a) || a.s + a.n > end) { return -1; }
         s += a.n;
         for (int k = *a.s == '.' ? dots : 1; k > 0; k--) {
@@ -18678,23 +20862,25 @@ TENSOR__FN int tensor__words(const char *s, const char *end, int dots, tensor__a
         }
     }
     for (int i = 0; i < n; i++) {
-        for (int k = 0; k < i; k++) { if (tensor__same_word(&axis[i], &axis[k])) { return -1; } }
+        for (int k = 0; k < i; k++) {
+            if (tensor__same_word(&axis[i], &axis[k])) { return -1; }
+        }
     }
     return open ? -1 : n;
 }
+
 TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t a) {
     TENSOR__MARK
     static const char *const names[] = {"sum", "mean", "prod", "max", "min", "any", "all"};
     static const tensor__row_t *(*const rows[])(void) = {
         tensor__row_SUM, tensor__row_MEAN, tensor__row_PROD, tensor__row_AMAX, tensor__row_AMIN,
         tensor__row_ANY, tensor__row_ALL};
-    tensor__axis_t left[TENSOR__AXES], right[TENSOR__AXES];
-    int64_t dims[TENSOR__AXES], order[TENSOR__AXES];
     const char *p = a.pattern, *arrow = p ? strstr(p, "->") : NULL;
     int how = 0, gl = 0, gr = 0, nl = -1, nr = -1, dots = 0, n = 0, used = 0, lost = 0;
     uint32_t given = 0, mask = 0;
     if (!TENSOR__USABLE("rearrange", "x", x)) { return tensor__at(a.site_, TENSOR__POISON); }
     while (how < 7 && (!a.reduce || strcmp(a.reduce, names[how]))) { how++; }
+    tensor__axis_t left[TENSOR__AXES], right[TENSOR__AXES];
     if (arrow && (how < 7 || !a.reduce)) {
         nl = tensor__words(p, arrow, 0, left, &gl);
         dots = x->ndim - gl;
@@ -18734,17 +20920,27 @@ TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t 
                 open = i;
             }
         }
-        if (!bad && open >= 0 && known) { left[open].size = size / known; known *= left[open].size; }
+        if (!bad && open >= 0 && known) {
+            left[open].size = size / known;
+            known *= left[open].size;
+        }
         if (bad || known != size) {
             y = tensor__fail(th_, TENSOR_ERR_SHAPE, "rearrange: dim %i of x %t does not fit the sizes in "
                              "\"%s\"", g, x, p);
         }
     }
+    int64_t dims[TENSOR__AXES];
     for (int i = 0; i < nl && !y; i++) {
         int there = 0;
         for (int k = 0; k < nr; k++) { there |= tensor__same_word(&left[i], &right[k]); }
-        if (!there && (left[i].number && left[i].size == 1)) { left[i].group = -1; continue; }
-        if (!there && !a.reduce) { wrong = "is only on the left; name a reduction"; lost = i; }
+        if (!there && (left[i].number && left[i].size == 1)) {
+            left[i].group = -1;
+            continue;
+        }
+        if (!there && !a.reduce) {
+            wrong = "is only on the left; name a reduction";
+            lost = i;
+        }
         mask |= (uint32_t)!there << used;
         left[i].group = there ? used : -1;
         dims[used++] = left[i].size;
@@ -18752,9 +20948,13 @@ TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t 
     if (wrong) { right[0] = left[lost]; }
     for (int i = 0, kept = 0; i < used && !wrong; i++) {        // places of the left ones after the reduction
         for (int k = 0; k < nl; k++) {
-            if (left[k].group == i && !(mask >> i & 1)) { left[k].group = kept++; break; }
+            if (left[k].group == i && !(mask >> i & 1)) {
+                left[k].group = kept++;
+                break;
+            }
         }
     }
+    int64_t order[TENSOR__AXES];
     for (int i = 0; i < nr && !wrong; i++) {
         right[i].k = -1 - right[i].k;       // a size of its own, until it is found on the left
         for (int k = 0; k < nl; k++) {
@@ -18776,7 +20976,10 @@ TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t 
         }
     }
     for (int c = 0; c < 26 && !wrong; c++) {
-        if (sizes[c] && !(given >> c & 1)) { wrong = "has a size but no place"; word[0] = (char)('a' + c); }
+        if (sizes[c] && !(given >> c & 1)) {
+            wrong = "has a size but no place";
+            word[0] = (char)('a' + c);
+        }
     }
     if (y || wrong || used > TENSOR_MAX_DIMS || nr > TENSOR_MAX_DIMS) {
         if (wrong && !word[0]) { memcpy(word, right[0].s, (size_t)(right[0].n < 31 ? right[0].n : 31)); }
@@ -18798,11 +21001,13 @@ TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t 
     y = tensor_reshape_n(y, order, gr);
     return tensor__at(a.site_, tensor__named(th_, tensor__tidy(th_, mark_, y), "tensor_rearrange"));
 }
+
 TENSOR_API int (tensor_check_n)(tensor_t *x, const char *pattern, int64_t *const *sizes, int n) {
     tensor__thread_t *th = tensor__self();
-    tensor__axis_t word[TENSOR__AXES];
-    int count = 0, dots = -1, bad = !pattern, names = 0, slot[TENSOR__AXES];
+    int count = 0, dots = -1, bad = !pattern, names = 0;
     if (!TENSOR__USABLE("check", "x", x)) { return th->error.code; }
+    tensor__axis_t word[TENSOR__AXES];
+    int slot[TENSOR__AXES];
     for (const char *s = pattern; s && *s && !bad; s += word[count].n, count++) {
         while (*s == ' ') { s++; }
         if (!*s) { break; }
@@ -18839,9 +21044,12 @@ TENSOR_API int (tensor_check_n)(tensor_t *x, const char *pattern, int64_t *const
             return TENSOR_ERR_SHAPE;
         }
     }
-    for (int k = 0; k < n; k++) { if (sizes[k]) { *sizes[k] = known[k]; } }
+    for (int k = 0; k < n; k++) {
+        if (sizes[k]) { *sizes[k] = known[k]; }
+    }
     return 0;
 }
+
 TENSOR_API int tensor_check_with(tensor_check_args_t a) {
     int64_t *const p[8] = {a.size0, a.size1, a.size2, a.size3, a.size4, a.size5, a.size6, a.size7};
     int n = 8;
@@ -18882,11 +21090,20 @@ TENSOR__FN void tensor__order_keys(tensor__entry_t *e, const void *x, int klass,
             u = (uint64_t)((const int64_t *)x)[k] ^ (uint64_t)1 << 63;
         }
         if (back) { u = klass == TENSOR__C_F32 ? u ^ UINT32_MAX : ~u; }
-        if (nan) { u = nan_first ? 0 : klass == TENSOR__C_F32 ? UINT32_MAX : UINT64_MAX; }
+        if (nan) {
+            if (nan_first) {
+                u = 0;
+            } else if (klass == TENSOR__C_F32) {
+                u = UINT32_MAX;
+            } else {
+                u = UINT64_MAX;
+            }
+        }
         e[k].key = u;
         e[k].i = k;
     }
 }
+
 // Stable; t is room for as many. -> e or t, where the result is
 TENSOR__FN tensor__entry_t *tensor__order_sort(tensor__entry_t *e, tensor__entry_t *t, int64_t n) {
     if (n <= TENSOR__SMALL_SORT) {
@@ -18904,7 +21121,11 @@ TENSOR__FN tensor__entry_t *tensor__order_sort(tensor__entry_t *e, tensor__entry
         if (!(differ >> shift & 255)) { continue; }
         int64_t count[256] = {0}, at = 0;
         for (int64_t i = 0; i < n; i++) { count[e[i].key >> shift & 255]++; }
-        for (int d = 0; d < 256; d++) { int64_t m = count[d]; count[d] = at; at += m; }
+        for (int d = 0; d < 256; d++) {
+            int64_t m = count[d];
+            count[d] = at;
+            at += m;
+        }
         for (int64_t i = 0; i < n; i++) { t[count[e[i].key >> shift & 255]++] = e[i]; }
         tensor__entry_t *swap = e;
         e = t;
@@ -18912,6 +21133,7 @@ TENSOR__FN tensor__entry_t *tensor__order_sort(tensor__entry_t *e, tensor__entry
     }
     return e;
 }
+
 // The key of rank *k (from 0) in e; *k becomes its rank among the entries of that key. t is room for as many.
 TENSOR__FN uint64_t tensor__order_select(const tensor__entry_t *e, tensor__entry_t *t, int64_t n,
                                          int64_t *k) {
@@ -18923,7 +21145,9 @@ TENSOR__FN uint64_t tensor__order_select(const tensor__entry_t *e, tensor__entry
         for (int64_t i = 0; i < n; i++) { count[e[i].key >> shift & 255]++; }
         uint64_t d = 0;
         while (*k >= count[d]) { *k -= count[d++]; }
-        for (int64_t i = 0; i < n; i++) { if ((e[i].key >> shift & 255) == d) { t[m++] = e[i]; } }
+        for (int64_t i = 0; i < n; i++) {
+            if ((e[i].key >> shift & 255) == d) { t[m++] = e[i]; }
+        }
         e = t;
         n = m;
     }
@@ -18936,58 +21160,76 @@ TENSOR__FN uint64_t tensor__order_select(const tensor__entry_t *e, tensor__entry
     *k = rank;
     return key;
 }
+
 typedef struct tensor__order_t { tensor_call_t *c; int64_t rows, n, m, per; int klass; } tensor__order_t;
+
 TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
     const tensor__order_t *r = (const tensor__order_t *)arg;
     const tensor_call_t *c = r->c;
     const int64_t *p = c->p->i, n = r->n, m = r->m;
     int id = c->row->id, cls = r->klass;
     int low = id == TENSOR_OP_CUMMIN;
-    int falling = id == TENSOR_OP_SORT ? p[0] != 0 : id == TENSOR_OP_TOPK ? p[1] != 0 : low;
+    int falling;
+    if (id == TENSOR_OP_SORT) {
+        falling = p[0] != 0;
+    } else if (id == TENSOR_OP_TOPK) {
+        falling = p[1] != 0;
+    } else {
+        falling = low;
+    }
     int nan_first = falling && !low;        // NaN is the largest, but the running minimum is NaN too
     uint64_t nan = cls == TENSOR__C_F32 ? UINT32_MAX : UINT64_MAX;
     tensor__entry_t *work = (tensor__entry_t *)c->scratch + (int64_t)worker * 2 * n;
     int64_t end = tensor__least((task + 1) * r->per, r->rows);
     for (int64_t row = task * r->per; row < end; row++) {
         tensor__entry_t *e = work, *t = work + n;
-        int64_t *y = (int64_t *)c->arg[1].data + row * m, at = 0, k, best = 0;
+        int64_t *y = (int64_t *)c->arg[1].data + row * m, at = 0, best = 0;
         tensor__load_run(t, cls, (const char *)c->arg[0].data + row * n * tensor__sizes[c->arg[0].dtype],
                          c->arg[0].dtype, 1, n);
         tensor__order_keys(e, t, cls, n, falling, nan_first);
+        int64_t k;
         switch (id) {
         case TENSOR_OP_SORT:
             e = tensor__order_sort(e, t, n);
             for (int64_t i = 0; i < n; i++) { y[i] = e[i].i; }
             break;
-        case TENSOR_OP_TOPK: {
-            if (m == 0) { break; }
-            k = m - 1;
-            uint64_t key = tensor__order_select(e, t, n, &k);
-            for (int64_t i = 0; i < n; i++) {               // all below key, and the first k + 1 of key
-                if (e[i].key < key || (e[i].key == key && k-- >= 0)) { e[at++] = e[i]; }
+        case TENSOR_OP_TOPK:
+            {
+                if (m == 0) { break; }
+                k = m - 1;
+                uint64_t key = tensor__order_select(e, t, n, &k);
+                for (int64_t i = 0; i < n; i++) {           // all below key, and the first k + 1 of key
+                    if (e[i].key < key || (e[i].key == key && k-- >= 0)) { e[at++] = e[i]; }
+                }
+                if (p[2]) { e = tensor__order_sort(e, t, m); }
+                for (int64_t i = 0; i < m; i++) { y[i] = e[i].i; }
+                break;
             }
-            if (p[2]) { e = tensor__order_sort(e, t, m); }
-            for (int64_t i = 0; i < m; i++) { y[i] = e[i].i; }
-            break;
-        }
-        case TENSOR_OP_KTHVALUE: {
-            int64_t nans = 0, first = 0;
-            for (int64_t i = n - 1; i >= 0 && cls != TENSOR__C_I64 && p[0] < 1; i--) {
-                if (e[i].key == nan) { nans++; first = i; }
+        case TENSOR_OP_KTHVALUE:
+            {
+                int64_t nans = 0, first = 0;
+                for (int64_t i = n - 1; i >= 0 && cls != TENSOR__C_I64 && p[0] < 1; i--) {
+                    if (e[i].key == nan) {
+                        nans++;
+                        first = i;
+                    }
+                }
+                y[0] = first;
+                if (p[0] == 0 ? nans > 0 : nans == n) { break; }
+                k = p[0] > 0 ? p[0] - 1 : (n - nans - 1) / 2;
+                uint64_t key = tensor__order_select(e, t, n, &k);
+                while (e[at].key != key || k-- > 0) { at++; }
+                y[0] = at;
+                break;
             }
-            y[0] = first;
-            if (p[0] == 0 ? nans > 0 : nans == n) { break; }
-            k = p[0] > 0 ? p[0] - 1 : (n - nans - 1) / 2;
-            uint64_t key = tensor__order_select(e, t, n, &k);
-            while (e[at].key != key || k-- > 0) { at++; }
-            y[0] = at;
-            break;
-        }
         case TENSOR_OP_MODE:
             e = tensor__order_sort(e, t, n);
             for (int64_t i = 0; i < n; i += k) {
                 for (k = 1; i + k < n && e[i + k].key == e[i].key; k++) { }
-                if (k > best) { best = k; y[0] = e[i + k - 1].i; }
+                if (k > best) {
+                    best = k;
+                    y[0] = e[i + k - 1].i;
+                }
             }
             break;
         default:                                            // CUMMAX, CUMMIN: which key wins and stays
@@ -18999,13 +21241,16 @@ TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
         }
     }
 }
+
 TENSOR__FN uint64_t tensor__scratch_order(const tensor_call_t *c) {
-    uint64_t n = (uint64_t)c->arg[0].dims[c->arg[0].ndim - 1], bytes;
+    uint64_t n = (uint64_t)c->arg[0].dims[c->arg[0].ndim - 1];
     if (c->arg[0].numel == c->arg[0].dims[c->arg[0].ndim - 1]) { return 2 * n * sizeof(tensor__entry_t); }
+    uint64_t bytes;
     return tensor__mul_u64(2 * n * sizeof(tensor__entry_t), (uint64_t)c->thread->ctx->pool.n,
                            &bytes) ? bytes :
         UINT64_MAX;
 }
+
 TENSOR__FN int tensor__cpu_order(tensor_call_t *c) {
     const tensor_arg_t *x = &c->arg[0];
     tensor__order_t r;
@@ -19019,18 +21264,20 @@ TENSOR__FN int tensor__cpu_order(tensor_call_t *c) {
     tensor__parallel((r.rows + r.per - 1) / r.per, tensor__order_task, &r);
     return 0;
 }
+
 // Front of these rows: dim moved last, where the result has count indices (< 0: as many as x).
 TENSOR__FN tensor_t *tensor__order(const tensor__row_t *row, tensor_t *x, int64_t dim, int64_t count,
                                    int64_t i0, int64_t i1, int64_t i2) {
     TENSOR__MARK
     TENSOR__BEGIN(o, row, x)
     TENSOR__DIM(d, o.row->name, dim, x)
-    int64_t n = x->ndim ? x->dims[d] : 1, dims[TENSOR_MAX_DIMS];
+    int64_t n = x->ndim ? x->dims[d] : 1;
     int last = x->ndim ? x->ndim - 1 : 0;
     TENSOR__REFUSE(count == 1 && !n && row->id != TENSOR_OP_TOPK && row->id != TENSOR_OP_SORT, SHAPE,
                    "%s: dim %i of x %t has no element to choose from", o.row->name, d, x);
     tensor_t *m = tensor_contiguous(x->ndim ? tensor_movedim(x, d, last) : tensor_unsqueeze(x, 0));
     if (m == TENSOR__POISON) { TENSOR__RETURN(m); }
+    int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < last; i++) { dims[i] = m->dims[i]; }
     dims[last] = count < 0 ? n : count;
     o.args[0] = m;
@@ -19041,6 +21288,7 @@ TENSOR__FN tensor_t *tensor__order(const tensor__row_t *row, tensor_t *x, int64_
     if (!x->ndim) { TENSOR__RETURN(tensor_reshape_n(m, tensor__no_dims, 0)); }
     TENSOR__RETURN(d == last ? m : tensor_contiguous(tensor_movedim(m, last, d)));
 }
+
 TENSOR__MADE_PAIR(sort, (tensor_t *x, int64_t dim, int descending),
     tensor__chosen(x, dim, tensor__order(TENSOR__ROW(SORT), x, dim, -1, descending, 0, 0), 0))
 TENSOR__MADE(argsort, (tensor_t *x, int64_t dim, int descending),
@@ -19050,6 +21298,7 @@ TENSOR__MADE_PAIR(cummax, (tensor_t *x, int64_t dim),
     tensor__chosen(x, dim, tensor__order(TENSOR__ROW(CUMMAX), x, dim, -1, 0, 0, 0), 0))
 TENSOR__MADE_PAIR(cummin, (tensor_t *x, int64_t dim),
     tensor__chosen(x, dim, tensor__order(TENSOR__ROW(CUMMIN), x, dim, -1, 0, 0, 0), 0))
+
 // Whether k elements can be taken along dim, 0 = no, raised.
 TENSOR__FN int tensor__k_fits(const char *name, tensor_t *x, int64_t k, int64_t lowest, int64_t dim) {
     tensor__thread_t *th = tensor__self();
@@ -19060,6 +21309,7 @@ TENSOR__FN int tensor__k_fits(const char *name, tensor_t *x, int64_t k, int64_t 
                  d, x, k);
     return 0;
 }
+
 TENSOR_API tensor_pair_t (tensor_topk)(tensor_t *x, int64_t k, int64_t dim, int largest, int sorted) {
     TENSOR__MARK
     if (tensor__live(x) && !x->ndim && !k) { k = 1; }       // a 0-d tensor gives its element
@@ -19067,18 +21317,22 @@ TENSOR_API tensor_pair_t (tensor_topk)(tensor_t *x, int64_t k, int64_t dim, int 
     tensor_t *at = fits ? tensor__order(TENSOR__ROW(TOPK), x, dim, k, k, largest, sorted) : TENSOR__POISON;
     TENSOR__RETURN_PAIR(tensor__chosen(x, dim, at, 0));
 }
+
 TENSOR__FN tensor_t *tensor__rank(tensor_t *x, int64_t k, int64_t dim) {
     return tensor__order(TENSOR__ROW(KTHVALUE), x, dim, 1, k, 0, 0);
 }
+
 TENSOR_API tensor_pair_t (tensor_kthvalue)(tensor_t *x, int64_t k, int64_t dim, int keepdim) {
     TENSOR__MARK
     tensor_t *at = tensor__k_fits("kthvalue", x, k, 1, dim) ? tensor__rank(x, k, dim) : TENSOR__POISON;
     TENSOR__RETURN_PAIR(tensor__chosen(x, dim, at, !keepdim));
 }
+
 TENSOR__MADE_PAIR(median_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__chosen(x, dim, tensor__rank(x, 0, dim), !keepdim))
 TENSOR__MADE_PAIR(nanmedian_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__chosen(x, dim, tensor__rank(x, -1, dim), !keepdim))
+
 TENSOR__FN tensor_t *tensor__median_all(tensor_t *x, int64_t k) {
     if (tensor__live(x) && !x->numel && tensor__is_float(x->dtype)) {
         return tensor__constant_of(tensor_scalar((double)NAN, (tensor_dtype_t)x->dtype), x);
@@ -19089,6 +21343,7 @@ TENSOR__FN tensor_t *tensor__median_all(tensor_t *x, int64_t k) {
     tensor_t *same = tensor_logical_or(tensor_eq(f, y), tensor_logical_and(tensor_isnan(f), tensor_isnan(y)));
     return tensor_max(tensor_masked_select(f, same));
 }
+
 TENSOR__MADE(median, (tensor_t *x), tensor__median_all(x, 0))
 TENSOR__MADE(nanmedian, (tensor_t *x), tensor__median_all(x, -1))
 TENSOR__MADE_PAIR(mode, (tensor_t *x, int64_t dim, int keepdim),
@@ -19113,7 +21368,10 @@ TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int
                                                               tensor_le_scalar(q, 1)));
     TENSOR__REFUSE(tensor_item_i64(tensor_any(outside)), SHAPE,
                    "%s: the elements of q %t must lie within 0..1", name, q);
-    if (flat || !x->ndim) { x = tensor__flat(x); d = keepdim = 0; }
+    if (flat || !x->ndim) {
+        x = tensor__flat(x);
+        d = keepdim = 0;
+    }
     if (!tensor__live(x)) { return x; }
     int last = x->ndim - 1, one = q->ndim == 0;
     int64_t n = x->dims[d];
@@ -19137,10 +21395,12 @@ TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int
         tensor_t *weight = how == 3 ? tensor_full_like(rank, 0.5) : tensor_sub(rank, below);
         y = tensor_lerp(y, above, tensor_to(weight, x->dtype));
     }
+
     // The dim of q goes in front, where dim was stays a 1 if kept.
     y = tensor_movedim(keepdim ? tensor_movedim(tensor_unsqueeze(y, last), last, d) : y, -1, 0);
     return one ? tensor_squeeze(y, 0) : y;
 }
+
 #define TENSOR__X(name, ignore)                                                                              \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, tensor_t *q) {                                         \
         TENSOR__MARK                                                                                         \
@@ -19159,7 +21419,14 @@ TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t
                                     int sorted, const char *function) {
     TENSOR__MARK
     tensor_t *list[3] = {TENSOR__POISON, TENSOR__POISON, TENSOR__POISON};
-    int d = !TENSOR__USABLE("unique", "x", x) ? -1 : flat ? 0 : tensor__dim("unique", dim, x);
+    int d;
+    if (!TENSOR__USABLE("unique", "x", x)) {
+        d = -1;
+    } else if (flat) {
+        d = 0;
+    } else {
+        d = tensor__dim("unique", dim, x);
+    }
     if (d >= 0 && !flat && (!x->ndim || (!x->numel && x->dims[d]))) {
         tensor__fail(th_, TENSOR_ERR_SHAPE, "unique: x %t must have dims, none of them 0 but dim %i", x, d);
         d = -1;
@@ -19171,9 +21438,10 @@ TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t
         f = tensor_reshape_n(f, table, 2);
         for (int64_t c = table[1] - 1; sorted && c >= 0; c--) {     // stable, the last column first
             int64_t mark = th_->top;
-            tensor_t *column = tensor_select(f, 1, c), *order;
-            order = tensor__order(TENSOR__ROW(SORT), perm ? tensor_index_select(column, 0, perm) : column, 0,
-                                  -1, 0, 0, 0);
+            tensor_t *column = tensor_select(f, 1, c);
+            tensor_t *order =
+                tensor__order(TENSOR__ROW(SORT), perm ? tensor_index_select(column, 0, perm) : column, 0, -1,
+                              0, 0, 0);
             order = tensor__tidy(th_, mark, perm ? tensor_index_select(perm, 0, order) : order);
             if (perm) { (tensor_free)(perm); }
             perm = order;
@@ -19204,6 +21472,7 @@ TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t
     *counts = list[2];
     return list[0];
 }
+
 #define TENSOR__X(name, sorted)                                                                              \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, tensor_t **inverse, tensor_t **counts) {               \
         return tensor__unique(x, 0, 1, inverse, counts, sorted, __func__);                                   \
@@ -19214,10 +21483,12 @@ TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t
     }
 TENSOR__X(unique, 1) TENSOR__X(unique_consecutive, 0)
 #undef TENSOR__X
-TENSOR__END
 
 // SEARCHSORTED: sorted rows, values; i[0] = right. As PyTorch: NaN goes last, NaN in sorted is never below.
 typedef struct tensor__search_t { const tensor_call_t *c; int64_t n, per_row; } tensor__search_t;
+
+TENSOR__END
+
 TENSOR__FN void tensor__search_task(void *arg, int64_t task, int worker) {
     const tensor__search_t *r = (const tensor__search_t *)arg;
     const tensor_arg_t *s = &r->c->arg[0], *v = &r->c->arg[1];
@@ -19234,13 +21505,26 @@ TENSOR__FN void tensor__search_task(void *arg, int64_t task, int worker) {
             int64_t mid = lo + (hi - lo) / 2;
             tensor__load_run(whole ? (void *)&b : (void *)&y, whole ? TENSOR__C_I64 : TENSOR__C_F64,
                              row + mid * size, s->dtype, 1, 1);
-            int stop = whole ? (right ? b > a : b >= a) : right ? y > x : y >= x;
-            if (stop) { hi = mid; } else { lo = mid + 1; }
+            int stop;
+            if (whole) {
+                stop = (right ? b > a : b >= a);
+            } else if (right) {
+                stop = y > x;
+            } else {
+                stop = y >= x;
+            }
+            if (stop) {
+                hi = mid;
+            } else {
+                lo = mid + 1;
+            }
         }
         ((int64_t *)r->c->arg[2].data)[k] = lo;
     }
 }
+
 TENSOR__COLD
+
 TENSOR__FN int tensor__cpu_searchsorted(tensor_call_t *c) {
     tensor__search_t r;
     const tensor_arg_t *s = &c->arg[0], *v = &c->arg[1];
@@ -19250,6 +21534,7 @@ TENSOR__FN int tensor__cpu_searchsorted(tensor_call_t *c) {
     tensor__parallel((v->numel + TENSOR__LEAF - 1) / TENSOR__LEAF, tensor__search_task, &r);
     return 0;
 }
+
 TENSOR__FN tensor_t *tensor__searchsorted(tensor_t *sorted, tensor_t *values, int right, tensor_t *sorter) {
     TENSOR__MARK
     TENSOR__BEGIN(o, TENSOR__ROW(SEARCHSORTED), sorted, values)
@@ -19273,17 +21558,20 @@ TENSOR__FN tensor_t *tensor__searchsorted(tensor_t *sorted, tensor_t *values, in
     tensor__result(&o, TENSOR_I64, values->dims, values->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
+
 TENSOR_API tensor_t *tensor_searchsorted_with(tensor_searchsorted_args_t a) {
     int good = tensor__no_surplus("searchsorted", a.site_, a.options_are_named_);
     return tensor__at(a.site_, good ? tensor__searchsorted(a.sorted, a.values, a.right != 0, a.sorter) :
                       TENSOR__POISON);
 }
+
 TENSOR_API tensor_t *(tensor_bucketize)(tensor_t *x, tensor_t *boundaries, int right) {
     TENSOR__MARK
     TENSOR__REFUSE(tensor__live(boundaries) && boundaries->ndim != 1, SHAPE,
                    "bucketize: boundaries %t must be 1-d", boundaries);
     TENSOR__RETURN(tensor__searchsorted(boundaries, x, right != 0, NULL));
 }
+
 TENSOR_API tensor_t *(tensor_isin)(tensor_t *x, tensor_t *test) {
     TENSOR__MARK2(x, test)
     tensor_t *const in[2] = {x, test};
@@ -19298,10 +21586,13 @@ TENSOR_API tensor_t *(tensor_isin)(tensor_t *x, tensor_t *test) {
     s = tensor_index_select(s, 0, tensor__flat(at));
     TENSOR__RETURN(tensor_eq(f, tensor_reshape_n(s, x->dims, x->ndim)));
 }
+
 TENSOR_API tensor_t *(tensor_bincount)(tensor_t *x, tensor_t *weights, int64_t minlength) {
     TENSOR__MARK
     if (!TENSOR__USABLE("bincount", "x", x) ||
-        (weights && !TENSOR__USABLE("bincount", "weights", weights))) { return TENSOR__POISON; }
+        (weights && !TENSOR__USABLE("bincount", "weights", weights))) {
+        return TENSOR__POISON;
+    }
     TENSOR__REFUSE(tensor__category(x->dtype) != 1, DTYPE,
                    "bincount: x %t must be of an integer dtype (got %y)", x, x);
     TENSOR__REFUSE(x->ndim != 1 || minlength < 0 ||
@@ -19313,17 +21604,31 @@ TENSOR_API tensor_t *(tensor_bincount)(tensor_t *x, tensor_t *weights, int64_t m
         TENSOR__REFUSE(low < 0, INDEX, "bincount: x must not be negative (got %d)", low);
         if (high >= n) { n = high == INT64_MAX ? high : high + 1; }
     }
-    tensor_dtype_t dtype = !weights ? TENSOR_I64 : weights->dtype == TENSOR_F32 ? TENSOR_F32 : TENSOR_F64;
+    tensor_dtype_t dtype;
+    if (!weights) {
+        dtype = TENSOR_I64;
+    } else if (weights->dtype == TENSOR_F32) {
+        dtype = TENSOR_F32;
+    } else {
+        dtype = TENSOR_F64;
+    }
     tensor_t *w = weights ? tensor_detach(tensor_to(weights, dtype)) : tensor_ones_n(x->dims, 1, dtype);
     TENSOR__RETURN(tensor_index_add(tensor_zeros_n(&n, 1, dtype), 0, tensor_to(x, TENSOR_I64), w));
 }
+
 TENSOR_API tensor_t *(tensor_histc)(tensor_t *x, int64_t bins, double low, double high) {
     TENSOR__MARK
     if (!TENSOR__USABLE("histc", "x", x) || !tensor__needs_float("histc", x)) { return TENSOR__POISON; }
     tensor_t *f = tensor_detach(tensor_to(tensor__flat(x), TENSOR_F64));
     if (low == 0 && high == 0 &&
-        x->numel) { low = tensor_item(tensor_min(f)); high = tensor_item(tensor_max(f)); }
-    if (low == high) { low -= 1; high += 1; }
+        x->numel) {
+        low = tensor_item(tensor_min(f));
+        high = tensor_item(tensor_max(f));
+    }
+    if (low == high) {
+        low -= 1;
+        high += 1;
+    }
     TENSOR__REFUSE(bins < 1 || !(high > low) || high - low > 1.7976931348623157e308, SHAPE,
                    "histc: bins must be >= 1 (got %d), the range %g..%g finite and rising", bins, low, high);
     f = tensor_masked_select(f, tensor_logical_and(tensor_ge_scalar(f, low), tensor_le_scalar(f, high)));
@@ -19344,11 +21649,13 @@ TENSOR__FN tensor_generator_t tensor__next_stream(tensor__thread_t *th) {
     th->rng.offset++;
     return g;
 }
+
 TENSOR_API void (tensor_manual_seed)(uint64_t seed) {
     tensor__thread_t *th = tensor__self();
     th->rng.seed = seed;
     th->rng.offset = 0;
 }
+
 TENSOR_API tensor_generator_t (tensor_get_generator)(void) { return tensor__self()->rng; }
 TENSOR_API void (tensor_set_generator)(tensor_generator_t g) { tensor__self()->rng = g; }
 
@@ -19358,11 +21665,14 @@ typedef struct tensor__random_t {
     int64_t n;
     int direct;                         // y is contiguous f32
 } tensor__random_t;
+
 // The low or the high half of a block, and a number of 53 bits in [0, 1) of it.
 TENSOR__INLINE uint64_t tensor__word64(const uint32_t *w, int high) {
     return (uint64_t)w[2 * high + 1] << 32 | w[2 * high];
 }
+
 TENSOR__INLINE double tensor__unit(uint64_t u) { return (double)(u >> 11) * 1.1102230246251565e-16; }
+
 // Values of elements first..first+n (n <= BLOCK, first a multiple of 4), as double.
 TENSOR__INLINE void tensor__random_block(const int id, const tensor_call_t *c, int64_t first, int64_t n,
                                          double *out) {
@@ -19401,6 +21711,7 @@ TENSOR__INLINE void tensor__random_block(const int id, const tensor_call_t *c, i
         }
     }
 }
+
 // id is a constant where this is inlined, once per row: no row reaches the numbers of another.
 TENSOR__INLINE void tensor__random_task(const int id, void *arg, int64_t task, int worker) {
     tensor__random_t *r = (tensor__random_t *)arg;
@@ -19410,7 +21721,7 @@ TENSOR__INLINE void tensor__random_task(const int id, void *arg, int64_t task, i
     int64_t step = r->direct ? r->n : (int64_t)TENSOR__BLOCK;
     for (int64_t i = task * TENSOR__GRAIN; i < end; i += step) {
         int64_t m = tensor__least(end - i, step);
-        double block[TENSOR__BLOCK], p[TENSOR__BLOCK];
+        double block[TENSOR__BLOCK];
         if (r->it.klass == TENSOR__C_F32 && (id == TENSOR_OP_RAND || id == TENSOR_OP_RANDN)) {
             float *f = r->direct ? (float *)c->arg[c->nin].data + i : (float *)(void *)block;
             const tensor__isa_t *isa = TENSOR__ISA(c->thread);
@@ -19426,6 +21737,7 @@ TENSOR__INLINE void tensor__random_task(const int id, void *arg, int64_t task, i
         }
         const int poisson = id == TENSOR_OP_POISSON;
         if (!poisson) { tensor__random_block(id, c, i, m, block); }
+        double p[TENSOR__BLOCK];
         if (c->nin) { tensor__iter_move(&r->it, 0, i, m, p, 0); }
         for (int64_t k = 0; k < m && c->nin; k++) {
             block[k] = poisson ? tensor__poisson(c->rng, (uint64_t)(i + k), p[k]) : block[k] < p[k];
@@ -19433,18 +21745,26 @@ TENSOR__INLINE void tensor__random_task(const int id, void *arg, int64_t task, i
         tensor__iter_move(&r->it, c->nin, i, m, block, 1);
     }
 }
+
 TENSOR__FN int tensor__cpu_random(tensor_call_t *c, tensor__task_fn each) {
     const tensor_arg_t *y = &c->arg[c->nin];
     tensor__random_t r;
     r.c = c;
     r.n = y->numel;
-    int klass = c->row->id == TENSOR_OP_RANDINT ? TENSOR__C_I64
-              : c->nin || y->dtype == TENSOR_F64 ? TENSOR__C_F64 : TENSOR__C_F32;
+    int klass;
+    if (c->row->id == TENSOR_OP_RANDINT) {
+        klass = TENSOR__C_I64;
+    } else if (c->nin || y->dtype == TENSOR_F64) {
+        klass = TENSOR__C_F64;
+    } else {
+        klass = TENSOR__C_F32;
+    }
     tensor__iter_init(&r.it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, klass);
     r.direct = r.it.klass == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous;
     tensor__parallel((r.n + TENSOR__GRAIN - 1) / TENSOR__GRAIN, each, &r);
     return 0;
 }
+
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR__FN void tensor__random_task_##name(void *arg, int64_t task, int worker) {                        \
         tensor__random_task(TENSOR_OP_##ID, arg, task, worker);                                              \
@@ -19455,6 +21775,7 @@ TENSOR__FN int tensor__cpu_random(tensor_call_t *c, tensor__task_fn each) {
 TENSOR__X(RAND, rand) TENSOR__X(RANDN, randn) TENSOR__X(RANDINT, randint) TENSOR__X(BERNOULLI, bernoulli)
 TENSOR__X(POISSON, poisson)
 #undef TENSOR__X
+
 // MULTINOMIAL: rows of weights (double, contiguous) to i[0] indices each, by inverse of the running sum.
 TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
     const tensor_arg_t *w = &c->arg[0];
@@ -19497,6 +21818,7 @@ TENSOR__FN void tensor__bounds(tensor__op_t *o, int dtype, double f0, double f1)
     tensor__reals(o, f0, f1);
     if (o->row->id == TENSOR_OP_RAND) { o->params.f[2] = tensor__below(f1, f0, dtype); }
 }
+
 // Whether low..high are numbers of x's dtype.
 TENSOR__FN int tensor__in_dtype(const char *op, tensor_t *x, double low, double high) {
     double top = tensor__greatest(x->dtype), least = tensor__is_float(x->dtype) ? -top : -top - 1;
@@ -19505,6 +21827,7 @@ TENSOR__FN int tensor__in_dtype(const char *op, tensor_t *x, double low, double 
                       "%s: %g .. %g is outside the dtype of x %t (%y)", op, low, high, x, x);
     return 1;
 }
+
 // like: whose device, NULL = the default one.
 TENSOR__FN tensor_t *tensor__drawn(const tensor__row_t *row, const int64_t *dims, int ndim, int dtype,
                                    double f0, double f1, int64_t i0, int64_t i1, const tensor_t *like) {
@@ -19517,14 +21840,17 @@ TENSOR__FN tensor_t *tensor__drawn(const tensor__row_t *row, const int64_t *dims
     tensor__result(&o, dtype, dims, ndim);
     return tensor__finish(&o);
 }
+
 TENSOR__FRONT(rand_n, (const int64_t *dims, int ndim),
     tensor__drawn(TENSOR__ROW(RAND), dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0, NULL))
 TENSOR__FRONT(randn_n, (const int64_t *dims, int ndim),
     tensor__drawn(TENSOR__ROW(RANDN), dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0, NULL))
+
 TENSOR_API tensor_t *(tensor_randint_n)(int64_t low, int64_t high, const int64_t *dims, int ndim) {
     TENSOR__REFUSE(high <= low, SHAPE, "randint: high %d must be above low %d", high, low);
     return tensor__drawn(TENSOR__ROW(RANDINT), dims, ndim, TENSOR_I64, 0, 0, low, high, NULL);
 }
+
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) {                                                      \
         if (!TENSOR__USABLE(#name, "x", x) || !tensor__needs_float(#name, x)) { return TENSOR__POISON; }     \
@@ -19532,6 +21858,7 @@ TENSOR_API tensor_t *(tensor_randint_n)(int64_t low, int64_t high, const int64_t
     }
 TENSOR__X(RAND, rand_like) TENSOR__X(RANDN, randn_like)
 #undef TENSOR__X
+
 // Integers in [low, high) that the dtype of x rounds to no more.
 TENSOR__FN tensor_t *tensor__integers(const char *op, tensor_t *x, int64_t low, int64_t high) {
     if (high > low && !tensor__in_dtype(op, x, (double)low, (double)(high - 1))) { return TENSOR__POISON; }
@@ -19539,11 +21866,13 @@ TENSOR__FN tensor_t *tensor__integers(const char *op, tensor_t *x, int64_t low, 
     if (!tensor__is_float(x->dtype) || high <= low || high - 1 == low) { return y; }
     return tensor_minimum_scalar(y, tensor__below((double)high, (double)low, x->dtype));
 }
+
 TENSOR_API tensor_t *(tensor_randint_like)(tensor_t *x, int64_t low, int64_t high) {
     TENSOR__MARK1(x)
     tensor_t *y = tensor_to(tensor__integers("randint_like", x, low, high), x->dtype);
     TENSOR__RETURN(tensor_to(y, (int)tensor_device(x)));
 }
+
 TENSOR_API tensor_t *(tensor_normal)(tensor_t *mean, tensor_t *std) {
     TENSOR__MARK
     tensor_t *m = tensor_detach(mean), *d = tensor_detach(std), *z = tensor_add(m, d);
@@ -19552,10 +21881,12 @@ TENSOR_API tensor_t *(tensor_normal)(tensor_t *mean, tensor_t *std) {
                    "normal: std %t must not be negative", std);
     TENSOR__RETURN(tensor_add(m, tensor_mul(d, tensor_randn_like(z))));
 }
+
 TENSOR__FN int tensor__deviation(const char *op, double std) {
     TENSOR__REFUSE_AS(0, !(std >= 0), INDEX, "%s: std %g must not be negative", op, std);
     return 1;
 }
+
 TENSOR_API tensor_t *(tensor_normal_scalar)(tensor_t *mean, double std) {
     TENSOR__MARK1(mean)
     if (!tensor__needs_float("normal_scalar", mean) || !tensor__deviation("normal_scalar", std)) {
@@ -19563,6 +21894,7 @@ TENSOR_API tensor_t *(tensor_normal_scalar)(tensor_t *mean, double std) {
     }
     TENSOR__RETURN(tensor_add(tensor_detach(mean), tensor_mul_scalar(tensor_randn_like(mean), std)));
 }
+
 TENSOR_API tensor_t *(tensor_rnormal_scalar)(tensor_t *std, double mean) {
     TENSOR__MARK1(std)
     if (!tensor__needs_float("rnormal_scalar", std)) { return TENSOR__POISON; }
@@ -19571,11 +21903,13 @@ TENSOR_API tensor_t *(tensor_rnormal_scalar)(tensor_t *std, double mean) {
                    "rnormal_scalar: std %t must not be negative", std);
     TENSOR__RETURN(tensor_add_scalar(tensor_mul(d, tensor_randn_like(d)), mean));
 }
+
 TENSOR_API tensor_t *(tensor_normal_size_n)(double mean, double std, const int64_t *dims, int ndim) {
     if (!tensor__deviation("normal_size", std)) { return TENSOR__POISON; }
     return tensor__drawn(TENSOR__ROW(RANDN), dims, ndim, (int)tensor_get_default_dtype(), mean, std, 0, 0,
                          NULL);
 }
+
 // Random numbers by elementwise parameters within 0..most, looked at before anything is drawn.
 TENSOR__FN tensor_t *tensor__draw_by(const tensor__row_t *row, tensor_t *p, double most) {
     tensor__op_t o;
@@ -19596,8 +21930,11 @@ TENSOR__FN tensor_t *tensor__draw_by(const tensor__row_t *row, tensor_t *p, doub
     tensor__result(&o, p->dtype, p->dims, p->ndim);
     return tensor__finish(&o);
 }
+
 TENSOR_API tensor_t *(tensor_bernoulli)(tensor_t *p) { return tensor__draw_by(TENSOR__ROW(BERNOULLI), p, 1); }
+
 TENSOR__FRONT(poisson, (tensor_t *rates), tensor__draw_by(TENSOR__ROW(POISSON), rates, 1e15))
+
 // Fisher-Yates on one stream.
 TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
     int64_t *to = (int64_t *)c->arg[0].data, n = c->arg[0].numel;
@@ -19611,8 +21948,10 @@ TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
     }
     return 0;
 }
+
 TENSOR__FRONT(randperm, (int64_t n),
     tensor__drawn(TENSOR__ROW(RANDPERM), &n, 1, TENSOR_I64, 0, 0, 0, 0, NULL))
+
 TENSOR_API tensor_t *(tensor_multinomial)(tensor_t *weights, int64_t n) {
     TENSOR__MARK
     TENSOR__BEGIN(o, TENSOR__ROW(MULTINOMIAL), weights)
@@ -19631,6 +21970,7 @@ TENSOR_API tensor_t *(tensor_multinomial)(tensor_t *weights, int64_t n) {
     tensor__result(&o, TENSOR_I64, dims, weights->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
+
 // Whether x may be filled: not a leaf that requires grad, not part of a graph.
 TENSOR__FN int tensor__fillable(tensor__thread_t *th, const char *name, tensor_t *x, int any_dtype) {
     if (!TENSOR__USABLE(name, "x", x)) { return 0; }
@@ -19640,11 +21980,12 @@ TENSOR__FN int tensor__fillable(tensor__thread_t *th, const char *name, tensor_t
                       "%s: x %t is part of a graph; fill it under no_grad, or a detached tensor", name, x);
     return 1;
 }
+
 // x filled by a random row.
 TENSOR__FN tensor_t *tensor__draw_into(const tensor__row_t *row, tensor_t *x, double f0, double f1) {
-    tensor__op_t o;
     tensor__thread_t *th = tensor__self();
     if (!tensor__fillable(th, row->name, x, 0)) { return TENSOR__POISON; }
+    tensor__op_t o;
     tensor__begin(&o, row, NULL, 0);
     o.device = x->device;
     tensor__bounds(&o, x->dtype, f0, f1);
@@ -19653,6 +21994,7 @@ TENSOR__FN tensor_t *tensor__draw_into(const tensor__row_t *row, tensor_t *x, do
     o.out[o.nout++] = x;
     return tensor__finish(&o);
 }
+
 TENSOR_API tensor_t *(tensor_uniform_)(tensor_t *x, double low, double high) {
     TENSOR__REFUSE(!(high >= low) || !(high - low < INFINITY), INDEX, "uniform_: %g .. %g is no range", low,
                    high);
@@ -19661,10 +22003,12 @@ TENSOR_API tensor_t *(tensor_uniform_)(tensor_t *x, double low, double high) {
     }
     return tensor__draw_into(TENSOR__ROW(RAND), x, low, high);
 }
+
 TENSOR_API tensor_t *(tensor_normal_)(tensor_t *x, double mean, double std) {
     TENSOR__REFUSE(!(std >= 0), INDEX, "normal_: std is %g, it must be >= 0", std);
     return tensor__draw_into(TENSOR__ROW(RANDN), x, mean, std);
 }
+
 // Distributions made of uniform or normal numbers in double: 0 exponential (a = rate), 1 cauchy, 2
 // log-normal, 3 geometric, 4 bernoulli (a = p).
 TENSOR__FN tensor_t *tensor__draw_made(const char *name, int kind, tensor_t *x, double a, double b) {
@@ -19678,22 +22022,29 @@ TENSOR__FN tensor_t *tensor__draw_made(const char *name, int kind, tensor_t *x, 
     const tensor__row_t *row = kind == 2 ? TENSOR__ROW(RANDN) : TENSOR__ROW(RAND);
     tensor_t *y = tensor__drawn(row, x->dims, x->ndim, TENSOR_F64, 0, 1, 0, 0, x);
     switch (kind) {
-    case 0: y = tensor_div_scalar(tensor_log1p(tensor_neg(y)), -a); break;
+    case 0:
+        y = tensor_div_scalar(tensor_log1p(tensor_neg(y)), -a);
+        break;
     case 1:
         y = tensor_tan(tensor_mul_scalar(tensor_sub_scalar(y, 0.5), 3.141592653589793));
         y = tensor_add_scalar(tensor_mul_scalar(y, b), a);
         break;
-    case 2: y = tensor_exp(tensor_add_scalar(tensor_mul_scalar(y, b), a)); break;
+    case 2:
+        y = tensor_exp(tensor_add_scalar(tensor_mul_scalar(y, b), a));
+        break;
     case 3:
         y = tensor_ceil(tensor_div_scalar(tensor_log1p(tensor_neg(y)), log1p(-a)));
         y = tensor_maximum_scalar(y, 1);
         break;
-    default: y = tensor_lt_scalar(y, a); break;
+    default:
+        y = tensor_lt_scalar(y, a);
+        break;
     }
     y = tensor_copy_(x, y);
     (tensor_scope_end)(s);
     return y == TENSOR__POISON ? y : x;
 }
+
 TENSOR__FRONT(exponential_, (tensor_t *x, double lambda), tensor__draw_made("exponential_", 0, x, lambda, 0))
 TENSOR__FRONT(cauchy_, (tensor_t *x, double median, double sigma),
     tensor__draw_made("cauchy_", 1, x, median, sigma))
@@ -19701,11 +22052,13 @@ TENSOR__FRONT(log_normal_, (tensor_t *x, double mean, double std),
     tensor__draw_made("log_normal_", 2, x, mean, std))
 TENSOR__FRONT(geometric_, (tensor_t *x, double p), tensor__draw_made("geometric_", 3, x, p, 0))
 TENSOR__FRONT(bernoulli_, (tensor_t *x, double p), tensor__draw_made("bernoulli_", 4, x, p, 0))
+
 TENSOR_API tensor_t *(tensor_random_)(tensor_t *x, int64_t low, int64_t high) {
     TENSOR__MARK
     if (!tensor__fillable(th_, "random_", x, 1)) { return TENSOR__POISON; }
     TENSOR__RETURN(tensor_copy_(x, tensor__integers("random_", x, low, high)));
 }
+
 TENSOR__END
 
 // ------------------------------------------------------------------------------
@@ -19720,6 +22073,7 @@ TENSOR__FN void tensor__no_leaf(tensor_t *x) {
     if (!(x->flags & TENSOR__REQUIRES_GRAD)) { return; }
     x->flags = (uint8_t)((x->flags & ~TENSOR__REQUIRES_GRAD) | TENSOR__ONCE_LEAF);
 }
+
 TENSOR_API tensor_t *(tensor_requires_grad_)(tensor_t *x, int on) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("requires_grad_", "x", x)) { return TENSOR__POISON; }
@@ -19733,18 +22087,26 @@ TENSOR_API tensor_t *(tensor_requires_grad_)(tensor_t *x, int on) {
         return tensor__fail(th, TENSOR_ERR_AUTOGRAD,
                             "requires_grad_: x %t is the result of an operation; use tensor_detach", x);
     }
-    if (on) { x->flags = (uint8_t)(x->flags | TENSOR__REQUIRES_GRAD); } else { tensor__no_leaf(x); }
+    if (on) {
+        x->flags = (uint8_t)(x->flags | TENSOR__REQUIRES_GRAD);
+    } else {
+        tensor__no_leaf(x);
+    }
     return x;
 }
+
 TENSOR_API int (tensor_requires_grad)(tensor_t *x) {
     return tensor__live(x) && tensor__sync_needs_grad(tensor__self(), x);
 }
+
 TENSOR_API int (tensor_is_leaf)(tensor_t *x) {
     return tensor__live(x) && (!tensor__sync_needs_grad(tensor__self(), x) || !x->node);
 }
+
 TENSOR_API int (tensor_is_inference)(tensor_t *x) {
     return tensor__live(x) && (x->flags & TENSOR__INFERENCE) != 0;
 }
+
 TENSOR_API tensor_t *(tensor_detach_)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("detach_", "x", x)) { return TENSOR__POISON; }
@@ -19753,6 +22115,7 @@ TENSOR_API tensor_t *(tensor_detach_)(tensor_t *x) {
     tensor__no_leaf(x);
     return x;
 }
+
 // g, a gradient of leaf x, in the shape of x.
 TENSOR__FN tensor_t *tensor__whole(tensor_t *x, tensor_t *g) {
     if (!tensor__rows_of(g)) { return g; }
@@ -19763,6 +22126,7 @@ TENSOR__FN tensor_t *tensor__whole(tensor_t *x, tensor_t *g) {
     th_->modes = modes;
     return tensor__tidy(th_, mark_, y);
 }
+
 // The lock of x's gradient, under which kernels run: on this thread alone, if the program has its own jobs.
 TENSOR__FN tensor__thread_t *tensor__grad_lock(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
@@ -19770,10 +22134,12 @@ TENSOR__FN tensor__thread_t *tensor__grad_lock(tensor_t *x) {
     th->locking++;
     return th;
 }
+
 TENSOR__FN void tensor__grad_unlock(tensor__thread_t *th, tensor_t *x) {
     th->locking--;
     tensor__unspin(&x->lock);
 }
+
 TENSOR_API tensor_t *(tensor_grad)(tensor_t *x) {
     if (!tensor__live(x)) { return NULL; }
     tensor__thread_t *th = tensor__grad_lock(x);    // threads that read a gradient by rows may meet here
@@ -19782,6 +22148,7 @@ TENSOR_API tensor_t *(tensor_grad)(tensor_t *x) {
     tensor__grad_unlock(th, x);
     return g;
 }
+
 TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("set_grad", "x", x)) { return th->error.code; }
@@ -19795,6 +22162,7 @@ TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
     }
     return !tensor__replace(&x->grad, grad);
 }
+
 TENSOR_API tensor_t *(tensor_retain_grad)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("retain_grad", "x", x)) { return TENSOR__POISON; }
@@ -19805,22 +22173,16 @@ TENSOR_API tensor_t *(tensor_retain_grad)(tensor_t *x) {
     x->node->extra->retain[x->output] = x;
     return x;
 }
+
 TENSOR_API int (tensor_grad_enabled)(void) { return tensor__self()->grad_mode; }
+
 TENSOR_API int (tensor_set_grad_enabled)(int on) {
     tensor__thread_t *th = tensor__self();
     int was = th->grad_mode;
     th->grad_mode = (uint8_t)(on && !(th->modes & TENSOR__INFERRING));
     return was;
 }
-TENSOR__FN int tensor__no_nan(tensor__thread_t *th, tensor__grad_t *g, int i);
-TENSOR_API int (tensor_set_detect_anomaly)(int on) {
-    tensor__thread_t *th = tensor__self();
-    TENSOR__REFUSE_AS(0, on && !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "set_detect_anomaly");
-    int was = th->modes & TENSOR__ANOMALY;
-    th->no_nan = tensor__no_nan;
-    th->modes = (uint8_t)((th->modes & ~TENSOR__ANOMALY) | (on ? TENSOR__ANOMALY : 0));
-    return was;
-}
+
 // The hooks of output k on *g, a library reference; k < 0: those that look at a leaf. A hook may remove any.
 // 0 = failed, raised.
 TENSOR__FN int tensor__run_hooks(tensor__thread_t *th, tensor__extra_t *e, int32_t k, tensor_t **g,
@@ -19852,20 +22214,27 @@ TENSOR__FN int64_t tensor__hook(const char *name, tensor_t *x, tensor_hook_t fn,
     TENSOR__REFUSE_AS(0, !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, name);
     TENSOR__REFUSE_AS(0, !tensor__sync_needs_grad(th, x) || (post && x->node), AUTOGRAD, "%s: x %t %s", name,
                       x, tensor__needs_grad(x) ? "is not a leaf" : "does not require grad");
-    tensor__extra_t *e = x->node ? tensor__node_extra(th, x->node) : x->flags & TENSOR__HOOKED ?
-        tensor__leaf_extra(x) : (tensor__extra_t *)tensor__memory(th, sizeof *e);
+    tensor__extra_t *e;
+    if (x->node) {
+        e = tensor__node_extra(th, x->node);
+    } else if (x->flags & TENSOR__HOOKED) {
+        e = tensor__leaf_extra(x);
+    } else {
+        e = (tensor__extra_t *)tensor__memory(th, sizeof *e);
+    }
     if (e && !x->node) {
         x->next = (tensor_t *)(void *)e;
         x->flags = (uint8_t)(x->flags | TENSOR__HOOKED);
     }
-    tensor__hook_t *h = e ? (tensor__hook_t *)tensor__memory(th, sizeof *h) : NULL, **at;
+    tensor__hook_t *h = e ? (tensor__hook_t *)tensor__memory(th, sizeof *h) : NULL;
     if (!h) { return 0; }
     h->owner = e;
     h->output = post ? -1 : x->output;
     h->fn = fn;
     h->post = post;
     h->user = user;
-    for (at = &e->hooks; *at; at = &(*at)->next) {}
+    tensor__hook_t **at;
+    for (at = &e->hooks; *at; at = &(*at)->next) { }
     *at = h;
     e->run_hooks = tensor__run_hooks;
     TENSOR__LOCK(&th->ctx->mutex);
@@ -19878,141 +22247,29 @@ TENSOR__FN int64_t tensor__hook(const char *name, tensor_t *x, tensor_hook_t fn,
     TENSOR__UNLOCK(&th->ctx->mutex);
     return h->id;
 }
+
 TENSOR_API int64_t (tensor_register_hook)(tensor_t *x, tensor_hook_t fn, void *user) {
     return tensor__hook("register_hook", x, fn, NULL, user);
 }
+
 TENSOR_API int64_t (tensor_register_post_accumulate_grad_hook)(tensor_t *x, tensor_post_hook_t fn,
                                                                void *user) {
     return tensor__hook("register_post_accumulate_grad_hook", x, NULL, fn, user);
 }
+
 TENSOR_API int (tensor_remove_hook)(int64_t handle) {
     tensor__thread_t *th = tensor__self();
     TENSOR__LOCK(&th->ctx->mutex);
-    tensor__hook_t *h = th->ctx->hooks, **at;
+    tensor__hook_t *h = th->ctx->hooks;
     while (h && h->id != handle) { h = h->other; }
     if (h) { tensor__hook_unlink(th->ctx, h); }
     TENSOR__UNLOCK(&th->ctx->mutex);
     if (!h) { return 0; }
-    for (at = &h->owner->hooks; *at != h; at = &(*at)->next) {}
+    tensor__hook_t **at;
+    for (at = &h->owner->hooks; *at != h; at = &(*at)->next) { }
     *at = h->next;
     tensor__raw_free(th->ctx, h);
     return 1;
-}
-// 1 if a saved value is what it was. The text names who saved it and who changed it.
-TENSOR__FN int tensor__check_saved(tensor__grad_t *g, const tensor__saved_t *v) {
-    if (TENSOR__LIKELY(v->storage->version == v->version)) { return 1; }
-    tensor__fail(g->th, TENSOR_ERR_AUTOGRAD, "backward: %s %i of %s%w, shape %n, was changed in place by "
-                 "%s%w after it was saved (version %i, expected %i); change a clone instead", v->source < 0 ?
-                 "output" : "input", v->source < 0 ? -1 - v->source : (int)v->source, g->node->row->name,
-                 g->node->site, v->dims, (int)v->ndim, v->storage->write_op ? v->storage->write_op : "?",
-                 v->storage->write_site, (int)v->storage->version, (int)v->version);
-    return 0;
-}
-TENSOR__FN tensor_t *tensor__saved_header(tensor__thread_t *th, tensor__node_t *n, const tensor__saved_t *v) {
-    tensor_t *t = tensor__over(th, n->row->name, v->storage, v->dtype, v->dims, v->strides, v->ndim,
-                               v->offset);
-    if (!t) { return TENSOR__POISON; }
-    t->site = n->site;
-    return t;
-}
-// Hands the values n saved to the hooks. 0 = failed, raised.
-TENSOR__FN int tensor__pack(tensor__thread_t *th, tensor__node_t *n) {
-    tensor__extra_t *e = n->nsaved ? tensor__node_extra(th, n) : NULL;
-    if (!n->nsaved) { return 1; }
-    if (e) { e->packed = (void **)tensor__memory(th, (uint64_t)n->nsaved * sizeof *e->packed); }
-    if (!e || !e->packed) { return 0; }
-    e->packed_count = n->nsaved;
-    e->packing = th->packing;
-    e->packer = th->packer;
-    tensor__storage_t *written = th->written;
-    tensor_scope_t s = tensor__scope_begin(th, 0);
-    int ok = s.thread != NULL;
-    th->modes &= (uint8_t)~TENSOR__PACKING;
-    for (int i = 0; i < n->nsaved && ok; i++) {
-        tensor__saved_t *v = &n->saved[i];
-        const tensor_t *leaf = v->source >= 0 ? n->edge[v->source].leaf : NULL;
-        if (!v->storage || (leaf && leaf->storage == v->storage)) { continue; }
-        tensor_t *t = tensor__saved_header(th, n, v);
-        void *p = t != TENSOR__POISON ? e->packing->pack(t, e->packing->user) : NULL;
-        ok = p != NULL && th->error.code == 0;
-        if (!p) { tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: pack gave NULL", n->row->name); }
-        e->packed[i] = p;
-        if (!ok) { break; }
-        tensor__storage_drop(th, v->storage);
-        v->storage = NULL;
-    }
-    if (s.thread) { (tensor_scope_end)(s); }
-    th->written = written;
-    n->used = 3;
-    return ok;
-}
-// Gets them back for one run of n.
-TENSOR__FN int tensor__unpack_saved(tensor__node_t *n) {
-    tensor__extra_t *e = n->extra;
-    for (int i = 0; i < n->nsaved; i++) {
-        tensor__saved_t *v = &n->saved[i];
-        if (!e->packed[i]) { continue; }
-        tensor_t *t = e->packing->unpack(e->packed[i], e->packing->user);
-        if (!TENSOR__USABLE("backward", "result of unpack", t)) { return 0; }
-        TENSOR__REFUSE_AS(0, t->dtype != v->dtype || t->ndim != v->ndim || memcmp(t->dims, v->dims,
-                          v->ndim * sizeof *t->dims), SHAPE,
-                          "backward: unpack gave %t %y for a value %n of %s", t, t, v->dims, (int)v->ndim,
-                          n->row->name);
-        t = (tensor_contiguous)(t);
-        if (t == TENSOR__POISON) { return 0; }
-        TENSOR__HOLD(&t->storage->refs);
-        v->storage = t->storage;
-        v->offset = t->offset;
-        v->version = t->storage->version;
-        v->contiguous = 1;
-        memcpy((void *)(intptr_t)v->strides, t->strides, t->ndim * sizeof *t->strides);
-    }
-    return 1;
-}
-static const tensor__packer_t tensor__packer = {tensor__pack, tensor__unpack_saved, tensor__packed_drop};
-TENSOR_API const tensor_saved_hooks_t *(tensor_set_saved_tensors_hooks)(const tensor_saved_hooks_t *hooks) {
-    tensor__thread_t *th = tensor__self();
-    const tensor_saved_hooks_t *was = th->packing;
-    TENSOR__REFUSE_AS(NULL, hooks && !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED,
-                      "set_saved_tensors_hooks");
-    th->packing = hooks;
-    th->packer = &tensor__packer;
-    th->modes = (uint8_t)((th->modes & ~TENSOR__PACKING) | (hooks ? TENSOR__PACKING : 0));
-    return was;
-}
-// A saved value as a header of the current scope; with its place in the graph where the gradient is to be
-// differentiable.
-TENSOR__FN tensor_t *tensor__unpack(tensor__grad_t *g, int source) {
-    tensor__node_t *n = g->node;
-    tensor__thread_t *th = g->th;
-    for (int i = 0; i < n->nsaved; i++) {
-        tensor__saved_t *v = &n->saved[i];
-        if (v->source != source) { continue; }
-        if (v->is_immediate) { return (tensor_scalar)(v->immediate, (tensor_dtype_t)n->out[0].dtype); }
-        if (!v->storage) { return NULL; }       // an optional input that was absent
-        if (!tensor__check_saved(g, v)) { return TENSOR__POISON; }
-        tensor__edge_t *e = source >= 0 ? &n->edge[source] : NULL;
-        if (g->create && e && e->leaf && e->leaf->storage == v->storage) { return e->leaf; }
-        tensor_t *t = tensor__saved_header(th, n, v);
-        if (t == TENSOR__POISON) { return t; }
-        tensor__node_t *node = !g->create ? NULL : source < 0 ? n : e->node;
-        if (node && tensor__is_float(v->dtype)) {
-            TENSOR__HOLD(&node->refs);
-            t->node = node;
-            t->output = source < 0 ? -1 - source : e->output;
-        }
-        return t;
-    }
-    return tensor__fail(th, TENSOR_ERR_INTERNAL, "backward: %s did not save value %i", n->row->name, source);
-}
-TENSOR__FN tensor_t *tensor__grad_in(tensor__grad_t *g, int k) {
-    if (!g->value[k]) { g->value[k] = tensor__unpack(g, k); }
-    return g->value[k];
-}
-TENSOR__FN tensor_t *tensor__grad_out(tensor__grad_t *g, int k) {
-    tensor_t **at = &g->value[TENSOR__MAX_IN + k];
-    if (!*at) { *at = tensor__unpack(g, -1 - k); }
-    return *at;
 }
 
 // A user's function: its saved values are inputs or the result, by index; others are kept as constants.
@@ -20037,6 +22294,7 @@ TENSOR__FN void tensor__custom_drop(tensor__thread_t *th, void *custom) {
         c->saved[i].storage = NULL;
     }
 }
+
 TENSOR__FN void tensor__custom_free(tensor__thread_t *th, void *custom) {
     tensor_function_ctx_t *c = (tensor_function_ctx_t *)custom;
     tensor__custom_drop(th, custom);
@@ -20048,6 +22306,7 @@ TENSOR__FN void tensor__custom_free(tensor__thread_t *th, void *custom) {
     }
     tensor__raw_free(th->ctx, c);
 }
+
 TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE_CODE(!ctx || slot < 0 || slot >= TENSOR__MAX_IN, INDEX,
@@ -20070,9 +22329,12 @@ TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, 
         ctx->saved[slot].strides[i] = x->strides[i];
     }
     ctx->saved[slot].source = TENSOR__CONSTANT;
-    for (int i = 0; i < ctx->n; i++) { if (ctx->inputs[i] == x) { ctx->saved[slot].source = i; } }
+    for (int i = 0; i < ctx->n; i++) {
+        if (ctx->inputs[i] == x) { ctx->saved[slot].source = i; }
+    }
     return 0;
 }
+
 TENSOR_API tensor_t *(tensor_saved)(tensor_function_ctx_t *ctx, int slot) {
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE(!ctx || slot < 0 || slot >= TENSOR__MAX_IN || !ctx->saved[slot].storage || !ctx->g, INDEX,
@@ -20091,7 +22353,16 @@ TENSOR_API tensor_t *(tensor_saved)(tensor_function_ctx_t *ctx, int slot) {
     tensor_t *t = tensor__over(th, "saved", v.storage, ctx->saved[slot].dtype, v.dims,
                                ctx->saved[slot].strides, v.ndim, ctx->saved[slot].offset);
     if (!t) { return TENSOR__POISON; }
-    tensor__node_t *node = !ctx->g->create ? NULL : source < 0 ? n : e ? e->node : NULL;
+    tensor__node_t *node;
+    if (!ctx->g->create) {
+        node = NULL;
+    } else if (source < 0) {
+        node = n;
+    } else if (e) {
+        node = e->node;
+    } else {
+        node = NULL;
+    }
     if (node) {
         TENSOR__HOLD(&node->refs);
         t->node = node;
@@ -20099,11 +22370,13 @@ TENSOR_API tensor_t *(tensor_saved)(tensor_function_ctx_t *ctx, int slot) {
     }
     return t;
 }
+
 TENSOR_API int (tensor_needs_input_grad)(tensor_function_ctx_t *ctx, int i) {
     if (!ctx) { return 0; }
     if (i >= 0 && i < ctx->n) { return ctx->tracks && tensor__needs_grad(ctx->inputs[i]); }
     return ctx->g && i >= 0 && i < ctx->g->node->nin && tensor__grad_need(ctx->g, i);
 }
+
 // Whether k names one of n things while forward runs (or backward, if ctx->g must be there).
 TENSOR__FN int tensor__custom_index(tensor_function_ctx_t *ctx, const char *name, int k, int n,
                                     int backward) {
@@ -20112,11 +22385,13 @@ TENSOR__FN int tensor__custom_index(tensor_function_ctx_t *ctx, const char *name
                       "backward" : "forward");
     return 1;
 }
+
 TENSOR_API int (tensor_set_output)(tensor_function_ctx_t *ctx, int k, tensor_t *y) {
     if (!tensor__custom_index(ctx, "set_output", k, ctx ? ctx->nout : 0, 0)) { return TENSOR_ERR_INDEX; }
     ctx->out[k] = y;
     return 0;
 }
+
 TENSOR_API int (tensor_mark_non_differentiable)(tensor_function_ctx_t *ctx, int k) {
     if (!tensor__custom_index(ctx, "mark_non_differentiable", k, ctx ? ctx->nout : 0, 0)) {
         return TENSOR_ERR_INDEX;
@@ -20124,9 +22399,17 @@ TENSOR_API int (tensor_mark_non_differentiable)(tensor_function_ctx_t *ctx, int 
     ctx->constant |= 1u << k;
     return 0;
 }
+
 TENSOR_API int (tensor_mark_dirty)(tensor_function_ctx_t *ctx, int i) {
     tensor__thread_t *th = tensor__self();
-    int n = ctx && ctx->n > 32 ? 32 : ctx ? ctx->n : 0;
+    int n;
+    if (ctx && ctx->n > 32) {
+        n = 32;
+    } else if (ctx) {
+        n = ctx->n;
+    } else {
+        n = 0;
+    }
     if (!tensor__custom_index(ctx, "mark_dirty", i, n, 0)) { return TENSOR_ERR_INDEX; }
     tensor_t *x = ctx->inputs[i];
     th->grad_mode = (uint8_t)ctx->tracks;       // the caller's rules, not those inside forward
@@ -20137,6 +22420,7 @@ TENSOR_API int (tensor_mark_dirty)(tensor_function_ctx_t *ctx, int i) {
     tensor__bump(th, x->storage, ctx->fn->name);
     return 0;
 }
+
 TENSOR_API tensor_t *(tensor_grad_output)(tensor_function_ctx_t *ctx, int k) {
     int n = ctx && ctx->g ? ctx->g->node->nout : 0;
     if (!tensor__custom_index(ctx, "grad_output", k, n, 1)) { return TENSOR__POISON; }
@@ -20149,12 +22433,15 @@ TENSOR_API tensor_t *(tensor_grad_output)(tensor_function_ctx_t *ctx, int k) {
     }
     return g->gy[k];
 }
+
 TENSOR_API const char *(tensor_grad_fn_name)(tensor_t *x) {
     if (!tensor__live(x) || !tensor__sync_needs_grad(tensor__self(), x) || !x->node) { return NULL; }
     tensor_function_ctx_t *c = (tensor_function_ctx_t *)x->node->custom;
     return c ? c->fn->name : x->node->row->name;
 }
+
 TENSOR_API void *(tensor_function_user)(tensor_function_ctx_t *ctx) { return ctx ? ctx->user : NULL; }
+
 TENSOR__FN void tensor__grad_custom(tensor__grad_t *g) {
     // its own: other threads may run it too
     tensor_function_ctx_t c = *(tensor_function_ctx_t *)g->node->custom;
@@ -20162,6 +22449,7 @@ TENSOR__FN void tensor__grad_custom(tensor__grad_t *g) {
     int code = c.fn->backward(&c, (tensor_grad_output)(&c, 0), g->gx, g->node->nin);
     if (code && !g->th->error.code) { tensor__fail(g->th, code, "%s: backward failed", c.fn->name); }
 }
+
 // Ends an inner scope; y (NULL = none) and the tensors of the list, if it owns them, go to the scope around.
 TENSOR__FN void tensor__scope_hand(tensor__thread_t *th, tensor_scope_t s, tensor_t *y, tensor_t **list,
                                    int n) {
@@ -20180,6 +22468,7 @@ TENSOR__FN void tensor__scope_hand(tensor__thread_t *th, tensor_scope_t s, tenso
         tensor__unbase(t);
     }
 }
+
 // Which input a result is that forward changed in place, -1 = it is none.
 TENSOR__FN int tensor__dirty_input(const tensor_function_ctx_t *c, const tensor_t *y) {
     for (int i = 0; i < c->n && i < 32; i++) {
@@ -20187,6 +22476,7 @@ TENSOR__FN int tensor__dirty_input(const tensor_function_ctx_t *c, const tensor_
     }
     return -1;
 }
+
 // Runs forward; its results are in c->out. 0 = failed, raised.
 TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_t *c) {
     tensor_scope_t s = tensor__scope_begin(th, 0);
@@ -20208,7 +22498,10 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
             if (!c->saved[j].storage || c->saved[j].tensor != y || from < 0) { continue; }
             if (from == TENSOR__CONSTANT || from == i) { c->saved[j].source = -1 - k; }
         }
-        if (i >= 0) { returned |= 1u << i; continue; }
+        if (i >= 0) {
+            returned |= 1u << i;
+            continue;
+        }
         for (int j = 0; j < k; j++) { again |= c->out[j] == y; }
         // What forward did not make itself, an input or a captured tensor, gets a header of its own.
         if (again || y->home != th || y->slot < s.mark || y->base || TENSOR__ATOMIC_LOAD(&y->refs) != 1) {
@@ -20223,9 +22516,9 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
     tensor__scope_hand(th, s, NULL, c->out, ok ? c->nout : 0);
     return ok && th->error.code == 0;
 }
+
 TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n,
                                 tensor_t **outputs, int nout) {
-    tensor__op_t o;
     tensor__thread_t *th = tensor__self();
     tensor_function_ctx_t *c = NULL;
     for (int k = 0; outputs && k < nout; k++) { outputs[k] = TENSOR__POISON; }
@@ -20233,6 +22526,7 @@ TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_
                         "apply: fn, its forward, its backward, inputs or outputs is NULL");
     TENSOR__REFUSE_CODE(nout < 1 || nout > TENSOR__MAX_OUT, INDEX, "apply: %i results, 1..%i are supported",
                         nout, (int)TENSOR__MAX_OUT);
+    tensor__op_t o;
     if (tensor__begin(&o, TENSOR__ROW(CUSTOM), inputs, n)) {
         c = (tensor_function_ctx_t *)tensor__memory(th, sizeof *c);
     }
@@ -20271,15 +22565,265 @@ TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_
     }
     c->inputs = NULL;
     c->n = 0;
-    if (node) { node->custom = c; } else { tensor__custom_free(th, c); }
+    if (node) {
+        node->custom = c;
+    } else {
+        tensor__custom_free(th, c);
+    }
     if (node && !given) { tensor__node_drop(th, node); }
     th->fresh = ok ? outputs[0] : NULL;
     return ok ? 0 : th->error.code;
 }
+
 TENSOR_API tensor_t *(tensor_apply)(const tensor_function_t *fn, void *user, tensor_t *const *inputs, int n) {
     tensor_t *y;
     return (tensor_apply_n)(fn, user, inputs, n, &y, 1) ? TENSOR__POISON : y;
 }
+
+// ------------------------------------------------------------------------------
+// >>impl-checkpoint                               MARK: recomputing in place of saving
+//
+// A checkpoint drops the graph between its inputs and outputs and runs the function again when backward
+// gets there, with the random streams and modes of the first run. Rejected: saving what is cheap and
+// recomputing the rest (what is cheap is the user's knowledge).
+// ------------------------------------------------------------------------------
+
+// The nodes that fn made: their saved values are dropped at once, and taken from the nodes that fn makes when
+// it is run again. Rejected: one node for the whole of fn (no autograd_grad, no second derivatives, captured
+// parameters need a pass inside the pass).
+typedef struct tensor__region_t {
+    tensor__count_t refs;               // nodes alive, and who works on it
+    tensor__count_t lock;               // of node, of what the nodes saved while used == 2, and of worker
+    tensor__thread_t *worker;           // who runs fn again, or NULL
+    tensor_fn_t fn;
+    void *user;
+    tensor_generator_t rng;
+    int n;
+    uint8_t modes;                      // of forward
+    int64_t count;
+    tensor_t **inputs;                  // detached; their versions
+    uint32_t *versions;
+    tensor__node_t **node;              // in the order of tensor__walk; NULL = freed, or another checkpoint's
+} tensor__region_t;
+
+TENSOR__COLD
+
+TENSOR__FN void tensor__region_leave(tensor__thread_t *th, tensor__region_t *r, int32_t index) {
+    if (index >= 0) {
+        tensor__spin(&r->lock);
+        r->node[index] = NULL;
+        tensor__unspin(&r->lock);
+    }
+    if (!TENSOR__DROP(&r->refs)) { return; }
+    for (int i = 0; i < r->n; i++) { tensor__drop(r->inputs[i]); }
+    tensor__memory_free(th, r);
+}
+
+// An input as a leaf of its own, in the innermost scope.
+TENSOR__FN tensor_t *tensor__as_leaf(tensor_t *x, int requires_grad) {
+    tensor_t *t = (tensor_detach)(x);
+    if (t != TENSOR__POISON && requires_grad) { t->flags = (uint8_t)(t->flags | TENSOR__REQUIRES_GRAD); }
+    return t;
+}
+
+// The storages that something besides the nodes of a list holds for as long as they live: leaves, inputs.
+// 0 = out of memory, raised.
+TENSOR__FN int tensor__held_outside(tensor__thread_t *th, const tensor__region_t *r,
+                                    tensor__node_t *const *list, tensor__map_t *held) {
+    for (int i = 0; i < r->n; i++) {
+        if (!tensor__map_put(th, held, r->inputs[i]->storage)) { return 0; }
+    }
+    for (int64_t k = 0; k < r->count; k++) {
+        for (int i = 0; i < list[k]->nin; i++) {
+            const tensor_t *leaf = list[k]->edge[i].leaf;
+            if (leaf && !tensor__map_put(th, held, leaf->storage)) { return 0; }
+        }
+    }
+    return 1;
+}
+
+TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n);
+
+TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n) {
+    tensor__thread_t *th = tensor__self();
+    TENSOR__REFUSE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "checkpoint");
+    TENSOR__REFUSE(!fn || n < 0 || (n && !inputs), OWNER, "checkpoint: fn or inputs is NULL");
+    for (int i = 0; i < n; i++) {
+        if (!TENSOR__USABLE("checkpoint", "inputs", inputs[i])) { return TENSOR__POISON; }
+        if (tensor__sync_needs_grad(th, inputs[i]) && inputs[i]->node && inputs[i]->node->seq > th->seq) {
+            th->seq = inputs[i]->node->seq;
+        }
+    }
+    uint64_t since = th->seq ? th->seq : (th->seq = 1);
+    tensor_generator_t rng = th->rng;
+    tensor_scope_t s = tensor__scope_begin(th, th->grad_mode);
+    if (!s.thread) { return TENSOR__POISON; }
+    uint8_t modes = th->modes |= TENSOR__CAST_ANEW;
+    tensor_t *y = fn(inputs, n, user);
+    if (!y) { y = tensor__fail(th, TENSOR_ERR_OWNER, "checkpoint: fn gave no tensor"); }
+    y = (tensor_scope_return)(s, y);
+    if (!tensor__live(y) || !tensor__sync_needs_grad(th, y)) { return y; }
+    tensor__node_t **list;
+    int64_t count = tensor__walk(th, &y, 1, since, &list);
+    if (count < 0) { return TENSOR__POISON; }
+    tensor__region_t *r = (tensor__region_t *)tensor__memory(th, sizeof *r +
+        (uint64_t)count * sizeof *r->node + (uint64_t)n * (sizeof *r->inputs + sizeof *r->versions));
+    if (!r) {
+        if (list) { tensor__memory_free(th, list); }
+        return TENSOR__POISON;
+    }
+    r->refs = 1;
+    r->fn = fn;
+    r->user = user;
+    r->rng = rng;
+    r->modes = modes;
+    r->count = count;
+    r->node = (tensor__node_t **)(void *)(r + 1);
+    r->inputs = (tensor_t **)(void *)(r->node + count);
+    r->versions = (uint32_t *)(void *)(r->inputs + n);
+    int ok = 1;
+    for (; r->n < n && ok; r->n++) {            // library references only
+        tensor_t *x = tensor__as_leaf(inputs[r->n], tensor__needs_grad(inputs[r->n]));
+        ok = x != TENSOR__POISON;
+        r->inputs[r->n] = tensor__hold(x);
+        r->versions[r->n] = ok ? x->storage->version : 0;
+        (tensor_free)(x);
+    }
+    tensor__map_t held;
+    memset(&held, 0, sizeof held);
+    ok = ok && tensor__held_outside(th, r, list, &held);
+    for (int64_t k = 0; k < count && ok; k++) {
+        tensor__node_t *m = list[k];
+        if (m->used || (!m->nsaved && !m->custom)) { continue; }        // used: a checkpoint inside fn
+        if (!tensor__node_extra(th, m)) {
+            ok = 0;
+            break;
+        }
+        for (int i = 0; i < m->nsaved; i++) {
+            tensor__storage_t *kept = m->saved[i].storage;
+            if (!kept || tensor__map_get(&held, kept) >= 0) { continue; }
+            m->saved[i].storage = NULL;
+            tensor__storage_drop(th, kept);
+        }
+        if (m->custom) { tensor__custom_drop(th, m->custom); }
+        m->used = 2;
+        m->extra->region = r;
+        m->extra->restore = tensor__region_restore;
+        m->extra->leave = tensor__region_leave;
+        m->extra->index = (int32_t)k;
+        TENSOR__HOLD(&r->refs);
+        r->node[k] = m;
+    }
+    if (held.at) { tensor__memory_free(th, held.at); }
+    if (list) { tensor__memory_free(th, list); }
+    tensor__region_leave(th, r, -1);
+    return ok ? th->fresh = y : TENSOR__POISON;
+}
+
+// Takes what m saved. 0 = it is not the operation n was.
+TENSOR__FN int tensor__region_take(tensor__node_t *n, tensor__node_t *m) {
+    int same = n->row == m->row && n->nin == m->nin && n->nsaved == m->nsaved && !n->custom == !m->custom;
+    for (int i = 0; i < n->nsaved && same; i++) {
+        const tensor__saved_t *v = &n->saved[i], *w = &m->saved[i];
+        same = v->is_immediate == w->is_immediate;
+        if (same && !v->is_immediate && w->storage) {
+            same = v->ndim == w->ndim && v->dtype == w->dtype &&
+                   !memcmp(v->dims, w->dims, v->ndim * sizeof *v->dims) &&
+                   !memcmp(v->strides, w->strides, v->ndim * sizeof *v->strides);
+        }
+    }
+    TENSOR__REFUSE_AS(0, !same, AUTOGRAD, "checkpoint: fn does other operations when it is run again: %s "
+                      "where %s was", m->row->name, n->row->name);
+    for (int i = 0; i < n->nsaved; i++) {
+        tensor__saved_t *v = &n->saved[i], *w = &m->saved[i];
+        if (v->is_immediate || v->storage || !w->storage) { continue; }
+        v->storage = w->storage;
+        v->offset = w->offset;
+        v->version = w->version;
+        w->storage = NULL;
+    }
+    void *custom = n->custom;
+    n->custom = m->custom;
+    m->custom = custom;
+    n->used = 0;
+    return 1;
+}
+
+// Runs fn again for the saved values of its nodes. 0 = failed, raised.
+TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
+    for (int i = 0; i < r->n; i++) {
+        const tensor__storage_t *s = r->inputs[i]->storage;
+        TENSOR__REFUSE_AS(0, s->version != r->versions[i], AUTOGRAD,
+                          "checkpoint: input %i %t was changed in place by %s%w after the forward pass", i,
+                          r->inputs[i], s->write_op ? s->write_op : "?", s->write_site);
+    }
+    tensor_t **in = (tensor_t **)tensor__memory(th, ((uint64_t)r->n + 1) * sizeof *in);
+    if (!in) { return 0; }
+    tensor_scope_t s = tensor__scope_begin(th, 1);
+    tensor_generator_t rng = th->rng;
+    uint64_t since = th->seq;
+    tensor__node_t **list = NULL;
+    TENSOR__HOLD(&r->refs);
+    th->rng = r->rng;
+    if (s.thread) {
+        uint8_t casts = r->modes & (TENSOR__CASTS | TENSOR__CAST_ANEW);
+        th->modes = (uint8_t)((th->modes & ~TENSOR__PACKING) | casts);
+    }
+    for (int i = 0; i < r->n; i++) {
+        in[i] = tensor__as_leaf(r->inputs[i], r->inputs[i]->flags & TENSOR__REQUIRES_GRAD);
+    }
+    tensor_t *y = s.thread ? r->fn(in, r->n, r->user) : NULL;
+    th->rng = rng;
+    int64_t count = tensor__live(y) ? tensor__walk(th, &y, 1, since, &list) : -1;
+    int ok = count == r->count;
+    if (!ok) {
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD, count < 0 ?
+                     "checkpoint: fn gave no tensor when it was run again" :
+                     "checkpoint: fn does %d operations when it is run again, %d at first", count, r->count);
+    }
+    tensor__spin(&r->lock);
+    for (int64_t k = 0; k < count && ok; k++) {
+        if (r->node[k] && r->node[k]->used == 2) { ok = tensor__region_take(r->node[k], list[k]); }
+    }
+    tensor__unspin(&r->lock);
+    if (list) { tensor__memory_free(th, list); }
+    tensor__memory_free(th, in);
+    if (s.thread) { (tensor_scope_end)(s); }
+    tensor__region_leave(th, r, -1);
+    return ok;
+}
+
+// Whether the call of a state waits on this thread for the user's jobs.
+TENSOR__FN int tensor__waits(const tensor__thread_t *th) {
+    const tensor__thread_t *w = tensor__waiting;
+    while (w && w != th) { w = w->outer; }
+    return w != NULL;
+}
+
+// Makes what n saved. A pass in another thread may want the same: it waits, so that fn runs in one thread at
+// a time and once. 0 = failed, raised.
+TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n) {
+    tensor__region_t *r = n->extra->region;
+    tensor__spin(&r->lock);
+    while (n->used == 2 && r->worker && r->worker != th && !tensor__waits(r->worker)) {
+        tensor__unspin(&r->lock);
+        TENSOR__YIELD();
+        tensor__spin(&r->lock);
+    }
+    int missing = n->used == 2, inside = r->worker && (r->worker == th || tensor__waits(r->worker));
+    if (missing && !inside) { r->worker = th; }
+    tensor__unspin(&r->lock);
+    if (!missing) { return 1; }
+    TENSOR__REFUSE_AS(0, inside, AUTOGRAD, "checkpoint: fn runs backward through its own result, or a job "
+                      "does that runs while fn waits");
+    int ok = tensor__region_rerun(th, r);
+    tensor__spin(&r->lock);
+    r->worker = NULL;
+    tensor__unspin(&r->lock);
+    return ok;
+}
+
+TENSOR__END
 
 // ------------------------------------------------------------------------------
 // >>impl-engine                                    MARK: backward
@@ -20290,220 +22834,6 @@ TENSOR_API tensor_t *(tensor_apply)(const tensor_function_t *fn, void *user, ten
 // walk of the graph); only a pass that asks for some inputs, or meets hooks, looks ahead.
 // ------------------------------------------------------------------------------
 
-// A number for each of some pointers: open addressing, at most half full. It belongs to who made it, so that
-// passes in several threads may look at the same leaves and nodes.
-typedef struct tensor__map_t { struct { const void *key; int64_t value; } *at; uint64_t mask, count; }
-    tensor__map_t;
-typedef struct tensor__slot_t { tensor__node_t *node; tensor_t *g[TENSOR__MAX_OUT]; } tensor__slot_t;
-// A leaf with hooks: they see the sum of what arrives, when the last of the edges to it is done.
-typedef struct tensor__hooked_t { tensor_t *leaf, *sum; int64_t waiting; } tensor__hooked_t;
-typedef struct tensor__pass_t {
-    tensor__slot_t *slots;              // heap order: by node->seq, highest first
-    int32_t count, room;
-    int32_t *table, mask, hashed;       // open addressing: slot index + 1; unused while few nodes wait
-    struct { uint64_t seq; int32_t slot; } *heap;
-    int32_t *unused, unused_count;      // free places in slots
-    tensor_t *const *inputs;            // autograd_grad: what is asked for, else NULL
-    tensor_t **found;
-    // Of leaves: 1 + the first place in inputs, else 1 + the place in hooked. Of nodes on the way to inputs:
-    // 1 + the first place in inputs of an output of theirs, or 0.
-    tensor__map_t places;
-    int32_t *more;                      // of each input: 1 + the next place of that leaf or node, or 0
-    tensor__hooked_t *hooked;
-    int64_t hooked_count, hooked_room;
-    int ninputs, create, retain, anomaly;
-    tensor__autograd_fn *autograd;
-} tensor__pass_t;
-
-TENSOR__INLINE uint32_t tensor__hash(const void *p) {
-    uint64_t u = (uint64_t)(uintptr_t)p >> 6;
-    return (uint32_t)((u * 0x9E3779B97F4A7C15u) >> 32);
-}
-TENSOR__INLINE uint64_t tensor__map_place(const tensor__map_t *m, const void *key) {
-    uint64_t h = tensor__hash(key) & m->mask;
-    while (m->at[h].key && m->at[h].key != key) { h = (h + 1) & m->mask; }
-    return h;
-}
-// The number of a pointer, -1 = it has none.
-TENSOR__FN int64_t tensor__map_get(const tensor__map_t *m, const void *key) {
-    uint64_t h = m->at ? tensor__map_place(m, key) : 0;
-    return m->at && m->at[h].key ? m->at[h].value : -1;
-}
-// Room for so many pointers in all. 0 = out of memory, raised.
-TENSOR__FN int tensor__map_room(tensor__thread_t *th, tensor__map_t *m, uint64_t count) {
-    tensor__map_t more = *m;
-    if (!more.mask) { more.mask = 7; }
-    while (more.mask < 2 * count) { more.mask = 2 * more.mask + 1; }
-    if (m->at && more.mask == m->mask) { return 1; }
-    *(void **)&more.at = tensor__memory(th, (more.mask + 1) * sizeof *more.at);
-    if (!more.at) { return 0; }
-    for (uint64_t i = 0; m->at && i <= m->mask; i++) {
-        if (m->at[i].key) { more.at[tensor__map_place(&more, m->at[i].key)] = m->at[i]; }
-    }
-    if (m->at) { tensor__memory_free(th, m->at); }
-    *m = more;
-    return 1;
-}
-// Where the number of a pointer stands, 0 if it had none. NULL = out of memory, raised.
-TENSOR__FN int64_t *tensor__map_put(tensor__thread_t *th, tensor__map_t *m, const void *key) {
-    if (2 * m->count >= m->mask && !tensor__map_room(th, m, 2 * m->count + 16)) { return NULL; }
-    uint64_t h = tensor__map_place(m, key);
-    m->count += !m->at[h].key;
-    m->at[h].key = key;
-    return &m->at[h].value;
-}
-enum { TENSOR__FEW = 8 };               // waiting nodes that are looked through one by one
-// All waiting nodes into the table, which is empty.
-TENSOR__FN void tensor__pass_hash(tensor__pass_t *p) {
-    p->hashed = 1;
-    for (int32_t i = 0; i < p->count; i++) {
-        int32_t slot = p->heap[i].slot;
-        uint32_t h = tensor__hash(p->slots[slot].node) & (uint32_t)p->mask;
-        while (p->table[h]) { h = (h + 1) & (uint32_t)p->mask; }
-        p->table[h] = slot + 1;
-    }
-}
-TENSOR__FN int tensor__pass_grow(tensor__thread_t *th, tensor__pass_t *p) {
-    int32_t room = p->room ? p->room * 2 : 64;
-    uint64_t bytes = (uint64_t)room * (sizeof *p->slots + sizeof *p->heap + sizeof(int32_t) +
-                                       2 * sizeof(int32_t));
-    char *m = (char *)tensor__raw_or_release(th, bytes);
-    TENSOR__REFUSE_AS(0, !m, OUT_OF_MEMORY, "backward: out of memory");
-    void *old = p->slots;
-    tensor__slot_t *slots = (tensor__slot_t *)(void *)m;
-    if (p->room) { memcpy(slots, p->slots, (size_t)p->room * sizeof *slots); }
-    p->slots = slots;
-    m += (size_t)room * sizeof *slots;
-    if (p->count) { memcpy(m, p->heap, (size_t)p->count * sizeof *p->heap); }
-    *(void **)&p->heap = m;
-    m += (size_t)room * sizeof *p->heap;
-    p->table = (int32_t *)(void *)m;
-    p->mask = 2 * room - 1;
-    memset(p->table, 0, (size_t)(2 * room) * sizeof(int32_t));
-    p->unused = p->table + 2 * room;
-    p->unused_count = 0;
-    for (int32_t i = room - 1; i >= p->room; i--) { p->unused[p->unused_count++] = i; }
-    if (p->hashed) { tensor__pass_hash(p); }
-    p->room = room;
-    if (old) { tensor__raw_free(th->ctx, old); }
-    return 1;
-}
-// The slot of a node, made and put into the heap if it has none. NULL = out of memory.
-TENSOR__INLINE tensor__slot_t *tensor__pass_slot(tensor__thread_t *th, tensor__pass_t *p,
-                                                tensor__node_t *node) {
-    if (p->count == p->room && !tensor__pass_grow(th, p)) { return NULL; }
-    uint32_t h = 0;
-    if (!p->hashed) {
-        for (int32_t i = 0; i < p->count; i++) {
-            tensor__slot_t *s = &p->slots[p->heap[i].slot];
-            if (s->node == node) { return s; }
-        }
-        if (p->count == TENSOR__FEW) { tensor__pass_hash(p); }
-    }
-    if (p->hashed) {
-        h = tensor__hash(node) & (uint32_t)p->mask;
-        while (p->table[h]) {
-            tensor__slot_t *s = &p->slots[p->table[h] - 1];
-            if (s->node == node) { return s; }
-            h = (h + 1) & (uint32_t)p->mask;
-        }
-    }
-    int32_t slot = p->unused[--p->unused_count];
-    if (p->hashed) { p->table[h] = slot + 1; }
-    tensor__slot_t *s = &p->slots[slot];
-    s->node = node;
-    TENSOR__HOLD(&node->refs);
-    for (int i = 0; i < TENSOR__MAX_OUT; i++) { s->g[i] = NULL; }
-    int32_t i = p->count++;
-    while (i > 0 && p->heap[(i - 1) / 2].seq < node->seq) {
-        p->heap[i] = p->heap[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
-    p->heap[i].seq = node->seq;
-    p->heap[i].slot = slot;
-    return s;
-}
-// Takes the slot with the highest sequence number out of heap and table.
-TENSOR__INLINE tensor__slot_t tensor__pass_pop(tensor__pass_t *p) {
-    int32_t slot = p->heap[0].slot, n = --p->count, i = 0;
-    uint64_t seq = p->heap[n].seq;
-    int32_t moved = p->heap[n].slot;
-    for (;;) {
-        int32_t k = 2 * i + 1;
-        if (k >= n) { break; }
-        if (k + 1 < n && p->heap[k + 1].seq > p->heap[k].seq) { k++; }
-        if (p->heap[k].seq <= seq) { break; }
-        p->heap[i] = p->heap[k];
-        i = k;
-    }
-    p->heap[i].seq = seq;
-    p->heap[i].slot = moved;
-    tensor__slot_t s = p->slots[slot];
-    p->unused[p->unused_count++] = slot;
-    if (!p->hashed) { return s; }
-    p->hashed = n > 0;
-    uint32_t mask = (uint32_t)p->mask, h = tensor__hash(s.node) & mask;
-    while (p->table[h] != slot + 1) { h = (h + 1) & mask; }
-    for (uint32_t j = h;;) {            // close the gap, so that searches still find what lies behind
-        p->table[h] = 0;
-        for (;;) {
-            j = (j + 1) & mask;
-            if (!p->table[j]) { return s; }
-            uint32_t home = tensor__hash(p->slots[p->table[j] - 1].node) & mask;
-            if (((j - home) & mask) >= ((j - h) & mask)) { break; }
-        }
-        p->table[h] = p->table[j];
-        h = j;
-    }
-}
-
-// Room for one more in a growing list of things of some bytes. 0 = out of memory, raised.
-TENSOR__FN int tensor__list_room(tensor__thread_t *th, void **list, int64_t count, int64_t *room,
-                                 size_t bytes) {
-    if (count < *room) { return 1; }
-    int64_t more = *room ? *room * 2 : 64;
-    void *m = tensor__memory(th, (uint64_t)more * bytes);
-    if (!m) { return 0; }
-    if (*list) {
-        memcpy(m, *list, (size_t)count * bytes);
-        tensor__memory_free(th, *list);
-    }
-    *list = m;
-    *room = more;
-    return 1;
-}
-TENSOR__FN TENSOR__NOINLINE int tensor__reach(tensor__thread_t *th, tensor__pass_t *q, tensor__node_t *n,
-                                              uint64_t since) {
-    if (!n || (since && (n->seq <= since || n->home != th))) { return 1; }
-    return tensor__pass_slot(th, q, n) != NULL;
-}
-// The nodes some tensors depend on, consumers first, to be freed with tensor__memory_free; since > 0: only
-// those this thread made after that sequence number. Their number; -1 = out of memory, raised.
-TENSOR__FN int64_t tensor__walk(tensor__thread_t *th, tensor_t *const *y, int n, uint64_t since,
-                                tensor__node_t ***list) {
-    tensor__pass_t q;
-    memset(&q, 0, sizeof q);
-    int64_t count = 0, room = 0;
-    int ok = 1;
-    void *nodes = NULL;
-    for (int i = 0; i < n && ok; i++) { ok = tensor__reach(th, &q, y[i]->node, since); }
-    while (q.count) {
-        tensor__node_t *node = tensor__pass_pop(&q).node;
-        ok = ok && tensor__list_room(th, &nodes, count, &room, sizeof node);
-        if (ok) { ((tensor__node_t **)nodes)[count++] = node; }
-        for (int i = 0; i < node->nin && ok; i++) { ok = tensor__reach(th, &q, node->edge[i].node, since); }
-        tensor__node_drop(th, node);            // y holds it still
-    }
-    if (q.slots) { tensor__raw_free(th->ctx, q.slots); }
-    if (!ok && nodes) { tensor__memory_free(th, nodes); nodes = NULL; }
-    *list = (tensor__node_t **)nodes;
-    return ok ? count : -1;
-}
-// Whether a gradient at this edge leads to what is asked for.
-TENSOR__FN int tensor__wants(const tensor__pass_t *p, const tensor__edge_t *e) {
-    const void *to = e->node ? (const void *)e->node : e->leaf;
-    return to && tensor__map_get(&p->places, to) >= 0;
-}
 TENSOR__FN tensor__hooked_t *tensor__pass_hooked(tensor__thread_t *th, tensor__pass_t *p, tensor_t *leaf) {
     int64_t *i = tensor__map_put(th, &p->places, leaf);
     if (!i) { return NULL; }
@@ -20519,6 +22849,7 @@ TENSOR__FN tensor__hooked_t *tensor__pass_hooked(tensor__thread_t *th, tensor__p
     h->waiting = 0;
     return h;
 }
+
 // The places of what is asked for. 0 = failed, raised.
 TENSOR__FN int tensor__plan_inputs(tensor__thread_t *th, tensor__pass_t *p, uint64_t nodes) {
     p->more = (int32_t *)tensor__memory(th, ((uint64_t)p->ninputs + 1) * sizeof *p->more);
@@ -20531,6 +22862,7 @@ TENSOR__FN int tensor__plan_inputs(tensor__thread_t *th, tensor__pass_t *p, uint
     }
     return ok;
 }
+
 // Looks ahead: which nodes lead to p->inputs, or how many edges to each leaf with hooks. 0 = failed, raised.
 TENSOR__FN int tensor__plan(tensor__thread_t *th, tensor__pass_t *p, tensor_t *const *outputs, int no) {
     tensor__node_t **list;
@@ -20560,9 +22892,11 @@ TENSOR__INLINE int tensor__alone(const tensor__thread_t *th, const tensor_t *t, 
     if (t->slot >= 0 && (t->home != th || t->slot < th->pass_mark)) { return 0; }      // the user's
     return TENSOR__ATOMIC_LOAD(&t->refs) == refs && !t->base && TENSOR__ATOMIC_LOAD(&t->storage->refs) == 1;
 }
+
 TENSOR__INLINE int tensor__exclusive(const tensor__thread_t *th, const tensor_t *t, int refs) {
     return (t->flags & TENSOR__CONTIGUOUS) && tensor__alone(th, t, refs);
 }
+
 // sum += g, where nothing is recorded. 0 = failed, raised.
 TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g) {
     const tensor__isa_t *isa = th->ctx->plain;
@@ -20587,6 +22921,7 @@ TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g
     o.out[o.nout++] = sum;
     return tensor__finish(&o) != TENSOR__POISON;
 }
+
 TENSOR__FN TENSOR__NOINLINE int tensor__accumulate_more(tensor__thread_t *th, tensor_t **sum, tensor_t *g,
                                                         int create) {
     tensor_t *old = *sum;
@@ -20595,6 +22930,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__accumulate_more(tensor__thread_t *th, te
     }
     return tensor__replace(sum, (tensor_add)(old, g));
 }
+
 // *sum += g; *sum is a library reference: the first has that of the pass' scope, if it is in it. 0 = failed,
 // raised.
 TENSOR__INLINE int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tensor_t *g, int create) {
@@ -20608,6 +22944,7 @@ TENSOR__INLINE int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tens
     }
     return 1;
 }
+
 // a + b, of which one is by rows: both by rows, one behind the other, else in the shape of the leaf.
 TENSOR__FN tensor_t *tensor__rows_add(tensor_t *leaf, tensor_t *a, tensor_t *b) {
     tensor_t *const list[4] = {a, b, a->grad, b->grad};
@@ -20618,6 +22955,7 @@ TENSOR__FN tensor_t *tensor__rows_add(tensor_t *leaf, tensor_t *a, tensor_t *b) 
     y->flags |= TENSOR__ROWS;
     return tensor__replace(&y->grad, tensor_cat_n(list + 2, 2, 0)) ? y : TENSOR__POISON;
 }
+
 // Before the first gradient by rows is made; merge adds up equal rows.
 TENSOR__FN void tensor__know_rows(tensor__thread_t *th, tensor__merge_fn *merge) {
     tensor__late_t *late = &th->ctx->late;
@@ -20629,6 +22967,7 @@ TENSOR__FN void tensor__know_rows(tensor__thread_t *th, tensor__merge_fn *merge)
     }
     TENSOR__UNLOCK(&th->ctx->mutex);
 }
+
 // -> NULL: there are none
 TENSOR__FN tensor__merge_fn *tensor__merge_rows(void) { return tensor__self()->ctx->late.merge_rows; }
 
@@ -20658,12 +22997,16 @@ TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fit(const tensor__node_t *from, in
     if (tensor__rows_of(g)) { return g; }
     int lead = g->ndim - m->ndim, fits = lead >= 0;
     for (int d = 0; fits && d < m->ndim; d++) { fits = m->dims[d] == 1 || m->dims[d] == g->dims[lead + d]; }
-    TENSOR__REFUSE(!fits, SHAPE, "backward: %s gave a gradient %t for input %i, which is %n", !from ?
-                   "the caller" : from->custom ? ((const tensor_function_ctx_t *)from->custom)->fn->name :
-                   from->row->name, g, i, m->dims, (int)m->ndim);
+    if (!fits) {
+        const char *who = from ? from->row->name : "the caller";
+        if (from && from->custom) { who = ((const tensor_function_ctx_t *)from->custom)->fn->name; }
+        TENSOR__REFUSE(1, SHAPE, "backward: %s gave a gradient %t for input %i, which is %n", who, g, i,
+                       m->dims, (int)m->ndim);
+    }
     if (g->dtype != m->dtype) { g = (tensor_to)(g, (tensor_dtype_t)m->dtype); }
     return g == TENSOR__POISON ? g : tensor__sum_to(g, m->dims, m->ndim);
 }
+
 TENSOR__FN TENSOR__NOINLINE int tensor__deliver_leaf(tensor__thread_t *th, tensor__pass_t *p, tensor_t *leaf,
                                                      tensor_t *g) {
     if (p->inputs) {
@@ -20679,6 +23022,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__deliver_leaf(tensor__thread_t *th, tenso
     }
     return tensor__leaf_add(th, leaf, g, p->create);
 }
+
 // A gradient arrives at an edge: to its node or leaf.
 TENSOR__INLINE int tensor__deliver(tensor__thread_t *th, tensor__pass_t *p, tensor__node_t *node,
                                    int32_t output, tensor_t *leaf, const tensor__meta_t *m, tensor_t *g,
@@ -20691,6 +23035,7 @@ TENSOR__INLINE int tensor__deliver(tensor__thread_t *th, tensor__pass_t *p, tens
     tensor__slot_t *s = tensor__pass_slot(th, p, node);
     return s && tensor__accumulate(th, &s->g[output], g, p->create);
 }
+
 // The gradient of a leaf with hooks is complete. 0 = failed, raised.
 TENSOR__FN int tensor__leaf_done(tensor__thread_t *th, tensor__pass_t *p, tensor__hooked_t *h) {
     tensor_t *sum = h->sum, *leaf = h->leaf;
@@ -20701,6 +23046,7 @@ TENSOR__FN int tensor__leaf_done(tensor__thread_t *th, tensor__pass_t *p, tensor
     tensor__drop(sum);
     return ok && e->run_hooks(th, e, -1, NULL, leaf);
 }
+
 // The gradients of n's outputs are complete. 1 = go on with n, 0 = nothing beyond it is asked for, -1 =
 // failed, raised.
 TENSOR__FN TENSOR__NOINLINE int tensor__arrived(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
@@ -20722,6 +23068,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__arrived(tensor__thread_t *th, tensor__pa
     for (int i = 0; i < n->nin && first > 0 && !go; i++) { go = tensor__wants(p, &n->edge[i]); }
     return go;
 }
+
 TENSOR__FN TENSOR__NOINLINE int tensor__no_nan(tensor__thread_t *th, tensor__grad_t *g, int i) {
     tensor__node_t *n = g->node;
     tensor_t *x = g->gx[i];
@@ -20735,7 +23082,15 @@ TENSOR__FN TENSOR__NOINLINE int tensor__no_nan(tensor__thread_t *th, tensor__gra
                       c ? c->fn->name : n->row->name, n->site, i, x);
     return 1;
 }
-TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n);
+
+TENSOR_API int (tensor_set_detect_anomaly)(int on) {
+    tensor__thread_t *th = tensor__self();
+    TENSOR__REFUSE_AS(0, on && !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "set_detect_anomaly");
+    int was = th->modes & TENSOR__ANOMALY;
+    th->no_nan = tensor__no_nan;
+    th->modes = (uint8_t)((th->modes & ~TENSOR__ANOMALY) | (on ? TENSOR__ANOMALY : 0));
+    return was;
+}
 
 // The gradient of a slice goes straight into the sum of what it was cut from, if there is one: splitting a
 // tensor costs one tensor of zeros, not one a part. 1 = done or failed, raised; 0 = not so.
@@ -20748,12 +23103,15 @@ TENSOR__FN int tensor__slice_into(tensor__grad_t *to) {
     if (!s) { return 1; }
     tensor_t *sum = s->g[e->output];
     if (!sum || !tensor__alone(to->th, sum, 1 + (sum->slot >= 0)) || sum->node || sum->dtype != g->dtype ||
-        ((sum->flags | g->flags) & TENSOR__ROWS)) { return 0; }
+        ((sum->flags | g->flags) & TENSOR__ROWS)) {
+        return 0;
+    }
     const int64_t *i = to->p->i;
     tensor_t *part = tensor__slice(sum, (int)i[0], i[1], i[2], g->dims[i[0]]);
     if (part != TENSOR__POISON) { tensor__add_into(to->th, part, g); }
     return 1;
 }
+
 // Runs one node: gradients of its outputs in, gradients of its inputs delivered. 0 = failed, raised.
 TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
     tensor__node_t *n = s->node;
@@ -20787,10 +23145,13 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     g.autograd = p->create ? p->autograd : NULL;
     memset(g.value, 0, sizeof g.value);
     uint8_t device = th->device;
-    for (int i = 0; i < n->nout; i++) { if (s->g[i]) { th->device = s->g[i]->device; } }
+    for (int i = 0; i < n->nout; i++) {
+        if (s->g[i]) { th->device = s->g[i]->device; }
+    }
     n->row->grad(&g);
     th->device = device;
     int ok = th->error.code == 0;
+
     // One tensor for two inputs: sums must not meet. What waits in a slot is added to only where it is alone,
     // what a leaf took for its own always.
     for (int i = 1; i < n->nin && n->nin <= TENSOR__MAX_IN; i++) {
@@ -20857,7 +23218,12 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
                             "%s: input %i %t does not require grad", op, i, inputs[i]);
     }
     tensor__pass_t local, *p = th->pass;
-    if (p) { th->pass = NULL; } else { p = &local; memset(p, 0, sizeof *p); }
+    if (p) {
+        th->pass = NULL;
+    } else {
+        p = &local;
+        memset(p, 0, sizeof *p);
+    }
     p->create = (flags & TENSOR_CREATE_GRAPH) != 0;
     p->autograd = autograd;
     p->retain = p->create || (flags & TENSOR_RETAIN_GRAPH) != 0;
@@ -20889,7 +23255,9 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
         tensor__slot_t s = tensor__pass_pop(p);
         if (ok) { ok = tensor__run_node(th, p, &s); }
         if (th->top > mark) { tensor__pop(th, mark); }
-        for (int k = 0; k < s.node->nout; k++) { if (s.g[k]) { tensor__drop(s.g[k]); } }
+        for (int k = 0; k < s.node->nout; k++) {
+            if (s.g[k]) { tensor__drop(s.g[k]); }
+        }
         tensor__node_drop(th, s.node);
     }
     for (int i = 0; i < ni; i++) {              // the hooks of leaves that were asked for
@@ -20903,7 +23271,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
             found[i] = tensor__hold(found[same]);
         }
     }
-    for (int64_t i = 0; i < p->hooked_count; i++) { // those an edge of which got no gradient
+    for (int64_t i = 0; i < p->hooked_count; i++) {  // those an edge of which got no gradient
         if (ok) { ok = tensor__leaf_done(th, p, &p->hooked[i]); }
         if (p->hooked[i].sum) { tensor__drop(p->hooked[i].sum); }
         tensor__drop(p->hooked[i].leaf);
@@ -20935,16 +23303,21 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
             tensor__raw_free(th->ctx, p);
         }
     }
-    return ok ? 0 : th->error.code ? th->error.code : TENSOR_ERR_INTERNAL;
+    if (ok) { return 0; }
+    if (th->error.code) { return th->error.code; }
+    return TENSOR_ERR_INTERNAL;
 }
 
 TENSOR_API int (tensor_backward)(tensor_t *loss) {
     return tensor__run(tensor__self(), &loss, 1, NULL, NULL, 0, NULL, 0, "backward", NULL);
 }
+
 TENSOR_API int (tensor_backward_with)(tensor_t *y, tensor_t *grad, int flags) {
     return tensor__run(tensor__self(), &y, 1, &grad, NULL, 0, NULL, flags, "backward", tensor_autograd_grad);
 }
+
 TENSOR__COLD
+
 TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
                                       tensor_t *const *inputs, int ni, tensor_t **gradients, int flags) {
     tensor__thread_t *th = tensor__self();
@@ -20984,230 +23357,12 @@ TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t
     return code;
 }
 
-// ---- checkpoint ----
-
-// The nodes that fn made: their saved values are dropped at once, and taken from the nodes that fn makes when
-// it is run again. Rejected: one node for the whole of fn (no autograd_grad, no second derivatives, captured
-// parameters need a pass inside the pass).
-typedef struct tensor__region_t {
-    tensor__count_t refs;               // nodes alive, and who works on it
-    tensor__count_t lock;               // of node, of what the nodes saved while used == 2, and of worker
-    tensor__thread_t *worker;           // who runs fn again, or NULL
-    tensor_fn_t fn;
-    void *user;
-    tensor_generator_t rng;
-    int n;
-    uint8_t modes;                      // of forward
-    int64_t count;
-    tensor_t **inputs;                  // detached; their versions
-    uint32_t *versions;
-    tensor__node_t **node;              // in the order of tensor__walk; NULL = freed, or another checkpoint's
-} tensor__region_t;
-
-TENSOR__FN void tensor__region_leave(tensor__thread_t *th, tensor__region_t *r, int32_t index) {
-    if (index >= 0) {
-        tensor__spin(&r->lock);
-        r->node[index] = NULL;
-        tensor__unspin(&r->lock);
-    }
-    if (!TENSOR__DROP(&r->refs)) { return; }
-    for (int i = 0; i < r->n; i++) { tensor__drop(r->inputs[i]); }
-    tensor__memory_free(th, r);
-}
-// An input as a leaf of its own, in the innermost scope.
-TENSOR__FN tensor_t *tensor__as_leaf(tensor_t *x, int requires_grad) {
-    tensor_t *t = (tensor_detach)(x);
-    if (t != TENSOR__POISON && requires_grad) { t->flags = (uint8_t)(t->flags | TENSOR__REQUIRES_GRAD); }
-    return t;
-}
-// The storages that something besides the nodes of a list holds for as long as they live: leaves, inputs.
-// 0 = out of memory, raised.
-TENSOR__FN int tensor__held_outside(tensor__thread_t *th, const tensor__region_t *r,
-                                    tensor__node_t *const *list, tensor__map_t *held) {
-    for (int i = 0; i < r->n; i++) {
-        if (!tensor__map_put(th, held, r->inputs[i]->storage)) { return 0; }
-    }
-    for (int64_t k = 0; k < r->count; k++) {
-        for (int i = 0; i < list[k]->nin; i++) {
-            const tensor_t *leaf = list[k]->edge[i].leaf;
-            if (leaf && !tensor__map_put(th, held, leaf->storage)) { return 0; }
-        }
-    }
-    return 1;
-}
-TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n) {
-    tensor__thread_t *th = tensor__self();
-    TENSOR__REFUSE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "checkpoint");
-    TENSOR__REFUSE(!fn || n < 0 || (n && !inputs), OWNER, "checkpoint: fn or inputs is NULL");
-    for (int i = 0; i < n; i++) {
-        if (!TENSOR__USABLE("checkpoint", "inputs", inputs[i])) { return TENSOR__POISON; }
-        if (tensor__sync_needs_grad(th, inputs[i]) && inputs[i]->node && inputs[i]->node->seq > th->seq) {
-            th->seq = inputs[i]->node->seq;
-        }
-    }
-    uint64_t since = th->seq ? th->seq : (th->seq = 1);
-    tensor_generator_t rng = th->rng;
-    tensor_scope_t s = tensor__scope_begin(th, th->grad_mode);
-    if (!s.thread) { return TENSOR__POISON; }
-    uint8_t modes = th->modes |= TENSOR__CAST_ANEW;
-    tensor_t *y = fn(inputs, n, user);
-    if (!y) { y = tensor__fail(th, TENSOR_ERR_OWNER, "checkpoint: fn gave no tensor"); }
-    y = (tensor_scope_return)(s, y);
-    if (!tensor__live(y) || !tensor__sync_needs_grad(th, y)) { return y; }
-    tensor__node_t **list;
-    int64_t count = tensor__walk(th, &y, 1, since, &list);
-    if (count < 0) { return TENSOR__POISON; }
-    tensor__region_t *r = (tensor__region_t *)tensor__memory(th, sizeof *r +
-        (uint64_t)count * sizeof *r->node + (uint64_t)n * (sizeof *r->inputs + sizeof *r->versions));
-    if (!r) {
-        if (list) { tensor__memory_free(th, list); }
-        return TENSOR__POISON;
-    }
-    r->refs = 1;
-    r->fn = fn;
-    r->user = user;
-    r->rng = rng;
-    r->modes = modes;
-    r->count = count;
-    r->node = (tensor__node_t **)(void *)(r + 1);
-    r->inputs = (tensor_t **)(void *)(r->node + count);
-    r->versions = (uint32_t *)(void *)(r->inputs + n);
-    int ok = 1;
-    for (; r->n < n && ok; r->n++) {            // library references only
-        tensor_t *x = tensor__as_leaf(inputs[r->n], tensor__needs_grad(inputs[r->n]));
-        ok = x != TENSOR__POISON;
-        r->inputs[r->n] = tensor__hold(x);
-        r->versions[r->n] = ok ? x->storage->version : 0;
-        (tensor_free)(x);
-    }
-    tensor__map_t held;
-    memset(&held, 0, sizeof held);
-    ok = ok && tensor__held_outside(th, r, list, &held);
-    for (int64_t k = 0; k < count && ok; k++) {
-        tensor__node_t *m = list[k];
-        if (m->used || (!m->nsaved && !m->custom)) { continue; }        // used: a checkpoint inside fn
-        if (!tensor__node_extra(th, m)) { ok = 0; break; }
-        for (int i = 0; i < m->nsaved; i++) {
-            tensor__storage_t *kept = m->saved[i].storage;
-            if (!kept || tensor__map_get(&held, kept) >= 0) { continue; }
-            m->saved[i].storage = NULL;
-            tensor__storage_drop(th, kept);
-        }
-        if (m->custom) { tensor__custom_drop(th, m->custom); }
-        m->used = 2;
-        m->extra->region = r;
-        m->extra->restore = tensor__region_restore;
-        m->extra->leave = tensor__region_leave;
-        m->extra->index = (int32_t)k;
-        TENSOR__HOLD(&r->refs);
-        r->node[k] = m;
-    }
-    if (held.at) { tensor__memory_free(th, held.at); }
-    if (list) { tensor__memory_free(th, list); }
-    tensor__region_leave(th, r, -1);
-    return ok ? th->fresh = y : TENSOR__POISON;
-}
-// Takes what m saved. 0 = it is not the operation n was.
-TENSOR__FN int tensor__region_take(tensor__node_t *n, tensor__node_t *m) {
-    int same = n->row == m->row && n->nin == m->nin && n->nsaved == m->nsaved && !n->custom == !m->custom;
-    for (int i = 0; i < n->nsaved && same; i++) {
-        const tensor__saved_t *v = &n->saved[i], *w = &m->saved[i];
-        same = v->is_immediate == w->is_immediate;
-        if (same && !v->is_immediate && w->storage) {
-            same = v->ndim == w->ndim && v->dtype == w->dtype &&
-                   !memcmp(v->dims, w->dims, v->ndim * sizeof *v->dims) &&
-                   !memcmp(v->strides, w->strides, v->ndim * sizeof *v->strides);
-        }
-    }
-    TENSOR__REFUSE_AS(0, !same, AUTOGRAD, "checkpoint: fn does other operations when it is run again: %s "
-                      "where %s was", m->row->name, n->row->name);
-    for (int i = 0; i < n->nsaved; i++) {
-        tensor__saved_t *v = &n->saved[i], *w = &m->saved[i];
-        if (v->is_immediate || v->storage || !w->storage) { continue; }
-        v->storage = w->storage;
-        v->offset = w->offset;
-        v->version = w->version;
-        w->storage = NULL;
-    }
-    void *custom = n->custom;
-    n->custom = m->custom;
-    m->custom = custom;
-    n->used = 0;
-    return 1;
-}
-// Runs fn again for the saved values of its nodes. 0 = failed, raised.
-TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
-    for (int i = 0; i < r->n; i++) {
-        const tensor__storage_t *s = r->inputs[i]->storage;
-        TENSOR__REFUSE_AS(0, s->version != r->versions[i], AUTOGRAD,
-                          "checkpoint: input %i %t was changed in place by %s%w after the forward pass", i,
-                          r->inputs[i], s->write_op ? s->write_op : "?", s->write_site);
-    }
-    tensor_t **in = (tensor_t **)tensor__memory(th, ((uint64_t)r->n + 1) * sizeof *in);
-    if (!in) { return 0; }
-    tensor_scope_t s = tensor__scope_begin(th, 1);
-    tensor_generator_t rng = th->rng;
-    uint64_t since = th->seq;
-    tensor__node_t **list = NULL;
-    TENSOR__HOLD(&r->refs);
-    th->rng = r->rng;
-    if (s.thread) {
-        uint8_t casts = r->modes & (TENSOR__CASTS | TENSOR__CAST_ANEW);
-        th->modes = (uint8_t)((th->modes & ~TENSOR__PACKING) | casts);
-    }
-    for (int i = 0; i < r->n; i++) {
-        in[i] = tensor__as_leaf(r->inputs[i], r->inputs[i]->flags & TENSOR__REQUIRES_GRAD);
-    }
-    tensor_t *y = s.thread ? r->fn(in, r->n, r->user) : NULL;
-    th->rng = rng;
-    int64_t count = tensor__live(y) ? tensor__walk(th, &y, 1, since, &list) : -1;
-    int ok = count == r->count;
-    if (!ok) {
-        tensor__fail(th, TENSOR_ERR_AUTOGRAD, count < 0 ?
-                     "checkpoint: fn gave no tensor when it was run again" :
-                     "checkpoint: fn does %d operations when it is run again, %d at first", count, r->count);
-    }
-    tensor__spin(&r->lock);
-    for (int64_t k = 0; k < count && ok; k++) {
-        if (r->node[k] && r->node[k]->used == 2) { ok = tensor__region_take(r->node[k], list[k]); }
-    }
-    tensor__unspin(&r->lock);
-    if (list) { tensor__memory_free(th, list); }
-    tensor__memory_free(th, in);
-    if (s.thread) { (tensor_scope_end)(s); }
-    tensor__region_leave(th, r, -1);
-    return ok;
-}
-// Whether the call of a state waits on this thread for the user's jobs.
-TENSOR__FN int tensor__waits(const tensor__thread_t *th) {
-    const tensor__thread_t *w = tensor__waiting;
-    while (w && w != th) { w = w->outer; }
-    return w != NULL;
-}
-// Makes what n saved. A pass in another thread may want the same: it waits, so that fn runs in one thread at
-// a time and once. 0 = failed, raised.
-TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n) {
-    tensor__region_t *r = n->extra->region;
-    tensor__spin(&r->lock);
-    while (n->used == 2 && r->worker && r->worker != th && !tensor__waits(r->worker)) {
-        tensor__unspin(&r->lock);
-        TENSOR__YIELD();
-        tensor__spin(&r->lock);
-    }
-    int missing = n->used == 2, inside = r->worker && (r->worker == th || tensor__waits(r->worker));
-    if (missing && !inside) { r->worker = th; }
-    tensor__unspin(&r->lock);
-    if (!missing) { return 1; }
-    TENSOR__REFUSE_AS(0, inside, AUTOGRAD, "checkpoint: fn runs backward through its own result, or a job "
-                      "does that runs while fn waits");
-    int ok = tensor__region_rerun(th, r);
-    tensor__spin(&r->lock);
-    r->worker = NULL;
-    tensor__unspin(&r->lock);
-    return ok;
-}
-
-// ---- vjp, jvp, jacobian, hessian ----
+// ------------------------------------------------------------------------------
+// >>impl-calculus                                 MARK: vjp, jvp, jacobian, hessian
+//
+// Products with Jacobians and whole ones, by backward alone: jvp is the double-vjp trick, so that every op
+// with a gradient has it. Rejected: forward mode (a second rule per op).
+// ------------------------------------------------------------------------------
 
 // Seeds times d outs / d x: a tensor for each x, zeros where nothing depends on it; NULL for x that is NULL
 // or wants no gradient. outs may be NULL or without graph. 0 = failed, raised.
@@ -21222,7 +23377,9 @@ TENSOR__FN int tensor__pull(tensor__thread_t *th, tensor_t *const *outs, tensor_
         v[no] = seeds ? seeds[i] : NULL;
         o[no++] = outs[i];
     }
-    for (int i = 0; i < n; i++) { if (x[i] && tensor__sync_needs_grad(th, x[i])) { want[ni++] = x[i]; } }
+    for (int i = 0; i < n; i++) {
+        if (x[i] && tensor__sync_needs_grad(th, x[i])) { want[ni++] = x[i]; }
+    }
     if (no && ni) { ok = !(tensor_autograd_grad)(o, no, v, want, ni, got, flags | TENSOR_ALLOW_UNUSED); }
     for (int i = 0, k = 0; i < n && ok; i++) {
         results[i] = NULL;
@@ -21234,6 +23391,7 @@ TENSOR__FN int tensor__pull(tensor__thread_t *th, tensor_t *const *outs, tensor_
     tensor__memory_free(th, o);
     return ok;
 }
+
 // d outs / d x times v, as the derivative by u of what pulls u back.
 TENSOR__FN int tensor__push(tensor__thread_t *th, tensor_t *const *outs, int m, tensor_t *const *x, int n,
                             tensor_t *const *v, tensor_t **results, int flags) {
@@ -21252,6 +23410,7 @@ TENSOR__FN int tensor__push(tensor__thread_t *th, tensor_t *const *outs, int m, 
     tensor__memory_free(th, u);
     return ok;
 }
+
 TENSOR__FN int tensor__jacobian_of(tensor__thread_t *th, tensor_t *y, tensor_t *const *x, int n,
                                    tensor_t **results, int flags) {
     for (int i = 0; i < n; i++) { results[i] = NULL; }
@@ -21269,9 +23428,9 @@ TENSOR__FN int tensor__jacobian_of(tensor__thread_t *th, tensor_t *y, tensor_t *
         for (int i = 0; i < n && ok; i++) { list[i * rows + k] = part[i]; }
     }
     for (int i = 0; i < n && ok; i++) {
-        int64_t dims[2 * TENSOR_MAX_DIMS];
         int nd = y->ndim + (x[i] ? x[i]->ndim : 0);
         if (!x[i] || !tensor__needs_grad(x[i])) { continue; }
+        int64_t dims[2 * TENSOR_MAX_DIMS];
         memcpy(dims, y->dims, (size_t)y->ndim * sizeof *dims);
         memcpy(dims + y->ndim, x[i]->dims, (size_t)x[i]->ndim * sizeof *dims);
         results[i] = !rows || nd > TENSOR_MAX_DIMS ? (tensor_zeros_n)(dims, nd, (tensor_dtype_t)x[i]->dtype) :
@@ -21286,6 +23445,7 @@ TENSOR__FN int tensor__jacobian_of(tensor__thread_t *th, tensor_t *y, tensor_t *
 // the inputs' graph), fn's value, gradients where those are wanted; the results go to the scope around.
 typedef struct tensor__calculus_t { tensor__thread_t *th; tensor_scope_t s; tensor_t **x, **g, *y;
     } tensor__calculus_t;
+
 TENSOR__FN int tensor__calculus(tensor__calculus_t *c, const char *op, tensor_fn_t fn, void *user,
                                 tensor_t *const *inputs, int n, int given, int flags) {
     tensor__thread_t *th = c->th = tensor__self();
@@ -21309,6 +23469,7 @@ TENSOR__FN int tensor__calculus(tensor__calculus_t *c, const char *op, tensor_fn
     c->y = fn(c->x, n, user);
     return TENSOR__USABLE(op, "the result of fn", c->y);
 }
+
 TENSOR__FN tensor_t *tensor__calculus_end(tensor__calculus_t *c, int ok, tensor_t **results, int64_t n,
                                           int flags) {
     tensor_t *y = ok ? c->y : TENSOR__POISON;
@@ -21322,6 +23483,7 @@ TENSOR__FN tensor_t *tensor__calculus_end(tensor__calculus_t *c, int ok, tensor_
     tensor__scope_hand(c->th, c->s, y, results, results ? (int)n : 0);
     return c->th->fresh = y;
 }
+
 TENSOR_API tensor_t *(tensor_vjp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, tensor_t *v,
                                   tensor_t **vjp, int flags) {
     tensor__calculus_t c;
@@ -21329,6 +23491,7 @@ TENSOR_API tensor_t *(tensor_vjp)(tensor_fn_t fn, void *user, tensor_t *const *i
              tensor__pull(c.th, &c.y, &v, 1, c.x, n, vjp, flags);
     return tensor__calculus_end(&c, ok, vjp, n, flags);
 }
+
 TENSOR_API tensor_t *(tensor_jvp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                   tensor_t *const *v, tensor_t **jvp, int flags) {
     tensor__calculus_t c;
@@ -21336,6 +23499,7 @@ TENSOR_API tensor_t *(tensor_jvp)(tensor_fn_t fn, void *user, tensor_t *const *i
              tensor__push(c.th, &c.y, 1, c.x, n, v, jvp, flags);
     return tensor__calculus_end(&c, ok, jvp, 1, flags);
 }
+
 TENSOR_API int (tensor_jacobian)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                  tensor_t **jacobian, int flags) {
     tensor__calculus_t c;
@@ -21343,6 +23507,7 @@ TENSOR_API int (tensor_jacobian)(tensor_fn_t fn, void *user, tensor_t *const *in
              tensor__jacobian_of(c.th, c.y, c.x, n, jacobian, flags);
     return tensor__calculus_end(&c, ok, jacobian, n, flags) == TENSOR__POISON ? c.th->error.code : 0;
 }
+
 TENSOR_API int (tensor_hessian)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                 tensor_t **hessian, int flags) {
     tensor__calculus_t c;
@@ -21354,6 +23519,7 @@ TENSOR_API int (tensor_hessian)(tensor_fn_t fn, void *user, tensor_t *const *inp
     return tensor__calculus_end(&c, ok, hessian, (int64_t)n * n, flags) == TENSOR__POISON ?
         c.th->error.code : 0;
 }
+
 TENSOR_API tensor_t *(tensor_hvp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                   tensor_t *const *v, tensor_t **hvp, int flags) {
     tensor__calculus_t c;
@@ -21362,6 +23528,7 @@ TENSOR_API tensor_t *(tensor_hvp)(tensor_fn_t fn, void *user, tensor_t *const *i
              tensor__push(c.th, c.g, n, c.x, n, v, hvp, flags);
     return tensor__calculus_end(&c, ok, hvp, n, flags);
 }
+
 TENSOR_API tensor_t *(tensor_vhp)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n,
                                   tensor_t *const *v, tensor_t **vhp, int flags) {
     tensor__calculus_t c;
@@ -21371,7 +23538,13 @@ TENSOR_API tensor_t *(tensor_vhp)(tensor_fn_t fn, void *user, tensor_t *const *i
     return tensor__calculus_end(&c, ok, vhp, n, flags);
 }
 
-// ---- gradcheck ----
+// ------------------------------------------------------------------------------
+// >>impl-gradcheck                                MARK: gradients against differences
+//
+// Gradients by backward against central differences in f64, projected on random weights; gradgradcheck
+// does the same to the gradients. What differs most is named with its place. Rejected: whole Jacobians
+// (their cost is the square).
+// ------------------------------------------------------------------------------
 
 // Sum of fn's result times fixed weights, so that every output element counts: one number to differentiate.
 TENSOR__FN tensor_t *tensor__weighted(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n) {
@@ -21382,6 +23555,7 @@ TENSOR__FN tensor_t *tensor__weighted(tensor_fn_t fn, void *user, tensor_t *cons
     w = tensor_to(tensor_reshape_n(w, y->dims, y->ndim), (int)tensor_device(y));
     return tensor_sum(tensor_mul(tensor_to(y, TENSOR_F64), w));
 }
+
 // constant: a result that needs no gradient is right if it does not change.
 TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
                                  double atol, double rtol, int constant) {
@@ -21397,7 +23571,10 @@ TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *in
     tensor_t **wanted = grads + n, **again = wanted + n;
     int m = 0, code = 0;
     for (int i = 0; i < n && !code; i++) {
-        if (!TENSOR__USABLE("gradcheck", "input", inputs[i])) { code = th->error.code; break; }
+        if (!TENSOR__USABLE("gradcheck", "input", inputs[i])) {
+            code = th->error.code;
+            break;
+        }
         if (!tensor__sync_needs_grad(th, inputs[i])) { continue; }
         if (inputs[i]->dtype != TENSOR_F64) {
             tensor__fail(th, TENSOR_ERR_DTYPE, "gradcheck: input %i %t is %y, f64 is needed", i, inputs[i],
@@ -21435,20 +23612,30 @@ TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *in
         tensor_t *x = wanted[i];
         tensor_t *g = grads[i] ? tensor_to(tensor_contiguous(grads[i]), TENSOR_CPU) : NULL;
         tensor_t *host = tensor_to(tensor_detach(x), TENSOR_CPU);      // x's own memory if it lies there
-        if (th->error.code) { code = th->error.code; break; }
+        if (th->error.code) {
+            code = th->error.code;
+            break;
+        }
         double *values = (double *)host->storage->data;
         for (int64_t k = 0; k < x->numel && !code; k++) {
             double *at = values + host->offset + tensor__offset_of(k, host->dims, host->strides, host->ndim);
             double was = *at, v[2];
             for (int side = 0; side < 3; side++) {
                 tensor_scope_t t = tensor__scope_begin(th, 0);
-                *at = side < 2 ? was + (side ? eps : -eps) : was;
+                *at = was;
+                if (side < 2) { *at = was + (side ? eps : -eps); }
                 if (x->device) { (void)tensor_copy_(x, host); }
-                if (side == 2) { (tensor_scope_end)(t); break; }
+                if (side == 2) {
+                    (tensor_scope_end)(t);
+                    break;
+                }
                 v[side] = tensor_item(tensor__weighted(fn, user, inputs, n));
                 (tensor_scope_end)(t);
             }
-            if (th->error.code) { code = th->error.code; break; }
+            if (th->error.code) {
+                code = th->error.code;
+                break;
+            }
             double numeric = (v[1] - v[0]) / (2 * eps), analytic = g ? ((double *)tensor__ptr(g))[k] : 0;
             double gap = fabs(numeric - analytic) - (atol + rtol * fabs(numeric));
             if (!(gap <= 0) && !(gap <= worst)) {
@@ -21463,11 +23650,14 @@ TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *in
     if (s.thread) { (tensor_scope_end)(s); }
     return code;
 }
+
 TENSOR_API int (tensor_gradcheck)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
                                   double atol, double rtol) {
     return tensor__gradcheck(fn, user, inputs, n, eps, atol, rtol, 0);
 }
+
 typedef struct tensor__gradgrad_t { tensor_fn_t fn; void *user; } tensor__gradgrad_t;
+
 // What gradgradcheck differentiates: all first gradients of fn, flattened into one vector. The last input is
 // the gradient of fn's result.
 TENSOR__FN tensor_t *tensor__gradients_of(tensor_t *const *inputs, int n, void *user) {
@@ -21484,13 +23674,16 @@ TENSOR__FN tensor_t *tensor__gradients_of(tensor_t *const *inputs, int n, void *
     tensor_t *y = gg->fn(inputs, n - 1, gg->user);
     if (!tensor_autograd_grad(&y, 1, &inputs[n - 1], wanted, m, grads,
                               TENSOR_CREATE_GRAPH | TENSOR_ALLOW_UNUSED)) {
-        for (int i = 0; i < m; i++) { if (grads[i]) { parts[k++] = tensor__flat(grads[i]); } }
+        for (int i = 0; i < m; i++) {
+            if (grads[i]) { parts[k++] = tensor__flat(grads[i]); }
+        }
         r = k ? tensor_cat_n(parts, k, 0) : tensor_scalar(0, TENSOR_F64);       // nothing reached: constants
     }
     r = s.thread ? (tensor_scope_return)(s, r) : r;
     tensor__memory_free(th, wanted);
     return r;
 }
+
 TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
                                       double atol, double rtol) {
     tensor__thread_t *th = tensor__self();
@@ -21551,6 +23744,7 @@ TENSOR__FN int tensor__own_point(char *number) {
     }
     return (int)strlen(number);
 }
+
 TENSOR__FN int tensor__print_float(const tensor__printer_t *p, double v, char *b, size_t room) {
     if (tensor__isnan_f64(v)) { return snprintf(b, room, "nan"); }
     if (fabs(v) > 1.7976931348623157e308) { return snprintf(b, room, v < 0 ? "-inf" : "inf"); }
@@ -21563,6 +23757,7 @@ TENSOR__FN int tensor__print_float(const tensor__printer_t *p, double v, char *b
     }
     return tensor__own_point(b);
 }
+
 // The element at an offset as it is printed, and its length.
 TENSOR__FN int tensor__number(const tensor__printer_t *p, int64_t offset, char *b, size_t room) {
     const char *at = (const char *)p->x->storage->data + offset * tensor__sizes[p->x->dtype];
@@ -21616,11 +23811,13 @@ typedef struct tensor__span_t {
     double lo, hi;                  // of their magnitudes
     int whole, any;
 } tensor__span_t;
+
 TENSOR__FN int tensor__span_counts(const tensor__printer_t *p, int64_t offset, double *v) {
     const char *at = (const char *)p->x->storage->data + offset * tensor__sizes[p->x->dtype];
     tensor__load_f64(v, at, p->x->dtype, 1, 1);
     return *v != 0 && fabs(*v) <= 1.7976931348623157e308;
 }
+
 TENSOR__FN void tensor__print_scan(const tensor__printer_t *p, int d, int64_t offset, tensor__span_t *span) {
     if (d == p->x->ndim) {
         double v;
@@ -21637,11 +23834,12 @@ TENSOR__FN void tensor__print_scan(const tensor__printer_t *p, int d, int64_t of
         tensor__print_scan(p, d + 1, offset + i * p->x->strides[d], span);
     }
 }
+
 TENSOR__FN void tensor__print_width(tensor__printer_t *p, int d, int64_t offset) {
     if (d == p->x->ndim) {
-        char b[64];
         double v;
         if (p->is_float && !tensor__span_counts(p, offset, &v)) { return; }
+        char b[64];
         int n = tensor__number(p, offset, b, sizeof b);
         if (n > p->width) { p->width = n; }
         return;
@@ -21651,6 +23849,7 @@ TENSOR__FN void tensor__print_width(tensor__printer_t *p, int d, int64_t offset)
         tensor__print_width(p, d + 1, offset + i * p->x->strides[d]);
     }
 }
+
 TENSOR__FN void tensor__print_numbers(tensor__printer_t *p) {
     p->width = 1;
     p->integral = 1;
@@ -21676,6 +23875,7 @@ TENSOR__FN void tensor__print_suffix(tensor__printer_t *p, const char *text) {
     }
     tensor__puts(&p->s, text);
 }
+
 TENSOR__FN void tensor__print_suffixes(tensor__printer_t *p, tensor__thread_t *th, tensor_t *x) {
     char b[300];
     tensor__text_t t = {b, sizeof b, 0};
@@ -21743,6 +23943,7 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
     tensor__puts(&p.s, ")");
     return p.s.length;
 }
+
 TENSOR_API int (tensor_print)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     size_t n = (tensor_to_string)(x, NULL, 0);
@@ -21760,7 +23961,6 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
     return 0;
 }
 #endif
-TENSOR__END
 
 // ------------------------------------------------------------------------------
 // >>impl-table                                     MARK: rows, stamps, internals
@@ -21829,6 +24029,7 @@ TENSOR__END
         (void)back;                                                                                          \
         return &row;                                                                                         \
     }
+
 // By kind: DBL rows have no vector body, NUM rows alone one of integers.
 #define TENSOR__VECTOR_FLT(f) {TENSOR__PASSES_OF(f)}
 #define TENSOR__VECTOR_NUM(f) {TENSOR__PASSES_OF(f)}
@@ -21856,6 +24057,7 @@ TENSOR__END
     TENSOR__ROW_OF(ID, name, 3, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast, lo, \
                    hi, doc, TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name,                  \
                                           tensor__d2_##name, dA, dB, dC))
+
 #define TENSOR__TESTS(ID, name, n, kind, f, cast, doc)                                                       \
     TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, TENSOR__POINT_##cast, -3, 3, doc,                             \
                    {TENSOR__PASSES_OF(tensor__f_##name)}, {NULL}, tensor__f_##name##_f64, NULL,              \
@@ -21863,6 +24065,9 @@ TENSOR__END
 #define TENSOR__BITS(ID, name, n, f, cast, doc)                                                              \
     TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, TENSOR__POINT_##cast, -3, 3, doc, {NULL}, {NULL}, NULL, NULL,  \
                    tensor__f_##name##_i64, {NULL, NULL, NULL}, {0, 0, 0})
+
+TENSOR__END
+
 TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TENSOR__BITS)
 #undef TENSOR__ROW_OF
 #undef TENSOR__ONE
@@ -21894,6 +24099,7 @@ TENSOR__FN const tensor__row_t *tensor__row(int id) {
     };
     return rows[id]();
 }
+
 #define TENSOR__ROW_BY_ID tensor__row
 #else
 #define TENSOR__ROW_BY_ID NULL
@@ -21907,16 +24113,19 @@ TENSOR__FN TENSOR__NOINLINE void tensor__stamp_error(tensor__thread_t *th, const
         tensor__report(th, site);
     }
 }
+
 TENSOR__INLINE void tensor__stamp(tensor_t *t, const char *site) {
     if (!t->site) { t->site = site; }
     if (t->node && !t->node->site) { t->node->site = site; }
 }
+
 // The device hears where its calls were made.
 TENSOR__FN TENSOR__NOINLINE void tensor__tell_site(tensor__thread_t *th, const char *site) {
     const tensor_backend_t *b = th->ctx->backend[1];
     th->away = 0;
     if (b && b->site) { b->site(site); }
 }
+
 TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t) {
     if (!site) { return t; }
     tensor__thread_t *th = tensor__self();
@@ -21935,12 +24144,17 @@ TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t) {
     if (t == TENSOR__POISON) { tensor__stamp_error(th, site); }
     return t;
 }
+
 // One of several results.
 TENSOR__FN void tensor__at_each(const char *site, tensor_t *t) {
     if (!site || !t) { return; }
-    if (t == TENSOR__POISON) { tensor__stamp_error(tensor__self(), site); return; }
+    if (t == TENSOR__POISON) {
+        tensor__stamp_error(tensor__self(), site);
+        return;
+    }
     if (site[0]) { tensor__stamp(t, site); }
 }
+
 #define TENSOR__X(name)                                                                                      \
     TENSOR_API tensor_##name##_t tensor__at_##name(const char *site, tensor_##name##_t t) {                  \
         tensor_t *list[sizeof t / sizeof(tensor_t *)];                                                       \
@@ -21951,14 +24165,19 @@ TENSOR__FN void tensor__at_each(const char *site, tensor_t *t) {
 TENSOR__X(pair) TENSOR__X(qr) TENSOR__X(linalg_svd) TENSOR__X(svd) TENSOR__X(eigh) TENSOR__X(slogdet)
 TENSOR__X(lu_factor) TENSOR__X(lu) TENSOR__X(lstsq)
 #undef TENSOR__X
+
 TENSOR_API int tensor__at_int(const char *site, int r) {
     if (!site) { return r; }
     tensor__thread_t *th = tensor__self();
     if (th->away) { tensor__tell_site(th, site); }
     tensor__stamp_error(th, site);
-    if (th->freed) { th->freed->freed = site; th->freed = NULL; }
+    if (th->freed) {
+        th->freed->freed = site;
+        th->freed = NULL;
+    }
     return r;
 }
+
 #define TENSOR__X(kind, type)                                                                                \
     TENSOR_API type tensor__at_##kind(const char *site, type r) {                                            \
         if (site) { tensor__stamp_error(tensor__self(), site); }                                             \
@@ -21966,6 +24185,7 @@ TENSOR_API int tensor__at_int(const char *site, int r) {
     }
 TENSOR__X(i64, int64_t) TENSOR__X(f64, double)
 #undef TENSOR__X
+
 TENSOR_API const void *tensor__at_ptr(const char *site, const void *p) {
     if (!site) { return p; }
     tensor__thread_t *th = tensor__self();
@@ -21980,6 +24200,7 @@ TENSOR_API const void *tensor__at_ptr(const char *site, const void *p) {
 TENSOR_API int tensor__shutdowns(void) { return TENSOR__ATOMIC_LOAD(&tensor__shutdown_count); }
 
 static tensor__thread_t *tensor__self_fn(void) { return tensor__self(); }
+
 static const tensor__internals_t tensor__internals_table = {
     TENSOR__API_VERSION, TENSOR__POISON, tensor__self_fn,
     tensor__fail, tensor__text, tensor__begin, tensor__result, tensor__finish, tensor__grad_in,
@@ -21994,9 +24215,11 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__assign, tensor__casting,
     tensor__autocast,
 };
+
 TENSOR_API const tensor__internals_t *tensor__internals(int version) {
     return version == TENSOR__API_VERSION ? &tensor__internals_table : NULL;
 }
+
 #ifndef TENSOR_STATIC
 const char TENSOR__OF_BUILD(tensor__build) = 1;
 #endif
@@ -22020,6 +24243,7 @@ TENSOR__PRECISE_END
 #endif   // TENSOR_IMPLEMENTATION
 
 #ifndef TENSOR__PASS
+
 // ------------------------------------------------------------------------------
 // >>license                                        MARK: licence
 //

@@ -6,13 +6,17 @@
 //   #include "tensor_nn.h"
 //
 // CONTENTS (search for the tag)
-//   >>nn-manual  >>functional  >>losses  >>modules  >>layers  >>init  >>optim  >>schedule  >>data  >>files
-//   >>progress  >>nn-cpp
+//   >>nn-manual  >>functional  >>losses  >>modules  >>layers  >>init  >>optim  >>schedule  >>data
+//   >>files  >>progress  >>nn-cpp
 //   >>nn-shared  >>nn-ops
-//   >>nn-kernels  >>nn-kernel-conv  >>nn-kernel-direct  >>nn-kernel-pool  >>nn-kernel-norm  >>nn-kernel-loss
-//   >>nn-kernel-attention  >>nn-kernel-recurrent  >>nn-kernel-dropout  >>nn-kernel-optim  >>nn-kernel-table
-//   >>nn-impl  >>impl-functional  >>impl-losses  >>impl-modules  >>impl-layers  >>impl-init  >>impl-optim
-//   >>impl-schedule  >>impl-data  >>impl-files  >>impl-progress
+//   >>nn-kernels  >>nn-kernel-conv  >>nn-kernel-direct  >>nn-kernel-pool  >>nn-kernel-norm
+//   >>nn-kernel-loss  >>nn-kernel-attention  >>nn-kernel-recurrent  >>nn-kernel-dropout
+//   >>nn-kernel-optim  >>nn-kernel-table
+//   >>nn-impl  >>impl-functional  >>impl-linear  >>impl-embedding  >>impl-norm  >>impl-direct
+//   >>impl-conv  >>impl-columns  >>impl-pool  >>impl-resample  >>impl-dropout  >>impl-composed
+//   >>impl-attention  >>impl-recurrent  >>impl-losses  >>impl-ctc  >>nn-table
+//   >>impl-modules  >>impl-layers  >>impl-construction  >>impl-copies  >>impl-init  >>impl-optim
+//   >>impl-clip  >>impl-schedule  >>impl-data  >>impl-files  >>impl-state  >>impl-progress
 //   >>nn-license
 
 #ifndef TENSOR_NN__PASS
@@ -90,6 +94,7 @@ typedef struct tensor_embedding_args_t {
     int scale_grad_by_freq TENSOR_INIT;     // gradients of a row are divided by how often index names it
     int sparse TENSOR_INIT;                 // a step costs the rows used, not the table: see nn_sparse_adam
 } tensor_embedding_args_t;
+
 // Rows of weight named by index: tensor_embedding(index, weight, .padding_idx = TENSOR_ZERO).
 //   index   any shape, i32/i64, values 0..rows-1
 //   weight  [rows, width] f32/f64/f16/bf16
@@ -110,6 +115,7 @@ typedef struct tensor_embedding_bag_args_t {
     int scale_grad_by_freq TENSOR_INIT, sparse TENSOR_INIT;     // as tensor_embedding
     double max_norm TENSOR_INIT, norm_type TENSOR_INIT;         // as tensor_embedding
 } tensor_embedding_bag_args_t;
+
 // Mean, sum or maximum of the rows of each bag of indices; 0 for an empty bag.
 //   index    [bags, n] i32/i64 without offsets, or [n]: bag k begins at offsets[k]
 //   weight   [rows, width] f32/f64/f16/bf16
@@ -133,6 +139,7 @@ typedef struct tensor_layer_norm_args_t {
     const void *options_are_named_ TENSOR_INIT;
     double eps TENSOR_INIT;                 // default 1e-5
 } tensor_layer_norm_args_t;
+
 // (x - mean) / sqrt(var + eps) * weight + bias over the last dims: tensor_layer_norm(x, 1, w, b).
 //   x             [..., D...] f32/f64/f16/bf16, D... the normalized dims
 //   weight, bias  [D...], dtype of x; NULL = 1, 0
@@ -149,6 +156,7 @@ typedef struct tensor_batch_norm_args_t {
     double momentum TENSOR_INIT;            // weight of x in the update, default 0.1
     double eps TENSOR_INIT;                 // default 1e-5
 } tensor_batch_norm_args_t;
+
 // (x - mean) / sqrt(var + eps) * weight + bias per channel: tensor_batch_norm(x, m, v, w, b, .training = 1).
 //   x             [N, C, ...] f32/f64/f16/bf16 (PyTorch returns a 1-d x that is empty, and no other)
 //   running_...   [C], changed in training (var unbiased); may be NULL then
@@ -167,6 +175,7 @@ typedef struct tensor_instance_norm_args_t {
     double momentum TENSOR_INIT;            // default 0.1
     double eps TENSOR_INIT;                 // default 1e-5
 } tensor_instance_norm_args_t;
+
 // batch_norm of every item of the batch by itself.
 //   x       [N, C, ...], at least one dim behind C; the rest as batch_norm
 //   -> new, shape of x;  grad through mean and variance
@@ -182,6 +191,7 @@ typedef struct tensor_group_norm_args_t {
     const void *options_are_named_ TENSOR_INIT;
     double eps TENSOR_INIT;                 // default 1e-5
 } tensor_group_norm_args_t;
+
 // The same over groups of channels of one item: tensor_group_norm(x, 8, w, b).
 //   x             [N, C, ...] f32/f64/f16/bf16, C a multiple of groups
 //   weight, bias  [C]; NULL = 1, 0
@@ -197,6 +207,7 @@ typedef struct tensor_rms_norm_args_t {
     const void *options_are_named_ TENSOR_INIT;
     double eps TENSOR_INIT;                 // 0 = the epsilon of x's dtype (f16, bf16: of f32)
 } tensor_rms_norm_args_t;
+
 // x / sqrt(mean of x^2 + eps) * weight over the last dims: tensor_rms_norm(x, 1, w).
 //   x       [..., D...] f32/f64/f16/bf16
 //   weight  [D...]; NULL = 1
@@ -213,6 +224,7 @@ typedef struct tensor_local_response_norm_args_t {
     double beta TENSOR_INIT;                // default 0.75
     double k TENSOR_INIT;                   // default 1
 } tensor_local_response_norm_args_t;
+
 // x / (k + alpha * mean of x^2 over size neighbouring channels)^beta.
 //   x       [N, C, ...] f32/f64/f16/bf16, at least 3 dims
 //   -> new, shape of x;  grad through the mean;  errors SHAPE, DTYPE
@@ -234,6 +246,7 @@ typedef struct tensor_conv_args_t {
         dilation_h TENSOR_INIT, dilation_w TENSOR_INIT;
     int same TENSOR_INIT;                   // padding = 'same' (stride 1): output as large as the input
 } tensor_conv_args_t;
+
 // Convolution (cross-correlation, as in PyTorch): tensor_conv2d(x, w, b, .stride = 2, .padding = 1), or
 // PyTorch's positions tensor_conv2d(x, w, b, 2, 1). On the CPU 3x3 and 5x5 ones of stride 1 between many
 // channels go Winograd's way: up to some 4 times the root mean square error of direct sums, and one
@@ -262,6 +275,7 @@ typedef struct tensor_conv_transpose_args_t {
         output_padding_h TENSOR_INIT, output_padding_w TENSOR_INIT, dilation_h TENSOR_INIT,
         dilation_w TENSOR_INIT;
 } tensor_conv_transpose_args_t;
+
 // Transposed convolution: the gradient of a convolution by its input.
 //   x       as tensor_conv2d
 //   weight  [C, O / groups, K...], dtype of x
@@ -285,6 +299,7 @@ typedef struct tensor_columns_args_t {
     int64_t kernel_w TENSOR_INIT, dilation_w TENSOR_INIT, padding_w TENSOR_INIT, stride_w TENSOR_INIT;
     int64_t height TENSOR_INIT, width TENSOR_INIT;   // of the images, col2im only; width 0 = height
 } tensor_columns_args_t;
+
 // Windows of images as columns, torch.nn.functional.unfold (Tensor.unfold is tensor_unfold_dim): row
 // (c KH + ky) KW + kx of column oy OW + ox. tensor_im2col(x, kernel, .padding = 1).
 //   x       [N, C, H, W] or [C, H, W], f32/f64/f16/bf16
@@ -309,6 +324,7 @@ typedef struct tensor_max_pool_args_t {
         padding_h TENSOR_INIT, padding_w TENSOR_INIT, dilation_h TENSOR_INIT, dilation_w TENSOR_INIT;
     int ceil_mode TENSOR_INIT;              // also windows that leave the input on the right
 } tensor_max_pool_args_t;
+
 // Largest element of each window; NaN wins. tensor_max_pool2d(x, 2) halves height and width.
 //   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N, any dtype but bool
 //   -> new [N, C, OH, OW];  grad to the chosen element;  errors SHAPE, DTYPE
@@ -331,6 +347,7 @@ typedef struct tensor_avg_pool_args_t {
     int no_count_pad TENSOR_INIT;           // count_include_pad = False: divide by elements inside x
     int64_t divisor_override TENSOR_INIT;   // 0 = the window's size
 } tensor_avg_pool_args_t;
+
 // Mean of each window, of integers without its fraction.
 //   x       as tensor_max_pool2d
 //   -> new [N, C, OH, OW];  grad spreads g over the window;  errors SHAPE, DTYPE
@@ -371,6 +388,7 @@ typedef struct tensor_max_unpool_args_t {
         padding_h TENSOR_INIT, padding_w TENSOR_INIT;
     int64_t size TENSOR_INIT, size_h TENSOR_INIT, size_w TENSOR_INIT; // output_size; 0 = as the pool's input
 } tensor_max_unpool_args_t;
+
 // Zeros with the elements of x at the places a max pool found.
 //   indices  shape of x, i64: the indices of tensor_max_pool2d_with_indices
 //   -> new [N, C, (H - 1) stride - 2 padding + kernel, ...];  grad gathers g;  errors SHAPE, INDEX, DTYPE
@@ -383,6 +401,7 @@ typedef enum tensor_pad_t {
     TENSOR_PAD_CONSTANT, TENSOR_PAD_REFLECT, TENSOR_PAD_REPLICATE, TENSOR_PAD_CIRCULAR,
     TENSOR_PAD_ZEROS = TENSOR_PAD_CONSTANT, TENSOR_PAD_BORDER = TENSOR_PAD_REPLICATE
 } tensor_pad_t;
+
 // x with elements added at the ends of its last dims (or cut, where a number is negative). tensor_pad(x, 1,
 // 1, 2, 2) adds zeros: 1 at both ends of the last dim, 2 at those of the one before.
 //   x      any dtype
@@ -405,6 +424,7 @@ typedef enum tensor_interpolation_t {
     TENSOR_NEAREST = 1, TENSOR_NEAREST_EXACT, TENSOR_LINEAR, TENSOR_BILINEAR, TENSOR_BICUBIC,
     TENSOR_TRILINEAR, TENSOR_AREA
 } tensor_interpolation_t;
+
 typedef struct tensor_interpolate_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
@@ -416,6 +436,7 @@ typedef struct tensor_interpolate_args_t {
     int align_corners TENSOR_INIT;             // the corner pixels' centres stay at the corners
     int recompute_scale_factor TENSOR_INIT;
 } tensor_interpolate_args_t;
+
 // Images resampled: tensor_interpolate(x, .scale_factor = 2, .mode = TENSOR_BILINEAR).
 //   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W]; floats, for the nearest ones any dtype
 //   -> new;  grad through the weights;  errors SHAPE, DTYPE
@@ -430,6 +451,7 @@ typedef struct tensor_grid_sample_args_t {
     tensor_pad_t padding_mode TENSOR_INIT;     // outside: TENSOR_PAD_ZEROS (default), _BORDER or _REFLECT
     int align_corners TENSOR_INIT;
 } tensor_grid_sample_args_t;
+
 // x at the places of grid, (x, y) or (x, y, z) with -1 and 1 at the edges of the image.
 //   x       [N, C, H, W] (or [N, C, D, H, W]) f32/f64/f16/bf16
 //   grid    [N, H', W', 2] (or [N, D', H', W', 3]), dtype of x
@@ -494,6 +516,7 @@ typedef struct tensor_scaled_dot_product_attention_args_t {
     double scale TENSOR_INIT;               // 0 = 1 / sqrt(E)
     int enable_gqa TENSOR_INIT; // fewer heads (third dim from the end) in key and value: each serves several
 } tensor_scaled_dot_product_attention_args_t;
+
 // softmax(q kT scale + mask) v; a row that may look at nothing gives 0.
 //   query, key, value   [..., T, E], [..., S, E], [..., S, V] f32/f64/f16/bf16; ... broadcasts
 //   -> new [..., T, V];  grad to query, key, value (and a float mask)
@@ -519,6 +542,7 @@ typedef struct tensor_rnn_args_t {
     int batch_first TENSOR_INIT;            // x and y are [N, T, ...]
     int relu TENSOR_INIT;                   // tensor_rnn: relu for tanh
 } tensor_rnn_args_t;
+
 // Recurrent nets over time (LSTM: Hochreiter and Schmidhuber, 1997): tensor_lstm(x, weights, .h = h, .c = c).
 //   x        [T, N, I] or [T, I], T > 0, f32/f64/f16/bf16
 //   weights  for each layer, for each direction: w_ih [G, I], w_hh [G, H], b_ih [G], b_hh [G] (not with
@@ -677,6 +701,7 @@ typedef struct tensor_cross_entropy_args_t {
     double label_smoothing TENSOR_INIT;     // 0..1, default 0
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_cross_entropy_args_t;
+
 // Cross entropy between softmax(input) and classes.
 //   input   logits [N, C] or [N, C, d...] f32/f64/f16/bf16 ([C] without a batch)
 //   target  [N] or [N, d...] i32/i64, values 0..C-1 or ignore_index; or probabilities as input
@@ -693,6 +718,7 @@ typedef struct tensor_nll_loss_args_t {
     int64_t ignore_index TENSOR_INIT;       // default -100
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_nll_loss_args_t;
+
 // Minus the element of input that target names.
 //   input   log-probabilities [N, C] or [N, C, d...] f32/f64/f16/bf16 ([C] without a batch)
 //   target  [N] or [N, d...] i32/i64, values 0..C-1 or ignore_index
@@ -706,6 +732,7 @@ typedef struct tensor_mse_loss_args_t {
     const void *options_are_named_ TENSOR_INIT;
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_mse_loss_args_t;
+
 // (input - target)^2.
 //   input, target   any shape, the same, f32/f64/f16/bf16
 //   -> new;  grad 2 (input - target);  errors SHAPE, DTYPE
@@ -718,6 +745,7 @@ typedef struct tensor_l1_loss_args_t {
     const void *options_are_named_ TENSOR_INIT;
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_l1_loss_args_t;
+
 // |input - target|.
 //   input, target   any shape, the same, f32/f64/f16/bf16
 //   -> new;  grad sign(input - target);  errors SHAPE, DTYPE
@@ -731,6 +759,7 @@ typedef struct tensor_smooth_l1_loss_args_t {
     double beta TENSOR_INIT;                // default 1
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_smooth_l1_loss_args_t;
+
 // d^2 / (2 beta) where |d| < beta, else |d| - beta / 2; d = input - target.
 //   input, target   any shape, the same, f32/f64/f16/bf16
 //   -> new;  grad d / beta, sign(d);  errors SHAPE (beta < 0), DTYPE
@@ -744,6 +773,7 @@ typedef struct tensor_huber_loss_args_t {
     double delta TENSOR_INIT;               // default 1
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_huber_loss_args_t;
+
 // d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2); d = input - target.
 //   input, target   any shape, the same, f32/f64/f16/bf16
 //   -> new;  grad d clamped to +-delta;  errors SHAPE (delta <= 0), DTYPE
@@ -757,6 +787,7 @@ typedef struct tensor_binary_cross_entropy_args_t {
     const void *options_are_named_ TENSOR_INIT;
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_binary_cross_entropy_args_t;
+
 // -(t log x + (1 - t) log(1 - x)), logs not below -100.
 //   input   probabilities in 0..1, any shape, f32/f64/f16/bf16
 //   target  shape and dtype of input
@@ -772,6 +803,7 @@ typedef struct tensor_binary_cross_entropy_with_logits_args_t {
     const void *options_are_named_ TENSOR_INIT;
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_binary_cross_entropy_with_logits_args_t;
+
 // Binary cross entropy of sigmoid(input), stable for every input.
 //   input   logits, any shape, f32/f64/f16/bf16
 //   target  shape and dtype of input
@@ -788,6 +820,7 @@ typedef struct tensor_kl_div_args_t {
     int log_target TENSOR_INIT;             // target is log-probabilities, too
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_kl_div_args_t;
+
 // t (log t - input): Kullback-Leibler divergence, input being log-probabilities.
 //   input, target   any shape, the same, f32/f64/f16/bf16
 //   -> new;  grad -t;  errors SHAPE, DTYPE
@@ -803,6 +836,7 @@ typedef struct tensor_margin_loss_args_t {
     int64_t p TENSOR_INIT;                  // 1 (default) or 2; of multi_margin
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_margin_loss_args_t;
+
 // x where target is 1, max(0, margin - x) where it is -1.
 //   input   any shape, f32/f64/f16/bf16
 //   target  shape of input, 1 or -1, a float of its dtype or an integer
@@ -839,6 +873,7 @@ typedef struct tensor_ranking_loss_args_t {
     double margin TENSOR_INIT;              // default 0
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_ranking_loss_args_t;
+
 // max(0, margin - target (x1 - x2)).
 //   input1, input2, target   one shape, f32/f64/f16/bf16; target 1 or -1, also an integer
 //   -> new;  grad -target, target or 0;  errors SHAPE, DTYPE
@@ -861,6 +896,7 @@ typedef struct tensor_triplet_margin_loss_args_t {
     int swap TENSOR_INIT;                   // the nearer of anchor and positive counts for negative
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_triplet_margin_loss_args_t;
+
 // max(0, margin + |anchor - positive| - |anchor - negative|), p-norms over the last dim.
 //   anchor, positive, negative   [..., D], one shape, f32/f64/f16/bf16
 //   -> new;  TENSOR_NONE: [...];  grad through the norms;  errors SHAPE, DTYPE
@@ -875,6 +911,7 @@ typedef struct tensor_gaussian_nll_loss_args_t {
     double eps TENSOR_INIT;                 // least variance, default 1e-6
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_gaussian_nll_loss_args_t;
+
 // (log var + (input - target)^2 / var) / 2.
 //   input   any shape, f32/f64/f16/bf16
 //   target  broadcasts to the shape of input (PyTorch: they broadcast to each other)
@@ -893,6 +930,7 @@ typedef struct tensor_poisson_nll_loss_args_t {
     double eps TENSOR_INIT;                 // default 1e-8
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_poisson_nll_loss_args_t;
+
 // exp(input) - target input: input is the logarithm of a rate, target a count.
 //   input, target   any shape, the same, f32/f64/f16/bf16 (target also integers)
 //   -> new;  grad exp(input) - target;  errors SHAPE, DTYPE
@@ -908,6 +946,7 @@ typedef struct tensor_ctc_loss_args_t {
     int zero_infinity TENSOR_INIT;          // impossible alignments count as 0 instead of infinity
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_ctc_loss_args_t;
+
 // Connectionist temporal classification: -log of the probability of all alignments that give the targets.
 //   log_probs                      [T, N, C] or [T, C], f32/f64/f16/bf16, logarithms of probabilities
 //   targets                        [N, S] padded or [sum of target_lengths], i32/i64, no blanks; [S]
@@ -1130,9 +1169,11 @@ TENSOR__IN_LINE nn_module_t *nn__child_of(nn__module_t m, const char *name,
                                                            nn__module_t child) {
     return (nn_child)(m.m, name, child.m);
 }
+
 TENSOR__IN_LINE tensor_t *nn__forward_of(nn__module_t m, tensor__tensor_t x) {
     return (nn_forward)(m.m, x.t);
 }
+
 #define nn_child(...) __extension__ nn__stamp(TENSOR__IN(nn_child), nn__child_of(__VA_ARGS__))
 #define nn_forward(...) __extension__ tensor__at(TENSOR__IN(nn_forward), nn__forward_of(__VA_ARGS__))
 #else
@@ -1696,6 +1737,7 @@ int nn__are_modules(nn__module_t, nn__module_t, nn__module_t, nn__module_t, nn__
 TENSOR__IN_LINE nn_module_t *nn__append_to(nn__module_t sequential, nn__module_t m) {
     return (nn_append)(sequential.m, m.m);
 }
+
 #define nn_append(...) __extension__ nn__stamp(TENSOR__IN(nn_append), nn__append_to(__VA_ARGS__))
 #else
 #define nn_append(...) NN__CALL(nn_append, __VA_ARGS__)
@@ -1775,6 +1817,7 @@ typedef struct nn_kaiming_args_t {
     int fan_out TENSOR_INIT;
     nn_nonlinearity_t nonlinearity TENSOR_INIT;
 } nn_kaiming_args_t;
+
 //   -> t;  errors as above
 TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a);
 TENSOR_API tensor_t *nn_init_kaiming_normal__with(nn_kaiming_args_t a);
@@ -2007,6 +2050,7 @@ typedef struct nn_group_args_t {
     const void *options_are_named_ TENSOR_INIT;
     double lr TENSOR_INIT, weight_decay TENSOR_INIT;
 } nn_group_args_t;
+
 //   -> code;  errors SHAPE, OUT_OF_MEMORY, POISONED, UNSUPPORTED (nn_lbfgs)
 TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n, nn_group_args_t a);
 
@@ -2129,6 +2173,7 @@ typedef struct nn_plateau_t {
     double best;
     int64_t seen, bad, resting;
 } nn_plateau_t;
+
 // The learning rate after one more value of what is watched: nn_set_lr(opt, nn_lr_plateau(&p, loss,
 // nn_get_lr(opt))) lets it fall by factor when that has not become better for patience calls.
 TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr);
@@ -2160,6 +2205,7 @@ typedef struct nn_dataset_t {
 TENSOR_API nn_dataset_t nn_tensor_dataset(tensor_t *x, tensor_t *y);
 
 typedef struct nn_data_loader_t nn_data_loader_t;
+
 // x and y are poison when there is no batch.
 typedef struct nn_batch_t { tensor_t *x, *y; int64_t size, index, epoch; } nn_batch_t;
 
@@ -2280,6 +2326,7 @@ typedef struct nn_load_args_t {
     int partial TENSOR_INIT;                // missing and unexpected names are left alone
     const char *prefix TENSOR_INIT;         // comes before the names in the file; others are left alone
 } nn_load_args_t;
+
 //   -> code;  errors IO, FORMAT, OUT_OF_MEMORY, POISONED
 TENSOR_API int nn_load_with(nn_load_args_t a);
 #define nn_load(path, ...) NN__WITH_OWN(nn_load, path, __VA_ARGS__)
@@ -2345,6 +2392,7 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 
 #ifdef __cplusplus
 }
+
 // ------------------------------------------------------------------------------
 // >>nn-cpp                                         MARK: C++ face
 //
@@ -2387,6 +2435,7 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
     inline NN__CPP_##R (f)(NN__CPP_P A, NN__CPP_P B, T options_are_named = T()) {                            \
         NN__CPP_S A NN__CPP_S B NN__CPP_C(f)                                                                 \
     }
+
 #define NN__CPP_3(R, f, T, A, B, C)                                                                          \
     inline NN__CPP_##R (f)(NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, T options_are_named = T()) {               \
         NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_C(f)                                                     \
@@ -2404,10 +2453,12 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
     NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F,          \
             NN__CPP_P G), NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E NN__CPP_S F            \
             NN__CPP_S G)
+
 #define NN__CPP_8(R, f, T, A, B, C, D, E, F, G, H)                                                           \
     NN__CPP(R, f, T, (NN__CPP_P A, NN__CPP_P B, NN__CPP_P C, NN__CPP_P D, NN__CPP_P E, NN__CPP_P F,          \
             NN__CPP_P G, NN__CPP_P H), NN__CPP_S A NN__CPP_S B NN__CPP_S C NN__CPP_S D NN__CPP_S E           \
             NN__CPP_S F NN__CPP_S G NN__CPP_S H)
+
 // NN__CPP_m_n: from m to n positions.
 #define NN__CPP_1_2(R, f, T, A, B) NN__CPP_1(R, f, T, A) NN__CPP_2(R, f, T, A, B)
 #define NN__CPP_1_3(R, f, T, A, B, C) NN__CPP_1_2(R, f, T, A, B) NN__CPP_3(R, f, T, A, B, C)
@@ -2501,10 +2552,12 @@ NN__CPP_3(tensor, tensor_gaussian_nll_loss, tensor_gaussian_nll_loss_args_t, (te
           (tensor, target), (tensor, var))
 NN__CPP_4(tensor, tensor_ctc_loss, tensor_ctc_loss_args_t, (tensor, log_probs), (tensor, targets),
           (tensor, input_lengths), (tensor, target_lengths))
+
 template <class... D> inline tensor_t *tensor_pad(tensor_t *x, D... pads) {
     tensor_dims_pack p(pads...);
     return (tensor_pad_n)(x, p.d, p.n, TENSOR_PAD_CONSTANT, 0);
 }
+
 #define tensor_col2im(...) NN__CALL(tensor_col2im, __VA_ARGS__)
 #define tensor_pad(...) NN__CALL(tensor_pad, __VA_ARGS__)
 
@@ -2551,6 +2604,7 @@ NN__CPP_2_3(tensor, nn_transformer_forward, nn_transformer_args_t, (module, modu
             (tensor, memory))
 NN__CPP_1(tensor, nn_init_kaiming_uniform_, nn_kaiming_args_t, (tensor, t))
 NN__CPP_1(tensor, nn_init_kaiming_normal_, nn_kaiming_args_t, (tensor, t))
+
 // nn_adam(nullptr, {.list = tensors, .count = n}) takes a list.
 NN__CPP_1(optimizer, nn_sgd, nn_sgd_args_t, (module, module))
 NN__CPP_1(optimizer, nn_adam, nn_adam_args_t, (module, module))
@@ -2568,14 +2622,17 @@ NN__CPP_1(loader, nn_data_loader, nn_data_loader_args_t, (dataset, dataset))
 #ifndef TENSOR_NO_STDIO
 NN__CPP_2(int, nn_load, nn_load_args_t, (text, path), (module, module))
 #endif
+
 template <class... D> inline nn_module_t *nn_pad(tensor_pad_t mode, double value, D... pads) {
     tensor_dims_pack p(pads...);
     return (nn_pad_n)(p.d, p.n, mode, value);
 }
+
 inline int nn_optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n,
                               nn_group_args_t a = nn_group_args_t()) {
     return nn__optimizer_group(o, list, n, a);
 }
+
 inline int (nn_zero_grad)(nn_module_t *m) { return nn_module_zero_grad(m); }
 inline int (nn_free)(nn_optimizer_t *o) { return nn_optimizer_free(o); }
 inline int (nn_free)(nn_data_loader_t *l) { return nn_data_loader_free(l); }
@@ -2583,10 +2640,12 @@ inline tensor_t *nn__stamp(const char *site, tensor_t *t) { return tensor__at(si
 inline tensor_pair_t nn__stamp(const char *site, tensor_pair_t p) { return tensor__at_pair(site, p); }
 inline tensor_state_t nn__stamp(const char *site, tensor_state_t s) { return nn__at_state(site, s); }
 inline int nn__stamp(const char *site, int code) { return tensor__at_int(site, code); }
+
 inline nn_optimizer_t *nn__stamp(const char *site, nn_optimizer_t *o) {
     (void)tensor__at_ptr(site, o);
     return o;
 }
+
 inline nn_data_loader_t *nn__stamp(const char *site, nn_data_loader_t *l) {
     (void)tensor__at_ptr(site, l);
     return l;
@@ -2649,14 +2708,14 @@ TENSOR__INLINE void nn__window_range(const nn__window_t *g, int64_t kx, int64_t 
     int64_t first = g->pad[2] - kx * g->dilation[2], end = g->in[2] + first;
     *lo = first > 0 ? (first + g->stride[2] - 1) / g->stride[2] : 0;
     *hi = end > 0 ? (end + g->stride[2] - 1) / g->stride[2] : 0;
-    if (*hi > g->out[2]) *hi = g->out[2];
-    if (*lo > *hi) *lo = *hi;
+    if (*hi > g->out[2]) { *hi = g->out[2]; }
+    if (*lo > *hi) { *lo = *hi; }
 }
 
 // Window o of a pool along dim d: input places *from..*to-1 in steps of dilation, inside the image.
 // -> how many of them a mean counts
 TENSOR__INLINE int64_t nn__window_at(const nn__window_t *g, int d, int64_t o, int64_t *from, int64_t *to) {
-    int64_t end = g->in[d] + g->pad[d], all;
+    int64_t end = g->in[d] + g->pad[d];
     if (g->mode == NN__ADAPTIVE) {
         *from = o * g->in[d] / g->out[d];
         *to = ((o + 1) * g->in[d] + g->out[d] - 1) / g->out[d];
@@ -2664,10 +2723,10 @@ TENSOR__INLINE int64_t nn__window_at(const nn__window_t *g, int d, int64_t o, in
     }
     *from = o * g->stride[d] - g->pad[d];
     *to = *from + (g->kernel[d] - 1) * g->dilation[d] + 1;
-    if (*to > end) *to = end;
-    all = *to - *from;
-    while (*from < 0) *from += g->dilation[d];
-    if (*to > g->in[d]) *to = g->in[d];
+    if (*to > end) { *to = end; }
+    int64_t all = *to - *from;
+    while (*from < 0) { *from += g->dilation[d]; }
+    if (*to > g->in[d]) { *to = g->in[d]; }
     return g->mode == NN__COUNT_PAD ? all : *to - *from;
 }
 
@@ -2699,7 +2758,9 @@ typedef struct nn__update_t {
 #else
 #define NN__BOTH TENSOR__INLINE
 #endif
+
 NN__BOTH void nn__at_sgd(nn__update_t *u, double t) { u->early = t == 1; }
+
 NN__BOTH void nn__at_adam(nn__update_t *u, double t) {
     double root = sqrt(1 - pow(u->beta2, t));
     u->step = u->lr / (1 - pow(u->beta1, t));
@@ -2709,21 +2770,25 @@ NN__BOTH void nn__at_adam(nn__update_t *u, double t) {
         u->root = 1;
     }
 }
+
 NN__BOTH void nn__at_adagrad(nn__update_t *u, double t) { u->step = u->lr / (1 + (t - 1) * u->drag); }
+
 NN__BOTH double nn__nadam_mu(const nn__update_t *u, double t) {
     return u->beta1 * (1 - 0.5 * pow(0.96, t * u->drag));
 }
+
 // The product of all mu so far is no state: it is soon nothing beside 1, and where it is not, mu is soon
 // beta1.
 NN__BOTH void nn__at_nadam(nn__update_t *u, double t) {
     double mu = nn__nadam_mu(u, t), next = nn__nadam_mu(u, t + 1), by = pow(0.96, u->drag);
     double all = 1, q = by, i;
-    for (i = 1; i <= t && all > 1e-17 && q > 1e-18; i++, q *= by) all *= u->beta1 * (1 - 0.5 * q);
-    if (i <= t) all *= pow(u->beta1, t - i + 1);
+    for (i = 1; i <= t && all > 1e-17 && q > 1e-18; i++, q *= by) { all *= u->beta1 * (1 - 0.5 * q); }
+    if (i <= t) { all *= pow(u->beta1, t - i + 1); }
     u->other = u->lr * (1 - mu) / (1 - all);
     u->step = u->lr * next / (1 - all * next);
     u->bias = 1 - pow(u->beta2, t);
 }
+
 NN__BOTH void nn__at_radam(nn__update_t *u, double t) {
     double power = pow(u->beta2, t), most = 2 / u->rest2 - 1, rho = most - 2 * t * power / (1 - power);
     u->early = rho <= 5;
@@ -2742,6 +2807,7 @@ NN__BOTH void nn__at_radam(nn__update_t *u, double t) {
     X(sgd, 1, nn__at_sgd, 0) X(adam, 3, nn__at_adam, 2) X(rmsprop, 3, nn__at_sgd, 1)                         \
     X(adagrad, 1, nn__at_adagrad, 1) X(adadelta, 2, nn__at_sgd, 2) X(adamax, 2, nn__at_adam, 2)              \
     X(nadam, 2, nn__at_nadam, 2) X(radam, 2, nn__at_radam, 2)
+
 // clang-format off
 #define NN__MEAN(s, beta) V_ADD(NN__MUL(s, NN__N(beta)), NN__MUL(NN__MUL(NN__N(rest2), g), g))
 #define NN__STEP_M \
@@ -2752,11 +2818,13 @@ NN__BOTH void nn__at_radam(nn__update_t *u, double t) {
         g = NN__U(nesterov) ? V_ADD(g, NN__MUL(NN__N(momentum), s0)) : s0; \
     } \
     x = V_ADD(x, NN__MUL(NN__N(lr), g));
+
 #define NN__STEP_adam \
     NN__STEP_M \
     g = s1 = NN__MEAN(s1, beta2); \
     if (NN__HAS(2)) g = s2 = V_MAX(s2, s1); \
     x = V_ADD(x, NN__DIV(NN__MUL(NN__N(step), s0), V_ADD(V_MUL(NN__SQRT(g), NN__N(root)), NN__N(eps))));
+
 #define NN__STEP_rmsprop { \
     NN__T v = s0 = NN__MEAN(s0, beta2); \
     if (NN__HAS(2)) { \
@@ -2774,15 +2842,18 @@ NN__BOTH void nn__at_radam(nn__update_t *u, double t) {
     g = NN__MUL(NN__DIV(NN__SQRT(V_ADD(s1, NN__N(eps))), NN__SQRT(V_ADD(s0, NN__N(eps)))), g); \
     s1 = NN__MEAN(s1, beta2); \
     x = V_ADD(x, NN__MUL(NN__N(lr), g));
+
 #define NN__STEP_adamax \
     NN__STEP_M \
     s1 = V_MAX(NN__MUL(s1, NN__N(beta2)), V_ADD(V_ABS(g), NN__N(eps))); \
     x = V_ADD(x, NN__DIV(NN__MUL(NN__N(step), s0), s1));
+
 #define NN__STEP_nadam { \
     NN__STEP_M \
     s1 = NN__MEAN(s1, beta2); \
     NN__T by = V_ADD(NN__SQRT(NN__DIV(s1, NN__N(bias))), NN__N(eps)); \
     x = V_ADD(V_ADD(x, NN__DIV(NN__MUL(NN__N(other), g), by)), NN__DIV(NN__MUL(NN__N(step), s0), by)); }
+
 #define NN__STEP_radam \
     NN__STEP_M \
     s1 = NN__MEAN(s1, beta2); \
@@ -2795,8 +2866,10 @@ enum {
     NN__STEPS(NN__STEP_ID)
     NN__SUM_SQUARES, NN__SCALE_GRADS
 };
+
 typedef void nn__update_fn(const nn__update_t *u, void *x, const void *g, void *s0, void *s1, void *s2,
                            int64_t n);
+
 // A formula: its kernel in a pass, and what of its numbers depends on the step.
 typedef struct nn__formula_t {
     nn__update_fn *(*step)(int place);
@@ -2843,6 +2916,7 @@ typedef struct nn__formula_t {
            keep, double scale)) \
     X(squares, double, (const void *x, int64_t n)) \
     X(rescale, int, (void *x, double f, int64_t n))
+
 // of f32 alone
 #define NN__KERNELS_F32(X) \
     X(direct, void, (int64_t co, int64_t n, const float *w, const int32_t *off, const float *b, const \
@@ -3017,6 +3091,7 @@ typedef enum nn_op_id_t {
     NN_OP_END
 } nn_op_id_t;
 enum { NN_OP_COUNT = (int)NN_OP_END - (int)TENSOR_OP_NN_FIRST };
+
 // Whole recurrent nets, and attention with a mask, which only a device's library runs: rows beside the table,
 // as no test of every row on the CPU could. A kernel that declines (UNSUPPORTED, no error raised) leaves them
 // to other rows.
@@ -3145,45 +3220,49 @@ TENSOR__INLINE double NN__K(larger)(double a, double b) { return a > b || a != a
 #define V_NLS(a) V_ADD(V_LOG1P(V_EXP(V_NEG(V_ABS(a)))), V_MAX(V_NEG(a), V_ZERO()))
 
 #define NN__LOAD(p, n, fill) (TENSOR__LIKELY((n) >= V_N) ? V_LOAD(p) : V_PART(p, n, (NN__R)(fill)))
+
 TENSOR__INLINE void NN__K(put)(NN__R *p, int64_t n, V_F v) {
-    if (TENSOR__LIKELY(n >= V_N))
+    if (TENSOR__LIKELY(n >= V_N)) {
         V_STORE(p, v);
-    else
+    } else {
         V_PUT_PART(p, n, v);
+    }
 }
+
 TENSOR__INLINE V_F NN__K(cut)(V_F v, int64_t n) { return TENSOR__LIKELY(n >= V_N) ? v : V_CUT_PART(v, n); }
 
 // y[i] = a
 NN__KERNEL void NN__K(fill)(void *y, double a, int64_t n) {
     NN__R *p = (NN__R *)y;
-    int64_t i;
-    for (i = 0; i < n; i += V_N) NN__K(put)(p + i, n - i, V_SET(a));
+    for (int64_t i = 0; i < n; i += V_N) { NN__K(put)(p + i, n - i, V_SET(a)); }
 }
 
 // y[i] += x[i]
 NN__KERNEL void NN__K(add)(void *y, const void *x, int64_t n) {
     NN__R *p = (NN__R *)y;
     const NN__R *q = (const NN__R *)x;
-    int64_t i;
-    for (i = 0; i < n; i += V_N)
+    for (int64_t i = 0; i < n; i += V_N) {
         NN__K(put)(p + i, n - i, V_ADD(NN__LOAD(p + i, n - i, 0), NN__LOAD(q + i, n - i, 0)));
+    }
 }
 
 // y[i] *= a
 NN__KERNEL void NN__K(scale)(void *y, double a, int64_t n) {
     NN__R *p = (NN__R *)y;
-    int64_t i;
-    for (i = 0; i < n; i += V_N) NN__K(put)(p + i, n - i, V_MUL(NN__LOAD(p + i, n - i, 0), V_SET(a)));
+    for (int64_t i = 0; i < n; i += V_N) {
+        NN__K(put)(p + i, n - i, V_MUL(NN__LOAD(p + i, n - i, 0), V_SET(a)));
+    }
 }
 
 // sum of x[i] y[i]; of x[i] if y is NULL. Leaves in lanes, their sums in double: long rows lose nothing.
 #undef NN__LEAF
 #define NN__LEAF ((int64_t)64 * V_N)
+
 NN__KERNEL double NN__K(dot)(const void *x, const void *y, int64_t n) {
     const NN__R *p = (const NN__R *)x, *q = (const NN__R *)y;
     double sum = 0;
-    int64_t i, k;
-    for (i = 0; i < n; i = k) {
+    int64_t k;
+    for (int64_t i = 0; i < n; i = k) {
         V_F s = V_ZERO(), t = s;
         k = n - i < NN__LEAF ? n : i + NN__LEAF;
         if (!q) {
@@ -3192,9 +3271,10 @@ NN__KERNEL double NN__K(dot)(const void *x, const void *y, int64_t n) {
                 t = V_ADD(t, V_LOAD(p + i + V_N));
             }
             s = V_ADD(s, t);
-            for (; i < k; i += V_N) s = V_ADD(s, NN__LOAD(p + i, n - i, 0));
-        } else
-            for (; i < k; i += V_N) s = V_FMA(NN__LOAD(p + i, n - i, 0), NN__LOAD(q + i, n - i, 0), s);
+            for (; i < k; i += V_N) { s = V_ADD(s, NN__LOAD(p + i, n - i, 0)); }
+        } else {
+            for (; i < k; i += V_N) { s = V_FMA(NN__LOAD(p + i, n - i, 0), NN__LOAD(q + i, n - i, 0), s); }
+        }
         sum += (double)V_HSUM(s);
     }
     return sum;
@@ -3202,8 +3282,7 @@ NN__KERNEL double NN__K(dot)(const void *x, const void *y, int64_t n) {
 
 TENSOR__INLINE NN__S NN__K(row_max)(const NN__R *p, int64_t n) {
     V_F m = V_SET(-INFINITY);
-    int64_t i;
-    for (i = 0; i < n; i += V_N) m = V_MAX(m, NN__LOAD(p + i, n - i, -INFINITY));
+    for (int64_t i = 0; i < n; i += V_N) { m = V_MAX(m, NN__LOAD(p + i, n - i, -INFINITY)); }
     return V_HMAX(m);
 }
 
@@ -3214,15 +3293,16 @@ TENSOR__INLINE V_F NN__K(term)(V_F y) {
     static const float t[16] = {1.0f, 1.0442737f, 1.0905077f, 1.1387886f, 1.1892071f, 1.2418578f, 1.2968396f,
                                 1.3542556f, 1.4142135f, 1.4768262f, 1.5422108f, 1.6104903f, 1.6817929f,
                                 1.7562522f, 1.8340081f, 1.9152066f};
-    V_F big = V_SET(786432.0f), l = V_SET(1.44269504f), k, n, r, h;
+    V_F big = V_SET(786432.0f), l = V_SET(1.44269504f);
     y = V_MAXR(V_SET(-105.0f), y);
-    k = V_FMA(y, l, big);
-    n = V_SUB(k, big);
-    r = V_FMA(y, l, V_NEG(n));
-    h = V_LOOKUP(t, V_BITS(k));
+    V_F k = V_FMA(y, l, big);
+    V_F n = V_SUB(k, big);
+    V_F r = V_FMA(y, l, V_NEG(n));
+    V_F h = V_LOOKUP(t, V_BITS(k));
     k = V_FMA(V_FMA(r, V_SET(0.05550411f), V_SET(0.2402265f)), r, V_SET(0.693147182f));
     return V_LDEXP(V_FMA(V_MUL(h, r), k, h), n);
 }
+
 #define NN__TERM(y) NN__K(term)(y)
 #else
 #define NN__TERM(y) V_EXP(y)
@@ -3232,7 +3312,6 @@ TENSOR__INLINE V_F NN__K(term)(V_F y) {
 NN__KERNEL double NN__K(lse)(const void *x, int64_t n) {
     const NN__R *p = (const NN__R *)x;
     V_F s = V_ZERO(), vm = V_SET(-INFINITY), v1 = vm, v2 = vm, v3 = vm;
-    NN__S m;
     int64_t i;
     for (i = 0; i + 4 * V_N <= n; i += 4 * V_N) {
         vm = V_MAXR(V_LOAD(p + i), vm);
@@ -3240,9 +3319,9 @@ NN__KERNEL double NN__K(lse)(const void *x, int64_t n) {
         v2 = V_MAXR(V_LOAD(p + i + 2 * V_N), v2);
         v3 = V_MAXR(V_LOAD(p + i + 3 * V_N), v3);
     }
-    for (; i < n; i += V_N) vm = V_MAXR(NN__LOAD(p + i, n - i, -INFINITY), vm);
-    m = V_HMAX(V_MAXR(V_MAXR(v1, vm), V_MAXR(v3, v2)));
-    if (m == (NN__S)-INFINITY || m == (NN__S)INFINITY) return (double)NN__K(row_max)(p, n);
+    for (; i < n; i += V_N) { vm = V_MAXR(NN__LOAD(p + i, n - i, -INFINITY), vm); }
+    NN__S m = V_HMAX(V_MAXR(V_MAXR(v1, vm), V_MAXR(v3, v2)));
+    if (m == (NN__S)-INFINITY || m == (NN__S)INFINITY) { return (double)NN__K(row_max)(p, n); }
     vm = V_SET(m);
     for (i = 0; i < n; i += V_N) {
         V_AHEAD(p + i, n);
@@ -3264,15 +3343,15 @@ NN__KERNEL double NN__K(lse)(const void *x, int64_t n) {
 NN__KERNEL void NN__K(col2im)(const void *columns, void *image, const nn__window_t *g, int64_t channels,
                               const nn__block_t *b) {
     const NN__R *q = (const NN__R *)columns;
-    int64_t c, k, r, ox, lo, hi, taps = g->kernel[0] * g->kernel[1] * g->kernel[2];
-    for (c = 0; c < channels; c++)
-        for (k = 0; k < taps; k++) {
+    int64_t lo, hi, taps = g->kernel[0] * g->kernel[1] * g->kernel[2];
+    for (int64_t c = 0; c < channels; c++) {
+        for (int64_t k = 0; k < taps; k++) {
             int64_t kx = k % g->kernel[2], ky = k / g->kernel[2] % g->kernel[1];
             int64_t kz = k / g->kernel[2] / g->kernel[1], oz = b->r0 / g->out[1], oy = b->r0 % g->out[1];
             nn__window_range(g, kx, &lo, &hi);
-            if (lo < b->x0) lo = b->x0;
-            if (hi > b->x1) hi = b->x1;
-            for (r = b->r0; r < b->r1; r++, q += b->x1 - b->x0) {
+            if (lo < b->x0) { lo = b->x0; }
+            if (hi > b->x1) { hi = b->x1; }
+            for (int64_t r = b->r0; r < b->r1; r++, q += b->x1 - b->x0) {
                 int64_t iz = oz * g->stride[0] - g->pad[0] + kz * g->dilation[0];
                 int64_t iy = oy * g->stride[1] - g->pad[1] + ky * g->dilation[1];
                 NN__R *p = (NN__R *)image + ((c * g->in[0] + iz) * g->in[1] + iy) * g->in[2] +
@@ -3281,16 +3360,18 @@ NN__KERNEL void NN__K(col2im)(const void *columns, void *image, const nn__window
                     oy = 0;
                     oz++;
                 }
-                if (iz < 0 || iz >= g->in[0] || iy < 0 || iy >= g->in[1] || lo >= hi) continue;
-                if (g->stride[2] == 1)
+                if (iz < 0 || iz >= g->in[0] || iy < 0 || iy >= g->in[1] || lo >= hi) { continue; }
+                if (g->stride[2] == 1) {
                     NN__K(add)(p + lo, q + (lo - b->x0), hi - lo);
-                else
-                    for (ox = lo; ox < hi; ox++) {
+                } else {
+                    for (int64_t ox = lo; ox < hi; ox++) {
                         int64_t i = ox * g->stride[2];
                         p[i] = (NN__R)(p[i] + q[ox - b->x0]);
                     }
+                }
             }
         }
+    }
 }
 
 // ------------------------------------------------------------------------------
@@ -3308,10 +3389,10 @@ NN__KERNEL void NN__K(col2im)(const void *columns, void *image, const nn__window
 #undef NN__ROWS
 #undef NN__MR
 #if TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4
-#define NN__MR 8            /* outputs of a tile: 16 sums + 2 + 1 of 32 registers */
+#define NN__MR 8            // outputs of a tile: 16 sums + 2 + 1 of 32 registers
 #define NN__ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #else
-#define NN__MR 4            /* 8 sums + 2 + 1 of 16 */
+#define NN__MR 4            // 8 sums + 2 + 1 of 16
 #define NN__ROWS(X) X(0) X(1) X(2) X(3)
 #endif
 #define NN__ZERO(i) V_F a##i = V_SET(b[i]), b##i = a##i;
@@ -3321,6 +3402,7 @@ NN__KERNEL void NN__K(col2im)(const void *columns, void *image, const nn__window
         if (w1) NN__K(put)(y1 + i * ys, w1, b##i); }
 // Pixel x of an output reads p[sw x]: sw is 1, or 2 where even. What is read beyond a line is not stored.
 #define NN__AT(p) (even ? NN__EVEN(V_LOAD(p), V_LOAD((p) + V_N)) : V_LOAD(p))
+
 // m outputs at two places of w0 and w1 pixels (w1 may be 0). w [n][MR], b [MR].
 TENSOR__INLINE void NN__K(direct_tile)(const int mr, const int even, int m, int64_t n, const float *w,
                                        const int32_t *off, const float *b, const float *p0, const float *p1,
@@ -3332,6 +3414,7 @@ TENSOR__INLINE void NN__K(direct_tile)(const int mr, const int even, int m, int6
     }
     NN__ROWS(NN__OUT)
 }
+
 // One output of 3 x 3 taps (or any 9 of whose offsets each three are equally far apart).
 #define NN__NINE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 #define NN__WEIGHT(k) V_F w##k = V_SET(w[k * NN__MR]);
@@ -3339,17 +3422,21 @@ TENSOR__INLINE void NN__K(direct_tile)(const int mr, const int even, int m, int6
 #define NN__THREE(l, a, b, c, start) V_FMA(l##_2, c, V_FMA(l##_1, b, V_FMA(l##_0, a, start)))
 #define NN__SUM9(l, m, n) V_ADD(V_ADD(NN__THREE(l, w0, w1, w2, start), NN__THREE(m, w3, w4, w5, zero)),      \
                                 NN__THREE(n, w6, w7, w8, zero))
+
 TENSOR__INLINE void NN__K(direct_nine)(const int even, const float *w, const int32_t *off, float b,
                                        const float *p, int64_t ps, float *y, int64_t rows, int64_t ow) {
-    int64_t d = off[1] - off[0], x, pairs = NN__MR > 4 && off[3] - off[0] == ps && off[6] - off[3] == ps;
+    int64_t d = off[1] - off[0], pairs = NN__MR > 4 && off[3] - off[0] == ps && off[6] - off[3] == ps;
     V_F start = V_SET(b), zero = V_ZERO();
     NN__NINE(NN__WEIGHT)
     // Two rows at a time have two of three lines in common, where registers hold them.
     for (; pairs && rows > 1; rows -= 2, p += 2 * ps, y += 2 * ow) {
         const float *l0 = p + off[0], *l1 = p + off[3], *l2 = p + off[6], *l3 = l2 + ps;
-        for (x = 0; x < ow; x += V_N, l0 += V_N << even, l1 += V_N << even, l2 += V_N << even,
+        for (int64_t x = 0; x < ow; x += V_N, l0 += V_N << even, l1 += V_N << even, l2 += V_N << even,
                                       l3 += V_N << even) {
-            NN__LINE3(l0) NN__LINE3(l1) NN__LINE3(l2) NN__LINE3(l3)
+            NN__LINE3(l0)
+            NN__LINE3(l1)
+            NN__LINE3(l2)
+            NN__LINE3(l3)
             V_AHEAD(y + x, 256);
             V_AHEAD(y + ow + x, 256);
             NN__K(put)(y + x, ow - x, NN__SUM9(l0, l1, l2));
@@ -3358,63 +3445,75 @@ TENSOR__INLINE void NN__K(direct_nine)(const int even, const float *w, const int
     }
     for (; rows > 0; rows--, p += ps, y += ow) {
         const float *l0 = p + off[0], *l1 = p + off[3], *l2 = p + off[6];
-        for (x = 0; x < ow; x += V_N, l0 += V_N << even, l1 += V_N << even, l2 += V_N << even) {
-            NN__LINE3(l0) NN__LINE3(l1) NN__LINE3(l2)
+        for (int64_t x = 0; x < ow; x += V_N, l0 += V_N << even, l1 += V_N << even, l2 += V_N << even) {
+            NN__LINE3(l0)
+            NN__LINE3(l1)
+            NN__LINE3(l2)
             V_AHEAD(y + x, 128);
             NN__K(put)(y + x, ow - x, NN__SUM9(l0, l1, l2));
         }
     }
 }
+
 // Rows of ow pixels of co outputs: p steps by ps from row to row, y by ow, and by ys from output to output.
 NN__KERNEL void NN__K(direct)(int64_t co, int64_t n, const float *w, const int32_t *off, const float *b,
                               const float *p, int64_t ps, int64_t sw, float *y, int64_t ys, int64_t rows,
                               int64_t ow) {
-    int64_t r = 0, x = 0, r1, x1, w1, o;
+    int64_t r = 0, x = 0;
     if (co == 1 && n == 9) {
-        if (sw == 1) NN__K(direct_nine)(0, w, off, *b, p, ps, y, rows, ow);
-        else NN__K(direct_nine)(1, w, off, *b, p, ps, y, rows, ow);
+        if (sw == 1) {
+            NN__K(direct_nine)(0, w, off, *b, p, ps, y, rows, ow);
+        } else {
+            NN__K(direct_nine)(1, w, off, *b, p, ps, y, rows, ow);
+        }
         return;
     }
+    int64_t r1, x1, w1;
     for (; r < rows; r = x1 + V_N < ow ? r1 : r1 + 1, x = r == r1 ? x1 + V_N : 0) {
-        const float *p0 = p + r * ps + x * sw, *p1;
+        const float *p0 = p + r * ps + x * sw;
         x1 = x + V_N < ow ? x + V_N : 0;
         r1 = x1 ? r : r + 1;
         w1 = r1 < rows ? ow - x1 : 0;
+        const float *p1;
         p1 = w1 ? p + r1 * ps + x1 * sw : p0;
-        for (o = 0; o < co; o += NN__MR) {
+        for (int64_t o = 0; o < co; o += NN__MR) {
             const float *wo = w + o * n, *bo = b + o;
             float *y0 = y + o * ys + r * ow + x, *y1 = y + o * ys + r1 * ow + x1;
             int m = co - o < NN__MR ? (int)(co - o) : NN__MR;
 #define NN__TILE(mr, even) NN__K(direct_tile)(mr, even, m, n, wo, off, bo, p0, p1, y0, y1, ys, ow - x, w1)
-            if (sw != 1) NN__TILE(1, 1);
-            else if (m > 4) NN__TILE(NN__MR, 0);
-            else if (m > 1) NN__TILE(4, 0);
-            else NN__TILE(1, 0);
+            if (sw != 1) {
+                NN__TILE(1, 1);
+            } else if (m > 4) {
+                NN__TILE(NN__MR, 0);
+            } else if (m > 1) {
+                NN__TILE(4, 0);
+            } else {
+                NN__TILE(1, 0);
+            }
         }
     }
 }
+
 // Lines first .. first + lines of a plane [h][w] whose elements are uh lines and uw columns apart, with
 // zeros between and around them, pw to the left. Up to a vector is written past the end.
 NN__KERNEL void NN__K(pad)(const float *x, int64_t h, int64_t w, int64_t uh, int64_t uw, int64_t first,
                            int64_t lines, int64_t pw, float *to, int64_t pitch) {
-    int64_t i;
     for (; lines > 0; lines--, first++, to += pitch) {
-        const float *from;
-        for (i = 0; i < pitch; i += V_N) V_STORE(to + i, V_ZERO());
-        if (first < 0 || first >= h * uh || (uh > 1 && first % uh)) continue;
-        from = x + (uh > 1 ? first / uh : first) * w;      // a division takes as long as a line
-        for (i = 0; uw == 1 && i < w; i += V_N) {
+        for (int64_t i = 0; i < pitch; i += V_N) { V_STORE(to + i, V_ZERO()); }
+        if (first < 0 || first >= h * uh || (uh > 1 && first % uh)) { continue; }
+        const float *from = x + (uh > 1 ? first / uh : first) * w;  // a division takes as long as a line
+        for (int64_t i = 0; uw == 1 && i < w; i += V_N) {
             V_AHEAD(from + i, h * w);                      // the plane that is copied next
             NN__K(put)(to + pw + i, w - i, NN__LOAD(from + i, w - i, 0));
         }
-        for (i = 0; uw != 1 && i < w; i++) to[pw + i * uw] = from[i];
+        for (int64_t i = 0; uw != 1 && i < w; i++) { to[pw + i * uw] = from[i]; }
     }
 }
 
 // Sums over pixels for the weight gradient: s[i][k] += sum of g[i gs + p] x[p + off[k]] over images x rows x
 // width pixels. Tiles of 4 outputs and KT taps, or of one and 9, keep their sums in vectors until the last
 // image.
-#define NN__KT (TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4 ? 5 : 2)   /* 20 sums + 4 + 5 of 32 registers */
+#define NN__KT (TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4 ? 5 : 2)   // 20 sums + 4 + 5 of 32 registers
 #define NN__DOT(i, k) if (k < NN__KT) s##i##k = V_FMA(g##i, x##k, s##i##k);
 #define NN__FOUR(X, k) X(0, k) X(1, k) X(2, k) X(3, k)
 #define NN__FIVE(X) NN__FOUR(X, 0) NN__FOUR(X, 1) NN__FOUR(X, 2) NN__FOUR(X, 3) NN__FOUR(X, 4)
@@ -3428,28 +3527,31 @@ NN__KERNEL void NN__K(pad)(const float *x, int64_t h, int64_t w, int64_t uh, int
 #define NN__TAP(k) V_F s##k = V_ZERO(); int64_t o##k = off[k < taps ? k : 0];
 #define NN__MEET(k) s##k = V_FMA(u, V_SEL(r + V_N <= width ? all : keep, NN__AT(q + o##k), V_ZERO()), s##k);
 #define NN__KEEP(k) if (k < taps) to[k] += V_HSUM(s##k);
+
 TENSOR__INLINE void NN__K(nine_sums)(const int even, int taps, const int32_t *off, const float *grad,
                                      int64_t g_row, int64_t g_image, const float *image, int64_t x_row,
                                      int64_t x_image, int64_t images, int64_t rows, int64_t width,
                                          float *to) {
-    int64_t i, k, r, left = width % V_N;
+    int64_t r, left = width % V_N;
     V_M all = V_EQ(V_ZERO(), V_ZERO()), keep = V_NE(NN__K(cut)(V_SET(1), left ? left : V_N), V_ZERO());
     NN__NINE(NN__TAP)
-    for (i = 0; i < images; i++)
-        for (k = 0; k < rows; k++) {
+    for (int64_t i = 0; i < images; i++) {
+        for (int64_t k = 0; k < rows; k++) {
             const float *g = grad + i * g_image + k * g_row, *q = image + i * x_image + k * x_row;
             for (r = 0; r < width; r += V_N, q += V_N << even) {
                 V_F u = NN__LOAD(g + r, width - r, 0);
                 NN__NINE(NN__MEET)
             }
         }
+    }
     NN__NINE(NN__KEEP)
 }
+
 NN__KERNEL void NN__K(direct_weight)(int m, int taps, const int32_t *off, const float *grad, int64_t gs,
                                      int64_t g_row, int64_t g_image, const float *image, int64_t x_row,
                                      int64_t x_image, int64_t images, int64_t rows, int64_t width, int64_t sw,
                                      float *to, int64_t ts) {
-    int64_t g_1 = gs, g_2 = m > 2 ? 2 * gs : 0, g_3 = m > 3 ? 3 * gs : 0, i, k, r;
+    int64_t g_1 = gs, g_2 = m > 2 ? 2 * gs : 0, g_3 = m > 3 ? 3 * gs : 0, r;
     int left = (int)(width % V_N);
     int32_t o1 = off[taps > 1 ? 1 : 0], o2 = off[taps > 2 ? 2 : 0], o3 = off[taps > 3 ? 3 : 0];
     int32_t o4 = off[taps > 4 ? 4 : 0];
@@ -3457,16 +3559,19 @@ NN__KERNEL void NN__K(direct_weight)(int m, int taps, const int32_t *off, const 
     if (m == 1) {
 #define NN__ONE(even) \
     NN__K(nine_sums)(even, taps, off, grad, g_row, g_image, image, x_row, x_image, images, rows, width, to)
-        if (sw == 1) NN__ONE(0);
-        else NN__ONE(1);
+        if (sw == 1) {
+            NN__ONE(0);
+        } else {
+            NN__ONE(1);
+        }
         return;
     }
-    for (i = 0; i < images; i++) {
+    for (int64_t i = 0; i < images; i++) {
         const float *g = grad + i * g_image, *x = image + i * x_image;
-        for (k = 0; k < rows; k++, g += g_row, x += x_row) {
-            for (r = 0; r + V_N <= width; r += V_N) NN__LINE(V_LOAD)
+        for (int64_t k = 0; k < rows; k++, g += g_row, x += x_row) {
+            for (r = 0; r + V_N <= width; r += V_N) { NN__LINE(V_LOAD) }
 #define NN__TAIL(p) V_PART(p, left, 0.0f)
-            if (left) NN__LINE(NN__TAIL)
+            if (left) { NN__LINE(NN__TAIL) }
         }
     }
     NN__FIVE(NN__FOLD)
@@ -3479,16 +3584,16 @@ NN__KERNEL void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
 #if TENSOR_NN__PASS == 3
 #define NN__HALVES(a, b, way) _mm512_maskz_shuffle_f32x4(0xFFFF, a, b, way)
     // Whole lines of both sides: rows are often 4096 bytes apart, where a cache holds few of them.
-    for (; r < rows; r += 16)
+    for (; r < rows; r += 16) {
         for (c = 0; c < columns; c += 16) {
             V_F v[16];
             int64_t left = rows - r, wide = columns - c;
             for (i = 0; i < 16; i++) {
                 const float *p = x + (r + i) * xs + c;
-                if (i < left) V_AHEAD(p, 64);
+                if (i < left) { V_AHEAD(p, 64); }
                 v[i] = i < left ? NN__LOAD(p, wide, 0) : V_ZERO();
             }
-            for (i = 0; i < 16; i += 4) TENSOR__QUADS(v + i);
+            for (i = 0; i < 16; i += 4) { TENSOR__QUADS(v + i); }
             for (i = 0; i < 4; i++) {
                 V_F a = NN__HALVES(v[i], v[i + 4], 0x44), b = NN__HALVES(v[i], v[i + 4], 0xEE);
                 V_F e = NN__HALVES(v[i + 8], v[i + 12], 0x44), f = NN__HALVES(v[i + 8], v[i + 12], 0xEE);
@@ -3502,6 +3607,7 @@ NN__KERNEL void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
                 NN__K(put)(y + (c + i) * ys + r, left, v[i]);
             }
         }
+    }
     return;
 #endif
 #if TENSOR_NN__PASS > 0
@@ -3509,9 +3615,9 @@ NN__KERNEL void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
         for (c = 0; c + 4 <= columns; c += 4) {
 #if TENSOR_NN__PASS >= 4
             V_F v[4];
-            for (i = 0; i < 4; i++) v[i] = V_LOAD(x + i * xs + c);
+            for (i = 0; i < 4; i++) { v[i] = V_LOAD(x + i * xs + c); }
             TENSOR__QUADS(v);
-            for (i = 0; i < 4; i++) V_STORE(y + (c + i) * ys, v[i]);
+            for (i = 0; i < 4; i++) { V_STORE(y + (c + i) * ys, v[i]); }
 #else
             __m128 v0 = _mm_loadu_ps(x + c), v1 = _mm_loadu_ps(x + xs + c);
             __m128 v2 = _mm_loadu_ps(x + 2 * xs + c), v3 = _mm_loadu_ps(x + 3 * xs + c);
@@ -3522,12 +3628,14 @@ NN__KERNEL void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
             _mm_storeu_ps(y + (c + 3) * ys, v3);
 #endif
         }
-        for (; c < columns; c++)
-            for (i = 0; i < 4; i++) y[c * ys + i] = x[i * xs + c];
+        for (; c < columns; c++) {
+            for (i = 0; i < 4; i++) { y[c * ys + i] = x[i * xs + c]; }
+        }
     }
 #endif
-    for (; r < rows; r++, x += xs, y++)
-        for (c = 0; c < columns; c++) y[c * ys] = x[c];
+    for (; r < rows; r++, x += xs, y++) {
+        for (c = 0; c < columns; c++) { y[c * ys] = x[c]; }
+    }
     (void)i;
 }
 
@@ -3537,14 +3645,14 @@ NN__KERNEL void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
 #undef NN__GR
 #undef NN__GATHER_ROWS
 #if TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4
-#define NN__GR 14           /* 28 sums + 2 + 1 of 32 registers; pictures are often 14 2^k wide */
+#define NN__GR 14           // 28 sums + 2 + 1 of 32 registers; pictures are often 14 2^k wide
 #define NN__GATHER_ROWS(X) \
     X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
 #elif TENSOR_NN__PASS == 2
-#define NN__GR 6            /* 12 + 2 + 1 of 16 */
+#define NN__GR 6            // 12 + 2 + 1 of 16
 #define NN__GATHER_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5)
 #else
-#define NN__GR 4            /* 8 + 2 + 1, and products: no FMA */
+#define NN__GR 4            // 8 + 2 + 1, and products: no FMA
 #define NN__GATHER_ROWS(X) X(0) X(1) X(2) X(3)
 #endif
 #define NN__GATHER_ZERO(i) V_F x##i = u, y##i = v;
@@ -3555,6 +3663,7 @@ NN__KERNEL void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
 #define NN__GATHER_OUT(i) if (rows > i) { \
         V_STORE(c + i * cs, start ? x##i : V_ADD(V_LOAD(c + i * cs), x##i)); \
         if (nv > 1) V_STORE(c + i * cs + V_N, start ? y##i : V_ADD(V_LOAD(c + i * cs + V_N), y##i)); }
+
 TENSOR__INLINE void NN__K(gather_tile)(const int rows, const int nv, int64_t n, const float *a, int64_t as,
                                        const int32_t *off, const float *b, const float *start, float *c,
                                        int64_t cs) {
@@ -3563,18 +3672,20 @@ TENSOR__INLINE void NN__K(gather_tile)(const int rows, const int nv, int64_t n, 
     for (; n > 0; n--, b += 2 * V_N, off++) {
         const float *p = a + *off;
         u = V_LOAD(b);
-        if (nv > 1) v = V_LOAD(b + V_N);
+        if (nv > 1) { v = V_LOAD(b + V_N); }
         NN__GATHER_ROWS(NN__GATHER_STEP)
     }
     NN__GATHER_ROWS(NN__GATHER_OUT)
 }
+
 #define NN__GATHER_CASE(i) \
     case 2 * i: NN__K(gather_tile)(i + 1, 1, n, a, as, off, b, start, c, cs); return; \
     case 2 * i + 1: NN__K(gather_tile)(i + 1, 2, n, a, as, off, b, start, c, cs); return;
+
 NN__KERNEL void NN__K(gather)(int rows, int two, int64_t n, const float *a, int64_t as, const int32_t *off,
                               const float *b, const float *start, float *c, int64_t cs) {
     switch (2 * (rows - 1) + two) {
-    NN__GATHER_ROWS(NN__GATHER_CASE)
+        NN__GATHER_ROWS(NN__GATHER_CASE)
     default: return;
     }
 }
@@ -3613,15 +3724,23 @@ TENSOR__INLINE void NN__K(winograd_line)(const int form, const int from, const i
         r = V_MUL(V_SET(cb), V_FMA(V_SET(b2), from > 4 ? V_FMA(V_SET(b2), x4, x2) : x2, x0));
         u = V_MUL(V_SET(b * cb), V_FMA(V_SET(b2), x3, x1));
         y[0] = plain ? x0 : V_MUL(V_SET(fc), x0);
-        y[5] = from == 3 ? x2 : from == 4 ? x3 : x4;
+        if (from == 3) {
+            y[5] = x2;
+        } else if (from == 4) {
+            y[5] = x3;
+        } else {
+            y[5] = x4;
+        }
     }
     y[1] = V_ADD(p, q), y[2] = V_SUB(p, q), y[3] = V_ADD(r, u), y[4] = V_SUB(r, u);
 }
+
 #define NN__TILE_IN(k) k < from ? V_LOAD(x + i * xr + k * xc) : V_ZERO()
 #define NN__TILE_LINE(k) k < from ? t[k * to + i] : V_ZERO()
 #define NN__TILE_KEEP(k) (void)(k < to ? (t[i * to + k] = d[k], 0) : 0)
 #define NN__TILE_PUT(k) (void)(k < to ? (V_STORE(y + k * yr + i * yc, V_ADD(d[k], add)), 0) : 0)
 #define NN__SIX(X) X(0), X(1), X(2), X(3), X(4), X(5)
+
 // n tiles of a vector of channels, from x from to x to, of the strides tile, row, column; start (may be NULL)
 // is added.
 TENSOR__INLINE void NN__K(winograd_tiles)(const int form, const int from, const int to, int64_t n,
@@ -3640,18 +3759,20 @@ TENSOR__INLINE void NN__K(winograd_tiles)(const int form, const int from, const 
         }
     }
 }
+
 #define NN__TILES(form, five, from, to) \
     case form + five: NN__K(winograd_tiles)(form, from, to, n, x, xt, xr, xc, y, yt, yr, yc, start); return;
+
 NN__KERNEL void NN__K(winograd)(int form, int64_t n, const float *x, int64_t xt, int64_t xr, int64_t xc,
                                 float *y, int64_t yt, int64_t yr, int64_t yc, const float *start) {
     switch (form) {
-    NN__TILES(NN__TILE_IMAGE, 0, 6, 6)
-    NN__TILES(NN__TILE_GRAD, 0, 4, 6)
-    NN__TILES(NN__TILE_KERNEL, 0, 3, 6)
-    NN__TILES(NN__TILE_OUT, 0, 6, 4)
-    NN__TILES(NN__TILE_SUMS, 0, 6, 3)
-    NN__TILES(NN__TILE_KERNEL, NN__TILE_5, 5, 6)
-    NN__TILES(NN__TILE_OUT, NN__TILE_5, 6, 2)
+        NN__TILES(NN__TILE_IMAGE, 0, 6, 6)
+        NN__TILES(NN__TILE_GRAD, 0, 4, 6)
+        NN__TILES(NN__TILE_KERNEL, 0, 3, 6)
+        NN__TILES(NN__TILE_OUT, 0, 6, 4)
+        NN__TILES(NN__TILE_SUMS, 0, 6, 3)
+        NN__TILES(NN__TILE_KERNEL, NN__TILE_5, 5, 6)
+        NN__TILES(NN__TILE_OUT, NN__TILE_5, 6, 2)
     default: return;
     }
 }
@@ -3667,11 +3788,11 @@ NN__KERNEL void NN__K(winograd)(int form, int64_t n, const float *x, int64_t xt,
 // The window from..to.
 TENSOR__INLINE void NN__K(max_window)(const NN__R *x, const nn__window_t *g, const int64_t *from,
                                       const int64_t *to, NN__R *y, int32_t *place) {
-    int64_t iz, iy, ix, at = -1;
+    int64_t at = -1;
     NN__R best = (NN__R)-INFINITY;
-    for (iz = from[0]; iz < to[0]; iz += g->dilation[0])
-        for (iy = from[1]; iy < to[1]; iy += g->dilation[1])
-            for (ix = from[2]; ix < to[2]; ix += g->dilation[2]) {
+    for (int64_t iz = from[0]; iz < to[0]; iz += g->dilation[0]) {
+        for (int64_t iy = from[1]; iy < to[1]; iy += g->dilation[1]) {
+            for (int64_t ix = from[2]; ix < to[2]; ix += g->dilation[2]) {
                 int64_t i = (iz * g->in[1] + iy) * g->in[2] + ix;
                 NN__R v = x[i];
                 if (v > best || v != v || at < 0) {
@@ -3679,6 +3800,8 @@ TENSOR__INLINE void NN__K(max_window)(const NN__R *x, const nn__window_t *g, con
                     at = i;
                 }
             }
+        }
+    }
     *y = best;
     *place = at < 0 ? 0 : (int32_t)at;   // none inside, where a dilation is larger than the image
 }
@@ -3686,6 +3809,7 @@ TENSOR__INLINE void NN__K(max_window)(const NN__R *x, const nn__window_t *g, con
 #if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 6
 #undef NN__LONGEST
 #define NN__LONGEST 256
+
 // V_N windows of one row, the first n of them kept; step holds 0, sw, 2 sw... The row segment they look at
 // comes from the image (what the others see is any number of the plane), or from a copy with -inf around
 // where a kept one leaves the row or a segment the plane. two: windows of 2 x 2, side by side. room: windows
@@ -3695,28 +3819,27 @@ TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__wi
     float copy[NN__LONGEST];
     int64_t sw = two ? 2 : g->stride[2], dw = two ? 1 : g->dilation[2], kw = two ? 2 : g->kernel[2];
     int64_t w = g->in[2], x0 = o[2] * sw - (two ? 0 : g->pad[2]), depth = two ? 1 : g->kernel[0];
-    int64_t length = (kw - 1) * dw + sw * V_N, height = two ? 2 : g->kernel[1], i, kx, ky, kz, iz, iy;
+    int64_t length = (kw - 1) * dw + sw * V_N, height = two ? 2 : g->kernel[1];
     int64_t left = x0 < 0 ? -x0 : 0, right = w - x0 < length ? w - x0 : length;
     int64_t last = x0 + ((n < V_N ? n : V_N) - 1) * sw, plane = g->in[0] * g->in[1] * w;
     int within = left == 0 && last + (kw - 1) * dw < w, first = 1, clean = 0;
     V_F m = V_SET(-INFINITY);
     V_I best = VI_SET(0);         // 0: none inside, where a dilation is larger than the image
-    for (kz = 0; kz < depth; kz++)
-        for (ky = 0; ky < height; ky++) {
-            const float *row;
-            int64_t start;
-            iz = two ? o[0] : o[0] * g->stride[0] - g->pad[0] + kz * g->dilation[0];
-            iy = two ? 2 * o[1] + ky : o[1] * g->stride[1] - g->pad[1] + ky * g->dilation[1];
-            if (!two && (iz < 0 || iz >= g->in[0] || iy < 0 || iy >= g->in[1])) continue;
-            start = (iz * g->in[1] + iy) * w;
-            row = x + start;
+    for (int64_t kz = 0; kz < depth; kz++) {
+        for (int64_t ky = 0; ky < height; ky++) {
+            int64_t iz = two ? o[0] : o[0] * g->stride[0] - g->pad[0] + kz * g->dilation[0];
+            int64_t iy = two ? 2 * o[1] + ky : o[1] * g->stride[1] - g->pad[1] + ky * g->dilation[1];
+            if (!two && (iz < 0 || iz >= g->in[0] || iy < 0 || iy >= g->in[1])) { continue; }
+            int64_t start = (iz * g->in[1] + iy) * w;
+            const float *row = x + start;
             if (within && start + x0 + length <= plane) {
                 row += x0;
             } else {
-                for (i = 0; !clean && i < length; i += V_N) V_STORE(copy + i, V_SET(-INFINITY));
+                for (int64_t i = 0; !clean && i < length; i += V_N) { V_STORE(copy + i, V_SET(-INFINITY)); }
                 clean = 1;
-                if (right > left)
+                if (right > left) {
                     memcpy(copy + left, row + x0 + left, (size_t)(right - left) * sizeof copy[0]);
+                }
                 row = copy;
             }
             // The first element of the window: it wins where all are -inf.
@@ -3724,33 +3847,33 @@ TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__wi
                 best = VI_ADD(step, VI_SET((int32_t)(start + x0)));
             } else if (first) {
                 int32_t at[V_N];
-                for (i = 0; i < V_N; i++) {
+                for (int64_t i = 0; i < V_N; i++) {
                     int64_t c = x0 + i * sw;
-                    while (c < 0) c += dw;
+                    while (c < 0) { c += dw; }
                     at[i] = c < w ? (int32_t)(start + c) : 0;
                 }
                 best = VI_LOAD(at);
             }
             first = 0;
-            for (kx = 0; kx < kw; kx++) {
+            for (int64_t kx = 0; kx < kw; kx++) {
                 const float *p = row + kx * dw;
+                if (two) { V_AHEAD(row + kx * V_N, 512); }
                 V_F v;
-                V_M better;
-                if (two) V_AHEAD(row + kx * V_N, 512);
                 if (sw == 1) {
                     v = V_LOAD(p);
                 } else if (sw == 2) {
                     v = NN__EVEN(V_LOAD(p), V_LOAD(p + V_N));
                 } else {
                     float t[V_N];
-                    for (i = 0; i < V_N; i++) t[i] = p[i * sw];
+                    for (int64_t i = 0; i < V_N; i++) { t[i] = p[i * sw]; }
                     v = V_LOAD(t);
                 }
-                better = M_OR(V_GT(v, m), V_ISNAN(v));
+                V_M better = M_OR(V_GT(v, m), V_ISNAN(v));
                 m = V_SEL(better, v, m);
                 best = VI_SEL(better, VI_ADD(step, VI_SET((int32_t)(start + x0 + kx * dw))), best);
             }
         }
+    }
     if (room >= V_N) {
         V_STORE(y, m);
         VI_STORE(place, best);
@@ -3758,7 +3881,7 @@ TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__wi
         int32_t at[V_N];
         VI_STORE(at, best);
         NN__K(put)(y, n, m);
-        for (i = 0; i < n && i < V_N; i++) place[i] = at[i];
+        for (int64_t i = 0; i < n && i < V_N; i++) { place[i] = at[i]; }
     }
 }
 #endif
@@ -3770,40 +3893,44 @@ NN__KERNEL void NN__K(max_pool)(const void *x, void *y, int32_t *place, const nn
 #if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 6
     const NN__R *end = q + g->out[0] * g->out[1] * g->out[2];
     int32_t steps[V_N];
-    int d, two = g->mode != NN__ADAPTIVE && g->kernel[0] == 1 && g->stride[0] == 1 && g->pad[0] == 0;
+    int two = g->mode != NN__ADAPTIVE && g->kernel[0] == 1 && g->stride[0] == 1 && g->pad[0] == 0;
     int lanes = g->mode != NN__ADAPTIVE &&
                 (g->kernel[2] - 1) * g->dilation[2] + g->stride[2] * V_N <= NN__LONGEST;
+    for (int d = 0; d < V_N; d++) { steps[d] = (int32_t)(d * g->stride[2]); }
     V_I step;
-    for (d = 0; d < V_N; d++) steps[d] = (int32_t)(d * g->stride[2]);
     step = VI_LOAD(steps);
-    for (d = 1; d < 3; d++)
+    for (int d = 1; d < 3; d++) {
         two = two && g->kernel[d] == 2 && g->stride[d] == 2 && g->pad[d] == 0 && g->dilation[d] == 1 &&
               2 * g->out[d] <= g->in[d];
+    }
 #endif
-    for (o[0] = 0; o[0] < g->out[0]; o[0]++)
+    for (o[0] = 0; o[0] < g->out[0]; o[0]++) {
         for (o[1] = 0; o[1] < g->out[1]; o[1]++, q += g->out[2], place += g->out[2]) {
             o[2] = 0;
 #if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 6
-            for (; lanes && o[2] < g->out[2]; o[2] += V_N)
+            for (; lanes && o[2] < g->out[2]; o[2] += V_N) {
 #define NN__LANES(two) \
     NN__K(max_lanes)(two, p, g, o, step, g->out[2] - o[2], end - q - o[2], q + o[2], place + o[2])
-                if (two) NN__LANES(1);
-                else NN__LANES(0);
+                if (two) {
+                    NN__LANES(1);
+                } else {
+                    NN__LANES(0);
+                }
+            }
 #endif
             for (; o[2] < g->out[2]; o[2]++) {
-                int i;
-                for (i = 0; i < 3; i++) (void)nn__window_at(g, i, o[i], &from[i], &to[i]);
+                for (int i = 0; i < 3; i++) { (void)nn__window_at(g, i, o[i], &from[i], &to[i]); }
                 NN__K(max_window)(p, g, from, to, q + o[2], place + o[2]);
             }
         }
+    }
 }
 
 // gx[place] += g over one plane.
 NN__KERNEL void NN__K(max_unpool)(const void *grad, const int32_t *place, void *gx, int64_t n) {
     const NN__R *q = (const NN__R *)grad;
     NN__R *p = (NN__R *)gx;
-    int64_t i;
-    for (i = 0; i < n; i++) p[place[i]] = (NN__R)(p[place[i]] + q[i]);
+    for (int64_t i = 0; i < n; i++) { p[place[i]] = (NN__R)(p[place[i]] + q[i]); }
 }
 
 // Sum over a window, rows added in double: it may be the whole image.
@@ -3811,38 +3938,43 @@ TENSOR__FN TENSOR__NOINLINE double NN__K(window_sum)(const NN__R *p, const nn__w
                                                      int64_t z1, int64_t y0, int64_t y1, int64_t x0,
                                                      int64_t x1) {
     double sum = 0;
-    int64_t iz, iy;
-    for (iz = z0; iz < z1; iz++)
-        for (iy = y0; iy < y1; iy++)
+    for (int64_t iz = z0; iz < z1; iz++) {
+        for (int64_t iy = y0; iy < y1; iy++) {
             sum += NN__K(dot)(p + (iz * g->in[1] + iy) * g->in[2] + x0, NULL, x1 - x0);
+        }
+    }
     return sum;
 }
 
 // back 0: x -> y means; 1: x += y spread over the windows.
 NN__KERNEL void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int back) {
     NN__R *p = (NN__R *)x, *q = (NN__R *)y;
-    int64_t oz, oy, ox, z0, z1, y0, y1, x0, x1, iz, iy, ix;
-    for (oz = 0; oz < g->out[0]; oz++) {
+    int64_t z0, z1, y0, y1, x0, x1;
+    for (int64_t oz = 0; oz < g->out[0]; oz++) {
         int64_t nz = nn__window_at(g, 0, oz, &z0, &z1);
-        for (oy = 0; oy < g->out[1]; oy++) {
+        for (int64_t oy = 0; oy < g->out[1]; oy++) {
             int64_t ny = nz * nn__window_at(g, 1, oy, &y0, &y1);
-            for (ox = 0; ox < g->out[2]; ox++, q++) {
+            for (int64_t ox = 0; ox < g->out[2]; ox++, q++) {
                 int64_t n = ny * nn__window_at(g, 2, ox, &x0, &x1);
-                NN__S divisor = (NN__S)(g->divisor ? g->divisor : n > 0 ? n : 1), s = 0;
+                int64_t by = n > 0 ? n : 1;
+                if (g->divisor) { by = g->divisor; }
+                NN__S divisor = (NN__S)by, s = 0;
                 if (!back && n > 32) {
                     *q = (NN__R)((NN__S)NN__K(window_sum)(p, g, z0, z1, y0, y1, x0, x1) / divisor);
                     continue;
                 }
-                if (back) s = (NN__S)*q / divisor;
-                for (iz = z0; iz < z1; iz++)
-                    for (iy = y0; iy < y1; iy++) {
+                if (back) { s = (NN__S)*q / divisor; }
+                for (int64_t iz = z0; iz < z1; iz++) {
+                    for (int64_t iy = y0; iy < y1; iy++) {
                         NN__R *row = p + (iz * g->in[1] + iy) * g->in[2];
-                        if (back)
-                            for (ix = x0; ix < x1; ix++) row[ix] = (NN__R)(row[ix] + s);
-                        else
-                            for (ix = x0; ix < x1; ix++) s += (NN__S)row[ix];
+                        if (back) {
+                            for (int64_t ix = x0; ix < x1; ix++) { row[ix] = (NN__R)(row[ix] + s); }
+                        } else {
+                            for (int64_t ix = x0; ix < x1; ix++) { s += (NN__S)row[ix]; }
+                        }
                     }
-                if (!back) *q = (NN__R)(s / divisor);
+                }
+                if (!back) { *q = (NN__R)(s / divisor); }
             }
         }
     }
@@ -3861,8 +3993,8 @@ NN__KERNEL double NN__K(deviation)(const void *g, const void *x, double mean, do
     const NN__R *gp = (const NN__R *)g, *p = (const NN__R *)x;
     V_F vm = V_SET(mean);
     double sum = 0, all = 0;
-    int64_t i, k;
-    for (i = 0; i < n; i = k) {
+    int64_t k;
+    for (int64_t i = 0; i < n; i = k) {
         V_F s = V_ZERO(), t = s, a = s, b = s;
         k = n - i < NN__LEAF ? n : i + NN__LEAF;
         for (; i + 2 * V_N <= k; i += 2 * V_N) {
@@ -3881,13 +4013,13 @@ NN__KERNEL double NN__K(deviation)(const void *g, const void *x, double mean, do
         a = V_ADD(a, b);
         for (; i < k; i += V_N) {
             V_F v = NN__K(cut)(V_SUB(NN__LOAD(p + i, n - i, 0), vm), n - i), gv = v;
-            if (gp) a = V_ADD(a, gv = NN__LOAD(gp + i, n - i, 0));
+            if (gp) { a = V_ADD(a, gv = NN__LOAD(gp + i, n - i, 0)); }
             s = V_FMA(gv, v, s);
         }
         sum += (double)V_HSUM(s);
-        if (gp) all += (double)V_HSUM(a);
+        if (gp) { all += (double)V_HSUM(a); }
     }
-    if (gp) *total = all;
+    if (gp) { *total = all; }
     return sum;
 }
 
@@ -3896,19 +4028,18 @@ NN__KERNEL void NN__K(layer_norm)(const void *x, const void *w, const void *b, v
                                   void *rstd, int64_t rows, int64_t n, double eps, int rms) {
     const NN__R *p = (const NN__R *)x, *wp = (const NN__R *)w, *bp = (const NN__R *)b;
     NN__R *o = (NN__R *)y;
-    int64_t r, i;
-    for (r = 0; r < rows; r++, p += n, o += n) {
+    for (int64_t r = 0; r < rows; r++, p += n, o += n) {
         double m = rms ? 0 : NN__K(dot)(p, NULL, n) / (double)n, d = NN__K(deviation)(NULL, p, m, NULL, n);
-        V_F vm = V_SET(m), vr;
+        V_F vm = V_SET(m);
         d = 1 / sqrt(d / (double)n + eps);
-        vr = V_SET(d);
+        V_F vr = V_SET(d);
         ((NN__R *)mean)[r] = (NN__R)m;
         ((NN__R *)rstd)[r] = (NN__R)d;
-        for (i = 0; i < n; i += V_N) {
+        for (int64_t i = 0; i < n; i += V_N) {
             V_F v = V_MUL(V_SUB(NN__LOAD(p + i, n - i, 0), vm), vr);
             V_AHEAD(o + i, n);
-            if (wp) v = V_MUL(v, NN__LOAD(wp + i, n - i, 0));
-            if (bp) v = V_ADD(v, NN__LOAD(bp + i, n - i, 0));
+            if (wp) { v = V_MUL(v, NN__LOAD(wp + i, n - i, 0)); }
+            if (bp) { v = V_ADD(v, NN__LOAD(bp + i, n - i, 0)); }
             NN__K(put)(o + i, n - i, v);
         }
     }
@@ -3920,12 +4051,12 @@ NN__KERNEL void NN__K(layer_norm_back)(const void *grad, const void *x, const vo
                                        int64_t n, int rms) {
     const NN__R *gp = (const NN__R *)grad, *p = (const NN__R *)x, *wp = (const NN__R *)w;
     NN__R *o = (NN__R *)gx, *ow = (NN__R *)gw, *ob = (NN__R *)gb;
-    int64_t r, i, k;
-    for (r = 0; r < rows; r++, p += n, gp += n, o += n) {
+    int64_t k;
+    for (int64_t r = 0; r < rows; r++, p += n, gp += n, o += n) {
         V_F vm = V_SET(((const NN__R *)mean)[r]), vr = V_SET(((const NN__R *)rstd)[r]);
         V_F s, t;
         double sum = 0, dot = 0;
-        for (i = 0; i < n; i = k) {
+        for (int64_t i = 0; i < n; i = k) {
             s = t = V_ZERO();
             k = n - i < NN__LEAF ? n : i + NN__LEAF;
             for (; i < k; i += V_N) {
@@ -3935,7 +4066,7 @@ NN__KERNEL void NN__K(layer_norm_back)(const void *grad, const void *x, const vo
                     NN__K(put)(ow + i, n - i, V_FMA(gv, h, NN__LOAD(ow + i, n - i, 0)));
                     NN__K(put)(ob + i, n - i, V_ADD(gv, NN__LOAD(ob + i, n - i, 0)));
                 }
-                if (wp) gv = V_MUL(gv, NN__LOAD(wp + i, n - i, 0));
+                if (wp) { gv = V_MUL(gv, NN__LOAD(wp + i, n - i, 0)); }
                 s = V_ADD(s, gv);
                 t = V_FMA(gv, h, t);
             }
@@ -3944,15 +4075,14 @@ NN__KERNEL void NN__K(layer_norm_back)(const void *grad, const void *x, const vo
         }
         s = rms ? V_ZERO() : V_SET(sum / (double)n);
         t = V_SET(dot / (double)n);
-        for (i = 0; i < n; i += V_N) {
+        for (int64_t i = 0; i < n; i += V_N) {
             V_F gv = NN__LOAD(gp + i, n - i, 0);
             V_F h = V_MUL(V_SUB(NN__LOAD(p + i, n - i, 0), vm), vr);
-            if (wp) gv = V_MUL(gv, NN__LOAD(wp + i, n - i, 0));
+            if (wp) { gv = V_MUL(gv, NN__LOAD(wp + i, n - i, 0)); }
             NN__K(put)(o + i, n - i, V_MUL(vr, V_SUB(V_SUB(gv, s), V_MUL(h, t))));
         }
     }
 }
-
 
 // y = a g + b (x - mean) + c; g may be NULL.
 NN__KERNEL void NN__K(affine)(const void *g, const void *x, void *y, double a, double mean, double b,
@@ -3960,10 +4090,9 @@ NN__KERNEL void NN__K(affine)(const void *g, const void *x, void *y, double a, d
     const NN__R *gp = (const NN__R *)g, *p = (const NN__R *)x;
     NN__R *o = (NN__R *)y;
     V_F va = V_SET(a), vm = V_SET(mean), vb = V_SET(b), vc = V_SET(c);
-    int64_t i;
-    for (i = 0; i < n; i += V_N) {
+    for (int64_t i = 0; i < n; i += V_N) {
         V_F v = V_FMA(V_SUB(NN__LOAD(p + i, n - i, 0), vm), vb, vc);
-        if (gp) v = V_FMA(NN__LOAD(gp + i, n - i, 0), va, v);
+        if (gp) { v = V_FMA(NN__LOAD(gp + i, n - i, 0), va, v); }
         NN__K(put)(o + i, n - i, v);
     }
 }
@@ -3981,10 +4110,9 @@ NN__KERNEL void NN__K(softmax_minus)(const void *x, const void *w, void *gx, dou
     const NN__R *p = (const NN__R *)x, *wp = (const NN__R *)w;
     NN__R *o = (NN__R *)gx;
     V_F vl = V_SET(lse), va = V_SET(a), vb = V_SET(b);
-    int64_t i;
-    for (i = 0; i < n; i += V_N) {
+    for (int64_t i = 0; i < n; i += V_N) {
         V_F v = V_MUL(V_EXP(V_SUB(NN__LOAD(p + i, n - i, 0), vl)), va);
-        if (b != 0) v = V_SUB(v, wp ? V_MUL(vb, NN__LOAD(wp + i, n - i, 0)) : vb);
+        if (b != 0) { v = V_SUB(v, wp ? V_MUL(vb, NN__LOAD(wp + i, n - i, 0)) : vb); }
         NN__K(put)(o + i, n - i, v);
     }
 }
@@ -4020,8 +4148,8 @@ NN__KERNEL double NN__K(loss)(nn__value_fn *value, const void *x, const void *t,
     NN__R *o = (NN__R *)y;
     V_F vx[NN__K(loss_block)], vt[NN__K(loss_block)], vq[NN__K(loss_block)], v[NN__K(loss_block)];
     V_F s = V_ZERO(), one = V_SET(1);
-    int64_t i, k, at;
-    for (i = 0; i < n; i = at) {
+    int64_t k, at;
+    for (int64_t i = 0; i < n; i = at) {
         for (k = 0, at = i; k < NN__K(loss_block) && at < n; k++, at += V_N) {
             vx[k] = NN__LOAD(xp + at, n - at, 0.5);
             vt[k] = NN__LOAD(tp + at, n - at, 0.5);
@@ -4029,11 +4157,12 @@ NN__KERNEL double NN__K(loss)(nn__value_fn *value, const void *x, const void *t,
         }
         value(vx, vt, vq, v, k, p);
         for (k = 0, at = i; k < NN__K(loss_block) && at < n; k++, at += V_N) {
-            if (wp) v[k] = V_MUL(v[k], NN__LOAD(wp + at, n - at, 0));
-            if (o)
+            if (wp) { v[k] = V_MUL(v[k], NN__LOAD(wp + at, n - at, 0)); }
+            if (o) {
                 NN__K(put)(o + at, n - at, v[k]);
-            else
+            } else {
                 s = V_ADD(s, NN__K(cut)(v[k], n - at));
+            }
         }
     }
     return (double)V_HSUM(s);
@@ -4050,8 +4179,8 @@ NN__KERNEL void NN__K(loss_back)(nn__slope_fn *slope, const void *g, int64_t ste
     V_F vx[NN__K(loss_block)], vt[NN__K(loss_block)], vq[NN__K(loss_block)];
     V_F a[NN__K(loss_block)], b[NN__K(loss_block)];
     V_F one = V_SET(1), vc = V_SET(c), all = V_SET((double)gp[0] * c);
-    int64_t i, k, at;
-    for (i = 0; i < n; i = at) {
+    int64_t k, at;
+    for (int64_t i = 0; i < n; i = at) {
         for (k = 0, at = i; k < NN__K(loss_block) && at < n; k++, at += V_N) {
             vx[k] = NN__LOAD(xp + at, n - at, 0.5);
             vt[k] = NN__LOAD(tp + at, n - at, 0.5);
@@ -4060,9 +4189,9 @@ NN__KERNEL void NN__K(loss_back)(nn__slope_fn *slope, const void *g, int64_t ste
         slope(vx, vt, vq, ox ? a : NULL, ot ? b : NULL, k, p);
         for (k = 0, at = i; k < NN__K(loss_block) && at < n; k++, at += V_N) {
             V_F by = step ? V_MUL(NN__LOAD(gp + at, n - at, 0), vc) : all;
-            if (wp) by = V_MUL(by, NN__LOAD(wp + at, n - at, 0));
-            if (ox) NN__K(put)(ox + at, n - at, V_MUL(by, a[k]));
-            if (ot) NN__K(put)(ot + at, n - at, V_MUL(by, b[k]));
+            if (wp) { by = V_MUL(by, NN__LOAD(wp + at, n - at, 0)); }
+            if (ox) { NN__K(put)(ox + at, n - at, V_MUL(by, a[k])); }
+            if (ot) { NN__K(put)(ot + at, n - at, V_MUL(by, b[k])); }
         }
     }
 }
@@ -4078,28 +4207,26 @@ NN__KERNEL void NN__K(loss_back)(nn__slope_fn *slope, const void *g, int64_t ste
 // s = e^(scale s - max), 0 from valid on. -> sum of s; *lse = logsumexp (-inf if nothing may be looked at)
 NN__KERNEL double NN__K(attend)(void *s, int64_t valid, int64_t n, double scale, double *lse) {
     NN__R *p = (NN__R *)s;
-    V_F vs = V_SET(scale), m = V_SET(-INFINITY), sum = V_ZERO(), vm;
-    double top, total;
-    int64_t i;
-    for (i = 0; i < valid; i += V_N) {
+    V_F vs = V_SET(scale), m = V_SET(-INFINITY), sum = V_ZERO();
+    for (int64_t i = 0; i < valid; i += V_N) {
         // Lanes past valid repeat an element that counts.
         V_F v = V_MUL(NN__LOAD(p + i, valid - i, p[i]), vs);
         m = V_MAX(m, v);
     }
-    top = (double)V_HMAX(m);
+    double top = (double)V_HMAX(m);
     if (valid <= 0 || top == -INFINITY) {
         NN__K(fill)(p, 0, n);
         *lse = -INFINITY;
         return 0;
     }
-    vm = V_SET(-top);
-    for (i = 0; i < valid; i += V_N) {
+    V_F vm = V_SET(-top);
+    for (int64_t i = 0; i < valid; i += V_N) {
         V_F v = NN__K(cut)(V_EXP(V_FMA(NN__LOAD(p + i, valid - i, 0), vs, vm)), valid - i);
         sum = V_ADD(sum, v);
         NN__K(put)(p + i, valid - i, v);
     }
     NN__K(fill)(p + valid, 0, n - valid);
-    total = (double)V_HSUM(sum);
+    double total = (double)V_HSUM(sum);
     *lse = top + log(total);
     return total;
 }
@@ -4109,9 +4236,8 @@ NN__KERNEL void NN__K(attend_back)(void *s, void *d, int64_t valid, int64_t n, d
                                    double delta) {
     NN__R *p = (NN__R *)s, *q = (NN__R *)d;
     V_F vs = V_SET(scale), vl = V_SET(-lse), vd = V_SET(delta);
-    int64_t i;
-    if (lse == -INFINITY) valid = 0;
-    for (i = 0; i < valid; i += V_N) {
+    if (lse == -INFINITY) { valid = 0; }
+    for (int64_t i = 0; i < valid; i += V_N) {
         V_F v = V_EXP(V_FMA(NN__LOAD(p + i, valid - i, 0), vs, vl));
         V_F e = V_MUL(V_MUL(v, V_SUB(NN__LOAD(q + i, valid - i, 0), vd)), vs);
         NN__K(put)(p + i, valid - i, v);
@@ -4226,27 +4352,28 @@ NN__KERNEL void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
                                uint32_t keep, double scale) {
     const NN__R *p = (const NN__R *)x;
     NN__R *o = (NN__R *)y;
-    int64_t i, k;
 #if TENSOR_NN__PASS < 6
-    for (i = 0; i < n; i += 8 * V_N) {
+    for (int64_t i = 0; i < n; i += 8 * V_N) {
         V_I w[8];
-        V_F m[8];
         TENSOR__K(philox)(rng, (uint64_t)(first + i) >> 2, w);
-        for (k = 0; k < 8; k++)
+        V_F m[8];
+        for (int64_t k = 0; k < 8; k++) {
             m[k] = V_SEL(VI_GT(VI_SET((int32_t)keep), VI_SHR(w[k], 8)), V_SET((float)scale), V_ZERO());
+        }
         TENSOR__QUADS(m);
         TENSOR__QUADS(m + 4);
-        for (k = 0; k < 8 && i + k * V_N < n; k++) {
+        for (int64_t k = 0; k < 8 && i + k * V_N < n; k++) {
             int64_t e = i + k * V_N;
             NN__K(put)(o + e, n - e, V_MUL(NN__LOAD(p + e, n - e, 0), m[k]));
         }
     }
 #else
     uint32_t word[4];
-    for (i = 0; i < n; i += 4) {
+    for (int64_t i = 0; i < n; i += 4) {
         TENSOR__(philox)(rng.seed, rng.offset, (uint64_t)(first + i) >> 2, word);
-        for (k = 0; k < 4 && i + k < n; k++)
+        for (int64_t k = 0; k < 4 && i + k < n; k++) {
             o[i + k] = (NN__R)(p[i + k] * ((word[k] >> 8) < keep ? (NN__R)scale : (NN__R)0));
+        }
     }
 #endif
 }
@@ -4269,10 +4396,15 @@ NN__KERNEL void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
 // nothing more; what is rounded from 53 bits has the bits of f32. 7e-18: the gradient is squared.
 #define NN__TINY(v, below) M_AND(V_LT(V_ABS(v), V_SET(below)), V_NE(v, V_ZERO()))
 #define NN__SLOW_STATE 8e-31f
+
 TENSOR__INLINE V_F NN__K(tiny_div)(V_F a, V_F b) {
-    return M_ANY(NN__TINY(a, NN__SLOW_STATE)) ? F_OF_D(D_DIV(D_OF_F(a), D_OF_F(b))) : V_DIV(a, b); }
+    return M_ANY(NN__TINY(a, NN__SLOW_STATE)) ? F_OF_D(D_DIV(D_OF_F(a), D_OF_F(b))) : V_DIV(a, b);
+}
+
 TENSOR__INLINE V_F NN__K(tiny_sqrt)(V_F a) {
-    return M_ANY(NN__TINY(a, NN__SLOW_STATE)) ? F_OF_D(D_SQRT(D_OF_F(a))) : V_SQRT(a); }
+    return M_ANY(NN__TINY(a, NN__SLOW_STATE)) ? F_OF_D(D_SQRT(D_OF_F(a))) : V_SQRT(a);
+}
+
 #define NN__MUL(a, b) (tiny ? F_OF_D(D_MUL(D_OF_F(a), D_OF_F(b))) : V_MUL(a, b))
 #define NN__DIV(a, b) (tiny ? NN__K(tiny_div)(a, b) : V_DIV(a, b))
 #define NN__SQRT(a) (tiny ? NN__K(tiny_sqrt)(a) : V_SQRT(a))
@@ -4319,13 +4451,13 @@ NN__STEPS(NN__STEP_KERNEL)
 #undef NN__DIV
 #undef NN__SQRT
 #undef NN__ANY_TINY
+
 // x[i] *= f. -> whether one of x was infinite or NaN
 NN__KERNEL int NN__K(rescale)(void *px, double f, int64_t n) {
     NN__R *p = (NN__R *)px;
     V_F bad = V_ZERO();
     const V_F by = V_SET(f);
-    int64_t i;
-    for (i = 0; i < n; i += V_N) {
+    for (int64_t i = 0; i < n; i += V_N) {
         V_F x = NN__LOAD(p + i, n - i, 0);
         bad = V_ADD(bad, V_SUB(x, x));
         NN__K(put)(p + i, n - i, V_MUL(x, by));
@@ -4337,14 +4469,14 @@ NN__KERNEL int NN__K(rescale)(void *px, double f, int64_t n) {
 NN__KERNEL double NN__K(squares)(const void *px, int64_t n) {
     const NN__R *x = (const NN__R *)px;
     double lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    int64_t i, k;
+    int64_t i;
     for (i = 0; i + 8 <= n; i += 8) {
-        for (k = 0; k < 8; k++) {
+        for (int64_t k = 0; k < 8; k++) {
             double v = (double)x[i + k], q = v * v;
             lane[k] += q;
         }
     }
-    for (k = 0; i < n; i++, k++) {
+    for (int64_t k = 0; i < n; i++, k++) {
         double v = (double)x[i], q = v * v;
         lane[k] += q;
     }
@@ -4439,21 +4571,25 @@ NN_LOSSES(NN__X)
 #endif
 
 #if TENSOR__COMPILES_NN
-TENSOR__COLD
 #define TENSOR_NN__PASS 6
+
+TENSOR__COLD
+
 #include "tensor_nn.h"
 #if TENSOR__HAS_PASS(7)
 #define TENSOR_NN__PASS 7
 #include "tensor_nn.h"
 #endif
-TENSOR__END
 
 // ------------------------------------------------------------------------------
-// >>impl-functional                                MARK: functional fronts and gradients
+// >>impl-functional                               MARK: what all functions share
 //
-// Per op: kernel driver (cuts the work, calls inner loops and the GEMM), front (checks, shape), gradient. An
-// op with a fused gradient also has a form composed of public ops, which the engine differentiates when a
-// graph of the gradient is wanted: one mechanism for all of them (nn__grad_composed) instead of a second
+// What the functions of this header share: the kernels of the chosen pass, checks of arguments, options
+// and their defaults, gradients through a composed form. An op's chapter below has its kernel driver (cuts
+// the work, calls inner loops and the GEMM), its front (checks, shape) and its gradient.
+//
+// An op with a fused gradient also has a form composed of public ops, which the engine differentiates when
+// a graph of the gradient is wanted: one mechanism for all of them (nn__grad_composed) instead of a second
 // gradient by hand for each.
 // ------------------------------------------------------------------------------
 
@@ -4465,6 +4601,8 @@ TENSOR__END
 // What functions that are about gradients do in a build without them. -> value
 #define NN__UNTRAINED(value, op)                                                                             \
     NN__GIVE(value, TENSOR_ERR_UNSUPPORTED, "%s: this build has no gradients (TENSOR_NO_AUTOGRAD)", op)
+
+TENSOR__END
 
 TENSOR__FN tensor__thread_t *nn__self(void) {
     return TENSOR__(self)();
@@ -4513,6 +4651,7 @@ NN__KERNELS_F32(NN__X)
 #define NN__X(name, states, at, must) NN__ACCESSOR(nn__update_fn, step_##name, NN__EACH(nn__step_##name))
 NN__STEPS(NN__X)
 #undef NN__X
+
 #define NN__X(ID, f, dx, dt)                                                                                 \
     NN__ACCESSOR(nn__value_fn, value_##ID, NN__EACH(nn__value_##ID))                                         \
     NN__ACCESSOR(nn__slope_fn, slope_##ID, NN__EACH(nn__slope_##ID))
@@ -4563,16 +4702,17 @@ TENSOR__FN uint64_t nn__line(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 // join costs about as much as 32K operations.
 TENSOR__FN int64_t nn__per(int64_t n, int64_t cost) {
     int64_t tasks = 4 * (int64_t)TENSOR__(thread_count)();
-    if (tasks <= 4 || (double)n * (double)cost < 32768.0) return nn__max(n, 1);
+    if (tasks <= 4 || (double)n * (double)cost < 32768.0) { return nn__max(n, 1); }
     return nn__max(nn__ceil(n, tasks), 1);
 }
 
 // Runs the tasks; a single one on the calling thread, so that a GEMM in it may use the others.
 TENSOR__FN void nn__run(int64_t tasks, tensor__task_fn fn, void *arg) {
-    if (tasks == 1)
+    if (tasks == 1) {
         fn(arg, 0, 0);
-    else if (tasks > 1)
+    } else if (tasks > 1) {
         TENSOR__(parallel)(tasks, fn, arg);
+    }
 }
 
 // c[m, n] (+)= a b for one item, strides in elements.
@@ -4598,15 +4738,19 @@ TENSOR__FN tensor__gemm_t nn__product(int64_t m, int64_t n, int64_t k) {
 TENSOR__FN int64_t nn__index(const tensor_arg_t *a, int64_t i) {
     return a->dtype == TENSOR_I32 ? ((const int32_t *)a->data)[i] : ((const int64_t *)a->data)[i];
 }
+
 TENSOR__FN double nn__value(const void *p, int dtype, int64_t i) {
     return dtype == TENSOR_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
 }
+
 TENSOR__FN void nn__store(void *p, int dtype, int64_t i, double v) {
-    if (dtype == TENSOR_F64)
+    if (dtype == TENSOR_F64) {
         ((double *)p)[i] = v;
-    else
+    } else {
         ((float *)p)[i] = (float)v;
+    }
 }
+
 TENSOR__FN char *nn__at(const tensor_arg_t *a, int64_t i) {
     return a->data ? (char *)a->data + i * (int64_t)nn__es(a->dtype) : NULL;
 }
@@ -4623,6 +4767,7 @@ TENSOR__FN int nn__is_float(const tensor_t *x) {
     return x->dtype == TENSOR_F32 || x->dtype == TENSOR_F64 || x->dtype == TENSOR_F16 ||
            x->dtype == TENSOR_BF16;
 }
+
 TENSOR__FN int nn__is_half(const tensor_t *x) { return x->dtype == TENSOR_F16 || x->dtype == TENSOR_BF16; }
 TENSOR__FN int nn__is_index(const tensor_t *x) { return x->dtype == TENSOR_I32 || x->dtype == TENSOR_I64; }
 
@@ -4630,7 +4775,7 @@ TENSOR__FN int nn__is_index(const tensor_t *x) { return x->dtype == TENSOR_I32 |
 TENSOR__FN const char *nn__arg_name(const tensor__row_t *row, int k, char name[16]) {
     const char *a = row->args;
     int n = 0;
-    for (; k > 0 && *a; a++) k -= *a == ' ';
+    for (; k > 0 && *a; a++) { k -= *a == ' '; }
     while (n < 15 && a[n] && a[n] != ' ') {
         name[n] = a[n];
         n++;
@@ -4645,43 +4790,51 @@ TENSOR__FN int nn__is_number(const tensor_t *x) { return x->dtype != TENSOR_BOOL
 // where integers are taken, any but bool; raises if not.
 TENSOR__FN int nn__one_dtype(tensor__op_t *o, unsigned mask, int integers) {
     tensor_t *first = NULL;
-    int k, at = 0;
+    int at = 0;
     char name[16], other[16];
-    for (k = 0; k < o->nin; k++) {
+    for (int k = 0; k < o->nin; k++) {
         tensor_t *x = o->in[k];
-        if (!(mask >> k & 1u) || !x) continue;
-        if (!(integers ? nn__is_number(x) : nn__is_float(x)))
+        if (!(mask >> k & 1u) || !x) { continue; }
+        if (!(integers ? nn__is_number(x) : nn__is_float(x))) {
             return NN__NO(TENSOR_ERR_DTYPE, "%s: %s %t is %y, must be a float%s", o->row->name,
                           nn__arg_name(o->row, k, name), x, x, integers ? " or an integer" : "");
+        }
         if (!first) {
             first = x;
             at = k;
         }
-        if (x->dtype != first->dtype)
+        if (x->dtype != first->dtype) {
             return NN__NO(TENSOR_ERR_DTYPE, "%s: %s is %y, %s is %y; use tensor_to", o->row->name,
                           nn__arg_name(o->row, k, name), x, nn__arg_name(o->row, at, other), first);
+        }
     }
     return 1;
 }
+
 TENSOR__FN int nn__floats(tensor__op_t *o, unsigned mask) { return nn__one_dtype(o, mask, 0); }
 
 // Half precision is computed in f32: the operands widened, the result narrowed.
 TENSOR__FN tensor_t *nn__wide(tensor_t *x) { return x && nn__is_half(x) ? (tensor_to)(x, TENSOR_F32) : x; }
+
 TENSOR__FN tensor_t *nn__narrow(tensor_t *y, const tensor_t *like) {
     return (tensor_to)(y, (tensor_dtype_t)like->dtype);
 }
 
 // Brings the inputs of `which` (bits) to their common dtype, as arithmetic does. -> the first
 TENSOR__FN tensor_t *nn__promote(tensor_t **in, int n, unsigned which) {
-    int k, dtype = nn__is_float(in[0]) ? in[0]->dtype : -1;
-    for (k = 1; k < n; k++) {
-        if (!(which >> k & 1u) || !in[k] || in[k]->dtype == dtype || !nn__is_float(in[k])) continue;
-        if (dtype < 0) dtype = in[k]->dtype;
-        else dtype = dtype == TENSOR_F64 || in[k]->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
+    int dtype = nn__is_float(in[0]) ? in[0]->dtype : -1;
+    for (int k = 1; k < n; k++) {
+        if (!(which >> k & 1u) || !in[k] || in[k]->dtype == dtype || !nn__is_float(in[k])) { continue; }
+        if (dtype < 0) {
+            dtype = in[k]->dtype;
+        } else {
+            dtype = dtype == TENSOR_F64 || in[k]->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
+        }
     }
-    if (dtype < 0) return in[0];
-    for (k = 0; k < n; k++)
-        if ((which >> k & 1u) && in[k]) in[k] = (tensor_to)(in[k], (tensor_dtype_t)dtype);
+    if (dtype < 0) { return in[0]; }
+    for (int k = 0; k < n; k++) {
+        if ((which >> k & 1u) && in[k]) { in[k] = (tensor_to)(in[k], (tensor_dtype_t)dtype); }
+    }
     return in[0];
 }
 
@@ -4689,7 +4842,7 @@ TENSOR__FN tensor_t *nn__promote(tensor_t **in, int n, unsigned which) {
 // (and a site), so that 0 is noticed too; a struct filled by hand has NULL.
 TENSOR__FN int nn__too_many(const char *op, const char *site, const void *surplus) {
     int bad = surplus ? surplus != TENSOR__NO_SURPLUS : site != NULL;
-    if (bad) NN__FAIL(TENSOR_ERR_SHAPE, "%s: too many positional arguments, options are named", op);
+    if (bad) { NN__FAIL(TENSOR_ERR_SHAPE, "%s: too many positional arguments, options are named", op); }
     return bad;
 }
 
@@ -4707,6 +4860,7 @@ TENSOR__FN int nn__same_shape(const tensor_t *a, const tensor_t *b) {
         (void)a;                                                                                             \
         set                                                                                                  \
     }
+
 #define NN__DEFAULTS(name, args)                                                                             \
     TENSOR_API args##_args_t name##_defaults(void) {                                                         \
         args##_args_t a;                                                                                     \
@@ -4730,34 +4884,40 @@ TENSOR__FN int nn__same_shape(const tensor_t *a, const tensor_t *b) {
 TENSOR__FN tensor_t *nn__beside(tensor_t *t, const tensor_t *x) {
     return x->state == TENSOR__LIVE ? (tensor_to)(t, TENSOR_CPU + (int)x->device) : t;
 }
+
 // One of a value, of x's dtype.
 TENSOR__FN tensor_t *nn__like(const int64_t *dims, int ndim, double value, const tensor_t *x) {
     return nn__beside((tensor_full_n)(dims, ndim, value, (tensor_dtype_t)x->dtype), x);
 }
+
 // A tensor that the host fills, whatever the default device.
 TENSOR__FN tensor_t *nn__host_tensor(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
     tensor_device_t device = (tensor_get_default_device)();
-    tensor_t *t;
-    if (device != TENSOR_CPU) (void)(tensor_set_default_device)(TENSOR_CPU);
-    t = (tensor_empty_n)(dims, ndim, dtype);
-    if (device != TENSOR_CPU) (void)(tensor_set_default_device)(device);
+    if (device != TENSOR_CPU) { (void)(tensor_set_default_device)(TENSOR_CPU); }
+    tensor_t *t = (tensor_empty_n)(dims, ndim, dtype);
+    if (device != TENSOR_CPU) { (void)(tensor_set_default_device)(device); }
     return t;
 }
+
 // Memory until the scope ends, from the cache; NULL after raising.
 TENSOR__FN void *nn__lent(uint64_t n, size_t size) {
     int64_t bytes = (int64_t)(n * size);
     tensor_t *t = nn__host_tensor(&bytes, 1, TENSOR_U8);
     return (tensor_is_poison)(t) ? NULL : nn__pointer(t);
 }
+
 TENSOR__FN tensor_t *nn__contiguous(tensor_t *x) { return x ? (tensor_contiguous)(x) : x; }
+
 // Channels stay innermost where the device takes them so.
 TENSOR__FN tensor_t *nn__image(tensor_t *x) { return TENSOR__(lasts)(x) ? x : nn__contiguous(x); }
+
 // x in these dims. A view only where they differ: a gradient that is a view cannot become a leaf's own.
 TENSOR__FN tensor_t *nn__shaped(tensor_t *x, const int64_t *dims, int ndim) {
-    int d, same = x->ndim == ndim;
-    for (d = 0; same && d < ndim; d++) same = x->dims[d] == dims[d];
+    int same = x->ndim == ndim;
+    for (int d = 0; same && d < ndim; d++) { same = x->dims[d] == dims[d]; }
     return same ? x : (tensor_reshape_n)(x, dims, ndim);
 }
+
 // x as [d0, d1, d2, d3], of which the n first count.
 TENSOR__FN tensor_t *nn__as(tensor_t *x, int n, int64_t d0, int64_t d1, int64_t d2, int64_t d3) {
     const int64_t dims[4] = {d0, d1, d2, d3};
@@ -4767,9 +4927,9 @@ TENSOR__FN tensor_t *nn__as(tensor_t *x, int n, int64_t d0, int64_t d1, int64_t 
 // Saved input k inside a gradient, NULL if the op was called without it.
 TENSOR__FN tensor_t *nn__saved(tensor__grad_t *g, int k) {
     const tensor__node_t *n = g->node;
-    int i;
-    for (i = 0; i < n->nsaved; i++)
-        if (n->saved[i].source == k && !n->saved[i].storage && !n->saved[i].is_immediate) return NULL;
+    for (int i = 0; i < n->nsaved; i++) {
+        if (n->saved[i].source == k && !n->saved[i].storage && !n->saved[i].is_immediate) { return NULL; }
+    }
     return TENSOR__(grad_in)(g, k);
 }
 
@@ -4780,91 +4940,142 @@ typedef tensor_t *(*nn__composed_fn)(tensor_t *const *in, const tensor_params_t 
 // Gradients of node's op by differentiating fn(inputs), which is the same function made of public ops; as a
 // graph of its own where none of the gradient is wanted.
 TENSOR__FN void nn__grad_composed_by(tensor__grad_t *g, nn__composed_fn fn, tensor__autograd_fn *autograd) {
-    tensor_t *in[TENSOR__MAX_IN], *wanted[TENSOR__MAX_IN], *got[TENSOR__MAX_IN], *y;
-    int k, n = 0, at[TENSOR__MAX_IN];
-    int mode;
-    for (k = 0; k < g->node->nin; k++) {
+    tensor_t *in[TENSOR__MAX_IN], *wanted[TENSOR__MAX_IN];
+    int n = 0, at[TENSOR__MAX_IN];
+    for (int k = 0; k < g->node->nin; k++) {
         in[k] = nn__saved(g, k);
-        if (!in[k] || !TENSOR__(grad_need)(g, k)) continue;
+        if (!in[k] || !TENSOR__(grad_need)(g, k)) { continue; }
         // A view of its own: a tensor given twice must get two gradients.
         in[k] = g->create ? (tensor_view_n)(in[k], in[k]->dims, in[k]->ndim)
                           : (tensor_requires_grad_)((tensor_detach)(in[k]), 1);
         wanted[n] = in[k];
         at[n++] = k;
     }
-    if (n == 0) return;
-    mode = (tensor_set_grad_enabled)(1);
-    y = fn(in, g->p);
+    if (n == 0) { return; }
+    int mode = (tensor_set_grad_enabled)(1);
+    tensor_t *y = fn(in, g->p);
+    tensor_t *got[TENSOR__MAX_IN];
     autograd(&y, 1, &g->gy[0], wanted, n, got,
              (g->create ? TENSOR_CREATE_GRAPH : 0) | TENSOR_ALLOW_UNUSED);
     (void)(tensor_set_grad_enabled)(mode);
-    for (k = 0; k < n; k++) g->gx[at[k]] = got[k];
+    for (int k = 0; k < n; k++) { g->gx[at[k]] = got[k]; }
 }
+
 TENSOR__FN void nn__grad_composed(tensor__grad_t *g, nn__composed_fn fn) {
     nn__grad_composed_by(g, fn, tensor_autograd_grad);
 }
+
 // The same if a graph of the gradient is wanted. -> whether it was
 TENSOR__FN int nn__grad_created(tensor__grad_t *g, nn__composed_fn fn) {
-    if (g->create) nn__grad_composed_by(g, fn, g->autograd);
+    if (g->create) { nn__grad_composed_by(g, fn, g->autograd); }
     return g->create != 0;
 }
+
 // Fused gradients: the op of row over in, with the params of the op it belongs to and n results, which are
 // the gradients of its first n inputs.
 TENSOR__FN int nn__grad_begin(tensor__op_t *o, const tensor__grad_t *g, const tensor__row_t *row,
                               tensor_t *const *in, int nin, int n) {
-    if (!TENSOR__(begin)(o, row, in, nin)) return 0;
+    if (!TENSOR__(begin)(o, row, in, nin)) { return 0; }
     o->p = &o->params;
     o->params = *g->p;
     o->visible = n;
     return 1;
 }
+
 TENSOR__FN void nn__grad_end(tensor__op_t *o, tensor__grad_t *g, int n) {
     tensor_t *r = TENSOR__(finish)(o);
-    int k;
-    for (k = 0; k < n; k++) {
+    for (int k = 0; k < n; k++) {
         const tensor__meta_t *m = &g->node->in[k];
-        if (!TENSOR__(grad_need)(g, k)) continue;
+        if (!TENSOR__(grad_need)(g, k)) { continue; }
         g->gx[k] = r->state == TENSOR__POISON_STATE ? r : nn__shaped(o->out[k], m->dims, m->ndim);
     }
 }
+
 // Of layer_norm, batch_norm and group_norm, whose parameters have n elements.
 TENSOR__FN void nn__grad_norm(tensor__grad_t *g, const tensor__row_t *row, nn__composed_fn fn, int64_t n) {
-    tensor__op_t o;
+    if (nn__grad_created(g, fn)) { return; }
     tensor_t *in[5];
-    if (nn__grad_created(g, fn)) return;
     in[1] = TENSOR__(grad_in)(g, 0);
     in[0] = TENSOR__(lasts)(in[1]) ? (tensor_channels_last)(g->gy[0]) : nn__contiguous(g->gy[0]);
     in[2] = TENSOR__(grad_out)(g, 1);
     in[3] = TENSOR__(grad_out)(g, 2);
     in[4] = nn__saved(g, 1);
-    if (!nn__grad_begin(&o, g, row, in, 5, 3)) return;
-    if (!TENSOR__(grad_need)(g, 1) && !TENSOR__(grad_need)(g, 2)) n = 0;
+    tensor__op_t o;
+    if (!nn__grad_begin(&o, g, row, in, 5, 3)) { return; }
+    if (!TENSOR__(grad_need)(g, 1) && !TENSOR__(grad_need)(g, 2)) { n = 0; }
     TENSOR__(follow)(TENSOR__(result)(&o, in[0]->dtype, in[0]->dims, in[0]->ndim), in[0]);
     TENSOR__(result)(&o, in[2]->dtype, &n, 1);
     TENSOR__(result)(&o, in[2]->dtype, &n, 1);
     nn__grad_end(&o, g, 3);
 }
 
-// ---- linear, and with its activation: that op's own kernel in place, so its bits
+TENSOR__COLD
+
+// Opens such an op: begin for a row that is in no table. names: those of the inputs.
+TENSOR__FN int nn__row_begin(tensor__op_t *o, tensor__row_t *row, const char *op, const char *names,
+                             int required, tensor_t *const *in, int nin) {
+    memset((void *)row, 0, sizeof *row);
+    row->name = op;
+    row->args = names;
+    row->nin = (int8_t)nin;
+    row->required = (int8_t)required;
+    return TENSOR__(begin)(o, row, in, nin);
+}
+
+// Whether its inputs are usable, those of `floats` (bits) floats of one dtype; raises if not.
+TENSOR__FN int nn__inputs(const char *op, const char *names, int required, tensor_t *const *in, int nin,
+                          unsigned floats) {
+    tensor__op_t o;
+    tensor__row_t row;
+    return nn__row_begin(&o, &row, op, names, required, in, nin) && nn__floats(&o, floats);
+}
+
+// tensor_op_with(a), which is `run`; its temporaries go with the scope.
+#define NN__SCOPED(op, args, run)                                                                            \
+    TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
+        tensor_scope_t scope;                                                                                \
+        if (!NN__TAKE(#op, args)) return tensor__at(a.site_, TENSOR__(poison));                              \
+        scope = TENSOR__(scope)(-1);                                                                         \
+        return tensor__at(a.site_, scope.thread ? (tensor_scope_return)(scope, run) : TENSOR__(poison));     \
+    }
+
+#define NN__OPTIONS(op, set, run) NN__FILL_DEFAULTS(tensor_##op, set) NN__SCOPED(op, tensor_##op, run)
+
+#define NN__AUTOCAST(to, call, ...) TENSOR__AUTOCAST(TENSOR__(casting)(), to, call, __VA_ARGS__)
+
+// ------------------------------------------------------------------------------
+// >>impl-linear                                   MARK: linear
+//
+// y = x W^T + b, one GEMM over all leading dims; with its activation that op's own kernel runs in place
+// behind it, so its bits are those of the two ops. A weight of one dim is the only row of a matrix.
+// Rejected: an epilogue in the GEMM per activation (tiles for each).
+// ------------------------------------------------------------------------------
 
 // What rows with an activation have as their own.
 typedef struct nn__then_t {
     const tensor__row_t *(*row)(void);
     tensor_t *(*apply)(tensor_t *x);
 } nn__then_t;
+
+TENSOR__END
+
 TENSOR__FN const tensor__row_t *nn__row_of_relu(void) { return TENSOR__(row_RELU)(); }
 TENSOR__FN const tensor__row_t *nn__row_of_gelu_tanh(void) { return TENSOR__(row_GELU_TANH)(); }
+
 static const nn__then_t nn__then_relu = {nn__row_of_relu, tensor_relu};
 static const nn__then_t nn__then_gelu_tanh = {nn__row_of_gelu_tanh, tensor_gelu_tanh};
+
 TENSOR__FN const nn__then_t *nn__then(const tensor__row_t *row) { return (const nn__then_t *)row->own; }
+
 // What is done to the product, NULL = nothing.
 TENSOR__FN const tensor__row_t *nn__activation(const tensor__row_t *row) {
     return row->own ? nn__then(row)->row() : NULL;
 }
+
 TENSOR__FN void nn__linear_product(const tensor_call_t *c, tensor__gemm_t *g) {
     const tensor_arg_t *x = &c->arg[0], *w = &c->arg[1];
     int64_t m = 1;
-    for (int d = 0; d + 1 < x->ndim; d++) m *= x->dims[d];
+    for (int d = 0; d + 1 < x->ndim; d++) { m *= x->dims[d]; }
     *g = nn__product(m, w->dims[0], w->dims[1]);
     g->a = x->data;
     g->b = w->data;
@@ -4873,20 +5084,22 @@ TENSOR__FN void nn__linear_product(const tensor_call_t *c, tensor__gemm_t *g) {
     g->c = c->arg[c->nin + c->nout - 1].data;
     g->bias = c->arg[2].data;
 }
+
 TENSOR__FN uint64_t nn__scratch_linear(const tensor_call_t *c) {
     tensor__gemm_t g;
     nn__linear_product(c, &g);
     return TENSOR__(gemm_scratch)(&g, c->arg[0].dtype);
 }
+
 TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
     tensor__gemm_t g;
     tensor_call_t a = *c;
-    tensor_arg_t arg[2];
     const tensor__row_t *then = nn__activation(c->row);
     nn__linear_product(c, &g);
     g.scratch = c->scratch;
     TENSOR__(gemm)(&g, c->arg[0].dtype);
-    if (!then) return TENSOR_OK;
+    if (!then) { return TENSOR_OK; }
+    tensor_arg_t arg[2];
     arg[0] = c->arg[c->nin + c->nout - 1];
     arg[1] = c->arg[c->nin];
     a.row = then;
@@ -4896,65 +5109,72 @@ TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
     return a.row->cpu(&a);
 }
 
-#define NN__AUTOCAST(to, call, ...) TENSOR__AUTOCAST(TENSOR__(casting)(), to, call, __VA_ARGS__)
 TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t *weight, tensor_t *bias);
+
 // A weight [in] as the only row of a matrix; the output's dim of 1 goes again.
 TENSOR__FN tensor_t *nn__linear_row(const tensor__row_t *row, tensor_t *x, tensor_t *weight, tensor_t *bias) {
-    tensor_scope_t scope;
-    tensor_t *y;
-    if (bias && bias->numel != 1)
+    if (bias && bias->numel != 1) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: bias %t must have one element beside the 1-d weight %t",
                         row->name, bias, weight);
+    }
+    tensor_scope_t scope;
     scope = TENSOR__(scope)(-1);
-    if (bias) bias = (tensor_flatten)(bias, 0, -1);
-    y = nn__linear(row, x, (tensor_unsqueeze)(weight, 0), bias);
+    if (bias) { bias = (tensor_flatten)(bias, 0, -1); }
+    tensor_t *y = nn__linear(row, x, (tensor_unsqueeze)(weight, 0), bias);
     return (tensor_scope_return)(scope, (tensor_squeeze)(y, -1));
 }
+
 TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t *weight, tensor_t *bias) {
     const int id = row->id;
-    tensor__op_t o;
     tensor_t *const in[3] = {x, weight, bias};
-    tensor_t *ready[3];
-    int64_t dims[TENSOR_MAX_DIMS];
-    int k;
     if (id != NN_OP_LINEAR_GELU_TANH || !tensor_grad_enabled()) {
         tensor_t *y = TENSOR__(plain_product)(row, x, weight, bias, 1, nn__activation(row));
-        if (y) return y;
+        if (y) { return y; }
     }
-    if (!TENSOR__(begin)(&o, row, in, 3)) return TENSOR__(poison);
+    tensor__op_t o;
+    if (!TENSOR__(begin)(&o, row, in, 3)) { return TENSOR__(poison); }
     NN__AUTOCAST(o.row->cast, nn__linear(row, cast_[0], cast_[1], cast_[2]), x, weight, bias)
-    if (!nn__floats(&o, 7)) return TENSOR__(poison);
-    if (weight->ndim == 1) return nn__linear_row(row, x, weight, bias);
-    if (weight->ndim != 2)
+    if (!nn__floats(&o, 7)) { return TENSOR__(poison); }
+    if (weight->ndim == 1) { return nn__linear_row(row, x, weight, bias); }
+    if (weight->ndim != 2) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight %t must be 2-d [out, in] or 1-d [in]", o.row->name,
                         weight);
-    if (x->ndim < 1 || x->dims[x->ndim - 1] != weight->dims[1])
+    }
+    if (x->ndim < 1 || x->dims[x->ndim - 1] != weight->dims[1]) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: the last dim of x %t must be the %d columns of weight %t",
                         o.row->name, x, weight->dims[1], weight);
-    if (bias && (bias->ndim != 1 || bias->dims[0] != weight->dims[0]))
+    }
+    if (bias && (bias->ndim != 1 || bias->dims[0] != weight->dims[0])) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: bias %t must have the %d rows of weight %t", o.row->name,
                         bias, weight->dims[0], weight);
+    }
     if (nn__is_half(x) && (!TENSOR__(multiplies)(x) || (id != NN_OP_LINEAR && !x->device))) {
-        if (id != NN_OP_LINEAR) return nn__then(row)->apply((tensor_linear)(x, weight, bias));
+        if (id != NN_OP_LINEAR) { return nn__then(row)->apply((tensor_linear)(x, weight, bias)); }
         return nn__narrow((tensor_linear)(nn__wide(x), nn__wide(weight), nn__wide(bias)), x);
     }
+    tensor_t *ready[3];
     ready[0] = nn__contiguous(x);
     ready[1] = weight;
     ready[2] = nn__contiguous(bias);
-    if (ready[0] != x || ready[2] != bias) return nn__linear(row, ready[0], ready[1], ready[2]);
+    if (ready[0] != x || ready[2] != bias) { return nn__linear(row, ready[0], ready[1], ready[2]); }
+    int64_t dims[TENSOR_MAX_DIMS];
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
     dims[x->ndim - 1] = weight->dims[0];
     TENSOR__(result)(&o, x->dtype, dims, x->ndim);
-    for (k = 0; id == NN_OP_LINEAR_GELU_TANH && o.nout == 1 && k < 3 && tensor_grad_enabled(); k++)
-        if (in[k] && (tensor_requires_grad)(in[k])) TENSOR__(result)(&o, x->dtype, dims, x->ndim);
+    for (int k = 0; id == NN_OP_LINEAR_GELU_TANH && o.nout == 1 && k < 3 && tensor_grad_enabled(); k++) {
+        if (in[k] && (tensor_requires_grad)(in[k])) { TENSOR__(result)(&o, x->dtype, dims, x->ndim); }
+    }
     return TENSOR__(finish)(&o);
 }
+
 TENSOR_API tensor_t *(tensor_linear)(tensor_t *x, tensor_t *weight, tensor_t *bias) {
     return nn__linear(NN__ROW(LINEAR), x, weight, bias);
 }
+
 TENSOR_API tensor_t *(tensor_linear_relu)(tensor_t *x, tensor_t *weight, tensor_t *bias) {
     return nn__linear(NN__ROW(LINEAR_RELU), x, weight, bias);
 }
+
 TENSOR_API tensor_t *(tensor_linear_gelu_tanh)(tensor_t *x, tensor_t *weight, tensor_t *bias) {
     return nn__linear(NN__ROW(LINEAR_GELU_TANH), x, weight, bias);
 }
@@ -4962,13 +5182,12 @@ TENSOR_API tensor_t *(tensor_linear_gelu_tanh)(tensor_t *x, tensor_t *weight, te
 // The gradient before the activation: by the kernel of that op's gradient, from relu's y or gelu's x; with a
 // graph of it by the op itself, at relu's y, where it has the slope it has at relu's x.
 TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
-    int id = g->node->row->id, k;
-    tensor_t *gy = g->gy[0], *at, *y, *got;
-    tensor_arg_t arg[6];
-    tensor_call_t c;
-    if (!g->node->row->own || !gy) return gy;
-    at = TENSOR__(grad_out)(g, id == NN_OP_LINEAR_GELU_TANH);
-    if (at->state == TENSOR__POISON_STATE) return at;
+    int id = g->node->row->id;
+    tensor_t *gy = g->gy[0];
+    if (!g->node->row->own || !gy) { return gy; }
+    tensor_t *at = TENSOR__(grad_out)(g, id == NN_OP_LINEAR_GELU_TANH);
+    if (at->state == TENSOR__POISON_STATE) { return at; }
+    tensor_t *y, *got;
     if (g->create) {
         at = (tensor_view_n)(at, at->dims, at->ndim);
         y = nn__then(g->node->row)->apply(at);
@@ -4978,10 +5197,12 @@ TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
     y = gy->refs == 1 && gy->storage->refs == 1 && (gy->flags & TENSOR__CONTIGUOUS)     // nobody else's
             ? gy
             : TENSOR__(make)(g->th, g->node->row->name, gy->dtype, gy->dims, gy->ndim, gy->device);
-    if (y->state == TENSOR__POISON_STATE) return y;
+    if (y->state == TENSOR__POISON_STATE) { return y; }
+    tensor_arg_t arg[6];
     memset((void *)arg, 0, sizeof arg);
+    tensor_call_t c;
     memset((void *)&c, 0, sizeof c);
-    for (k = 0; k < 5; k++) arg[k].role = TENSOR_READ;
+    for (int k = 0; k < 5; k++) { arg[k].role = TENSOR_READ; }
     TENSOR__(arg)(&arg[id == NN_OP_LINEAR_RELU ? 3 : 0], at, TENSOR_READ);
     TENSOR__(arg)(&arg[4], gy, TENSOR_READ);
     TENSOR__(arg)(&arg[5], y, TENSOR_WRITE);
@@ -4994,30 +5215,75 @@ TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
     c.device = gy->device;
     return TENSOR__(launch)(&c) ? TENSOR__(poison) : y;
 }
+
 TENSOR__FN void nn__grad_linear(tensor__grad_t *g) {
     tensor_t *w = TENSOR__(grad_in)(g, 1), *flat = nn__grad_activation(g);
     const tensor__meta_t *x = &g->node->in[0];
-    int64_t dims[2], d;
-    if (g->node->nout > 1 && g->gy[1]) flat = flat ? (tensor_add)(flat, g->gy[1]) : g->gy[1];
+    if (g->node->nout > 1 && g->gy[1]) { flat = flat ? (tensor_add)(flat, g->gy[1]) : g->gy[1]; }
+    int64_t dims[2];
     dims[0] = 1;
-    for (d = 0; d + 1 < x->ndim; d++) dims[0] *= x->dims[d];
+    for (int64_t d = 0; d + 1 < x->ndim; d++) { dims[0] *= x->dims[d]; }
     dims[1] = w->dims[0];
     flat = (tensor_reshape_n)(flat, dims, 2);
-    if (TENSOR__(grad_need)(g, 0)) g->gx[0] = (tensor_reshape_n)((tensor_matmul)(flat, w), x->dims, x->ndim);
+    if (TENSOR__(grad_need)(g, 0)) {
+        g->gx[0] = (tensor_reshape_n)((tensor_matmul)(flat, w), x->dims, x->ndim);
+    }
     dims[1] = w->dims[1];
-    if (TENSOR__(grad_need)(g, 1))
+    if (TENSOR__(grad_need)(g, 1)) {
         g->gx[1] =
             (tensor_matmul)((tensor_mT)(flat), (tensor_reshape_n)(TENSOR__(grad_in)(g, 0), dims, 2));
-    if (TENSOR__(grad_need)(g, 2)) g->gx[2] = (tensor_sum_dim)(flat, 0, 0);
+    }
+    if (TENSOR__(grad_need)(g, 2)) { g->gx[2] = (tensor_sum_dim)(flat, 0, 0); }
 }
 
-// ---- embedding
+TENSOR__COLD
+
+TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *weight, tensor_t *bias) {
+    tensor_t *const in[4] = {x1, x2, weight, bias};
+    NN__AUTOCAST(TENSOR__CAST_bilinear, (tensor_bilinear)(cast_[0], cast_[1], cast_[2], cast_[3]), x1, x2,
+                 weight, bias)
+    if (!nn__inputs("bilinear", "x1 x2 weight bias", 3, in, 4, 15)) {
+        return TENSOR__(poison);
+    }
+    int fits = x1->ndim == x2->ndim && x1->ndim > 0 && weight->ndim == 3;
+    for (int d = 0; fits && d < x1->ndim - 1; d++) { fits = x1->dims[d] == x2->dims[d]; }
+    if (!fits || x1->dims[x1->ndim - 1] != weight->dims[1] || x2->dims[x2->ndim - 1] != weight->dims[2] ||
+        (bias && (bias->ndim != 1 || bias->dims[0] != weight->dims[0]))) {
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "bilinear: x1 %t, x2 %t, weight %t must be [..., I], [..., J], [O, I, J], bias [O]",
+                        x1, x2, weight);
+    }
+    tensor_scope_t scope;
+    scope = TENSOR__(scope)(-1);
+    int64_t out = weight->dims[0];
+    int64_t n1 = weight->dims[1];
+    int64_t n2 = weight->dims[2];
+    int64_t lead[TENSOR_MAX_DIMS];
+    memcpy(lead, x1->dims, (size_t)x1->ndim * sizeof lead[0]);
+    lead[x1->ndim - 1] = out;
+    tensor_t *w = nn__as((tensor_transpose)(nn__wide(weight), 0, 1), 2, n1, out * n2, 0, 0);
+    tensor_t *y = (tensor_matmul)(nn__as(nn__wide(x1), 2, x1->numel / nn__max(n1, 1), n1, 0, 0), w);
+    y = nn__as(y, 3, y->dims[0], out, n2, 0);
+    y = (tensor_reshape_n)((tensor_matmul)(y, nn__as(nn__wide(x2), 3, y->dims[0], n2, 1, 0)), lead, x1->ndim);
+    if (bias) { y = (tensor_add)(y, nn__wide(bias)); }
+    return (tensor_scope_return)(scope, nn__narrow(y, x1));
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-embedding                                MARK: embeddings
+//
+// Rows of a table by index. Every index is looked at before a row is read. The gradient is cut by rows of
+// the table, so sums at one row have the order of the indices; a sparse one is of those rows alone.
+// embedding_bag is made of gather and segment sums. Rejected: atomic adds.
+// ------------------------------------------------------------------------------
 
 typedef struct nn__embedding_t {
     tensor_call_t *c;
     const nn__cpu_t *k;
     int64_t per, rows, width;
 } nn__embedding_t;
+
+TENSOR__END
 
 TENSOR__FN void nn__embedding_task(void *arg, int64_t task, int worker) {
     const nn__embedding_t *v = (const nn__embedding_t *)arg;
@@ -5028,10 +5294,11 @@ TENSOR__FN void nn__embedding_task(void *arg, int64_t task, int worker) {
     for (; i < end; i++) {
         int64_t at = nn__index(&c->arg[0], i);
         char *to = nn__at(&c->arg[2], i * v->width);
-        if (c->p->i[1] && at == c->p->i[0])
+        if (c->p->i[1] && at == c->p->i[0]) {
             memset(to, 0, bytes);
-        else
+        } else {
             memcpy(to, nn__at(&c->arg[1], at * v->width), bytes);
+        }
     }
 }
 
@@ -5041,26 +5308,29 @@ TENSOR__FN int64_t nn__embedding_block(const tensor_call_t *c) {
     int64_t block = 128 * c->arg[2].dims[0];
     return c->arg[2].dtype == TENSOR_F32 && block > 0 && c->arg[1].numel >= 2 * block ? block : 0;
 }
+
 TENSOR__FN uint64_t nn__scratch_embedding_back(const tensor_call_t *c) {
     return nn__embedding_block(c) ? (uint64_t)c->arg[2].numel * sizeof(double) : 0;
 }
+
 TENSOR__FN void nn__embedding_back_task(void *arg, int64_t task, int worker) {
     const nn__embedding_t *v = (const nn__embedding_t *)arg;
     const tensor_call_t *c = v->c;
-    int64_t first = task * v->per, end = nn__min(first + v->per, v->rows), i, k;
+    int64_t first = task * v->per, end = nn__min(first + v->per, v->rows);
     int64_t block = nn__embedding_block(c), own = (end - first) * v->width, n = c->arg[1].numel, left = block;
     double *sum = block ? (double *)c->scratch + first * v->width : NULL;
     (void)worker;
     NN__DO(v->k, fill)(nn__at(&c->arg[2], first * v->width), 0, own);
-    for (k = 0; k < own && block; k++) sum[k] = 0;
-    for (i = 0; i < n; i++) {
+    for (int64_t k = 0; k < own && block; k++) { sum[k] = 0; }
+    for (int64_t i = 0; i < n; i++) {
         int64_t at = nn__index(&c->arg[1], i);
-        if (at >= first && at < end && at != c->p->i[0])
+        if (at >= first && at < end && at != c->p->i[0]) {
             NN__DO(v->k, add)(nn__at(&c->arg[2], at * v->width), nn__at(&c->arg[0], i * v->width), v->width);
+        }
         if (block && (--left == 0 || i + 1 == n)) {
             float *y = (float *)(void *)nn__at(&c->arg[2], first * v->width);
             left = block;
-            for (k = 0; k < own; k++) {
+            for (int64_t k = 0; k < own; k++) {
                 sum[k] += (double)y[k];
                 y[k] = i + 1 == n ? (float)sum[k] : 0;
             }
@@ -5069,10 +5339,9 @@ TENSOR__FN void nn__embedding_back_task(void *arg, int64_t task, int worker) {
 }
 
 TENSOR__FN int nn__check_index(tensor_call_t *c, const tensor_arg_t *index, int64_t rows) {
-    int64_t i, at;
-    for (i = 0; i < index->numel; i++) {
-        at = nn__index(index, i);
-        if (at >= 0 && at < rows) continue;
+    for (int64_t i = 0; i < index->numel; i++) {
+        int64_t at = nn__index(index, i);
+        if (at >= 0 && at < rows) { continue; }
         (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX,
                              "%s: index %d at position %d of index %n is not in %s%d (%d rows)",
                              c->row->name, at, i, index->dims, (int)index->ndim, TENSOR__UP_TO(rows), rows);
@@ -5082,9 +5351,9 @@ TENSOR__FN int nn__check_index(tensor_call_t *c, const tensor_arg_t *index, int6
 }
 
 TENSOR__FN int nn__cpu_embedding(tensor_call_t *c) {
-    nn__embedding_t v;
     int code = nn__check_index(c, &c->arg[0], c->arg[1].dims[0]);
-    if (code != TENSOR_OK) return code;
+    if (code != TENSOR_OK) { return code; }
+    nn__embedding_t v;
     v.c = c;
     v.k = NULL;
     v.rows = c->arg[1].dims[0];
@@ -5101,7 +5370,7 @@ TENSOR__FN int nn__cpu_embedding_back(tensor_call_t *c) {
     v.rows = c->arg[2].dims[0];
     v.width = c->arg[2].dims[1];
     v.per = nn__max(nn__ceil(v.rows, TENSOR__(thread_count)()), 1);
-    if (c->arg[0].numel + c->arg[2].numel < 32768) v.per = nn__max(v.rows, 1);
+    if (c->arg[0].numel + c->arg[2].numel < 32768) { v.per = nn__max(v.rows, 1); }
     nn__run(nn__ceil(v.rows, v.per), nn__embedding_back_task, &v);
     return TENSOR_OK;
 }
@@ -5111,13 +5380,13 @@ TENSOR__FN tensor_t *nn__embedding_lookup(tensor_t *index, tensor_t *weight, int
                                           int by_frequency, int sparse) {
     tensor__op_t o;
     tensor_t *const in[2] = {nn__contiguous(index), nn__contiguous(weight)};
-    int64_t dims[TENSOR_MAX_DIMS];
-    if (!TENSOR__(begin)(&o, NN__ROW(EMBEDDING), in, 2)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, NN__ROW(EMBEDDING), in, 2)) { return TENSOR__(poison); }
     o.p = &o.params;
     o.params.i[0] = padding;
     o.params.i[1] = zero;
     o.params.i[2] = by_frequency;
     o.params.i[3] = sparse;
+    int64_t dims[TENSOR_MAX_DIMS];
     memcpy(dims, index->dims, (size_t)index->ndim * sizeof dims[0]);
     dims[index->ndim] = weight->dims[1];
     TENSOR__(result)(&o, weight->dtype, dims, index->ndim + 1);
@@ -5129,7 +5398,7 @@ TENSOR__FN tensor_t *nn__embedding_gradient(tensor_t *gy, tensor_t *index, int64
     tensor__op_t o;
     tensor_t *const in[2] = {nn__contiguous(gy), nn__contiguous(index)};
     const int64_t dims[2] = {rows, width};
-    if (!TENSOR__(begin)(&o, NN__ROW(EMBEDDING_BACKWARD), in, 2)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, NN__ROW(EMBEDDING_BACKWARD), in, 2)) { return TENSOR__(poison); }
     o.p = &o.params;
     o.params.i[0] = padding;
     o.params.i[1] = 1;
@@ -5141,25 +5410,26 @@ TENSOR__FN tensor_t *nn__embedding_gradient(tensor_t *gy, tensor_t *index, int64
 // where it stands first or last.
 TENSOR__FN tensor_t *nn__by_rows(tensor_t *values, tensor_t *index, int64_t rows) {
     int64_t n = index->numel, size = rows + 1;
-    tensor_t *at = (tensor_add_scalar)(index, 1), *y;
+    tensor_t *at = (tensor_add_scalar)(index, 1);
     tensor_t *place = nn__beside((tensor_arange)(0, (double)n, 1, TENSOR_I64), index);
     tensor_t *one = nn__beside((tensor_empty_n)(&size, 1, TENSOR_I64), index);      // one place of each row
     one = (tensor_index_select)((tensor_index_copy_)(one, 0, at, place), 0, at);
-    y = nn__embedding_gradient(values, one, -1, n, values->dims[1]);
+    tensor_t *y = nn__embedding_gradient(values, one, -1, n, values->dims[1]);
     one = (tensor_masked_fill)(index, (tensor_ne)(one, place), -1);
-    if ((tensor_is_poison)(y) || (tensor_is_poison)(one)) return TENSOR__(poison);
+    if ((tensor_is_poison)(y) || (tensor_is_poison)(one)) { return TENSOR__(poison); }
     one->flags |= TENSOR__ROWS;
     y->flags |= TENSOR__ROWS;
     y->grad = TENSOR__(hold)(one);
     return y;
 }
+
 // The gradient of t as it is stored, by rows none of which is there twice; NULL = none, poison = raised.
 TENSOR__FN tensor_t *nn__stored_grad(tensor_t *t) {
-    tensor_t *g = t->grad, *y;
+    tensor_t *g = t->grad;
+    if (!tensor__rows_of(g) || (g->grad->flags & TENSOR__ROWS)) { return g; }
     tensor_scope_t scope;
-    if (!tensor__rows_of(g) || (g->grad->flags & TENSOR__ROWS)) return g;
     scope = TENSOR__(scope)(0);
-    y = TENSOR__(merge_rows)()(g, g->grad, t->dims[0]);
+    tensor_t *y = TENSOR__(merge_rows)()(g, g->grad, t->dims[0]);
     if (!(tensor_is_poison)(y)) {
         t->grad = TENSOR__(hold)(y);
         TENSOR__(drop)(g);
@@ -5170,9 +5440,9 @@ TENSOR__FN tensor_t *nn__stored_grad(tensor_t *t) {
 
 TENSOR__FN void nn__grad_embedding(tensor__grad_t *g) {
     const tensor__meta_t *w = &g->node->in[1];
-    tensor_t *index, *gy = g->gy[0], *leaf = g->node->edge[1].leaf;
-    if (!TENSOR__(grad_need)(g, 1)) return;
-    index = TENSOR__(grad_in)(g, 0);
+    tensor_t *gy = g->gy[0], *leaf = g->node->edge[1].leaf;
+    if (!TENSOR__(grad_need)(g, 1)) { return; }
+    tensor_t *index = TENSOR__(grad_in)(g, 0);
     if (g->p->i[2]) {
         tensor_t *flat = (tensor_flatten)(index, 0, -1),
                  *n = (tensor_zeros_n)(w->dims, 1, (tensor_dtype_t)gy->dtype);
@@ -5180,6 +5450,7 @@ TENSOR__FN void nn__grad_embedding(tensor__grad_t *g) {
         n = (tensor_reshape_n)((tensor_index_select)(n, 0, flat), index->dims, index->ndim);
         gy = (tensor_div)(gy, (tensor_unsqueeze)(n, -1));
     }
+
     // Others than a leaf's plain gradient have the shape of what they are the gradient of.
     if (g->p->i[3] && leaf && !(leaf->flags & TENSOR__HOOKED) && !g->create && !g->pass && !leaf->device) {
         const int64_t dims[2] = {index->numel, w->dims[1]};
@@ -5196,19 +5467,24 @@ TENSOR__FN void nn__grad_embedding(tensor__grad_t *g) {
     }
     g->gx[1] = nn__embedding_gradient(gy, index, g->p->i[0], w->dims[0], w->dims[1]);
 }
+
 TENSOR__FN void nn__grad_embedding_back(tensor__grad_t *g) {
-    if (TENSOR__(grad_need)(g, 0))
+    if (TENSOR__(grad_need)(g, 0)) {
         g->gx[0] = nn__embedding_lookup(TENSOR__(grad_in)(g, 1), g->gy[0], g->p->i[0], 1, 0, 0);
+    }
 }
 
 // Scales the rows of weight that index names down to max_norm. -> weight
 TENSOR__FN tensor_t *nn__renormed(tensor_t *index, tensor_t *weight, double max_norm, double p) {
     tensor_scope_t scope = TENSOR__(scope)(0);
-    tensor_t *w = nn__wide(weight), *norm, *used, *flat = (tensor_flatten)(index, 0, -1);
+    tensor_t *w = nn__wide(weight), *norm, *flat = (tensor_flatten)(index, 0, -1);
     int64_t rows = w->dims[0];
-    if (p == 0 || p == 2) norm = (tensor_norm_dim)(w, 1, 0);
-    else norm = (tensor_pow_scalar)((tensor_sum_dim)((tensor_pow_scalar)((tensor_abs)(w), p), 1, 0), 1 / p);
-    used = nn__like(&rows, 1, 0, w);
+    if (p == 0 || p == 2) {
+        norm = (tensor_norm_dim)(w, 1, 0);
+    } else {
+        norm = (tensor_pow_scalar)((tensor_sum_dim)((tensor_pow_scalar)((tensor_abs)(w), p), 1, 0), 1 / p);
+    }
+    tensor_t *used = nn__like(&rows, 1, 0, w);
     used = (tensor_index_add)(used, 0, flat, nn__like(&flat->numel, 1, 1, w));
     used = (tensor_logical_and)((tensor_gt_scalar)(used, 0), (tensor_gt_scalar)(norm, max_norm));
     norm = (tensor_mul_scalar)((tensor_reciprocal)((tensor_add_scalar)(norm, 1e-7)), max_norm);
@@ -5219,33 +5495,169 @@ TENSOR__FN tensor_t *nn__renormed(tensor_t *index, tensor_t *weight, double max_
 
 TENSOR__FN tensor_t *nn__embedding_front(tensor_t *index, tensor_t *w, int64_t row, double max_norm,
                                          double norm_type, int by_frequency, int sparse) {
-    tensor__op_t o;
     tensor_t *const in[2] = {index, w};
-    tensor_t *y;
-    tensor_scope_t scope;
-    int64_t padding = row == TENSOR_ZERO ? 0 : row == 0 ? -1 : row;
-    if (!TENSOR__(begin)(&o, NN__ROW(EMBEDDING), in, 2) || !nn__floats(&o, 2)) return TENSOR__(poison);
-    if (w->ndim != 2) return NN__FAIL(TENSOR_ERR_SHAPE, "embedding: weight %t must be 2-d [rows, width]", w);
-    if (!nn__is_index(index))
+    int64_t padding;
+    if (row == TENSOR_ZERO) {
+        padding = 0;
+    } else if (row == 0) {
+        padding = -1;
+    } else {
+        padding = row;
+    }
+    tensor__op_t o;
+    if (!TENSOR__(begin)(&o, NN__ROW(EMBEDDING), in, 2) || !nn__floats(&o, 2)) { return TENSOR__(poison); }
+    if (w->ndim != 2) {
+        return NN__FAIL(TENSOR_ERR_SHAPE, "embedding: weight %t must be 2-d [rows, width]", w);
+    }
+    if (!nn__is_index(index)) {
         return NN__FAIL(TENSOR_ERR_DTYPE, "embedding: index is %y, must be i32 or i64", index);
-    if (index->ndim + 1 > TENSOR_MAX_DIMS)
+    }
+    if (index->ndim + 1 > TENSOR_MAX_DIMS) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "embedding: index %t has too many dims", index);
-    if (row != 0 && padding < 0) padding += w->dims[0];
-    if (row != 0 && (padding < 0 || padding >= w->dims[0]))
+    }
+    if (row != 0 && padding < 0) { padding += w->dims[0]; }
+    if (row != 0 && (padding < 0 || padding >= w->dims[0])) {
         return NN__FAIL(TENSOR_ERR_INDEX, "embedding: padding_idx %d is outside the %d rows of weight %t",
                         row, w->dims[0], w);
+    }
+    tensor_scope_t scope;
     scope = TENSOR__(scope)(-1);
-    y = max_norm > 0 ? nn__renormed(index, w, max_norm, norm_type) : w;
-    if (!(tensor_is_poison)(y))
+    tensor_t *y = max_norm > 0 ? nn__renormed(index, w, max_norm, norm_type) : w;
+    if (!(tensor_is_poison)(y)) {
         y = nn__embedding_lookup(index, nn__wide(w), padding, 0, by_frequency != 0, sparse != 0);
+    }
     return (tensor_scope_return)(scope, nn__narrow(y, w));
 }
+
 NN__OWN_FRONT(embedding, , nn__embedding_front(a.index, a.weight, a.padding_idx, a.max_norm, a.norm_type,
                                                a.scale_grad_by_freq, a.sparse))
 
 TENSOR__COLD
 
-// ---- layer norm
+TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a) {
+    static const char op[] = "embedding_bag";
+    tensor_t *in[4] = {a->index, a->weight, a->offsets, a->per_sample_weights};
+    tensor_t *index = a->index, *w = a->weight, *keep = NULL;
+    int64_t padding = a->padding_idx == TENSOR_ZERO ? 0 : a->padding_idx, longest = 0;
+    if (!nn__inputs(op, "index weight offsets per_sample_weights", 2, in, 4, 10)) {
+        return TENSOR__(poison);
+    }
+    if (w->ndim != 2 || index->ndim < 1 || index->ndim > 2 || (index->ndim == 2) != !a->offsets) {
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "%s: index %t must be [bags, n], or [n] with offsets; weight %t [rows, width]", op,
+                        index, w);
+    }
+    if (!nn__is_index(index) || (a->offsets && !nn__is_index(a->offsets))) {
+        return NN__FAIL(TENSOR_ERR_DTYPE, "%s: index and offsets must be i32 or i64 (index is %y)", op,
+                        index);
+    }
+    if (in[3] && (in[3]->ndim != index->ndim || in[3]->numel != index->numel || a->mode != TENSOR_BAG_SUM)) {
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "%s: per_sample_weights %t must have the shape of index %t, mode be the sum", op,
+                        in[3], index);
+    }
+    if ((int)a->mode < 0 || a->mode > TENSOR_BAG_MAX || (a->offsets && a->offsets->ndim != 1)) {
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: mode %i of index %t, or dims of offsets", op, (int)a->mode,
+                        index);
+    }
+    int64_t n = index->numel;
+    int64_t bags = a->offsets ? a->offsets->dims[0] - (a->include_last_offset != 0) : index->dims[0];
+    if (bags < 0) { bags = 0; }
+
+    // The bag of each index, its place in the bag.
+    tensor_t *bag = (tensor_zero_)(nn__host_tensor(&n, 1, TENSOR_I64));
+    tensor_t *slot = nn__host_tensor(&n, 1, TENSOR_I64);
+    if ((tensor_is_poison)(bag) || (tensor_is_poison)(slot)) { return TENSOR__(poison); }
+    tensor_arg_t arg;
+    memset((void *)&arg, 0, sizeof arg);
+    if (a->offsets && a->offsets->numel > 0) {
+        tensor_t *c = (tensor_to)(nn__contiguous(a->offsets), TENSOR_CPU);
+        if ((tensor_is_poison)(c)) { return c; }
+        arg.data = (void *)(uintptr_t)(tensor_data)(c);
+        arg.dtype = c->dtype;
+    }
+    for (int64_t b = 0; b < bags; b++) {
+        int64_t first = arg.data ? nn__index(&arg, b) : b * index->dims[1];
+        int64_t end;
+        if (!arg.data) {
+            end = first + index->dims[1];
+        } else if (b + 1 < a->offsets->dims[0]) {
+            end = nn__index(&arg, b + 1);
+        } else {
+            end = n;
+        }
+        if (first < 0 || end < first || end > n || (b == 0 && first != 0) ||
+            (b == bags - 1 && end != n)) {
+            return NN__FAIL(TENSOR_ERR_INDEX, "%s: offsets %d..%d of bag %d are not in order in 0..%d", op,
+                            first, end, b, n);
+        }
+        for (int64_t i = first; i < end; i++) {
+            ((int64_t *)(tensor_data_mut)(bag))[i] = b;
+            ((int64_t *)(tensor_data_mut)(slot))[i] = i - first;
+        }
+        longest = nn__max(longest, end - first);
+    }
+    index = (tensor_flatten)(index, 0, -1);
+    if (a->padding_idx != 0) {
+        if (padding < 0) { padding += w->dims[0]; }
+        if (padding < 0 || padding >= w->dims[0]) {
+            return NN__FAIL(TENSOR_ERR_INDEX, "%s: padding_idx %d is outside the %d rows of weight %t", op,
+                            a->padding_idx, w->dims[0], w);
+        }
+        keep = (tensor_ne_scalar)(index, (double)padding);
+    }
+    if (a->max_norm > 0 && (tensor_is_poison)(nn__renormed(index, w, a->max_norm, a->norm_type))) {
+        return TENSOR__(poison);
+    }
+    tensor_t *x = nn__embedding_lookup(index, nn__wide(w), -1, 0, a->scale_grad_by_freq != 0, a->sparse != 0);
+    if ((tensor_is_poison)(x)) { return x; }
+    int64_t dims[3];
+    dims[0] = bags;
+    dims[1] = w->dims[1];
+    tensor_t *list[2], *y;
+    if (a->mode == TENSOR_BAG_MAX) {
+        // Rows side by side, -inf (row n) where a bag has ended.
+        y = nn__like(dims + 1, 1, -INFINITY, x);
+        list[0] =
+            keep ? (tensor_masked_fill)(x, (tensor_unsqueeze)((tensor_logical_not)(keep), 1), -INFINITY) : x;
+        list[1] = (tensor_unsqueeze)(y, 0);
+        x = (tensor_cat_n)(list, 2, 0);
+        dims[0] = bags * nn__max(longest, 1);
+        y = (tensor_fill_)(nn__host_tensor(dims, 1, TENSOR_I64), (double)n);
+        int64_t *to = (int64_t *)(tensor_data_mut)(y);
+        for (int64_t i = 0; i < n && to; i++) {
+            to[((const int64_t *)(tensor_data)(bag))[i] * longest +
+               ((const int64_t *)(tensor_data)(slot))[i]] = i;
+        }
+        x = (tensor_index_select)(x, 0, nn__beside(y, index));
+        dims[0] = bags;
+        dims[1] = nn__max(longest, 1);
+        dims[2] = w->dims[1];
+        x = (tensor_max_dim)((tensor_reshape_n)(x, dims, 3), 1, 0).values;
+        return nn__narrow((tensor_masked_fill)(x, (tensor_eq_scalar)((tensor_detach)(x), -INFINITY), 0), w);
+    }
+    if (in[3]) { x = (tensor_mul)(x, (tensor_unsqueeze)((tensor_flatten)(nn__wide(in[3]), 0, -1), 1)); }
+    if (keep) { x = (tensor_masked_fill)(x, (tensor_unsqueeze)((tensor_logical_not)(keep), 1), 0); }
+    bag = nn__beside(bag, index);
+    y = nn__like(dims, 2, 0, x);
+    y = (tensor_index_add)(y, 0, bag, x);
+    if (a->mode == TENSOR_BAG_MEAN) {
+        x = keep ? (tensor_to)(keep, (tensor_dtype_t)y->dtype) : nn__like(&n, 1, 1, y);
+        x = (tensor_index_add)(nn__like(dims, 1, 0, y), 0, bag, x);
+        y = (tensor_div)(y, (tensor_unsqueeze)((tensor_maximum_scalar)(x, 1), 1));
+    }
+    return nn__narrow(y, w);
+}
+
+NN__OPTIONS(embedding_bag, , nn__run_embedding_bag(&a))
+
+// ------------------------------------------------------------------------------
+// >>impl-norm                                     MARK: norms
+//
+// Layer norm works on rows; batch, group and instance norm on x as [items, channels, plane], where a
+// statistic covers the planes of one channel or group. Statistics are doubles, saved for the fused
+// gradient. Rejected: Welford per element (a division each), f32 sums.
+// ------------------------------------------------------------------------------
 
 typedef struct nn__norm_t {
     tensor_call_t *c;
@@ -5263,6 +5675,7 @@ TENSOR__FN void nn__layer_norm_task(void *arg, int64_t task, int worker) {
                              nn__at(&a[4], r), nn__at(&a[5], r), nn__min(v->per, v->rows - r), v->n,
                              v->c->p->f[0], (int)v->c->p->i[1]);
 }
+
 TENSOR__FN int nn__cpu_layer_norm(tensor_call_t *c) {
     nn__norm_t v;
     v.c = c;
@@ -5270,7 +5683,7 @@ TENSOR__FN int nn__cpu_layer_norm(tensor_call_t *c) {
     v.n = c->p->i[0];
     v.rows = c->arg[4].numel;
     v.per = nn__per(v.rows, 4 * v.n);
-    if (c->arg[0].numel > 0) nn__run(nn__ceil(v.rows, v.per), nn__layer_norm_task, &v);
+    if (c->arg[0].numel > 0) { nn__run(nn__ceil(v.rows, v.per), nn__layer_norm_task, &v); }
     return TENSOR_OK;
 }
 
@@ -5279,10 +5692,12 @@ TENSOR__FN int nn__cpu_layer_norm(tensor_call_t *c) {
 TENSOR__FN int64_t nn__norm_chunks(int64_t rows, int64_t n) {
     return nn__max(nn__max(1, nn__ceil(rows, 32)), nn__min(nn__min(rows, 16), rows * n / 16384));
 }
+
 TENSOR__FN uint64_t nn__scratch_layer_norm_back(const tensor_call_t *c) {
     int64_t n = c->p->i[0];
     return (uint64_t)(nn__norm_chunks(c->arg[2].numel, n) * 2 * n) * nn__es(c->arg[0].dtype);
 }
+
 TENSOR__FN void nn__layer_norm_back_task(void *arg, int64_t task, int worker) {
     const nn__norm_t *v = (const nn__norm_t *)arg;
     const tensor_arg_t *a = v->c->arg;
@@ -5301,9 +5716,9 @@ TENSOR__FN void nn__layer_norm_back_task(void *arg, int64_t task, int worker) {
                                       end - r, v->n, (int)v->c->p->i[1]);
     }
 }
+
 TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
     nn__norm_t v;
-    int64_t i, step, bytes;
     char *part = (char *)c->scratch;
     v.c = c;
     v.k = nn__cpu(c->arg[0].dtype);
@@ -5312,15 +5727,18 @@ TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
     v.rows = c->arg[2].numel;
     v.chunks = nn__norm_chunks(v.rows, v.n);
     v.per = nn__per(v.chunks, 32 * v.n);
-    bytes = v.n * (int64_t)v.es;
-    if (c->arg[0].numel > 0)
+    int64_t bytes = v.n * (int64_t)v.es;
+    if (c->arg[0].numel > 0) {
         nn__run(nn__ceil(v.chunks, v.per), nn__layer_norm_back_task, &v);
-    else if (c->arg[6].numel)
+    } else if (c->arg[6].numel) {
         NN__DO(v.k, fill)(part, 0, 2 * v.n);
-    if (!c->arg[6].numel) return TENSOR_OK;
-    for (step = 1; step < v.chunks; step *= 2)
-        for (i = 0; i + step < v.chunks; i += 2 * step)
+    }
+    if (!c->arg[6].numel) { return TENSOR_OK; }
+    for (int64_t step = 1; step < v.chunks; step *= 2) {
+        for (int64_t i = 0; i + step < v.chunks; i += 2 * step) {
             NN__DO(v.k, add)(part + 2 * i * bytes, part + 2 * (i + step) * bytes, 2 * v.n);
+        }
+    }
     memcpy(c->arg[6].data, part, (size_t)bytes);
     memcpy(c->arg[7].data, part + bytes, (size_t)bytes);
     return TENSOR_OK;
@@ -5328,12 +5746,12 @@ TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
 
 TENSOR__FN tensor_t *nn__composed_layer_norm(tensor_t *const *in, const tensor_params_t *p) {
     const int64_t n = p->i[0];
-    tensor_t *x = in[0], *d = nn__as(nn__wide(x), 2, x->numel / nn__max(n, 1), n, 0, 0), *y;
-    if (!p->i[1]) d = (tensor_sub)(d, (tensor_mean_dim)(d, -1, 1));
-    y = (tensor_add_scalar)((tensor_mean_dim)((tensor_square)(d), -1, 1), p->f[0]);
+    tensor_t *x = in[0], *d = nn__as(nn__wide(x), 2, x->numel / nn__max(n, 1), n, 0, 0);
+    if (!p->i[1]) { d = (tensor_sub)(d, (tensor_mean_dim)(d, -1, 1)); }
+    tensor_t *y = (tensor_add_scalar)((tensor_mean_dim)((tensor_square)(d), -1, 1), p->f[0]);
     y = (tensor_mul)(d, (tensor_rsqrt)(y));
-    if (in[1]) y = (tensor_mul)(y, (tensor_reshape_n)(in[1], &n, 1));
-    if (in[2]) y = (tensor_add)(y, (tensor_reshape_n)(in[2], &n, 1));
+    if (in[1]) { y = (tensor_mul)(y, (tensor_reshape_n)(in[1], &n, 1)); }
+    if (in[2]) { y = (tensor_add)(y, (tensor_reshape_n)(in[2], &n, 1)); }
     return nn__narrow((tensor_reshape_n)(y, x->dims, x->ndim), x);
 }
 
@@ -5342,208 +5760,58 @@ TENSOR__FN void nn__grad_layer_norm(tensor__grad_t *g) {
 }
 
 NN__FILL_DEFAULTS(tensor_layer_norm, NN__OR(normalized_dims, 1) NN__OR(eps, 1e-5))
+
 // rms: no mean, and eps < 0 is that of the dtype it is computed in.
 TENSOR__FN tensor_t *nn__layer_norm_front(tensor_t *x, tensor_t *w, tensor_t *b, int64_t nd, double eps,
                                           int rms) {
     const char *op = rms ? "rms_norm" : "layer_norm";
-    tensor__op_t o;
     tensor__row_t shown = *NN__ROW(LAYER_NORM);
     tensor_t *in[3] = {x, w, b};
-    int64_t lead[TENSOR_MAX_DIMS], n = 1, k, i, first;
+    int64_t n = 1;
     NN__AUTOCAST(shown.cast, nn__layer_norm_front(cast_[0], cast_[1], cast_[2], nd, eps, rms), x, w, b)
     shown.name = op;
-    if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
-    if (nd < 1 || nd > x->ndim)
+    tensor__op_t o;
+    if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 7)) { return TENSOR__(poison); }
+    if (nd < 1 || nd > x->ndim) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: normalized_dims %d must be in 1..%i, the dims of x %t", op, nd,
                         (int)x->ndim, x);
-    first = x->ndim - nd;
-    for (i = first; i < x->ndim; i++) n *= x->dims[i];
-    for (k = 1; k < 3; k++) {
+    }
+    int64_t first = x->ndim - nd;
+    for (int64_t i = first; i < x->ndim; i++) { n *= x->dims[i]; }
+    for (int64_t k = 1; k < 3; k++) {
         int same = !in[k] || in[k]->ndim == nd;
-        for (i = 0; in[k] && same && i < in[k]->ndim; i++) same = in[k]->dims[i] == x->dims[first + i];
-        if (!same)
+        for (int64_t i = 0; in[k] && same && i < in[k]->ndim; i++) {
+            same = in[k]->dims[i] == x->dims[first + i];
+        }
+        if (!same) {
             return NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %t must have the last %d dims of x %t", op,
                             k == 1 ? "weight" : "bias", in[k], nd, x);
+        }
     }
-    if (nn__is_half(x) && !TENSOR__(halves)(x))
+    if (nn__is_half(x) && !TENSOR__(halves)(x)) {
         return nn__narrow(nn__layer_norm_front(nn__wide(x), nn__wide(w), nn__wide(b), nd, eps, rms), x);
-    if (rms && eps < 0) eps = x->dtype == TENSOR_F64 ? 2.220446049250313e-16 : 1.1920928955078125e-7;
-    for (k = 0; k < 3; k++) in[k] = nn__contiguous(k ? nn__wide(in[k]) : x);
-    if (!TENSOR__(begin)(&o, NN__ROW(LAYER_NORM), in, 3)) return TENSOR__(poison);
+    }
+    if (rms && eps < 0) { eps = x->dtype == TENSOR_F64 ? 2.220446049250313e-16 : 1.1920928955078125e-7; }
+    for (int64_t k = 0; k < 3; k++) { in[k] = nn__contiguous(k ? nn__wide(in[k]) : x); }
+    if (!TENSOR__(begin)(&o, NN__ROW(LAYER_NORM), in, 3)) { return TENSOR__(poison); }
     o.p = &o.params;
     o.params.i[0] = n;
     o.params.i[1] = rms;
     o.params.f[0] = eps;
+    int64_t lead[TENSOR_MAX_DIMS];
     memcpy(lead, x->dims, (size_t)first * sizeof lead[0]);
     TENSOR__(result)(&o, x->dtype, x->dims, x->ndim);
-    for (k = 0; k < 2; k++)
+    for (int64_t k = 0; k < 2; k++) {
         TENSOR__(result)(&o, nn__is_half(x) ? (int)TENSOR_F32 : x->dtype, lead, (int)first);
+    }
     return TENSOR__(finish)(&o);
 }
+
 NN__FRONT(layer_norm, tensor_layer_norm,
           nn__layer_norm_front(a.x, a.weight, a.bias, a.normalized_dims, a.eps, 0))
 
-// ---- ops with options made of others
-
-// Opens such an op: begin for a row that is in no table. names: those of the inputs.
-TENSOR__FN int nn__row_begin(tensor__op_t *o, tensor__row_t *row, const char *op, const char *names,
-                             int required, tensor_t *const *in, int nin) {
-    memset((void *)row, 0, sizeof *row);
-    row->name = op;
-    row->args = names;
-    row->nin = (int8_t)nin;
-    row->required = (int8_t)required;
-    return TENSOR__(begin)(o, row, in, nin);
-}
-// Whether its inputs are usable, those of `floats` (bits) floats of one dtype; raises if not.
-TENSOR__FN int nn__inputs(const char *op, const char *names, int required, tensor_t *const *in, int nin,
-                          unsigned floats) {
-    tensor__op_t o;
-    tensor__row_t row;
-    return nn__row_begin(&o, &row, op, names, required, in, nin) && nn__floats(&o, floats);
-}
-
-// tensor_op_with(a), which is `run`; its temporaries go with the scope.
-#define NN__SCOPED(op, args, run)                                                                            \
-    TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
-        tensor_scope_t scope;                                                                                \
-        if (!NN__TAKE(#op, args)) return tensor__at(a.site_, TENSOR__(poison));                              \
-        scope = TENSOR__(scope)(-1);                                                                         \
-        return tensor__at(a.site_, scope.thread ? (tensor_scope_return)(scope, run) : TENSOR__(poison));     \
-    }
-#define NN__OPTIONS(op, set, run) NN__FILL_DEFAULTS(tensor_##op, set) NN__SCOPED(op, tensor_##op, run)
 NN__OPTIONS(rms_norm, NN__OR(normalized_dims, 1) NN__OR(eps, -1),
             nn__layer_norm_front(a.x, a.weight, NULL, a.normalized_dims, a.eps, 1))
-
-TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a) {
-    static const char op[] = "embedding_bag";
-    tensor_t *in[4] = {a->index, a->weight, a->offsets, a->per_sample_weights};
-    tensor_t *index = a->index, *w = a->weight, *x, *bag, *slot, *keep = NULL, *list[2], *y;
-    int64_t n, bags, padding = a->padding_idx == TENSOR_ZERO ? 0 : a->padding_idx, i, b, longest = 0, dims[3];
-    int64_t *to;
-    tensor_arg_t arg;
-    if (!nn__inputs(op, "index weight offsets per_sample_weights", 2, in, 4, 10))
-        return TENSOR__(poison);
-    if (w->ndim != 2 || index->ndim < 1 || index->ndim > 2 || (index->ndim == 2) != !a->offsets)
-        return NN__FAIL(TENSOR_ERR_SHAPE,
-                        "%s: index %t must be [bags, n], or [n] with offsets; weight %t [rows, width]", op,
-                        index, w);
-    if (!nn__is_index(index) || (a->offsets && !nn__is_index(a->offsets)))
-        return NN__FAIL(TENSOR_ERR_DTYPE, "%s: index and offsets must be i32 or i64 (index is %y)", op,
-                        index);
-    if (in[3] && (in[3]->ndim != index->ndim || in[3]->numel != index->numel || a->mode != TENSOR_BAG_SUM))
-        return NN__FAIL(TENSOR_ERR_SHAPE,
-                        "%s: per_sample_weights %t must have the shape of index %t, mode be the sum", op,
-                        in[3], index);
-    if ((int)a->mode < 0 || a->mode > TENSOR_BAG_MAX || (a->offsets && a->offsets->ndim != 1))
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: mode %i of index %t, or dims of offsets", op, (int)a->mode,
-                        index);
-    n = index->numel;
-    bags = a->offsets ? a->offsets->dims[0] - (a->include_last_offset != 0) : index->dims[0];
-    if (bags < 0) bags = 0;
-    // The bag of each index, its place in the bag.
-    bag = (tensor_zero_)(nn__host_tensor(&n, 1, TENSOR_I64));
-    slot = nn__host_tensor(&n, 1, TENSOR_I64);
-    if ((tensor_is_poison)(bag) || (tensor_is_poison)(slot)) return TENSOR__(poison);
-    memset((void *)&arg, 0, sizeof arg);
-    if (a->offsets && a->offsets->numel > 0) {
-        tensor_t *c = (tensor_to)(nn__contiguous(a->offsets), TENSOR_CPU);
-        if ((tensor_is_poison)(c)) return c;
-        arg.data = (void *)(uintptr_t)(tensor_data)(c);
-        arg.dtype = c->dtype;
-    }
-    for (b = 0; b < bags; b++) {
-        int64_t first = arg.data ? nn__index(&arg, b) : b * index->dims[1];
-        int64_t end = !arg.data ? first + index->dims[1]
-                      : b + 1 < a->offsets->dims[0] ? nn__index(&arg, b + 1) : n;
-        if (first < 0 || end < first || end > n || (b == 0 && first != 0) ||
-            (b == bags - 1 && end != n))
-            return NN__FAIL(TENSOR_ERR_INDEX, "%s: offsets %d..%d of bag %d are not in order in 0..%d", op,
-                            first, end, b, n);
-        for (i = first; i < end; i++) {
-            ((int64_t *)(tensor_data_mut)(bag))[i] = b;
-            ((int64_t *)(tensor_data_mut)(slot))[i] = i - first;
-        }
-        longest = nn__max(longest, end - first);
-    }
-    index = (tensor_flatten)(index, 0, -1);
-    if (a->padding_idx != 0) {
-        if (padding < 0) padding += w->dims[0];
-        if (padding < 0 || padding >= w->dims[0])
-            return NN__FAIL(TENSOR_ERR_INDEX, "%s: padding_idx %d is outside the %d rows of weight %t", op,
-                            a->padding_idx, w->dims[0], w);
-        keep = (tensor_ne_scalar)(index, (double)padding);
-    }
-    if (a->max_norm > 0 && (tensor_is_poison)(nn__renormed(index, w, a->max_norm, a->norm_type)))
-        return TENSOR__(poison);
-    x = nn__embedding_lookup(index, nn__wide(w), -1, 0, a->scale_grad_by_freq != 0, a->sparse != 0);
-    if ((tensor_is_poison)(x)) return x;
-    dims[0] = bags;
-    dims[1] = w->dims[1];
-    if (a->mode == TENSOR_BAG_MAX) {
-        // Rows side by side, -inf (row n) where a bag has ended.
-        y = nn__like(dims + 1, 1, -INFINITY, x);
-        list[0] =
-            keep ? (tensor_masked_fill)(x, (tensor_unsqueeze)((tensor_logical_not)(keep), 1), -INFINITY) : x;
-        list[1] = (tensor_unsqueeze)(y, 0);
-        x = (tensor_cat_n)(list, 2, 0);
-        dims[0] = bags * nn__max(longest, 1);
-        y = (tensor_fill_)(nn__host_tensor(dims, 1, TENSOR_I64), (double)n);
-        to = (int64_t *)(tensor_data_mut)(y);
-        for (i = 0; i < n && to; i++)
-            to[((const int64_t *)(tensor_data)(bag))[i] * longest +
-               ((const int64_t *)(tensor_data)(slot))[i]] = i;
-        x = (tensor_index_select)(x, 0, nn__beside(y, index));
-        dims[0] = bags;
-        dims[1] = nn__max(longest, 1);
-        dims[2] = w->dims[1];
-        x = (tensor_max_dim)((tensor_reshape_n)(x, dims, 3), 1, 0).values;
-        return nn__narrow((tensor_masked_fill)(x, (tensor_eq_scalar)((tensor_detach)(x), -INFINITY), 0), w);
-    }
-    if (in[3]) x = (tensor_mul)(x, (tensor_unsqueeze)((tensor_flatten)(nn__wide(in[3]), 0, -1), 1));
-    if (keep) x = (tensor_masked_fill)(x, (tensor_unsqueeze)((tensor_logical_not)(keep), 1), 0);
-    bag = nn__beside(bag, index);
-    y = nn__like(dims, 2, 0, x);
-    y = (tensor_index_add)(y, 0, bag, x);
-    if (a->mode == TENSOR_BAG_MEAN) {
-        x = keep ? (tensor_to)(keep, (tensor_dtype_t)y->dtype) : nn__like(&n, 1, 1, y);
-        x = (tensor_index_add)(nn__like(dims, 1, 0, y), 0, bag, x);
-        y = (tensor_div)(y, (tensor_unsqueeze)((tensor_maximum_scalar)(x, 1), 1));
-    }
-    return nn__narrow(y, w);
-}
-NN__OPTIONS(embedding_bag, , nn__run_embedding_bag(&a))
-
-TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *weight, tensor_t *bias) {
-    tensor_t *const in[4] = {x1, x2, weight, bias};
-    tensor_t *y, *w;
-    tensor_scope_t scope;
-    int64_t lead[TENSOR_MAX_DIMS], out, n1, n2;
-    int d, fits;
-    NN__AUTOCAST(TENSOR__CAST_bilinear, (tensor_bilinear)(cast_[0], cast_[1], cast_[2], cast_[3]), x1, x2,
-                 weight, bias)
-    if (!nn__inputs("bilinear", "x1 x2 weight bias", 3, in, 4, 15))
-        return TENSOR__(poison);
-    fits = x1->ndim == x2->ndim && x1->ndim > 0 && weight->ndim == 3;
-    for (d = 0; fits && d < x1->ndim - 1; d++) fits = x1->dims[d] == x2->dims[d];
-    if (!fits || x1->dims[x1->ndim - 1] != weight->dims[1] || x2->dims[x2->ndim - 1] != weight->dims[2] ||
-        (bias && (bias->ndim != 1 || bias->dims[0] != weight->dims[0])))
-        return NN__FAIL(TENSOR_ERR_SHAPE,
-                        "bilinear: x1 %t, x2 %t, weight %t must be [..., I], [..., J], [O, I, J], bias [O]",
-                        x1, x2, weight);
-    scope = TENSOR__(scope)(-1);
-    out = weight->dims[0];
-    n1 = weight->dims[1];
-    n2 = weight->dims[2];
-    memcpy(lead, x1->dims, (size_t)x1->ndim * sizeof lead[0]);
-    lead[x1->ndim - 1] = out;
-    w = nn__as((tensor_transpose)(nn__wide(weight), 0, 1), 2, n1, out * n2, 0, 0);
-    y = (tensor_matmul)(nn__as(nn__wide(x1), 2, x1->numel / nn__max(n1, 1), n1, 0, 0), w);
-    y = nn__as(y, 3, y->dims[0], out, n2, 0);
-    y = (tensor_reshape_n)((tensor_matmul)(y, nn__as(nn__wide(x2), 3, y->dims[0], n2, 1, 0)), lead, x1->ndim);
-    if (bias) y = (tensor_add)(y, nn__wide(bias));
-    return (tensor_scope_return)(scope, nn__narrow(y, x1));
-}
 
 // ---- batch, group and instance norm: x as [items, channels, plane]. A statistic covers the planes of one
 // channel in all items (batch) or of the channels of a group in one item.
@@ -5564,28 +5832,32 @@ TENSOR__FN void nn__plane_norm_plan(nn__plane_norm_t *v, const tensor_call_t *c)
     v->per = nn__per(v->rows, 6 * v->planes * p[3]);
     v->part = (double *)c->scratch;
 }
+
 // Number of plane j of statistic r in x; its channel is that modulo channels.
 TENSOR__FN int64_t nn__plane(const tensor_params_t *p, int64_t planes, int64_t r, int64_t j) {
     return p->i[0] ? r * planes + j : j * p->i[2] + r;
 }
+
 TENSOR__FN void nn__plane_norm_task(void *arg, int64_t task, int worker) {
     const nn__plane_norm_t *v = (const nn__plane_norm_t *)arg;
     const tensor_params_t *p = v->c->p;
     const tensor_arg_t *a = v->c->arg;
-    int64_t r = task * v->per, end = nn__min(r + v->per, v->rows), n = p->i[3], j;
+    int64_t r = task * v->per, end = nn__min(r + v->per, v->rows), n = p->i[3];
     (void)worker;
     for (; r < end; r++) {
-        double mean = 0, var = 0, rstd;
-        for (j = 0; j < v->planes; j++)
+        double mean = 0, var = 0;
+        for (int64_t j = 0; j < v->planes; j++) {
             mean += NN__DO(v->k, dot)(nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), NULL, n);
+        }
         mean /= (double)(v->planes * n);
         // Back and forth: the planes that L2 still has first.
-        for (j = v->planes; j-- > 0;)
+        for (int64_t j = v->planes; j-- > 0;) {
             var += NN__DO(v->k, deviation)(NULL, nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), mean, NULL,
                                            n);
+        }
         var /= (double)(v->planes * n);
-        rstd = 1 / sqrt(var + p->f[0]);
-        for (j = 0; j < v->planes; j++) {
+        double rstd = 1 / sqrt(var + p->f[0]);
+        for (int64_t j = 0; j < v->planes; j++) {
             int64_t at = nn__plane(p, v->planes, r, j), c = at % p->i[2];
             NN__DO(v->k, affine)(NULL, nn__at(&a[0], at * n), nn__at(&a[3], at * n), 0, mean,
                                  a[1].data ? rstd * nn__value(a[1].data, a[1].dtype, c) : rstd,
@@ -5596,6 +5868,7 @@ TENSOR__FN void nn__plane_norm_task(void *arg, int64_t task, int worker) {
         nn__store(a[6].data, a[6].dtype, r, var);
     }
 }
+
 TENSOR__FN int nn__cpu_plane_norm(tensor_call_t *c) {
     nn__plane_norm_t v;
     nn__plane_norm_plan(&v, c);
@@ -5608,39 +5881,41 @@ TENSOR__FN void nn__plane_norm_back_task(void *arg, int64_t task, int worker) {
     const nn__plane_norm_t *v = (const nn__plane_norm_t *)arg;
     const tensor_params_t *p = v->c->p;
     const tensor_arg_t *a = v->c->arg;
-    int64_t r = task * v->per, end = nn__min(r + v->per, v->rows), n = p->i[3], j;
+    int64_t r = task * v->per, end = nn__min(r + v->per, v->rows), n = p->i[3];
     (void)worker;
     for (; r < end; r++) {
         double mean = nn__value(a[2].data, a[2].dtype, r), rstd = nn__value(a[3].data, a[3].dtype, r), w = 1;
         double s = 0, t = 0, count = (double)(v->planes * n);
-        for (j = 0; j < v->planes; j++) {
+        for (int64_t j = 0; j < v->planes; j++) {
             int64_t at = nn__plane(p, v->planes, r, j);
             double *part = v->part + 2 * at;
             part[1] = NN__DO(v->k, deviation)(nn__at(&a[0], at * n), nn__at(&a[1], at * n), mean, part, n) *
                       (n ? rstd : 0);
-            if (a[4].data) w = nn__value(a[4].data, a[4].dtype, at % p->i[2]);
+            if (a[4].data) { w = nn__value(a[4].data, a[4].dtype, at % p->i[2]); }
             s += w * part[0];
             t += w * part[1];
         }
-        for (j = v->planes; j-- > 0;) {
+        for (int64_t j = v->planes; j-- > 0;) {
             int64_t at = nn__plane(p, v->planes, r, j);
-            if (a[4].data) w = nn__value(a[4].data, a[4].dtype, at % p->i[2]);
+            if (a[4].data) { w = nn__value(a[4].data, a[4].dtype, at % p->i[2]); }
             NN__DO(v->k, affine)(nn__at(&a[0], at * n), nn__at(&a[1], at * n), nn__at(&a[5], at * n),
                                  rstd * w, mean, -rstd * rstd * t / count, -rstd * s / count, n);
         }
     }
 }
+
 TENSOR__FN uint64_t nn__scratch_plane_norm_back(const tensor_call_t *c) {
     return (uint64_t)(c->p->i[1] * c->p->i[2]) * 2 * sizeof(double);
 }
+
 TENSOR__FN int nn__cpu_plane_norm_back(tensor_call_t *c) {
     nn__plane_norm_t v;
-    int64_t i, k, channels = c->p->i[2];
+    int64_t channels = c->p->i[2];
     nn__plane_norm_plan(&v, c);
     nn__run(nn__ceil(v.rows, v.per), nn__plane_norm_back_task, &v);
-    for (k = 0; k < channels && c->arg[6].numel; k++) {
+    for (int64_t k = 0; k < channels && c->arg[6].numel; k++) {
         double w = 0, b = 0;
-        for (i = 0; i < c->p->i[1]; i++) {
+        for (int64_t i = 0; i < c->p->i[1]; i++) {
             b += v.part[2 * (i * channels + k)];
             w += v.part[2 * (i * channels + k) + 1];
         }
@@ -5652,13 +5927,13 @@ TENSOR__FN int nn__cpu_plane_norm_back(tensor_call_t *c) {
 
 TENSOR__FN tensor_t *nn__composed_plane_norm(tensor_t *const *in, const tensor_params_t *p) {
     const int64_t groups = nn__max(p->i[0], 1), over[2] = {p->i[0] ? 1 : 0, 2};
-    tensor_t *x = in[0], *d, *y;
-    d = nn__as(nn__wide(x), 3, groups * p->i[1], p->i[2] / groups, p->i[3], 0);
+    tensor_t *x = in[0];
+    tensor_t *d = nn__as(nn__wide(x), 3, groups * p->i[1], p->i[2] / groups, p->i[3], 0);
     d = (tensor_sub)(d, (tensor_mean_dims)(d, over, 2, 1));
-    y = (tensor_add_scalar)((tensor_mean_dims)((tensor_square)(d), over, 2, 1), p->f[0]);
+    tensor_t *y = (tensor_add_scalar)((tensor_mean_dims)((tensor_square)(d), over, 2, 1), p->f[0]);
     y = (tensor_reshape_n)((tensor_mul)(d, (tensor_rsqrt)(y)), p->i + 1, 3);
-    if (in[1]) y = (tensor_mul)(y, (tensor_unsqueeze)(in[1], 1));
-    if (in[2]) y = (tensor_add)(y, (tensor_unsqueeze)(in[2], 1));
+    if (in[1]) { y = (tensor_mul)(y, (tensor_unsqueeze)(in[1], 1)); }
+    if (in[2]) { y = (tensor_add)(y, (tensor_unsqueeze)(in[2], 1)); }
     return nn__narrow((tensor_reshape_n)(y, x->dims, x->ndim), x);
 }
 
@@ -5670,27 +5945,35 @@ TENSOR__FN void nn__grad_plane_norm(tensor__grad_t *g) {
 // is. stat, if not NULL, receives mean and variance.
 TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64_t groups, double eps,
                                     tensor_t **stat) {
-    tensor__op_t o;
-    tensor_t *in[3], *y;
+    tensor_t *in[3];
+
     // A plane of one element: channels before items make planes of all items.
-    int64_t turned = !groups && x->ndim == 2, channels = x->dims[1], rows, k;
-    in[0] = groups ? nn__contiguous(x) : nn__image(turned ? (tensor_mT)(x) : x);
+    int64_t turned = !groups && x->ndim == 2, channels = x->dims[1];
+    if (groups) {
+        in[0] = nn__contiguous(x);
+    } else {
+        in[0] = nn__image(turned ? (tensor_mT)(x) : x);
+    }
     in[1] = nn__contiguous(w);
     in[2] = nn__contiguous(b);
-    if (!TENSOR__(begin)(&o, groups ? NN__ROW(GROUP_NORM) : NN__ROW(BATCH_NORM), in, 3))
+    tensor__op_t o;
+    if (!TENSOR__(begin)(&o, groups ? NN__ROW(GROUP_NORM) : NN__ROW(BATCH_NORM), in, 3)) {
         return TENSOR__(poison);
+    }
     o.p = &o.params;
     o.params.i[0] = groups;
     o.params.i[1] = turned ? 1 : x->dims[0];
     o.params.i[2] = channels;
     o.params.i[3] = turned ? x->dims[0] : 1;
-    for (k = 2; k < x->ndim; k++) o.params.i[3] *= x->dims[k];
+    for (int64_t k = 2; k < x->ndim; k++) { o.params.i[3] *= x->dims[k]; }
     o.params.f[0] = eps;
     o.visible = 4;
-    rows = groups ? groups * x->dims[0] : channels;
+    int64_t rows = groups ? groups * x->dims[0] : channels;
     TENSOR__(follow)(TENSOR__(result)(&o, x->dtype, in[0]->dims, in[0]->ndim), in[0]);
-    for (k = 0; k < 3; k++) TENSOR__(result)(&o, nn__is_half(x) ? (int)TENSOR_F32 : x->dtype, &rows, 1);
-    y = TENSOR__(finish)(&o);
+    for (int64_t k = 0; k < 3; k++) {
+        TENSOR__(result)(&o, nn__is_half(x) ? (int)TENSOR_F32 : x->dtype, &rows, 1);
+    }
+    tensor_t *y = TENSOR__(finish)(&o);
     if (y->state != TENSOR__POISON_STATE && stat) {
         stat[0] = o.out[1];
         stat[1] = o.out[3];
@@ -5700,11 +5983,13 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
 
 // Whether a parameter of a norm (NULL passes) is a float [C], of x's dtype or f32; raises if not.
 TENSOR__FN int nn__per_channel(const char *op, const char *what, const tensor_t *w, const tensor_t *x) {
-    if (w && w->dtype != x->dtype && !(nn__is_half(x) && w->dtype == TENSOR_F32))
+    if (w && w->dtype != x->dtype && !(nn__is_half(x) && w->dtype == TENSOR_F32)) {
         return NN__NO(TENSOR_ERR_DTYPE, "%s: %s is %y, x is %y; use tensor_to", op, what, w, x);
-    if (w && (w->ndim != 1 || w->dims[0] != x->dims[1]))
+    }
+    if (w && (w->ndim != 1 || w->dims[0] != x->dims[1])) {
         return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %t must have the %d channels of x %t", op, what, w,
                       x->dims[1], x);
+    }
     return 1;
 }
 
@@ -5714,51 +5999,59 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
     static const char *const names[5] = {"x", "running_mean", "running_var", "weight", "bias"};
     const char *op = instance ? "instance_norm" : "batch_norm";
     tensor_t *const in[5] = {x, mean, var, w, b};
-    tensor_t *stat[2], *y;
-    int64_t dims[TENSOR_MAX_DIMS], n = 1, k;
+    int64_t n = 1;
     NN__AUTOCAST(instance ? (int)TENSOR__APART : (int)NN__ROW(BATCH_NORM)->cast,   // group_norm is FULL
                  nn__batch_norm(cast_[0], mean, var, w, b, instance, own, momentum, eps), x)
-    if (!nn__inputs(op, "x running_mean running_var weight bias", 1, in, 5, 1))
+    if (!nn__inputs(op, "x running_mean running_var weight bias", 1, in, 5, 1)) {
         return TENSOR__(poison);
-    if (x->ndim < 2 + instance)
+    }
+    if (x->ndim < 2 + instance) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be [N, C, ...] with at least %i dims", op, x,
                         2 + instance);
-    for (k = 1; k < 5; k++)
-        if (!nn__per_channel(op, names[k], in[k], x)) return TENSOR__(poison);
-    if (!mean != !var || (!own && !mean))
+    }
+    for (int64_t k = 1; k < 5; k++) {
+        if (!nn__per_channel(op, names[k], in[k], x)) { return TENSOR__(poison); }
+    }
+    if (!mean != !var || (!own && !mean)) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t needs running_mean and running_var%s", op, x,
                         own ? ", or neither" : "");
-    for (k = instance ? 2 : 0; k < x->ndim; k++) n *= k == 1 ? 1 : x->dims[k];
+    }
+    for (int64_t k = instance ? 2 : 0; k < x->ndim; k++) { n *= k == 1 ? 1 : x->dims[k]; }
     w = nn__wide(w);
     b = nn__wide(b);
+    tensor_t *y;
+    int64_t dims[TENSOR_MAX_DIMS];
     if (!own) {   // y = x k + (b - mean k)
         y = (tensor_rsqrt)((tensor_add_scalar)(nn__wide(var), eps));
-        if (w) y = (tensor_mul)(y, w);
+        if (w) { y = (tensor_mul)(y, w); }
         w = (tensor_neg)((tensor_mul)(nn__wide(mean), y));
-        if (b) w = (tensor_add)(w, b);
-        for (k = 0; k < x->ndim; k++) dims[k] = k == 1 ? x->dims[1] : 1;
+        if (b) { w = (tensor_add)(w, b); }
+        for (int64_t k = 0; k < x->ndim; k++) { dims[k] = k == 1 ? x->dims[1] : 1; }
         y = (tensor_mul)(nn__wide(x), (tensor_reshape_n)(y, dims, x->ndim));
         return nn__narrow((tensor_add)(y, (tensor_reshape_n)(w, dims, x->ndim)), x);
     }
-    if (n == 1)
+    if (n == 1) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t has one value per channel, its variance is 0", op, x);
+    }
+    tensor_t *stat[2];
     stat[0] = NULL;
     y = nn__plane_norm(!instance && x->numel && TENSOR__(halves)(x) ? x : nn__wide(x), w, b,
                        instance ? nn__max(x->dims[1], 1) : 0, eps, stat);
     if (mean && stat[0] && x->numel) {   // no element says nothing of the statistics
         tensor_scope_t scope = TENSOR__(scope)(0);
         const double share[2] = {momentum, momentum * (double)n / (double)(n - 1)};
-        for (k = 0; k < 2; k++) {
+        for (int64_t k = 0; k < 2; k++) {
             tensor_t *s = stat[k], *r = in[1 + k];
-            if (instance) s = (tensor_mean_dim)((tensor_reshape_n)(s, x->dims, 2), 0, 0);
+            if (instance) { s = (tensor_mean_dim)((tensor_reshape_n)(s, x->dims, 2), 0, 0); }
             s = (tensor_mul_scalar)(s, share[k]);
             s = (tensor_add)((tensor_mul_scalar)(nn__wide(r), 1 - momentum), s);
-            if ((tensor_is_poison)((tensor_copy_)(r, s))) y = TENSOR__(poison);
+            if ((tensor_is_poison)((tensor_copy_)(r, s))) { y = TENSOR__(poison); }
         }
         (tensor_scope_end)(scope);
     }
     return nn__narrow(y, x);
 }
+
 NN__OPTIONS(batch_norm, NN__OR(momentum, 0.1) NN__OR(eps, 1e-5),
             nn__batch_norm(a.x, a.running_mean, a.running_var, a.weight, a.bias, 0, a.training, a.momentum,
                            a.eps))
@@ -5770,18 +6063,23 @@ TENSOR__FN tensor_t *nn__group_norm(tensor_t *x, int64_t groups, tensor_t *w, te
     tensor_t *const in[3] = {x, w, b};
     NN__AUTOCAST(NN__ROW(GROUP_NORM)->cast,
                  nn__group_norm(cast_[0], groups, cast_[1], cast_[2], eps), x, w, b)
-    if (!nn__inputs("group_norm", "x weight bias", 1, in, 3, 1))
+    if (!nn__inputs("group_norm", "x weight bias", 1, in, 3, 1)) {
         return TENSOR__(poison);
-    if (x->ndim < 2) return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: x %t must be [N, C, ...]", x);
-    if (groups < 1 || x->dims[1] % groups != 0)
+    }
+    if (x->ndim < 2) { return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: x %t must be [N, C, ...]", x); }
+    if (groups < 1 || x->dims[1] % groups != 0) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: the channels of x %t must be a multiple of groups %d",
                         x, groups);
-    if (!nn__per_channel("group_norm", "weight", w, x) || !nn__per_channel("group_norm", "bias", b, x))
+    }
+    if (!nn__per_channel("group_norm", "weight", w, x) || !nn__per_channel("group_norm", "bias", b, x)) {
         return TENSOR__(poison);
-    if (x->numel == groups)
+    }
+    if (x->numel == groups) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: x %t has one value per group, its variance is 0", x);
+    }
     return nn__narrow(nn__plane_norm(nn__wide(x), nn__wide(w), nn__wide(b), groups, eps, NULL), x);
 }
+
 NN__OPTIONS(group_norm, NN__OR(eps, 1e-5), nn__group_norm(a.x, a.groups, a.weight, a.bias, a.eps))
 
 TENSOR__FN tensor_t *nn__local_response_norm(tensor_t *x, int64_t size, double alpha, double beta,
@@ -5789,35 +6087,45 @@ TENSOR__FN tensor_t *nn__local_response_norm(tensor_t *x, int64_t size, double a
     NN__AUTOCAST(TENSOR__CAST_local_response_norm,
                  nn__local_response_norm(cast_[0], size, alpha, beta, k0), x)
     tensor_t *const given = x;
-    tensor_t *s, *sum = NULL, *list[3];
-    int64_t dims[TENSOR_MAX_DIMS], before, after, k;
-    if (!nn__inputs("local_response_norm", "x", 1, &x, 1, 1))
+    tensor_t *sum = NULL;
+    if (!nn__inputs("local_response_norm", "x", 1, &x, 1, 1)) {
         return TENSOR__(poison);
-    if (x->ndim < 3 || size < 1)
+    }
+    if (x->ndim < 3 || size < 1) {
         return NN__FAIL(TENSOR_ERR_SHAPE,
                         "local_response_norm: x %t must be [N, C, d...] and size %d at least 1", x, size);
+    }
     x = nn__wide(x);
+    int64_t dims[TENSOR_MAX_DIMS];
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
-    before = nn__min(size / 2, x->dims[1]);          // farther channels do not exist
-    after = nn__min((size - 1) / 2, x->dims[1]);
+    int64_t before = nn__min(size / 2, x->dims[1]);  // farther channels do not exist
+    int64_t after = nn__min((size - 1) / 2, x->dims[1]);
     dims[1] = before;
+    tensor_t *list[3];
     list[0] = nn__like(dims, x->ndim, 0, x);
     list[1] = (tensor_square)(x);
     dims[1] = after;
     list[2] = nn__like(dims, x->ndim, 0, x);
-    s = (tensor_cat_n)(list, 3, 1);
-    for (k = 0; k <= before + after; k++) {
+    tensor_t *s = (tensor_cat_n)(list, 3, 1);
+    for (int64_t k = 0; k <= before + after; k++) {
         tensor_t *part = (tensor_narrow)(s, 1, k, x->dims[1]);
         sum = sum ? (tensor_add)(sum, part) : part;
     }
     s = (tensor_add_scalar)((tensor_mul_scalar)(sum, alpha / (double)size), k0);
     return nn__narrow((tensor_div)(x, (tensor_pow_scalar)(s, beta)), given);
 }
+
 NN__OPTIONS(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR(k, 1),
             nn__local_response_norm(a.x, a.size, a.alpha, a.beta, a.k))
-TENSOR__END
 
-// ---- convolution without columns: see >>nn-kernel-direct
+// ------------------------------------------------------------------------------
+// >>impl-direct                                   MARK: convolution without columns
+//
+// Convolution without columns (>>nn-kernel-direct): images are padded once and read where they are; 3x3
+// and 5x5 of stride 1 between many channels go by Winograd: a block of rows of tiles is transformed,
+// multiplied per place, and transformed back. Which way is taken depends on shapes alone. Rejected: FFT
+// (large kernels only), Winograd of 6x6 tiles (two digits fewer).
+// ------------------------------------------------------------------------------
 
 typedef struct nn__direct_t {
     const nn__cpu_t *k;
@@ -5853,65 +6161,74 @@ enum {
     NN__WINOGRAD_KERNEL = 8192        // floats of a plane of kernels: all planes are 1.2 MB
 };
 
+TENSOR__END
+
 // Sizes; 0 = the columns serve better.
 TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
-    int64_t line, lanes = v->k->lanes, pixels, fill;
-    if (!v->k->lanes || v->ph < 0 || v->pw < 0 || v->kh * v->kw == 1) return 0;
+    int64_t lanes = v->k->lanes;
+    if (!v->k->lanes || v->ph < 0 || v->pw < 0 || v->kh * v->kw == 1) { return 0; }
     v->n = v->ci * v->kh * v->kw;
-    fill = v->ow * 100 / (nn__ceil(v->ow, lanes) * lanes);
-    if (v->co == 1 && v->n > 64) fill = 0;   // two long chains of sums
-    if (v->sw != 1 || (v->sums && v->ow < 24)) fill = 0;
-    if (v->co == 1 && v->ci == 1 && v->sw < 3) fill = 100;     // columns would be products with a vector
+    int64_t fill = v->ow * 100 / (nn__ceil(v->ow, lanes) * lanes);
+    if (v->co == 1 && v->n > 64) { fill = 0; }  // two long chains of sums
+    if (v->sw != 1 || (v->sums && v->ow < 24)) { fill = 0; }
+    if (v->co == 1 && v->ci == 1 && v->sw < 3) { fill = 100; }  // columns would be products with a vector
+
     // Vectors of outputs if they are full and many steps pay for the turning; where one vector takes all
     // outputs, pixels are as good.
     v->gather = lanes > 1 && v->co * 4 >= nn__ceil(v->co, lanes) * lanes * 3 && v->n >= 64 &&
                 (v->sums || v->ow >= 4) && (v->co > lanes || fill < 60);
-    if (!v->gather && fill < 60) return 0;   // mostly empty vectors
+    if (!v->gather && fill < 60) { return 0; }  // mostly empty vectors
     v->mr = v->gather ? 2 * lanes : v->k->mr;
     v->tiles = nn__ceil(v->co, v->mr);
     v->pitch = nn__max(v->pw + v->w * v->uw, (v->ow - 1) * v->sw + (v->kw - 1) * v->dw + 1);
-    line = v->ci * v->pitch * 4;
+    int64_t line = v->ci * v->pitch * 4;
     v->rows = (NN__DIRECT_BYTES / nn__max(line, 1) - (v->kh - 1) * v->dh - 1) / v->sh + 1;
-    if (v->gather) v->rows = nn__min(v->rows, NN__GATHER_BYTES / (v->ow * v->mr * 4));
+    if (v->gather) { v->rows = nn__min(v->rows, NN__GATHER_BYTES / (v->ow * v->mr * 4)); }
     v->rows = v->sums && !v->gather ? v->oh : nn__min(nn__max(v->rows, 4), v->oh);
     v->blocks = nn__ceil(v->oh, v->rows);
     v->rows = nn__ceil(v->oh, v->blocks);
     v->blocks = nn__ceil(v->oh, v->rows);
     v->lines = (v->rows - 1) * v->sh + (v->kh - 1) * v->dh + 1;
     v->image = v->ci * v->lines * v->pitch;
-    if (v->image > 0x7FFFFFF) return 0;
+    if (v->image > 0x7FFFFFF) { return 0; }
     v->per = 1;
-    if (v->gather && v->blocks == 1)
+    if (v->gather && v->blocks == 1) {
         v->per =
             nn__min(2 * NN__DIRECT_BYTES / (v->image * 4), NN__GATHER_BYTES / (v->rows * v->ow * v->mr * 4));
-    else if (v->sums && !v->gather)
+    } else if (v->sums && !v->gather) {
         v->per = NN__DIRECT_BYTES / (v->image * 4);
+    }
     v->per = nn__max(1, nn__min(v->per, nn__ceil(v->images, 8)));
-    pixels = v->per * v->rows * v->ow;
+    int64_t pixels = v->per * v->rows * v->ow;
     v->worker = nn__line((uint64_t)(v->per * v->image) * 4 + 256);
-    if (v->gather) v->worker += nn__line((uint64_t)(pixels * v->mr) * 4);
-    if (v->gather && v->sums) v->worker += nn__line((uint64_t)(v->n * v->mr) * 4);
+    if (v->gather) { v->worker += nn__line((uint64_t)(pixels * v->mr) * 4); }
+    if (v->gather && v->sums) { v->worker += nn__line((uint64_t)(v->n * v->mr) * 4); }
     v->weights = v->sums ? 0 : nn__line((uint64_t)(v->groups * v->tiles * v->mr * (v->n + 1)) * 4);
     v->offsets = nn__line((uint64_t)(v->gather && v->sums ? pixels : v->n) * 4);
     v->bytes = v->weights + v->offsets + v->worker * (uint64_t)TENSOR__(thread_count)();
     return 1;
 }
+
 // Lines first .. first + lines of the padded planes.
 TENSOR__FN void nn__direct_pad(const nn__direct_t *v, const float *x, int64_t first, int64_t lines,
                                float *to) {
-    int64_t c;
-    for (c = 0; c < v->ci; c++, to += lines * v->pitch)
+    for (int64_t c = 0; c < v->ci; c++, to += lines * v->pitch) {
         NN__DO(v->k, pad)(x + c * v->h * v->w, v->h, v->w, v->uh, v->uw, first - v->ph, lines, v->pw, to,
                           v->pitch);
+    }
     memset(to, 0, 64 * 4);              // what the last vectors read past the end
 }
+
 TENSOR__FN void nn__direct_offsets(const nn__direct_t *v, int64_t lines, int32_t *off) {
-    int64_t c, ky, kx;
-    for (c = 0; c < v->ci; c++)
-        for (ky = 0; ky < v->kh; ky++)
-            for (kx = 0; kx < v->kw; kx++)
+    for (int64_t c = 0; c < v->ci; c++) {
+        for (int64_t ky = 0; ky < v->kh; ky++) {
+            for (int64_t kx = 0; kx < v->kw; kx++) {
                 *off++ = (int32_t)((c * lines + ky * v->dh) * v->pitch + kx * v->dw);
+            }
+        }
+    }
 }
+
 TENSOR__FN void nn__direct_task(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t b = task % v->blocks, q = task / v->blocks % v->groups, i = task / v->blocks / v->groups;
@@ -5923,6 +6240,7 @@ TENSOR__FN void nn__direct_task(void *arg, int64_t task, int worker) {
                          v->y + (i * v->groups + q) * v->co * plane + oy * v->ow, plane,
                          nn__min(v->rows, v->oh - oy), v->ow);
 }
+
 // Some images, one group, one block of rows, a cut of the outputs: every chunk of weights meets all of their
 // pixels.
 TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
@@ -5931,20 +6249,23 @@ TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
     int64_t b = (task /= v->cuts) % v->blocks, q = task / v->blocks % v->groups, oy = b * v->rows;
     int64_t first = task / v->blocks / v->groups * v->per, rows = nn__min(v->rows, v->oh - oy);
     int64_t plane = v->oh * v->ow, runs = nn__ceil(v->ow, v->k->gr), parts = nn__ceil(v->n, NN__GATHER_TAPS);
-    int64_t images = nn__min(v->per, v->images - first), run = v->ow / runs, more = v->ow % runs, from, to;
-    int64_t x, n, o, k, i, r, u;
+    int64_t images = nn__min(v->per, v->images - first), run = v->ow / runs, more = v->ow % runs;
+    int64_t i;
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
     float *out = block + nn__line((uint64_t)(v->per * v->image) * 4 + 256) / 4;
-    for (i = 0; i < images; i++)
+    for (i = 0; i < images; i++) {
         nn__direct_pad(v, v->x + ((first + i) * v->groups + q) * v->ci * v->h * v->w, oy * v->sh, v->lines,
                        block + i * v->image);
-    for (o = v->tiles * cut / v->cuts; o < last; o++) {
+    }
+    int64_t from, to;
+    int64_t x, n, u;
+    for (int64_t o = v->tiles * cut / v->cuts; o < last; o++) {
         const float *w = v->packed + (q * v->tiles + o) * v->n * v->mr,
                     *start = v->start + (q * v->tiles + o) * v->mr;
         int64_t m = nn__min(v->co - o * v->mr, v->mr);
-        for (k = 0; k < parts; k++)
-            for (from = v->n * k / parts, to = v->n * (k + 1) / parts, i = 0; i < images; i++)
-                for (r = 0; r < rows; r++)
+        for (int64_t k = 0; k < parts; k++) {
+            for (from = v->n * k / parts, to = v->n * (k + 1) / parts, i = 0; i < images; i++) {
+                for (int64_t r = 0; r < rows; r++) {
                     for (x = 0, u = 0; u < runs; x += n, u++) {
                         n = run + (u < more);
                         NN__DO(v->k, gather)((int)n, m > v->k->lanes, to - from,
@@ -5952,77 +6273,89 @@ TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
                                              v->off + from, w + from * v->mr, k ? NULL : start,
                                              out + ((i * rows + r) * v->ow + x) * v->mr, v->mr);
                     }
-        for (i = 0; i < images; i++)
+                }
+            }
+        }
+        for (i = 0; i < images; i++) {
             NN__DO(v->k, turn)(rows * v->ow, m, out + i * rows * v->ow * v->mr, v->mr,
                                v->y + (((first + i) * v->groups + q) * v->co + o * v->mr) * plane +
                                    oy * v->ow,
                                plane);
+        }
     }
 }
+
 // ---- 3x3 and 5x5 of stride 1 between many channels, by Winograd: a block of rows of tiles is transformed,
 // multiplied plane by plane (channels in vectors), and transformed back.
 
 TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
-    int64_t lanes = v->k->lanes, all, tiles, least = v->kh == 5 ? 16 : 32;
+    int64_t lanes = v->k->lanes, least = v->kh == 5 ? 16 : 32;
     int64_t threads = TENSOR__(thread_count)();
-    if (lanes < 2 || (v->kh != 3 && v->kh != 5) || v->kw != v->kh) return 0;
-    if (v->dh != 1 || v->dw != 1 || v->sh != 1 || v->sw != 1) return 0;
-    if (v->ci < least || v->co < least || v->ci % lanes || v->co % lanes) return 0;
-    if (v->ci + v->co < 3 * lanes) return 0;   // one vector to one: as fast without
-    if (v->sums && v->kh == 5) return 0;       // up to 4.8 x direct sums' error
+    if (lanes < 2 || (v->kh != 3 && v->kh != 5) || v->kw != v->kh) { return 0; }
+    if (v->dh != 1 || v->dw != 1 || v->sh != 1 || v->sw != 1) { return 0; }
+    if (v->ci < least || v->co < least || v->ci % lanes || v->co % lanes) { return 0; }
+    if (v->ci + v->co < 3 * lanes) { return 0; }  // one vector to one: as fast without
+    if (v->sums && v->kh == 5) { return 0; }   // up to 4.8 x direct sums' error
     v->five = v->kh == 5 ? NN__TILE_5 : 0;
     v->side = 7 - v->kh;
     v->tx = nn__ceil(v->ow, v->side);
     v->ty = nn__ceil(v->oh, v->side);
-    all = v->images * v->ty;
+    int64_t all = v->images * v->ty;
+
     // Few tiles do not pay for the kernel's transform, nor mostly empty ones for theirs.
-    if (all * v->tx < 32) return 0;
-    if (v->oh * v->ow * 2 < v->side * v->side * v->tx * v->ty) return 0;
+    if (all * v->tx < 32) { return 0; }
+    if (v->oh * v->ow * 2 < v->side * v->side * v->tx * v->ty) { return 0; }
+
     // A kernel's gradient sums over tiles: chains of about the root of their number keep most digits.
-    v->chain = v->sums ? nn__min(24, nn__max(8, all * v->tx / 12)) : NN__WINOGRAD_CHAIN / (v->five ? 2 : 1);
+    v->chain = v->five ? NN__WINOGRAD_CHAIN / 2 : NN__WINOGRAD_CHAIN;
+    if (v->sums) { v->chain = nn__min(24, nn__max(8, all * v->tx / 12)); }
     v->mr = 2 * lanes;
     v->tiles = nn__ceil(v->co, v->mr);
     v->pitch = v->ci + 16;
     v->blocks = nn__ceil(all, nn__ceil(NN__WINOGRAD_BLOCK, v->tx));
     v->rows = nn__ceil(all, v->blocks);
     v->blocks = nn__ceil(all, v->rows);
-    tiles = v->rows * v->tx;
+    int64_t tiles = v->rows * v->tx;
+
     // Planes that lie a multiple of 4096 bytes apart would share their places in the caches.
     v->image_plane = nn__ceil(tiles * v->pitch, 1024) * 1024 + 48;
     v->out_plane = nn__ceil(tiles * v->tiles * v->mr, 1024) * 1024 + 48;
     v->kernel_plane = nn__ceil(v->ci * v->tiles * v->mr, 1024) * 1024 + 48;
     v->offsets = nn__line((uint64_t)NN__WINOGRAD_CHAIN * 4);
     v->worker = (uint64_t)((4 * NN__WINOGRAD_TILES + 2) * 6 * v->mr) * 4;
+
     // Threads take blocks of their own where a cache holds all kernels (what another thread wrote is far),
     // else planes of a block.
     v->bytes = (uint64_t)(36 * (v->image_plane + v->out_plane)) * 4;
     v->own = !v->sums && v->kernel_plane <= NN__WINOGRAD_KERNEL && v->blocks >= 2 * threads &&
              v->bytes <= 4 << 20;
-    if (v->own) v->worker += v->bytes, v->bytes = 0;
+    if (v->own) { v->worker += v->bytes, v->bytes = 0; }
     v->bytes += (uint64_t)(36 * v->kernel_plane) * 4 + v->offsets +
                 nn__line((uint64_t)((v->tiles + 1) * v->mr) * 4) + v->worker * (uint64_t)threads;
     v->winograd = 1;
     return 1;
 }
+
 // Some columns of tiles of one vector of channels: of the image, or of the output's gradient.
 TENSOR__FN void nn__winograd_in(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t lanes = v->k->lanes, parts = nn__ceil(v->tx, NN__WINOGRAD_TILES), c = task / parts * lanes;
-    int64_t t0 = task % parts * NN__WINOGRAD_TILES, n = nn__min(NN__WINOGRAD_TILES, v->tx - t0), i, r;
+    int64_t t0 = task % parts * NN__WINOGRAD_TILES, n = nn__min(NN__WINOGRAD_TILES, v->tx - t0);
     int grad = c >= v->ci;
     int64_t step = v->side, side = grad ? step : 6, h = grad ? v->oh : v->h, w = grad ? v->ow : v->w;
-    int64_t x0 = step * t0 - (grad ? 0 : v->pw), columns = step * n + side - step, line, lo, hi;
-    float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker), *to;
-    if (grad) c -= v->ci;
-    line = columns * lanes;
-    lo = nn__min(nn__max(-x0, 0), columns);
-    hi = nn__min(nn__max(w - x0, lo), columns);
-    for (r = 0; r < v->count; r++) {
+    int64_t x0 = step * t0 - (grad ? 0 : v->pw), columns = step * n + side - step;
+    float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
+    if (grad) { c -= v->ci; }
+    int64_t line = columns * lanes;
+    int64_t lo = nn__min(nn__max(-x0, 0), columns);
+    int64_t hi = nn__min(nn__max(w - x0, lo), columns);
+    float *to;
+    for (int64_t r = 0; r < v->count; r++) {
         int64_t image = (v->first + r) / v->ty, row = (v->first + r) % v->ty, tile = r * v->tx + t0;
         const float *x = (grad ? v->y : v->x) +
                          ((image * v->groups + v->group) * (grad ? v->co : v->ci) + c) * h * w;
-        i = r > 0 && row > 0 ? side - step : 0;  // lines of the row above
-        if (i) memmove(block, block + step * line, (size_t)(i * line) * 4);
+        int64_t i = r > 0 && row > 0 ? side - step : 0;  // lines of the row above
+        if (i) { memmove(block, block + step * line, (size_t)(i * line) * 4); }
         for (to = block + i * line; i < side; i++, to += line) {
             int64_t y = step * row - (grad ? 0 : v->ph) + i;
             if (y < 0 || y >= h) {
@@ -6033,20 +6366,22 @@ TENSOR__FN void nn__winograd_in(void *arg, int64_t task, int worker) {
             NN__DO(v->k, turn)(lanes, hi - lo, x + y * w + x0 + lo, h * w, to + lo * lanes, lanes);
             memset(to + hi * lanes, 0, (size_t)((columns - hi) * lanes) * 4);
         }
-        if (grad)
+        if (grad) {
             NN__DO(v->k, winograd)(NN__TILE_GRAD, n, block, step * lanes, line, lanes,
                                    v->out + (c / v->mr * v->rows * v->tx + tile) * v->mr + c % v->mr, v->mr,
                                    6 * v->out_plane, v->out_plane, NULL);
-        else
+        } else {
             NN__DO(v->k, winograd)(NN__TILE_IMAGE, n, block, step * lanes, line, lanes,
                                    v->in + tile * v->pitch + c, v->pitch, 6 * v->image_plane, v->image_plane,
                                    NULL);
+        }
     }
 }
+
 // One plane, one vector pair of outputs: over channels for the outputs, over tiles for the kernel's gradient.
 TENSOR__FN void nn__winograd_product(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
-    int64_t e = task / v->tiles, o = task % v->tiles, tiles = v->count * v->tx, k, u;
+    int64_t e = task / v->tiles, o = task % v->tiles, tiles = v->count * v->tx;
     int64_t steps = v->sums ? tiles : v->ci, many = v->sums ? v->ci : tiles;
     int64_t parts = nn__ceil(steps, v->chain), runs = nn__ceil(many, v->k->gr);
     const float *in = v->in + e * v->image_plane;
@@ -6054,8 +6389,8 @@ TENSOR__FN void nn__winograd_product(void *arg, int64_t task, int worker) {
     float *out = v->out + e * v->out_plane + o * v->rows * v->tx * v->mr;
     const float *b = v->sums ? out : kernel, *zero = v->start + v->tiles * v->mr;
     float *c = v->sums ? kernel : out;
-    for (k = 0; k < parts; k++)
-        for (u = 0; u < runs; u++) {
+    for (int64_t k = 0; k < parts; k++) {
+        for (int64_t u = 0; u < runs; u++) {
             int64_t from = steps * k / parts, to = steps * (k + 1) / parts;
             int64_t r0 = many * u / runs, r1 = many * (u + 1) / runs;
             NN__DO(v->k, gather)((int)(r1 - r0), v->co - o * v->mr > v->k->lanes, to - from,
@@ -6063,82 +6398,95 @@ TENSOR__FN void nn__winograd_product(void *arg, int64_t task, int worker) {
                                  v->sums ? 1 : v->pitch, v->off, b + from * v->mr,
                                  k > 0 || (v->sums && v->first > 0) ? NULL : zero, c + r0 * v->mr, v->mr);
         }
+    }
     (void)worker;
 }
+
 // A row of tiles of one vector pair of outputs.
 TENSOR__FN void nn__winograd_out(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
-    int64_t o = task % v->tiles, r = task / v->tiles, m = nn__min(v->co - o * v->mr, v->mr), j, t, n, i;
+    int64_t o = task % v->tiles, r = task / v->tiles, m = nn__min(v->co - o * v->mr, v->mr), n;
     int64_t s = v->side, image = (v->first + r) / v->ty, y0 = (v->first + r) % v->ty * s;
     int64_t plane = v->oh * v->ow;
     float *y = v->y + ((image * v->groups + v->group) * v->co + o * v->mr) * plane + y0 * v->ow;
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
-    for (t = 0; t < v->tx; t += n) {
+    for (int64_t t = 0; t < v->tx; t += n) {
         n = nn__min(NN__WINOGRAD_TILES, v->tx - t);
-        for (j = 0; j < m; j += v->k->lanes)
+        for (int64_t j = 0; j < m; j += v->k->lanes) {
             NN__DO(v->k, winograd)(NN__TILE_OUT + v->five, n,
                                    v->out + ((o * v->rows + r) * v->tx + t) * v->mr + j, v->mr,
                                    6 * v->out_plane, v->out_plane, block + j, s * v->mr, s * n * v->mr, v->mr,
                                    v->start + o * v->mr + j);
-        for (i = 0; i < nn__min(s, v->oh - y0); i++)
+        }
+        for (int64_t i = 0; i < nn__min(s, v->oh - y0); i++) {
             NN__DO(v->k, turn)(nn__min(s * n, v->ow - s * t), m, block + s * i * n * v->mr, v->mr,
                                y + i * v->ow + s * t, plane);
+        }
     }
 }
+
 // Kernels of one channel to a vector pair of outputs; the gradient's back.
 TENSOR__FN void nn__winograd_kernel(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
-    int64_t o = task / v->ci, c = task % v->ci, m = nn__min(v->co - o * v->mr, v->mr), mr = v->mr, j;
+    int64_t o = task / v->ci, c = task % v->ci, m = nn__min(v->co - o * v->mr, v->mr), mr = v->mr;
     int64_t taps = v->kh * v->kw, at = v->flipped ? ((v->group * v->ci + c) * v->co + o * mr) * taps
                                                   : ((v->group * v->co + o * mr) * v->ci + c) * taps;
     int64_t e = v->kernel_plane, step = v->flipped ? -mr : mr, row = v->kw * step;
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker), *u = v->packed + task * mr;
-    if (!v->sums) NN__DO(v->k, turn)(m, taps, v->weight + at, v->flipped ? taps : taps * v->ci, block, mr);
-    for (j = 0; j < m; j += v->k->lanes)
-        if (v->sums)
+    if (!v->sums) {
+        NN__DO(v->k, turn)(m, taps, v->weight + at, v->flipped ? taps : taps * v->ci, block, mr);
+    }
+    for (int64_t j = 0; j < m; j += v->k->lanes) {
+        if (v->sums) {
             NN__DO(v->k, winograd)(NN__TILE_SUMS, 1, u + j, 0, 6 * e, e, block + j, 0, row, mr, NULL);
-        else
+        } else {
             NN__DO(v->k, winograd)(NN__TILE_KERNEL + v->five, 1,
                                    block + j + (v->flipped ? (taps - 1) * mr : 0), 0, row, step, u + j, 0,
                                    6 * e, e, NULL);
-    if (v->sums) NN__DO(v->k, turn)(taps, m, block, mr, v->sum + at, taps * v->ci);
+        }
+    }
+    if (v->sums) { NN__DO(v->k, turn)(taps, m, block, mr, v->sum + at, taps * v->ci); }
 }
+
 // Block `task` of the tiles, from image to output, in the worker's own planes.
 TENSOR__FN void nn__winograd_block(void *arg, int64_t task, int worker) {
     nn__direct_t v = *(const nn__direct_t *)arg;
-    int64_t all = v.images * v.ty, i;
+    int64_t all = v.images * v.ty;
     v.work += v.worker * (uint64_t)worker;
     v.in = (float *)(void *)v.work;
     v.out = v.in + 36 * v.image_plane;
     v.work = (char *)(v.out + 36 * v.out_plane);
     v.first = all * task / v.blocks;
     v.count = all * (task + 1) / v.blocks - v.first;
-    for (i = 0; i < nn__ceil(v.tx, NN__WINOGRAD_TILES) * (v.ci / v.k->lanes); i++)
+    for (int64_t i = 0; i < nn__ceil(v.tx, NN__WINOGRAD_TILES) * (v.ci / v.k->lanes); i++) {
         nn__winograd_in(&v, i, 0);
-    for (i = 0; i < 36 * v.tiles; i++) nn__winograd_product(&v, i, 0);
-    for (i = 0; i < v.count * v.tiles; i++) nn__winograd_out(&v, i, 0);
+    }
+    for (int64_t i = 0; i < 36 * v.tiles; i++) { nn__winograd_product(&v, i, 0); }
+    for (int64_t i = 0; i < v.count * v.tiles; i++) { nn__winograd_out(&v, i, 0); }
 }
+
 TENSOR__FN void nn__winograd_run(nn__direct_t *v, void *scratch) {
-    int64_t all = v->images * v->ty, parts = nn__ceil(v->tx, NN__WINOGRAD_TILES), i;
+    int64_t all = v->images * v->ty, parts = nn__ceil(v->tx, NN__WINOGRAD_TILES);
     v->packed = (float *)scratch;
     v->off = (int32_t *)(void *)(v->packed + 36 * v->kernel_plane);
     v->start = v->packed + 36 * v->kernel_plane + v->offsets / 4;
     v->in = v->start + nn__line((uint64_t)((v->tiles + 1) * v->mr) * 4) / 4;
     v->out = v->in + 36 * v->image_plane;
     v->work = (char *)(v->own ? v->in : v->out + 36 * v->out_plane);
-    for (i = 0; i < NN__WINOGRAD_CHAIN; i++) v->off[i] = (int32_t)(v->sums ? i * v->pitch : i);
+    for (int64_t i = 0; i < NN__WINOGRAD_CHAIN; i++) { v->off[i] = (int32_t)(v->sums ? i * v->pitch : i); }
     for (v->group = 0; v->group < v->groups; v->group++) {
-        for (i = 0; i < (v->tiles + 1) * v->mr; i++)
+        for (int64_t i = 0; i < (v->tiles + 1) * v->mr; i++) {
             v->start[i] = v->bias && i < v->co ? v->bias[v->group * v->co + i] : 0;
-        if (!v->sums) nn__run(v->tiles * v->ci, nn__winograd_kernel, v);
-        if (v->own) nn__run(v->blocks, nn__winograd_block, v);
+        }
+        if (!v->sums) { nn__run(v->tiles * v->ci, nn__winograd_kernel, v); }
+        if (v->own) { nn__run(v->blocks, nn__winograd_block, v); }
         for (v->first = 0; !v->own && v->first < all; v->first += v->count) {
             v->count = nn__min(v->rows, all - v->first);
             nn__run(parts * ((v->ci + (v->sums ? v->co : 0)) / v->k->lanes), nn__winograd_in, v);
             nn__run(36 * v->tiles, nn__winograd_product, v);
-            if (!v->sums) nn__run(v->count * v->tiles, nn__winograd_out, v);
+            if (!v->sums) { nn__run(v->count * v->tiles, nn__winograd_out, v); }
         }
-        if (v->sums) nn__run(v->tiles * v->ci, nn__winograd_kernel, v);
+        if (v->sums) { nn__run(v->tiles * v->ci, nn__winograd_kernel, v); }
     }
 }
 
@@ -6146,19 +6494,22 @@ TENSOR__FN void nn__winograd_run(nn__direct_t *v, void *scratch) {
 TENSOR__FN void nn__direct_pack(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t mr = v->mr, q = task / v->tiles, t = task % v->tiles, m = nn__min(v->co - t * mr, mr);
-    int64_t c, taps = v->kh * v->kw;
+    int64_t taps = v->kh * v->kw;
     float *p = v->packed + task * v->n * mr;
     (void)worker;
-    if (m < mr) memset(p, 0, (size_t)(v->n * mr) * 4);
-    if (!v->flipped)
+    if (m < mr) { memset(p, 0, (size_t)(v->n * mr) * 4); }
+    if (!v->flipped) {
         NN__DO(v->k, turn)(m, v->n, v->weight + (q * v->co + t * mr) * v->n, v->n, p, mr);
-    else
-        for (c = 0; c < v->ci; c++)
+    } else {
+        for (int64_t c = 0; c < v->ci; c++) {
             NN__DO(v->k, turn)(m, taps, v->weight + ((q * v->ci + c) * v->co + t * mr) * taps, taps,
                                p + (c * taps + taps - 1) * mr, -mr);
+        }
+    }
 }
+
 TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
-    int64_t mr = v->mr, tiles = v->tiles, q, j, tasks, threads = TENSOR__(thread_count)();
+    int64_t mr = v->mr, tiles = v->tiles, threads = TENSOR__(thread_count)();
     float *p = (float *)scratch;
     if (v->winograd) {
         nn__winograd_run(v, scratch);
@@ -6169,10 +6520,11 @@ TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
     v->off = (int32_t *)(void *)((char *)scratch + v->weights);
     v->work = (char *)v->off + v->offsets;
     nn__run(v->groups * tiles, nn__direct_pack, v);
-    for (q = 0; q < v->groups; q++)
-        for (j = 0; j < tiles * mr; j++) *p++ = v->bias && j < v->co ? v->bias[q * v->co + j] : 0;
+    for (int64_t q = 0; q < v->groups; q++) {
+        for (int64_t j = 0; j < tiles * mr; j++) { *p++ = v->bias && j < v->co ? v->bias[q * v->co + j] : 0; }
+    }
     nn__direct_offsets(v, v->lines, v->off);
-    tasks = nn__ceil(v->images, v->per) * v->groups * v->blocks;
+    int64_t tasks = nn__ceil(v->images, v->per) * v->groups * v->blocks;
     v->cuts = v->gather && threads > 1 ? nn__min(tiles, nn__ceil(2 * threads, tasks)) : 1;
     nn__run(tasks * v->cuts, v->gather ? nn__direct_gather : nn__direct_task, v);
 }
@@ -6181,35 +6533,40 @@ TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
 // gy [images][groups co][oh][ow], to [co][n].
 TENSOR__FN void nn__direct_weight(const nn__direct_t *v, const float *gy, int64_t q, int64_t first,
                                   int64_t n, float *block, float *to) {
-    int64_t plane = v->oh * v->ow, o, k, taps = v->co == 1 ? 9 : v->k->kt;
-    for (o = 0; o < v->co; o += 4)
-        for (k = 0; k < v->n; k += taps)
+    int64_t plane = v->oh * v->ow, taps = v->co == 1 ? 9 : v->k->kt;
+    for (int64_t o = 0; o < v->co; o += 4) {
+        for (int64_t k = 0; k < v->n; k += taps) {
             NN__DO(v->k, direct_weight)((int)nn__min(4, v->co - o), (int)nn__min(taps, v->n - k), v->off + k,
                                         gy + ((first * v->groups + q) * v->co + o) * plane, plane, v->ow,
                                         v->groups * v->co * plane, block, v->sh * v->pitch, v->image, n,
                                         v->oh, v->ow, v->sw, to + o * v->n + k, v->n);
+        }
+    }
 }
+
 // The same of tile o and the rows from oy on, where a step is a pixel and vectors have outputs: sums [n][mr].
 TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_t q, int64_t o, int64_t first,
                                   int64_t n, int64_t oy, const float *block, float *out, float *sums) {
     int64_t plane = v->oh * v->ow, pixels = nn__min(v->rows, v->oh - oy) * v->ow, all = n * pixels;
-    int64_t parts = nn__ceil(all, NN__GATHER_PIXELS), m = nn__min(v->co - o * v->mr, v->mr), i, k, r, t;
+    int64_t parts = nn__ceil(all, NN__GATHER_PIXELS), m = nn__min(v->co - o * v->mr, v->mr);
     int64_t taps = v->kh * v->kw;
+
     // Rows of a tile: channels, or the columns of the kernel
     int by_channel = v->ci >= v->kw;
     int64_t many = by_channel ? v->ci : v->kw, others = by_channel ? taps : v->ci * v->kh;
     int64_t as = by_channel ? v->lines * v->pitch : v->dw, cs = by_channel ? taps * v->mr : v->mr;
     int64_t runs = nn__ceil(many, v->k->gr);
-    if (m % v->k->lanes) memset(out, 0, (size_t)(all * v->mr) * 4);
-    for (i = 0; i < n; i++)
+    if (m % v->k->lanes) { memset(out, 0, (size_t)(all * v->mr) * 4); }
+    for (int64_t i = 0; i < n; i++) {
         NN__DO(v->k, turn)(m, pixels,
                            gy + (((first + i) * v->groups + q) * v->co + o * v->mr) * plane + oy * v->ow,
                            plane, out + i * pixels * v->mr, v->mr);
-    for (k = 0; k < parts; k++) {
+    }
+    for (int64_t k = 0; k < parts; k++) {
         int64_t from = all * k / parts, to = all * (k + 1) / parts;
-        for (r = 0; r < runs; r++) {
+        for (int64_t r = 0; r < runs; r++) {
             int64_t r0 = many * r / runs, r1 = many * (r + 1) / runs;
-            for (t = 0; t < others; t++) {
+            for (int64_t t = 0; t < others; t++) {
                 int64_t tap = by_channel ? t : t * v->kw, c = tap / taps, ky = tap / v->kw % v->kh,
                         kx = tap % v->kw;
                 NN__DO(v->k, gather)((int)(r1 - r0), m > v->k->lanes, to - from,
@@ -6220,39 +6577,53 @@ TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_
         }
     }
 }
+
 // gw = sum of g x over the images first .. last of group q: all outputs, or those of tile o if gathered.
 TENSOR__FN void nn__direct_sums(const nn__direct_t *v, const float *gy, int64_t q, int64_t o, int64_t first,
                                 int64_t last, int worker, float *to) {
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
     float *out = block + nn__line((uint64_t)(v->per * v->image) * 4 + 256) / 4;
     float *sums = v->gather ? out + nn__line((uint64_t)(v->per * v->rows * v->ow * v->mr) * 4) / 4 : to;
-    int64_t i, b, n;
     memset(sums, 0, (size_t)((v->gather ? v->mr : v->co) * v->n) * 4);
+    int64_t n;
     for (; first < last; first += n) {
         n = nn__min(v->per, last - first);
-        for (b = 0; b < v->blocks; b++) {
-            for (i = 0; i < n; i++)
+        for (int64_t b = 0; b < v->blocks; b++) {
+            for (int64_t i = 0; i < n; i++) {
                 nn__direct_pad(v, v->x + ((first + i) * v->groups + q) * v->ci * v->h * v->w,
                                b * v->rows * v->sh, v->lines, block + i * v->image);
-            if (v->gather)
+            }
+            if (v->gather) {
                 nn__gather_weight(v, gy, q, o, first, n, b * v->rows, block, out, sums);
-            else
+            } else {
                 nn__direct_weight(v, gy, q, first, n, block, to);
+            }
         }
     }
-    if (v->gather)
+    if (v->gather) {
         NN__DO(v->k, turn)(v->n, nn__min(v->co - o * v->mr, v->mr), sums, v->mr, to + o * v->mr * v->n, v->n);
-}
-// The offsets of gathered sums.
-TENSOR__FN void nn__gather_pixels(const nn__direct_t *v, int32_t *off) {
-    int64_t i, r, x;
-    for (i = 0; i < v->per; i++)
-        for (r = 0; r < v->rows; r++)
-            for (x = 0; x < v->ow; x++) *off++ = (int32_t)(i * v->image + r * v->sh * v->pitch + x * v->sw);
+    }
 }
 
-// ---- convolutions: y = W columns per image and group, the columns in blocks of output pixels that stay in
-// L2. A block has whole output rows, or a part of one that is long.
+// The offsets of gathered sums.
+TENSOR__FN void nn__gather_pixels(const nn__direct_t *v, int32_t *off) {
+    for (int64_t i = 0; i < v->per; i++) {
+        for (int64_t r = 0; r < v->rows; r++) {
+            for (int64_t x = 0; x < v->ow; x++) {
+                *off++ = (int32_t)(i * v->image + r * v->sh * v->pitch + x * v->sw);
+            }
+        }
+    }
+}
+
+// ------------------------------------------------------------------------------
+// >>impl-conv                                     MARK: convolution
+//
+// y = W columns per image and group, the columns in blocks of output pixels that stay in the cache.
+// Transposed convolution and both gradients are the same three kernels with their roles changed: each is
+// the gradient of the others. Integers are summed one tap of the window at a time by other ops. Rejected:
+// whole columns in memory (k times the image).
+// ------------------------------------------------------------------------------
 
 typedef struct nn__conv_t {
     const nn__cpu_t *k;
@@ -6277,13 +6648,11 @@ TENSOR__FN nn__window_t nn__window(const tensor_params_t *p) {
     memcpy(&g, p->i, sizeof g);
     return g;
 }
+
 TENSOR__FN int64_t nn__volume(const int64_t v[3]) { return v[0] * v[1] * v[2]; }
 
 TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
-    int id = c->row->id, weight = id == NN_OP_CONV_WEIGHT, input = !weight && id >= NN_OP_CONV_TRANSPOSE1D, d;
-    tensor__gemm_t g;
-    int64_t m, all;
-    uint64_t narrow;
+    int id = c->row->id, weight = id == NN_OP_CONV_WEIGHT, input = !weight && id >= NN_OP_CONV_TRANSPOSE1D;
     v->c = c;
     v->sums = NULL;
     v->y = &c->arg[weight || input ? 0 : 3];
@@ -6301,36 +6670,40 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     v->plane = nn__volume(v->g.in);
     v->pixels = nn__volume(v->g.out);
     v->direct = v->taps == 1;
-    for (d = 0; d < 3; d++)
+    for (int d = 0; d < 3; d++) {
         v->direct &= v->g.stride[d] == 1 && v->g.pad[d] == 0 && v->g.out[d] == v->g.in[d];
+    }
     v->step = nn__max(1, input ? nn__min(v->cg, 256 / v->taps) : v->cg);
     v->steps = nn__ceil(v->cg, v->step);
-    m = v->step * v->taps;
-    all = v->g.out[0] * v->g.out[1];
+    int64_t m = v->step * v->taps;
+    int64_t all = v->g.out[0] * v->g.out[1];
     v->parts = nn__ceil(nn__max(v->g.out[2], 1), nn__max(512, 262144 / nn__max(1, m * (int64_t)v->es)));
     v->wide = nn__ceil(v->g.out[2], v->parts);
     v->rows = (v->direct ? 524288 : 262144) / nn__max(1, m * v->wide * (int64_t)v->es);
     v->rows = nn__min(nn__max(v->rows, nn__ceil(64, nn__max(v->wide, 1))), nn__max(all, 1));
-    if (v->parts > 1) v->rows = 1;
+    if (v->parts > 1) { v->rows = 1; }
     v->blocks = nn__max(1, nn__ceil(all, v->rows));
     v->rows = nn__ceil(all, v->blocks);
     v->blocks *= v->parts;
     v->chunks = nn__min(v->images, 8);
-    if ((double)v->w->numel * (double)v->es * (double)v->chunks > 33554432.0) v->chunks = 1;
-    g = nn__product(v->og, v->rows * v->wide, v->kk);
-    if (input) g = nn__product(m, v->rows * v->wide, v->og);
+    if ((double)v->w->numel * (double)v->es * (double)v->chunks > 33554432.0) { v->chunks = 1; }
+    tensor__gemm_t g = nn__product(v->og, v->rows * v->wide, v->kk);
+    if (input) { g = nn__product(m, v->rows * v->wide, v->og); }
+
     // The gradient of the weight on its side is cheaper: what is packed is the smaller of the two factors.
     v->turned = weight && v->og >= 32 && v->og < v->kk ? nn__line((uint64_t)(v->og * v->kk) * v->es) : 0;
-    if (weight) g = nn__product(v->turned ? v->kk : v->og, v->turned ? v->og : v->kk, v->rows * v->wide);
+    if (weight) { g = nn__product(v->turned ? v->kk : v->og, v->turned ? v->og : v->kk, v->rows * v->wide); }
     v->columns = v->direct ? 0 : nn__line((uint64_t)(m * v->rows * v->wide) * v->es);
     v->gemm = nn__line(TENSOR__(gemm_scratch)(&g, v->dtype));
+
     // The last block or step may be narrow, and a GEMM over a small result may want more.
     g.m = nn__min(g.m, 64);
     g.n = nn__min(g.n, 64);
-    narrow = nn__line(TENSOR__(gemm_scratch)(&g, v->dtype));
-    if (narrow > v->gemm) v->gemm = narrow;
+    uint64_t narrow = nn__line(TENSOR__(gemm_scratch)(&g, v->dtype));
+    if (narrow > v->gemm) { v->gemm = narrow; }
     v->worker = v->columns + v->gemm + v->turned;
 }
+
 // 1 = without columns, and d says how; v->chunks as it wants: no pieces of the weights' gradient for
 // Winograd.
 TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct_t *d) {
@@ -6338,9 +6711,9 @@ TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct
     memset(d, 0, sizeof *d);
     d->sums = c->row->id == NN_OP_CONV_WEIGHT;
     d->flipped = v->x == &c->arg[3];
-    if (v->dtype != TENSOR_F32) return 0;
-    if (g->kernel[0] != 1 || g->in[0] != 1 || g->out[0] != 1 || g->pad[0] != 0) return 0;
-    if (!v->x->numel || !v->y->numel || !v->w->numel) return 0;
+    if (v->dtype != TENSOR_F32) { return 0; }
+    if (g->kernel[0] != 1 || g->in[0] != 1 || g->out[0] != 1 || g->pad[0] != 0) { return 0; }
+    if (!v->x->numel || !v->y->numel || !v->w->numel) { return 0; }
     d->k = nn__cpu(v->dtype);
     d->images = v->images;
     d->groups = v->groups;
@@ -6356,8 +6729,9 @@ TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct
     d->bias = d->sums ? NULL : (const float *)c->arg[2].data;
     d->ci = d->flipped ? v->og : v->cg;
     d->co = d->flipped ? v->cg : v->og;
+
     // Of many channels the zeros between would cost more than the columns do.
-    if (d->uh * d->uw > (d->ci == 1 && d->co == 1 ? 4 : 1)) return 0;
+    if (d->uh * d->uw > (d->ci == 1 && d->co == 1 ? 4 : 1)) { return 0; }
     d->x = (const float *)(d->flipped ? v->y : v->x)->data;
     d->y = (float *)(d->flipped ? v->x : v->y)->data;
     d->h = d->flipped ? g->out[1] : g->in[1];
@@ -6370,21 +6744,25 @@ TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct
         v->chunks = 0;
         return 1;
     }
-    if (!nn__direct_plan(d)) return 0;
-    if (d->gather) v->chunks = nn__min(v->chunks, nn__ceil(8, d->tiles * d->groups));   // tiles are tasks too
+    if (!nn__direct_plan(d)) { return 0; }
+
+    // tiles are tasks too
+    if (d->gather) { v->chunks = nn__min(v->chunks, nn__ceil(8, d->tiles * d->groups)); }
     return 1;
 }
+
 TENSOR__FN uint64_t nn__scratch_conv(const tensor_call_t *c) {
     nn__conv_t v;
-    nn__direct_t d;
-    uint64_t bytes;
     nn__conv_plan(c, &v);
-    if (nn__conv_direct(c, &v, &d))
+    nn__direct_t d;
+    if (nn__conv_direct(c, &v, &d)) {
         return d.bytes + (d.sums ? (uint64_t)v.chunks * (uint64_t)v.w->numel * v.es : 0);
-    bytes = v.worker * (uint64_t)TENSOR__(thread_count)();
-    if (c->row->id == NN_OP_CONV_WEIGHT) bytes += (uint64_t)v.chunks * (uint64_t)v.w->numel * v.es;
+    }
+    uint64_t bytes = v.worker * (uint64_t)TENSOR__(thread_count)();
+    if (c->row->id == NN_OP_CONV_WEIGHT) { bytes += (uint64_t)v.chunks * (uint64_t)v.w->numel * v.es; }
     return bytes;
 }
+
 // Block i. -> its first pixel; n = how many
 TENSOR__FN int64_t nn__conv_block(const nn__conv_t *v, int64_t i, nn__block_t *b, int64_t *n) {
     b->r0 = i / v->parts * v->rows;
@@ -6398,15 +6776,15 @@ TENSOR__FN int64_t nn__conv_block(const nn__conv_t *v, int64_t i, nn__block_t *b
 // Columns of a block of output pixels of `channels` planes: [channels * taps][pixels].
 TENSOR__FN void nn__im2col(const char *x, char *columns, const nn__window_t *g, size_t es, int64_t channels,
                            const nn__block_t *b) {
-    int64_t c, k, r, ox, lo, hi, taps = nn__volume(g->kernel), n = b->x1 - b->x0, step = g->stride[2];
-    for (c = 0; c < channels; c++)
-        for (k = 0; k < taps; k++) {
+    int64_t lo, hi, taps = nn__volume(g->kernel), n = b->x1 - b->x0, step = g->stride[2];
+    for (int64_t c = 0; c < channels; c++) {
+        for (int64_t k = 0; k < taps; k++) {
             int64_t kx = k % g->kernel[2], ky = k / g->kernel[2] % g->kernel[1];
             int64_t kz = k / g->kernel[2] / g->kernel[1], oz = b->r0 / g->out[1], oy = b->r0 % g->out[1];
             nn__window_range(g, kx, &lo, &hi);
             lo = nn__min(nn__max(lo, b->x0), b->x1);
             hi = nn__min(nn__max(hi, lo), b->x1);
-            for (r = b->r0; r < b->r1; r++, columns += n * (int64_t)es) {
+            for (int64_t r = b->r0; r < b->r1; r++, columns += n * (int64_t)es) {
                 int64_t iz = oz * g->stride[0] - g->pad[0] + kz * g->dilation[0];
                 int64_t iy = oy * g->stride[1] - g->pad[1] + ky * g->dilation[1];
                 int64_t x0 = kx * g->dilation[2] - g->pad[2];
@@ -6420,86 +6798,93 @@ TENSOR__FN void nn__im2col(const char *x, char *columns, const nn__window_t *g, 
                     memset(columns, 0, (size_t)n * es);
                     continue;
                 }
-                if (lo > b->x0) memset(columns, 0, (size_t)(lo - b->x0) * es);
-                if (step == 1)
+                if (lo > b->x0) { memset(columns, 0, (size_t)(lo - b->x0) * es); }
+                if (step == 1) {
                     memcpy(to + lo * (int64_t)es, from + (lo + x0) * (int64_t)es, (size_t)(hi - lo) * es);
-                else if (es == 4)
-                    for (ox = lo; ox < hi; ox++)
+                } else if (es == 4) {
+                    for (int64_t ox = lo; ox < hi; ox++) {
                         ((float *)(void *)to)[ox] = ((const float *)(const void *)from)[ox * step + x0];
-                else
-                    for (ox = lo; ox < hi; ox++)
+                    }
+                } else {
+                    for (int64_t ox = lo; ox < hi; ox++) {
                         ((double *)(void *)to)[ox] = ((const double *)(const void *)from)[ox * step + x0];
-                if (hi < b->x1) memset(to + hi * (int64_t)es, 0, (size_t)(b->x1 - hi) * es);
+                    }
+                }
+                if (hi < b->x1) { memset(to + hi * (int64_t)es, 0, (size_t)(b->x1 - hi) * es); }
             }
         }
+    }
 }
 
 // Plane 0 of image i and group q, of x and of y.
 TENSOR__FN char *nn__conv_x(const nn__conv_t *v, int64_t i, int64_t q) {
     return nn__at(v->x, (i * v->groups + q) * v->cg * v->plane);
 }
+
 TENSOR__FN char *nn__conv_y(const nn__conv_t *v, int64_t i, int64_t q) {
     return nn__at(v->y, (i * v->groups + q) * v->og * v->pixels);
 }
 
 TENSOR__FN void nn__conv_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
-    int64_t q = task / v->blocks % v->groups, i = task / v->blocks / v->groups, o, n, first;
+    int64_t q = task / v->blocks % v->groups, i = task / v->blocks / v->groups, n;
     nn__block_t b;
-    char *columns = (char *)v->c->scratch + v->worker * (uint64_t)worker, *y;
+    char *columns = (char *)v->c->scratch + v->worker * (uint64_t)worker;
     const tensor_arg_t *bias = &v->c->arg[2];
-    tensor__gemm_t g;
-    first = nn__conv_block(v, task % v->blocks, &b, &n);
-    y = nn__conv_y(v, i, q) + first * (int64_t)v->es;
-    g = nn__product(v->og, n, v->kk);
+    int64_t first = nn__conv_block(v, task % v->blocks, &b, &n);
+    char *y = nn__conv_y(v, i, q) + first * (int64_t)v->es;
+    tensor__gemm_t g = nn__product(v->og, n, v->kk);
     g.a = nn__at(v->w, q * v->og * v->kk);
     g.b = columns;
     if (v->direct) {
         g.b = nn__conv_x(v, i, q) + first * (int64_t)v->es;
         g.brs = v->pixels;
-    } else
+    } else {
         nn__im2col(nn__conv_x(v, i, q), columns, &v->g, v->es, v->cg, &b);
+    }
     g.c = y;
     g.crs = v->pixels;
     if (bias->data) {
         g.accumulate = 1;
-        for (o = 0; o < v->og; o++)
+        for (int64_t o = 0; o < v->og; o++) {
             NN__DO(v->k, fill)(y + o * v->pixels * (int64_t)v->es,
                                nn__value(bias->data, v->dtype, q * v->og + o), n);
+        }
     }
     g.scratch = columns + v->columns;
     TENSOR__(gemm)(&g, v->dtype);
 }
+
 TENSOR__FN int nn__cpu_conv(tensor_call_t *c) {
     nn__conv_t v;
-    nn__direct_t d;
     nn__conv_plan(c, &v);
+    nn__direct_t d;
     if (nn__conv_direct(c, &v, &d)) {
         nn__direct_run(&d, c->scratch);
         return TENSOR_OK;
     }
     v.k = nn__cpu(v.dtype);
-    if (v.y->numel) nn__run(v.images * v.groups * v.blocks, nn__conv_task, &v);
+    if (v.y->numel) { nn__run(v.images * v.groups * v.blocks, nn__conv_task, &v); }
     return TENSOR_OK;
 }
 
 // Columns = WT g, added back; a task has some channels of one image, which no other task writes.
 TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
-    int64_t s = task % v->steps, q = task / v->steps % v->groups, i = task / v->steps / v->groups, k, n,
-            first;
+    int64_t s = task % v->steps, q = task / v->steps % v->groups, i = task / v->steps / v->groups;
     int64_t c0 = s * v->step, nc = nn__min(v->step, v->cg - c0);
     char *columns = (char *)v->c->scratch + v->worker * (uint64_t)worker;
     char *x = nn__conv_x(v, i, q) + c0 * v->plane * (int64_t)v->es;
     const tensor_arg_t *bias = &v->c->arg[2];
-    for (k = 0; k < nc && (!v->direct || bias->data); k++)
+    for (int64_t k = 0; k < nc && (!v->direct || bias->data); k++) {
         NN__DO(v->k, fill)(x + k * v->plane * (int64_t)v->es,
                            bias->data ? nn__value(bias->data, v->dtype, q * v->cg + c0 + k) : 0, v->plane);
-    for (k = 0; v->pixels && k < v->blocks; k++) {
-        tensor__gemm_t g;
+    }
+    int64_t n;
+    for (int64_t k = 0; v->pixels && k < v->blocks; k++) {
         nn__block_t b;
-        first = nn__conv_block(v, k, &b, &n);
-        g = nn__product(nc * v->taps, n, v->og);
+        int64_t first = nn__conv_block(v, k, &b, &n);
+        tensor__gemm_t g = nn__product(nc * v->taps, n, v->og);
         g.a = nn__at(v->w, q * v->og * v->kk + c0 * v->taps);
         g.ars = 1;
         g.acs = v->kk;
@@ -6513,19 +6898,20 @@ TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
         }
         g.scratch = columns + v->columns;
         TENSOR__(gemm)(&g, v->dtype);
-        if (!v->direct) NN__DO(v->k, col2im)(columns, x, &v->g, nc, &b);
+        if (!v->direct) { NN__DO(v->k, col2im)(columns, x, &v->g, nc, &b); }
     }
 }
+
 TENSOR__FN int nn__cpu_conv_input(tensor_call_t *c) {
     nn__conv_t v;
-    nn__direct_t d;
     nn__conv_plan(c, &v);
+    nn__direct_t d;
     if (nn__conv_direct(c, &v, &d)) {
         nn__direct_run(&d, c->scratch);
         return TENSOR_OK;
     }
     v.k = nn__cpu(v.dtype);
-    if (v.x->numel) nn__run(v.images * v.groups * v.steps, nn__conv_input_task, &v);
+    if (v.x->numel) { nn__run(v.images * v.groups * v.steps, nn__conv_input_task, &v); }
     return TENSOR_OK;
 }
 
@@ -6533,23 +6919,23 @@ TENSOR__FN int nn__cpu_conv_input(tensor_call_t *c) {
 TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
     int64_t tiles = v->sums && v->sums->gather ? v->sums->tiles : 1;
-    int64_t q = task / v->chunks / tiles, part = task % v->chunks, i, k, n, at;
+    int64_t q = task / v->chunks / tiles, part = task % v->chunks;
     int64_t first = v->images * part / v->chunks, last = v->images * (part + 1) / v->chunks;
     char *columns = (char *)v->c->scratch + v->worker * (uint64_t)worker, *to = (char *)v->w->data;
     char *turned = columns + v->columns + v->gemm;
-    if (v->chunks > 1) to = v->pieces + (uint64_t)part * (uint64_t)v->w->numel * v->es;
+    if (v->chunks > 1) { to = v->pieces + (uint64_t)part * (uint64_t)v->w->numel * v->es; }
     to += q * v->og * v->kk * (int64_t)v->es;
     if (v->sums) {
         nn__direct_sums(v->sums, (const float *)v->y->data, q, task / v->chunks % tiles, first, last, worker,
                         (float *)(void *)to);
         return;
     }
-    for (i = first; i < last; i++)
-        for (k = 0; k < v->blocks; k++) {
-            tensor__gemm_t g;
+    int64_t n, at;
+    for (int64_t i = first; i < last; i++) {
+        for (int64_t k = 0; k < v->blocks; k++) {
             nn__block_t b;
             at = nn__conv_block(v, k, &b, &n);
-            g = nn__product(v->og, v->kk, n);
+            tensor__gemm_t g = nn__product(v->og, v->kk, n);
             g.a = nn__conv_y(v, i, q) + at * (int64_t)v->es;
             g.ars = v->pixels;
             g.b = columns;
@@ -6558,8 +6944,9 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
             if (v->direct) {
                 g.b = nn__conv_x(v, i, q) + at * (int64_t)v->es;
                 g.bcs = v->pixels;
-            } else
+            } else {
                 nn__im2col(nn__conv_x(v, i, q), columns, &v->g, v->es, v->cg, &b);
+            }
             g.c = to;
             if (v->turned) {
                 tensor__gemm_t t = nn__product(v->kk, v->og, n);
@@ -6575,18 +6962,23 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
             g.scratch = columns + v->columns;
             TENSOR__(gemm)(&g, v->dtype);
         }
-    for (k = 0; v->turned && k < v->kk; k += 16)
-        for (at = 0; at < v->og; at++)
-            for (i = k; i < nn__min(k + 16, v->kk); i++) {
+    }
+    for (int64_t k = 0; v->turned && k < v->kk; k += 16) {
+        for (at = 0; at < v->og; at++) {
+            for (int64_t i = k; i < nn__min(k + 16, v->kk); i++) {
                 int64_t from = i * v->og + at, here = at * v->kk + i;
-                if (v->es == 4) ((float *)(void *)to)[here] = ((const float *)(const void *)turned)[from];
-                else ((double *)(void *)to)[here] = ((const double *)(const void *)turned)[from];
+                if (v->es == 4) {
+                    ((float *)(void *)to)[here] = ((const float *)(const void *)turned)[from];
+                } else {
+                    ((double *)(void *)to)[here] = ((const double *)(const void *)turned)[from];
+                }
             }
+        }
+    }
 }
+
 TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
     nn__conv_t v;
-    nn__direct_t d;
-    int64_t i;
     nn__conv_plan(c, &v);
     v.k = nn__cpu(v.dtype);
     if (v.y->numel == 0 || v.x->numel == 0) {
@@ -6594,6 +6986,7 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
         return TENSOR_OK;
     }
     v.pieces = (char *)c->scratch + v.worker * (uint64_t)TENSOR__(thread_count)();
+    nn__direct_t d;
     if (nn__conv_direct(c, &v, &d)) {
         if (d.winograd) {
             d.sum = (float *)v.w->data;
@@ -6602,58 +6995,76 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
         }
         d.off = (int32_t *)c->scratch;
         d.work = (char *)c->scratch + d.offsets;
-        if (d.gather) nn__gather_pixels(&d, d.off);
-        else nn__direct_offsets(&d, d.lines, d.off);
+        if (d.gather) {
+            nn__gather_pixels(&d, d.off);
+        } else {
+            nn__direct_offsets(&d, d.lines, d.off);
+        }
         v.sums = &d;
         v.pieces = (char *)c->scratch + d.bytes;
     }
     nn__run(v.groups * (v.sums && d.gather ? d.tiles : 1) * v.chunks, nn__conv_weight_task, &v);
-    if (v.chunks == 1) return TENSOR_OK;
+    if (v.chunks == 1) { return TENSOR_OK; }
     memcpy(v.w->data, v.pieces, (size_t)v.w->numel * v.es);
-    for (i = 1; i < v.chunks; i++)
+    for (int64_t i = 1; i < v.chunks; i++) {
         NN__DO(v.k, add)(v.w->data, v.pieces + (uint64_t)i * (uint64_t)v.w->numel * v.es, v.w->numel);
+    }
     return TENSOR_OK;
 }
 
 TENSOR__COLD
+
 // The convolutions as recorded ops: out has `dims`, as many as a. bias as in the public ones.
 TENSOR__FN tensor_t *nn__conv_op(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias,
                                  const tensor_params_t *p, const int64_t *dims) {
-    tensor__op_t o;
-    tensor_t *like = TENSOR__(lasts)(a) ? a : TENSOR__(lasts)(b) ? b : NULL, *in[3];
+    tensor_t *like;
+    if (TENSOR__(lasts)(a)) {
+        like = a;
+    } else if (TENSOR__(lasts)(b)) {
+        like = b;
+    } else {
+        like = NULL;
+    }
+    tensor_t *in[3];
     in[0] = like ? (tensor_channels_last)(a) : nn__contiguous(a);
     in[1] = like ? (tensor_channels_last)(b) : nn__contiguous(b);
     in[2] = nn__contiguous(bias);
-    if (!TENSOR__(begin)(&o, row, in, row->id == NN_OP_CONV_WEIGHT ? 2 : 3)) return TENSOR__(poison);
+    tensor__op_t o;
+    if (!TENSOR__(begin)(&o, row, in, row->id == NN_OP_CONV_WEIGHT ? 2 : 3)) { return TENSOR__(poison); }
     o.p = &o.params;
     o.params = *p;
     TENSOR__(follow)(TENSOR__(result)(&o, in[0]->dtype, dims, in[0]->ndim), like);
     return TENSOR__(finish)(&o);
 }
+
 // Of a convolution and a transposed one (which has the roles of x and y exchanged).
 TENSOR__FN void nn__grad_conv(tensor__grad_t *g) {
     static const int64_t others[4] = {0, 2, 3, 4};
     const tensor__meta_t *in = g->node->in;
-    tensor_t *gy = g->gy[0], *x;
+    tensor_t *gy = g->gy[0];
     int rank = in[0].ndim - 2, input = g->node->row->id >= NN_OP_CONV_TRANSPOSE1D;
     const tensor__row_t *other = input ? nn__conv_row(rank) : nn__conv_transpose_row(rank);
-    if (TENSOR__(grad_need)(g, 0))
+    if (TENSOR__(grad_need)(g, 0)) {
         g->gx[0] = nn__conv_op(other, gy, TENSOR__(grad_in)(g, 1), NULL, g->p, in[0].dims);
+    }
     if (TENSOR__(grad_need)(g, 1)) {
-        x = TENSOR__(grad_in)(g, 0);
+        tensor_t *x = TENSOR__(grad_in)(g, 0);
         g->gx[1] = nn__conv_op(NN__ROW(CONV_WEIGHT), input ? x : gy, input ? gy : x, NULL, g->p, in[1].dims);
     }
-    if (TENSOR__(grad_need)(g, 2)) g->gx[2] = (tensor_sum_dims)(gy, others, rank + 1, 0);
+    if (TENSOR__(grad_need)(g, 2)) { g->gx[2] = (tensor_sum_dims)(gy, others, rank + 1, 0); }
 }
+
 TENSOR__FN void nn__grad_conv_weight(tensor__grad_t *g) {   // inputs g, x; the incoming gradient looks like w
     const tensor__meta_t *in = g->node->in;
     tensor_t *w = g->gy[0];
     int rank = in[0].ndim - 2;
-    if (TENSOR__(grad_need)(g, 0))
+    if (TENSOR__(grad_need)(g, 0)) {
         g->gx[0] = nn__conv_op(nn__conv_row(rank), TENSOR__(grad_in)(g, 1), w, NULL, g->p, in[0].dims);
-    if (TENSOR__(grad_need)(g, 1))
+    }
+    if (TENSOR__(grad_need)(g, 1)) {
         g->gx[1] = nn__conv_op(nn__conv_transpose_row(rank), TENSOR__(grad_in)(g, 0), w, NULL, g->p,
                                in[1].dims);
+    }
 }
 
 // The options m, m_h, m_w of a window, and m_w of one without m_h: the first with its default, the others -1.
@@ -6661,45 +7072,50 @@ TENSOR__FN void nn__grad_conv_weight(tensor__grad_t *g) {   // inputs g, x; the 
 #define NN__OR_PAIR(m, value) NN__OR(m, value) NN__OR(m##_w, -1)
 #define NN__TRIPLE(m, to) nn__triple(op, #m, rank, a->m, a->m##_h, a->m##_w, to)
 #define NN__PAIR(m, to) nn__triple(op, #m, 2, a->m, -1, a->m##_w, to)
+
 // One number per dim from the options v (the first), v_h, v_w, right-aligned into to[3]; negative ones are as
 // the first. A 1-d op has no v_h and v_w, a 2-d one no v_h; raises if they are given.
 TENSOR__FN int nn__triple(const char *op, const char *what, int rank, int64_t v, int64_t h, int64_t w,
                           int64_t *to) {
-    if ((h >= 0 && rank < 3) || (w >= 0 && rank < 2))
+    if ((h >= 0 && rank < 3) || (w >= 0 && rank < 2)) {
         return NN__NO(TENSOR_ERR_SHAPE, "%s: it has no %s_%s (got %d)", op, what,
                       w >= 0 && rank < 2 ? "w" : "h", w >= 0 && rank < 2 ? w : h);
+    }
     to[2] = rank > 1 && w >= 0 ? w : v;
-    if (rank > 1) to[1] = rank > 2 && h >= 0 ? h : v;
-    if (rank > 2) to[0] = v;
+    if (rank > 1) { to[1] = rank > 2 && h >= 0 ? h : v; }
+    if (rank > 2) { to[0] = v; }
     return 1;
 }
+
 // A window of 1 everywhere; the dims an op has are filled in from the right.
 TENSOR__FN nn__window_t nn__window_unit(void) {
     nn__window_t g;
-    int d;
     memset(&g, 0, sizeof g);
-    for (d = 0; d < 3; d++) g.kernel[d] = g.stride[d] = g.dilation[d] = g.in[d] = g.out[d] = 1;
+    for (int d = 0; d < 3; d++) { g.kernel[d] = g.stride[d] = g.dilation[d] = g.in[d] = g.out[d] = 1; }
     g.mode = 1;
     return g;
 }
+
 // Whether they are in range (large ones would overflow the sizes); raises if not.
 TENSOR__FN int nn__window_valid(const char *op, int rank, const nn__window_t *g) {
     static const char *const what[4] = {"kernel", "stride", "padding", "dilation"};
     static const char *const dim[3] = {"", "_h", "_w"};
     const int64_t *const list[4] = {g->kernel, g->stride, g->pad, g->dilation};
-    int k, d;
-    for (k = 0; k < 4; k++)
-        for (d = 3 - rank; d < 3; d++) {
+    for (int k = 0; k < 4; k++) {
+        for (int d = 3 - rank; d < 3; d++) {
             int64_t low = k != 2;
-            if (list[k][d] >= low && list[k][d] <= 0x3FFFFFFF) continue;
+            if (list[k][d] >= low && list[k][d] <= 0x3FFFFFFF) { continue; }
             return NN__NO(TENSOR_ERR_SHAPE, "%s: %s%s %d must be at least %d and below 2^30", op, what[k],
                           d == 3 - rank ? "" : dim[d], list[k][d], low);
         }
+    }
     return 1;
 }
+
 TENSOR__FN const char *nn__image_text(int rank) {
-    return rank == 1 ? "[N, C, L] or [C, L]" : rank == 2 ? "[N, C, H, W] or [C, H, W]"
-                                                         : "[N, C, D, H, W] or [C, D, H, W]";
+    if (rank == 1) { return "[N, C, L] or [C, L]"; }
+    if (rank == 2) { return "[N, C, H, W] or [C, H, W]"; }
+    return "[N, C, D, H, W] or [C, D, H, W]";
 }
 
 // ---- convolutions and pools of integers, made of other ops: one tap of the window at a time, for all
@@ -6710,16 +7126,18 @@ TENSOR__FN int64_t nn__taps(const nn__window_t *g) { return nn__volume(g->kernel
 
 // The input elements under one tap, a view [N, C, out...] of image: x with its padding.
 TENSOR__FN tensor_t *nn__under_tap(tensor_t *image, const nn__window_t *g, int64_t tap) {
-    int64_t dims[5], strides[5], offset = image->offset, at[3], d;
+    int64_t offset = image->offset;
     if (image->state != TENSOR__LIVE) { return image; }
+    int64_t at[3];
     at[2] = tap % g->kernel[2];
     at[1] = tap / g->kernel[2] % g->kernel[1];
     at[0] = tap / g->kernel[2] / g->kernel[1];
-    for (d = 0; d < 2; d++) {
+    int64_t dims[5], strides[5];
+    for (int64_t d = 0; d < 2; d++) {
         dims[d] = image->dims[d];
         strides[d] = image->strides[d];
     }
-    for (d = 0; d < 3; d++) {
+    for (int64_t d = 0; d < 3; d++) {
         dims[2 + d] = g->out[d];
         strides[2 + d] = image->strides[2 + d] * g->stride[d];
         offset += at[d] * g->dilation[d] * image->strides[2 + d];
@@ -6734,8 +7152,8 @@ TENSOR__FN int64_t nn__covered(const nn__window_t *g, int64_t d) {
 
 // x as such an image, or a larger one: value around it.
 TENSOR__FN tensor_t *nn__framed(tensor_t *x, const nn__window_t *g, double value) {
-    int64_t pads[6], d;                 // from the last dim on
-    for (d = 0; d < 3; d++) {
+    int64_t pads[6];                    // from the last dim on
+    for (int64_t d = 0; d < 3; d++) {
         pads[4 - 2 * d] = g->pad[d];
         pads[5 - 2 * d] = nn__max(nn__covered(g, d) - g->in[d] - g->pad[d], 0);
     }
@@ -6752,18 +7170,17 @@ TENSOR__FN tensor_t *nn__weight_tap(tensor_t *w, const nn__window_t *g, int64_t 
 // x [N, C, L], [N, C, H, W] or [N, C, D, H, W] with all its dims.
 TENSOR__FN tensor_t *nn__with_depth(tensor_t *x) {
     int64_t dims[5] = {1, 1, 1, 1, 1};
-    int d;
-    for (d = 0; d < 2; d++) { dims[d] = x->dims[d]; }
-    for (d = 2; d < x->ndim; d++) { dims[5 - x->ndim + d] = x->dims[d]; }
+    for (int d = 0; d < 2; d++) { dims[d] = x->dims[d]; }
+    for (int d = 2; d < x->ndim; d++) { dims[5 - x->ndim + d] = x->dims[d]; }
     return (tensor_reshape_n)(x, dims, 5);
 }
 
 // The convolution, [N, groups, O / groups, outputs]: the sum over the taps of matrix products.
 TENSOR__FN tensor_t *nn__conv_taps(tensor_t *x, tensor_t *w, const nn__window_t *g) {
-    int64_t n = x->dims[0], groups = g->mode, inputs = x->dims[1] / groups, tap;
-    tensor_t *image = nn__framed(nn__with_depth(x), g, 0), *y = NULL, *part;
-    for (tap = 0; tap < nn__taps(g); tap++) {
-        part = nn__as(nn__under_tap(image, g, tap), 4, n, groups, inputs, nn__volume(g->out));
+    int64_t n = x->dims[0], groups = g->mode, inputs = x->dims[1] / groups;
+    tensor_t *image = nn__framed(nn__with_depth(x), g, 0), *y = NULL;
+    for (int64_t tap = 0; tap < nn__taps(g); tap++) {
+        tensor_t *part = nn__as(nn__under_tap(image, g, tap), 4, n, groups, inputs, nn__volume(g->out));
         part = (tensor_matmul)(nn__weight_tap(w, g, tap), part);
         y = y ? (tensor_add)(y, part) : part;
     }
@@ -6773,20 +7190,20 @@ TENSOR__FN tensor_t *nn__conv_taps(tensor_t *x, tensor_t *w, const nn__window_t 
 // The transposed one, [N, O, d, h, w]: each tap adds to the places that it reaches; the padding is cut off.
 // g.in is the size of the result, g.out that of x.
 TENSOR__FN tensor_t *nn__conv_transposed_taps(tensor_t *x, tensor_t *w, const nn__window_t *g) {
-    int64_t n = x->dims[0], groups = g->mode, inputs = x->dims[1] / groups, tap, dims[5], d;
-    tensor_t *columns = nn__as(x, 4, n, groups, inputs, nn__volume(g->out)), *y, *to, *part;
+    int64_t n = x->dims[0], groups = g->mode, inputs = x->dims[1] / groups, dims[5];
+    tensor_t *columns = nn__as(x, 4, n, groups, inputs, nn__volume(g->out));
     dims[0] = n;
     dims[1] = w->dims[1] * groups;
-    for (d = 0; d < 3; d++) { dims[2 + d] = nn__max(nn__covered(g, d), g->in[d] + g->pad[d]); }
-    y = nn__like(dims, 5, 0, x);
-    for (tap = 0; tap < nn__taps(g); tap++) {
-        part = (tensor_matmul)((tensor_mT)(nn__weight_tap(w, g, tap)), columns);
-        to = nn__under_tap(y, g, tap);
+    for (int64_t d = 0; d < 3; d++) { dims[2 + d] = nn__max(nn__covered(g, d), g->in[d] + g->pad[d]); }
+    tensor_t *y = nn__like(dims, 5, 0, x);
+    for (int64_t tap = 0; tap < nn__taps(g); tap++) {
+        tensor_t *part = (tensor_matmul)((tensor_mT)(nn__weight_tap(w, g, tap)), columns);
+        tensor_t *to = nn__under_tap(y, g, tap);
         if ((tensor_is_poison)(to)) { return to; }
         part = (tensor_add_)(to, (tensor_reshape_n)(part, to->dims, to->ndim));
         if ((tensor_is_poison)(part)) { return part; }
     }
-    for (d = 0; d < 3; d++) { y = (tensor_narrow)(y, 2 + d, g->pad[d], g->in[d]); }
+    for (int64_t d = 0; d < 3; d++) { y = (tensor_narrow)(y, 2 + d, g->pad[d], g->in[d]); }
     return y;
 }
 
@@ -6814,67 +7231,81 @@ TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tenso
                                     nn__window_t g, int same) {
     const int id = row->id;
     tensor__op_t o;
-    tensor_t *in[3] = {x, w, bias}, *y;
-    tensor_params_t p;
+    tensor_t *in[3] = {x, w, bias};
     int transposed = id >= NN_OP_CONV_TRANSPOSE1D;
     int rank = id - (transposed ? NN_OP_CONV_TRANSPOSE1D : NN_OP_CONV1D) + 1;
-    int64_t dims[5], groups = g.mode, channels, d, k;
+    int64_t groups = g.mode;
     const char *op = row->name;
     NN__AUTOCAST(row->cast, nn__conv_front(row, cast_[0], cast_[1], cast_[2], g, same), x, w, bias)
-    if (!TENSOR__(begin)(&o, row, in, 3) || !nn__one_dtype(&o, 7, 1)) return TENSOR__(poison);
-    if (x->ndim != rank + 2 && x->ndim != rank + 1)
+    if (!TENSOR__(begin)(&o, row, in, 3) || !nn__one_dtype(&o, 7, 1)) { return TENSOR__(poison); }
+    if (x->ndim != rank + 2 && x->ndim != rank + 1) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
-    if (w->ndim != rank + 2)
+    }
+    if (w->ndim != rank + 2) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight %t must have %i dims, %s", op, w, rank + 2,
                         transposed ? "[C, O / groups, kernel]" : "[O, C / groups, kernel]");
-    if (groups < 1 || w->dims[0] % groups != 0)
+    }
+    if (groups < 1 || w->dims[0] % groups != 0) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: groups %d must divide the first dim of weight %t", op, groups,
                         w);
-    channels = transposed ? w->dims[0] : w->dims[1] * groups;
+    }
+    int64_t channels = transposed ? w->dims[0] : w->dims[1] * groups;
+    int64_t dims[5];
     dims[1] = transposed ? w->dims[1] * groups : w->dims[0];
-    if (x->dims[x->ndim - rank - 1] != channels)
+    if (x->dims[x->ndim - rank - 1] != channels) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must have %d channels for weight %t, groups %d", op, x,
                         channels, w, groups);
-    if (bias && (bias->ndim != 1 || bias->dims[0] != dims[1]))
+    }
+    if (bias && (bias->ndim != 1 || bias->dims[0] != dims[1])) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: bias %t must have the %d outputs of weight %t", op, bias,
                         dims[1], w);
-    for (d = 0; d < rank; d++) g.kernel[3 - rank + d] = w->dims[2 + d];
-    for (d = 0; d < 3 && !transposed; d++)      // as far as any that gives one output
-        if (nn__max(x->numel, g.pad[d]) <= 1 << 28) g.stride[d] = nn__min(g.stride[d], 0x3FFFFFFF);
-    if (!nn__window_valid(op, rank, &g)) return TENSOR__(poison);
-    for (d = 0; d < 3; d++)
-        if (same && (g.stride[d] != 1 || g.pad[d] != 0))
+    }
+    for (int64_t d = 0; d < rank; d++) { g.kernel[3 - rank + d] = w->dims[2 + d]; }
+    for (int64_t d = 0; d < 3 && !transposed; d++) {  // as far as any that gives one output
+        if (nn__max(x->numel, g.pad[d]) <= 1 << 28) { g.stride[d] = nn__min(g.stride[d], 0x3FFFFFFF); }
+    }
+    if (!nn__window_valid(op, rank, &g)) { return TENSOR__(poison); }
+    for (int64_t d = 0; d < 3; d++) {
+        if (same && (g.stride[d] != 1 || g.pad[d] != 0)) {
             return NN__FAIL(TENSOR_ERR_SHAPE,
                             "%s: same needs stride 1 and no padding (got stride %d, padding %d)", op,
                             g.stride[d], g.pad[d]);
-    if (nn__is_half(x) && !TENSOR__(halves)(x))
+        }
+    }
+    if (nn__is_half(x) && !TENSOR__(halves)(x)) {
         return nn__narrow(nn__conv_front(row, nn__wide(x), nn__wide(w), nn__wide(bias), g, same), x);
+    }
     dims[0] = x->ndim == rank + 2 ? x->dims[0] : 1;
-    for (d = 3 - rank; d < 3; d++) {
+    for (int64_t d = 3 - rank; d < 3; d++) {
         int64_t size = x->dims[x->ndim - 3 + d], span = g.dilation[d] * (g.kernel[d] - 1), out;
         if (transposed) {
-            if (g.in[d] < 0 || (g.in[d] >= g.stride[d] && g.in[d] >= g.dilation[d]))
+            if (g.in[d] < 0 || (g.in[d] >= g.stride[d] && g.in[d] >= g.dilation[d])) {
                 return NN__FAIL(TENSOR_ERR_SHAPE,
                                 "%s: output_padding %d must be below the stride %d or the dilation %d", op,
                                 g.in[d], g.stride[d], g.dilation[d]);
+            }
             out = size > 0x7FFFFFFF ? -1 : (size - 1) * g.stride[d] - 2 * g.pad[d] + span + g.in[d] + 1;
-            if (size < 1 || out < 1)
+            if (size < 1 || out < 1) {
                 return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t and padding %d leave no output", op, x, g.pad[d]);
+            }
             g.in[d] = out;
             g.out[d] = size;
         } else {
-            k = size + 2 * g.pad[d] - span - 1;
-            if (same) g.pad[d] = span / 2;
-            else if (k < 0)
+            int64_t k = size + 2 * g.pad[d] - span - 1;
+            if (same) {
+                g.pad[d] = span / 2;
+            } else if (k < 0) {
                 return NN__FAIL(TENSOR_ERR_SHAPE,
                                 "%s: kernel of weight %t (%d with dilation) is larger than "
                                 "x %t with padding %d",
                                 op, w, span + 1, x, g.pad[d]);
+            }
             g.in[d] = size;
             g.out[d] = out = same ? size : k / g.stride[d] + 1;
         }
         dims[2 + d - (3 - rank)] = out;
     }
+    tensor_t *y;
     if (!nn__is_float(x)) {
         tensor_scope_t scope = TENSOR__(scope)(0);
         tensor_t *batch = x->ndim == rank + 2 ? x : (tensor_unsqueeze)(x, 0);
@@ -6883,6 +7314,7 @@ TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tenso
         if (x->ndim == rank + 1) { y = (tensor_squeeze)(y, 0); }
         return (tensor_scope_return)(scope, y);
     }
+    tensor_params_t p;
     memset(&p, 0, sizeof p);
     memcpy(p.i, &g, sizeof g);
     y = nn__conv_op(row, x->ndim == rank + 2 ? x : (tensor_unsqueeze)(x, 0), w, bias, &p, dims);
@@ -6893,19 +7325,22 @@ TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tenso
 #define NN__CONV_WINDOW                                                                                      \
     (g.mode = a->groups,                                                                                     \
      NN__TRIPLE(stride, g.stride) && NN__TRIPLE(padding, g.pad) && NN__TRIPLE(dilation, g.dilation))
+
 TENSOR__FN tensor_t *nn__conv_call(const tensor_conv_args_t *a, int rank) {
     const tensor__row_t *row = nn__conv_row(rank);
     const char *op = row->name;
     nn__window_t g = nn__window_unit();
     return NN__CONV_WINDOW ? nn__conv_front(row, a->x, a->weight, a->bias, g, a->same) : TENSOR__(poison);
 }
+
 TENSOR__FN tensor_t *nn__conv_transpose_call(const tensor_conv_transpose_args_t *a, int rank) {
     const tensor__row_t *row = nn__conv_transpose_row(rank);
     const char *op = row->name;
     nn__window_t g = nn__window_unit();
-    if (!NN__CONV_WINDOW || !NN__TRIPLE(output_padding, g.in)) return TENSOR__(poison);
+    if (!NN__CONV_WINDOW || !NN__TRIPLE(output_padding, g.in)) { return TENSOR__(poison); }
     return nn__conv_front(row, a->x, a->weight, a->bias, g, 0);
 }
+
 #define NN__CONV_SET NN__OR(groups, 1) NN__OR_DIMS(stride, 1) NN__OR_DIMS(padding, 0) NN__OR_DIMS(dilation, 1)
 // The functions of an op for 1, 2 and 3 dims.
 #define NN__PER_RANK(op)                                                                                     \
@@ -6917,7 +7352,12 @@ NN__FILL_DEFAULTS(tensor_conv_transpose, NN__CONV_SET NN__OR_DIMS(output_padding
 NN__PER_RANK(conv)
 NN__PER_RANK(conv_transpose)
 
-// ---- im2col, col2im: a task has one plane of images [N, C, H, W], or its columns in [N, C taps, pixels]
+// ------------------------------------------------------------------------------
+// >>impl-columns                                  MARK: im2col, col2im
+//
+// A task has one plane of images [N, C, H, W], or its columns in [N, C taps, pixels]; each is the other's
+// gradient. Rejected: views with overlapping strides (their gradient would need the same sums).
+// ------------------------------------------------------------------------------
 
 typedef struct nn__columns_t {
     const nn__cpu_t *k;
@@ -6943,9 +7383,9 @@ TENSOR__FN void nn__columns_task(void *arg, int64_t task, int worker) {
         NN__DO(v->k, col2im)(nn__at(v->from, i * column), nn__at(v->to, i * plane), &v->g, 1, &v->b);
     }
 }
+
 TENSOR__FN int nn__cpu_columns(tensor_call_t *c) {
     nn__columns_t v;
-    const tensor_arg_t *image;
     v.k = nn__cpu(c->arg[0].dtype);
     v.from = &c->arg[0];
     v.to = &c->arg[1];
@@ -6954,80 +7394,96 @@ TENSOR__FN int nn__cpu_columns(tensor_call_t *c) {
     v.b.r0 = v.b.x0 = 0;
     v.b.r1 = v.g.out[0] * v.g.out[1];
     v.b.x1 = v.g.out[2];
-    image = v.back ? v.to : v.from;
+    const tensor_arg_t *image = v.back ? v.to : v.from;
     v.planes = image->dims[0] * image->dims[1];
     v.per = nn__per(v.planes, nn__volume(v.g.kernel) * nn__volume(v.g.out));
     nn__run(nn__ceil(v.planes, v.per), nn__columns_task, &v);
     return TENSOR_OK;
 }
+
 TENSOR__FN tensor_t *nn__columns_op(const tensor__row_t *row, tensor_t *x, const tensor_params_t *p,
                                     const int64_t *dims, int ndim) {
     tensor__op_t o;
     tensor_t *const in[1] = {nn__contiguous(x)};
-    if (!TENSOR__(begin)(&o, row, in, 1)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, row, in, 1)) { return TENSOR__(poison); }
     o.p = &o.params;
     o.params = *p;
     TENSOR__(result)(&o, in[0]->dtype, dims, ndim);
     return TENSOR__(finish)(&o);
 }
+
 TENSOR__FN void nn__grad_columns(tensor__grad_t *g) {
     const tensor__meta_t *in = &g->node->in[0];
     int back = g->node->row->id == NN_OP_COL2IM;
     const tensor__row_t *other = back ? NN__ROW(IM2COL) : NN__ROW(COL2IM);
-    if (TENSOR__(grad_need)(g, 0)) g->gx[0] = nn__columns_op(other, g->gy[0], g->p, in->dims, in->ndim);
+    if (TENSOR__(grad_need)(g, 0)) { g->gx[0] = nn__columns_op(other, g->gy[0], g->p, in->dims, in->ndim); }
 }
+
 #define NN__COLUMNS_WINDOW                                                                                   \
     (NN__PAIR(kernel, g.kernel) && NN__PAIR(dilation, g.dilation) && NN__PAIR(padding, g.pad) &&             \
      NN__PAIR(stride, g.stride) &&                                                                           \
      nn__triple(op, "height", 2, a->height, -1, a->width > 0 ? a->width : -1, g.in))
 #define NN__COLUMNS_SET                                                                                      \
     NN__OR_PAIR(kernel, 0) NN__OR_PAIR(dilation, 1) NN__OR_PAIR(padding, 0) NN__OR_PAIR(stride, 1)
+
 // g.in: the size of the images folded into.
 TENSOR__FN tensor_t *nn__columns_front(const tensor__row_t *row, tensor_t *x, nn__window_t g) {
     tensor__op_t o;
     const char *op = row->name;
-    tensor_params_t p;
-    tensor_t *y;
-    int64_t dims[4], taps, d, back = row->id == NN_OP_COL2IM;
-    int lead;
-    if (!TENSOR__(begin)(&o, row, &x, 1) || !nn__floats(&o, 1) || !nn__window_valid(op, 2, &g))
+    int64_t back = row->id == NN_OP_COL2IM;
+    if (!TENSOR__(begin)(&o, row, &x, 1) || !nn__floats(&o, 1) || !nn__window_valid(op, 2, &g)) {
         return TENSOR__(poison);
-    lead = x->ndim - (back ? 2 : 3);
-    if (lead != 0 && lead != 1)
+    }
+    int lead = x->ndim - (back ? 2 : 3);
+    if (lead != 0 && lead != 1) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x,
                         back ? "[N, C taps, L] or [C taps, L]" : nn__image_text(2));
-    taps = g.kernel[1] * g.kernel[2];
+    }
+    int64_t taps = g.kernel[1] * g.kernel[2];
+    int64_t dims[4];
     dims[0] = lead ? x->dims[0] : 1;
-    for (d = 1; d < 3; d++) {
-        if (!back) g.in[d] = x->dims[lead + d];
+    for (int64_t d = 1; d < 3; d++) {
+        if (!back) { g.in[d] = x->dims[lead + d]; }
         g.out[d] = g.in[d] < 1 || g.in[d] > 0x7FFFFFFF ? -1
                    : g.in[d] + 2 * g.pad[d] - g.dilation[d] * (g.kernel[d] - 1) - 1;
-        if (g.out[d] < 0)
+        if (g.out[d] < 0) {
             return NN__FAIL(TENSOR_ERR_SHAPE, "%s: kernel %d does not fit into an image of %d", op,
                             g.kernel[d], g.in[d]);
+        }
         g.out[d] = g.out[d] / g.stride[d] + 1;
         dims[1 + d] = g.in[d];
     }
-    if (back && (x->dims[lead] % taps != 0 || x->dims[lead + 1] != g.out[1] * g.out[2]))
+    if (back && (x->dims[lead] % taps != 0 || x->dims[lead + 1] != g.out[1] * g.out[2])) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must have a multiple of %d rows and %d columns", op, x,
                         taps, g.out[1] * g.out[2]);
+    }
     dims[1] = back ? x->dims[lead] / taps : x->dims[lead] * taps;
-    if (!back) dims[2] = g.out[1] * g.out[2];
+    if (!back) { dims[2] = g.out[1] * g.out[2]; }
+    tensor_params_t p;
     memset(&p, 0, sizeof p);
     memcpy(p.i, &g, sizeof g);
-    y = nn__columns_op(row, lead ? nn__wide(x) : (tensor_unsqueeze)(nn__wide(x), 0), &p, dims, back ? 4 : 3);
+    tensor_t *y =
+        nn__columns_op(row, lead ? nn__wide(x) : (tensor_unsqueeze)(nn__wide(x), 0), &p, dims, back ? 4 : 3);
     return nn__narrow(lead ? y : (tensor_squeeze)(y, 0), x);
 }
+
 TENSOR__FN tensor_t *nn__columns_call(const tensor__row_t *row, const tensor_columns_args_t *a) {
     const char *op = row->name;
     nn__window_t g = nn__window_unit();
     return NN__COLUMNS_WINDOW ? nn__columns_front(row, a->x, g) : TENSOR__(poison);
 }
+
 NN__FILL_DEFAULTS(tensor_columns, NN__COLUMNS_SET)
 NN__FRONT(im2col, tensor_columns, nn__columns_call(NN__ROW(IM2COL), &a))
 NN__FRONT(col2im, tensor_columns, nn__columns_call(NN__ROW(COL2IM), &a))
 
-// ---- pooling: one plane after another
+// ------------------------------------------------------------------------------
+// >>impl-pool                                     MARK: pooling
+//
+// One plane after another; a window is cut at the padding. max_pool keeps the place of what it took for
+// its gradient and for unpooling. Adaptive, lp and integer pools are made of other ops. Rejected: windows
+// as an unfolded copy.
+// ------------------------------------------------------------------------------
 
 typedef struct nn__pool_t {
     const nn__cpu_t *k;
@@ -7046,6 +7502,7 @@ TENSOR__FN void nn__pool_task(void *arg, int64_t task, int worker) {
         v->plane(v, nn__at(v->x, i * v->in), nn__at(v->y, i * v->out), place);
     }
 }
+
 // place: NULL for the mean.
 TENSOR__FN int nn__pool(const tensor_call_t *c, const tensor_arg_t *x, const tensor_arg_t *y,
                         const tensor_arg_t *place,
@@ -7060,36 +7517,44 @@ TENSOR__FN int nn__pool(const tensor_call_t *c, const tensor_arg_t *x, const ten
     v.in = nn__volume(v.g.in);
     v.out = nn__volume(v.g.out);
     v.planes = v.out ? y->numel / v.out : 0;
-    if (!v.out && v.in) v.planes = x->numel / v.in;      // no outputs: a gradient of zeros
+    if (!v.out && v.in) { v.planes = x->numel / v.in; }  // no outputs: a gradient of zeros
     v.per = nn__per(v.planes, v.in + v.out * 4);
     nn__run(nn__ceil(v.planes, v.per), nn__pool_task, &v);
     return TENSOR_OK;
 }
+
 TENSOR__FN void nn__max_pool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
-    if (v->out) NN__DO(v->k, max_pool)(x, y, place, &v->g);
+    if (v->out) { NN__DO(v->k, max_pool)(x, y, place, &v->g); }
 }
+
 TENSOR__FN void nn__max_unpool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
     NN__DO(v->k, fill)(x, 0, v->in);
-    if (v->out) NN__DO(v->k, max_unpool)(y, place, x, v->out);
+    if (v->out) { NN__DO(v->k, max_unpool)(y, place, x, v->out); }
 }
+
 TENSOR__FN void nn__avg_pool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
     (void)place;
-    if (v->out) NN__DO(v->k, avg_pool)(x, y, &v->g, 0);
+    if (v->out) { NN__DO(v->k, avg_pool)(x, y, &v->g, 0); }
 }
+
 TENSOR__FN void nn__avg_unpool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
     (void)place;
     NN__DO(v->k, fill)(x, 0, v->in);
-    if (v->out) NN__DO(v->k, avg_pool)(x, y, &v->g, 1);
+    if (v->out) { NN__DO(v->k, avg_pool)(x, y, &v->g, 1); }
 }
+
 TENSOR__FN int nn__cpu_max_pool(tensor_call_t *c) {
     return nn__pool(c, &c->arg[0], &c->arg[1], &c->arg[2], nn__max_pool_plane);
 }
+
 TENSOR__FN int nn__cpu_max_unpool(tensor_call_t *c) {
     return nn__pool(c, &c->arg[2], &c->arg[0], &c->arg[1], nn__max_unpool_plane);
 }
+
 TENSOR__FN int nn__cpu_avg_pool(tensor_call_t *c) {
     return nn__pool(c, &c->arg[0], &c->arg[1], NULL, nn__avg_pool_plane);
 }
+
 TENSOR__FN int nn__cpu_avg_unpool(tensor_call_t *c) {
     return nn__pool(c, &c->arg[1], &c->arg[0], NULL, nn__avg_unpool_plane);
 }
@@ -7099,60 +7564,68 @@ TENSOR__FN tensor_t *nn__pool_op(const tensor__row_t *row, tensor_t *x, tensor_t
                                  const tensor_params_t *p, const int64_t *dims, tensor_t **places) {
     tensor__op_t o;
     tensor_t *const in[2] = {nn__image(x), place};
-    tensor_t *y, *like = place && TENSOR__(lasts)(place) ? place : in[0];
-    if (!TENSOR__(begin)(&o, row, in, place ? 2 : 1)) return TENSOR__(poison);
+    tensor_t *like = place && TENSOR__(lasts)(place) ? place : in[0];
+    if (!TENSOR__(begin)(&o, row, in, place ? 2 : 1)) { return TENSOR__(poison); }
     o.p = &o.params;
     o.params = *p;
     TENSOR__(follow)(TENSOR__(result)(&o, x->dtype, dims, x->ndim), like);
     if (row->nout == 2) {
         TENSOR__(follow)(TENSOR__(result)(&o, TENSOR_I32, dims, x->ndim), like);
-        if (places) o.visible = 2;
+        if (places) { o.visible = 2; }
     }
-    y = TENSOR__(finish)(&o);
-    if (places) *places = y->state == TENSOR__POISON_STATE ? y : o.out[1];
+    tensor_t *y = TENSOR__(finish)(&o);
+    if (places) { *places = y->state == TENSOR__POISON_STATE ? y : o.out[1]; }
     return y;
 }
+
 TENSOR__FN void nn__grad_max_pool(tensor__grad_t *g) {
-    if (TENSOR__(grad_need)(g, 0))
+    if (TENSOR__(grad_need)(g, 0)) {
         g->gx[0] = nn__pool_op(NN__ROW(MAX_POOL_BACKWARD), g->gy[0], TENSOR__(grad_out)(g, 1), g->p,
                                g->node->in[0].dims, NULL);
+    }
 }
+
 // Of the gradient: what was added at the places is gathered from them.
 TENSOR__FN void nn__grad_max_unpool(tensor__grad_t *g) {
-    tensor_t *place = TENSOR__(grad_in)(g, 1), *flat;
+    tensor_t *place = TENSOR__(grad_in)(g, 1);
     const tensor__meta_t *in = &g->node->in[0];
     nn__window_t w = nn__window(g->p);
-    int64_t from[2], to[2];
-    if (!TENSOR__(grad_need)(g, 0)) return;
+    if (!TENSOR__(grad_need)(g, 0)) { return; }
+    int64_t to[2];
     to[1] = nn__volume(w.out);
+    int64_t from[2];
     to[0] = from[0] = place->numel / nn__max(to[1], 1);
     from[1] = nn__volume(w.in);
-    flat = (tensor_gather)((tensor_reshape_n)(g->gy[0], from, 2), 1, (tensor_reshape_n)(place, to, 2));
+    tensor_t *flat =
+        (tensor_gather)((tensor_reshape_n)(g->gy[0], from, 2), 1, (tensor_reshape_n)(place, to, 2));
     g->gx[0] = (tensor_reshape_n)(flat, in->dims, in->ndim);
 }
+
 TENSOR__FN void nn__grad_avg_pool(tensor__grad_t *g) {
     int back = g->node->row->id == NN_OP_AVG_POOL_BACKWARD;
-    if (TENSOR__(grad_need)(g, 0))
+    if (TENSOR__(grad_need)(g, 0)) {
         g->gx[0] = nn__pool_op(back ? NN__ROW(AVG_POOL2D) : NN__ROW(AVG_POOL_BACKWARD), g->gy[0], NULL, g->p,
                                g->node->in[0].dims, NULL);
+    }
 }
 
 // Pools of integers, the planes of x as [1, planes, in...]. places: as nn__pool_op.
 TENSOR__FN tensor_t *nn__max_pool_integers(tensor_t *x, const nn__window_t *g, tensor_t **places) {
-    int64_t plane = nn__volume(g->in), tap;
+    int64_t plane = nn__volume(g->in);
     int bits = 8 * (int)(tensor_dtype_size)((tensor_dtype_t)x->dtype);
     double least = x->dtype == TENSOR_U8 ? 0 : -ldexp(1, bits - 1);
-    tensor_t *image = nn__framed(x, g, least), *y, *place;
+    tensor_t *image = nn__framed(x, g, least);
+
     // Where the elements lie in their plane, -1 outside it.
     tensor_t *grid = nn__beside((tensor_arange)(0, (double)plane, 1, TENSOR_I32), x);
     const int64_t dims[5] = {1, 1, g->in[0], g->in[1], g->in[2]};
     grid = nn__framed((tensor_reshape_n)(grid, dims, 5), g, -1);
-    y = nn__under_tap(image, g, 0);
-    place = nn__under_tap(grid, g, 0);
-    for (tap = 1; tap < nn__taps(g); tap++) {
-        tensor_t *value = nn__under_tap(image, g, tap), *at = nn__under_tap(grid, g, tap), *better;
+    tensor_t *y = nn__under_tap(image, g, 0);
+    tensor_t *place = nn__under_tap(grid, g, 0);
+    for (int64_t tap = 1; tap < nn__taps(g); tap++) {
+        tensor_t *value = nn__under_tap(image, g, tap), *at = nn__under_tap(grid, g, tap);
         // The first of the largest, and none that lies outside.
-        better = (tensor_logical_or)((tensor_lt_scalar)(place, 0), (tensor_gt)(value, y));
+        tensor_t *better = (tensor_logical_or)((tensor_lt_scalar)(place, 0), (tensor_gt)(value, y));
         better = (tensor_logical_and)(better, (tensor_ge_scalar)(at, 0));
         y = (tensor_where)(better, value, y);
         place = (tensor_where)(better, at, place);
@@ -7165,14 +7638,14 @@ TENSOR__FN tensor_t *nn__max_pool_integers(tensor_t *x, const nn__window_t *g, t
 TENSOR__FN tensor_t *nn__window_counts(const nn__window_t *g) {
     const int64_t dims[5] = {1, 1, g->out[0], g->out[1], g->out[2]};
     tensor_t *counts = nn__host_tensor(dims, 5, TENSOR_I64);
-    int64_t oz, oy, ox, from, to, *n;
     if ((tensor_is_poison)(counts)) { return counts; }
-    n = (int64_t *)(tensor_data_mut)(counts);
-    for (oz = 0; oz < g->out[0]; oz++) {
+    int64_t *n = (int64_t *)(tensor_data_mut)(counts);
+    int64_t from, to;
+    for (int64_t oz = 0; oz < g->out[0]; oz++) {
         int64_t nz = nn__window_at(g, 0, oz, &from, &to);
-        for (oy = 0; oy < g->out[1]; oy++) {
+        for (int64_t oy = 0; oy < g->out[1]; oy++) {
             int64_t ny = nz * nn__window_at(g, 1, oy, &from, &to);
-            for (ox = 0; ox < g->out[2]; ox++) {
+            for (int64_t ox = 0; ox < g->out[2]; ox++) {
                 *n++ = nn__max(ny * nn__window_at(g, 2, ox, &from, &to), 1);
             }
         }
@@ -7181,11 +7654,10 @@ TENSOR__FN tensor_t *nn__window_counts(const nn__window_t *g) {
 }
 
 TENSOR__FN tensor_t *nn__avg_pool_integers(tensor_t *x, const nn__window_t *g, tensor_t **places) {
-    tensor_t *image = nn__framed((tensor_to)(x, TENSOR_I64), g, 0), *y = nn__under_tap(image, g, 0), *counts;
-    int64_t tap;
+    tensor_t *image = nn__framed((tensor_to)(x, TENSOR_I64), g, 0), *y = nn__under_tap(image, g, 0);
     (void)places;
-    for (tap = 1; tap < nn__taps(g); tap++) { y = (tensor_add)(y, nn__under_tap(image, g, tap)); }
-    counts = g->divisor ? (tensor_scalar)((double)g->divisor, TENSOR_I64) : nn__window_counts(g);
+    for (int64_t tap = 1; tap < nn__taps(g); tap++) { y = (tensor_add)(y, nn__under_tap(image, g, tap)); }
+    tensor_t *counts = g->divisor ? (tensor_scalar)((double)g->divisor, TENSOR_I64) : nn__window_counts(g);
     return (tensor_to)((tensor_div_mode)(y, nn__beside(counts, x), "trunc"), x->dtype);
 }
 
@@ -7200,11 +7672,11 @@ static const nn__integers_t nn__of_avg_pool_integers = {nn__avg_pool_integers};
 TENSOR__FN tensor_t *nn__pool_integers(const tensor__row_t *row, tensor_t *x, const nn__window_t *g,
                                        const int64_t *dims, tensor_t **places) {
     tensor_scope_t scope = TENSOR__(scope)(0);
-    tensor_t *y, *place = TENSOR__(poison);
+    tensor_t *place = TENSOR__(poison);
     int ndim = x->ndim;
     int64_t plane = nn__volume(g->in);
     const int64_t image[5] = {1, x->numel / plane, g->in[0], g->in[1], g->in[2]};
-    y = (tensor_reshape_n)(x, image, 5);
+    tensor_t *y = (tensor_reshape_n)(x, image, 5);
     if (!(tensor_is_poison)(y)) { y = ((const nn__integers_t *)row->own)->run(y, g, &place); }
     y = (tensor_reshape_n)(y, dims, ndim);
     if (places && !(tensor_is_poison)(y)) {     // kept beyond the scope: nn__indexed frees it
@@ -7216,43 +7688,49 @@ TENSOR__FN tensor_t *nn__pool_integers(const tensor__row_t *row, tensor_t *x, co
 // The common front. ceil: windows may start inside the padded image and end outside. places: as nn__pool_op.
 TENSOR__FN tensor_t *nn__pool_front(const tensor__row_t *row, int rank, tensor_t *x, nn__window_t g,
                                     int ceil, tensor_t **places) {
-    tensor__op_t o;
     const char *op = row->name;
-    tensor_params_t p;
-    int64_t dims[TENSOR_MAX_DIMS], d, k, volume = 1;
-    if (places) *places = TENSOR__(poison);
-    if (!TENSOR__(begin)(&o, row, &x, 1)) return TENSOR__(poison);
-    if (!nn__one_dtype(&o, 1, g.mode != NN__ADAPTIVE)) return TENSOR__(poison);
-    if (x->ndim != rank + 2 && x->ndim != rank + 1)
+    int64_t volume = 1;
+    if (places) { *places = TENSOR__(poison); }
+    tensor__op_t o;
+    if (!TENSOR__(begin)(&o, row, &x, 1)) { return TENSOR__(poison); }
+    if (!nn__one_dtype(&o, 1, g.mode != NN__ADAPTIVE)) { return TENSOR__(poison); }
+    if (x->ndim != rank + 2 && x->ndim != rank + 1) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s", op, x, nn__image_text(rank));
-    if (!nn__window_valid(op, rank, &g)) return TENSOR__(poison);
+    }
+    if (!nn__window_valid(op, rank, &g)) { return TENSOR__(poison); }
+    int64_t dims[TENSOR_MAX_DIMS];
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
-    for (d = 3 - rank; d < 3; d++) {
+    for (int64_t d = 3 - rank; d < 3; d++) {
         int64_t size = x->dims[x->ndim - 3 + d], pad = g.pad[d], stride = g.stride[d];
-        if (size > 0x7FFFFFFF || (size > 0 && (volume *= size) > 0x7FFFFFFF))
+        if (size > 0x7FFFFFFF || (size > 0 && (volume *= size) > 0x7FFFFFFF)) {
             return NN__FAIL(TENSOR_ERR_SHAPE, "%s: planes of x %t must have less than 2^31 elements", op, x);
+        }
         g.in[d] = size;
         if (g.mode == NN__ADAPTIVE) {
-            if (size < 1) return NN__FAIL(TENSOR_ERR_SHAPE, "%s: planes of x %t are empty", op, x);
-            if (g.out[d] < -1)
+            if (size < 1) { return NN__FAIL(TENSOR_ERR_SHAPE, "%s: planes of x %t are empty", op, x); }
+            if (g.out[d] < -1) {
                 return NN__FAIL(TENSOR_ERR_SHAPE, "%s: size %d of the result must be >= 0, or -1 as x's", op,
                                 g.out[d]);
-            if (g.out[d] < 0) g.out[d] = size;
+            }
+            if (g.out[d] < 0) { g.out[d] = size; }
         } else {
-            if (2 * pad > g.kernel[d])
+            if (2 * pad > g.kernel[d]) {
                 return NN__FAIL(TENSOR_ERR_SHAPE, "%s: padding %d must be at most half the kernel %d", op,
                                 pad, g.kernel[d]);
-            k = size + 2 * pad - g.dilation[d] * (g.kernel[d] - 1) - 1;
-            if (ceil) k += stride - 1;
-            if (k < 0 || size == 0)
+            }
+            int64_t k = size + 2 * pad - g.dilation[d] * (g.kernel[d] - 1) - 1;
+            if (ceil) { k += stride - 1; }
+            if (k < 0 || size == 0) {
                 return NN__FAIL(TENSOR_ERR_SHAPE, "%s: kernel %d does not fit into x %t with padding %d", op,
                                 g.kernel[d], x, pad);
+            }
             g.out[d] = k / stride + 1;
-            if (ceil && (g.out[d] - 1) * stride >= size + pad) g.out[d]--;
+            if (ceil && (g.out[d] - 1) * stride >= size + pad) { g.out[d]--; }
         }
         dims[x->ndim - 3 + d] = g.out[d];
     }
-    if (!nn__is_float(x)) return nn__pool_integers(row, x, &g, dims, places);
+    if (!nn__is_float(x)) { return nn__pool_integers(row, x, &g, dims, places); }
+    tensor_params_t p;
     memset(&p, 0, sizeof p);
     memcpy(p.i, &g, sizeof g);
     return nn__is_half(x) ? nn__narrow(nn__pool_op(row, nn__wide(x), NULL, &p, dims, places), x)
@@ -7263,35 +7741,41 @@ TENSOR__FN tensor_t *nn__pool_front(const tensor__row_t *row, int rank, tensor_t
 TENSOR__FN int nn__pool_stride(const char *op, int rank, const void *called, int64_t v, int64_t h, int64_t w,
                                nn__window_t *g) {
     const int64_t stride[3] = {v, h, w};
-    int d, given = v != 0 && (v != -1 || called);
-    if (!nn__triple(op, "stride", rank, called && v == TENSOR_ZERO ? 0 : v, h, w, g->stride)) return 0;
-    for (d = 3 - rank; d < 3 && !given; d++)
-        if (d == 3 - rank || stride[d] < 0) g->stride[d] = g->kernel[d];
+    int given = v != 0 && (v != -1 || called);
+    if (!nn__triple(op, "stride", rank, called && v == TENSOR_ZERO ? 0 : v, h, w, g->stride)) { return 0; }
+    for (int d = 3 - rank; d < 3 && !given; d++) {
+        if (d == 3 - rank || stride[d] < 0) { g->stride[d] = g->kernel[d]; }
+    }
     return 1;
 }
+
 #define NN__POOL_WINDOW                                                                                      \
     (NN__TRIPLE(kernel, g.kernel) && NN__TRIPLE(padding, g.pad) &&                                           \
      nn__pool_stride(op, rank, a->options_are_named_, a->stride, a->stride_h, a->stride_w, &g))
 #define NN__POOL_SET NN__OR_DIMS(kernel, 0) NN__OR_DIMS(padding, 0) NN__OR(stride_h, -1) NN__OR(stride_w, -1)
+
 TENSOR__FN tensor_t *nn__max_pool_run(const tensor_max_pool_args_t *a, int rank, tensor_t **places) {
     const tensor__row_t *row = nn__max_pool_row(rank);
     const char *op = row->name;
     nn__window_t g = nn__window_unit();
-    if (!NN__POOL_WINDOW || !NN__TRIPLE(dilation, g.dilation)) return TENSOR__(poison);
+    if (!NN__POOL_WINDOW || !NN__TRIPLE(dilation, g.dilation)) { return TENSOR__(poison); }
     return nn__pool_front(row, rank, a->x, g, a->ceil_mode, places);
 }
+
 TENSOR__FN tensor_t *nn__max_pool_call(const tensor_max_pool_args_t *a, int rank) {
     return nn__max_pool_run(a, rank, NULL);
 }
+
 // The places as i64, as PyTorch's.
 TENSOR__FN tensor_pair_t nn__indexed(tensor_t *y, tensor_t *places) {
     tensor_pair_t r;
     r.values = y;
     r.indices = (tensor_to)(places, TENSOR_I64);
-    if (places->state == TENSOR__LIVE) (tensor_free)(places);
-    if ((tensor_is_poison)(r.indices)) r.values = r.indices;
+    if (places->state == TENSOR__LIVE) { (tensor_free)(places); }
+    if ((tensor_is_poison)(r.indices)) { r.values = r.indices; }
     return r;
 }
+
 TENSOR__FN tensor_t *nn__avg_pool_call(const tensor_avg_pool_args_t *a, int rank) {
     const tensor__row_t *row = nn__avg_pool_row(rank);
     const char *op = row->name;
@@ -7300,6 +7784,7 @@ TENSOR__FN tensor_t *nn__avg_pool_call(const tensor_avg_pool_args_t *a, int rank
     g.divisor = a->divisor_override;
     return NN__POOL_WINDOW ? nn__pool_front(row, rank, a->x, g, a->ceil_mode, NULL) : TENSOR__(poison);
 }
+
 NN__FILL_DEFAULTS(tensor_max_pool, NN__POOL_SET NN__OR_DIMS(dilation, 1))
 NN__FILL_DEFAULTS(tensor_avg_pool, NN__POOL_SET)
 NN__PER_RANK(max_pool)
@@ -7322,6 +7807,7 @@ TENSOR__FN nn__window_t nn__adaptive(int64_t d, int64_t h, int64_t w) {
     g.out[2] = w;
     return g;
 }
+
 #define NN__X(rank, params, d0, d1, d2)                                                                      \
     TENSOR_API tensor_t *(tensor_adaptive_avg_pool##rank##d) params {                                        \
         return nn__pool_front(nn__avg_pool_row(rank), rank, x, nn__adaptive(d0, d1, d2), 0, NULL);           \
@@ -7345,7 +7831,15 @@ TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t ker
     NN__OPEN
     tensor_avg_pool_args_t a = tensor_avg_pool_defaults();
     tensor_t *y = TENSOR__(poison);
-    double side = (double)kernel, window = rank == 1 ? side : rank == 2 ? side * side : side * side * side;
+    double side = (double)kernel;
+    double window;
+    if (rank == 1) {
+        window = side;
+    } else if (rank == 2) {
+        window = side * side;
+    } else {
+        window = side * side * side;
+    }
     if (norm == 0 || norm != norm || stride < 0) {
         y = NN__FAIL(TENSOR_ERR_SHAPE, "lp_pool%id: norm must not be 0, nor stride negative (got %g, %d)",
                      rank,
@@ -7363,6 +7857,7 @@ TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t ker
     y = (tensor_mul)((tensor_sign)(y), (tensor_relu)((tensor_abs)(y)));
     NN__CLOSE((tensor_pow_scalar)((tensor_mul_scalar)(y, window), 1 / norm));
 }
+
 #define NN__X(rank)                                                                                          \
     TENSOR_API tensor_t *(tensor_lp_pool##rank##d)(tensor_t *x, double norm, int64_t kernel, int64_t stride, \
                                                    int ceil) {                                               \
@@ -7377,56 +7872,69 @@ TENSOR__FN tensor_t *nn__max_unpool_front(const tensor__row_t *row, tensor_t *x,
     const char *op = row->name;
     tensor__op_t o;
     tensor_t *const in[2] = {x, index};
-    int64_t dims[TENSOR_MAX_DIMS], flat[2], from[2];
-    tensor_t *y;
-    tensor_scope_t scope;
-    int d, rank = (int)row->id - NN_OP_MAX_UNPOOL1D + 1;
-    if (!TENSOR__(begin)(&o, row, in, 2)) return TENSOR__(poison);
-    if ((x->ndim != rank + 2 && x->ndim != rank + 1) || !nn__same_shape(x, index))
+    int rank = (int)row->id - NN_OP_MAX_UNPOOL1D + 1;
+    if (!TENSOR__(begin)(&o, row, in, 2)) { return TENSOR__(poison); }
+    if ((x->ndim != rank + 2 && x->ndim != rank + 1) || !nn__same_shape(x, index)) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t and indices %t must have one shape, %s", op, x, index,
                         nn__image_text(rank));
-    if (!nn__window_valid(op, rank, &g)) return TENSOR__(poison);
+    }
+    if (!nn__window_valid(op, rank, &g)) { return TENSOR__(poison); }
+    int64_t dims[TENSOR_MAX_DIMS];
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
+    int64_t flat[2];
     flat[0] = 1;
-    for (d = 0; d < x->ndim - rank; d++) flat[0] *= dims[d];
+    for (int d = 0; d < x->ndim - rank; d++) { flat[0] *= dims[d]; }
+    int64_t from[2];
     from[0] = flat[0];
     from[1] = flat[1] = 1;
-    for (d = 3 - rank; d < 3; d++) {
+    for (int d = 3 - rank; d < 3; d++) {
         int64_t size = x->dims[x->ndim - 3 + d];
         int64_t usual = size > 0x7FFFFFFF ? 0 : (size - 1) * g.stride[d] - 2 * g.pad[d] + g.kernel[d];
-        if (!g.mode) g.in[d] = usual;
+        if (!g.mode) { g.in[d] = usual; }
         if (g.in[d] < 1 || g.in[d] > 0x7FFFFFFF / flat[1] || g.in[d] <= usual - g.stride[d] ||
-            g.in[d] >= usual + g.stride[d])
+            g.in[d] >= usual + g.stride[d]) {
             return NN__FAIL(TENSOR_ERR_SHAPE, "%s: an output of %d for x %t is not possible", op, g.in[d], x);
+        }
         from[1] *= size;
         flat[1] *= dims[x->ndim - 3 + d] = g.in[d];
     }
+    tensor_scope_t scope;
     scope = TENSOR__(scope)(-1);
-    y = nn__like(flat, 2, 0, x);
+    tensor_t *y = nn__like(flat, 2, 0, x);
     y = (tensor_scatter)(y, 1, (tensor_reshape_n)(index, from, 2), (tensor_reshape_n)(x, from, 2));
     return (tensor_scope_return)(scope, (tensor_reshape_n)(y, dims, x->ndim));
 }
+
 TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int rank) {
     const tensor__row_t *row = nn__max_unpool_row(rank);
     const char *op = row->name;
     nn__window_t g = nn__window_unit();
     g.mode = a->size > 0;
-    if (!NN__POOL_WINDOW || !NN__TRIPLE(size, g.in)) return TENSOR__(poison);
+    if (!NN__POOL_WINDOW || !NN__TRIPLE(size, g.in)) { return TENSOR__(poison); }
     return nn__max_unpool_front(row, a->x, a->indices, g);
 }
+
 NN__FILL_DEFAULTS(tensor_max_unpool, NN__POOL_SET NN__OR_DIMS(size, 0))
 NN__PER_RANK(max_unpool)
 #undef NN__PER_RANK
 
-// ---- padding, shuffles, resampling: made of other ops
+// ------------------------------------------------------------------------------
+// >>impl-resample                                 MARK: padding, shuffles, resampling
+//
+// Made of other ops: padding writes into a filled result, shuffles are views, resampling is products with
+// the weights of each axis, so gradients come by themselves. Rejected: a kernel per mode and rank.
+// ------------------------------------------------------------------------------
 
 // Elements i of dim d of x, i clamped, mirrored or wrapped into it.
 TENSOR__FN tensor_t *nn__take(tensor_t *x, int64_t d, tensor_t *i, tensor_pad_t mode) {
     double last = (double)x->dims[d] - 1;
-    if (mode == TENSOR_PAD_REPLICATE) i = (tensor_clamp)(i, 0, last);
-    else if (mode == TENSOR_PAD_CIRCULAR) i = (tensor_remainder_scalar)(i, last + 1);
-    else   // last - |last - |i||
+    if (mode == TENSOR_PAD_REPLICATE) {
+        i = (tensor_clamp)(i, 0, last);
+    } else if (mode == TENSOR_PAD_CIRCULAR) {
+        i = (tensor_remainder_scalar)(i, last + 1);
+    } else {  // last - |last - |i||
         i = (tensor_rsub_scalar)((tensor_abs)((tensor_rsub_scalar)((tensor_abs)(i), last)), last);
+    }
     return (tensor_index_select)(x, d, (tensor_to)(i, TENSOR_I64));
 }
 
@@ -7435,25 +7943,29 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
     NN__OPEN
     tensor__op_t o;
     tensor_t *y = x;
-    int64_t dims[TENSOR_MAX_DIMS], cut[TENSOR_MAX_DIMS], at = 0, step = 1;
-    int d, changed = 0;
-    if (!TENSOR__(begin)(&o, NN__ROW(PAD), &x, 1)) NN__CLOSE(TENSOR__(poison));
-    if (n < 0 || n % 2 != 0 || n > 2 * x->ndim || (n > 0 && !pads))
+    int64_t at = 0, step = 1;
+    int changed = 0;
+    if (!TENSOR__(begin)(&o, NN__ROW(PAD), &x, 1)) { NN__CLOSE(TENSOR__(poison)); }
+    if (n < 0 || n % 2 != 0 || n > 2 * x->ndim || (n > 0 && !pads)) {
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                            "pad: %i numbers for x %t, two for each dim from the last one are needed", n, x));
-    for (d = x->ndim - 1; d >= 0; d--) {
+    }
+    int64_t dims[TENSOR_MAX_DIMS], cut[TENSOR_MAX_DIMS];
+    for (int d = x->ndim - 1; d >= 0; d--) {
         int64_t k = 2 * (x->ndim - 1 - d), left = k < n ? pads[k] : 0, right = k < n ? pads[k + 1] : 0;
         int64_t size = x->dims[d], most = mode == TENSOR_PAD_REFLECT ? size - 1 : size, sum;
         if (left < -0x3FFFFFFF || right < -0x3FFFFFFF || left > 0x3FFFFFFF || right > 0x3FFFFFFF ||
-            (sum = size + left + right) < 0 || -left > size || -right > size)
+            (sum = size + left + right) < 0 || -left > size || -right > size) {
             NN__CLOSE(
                 NN__FAIL(TENSOR_ERR_SHAPE, "pad: %d and %d do not fit dim %i of x %t", left, right, d, x));
+        }
         if (mode != TENSOR_PAD_CONSTANT && (left || right)) {
-            if ((mode != TENSOR_PAD_REPLICATE && (left > most || right > most)) || size == 0)
+            if ((mode != TENSOR_PAD_REPLICATE && (left > most || right > most)) || size == 0) {
                 NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "pad: %d and %d must be at most %d for dim %i of x %t",
                                    left, right, most, d, x));
+            }
             if (mode == TENSOR_PAD_CIRCULAR &&
-                (left < 0 || right < 0)) { // what is cut off does not come back
+                (left < 0 || right < 0)) {  // what is cut off does not come back
                 y = (tensor_narrow)(y, d, nn__max(-left, 0), size + nn__min(left, 0) + nn__min(right, 0));
                 left = nn__max(left, 0);
             }
@@ -7463,13 +7975,15 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
         }
         if (mode == TENSOR_PAD_CONSTANT) {
             // What is left of x, and its place in the result.
-            if (left < 0 || right < 0)
+            if (left < 0 || right < 0) {
                 y = (tensor_narrow)(y, d, left < 0 ? -left : 0, size + nn__min(left, 0) + nn__min(right, 0));
+            }
             at += nn__max(left, 0) * step;
             cut[d] = step;
             changed |= left > 0 || right > 0;
-            if (sum > 0 && step > 0x7FFFFFFFFFFF / sum)
+            if (sum > 0 && step > 0x7FFFFFFFFFFF / sum) {
                 NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "pad: the result for x %t is too large", x));
+            }
             step *= sum;
         }
         dims[d] = sum;
@@ -7485,51 +7999,57 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
 TENSOR__FN tensor_t *nn__not_view(tensor_t *y, const tensor_t *x) {
     return y->state == TENSOR__LIVE && y->storage == x->storage ? (tensor_clone)(y) : y;
 }
+
 // [N, C, r, r, H, W] -> [N, C, H, r, W, r] and back.
 TENSOR__FN tensor_t *nn__pixels(const tensor__row_t *row, tensor_t *x, int64_t r, const char *dims_text) {
     static const int64_t orders[2][6] = {{0, 1, 4, 2, 5, 3}, {0, 1, 3, 5, 2, 4}};
     NN__OPEN
     tensor__op_t o;
-    int64_t dims[TENSOR_MAX_DIMS], lead = 1, c, h, w;
-    tensor_t *y;
-    int n, d, back = row->id == NN_OP_PIXEL_UNSHUFFLE;
-    if (!TENSOR__(begin)(&o, row, &x, 1)) NN__CLOSE(TENSOR__(poison));
-    n = x->ndim;
+    int64_t lead = 1;
+    int back = row->id == NN_OP_PIXEL_UNSHUFFLE;
+    if (!TENSOR__(begin)(&o, row, &x, 1)) { NN__CLOSE(TENSOR__(poison)); }
+    int n = x->ndim;
     if (n < 3 || r < 1 || r > 0x7FFF ||
-        (back ? x->dims[n - 2] % r != 0 || x->dims[n - 1] % r != 0 : x->dims[n - 3] % (r * r) != 0))
+        (back ? x->dims[n - 2] % r != 0 || x->dims[n - 1] % r != 0 : x->dims[n - 3] % (r * r) != 0)) {
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must be %s for a factor of %d", o.row->name, x,
                            dims_text, r));
-    for (d = 0; d < n - 3; d++) lead *= x->dims[d];
-    c = back ? x->dims[n - 3] : x->dims[n - 3] / (r * r);
-    h = back ? x->dims[n - 2] / r : x->dims[n - 2];
-    w = back ? x->dims[n - 1] / r : x->dims[n - 1];
+    }
+    for (int d = 0; d < n - 3; d++) { lead *= x->dims[d]; }
+    int64_t c = back ? x->dims[n - 3] : x->dims[n - 3] / (r * r);
+    int64_t h = back ? x->dims[n - 2] / r : x->dims[n - 2];
+    int64_t w = back ? x->dims[n - 1] / r : x->dims[n - 1];
+    int64_t dims[TENSOR_MAX_DIMS];
     dims[0] = lead;
     dims[1] = c;
     dims[2] = back ? h : r;
     dims[3] = r;
     dims[4] = back ? w : h;
     dims[5] = back ? r : w;
-    y = (tensor_permute_n)((tensor_reshape_n)(x, dims, 6), orders[back], 6);
+    tensor_t *y = (tensor_permute_n)((tensor_reshape_n)(x, dims, 6), orders[back], 6);
     memcpy(dims, x->dims, (size_t)n * sizeof dims[0]);
     dims[n - 3] = back ? c * r * r : c;
     dims[n - 2] = back ? h : h * r;
     dims[n - 1] = back ? w : w * r;
     NN__CLOSE(nn__not_view((tensor_reshape_n)((tensor_contiguous)(y), dims, n), x));
 }
+
 TENSOR_API tensor_t *(tensor_pixel_shuffle)(tensor_t *x, int64_t factor) {
     return nn__pixels(NN__ROW(PIXEL_SHUFFLE), x, factor, "[..., C factor^2, H, W]");
 }
+
 TENSOR_API tensor_t *(tensor_pixel_unshuffle)(tensor_t *x, int64_t factor) {
     return nn__pixels(NN__ROW(PIXEL_UNSHUFFLE), x, factor, "[..., H factor, W factor]");
 }
+
 TENSOR_API tensor_t *(tensor_channel_shuffle)(tensor_t *x, int64_t groups) {
     NN__OPEN
     tensor__op_t o;
-    if (!TENSOR__(begin)(&o, NN__ROW(CHANNEL_SHUFFLE), &x, 1)) NN__CLOSE(TENSOR__(poison));
-    if (x->ndim < 3 || groups < 1 || x->dims[1] % groups != 0)
+    if (!TENSOR__(begin)(&o, NN__ROW(CHANNEL_SHUFFLE), &x, 1)) { NN__CLOSE(TENSOR__(poison)); }
+    if (x->ndim < 3 || groups < 1 || x->dims[1] % groups != 0) {
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                            "channel_shuffle: x %t must be [N, C, ...], C a multiple of groups %d", x,
                            groups));
+    }
     x = nn__as(x, 4, x->dims[0], groups, x->dims[1] / groups, x->numel / nn__max(x->dims[0] * x->dims[1], 1));
     x = (tensor_contiguous)((tensor_transpose)(x, 1, 2));
     NN__CLOSE(nn__not_view((tensor_reshape_n)(x, o.in[0]->dims, o.in[0]->ndim), o.in[0]));
@@ -7538,26 +8058,35 @@ TENSOR_API tensor_t *(tensor_channel_shuffle)(tensor_t *x, int64_t groups) {
 // Dim d of x resampled at `out` places; scale = input places per output place.
 TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double scale, int mode, int align) {
     tensor_dtype_t dtype = x->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
-    tensor_t *at = nn__beside((tensor_arange)(0, (double)out, 1, dtype), x), *low, *t, *y = NULL;
-    int64_t dims[TENSOR_MAX_DIMS], k;
-    for (k = 0; k < x->ndim; k++) dims[k] = k == d ? out : 1;
+    tensor_t *at = nn__beside((tensor_arange)(0, (double)out, 1, dtype), x), *y = NULL;
+    int64_t dims[TENSOR_MAX_DIMS];
+    for (int64_t k = 0; k < x->ndim; k++) { dims[k] = k == d ? out : 1; }
     if (mode == TENSOR_NEAREST || mode == TENSOR_NEAREST_EXACT) {
-        if (mode == TENSOR_NEAREST_EXACT) at = (tensor_add_scalar)(at, 0.5);
+        if (mode == TENSOR_NEAREST_EXACT) { at = (tensor_add_scalar)(at, 0.5); }
         return nn__take(x, d, (tensor_floor)((tensor_mul_scalar)(at, scale)), TENSOR_PAD_REPLICATE);
     }
     at = align ? (tensor_mul_scalar)(at, scale)
                : (tensor_sub_scalar)((tensor_mul_scalar)((tensor_add_scalar)(at, 0.5), scale), 0.5);
-    if (mode != TENSOR_BICUBIC) at = (tensor_clamp)(at, 0, (double)x->dims[d] - 1);
-    low = (tensor_floor)(at);
-    t = (tensor_reshape_n)((tensor_sub)(at, low), dims, x->ndim);
-    for (k = mode == TENSOR_BICUBIC ? -1 : 0; k < (mode == TENSOR_BICUBIC ? 3 : 2); k++) {
-        tensor_t *v = nn__take(x, d, (tensor_add_scalar)(low, (double)k), TENSOR_PAD_REPLICATE), *w;
-        tensor_t *u = k == 0 ? t : k == 1 ? (tensor_rsub_scalar)(t, 1) : NULL;
-        if (mode != TENSOR_BICUBIC) w = k == 1 ? t : (tensor_rsub_scalar)(t, 1);
-        else if (u)   // ((A + 2) u - (A + 3)) u u + 1 with A = -0.75
+    if (mode != TENSOR_BICUBIC) { at = (tensor_clamp)(at, 0, (double)x->dims[d] - 1); }
+    tensor_t *low = (tensor_floor)(at);
+    tensor_t *t = (tensor_reshape_n)((tensor_sub)(at, low), dims, x->ndim);
+    for (int64_t k = mode == TENSOR_BICUBIC ? -1 : 0; k < (mode == TENSOR_BICUBIC ? 3 : 2); k++) {
+        tensor_t *v = nn__take(x, d, (tensor_add_scalar)(low, (double)k), TENSOR_PAD_REPLICATE);
+        tensor_t *u;
+        if (k == 0) {
+            u = t;
+        } else if (k == 1) {
+            u = (tensor_rsub_scalar)(t, 1);
+        } else {
+            u = NULL;
+        }
+        tensor_t *w;
+        if (mode != TENSOR_BICUBIC) {
+            w = k == 1 ? t : (tensor_rsub_scalar)(t, 1);
+        } else if (u) {  // ((A + 2) u - (A + 3)) u u + 1 with A = -0.75
             w = (tensor_add_scalar)(
                 (tensor_mul)((tensor_sub_scalar)((tensor_mul_scalar)(u, 1.25), 2.25), (tensor_mul)(u, u)), 1);
-        else {   // ((A u - 5 A) u + 8 A) u - 4 A
+        } else {  // ((A u - 5 A) u + 8 A) u - 4 A
             u = k < 0 ? (tensor_add_scalar)(t, 1) : (tensor_rsub_scalar)(t, 2);
             w = (tensor_mul)((tensor_add_scalar)((tensor_mul_scalar)(u, -0.75), 3.75), u);
             w = (tensor_add_scalar)((tensor_mul)((tensor_sub_scalar)(w, 6), u), 3);
@@ -7567,6 +8096,7 @@ TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double sc
     }
     return y;
 }
+
 // sizes and factors: of the first dim, the height of three, the last; 0 = as the first.
 TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, const double *factors, int mode,
                                            int align, int recompute) {
@@ -7574,71 +8104,91 @@ TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, co
                                          "trilinear", "area"};
     static const char *const ends[3] = {"", "_h", "_w"};
     NN__OPEN
-    tensor__op_t o;
-    tensor_t *y;
-    int wanted = mode == TENSOR_LINEAR ? 1 : mode == TENSOR_TRILINEAR ? 3 : mode >= TENSOR_AREA ? 0 : 2;
-    int rank, d;
+    int wanted;
+    if (mode == TENSOR_LINEAR) {
+        wanted = 1;
+    } else if (mode == TENSOR_TRILINEAR) {
+        wanted = 3;
+    } else if (mode >= TENSOR_AREA) {
+        wanted = 0;
+    } else {
+        wanted = 2;
+    }
     int64_t size[3], out[3] = {0, 0, 0};
-    double factor[3], scale[3];
     memcpy(size, sizes, sizeof size);
+    double factor[3];
     memcpy(factor, factors, sizeof factor);
-    if (mode == 0) mode = TENSOR_NEAREST;
-    if (!TENSOR__(begin)(&o, NN__ROW(INTERPOLATE), &x, 1)) NN__CLOSE(TENSOR__(poison));
-    rank = x->ndim - 2;
-    if (rank < 1 || rank > 3)
+    if (mode == 0) { mode = TENSOR_NEAREST; }
+    tensor__op_t o;
+    if (!TENSOR__(begin)(&o, NN__ROW(INTERPOLATE), &x, 1)) { NN__CLOSE(TENSOR__(poison)); }
+    int rank = x->ndim - 2;
+    if (rank < 1 || rank > 3) {
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                            "interpolate: x %t must be [N, C, L], [N, C, H, W] or [N, C, D, H, W]", x));
-    if (mode < 1 || mode > TENSOR_AREA || (mode > TENSOR_NEAREST_EXACT && wanted && wanted != rank))
+    }
+    if (mode < 1 || mode > TENSOR_AREA || (mode > TENSOR_NEAREST_EXACT && wanted && wanted != rank)) {
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: mode %s is not one for x %t",
                            mode < 1 || mode > TENSOR_AREA ? "?" : names[mode], x));
-    if (align && (mode <= TENSOR_NEAREST_EXACT || mode == TENSOR_AREA))
+    }
+    if (align && (mode <= TENSOR_NEAREST_EXACT || mode == TENSOR_AREA)) {
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: align_corners has no meaning for mode %s; x %t",
                            names[mode], x));
-    if ((sizes[0] > 0) == (factors[0] > 0))
+    }
+    if ((sizes[0] > 0) == (factors[0] > 0)) {
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                            "interpolate: size %d, scale_factor %g: just one of them must be positive "
                            "(size_h, size_w, scale_factor_h, scale_factor_w follow it); x %t",
                            sizes[0], factors[0], x));
-    for (d = 0; d < 3; d++) {
+    }
+    for (int d = 0; d < 3; d++) {
         int there = d == 0 || rank == 3 || (rank == 2 && d == 2) || (size[d] <= 0 && factor[d] == 0);
-        if (there && factor[d] >= 0 && factor[d] < 1e300 && (size[d] <= 0 || sizes[0] > 0)) continue;
+        if (there && factor[d] >= 0 && factor[d] < 1e300 && (size[d] <= 0 || sizes[0] > 0)) { continue; }
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                            "interpolate: scale_factor%s %g, size%s %d with x %t: a factor must be "
                            "finite and positive, sizes go with size and the dims of x",
                            ends[d], factor[d], ends[d], size[d], x));
     }
-    if (mode > TENSOR_NEAREST_EXACT && !nn__floats(&o, 1)) NN__CLOSE(TENSOR__(poison));
-    for (d = 0; d < rank; d++) {
+    if (mode > TENSOR_NEAREST_EXACT && !nn__floats(&o, 1)) { NN__CLOSE(TENSOR__(poison)); }
+    double scale[3];
+    for (int d = 0; d < rank; d++) {
         // The options are for the first dim, _h for the second of three, _w for the last; 0 = as the first.
         int k = d == 0 ? 0 : 3 - rank + d;
         double n = (double)x->dims[2 + d];
-        if (size[k] <= 0) size[k] = size[0];
-        if (!(factor[k] > 0)) factor[k] = factor[0];
+        if (size[k] <= 0) { size[k] = size[0]; }
+        if (!(factor[k] > 0)) { factor[k] = factor[0]; }
         out[d] = size[k];
-        if (factor[k] > 0 && n * factor[k] >= 2147483648.0)
+        if (factor[k] > 0 && n * factor[k] >= 2147483648.0) {
             NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                                "interpolate: dim %i of x %t times scale_factor %g is too large", 2 + d, x,
                                factor[k]));
-        if (factor[k] > 0) out[d] = (int64_t)floor(n * factor[k]);
-        if (x->dims[2 + d] < 1 || out[d] < 1 || out[d] > 0x7FFFFFFF)
+        }
+        if (factor[k] > 0) { out[d] = (int64_t)floor(n * factor[k]); }
+        if (x->dims[2 + d] < 1 || out[d] < 1 || out[d] > 0x7FFFFFFF) {
             NN__CLOSE(
                 NN__FAIL(TENSOR_ERR_SHAPE, "interpolate: dim %i of x %t cannot become %d", 2 + d, x, out[d]));
-        scale[d] = align && mode > TENSOR_NEAREST_EXACT
-                       ? out[d] > 1 ? (n - 1) / ((double)out[d] - 1) : 0
-                   : factor[k] > 0 && !recompute ? 1 / factor[k]
-                                                                 : n / (double)out[d];
+        }
+        if (align && mode > TENSOR_NEAREST_EXACT) {
+            scale[d] = out[d] > 1 ? (n - 1) / ((double)out[d] - 1) : 0;
+        } else if (factor[k] > 0 && !recompute) {
+            scale[d] = 1 / factor[k];
+        } else {
+            scale[d] = n / (double)out[d];
+        }
     }
     if (mode == TENSOR_AREA) {
         nn__window_t g = nn__adaptive(1, 1, 1);
         memcpy(g.out + 3 - rank, out, (size_t)rank * sizeof out[0]);
         NN__CLOSE(nn__pool_front(nn__avg_pool_row(rank), rank, x, g, 0, NULL));
     }
-    y = mode > TENSOR_NEAREST_EXACT ? nn__wide(x) : x;
-    for (d = 0; d < rank && y->state == TENSOR__LIVE; d++)
-        if (out[d] != x->dims[2 + d] || scale[d] != 1)
+    tensor_t *y = mode > TENSOR_NEAREST_EXACT ? nn__wide(x) : x;
+    for (int d = 0; d < rank && y->state == TENSOR__LIVE; d++) {
+        if (out[d] != x->dims[2 + d] || scale[d] != 1) {
             y = nn__resample(y, 2 + d, out[d], scale[d], mode, align);
+        }
+    }
     NN__CLOSE(y == x ? (tensor_clone)(x) : nn__narrow(y, x));
 }
+
 TENSOR__FN tensor_t *nn__interpolate_call(const tensor_interpolate_args_t *a) {
     const int64_t size[3] = {a->size, a->size_h, a->size_w};
     const double factor[3] = {a->scale_factor, a->scale_factor_h, a->scale_factor_w};
@@ -7648,6 +8198,7 @@ TENSOR__FN tensor_t *nn__interpolate_call(const tensor_interpolate_args_t *a) {
     return nn__interpolate_front(a->x, size, factor, (int)a->mode, a->align_corners,
                                  a->recompute_scale_factor);
 }
+
 NN__OWN_FRONT(interpolate, , nn__interpolate_call(&a))
 
 // Coordinates -1..1 as places 0..size-1.
@@ -7656,14 +8207,14 @@ TENSOR__FN tensor_t *nn__grid_places(tensor_t *g, int64_t size, int align) {
     g = (tensor_mul_scalar)((tensor_add_scalar)(g, 1), (align ? n - 1 : n) / 2);
     return align ? g : (tensor_sub_scalar)(g, 0.5);
 }
+
 // Places brought inside as padding says.
 TENSOR__FN tensor_t *nn__grid_fold(tensor_t *g, int64_t size, int padding, int align) {
     double n = (double)size, low = align ? 0 : -0.5, span = align ? n - 1 : n;
     if (padding == TENSOR_PAD_REFLECT) {   // folded at low and low + span
-        tensor_t *odd;
-        if (!(span > 0)) return (tensor_mul_scalar)(g, 0);
+        if (!(span > 0)) { return (tensor_mul_scalar)(g, 0); }
         g = (tensor_abs)((tensor_sub_scalar)(g, low));
-        odd = (tensor_remainder_scalar)((tensor_floor)((tensor_div_scalar)(g, span)), 2);
+        tensor_t *odd = (tensor_remainder_scalar)((tensor_floor)((tensor_div_scalar)(g, span)), 2);
         g = (tensor_fmod_scalar)(g, span);
         g = (tensor_add)(g, (tensor_mul)(odd, (tensor_rsub_scalar)((tensor_mul_scalar)(g, 2), span)));
         g = (tensor_add_scalar)(g, low);
@@ -7671,76 +8222,97 @@ TENSOR__FN tensor_t *nn__grid_fold(tensor_t *g, int64_t size, int padding, int a
     // As clamp, but without a gradient at the very ends.
     return padding == TENSOR_PAD_CONSTANT ? g : (tensor_hardtanh)(g, 0, n - 1);
 }
+
 // Weight of the pixel tap - 1 behind floor(place), t = place - floor(place) (Keys, 1981, a = -0.75).
 TENSOR__FN tensor_t *nn__grid_cubic(tensor_t *t, int tap) {
     static const double near_by[4] = {1.25, -2.25, 0, 1}, far_off[4] = {-0.75, 3.75, -6, 3};
     const double *c = tap == 1 || tap == 2 ? near_by : far_off;
-    tensor_t *x = tap < 2 ? (tensor_add_scalar)(t, 1 - tap) : (tensor_rsub_scalar)(t, tap - 1), *y;
-    y = (tensor_add_scalar)((tensor_mul_scalar)(x, c[0]), c[1]);
+    tensor_t *x = tap < 2 ? (tensor_add_scalar)(t, 1 - tap) : (tensor_rsub_scalar)(t, tap - 1);
+    tensor_t *y = (tensor_add_scalar)((tensor_mul_scalar)(x, c[0]), c[1]);
     y = (tensor_add_scalar)((tensor_mul)(y, x), c[2]);
     return (tensor_add_scalar)((tensor_mul)(y, x), c[3]);
 }
+
 TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
     NN__OPEN
-    tensor__op_t o;
-    tensor_t *x = a->x, *grid = a->grid, *in[2] = {x, grid}, *flat, *place[3], *low[3], *y = NULL;
-    int64_t dims[TENSOR_MAX_DIMS], three[3], planes, q = 1;
+    tensor_t *x = a->x, *grid = a->grid, *in[2] = {x, grid}, *y = NULL;
+    int64_t q = 1;
     int nearest = a->mode == TENSOR_NEAREST, cubic = a->mode == TENSOR_BICUBIC;
-    int taps = nearest ? 1 : cubic ? 4 : 2, rank, d, corner, corners = 1;
-    if (!TENSOR__(begin)(&o, NN__ROW(GRID_SAMPLE), in, 2) || !nn__floats(&o, 3))
+    int taps;
+    if (nearest) {
+        taps = 1;
+    } else if (cubic) {
+        taps = 4;
+    } else {
+        taps = 2;
+    }
+    int corners = 1;
+    tensor__op_t o;
+    if (!TENSOR__(begin)(&o, NN__ROW(GRID_SAMPLE), in, 2) || !nn__floats(&o, 3)) {
         NN__CLOSE(TENSOR__(poison));
-    rank = x->ndim - 2;
+    }
+    int rank = x->ndim - 2;
     if ((rank != 2 && rank != 3) || grid->ndim != x->ndim || grid->dims[rank + 1] != rank ||
-        grid->dims[0] != x->dims[0] || (x->numel == 0 && grid->numel != 0))
+        grid->dims[0] != x->dims[0] || (x->numel == 0 && grid->numel != 0)) {
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                            "grid_sample: x %t must be [N, C, H, W], grid %t [N, H', W', 2] "
                            "(or [N, C, D, H, W], [N, D', H', W', 3])",
                            x, grid));
+    }
     if ((a->mode && a->mode != TENSOR_BILINEAR && !nearest && (!cubic || rank != 2)) ||
-        a->padding_mode == TENSOR_PAD_CIRCULAR)
+        a->padding_mode == TENSOR_PAD_CIRCULAR) {
         NN__CLOSE(NN__FAIL(TENSOR_ERR_UNSUPPORTED,
                            "grid_sample: mode must be bilinear, nearest or (for [N, C, H, W]) bicubic, "
                            "padding_mode zeros, border or reflection (x %t)",
                            x));
+    }
     x = nn__wide(x);
     grid = nn__wide(grid);
-    planes = x->dims[1];
+    int64_t planes = x->dims[1];
+    int64_t three[3];
     three[0] = x->dims[0];
     three[1] = planes;
     three[2] = x->numel / nn__max(x->dims[0] * planes, 1);
-    flat = (tensor_reshape_n)(x, three, 3);
-    for (d = 1; d <= rank; d++) q *= grid->dims[d];
+    tensor_t *flat = (tensor_reshape_n)(x, three, 3);
+    for (int d = 1; d <= rank; d++) { q *= grid->dims[d]; }
     three[2] = q;
+    int64_t dims[TENSOR_MAX_DIMS];
     dims[0] = x->dims[0];
     dims[1] = 1;
     dims[2] = q;
-    for (d = 0; d < rank; d++) {
+    tensor_t *place[3], *low[3];
+    for (int d = 0; d < rank; d++) {
         tensor_t *g = (tensor_reshape_n)((tensor_select)(grid, rank + 1, rank - 1 - d), dims, 3);
         place[d] = nn__grid_places(g, x->dims[2 + d], a->align_corners);
-        if (!cubic)
+        if (!cubic) {
             place[d] = nn__grid_fold(place[d], x->dims[2 + d], (int)a->padding_mode, a->align_corners);
+        }
         corners *= taps;
         low[d] = nearest ? (tensor_round)(place[d]) : (tensor_floor)((tensor_detach)(place[d]));
     }
-    for (corner = 0; corner < corners; corner++) {
-        tensor_t *at = NULL, *weight = NULL, *inside = NULL, *v;
+    for (int corner = 0; corner < corners; corner++) {
+        tensor_t *at = NULL, *weight = NULL, *inside = NULL;
         int rest = corner;
-        for (d = 0; d < rank; d++, rest /= taps) {
+        for (int d = 0; d < rank; d++, rest /= taps) {
             int up = rest % taps;
             double last = (double)x->dims[2 + d] - 1;
-            tensor_t *i = up - cubic ? (tensor_add_scalar)(low[d], up - cubic) : low[d], *w, *ok;
-            if (cubic) i = nn__grid_fold(i, x->dims[2 + d], (int)a->padding_mode, a->align_corners);
-            ok = (tensor_logical_and)((tensor_ge_scalar)(i, 0), (tensor_le_scalar)(i, last));
+            tensor_t *i = up - cubic ? (tensor_add_scalar)(low[d], up - cubic) : low[d];
+            if (cubic) { i = nn__grid_fold(i, x->dims[2 + d], (int)a->padding_mode, a->align_corners); }
+            tensor_t *ok = (tensor_logical_and)((tensor_ge_scalar)(i, 0), (tensor_le_scalar)(i, last));
             inside = inside ? (tensor_logical_and)(inside, ok) : ok;
             i = (tensor_to)((tensor_masked_fill)(i, (tensor_logical_not)(ok), 0), TENSOR_I64);
             at = at ? (tensor_add)((tensor_mul_scalar)(at, last + 1), i) : i;
-            if (nearest) continue;
-            w = (tensor_sub)(place[d], low[d]);
-            w = cubic ? nn__grid_cubic(w, up) : up ? w : (tensor_rsub_scalar)(w, 1);
+            if (nearest) { continue; }
+            tensor_t *w = (tensor_sub)(place[d], low[d]);
+            if (cubic) {
+                w = nn__grid_cubic(w, up);
+            } else if (!up) {
+                w = (tensor_rsub_scalar)(w, 1);
+            }
             weight = weight ? (tensor_mul)(weight, w) : w;
         }
-        v = (tensor_gather)(flat, 2, (tensor_expand_n)(at, three, 3));
-        if (!nearest) v = (tensor_mul)(v, weight);
+        tensor_t *v = (tensor_gather)(flat, 2, (tensor_expand_n)(at, three, 3));
+        if (!nearest) { v = (tensor_mul)(v, weight); }
         v = (tensor_masked_fill)(v, (tensor_logical_not)(inside), 0);
         y = y ? (tensor_add)(y, v) : v;
     }
@@ -7752,11 +8324,13 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
     dims[1] = planes;
     NN__CLOSE(nn__narrow((tensor_reshape_n)(y, dims, rank + 2), a->x));
 }
+
 TENSOR__FN tensor_t *nn__grid_sample_call(tensor_grid_sample_args_t *a) {
     NN__AUTOCAST(NN__ROW(GRID_SAMPLE)->cast,
                  (a->x = cast_[0], a->grid = cast_[1], nn__grid_sample_front(a)), a->x, a->grid)
     return nn__grid_sample_front(a);
 }
+
 NN__OWN_FRONT(grid_sample, , nn__grid_sample_call(&a))
 
 TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, int n, int align_corners) {
@@ -7764,28 +8338,40 @@ TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, 
                  (tensor_affine_grid)(cast_[0], size, n, align_corners), theta)
     NN__OPEN
     tensor__op_t o;
-    tensor_t *list[4], *base;
-    int64_t dims[5], all[5], points = 1;
-    int rank = n < 2 ? 0 : n - 2, d, k;
-    if (!TENSOR__(begin)(&o, NN__ROW(AFFINE_GRID), &theta, 1) || !nn__floats(&o, 1))
+    int64_t points = 1;
+    int rank = n < 2 ? 0 : n - 2;
+    if (!TENSOR__(begin)(&o, NN__ROW(AFFINE_GRID), &theta, 1) || !nn__floats(&o, 1)) {
         NN__CLOSE(TENSOR__(poison));
+    }
     if ((n != 4 && n != 5) || theta->ndim != 3 || theta->dims[1] != rank || theta->dims[2] != rank + 1 ||
-        !size || size[0] != theta->dims[0])
+        !size || size[0] != theta->dims[0]) {
         NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE,
                            "affine_grid: theta %t must be [N, 2, 3] for a size of [N, C, H, W], "
                            "[N, 3, 4] for [N, C, D, H, W]",
                            theta));
-    for (d = 0; d < rank; d++) {
+    }
+    int64_t all[5];
+    for (int d = 0; d < rank; d++) {
         all[d] = size[2 + d];
-        if (all[d] < 1 || all[d] > 0x7FFFFFFF / points)
+        if (all[d] < 1 || all[d] > 0x7FFFFFFF / points) {
             NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "affine_grid: a size of %d is not possible", all[d]));
+        }
         points *= all[d];
     }
-    for (d = 0; d < rank; d++) { // coordinate d from the last dim
+    tensor_t *list[4], *base;
+    int64_t dims[5];
+    for (int d = 0; d < rank; d++) {  // coordinate d from the last dim
         int64_t s = all[rank - 1 - d];
-        double ends = s < 2 ? 0 : align_corners ? 1 : 1 - 1 / (double)s;
+        double ends;
+        if (s < 2) {
+            ends = 0;
+        } else if (align_corners) {
+            ends = 1;
+        } else {
+            ends = 1 - 1 / (double)s;
+        }
         double step = s < 2 ? 0 : 2 * ends / ((double)s - 1);
-        for (k = 0; k < rank; k++) dims[k] = k == rank - 1 - d ? s : 1;
+        for (int k = 0; k < rank; k++) { dims[k] = k == rank - 1 - d ? s : 1; }
         base = (tensor_mul_scalar)((tensor_arange)(0, (double)s, 1, (tensor_dtype_t)theta->dtype), step);
         base = (tensor_reshape_n)((tensor_sub_scalar)(base, ends), dims, rank);
         list[d] = (tensor_reshape_n)((tensor_expand_n)(base, all, rank), &points, 1);
@@ -7799,7 +8385,12 @@ TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, 
     NN__CLOSE((tensor_reshape_n)(base, dims, rank + 2));
 }
 
-// ---- dropout: the mask is a function of the stream and the element's index, so backward draws it again
+// ------------------------------------------------------------------------------
+// >>impl-dropout                                  MARK: dropout
+//
+// The mask is a function of the stream and the element's index, so backward draws it again and nothing is
+// saved. Rejected: a saved mask (a byte per element).
+// ------------------------------------------------------------------------------
 
 typedef struct nn__dropout_t {
     const tensor_call_t *c;
@@ -7817,6 +8408,7 @@ TENSOR__FN void nn__dropout_task(void *arg, int64_t task, int worker) {
     NN__DO(v->k, dropout)(nn__at(&a[0], first), nn__at(&a[1], first), first,
                           nn__min(NN__DROPOUT_BLOCK, a[0].numel - first), v->c->rng, v->keep, v->scale);
 }
+
 TENSOR__FN int nn__cpu_dropout(tensor_call_t *c) {
     nn__dropout_t v;
     double p = c->p->f[0];
@@ -7827,37 +8419,49 @@ TENSOR__FN int nn__cpu_dropout(tensor_call_t *c) {
     nn__run(nn__ceil(c->arg[0].numel, NN__DROPOUT_BLOCK), nn__dropout_task, &v);
     return TENSOR_OK;
 }
+
 TENSOR__FN tensor_t *nn__dropout_op(tensor_t *x, double p, const tensor_generator_t *rng) {
     tensor__op_t o;
     tensor_t *const in[1] = {nn__contiguous(x)};
-    if (!TENSOR__(begin)(&o, NN__ROW(DROPOUT), in, 1)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, NN__ROW(DROPOUT), in, 1)) { return TENSOR__(poison); }
     o.p = &o.params;
     o.params.f[0] = p;
     o.rng = rng ? *rng : TENSOR__(next_stream)(o.th);
     TENSOR__(result)(&o, x->dtype, x->dims, x->ndim);
     return TENSOR__(finish)(&o);
 }
+
 TENSOR__FN void nn__grad_dropout(tensor__grad_t *g) {
-    if (TENSOR__(grad_need)(g, 0)) g->gx[0] = nn__dropout_op(g->gy[0], g->p->f[0], &g->node->rng);
+    if (TENSOR__(grad_need)(g, 0)) { g->gx[0] = nn__dropout_op(g->gy[0], g->p->f[0], &g->node->rng); }
 }
+
 TENSOR_API tensor_t *(tensor_dropout)(tensor_t *x, double p, int training) {
     tensor__op_t o;
-    if (!TENSOR__(begin)(&o, NN__ROW(DROPOUT), &x, 1) || !nn__floats(&o, 1)) return TENSOR__(poison);
-    if (!(p >= 0 && p <= 1)) return NN__FAIL(TENSOR_ERR_SHAPE, "dropout: p %g must be in 0..1 (x %t)", p, x);
-    if (!training || p == 0) return x;
-    if (nn__is_half(x)) return nn__narrow(nn__dropout_op(nn__wide(x), p, NULL), x);
+    if (!TENSOR__(begin)(&o, NN__ROW(DROPOUT), &x, 1) || !nn__floats(&o, 1)) { return TENSOR__(poison); }
+    if (!(p >= 0 && p <= 1)) {
+        return NN__FAIL(TENSOR_ERR_SHAPE, "dropout: p %g must be in 0..1 (x %t)", p, x);
+    }
+    if (!training || p == 0) { return x; }
+    if (nn__is_half(x)) { return nn__narrow(nn__dropout_op(nn__wide(x), p, NULL), x); }
     return nn__dropout_op(x, p, NULL);
 }
 
-// ---- functions made of others
+// ------------------------------------------------------------------------------
+// >>impl-composed                                 MARK: functions made of others
+//
+// Functions made of public ops, with their checks and autocast in one macro (NN__COMPOSED). Their
+// gradients are those of what they are made of. Rejected: kernels of their own (none is what a program
+// waits for).
+// ------------------------------------------------------------------------------
 
 // Whether the n first tensors (names in args) are usable floats; raises if not.
 TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in, int n) {
-    int k;
-    for (k = 0; k < n; k++)
-        if (!nn__inputs(name, args, n, in, n, 1u << k)) return 0;
+    for (int k = 0; k < n; k++) {
+        if (!nn__inputs(name, args, n, in, n, 1u << k)) { return 0; }
+    }
     return 1;
 }
+
 // A function of x computed in f32 for halves. refused: a condition that makes it an error with this text.
 #define NN__COMPOSED(...) NN__COMPOSED_TO(TENSOR__APART, __VA_ARGS__)
 #define NN__COMPOSED_TO(to, name, params, refused, text, result)                                             \
@@ -7871,36 +8475,40 @@ TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in
         x = nn__wide(x_);                                                                                    \
         return (tensor_scope_return)(scope_, nn__narrow(result, x_));                                        \
     }
+
 // 0-d, of x's dtype
 TENSOR__FN tensor_t *nn__number(double v, const tensor_t *x) {
     return (tensor_scalar)(v, (tensor_dtype_t)x->dtype);
 }
+
 TENSOR__FN tensor_t *nn__celu(tensor_t *x, double alpha) {
     tensor_t *low = (tensor_expm1)((tensor_div_scalar)((tensor_clamp_max)(x, 0), alpha));
     return (tensor_add)((tensor_relu)(x), (tensor_mul_scalar)(low, alpha));
 }
+
 TENSOR__FN tensor_t *nn__random_slopes(tensor_t *x, double lower, double upper) {
     tensor_t *r = (tensor_uniform_)((tensor_empty_like)(x), lower, upper);
     return (tensor_where)((tensor_le_scalar)(x, 0), (tensor_mul)(x, r), x);
 }
+
 TENSOR__FN tensor_t *nn__gumbel(tensor_t *x, double tau, int hard, int64_t dim) {
     // in double, whose log has the same bits everywhere
-    tensor_t *u = (tensor_exponential_)((tensor_empty_like)((tensor_to)(x, TENSOR_F64)), 1), *y, *best;
-    y = (tensor_sub)(x, (tensor_to)((tensor_log)(u), (tensor_dtype_t)x->dtype));
+    tensor_t *u = (tensor_exponential_)((tensor_empty_like)((tensor_to)(x, TENSOR_F64)), 1);
+    tensor_t *y = (tensor_sub)(x, (tensor_to)((tensor_log)(u), (tensor_dtype_t)x->dtype));
     y = (tensor_softmax)((tensor_div_scalar)(y, tau), dim);
-    if (!hard) return y;
-    best = (tensor_argmax_dim)(y, dim, 1);
-    if ((tensor_is_poison)(best)) return best;
+    if (!hard) { return y; }
+    tensor_t *best = (tensor_argmax_dim)(y, dim, 1);
+    if ((tensor_is_poison)(best)) { return best; }
     u = nn__like(best->dims, best->ndim, 1, y);
     u = (tensor_scatter)((tensor_zeros_like)(y), dim, best, u);
     return (tensor_add)((tensor_sub)(u, (tensor_detach)(y)), y);
 }
+
 TENSOR__FN tensor_t *nn__p_norm(tensor_t *x, double p, int64_t dim, int keepdim) {
-    tensor_t *a;
-    if (p == 2) return (tensor_norm_dim)(x, dim, keepdim);
-    a = (tensor_abs)(x);
-    if (p > 1.7976931348623157e308) return (tensor_amax_dim)(a, dim, keepdim);
-    if (p < -1.7976931348623157e308) return (tensor_amin_dim)(a, dim, keepdim);
+    if (p == 2) { return (tensor_norm_dim)(x, dim, keepdim); }
+    tensor_t *a = (tensor_abs)(x);
+    if (p > 1.7976931348623157e308) { return (tensor_amax_dim)(a, dim, keepdim); }
+    if (p < -1.7976931348623157e308) { return (tensor_amin_dim)(a, dim, keepdim); }
     if (p == 0) {   // depends on x all the same, with the gradient 0
         tensor_t *other = (tensor_ne_scalar)(a, 0);
         other = (tensor_to)(other, (tensor_dtype_t)x->dtype);
@@ -7911,21 +8519,21 @@ TENSOR__FN tensor_t *nn__p_norm(tensor_t *x, double p, int64_t dim, int keepdim)
     a = (tensor_sum_dim)(a, dim, keepdim);
     return p == 0 || p == 1 ? a : (tensor_pow_scalar)(a, 1 / p);
 }
+
 // x dropped in whole channels: the mask is [N, C, 1, ...], [C, 1, ...] for an input of `single` dims.
 TENSOR__FN tensor_t *nn__dropout_channels(tensor_t *x, double p, int single) {
     int64_t dims[TENSOR_MAX_DIMS];
-    tensor_t *ones;
-    int k;
-    for (k = 0; k < x->ndim; k++) dims[k] = k < (x->ndim == single ? 1 : 2) ? x->dims[k] : 1;
-    ones = nn__like(dims, x->ndim, 1, x);
+    for (int k = 0; k < x->ndim; k++) { dims[k] = k < (x->ndim == single ? 1 : 2) ? x->dims[k] : 1; }
+    tensor_t *ones = nn__like(dims, x->ndim, 1, x);
     return (tensor_mul)(x, (tensor_dropout)(ones, p, 1));
 }
+
 // Mean 0 and variance 1 stay: dropped elements become -1.758 = selu(-infinity), then a x + b.
 TENSOR__FN tensor_t *nn__alpha_dropout(tensor_t *x, double p) {
     double alpha = -1.7580993408473766, a = 1 / sqrt((alpha * alpha * p + 1) * (1 - p));
-    tensor_t *keep = (tensor_bernoulli)((tensor_full_like)(x, 1 - p)), *shift;
-    if (p == 1) return (tensor_mul_scalar)(x, 0);
-    shift = (tensor_mul_scalar)((tensor_add_scalar)((tensor_neg)(keep), 1 - p), a * alpha);
+    tensor_t *keep = (tensor_bernoulli)((tensor_full_like)(x, 1 - p));
+    if (p == 1) { return (tensor_mul_scalar)(x, 0); }
+    tensor_t *shift = (tensor_mul_scalar)((tensor_add_scalar)((tensor_neg)(keep), 1 - p), a * alpha);
     return (tensor_add)((tensor_mul)(x, (tensor_mul_scalar)(keep, a)), shift);
 }
 
@@ -7953,6 +8561,7 @@ NN__COMPOSED(softsign, (tensor_t *x), 0, "", (tensor_div)(x, (tensor_add_scalar)
 NN__COMPOSED(tanhshrink, (tensor_t *x), 0, "", (tensor_sub)(x, (tensor_tanh)(x)))
 NN__COMPOSED(threshold, (tensor_t *x, double threshold, double value), 0, "",
              (tensor_where)((tensor_le_scalar)(x, threshold), nn__number(value, x), x))
+
 // clang-format on
 #define NN__X(name, single, least, most)                                                                     \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, double p, int training) {                              \
@@ -7969,52 +8578,52 @@ NN__X(dropout1d, 2, 2, 3)
 NN__X(dropout2d, 0, 3, 4)
 NN__X(dropout3d, 4, 4, 5)
 #undef NN__X
+
 TENSOR_API tensor_t *(tensor_glu)(tensor_t *x, int64_t dim) {
-    tensor_scope_t scope;
-    int64_t half, d;
-    tensor_t *w, *gate;
-    if (!nn__ready("glu", "x", &x, 1)) return TENSOR__(poison);
-    d = dim < 0 ? dim + x->ndim : dim;
-    if (d < 0 || d >= x->ndim || x->dims[d] % 2)
+    if (!nn__ready("glu", "x", &x, 1)) { return TENSOR__(poison); }
+    int64_t d = dim < 0 ? dim + x->ndim : dim;
+    if (d < 0 || d >= x->ndim || x->dims[d] % 2) {
         return NN__FAIL(d < 0 || d >= x->ndim ? TENSOR_ERR_INDEX : TENSOR_ERR_SHAPE,
                         "glu: x %t must have dim %d, of even size", x, dim);
-    half = x->dims[d] / 2;
+    }
+    int64_t half = x->dims[d] / 2;
+    tensor_scope_t scope;
     scope = TENSOR__(scope)(-1);
-    w = nn__wide(x);
-    gate = (tensor_sigmoid)((tensor_narrow)(w, d, half, half));
+    tensor_t *w = nn__wide(x);
+    tensor_t *gate = (tensor_sigmoid)((tensor_narrow)(w, d, half, half));
     return (tensor_scope_return)(scope, nn__narrow((tensor_mul)((tensor_narrow)(w, d, 0, half), gate), x));
 }
+
 TENSOR_API tensor_t *(tensor_prelu)(tensor_t *x, tensor_t *weight) {
     tensor_t *in[2] = {x, weight};
-    int64_t dims[TENSOR_MAX_DIMS];
-    tensor_scope_t scope;
-    int k;
     NN__AUTOCAST(TENSOR__CAST_prelu, (tensor_prelu)(cast_[0], cast_[1]), x, weight)
-    if (!nn__ready("prelu", "x weight", in, 2)) return TENSOR__(poison);
-    if (weight->ndim > 1 || (weight->numel != 1 && (x->ndim < 2 || weight->numel != x->dims[1])))
+    if (!nn__ready("prelu", "x weight", in, 2)) { return TENSOR__(poison); }
+    if (weight->ndim > 1 || (weight->numel != 1 && (x->ndim < 2 || weight->numel != x->dims[1]))) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "prelu: weight %t must be [1] or have the %d channels of x %t",
                         weight, x->ndim > 1 ? x->dims[1] : 1, x);
-    for (k = 0; k < x->ndim; k++) dims[k] = k == 1 ? weight->numel : 1;
-    if (x->ndim == 1) dims[0] = 1;
+    }
+    int64_t dims[TENSOR_MAX_DIMS];
+    for (int k = 0; k < x->ndim; k++) { dims[k] = k == 1 ? weight->numel : 1; }
+    if (x->ndim == 1) { dims[0] = 1; }
+    tensor_scope_t scope;
     scope = TENSOR__(scope)(-1);
     in[0] = nn__wide(x);
     in[1] = (tensor_reshape_n)(nn__wide(weight), dims, x->ndim);
     in[1] = (tensor_where)((tensor_gt_scalar)(in[0], 0), in[0], (tensor_mul)(in[0], in[1]));
     return (tensor_scope_return)(scope, nn__narrow(in[1], x));
 }
+
 TENSOR_API tensor_t *(tensor_cosine_similarity)(tensor_t *a, tensor_t *b, int64_t dim, double eps) {
-    tensor_t *in[2] = {a, b}, *shape;
-    tensor_scope_t scope;
-    int k;
+    tensor_t *in[2] = {a, b};
     NN__AUTOCAST(TENSOR__CAST_cosine_similarity,
                  (tensor_cosine_similarity)(cast_[0], cast_[1], dim, eps), a, b)
-    if (!nn__ready("cosine_similarity", "a b", in, 2)) return TENSOR__(poison);
+    if (!nn__ready("cosine_similarity", "a b", in, 2)) { return TENSOR__(poison); }
+    tensor_scope_t scope;
     scope = TENSOR__(scope)(-1);
-    shape = (tensor_mul)(in[0], in[1]);
-    for (k = 0; k < 2 && !(tensor_is_poison)(shape); k++) {
-        tensor_t *n;
+    tensor_t *shape = (tensor_mul)(in[0], in[1]);
+    for (int k = 0; k < 2 && !(tensor_is_poison)(shape); k++) {
         in[k] = (tensor_expand_n)(nn__wide(in[k]), shape->dims, shape->ndim);
-        n = (tensor_norm_dim)(in[k], dim, 1);       // eps bounds its value, not its gradient
+        tensor_t *n = (tensor_norm_dim)(in[k], dim, 1);  // eps bounds its value, not its gradient
         n = (tensor_add)(n, (tensor_relu)((tensor_rsub_scalar)((tensor_detach)(n), eps)));
         in[k] = (tensor_div)(in[k], n);
     }
@@ -8024,20 +8633,27 @@ TENSOR_API tensor_t *(tensor_cosine_similarity)(tensor_t *a, tensor_t *b, int64_
     }
     return (tensor_scope_return)(scope, shape);
 }
+
 TENSOR_API tensor_t *(tensor_pairwise_distance)(tensor_t *a, tensor_t *b, double p, double eps, int keepdim) {
     tensor_t *in[2] = {a, b};
-    tensor_scope_t scope;
     NN__AUTOCAST(TENSOR__CAST_pairwise_distance,
                  (tensor_pairwise_distance)(cast_[0], cast_[1], p, eps, keepdim), a, b)
-    if (!nn__ready("pairwise_distance", "a b", in, 2)) return TENSOR__(poison);
+    if (!nn__ready("pairwise_distance", "a b", in, 2)) { return TENSOR__(poison); }
+    tensor_scope_t scope;
     scope = TENSOR__(scope)(-1);
     in[0] = (tensor_sub)(nn__wide(a), nn__wide(b));
     in[0] = nn__p_norm((tensor_add_scalar)(in[0], eps), p, -1, keepdim);
-    if (nn__is_half(a) && a->dtype == b->dtype) in[0] = nn__narrow(in[0], a);
+    if (nn__is_half(a) && a->dtype == b->dtype) { in[0] = nn__narrow(in[0], a); }
     return (tensor_scope_return)(scope, in[0]);
 }
 
-// ---- attention: blocks of queries of one head against the keys; scores never leave the worker's scratch
+// ------------------------------------------------------------------------------
+// >>impl-attention                                MARK: attention
+//
+// Blocks of queries of one head against the keys; scores never leave the worker's scratch, and backward
+// computes them again from the saved row sums. A mask that broadcasts is read by strides. Rejected: the
+// whole matrix of scores (its memory grows with the square of the length).
+// ------------------------------------------------------------------------------
 
 // Queries of a task, of a block, and of a causal one, which looks at few forbidden keys; from how many on
 // keys are read turned, [features, keys].
@@ -8055,9 +8671,8 @@ typedef struct nn__attention_t {
 } nn__attention_t;
 
 TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
-    int back = c->row->id == NN_OP_ATTENTION_BACKWARD, k;
+    int back = c->row->id == NN_OP_ATTENTION_BACKWARD;
     const tensor_arg_t *a = c->arg;
-    int64_t bq, sizes[5][3];
     v->g = back ? a++ : NULL;
     v->q = a++;
     v->key = a++;
@@ -8074,13 +8689,15 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
     v->e = v->q->dims[v->q->ndim - 1];
     v->s = v->key->dims[v->key->ndim - 2];
     v->ev = v->v->dims[v->v->ndim - 1];
-    for (v->heads = 1, k = 0; k < v->q->ndim - 2; k++) v->heads *= v->q->dims[k];     // also of no query
+    int k;
+    for (v->heads = 1, k = 0; k < v->q->ndim - 2; k++) { v->heads *= v->q->dims[k]; }  // also of no query
     v->blocks = nn__ceil(v->t, NN__QUERIES);
     v->causal = (int)c->p->i[0];
     v->rows = v->causal ? NN__CAUSAL : NN__BLOCK;
     v->scale = c->p->f[0];
     v->scratch = (char *)c->scratch;
-    bq = nn__min(v->t, v->rows);
+    int64_t bq = nn__min(v->t, v->rows);
+    int64_t sizes[5][3];
     sizes[0][0] = bq, sizes[0][1] = v->s, sizes[0][2] = v->e;
     sizes[1][0] = bq, sizes[1][1] = v->ev, sizes[1][2] = v->s;
     sizes[2][0] = bq, sizes[2][1] = v->s, sizes[2][2] = v->ev;
@@ -8089,13 +8706,14 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
     for (v->gemm = 0, k = 0; k < 5; k++) {
         tensor__gemm_t g = nn__product(sizes[k][0], sizes[k][1], sizes[k][2]);
         uint64_t bytes = nn__line(TENSOR__(gemm_scratch)(&g, v->dtype));
-        if (bytes > v->gemm) v->gemm = bytes;
+        if (bytes > v->gemm) { v->gemm = bytes; }
     }
     v->pitch = v->s + 16;
     v->turned = v->k->lanes && v->t >= NN__TURN ? nn__line((uint64_t)(sizes[4][1] * v->pitch) * 4) : 0;
     v->tile = nn__line((uint64_t)bq * (uint64_t)v->s * v->es);
     v->worker = (v->tile + v->turned) * (back ? 2 : 1) + v->gemm;
 }
+
 TENSOR__FN uint64_t nn__scratch_attention(const tensor_call_t *c) {
     nn__attention_t v;
     nn__attention_plan(c, &v);
@@ -8105,8 +8723,7 @@ TENSOR__FN uint64_t nn__scratch_attention(const tensor_call_t *c) {
 // Address of row t of head `head`, for any strides.
 TENSOR__FN char *nn__head(const tensor_arg_t *a, int64_t head, int64_t t) {
     int64_t offset = t * a->strides[a->ndim - 2];
-    int d;
-    for (d = a->ndim - 3; d >= 0; d--) {
+    for (int d = a->ndim - 3; d >= 0; d--) {
         offset += head % a->dims[d] * a->strides[d];
         head /= a->dims[d];
     }
@@ -8131,11 +8748,12 @@ TENSOR__FN void nn__attention_product(const nn__attention_t *v, tensor__gemm_t *
 // The first `keys` rows of a head, turned at `to`. -> NULL: products read them as they are
 TENSOR__FN const char *nn__attention_turn(const nn__attention_t *v, const tensor_arg_t *a, int64_t head,
                                           int64_t keys, char *to) {
-    if (!v->turned || a->strides[a->ndim - 1] != 1) return NULL;
+    if (!v->turned || a->strides[a->ndim - 1] != 1) { return NULL; }
     NN__DO(v->k, turn)(keys, a->dims[a->ndim - 1], (const float *)(const void *)nn__head(a, head, 0),
                        a->strides[a->ndim - 2], (float *)(void *)to, v->pitch);
     return to;
 }
+
 // Rows t..t+n of a times the first `keys` rows of b, which may be turned, of one head.
 TENSOR__FN void nn__attention_scores(const nn__attention_t *v, const tensor_arg_t *a, const tensor_arg_t *b,
                                      const char *turned, int64_t head, int64_t t, int64_t n, int64_t keys,
@@ -8150,35 +8768,36 @@ TENSOR__FN void nn__attention_scores(const nn__attention_t *v, const tensor_arg_
 TENSOR__FN void nn__attention_task(void *arg, int64_t task, int worker) {
     const nn__attention_t *v = (const nn__attention_t *)arg;
     int64_t head = task / v->blocks, t = task % v->blocks * NN__QUERIES, end = nn__min(t + NN__QUERIES, v->t);
-    int64_t n, keys = v->causal ? nn__min(v->s, end) : v->s, i;
+    int64_t n, keys = v->causal ? nn__min(v->s, end) : v->s;
     char *tile = v->scratch + v->worker * (uint64_t)worker, *room = tile + v->tile;
     char *scratch = room + v->turned;
     const char *turned = nn__attention_turn(v, v->key, head, keys, room);
     double sum[NN__BLOCK], lse;
     for (; t < end; t += n) {
         char *y = nn__at(v->y, (head * v->t + t) * v->ev);
-        tensor__gemm_t g;
         n = nn__min(v->rows, end - t);
         keys = v->causal ? nn__min(v->s, t + n) : v->s;
         nn__attention_scores(v, v->q, v->key, turned, head, t, n, keys, tile, scratch);
-        for (i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n; i++) {
             int64_t valid = v->causal ? nn__min(keys, t + i + 1) : keys;
             sum[i] = NN__DO(v->k, attend)(tile + i * keys * (int64_t)v->es, valid, keys, v->scale, &lse);
             nn__store(v->lse->data, v->dtype, head * v->t + t + i, lse);
         }
-        g = nn__product(n, v->ev, keys);
+        tensor__gemm_t g = nn__product(n, v->ev, keys);
         g.a = tile;
         g.b = nn__head(v->v, head, 0);
         g.c = y;
         nn__attention_product(v, &g, NULL, v->v, 0, scratch);
-        for (i = 0; i < n; i++)
+        for (int64_t i = 0; i < n; i++) {
             NN__DO(v->k, scale)(y + i * v->ev * (int64_t)v->es, sum[i] > 0 ? 1 / sum[i] : sum[i], v->ev);
+        }
     }
 }
+
 TENSOR__FN int nn__cpu_attention(tensor_call_t *c) {
     nn__attention_t v;
     nn__attention_plan(c, &v);
-    if (v.y->numel || v.lse->numel) nn__run(v.heads * v.blocks, nn__attention_task, &v);
+    if (v.y->numel || v.lse->numel) { nn__run(v.heads * v.blocks, nn__attention_task, &v); }
     return TENSOR_OK;
 }
 
@@ -8194,23 +8813,23 @@ TENSOR__FN void nn__attention_sum(const nn__attention_t *v, const char *tile, co
     m.accumulate = add;
     nn__attention_product(v, &m, NULL, b, 0, scratch);
 }
+
 // One head: with P recomputed and D = P (g vT - delta) scale, dv = PT g, dq = D k, dk = DT q, block after
 // block from the last, which sees most keys.
 TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
     const nn__attention_t *v = (const nn__attention_t *)arg;
     char *p = v->scratch + v->worker * (uint64_t)worker, *d = p + v->tile, *scratch = d + v->tile;
-    int64_t t, i, first = (v->t - 1) / v->rows * v->rows, last = v->causal ? nn__min(v->s, v->t) : v->s;
+    int64_t first = (v->t - 1) / v->rows * v->rows, last = v->causal ? nn__min(v->s, v->t) : v->s;
     const char *keyt = nn__attention_turn(v, v->key, head, last, scratch);
     const char *vt = nn__attention_turn(v, v->v, head, last, scratch + v->turned);
     scratch += 2 * v->turned;
     NN__DO(v->k, fill)(nn__head(v->dk, head, last), 0, (v->s - last) * v->e);
     NN__DO(v->k, fill)(nn__head(v->dv, head, last), 0, (v->s - last) * v->ev);
-    for (t = first; t >= 0; t -= v->rows) {
+    for (int64_t t = first; t >= 0; t -= v->rows) {
         int64_t n = nn__min(v->rows, v->t - t), keys = v->causal ? nn__min(v->s, t + n) : v->s;
-        tensor__gemm_t m;
         nn__attention_scores(v, v->q, v->key, keyt, head, t, n, keys, p, scratch);
         nn__attention_scores(v, v->g, v->v, vt, head, t, n, keys, d, scratch);
-        for (i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n; i++) {
             int64_t row = head * v->t + t + i, at = i * keys * (int64_t)v->es;
             double delta = NN__DO(v->k, dot)(nn__head(v->g, head, t + i), nn__at(v->y, row * v->ev), v->ev);
             NN__DO(v->k, attend_back)(p + at, d + at, v->causal ? nn__min(keys, t + i + 1) : keys, keys,
@@ -8218,17 +8837,18 @@ TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
         }
         nn__attention_sum(v, p, v->g, v->dv, head, t, n, keys, t < first, scratch);
         nn__attention_sum(v, d, v->q, v->dk, head, t, n, keys, t < first, scratch);
-        m = nn__product(n, v->e, keys);
+        tensor__gemm_t m = nn__product(n, v->e, keys);
         m.a = d;
         m.b = nn__head(v->key, head, 0);
         m.c = nn__at(v->dq, (head * v->t + t) * v->e);
         nn__attention_product(v, &m, NULL, v->key, 0, scratch);
     }
 }
+
 TENSOR__FN int nn__cpu_attention_back(tensor_call_t *c) {
     nn__attention_t v;
     nn__attention_plan(c, &v);
-    if (v.dq->numel || v.dk->numel || v.dv->numel) nn__run(v.heads, nn__attention_back_task, &v);
+    if (v.dq->numel || v.dk->numel || v.dv->numel) { nn__run(v.heads, nn__attention_back_task, &v); }
     return TENSOR_OK;
 }
 
@@ -8236,42 +8856,44 @@ TENSOR__FN int nn__cpu_attention_back(tensor_call_t *c) {
 // weights, if not NULL, receives the softmax behind the dropout.
 TENSOR__FN tensor_t *nn__attention_composed(tensor_t *q, tensor_t *k, tensor_t *v, tensor_t *mask, int causal,
                                             double scale, double dropout, tensor_t **weights) {
-    tensor_t *s = (tensor_mul_scalar)((tensor_matmul)(q, (tensor_mT)(k)), scale), *dead;
+    tensor_t *s = (tensor_mul_scalar)((tensor_matmul)(q, (tensor_mT)(k)), scale);
     if (causal) {
         const int64_t dims[2] = {q->dims[q->ndim - 2], k->dims[k->ndim - 2]};
         mask = (tensor_tril)(nn__beside((tensor_ones_n)(dims, 2, TENSOR_BOOL), q), 0);
     }
-    if (mask && mask->dtype == TENSOR_BOOL)
+    if (mask && mask->dtype == TENSOR_BOOL) {
         s = (tensor_masked_fill)(s, (tensor_logical_not)(mask), -INFINITY);
-    else if (mask)
+    } else if (mask) {
         s = (tensor_add)(s, mask);
+    }
+
     // A row of -inf alone would be NaN; it counts as zeros.
-    dead = mask && k->dims[k->ndim - 2]
-               ? (tensor_eq_scalar)((tensor_amax_dim)((tensor_detach)(s), -1, 1), -INFINITY) : NULL;
-    if (dead) s = (tensor_masked_fill)(s, dead, 0);
+    tensor_t *dead = mask && k->dims[k->ndim - 2]
+                         ? (tensor_eq_scalar)((tensor_amax_dim)((tensor_detach)(s), -1, 1), -INFINITY) : NULL;
+    if (dead) { s = (tensor_masked_fill)(s, dead, 0); }
     s = (tensor_softmax)(s, -1);
-    if (dead) s = (tensor_masked_fill)(s, dead, 0);
-    if (dropout > 0) s = (tensor_dropout)(s, dropout, 1);
-    if (weights) *weights = s;
+    if (dead) { s = (tensor_masked_fill)(s, dead, 0); }
+    if (dropout > 0) { s = (tensor_dropout)(s, dropout, 1); }
+    if (weights) { *weights = s; }
     return (tensor_matmul)(s, v);
 }
+
 TENSOR__FN tensor_t *nn__composed_attention(tensor_t *const *in, const tensor_params_t *p) {
     return nn__narrow(nn__attention_composed(nn__wide(in[0]), nn__wide(in[1]), nn__wide(in[2]), NULL,
                                              (int)p->i[0], p->f[0], 0, NULL), in[0]);
 }
 
 TENSOR__FN void nn__grad_attention(tensor__grad_t *g) {
-    tensor__op_t o;
+    if (nn__grad_created(g, nn__composed_attention)) { return; }
     tensor_t *in[6];
-    int k;
-    if (nn__grad_created(g, nn__composed_attention)) return;
     in[0] = g->gy[0];
-    if (in[0]->strides[in[0]->ndim - 1] != 1) in[0] = nn__contiguous(in[0]);
-    for (k = 0; k < 3; k++) in[1 + k] = nn__saved(g, k);
+    if (in[0]->strides[in[0]->ndim - 1] != 1) { in[0] = nn__contiguous(in[0]); }
+    for (int k = 0; k < 3; k++) { in[1 + k] = nn__saved(g, k); }
     in[4] = TENSOR__(grad_out)(g, 0);
     in[5] = TENSOR__(grad_out)(g, 1);
-    if (!nn__grad_begin(&o, g, NN__ROW(ATTENTION_BACKWARD), in, 6, 3)) return;
-    for (k = 0; k < 3; k++) TENSOR__(result)(&o, in[1 + k]->dtype, in[1 + k]->dims, in[1 + k]->ndim);
+    tensor__op_t o;
+    if (!nn__grad_begin(&o, g, NN__ROW(ATTENTION_BACKWARD), in, 6, 3)) { return; }
+    for (int k = 0; k < 3; k++) { TENSOR__(result)(&o, in[1 + k]->dtype, in[1 + k]->dims, in[1 + k]->ndim); }
     nn__grad_end(&o, g, 3);
 }
 
@@ -8279,21 +8901,25 @@ TENSOR__FN double nn__attention_scale(const tensor_scaled_dot_product_attention_
     const tensor_t *q = a->query;
     return a->scale != 0 ? a->scale : 1 / sqrt((double)nn__max(q->dims[q->ndim - 1], 1));
 }
+
 // Attention of f16 and bf16 with a mask that is added to scores, by a device's library.
 TENSOR__FN int nn__declined(tensor_call_t *c) {
     (void)c;
     return TENSOR_ERR_UNSUPPORTED;
 }
+
 // What a front makes of a row that gave nothing: NULL, so that it composes, if no error was raised since
 // `before`.
 TENSOR__FN tensor_t *nn__unless_raised(int before) {
     return before || !(tensor_error_code)() ? NULL : TENSOR__(poison);
 }
+
 TENSOR__FN tensor_t *nn__composed_biased(tensor_t *const *in, const tensor_params_t *p) {
     return nn__narrow(nn__attention_composed(nn__wide(in[0]), nn__wide(in[1]), nn__wide(in[2]),
                                              nn__wide(in[3]),
                                              0, p->f[0], 0, NULL), in[0]);
 }
+
 TENSOR__FN void nn__grad_biased(tensor__grad_t *g);
 static const tensor__row_t nn__biased_rows[2] = {
     {"attention_biased", TENSOR_FAMILY_ATTENTION, 4, 4, 2, 0, 0, NN_OP_BIASED,
@@ -8303,59 +8929,65 @@ static const tensor__row_t nn__biased_rows[2] = {
     {"attention_biased_backward", TENSOR_FAMILY_ATTENTION, 7, 7, 3, 0, 0, NN_OP_BIASED_BACKWARD, 0, NULL,
      nn__declined, NULL, -2, 2, "dq, dk, dv", "grad query key value y logsumexp bias",
      NULL, NULL, NULL}};
+
 TENSOR__FN void nn__grad_biased(tensor__grad_t *g) {
-    tensor__op_t o;
     tensor_t *in[7];
-    int k;
     in[0] = g->gy[0];
-    if (in[0]->strides[in[0]->ndim - 1] != 1) in[0] = nn__contiguous(in[0]);
-    for (k = 0; k < 3; k++) in[1 + k] = nn__saved(g, k);
+    if (in[0]->strides[in[0]->ndim - 1] != 1) { in[0] = nn__contiguous(in[0]); }
+    for (int k = 0; k < 3; k++) { in[1 + k] = nn__saved(g, k); }
     in[4] = TENSOR__(grad_out)(g, 0);
     in[5] = TENSOR__(grad_out)(g, 1);
     in[6] = nn__saved(g, 3);
+    tensor__op_t o;
     if (!g->create && TENSOR__(begin)(&o, &nn__biased_rows[1], in, 7)) {
         o.p = &o.params;
         o.params = *g->p;
         o.visible = 3;
-        for (k = 0; k < 3; k++) TENSOR__(result)(&o, in[1 + k]->dtype, in[1 + k]->dims, in[1 + k]->ndim);
+        for (int k = 0; k < 3; k++) {
+            TENSOR__(result)(&o, in[1 + k]->dtype, in[1 + k]->dims, in[1 + k]->ndim);
+        }
         if (TENSOR__(finish)(&o)->state != TENSOR__POISON_STATE) {
-            for (k = 0; k < 3; k++)
-                if (TENSOR__(grad_need)(g, k)) g->gx[k] = o.out[k];
+            for (int k = 0; k < 3; k++) {
+                if (TENSOR__(grad_need)(g, k)) { g->gx[k] = o.out[k]; }
+            }
             return;
         }
     }
     nn__grad_composed(g, nn__composed_biased);
 }
+
 // NULL = the library has no plan, or the mask wants a gradient. Rows that look at nothing are zeros.
 TENSOR__FN tensor_t *nn__attention_biased(tensor_t *q, tensor_t *k, tensor_t *v, tensor_t *mask,
                                           double scale) {
-    tensor__op_t o;
-    tensor_t *in[4], *dead, *y;
-    int64_t dims[4];
-    int n = q->ndim, d, before = (tensor_error_code)();
+    int n = q->ndim, before = (tensor_error_code)();
     if (!q->device || !TENSOR__(halves)(q) || n < 3 || n > 4 || k->ndim != n || v->ndim != n ||
         mask->state != TENSOR__LIVE || mask->device != q->device || mask->ndim > n || mask->ndim < 2 ||
-        ((tensor_grad_enabled)() && (tensor_requires_grad)(mask)) || !q->numel || !v->numel || !mask->numel)
+        ((tensor_grad_enabled)() && (tensor_requires_grad)(mask)) || !q->numel || !v->numel || !mask->numel) {
         return NULL;
-    for (d = 0; d < n; d++) {
+    }
+    int64_t dims[4];
+    for (int d = 0; d < n; d++) {
         int at = mask->ndim - n + d;
         int64_t given = at < 0 ? 1 : mask->dims[at], full = d < n - 1 ? q->dims[d] : k->dims[n - 2];
         if ((given != 1 && given != full) ||
-            (d < n - 2 && (k->dims[d] != full || v->dims[d] != full)))
+            (d < n - 2 && (k->dims[d] != full || v->dims[d] != full))) {
             return NULL;
+        }
         dims[d] = d < n - 2 ? given : full;
     }
-    y = mask;
+    tensor_t *y = mask;
     if (mask->dtype == TENSOR_BOOL) {
         y = nn__beside((tensor_zeros_n)(mask->dims, mask->ndim, (tensor_dtype_t)q->dtype), q);
         y = (tensor_masked_fill)(y, (tensor_logical_not)(mask), -INFINITY);
     }
-    dead = (tensor_eq_scalar)((tensor_amax_dim)(y, -1, 1), -INFINITY);
+    tensor_t *dead = (tensor_eq_scalar)((tensor_amax_dim)(y, -1, 1), -INFINITY);
+    tensor_t *in[4];
     in[0] = q;
     in[1] = k;
     in[2] = v;
     in[3] = nn__contiguous((tensor_expand_n)((tensor_masked_fill)(y, dead, 0), dims, n));
-    if (!TENSOR__(begin)(&o, &nn__biased_rows[0], in, 4)) return nn__unless_raised(before);
+    tensor__op_t o;
+    if (!TENSOR__(begin)(&o, &nn__biased_rows[0], in, 4)) { return nn__unless_raised(before); }
     o.p = &o.params;
     o.params.i[0] = 0;
     o.params.f[0] = scale;
@@ -8373,49 +9005,55 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
     tensor__op_t o;
     tensor_t *const in[3] = {a->query, a->key, a->value};
     tensor_t *q = a->query, *k = a->key, *v = a->value, *mask = a->attn_mask;
-    int64_t dims[TENSOR_MAX_DIMS], d, same;
-    double scale;
-    if (!TENSOR__(begin)(&o, NN__ROW(ATTENTION), in, 3) || !nn__floats(&o, 7)) return TENSOR__(poison);
-    if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2)
+    if (!TENSOR__(begin)(&o, NN__ROW(ATTENTION), in, 3) || !nn__floats(&o, 7)) { return TENSOR__(poison); }
+    if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: query %t, key %t, value %t must have at least 2 dims", name, q,
                         k, v);
-    if (q->dims[q->ndim - 1] != k->dims[k->ndim - 1])
+    }
+    if (q->dims[q->ndim - 1] != k->dims[k->ndim - 1]) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: query %t and key %t must have one last dim", name, q, k);
-    if (k->dims[k->ndim - 2] != v->dims[v->ndim - 2])
+    }
+    if (k->dims[k->ndim - 2] != v->dims[v->ndim - 2]) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: key %t and value %t must have one length", name, k, v);
-    if (mask && a->is_causal)
+    }
+    if (mask && a->is_causal) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: attn_mask %t and is_causal exclude each other", name, mask);
+    }
     if (TENSOR__GIVEN(mask) && mask->state == TENSOR__LIVE && mask->dtype != TENSOR_BOOL &&
-        mask->dtype != q->dtype)
+        mask->dtype != q->dtype) {
         return NN__FAIL(TENSOR_ERR_DTYPE, "%s: attn_mask is %y, must be bool or %y as query", name, mask, q);
-    if (!(a->dropout_p >= 0 && a->dropout_p <= 1))
+    }
+    if (!(a->dropout_p >= 0 && a->dropout_p <= 1)) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: dropout_p %g must be in 0..1", name, a->dropout_p);
+    }
     if (nn__is_half(q) && (mask || a->dropout_p > 0 || !q->numel || !v->numel || !TENSOR__(halves)(q))) {
         tensor_scaled_dot_product_attention_args_t wide = *a;
         tensor_t *y = mask && a->dropout_p <= 0 ? nn__attention_biased(q, k, v, mask,
                                                                        nn__attention_scale(a)) : NULL;
-        if (y) return y;
+        if (y) { return y; }
         wide.query = nn__wide(q);
         wide.key = nn__wide(k);
         wide.value = nn__wide(v);
         wide.attn_mask = nn__wide(mask);
         return nn__narrow(nn__run_scaled_dot_product_attention(&wide), q);
     }
+    int64_t dims[TENSOR_MAX_DIMS], d;
     if (a->enable_gqa && q->ndim > 2 && k->ndim == q->ndim && v->ndim == q->ndim &&
         q->ndim < TENSOR_MAX_DIMS) {
         // query [..., heads, each, T, E], the others with a dim of 1 at each
         tensor_scaled_dot_product_attention_args_t b = *a;
         int at = q->ndim - 3;
         int64_t heads = k->dims[at], each = heads ? q->dims[at] / heads : 0;
-        if (v->dims[at] != heads || heads * each != q->dims[at])
+        if (v->dims[at] != heads || heads * each != q->dims[at]) {
             return NN__FAIL(TENSOR_ERR_SHAPE,
                             "%s: the heads of query %t must be a multiple of those of key %t and value %t",
                             name, q, k, v);
+        }
         b.enable_gqa = 0;
         memcpy(dims, q->dims, (size_t)at * sizeof dims[0]);
         dims[at] = heads;
         dims[at + 1] = each;
-        for (d = 0; d < 2; d++) dims[at + 2 + d] = q->dims[at + 1 + d];
+        for (d = 0; d < 2; d++) { dims[at + 2 + d] = q->dims[at + 1 + d]; }
         b.query = (tensor_reshape_n)(q, dims, q->ndim + 1);
         for (d = 0; d < 2; d++) {
             tensor_t *x = d ? v : k;
@@ -8438,12 +9076,13 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
         dims[q->ndim - 1] = v->dims[v->ndim - 1];
         return (tensor_reshape_n)(nn__run_scaled_dot_product_attention(&b), dims, q->ndim);
     }
-    scale = nn__attention_scale(a);
-    same = q->ndim == k->ndim && q->ndim == v->ndim;
-    for (d = 0; same && d + 2 < q->ndim; d++) same = q->dims[d] == k->dims[d] && q->dims[d] == v->dims[d];
-    if (mask || a->dropout_p > 0 || !same || k->dims[k->ndim - 2] == 0)
+    double scale = nn__attention_scale(a);
+    int64_t same = q->ndim == k->ndim && q->ndim == v->ndim;
+    for (d = 0; same && d + 2 < q->ndim; d++) { same = q->dims[d] == k->dims[d] && q->dims[d] == v->dims[d]; }
+    if (mask || a->dropout_p > 0 || !same || k->dims[k->ndim - 2] == 0) {
         return nn__narrow(nn__attention_composed(nn__wide(q), nn__wide(k), nn__wide(v), mask, a->is_causal,
                                                  scale, a->dropout_p, NULL), q);
+    }
     o.p = &o.params;
     o.params.i[0] = a->is_causal != 0;
     o.params.f[0] = scale;
@@ -8453,20 +9092,30 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
     TENSOR__(result)(&o, nn__is_half(q) ? (int)TENSOR_F32 : q->dtype, dims, q->ndim - 1);
     return TENSOR__(finish)(&o);
 }
+
 TENSOR__FN tensor_t *nn__attention_call(tensor_scaled_dot_product_attention_args_t *a) {
     NN__AUTOCAST(NN__ROW(ATTENTION)->cast, (a->query = cast_[0], a->key = cast_[1], a->value = cast_[2],
                  a->attn_mask = cast_[3], nn__run_scaled_dot_product_attention(a)),
                  a->query, a->key, a->value, a->attn_mask)
     return nn__run_scaled_dot_product_attention(a);
 }
+
 NN__OPTIONS(scaled_dot_product_attention, , nn__attention_call(&a))
 
-// ---- recurrent nets: what x adds to the gates is one product over all steps, made before; the kernel goes
-// step by step: a product for what h adds, then the gates of every item
+// ------------------------------------------------------------------------------
+// >>impl-recurrent                                MARK: recurrent nets
+//
+// What x adds to the gates is one product over all steps, made before; the kernel goes from step to step.
+// A device's library may take a whole net of layers and directions: the weights are one row then.
+// Rejected: a node per step (graphs of thousands of nodes for what one kernel does).
+// ------------------------------------------------------------------------------
 
 enum { NN__NET_GATES = 4 };   // gates kept of each feature (LSTM, GRU)
+
 TENSOR__FN int64_t nn__net_gates(int64_t kind) {
-    return kind == NN__LSTM_NET ? 4 : kind == NN__GRU_NET ? 3 : 1;
+    if (kind == NN__LSTM_NET) { return 4; }
+    if (kind == NN__GRU_NET) { return 3; }
+    return 1;
 }
 
 typedef struct nn__recurrent_t {
@@ -8498,9 +9147,11 @@ TENSOR__FN void nn__recurrent_plan(nn__recurrent_t *v, const tensor_call_t *c) {
     v->g = v->h * nn__net_gates(v->kind);
     v->per = nn__per(v->n, 20 * v->g);
     v->dgi = back ? &a[8] : NULL;
-    v->dhg = back ? (v->kind == NN__GRU_NET ? &a[9] : &a[8]) : NULL;
+    v->dhg = NULL;
+    if (back) { v->dhg = v->kind == NN__GRU_NET ? &a[9] : &a[8]; }
     v->hg = (char *)c->scratch;
 }
+
 // hg[n, g] = h w_hhT + b_hh (back: dh[n, h] += dhg w_hh).
 TENSOR__FN tensor__gemm_t nn__recurrent_product(const nn__recurrent_t *v) {
     tensor__gemm_t g = v->dgi ? nn__product(v->n, v->h, v->g) : nn__product(v->n, v->g, v->h);
@@ -8514,70 +9165,82 @@ TENSOR__FN tensor__gemm_t nn__recurrent_product(const nn__recurrent_t *v) {
     }
     return g;
 }
+
 TENSOR__FN uint64_t nn__scratch_recurrent(const tensor_call_t *c) {
     nn__recurrent_t v;
-    tensor__gemm_t g;
     nn__recurrent_plan(&v, c);
-    g = nn__recurrent_product(&v);
+    tensor__gemm_t g = nn__recurrent_product(&v);
     return nn__line((uint64_t)(v.n * v.g) * nn__es(v.dtype)) + TENSOR__(gemm_scratch)(&g, v.dtype);
 }
+
 // Item n of step t, or of the first state (t < 0).
 TENSOR__FN char *nn__state(const nn__recurrent_t *v, const tensor_arg_t *all, const tensor_arg_t *first,
                            int64_t t, int64_t n) {
     return t < 0 ? nn__at(first, n * v->h) : nn__at(all, (t * v->n + n) * v->h);
 }
+
 TENSOR__FN void nn__recurrent_task(void *arg, int64_t task, int worker) {
     const nn__recurrent_t *v = (const nn__recurrent_t *)arg;
     const tensor_arg_t *a = v->c->arg;
-    int64_t n = task * v->per, end = nn__min(n + v->per, v->n), es = (int64_t)nn__es(v->dtype), item;
+    int64_t n = task * v->per, end = nn__min(n + v->per, v->n), es = (int64_t)nn__es(v->dtype);
     (void)worker;
     for (; n < end; n++) {
-        item = v->at * v->n + n;
-        if (v->dgi)
+        int64_t item = v->at * v->n + n;
+        if (v->dgi) {
             NN__DO(v->k, recur_back)(v->kind, nn__at(&a[10], n * v->h), nn__at(&a[11], n * v->h),
                                      nn__at(v->gates, item * NN__NET_GATES * v->h), nn__at(v->y, item * v->h),
                                      nn__state(v, v->y, v->h0, v->before, n),
                                      nn__state(v, v->cell, v->c0, v->before, n), nn__at(v->cell, item * v->h),
                                      nn__at(v->dgi, item * v->g), nn__at(v->dhg, item * v->g), v->h);
-        else
+        } else {
             NN__DO(v->k, recur)(v->kind, nn__at(&a[0], item * v->g), v->hg + n * v->g * es,
                                 nn__state(v, v->y, v->h0, v->before, n),
                                 nn__state(v, v->cell, v->c0, v->before, n),
                                 nn__at(v->gates, item * NN__NET_GATES * v->h), nn__at(v->y, item * v->h),
                                 nn__at(v->cell, item * v->h), v->h);
+        }
     }
 }
+
 TENSOR__FN void nn__recurrent_steps(nn__recurrent_t *v) {
     const tensor_arg_t *a = v->c->arg;
     tensor__gemm_t g = nn__recurrent_product(v);
-    int64_t s, size = v->n * v->h;
+    int64_t size = v->n * v->h;
     v->k = nn__cpu(v->dtype);
     g.scratch = v->hg + nn__line((uint64_t)(v->n * v->g) * nn__es(v->dtype));
-    for (s = 0; s < v->t && size > 0; s++) {
+    for (int64_t s = 0; s < v->t && size > 0; s++) {
         int64_t forward = v->dgi ? v->t - 1 - s : s;
         v->at = v->reverse ? v->t - 1 - forward : forward;
-        v->before = forward == 0 ? -1 : v->reverse ? v->at + 1 : v->at - 1;
+        if (forward == 0) {
+            v->before = -1;
+        } else if (v->reverse) {
+            v->before = v->at + 1;
+        } else {
+            v->before = v->at - 1;
+        }
         if (v->dgi) {
             NN__DO(v->k, add)(a[10].data, nn__at(&a[0], v->at * size), size);
-            if (a[6].data) NN__DO(v->k, add)(a[11].data, nn__at(&a[6], v->at * size), size);
+            if (a[6].data) { NN__DO(v->k, add)(a[11].data, nn__at(&a[6], v->at * size), size); }
         } else {
             g.a = nn__state(v, v->y, v->h0, v->before, 0);
             g.c = v->hg;
             TENSOR__(gemm)(&g, v->dtype);
         }
         nn__run(nn__ceil(v->n, v->per), nn__recurrent_task, v);
-        if (!v->dgi) continue;
+        if (!v->dgi) { continue; }
         g.a = nn__at(v->dhg, v->at * v->n * v->g);
         g.c = a[10].data;
         TENSOR__(gemm)(&g, v->dtype);
     }
 }
+
 TENSOR__FN int nn__cpu_recurrent(tensor_call_t *c) {
     nn__recurrent_t v;
     nn__recurrent_plan(&v, c);
     nn__recurrent_steps(&v);
     return TENSOR_OK;
 }
+
 TENSOR__FN int nn__cpu_recurrent_back(tensor_call_t *c) {
     nn__recurrent_t v;
     nn__recurrent_plan(&v, c);
@@ -8590,27 +9253,30 @@ TENSOR__FN int nn__cpu_recurrent_back(tensor_call_t *c) {
 // The same of public ops, with projection w_hr (or NULL). *c becomes the c of all steps.
 TENSOR__FN tensor_t *nn__recurrent_composed(int kind, int reverse, tensor_t *gi, tensor_t *w, tensor_t *h,
                                             tensor_t *b, tensor_t **c, tensor_t *w_hr) {
-    int64_t steps = gi->dims[0], n = w->dims[0] / nn__net_gates(kind), s, k;
+    int64_t steps = gi->dims[0], n = w->dims[0] / nn__net_gates(kind);
     tensor__thread_t *th = TENSOR__(self)();
-    tensor_t **list = (tensor_t **)TENSOR__(memory)(th, (uint64_t)steps * 2 * sizeof *list), *y, *cell = *c;
-    if (!list) return TENSOR__(poison);
-    for (s = 0; s < steps; s++) {
+    tensor_t **list = (tensor_t **)TENSOR__(memory)(th, (uint64_t)steps * 2 * sizeof *list), *cell = *c;
+    if (!list) { return TENSOR__(poison); }
+    for (int64_t s = 0; s < steps; s++) {
         int64_t at = reverse ? steps - 1 - s : s;
-        tensor_t *x = (tensor_select)(gi, 0, at), *g = (tensor_linear)(h, w, b), *gate[4], *z;
-        if (kind != NN__GRU_NET) g = (tensor_add)(x, g);
-        for (k = 0; k < nn__net_gates(kind); k++) {
+        tensor_t *x = (tensor_select)(gi, 0, at), *g = (tensor_linear)(h, w, b);
+        if (kind != NN__GRU_NET) { g = (tensor_add)(x, g); }
+        tensor_t *gate[4];
+        for (int64_t k = 0; k < nn__net_gates(kind); k++) {
             gate[k] = (tensor_narrow)(g, -1, k * n, n);
-            z = (tensor_narrow)(x, -1, k * n, n);
-            if (kind == NN__GRU_NET && k == 2)
+            tensor_t *z = (tensor_narrow)(x, -1, k * n, n);
+            if (kind == NN__GRU_NET && k == 2) {
                 gate[k] = (tensor_tanh)((tensor_add)(z, (tensor_mul)(gate[0], gate[k])));
-            else if (kind == NN__GRU_NET) gate[k] = (tensor_sigmoid)((tensor_add)(z, gate[k]));
-            else if (kind == NN__LSTM_NET)
+            } else if (kind == NN__GRU_NET) {
+                gate[k] = (tensor_sigmoid)((tensor_add)(z, gate[k]));
+            } else if (kind == NN__LSTM_NET) {
                 gate[k] = k == 2 ? (tensor_tanh)(gate[k]) : (tensor_sigmoid)(gate[k]);
+            }
         }
         if (kind == NN__LSTM_NET) {
             cell = (tensor_add)((tensor_mul)(gate[1], cell), (tensor_mul)(gate[0], gate[2]));
             h = (tensor_mul)(gate[3], (tensor_tanh)(cell));
-            if (w_hr) h = (tensor_linear)(h, w_hr, NULL);
+            if (w_hr) { h = (tensor_linear)(h, w_hr, NULL); }
         } else if (kind == NN__GRU_NET) {
             h = (tensor_add)(gate[2], (tensor_mul)(gate[1], (tensor_sub)(h, gate[2])));
         } else {
@@ -8619,11 +9285,12 @@ TENSOR__FN tensor_t *nn__recurrent_composed(int kind, int reverse, tensor_t *gi,
         list[at] = h;
         list[steps + at] = cell;
     }
-    y = (tensor_stack_n)(list, (int)steps, 0);
-    if (kind == NN__LSTM_NET) *c = (tensor_stack_n)(list + steps, (int)steps, 0);
+    tensor_t *y = (tensor_stack_n)(list, (int)steps, 0);
+    if (kind == NN__LSTM_NET) { *c = (tensor_stack_n)(list + steps, (int)steps, 0); }
     TENSOR__(memory_free)(th, (void *)list);
     return y;
 }
+
 // y and c side by side: one output to differentiate.
 TENSOR__FN tensor_t *nn__composed_recurrent(tensor_t *const *in, const tensor_params_t *p) {
     tensor_t *both[2], *c = in[4];
@@ -8631,14 +9298,14 @@ TENSOR__FN tensor_t *nn__composed_recurrent(tensor_t *const *in, const tensor_pa
     both[1] = c;
     return c ? (tensor_cat_n)(both, 2, -1) : both[0];
 }
+
 TENSOR__FN void nn__grad_recurrent(tensor__grad_t *g) {
-    tensor__op_t o;
-    tensor_t *y = TENSOR__(grad_out)(g, 0), *w, *in[8], *dhg, *r, *list[2];
+    tensor_t *y = TENSOR__(grad_out)(g, 0), *in[8];
     const tensor__meta_t *h0 = &g->node->in[2];
-    int64_t kind = g->p->i[0], none = 0, steps = y->dims[0], dims[2];
-    int k;
+    int64_t kind = g->p->i[0], none = 0, steps = y->dims[0];
     in[0] = g->gy[0] ? nn__contiguous(g->gy[0]) : (tensor_zeros_like)(y);
     in[6] = kind == NN__LSTM_NET && g->gy[1] ? nn__contiguous(g->gy[1]) : NULL;
+    tensor_t *r, *list[2];
     if (g->create) {
         tensor__grad_t both = *g;
         list[0] = in[0];
@@ -8651,16 +9318,21 @@ TENSOR__FN void nn__grad_recurrent(tensor__grad_t *g) {
     in[1] = y;
     in[2] = TENSOR__(grad_out)(g, 1);
     in[3] = TENSOR__(grad_out)(g, 2);
+    tensor_t *w;
     in[4] = w = TENSOR__(grad_in)(g, 1);
     in[5] = TENSOR__(grad_in)(g, 2);
     in[7] = nn__saved(g, 4);
-    if (!nn__grad_begin(&o, g, NN__ROW(RECURRENT_BACKWARD), in, 8, 4)) return;
-    for (k = 0; k < 2; k++)
+    tensor__op_t o;
+    if (!nn__grad_begin(&o, g, NN__ROW(RECURRENT_BACKWARD), in, 8, 4)) { return; }
+    int k;
+    for (k = 0; k < 2; k++) {
         TENSOR__(result)(&o, y->dtype, k && kind != NN__GRU_NET ? &none : g->node->in[0].dims,
                          k && kind != NN__GRU_NET ? 1 : 3);
-    for (k = 0; k < 2; k++)
+    }
+    for (k = 0; k < 2; k++) {
         TENSOR__(result)
         (&o, y->dtype, k && kind != NN__LSTM_NET ? &none : h0->dims, k && kind != NN__LSTM_NET ? 1 : 2);
+    }
     r = TENSOR__(finish)(&o);
     if (r->state == TENSOR__POISON_STATE) {
         g->gx[0] = r;
@@ -8668,12 +9340,13 @@ TENSOR__FN void nn__grad_recurrent(tensor__grad_t *g) {
     }
     g->gx[0] = o.out[0];
     g->gx[2] = o.out[2];
-    if (kind == NN__LSTM_NET) g->gx[4] = o.out[3];
+    if (kind == NN__LSTM_NET) { g->gx[4] = o.out[3]; }
+    int64_t dims[2];
     dims[0] = -1;
     dims[1] = w->dims[0];
-    dhg = (tensor_reshape_n)(o.out[kind == NN__GRU_NET], dims, 2);
-    if (TENSOR__(grad_need)(g, 3)) g->gx[3] = (tensor_sum_dim)(dhg, 0, 0);
-    if (!TENSOR__(grad_need)(g, 1)) return;
+    tensor_t *dhg = (tensor_reshape_n)(o.out[kind == NN__GRU_NET], dims, 2);
+    if (TENSOR__(grad_need)(g, 3)) { g->gx[3] = (tensor_sum_dim)(dhg, 0, 0); }
+    if (!TENSOR__(grad_need)(g, 1)) { return; }
     k = g->p->i[1] != 0;   // the states before each step
     list[k] = (tensor_unsqueeze)(in[5], 0);
     list[!k] = (tensor_narrow)(y, 0, k, steps - 1);
@@ -8696,7 +9369,7 @@ TENSOR__FN tensor_t *nn__recurrent(int kind, int reverse, tensor_t *gi, tensor_t
         in[2] = nn__contiguous(*h);
         in[3] = nn__contiguous(b);
         in[4] = kind == NN__LSTM_NET ? nn__contiguous(*c) : NULL;
-        if (!TENSOR__(begin)(&o, NN__ROW(RECURRENT), in, 5)) return TENSOR__(poison);
+        if (!TENSOR__(begin)(&o, NN__ROW(RECURRENT), in, 5)) { return TENSOR__(poison); }
         o.p = &o.params;
         o.params.i[0] = kind;
         o.params.i[1] = reverse;
@@ -8709,11 +9382,11 @@ TENSOR__FN tensor_t *nn__recurrent(int kind, int reverse, tensor_t *gi, tensor_t
         dims[2] *= NN__NET_GATES;
         TENSOR__(result)(&o, gi->dtype, kind >= NN__LSTM_NET ? dims : &none, kind >= NN__LSTM_NET ? 3 : 1);
         y = TENSOR__(finish)(&o);
-        if (y->state == TENSOR__POISON_STATE) return y;
+        if (y->state == TENSOR__POISON_STATE) { return y; }
         cells = o.out[1];
     }
     *h = (tensor_select)(y, 0, last);
-    if (kind == NN__LSTM_NET) *c = (tensor_select)(cells, 0, last);
+    if (kind == NN__LSTM_NET) { *c = (tensor_select)(cells, 0, last); }
     return y;
 }
 
@@ -8722,19 +9395,21 @@ TENSOR__FN tensor_state_t nn__no_state(void) {
     s.y = s.h = s.c = TENSOR__(poison);
     return s;
 }
+
 // Whether t is [d0, d1] (d1 < 0: [d0]) of x's dtype; raises if not.
 TENSOR__FN int nn__fits(const char *op, const char *what, const tensor_t *t, const tensor_t *x, int64_t d0,
                         int64_t d1) {
-    if (!TENSOR__GIVEN(t) || t->state != TENSOR__LIVE)
+    if (!TENSOR__GIVEN(t) || t->state != TENSOR__LIVE) {
         NN__FAIL(TENSOR_ERR_POISONED, "%s: %s is missing, freed or failed earlier", op, what);
-    else if (t->dtype != x->dtype)
+    } else if (t->dtype != x->dtype) {
         NN__FAIL(TENSOR_ERR_DTYPE, "%s: %s is %y, x is %y; use tensor_to", op, what, t, x);
-    else if (d1 < 0 && (t->ndim != 1 || t->dims[0] != d0))
+    } else if (d1 < 0 && (t->ndim != 1 || t->dims[0] != d0)) {
         NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %t must be [%d] (x %t)", op, what, t, d0, x);
-    else if (d1 >= 0 && (t->ndim != 2 || t->dims[0] != d0 || t->dims[1] != d1))
+    } else if (d1 >= 0 && (t->ndim != 2 || t->dims[0] != d0 || t->dims[1] != d1)) {
         NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %t must be [%d, %d] (x %t)", op, what, t, d0, d1, x);
-    else
+    } else {
         return 1;
+    }
     return 0;
 }
 
@@ -8742,23 +9417,32 @@ TENSOR__FN int nn__fits(const char *op, const char *what, const tensor_t *t, con
 // of their biases; states are h, then c (LSTM)
 
 TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_args_t *a, int own);
+
 // y and states in one row.
 TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t *p) {
     tensor_rnn_args_t a = tensor_rnn_defaults();
-    int64_t n = p->i[1] * p->i[2], h = p->i[5], dims[2], at = 0, k;
-    int per = p->i[3] ? 2 : 4, j;
-    tensor_t **w = (tensor_t **)TENSOR__(memory)(nn__self(), (uint64_t)(n * per) * sizeof *w), *list[3],
-        *part;
-    tensor_state_t s;
-    if (!w) return TENSOR__(poison);
+    int64_t n = p->i[1] * p->i[2], h = p->i[5], at = 0;
+    int per = p->i[3] ? 2 : 4;
+    tensor_t **w = (tensor_t **)TENSOR__(memory)(nn__self(), (uint64_t)(n * per) * sizeof *w);
+    if (!w) { return TENSOR__(poison); }
+    int64_t dims[2];
     dims[0] = h * nn__net_gates(p->i[0]);
-    for (j = 0; j < per; j += 2)
-        for (k = 0; k < 2 * n; k++) {
-            dims[1] = j ? 1 : k & 1 ? h : k / 2 < p->i[2] ? in[0]->dims[2] : h * p->i[2];
-            part = (tensor_narrow)(in[1], 0, at, dims[0] * dims[1]);
+    for (int j = 0; j < per; j += 2) {
+        for (int64_t k = 0; k < 2 * n; k++) {
+            if (j) {
+                dims[1] = 1;
+            } else if (k & 1) {
+                dims[1] = h;
+            } else if (k / 2 < p->i[2]) {
+                dims[1] = in[0]->dims[2];
+            } else {
+                dims[1] = h * p->i[2];
+            }
+            tensor_t *part = (tensor_narrow)(in[1], 0, at, dims[0] * dims[1]);
             w[k / 2 * per + j + (k & 1)] = j ? part : (tensor_reshape_n)(part, dims, 2);
             at += dims[0] * dims[1];
         }
+    }
     a.x = in[0];
     a.weights = w;
     a.h = in[2];
@@ -8767,13 +9451,15 @@ TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t
     a.bidirectional = p->i[2] == 2;
     a.no_bias = (int)p->i[3];
     a.batch_first = (int)p->i[4];
-    s = nn__net("recurrent_net", (int)p->i[0], &a, 1);
+    tensor_state_t s = nn__net("recurrent_net", (int)p->i[0], &a, 1);
     TENSOR__(memory_free)(nn__self(), (void *)w);
+    tensor_t *list[3];
     list[0] = (tensor_flatten)(s.y, 0, -1);
     list[1] = (tensor_flatten)(s.h, 0, -1);
-    if (s.c) list[2] = (tensor_flatten)(s.c, 0, -1);
+    if (s.c) { list[2] = (tensor_flatten)(s.c, 0, -1); }
     return (tensor_cat_n)(list, s.c ? 3 : 2, 0);
 }
+
 TENSOR__FN void nn__grad_net(tensor__grad_t *g);
 static const tensor__row_t nn__net_rows[2] = {
     {"recurrent_net", TENSOR_FAMILY_RECURRENT, 4, 2, 3, 0, 0, NN_OP_NET,
@@ -8783,12 +9469,11 @@ static const tensor__row_t nn__net_rows[2] = {
     {"recurrent_net_backward", TENSOR_FAMILY_RECURRENT, 8, 5, 4, 0, 0, NN_OP_NET_BACKWARD, 0, NULL,
      nn__declined, NULL, -2, 2, "dx, dweights, dh0, dc0", "grad x weights y reserve h0 c0 dstates",
      NULL, NULL, NULL}};
+
 TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
-    tensor__op_t o;
     tensor__grad_t both = *g;
-    tensor_t *in[8], *y = TENSOR__(grad_out)(g, 0), *r;
-    int64_t none = 0, dims[4];
-    int k;
+    tensor_t *in[8], *y = TENSOR__(grad_out)(g, 0);
+    int64_t none = 0;
     in[0] = g->gy[0] ? nn__contiguous(g->gy[0]) : (tensor_zeros_like)(y);
     in[1] = TENSOR__(grad_in)(g, 0);
     in[2] = TENSOR__(grad_in)(g, 1);
@@ -8797,20 +9482,24 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
     in[5] = nn__saved(g, 2);
     in[6] = nn__saved(g, 3);
     in[7] = g->gy[1] ? nn__contiguous(g->gy[1]) : NULL;
+    tensor__op_t o;
+    tensor_t *r;
     if (!g->create && TENSOR__(begin)(&o, &nn__net_rows[1], in, 8)) {
         o.p = &o.params;
         o.params = *g->p;
         o.visible = 4;
-        for (k = 0; k < 4; k++) {
+        for (int k = 0; k < 4; k++) {
             r = in[k < 2 ? 1 + k : 3 + k];
             TENSOR__(result)(&o, y->dtype, r ? r->dims : &none, r ? r->ndim : 1);
         }
         if (TENSOR__(finish)(&o)->state != TENSOR__POISON_STATE) {
-            for (k = 0; k < 4; k++)
-                if (TENSOR__(grad_need)(g, k)) g->gx[k] = o.out[k];
+            for (int k = 0; k < 4; k++) {
+                if (TENSOR__(grad_need)(g, k)) { g->gx[k] = o.out[k]; }
+            }
             return;
         }
     }
+    int64_t dims[4];
     if (!in[7]) {
         dims[0] = g->p->i[0] == NN__LSTM_NET ? 2 : 1;
         dims[1] = g->p->i[1] * g->p->i[2];
@@ -8824,16 +9513,16 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
     both.gy = &r;
     nn__grad_composed(&both, nn__composed_net);
 }
+
 // `run` layers from layer l on; x [T, N, ..] -> y, and states [1 or 2, run * directions, N, H]; NULL = the
 // device has no library for it.
 TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_t *x, int64_t hidden,
                                    int64_t l, int64_t run, tensor_t **states) {
-    tensor__op_t o;
-    tensor_params_t p;
-    int64_t dirs = a->bidirectional ? 2 : 1, per = a->no_bias ? 2 : 4, n = run * dirs, reserve, dims[4], j, k;
+    int64_t dirs = a->bidirectional ? 2 : 1, per = a->no_bias ? 2 : 4, n = run * dirs;
     int count = 0, single = a->x->ndim == 2, before = (tensor_error_code)();
-    tensor_t *in[4] = {NULL, NULL, NULL, NULL}, **list, *y;
-    if (a->proj_size > 0 || !x->device || !x->numel || hidden <= 0) return NULL;
+    tensor_t *in[4] = {NULL, NULL, NULL, NULL};
+    if (a->proj_size > 0 || !x->device || !x->numel || hidden <= 0) { return NULL; }
+    tensor_params_t p;
     memset((void *)&p, 0, sizeof p);
     p.i[0] = kind;
     p.i[1] = run;
@@ -8843,26 +9532,34 @@ TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_
     p.i[5] = hidden;
     p.i[6] = (tensor_grad_enabled)();
     x = nn__narrow(x, a->x);
-    if (p.i[4]) x = (tensor_transpose)(x, 0, 1);
-    reserve = (tensor_is_poison)(x) ? -1 : TENSOR__(net)(x, &p);
-    if (reserve < 0) return NULL;
+    if (p.i[4]) { x = (tensor_transpose)(x, 0, 1); }
+    int64_t reserve = (tensor_is_poison)(x) ? -1 : TENSOR__(net)(x, &p);
+    if (reserve < 0) { return NULL; }
+    tensor_t **list;
     list = (tensor_t **)TENSOR__(memory)(nn__self(), (uint64_t)(n * per) * sizeof *list);
-    if (!list) return nn__unless_raised(before);
-    for (j = 0; j < per; j += 2)
-        for (k = 0; k < 2 * n; k++)
+    if (!list) { return nn__unless_raised(before); }
+    for (int64_t j = 0; j < per; j += 2) {
+        for (int64_t k = 0; k < 2 * n; k++) {
             list[count++] = (tensor_flatten)(a->weights[(l * dirs + k / 2) * per + j + (k & 1)], 0, -1);
+        }
+    }
     in[0] = nn__contiguous(x);
     in[1] = (tensor_cat_n)(list, count, 0);
     TENSOR__(memory_free)(nn__self(), (void *)list);
-    for (k = 0; k < (kind == NN__LSTM_NET ? 2 : 1); k++) {
+    tensor_t *y;
+    for (int64_t k = 0; k < (kind == NN__LSTM_NET ? 2 : 1); k++) {
         y = k ? a->c : a->h;
-        if (y) in[2 + k] = nn__contiguous((tensor_narrow)(single ? (tensor_unsqueeze)(y, 1) : y, 0, l * dirs,
-                                                          n));
+        if (y) {
+            in[2 + k] = nn__contiguous((tensor_narrow)(single ? (tensor_unsqueeze)(y, 1) : y, 0, l * dirs,
+                                                       n));
+        }
     }
-    if (!TENSOR__(begin)(&o, &nn__net_rows[0], in, 4)) return nn__unless_raised(before);
+    tensor__op_t o;
+    if (!TENSOR__(begin)(&o, &nn__net_rows[0], in, 4)) { return nn__unless_raised(before); }
     o.p = &o.params;
     o.params = p;
     o.visible = 2;
+    int64_t dims[4];
     dims[0] = x->dims[0];
     dims[1] = x->dims[1];
     dims[2] = dirs * hidden;
@@ -8874,41 +9571,42 @@ TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_
     TENSOR__(result)(&o, x->dtype, dims, 4);
     TENSOR__(result)(&o, TENSOR_U8, &reserve, 1);
     y = TENSOR__(finish)(&o);
-    if (y->state == TENSOR__POISON_STATE) return nn__unless_raised(before);
+    if (y->state == TENSOR__POISON_STATE) { return nn__unless_raised(before); }
     *states = o.out[1];
     return p.i[4] ? (tensor_transpose)(y, 0, 1) : y;
 }
 
 enum { NN__LAYERS = 65535 };        // of a recurrent net, at most
+
 // Layers, directions; in the scope of the caller. own: not by a library
 TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_args_t *a, int own) {
-    tensor_t *in[3] = {a->x, a->h, a->c}, *x, *const *w = a->weights, *state[2], *first[2] = {NULL, NULL},
-        *side[2],
-             *out[2];
+    tensor_t *in[3] = {a->x, a->h, a->c}, *const *w = a->weights, *first[2] = {NULL, NULL};
     int64_t dirs = a->bidirectional ? 2 : 1, gates = nn__net_gates(kind),
             per = (a->no_bias ? 2 : 4) + (a->proj_size > 0);
-    int64_t hidden, size, features, dims[3], l, d, k, n, run, ends;
-    int single, states = kind == NN__LSTM_NET ? 2 : 1, drops = a->training && a->dropout > 0, made = 0;
+    int states = kind == NN__LSTM_NET ? 2 : 1, drops = a->training && a->dropout > 0, made = 0;
     tensor_state_t s = nn__no_state();
-    tensor_t **end;
-    if (!nn__inputs(op, "x h c", 1, in, 3, TENSOR__(casting)() ? 0 : 7)) return s;
-    x = a->x;
-    single = x->ndim == 2;
-    if (x->ndim < 2 || x->ndim > 3 || x->dims[a->batch_first && !single] == 0)
+    if (!nn__inputs(op, "x h c", 1, in, 3, TENSOR__(casting)() ? 0 : 7)) { return s; }
+    tensor_t *x = a->x;
+    int single = x->ndim == 2;
+    if (x->ndim < 2 || x->ndim > 3 || x->dims[a->batch_first && !single] == 0) {
         return NN__GIVE(s, TENSOR_ERR_SHAPE, "%s: x %t must be [%s, I] or [T, I], T > 0", op, x,
                         a->batch_first ? "N, T" : "T, N");
+    }
     if (a->layers < 1 || a->layers > NN__LAYERS || a->proj_size < 0 ||
-        (a->proj_size > 0 && kind != NN__LSTM_NET) || !w || !(a->dropout >= 0 && a->dropout <= 1))
+        (a->proj_size > 0 && kind != NN__LSTM_NET) || !w || !(a->dropout >= 0 && a->dropout <= 1)) {
         return NN__GIVE(s, TENSOR_ERR_SHAPE, "%s: needs weights%s, layers (%d) in 1..%d, proj_size (%d) >= 0 "
                         "(LSTM), dropout (%g) in 0..1; x %t", op, w ? "" : " (they are NULL)", a->layers,
                         (int64_t)NN__LAYERS, a->proj_size, a->dropout, x);
-    ends = a->layers * dirs;
+    }
+    int64_t ends = a->layers * dirs;
+    int64_t n;
+    tensor_t **end;
     if (TENSOR__(casting)()) {
         tensor_rnn_args_t b = *a;
         tensor_dtype_t was = (tensor_autocast_dtype)();
         n = 3 + ends * per;
         end = (tensor_t **)nn__lent((uint64_t)n, sizeof *end);
-        if (!end) return s;
+        if (!end) { return s; }
         memcpy(end, in, sizeof in);
         memcpy(end + 3, w, (size_t)(n - 3) * sizeof *end);
         TENSOR__(autocast)(NN__ROW(RECURRENT)->cast, end, (int)n);
@@ -8920,81 +9618,108 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
         (tensor_set_autocast)(was);     // the caller's scope may have failed to open
         return s;
     }
-    if (!TENSOR__GIVEN(w[1]) || w[1]->state != TENSOR__LIVE)
+    if (!TENSOR__GIVEN(w[1]) || w[1]->state != TENSOR__LIVE) {
         return NN__GIVE(s, TENSOR_ERR_OWNER, "%s: weight 1 (w_hh) is %s", op,
                         w[1] ? "no live tensor" : "NULL");
-    if (w[1]->ndim != 2 || w[1]->dims[0] % gates != 0)
+    }
+    if (w[1]->ndim != 2 || w[1]->dims[0] % gates != 0) {
         return NN__GIVE(s, TENSOR_ERR_SHAPE, "%s: weight 1 %t must be w_hh [%d H, H] (x %t)", op, w[1], gates,
                         x);
-    hidden = w[1]->dims[0] / gates;
-    size = a->proj_size > 0 ? a->proj_size : hidden;
-    features = x->dims[x->ndim - 1];
-    for (l = 0; l < a->layers; l++, features = dirs * size)
-        for (d = 0; d < dirs; d++) {
+    }
+    int64_t hidden = w[1]->dims[0] / gates;
+    int64_t size = a->proj_size > 0 ? a->proj_size : hidden;
+    int64_t features = x->dims[x->ndim - 1];
+    for (int64_t l = 0; l < a->layers; l++, features = dirs * size) {
+        for (int64_t d = 0; d < dirs; d++) {
             tensor_t *const *p = w + (l * dirs + d) * per;
             if (!nn__fits(op, "w_ih", p[0], x, gates * hidden, features) ||
                 !nn__fits(op, "w_hh", p[1], x, gates * hidden, size) ||
                 (!a->no_bias && (!nn__fits(op, "b_ih", p[2], x, gates * hidden, -1) ||
                                  !nn__fits(op, "b_hh", p[3], x, gates * hidden, -1))) ||
-                (a->proj_size > 0 && !nn__fits(op, "w_hr", p[per - 1], x, size, hidden)))
+                (a->proj_size > 0 && !nn__fits(op, "w_hr", p[per - 1], x, size, hidden))) {
                 return s;
+            }
         }
+    }
     n = single ? 1 : x->dims[!a->batch_first];
-    for (k = 0; k < states; k++) {
+    int64_t dims[3];
+    for (int64_t k = 0; k < states; k++) {
         tensor_t *f = in[1 + k];
         dims[0] = ends;
         dims[1] = n;
         dims[2] = k ? hidden : size;
         if (f && (f->ndim != x->ndim || f->dims[0] != ends || f->dims[f->ndim - 1] != dims[2] ||
-                  (!single && f->dims[1] != n)))
+                  (!single && f->dims[1] != n))) {
             return NN__GIVE(s, TENSOR_ERR_SHAPE, "%s: %s %t must be [%d, %d, %d] (x %t%s)", op, k ? "c" : "h",
                             f, ends, n, dims[2], x, single ? ": without the second dim" : "");
+        }
     }
     end = (tensor_t **)nn__lent((uint64_t)ends * 2, sizeof *end);
-    if (!end) return s;
-    if (single) x = (tensor_unsqueeze)(x, 1);
-    else if (a->batch_first) x = (tensor_transpose)(x, 0, 1);
-    for (l = 0; l < a->layers && !(tensor_is_poison)(x); l += run) {
-        tensor_t *both = NULL, *y;
+    if (!end) { return s; }
+    if (single) {
+        x = (tensor_unsqueeze)(x, 1);
+    } else if (a->batch_first) {
+        x = (tensor_transpose)(x, 0, 1);
+    }
+    tensor_t *state[2], *side[2];
+    int64_t run;
+    for (int64_t l = 0; l < a->layers && !(tensor_is_poison)(x); l += run) {
+        tensor_t *both = NULL;
         run = drops ? 1 : a->layers - l;
-        y = own ? NULL : nn__net_whole(kind, a, x, hidden, l, run, &both);
+        tensor_t *y = own ? NULL : nn__net_whole(kind, a, x, hidden, l, run, &both);
         if (y) {
             x = y;
-            for (k = 0; k < states && !(tensor_is_poison)(x); k++)
+            for (int64_t k = 0; k < states && !(tensor_is_poison)(x); k++) {
                 end[k * ends + made] = (tensor_select)(both, 0, k);
+            }
             made++;
         } else {
             run = 1;
             x = nn__wide(x);
-            for (k = 0; k < states && !first[k]; k++) {
+            for (int64_t k = 0; k < states && !first[k]; k++) {
                 tensor_t *f = nn__wide(in[1 + k]);
                 dims[2] = k ? hidden : size;
-                first[k] = !f ? nn__beside((tensor_zeros_n)(dims, 3, (tensor_dtype_t)x->dtype), x)
-                           : single ? (tensor_unsqueeze)(f, 1) : f;
+                if (!f) {
+                    first[k] = nn__beside((tensor_zeros_n)(dims, 3, (tensor_dtype_t)x->dtype), x);
+                } else if (single) {
+                    first[k] = (tensor_unsqueeze)(f, 1);
+                } else {
+                    first[k] = f;
+                }
             }
-            for (d = 0; d < dirs; d++, made++) {
+            for (int64_t d = 0; d < dirs; d++, made++) {
                 tensor_t *const *p = w + (l * dirs + d) * per;
                 tensor_t *gi = (tensor_linear)(x, nn__wide(p[0]), a->no_bias ? NULL : nn__wide(p[2]));
-                for (k = 0; k < states; k++) state[k] = (tensor_select)(first[k], 0, l * dirs + d);
-                side[d] = (tensor_is_poison)(gi)
-                    ? gi
-                    : nn__recurrent(kind, (int)d, gi, nn__wide(p[1]), a->no_bias ? NULL : nn__wide(p[3]),
-                                    a->proj_size > 0 ? nn__wide(p[per - 1]) : NULL, &state[0], &state[1]);
-                for (k = 0; k < states; k++) end[k * ends + made] = (tensor_unsqueeze)(state[k], 0);
+                for (int64_t k = 0; k < states; k++) {
+                    state[k] = (tensor_select)(first[k], 0, l * dirs + d);
+                }
+                side[d] = gi;
+                if (!(tensor_is_poison)(gi)) {
+                    tensor_t *w_hr = a->proj_size > 0 ? nn__wide(p[per - 1]) : NULL;
+                    tensor_t *b_hh = a->no_bias ? NULL : nn__wide(p[3]);
+                    side[d] = nn__recurrent(kind, (int)d, gi, nn__wide(p[1]), b_hh, w_hr, &state[0],
+                                            &state[1]);
+                }
+                for (int64_t k = 0; k < states; k++) {
+                    end[k * ends + made] = (tensor_unsqueeze)(state[k], 0);
+                }
             }
             x = dirs == 2 ? (tensor_cat_n)(side, 2, -1) : side[0];
         }
-        if (l + run < a->layers && drops) x = (tensor_dropout)(x, a->dropout, 1);
+        if (l + run < a->layers && drops) { x = (tensor_dropout)(x, a->dropout, 1); }
     }
-    for (k = 0; k < states && !(tensor_is_poison)(x); k++) {
+    tensor_t *out[2];
+    for (int64_t k = 0; k < states && !(tensor_is_poison)(x); k++) {
         out[k] = (tensor_cat_n)(end + k * ends, made, 0);
         out[k] = nn__narrow(single ? (tensor_squeeze)(out[k], 1) : out[k], a->x);
     }
-    if ((tensor_is_poison)(x)) return s;
-    s.y = nn__narrow(single           ? (tensor_squeeze)(x, 1)
-                     : a->batch_first ? (tensor_transpose)(x, 0, 1)
-                                      : x,
-                     a->x);
+    if ((tensor_is_poison)(x)) { return s; }
+    if (single) {
+        x = (tensor_squeeze)(x, 1);
+    } else if (a->batch_first) {
+        x = (tensor_transpose)(x, 0, 1);
+    }
+    s.y = nn__narrow(x, a->x);
     s.h = out[0];
     s.c = states == 2 ? out[1] : NULL;
     return s;
@@ -9005,6 +9730,7 @@ typedef struct nn__state_scope_t {
     tensor_t *h, *c;
     tensor_scope_t scope;
 } nn__state_scope_t;
+
 TENSOR__FN nn__state_scope_t nn__state_begin(int kind) {
     nn__state_scope_t b;
     b.h = (tensor_scalar)(0, TENSOR_F32);
@@ -9012,13 +9738,16 @@ TENSOR__FN nn__state_scope_t nn__state_begin(int kind) {
     b.scope = TENSOR__(scope)(-1);
     return b;
 }
+
 TENSOR__FN tensor_state_t nn__state_end(nn__state_scope_t *b, tensor_state_t s, const char *site) {
     int bad = s.y == TENSOR__(poison);
-    if (!bad) bad = (tensor_set)(&b->h, s.h) != TENSOR_OK || (b->c && (tensor_set)(&b->c, s.c) != TENSOR_OK);
+    if (!bad) {
+        bad = (tensor_set)(&b->h, s.h) != TENSOR_OK || (b->c && (tensor_set)(&b->c, s.c) != TENSOR_OK);
+    }
     s.y = tensor__at(site, (tensor_scope_return)(b->scope, bad ? TENSOR__(poison) : s.y));
     s.h = b->h;
     s.c = b->c;
-    if (!bad) return s;
+    if (!bad) { return s; }
     (tensor_free)(b->h);
     (tensor_free)(b->c);
     return nn__no_state();
@@ -9045,12 +9774,12 @@ TENSOR__FN tensor_state_t nn__cell(const char *op, int kind, tensor_t *x, tensor
                                    tensor_t *const *w) {
     tensor_t *const in[3] = {x, h, c};
     tensor_rnn_args_t a = tensor_rnn_defaults();
-    nn__state_scope_t b;
     tensor_state_t s = nn__no_state();
-    if (!nn__inputs(op, "x h c", 1, in, 3, 0)) return s;
-    if (x->ndim < 1 || x->ndim > 2 || (h && h->ndim != x->ndim) || (c && c->ndim != x->ndim))
+    if (!nn__inputs(op, "x h c", 1, in, 3, 0)) { return s; }
+    if (x->ndim < 1 || x->ndim > 2 || (h && h->ndim != x->ndim) || (c && c->ndim != x->ndim)) {
         return NN__GIVE(s, TENSOR_ERR_SHAPE, "%s: x %t must be [N, I] or [I], h and c alike", op, x);
-    b = nn__state_begin(kind);
+    }
+    nn__state_scope_t b = nn__state_begin(kind);
     a.x = (tensor_unsqueeze)(x, 0);
     a.h = h ? (tensor_unsqueeze)(h, 0) : h;
     a.c = c ? (tensor_unsqueeze)(c, 0) : c;
@@ -9059,27 +9788,31 @@ TENSOR__FN tensor_state_t nn__cell(const char *op, int kind, tensor_t *x, tensor
     s = nn__net(op, kind, &a, 0);
     if (s.y != TENSOR__(poison)) {
         s.y = s.h = (tensor_select)(s.h, 0, 0);
-        if (s.c) s.c = (tensor_select)(s.c, 0, 0);
+        if (s.c) { s.c = (tensor_select)(s.c, 0, 0); }
         s.y = (tensor_view_n)(s.y, s.y->dims, s.y->ndim);
     }
     return nn__state_end(&b, s, NULL);
 }
+
 TENSOR_API tensor_state_t nn__at_state(const char *site, tensor_state_t s) {
     tensor__at(site, s.y);
     tensor__at(site, s.h);
-    if (s.c) tensor__at(site, s.c);
+    if (s.c) { tensor__at(site, s.c); }
     return s;
 }
+
 TENSOR_API tensor_state_t (tensor_lstm_cell)(tensor_t *x, tensor_t *h, tensor_t *c, tensor_t *w_ih,
                                              tensor_t *w_hh, tensor_t *b_ih, tensor_t *b_hh) {
     tensor_t *const w[4] = {w_ih, w_hh, b_ih, b_hh};
     return nn__cell("lstm_cell", NN__LSTM_NET, x, h, c, w);
 }
+
 TENSOR_API tensor_t *(tensor_gru_cell)(tensor_t *x, tensor_t *h, tensor_t *w_ih, tensor_t *w_hh,
                                        tensor_t *b_ih, tensor_t *b_hh) {
     tensor_t *const w[4] = {w_ih, w_hh, b_ih, b_hh};
     return nn__cell("gru_cell", NN__GRU_NET, x, h, NULL, w).y;
 }
+
 TENSOR_API tensor_t *(tensor_rnn_cell)(tensor_t *x, tensor_t *h, tensor_t *w_ih, tensor_t *w_hh,
                                        tensor_t *b_ih, tensor_t *b_hh, int relu) {
     tensor_t *const w[4] = {w_ih, w_hh, b_ih, b_hh};
@@ -9136,8 +9869,11 @@ typedef struct nn__loss_job_t {
 
 // What a loss of n terms is multiplied with. batch: size of dim 0.
 TENSOR__FN double nn__loss_factor(int reduction, int64_t n, int64_t batch) {
-    return reduction == TENSOR_MEAN ? 1 / (double)n : reduction == TENSOR_BATCHMEAN ? 1 / (double)batch : 1;
+    if (reduction == TENSOR_MEAN) { return 1 / (double)n; }
+    if (reduction == TENSOR_BATCHMEAN) { return 1 / (double)batch; }
+    return 1;
 }
+
 TENSOR__FN double nn__loss_scale(const tensor_params_t *p, const tensor_arg_t *x) {
     return nn__loss_factor((int)p->i[1], x->numel, x->ndim ? x->dims[0] : 1);
 }
@@ -9145,6 +9881,7 @@ TENSOR__FN double nn__loss_scale(const tensor_params_t *p, const tensor_arg_t *x
 TENSOR__FN uint64_t nn__scratch_loss(const tensor_call_t *c) {
     return (uint64_t)(c->arg[0].numel / NN__LOSS_CHUNK + 1) * 2 * sizeof(double);
 }
+
 TENSOR__FN void nn__loss_task(void *arg, int64_t task, int worker) {
     const nn__loss_job_t *v = (const nn__loss_job_t *)arg;
     const tensor_arg_t *a = v->c->arg;
@@ -9156,9 +9893,9 @@ TENSOR__FN void nn__loss_task(void *arg, int64_t task, int worker) {
                            nn__at(&a[2], first), nn__at(&a[3], first), y,
                            nn__min(NN__LOSS_CHUNK, v->n - first), v->c->p->f[0]);
 }
+
 TENSOR__FN int nn__cpu_loss(tensor_call_t *c) {
     nn__loss_job_t v;
-    int64_t i, tasks;
     double s = 0;
     v.c = c;
     v.own = (const nn__pointwise_t *)c->row->own;
@@ -9167,17 +9904,17 @@ TENSOR__FN int nn__cpu_loss(tensor_call_t *c) {
     v.n = c->arg[0].numel;
     v.reduction = (int)c->p->i[1];
     v.part = (double *)c->scratch;
-    for (i = 0; c->p->i[0] == NN__LOSS_BCE && i < v.n; i++) {
+    for (int64_t i = 0; c->p->i[0] == NN__LOSS_BCE && i < v.n; i++) {
         double x = nn__value(c->arg[0].data, v.dtype, i);
-        if (x >= 0 && x <= 1) continue;
+        if (x >= 0 && x <= 1) { continue; }
         (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX, "%s: input %g at position %d of %n is not in 0..1",
                              c->row->name, x, i, c->arg[0].dims, (int)c->arg[0].ndim);
         return TENSOR_ERR_INDEX;
     }
-    tasks = nn__ceil(v.n, NN__LOSS_CHUNK);
+    int64_t tasks = nn__ceil(v.n, NN__LOSS_CHUNK);
     nn__run(tasks, nn__loss_task, &v);
-    if (v.reduction == TENSOR_NONE) return TENSOR_OK;
-    for (i = 0; i < tasks; i++) s += v.part[i];
+    if (v.reduction == TENSOR_NONE) { return TENSOR_OK; }
+    for (int64_t i = 0; i < tasks; i++) { s += v.part[i]; }
     nn__store(c->arg[4].data, v.dtype, 0, s * nn__loss_scale(c->p, &c->arg[0]));
     return TENSOR_OK;
 }
@@ -9193,6 +9930,7 @@ TENSOR__FN void nn__loss_back_task(void *arg, int64_t task, int worker) {
                             a[6].numel ? nn__at(&a[6], first) : NULL, nn__min(NN__LOSS_CHUNK, v->n - first),
                             v->c->p->f[0]);
 }
+
 TENSOR__FN int nn__cpu_loss_back(tensor_call_t *c) {
     nn__loss_job_t v;
     v.c = c;
@@ -9207,7 +9945,7 @@ TENSOR__FN int nn__cpu_loss_back(tensor_call_t *c) {
 }
 
 TENSOR__FN tensor_t *nn__reduced(tensor_t *y, const tensor_params_t *p, const tensor_t *x) {
-    if (p->i[1] == TENSOR_NONE) return y;
+    if (p->i[1] == TENSOR_NONE) { return y; }
     y = (tensor_sum)(y);
     return (tensor_mul_scalar)(y, nn__loss_factor((int)p->i[1], x->numel, x->ndim ? x->dims[0] : 1));
 }
@@ -9217,6 +9955,7 @@ TENSOR__FN tensor_t *nn__reduced(tensor_t *y, const tensor_params_t *p, const te
     {"loss_backward", TENSOR_FAMILY_LOSS, 5, 3, 2, 0, TENSOR__AS_IS, NN_OP_LOSS_BACKWARD, 0, NULL,           \
      nn__cpu_loss_back, NULL, TENSOR__ABOUT(-2, 2, "as its first"), "grad input target weight pos_weight",   \
      NULL, NULL, own}
+
 #define NN__X(ID, loss, dx, dt_)                                                                             \
     TENSOR__FN tensor_t *nn__composed_##ID(tensor_t *const *in, const tensor_params_t *params) {             \
         const tensor_dtype_t dt = (tensor_dtype_t)in[0]->dtype;                                              \
@@ -9236,20 +9975,20 @@ TENSOR__FN tensor_t *nn__reduced(tensor_t *y, const tensor_params_t *p, const te
     }
 NN_LOSSES(NN__X)
 #undef NN__X
+
 TENSOR__FN const nn__pointwise_t *nn__pointwise(const tensor__row_t *row) {
     return (const nn__pointwise_t *)row->own;
 }
 
 TENSOR__FN void nn__grad_loss(tensor__grad_t *g) {
-    tensor__op_t o;
-    tensor_t *in[5];
     int64_t none[1] = {0};
-    int k;
-    if (nn__grad_created(g, nn__pointwise(g->node->row)->composed)) return;
+    if (nn__grad_created(g, nn__pointwise(g->node->row)->composed)) { return; }
+    tensor_t *in[5];
     in[0] = nn__contiguous(g->gy[0]);
-    for (k = 0; k < 4; k++) in[1 + k] = nn__saved(g, k);
-    if (!nn__grad_begin(&o, g, nn__pointwise(g->node->row)->back(), in, 5, 2)) return;
-    for (k = 0; k < 2; k++) {
+    for (int k = 0; k < 4; k++) { in[1 + k] = nn__saved(g, k); }
+    tensor__op_t o;
+    if (!nn__grad_begin(&o, g, nn__pointwise(g->node->row)->back(), in, 5, 2)) { return; }
+    for (int k = 0; k < 2; k++) {
         int need = TENSOR__(grad_need)(g, k);
         TENSOR__(result)(&o, in[1]->dtype, need ? in[1]->dims : none, need ? in[1]->ndim : 1);
     }
@@ -9258,14 +9997,15 @@ TENSOR__FN void nn__grad_loss(tensor__grad_t *g) {
 
 // Whether *w (weight or pos_weight, may be NULL) broadcasts to x; made as large as x. Raises if not.
 TENSOR__FN int nn__loss_weight(const char *op, const char *what, tensor_t **w, const tensor_t *x) {
-    int d, k, fits;
-    if (!*w) return 1;
-    fits = (*w)->ndim <= x->ndim;
-    for (d = 0; fits && d < (*w)->ndim; d++) {
-        k = x->ndim - (*w)->ndim + d;
+    if (!*w) { return 1; }
+    int fits = (*w)->ndim <= x->ndim;
+    for (int d = 0; fits && d < (*w)->ndim; d++) {
+        int k = x->ndim - (*w)->ndim + d;
         fits = (*w)->dims[d] == x->dims[k] || (*w)->dims[d] == 1;
     }
-    if (!fits) return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %t does not broadcast to input %t", op, what, *w, x);
+    if (!fits) {
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: %s %t does not broadcast to input %t", op, what, *w, x);
+    }
     *w = nn__contiguous((tensor_expand_n)(*w, x->dims, x->ndim));
     return 1;
 }
@@ -9275,17 +10015,17 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
                                     tensor_t *t, tensor_t *w, tensor_t *q, double f,
                                     tensor_reduction_t reduction) {
     const int which = row->id - NN_OP_LOSS_MSE;
-    tensor__op_t o;
     tensor_t *in[4] = {x, t, w, q};
-    tensor_scope_t scope;
-    int k;
-    if (which == NN__LOSS_BCE && TENSOR__(casting)())
+    if (which == NN__LOSS_BCE && TENSOR__(casting)()) {
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "binary_cross_entropy: unsafe under autocast (input %t); "
                         "binary_cross_entropy_with_logits is safe", x);
+    }
+    tensor__op_t o;
     NN__AUTOCAST(row->cast,
                  nn__loss_front(row, at_zero, cast_[0], cast_[1], cast_[2], cast_[3], f, reduction), x, t, w,
                  q)
-    if (!TENSOR__(begin)(&o, row, in, 4)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, row, in, 4)) { return TENSOR__(poison); }
+    tensor_scope_t scope;
     if (x->dtype != t->dtype && (nn__is_float(x) || nn__is_float(t)) &&
         (which < NN__LOSS_HUBER || (which > NN__LOSS_BCE && nn__is_float(t)))) {
         scope = TENSOR__(scope)(-1);
@@ -9293,37 +10033,44 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
         x = nn__loss_front(row, at_zero, in[0], in[1], w, q, f, reduction);
         return (tensor_scope_return)(scope, which == NN__LOSS_BCE_LOGITS ? nn__narrow(x, t) : x);
     }
-    for (k = 2; k < 4; k++)
-        if (in[k]) o.args[k] = in[k] = nn__narrow(in[k], x);
-    if (!nn__floats(&o, 15)) return TENSOR__(poison);
-    if (!nn__same_shape(x, t))
+    for (int k = 2; k < 4; k++) {
+        if (in[k]) { o.args[k] = in[k] = nn__narrow(in[k], x); }
+    }
+    if (!nn__floats(&o, 15)) { return TENSOR__(poison); }
+    if (!nn__same_shape(x, t)) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t and target %t must have one shape", row->name, x, t);
+    }
     if ((int)reduction < 0 || reduction > TENSOR_BATCHMEAN ||
-        (reduction == TENSOR_BATCHMEAN && which != NN__LOSS_KL_DIV && which != NN__LOSS_KL_DIV_LOG))
+        (reduction == TENSOR_BATCHMEAN && which != NN__LOSS_KL_DIV && which != NN__LOSS_KL_DIV_LOG)) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: reduction %i (input %t) is none of its own", row->name,
                         (int)reduction, x);
-    if (at_zero && f == 0) return nn__loss_front(at_zero, NULL, x, t, w, q, 0, reduction);
-    if ((which == NN__LOSS_SMOOTH_L1 && !(f > 0)) || (which == NN__LOSS_HUBER && !(f > 0)))
+    }
+    if (at_zero && f == 0) { return nn__loss_front(at_zero, NULL, x, t, w, q, 0, reduction); }
+    if ((which == NN__LOSS_SMOOTH_L1 && !(f > 0)) || (which == NN__LOSS_HUBER && !(f > 0))) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: %s %g (input %t) is out of range", row->name,
                         which == NN__LOSS_HUBER ? "delta" : "beta", f, x);
+    }
     if (nn__is_half(x)) {
         scope = TENSOR__(scope)(-1);
         t = nn__loss_front(row, at_zero, nn__wide(x), nn__wide(t), nn__wide(w), nn__wide(q), f, reduction);
         return (tensor_scope_return)(scope, nn__narrow(t, x));
     }
     if (!nn__loss_weight(row->name, "weight", &in[2], x) ||
-        !nn__loss_weight(row->name, "pos_weight", &in[3], x))
+        !nn__loss_weight(row->name, "pos_weight", &in[3], x)) {
         return TENSOR__(poison);
+    }
     o.params.i[0] = which;
     o.params.i[1] = reduction;
     o.params.f[0] = f;
+
     // The fused gradient knows input and target only.
     if (TENSOR__TRAINS && tensor_grad_enabled() &&
-        ((w && tensor_requires_grad(w)) || (q && tensor_requires_grad(q))))
+        ((w && tensor_requires_grad(w)) || (q && tensor_requires_grad(q)))) {
         return nn__pointwise(row)->composed(in, &o.params);
+    }
     in[0] = nn__contiguous(x);
     in[1] = nn__contiguous(t);
-    if (!TENSOR__(begin)(&o, row, in, 4)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, row, in, 4)) { return TENSOR__(poison); }
     o.p = &o.params;
     o.params.i[0] = which;
     o.params.i[1] = reduction;
@@ -9346,26 +10093,36 @@ TENSOR__FN void nn__cross_entropy_task(void *arg, int64_t task, int worker) {
     int64_t r = task * v->per, end = nn__min(r + v->per, v->rows), classes = v->classes;
     double loss = 0, weights = 0, smooth = v->c->p->f[0], wsum = (double)classes;
     (void)worker;
-    if (a[2].data && smooth > 0) wsum = NN__DO(v->k, dot)(a[2].data, NULL, classes);
+    if (a[2].data && smooth > 0) { wsum = NN__DO(v->k, dot)(a[2].data, NULL, classes); }
     for (; r < end; r++) {
         const char *x = nn__at(&a[0], r * classes);
         int64_t t = nn__label(v, &a[1], r);
-        double w = t < 0 ? 0 : a[2].data ? nn__value(a[2].data, v->dtype, t) : 1, y = 0;
+        double w;
+        if (t < 0) {
+            w = 0;
+        } else if (a[2].data) {
+            w = nn__value(a[2].data, v->dtype, t);
+        } else {
+            w = 1;
+        }
+        double y = 0;
         double lse = v->c->p->i[2] ? 0 : NN__DO(v->k, lse)(x, classes);
         nn__store(a[4].data, v->dtype, r, lse);
         if (t >= 0) {
             y = (1 - smooth) * w * (lse - nn__value(x, v->dtype, t));
-            if (smooth > 0)
+            if (smooth > 0) {
                 y += smooth / (double)classes *
                      (lse * wsum - NN__DO(v->k, dot)(x, a[2].data, classes));
+            }
         }
-        if (v->reduction == TENSOR_NONE) nn__store(a[3].data, v->dtype, r, y);
+        if (v->reduction == TENSOR_NONE) { nn__store(a[3].data, v->dtype, r, y); }
         loss += y;
         weights += w;
     }
     v->part[2 * task] = loss;
     v->part[2 * task + 1] = weights;
 }
+
 TENSOR__FN void nn__cross_entropy_plan(nn__loss_job_t *v, const tensor_call_t *c, const tensor_arg_t *x) {
     v->c = c;
     v->dtype = x->dtype;
@@ -9376,33 +10133,35 @@ TENSOR__FN void nn__cross_entropy_plan(nn__loss_job_t *v, const tensor_call_t *c
     v->reduction = (int)c->p->i[0];
     v->part = (double *)c->scratch;
 }
+
 TENSOR__FN uint64_t nn__scratch_cross_entropy(const tensor_call_t *c) {
     return (uint64_t)(c->arg[0].dims[0] + 1) * 2 * sizeof(double);
 }
+
 TENSOR__FN int nn__cpu_cross_entropy(tensor_call_t *c) {
     nn__loss_job_t v;
     const tensor_arg_t *a = c->arg;
-    int64_t i, tasks;
     double loss = 0, weights = 0;
     nn__cross_entropy_plan(&v, c, &a[0]);
-    for (i = 0; i < v.rows; i++) {
+    for (int64_t i = 0; i < v.rows; i++) {
         int64_t t = nn__index(&a[1], i);
-        if (t == c->p->i[1] || (t >= 0 && t < v.classes)) continue;
+        if (t == c->p->i[1] || (t >= 0 && t < v.classes)) { continue; }
         (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX,
                              "%s: target %d at position %d of target %n is not in %s%d (%d classes)",
                              c->p->i[2] ? "nll_loss" : c->row->name, t, i, a[1].dims, (int)a[1].ndim,
                              TENSOR__UP_TO(v.classes), v.classes);
         return TENSOR_ERR_INDEX;
     }
-    tasks = nn__ceil(v.rows, v.per);
+    int64_t tasks = nn__ceil(v.rows, v.per);
     nn__run(tasks, nn__cross_entropy_task, &v);
-    for (i = 0; i < tasks; i++) {
+    for (int64_t i = 0; i < tasks; i++) {
         loss += v.part[2 * i];
         weights += v.part[2 * i + 1];
     }
     nn__store(a[5].data, v.dtype, 0, weights);
-    if (v.reduction != TENSOR_NONE)
+    if (v.reduction != TENSOR_NONE) {
         nn__store(a[3].data, v.dtype, 0, v.reduction == TENSOR_MEAN ? loss / weights : loss);
+    }
     return TENSOR_OK;
 }
 
@@ -9412,28 +10171,29 @@ TENSOR__FN void nn__cross_entropy_back_task(void *arg, int64_t task, int worker)
     int64_t r = task * v->per, end = nn__min(r + v->per, v->rows), classes = v->classes;
     double smooth = v->c->p->f[0], wsum = (double)classes;
     (void)worker;
-    if (a[5].data && smooth > 0) wsum = NN__DO(v->k, dot)(a[5].data, NULL, classes);
+    if (a[5].data && smooth > 0) { wsum = NN__DO(v->k, dot)(a[5].data, NULL, classes); }
     for (; r < end; r++) {
         int64_t t = nn__label(v, &a[2], r);
         char *gx = nn__at(&a[6], r * classes);
-        double g, w, flat;
         if (t < 0) {
             NN__DO(v->k, fill)(gx, 0, classes);
             continue;
         }
-        g = nn__value(a[0].data, v->dtype, v->reduction == TENSOR_NONE ? r : 0);
-        if (v->reduction == TENSOR_MEAN) g /= nn__value(a[4].data, v->dtype, 0);
-        w = g * (1 - smooth) * (a[5].data ? nn__value(a[5].data, v->dtype, t) : 1);
-        flat = g * smooth / (double)classes;
+        double g = nn__value(a[0].data, v->dtype, v->reduction == TENSOR_NONE ? r : 0);
+        if (v->reduction == TENSOR_MEAN) { g /= nn__value(a[4].data, v->dtype, 0); }
+        double w = g * (1 - smooth) * (a[5].data ? nn__value(a[5].data, v->dtype, t) : 1);
+        double flat = g * smooth / (double)classes;
         // nll: no softmax. A factor 0 times e^x would be NaN where that overflows.
-        if (v->c->p->i[2])
+        if (v->c->p->i[2]) {
             NN__DO(v->k, fill)(gx, 0, classes);
-        else
+        } else {
             NN__DO(v->k, softmax_minus)(nn__at(&a[1], r * classes), a[5].data, gx,
                                         nn__value(a[3].data, v->dtype, r), w + flat * wsum, flat, classes);
+        }
         nn__store(gx, v->dtype, t, nn__value(gx, v->dtype, t) - w);
     }
 }
+
 TENSOR__FN int nn__cpu_cross_entropy_back(tensor_call_t *c) {
     nn__loss_job_t v;
     nn__cross_entropy_plan(&v, c, &c->arg[1]);
@@ -9443,36 +10203,38 @@ TENSOR__FN int nn__cpu_cross_entropy_back(tensor_call_t *c) {
 }
 
 TENSOR__FN tensor_t *nn__composed_cross_entropy(tensor_t *const *in, const tensor_params_t *p) {
-    tensor_t *x = in[0], *ignored, *t, *lp, *y, *w, *flat;
+    tensor_t *x = in[0];
     int64_t rows = x->dims[0], classes = x->dims[1];
-    ignored = (tensor_eq_scalar)(in[1], (double)p->i[1]);
-    t = (tensor_masked_fill)(in[1], ignored, 0);
-    lp = p->i[2] ? x : (tensor_log_softmax)(x, 1);
-    y = (tensor_neg)((tensor_reshape_n)((tensor_gather)(lp, 1, (tensor_unsqueeze)(t, 1)), &rows, 1));
-    w = in[2] ? (tensor_index_select)(in[2], 0, t) : (tensor_ones_n)(&rows, 1, (tensor_dtype_t)x->dtype);
+    tensor_t *ignored = (tensor_eq_scalar)(in[1], (double)p->i[1]);
+    tensor_t *t = (tensor_masked_fill)(in[1], ignored, 0);
+    tensor_t *lp = p->i[2] ? x : (tensor_log_softmax)(x, 1);
+    tensor_t *y =
+        (tensor_neg)((tensor_reshape_n)((tensor_gather)(lp, 1, (tensor_unsqueeze)(t, 1)), &rows, 1));
+    tensor_t *w =
+        in[2] ? (tensor_index_select)(in[2], 0, t) : (tensor_ones_n)(&rows, 1, (tensor_dtype_t)x->dtype);
     w = (tensor_masked_fill)(w, ignored, 0);
     y = (tensor_mul_scalar)((tensor_mul)(y, w), 1 - p->f[0]);
     if (p->f[0] > 0) {
-        flat = (tensor_sum_dim)(in[2] ? (tensor_mul)(lp, in[2]) : lp, 1, 0);
+        tensor_t *flat = (tensor_sum_dim)(in[2] ? (tensor_mul)(lp, in[2]) : lp, 1, 0);
         y = (tensor_sub)(y, (tensor_mul_scalar)(flat, p->f[0] / (double)classes));
     }
     y = (tensor_masked_fill)(y, ignored, 0);
-    if (p->i[0] == TENSOR_NONE) return y;
+    if (p->i[0] == TENSOR_NONE) { return y; }
     y = (tensor_sum)(y);
     return p->i[0] == TENSOR_SUM ? y : (tensor_div)(y, (tensor_sum)(w));
 }
 
 TENSOR__FN void nn__grad_cross_entropy(tensor__grad_t *g) {
-    tensor__op_t o;
+    if (nn__grad_created(g, nn__composed_cross_entropy)) { return; }
     tensor_t *in[6];
-    if (nn__grad_created(g, nn__composed_cross_entropy)) return;
     in[0] = nn__contiguous(g->gy[0]);
     in[1] = TENSOR__(grad_in)(g, 0);
     in[2] = TENSOR__(grad_in)(g, 1);
     in[3] = TENSOR__(grad_out)(g, 1);
     in[4] = TENSOR__(grad_out)(g, 2);
     in[5] = nn__saved(g, 2);
-    if (!nn__grad_begin(&o, g, NN__ROW(CROSS_ENTROPY_BACKWARD), in, 6, 1)) return;
+    tensor__op_t o;
+    if (!nn__grad_begin(&o, g, NN__ROW(CROSS_ENTROPY_BACKWARD), in, 6, 1)) { return; }
     TENSOR__(result)(&o, in[1]->dtype, in[1]->dims, 2);
     g->gx[0] = TENSOR__(finish)(&o);
 }
@@ -9480,17 +10242,18 @@ TENSOR__FN void nn__grad_cross_entropy(tensor__grad_t *g) {
 // Probability targets, any layout with the classes in dim 1 (0 without a batch).
 TENSOR__FN tensor_t *nn__cross_entropy_soft(tensor_t *x, tensor_t *t, tensor_t *w, double smooth,
                                             tensor_reduction_t reduction) {
-    int64_t dim = x->ndim > 1, classes = x->dims[dim], shape[TENSOR_MAX_DIMS], d;
+    int64_t dim = x->ndim > 1, classes = x->dims[dim];
     tensor_t *y = (tensor_log_softmax)(x, dim);
-    if (smooth > 0) t = (tensor_add_scalar)((tensor_mul_scalar)(t, 1 - smooth), smooth / (double)classes);
+    if (smooth > 0) { t = (tensor_add_scalar)((tensor_mul_scalar)(t, 1 - smooth), smooth / (double)classes); }
     y = (tensor_mul)(y, t);
+    int64_t shape[TENSOR_MAX_DIMS];
     if (w) {
-        for (d = 0; d < x->ndim; d++) shape[d] = d == dim ? classes : 1;
+        for (int64_t d = 0; d < x->ndim; d++) { shape[d] = d == dim ? classes : 1; }
         y = (tensor_mul)(y, (tensor_reshape_n)(w, shape, x->ndim));
     }
     y = (tensor_neg)((tensor_sum_dim)(y, dim, 0));
-    if (reduction == TENSOR_NONE) return y;
-    if (reduction == TENSOR_SUM) return (tensor_sum)(y);
+    if (reduction == TENSOR_NONE) { return y; }
+    if (reduction == TENSOR_SUM) { return (tensor_sum)(y); }
     return (tensor_mean)(y);
 }
 
@@ -9498,61 +10261,69 @@ TENSOR__FN tensor_t *nn__cross_entropy_soft(tensor_t *x, tensor_t *t, tensor_t *
 TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *a, int nll) {
     const char *op = nll ? "nll_loss" : "cross_entropy";
     tensor__row_t shown = *NN__ROW(CROSS_ENTROPY);
-    tensor__op_t o;
-    tensor_t *x = a->input, *t = a->target, *w = a->weight, *in[3] = {x, t, w}, *y;
-    int64_t dim, d, same;
-    int mixed;
+    tensor_t *x = a->input, *t = a->target, *w = a->weight, *in[3] = {x, t, w};
     shown.name = op;
-    if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 5)) return TENSOR__(poison);
-    dim = x->ndim > 1;
-    if (x->ndim < 1 || x->dims[dim] == 0)
+    tensor__op_t o;
+    if (!TENSOR__(begin)(&o, &shown, in, 3) || !nn__floats(&o, 5)) { return TENSOR__(poison); }
+    int64_t dim = x->ndim > 1;
+    if (x->ndim < 1 || x->dims[dim] == 0) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t must be [N, C], [N, C, d...] or [C], C > 0", op, x);
-    if ((int)a->reduction < 0 || a->reduction > TENSOR_NONE)
+    }
+    if ((int)a->reduction < 0 || a->reduction > TENSOR_NONE) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: reduction %i (input %t) is none of its own", op,
                         (int)a->reduction, x);
-    if (!(a->label_smoothing >= 0 && a->label_smoothing <= 1))
+    }
+    if (!(a->label_smoothing >= 0 && a->label_smoothing <= 1)) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: label_smoothing %g (input %t) must be in 0..1", op,
                         a->label_smoothing, x);
-    if (w && (w->ndim != 1 || w->dims[0] != x->dims[dim]))
+    }
+    if (w && (w->ndim != 1 || w->dims[0] != x->dims[dim])) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight %t must have the %d classes of input %t", op, w,
                         x->dims[dim], x);
-    if (w && tensor_grad_enabled() && tensor_requires_grad(w))
+    }
+    if (w && tensor_grad_enabled() && tensor_requires_grad(w)) {
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: weight %t requires grad, which it cannot get", op, w);
-    mixed = !nll && nn__is_float(t) && (t->dtype != x->dtype || (w && w->dtype != x->dtype));
+    }
+    int mixed = !nll && nn__is_float(t) && (t->dtype != x->dtype || (w && w->dtype != x->dtype));
     if (mixed || nn__is_half(x)) {
         tensor_cross_entropy_args_t wide = *a;
         tensor_scope_t scope = TENSOR__(scope)(-1);
-        if (mixed) nn__promote(in, 3, 7);
+        if (mixed) { nn__promote(in, 3, 7); }
         wide.input = nn__wide(in[0]);
         wide.target = nn__wide(in[1]);
         wide.weight = nn__wide(in[2]);
         return (tensor_scope_return)(scope, nn__narrow(nn__cross_entropy_front(&wide, nll), in[0]));
     }
     if (!nll && t->dtype == x->dtype) {
-        if (!nn__same_shape(t, x))
+        if (!nn__same_shape(t, x)) {
             return NN__FAIL(TENSOR_ERR_SHAPE,
                             "%s: target probabilities %t must have the shape of input %t; class indices "
                             "are i32 or i64, not %y",
                             op, t, x, t);
-        if (a->ignore_index >= 0)
+        }
+        if (a->ignore_index >= 0) {
             return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: ignore_index is not for probabilities %t", op, t);
+        }
         return nn__cross_entropy_soft(x, t, w, a->label_smoothing, a->reduction);
     }
-    if (!nn__is_index(t))
+    if (!nn__is_index(t)) {
         return NN__FAIL(TENSOR_ERR_DTYPE, "%s: target is %y, must be i32 or i64%s", op, t,
                         nll ? "" : ", or a float");
-    same = t->ndim == x->ndim - 1;
-    for (d = 0; same && d < t->ndim; d++) same = t->dims[d] == x->dims[d == 0 && dim ? 0 : d + 1];
-    if (!same)
+    }
+    int64_t same = t->ndim == x->ndim - 1;
+    for (int64_t d = 0; same && d < t->ndim; d++) { same = t->dims[d] == x->dims[d == 0 && dim ? 0 : d + 1]; }
+    if (!same) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: target %t must have the dims of input %t without the classes",
                         op, t, x);
+    }
+
     // Classes last: [rows, C].
     const int64_t dims[2] = {x->numel / x->dims[dim], x->dims[dim]};
-    if (x->ndim > 2) x = nn__contiguous((tensor_movedim)(x, 1, -1));
+    if (x->ndim > 2) { x = nn__contiguous((tensor_movedim)(x, 1, -1)); }
     in[0] = nn__contiguous(nn__shaped(x, dims, 2));
     in[1] = nn__contiguous(nn__shaped(t, dims, 1));
     in[2] = nn__contiguous(w);
-    if (!TENSOR__(begin)(&o, NN__ROW(CROSS_ENTROPY), in, 3)) return TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, NN__ROW(CROSS_ENTROPY), in, 3)) { return TENSOR__(poison); }
     o.p = &o.params;
     o.params.i[0] = a->reduction;
     o.params.i[1] = a->ignore_index;
@@ -9561,7 +10332,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     TENSOR__(result)(&o, x->dtype, dims, a->reduction == TENSOR_NONE ? 1 : 0);
     TENSOR__(result)(&o, x->dtype, dims, 1);
     TENSOR__(result)(&o, x->dtype, dims, 0);
-    y = TENSOR__(finish)(&o);
+    tensor_t *y = TENSOR__(finish)(&o);
     return a->reduction == TENSOR_NONE ? (tensor_reshape_n)(y, t->dims, t->ndim) : y;
 }
 
@@ -9570,6 +10341,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_call(tensor_cross_entropy_args_t *a, int 
                  a->weight = cast_[2], nn__cross_entropy_front(a, nll)), a->input, a->target, a->weight)
     return nn__cross_entropy_front(a, nll);
 }
+
 NN__OWN_FRONT(cross_entropy, NN__OR(ignore_index, -100), nn__cross_entropy_call(&a, 0))
 
 TENSOR__FN tensor_t *nn__nll_front(const tensor_nll_loss_args_t *a) {
@@ -9581,6 +10353,7 @@ TENSOR__FN tensor_t *nn__nll_front(const tensor_nll_loss_args_t *a) {
     b.reduction = a->reduction;
     return nn__cross_entropy_call(&b, 1);
 }
+
 NN__OWN_FRONT(nll_loss, NN__OR(ignore_index, -100), nn__nll_front(&a))
 
 // ---- public functions of the pointwise losses: row, at_zero, weights, parameter, its default
@@ -9605,30 +10378,31 @@ TENSOR__FN const tensor_t *nn__loss_inputs(const char *op, const char *names,
                                unsigned same, tensor_reduction_t reduction) {
     tensor__op_t o;
     tensor__row_t row;
+    if (!nn__row_begin(&o, &row, op, names, required, in, nin)) { return NULL; }
+    const tensor_t *like = nn__promote(in, nin, floats);
+    for (int k = 0; k < nin; k++) { o.args[k] = in[k] = signs >> k & 1u ? nn__narrow(in[k], like) : in[k]; }
+    if (!nn__floats(&o, floats | signs)) { return NULL; }
     char name[16], first[16];
-    const tensor_t *like;
-    int k;
-    if (!nn__row_begin(&o, &row, op, names, required, in, nin)) return NULL;
-    like = nn__promote(in, nin, floats);
-    for (k = 0; k < nin; k++) o.args[k] = in[k] = signs >> k & 1u ? nn__narrow(in[k], like) : in[k];
-    if (!nn__floats(&o, floats | signs)) return NULL;
-    for (k = 1; k < nin; k++) {
-        if (!(same >> k & 1u)) continue;
-        if (nn__same_shape(in[k], in[0])) continue;
+    for (int k = 1; k < nin; k++) {
+        if (!(same >> k & 1u)) { continue; }
+        if (nn__same_shape(in[k], in[0])) { continue; }
         return NN__GIVE((const tensor_t *)NULL, TENSOR_ERR_SHAPE,
                         "%s: %s %t and %s %t must have one shape", op, nn__arg_name(&row, 0, first), in[0],
                         nn__arg_name(&row, k, name), in[k]);
     }
-    if ((int)reduction < 0 || reduction > TENSOR_NONE)
+    if ((int)reduction < 0 || reduction > TENSOR_NONE) {
         return NN__GIVE((const tensor_t *)NULL, TENSOR_ERR_SHAPE, "%s: reduction %i (%s %t) is none of its "
                         "own", op, (int)reduction, nn__arg_name(&row, 0, first), in[0]);
-    for (k = 0; k < nin; k++) in[k] = nn__wide(in[k]);
+    }
+    for (int k = 0; k < nin; k++) { in[k] = nn__wide(in[k]); }
     return like;
 }
+
 TENSOR__FN tensor_t *nn__reduce(tensor_t *y, tensor_reduction_t reduction, const tensor_t *like) {
-    if (reduction != TENSOR_NONE) y = reduction == TENSOR_SUM ? (tensor_sum)(y) : (tensor_mean)(y);
+    if (reduction != TENSOR_NONE) { y = reduction == TENSOR_SUM ? (tensor_sum)(y) : (tensor_mean)(y); }
     return nn__narrow(y, like);
 }
+
 // x where condition, else 0.
 TENSOR__FN tensor_t *nn__only(tensor_t *x, tensor_t *condition) {
     return (tensor_masked_fill)(x, (tensor_logical_not)(condition), 0);
@@ -9639,6 +10413,7 @@ TENSOR__FN tensor_t *nn__hinge_embedding_loss(const tensor_margin_loss_args_t *a
     y = nn__only(y, (tensor_ne_scalar)(in[1], 1));
     return (tensor_add)(y, nn__only(in[0], (tensor_ne_scalar)(in[1], -1)));
 }
+
 TENSOR__FN tensor_t *nn__soft_margin_loss(const tensor_margin_loss_args_t *a, tensor_t **in) {
     (void)a;
     return (tensor_neg)((tensor_logsigmoid)((tensor_mul)(in[0], in[1])));
@@ -9649,60 +10424,64 @@ TENSOR__FN tensor_t *nn__soft_margin_loss(const tensor_margin_loss_args_t *a, te
 // one class), gets the dims that it should have.
 TENSOR__FN int nn__classes(const char *op, tensor_t **in, int all) {
     static const int64_t one = 1;
-    const tensor_t *x, *t, *w = in[2];
-    int nd, d, fits, row;
+    const tensor_t *w = in[2];
     if (in[0]->ndim == 0) { in[0] = (tensor_reshape_n)(in[0], &one, 1); }
-    x = in[0];
-    nd = x->ndim - !all;
-    row = x->ndim == 1 || (!all && x->ndim == 2 && x->dims[0] == 1);
+    const tensor_t *x = in[0];
+    int nd = x->ndim - !all;
+    int row = x->ndim == 1 || (!all && x->ndim == 2 && x->dims[0] == 1);
     if (row && in[1]->ndim < 2 && in[1]->numel == 1) { in[1] = (tensor_reshape_n)(in[1], &one, nd); }
-    t = in[1];
-    fits = t->ndim == nd;
-    if (x->ndim < 1 || x->ndim > 2 || x->dims[x->ndim - 1] == 0)
+    const tensor_t *t = in[1];
+    int fits = t->ndim == nd;
+    if (x->ndim < 1 || x->ndim > 2 || x->dims[x->ndim - 1] == 0) {
         NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t must be [N, C] or [C], C > 0", op, x);
-    else if (!nn__is_index(t))
+    } else if (!nn__is_index(t)) {
         NN__FAIL(TENSOR_ERR_DTYPE, "%s: target is %y, must be i32 or i64", op, t);
-    else {
-        for (d = 0; fits && d < nd; d++) fits = t->dims[d] == x->dims[d];
-        if (!fits)
+    } else {
+        for (int d = 0; fits && d < nd; d++) { fits = t->dims[d] == x->dims[d]; }
+        if (!fits) {
             NN__FAIL(TENSOR_ERR_SHAPE, "%s: target %t must have the dims of input %t%s", op, t, x,
                      all ? "" : " without the classes");
-        else if (w && (w->ndim != 1 || w->dims[0] != x->dims[x->ndim - 1]))
+        } else if (w && (w->ndim != 1 || w->dims[0] != x->dims[x->ndim - 1])) {
             NN__FAIL(TENSOR_ERR_SHAPE, "%s: weight %t must have the %d classes of input %t", op, w,
                      x->dims[x->ndim - 1], x);
-        else if (w && w->dtype != x->dtype)
+        } else if (w && w->dtype != x->dtype) {
             NN__FAIL(TENSOR_ERR_DTYPE, "%s: weight is %y, input is %y; use tensor_to", op, w, x);
-        else
+        } else {
             return 1;
+        }
     }
     return 0;
 }
 
 TENSOR__FN tensor_t *nn__multi_margin_loss(const tensor_margin_loss_args_t *a, tensor_t **in) {
-    tensor_t *x, *t, *y, *target = in[1];
-    if (!nn__classes("multi_margin_loss", in, 0)) return TENSOR__(poison);
-    x = in[0];
-    if (a->p != 1 && a->p != 2)
+    tensor_t *target = in[1];
+    if (!nn__classes("multi_margin_loss", in, 0)) { return TENSOR__(poison); }
+    tensor_t *x = in[0];
+    if (a->p != 1 && a->p != 2) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "multi_margin_loss: p %d must be 1 or 2 (input %t)", a->p, x);
-    t = (tensor_unsqueeze)(in[1], -1);
-    y = (tensor_relu)((tensor_add_scalar)((tensor_sub)(x, (tensor_gather)(x, -1, t)), a->margin));
-    if (a->p == 2) y = (tensor_square)(y);
-    if (in[2]) y = (tensor_mul)(y, (tensor_gather)((tensor_expand_n)(in[2], x->dims, x->ndim), -1, t));
+    }
+    tensor_t *t = (tensor_unsqueeze)(in[1], -1);
+    tensor_t *y = (tensor_relu)((tensor_add_scalar)((tensor_sub)(x, (tensor_gather)(x, -1, t)), a->margin));
+    if (a->p == 2) { y = (tensor_square)(y); }
+    if (in[2]) { y = (tensor_mul)(y, (tensor_gather)((tensor_expand_n)(in[2], x->dims, x->ndim), -1, t)); }
+
     // The class itself gives margin^p: no term.
     y = (tensor_scatter)(y, -1, t, nn__like(t->dims, t->ndim, 0, x));
     y = (tensor_div_scalar)((tensor_sum_dim)(y, -1, 0), (double)x->dims[x->ndim - 1]);
     return nn__shaped(y, target->dims, target->ndim);
 }
+
 TENSOR__FN tensor_t *nn__multilabel_margin_loss(const tensor_margin_loss_args_t *a, tensor_t **in) {
     tensor_t *both[3] = {in[0], in[1], NULL};
-    tensor_t *x, *t, *real, *y;
     (void)a;
-    if (!nn__classes("multilabel_margin_loss", both, 1)) return TENSOR__(poison);
-    x = both[0];
-    t = both[1];
-    real = (tensor_eq_scalar)((tensor_cumsum)((tensor_eq_scalar)(t, -1), -1), 0);   // before the first -1
+    if (!nn__classes("multilabel_margin_loss", both, 1)) { return TENSOR__(poison); }
+    tensor_t *x = both[0];
+    tensor_t *t = both[1];
+
+    // before the first -1
+    tensor_t *real = (tensor_eq_scalar)((tensor_cumsum)((tensor_eq_scalar)(t, -1), -1), 0);
     t = nn__only(t, real);
-    y = (tensor_zeros_like)(x);
+    tensor_t *y = (tensor_zeros_like)(x);
     y = (tensor_eq_scalar)((tensor_scatter_add)(y, -1, t, (tensor_to)(real, (tensor_dtype_t)x->dtype)), 0);
     t = (tensor_unsqueeze)((tensor_gather)(x, -1, t), -1);
     t = (tensor_relu)((tensor_add_scalar)((tensor_sub)((tensor_unsqueeze)(x, -2), t), 1));
@@ -9712,26 +10491,31 @@ TENSOR__FN tensor_t *nn__multilabel_margin_loss(const tensor_margin_loss_args_t 
 }
 
 TENSOR__FN tensor_t *nn__multilabel_soft_margin_loss(const tensor_margin_loss_args_t *a, tensor_t **in) {
-    tensor_t *x = in[0], *y;
+    tensor_t *x = in[0];
     (void)a;
-    if (x->ndim < 1)
+    if (x->ndim < 1) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "multilabel_soft_margin_loss: input %t must be [..., C]", x);
-    if (!nn__loss_weight("multilabel_soft_margin_loss", "weight", &in[2], x)) return TENSOR__(poison);
+    }
+    if (!nn__loss_weight("multilabel_soft_margin_loss", "weight", &in[2], x)) { return TENSOR__(poison); }
+
     // t log s(x) + (1 - t) log s(-x) = log s(x) - (1 - t) x
-    y = (tensor_sub)((tensor_mul)((tensor_rsub_scalar)(in[1], 1), x), (tensor_logsigmoid)(x));
-    if (in[2]) y = (tensor_mul)(y, in[2]);
+    tensor_t *y = (tensor_sub)((tensor_mul)((tensor_rsub_scalar)(in[1], 1), x), (tensor_logsigmoid)(x));
+    if (in[2]) { y = (tensor_mul)(y, in[2]); }
     return (tensor_mean_dim)(y, -1, 0);
 }
+
 TENSOR__FN tensor_t *nn__margin_ranking_loss(const tensor_ranking_loss_args_t *a, tensor_t **in) {
     tensor_t *y = (tensor_mul)(in[2], (tensor_sub)(in[1], in[0]));
     return (tensor_relu)((tensor_add_scalar)(y, a->margin));
 }
+
 TENSOR__FN tensor_t *nn__cosine_embedding_loss(const tensor_ranking_loss_args_t *a, tensor_t **in) {
-    tensor_t *x = in[0], *t = in[2], *y;
-    if (x->ndim < 1 || x->ndim > 2 || t->ndim != x->ndim - 1 || (t->ndim && t->dims[0] != x->dims[0]))
+    tensor_t *x = in[0], *t = in[2];
+    if (x->ndim < 1 || x->ndim > 2 || t->ndim != x->ndim - 1 || (t->ndim && t->dims[0] != x->dims[0])) {
         return NN__FAIL(TENSOR_ERR_SHAPE,
                         "cosine_embedding_loss: input1 %t must be [N, D] or [D], target %t [N] or []", x, t);
-    y = (tensor_add_scalar)((tensor_sum_dim)((tensor_square)(x), -1, 0), 1e-12);
+    }
+    tensor_t *y = (tensor_add_scalar)((tensor_sum_dim)((tensor_square)(x), -1, 0), 1e-12);
     y = (tensor_mul)(y, (tensor_add_scalar)((tensor_sum_dim)((tensor_square)(in[1]), -1, 0), 1e-12));
     y = (tensor_div)((tensor_sum_dim)((tensor_mul)(x, in[1]), -1, 0), (tensor_sqrt)(y));
     x = nn__only((tensor_rsub_scalar)(y, 1), (tensor_eq_scalar)(t, 1));
@@ -9741,54 +10525,63 @@ TENSOR__FN tensor_t *nn__cosine_embedding_loss(const tensor_ranking_loss_args_t 
 
 TENSOR__FN tensor_t *nn__distance(tensor_t *a, tensor_t *b, double p, double eps) {
     tensor_t *d = (tensor_add_scalar)((tensor_sub)(a, b), eps);
-    if (p == 2) return (tensor_norm_dim)(d, -1, 0);
+    if (p == 2) { return (tensor_norm_dim)(d, -1, 0); }
     d = (tensor_abs)(d);
-    if (p == INFINITY) return (tensor_amax_dim)(d, -1, 0);
-    if (p == 1) return (tensor_sum_dim)(d, -1, 0);
+    if (p == INFINITY) { return (tensor_amax_dim)(d, -1, 0); }
+    if (p == 1) { return (tensor_sum_dim)(d, -1, 0); }
     return (tensor_pow_scalar)((tensor_sum_dim)((tensor_pow_scalar)(d, p), -1, 0), 1 / p);
 }
+
 TENSOR__FN tensor_t *nn__triplet_margin_loss(const tensor_triplet_margin_loss_args_t *a, tensor_t **in) {
-    tensor_t *away, *y;
-    int k;
-    if (!(a->p > 0) || !(a->margin > 0))
+    if (!(a->p > 0) || !(a->margin > 0)) {
         return NN__FAIL(TENSOR_ERR_SHAPE,
                         "triplet_margin_loss: p %g and margin %g must be above 0 (anchor %t)", a->p,
                         a->margin, in[0]);
-    for (k = 0; k < 3; k++)
-        if (!in[k]->ndim) in[k] = (tensor_unsqueeze)(in[k], 0);
-    y = nn__distance(in[0], in[1], a->p, a->eps);
-    away = nn__distance(in[0], in[2], a->p, a->eps);
-    if (a->swap) away = (tensor_minimum)(away, nn__distance(in[1], in[2], a->p, a->eps));
+    }
+    for (int k = 0; k < 3; k++) {
+        if (!in[k]->ndim) { in[k] = (tensor_unsqueeze)(in[k], 0); }
+    }
+    tensor_t *y = nn__distance(in[0], in[1], a->p, a->eps);
+    tensor_t *away = nn__distance(in[0], in[2], a->p, a->eps);
+    if (a->swap) { away = (tensor_minimum)(away, nn__distance(in[1], in[2], a->p, a->eps)); }
     return (tensor_relu)((tensor_add_scalar)((tensor_sub)(y, away), a->margin));
 }
+
 TENSOR__FN tensor_t *nn__gaussian_nll_loss(const tensor_gaussian_nll_loss_args_t *a, tensor_t **in) {
-    tensor_t *x = in[0], *v = in[2], *y;
-    int d, ones = 0, less = v->ndim + 1 == x->ndim, fits = v->ndim == x->ndim || less;
-    for (d = 0; fits && d < v->ndim; d++) {
-        if (v->dims[d] == x->dims[d]) continue;
+    tensor_t *x = in[0], *v = in[2];
+    int ones = 0, less = v->ndim + 1 == x->ndim, fits = v->ndim == x->ndim || less;
+    for (int d = 0; fits && d < v->ndim; d++) {
+        if (v->dims[d] == x->dims[d]) { continue; }
         fits = !less && v->dims[d] == 1;
         ones++;
     }
-    if (!fits || ones > 1)
+    if (!fits || ones > 1) {
         return NN__FAIL(TENSOR_ERR_SHAPE,
                         "gaussian_nll_loss: var %t must have the shape of input %t, one dim of it 1, or no "
                         "last dim",
                         v, x);
-    if (!nn__loss_weight("gaussian_nll_loss", "target", &in[1], x)) return TENSOR__(poison);
-    if ((tensor_item)((tensor_any)((tensor_lt_scalar)((tensor_detach)(v), 0))) != 0)
+    }
+    if (!nn__loss_weight("gaussian_nll_loss", "target", &in[1], x)) { return TENSOR__(poison); }
+    if ((tensor_item)((tensor_any)((tensor_lt_scalar)((tensor_detach)(v), 0))) != 0) {
         return NN__FAIL(TENSOR_ERR_INDEX, "gaussian_nll_loss: var %t has a negative element", v);
-    if (less) v = (tensor_unsqueeze)(v, -1);
+    }
+    if (less) { v = (tensor_unsqueeze)(v, -1); }
+
     // eps + v - v has the value of the bound and the gradient of v.
     v = (tensor_where)((tensor_lt_scalar)(v, a->eps),
                        (tensor_add_scalar)((tensor_sub)(v, (tensor_detach)(v)), a->eps), v);
-    y = (tensor_div)((tensor_square)((tensor_sub)(x, in[1])), v);
+    tensor_t *y = (tensor_div)((tensor_square)((tensor_sub)(x, in[1])), v);
     y = (tensor_mul_scalar)((tensor_add)((tensor_log)(v), y), 0.5);
     return a->full ? (tensor_add_scalar)(y, 0.91893853320467274) : y;
 }
+
 TENSOR__FN tensor_t *nn__poisson_nll_loss(const tensor_poisson_nll_loss_args_t *a, tensor_t **in) {
     tensor_t *x = in[0], *t = in[1], *y;
-    if (a->no_log_input) y = (tensor_sub)(x, (tensor_mul)(t, (tensor_log)((tensor_add_scalar)(x, a->eps))));
-    else y = (tensor_sub)((tensor_exp)(x), (tensor_mul)(t, x));
+    if (a->no_log_input) {
+        y = (tensor_sub)(x, (tensor_mul)(t, (tensor_log)((tensor_add_scalar)(x, a->eps))));
+    } else {
+        y = (tensor_sub)((tensor_exp)(x), (tensor_mul)(t, x));
+    }
     if (a->full) {   // t log t - t + log(2 pi t) / 2 above 1
         tensor_t *low = (tensor_le_scalar)(t, 1), *log_t = (tensor_log)((tensor_masked_fill)(t, low, 1));
         tensor_t *s = (tensor_sub)((tensor_mul)((tensor_add_scalar)(t, 0.5), log_t), t);
@@ -9826,14 +10619,20 @@ NN__X(margin_ranking_loss, tensor_ranking_loss, "input1 input2 target", 3, 7, 0,
 NN__X(cosine_embedding_loss, tensor_ranking_loss, "input1 input2 target", 3, 3, 4, 2, a->input1, a->input2,
       a->target)
 #undef NN__X
+
 NN__LOSS_OF(triplet_margin_loss, tensor_triplet_margin_loss, "anchor positive negative", 3, 7, 0, 6,
             a->anchor, a->positive, a->negative)
 NN__LOSS_OF(gaussian_nll_loss, tensor_gaussian_nll_loss, "input target var", 3, 7, 0, 0, a->input, a->target,
             a->var)
 NN__LOSS_OF(poisson_nll_loss, tensor_poisson_nll_loss, "input target", 2, 3, 0, 2, a->input, a->target)
 
-// ---- ctc: log-space forward and backward sums over the blank-separated labels of an item (2 L + 1 states).
-// The kernel makes the gradient along: what backward would need is all there.
+// ------------------------------------------------------------------------------
+// >>impl-ctc                                      MARK: connectionist temporal classification
+//
+// Log-space forward and backward sums over the blank-separated labels of an item (2 L + 1 states). Items
+// are cut over threads; an item with no path has the loss infinity, or 0 with zero_infinity. Rejected:
+// probabilities with rescaling (they underflow within a step of long items).
+// ------------------------------------------------------------------------------
 
 typedef struct nn__ctc_t {
     const tensor_call_t *c;
@@ -9842,8 +10641,8 @@ typedef struct nn__ctc_t {
 } nn__ctc_t;
 
 TENSOR__FN void nn__ctc_plan(nn__ctc_t *v, const tensor_call_t *c) {
-    int64_t i, most = 0;
-    for (i = 0; i < c->arg[3].numel; i++) most = nn__max(most, nn__index(&c->arg[3], i));
+    int64_t most = 0;
+    for (int64_t i = 0; i < c->arg[3].numel; i++) { most = nn__max(most, nn__index(&c->arg[3], i)); }
     v->c = c;
     v->t = c->arg[0].dims[0];
     v->n = c->arg[0].dims[1];
@@ -9851,80 +10650,96 @@ TENSOR__FN void nn__ctc_plan(nn__ctc_t *v, const tensor_call_t *c) {
     v->states = 2 * nn__min(most, c->arg[1].numel) + 1;
     v->worker = (size_t)((c->p->i[2] ? v->t + 1 : 2) * v->states + v->classes);
 }
+
 TENSOR__FN uint64_t nn__scratch_ctc(const tensor_call_t *c) {
     nn__ctc_t v;
     nn__ctc_plan(&v, c);
     return (uint64_t)v.worker * sizeof(double) * (uint64_t)TENSOR__(thread_count)();
 }
+
 // First label of item n; lengths were checked.
 TENSOR__FN int64_t nn__ctc_first(const tensor_call_t *c, int64_t n) {
-    int64_t i, at = n * c->p->i[1];
-    for (i = 0; c->p->i[1] == 0 && i < n; i++) at += nn__index(&c->arg[3], i);
+    int64_t at = n * c->p->i[1];
+    for (int64_t i = 0; c->p->i[1] == 0 && i < n; i++) { at += nn__index(&c->arg[3], i); }
     return at;
 }
+
 TENSOR__FN double nn__log_add(double a, double b) {
     double m = a > b ? a : b;
-    return m == -INFINITY ? m : m + log1p(exp((a > b ? b : a) - m));
+    if (m == -INFINITY) { return m; }
+    return m + log1p(exp((a > b ? b : a) - m));
 }
+
 // Label of state s.
 #define NN__CTC_LABEL(s) ((s) % 2 ? nn__index(&c->arg[1], first + (s) / 2) : c->p->i[0])
+
 TENSOR__FN void nn__ctc_task(void *arg, int64_t n, int worker) {
     const nn__ctc_t *v = (const nn__ctc_t *)arg;
     const tensor_call_t *c = v->c;
     const tensor_arg_t *x = &c->arg[0];
     int64_t first = nn__ctc_first(c, n), length = nn__index(&c->arg[2], n),
             states = 2 * nn__index(&c->arg[3], n) + 1;
-    int64_t t, s, k, grad = c->p->i[2], rows = grad ? v->t : 1;
+    int64_t grad = c->p->i[2], rows = grad ? v->t : 1;
     double *alpha = (double *)c->scratch + (size_t)worker * v->worker, *row = alpha,
            *beta = alpha + rows * v->states;
-    double *sum = beta + v->states, loss, before;
-    for (t = 0; t < length; t++) {
+    double *sum = beta + v->states;
+    for (int64_t t = 0; t < length; t++) {
         const double *old = row;
-        if (t > 0 && grad) row += v->states;
-        for (s = states - 1; s >= 0; s--) {   // downwards: row may be old
+        if (t > 0 && grad) { row += v->states; }
+        for (int64_t s = states - 1; s >= 0; s--) {  // downwards: row may be old
             double a = s < 2 && t == 0 ? 0 : -INFINITY;
             if (t > 0) {
                 a = old[s];
-                if (s > 0) a = nn__log_add(a, old[s - 1]);
-                if (s > 1 && s % 2 && NN__CTC_LABEL(s) != NN__CTC_LABEL(s - 2))
+                if (s > 0) { a = nn__log_add(a, old[s - 1]); }
+                if (s > 1 && s % 2 && NN__CTC_LABEL(s) != NN__CTC_LABEL(s - 2)) {
                     a = nn__log_add(a, old[s - 2]);
+                }
             }
             row[s] = a + nn__value(x->data, x->dtype, (t * v->n + n) * v->classes + NN__CTC_LABEL(s));
         }
     }
-    before = states > 1 ? row[states - 2] : -INFINITY;
-    loss = length > 0 ? -nn__log_add(row[states - 1], before) : states > 1 ? INFINITY : 0;
+    double before = states > 1 ? row[states - 2] : -INFINITY;
+    double loss;
+    if (length > 0) {
+        loss = -nn__log_add(row[states - 1], before);
+    } else if (states > 1) {
+        loss = INFINITY;
+    } else {
+        loss = 0;
+    }
     nn__store(c->arg[4].data, x->dtype, n, loss == INFINITY && c->p->i[3] ? 0 : loss);
-    for (t = v->t - 1; grad && t >= 0; t--) {
+    int64_t k;
+    for (int64_t t = v->t - 1; grad && t >= 0; t--) {
         int64_t at = (t * v->n + n) * v->classes;
         if (t >= length || loss == INFINITY) {
             double fill = t < length && !c->p->i[3] ? (double)NAN : 0;
-            for (k = 0; k < v->classes; k++) nn__store(c->arg[5].data, x->dtype, at + k, fill);
+            for (k = 0; k < v->classes; k++) { nn__store(c->arg[5].data, x->dtype, at + k, fill); }
             continue;
         }
-        for (k = 0; k < v->classes; k++) sum[k] = -INFINITY;
-        for (s = 0; s < states; s++) {   // upwards: beta[s + 1..] are those of t + 1
+        for (k = 0; k < v->classes; k++) { sum[k] = -INFINITY; }
+        for (int64_t s = 0; s < states; s++) {  // upwards: beta[s + 1..] are those of t + 1
             double b = s >= states - 2 && t == length - 1 ? 0 : -INFINITY;
             k = NN__CTC_LABEL(s);
             if (t < length - 1) {
                 b = beta[s];
-                if (s + 1 < states) b = nn__log_add(b, beta[s + 1]);
-                if (s + 2 < states && s % 2 && k != NN__CTC_LABEL(s + 2)) b = nn__log_add(b, beta[s + 2]);
+                if (s + 1 < states) { b = nn__log_add(b, beta[s + 1]); }
+                if (s + 2 < states && s % 2 && k != NN__CTC_LABEL(s + 2)) { b = nn__log_add(b, beta[s + 2]); }
             }
             sum[k] = nn__log_add(sum[k], alpha[t * v->states + s] + b);
             beta[s] = b + nn__value(x->data, x->dtype, at + k);
         }
-        for (k = 0; k < v->classes; k++)
+        for (k = 0; k < v->classes; k++) {
             nn__store(c->arg[5].data, x->dtype, at + k,
                       exp(nn__value(x->data, x->dtype, at + k)) - exp(sum[k] + loss));
+        }
     }
 }
+
 TENSOR__FN int nn__cpu_ctc(tensor_call_t *c) {
-    nn__ctc_t v;
     const tensor_arg_t *a = c->arg;
-    int64_t i, total = 0, classes = a[0].dims[2], most = a[0].dims[0],
-               room = c->p->i[1] ? c->p->i[1] : a[1].numel;
-    for (i = 0; i < a[2].numel; i++) {
+    int64_t total = 0, classes = a[0].dims[2], most = a[0].dims[0], room =
+        c->p->i[1] ? c->p->i[1] : a[1].numel;
+    for (int64_t i = 0; i < a[2].numel; i++) {
         int64_t t = nn__index(&a[2], i), s = nn__index(&a[3], i);
         if (t < 0 || t > most || s < 0 || s > room || (total += c->p->i[1] ? 0 : s) > room) {
             TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX,
@@ -9933,16 +10748,17 @@ TENSOR__FN int nn__cpu_ctc(tensor_call_t *c) {
             return TENSOR_ERR_INDEX;
         }
     }
-    for (i = 0; i < a[2].numel; i++) {
-        int64_t first = nn__ctc_first(c, i), k;
-        for (k = 0; k < nn__index(&a[3], i); k++) {
+    for (int64_t i = 0; i < a[2].numel; i++) {
+        int64_t first = nn__ctc_first(c, i);
+        for (int64_t k = 0; k < nn__index(&a[3], i); k++) {
             int64_t label = nn__index(&a[1], first + k);
-            if (label >= 0 && label < classes) continue;
+            if (label >= 0 && label < classes) { continue; }
             (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX,
                                  "ctc_loss: target %d of item %d is not in 0..%d", label, i, classes - 1);
             return TENSOR_ERR_INDEX;
         }
     }
+    nn__ctc_t v;
     nn__ctc_plan(&v, c);
     nn__run(v.n, nn__ctc_task, &v);
     return TENSOR_OK;
@@ -9952,41 +10768,41 @@ TENSOR__FN int nn__cpu_ctc(tensor_call_t *c) {
 // The same recursion on tensors, -1e30 for -inf so that no gradient is NaN. exp(log_probs), which PyTorch's
 // gradient has besides, comes in with value 0.
 TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t *p) {
-    tensor_t *x = in[0], *a = NULL, *label, *skip, *end, *q,
-             *low = (tensor_scalar)(-1e30, (tensor_dtype_t)x->dtype);
+    tensor_t *x = in[0], *a = NULL, *low = (tensor_scalar)(-1e30, (tensor_dtype_t)x->dtype);
     tensor_arg_t arg[4];
-    int64_t i, s, t, first = 0, states = 1;
-    for (i = 1; i < 4; i++) {
+    int64_t first = 0, states = 1;
+    for (int64_t i = 1; i < 4; i++) {
         tensor_t *here = (tensor_to)(in[i], TENSOR_CPU);
-        if ((tensor_is_poison)(here)) return here;
+        if ((tensor_is_poison)(here)) { return here; }
         arg[i].data = (void *)(uintptr_t)(tensor_data)(here);
         arg[i].dtype = here->dtype;
     }
-    for (i = 0; i < x->dims[1]; i++) states = nn__max(states, 2 * nn__index(&arg[3], i) + 1);
+    for (int64_t i = 0; i < x->dims[1]; i++) { states = nn__max(states, 2 * nn__index(&arg[3], i) + 1); }
     const int64_t dims[2] = {x->dims[1], states};
-    label = (tensor_fill_)(nn__host_tensor(dims, 2, TENSOR_I64), (double)p->i[0]);
-    skip = (tensor_zero_)(nn__host_tensor(dims, 2, TENSOR_BOOL));
-    end = (tensor_zero_)(nn__host_tensor(dims, 2, TENSOR_BOOL));
-    if ((tensor_is_poison)(label) || (tensor_is_poison)(skip) || (tensor_is_poison)(end))
+    tensor_t *label = (tensor_fill_)(nn__host_tensor(dims, 2, TENSOR_I64), (double)p->i[0]);
+    tensor_t *skip = (tensor_zero_)(nn__host_tensor(dims, 2, TENSOR_BOOL));
+    tensor_t *end = (tensor_zero_)(nn__host_tensor(dims, 2, TENSOR_BOOL));
+    if ((tensor_is_poison)(label) || (tensor_is_poison)(skip) || (tensor_is_poison)(end)) {
         return TENSOR__(poison);
-    for (i = 0; i < dims[0]; i++) {
+    }
+    for (int64_t i = 0; i < dims[0]; i++) {
         int64_t *to = (int64_t *)(tensor_data_mut)(label) + i * states, n = nn__index(&arg[3], i);
         uint8_t *may = (uint8_t *)(tensor_data_mut)(skip) + i * states,
                 *last = (uint8_t *)(tensor_data_mut)(end) + i * states;
-        if (p->i[1]) first = i * p->i[1];
-        for (s = 0; s < n; s++) {
+        if (p->i[1]) { first = i * p->i[1]; }
+        for (int64_t s = 0; s < n; s++) {
             to[2 * s + 1] = nn__index(&arg[1], first + s);
             may[2 * s + 1] = s > 0 && to[2 * s + 1] != to[2 * s - 1];
         }
         last[2 * n] = 1;
-        if (n > 0) last[2 * n - 1] = 1;
+        if (n > 0) { last[2 * n - 1] = 1; }
         first += n;
     }
     label = nn__beside(label, x);
     skip = nn__beside(skip, x);
     end = nn__beside(end, x);
-    q = nn__like(dims, 1, 0, x);
-    for (t = 0; t < x->dims[0]; t++) {
+    tensor_t *q = nn__like(dims, 1, 0, x);
+    for (int64_t t = 0; t < x->dims[0]; t++) {
         tensor_t *row = (tensor_select)(x, 0, t), *on = (tensor_gt_scalar)(in[2], (double)t), *b, *list[3];
         if (t == 0) {
             b = (tensor_where)((tensor_lt_scalar)(nn__beside((tensor_arange)(0, (double)states, 1,
@@ -9997,7 +10813,7 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
             tensor_t *pad = (tensor_expand_n)(low, dims, 1), *both[2];
             both[0] = (tensor_unsqueeze)(pad, 1);
             list[0] = a;
-            for (i = 1; i < 3; i++) {
+            for (int64_t i = 1; i < 3; i++) {
                 both[1] = (tensor_narrow)(list[i - 1], 1, 0, states - 1);
                 list[i] = states > 1 ? (tensor_cat_n)(both, 2, 1) : both[0];
             }
@@ -10008,52 +10824,63 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
         a = (tensor_where)((tensor_unsqueeze)(on, 1), b, a);
         q = (tensor_add)(q, nn__only((tensor_sum_dim)((tensor_exp)(row), 1, 0), on));
     }
-    if (!a) return q;
+    if (!a) { return q; }
     a = (tensor_neg)((tensor_logsumexp)((tensor_where)(end, a, low), 1, 0));
     end = (tensor_gt_scalar)(a, 1e29);
-    if (p->i[3]) a = (tensor_masked_fill)((tensor_add)(a, (tensor_sub)(q, (tensor_detach)(q))), end, 0);
-    else a = (tensor_mul)((tensor_add)(a, (tensor_sub)(q, (tensor_detach)(q))),
-                          (tensor_masked_fill)((tensor_ones_like)((tensor_detach)(a)), end, INFINITY));
+    if (p->i[3]) {
+        a = (tensor_masked_fill)((tensor_add)(a, (tensor_sub)(q, (tensor_detach)(q))), end, 0);
+    } else {
+        a = (tensor_mul)((tensor_add)(a, (tensor_sub)(q, (tensor_detach)(q))),
+                         (tensor_masked_fill)((tensor_ones_like)((tensor_detach)(a)), end, INFINITY));
+    }
     return a;
 }
+
 TENSOR__FN void nn__grad_ctc(tensor__grad_t *g) {
-    if (nn__grad_created(g, nn__composed_ctc)) return;
-    if (TENSOR__(grad_need)(g, 0))
+    if (nn__grad_created(g, nn__composed_ctc)) { return; }
+    if (TENSOR__(grad_need)(g, 0)) {
         g->gx[0] = (tensor_mul)(TENSOR__(grad_out)(g, 1), (tensor_unsqueeze)(g->gy[0], 1));
+    }
 }
 
 TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
-    tensor__op_t o;
-    tensor_t *in[4] = {a->log_probs, a->targets, a->input_lengths, a->target_lengths}, *x, *y;
-    int64_t none = 0, k;
-    int single;
+    tensor_t *in[4] = {a->log_probs, a->targets, a->input_lengths, a->target_lengths};
+    int64_t none = 0;
     if (!nn__loss_inputs("ctc_loss", "log_probs targets input_lengths target_lengths", in, 4, 4, 1,
-                         0, 0, a->reduction))
+                         0, 0, a->reduction)) {
         return TENSOR__(poison);
-    x = in[0];
-    single = x->ndim == 2;
-    if (!nn__is_index(in[1]) || !nn__is_index(in[2]) || !nn__is_index(in[3]))
+    }
+    tensor_t *x = in[0];
+    int single = x->ndim == 2;
+    if (!nn__is_index(in[1]) || !nn__is_index(in[2]) || !nn__is_index(in[3])) {
         return NN__FAIL(TENSOR_ERR_DTYPE,
                         "ctc_loss: targets, input_lengths, target_lengths are %y, %y, %y, must be i32 or i64",
                         in[1], in[2], in[3]);
-    if (single) x = (tensor_unsqueeze)(x, 1);
-    for (k = 2; single && k < 4; k++)
-        if (in[k]->ndim == 0) in[k] = (tensor_unsqueeze)(in[k], 0);
+    }
+    if (single) { x = (tensor_unsqueeze)(x, 1); }
+    for (int64_t k = 2; single && k < 4; k++) {
+        if (in[k]->ndim == 0) { in[k] = (tensor_unsqueeze)(in[k], 0); }
+    }
     if (x->ndim != 3 || x->dims[2] == 0 || in[1]->ndim < 1 || in[1]->ndim > 2 - single ||
-        (in[1]->ndim == 2 && in[1]->dims[0] != x->dims[1]))
+        (in[1]->ndim == 2 && in[1]->dims[0] != x->dims[1])) {
         return NN__FAIL(TENSOR_ERR_SHAPE,
                         "ctc_loss: log_probs %t must be [T, N, C] or [T, C], targets %t [N, S] or [sum]",
                         a->log_probs, in[1]);
-    if (in[2]->ndim != 1 || in[2]->dims[0] != x->dims[1] || in[3]->ndim != 1 || in[3]->dims[0] != x->dims[1])
+    }
+    if (in[2]->ndim != 1 || in[2]->dims[0] != x->dims[1] || in[3]->ndim != 1 ||
+        in[3]->dims[0] != x->dims[1]) {
         return NN__FAIL(TENSOR_ERR_SHAPE,
             "ctc_loss: input_lengths %t and target_lengths %t must have the %d items of log_probs %t",
             a->input_lengths, a->target_lengths, x->dims[1], a->log_probs);
-    if (a->blank < 0 || a->blank >= x->dims[2])
+    }
+    if (a->blank < 0 || a->blank >= x->dims[2]) {
         return NN__FAIL(TENSOR_ERR_INDEX, "ctc_loss: blank %d is not in 0..%d (log_probs %t)", a->blank,
                         x->dims[2] - 1, a->log_probs);
+    }
     in[0] = nn__contiguous(x);
-    for (k = 1; k < 4; k++) in[k] = nn__contiguous(in[k]);
-    if (!TENSOR__(begin)(&o, NN__ROW(CTC_LOSS), in, 4)) return TENSOR__(poison);
+    for (int64_t k = 1; k < 4; k++) { in[k] = nn__contiguous(in[k]); }
+    tensor__op_t o;
+    if (!TENSOR__(begin)(&o, NN__ROW(CTC_LOSS), in, 4)) { return TENSOR__(poison); }
     o.p = &o.params;
     o.params.i[0] = a->blank;
     o.params.i[1] = in[1]->ndim == 2 ? nn__max(in[1]->dims[1], 1) : 0;
@@ -10061,15 +10888,22 @@ TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
     o.params.i[3] = a->zero_infinity != 0;
     TENSOR__(result)(&o, x->dtype, x->dims + 1, 1);
     TENSOR__(result)(&o, x->dtype, o.params.i[2] ? x->dims : &none, o.params.i[2] ? 3 : 1);
-    y = TENSOR__(finish)(&o);
-    if (a->reduction == TENSOR_MEAN)
+    tensor_t *y = TENSOR__(finish)(&o);
+    if (a->reduction == TENSOR_MEAN) {
         y = (tensor_div)(y, (tensor_to)((tensor_maximum_scalar)(in[3], 1), (tensor_dtype_t)x->dtype));
-    if (single && a->reduction == TENSOR_NONE) y = (tensor_squeeze)(y, 0);
+    }
+    if (single && a->reduction == TENSOR_NONE) { y = (tensor_squeeze)(y, 0); }
     return nn__reduce(y, a->reduction, a->log_probs);
 }
+
 NN__OPTIONS(ctc_loss, NN__OR(blank, 0), nn__run_ctc_loss(&a))
 
-// ---- the table
+// ------------------------------------------------------------------------------
+// >>nn-table                                      MARK: rows
+//
+// The rows of NN_OPS: what a name, a family, a kernel and a gradient have to do with one another. It is
+// after all the functions that it names. Rejected: registration at run time.
+// ------------------------------------------------------------------------------
 
 #define NOGRAD NULL
 #define NN__ROW_OF(ID, name, family, nin, required, nout, cpu, scratch, grad, saves, cast, args, doc, own)   \
@@ -10094,6 +10928,7 @@ TENSOR__FN const tensor__row_t *nn__row(int id) {
     return rows[id - TENSOR_OP_NN_FIRST]();
 }
 #endif
+
 TENSOR__END
 
 // ------------------------------------------------------------------------------
@@ -10193,6 +11028,7 @@ typedef struct nn__item_t {
     nn__slot_t *slot;
     int64_t first;
 } nn__item_t;
+
 typedef struct nn__items_t {
     nn__item_t *item;
     int64_t n;
@@ -10206,29 +11042,30 @@ TENSOR__FN tensor__text_t nn__text(char *p, size_t room) {
     t.p = p;
     t.room = p ? room : 0;
     t.length = 0;
-    if (t.room) p[0] = 0;
+    if (t.room) { p[0] = 0; }
     return t;
 }
 
 // Zeroed; NULL after raising OUT_OF_MEMORY.
 TENSOR__FN void *nn__memory(uint64_t count, uint64_t size) {
     tensor__thread_t *th = nn__self();
-    if (size != 0 && count > ((uint64_t)1 << 62) / size)
+    if (size != 0 && count > ((uint64_t)1 << 62) / size) {
         return NN__GIVE((void *)NULL, TENSOR_ERR_OUT_OF_MEMORY, "nn: %d elements do not fit memory",
                         (int64_t)(count >> 1));
+    }
     return TENSOR__(memory)(th, count != 0 && size != 0 ? count * size : 1);
 }
 
 TENSOR__FN void nn__free(void *p) {
-    if (p) TENSOR__(memory_free)(nn__self(), p);
+    if (p) { TENSOR__(memory_free)(nn__self(), p); }
 }
 
 // A block of at least want elements with the first used ones copied; the old one is freed. NULL = out of
 // memory.
 TENSOR__FN void *nn__grow(void *p, uint64_t used, uint64_t want, uint64_t size) {
     void *q = nn__memory(want, size);
-    if (!q) return NULL;
-    if (p && used) memcpy(q, p, (size_t)(used * size));
+    if (!q) { return NULL; }
+    if (p && used) { memcpy(q, p, (size_t)(used * size)); }
     nn__free(p);
     return q;
 }
@@ -10236,31 +11073,33 @@ TENSOR__FN void *nn__grow(void *p, uint64_t used, uint64_t want, uint64_t size) 
 // A list of n elements with room for one more: p, or a larger block that replaces it. NULL = out of memory.
 TENSOR__FN void *nn__room(void *p, int64_t n, int64_t *cap, int64_t first, uint64_t size) {
     int64_t want = *cap ? 2 * *cap : first;
-    if (n < *cap) return p;
+    if (n < *cap) { return p; }
     p = nn__grow(p, (uint64_t)n, (uint64_t)want, size);
-    if (p) *cap = want;
+    if (p) { *cap = want; }
     return p;
 }
 
 TENSOR__FN char *nn__copy_string(const char *s) {
     size_t n = strlen(s) + 1;
     char *q = (char *)nn__memory(n, 1);
-    if (q) memcpy(q, s, n);
+    if (q) { memcpy(q, s, n); }
     return q;
 }
 
 // The error of a call on something that is NULL or failed earlier: nothing new if the thread has one pending.
 TENSOR__FN int nn__poisoned(const char *op, const char *what, const void *p) {
     int code = tensor_error_code();
-    if (code != TENSOR_OK) return code;
+    if (code != TENSOR_OK) { return code; }
     return NN__ERROR(TENSOR_ERR_POISONED, "%s: %s %s", op, what, p ? "failed earlier" : "is NULL");
 }
 
 // Whether m is what nn_module_init made, freed or not; or zeroed storage, which waits for it.
 enum { NN__A_MODULE = 0x7E50B0D1 };
+
 TENSOR__FN int nn__is_module(const nn_module_t *m) {
     return TENSOR__GIVEN(m) && (uintptr_t)m % sizeof(void *) == 0 && m->state_ == NN__A_MODULE;
 }
+
 TENSOR__FN int nn__is_zeroed(const nn_module_t *m) {
     return TENSOR__GIVEN(m) && (uintptr_t)m % sizeof(void *) == 0 && m->state_ == 0 && !m->impl;
 }
@@ -10274,15 +11113,19 @@ TENSOR__FN int nn__open_module(const nn_module_t *m) {
 TENSOR__FN int nn__unusable(const char *op, const char *what, const nn_module_t *m) {
     int code = tensor_error_code();
     const char *why = "was freed";
-    if (code != TENSOR_OK || !m || nn__open_module(m)) return nn__poisoned(op, what, m);
-    if (nn__is_zeroed(m)) why = "was never initialised";
-    else if (!nn__is_module(m)) why = "is not a module (a function without its parentheses?)";
-    else if (!m->impl && m->code == TENSOR_ERR_OUT_OF_MEMORY) return nn__poisoned(op, what, m);
+    if (code != TENSOR_OK || !m || nn__open_module(m)) { return nn__poisoned(op, what, m); }
+    if (nn__is_zeroed(m)) {
+        why = "was never initialised";
+    } else if (!nn__is_module(m)) {
+        why = "is not a module (a function without its parentheses?)";
+    } else if (!m->impl && m->code == TENSOR_ERR_OUT_OF_MEMORY) {
+        return nn__poisoned(op, what, m);
+    }
     return NN__ERROR(TENSOR_ERR_POISONED, "%s: %s %s", op, what, why);
 }
 
 TENSOR__FN void nn__mark(nn_module_t *m, int code) {
-    if (m && m->code == TENSOR_OK) m->code = code != TENSOR_OK ? code : TENSOR_ERR_POISONED;
+    if (m && m->code == TENSOR_OK) { m->code = code != TENSOR_OK ? code : TENSOR_ERR_POISONED; }
 }
 
 TENSOR__FN int nn__usable(const nn_module_t *m) {
@@ -10291,39 +11134,42 @@ TENSOR__FN int nn__usable(const nn_module_t *m) {
 
 // Whether p is given, m open, m usable; raises if not.
 TENSOR__FN int nn__there(const char *op, const char *what, const void *p) {
-    if (!p) nn__poisoned(op, what, p);
+    if (!p) { nn__poisoned(op, what, p); }
     return p != NULL;
 }
+
 TENSOR__FN int nn__whole(const char *op, const char *what, tensor_t *t) {
     int good = t && !(tensor_is_poison)(t);
-    if (!good) nn__poisoned(op, what, t);
+    if (!good) { nn__poisoned(op, what, t); }
     return good;
 }
+
 TENSOR__FN int nn__opened(const char *op, const char *what, const nn_module_t *m) {
-    if (!nn__open_module(m)) nn__unusable(op, what, m);
+    if (!nn__open_module(m)) { nn__unusable(op, what, m); }
     return nn__open_module(m);
 }
+
 TENSOR__FN int nn__can_use(const char *op, const char *what, const nn_module_t *m) {
-    if (!nn__usable(m)) nn__unusable(op, what, m);
+    if (!nn__usable(m)) { nn__unusable(op, what, m); }
     return nn__usable(m);
 }
 
 // Parameters, buffers and parts say where their module was made.
 TENSOR__FN void nn__stamp_slots(const char *site, const nn_module_t *m) {
-    int k;
-    for (k = 0; nn__open_module(m) && k < m->impl->nslots; k++) {
+    for (int k = 0; nn__open_module(m) && k < m->impl->nslots; k++) {
         tensor_t *t = m->impl->slot[k].tensor;
         nn_module_t *part = m->impl->slot[k].child ? m->impl->slot[k].child->module : NULL;
-        if (t && !t->site) t->site = site;
-        if (!part || part->site) continue;
+        if (t && !t->site) { t->site = site; }
+        if (!part || part->site) { continue; }
         part->site = site;
         nn__stamp_slots(site, part);
     }
 }
+
 TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m) {
     if (nn__is_module(m) && !m->site) {
         m->site = site;
-        if (site) nn__stamp_slots(site, m);
+        if (site) { nn__stamp_slots(site, m); }
     }
     (void)tensor__at_ptr(site, m);
     return m;
@@ -10342,27 +11188,29 @@ TENSOR__FN void nn__let_go(nn_module_impl_t *impl) {
 
 TENSOR__FN void nn__leave_child(nn__slot_t *s) {
     nn_module_impl_t *c = s->child;
-    if (c->key == s->name) c->key = NULL;
+    if (c->key == s->name) { c->key = NULL; }
     c->parents--;
     c->refs--;
-    if (c->refs == 0) nn__let_go(c);
-    else if (c->parents == 0 && c->module) nn__close(c);
+    if (c->refs == 0) {
+        nn__let_go(c);
+    } else if (c->parents == 0 && c->module) {
+        nn__close(c);
+    }
 }
 
 TENSOR__FN void nn__clear_slot(nn__slot_t *s) {
-    if (s->tensor) TENSOR__(drop)(s->tensor);
-    if (s->child) nn__leave_child(s);
+    if (s->tensor) { TENSOR__(drop)(s->tensor); }
+    if (s->child) { nn__leave_child(s); }
     s->tensor = NULL;
     s->child = NULL;
 }
 
 TENSOR__FN void nn__close(nn_module_impl_t *impl) {
     nn_module_t *m = impl->module;
-    int i;
-    if (!m) return;
+    if (!m) { return; }
     impl->module = NULL;
     TENSOR__(disown)(&impl->owned);
-    for (i = 0; i < impl->nslots; i++) {
+    for (int i = 0; i < impl->nslots; i++) {
         nn__clear_slot(&impl->slot[i]);
         nn__free(impl->slot[i].name);
     }
@@ -10383,7 +11231,7 @@ TENSOR__FN void nn__close(nn_module_impl_t *impl) {
         impl->destroy(m);
         (tensor_scope_end)(scope);
     }
-    if (--impl->refs == 0) nn__let_go(impl);
+    if (--impl->refs == 0) { nn__let_go(impl); }
 }
 
 // At shutdown: children may be closed before or after their parents.
@@ -10393,8 +11241,8 @@ TENSOR__FN void nn__module_shutdown(tensor__owned_t *o) {
 
 TENSOR_API void nn_module_init(nn_module_t *m, const char *name, nn_forward_fn_t forward,
                                void (*destroy)(nn_module_t *m)) {
+    if (!nn__there("module_init", "the module", m)) { return; }
     nn_module_impl_t *impl;
-    if (!nn__there("module_init", "the module", m)) return;
     impl = (nn_module_impl_t *)TENSOR__(object)(nn__self(), TENSOR__MODULE, sizeof *impl);
     m->name = name ? name : "Module";
     m->forward = forward;
@@ -10404,7 +11252,7 @@ TENSOR_API void nn_module_init(nn_module_t *m, const char *name, nn_forward_fn_t
     m->site = NULL;
     m->impl = impl;
     m->state_ = NN__A_MODULE;
-    if (!impl) return;
+    if (!impl) { return; }
     impl->module = m;
     impl->destroy = destroy;
     impl->refs = 1;
@@ -10413,15 +11261,16 @@ TENSOR_API void nn_module_init(nn_module_t *m, const char *name, nn_forward_fn_t
 }
 
 TENSOR_API int (nn_free)(nn_module_t *m) {
-    nn_module_impl_t *impl;
-    if (!m || nn__is_zeroed(m)) return TENSOR_OK;
-    if (!nn__is_module(m)) return nn__unusable("free", "the argument", m);
-    impl = m->impl;
-    if (impl ? impl->module != m : m->code == TENSOR_ERR_OWNER)
+    if (!m || nn__is_zeroed(m)) { return TENSOR_OK; }
+    if (!nn__is_module(m)) { return nn__unusable("free", "the argument", m); }
+    nn_module_impl_t *impl = m->impl;
+    if (impl ? impl->module != m : m->code == TENSOR_ERR_OWNER) {
         return NN__ERROR(TENSOR_ERR_OWNER, "free: the module was freed already");
-    if (!impl) return TENSOR_OK;
-    if (impl->parents > 0)
+    }
+    if (!impl) { return TENSOR_OK; }
+    if (impl->parents > 0) {
         return NN__ERROR(TENSOR_ERR_OWNER, "free: module %s is part of another module, free that", m->name);
+    }
     m->impl = NULL;
     m->code = TENSOR_ERR_OWNER;
     nn__close(impl);
@@ -10433,9 +11282,10 @@ TENSOR_API int (nn_free)(nn_module_t *m) {
 // ------------------------------------------------------------------------------
 
 TENSOR__FN nn__slot_t *nn__find_slot(const nn_module_impl_t *impl, const char *name, size_t n) {
-    int i;
-    for (i = 0; i < impl->nslots; i++) {
-        if (strncmp(impl->slot[i].name, name, n) == 0 && impl->slot[i].name[n] == 0) return &impl->slot[i];
+    for (int i = 0; i < impl->nslots; i++) {
+        if (strncmp(impl->slot[i].name, name, n) == 0 && impl->slot[i].name[n] == 0) {
+            return &impl->slot[i];
+        }
     }
     return NULL;
 }
@@ -10443,17 +11293,15 @@ TENSOR__FN nn__slot_t *nn__find_slot(const nn_module_impl_t *impl, const char *n
 // The slot for name: the old one of that name, emptied, or a new one. NULL after raising (and marking m).
 TENSOR__FN nn__slot_t *nn__slot(nn_module_t *m, const char *op, const char *name, int kind) {
     nn_module_impl_t *impl = m->impl;
-    nn__slot_t *s;
     size_t n = name ? strlen(name) : 0;
     if (n == 0 || n > NN__MAX_NAME || strchr(name, '.')) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "%s: a name has 1 to 200 bytes and no dot (got \"%s\")", op,
-                 n > NN__MAX_NAME ? "a longer one"
-                 : name           ? name
-                                  : "");
+        const char *got = name ? name : "";
+        if (n > NN__MAX_NAME) { got = "a longer one"; }
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: a name has 1 to 200 bytes and no dot (got \"%s\")", op, got);
         nn__mark(m, TENSOR_ERR_SHAPE);
         return NULL;
     }
-    s = nn__find_slot(impl, name, n);
+    nn__slot_t *s = nn__find_slot(impl, name, n);
     if (!s) {
         char *copy = nn__copy_string(name);
         s = copy ? (nn__slot_t *)nn__room(impl->slot, impl->nslots, &impl->cap, 4, sizeof *s) : NULL;
@@ -10471,8 +11319,7 @@ TENSOR__FN nn__slot_t *nn__slot(nn_module_t *m, const char *op, const char *name
 }
 
 TENSOR__FN tensor_t *nn__register(nn_module_t *m, const char *op, const char *name, tensor_t *t, int kind) {
-    nn__slot_t *s;
-    if (!nn__opened(op, "the module", m)) return TENSOR__(poison);
+    if (!nn__opened(op, "the module", m)) { return TENSOR__(poison); }
     if (!t || (tensor_is_poison)(t)) {
         nn__mark(m, nn__poisoned(op, "the tensor", t));
         return TENSOR__(poison);
@@ -10490,8 +11337,8 @@ TENSOR__FN tensor_t *nn__register(nn_module_t *m, const char *op, const char *na
             return TENSOR__(poison);
         }
     }
-    s = nn__slot(m, op, name, kind);
-    if (!s) return TENSOR__(poison);
+    nn__slot_t *s = nn__slot(m, op, name, kind);
+    if (!s) { return TENSOR__(poison); }
     TENSOR__(hold)(t);
     nn__clear_slot(s);
     s->tensor = t;
@@ -10507,35 +11354,33 @@ TENSOR_API tensor_t *(nn_buffer)(nn_module_t *m, const char *name, tensor_t *t) 
 }
 
 TENSOR__FN int nn__contains(const nn_module_impl_t *outer, const nn_module_impl_t *inner) {
-    int i;
-    if (outer == inner) return 1;
-    for (i = 0; i < outer->nslots; i++) {
-        if (outer->slot[i].child && nn__contains(outer->slot[i].child, inner)) return 1;
+    if (outer == inner) { return 1; }
+    for (int i = 0; i < outer->nslots; i++) {
+        if (outer->slot[i].child && nn__contains(outer->slot[i].child, inner)) { return 1; }
     }
     return 0;
 }
 
 TENSOR_API nn_module_t *(nn_child)(nn_module_t *m, const char *name, nn_module_t *child) {
-    nn__slot_t *s;
-    if (!nn__opened("child", "the module", m)) return child;
+    if (!nn__opened("child", "the module", m)) { return child; }
     if (!nn__open_module(child)) {
         nn__mark(m, nn__unusable("child", "the child", child));
         return child;
     }
-    if (child->code != TENSOR_OK) nn__mark(m, child->code);
+    if (child->code != TENSOR_OK) { nn__mark(m, child->code); }
     if (nn__contains(child->impl, m->impl)) {
         NN__FAIL(TENSOR_ERR_OWNER, "child: %s is part of %s already", m->name, child->name);
         nn__mark(m, TENSOR_ERR_OWNER);
         return child;
     }
-    s = nn__slot(m, "child", name, NN__CHILD);
-    if (!s) return child;
-    if (s->child == child->impl) return child;
+    nn__slot_t *s = nn__slot(m, "child", name, NN__CHILD);
+    if (!s) { return child; }
+    if (s->child == child->impl) { return child; }
     child->impl->parents++;
     child->impl->refs++;
     nn__clear_slot(s);
     s->child = child->impl;
-    if (!child->impl->key) child->impl->key = s->name;
+    if (!child->impl->key) { child->impl->key = s->name; }
     return child;
 }
 
@@ -10544,12 +11389,11 @@ TENSOR_API nn_module_t *(nn_child)(nn_module_t *m, const char *name, nn_module_t
 // ------------------------------------------------------------------------------
 
 TENSOR__FN tensor_t *nn__forward_plain(nn_module_t *m, tensor_t *x) {
+    if (m->impl->kind && !m->impl->kind->composite) { return m->forward(m, x); }
     tensor_scope_t scope;
-    tensor_t *y;
-    if (m->impl->kind && !m->impl->kind->composite) return m->forward(m, x);
     scope = TENSOR__(scope)(-1);
-    y = m->forward(m, x);
-    if (!y) y = (tensor_t *)NN__FAIL(TENSOR_ERR_INTERNAL, "forward: that of %s returned NULL", m->name);
+    tensor_t *y = m->forward(m, x);
+    if (!y) { y = (tensor_t *)NN__FAIL(TENSOR_ERR_INTERNAL, "forward: that of %s returned NULL", m->name); }
     return (tensor_scope_return)(scope, y);
 }
 
@@ -10560,44 +11404,50 @@ typedef struct nn__hooked_t {
     tensor_t *grad_output;         // held
     int input;                     // x requires grad
 } nn__hooked_t;
+
 TENSOR__FN void nn__hooked_destroy(void *user) {
     nn__hooked_t *c = (nn__hooked_t *)user;
-    if (!TENSOR__DROP(&c->refs)) return;
-    if (c->grad_output) TENSOR__(drop)(c->grad_output);
-    if (--c->impl->refs == 0) nn__let_go(c->impl);
+    if (!TENSOR__DROP(&c->refs)) { return; }
+    if (c->grad_output) { TENSOR__(drop)(c->grad_output); }
+    if (--c->impl->refs == 0) { nn__let_go(c->impl); }
     nn__free(c);
 }
+
 TENSOR__FN tensor_t *nn__hooked_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {
     (void)ctx, (void)n;
     return in[0];
 }
+
 TENSOR__FN int nn__hooked_run(nn__hooked_t *c, tensor_t *grad, tensor_t **result) {
-    nn__hook_t *h;
     int64_t last = 0;
     *result = grad;
+    nn__hook_t *h;
     for (;;) {                     // a hook may remove any
-        for (h = c->impl->module ? c->impl->hooks : NULL; h && (h->id <= last || !h->back); h = h->next) {}
-        if (!h) return tensor_error_code();
+        for (h = c->impl->module ? c->impl->hooks : NULL; h && (h->id <= last || !h->back); h = h->next) { }
+        if (!h) { return tensor_error_code(); }
         last = h->id;
         grad = h->back(c->impl->module, *result, c->grad_output, h->user);
-        if (grad && *result) *result = grad;
-        if (tensor_error_code()) return tensor_error_code();
+        if (grad && *result) { *result = grad; }
+        if (tensor_error_code()) { return tensor_error_code(); }
     }
 }
+
 TENSOR__FN int nn__hooked_input(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n) {
     nn__hooked_t *c = (nn__hooked_t *)tensor_function_user(ctx);
     (void)n;
     return nn__hooked_run(c, grad, &grads[0]);
 }
+
 TENSOR__FN int nn__hooked_output(tensor_function_ctx_t *ctx, tensor_t *grad, tensor_t **grads, int n) {
     nn__hooked_t *c = (nn__hooked_t *)tensor_function_user(ctx);
     tensor_t *nothing = NULL, *old = c->grad_output;
     (void)n;
     grads[0] = grad;
     c->grad_output = TENSOR__(hold)(grad);
-    if (old) TENSOR__(drop)(old);
+    if (old) { TENSOR__(drop)(old); }
     return c->input ? TENSOR_OK : nn__hooked_run(c, NULL, &nothing);
 }
+
 TENSOR__FN tensor_t *nn__forward_hooked(nn_module_t *m, tensor_t *x) {
     static const tensor_function_t input = {"backward_hook", nn__hooked_forward, nn__hooked_input,
                                             nn__hooked_destroy},
@@ -10606,71 +11456,75 @@ TENSOR__FN tensor_t *nn__forward_hooked(nn_module_t *m, tensor_t *x) {
     tensor_scope_t scope = TENSOR__(scope)(-1);
     nn__hooked_t *c = NULL;
     nn__hook_t *h;
-    tensor_t *y, *r;
-    int64_t last;
+    tensor_t *r;
     int back = 0;
-    for (last = 0;;) {
-        for (h = m->impl->hooks; h && (h->id <= last || !h->pre); h = h->next) {}
-        if (!h) break;
+    for (int64_t last = 0;;) {
+        for (h = m->impl->hooks; h && (h->id <= last || !h->pre); h = h->next) { }
+        if (!h) { break; }
         last = h->id;
         r = h->pre(m, x, h->user);
-        if (r) x = r;
+        if (r) { x = r; }
     }
-    for (h = m->impl->hooks; h; h = h->next) back |= h->back != NULL;
+    for (h = m->impl->hooks; h; h = h->next) { back |= h->back != NULL; }
     if (back && tensor_grad_enabled() && x && !(tensor_is_poison)(x)) {
         c = (nn__hooked_t *)nn__memory(1, sizeof *c);
-        if (!c) return (tensor_scope_return)(scope, TENSOR__(poison));
+        if (!c) { return (tensor_scope_return)(scope, TENSOR__(poison)); }
         c->refs = 2;
         c->impl = m->impl;
         c->impl->refs++;
         c->input = tensor_requires_grad(x);
         x = (tensor_apply)(&input, c, &x, 1);
     }
-    y = nn__forward_plain(m, x);
-    for (last = 0;;) {
-        for (h = m->impl->hooks; h && (h->id <= last || !h->post); h = h->next) {}
-        if (!h) break;
+    tensor_t *y = nn__forward_plain(m, x);
+    for (int64_t last = 0;;) {
+        for (h = m->impl->hooks; h && (h->id <= last || !h->post); h = h->next) { }
+        if (!h) { break; }
         last = h->id;
         r = h->post(m, x, y, h->user);
-        if (r) y = r;
+        if (r) { y = r; }
     }
-    if (c) y = (tensor_apply)(&output, c, &y, 1);      // frees c's share if y is poison
+    if (c) { y = (tensor_apply)(&output, c, &y, 1); }  // frees c's share if y is poison
     return (tensor_scope_return)(scope, y);
 }
 
 TENSOR__FN int64_t nn__add_hook(nn_module_t *m, const char *op, nn_forward_pre_hook_t pre,
                                 nn_forward_hook_t post, nn_full_backward_hook_t back, void *user) {
-    nn__hook_t *h, **at;
-    if (!nn__opened(op, "the module", m)) return 0;
-    if (!pre && !post && !back) return NN__NO(TENSOR_ERR_OWNER, "%s: fn is NULL", op);
+    if (!nn__opened(op, "the module", m)) { return 0; }
+    if (!pre && !post && !back) { return NN__NO(TENSOR_ERR_OWNER, "%s: fn is NULL", op); }
+    nn__hook_t *h;
     h = (nn__hook_t *)nn__memory(1, sizeof *h);
-    if (!h) return 0;
+    if (!h) { return 0; }
     h->forward = nn__forward_hooked;
     h->id = ++m->impl->last_hook;
     h->pre = pre;
     h->post = post;
     h->back = back;
     h->user = user;
-    for (at = &m->impl->hooks; *at; at = &(*at)->next) {}
+    nn__hook_t **at;
+    for (at = &m->impl->hooks; *at; at = &(*at)->next) { }
     *at = h;
     return h->id;
 }
+
 TENSOR_API int64_t nn_register_forward_pre_hook(nn_module_t *m, nn_forward_pre_hook_t fn, void *user) {
     return nn__add_hook(m, "register_forward_pre_hook", fn, NULL, NULL, user);
 }
+
 TENSOR_API int64_t (nn_register_forward_hook)(nn_module_t *m, nn_forward_hook_t fn, void *user) {
     return nn__add_hook(m, "register_forward_hook", NULL, fn, NULL, user);
 }
+
 TENSOR_API int64_t nn_register_full_backward_hook(nn_module_t *m, nn_full_backward_hook_t fn, void *user) {
-    if (!TENSOR__TRAINS) return NN__UNTRAINED((int64_t)0, "register_full_backward_hook");
+    if (!TENSOR__TRAINS) { return NN__UNTRAINED((int64_t)0, "register_full_backward_hook"); }
     return nn__add_hook(m, "register_full_backward_hook", NULL, NULL, fn, user);
 }
+
 TENSOR_API int nn_remove_hook(nn_module_t *m, int64_t handle) {
-    nn__hook_t *h, **at;
-    if (!nn__open_module(m)) return 0;
-    for (at = &m->impl->hooks; *at && (*at)->id != handle; at = &(*at)->next) {}
-    h = *at;
-    if (!h) return 0;
+    if (!nn__open_module(m)) { return 0; }
+    nn__hook_t **at;
+    for (at = &m->impl->hooks; *at && (*at)->id != handle; at = &(*at)->next) { }
+    nn__hook_t *h = *at;
+    if (!h) { return 0; }
     *at = h->next;
     nn__free(h);
     return 1;
@@ -10678,43 +11532,40 @@ TENSOR_API int nn_remove_hook(nn_module_t *m, int64_t handle) {
 
 TENSOR_API tensor_t *(nn_forward)(nn_module_t *m, tensor_t *x) {
     tensor__thread_t *th = nn__self();
-    nn_module_impl_t *impl;
-    tensor_t *y;
-    int pushed;
     if (!nn__usable(m) || !m->forward) {
         if (tensor_error_code() == TENSOR_OK) {
-            if (nn__open_module(m) && m->code != TENSOR_OK)
+            if (nn__open_module(m) && m->code != TENSOR_OK) {
                 TENSOR__(fail)(th, m->code, "forward: module %s failed when it was made", m->name);
-            else if (nn__open_module(m))
+            } else if (nn__open_module(m)) {
                 TENSOR__(fail)(th, TENSOR_ERR_POISONED, "forward: module %s has no forward", m->name);
-            else
+            } else {
                 nn__unusable("forward", "the module", m);
+            }
         }
         return TENSOR__(poison);
     }
-    impl = m->impl;
-    pushed = impl->key != NULL;
-    if (pushed) TENSOR__(push_path)(th, impl->key);
-    y = impl->hooks ? impl->hooks->forward(m, x) : nn__forward_plain(m, x);
-    if (pushed) TENSOR__(pop_path)(th);
+    nn_module_impl_t *impl = m->impl;
+    int pushed = impl->key != NULL;
+    if (pushed) { TENSOR__(push_path)(th, impl->key); }
+    tensor_t *y = impl->hooks ? impl->hooks->forward(m, x) : nn__forward_plain(m, x);
+    if (pushed) { TENSOR__(pop_path)(th); }
     return y;
 }
 
 TENSOR__FN void nn__set_training(nn_module_impl_t *impl, int on) {
-    int i;
-    if (impl->module) impl->module->training = on;
-    for (i = 0; i < impl->nslots; i++) {
-        if (impl->slot[i].child) nn__set_training(impl->slot[i].child, on);
+    if (impl->module) { impl->module->training = on; }
+    for (int i = 0; i < impl->nslots; i++) {
+        if (impl->slot[i].child) { nn__set_training(impl->slot[i].child, on); }
     }
 }
 
 TENSOR_API nn_module_t *(nn_train)(nn_module_t *m) {
-    if (nn__open_module(m)) nn__set_training(m->impl, 1);
+    if (nn__open_module(m)) { nn__set_training(m->impl, 1); }
     return m;
 }
 
 TENSOR_API nn_module_t *(nn_eval)(nn_module_t *m) {
-    if (nn__open_module(m)) nn__set_training(m->impl, 0);
+    if (nn__open_module(m)) { nn__set_training(m->impl, 0); }
     return m;
 }
 
@@ -10730,8 +11581,7 @@ typedef struct nn__prefix_t {
 
 TENSOR__FN void nn__count_items(const nn_module_impl_t *impl, size_t prefix, uint64_t *items,
                                 uint64_t *bytes) {
-    int i;
-    for (i = 0; i < impl->nslots; i++) {
+    for (int i = 0; i < impl->nslots; i++) {
         const nn__slot_t *s = &impl->slot[i];
         size_t n = prefix + strlen(s->name) + 1;
         if (s->child) {
@@ -10744,7 +11594,7 @@ TENSOR__FN void nn__count_items(const nn_module_impl_t *impl, size_t prefix, uin
 }
 
 TENSOR__FN char *nn__write_name(char *to, const nn__prefix_t *p) {
-    if (p->up) to = nn__write_name(to, p->up);
+    if (p->up) { to = nn__write_name(to, p->up); }
     memcpy(to, p->name, p->len);
     to[p->len] = '.';
     return to + p->len + 1;
@@ -10752,12 +11602,11 @@ TENSOR__FN char *nn__write_name(char *to, const nn__prefix_t *p) {
 
 TENSOR__FN void nn__fill_items(nn_module_impl_t *impl, const nn__prefix_t *up, nn__items_t *out,
                                char **names) {
-    int kind, i;
-    for (kind = NN__PARAMETER; kind <= NN__CHILD; kind++) {
-        for (i = 0; i < impl->nslots; i++) {
+    for (int kind = NN__PARAMETER; kind <= NN__CHILD; kind++) {
+        for (int i = 0; i < impl->nslots; i++) {
             nn__slot_t *s = &impl->slot[i];
+            if (s->kind != kind || (!s->tensor && !s->child)) { continue; }
             nn__prefix_t p;
-            if (s->kind != kind || (!s->tensor && !s->child)) continue;
             p.up = up;
             p.name = s->name;
             p.len = strlen(s->name);
@@ -10778,31 +11627,28 @@ TENSOR__FN void nn__fill_items(nn_module_impl_t *impl, const nn__prefix_t *up, n
 // Every tensor under m by each of its names. kept: in a block to free, else in memory until the scope ends.
 // -> that memory, NULL after raising; out->item lies in it
 TENSOR__FN void *nn__collect_in(nn_module_t *m, const char *op, nn__items_t *out, int kept) {
-    uint64_t items = 0, bytes = 0, slots = 16, size, k;
-    unsigned char *block;
-    int32_t *table;
-    char *names;
-    int64_t i;
+    uint64_t items = 0, bytes = 0, slots = 16;
     out->item = NULL;
     out->n = 0;
-    if (!nn__can_use(op, "the module", m)) return NULL;
+    if (!nn__can_use(op, "the module", m)) { return NULL; }
     nn__count_items(m->impl, 0, &items, &bytes);
-    while (slots < 2 * items) slots *= 2;
-    size = items * sizeof(nn__item_t) + slots * sizeof(int32_t) + bytes;
-    block = (unsigned char *)(kept ? nn__memory(size, 1) : nn__lent(size, 1));
-    if (!block) return NULL;
-    if (!kept) memset(block, 0, (size_t)size);
+    while (slots < 2 * items) { slots *= 2; }
+    uint64_t size = items * sizeof(nn__item_t) + slots * sizeof(int32_t) + bytes;
+    unsigned char *block = (unsigned char *)(kept ? nn__memory(size, 1) : nn__lent(size, 1));
+    if (!block) { return NULL; }
+    if (!kept) { memset(block, 0, (size_t)size); }
     out->item = (nn__item_t *)(void *)block;
-    table = (int32_t *)(void *)(block + items * sizeof(nn__item_t));
-    names = (char *)(table + slots);
+    int32_t *table = (int32_t *)(void *)(block + items * sizeof(nn__item_t));
+    char *names = (char *)(table + slots);
     nn__fill_items(m->impl, NULL, out, &names);
-    for (i = 0; i < out->n; i++) {
+    uint64_t k;
+    for (int64_t i = 0; i < out->n; i++) {
         uint64_t h = (uint64_t)(uintptr_t)out->item[i].tensor;
         h = (h ^ (h >> 33)) * 0xFF51AFD7ED558CCDu;
         for (k = (h >> 32) & (slots - 1); table[k] != 0; k = (k + 1) & (slots - 1)) {
-            if (out->item[table[k] - 1].tensor == out->item[i].tensor) break;
+            if (out->item[table[k] - 1].tensor == out->item[i].tensor) { break; }
         }
-        if (table[k] == 0) table[k] = (int32_t)(i + 1);
+        if (table[k] == 0) { table[k] = (int32_t)(i + 1); }
         out->item[i].first = table[k] - 1;
     }
     return block;
@@ -10811,6 +11657,7 @@ TENSOR__FN void *nn__collect_in(nn_module_t *m, const char *op, nn__items_t *out
 TENSOR__FN void *nn__collect(nn_module_t *m, const char *op, nn__items_t *out) {
     return nn__collect_in(m, op, out, 1);
 }
+
 TENSOR__FN void *nn__collect_lent(nn_module_t *m, const char *op, nn__items_t *out) {
     return nn__collect_in(m, op, out, 0);
 }
@@ -10818,19 +11665,17 @@ TENSOR__FN void *nn__collect_lent(nn_module_t *m, const char *op, nn__items_t *o
 TENSOR__FN nn_named_list_t nn__named(nn_module_t *m, const char *op, int buffers) {
     nn_named_list_t r;
     nn__items_t all;
-    nn_named_t *list;
     void *block = nn__collect(m, op, &all);
-    int64_t i;
     r.item = NULL;
     r.count = 0;
-    if (!block) return r;
-    list = (nn_named_t *)nn__memory((uint64_t)all.n, sizeof(nn_named_t));
+    if (!block) { return r; }
+    nn_named_t *list = (nn_named_t *)nn__memory((uint64_t)all.n, sizeof(nn_named_t));
     if (!list) {
         nn__free(block);
         return r;
     }
-    for (i = 0; i < all.n; i++) {
-        if (all.item[i].first != i || (all.item[i].slot->kind == NN__BUFFER && !buffers)) continue;
+    for (int64_t i = 0; i < all.n; i++) {
+        if (all.item[i].first != i || (all.item[i].slot->kind == NN__BUFFER && !buffers)) { continue; }
         list[r.count].name = all.item[i].name;
         list[r.count].tensor = all.item[i].tensor;
         list[r.count].is_buffer = all.item[i].slot->kind == NN__BUFFER;
@@ -10845,9 +11690,10 @@ TENSOR__FN nn_named_list_t nn__named(nn_module_t *m, const char *op, int buffers
 }
 
 TENSOR_API nn_named_list_t nn__at_list(const char *site, nn_named_list_t l) {
-    if (site) (void)tensor__at_i64(site, 0);
+    if (site) { (void)tensor__at_i64(site, 0); }
     return l;
 }
+
 TENSOR_API nn_named_list_t (nn_named_parameters)(nn_module_t *m) {
     return nn__named(m, "named_parameters", 0);
 }
@@ -10860,11 +11706,10 @@ TENSOR_API int (nn_parameters)(nn_module_t *m, tensor_t **out, int max) {
     tensor_scope_t scope = TENSOR__(scope)(-1);
     nn__items_t all;
     void *block = nn__collect_lent(m, "parameters", &all);
-    int64_t i;
     int n = 0;
-    for (i = 0; block && i < all.n; i++) {
-        if (all.item[i].first != i || all.item[i].slot->kind != NN__PARAMETER) continue;
-        if (out && n < max) out[n] = all.item[i].tensor;
+    for (int64_t i = 0; block && i < all.n; i++) {
+        if (all.item[i].first != i || all.item[i].slot->kind != NN__PARAMETER) { continue; }
+        if (out && n < max) { out[n] = all.item[i].tensor; }
         n++;
     }
     (tensor_scope_end)(scope);
@@ -10875,9 +11720,11 @@ TENSOR_API int64_t (nn_num_parameters)(nn_module_t *m) {
     tensor_scope_t scope = TENSOR__(scope)(-1);
     nn__items_t all;
     void *block = nn__collect_lent(m, "num_parameters", &all);
-    int64_t i, n = 0;
-    for (i = 0; block && i < all.n; i++) {
-        if (all.item[i].first == i && all.item[i].slot->kind == NN__PARAMETER) n += all.item[i].tensor->numel;
+    int64_t n = 0;
+    for (int64_t i = 0; block && i < all.n; i++) {
+        if (all.item[i].first == i && all.item[i].slot->kind == NN__PARAMETER) {
+            n += all.item[i].tensor->numel;
+        }
     }
     (tensor_scope_end)(scope);
     return n;
@@ -10887,9 +11734,8 @@ TENSOR_API nn_module_t *(nn_requires_grad_)(nn_module_t *m, int on) {
     tensor_scope_t scope = TENSOR__(scope)(-1);
     nn__items_t all;
     void *block = nn__collect_lent(m, "requires_grad_", &all);
-    int64_t i;
-    for (i = 0; block && i < all.n; i++) {
-        if (all.item[i].slot->kind == NN__PARAMETER) (tensor_requires_grad_)(all.item[i].tensor, on);
+    for (int64_t i = 0; block && i < all.n; i++) {
+        if (all.item[i].slot->kind == NN__PARAMETER) { (tensor_requires_grad_)(all.item[i].tensor, on); }
     }
     (tensor_scope_end)(scope);
     return m;
@@ -10899,9 +11745,8 @@ TENSOR_API int (nn_module_zero_grad)(nn_module_t *m) {
     tensor_scope_t scope = TENSOR__(scope)(-1);
     nn__items_t all;
     void *block = nn__collect_lent(m, "zero_grad", &all);
-    int64_t i;
-    for (i = 0; block && i < all.n; i++) {
-        if (all.item[i].tensor->grad) (tensor_set_grad)(all.item[i].tensor, NULL);
+    for (int64_t i = 0; block && i < all.n; i++) {
+        if (all.item[i].tensor->grad) { (tensor_set_grad)(all.item[i].tensor, NULL); }
     }
     (tensor_scope_end)(scope);
     return block ? TENSOR_OK : tensor_error_code();
@@ -10913,7 +11758,7 @@ TENSOR__FN nn__slot_t *nn__lookup(const nn_module_impl_t *impl, const char *name
     while (impl) {
         const char *dot = strchr(name, '.');
         s = nn__find_slot(impl, name, dot ? (size_t)(dot - name) : strlen(name));
-        if (!s || !dot) return s;
+        if (!s || !dot) { return s; }
         impl = s->child;
         name = dot + 1;
     }
@@ -10921,255 +11766,21 @@ TENSOR__FN nn__slot_t *nn__lookup(const nn_module_impl_t *impl, const char *name
 }
 
 TENSOR_API tensor_t *(nn_get)(nn_module_t *m, const char *name) {
-    nn__slot_t *s;
-    if (!nn__can_use("get", "the module", m)) return TENSOR__(poison);
-    if (!nn__there("get", "name", name)) return TENSOR__(poison);
-    s = nn__lookup(m->impl, name);
-    if (s && s->tensor) return s->tensor;
+    if (!nn__can_use("get", "the module", m)) { return TENSOR__(poison); }
+    if (!nn__there("get", "name", name)) { return TENSOR__(poison); }
+    nn__slot_t *s = nn__lookup(m->impl, name);
+    if (s && s->tensor) { return s->tensor; }
     return NN__FAIL(TENSOR_ERR_INDEX, "get: %s has no parameter or buffer \"%s\"", m->name, name);
 }
 
 TENSOR_API nn_module_t *(nn_get_child)(nn_module_t *m, const char *name) {
-    nn__slot_t *s;
-    if (!nn__can_use("get_child", "the module", m)) return NULL;
-    if (!nn__there("get_child", "name", name)) return NULL;
-    s = nn__lookup(m->impl, name);
-    if (s && s->child && s->child->module) return s->child->module;
+    if (!nn__can_use("get_child", "the module", m)) { return NULL; }
+    if (!nn__there("get_child", "name", name)) { return NULL; }
+    nn__slot_t *s = nn__lookup(m->impl, name);
+    if (s && s->child && s->child->module) { return s->child->module; }
     return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_INDEX, "get_child: %s has no module \"%s\"", m->name,
                     name);
 }
-
-TENSOR__FN const char *nn__put_numbers(const nn_module_t *m, const char *s, int on, tensor__text_t *t);
-TENSOR__FN void nn__describe(nn_module_impl_t *impl, tensor__text_t *t, int depth) {
-    int i, k, children = 0;
-    if (!impl->module) return;
-    NN__PUT(t, "%s(", impl->module->name);
-    if (impl->kind) nn__put_numbers(impl->module, impl->kind->text, 1, t);
-    for (i = 0; i < impl->nslots; i++) {
-        if (!impl->slot[i].child) continue;
-        children++;
-        NN__PUT(t, "\n");
-        for (k = 0; k <= depth; k++) NN__PUT(t, "  ");
-        NN__PUT(t, "(%s): ", impl->slot[i].name);
-        nn__describe(impl->slot[i].child, t, depth + 1);
-    }
-    if (children) {
-        NN__PUT(t, "\n");
-        for (k = 0; k < depth; k++) NN__PUT(t, "  ");
-    }
-    NN__PUT(t, ")");
-}
-
-TENSOR_API size_t nn_to_string(nn_module_t *m, char *text, size_t size) {
-    tensor__text_t t = nn__text(text, size);
-    if (nn__open_module(m)) nn__describe(m->impl, &t, 0);
-    else NN__PUT(&t, "None");
-    return t.length;
-}
-
-#ifndef TENSOR_NO_STDIO
-TENSOR_API int nn_print(nn_module_t *m) {
-    size_t n = nn_to_string(m, NULL, 0);
-    char *text = (char *)nn__memory(n + 1, 1);
-    int bad;
-    if (!text) return TENSOR_ERR_OUT_OF_MEMORY;
-    nn_to_string(m, text, n + 1);
-    bad = puts(text) < 0;
-    nn__free(text);
-    if (!bad) return TENSOR_OK;
-    return NN__ERROR(TENSOR_ERR_IO, "print: stdout cannot be written");
-}
-#endif
-
-// ------------------------------------------------------------------------------
-// Copies
-// ------------------------------------------------------------------------------
-
-TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
-    nn__items_t a, b;
-    int64_t i;
-    int code = TENSOR_OK;
-    if (!nn__collect_lent(dst, "copy_state", &a) || !nn__collect_lent(src, "copy_state", &b)) {
-        (tensor_scope_end)(scope);
-        return tensor_error_code();
-    }
-    for (i = 0; i < a.n && i < b.n && code == TENSOR_OK; i++) {
-        if (strcmp(a.item[i].name, b.item[i].name) == 0 && nn__same_shape(a.item[i].tensor, b.item[i].tensor))
-            continue;
-        code = NN__ERROR(TENSOR_ERR_FORMAT, "copy_state: \"%s\" %t and \"%s\" %t differ", a.item[i].name,
-                         a.item[i].tensor, b.item[i].name, b.item[i].tensor);
-    }
-    if (code == TENSOR_OK && a.n != b.n) {
-        code = NN__ERROR(TENSOR_ERR_FORMAT, "copy_state: modules of %d and %d tensors", a.n, b.n);
-    }
-    for (i = 0; i < a.n && code == TENSOR_OK; i++) {
-        if (a.item[i].first != i || a.item[i].tensor == b.item[i].tensor) continue;
-        if ((tensor_is_poison)((tensor_copy_)(a.item[i].tensor, b.item[i].tensor)))
-            code = tensor_error_code();
-    }
-    (tensor_scope_end)(scope);
-    return code;
-}
-
-// t takes the data of fresh, which takes t's: the header is the one optimizers and users know.
-TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
-    tensor_t was = *t;
-    int k;
-    t->dtype = fresh->dtype;
-    t->device = fresh->device;
-    t->flags = (uint8_t)(t->flags | TENSOR__CONTIGUOUS);
-    t->offset = fresh->offset;
-    t->storage = fresh->storage;
-    t->storage->version = was.storage->version + 1;     // who knows t by its version looks again
-    for (k = 0; k < t->ndim; k++) t->strides[k] = fresh->strides[k];
-    fresh->dtype = was.dtype;
-    fresh->device = was.device;
-    fresh->offset = was.offset;
-    fresh->storage = was.storage;
-}
-// t at its new place, of the current scope; NULL after raising.
-TENSOR__FN tensor_t *nn__moved(tensor_t *t, const char *name, int to) {
-    if (to < TENSOR_CPU && !nn__is_float(t)) return t;
-    if (t->node || t->base)
-        return NN__GIVE((tensor_t *)NULL, TENSOR_ERR_AUTOGRAD, "to: \"%s\" %t %s", name, t,
-                        t->base ? "is a view" : "has a history");
-    t = (tensor_to)(t, to);
-    if (!(tensor_is_poison)(t) && !(t->flags & TENSOR__CONTIGUOUS)) t = (tensor_contiguous)(t);
-    return (tensor_is_poison)(t) ? NULL : t;
-}
-TENSOR_API int (nn_to)(nn_module_t *m, int to) {
-    nn__items_t a;
-    tensor_t **fresh;
-    void *block;
-    int64_t i, n = 0;
-    int code;
-    tensor_scope_t scope;
-    if (to < TENSOR_CPU && to != TENSOR_F32 && to != TENSOR_F64 && to != TENSOR_F16 && to != TENSOR_BF16)
-        return NN__ERROR(TENSOR_ERR_DTYPE, "to: %s is no float dtype and no device",
-                         tensor_dtype_name((tensor_dtype_t)to));
-    block = nn__collect(m, "to", &a);
-    if (!block) return tensor_error_code();
-    fresh = (tensor_t **)nn__memory((uint64_t)(2 * a.n + 1), sizeof *fresh);
-    if (!fresh) {
-        nn__free(block);
-        return tensor_error_code();
-    }
-    scope = TENSOR__(scope)(0);
-    for (i = 0; i < a.n; i++) {
-        tensor_t *t = a.item[i].tensor, *g;
-        fresh[2 * i] = fresh[2 * i + 1] = NULL;
-        if (a.item[i].first != i) continue;
-        fresh[2 * i] = nn__moved(t, a.item[i].name, to);
-        g = (tensor_grad)(t);
-        if (fresh[2 * i] && g && !(tensor_is_poison)(g)) fresh[2 * i + 1] = nn__moved(g, a.item[i].name, to);
-        if (!fresh[2 * i] || (g && !fresh[2 * i + 1])) break;
-        n = i + 1;
-    }
-    code = i < a.n ? tensor_error_code() : TENSOR_OK;
-    for (i = 0; i < n && code == TENSOR_OK; i++) {
-        tensor_t *t = a.item[i].tensor;
-        if (fresh[2 * i] && fresh[2 * i] != t) nn__exchange(t, fresh[2 * i]);
-        if (fresh[2 * i + 1] && fresh[2 * i + 1] != t->grad) nn__exchange(t->grad, fresh[2 * i + 1]);
-    }
-    (tensor_scope_end)(scope);
-    nn__free(fresh);
-    nn__free(block);
-    return code;
-}
-
-// Pairs old, new of tensors and modules met so far, so that shared ones stay shared.
-typedef struct nn__clones_t {
-    const void **pair;
-    uint64_t n, cap;
-} nn__clones_t;
-
-TENSOR__FN void *nn__cloned(const nn__clones_t *c, const void *old) {
-    uint64_t i;
-    for (i = 0; i < c->n; i++) {
-        if (c->pair[2 * i] == old) return (void *)(uintptr_t)c->pair[2 * i + 1];
-    }
-    return NULL;
-}
-
-TENSOR__FN int nn__remember(nn__clones_t *c, const void *old, const void *fresh) {
-    if (c->n == c->cap) {
-        uint64_t cap = c->cap ? 2 * c->cap : 16;
-        const void **q =
-            (const void **)nn__grow((void *)(uintptr_t)c->pair, 2 * c->n, 2 * cap, sizeof(void *));
-        if (!q) {
-            c->pair = NULL;
-            c->n = c->cap = 0;
-            return 0;
-        }
-        c->pair = q;
-        c->cap = cap;
-    }
-    c->pair[2 * c->n] = old;
-    c->pair[2 * c->n + 1] = fresh;
-    c->n++;
-    return 1;
-}
-
-TENSOR__FN nn_module_t *nn__clone_layer(nn_module_t *m);
-
-TENSOR__FN nn_module_t *nn__clone(nn_module_t *m, nn__clones_t *known) {
-    nn_module_t *c = (nn_module_t *)nn__cloned(known, m);
-    int i, own = m->impl->kind != NULL;
-    if (c) return c;
-    if (!own && !m->clone)
-        return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_UNSUPPORTED,
-                        "clone: module %s has no clone function; set base.clone", m->name);
-    c = own ? nn__clone_layer(m) : m->clone(m);
-    if (!nn__usable(c)) {
-        nn__unusable("clone", "the copy", c);
-        if (c) (nn_free)(c);
-        return NULL;
-    }
-    c->training = m->training;
-    if (!own) {
-        if ((nn_copy_state)(c, m) != TENSOR_OK) {
-            (nn_free)(c);
-            return NULL;
-        }
-    }
-    for (i = 0; own && i < m->impl->nslots; i++) {
-        nn__slot_t *s = &m->impl->slot[i];
-        if (s->child) {
-            (nn_child)(c, s->name, s->child->module ? nn__clone(s->child->module, known) : NULL);
-        } else {
-            tensor_scope_t scope = TENSOR__(scope)(0);
-            tensor_t *t = (tensor_t *)nn__cloned(known, s->tensor);
-            if (!t) {
-                t = (tensor_clone)(s->tensor);
-                if (TENSOR__TRAINS && s->kind == NN__PARAMETER) (tensor_requires_grad_)(t, 1);
-                if (!nn__remember(known, s->tensor, t)) nn__mark(c, TENSOR_ERR_OUT_OF_MEMORY);
-            }
-            nn__register(c, "clone", s->name, t, s->kind);
-            if (TENSOR__TRAINS && s->kind == NN__PARAMETER && !(tensor_requires_grad)(s->tensor))
-                (tensor_requires_grad_)(t, 0);
-            (tensor_scope_end)(scope);
-        }
-    }
-    if (c->code != TENSOR_OK || !nn__remember(known, m, c)) {
-        (nn_free)(c);
-        return NULL;
-    }
-    return c;
-}
-
-TENSOR_API nn_module_t *(nn_clone)(nn_module_t *m) {
-    nn__clones_t known;
-    nn_module_t *c;
-    if (!nn__can_use("clone", "the module", m)) return NULL;
-    known.pair = NULL;
-    known.n = known.cap = 0;
-    c = nn__clone(m, &known);
-    nn__free((void *)(uintptr_t)known.pair);
-    return c;
-}
-
-TENSOR__COLD
 
 // ------------------------------------------------------------------------------
 // >>impl-layers                                    MARK: layers
@@ -11184,6 +11795,9 @@ typedef struct nn__layer_t {
     int64_t i[30];
     double f[4];
 } nn__layer_t;
+
+TENSOR__COLD
+
 TENSOR__FN const nn__layer_t *nn__of(const nn_module_t *m) {
     return (const nn__layer_t *)(const void *)m;
 }
@@ -11203,33 +11817,37 @@ TENSOR__FN tensor_t *nn__called(const nn_module_t *m, const char *name) {
 // of padding (2 = same), dilation, output_padding, groups are worth printing, the window as the front of the
 // op takes it
 enum { NN__I_RANK = 2, NN__I_SAME, NN__I_MODE, NN__I_WINDOW = 9 };
+
 TENSOR__FN nn__window_t nn__layer_window(const nn__layer_t *l) {
     nn__window_t g;
     memcpy(&g, l->i + NN__I_WINDOW, sizeof g);
     return g;
 }
+
 TENSOR__FN int nn__all_are(const int64_t *v, int64_t rank, int64_t value) {
-    int64_t d;
-    for (d = 3 - rank; d < 3; d++)
-        if (v[d] != value) return 0;
+    for (int64_t d = 3 - rank; d < 3; d++) {
+        if (v[d] != value) { return 0; }
+    }
     return 1;
 }
 
 // The shortest decimal that is v, as Python's: 1.0, 0.1, 123456.5; beyond 1e-4..1e15 six digits.
 TENSOR__FN void nn__put_float(tensor__text_t *t, double v) {
-    double by = 1, whole, x = fabs(v);
-    int k = 0, d;
+    double by = 1, x = fabs(v);
+    int k = 0;
     if (x != 0 && !(x >= 1e-4 && x < 1e15)) {
         NN__PUT(t, "%g", v);
         return;
     }
-    while ((whole = floor(x * by + 0.5)) / by != x && x * by < 9e14) by *= 10, k++;
+    double whole;
+    while ((whole = floor(x * by + 0.5)) / by != x && x * by < 9e14) { by *= 10, k++; }
     NN__PUT(t, v < 0 ? "-%d." : "%d.", (int64_t)(whole / by));
+    int d;
     for (whole -= floor(whole / by) * by, d = 0; d < k; d++, whole -= floor(whole / by) * by) {
         by /= 10;
         NN__PUT(t, "%d", (int64_t)(whole / by));
     }
-    if (k == 0) NN__PUT(t, "0");
+    if (k == 0) { NN__PUT(t, "0"); }
 }
 
 // The numbers of a layer in PyTorch's form: s with #k for i[k], $k for f[k] (1 is 1.0), @k for the numbers
@@ -11240,34 +11858,51 @@ TENSOR__FN const char *nn__put_numbers(const nn_module_t *m, const char *s, int 
     const nn__layer_t *l = nn__of(m);
     for (; *s && *s != '|' && *s != '}'; s++) {
         char what = *s, one[2] = {0, 0};
-        int64_t rank = l->i[NN__I_RANK], d;
-        const int64_t *v;
-        int k;
+        int64_t rank = l->i[NN__I_RANK];
         one[0] = what;
         if (!strchr("#$@*?{", what)) {
-            if (on) NN__PUT(t, "%s", one);
+            if (on) { NN__PUT(t, "%s", one); }
             continue;
         }
-        k = *++s <= '9' ? *s - '0' : *s - 'a' + 10;
+        int k = *++s <= '9' ? *s - '0' : *s - 'a' + 10;
         if (what == '?' || what == '{') {
-            const char *asked = *s == 'B' ? "bias" : *s == 'R' ? "running_mean" : *s == 'W' ? "weight" : NULL;
+            const char *asked;
+            if (*s == 'B') {
+                asked = "bias";
+            } else if (*s == 'R') {
+                asked = "running_mean";
+            } else if (*s == 'W') {
+                asked = "weight";
+            } else {
+                asked = NULL;
+            }
             int64_t at = asked ? nn__called(m, asked) != NULL : l->i[k];
-            if (what == '?') s = nn__put_numbers(m, s + 1, on && at != 0, t);
-            else
-                do s = nn__put_numbers(m, s + 1, on && at-- == 0, t);
-                while (*s == '|');
+            if (what == '?') {
+                s = nn__put_numbers(m, s + 1, on && at != 0, t);
+            } else {
+                do {
+                    s = nn__put_numbers(m, s + 1, on && at-- == 0, t);
+                } while (*s == '|');
+            }
             continue;
         }
-        if (!on) continue;
-        v = l->i + k;
-        if (what == '$') nn__put_float(t, l->f[k]);
-        else if (what == '#') NN__PUT(t, "%d", v[0]);
-        else if (what == '*' && nn__all_are(v, rank, v[2])) NN__PUT(t, v[2] < 0 ? "None" : "%d", v[2]);
-        else {
+        if (!on) { continue; }
+        const int64_t *v = l->i + k;
+        if (what == '$') {
+            nn__put_float(t, l->f[k]);
+        } else if (what == '#') {
+            NN__PUT(t, "%d", v[0]);
+        } else if (what == '*' && nn__all_are(v, rank, v[2])) {
+            NN__PUT(t, v[2] < 0 ? "None" : "%d", v[2]);
+        } else {
             NN__PUT(t, "(");
-            for (d = 3 - rank; d < 3; d++) {
+            for (int64_t d = 3 - rank; d < 3; d++) {
                 NN__PUT(t, v[d] < 0 ? "None" : "%d", v[d]);
-                NN__PUT(t, d < 2 ? ", " : rank == 1 ? ",)" : ")");
+                if (d < 2) {
+                    NN__PUT(t, ", ");
+                } else {
+                    NN__PUT(t, rank == 1 ? ",)" : ")");
+                }
             }
         }
     }
@@ -11278,10 +11913,10 @@ TENSOR__FN const char *nn__put_numbers(const nn_module_t *m, const char *s, int 
 TENSOR__FN tensor_t *nn__convolved(nn_module_t *m, tensor_t *x, const tensor__row_t *row) {
     const nn__layer_t *l = nn__of(m);
     nn__window_t g = nn__layer_window(l);
-    int rank = (int)l->i[NN__I_RANK], mode = (int)l->i[NN__I_MODE], same = l->i[NN__I_SAME] != 0, d;
+    int rank = (int)l->i[NN__I_RANK], mode = (int)l->i[NN__I_MODE], same = l->i[NN__I_SAME] != 0;
     if (mode != TENSOR_PAD_CONSTANT) {
         int64_t pads[6];
-        for (d = 0; d < rank; d++) {
+        for (int d = 0; d < rank; d++) {
             int64_t span = g.dilation[2 - d] * (g.kernel[2 - d] - 1);
             pads[2 * d] = same ? span / 2 : g.pad[2 - d];
             pads[2 * d + 1] = same ? span - span / 2 : g.pad[2 - d];
@@ -11292,26 +11927,33 @@ TENSOR__FN tensor_t *nn__convolved(nn_module_t *m, tensor_t *x, const tensor__ro
     }
     return nn__conv_front(row, x, nn__tensor(m, 0), nn__tensor(m, 1), g, same);
 }
+
 TENSOR__FN tensor_t *nn__forward_conv(nn_module_t *m, tensor_t *x) {
     return nn__convolved(m, x, nn__conv_row((int)nn__of(m)->i[NN__I_RANK]));
 }
+
 TENSOR__FN tensor_t *nn__forward_conv_transpose(nn_module_t *m, tensor_t *x) {
     return nn__convolved(m, x, nn__conv_transpose_row((int)nn__of(m)->i[NN__I_RANK]));
 }
+
 TENSOR__FN tensor_t *nn__pooled(const nn__layer_t *l, tensor_t *x, const tensor__row_t *row) {
     return nn__pool_front(row, (int)l->i[NN__I_RANK], x, nn__layer_window(l), l->i[NN__I_SAME] != 0, NULL);
 }
+
 TENSOR__FN tensor_t *nn__forward_max_pool(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
     return nn__pooled(l, x, nn__max_pool_row((int)l->i[NN__I_RANK]));
 }
+
 TENSOR__FN tensor_t *nn__forward_avg_pool(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
     return nn__pooled(l, x, nn__avg_pool_row((int)l->i[NN__I_RANK]));
 }
+
 TENSOR__FN tensor_t *nn__forward_unfold(nn_module_t *m, tensor_t *x) {
     return nn__columns_front(NN__ROW(IM2COL), x, nn__layer_window(nn__of(m)));
 }
+
 TENSOR__FN tensor_t *nn__forward_fold(nn_module_t *m, tensor_t *x) {
     return nn__columns_front(NN__ROW(COL2IM), x, nn__layer_window(nn__of(m)));
 }
@@ -11327,6 +11969,7 @@ TENSOR__FN tensor_t *nn__forward_upsample(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
     return nn__interpolate_front(x, l->i, l->f, (int)l->i[3], l->i[4] != 0, 0);
 }
+
 // i: mode, how many numbers, the numbers, [8] dims; f: value
 TENSOR__FN tensor_t *nn__forward_pad(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
@@ -11336,41 +11979,45 @@ TENSOR__FN tensor_t *nn__forward_pad(nn_module_t *m, tensor_t *x) {
 // i: size, no_affine (rms: no eps), rms; f: eps
 TENSOR__FN tensor_t *nn__forward_layer_norm(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
-    if (x && !(tensor_is_poison)(x) && (x->ndim < 1 || x->dims[x->ndim - 1] != l->i[0]))
+    if (x && !(tensor_is_poison)(x) && (x->ndim < 1 || x->dims[x->ndim - 1] != l->i[0])) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must end in a dim of %d",
                         l->i[2] ? "rms_norm" : "layer_norm", x, l->i[0]);
+    }
     return nn__layer_norm_front(x, nn__tensor(m, 0), nn__tensor(m, 1), 1, l->f[0], l->i[2] != 0);
 }
 
 // i: channels, fewest dims, most dims, instance, cumulative; f: eps, momentum
 TENSOR__FN tensor_t *nn__forward_batch_norm(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
-    tensor_t *mean = nn__called(m, "running_mean"), *batches = nn__called(m, "num_batches_tracked"), *y;
-    tensor_scope_t scope;
+    tensor_t *mean = nn__called(m, "running_mean"), *batches = nn__called(m, "num_batches_tracked");
     double momentum = l->f[1];
     int single = 0;
     if (x && !(tensor_is_poison)(x)) {
         single = l->i[3] && x->ndim == l->i[1];
-        if (x->ndim < l->i[1] || x->ndim > l->i[2] || x->dims[!single] != l->i[0])
+        if (x->ndim < l->i[1] || x->ndim > l->i[2] || x->dims[!single] != l->i[0]) {
             return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must have %d%s dims and %d channels",
                             l->i[3] ? "instance_norm" : "batch_norm", x, l->i[2],
                             l->i[1] == l->i[2] ? "" : " (or one less)", l->i[0]);
+        }
     }
-    if (m->training && batches && l->i[4]) momentum = 1 / (double)((tensor_item_i64)(batches) + 1);
+    if (m->training && batches && l->i[4]) { momentum = 1 / (double)((tensor_item_i64)(batches) + 1); }
+    tensor_scope_t scope;
     scope = TENSOR__(scope)(-1);
-    y = nn__batch_norm(single ? (tensor_unsqueeze)(x, 0) : x, mean, nn__called(m, "running_var"),
+    tensor_t *y =
+        nn__batch_norm(single ? (tensor_unsqueeze)(x, 0) : x, mean, nn__called(m, "running_var"),
                        nn__called(m, "weight"), nn__called(m, "bias"), l->i[3] != 0, m->training || !mean,
                        momentum, l->f[0]);
     y = (tensor_scope_return)(scope, single ? (tensor_squeeze)(y, 0) : y);
-    if (m->training && batches && !l->i[3] && !(tensor_is_poison)(y)) (tensor_add_scalar_)(batches, 1);
+    if (m->training && batches && !l->i[3] && !(tensor_is_poison)(y)) { (tensor_add_scalar_)(batches, 1); }
     return y;
 }
 
 // i: groups, channels; f: eps
 TENSOR__FN tensor_t *nn__forward_group_norm(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
-    if (x && !(tensor_is_poison)(x) && (x->ndim < 2 || x->dims[1] != l->i[1]))
+    if (x && !(tensor_is_poison)(x) && (x->ndim < 2 || x->dims[1] != l->i[1])) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: x %t must be [N, %d, ...]", x, l->i[1]);
+    }
     return nn__group_norm(x, l->i[0], nn__tensor(m, 0), nn__tensor(m, 1), l->f[0]);
 }
 
@@ -11388,17 +12035,17 @@ TENSOR__FN nn_module_t *nn__kid(const nn_module_t *m, const char *name) {
 
 // [T, N, E] or [T, E] (first: N first) -> [N, T, E]; its own inverse with the same x->ndim.
 TENSOR__FN tensor_t *nn__batch_first(tensor_t *x, int ndim, int first) {
-    if (ndim == 2) return x->ndim == 2 ? (tensor_unsqueeze)(x, 0) : (tensor_squeeze)(x, 0);
+    if (ndim == 2) { return x->ndim == 2 ? (tensor_unsqueeze)(x, 0) : (tensor_squeeze)(x, 0); }
     return first ? x : (tensor_transpose)(x, 0, 1);
 }
 
 // Adds one key that everybody sees to a mask [..., S].
 TENSOR__FN tensor_t *nn__longer_mask(tensor_t *mask) {
-    tensor_t *list[2];
+    if (!mask) { return mask; }
     int64_t dims[TENSOR_MAX_DIMS];
-    if (!mask) return mask;
     memcpy(dims, mask->dims, (size_t)mask->ndim * sizeof dims[0]);
     dims[mask->ndim - 1] = 1;
+    tensor_t *list[2];
     list[0] = mask;
     list[1] = nn__like(dims, mask->ndim, 0, mask);
     return (tensor_cat_n)(list, 2, -1);
@@ -11414,59 +12061,69 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
     static const char *const extra[2] = {"bias_k", "bias_v"};
     const nn__layer_t *l = nn__of(m);
     tensor_t *in[5] = {a->query, a->key, a->value, a->attn_mask, a->key_padding_mask};
-    tensor_t *w = nn__called(m, "in_proj_weight"), *b = nn__called(m, "in_proj_bias"), *q[3], *mask = in[3],
-             *y, *list[2];
-    int64_t embed = l->i[0], heads = l->i[1], n, t, s, dims[3];
+    tensor_t *w = nn__called(m, "in_proj_weight"), *b = nn__called(m, "in_proj_bias"), *mask = in[3];
+    int64_t embed = l->i[0], heads = l->i[1];
     double scale = 1 / sqrt((double)(embed / heads)), drop = m->training ? l->f[0] : 0;
-    int nd, k, zeros;
-    if (!nn__inputs(op, "query key value attn_mask key_padding_mask", 3, in, 5, 7))
+    if (!nn__inputs(op, "query key value attn_mask key_padding_mask", 3, in, 5, 7)) {
         return TENSOR__(poison);
-    nd = in[0]->ndim;
-    for (k = 0; k < 3; k++) {
-        if (in[k]->ndim != nd || nd < 2 || nd > 3 || in[k]->dims[nd - 1] != l->i[k == 0 ? 0 : k + 1])
+    }
+    int nd = in[0]->ndim;
+    for (int k = 0; k < 3; k++) {
+        if (in[k]->ndim != nd || nd < 2 || nd > 3 || in[k]->dims[nd - 1] != l->i[k == 0 ? 0 : k + 1]) {
             return NN__FAIL(TENSOR_ERR_SHAPE,
                             "%s: query %t, key %t, value %t must be [T, N, %d], "
                             "[S, N, %d], [S, N, %d], or all without N",
                             op, in[0], in[1], in[2], embed, l->i[2], l->i[3]);
+        }
     }
-    for (k = 0; k < 3; k++) q[k] = nn__batch_first(in[k], nd, (int)l->i[4]);
-    n = q[0]->dims[0];
-    t = q[0]->dims[1];
-    s = q[1]->dims[1];
-    if (q[1]->dims[0] != n || q[2]->dims[0] != n || q[2]->dims[1] != s)
+    tensor_t *q[3];
+    for (int k = 0; k < 3; k++) { q[k] = nn__batch_first(in[k], nd, (int)l->i[4]); }
+    int64_t n = q[0]->dims[0];
+    int64_t t = q[0]->dims[1];
+    int64_t s = q[1]->dims[1];
+    if (q[1]->dims[0] != n || q[2]->dims[0] != n || q[2]->dims[1] != s) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: query %t, key %t, value %t do not fit together%s", op, in[0],
                         in[1], in[2], l->i[4] ? " (batch_first)" : "");
-    if (in[4] && nd == 2 && in[4]->ndim == 1) in[4] = (tensor_unsqueeze)(in[4], 0);
-    if (in[4] && (in[4]->ndim != 2 || in[4]->dims[0] != n || in[4]->dims[1] != s))
+    }
+    if (in[4] && nd == 2 && in[4]->ndim == 1) { in[4] = (tensor_unsqueeze)(in[4], 0); }
+    if (in[4] && (in[4]->ndim != 2 || in[4]->dims[0] != n || in[4]->dims[1] != s)) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: key_padding_mask %t must be [%d, %d]", op, in[4], n, s);
+    }
     if (mask && (mask->ndim < 2 || mask->ndim > 3 || mask->dims[mask->ndim - 2] != t ||
-                 mask->dims[mask->ndim - 1] != s || (mask->ndim == 3 && mask->dims[0] != n * heads)))
+                 mask->dims[mask->ndim - 1] != s || (mask->ndim == 3 && mask->dims[0] != n * heads))) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: attn_mask %t must be [%d, %d] or [%d, %d, %d]", op, mask, t, s,
                         n * heads, t, s);
-    for (k = 3; k < 5; k++)
-        if (in[k] && in[k]->dtype != TENSOR_BOOL && in[k]->dtype != in[0]->dtype)
+    }
+    for (int k = 3; k < 5; k++) {
+        if (in[k] && in[k]->dtype != TENSOR_BOOL && in[k]->dtype != in[0]->dtype) {
             return NN__FAIL(TENSOR_ERR_DTYPE, "%s: %s is %y, must be bool or %y as query", op,
                             k == 3 ? "attn_mask" : "key_padding_mask", in[k], in[0]);
+        }
+    }
     if (a->is_causal && !mask) {
         const int64_t square[2] = {t, s};
         mask = (tensor_tril)(nn__beside((tensor_ones_n)(square, 2, TENSOR_BOOL), in[0]), 0);
         mask = (tensor_logical_not)(mask);
     }
+    tensor_t *y;
     if (w && in[0] == in[1] && in[1] == in[2]) {
         y = (tensor_linear)(q[0], w, b);
-        for (k = 0; k < 3; k++) q[k] = (tensor_narrow)(y, 2, k * embed, embed);
+        for (int k = 0; k < 3; k++) { q[k] = (tensor_narrow)(y, 2, k * embed, embed); }
     } else {
-        for (k = 0; k < 3; k++)
+        for (int k = 0; k < 3; k++) {
             q[k] =
                 (tensor_linear)(q[k], w ? (tensor_narrow)(w, 0, k * embed, embed) : nn__called(m, nn__qkv[k]),
                                 b ? (tensor_narrow)(b, 0, k * embed, embed) : NULL);
+        }
     }
+    int64_t dims[3];
     dims[0] = n;
     dims[1] = 1;
     dims[2] = embed;
-    for (zeros = 0; zeros < 2; zeros++) {       // one more key and value: bias_k and bias_v, then zeros
-        if (zeros ? !l->i[5] : !nn__called(m, extra[0])) continue;
-        for (k = 0; k < 2; k++) {
+    tensor_t *list[2];
+    for (int zeros = 0; zeros < 2; zeros++) {   // one more key and value: bias_k and bias_v, then zeros
+        if (zeros ? !l->i[5] : !nn__called(m, extra[0])) { continue; }
+        for (int k = 0; k < 2; k++) {
             list[0] = q[1 + k];
             list[1] = zeros ? nn__like(dims, 3, 0, in[0])
                             : (tensor_expand_n)(nn__called(m, extra[k]), dims, 3);
@@ -11475,31 +12132,33 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
         mask = nn__longer_mask(mask);
         in[4] = nn__longer_mask(in[4]);
     }
-    for (k = 0; k < 3; k++) {
-        if ((tensor_is_poison)(q[k])) return q[k];
+    for (int k = 0; k < 3; k++) {
+        if ((tensor_is_poison)(q[k])) { return q[k]; }
         q[k] = (tensor_transpose)(nn__as(q[k], 4, n, q[k]->dims[1], heads, embed / heads), 1, 2);
     }
-    if (mask && mask->ndim == 3) mask = nn__as(mask, 4, n, heads, t, q[1]->dims[2]);
+    if (mask && mask->ndim == 3) { mask = nn__as(mask, 4, n, heads, t, q[1]->dims[2]); }
     if (in[4]) {
         tensor_t *pad = (tensor_unsqueeze)((tensor_unsqueeze)(in[4], 1), 1);
-        if (!mask) mask = pad;
-        else if (mask->dtype == TENSOR_BOOL && pad->dtype == TENSOR_BOOL)
+        if (!mask) {
+            mask = pad;
+        } else if (mask->dtype == TENSOR_BOOL && pad->dtype == TENSOR_BOOL) {
             mask = (tensor_logical_or)(mask, pad);
-        else {
-            for (k = 0; k < 2; k++) {
+        } else {
+            for (int k = 0; k < 2; k++) {
                 tensor_t **f = k ? &mask : &pad;
-                if ((*f)->dtype == TENSOR_BOOL)
+                if ((*f)->dtype == TENSOR_BOOL) {
                     *f = (tensor_masked_fill)(nn__like((*f)->dims, (*f)->ndim, 0, in[0]), *f, -INFINITY);
+                }
             }
             mask = (tensor_add)(mask, pad);
         }
     }
-    if (mask && mask->dtype == TENSOR_BOOL) mask = (tensor_logical_not)(mask);
+    if (mask && mask->dtype == TENSOR_BOOL) { mask = (tensor_logical_not)(mask); }
     if (a->weights) {
         y = nn__attention_composed(nn__wide(q[0]), nn__wide(q[1]), nn__wide(q[2]), nn__wide(mask), 0, scale,
                                    drop, &list[0]);
         y = nn__narrow(y, in[0]);
-        if (!a->every_head) list[0] = (tensor_mean_dim)(list[0], 1, 0);
+        if (!a->every_head) { list[0] = (tensor_mean_dim)(list[0], 1, 0); }
         list[0] = nn__narrow(nd == 2 ? (tensor_squeeze)(list[0], 0) : list[0], in[0]);
         (tensor_set)(a->weights, list[0]);
     } else {
@@ -11514,6 +12173,7 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
     y = (nn_forward)(nn__kid(m, "out_proj"), nn__as((tensor_transpose)(y, 1, 2), 3, n, t, embed, 0));
     return (tensor_is_poison)(y) ? y : nn__batch_first(y, nd, (int)l->i[4]);
 }
+
 TENSOR__FN tensor_t *nn__forward_attention(nn_module_t *m, tensor_t *x) {
     nn_attention_args_t a;
     memset((void *)&a, 0, sizeof a);
@@ -11534,13 +12194,15 @@ TENSOR__FN tensor_t *nn__layer_attend(nn_module_t *m, const char *name, const ch
     a.is_causal = causal;
     return (nn_forward)(nn__kid(m, drop), nn_multihead_attention_forward_with(a));
 }
+
 TENSOR__FN tensor_t *nn__transformer_layer(nn_module_t *m, const nn_transformer_args_t *a, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
-    int k, blocks = l->i[2] ? 3 : 2;
-    if (l->i[2] && !a->memory)
+    int blocks = l->i[2] ? 3 : 2;
+    if (l->i[2] && !a->memory) {
         return NN__FAIL(TENSOR_ERR_OWNER, "transformer_decoder_layer: memory is NULL; a decoder needs "
                                           "nn_transformer_forward(m, x, memory)");
-    for (k = 0; k < blocks; k++) {
+    }
+    for (int k = 0; k < blocks; k++) {
         nn_module_t *norm = nn__kid(m, nn__norms[k]);
         tensor_t *y = l->i[0] ? (nn_forward)(norm, x) : x;
         if (k == 0) {
@@ -11555,27 +12217,29 @@ TENSOR__FN tensor_t *nn__transformer_layer(nn_module_t *m, const nn_transformer_
             y = (nn_forward)(nn__kid(m, nn__drops[k]), (nn_forward)(nn__kid(m, "linear2"), y));
         }
         x = (tensor_add)(x, y);
-        if (!l->i[0]) x = (nn_forward)(norm, x);
+        if (!l->i[0]) { x = (nn_forward)(norm, x); }
     }
     return x;
 }
+
 TENSOR__FN tensor_t *nn__forward_transformer_layer(nn_module_t *m, tensor_t *x) {
     nn_transformer_args_t a;
     memset((void *)&a, 0, sizeof a);
     return nn__transformer_layer(m, &a, x);
 }
+
 TENSOR__FN tensor_t *nn__transformer(nn_module_t *m, const nn_transformer_args_t *a) {
     const nn_module_t *layers = nn__kid(m, "layers");
     nn_module_t *norm = nn__kid(m, "norm");
     nn_transformer_args_t b = *a;
-    int k;
-    for (k = 0; layers && k < layers->impl->nslots; k++) {
+    for (int k = 0; layers && k < layers->impl->nslots; k++) {
         b.module = layers->impl->slot[k].child->module;
         b.site_ = NULL;
         b.x = nn_transformer_forward_with(b);
     }
     return norm ? (nn_forward)(norm, b.x) : b.x;
 }
+
 TENSOR__FN tensor_t *nn__forward_transformer(nn_module_t *m, tensor_t *x) {
     nn_transformer_args_t a;
     memset((void *)&a, 0, sizeof a);
@@ -11591,14 +12255,14 @@ TENSOR__FN tensor_t *nn__forward_state(nn_module_t *m, tensor_t *x, tensor_t **h
     static const char *const ops[2][4] = {{"rnn", "rnn", "lstm", "gru"},
                                           {"rnn_cell", "rnn_cell", "lstm_cell", "gru_cell"}};
     const char *op = ops[l->i[8]][l->i[7]];
-    int kind = (int)l->i[7], k, n = m->impl->nslots;
+    int kind = (int)l->i[7], n = m->impl->nslots;
     tensor_rnn_args_t a = tensor_rnn_defaults();
     nn__state_scope_t b = nn__state_begin(kind);
     tensor_t **w = (tensor_t **)nn__lent((uint64_t)n + 2, sizeof *w);
     tensor_state_t s = nn__no_state();
     if (w) {
         w[n] = w[n + 1] = NULL;
-        for (k = 0; k < n; k++) w[k] = m->impl->slot[k].tensor;
+        for (int k = 0; k < n; k++) { w[k] = m->impl->slot[k].tensor; }
         a.x = x;
         a.weights = w;
         a.h = h ? *h : NULL;
@@ -11613,13 +12277,14 @@ TENSOR__FN tensor_t *nn__forward_state(nn_module_t *m, tensor_t *x, tensor_t **h
         s = l->i[8] ? nn__cell(op, kind, x, a.h, a.c, w) : nn__net(op, kind, &a, 0);
     }
     s = nn__state_end(&b, s, NULL);
-    if (s.y == TENSOR__(poison)) return s.y;
-    if (h && (tensor_set)(h, s.h) != TENSOR_OK) return TENSOR__(poison);
-    if (c && s.c && (tensor_set)(c, s.c) != TENSOR_OK) return TENSOR__(poison);
-    if (!h) (tensor_free)(s.h);
-    if (!c) (tensor_free)(s.c);
+    if (s.y == TENSOR__(poison)) { return s.y; }
+    if (h && (tensor_set)(h, s.h) != TENSOR_OK) { return TENSOR__(poison); }
+    if (c && s.c && (tensor_set)(c, s.c) != TENSOR_OK) { return TENSOR__(poison); }
+    if (!h) { (tensor_free)(s.h); }
+    if (!c) { (tensor_free)(s.c); }
     return s.y;
 }
+
 TENSOR__FN tensor_t *nn__forward_recurrent(nn_module_t *m, tensor_t *x) {
     return nn__forward_state(m, x, NULL, NULL);
 }
@@ -11642,8 +12307,9 @@ TENSOR__FN tensor_t *nn__forward_embedding_bag(nn_module_t *m, tensor_t *x) {
 // i: count, size, padding row or -1, scale_grad_by_freq, has a padding row, sparse; f: max_norm, norm_type
 TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
     const nn__layer_t *l = nn__of(m);
-    return nn__embedding_front(x, nn__tensor(m, 0), !l->i[4] ? 0 : l->i[2] == 0 ? TENSOR_ZERO : l->i[2],
-                               l->f[0], l->f[1], l->i[3] != 0, l->i[5] != 0);
+    int64_t padding = l->i[2] == 0 ? TENSOR_ZERO : l->i[2];
+    if (!l->i[4]) { padding = 0; }
+    return nn__embedding_front(x, nn__tensor(m, 0), padding, l->f[0], l->f[1], l->i[3] != 0, l->i[5] != 0);
 }
 
 TENSOR__FN tensor_t *nn__forward_identity(nn_module_t *m, tensor_t *x) {
@@ -11657,32 +12323,33 @@ TENSOR__FN tensor_t *nn__forward_identity(nn_module_t *m, tensor_t *x) {
 // NULL = neither.
 TENSOR__FN const nn__join_t *nn__pair(const nn__slot_t *s, const tensor_t *x) {
     const nn_module_impl_t *a = s[0].child, *b = s[1].child;
-    const nn__join_t *join;
-    if (!a || !b || a->hooks || b->hooks || !nn__usable(a->module) || !nn__usable(b->module)) return NULL;
-    join = a->kind && b->kind ? b->kind->join : NULL;
-    if (!join || join->after != a->kind->id) return NULL;
-    if (a->module->forward != a->kind->forward || b->module->forward != b->kind->forward) return NULL;
+    if (!a || !b || a->hooks || b->hooks || !nn__usable(a->module) || !nn__usable(b->module)) { return NULL; }
+    const nn__join_t *join = a->kind && b->kind ? b->kind->join : NULL;
+    if (!join || join->after != a->kind->id) { return NULL; }
+    if (a->module->forward != a->kind->forward || b->module->forward != b->kind->forward) { return NULL; }
     if (!join->as) {                            // one with dilation may look at nothing, which is -inf
         nn__window_t g = nn__layer_window(nn__of(b->module));
         return nn__all_are(g.dilation, 3, 1) && !nn__all_are(g.stride, 3, 1) ? join : NULL;
     }
     return x && !x->device ? join : NULL;
 }
+
 // What lies between two children is freed as soon as nobody needs it: the tape saves what it wants by itself,
 // so without recording that is at once. The pointer may be in the user's hands only by tensor_keep (keeps >
 // 0).
 TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     tensor_scope_t scope = TENSOR__(scope)(-1);
-    int recording = tensor_grad_enabled(), i, waits = 0;
+    int recording = tensor_grad_enabled(), waits = 0;
     tensor_t *y = x;
-    for (i = 0; i < m->impl->nslots; i++) {
+    for (int i = 0; i < m->impl->nslots; i++) {
         tensor_t *before = y;
         const nn__slot_t *s = m->impl->slot + i;
-        const nn__join_t *join = waits <= 0 && i + 1 < m->impl->nslots ? nn__pair(s, before) : NULL;
-        nn_module_impl_t *c;
-        waits = waits > 0 ? -1 : join && !join->as;         // 1: the pool comes now, -1: the relu before it
-        c = s[waits].child;
-        if (!c) continue;
+        const nn__join_t *join = NULL;
+        if (waits <= 0 && i + 1 < m->impl->nslots) { join = nn__pair(s, before); }
+        // 1: the pool comes now, -1: the relu before it
+        waits = waits > 0 ? -1 : join && !join->as;
+        nn_module_impl_t *c = s[waits].child;
+        if (!c) { continue; }
         if (join && join->as) {
             TENSOR__(push_path)(nn__self(), c->key ? c->key : s->name);
             y = join->as(before, nn__tensor(c->module, 0), nn__tensor(c->module, 1));
@@ -11691,13 +12358,13 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
         } else {
             y = (nn_forward)(c->module, before);
         }
-        if ((tensor_is_poison)(y)) break;
+        if ((tensor_is_poison)(y)) { break; }
         if (!recording && before != x && before != y && before->keeps == 0 && before->home == scope.thread &&
             before->slot >= scope.mark) {
             (tensor_free)(before);
         }
     }
-    if (!y) y = nn__forward_identity(m, y);
+    if (!y) { y = nn__forward_identity(m, y); }
     return (tensor_scope_return)(scope, y);
 }
 
@@ -11788,6 +12455,7 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     X(ID##1D, join, name "1d", forward, text, 0)                                                             \
     X(ID##2D, join, name "2d", forward, text, 0)                                                             \
     X(ID##3D, join, name "3d", forward, text, 0)
+
 #define NN_LAYERS(X)                                                                                         \
     NN__RANKS(X, CONV, NONE, "Conv", nn__forward_conv, NN__CONV_TEXT)                                        \
     NN__RANKS(X, CONV_TRANSPOSE, NONE, "ConvTranspose", nn__forward_conv_transpose, NN__CONV_TEXT)           \
@@ -11874,6 +12542,7 @@ static const nn__join_t nn__join_MAX_POOL = {NN__RELU_KIND, NULL};
 NN_LAYERS(NN__KIND_OF)
 NN_CALLS(NN__X, NN__NONE)
 #undef NN__X
+
 #define NN__RANKED_KIND(family, ID)                                                                          \
     TENSOR__FN const nn__kind_t *nn__##family##_kind(int rank) {                                             \
         switch (rank) {                                                                                      \
@@ -11897,7 +12566,11 @@ NN__RANKED_KIND(instance_norm, INSTANCE_NORM)
 #undef NN__RANKED_KIND
 
 // ------------------------------------------------------------------------------
-// Construction
+// >>impl-construction                             MARK: construction of layers
+//
+// A layer is made in one block with its options; its parameters are drawn as PyTorch draws them. A layer
+// that cannot be made is freed with what it has and is NULL. Rejected: two-step construction (half-made
+// layers).
 // ------------------------------------------------------------------------------
 
 // The dead struct says so: a later use is noticed.
@@ -11909,16 +12582,16 @@ TENSOR__FN void nn__destroy_layer(nn_module_t *m) {
 
 // NULL after raising OUT_OF_MEMORY.
 TENSOR__FN nn__layer_t *nn__make(const nn__kind_t *kind) {
-    nn__layer_t *l;
     TENSOR__(push_path)(nn__self(), kind->name);
+    nn__layer_t *l;
     l = (nn__layer_t *)TENSOR__(object)(nn__self(), TENSOR__LAYER, sizeof *l);
-    if (l) nn_module_init(&l->base, kind->name, kind->forward, nn__destroy_layer);
+    if (l) { nn_module_init(&l->base, kind->name, kind->forward, nn__destroy_layer); }
     TENSOR__(pop_path)(nn__self());
     if (l && !l->base.impl) {
         nn__free(l);
         l = NULL;
     }
-    if (l) l->base.impl->kind = kind;
+    if (l) { l->base.impl->kind = kind; }
     return l;
 }
 
@@ -11926,27 +12599,30 @@ TENSOR__FN nn__layer_t *nn__make(const nn__kind_t *kind) {
 TENSOR__FN nn__layer_t *nn__make_of(const nn__kind_t *kind, const int64_t *i, size_t size, double f0,
                                     double f1) {
     nn__layer_t *l = nn__make(kind);
-    if (!l) return l;
+    if (!l) { return l; }
     memcpy(l->i, i, size);
     l->f[0] = f0;
     l->f[1] = f1;
     return l;
 }
+
 #define NN__MAKE(kind, f0, f1) nn__make_of(kind, i, sizeof i, f0, f1)
+
 // One of a window; NN__MAKE_WINDOW takes the i and g in sight.
 TENSOR__FN nn__layer_t *nn__make_window(const nn__kind_t *kind, const int64_t *i, size_t size,
                                         const nn__window_t *g) {
     nn__layer_t *l = nn__make_of(kind, i, size, 0, 0);
-    if (!l) return l;
+    if (!l) { return l; }
     memcpy(l->i + NN__I_WINDOW, g, sizeof *g);
     return l;
 }
+
 #define NN__MAKE_WINDOW(kind) nn__make_window(kind, i, sizeof i, &g)
 
 TENSOR__FN nn_module_t *nn__clone_layer(nn_module_t *m) {
     const nn__layer_t *l = nn__of(m);
     nn__layer_t *c = nn__make(m->impl->kind);
-    if (!c) return NULL;
+    if (!c) { return NULL; }
     memcpy(c->i, l->i, sizeof c->i);
     memcpy(c->f, l->f, sizeof c->f);
     c->base.site = m->site;
@@ -11974,21 +12650,26 @@ TENSOR__FN nn_module_t *nn__refuse_number(const char *layer, const char *what, d
 // Fresh f32 parameters: uniform in +-bound, normal with that deviation, bound everywhere, ones, zeros. By
 // function, so that a program has those of its layers.
 typedef tensor_t *(*nn__start_fn)(const int64_t *dims, int ndim, double bound);
+
 TENSOR__FN tensor_t *nn__start_uniform(const int64_t *dims, int ndim, double bound) {
     tensor_t *t = (tensor_empty_n)(dims, ndim, TENSOR_F32);
     return (tensor_is_poison)(t) ? t : (tensor_uniform_)(t, -bound, bound);
 }
+
 TENSOR__FN tensor_t *nn__start_normal(const int64_t *dims, int ndim, double bound) {
     tensor_t *t = (tensor_empty_n)(dims, ndim, TENSOR_F32);
     return (tensor_is_poison)(t) ? t : (tensor_normal_)(t, 0, bound);
 }
+
 TENSOR__FN tensor_t *nn__start_constant(const int64_t *dims, int ndim, double bound) {
     return (tensor_full_n)(dims, ndim, bound, TENSOR_F32);
 }
+
 TENSOR__FN tensor_t *nn__start_ones(const int64_t *dims, int ndim, double bound) {
     (void)bound;
     return (tensor_full_n)(dims, ndim, 1, TENSOR_F32);
 }
+
 TENSOR__FN tensor_t *nn__start_zeros(const int64_t *dims, int ndim, double bound) {
     (void)bound;
     return (tensor_full_n)(dims, ndim, 0, TENSOR_F32);
@@ -11997,9 +12678,9 @@ TENSOR__FN tensor_t *nn__start_zeros(const int64_t *dims, int ndim, double bound
 // Registers a fresh parameter.
 TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_t *dims, int ndim,
                                   nn__start_fn start, double bound) {
-    tensor_scope_t scope;
-    if (!l || l->base.code != TENSOR_OK) return;
+    if (!l || l->base.code != TENSOR_OK) { return; }
     TENSOR__(push_path)(nn__self(), l->base.name);
+    tensor_scope_t scope;
     scope = TENSOR__(scope)(0);
     (nn_parameter)(&l->base, name, start(dims, ndim, bound));
     (tensor_scope_end)(scope);
@@ -12008,8 +12689,8 @@ TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_
 
 // l with weight [n] ones and bias [n] zeros, where they are wanted.
 TENSOR__FN nn__layer_t *nn__add_affine(nn__layer_t *l, int64_t n, int weight, int bias) {
-    if (weight) nn__add_parameter(l, "weight", &n, 1, nn__start_ones, 0);
-    if (bias) nn__add_parameter(l, "bias", &n, 1, nn__start_zeros, 0);
+    if (weight) { nn__add_parameter(l, "weight", &n, 1, nn__start_ones, 0); }
+    if (bias) { nn__add_parameter(l, "bias", &n, 1, nn__start_zeros, 0); }
     return l;
 }
 
@@ -12021,19 +12702,17 @@ TENSOR__FN nn__layer_t *nn__add_affine(nn__layer_t *l, int64_t n, int weight, in
 #define NN__OWN_LAYER(layer, set, make) NN__FILL_DEFAULTS(nn_##layer, set) NN__LAYER(layer, nn_##layer, make)
 
 TENSOR__FN nn_module_t *nn__make_linear(nn_linear_args_t a) {
-    int64_t dims[2];
-    double bound;
-    nn__layer_t *l;
     const int64_t i[] = {a.in_features, a.out_features, a.no_bias != 0};
-    if (a.in_features < 1) return nn__refuse("linear", "in_features must be > 0", a.in_features);
-    if (a.out_features < 1) return nn__refuse("linear", "out_features must be > 0", a.out_features);
-    l = NN__MAKE(NN__KIND(LINEAR), 0, 0);
-    if (!l) return NULL;
+    if (a.in_features < 1) { return nn__refuse("linear", "in_features must be > 0", a.in_features); }
+    if (a.out_features < 1) { return nn__refuse("linear", "out_features must be > 0", a.out_features); }
+    nn__layer_t *l = NN__MAKE(NN__KIND(LINEAR), 0, 0);
+    if (!l) { return NULL; }
+    int64_t dims[2];
     dims[0] = a.out_features;
     dims[1] = a.in_features;
-    bound = 1 / sqrt((double)a.in_features);
+    double bound = 1 / sqrt((double)a.in_features);
     nn__add_parameter(l, "weight", dims, 2, nn__start_uniform, bound);
-    if (!a.no_bias) nn__add_parameter(l, "bias", dims, 1, nn__start_uniform, bound);
+    if (!a.no_bias) { nn__add_parameter(l, "bias", dims, 1, nn__start_uniform, bound); }
     return nn__done(l);
 }
 
@@ -12045,69 +12724,81 @@ TENSOR__FN nn_module_t *nn__conv_layer(const char *op, const nn__kind_t *kind, i
     const int64_t i[] = {in, out, rank, same != 0, mode, same ? 2 : !nn__all_are(g.pad, rank, 0),
                          !nn__all_are(g.dilation, rank, 1), transposed && !nn__all_are(g.in, rank, 0),
                          g.mode != 1};
-    int64_t dims[5], d;
-    double fan;
-    nn__layer_t *l;
-    if (in < 1) return nn__refuse(op, "in_channels must be > 0", in);
-    if (out < 1) return nn__refuse(op, "out_channels must be > 0", out);
-    if (g.mode < 1) return nn__refuse(op, "groups must be > 0", g.mode);
-    if (in % g.mode != 0) return nn__refuse(op, "in_channels must be a multiple of groups", in);
-    if (out % g.mode != 0) return nn__refuse(op, "out_channels must be a multiple of groups", out);
-    if (!nn__window_valid(op, rank, &g)) return NULL;
-    for (d = 0; d < 3; d++)
-        if (same && (g.stride[d] != 1 || g.pad[d] != 0))
+    if (in < 1) { return nn__refuse(op, "in_channels must be > 0", in); }
+    if (out < 1) { return nn__refuse(op, "out_channels must be > 0", out); }
+    if (g.mode < 1) { return nn__refuse(op, "groups must be > 0", g.mode); }
+    if (in % g.mode != 0) { return nn__refuse(op, "in_channels must be a multiple of groups", in); }
+    if (out % g.mode != 0) { return nn__refuse(op, "out_channels must be a multiple of groups", out); }
+    if (!nn__window_valid(op, rank, &g)) { return NULL; }
+    for (int64_t d = 0; d < 3; d++) {
+        if (same && (g.stride[d] != 1 || g.pad[d] != 0)) {
             return nn__refuse(op, "same needs stride 1 and no padding", g.stride[d]);
-    l = NN__MAKE_WINDOW(kind);
+        }
+    }
+    nn__layer_t *l = NN__MAKE_WINDOW(kind);
+    int64_t dims[5];
     dims[0] = transposed ? in : out;
     dims[1] = (transposed ? out : in) / g.mode;
-    fan = (double)dims[1];
-    for (d = 0; d < rank; d++) fan *= (double)(dims[2 + d] = g.kernel[3 - rank + d]);
+    double fan = (double)dims[1];
+    for (int64_t d = 0; d < rank; d++) { fan *= (double)(dims[2 + d] = g.kernel[3 - rank + d]); }
     nn__add_parameter(l, "weight", dims, rank + 2, nn__start_uniform, 1 / sqrt(fan));
-    if (!no_bias) nn__add_parameter(l, "bias", &out, 1, nn__start_uniform, 1 / sqrt(fan));
+    if (!no_bias) { nn__add_parameter(l, "bias", &out, 1, nn__start_uniform, 1 / sqrt(fan)); }
     return nn__done(l);
 }
+
 TENSOR__FN nn_module_t *nn__conv_new(const nn_conv_args_t *a, int rank) {
     const char *op = nn__conv_row(rank)->name;
     nn__window_t g = nn__window_unit();
-    if (!NN__TRIPLE(kernel, g.kernel) || !NN__CONV_WINDOW) return NULL;
+    if (!NN__TRIPLE(kernel, g.kernel) || !NN__CONV_WINDOW) { return NULL; }
     return nn__conv_layer(op, nn__conv_kind(rank), a->in_channels, a->out_channels, g, rank, a->no_bias,
                           a->same, (int)a->padding_mode);
 }
+
 TENSOR__FN nn_module_t *nn__conv_transpose_new(const nn_conv_transpose_args_t *a, int rank) {
     const char *op = nn__conv_transpose_row(rank)->name;
     nn__window_t g = nn__window_unit();
-    if (!NN__TRIPLE(kernel, g.kernel) || !NN__CONV_WINDOW || !NN__TRIPLE(output_padding, g.in)) return NULL;
+    if (!NN__TRIPLE(kernel, g.kernel) || !NN__CONV_WINDOW || !NN__TRIPLE(output_padding, g.in)) {
+        return NULL;
+    }
     return nn__conv_layer(op, nn__conv_transpose_kind(rank), a->in_channels, a->out_channels, g, rank,
                           a->no_bias, 0, 0);
 }
+
 TENSOR__FN nn_module_t *nn__pool_new(const nn_pool_args_t *a, const char *op, const nn__kind_t *kind,
                                      int rank) {
     int mean = kind->id >= NN__AVG_POOL1D_KIND && kind->id <= NN__AVG_POOL3D_KIND;
-    int dilates = kind->id >= NN__MAX_POOL1D_KIND && kind->id <= NN__MAX_POOL3D_KIND, d;
+    int dilates = kind->id >= NN__MAX_POOL1D_KIND && kind->id <= NN__MAX_POOL3D_KIND;
     const int64_t i[] = {0, 0, rank, a->ceil_mode != 0};
     nn__window_t g = nn__window_unit();
     g.mode = mean && a->exclude_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD;
     g.divisor = mean ? a->divisor_override : 0;
     if (!NN__POOL_WINDOW || !NN__TRIPLE(dilation, g.dilation) ||
-        !nn__window_valid(op, rank, &g))
+        !nn__window_valid(op, rank, &g)) {
         return NULL;
-    for (d = 0; d < 3; d++) {
-        if (2 * g.pad[d] > g.kernel[d])
+    }
+    for (int d = 0; d < 3; d++) {
+        if (2 * g.pad[d] > g.kernel[d]) {
             return nn__refuse(op, "padding must be at most half the kernel", g.pad[d]);
-        if (!dilates && g.dilation[d] != 1)
+        }
+        if (!dilates && g.dilation[d] != 1) {
             return nn__refuse(op, "it has no dilation", g.dilation[d]);
+        }
     }
     return nn__done(NN__MAKE_WINDOW(kind));
 }
+
 TENSOR__FN nn_module_t *nn__max_pool_new(const nn_pool_args_t *a, int rank) {
     return nn__pool_new(a, nn__max_pool_row(rank)->name, nn__max_pool_kind(rank), rank);
 }
+
 TENSOR__FN nn_module_t *nn__avg_pool_new(const nn_pool_args_t *a, int rank) {
     return nn__pool_new(a, nn__avg_pool_row(rank)->name, nn__avg_pool_kind(rank), rank);
 }
+
 TENSOR__FN nn_module_t *nn__max_unpool_new(const nn_pool_args_t *a, int rank) {
     return nn__pool_new(a, nn__max_unpool_row(rank)->name, nn__max_unpool_kind(rank), rank);
 }
+
 #define NN__PER_RANK(layer, args, make, ...)                                                                 \
     NN__LAYER(layer##1d, args, make(__VA_ARGS__, 1))                                                         \
     NN__LAYER(layer##2d, args, make(__VA_ARGS__, 2))                                                         \
@@ -12125,6 +12816,7 @@ TENSOR__FN nn_module_t *nn__adaptive_new(const nn__kind_t *kind, int rank, nn__w
     const int64_t i[] = {0, 0, rank};
     return nn__done(NN__MAKE_WINDOW(kind));
 }
+
 #define NN__X(layer, ID, rank, params, d0, d1, d2)                                                           \
     TENSOR_API nn_module_t *(nn_adaptive_##layer##rank##d) params {                                          \
         nn__window_t g = nn__adaptive(d0, d1, d2);                                                           \
@@ -12150,17 +12842,18 @@ NN__X(1) NN__X(2) NN__X(3)
 #undef NN__X
 
 TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
-    nn__layer_t *l;
     const int64_t i[] = {a.size, a.size_h, a.size_w, a.mode, a.align_corners != 0, a.size <= 0,
                          a.scale_factor_h > 0, a.scale_factor_w > 0, a.size_h > 0 || a.size_w > 0,
                          a.scale_factor_h > 0 || a.scale_factor_w > 0};
-    if ((a.size > 0) == (a.scale_factor > 0))
+    if ((a.size > 0) == (a.scale_factor > 0)) {
         return nn__refuse("upsample", "one of size and scale_factor must be positive", a.size);
-    l = NN__MAKE(NN__KIND(UPSAMPLE), a.scale_factor, a.scale_factor_h);
-    if (!l) return NULL;
+    }
+    nn__layer_t *l = NN__MAKE(NN__KIND(UPSAMPLE), a.scale_factor, a.scale_factor_h);
+    if (!l) { return NULL; }
     l->f[2] = a.scale_factor_w;
     return nn__done(l);
 }
+
 NN__OWN_LAYER(upsample, , nn__make_upsample(a))
 
 TENSOR__FN const nn__kind_t *nn__pad_kind(int kind, int rank) {
@@ -12176,23 +12869,26 @@ TENSOR__FN const nn__kind_t *nn__pad_kind(int kind, int rank) {
 // kind: a tensor_pad_t, or 4: zeros
 TENSOR__FN nn_module_t *nn__pad_new(const int64_t *pads, int n, int kind, double value) {
     tensor_pad_t mode = kind == 4 ? TENSOR_PAD_CONSTANT : (tensor_pad_t)kind;
-    nn__layer_t *l;
-    if (n < 0 || n > 6 || n % 2 != 0 || (n > 0 && !pads))
+    if (n < 0 || n > 6 || n % 2 != 0 || (n > 0 && !pads)) {
         return nn__refuse("pad", "at most 6 numbers, two for each dim, are needed", n);
-    if ((int)mode < 0 || mode > TENSOR_PAD_CIRCULAR)
+    }
+    if ((int)mode < 0 || mode > TENSOR_PAD_CIRCULAR) {
         return nn__refuse("pad", "mode is none of tensor_pad_t", (int64_t)mode);
-    l = nn__make(nn__pad_kind(kind, 1 + (n > 2) + (n > 4)));
-    if (!l) return NULL;
+    }
+    nn__layer_t *l = nn__make(nn__pad_kind(kind, 1 + (n > 2) + (n > 4)));
+    if (!l) { return NULL; }
     l->i[0] = mode;
     l->i[1] = n;
     l->i[8] = n / 2;
-    if (n) memcpy(l->i + 2, pads, (size_t)n * sizeof pads[0]);
+    if (n) { memcpy(l->i + 2, pads, (size_t)n * sizeof pads[0]); }
     l->f[0] = value;
     return nn__done(l);
 }
+
 TENSOR_API nn_module_t *(nn_pad_n)(const int64_t *pads, int n, tensor_pad_t mode, double value) {
     return nn__pad_new(pads, n, (int)mode == 4 ? -1 : (int)mode, value);
 }
+
 #define NN__X(name, rank, params, mode, value)                                                               \
     TENSOR_API nn_module_t *(nn_##name##_pad##rank##d) params {                                              \
         const int64_t pads[6] = {by, by, by, by, by, by};                                                    \
@@ -12211,40 +12907,45 @@ TENSOR__FN nn_module_t *nn__columns_new(const nn_columns_args_t *a, int fold) {
     const char *op = fold ? "fold" : "unfold";
     const int64_t i[] = {0, 0, 2};
     nn__window_t g = nn__window_unit();
-    if (!NN__COLUMNS_WINDOW || !nn__window_valid(op, 2, &g)) return NULL;
-    if (fold && a->height < 1) return nn__refuse(op, "height must be > 0", a->height);
-    if (fold) return nn__done(NN__MAKE_WINDOW(NN__KIND(FOLD)));
+    if (!NN__COLUMNS_WINDOW || !nn__window_valid(op, 2, &g)) { return NULL; }
+    if (fold && a->height < 1) { return nn__refuse(op, "height must be > 0", a->height); }
+    if (fold) { return nn__done(NN__MAKE_WINDOW(NN__KIND(FOLD))); }
     return nn__done(NN__MAKE_WINDOW(NN__KIND(UNFOLD)));
 }
+
 NN__FILL_DEFAULTS(nn_columns, NN__COLUMNS_SET)
 NN__LAYER(unfold, nn_columns, nn__columns_new(&a, 0))
 NN__LAYER(fold, nn_columns, nn__columns_new(&a, 1))
 
 TENSOR__FN nn_module_t *nn__make_layer_norm(nn_layer_norm_args_t a) {
     const int64_t i[] = {a.size, a.no_affine != 0};
-    if (a.size < 1) return nn__refuse("layer_norm", "size must be > 0", a.size);
+    if (a.size < 1) { return nn__refuse("layer_norm", "size must be > 0", a.size); }
     return nn__done(nn__add_affine(NN__MAKE(NN__KIND(LAYER_NORM), a.eps, 0), a.size, !a.no_affine,
                                    !a.no_affine && !a.no_bias));
 }
+
 NN__OWN_LAYER(layer_norm, NN__OR(eps, 1e-5), nn__make_layer_norm(a))
 
 // Begins a typed forward: m must be a layer of kind first..last. -> 0 after raising
 TENSOR__FN int nn__enter(const char *op, const nn_module_t *m, int first, int last) {
     if (!nn__usable(m)) {
-        if (nn__open_module(m) && tensor_error_code() == TENSOR_OK)
+        if (nn__open_module(m) && tensor_error_code() == TENSOR_OK) {
             NN__FAIL(m->code, "%s: module %s failed when it was made", op, m->name);
-        else
+        } else {
             nn__unusable(op, "the module", m);
+        }
         return 0;
     }
-    if (!m->impl->kind || m->impl->kind->id < first || m->impl->kind->id > last)
+    if (!m->impl->kind || m->impl->kind->id < first || m->impl->kind->id > last) {
         return NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, m->name);
-    if (m->impl->key) TENSOR__(push_path)(nn__self(), m->impl->key);
+    }
+    if (m->impl->key) { TENSOR__(push_path)(nn__self(), m->impl->key); }
     return 1;
 }
+
 TENSOR__FN tensor_t *nn__leave(const nn_module_t *m, tensor_scope_t scope, tensor_t *y) {
     y = (tensor_scope_return)(scope, y);
-    if (m->impl->key) TENSOR__(pop_path)(nn__self());
+    if (m->impl->key) { TENSOR__(pop_path)(nn__self()); }
     return y;
 }
 
@@ -12252,65 +12953,68 @@ TENSOR__FN tensor_t *nn__leave(const nn_module_t *m, tensor_scope_t scope, tenso
 TENSOR__FN void nn__add_buffer(nn__layer_t *l, const char *name, int64_t n, double value,
                                tensor_dtype_t dtype) {
     tensor_scope_t scope = TENSOR__(scope)(0);
-    if (l && l->base.code == TENSOR_OK)
+    if (l && l->base.code == TENSOR_OK) {
         (nn_buffer)(&l->base, name, (tensor_full_n)(&n, n >= 0, value, dtype));
+    }
     (tensor_scope_end)(scope);
 }
 
 // Zeroes a row of the first parameter.
 TENSOR__FN void nn__zero_row(nn__layer_t *l, int64_t row) {
     tensor_scope_t scope = TENSOR__(scope)(0);
-    if (l && l->base.code == TENSOR_OK)
+    if (l && l->base.code == TENSOR_OK) {
         TENSOR__(assign)((tensor_select)(nn__tensor(&l->base, 0), 0, row), 0);
+    }
     (tensor_scope_end)(scope);
 }
 
 TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
-    nn__layer_t *l;
     int64_t padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
-    if (a.count < 1) return nn__refuse("embedding_bag", "count must be > 0", a.count);
-    if (a.size < 1) return nn__refuse("embedding_bag", "size must be > 0", a.size);
+    if (a.count < 1) { return nn__refuse("embedding_bag", "count must be > 0", a.count); }
+    if (a.size < 1) { return nn__refuse("embedding_bag", "size must be > 0", a.size); }
     const int64_t i[] = {a.count, a.size, a.mode, a.padding_idx, a.scale_grad_by_freq != 0, a.sparse != 0,
                          a.padding_idx != 0, padding < 0 ? padding + a.count : padding, a.max_norm > 0,
                          a.norm_type != 0 && a.norm_type != 2};
-    if ((int)a.mode < 0 || a.mode > TENSOR_BAG_MAX)
+    if ((int)a.mode < 0 || a.mode > TENSOR_BAG_MAX) {
         return nn__refuse("embedding_bag", "mode is none of its own", (int64_t)a.mode);
-    if (padding >= a.count || padding < -a.count)
+    }
+    if (padding >= a.count || padding < -a.count) {
         return nn__refuse("embedding_bag", "padding_idx must be below count", padding);
-    l = NN__MAKE(NN__KIND(EMBEDDING_BAG), a.max_norm, a.norm_type);
+    }
+    nn__layer_t *l = NN__MAKE(NN__KIND(EMBEDDING_BAG), a.max_norm, a.norm_type);
     nn__add_parameter(l, "weight", i, 2, nn__start_normal, 1);
-    if (a.padding_idx != 0) nn__zero_row(l, padding);
+    if (a.padding_idx != 0) { nn__zero_row(l, padding); }
     return nn__done(l);
 }
+
 NN__OWN_LAYER(embedding_bag, , nn__make_embedding_bag(a))
 
 TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int no_bias) {
-    nn__layer_t *l;
     const int64_t dims[3] = {out, in1, in2}, i[] = {in1, in2, out};
-    if (in1 < 1 || in2 < 1 || out < 1) return nn__refuse("bilinear", "in1, in2 and out must be > 0", out);
-    l = NN__MAKE(NN__KIND(BILINEAR), 0, 0);
+    if (in1 < 1 || in2 < 1 || out < 1) { return nn__refuse("bilinear", "in1, in2 and out must be > 0", out); }
+    nn__layer_t *l = NN__MAKE(NN__KIND(BILINEAR), 0, 0);
     nn__add_parameter(l, "weight", dims, 3, nn__start_uniform, 1 / sqrt((double)in1));
-    if (!no_bias) nn__add_parameter(l, "bias", dims, 1, nn__start_uniform, 1 / sqrt((double)in1));
+    if (!no_bias) { nn__add_parameter(l, "bias", dims, 1, nn__start_uniform, 1 / sqrt((double)in1)); }
     return nn__done(l);
 }
+
 TENSOR_API tensor_t *(nn_bilinear_forward)(nn_module_t *m, tensor_t *x1, tensor_t *x2) {
-    tensor_t *y;
-    if (!nn__enter("bilinear_forward", m, NN__BILINEAR_KIND, NN__BILINEAR_KIND)) return TENSOR__(poison);
-    y = (tensor_bilinear)(x1, x2, nn__tensor(m, 0), nn__tensor(m, 1));
-    if (m->impl->key) TENSOR__(pop_path)(nn__self());
+    if (!nn__enter("bilinear_forward", m, NN__BILINEAR_KIND, NN__BILINEAR_KIND)) { return TENSOR__(poison); }
+    tensor_t *y = (tensor_bilinear)(x1, x2, nn__tensor(m, 0), nn__tensor(m, 1));
+    if (m->impl->key) { TENSOR__(pop_path)(nn__self()); }
     return y;
 }
 
 TENSOR_API tensor_t *(nn_max_unpool_forward)(nn_module_t *m, tensor_t *x, tensor_t *indices,
                                              const int64_t *size) {
     tensor_t *y = TENSOR__(poison);
-    if (!nn__enter("max_unpool_forward", m, NN__MAX_UNPOOL1D_KIND, NN__MAX_UNPOOL3D_KIND)) return y;
+    if (!nn__enter("max_unpool_forward", m, NN__MAX_UNPOOL1D_KIND, NN__MAX_UNPOOL3D_KIND)) { return y; }
     nn__window_t g = nn__layer_window(nn__of(m));
     size_t rank = (size_t)nn__of(m)->i[NN__I_RANK];
     g.mode = size != NULL;
-    if (size) memcpy(g.in + 3 - rank, size, rank * sizeof size[0]);
+    if (size) { memcpy(g.in + 3 - rank, size, rank * sizeof size[0]); }
     y = nn__max_unpool_front(nn__max_unpool_row((int)rank), x, indices, g);
-    if (m->impl->key) TENSOR__(pop_path)(nn__self());
+    if (m->impl->key) { TENSOR__(pop_path)(nn__self()); }
     return y;
 }
 
@@ -12318,6 +13022,7 @@ TENSOR_API tensor_t *(nn_max_unpool_forward)(nn_module_t *m, tensor_t *x, tensor
 TENSOR__FN int64_t nn__times(int64_t k, int64_t n) {
     return n > -(INT64_MAX / 8) && n < INT64_MAX / 8 ? k * n : INT64_MAX;
 }
+
 TENSOR__FN const nn__kind_t *nn__recurrent_kind(int kind, int cell) {
     switch (kind) {
     case NN__LSTM_NET: return cell ? NN__KIND(LSTM_CELL) : NN__KIND(LSTM);
@@ -12325,43 +13030,59 @@ TENSOR__FN const nn__kind_t *nn__recurrent_kind(int kind, int cell) {
     default: return cell ? NN__KIND(RNN_CELL) : NN__KIND(RNN);
     }
 }
+
 TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int kind, int cell) {
     static const char *const names[5] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr"};
-    int64_t gates = nn__times(nn__net_gates(kind), a.hidden), dims[2], layer;
+    int64_t gates = nn__times(nn__net_gates(kind), a.hidden);
     int64_t size = a.proj_size > 0 ? a.proj_size : a.hidden;
-    int d, k, dirs = a.bidirectional ? 2 : 1;
-    nn__layer_t *l;
+    int dirs = a.bidirectional ? 2 : 1;
     const int64_t i[] = {a.in_features, a.hidden, a.layers, a.no_bias != 0, a.batch_first != 0, dirs == 2,
                          a.proj_size, kind, cell, a.layers != 1, a.dropout > 0, cell && kind == NN__RELU_NET};
-    if (a.in_features < 1) return nn__refuse(op, "in_features must be > 0", a.in_features);
-    if (a.hidden < 1) return nn__refuse(op, "hidden must be > 0", a.hidden);
-    if (a.layers < 1 || a.layers > NN__LAYERS) return nn__refuse(op, "layers must be in 1..65535", a.layers);
-    if (a.proj_size < 0 || (a.proj_size > 0 && (kind != NN__LSTM_NET || cell || a.proj_size >= a.hidden)))
+    if (a.in_features < 1) { return nn__refuse(op, "in_features must be > 0", a.in_features); }
+    if (a.hidden < 1) { return nn__refuse(op, "hidden must be > 0", a.hidden); }
+    if (a.layers < 1 || a.layers > NN__LAYERS) {
+        return nn__refuse(op, "layers must be in 1..65535", a.layers);
+    }
+    if (a.proj_size < 0 || (a.proj_size > 0 && (kind != NN__LSTM_NET || cell || a.proj_size >= a.hidden))) {
         return nn__refuse(op, "proj_size is for lstm, 0 or less than hidden", a.proj_size);
-    if (!(a.dropout >= 0 && a.dropout <= 1))
+    }
+    if (!(a.dropout >= 0 && a.dropout <= 1)) {
         return nn__refuse_number(op, "dropout must be in 0..1", a.dropout);
-    if (cell && (a.layers > 1 || dirs > 1))
+    }
+    if (cell && (a.layers > 1 || dirs > 1)) {
         return nn__refuse(op, "a cell has one layer and direction", a.layers);
-    l = NN__MAKE(nn__recurrent_kind(kind, cell), a.dropout, 0);
-    for (layer = 0; layer < a.layers; layer++)
-        for (d = 0; d < dirs; d++)
-            for (k = 0; k < 5; k++) {
+    }
+    nn__layer_t *l = NN__MAKE(nn__recurrent_kind(kind, cell), a.dropout, 0);
+    int64_t dims[2];
+    for (int64_t layer = 0; layer < a.layers; layer++) {
+        for (int d = 0; d < dirs; d++) {
+            for (int k = 0; k < 5; k++) {
+                if ((a.no_bias && (k == 2 || k == 3)) || (k == 4 && a.proj_size == 0)) { continue; }
                 char name[64];
-                tensor__text_t t;
-                if ((a.no_bias && (k == 2 || k == 3)) || (k == 4 && a.proj_size == 0)) continue;
-                t = nn__text(name, sizeof name);
+                tensor__text_t t = nn__text(name, sizeof name);
                 NN__PUT(&t, "%s", names[k]);
                 if (!cell) {
                     NN__PUT(&t, "_l%d", layer);
-                    if (d) NN__PUT(&t, "_reverse");
+                    if (d) { NN__PUT(&t, "_reverse"); }
                 }
                 dims[0] = k == 4 ? size : gates;
-                dims[1] = k == 4 ? a.hidden : k == 1 ? size : layer ? nn__times(dirs, size) : a.in_features;
+                if (k == 4) {
+                    dims[1] = a.hidden;
+                } else if (k == 1) {
+                    dims[1] = size;
+                } else if (layer) {
+                    dims[1] = nn__times(dirs, size);
+                } else {
+                    dims[1] = a.in_features;
+                }
                 nn__add_parameter(l, name, dims, k == 2 || k == 3 ? 1 : 2, nn__start_uniform,
                                   1 / sqrt((double)a.hidden));
             }
+        }
+    }
     return nn__done(l);
 }
+
 NN__FILL_DEFAULTS(nn_rnn, NN__RNN_SET)
 #define NN__X(layer, kind)                                                                                   \
     NN__LAYER(layer, nn_rnn, nn__make_recurrent(a, #layer, kind, 0))                                         \
@@ -12375,52 +13096,56 @@ NN__X(rnn, a.relu ? NN__RELU_NET : NN__TANH_NET)
 TENSOR__FN tensor_t *nn__state_forward(const char *op, nn_module_t *m, int which, int cell, tensor_t *x,
                                        tensor_t **h, tensor_t **c) {
     tensor_t *y = TENSOR__(poison);
-    if (nn__usable(m) && m->impl->kind && m->impl->kind->id == cell) which = cell;
-    if (!nn__enter(op, m, which, which)) return y;
+    if (nn__usable(m) && m->impl->kind && m->impl->kind->id == cell) { which = cell; }
+    if (!nn__enter(op, m, which, which)) { return y; }
     y = nn__forward_state(m, x, h, c);
-    if (m->impl->key) TENSOR__(pop_path)(nn__self());
+    if (m->impl->key) { TENSOR__(pop_path)(nn__self()); }
     return y;
 }
+
 TENSOR_API tensor_t *(nn_lstm_forward)(nn_module_t *m, tensor_t *x, tensor_t **h, tensor_t **c) {
     return nn__state_forward("lstm_forward", m, NN__LSTM_KIND, NN__LSTM_CELL_KIND, x, h, c);
 }
+
 TENSOR_API tensor_t *(nn_gru_forward)(nn_module_t *m, tensor_t *x, tensor_t **h) {
     return nn__state_forward("gru_forward", m, NN__GRU_KIND, NN__GRU_CELL_KIND, x, h, NULL);
 }
+
 TENSOR_API tensor_t *(nn_rnn_forward)(nn_module_t *m, tensor_t *x, tensor_t **h) {
     return nn__state_forward("rnn_forward", m, NN__RNN_KIND, NN__RNN_CELL_KIND, x, h, NULL);
 }
 
 TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     nn_linear_args_t out = nn_linear_defaults();
-    int64_t dims[3];
     double e = (double)a.embed;
-    int k;
-    nn__layer_t *l;
     const int64_t i[] = {a.embed, a.heads, a.kdim ? a.kdim : a.embed, a.vdim ? a.vdim : a.embed,
                          a.batch_first != 0, a.add_zero_attn != 0};
-    if (a.embed < 1) return nn__refuse("multihead_attention", "embed must be > 0", a.embed);
-    if (a.heads < 1 || a.embed % a.heads != 0)
+    if (a.embed < 1) { return nn__refuse("multihead_attention", "embed must be > 0", a.embed); }
+    if (a.heads < 1 || a.embed % a.heads != 0) {
         return nn__refuse("multihead_attention", "heads must divide embed", a.heads);
-    if (a.kdim < 0 || a.vdim < 0)
+    }
+    if (a.kdim < 0 || a.vdim < 0) {
         return nn__refuse("multihead_attention", "kdim and vdim must be >= 0", a.kdim);
-    if (!(a.dropout >= 0 && a.dropout <= 1))
+    }
+    if (!(a.dropout >= 0 && a.dropout <= 1)) {
         return nn__refuse_number("multihead_attention", "dropout must be in 0..1", a.dropout);
-    l = NN__MAKE(NN__KIND(ATTENTION), a.dropout, 0);
-    if (!l) return NULL;
+    }
+    nn__layer_t *l = NN__MAKE(NN__KIND(ATTENTION), a.dropout, 0);
+    if (!l) { return NULL; }
+    int64_t dims[3];
     dims[0] = nn__times(3, a.embed);
     dims[1] = a.embed;
     if (l->i[2] == a.embed && l->i[3] == a.embed) {
         nn__add_parameter(l, "in_proj_weight", dims, 2, nn__start_uniform, sqrt(6 / (4 * e)));
     } else {
-        for (k = 0; k < 3; k++) {
+        for (int k = 0; k < 3; k++) {
             dims[0] = a.embed;
             dims[1] = l->i[k == 0 ? 0 : k + 1];
             nn__add_parameter(l, nn__qkv[k], dims, 2, nn__start_uniform, sqrt(6 / (e + (double)dims[1])));
         }
     }
     dims[0] = nn__times(3, a.embed);
-    if (!a.no_bias) nn__add_parameter(l, "in_proj_bias", dims, 1, nn__start_zeros, 0);
+    if (!a.no_bias) { nn__add_parameter(l, "in_proj_bias", dims, 1, nn__start_zeros, 0); }
     out.in_features = out.out_features = a.embed;
     out.no_bias = a.no_bias;
     (nn_child)(&l->base, "out_proj", (nn_linear_with)(out));
@@ -12437,21 +13162,22 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     }
     return nn__done(l);
 }
+
 NN__OWN_LAYER(multihead_attention, NN__OR(dropout, 0), nn__make_attention(a))
 
 TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a) {
-    tensor_scope_t scope;
     tensor_t *y = TENSOR__(poison), *w = NULL, **out = a.weights;
-    if (nn__too_many("multihead_attention", a.site_, a.options_are_named_)) return tensor__at(a.site_, y);
-    if (out) w = *out = (tensor_scalar)(0, TENSOR_F32);   // its place in the caller's scope
+    if (nn__too_many("multihead_attention", a.site_, a.options_are_named_)) { return tensor__at(a.site_, y); }
+    if (out) { w = *out = (tensor_scalar)(0, TENSOR_F32); }  // its place in the caller's scope
     a.weights = out ? &w : NULL;
+    tensor_scope_t scope;
     if (nn__enter("multihead_attention", a.module, NN__ATTENTION_KIND, NN__ATTENTION_KIND)) {
         scope = TENSOR__(scope)(-1);
         y = nn__leave(a.module, scope, nn__attend(a.module, &a));
     }
     if (out) {
         *out = (tensor_is_poison)(y) ? y : w;
-        if (w != *out) (tensor_free)(w);
+        if (w != *out) { (tensor_free)(w); }
     }
     return tensor__at(a.site_, y);
 }
@@ -12461,23 +13187,23 @@ TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a
     nn_multihead_attention_args_t attention = nn_multihead_attention_defaults();
     nn_linear_args_t linear = nn_linear_defaults();
     nn_layer_norm_args_t norm = nn_layer_norm_defaults();
-    int k;
-    nn__layer_t *l;
     const int64_t i[] = {a.norm_first != 0, a.gelu != 0, decoder};
-    if (a.embed < 1 || a.heads < 1 || a.embed % a.heads != 0)
+    if (a.embed < 1 || a.heads < 1 || a.embed % a.heads != 0) {
         return nn__refuse(op, "heads must divide embed", a.heads);
-    if (a.feedforward < 1) return nn__refuse(op, "feedforward must be > 0", a.feedforward);
-    if (!(a.dropout >= 0 && a.dropout <= 1))
+    }
+    if (a.feedforward < 1) { return nn__refuse(op, "feedforward must be > 0", a.feedforward); }
+    if (!(a.dropout >= 0 && a.dropout <= 1)) {
         return nn__refuse_number(op, "dropout must be in 0..1", a.dropout);
-    l = NN__MAKE(decoder ? NN__KIND(DECODER_LAYER) : NN__KIND(ENCODER_LAYER), 0, 0);
-    if (!l) return NULL;
+    }
+    nn__layer_t *l = NN__MAKE(decoder ? NN__KIND(DECODER_LAYER) : NN__KIND(ENCODER_LAYER), 0, 0);
+    if (!l) { return NULL; }
     attention.embed = a.embed;
     attention.heads = a.heads;
     attention.dropout = a.dropout;
     attention.batch_first = a.batch_first;
     attention.no_bias = linear.no_bias = norm.no_bias = a.no_bias;
     (nn_child)(&l->base, "self_attn", (nn_multihead_attention_with)(attention));
-    if (decoder) (nn_child)(&l->base, "multihead_attn", (nn_multihead_attention_with)(attention));
+    if (decoder) { (nn_child)(&l->base, "multihead_attn", (nn_multihead_attention_with)(attention)); }
     linear.in_features = a.embed;
     linear.out_features = a.feedforward;
     (nn_child)(&l->base, "linear1", (nn_linear_with)(linear));
@@ -12487,10 +13213,11 @@ TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a
     (nn_child)(&l->base, "linear2", (nn_linear_with)(linear));
     norm.size = a.embed;
     norm.eps = a.eps;
-    for (k = 0; k < 2 + decoder; k++) (nn_child)(&l->base, nn__norms[k], (nn_layer_norm_with)(norm));
-    for (k = 0; k < 2 + decoder; k++) (nn_child)(&l->base, nn__drops[k], (nn_dropout)(a.dropout));
+    for (int k = 0; k < 2 + decoder; k++) { (nn_child)(&l->base, nn__norms[k], (nn_layer_norm_with)(norm)); }
+    for (int k = 0; k < 2 + decoder; k++) { (nn_child)(&l->base, nn__drops[k], (nn_dropout)(a.dropout)); }
     return nn__done(l);
 }
+
 NN__FILL_DEFAULTS(nn_transformer_layer, NN__OR(feedforward, 2048) NN__OR(dropout, 0.1) NN__OR(eps, 1e-5))
 NN__LAYER(transformer_encoder_layer, nn_transformer_layer, nn__make_transformer_layer(a, 0))
 NN__LAYER(transformer_decoder_layer, nn_transformer_layer, nn__make_transformer_layer(a, 1))
@@ -12498,51 +13225,52 @@ NN__LAYER(transformer_decoder_layer, nn_transformer_layer, nn__make_transformer_
 TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a) {
     static const char op[] = "transformer_forward";
     tensor_t *y = TENSOR__(poison);
-    tensor_scope_t scope;
-    int decoder;
     if (nn__too_many(op, a.site_, a.options_are_named_) ||
-        !nn__enter(op, a.module, NN__ENCODER_LAYER_KIND, NN__DECODER_KIND))
+        !nn__enter(op, a.module, NN__ENCODER_LAYER_KIND, NN__DECODER_KIND)) {
         return tensor__at(a.site_, y);
+    }
+    tensor_scope_t scope;
     scope = TENSOR__(scope)(-1);
-    decoder = nn__of(a.module)->i[2] != 0;
-    if (decoder != (a.memory != NULL))
+    int decoder = nn__of(a.module)->i[2] != 0;
+    if (decoder != (a.memory != NULL)) {
         NN__FAIL(TENSOR_ERR_SHAPE, "%s: memory is for decoders, %s is %s one", op, a.module->name,
                  decoder ? "such" : "not");
-    else
+    } else {
         y = nn__kid(a.module, "layers") ? nn__transformer(a.module, &a)
                                         : nn__transformer_layer(a.module, &a, a.x);
+    }
     return tensor__at(a.site_, nn__leave(a.module, scope, y));
 }
 
 // each: the kind of its layers
 TENSOR__FN nn_module_t *nn__make_transformer(const char *op, const nn__kind_t *kind, int each,
                                              nn_module_t *layer, int64_t count, nn_module_t *norm) {
-    nn__layer_t *l, *list;
-    int64_t k;
-    char name[24];
-    tensor__text_t t;
-    if (count < 1 || count > 4096) return nn__refuse(op, "count must be in 1..4096", count);
-    if (!nn__can_use(op, "the layer", layer)) return NULL;
-    if (!layer->impl->kind || layer->impl->kind->id != each)
+    if (count < 1 || count > 4096) { return nn__refuse(op, "count must be in 1..4096", count); }
+    if (!nn__can_use(op, "the layer", layer)) { return NULL; }
+    if (!layer->impl->kind || layer->impl->kind->id != each) {
         return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, layer->name);
-    l = nn__make(kind);
-    list = nn__make(NN__KIND(MODULE_LIST));
-    if (!l || !list) return NULL;
+    }
+    nn__layer_t *l = nn__make(kind);
+    nn__layer_t *list = nn__make(NN__KIND(MODULE_LIST));
+    if (!l || !list) { return NULL; }
     l->i[2] = each == NN__DECODER_LAYER_KIND;
     (nn_child)(&l->base, "layers", &list->base);
-    for (k = 0; k < count && list->base.code == TENSOR_OK; k++) {
-        t = nn__text(name, sizeof name);
+    char name[24];
+    for (int64_t k = 0; k < count && list->base.code == TENSOR_OK; k++) {
+        tensor__text_t t = nn__text(name, sizeof name);
         NN__PUT(&t, "%d", k);
         (nn_child)(&list->base, name, k == 0 ? layer : (nn_clone)(layer));
     }
-    if (list->base.code != TENSOR_OK) nn__mark(&l->base, list->base.code);
-    if (norm) (nn_child)(&l->base, "norm", norm);
+    if (list->base.code != TENSOR_OK) { nn__mark(&l->base, list->base.code); }
+    if (norm) { (nn_child)(&l->base, "norm", norm); }
     return nn__done(l);
 }
+
 TENSOR_API nn_module_t *(nn_transformer_encoder)(nn_module_t *layer, int64_t count, nn_module_t *norm) {
     return nn__make_transformer("transformer_encoder", NN__KIND(ENCODER), NN__ENCODER_LAYER_KIND, layer,
                                 count, norm);
 }
+
 TENSOR_API nn_module_t *(nn_transformer_decoder)(nn_module_t *layer, int64_t count, nn_module_t *norm) {
     return nn__make_transformer("transformer_decoder", NN__KIND(DECODER), NN__DECODER_LAYER_KIND, layer,
                                 count, norm);
@@ -12551,18 +13279,19 @@ TENSOR_API nn_module_t *(nn_transformer_decoder)(nn_module_t *layer, int64_t cou
 // instance: with N the dims are one more.
 TENSOR__FN nn_module_t *nn__make_batch_norm(nn_batch_norm_args_t a, int instance, int nd) {
     const char *op = instance ? "instance_norm" : "batch_norm";
-    nn__layer_t *l;
     const int64_t i[] = {a.channels, instance || nd == 1 ? nd + 1 : nd + 2, nd + 2, instance,
                          a.cumulative != 0};
-    if (a.channels < 1) return nn__refuse(op, "channels must be > 0", a.channels);
-    l = NN__MAKE(instance ? nn__instance_norm_kind(nd) : nn__batch_norm_kind(nd), a.eps, a.momentum);
+    if (a.channels < 1) { return nn__refuse(op, "channels must be > 0", a.channels); }
+    nn__layer_t *l =
+        NN__MAKE(instance ? nn__instance_norm_kind(nd) : nn__batch_norm_kind(nd), a.eps, a.momentum);
     nn__add_affine(l, a.channels, !a.no_affine, !a.no_affine);
-    if (a.no_track_running_stats) return nn__done(l);
+    if (a.no_track_running_stats) { return nn__done(l); }
     nn__add_buffer(l, "running_mean", a.channels, 0, TENSOR_F32);
     nn__add_buffer(l, "running_var", a.channels, 1, TENSOR_F32);
     nn__add_buffer(l, "num_batches_tracked", -1, 0, TENSOR_I64);
     return nn__done(l);
 }
+
 NN__FILL_DEFAULTS(nn_batch_norm, NN__OR(eps, 1e-5) NN__OR(momentum, 0.1))
 NN__PER_RANK(batch_norm, nn_batch_norm, nn__make_batch_norm, a, 0)
 
@@ -12575,64 +13304,76 @@ TENSOR__FN nn_module_t *nn__make_instance_norm(nn_instance_norm_args_t a, int nd
     b.no_track_running_stats = !a.track_running_stats;
     return nn__make_batch_norm(b, 1, nd);
 }
+
 NN__FILL_DEFAULTS(nn_instance_norm, NN__OR(eps, 1e-5) NN__OR(momentum, 0.1))
 NN__PER_RANK(instance_norm, nn_instance_norm, nn__make_instance_norm, a)
 #undef NN__PER_RANK
 
 TENSOR__FN nn_module_t *nn__make_group_norm(nn_group_norm_args_t a) {
     const int64_t i[] = {a.groups, a.channels};
-    if (a.groups < 1) return nn__refuse("group_norm", "groups must be > 0", a.groups);
-    if (a.channels < 1 || a.channels % a.groups != 0)
+    if (a.groups < 1) { return nn__refuse("group_norm", "groups must be > 0", a.groups); }
+    if (a.channels < 1 || a.channels % a.groups != 0) {
         return nn__refuse("group_norm", "channels must be a multiple of groups", a.channels);
+    }
     return nn__done(nn__add_affine(NN__MAKE(NN__KIND(GROUP_NORM), a.eps, 0), a.channels, !a.no_affine,
                                    !a.no_affine));
 }
+
 NN__OWN_LAYER(group_norm, NN__OR(eps, 1e-5), nn__make_group_norm(a))
 
 TENSOR__FN nn_module_t *nn__make_rms_norm(nn_rms_norm_args_t a) {
     const int64_t i[] = {a.size, a.eps < 0, 1};
-    if (a.size < 1) return nn__refuse("rms_norm", "size must be > 0", a.size);
+    if (a.size < 1) { return nn__refuse("rms_norm", "size must be > 0", a.size); }
     return nn__done(nn__add_affine(NN__MAKE(NN__KIND(RMS_NORM), a.eps, 0), a.size, !a.no_affine, 0));
 }
+
 NN__OWN_LAYER(rms_norm, NN__OR(eps, -1), nn__make_rms_norm(a))
 
 TENSOR__FN nn_module_t *nn__make_local_response_norm(nn_local_response_norm_args_t a) {
     const int64_t i[] = {a.size};
-    nn__layer_t *l;
-    if (a.size < 1) return nn__refuse("local_response_norm", "size must be > 0", a.size);
-    l = NN__MAKE(NN__KIND(LOCAL_RESPONSE_NORM), a.alpha, a.beta);
-    if (l) l->f[2] = a.k;
+    if (a.size < 1) { return nn__refuse("local_response_norm", "size must be > 0", a.size); }
+    nn__layer_t *l = NN__MAKE(NN__KIND(LOCAL_RESPONSE_NORM), a.alpha, a.beta);
+    if (l) { l->f[2] = a.k; }
     return nn__done(l);
 }
+
 NN__OWN_LAYER(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR(k, 1),
               nn__make_local_response_norm(a))
 
 TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
-    nn__layer_t *l;
-    if (a.count < 1) return nn__refuse("embedding", "count must be > 0", a.count);
-    if (a.size < 1) return nn__refuse("embedding", "size must be > 0", a.size);
+    if (a.count < 1) { return nn__refuse("embedding", "count must be > 0", a.count); }
+    if (a.size < 1) { return nn__refuse("embedding", "size must be > 0", a.size); }
     if (a.options_are_named_) {   // of a call: 0 = none, negative ones from the end
-        if (a.padding_idx != TENSOR_ZERO && a.padding_idx < -a.count)
+        if (a.padding_idx != TENSOR_ZERO && a.padding_idx < -a.count) {
             return nn__refuse("embedding", "padding_idx must be at least -count", a.padding_idx);
-        a.padding_idx = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx == 0 ? -1
-                        : a.padding_idx < 0 ? a.padding_idx + a.count : a.padding_idx;
+        }
+        if (a.padding_idx == TENSOR_ZERO) {
+            a.padding_idx = 0;
+        } else if (a.padding_idx == 0) {
+            a.padding_idx = -1;
+        } else if (a.padding_idx < 0) {
+            a.padding_idx = a.padding_idx + a.count;
+        }
     }
-    if (a.padding_idx >= a.count)
+    if (a.padding_idx >= a.count) {
         return nn__refuse("embedding", "padding_idx must be below count", a.padding_idx);
+    }
     const int64_t i[] = {a.count, a.size, a.padding_idx < 0 ? -1 : a.padding_idx, a.scale_grad_by_freq != 0,
                          a.padding_idx >= 0, a.sparse != 0, a.max_norm > 0,
                          a.norm_type != 0 && a.norm_type != 2};
-    l = NN__MAKE(NN__KIND(EMBEDDING), a.max_norm, a.norm_type);
+    nn__layer_t *l = NN__MAKE(NN__KIND(EMBEDDING), a.max_norm, a.norm_type);
     nn__add_parameter(l, "weight", i, 2, nn__start_normal, 1);
-    if (a.padding_idx >= 0) nn__zero_row(l, a.padding_idx);
+    if (a.padding_idx >= 0) { nn__zero_row(l, a.padding_idx); }
     return nn__done(l);
 }
+
 NN__OWN_LAYER(embedding, a->padding_idx = a->options_are_named_ ? a->padding_idx : -1;, nn__make_embedding(a))
 
 TENSOR__FN nn_module_t *nn__make_activation(const nn__kind_t *kind, double f0, double f1, int64_t dim) {
     const int64_t i[] = {dim};
     return nn__done(NN__MAKE(kind, f0, f1));
 }
+
 #define NN__X(ID, name)                                                                                      \
     TENSOR_API nn_module_t *(nn_##name)(double p) {                                                          \
         if (p >= 0 && p <= 1) return nn__make_activation(nn__kind_##ID(), p, 0, 0);                          \
@@ -12647,23 +13388,23 @@ NN__X(ALPHA_DROPOUT, alpha_dropout)
 NN_CALLS(NN__NONE, NN__X)
 NN__X(IDENTITY, identity, (void), 0, 0, 0)
 #undef NN__X
+
 TENSOR_API nn_module_t *(nn_prelu)(int64_t num_parameters, double init) {
     const int64_t i[] = {num_parameters};
-    nn__layer_t *l;
-    if (num_parameters < 1) return nn__refuse("prelu", "num_parameters must be > 0", num_parameters);
-    l = NN__MAKE(NN__KIND(PRELU), 0, 0);
+    if (num_parameters < 1) { return nn__refuse("prelu", "num_parameters must be > 0", num_parameters); }
+    nn__layer_t *l = NN__MAKE(NN__KIND(PRELU), 0, 0);
     nn__add_parameter(l, "weight", &num_parameters, 1, nn__start_constant, init);
     return nn__done(l);
 }
 
 TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
-    char name[24];
-    tensor__text_t t;
-    if (!nn__opened("append", "the sequential", sequential)) return sequential;
-    if (!sequential->impl->kind || sequential->impl->kind->id != NN__SEQUENTIAL_KIND)
+    if (!nn__opened("append", "the sequential", sequential)) { return sequential; }
+    if (!sequential->impl->kind || sequential->impl->kind->id != NN__SEQUENTIAL_KIND) {
         return NN__GIVE(sequential, TENSOR_ERR_UNSUPPORTED, "append: %s is not a nn_sequential",
                         sequential->name);
-    t = nn__text(name, sizeof name);
+    }
+    char name[24];
+    tensor__text_t t = nn__text(name, sizeof name);
     NN__PUT(&t, "%i", sequential->impl->nslots);
     (nn_child)(sequential, name, m);
     return sequential;
@@ -12671,16 +13412,257 @@ TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
 
 TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
     nn__layer_t *l = nn__make(NN__KIND(SEQUENTIAL));
-    int i;
-    if (l && !list && n > 0) nn__mark(&l->base, nn__poisoned("sequential", "the list", list));
-    for (i = 0; l && list && i < n; i++) {
+    if (l && !list && n > 0) { nn__mark(&l->base, nn__poisoned("sequential", "the list", list)); }
+    for (int i = 0; l && list && i < n; i++) {
         nn_module_t *m = list[i];
-        if (m && !nn__is_module(m) && !nn__is_zeroed(m) && tensor_ok())
+        if (m && !nn__is_module(m) && !nn__is_zeroed(m) && tensor_ok()) {
             NN__FAIL(TENSOR_ERR_POISONED,
                      "sequential: argument %i is not a module; a layer is made by a call: nn_relu()", i + 1);
+        }
         (nn_append)(&l->base, m);
     }
     return l ? &l->base : NULL;   // a failed child shows in its code
+}
+
+TENSOR__END
+
+// ------------------------------------------------------------------------------
+// >>impl-copies                                   MARK: printing, copies of modules
+//
+// Texts of modules as PyTorch prints them, copies of state, moves to a device or dtype, clones. Both need
+// what layers know of themselves, so they are after the layers. Rejected: a print and a clone function per
+// kind of layer.
+// ------------------------------------------------------------------------------
+
+TENSOR__FN void nn__describe(nn_module_impl_t *impl, tensor__text_t *t, int depth) {
+    int children = 0;
+    if (!impl->module) { return; }
+    NN__PUT(t, "%s(", impl->module->name);
+    if (impl->kind) { nn__put_numbers(impl->module, impl->kind->text, 1, t); }
+    for (int i = 0; i < impl->nslots; i++) {
+        if (!impl->slot[i].child) { continue; }
+        children++;
+        NN__PUT(t, "\n");
+        for (int k = 0; k <= depth; k++) { NN__PUT(t, "  "); }
+        NN__PUT(t, "(%s): ", impl->slot[i].name);
+        nn__describe(impl->slot[i].child, t, depth + 1);
+    }
+    if (children) {
+        NN__PUT(t, "\n");
+        for (int k = 0; k < depth; k++) { NN__PUT(t, "  "); }
+    }
+    NN__PUT(t, ")");
+}
+
+TENSOR_API size_t nn_to_string(nn_module_t *m, char *text, size_t size) {
+    tensor__text_t t = nn__text(text, size);
+    if (nn__open_module(m)) {
+        nn__describe(m->impl, &t, 0);
+    } else {
+        NN__PUT(&t, "None");
+    }
+    return t.length;
+}
+
+#ifndef TENSOR_NO_STDIO
+TENSOR_API int nn_print(nn_module_t *m) {
+    size_t n = nn_to_string(m, NULL, 0);
+    char *text = (char *)nn__memory(n + 1, 1);
+    if (!text) { return TENSOR_ERR_OUT_OF_MEMORY; }
+    nn_to_string(m, text, n + 1);
+    int bad = puts(text) < 0;
+    nn__free(text);
+    if (!bad) { return TENSOR_OK; }
+    return NN__ERROR(TENSOR_ERR_IO, "print: stdout cannot be written");
+}
+#endif
+
+TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    nn__items_t a, b;
+    int code = TENSOR_OK;
+    if (!nn__collect_lent(dst, "copy_state", &a) || !nn__collect_lent(src, "copy_state", &b)) {
+        (tensor_scope_end)(scope);
+        return tensor_error_code();
+    }
+    for (int64_t i = 0; i < a.n && i < b.n && code == TENSOR_OK; i++) {
+        if (strcmp(a.item[i].name, b.item[i].name) == 0 &&
+            nn__same_shape(a.item[i].tensor, b.item[i].tensor)) {
+            continue;
+        }
+        code = NN__ERROR(TENSOR_ERR_FORMAT, "copy_state: \"%s\" %t and \"%s\" %t differ", a.item[i].name,
+                         a.item[i].tensor, b.item[i].name, b.item[i].tensor);
+    }
+    if (code == TENSOR_OK && a.n != b.n) {
+        code = NN__ERROR(TENSOR_ERR_FORMAT, "copy_state: modules of %d and %d tensors", a.n, b.n);
+    }
+    for (int64_t i = 0; i < a.n && code == TENSOR_OK; i++) {
+        if (a.item[i].first != i || a.item[i].tensor == b.item[i].tensor) { continue; }
+        if ((tensor_is_poison)((tensor_copy_)(a.item[i].tensor, b.item[i].tensor))) {
+            code = tensor_error_code();
+        }
+    }
+    (tensor_scope_end)(scope);
+    return code;
+}
+
+// t takes the data of fresh, which takes t's: the header is the one optimizers and users know.
+TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
+    tensor_t was = *t;
+    t->dtype = fresh->dtype;
+    t->device = fresh->device;
+    t->flags = (uint8_t)(t->flags | TENSOR__CONTIGUOUS);
+    t->offset = fresh->offset;
+    t->storage = fresh->storage;
+    t->storage->version = was.storage->version + 1;     // who knows t by its version looks again
+    for (int k = 0; k < t->ndim; k++) { t->strides[k] = fresh->strides[k]; }
+    fresh->dtype = was.dtype;
+    fresh->device = was.device;
+    fresh->offset = was.offset;
+    fresh->storage = was.storage;
+}
+
+// t at its new place, of the current scope; NULL after raising.
+TENSOR__FN tensor_t *nn__moved(tensor_t *t, const char *name, int to) {
+    if (to < TENSOR_CPU && !nn__is_float(t)) { return t; }
+    if (t->node || t->base) {
+        return NN__GIVE((tensor_t *)NULL, TENSOR_ERR_AUTOGRAD, "to: \"%s\" %t %s", name, t,
+                        t->base ? "is a view" : "has a history");
+    }
+    t = (tensor_to)(t, to);
+    if (!(tensor_is_poison)(t) && !(t->flags & TENSOR__CONTIGUOUS)) { t = (tensor_contiguous)(t); }
+    return (tensor_is_poison)(t) ? NULL : t;
+}
+
+TENSOR_API int (nn_to)(nn_module_t *m, int to) {
+    int64_t n = 0;
+    if (to < TENSOR_CPU && to != TENSOR_F32 && to != TENSOR_F64 && to != TENSOR_F16 && to != TENSOR_BF16) {
+        return NN__ERROR(TENSOR_ERR_DTYPE, "to: %s is no float dtype and no device",
+                         tensor_dtype_name((tensor_dtype_t)to));
+    }
+    nn__items_t a;
+    void *block = nn__collect(m, "to", &a);
+    if (!block) { return tensor_error_code(); }
+    tensor_t **fresh;
+    fresh = (tensor_t **)nn__memory((uint64_t)(2 * a.n + 1), sizeof *fresh);
+    if (!fresh) {
+        nn__free(block);
+        return tensor_error_code();
+    }
+    tensor_scope_t scope;
+    scope = TENSOR__(scope)(0);
+    int64_t i;
+    for (i = 0; i < a.n; i++) {
+        tensor_t *t = a.item[i].tensor;
+        fresh[2 * i] = fresh[2 * i + 1] = NULL;
+        if (a.item[i].first != i) { continue; }
+        fresh[2 * i] = nn__moved(t, a.item[i].name, to);
+        tensor_t *g = (tensor_grad)(t);
+        if (fresh[2 * i] && g && !(tensor_is_poison)(g)) {
+            fresh[2 * i + 1] = nn__moved(g, a.item[i].name, to);
+        }
+        if (!fresh[2 * i] || (g && !fresh[2 * i + 1])) { break; }
+        n = i + 1;
+    }
+    int code = i < a.n ? tensor_error_code() : TENSOR_OK;
+    for (i = 0; i < n && code == TENSOR_OK; i++) {
+        tensor_t *t = a.item[i].tensor;
+        if (fresh[2 * i] && fresh[2 * i] != t) { nn__exchange(t, fresh[2 * i]); }
+        if (fresh[2 * i + 1] && fresh[2 * i + 1] != t->grad) { nn__exchange(t->grad, fresh[2 * i + 1]); }
+    }
+    (tensor_scope_end)(scope);
+    nn__free(fresh);
+    nn__free(block);
+    return code;
+}
+
+// Pairs old, new of tensors and modules met so far, so that shared ones stay shared.
+typedef struct nn__clones_t {
+    const void **pair;
+    uint64_t n, cap;
+} nn__clones_t;
+
+TENSOR__FN void *nn__cloned(const nn__clones_t *c, const void *old) {
+    for (uint64_t i = 0; i < c->n; i++) {
+        if (c->pair[2 * i] == old) { return (void *)(uintptr_t)c->pair[2 * i + 1]; }
+    }
+    return NULL;
+}
+
+TENSOR__FN int nn__remember(nn__clones_t *c, const void *old, const void *fresh) {
+    if (c->n == c->cap) {
+        uint64_t cap = c->cap ? 2 * c->cap : 16;
+        const void **q =
+            (const void **)nn__grow((void *)(uintptr_t)c->pair, 2 * c->n, 2 * cap, sizeof(void *));
+        if (!q) {
+            c->pair = NULL;
+            c->n = c->cap = 0;
+            return 0;
+        }
+        c->pair = q;
+        c->cap = cap;
+    }
+    c->pair[2 * c->n] = old;
+    c->pair[2 * c->n + 1] = fresh;
+    c->n++;
+    return 1;
+}
+
+TENSOR__FN nn_module_t *nn__clone(nn_module_t *m, nn__clones_t *known) {
+    nn_module_t *c = (nn_module_t *)nn__cloned(known, m);
+    int own = m->impl->kind != NULL;
+    if (c) { return c; }
+    if (!own && !m->clone) {
+        return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_UNSUPPORTED,
+                        "clone: module %s has no clone function; set base.clone", m->name);
+    }
+    c = own ? nn__clone_layer(m) : m->clone(m);
+    if (!nn__usable(c)) {
+        nn__unusable("clone", "the copy", c);
+        if (c) { (nn_free)(c); }
+        return NULL;
+    }
+    c->training = m->training;
+    if (!own) {
+        if ((nn_copy_state)(c, m) != TENSOR_OK) {
+            (nn_free)(c);
+            return NULL;
+        }
+    }
+    for (int i = 0; own && i < m->impl->nslots; i++) {
+        nn__slot_t *s = &m->impl->slot[i];
+        if (s->child) {
+            (nn_child)(c, s->name, s->child->module ? nn__clone(s->child->module, known) : NULL);
+        } else {
+            tensor_scope_t scope = TENSOR__(scope)(0);
+            tensor_t *t = (tensor_t *)nn__cloned(known, s->tensor);
+            if (!t) {
+                t = (tensor_clone)(s->tensor);
+                if (TENSOR__TRAINS && s->kind == NN__PARAMETER) { (tensor_requires_grad_)(t, 1); }
+                if (!nn__remember(known, s->tensor, t)) { nn__mark(c, TENSOR_ERR_OUT_OF_MEMORY); }
+            }
+            nn__register(c, "clone", s->name, t, s->kind);
+            if (TENSOR__TRAINS && s->kind == NN__PARAMETER && !(tensor_requires_grad)(s->tensor)) {
+                (tensor_requires_grad_)(t, 0);
+            }
+            (tensor_scope_end)(scope);
+        }
+    }
+    if (c->code != TENSOR_OK || !nn__remember(known, m, c)) {
+        (nn_free)(c);
+        return NULL;
+    }
+    return c;
+}
+
+TENSOR_API nn_module_t *(nn_clone)(nn_module_t *m) {
+    if (!nn__can_use("clone", "the module", m)) { return NULL; }
+    nn__clones_t known;
+    known.pair = NULL;
+    known.n = known.cap = 0;
+    nn_module_t *c = nn__clone(m, &known);
+    nn__free((void *)(uintptr_t)known.pair);
+    return c;
 }
 
 // ------------------------------------------------------------------------------
@@ -12689,6 +13671,8 @@ TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
 // Distributions come from the core's generator, one stream per call. Rejected: a seed argument per call
 // (PyTorch has none: the thread's generator decides).
 // ------------------------------------------------------------------------------
+
+TENSOR__COLD
 
 TENSOR_API double nn_gain(nn_nonlinearity_t nonlinearity, double a) {
     switch (nonlinearity) {
@@ -12707,17 +13691,18 @@ TENSOR__FN tensor_t *nn__init_end(tensor_scope_t scope, tensor_t *t, tensor_t *r
     (tensor_scope_end)(scope);
     return (tensor_is_poison)(r) ? r : t;
 }
+
 TENSOR__FN tensor_t *nn__init_fill(tensor_t *t, double a, double b) {
     (void)b;
     return (tensor_fill_)(t, a);
 }
+
 TENSOR__FN tensor_t *nn__init(tensor_t *t, tensor_t *(*fill)(tensor_t *t, double a, double b), double a,
                               double b) {
+    if (!nn__there("init", "the tensor", t)) { return TENSOR__(poison); }
     tensor_scope_t scope;
-    tensor_t *r;
-    if (!nn__there("init", "the tensor", t)) return TENSOR__(poison);
     scope = TENSOR__(scope)(0);
-    r = fill(t, a, b);
+    tensor_t *r = fill(t, a, b);
     return nn__init_end(scope, t, r);
 }
 
@@ -12734,38 +13719,39 @@ NN__X(ones, (tensor_t *t), nn__init_fill, 1, 0)
 // 1e-14.
 TENSOR__FN double nn__inverse_normal(double u) {
     double lo = -40, hi = 40, x = 0;
-    int k;
-    for (k = 0; k < 200; k++) {
+    for (int k = 0; k < 200; k++) {
         double f = 0.5 * erfc(-x * 0.70710678118654752) - u;
-        double d = 0.39894228040143268 * exp(-0.5 * x * x), next;
-        if (f > 0) hi = x;
-        else lo = x;
-        next = d > 0 ? x - f / d : lo;
-        if (!(next > lo && next < hi)) next = 0.5 * (lo + hi);
-        if (fabs(next - x) <= 1e-15 * (1 + fabs(x))) return next;
+        double d = 0.39894228040143268 * exp(-0.5 * x * x);
+        if (f > 0) {
+            hi = x;
+        } else {
+            lo = x;
+        }
+        double next = d > 0 ? x - f / d : lo;
+        if (!(next > lo && next < hi)) { next = 0.5 * (lo + hi); }
+        if (fabs(next - x) <= 1e-15 * (1 + fabs(x))) { return next; }
         x = next;
     }
     return x;
 }
 
 TENSOR_API tensor_t *(nn_init_trunc_normal_)(tensor_t *t, double mean, double std, double low, double high) {
-    tensor_scope_t scope;
-    tensor_t *u;
-    double a, b;
-    int64_t i;
-    float *v;
-    if (!nn__whole("trunc_normal_", "the tensor", t)) return TENSOR__(poison);
-    if (!(low <= high) || !(std >= 0))
+    if (!nn__whole("trunc_normal_", "the tensor", t)) { return TENSOR__(poison); }
+    if (!(low <= high) || !(std >= 0)) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "trunc_normal_: needs low <= high and std >= 0 (got %g, %g, %g)",
                         low, high, std);
+    }
+    tensor_scope_t scope;
     scope = TENSOR__(scope)(0);
-    u = (tensor_uniform_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32), 0, 1);
-    v = (float *)tensor_data_mut(u);
-    a = std > 0 ? 0.5 * erfc(-(low - mean) / std * 0.70710678118654752) : 0;
-    b = std > 0 ? 0.5 * erfc(-(high - mean) / std * 0.70710678118654752) : 1;
-    for (i = 0; v && i < u->numel; i++) {
+    tensor_t *u = (tensor_uniform_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32), 0, 1);
+    float *v = (float *)tensor_data_mut(u);
+    double a = std > 0 ? 0.5 * erfc(-(low - mean) / std * 0.70710678118654752) : 0;
+    double b = std > 0 ? 0.5 * erfc(-(high - mean) / std * 0.70710678118654752) : 1;
+    for (int64_t i = 0; v && i < u->numel; i++) {
         double x = mean + std * nn__inverse_normal(a + (b - a) * ((double)v[i] + 2.9802322387695312e-8));
-        v[i] = (float)(x < low ? low : x > high ? high : x);
+        if (x < low) { x = low; }
+        if (x > high) { x = high; }
+        v[i] = (float)x;
     }
     return nn__init_end(scope, t, (tensor_copy_)(t, u));
 }
@@ -12773,116 +13759,112 @@ TENSOR_API tensor_t *(nn_init_trunc_normal_)(tensor_t *t, double mean, double st
 // Fans of t into fan[0] (in), fan[1] (out); 0 after raising.
 TENSOR__FN int nn__fans(tensor_t *t, const char *op, double fan[2]) {
     double area = 1;
-    int i;
-    if (!nn__whole(op, "the tensor", t)) return 0;
-    if (t->ndim < 2) return NN__NO(TENSOR_ERR_SHAPE, "%s: t %t must have at least 2 dims", op, t);
-    for (i = 2; i < t->ndim; i++) area *= (double)t->dims[i];
+    if (!nn__whole(op, "the tensor", t)) { return 0; }
+    if (t->ndim < 2) { return NN__NO(TENSOR_ERR_SHAPE, "%s: t %t must have at least 2 dims", op, t); }
+    for (int i = 2; i < t->ndim; i++) { area *= (double)t->dims[i]; }
     fan[0] = (double)t->dims[1] * area;
     fan[1] = (double)t->dims[0] * area;
-    if (fan[0] < 1) fan[0] = 1;
-    if (fan[1] < 1) fan[1] = 1;
+    if (fan[0] < 1) { fan[0] = 1; }
+    if (fan[1] < 1) { fan[1] = 1; }
     return 1;
 }
 
 TENSOR_API tensor_t *(nn_init_xavier_uniform_)(tensor_t *t, double gain) {
-    double fan[2], bound;
-    if (!nn__fans(t, "xavier_uniform_", fan)) return TENSOR__(poison);
-    bound = gain * sqrt(6 / (fan[0] + fan[1]));
+    double fan[2];
+    if (!nn__fans(t, "xavier_uniform_", fan)) { return TENSOR__(poison); }
+    double bound = gain * sqrt(6 / (fan[0] + fan[1]));
     return nn__init(t, tensor_uniform_, -bound, bound);
 }
 
 TENSOR_API tensor_t *(nn_init_xavier_normal_)(tensor_t *t, double gain) {
     double fan[2];
-    if (!nn__fans(t, "xavier_normal_", fan)) return TENSOR__(poison);
+    if (!nn__fans(t, "xavier_normal_", fan)) { return TENSOR__(poison); }
     return nn__init(t, tensor_normal_, 0, gain * sqrt(2 / (fan[0] + fan[1])));
 }
 
 TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a) {
-    double fan[2], bound;
+    double fan[2];
     if (nn__too_many("kaiming_uniform_", a.site_, a.options_are_named_) ||
-        !nn__fans(a.t, "kaiming_uniform_", fan))
+        !nn__fans(a.t, "kaiming_uniform_", fan)) {
         return tensor__at(a.site_, TENSOR__(poison));
-    bound = nn_gain(a.nonlinearity, a.a) * sqrt(3 / fan[a.fan_out != 0]);
+    }
+    double bound = nn_gain(a.nonlinearity, a.a) * sqrt(3 / fan[a.fan_out != 0]);
     return nn__init(a.t, tensor_uniform_, -bound, bound);
 }
 
 TENSOR_API tensor_t *nn_init_kaiming_normal__with(nn_kaiming_args_t a) {
     double fan[2];
     if (nn__too_many("kaiming_normal_", a.site_, a.options_are_named_) ||
-        !nn__fans(a.t, "kaiming_normal_", fan))
+        !nn__fans(a.t, "kaiming_normal_", fan)) {
         return tensor__at(a.site_, TENSOR__(poison));
+    }
     return nn__init(a.t, tensor_normal_, 0, nn_gain(a.nonlinearity, a.a) / sqrt(fan[a.fan_out != 0]));
 }
 
 TENSOR_API tensor_t *(nn_init_orthogonal_)(tensor_t *t, double gain) {
-    tensor_scope_t scope;
-    tensor_qr_t f;
-    tensor_t *x;
-    int64_t dims[2], wide;
     double fan[2];
-    if (!nn__fans(t, "orthogonal_", fan)) return TENSOR__(poison);
-    if (t->numel == 0) return t;
+    if (!nn__fans(t, "orthogonal_", fan)) { return TENSOR__(poison); }
+    if (t->numel == 0) { return t; }
+    tensor_scope_t scope;
     scope = TENSOR__(scope)(0);
-    wide = t->dims[0] < t->numel / t->dims[0];
+    int64_t wide = t->dims[0] < t->numel / t->dims[0];
+    int64_t dims[2];
     dims[wide] = t->dims[0];                            // the longer side first: Q has orthonormal columns
     dims[!wide] = t->numel / t->dims[0];
-    f = (tensor_qr)((tensor_to)((tensor_randn_n)(dims, 2), t->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32));
-    x = (tensor_mul_scalar)((tensor_mul)(f.q, (tensor_sgn)((tensor_diagonal)(f.r, 0, 0, 1))), gain);
-    if (wide) x = (tensor_transpose)(x, 0, 1);
+    tensor_qr_t f =
+        (tensor_qr)((tensor_to)((tensor_randn_n)(dims, 2), t->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32));
+    tensor_t *x = (tensor_mul_scalar)((tensor_mul)(f.q, (tensor_sgn)((tensor_diagonal)(f.r, 0, 0, 1))), gain);
+    if (wide) { x = (tensor_transpose)(x, 0, 1); }
     return nn__init_end(scope, t, (tensor_copy_)(t, (tensor_reshape_n)(x, t->dims, t->ndim)));
 }
 
 TENSOR_API tensor_t *(nn_init_eye_)(tensor_t *t) {
-    tensor_scope_t scope;
     double fan[2];
-    if (!nn__fans(t, "eye_", fan)) return TENSOR__(poison);
-    if (t->ndim != 2) return NN__FAIL(TENSOR_ERR_SHAPE, "eye_: t %t must have 2 dims", t);
+    if (!nn__fans(t, "eye_", fan)) { return TENSOR__(poison); }
+    if (t->ndim != 2) { return NN__FAIL(TENSOR_ERR_SHAPE, "eye_: t %t must have 2 dims", t); }
+    tensor_scope_t scope;
     scope = TENSOR__(scope)(0);
     return nn__init_end(scope, t, (tensor_copy_)(t, (tensor_eye)(t->dims[0], t->dims[1])));
 }
 
 TENSOR_API tensor_t *(nn_init_dirac_)(tensor_t *t, int64_t groups) {
-    tensor_scope_t scope;
-    tensor_t *x;
-    float *v;
-    int64_t area, centre = 0, i, out;
+    int64_t centre = 0;
     double fan[2];
-    int d;
-    if (!nn__fans(t, "dirac_", fan)) return TENSOR__(poison);
-    if (t->ndim < 3 || t->ndim > 5 || groups < 1 || t->dims[0] % groups)
+    if (!nn__fans(t, "dirac_", fan)) { return TENSOR__(poison); }
+    if (t->ndim < 3 || t->ndim > 5 || groups < 1 || t->dims[0] % groups) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "dirac_: t %t must be [out, in, K...], out a multiple of %d groups",
                         t, groups);
-    for (d = 2; d < t->ndim; d++) centre = centre * t->dims[d] + t->dims[d] / 2;
+    }
+    for (int d = 2; d < t->ndim; d++) { centre = centre * t->dims[d] + t->dims[d] / 2; }
+    tensor_scope_t scope;
     scope = TENSOR__(scope)(0);
-    x = (tensor_zero_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32));
-    v = (float *)tensor_data_mut(x);
-    out = t->dims[0] / groups;
-    area = t->numel ? t->numel / t->dims[0] / t->dims[1] : 0;
-    for (i = 0; v && i < t->dims[0] && area; i++) {
-        if (i % out < t->dims[1]) v[(i * t->dims[1] + i % out) * area + centre] = 1;
+    tensor_t *x = (tensor_zero_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32));
+    float *v = (float *)tensor_data_mut(x);
+    int64_t out = t->dims[0] / groups;
+    int64_t area = t->numel ? t->numel / t->dims[0] / t->dims[1] : 0;
+    for (int64_t i = 0; v && i < t->dims[0] && area; i++) {
+        if (i % out < t->dims[1]) { v[(i * t->dims[1] + i % out) * area + centre] = 1; }
     }
     return nn__init_end(scope, t, (tensor_copy_)(t, x));
 }
+
 TENSOR_API tensor_t *(nn_init_sparse_)(tensor_t *t, double sparsity, double std) {
-    tensor_scope_t scope;
-    tensor_t *x, *order;
-    float *v;
-    int64_t i, j, zeros;
     double fan[2];
-    if (!nn__fans(t, "sparse_", fan)) return TENSOR__(poison);
-    if (t->ndim != 2 || !(sparsity >= 0 && sparsity <= 1) || !(std >= 0))
+    if (!nn__fans(t, "sparse_", fan)) { return TENSOR__(poison); }
+    if (t->ndim != 2 || !(sparsity >= 0 && sparsity <= 1) || !(std >= 0)) {
         return NN__FAIL(TENSOR_ERR_SHAPE,
                         "sparse_: t %t must have 2 dims, sparsity %g lie in 0..1, std %g be >= 0", t,
                         sparsity, std);
+    }
+    tensor_scope_t scope;
     scope = TENSOR__(scope)(0);
-    x = (tensor_normal_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32), 0, std);
-    v = (float *)tensor_data_mut(x);
-    zeros = (int64_t)ceil(sparsity * (double)t->dims[0]);
-    for (j = 0; v && j < t->dims[1]; j++) {
-        const int64_t *row;
-        order = (tensor_to)((tensor_randperm)(t->dims[0]), TENSOR_CPU);
-        row = (const int64_t *)(tensor_data)(order);
-        for (i = 0; row && i < zeros; i++) v[row[i] * t->dims[1] + j] = 0;
+    tensor_t *x = (tensor_normal_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32), 0, std);
+    float *v = (float *)tensor_data_mut(x);
+    int64_t zeros = (int64_t)ceil(sparsity * (double)t->dims[0]);
+    for (int64_t j = 0; v && j < t->dims[1]; j++) {
+        tensor_t *order = (tensor_to)((tensor_randperm)(t->dims[0]), TENSOR_CPU);
+        const int64_t *row = (const int64_t *)(tensor_data)(order);
+        for (int64_t i = 0; row && i < zeros; i++) { v[row[i] * t->dims[1] + j] = 0; }
         (tensor_free)(order);
     }
     return nn__init_end(scope, t, (tensor_copy_)(t, x));
@@ -12918,6 +13900,7 @@ typedef struct nn__ways_t {
                         tensor_t **state);
     tensor_t *(*minimize)(struct nn__search_t *s);      // a step with a closure
 } nn__ways_t;
+
 typedef struct nn__rule_t {
     const char *name;
     const nn__ways_t *ways;
@@ -12933,6 +13916,7 @@ typedef struct nn__rule_t {
     static const nn__formula_t nn__formula_##name = {nn__do_step_##name, at};
 NN__STEPS(NN__FORMULA)
 #undef NN__FORMULA
+
 TENSOR__FN tensor_t *nn__orthogonal(const nn_optimizer_t *o, const struct nn__param_t *p, tensor_t *g,
                                     tensor_t *skip, tensor_t **state);
 TENSOR__FN tensor_t *nn__lbfgs(struct nn__search_t *s);
@@ -12950,6 +13934,7 @@ typedef struct nn__param_t {
     int64_t step;
     int group, owes;                  // owes: steps since the last nn__settle counted it
 } nn__param_t;
+
 typedef struct nn__group_t {
     double ratio;   // learning rate = ratio * option LR
     double weight_decay;
@@ -12987,13 +13972,12 @@ struct nn_optimizer_t {
 };
 
 TENSOR__FN void nn__optimizer_close(nn_optimizer_t *o) {
-    int i, k;
     TENSOR__(disown)(&o->owned);
-    if (o->skip) TENSOR__(drop)(o->skip);
-    for (i = 0; i < o->nparams; i++) {
+    if (o->skip) { TENSOR__(drop)(o->skip); }
+    for (int i = 0; i < o->nparams; i++) {
         TENSOR__(drop)(o->param[i].t);
-        for (k = 0; k < NN__MAX_STATE; k++) {
-            if (o->param[i].state[k]) TENSOR__(drop)(o->param[i].state[k]);
+        for (int k = 0; k < NN__MAX_STATE; k++) {
+            if (o->param[i].state[k]) { TENSOR__(drop)(o->param[i].state[k]); }
         }
     }
     nn__free(o->param);
@@ -13011,8 +13995,8 @@ TENSOR__FN void nn__optimizer_close(nn_optimizer_t *o) {
 
 // The code after raising if o cannot be used, else 0.
 TENSOR__FN int nn__bad_optimizer(const char *op, const nn_optimizer_t *o) {
-    if (!o) return nn__poisoned(op, "the optimizer", o);
-    if (!o->dead) return TENSOR_OK;
+    if (!o) { return nn__poisoned(op, "the optimizer", o); }
+    if (!o->dead) { return TENSOR_OK; }
     return NN__ERROR(TENSOR_ERR_OWNER, "%s: the optimizer was freed", op);
 }
 
@@ -13023,52 +14007,64 @@ TENSOR__FN void nn__optimizer_shutdown(tensor__owned_t *o) {
 // The same for what would change it or its states.
 TENSOR__FN int nn__busy_optimizer(const char *op, const nn_optimizer_t *o) {
     int code = nn__bad_optimizer(op, o);
-    if (code != TENSOR_OK || !o->stepping) return code;
+    if (code != TENSOR_OK || !o->stepping) { return code; }
     return NN__ERROR(TENSOR_ERR_UNSUPPORTED, "%s: a step of this optimizer is under way", op);
 }
 
 TENSOR_API int (nn_optimizer_free)(nn_optimizer_t *o) {
     int code = o ? nn__busy_optimizer("optimizer_free", o) : TENSOR_OK;
-    if (o && code == TENSOR_OK) nn__optimizer_close(o);
+    if (o && code == TENSOR_OK) { nn__optimizer_close(o); }
     return code;
 }
 
 // Puts tensors into group g, moving those that are in another one.
 TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, int g) {
-    int i, k;
-    for (i = 0; i < n; i++) {
+    int k;
+    for (int i = 0; i < n; i++) {
         tensor_t *t = list[i];
-        if (!t || (tensor_is_poison)(t)) return nn__poisoned(o->rule->name, "a parameter", t);
-        if (!nn__is_float(t))
+        if (!t || (tensor_is_poison)(t)) { return nn__poisoned(o->rule->name, "a parameter", t); }
+        if (!nn__is_float(t)) {
             return NN__ERROR(TENSOR_ERR_DTYPE, "%s: parameter %d is %y, not a float", o->rule->name,
                              (int64_t)i, t);
-        if (!(tensor_is_leaf)(t))
+        }
+        if (!(tensor_is_leaf)(t)) {
             return NN__ERROR(TENSOR_ERR_AUTOGRAD,
                              "%s: parameter %d %t is no leaf but the result of an operation",
                              o->rule->name, (int64_t)i, t);
-        if (o->rule->takes == NN__MATRICES && t->ndim != 2)
+        }
+        if (o->rule->takes == NN__MATRICES && t->ndim != 2) {
             return NN__ERROR(TENSOR_ERR_SHAPE, "%s: parameter %d %t must have 2 dims", o->rule->name,
                              (int64_t)i, t);
-        for (k = 0; k < t->ndim; k++)
-            if (t->dims[k] > 1 && t->strides[k] == 0)
+        }
+        for (k = 0; k < t->ndim; k++) {
+            if (t->dims[k] > 1 && t->strides[k] == 0) {
                 return NN__ERROR(TENSOR_ERR_SHAPE,
                                  "%s: parameter %d %t is expanded, several elements share one place",
                                  o->rule->name, (int64_t)i, t);
-        for (k = 0; k < o->nparams && o->param[k].t != t; k++) {}
+            }
+        }
+        for (k = 0; k < o->nparams && o->param[k].t != t; k++) { }
         if (k == o->nparams) {
             if (o->nparams == o->cap) {
-                int cap = o->cap ? 2 * o->cap : n > 8 ? n : 8;
+                int cap;
+                if (o->cap) {
+                    cap = 2 * o->cap;
+                } else if (n > 8) {
+                    cap = n;
+                } else {
+                    cap = 8;
+                }
                 nn__param_t *p =
                     (nn__param_t *)nn__grow(o->param, (uint64_t)o->nparams, (uint64_t)cap, sizeof *p);
-                nn__job_t *j;
-                nn__update_t *u;
-                if (!p) return TENSOR_ERR_OUT_OF_MEMORY;
+                if (!p) { return TENSOR_ERR_OUT_OF_MEMORY; }
                 o->param = p;
+                nn__job_t *j;
                 j = (nn__job_t *)nn__grow(o->job, 0, (uint64_t)cap, sizeof *j);
-                if (!j) return TENSOR_ERR_OUT_OF_MEMORY;
+                if (!j) { return TENSOR_ERR_OUT_OF_MEMORY; }
                 o->job = j;
+                nn__update_t *u;
                 u = (nn__update_t *)nn__grow(o->update, 0, (uint64_t)cap, sizeof *u);
-                if (!u) return TENSOR_ERR_OUT_OF_MEMORY;
+                if (!u) { return TENSOR_ERR_OUT_OF_MEMORY; }
                 o->update = u;
                 o->cap = cap;
             }
@@ -13082,12 +14078,11 @@ TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, i
 // The group with these options, a fresh one if there is none; < 0 after raising.
 TENSOR__FN int nn__find_group(nn_optimizer_t *o, double ratio, double weight_decay) {
     nn__group_t *g = o->group;
-    int i;
-    for (i = 0; i < o->ngroups; i++) {
-        if (g[i].ratio == ratio && g[i].weight_decay == weight_decay) return i;
+    for (int i = 0; i < o->ngroups; i++) {
+        if (g[i].ratio == ratio && g[i].weight_decay == weight_decay) { return i; }
     }
     g = (nn__group_t *)nn__grow(g, (uint64_t)o->ngroups, (uint64_t)o->ngroups + 1, sizeof *g);
-    if (!g) return -1;
+    if (!g) { return -1; }
     o->group = g;
     g[o->ngroups].ratio = ratio;
     g[o->ngroups].weight_decay = weight_decay;
@@ -13099,25 +14094,28 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *o
     const char *name = rule->name;
     nn_optimizer_t *o = NULL;
     tensor_t **all = NULL;
-    nn__items_t items;
     void *block = NULL;
-    int64_t i;
     if (code == TENSOR_OK && option[NN__NESTEROV] != 0 &&
         (option[NN__MOMENTUM] == 0 || option[NN__DAMPENING] != 0)) {
         code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: nesterov needs a momentum and no dampening", name);
     }
-    if (code == TENSOR_OK && rule->takes == NN__ROWS_ONLY && !(option[NN__LR] > 0 && option[NN__EPS] > 0))
+    if (code == TENSOR_OK && rule->takes == NN__ROWS_ONLY && !(option[NN__LR] > 0 && option[NN__EPS] > 0)) {
         code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: lr and eps must be > 0", name);
-    if (code == TENSOR_OK && rule->takes == NN__CLOSURE && option[NN__HISTORY] < 1)
+    }
+    if (code == TENSOR_OK && rule->takes == NN__CLOSURE && option[NN__HISTORY] < 1) {
         code = NN__ERROR(TENSOR_ERR_SHAPE, "%s: history_size must be > 0", name);
-    if (code == TENSOR_OK && !list && !m && count > 0) code = nn__poisoned(name, "the list", list);
+    }
+    if (code == TENSOR_OK && !list && !m && count > 0) { code = nn__poisoned(name, "the list", list); }
+    nn__items_t items;
+    int64_t i;
     if (code == TENSOR_OK && !list) {
         block = nn__collect(m, name, &items);
-        if (block) all = (tensor_t **)nn__memory((uint64_t)items.n, sizeof(tensor_t *));
-        if (!all) code = TENSOR_ERR_OUT_OF_MEMORY;
+        if (block) { all = (tensor_t **)nn__memory((uint64_t)items.n, sizeof(tensor_t *)); }
+        if (!all) { code = TENSOR_ERR_OUT_OF_MEMORY; }
         for (i = 0, count = 0; all && i < items.n; i++) {
-            if (items.item[i].first == i && items.item[i].slot->kind == NN__PARAMETER)
+            if (items.item[i].first == i && items.item[i].slot->kind == NN__PARAMETER) {
                 all[count++] = items.item[i].tensor;
+            }
         }
         list = all;
     }
@@ -13126,7 +14124,7 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *o
     }
     if (code == TENSOR_OK) {
         o = (nn_optimizer_t *)TENSOR__(object)(nn__self(), TENSOR__OPTIMIZER, sizeof *o);
-        if (!o) code = TENSOR_ERR_OUT_OF_MEMORY;
+        if (!o) { code = TENSOR_ERR_OUT_OF_MEMORY; }
     }
     if (o) {
         o->rule = rule;
@@ -13134,8 +14132,11 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *o
         memcpy(o->option, option, sizeof o->option);
         o->owned.destroy = nn__optimizer_shutdown;
         TENSOR__(own)(nn__self(), &o->owned);
-        if (nn__find_group(o, 1, option[NN__DECAY]) < 0) code = TENSOR_ERR_OUT_OF_MEMORY;
-        else code = nn__add_params(o, list, count, 0);
+        if (nn__find_group(o, 1, option[NN__DECAY]) < 0) {
+            code = TENSOR_ERR_OUT_OF_MEMORY;
+        } else {
+            code = nn__add_params(o, list, count, 0);
+        }
         if (code != TENSOR_OK) {
             nn__optimizer_close(o);
             o = NULL;
@@ -13144,29 +14145,34 @@ TENSOR__FN nn_optimizer_t *nn__optimizer(const nn__rule_t *rule, const double *o
     nn__free(all);
     nn__free(block);
     TENSOR__(pop_path)(nn__self());
-    if (site) (void)tensor__at_ptr(site, o);
+    if (site) { (void)tensor__at_ptr(site, o); }
     return o;
 }
 
 TENSOR__FN double nn__option_below(int option) {
-    return option == NN__BETA1 || option == NN__BETA2 || option == NN__RHO ? 1
-           : option == NN__NS_STEPS ? 100 : option == NN__ADJUST ? NN_SPECTRAL_UNCLAMPED + 1
-           : option == NN__SEARCH ? NN_STRONG_WOLFE + 1
-           : option == NN__MAX_ITER || option == NN__MAX_EVAL || option == NN__HISTORY ? 2147483648.0
-           : option == NN__PAIRS ? 9e15 : 1e300;
+    if (option == NN__BETA1 || option == NN__BETA2 || option == NN__RHO) { return 1; }
+    if (option == NN__NS_STEPS) { return 100; }
+    if (option == NN__ADJUST) { return NN_SPECTRAL_UNCLAMPED + 1; }
+    if (option == NN__SEARCH) { return NN_STRONG_WOLFE + 1; }
+    if (option == NN__MAX_ITER || option == NN__MAX_EVAL || option == NN__HISTORY) { return 2147483648.0; }
+    if (option == NN__PAIRS) { return 9e15; }
+    return 1e300;
 }
+
 TENSOR__FN int nn__option_holds(int option, double v) {
     return (v >= 0 && v < nn__option_below(option)) || (v == 1 && option == NN__RHO) ||
            (v - v == 0 && (option == NN__DAMPENING || (option >= NN__NS_A && option <= NN__NS_C)));
 }
+
 // An option in its range. -> code
 TENSOR__FN int nn__option(const char *op, const char *name, int option, double v, double *to) {
     double below = nn__option_below(option);
     *to = v;
-    if (nn__option_holds(option, v)) return TENSOR_OK;
+    if (nn__option_holds(option, v)) { return TENSOR_OK; }
     return NN__ERROR(TENSOR_ERR_SHAPE, "%s: %s must be >= 0 and %s %g (got %g)", op, name,
                      option == NN__RHO ? "<=" : "<", below, v);
 }
+
 // nn_name_with and nn_name_defaults of each row.
 #define NN__NUMBER(option, member, value) NN__OR(member, value)
 #define NN__FLAG(option, member)
@@ -13197,26 +14203,36 @@ NN__OPTIMIZERS(NN__OPTIMIZER)
 
 TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n, nn_group_args_t a) {
     double lr = a.lr, decay = a.weight_decay;
-    int code, g;
-    code = nn__bad_optimizer("optimizer_group", o);
-    if (code == TENSOR_OK && nn__too_many("optimizer_group", a.site_, a.options_are_named_))
+    int code = nn__bad_optimizer("optimizer_group", o);
+    if (code == TENSOR_OK && nn__too_many("optimizer_group", a.site_, a.options_are_named_)) {
         code = TENSOR_ERR_SHAPE;
-    if (code == TENSOR_OK && !list && n > 0) code = nn__poisoned("optimizer_group", "the list", list);
-    if (code == TENSOR_OK && n < 0)
+    }
+    if (code == TENSOR_OK && !list && n > 0) { code = nn__poisoned("optimizer_group", "the list", list); }
+    if (code == TENSOR_OK && n < 0) {
         code = NN__ERROR(TENSOR_ERR_SHAPE, "optimizer_group: %d parameters", (int64_t)n);
-    if (code != TENSOR_OK) return tensor__at_int(a.site_, code);
-    if (o->rule->takes == NN__CLOSURE)
+    }
+    if (code != TENSOR_OK) { return tensor__at_int(a.site_, code); }
+    if (o->rule->takes == NN__CLOSURE) {
         return tensor__at_int(a.site_, NN__ERROR(TENSOR_ERR_UNSUPPORTED, "optimizer_group: %s has one group",
                                                  o->rule->name));
-    lr = lr == 0 ? o->option[NN__LR] : lr == TENSOR_ZERO ? 0 : lr;
-    decay = decay == 0 ? o->option[NN__DECAY] : decay == TENSOR_ZERO ? 0 : decay;
+    }
+    if (lr == 0) {
+        lr = o->option[NN__LR];
+    } else if (lr == TENSOR_ZERO) {
+        lr = 0;
+    }
+    if (decay == 0) {
+        decay = o->option[NN__DECAY];
+    } else if (decay == TENSOR_ZERO) {
+        decay = 0;
+    }
     if (!(lr >= 0) || !(decay >= 0) || (o->option[NN__LR] == 0 && lr != 0)) {
         NN__FAIL(TENSOR_ERR_SHAPE,
             "optimizer_group: lr and weight_decay must be >= 0, and lr 0 if the optimizer's is (got %g, %g)",
             lr, decay);
         return tensor__at_int(a.site_, TENSOR_ERR_SHAPE);
     }
-    g = nn__find_group(o, o->option[NN__LR] > 0 ? lr / o->option[NN__LR] : 1, decay);
+    int g = nn__find_group(o, o->option[NN__LR] > 0 ? lr / o->option[NN__LR] : 1, decay);
     code = g < 0 ? TENSOR_ERR_OUT_OF_MEMORY : nn__add_params(o, list, n, g);
     return tensor__at_int(a.site_, code);
 }
@@ -13265,62 +14281,72 @@ TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn__updat
 }
 
 typedef struct nn__stepping_t { const tensor_call_t *c; nn__update_t u; } nn__stepping_t;
+
 // task counts chunks over all parameters.
 TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
     const nn__stepping_t *s = (const nn__stepping_t *)arg;
     const tensor_arg_t *a = s->c->arg + 2;
-    const int64_t *rows;        // NULL, or which row of x and its states each row of g is for; < 0 = none
-    char *at[5];
-    int64_t from, end, n, width, to;
-    size_t size;
-    int k;
+
+    // NULL, or which row of x and its states each row of g is for; < 0 = none
     (void)worker;
-    for (; task >= nn__ceil(a[1].numel, NN__CHUNK); a += 5) task -= nn__ceil(a[1].numel, NN__CHUNK);
-    rows = a[4].dtype == TENSOR_I64 ? (const int64_t *)a[4].data : NULL;
-    width = rows ? a[1].dims[1] : a[1].numel;
-    size = a->dtype == TENSOR_F64 ? 8 : 4;
-    from = task * NN__CHUNK;
-    for (end = nn__min(a[1].numel, from + NN__CHUNK); from < end; from += n) {
+    for (; task >= nn__ceil(a[1].numel, NN__CHUNK); a += 5) { task -= nn__ceil(a[1].numel, NN__CHUNK); }
+    const int64_t *rows = a[4].dtype == TENSOR_I64 ? (const int64_t *)a[4].data : NULL;
+    int64_t width = rows ? a[1].dims[1] : a[1].numel;
+    size_t size = a->dtype == TENSOR_F64 ? 8 : 4;
+    int64_t from = task * NN__CHUNK;
+    char *at[5];
+    int64_t n;
+    for (int64_t end = nn__min(a[1].numel, from + NN__CHUNK); from < end; from += n) {
         n = nn__min(end - from, width - from % width);
-        to = rows ? rows[from / width] * width + from % width : from;
-        if (to < 0) continue;
-        for (k = 0; k < 5; k++) {
+        int64_t to = rows ? rows[from / width] * width + from % width : from;
+        if (to < 0) { continue; }
+        for (int k = 0; k < 5; k++) {
             at[k] = (char *)a[k].data;
-            if (at[k]) at[k] += (size_t)(k == 1 ? from : to) * size;
+            if (at[k]) { at[k] += (size_t)(k == 1 ? from : to) * size; }
         }
-        if (rows) at[4] = NULL;
+        if (rows) { at[4] = NULL; }
         s->u.of->step(nn__cpu(a->dtype)->place)(&s->u, at[0], at[1], at[2], at[3], at[4], n);
     }
 }
+
 // Where parameters meet their update: OPTIMIZER's first row, which no tape sees.
 TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
     const float *skip = (const float *)c->arg[1].data;
-    int64_t tasks = 0, total = 0, i;
+    int64_t tasks = 0, total = 0;
     nn__stepping_t s;
     s.c = c;
     s.u = *(const nn__update_t *)c->arg[0].data;
-    if (skip && skip[0] != 0) return TENSOR_OK;
-    if (skip && skip[1] > 0) nn__at_step(&s.u, s.u.at - (double)skip[1]);
-    for (i = 2; i < c->nin + c->nout; i += 5) {
+    if (skip && skip[0] != 0) { return TENSOR_OK; }
+    if (skip && skip[1] > 0) { nn__at_step(&s.u, s.u.at - (double)skip[1]); }
+    for (int64_t i = 2; i < c->nin + c->nout; i += 5) {
         tasks += nn__ceil(c->arg[i + 1].numel, NN__CHUNK);
         total += c->arg[i + 1].numel;
     }
-    if (total >= NN__PARALLEL_FROM) TENSOR__(parallel)(tasks, nn__step_task, &s);
-    else for (i = 0; i < tasks; i++) nn__step_task(&s, i, 0);
+    if (total >= NN__PARALLEL_FROM) {
+        TENSOR__(parallel)(tasks, nn__step_task, &s);
+    } else {
+        for (int64_t i = 0; i < tasks; i++) { nn__step_task(&s, i, 0); }
+    }
     return TENSOR_OK;
 }
+
 static const tensor__row_t nn__step_row = {"step", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_STEP, 0,
                                            NULL, nn__cpu_step, NULL, 0, 0, "", NULL, NULL, NULL, NULL};
+
 TENSOR__FN void nn__step_arg(tensor_arg_t *a, tensor_t *t, int role) {
-    if (t) TENSOR__(arg)(a, t, role);
-    else memset(a, 0, sizeof *a);
+    if (t) {
+        TENSOR__(arg)(a, t, role);
+    } else {
+        memset(a, 0, sizeof *a);
+    }
 }
+
 // A call of these rows with the arguments a. -> code
 TENSOR__FN int nn__optimizer_call(const tensor__row_t *row, int kind, tensor_arg_t *a, int nin, int nout,
                                   int device) {
     tensor_params_t p;
-    tensor_call_t c;
     memset(&p, 0, sizeof p);
+    tensor_call_t c;
     memset(&c, 0, sizeof c);
     p.i[0] = kind;
     c.row = row;
@@ -13332,23 +14358,27 @@ TENSOR__FN int nn__optimizer_call(const tensor__row_t *row, int kind, tensor_arg
     c.thread = TENSOR__(self)();
     return TENSOR__(launch)(&c);
 }
+
 // All jobs of the device, update and dtype of `like`; a: room for their arguments. -> code
 TENSOR__FN int nn__step_on(nn_optimizer_t *o, const nn__job_t *like, tensor_arg_t *a, tensor_t *skip) {
-    int i, k, n = 2;
+    int n = 2;
     nn__step_arg(&a[0], NULL, TENSOR_READ);
     a[0].data = &o->update[like->update];
     nn__step_arg(&a[1], skip, TENSOR_READ);
-    for (i = 0; i < o->njobs; i++) {
+    for (int i = 0; i < o->njobs; i++) {
         nn__job_t *j = &o->job[i];
         if (j->from->device != like->from->device || j->update != like->update ||
-            j->from->dtype != like->from->dtype) continue;
+            j->from->dtype != like->from->dtype) {
+            continue;
+        }
         j->done = (int)(like - o->job) + 1;
         nn__step_arg(&a[n++], j->from, TENSOR_UPDATE);
         nn__step_arg(&a[n++], j->grad, TENSOR_READ);
-        for (k = 0; k < NN__MAX_STATE; k++)
+        for (int k = 0; k < NN__MAX_STATE; k++) {
             nn__step_arg(&a[n++], j->state ? NULL : j->param->state[k], TENSOR_UPDATE);
+        }
         // Rules that take rows have no third state: which rows they are is in its place.
-        if (j->rows) nn__step_arg(&a[n - 1], j->rows, TENSOR_READ);
+        if (j->rows) { nn__step_arg(&a[n - 1], j->rows, TENSOR_READ); }
     }
     return nn__optimizer_call(&nn__step_row, o->rule->formula, a, 2, n - 2, like->from->device);
 }
@@ -13359,35 +14389,36 @@ typedef struct nn__again_t {
     int n, owes, *param, *at;   // whose numbers are in update[at]
     nn__update_t *update;
 } nn__again_t;
+
 TENSOR__FN void nn__again(void *user, int run) {
     nn__again_t *a = (nn__again_t *)user;
-    int i;
-    if (!run) nn__free(a);
-    if (!run || nn__bad_optimizer("step", a->o) != TENSOR_OK) return;
-    for (i = 0; i < a->n; i++) {
+    if (!run) { nn__free(a); }
+    if (!run || nn__bad_optimizer("step", a->o) != TENSOR_OK) { return; }
+    for (int i = 0; i < a->n; i++) {
         nn__param_t *p = &a->o->param[a->param[i]];
         p->step++;
         p->owes |= a->owes;
         a->o->owes |= a->owes;
-        if (!i || a->at[i] != a->at[i - 1]) nn__numbers(a->o, p->group, p->step, &a->update[a->at[i]]);
+        if (!i || a->at[i] != a->at[i - 1]) { nn__numbers(a->o, p->group, p->step, &a->update[a->at[i]]); }
     }
 }
+
 // NULL = nothing is recorded, or raised.
 TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates, int owes) {
     uint64_t n = (uint64_t)o->njobs, numbers = (uint64_t)nupdates * sizeof(nn__update_t);
+    int device = 0;
+    for (int i = 0; i < o->njobs; i++) { device = o->job[i].from->device ? o->job[i].from->device : device; }
+    if (!TENSOR__(recording)(nn__self(), device, NULL, NULL)) { return NULL; }
     nn__again_t *a;
-    int i, device = 0;
-    for (i = 0; i < o->njobs; i++) device = o->job[i].from->device ? o->job[i].from->device : device;
-    if (!TENSOR__(recording)(nn__self(), device, NULL, NULL)) return NULL;
     a = (nn__again_t *)nn__memory(1, sizeof *a + numbers + 2 * n * sizeof(int));
-    if (!a) return NULL;
+    if (!a) { return NULL; }
     a->o = o;
     a->owes = owes;
     a->update = (nn__update_t *)(void *)(a + 1);
     a->param = (int *)(void *)(a->update + nupdates);
     a->at = a->param + n;
     memcpy(a->update, o->update, (size_t)numbers);
-    for (i = 0; i < o->njobs; i++) {
+    for (int i = 0; i < o->njobs; i++) {
         a->param[a->n] = (int)(o->job[i].param - o->param);
         a->at[a->n++] = o->job[i].update;
     }
@@ -13418,41 +14449,39 @@ TENSOR__FN tensor_t *nn__step_operand(tensor_t *t, int dtype) {
 // The state of a parameter that changed between f64 and the others, or its device. -> code
 TENSOR__FN int nn__bring(tensor_t *t, int dtype, int device) {
     tensor_t *fresh = (tensor_to)((tensor_to)(t, dtype), TENSOR_CPU + device);
-    if ((tensor_is_poison)(fresh)) return tensor_error_code();
+    if ((tensor_is_poison)(fresh)) { return tensor_error_code(); }
     nn__exchange(t, fresh);
     return TENSOR_OK;
 }
 
 // Takes back what was counted of steps that were left out. -> code
 TENSOR__FN int nn__settle(nn_optimizer_t *o) {
-    tensor_scope_t scope;
-    tensor_t *gone;
-    int64_t n;
-    int i, code;
-    if (!o->owes) return TENSOR_OK;
-    if (TENSOR__(recording)(nn__self(), o->skip->device, NULL, NULL))
+    if (!o->owes) { return TENSOR_OK; }
+    if (TENSOR__(recording)(nn__self(), o->skip->device, NULL, NULL)) {
         return NN__ERROR(TENSOR_ERR_UNSUPPORTED, "step: steps with the scaler came before the capture; take "
                          "a step as it is captured first");
+    }
+    tensor_scope_t scope;
     scope = TENSOR__(scope)(0);
-    gone = (tensor_select)(o->skip, 0, 1);
-    n = (int64_t)(tensor_item)(gone);
+    tensor_t *gone = (tensor_select)(o->skip, 0, 1);
+    int64_t n = (int64_t)(tensor_item)(gone);
     (tensor_zero_)(gone);
-    code = tensor_error_code();
-    for (i = 0; i < o->nparams && code == TENSOR_OK; i++) {
+    int code = tensor_error_code();
+    for (int i = 0; i < o->nparams && code == TENSOR_OK; i++) {
         nn__param_t *p = &o->param[i];
-        if (p->owes) p->step = nn__max(p->step - n, 0);
+        if (p->owes) { p->step = nn__max(p->step - n, 0); }
         p->owes = 0;
     }
-    if (code == TENSOR_OK) o->owes = 0;
+    if (code == TENSOR_OK) { o->owes = 0; }
     (tensor_scope_end)(scope);
     return code;
 }
+
 // Whether a step must settle first: one without the scaler, or of other parameters than those that owe.
 TENSOR__FN int nn__unsettled(const nn_optimizer_t *o, const tensor_t *skip) {
-    int i;
-    for (i = 0; i < o->nparams && o->owes && skip; i++) {
+    for (int i = 0; i < o->nparams && o->owes && skip; i++) {
         const nn__param_t *p = &o->param[i];
-        if ((p->t->grad && p->t->numel) != (p->owes != 0)) return 1;
+        if ((p->t->grad && p->t->numel) != (p->owes != 0)) { return 1; }
     }
     return o->owes && !skip;
 }
@@ -13461,14 +14490,16 @@ TENSOR__FN int nn__unsettled(const nn_optimizer_t *o, const tensor_t *skip) {
 TENSOR__FN tensor_t *nn__step_grad(const nn_optimizer_t *o, const nn__param_t *p) {
     int rows = tensor__rows_of(p->t->grad) != NULL;
     if (rows ? o->rule->takes != NN__ROWS_TOO && o->rule->takes != NN__ROWS_ONLY
-             : o->rule->takes == NN__ROWS_ONLY)
+             : o->rule->takes == NN__ROWS_ONLY) {
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, rows ?
                         "%s: the gradient of %t is by rows (.sparse); sgd, adagrad, sparse_adam take such" :
                         "%s: the gradient of %t is not by rows: not of .sparse embeddings on the CPU alone, "
                         "or tensor_grad() was called", o->rule->name, p->t);
-    if (rows && o->group[p->group].weight_decay != 0)
+    }
+    if (rows && o->group[p->group].weight_decay != 0) {
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "%s: weight_decay and the gradient of %t by rows (.sparse)",
                         o->rule->name, p->t);
+    }
     return rows && o->option[NN__MOMENTUM] != 0 ? (tensor_grad)(p->t) : nn__stored_grad(p->t);
 }
 
@@ -13478,23 +14509,29 @@ TENSOR__FN tensor_t *nn__orthogonal(const nn_optimizer_t *o, const nn__param_t *
     const double *v = o->option;
     double m = (double)p->t->dims[0], n = (double)p->t->dims[1];
     int adjust = (int)v[NN__ADJUST];
-    double r = adjust == NN_ORIGINAL ? sqrt(m > n ? m / n : 1)
-               : adjust == NN_MATCH_RMS_ADAMW ? 0.2 * sqrt(m > n ? m : n) : sqrt(m / n);
-    tensor_t *b = (tensor_lerp_scalar)(p->state[0], g, 1 - v[NN__MOMENTUM]), *x, *y;
+    double r;
+    if (adjust == NN_ORIGINAL) {
+        r = sqrt(m > n ? m / n : 1);
+    } else if (adjust == NN_MATCH_RMS_ADAMW) {
+        r = 0.2 * sqrt(m > n ? m : n);
+    } else {
+        r = sqrt(m / n);
+    }
+    tensor_t *b = (tensor_lerp_scalar)(p->state[0], g, 1 - v[NN__MOMENTUM]);
     tensor_scope_t scope = TENSOR__(scope)(0);
-    int k;
-    x = (tensor_to)(v[NN__PLAIN] != 0 ? b : (tensor_lerp_scalar)(g, b, v[NN__MOMENTUM]), TENSOR_BF16);
-    if (m > n) x = (tensor_mT)(x);
+    tensor_t *x =
+        (tensor_to)(v[NN__PLAIN] != 0 ? b : (tensor_lerp_scalar)(g, b, v[NN__MOMENTUM]), TENSOR_BF16);
+    if (m > n) { x = (tensor_mT)(x); }
     x = (tensor_div)(x, (tensor_clamp_min)((tensor_norm)(x), v[NN__EPS]));
-    for (k = 0; k < (int)v[NN__NS_STEPS]; k++) {
-        y = (tensor_matmul)(x, (tensor_mT)(x));
+    for (int k = 0; k < (int)v[NN__NS_STEPS]; k++) {
+        tensor_t *y = (tensor_matmul)(x, (tensor_mT)(x));
         y = (tensor_addmm)(y, y, y, v[NN__NS_B], v[NN__NS_C]);
         x = (tensor_addmm)(x, y, x, v[NN__NS_A], 1);
     }
-    if (m > n) x = (tensor_mT)(x);
+    if (m > n) { x = (tensor_mT)(x); }
     x = (tensor_mul_scalar)((tensor_to)(x, p->state[0]->dtype), r);
     x = (tensor_scope_return)(scope, x);
-    if (skip) b = (tensor_where)((tensor_ne_scalar)((tensor_select)(skip, 0, 0), 0), p->state[0], b);
+    if (skip) { b = (tensor_where)((tensor_ne_scalar)((tensor_select)(skip, 0, 0), 0), p->state[0], b); }
     *state = b;
     return (tensor_is_poison)(b) ? b : x;
 }
@@ -13502,47 +14539,51 @@ TENSOR__FN tensor_t *nn__orthogonal(const nn_optimizer_t *o, const nn__param_t *
 // All that can fail comes before the first change: a step happens to every parameter or to none (on a device
 // a launch that fails leaves earlier groups changed).
 TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
-    int code = tensor_error_code(), i, k, nupdates = 0;
+    int code = tensor_error_code(), nupdates = 0;
     nn__update_t *numbers = o ? o->update : NULL;
     nn__again_t *again = NULL;
-    tensor_scope_t scope;
-    tensor_arg_t *a;
-    if (code != TENSOR_OK) return code;
+    if (code != TENSOR_OK) { return code; }
     code = nn__bad_optimizer("step", o);
-    if (code == TENSOR_OK && o->rule->takes == NN__CLOSURE)
+    if (code == TENSOR_OK && o->rule->takes == NN__CLOSURE) {
         code = NN__ERROR(TENSOR_ERR_UNSUPPORTED, "step: %s needs nn_step_closure", o->rule->name);
-    if (code == TENSOR_OK && nn__unsettled(o, skip)) code = o->settle(o);
-    if (code != TENSOR_OK) return code;
-    for (i = 0; i < o->ngroups; i++) o->group[i].step = -1;
+    }
+    if (code == TENSOR_OK && nn__unsettled(o, skip)) { code = o->settle(o); }
+    if (code != TENSOR_OK) { return code; }
+    int i;
+    for (i = 0; i < o->ngroups; i++) { o->group[i].step = -1; }
+    tensor_scope_t scope;
     scope = TENSOR__(scope)(0);
     o->njobs = 0;
+    int k;
     for (i = 0; i < o->nparams; i++) {
         nn__param_t *p = &o->param[i];
         nn__group_t *group = &o->group[p->group];
         int dtype = p->t->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
         nn__job_t *j = &o->job[o->njobs];
-        tensor_t *g;
-        if (!p->t->grad || p->t->numel == 0) continue;
+        if (!p->t->grad || p->t->numel == 0) { continue; }
         for (k = 0; k < NN__MAX_STATE; k++) {
-            if (!nn__uses_state(o, k)) continue;
-            if (!p->state[k] && TENSOR__(recording)(nn__self(), p->t->device, NULL, NULL))
+            if (!nn__uses_state(o, k)) { continue; }
+            if (!p->state[k] && TENSOR__(recording)(nn__self(), p->t->device, NULL, NULL)) {
                 NN__FAIL(TENSOR_ERR_UNSUPPORTED,
                          "step: take a step before the capture, which makes the states");
-            else if (!p->state[k]) p->state[k] = nn__full_held(p->t, o->option[NN__INITIAL]);
-            if (!p->state[k]) break;
-            if (p->state[k]->dtype == dtype && p->state[k]->device == p->t->device) continue;
-            if (nn__bring(p->state[k], dtype, p->t->device)) break;    // nn_to since the last step
+            } else if (!p->state[k]) {
+                p->state[k] = nn__full_held(p->t, o->option[NN__INITIAL]);
+            }
+            if (!p->state[k]) { break; }
+            if (p->state[k]->dtype == dtype && p->state[k]->device == p->t->device) { continue; }
+            if (nn__bring(p->state[k], dtype, p->t->device)) { break; }  // nn_to since the last step
         }
-        if (k < NN__MAX_STATE) break;
+        if (k < NN__MAX_STATE) { break; }
         j->param = p;
         j->from = nn__step_operand(p->t, dtype);
-        g = nn__step_grad(o, p);
+        tensor_t *g = nn__step_grad(o, p);
         j->rows = tensor__rows_of(g);
         j->state = NULL;
-        if (!(tensor_is_poison)(g)) g = nn__step_operand(g, dtype);
-        if (!(tensor_is_poison)(g) && o->rule->ways->turned)
+        if (!(tensor_is_poison)(g)) { g = nn__step_operand(g, dtype); }
+        if (!(tensor_is_poison)(g) && o->rule->ways->turned) {
             g = nn__step_operand(o->rule->ways->turned(o, p, g, skip, &j->state), dtype);
-        if ((tensor_is_poison)(j->from) || (tensor_is_poison)(g)) break;
+        }
+        if ((tensor_is_poison)(j->from) || (tensor_is_poison)(g)) { break; }
         if (p->step + 1 != group->step) {
             group->step = p->step + 1;
             group->update = nupdates;
@@ -13554,33 +14595,37 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
         o->njobs++;
     }
     code = i < o->nparams ? tensor_error_code() : TENSOR_OK;
+    tensor_arg_t *a;
     a = code ? NULL : (tensor_arg_t *)nn__lent((uint64_t)o->njobs * 5 + 2, sizeof *a);
-    if (a) again = nn__step_again(o, nupdates, skip != NULL);
-    if (again) o->update = again->update;
+    if (a) { again = nn__step_again(o, nupdates, skip != NULL); }
+    if (again) { o->update = again->update; }
     code = tensor_error_code();
     for (i = 0; i < o->njobs && code == TENSOR_OK; i++) {
-        if (o->job[i].done) continue;
+        if (o->job[i].done) { continue; }
         code = nn__step_on(o, &o->job[i], a, skip);
         for (k = i; k < o->njobs && code != TENSOR_OK; k++) {
-            if (o->job[k].done == i + 1) o->job[k].done = 0;
+            if (o->job[k].done == i + 1) { o->job[k].done = 0; }
         }
     }
     o->update = numbers;
     for (i = 0; i < o->njobs; i++) {
         nn__param_t *p = o->job[i].param;
-        if (!o->job[i].done) continue;
-        if (o->job[i].from != p->t && (tensor_is_poison)(TENSOR__(write)(p->t, o->job[i].from)))
+        if (!o->job[i].done) { continue; }
+        if (o->job[i].from != p->t && (tensor_is_poison)(TENSOR__(write)(p->t, o->job[i].from))) {
             code = tensor_error_code();
-        if (o->job[i].state && (tensor_is_poison)(TENSOR__(write)(p->state[0], o->job[i].state)))
+        }
+        if (o->job[i].state && (tensor_is_poison)(TENSOR__(write)(p->state[0], o->job[i].state))) {
             code = tensor_error_code();
+        }
         p->step += again == NULL;
-        if (skip && !again) p->owes = o->owes = 1;
+        if (skip && !again) { p->owes = o->owes = 1; }
     }
     (tensor_scope_end)(scope);
     return code;
 }
+
 TENSOR_API int (nn_step)(nn_optimizer_t *o) {
-    if (!TENSOR__TRAINS) return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "step");
+    if (!TENSOR__TRAINS) { return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "step"); }
     return nn__step(o, NULL);
 }
 
@@ -13598,72 +14643,79 @@ typedef struct nn__search_t {
 
 // The parameters, or their gradients (0 where there is none), f64 if one is and else f32. -> [N]
 TENSOR__FN tensor_t *nn__vector(const nn_optimizer_t *o, int gradients) {
-    tensor_t **part = (tensor_t **)nn__memory((uint64_t)o->nparams, sizeof *part), *all;
+    tensor_t **part = (tensor_t **)nn__memory((uint64_t)o->nparams, sizeof *part);
     tensor_scope_t scope = TENSOR__(scope)(0);
     int64_t flat = -1;
-    int i;
-    for (i = 0; part && i < o->nparams; i++) {
+    for (int i = 0; part && i < o->nparams; i++) {
         tensor_t *t = o->param[i].t;
-        if (gradients) t = t->grad ? (tensor_grad)(t) : (tensor_zeros_like)(t);
+        if (gradients) { t = t->grad ? (tensor_grad)(t) : (tensor_zeros_like)(t); }
         t = (tensor_reshape_n)((tensor_detach)(t), &flat, 1);
         part[i] = t->dtype == TENSOR_F64 ? t : (tensor_to)(t, TENSOR_F32);
     }
-    all = part ? (tensor_cat_n)(part, o->nparams, 0) : TENSOR__(poison);
-    if (gradients && o->option[NN__MAXIMIZE] != 0) all = (tensor_neg)(all);
+    tensor_t *all = part ? (tensor_cat_n)(part, o->nparams, 0) : TENSOR__(poison);
+    if (gradients && o->option[NN__MAXIMIZE] != 0) { all = (tensor_neg)(all); }
     nn__free(part);
     return (tensor_scope_return)(scope, all);
 }
+
 // Ends the scope of a computation of r. -> its number, NaN after raising
 TENSOR__FN double nn__ended(tensor_scope_t scope, tensor_t *r) {
     double v = (tensor_item)(r);
     (tensor_scope_end)(scope);
     return v;
 }
+
 TENSOR__FN double nn__dot(tensor_t *a, tensor_t *b) {
     tensor_scope_t scope = TENSOR__(scope)(0);
     return nn__ended(scope, (tensor_dot)(a, b));
 }
+
 TENSOR__FN double nn__largest(tensor_t *x) {
     tensor_scope_t scope = TENSOR__(scope)(0);
     return nn__ended(scope, (tensor_max)((tensor_abs)(x)));
 }
+
 // y += a x
 TENSOR__FN void nn__add_scaled(tensor_t *y, double a, tensor_t *x) {
     tensor_scope_t scope = TENSOR__(scope)(0);
     (tensor_add_)(y, (tensor_mul_scalar)(x, a));
     (tensor_scope_end)(scope);
 }
+
 // The parameters become x + t d.
 TENSOR__FN void nn__place(const nn__search_t *s, double t) {
     tensor_scope_t scope = TENSOR__(scope)(0);
     tensor_t *to = (tensor_add)(s->x, (tensor_mul_scalar)(s->d, t));
     int64_t at = 0;
-    int i;
-    for (i = 0; i < s->o->nparams && tensor_error_code() == TENSOR_OK; i++) {
+    for (int i = 0; i < s->o->nparams && tensor_error_code() == TENSOR_OK; i++) {
         tensor_t *p = s->o->param[i].t;
         (tensor_copy_)(p, (tensor_view_as)((tensor_narrow)(to, 0, at, p->numel), p));
         at += p->numel;
     }
     (tensor_scope_end)(scope);
 }
+
 // The loss where the parameters are, its gradient into g[k]; first, if not NULL: the closure's tensor.
 TENSOR__FN double nn__evaluate(nn__search_t *s, int k, tensor_t **first) {
     tensor_scope_t scope = TENSOR__(scope)(1);
     tensor_t *y = s->closure(s->user);
-    double loss;
-    if (!y && tensor_error_code() == TENSOR_OK)
+    if (!y && tensor_error_code() == TENSOR_OK) {
         NN__FAIL(TENSOR_ERR_POISONED, "step_closure: the closure returned NULL");
-    loss = tensor_error_code() == TENSOR_OK ? (tensor_item)(y) : (double)NAN;
+    }
+    double loss = tensor_error_code() == TENSOR_OK ? (tensor_item)(y) : (double)NAN;
     s->calls++;
-    if (tensor_error_code() == TENSOR_OK && s->g[k]) (tensor_copy_)(s->g[k], nn__vector(s->o, 1));
-    if (first) *first = (tensor_scope_return)(scope, y);
-    else (tensor_scope_end)(scope);
+    if (tensor_error_code() == TENSOR_OK && s->g[k]) { (tensor_copy_)(s->g[k], nn__vector(s->o, 1)); }
+    if (first) {
+        *first = (tensor_scope_return)(scope, y);
+    } else {
+        (tensor_scope_end)(scope);
+    }
     return s->o->option[NN__MAXIMIZE] != 0 ? -loss : loss;
 }
+
 TENSOR__FN double nn__try(nn__search_t *s, double t, int k, double *slope) {
-    double loss;
     nn__place(s, t);
-    loss = nn__evaluate(s, k, NULL);
+    double loss = nn__evaluate(s, k, NULL);
     *slope = nn__dot(s->g[k], s->d);
     return loss;
 }
@@ -13672,25 +14724,27 @@ typedef struct nn__point_t {
     double t, loss, slope;              // at x + t d
     int g;                              // which of the gradients
 } nn__point_t;
+
 // Where the cubic through two points has its minimum, within lo..hi.
 TENSOR__FN double nn__cubic(const nn__point_t *a, const nn__point_t *b, double lo, double hi) {
-    double v, root, t;
-    if (a->t > b->t) return nn__cubic(b, a, lo, hi);
-    v = a->slope + b->slope - 3 * (a->loss - b->loss) / (a->t - b->t);
-    root = v * v - a->slope * b->slope;
-    if (!(root >= 0)) return (lo + hi) / 2;
+    if (a->t > b->t) { return nn__cubic(b, a, lo, hi); }
+    double v = a->slope + b->slope - 3 * (a->loss - b->loss) / (a->t - b->t);
+    double root = v * v - a->slope * b->slope;
+    if (!(root >= 0)) { return (lo + hi) / 2; }
     root = sqrt(root);
-    t = b->t - (b->t - a->t) * ((b->slope + root - v) / (b->slope - a->slope + 2 * root));
-    return t < lo ? lo : t > hi ? hi : t;
+    double t = b->t - (b->t - a->t) * ((b->slope + root - v) / (b->slope - a->slope + 2 * root));
+    if (t < lo) { return lo; }
+    if (t > hi) { return hi; }
+    return t;
 }
+
 // A length of the step that meets the strong Wolfe conditions, from t on, by at most `most` more calls; the
 // gradient there goes to g[0], which has that at x. First a bracket around one, then it is narrowed.
 TENSOR__FN double nn__strong_wolfe(nn__search_t *s, double *loss, double slope, double t, double most) {
     const double enough = 1e-4 * slope, flat = -0.9 * slope, change = s->o->option[NN__CHANGE_TOL];
-    double largest = nn__largest(s->d), bottom, top, margin;
-    nn__point_t at[2], fresh;           // of the bracket; at[0] before it
-    int i = 0, low = 1, done = 0, stuck = 0, spare;
-    tensor_t *g;
+    double largest = nn__largest(s->d);
+    nn__point_t at[2];                  // of the bracket; at[0] before it
+    int i = 0, low = 1, done = 0, stuck = 0;
     at[0].t = 0;
     at[0].loss = *loss;
     at[0].slope = slope;
@@ -13699,9 +14753,9 @@ TENSOR__FN double nn__strong_wolfe(nn__search_t *s, double *loss, double slope, 
     at[1].t = t;
     at[1].loss = nn__try(s, t, 1, &at[1].slope);
     for (; i < most && tensor_error_code() == TENSOR_OK; i++) {
-        if (at[1].loss > *loss + at[1].t * enough || (i > 1 && at[1].loss >= at[0].loss)) break;
+        if (at[1].loss > *loss + at[1].t * enough || (i > 1 && at[1].loss >= at[0].loss)) { break; }
         done = fabs(at[1].slope) <= flat;
-        if (done || at[1].slope >= 0) break;
+        if (done || at[1].slope >= 0) { break; }
         t = nn__cubic(&at[0], &at[1], at[1].t + 0.01 * (at[1].t - at[0].t), at[1].t * 10);
         at[0] = at[1];
         at[1].g = 3 - at[0].g;          // g[0] stays
@@ -13713,20 +14767,25 @@ TENSOR__FN double nn__strong_wolfe(nn__search_t *s, double *loss, double slope, 
         at[0].loss = *loss;
         at[0].g = 0;
     }
-    if (!done) low = at[0].loss <= at[1].loss ? 0 : 1;
-    spare = 3 - at[0].g - at[1].g;
+    if (!done) { low = at[0].loss <= at[1].loss ? 0 : 1; }
+    int spare = 3 - at[0].g - at[1].g;
+    nn__point_t fresh;
     while (!done && i < most && tensor_error_code() == TENSOR_OK) {
-        bottom = at[0].t < at[1].t ? at[0].t : at[1].t;
-        top = at[0].t < at[1].t ? at[1].t : at[0].t;
-        if ((top - bottom) * largest < change) break;
+        double bottom = at[0].t < at[1].t ? at[0].t : at[1].t;
+        double top = at[0].t < at[1].t ? at[1].t : at[0].t;
+        if ((top - bottom) * largest < change) { break; }
         t = nn__cubic(&at[0], &at[1], bottom, top);
-        margin = 0.1 * (top - bottom);
+        double margin = 0.1 * (top - bottom);
         if (top - t < margin || t - bottom < margin) {          // too near to an end for the second time
             if (stuck || t >= top || t <= bottom) {
                 t = fabs(t - top) < fabs(t - bottom) ? top - margin : bottom + margin;
                 stuck = 0;
-            } else stuck = 1;
-        } else stuck = 0;
+            } else {
+                stuck = 1;
+            }
+        } else {
+            stuck = 0;
+        }
         fresh.t = t;
         fresh.g = spare;
         fresh.loss = nn__try(s, t, spare, &fresh.slope);
@@ -13740,11 +14799,13 @@ TENSOR__FN double nn__strong_wolfe(nn__search_t *s, double *loss, double slope, 
             if (!done && fresh.slope * (at[!low].t - at[low].t) >= 0) {
                 spare = at[!low].g;
                 at[!low] = at[low];
-            } else spare = at[low].g;
+            } else {
+                spare = at[low].g;
+            }
             at[low] = fresh;
         }
     }
-    g = s->g[at[low].g];
+    tensor_t *g = s->g[at[low].g];
     s->g[at[low].g] = s->g[0];
     s->g[0] = g;
     *loss = at[low].loss;
@@ -13753,42 +14814,49 @@ TENSOR__FN double nn__strong_wolfe(nn__search_t *s, double *loss, double slope, 
 
 // State k of lbfgs with at least these rows, in the dtype and place of g [N]; NULL after raising.
 TENSOR__FN tensor_t *nn__rows_state(nn_optimizer_t *o, int k, int64_t rows, tensor_t *g) {
-    tensor_t **state = &o->param[0].state[k], *old = *state, *list[2], *fresh;
-    int64_t dims[2];
-    if (old && (old->ndim != 2 || old->dims[1] != g->numel))
+    tensor_t **state = &o->param[0].state[k], *old = *state;
+    if (old && (old->ndim != 2 || old->dims[1] != g->numel)) {
         return NN__GIVE((tensor_t *)NULL, TENSOR_ERR_SHAPE, "lbfgs: %d elements, and %t from the step before",
                         g->numel, old);
+    }
     if (old && (old->dtype != g->dtype || old->device != g->device) &&
-        nn__bring(old, g->dtype, g->device) != TENSOR_OK) return NULL;
-    if (old && old->dims[0] >= rows) return old;
+        nn__bring(old, g->dtype, g->device) != TENSOR_OK) {
+        return NULL;
+    }
+    if (old && old->dims[0] >= rows) { return old; }
+    int64_t dims[2];
     dims[0] = old ? rows - old->dims[0] : rows;
     dims[1] = g->numel;
+    tensor_t *list[2];
     list[0] = old;
+    tensor_t *fresh;
     list[1] = fresh = nn__beside((tensor_zeros_n)(dims, 2, (tensor_dtype_t)g->dtype), g);
-    if (old) fresh = (tensor_cat_n)(list, 2, 0);
-    if ((tensor_is_poison)(fresh)) return NULL;
+    if (old) { fresh = (tensor_cat_n)(list, 2, 0); }
+    if ((tensor_is_poison)(fresh)) { return NULL; }
     *state = TENSOR__(hold)(fresh);
-    if (old) TENSOR__(drop)(old);
+    if (old) { TENSOR__(drop)(old); }
     return fresh;
 }
+
 // d becomes the direction for gradient g after the last step, and that step part of the history. -> code
 TENSOR__FN int nn__direction(nn_optimizer_t *o, tensor_t *d, tensor_t *before, tensor_t *g) {
-    double *v = o->option, scale = 1, *room;
-    int64_t history = nn__max((int64_t)v[NN__HISTORY], 1), count = (int64_t)v[NN__PAIRS], i, k;
-    tensor_t *y = (tensor_sub)(g, before), *s = (tensor_mul_scalar)(d, v[NN__LENGTH]), *dirs, *steps;
+    double *v = o->option, scale = 1;
+    int64_t history = nn__max((int64_t)v[NN__HISTORY], 1), count = (int64_t)v[NN__PAIRS];
+    tensor_t *y = (tensor_sub)(g, before), *s = (tensor_mul_scalar)(d, v[NN__LENGTH]);
     int64_t need = nn__min(count + 1, history);
     int64_t have = o->param[0].state[0] ? o->param[0].state[0]->dims[0] : 0;
-    if (need > have) have = nn__min(history, nn__max(need, 2 * have));
-    dirs = nn__rows_state(o, 0, have, g);
-    steps = dirs ? nn__rows_state(o, 1, have, g) : NULL;
-    room = steps ? (double *)nn__memory(2 * (uint64_t)need, sizeof(double)) : NULL;
-    if (!room) return tensor_error_code();
+    if (need > have) { have = nn__min(history, nn__max(need, 2 * have)); }
+    tensor_t *dirs = nn__rows_state(o, 0, have, g);
+    tensor_t *steps = dirs ? nn__rows_state(o, 1, have, g) : NULL;
+    double *room = steps ? (double *)nn__memory(2 * (uint64_t)need, sizeof(double)) : NULL;
+    if (!room) { return tensor_error_code(); }
     if (nn__dot(y, s) > 1e-10) {
         (tensor_copy_)((tensor_select)(dirs, 0, count % history), y);
         (tensor_copy_)((tensor_select)(steps, 0, count % history), s);
         v[NN__PAIRS] = (double)++count;
     }
     (tensor_copy_)(d, (tensor_neg)(g));
+    int64_t i, k;
     for (i = count - 1; i >= 0 && i >= count - history; i--) {
         k = i % history;
         y = (tensor_select)(dirs, 0, k);
@@ -13796,7 +14864,7 @@ TENSOR__FN int nn__direction(nn_optimizer_t *o, tensor_t *d, tensor_t *before, t
         room[2 * k] = nn__dot(y, s);
         room[2 * k + 1] = nn__dot(s, d) / room[2 * k];
         nn__add_scaled(d, -room[2 * k + 1], y);
-        if (i == count - 1) scale = room[2 * k] / nn__dot(y, y);
+        if (i == count - 1) { scale = room[2 * k] / nn__dot(y, y); }
     }
     (tensor_mul_scalar_)(d, scale);
     for (i++; i < count; i++) {
@@ -13807,23 +14875,26 @@ TENSOR__FN int nn__direction(nn_optimizer_t *o, tensor_t *d, tensor_t *before, t
     nn__free(room);
     return tensor_error_code();
 }
+
 TENSOR__FN tensor_t *nn__lbfgs(nn__search_t *s) {
     nn_optimizer_t *o = s->o;
-    double *v = o->option, loss, before, slope, t, calls;
-    tensor_scope_t scope = TENSOR__(scope)(0), turn;
-    tensor_t *first = NULL, *state, *last;
-    int i, k;
-    calls = v[NN__MAX_EVAL] > 0 ? v[NN__MAX_EVAL] : floor(v[NN__MAX_ITER] * 5 / 4);
+    double *v = o->option;
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    tensor_t *first = NULL;
+    double calls = v[NN__MAX_EVAL] > 0 ? v[NN__MAX_EVAL] : floor(v[NN__MAX_ITER] * 5 / 4);
     o->stepping = 1;
-    loss = nn__evaluate(s, 0, &first);
+    double loss = nn__evaluate(s, 0, &first);
     s->g[0] = tensor_error_code() == TENSOR_OK ? nn__vector(o, 1) : TENSOR__(poison);
-    for (k = 1; k < 3; k++) s->g[k] = v[NN__SEARCH] != 0 ? (tensor_zeros_like)(s->g[0]) : NULL;
-    state = (tensor_is_poison)(s->g[0]) || !s->g[0]->numel ? NULL : nn__rows_state(o, 2, 2, s->g[0]);
-    for (i = 0; state && i < (int)v[NN__MAX_ITER] && tensor_error_code() == TENSOR_OK; i++) {
-        if (i == 0 && nn__largest(s->g[0]) <= v[NN__GRAD_TOL]) break;
-        turn = TENSOR__(scope)(0);
+    int k;
+    for (k = 1; k < 3; k++) { s->g[k] = v[NN__SEARCH] != 0 ? (tensor_zeros_like)(s->g[0]) : NULL; }
+    tensor_t *state = (tensor_is_poison)(s->g[0]) ||
+        !s->g[0]->numel ? NULL : nn__rows_state(o, 2, 2, s->g[0]);
+    double t;
+    for (int i = 0; state && i < (int)v[NN__MAX_ITER] && tensor_error_code() == TENSOR_OK; i++) {
+        if (i == 0 && nn__largest(s->g[0]) <= v[NN__GRAD_TOL]) { break; }
+        tensor_scope_t turn = TENSOR__(scope)(0);
         s->d = (tensor_select)(state, 0, 0);
-        last = (tensor_select)(state, 0, 1);
+        tensor_t *last = (tensor_select)(state, 0, 1);
         if (o->param[0].step++ == 0) {
             (tensor_copy_)(s->d, (tensor_neg)(s->g[0]));
             t = 1 / (tensor_item)((tensor_sum)((tensor_abs)(s->g[0])));
@@ -13833,50 +14904,53 @@ TENSOR__FN tensor_t *nn__lbfgs(nn__search_t *s) {
             t = v[NN__LR];
         }
         (tensor_copy_)(last, s->g[0]);
-        before = loss;
-        slope = nn__dot(s->g[0], s->d);
+        double before = loss;
+        double slope = nn__dot(s->g[0], s->d);
         k = tensor_error_code() == TENSOR_OK && !(slope > -v[NN__CHANGE_TOL]);      // goes on
         v[NN__LENGTH] = t;
         if (k) {
             s->x = nn__vector(o, 0);
-            if (v[NN__SEARCH] != 0)
+            if (v[NN__SEARCH] != 0) {
                 t = nn__strong_wolfe(s, &loss, slope, t, calls - s->calls);
-            if (tensor_error_code() == TENSOR_OK) nn__place(s, v[NN__LENGTH] = t);
+            }
+            if (tensor_error_code() == TENSOR_OK) { nn__place(s, v[NN__LENGTH] = t); }
             k = i + 1 < (int)v[NN__MAX_ITER];
-            if (k && v[NN__SEARCH] == 0) loss = nn__evaluate(s, 0, NULL);
+            if (k && v[NN__SEARCH] == 0) { loss = nn__evaluate(s, 0, NULL); }
             k = k && tensor_error_code() == TENSOR_OK && s->calls < calls &&
                 !(nn__largest(s->g[0]) <= v[NN__GRAD_TOL]) &&
                 !(nn__largest(s->d) * fabs(t) <= v[NN__CHANGE_TOL]) &&
                 !(fabs(loss - before) < v[NN__CHANGE_TOL]);
         }
         (tensor_scope_end)(turn);
-        if (!k) break;
+        if (!k) { break; }
     }
     o->stepping = 0;
-    if (tensor_error_code() != TENSOR_OK) first = TENSOR__(poison);
+    if (tensor_error_code() != TENSOR_OK) { first = TENSOR__(poison); }
     return (tensor_scope_return)(scope, first);
 }
+
 TENSOR_API tensor_t *(nn_step_closure)(nn_optimizer_t *o, tensor_t *(*closure)(void *user), void *user) {
-    nn__search_t s;
     tensor_t *loss = NULL;
-    if (!TENSOR__TRAINS) return NN__UNTRAINED(TENSOR__(poison), "step_closure");
+    if (!TENSOR__TRAINS) { return NN__UNTRAINED(TENSOR__(poison), "step_closure"); }
+    nn__search_t s;
     memset(&s, 0, sizeof s);
     s.o = o;
     s.closure = closure;
     s.user = user;
-    if (tensor_error_code() != TENSOR_OK || nn__busy_optimizer("step_closure", o) != TENSOR_OK)
+    if (tensor_error_code() != TENSOR_OK || nn__busy_optimizer("step_closure", o) != TENSOR_OK) {
         return TENSOR__(poison);
-    if (!closure) return NN__FAIL(TENSOR_ERR_POISONED, "step_closure: the closure is NULL");
-    if (o->rule->ways->minimize) return o->rule->ways->minimize(&s);
+    }
+    if (!closure) { return NN__FAIL(TENSOR_ERR_POISONED, "step_closure: the closure is NULL"); }
+    if (o->rule->ways->minimize) { return o->rule->ways->minimize(&s); }
     nn__evaluate(&s, 0, &loss);
     return tensor_error_code() == TENSOR_OK && nn__step(o, NULL) == TENSOR_OK ? loss : TENSOR__(poison);
 }
 
 TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
-    int i, code = nn__bad_optimizer("zero_grad", o);
-    if (code != TENSOR_OK) return code;
-    for (i = 0; i < o->nparams; i++) {
-        if (o->param[i].t->grad) (tensor_set_grad)(o->param[i].t, NULL);
+    int code = nn__bad_optimizer("zero_grad", o);
+    if (code != TENSOR_OK) { return code; }
+    for (int i = 0; i < o->nparams; i++) {
+        if (o->param[i].t->grad) { (tensor_set_grad)(o->param[i].t, NULL); }
     }
     o->unscaled = 0;
     return TENSOR_OK;
@@ -13884,8 +14958,8 @@ TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
 
 TENSOR_API int (nn_set_lr)(nn_optimizer_t *o, double lr) {
     int code = nn__bad_optimizer("set_lr", o);
-    if (code != TENSOR_OK) return code;
-    if (!(lr >= 0)) return NN__ERROR(TENSOR_ERR_SHAPE, "set_lr: lr must be >= 0 (got %g)", lr);
+    if (code != TENSOR_OK) { return code; }
+    if (!(lr >= 0)) { return NN__ERROR(TENSOR_ERR_SHAPE, "set_lr: lr must be >= 0 (got %g)", lr); }
     o->option[NN__LR] = lr;
     return TENSOR_OK;
 }
@@ -13895,7 +14969,10 @@ TENSOR_API double nn_get_lr(nn_optimizer_t *o) {
 }
 
 // ------------------------------------------------------------------------------
-// Clipping
+// >>impl-clip                                     MARK: clipping, loss scaling
+//
+// Norms and scales over the gradients of many parameters: one launch per device and dtype, partial sums in
+// order. Rejected: one op per parameter (a launch each on devices).
 // ------------------------------------------------------------------------------
 
 typedef struct nn__grads_t {
@@ -13911,17 +14988,23 @@ TENSOR__FN void nn__grads_task(void *arg, int64_t task, int worker) {
     const nn__grads_t *s = (const nn__grads_t *)arg;
     int64_t from = task * NN__CHUNK, n = nn__min(s->n - from, NN__CHUNK);
     char *x = s->x + (size_t)from * s->size;
-    double f = !s->factor ? 0 : s->size == 4 ? (double)(float)*s->factor : *s->factor;
+    double f;
+    if (!s->factor) {
+        f = 0;
+    } else if (s->size == 4) {
+        f = (double)(float)*s->factor;
+    } else {
+        f = *s->factor;
+    }
     (void)worker;
     s->sum[task] = s->factor ? NN__DO(s->k, rescale)(x, f, n) : NN__DO(s->k, squares)(x, n);
 }
+
 // Over gradients f32 or f64, contiguous, from arg 2 on. factor NULL: -> the sum of their squares; else they
 // are multiplied -> > 0 if one was infinite or NaN
 TENSOR__FN double nn__over_grads(const tensor_call_t *c, const double *factor) {
     double sum[64], total = 0;
-    int64_t i, chunks;
-    int k;
-    for (k = 2; k < c->nout; k++) {
+    for (int k = 2; k < c->nout; k++) {
         const tensor_arg_t *a = &c->arg[k];
         nn__grads_t s;
         s.k = nn__cpu(a->dtype);
@@ -13930,27 +15013,33 @@ TENSOR__FN double nn__over_grads(const tensor_call_t *c, const double *factor) {
         s.sum = sum;
         s.x = (char *)a->data;
         for (s.n = a->numel; s.n > 0; s.n -= 64 * NN__CHUNK, s.x += 64 * NN__CHUNK * s.size) {
-            chunks = nn__min(nn__ceil(s.n, NN__CHUNK), 64);
-            if (s.n >= NN__PARALLEL_FROM) TENSOR__(parallel)(chunks, nn__grads_task, &s);
-            else for (i = 0; i < chunks; i++) nn__grads_task(&s, i, 0);
-            for (i = 0; i < chunks; i++) total += sum[i];
+            int64_t chunks = nn__min(nn__ceil(s.n, NN__CHUNK), 64);
+            if (s.n >= NN__PARALLEL_FROM) {
+                TENSOR__(parallel)(chunks, nn__grads_task, &s);
+            } else {
+                for (int64_t i = 0; i < chunks; i++) { nn__grads_task(&s, i, 0); }
+            }
+            for (int64_t i = 0; i < chunks; i++) { total += sum[i]; }
         }
     }
     return total;
 }
+
 // arg 0: f64, the sum of squares.
 TENSOR__FN int nn__cpu_squares(tensor_call_t *c) {
     *(double *)c->arg[0].data = nn__over_grads(c, NULL);
     return TENSOR_OK;
 }
+
 // The gradients times arg 0; arg 1, if there: f32, made 1 where one of them is infinite or NaN.
 TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
     const double *factor = (const double *)c->arg[0].data;
     float *found = (float *)c->arg[1].data;
-    if (!found && *factor == 1) return TENSOR_OK;
-    if (nn__over_grads(c, factor) > 0 && found) *found = 1;
+    if (!found && *factor == 1) { return TENSOR_OK; }
+    if (nn__over_grads(c, factor) > 0 && found) { *found = 1; }
     return TENSOR_OK;
 }
+
 static const tensor__row_t nn__grads_row[2] = {
     {"clip_grad_norm", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SUM_SQUARES, 0, NULL, nn__cpu_squares,
         NULL, 0,
@@ -13967,26 +15056,31 @@ TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i)
 TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, int device, int scale,
                               tensor_t *head, tensor_t *found) {
     tensor_arg_t *a = (tensor_arg_t *)nn__lent((uint64_t)n + 2, sizeof *a + sizeof(tensor_t *));
-    tensor_t *g, **copy = a ? (tensor_t **)(void *)(a + n + 2) : NULL;
-    int i, m = 2, code;
-    if (!a || (tensor_is_poison)(head) || (found && (tensor_is_poison)(found))) return tensor_error_code();
+    tensor_t **copy = a ? (tensor_t **)(void *)(a + n + 2) : NULL;
+    int m = 2;
+    if (!a || (tensor_is_poison)(head) || (found && (tensor_is_poison)(found))) {
+        return tensor_error_code();
+    }
     nn__step_arg(&a[0], head, scale ? TENSOR_READ : TENSOR_WRITE);
     nn__step_arg(&a[1], found, TENSOR_UPDATE);
-    for (i = 0; i < n && tensor_error_code() == TENSOR_OK; i++) {
+    tensor_t *g;
+    for (int i = 0; i < n && tensor_error_code() == TENSOR_OK; i++) {
         copy[i] = NULL;
         g = nn__stored_grad(nn__listed(o, list, i));
-        if (g && found && g->device != device)
+        if (g && found && g->device != device) {
             NN__FAIL(TENSOR_ERR_DEVICE, "scaler_unscale: gradient %d is not where the scaler is", (int64_t)i);
-        if (!g || g->device != device || g->numel == 0) continue;
+        }
+        if (!g || g->device != device || g->numel == 0) { continue; }
         copy[i] = nn__step_operand(g, g->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
         nn__step_arg(&a[m++], copy[i], scale ? TENSOR_UPDATE : TENSOR_READ);
     }
-    code = tensor_error_code();
-    if (code == TENSOR_OK)
+    int code = tensor_error_code();
+    if (code == TENSOR_OK) {
         code = nn__optimizer_call(&nn__grads_row[scale], NN__SUM_SQUARES + scale, a, 0, m, device);
-    for (i = 0; i < n && code == TENSOR_OK && scale; i++) {
+    }
+    for (int i = 0; i < n && code == TENSOR_OK && scale; i++) {
         g = nn__listed(o, list, i)->grad;
-        if (copy[i] && copy[i] != g) (tensor_copy_)(g, copy[i]);
+        if (copy[i] && copy[i] != g) { (tensor_copy_)(g, copy[i]); }
         code = tensor_error_code();
     }
     return code;
@@ -13994,89 +15088,98 @@ TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, i
 
 // The norm and what it makes of the gradients stay on their devices.
 TENSOR__FN tensor_t *nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int n, double max_norm) {
-    tensor_t *total = NULL, *part, *norm, *factor;
+    tensor_t *total = NULL;
     unsigned devices = 0;
-    tensor_scope_t scope;
-    int i, d, code;
-    if (!o && !list && n > 0) nn__poisoned("clip_grad_norm", "the list", list);
-    if (tensor_error_code() != TENSOR_OK) return TENSOR__(poison);
+    if (!o && !list && n > 0) { nn__poisoned("clip_grad_norm", "the list", list); }
+    if (tensor_error_code() != TENSOR_OK) { return TENSOR__(poison); }
     if (!(max_norm >= 0)) {
         NN__FAIL(TENSOR_ERR_SHAPE, "clip_grad_norm: max_norm must be >= 0 (got %g)", max_norm);
         return TENSOR__(poison);
     }
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         tensor_t *t = nn__listed(o, list, i);
-        if (!nn__whole("clip_grad_norm", "a parameter", t)) return TENSOR__(poison);
-        if (t->grad) devices |= 1u << t->grad->device;
+        if (!nn__whole("clip_grad_norm", "a parameter", t)) { return TENSOR__(poison); }
+        if (t->grad) { devices |= 1u << t->grad->device; }
     }
+    tensor_scope_t scope;
     scope = TENSOR__(scope)(0);
-    for (d = 0; devices >> d; d++) {
-        if (!(devices >> d & 1)) continue;
+    tensor_t *part;
+    for (int d = 0; devices >> d; d++) {
+        if (!(devices >> d & 1)) { continue; }
         part = TENSOR__(make)(nn__self(), "clip_grad_norm", TENSOR_F64, NULL, 0, d);
         nn__grads_call(o, list, n, d, 0, part, NULL);
         total = total ? (tensor_add)(total, nn__beside(part, total)) : part;
     }
-    norm = total ? (tensor_sqrt)(total) : (tensor_zeros_n)(NULL, 0, TENSOR_F64);
+    tensor_t *norm = total ? (tensor_sqrt)(total) : (tensor_zeros_n)(NULL, 0, TENSOR_F64);
     part = nn__host_tensor(NULL, 0, TENSOR_F64);
-    if (!(tensor_is_poison)(part)) *(double *)nn__pointer(part) = max_norm;
-    factor = (tensor_clamp)((tensor_div)(part, (tensor_add_scalar)(norm, 1e-6)), -(double)INFINITY, 1);
-    code = tensor_error_code();
-    for (d = 0; devices >> d && code == TENSOR_OK; d++) {
-        if (devices >> d & 1)
+    if (!(tensor_is_poison)(part)) { *(double *)nn__pointer(part) = max_norm; }
+    tensor_t *factor =
+        (tensor_clamp)((tensor_div)(part, (tensor_add_scalar)(norm, 1e-6)), -(double)INFINITY, 1);
+    int code = tensor_error_code();
+    for (int d = 0; devices >> d && code == TENSOR_OK; d++) {
+        if (devices >> d & 1) {
             code = nn__grads_call(o, list, n, d, 1, (tensor_to)(factor, TENSOR_CPU + d), NULL);
+        }
     }
     return (tensor_scope_return)(scope, code == TENSOR_OK ? norm : TENSOR__(poison));
 }
 
 TENSOR_API tensor_t *(nn_clip_grad_norm)(nn_optimizer_t *o, double max_norm) {
-    if (!TENSOR__TRAINS) return NN__UNTRAINED(TENSOR__(poison), "clip_grad_norm");
-    if (nn__bad_optimizer("clip_grad_norm", o) != TENSOR_OK) return TENSOR__(poison);
+    if (!TENSOR__TRAINS) { return NN__UNTRAINED(TENSOR__(poison), "clip_grad_norm"); }
+    if (nn__bad_optimizer("clip_grad_norm", o) != TENSOR_OK) { return TENSOR__(poison); }
     return nn__clip_norm(o, NULL, o->nparams, max_norm);
 }
 
 TENSOR_API tensor_t *(nn_clip_grad_norm_n)(tensor_t *const *list, int n, double max_norm) {
-    if (!TENSOR__TRAINS) return NN__UNTRAINED(TENSOR__(poison), "clip_grad_norm");
+    if (!TENSOR__TRAINS) { return NN__UNTRAINED(TENSOR__(poison), "clip_grad_norm"); }
     return nn__clip_norm(NULL, list, n, max_norm);
 }
 
 TENSOR__FN int nn__clip_value(nn_optimizer_t *o, tensor_t *const *list, int n, double limit) {
-    tensor_scope_t scope;
-    int i, code = tensor_error_code();
-    if (code != TENSOR_OK) return code;
-    if (!(limit >= 0))
+    int code = tensor_error_code();
+    if (code != TENSOR_OK) { return code; }
+    if (!(limit >= 0)) {
         return NN__ERROR(TENSOR_ERR_SHAPE, "clip_grad_value: limit must be >= 0 (got %g)", limit);
+    }
+    tensor_scope_t scope;
     scope = TENSOR__(scope)(0);
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         tensor_t *t = nn__listed(o, list, i);
-        if (!t || (tensor_is_poison)(t)) nn__poisoned("clip_grad_value", "a parameter", t);
-        else if (t->grad && !(tensor_is_poison)(nn__stored_grad(t))) (tensor_clamp_)(t->grad, -limit, limit);
+        if (!t || (tensor_is_poison)(t)) {
+            nn__poisoned("clip_grad_value", "a parameter", t);
+        } else if (t->grad && !(tensor_is_poison)(nn__stored_grad(t))) {
+            (tensor_clamp_)(t->grad, -limit, limit);
+        }
     }
     (tensor_scope_end)(scope);
     return tensor_error_code();
 }
 
 TENSOR_API int (nn_clip_grad_value)(nn_optimizer_t *o, double limit) {
-    int code;
-    if (!TENSOR__TRAINS) return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "clip_grad_value");
-    code = nn__bad_optimizer("clip_grad_value", o);
-    if (code != TENSOR_OK) return code;
+    if (!TENSOR__TRAINS) { return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "clip_grad_value"); }
+    int code = nn__bad_optimizer("clip_grad_value", o);
+    if (code != TENSOR_OK) { return code; }
     return nn__clip_value(o, NULL, o->nparams, limit);
 }
 
 TENSOR_API int (nn_clip_grad_value_n)(tensor_t *const *list, int n, double limit) {
-    if (!TENSOR__TRAINS) return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "clip_grad_value");
-    if (!list && n > 0) return nn__poisoned("clip_grad_value", "the list", list);
+    if (!TENSOR__TRAINS) { return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "clip_grad_value"); }
+    if (!list && n > 0) { return nn__poisoned("clip_grad_value", "the list", list); }
     return nn__clip_value(NULL, list, n, limit);
 }
 
 // A scaler's numbers.
 enum { NN__SCALE, NN__GROWTH, NN__BACKOFF, NN__INTERVAL, NN__GROWN, NN__FOUND, NN__SCALER };
+
 TENSOR__FN tensor_t *nn__scaler(tensor_t *s, int i) {
-    if (!nn__whole("grad_scaler", "the scaler", s)) return TENSOR__(poison);
-    if (s->ndim == 1 && s->dims[0] == NN__SCALER && s->dtype == TENSOR_F32) return (tensor_select)(s, 0, i);
+    if (!nn__whole("grad_scaler", "the scaler", s)) { return TENSOR__(poison); }
+    if (s->ndim == 1 && s->dims[0] == NN__SCALER && s->dtype == TENSOR_F32) {
+        return (tensor_select)(s, 0, i);
+    }
     NN__FAIL(TENSOR_ERR_SHAPE, "grad_scaler: %t is no scaler", s);
     return TENSOR__(poison);
 }
+
 TENSOR_API tensor_t *(nn_grad_scaler)(double init_scale, int64_t growth_interval) {
     double v[NN__SCALER] = {init_scale, 2, 0.5, (double)growth_interval, 0, 0};
     int64_t n = NN__SCALER;
@@ -14089,34 +15192,37 @@ TENSOR_API tensor_t *(nn_grad_scaler)(double init_scale, int64_t growth_interval
     }
     return (tensor_keep)((tensor_scope_return)(scope, s));
 }
+
 TENSOR_API tensor_t *(nn_scaler_scale)(tensor_t *scaler, tensor_t *loss) {
     return (tensor_mul)(loss, (tensor_clone)(nn__scaler(scaler, NN__SCALE)));   // an update may come before
 }
+
 TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
-    tensor_t *factor, *worst, *found;
+    if (!TENSOR__TRAINS) { return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "scaler_unscale"); }
+    int code = nn__bad_optimizer("scaler_unscale", o);
     tensor_scope_t scope;
-    int code;
-    if (!TENSOR__TRAINS) return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "scaler_unscale");
-    code = nn__bad_optimizer("scaler_unscale", o);
     scope = TENSOR__(scope)(0);
-    factor = (tensor_reciprocal)((tensor_to)(nn__scaler(scaler, NN__SCALE), TENSOR_F64));
-    worst = nn__scaler(scaler, NN__FOUND);
-    if (code == TENSOR_OK) code = tensor_error_code();
-    if (code == TENSOR_OK && o->unscaled)
+    tensor_t *factor = (tensor_reciprocal)((tensor_to)(nn__scaler(scaler, NN__SCALE), TENSOR_F64));
+    tensor_t *worst = nn__scaler(scaler, NN__FOUND);
+    if (code == TENSOR_OK) { code = tensor_error_code(); }
+    if (code == TENSOR_OK && o->unscaled) {
         code = NN__ERROR(TENSOR_ERR_UNSUPPORTED, "scaler_unscale: the gradients were unscaled already");
+    }
     if (code == TENSOR_OK && !o->skip) {
-        if (TENSOR__(recording)(nn__self(), scaler->device, NULL, NULL))
+        if (TENSOR__(recording)(nn__self(), scaler->device, NULL, NULL)) {
             NN__FAIL(TENSOR_ERR_UNSUPPORTED, "scaler_unscale: take a step before the capture");
-        else o->skip = nn__full_held((tensor_narrow)(scaler, 0, 0, 2), 0);
+        } else {
+            o->skip = nn__full_held((tensor_narrow)(scaler, 0, 0, 2), 0);
+        }
         o->settle = nn__settle;
         code = tensor_error_code();
     }
     if (code == TENSOR_OK && o->skip->device != scaler->device) {      // nn_to since
         code = nn__settle(o);
-        if (code == TENSOR_OK) code = nn__bring(o->skip, TENSOR_F32, scaler->device);
+        if (code == TENSOR_OK) { code = nn__bring(o->skip, TENSOR_F32, scaler->device); }
     }
     if (code == TENSOR_OK) {
-        found = (tensor_zero_)((tensor_select)(o->skip, 0, 0));
+        tensor_t *found = (tensor_zero_)((tensor_select)(o->skip, 0, 0));
         factor = (tensor_to)((tensor_to)(factor, TENSOR_F32), TENSOR_F64);
         code = nn__grads_call(o, NULL, o->nparams, scaler->device, 1, factor, found);
         (tensor_copy_)(worst, (tensor_maximum)(worst, found));
@@ -14126,13 +15232,13 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
     (tensor_scope_end)(scope);
     return code;
 }
+
 TENSOR_API int (nn_scaler_step)(tensor_t *scaler, nn_optimizer_t *o) {
+    if (!TENSOR__TRAINS) { return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "scaler_step"); }
+    int code = nn__bad_optimizer("scaler_step", o);
     tensor_scope_t scope;
-    int code;
-    if (!TENSOR__TRAINS) return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "scaler_step");
-    code = nn__bad_optimizer("scaler_step", o);
     scope = TENSOR__(scope)(0);
-    if (code == TENSOR_OK && !o->unscaled) code = (nn_scaler_unscale)(scaler, o);
+    if (code == TENSOR_OK && !o->unscaled) { code = (nn_scaler_unscale)(scaler, o); }
     if (code == TENSOR_OK) {
         code = nn__step(o, o->skip);
         if (code == TENSOR_OK) {
@@ -14143,15 +15249,15 @@ TENSOR_API int (nn_scaler_step)(tensor_t *scaler, nn_optimizer_t *o) {
     (tensor_scope_end)(scope);
     return code;
 }
+
 TENSOR_API int (nn_scaler_update)(tensor_t *scaler) {
     tensor_scope_t scope = TENSOR__(scope)(0);
-    tensor_t *v[NN__SCALER], *bad, *grown, *due, *up;
-    int i;
-    for (i = 0; i < NN__SCALER; i++) v[i] = nn__scaler(scaler, i);
-    bad = (tensor_gt_scalar)(v[NN__FOUND], 0);
-    grown = (tensor_add_scalar)(v[NN__GROWN], 1);
-    due = (tensor_eq)(grown, v[NN__INTERVAL]);
-    up = (tensor_mul)(v[NN__SCALE], v[NN__GROWTH]);
+    tensor_t *v[NN__SCALER];
+    for (int i = 0; i < NN__SCALER; i++) { v[i] = nn__scaler(scaler, i); }
+    tensor_t *bad = (tensor_gt_scalar)(v[NN__FOUND], 0);
+    tensor_t *grown = (tensor_add_scalar)(v[NN__GROWN], 1);
+    tensor_t *due = (tensor_eq)(grown, v[NN__INTERVAL]);
+    tensor_t *up = (tensor_mul)(v[NN__SCALE], v[NN__GROWTH]);
     up = (tensor_where)((tensor_logical_and)(due, (tensor_isfinite)(up)), up, v[NN__SCALE]);
     (tensor_copy_)(v[NN__SCALE], (tensor_where)(bad, (tensor_mul)(v[NN__SCALE], v[NN__BACKOFF]), up));
     (tensor_copy_)(v[NN__GROWN], (tensor_masked_fill)(grown, (tensor_logical_or)(bad, due), 0));
@@ -14170,15 +15276,16 @@ TENSOR_API int (nn_scaler_update)(tensor_t *scaler) {
 TENSOR__FN double nn__half_cosine(double step, double total, double from, double to) {
     return to + 0.5 * (from - to) * (1 + cos(3.14159265358979323846 * step / total));
 }
+
 TENSOR_API double nn_lr_cosine(int64_t step, int64_t total, double lr_max, double lr_min) {
-    if (step >= total) return lr_min;
+    if (step >= total) { return lr_min; }
     return step <= 0 ? lr_max : nn__half_cosine((double)step, (double)total, lr_max, lr_min);
 }
 
 TENSOR_API double nn_lr_cosine_warmup(int64_t step, int64_t warmup, int64_t total, double lr_max,
                                       double lr_min) {
-    if (step < warmup) return lr_max * (double)(step < 0 ? 1 : step + 1) / (double)warmup;
-    if (warmup < 0) warmup = 0;
+    if (step < warmup) { return lr_max * (double)(step < 0 ? 1 : step + 1) / (double)warmup; }
+    if (warmup < 0) { warmup = 0; }
     return nn_lr_cosine(step - warmup, total > warmup ? total - warmup : 0, lr_max, lr_min);
 }
 
@@ -14191,7 +15298,14 @@ TENSOR_API double nn_lr_exponential(int64_t step, double lr, double gamma_) {
 }
 
 TENSOR_API double nn_lr_linear(int64_t step, int64_t total, double lr, double start, double end) {
-    double t = step <= 0 ? 0 : step >= total ? 1 : (double)step / (double)total;
+    double t;
+    if (step <= 0) {
+        t = 0;
+    } else if (step >= total) {
+        t = 1;
+    } else {
+        t = (double)step / (double)total;
+    }
     return lr * (start + (end - start) * t);
 }
 
@@ -14200,10 +15314,11 @@ TENSOR_API double nn_lr_constant(int64_t step, int64_t total, double lr, double 
 }
 
 TENSOR_API double nn_lr_multi_step(int64_t step, const int64_t *milestones, int n, double lr, double gamma_) {
-    int i, passed = 0;
-    if (!milestones && n > 0)
+    int passed = 0;
+    if (!milestones && n > 0) {
         return NN__GIVE((double)NAN, TENSOR_ERR_SHAPE, "nn_lr_multi_step: milestones is NULL, n is %i", n);
-    for (i = 0; i < n; i++) passed += milestones[i] <= step;
+    }
+    for (int i = 0; i < n; i++) { passed += milestones[i] <= step; }
     return lr * pow(gamma_, passed);
 }
 
@@ -14213,8 +15328,8 @@ TENSOR_API double nn_lr_polynomial(int64_t step, int64_t total, double lr, doubl
 
 TENSOR_API double nn_lr_cosine_restarts(int64_t step, int64_t first, int64_t mult, double lr_max,
                                         double lr_min) {
-    if (first < 1) return lr_min;
-    if (mult <= 1) step %= first;
+    if (first < 1) { return lr_min; }
+    if (mult <= 1) { step %= first; }
     while (step >= first) {
         step -= first;
         first = first > INT64_MAX / mult ? INT64_MAX : first * mult;
@@ -14225,8 +15340,8 @@ TENSOR_API double nn_lr_cosine_restarts(int64_t step, int64_t first, int64_t mul
 TENSOR_API double nn_lr_one_cycle(int64_t step, int64_t total, double lr_max, double part, double div_,
                                   double final_div) {
     double top = part * (double)total - 1, end = (double)total - 1, t = (double)nn__max(step, 0);
-    if (t <= top) return top > 0 ? nn__half_cosine(t, top, lr_max / div_, lr_max) : lr_max;
-    if (t >= end) return lr_max / div_ / final_div;
+    if (t <= top) { return top > 0 ? nn__half_cosine(t, top, lr_max / div_, lr_max) : lr_max; }
+    if (t >= end) { return lr_max / div_ / final_div; }
     return nn__half_cosine(t - top, end - top, lr_max, lr_max / div_ / final_div);
 }
 
@@ -14240,14 +15355,13 @@ TENSOR_API double nn_lr_cyclic(int64_t step, int64_t up, int64_t down, double lr
 
 TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr) {
     nn_plateau_t q, *a = &q;
-    double sign, best, fresh;
     if (!p) {
         nn__poisoned("lr_plateau", "its state", NULL);
         return lr;
     }
     q = *p;
-    sign = q.maximize ? -1 : 1;
-    best = q.seen ? sign * q.best : (double)INFINITY;
+    double sign = q.maximize ? -1 : 1;
+    double best = q.seen ? sign * q.best : (double)INFINITY;
     NN__OR(factor, 0.1)
     NN__OR(threshold, 1e-4)
     NN__OR(patience, 10)
@@ -14263,10 +15377,10 @@ TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr) {
         p->resting--;
         p->bad = 0;
     }
-    if (p->bad <= q.patience) return lr;
+    if (p->bad <= q.patience) { return lr; }
     p->resting = q.cooldown;
     p->bad = 0;
-    fresh = lr * q.factor > q.min_lr ? lr * q.factor : q.min_lr;
+    double fresh = lr * q.factor > q.min_lr ? lr * q.factor : q.min_lr;
     return lr - fresh > 1e-8 ? fresh : lr;      // PyTorch's eps
 }
 
@@ -14293,24 +15407,24 @@ struct nn_data_loader_t {
 
 TENSOR_API nn_dataset_t nn_tensor_dataset(tensor_t *x, tensor_t *y) {
     nn_dataset_t d;
-    int k, which;
     memset((void *)&d, 0, sizeof d);
     d.len = -1;
-    for (which = 0; which < 2; which++) {
+    for (int which = 0; which < 2; which++) {
         tensor_t *t = which ? y : x;
         tensor_shape_t *shape = which ? &d.y_shape : &d.x_shape;
-        if (which && !y) break;
-        if (!nn__whole("tensor_dataset", which ? "y" : "x", t)) return d;
+        if (which && !y) { break; }
+        if (!nn__whole("tensor_dataset", which ? "y" : "x", t)) { return d; }
         if (t->ndim < 1 || (which && y->dims[0] != x->dims[0])) {
-            if (t->ndim < 1)
+            if (t->ndim < 1) {
                 NN__FAIL(TENSOR_ERR_SHAPE, "tensor_dataset: %s must have a first dim", which ? "y" : "x");
-            else
+            } else {
                 NN__FAIL(TENSOR_ERR_SHAPE, "tensor_dataset: x %t and y %t differ in the number of samples", x,
                          y);
+            }
             return d;
         }
         shape->ndim = t->ndim - 1;
-        for (k = 1; k < t->ndim; k++) shape->dims[k - 1] = t->dims[k];
+        for (int k = 1; k < t->ndim; k++) { shape->dims[k - 1] = t->dims[k]; }
     }
     d.x = x;
     d.y = y;
@@ -14322,15 +15436,16 @@ TENSOR_API nn_dataset_t nn_tensor_dataset(tensor_t *x, tensor_t *y) {
 }
 
 TENSOR__FN void nn__drop_ahead(nn_data_loader_t *l) {
-    if (l->ahead.size) TENSOR__(drop)(l->ahead.x);
-    if (l->ahead.size && l->ahead.y) TENSOR__(drop)(l->ahead.y);
+    if (l->ahead.size) { TENSOR__(drop)(l->ahead.x); }
+    if (l->ahead.size && l->ahead.y) { TENSOR__(drop)(l->ahead.y); }
     l->ahead.size = 0;
 }
+
 TENSOR__FN void nn__loader_close(nn_data_loader_t *l) {
     TENSOR__(disown)(&l->owned);
     nn__drop_ahead(l);
-    if (l->set.x) TENSOR__(drop)(l->set.x);
-    if (l->set.y) TENSOR__(drop)(l->set.y);
+    if (l->set.x) { TENSOR__(drop)(l->set.x); }
+    if (l->set.y) { TENSOR__(drop)(l->set.y); }
     nn__free(l->order);
     nn__free(l->codes);
     l->order = NULL;
@@ -14342,8 +15457,8 @@ TENSOR__FN void nn__loader_close(nn_data_loader_t *l) {
 
 // The code after raising if l cannot be used, else 0.
 TENSOR__FN int nn__bad_loader(const char *op, const nn_data_loader_t *l) {
-    if (!l) return nn__poisoned(op, "the loader", l);
-    if (!l->dead) return TENSOR_OK;
+    if (!l) { return nn__poisoned(op, "the loader", l); }
+    if (!l->dead) { return TENSOR_OK; }
     return NN__ERROR(TENSOR_ERR_OWNER, "%s: the loader was freed", op);
 }
 
@@ -14353,7 +15468,7 @@ TENSOR__FN void nn__loader_shutdown(tensor__owned_t *o) {
 
 TENSOR_API int (nn_data_loader_free)(nn_data_loader_t *l) {
     int code = l ? nn__bad_loader("data_loader_free", l) : TENSOR_OK;
-    if (l && code == TENSOR_OK) nn__loader_close(l);
+    if (l && code == TENSOR_OK) { nn__loader_close(l); }
     return code;
 }
 
@@ -14371,7 +15486,7 @@ TENSOR_API nn_data_loader_t *nn_data_loader_with(nn_data_loader_args_t a) {
     const nn_dataset_t *d = &a.dataset;
     int64_t size = a.batch_size == 0 ? 1 : a.batch_size;
     int bad = 0;
-    if (d->x) a.dataset = nn_tensor_dataset(d->x, d->y);
+    if (d->x) { a.dataset = nn_tensor_dataset(d->x, d->y); }
     if (nn__too_many("data_loader", a.site_, a.options_are_named_)) {
         l = NULL;
     } else if (d->len < 0) {
@@ -14417,15 +15532,19 @@ TENSOR_API nn_data_loader_t *nn_data_loader_with(nn_data_loader_args_t a) {
             l->codes = (int *)nn__memory((uint64_t)(size < d->len ? size : d->len) + 1, sizeof(int));
             bad |= !l->codes;
         }
-        if (l->pinned) bad |= (tensor_is_poison)((tensor_pin_memory)(nn__host_tensor(NULL, 0, TENSOR_F32)));
-        if (l->device) bad |= (tensor_is_poison)((tensor_to)(nn__host_tensor(NULL, 0, TENSOR_F32),
-                                                             l->device));
+        if (l->pinned) {
+            bad |= (tensor_is_poison)((tensor_pin_memory)(nn__host_tensor(NULL, 0, TENSOR_F32)));
+        }
+        if (l->device) {
+            bad |= (tensor_is_poison)((tensor_to)(nn__host_tensor(NULL, 0, TENSOR_F32),
+                                                  l->device));
+        }
         if (bad) {
             nn__loader_close(l);
             l = NULL;
         }
     }
-    if (a.site_) (void)tensor__at_ptr(a.site_, l);
+    if (a.site_) { (void)tensor__at_ptr(a.site_, l); }
     return l;
 }
 
@@ -14435,8 +15554,8 @@ TENSOR_API int64_t nn_num_batches(nn_data_loader_t *l) {
 
 TENSOR_API int (nn_seek)(nn_data_loader_t *l, int64_t batches) {
     int code = nn__bad_loader("seek", l);
-    if (code != TENSOR_OK) return code;
-    if (batches < 0) return NN__ERROR(TENSOR_ERR_SHAPE, "seek: batches must be >= 0 (got %d)", batches);
+    if (code != TENSOR_OK) { return code; }
+    if (batches < 0) { return NN__ERROR(TENSOR_ERR_SHAPE, "seek: batches must be >= 0 (got %d)", batches); }
     nn__drop_ahead(l);
     l->epoch = l->batches > 0 ? batches / l->batches : 0;
     l->position = l->batches > 0 ? batches % l->batches : 0;
@@ -14464,15 +15583,14 @@ TENSOR__FN uint64_t nn__draw(nn__draw_t *d, uint64_t n) {
 }
 
 TENSOR__FN void nn__shuffle(nn_data_loader_t *l) {
+    if (!l->order || l->order_epoch == l->epoch) { return; }
     nn__draw_t d;
-    int64_t i;
-    if (!l->order || l->order_epoch == l->epoch) return;
     memset(&d, 0, sizeof d);
     d.seed = l->seed;
     d.stream = (uint64_t)l->epoch;
     d.used = 4;
-    for (i = 0; i < l->set.len; i++) l->order[i] = i;
-    for (i = l->set.len - 1; i > 0; i--) {
+    for (int64_t i = 0; i < l->set.len; i++) { l->order[i] = i; }
+    for (int64_t i = l->set.len - 1; i > 0; i--) {
         int64_t k = (int64_t)nn__draw(&d, (uint64_t)i + 1), t = l->order[i];
         l->order[i] = l->order[k];
         l->order[k] = t;
@@ -14499,8 +15617,8 @@ TENSOR__FN void nn__gather_task(void *arg, int64_t task, int worker) {
         int64_t at = g->l->order ? g->l->order[g->from + i] : g->from + i;
         char *x = g->x + (size_t)i * g->x_row, *y = g->y ? g->y + (size_t)i * g->yr : NULL;
         if (d->x) {
-            if (g->x_row) memcpy(x, sx + (size_t)at * g->x_row, g->x_row);
-            if (y && g->yr) memcpy(y, sy + (size_t)at * g->yr, g->yr);
+            if (g->x_row) { memcpy(x, sx + (size_t)at * g->x_row, g->x_row); }
+            if (y && g->yr) { memcpy(y, sy + (size_t)at * g->yr, g->yr); }
         } else {
             g->l->codes[i] = d->get(d->user, at, x, y);
         }
@@ -14511,28 +15629,25 @@ TENSOR__FN void nn__gather_task(void *arg, int64_t task, int worker) {
 TENSOR__FN tensor_t *nn__batch_tensor(const tensor_shape_t *sample, tensor_dtype_t dtype, int64_t rows,
                                       int pinned) {
     int64_t dims[TENSOR_MAX_DIMS];
-    int k;
     dims[0] = rows;
-    for (k = 0; k < sample->ndim; k++) dims[k + 1] = sample->dims[k];
-    if (!pinned) return nn__host_tensor(dims, sample->ndim + 1, dtype);
+    for (int k = 0; k < sample->ndim; k++) { dims[k + 1] = sample->dims[k]; }
+    if (!pinned) { return nn__host_tensor(dims, sample->ndim + 1, dtype); }
     return TENSOR__(make)(nn__self(), "next", dtype, dims, sample->ndim + 1, TENSOR__PINNED);
 }
 
 TENSOR__FN int nn__gather(nn_data_loader_t *l, nn_batch_t *b) {
-    nn__gather_t g;
-    tensor_scope_t scope;
-    int64_t tasks, i;
-    if (!nn__there("next", "the batch", b)) return 0;
+    if (!nn__there("next", "the batch", b)) { return 0; }
     b->x = b->y = TENSOR__(poison);
     b->size = b->index = b->epoch = 0;
-    if (tensor_error_code() != TENSOR_OK) return 0;
-    if (nn__bad_loader("next", l) != TENSOR_OK) return 0;
+    if (tensor_error_code() != TENSOR_OK) { return 0; }
+    if (nn__bad_loader("next", l) != TENSOR_OK) { return 0; }
     if (l->position >= l->batches) {
         l->position = 0;
         l->epoch++;
         return 0;
     }
     nn__shuffle(l);
+    nn__gather_t g;
     g.l = l;
     g.from = l->position * l->batch;
     g.rows = l->set.len - g.from < l->batch ? l->set.len - g.from : l->batch;
@@ -14547,18 +15662,19 @@ TENSOR__FN int nn__gather(nn_data_loader_t *l, nn_batch_t *b) {
     g.x = (char *)b->x->storage->data;
     g.y = b->y ? (char *)b->y->storage->data : NULL;
     g.per_task = 1 + (int64_t)(65536 / (g.x_row + g.yr + 1));
-    if (!l->set.x) g.per_task = 1;
-    tasks = (g.rows + g.per_task - 1) / g.per_task;
+    if (!l->set.x) { g.per_task = 1; }
+    int64_t tasks = (g.rows + g.per_task - 1) / g.per_task;
+    tensor_scope_t scope;
     scope = TENSOR__(scope)(-1);
     if (tasks > 1 && (l->set.x || l->workers > 0)) {
         TENSOR__(parallel)(tasks, nn__gather_task, &g);
     } else {
-        for (i = 0; i < tasks; i++) nn__gather_task(&g, i, 0);
+        for (int64_t i = 0; i < tasks; i++) { nn__gather_task(&g, i, 0); }
     }
     (tensor_scope_end)(scope);
-    for (i = 0; l->codes && i < g.rows; i++) {
+    for (int64_t i = 0; l->codes && i < g.rows; i++) {
         int code = l->codes[i];
-        if (code == 0) continue;
+        if (code == 0) { continue; }
         NN__FAIL(code > 0 && code < TENSOR_ERR_COUNT ? code : TENSOR_ERR_IO,
                  "next: get failed for sample %d with code %d", l->order ? l->order[g.from + i] : g.from + i,
                  (int64_t)code);
@@ -14568,24 +15684,25 @@ TENSOR__FN int nn__gather(nn_data_loader_t *l, nn_batch_t *b) {
     b->size = g.rows;
     b->index = l->position++;
     b->epoch = l->epoch;
-    if (!l->device) return 1;
+    if (!l->device) { return 1; }
     TENSOR__(aside)(nn__self(), l->device - TENSOR_CPU, 1);
     b->x = (tensor_to_non_blocking)(b->x, l->device);
-    if (b->y) b->y = (tensor_to_non_blocking)(b->y, l->device);
+    if (b->y) { b->y = (tensor_to_non_blocking)(b->y, l->device); }
     TENSOR__(aside)(nn__self(), l->device - TENSOR_CPU, 0);
     return tensor_error_code() == TENSOR_OK;
 }
+
 TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
-    tensor_scope_t scope;
     if (!b || !l || l->dead || tensor_error_code() != TENSOR_OK || !l->ahead.size) {
-        if (!nn__gather(l, b)) return 0;
+        if (!nn__gather(l, b)) { return 0; }
     } else {
         *b = l->ahead;
         b->x = (tensor_detach)(b->x);
         b->y = b->y ? (tensor_detach)(b->y) : NULL;
         nn__drop_ahead(l);
     }
-    if (!l->device || l->position >= l->batches) return 1;
+    if (!l->device || l->position >= l->batches) { return 1; }
+    tensor_scope_t scope;
     scope = TENSOR__(scope)(0);
     if (nn__gather(l, &l->ahead)) {
         TENSOR__(hold)(l->ahead.x);
@@ -14612,7 +15729,7 @@ TENSOR__FN int nn__seek_file(FILE *f, uint64_t at) {
 #if defined(_WIN32)
     return _fseeki64(f, (int64_t)at, SEEK_SET);
 #else
-    if (at > (uint64_t)LONG_MAX) return -1;
+    if (at > (uint64_t)LONG_MAX) { return -1; }
     return fseek(f, (long)at, SEEK_SET);
 #endif
 }
@@ -14622,19 +15739,19 @@ enum { NN__ABSENT, NN__REGULAR, NN__NO_FILE };
 // What path is, links followed: absent, a regular file or something else (device, FIFO, directory). mode, if
 // not NULL, receives the permissions of a regular file, -1 where there are none.
 TENSOR__FN int nn__file_kind(const char *path, int *mode) {
-    if (mode) *mode = -1;
+    if (mode) { *mode = -1; }
 #if defined(NN__HAS_STAT) && defined(_WIN32)
     {
         struct _stat64 st;
-        if (_stat64(path, &st) != 0) return NN__ABSENT;
+        if (_stat64(path, &st) != 0) { return NN__ABSENT; }
         return (st.st_mode & _S_IFMT) == _S_IFREG ? NN__REGULAR : NN__NO_FILE;
     }
 #elif defined(NN__HAS_STAT)
     {
         struct stat st;
-        if (stat(path, &st) != 0) return errno == EOVERFLOW ? NN__NO_FILE : NN__ABSENT;
-        if (!S_ISREG(st.st_mode)) return NN__NO_FILE;
-        if (mode) *mode = (int)(st.st_mode & 0777);
+        if (stat(path, &st) != 0) { return errno == EOVERFLOW ? NN__NO_FILE : NN__ABSENT; }
+        if (!S_ISREG(st.st_mode)) { return NN__NO_FILE; }
+        if (mode) { *mode = (int)(st.st_mode & 0777); }
         return NN__REGULAR;
     }
 #else
@@ -14645,20 +15762,20 @@ TENSOR__FN int nn__file_kind(const char *path, int *mode) {
 
 // Opens path and finds its size; 0 after raising IO.
 TENSOR__FN int nn__open(nn__source_t *s, const char *op, const char *path) {
-    FILE *f;
     int64_t size = -1;
     memset(s, 0, sizeof *s);
     if (path && nn__file_kind(path, NULL) == NN__NO_FILE) {   // opening a FIFO would wait for its writer
         return NN__NO(TENSOR_ERR_IO, "%s: \"%s\" is no regular file", op, path);
     }
-    f = path ? fopen(path, "rb") : NULL;
-    if (!f)
+    FILE *f = path ? fopen(path, "rb") : NULL;
+    if (!f) {
         return NN__NO(TENSOR_ERR_IO, "%s: cannot open \"%s\": %s", op, path ? path : "(null)",
                       path ? strerror(errno) : "no path");
+    }
 #if defined(_WIN32)
-    if (_fseeki64(f, 0, SEEK_END) == 0) size = _ftelli64(f);
+    if (_fseeki64(f, 0, SEEK_END) == 0) { size = _ftelli64(f); }
 #else
-    if (fseek(f, 0, SEEK_END) == 0) size = (int64_t)ftell(f);
+    if (fseek(f, 0, SEEK_END) == 0) { size = (int64_t)ftell(f); }
 #endif
     if (size < 0 || size == LONG_MAX || fseek(f, 0, SEEK_SET) != 0) {
         fclose(f);
@@ -14681,16 +15798,16 @@ TENSOR__FN nn__source_t nn__from_memory(const void *data, size_t size) {
 
 // n bytes from at; 0 (nothing raised) if the source does not have them.
 TENSOR__FN int nn__read(nn__source_t *s, uint64_t at, void *to, uint64_t n) {
-    if (at > s->size || n > s->size - at) return 0;
-    if (n == 0) return 1;
+    if (at > s->size || n > s->size - at) { return 0; }
+    if (n == 0) { return 1; }
     if (s->data) {
         memcpy(to, s->data + at, (size_t)n);
         return 1;
     }
 #ifndef TENSOR_NO_STDIO
-    if (s->at != at && nn__seek_file((FILE *)s->file, at) != 0) return 0;
+    if (s->at != at && nn__seek_file((FILE *)s->file, at) != 0) { return 0; }
     s->at = at + n;
-    if (fread(to, 1, (size_t)n, (FILE *)s->file) == (size_t)n) return 1;
+    if (fread(to, 1, (size_t)n, (FILE *)s->file) == (size_t)n) { return 1; }
     s->at = UINT64_MAX;
 #endif
     return 0;
@@ -14698,7 +15815,7 @@ TENSOR__FN int nn__read(nn__source_t *s, uint64_t at, void *to, uint64_t n) {
 
 TENSOR__FN void nn__close_source(nn__source_t *s) {
 #ifndef TENSOR_NO_STDIO
-    if (s->file) fclose((FILE *)s->file);
+    if (s->file) { fclose((FILE *)s->file); }
 #endif
     s->file = NULL;
 }
@@ -14706,10 +15823,8 @@ TENSOR__FN void nn__close_source(nn__source_t *s) {
 // Reverses the bytes of n elements.
 TENSOR__FN void nn__swap(void *data, uint64_t n, size_t size) {
     unsigned char *p = (unsigned char *)data;
-    uint64_t i;
-    size_t k;
-    for (i = 0; size > 1 && i < n; i++, p += size) {
-        for (k = 0; k < size / 2; k++) {
+    for (uint64_t i = 0; size > 1 && i < n; i++, p += size) {
+        for (size_t k = 0; k < size / 2; k++) {
             unsigned char t = p[k];
             p[k] = p[size - 1 - k];
             p[size - 1 - k] = t;
@@ -14726,20 +15841,19 @@ TENSOR__FN int nn__little_endian(void) {
 
 // Widens n u16 at the start of data to i32 (u32 to i64), from the last to the first.
 enum { NN__U16, NN__U32 };
+
 TENSOR__FN void nn__widen(void *data, uint64_t n, int from) {
     unsigned char *p = (unsigned char *)data;
     while (n-- > 0) {
         if (from == NN__U32) {
             uint32_t v;
-            int64_t w;
             memcpy(&v, p + 4 * n, 4);
-            w = (int64_t)v;
+            int64_t w = (int64_t)v;
             memcpy(p + 8 * n, &w, 8);
         } else {
             uint16_t v;
-            int32_t w;
             memcpy(&v, p + 2 * n, 2);
-            w = (int32_t)v;
+            int32_t w = (int32_t)v;
             memcpy(p + 4 * n, &w, 4);
         }
     }
@@ -14751,56 +15865,69 @@ TENSOR__FN void nn__widen(void *data, uint64_t n, int from) {
 
 TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
     unsigned char head[4 + 4 * TENSOR_MAX_DIMS];
-    int64_t dims[TENSOR_MAX_DIMS];
-    uint64_t bytes, numel = 1, got = s->size < 4 ? s->size : 4;
+    uint64_t numel = 1, got = s->size < 4 ? s->size : 4;
     tensor_dtype_t dtype = TENSOR_I32;
-    size_t size;
-    int rank, k;
-    tensor_t *t;
-    if (!nn__read(s, 0, head, got)) return NN__FAIL(TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label);
-    if (got >= 2 && head[0] == 0x1F && head[1] == 0x8B)
+    if (!nn__read(s, 0, head, got)) { return NN__FAIL(TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label); }
+    if (got >= 2 && head[0] == 0x1F && head[1] == 0x8B) {
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" is gzip-compressed; decompress it first (gunzip)",
                         label);
-    if (got < 4 || head[0] != 0 || head[1] != 0)
+    }
+    if (got < 4 || head[0] != 0 || head[1] != 0) {
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" is not an IDX file (first bytes are not 0 0)", label);
-    rank = head[3];
+    }
+    int rank = head[3];
     switch (head[2]) {
-    case 0x08: dtype = TENSOR_U8; break;
-    case 0x09: dtype = TENSOR_I8; break;
-    case 0x0B: dtype = TENSOR_I16; break;
+    case 0x08:
+        dtype = TENSOR_U8;
+        break;
+    case 0x09:
+        dtype = TENSOR_I8;
+        break;
+    case 0x0B:
+        dtype = TENSOR_I16;
+        break;
     case 0x0C: break;
-    case 0x0D: dtype = TENSOR_F32; break;
-    case 0x0E: dtype = TENSOR_F64; break;
+    case 0x0D:
+        dtype = TENSOR_F32;
+        break;
+    case 0x0E:
+        dtype = TENSOR_F64;
+        break;
     default:
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has the unknown type code %d", label,
                         (int64_t)head[2]);
     }
-    size = tensor_dtype_size(dtype);
-    if (rank < 1 || rank > TENSOR_MAX_DIMS)
+    size_t size = tensor_dtype_size(dtype);
+    if (rank < 1 || rank > TENSOR_MAX_DIMS) {
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has %d dims; 1 to 8 are allowed", label,
                         (int64_t)rank);
-    if (!nn__read(s, 4, head + 4, 4 * (uint64_t)rank))
+    }
+    if (!nn__read(s, 4, head + 4, 4 * (uint64_t)rank)) {
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" ends inside its header", label);
-    for (k = 0; k < rank; k++) {
+    }
+    int64_t dims[TENSOR_MAX_DIMS];
+    for (int k = 0; k < rank; k++) {
         const unsigned char *p = head + 4 + 4 * k;
         dims[k] =
             (int64_t)((uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | (uint32_t)p[3]);
-        if (dims[k] == 0) return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has a dim of 0", label);
-        if (numel > ((uint64_t)1 << 60) / (uint64_t)dims[k])
+        if (dims[k] == 0) { return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has a dim of 0", label); }
+        if (numel > ((uint64_t)1 << 60) / (uint64_t)dims[k]) {
             return NN__FAIL(TENSOR_ERR_FORMAT, "idx: the sizes in \"%s\" overflow", label);
+        }
         numel *= (uint64_t)dims[k];
     }
-    bytes = numel * size;
-    if (bytes != s->size - 4 - 4 * (uint64_t)rank)
+    uint64_t bytes = numel * size;
+    if (bytes != s->size - 4 - 4 * (uint64_t)rank) {
         return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" must hold %d bytes of data (got %d)", label,
                         (int64_t)bytes, (int64_t)(s->size - 4 - 4 * (uint64_t)rank));
-    t = nn__host_tensor(dims, rank, dtype);
-    if ((tensor_is_poison)(t)) return t;
+    }
+    tensor_t *t = nn__host_tensor(dims, rank, dtype);
+    if ((tensor_is_poison)(t)) { return t; }
     if (!nn__read(s, 4 + 4 * (uint64_t)rank, t->storage->data, bytes)) {
         (tensor_free)(t);
         return NN__FAIL(TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label);
     }
-    if (nn__little_endian()) nn__swap(t->storage->data, numel, size);
+    if (nn__little_endian()) { nn__swap(t->storage->data, numel, size); }
     return t;
 }
 
@@ -14812,9 +15939,8 @@ TENSOR_API tensor_t *(nn_parse_idx)(const void *data, size_t size) {
 #ifndef TENSOR_NO_STDIO
 TENSOR_API tensor_t *(nn_read_idx)(const char *path) {
     nn__source_t s;
-    tensor_t *t;
-    if (!nn__open(&s, "read_idx", path)) return TENSOR__(poison);
-    t = nn__idx(&s, path);
+    if (!nn__open(&s, "read_idx", path)) { return TENSOR__(poison); }
+    tensor_t *t = nn__idx(&s, path);
     nn__close_source(&s);
     return t;
 }
@@ -14901,8 +16027,10 @@ TENSOR__FN void nn__reader_shutdown(tensor__owned_t *o) {
 }
 
 TENSOR_API int (nn_safetensors_close)(nn_safetensors_t *r) {
-    if (r && r->dead) return NN__ERROR(TENSOR_ERR_OWNER, "safetensors_close: the reader was closed already");
-    if (r) nn__reader_close(r);
+    if (r && r->dead) {
+        return NN__ERROR(TENSOR_ERR_OWNER, "safetensors_close: the reader was closed already");
+    }
+    if (r) { nn__reader_close(r); }
     return TENSOR_OK;
 }
 
@@ -14927,47 +16055,59 @@ TENSOR__FN int nn__malformed(nn__json_t *j, const char *about, const char *what)
 }
 
 TENSOR__FN int nn__peek(nn__json_t *j) {
-    while (j->p < j->end && (*j->p == ' ' || *j->p == '\n' || *j->p == '\r' || *j->p == '\t')) j->p++;
+    while (j->p < j->end && (*j->p == ' ' || *j->p == '\n' || *j->p == '\r' || *j->p == '\t')) { j->p++; }
     return j->p < j->end ? (unsigned char)*j->p : -1;
 }
 
 TENSOR__FN int nn__expect(nn__json_t *j, int c, const char *about, const char *what) {
-    if (nn__peek(j) != c) return nn__malformed(j, about, what);
+    if (nn__peek(j) != c) { return nn__malformed(j, about, what); }
     j->p++;
     return 1;
 }
 
 // Length of the UTF-8 sequence at p, 0 if it is malformed (overlong, surrogate, too large, cut off).
 TENSOR__FN int nn__utf8(const unsigned char *p, const unsigned char *end) {
-    uint32_t c;
-    int n = *p < 0x80                 ? 1
-            : *p >= 0xC2 && *p < 0xE0 ? 2
-            : *p >= 0xE0 && *p < 0xF0 ? 3
-            : *p >= 0xF0 && *p < 0xF5 ? 4
-                                      : 0;
-    int k;
-    if (n < 2) return n;
-    if (end - p < n) return 0;
-    c = *p & (0x7Fu >> n);
-    for (k = 1; k < n; k++) {
-        if ((p[k] & 0xC0) != 0x80) return 0;
+    int n;
+    if (*p < 0x80) {
+        n = 1;
+    } else if (*p >= 0xC2 && *p < 0xE0) {
+        n = 2;
+    } else if (*p >= 0xE0 && *p < 0xF0) {
+        n = 3;
+    } else if (*p >= 0xF0 && *p < 0xF5) {
+        n = 4;
+    } else {
+        n = 0;
+    }
+    if (n < 2) { return n; }
+    if (end - p < n) { return 0; }
+    uint32_t c = *p & (0x7Fu >> n);
+    for (int k = 1; k < n; k++) {
+        if ((p[k] & 0xC0) != 0x80) { return 0; }
         c = c << 6 | (p[k] & 0x3Fu);
     }
-    if ((n == 3 && (c < 0x800 || (c >= 0xD800 && c < 0xE000))) || (n == 4 && (c < 0x10000 || c > 0x10FFFF)))
+    if ((n == 3 && (c < 0x800 || (c >= 0xD800 && c < 0xE000))) || (n == 4 && (c < 0x10000 || c > 0x10FFFF))) {
         return 0;
+    }
     return n;
 }
 
 TENSOR__FN int nn__hex4(const char *p, const char *end, uint32_t *out) {
-    int k;
     *out = 0;
-    if (end - p < 4) return 0;
-    for (k = 0; k < 4; k++) {
-        int c = p[k], v = c >= '0' && c <= '9'   ? c - '0'
-                          : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                          : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                                 : -1;
-        if (v < 0) return 0;
+    if (end - p < 4) { return 0; }
+    for (int k = 0; k < 4; k++) {
+        int c = p[k];
+        int v;
+        if (c >= '0' && c <= '9') {
+            v = c - '0';
+        } else if (c >= 'a' && c <= 'f') {
+            v = c - 'a' + 10;
+        } else if (c >= 'A' && c <= 'F') {
+            v = c - 'A' + 10;
+        } else {
+            v = -1;
+        }
+        if (v < 0) { return 0; }
         *out = *out << 4 | (uint32_t)v;
     }
     return 1;
@@ -14977,49 +16117,60 @@ TENSOR__FN char *nn__no_string(nn__json_t *j, const char *about, const char *wha
     nn__malformed(j, about, what);
     return NULL;
 }
+
 // A string, decoded in place and terminated. NULL after refusing.
 TENSOR__FN char *nn__string(nn__json_t *j, const char *about) {
+    if (nn__peek(j) != '"') { return nn__no_string(j, about, "a string is expected"); }
     char *start, *to;
-    if (nn__peek(j) != '"') return nn__no_string(j, about, "a string is expected");
     start = to = ++j->p;
     for (;;) {
-        unsigned char c;
+        if (j->p >= j->end) { return nn__no_string(j, about, "unterminated string"); }
+        unsigned char c = (unsigned char)*j->p;
+        if (c == '"') { break; }
+        if (c < 0x20) { return nn__no_string(j, about, "control character in a string"); }
         int n;
-        if (j->p >= j->end) return nn__no_string(j, about, "unterminated string");
-        c = (unsigned char)*j->p;
-        if (c == '"') break;
-        if (c < 0x20) return nn__no_string(j, about, "control character in a string");
         if (c == '\\') {
             static const unsigned char lead[4] = {0, 0xC0, 0xE0, 0xF0};
             static const char escapes[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
             const char *e = NULL;
-            uint32_t v, low;
-            if (j->end - j->p < 2) return nn__no_string(j, about, "unterminated escape");
+            if (j->end - j->p < 2) { return nn__no_string(j, about, "unterminated escape"); }
             if (j->p[1] != 'u') {
-                for (e = escapes; *e && *e != j->p[1]; e += 2) {}
-                if (!*e) return nn__no_string(j, about, "unknown escape");
+                for (e = escapes; *e && *e != j->p[1]; e += 2) { }
+                if (!*e) { return nn__no_string(j, about, "unknown escape"); }
                 *to++ = e[1];
                 j->p += 2;
                 continue;
             }
-            if (!nn__hex4(j->p + 2, j->end, &v)) return nn__no_string(j, about, "malformed \\u escape");
+            uint32_t v;
+            if (!nn__hex4(j->p + 2, j->end, &v)) { return nn__no_string(j, about, "malformed \\u escape"); }
             j->p += 6;
+            uint32_t low;
             if (v >= 0xD800 && v < 0xE000) {
                 if (v >= 0xDC00 || j->end - j->p < 6 || j->p[0] != '\\' || j->p[1] != 'u' ||
-                    !nn__hex4(j->p + 2, j->end, &low) || low < 0xDC00 || low > 0xDFFF)
+                    !nn__hex4(j->p + 2, j->end, &low) || low < 0xDC00 || low > 0xDFFF) {
                     return nn__no_string(j, about, "unpaired surrogate");
+                }
                 v = 0x10000 + ((v - 0xD800) << 10) + (low - 0xDC00);
                 j->p += 6;
             }
-            if (v == 0) return nn__no_string(j, about, "NUL in a string");
-            n = v < 0x80 ? 0 : v < 0x800 ? 1 : v < 0x10000 ? 2 : 3;   // bytes behind the first
+            if (v == 0) { return nn__no_string(j, about, "NUL in a string"); }
+            // bytes behind the first
+            if (v < 0x80) {
+                n = 0;
+            } else if (v < 0x800) {
+                n = 1;
+            } else if (v < 0x10000) {
+                n = 2;
+            } else {
+                n = 3;
+            }
             *to++ = (char)(lead[n] | v >> 6 * n);
-            while (n-- > 0) *to++ = (char)(0x80 | (v >> 6 * n & 0x3F));
+            while (n-- > 0) { *to++ = (char)(0x80 | (v >> 6 * n & 0x3F)); }
             continue;
         }
         n = nn__utf8((const unsigned char *)j->p, (const unsigned char *)j->end);
-        if (n == 0) return nn__no_string(j, about, "a string is not UTF-8");
-        while (n-- > 0) *to++ = *j->p++;
+        if (n == 0) { return nn__no_string(j, about, "a string is not UTF-8"); }
+        while (n-- > 0) { *to++ = *j->p++; }
     }
     j->p++;
     *to = 0;
@@ -15029,10 +16180,10 @@ TENSOR__FN char *nn__string(nn__json_t *j, const char *about) {
 // Whether a tensor may have this name: 1..4096 bytes, no control characters.
 TENSOR__FN int nn__name_ok(const char *s) {
     const unsigned char *p = (const unsigned char *)s, *end = p + strlen(s);
-    if (p == end || end - p > 4096) return 0;
+    if (p == end || end - p > 4096) { return 0; }
     while (p < end) {
         int n = nn__utf8(p, end);
-        if (n == 0 || *p < 0x20 || *p == 0x7F) return 0;
+        if (n == 0 || *p < 0x20 || *p == 0x7F) { return 0; }
         p += n;
     }
     return 1;
@@ -15042,10 +16193,10 @@ TENSOR__FN int nn__name_ok(const char *s) {
 TENSOR__FN int nn__integer(nn__json_t *j, const char *about, uint64_t *out) {
     int first = nn__peek(j);
     uint64_t v = 0;
-    if (first < '0' || first > '9') return nn__malformed(j, about, "a whole number >= 0 is expected");
+    if (first < '0' || first > '9') { return nn__malformed(j, about, "a whole number >= 0 is expected"); }
     while (j->p < j->end && *j->p >= '0' && *j->p <= '9') {
         v = v * 10 + (uint64_t)(*j->p - '0');
-        if (v > (uint64_t)1 << 53) return nn__malformed(j, about, "a number is too large");
+        if (v > (uint64_t)1 << 53) { return nn__malformed(j, about, "a number is too large"); }
         j->p++;
         if (first == '0' && j->p < j->end && *j->p >= '0' && *j->p <= '9') {
             return nn__malformed(j, about, "a number with a leading zero");
@@ -15059,39 +16210,41 @@ TENSOR__FN int nn__integer(nn__json_t *j, const char *about, uint64_t *out) {
 }
 
 TENSOR__FN int nn__parse_entry(nn__json_t *j, nn__entry_t *e, const char *name) {
-    int have_dtype = 0, have_shape = 0, have_offsets = 0, k;
-    uint64_t v, bits;
-    if (!nn__expect(j, '{', name, "an object is expected")) return 0;
+    int have_dtype = 0, have_shape = 0, have_offsets = 0;
+    if (!nn__expect(j, '{', name, "an object is expected")) { return 0; }
     e->name = name;
     e->numel = 1;
+    int k;
+    uint64_t v;
     do {
         const char *key = nn__string(j, name);
-        if (!key || !nn__expect(j, ':', name, "a colon is expected")) return 0;
+        if (!key || !nn__expect(j, ':', name, "a colon is expected")) { return 0; }
         if (strcmp(key, "dtype") == 0) {
             const char *d = nn__string(j, name);
-            if (!d) return 0;
-            if (have_dtype++) return nn__malformed(j, name, "dtype stands twice");
-            for (k = 0; k < NN__DTYPES && strcmp(nn__dtypes[k].name, d) != 0; k++) {}
-            if (k == NN__DTYPES) return nn__malformed(j, name, "unknown dtype");
+            if (!d) { return 0; }
+            if (have_dtype++) { return nn__malformed(j, name, "dtype stands twice"); }
+            for (k = 0; k < NN__DTYPES && strcmp(nn__dtypes[k].name, d) != 0; k++) { }
+            if (k == NN__DTYPES) { return nn__malformed(j, name, "unknown dtype"); }
             e->dtype = k;
         } else if (strcmp(key, "shape") == 0) {
-            if (have_shape++) return nn__malformed(j, name, "shape stands twice");
-            if (!nn__expect(j, '[', name, "shape must be a list")) return 0;
+            if (have_shape++) { return nn__malformed(j, name, "shape stands twice"); }
+            if (!nn__expect(j, '[', name, "shape must be a list")) { return 0; }
             if (nn__peek(j) == ']') {
                 j->p++;
                 continue;
             }
             do {
-                if (!nn__integer(j, name, &v)) return 0;
-                if (e->ndim < TENSOR_MAX_DIMS) e->dims[e->ndim] = (int64_t)v;
+                if (!nn__integer(j, name, &v)) { return 0; }
+                if (e->ndim < TENSOR_MAX_DIMS) { e->dims[e->ndim] = (int64_t)v; }
                 e->ndim++;
-                if (v != 0 && e->numel > ((uint64_t)1 << 60) / v)
+                if (v != 0 && e->numel > ((uint64_t)1 << 60) / v) {
                     return nn__malformed(j, name, "the shape overflows");
+                }
                 e->numel *= v;
             } while (nn__peek(j) == ',' && j->p++);
-            if (!nn__expect(j, ']', name, "a closing bracket is expected")) return 0;
+            if (!nn__expect(j, ']', name, "a closing bracket is expected")) { return 0; }
         } else if (strcmp(key, "data_offsets") == 0) {
-            if (have_offsets++) return nn__malformed(j, name, "data_offsets stands twice");
+            if (have_offsets++) { return nn__malformed(j, name, "data_offsets stands twice"); }
             if (!nn__expect(j, '[', name, "data_offsets must be a list") ||
                 !nn__integer(j, name, &e->begin) ||
                 !nn__expect(j, ',', name, "data_offsets must be two numbers") ||
@@ -15103,33 +16256,36 @@ TENSOR__FN int nn__parse_entry(nn__json_t *j, nn__entry_t *e, const char *name) 
             return nn__malformed(j, name, "unknown key");
         }
     } while (nn__peek(j) == ',' && j->p++);
-    if (!nn__expect(j, '}', name, "a closing brace is expected")) return 0;
-    if (!have_dtype || !have_shape || !have_offsets)
+    if (!nn__expect(j, '}', name, "a closing brace is expected")) { return 0; }
+    if (!have_dtype || !have_shape || !have_offsets) {
         return nn__malformed(j, name, "dtype, shape or data_offsets is missing");
-    if (e->begin > e->end) return nn__malformed(j, name, "data_offsets end before they begin");
-    if (e->end > j->r->source.size - j->r->data)
+    }
+    if (e->begin > e->end) { return nn__malformed(j, name, "data_offsets end before they begin"); }
+    if (e->end > j->r->source.size - j->r->data) {
         return nn__malformed(j, name, "data_offsets lie beyond the file's end");
-    bits = (uint64_t)nn__dtypes[e->dtype].bits;     // 8 elements have that many bytes
-    if (e->numel % 8 * bits % 8 != 0 || e->numel / 8 * bits + e->numel % 8 * bits / 8 != e->end - e->begin)
+    }
+    uint64_t bits = (uint64_t)nn__dtypes[e->dtype].bits;  // 8 elements have that many bytes
+    if (e->numel % 8 * bits % 8 != 0 || e->numel / 8 * bits + e->numel % 8 * bits / 8 != e->end - e->begin) {
         return nn__malformed(j, name, "shape and data_offsets disagree on the size");
+    }
     return 1;
 }
 
 TENSOR__FN int nn__parse_metadata(nn__json_t *j) {
     nn_safetensors_t *r = j->r;
-    if (!nn__expect(j, '{', "__metadata__", "an object is expected")) return 0;
+    if (!nn__expect(j, '{', "__metadata__", "an object is expected")) { return 0; }
     if (nn__peek(j) == '}') {
         j->p++;
         return 1;
     }
     do {
-        const char *key = nn__string(j, "__metadata__"), *value;
+        const char *key = nn__string(j, "__metadata__");
+        if (!key || !nn__expect(j, ':', "__metadata__", "a colon is expected")) { return 0; }
+        const char *value = nn__string(j, "__metadata__");
+        if (!value) { return 0; }
         nn_metadata_t *q;
-        if (!key || !nn__expect(j, ':', "__metadata__", "a colon is expected")) return 0;
-        value = nn__string(j, "__metadata__");
-        if (!value) return 0;
         q = (nn_metadata_t *)nn__room(r->metadata, r->nmetadata, &r->metadata_cap, 8, sizeof *q);
-        if (!q) return 0;
+        if (!q) { return 0; }
         r->metadata = q;
         r->metadata[r->nmetadata].key = key;
         r->metadata[r->nmetadata++].value = value;
@@ -15144,7 +16300,7 @@ TENSOR__FN int nn__by_name(const void *a, const void *b) {
 
 TENSOR__FN int nn__by_offset(const void *a, const void *b) {
     const nn__entry_t *x = (const nn__entry_t *)a, *y = (const nn__entry_t *)b;
-    if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+    if (x->begin != y->begin) { return x->begin < y->begin ? -1 : 1; }
     return x->end < y->end ? -1 : x->end > y->end;
 }
 
@@ -15152,58 +16308,59 @@ TENSOR__FN int nn__by_offset(const void *a, const void *b) {
 TENSOR__FN int nn__parse_header(nn_safetensors_t *r, uint64_t n) {
     nn__json_t j;
     uint64_t at = 0;
-    int64_t i;
     int seen_metadata = 0;
     j.r = r;
     j.p = r->header;
     j.end = r->header + n;
     j.failed = 0;
-    if (!nn__expect(&j, '{', "", "the header does not begin with {")) return 0;
+    if (!nn__expect(&j, '{', "", "the header does not begin with {")) { return 0; }
     if (nn__peek(&j) == '}') {
         j.p++;
     } else {
         do {
             char *name = nn__string(&j, "header");
-            nn__entry_t *q;
-            if (!name || !nn__expect(&j, ':', name, "a colon is expected")) return 0;
+            if (!name || !nn__expect(&j, ':', name, "a colon is expected")) { return 0; }
             if (strcmp(name, "__metadata__") == 0) {
-                if (seen_metadata++) return nn__malformed(&j, name, "stands twice");
-                if (!nn__parse_metadata(&j)) return 0;
+                if (seen_metadata++) { return nn__malformed(&j, name, "stands twice"); }
+                if (!nn__parse_metadata(&j)) { return 0; }
                 continue;
             }
-            if (!nn__name_ok(name))
+            if (!nn__name_ok(name)) {
                 return nn__malformed(&j, "header", "a name is empty, too long or has control characters");
+            }
+            nn__entry_t *q;
             q = (nn__entry_t *)nn__room(r->entry, r->count, &r->cap, 16, sizeof *q);
-            if (!q) return 0;
+            if (!q) { return 0; }
             r->entry = q;
-            if (!nn__parse_entry(&j, &r->entry[r->count], name)) return 0;
+            if (!nn__parse_entry(&j, &r->entry[r->count], name)) { return 0; }
             r->count++;
         } while (nn__peek(&j) == ',' && j.p++);
-        if (!nn__expect(&j, '}', "", "a closing brace is expected")) return 0;
+        if (!nn__expect(&j, '}', "", "a closing brace is expected")) { return 0; }
     }
-    if (nn__peek(&j) != -1) return nn__malformed(&j, "", "text after the header's object");
-    if (r->count) qsort(r->entry, (size_t)r->count, sizeof *r->entry, nn__by_offset);
-    for (i = 0; i < r->count; i++) {
-        if (r->entry[i].begin > at) return nn__malformed(&j, r->entry[i].name, "a hole before its data");
-        if (r->entry[i].begin < at)
+    if (nn__peek(&j) != -1) { return nn__malformed(&j, "", "text after the header's object"); }
+    if (r->count) { qsort(r->entry, (size_t)r->count, sizeof *r->entry, nn__by_offset); }
+    for (int64_t i = 0; i < r->count; i++) {
+        if (r->entry[i].begin > at) { return nn__malformed(&j, r->entry[i].name, "a hole before its data"); }
+        if (r->entry[i].begin < at) {
             return nn__malformed(&j, r->entry[i].name, "its data overlap another tensor's");
+        }
         at = r->entry[i].end;
     }
-    if (at != r->source.size - r->data) return nn__malformed(&j, "", "bytes after the last tensor");
+    if (at != r->source.size - r->data) { return nn__malformed(&j, "", "bytes after the last tensor"); }
     r->sorted = (nn__named_index_t *)nn__memory((uint64_t)r->count, sizeof *r->sorted);
-    if (!r->sorted) return 0;
-    for (i = 0; i < r->count; i++) {
+    if (!r->sorted) { return 0; }
+    for (int64_t i = 0; i < r->count; i++) {
         r->sorted[i].name = r->entry[i].name;
         r->sorted[i].index = i;
     }
-    if (r->count) qsort(r->sorted, (size_t)r->count, sizeof *r->sorted, nn__by_name);
-    for (i = 1; i < r->count; i++) {
+    if (r->count) { qsort(r->sorted, (size_t)r->count, sizeof *r->sorted, nn__by_name); }
+    for (int64_t i = 1; i < r->count; i++) {
         if (strcmp(r->sorted[i - 1].name, r->sorted[i].name) == 0) {
             return nn__malformed(&j, r->sorted[i].name, "two tensors of this name");
         }
     }
-    if (r->nmetadata) qsort(r->metadata, (size_t)r->nmetadata, sizeof *r->metadata, nn__by_name);
-    for (i = 1; i < r->nmetadata; i++) {
+    if (r->nmetadata) { qsort(r->metadata, (size_t)r->nmetadata, sizeof *r->metadata, nn__by_name); }
+    for (int64_t i = 1; i < r->nmetadata; i++) {
         if (strcmp(r->metadata[i - 1].key, r->metadata[i].key) == 0) {
             return nn__malformed(&j, "__metadata__", "two entries of one key");
         }
@@ -15232,10 +16389,9 @@ static const struct {
 
 // What the first 8 bytes tell of a file whose header's length is none.
 TENSOR__FN const char *nn__foreign_text(const unsigned char *head) {
-    size_t i;
-    for (i = 0; i < sizeof nn__foreign / sizeof *nn__foreign; i++) {
+    for (size_t i = 0; i < sizeof nn__foreign / sizeof *nn__foreign; i++) {
         const char *magic = nn__foreign[i].magic;
-        if (memcmp(head, magic, strlen(magic)) == 0) return nn__foreign[i].what;
+        if (memcmp(head, magic, strlen(magic)) == 0) { return nn__foreign[i].what; }
     }
     return NULL;
 }
@@ -15243,24 +16399,28 @@ TENSOR__FN const char *nn__foreign_text(const unsigned char *head) {
 // Reads the header of r's source. 0 after raising.
 TENSOR__FN int nn__read_header(nn_safetensors_t *r) {
     const char *label = r->label;
-    unsigned char head[8];
     uint64_t n = 0, size = r->source.size;
-    int k;
-    if (size < 8) return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\": shorter than 8 bytes", label);
-    if (!nn__read(&r->source, 0, head, 8))
+    if (size < 8) { return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\": shorter than 8 bytes", label); }
+    unsigned char head[8];
+    if (!nn__read(&r->source, 0, head, 8)) {
         return NN__NO(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", label);
-    for (k = 7; k >= 0; k--) n = n << 8 | head[k];
-    if ((n > size - 8 || n > NN_SAFETENSORS_MAX_HEADER) && nn__foreign_text(head))
+    }
+    for (int k = 7; k >= 0; k--) { n = n << 8 | head[k]; }
+    if ((n > size - 8 || n > NN_SAFETENSORS_MAX_HEADER) && nn__foreign_text(head)) {
         return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\" %s", label, nn__foreign_text(head));
-    if (n > size - 8)
+    }
+    if (n > size - 8) {
         return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\": the header's length exceeds the file", label);
-    if (n > NN_SAFETENSORS_MAX_HEADER)
+    }
+    if (n > NN_SAFETENSORS_MAX_HEADER) {
         return NN__NO(TENSOR_ERR_FORMAT, "safetensors: \"%s\": a header of %d bytes is over the limit", label,
                       (int64_t)n);
+    }
     r->header = (char *)nn__memory(n + 1, 1);
-    if (!r->header) return 0;
-    if (!nn__read(&r->source, 8, r->header, n))
+    if (!r->header) { return 0; }
+    if (!nn__read(&r->source, 8, r->header, n)) {
         return NN__NO(TENSOR_ERR_IO, "safetensors: \"%s\" cannot be read", label);
+    }
     r->data = 8 + n;
     return nn__parse_header(r, n);
 }
@@ -15276,7 +16436,7 @@ TENSOR__FN nn_safetensors_t *nn__reader(nn__source_t *s, const char *label) {
     r->owned.destroy = nn__reader_shutdown;
     TENSOR__(own)(nn__self(), &r->owned);
     r->label = nn__copy_string(label);
-    if (r->label && nn__read_header(r)) return r;
+    if (r->label && nn__read_header(r)) { return r; }
     nn__reader_close(r);
     return NULL;
 }
@@ -15295,11 +16455,12 @@ TENSOR_API const char *nn_safetensors_name(nn_safetensors_t *r, int64_t i) {
 }
 
 TENSOR_API const char *nn_safetensors_metadata(nn_safetensors_t *r, const char *key) {
-    nn_metadata_t want, *found;
-    if (!r || !key || r->nmetadata == 0) return NULL;
+    if (!r || !key || r->nmetadata == 0) { return NULL; }
+    nn_metadata_t want;
     want.key = key;
     want.value = NULL;
-    found = (nn_metadata_t *)bsearch(&want, r->metadata, (size_t)r->nmetadata, sizeof want, nn__by_name);
+    nn_metadata_t *found =
+        (nn_metadata_t *)bsearch(&want, r->metadata, (size_t)r->nmetadata, sizeof want, nn__by_name);
     return found ? found->value : NULL;
 }
 
@@ -15307,6 +16468,7 @@ TENSOR_API const char *nn_safetensors_metadata(nn_safetensors_t *r, const char *
 typedef struct nn__two_names_t {
     const char *prefix, *name;
 } nn__two_names_t;
+
 TENSOR__FN int nn__by_two_names(const void *a, const void *b) {
     const nn__two_names_t *want = (const nn__two_names_t *)a;
     const char *name = ((const nn__named_index_t *)b)->name;
@@ -15314,12 +16476,13 @@ TENSOR__FN int nn__by_two_names(const void *a, const void *b) {
     int order = strncmp(want->prefix, name, n);
     return order != 0 ? order : strcmp(want->name, name + n);
 }
+
 TENSOR__FN nn__entry_t *nn__find_entry(nn_safetensors_t *r, const char *prefix, const char *name) {
+    if (r->count == 0) { return NULL; }
     nn__two_names_t want;
-    nn__named_index_t *found;
-    if (r->count == 0) return NULL;
     want.prefix = prefix;
     want.name = name;
+    nn__named_index_t *found;
     found = (nn__named_index_t *)bsearch(&want, r->sorted, (size_t)r->count, sizeof *found, nn__by_two_names);
     return found ? &r->entry[found->index] : NULL;
 }
@@ -15327,45 +16490,45 @@ TENSOR__FN nn__entry_t *nn__find_entry(nn_safetensors_t *r, const char *prefix, 
 TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
     int dtype = nn__dtypes[e->dtype].dtype, size = nn__dtypes[e->dtype].bits / 8,
         widen = nn__dtypes[e->dtype].widen;
-    uint64_t bytes = e->end - e->begin, k;
-    tensor_t *t;
-    if (dtype < 0)
+    uint64_t bytes = e->end - e->begin;
+    if (dtype < 0) {
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "safetensors: \"%s\": %s has dtype %s", r->label, e->name,
                         nn__dtypes[e->dtype].name);
-    if (e->ndim > TENSOR_MAX_DIMS)
+    }
+    if (e->ndim > TENSOR_MAX_DIMS) {
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "safetensors: \"%s\": %s has %i dims, tensors at most %i",
                         r->label, e->name, e->ndim, (int)TENSOR_MAX_DIMS);
-    t = nn__host_tensor(e->dims, e->ndim, (tensor_dtype_t)dtype);
-    if ((tensor_is_poison)(t) || bytes == 0) return t;
+    }
+    tensor_t *t = nn__host_tensor(e->dims, e->ndim, (tensor_dtype_t)dtype);
+    if ((tensor_is_poison)(t) || bytes == 0) { return t; }
     if (!nn__read(&r->source, r->data + e->begin, t->storage->data, bytes)) {
         (tensor_free)(t);
         return NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\": %s cannot be read", r->label, e->name);
     }
-    if (!nn__little_endian()) nn__swap(t->storage->data, bytes / (uint64_t)size, (size_t)size);
-    if (widen >= 0) nn__widen(t->storage->data, bytes / (uint64_t)size, widen);
+    if (!nn__little_endian()) { nn__swap(t->storage->data, bytes / (uint64_t)size, (size_t)size); }
+    if (widen >= 0) { nn__widen(t->storage->data, bytes / (uint64_t)size, widen); }
     if (dtype == TENSOR_BOOL) {
         unsigned char *b = (unsigned char *)t->storage->data;
-        for (k = 0; k < bytes; k++) b[k] = b[k] != 0;
+        for (uint64_t k = 0; k < bytes; k++) { b[k] = b[k] != 0; }
     }
     return t;
 }
 
 TENSOR_API tensor_t *(nn_safetensors_get)(nn_safetensors_t *r, const char *name) {
-    nn__entry_t *e;
     if (!r || !name) {
         nn__poisoned("safetensors_get", r ? "name" : "the reader", NULL);
         return TENSOR__(poison);
     }
-    if (r->dead) return NN__FAIL(TENSOR_ERR_OWNER, "safetensors_get: the reader was closed");
-    e = nn__find_entry(r, "", name);
-    if (e) return nn__read_entry(r, e);
+    if (r->dead) { return NN__FAIL(TENSOR_ERR_OWNER, "safetensors_get: the reader was closed"); }
+    nn__entry_t *e = nn__find_entry(r, "", name);
+    if (e) { return nn__read_entry(r, e); }
     return NN__FAIL(TENSOR_ERR_INDEX, "safetensors: \"%s\" has no tensor \"%s\"", r->label, name);
 }
 
 #ifndef TENSOR_NO_STDIO
 TENSOR_API nn_safetensors_t *(nn_safetensors_open)(const char *path) {
     nn__source_t s;
-    if (!nn__open(&s, "safetensors", path)) return NULL;
+    if (!nn__open(&s, "safetensors", path)) { return NULL; }
     return nn__reader(&s, path);
 }
 #endif
@@ -15383,10 +16546,10 @@ typedef struct nn__sink_t {
 } nn__sink_t;
 
 TENSOR__FN void nn__write(nn__sink_t *s, const void *data, uint64_t n) {
-    if (s->failed || n == 0) return;
+    if (s->failed || n == 0) { return; }
 #ifndef TENSOR_NO_STDIO
     if (s->file) {
-        if (fwrite(data, 1, (size_t)n, (FILE *)s->file) != (size_t)n) s->failed = TENSOR_ERR_IO;
+        if (fwrite(data, 1, (size_t)n, (FILE *)s->file) != (size_t)n) { s->failed = TENSOR_ERR_IO; }
         s->n += n;
         return;
     }
@@ -15447,71 +16610,73 @@ typedef struct nn__out_t {
 // Wide elements first, so that all are aligned; then by name.
 TENSOR__FN int nn__by_size(const void *a, const void *b) {
     const nn__out_t *x = (const nn__out_t *)a, *y = (const nn__out_t *)b;
-    if (x->size != y->size) return x->size > y->size ? -1 : 1;
+    if (x->size != y->size) { return x->size > y->size ? -1 : 1; }
     return strcmp(x->name, y->name);
 }
 
 // Checks, sorts and makes the header (length included). -> block to free, NULL after raising
 TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensors, int n,
                                const nn_metadata_t *metadata, int nmeta, nn__sink_t *header) {
-    nn__out_t *out;
     uint64_t at = 0;
-    int i, k, bad = 0;
+    int bad = 0;
     memset(header, 0, sizeof *header);
     if (n > 0 && (!names || !tensors)) {
         nn__poisoned("safetensors", names ? "tensors" : "names", NULL);
         return NULL;
     }
-    for (i = 0; i < nmeta; i++) {
-        if (metadata && metadata[i].key && metadata[i].value) continue;
+    for (int i = 0; i < nmeta; i++) {
+        if (metadata && metadata[i].key && metadata[i].value) { continue; }
         nn__poisoned("safetensors", metadata ? "a metadata string" : "metadata", NULL);
         return NULL;
     }
+    nn__out_t *out;
     out = (nn__out_t *)nn__memory((uint64_t)(n > 0 ? n : 1), sizeof *out);
-    if (!out) return NULL;
-    for (i = 0; i < n && !bad; i++) {
+    if (!out) { return NULL; }
+    int k;
+    for (int i = 0; i < n && !bad; i++) {
         tensor_t *t = tensors[i];
         bad = 1;
-        if (!t || (tensor_is_poison)(t)) nn__poisoned("safetensors", names[i] ? names[i] : "a tensor", t);
-        else if (!names[i] || !nn__name_ok(names[i]) || strcmp(names[i], "__metadata__") == 0) {
+        if (!t || (tensor_is_poison)(t)) {
+            nn__poisoned("safetensors", names[i] ? names[i] : "a tensor", t);
+        } else if (!names[i] || !nn__name_ok(names[i]) || strcmp(names[i], "__metadata__") == 0) {
             NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: tensor %d has a name no file may hold", (int64_t)i);
         } else {
             bad = 0;
         }
-        for (k = 0; !bad && nn__dtypes[k].dtype != (int)t->dtype; k++) {}
-        if (bad) break;
+        for (k = 0; !bad && nn__dtypes[k].dtype != (int)t->dtype; k++) { }
+        if (bad) { break; }
         out[i].name = names[i];
         out[i].t = t;
         out[i].dtype = k;
         out[i].size = nn__dtypes[k].bits / 8;
         out[i].bytes = (uint64_t)t->numel * (uint64_t)out[i].size;
     }
-    if (!bad && n > 1) qsort(out, (size_t)n, sizeof *out, nn__by_name);
-    for (i = 1; i < n && !bad; i++) {
-        if (strcmp(out[i - 1].name, out[i].name) != 0) continue;
+    if (!bad && n > 1) { qsort(out, (size_t)n, sizeof *out, nn__by_name); }
+    for (int i = 1; i < n && !bad; i++) {
+        if (strcmp(out[i - 1].name, out[i].name) != 0) { continue; }
         bad = 1;
         NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: two tensors are called \"%s\"", out[i].name);
     }
-    if (!bad && n > 1) qsort(out, (size_t)n, sizeof *out, nn__by_size);
+    if (!bad && n > 1) { qsort(out, (size_t)n, sizeof *out, nn__by_size); }
     nn__write(header, "\0\0\0\0\0\0\0\0{", 9);
     if (nmeta > 0) {
         nn__write_text(header, "\"__metadata__\":{");
-        for (i = 0; i < nmeta; i++) {
-            if (i) nn__write_text(header, ",");
+        for (int i = 0; i < nmeta; i++) {
+            if (i) { nn__write_text(header, ","); }
             nn__write_string(header, metadata[i].key);
             nn__write_text(header, ":");
             nn__write_string(header, metadata[i].value);
         }
         nn__write_text(header, n > 0 ? "}," : "}");
     }
-    for (i = 0; i < n && !bad; i++) {
-        if (i) nn__write_text(header, ",");
+    for (int i = 0; i < n && !bad; i++) {
+        if (i) { nn__write_text(header, ","); }
         nn__write_string(header, out[i].name);
         nn__write_text(header, ":{\"dtype\":\"");
         nn__write_text(header, nn__dtypes[out[i].dtype].name);
         nn__write_text(header, "\",\"shape\":[");
         for (k = 0; k < out[i].t->ndim; k++) {
-            if (k) nn__write_text(header, ",");
+            if (k) { nn__write_text(header, ","); }
             nn__write_u64(header, (uint64_t)out[i].t->dims[k]);
         }
         nn__write_text(header, "],\"data_offsets\":[");
@@ -15522,7 +16687,7 @@ TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensor
         nn__write_text(header, "]}");
     }
     nn__write_text(header, "}");
-    while (header->n % 8 != 0 && !header->failed) nn__write_text(header, " ");
+    while (header->n % 8 != 0 && !header->failed) { nn__write_text(header, " "); }
     if (!bad && !header->failed && header->n - 8 > NN_SAFETENSORS_MAX_HEADER) {
         bad = 1;
         NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: a header of %d bytes is over the limit",
@@ -15533,15 +16698,14 @@ TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensor
         nn__free(out);
         return NULL;
     }
-    for (k = 0; k < 8; k++) header->p[k] = (char)(unsigned char)((header->n - 8) >> (8 * k));
+    for (k = 0; k < 8; k++) { header->p[k] = (char)(unsigned char)((header->n - 8) >> (8 * k)); }
     return out;
 }
 
 // Header and data into s; s->failed tells.
 TENSOR__FN void nn__emit(nn__sink_t *s, const nn__sink_t *header, const nn__out_t *out, int n) {
-    int i;
     nn__write(s, header->p, header->n);
-    for (i = 0; i < n && !s->failed; i++) {
+    for (int i = 0; i < n && !s->failed; i++) {
         tensor_scope_t scope = TENSOR__(scope)(0);
         tensor_t *c = (tensor_to)((tensor_contiguous)(out[i].t), TENSOR_CPU);
         if (out[i].bytes > 0) {
@@ -15550,8 +16714,11 @@ TENSOR__FN void nn__emit(nn__sink_t *s, const nn__sink_t *header, const nn__out_
                 nn__swap(c->storage ? c->storage->data : NULL, c->storage ? (uint64_t)c->numel : 0,
                          (size_t)out[i].size);
             }
-            if ((tensor_is_poison)(c)) s->failed = TENSOR_ERR_OUT_OF_MEMORY;
-            else nn__write(s, nn__pointer(c), out[i].bytes);
+            if ((tensor_is_poison)(c)) {
+                s->failed = TENSOR_ERR_OUT_OF_MEMORY;
+            } else {
+                nn__write(s, nn__pointer(c), out[i].bytes);
+            }
         }
         (tensor_scope_end)(scope);
     }
@@ -15559,17 +16726,15 @@ TENSOR__FN void nn__emit(nn__sink_t *s, const nn__sink_t *header, const nn__out_
 
 TENSOR_API tensor_t *(nn_safetensors_format)(const char *const *names, tensor_t *const *tensors, int n,
                                              const nn_metadata_t *metadata, int nmeta) {
-    nn__sink_t header, s;
+    nn__sink_t header;
     nn__out_t *out = nn__plan(names, tensors, n, metadata, nmeta, &header);
-    tensor_t *t;
-    int64_t bytes;
-    int i;
-    if (!out) return TENSOR__(poison);
+    if (!out) { return TENSOR__(poison); }
+    nn__sink_t s;
     memset(&s, 0, sizeof s);
     s.cap = header.n;
-    for (i = 0; i < n; i++) s.cap += out[i].bytes;
-    bytes = (int64_t)s.cap;
-    t = nn__host_tensor(&bytes, 1, TENSOR_U8);
+    for (int i = 0; i < n; i++) { s.cap += out[i].bytes; }
+    int64_t bytes = (int64_t)s.cap;
+    tensor_t *t = nn__host_tensor(&bytes, 1, TENSOR_U8);
     if (!(tensor_is_poison)(t)) {
         s.p = (char *)t->storage->data;
         nn__emit(&s, &header, out, n);
@@ -15595,21 +16760,18 @@ TENSOR__FN char *nn__follow(const char *path) {
     char *at = nn__copy_string(path);
 #ifdef NN__HAS_LINKS
     char to[4097];
-    int k;
-    for (k = 0; at; k++) {
+    for (int k = 0; at; k++) {
         ssize_t n = readlink(at, to, sizeof to - 1);
-        size_t keep;
-        char *slash, *next;
-        if (n < 0) break;
+        if (n < 0) { break; }
         if (k == NN__MAX_LINKS || (size_t)n == sizeof to - 1) {
             nn__io_failed("cannot write", path, ELOOP);
             nn__free(at);
             return NULL;
         }
         to[n] = 0;
-        slash = strrchr(at, '/');
-        keep = to[0] == '/' || !slash ? 0 : (size_t)(slash - at) + 1;
-        next = (char *)nn__memory(keep + (size_t)n + 1, 1);
+        char *slash = strrchr(at, '/');
+        size_t keep = to[0] == '/' || !slash ? 0 : (size_t)(slash - at) + 1;
+        char *next = (char *)nn__memory(keep + (size_t)n + 1, 1);
         if (next) {
             memcpy(next, at, keep);
             memcpy(next + keep, to, (size_t)n + 1);
@@ -15623,7 +16785,7 @@ TENSOR__FN char *nn__follow(const char *path) {
 
 // Whether path can be written: it is absent or a regular file, as itself or as what its links lead to.
 TENSOR__FN int nn__writable(const char *path, int *mode) {
-    if (nn__file_kind(path, mode) != NN__NO_FILE) return 1;
+    if (nn__file_kind(path, mode) != NN__NO_FILE) { return 1; }
     return NN__NO(TENSOR_ERR_IO, "save: %s is no regular file", path);
 }
 
@@ -15663,7 +16825,7 @@ TENSOR__FN FILE *nn__create(const char *target, int mode, char **path) {
     size_t room = strlen(target) + 60;
     tensor__text_t t;
     FILE *f = NULL;
-    int tries, process = 0, short_name = 0;
+    int process = 0, short_name = 0;
     const char *slash = strrchr(target, '/');
     int folder = slash ? (int)(slash - target) + 1 : 0;     // characters of target that are not its name
 #if defined(NN__HAS_LINKS)
@@ -15672,8 +16834,8 @@ TENSOR__FN FILE *nn__create(const char *target, int mode, char **path) {
     process = (int)_getpid();
 #endif
     *path = (char *)nn__memory(room, 1);
-    if (!*path) return NULL;
-    for (tries = 0; !f && tries < 10000; tries++) {     // what a process that was killed left stays in place
+    if (!*path) { return NULL; }
+    for (int tries = 0; !f && tries < 10000; tries++) {  // what a process that was killed left stays in place
         t = nn__text(*path, room);
         if (short_name) {
             memcpy(*path, target, (size_t)folder);
@@ -15688,9 +16850,9 @@ TENSOR__FN FILE *nn__create(const char *target, int mode, char **path) {
             short_name = 1;             // the target's own name leaves no room for more
             continue;
         }
-        if (!f && errno != EEXIST) break;
+        if (!f && errno != EEXIST) { break; }
     }
-    if (!f) nn__io_failed("cannot create", *path, errno);
+    if (!f) { nn__io_failed("cannot create", *path, errno); }
 #ifdef NN__HAS_LINKS
     // While it is empty: what was private stays so.
     if (f && mode >= 0 && chmod(*path, (mode_t)mode) != 0) {
@@ -15708,7 +16870,8 @@ TENSOR__FN FILE *nn__create(const char *target, int mode, char **path) {
 // Waits until what was written is on the disk. 0 or, where the system knows of a failure, errno.
 TENSOR__FN int nn__sync_file(FILE *f) {
 #if defined(NN__HAS_LINKS)
-    if (fsync(fileno(f)) == 0 || errno == EINVAL || errno == ENOSYS) return 0;   // a file system without it
+    // a file system without it
+    if (fsync(fileno(f)) == 0 || errno == EINVAL || errno == ENOSYS) { return 0; }
     return errno;
 #elif defined(_WIN32)
     return _commit(_fileno(f)) == 0 ? 0 : errno;
@@ -15717,15 +16880,16 @@ TENSOR__FN int nn__sync_file(FILE *f) {
     return 0;
 #endif
 }
+
 // The same for the folder of path, which holds its name: a folder that cannot be opened is left alone.
 TENSOR__FN int nn__sync_folder(char *path) {
 #if defined(NN__HAS_LINKS)
     char *slash = strrchr(path, '/');
-    int fd, error = 0;
-    if (slash) slash[slash == path] = 0;
-    fd = open(slash ? path : ".", O_RDONLY);
-    if (fd < 0) return 0;
-    if (fsync(fd) != 0 && errno != EINVAL && errno != ENOSYS) error = errno;
+    int error = 0;
+    if (slash) { slash[slash == path] = 0; }
+    int fd = open(slash ? path : ".", O_RDONLY);
+    if (fd < 0) { return 0; }
+    if (fsync(fd) != 0 && errno != EINVAL && errno != ENOSYS) { error = errno; }
     close(fd);
     return error;
 #else
@@ -15737,7 +16901,7 @@ TENSOR__FN int nn__sync_folder(char *path) {
 // Puts the finished file in target's place. 0 or errno.
 TENSOR__FN int nn__replace(const char *from, const char *target) {
 #if defined(_WIN32)
-    if (MoveFileExA(from, target, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH)) return 0;
+    if (MoveFileExA(from, target, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH)) { return 0; }
     return GetLastError() == ERROR_ACCESS_DENIED ? EACCES : EIO;
 #else
     errno = 0;
@@ -15754,41 +16918,42 @@ TENSOR__FN int nn__write_file(FILE *f, const char *path, const nn__sink_t *heade
     s.file = f;
     errno = 0;
     nn__emit(&s, header, out, n);
-    if (fflush(f) != 0 && !s.failed) s.failed = TENSOR_ERR_IO;
-    if (s.failed == TENSOR_ERR_IO) error = errno ? errno : EIO;
-    else if (!s.failed) error = nn__sync_file(f);
+    if (fflush(f) != 0 && !s.failed) { s.failed = TENSOR_ERR_IO; }
+    if (s.failed == TENSOR_ERR_IO) {
+        error = errno ? errno : EIO;
+    } else if (!s.failed) {
+        error = nn__sync_file(f);
+    }
     errno = 0;
-    if (fclose(f) != 0 && !error) error = errno ? errno : EIO;
-    if (s.failed && s.failed != TENSOR_ERR_IO) return s.failed;
+    if (fclose(f) != 0 && !error) { error = errno ? errno : EIO; }
+    if (s.failed && s.failed != TENSOR_ERR_IO) { return s.failed; }
     return error ? nn__io_failed("cannot write", path, error) : TENSOR_OK;
 }
 
 TENSOR_API int (nn_safetensors_write)(const char *path, const char *const *names, tensor_t *const *tensors,
                                      int n, const nn_metadata_t *metadata, int nmeta) {
+    char *temporary = NULL;
+    int error = 0, mode = -1;
+    if (!path) { return nn__io_failed("cannot write", "(null)", EINVAL); }
+    if (!nn__writable(path, &mode)) { return TENSOR_ERR_IO; }
+    char *target = nn__follow(path);
+    if (!target) { return tensor_error_code(); }
     nn__sink_t header;
-    nn__out_t *out;
-    char *target, *temporary = NULL;
-    FILE *f;
-    int code, error = 0, mode = -1;
-    if (!path) return nn__io_failed("cannot write", "(null)", EINVAL);
-    if (!nn__writable(path, &mode)) return TENSOR_ERR_IO;
-    target = nn__follow(path);
-    if (!target) return tensor_error_code();
-    out = nn__plan(names, tensors, n, metadata, nmeta, &header);
+    nn__out_t *out = nn__plan(names, tensors, n, metadata, nmeta, &header);
     if (!out) {
         nn__free(target);
         return tensor_error_code();
     }
-    f = nn__create(target, mode, &temporary);
-    code = f ? nn__write_file(f, temporary, &header, out, n) : tensor_error_code();
+    FILE *f = nn__create(target, mode, &temporary);
+    int code = f ? nn__write_file(f, temporary, &header, out, n) : tensor_error_code();
     if (code == TENSOR_OK) {
         error = nn__replace(temporary, target);
-        if (error) code = nn__io_failed("cannot rename to", target, error);
+        if (error) { code = nn__io_failed("cannot rename to", target, error); }
     }
-    if (f && code != TENSOR_OK) (void)remove(temporary);
+    if (f && code != TENSOR_OK) { (void)remove(temporary); }
     if (code == TENSOR_OK) {
         error = nn__sync_folder(target);
-        if (error) code = nn__io_failed("cannot sync the folder of", path, error);
+        if (error) { code = nn__io_failed("cannot sync the folder of", path, error); }
     }
     nn__free(temporary);
     nn__free(target);
@@ -15799,7 +16964,11 @@ TENSOR_API int (nn_safetensors_write)(const char *path, const char *const *names
 #endif
 
 // ------------------------------------------------------------------------------
-// Modules
+// >>impl-state                                    MARK: state of modules, checkpoints
+//
+// A module's state to and from safetensors, and checkpoints with optimizer, scheduler and random streams.
+// Everything is read and compared before the first parameter is written. Rejected: pickles (they run
+// code), partial loads by default.
 // ------------------------------------------------------------------------------
 
 // Names and tensors of a module's state, then room for more. -> block to free, NULL after raising
@@ -15812,14 +16981,13 @@ typedef struct nn__save_t {
 } nn__save_t;
 
 TENSOR__FN int nn__save_begin(nn__save_t *s, nn_module_t *m, const char *op, int more) {
-    int64_t i;
     memset(s, 0, sizeof *s);
     s->items = nn__collect(m, op, &s->all);
-    if (!s->items) return 0;
+    if (!s->items) { return 0; }
     s->name = (const char **)nn__memory((uint64_t)s->all.n + (uint64_t)more, sizeof(char *));
     s->t = (tensor_t **)nn__memory((uint64_t)s->all.n + (uint64_t)more, sizeof(tensor_t *));
-    if (!s->name || !s->t) return 0;
-    for (i = 0; i < s->all.n; i++) {        // a shared one by each of its names, as PyTorch's state_dict
+    if (!s->name || !s->t) { return 0; }
+    for (int64_t i = 0; i < s->all.n; i++) {  // a shared one by each of its names, as PyTorch's state_dict
         s->name[s->n] = s->all.item[i].name;
         s->t[s->n++] = s->all.item[i].tensor;
     }
@@ -15836,7 +17004,7 @@ TENSOR_API tensor_t *(nn_save_memory)(nn_module_t *m) {
     static const nn_metadata_t format[1] = {{"format", "pt"}};
     nn__save_t s;
     tensor_t *t = TENSOR__(poison);
-    if (nn__save_begin(&s, m, "save", 0)) t = (nn_safetensors_format)(s.name, s.t, s.n, format, 1);
+    if (nn__save_begin(&s, m, "save", 0)) { t = (nn_safetensors_format)(s.name, s.t, s.n, format, 1); }
     nn__save_end(&s);
     return t;
 }
@@ -15853,7 +17021,7 @@ TENSOR__FN void nn__mismatch_name(nn__mismatch_t *m, const char *name, const cha
     tensor__text_t *t = &m->t;
     size_t more = about ? strlen(about) + 1 : 0;
     if (t->length + strlen(name) + more + 8 < t->room) {
-        if (m->count) NN__PUT(t, ", ");
+        if (m->count) { NN__PUT(t, ", "); }
         NN__PUT(t, "%s%s%s", name, about ? " " : "", about ? about : "");
     } else if (t->length + 6 < t->room && (t->length < 3 || strcmp(t->p + t->length - 3, "...") != 0)) {
         NN__PUT(t, "%s", m->count ? ", ..." : "...");
@@ -15864,14 +17032,17 @@ TENSOR__FN void nn__mismatch_name(nn__mismatch_t *m, const char *name, const cha
 // Whether the file's tensor can become t; if not, text says what it is and what t is.
 TENSOR__FN int nn__entry_fits(const nn__entry_t *e, const tensor_t *t, char *text, size_t room) {
     tensor__text_t s = nn__text(text, room);
-    int k, same = e->ndim == t->ndim;
-    for (k = 0; same && k < e->ndim; k++) same = e->dims[k] == t->dims[k];
+    int same = e->ndim == t->ndim;
+    for (int k = 0; same && k < e->ndim; k++) { same = e->dims[k] == t->dims[k]; }
     if (nn__dtypes[e->dtype].dtype < 0) {
         NN__PUT(&s, "%s (module: %y)", nn__dtypes[e->dtype].name, t);
         return 0;
     }
-    if (e->ndim > TENSOR_MAX_DIMS) NN__PUT(&s, "of %i dims (module: %t)", e->ndim, t);
-    else NN__PUT(&s, "%n (module: %t)", e->dims, e->ndim, t);
+    if (e->ndim > TENSOR_MAX_DIMS) {
+        NN__PUT(&s, "of %i dims (module: %t)", e->ndim, t);
+    } else {
+        NN__PUT(&s, "%n (module: %t)", e->dims, e->ndim, t);
+    }
     return same;
 }
 
@@ -15879,36 +17050,37 @@ TENSOR__FN int nn__entry_fits(const nn__entry_t *e, const tensor_t *t, char *tex
 // skip are not unexpected.
 TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, const char *prefix, int partial,
                                const char *skip) {
-    nn__mismatch_t missing, unexpected, differ;
     unsigned char *known = (unsigned char *)nn__lent((uint64_t)r->count + 1, 1);
     unsigned char *found = (unsigned char *)nn__lent((uint64_t)all->n + 1, 1);
-    char about[200];
-    int64_t i;
-    if (!known || !found) return TENSOR_ERR_OUT_OF_MEMORY;
+    if (!known || !found) { return TENSOR_ERR_OUT_OF_MEMORY; }
     memset(known, 0, (size_t)r->count + 1);
     memset(found, 0, (size_t)all->n + 1);
+    nn__mismatch_t missing, unexpected, differ;
     missing.count = unexpected.count = differ.count = 0;
     missing.t = nn__text(missing.text, sizeof missing.text);
     unexpected.t = nn__text(unexpected.text, sizeof unexpected.text);
     differ.t = nn__text(differ.text, sizeof differ.text);
-    for (i = 0; i < all->n; i++) {
+    char about[200];
+    for (int64_t i = 0; i < all->n; i++) {
         nn__entry_t *e = nn__find_entry(r, prefix, all->item[i].name);
-        if (!e) continue;
+        if (!e) { continue; }
         known[e - r->entry] = 1;
         found[all->item[i].first] = 1;
-        if (!nn__entry_fits(e, all->item[i].tensor, about, sizeof about))
+        if (!nn__entry_fits(e, all->item[i].tensor, about, sizeof about)) {
             nn__mismatch_name(&differ, all->item[i].name, about);
+        }
     }
-    for (i = 0; i < all->n && !partial; i++) {
-        if (all->item[i].first == i && !found[i])
+    for (int64_t i = 0; i < all->n && !partial; i++) {
+        if (all->item[i].first == i && !found[i]) {
             nn__mismatch_name(&missing, all->item[i].name, NULL);
+        }
     }
-    for (i = 0; i < r->count && !partial; i++) {
+    for (int64_t i = 0; i < r->count && !partial; i++) {
         const char *name = r->entry[i].name;
-        if (known[i] || strncmp(name, prefix, strlen(prefix)) != 0) continue;
-        if (!skip || strncmp(name, skip, strlen(skip)) != 0) nn__mismatch_name(&unexpected, name, NULL);
+        if (known[i] || strncmp(name, prefix, strlen(prefix)) != 0) { continue; }
+        if (!skip || strncmp(name, skip, strlen(skip)) != 0) { nn__mismatch_name(&unexpected, name, NULL); }
     }
-    if (!missing.count && !unexpected.count && !differ.count) return TENSOR_OK;
+    if (!missing.count && !unexpected.count && !differ.count) { return TENSOR_OK; }
     return NN__ERROR(TENSOR_ERR_FORMAT,
                      "load: \"%s\": %i missing [%s], %i unexpected [%s], %i of another shape [%s]", r->label,
                      missing.count, missing.text, unexpected.count, unexpected.text, differ.count,
@@ -15919,45 +17091,44 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
 // -> a list in memory of the scope, as long as all (NULL: not in the file); NULL after raising
 TENSOR__FN tensor_t **nn__stage_state(nn_safetensors_t *r, const nn__items_t *all, const char *prefix) {
     tensor_t **fresh = (tensor_t **)nn__lent((uint64_t)all->n + 1, sizeof *fresh);
-    int64_t i;
-    for (i = 0; fresh && i < all->n; i++) {
+    for (int64_t i = 0; fresh && i < all->n; i++) {
         nn__entry_t *e = nn__find_entry(r, prefix, all->item[i].name);
-        tensor_t *to = all->item[i].tensor, *t, *read;
+        tensor_t *to = all->item[i].tensor;
         fresh[i] = NULL;
-        if (!e) continue;
-        if (!TENSOR__(changeable)(nn__self(), "load", to)) return NULL;
-        read = nn__read_entry(r, e);
-        t = (tensor_to)(read, (int)to->dtype);
-        if ((tensor_is_poison)(t)) return NULL;
-        if (t != read) (tensor_free)(read);
+        if (!e) { continue; }
+        if (!TENSOR__(changeable)(nn__self(), "load", to)) { return NULL; }
+        tensor_t *read = nn__read_entry(r, e);
+        tensor_t *t = (tensor_to)(read, (int)to->dtype);
+        if ((tensor_is_poison)(t)) { return NULL; }
+        if (t != read) { (tensor_free)(read); }
         if (to->device) {       // what the copy will borrow there stays in the cache
             tensor_t *room = (tensor_to)(t, TENSOR_CPU + (int)to->device);
-            if ((tensor_is_poison)(room)) return NULL;
+            if ((tensor_is_poison)(room)) { return NULL; }
             (tensor_free)(room);
         }
         fresh[i] = t;
     }
     return fresh;
 }
+
 // Into the module with them. -> code
 TENSOR__FN int nn__put_state(const nn__items_t *all, tensor_t *const *fresh) {
-    int64_t i;
-    for (i = 0; i < all->n; i++) {
-        if (fresh[i] && (tensor_is_poison)((tensor_copy_)(all->item[i].tensor, fresh[i])))
+    for (int64_t i = 0; i < all->n; i++) {
+        if (fresh[i] && (tensor_is_poison)((tensor_copy_)(all->item[i].tensor, fresh[i]))) {
             return tensor_error_code();
+        }
     }
     return TENSOR_OK;
 }
 
 TENSOR__FN int nn__load_from(nn_safetensors_t *r, nn_module_t *m, const char *prefix, int partial) {
-    tensor_scope_t scope;
-    nn__items_t all;
     tensor_t **fresh = NULL;
-    int code;
-    if (!r) return tensor_error_code();
+    if (!r) { return tensor_error_code(); }
+    tensor_scope_t scope;
     scope = TENSOR__(scope)(0);
-    code = nn__collect_lent(m, "load", &all) ? TENSOR_OK : tensor_error_code();
-    if (code == TENSOR_OK) code = nn__check_state(r, &all, prefix, partial, NULL);
+    nn__items_t all;
+    int code = nn__collect_lent(m, "load", &all) ? TENSOR_OK : tensor_error_code();
+    if (code == TENSOR_OK) { code = nn__check_state(r, &all, prefix, partial, NULL); }
     if (code == TENSOR_OK) {
         fresh = nn__stage_state(r, &all, prefix);
         code = fresh ? nn__put_state(&all, fresh) : tensor_error_code();
@@ -15978,8 +17149,11 @@ TENSOR_API int (nn_save)(const char *path, nn_module_t *m) {
     static const nn_metadata_t format[1] = {{"format", "pt"}};
     nn__save_t s;
     int code;
-    if (nn__save_begin(&s, m, "save", 0)) code = (nn_safetensors_write)(path, s.name, s.t, s.n, format, 1);
-    else code = tensor_error_code();
+    if (nn__save_begin(&s, m, "save", 0)) {
+        code = (nn_safetensors_write)(path, s.name, s.t, s.n, format, 1);
+    } else {
+        code = tensor_error_code();
+    }
     nn__save_end(&s);
     return code;
 }
@@ -16004,22 +17178,19 @@ TENSOR_API int nn_load_with(nn_load_args_t a) {
 
 // The file's name for state k of parameter i: that of the parameter in the module, or its number.
 TENSOR__FN char *nn__state_name(const nn_optimizer_t *o, int i, int k, const nn__items_t *all) {
-    tensor__text_t t;
     char number[24];
     const char *name = number, *state = o->rule->state[k].name;
-    int64_t a;
-    size_t size;
-    t = nn__text(number, sizeof number);
+    tensor__text_t t = nn__text(number, sizeof number);
     NN__PUT(&t, "#%i", i);
-    for (a = 0; a < all->n; a++) {
+    for (int64_t a = 0; a < all->n; a++) {
         if (all->item[a].tensor == o->param[i].t) {
             name = all->item[a].name;
             break;
         }
     }
-    size = strlen("optimizer//") + strlen(state) + strlen(name) + 1;
+    size_t size = strlen("optimizer//") + strlen(state) + strlen(name) + 1;
     t = nn__text((char *)nn__memory(size, 1), size);
-    if (!t.p) return NULL;
+    if (!t.p) { return NULL; }
     NN__PUT(&t, "optimizer/%s/%s", state, name);
     return t.p;
 }
@@ -16027,17 +17198,16 @@ TENSOR__FN char *nn__state_name(const nn_optimizer_t *o, int i, int k, const nn_
 TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t step) {
     static const char *const fixed[3] = {"optimizer/steps", "optimizer/groups", "optimizer/options"};
     tensor_generator_t g = tensor_get_generator();
-    nn_metadata_t metadata[5];
-    char number[3][24];
-    uint64_t values[3];
-    nn__save_t s;
     tensor_scope_t scope;
-    int i, k, own = 0, code = TENSOR_OK, nmeta = 4, named = 0;
-    if (tensor_error_code() != TENSOR_OK) return tensor_error_code();
+    int own = 0, code = TENSOR_OK, nmeta = 4, named = 0;
+    if (tensor_error_code() != TENSOR_OK) { return tensor_error_code(); }
+    uint64_t values[3];
     values[0] = (uint64_t)step;
     values[1] = g.seed;
     values[2] = g.offset;
-    for (i = 0; i < 3; i++) {
+    nn_metadata_t metadata[5];
+    char number[3][24];
+    for (int i = 0; i < 3; i++) {
         tensor__text_t t = nn__text(number[i], sizeof number[i]);
         NN__PUT(&t, "%u", values[i]);
         metadata[i + 1].value = number[i];
@@ -16048,19 +17218,17 @@ TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
     metadata[2].key = "generator.seed";
     metadata[3].key = "generator.offset";
     scope = TENSOR__(scope)(0);
-    if (!nn__save_begin(&s, m, "save_checkpoint", opt ? opt->nparams * NN__MAX_STATE + 3 : 0))
+    nn__save_t s;
+    if (!nn__save_begin(&s, m, "save_checkpoint", opt ? opt->nparams * NN__MAX_STATE + 3 : 0)) {
         code = tensor_error_code();
+    }
     named = s.n;
     if (opt && code == TENSOR_OK) {
-        int64_t dims[2], n;
-        int64_t *steps;
-        double *groups;
-        tensor_t *extra[3];
         metadata[nmeta].key = "optimizer";
         metadata[nmeta++].value = opt->rule->name;
-        for (i = 0; i < opt->nparams && code == TENSOR_OK; i++) {
-            for (k = 0; k < NN__MAX_STATE && code == TENSOR_OK; k++) {
-                if (!opt->param[i].state[k]) continue;
+        for (int i = 0; i < opt->nparams && code == TENSOR_OK; i++) {
+            for (int k = 0; k < NN__MAX_STATE && code == TENSOR_OK; k++) {
+                if (!opt->param[i].state[k]) { continue; }
                 s.name[s.n] = nn__state_name(opt, i, k, &s.all);
                 if (!s.name[s.n]) {
                     code = TENSOR_ERR_OUT_OF_MEMORY;
@@ -16070,8 +17238,10 @@ TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
                 own++;
             }
         }
-        n = opt->nparams;
+        int64_t n = opt->nparams;
+        tensor_t *extra[3];
         extra[0] = nn__host_tensor(&n, 1, TENSOR_I64);
+        int64_t dims[2];
         dims[0] = opt->ngroups;
         dims[1] = 2;
         extra[1] = nn__host_tensor(dims, 2, TENSOR_F64);
@@ -16080,22 +17250,22 @@ TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
         if ((tensor_is_poison)(extra[0]) || (tensor_is_poison)(extra[1]) || (tensor_is_poison)(extra[2])) {
             code = tensor_error_code();
         } else if (code == TENSOR_OK) {
-            steps = (int64_t *)extra[0]->storage->data;
-            groups = (double *)extra[1]->storage->data;
+            int64_t *steps = (int64_t *)extra[0]->storage->data;
+            double *groups = (double *)extra[1]->storage->data;
             code = opt->settle ? opt->settle(opt) : TENSOR_OK;
-            for (i = 0; i < opt->nparams; i++) steps[i] = opt->param[i].step;
-            for (i = 0; i < opt->ngroups; i++) {
+            for (int i = 0; i < opt->nparams; i++) { steps[i] = opt->param[i].step; }
+            for (int i = 0; i < opt->ngroups; i++) {
                 groups[2 * i] = opt->group[i].ratio;
                 groups[2 * i + 1] = opt->group[i].weight_decay;
             }
-            for (i = 0; i < 3; i++) {
+            for (int i = 0; i < 3; i++) {
                 s.name[s.n] = fixed[i];
                 s.t[s.n++] = extra[i];
             }
         }
     }
-    if (code == TENSOR_OK) code = (nn_safetensors_write)(path, s.name, s.t, s.n, metadata, nmeta);
-    for (i = named; i < named + own; i++) nn__free((void *)(uintptr_t)s.name[i]);
+    if (code == TENSOR_OK) { code = (nn_safetensors_write)(path, s.name, s.t, s.n, metadata, nmeta); }
+    for (int i = named; i < named + own; i++) { nn__free((void *)(uintptr_t)s.name[i]); }
     nn__save_end(&s);
     (tensor_scope_end)(scope);
     return code;
@@ -16104,10 +17274,10 @@ TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
 // A decimal u64; 0 if text is not one.
 TENSOR__FN int nn__decimal(const char *text, uint64_t *out) {
     uint64_t v = 0;
-    if (!text || !*text) return 0;
+    if (!text || !*text) { return 0; }
     for (; *text; text++) {
         uint64_t d = (uint64_t)(unsigned char)*text - '0';
-        if (d > 9 || v > (UINT64_MAX - d) / 10) return 0;
+        if (d > 9 || v > (UINT64_MAX - d) / 10) { return 0; }
         v = v * 10 + d;
     }
     *out = v;
@@ -16119,11 +17289,11 @@ TENSOR__FN int nn__decimal(const char *text, uint64_t *out) {
 TENSOR__FN tensor_t *nn__expected(nn_safetensors_t *r, const char *name, int dtype, const int64_t *dims,
                                   int ndim, int state) {
     nn__entry_t *e = nn__find_entry(r, "", name);
-    int k, from = e ? nn__dtypes[e->dtype].dtype : -1;
+    int from = e ? nn__dtypes[e->dtype].dtype : -1;
     int same = e && e->ndim == ndim && nn__dtypes[e->dtype].widen < 0 &&
                (from == dtype || (state && (from == TENSOR_F32 || from == TENSOR_F64)));
-    for (k = 0; same && k < ndim; k++) same = e->dims[k] == dims[k];
-    if (same) return state ? (tensor_to)(nn__read_entry(r, e), dtype) : nn__read_entry(r, e);
+    for (int k = 0; same && k < ndim; k++) { same = e->dims[k] == dims[k]; }
+    if (same) { return state ? (tensor_to)(nn__read_entry(r, e), dtype) : nn__read_entry(r, e); }
     return NN__FAIL(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\": %s %s", r->label, name,
                     e ? "does not fit this optimizer" : "is missing");
 }
@@ -16139,15 +17309,14 @@ TENSOR__FN int nn__staged_numbers(const nn_optimizer_t *o, const nn__staged_t *s
     const double *options = (const double *)s->options->storage->data;
     const double *groups = (const double *)s->groups->storage->data;
     const int64_t *steps = (const int64_t *)s->steps->storage->data;
-    int i;
-    for (i = 0; i < s->options->numel; i++) {
-        if (!nn__option_holds(i, options[i])) return 0;
+    for (int i = 0; i < s->options->numel; i++) {
+        if (!nn__option_holds(i, options[i])) { return 0; }
     }
-    for (i = 0; i < 2 * o->ngroups; i++) {
-        if (!(groups[i] >= 0 && groups[i] - groups[i] == 0)) return 0;
+    for (int i = 0; i < 2 * o->ngroups; i++) {
+        if (!(groups[i] >= 0 && groups[i] - groups[i] == 0)) { return 0; }
     }
-    for (i = 0; i < o->nparams; i++) {
-        if (steps[i] < 0 || steps[i] > (int64_t)1 << 53) return 0;
+    for (int i = 0; i < o->nparams; i++) {
+        if (steps[i] < 0 || steps[i] > (int64_t)1 << 53) { return 0; }
     }
     return 1;
 }
@@ -16156,73 +17325,80 @@ TENSOR__FN int nn__staged_numbers(const nn_optimizer_t *o, const nn__staged_t *s
 TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const nn__items_t *all,
                                    nn__staged_t *s) {
     const char *rule = nn_safetensors_metadata(r, "optimizer");
-    nn__entry_t *entry;
-    int64_t dims[2];
-    int64_t left = -3, e;                       // names of the optimizer's that nobody asked for
-    int i, k, code = nn__busy_optimizer("load_checkpoint", o);
-    if (code != TENSOR_OK) return code;
-    for (e = 0; e < nn_safetensors_count(r); e++)
+    int64_t left = -3;                          // names of the optimizer's that nobody asked for
+    int code = nn__busy_optimizer("load_checkpoint", o);
+    if (code != TENSOR_OK) { return code; }
+    for (int64_t e = 0; e < nn_safetensors_count(r); e++) {
         left += strncmp(nn_safetensors_name(r, e), "optimizer/", 10) == 0;
-    if (!rule || strcmp(rule, o->rule->name) != 0)
+    }
+    if (!rule || strcmp(rule, o->rule->name) != 0) {
         return NN__ERROR(TENSOR_ERR_FORMAT, "load_checkpoint: \"%s\" holds the state of %s, not of %s",
                          r->label, rule ? rule : "no optimizer", o->rule->name);
+    }
+    int64_t dims[2];
     dims[0] = o->nparams;
     s->steps = nn__expected(r, "optimizer/steps", TENSOR_I64, dims, 1, 0);
     dims[0] = o->ngroups;
     dims[1] = 2;
     s->groups = nn__expected(r, "optimizer/groups", TENSOR_F64, dims, 2, 0);
-    entry = nn__find_entry(r, "", "optimizer/options");
+    nn__entry_t *entry = nn__find_entry(r, "", "optimizer/options");
     dims[0] = NN__OPTIONS;
-    if (entry && entry->ndim == 1 && entry->dims[0] >= NN__OLD_OPTIONS && entry->dims[0] < NN__OPTIONS)
+    if (entry && entry->ndim == 1 && entry->dims[0] >= NN__OLD_OPTIONS && entry->dims[0] < NN__OPTIONS) {
         dims[0] = entry->dims[0];
+    }
     s->options = nn__expected(r, "optimizer/options", TENSOR_F64, dims, 1, 0);
-    if ((tensor_is_poison)(s->steps) || (tensor_is_poison)(s->groups) || (tensor_is_poison)(s->options))
+    if ((tensor_is_poison)(s->steps) || (tensor_is_poison)(s->groups) || (tensor_is_poison)(s->options)) {
         return tensor_error_code();
+    }
     s->state = (tensor_t **)nn__lent((uint64_t)o->nparams * NN__MAX_STATE + 1, sizeof(tensor_t *));
-    if (!s->state) return TENSOR_ERR_OUT_OF_MEMORY;
+    if (!s->state) { return TENSOR_ERR_OUT_OF_MEMORY; }
     memset((void *)s->state, 0, (size_t)o->nparams * NN__MAX_STATE * sizeof(tensor_t *));
-    for (i = 0; i < o->nparams; i++) {
-        for (k = 0; k < NN__MAX_STATE && o->rule->state[k].name; k++) {
+    for (int i = 0; i < o->nparams; i++) {
+        for (int k = 0; k < NN__MAX_STATE && o->rule->state[k].name; k++) {
             const tensor_t *p = o->param[i].t;
             int as = p->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
             char *name = nn__state_name(o, i, k, all);
             tensor_t *t = NULL;
-            if (!name) return TENSOR_ERR_OUT_OF_MEMORY;
+            if (!name) { return TENSOR_ERR_OUT_OF_MEMORY; }
             entry = nn__find_entry(r, "", name);
             left -= entry != NULL;
-            if (entry && o->rule->takes == NN__CLOSURE) t = nn__expected(r, name, as, entry->dims, 2, 1);
-            else if (entry) t = nn__expected(r, name, as, p->dims, p->ndim, 1);
+            if (entry && o->rule->takes == NN__CLOSURE) {
+                t = nn__expected(r, name, as, entry->dims, 2, 1);
+            } else if (entry) {
+                t = nn__expected(r, name, as, p->dims, p->ndim, 1);
+            }
             nn__free(name);
-            if (t && (tensor_is_poison)(t)) return tensor_error_code();
+            if (t && (tensor_is_poison)(t)) { return tensor_error_code(); }
             s->state[i * NN__MAX_STATE + k] = t;
         }
     }
-    if (left != 0)
+    if (left != 0) {
         return NN__ERROR(TENSOR_ERR_FORMAT,
                          "load_checkpoint: \"%s\" holds %d tensors that this optimizer does not have",
                          r->label, left);
-    if (!nn__staged_numbers(o, s))
+    }
+    if (!nn__staged_numbers(o, s)) {
         return NN__ERROR(TENSOR_ERR_FORMAT,
                          "load_checkpoint: \"%s\" holds a step count, learning rate or option no optimizer "
                          "can have",
                          r->label);
+    }
     return o->settle ? o->settle(o) : TENSOR_OK;
 }
 
 TENSOR__FN void nn__put_optimizer(nn_optimizer_t *o, const nn__staged_t *s) {
     const double *groups = (const double *)s->groups->storage->data;
-    int i, k;
     memcpy(o->option, s->options->storage->data, (size_t)s->options->numel * sizeof(double));
-    for (i = 0; i < o->ngroups; i++) {
+    for (int i = 0; i < o->ngroups; i++) {
         o->group[i].ratio = groups[2 * i];
         o->group[i].weight_decay = groups[2 * i + 1];
     }
-    for (i = 0; i < o->nparams; i++) {
+    for (int i = 0; i < o->nparams; i++) {
         o->param[i].step = ((const int64_t *)s->steps->storage->data)[i];
-        for (k = 0; k < NN__MAX_STATE; k++) {
+        for (int k = 0; k < NN__MAX_STATE; k++) {
             tensor_t *t = s->state[i * NN__MAX_STATE + k], *old = o->param[i].state[k];
             o->param[i].state[k] = t ? TENSOR__(hold)(t) : NULL;
-            if (old) TENSOR__(drop)(old);
+            if (old) { TENSOR__(drop)(old); }
         }
     }
 }
@@ -16230,42 +17406,39 @@ TENSOR__FN void nn__put_optimizer(nn_optimizer_t *o, const nn__staged_t *s) {
 // In the scope of the caller: everything is read and checked before anything changes.
 TENSOR__FN int nn__load_checkpoint_from(nn_safetensors_t *r, nn_module_t *m, nn_optimizer_t *opt,
                                         int64_t *step) {
-    nn__items_t all;
     nn__staged_t staged;
-    tensor_t **fresh;
     tensor_generator_t g = {0, 0};
     uint64_t count = 0;
-    int code;
     memset(&staged, 0, sizeof staged);
-    if (!nn__collect_lent(m, "load_checkpoint", &all)) return tensor_error_code();
-    code = nn__check_state(r, &all, "", 0, "optimizer/");
-    if (code != TENSOR_OK) return code;
+    nn__items_t all;
+    if (!nn__collect_lent(m, "load_checkpoint", &all)) { return tensor_error_code(); }
+    int code = nn__check_state(r, &all, "", 0, "optimizer/");
+    if (code != TENSOR_OK) { return code; }
     if (!nn__decimal(nn_safetensors_metadata(r, "step"), &count) ||
         !nn__decimal(nn_safetensors_metadata(r, "generator.seed"), &g.seed) ||
-        !nn__decimal(nn_safetensors_metadata(r, "generator.offset"), &g.offset))
+        !nn__decimal(nn_safetensors_metadata(r, "generator.offset"), &g.offset)) {
         return NN__ERROR(TENSOR_ERR_FORMAT,
                          "load_checkpoint: \"%s\" has no step or generator; it is not a checkpoint",
                          r->label);
-    fresh = nn__stage_state(r, &all, "");
-    if (!fresh) return tensor_error_code();
-    if (opt) code = nn__stage_optimizer(r, opt, &all, &staged);
-    if (code == TENSOR_OK) code = nn__put_state(&all, fresh);
-    if (code != TENSOR_OK) return code;
-    if (opt) nn__put_optimizer(opt, &staged);
+    }
+    tensor_t **fresh = nn__stage_state(r, &all, "");
+    if (!fresh) { return tensor_error_code(); }
+    if (opt) { code = nn__stage_optimizer(r, opt, &all, &staged); }
+    if (code == TENSOR_OK) { code = nn__put_state(&all, fresh); }
+    if (code != TENSOR_OK) { return code; }
+    if (opt) { nn__put_optimizer(opt, &staged); }
     tensor_set_generator(g);
-    if (step) *step = (int64_t)count;
+    if (step) { *step = (int64_t)count; }
     return TENSOR_OK;
 }
 
 TENSOR_API int (nn_load_checkpoint)(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t *step) {
-    nn_safetensors_t *r;
+    if (tensor_error_code() != TENSOR_OK) { return tensor_error_code(); }
+    nn_safetensors_t *r = (nn_safetensors_open)(path);
+    if (!r) { return tensor_error_code(); }
     tensor_scope_t scope;
-    int code;
-    if (tensor_error_code() != TENSOR_OK) return tensor_error_code();
-    r = (nn_safetensors_open)(path);
-    if (!r) return tensor_error_code();
     scope = TENSOR__(scope)(0);
-    code = nn__load_checkpoint_from(r, m, opt, step);
+    int code = nn__load_checkpoint_from(r, m, opt, step);
     (tensor_scope_end)(scope);
     nn_safetensors_close(r);
     return code;
@@ -16320,7 +17493,14 @@ TENSOR_API nn_progress_t nn_progress_begin(const char *label, int64_t total, int
 }
 
 TENSOR__FN void nn__put_time(tensor__text_t *t, double seconds) {
-    int64_t s = seconds < 0 ? 0 : seconds > 3.6e9 ? (int64_t)3600000000 : (int64_t)seconds;
+    int64_t s;
+    if (seconds < 0) {
+        s = 0;
+    } else if (seconds > 3.6e9) {
+        s = (int64_t)3600000000;
+    } else {
+        s = (int64_t)seconds;
+    }
     if (s >= 3600) {
         NN__PUT(t, "%d%s", s / 3600, s / 60 % 60 < 10 ? ":0" : ":");
     }
@@ -16328,33 +17508,34 @@ TENSOR__FN void nn__put_time(tensor__text_t *t, double seconds) {
 }
 
 TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
-    double now = nn__seconds(), spent, rate;
-    int finished, width, k;
-    char line[400];
-    tensor__text_t t;
-    if (!p) return;
-    spent = now - p->start;
-    finished = p->total > 0 && done >= p->total;
-    if (!finished && now - p->shown < (p->terminal ? 0.1 : 30)) return;
-    if (finished && p->last >= p->total) return;
+    double now = nn__seconds();
+    if (!p) { return; }
+    double spent = now - p->start;
+    int finished = p->total > 0 && done >= p->total;
+    if (!finished && now - p->shown < (p->terminal ? 0.1 : 30)) { return; }
+    if (finished && p->last >= p->total) { return; }
     p->shown = now;
     p->last = done;
-    rate = spent > 0 ? (double)(done - p->first) / spent : 0;
-    t = nn__text(line, sizeof line);
+    double rate = spent > 0 ? (double)(done - p->first) / spent : 0;
+    char line[400];
+    tensor__text_t t = nn__text(line, sizeof line);
     NN__PUT(&t, "%s%s%s", p->terminal ? "\r" : "", p->label, *p->label ? " " : "");
     if (p->total > 0) {
         int filled = (int)(24 * (done < p->total ? (double)done / (double)p->total : 1));
         if (p->terminal) {
             NN__PUT(&t, "[");
-            for (k = 0; k < 24; k++) NN__PUT(&t, k < filled ? "#" : "-");
+            for (int k = 0; k < 24; k++) { NN__PUT(&t, k < filled ? "#" : "-"); }
             NN__PUT(&t, "] ");
         }
         NN__PUT(&t, "%d/%d", done, p->total);
     } else {
         NN__PUT(&t, "%d", done);
     }
-    if (rate < 100) NN__PUT(&t, "  %g/s  ", floor(rate * 100 + 0.5) / 100);
-    else NN__PUT(&t, "  %d/s  ", (int64_t)(rate < 1e18 ? rate + 0.5 : 1e18));
+    if (rate < 100) {
+        NN__PUT(&t, "  %g/s  ", floor(rate * 100 + 0.5) / 100);
+    } else {
+        NN__PUT(&t, "  %d/s  ", (int64_t)(rate < 1e18 ? rate + 0.5 : 1e18));
+    }
     nn__put_time(&t, spent);
     if (p->total > 0 && !finished && rate > 0) {
         NN__PUT(&t, "<");
@@ -16363,14 +17544,15 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
     if (note) {
         NN__PUT(&t, "  %s", note);
     }
-    width = (int)(t.length < sizeof line ? t.length : sizeof line - 1);
+    int width = (int)(t.length < sizeof line ? t.length : sizeof line - 1);
     fputs(line, stderr);
-    for (k = width; p->terminal && k < p->width; k++) fputc(' ', stderr);
+    for (int k = width; p->terminal && k < p->width; k++) { fputc(' ', stderr); }
     p->width = width;
-    if (finished || !p->terminal) fputc('\n', stderr);
+    if (finished || !p->terminal) { fputc('\n', stderr); }
     fflush(stderr);
 }
 #endif
+
 TENSOR__END
 
 #endif   // TENSOR__COMPILES_NN
