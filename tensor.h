@@ -6362,27 +6362,33 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
 // ------------------------------------------------------------------------------
 // >>kernel-gemm                                    MARK: matrix product
 //
-// f32 GEMM of one pass. The call and what all passes share, tensor__gemm_cut and its neighbours, stand in the
-// section >>impl-iterator.
+// f32 GEMM of one pass. What all passes share, tensor__gemm_cut and its neighbours, is in >>impl-gemm-shared.
 //
 // A tile of C, MR rows x 2 vectors, lives in registers; A is broadcast, B read by vectors. Tiles exist for
 // every height 1..MR, one or two vectors, and two layouts of A: rows contiguous (NN, NT) and columns
 // contiguous (TN), so A is read in place; where it is packed, it is by columns. B is read in place when
 // it has contiguous rows and is small or hardly reused; else packed into panels [k][NR]: by the first rows of
 // A as they sum (NN, TN), or before, by 4-column transposes, when its columns run along k (NT). The order is:
-// block of B (L2), panel of A (L1), tile. Of f64 only the tile stands here.
+// block of B (L2), panel of A (L1), tile. For f64 only the tile is here. Heights 8 to 13 of AVX-512 are two
+// tiles, one above the other: a third of the bytes of all tiles, and half of 14 rows still keeps both
+// multipliers busy.
 // ------------------------------------------------------------------------------
 
 #undef TENSOR__MR
 #undef TENSOR__NR
 #undef TENSOR__ROWS
 #undef TENSOR__TALL
+#undef TENSOR__SINGLE
+#undef TENSOR__HALVES
 #undef TENSOR__DM
 #if TENSOR__PASS == 3
 #define TENSOR__MR 14       // 28 sums + 2 of B + 1 of A of 32 registers
 #define TENSOR__ROWS(X, u) X(0, u) X(1, u) X(2, u) X(3, u) X(4, u) X(5, u) X(6, u) X(7, u) X(8, u) X(9, u)   \
                            X(10, u) X(11, u) X(12, u) X(13, u)
 #define TENSOR__TALL(X, u) X(14, u) X(15, u)    // rows of tiles one vector wide alone: 16 + 1 of 32
+#define TENSOR__SINGLE(X, u) X(0, u) X(1, u) X(2, u) X(3, u) X(4, u) X(5, u) X(6, u) X(13, u)
+// A tile of i + 1 rows that is two: the upper one of `above` + 1 rows, the lower one of `below` + 1.
+#define TENSOR__HALVES(X) X(7, 3, 3) X(8, 4, 3) X(9, 4, 4) X(10, 5, 4) X(11, 5, 5) X(12, 6, 5)
 #define TENSOR__DM 4
 #elif TENSOR__PASS == 2
 #define TENSOR__MR 6        // 12 + 2 + 1 of 16
@@ -6399,6 +6405,10 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
 #endif
 #ifndef TENSOR__TALL
 #define TENSOR__TALL(X, u)
+#endif
+#ifndef TENSOR__SINGLE
+#define TENSOR__SINGLE(X, u) TENSOR__ROWS(X, u)
+#define TENSOR__HALVES(X)
 #endif
 #undef TENSOR__ALL
 #define TENSOR__ALL(X, u) TENSOR__ROWS(X, u) TENSOR__TALL(X, u)
@@ -6566,10 +6576,26 @@ TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int c
 #undef TENSOR__TILES
 #define TENSOR__TILES(i, u) TENSOR__TILE(gemm_r1_##i, i + 1, 1, 0) TENSOR__TILE(gemm_r2_##i, i + 1, 2, 0)    \
                             TENSOR__TILE(gemm_c1_##i, i + 1, 1, 1) TENSOR__TILE(gemm_c2_##i, i + 1, 2, 1)
-TENSOR__ROWS(TENSOR__TILES, 0)
+TENSOR__SINGLE(TENSOR__TILES, 0)
 #undef TENSOR__TALL_TILES
 #define TENSOR__TALL_TILES(i, u) TENSOR__TILE(gemm_r1_##i, i + 1, 1, 0) TENSOR__TILE(gemm_c1_##i, i + 1, 1, 1)
 TENSOR__TALL(TENSOR__TALL_TILES, 0)
+
+#undef TENSOR__TWO_TILES
+#undef TENSOR__STACKED
+#define TENSOR__TWO_TILES(shape, i, above, below, down)                                                      \
+    TENSOR__FN void TENSOR__K(gemm_##shape##_##i)(int64_t k, const float *a, int64_t as, const float *b,     \
+                                                  int64_t bs, float *c, int64_t cs, const float *bias,       \
+                                                  int add, int w) {                                          \
+        TENSOR__K(gemm_##shape##_##above)(k, a, as, b, bs, c, cs, bias, add, w);                             \
+        a += (above + 1) * (down);                                                                           \
+        c += (above + 1) * cs;                                                                               \
+        TENSOR__K(gemm_##shape##_##below)(k, a, as, b, bs, c, cs, bias, add, w);                             \
+    }
+#define TENSOR__STACKED(i, above, below)                                                                     \
+    TENSOR__TWO_TILES(r1, i, above, below, as) TENSOR__TWO_TILES(r2, i, above, below, as)                    \
+    TENSOR__TWO_TILES(c1, i, above, below, 1) TENSOR__TWO_TILES(c2, i, above, below, 1)
+TENSOR__HALVES(TENSOR__STACKED)
 
 #undef TENSOR__FAR_TILE
 

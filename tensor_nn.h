@@ -3644,16 +3644,22 @@ NN__KERNEL void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
 // start[j] + the sum instead.
 #undef NN__GR
 #undef NN__GATHER_ROWS
+#undef NN__GATHER_HEIGHTS
 #if TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4
 #define NN__GR 14           // 28 sums + 2 + 1 of 32 registers; pictures are often 14 2^k wide
 #define NN__GATHER_ROWS(X) \
     X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
+// 8 to 13 rows are two tiles, one after the other.
+#define NN__GATHER_HEIGHTS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(13)
 #elif TENSOR_NN__PASS == 2
 #define NN__GR 6            // 12 + 2 + 1 of 16
 #define NN__GATHER_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5)
 #else
 #define NN__GR 4            // 8 + 2 + 1, and products: no FMA
 #define NN__GATHER_ROWS(X) X(0) X(1) X(2) X(3)
+#endif
+#ifndef NN__GATHER_HEIGHTS
+#define NN__GATHER_HEIGHTS(X) NN__GATHER_ROWS(X)
 #endif
 #define NN__GATHER_ZERO(i) V_F x##i = u, y##i = v;
 #define NN__GATHER_STEP(i) if (rows > i) { \
@@ -3685,9 +3691,12 @@ TENSOR__INLINE void NN__K(gather_tile)(const int rows, const int nv, int64_t n, 
 NN__KERNEL void NN__K(gather)(int rows, int two, int64_t n, const float *a, int64_t as, const int32_t *off,
                               const float *b, const float *start, float *c, int64_t cs) {
     switch (2 * (rows - 1) + two) {
-        NN__GATHER_ROWS(NN__GATHER_CASE)
-    default: return;
+        NN__GATHER_HEIGHTS(NN__GATHER_CASE)
+    default: break;
     }
+    int above = (rows + 1) / 2;
+    NN__K(gather)(above, two, n, a, as, off, b, start, c, cs);
+    NN__K(gather)(rows - above, two, n, a + above * as, as, off, b, start, c + above * cs, cs);
 }
 
 // Winograd's F(4x4, 3x3) and F(2x2, 5x5) from the points 0, +-5/8, +-3/2 and infinity: the output is OUT of
