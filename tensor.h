@@ -6223,8 +6223,8 @@ TENSOR_OPS_COMPARE(TENSOR__X)
 // Rejected: one running sum (slow, and its error grows with n), lanes by the width of the ISA alone.
 // ------------------------------------------------------------------------------
 
-#define TENSOR__REDUCE_LEAF(name, init, step, fold)                                                          \
-    TENSOR__BETWEEN float TENSOR__K(name)(const float *x, int64_t n) {                                       \
+#define TENSOR__REDUCE_LEAF(linkage, name, init, step, fold)                                                 \
+    linkage float TENSOR__K(name)(const float *x, int64_t n) {                                               \
         V_F a = V_SET(init), b = a, c = a, d = a;                                                            \
         int64_t i = 0;                                                                                       \
         for (; i + 4 * V_N <= n; i += 4 * V_N) {                                                             \
@@ -6237,12 +6237,12 @@ TENSOR_OPS_COMPARE(TENSOR__X)
         if (i < n) { b = step(b, V_PART(x + i, n - i, init)); }                                              \
         return fold(step(step(a, b), step(c, d)));                                                           \
     }
-TENSOR__REDUCE_LEAF(leaf_sum, 0.0f, V_ADD, V_HSUM)
-TENSOR__REDUCE_LEAF(leaf_max, -(float)INFINITY, V_MAX, V_HMAX)
-TENSOR__REDUCE_LEAF(leaf_min, (float)INFINITY, V_MIN, V_HMIN)
+TENSOR__REDUCE_LEAF(TENSOR__BETWEEN, leaf_sum, 0.0f, V_ADD, V_HSUM)
+TENSOR__REDUCE_LEAF(TENSOR__BETWEEN, leaf_max, -(float)INFINITY, V_MAX, V_HMAX)
+TENSOR__REDUCE_LEAF(TENSOR__BETWEEN, leaf_min, (float)INFINITY, V_MIN, V_HMIN)
 
 // As leaf_max but for NaN, which may be lost.
-TENSOR__REDUCE_LEAF(leaf_peak, -(float)INFINITY, V_MAXR, V_HMAX)
+TENSOR__REDUCE_LEAF(TENSOR__FN, leaf_peak, -(float)INFINITY, V_MAXR, V_HMAX)
 #undef TENSOR__REDUCE_LEAF
 
 // acc[i] += x[i]: one row of a sum over leading dims.
