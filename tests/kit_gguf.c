@@ -53,7 +53,8 @@ static void as_llama_cpp(void) {
     CHECK(kit_gguf_number(f, "toy.negative", &value) && value == -7);
     CHECK(kit_gguf_number(f, "toy.double", &value) && value == 0.1);
     CHECK(!kit_gguf_number(f, "general.name", &value) && !kit_gguf_number(f, "none", &value));
-    CHECK(!strncmp(kit_gguf_text(f, "general.name", 0, &n), "a small model", n) && n == 13);
+    const char *model = kit_gguf_text(f, "general.name", 0, &n);
+    CHECK(n == 13 && !strncmp(model, "a small model", 13));
     CHECK(!strncmp(kit_gguf_text(f, "tokenizer.ggml.tokens", 1, &n), "bc", 2) && n == 2);
     CHECK(kit_gguf_text(f, "tokenizer.ggml.tokens", 2, &n) && n == 0);
     CHECK(!kit_gguf_text(f, "tokenizer.ggml.tokens", 3, &n) && !kit_gguf_text(f, "toy.numbers", 0, &n));
