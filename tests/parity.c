@@ -575,7 +575,8 @@ static void pools_without_outputs(void) {
                                 TENSOR_ALLOW_UNUSED)) == 0);
 }
 static void convolutions_of_no_channels(void) {     // of nothing is left the bias, as in linear
-    tensor_t *x = leaf(tensor_ones(1, 0, 3, 3)), *w = leaf(tensor_ones(2, 0, 2, 2)), *b = leaf(numbers(2)), *y;
+    tensor_t *x = leaf(tensor_ones(1, 0, 3, 3)), *w = leaf(tensor_ones(2, 0, 2, 2)), *b = leaf(numbers(2));
+    tensor_t *y;
     y = tensor_conv2d(x, w, b);
     EXPECT(y, 1, 1, 1, 1, 2, 2, 2, 2);
     EXPECT(gradient(y, b, 0), 10, 26);
@@ -583,8 +584,10 @@ static void convolutions_of_no_channels(void) {     // of nothing is left the bi
     EXPECT(tensor_conv1d(tensor_ones(1, 0, 3), tensor_ones(1, 0, 2), NULL), 0, 0);
 }
 
-static void view_of_a_marked_view(void) {           // the leaf is a view itself; before, the graph held itself
-    tensor_t *v = tensor_requires_grad_(tensor_reshape(tensor_ones(12), 3, 4), 1), *w = tensor_narrow(v, 0, 1, 1);
+// The leaf is a view itself; before, the graph held itself.
+static void view_of_a_marked_view(void) {
+    tensor_t *v = tensor_requires_grad_(tensor_reshape(tensor_ones(12), 3, 4), 1);
+    tensor_t *w = tensor_narrow(v, 0, 1, 1);
     CHECK_POISON(tensor_mul_scalar_(w, 2), TENSOR_ERR_AUTOGRAD, "is a view of a leaf that requires grad");
     EXPECT(gradient(w, v, 0), 0, 0, 0, 0, 1, 2, 3, 4, 0, 0, 0, 0);
 }

@@ -1,5 +1,5 @@
-// properties.c - what holds of every op: what its comment calls new shares no memory with its inputs and is dense;
-// under autocast it gives what the same call with its casts written out gives, in every mix of dtypes
+// properties.c - what holds of every op: what its comment calls new shares no memory with its inputs and is
+// dense; under autocast it gives what the same call with its casts written out gives, in every mix of dtypes
 #define TENSOR_BACKEND
 #include "cases.h"
 

@@ -1,5 +1,5 @@
-// readers.c - every reader does all or nothing: files cut at each byte, each byte changed, the k-th allocation
-// failing, on modules, checkpoints, safetensors and IDX
+// readers.c - every reader does all or nothing: files cut at each byte, each byte changed, the k-th
+// allocation failing, on modules, checkpoints, safetensors and IDX
 #define _DEFAULT_SOURCE
 #include "heap.h"
 

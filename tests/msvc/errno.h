@@ -13,4 +13,5 @@ int *_errno(void);
 #define EACCES 13
 #define EEXIST 17
 #define EINVAL 22
+#define ENAMETOOLONG 38
 #endif
