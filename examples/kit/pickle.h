@@ -61,7 +61,7 @@ struct kit_torch_t {
 };
 
 // What is wrong; the first one counts.   -> 0
-static int kit_torch__wrong(kit_torch_t *f, int code, const char *what, const unsigned char *text,
+static int kit_torch__wrong(struct kit_torch_t *f, int code, const char *what, const unsigned char *text,
                             size_t length) {
     if (f->code) return 0;
     f->code = code;
@@ -69,15 +69,15 @@ static int kit_torch__wrong(kit_torch_t *f, int code, const char *what, const un
              text ? (const char *)text : "");
     return 0;
 }
-static int kit_torch__bad(kit_torch_t *f, const char *what) {
+static int kit_torch__bad(struct kit_torch_t *f, const char *what) {
     return kit_torch__wrong(f, TENSOR_ERR_FORMAT, what, NULL, 0);
 }
-static int kit_torch__refuse(kit_torch_t *f, const char *what) {
+static int kit_torch__refuse(struct kit_torch_t *f, const char *what) {
     return kit_torch__wrong(f, TENSOR_ERR_UNSUPPORTED, what, NULL, 0);
 }
 
 // Room for one more of n elements.   -> array, NULL = out of memory (said)
-static void *kit_torch__room(kit_torch_t *f, void *array, int64_t n, int64_t *room, size_t size) {
+static void *kit_torch__room(struct kit_torch_t *f, void *array, int64_t n, int64_t *room, size_t size) {
     if (n < *room) return array;
     int64_t more = 2 * *room + 64;
     void *grown =
@@ -90,7 +90,7 @@ static void *kit_torch__room(kit_torch_t *f, void *array, int64_t n, int64_t *ro
 // ---- values ----
 
 // A new value on the stack.   -> it, NULL = said
-static kit_torch__node_t *kit_torch__push(kit_torch_t *f, kit_torch__kind_t kind) {
+static kit_torch__node_t *kit_torch__push(struct kit_torch_t *f, kit_torch__kind_t kind) {
     int64_t room = f->nodes_room;
     kit_torch__node_t *nodes =
         (kit_torch__node_t *)kit_torch__room(f, f->node, f->nodes, &room, sizeof *nodes);
@@ -109,14 +109,14 @@ static kit_torch__node_t *kit_torch__push(kit_torch_t *f, kit_torch__kind_t kind
     return n;
 }
 
-static int kit_torch__number(kit_torch_t *f, kit_torch__kind_t kind, int64_t number) {
+static int kit_torch__number(struct kit_torch_t *f, kit_torch__kind_t kind, int64_t number) {
     kit_torch__node_t *n = kit_torch__push(f, kind);
     if (n) n->number = number;
     return n != NULL;
 }
 
 // Moves stack[from..top) into the container.
-static int kit_torch__fill(kit_torch_t *f, int container, int from) {
+static int kit_torch__fill(struct kit_torch_t *f, int container, int from) {
     for (int i = from; i < f->top; i++) {
         int64_t room = f->cells_room;
         kit_torch__cell_t *cells =
@@ -140,7 +140,7 @@ static int kit_torch__fill(kit_torch_t *f, int container, int from) {
 }
 
 // The last n values as a tuple.
-static int kit_torch__tuple(kit_torch_t *f, int n) {
+static int kit_torch__tuple(struct kit_torch_t *f, int n) {
     if (f->top < n) return kit_torch__bad(f, "the stack is empty");
     if (!kit_torch__push(f, KIT_TORCH__TUPLE)) return 0;
     const int tuple = f->stack[--f->top];
@@ -150,7 +150,7 @@ static int kit_torch__tuple(kit_torch_t *f, int n) {
 }
 
 // Where the last mark is, -1 = said.
-static int kit_torch__mark(kit_torch_t *f) {
+static int kit_torch__mark(struct kit_torch_t *f) {
     int i = f->top - 1;
     while (i >= 0 && f->node[f->stack[i]].kind != KIT_TORCH__MARK)
         i--;
@@ -159,7 +159,7 @@ static int kit_torch__mark(kit_torch_t *f) {
 }
 
 // The value behind one of a list of cells; both may be -1.
-static const kit_torch__node_t *kit_torch__item(const kit_torch_t *f, int *cell) {
+static const kit_torch__node_t *kit_torch__item(const struct kit_torch_t *f, int *cell) {
     if (*cell < 0) return NULL;
     const kit_torch__node_t *n = &f->node[f->cell[*cell].node];
     *cell = f->cell[*cell].next;
@@ -167,8 +167,8 @@ static const kit_torch__node_t *kit_torch__item(const kit_torch_t *f, int *cell)
 }
 
 // The kind of value that a global is; what is not in this list is refused.
-static int kit_torch__global(kit_torch_t *f, const unsigned char *module, size_t m, const unsigned char *name,
-                             size_t n) {
+static int kit_torch__global(struct kit_torch_t *f, const unsigned char *module, size_t m,
+                             const unsigned char *name, size_t n) {
     // clang-format off
     static const struct { const char *name; int what; tensor_dtype_t dtype; } known[] = {
         {"torch._utils._rebuild_tensor_v2", 'T', TENSOR_F32},
@@ -196,7 +196,7 @@ static int kit_torch__global(kit_torch_t *f, const unsigned char *module, size_t
 }
 
 // ('storage', type, key, device, elements) becomes a storage.
-static int kit_torch__storage(kit_torch_t *f) {
+static int kit_torch__storage(struct kit_torch_t *f) {
     const kit_torch__node_t *id = f->top > 0 ? &f->node[f->stack[f->top - 1]] : NULL;
     int cell = id && id->kind == KIT_TORCH__TUPLE && id->count == 5 ? id->first : -1;
     const kit_torch__node_t *word = kit_torch__item(f, &cell), *type = kit_torch__item(f, &cell);
@@ -229,7 +229,8 @@ static int kit_torch__storage(kit_torch_t *f) {
 }
 
 // A tuple of numbers >= 0 as a shape.
-static int kit_torch__numbers(const kit_torch_t *f, const kit_torch__node_t *t, tensor_shape_t *shape) {
+static int kit_torch__numbers(const struct kit_torch_t *f, const kit_torch__node_t *t,
+                              tensor_shape_t *shape) {
     int cell = t->first;
     if (t->kind != KIT_TORCH__TUPLE || t->count > TENSOR_MAX_DIMS) return 0;
     shape->ndim = t->count;
@@ -249,7 +250,7 @@ typedef struct kit_torch__view_t {
 } kit_torch__view_t;
 
 // (storage, offset, size, stride, requires_grad, hooks, ..)   -> NULL, or what is wrong
-static const char *kit_torch__view(const kit_torch_t *f, const kit_torch__node_t *args,
+static const char *kit_torch__view(const struct kit_torch_t *f, const kit_torch__node_t *args,
                                    kit_torch__view_t *v) {
     int cell = args->first;
     const kit_torch__node_t *storage = kit_torch__item(f, &cell), *offset = kit_torch__item(f, &cell);
@@ -279,7 +280,7 @@ static const char *kit_torch__view(const kit_torch_t *f, const kit_torch__node_t
 }
 
 // Calls a global: the stack has it and the tuple of its arguments.
-static int kit_torch__reduce(kit_torch_t *f) {
+static int kit_torch__reduce(struct kit_torch_t *f) {
     if (f->top < 2) return kit_torch__bad(f, "the stack is empty");
     const int callee = f->stack[f->top - 2], arguments = f->stack[f->top - 1];
     const int what = f->node[callee].kind == KIT_TORCH__GLOBAL ? (int)f->node[callee].number : 0;
@@ -312,7 +313,7 @@ static int kit_torch__reduce(kit_torch_t *f) {
 // ---- the machine ----
 
 // n bytes of the program, NULL = it ends before (said).
-static const unsigned char *kit_torch__take(kit_torch_t *f, uint64_t n) {
+static const unsigned char *kit_torch__take(struct kit_torch_t *f, uint64_t n) {
     const unsigned char *p = f->p;
     if (n > (uint64_t)(f->end - p)) {
         kit_torch__bad(f, "the program ends too early");
@@ -323,7 +324,7 @@ static const unsigned char *kit_torch__take(kit_torch_t *f, uint64_t n) {
 }
 
 // A little-endian number of n bytes, -1 = said.
-static int64_t kit_torch__count(kit_torch_t *f, int n) {
+static int64_t kit_torch__count(struct kit_torch_t *f, int n) {
     const unsigned char *p = kit_torch__take(f, (uint64_t)n);
     uint64_t value = 0;
     for (int k = 0; k < n && p; k++)
@@ -334,7 +335,7 @@ static int64_t kit_torch__count(kit_torch_t *f, int n) {
 }
 
 // Text with its length before it in n bytes.
-static int kit_torch__text(kit_torch_t *f, int n) {
+static int kit_torch__text(struct kit_torch_t *f, int n) {
     const int64_t length = kit_torch__count(f, n);
     const unsigned char *p = length < 0 ? NULL : kit_torch__take(f, (uint64_t)length);
     kit_torch__node_t *t = p ? kit_torch__push(f, KIT_TORCH__TEXT) : NULL;
@@ -345,7 +346,7 @@ static int kit_torch__text(kit_torch_t *f, int n) {
 }
 
 // An integer with its length before it in n bytes. One over 64 bits is not wanted by any tensor.
-static int kit_torch__long(kit_torch_t *f, int n) {
+static int kit_torch__long(struct kit_torch_t *f, int n) {
     const int64_t length = kit_torch__count(f, n);
     const unsigned char *p = length < 0 ? NULL : kit_torch__take(f, (uint64_t)length);
     uint64_t value = 0;
@@ -359,7 +360,7 @@ static int kit_torch__long(kit_torch_t *f, int n) {
 }
 
 // A line of text up to \n, for names of globals.
-static const unsigned char *kit_torch__name(kit_torch_t *f, size_t *n) {
+static const unsigned char *kit_torch__name(struct kit_torch_t *f, size_t *n) {
     const unsigned char *p = f->p;
     while (f->p < f->end && *f->p != '\n')
         f->p++;
@@ -367,7 +368,7 @@ static const unsigned char *kit_torch__name(kit_torch_t *f, size_t *n) {
     return kit_torch__take(f, 1) ? p : NULL;
 }
 
-static int kit_torch__store(kit_torch_t *f, int64_t at) {
+static int kit_torch__store(struct kit_torch_t *f, int64_t at) {
     if (at < 0) return 0;
     if (f->top < 1 || at > f->end - f->begin) return kit_torch__bad(f, "a memory cell is wrong");
     if (at >= f->memos) {
@@ -383,7 +384,7 @@ static int kit_torch__store(kit_torch_t *f, int64_t at) {
     return 1;
 }
 
-static int kit_torch__recall(kit_torch_t *f, int64_t at) {
+static int kit_torch__recall(struct kit_torch_t *f, int64_t at) {
     if (at < 0) return 0;
     if (at >= f->memos || f->memo[at] < 0) return kit_torch__bad(f, "a memory cell is empty");
     if (!kit_torch__push(f, KIT_TORCH__OTHER)) return 0;
@@ -393,7 +394,7 @@ static int kit_torch__recall(kit_torch_t *f, int64_t at) {
 }
 
 // Items from a place of the stack on go into the container below them.
-static int kit_torch__items(kit_torch_t *f, int from, kit_torch__kind_t kind) {
+static int kit_torch__items(struct kit_torch_t *f, int from, kit_torch__kind_t kind) {
     if (from < 0 && f->code) return 0;
     if (from < 1 || f->node[f->stack[from - 1]].kind != kind ||
         (kind == KIT_TORCH__DICT && (f->top - from) % 2)) {
@@ -403,7 +404,7 @@ static int kit_torch__items(kit_torch_t *f, int from, kit_torch__kind_t kind) {
 }
 
 // Drops the mark and what is above it on the stack into a new value of that kind.
-static int kit_torch__collect(kit_torch_t *f, int kind) {
+static int kit_torch__collect(struct kit_torch_t *f, int kind) {
     const int mark = kit_torch__mark(f);
     if (mark < 0 || !kit_torch__tuple(f, f->top - mark - 1)) return 0;
     f->stack[mark] = f->stack[f->top - 1];
@@ -414,7 +415,7 @@ static int kit_torch__collect(kit_torch_t *f, int kind) {
 }
 
 // The items above the last mark go into the container below it.
-static int kit_torch__add_items(kit_torch_t *f, kit_torch__kind_t kind) {
+static int kit_torch__add_items(struct kit_torch_t *f, kit_torch__kind_t kind) {
     const int mark = kit_torch__mark(f);
     if (mark < 0) return 0;
     f->top--;
@@ -423,14 +424,14 @@ static int kit_torch__add_items(kit_torch_t *f, kit_torch__kind_t kind) {
 }
 
 // The attributes of an OrderedDict (a module's _metadata) are dropped; nothing else has any here.
-static int kit_torch__build(kit_torch_t *f) {
+static int kit_torch__build(struct kit_torch_t *f) {
     if (f->top < 2 || f->node[f->stack[f->top - 2]].kind != KIT_TORCH__DICT)
         return kit_torch__bad(f, "an object with state");
     f->top--;
     return 1;
 }
 
-static int kit_torch__name_on_stack(kit_torch_t *f) {
+static int kit_torch__name_on_stack(struct kit_torch_t *f) {
     if (f->top < 2) return kit_torch__bad(f, "the stack is empty");
     const kit_torch__node_t module = f->node[f->stack[f->top - 2]], name = f->node[f->stack[f->top - 1]];
     if (module.kind != KIT_TORCH__TEXT || name.kind != KIT_TORCH__TEXT)
@@ -439,14 +440,14 @@ static int kit_torch__name_on_stack(kit_torch_t *f) {
     return kit_torch__global(f, module.bytes, module.length, name.bytes, name.length);
 }
 
-static int kit_torch__line_global(kit_torch_t *f) {
+static int kit_torch__line_global(struct kit_torch_t *f) {
     size_t m, n;
     const unsigned char *module = kit_torch__name(f, &m), *name = module ? kit_torch__name(f, &n) : NULL;
     return name ? kit_torch__global(f, module, m, name, n) : 0;
 }
 
 // One instruction.   -> 0 = the end, or said
-static int kit_torch__step(kit_torch_t *f) {
+static int kit_torch__step(struct kit_torch_t *f) {
     const unsigned char *op = kit_torch__take(f, 1);
     int64_t number;
     // clang-format off
