@@ -121,7 +121,7 @@
 //
 // TENSOR_NO_AUTOGRAD, where the implementation is, builds forward alone: results are the same, no graph is
 // recorded, and what asks for gradients (requires_grad_, backward, autograd_grad, hooks, checkpoint, jacobian
-// and their kin, optimizers) is an UNSUPPORTED error that names the macro. Gradient functions and their
+// and their kin, the steps of optimizers) is an UNSUPPORTED error that names the macro. Gradient functions and their
 // kernels are not in the program then. TENSOR_ALL_ROWS keeps every op, with its documentation, whether the
 // program calls it or not: for tests and for backends that know ops by number.
 // ------------------------------------------------------------------------------
@@ -175,11 +175,12 @@
 // the options. In C++14 and later the members have initialisers, so that a partial list stays silent.
 #define TENSOR_ARGS(function, type, ...)                                                                     \
     ((type){.options_are_named_ = TENSOR__NO_SURPLUS, .site_ = TENSOR__IN(function), __VA_ARGS__})
-#define TENSOR__NO_SURPLUS ((const void *)1)
+// No number that a program gives by mistake.
+#define TENSOR__NO_SURPLUS ((const void *)0x5A5A)
 // The same where the last positional argument is required: the list in sizeof lacks one if it is not there.
 #define TENSOR_ARGS_NEEDED(function, type, ...)                                                              \
-    ((type){.options_are_named_ = TENSOR__UNEVALUATED((const void *)(sizeof((type){                          \
-                .site_ = 0, __VA_ARGS__, .options_are_named_ = 0}) != 0)),                                   \
+    ((type){.options_are_named_ = TENSOR__UNEVALUATED((const void *)(0x5A5A * (size_t)(sizeof((type){        \
+                .site_ = 0, __VA_ARGS__, .options_are_named_ = 0}) != 0))),                                  \
             .site_ = TENSOR__IN(function), __VA_ARGS__})
 #ifdef __clang__
 #define TENSOR__UNEVALUATED(...)                                                                             \

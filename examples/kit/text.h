@@ -121,7 +121,7 @@ int64_t kit_tokenizer_add(kit_tokenizer_t *t, const char *bytes, size_t size) {
 }
 
 const char *kit_tokenizer_add_pair(kit_tokenizer_t *t, int64_t left, int64_t right) {
-    size_t n, m, rank = t->merges.count;
+    size_t n = 0, m = 0, rank = t->merges.count;
     const char *a = kit_token(t, left, &n), *b = kit_token(t, right, &m);
     char *both = a && b ? (char *)malloc(n + m) : NULL;
     if (!both) return a && b ? "out of memory" : "a token is not in the vocabulary";
