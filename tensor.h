@@ -36,73 +36,79 @@
 // ------------------------------------------------------------------------------
 // >>manual                                         MARK: manual
 //
-// NAMES      A PyTorch user guesses them: tensor_ + the name in torch.*, torch.nn.functional.* or the tensor
-//            method; a trailing _ works in place. Argument order, defaults, broadcasting, type promotion and
-//            NaN rules are PyTorch's, except: sign(NaN) is NaN; float to integer conversion saturates (NaN
-//            gives 0); shifts by too much give 0 or the sign; a scalar that is an integral number keeps an
-//            integer tensor's dtype (0 and 1 a bool's), a fraction turns it to f32 (C has no weak scalar
-//            types); u8 meets negative numbers by value; clamp passes the gradient on at its bounds; a 0-d
-//            index tensor counts as a tensor (in Python as a number).
-// SHAPES     variadic in C and C++: tensor_zeros(2, 3). Every such function has a plain twin ending in _n
-//            that takes (const int64_t *dims, int ndim). At most 8 dimensions. A dim counts from the end when
-//            < 0.
+// NAMES      A PyTorch user can guess them: tensor_ + the name in torch.*, torch.nn.functional.* or the
+//            tensor method; a trailing _ works in place. Argument order, defaults, broadcasting, type
+//            promotion and NaN rules are PyTorch's, except: sign(NaN) is NaN; float to integer conversion
+//            saturates (NaN gives 0); shifts by too much give 0 or the sign; a scalar that is an integral
+//            number keeps an integer tensor's dtype (0 and 1 a bool's), a fraction turns it to f32 (C has no
+//            weak scalar types); a u8 tensor and a negative number meet by value (the number does not wrap);
+//            clamp passes the gradient on at its bounds; a 0-d index tensor counts as a tensor (in Python as
+//            a number).
+// SHAPES     are variadic in C and C++: tensor_zeros(2, 3). Every such function has a plain twin whose name
+//            ends in _n and that takes (const int64_t *dims, int ndim). A tensor has at most 8 dimensions. A
+//            dim < 0 counts from the end.
 // OWNERSHIP  A tensor_t * returned by the library belongs to the innermost open scope of the calling thread.
-//            There is nothing to free. tensor_scope_begin / _reset / _end empty it; tensor_scope_return hands
-//            a result to the scope around; tensor_keep makes a tensor outlive every scope until tensor_free;
-//            tensor_set carries a value from one loop turn to the next. Functions borrow their arguments.
+//            There is nothing to free. tensor_scope_begin opens a scope, _reset empties it, _end closes it;
+//            tensor_scope_return hands a result to the enclosing scope; tensor_keep makes a tensor outlive
+//            every scope until tensor_free; tensor_set carries a value from one iteration of a loop to the
+//            next. Functions borrow their arguments.
 // ERRORS     A function that fails returns the poison tensor (never NULL), and every function given poison
 //            returns poison, so expressions nest and one check is enough: tensor_ok(), tensor_error_text().
-//            The first error of a thread stays until tensor_clear_error(). Functions that make no tensor
-//            return the code (0 = fine). Nothing aborts or exits. With no handler set, a thread's first error
-//            is printed to stderr once (not under TENSOR_NO_STDIO). One note that is not an error goes the
-//            same way, once, with code 0: a scope holds some 100,000 tensors (a loop without a reset).
-// THREADS    Any number of threads may use the library. A tensor may be read by many threads; no two threads
-//            may write one tensor at once. The library starts threads only after tensor_set_num_threads(n).
-//            Results have the same bits for every number of threads.
+//            The first error of a thread stays until tensor_clear_error(). Functions that do not make a
+//            tensor return the code (0 = success). Nothing aborts or exits. With no handler set, a thread's
+//            first error is printed to stderr once (not under TENSOR_NO_STDIO). One note that is not an error
+//            is reported the same way, once, with code 0: a scope holds some 100,000 tensors (a loop without
+//            a reset).
+// THREADS    Any number of threads may use the library. A tensor may be read by many threads; two threads
+//            must not write the same tensor at once. The library starts threads only after
+//            tensor_set_num_threads(n). Results have the same bits for every number of threads.
 // HOST       Floating-point traps: no op raises invalid, division by zero or overflow where its results have
 //            none by IEEE's rules (0/0 of the program's own numbers still traps; comparisons with NaN may).
 //            Rounding modes other than to nearest change last bits, function values by up to 1e-3, and what
 //            rounds inside (round, tan of SSE2 and scalar) by more; flushed denormals (FTZ, DAZ) are taken as
-//            0; neither hangs or crashes. The mode is the calling thread's and, with more threads, that of
-//            each. A signal handler may call nothing here. A call takes up to 14 KB of stack, a training step
-//            15 KB, a few 8 KB more (docs/stack.md).
+//            0; neither hangs or crashes the library. The mode is that of the calling thread and, with more
+//            threads, of each of them. A signal handler must not call the library. A call takes up to 14 KB
+//            of stack, a training step 15 KB, a few calls 8 KB more (docs/stack.md).
 // AUTOGRAD   Define-by-run: tensor_requires_grad_ marks a leaf, operations record themselves, tensor_backward
 //            adds d loss / d leaf into tensor_grad(leaf). Under tensor_scope_begin_no_grad nothing is
 //            recorded. Every gradient is made of differentiable operations (TENSOR_CREATE_GRAPH). Beyond
-//            PyTorch: x.mul_(x) and other changes by the own value have right gradients; tensor_autograd_grad
-//            gives hooked gradients for every input; a checkpoint notices changed inputs.
+//            PyTorch: x.mul_(x) and other in-place changes of a tensor by its own value have correct
+//            gradients; tensor_autograd_grad gives hooked gradients for every input; a checkpoint notices
+//            changed inputs.
 // AUTOCAST   Mixed precision of forward passes, as torch.autocast: in tensor_scope_begin_autocast(dtype)
 //            products of matrices, linear, convolutions, attention, recurrent nets and prelu compute in that
 //            dtype; exp, logs, pow, rsqrt, softmax, sums, norms, layer and group norm, interpolate, losses in
 //            f32; dot, cross, tensordot, index_put, scatter_add, bilinear and grid_sample in the widest dtype
-//            of their inputs; all else, all in place and f64 as ever. The lists are PyTorch's for CUDA, on
-//            every device. Weights stay f32, are cast once a scope, and get gradients of f32.
+//            of their inputs. All other functions, all in-place functions and f64 are not affected. The lists
+//            are PyTorch's for CUDA, on every device. Weights stay f32, are cast once per scope, and get f32
+//            gradients.
 // DTYPES     f32 f64 i8 i16 i32 i64 u8 bool compute; f16 and bf16 are stored as such and computed in f32 with
 //            correct rounding. Products of bf16 use AMX or AVX-512 BF16 where Linux offers them: these take
-//            denormals as 0, and with AMX sigaltstack wants more than 8 KB after the first one
-//            (TENSOR_ISA=avx512 has neither). No complex numbers, no FFT.
-// CONFIG     define before the implementation: TENSOR_MALLOC/TENSOR_FREE (aligned, see >>config),
-//            TENSOR_NO_STDIO, TENSOR_NO_THREADS, TENSOR_ASSERT(x), TENSOR_SELF (this file's name when
-//            renamed), TENSOR_ISA=avx2 (that instruction set alone: scalar, sse2, avx2, avx512, neon, wasm,
-//            or native; see >>passes), TENSOR_NO_AUTOGRAD (forward alone, see >>config),
-//            TENSOR_IMPLEMENTATION_PART=1..4 (four files share the compiling),
-//            TENSOR_USE_OPENBLAS (larger products of f32 and f64 by cblas.h's functions, with OpenBLAS's
-//            threads, bits and errors of long sums; link -lopenblas). Everywhere: TENSOR_STATIC (all in one
-//            file; in several files it makes several libraries that share nothing), TENSOR_NO_CALL_SITES,
-//            TENSOR_API (what is written before public functions: extern unless defined, e.g.
-//            __declspec(dllexport)).
-//            TENSOR_EDITOR, for editors (CompileFlags: Add: [-DTENSOR_EDITOR] in .clangd): functions are not
-//            hidden behind macros, so that hovering shows prototype and comment; errors lack their line.
+//            denormals as 0, and after the first product with AMX sigaltstack wants more than 8 KB
+//            (TENSOR_ISA=avx512 has neither effect). There are no complex numbers and there is no FFT.
+// CONFIG     Define before the implementation: TENSOR_MALLOC(bytes, alignment) and
+//            TENSOR_FREE(p, bytes, alignment), TENSOR_NO_STDIO, TENSOR_NO_THREADS, TENSOR_ASSERT(x),
+//            TENSOR_SELF (this file's name when renamed), TENSOR_ISA=avx2 (that instruction set alone:
+//            scalar, sse2, avx2, avx512, neon, wasm, or native; see >>passes), TENSOR_NO_AUTOGRAD (forward
+//            alone, see >>config), TENSOR_IMPLEMENTATION_PART=1..4 (four files share the compiling),
+//            TENSOR_USE_OPENBLAS (larger products of f32 and f64 call cblas.h's functions: threads, bits and
+//            the errors of long sums are then OpenBLAS's; link -lopenblas). Define in every file:
+//            TENSOR_STATIC (all in one file; in several files it makes several libraries that share nothing),
+//            TENSOR_NO_CALL_SITES, TENSOR_API (what is written before public functions: extern unless
+//            defined, e.g. __declspec(dllexport)).
+//            TENSOR_EDITOR is for editors (CompileFlags: Add: [-DTENSOR_EDITOR] in .clangd): functions are
+//            not hidden behind macros, so that hovering shows prototype and comment; errors do not name their
+//            line.
 //            Environment: TENSOR_ISA=scalar|sse2|avx2|avx512|avx512bf16|amx|neon|wasm forces an instruction
 //            set that is built, TENSOR_REFERENCE=1 the plain double-precision formulas (TENSOR_ALL_PASSES).
 // READING    An op is a row of a table: search "X(SOFTMAX," for the row of softmax, which names its family,
-//            CPU kernel and gradient; "FRONT(softmax," or "(tensor_cat_n)(" for a front, "X(EXP, exp)"
-//            for those of one list; OP_SOFTMAX for who else asks for it.
+//            CPU kernel and gradient; "FRONT(softmax," or "(tensor_cat_n)(" for the public function,
+//            "X(EXP, exp)" for those generated from a list; OP_SOFTMAX for every other place that names it.
 // COMPILE    The implementation takes 25 to 45 s at -O2 in one file: give it a file of its own, or four (see
 //            CONFIG), or link libtensor.a (make lib), and never pass -DTENSOR_IMPLEMENTATION for all files.
 //            -ffast-math and its parts are refused (define TENSOR_ALLOW_FAST_MATH to get memory safety and
-//            tolerances only), x87 arithmetic too: 32-bit x86 needs -msse2 -mfpmath=sse. gcc for Windows
-//            needs -O1 at least. A compiler that knows neither gcc's nor MSVC's atomics (tcc) needs
+//            tolerances only), and so is x87 arithmetic: 32-bit x86 needs -msse2 -mfpmath=sse. gcc for
+//            Windows needs at least -O1. A compiler that knows neither gcc's nor MSVC's atomics (tcc) needs
 //            TENSOR_NO_THREADS.
 // ------------------------------------------------------------------------------
 
@@ -116,14 +122,15 @@
 // >>config                                         MARK: config
 //
 // No macro here changes a public struct or the meaning of a public function, so files of one program may
-// differ in everything but TENSOR_STATIC; files that share the implementation agree in their passes (see
-// >>passes) and in TENSOR_NO_AUTOGRAD.
+// differ in every macro but TENSOR_STATIC; files that share the implementation must agree in their passes
+// (see >>passes) and in TENSOR_NO_AUTOGRAD.
 //
-// TENSOR_NO_AUTOGRAD, where the implementation is, builds forward alone: results are the same, no graph is
-// recorded, and what asks for gradients (requires_grad_, backward, autograd_grad, hooks, checkpoint, jacobian
-// and their kin, optimizers) is an UNSUPPORTED error that names the macro. Gradient functions and their
-// kernels are not in the program then. TENSOR_ALL_ROWS keeps every op, with its documentation, whether the
-// program calls it or not: for tests and for backends that know ops by number.
+// TENSOR_NO_AUTOGRAD, defined where the implementation is, builds the forward pass alone: results are the
+// same, no graph is recorded, and every function that needs gradients (requires_grad_, backward,
+// autograd_grad, hooks, checkpoint, jacobian and its relatives, optimizers) is an UNSUPPORTED error that
+// names the macro. The program then contains no gradient functions and none of their kernels. TENSOR_ALL_ROWS
+// keeps every op, with its documentation, whether the program calls it or not: for tests and for backends
+// that know ops by number.
 // ------------------------------------------------------------------------------
 
 #define TENSOR_VERSION_MAJOR 0
@@ -136,7 +143,7 @@
 #define TENSOR__UNUSED
 #endif
 
-// A call that is left after folding does not compile.
+// A call that is still there after constant folding does not compile.
 #if defined(__has_attribute)
 #if __has_attribute(error)
 #define TENSOR__REFUSED(text) __attribute__((error(text)))
@@ -146,7 +153,7 @@
 #define TENSOR__REFUSED(text)
 #endif
 
-// In front of every public function: the program may say its own, in all its files alike.
+// Written before every public function. A program may define its own, the same one in all its files.
 #ifndef TENSOR_API
 #ifdef TENSOR_STATIC
 #define TENSOR_API TENSOR__UNUSED static
@@ -156,7 +163,7 @@
 #endif
 
 // A call site is one string, "file.c:41"; it travels into results and error texts. It begins with the name of
-// the function and a byte 1: an op made of others has errors under its own name.
+// the function and a byte of value 1: an op made of other ops reports errors under its own name.
 #define TENSOR__STR2(x) #x
 #define TENSOR__STR(x) TENSOR__STR2(x)
 #ifdef TENSOR_NO_CALL_SITES
@@ -169,14 +176,15 @@
 #define TENSOR_HERE TENSOR__SITE
 #define TENSOR__IN(function) TENSOR__SITE_OF(function)
 
-// Options are designated initialisers over one args struct per function: site_ first (which also allows an
-// empty list), the positional arguments, options_are_named_ (where one argument too many without a name
-// lands: for a number the compiler says this name; what is put there is an error at run time, even 0),
-// the options. In C++14 and later the members have initialisers, so that a partial list stays silent.
+// Options are designated initialisers of one args struct per function. Its members are, in order: site_
+// (which also allows an empty list), the positional arguments, options_are_named_, the options. An extra
+// argument without a name is assigned to options_are_named_: if it is a number, the compiler's message has
+// this name; anything assigned to it is an error at run time, even 0. In C++14 and later the members have
+// initialisers, so that a partial list gives no warning.
 #define TENSOR_ARGS(function, type, ...)                                                                     \
     ((type){.options_are_named_ = TENSOR__NO_SURPLUS, .site_ = TENSOR__IN(function), __VA_ARGS__})
 #define TENSOR__NO_SURPLUS ((const void *)1)
-// The same where the last positional argument is required: the list in sizeof lacks one if it is not there.
+// The same where the last positional argument is required: the list in sizeof is too short without it.
 #define TENSOR_ARGS_NEEDED(function, type, ...)                                                              \
     ((type){.options_are_named_ = TENSOR__UNEVALUATED((const void *)(sizeof((type){                          \
                 .site_ = 0, __VA_ARGS__, .options_are_named_ = 0}) != 0)),                                   \
@@ -194,7 +202,7 @@
 #define TENSOR_INIT
 #endif
 
-// In a call with options a member that is 0 has PyTorch's default; TENSOR_ZERO says a real zero.
+// In a call with options a member that is 0 has PyTorch's default; TENSOR_ZERO is a real zero.
 #define TENSOR_ZERO (-2147483647 - 1)
 
 #ifdef __cplusplus
@@ -204,7 +212,7 @@ extern "C" {
 // ------------------------------------------------------------------------------
 // >>types                                          MARK: types
 //
-// tensor_t is opaque here; its layout stands in >>shared, so that a debugger shows it. Enumerators are stable
+// tensor_t is opaque here; its layout is in >>shared, so that a debugger shows it. Enumerators are stable
 // within a major version; files store names, never numbers.
 // ------------------------------------------------------------------------------
 
@@ -219,8 +227,8 @@ typedef enum tensor_dtype_t {
     TENSOR_DTYPE_NONE = -1               // keeps the enum signed: an int given for it raises no warning
 } tensor_dtype_t;
 
-// Where data lies. TENSOR_CUDA + i is the i-th CUDA device. No device has the number of a dtype: tensor_to
-// takes either.
+// Where data is. TENSOR_CUDA + i is the i-th CUDA device. No device has the number of a dtype, because
+// tensor_to takes either.
 typedef enum tensor_device_t {
     TENSOR_CPU = 64, TENSOR_CUDA = 65,
     TENSOR_DEVICE_NONE = -1              // as TENSOR_DTYPE_NONE
@@ -299,7 +307,7 @@ TENSOR_API int tensor_raise(int code, const char *what);
 // ------------------------------------------------------------------------------
 // >>context                                        MARK: context, memory, threads
 //
-// Every byte of mutable state hangs in a context; a default one serves those who never name one. Rejected:
+// All mutable state belongs to a context; programs that never name one use the default context. Rejected:
 // plain globals (two users of the library in one program would share allocator, limits and handlers).
 // ------------------------------------------------------------------------------
 
@@ -318,7 +326,7 @@ typedef void (*tensor_parallel_fn_t)(void *user, int64_t ntasks, void (*task)(vo
 //   -> int;  errors none
 TENSOR_API int tensor_version(void);
 
-// A new context with nothing shared with others; the calling thread goes on using its present one.
+// A new context that shares nothing with others; the calling thread continues to use its present one.
 //   -> context, NULL when out of memory;  errors OUT_OF_MEMORY
 TENSOR_API tensor_context_t *tensor_context_new(void);
 
@@ -326,22 +334,23 @@ TENSOR_API tensor_context_t *tensor_context_new(void);
 //   -> the one used before;  errors OUT_OF_MEMORY
 TENSOR_API tensor_context_t *tensor_context_use(tensor_context_t *context);
 
-// Frees a context and all that lives in it; for no other thread may it be the one in use.
+// Frees a context and everything in it; no other thread may have it in use.
 //   -> first error pending in it on the calling thread, else 0;  errors OWNER inside a function that the
 //      library calls in this context (a hook, a closure, forward, a job): nothing is freed
 TENSOR_API int tensor_context_free(tensor_context_t *context);
 
 // Frees everything the calling thread's context owns (tensors, modules, threads, caches). Every pointer the
-// library gave is invalid afterwards, kept ones too (a C++ tensor_ref knows); the library itself can be used
-// again. No other thread may be inside the library. Code that is to be unloaded (dlclose) calls this last, in
-// the default context and after the others were freed: no thread that used it runs its code at its end then.
+// library gave is invalid afterwards, kept ones too (a C++ tensor_ref notices); the library itself can be
+// used again. No other thread may be inside the library. Code that will be unloaded (dlclose) calls this
+// last, in the default context, after it has freed the others: threads that used it then run none of its code
+// when they end.
 //   -> the calling thread's first error, 0 if none;  errors OWNER inside a function that the library calls (a
 //      hook, a closure, forward, a job): nothing is freed
 TENSOR_API int tensor_shutdown(void);
 
-// Closes the calling thread's root scope and gives its caches back to the context (done by itself at thread
-// exit, but not on Windows or where the system has no pthread key left). Code that is unloaded without a
-// shutdown wants it of every thread that used it.
+// Closes the calling thread's root scope and gives its caches back to the context (done automatically at
+// thread exit, but not on Windows or where the system has no pthread key left). Code that is unloaded without
+// a shutdown needs this call from every thread that used it.
 //   -> nothing;  errors OWNER inside a function that the library calls
 TENSOR_API void tensor_thread_end(void);
 
@@ -350,7 +359,7 @@ TENSOR_API void tensor_thread_end(void);
 //   -> code;  errors OWNER if memory was handed out already
 TENSOR_API int tensor_set_allocator(const tensor_allocator_t *a);
 
-// Bytes the context may take from the allocator; beyond it OUT_OF_MEMORY.
+// Bytes the context may take from the allocator; a request beyond it is the error OUT_OF_MEMORY.
 //   bytes   0 = no limit
 //   -> 0;  errors none
 TENSOR_API int tensor_set_memory_limit(uint64_t bytes);
@@ -389,10 +398,10 @@ TENSOR_API int tensor_get_num_threads(void);
 TENSOR_API int tensor_num_processors(void);
 
 // Runs kernels on the program's own job system instead of the library's workers. While fn waits, the calling
-// thread may run other jobs, and these may call the library: they find it as on a thread of their own, with
-// the same context, but scopes, grad mode, autocast, errors and a generator apart. When fn returns, an error
-// that they left goes to the handler, and tensors that they left in no scope are freed. What they write must
-// not be what the call reads, as on any other thread. fn returns on the thread that called it.
+// thread may run other jobs, and these may call the library as if on a thread of their own: the context is
+// the same, but scopes, grad mode, autocast, errors and the generator are separate. When fn returns, an error
+// that the jobs left goes to the handler, and tensors that they left in no scope are freed. Jobs must not
+// write what the call reads, as on any other thread. fn returns on the thread that called it.
 //   fn      NULL = own workers again
 //   n       how many tasks may run at once, 1..256
 //   -> code;  errors SHAPE if n is out of range, OWNER while a kernel runs
@@ -411,9 +420,9 @@ TENSOR_API int tensor_set_isa(const char *name);
 // ------------------------------------------------------------------------------
 // >>scopes                                         MARK: ownership
 //
-// Scopes over reference counts: seven ecosystems without destructors ended there. Rejected: one free per
-// handle (nobody gets it right and expressions do not nest), arenas (the guess of their size is always
-// wrong).
+// Scopes on top of reference counts: seven ecosystems without destructors arrived at this design. Rejected:
+// one free per handle (nobody gets it right and expressions do not nest), arenas (the guess of their size is
+// always wrong).
 // ------------------------------------------------------------------------------
 
 // Opens a scope: tensors made from now on by this thread belong to it. Remembers the grad mode.
@@ -438,7 +447,7 @@ TENSOR_API tensor_scope_t tensor_scope_begin_inference(void);
 //   dtype   TENSOR_F16 (with nn_grad_scaler) or TENSOR_BF16; TENSOR_DTYPE_NONE = no autocast in this scope
 //   -> scope;  errors OUT_OF_MEMORY, DTYPE
 TENSOR_API tensor_scope_t tensor_scope_begin_autocast(tensor_dtype_t dtype);
-// The same for what is left of the innermost scope.   -> dtype until now, TENSOR_DTYPE_NONE = no autocast;
+// The same for the rest of the innermost scope.   -> the dtype before, TENSOR_DTYPE_NONE = no autocast;
 // errors DTYPE
 TENSOR_API tensor_dtype_t tensor_set_autocast(tensor_dtype_t dtype);
 // The calling thread's dtype of autocast.   -> dtype, TENSOR_DTYPE_NONE = no autocast;  errors none
@@ -453,7 +462,7 @@ TENSOR_API int tensor_scope_reset(tensor_scope_t scope);
 //   -> code;  errors OWNER if the scope has ended or is another thread's
 TENSOR_API int tensor_scope_end(tensor_scope_t scope);
 
-// Ends the scope but hands one result to the scope around it.
+// Ends the scope but hands one result to the enclosing scope.
 //   t       owned by the scope: moved out; not owned by it: passes through
 //   -> t;  errors OWNER as tensor_scope_end
 TENSOR_API tensor_t *tensor_scope_return(tensor_scope_t scope, tensor_t *t);
@@ -467,7 +476,7 @@ TENSOR_API tensor_t *tensor_keep(tensor_t *t);
 //   -> code;  errors OWNER if t is dead or neither kept nor owned by a scope of this thread
 TENSOR_API int tensor_free(tensor_t *t);
 
-// Loop-carried state: *handle becomes value and takes over the old one's owner; the old value goes.
+// Loop-carried state: *handle becomes value and takes over the old one's owner; the old value is released.
 //   handle  *handle NULL = value is kept (as tensor_keep)
 //   value   poison is refused: the old value stays
 //   -> code;  errors POISONED, OWNER
@@ -482,8 +491,8 @@ TENSOR_API int tensor_set(tensor_t **handle, tensor_t *value);
 // OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
 
-// The dtype of numbers that name none, of the context: f32 unless set. It is what creation without a dtype
-// makes, and what integers become in float functions; modules keep f32 parameters.
+// The context's dtype for numbers that do not name one: f32 unless set. Creation without a dtype makes it,
+// and float functions turn integers into it; modules keep f32 parameters.
 //   dtype   f32 f64 f16 bf16
 //   -> code / dtype;  errors DTYPE
 TENSOR_API int tensor_set_default_dtype(tensor_dtype_t dtype);
@@ -532,7 +541,7 @@ TENSOR_API tensor_t *tensor_wrap_n(void *data, tensor_dtype_t dtype, const int64
 //   -> new [ceil((end - start) / step)];  grad none;  errors SHAPE if step is 0 or points away from end
 TENSOR_API tensor_t *tensor_arange(double start, double end, double step, tensor_dtype_t dtype);
 
-// n values from start to end, both included; ends that are tensors by tensor_item, as PyTorch reads them.
+// n values from start to end, both included; read ends that are tensors with tensor_item.
 //   dtype   any but bool; an integer one cuts the fractions of start and end, then of the values
 //   -> new [n];  grad none;  errors SHAPE if n < 0, DTYPE (also if an integer dtype does not hold the ends)
 TENSOR_API tensor_t *tensor_linspace(double start, double end, int64_t n);
@@ -1118,7 +1127,7 @@ TENSOR_API tensor_t *tensor_cumsum(tensor_t *x, int64_t dim);
 TENSOR_API tensor_t *tensor_cumprod(tensor_t *x, int64_t dim);
 // Running log(sum(exp)) along dim, stable.   -> new, shape of x;  grad by weights <= 1;  errors INDEX, DTYPE
 TENSOR_API tensor_t *tensor_logcumsumexp(tensor_t *x, int64_t dim);
-// Running maximum (minimum) along dim and where it stood, the last of ties; NaN stays.
+// Running maximum (minimum) along dim and where it was, the last of ties; NaN stays.
 //   -> pair of new, shape of x, indices i64;  grad to the chosen index;  errors INDEX
 TENSOR_API tensor_pair_t tensor_cummax(tensor_t *x, int64_t dim);
 TENSOR_API tensor_pair_t tensor_cummin(tensor_t *x, int64_t dim);
@@ -1165,7 +1174,7 @@ TENSOR_API tensor_t *tensor_corrcoef(tensor_t *x);
 // gradient goes to the chosen places. All: -> new;  errors INDEX (dim), SHAPE, DTYPE, OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
 
-// Sorted along dim, and where each element stood (msort: along dim 0, values alone).
+// Sorted along dim, and where each element was (msort: along dim 0, values alone).
 //   -> pair of new, shape of x, indices i64;  grad to those places;  errors INDEX
 TENSOR_API tensor_pair_t tensor_sort(tensor_t *x, int64_t dim, int descending);
 TENSOR_API tensor_t *tensor_msort(tensor_t *x);
@@ -1243,8 +1252,9 @@ TENSOR_API tensor_t *tensor_histc(tensor_t *x, int64_t bins, double low, double 
 // ------------------------------------------------------------------------------
 // >>linalg                                         MARK: matrix products, linear algebra
 //
-// One packed, register-tiled GEMM serves all products in all transposes (views cost nothing). Accumulation
-// order depends on shapes alone. Decompositions are own, plain algorithms in double (below).
+// One packed, register-tiled GEMM serves all products in all transposes (views cost nothing). The order of
+// accumulation depends on shapes alone. The decompositions below are plain algorithms in double, written for
+// this library.
 // ------------------------------------------------------------------------------
 
 // Matrix product with PyTorch's rules for 1-d, 2-d and batched, broadcast operands.
@@ -1306,9 +1316,9 @@ TENSOR_API tensor_t *tensor_tril(tensor_t *x, int64_t diagonal);
 TENSOR_API tensor_t *tensor_triu(tensor_t *x, int64_t diagonal);
 
 // ---- torch.linalg: decompositions, solvers, norms ----
-// Matrices are the last two dims, the dims before them a batch; f32 and f64, computed in double. Errors of
-// all: SHAPE (not a matrix, not square), DTYPE (not f32/f64), LINALG (no result; the text says which
-// matrix of the batch; on a GPU known when someone waits for it).
+// Matrices are the last two dims, the dims before them are a batch; f32 and f64, computed in double. Errors
+// of all: SHAPE (not a matrix, not square), DTYPE (not f32/f64), LINALG (no result; the text says which
+// matrix of the batch; on a GPU it is known when someone waits for it).
 
 typedef struct tensor_qr_t { tensor_t *q, *r; } tensor_qr_t;
 typedef struct tensor_linalg_svd_t { tensor_t *u, *s, *vh; } tensor_linalg_svd_t;
@@ -1438,8 +1448,8 @@ TENSOR_API tensor_t *tensor_linalg_cond(tensor_t *x, const char *p);
 // ------------------------------------------------------------------------------
 // >>index                                          MARK: joining, indexing
 //
-// Index values are checked in a whole pass before the first write, in release too; an index outside is the
-// error INDEX.
+// Index values are checked in a whole pass before the first write, in release builds too; an index out of
+// range is the error INDEX.
 // ------------------------------------------------------------------------------
 
 // Joins n tensors along dim (all other dims equal).
@@ -1677,7 +1687,7 @@ TENSOR_API int tensor_is_inference(tensor_t *x);
 // Name of the operation that made x, "mul" or a custom function's.   -> borrowed string, NULL for a leaf;
 // errors none
 TENSOR_API const char *tensor_grad_fn_name(tensor_t *x);
-// Takes x, which is no view, out of its graph.   -> x;  errors AUTOGRAD (a view: use tensor_detach)
+// Takes x, which is not a view, out of its graph.   -> x;  errors AUTOGRAD (a view: use tensor_detach)
 TENSOR_API tensor_t *tensor_detach_(tensor_t *x);
 // The accumulated gradient.   -> borrowed (owned by x), NULL = none;  errors OUT_OF_MEMORY (.sparse)
 TENSOR_API tensor_t *tensor_grad(tensor_t *x);
@@ -1692,7 +1702,7 @@ TENSOR_API int tensor_grad_enabled(void);
 // errors none
 TENSOR_API int tensor_set_grad_enabled(int on);
 // Anomaly mode, until the innermost scope ends: backward fails at the first node that makes a NaN and names
-// its operation and where that was called. Costs a look at every gradient.   -> what it was;  errors none
+// its operation and where that was called. It reads every gradient.   -> what it was;  errors none
 TENSOR_API int tensor_set_detect_anomaly(int on);
 
 typedef tensor_t *(*tensor_hook_t)(tensor_t *grad, void *user);
@@ -1712,8 +1722,8 @@ TENSOR_API int64_t tensor_register_post_accumulate_grad_hook(tensor_t *x, tensor
 // Removes a hook.   -> 1, 0 if it is gone already;  errors none
 TENSOR_API int tensor_remove_hook(int64_t handle);
 
-// Adds d loss / d leaf into the grad of every leaf that requires it; frees the graph's saved values. One that
-// fails leaves what it has added so far, as PyTorch's does.
+// Adds d loss / d leaf into the grad of every leaf that requires it; frees the graph's saved values. A pass
+// that fails leaves what it has added so far, as PyTorch's does.
 //   loss    one element
 //   -> code;  errors AUTOGRAD (loss does not require grad, not one element, second pass, changed saved value)
 TENSOR_API int tensor_backward(tensor_t *loss);
@@ -1737,7 +1747,7 @@ TENSOR_API int tensor_backward_with(tensor_t *y, tensor_t *grad, int flags);
 TENSOR_API int tensor_autograd_grad(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
                                     tensor_t *const *inputs, int ni, tensor_t **gradients, int flags);
 
-// What becomes of a value that an operation saves for backward (offloading, compression).
+// What is done with a value that an operation saves for backward (offloading, compression).
 typedef struct tensor_saved_hooks_t {
     void *(*pack)(tensor_t *x, void *user);         // x goes afterwards unless kept; NULL = failed
     tensor_t *(*unpack)(void *packed, void *user);  // shape and dtype of x; once per backward pass
@@ -1745,8 +1755,8 @@ typedef struct tensor_saved_hooks_t {
     void *user;
 } tensor_saved_hooks_t;
 
-// Until the innermost scope ends, values that operations save go through hooks, leaves and what custom
-// functions save excepted.
+// Until the innermost scope ends, values that operations save go through hooks, except leaves and what custom
+// functions save.
 //   hooks   must live as long as what is recorded; NULL = values are kept as they are
 //   -> what was set before;  errors none
 TENSOR_API const tensor_saved_hooks_t *tensor_set_saved_tensors_hooks(const tensor_saved_hooks_t *hooks);
@@ -1802,9 +1812,10 @@ typedef tensor_t *(*tensor_fn_t)(tensor_t *const *inputs, int n, void *user);
 //   -> new;  grad that of fn;  errors what fn raises; backward: AUTOGRAD if an input was changed
 TENSOR_API tensor_t *tensor_checkpoint(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n);
 
-// torch.autograd.functional. y = fn(inputs); inputs that are no floats are constants, their results NULL;
-// what y does not depend on has zeros. flags: TENSOR_CREATE_GRAPH makes the results differentiable. All
-// -> results new, always filled (poison on failure);  errors AUTOGRAD, SHAPE, OWNER (NULL), what fn raises
+// torch.autograd.functional. y = fn(inputs); inputs that are not floats are constants, their results are
+// NULL; the results for what y does not depend on are zeros. flags: TENSOR_CREATE_GRAPH makes the results
+// differentiable. All -> results new, always filled (poison on failure);  errors AUTOGRAD, SHAPE, OWNER
+// (NULL), what fn raises
 
 // v times the Jacobian.
 //   v       shape of y; NULL = 1 (y of one element)
@@ -1847,9 +1858,9 @@ TENSOR_API int tensor_gradcheck(tensor_fn_t fn, void *user, tensor_t *const *inp
 TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
                                     double atol, double rtol);
 
-// What the macros of >>sites call with the number of the C type that data points to, in this list; 0 is any
-// other, whose size says nothing (void, bytes, structs). tensor__size_is_dtype is there to be refused by the
-// compiler, and an error at run time where that does not.
+// The macros of >>sites call these with the number of the C type that data points to, in this list; 0 is any
+// other type, whose size says nothing (void, bytes, structs). A call of tensor__size_is_dtype is refused by
+// the compiler, or is an error at run time where the compiler cannot refuse it.
 #define TENSOR__C_TYPES(X)                                                                                   \
     X(1, short) X(2, unsigned short) X(3, int) X(4, unsigned int) X(5, long) X(6, unsigned long)             \
     X(7, long long) X(8, unsigned long long) X(9, float) X(10, double) X(11, long double)
@@ -1862,7 +1873,7 @@ TENSOR_API int tensor__copy_out(int type, tensor_t *x, void *data, size_t bytes)
 TENSOR_API int tensor__size_is_dtype(void)
     TENSOR__REFUSED("a dtype is among the sizes; tensor_zeros_of(TENSOR_I64, 2, 3) takes one");
 
-// What the macros of >>sites call: they note the place of a call in its result, or in its error.
+// The macros of >>sites call these: they note the place of a call in its result, or in its error.
 TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t);
 TENSOR_API tensor_pair_t tensor__at_pair(const char *site, tensor_pair_t p);
 TENSOR_API tensor_qr_t tensor__at_qr(const char *site, tensor_qr_t t);
@@ -1887,14 +1898,14 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 // >>sites                                          MARK: call sites, variadic sugar
 //
 // Each function is hidden behind a macro of its name that calls it and then stamps the place of the call on
-// what it made (or on the error it raised). Afterwards rather than as an argument: functions keep their plain
-// signature for bindings and function pointers, and nested calls evaluate in the right order. (name)(args)
-// calls without a stamp.
+// what it made (or on the error it raised). The stamp comes afterwards and is not an argument: functions keep
+// their plain signature for bindings and function pointers, and nested calls evaluate in the right order.
+// (name)(args) calls without a stamp.
 // ------------------------------------------------------------------------------
 
 #define TENSOR__CALL(function, ...) tensor__at(TENSOR__IN(function), (function)(__VA_ARGS__))
-// A function of one, two or three tensors and nothing else. In C a number given for a pointer is a warning
-// only; for a transparent union of the same form it is an error. NULL and void * fit both.
+// A function of one, two or three tensors and nothing else. In C a number passed for a pointer is only a
+// warning; for a transparent union of the same form it is an error. NULL and void * fit both.
 #if defined(__GNUC__) && !defined(__cplusplus)
 // Not static, so that an inline function of the program may call them; under TENSOR_STATIC all functions are.
 #ifdef TENSOR_STATIC
@@ -2511,7 +2522,8 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 // 1 to 8 dims, or a list of tensors, as the two arguments (array, count). sizeof does not evaluate.
 #define TENSOR_DIMS(...) ((const int64_t[]){TENSOR__CASTS(__VA_ARGS__)}), TENSOR__COUNT(__VA_ARGS__)
 // The same for sizes alone, where a dtype does not belong: it would count as one more size. An enumerator is
-// an int in C, so only its name tells it: as the first or the last of them, where it is put by mistake.
+// an int in C, so only its name tells it apart. The name is looked for in the first and the last argument,
+// where it is put by mistake.
 #ifdef __GNUC__
 #define TENSOR__PAD "             "
 #define TENSOR__NAMED(text, name)                                                                            \
@@ -2532,7 +2544,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define TENSOR_LIST(...)                                                                                     \
     ((tensor_t *const[]){__VA_ARGS__}), (int)(sizeof((tensor_t *const[]){__VA_ARGS__}) / sizeof(tensor_t *))
 
-// The number of the type that data points to. The arrays are those of arrays.
+// The number of the type that data points to. The arrays match data that is itself an array of arrays.
 #if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 5)
 #define TENSOR__GENERIC __extension__ _Generic
 #elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
@@ -2569,7 +2581,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
     tensor__at(TENSOR__IN(tensor_wrap),                                                                      \
                tensor__wrap(TENSOR__TYPE(data), data, dtype, TENSOR_DIMS(__VA_ARGS__), 0, 0))
 #ifndef TENSOR_EDITOR
-// These take data as the first of any arguments: a literal with commas in its braces needs no parentheses.
+// These take data as the first argument: a literal with commas in its braces needs no parentheses.
 #define tensor_from_n(...) TENSOR__CALL(tensor_from_n, __VA_ARGS__)
 #define tensor_wrap_n(...) TENSOR__CALL(tensor_wrap_n, __VA_ARGS__)
 #define tensor_copy_out(x, data, ...)                                                                        \
@@ -2650,7 +2662,7 @@ template <> struct tensor__type<bool> { enum { number = TENSOR__C_BOOL }; };
 TENSOR__C_TYPES(TENSOR__C_TYPE)
 #undef TENSOR__C_TYPE
 
-// Data of a known type; and of any other, NULL and what converts itself.
+// Data of a known type; data of any other type; NULL and objects that convert themselves.
 template <class T> inline tensor_t *tensor__face_from(T *data, tensor_dtype_t dtype, const int64_t *dims,
                                                       int ndim) {
     return tensor__from(tensor__type<T>::number, data, dtype, dims, ndim);
@@ -2698,7 +2710,7 @@ template <class... D> inline tensor_t *tensor_wrap(void *data, tensor_dtype_t dt
     return (tensor_wrap_n)(data, dtype, p.d, p.n, nullptr, nullptr);
 }
 
-// A function of dims: what stands before them, and the call, where p holds them.
+// A function of dims: `before` are the parameters in front of them, `call` is the call; p holds the dims.
 #define TENSOR__FACE(name, before, call)                                                                     \
     template <class... D> inline tensor_t *tensor_##name(TENSOR__BEFORE before D... dims) {                  \
         tensor_dims_pack p(dims...);                                                                         \
@@ -2747,7 +2759,7 @@ TENSOR__FACE(chain_matmul, (), (tensor_chain_matmul_n)(l, n))
 #undef TENSOR__FACE
 #undef TENSOR__BEFORE
 
-// No templates: a NULL in a parameter pack is a number.
+// Not a template: a NULL in a parameter pack is a number.
 inline tensor_t *tensor_index(tensor_t *x, std::initializer_list<tensor_t *> l) {
     return (tensor_index_n)(x, l.begin(), static_cast<int>(l.size()));
 }
@@ -2774,7 +2786,7 @@ inline tensor_t *tensor_rearrange(tensor_t *x, const char *pattern, const char *
     return (tensor_rearrange)(x, pattern, a);
 }
 
-// With options behind the positions, as tensor_nn.h's.
+// With options after the positional arguments, as in tensor_nn.h.
 inline tensor_t *tensor_searchsorted(tensor_t *sorted, tensor_t *values, int right,
                                      tensor_searchsorted_args_t a = tensor_searchsorted_args_t()) {
     a.sorted = sorted;
@@ -2866,7 +2878,7 @@ template <class... P> inline int tensor_check(tensor_t *x, const char *pattern, 
 #define tensor_index_put_(x, values, accumulate, ...)                                                        \
     TENSOR__CALL(tensor_index_put_, x, values, accumulate, {__VA_ARGS__})
 
-// tensor_scope_begin (or what is given) now, tensor_scope_end at the closing brace.
+// tensor_scope_begin (or the given function) now, tensor_scope_end at the closing brace.
 class tensor_scope_guard {
   public:
     tensor_scope_guard() : scope_(tensor_scope_begin()) {}
@@ -2976,8 +2988,8 @@ class tensor_ref : public tensor_val {
 // >>shared                                         MARK: layouts shared with tensor_nn.h and backends
 //
 // What a separately compiled tensor_nn.h or backend needs: layouts, the call, the op tables. At link time
-// they meet in one symbol, tensor__internals(). Rejected: exporting every private function (clashes, frozen
-// signatures).
+// they meet in one symbol, tensor__internals(). Rejected: exporting every private function (name clashes,
+// frozen signatures).
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_IMPLEMENTATION) || defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_BACKEND)
@@ -2988,7 +3000,7 @@ class tensor_ref : public tensor_val {
 #include <stdarg.h>
 #include <string.h>
 
-// What the compiler says of each relaxation.
+// The error text of the compiler for each relaxation.
 #if (defined(__FAST_MATH__) || defined(_M_FP_FAST) || defined(__ASSOCIATIVE_MATH__) || \
      defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__) || \
      (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)) && !defined(TENSOR_ALLOW_FAST_MATH)
@@ -2997,7 +3009,8 @@ class tensor_ref : public tensor_val {
 TENSOR_ALLOW_FAST_MATH builds all the same"
 #endif
 
-// clang has no word for -funsafe-math-optimizations and its kin, but undoes them; it does so on x86 alone.
+// clang has no macro for -funsafe-math-optimizations and its parts, but has a pragma that undoes them, on x86
+// only.
 #if defined(__clang__) && __clang_major__ >= 12 && (defined(__x86_64__) || defined(__i386__)) && \
     !defined(TENSOR_ALLOW_FAST_MATH)
 #define TENSOR__PRECISE _Pragma("float_control(precise, on, push)")
@@ -3008,15 +3021,16 @@ TENSOR_ALLOW_FAST_MATH builds all the same"
 #endif
 TENSOR__PRECISE
 
-// f32 products and sums must be rounded to f32. 16, of processors with arithmetic of f16, rounds f32 alike.
+// f32 products and sums must be rounded to f32. The value 16, of processors with f16 arithmetic, rounds f32
+// the same way.
 #include <float.h>
 #if defined(FLT_EVAL_METHOD) && (FLT_EVAL_METHOD == 1 || FLT_EVAL_METHOD == 2)
 #error "tensor.h: float is computed in more than f32 (FLT_EVAL_METHOD); on x86 add -msse2 -mfpmath=sse,      \
 on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #endif
 
-// From COLD to END gcc tries less, whatever level is asked for: fronts and the bodies of f64 and integers are
-// half of the code, and with them so the whole compiles in four fifths of the time.
+// From COLD to END gcc optimizes less, whatever level is asked for. Fronts and the bodies of f64 and integers
+// are half of the code; with them at that level the whole compiles in four fifths of the time.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
 #define TENSOR__COLD _Pragma("GCC push_options")                                                             \
     _Pragma("GCC optimize(\"O1,strict-aliasing,align-loops,align-functions,fp-contract=off\")")
@@ -3045,7 +3059,7 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #define TENSOR__PREFETCH(p) ((void)(p))
 #define TENSOR__PREFETCH_WRITE(p) ((void)(p))
 #endif
-// The first page is not mapped where there is an MMU: what points into it is a number given for a pointer.
+// Where there is an MMU the first page is not mapped: a pointer into it is a number passed for a pointer.
 #if !defined(__wasm__) && (defined(__unix__) || defined(__APPLE__) || defined(_WIN32))
 #define TENSOR__GIVEN(p) ((uintptr_t)(const void *)(p) >= 4096)
 #else
@@ -3056,7 +3070,7 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #define TENSOR_ASSERT(x) assert(x)
 #endif
 
-// Counters that several threads touch. C99 and MSVC's C have no stdatomic, hence six own operations.
+// Counters that several threads use. C99 and MSVC's C have no stdatomic, hence these six operations.
 typedef int32_t tensor__count_t;
 #if defined(TENSOR_NO_THREADS)
 #define TENSOR__ATOMIC_LOAD(p) (*(p))
@@ -3076,8 +3090,8 @@ typedef int32_t tensor__count_t;
 #endif
 
 // References. glibc says whether the process has a second thread at all: without one, a locked instruction
-// (some 8 ns, and a recorded op has eight) is not needed. The flag falls before a thread starts and never
-// rises while one runs.
+// (some 8 ns, and a recorded op has eight) is not needed. The flag is cleared before a thread starts and
+// never set while one runs.
 #if !defined(TENSOR_NO_THREADS) && defined(__GLIBC__) && (defined(__GNUC__) || defined(__clang__))
 #if __GLIBC__ > 2 || (__GLIBC__ == 2 && __GLIBC_MINOR__ >= 32)
 #include <sys/single_threaded.h>
@@ -3088,7 +3102,7 @@ typedef int32_t tensor__count_t;
 #define TENSOR__ALONE 0
 #endif
 
-// Adds one.
+// Adds a reference.
 TENSOR__INLINE void tensor__ref(tensor__count_t *p) {
     if (TENSOR__ALONE) {
         TENSOR__ATOMIC_STORE(p, TENSOR__ATOMIC_LOAD(p) + 1);
@@ -3097,7 +3111,7 @@ TENSOR__INLINE void tensor__ref(tensor__count_t *p) {
     }
 }
 
-// Drops one; 1 if it was the last. The sole owner (count 1) needs no locked instruction.
+// Drops a reference; 1 if it was the last. The sole owner (count 1) needs no locked instruction.
 TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
     tensor__count_t n = TENSOR__ATOMIC_LOAD(p);
     if (n == 1) { return 1; }
@@ -3109,21 +3123,21 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 #define TENSOR__HOLD(p) tensor__ref(p)
 #define TENSOR__DROP(p) tensor__unref(p)
 
-enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, its memory as of alloc(-1)
+enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, with memory of alloc(-1)
 enum { TENSOR__API_VERSION = 7, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0,
-       TENSOR__EMPTIED = 0x7E50E391 };         // by a shutdown that is not done with it
+       TENSOR__EMPTIED = 0x7E50E391 };         // by a shutdown that still works on it
 
 enum {                                  // tensor_t.flags
     TENSOR__REQUIRES_GRAD = 1,          // leaf marked by the user
     TENSOR__HOOKED = 2,                 // leaf with hooks: next is its tensor__extra_t
     TENSOR__CONTIGUOUS = 4,
     TENSOR__NO_GRAD_VIEW = 8,           // view made under no_grad: an in-place change cannot be recorded
-    TENSOR__MULTI_VIEW = 16,            // one of several views of one call (split): the same
+    TENSOR__MULTI_VIEW = 16,            // one of several views of one call (split): likewise
     TENSOR__INFERENCE = 32,             // made in inference mode: no graph may save it
     TENSOR__ROWS = 64,                  // gradient [n, width] by rows; which: its grad (i64, -1 = none), on
                                         // which the flag means that no row is there twice
-    TENSOR__ONCE_LEAF = 128,            // required grad as a leaf, and does no more
+    TENSOR__ONCE_LEAF = 128,            // required grad as a leaf, and no longer does
     TENSOR__INHERITED = TENSOR__NO_GRAD_VIEW | TENSOR__MULTI_VIEW       // by views of the view
 };
 
@@ -3132,7 +3146,7 @@ enum { TENSOR__ANOMALY = 1, TENSOR__INFERRING = 2, TENSOR__PACKING = 4,   // ten
        TENSOR__CASTS = TENSOR__TO_F16 | TENSOR__TO_BF16,
        TENSOR__CAST_ANEW = 32 };                        // no cast is kept: a checkpoint's fn runs twice alike
 
-// What autocast makes of the float inputs of an op: see >>ops.
+// What autocast does with the float inputs of an op: see >>ops.
 enum { TENSOR__AS_IS, TENSOR__LOW, TENSOR__FULL, TENSOR__WIDEST, TENSOR__APART,
        TENSOR__POINT_AS_IS = 0, TENSOR__POINT_FULL = TENSOR__FULL, TENSOR__POINT_WIDEST = TENSOR__WIDEST };
 
@@ -3155,7 +3169,7 @@ struct tensor__storage_t {
     void (*deleter)(void *data, void *user);
     void *user;
     tensor__storage_t *next;            // in a free list
-    int16_t klass;                      // size class of data, < 0 = not ours
+    int16_t klass;                      // size class of data, < 0 = not the library's
     uint8_t device;
 };
 
@@ -3168,7 +3182,7 @@ struct tensor_t {
     int64_t offset, numel;              // in elements
     tensor__storage_t *storage;
     tensor__node_t *node;               // what made it, NULL for a leaf
-    int32_t output;                     // which of the node's outputs
+    int32_t output;                     // which output of the node
     int32_t slot;                       // place in its thread's scope stack, -1 = in none
     uint32_t base_version;              // of base when node was made (views)
     uint32_t rebased;                   // counts in-place changes that replaced node (bases)
@@ -3191,7 +3205,7 @@ TENSOR__INLINE tensor_t *tensor__rows_of(const tensor_t *g) {
     return g && (g->flags & TENSOR__ROWS) ? g->grad : NULL;
 }
 
-// One argument of a call. Backends read nothing but these.
+// One argument of a call. Backends read nothing else.
 typedef struct tensor_arg_t {
     void *data;                         // first element; NULL = absent
     const int64_t *dims, *strides;      // in elements
@@ -3201,7 +3215,7 @@ typedef struct tensor_arg_t {
 } tensor_arg_t;
 enum { TENSOR_READ, TENSOR_WRITE, TENSOR_UPDATE };
 
-// Numbers an op takes besides tensors; what they mean is said at its row.
+// Numbers an op takes besides tensors; its row says what they mean.
 typedef struct tensor_params_t { double f[4]; int64_t i[20]; } tensor_params_t;
 
 // A call of one kernel: everything a backend needs.
