@@ -3249,34 +3249,34 @@ typedef enum tensor_family_t {
 } tensor_family_t;
 
 // What runs the ops of one kind of device; the CPU is one of them. A function gives a tensor_code_t, 0 =
-// done. api and size stand first: a backend built with another tensor.h is refused, not called.
+// success. api and size come first: a backend built with another tensor.h is refused, not called.
 typedef struct tensor_backend_t {
     uint32_t api, size;                 // TENSOR__API_VERSION and sizeof(tensor_backend_t) where it was built
     const char *name;                   // "cpu", "cuda"
-    int (*count)(void);                 // devices of this kind now
-    // Fresh memory of device `index`; block is what release wants. Not raised: the front names op and shape.
-    // Index -1: memory of the host that copies need not wait for.
+    int (*count)(void);                 // devices of this kind at present
+    // Fresh memory of device `index`; block is what release needs. An error is not raised: the front names op
+    // and shape. Index -1: memory of the host that copies need not wait for.
     int (*alloc)(int index, uint64_t bytes, void **data, void **block);
     void (*release)(void *data, void *block);           // from any thread
-    // Copies bytes in the order of the ops before, raised as op's. to_in, from_in: the storage that a side
-    // lies in, NULL = the host's. Without wait the host's side, if it is of alloc(-1), is read or there
-    // later.
+    // Copies bytes in the order of the preceding ops; errors are raised under the name op. to_in, from_in:
+    // the storage of that side, NULL = the host's. Without wait, host memory that is of alloc(-1) is read or
+    // written later.
     int (*copy)(void *to, tensor__storage_t *to_in, const void *from, tensor__storage_t *from_in,
                 uint64_t bytes, int wait, const char *op);
-    // The next may be NULL. Work of the calling thread goes beside its other work (on), or is as before (0).
+    // May be NULL. on = 1: work of the calling thread goes beside its other work; 0: it goes as before.
     void (*aside)(int index, int on);
-    // 0 = the device does at once what is asked of it. 1 = the calling thread's calls are recorded, to run
-    // later and often: again (may be NULL) is called before each run (run = 1) and when there are no more
+    // 0 = the device does at once what it is asked. 1 = the calling thread's calls are recorded, to run later
+    // and repeatedly: again (may be NULL) is called before each run (run = 1) and when there will be no more
     // (0).
     int (*recording)(int index, void (*again)(void *user, int run), void *user);
     void (*site)(const char *site);     // where the calling thread's calls since the last site were made
-    // One per family, NULL = not supported: the op is an error that says so. An error is raised by the
-    // kernel.
+    // One per family, NULL = not supported: the op is an error that says so. The kernel raises its own
+    // errors.
     tensor_kernel_t kernel[TENSOR_FAMILY_COUNT];
     int halves;                         // MATMUL, CONV, ATTENTION, batch and layer norm take f16, bf16
-    int channels_last;                  // images of CONV, POOL, batch norm, pointwise may lie so
-    // Whether RECURRENT takes a whole net over x of dims: what it keeps for backward in bytes, or < 0. May be
-    // NULL.
+    int channels_last;                  // images of CONV, POOL, batch norm, pointwise may be so
+    // Whether RECURRENT takes a whole net over x of dims: how many bytes it keeps for backward, or < 0. May
+    // be NULL.
     int64_t (*net)(int index, int dtype, const int64_t *dims, const tensor_params_t *p);
 } tensor_backend_t;
 
@@ -3300,10 +3300,10 @@ struct tensor__row_t {
     const char *args;
     const struct tensor__point_t *point;    // of pointwise rows and their derivatives
     const tensor__row_t *back;          // of pointwise rows: the call of their fused derivative
-    const void *own;                    // what its family wants to know of it
+    const void *own;                    // what its family needs to know about it
 };
 
-// What a pointwise row computes with. TENSOR__PASSES_OF fills the lists; NULL = in double alone.
+// The kernels of a pointwise row. TENSOR__PASSES_OF fills the lists; NULL = computed in double alone.
 typedef void (*tensor__body_t)(const void *const *in, void *const *out, const double *p, int64_t n);
 typedef tensor_t *(*tensor__derivative_t)(tensor__grad_t *g, const double *p);
 enum { TENSOR__MOST_PASSES = 4 };       // of one target
@@ -3340,8 +3340,8 @@ typedef struct tensor__saved_t {
 struct tensor__node_t {
     tensor__count_t refs;
     int16_t klass;
-    // used: its saved values are not there: 1 dropped by a backward pass, 2 by a checkpoint that can make
-    // them anew, 3 packed
+    // used: why its saved values are absent: 1 dropped by a backward pass, 2 dropped by a checkpoint that can
+    // make them again, 3 packed
     uint8_t nout, used;
     int32_t nin, nsaved;
     const tensor__row_t *row;
@@ -3353,7 +3353,7 @@ struct tensor__node_t {
     tensor__meta_t *in, *out;           // shapes of inputs and outputs
     tensor_params_t *p;                 // NULL if the op takes none
     tensor_generator_t rng;
-    tensor__extra_t *extra;             // what few nodes have, or NULL
+    tensor__extra_t *extra;             // what only few nodes have, or NULL
     void *custom;                       // tensor_function_ctx_t of a user function
     tensor__node_t *next;               // worklist of nodes being freed; free list
 };
@@ -3371,12 +3371,12 @@ struct tensor__grad_t {
     const tensor_params_t *p;
     int create;
     const struct tensor__pass_t *pass;  // NULL = the gradients of all inputs are wanted
-    struct tensor__pass_t *run;         // the pass in any case
+    struct tensor__pass_t *run;         // the running pass, never NULL
     tensor__autograd_fn *autograd;      // tensor_autograd_grad, where create is set: see nn__grad_composed
     tensor_t *value[TENSOR__MAX_IN + TENSOR__MAX_OUT];   // unpacked saved values
 };
 
-// How ops change a tensor in place: the others do not reach it.
+// How an op changes a tensor in place. Ops that change none do not reach these functions.
 struct tensor__op_t;
 typedef struct tensor__in_place_t {
     int (*record)(struct tensor__op_t *o);      // NULL = by the library, where nothing is recorded
@@ -3389,7 +3389,7 @@ typedef struct tensor__op_t {
     const tensor__row_t *row;
     tensor_t *const *in;
     int nin, nout;
-    const struct tensor__in_place_t *update;    // output 0 is input 0, changed in place; NULL = none is
+    const struct tensor__in_place_t *update;    // output 0 is input 0, changed in place; NULL = not in place
     tensor_t *original;                 // copy of input 0 from before the change, if the gradient needs it
     uint8_t compute;                    // dtype the formula is computed in (pointwise)
     int immediate;                      // input 1 is absent and stands for imm
@@ -3412,10 +3412,10 @@ typedef struct tensor__owned_t {
     void (*destroy)(struct tensor__owned_t *);
 } tensor__owned_t;
 
-// Kinds of objects whose dead ones tell a later use, see tensor__object.
+// Kinds of objects; a dead one still reports a later use, see tensor__object.
 enum { TENSOR__LAYER, TENSOR__MODULE, TENSOR__OPTIMIZER, TENSOR__LOADER, TENSOR__READER, TENSOR__OBJECTS };
 
-// Of a gradient by rows: values and their rows to one value for each of rows.
+// Merges a gradient by rows: values and their row numbers (index) become one value for each row.
 typedef tensor_t *tensor__merge_fn(tensor_t *values, tensor_t *index, int64_t rows);
 typedef void (*tensor__task_fn)(void *arg, int64_t task, int worker);   // worker 0..threads-1
 
@@ -3432,11 +3432,11 @@ typedef struct tensor__gemm_t {
     void *scratch;
 } tensor__gemm_t;
 
-// A text that grows in memory of fixed size; length counts on when the room is full.
+// A text that grows in memory of fixed size; length counts on when the memory is full.
 typedef struct tensor__text_t { char *p; size_t room, length; } tensor__text_t;
 
 // The private functions other parts may call. In a file without the implementation the names below the struct
-// stand for members of what tensor__internals gives.
+// stand for members of the struct that tensor__internals gives.
 typedef struct tensor__internals_t {
     int version;
     tensor_t *poison;
@@ -3489,10 +3489,10 @@ typedef struct tensor__internals_t {
     int (*halves)(const tensor_t *x);                     // backend's halves
     int (*multiplies)(const tensor_t *x);                 // products take halves as they are
     int64_t (*net)(const tensor_t *x, const tensor_params_t *p);    // backend's net
-    int (*lasts)(const tensor_t *x);                      // x has channels innermost and may keep that
-    void (*follow)(tensor_t *t, const tensor_t *x);       // then fresh t has, too
+    int (*lasts)(const tensor_t *x);                      // x is channels-last and results may keep it
+    void (*follow)(tensor_t *t, const tensor_t *x);       // then a fresh t is, too
     const tensor__row_t *(*row)(int id);                  // of tensor.h; NULL without TENSOR_ALL_ROWS
-    const tensor__row_t *(*row_RELU)(void);               // those that tensor_nn.h names
+    const tensor__row_t *(*row_RELU)(void);               // the rows that tensor_nn.h names
     const tensor__row_t *(*row_GELU_TANH)(void);
     tensor_t *(*plain_product)(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias, int turned,
                                const tensor__row_t *then);
@@ -3501,7 +3501,8 @@ typedef struct tensor__internals_t {
     tensor_t *(*write)(tensor_t *x, tensor_t *src);       // copy_ and fill_ where nothing is recorded
     tensor_t *(*assign)(tensor_t *x, double value);
     int (*casting)(void);                                 // whether the thread is in autocast
-    // in autocast: casts x[0..n-1] (NULL and dead ones stay) and leaves it until the innermost scope ends
+    // in autocast: casts x[0..n-1] (NULL and dead ones stay) and leaves autocast until the innermost scope
+    // ends
     void (*autocast)(int to, tensor_t **x, int n);
 } tensor__internals_t;
 
@@ -3512,7 +3513,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #ifdef __cplusplus
 }
 #endif
-// In one file with the core it is the function itself, so that only those in use are kept.
+// In one file with the core these are the functions themselves, so that only those in use are kept.
 #if defined(TENSOR_IMPLEMENTATION) && \
     (!defined(TENSOR_IMPLEMENTATION_PART) || TENSOR_IMPLEMENTATION_PART == 1)
 #define TENSOR__(f) TENSOR__IN_##f
@@ -3574,7 +3575,8 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__(f) (tensor__internals(TENSOR__API_VERSION)->f)
 #endif
 
-// Line of a front that autocast knows: `call` is the front anew, outside autocast, on inputs cast_[0], ...
+// Line of a front that autocast knows: `call` calls the front again, outside autocast, on inputs cast_[0],
+// ...
 #define TENSOR__AUTOCAST(casting, to, call, ...)                                                             \
     if ((casting) && (int)(to) != TENSOR__AS_IS) {                                                           \
         tensor_t *cast_[] = {__VA_ARGS__};                                                                   \
@@ -3588,11 +3590,13 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 // >>ops                                            MARK: op tables
 //
 // One row per op, alphabetical inside its group. Pointwise rows hold their formula and its derivatives in the
-// vocabulary below; the others name functions. To add an op: a row here, its public prototype with docs
-// above, its call-site macro in >>sites, a name in the list of fronts in >>impl-pointwise, and in the second
-// one for x_ in place (another op: a front of its own with checks and shape, kernel, gradient); its row in
-// tests/ops.def, from which values, gradients, dtypes, fixtures and timings come; what tests/cuda.sh finds in
-// tests/cuda/rows.txt; then make docs. All complain when they are forgotten.
+// words of >>vocabulary; the others name functions.
+//
+// To add an op: a row here; its public prototype with docs; its call-site macro in >>sites; a name in the
+// list of fronts in >>impl-pointwise, and in the second list for x_ in place (an op that is not pointwise: a
+// front of its own with checks and shape, kernel, gradient); its row in tests/ops.def, from which values,
+// gradients, dtypes, fixtures and timings come; what tests/cuda.sh finds in tests/cuda/rows.txt; then make
+// docs. A step that is forgotten is reported.
 //
 // Pointwise columns: ID, name, kind, formula in F_A F_B F_C, derivative for each operand (times F_G), what
 // the derivatives read, class, domain of test inputs, doc. Kinds: FLT integers become f32; NUM keeps
@@ -3601,7 +3605,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 // The class, a column of every row, is what autocast does with float inputs: AS_IS nothing; LOW they become
 // of the mode's dtype; FULL of f32; WIDEST of the widest dtype among them; APART nothing, but the ops inside
 // are not cast either. f64 is never cast. Pointwise rows are AS_IS, FULL or WIDEST (what they promote to);
-// others need a line TENSOR__AUTOCAST in their front, which the gate misses when it is not there.
+// the others need a line TENSOR__AUTOCAST in their front; the gate reports a front that lacks it.
 // ------------------------------------------------------------------------------
 
 // clang-format off
@@ -3818,7 +3822,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     TENSOR_OPS_FORMULAS(ONE, TWO, THREE) TENSOR_OPS_COMPARE(TEST) TENSOR_OPS_BITWISE(BIT) \
     TENSOR_OPS_DOUBLE1(ONE) TENSOR_OPS_DOUBLE2(TWO)
 
-// Functions of several rows that autocast takes as one: name, class. The others are as their rows are.
+// Functions of several rows that autocast takes as one: name, class. All others are cast as their rows say.
 #define TENSOR_OPS_COMPOSED(X) \
     X(addmm, LOW) X(cdist, FULL) X(cross, WIDEST) X(dist, FULL) X(dot, WIDEST) X(einsum, LOW) X(index_put, WIDEST) \
     X(linalg_lstsq, APART) X(linalg_matrix_exp, APART) X(linalg_vecdot, LOW) X(logit, APART) X(nansum, APART) \
@@ -3856,7 +3860,7 @@ typedef enum tensor_op_id_t {
 //   F_ERFINV and F_POLYGAMMA(n, x) in derivatives of DBL rows only
 //   F_LT F_LE F_GT F_GE F_EQ F_NE F_ISNAN give masks; F_AND F_OR F_XOR combine them; F_SEL(mask, x, y)
 //
-// and these are spelt in the others, for all meanings at once:
+// The following are composed of others, for all meanings at once:
 #define F_GELU_U(x) F_MUL(F_C(0.7978845608028654), F_ADD(x, F_MUL(F_C(0.044715), F_MUL(x, F_MUL(x, x)))))
 #define F_MISH_D(x, t) F_ADD(t, F_MUL(F_MUL(x, F_SIGMOID(x)), F_SUB(F_C(1), F_MUL(t, t))))
 #define F_GELU_TANH_D(x, t)                                                                                  \
@@ -3868,8 +3872,8 @@ typedef enum tensor_op_id_t {
 // ------------------------------------------------------------------------------
 // >>passes                                         MARK: which instruction sets are built
 //
-// The CPU kernels are compiled once per instruction set, a pass each. TENSOR_PASSES says which, bit k for
-// pass k: 0 scalar, 1 SSE2, 2 AVX2 with FMA and F16C, 3 AVX-512 F/DQ/BW/VL, 4 NEON, 5 SIMD128 of
+// The CPU kernels are compiled once per instruction set, a pass each. TENSOR_PASSES names the passes, bit k
+// for pass k: 0 scalar, 1 SSE2, 2 AVX2 with FMA and F16C, 3 AVX-512 F/DQ/BW/VL, 4 NEON, 5 SIMD128 of
 // WebAssembly, 7 the plain formulas in double of TENSOR_REFERENCE. Three ways to choose, from the simplest:
 //   nothing                    what the target may have: 14 on x86-64, 16 on AArch64, 32 with -msimd128,
 //                              1 elsewhere; the processor decides at run time
@@ -3880,8 +3884,9 @@ typedef enum tensor_op_id_t {
 // No scalar pass is built where a vector pass is the target's baseline: nothing would choose it.
 //
 // TENSOR_IMPLEMENTATION_PART=1..4 compiles a quarter of the implementation, so that four files share the
-// work: 1 the core, 2 tensor_nn.h, 3 the passes but AVX-512, 4 AVX-512. The parts of a program must agree in
-// version, passes and TENSOR_NO_AUTOGRAD: their names carry them, so parts that do not agree do not link.
+// work: 1 the core, 2 tensor_nn.h, 3 the passes except AVX-512, 4 AVX-512. The parts of a program must agree
+// in version, passes and TENSOR_NO_AUTOGRAD: their names contain these, so parts that do not agree do not
+// link.
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_NO_SIMD)
@@ -3968,7 +3973,7 @@ typedef enum tensor_op_id_t {
 #define TENSOR__COMPILES_PASS(k)                                                                             \
     (TENSOR__HAS_PASS(k) && (TENSOR__PART == 0 || TENSOR__PART == ((k) == 3 ? 4 : 3)))
 
-// A name of this version with these passes, with gradients or without: files that do not agree do not link.
+// A name with this version, these passes and gradients or not in it: files that do not agree do not link.
 #ifdef TENSOR_NO_AUTOGRAD
 #define TENSOR__BUILD_KIND _forward
 #else
@@ -4008,8 +4013,8 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
 #endif
 #endif
 
-// A list of what the passes call f_scalar, f_sse2 ..: of the passes that are built, in the order of their
-// numbers. Pass k has place TENSOR__PLACE_OF(k) in it.
+// A list of the functions f_scalar, f_sse2 .. of the passes that are built, in the order of their numbers.
+// Pass k has place TENSOR__PLACE_OF(k) in it.
 #define TENSOR__PLACE_OF(k)                                                                                  \
     (((k) > 0 && TENSOR__HAS_PASS(0)) + ((k) > 1 && TENSOR__HAS_PASS(1)) +                                   \
      ((k) > 2 && TENSOR__HAS_PASS(2)) + ((k) > 3 && TENSOR__HAS_PASS(3)) +                                   \
@@ -4057,7 +4062,7 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
 #if defined(__GNUC__) || defined(__clang__)
 #include <cpuid.h>
 #endif
-#if defined(__clang__) && defined(_MSC_VER)     // there it leaves out what the flags do not name
+#if defined(__clang__) && defined(_MSC_VER)     // this header leaves out what the flags do not name
 #include <tmmintrin.h>
 #include <smmintrin.h>
 #include <avxintrin.h>
@@ -4073,7 +4078,7 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
 #endif
 #if TENSOR__HAS_PASS(3) && defined(__GNUC__) && defined(__linux__) && \
     (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
-#define TENSOR__X86_DOTS 1      // compilers that know products of bf16
+#define TENSOR__X86_DOTS 1      // compilers that have products of bf16
 #endif
 #elif TENSOR__HAS_PASS(4)
 #define TENSOR__ARM_PASSES 1
@@ -4088,12 +4093,12 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
 //
 // What every pass, every backend and the double-precision formulas call and no instruction set has:
 // conversions of f16 and bf16, the reduction of huge angles, Philox, and the special functions that libm
-// lacks (erfinv, lgamma, polygamma, draws of Poisson).
+// lacks (erfinv, lgamma, polygamma, Poisson numbers).
 //
 // They are plain C on bits and doubles, one text for CPU and CUDA, so that the bits depend neither on the
-// instruction set nor on the platform's libm. Rejected: libm's lgamma (it writes a global sign), F16C
-// where it is there (flush-to-zero settings and NaN payloads would decide bits), vector forms (they are
-// not what a program waits for).
+// instruction set nor on the platform's libm. Rejected: libm's lgamma (it writes a global sign), F16C where
+// the machine has it (flush-to-zero settings and NaN payloads would decide bits), vector forms (programs do
+// not wait for these functions).
 // ------------------------------------------------------------------------------
 
 // Philox4x32-10: counter (block, stream), key seed.
@@ -4117,8 +4122,8 @@ TENSOR__BOTH TENSOR__FN void tensor__philox(uint64_t seed, uint64_t stream, uint
     out[3] = c3;
 }
 
-// The greatest finite number of a dtype, and the greatest of a float dtype below x (at most low): what bounds
-// numbers drawn from [low, x), which rounding would raise to x.
+// The greatest finite number of a dtype, and the greatest number of a float dtype below x (at most low). The
+// latter bounds numbers drawn from [low, x), which rounding would raise to x.
 TENSOR__FN double tensor__greatest(int dtype) {
     switch (dtype) {
     case TENSOR_F64: return 1.7976931348623157e308;
@@ -4265,7 +4270,7 @@ TENSOR__BOTH TENSOR__FN double tensor__polygamma_f64(double n, double x) {
     return sum - left;
 }
 
-// log(k!) by Stirling's series; the first by multiplication.
+// log(k!) by Stirling's series; small k by multiplication.
 TENSOR__BOTH TENSOR__FN double tensor__log_factorial(double k) {
     double p = 1;
     if (k < 10) {
@@ -4276,9 +4281,9 @@ TENSOR__BOTH TENSOR__FN double tensor__log_factorial(double k) {
     return (k + 0.5) * log(k) - k + 0.9189385332046727 + (1 - (1 / 30.0 - r / 105) * r) / (12 * k);
 }
 
-// Poisson number of element e: by inversion of the running sum, from rate 30 on by transformed rejection
-// (Hoermann, "The transformed rejection method for generating Poisson random variables", 1993). An element
-// has 2^12 blocks of the stream of its own.
+// The Poisson number of element e: by inversion of the running sum, from rate 30 on by transformed rejection
+// (Hoermann, "The transformed rejection method for generating Poisson random variables", 1993). Each element
+// has 2^12 blocks of the stream to itself.
 TENSOR__BOTH TENSOR__FN double tensor__poisson(tensor_generator_t g, uint64_t e, double rate) {
     uint32_t w[4];
     double root = sqrt(rate), b = 0.931 + 2.53 * root, a = 0.02483 * b - 0.059, k = rate;
@@ -4305,9 +4310,10 @@ TENSOR__BOTH TENSOR__FN double tensor__poisson(tensor_generator_t g, uint64_t e,
 
 // Scalar float16 and bfloat16, and the reduction of huge angles: compiled once, called by every pass.
 //
-// All on bits: no rounding mode, no F16C, no flush-to-zero setting has a say.  To f16/bf16: nearest, ties
-// to even; f16 overflows to infinity from 65520 on; a NaN keeps its sign and the top of its payload and
-// turns quiet, which is what vcvtps2ph and vcvtph2ps do, so that the bits never depend on the pass.
+// All conversions work on bits: rounding mode, F16C and flush-to-zero settings do not affect them. To
+// f16/bf16: nearest, ties to even; f16 overflows to infinity from 65520 on; a NaN keeps its sign and the top
+// of its payload and becomes quiet. vcvtps2ph and vcvtph2ps do the same, so the bits never depend on the
+// pass.
 TENSOR__INLINE uint32_t tensor__bits_from_f32(float x) {
     uint32_t u;
     memcpy(&u, &x, 4);
@@ -4347,7 +4353,7 @@ TENSOR__FN uint16_t tensor__f16_from_f32(float x) {
     if (a > 0x7F800000u) {
         return (uint16_t)(sign | 0x7E00u | (a >> 13 & 0x03FFu));
     }
-    if (a >= 0x477FF000u) {                         // 65520, half way to the 65536 that f16 lacks
+    if (a >= 0x477FF000u) {                         // 65520, half way to 65536, which f16 lacks
         return (uint16_t)(sign | 0x7C00u);
     }
     if (a >= 0x38800000u) {                         // 2^-14: a mantissa's carry is right
@@ -4374,10 +4380,10 @@ TENSOR__FN uint16_t tensor__bf16_from_f32(float x) {
     return (uint16_t)((u + 0x7FFFu + (u >> 16 & 1u)) >> 16);
 }
 
-// Payne-Hanek: x = *q pi/2 + result with |result| <= pi/4, for finite |x| >= 2^17.  With x = m 2^e only
-// bits e-1.. of 2/pi matter modulo 4; 96 of them leave a fixed-point error below 2^-61, and no float comes
-// nearer to a multiple of pi/2 than 2^-30 (Muller, Elementary Functions, ch. 11): good to 2^-31 relative.
-// libm would do, but then sin(1e6) depended on the platform.
+// Payne-Hanek: x = *q pi/2 + result with |result| <= pi/4, for finite |x| >= 2^17. With x = m 2^e only bits
+// e-1.. of 2/pi matter modulo 4; 96 of them leave a fixed-point error below 2^-61, and no float comes nearer
+// to a multiple of pi/2 than 2^-30 (Muller, Elementary Functions, ch. 11): good to 2^-31 relative. Rejected:
+// libm, with which sin(1e6) would depend on the platform.
 TENSOR__FN double tensor__trig_big(float x, int32_t *q) {
     static const uint32_t two_over_pi[9] = { 0, 0xA2F9836Eu, 0x4E441529u, 0xFC2757D1u, 0xF534DDC0u,
         0xDB629599u, 0x3C439041u, 0xFE5163ABu, 0xDEBBC561u };
@@ -4404,34 +4410,34 @@ TENSOR__PRECISE_END
 // ------------------------------------------------------------------------------
 // >>kernels                                        MARK: CPU kernels, once per instruction set
 //
-// This part is compiled once per instruction set: the implementation includes this file with TENSOR__PASS
-// set (0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512, 4 NEON, 5 SIMD128 of WebAssembly). Rejected: -march (the
-// user's flags would decide) and intrinsics in macros of 100 lines (no breakpoints). tensor_nn.h opens a pass
-// with TENSOR__PASS_OPEN, adds its kernels, ends it with TENSOR__PASS_CLOSE. TENSOR__PASS_WORDS: only
-// undefines the words of the formulas.
+// This part is compiled once per instruction set: the implementation includes this file with TENSOR__PASS set
+// (0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512, 4 NEON, 5 SIMD128 of WebAssembly). Rejected: -march (the user's
+// flags would decide) and intrinsics in macros of 100 lines (no breakpoints). tensor_nn.h opens a pass with
+// TENSOR__PASS_OPEN, adds its kernels, and ends it with TENSOR__PASS_CLOSE. TENSOR__PASS_WORDS only undefines
+// the words of the formulas.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__PASS
 #if !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
 
 // ------------------------------------------------------------------------------
-// >>simd                                           MARK: vector vocabulary and math
+// >>simd                                           MARK: vector vocabulary
 //
-// One pass of the vector vocabulary.  TENSOR__PASS is 0 scalar, 1 SSE2, 2 AVX2+FMA+F16C, 3 AVX-512
-// F/DQ/BW/VL, 4 NEON of AArch64 (FMA and f16 conversion are in its base), 5 SIMD128 of WebAssembly (no FMA;
-// -msimd128 decides, since a module with one such instruction needs them all); the header includes itself
-// once per pass: this text, the kernels, the closing lines.
+// The vector vocabulary of one pass. TENSOR__PASS is 0 scalar, 1 SSE2, 2 AVX2+FMA+F16C, 3 AVX-512 F/DQ/BW/VL,
+// 4 NEON of AArch64 (FMA and f16 conversion are in its base), 5 SIMD128 of WebAssembly (no FMA; -msimd128
+// decides, since a module with one such instruction needs them all). The header includes itself once per
+// pass: this text, the kernels, the closing lines.
 //
-// Part one spells the primitives of each ISA; part two, from "Built on the vocabulary" on, is one text for
-// all but where AVX-512 looks tables up (V_LOOKUP). FMA is used only where V_FMA or V_FNMA is written and the
-// ISA has it, hence passes may differ in the last bit, but never for compiler flags.  Stated errors hold with
-// and without FMA.
+// This section defines the primitives of each instruction set; what is built on them is in >>simd-math, one
+// text for all except where AVX-512 looks tables up (V_LOOKUP). FMA is used only where V_FMA or V_FNMA is
+// written and the instruction set has it, hence passes may differ in the last bit, but never because of
+// compiler flags. Stated errors hold with and without FMA.
 //
 // V_M is a full-width mask in passes 1, 2, 4 and 5, a __mmask16 in 3 and a 0/1 int in 0; only the M_ macros
 // know. Rejected: one C++-like wrapper type per ISA (needs C++), gcc vector extensions (MSVC), libm
 // (platform's bits).
 // ------------------------------------------------------------------------------
-// An opened pass (tensor_nn.h) may stand in one file with the core's own: its functions have names of their
+// A pass that tensor_nn.h opens may be in one file with the core's own: its functions have names of their
 // own.
 #ifdef TENSOR__PASS_OPEN
 #define TENSOR__K2(name, isa) tensor__##name##_##isa##_open
@@ -4471,7 +4477,7 @@ TENSOR__PRECISE_END
 #elif TENSOR__PASS == 3
 #pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c")
 #endif
-// gcc's avx512fintrin.h: all-ones masks are written (__mmask16)-1 in its -O0 macros; "undefined" vectors draw
+// gcc's avx512fintrin.h: its -O0 macros write all-ones masks as (__mmask16)-1; its "undefined" vectors cause
 // -Wmaybe-uninitialized (gcc bug 105593).
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wsign-conversion"
@@ -4479,7 +4485,7 @@ TENSOR__PRECISE_END
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #if TENSOR__PASS < 1 && (defined(TENSOR__X86_PASSES) || defined(TENSOR__ARM_PASSES)) && \
     defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
-// no machine runs these unless told to, and all programs compile them
+// no machine runs these unless told to, yet all programs compile them
 #pragma GCC optimize("O1,strict-aliasing,align-loops,align-functions")
 #endif
 #pragma GCC optimize("fp-contract=off")
@@ -4585,7 +4591,7 @@ TENSOR__INLINE int32_t TENSOR__K(trunci)(float a) {
 #define V_M uint32x4_t
 #define TENSOR__DV float64x2_t
 
-// Signed and unsigned lanes are types of their own.
+// Signed and unsigned lanes have different types.
 #define TENSOR__U(a) vreinterpretq_u32_s32(a)
 #define TENSOR__S(a) vreinterpretq_s32_u32(a)
 #define V_LOAD(p) vld1q_f32((const float *)(p))
@@ -4637,7 +4643,7 @@ TENSOR__INLINE int32_t TENSOR__K(trunci)(float a) {
 #define V_FLOOR(v) vrndmq_f32(v)
 #define V_CEIL(v) vrndpq_f32(v)
 #define V_RINT(v) vrndnq_f32(v)
-// NaN if either is: V_MINR is V_MIN here, and whatever is asked of the operands' order holds.
+// NaN if either is: V_MINR is V_MIN here, which satisfies all that is asked of the order of operands.
 #define V_MINR(a, b) vminq_f32(a, b)
 #define V_MAXR(a, b) vmaxq_f32(a, b)
 #define V_MIN(a, b) vminq_f32(a, b)
@@ -4648,7 +4654,7 @@ TENSOR__INLINE V_I TENSOR__K(mulhi)(uint32x4_t a, uint32x4_t b) {
     return TENSOR__S(vuzp2q_u32(vreinterpretq_u32_u64(lo), vreinterpretq_u32_u64(hi)));
 }
 
-// Lane i meets i + 2, then i + 1, as in the other passes.
+// Lane i is combined with i + 2, then with i + 1, as in the other passes.
 TENSOR__INLINE float TENSOR__K(hsum)(V_F v) {
     return vpadds_f32(vadd_f32(vget_low_f32(v), vget_high_f32(v)));
 }
@@ -4986,7 +4992,7 @@ TENSOR__FOLD_FN(min)
 #define V_LDEXP1(v, n) _mm512_scalef_ps(v, n)
 #endif
 
-// The high halves of the unsigned products, the low ones in *lo: even lanes, odd lanes, put together.
+// The high halves of the unsigned products; the low halves in *lo: even lanes and odd lanes are joined.
 #define VI_WIDE(a, b, lo) TENSOR__K(wide)(a, b, lo)
 
 TENSOR__INLINE V_I TENSOR__K(wide)(V_I a, V_I b, V_I *lo) {
@@ -4996,7 +5002,8 @@ TENSOR__INLINE V_I TENSOR__K(wide)(V_I a, V_I b, V_I *lo) {
     return TENSOR__WIDE_HI(e, o);
 }
 
-// Halves until one lane is left: lane i meets i + V_N/2, then i + V_N/4 and so on, always the same tree.
+// Halves until one lane is left: lane i is combined with i + V_N/2, then with i + V_N/4 and so on, always the
+// same tree.
 #define TENSOR__HORIZ(name, op) TENSOR__INLINE float TENSOR__K(name)(V_F v) { \
     __m128 t = TENSOR__FOLD(op, v); \
     t = _mm_##op##_ps(t, _mm_movehl_ps(t, t)); \
@@ -5015,7 +5022,7 @@ TENSOR__HORIZ(hminr, min)
 #define V_HMAX(v) TENSOR__K(hmax)(v)
 #define V_HMIN(v) TENSOR__K(hmin)(v)
 
-// Doubles come in pairs, as many lanes as a V_F: where 24 bits cannot do (angles, pow).
+// Doubles in pairs, as many lanes as a V_F: for what needs more than 24 bits (angles, pow).
 typedef struct { TENSOR__DV lo, hi; } TENSOR__K(double2);
 #define V_D TENSOR__K(double2)
 #define TENSOR__D2(name, op) TENSOR__INLINE V_D TENSOR__K(name)(V_D a, V_D b) { V_D r; \
@@ -5067,12 +5074,13 @@ TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v) {
 // ------------------------------------------------------------------------------
 // >>simd-math                                     MARK: vector math
 //
-// Built on the vocabulary: one text for all instruction sets, but where AVX-512 looks tables up
-// (V_LOOKUP). Exponentials, logarithms, circular and hyperbolic functions, erf, with their stated errors;
-// interval, generator and error are beside each table of coefficients.
+// What is built on the vocabulary: one text for all instruction sets, except where AVX-512 looks tables up
+// (V_LOOKUP). Minima, rounding, conversions, ends of rows, transposes, Philox; then exponentials, logarithms,
+// circular and hyperbolic functions and erf with their stated errors: interval, generator and error are
+// beside each table of coefficients.
 //
-// Rejected: libm (the platform's bits, one number at a time), a lookup of intervals where a polynomial
-// does.
+// Rejected: libm (the platform's bits, one number at a time), a lookup of intervals where a polynomial is
+// enough.
 // ------------------------------------------------------------------------------
 
 // ---- Built on the vocabulary: from here on one text for all passes
@@ -5090,13 +5098,13 @@ TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v) {
 #define V_MIN(a, b) TENSOR__K(min)(a, b)
 #define V_MAX(a, b) TENSOR__K(max)(a, b)
 
-// The hardware gives b if either is NaN: only a NaN in a is to be saved.
+// The hardware gives b if either is NaN: only a NaN in a must be preserved.
 TENSOR__INLINE V_F TENSOR__K(min)(V_F a, V_F b) { return V_SEL(V_ISNAN(a), a, V_MINR(a, b)); }
 TENSOR__INLINE V_F TENSOR__K(max)(V_F a, V_F b) { return V_SEL(V_ISNAN(a), a, V_MAXR(a, b)); }
 #endif
 
 #if TENSOR__PASS < 2
-// From 2^23 on every float is an integer.  RINT leans on the addition's own rounding to even.
+// From 2^23 on every float is an integer. RINT relies on the addition's own rounding to even.
 TENSOR__INLINE V_F TENSOR__K(rint)(V_F x) {
     V_F big = V_COPYSIGN(V_SET(8388608.0f), x), r = V_SUB(V_ADD(x, big), big);
     return V_SEL(V_LT(V_ABS(x), V_SET(8388608.0f)), V_COPYSIGN(r, x), x);
@@ -5122,7 +5130,7 @@ TENSOR__INLINE V_F TENSOR__K(floor)(V_F x) {
 #endif
 
 #if TENSOR__PASS == 1 || TENSOR__PASS == 5
-// The integer code of the scalar conversions (tensor__f32_from_f16 and its neighbours) on lanes.
+// The integer code of the scalar conversions (tensor__f32_from_f16 and the others) on lanes.
 TENSOR__INLINE V_F TENSOR__K(load_f16)(const uint16_t *p) {
     V_I h = TENSOR__LOAD16(p), m = VI_SHL(VI_AND(h, VI_SET(0x7FFF)), 13);
     V_I s = VI_SHL(VI_AND(h, VI_SET(0x8000)), 16);
@@ -5171,8 +5179,8 @@ TENSOR__INLINE float TENSOR__K(hmin)(V_F v) {
 }
 #endif
 
-// The line n floats after p will be wanted: where a loop takes a line a turn and computes so long that the
-// hardware does not look ahead far enough. The line may lie beyond the array.
+// The cache line n floats after p will be needed: for loops that take one line per iteration and compute so
+// long that the hardware does not look ahead far enough. The line may be beyond the end of the array.
 #if TENSOR__PASS == 3
 #define V_AHEAD(p, n) _mm_prefetch((const char *)(p) + 4 * (n), _MM_HINT_T0)
 #else
@@ -5180,8 +5188,8 @@ TENSOR__INLINE float TENSOR__K(hmin)(V_F v) {
 #endif
 // The whole vectors of a row of n; i is left at its end, or where less than a vector begins.
 #define TENSOR__WHOLE for (; i + V_N <= n; i += V_N)
-// Ends of rows, 0 < n < V_N: the first n floats at p with fill in the lanes beyond; the first n lanes stored;
-// the lanes from n on made 0.
+// Ends of rows, 0 < n < V_N: load the first n floats at p with fill in the other lanes; store the first n
+// lanes; set the lanes from n on to 0.
 #if TENSOR__PASS == 3
 #define TENSOR__FIRST(n) ((__mmask16)((1u << (n)) - 1))
 #define V_PART(p, n, fill) _mm512_mask_loadu_ps(V_SET(fill), TENSOR__FIRST(n), p)
@@ -5219,12 +5227,12 @@ TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(cut_part)(V_F v, int64_t n) {
 #define V_CUT_PART(v, n) TENSOR__K(cut_part)(v, n)
 #endif
 
-// The 4 x 4 matrices that stand at lanes 4q .. 4q + 3 of four vectors are transposed.
+// Transposes the 4 x 4 matrices in lanes 4q .. 4q + 3 of four vectors.
 #if TENSOR__PASS == 0
 #define TENSOR__QUADS(z) ((void)(z))
 #else
 #if TENSOR__PASS == 3
-// the forms without a mask warn in g++ 12: its own header reads an undefined vector
+// the forms without a mask give warnings in g++ 12: its own header reads an undefined vector
 #define TENSOR__LO(a, b) _mm512_maskz_unpacklo_ps(0xFFFF, a, b)
 #define TENSOR__HI(a, b) _mm512_maskz_unpackhi_ps(0xFFFF, a, b)
 #define TENSOR__LOWS(a, b) _mm512_maskz_shuffle_ps(0xFFFF, a, b, 0x44)
@@ -5266,8 +5274,8 @@ TENSOR__INLINE void TENSOR__K(quads)(V_F *z) {
 #endif
 
 // Philox4x32-10 of 2 V_N blocks: z[w] gets word w of the first V_N, z[4 + w] that of the others (two chains,
-// for a round is long). Lane 4q + k holds block k V_N/4 + q, so that TENSOR__QUADS leaves the words
-// of all blocks in order, z[0] first.
+// because a round is long). Lane 4q + k holds block k V_N/4 + q, so that TENSOR__QUADS leaves the words of
+// all blocks in order, z[0] first.
 TENSOR__INLINE void TENSOR__K(counter)(uint64_t block, V_I *low, V_I *high) {
 #define TENSOR__O(i) (V_N < 4 ? (i) : (i) % 4 * (V_N / 4) + (i) / 4)
     static const int32_t order[16] = {
@@ -5322,8 +5330,8 @@ TENSOR__INLINE void TENSOR__K(philox)(tensor_generator_t g, uint64_t block, V_I 
 #undef TENSOR__ROUND
 
 #if TENSOR__PASS != 3
-// v 2^n for integer |n| <= 252; two factors, for 2^-149 and 2^128 have no float.  The first product is exact
-// for |v| in [1/4, 4]: a subnormal result is rounded once.  LDEXP1 takes -126 <= n <= 127.
+// v 2^n for integer |n| <= 252; two factors, because 2^-149 and 2^128 are not floats. The first product is
+// exact for |v| in [1/4, 4]: a subnormal result is rounded once. LDEXP1 takes -126 <= n <= 127.
 TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n) {
     V_I i = VI_RINT(n), h = VI_SAR(i, 1);
     V_F a = V_OF(VI_SHL(VI_ADD(h, VI_SET(127)), 23)), b = V_OF(VI_SHL(VI_ADD(VI_SUB(i, h), VI_SET(127)), 23));
@@ -5334,11 +5342,13 @@ TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n) {
 #define V_LDEXP1(v, n) V_MUL(v, V_OF(VI_SHL(VI_ADD(VI_RINT(n), VI_SET(127)), 23)))
 #endif
 
-// Elementary functions.  Polynomials are our own: weighted least squares driven to minimax (Lawson),
-// coefficients rounded to float one at a time with the rest refitted; the comment gives the interval and
-// the relative error of the function, coefficients as rounded.  NaN gives NaN: clamps put x second, where
-// minps keeps it. The hot ones are inlined into kernels, the others called.
-// Steps of Horner's rule: fused where there is FMA, rounded twice everywhere.
+// Elementary functions. The polynomials were made for this library: weighted least squares driven to minimax
+// (Lawson), coefficients rounded to float one at a time with the rest refitted; the comment gives the
+// interval and the relative error of the function, with the coefficients as rounded. NaN gives NaN: clamps
+// put x second, where minps keeps it. Functions that are used often are inlined into kernels, the others are
+// called.
+//
+// Steps of Horner's rule: fused where there is FMA, rounded twice everywhere else.
 #define TENSOR__C(p, x, c) p = V_FMA(p, x, V_SET(c))
 #define TENSOR__C_TWICE(p, x, c) p = V_ADD(V_MUL(p, x), V_SET(c))
 #define TENSOR__HORNER2(C, p, x, a, b) C(p, x, a); C(p, x, b)
@@ -5356,13 +5366,14 @@ TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n) {
 
 #if TENSOR__PASS == 3
 // 32 registers and a permute that looks up 16 floats at once: a function in 16 pieces of equal length, a
-// polynomial of degree 7 each. Rejected: the other passes too (loads lane by lane cost more than they save).
+// polynomial of degree 7 each. Rejected: the same in other passes (loads lane by lane cost more than they
+// save).
 #define V_LOOKUP(t, i) _mm512_permutexvar_ps(i, V_LOAD(t))
 #define V_LOOKUP2(t, i) _mm512_permutex2var_ps(V_LOAD(t), i, V_LOAD((t) + 16))      // of 32
 
 // The piece around k / per, k = rint(a per), 0 <= a per < 15.5: t holds 16 centres, then the coefficients,
-// lowest first, in powers of *d = a - centre. A centre is a float whose value is a float too, to 2^-7 ulp;
-// the first is 0.
+// lowest first, in powers of *d = a - centre. The centres are floats where the function's value is a float
+// too, to 2^-7 ulp; the first centre is 0.
 TENSOR__INLINE V_F TENSOR__K(pieces)(V_F a, float per, const float *t, V_F *d) {
     V_I i = V_BITS(V_FMA(a, V_SET(per), V_SET(12582912.0f)));
     V_F p = V_LOOKUP(t + 128, i), x = V_SUB(a, V_LOOKUP(t, i));
@@ -5376,7 +5387,7 @@ TENSOR__INLINE V_F TENSOR__K(pieces)(V_F a, float per, const float *t, V_F *d) {
     return V_FMA(p, x, V_LOOKUP(t + 16, i));
 }
 
-// What stays for the lanes beyond the last piece; elsewhere the function itself.
+// The path for lanes beyond the last piece; where there are no pieces, the function itself.
 #define TENSOR__FAR(name) TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(name##_far)
 #else
 #define TENSOR__FAR(name) TENSOR__INLINE V_F TENSOR__K(name)
@@ -5395,7 +5406,7 @@ TENSOR__INLINE V_F TENSOR__K(exp_core)(V_F h, V_F l, V_F *n, V_F *t) {
     return h;
 }
 
-// Beyond the clamps the result is 0 or infinite; subnormal results are rounded once more, not flushed.
+// Beyond the clamps the result is 0 or infinite; subnormal results are rounded a second time, not flushed.
 #if TENSOR__PASS == 3
 // 2^n e^r, n in sixteenths, |r| <= .0217, degree 3, 2^-29.2; 2^(j/16) as two floats; scalef takes floor(n).
 // k is n + 786432.
@@ -5448,8 +5459,8 @@ TENSOR__INLINE V_F TENSOR__K(exp2)(V_F x) {
     return TENSOR__K(exp2_sum)(V_MINR(V_SET(130.0f), V_MAXR(V_SET(-152.0f), x)), V_ZERO());
 }
 
-// (2^n - 1) + 2^n r is where digits go: it is summed with its rounding error.  All at half scale, since
-// 2^128 has no float; |r| <= .3476, degree 7, 2^-31.
+// (2^n - 1) + 2^n r is where digits are lost: it is summed with its rounding error. All at half scale, since
+// 2^128 is not a float; |r| <= .3476, degree 7, 2^-31.
 TENSOR__FN V_F TENSOR__K(expm1)(V_F x) {
     V_F y = V_MINR(V_SET(89.0f), V_MAXR(V_SET(-20.0f), x)), k = TENSOR__RINT_S(V_MUL(y, V_SET(1.44269504f)));
     V_F h = V_FNMA(k, V_SET(TENSOR__LN2_HI), y), l = V_MUL(k, V_SET(-TENSOR__LN2_LO)), r = V_ADD(h, l);
@@ -5463,8 +5474,8 @@ TENSOR__FN V_F TENSOR__K(expm1)(V_F x) {
     return V_SEL(V_LT(V_ABS(x), V_SET(2.98023224e-8f)), x, V_ADD(c, c));
 }
 
-// x = m 2^e with m in [sqrt 1/2, sqrt 2): returns f = m - 1, exact.  Subnormals are scaled; 0 and below:
-// junk.
+// x = m 2^e with m in [sqrt 1/2, sqrt 2): returns f = m - 1, exact. Subnormals are scaled; for 0 and below
+// the result is meaningless.
 TENSOR__INLINE V_F TENSOR__K(log_split)(V_F x, V_F *e) {
     V_M tiny = V_LT(x, V_SET(1.17549435e-38f));
     V_I u = V_BITS(V_SEL(tiny, V_MUL(x, V_SET(33554432.0f)), x));
@@ -5481,7 +5492,7 @@ TENSOR__INLINE V_F TENSOR__K(log_core)(V_F f) {
     return V_MUL(V_MUL(V_MUL(f, f), f), p);
 }
 
-// 0 < x < inf keeps r; 0 gives -inf, inf and NaN themselves, the negative NaN.
+// For 0 < x < inf the result is r; 0 gives -inf, inf and NaN give themselves, a negative x gives NaN.
 TENSOR__INLINE V_F TENSOR__K(log_edge)(V_F x, V_F r) {
     r = V_SEL(M_AND(V_GT(x, V_ZERO()), V_LT(x, TENSOR__INF)), r, V_SEL(V_LT(x, V_ZERO()), TENSOR__NAN, x));
     return V_SEL(V_EQ(x, V_ZERO()), V_NEG(TENSOR__INF), r);
@@ -5536,8 +5547,8 @@ TENSOR__FN V_F TENSOR__K(log1p)(V_F x) {
     return V_SEL(V_EQ(x, V_SET(-1.0f)), V_NEG(TENSOR__INF), r);
 }
 
-// y = 1/(1 + e^|x|), or 1 - y.  2^-n (1 + e^|x|) = (2^-n + 1) + (r + t) cannot overflow and rounds little
-// more than once; subnormal results survive, for 2^-n comes last.  2^-126 adds nothing to 1.
+// y = 1/(1 + e^|x|), or 1 - y. 2^-n (1 + e^|x|) = (2^-n + 1) + (r + t) cannot overflow and rounds little more
+// than once; subnormal results survive, because 2^-n is applied last. 2^-126 adds nothing to 1.
 TENSOR__FAR(sigmoid)(V_F x) {
     V_F n, t, r = TENSOR__K(exp_core)(V_MINR(V_SET(105.0f), V_ABS(x)), V_ZERO(), &n, &t), one = V_SET(1.0f);
     V_F p = V_LDEXP1(one, V_NEG(V_MINR(V_SET(126.0f), n))), d = V_ADD(one, p);
@@ -5659,8 +5670,8 @@ TENSOR__INLINE V_F TENSOR__K(erf)(V_F x) {
     return V_COPYSIGN(V_ADD(y, V_SEL(V_EQ(a, d), a, V_ZERO())), x);
 }
 #else
-// From .92 to 4, where erf is 1: 1 - e^(t P(t)), degree 6, 2^-28.3 of erf.  erfc < .2 forgives the
-// rounding.
+// From .92 to 4, where erf is 1: 1 - e^(t P(t)), degree 6, 2^-28.3 of erf. The rounding is harmless because
+// erfc < .2.
 TENSOR__INLINE V_F TENSOR__K(erf)(V_F x) {
     V_F a = V_ABS(x), t = V_MINR(V_SET(4.0f), a), p = V_SET(0.000213985477f);
     TENSOR__HORNER5(TENSOR__C, p, t, -0.00321497209f, 0.0228900481f, -0.105262011f, -0.635718167f,
@@ -5683,8 +5694,8 @@ TENSOR__INLINE V_F TENSOR__K(rest)(V_F a, V_F b, V_F p) {
 #endif
 }
 
-// e^(z^2) erfc z = d P(q), d = 1/(z + 3), q = (z - 3) d, 0 <= z <= 10.3, degree 9, 2^-27: returns
-// (P(q) - P(0))/q.  The caller adds the last step, in the precision it can afford.
+// e^(z^2) erfc z = d P(q), d = 1/(z + 3), q = (z - 3) d, 0 <= z <= 10.3, degree 9, 2^-27: returns (P(q) -
+// P(0))/q. The caller adds the last step, in the precision that it can afford.
 #define TENSOR__ERFCX_0 1.07400692f
 
 TENSOR__INLINE V_F TENSOR__K(erfcx_core)(V_F q) {
@@ -5694,8 +5705,8 @@ TENSOR__INLINE V_F TENSOR__K(erfcx_core)(V_F q) {
     return p;
 }
 
-// |x| < 1/2 through erf; else e^-(x^2) with the square's rounding error carried, scaled last.  Division,
-// last step and product in double: float loses 5 ulp to d and q.
+// x| < 1/2 through erf; else e^-(x^2) with the square's rounding error carried, scaled last. Division, last
+// step and product are in double: float would lose 5 ulp in d and q.
 TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(erfc_far)(V_F x) {
     V_F a = V_MINR(V_SET(10.25f), V_ABS(x)), s = V_MUL(a, a), h = V_SET(0.5f);
     V_D ad = D_OF_F(a), d = D_DIV(D_SET(1.0), D_ADD(ad, D_SET(3.0))), q = D_MUL(D_SUB(ad, D_SET(3.0)), d);
@@ -5743,9 +5754,9 @@ TENSOR__INLINE V_F TENSOR__K(erfc)(V_F x) {
 #endif
 }
 
-// g = |x| erfc(|x|/sqrt 2)/2, then -g or x - g: nothing cancels.  -inf gives -0, torch NaN.  z and w = z + 3
-// round, by up to an ulp of the result each: what they lost enters the exponent, times (log erfcx)' =
-// -.282 (1-q)^2 or nearly.
+// g = |x| erfc(|x|/sqrt 2)/2, then -g or x - g: nothing cancels. -inf gives -0; PyTorch gives NaN. z and w =
+// z + 3 are rounded, by up to an ulp of the result each: what they lost is added to the exponent, times (log
+// erfcx)' = -.282 (1-q)^2, approximately.
 TENSOR__FAR(gelu)(V_F x) {
     V_F a = V_MINR(V_SET(14.5f), V_ABS(x)), s = V_MUL(a, a), h = V_SET(-0.5f), c = V_SET(3.0f);
     V_F z = V_MUL(a, V_SET(0.707106781f)), w = V_ADD(z, c), q = V_DIV(V_SUB(w, V_SET(6.0f)), w);
@@ -5792,8 +5803,8 @@ TENSOR__INLINE V_F TENSOR__K(gelu)(V_F x) {
 }
 #endif
 
-// x = q pi/2 + h + l, |h| <= .79.  Below 2^17 in double: q has 17 bits, pi/2's first part 36, their
-// product is exact; beyond per lane by Payne-Hanek.
+// x = q pi/2 + h + l, |h| <= .79. Below 2^17 in double: q has 17 bits, pi/2's first part 36, so their product
+// is exact; beyond that per lane by Payne-Hanek.
 TENSOR__INLINE V_I TENSOR__K(trig_reduce)(V_F x, V_F *h, V_F *l) {
     V_F n = V_RINT(V_MUL(x, V_SET(0.636619772f))), big = V_SET(131072.0f);
     V_I q = VI_RINT(n);
@@ -5928,7 +5939,7 @@ TENSOR__FN V_F TENSOR__K(acos)(V_F x) {
     return V_SEL(big, V_ADD(t, t), V_SUB(hi, V_SUB(x, V_FNMA(x, p, lo))));
 }
 
-// h + *l = e^|x| / 4 beyond float's precision, *q = e^-|x| / 4: a quarter, for h may reach 2^128 at half
+// h + *l = e^|x| / 4 beyond float's precision, *q = e^-|x| / 4. A quarter, because h may reach 2^128 at half
 // scale where h + *l does not.
 TENSOR__INLINE V_F TENSOR__K(quarter_exp)(V_F x, V_F *l, V_F *q) {
     V_F one = V_SET(1.0f), n, t;
@@ -6004,7 +6015,7 @@ TENSOR__INLINE V_F TENSOR__K(log2_parts)(const int normal, V_F x, V_F *w) {
     return v;
 }
 #else
-// s + l = f/(2+f), |s| <= .1716, s P(s^2), degree 9, 2^-37.5; w carries what the last two steps and the
+// s + l = f/(2+f), |s| <= .1716, s P(s^2), degree 9, 2^-37.5; w holds what the last two steps and the
 // products round off.
 TENSOR__INLINE V_F TENSOR__K(log2_parts)(const int normal, V_F x, V_F *rest) {
     V_F two = V_SET(2.0f), e;
@@ -6043,7 +6054,7 @@ TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(pow_any)(V_F a, V_F b) {
     r = V_SEL(M_OR(edge, V_EQ(x, zero)), V_SEL(M_XOR(edge, V_LT(b, zero)), inf, zero), r);
     r = V_SEL(M_AND(V_EQ(x, one), V_EQ(V_ABS(b), inf)), one, r);
 
-    // a < 0: b odd negates, b fractional has no result unless |a| is 0 or inf
+    // a < 0: an odd b negates, a fractional b has no result unless |a| is 0 or inf
     V_M whole = V_EQ(V_TRUNC(b), b);
     t = V_MUL(b, V_SET(0.5f));
     V_M odd = M_AND(whole, V_NE(V_TRUNC(t), t));
@@ -6064,8 +6075,8 @@ TENSOR__INLINE V_F TENSOR__K(pow_near)(V_F a, V_F b) {
     return TENSOR__K(pow_any)(a, b);
 }
 
-// The exponents in use, 1, 2, 3, -1, -2, 1/2 and -1/2, are products, quotients and roots, below 1.5 ulp. All
-// of them end in 22 zeros.
+// The exponents that occur in practice, 1, 2, 3, -1, -2, 1/2 and -1/2, are products, quotients and roots,
+// below 1.5 ulp. All of them end in 22 zeros.
 TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b) {
     V_F r = a, s = a;
     V_M known = VI_EQ(VI_AND(V_BITS(b), VI_SET(0x3FFFFF)), VI_SET(0));
@@ -6101,8 +6112,8 @@ TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b) {
 // ------------------------------------------------------------------------------
 // >>kernel-pointwise                               MARK: pointwise bodies
 //
-// One loop per formula: contiguous, n a multiple of V_N. Strides, conversion and tails are the iterator's,
-// so a result does not depend on an element's position. in: A, B, C, Y, G (those the formula reads); out:
+// One loop per formula: contiguous, n a multiple of V_N. The iterator handles strides, conversion and tails,
+// so a result does not depend on an element's position. in: A, B, C, Y, G (those the formula reads); out: the
 // result, or gradients (NULL = not wanted). Rejected: a loop per stride pattern and dtype (code size, and
 // tails with other roundings).
 // ------------------------------------------------------------------------------
@@ -6122,7 +6133,7 @@ TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b) {
 #define F_NEG V_NEG
 #define F_ABS V_ABS
 #define F_SQRT V_SQRT
-// 1/sqrt of a rounded root: below 1.5 ulp, and right at 0, inf and for subnormals, unlike rsqrtps.
+// 1/sqrt by a rounded root: below 1.5 ulp, and right at 0, inf and for subnormals, unlike rsqrtps.
 #define F_RSQRT(a) V_DIV(V_SET(1.0f), V_SQRT(a))
 #define F_MIN V_MIN
 #define F_MAX V_MAX
@@ -6174,8 +6185,8 @@ TENSOR__FN V_F TENSOR__K(sign)(V_F x) {
     return V_SEL(M_OR(V_GT(x, V_ZERO()), V_LT(x, V_ZERO())), one, V_ADD(x, V_ZERO()));
 }
 
-// Exact remainders need more than float quotients: through double, lane by lane (these three are rare in
-// networks).
+// Exact remainders need more than float quotients: they go through double, lane by lane (these three
+// functions are rare in networks).
 TENSOR__FN V_F TENSOR__K(lanes2)(double (*f)(double, double), V_F a, V_F b) {
     float u[V_N];
     V_STORE(u, a);
@@ -6255,7 +6266,7 @@ TENSOR__REDUCE_LEAF(leaf_sum, 0.0f, V_ADD, V_HSUM)
 TENSOR__REDUCE_LEAF(leaf_max, -(float)INFINITY, V_MAX, V_HMAX)
 TENSOR__REDUCE_LEAF(leaf_min, (float)INFINITY, V_MIN, V_HMIN)
 
-// As leaf_max but for NaN, which may be lost.
+// As leaf_max, except that a NaN may be lost.
 TENSOR__REDUCE_LEAF(leaf_peak, -(float)INFINITY, V_MAXR, V_HMAX)
 #undef TENSOR__REDUCE_LEAF
 
@@ -6267,14 +6278,14 @@ TENSOR__BETWEEN void TENSOR__K(add_row)(float *acc, const float *x, int64_t n) {
 }
 
 // ------------------------------------------------------------------------------
-// >>kernel-rows                                    MARK: softmax and its kin, one row
+// >>kernel-rows                                    MARK: softmax and its relatives, one row
 //
-// Two or three sweeps over a row that stays in L1. Sums in lanes: a row is at most some thousand elements
-// in practice, and the order is fixed by n alone. Rejected: the one-sweep softmax that rescales as it goes
-// (an exponential more for each element, for a sweep that L1 makes nearly free).
+// Two or three sweeps over a row that stays in L1. Sums are taken in lanes: a row is at most some thousand
+// elements in practice, and the order is fixed by n alone. Rejected: the one-sweep softmax that rescales as
+// it goes (one more exponential for each element, to save a sweep that L1 makes nearly free).
 // ------------------------------------------------------------------------------
 
-// y = e^(x - max); gives the sum. The next row is likely to be the next in memory.
+// y = e^(x - max); returns the sum. The next row is likely to be the next in memory.
 TENSOR__FN float TENSOR__K(row_exp)(const float *x, float *y, int64_t n, float max) {
     V_F m = V_SET(max), a = V_ZERO(), b = V_ZERO();
     int64_t i = 0;
@@ -6376,16 +6387,17 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
 // ------------------------------------------------------------------------------
 // >>kernel-gemm                                    MARK: matrix product
 //
-// f32 GEMM of one pass. What all passes share, tensor__gemm_cut and its neighbours, is in >>impl-gemm-shared.
+// f32 GEMM of one pass. What all passes share, tensor__gemm_cut and the functions around it, is in
+// >>impl-gemm-shared.
 //
-// A tile of C, MR rows x 2 vectors, lives in registers; A is broadcast, B read by vectors. Tiles exist for
+// A tile of C, MR rows x 2 vectors, is in registers; A is broadcast, B read by vectors. There are tiles for
 // every height 1..MR, one or two vectors, and two layouts of A: rows contiguous (NN, NT) and columns
-// contiguous (TN), so A is read in place; where it is packed, it is by columns. B is read in place when
-// it has contiguous rows and is small or hardly reused; else packed into panels [k][NR]: by the first rows of
-// A as they sum (NN, TN), or before, by 4-column transposes, when its columns run along k (NT). The order is:
-// block of B (L2), panel of A (L1), tile. For f64 only the tile is here. Heights 8 to 13 of AVX-512 are two
-// tiles, one above the other: a third of the bytes of all tiles, and half of 14 rows still keeps both
-// multipliers busy.
+// contiguous (TN), so A is read in place; where it is packed, it is packed by columns. B is read in place
+// when it has contiguous rows and is small or hardly reused; otherwise it is packed into panels [k][NR]: by
+// the first rows of A as they sum (NN, TN), or before, by 4-column transposes, when its columns run along k
+// (NT). The order is: block of B (L2), panel of A (L1), tile. For f64 there is only the tile here. Heights 8
+// to 13 of AVX-512 are two tiles, one above the other: this takes a third of the bytes of all tiles, and half
+// of 14 rows still keeps both multipliers busy.
 // ------------------------------------------------------------------------------
 
 #undef TENSOR__MR
@@ -6401,7 +6413,7 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
                            X(10, u) X(11, u) X(12, u) X(13, u)
 #define TENSOR__TALL(X, u) X(14, u) X(15, u)    // rows of tiles one vector wide alone: 16 + 1 of 32
 #define TENSOR__SINGLE(X, u) X(0, u) X(1, u) X(2, u) X(3, u) X(4, u) X(5, u) X(6, u) X(13, u)
-// A tile of i + 1 rows that is two: the upper one of `above` + 1 rows, the lower one of `below` + 1.
+// A tile of i + 1 rows made of two: the upper one of `above` + 1 rows, the lower one of `below` + 1.
 #define TENSOR__HALVES(X) X(7, 3, 3) X(8, 4, 3) X(9, 4, 4) X(10, 5, 4) X(11, 5, 5) X(12, 6, 5)
 #define TENSOR__DM 4
 #elif TENSOR__PASS == 2
@@ -6428,8 +6440,8 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
 #define TENSOR__ALL(X, u) TENSOR__ROWS(X, u) TENSOR__TALL(X, u)
 #define TENSOR__NR (2 * V_N)
 
-// Last vector of a line, w of V_N lanes valid. Only AVX-512 masks for free; elsewhere a ragged panel of B is
-// packed with padding, a ragged tile of C goes through a whole one, and w is always V_N here.
+// The last vector of a line, w of V_N lanes valid. Only AVX-512 has masks at no cost; elsewhere a ragged
+// panel of B is packed with padding, a ragged tile of C goes through a whole one, and w is always V_N here.
 #undef TENSOR__LOADW
 #undef TENSOR__STOREW
 #if TENSOR__PASS == 3
@@ -6440,11 +6452,11 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
 #define TENSOR__STOREW(p, v) V_STORE(p, v)
 #endif
 
-// USED: t lives on after its last use: else gcc 12 sums into t's register and moves the sum back.
+// USED: keeps t alive after its last use; otherwise gcc 12 sums into t's register and moves the sum back.
 // FMA_AT: x += p times the float at m, in one instruction, which compilers would not write. Rows that LEAVE
-// their broadcast to it take an instruction less and a load more, and loads have room: beside a busy
-// neighbour on the core, which takes half of the instructions, tiles are 5 % (A by rows) to 15 % (by columns)
-// faster. An address with an index gains nothing; with odd columns gcc 12 keeps sums on the stack.
+// their broadcast to it take one instruction less and one load more, and there is room for loads: beside a
+// busy neighbour on the core, which takes half of the instructions, tiles are 5 % (A by rows) to 15 % (by
+// columns) faster. An address with an index gains nothing; with odd columns gcc 12 keeps sums on the stack.
 #undef TENSOR__USED
 #undef TENSOR__FMA_AT
 #undef TENSOR__LEAVE
@@ -6499,11 +6511,11 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
         if (nv > 1) y##i = V_ADD(V_LOAD(o + V_N), y##i); \
         o += cs; }
 
-// mr, nv, col and mode are constants where this is expanded. Mode 1: B, read in place, goes to d as a panel.
-// Mode 2: k is walked in step / 2 rounds; each fetches a quarter of the tile of C and, as it sums, one of
-// the lines at next, `line` apart and k long: rows of A that the next panel needs, or columns of the next
-// block of B. No other prefetch: fetched at once, they take the room that loads of B need. One loop for all
-// modes: in a plain `for` gcc 12 moves sums about.
+// mr, nv, col and mode are constants where this is expanded. Mode 1: B, read in place, is copied to d as a
+// panel. Mode 2: k is walked in step / 2 rounds; each fetches a quarter of the tile of C and, as it sums, one
+// of the lines at next, `line` apart and k long: rows of A that the next panel needs, or columns of the next
+// block of B. There is no other prefetch: lines fetched all at once would take the room that loads of B need.
+// One loop serves all modes: in a plain `for` gcc 12 moves sums about.
 TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int col, const int mode, int64_t k,
                                          const float *a, int64_t as, const float *b, int64_t bs, float *c,
                                          int64_t cs, const float *bias, int add, int w, float *d,
@@ -6622,7 +6634,7 @@ TENSOR__HALVES(TENSOR__STACKED)
 TENSOR__FAR_TILE(gemm_far_r, 0)
 TENSOR__FAR_TILE(gemm_far_c, 1)
 
-// the first panel of rows packs B as it goes: what B waits for is hidden behind sums
+// the first panel of rows packs B while it sums, which hides the time that reading B takes
 TENSOR__FN void TENSOR__K(gemm_first)(int col, int64_t k, const float *a, int64_t as, const float *b,
                                       int64_t bs, float *c, int64_t cs, const float *bias, int add,
                                       float *d) {
@@ -6643,9 +6655,8 @@ static const tensor__gemm_tile_fn TENSOR__K(gemm_tiles)[][2][2] = {
     TENSOR__ROWS(TENSOR__ENTRY, 0) TENSOR__TALL(TENSOR__TALL_ENTRY, 0)
 };
 
-// dst[p * V_N * step] gets line p of the V_N columns at src, columns ld apart and w of them valid, k
-// contiguous. The lanes past w get copies of column w - 1: a lane never looks at another, nobody reads
-// them.
+// dst[p * V_N * step] gets line p of the V_N columns at src, which are ld apart; w of them are valid and k is
+// contiguous. The lanes past w get copies of column w - 1: lanes are independent and nobody reads these.
 TENSOR__FN void TENSOR__K(gemm_transpose)(int64_t k, int w, const float *src, int64_t ld, float *dst,
                                           int64_t step) {
     const float *r[V_N];
@@ -6680,8 +6691,8 @@ TENSOR__FN void TENSOR__K(gemm_transpose)(int64_t k, int w, const float *src, in
     }
 }
 
-// n columns of b into panels dst[n / NR][k][NR]. Rows are read 4 panels wide: every row may be another
-// page.
+// n columns of b into panels dst[n / NR][k][NR]. Rows are read 4 panels wide, because each row may be on
+// another page.
 TENSOR__FN void TENSOR__K(gemm_pack_b)(int64_t k, int64_t n, const float *b, int64_t brs, int64_t bcs,
                                        float *dst) {
     int w;
@@ -6725,7 +6736,7 @@ TENSOR__FN void TENSOR__K(gemm_pack_b)(int64_t k, int64_t n, const float *b, int
 }
 
 // Panels of A by columns of MR, `rows` in all, the first ones up to `high` mr + 1 rows tall, the rest mr;
-// `size` floats a panel, some more than it needs. Columns are read all panels wide, 8 of them for a panel
+// `size` floats per panel, some more than it needs. Columns are read across all panels, 8 of them for a panel
 // at a time.
 TENSOR__FN void TENSOR__K(gemm_pack_a)(int64_t k, int64_t rows, int64_t high, int mr, const float *a,
                                        int64_t ars, int64_t acs, float *dst, int64_t size) {
@@ -6763,7 +6774,7 @@ TENSOR__FN void TENSOR__K(gemm_pack_a)(int64_t k, int64_t rows, int64_t high, in
 }
 
 #if TENSOR__PASS != 3
-// one tile whose last vector has w < V_N valid columns, where stores have no masks
+// one tile whose last vector has w < V_N valid columns, where stores do not have masks
 TENSOR__FN void TENSOR__K(gemm_ragged)(tensor__gemm_tile_fn fn, int mr, int64_t k, const float *a,
                                        int64_t as, const float *b, float *c, int64_t cs,
                                        const float *bias, int add, int w) {
@@ -6780,12 +6791,12 @@ TENSOR__FN void TENSOR__K(gemm_ragged)(tensor__gemm_tile_fn fn, int mr, int64_t 
 }
 #endif
 
-// B in place: an eighth of L2 holds all of it, or at most two panels of rows would reuse a packed one
+// B is read in place: an eighth of L2 holds all of it, or at most two panels of rows would reuse a packed one
 TENSOR__FN int TENSOR__K(gemm_b_here)(const tensor__gemm_t *g) {
     return g->bcs == 1 && (g->m <= 2 * TENSOR__MR || g->k * g->n <= 32768);
 }
 
-// A in place, unless 14 rows meet in one set of L1 (4 KB apart), or columns are reused by many tiles
+// A is read in place, unless 14 rows share one set of L1 (4 KB apart), or columns are reused by many tiles
 TENSOR__FN int TENSOR__K(gemm_a_here)(const tensor__gemm_t *g) {
     return g->acs == 1 ? (g->ars & 1023) != 0 || g->n <= 2 * TENSOR__NR
                        : g->ars == 1 && (g->m * g->k <= 8192 || g->n <= TENSOR__NR);
@@ -6801,11 +6812,11 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
     int col = !a_here || g->acs != 1, high, mr, w, first = 0;
     int touch = g->k <= TENSOR__GEMM_KC && g->m * g->n > 65536;
 
-    // where L2 does not hold it all, lines are fetched ahead, by whole panels
+    // where L2 does not hold all operands, lines are fetched ahead, by whole panels
     int ahead = g->m >= 16 * TENSOR__MR && g->m * g->n + (g->m + g->n) * g->k > 262144 && !(col && a_here);
     int64_t kc = b_here && g->n * g->k > 65536 ? (int64_t)TENSOR__GEMM_KS : tensor__gemm_chunk(g->k);
 
-    // few rows turn a B that may lie far away: its next block is fetched, some columns a tile
+    // few rows use up a B that may be far away: its next block is fetched, some columns per tile
     int turn = TENSOR__PASS == 3 && !ahead && !b_here && g->brs == 1 && g->bcs != 1
         && r[1] - r[0] >= 3 * TENSOR__MR && g->k * g->n > 131072;
     int each = r[1] - r[0] >= 8 * TENSOR__MR ? 4 : 8;
@@ -6824,7 +6835,8 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                 int64_t kb = TENSOR__MIN(g->k - p, kc);
                 int64_t nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC);
                 int64_t rows = TENSOR__MIN(r[1] - ic, mc);
-                // whole panels of B are packed by the first rows; of B in place only what no mask can read
+                // whole panels of B are packed by the first rows; of a B in place only the end that masks
+                // cannot read
                 first = !b_here && g->bcs == 1 && rows >= TENSOR__MR ? TENSOR__MR : 0;
                 int64_t j = b_here || first ? nb / TENSOR__NR * TENSOR__NR : 0;
                 if (j < nb && (!b_here || (TENSOR__PASS != 3 && nb % V_N))) {
@@ -6833,7 +6845,8 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                 }
                 int mr0 = ready || ahead || turn ? (high = 0, TENSOR__MR)
                                        : tensor__gemm_height((int)rows - first, TENSOR__MR, &high);
-                // the first block of B packs the panels of A, a few ahead of their use; the others find them
+                // the first block of B packs the panels of A, a few ahead of their use; later blocks reuse
+                // them
                 for (i = 0, packed = ready || jc > r[2] ? rows : 0; i < rows; i += mr) {
                     const tensor__gemm_tile_fn *fn;
                     int64_t as;
@@ -6878,7 +6891,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                             due -= each;
                             continue;
                         }
-                        // short sums into a C that no L2 holds would wait for it
+                        // short sums would wait for a C that L2 does not hold
                         for (int row = 0; touch && row < mr; row++) {
                             TENSOR__PREFETCH_WRITE(cc + j + row * g->crs);
                             if (nv > 1) { TENSOR__PREFETCH_WRITE(cc + j + row * g->crs + V_N); }
@@ -6904,8 +6917,9 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
     }
 }
 
-// Dot path: k contiguous in both and few rows. B is read once, in place; packing it would cost more than
-// the sum. A chunk of KD is summed in V_N lanes, then across; the last lanes of k come from padded copies.
+// Dot path: k is contiguous in both operands and there are few rows. B is read once, in place; packing it
+// would cost more than the sum. A chunk of KD is summed in V_N lanes, then across; the last lanes of k come
+// from padded copies.
 #undef TENSOR__DOT
 #define TENSOR__DOT(i, j) if (dm > i && dn > j) s##i##j = V_FMA(x##i, y##j, s##i##j);
 #undef TENSOR__DOTS
@@ -7041,8 +7055,8 @@ TENSOR__DOTROWS(gemm_dot2, 2)
 TENSOR__DOTROWS(gemm_dot4, 4)
 #endif
 
-// One row, the answer of a small net: the same dots, without what more rows or longer sums need. A vector
-// with a stride is gathered first, so that the sum does not depend on where it lies.
+// One row, as in the output layer of a small net: the same dots, without what more rows or longer sums need.
+// A vector with a stride is gathered first, so that the sum does not depend on where it is.
 TENSOR__FN void TENSOR__K(gemm_row)(const tensor__gemm_t *g, int64_t acs, int64_t brs, int64_t bcs) {
     const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0), *bias = (const float *)g->bias;
     const float *b = (const float *)g->b + (g->boff ? g->boff[0] : 0);
@@ -7068,7 +7082,7 @@ TENSOR__FN void TENSOR__K(gemm_row)(const tensor__gemm_t *g, int64_t acs, int64_
 TENSOR__FN void TENSOR__K(gemm_dots)(const tensor__gemm_t *g, const float *a, const float *b, float *c,
                                      const int64_t *r) {
     int64_t i, j, p, kb;
-    // the first tiles fetch a column each of the next four; a single tile would wait
+    // the first tiles fetch one column each of the next four; a single tile would have to wait
     int fetch = r[1] - r[0] >= 2 * TENSOR__DM ? 4 : 0;
     for (p = 0; p < g->k; p += kb) {
         int add = g->accumulate || p > 0;
@@ -7126,7 +7140,7 @@ TENSOR__FN void TENSOR__K(gemm_task)(void *arg, int64_t task, int worker) {
     }
 }
 
-// 8 panels of the A that all threads read: packed once, by all of them, into the panels of worker 0
+// 8 panels of the A that all threads read: all of them pack it once, into the panels of worker 0
 TENSOR__FN void TENSOR__K(gemm_share)(void *arg, int64_t task, int worker) {
     const tensor__gemm_job_t *job = (const tensor__gemm_job_t *)arg;
     const tensor__gemm_t *g = job->g;
@@ -7177,8 +7191,9 @@ TENSOR__FN void TENSOR__K(gemm_split)(tensor__gemm_job_t *job) {
     }
 }
 
-// A small product: A in place, one chunk of k, B in place or, where its columns run along k or end within
-// a vector, copied to panel a panel at a time. The same tiles and dots as larger ones, so the same bits.
+// A small product: A in place, one chunk of k, B in place or, where its columns run along k or end within a
+// vector, copied to panel one panel at a time. The tiles and dots are those of larger products, so the bits
+// are the same.
 TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64_t acs, int64_t brs,
                                      int64_t bcs, float *panel) {
     const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0), *bias = (const float *)g->bias;
@@ -7215,8 +7230,8 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64
     }
 }
 
-// The panel is on the stack, only where there is something to copy: 8 KB in the widest pass, 16 KB for a k
-// over half of what is small.
+// The panel is on the stack, but only where there is something to copy: 8 KB in the widest pass, 16 KB for a
+// k over half of what counts as small.
 TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_tiny_half)(const tensor__gemm_t *g, int64_t ars, int64_t acs,
                                                            int64_t brs, int64_t bcs) {
     float panel[TENSOR__GEMM_TINY_K / 2 * TENSOR__NR];
@@ -7237,7 +7252,7 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
         return;
     }
 
-    // a stride nobody walks is free: make it say contiguous
+    // a stride that is never walked is free: make it say contiguous
     if (call->k == 1) {
         acs = 1;
     } else if (call->m == 1 && acs != 1) {
@@ -7296,7 +7311,7 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     }
     job.cut = tensor__gemm_cut(&g, job.workers, TENSOR__MR, TENSOR__NR);
 
-    // threads that would each pack A pack it together, a block at a time
+    // threads that would each pack A pack it together, one block at a time
     job.shared = job.cut.tasks > 1 && g.batch == 1 && !TENSOR__K(gemm_is_dot)(&g)
         && !TENSOR__K(gemm_a_here)(&g) && !TENSOR__K(gemm_b_here)(&g);
     int64_t kc = job.shared ? tensor__gemm_chunk(g.k) : g.k;
@@ -7316,9 +7331,9 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     }
 }
 
-// c[4][2 vectors] = sum over p of the rows (1..4) of a times b[p][2 vectors]; a row that is not there gets
-// the last one's sum. Vectors of the compiler, where it has them: multiply and add need no names, and two
-// lanes exist without SIMD.
+// c[4][2 vectors] = sum over p of the rows (1..4) of a times b[p][2 vectors]; rows that do not exist get the
+// last row's sum. The vector types of the compiler are used where it has them: multiply and add need no
+// names, and two lanes exist without SIMD.
 #undef TENSOR__L64
 #define TENSOR__L64 (V_N > 4 ? V_N / 2 : 2)
 #if defined(__GNUC__) || defined(__clang__)
@@ -7370,11 +7385,14 @@ TENSOR__BETWEEN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const dou
 #endif
 
 // ------------------------------------------------------------------------------
-// >>kernel-random                                  MARK: random numbers, conversions
+// >>kernel-random                                  MARK: random numbers, conversions, copies
 //
-// Only products and sums that no FMA joins, so a number is the same whatever the instruction set. Rejected:
-// the generator of the C library, or one with a state that runs on (numbers would depend on the number of
-// threads).
+// Uniform and normal numbers in vectors, and the kernels of a pass that move elements: stores past the
+// caches, conversion to and from f32, search, transpose.
+//
+// The numbers use only products and sums that no FMA joins, so they are the same for every instruction set.
+// Rejected: the generator of the C library, or one with a running state (numbers would depend on the number
+// of threads).
 // ------------------------------------------------------------------------------
 
 // Two normal numbers by Box and Muller from two words: u1 in (0, 1], so the logarithm is finite.
@@ -7450,13 +7468,13 @@ TENSOR__X(random_normal, 1)
 #undef TENSOR__X
 
 #if TENSOR__PASS >= 1 && TENSOR__PASS <= 3
-// y[i] = x[i] past the caches, y aligned, n whole vectors; n = 0 ends a run of calls.
+// y[i] = x[i], written past the caches; y aligned, n whole vectors; n = 0 ends a series of calls.
 TENSOR__BETWEEN void TENSOR__K(stream)(float *y, const float *x, int64_t n) {
     if (!n) { _mm_sfence(); }
     for (int64_t i = 0; i < n; i += V_N) { TENSOR__MM(stream_ps)(y + i, V_LOAD(x + i)); }
 }
 #else
-// There is no such store: tensor__isa_t.streams says so.
+// This instruction set has no such store: tensor__isa_t.streams says so.
 TENSOR__BETWEEN void TENSOR__K(stream)(float *y, const float *x, int64_t n) {
     for (int64_t i = 0; i < n; i += V_N) { V_STORE(y + i, V_LOAD(x + i)); }
 }
@@ -7509,7 +7527,7 @@ TENSOR__BETWEEN int64_t TENSOR__K(store)(void *p, int dtype, const float *s, int
     return i;
 }
 
-// Where x first has the value v, the first NaN if v is one; n if nowhere.
+// The first place where x has the value v, or the first NaN if v is NaN; n if there is none.
 TENSOR__BETWEEN int64_t TENSOR__K(find)(const float *x, int64_t n, float v) {
     int nan = tensor__isnan_f32(v);
     int64_t i = 0;
@@ -7521,7 +7539,7 @@ TENSOR__BETWEEN int64_t TENSOR__K(find)(const float *x, int64_t n, float v) {
     return i;
 }
 
-// y[c][r] = x[r][c] for all rows and columns; ld elements from line to line.
+// y[c][r] = x[r][c] for all rows and columns; lines are ld elements apart.
 TENSOR__BETWEEN void TENSOR__K(transpose)(int64_t rows, int64_t columns, const float *x, int64_t xld,
                                           float *y, int64_t yld) {
     float t[64 * V_N];
@@ -7544,6 +7562,8 @@ TENSOR__BETWEEN void TENSOR__K(transpose)(int64_t rows, int64_t columns, const f
 
 // ------------------------------------------------------------------------------
 // >>kernel-table                                   MARK: what a pass offers
+//
+// The description of the pass. Its kernels are not in it: see tensor__isa_t.
 // ------------------------------------------------------------------------------
 
 TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
@@ -7753,12 +7773,14 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 
 // ------------------------------------------------------------------------------
 // >>impl                                           MARK: implementation
+//
+// From here to >>license: compiled in the one file that defines TENSOR_IMPLEMENTATION (or in its parts).
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE) && !defined(TENSOR__PASS)
 #define TENSOR_IMPLEMENTATION_DONE
 
-// Inside the implementation a call to a public function leaves the stamp to the user's own call.
+// Inside the implementation, calls of public functions do not stamp: the user's own call does.
 #undef TENSOR_HERE
 #undef TENSOR__IN
 #define TENSOR_HERE ((const char *)0)
@@ -7792,24 +7814,16 @@ extern "C" {
 // >>impl-gemm-shared                              MARK: matrix product: what all passes share
 //
 // C[m,n] (+)= A[m,k] B[k,n] (+ bias[n]), row stride of C free, column stride 1, A and B of any strides (0
-// too): the call, how it is cut for threads and caches, its scratch, the plain reference, the product in
-// f64. Order of the sum, the same for every thread count and every tile edge: k is cut into chunks of a
-// constant length, a chunk is one chain from +0 in ascending k, chunks are added to C in ascending k. What
-// is chosen (path, chunk length, split of k) is chosen from m, n, k and the strides, never from the
-// threads.
+// too): the call, how it is cut for threads and caches, its scratch, the plain reference, the product in f64.
+// The order of the sum is the same for every thread count and every tile edge: k is cut into chunks of a
+// constant length, a chunk is one chain from +0 in ascending k, chunks are added to C in ascending k. Every
+// choice (path, chunk length, split of k) depends on m, n, k and the strides, never on the threads.
 //
-// It is a room before the passes, since each of them calls it and a part of the implementation may be
-// theirs alone; the tiles are in >>kernel-gemm, what only the core needs (bf16, BLAS, integers, the choice
-// among them) in >>impl-gemm.
+// This room is before the passes because each of them calls it, and a part of the implementation may be the
+// passes alone. The tiles are in >>kernel-gemm; what only the core needs (bf16, BLAS, integers, the choice
+// among them) is in >>impl-gemm.
 // ------------------------------------------------------------------------------
 
-// GEMM, common to all ISA passes: the call, its scratch, the references, the f64 product
-//
-// C[m,n] (+)= A[m,k] B[k,n] (+ bias[n]), row stride of C free, column stride 1, A and B of any strides (0
-// too). Order of the sum, the same for every thread count and every tile edge: k is cut into chunks of a
-// constant length, a chunk is one chain from +0 in ascending k, chunks are added to C in ascending k. What
-// is chosen (path, chunk length, split of k) is chosen from m, n, k and the strides, never from the
-// threads.
 enum {
     TENSOR__GEMM_KC = 512,      // longest chunk of k: a panel of A (14 x 512 f32) is 28 KB of L1
     TENSOR__GEMM_NC = 128,      // columns of packed B: 512 x 128 f32 = 256 KB of a 1 MB L2
@@ -7827,14 +7841,14 @@ enum {
 
 #define TENSOR__MIN(a, b) ((a) < (b) ? (a) : (b))
 #if defined(__GNUC__) || defined(__clang__)
-#define TENSOR__HIDE(p) __asm__("" : "+r"(p))      // where p came from is forgotten
+#define TENSOR__HIDE(p) __asm__("" : "+r"(p))      // the compiler forgets where p came from
 #else
 #define TENSOR__HIDE(p) ((void)0)
 #endif
 
-// Into how many parts k is cut, 0 = none: a tall sum over a small C (dW of a narrow layer) has too few tiles
-// to share, and one chain of chunks loses digits where k is very long. The partial products land in scratch
-// and are added in order, in double.
+// Into how many parts k is cut, 0 = it is not: a tall sum over a small C (dW of a narrow layer) has too few
+// tiles to share, and one chain of chunks loses digits where k is very long. The partial products are written
+// to scratch and are added in order, in double.
 TENSOR__FN int64_t tensor__gemm_splits(const tensor__gemm_t *g) {
     int64_t parts = (g->k + TENSOR__GEMM_LEAF - 1) / TENSOR__GEMM_LEAF, least = TENSOR__GEMM_SPLIT;
     if (g->k < 4096 || g->batch != 1 || g->m > TENSOR__GEMM_SMALL / g->n) { return 0; }  // most end here
@@ -7842,15 +7856,14 @@ TENSOR__FN int64_t tensor__gemm_splits(const tensor__gemm_t *g) {
     return parts > least ? parts : 0;
 }
 
-// Whether one thread does it all at once, without scratch: A, B and C lie in the first two caches.
+// Whether one thread does it all at once, without scratch: A, B and C fit in the first two caches.
 TENSOR__INLINE int tensor__gemm_tiny(const tensor__gemm_t *g, int64_t ars, int64_t acs, int64_t brs,
                                      int64_t bcs) {
     return g->batch == 1 && (acs == 1 || ars == 1) && (bcs == 1 || brs == 1) && g->k <= TENSOR__GEMM_TINY_K
         && g->m <= TENSOR__GEMM_TINY_K / 2 && g->n <= TENSOR__GEMM_TINY_K / 2;
 }
 
-// Panels of rows are of equal height: 13 rows are 7 + 6, not 12 + 1. -> the height,
-// before row `high` one more
+// Panels of rows have equal heights: 13 rows are 7 + 6, not 12 + 1. -> the height; before row `high` one more
 TENSOR__INLINE int tensor__gemm_height(int rows, int mr, int *high) {
     int panels = (rows + mr - 1) / mr, h = mr;
     while (h * panels > rows) { h--; }  // some steps at most; a division takes longer than a tiny product
@@ -7858,15 +7871,15 @@ TENSOR__INLINE int tensor__gemm_height(int rows, int mr, int *high) {
     return h;
 }
 
-// chunks of one k are of equal length: 640 is 320 + 320, not 512 + 128
+// chunks of one k have equal lengths: 640 is 320 + 320, not 512 + 128
 TENSOR__FN int64_t tensor__gemm_chunk(int64_t k) {
     if (k <= TENSOR__GEMM_KC) { return k; }
     int64_t parts = (k + TENSOR__GEMM_KC - 1) / TENSOR__GEMM_KC;
     return ((k + parts - 1) / parts + 15) / 16 * 16;
 }
 
-// Floats of scratch a worker needs: panels of A (16 steps longer: lanes past MR go there), then a block of
-// B. Bounds by min(k, KC), not by the chunk: the parts of a split sum have chunks of their own.
+// Floats of scratch that a worker needs: panels of A (16 steps longer: lanes past MR go there), then a block
+// of B. Bounded by min(k, KC), not by the chunk: the parts of a split sum have chunks of their own.
 TENSOR__FN int64_t tensor__gemm_panel_floats(const tensor__gemm_t *g) {
     return (TENSOR__MIN(g->k, (int64_t)TENSOR__GEMM_KC) + 16)
         * (TENSOR__MIN(g->m, (int64_t)TENSOR__GEMM_MC) + TENSOR__GEMM_MR);
@@ -7891,7 +7904,7 @@ TENSOR__FN size_t tensor__gemm_scratch_f32(const tensor__gemm_t *g, int threads)
     return (size_t)bytes;
 }
 
-// the plain meaning: one chain in double per element
+// the plain definition: one chain in double per element
 TENSOR__FN void tensor__gemm_ref_f32(const tensor__gemm_t *g) {
     for (int64_t t = 0; t < g->batch; t++) {
         const float *a = (const float *)g->a + (g->aoff ? g->aoff[t] : 0);
@@ -7910,9 +7923,9 @@ TENSOR__FN void tensor__gemm_ref_f32(const tensor__gemm_t *g) {
     }
 }
 
-// The parallel cut: an item of the batch is a grid of gm x gn rectangles of C, and a task is `per` items
-// or one rectangle. Each rectangle packs for itself, so workers meet only once, at the end; the grid is
-// the one that packs least for the balance it gives.
+// The parallel cut: an item of the batch is a grid of gm x gn rectangles of C, and a task is `per` items or
+// one rectangle. Each rectangle packs for itself, so workers meet only once, at the end; the grid is the one
+// that packs least for the balance it gives.
 typedef struct { int64_t tasks, per, gm, gn; } tensor__gemm_cut_t;
 
 TENSOR__FN tensor__gemm_cut_t tensor__gemm_cut(const tensor__gemm_t *g, int threads, int mr, int nr) {
@@ -7933,7 +7946,7 @@ TENSOR__FN tensor__gemm_cut_t tensor__gemm_cut(const tensor__gemm_t *g, int thre
     int64_t mrs = (g->m + mr - 1) / mr;
     int64_t want = (threads + g->batch - 1) / g->batch;
 
-    // somebody else may use a core: let the other take more
+    // others may use a core: smaller tasks let the faster threads take more
     if (work > 8e6 * (double)want) { want *= 4; }
     for (int64_t gm = 1; gm <= want && gm <= mrs; gm++) {
         int64_t gn = TENSOR__MIN((want + gm - 1) / gm, nrs);
@@ -7979,7 +7992,7 @@ typedef struct {
     tensor__gemm_cut_t cut;
     int workers, nr;            // nr: columns of a tile, with tile of f64 alone
     int64_t parts;              // of a split sum
-    int64_t r[6];               // rows, columns (unused) and steps of k that are at hand
+    int64_t r[6];               // rows, columns (unused) and steps of k of the current task
     int shared;                 // panels of A are ready, see gemm_share; not of f64
     void (*tile)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b,
                  double *c);
@@ -8053,7 +8066,7 @@ TENSOR__FN void tensor__gemm_task_f64(void *arg, int64_t task, int worker) {
     }
 }
 
-// k == 0: the empty sum. es = 4 or 8 bytes an element
+// k == 0: the empty sum. es = 4 or 8 bytes per element
 TENSOR__FN void tensor__gemm_empty(const tensor__gemm_t *g, size_t es) {
     if (g->accumulate && !g->bias) { return; }
     for (int64_t t = 0; t < g->batch; t++) {
@@ -8082,9 +8095,9 @@ typedef void (*tensor__gemm_tile_fn)(int64_t k, const float *a, int64_t as, cons
 // ------------------------------------------------------------------------------
 // >>impl-passes                                    MARK: what a pass offers, the passes
 //
-// The kernels come first: they need nothing of the implementation but the two functions declared here, so
-// that a part of it can be theirs alone. After the table that a pass fills: how a matrix product is cut for
-// threads and caches, its reference and f64, which are the same for all instruction sets.
+// What a pass offers: its description, the kernels reached through it, and the inclusions of this file that
+// compile the passes. The passes come before the rest of the implementation: besides >>impl-gemm-shared they
+// need only the two functions declared here, so that a part of the implementation can be the passes alone.
 // ------------------------------------------------------------------------------
 
 enum {
@@ -8092,8 +8105,8 @@ enum {
     TENSOR__STREAM = 1 << 23            // elements of a result that goes past the caches
 };
 
-// A pass. Its kernels are reached one by one, TENSOR__DO(isa, leaf_sum)(x, n), so that those that a program
-// does not use are not kept by those that it does. Rejected: a table of all (nothing could be dropped).
+// A pass. Its kernels are reached one by one, TENSOR__DO(isa, leaf_sum)(x, n), so that a program does not
+// keep kernels that it does not use. Rejected: a table of all (nothing could be dropped).
 typedef struct tensor__isa_t {
     int place;                          // of its kernels in TENSOR__PASSES_OF
     int lanes;                          // f32 in a vector
@@ -8156,7 +8169,7 @@ TENSOR_OPS_FORMULAS(TENSOR__BOTH_WAYS, TENSOR__BOTH_WAYS, TENSOR__BOTH_WAYS) TEN
 #undef TENSOR__X
 #endif
 
-// The quoted name is found beside this file whatever the include path.
+// The quoted name is found beside this file, whatever the include path is.
 #ifndef TENSOR_SELF
 #define TENSOR_SELF "tensor.h"
 #endif
