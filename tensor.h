@@ -8211,10 +8211,10 @@ TENSOR__KERNELS(TENSOR__X)
 // ------------------------------------------------------------------------------
 // >>impl-platform                                  MARK: threads, atomics, CPU features, memory
 //
-// The only place that knows operating systems and compilers. Every thread primitive the library uses is
-// here: one mutex with condition variable, thread start and join, one thread-local pointer with a
-// destructor. Rejected: C11 threads and atomics (missing in C99 and C++11, and on some systems),
-// thread-local keywords (their destructors differ).
+// The only room that knows operating systems and compilers. Every thread primitive the library uses is here:
+// one mutex with condition variable, thread start and join, one thread-local pointer with a destructor.
+// Rejected: C11 threads and atomics (missing in C99 and C++11, and on some systems), thread-local keywords
+// (their destructors differ).
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_NO_THREADS)
@@ -8228,7 +8228,7 @@ typedef int tensor__mutex_t;
 #define WIN32_LEAN_AND_MEAN
 #include <windows.h>
 #if defined(__GNUC__) && !defined(_MSC_VER)
-#define TENSOR__TLS __thread            // MinGW ignores the other word
+#define TENSOR__TLS __thread            // MinGW ignores the other keyword
 #else
 #define TENSOR__TLS __declspec(thread)
 #endif
@@ -8328,7 +8328,7 @@ TENSOR__FN int tensor__cas_u64(uint64_t *p, uint64_t *expected, uint64_t v) {
 #define TENSOR__PAUSE() _mm_pause()
 #endif
 
-// A lock; who waits for it spins.
+// A lock; threads that wait for it spin.
 TENSOR__FN void tensor__spin(tensor__count_t *lock) {
     while (TENSOR__ATOMIC_ADD(lock, 1) != 0) {
         (void)TENSOR__ATOMIC_ADD(lock, -1);
@@ -8338,17 +8338,18 @@ TENSOR__FN void tensor__spin(tensor__count_t *lock) {
 
 TENSOR__INLINE void tensor__unspin(tensor__count_t *lock) { (void)TENSOR__ATOMIC_ADD(lock, -1); }
 
-// Aligned memory: the pointer malloc gave is kept in front of the block. Linux is asked to back what is large
-// by huge pages: fewer faults, and products of matrices beyond the caches walk fewer pages (1024^3: 7 %). In
-// them equal places of two blocks would share the sets of L2, which repeat after 32 pages: blocks begin 9
-// pages apart (batch norm: 1.3 times as fast).
+// Aligned memory: the pointer that malloc gave is kept in front of the block. Linux is asked to back large
+// blocks by huge pages: this causes fewer faults, and products of matrices beyond the caches walk fewer pages
+// (1024^3: 7 %). In huge pages equal places of two blocks would share the sets of L2, which repeat after 32
+// pages, so blocks begin 9 pages apart (batch norm: 1.3 times as fast).
 #ifndef TENSOR_MALLOC
 #define TENSOR_MALLOC(bytes, alignment) tensor__default_alloc(bytes, alignment)
 #define TENSOR_FREE(p, bytes, alignment) tensor__default_free(p)
 #if defined(__linux__) && defined(__GNUC__)
 #define TENSOR__HUGE ((size_t)1 << 21)
 #define TENSOR__SKEW(at) (((at) >> 21) * 9 % 32 * 4096)
-// By another name: with -std=c99 no header has it, and one that has it may say more of it.
+// Declared by another name: with -std=c99 no header declares it, and a header that does may declare it
+// otherwise.
 extern int tensor__madvise(void *p, size_t bytes, int advice) __asm__("madvise");
 #endif
 
@@ -8389,7 +8390,7 @@ TENSOR__FN void tensor__hook_free(void *user, void *p, size_t bytes, size_t alig
 
 enum { TENSOR__AVX512 = 3, TENSOR__AMX = 5 };      // places in tensor__isas
 #if TENSOR_PASSES & 12
-// Not by the compiler's functions, which bring all names of processors into the program.
+// The compiler's own functions are not used: they bring the names of all processors into the program.
 TENSOR__FN void tensor__cpuid(unsigned leaf, unsigned part, unsigned *abcd) {
 #if defined(__GNUC__) || defined(__clang__)
     __cpuid_count(leaf, part, abcd[0], abcd[1], abcd[2], abcd[3]);
@@ -8398,7 +8399,7 @@ TENSOR__FN void tensor__cpuid(unsigned leaf, unsigned part, unsigned *abcd) {
 #endif
 }
 
-// The registers that the system keeps.
+// The vector registers that the system saves and restores.
 TENSOR__FN unsigned tensor__kept_registers(void) {
 #if defined(__GNUC__) || defined(__clang__)
     unsigned low, high;
@@ -8412,7 +8413,7 @@ TENSOR__FN unsigned tensor__kept_registers(void) {
 
 // Index into tensor__isas of the best one this machine runs. x86: 0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512
 // F/DQ/BW/VL, 4 that with products of bf16, 5 with tiles of them; AArch64 and WebAssembly: 0 scalar, 1 the
-// vectors that all have.
+// vectors that all of these machines have.
 TENSOR__FN int tensor__cpu_best(void) {
 #if TENSOR_PASSES & 12
     unsigned r[4];
@@ -8420,7 +8421,7 @@ TENSOR__FN int tensor__cpu_best(void) {
     if (r[0] < 7) { return 1; }
     unsigned first[4];
     tensor__cpuid(1, 0, first);
-    if (!(first[2] >> 27 & 1)) { return 1; }                    // the system keeps no vectors
+    if (!(first[2] >> 27 & 1)) { return 1; }                    // the system does not save vectors
     unsigned kept = tensor__kept_registers();
     tensor__cpuid(7, 0, r);
     if ((r[1] & 0xC0030000u) == 0xC0030000u && (kept & 0xE6) == 0xE6) {
@@ -8439,8 +8440,8 @@ TENSOR__FN int tensor__cpu_best(void) {
 #endif
 }
 
-// Linux lets a process use tiles only once it has asked. Asked at the first product, or for TENSOR_ISA=amx,
-// since it makes sigaltstack demand more room. 0 not asked yet, 1 refused, 2 granted.
+// Linux lets a process use tiles only after it has asked. It asks at the first product, or for
+// TENSOR_ISA=amx, because asking makes sigaltstack demand more room. 0 not asked yet, 1 refused, 2 granted.
 static tensor__count_t tensor__tiles;
 
 TENSOR__FN int tensor__tiles_granted(void) {
@@ -8459,12 +8460,12 @@ TENSOR__FN int tensor__tiles_granted(void) {
 //
 // A thread's state holds everything its fast path touches, so an op takes no lock: free lists, scope stack,
 // generator, error. It outlives the thread (it is "home" to its tensors) and is handed to the next thread
-// that comes. Rejected: a lock in the context for every allocation, states that die with their threads (a
-// tensor handed over would lose its home).
+// that uses the context. Rejected: a lock in the context for every allocation, states that die with their
+// threads (a tensor handed over would lose its home).
 // ------------------------------------------------------------------------------
 
 // 64-bit words that several threads read and write at once: 32-bit x86 would align them to 4 bytes, and clang
-// then calls libatomic.
+// would then call libatomic.
 #if defined(__i386__) && (defined(__GNUC__) || defined(__clang__))
 typedef int64_t tensor__tally_t __attribute__((aligned(8)));
 typedef uint64_t tensor__word_t __attribute__((aligned(8)));
@@ -8476,13 +8477,13 @@ typedef uint64_t tensor__word_t;
 enum {
     TENSOR__CLASSES = 168,          // size classes, four per doubling from 64 bytes up
     TENSOR__QUARANTINE = 16384,     // dead headers kept back even when no scope is ever reset
-    TENSOR__GRAVES = 64,            // dead objects of a kind kept back
+    TENSOR__GRAVES = 64,            // dead objects of each kind kept back
     TENSOR__MAX_THREADS = 256,
     TENSOR__SLAB = 32,              // headers per slab
     TENSOR__PATH = 16               // module path depth kept for error texts
 };
 
-// In front of every block from the allocator, which it links into the context.
+// Precedes every block from the allocator and links it into the context.
 typedef struct tensor__raw_t {
     struct tensor__raw_t *next, **prev;
     tensor_context_t *ctx;
@@ -8507,15 +8508,15 @@ struct tensor__thread_t {
     struct { int64_t mark; const tensor_saved_hooks_t *packing; uint32_t id; uint8_t grad_mode, modes, user;
              } *scopes;
     const tensor_saved_hooks_t *packing;
-    const struct tensor__packer_t *packer;      // set with the first of them
+    const struct tensor__packer_t *packer;      // set with the first hooks
     int (*no_nan)(tensor__thread_t *th, tensor__grad_t *g, int i);      // set with the first TENSOR__ANOMALY
     int32_t scope_room;
     uint8_t grad_mode, modes, in_parallel;
     uint8_t inside;                 // a deleter, a handler or a shutdown runs
-    uint8_t locking;                // holds a tensor's lock: the user's jobs, which may want it, do not run
-    uint8_t watched;                // its thread's end gives it back
+    uint8_t locking;                // holds a tensor's lock: the user's jobs, which may need it, do not run
+    uint8_t watched;                // the end of its thread gives it back
     uint8_t device;                 // of tensors made from nothing
-    uint8_t away;                   // calls went to a device whose site is not said yet
+    uint8_t away;                   // calls went to a device that was not told their site yet
     uint64_t seq;                   // of the last node
     uint64_t epoch;                 // resets and ends of user scopes
     tensor_t *headers, *headers_tail;           // dead headers, oldest first
@@ -8567,11 +8568,11 @@ typedef struct tensor__pool_t {
 #endif
 } tensor__pool_t;
 
-// What only the makers of rare things reach: the first of them sets it under the mutex of the context, and
-// nobody writes it again.
+// What only rare features use: the first that needs one sets it under the mutex of the context, and nobody
+// writes it again.
 typedef struct tensor__late_t {
     tensor__count_t rebases;
-    void (*rebase)(tensor__thread_t *th, tensor_t *view);       // views of what was changed in place
+    void (*rebase)(tensor__thread_t *th, tensor_t *view);       // views of tensors changed in place
     tensor_t *(*whole)(tensor_t *x, tensor_t *g);               // gradients by rows
     tensor_t *(*add_rows)(tensor_t *leaf, tensor_t *a, tensor_t *b);
     tensor__merge_fn *merge_rows;
@@ -8584,7 +8585,7 @@ struct tensor_context_t {
     tensor__raw_t *raw;
     tensor__mutex_t mutex;
     tensor__thread_t *threads, *idle;
-    tensor__thread_t first;         // the first thread needs no allocation to come into being
+    tensor__thread_t first;         // the first thread's state needs no allocation
     int first_used, ready;
     uint64_t thread_count;
     tensor_error_fn_t error_fn;
@@ -8592,11 +8593,11 @@ struct tensor_context_t {
     tensor__count_t growth_told;
     tensor__owned_t *owned;
     tensor__graves_t graves[TENSOR__OBJECTS];
-    struct tensor__hook_t *hooks;   // all there are, hook_count of them
+    struct tensor__hook_t *hooks;   // all hooks of the context, hook_count of them
     int64_t last_hook;
     tensor__count_t hook_count;
     int isa, isa_known, isa_missing, reference, default_dtype;
-    // kernels of the plain door; NULL before the first choice and as reference
+    // kernels of >>impl-plain; NULL before the first choice and in reference mode
     const struct tensor__isa_t *plain;
     tensor__late_t late;
     const tensor_backend_t *backend[2];         // the CPU, and the one of all other devices or NULL
@@ -8606,10 +8607,10 @@ struct tensor_context_t {
 static tensor_context_t tensor__default;             // made ready by the first tensor__attach
 static tensor__mutex_t tensor__global = TENSOR__MUTEX_INIT;
 static tensor__count_t tensor__shutdown_count;
-static tensor__count_t tensor__contexts;              // of tensor_context_new, not freed yet
+static tensor__count_t tensor__contexts;              // made by tensor_context_new, not freed yet
 static TENSOR__TLS tensor__thread_t *tensor__tls;
 
-// The state whose call waits on this thread for the user's jobs, the innermost of them; NULL = none.
+// The state whose call waits on this thread for the user's jobs, the innermost one; NULL = none.
 static TENSOR__TLS tensor__thread_t *tensor__waiting;
 static TENSOR__TLS uint64_t tensor__me;               // this thread's number, never used again
 
@@ -8629,15 +8630,15 @@ TENSOR__INLINE tensor__thread_t *tensor__self(void) {
 // ------------------------------------------------------------------------------
 // >>impl-errors                                    MARK: error texts
 //
-// An own small formatter: it knows shapes and needs no stdio. The site is stamped by the user's call
-// (tensor__at) after the failing function returned; handler and stderr fire then, or at the stamp of the
-// thread's next call. Rejected: to fire where an error is raised (the place is not known there), or at the
-// start of the next op (that may be one inside the call that failed).
+// A small formatter of its own: it knows shapes and needs no stdio. The site is stamped by the user's call
+// (tensor__at) after the failing function has returned; the handler or stderr gets the text then, or at the
+// stamp of the thread's next call. Rejected: reporting where an error is raised (the place is not known
+// there), or at the start of the next op (that may be one inside the call that failed).
 // ------------------------------------------------------------------------------
 
 TENSOR__FN void tensor__put(tensor__text_t *s, const char *text, size_t n) {
     for (size_t i = 0; i < n; i++, s->length++) {
-        if (s->length + 1 >= s->room) { continue; }     // counts on, writes no more
+        if (s->length + 1 >= s->room) { continue; }     // goes on counting, writes nothing
         s->p[s->length] = text[i];
         s->p[s->length + 1] = 0;
     }
@@ -8727,7 +8728,7 @@ TENSOR__FN const char *tensor__basename(const char *site) {
 }
 
 // %s string, %i int, %d int64_t, %u uint64_t, %g double, %t shape of a tensor_t *, %y its dtype, %n const
-// int64_t * and int: a shape, %w " at file.c:41" of a site, nothing if there is none.
+// int64_t * and int: a shape, %w " at file.c:41" of a site, empty if there is none.
 TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
     for (; *f; f++) {
         if (*f != '%') {
@@ -8792,7 +8793,7 @@ TENSOR__FN void tensor__text(tensor__text_t *s, const char *format, ...) {
     va_end(v);
 }
 
-// Raises an error (the first of a thread stays) and gives poison.
+// Raises an error (the first one of a thread stays) and gives poison.
 TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fail(tensor__thread_t *th, int code, const char *format, ...) {
     if (th->error.code) { return TENSOR__POISON; }
     th->error.code = code;
@@ -8814,7 +8815,7 @@ TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fail(tensor__thread_t *th, int cod
     return TENSOR__POISON;
 }
 
-// Leaves a front with `value` and the error if `when` holds; with poison; with the error's code.
+// Leaves a front with `value` and the error if `when` holds; leaves it with poison; with the error's code.
 #define TENSOR__REFUSE_AS(value, when, code, ...)                                                            \
     do {                                                                                                     \
         if (when) { tensor__fail(tensor__self(), TENSOR_ERR_##code, __VA_ARGS__); return value; }            \
@@ -8824,7 +8825,7 @@ TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fail(tensor__thread_t *th, int cod
 
 #define TENSOR__REFUSE_CODE(when, code, ...) TENSOR__REFUSE_AS(TENSOR_ERR_##code, when, code, __VA_ARGS__)
 
-// y, the result of an op made of others, whose error was raised by one of those: the text says both names.
+// y, the result of an op made of others, whose error was raised by one of those: the text names both.
 TENSOR__FN tensor_t *tensor__named(tensor__thread_t *th, tensor_t *y, const char *function) {
     if (y == TENSOR__POISON && th->error.code && !th->error.site && !th->error.reported) {
         if (strncmp(function, "tensor_", 7) == 0 && function[7] != '_') { th->error.outer = function; }
@@ -8832,8 +8833,8 @@ TENSOR__FN tensor_t *tensor__named(tensor__thread_t *th, tensor_t *y, const char
     return y;
 }
 
-// The name of what the user called stands before the text; where the text has that name without its ending
-// (add for add_scalar_), in its place.
+// Puts the name of the function that the user called in front of the text; where the text begins with that
+// name without its ending (add for add_scalar_), in place of it.
 TENSOR__FN void tensor__put_named(tensor__text_t *s, const char *outer, const char *text) {
     size_t inner = 0;
     while (text[inner] && text[inner] != ':') { inner++; }
@@ -8841,7 +8842,7 @@ TENSOR__FN void tensor__put_named(tensor__text_t *s, const char *outer, const ch
     size_t n;
     for (n = 0; outer[n] && outer[n] != 1; n++) { }
     tensor__text_t name = {s->p + s->length, s->room - s->length, 0};
-    for (size_t i = 0; i < n; i++) {        // without the _n of the twins for lists
+    for (size_t i = 0; i < n; i++) {        // without the _n of the plain twins
         int twin = outer[i] == '_' && i + 1 < n && outer[i + 1] == 'n' && (i + 2 == n || outer[i + 2] == '_');
         if (twin) {
             i++;
@@ -8877,7 +8878,7 @@ TENSOR_API const char *(tensor_error_text)(void) {
     return th->shown;
 }
 
-// Tells the handler, or stderr, once.
+// Reports the error to the handler, or to stderr, once.
 TENSOR__FN TENSOR__NOINLINE void tensor__report(tensor__thread_t *th, const char *site) {
     if (!th->error.code || th->error.reported) { return; }
     if (!th->error.site) { th->error.site = site; }
@@ -8939,7 +8940,7 @@ TENSOR_API int (tensor_set_error_handler)(tensor_error_fn_t fn, void *user) {
 
 TENSOR__FN void tensor__exit_watch(tensor__thread_t *th);
 
-// What a kernel looked at when it began must stay as it is.
+// Refused while a kernel runs, because what the kernel read at its start must not change.
 #define TENSOR__KERNEL_RUNS "%s: a kernel runs in this context; call it when the library has returned"
 TENSOR__FN void tensor__cache_release(tensor__thread_t *th);
 
@@ -8955,12 +8956,12 @@ TENSOR__INLINE int tensor__mul_u64(uint64_t a, uint64_t b, uint64_t *out) {
 
 TENSOR__INLINE int64_t tensor__least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// A counter that one thread writes and others read now and then.
+// A counter that one thread writes and others read occasionally.
 TENSOR__INLINE void tensor__count(tensor__tally_t *counter, int64_t by) {
     TENSOR__RELAXED_STORE(counter, TENSOR__RELAXED_LOAD(counter) + by);
 }
 
-// Straight from the user's allocator. NULL if it fails or the limit is reached; raises nothing.
+// Takes memory directly from the user's allocator. NULL if it fails or the limit is reached; raises nothing.
 TENSOR__FN TENSOR__NOINLINE void *tensor__raw_alloc(tensor_context_t *ctx, uint64_t bytes) {
     if (bytes > (uint64_t)SIZE_MAX - 64) { return NULL; }
     TENSOR__LOCK(&ctx->mutex);
@@ -9001,7 +9002,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__raw_free(tensor_context_t *ctx, void *p
     TENSOR__UNLOCK(&ctx->mutex);
 }
 
-// The thread's own cache is given up before an allocation fails (another's is not this thread's to touch).
+// Before an allocation fails, the thread's own cache is released (this thread must not touch another's).
 TENSOR__FN TENSOR__NOINLINE void *tensor__raw_or_release(tensor__thread_t *th, uint64_t bytes) {
     void *p = tensor__raw_alloc(th->ctx, bytes);
     if (!p) {
@@ -9093,7 +9094,7 @@ TENSOR__INLINE void tensor__header_bury(tensor__thread_t *th, tensor_t *t) {
     th->header_count++;
 }
 
-// Takes in what other threads freed for this one.
+// Takes over what other threads freed for this one.
 TENSOR__FN TENSOR__NOINLINE void tensor__drain(tensor__thread_t *th) {
     if (TENSOR__PTR_LOAD(&th->foreign_storages)) {
         tensor__storage_t *s = (tensor__storage_t *)TENSOR__PTR_SWAP(&th->foreign_storages, NULL);
@@ -9141,7 +9142,7 @@ TENSOR__FN void tensor__cache_release(tensor__thread_t *th) {
     }
 }
 
-// A header; only a dead one that survived a whole scope reset is used again, so that stale pointers are
+// A header. A dead one is used again only after it survived a whole scope reset, so that stale pointers are
 // noticed.
 TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__header_slow(tensor__thread_t *th) {
     tensor__drain(th);
@@ -9192,8 +9193,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__storage_slow(tensor__thread_t *th) {
     return 1;
 }
 
-// Storage with `bytes` of fresh memory (data = NULL: own), or over foreign memory. NULL = out of memory, not
-// raised.
+// Storage with `bytes` of fresh memory (data = NULL: the library's own), or over the user's memory. NULL =
+// out of memory, not raised.
 TENSOR__INLINE tensor__storage_t *tensor__storage(tensor__thread_t *th, uint64_t bytes, void *data) {
     if (!th->storages && !tensor__storage_slow(th)) { return NULL; }
     tensor__storage_t *s = th->storages;
@@ -9214,8 +9215,8 @@ TENSOR__INLINE tensor__storage_t *tensor__storage(tensor__thread_t *th, uint64_t
     return s;
 }
 
-// Memory of another device, or the host's memory for copies (TENSOR__PINNED). NULL = out of memory there or
-// here, not raised.
+// Memory of another device, or the host's memory for copies (TENSOR__PINNED). NULL = out of memory on the
+// device or on the host, not raised.
 TENSOR__FN TENSOR__NOINLINE tensor__storage_t *tensor__device_storage(tensor__thread_t *th, uint64_t bytes,
                                                                       int device) {
     const tensor_backend_t *b = th->ctx->backend[1];
@@ -9264,8 +9265,9 @@ TENSOR__FN void *tensor__memory(tensor__thread_t *th, uint64_t bytes) {
 
 TENSOR__FN void tensor__memory_free(tensor__thread_t *th, void *p) { tensor__raw_free(th->ctx, p); }
 
-// Memory for objects that users hold and free, of one size for each kind. A dead one keeps its bytes, which
-// tell a later use, until TENSOR__GRAVES of its kind died after it; then a new one takes its place.
+// Memory for objects that users hold and free, of one size for each kind. A dead object keeps its bytes, by
+// which a later use is noticed, until TENSOR__GRAVES objects of its kind have died after it; then its memory
+// is used again.
 TENSOR__FN void *tensor__object(tensor__thread_t *th, int kind, uint64_t bytes) {
     tensor_context_t *ctx = th->ctx;
     tensor__graves_t *g = &ctx->graves[kind];
@@ -9317,12 +9319,12 @@ TENSOR__FN void *tensor__scratch(tensor__thread_t *th, uint64_t bytes) {
 // >>impl-backend                                   MARK: the devices of a context
 //
 // A backend is one struct of functions with one kernel per family; the CPU has the same form, so that the
-// gate asks no questions. Rejected: a kernel pointer per row and device (a second table to keep in step),
+// gate needs no special case. Rejected: a kernel pointer per row and device (a second table to keep in step),
 // virtual tensors (a branch in every read of a header).
 // ------------------------------------------------------------------------------
 
-// The passes by their places; NULL = not built. x86 has three places for AVX-512: alone, with products of
-// bf16, with tiles of them.
+// The passes in the order of their places; NULL = not built. x86 has three places for AVX-512: alone, with
+// products of bf16, with tiles of them.
 #if TENSOR__HAS_PASS(0)
 #define TENSOR__ISA_AT_0 &TENSOR__BUILT(tensor__isa_scalar)
 #else
@@ -9358,14 +9360,14 @@ static const tensor__isa_t *const tensor__isas[] = {TENSOR__ISA_AT_0};
 static const char *const tensor__isa_names[] = {"scalar"};
 #endif
 
-// The best one that is built and that this machine runs; -1 = none.
+// The place of the best pass that is built and that this machine runs; -1 = none.
 TENSOR__FN int tensor__isa_best(void) {
     int best = tensor__cpu_best();
     while (best >= 0 && !tensor__isas[best]) { best--; }
     return best;
 }
 
-// -> its place, -1 if this machine or this build does not have it
+// -> the place of the pass, -1 if this machine or this build does not have it
 TENSOR__FN int tensor__isa_find(const char *name) {
     for (int i = tensor__isa_best(); i >= 0; i--) {
         if (tensor__isas[i] && strcmp(name, tensor__isa_names[i]) == 0) {
@@ -9375,8 +9377,8 @@ TENSOR__FN int tensor__isa_find(const char *name) {
     return -1;
 }
 
-// Only a build without the target's baseline can meet a processor that has none of its passes. Then isa is a
-// pass that must not run: tensor__cpu_kernel refuses every call.
+// Only a build without the target's baseline can run on a processor that has none of its passes. Then isa is
+// a pass that must not run: tensor__cpu_kernel refuses every call.
 TENSOR__FN int tensor__isa_any(tensor_context_t *ctx) {
     int found = tensor__isa_best();
     if (found < 0) {
@@ -9446,7 +9448,7 @@ TENSOR_API int (tensor_set_isa)(const char *name) {
 
 #define TENSOR__ISA(th) (tensor__isas[tensor__isa_of((th)->ctx)])
 
-// The CPU as a backend: a row names its kernel, so that all families have one entry.
+// The CPU as a backend: a row names its kernel, so that all families have the same entry.
 TENSOR__FN int tensor__cpu_kernel(tensor_call_t *c) {
     const tensor__row_t *row = c->row;
 #if !(TENSOR_PASSES & TENSOR__BASELINE_PASSES)
@@ -9484,7 +9486,7 @@ TENSOR__FN int tensor__set_backend(const tensor_backend_t *backend) {
     return 0;
 }
 
-// The index a header has for it, -1 if there is no such device, raised.
+// The index that headers use for a device, -1 if there is no such device, raised.
 TENSOR__FN int tensor__device_index(tensor__thread_t *th, const char *op, int device) {
     const tensor_backend_t *b = th->ctx->backend[1];
     int index = device < TENSOR_CPU ? -1 : device - TENSOR_CPU, count = b ? b->count() : 0;
@@ -9513,7 +9515,7 @@ TENSOR__FN int64_t tensor__net(const tensor_t *x, const tensor_params_t *p) {
     return b && b->net ? b->net(x->device - 1, x->dtype, x->dims, p) : -1;
 }
 
-// Storages as in tensor_backend_t.copy.
+// Copies bytes; storages as in tensor_backend_t.copy.
 TENSOR__FN int tensor__move_bytes(tensor__thread_t *th, void *to, tensor__storage_t *to_in, const void *from,
                                   tensor__storage_t *from_in, uint64_t bytes, int wait, const char *op) {
     if (!bytes) { return 0; }
@@ -9537,10 +9539,11 @@ TENSOR__FN void tensor__aside(tensor__thread_t *th, int device, int on) {     //
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-context                                   MARK: contexts, thread states, shutdown
+// >>impl-context                                   MARK: contexts, thread states, memory figures
 //
-// All mutable state hangs in a context, threads in its list; a default context serves those who never name
-// one. Rejected: globals (no two users in one program), a context argument in every function.
+// All mutable state belongs to a context, and the context lists its threads; programs that never name a
+// context use the default one. How a context ends is in >>impl-shutdown. Rejected: globals (no two users in
+// one program), a context argument in every function.
 // ------------------------------------------------------------------------------
 
 TENSOR__FN void tensor__context_init(tensor_context_t *ctx) {
@@ -9685,7 +9688,7 @@ TENSOR_API void (tensor_reset_peak_memory)(void) {
 
 TENSOR_API void (tensor_empty_cache)(void) { tensor__cache_release(tensor__self()); }
 
-// Names and sites are literals; not every compiler makes equal ones one.
+// Names and sites are literals; not every compiler merges equal ones.
 TENSOR__FN int tensor__same_name(const char *a, const char *b) {
     return a == b || (a && b && strcmp(a, b) == 0);
 }
@@ -9760,10 +9763,10 @@ TENSOR__FN void tensor__pop_path(tensor__thread_t *th) { th->path_depth--; }
 // ------------------------------------------------------------------------------
 // >>impl-scopes                                    MARK: scopes, references
 //
-// A scope is a mark in the thread's stack of headers; ending it pops to the mark. Headers are type-stable
-// and keep op and site after death, so a stale pointer gives an error text, not a crash. Rejected: a list
-// of tensors per scope (an allocation per tensor), a garbage collector, freeing by the arguments' last use
-// (C cannot see it).
+// A scope is a mark in the thread's stack of headers; ending it pops to the mark. Headers are type-stable and
+// keep op and site after death, so a stale pointer gives an error text, not a crash. Rejected: a list of
+// tensors per scope (an allocation per tensor), a garbage collector, freeing by the arguments' last use (C
+// cannot see it).
 // ------------------------------------------------------------------------------
 
 TENSOR__FN void tensor__node_free(tensor__thread_t *th, tensor__node_t *node);
@@ -9772,15 +9775,16 @@ TENSOR__INLINE void tensor__node_drop(tensor__thread_t *th, tensor__node_t *node
     if (TENSOR__DROP(&node->refs)) { tensor__node_free(th, node); }
 }
 
-// Says once per context that one scope holds very many tensors: as good as ever a loop without a reset. Not
-// an error: the handler gets the code 0. Names the line that most of them come from, of the latest 32.
+// Reports once per context that one scope holds very many tensors: nearly always a loop without a reset. It
+// is not an error: the handler gets the code 0. The text names the line, among the latest 32, that most of
+// them come from.
 enum { TENSOR__MANY = 1 << 17 };
 
 TENSOR__FN TENSOR__NOINLINE void tensor__tell_growth(tensor__thread_t *th) {
     struct { const char *op, *site; int64_t count; } made[32] = {{NULL, NULL, 0}}, *most = made;
     int64_t first = 0, end = 0, above = th->top, live = 0;
     int kinds = 0;
-    for (int i = th->depth; i >= 0; i--) {          // the widest scope; 0 is the thread's own
+    for (int i = th->depth; i >= 0; i--) {          // finds the largest scope; 0 is the thread's own
         int64_t mark = i ? th->scopes[i - 1].mark : 0;
         if (above - mark > end - first) {
             first = mark;
@@ -9833,7 +9837,7 @@ TENSOR__FN int tensor__stack_grow(tensor__thread_t *th) {
     return 1;
 }
 
-// Puts a header under the innermost scope. 0 = out of memory.
+// Puts a header into the innermost scope. 0 = out of memory.
 TENSOR__INLINE int tensor__enlist(tensor__thread_t *th, tensor_t *t) {
     if (th->top == th->room && !tensor__stack_grow(th)) { return 0; }
     t->slot = (int32_t)th->top;
@@ -9841,7 +9845,7 @@ TENSOR__INLINE int tensor__enlist(tensor__thread_t *th, tensor_t *t) {
     return 1;
 }
 
-// What few nodes and leaves have. A hook is in the list of its owner and in that of the context.
+// What only few nodes and leaves have. A hook is in the list of its owner and in that of the context.
 typedef struct tensor__hook_t {
     struct tensor__hook_t *next, *other, **prev;
     tensor__extra_t *owner;
@@ -9856,7 +9860,7 @@ struct tensor__extra_t {
     tensor_t *retain[TENSOR__MAX_OUT];  // headers whose grad is to be kept (not counted)
     tensor__hook_t *hooks;              // in the order of registration
     int (*run_hooks)(tensor__thread_t *th, tensor__extra_t *e, int32_t k, tensor_t **g, tensor_t *leaf);
-    struct tensor__region_t *region;    // the checkpoint it lies in, at place index
+    struct tensor__region_t *region;    // the checkpoint it belongs to, at place index
     int (*restore)(tensor__thread_t *th, tensor__node_t *n);
     void (*leave)(tensor__thread_t *th, struct tensor__region_t *r, int32_t index);
     int32_t index;
@@ -9866,7 +9870,7 @@ struct tensor__extra_t {
     void **packed;                      // of each saved value, NULL = it is kept
 };
 
-// What saved values go through where the user has hooks for them.
+// How saved values are packed where the user has set hooks for them.
 typedef struct tensor__packer_t {
     int (*pack)(tensor__thread_t *th, tensor__node_t *n);
     int (*unpack)(tensor__node_t *n);
@@ -9913,7 +9917,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__extra_free(tensor__thread_t *th, tensor
 
 TENSOR__FN void tensor__drop(tensor_t *t);
 
-// Lets go of everything a header refers to; in line, since every header ends by it.
+// Releases everything a header refers to; inline, because every header ends by it.
 TENSOR__INLINE void tensor__header_release(tensor__thread_t *th, tensor_t *t) {
     if (TENSOR__TRAINS && (t->flags & TENSOR__HOOKED)) {
         t->flags = (uint8_t)(t->flags & ~TENSOR__HOOKED);
@@ -9939,7 +9943,7 @@ TENSOR__FN void tensor__header_empty(tensor__thread_t *th, tensor_t *t) {
     tensor__header_release(th, t);
 }
 
-// The end of a header: its references go, its memory waits in quarantine.
+// The end of a header: its references are dropped, its memory waits in quarantine.
 TENSOR__FN void tensor__header_destroy(tensor__thread_t *th, tensor_t *t) {
     t->state = TENSOR__DEAD;
     t->freed = NULL;
@@ -9965,7 +9969,8 @@ TENSOR__FN void tensor__drop(tensor_t *t) {
     if (t != TENSOR__POISON && TENSOR__DROP(&t->refs)) { tensor__header_destroy(tensor__self(), t); }
 }
 
-// A library reference: t (NULL = none) instead of what was there, from which it may be made. 0 = t is poison.
+// Puts a library reference to t (NULL = none) in place of the old one, from which t may be made. 0 = t is
+// poison.
 TENSOR__FN int tensor__replace(tensor_t **at, tensor_t *t) {
     tensor_t *old = *at;
     if (t == TENSOR__POISON) { return 0; }
@@ -9974,7 +9979,7 @@ TENSOR__FN int tensor__replace(tensor_t **at, tensor_t *t) {
     return 1;
 }
 
-// Pops to a mark.
+// Pops the scope stack to a mark.
 TENSOR__FN void tensor__pop(tensor__thread_t *th, int64_t mark) {
     while (th->top > mark) {
         tensor_t *t = th->stack[--th->top];
@@ -9999,7 +10004,8 @@ TENSOR__FN void tensor__scopes_close(tensor__thread_t *th) {
     th->epoch++;
 }
 
-// Is t usable? Poison raises POISONED if nothing else was raised; a dead header tells where it came from.
+// Whether t is not usable. Poison raises POISONED if nothing else was raised; a dead header says where it
+// came from.
 TENSOR__FN TENSOR__NOINLINE int tensor__unusable(const char *op, const char *arg, tensor_t *t) {
     tensor__thread_t *th = tensor__self();
     if (!t) {
@@ -10055,8 +10061,9 @@ TENSOR__FN tensor_scope_t tensor__scope_begin(tensor__thread_t *th, int grad_mod
     return s;
 }
 
-// Autocast keeps what it made of a leaf that requires grad, as PyTorch does, until the mode ends: a weight
-// used often is cast once. A table by address: who finds its place taken by another leaf is cast every time.
+// Autocast keeps the cast of a leaf that requires grad, as PyTorch does, until the mode ends: a weight used
+// often is cast once. The table is indexed by address: a leaf whose place is taken by another one is cast
+// every time.
 enum { TENSOR__CAST_ROOM = 256 };
 typedef struct tensor__cast_t { tensor_t *leaf, *cast; uint32_t version; } tensor__cast_t;
 
@@ -10072,7 +10079,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__casts_drop(tensor__thread_t *th) {
     if (list) { tensor__block_free(th, list, th->casts_klass); }
 }
 
-// Scope i and those inside it are no more: modes are what they were before.
+// Scope i and those inside it have ended: restores the modes that were set before.
 TENSOR__INLINE void tensor__scope_restore(tensor__thread_t *th, int i) {
     if (th->casts && i < th->cast_depth) { tensor__casts_drop(th); }
     th->grad_mode = th->scopes[i].grad_mode;
@@ -10081,8 +10088,8 @@ TENSOR__INLINE void tensor__scope_restore(tensor__thread_t *th, int i) {
     th->depth = i;
 }
 
-// A scope of the user's: its resets and ends count as epochs, the library's own scopes do not, so that a
-// stale pointer is noticed however many layers ran since.
+// A scope of the user's. Its resets and ends count as epochs, those of the library's own scopes do not, so
+// that a stale pointer is noticed however many layers have run since.
 TENSOR__FN tensor_scope_t tensor__user_scope(tensor__thread_t *th, int grad_mode) {
     tensor_scope_t s = tensor__scope_begin(th, grad_mode);
     if (s.thread) { th->scopes[th->depth - 1].user = 1; }
@@ -10111,7 +10118,7 @@ TENSOR_API tensor_dtype_t (tensor_autocast_dtype)(void) {
     return TENSOR_DTYPE_NONE;
 }
 
-// For tensor_nn.h: a scope that is no epoch. grad_mode < 0 = as it is.
+// For tensor_nn.h: a scope that does not count as an epoch. grad_mode < 0 = as it is.
 TENSOR__FN tensor_scope_t tensor__inner_scope(int grad_mode) {
     tensor__thread_t *th = tensor__self();
     return tensor__scope_begin(th, grad_mode < 0 ? th->grad_mode : grad_mode);
@@ -10119,7 +10126,7 @@ TENSOR__FN tensor_scope_t tensor__inner_scope(int grad_mode) {
 
 // Depth of an open scope of this thread, -1 with an error otherwise.
 TENSOR__FN int tensor__scope_find(tensor__thread_t *th, tensor_scope_t s, const char *what) {
-    if (!s.thread && s.id) { return -1; }       // its begin failed and said so
+    if (!s.thread && s.id) { return -1; }       // its begin failed and reported it
     if (s.thread == th) {
         for (int i = th->depth - 1; i >= 0 && th->scopes[i].id >= s.id; i--) {
             if (th->scopes[i].id == s.id) { return i; }
@@ -10155,7 +10162,7 @@ TENSOR_API int (tensor_scope_end)(tensor_scope_t scope) {
     return 0;
 }
 
-// Takes t out of the scope stack above a mark, pops, and puts it back under what is now innermost.
+// Takes t out of the scope stack above a mark, pops, and puts it back into the scope that is now innermost.
 TENSOR__FN void tensor__carry(tensor__thread_t *th, int64_t mark, tensor_t *t) {
     int mine = t && t->state == TENSOR__LIVE && t->home == th && t->slot >= mark;
     if (mine) {
@@ -10166,7 +10173,7 @@ TENSOR__FN void tensor__carry(tensor__thread_t *th, int64_t mark, tensor_t *t) {
     if (mine) { tensor__enlist(th, t); }        // cannot fail: popping made room
 }
 
-// A view whose source nobody else can see any more is a tensor of its own.
+// A view whose source cannot be reached any more becomes a tensor of its own.
 TENSOR__FN void tensor__unbase(tensor_t *t) {
     tensor_t *base = t->base;
     if (!base || TENSOR__ATOMIC_LOAD(&base->refs) != 1 || t->base_version != base->rebased) { return; }
@@ -10175,8 +10182,8 @@ TENSOR__FN void tensor__unbase(tensor_t *t) {
     tensor__drop(base);
 }
 
-// The end of an op made of others: what it made on the way goes, y stays. Cheaper than a scope and not one (a
-// stale pointer is still noticed until the user's own scope moves on).
+// The end of an op made of others: drops what it made on the way and keeps y. It is cheaper than a scope and
+// does not count as one (a stale pointer is still noticed until the user's own scope moves on).
 TENSOR__FN tensor_t *tensor__tidy(tensor__thread_t *th, int64_t mark, tensor_t *y) {
     if (th->top == mark) { return y; }
     tensor__carry(th, mark, y);
@@ -10208,7 +10215,7 @@ TENSOR_API tensor_t *(tensor_keep)(tensor_t *t) {
     return t;
 }
 
-// For the texts about a tensor used later. The place comes with the stamp.
+// For the texts about a tensor used after it was freed. The place comes with the stamp.
 TENSOR__FN void tensor__note_free(tensor__thread_t *th, tensor_t *t) {
     if (t->home != th || t->state != TENSOR__DEAD) { return; }
     t->freed = "";
@@ -10289,18 +10296,18 @@ TENSOR_API int (tensor_set)(tensor_t **handle, tensor_t *value) {
 // >>impl-threads                                   MARK: worker threads
 //
 // One word says which job is open and how many workers are inside, so the caller never waits for a worker
-// that has not come in: a late sleeper finds the job closed. A thread begins with its own share of the tasks
-// (what it wrote in the job before is in its cache), then takes what others left. Workers spin for some tens
-// of microseconds (0.1 us to join, a sleeping one costs 50), then sleep. Nested calls run inline.
-// Rejected: OpenMP (a runtime of its own).
+// that has not come in: one that wakes late finds the job closed. A thread begins with its own share of the
+// tasks (what it wrote in the job before is in its cache), then takes what others left. Workers spin for some
+// tens of microseconds (joining takes 0.1 us, waking a sleeping one 50 us), then sleep. Nested calls run
+// inline. Rejected: OpenMP (a runtime of its own).
 // ------------------------------------------------------------------------------
 
 #define TENSOR__CALLED_BACK                                                                                  \
     "%s: inside a function that the library calls (a hook, a closure, forward, a job); call it when the "    \
     "library has returned"
 
-// Whether a function of the user's, called by the library in this context, is running on this thread: what
-// it returns to needs the context as it is.
+// Whether a function of the user's, called by the library in this context, is running on this thread: the
+// code that it returns to needs the context as it is.
 TENSOR__FN int tensor__called_back(const tensor__thread_t *th) {
     if (th->inside || th->in_parallel) { return 1; }
     for (int i = 0; i < th->depth; i++) {
@@ -10312,15 +10319,15 @@ TENSOR__FN int tensor__called_back(const tensor__thread_t *th) {
     return 0;
 }
 
-// A thread's end gives its state back by the destructor of a key. A shutdown that leaves nothing deletes the
-// key: the library may be unloaded before the threads that used it end. Where the system has no key left,
-// states wait for tensor_thread_end or shutdown.
+// The destructor of a key gives a thread's state back when the thread ends. A shutdown that leaves nothing
+// deletes the key: the library may be unloaded before the threads that used it end. Where the system has no
+// key left, states wait for tensor_thread_end or shutdown.
 #if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
 static pthread_key_t tensor__exit_key;
 static int tensor__exit_made;                         // under tensor__global
 TENSOR__FN void tensor__thread_exit(void *th);
 
-// The calling thread's end gives back th, NULL = nothing.
+// Makes the end of the calling thread give back th, NULL = nothing.
 TENSOR__FN void tensor__exit_watch(tensor__thread_t *th) {
     TENSOR__LOCK(&tensor__global);
     if (!tensor__exit_made && th) {
@@ -10347,7 +10354,7 @@ TENSOR__FN void tensor__exit_watch(tensor__thread_t *th) {
 TENSOR__FN void tensor__exit_forget(void) {}
 #endif
 
-// The state is free for the next thread that comes, with its caches or without.
+// Frees the state for the next thread, with its caches or without.
 TENSOR__FN void tensor__thread_leave(tensor__thread_t *th, int release) {
     tensor_context_t *ctx = th->ctx;
     tensor__scopes_close(th);
@@ -10382,8 +10389,8 @@ TENSOR_API void (tensor_thread_end)(void) {
 }
 
 // While the user's parallel_for waits, other jobs may run on this thread. To them it is a thread of its own,
-// with another state of the same context, made when they call the library. Rejected: to share the state and
-// put back what they change (scratch, scopes, modes, generator, errors: one forgotten is a wrong number).
+// with another state of the same context, made when they call the library. Rejected: sharing the state and
+// restoring what they change (scratch, scopes, modes, generator, errors: one forgotten is a wrong number).
 TENSOR__FN void tensor__wait_begin(tensor__thread_t *th) {
     th->outer = tensor__waiting;
     tensor__waiting = th;
@@ -10458,7 +10465,7 @@ TENSOR__FN TENSOR__THREAD_MAIN(tensor__worker_main) {
 }
 #endif
 
-// A child of fork has the caller alone: what the pool knows of its workers is forgotten.
+// A child of fork has only the calling thread: the pool forgets its workers.
 #ifdef TENSOR__FORKS
 static tensor__count_t tensor__forks;
 
@@ -10581,7 +10588,7 @@ TENSOR_API int (tensor_set_parallel_for)(tensor_parallel_fn_t fn, void *user, in
     return 0;
 }
 
-// A task of the user's job system takes a free worker number, so that scratch of two tasks never meets.
+// A task of the user's job system takes a free worker number, so that two tasks never share scratch.
 TENSOR__FN void tensor__hook_task(void *arg, int64_t i) {
     tensor__pool_t *p = (tensor__pool_t *)arg;
     for (int w = 0;; w = w + 1 < p->n ? w + 1 : 0) {
@@ -10650,12 +10657,12 @@ TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-shutdown                                 MARK: contexts, shutdown
+// >>impl-shutdown                                 MARK: the end of contexts
 //
-// A context closes with all that it owns, in the order in which things refer to one another: objects,
+// A context is closed with all that it owns, in the order in which things refer to one another: objects,
 // scopes, tensors still kept, raw memory. This room is after scopes and threads because it ends them.
-// Rejected: destructors in the order of creation (an object made early may hold tensors made late),
-// leaving memory to the process (tests for leaks, and libraries that are unloaded).
+// Rejected: destructors in the order of creation (an object made early may hold tensors made late), leaving
+// memory to the process (tests for leaks, and libraries that are unloaded).
 // ------------------------------------------------------------------------------
 
 enum { TENSOR__HEADERS_HOLD, TENSOR__HEADERS_EMPTY, TENSOR__HEADERS_DESTROY };
@@ -10673,7 +10680,7 @@ TENSOR__FN int64_t tensor__headers_all(tensor__thread_t *th, int what) {
             count++;
             if (what == TENSOR__HEADERS_HOLD) { tensor__hold(t); }
             if (what == TENSOR__HEADERS_EMPTY) {
-                t->state = TENSOR__EMPTIED;         // a deleter that looks at it gets an error
+                t->state = TENSOR__EMPTIED;         // a deleter that uses it gets an error
                 tensor__header_empty(th, t);
             }
             if (what == TENSOR__HEADERS_DESTROY) { tensor__header_destroy(th, t); }
@@ -10682,8 +10689,8 @@ TENSOR__FN int64_t tensor__headers_all(tensor__thread_t *th, int what) {
     return count;
 }
 
-// Tensors still kept refer to one another in circles, a leaf to its gradient and the gradient's graph to the
-// leaf: all are held while each lets go of the others. Deleters that run meanwhile may make new ones.
+// Tensors still kept may refer to one another in circles, a leaf to its gradient and the gradient's graph to
+// the leaf: all are held while each drops its references. Deleters that run meanwhile may make new ones.
 TENSOR__FN void tensor__headers_close(tensor__thread_t *th) {
     do {
         for (tensor__thread_t *t = th->ctx->threads; t; t = t->next) { tensor__scopes_close(t); }
@@ -10722,8 +10729,8 @@ TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
     }
     ctx->reserved = ctx->allocs = ctx->frees = 0;
 
-    // States of other living threads stay, emptied: those threads may go on, or just end. One that is parked
-    // is only looked for in the list.
+    // States of other living threads stay, emptied: those threads may continue, or just end. The list is only
+    // searched for a state that is parked.
     for (tensor__thread_t *t = ctx->idle; t; t = t->next_idle) { t->owner = 0; }
     tensor__thread_t *states = ctx->threads;
     ctx->threads = ctx->idle = NULL;
@@ -10776,7 +10783,7 @@ TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
     if (!context) { context = &tensor__default; }
     if (context == before) { return before; }
 
-    // The state stays with its thread: it is found again by the thread that parked it.
+    // The state stays with its thread: the thread that parked it finds it again.
     TENSOR__LOCK(&before->mutex);
     th->next_idle = before->idle;
     before->idle = th;
@@ -10808,10 +10815,10 @@ TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
 // ------------------------------------------------------------------------------
 // >>impl-front                                     MARK: fronts: checks, shapes, results
 //
-// Every op starts with begin (arguments usable?), computes its shape, asks for its results and finishes.
-// Shape and dtype checks stand here, once for all devices. Rejected: checks in the kernels (once per
-// device, and too late: the result is there already), a general shape-inference language for what a few
-// lines of C say.
+// Every op starts with begin (are the arguments usable?), computes its shape, asks for its results and
+// finishes. Shape and dtype checks are in the fronts, once for all devices. Rejected: checks in the kernels
+// (once per device, and too late: the result already exists), a general shape-inference language for what a
+// few lines of C say.
 // ------------------------------------------------------------------------------
 
 #define TENSOR__X(ID, ...) TENSOR__FN const tensor__row_t *tensor__row_##ID(void);
@@ -10863,7 +10870,7 @@ TENSOR__FN int tensor__promote(tensor_t *const *in, int n) {
 #define TENSOR__CASTING(th) ((th)->modes & TENSOR__CASTS)
 TENSOR__FN int tensor__casting(void) { return TENSOR__CASTING(tensor__self()); }
 
-// Right-aligned broadcast of shape b into (dims, ndim). 0 = they do not fit.
+// Right-aligned broadcast of shape b into (dims, ndim). 0 = the shapes do not fit.
 TENSOR__FN int tensor__broadcast(int64_t *dims, int *ndim, const int64_t *b, int nb) {
     int n = *ndim > nb ? *ndim : nb;
     for (int i = 1; i <= n; i++) {      // from the right; dims grows at its left end
@@ -10921,8 +10928,8 @@ TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__no_list(const char *op, tensor_t *
                         list ? "a list" : "NULL as a list", n);
 }
 
-// Whether a call with options had no positional argument too many (see TENSOR_ARGS); raised if not. A struct
-// filled by hand has neither a site nor the mark.
+// Whether a call with options had no positional argument too many (see TENSOR_ARGS); raised if it had. A
+// struct filled by hand has neither a site nor the mark.
 TENSOR__FN int tensor__no_surplus(const char *op, const char *site, const void *surplus) {
     int bad = surplus ? surplus != TENSOR__NO_SURPLUS : site != NULL;
     TENSOR__REFUSE_AS(0, bad, SHAPE, "%s: too many positional arguments, options are named", op);
@@ -10945,7 +10952,7 @@ TENSOR__INLINE int tensor__dim(const char *op, int64_t dim, const tensor_t *x) {
     int d = tensor__dim(op, dim, x);                                                                         \
     if (d < 0) { return TENSOR__POISON; }
 
-// A live header under the innermost scope, dims and strides not set.
+// A live header in the innermost scope, dims and strides not set.
 TENSOR__INLINE tensor_t *tensor__new_header(tensor__thread_t *th, const char *op, int dtype, int ndim) {
     tensor_t *t = tensor__header(th);
     if (!t) { return NULL; }
@@ -10978,7 +10985,7 @@ TENSOR__FN int tensor__dims_given(const char *op, const int64_t *dims, int ndim)
     return 1;
 }
 
-// The dims of x in a list as bits. 0 = x unusable, a dim outside or twice; raised.
+// The dims of x in a list as bits. 0 = x is not usable, or a dim is out of range or given twice; raised.
 TENSOR__FN int tensor__dim_mask(const char *op, tensor_t *x, const int64_t *dims, int n, uint32_t *mask) {
     if (!TENSOR__USABLE(op, "x", x) || !tensor__dims_given(op, dims, n)) { return 0; }
     for (int i = 0; i < n; i++) {
@@ -11034,7 +11041,7 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
     return t;
 }
 
-// What the plain doors take: one comparison of two neighbouring bytes.
+// What >>impl-plain takes: one comparison of two neighbouring bytes.
 #define TENSOR__HOST_F32(t) ((t)->dtype == TENSOR_F32 && (t)->device == 0)
 
 TENSOR__INLINE void *tensor__ptr(const tensor_t *t) {
@@ -11068,8 +11075,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__bad_arg(const tensor__row_t *row, int i,
 
 TENSOR__FN tensor_t *tensor__to_device(tensor_t *x, int device, int wait);
 
-// Inputs lie on several devices: 0-d tensors on the CPU go where the others are, all else is an error. 0 =
-// raised.
+// The inputs are on several devices: 0-d tensors on the CPU go where the others are, everything else is an
+// error. 0 = raised.
 TENSOR__FN TENSOR__NOINLINE int tensor__same_device(tensor__op_t *o, int i) {
     int device = o->device ? o->device : o->in[i]->device;
     for (int k = 0; k <= i; k++) {
@@ -11150,7 +11157,7 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
     return t;
 }
 
-// Opens the call o of a row, with its inputs; poison comes back if they are not usable.
+// Opens the call o of a row, with its inputs; returns poison if they are not usable.
 #define TENSOR__BEGIN0(o, row)                                                                               \
     tensor__op_t o;                                                                                          \
     tensor__begin(&o, row, NULL, 0);
@@ -11164,7 +11171,7 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
 
 #define TENSOR__RETURN(y) return tensor__named(th_, tensor__tidy(th_, mark_, y), __func__)
 
-// With arguments that must be usable, or poison comes back.
+// The arguments must be usable, or the function returns poison.
 #define TENSOR__TAKES(x)                                                                                     \
     if (!TENSOR__USABLE(&__func__[7], #x, x)) { return TENSOR__POISON; }
 
@@ -11172,7 +11179,7 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
 
 #define TENSOR__MARK2(a, b) TENSOR__MARK1(a) TENSOR__TAKES(b)
 
-// A function of one expression, and one made of other ops.
+// A function of one expression; a function made of other ops.
 #define TENSOR__FRONT(name, params, ...)                                                                     \
     TENSOR_API tensor_t *(tensor_##name) params { return __VA_ARGS__; }
 
@@ -11215,13 +11222,12 @@ TENSOR__FN tensor_t *tensor__over(tensor__thread_t *th, const char *op, tensor__
 // ------------------------------------------------------------------------------
 // >>impl-autocast                                 MARK: autocast
 //
-// A scope in autocast has the dtype; a front that autocast knows calls itself anew on cast inputs
-// (TENSOR__AUTOCAST), outside of autocast. The casts of leaves are kept until the scope ends, so a weight
-// is cast once however often it is used. Rejected: casts in the kernels (each would have every mix of
-// dtypes).
+// A scope in autocast has the dtype; a front that autocast knows calls itself again on cast inputs
+// (TENSOR__AUTOCAST), outside of autocast. The casts of leaves are kept until the scope ends, so a weight is
+// cast once, however often it is used. Rejected: casts in the kernels (each would have every mix of dtypes).
 // ------------------------------------------------------------------------------
 
-// f64 and what is no float stay as they are, as in PyTorch.
+// f64 and tensors that are not floats stay as they are, as in PyTorch.
 TENSOR__FN int tensor__castable(const tensor_t *x) {
     return TENSOR__GIVEN(x) && x->state == TENSOR__LIVE && tensor__is_float(x->dtype) &&
            x->dtype != TENSOR_F64;
@@ -11231,7 +11237,7 @@ TENSOR__FN tensor_t *tensor__cast(tensor__thread_t *th, tensor_t *x, int dtype) 
     if (!tensor__castable(x) || x->dtype == dtype) { return x; }
     if (dtype == TENSOR_F32 || x->dtype != TENSOR_F32 || x->node || x->base ||
         !(x->flags & TENSOR__REQUIRES_GRAD) || (th->modes & TENSOR__CAST_ANEW) ||
-        (x->device && tensor__recording(th, x->device, NULL, NULL))) {  // a replay casts what is there then
+        (x->device && tensor__recording(th, x->device, NULL, NULL))) {  // a replay casts the current value
         return (tensor_to)(x, dtype);
     }
     if (!th->casts) {       // the first one: they end with the scope that autocast began in
@@ -11258,7 +11264,7 @@ TENSOR__FN tensor_t *tensor__cast(tensor__thread_t *th, tensor_t *x, int dtype) 
     return y;
 }
 
-// In autocast somebody set late.autocast.
+// Autocast is on, so late.autocast is set.
 TENSOR__FN void tensor__autocast(int to, tensor_t **x, int n) {
     tensor__thread_t *th = tensor__self();
     if (TENSOR__CASTING(th)) { th->ctx->late.autocast(th, to, x, n); }
@@ -11309,20 +11315,20 @@ TENSOR_API tensor_scope_t (tensor_scope_begin_autocast)(tensor_dtype_t dtype) {
 // ------------------------------------------------------------------------------
 // >>impl-graph                                    MARK: walks over the graph
 //
-// What a walk over the graph remembers: slots of gradients in a heap by sequence number, a hash of the
-// nodes that wait, a map from leaves and nodes to numbers. All of it belongs to the walk, so walks may
-// nest and run in several threads over one graph. Rejected: marks in the nodes (two threads may walk the
-// same ones), recursion.
+// What a walk over the graph remembers: slots of gradients in a heap by sequence number, a hash of the nodes
+// that wait, a map from leaves and nodes to numbers. All of it belongs to the walk, so walks may nest and run
+// in several threads over one graph. Rejected: marks in the nodes (two threads may walk the same ones),
+// recursion.
 // ------------------------------------------------------------------------------
 
-// A number for each of some pointers: open addressing, at most half full. It belongs to who made it, so that
-// passes in several threads may look at the same leaves and nodes.
+// Maps pointers to numbers: open addressing, at most half full. A map belongs to the walk that made it, so
+// that passes in several threads may visit the same leaves and nodes.
 typedef struct tensor__map_t { struct { const void *key; int64_t value; } *at; uint64_t mask, count; }
     tensor__map_t;
 
 typedef struct tensor__slot_t { tensor__node_t *node; tensor_t *g[TENSOR__MAX_OUT]; } tensor__slot_t;
 
-// A leaf with hooks: they see the sum of what arrives, when the last of the edges to it is done.
+// A leaf with hooks: they get the sum of the gradients that arrive, when the last edge to the leaf is done.
 typedef struct tensor__hooked_t { tensor_t *leaf, *sum; int64_t waiting; } tensor__hooked_t;
 
 typedef struct tensor__pass_t {
@@ -11331,10 +11337,10 @@ typedef struct tensor__pass_t {
     int32_t *table, mask, hashed;       // open addressing: slot index + 1; unused while few nodes wait
     struct { uint64_t seq; int32_t slot; } *heap;
     int32_t *unused, unused_count;      // free places in slots
-    tensor_t *const *inputs;            // autograd_grad: what is asked for, else NULL
+    tensor_t *const *inputs;            // autograd_grad: the inputs asked for, else NULL
     tensor_t **found;
-    // Of leaves: 1 + the first place in inputs, else 1 + the place in hooked. Of nodes on the way to inputs:
-    // 1 + the first place in inputs of an output of theirs, or 0.
+    // For leaves: 1 + the first place in inputs, else 1 + the place in hooked. For nodes on the way to
+    // inputs: 1 + the first place in inputs of one of their outputs, or 0.
     tensor__map_t places;
     int32_t *more;                      // of each input: 1 + the next place of that leaf or node, or 0
     tensor__hooked_t *hooked;
@@ -11354,13 +11360,13 @@ TENSOR__INLINE uint64_t tensor__map_place(const tensor__map_t *m, const void *ke
     return h;
 }
 
-// The number of a pointer, -1 = it has none.
+// The number of a pointer, -1 = none.
 TENSOR__FN int64_t tensor__map_get(const tensor__map_t *m, const void *key) {
     uint64_t h = m->at ? tensor__map_place(m, key) : 0;
     return m->at && m->at[h].key ? m->at[h].value : -1;
 }
 
-// Room for so many pointers in all. 0 = out of memory, raised.
+// Makes room for `count` pointers in all. 0 = out of memory, raised.
 TENSOR__FN int tensor__map_room(tensor__thread_t *th, tensor__map_t *m, uint64_t count) {
     tensor__map_t more = *m;
     if (!more.mask) { more.mask = 7; }
@@ -11376,7 +11382,7 @@ TENSOR__FN int tensor__map_room(tensor__thread_t *th, tensor__map_t *m, uint64_t
     return 1;
 }
 
-// Where the number of a pointer stands, 0 if it had none. NULL = out of memory, raised.
+// Where the number of a pointer is, which is 0 if it had none. NULL = out of memory, raised.
 TENSOR__FN int64_t *tensor__map_put(tensor__thread_t *th, tensor__map_t *m, const void *key) {
     if (2 * m->count >= m->mask && !tensor__map_room(th, m, 2 * m->count + 16)) { return NULL; }
     uint64_t h = tensor__map_place(m, key);
@@ -11385,9 +11391,9 @@ TENSOR__FN int64_t *tensor__map_put(tensor__thread_t *th, tensor__map_t *m, cons
     return &m->at[h].value;
 }
 
-enum { TENSOR__FEW = 8 };               // waiting nodes that are looked through one by one
+enum { TENSOR__FEW = 8 };               // up to so many waiting nodes are searched one by one
 
-// All waiting nodes into the table, which is empty.
+// Puts all waiting nodes into the table, which is empty.
 TENSOR__FN void tensor__pass_hash(tensor__pass_t *p) {
     p->hashed = 1;
     for (int32_t i = 0; i < p->count; i++) {
@@ -11481,7 +11487,7 @@ TENSOR__INLINE tensor__slot_t tensor__pass_pop(tensor__pass_t *p) {
     p->hashed = n > 0;
     uint32_t mask = (uint32_t)p->mask, h = tensor__hash(s.node) & mask;
     while (p->table[h] != slot + 1) { h = (h + 1) & mask; }
-    for (uint32_t j = h;;) {            // close the gap, so that searches still find what lies behind
+    for (uint32_t j = h;;) {            // close the gap, so that searches still find what is behind it
         p->table[h] = 0;
         for (;;) {
             j = (j + 1) & mask;
@@ -11494,7 +11500,7 @@ TENSOR__INLINE tensor__slot_t tensor__pass_pop(tensor__pass_t *p) {
     }
 }
 
-// Room for one more in a growing list of things of some bytes. 0 = out of memory, raised.
+// Makes room for one more item in a growing list. 0 = out of memory, raised.
 TENSOR__FN int tensor__list_room(tensor__thread_t *th, void **list, int64_t count, int64_t *room,
                                  size_t bytes) {
     if (count < *room) { return 1; }
@@ -11516,8 +11522,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__reach(tensor__thread_t *th, tensor__pass
     return tensor__pass_slot(th, q, n) != NULL;
 }
 
-// The nodes some tensors depend on, consumers first, to be freed with tensor__memory_free; since > 0: only
-// those this thread made after that sequence number. Their number; -1 = out of memory, raised.
+// The nodes that some tensors depend on, consumers first, to be freed with tensor__memory_free; since > 0:
+// only those that this thread made after that sequence number. -> their number; -1 = out of memory, raised.
 TENSOR__FN int64_t tensor__walk(tensor__thread_t *th, tensor_t *const *y, int n, uint64_t since,
                                 tensor__node_t ***list) {
     tensor__pass_t q;
@@ -11542,7 +11548,7 @@ TENSOR__FN int64_t tensor__walk(tensor__thread_t *th, tensor_t *const *y, int n,
     return ok ? count : -1;
 }
 
-// Whether a gradient at this edge leads to what is asked for.
+// Whether a gradient at this edge leads to an input that is asked for.
 TENSOR__FN int tensor__wants(const tensor__pass_t *p, const tensor__edge_t *e) {
     const void *to = e->node ? (const void *)e->node : e->leaf;
     return to && tensor__map_get(&p->places, to) >= 0;
@@ -11569,7 +11575,7 @@ TENSOR__FN tensor__extra_t *tensor__node_extra(tensor__thread_t *th, tensor__nod
     return n->extra;
 }
 
-// 1 if a saved value is what it was. The text names who saved it and who changed it.
+// 1 if a saved value has not changed. The text names who saved it and who changed it.
 TENSOR__FN int tensor__check_saved(tensor__grad_t *g, const tensor__saved_t *v) {
     if (TENSOR__LIKELY(v->storage->version == v->version)) { return 1; }
     tensor__fail(g->th, TENSOR_ERR_AUTOGRAD, "backward: %s %i of %s%w, shape %n, was changed in place by "
@@ -11620,7 +11626,7 @@ TENSOR__FN int tensor__pack(tensor__thread_t *th, tensor__node_t *n) {
     return ok;
 }
 
-// Gets them back for one run of n.
+// Gets the packed values back for one run of n.
 TENSOR__FN int tensor__unpack_saved(tensor__node_t *n) {
     tensor__extra_t *e = n->extra;
     for (int i = 0; i < n->nsaved; i++) {
@@ -11657,7 +11663,7 @@ TENSOR_API const tensor_saved_hooks_t *(tensor_set_saved_tensors_hooks)(const te
     return was;
 }
 
-// A saved value as a header of the current scope; with its place in the graph where the gradient is to be
+// A saved value as a header of the current scope; it has its place in the graph if the gradient is to be
 // differentiable.
 TENSOR__FN tensor_t *tensor__unpack(tensor__grad_t *g, int source) {
     tensor__node_t *n = g->node;
@@ -11690,7 +11696,7 @@ TENSOR__FN tensor_t *tensor__unpack(tensor__grad_t *g, int source) {
     return tensor__fail(th, TENSOR_ERR_INTERNAL, "backward: %s did not save value %i", n->row->name, source);
 }
 
-// The rows' text as differentiable tensor ops, for the derivative of a derivative.
+// Input k, output k of the op, as saved: what gradient functions read.
 TENSOR__FN tensor_t *tensor__grad_in(tensor__grad_t *g, int k) {
     if (!g->value[k]) { g->value[k] = tensor__unpack(g, k); }
     return g->value[k];
@@ -11710,13 +11716,13 @@ TENSOR__FN tensor_t *tensor__grad_out(tensor__grad_t *g, int k) {
 // stack. Rejected: a tape that is a list in order of calls (a dropped branch would stay alive), recursion
 // over the graph.
 //
-// An in-place op gives its target a new node; if the target is a view, its base gets the node "base with
-// that view replaced", and other views of the base take theirs anew when they are next looked at
-// (rebase_view). A change that backward could not undo is refused before any data is written. Rejected: a
-// list of views in the base (views would have to sign off), copying the base on every change.
+// An in-place op gives its target a new node; if the target is a view, its base gets the node "base with that
+// view replaced", and other views of the base get new nodes when they are next used (rebase_view). A change
+// that backward could not undo is refused before any data is written. Rejected: a list of views in the base
+// (views would have to be removed from it), copying the base on every change.
 // ------------------------------------------------------------------------------
 
-// A view whose base was changed in place gets its node anew.
+// A view whose base was changed in place gets a new node.
 TENSOR__INLINE int tensor__sync_needs_grad(tensor__thread_t *th, tensor_t *t) {
     if (TENSOR__TRAINS && t->base && t->base->rebased != (uint32_t)TENSOR__ATOMIC_LOAD(&t->base_version)) {
         th->ctx->late.rebase(th, t);
@@ -11781,8 +11787,8 @@ TENSOR__INLINE void tensor__save(tensor__saved_t *v, const tensor_t *t, const in
     v->strides = tensor__pool_dims(pool, t->strides, t->ndim);
 }
 
-// What the derivatives of a pointwise row read for the operands that want a gradient, from the rows' own
-// text.
+// Which operands the derivatives of a pointwise row read, for the inputs that need a gradient, from the text
+// of the row.
 TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o);
 
 TENSOR__FN TENSOR__NOINLINE void tensor__not_saved(tensor__thread_t *th, const char *op, tensor_t *t) {
@@ -11817,7 +11823,7 @@ TENSOR__INLINE tensor__node_t *tensor__node_new(tensor__thread_t *th, const tens
     return n;
 }
 
-// An edge to what made t, or to t as a leaf, NULL = to nothing; seq, or that of its node if it is larger.
+// Sets an edge to the node of t, to t as a leaf, or to nothing (NULL). -> the larger of seq and that node's.
 TENSOR__INLINE uint64_t tensor__edge_set(tensor__edge_t *e, tensor_t *t, uint64_t seq) {
     e->node = NULL;
     e->leaf = NULL;
@@ -11927,8 +11933,8 @@ TENSOR__FN int tensor__record(tensor__op_t *o) {
     return 1;
 }
 
-// x becomes output k of another node. A retained gradient is the tensor's, not the node's: it moves along;
-// hooks stay with the value they were registered for.
+// x becomes output k of another node. A retained gradient belongs to the tensor, not to the node: it moves
+// along; hooks stay with the value they were registered for.
 TENSOR__FN void tensor__renode(tensor__thread_t *th, tensor_t *x, tensor__node_t *node, int32_t k) {
     tensor__node_t *old = x->node;
     if (old && old->extra && old->extra->retain[x->output] == x) {
@@ -11982,8 +11988,8 @@ TENSOR__FN tensor__node_t *tensor__view_node(tensor__thread_t *th, const tensor_
     return tensor__node_make(&o, 0);
 }
 
-// A node for a view of base as it is now: the view regenerates its history after an in-place change of the
-// base.
+// A node for a view of base as base is now: after an in-place change of the base the view makes its history
+// again.
 TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tensor_t *t) {
     tensor_t *base = t->base;
     tensor__node_t *node = NULL;
@@ -12014,7 +12020,7 @@ TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tens
     TENSOR__REFUSE_AS(0, !x->node && (x->flags & TENSOR__REQUIRES_GRAD), AUTOGRAD,
                       "%s: x %t is a leaf that requires grad; change it under no_grad, or a clone", op, x);
 
-    // A graph that the base has no part in began at a view that was marked: that is the leaf.
+    // The graph began at a view that was marked, and the base has no part in it: that view is the leaf.
     TENSOR__REFUSE_AS(0, x->base && !x->base->node && (x->node || (x->base->flags & TENSOR__REQUIRES_GRAD)),
                       AUTOGRAD,
                       "%s: x %t is a view of a leaf that requires grad; change it under no_grad", op, x);
@@ -12041,8 +12047,8 @@ TENSOR__FN int tensor__changeable(tensor__thread_t *th, const char *op, tensor_t
     return allowed;
 }
 
-// Whether leaf is a leaf of the graph that o continues: with a node of its own it would hold itself. Looked
-// for at its first change alone, which walks the graph. Raises.
+// Whether leaf is a leaf of the graph that o continues: with a node of its own it would hold itself. This
+// walks the graph, so it is checked at the first change only. Raises.
 TENSOR__FN int tensor__circular(tensor__op_t *o, const tensor_t *leaf) {
     tensor__node_t **list = NULL;
     int n = 0, found = 0;
@@ -12062,7 +12068,7 @@ TENSOR__FN int tensor__circular(tensor__op_t *o, const tensor_t *leaf) {
     return count < 0;
 }
 
-// Hooks on a view are those of the value it had, which nobody but the base uses once it is changed.
+// Hooks on a view belong to the value it had, which only the base uses once the view is changed.
 TENSOR__FN int tensor__leave_hooks(tensor__thread_t *th, tensor_t *x) {
     if (!x->base || !x->node || !x->node->extra || !x->node->extra->hooks) { return 1; }
     if (x->node->row->family != TENSOR_FAMILY_VIEW) { return 1; }
@@ -12071,7 +12077,7 @@ TENSOR__FN int tensor__leave_hooks(tensor__thread_t *th, tensor_t *x) {
     return node != NULL;
 }
 
-// x is output k of n from now on, and so is its place in its base. Takes over the reference n.
+// Makes x output k of n, and changes its place in its base accordingly. Takes over the reference n.
 TENSOR__FN int tensor__rehistory(tensor__thread_t *th, tensor_t *x, tensor__node_t *n, int32_t k) {
     tensor_t *base = x->base;
     if (!TENSOR__ATOMIC_LOAD(&th->ctx->late.rebases)) {
@@ -12103,15 +12109,13 @@ TENSOR__FN int tensor__record_update(tensor__op_t *o) {
 // ------------------------------------------------------------------------------
 // >>impl-gate                                      MARK: the one door to tensor data
 //
-// Kernels run behind tensor__launch: the backend's kernel is chosen and run (it takes its scratch), then the
-// versions of changed storages are counted. Data is touched beside it on the CPU alone, after the same
-// checks, by the short way of contiguous pointwise ops, their gradients and sums of gradients
-// (tensor__add_into), small products and argmax, which run the bodies that the kernel would run; by what
-// moves data in or out of the library (from, item, copy_out, data, print, gradcheck, loaders, files); by
-// optimizers on the CPU; and by fronts that turn indices into other indices (embedding_bag, the composed
-// ctc_loss). For those a backend needs a copy to the host, no kernel. Rejected: a call block for each of
+// Kernels run behind tensor__launch: it chooses and runs the backend's kernel (which takes its scratch), then
+// counts the versions of changed storages. Other code touches data only on the CPU, after the same checks:
+// >>impl-plain and sums of gradients (tensor__add_into), which run the bodies that the kernel would run; the
+// functions that move data in or out of the library (from, item, copy_out, data, print, gradcheck, loaders,
+// files); optimizers on the CPU; and fronts that turn indices into other indices (embedding_bag, the composed
+// ctc_loss). For those a backend needs a copy to the host, not a kernel. Rejected: a call block for each of
 // these (it would cost more than the work).
-// ------------------------------------------------------------------------------
 
 TENSOR__INLINE void tensor__arg(tensor_arg_t *a, const tensor_t *t, int role) {
     a->data = tensor__ptr(t);
@@ -12136,7 +12140,8 @@ TENSOR__INLINE void tensor__arg_none(tensor_arg_t *a) {
     a->dtype = 0;
 }
 
-// Strides of dims with channels innermost, into to or NULL. -> whether is has them, where a dim is not 1
+// Strides of dims with channels innermost, written to `to` unless NULL. -> whether `is` has them, except in
+// dims of 1
 TENSOR__FN int tensor__last(const int64_t *dims, int ndim, const int64_t *is, int64_t *to) {
     int64_t step = 1, same = 1;
     for (int k = 0; k < ndim; k++) {
@@ -12155,7 +12160,8 @@ TENSOR__FN int tensor__last(const int64_t *dims, int ndim, const int64_t *is, in
     return (int)same;
 }
 
-// Whether a, of a device, is an image that lies so and that its kernels take; not if it is row-major, too.
+// Whether a, on a device, is a channels-last image that the device's kernels take; not if it is row-major as
+// well.
 TENSOR__FN int tensor__last_arg(const tensor_arg_t *a) {
     const tensor_backend_t *b = tensor__self()->ctx->backend[1];
     return !a->contiguous && a->ndim > 3 && a->ndim < 6 && a->numel && b && b->channels_last &&
@@ -12169,7 +12175,7 @@ TENSOR__FN int tensor__lasts(const tensor_t *x) {
     return x->device && tensor__last_arg(&a);
 }
 
-TENSOR__FN void tensor__make_last(tensor_t *t) {    // a fresh one
+TENSOR__FN void tensor__make_last(tensor_t *t) {    // t is fresh
     if (t->dims[1] == 1 || t->numel == t->dims[0] * t->dims[1]) { return; }
     tensor__last(t->dims, t->ndim, t->strides, t->strides);
     t->flags &= (uint8_t)~TENSOR__CONTIGUOUS;
@@ -12204,7 +12210,7 @@ TENSOR__FN int tensor__launch(tensor_call_t *c) {
     return 0;
 }
 
-// Whether the tape wants this op.
+// Whether the tape records this op.
 TENSOR__INLINE int tensor__tracks(tensor__op_t *o) {
     if (!TENSOR__TRAINS || !o->th->grad_mode || !o->row->grad) { return 0; }
     for (int i = 0; i < o->nin; i++) {
@@ -12276,8 +12282,7 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
 // ------------------------------------------------------------------------------
 // >>impl-transfer                                 MARK: between devices
 //
-// Copies between devices are an op like others (TRANSFER), so that they have a gradient: the transfer
-// back. Its kernel is the CPU's whatever the direction; the backend of the other side moves the bytes.
+// Copies between devices are an op like others (TRANSFER), so that they have a gradient: the transfer back.
 // Rejected: copies outside of the gate (recorders and the tape would not see them).
 // ------------------------------------------------------------------------------
 
@@ -12331,14 +12336,14 @@ TENSOR__END
 // ------------------------------------------------------------------------------
 // >>impl-iterator                                  MARK: strides, conversion, blocks
 //
-// Arguments of any stride and dtype pass through L1 blocks of the compute type in row-major order;
-// contiguous arguments of that type are used where they lie. Bodies see contiguous memory and whole vectors
-// only. Rejected: bodies for every mix of strides and dtypes, or a contiguous copy of whole arguments
-// (memory traffic, and peaks of memory).
+// Arguments of any stride and dtype pass through L1 blocks of the compute type in row-major order; contiguous
+// arguments of that type are used in place. Bodies get contiguous memory and whole vectors only. Rejected:
+// bodies for every mix of strides and dtypes, or a contiguous copy of whole arguments (memory traffic, and
+// peaks of memory).
 // ------------------------------------------------------------------------------
 
 // Float to integer: truncates, saturates, NaN gives 0 (C leaves it undefined). Only a number that fits is
-// converted: gcc may convert before it compares, and one that does not fit raises invalid.
+// converted: gcc may convert before it compares, and a number that does not fit raises invalid.
 TENSOR__INLINE int64_t tensor__i64_from(double v) {
     if (v != v) { return 0; }
     double fits = v < 9223372036854774784.0 ? v : 9223372036854774784.0;    // the largest below 2^63
@@ -12432,7 +12437,7 @@ TENSOR__FN void tensor__load_run(void *d, int klass, const void *from, int dtype
         return;
     }
     int64_t all = n;
-    if (stride == 0) { n = tensor__least(n, 16); }     // one value for all: the rest are copies of copies
+    if (stride == 0) { n = tensor__least(n, 16); }     // one value for all: the rest are copies of the first
     switch (klass) {
     case TENSOR__C_F32:
         tensor__load_f32((float *)d, from, dtype, stride, n);
@@ -12502,7 +12507,7 @@ typedef struct tensor__iter_t {
     tensor__iter_arg_t arg[TENSOR__ITER_ARGS];  // inputs, then outputs
 } tensor__iter_t;
 
-// Broadcasts args to dims and merges dims that every argument walks in one stride.
+// Broadcasts args to dims and merges dims that every argument walks with one stride.
 TENSOR__FN void tensor__iter_init(tensor__iter_t *it, const tensor_arg_t *args, int nin, int nout,
                                   const int64_t *dims, int ndim, int64_t numel, int klass) {
     int n = nin + nout, plain = 1;
@@ -12597,13 +12602,14 @@ TENSOR__FN void tensor__iter_move(const tensor__iter_t *it, int a, int64_t first
     }
 }
 
-// Spare lanes m..lanes-1 repeat the last element: they raise no floating-point exception that it does not.
+// Spare lanes m..lanes-1 repeat the last element: they raise only the floating-point exceptions that it
+// raises.
 TENSOR__FN void tensor__iter_spare(void *block, int bytes, int64_t m, int lanes) {
     char *to = (char *)block + m * bytes;
     for (int64_t i = m; i < lanes; i++, to += bytes) { memcpy(to, to - bytes, (size_t)bytes); }
 }
 
-// The body over elements first..end; blocks: room for a block of every argument.
+// Runs the body over elements first..end; blocks: room for a block of every argument.
 TENSOR__FN void tensor__iter_blocks(const tensor__iter_t *it, int64_t first, int64_t end, char *blocks) {
     char *block[TENSOR__ITER_ARGS];
     int bs = tensor__class_size[it->klass], n = it->nin + it->nout, direct = !it->stream;
@@ -12640,7 +12646,7 @@ TENSOR__FN void tensor__iter_blocks(const tensor__iter_t *it, int64_t first, int
             first += m;
             continue;
         }
-        if (whole) { m = whole; }       // the tail takes a turn of its own
+        if (whole) { m = whole; }       // the tail is handled in the next round
         int padded = whole == 0;
         for (int a = 0; a < it->nin; a++) {
             const tensor__iter_arg_t *x = &it->arg[a];
@@ -12724,8 +12730,8 @@ TENSOR__FN void tensor__iter_task(void *arg, int64_t task, int worker) {
     tensor__iter_range(it, first, end < it->numel ? end : it->numel);
 }
 
-// Results of 32 MB and more go past the caches: lines written whole need no reading before, and who reads the
-// result next would not find it there anyway (64 MB: 1.3 times as fast).
+// Results of 32 MB and more are written past the caches: lines written whole need not be read first, and code
+// that reads the result next would not find it there anyway (64 MB: 1.3 times as fast).
 TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
     if (it->numel <= 2 * TENSOR__GRAIN) {
         tensor__iter_range(it, 0, it->numel);
@@ -12745,17 +12751,17 @@ TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
 // ------------------------------------------------------------------------------
 // >>impl-gemm                                     MARK: matrix product: bf16, BLAS, integers
 //
-// The one door to products: by dtype to the pass's f32 tiles, f64, integers, bf16, or BLAS where that is
-// asked for.
+// The one entry to products: by dtype they go to the pass's f32 tiles, to f64, integers or bf16, or to BLAS
+// where that is asked for.
 //
-// x86 machines that multiply bf16 in pairs: AMX by tiles of 16 x 32 (8 times the rate of f32), AVX-512
-// BF16 by vectors. Sums are f32, rounded once to bf16; denormals count as 0, as these instructions have
-// it. Elsewhere, and for f16, the front converts to f32. A comes as panels of 16 rows [k / 32][16][32], B
-// as panels of 16 columns [k / 32][16 pairs of k][16][2]: the second is the first with its 16 x 16 pairs
-// transposed, so one function packs both. All is padded with zeros to whole tiles; whole tiles of A that
+// x86 machines that multiply bf16 in pairs: AMX by tiles of 16 x 32 (8 times the rate of f32), AVX-512 BF16
+// by vectors. Sums are f32, rounded once to bf16; denormals count as 0, because these instructions treat them
+// so. Elsewhere, and for f16, the front converts to f32. A comes as panels of 16 rows [k / 32][16][32], B as
+// panels of 16 columns [k / 32][16 pairs of k][16][2]: the second is the first with its 16 x 16 pairs
+// transposed, so one function packs both. Panels are padded with zeros to whole tiles; whole tiles of A that
 // run along k are read in place. Few rows times a large B that runs along k (a token through a layer) are
-// multiplied the other way round: A is turned instead of B, and the result. Rejected: integer products by
-// conversion to f64 (not exact beyond 2^53).
+// multiplied the other way round: A is transposed instead of B, and so is the result. Rejected: integer
+// products by conversion to f64 (not exact beyond 2^53).
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__X86_DOTS
@@ -12778,7 +12784,7 @@ enum {
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
-// 16 x 16 pairs transposed.
+// Transposes 16 x 16 pairs.
 TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_turn(__m512i *z) {
     __m512i t[16];
     TENSOR__UNROLL
@@ -12815,8 +12821,8 @@ TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_put(int turn, __m512i *z,
 }
 
 // A tile of `lines` (<= 16) rows of A, or columns of B (pairs = 1), ls apart, their n elements ks apart.
-// whole: 16 lines of 32. What is past the last is read from the first under a mask of nothing: no branch a
-// line.
+// whole: 16 lines of 32. Lines past the last one are read from the first under an empty mask, so that there
+// is no branch per line.
 TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int whole, int pairs, int n, int lines,
                                                             const uint16_t *src, int64_t ls, int64_t ks,
                                                             uint16_t *dst) {
@@ -12864,7 +12870,7 @@ TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int whole, int pairs
     }
 }
 
-// A panel of such tiles, or two (lines > 16), `apart`: where ls is 1, they share the lines of the cache.
+// A panel of such tiles, or two (lines > 16), `apart` apart: where ls is 1, they share cache lines.
 TENSOR__FN TENSOR__TARGET_DOT("")
 void tensor__dot_pack(int pairs, int64_t k, int lines, const uint16_t *src, int64_t ls, int64_t ks,
                       uint16_t *dst, int64_t apart) {
@@ -12908,8 +12914,8 @@ void tensor__dot_store(int64_t rows, int64_t n, const float *s, int64_t ss, cons
     }
 }
 
-// c[32][32] (+)= a b over kt tiles of k; rows or columns from 16 on only where r2, c2 say so. A row of a's
-// tile is `ar` from the next, its second panel 16 rows on (or a whole panel, `ap`), its next tile `at`.
+// c[32][32] (+)= a b over kt tiles of k; rows or columns from 16 on only if r2, c2 are set. A row of a's tile
+// is `ar` from the next, its second panel 16 rows on (or a whole panel, `ap`), its next tile `at`.
 typedef struct tensor__dot_t {
     const uint16_t *a, *b;
     int64_t ar, ap, at, bp;
@@ -12952,7 +12958,7 @@ void tensor__dot_tiles(const tensor__dot_t *d, int r2, int c2, int64_t kt, int a
     const uint16_t *a = d->a, *b = d->b;
     int64_t row = d->cs * 4, across = d->ar * 2;
     float *down = d->c + 16 * d->cs;
-    __asm__ volatile("" ::: "memory");          // what is in memory is what gcc's words for tiles do not say
+    __asm__ volatile("" ::: "memory");          // gcc's functions for tiles do not say that they use memory
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -13003,11 +13009,11 @@ TENSOR__FN TENSOR__TARGET_DOT(",amx-tile") void tensor__dot_close(int tiles) {
     if (tiles) { _tile_release(); }
 }
 
-// turned: rows and columns have changed places, the result comes transposed.
+// turned: rows and columns have changed places, the result is written transposed.
 typedef struct tensor__dot_job_t { tensor__gemm_job_t job; int tiles, turned; } tensor__dot_job_t;
 
 // What a worker needs, in elements: panels of A, a block of B, and the sums of a block of C, two elements
-// each, that wait while k goes on.
+// each, which wait while k advances.
 TENSOR__FN uint64_t tensor__dot_up(int64_t n, int64_t most) {
     return ((uint64_t)TENSOR__MIN(n, most) + 31) & ~(uint64_t)31;
 }
@@ -13023,7 +13029,7 @@ TENSOR__FN uint64_t tensor__scratch_bf16(const tensor__gemm_t *g) {
     return tensor__dot_room(g) * 2 * (uint64_t)tensor__thread_count() + 64;
 }
 
-// The 32 x 32 sums of one place, h rows and w columns of them wanted, into C.
+// Writes the 32 x 32 sums of one place to C; h rows and w columns of them are wanted.
 TENSOR__FN TENSOR__TARGET_DOT("")
 void tensor__dot_end(const tensor__dot_job_t *j, uint16_t *c, const float *s, int64_t ss, int64_t i,
                      int64_t y, int64_t h, int64_t w) {
@@ -13108,7 +13114,7 @@ TENSOR__FN void tensor__dot_task(void *arg, int64_t task, int worker) {
     tensor__dot_close(j->tiles);
 }
 
-// C = A B (+ bias), all bf16; C is not added to.
+// C = A B (+ bias), all bf16; C is overwritten, not added to.
 TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *call) {
     tensor__gemm_t g = *call;
     double work = (double)((g.m + 31) / 32) * (double)((g.n + 31) / 32) * (double)g.k * (double)g.batch;
@@ -13163,7 +13169,7 @@ TENSOR__FN uint64_t tensor__gemm_scratch(const tensor__gemm_t *g, int dtype) {
 }
 
 #ifdef TENSOR_USE_OPENBLAS
-// How BLAS is told of a matrix of `across` columns in row-major order; ld 0 = it cannot be.
+// How a matrix of `across` columns in row-major order is described to BLAS; ld 0 = it cannot be.
 TENSOR__FN CBLAS_TRANSPOSE tensor__blas_side(int64_t down, int64_t across, int64_t rs, int64_t cs, int *ld) {
     int plain = cs == 1 && rs >= across, turned = rs == 1 && cs >= down;
     int64_t step;
@@ -13178,7 +13184,7 @@ TENSOR__FN CBLAS_TRANSPOSE tensor__blas_side(int64_t down, int64_t across, int64
     return plain ? CblasNoTrans : CblasTrans;
 }
 
-// Whether the product was OpenBLAS's: not small ones, nor such as it has no words for.
+// Whether OpenBLAS made the product. It does not make small products, nor those that it cannot describe.
 TENSOR__FN int tensor__gemm_blas(const tensor__gemm_t *g, int size) {
     int lda;
     CBLAS_TRANSPOSE ta = tensor__blas_side(g->m, g->k, g->ars, g->acs, &lda);
@@ -13241,7 +13247,7 @@ TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
     tensor__parallel(job.cut.tasks, tensor__gemm_task_f64, &job);
 }
 
-// Integer products wrap; plain loops.
+// Integer products wrap around; plain loops.
 TENSOR__FN void tensor__gemm_i64(const tensor__gemm_t *g, int dtype) {
     int size = tensor__sizes[dtype];
     for (int64_t item = 0; item < g->batch; item++) {
@@ -13264,7 +13270,7 @@ TENSOR__FN void tensor__gemm_i64(const tensor__gemm_t *g, int dtype) {
     }
 }
 
-// The one door to products.
+// The one entry to products.
 TENSOR__FN void tensor__gemm(const tensor__gemm_t *g, int dtype) {
     switch (dtype) {
     case TENSOR_F32:
@@ -13285,9 +13291,9 @@ TENSOR__FN void tensor__gemm(const tensor__gemm_t *g, int dtype) {
 // ------------------------------------------------------------------------------
 // >>impl-cpu                                       MARK: CPU kernels: pointwise families
 //
-// The rows' text in two more meanings: double (which is also the reference for f32) and int64_t. Then the
-// passes per instruction set, and the kernels of the pointwise families that choose among them. Rejected:
-// reference formulas written a second time by hand (they drift apart from the vector ones).
+// The text of the rows in two more meanings: double (which is also the reference for f32) and int64_t; and
+// the kernels of the pointwise families, which choose among these and the passes. Rejected: reference
+// formulas written a second time by hand (they drift apart from the vector ones).
 // ------------------------------------------------------------------------------
 #define F_A (((const double *)in[0])[i])
 #define F_B (((const double *)in[1])[i])
