@@ -12111,11 +12111,11 @@ TENSOR__FN int tensor__record_update(tensor__op_t *o) {
 //
 // Kernels run behind tensor__launch: it chooses and runs the backend's kernel (which takes its scratch), then
 // counts the versions of changed storages. Other code touches data only on the CPU, after the same checks:
-// >>impl-plain and sums of gradients (tensor__add_into), which run the bodies that the kernel would run; the
-// functions that move data in or out of the library (from, item, copy_out, data, print, gradcheck, loaders,
-// files); optimizers on the CPU; and fronts that turn indices into other indices (embedding_bag, the composed
-// ctc_loss). For those a backend needs a copy to the host, not a kernel. Rejected: a call block for each of
-// these (it would cost more than the work).
+// the short way in >>impl-plain and sums of gradients (tensor__add_into), which run the bodies that the
+// kernel would run; the functions that move data in or out of the library (from, item, copy_out, data, print,
+// gradcheck, loaders, files); optimizers on the CPU; and fronts that turn indices into other indices
+// (embedding_bag, the composed ctc_loss). For those a backend needs a copy to the host, not a kernel.
+// Rejected: a call block for each of these (it would cost more than the work).
 
 TENSOR__INLINE void tensor__arg(tensor_arg_t *a, const tensor_t *t, int role) {
     a->data = tensor__ptr(t);
@@ -13384,7 +13384,7 @@ TENSOR__INLINE double tensor__sigmoid_f64(double a) {
 
 TENSOR__INLINE double tensor__gelu_f64(double a) { return a * 0.5 * erfc(a * -0.7071067811865476); }
 
-// Half to even whatever the rounding mode of the process.
+// Halves go to even, whatever the rounding mode of the process.
 TENSOR__INLINE double tensor__round_f64(double a) {
     double f = floor(a), d = a - f;
     if (d > 0.5 || (d == 0.5 && fmod(f, 2) != 0)) { f += 1; }
@@ -13425,7 +13425,7 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__X, TENSOR_
 #undef TENSOR__OUT
 #undef TENSOR__FORWARD
 #undef TENSOR__BACKWARD
-// Ends the words of the formulas, here and below.
+// Ends the words of the formulas, here and for the meanings that follow.
 #define TENSOR__PASS 0
 #define TENSOR__PASS_WORDS
 #include TENSOR_SELF
@@ -13464,7 +13464,8 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__X, TENSOR_
 #define F_XOR(a, b) ((a) ^ (b))
 #define F_SEL(m, a, b) ((m) ? (a) : (b))
 
-// Divisors are checked for 0 before the first element is written; -1 must not meet INT64_MIN in hardware.
+// Divisors are checked for 0 before the first element is written; the hardware must not divide INT64_MIN by
+// -1.
 TENSOR__INLINE int64_t tensor__floordiv_i64(int64_t a, int64_t b) {
     if (b == -1) { return F_NEG(a); }
     if (b == 0) { return 0; }
@@ -13526,7 +13527,7 @@ TENSOR_OPS_BITWISE(TENSOR__X)
 
 TENSOR__END
 
-// Integer divisors must not be 0: looked at before anything is written.
+// Integer divisors must not be 0: all are checked before anything is written.
 TENSOR__FN int tensor__check_divisor(tensor_call_t *c, const tensor__iter_t *it) {
     int64_t block[TENSOR__BLOCK];
     const tensor__iter_arg_t *b = &it->arg[1];
@@ -13546,8 +13547,7 @@ TENSOR__FN int tensor__check_divisor(tensor_call_t *c, const tensor__iter_t *it)
     return 0;
 }
 
-// Forward: inputs A B C, one output that has the broadcast shape.
-// A copy that turns rows into columns: in squares, so that every line of both is fetched once.
+// A copy that transposes rows and columns: in squares, so that each line of both is fetched once.
 typedef struct tensor__turn_t {
     const tensor__isa_t *isa;
     const tensor__iter_t *it;
@@ -13591,6 +13591,7 @@ TENSOR__FN int tensor__turn(const tensor__isa_t *isa, const tensor__iter_t *it) 
     tensor__parallel(tasks * ((it->dims[v.dim] + TENSOR__TURN - 1) / TENSOR__TURN), tensor__turn_task, &v);
     return 1;
 }
+// Forward: inputs A B C, one output that has the broadcast shape.
 
 TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
     tensor_arg_t *y = &c->arg[c->nin];
@@ -13598,7 +13599,7 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
     int klass = tensor__class(c->compute);
     if (y->numel == 0) { return 0; }
 
-    // The common case by hand: contiguous f32, equal shapes, whole vectors.
+    // The common case, without the iterator: contiguous f32, equal shapes, whole vectors.
     if (klass == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous &&
         (y->numel & (isa->lanes - 1)) == 0 && y->numel <= TENSOR__GRAIN && !c->thread->ctx->reference) {
         int plain = 1;
@@ -13677,7 +13678,7 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
     }
     for (int i = 0; i < c->nout; i++) { used[nin + i] = c->arg[5 + i]; }
     for (int i = 0; i < c->nout; i++) {
-        if (!used[nin + i].data) {      // not wanted: stands in with the shape of G, never written
+        if (!used[nin + i].data) {      // not wanted: a placeholder of G's shape, never written
             used[nin + i] = *g;
             used[nin + i].data = NULL;
         }
@@ -13710,7 +13711,7 @@ TENSOR__FN int tensor__holds(const char *op, int dtype, double value) {
     return 1;
 }
 
-// value in x, which is fresh or allowed to change.
+// Puts value into x, which is fresh or allowed to change.
 TENSOR__FN tensor_t *tensor__filled(const char *op, const int64_t *dims, int ndim, int dtype, double value,
                                     const tensor_t *like) {
     TENSOR__BEGIN0(o, TENSOR__ROW(FILL))
@@ -13756,7 +13757,8 @@ TENSOR_API tensor_t *(tensor_zeros_like)(tensor_t *x) { return (tensor_full_like
 TENSOR_API tensor_t *(tensor_ones_like)(tensor_t *x) { return (tensor_full_like)(x, 1); }
 
 // Whether data of a C type (TENSOR__C_TYPES) holds elements of dtype; raised if not. Unsigned integers of a
-// float's size are its bits; 16 bits are those of f16 and bf16 anyway. Bytes are bytes.
+// float's size may hold its bits; 16-bit integers hold those of f16 and bf16 in any case. Bytes fit every
+// dtype.
 TENSOR__FN int tensor__data_fits(const char *op, int type, int dtype) {
     static const char *const wants[TENSOR_DTYPE_COUNT] = {"float", "double", "int32_t", "int64_t", "uint8_t",
         "bool", "uint16_t", "uint16_t", "int8_t", "int16_t"};
@@ -13865,7 +13867,7 @@ TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tens
     return tensor__finish(&o);
 }
 
-// Integer dtypes cut the ends first. 0 = raised.
+// Integer dtypes cut the fractions of the ends first. 0 = raised.
 TENSOR__FN int tensor__spaced(const char *op, int dtype, double *start, double *end, int64_t n) {
     TENSOR__REFUSE_AS(0, n < 0, SHAPE, "%s: n %d is negative", op, n);
     TENSOR__REFUSE_AS(0, (unsigned)dtype >= TENSOR_DTYPE_COUNT || dtype == TENSOR_BOOL, DTYPE,
@@ -13885,7 +13887,7 @@ TENSOR__FN tensor_t *tensor__ramp(int dtype, double start, double step, int64_t 
     return tensor__finish(&o);
 }
 
-// The first half counts from start and the second one from end, as PyTorch's: symmetric, both ends exact.
+// The first half counts from start and the second one from end, as in PyTorch: symmetric, both ends exact.
 TENSOR__FN tensor_t *tensor__linspace(int dtype, double start, double end, int64_t n) {
     double step = n > 1 ? (end - start) / (double)(n - 1) : 0;
     tensor_t *t = tensor__ramp(dtype, start, step, n);
@@ -13966,7 +13968,7 @@ TENSOR__FN int tensor__cpu_fill(tensor_call_t *c) {
     }
     tensor__iter_t it;
 
-    // Integers beyond 2^53 have no double of their own, but no way to be asked for either.
+    // Integers beyond 2^53 are not exact as doubles, but the arguments cannot ask for them either.
     tensor__iter_init(&it, y, 0, 1, y->dims, y->ndim, y->numel, TENSOR__C_F64);
     double block[TENSOR__BLOCK];
     for (int64_t i = 0; i < y->numel; i += TENSOR__BLOCK) {
@@ -14042,7 +14044,7 @@ TENSOR_API size_t (tensor_dtype_size)(tensor_dtype_t dtype) {
     return (unsigned)dtype < TENSOR_DTYPE_COUNT ? tensor__sizes[dtype] : 0;
 }
 
-// 0 = raised: the bytes of x are not the host's to read.
+// 0 = raised: the host cannot read the bytes of x.
 TENSOR__FN int tensor__on_host(const char *op, const tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE_AS(0, x->device, DEVICE, "%s: x %t lies on %s; tensor_to(x, TENSOR_CPU) brings it here",
@@ -14126,7 +14128,7 @@ TENSOR_API int tensor__copy_out(int type, tensor_t *x, void *data, size_t bytes)
     return (tensor_copy_out)(x, data, bytes);
 }
 
-// Runs over pairs of elements in double; 1 = all satisfy.
+// Compares pairs of elements in double; 1 = all are equal or close enough.
 TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double atol, int exact,
                                const char *op) {
     if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return 0; }
@@ -14175,13 +14177,13 @@ TENSOR_API int (tensor_equal)(tensor_t *a, tensor_t *b) { return tensor__compare
 // ------------------------------------------------------------------------------
 // >>impl-views                                     MARK: views
 //
-// A view is a header over the same storage with a reference to its base, the tensor that owns the history:
-// an in-place change through a view gives the base a new node, and each view makes its own anew when it is
-// asked next. Rejected: views with a history of their own (changes through two of them could not be told in
+// A view is a header over the same storage with a reference to its base, the tensor that owns the history: an
+// in-place change through a view gives the base a new node, and each view makes its own node again when it is
+// next used. Rejected: views with a history of their own (changes through two of them could not be put in
 // order), copies on write (an in-place change must reach the base).
 // ------------------------------------------------------------------------------
 
-// The same over x's storage, without history.
+// A header over x's storage, without history.
 TENSOR__FN tensor_t *tensor__alias(tensor__thread_t *th, const char *op, tensor_t *x, const int64_t *dims,
                                    const int64_t *strides, int ndim, int64_t offset) {
     tensor_t *t = tensor__over(th, op, x->storage, x->dtype, dims, strides, ndim, offset);
@@ -14216,7 +14218,7 @@ TENSOR__FN int tensor__view_strides(const tensor_t *x, const int64_t *dims, int 
         int64_t s = 1;
         for (int i = ndim - 1; i >= 0; i--) {
             strides[i] = s;
-            // no elements: any size may stand
+            // no elements: any size is possible
             if (dims[i] > 0 && s <= INT64_MAX / dims[i]) { s *= dims[i]; }
         }
         return 1;
@@ -14367,7 +14369,7 @@ TENSOR_API tensor_t *(tensor_mT)(tensor_t *x) {
     return (tensor_transpose)(x, -2, -1);
 }
 
-// movedim of several dims; name is the op's in errors.
+// movedim of several dims; name: the op's, in errors.
 TENSOR__FN tensor_t *tensor__movedims(const char *name, tensor_t *x, const int64_t *source,
                                       const int64_t *destination, int n) {
     TENSOR__BEGIN(o, TENSOR__ROW(PERMUTE), x)
@@ -14416,7 +14418,7 @@ TENSOR_API tensor_t *(tensor_unsqueeze)(tensor_t *x, int64_t dim) {
     return tensor__view(&o, dims, strides, x->ndim + 1, x->offset);
 }
 
-// Without the dims of mask that have size 1.
+// Removes the dims of mask that have size 1.
 TENSOR__FN tensor_t *tensor__squeeze(tensor_t *x, uint32_t mask) {
     TENSOR__BEGIN(o, TENSOR__ROW(RESHAPE), x)
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
@@ -14562,8 +14564,8 @@ TENSOR_API tensor_t *(tensor_as_strided)(tensor_t *x, const int64_t *dims, const
     return tensor__view(&o, dims, strides, ndim, offset);
 }
 
-// Adds each element of g (input 0) at its place of a view over zeros: i[0] offset, i[1..] strides. In order,
-// so overlaps sum the same way every time.
+// Adds each element of g (input 0) at its place in a view over zeros: i[0] offset, i[1..] strides. The order
+// is fixed, so overlaps sum the same way every time.
 TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
     const tensor_arg_t *g = &c->arg[0];
     tensor_arg_t *y = &c->arg[1];
@@ -14597,8 +14599,8 @@ TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
     return 0;
 }
 
-// The clone lies as x does: it is made of the stretch of x's storage that holds x and the view. An expanded x
-// is first cloned densely; the offset then counts in that clone, as in PyTorch.
+// The clone has the layout of x: it is made of the stretch of x's storage that holds x and the view. An
+// expanded x is first cloned densely; the offset then counts in that clone, as in PyTorch.
 TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, const int64_t *dims,
                                                  const int64_t *strides, int ndim, int64_t offset) {
     TENSOR__BEGIN(o, TENSOR__ROW(AS_STRIDED_SCATTER), x, src)
@@ -14642,7 +14644,7 @@ TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, con
     return tensor__commit(&o);
 }
 
-// Fills out with poison; the dim to cut x along, -1 = none, raised.
+// Fills out with poison. -> the dim to cut x along, -1 = none, raised.
 TENSOR__FN int tensor__parts(const char *op, tensor_t *x, int64_t dim, tensor_t **out, int max) {
     for (int i = 0; out && i < max; i++) { out[i] = TENSOR__POISON; }
     if (!TENSOR__USABLE(op, "x", x)) { return -1; }
@@ -14784,9 +14786,9 @@ TENSOR_API int (tensor_unbind)(tensor_t *x, int64_t dim, tensor_t **out, int max
     return (int)x->dims[d];
 }
 
-// A view whose dim i steps by mul[i] along x's dim a[i] (0: it is new, of size 1) and by 1 along b[i] (< 0:
-// not), from the element at `begin`. Autograd follows it by the strides x would have if it were contiguous.
-// mul may be negative only if the caller copies the view.
+// A view whose dim i steps by mul[i] along x's dim a[i] (0: the dim is new, of size 1) and by 1 along b[i] (<
+// 0: it does not), from the element at `begin`. Autograd follows it by the strides x would have if it were
+// contiguous. mul may be negative only if the caller copies the view.
 typedef struct tensor__stepped_t {
     int64_t dims[TENSOR_MAX_DIMS], mul[TENSOR_MAX_DIMS], begin[TENSOR_MAX_DIMS];
     int ndim, a[TENSOR_MAX_DIMS], b[TENSOR_MAX_DIMS];
@@ -15068,7 +15070,7 @@ TENSOR__X(expand_as, (tensor_expand_n)) TENSOR__X(reshape_as, (tensor_reshape_n)
 TENSOR__X(view_as, (tensor_view_n))
 #undef TENSOR__X
 
-// At least n dims: new ones of size 1 in front, in 3-d also one behind.
+// At least n dims: new ones of size 1 in front, in 3-d also one at the end.
 TENSOR__FN tensor_t *tensor__atleast(tensor_t *x, int n) {
     if (!TENSOR__USABLE("atleast", "x", x)) { return TENSOR__POISON; }
     if (x->ndim >= n) { return x; }
@@ -15121,7 +15123,7 @@ TENSOR_API int (tensor_is_channels_last)(tensor_t *x) {
     return tensor__live(x) && x->ndim >= 3 && (tensor__last(x->dims, x->ndim, x->strides, NULL) || !x->numel);
 }
 
-// A copy of x, and v, a view of that copy, replaced by src.
+// v is a view of y, a copy of x: v is replaced by src. -> y
 TENSOR__FN tensor_t *tensor__replaced(const char *op, tensor_t *y, tensor_t *v, tensor_t *src) {
     if (v == TENSOR__POISON || !TENSOR__USABLE(op, "src", src)) { return TENSOR__POISON; }
     TENSOR__REFUSE(!tensor__same_shape(v, src), SHAPE, "%s: src %t has not the shape %t of what it replaces",
@@ -15154,8 +15156,8 @@ TENSOR__FN void tensor__grad_reshape(tensor__grad_t *g) {
     g->gx[0] = (tensor_reshape_n)(g->gy[0], g->node->in[0].dims, g->node->in[0].ndim);
 }
 
-// order: x was permuted so, and lies in memory as before that: the next gradient is contiguous. NULL = it was
-// not.
+// order: x was permuted by it, and its memory has the order from before that: the next gradient is
+// contiguous. NULL = x was not permuted.
 TENSOR__FN tensor_t *tensor__slice_backward(tensor_t *g, const tensor__meta_t *x, const tensor_params_t *p,
                                             const int64_t *order) {
     TENSOR__BEGIN(o, TENSOR__ROW(SLICE_BACKWARD), g)
@@ -15195,7 +15197,7 @@ TENSOR__FN void tensor__grad_slice_backward(tensor__grad_t *g) {
     g->gx[0] = tensor__slice(g->gy[0], (int)i[0], i[1], i[2], g->node->in[0].dims[i[0]]);
 }
 
-// The gradient that lies in the span of input 0, as that input.
+// The gradient is in the span of input 0: makes it a tensor of that input's shape.
 TENSOR__FN void tensor__from_span(tensor__grad_t *g) {
     const tensor__meta_t *x = &g->node->in[0];
     tensor_t *y = g->gx[0];
@@ -15250,13 +15252,13 @@ TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
 // >>impl-plain                                    MARK: the short way of small contiguous f32
 //
 // Most ops of small networks are contiguous f32 of one shape in whole vectors. For those the general way
-// (promotion, broadcast, call, iterator) would cost three times the work itself, so their fronts try this
-// way first: its own checks, header and node, the same kernels and the same bits. NULL means "not plain,
-// take the general way"; nothing has been raised then. Rejected: a general way that is as fast for them
-// (the checks alone take as long as 64 additions).
+// (promotion, broadcast, call, iterator) would cost three times the work itself, so their fronts try this way
+// first: its own checks, header and node, the same kernels and the same bits. NULL means "not plain, take the
+// general way"; nothing has been raised then. Rejected: making the general way as fast for them (the checks
+// alone take as long as 64 additions).
 // ------------------------------------------------------------------------------
 
-// body with the value v everywhere in input `slot`: in pieces, since bodies read memory.
+// Calls body with the value v everywhere in input `slot`: in pieces, because bodies read memory.
 TENSOR__FN void tensor__plain_uniform(tensor__body_t body, const void *const *in, int nin, void *const *out,
                                       int nout, const double *p, int64_t n, int slot, float v) {
     float block[TENSOR__BLOCK];
@@ -15271,8 +15273,8 @@ TENSOR__FN void tensor__plain_uniform(tensor__body_t body, const void *const *in
     }
 }
 
-// A fresh contiguous tensor, dims and strides not set; one of f32 and contiguous a's shape. NULL = out of
-// memory, not raised.
+// A fresh contiguous tensor, dims and strides not set; tensor__like: of f32 and contiguous a's shape. NULL =
+// out of memory, not raised.
 TENSOR__INLINE tensor_t *tensor__fresh(tensor__thread_t *th, const char *op, int dtype, int64_t numel,
                                        int ndim) {
     tensor_t *t = tensor__new_header(th, op, dtype, ndim);
@@ -15293,13 +15295,12 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
     for (int d = 0; t && d < a->ndim; d++) {
         t->dims[d] = a->dims[d];
         t->strides[d] = a->strides[d];
-        TENSOR__HIDE(d);                                // or two calls of memcpy for a number or two
+        TENSOR__HIDE(d);                                // else gcc makes two calls of memcpy
     }
     return t;
 }
 
-// What tensor__record does, for the plain door: all shapes are one, so dims and strides stand in the node
-// once.
+// What tensor__record does, for plain ops: all shapes are the same, so dims and strides are in the node once.
 TENSOR__INLINE void tensor__plain_save(tensor__saved_t *v, const tensor_t *t, int source,
                                        const int64_t *dims) {
     TENSOR__HOLD(&t->storage->refs);
@@ -15378,7 +15379,7 @@ TENSOR__INLINE int tensor__plain_arg(const tensor__thread_t *th, const tensor_t 
            (t->home == th || t->home->ctx == th->ctx);
 }
 
-// What the plain doors share. begin: the kernels that a call of row may use past the gate, NULL = none, take
+// What the plain ways share. begin: the kernels that a call of row may use past the gate, NULL = none, take
 // the general way; commit: the call's result t, or poison if it could not be recorded (0, raised).
 TENSOR__INLINE const tensor__isa_t *tensor__plain_begin(const tensor__thread_t *th,
                                                         const tensor__row_t *row) {
@@ -15402,9 +15403,8 @@ TENSOR__INLINE tensor_t *tensor__plain_commit(tensor__thread_t *th, tensor_t *t,
     return TENSOR__POISON;
 }
 
-// The plain door of the gate: contiguous f32 of one shape, whole vectors, no error pending. Most ops of small
-// networks are that, and the general way (promotion, broadcast, call, iterator) would cost three times the
-// work itself. b NULL = unary, or *scalar in its place. NULL = not plain, take the general way.
+// Pointwise ops: contiguous f32 of one shape, whole vectors, no error pending. b NULL = unary, or *scalar in
+// place of b. NULL = not plain, take the general way.
 TENSOR__INLINE tensor_t *tensor__plain(const tensor__row_t *row, tensor_t *a, tensor_t *b,
                                        const double *scalar) {
     tensor__thread_t *th = tensor__self();
@@ -15436,7 +15436,7 @@ TENSOR__INLINE tensor_t *tensor__plain(const tensor__row_t *row, tensor_t *a, te
                                 tensor__plain_record(th, row, a, b, scalar, t));
 }
 
-// The plain door for backward: everything contiguous f32 of the shape of g. 0 = not plain.
+// Backward of pointwise ops: everything is contiguous f32 of the shape of g. 0 = not plain.
 TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed) {
     tensor__node_t *n = g->node;
     tensor_t *gy = g->gy[0];
@@ -15463,7 +15463,8 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed)
     }
     in[4] = (const float *)gy->storage->data + gy->offset;
 
-    // The last result takes the place of a gradient nobody else holds: each element is read before.
+    // The last result overwrites a gradient that nobody else holds: each element is read before it is
+    // written.
     int mine = !passed && gy->refs == 1 && gy->storage->refs == 1;
     void *out[3];
     out[0] = out[1] = out[2] = NULL;
@@ -15483,8 +15484,8 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed)
     return 1;
 }
 
-// The plain door for the place of the largest or smallest of contiguous f32: a policy's choice costs no more
-// than a layer. NULL = not plain.
+// The place of the largest or smallest element of contiguous f32: choosing an action of a policy should not
+// cost more than a layer. NULL = not plain.
 TENSOR__FN tensor_t *tensor__plain_arg_op(const tensor__row_t *row, const tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     const tensor__isa_t *isa = tensor__plain_begin(th, row);
@@ -15498,8 +15499,8 @@ TENSOR__FN tensor_t *tensor__plain_arg_op(const tensor__row_t *row, const tensor
     return tensor__plain_commit(th, t, 1);
 }
 
-// The plain door for the product of two f32 matrices that needs no scratch, b [k, n] or turned [n, k], its
-// bias [n] or NULL, and the pointwise op done to it in place or NULL. NULL = not plain, the general way.
+// The product of two f32 matrices that needs no scratch, b [k, n] or transposed [n, k], its bias [n] or NULL,
+// and the pointwise op applied to it in place or NULL. NULL = not plain, take the general way.
 TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias,
                                            int turned, const tensor__row_t *then) {
     tensor__thread_t *th = tensor__self();
@@ -15555,8 +15556,9 @@ TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a
 // ------------------------------------------------------------------------------
 // >>impl-pointwise                                 MARK: pointwise fronts, casts, in place
 //
-// One front serves all rows; contiguous f32 of up to some thousand elements takes a short way past the
-// general one with the same bodies. Rejected: a function written out per op.
+// One front serves all rows of a kind; contiguous f32 of up to some thousand elements takes the short way of
+// >>impl-plain, with the same bodies. Copies with conversion, in-place twins and the gradient of the rows are
+// here too. Rejected: a function written out per op.
 // ------------------------------------------------------------------------------
 
 // dtypes of a pointwise op: what it is computed in (o->compute) and what it gives. -1 = refused, raised.
@@ -15581,7 +15583,7 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
     return promoted;
 }
 
-// The result has channels innermost if an input has them so; a copy is row-major.
+// The result is channels-last if an input is; a copy is row-major.
 TENSOR__INLINE tensor_t *tensor__finish_images(tensor__op_t *o) {
     for (int i = 0; i < o->nin && o->device && o->row->id != TENSOR_OP_CLONE; i++) {
         tensor__follow(o->out[0], o->in[i]);
@@ -15590,7 +15592,7 @@ TENSOR__INLINE tensor_t *tensor__finish_images(tensor__op_t *o) {
 }
 
 TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
-    if (TENSOR__CASTING(o->th) && o->row->cast == TENSOR__FULL &&     // their kernels take halves
+    if (TENSOR__CASTING(o->th) && o->row->cast == TENSOR__FULL &&     // these kernels take halves
         (promoted == TENSOR_F16 || promoted == TENSOR_BF16)) {
         promoted = TENSOR_F32;
     }
@@ -15628,7 +15630,7 @@ TENSOR__FN tensor_t *tensor__unary(const tensor__row_t *row, tensor_t *x, double
     return tensor__pointwise_finish(&o, x->dtype);
 }
 
-// As above for ops whose formula reads F_P: the parameters are there even if they are 0.
+// As tensor__unary, for ops whose formula reads F_P: the parameters are there even if they are 0.
 TENSOR__FN tensor_t *tensor__unary_p(const tensor__row_t *row, tensor_t *x, double f0, double f1) {
     TENSOR__BEGIN(o, row, x)
     tensor__reals(&o, f0, f1);
@@ -15669,7 +15671,7 @@ TENSOR__FN tensor_t *tensor__ternary(const tensor__row_t *row, tensor_t *a, tens
                                     tensor__promote(in_, 3));
 }
 
-// Elements of x, which has some, in memory order: lowest and one past the highest, relative to the storage.
+// The elements of x, which has some, in memory: the lowest and one past the highest, relative to the storage.
 TENSOR__FN void tensor__extent(const tensor_t *x, int64_t *first, int64_t *end) {
     *first = x->offset;
     *end = x->offset + tensor__length_of(x->dims, x->strides, x->ndim);
@@ -15683,8 +15685,8 @@ TENSOR__FN int tensor__same_view(const tensor_t *a, const tensor_t *b) {
     return 1;
 }
 
-// x = op(x, others) in place, in the way of how. nin counts x; imm stands for input 1 when it is NULL and
-// scalar is set.
+// x = op(x, others) in place, by the functions of how. nin counts x; imm stands for input 1 when it is NULL
+// and scalar is set.
 TENSOR__FN tensor_t *tensor__update_by(const tensor__in_place_t *how, const tensor__row_t *row,
                                        tensor_t *const *list, int nin, int scalar, double imm,
                                        const double *f, int writes_only) {
@@ -15757,7 +15759,7 @@ TENSOR__FN tensor_t *tensor__update(const tensor__row_t *row, tensor_t *const *l
 
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) { return tensor__unary(tensor__row_##ID(), x, 0, 0); }
-// Unary rows without parameters; those with F_P have their own fronts below.
+// Unary rows without parameters; rows with F_P have fronts of their own.
 TENSOR__X(ABS, abs) TENSOR__X(ACOS, acos) TENSOR__X(ASIN, asin) TENSOR__X(ATAN, atan) TENSOR__X(CEIL, ceil)
 TENSOR__X(COS, cos) TENSOR__X(COSH, cosh) TENSOR__X(ERF, erf) TENSOR__X(ERFC, erfc) TENSOR__X(EXP, exp)
 TENSOR__X(EXP2, exp2) TENSOR__X(EXPM1, expm1) TENSOR__X(FLOOR, floor) TENSOR__X(GELU, gelu)
@@ -15777,13 +15779,13 @@ TENSOR__FN int tensor__fractional(double v) {
     return v > -9007199254740992.0 && v < 9007199254740992.0 && v != floor(v);
 }
 
-// A fraction turns integers to f32; an infinite bound is none.
+// A fraction turns integers to f32; an infinite bound is not a bound.
 TENSOR__FN int tensor__clamped(int dtype, double lo, double hi) {
     double v = tensor__fractional(lo) ? lo : hi;
     return tensor__fractional(v) ? tensor__weak(dtype, v) : dtype;
 }
 
-// A bound beyond the far end of an integer dtype would be a result that it cannot hold.
+// A bound beyond the far end of an integer dtype would be a result that the dtype cannot hold.
 TENSOR__FN int tensor__clampable(int dtype, double lo, double hi) {
     if (dtype == TENSOR_BOOL) { return 1; }             // the result is i64
     return (!(lo > 0) || tensor__holds("clamp", dtype, lo)) &&
@@ -15905,7 +15907,7 @@ TENSOR__X(RECIPROCAL, reciprocal) TENSOR__X(ROUND, round) TENSOR__X(RSQRT, rsqrt
 TENSOR__X(SIN, sin) TENSOR__X(SQUARE, square) TENSOR__X(TAN, tan) TENSOR__X(TRUNC, trunc)
 #undef TENSOR__X
 
-// With one or two numbers; those of three operands.
+// Rows with one or two numbers; rows of three operands.
 #define TENSOR__X(ID, name, params, f0, f1)                                                                  \
     TENSOR_API tensor_t *(tensor_##name) params {                                                            \
         double f[2] = {f0, f1};                                                                              \
@@ -15963,7 +15965,7 @@ TENSOR_API tensor_t *(tensor_copy_)(tensor_t *x, tensor_t *src) {
     TENSOR__RETURN(tensor__copy_by(&tensor__in_place, x, src));
 }
 
-// As copy_, of tensors that are there, where nothing is recorded.
+// As copy_, for tensors that are usable, where nothing is recorded.
 TENSOR__FN tensor_t *tensor__write(tensor_t *x, tensor_t *src) {
     return tensor__copy_by(&tensor__in_place_unrecorded, x, src);
 }
@@ -15993,7 +15995,7 @@ TENSOR_API tensor_t *(tensor_zero_)(tensor_t *x) { return (tensor_fill_)(x, 0); 
 
 TENSOR__COLD
 
-// value where mask is true; name is the op's in errors.
+// value where mask is true; name: the op's, in errors.
 TENSOR__FN tensor_t *tensor__fill_masked(const char *name, tensor_t *x, tensor_t *mask, tensor_t *value) {
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = x->ndim;
@@ -16013,7 +16015,7 @@ TENSOR_API tensor_t *(tensor_masked_fill)(tensor_t *x, tensor_t *mask, double va
     TENSOR__RETURN(tensor__fill_masked("masked_fill", x, mask, v));
 }
 
-// A value that is a tensor: 0-d, in x's dtype.
+// The value is a tensor: 0-d, in x's dtype.
 TENSOR__FN tensor_t *tensor__fill_value(const char *name, tensor_t *x, tensor_t *value) {
     TENSOR__REFUSE(value->ndim, SHAPE, "%s: value %t must be 0-d", name, value);
     return (tensor_to)(value, x->dtype);
@@ -16080,7 +16082,7 @@ TENSOR_API tensor_t *(tensor_logit)(tensor_t *x, double eps) {
     TENSOR__MARK1(x)
     TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_logit, (tensor_logit)(cast_[0], eps), x)
     if (!tensor__is_float(x->dtype)) { x = tensor_to(x, TENSOR_F32); }
-    if (eps > 0.5) {                    // the bounds are crossed: what is below the lower one takes it
+    if (eps > 0.5) {                    // the bounds are crossed: numbers below the lower one become it
         tensor_t *low = tensor_scalar(eps, (tensor_dtype_t)x->dtype);
         x = tensor_where(tensor_lt_scalar(x, eps), low, tensor_clamp_max(x, 1 - eps));
     } else if (eps >= 0) {
@@ -16106,8 +16108,8 @@ TENSOR_API tensor_t *(tensor_signbit)(tensor_t *x) {
     TENSOR__RETURN(tensor_lt_scalar(x, 0));
 }
 
-// y, a constant where it is defined, as a function of x: its gradient is 0, and no NaN comes from where y
-// jumps.
+// y, which is constant wherever it is defined, as a function of x: its gradient is 0, and no NaN comes from
+// the places where y jumps.
 TENSOR__FN tensor_t *tensor__constant_of(tensor_t *y, tensor_t *x) {
     if (!tensor__live(y) || !tensor_grad_enabled() || !tensor__sync_needs_grad(tensor__self(), x)) {
         return y;
@@ -16198,11 +16200,12 @@ TENSOR_API tensor_t *(tensor_to)(tensor_t *x, int to) {
 TENSOR__FRONT(contiguous, (tensor_t *x),
     tensor__live(x) && (x->flags & TENSOR__CONTIGUOUS) ? x : (tensor_clone)(x))
 
-// Halves are computed in f32 and rounded once, by the edge: as the fused kernel does.
+// Halves are computed in f32 and rounded once, by the edge, as the fused kernel does.
 TENSOR__FN tensor_t *tensor__wide(tensor_t *t) {
     return t->dtype == TENSOR_F16 || t->dtype == TENSOR_BF16 ? (tensor_to)(t, TENSOR_F32) : t;
 }
 
+// The text of the rows as differentiable tensor ops, for the derivative of a derivative.
 #define F_A tensor__wide(tensor__grad_in(g, 0))
 #define F_B tensor__wide(tensor__grad_in(g, 1))
 #define F_C_ tensor__wide(tensor__grad_in(g, 2))
@@ -16325,7 +16328,7 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
         a->contiguous = v->contiguous;
     }
     tensor__arg(&arg[4], gy, TENSOR_READ);
-    for (int i = 0; i < 5 && gy->device && !last; i++) {    // one row-major gradient does not spread
+    for (int i = 0; i < 5 && gy->device && !last; i++) {    // a row-major gradient does not spread
         last = arg[i].data && arg[i].ndim == gy->ndim && tensor__last_arg(&arg[i]);
     }
     for (int k = 0; k < count; k++) {
@@ -16349,12 +16352,12 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-reduce                                    MARK: reductions, rows
+// >>impl-reduce                                    MARK: reductions
 //
-// REDUCE keeps the dims outside mask i[0] and runs over the rest: whole rows in leaves of 1024 under a
-// double, leading dims by adding rows into a block, anything else through the iterator's blocks. ROWS works
-// on contiguous rows of the last dim; its fronts move the dim there. Rejected: sums in the order of a plain
-// loop (the error grows with n, threads would change it), a kernel for each set of dims.
+// REDUCE keeps the dims outside mask i[0] and runs over the rest: whole rows in leaves of 1024 that are
+// summed in double, leading dims by adding rows into a block, anything else through the iterator's blocks.
+// Ops on rows of the last dim are in >>impl-rows. Rejected: sums in the order of a plain loop (the error
+// grows with n, threads would change it), a kernel for each set of dims.
 // ------------------------------------------------------------------------------
 
 enum { TENSOR__LEAF = 1024, TENSOR__CHUNK = 65536 };
@@ -16363,12 +16366,12 @@ typedef struct tensor__acc_t { double d; int64_t i; } tensor__acc_t;
 typedef struct tensor__reduce_t {
     int id, klass, dtype, size, nk, nr, reference;
     int64_t kd[TENSOR_MAX_DIMS], ks[TENSOR_MAX_DIMS], rd[TENSOR_MAX_DIMS], rs[TENSOR_MAX_DIMS];
-    int64_t kept, reduced, chunk, chunks, first;     // first: the output that part begins with
+    int64_t kept, reduced, chunk, chunks, first;     // first: the output that `part` begins with
     const char *x;
     tensor_arg_t *y;
     const tensor__isa_t *isa;
     tensor__acc_t *part;
-    // n elements in the compute type into a
+    // adds n elements in the compute type to a
     void (*leaf)(const struct tensor__reduce_t *r, tensor__acc_t *a, const void *block, int64_t n);
 } tensor__reduce_t;
 
@@ -16424,8 +16427,8 @@ TENSOR__INLINE void tensor__acc_join(const tensor__reduce_t *r, tensor__acc_t *a
     }
 }
 
-// A leaf in the compute type into the accumulator. id is a constant where this is inlined, once per row: no
-// row reaches the kernels of another.
+// Adds a leaf in the compute type to the accumulator. id is a constant where this is inlined, once per row,
+// so that no row reaches the kernels of another.
 TENSOR__INLINE void tensor__acc_leaf(const int id, const tensor__reduce_t *r, tensor__acc_t *a,
                                      const void *block, int64_t n) {
     tensor__acc_t v;
@@ -16574,8 +16577,8 @@ TENSOR__FN void tensor__merge_dim(int64_t *dims, int64_t *strides, int *n, int64
     strides[(*n)++] = stride;
 }
 
-// Few outputs over much data: chunks of a length that depends on the shape alone, combined in order. As many
-// outputs at once as have their parts on the stack.
+// Few outputs over much data: chunks whose length depends on the shape alone are combined in order, for as
+// many outputs at once as have room for their parts on the stack.
 enum { TENSOR__MOST_PARTS = 64, TENSOR__PARTS_AT_ONCE = 4 };
 
 TENSOR__FN TENSOR__NOINLINE void tensor__reduce_parts(tensor__reduce_t *r) {
@@ -16733,7 +16736,7 @@ TENSOR__FN tensor_t *tensor__sum_to(tensor_t *g, const int64_t *dims, int ndim) 
     return (tensor_reshape_n)(s, dims, ndim);
 }
 
-// The shape a reduction had with keepdim, and a tensor of the reduced shape brought back to it.
+// The shape that a reduction had with keepdim: reshapes t, of the reduced shape, back to it.
 TENSOR__FN tensor_t *tensor__kept(const tensor__grad_t *g, tensor_t *t) {
     const tensor__meta_t *x = &g->node->in[0];
     int64_t dims[TENSOR_MAX_DIMS];
@@ -16765,10 +16768,10 @@ TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
 // ------------------------------------------------------------------------------
 // >>impl-rows                                     MARK: rows of the last dim
 //
-// Softmax and its kin, running sums, norms and arg of extremes work on rows of the last dim; other dims
-// are moved there. f32 goes to the pass's kernels (>>kernel-rows), f64 and integers to plain loops beside
-// them. A task has whole rows, so no sum depends on the number of threads. Rejected: strided kernels (a
-// transpose costs less than rows that miss the cache).
+// Softmax and its relatives, running sums, norms, variance and arg of extremes work on rows of the last dim;
+// other dims are moved there. f32 goes to the pass's kernels (>>kernel-rows), f64 and integers to plain loops
+// beside them. A task has whole rows, so no sum depends on the number of threads. Rejected: strided kernels
+// (a transpose costs less than rows that miss the cache).
 // ------------------------------------------------------------------------------
 
 typedef struct tensor__rowcall_t {
@@ -16778,7 +16781,7 @@ typedef struct tensor__rowcall_t {
     int klass, fast;
 } tensor__rowcall_t;
 
-// One row in double: the reference, and all dtypes but f32.
+// One row in double: the reference, and all dtypes except f32.
 TENSOR__INLINE void tensor__row_f64(const int id, const tensor__rowcall_t *r, const double *x,
                                     const double *x2, double *y, int64_t n) {
     const tensor_params_t *p = r->c->p;
@@ -16875,7 +16878,7 @@ TENSOR__INLINE void tensor__row_f64(const int id, const tensor__rowcall_t *r, co
     }
 }
 
-// Integers: only cumsum, cumprod and argmax come here.
+// Integers: only cumsum, cumprod and argmax get here.
 TENSOR__INLINE void tensor__row_i64(const int id, const tensor__rowcall_t *r, const int64_t *x, int64_t *y,
                                     int64_t n) {
     if (id == TENSOR_OP_CUMSUM) {
@@ -16911,7 +16914,7 @@ TENSOR__INLINE int tensor__row_is_integral(const int id) {
            id == TENSOR_OP_ARGMIN;
 }
 
-// id is a constant where this is inlined, once per row: no row reaches the kernels of another.
+// id is a constant where this is inlined, once per row, so that no row reaches the kernels of another.
 TENSOR__INLINE void tensor__row_task(const int id, void *arg, int64_t task, int worker) {
     tensor__rowcall_t *r = (tensor__rowcall_t *)arg;
     tensor_call_t *c = r->c;
@@ -17008,8 +17011,8 @@ TENSOR__FN int tensor__needs_float(const char *op, tensor_t *x) {
     return 1;
 }
 
-// Front of ROWS: x with dim moved last and contiguous. drop: the result has one element per row (keepdim:
-// size 1). dtype of the result, < 0: that of x, which is a float.
+// Front of ROWS: x with dim moved to the end and contiguous. drop: the result has one element per row
+// (keepdim: size 1). dtype: that of the result, < 0: that of x, which is a float.
 TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int64_t dim, int drop,
                                      int keepdim, int dtype, int64_t i0, double f0) {
     TENSOR__MARK
@@ -17142,8 +17145,8 @@ TENSOR_API tensor_t *(tensor_std_dim)(tensor_t *x, int64_t dim, double correctio
 
 TENSOR__MADE(std, (tensor_t *x, double correction), (tensor_std_dim)(tensor__flat(x), 0, correction, 0))
 
-// x at indices along dim, and these; drop: dim, of size 1, goes. The value is gathered, so its gradient goes
-// to the chosen places alone.
+// x at the indices `at` along dim, and these indices; drop: dim, of size 1, is removed. The value is
+// gathered, so its gradient goes to the chosen places alone.
 TENSOR__FN tensor_pair_t tensor__chosen(tensor_t *x, int64_t dim, tensor_t *at, int drop) {
     tensor_pair_t p;
     p.indices = at;
@@ -17161,7 +17164,7 @@ TENSOR__FN tensor_pair_t tensor__chosen(tensor_t *x, int64_t dim, tensor_t *at, 
     return p;
 }
 
-// The end of an op with several results, or poison in all of them.
+// Ends an op with several results, or puts poison into all of them.
 TENSOR__FN tensor_t *tensor__tidy_n(tensor__thread_t *th, int64_t mark, tensor_t **list, int n,
                                     const char *function) {
     uint32_t mine = 0, poison = 0;
@@ -17225,13 +17228,13 @@ TENSOR__FN void tensor__grad_log_softmax(tensor__grad_t *g) {
 
 TENSOR__FN void tensor__grad_logsumexp(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0), *y = tensor_unsqueeze(tensor__grad_out(g, 0), -1);
-    // An all -inf row has no direction: gradient 0, not NaN.
+    // An all -inf row has no direction: its gradient is 0, not NaN.
     tensor_t *dead = tensor_logical_and(tensor_isinf(y), tensor_lt_scalar(y, 0));
     tensor_t *w = tensor_exp(tensor_sub(x, tensor_masked_fill(y, dead, 0)));
     g->gx[0] = tensor_mul(tensor_unsqueeze(g->gy[0], -1), w);
 }
 
-// The same row the other way round.
+// The same row in reverse.
 TENSOR__FN void tensor__grad_cumsum(tensor__grad_t *g) {
     g->gx[0] = tensor__rows_op(TENSOR__ROW(CUMSUM), g->gy[0], -1, 0, 0, -1, !g->p->i[0], 0);
 }
@@ -17254,13 +17257,13 @@ TENSOR__FN void tensor__grad_norm(tensor__grad_t *g) {
 // ------------------------------------------------------------------------------
 // >>impl-statistics                               MARK: statistics over several dims
 //
-// Made of the reductions and rows above: over several dims those are joined to one row first; ops with two
-// results return both. Their gradients are those of what they are made of, but for scans, which have their
-// own. Rejected: kernels of their own (none is what a program waits for).
+// Made of reductions and rows: several dims are joined to one row first; ops with two results return both.
+// Their gradients are those of the ops they are made of, except for scans, which have their own. Distances,
+// covariance and trapezoids are here too. Rejected: kernels of their own (programs do not wait for these).
 // ------------------------------------------------------------------------------
 
-// The dims given (n = 0: all) moved to the end, in their order, as one; kept: the shape with 1 in their
-// place, or without them. Poison = raised.
+// The given dims (n = 0: all) are moved to the end, in their order, and joined to one; kept: the shape with 1
+// in their place, or without them. Poison = raised.
 TENSOR__FN tensor_t *tensor__gathered(const char *op, tensor_t *x, const int64_t *dims, int n, int keepdim,
                                       tensor_shape_t *kept) {
     int64_t count = 1;
@@ -17407,7 +17410,7 @@ TENSOR_API tensor_t *(tensor_aminmax_dim)(tensor_t *x, int64_t dim, int keepdim,
 }
 #undef TENSOR__RETURN_TWO
 
-// x moved along the last dim by one place, value where none is left: x_(k-1), or x_(k+1) if back.
+// x moved along the last dim by one place, with value where no element is left: x_(k-1), or x_(k+1) if back.
 TENSOR__FN tensor_t *tensor__shift(tensor_t *x, int back, double value) {
     if (!tensor__live(x) || x->numel == 0) { return x; }
     int64_t n = TENSOR__WIDE(x);
@@ -17417,7 +17420,7 @@ TENSOR__FN tensor_t *tensor__shift(tensor_t *x, int back, double value) {
     return tensor_cat_n(pair, 2, -1);
 }
 
-// y_k = a_k + b_k y_(k-1) along the last dim, the other way round if back.
+// y_k = a_k + b_k y_(k-1) along the last dim, in reverse if back.
 TENSOR__FN tensor_t *tensor__linear_scan(tensor_t *a, tensor_t *b, int back) {
     TENSOR__BEGIN(o, TENSOR__ROW(LINEAR_SCAN), tensor_contiguous(a), tensor_contiguous(b))
     tensor__ints(&o, back, 0);
@@ -17518,7 +17521,7 @@ TENSOR_API tensor_t *(tensor_cdist)(tensor_t *a, tensor_t *b, double p) {
         tensor_t *none = tensor_le_scalar(d, 0);        // distance 0 has gradient 0
         TENSOR__RETURN(tensor_masked_fill(tensor_sqrt(tensor_masked_fill(d, none, 1)), none, 0));
     }
-    if (p == (double)INFINITY && TENSOR__WIDE(a) == 0) { p = 1; }       // no coordinate: 0, no error
+    if (p == (double)INFINITY && TENSOR__WIDE(a) == 0) { p = 1; }       // no coordinates: 0, not an error
     TENSOR__RETURN(tensor_norm_p_dims(tensor_sub(tensor_unsqueeze(a, -2), tensor_unsqueeze(b, -3)), p, &k, 1,
                                       0));
 }
@@ -17593,7 +17596,7 @@ TENSOR_API tensor_t *(tensor_corrcoef)(tensor_t *x) {
 //
 // Products of any kind become a batch of GEMMs on views; einsum and tensordot only arrange dims for it.
 // Rejected: copies of transposed operands (the GEMM reads both layouts), a front of its own per shape
-// (matmul, mm, bmm and mv differ in checks alone).
+// (matmul, mm, bmm and mv differ only in their checks).
 // ------------------------------------------------------------------------------
 
 typedef struct tensor__matmul_t { tensor__gemm_t g; uint64_t offset_bytes; } tensor__matmul_t;
@@ -17604,7 +17607,7 @@ TENSOR__FN int64_t tensor__batch_of(const tensor_arg_t *y) {
     return n;
 }
 
-// The call as GEMM, batch offsets not filled yet.
+// Describes the call as GEMM, batch offsets not filled yet.
 TENSOR__FN void tensor__matmul_describe(const tensor_call_t *c, tensor__matmul_t *m) {
     const tensor_arg_t *a = &c->arg[0], *b = &c->arg[1], *y = &c->arg[2];
     m->g.m = a->dims[a->ndim - 2];
@@ -17753,7 +17756,7 @@ TENSOR__FN tensor_t *tensor__add_product(const char *op, tensor_t *(*product)(te
     TENSOR__MARK
     TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_addmm,
                      tensor__add_product(op, product, cast_[0], cast_[1], cast_[2], beta, alpha), x, a, b)
-    int outer = product == (tensor_outer);          // addr promotes, the others want one dtype
+    int outer = product == (tensor_outer);          // addr promotes, the others need one dtype
     if (tensor__live(x) && tensor__live(a) && tensor__live(b) && (outer || a->dtype == b->dtype)) {
         TENSOR__REFUSE(!outer && x->dtype != a->dtype, DTYPE, "%s: x is %y, a is %y; use tensor_to", op, x,
                        a);
@@ -17815,7 +17818,7 @@ TENSOR_API tensor_t *(tensor_linalg_vecdot)(tensor_t *a, tensor_t *b, int64_t di
     TENSOR__RETURN(s == TENSOR__POISON ? s : tensor_to(s, y->dtype));
 }
 
-// The diagonal of the last two dims, moved to one last dim: every (n + 1)-th element of the rows end to end.
+// The diagonal of the last two dims as one last dim: every (n + 1)-th element of the rows laid end to end.
 TENSOR__FN tensor_t *tensor__diagonal(tensor_t *x) {
     TENSOR__MARK
     if (!tensor__live(x)) { return TENSOR__POISON; }
@@ -17858,7 +17861,7 @@ TENSOR__FN void tensor__label_sum(tensor__labelled_t *a, uint64_t keep) {
     while (n) { tensor__label_drop(a, (int)dims[--n]); }
 }
 
-// The dims in the order of labels given.
+// Permutes the dims to the given order of labels.
 TENSOR__FN tensor_t *tensor__label_order(const tensor__labelled_t *a, const int8_t *order, int n) {
     int64_t perm[TENSOR_MAX_DIMS];
     for (int d = 0; d < n; d++) { perm[d] = tensor__label_at(a, order[d]); }
@@ -17880,8 +17883,8 @@ TENSOR__FN tensor_t *tensor__label_matrix(const tensor__labelled_t *a, const int
     return tensor_reshape_n(expanded ? tensor_expand_n(x, full, n) : x, three, 3);
 }
 
-// a = sum over the labels that are not kept of a b, its dims: those of both, of a alone, of b alone. Sizes of
-// 1 broadcast. 0 = failed, raised.
+// a = the sum of a b over the labels that are not kept. Its dims are those of both, of a alone, of b alone.
+// Sizes of 1 broadcast. 0 = failed, raised.
 TENSOR__FN int tensor__contract(const char *op, tensor__labelled_t *a, tensor__labelled_t *b, uint64_t keep) {
     uint64_t in_a = 0, in_b = 0;
     for (int d = 0; d < a->n; d++) { in_a |= (uint64_t)1 << a->label[d]; }
@@ -18000,8 +18003,8 @@ TENSOR_API tensor_t *(tensor_inner)(tensor_t *a, tensor_t *b) {
     return tensor__named(tensor__self(), (tensor_tensordot_dims)(a, b, &last, &last, 1), __func__);
 }
 
-// The labels of one term: letters are 0..51 (A-Z, a-z), the dims of ... the labels up to 59. Gives the end of
-// the term, NULL after raising.
+// The labels of one term: letters are 0..51 (A-Z, a-z), the dims of ... are the labels up to 59. -> the end
+// of the term, NULL after raising.
 TENSOR__FN const char *tensor__einsum_term(const char *s, tensor__labelled_t *a, const char *equation,
                                            int k) {
     int letters = 0, dots = 0, n = 0;
@@ -18148,7 +18151,7 @@ TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *li
     TENSOR__RETURN(tensor__label_order(&acc, out, acc.n));
 }
 
-// Best brackets for products of matrices dims[i] x dims[i+1] (Cormen et al., Introduction to Algorithms,
+// The best order of the products of matrices dims[i] x dims[i+1] (Cormen et al., Introduction to Algorithms,
 // 15.2): cut[i][j] is where the product of i..j is split.
 TENSOR__FN tensor_t *tensor__chain(tensor_t *const *list, const int64_t *cut, int n, int i, int j) {
     if (i == j) { return list[i]; }
@@ -18218,7 +18221,7 @@ TENSOR_API tensor_t *(tensor_kron)(tensor_t *a, tensor_t *b) {
     TENSOR__RETURN(tensor_reshape_n(y, dims, n));
 }
 
-// The three places along d moved on by k.
+// The three places along d, rotated by k.
 TENSOR__FN tensor_t *tensor__roll3(tensor_t *x, int d, int k) {
     if (x == TENSOR__POISON) { return x; }
     tensor_t *const parts[2] = {tensor__slice(x, d, k, 1, 3 - k), tensor__slice(x, d, 0, 1, k)};
@@ -18301,11 +18304,11 @@ TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
 // ------------------------------------------------------------------------------
 // >>impl-linalg                                   MARK: factorisations, solvers, norms
 //
-// Factorisations are plain algorithms of the textbooks in doubles: a matrix is copied into the worker's
-// scratch in rows, worked on there, rounded once on its way out. Items of a batch are cut over threads.
+// Factorisations are plain textbook algorithms in double: a matrix is copied into the worker's scratch in
+// rows, factorised there, and rounded once when it is written. Items of a batch are cut over threads.
 // Solvers, inverses, norms and gradients are made of them and of products. Rejected: calling LAPACK (a
-// dependency, and results that differ from one machine to the next), f32 arithmetic (half the memory, but
-// a condition number of 1e4 leaves three digits), blocking (nothing to gain below some 500 rows).
+// dependency, and results that differ from one machine to the next), f32 arithmetic (half the memory, but a
+// condition number of 1e4 leaves three digits), blocking (nothing to gain below some 500 rows).
 // ------------------------------------------------------------------------------
 
 typedef struct tensor__la_t {
@@ -18317,7 +18320,7 @@ typedef struct tensor__la_t {
 
 TENSOR__END
 
-// Four chains: the sum does not wait for each addition.
+// Four chains, so that the sum does not wait for each addition.
 TENSOR__FN double tensor__la_dot(const double *x, const double *y, int64_t n) {
     double s[4] = {0, 0, 0, 0};
     int64_t i = 0;
@@ -18333,7 +18336,7 @@ TENSOR__FN void tensor__la_axpy(double *TENSOR__RESTRICT y, double a, const doub
     for (int64_t i = 0; i < n; i++) { y[i] += a * x[i]; }
 }
 
-// (x, y) turned: c x + s y, c y - s x.
+// Rotates (x, y): c x + s y, c y - s x.
 TENSOR__FN void tensor__la_turn(double *TENSOR__RESTRICT x, double *TENSOR__RESTRICT y, double c, double s,
                                 int64_t n) {
     for (int64_t i = 0; i < n; i++) {
@@ -18356,7 +18359,7 @@ TENSOR__FN void tensor__la_identity(double *x, int64_t m, int64_t n) {
     for (int64_t i = 0; i < m && i < n; i++) { x[i * n + i] = 1; }
 }
 
-// The power of two that brings the largest element to about 1; 0 if x is 0, NaN if an element is no number.
+// The power of two that brings the largest element to about 1; 0 if x is 0, NaN if an element is not finite.
 TENSOR__FN double tensor__la_scale(const double *x, int64_t n) {
     double big = 0;
     for (int64_t i = 0; i < n; i++) { big = tensor__max_f64(big, fabs(x[i])); }
@@ -18501,8 +18504,8 @@ TENSOR__FN int tensor__la_eigh(double *a, int64_t n, double *d, double *z, doubl
 
 // Singular values s, descending, of the matrix whose n columns are the rows of a (length m >= n): left
 // vectors in the rows of u (`rows` of them, n or m), right ones in the rows of v. g: n n, w: 3 n doubles.
-// One-sided Jacobi (Golub & Van Loan 8.6.3) after a change of basis that leaves it little to do, to the
-// eigenvectors of aT a (preconditioning it: Drmac & Veselic, SIAM J. Matrix Anal. Appl. 29, 2008).
+// One-sided Jacobi (Golub & Van Loan 8.6.3) after a change of basis to the eigenvectors of aT a, which leaves
+// it little to do (preconditioning: Drmac & Veselic, SIAM J. Matrix Anal. Appl. 29, 2008).
 TENSOR__FN int tensor__la_svd(double *a, int64_t m, int64_t n, double *u, int64_t rows, double *s, double *v,
                               double *g, double *w) {
     double scale = tensor__la_scale(a, m * n), most = 0;
@@ -18562,7 +18565,7 @@ TENSOR__FN int tensor__la_svd(double *a, int64_t m, int64_t n, double *u, int64_
     }
     for (int64_t i = 0; i < n && scale != 0; i++) { s[i] /= scale; }
 
-    // The rest of an orthonormal basis: the unit vector least covered, made orthogonal twice to all.
+    // The rest of an orthonormal basis: the unit vector least covered, made orthogonal to all others twice.
     for (; have < rows; have++) {
         double *x = u + have * m, least = 2;
         int64_t best = 0;
@@ -18586,7 +18589,7 @@ TENSOR__FN int tensor__la_svd(double *a, int64_t m, int64_t n, double *u, int64_
     return 1;
 }
 
-// One item in and out; turn: transposed. rows x cols are those of the copy in scratch.
+// Copies one item in and out; turn: transposed. rows x cols are those of the copy in scratch.
 TENSOR__FN void tensor__la_load(double *to, const tensor_arg_t *x, int64_t item, int turn) {
     int d = x->ndim - 2, r = d + turn, c = d + 1 - turn, size = tensor__sizes[x->dtype];
     const char *at = (const char *)x->data + tensor__offset_of(item, x->dims, x->strides, d) * size;
@@ -18847,7 +18850,7 @@ TENSOR_API tensor_t *(tensor_linalg_cholesky)(tensor_t *x, int upper) {
 
 TENSOR_API tensor_t *(tensor_cholesky)(tensor_t *x, int upper) { return (tensor_linalg_cholesky)(x, upper); }
 
-// Both with the batch dims of both. 0 = they do not fit, raised.
+// Expands both to the batch dims of both. 0 = they do not fit, raised.
 TENSOR__FN int tensor__la_pair(const char *op, tensor_t **a, tensor_t **b) {
     int n = 0;
     TENSOR__REFUSE_AS(0, (*a)->dtype != (*b)->dtype, DTYPE,
@@ -18926,7 +18929,7 @@ TENSOR__FRONT(linalg_inv, (tensor_t *x),
     tensor__named(tensor__self(), tensor__inv("linalg_inv", x), __func__))
 TENSOR__FRONT(inverse, (tensor_t *x), tensor__named(tensor__self(), tensor__inv("inverse", x), __func__))
 
-// Determinant, sign, log; the determinant alone stays unless `all`.
+// Determinant, sign, log; only the determinant is visible unless `all`.
 TENSOR__FN int tensor__det(tensor__op_t *o, tensor_t *x, int all) {
     if (!tensor__la_begin(o, TENSOR__ROW(LINALG_DET), x, NULL, 1)) { return 0; }
     for (int i = 0; i < 3; i++) { tensor__la_result(o, x->dtype, -1, -1); }
@@ -19149,8 +19152,8 @@ TENSOR_API tensor_t *(tensor_linalg_eigvalsh)(tensor_t *x, int upper) {
     return tensor__eigh(&o, x, upper, 0) ? o.out[0] : TENSOR__POISON;
 }
 
-// The arguments of pinv and matrix_rank are usable; x becomes as large as the batches of the tolerances. 0 =
-// raised.
+// Whether the arguments of pinv and matrix_rank are usable; x is expanded to the batches of the tolerances. 0
+// = raised.
 TENSOR__FN int tensor__tolerates(const char *op, tensor_linalg_tolerance_args_t *a) {
     tensor_t **const each[2] = {&a->rtols, &a->atols};
     if (!tensor__no_surplus(op, a->site_, a->options_are_named_) ||
@@ -19176,7 +19179,7 @@ TENSOR__FN int tensor__tolerates(const char *op, tensor_linalg_tolerance_args_t 
     return a->x != TENSOR__POISON;
 }
 
-// Which of s count: the singular values, or the absolute eigenvalues, of a->x.
+// Which elements of s count: s are the singular values, or the absolute eigenvalues, of a->x.
 TENSOR__FN tensor_t *tensor__significant(const tensor_linalg_tolerance_args_t *a, tensor_t *s) {
     double eps = a->x->dtype == TENSOR_F64 ? 2.2204460492503131e-16 : 1.1920928955078125e-07;
     int64_t m = TENSOR__HIGH(a->x), n = TENSOR__WIDE(a->x);
@@ -19188,7 +19191,7 @@ TENSOR__FN tensor_t *tensor__significant(const tensor_linalg_tolerance_args_t *a
         rtol = a->atol > 0 ? 0 : usual;
     }
     tensor_t *rtols = a->rtols, *bound = tensor_amax_dim(s, -1, 1);
-    if (a->atols && !rtols && !(a->rtol > 0) && a->rtol != TENSOR_ZERO) {   // where there is an atol, 0
+    if (a->atols && !rtols && !(a->rtol > 0) && a->rtol != TENSOR_ZERO) {   // with an atol the default is 0
         rtols = tensor_mul_scalar(tensor_to(tensor_le_scalar(a->atols, 0), s->dtype), usual);
     }
     bound = rtols ? tensor_mul(bound, rtols) : tensor_mul_scalar(bound, rtol);
@@ -19301,7 +19304,7 @@ TENSOR__FN tensor_t *tensor__power(const char *op, tensor_t *x, int64_t n) {
     if (!tensor__la_usable(op, "x", x, 1)) { return TENSOR__POISON; }
     tensor_t *y = NULL;
     uint64_t left = n < 0 ? 0 - (uint64_t)n : (uint64_t)n;
-    if (!n) {                           // a function of x all the same, with the gradient 0
+    if (!n) {                           // still a function of x, with the gradient 0
         y = tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x));
         TENSOR__RETURN(tensor_where(tensor_ge_scalar(y, 0), y, x));
     }
@@ -19351,7 +19354,7 @@ TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
     v = tensor_add(tensor_matmul(r, v), tensor__polynomial(670442572800.0, r, 129060195264000.0, q,
                                                            7771770303897600.0, p, 64764752532480000.0, eye));
     tensor_t *y = tensor__solve(TENSOR__ROW(LINALG_SOLVE), tensor_sub(v, u), tensor_add(v, u), 0, 0);
-    tensor_t *solved = y;               // solve's gradient needs it; it is not the caller's to change
+    tensor_t *solved = y;               // solve's gradient needs it; the caller must not change it
     for (; s > 0; s--) { y = tensor_matmul(y, y); }
     y = tensor_to(y, dtype);
     TENSOR__RETURN(y == solved ? tensor_clone(y) : y);
@@ -19404,7 +19407,7 @@ TENSOR__FRONT(linalg_vector_norm, (tensor_t *x, double ord, const int64_t *dims,
     tensor__named(tensor__self(), tensor__vector_norm("linalg_vector_norm", x, ord, dims, n, keepdim),
                   __func__))
 
-// A decimal number with a point, or inf, -inf; NaN = neither. strtod wants the point of the locale.
+// A decimal number with a point, or inf, -inf; NaN = neither. strtod would expect the locale's decimal point.
 TENSOR__FN double tensor__ord(const char *ord) {
     char text[64];
     tensor__text_t t = {text, sizeof text, 0};
@@ -19541,7 +19544,7 @@ TENSOR__FN void tensor__grad_solve_triangular(tensor__grad_t *g) {
     g->gx[0] = upper ? tensor_triu(ga, unit) : tensor_tril(ga, -unit);
 }
 
-// The sum of two of which either may be absent.
+// The sum of two tensors, either of which may be absent.
 TENSOR__FN tensor_t *tensor__plus(tensor_t *a, tensor_t *b) {
     if (a && b) { return tensor_add(a, b); }
     if (a) { return a; }
@@ -19575,7 +19578,7 @@ TENSOR__FN void tensor__grad_det(tensor__grad_t *g) {
     g->gx[0] = tensor__plus(g->gx[0], tensor_mul(c, tensor__stretch(g->gy[0])));
 }
 
-// P L^-T (tril(LT gL, -1) + triu(gU UT)) U^-T for the square part; what is wide or tall follows from it.
+// P L^-T (tril(LT gL, -1) + triu(gU UT)) U^-T for the square part; wide and tall matrices follow from it.
 TENSOR__FN void tensor__grad_lu_factor(tensor__grad_t *g) {
     tensor_t *lu = tensor__grad_out(g, 0), *pivots = tensor__grad_out(g, 1), *gy = g->gy[0];
     if (!tensor__live(lu) || !tensor__live(pivots) || !gy) { return; }
@@ -19606,7 +19609,8 @@ TENSOR__FN void tensor__grad_lu_factor(tensor__grad_t *g) {
     g->gx[0] = tensor_scatter(tensor_zeros_like(all), -2, tensor__row_index(order, all), all);
 }
 
-// (gQ + Q copyltu(R gRT - gQT Q)) R^-T, copyltu(M) = tril(M) + tril(M, -1)T; a wide x is square and more.
+// (gQ + Q copyltu(R gRT - gQT Q)) R^-T, copyltu(M) = tril(M) + tril(M, -1)T; a wide x is a square one with
+// more columns.
 TENSOR__FN void tensor__grad_qr(tensor__grad_t *g) {
     tensor_t *q = tensor__grad_out(g, 0), *r = tensor__grad_out(g, 1);
     tensor_t *gq = g->gy[0], *gr = g->gy[1];
@@ -19685,7 +19689,7 @@ TENSOR__FN void tensor__grad_svd(tensor__grad_t *g) {
     g->gx[0] = tensor__plus(y, in ? tensor_matmul(tensor_matmul(u, in), vh) : NULL);
 }
 
-// -pT gT... written for p = pinv(x): -(p g' p)T + the parts outside range and kernel, g' = gT.
+// For p = pinv(x): -(p g' p)T + the parts outside range and kernel, g' = gT.
 TENSOR__FN void tensor__grad_pinv(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0), *p = tensor__grad_out(g, 0), *gt = tensor_mT(g->gy[0]);
     tensor_t *pt = tensor_mT(p), *k = tensor_matmul(gt, p), *kp = tensor_matmul(k, pt);
@@ -19697,13 +19701,12 @@ TENSOR__FN void tensor__grad_pinv(tensor__grad_t *g) {
 TENSOR__END
 
 // ------------------------------------------------------------------------------
-// >>impl-index                                     MARK: joining, indexing
+// >>impl-index                                     MARK: indexing
 //
 // All index kernels see x and index contiguous and walk index in order, so sums at one place are
-// deterministic. Every index is looked at before the first element is written. Indexing by several tensors
-// is one index_select over their dims joined. Rejected: atomic adds or a sort of the indices by threads
-// (the order of sums would vary), a check per element while writing (half a change would stay).
-// ------------------------------------------------------------------------------
+// deterministic. Every index is checked before the first element is written. Masks and indexing by several
+// tensors are in >>impl-join. Rejected: atomic adds or a sort of the indices by threads (the order of sums
+// would vary), a check per element while writing (half of a change would stay).
 
 TENSOR__FN int tensor__check_index(tensor_call_t *c, const tensor_arg_t *index, int64_t size) {
     int64_t block[TENSOR__BLOCK];
@@ -19765,7 +19768,8 @@ TENSOR__INLINE void tensor__add_elements(char *to, int sum, const char *from, in
     for (int64_t i = 0; i < n; i++) { d[i] += s[i]; }
 }
 
-// GATHER where index has x's sizes but along dim: a piece of the flat result, no multi-index to carry on.
+// GATHER where index has x's sizes except along dim: a piece of the flat result, without a running
+// multi-index.
 typedef struct tensor__gather_t {
     const char *x, *index;
     char *y;
@@ -19797,7 +19801,7 @@ TENSOR__FN void tensor__gather_task(void *arg, int64_t task, int worker) {
 #undef TENSOR__X
 }
 
-// *to = *to times, or the larger or smaller of it and *from; NaN wins.
+// *to = *to times *from, or the larger or smaller of both; NaN wins.
 TENSOR__FN void tensor__combine(char *to, const char *from, int dtype, int64_t how) {
     if (tensor__is_float(dtype)) {
         double a;
@@ -19829,7 +19833,8 @@ TENSOR__FN int tensor__by_rows(int id) {
     return id == TENSOR_OP_INDEX_SELECT || id == TENSOR_OP_INDEX_ADD || id == TENSOR_OP_INDEX_COPY;
 }
 
-// Sums of f32, f16 and bf16 are taken in double where many fall to an element on average: scratch for them.
+// Sums of f32, f16 and bf16 are taken in double where an element gets many terms on average: scratch for
+// them.
 TENSOR__FN uint64_t tensor__scratch_index(const tensor_call_t *c) {
     const tensor_arg_t *x = &c->arg[0], *index = &c->arg[1];
     int64_t n = x->dims[c->p->i[0]], each = c->row->id == TENSOR_OP_INDEX_ADD && n ? x->numel / n : 1;
@@ -19909,8 +19914,8 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
     return 0;
 }
 
-// INDEX: each element's indices (broadcast inputs) as one flat place; i[k] = size index k runs over, negative
-// ones count from its end.
+// INDEX: each element's indices (broadcast inputs) as one flat place; i[k] = the size that index k runs over;
+// negative indices count from its end.
 TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
     tensor_arg_t *y = &c->arg[c->nin];
     tensor__iter_t it;
@@ -19954,8 +19959,8 @@ TENSOR__FN tensor_t *tensor__places(tensor_t *const *index, const int64_t *sizes
     return tensor__finish(&o);
 }
 
-// Front of them: checks dtypes and shapes, makes everything contiguous. 0-d operands count as [1]. update: in
-// place, which needs a contiguous x; another is written back.
+// Front of these rows: checks dtypes and shapes, makes everything contiguous. 0-d operands count as [1].
+// update: in place, which needs a contiguous x; the result is copied back into any other x.
 TENSOR__FN tensor_t *tensor__index_op(const tensor__row_t *row, tensor_t *x, int64_t dim, tensor_t *index,
                                       tensor_t *src, int how,
                                       const tensor__in_place_t *update) {
@@ -20020,7 +20025,7 @@ TENSOR__FRONT(index_select, (tensor_t *x, int64_t dim, tensor_t *index),
 TENSOR__FRONT(gather, (tensor_t *x, int64_t dim, tensor_t *index),
     tensor__index_op(TENSOR__ROW(GATHER), x, dim, index, NULL, 0, NULL))
 
-// value as a tensor of dims with x's dtype and device, for the ops that take a tensor.
+// value as a tensor of the given dims with x's dtype and device, for the ops that take a tensor.
 TENSOR__FN tensor_t *tensor__spread(double value, const tensor_t *x, const int64_t *dims, int ndim) {
     return tensor_expand_n(tensor__filled("scalar", tensor__no_dims, 0, x->dtype, value, x), dims, ndim);
 }
@@ -20096,7 +20101,8 @@ TENSOR__X(INDEX_ADD, index_add) TENSOR__X(INDEX_COPY, index_copy) TENSOR__X(SCAT
 TENSOR__X(SCATTER_ADD, scatter_add)
 #undef TENSOR__X
 
-// By a mask over dim and not as rows copied, whose gradient would count an index that comes twice twice.
+// Made of a mask over dim, not of copied rows: their gradient would count an index that occurs twice two
+// times.
 TENSOR_API tensor_t *(tensor_index_fill_tensor)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *value) {
     TENSOR__MARK2(x, value)
     TENSOR__TAKES(index)
@@ -20128,7 +20134,7 @@ TENSOR__MADE(index_add_alpha, (tensor_t *x, int64_t dim, tensor_t *index, tensor
 TENSOR_API tensor_t *(tensor_scatter_reduce_)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
                                               const char *reduce, int include_self) {
     TENSOR__MARK
-    // The gradient needs x as it was.
+    // The gradient needs x as it was before.
     tensor_t *was = th_->grad_mode ? tensor_clone(x) : x;
     TENSOR__RETURN(tensor_copy_(x, tensor_scatter_reduce(was, dim, index, src, reduce, include_self)));
 }
@@ -20157,7 +20163,7 @@ TENSOR__FN tensor_t *tensor__zeros_meta(const tensor__meta_t *m) {
     return tensor_zeros_n(m->dims, m->ndim, (tensor_dtype_t)m->dtype);
 }
 
-// g cut to the sizes of src's part that index reached, and put back into src's shape.
+// g is cut to the part of src that index reached, and put back into src's shape.
 TENSOR__FN tensor_t *tensor__grad_src(tensor__grad_t *g, tensor_t *part) {
     const tensor__meta_t *src = &g->node->in[2];
     if (part == TENSOR__POISON) { return part; }
@@ -20213,8 +20219,8 @@ TENSOR__FN void tensor__grad_scatter(tensor__grad_t *g) {
     }
 }
 
-// The largest, smallest: g shared by all that are equal to the result. A product without one factor: the
-// product over it, and where exactly one factor is 0, the product with a 1 in its place.
+// The largest, the smallest: all elements that are equal to the result share g. For a product: the product of
+// the others, and where exactly one factor is 0, the product with a 1 in its place.
 TENSOR__FN void tensor__grad_scatter_reduce(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0), *index = tensor__grad_in(g, 1), *src = tensor__grad_in(g, 2);
     tensor_t *gy = g->gy[0], *y = tensor__grad_out(g, 0);
@@ -20241,10 +20247,12 @@ TENSOR__FN void tensor__grad_scatter_reduce(tensor__grad_t *g) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-join                                     MARK: joining, repeating, building
+// >>impl-join                                     MARK: joining, masks, several indices, building
 //
-// Ops that lay tensors beside one another, repeat them or build them from a pattern: cat and stack write
-// into one result, the rest is made of views, index ops and fills. Rejected: a kernel per op.
+// Ops that lay tensors beside one another, select by a mask or by several index tensors, repeat tensors or
+// build them from a pattern: cat and stack write into one result; indexing by several tensors is one
+// index_select over their dims joined; the rest is made of views, index ops and fills. Rejected: a kernel per
+// op.
 // ------------------------------------------------------------------------------
 
 TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
@@ -20252,7 +20260,7 @@ TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
     tensor__op_t o;
     if (!tensor__begin(&o, TENSOR__ROW(CAT), list, n)) { return TENSOR__POISON; }
 
-    // PyTorch's exception: [0] joins with any shape. Its dtype and history count.
+    // PyTorch's exception: [0] joins with any shape. Its dtype and history still count.
     int empty = 0;
     const tensor_t *first = NULL;
     for (int i = 0; i < n; i++) {
@@ -20378,7 +20386,7 @@ TENSOR_API tensor_t *(tensor_tile_n)(tensor_t *x, const int64_t *repeats, int n)
     return (tensor_repeat_n)(x, all, x->ndim);
 }
 
-// y, copied if it is a view of x or lies with gaps: what a function gives that is documented as new.
+// y, copied if it is a view of x or has gaps: for functions whose results are documented as new.
 TENSOR__FN tensor_t *tensor__not_view(tensor_t *y, const tensor_t *x) {
     int copy = y != TENSOR__POISON && (y->storage == x->storage || !(y->flags & TENSOR__CONTIGUOUS));
     return copy ? (tensor_clone)(y) : y;
@@ -20413,7 +20421,7 @@ TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *re
     TENSOR__REFUSE(tensor_item(tensor_min(repeats)) < 0, INDEX,
                    "repeat_interleave: repeats must not be negative");
 
-    // Each source row marks where its copies start; the running count of marks names the row of a place.
+    // Each source row marks where its copies start; the running count of marks is the row of a place.
     tensor_t *ends = tensor_cumsum(tensor_to(repeats, TENSOR_I64), 0), *starts = tensor_sub(ends, repeats);
     int64_t n = tensor_item_i64(tensor_select(ends, 0, -1)), room = n + 1;
     tensor_t *marks = tensor_zeros_n(&room, 1, TENSOR_I64);
@@ -20438,7 +20446,7 @@ TENSOR__FN int tensor__cpu_nonzero(tensor_call_t *c) {
     return 0;
 }
 
-// Places of the true elements of mask (bool) after it was broadcast to dims: [n], or [n, ndim] if apart.
+// Places of the true elements of mask (bool), broadcast to dims first: [n], or [n, ndim] if apart.
 TENSOR__FN tensor_t *tensor__true_places(tensor_t *mask, const int64_t *dims, int ndim, int apart) {
     TENSOR__MARK
     tensor__op_t o;
@@ -20457,7 +20465,7 @@ TENSOR_API tensor_t *(tensor_nonzero)(tensor_t *x) {
     TENSOR__RETURN(tensor__true_places(m, x->dims, x->ndim, 1));
 }
 
-// mask and x broadcast to one shape. 0 = they do not, raised.
+// Broadcasts mask and x to one shape. 0 = they do not fit, raised.
 TENSOR__FN int tensor__masked(const char *name, tensor_t *x, tensor_t *mask, int64_t *dims, int *ndim) {
     *ndim = 0;
     if (!TENSOR__USABLE(name, "x", x) || !TENSOR__USABLE(name, "mask", mask)) { return 0; }
@@ -20767,7 +20775,7 @@ TENSOR_API tensor_t *(tensor_combinations)(tensor_t *x, int r, int with_replacem
     TENSOR__REFUSE(most > 1e12, SHAPE, "combinations: %i of %d elements are too many (%g)", r, x->numel,
                    most);
 
-    // Each choice of i elements, in order, by every element that may come next.
+    // Each choice of i elements, in order, is combined with every element that may come next.
     tensor_t *all = tensor_arange(0, (double)x->numel, 1, TENSOR_I64), *at = tensor_unsqueeze(all, 1);
     for (int i = 1; i < r && tensor__live(at); i++) {
         tensor_t *list[2] = {tensor_repeat_interleave(at, x->numel, 0),
@@ -20868,7 +20876,7 @@ TENSOR_API tensor_t *(tensor_linalg_vander)(tensor_t *x, int64_t n) {
 // patterns (parsing costs less than the reshape's header).
 // ------------------------------------------------------------------------------
 
-// One word of a pattern. group: the dim it belongs to; k: which of the dims "..." stands for.
+// One word of a pattern. group: the dim it belongs to; k: which of the dims that "..." stands for.
 enum { TENSOR__AXES = 24 };
 typedef struct tensor__axis_t { const char *s; int64_t size; int n, group, k, number; } tensor__axis_t;
 
@@ -20894,7 +20902,8 @@ TENSOR__FN int tensor__same_word(const tensor__axis_t *a, const tensor__axis_t *
     return !a->number && !b->number && a->n == b->n && a->k == b->k && !memcmp(a->s, b->s, (size_t)a->n);
 }
 
-// Words of s up to end, "..." standing for dots dims. -> how many, -1 = cannot be read; *groups dims
+// The words of s up to end; "..." stands for `dots` dims. -> how many, -1 = cannot be read; *groups: how many
+// dims
 TENSOR__FN int tensor__words(const char *s, const char *end, int dots, tensor__axis_t *axis, int *groups) {
     int n = 0, open = 0;
     *groups = 0;
@@ -20966,7 +20975,7 @@ TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t 
         left[i].size = sizes[c];
         given |= 1u << c;
     }
-    for (int g = 0; g < gl && !y; g++) {    // and of one name of each dim from x
+    for (int g = 0; g < gl && !y; g++) {    // and, from x, of one name in each dim
         int64_t known = 1, size = x->dims[g];
         int open = -1, bad = 0;
         for (int i = 0; i < nl; i++) {
@@ -21073,7 +21082,7 @@ TENSOR_API int (tensor_check_n)(tensor_t *x, const char *pattern, int64_t *const
         bad = count == TENSOR__AXES - 1 || !tensor__word(s, &word[count]) || (*s == '.' && dots >= 0);
         if (*s == '.') { dots = count; }
         if (bad) { break; }
-        slot[count] = -1;               // which name it is
+        slot[count] = -1;               // the number of the name
         if (word[count].number || *s == '.' || (*s == '_' && word[count].n == 1)) { continue; }
         for (int k = 0; k < count; k++) {
             if (slot[k] >= 0 && tensor__same_word(&word[k], &word[count])) { slot[count] = slot[k]; }
@@ -21119,9 +21128,9 @@ TENSOR_API int tensor_check_with(tensor_check_args_t a) {
 // ------------------------------------------------------------------------------
 // >>impl-sort                                      MARK: sorting, selection, counting
 //
-// Kernels turn a row into unsigned keys in PyTorch's order and give indices only: sorted by radix passes
-// (skipped where all keys share the digit), selected digit by digit from the top. Values are gathered by the
-// fronts, so gather's gradient serves all. Rows are cut over threads. Rejected: comparison sorts (every dtype
+// Kernels turn a row into unsigned keys in PyTorch's order and give only indices: sorted by radix passes
+// (skipped where all keys share the digit), selected digit by digit from the top. The fronts gather the
+// values, so gather's gradient serves all. Rows are cut over threads. Rejected: comparison sorts (every dtype
 // and NaN in each comparison).
 // ------------------------------------------------------------------------------
 
@@ -21236,7 +21245,7 @@ TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
     } else {
         falling = low;
     }
-    int nan_first = falling && !low;        // NaN is the largest, but the running minimum is NaN too
+    int nan_first = falling && !low;        // NaN is the largest value, but the running minimum of NaN is NaN
     uint64_t nan = cls == TENSOR__C_F32 ? UINT32_MAX : UINT64_MAX;
     tensor__entry_t *work = (tensor__entry_t *)c->scratch + (int64_t)worker * 2 * n;
     int64_t end = tensor__least((task + 1) * r->per, r->rows);
@@ -21324,7 +21333,7 @@ TENSOR__FN int tensor__cpu_order(tensor_call_t *c) {
     return 0;
 }
 
-// Front of these rows: dim moved last, where the result has count indices (< 0: as many as x).
+// Front of these rows: dim is moved to the end, where the result has count indices (< 0: as many as x).
 TENSOR__FN tensor_t *tensor__order(const tensor__row_t *row, tensor_t *x, int64_t dim, int64_t count,
                                    int64_t i0, int64_t i1, int64_t i2) {
     TENSOR__MARK
@@ -21398,7 +21407,7 @@ TENSOR__FN tensor_t *tensor__median_all(tensor_t *x, int64_t k) {
     }
     tensor_t *f = tensor__flat(x), *y = tensor__chosen(tensor_detach(f), 0, tensor__rank(f, k, 0), 1).values;
     if (y == TENSOR__POISON || !tensor_grad_enabled() || !tensor__needs_grad(f)) { return y; }
-    // The largest of those equal to it: its gradient is split evenly, as max's.
+    // The largest element shares its gradient evenly with all that are equal to it, as in max.
     tensor_t *same = tensor_logical_or(tensor_eq(f, y), tensor_logical_and(tensor_isnan(f), tensor_isnan(y)));
     return tensor_max(tensor_masked_select(f, same));
 }
@@ -21455,7 +21464,7 @@ TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int
         y = tensor_lerp(y, above, tensor_to(weight, x->dtype));
     }
 
-    // The dim of q goes in front, where dim was stays a 1 if kept.
+    // The dim of q is put in front; dim stays as a 1 if kept.
     y = tensor_movedim(keepdim ? tensor_movedim(tensor_unsqueeze(y, last), last, d) : y, -1, 0);
     return one ? tensor_squeeze(y, 0) : y;
 }
@@ -21473,7 +21482,7 @@ TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int
 TENSOR__X(quantile, 0) TENSOR__X(nanquantile, 1)
 #undef TENSOR__X
 
-// Runs of equal slices of x along dim (flat: of equal elements), in their sorted order or as they stand.
+// Runs of equal slices of x along dim (flat: of equal elements), in sorted order or in the order of x.
 TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t **inverse, tensor_t **counts,
                                     int sorted, const char *function) {
     TENSOR__MARK
@@ -21543,7 +21552,8 @@ TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t
 TENSOR__X(unique, 1) TENSOR__X(unique_consecutive, 0)
 #undef TENSOR__X
 
-// SEARCHSORTED: sorted rows, values; i[0] = right. As PyTorch: NaN goes last, NaN in sorted is never below.
+// SEARCHSORTED: sorted rows, values; i[0] = right. As in PyTorch, NaN goes last, and NaN in sorted is never
+// below.
 typedef struct tensor__search_t { const tensor_call_t *c; int64_t n, per_row; } tensor__search_t;
 
 TENSOR__END
@@ -21699,7 +21709,7 @@ TENSOR_API tensor_t *(tensor_histc)(tensor_t *x, int64_t bins, double low, doubl
 // ------------------------------------------------------------------------------
 // >>impl-random                                    MARK: Philox, distributions
 //
-// Philox of a counter, which is the element's place: any thread can make any part. Rejected: rejection
+// Philox of a counter, which is the place of the element: any thread can make any part. Rejected: rejection
 // sampling with a running state (an element would depend on those before it).
 // ------------------------------------------------------------------------------
 
@@ -21725,7 +21735,7 @@ typedef struct tensor__random_t {
     int direct;                         // y is contiguous f32
 } tensor__random_t;
 
-// The low or the high half of a block, and a number of 53 bits in [0, 1) of it.
+// A number of 64 bits from the low or the high half of a block, and a number in [0, 1) of 53 bits of it.
 TENSOR__INLINE uint64_t tensor__word64(const uint32_t *w, int high) {
     return (uint64_t)w[2 * high + 1] << 32 | w[2 * high];
 }
@@ -21739,7 +21749,7 @@ TENSOR__INLINE void tensor__random_block(const int id, const tensor_call_t *c, i
     uint32_t w[4];
     for (int64_t i = 0; i < n; ) {
         int64_t e = first + i;
-        if (id == TENSOR_OP_RANDINT || id == TENSOR_OP_RAND) {        // two words an element
+        if (id == TENSOR_OP_RANDINT || id == TENSOR_OP_RAND) {        // two words per element
             tensor__philox(c->rng.seed, c->rng.offset, (uint64_t)e >> 1, w);
             uint64_t u = tensor__word64(w, e & 1);
             if (id == TENSOR_OP_RANDINT) {
@@ -21771,7 +21781,7 @@ TENSOR__INLINE void tensor__random_block(const int id, const tensor_call_t *c, i
     }
 }
 
-// id is a constant where this is inlined, once per row: no row reaches the numbers of another.
+// id is a constant where this is inlined, once per row, so that no row reaches the numbers of another.
 TENSOR__INLINE void tensor__random_task(const int id, void *arg, int64_t task, int worker) {
     tensor__random_t *r = (tensor__random_t *)arg;
     tensor_call_t *c = r->c;
@@ -21872,7 +21882,7 @@ TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
     return 0;
 }
 
-// RAND: numbers in [f0, f1), f[2] the greatest there is.
+// RAND: numbers in [f0, f1), f[2] the greatest possible one.
 TENSOR__FN void tensor__bounds(tensor__op_t *o, int dtype, double f0, double f1) {
     tensor__reals(o, f0, f1);
     if (o->row->id == TENSOR_OP_RAND) { o->params.f[2] = tensor__below(f1, f0, dtype); }
@@ -21887,7 +21897,7 @@ TENSOR__FN int tensor__in_dtype(const char *op, tensor_t *x, double low, double 
     return 1;
 }
 
-// like: whose device, NULL = the default one.
+// like: the tensor whose device is used, NULL = the default one.
 TENSOR__FN tensor_t *tensor__drawn(const tensor__row_t *row, const int64_t *dims, int ndim, int dtype,
                                    double f0, double f1, int64_t i0, int64_t i1, const tensor_t *like) {
     TENSOR__BEGIN0(o, row)
@@ -21918,7 +21928,7 @@ TENSOR_API tensor_t *(tensor_randint_n)(int64_t low, int64_t high, const int64_t
 TENSOR__X(RAND, rand_like) TENSOR__X(RANDN, randn_like)
 #undef TENSOR__X
 
-// Integers in [low, high) that the dtype of x rounds to no more.
+// Integers in [low, high) that rounding to the dtype of x does not change.
 TENSOR__FN tensor_t *tensor__integers(const char *op, tensor_t *x, int64_t low, int64_t high) {
     if (high > low && !tensor__in_dtype(op, x, (double)low, (double)(high - 1))) { return TENSOR__POISON; }
     tensor_t *y = (tensor_randint_n)(low, high, x->dims, x->ndim);
@@ -21969,7 +21979,7 @@ TENSOR_API tensor_t *(tensor_normal_size_n)(double mean, double std, const int64
                          NULL);
 }
 
-// Random numbers by elementwise parameters within 0..most, looked at before anything is drawn.
+// Random numbers by elementwise parameters within 0..most, which are checked before anything is drawn.
 TENSOR__FN tensor_t *tensor__draw_by(const tensor__row_t *row, tensor_t *p, double most) {
     tensor__op_t o;
     const char *name = row->name;
@@ -22121,13 +22131,14 @@ TENSOR_API tensor_t *(tensor_random_)(tensor_t *x, int64_t low, int64_t high) {
 TENSOR__END
 
 // ------------------------------------------------------------------------------
-// >>impl-autograd                                  MARK: leaves, saved values, custom functions
+// >>impl-autograd                                  MARK: leaves, hooks, custom functions
 //
-// Saved values hold storage and version, custom functions are rows like any other. Rejected: saving headers
-// (a saved output would be a cycle), numbers of versions per header (views share changes).
+// What the user calls to mark leaves, to read and set gradients, to hook them, and to define functions. A
+// custom function is a row like any other; its saved values are in >>impl-saved. Rejected: version numbers in
+// headers (views share changes).
 // ------------------------------------------------------------------------------
 
-// x is a leaf of no further graph; those that are there still name it.
+// x becomes a leaf of no further graph; graphs that exist still name it.
 TENSOR__FN void tensor__no_leaf(tensor_t *x) {
     if (!(x->flags & TENSOR__REQUIRES_GRAD)) { return; }
     x->flags = (uint8_t)((x->flags & ~TENSOR__REQUIRES_GRAD) | TENSOR__ONCE_LEAF);
@@ -22170,7 +22181,7 @@ TENSOR_API tensor_t *(tensor_detach_)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("detach_", "x", x)) { return TENSOR__POISON; }
     TENSOR__REFUSE(x->base, AUTOGRAD, "detach_: x %t is a view; use tensor_detach", x);
-    tensor__renode(th, x, NULL, 0);         // views that are there keep the history they have
+    tensor__renode(th, x, NULL, 0);         // existing views keep their history
     tensor__no_leaf(x);
     return x;
 }
@@ -22180,13 +22191,14 @@ TENSOR__FN tensor_t *tensor__whole(tensor_t *x, tensor_t *g) {
     if (!tensor__rows_of(g)) { return g; }
     TENSOR__MARK
     uint8_t modes = th_->modes;
-    th_->modes = (uint8_t)(modes & ~TENSOR__INFERRING);         // it stays, whatever mode asks for it
+    th_->modes = (uint8_t)(modes & ~TENSOR__INFERRING);         // the result stays, whatever mode asks for it
     tensor_t *y = tensor_index_add_(tensor_zeros_like(x), 0, tensor_relu(g->grad), g);
     th_->modes = modes;
     return tensor__tidy(th_, mark_, y);
 }
 
-// The lock of x's gradient, under which kernels run: on this thread alone, if the program has its own jobs.
+// The lock of x's gradient, under which kernels run: on this thread alone, if the program has jobs of its
+// own.
 TENSOR__FN tensor__thread_t *tensor__grad_lock(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     tensor__spin(&x->lock);
@@ -22242,8 +22254,8 @@ TENSOR_API int (tensor_set_grad_enabled)(int on) {
     return was;
 }
 
-// The hooks of output k on *g, a library reference; k < 0: those that look at a leaf. A hook may remove any.
-// 0 = failed, raised.
+// Runs the hooks of output k on *g, a library reference; k < 0: the hooks that look at a leaf. A hook may
+// remove any hook. 0 = failed, raised.
 TENSOR__FN int tensor__run_hooks(tensor__thread_t *th, tensor__extra_t *e, int32_t k, tensor_t **g,
                                  tensor_t *leaf) {
     for (int64_t last = 0;;) {
@@ -22331,7 +22343,7 @@ TENSOR_API int (tensor_remove_hook)(int64_t handle) {
     return 1;
 }
 
-// A user's function: its saved values are inputs or the result, by index; others are kept as constants.
+// A user's function: its saved values are inputs or results, by index; others are kept as constants.
 struct tensor_function_ctx_t {
     const tensor_function_t *fn;
     void *user;
@@ -22471,7 +22483,7 @@ TENSOR_API int (tensor_mark_dirty)(tensor_function_ctx_t *ctx, int i) {
     }
     if (!tensor__custom_index(ctx, "mark_dirty", i, n, 0)) { return TENSOR_ERR_INDEX; }
     tensor_t *x = ctx->inputs[i];
-    th->grad_mode = (uint8_t)ctx->tracks;       // the caller's rules, not those inside forward
+    th->grad_mode = (uint8_t)ctx->tracks;       // the rules of the caller, not those inside forward
     int ok = tensor__update_allowed(th, ctx->fn->name, x, ctx->tracks);
     th->grad_mode = 0;
     if (!ok) { return th->error.code; }
@@ -22502,14 +22514,15 @@ TENSOR_API const char *(tensor_grad_fn_name)(tensor_t *x) {
 TENSOR_API void *(tensor_function_user)(tensor_function_ctx_t *ctx) { return ctx ? ctx->user : NULL; }
 
 TENSOR__FN void tensor__grad_custom(tensor__grad_t *g) {
-    // its own: other threads may run it too
+    // a copy of its own: other threads may run the node too
     tensor_function_ctx_t c = *(tensor_function_ctx_t *)g->node->custom;
     c.g = g;
     int code = c.fn->backward(&c, (tensor_grad_output)(&c, 0), g->gx, g->node->nin);
     if (code && !g->th->error.code) { tensor__fail(g->th, code, "%s: backward failed", c.fn->name); }
 }
 
-// Ends an inner scope; y (NULL = none) and the tensors of the list, if it owns them, go to the scope around.
+// Ends an inner scope; y (NULL = none) and the tensors of the list, if the scope owns them, go to the
+// enclosing scope.
 TENSOR__FN void tensor__scope_hand(tensor__thread_t *th, tensor_scope_t s, tensor_t *y, tensor_t **list,
                                    int n) {
     if (!s.thread) { return; }
@@ -22528,7 +22541,7 @@ TENSOR__FN void tensor__scope_hand(tensor__thread_t *th, tensor_scope_t s, tenso
     }
 }
 
-// Which input a result is that forward changed in place, -1 = it is none.
+// Which input a result is that forward changed in place, -1 = none.
 TENSOR__FN int tensor__dirty_input(const tensor_function_ctx_t *c, const tensor_t *y) {
     for (int i = 0; i < c->n && i < 32; i++) {
         if ((c->dirty >> i & 1) && c->inputs[i] == y) { return i; }
@@ -22562,7 +22575,7 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
             continue;
         }
         for (int j = 0; j < k; j++) { again |= c->out[j] == y; }
-        // What forward did not make itself, an input or a captured tensor, gets a header of its own.
+        // A result that forward did not make itself, an input or a captured tensor, gets a header of its own.
         if (again || y->home != th || y->slot < s.mark || y->base || TENSOR__ATOMIC_LOAD(&y->refs) != 1) {
             c->out[k] = (tensor_detach)(y);
         }
@@ -22642,18 +22655,18 @@ TENSOR_API tensor_t *(tensor_apply)(const tensor_function_t *fn, void *user, ten
 // ------------------------------------------------------------------------------
 // >>impl-checkpoint                               MARK: recomputing in place of saving
 //
-// A checkpoint drops the graph between its inputs and outputs and runs the function again when backward
-// gets there, with the random streams and modes of the first run. Rejected: saving what is cheap and
-// recomputing the rest (what is cheap is the user's knowledge).
+// A checkpoint drops the graph between its inputs and outputs and runs the function again when backward gets
+// there, with the random streams and modes of the first run. Rejected: saving cheap values and recomputing
+// the rest (only the user knows what is cheap).
 // ------------------------------------------------------------------------------
 
 // The nodes that fn made: their saved values are dropped at once, and taken from the nodes that fn makes when
 // it is run again. Rejected: one node for the whole of fn (no autograd_grad, no second derivatives, captured
 // parameters need a pass inside the pass).
 typedef struct tensor__region_t {
-    tensor__count_t refs;               // nodes alive, and who works on it
+    tensor__count_t refs;               // nodes alive, and threads that work on it
     tensor__count_t lock;               // of node, of what the nodes saved while used == 2, and of worker
-    tensor__thread_t *worker;           // who runs fn again, or NULL
+    tensor__thread_t *worker;           // the state that runs fn again, or NULL
     tensor_fn_t fn;
     void *user;
     tensor_generator_t rng;
@@ -22685,7 +22698,7 @@ TENSOR__FN tensor_t *tensor__as_leaf(tensor_t *x, int requires_grad) {
     return t;
 }
 
-// The storages that something besides the nodes of a list holds for as long as they live: leaves, inputs.
+// The storages that something other than the nodes of a list holds for as long as they live: leaves, inputs.
 // 0 = out of memory, raised.
 TENSOR__FN int tensor__held_outside(tensor__thread_t *th, const tensor__region_t *r,
                                     tensor__node_t *const *list, tensor__map_t *held) {
@@ -22779,7 +22792,7 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
     return ok ? th->fresh = y : TENSOR__POISON;
 }
 
-// Takes what m saved. 0 = it is not the operation n was.
+// Takes what m saved. 0 = m is not the operation that n was.
 TENSOR__FN int tensor__region_take(tensor__node_t *n, tensor__node_t *m) {
     int same = n->row == m->row && n->nin == m->nin && n->nsaved == m->nsaved && !n->custom == !m->custom;
     for (int i = 0; i < n->nsaved && same; i++) {
@@ -22859,8 +22872,8 @@ TENSOR__FN int tensor__waits(const tensor__thread_t *th) {
     return w != NULL;
 }
 
-// Makes what n saved. A pass in another thread may want the same: it waits, so that fn runs in one thread at
-// a time and once. 0 = failed, raised.
+// Makes again what n saved. A pass in another thread may need the same values: it waits, so that only one
+// thread runs fn, and only once. 0 = failed, raised.
 TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n) {
     tensor__region_t *r = n->extra->region;
     tensor__spin(&r->lock);
@@ -22888,10 +22901,9 @@ TENSOR__END
 // >>impl-engine                                    MARK: backward
 //
 // Nodes reached by a gradient wait in a heap by sequence number; the highest goes first, so every consumer of
-// a value is done before its maker. Gradient slots belong to the pass, found by a small hash of the node:
-// passes may nest and run in several threads over one graph. Rejected: counting dependencies first (a second
-// walk of the graph); only a pass that asks for some inputs, or meets hooks, looks ahead.
-// ------------------------------------------------------------------------------
+// a value is done before its maker. Gradient slots belong to the pass (>>impl-graph), so passes may nest and
+// run in several threads over one graph. Rejected: counting dependencies first (a second walk of the graph);
+// only a pass that asks for some inputs, or meets hooks, looks ahead.
 
 TENSOR__FN tensor__hooked_t *tensor__pass_hooked(tensor__thread_t *th, tensor__pass_t *p, tensor_t *leaf) {
     int64_t *i = tensor__map_put(th, &p->places, leaf);
@@ -22909,7 +22921,7 @@ TENSOR__FN tensor__hooked_t *tensor__pass_hooked(tensor__thread_t *th, tensor__p
     return h;
 }
 
-// The places of what is asked for. 0 = failed, raised.
+// The places of the inputs asked for. 0 = failed, raised.
 TENSOR__FN int tensor__plan_inputs(tensor__thread_t *th, tensor__pass_t *p, uint64_t nodes) {
     p->more = (int32_t *)tensor__memory(th, ((uint64_t)p->ninputs + 1) * sizeof *p->more);
     int ok = p->more && tensor__map_room(th, &p->places, nodes + (uint64_t)p->ninputs);
@@ -22948,7 +22960,7 @@ TENSOR__FN int tensor__plan(tensor__thread_t *th, tensor__pass_t *p, tensor_t *c
 
 // Whether nobody else can see t's data: it may be added to in place.
 TENSOR__INLINE int tensor__alone(const tensor__thread_t *th, const tensor_t *t, int refs) {
-    if (t->slot >= 0 && (t->home != th || t->slot < th->pass_mark)) { return 0; }      // the user's
+    if (t->slot >= 0 && (t->home != th || t->slot < th->pass_mark)) { return 0; }      // it is the user's
     return TENSOR__ATOMIC_LOAD(&t->refs) == refs && !t->base && TENSOR__ATOMIC_LOAD(&t->storage->refs) == 1;
 }
 
@@ -22956,7 +22968,7 @@ TENSOR__INLINE int tensor__exclusive(const tensor__thread_t *th, const tensor_t 
     return (t->flags & TENSOR__CONTIGUOUS) && tensor__alone(th, t, refs);
 }
 
-// sum += g, where nothing is recorded. 0 = failed, raised.
+// Adds g to sum, where nothing is recorded. 0 = failed, raised.
 TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g) {
     const tensor__isa_t *isa = th->ctx->plain;
     int64_t n = sum->numel;
@@ -22990,8 +23002,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__accumulate_more(tensor__thread_t *th, te
     return tensor__replace(sum, (tensor_add)(old, g));
 }
 
-// *sum += g; *sum is a library reference: the first has that of the pass' scope, if it is in it. 0 = failed,
-// raised.
+// *sum += g; *sum is a library reference: the first gradient takes that of the pass's scope, if it is in it.
+// 0 = failed, raised.
 TENSOR__INLINE int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tensor_t *g, int create) {
     if (*sum) { return tensor__accumulate_more(th, sum, g, create); }
     *sum = g;
@@ -23004,7 +23016,7 @@ TENSOR__INLINE int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tens
     return 1;
 }
 
-// a + b, of which one is by rows: both by rows, one behind the other, else in the shape of the leaf.
+// a + b, at least one of which is by rows: if both are, one behind the other; else in the shape of the leaf.
 TENSOR__FN tensor_t *tensor__rows_add(tensor_t *leaf, tensor_t *a, tensor_t *b) {
     tensor_t *const list[4] = {a, b, a->grad, b->grad};
     int rows = tensor__rows_of(a) && tensor__rows_of(b);
@@ -23015,7 +23027,7 @@ TENSOR__FN tensor_t *tensor__rows_add(tensor_t *leaf, tensor_t *a, tensor_t *b) 
     return tensor__replace(&y->grad, tensor_cat_n(list + 2, 2, 0)) ? y : TENSOR__POISON;
 }
 
-// Before the first gradient by rows is made; merge adds up equal rows.
+// Called before the first gradient by rows is made; merge adds up equal rows.
 TENSOR__FN void tensor__know_rows(tensor__thread_t *th, tensor__merge_fn *merge) {
     tensor__late_t *late = &th->ctx->late;
     TENSOR__LOCK(&th->ctx->mutex);
@@ -23027,10 +23039,10 @@ TENSOR__FN void tensor__know_rows(tensor__thread_t *th, tensor__merge_fn *merge)
     TENSOR__UNLOCK(&th->ctx->mutex);
 }
 
-// -> NULL: there are none
+// -> NULL if no gradient is by rows
 TENSOR__FN tensor__merge_fn *tensor__merge_rows(void) { return tensor__self()->ctx->late.merge_rows; }
 
-// leaf.grad += g. A gradient nobody else sees is taken as it is.
+// leaf.grad += g. A gradient that nobody else sees becomes the leaf's gradient itself.
 TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *g, int create) {
     tensor__grad_lock(leaf);
     tensor_t *old = leaf->grad;
@@ -23106,12 +23118,12 @@ TENSOR__FN int tensor__leaf_done(tensor__thread_t *th, tensor__pass_t *p, tensor
     return ok && e->run_hooks(th, e, -1, NULL, leaf);
 }
 
-// The gradients of n's outputs are complete. 1 = go on with n, 0 = nothing beyond it is asked for, -1 =
-// failed, raised.
+// The gradients of n's outputs are complete. 1 = go on with n, 0 = nothing that is asked for is beyond it, -1
+// = failed, raised.
 TENSOR__FN TENSOR__NOINLINE int tensor__arrived(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
     tensor__node_t *n = s->node;
     int64_t first = p->inputs ? tensor__map_get(&p->places, n) : 0;
-    int go = first == 0;                // none of them is asked for: what was on the way here goes on
+    int go = first == 0;                // no output of n is asked for: go on
     for (int k = 0; k < n->nout; k++) {
         if (!s->g[k]) { continue; }
         if (n->extra) {
@@ -23151,8 +23163,8 @@ TENSOR_API int (tensor_set_detect_anomaly)(int on) {
     return was;
 }
 
-// The gradient of a slice goes straight into the sum of what it was cut from, if there is one: splitting a
-// tensor costs one tensor of zeros, not one a part. 1 = done or failed, raised; 0 = not so.
+// Adds the gradient of a slice directly to the sum of the tensor it was cut from, if there is one: splitting
+// a tensor costs one tensor of zeros, not one per part. 1 = done or failed, raised; 0 = not possible.
 TENSOR__FN int tensor__slice_into(tensor__grad_t *to) {
     tensor__pass_t *p = to->run;
     const tensor__edge_t *e = &to->node->edge[0];
@@ -23211,8 +23223,8 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     th->device = device;
     int ok = th->error.code == 0;
 
-    // One tensor for two inputs: sums must not meet. What waits in a slot is added to only where it is alone,
-    // what a leaf took for its own always.
+    // One tensor for two inputs: their sums must be separate. A tensor in a slot is added to only where
+    // nobody else holds it; a tensor that a leaf has taken over is always added to.
     for (int i = 1; i < n->nin && n->nin <= TENSOR__MAX_IN; i++) {
         for (int k = 0; k < i; k++) {
             int owned = gx[i] != s->g[0] || !n->edge[i].node || !n->edge[k].node;
@@ -23244,7 +23256,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
         if (n->custom) { tensor__custom_drop(th, n->custom); }
         n->used = 1;
     } else if (n->used == 3) {
-        for (int i = 0; i < n->nsaved; i++) {       // in their packed form again
+        for (int i = 0; i < n->nsaved; i++) {       // keeps only their packed form
             if (!n->extra->packed[i] || !n->saved[i].storage) { continue; }
             tensor__storage_drop(th, n->saved[i].storage);
             n->saved[i].storage = NULL;
@@ -23319,7 +23331,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
         }
         tensor__node_drop(th, s.node);
     }
-    for (int i = 0; i < ni; i++) {              // the hooks of leaves that were asked for
+    for (int i = 0; i < ni; i++) {              // the hooks of leaves that are asked for
         if (!ok || inputs[i]->node || !found[i] || !(inputs[i]->flags & TENSOR__HOOKED)) { continue; }
         int64_t same = tensor__map_get(&p->places, inputs[i]) - 1;
         if (same < 0 || same == i) {
@@ -23419,12 +23431,12 @@ TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t
 // ------------------------------------------------------------------------------
 // >>impl-calculus                                 MARK: vjp, jvp, jacobian, hessian
 //
-// Products with Jacobians and whole ones, by backward alone: jvp is the double-vjp trick, so that every op
-// with a gradient has it. Rejected: forward mode (a second rule per op).
+// Products with Jacobians and whole Jacobians, by backward alone: jvp is the double-vjp trick, so that every
+// op with a gradient has it. Rejected: forward mode (a second rule per op).
 // ------------------------------------------------------------------------------
 
-// Seeds times d outs / d x: a tensor for each x, zeros where nothing depends on it; NULL for x that is NULL
-// or wants no gradient. outs may be NULL or without graph. 0 = failed, raised.
+// Seeds times d outs / d x: a tensor for each x, zeros where nothing depends on it; NULL for an x that is
+// NULL or needs no gradient. outs may be NULL or without graph. 0 = failed, raised.
 TENSOR__FN int tensor__pull(tensor__thread_t *th, tensor_t *const *outs, tensor_t *const *seeds, int m,
                             tensor_t *const *x, int n, tensor_t **results, int flags) {
     tensor_t **o = (tensor_t **)tensor__memory(th, 2 * ((uint64_t)m + (uint64_t)n + 1) * sizeof *o);
@@ -23451,7 +23463,7 @@ TENSOR__FN int tensor__pull(tensor__thread_t *th, tensor_t *const *outs, tensor_
     return ok;
 }
 
-// d outs / d x times v, as the derivative by u of what pulls u back.
+// d outs / d x times v, as the derivative with respect to u of the product that pulls u back.
 TENSOR__FN int tensor__push(tensor__thread_t *th, tensor_t *const *outs, int m, tensor_t *const *x, int n,
                             tensor_t *const *v, tensor_t **results, int flags) {
     tensor_t **u = (tensor_t **)tensor__memory(th, ((uint64_t)m + (uint64_t)n + 1) * sizeof *u);
@@ -23500,8 +23512,9 @@ TENSOR__FN int tensor__jacobian_of(tensor__thread_t *th, tensor_t *y, tensor_t *
     return ok;
 }
 
-// What all of them begin and end with: leaves of their own for fn (under CREATE_GRAPH views that belong to
-// the inputs' graph), fn's value, gradients where those are wanted; the results go to the scope around.
+// The beginning and end of all these functions: leaves of their own for fn (under CREATE_GRAPH views that
+// belong to the inputs' graph), fn's value, gradients where they are wanted; the results go to the enclosing
+// scope.
 typedef struct tensor__calculus_t { tensor__thread_t *th; tensor_scope_t s; tensor_t **x, **g, *y;
     } tensor__calculus_t;
 
@@ -23600,8 +23613,8 @@ TENSOR_API tensor_t *(tensor_vhp)(tensor_fn_t fn, void *user, tensor_t *const *i
 // ------------------------------------------------------------------------------
 // >>impl-gradcheck                                MARK: gradients against differences
 //
-// Gradients by backward against central differences in f64, projected on random weights; gradgradcheck
-// does the same to the gradients. What differs most is named with its place. Rejected: whole Jacobians
+// Gradients by backward against central differences in f64, projected on random weights; gradgradcheck does
+// the same to the gradients. The text names the largest difference and its place. Rejected: whole Jacobians
 // (their cost is the square).
 // ------------------------------------------------------------------------------
 
@@ -23736,7 +23749,7 @@ TENSOR__FN tensor_t *tensor__gradients_of(tensor_t *const *inputs, int n, void *
         for (int i = 0; i < m; i++) {
             if (grads[i]) { parts[k++] = tensor__flat(grads[i]); }
         }
-        r = k ? tensor_cat_n(parts, k, 0) : tensor_scalar(0, TENSOR_F64);       // nothing reached: constants
+        r = k ? tensor_cat_n(parts, k, 0) : tensor_scalar(0, TENSOR_F64);       // all are constants
     }
     r = s.thread ? (tensor_scope_return)(s, r) : r;
     tensor__memory_free(th, wanted);
@@ -23791,7 +23804,8 @@ TENSOR__FN void tensor__print_newline(tensor__printer_t *p, int spaces) {
     for (int i = 0; i < spaces; i++) { tensor__puts(&p->s, " "); }
 }
 
-// snprintf writes the decimal point of the locale, of one byte or more: a point replaces it. -> new length
+// snprintf writes the decimal point of the locale, of one byte or more: this puts a point there. -> new
+// length
 TENSOR__FN int tensor__own_point(char *number) {
     char *at = number;
     while (*at == '-' || (*at >= '0' && *at <= '9')) { at++; }
@@ -23817,7 +23831,7 @@ TENSOR__FN int tensor__print_float(const tensor__printer_t *p, double v, char *b
     return tensor__own_point(b);
 }
 
-// The element at an offset as it is printed, and its length.
+// Writes the element at an offset as it is printed. -> its length
 TENSOR__FN int tensor__number(const tensor__printer_t *p, int64_t offset, char *b, size_t room) {
     const char *at = (const char *)p->x->storage->data + offset * tensor__sizes[p->x->dtype];
     if (p->x->dtype == TENSOR_BOOL) { return snprintf(b, room, "%s", *at ? "True" : "False"); }
@@ -23865,7 +23879,7 @@ TENSOR__FN void tensor__print_dim(tensor__printer_t *p, int d, int64_t offset) {
     tensor__puts(&p->s, "]");
 }
 
-// What the numbers have in common; only finite ones that are not 0 count.
+// The common properties of the numbers; only finite ones that are not 0 count.
 typedef struct tensor__span_t {
     double lo, hi;                  // of their magnitudes
     int whole, any;
@@ -23922,13 +23936,13 @@ TENSOR__FN void tensor__print_numbers(tensor__printer_t *p) {
     tensor__print_dim(p, 0, p->x->offset);
 }
 
-// ", text", on a line of its own if the last one would pass 80 columns.
+// Appends ", text", on a line of its own if the last one would pass 80 columns.
 TENSOR__FN void tensor__print_suffix(tensor__printer_t *p, const char *text) {
     size_t used = p->s.length - p->line + 2;
     tensor__puts(&p->s, ",");
     if (used + strlen(text) + 2 > 80) {
         tensor__print_newline(p, p->indent);
-        p->line += 2;               // PyTorch counts two columns less behind such a break
+        p->line += 2;               // PyTorch counts two columns less after such a break
     } else {
         tensor__puts(&p->s, " ");
     }
@@ -24023,9 +24037,8 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
 
 // ------------------------------------------------------------------------------
 // >>impl-table                                     MARK: rows, stamps, internals
-//
-// Tables come from the X-macro lists, stamps are plain functions that the macros of >>sites call. Rejected:
-// registration at start (order of initialisation, writable tables).
+// Tables are expanded from the X-macro lists; stamps are plain functions that the macros of >>sites call.
+// Rejected: registration at start (order of initialisation, writable tables).
 // ------------------------------------------------------------------------------
 
 // The fifth meaning of a formula's text: which operands it reads, as a mask.
@@ -24073,8 +24086,8 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
 #define F_ERFINV(a) TENSOR__READ(a)
 #define F_POLYGAMMA(n, x) TENSOR__READ(x)
 
-// A row is reached by its accessor alone, so that the compiler and the linker drop those that a program does
-// not name, with their kernels and gradients.
+// A row is reached by its accessor alone, so that the compiler and the linker drop the rows that a program
+// does not name, with their kernels and gradients.
 #define NOGRAD NULL
 #define TENSOR__ROW_OF(ID, name, n, kind, saves, grad, cast, lo, hi, doc, ...)                               \
     TENSOR__FN const tensor__row_t *tensor__row_##ID(void) {                                                 \
@@ -24089,7 +24102,7 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
         return &row;                                                                                         \
     }
 
-// By kind: DBL rows have no vector body, NUM rows alone one of integers.
+// By kind: DBL rows have no vector body, only NUM rows have one of integers.
 #define TENSOR__VECTOR_FLT(f) {TENSOR__PASSES_OF(f)}
 #define TENSOR__VECTOR_NUM(f) {TENSOR__PASSES_OF(f)}
 #define TENSOR__VECTOR_DBL(f) {NULL}
@@ -24178,7 +24191,7 @@ TENSOR__INLINE void tensor__stamp(tensor_t *t, const char *site) {
     if (t->node && !t->node->site) { t->node->site = site; }
 }
 
-// The device hears where its calls were made.
+// Tells the device where its calls were made.
 TENSOR__FN TENSOR__NOINLINE void tensor__tell_site(tensor__thread_t *th, const char *site) {
     const tensor_backend_t *b = th->ctx->backend[1];
     th->away = 0;
@@ -24204,7 +24217,7 @@ TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t) {
     return t;
 }
 
-// One of several results.
+// Stamps one of several results.
 TENSOR__FN void tensor__at_each(const char *site, tensor_t *t) {
     if (!site || !t) { return; }
     if (t == TENSOR__POISON) {
