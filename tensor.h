@@ -611,7 +611,7 @@ TENSOR_API tensor_t *tensor_to(tensor_t *x, int to);
 //   -> new or x;  grad dx = g, on x's device;  errors DEVICE (no such device), OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_to_non_blocking(tensor_t *x, int to);
 
-// A copy in memory of the host that a device reads and writes by itself (x itself if it lies there already).
+// A copy in memory of the host that a device reads and writes by itself (x itself if it is there already).
 //   -> new or x;  grad dx = g;  errors DEVICE (x on a device, CUDA is not started), OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_pin_memory(tensor_t *x);
 
@@ -660,7 +660,7 @@ TENSOR_API void *tensor_data_mut(tensor_t *x);
 
 // The only element as a double (as an int64_t).
 //   x       one element
-//   -> value; NaN (0) on failure;  errors SHAPE if x has not exactly one element
+//   -> value; NaN (0) on failure;  errors SHAPE unless x has exactly one element
 TENSOR_API double tensor_item(tensor_t *x);
 TENSOR_API int64_t tensor_item_i64(tensor_t *x);
 
@@ -746,7 +746,7 @@ TENSOR_API tensor_t *tensor_unfold_dim(tensor_t *x, int64_t dim, int64_t size, i
 //   out     receives n views, always filled
 //   -> code;  errors SHAPE
 TENSOR_API int tensor_broadcast_tensors(tensor_t *const *list, int n, tensor_t **out);
-// [N, C, spatial..] with the channels innermost in memory (x itself if it lies so) / whether it lies so.
+// [N, C, spatial..] with the channels innermost in memory (x itself if it is so) / whether it is so.
 // CUDA's convolutions, pools, batch norm and pointwise ops keep that; other results are row-major.
 //   -> new or x;  grad dx = g;  errors SHAPE
 TENSOR_API tensor_t *tensor_channels_last(tensor_t *x);
@@ -5705,7 +5705,7 @@ TENSOR__INLINE V_F TENSOR__K(erfcx_core)(V_F q) {
     return p;
 }
 
-// x| < 1/2 through erf; else e^-(x^2) with the square's rounding error carried, scaled last. Division, last
+// |x| < 1/2 through erf; else e^-(x^2) with the square's rounding error carried, scaled last. Division, last
 // step and product are in double: float would lose 5 ulp in d and q.
 TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(erfc_far)(V_F x) {
     V_F a = V_MINR(V_SET(10.25f), V_ABS(x)), s = V_MUL(a, a), h = V_SET(0.5f);
@@ -6891,7 +6891,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                             due -= each;
                             continue;
                         }
-                        // short sums would wait for a C that L2 does not hold
+                        // short sums into a C larger than L2 would wait for it
                         for (int row = 0; touch && row < mr; row++) {
                             TENSOR__PREFETCH_WRITE(cc + j + row * g->crs);
                             if (nv > 1) { TENSOR__PREFETCH_WRITE(cc + j + row * g->crs + V_N); }
@@ -7795,7 +7795,7 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #include <stdio.h>
 #endif
 
-// Same bits whatever the flags: a product and a sum fuse only where F_FMA or V_FMA says so.
+// Same bits whatever the flags: a product and a sum are fused only where V_FMA or V_FNMA says so.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC optimize("fp-contract=off")
@@ -8096,8 +8096,9 @@ typedef void (*tensor__gemm_tile_fn)(int64_t k, const float *a, int64_t as, cons
 // >>impl-passes                                    MARK: what a pass offers, the passes
 //
 // What a pass offers: its description, the kernels reached through it, and the inclusions of this file that
-// compile the passes. The passes come before the rest of the implementation: besides >>impl-gemm-shared they
-// need only the two functions declared here, so that a part of the implementation can be the passes alone.
+// compile the passes. The passes come before the rest of the implementation: apart from >>impl-gemm-shared
+// they need only the two functions declared here, so that a part of the implementation can be the passes
+// alone.
 // ------------------------------------------------------------------------------
 
 enum {
@@ -12107,7 +12108,7 @@ TENSOR__FN int tensor__record_update(tensor__op_t *o) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-gate                                      MARK: the one door to tensor data
+// >>impl-gate                                      MARK: the way to kernels and data
 //
 // Kernels run behind tensor__launch: it chooses and runs the backend's kernel (which takes its scratch), then
 // counts the versions of changed storages. Other code touches data only on the CPU, after the same checks:
@@ -13553,7 +13554,7 @@ typedef struct tensor__turn_t {
     const tensor__iter_t *it;
     int dim;                            // where x runs along; y runs along the last
 } tensor__turn_t;
-enum { TENSOR__TURN = 64 };             // columns of x a task takes
+enum { TENSOR__TURN = 64 };             // columns of x per task
 
 TENSOR__FN void tensor__turn_task(void *arg, int64_t task, int worker) {
     const tensor__turn_t *v = (const tensor__turn_t *)arg;
@@ -15295,7 +15296,7 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
     for (int d = 0; t && d < a->ndim; d++) {
         t->dims[d] = a->dims[d];
         t->strides[d] = a->strides[d];
-        TENSOR__HIDE(d);                                // else gcc makes two calls of memcpy
+        TENSOR__HIDE(d);                                // else compilers call memcpy twice
     }
     return t;
 }
@@ -17978,7 +17979,7 @@ TENSOR_API tensor_t *(tensor_tensordot_dims)(tensor_t *a, tensor_t *b, const int
     int dtype = a->dtype;
     if (!tensor__contract("tensordot", &l, &r, keep)) { return TENSOR__POISON; }
 
-    // the sum over a dim that meets a 1 is i64
+    // the sum over a dim whose partner has size 1 is i64
     TENSOR__RETURN(tensor__is_float(dtype) ? l.x : tensor_to(l.x, (tensor_dtype_t)dtype));
 }
 
@@ -23342,7 +23343,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
             found[i] = tensor__hold(found[same]);
         }
     }
-    for (int64_t i = 0; i < p->hooked_count; i++) {  // those an edge of which got no gradient
+    for (int64_t i = 0; i < p->hooked_count; i++) {  // leaves with an edge that got no gradient
         if (ok) { ok = tensor__leaf_done(th, p, &p->hooked[i]); }
         if (p->hooked[i].sum) { tensor__drop(p->hooked[i].sum); }
         tensor__drop(p->hooked[i].leaf);
