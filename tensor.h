@@ -41,12 +41,12 @@
 //            promotion and NaN rules are PyTorch's, except: sign(NaN) is NaN; float to integer conversion
 //            saturates (NaN gives 0); shifts by too much give 0 or the sign; a scalar that is an integral
 //            number keeps an integer tensor's dtype (0 and 1 a bool's), a fraction turns it to f32 (C has no
-//            weak scalar types); a u8 tensor and a negative number meet by value (the number does not wrap);
+//            weak scalar types); a negative number is not wrapped before it is combined with a u8 tensor;
 //            clamp passes the gradient on at its bounds; a 0-d index tensor counts as a tensor (in Python as
 //            a number).
-// SHAPES     are variadic in C and C++: tensor_zeros(2, 3). Every such function has a plain twin whose name
-//            ends in _n and that takes (const int64_t *dims, int ndim). A tensor has at most 8 dimensions. A
-//            dim < 0 counts from the end.
+// SHAPES     Functions that take a shape are variadic in C and C++: tensor_zeros(2, 3). Each has a plain twin
+//            whose name ends in _n and that takes (const int64_t *dims, int ndim). A tensor has at most 8
+//            dimensions. A dim < 0 counts from the end.
 // OWNERSHIP  A tensor_t * returned by the library belongs to the innermost open scope of the calling thread.
 //            There is nothing to free. tensor_scope_begin opens a scope, _reset empties it, _end closes it;
 //            tensor_scope_return hands a result to the enclosing scope; tensor_keep makes a tensor outlive
@@ -342,8 +342,8 @@ TENSOR_API int tensor_context_free(tensor_context_t *context);
 // Frees everything the calling thread's context owns (tensors, modules, threads, caches). Every pointer the
 // library gave is invalid afterwards, kept ones too (a C++ tensor_ref notices); the library itself can be
 // used again. No other thread may be inside the library. Code that will be unloaded (dlclose) calls this
-// last, in the default context, after it has freed the others: threads that used it then run none of its code
-// when they end.
+// last, in the default context, after freeing the others: threads that used it then run none of its code at
+// their end.
 //   -> the calling thread's first error, 0 if none;  errors OWNER inside a function that the library calls (a
 //      hook, a closure, forward, a job): nothing is freed
 TENSOR_API int tensor_shutdown(void);
@@ -1253,8 +1253,8 @@ TENSOR_API tensor_t *tensor_histc(tensor_t *x, int64_t bins, double low, double 
 // >>linalg                                         MARK: matrix products, linear algebra
 //
 // One packed, register-tiled GEMM serves all products in all transposes (views cost nothing). The order of
-// accumulation depends on shapes alone. The decompositions below are plain algorithms in double, written for
-// this library.
+// accumulation depends on shapes alone. The decompositions below are the library's own plain algorithms in
+// double.
 // ------------------------------------------------------------------------------
 
 // Matrix product with PyTorch's rules for 1-d, 2-d and batched, broadcast operands.
@@ -3009,8 +3009,7 @@ class tensor_ref : public tensor_val {
 TENSOR_ALLOW_FAST_MATH builds all the same"
 #endif
 
-// clang has no macro for -funsafe-math-optimizations and its parts, but has a pragma that undoes them, on x86
-// only.
+// clang has no macro for -funsafe-math-optimizations and its parts; on x86 a pragma undoes them.
 #if defined(__clang__) && __clang_major__ >= 12 && (defined(__x86_64__) || defined(__i386__)) && \
     !defined(TENSOR_ALLOW_FAST_MATH)
 #define TENSOR__PRECISE _Pragma("float_control(precise, on, push)")
@@ -3021,8 +3020,7 @@ TENSOR_ALLOW_FAST_MATH builds all the same"
 #endif
 TENSOR__PRECISE
 
-// f32 products and sums must be rounded to f32. The value 16, of processors with f16 arithmetic, rounds f32
-// the same way.
+// f32 products and sums must be rounded to f32. The value 16 (f16 arithmetic) rounds f32 the same.
 #include <float.h>
 #if defined(FLT_EVAL_METHOD) && (FLT_EVAL_METHOD == 1 || FLT_EVAL_METHOD == 2)
 #error "tensor.h: float is computed in more than f32 (FLT_EVAL_METHOD); on x86 add -msse2 -mfpmath=sse,      \
@@ -3270,13 +3268,12 @@ typedef struct tensor_backend_t {
     // (0).
     int (*recording)(int index, void (*again)(void *user, int run), void *user);
     void (*site)(const char *site);     // where the calling thread's calls since the last site were made
-    // One per family, NULL = not supported: the op is an error that says so. The kernel raises its own
-    // errors.
+    // One per family, NULL = not supported: the op is an error that says so. A kernel raises its errors.
     tensor_kernel_t kernel[TENSOR_FAMILY_COUNT];
     int halves;                         // MATMUL, CONV, ATTENTION, batch and layer norm take f16, bf16
     int channels_last;                  // images of CONV, POOL, batch norm, pointwise may be so
-    // Whether RECURRENT takes a whole net over x of dims: how many bytes it keeps for backward, or < 0. May
-    // be NULL.
+    // Whether RECURRENT takes a whole net over x of dims: the bytes it keeps for backward, or < 0. May be
+    // NULL.
     int64_t (*net)(int index, int dtype, const int64_t *dims, const tensor_params_t *p);
 } tensor_backend_t;
 
@@ -3340,8 +3337,8 @@ typedef struct tensor__saved_t {
 struct tensor__node_t {
     tensor__count_t refs;
     int16_t klass;
-    // used: why its saved values are absent: 1 dropped by a backward pass, 2 dropped by a checkpoint that can
-    // make them again, 3 packed
+    // used: 0, or why its saved values are absent: 1 dropped by a backward pass, 2 dropped by a checkpoint
+    // that can make them again, 3 packed
     uint8_t nout, used;
     int32_t nin, nsaved;
     const tensor__row_t *row;
@@ -3501,8 +3498,7 @@ typedef struct tensor__internals_t {
     tensor_t *(*write)(tensor_t *x, tensor_t *src);       // copy_ and fill_ where nothing is recorded
     tensor_t *(*assign)(tensor_t *x, double value);
     int (*casting)(void);                                 // whether the thread is in autocast
-    // in autocast: casts x[0..n-1] (NULL and dead ones stay) and leaves autocast until the innermost scope
-    // ends
+    // in autocast: casts x[0..n-1] (NULL and dead ones stay) and leaves it until the innermost scope ends
     void (*autocast)(int to, tensor_t **x, int n);
 } tensor__internals_t;
 
@@ -3575,8 +3571,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__(f) (tensor__internals(TENSOR__API_VERSION)->f)
 #endif
 
-// Line of a front that autocast knows: `call` calls the front again, outside autocast, on inputs cast_[0],
-// ...
+// Line of a front that autocast knows: `call` calls the front again on cast_[0], .., outside autocast.
 #define TENSOR__AUTOCAST(casting, to, call, ...)                                                             \
     if ((casting) && (int)(to) != TENSOR__AS_IS) {                                                           \
         tensor_t *cast_[] = {__VA_ARGS__};                                                                   \
@@ -3885,8 +3880,7 @@ typedef enum tensor_op_id_t {
 //
 // TENSOR_IMPLEMENTATION_PART=1..4 compiles a quarter of the implementation, so that four files share the
 // work: 1 the core, 2 tensor_nn.h, 3 the passes except AVX-512, 4 AVX-512. The parts of a program must agree
-// in version, passes and TENSOR_NO_AUTOGRAD: their names contain these, so parts that do not agree do not
-// link.
+// in version, passes and TENSOR_NO_AUTOGRAD: their names contain these, so other parts do not link.
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_NO_SIMD)
@@ -4312,8 +4306,7 @@ TENSOR__BOTH TENSOR__FN double tensor__poisson(tensor_generator_t g, uint64_t e,
 //
 // All conversions work on bits: rounding mode, F16C and flush-to-zero settings do not affect them. To
 // f16/bf16: nearest, ties to even; f16 overflows to infinity from 65520 on; a NaN keeps its sign and the top
-// of its payload and becomes quiet. vcvtps2ph and vcvtph2ps do the same, so the bits never depend on the
-// pass.
+// of its payload and becomes quiet. vcvtps2ph and vcvtph2ps do the same, so bits never depend on the pass.
 TENSOR__INLINE uint32_t tensor__bits_from_f32(float x) {
     uint32_t u;
     memcpy(&u, &x, 4);
@@ -5345,8 +5338,7 @@ TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n) {
 // Elementary functions. The polynomials were made for this library: weighted least squares driven to minimax
 // (Lawson), coefficients rounded to float one at a time with the rest refitted; the comment gives the
 // interval and the relative error of the function, with the coefficients as rounded. NaN gives NaN: clamps
-// put x second, where minps keeps it. Functions that are used often are inlined into kernels, the others are
-// called.
+// put x second, where minps keeps it. Functions used often are inlined into kernels, the others are called.
 //
 // Steps of Horner's rule: fused where there is FMA, rounded twice everywhere else.
 #define TENSOR__C(p, x, c) p = V_FMA(p, x, V_SET(c))
@@ -5366,8 +5358,7 @@ TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n) {
 
 #if TENSOR__PASS == 3
 // 32 registers and a permute that looks up 16 floats at once: a function in 16 pieces of equal length, a
-// polynomial of degree 7 each. Rejected: the same in other passes (loads lane by lane cost more than they
-// save).
+// polynomial of degree 7 each. Rejected: this in other passes (loads lane by lane cost more than they save).
 #define V_LOOKUP(t, i) _mm512_permutexvar_ps(i, V_LOAD(t))
 #define V_LOOKUP2(t, i) _mm512_permutex2var_ps(V_LOAD(t), i, V_LOAD((t) + 16))      // of 32
 
@@ -5670,8 +5661,8 @@ TENSOR__INLINE V_F TENSOR__K(erf)(V_F x) {
     return V_COPYSIGN(V_ADD(y, V_SEL(V_EQ(a, d), a, V_ZERO())), x);
 }
 #else
-// From .92 to 4, where erf is 1: 1 - e^(t P(t)), degree 6, 2^-28.3 of erf. The rounding is harmless because
-// erfc < .2.
+// From .92 to 4, where erf is 1: 1 - e^(t P(t)), degree 6, 2^-28.3 of erf. The rounding is harmless: erfc <
+// .2.
 TENSOR__INLINE V_F TENSOR__K(erf)(V_F x) {
     V_F a = V_ABS(x), t = V_MINR(V_SET(4.0f), a), p = V_SET(0.000213985477f);
     TENSOR__HORNER5(TENSOR__C, p, t, -0.00321497209f, 0.0228900481f, -0.105262011f, -0.635718167f,
@@ -6691,8 +6682,7 @@ TENSOR__FN void TENSOR__K(gemm_transpose)(int64_t k, int w, const float *src, in
     }
 }
 
-// n columns of b into panels dst[n / NR][k][NR]. Rows are read 4 panels wide, because each row may be on
-// another page.
+// n columns of b into panels dst[n / NR][k][NR]. Rows, each maybe on another page, are read 4 panels wide.
 TENSOR__FN void TENSOR__K(gemm_pack_b)(int64_t k, int64_t n, const float *b, int64_t brs, int64_t bcs,
                                        float *dst) {
     int w;
@@ -6835,8 +6825,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                 int64_t kb = TENSOR__MIN(g->k - p, kc);
                 int64_t nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC);
                 int64_t rows = TENSOR__MIN(r[1] - ic, mc);
-                // whole panels of B are packed by the first rows; of a B in place only the end that masks
-                // cannot read
+                // whole panels of B are packed by the first rows; of a B in place only what masks cannot read
                 first = !b_here && g->bcs == 1 && rows >= TENSOR__MR ? TENSOR__MR : 0;
                 int64_t j = b_here || first ? nb / TENSOR__NR * TENSOR__NR : 0;
                 if (j < nb && (!b_here || (TENSOR__PASS != 3 && nb % V_N))) {
@@ -6845,8 +6834,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                 }
                 int mr0 = ready || ahead || turn ? (high = 0, TENSOR__MR)
                                        : tensor__gemm_height((int)rows - first, TENSOR__MR, &high);
-                // the first block of B packs the panels of A, a few ahead of their use; later blocks reuse
-                // them
+                // the first block of B packs the panels of A, a few ahead of their use; the others reuse them
                 for (i = 0, packed = ready || jc > r[2] ? rows : 0; i < rows; i += mr) {
                     const tensor__gemm_tile_fn *fn;
                     int64_t as;
@@ -7192,8 +7180,8 @@ TENSOR__FN void TENSOR__K(gemm_split)(tensor__gemm_job_t *job) {
 }
 
 // A small product: A in place, one chunk of k, B in place or, where its columns run along k or end within a
-// vector, copied to panel one panel at a time. The tiles and dots are those of larger products, so the bits
-// are the same.
+// vector, copied to panel one panel at a time. Tiles and dots are those of larger products, so bits are the
+// same.
 TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64_t acs, int64_t brs,
                                      int64_t bcs, float *panel) {
     const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0), *bias = (const float *)g->bias;
@@ -8097,8 +8085,7 @@ typedef void (*tensor__gemm_tile_fn)(int64_t k, const float *a, int64_t as, cons
 //
 // What a pass offers: its description, the kernels reached through it, and the inclusions of this file that
 // compile the passes. The passes come before the rest of the implementation: apart from >>impl-gemm-shared
-// they need only the two functions declared here, so that a part of the implementation can be the passes
-// alone.
+// they need only the two functions declared here, so that the passes can be a part of their own.
 // ------------------------------------------------------------------------------
 
 enum {
@@ -8349,8 +8336,7 @@ TENSOR__INLINE void tensor__unspin(tensor__count_t *lock) { (void)TENSOR__ATOMIC
 #if defined(__linux__) && defined(__GNUC__)
 #define TENSOR__HUGE ((size_t)1 << 21)
 #define TENSOR__SKEW(at) (((at) >> 21) * 9 % 32 * 4096)
-// Declared by another name: with -std=c99 no header declares it, and a header that does may declare it
-// otherwise.
+// Declared by another name: with -std=c99 no header declares it, and one that does may declare it otherwise.
 extern int tensor__madvise(void *p, size_t bytes, int advice) __asm__("madvise");
 #endif
 
@@ -9970,8 +9956,7 @@ TENSOR__FN void tensor__drop(tensor_t *t) {
     if (t != TENSOR__POISON && TENSOR__DROP(&t->refs)) { tensor__header_destroy(tensor__self(), t); }
 }
 
-// Puts a library reference to t (NULL = none) in place of the old one, from which t may be made. 0 = t is
-// poison.
+// Puts a library reference to t (NULL = none) in place of the old one. t may be made from that. 0 = poison.
 TENSOR__FN int tensor__replace(tensor_t **at, tensor_t *t) {
     tensor_t *old = *at;
     if (t == TENSOR__POISON) { return 0; }
@@ -10005,8 +9990,7 @@ TENSOR__FN void tensor__scopes_close(tensor__thread_t *th) {
     th->epoch++;
 }
 
-// Whether t is not usable. Poison raises POISONED if nothing else was raised; a dead header says where it
-// came from.
+// Whether t is not usable. Poison raises POISONED if nothing else was raised; a dead header names its origin.
 TENSOR__FN TENSOR__NOINLINE int tensor__unusable(const char *op, const char *arg, tensor_t *t) {
     tensor__thread_t *th = tensor__self();
     if (!t) {
@@ -10174,7 +10158,7 @@ TENSOR__FN void tensor__carry(tensor__thread_t *th, int64_t mark, tensor_t *t) {
     if (mine) { tensor__enlist(th, t); }        // cannot fail: popping made room
 }
 
-// A view whose source cannot be reached any more becomes a tensor of its own.
+// A view whose source nobody else refers to becomes a tensor of its own.
 TENSOR__FN void tensor__unbase(tensor_t *t) {
     tensor_t *base = t->base;
     if (!base || TENSOR__ATOMIC_LOAD(&base->refs) != 1 || t->base_version != base->rebased) { return; }
@@ -10819,7 +10803,7 @@ TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
 // Every op starts with begin (are the arguments usable?), computes its shape, asks for its results and
 // finishes. Shape and dtype checks are in the fronts, once for all devices. Rejected: checks in the kernels
 // (once per device, and too late: the result already exists), a general shape-inference language for what a
-// few lines of C say.
+// few lines of C express.
 // ------------------------------------------------------------------------------
 
 #define TENSOR__X(ID, ...) TENSOR__FN const tensor__row_t *tensor__row_##ID(void);
@@ -11989,8 +11973,8 @@ TENSOR__FN tensor__node_t *tensor__view_node(tensor__thread_t *th, const tensor_
     return tensor__node_make(&o, 0);
 }
 
-// A node for a view of base as base is now: after an in-place change of the base the view makes its history
-// again.
+// A node for a view of base as base is now: the view makes its history again after an in-place change of
+// base.
 TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tensor_t *t) {
     tensor_t *base = t->base;
     tensor__node_t *node = NULL;
@@ -12141,8 +12125,7 @@ TENSOR__INLINE void tensor__arg_none(tensor_arg_t *a) {
     a->dtype = 0;
 }
 
-// Strides of dims with channels innermost, written to `to` unless NULL. -> whether `is` has them, except in
-// dims of 1
+// Strides of dims with channels innermost, to `to` unless NULL. -> whether `is` has them, dims of 1 apart
 TENSOR__FN int tensor__last(const int64_t *dims, int ndim, const int64_t *is, int64_t *to) {
     int64_t step = 1, same = 1;
     for (int k = 0; k < ndim; k++) {
@@ -12161,8 +12144,7 @@ TENSOR__FN int tensor__last(const int64_t *dims, int ndim, const int64_t *is, in
     return (int)same;
 }
 
-// Whether a, on a device, is a channels-last image that the device's kernels take; not if it is row-major as
-// well.
+// Whether a, on a device, is a channels-last image that its kernels take; not if it is row-major as well.
 TENSOR__FN int tensor__last_arg(const tensor_arg_t *a) {
     const tensor_backend_t *b = tensor__self()->ctx->backend[1];
     return !a->contiguous && a->ndim > 3 && a->ndim < 6 && a->numel && b && b->channels_last &&
@@ -12603,8 +12585,7 @@ TENSOR__FN void tensor__iter_move(const tensor__iter_t *it, int a, int64_t first
     }
 }
 
-// Spare lanes m..lanes-1 repeat the last element: they raise only the floating-point exceptions that it
-// raises.
+// Spare lanes m..lanes-1 repeat the last element: they raise no floating-point exception of their own.
 TENSOR__FN void tensor__iter_spare(void *block, int bytes, int64_t m, int lanes) {
     char *to = (char *)block + m * bytes;
     for (int64_t i = m; i < lanes; i++, to += bytes) { memcpy(to, to - bytes, (size_t)bytes); }
@@ -13465,8 +13446,7 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__X, TENSOR_
 #define F_XOR(a, b) ((a) ^ (b))
 #define F_SEL(m, a, b) ((m) ? (a) : (b))
 
-// Divisors are checked for 0 before the first element is written; the hardware must not divide INT64_MIN by
-// -1.
+// Divisors are checked for 0 before any element is written; hardware must not divide INT64_MIN by -1.
 TENSOR__INLINE int64_t tensor__floordiv_i64(int64_t a, int64_t b) {
     if (b == -1) { return F_NEG(a); }
     if (b == 0) { return 0; }
@@ -15464,8 +15444,7 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed)
     }
     in[4] = (const float *)gy->storage->data + gy->offset;
 
-    // The last result overwrites a gradient that nobody else holds: each element is read before it is
-    // written.
+    // The last result overwrites a gradient that nobody else holds: each element is read first.
     int mine = !passed && gy->refs == 1 && gy->storage->refs == 1;
     void *out[3];
     out[0] = out[1] = out[2] = NULL;
@@ -19153,8 +19132,7 @@ TENSOR_API tensor_t *(tensor_linalg_eigvalsh)(tensor_t *x, int upper) {
     return tensor__eigh(&o, x, upper, 0) ? o.out[0] : TENSOR__POISON;
 }
 
-// Whether the arguments of pinv and matrix_rank are usable; x is expanded to the batches of the tolerances. 0
-// = raised.
+// Whether pinv's and matrix_rank's arguments are usable; expands x to the tolerances' batches. 0 = raised.
 TENSOR__FN int tensor__tolerates(const char *op, tensor_linalg_tolerance_args_t *a) {
     tensor_t **const each[2] = {&a->rtols, &a->atols};
     if (!tensor__no_surplus(op, a->site_, a->options_are_named_) ||
@@ -19769,8 +19747,7 @@ TENSOR__INLINE void tensor__add_elements(char *to, int sum, const char *from, in
     for (int64_t i = 0; i < n; i++) { d[i] += s[i]; }
 }
 
-// GATHER where index has x's sizes except along dim: a piece of the flat result, without a running
-// multi-index.
+// GATHER where index has x's sizes except along dim: a piece of the flat result, without a multi-index.
 typedef struct tensor__gather_t {
     const char *x, *index;
     char *y;
@@ -20102,8 +20079,7 @@ TENSOR__X(INDEX_ADD, index_add) TENSOR__X(INDEX_COPY, index_copy) TENSOR__X(SCAT
 TENSOR__X(SCATTER_ADD, scatter_add)
 #undef TENSOR__X
 
-// Made of a mask over dim, not of copied rows: their gradient would count an index that occurs twice two
-// times.
+// Made of a mask over dim, not of copied rows, whose gradient would count a repeated index twice.
 TENSOR_API tensor_t *(tensor_index_fill_tensor)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *value) {
     TENSOR__MARK2(x, value)
     TENSOR__TAKES(index)
@@ -20252,8 +20228,7 @@ TENSOR__FN void tensor__grad_scatter_reduce(tensor__grad_t *g) {
 //
 // Ops that lay tensors beside one another, select by a mask or by several index tensors, repeat tensors or
 // build them from a pattern: cat and stack write into one result; indexing by several tensors is one
-// index_select over their dims joined; the rest is made of views, index ops and fills. Rejected: a kernel per
-// op.
+// index_select over their dims joined; the rest are views, index ops and fills. Rejected: a kernel per op.
 // ------------------------------------------------------------------------------
 
 TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
@@ -20903,8 +20878,7 @@ TENSOR__FN int tensor__same_word(const tensor__axis_t *a, const tensor__axis_t *
     return !a->number && !b->number && a->n == b->n && a->k == b->k && !memcmp(a->s, b->s, (size_t)a->n);
 }
 
-// The words of s up to end; "..." stands for `dots` dims. -> how many, -1 = cannot be read; *groups: how many
-// dims
+// The words of s up to end; "..." stands for `dots` dims. -> how many, -1 = cannot be read; *groups: dims
 TENSOR__FN int tensor__words(const char *s, const char *end, int dots, tensor__axis_t *axis, int *groups) {
     int n = 0, open = 0;
     *groups = 0;
@@ -21553,8 +21527,7 @@ TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t
 TENSOR__X(unique, 1) TENSOR__X(unique_consecutive, 0)
 #undef TENSOR__X
 
-// SEARCHSORTED: sorted rows, values; i[0] = right. As in PyTorch, NaN goes last, and NaN in sorted is never
-// below.
+// SEARCHSORTED: sorted rows, values; i[0] = right. As PyTorch: NaN is last, and NaN in sorted is never below.
 typedef struct tensor__search_t { const tensor_call_t *c; int64_t n, per_row; } tensor__search_t;
 
 TENSOR__END
@@ -23514,8 +23487,7 @@ TENSOR__FN int tensor__jacobian_of(tensor__thread_t *th, tensor_t *y, tensor_t *
 }
 
 // The beginning and end of all these functions: leaves of their own for fn (under CREATE_GRAPH views that
-// belong to the inputs' graph), fn's value, gradients where they are wanted; the results go to the enclosing
-// scope.
+// belong to the inputs' graph), fn's value, the gradients wanted; the results go to the enclosing scope.
 typedef struct tensor__calculus_t { tensor__thread_t *th; tensor_scope_t s; tensor_t **x, **g, *y;
     } tensor__calculus_t;
 
@@ -23805,8 +23777,7 @@ TENSOR__FN void tensor__print_newline(tensor__printer_t *p, int spaces) {
     for (int i = 0; i < spaces; i++) { tensor__puts(&p->s, " "); }
 }
 
-// snprintf writes the decimal point of the locale, of one byte or more: this puts a point there. -> new
-// length
+// snprintf writes the locale's decimal point, of one byte or more: puts a point there. -> new length
 TENSOR__FN int tensor__own_point(char *number) {
     char *at = number;
     while (*at == '-' || (*at >= '0' && *at <= '9')) { at++; }
