@@ -4083,7 +4083,7 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
 #endif
 
 // ------------------------------------------------------------------------------
-// >>functions                                     MARK: scalar functions, compiled once
+// >>functions                                      MARK: scalar functions, compiled once
 //
 // What every pass, every backend and the double-precision formulas call and no instruction set has:
 // conversions of f16 and bf16, the reduction of huge angles, Philox, and the special functions that libm
@@ -5065,7 +5065,7 @@ TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v) {
 #endif
 
 // ------------------------------------------------------------------------------
-// >>simd-math                                     MARK: vector math
+// >>simd-math                                      MARK: vector math
 //
 // What is built on the vocabulary: one text for all instruction sets, except where AVX-512 looks tables up
 // (V_LOOKUP). Minima, rounding, conversions, ends of rows, transposes, Philox; then exponentials, logarithms,
@@ -7799,7 +7799,7 @@ extern "C" {
 #endif
 
 // ------------------------------------------------------------------------------
-// >>impl-gemm-shared                              MARK: matrix product: what all passes share
+// >>impl-gemm-shared                               MARK: matrix product: what all passes share
 //
 // C[m,n] (+)= A[m,k] B[k,n] (+ bias[n]), row stride of C free, column stride 1, A and B of any strides (0
 // too): the call, how it is cut for threads and caches, its scratch, the plain reference, the product in f64.
@@ -10642,7 +10642,7 @@ TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-shutdown                                 MARK: the end of contexts
+// >>impl-shutdown                                  MARK: the end of contexts
 //
 // A context is closed with all that it owns, in the order in which things refer to one another: objects,
 // scopes, tensors still kept, raw memory. This room is after scopes and threads because it ends them.
@@ -11205,7 +11205,7 @@ TENSOR__FN tensor_t *tensor__over(tensor__thread_t *th, const char *op, tensor__
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-autocast                                 MARK: autocast
+// >>impl-autocast                                  MARK: autocast
 //
 // A scope in autocast has the dtype; a front that autocast knows calls itself again on cast inputs
 // (TENSOR__AUTOCAST), outside of autocast. The casts of leaves are kept until the scope ends, so a weight is
@@ -11298,7 +11298,7 @@ TENSOR_API tensor_scope_t (tensor_scope_begin_autocast)(tensor_dtype_t dtype) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-graph                                    MARK: walks over the graph
+// >>impl-graph                                     MARK: walks over the graph
 //
 // What a walk over the graph remembers: slots of gradients in a heap by sequence number, a hash of the nodes
 // that wait, a map from leaves and nodes to numbers. All of it belongs to the walk, so walks may nest and run
@@ -11547,7 +11547,7 @@ TENSOR__INLINE int tensor__needs(const tensor__grad_t *g, int k) {
 TENSOR__FN int tensor__grad_need(const tensor__grad_t *g, int k) { return tensor__needs(g, k); }
 
 // ------------------------------------------------------------------------------
-// >>impl-saved                                    MARK: saved values
+// >>impl-saved                                     MARK: saved values
 //
 // What backward reads: headers made of saved storage when they are asked for, checked against the version
 // they had, and packed or unpacked by the user's hooks. Rejected: saving headers (a saved output would be
@@ -11694,7 +11694,7 @@ TENSOR__FN tensor_t *tensor__grad_out(tensor__grad_t *g, int k) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-tape                                     MARK: recording, also of changes in place
+// >>impl-tape                                      MARK: recording, also of changes in place
 //
 // A node is one block: struct, edges, shapes, saved values, all their dims. Saved values hold storage and
 // version, never a header. Graphs are freed by a worklist threaded through the nodes, so depth costs no
@@ -12263,7 +12263,7 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-transfer                                 MARK: between devices
+// >>impl-transfer                                  MARK: between devices
 //
 // Copies between devices are an op like others (TRANSFER), so that they have a gradient: the transfer back.
 // Rejected: copies outside of the gate (recorders and the tape would not see them).
@@ -12731,7 +12731,7 @@ TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-gemm                                     MARK: matrix product: bf16, BLAS, integers
+// >>impl-gemm                                      MARK: matrix product: bf16, BLAS, integers
 //
 // The one entry to products: by dtype they go to the pass's f32 tiles, to f64, integers or bf16, or to BLAS
 // where that is asked for.
@@ -15230,7 +15230,7 @@ TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-plain                                    MARK: the short way of small contiguous f32
+// >>impl-plain                                     MARK: the short way of small contiguous f32
 //
 // Most ops of small networks are contiguous f32 of one shape in whole vectors. For those the general way
 // (promotion, broadcast, call, iterator) would cost three times the work itself, so their fronts try this way
@@ -16746,7 +16746,7 @@ TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-rows                                     MARK: rows of the last dim
+// >>impl-rows                                      MARK: rows of the last dim
 //
 // Softmax and its relatives, running sums, norms, variance and arg of extremes work on rows of the last dim;
 // other dims are moved there. f32 goes to the pass's kernels (>>kernel-rows), f64 and integers to plain loops
@@ -17235,7 +17235,7 @@ TENSOR__FN void tensor__grad_norm(tensor__grad_t *g) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-statistics                               MARK: statistics over several dims
+// >>impl-statistics                                MARK: statistics over several dims
 //
 // Made of reductions and rows: several dims are joined to one row first; ops with two results return both.
 // Their gradients are those of the ops they are made of, except for scans, which have their own. Distances,
@@ -17572,7 +17572,7 @@ TENSOR_API tensor_t *(tensor_corrcoef)(tensor_t *x) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-products                                 MARK: products of matrices
+// >>impl-products                                  MARK: products of matrices
 //
 // Products of any kind become a batch of GEMMs on views; einsum and tensordot only arrange dims for it.
 // Rejected: copies of transposed operands (the GEMM reads both layouts), a front of its own per shape
@@ -18282,7 +18282,7 @@ TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-linalg                                   MARK: factorisations, solvers, norms
+// >>impl-linalg                                    MARK: factorisations, solvers, norms
 //
 // Factorisations are plain textbook algorithms in double: a matrix is copied into the worker's scratch in
 // rows, factorised there, and rounded once when it is written. Items of a batch are cut over threads.
@@ -20224,7 +20224,7 @@ TENSOR__FN void tensor__grad_scatter_reduce(tensor__grad_t *g) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-join                                     MARK: joining, masks, several indices, building
+// >>impl-join                                      MARK: joining, masks, several indices, building
 //
 // Ops that lay tensors beside one another, select by a mask or by several index tensors, repeat tensors or
 // build them from a pattern: cat and stack write into one result; indexing by several tensors is one
@@ -20845,7 +20845,7 @@ TENSOR_API tensor_t *(tensor_linalg_vander)(tensor_t *x, int64_t n) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-rearrange                                MARK: patterns of named dims
+// >>impl-rearrange                                 MARK: patterns of named dims
 //
 // rearrange and check read a pattern ("b (h d) -> b h d") into axes once, then view, permute and reshape.
 // The parser is one pass over the text and names the word that is wrong. Rejected: a cache of parsed
@@ -22627,7 +22627,7 @@ TENSOR_API tensor_t *(tensor_apply)(const tensor_function_t *fn, void *user, ten
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-checkpoint                               MARK: recomputing in place of saving
+// >>impl-checkpoint                                MARK: recomputing in place of saving
 //
 // A checkpoint drops the graph between its inputs and outputs and runs the function again when backward gets
 // there, with the random streams and modes of the first run. Rejected: saving cheap values and recomputing
@@ -23403,7 +23403,7 @@ TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-calculus                                 MARK: vjp, jvp, jacobian, hessian
+// >>impl-calculus                                  MARK: vjp, jvp, jacobian, hessian
 //
 // Products with Jacobians and whole Jacobians, by backward alone: jvp is the double-vjp trick, so that every
 // op with a gradient has it. Rejected: forward mode (a second rule per op).
@@ -23584,7 +23584,7 @@ TENSOR_API tensor_t *(tensor_vhp)(tensor_fn_t fn, void *user, tensor_t *const *i
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-gradcheck                                MARK: gradients against differences
+// >>impl-gradcheck                                 MARK: gradients against differences
 //
 // Gradients by backward against central differences in f64, projected on random weights; gradgradcheck does
 // the same to the gradients. The text names the largest difference and its place. Rejected: whole Jacobians
