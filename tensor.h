@@ -7043,8 +7043,8 @@ TENSOR__DOTROWS(gemm_dot2, 2)
 TENSOR__DOTROWS(gemm_dot4, 4)
 #endif
 
-// One row, as in the output layer of a small net: the same dots, without what more rows or longer sums need.
-// A vector with a stride is gathered first, so that the sum does not depend on where it is.
+// One row, as in the inference of a small net: the same dots, without what more rows or longer sums need. A
+// vector with a stride is gathered first, so that the sum does not depend on where it is.
 TENSOR__FN void TENSOR__K(gemm_row)(const tensor__gemm_t *g, int64_t acs, int64_t brs, int64_t bcs) {
     const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0), *bias = (const float *)g->bias;
     const float *b = (const float *)g->b + (g->boff ? g->boff[0] : 0);
