@@ -36,73 +36,79 @@
 // ------------------------------------------------------------------------------
 // >>manual                                         MARK: manual
 //
-// NAMES      A PyTorch user guesses them: tensor_ + the name in torch.*, torch.nn.functional.* or the tensor
-//            method; a trailing _ works in place. Argument order, defaults, broadcasting, type promotion and
-//            NaN rules are PyTorch's, except: sign(NaN) is NaN; float to integer conversion saturates (NaN
-//            gives 0); shifts by too much give 0 or the sign; a scalar that is an integral number keeps an
-//            integer tensor's dtype (0 and 1 a bool's), a fraction turns it to f32 (C has no weak scalar
-//            types); u8 meets negative numbers by value; clamp passes the gradient on at its bounds; a 0-d
-//            index tensor counts as a tensor (in Python as a number).
-// SHAPES     variadic in C and C++: tensor_zeros(2, 3). Every such function has a plain twin ending in _n
-//            that takes (const int64_t *dims, int ndim). At most 8 dimensions. A dim counts from the end when
-//            < 0.
+// NAMES      A PyTorch user can guess them: tensor_ + the name in torch.*, torch.nn.functional.* or the
+//            tensor method; a trailing _ works in place. Argument order, defaults, broadcasting, type
+//            promotion and NaN rules are PyTorch's, except: sign(NaN) is NaN; float to integer conversion
+//            saturates (NaN gives 0); shifts by too much give 0 or the sign; a scalar that is an integral
+//            number keeps an integer tensor's dtype (0 and 1 a bool's), a fraction turns it to f32 (C has no
+//            weak scalar types); a negative number is not wrapped before it is combined with a u8 tensor;
+//            clamp passes the gradient on at its bounds; a 0-d index tensor counts as a tensor (in Python as
+//            a number).
+// SHAPES     Functions that take a shape are variadic in C and C++: tensor_zeros(2, 3). Each has a plain twin
+//            whose name ends in _n and that takes (const int64_t *dims, int ndim). A tensor has at most 8
+//            dimensions. A dim < 0 counts from the end.
 // OWNERSHIP  A tensor_t * returned by the library belongs to the innermost open scope of the calling thread.
-//            There is nothing to free. tensor_scope_begin / _reset / _end empty it; tensor_scope_return hands
-//            a result to the scope around; tensor_keep makes a tensor outlive every scope until tensor_free;
-//            tensor_set carries a value from one loop turn to the next. Functions borrow their arguments.
+//            There is nothing to free. tensor_scope_begin opens a scope, _reset empties it, _end closes it;
+//            tensor_scope_return hands a result to the enclosing scope; tensor_keep makes a tensor outlive
+//            every scope until tensor_free; tensor_set carries a value from one iteration of a loop to the
+//            next. Functions borrow their arguments.
 // ERRORS     A function that fails returns the poison tensor (never NULL), and every function given poison
 //            returns poison, so expressions nest and one check is enough: tensor_ok(), tensor_error_text().
-//            The first error of a thread stays until tensor_clear_error(). Functions that make no tensor
-//            return the code (0 = fine). Nothing aborts or exits. With no handler set, a thread's first error
-//            is printed to stderr once (not under TENSOR_NO_STDIO). One note that is not an error goes the
-//            same way, once, with code 0: a scope holds some 100,000 tensors (a loop without a reset).
-// THREADS    Any number of threads may use the library. A tensor may be read by many threads; no two threads
-//            may write one tensor at once. The library starts threads only after tensor_set_num_threads(n).
-//            Results have the same bits for every number of threads.
+//            The first error of a thread stays until tensor_clear_error(). Functions that do not make a
+//            tensor return the code (0 = success). Nothing aborts or exits. With no handler set, a thread's
+//            first error is printed to stderr once (not under TENSOR_NO_STDIO). One note that is not an error
+//            is reported the same way, once, with code 0: a scope holds some 100,000 tensors (a loop without
+//            a reset).
+// THREADS    Any number of threads may use the library. A tensor may be read by many threads; two threads
+//            must not write the same tensor at once. The library starts threads only after
+//            tensor_set_num_threads(n). Results have the same bits for every number of threads.
 // HOST       Floating-point traps: no op raises invalid, division by zero or overflow where its results have
 //            none by IEEE's rules (0/0 of the program's own numbers still traps; comparisons with NaN may).
 //            Rounding modes other than to nearest change last bits, function values by up to 1e-3, and what
 //            rounds inside (round, tan of SSE2 and scalar) by more; flushed denormals (FTZ, DAZ) are taken as
-//            0; neither hangs or crashes. The mode is the calling thread's and, with more threads, that of
-//            each. A signal handler may call nothing here. A call takes up to 14 KB of stack, a training step
-//            15 KB, a few 8 KB more (docs/stack.md).
+//            0; neither hangs or crashes the library. The mode is that of the calling thread and, with more
+//            threads, of each of them. A signal handler must not call the library. A call takes up to 14 KB
+//            of stack, a training step 15 KB, a few calls 8 KB more (docs/stack.md).
 // AUTOGRAD   Define-by-run: tensor_requires_grad_ marks a leaf, operations record themselves, tensor_backward
 //            adds d loss / d leaf into tensor_grad(leaf). Under tensor_scope_begin_no_grad nothing is
 //            recorded. Every gradient is made of differentiable operations (TENSOR_CREATE_GRAPH). Beyond
-//            PyTorch: x.mul_(x) and other changes by the own value have right gradients; tensor_autograd_grad
-//            gives hooked gradients for every input; a checkpoint notices changed inputs.
+//            PyTorch: x.mul_(x) and other in-place changes of a tensor by its own value have correct
+//            gradients; tensor_autograd_grad gives hooked gradients for every input; a checkpoint notices
+//            changed inputs.
 // AUTOCAST   Mixed precision of forward passes, as torch.autocast: in tensor_scope_begin_autocast(dtype)
 //            products of matrices, linear, convolutions, attention, recurrent nets and prelu compute in that
 //            dtype; exp, logs, pow, rsqrt, softmax, sums, norms, layer and group norm, interpolate, losses in
 //            f32; dot, cross, tensordot, index_put, scatter_add, bilinear and grid_sample in the widest dtype
-//            of their inputs; all else, all in place and f64 as ever. The lists are PyTorch's for CUDA, on
-//            every device. Weights stay f32, are cast once a scope, and get gradients of f32.
+//            of their inputs. All other functions, all in-place functions and f64 are not affected. The lists
+//            are PyTorch's for CUDA, on every device. Weights stay f32, are cast once per scope, and get f32
+//            gradients.
 // DTYPES     f32 f64 i8 i16 i32 i64 u8 bool compute; f16 and bf16 are stored as such and computed in f32 with
 //            correct rounding. Products of bf16 use AMX or AVX-512 BF16 where Linux offers them: these take
-//            denormals as 0, and with AMX sigaltstack wants more than 8 KB after the first one
-//            (TENSOR_ISA=avx512 has neither). No complex numbers, no FFT.
-// CONFIG     define before the implementation: TENSOR_MALLOC/TENSOR_FREE (aligned, see >>config),
-//            TENSOR_NO_STDIO, TENSOR_NO_THREADS, TENSOR_ASSERT(x), TENSOR_SELF (this file's name when
-//            renamed), TENSOR_ISA=avx2 (that instruction set alone: scalar, sse2, avx2, avx512, neon, wasm,
-//            or native; see >>passes), TENSOR_NO_AUTOGRAD (forward alone, see >>config),
-//            TENSOR_IMPLEMENTATION_PART=1..4 (four files share the compiling),
-//            TENSOR_USE_OPENBLAS (larger products of f32 and f64 by cblas.h's functions, with OpenBLAS's
-//            threads, bits and errors of long sums; link -lopenblas). Everywhere: TENSOR_STATIC (all in one
-//            file; in several files it makes several libraries that share nothing), TENSOR_NO_CALL_SITES,
-//            TENSOR_API (what is written before public functions: extern unless defined, e.g.
-//            __declspec(dllexport)).
-//            TENSOR_EDITOR, for editors (CompileFlags: Add: [-DTENSOR_EDITOR] in .clangd): functions are not
-//            hidden behind macros, so that hovering shows prototype and comment; errors lack their line.
+//            denormals as 0, and after the first product with AMX sigaltstack wants more than 8 KB
+//            (TENSOR_ISA=avx512 has neither effect). There are no complex numbers and there is no FFT.
+// CONFIG     Define before the implementation: TENSOR_MALLOC(bytes, alignment) and
+//            TENSOR_FREE(p, bytes, alignment), TENSOR_NO_STDIO, TENSOR_NO_THREADS, TENSOR_ASSERT(x),
+//            TENSOR_SELF (this file's name when renamed), TENSOR_ISA=avx2 (that instruction set alone:
+//            scalar, sse2, avx2, avx512, neon, wasm, or native; see >>passes), TENSOR_NO_AUTOGRAD (forward
+//            alone, see >>config), TENSOR_IMPLEMENTATION_PART=1..4 (four files share the compiling),
+//            TENSOR_USE_OPENBLAS (larger products of f32 and f64 call cblas.h's functions: threads, bits and
+//            the errors of long sums are then OpenBLAS's; link -lopenblas). Define in every file:
+//            TENSOR_STATIC (all in one file; in several files it makes several libraries that share nothing),
+//            TENSOR_NO_CALL_SITES, TENSOR_API (what is written before public functions: extern unless
+//            defined, e.g. __declspec(dllexport)).
+//            TENSOR_EDITOR is for editors (CompileFlags: Add: [-DTENSOR_EDITOR] in .clangd): functions are
+//            not hidden behind macros, so that hovering shows prototype and comment; errors do not name their
+//            line.
 //            Environment: TENSOR_ISA=scalar|sse2|avx2|avx512|avx512bf16|amx|neon|wasm forces an instruction
 //            set that is built, TENSOR_REFERENCE=1 the plain double-precision formulas (TENSOR_ALL_PASSES).
 // READING    An op is a row of a table: search "X(SOFTMAX," for the row of softmax, which names its family,
-//            CPU kernel and gradient; "FRONT(softmax," or "(tensor_cat_n)(" for a front, "X(EXP, exp)"
-//            for those of one list; OP_SOFTMAX for who else asks for it.
+//            CPU kernel and gradient; "FRONT(softmax," or "(tensor_cat_n)(" for the public function,
+//            "X(EXP, exp)" for those generated from a list; OP_SOFTMAX for every other place that names it.
 // COMPILE    The implementation takes 25 to 45 s at -O2 in one file: give it a file of its own, or four (see
 //            CONFIG), or link libtensor.a (make lib), and never pass -DTENSOR_IMPLEMENTATION for all files.
 //            -ffast-math and its parts are refused (define TENSOR_ALLOW_FAST_MATH to get memory safety and
-//            tolerances only), x87 arithmetic too: 32-bit x86 needs -msse2 -mfpmath=sse. gcc for Windows
-//            needs -O1 at least. A compiler that knows neither gcc's nor MSVC's atomics (tcc) needs
+//            tolerances only), and so is x87 arithmetic: 32-bit x86 needs -msse2 -mfpmath=sse. gcc for
+//            Windows needs at least -O1. A compiler that knows neither gcc's nor MSVC's atomics (tcc) needs
 //            TENSOR_NO_THREADS.
 // ------------------------------------------------------------------------------
 
@@ -116,14 +122,15 @@
 // >>config                                         MARK: config
 //
 // No macro here changes a public struct or the meaning of a public function, so files of one program may
-// differ in everything but TENSOR_STATIC; files that share the implementation agree in their passes (see
-// >>passes) and in TENSOR_NO_AUTOGRAD.
+// differ in every macro but TENSOR_STATIC; files that share the implementation must agree in their passes
+// (see >>passes) and in TENSOR_NO_AUTOGRAD.
 //
-// TENSOR_NO_AUTOGRAD, where the implementation is, builds forward alone: results are the same, no graph is
-// recorded, and what asks for gradients (requires_grad_, backward, autograd_grad, hooks, checkpoint, jacobian
-// and their kin, the steps of optimizers) is an UNSUPPORTED error that names the macro. Gradient functions and their
-// kernels are not in the program then. TENSOR_ALL_ROWS keeps every op, with its documentation, whether the
-// program calls it or not: for tests and for backends that know ops by number.
+// TENSOR_NO_AUTOGRAD, defined where the implementation is, builds the forward pass alone: results are the
+// same, no graph is recorded, and every function that needs gradients (requires_grad_, backward,
+// autograd_grad, hooks, checkpoint, jacobian and its relatives, steps of optimizers) is an UNSUPPORTED error
+// that names the macro. The program then contains no gradient functions and none of their kernels. TENSOR_ALL_ROWS
+// keeps every op, with its documentation, whether the program calls it or not: for tests and for backends
+// that know ops by number.
 // ------------------------------------------------------------------------------
 
 #define TENSOR_VERSION_MAJOR 0
@@ -136,7 +143,7 @@
 #define TENSOR__UNUSED
 #endif
 
-// A call that is left after folding does not compile.
+// A call that is still there after constant folding does not compile.
 #if defined(__has_attribute)
 #if __has_attribute(error)
 #define TENSOR__REFUSED(text) __attribute__((error(text)))
@@ -146,7 +153,7 @@
 #define TENSOR__REFUSED(text)
 #endif
 
-// In front of every public function: the program may say its own, in all its files alike.
+// Written before every public function. A program may define its own, the same one in all its files.
 #ifndef TENSOR_API
 #ifdef TENSOR_STATIC
 #define TENSOR_API TENSOR__UNUSED static
@@ -156,7 +163,7 @@
 #endif
 
 // A call site is one string, "file.c:41"; it travels into results and error texts. It begins with the name of
-// the function and a byte 1: an op made of others has errors under its own name.
+// the function and a byte of value 1: an op made of other ops reports errors under its own name.
 #define TENSOR__STR2(x) #x
 #define TENSOR__STR(x) TENSOR__STR2(x)
 #ifdef TENSOR_NO_CALL_SITES
@@ -169,15 +176,16 @@
 #define TENSOR_HERE TENSOR__SITE
 #define TENSOR__IN(function) TENSOR__SITE_OF(function)
 
-// Options are designated initialisers over one args struct per function: site_ first (which also allows an
-// empty list), the positional arguments, options_are_named_ (where one argument too many without a name
-// lands: for a number the compiler says this name; what is put there is an error at run time, even 0),
-// the options. In C++14 and later the members have initialisers, so that a partial list stays silent.
+// Options are designated initialisers of one args struct per function. Its members are, in order: site_
+// (which also allows an empty list), the positional arguments, options_are_named_, the options. An extra
+// argument without a name is assigned to options_are_named_: if it is a number, the compiler's message has
+// this name; anything assigned to it is an error at run time, even 0. In C++14 and later the members have
+// initialisers, so that a partial list gives no warning.
 #define TENSOR_ARGS(function, type, ...)                                                                     \
     ((type){.options_are_named_ = TENSOR__NO_SURPLUS, .site_ = TENSOR__IN(function), __VA_ARGS__})
 // No number that a program gives by mistake.
 #define TENSOR__NO_SURPLUS ((const void *)0x5A5A)
-// The same where the last positional argument is required: the list in sizeof lacks one if it is not there.
+// The same where the last positional argument is required: the list in sizeof is too short without it.
 #define TENSOR_ARGS_NEEDED(function, type, ...)                                                              \
     ((type){.options_are_named_ = TENSOR__UNEVALUATED((const void *)(0x5A5A * (size_t)(sizeof((type){        \
                 .site_ = 0, __VA_ARGS__, .options_are_named_ = 0}) != 0))),                                  \
@@ -195,7 +203,7 @@
 #define TENSOR_INIT
 #endif
 
-// In a call with options a member that is 0 has PyTorch's default; TENSOR_ZERO says a real zero.
+// In a call with options a member that is 0 has PyTorch's default; TENSOR_ZERO is a real zero.
 #define TENSOR_ZERO (-2147483647 - 1)
 
 #ifdef __cplusplus
@@ -205,7 +213,7 @@ extern "C" {
 // ------------------------------------------------------------------------------
 // >>types                                          MARK: types
 //
-// tensor_t is opaque here; its layout stands in >>shared, so that a debugger shows it. Enumerators are stable
+// tensor_t is opaque here; its layout is in >>shared, so that a debugger shows it. Enumerators are stable
 // within a major version; files store names, never numbers.
 // ------------------------------------------------------------------------------
 
@@ -220,8 +228,8 @@ typedef enum tensor_dtype_t {
     TENSOR_DTYPE_NONE = -1               // keeps the enum signed: an int given for it raises no warning
 } tensor_dtype_t;
 
-// Where data lies. TENSOR_CUDA + i is the i-th CUDA device. No device has the number of a dtype: tensor_to
-// takes either.
+// Where data is. TENSOR_CUDA + i is the i-th CUDA device. No device has the number of a dtype, because
+// tensor_to takes either.
 typedef enum tensor_device_t {
     TENSOR_CPU = 64, TENSOR_CUDA = 65,
     TENSOR_DEVICE_NONE = -1              // as TENSOR_DTYPE_NONE
@@ -300,7 +308,7 @@ TENSOR_API int tensor_raise(int code, const char *what);
 // ------------------------------------------------------------------------------
 // >>context                                        MARK: context, memory, threads
 //
-// Every byte of mutable state hangs in a context; a default one serves those who never name one. Rejected:
+// All mutable state belongs to a context; programs that never name one use the default context. Rejected:
 // plain globals (two users of the library in one program would share allocator, limits and handlers).
 // ------------------------------------------------------------------------------
 
@@ -319,7 +327,7 @@ typedef void (*tensor_parallel_fn_t)(void *user, int64_t ntasks, void (*task)(vo
 //   -> int;  errors none
 TENSOR_API int tensor_version(void);
 
-// A new context with nothing shared with others; the calling thread goes on using its present one.
+// A new context that shares nothing with others; the calling thread continues to use its present one.
 //   -> context, NULL when out of memory;  errors OUT_OF_MEMORY
 TENSOR_API tensor_context_t *tensor_context_new(void);
 
@@ -327,22 +335,23 @@ TENSOR_API tensor_context_t *tensor_context_new(void);
 //   -> the one used before;  errors OUT_OF_MEMORY
 TENSOR_API tensor_context_t *tensor_context_use(tensor_context_t *context);
 
-// Frees a context and all that lives in it; for no other thread may it be the one in use.
+// Frees a context and everything in it; no other thread may have it in use.
 //   -> first error pending in it on the calling thread, else 0;  errors OWNER inside a function that the
 //      library calls in this context (a hook, a closure, forward, a job): nothing is freed
 TENSOR_API int tensor_context_free(tensor_context_t *context);
 
 // Frees everything the calling thread's context owns (tensors, modules, threads, caches). Every pointer the
-// library gave is invalid afterwards, kept ones too (a C++ tensor_ref knows); the library itself can be used
-// again. No other thread may be inside the library. Code that is to be unloaded (dlclose) calls this last, in
-// the default context and after the others were freed: no thread that used it runs its code at its end then.
+// library gave is invalid afterwards, kept ones too (a C++ tensor_ref notices); the library itself can be
+// used again. No other thread may be inside the library. Code that will be unloaded (dlclose) calls this
+// last, in the default context, after freeing the others: threads that used it then run none of its code at
+// their end.
 //   -> the calling thread's first error, 0 if none;  errors OWNER inside a function that the library calls (a
 //      hook, a closure, forward, a job): nothing is freed
 TENSOR_API int tensor_shutdown(void);
 
-// Closes the calling thread's root scope and gives its caches back to the context (done by itself at thread
-// exit, but not on Windows or where the system has no pthread key left). Code that is unloaded without a
-// shutdown wants it of every thread that used it.
+// Closes the calling thread's root scope and gives its caches back to the context (done automatically at
+// thread exit, but not on Windows or where the system has no pthread key left). Code that is unloaded without
+// a shutdown needs this call from every thread that used it.
 //   -> nothing;  errors OWNER inside a function that the library calls
 TENSOR_API void tensor_thread_end(void);
 
@@ -351,7 +360,7 @@ TENSOR_API void tensor_thread_end(void);
 //   -> code;  errors OWNER if memory was handed out already
 TENSOR_API int tensor_set_allocator(const tensor_allocator_t *a);
 
-// Bytes the context may take from the allocator; beyond it OUT_OF_MEMORY.
+// Bytes the context may take from the allocator; a request beyond it is the error OUT_OF_MEMORY.
 //   bytes   0 = no limit
 //   -> 0;  errors none
 TENSOR_API int tensor_set_memory_limit(uint64_t bytes);
@@ -390,10 +399,10 @@ TENSOR_API int tensor_get_num_threads(void);
 TENSOR_API int tensor_num_processors(void);
 
 // Runs kernels on the program's own job system instead of the library's workers. While fn waits, the calling
-// thread may run other jobs, and these may call the library: they find it as on a thread of their own, with
-// the same context, but scopes, grad mode, autocast, errors and a generator apart. When fn returns, an error
-// that they left goes to the handler, and tensors that they left in no scope are freed. What they write must
-// not be what the call reads, as on any other thread. fn returns on the thread that called it.
+// thread may run other jobs, and these may call the library as if on a thread of their own: the context is
+// the same, but scopes, grad mode, autocast, errors and the generator are separate. When fn returns, an error
+// that the jobs left goes to the handler, and tensors that they left in no scope are freed. Jobs must not
+// write what the call reads, as on any other thread. fn returns on the thread that called it.
 //   fn      NULL = own workers again
 //   n       how many tasks may run at once, 1..256
 //   -> code;  errors SHAPE if n is out of range, OWNER while a kernel runs
@@ -412,9 +421,9 @@ TENSOR_API int tensor_set_isa(const char *name);
 // ------------------------------------------------------------------------------
 // >>scopes                                         MARK: ownership
 //
-// Scopes over reference counts: seven ecosystems without destructors ended there. Rejected: one free per
-// handle (nobody gets it right and expressions do not nest), arenas (the guess of their size is always
-// wrong).
+// Scopes on top of reference counts: seven ecosystems without destructors arrived at this design. Rejected:
+// one free per handle (nobody gets it right and expressions do not nest), arenas (the guess of their size is
+// always wrong).
 // ------------------------------------------------------------------------------
 
 // Opens a scope: tensors made from now on by this thread belong to it. Remembers the grad mode.
@@ -439,7 +448,7 @@ TENSOR_API tensor_scope_t tensor_scope_begin_inference(void);
 //   dtype   TENSOR_F16 (with nn_grad_scaler) or TENSOR_BF16; TENSOR_DTYPE_NONE = no autocast in this scope
 //   -> scope;  errors OUT_OF_MEMORY, DTYPE
 TENSOR_API tensor_scope_t tensor_scope_begin_autocast(tensor_dtype_t dtype);
-// The same for what is left of the innermost scope.   -> dtype until now, TENSOR_DTYPE_NONE = no autocast;
+// The same for the rest of the innermost scope.   -> the dtype before, TENSOR_DTYPE_NONE = no autocast;
 // errors DTYPE
 TENSOR_API tensor_dtype_t tensor_set_autocast(tensor_dtype_t dtype);
 // The calling thread's dtype of autocast.   -> dtype, TENSOR_DTYPE_NONE = no autocast;  errors none
@@ -454,7 +463,7 @@ TENSOR_API int tensor_scope_reset(tensor_scope_t scope);
 //   -> code;  errors OWNER if the scope has ended or is another thread's
 TENSOR_API int tensor_scope_end(tensor_scope_t scope);
 
-// Ends the scope but hands one result to the scope around it.
+// Ends the scope but hands one result to the enclosing scope.
 //   t       owned by the scope: moved out; not owned by it: passes through
 //   -> t;  errors OWNER as tensor_scope_end
 TENSOR_API tensor_t *tensor_scope_return(tensor_scope_t scope, tensor_t *t);
@@ -468,7 +477,7 @@ TENSOR_API tensor_t *tensor_keep(tensor_t *t);
 //   -> code;  errors OWNER if t is dead or neither kept nor owned by a scope of this thread
 TENSOR_API int tensor_free(tensor_t *t);
 
-// Loop-carried state: *handle becomes value and takes over the old one's owner; the old value goes.
+// Loop-carried state: *handle becomes value and takes over the old one's owner; the old value is released.
 //   handle  *handle NULL = value is kept (as tensor_keep)
 //   value   poison is refused: the old value stays
 //   -> code;  errors POISONED, OWNER
@@ -483,8 +492,8 @@ TENSOR_API int tensor_set(tensor_t **handle, tensor_t *value);
 // OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
 
-// The dtype of numbers that name none, of the context: f32 unless set. It is what creation without a dtype
-// makes, and what integers become in float functions; modules keep f32 parameters.
+// The context's dtype for numbers that do not name one: f32 unless set. Creation without a dtype makes it,
+// and float functions turn integers into it; modules keep f32 parameters.
 //   dtype   f32 f64 f16 bf16
 //   -> code / dtype;  errors DTYPE
 TENSOR_API int tensor_set_default_dtype(tensor_dtype_t dtype);
@@ -533,7 +542,7 @@ TENSOR_API tensor_t *tensor_wrap_n(void *data, tensor_dtype_t dtype, const int64
 //   -> new [ceil((end - start) / step)];  grad none;  errors SHAPE if step is 0 or points away from end
 TENSOR_API tensor_t *tensor_arange(double start, double end, double step, tensor_dtype_t dtype);
 
-// n values from start to end, both included; ends that are tensors by tensor_item, as PyTorch reads them.
+// n values from start to end, both included; read ends that are tensors with tensor_item.
 //   dtype   any but bool; an integer one cuts the fractions of start and end, then of the values
 //   -> new [n];  grad none;  errors SHAPE if n < 0, DTYPE (also if an integer dtype does not hold the ends)
 TENSOR_API tensor_t *tensor_linspace(double start, double end, int64_t n);
@@ -603,7 +612,7 @@ TENSOR_API tensor_t *tensor_to(tensor_t *x, int to);
 //   -> new or x;  grad dx = g, on x's device;  errors DEVICE (no such device), OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_to_non_blocking(tensor_t *x, int to);
 
-// A copy in memory of the host that a device reads and writes by itself (x itself if it lies there already).
+// A copy in memory of the host that a device reads and writes by itself (x itself if it is there already).
 //   -> new or x;  grad dx = g;  errors DEVICE (x on a device, CUDA is not started), OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_pin_memory(tensor_t *x);
 
@@ -652,7 +661,7 @@ TENSOR_API void *tensor_data_mut(tensor_t *x);
 
 // The only element as a double (as an int64_t).
 //   x       one element
-//   -> value; NaN (0) on failure;  errors SHAPE if x has not exactly one element
+//   -> value; NaN (0) on failure;  errors SHAPE unless x has exactly one element
 TENSOR_API double tensor_item(tensor_t *x);
 TENSOR_API int64_t tensor_item_i64(tensor_t *x);
 
@@ -738,7 +747,7 @@ TENSOR_API tensor_t *tensor_unfold_dim(tensor_t *x, int64_t dim, int64_t size, i
 //   out     receives n views, always filled
 //   -> code;  errors SHAPE
 TENSOR_API int tensor_broadcast_tensors(tensor_t *const *list, int n, tensor_t **out);
-// [N, C, spatial..] with the channels innermost in memory (x itself if it lies so) / whether it lies so.
+// [N, C, spatial..] with the channels innermost in memory (x itself if it is so) / whether it is so.
 // CUDA's convolutions, pools, batch norm and pointwise ops keep that; other results are row-major.
 //   -> new or x;  grad dx = g;  errors SHAPE
 TENSOR_API tensor_t *tensor_channels_last(tensor_t *x);
@@ -1119,7 +1128,7 @@ TENSOR_API tensor_t *tensor_cumsum(tensor_t *x, int64_t dim);
 TENSOR_API tensor_t *tensor_cumprod(tensor_t *x, int64_t dim);
 // Running log(sum(exp)) along dim, stable.   -> new, shape of x;  grad by weights <= 1;  errors INDEX, DTYPE
 TENSOR_API tensor_t *tensor_logcumsumexp(tensor_t *x, int64_t dim);
-// Running maximum (minimum) along dim and where it stood, the last of ties; NaN stays.
+// Running maximum (minimum) along dim and where it was, the last of ties; NaN stays.
 //   -> pair of new, shape of x, indices i64;  grad to the chosen index;  errors INDEX
 TENSOR_API tensor_pair_t tensor_cummax(tensor_t *x, int64_t dim);
 TENSOR_API tensor_pair_t tensor_cummin(tensor_t *x, int64_t dim);
@@ -1166,7 +1175,7 @@ TENSOR_API tensor_t *tensor_corrcoef(tensor_t *x);
 // gradient goes to the chosen places. All: -> new;  errors INDEX (dim), SHAPE, DTYPE, OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
 
-// Sorted along dim, and where each element stood (msort: along dim 0, values alone).
+// Sorted along dim, and where each element was (msort: along dim 0, values alone).
 //   -> pair of new, shape of x, indices i64;  grad to those places;  errors INDEX
 TENSOR_API tensor_pair_t tensor_sort(tensor_t *x, int64_t dim, int descending);
 TENSOR_API tensor_t *tensor_msort(tensor_t *x);
@@ -1244,8 +1253,9 @@ TENSOR_API tensor_t *tensor_histc(tensor_t *x, int64_t bins, double low, double 
 // ------------------------------------------------------------------------------
 // >>linalg                                         MARK: matrix products, linear algebra
 //
-// One packed, register-tiled GEMM serves all products in all transposes (views cost nothing). Accumulation
-// order depends on shapes alone. Decompositions are own, plain algorithms in double (below).
+// One packed, register-tiled GEMM serves all products in all transposes (views cost nothing). The order of
+// accumulation depends on shapes alone. The decompositions below are the library's own plain algorithms in
+// double.
 // ------------------------------------------------------------------------------
 
 // Matrix product with PyTorch's rules for 1-d, 2-d and batched, broadcast operands.
@@ -1307,9 +1317,9 @@ TENSOR_API tensor_t *tensor_tril(tensor_t *x, int64_t diagonal);
 TENSOR_API tensor_t *tensor_triu(tensor_t *x, int64_t diagonal);
 
 // ---- torch.linalg: decompositions, solvers, norms ----
-// Matrices are the last two dims, the dims before them a batch; f32 and f64, computed in double. Errors of
-// all: SHAPE (not a matrix, not square), DTYPE (not f32/f64), LINALG (no result; the text says which
-// matrix of the batch; on a GPU known when someone waits for it).
+// Matrices are the last two dims, the dims before them are a batch; f32 and f64, computed in double. Errors
+// of all: SHAPE (not a matrix, not square), DTYPE (not f32/f64), LINALG (no result; the text says which
+// matrix of the batch; on a GPU it is known when someone waits for it).
 
 typedef struct tensor_qr_t { tensor_t *q, *r; } tensor_qr_t;
 typedef struct tensor_linalg_svd_t { tensor_t *u, *s, *vh; } tensor_linalg_svd_t;
@@ -1439,8 +1449,8 @@ TENSOR_API tensor_t *tensor_linalg_cond(tensor_t *x, const char *p);
 // ------------------------------------------------------------------------------
 // >>index                                          MARK: joining, indexing
 //
-// Index values are checked in a whole pass before the first write, in release too; an index outside is the
-// error INDEX.
+// Index values are checked in a whole pass before the first write, in release builds too; an index out of
+// range is the error INDEX.
 // ------------------------------------------------------------------------------
 
 // Joins n tensors along dim (all other dims equal).
@@ -1678,7 +1688,7 @@ TENSOR_API int tensor_is_inference(tensor_t *x);
 // Name of the operation that made x, "mul" or a custom function's.   -> borrowed string, NULL for a leaf;
 // errors none
 TENSOR_API const char *tensor_grad_fn_name(tensor_t *x);
-// Takes x, which is no view, out of its graph.   -> x;  errors AUTOGRAD (a view: use tensor_detach)
+// Takes x, which is not a view, out of its graph.   -> x;  errors AUTOGRAD (a view: use tensor_detach)
 TENSOR_API tensor_t *tensor_detach_(tensor_t *x);
 // The accumulated gradient.   -> borrowed (owned by x), NULL = none;  errors OUT_OF_MEMORY (.sparse)
 TENSOR_API tensor_t *tensor_grad(tensor_t *x);
@@ -1693,7 +1703,7 @@ TENSOR_API int tensor_grad_enabled(void);
 // errors none
 TENSOR_API int tensor_set_grad_enabled(int on);
 // Anomaly mode, until the innermost scope ends: backward fails at the first node that makes a NaN and names
-// its operation and where that was called. Costs a look at every gradient.   -> what it was;  errors none
+// its operation and where that was called. It reads every gradient.   -> what it was;  errors none
 TENSOR_API int tensor_set_detect_anomaly(int on);
 
 typedef tensor_t *(*tensor_hook_t)(tensor_t *grad, void *user);
@@ -1713,8 +1723,8 @@ TENSOR_API int64_t tensor_register_post_accumulate_grad_hook(tensor_t *x, tensor
 // Removes a hook.   -> 1, 0 if it is gone already;  errors none
 TENSOR_API int tensor_remove_hook(int64_t handle);
 
-// Adds d loss / d leaf into the grad of every leaf that requires it; frees the graph's saved values. One that
-// fails leaves what it has added so far, as PyTorch's does.
+// Adds d loss / d leaf into the grad of every leaf that requires it; frees the graph's saved values. A pass
+// that fails leaves what it has added so far, as PyTorch's does.
 //   loss    one element
 //   -> code;  errors AUTOGRAD (loss does not require grad, not one element, second pass, changed saved value)
 TENSOR_API int tensor_backward(tensor_t *loss);
@@ -1738,7 +1748,7 @@ TENSOR_API int tensor_backward_with(tensor_t *y, tensor_t *grad, int flags);
 TENSOR_API int tensor_autograd_grad(tensor_t *const *outputs, int no, tensor_t *const *grad_outputs,
                                     tensor_t *const *inputs, int ni, tensor_t **gradients, int flags);
 
-// What becomes of a value that an operation saves for backward (offloading, compression).
+// What is done with a value that an operation saves for backward (offloading, compression).
 typedef struct tensor_saved_hooks_t {
     void *(*pack)(tensor_t *x, void *user);         // x goes afterwards unless kept; NULL = failed
     tensor_t *(*unpack)(void *packed, void *user);  // shape and dtype of x; once per backward pass
@@ -1746,8 +1756,8 @@ typedef struct tensor_saved_hooks_t {
     void *user;
 } tensor_saved_hooks_t;
 
-// Until the innermost scope ends, values that operations save go through hooks, leaves and what custom
-// functions save excepted.
+// Until the innermost scope ends, values that operations save go through hooks, except leaves and what custom
+// functions save.
 //   hooks   must live as long as what is recorded; NULL = values are kept as they are
 //   -> what was set before;  errors none
 TENSOR_API const tensor_saved_hooks_t *tensor_set_saved_tensors_hooks(const tensor_saved_hooks_t *hooks);
@@ -1803,9 +1813,10 @@ typedef tensor_t *(*tensor_fn_t)(tensor_t *const *inputs, int n, void *user);
 //   -> new;  grad that of fn;  errors what fn raises; backward: AUTOGRAD if an input was changed
 TENSOR_API tensor_t *tensor_checkpoint(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n);
 
-// torch.autograd.functional. y = fn(inputs); inputs that are no floats are constants, their results NULL;
-// what y does not depend on has zeros. flags: TENSOR_CREATE_GRAPH makes the results differentiable. All
-// -> results new, always filled (poison on failure);  errors AUTOGRAD, SHAPE, OWNER (NULL), what fn raises
+// torch.autograd.functional. y = fn(inputs); inputs that are not floats are constants, their results are
+// NULL; the results for what y does not depend on are zeros. flags: TENSOR_CREATE_GRAPH makes the results
+// differentiable. All -> results new, always filled (poison on failure);  errors AUTOGRAD, SHAPE, OWNER
+// (NULL), what fn raises
 
 // v times the Jacobian.
 //   v       shape of y; NULL = 1 (y of one element)
@@ -1848,9 +1859,9 @@ TENSOR_API int tensor_gradcheck(tensor_fn_t fn, void *user, tensor_t *const *inp
 TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n, double eps,
                                     double atol, double rtol);
 
-// What the macros of >>sites call with the number of the C type that data points to, in this list; 0 is any
-// other, whose size says nothing (void, bytes, structs). tensor__size_is_dtype is there to be refused by the
-// compiler, and an error at run time where that does not.
+// The macros of >>sites call these with the number of the C type that data points to, in this list; 0 is any
+// other type, whose size says nothing (void, bytes, structs). A call of tensor__size_is_dtype is refused by
+// the compiler, or is an error at run time where the compiler cannot refuse it.
 #define TENSOR__C_TYPES(X)                                                                                   \
     X(1, short) X(2, unsigned short) X(3, int) X(4, unsigned int) X(5, long) X(6, unsigned long)             \
     X(7, long long) X(8, unsigned long long) X(9, float) X(10, double) X(11, long double)
@@ -1863,7 +1874,7 @@ TENSOR_API int tensor__copy_out(int type, tensor_t *x, void *data, size_t bytes)
 TENSOR_API int tensor__size_is_dtype(void)
     TENSOR__REFUSED("a dtype is among the sizes; tensor_zeros_of(TENSOR_I64, 2, 3) takes one");
 
-// What the macros of >>sites call: they note the place of a call in its result, or in its error.
+// The macros of >>sites call these: they note the place of a call in its result, or in its error.
 TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t);
 TENSOR_API tensor_pair_t tensor__at_pair(const char *site, tensor_pair_t p);
 TENSOR_API tensor_qr_t tensor__at_qr(const char *site, tensor_qr_t t);
@@ -1888,14 +1899,14 @@ TENSOR_API int tensor__shutdowns(void);     // how many there were: a tensor_ref
 // >>sites                                          MARK: call sites, variadic sugar
 //
 // Each function is hidden behind a macro of its name that calls it and then stamps the place of the call on
-// what it made (or on the error it raised). Afterwards rather than as an argument: functions keep their plain
-// signature for bindings and function pointers, and nested calls evaluate in the right order. (name)(args)
-// calls without a stamp.
+// what it made (or on the error it raised). The stamp comes afterwards and is not an argument: functions keep
+// their plain signature for bindings and function pointers, and nested calls evaluate in the right order.
+// (name)(args) calls without a stamp.
 // ------------------------------------------------------------------------------
 
 #define TENSOR__CALL(function, ...) tensor__at(TENSOR__IN(function), (function)(__VA_ARGS__))
-// A function of one, two or three tensors and nothing else. In C a number given for a pointer is a warning
-// only; for a transparent union of the same form it is an error. NULL and void * fit both.
+// A function of one, two or three tensors and nothing else. In C a number passed for a pointer is only a
+// warning; for a transparent union of the same form it is an error. NULL and void * fit both.
 #if defined(__GNUC__) && !defined(__cplusplus)
 // Not static, so that an inline function of the program may call them; under TENSOR_STATIC all functions are.
 #ifdef TENSOR_STATIC
@@ -2512,7 +2523,8 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 // 1 to 8 dims, or a list of tensors, as the two arguments (array, count). sizeof does not evaluate.
 #define TENSOR_DIMS(...) ((const int64_t[]){TENSOR__CASTS(__VA_ARGS__)}), TENSOR__COUNT(__VA_ARGS__)
 // The same for sizes alone, where a dtype does not belong: it would count as one more size. An enumerator is
-// an int in C, so only its name tells it: as the first or the last of them, where it is put by mistake.
+// an int in C, so only its name tells it apart. The name is looked for in the first and the last argument,
+// where it is put by mistake.
 #ifdef __GNUC__
 #define TENSOR__PAD "             "
 #define TENSOR__NAMED(text, name)                                                                            \
@@ -2533,7 +2545,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define TENSOR_LIST(...)                                                                                     \
     ((tensor_t *const[]){__VA_ARGS__}), (int)(sizeof((tensor_t *const[]){__VA_ARGS__}) / sizeof(tensor_t *))
 
-// The number of the type that data points to. The arrays are those of arrays.
+// The number of the type that data points to. The arrays match data that is itself an array of arrays.
 #if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 5)
 #define TENSOR__GENERIC __extension__ _Generic
 #elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
@@ -2570,7 +2582,7 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
     tensor__at(TENSOR__IN(tensor_wrap),                                                                      \
                tensor__wrap(TENSOR__TYPE(data), data, dtype, TENSOR_DIMS(__VA_ARGS__), 0, 0))
 #ifndef TENSOR_EDITOR
-// These take data as the first of any arguments: a literal with commas in its braces needs no parentheses.
+// These take data as the first argument: a literal with commas in its braces needs no parentheses.
 #define tensor_from_n(...) TENSOR__CALL(tensor_from_n, __VA_ARGS__)
 #define tensor_wrap_n(...) TENSOR__CALL(tensor_wrap_n, __VA_ARGS__)
 #define tensor_copy_out(x, data, ...)                                                                        \
@@ -2651,7 +2663,7 @@ template <> struct tensor__type<bool> { enum { number = TENSOR__C_BOOL }; };
 TENSOR__C_TYPES(TENSOR__C_TYPE)
 #undef TENSOR__C_TYPE
 
-// Data of a known type; and of any other, NULL and what converts itself.
+// Data of a known type; data of any other type; NULL and objects that convert themselves.
 template <class T> inline tensor_t *tensor__face_from(T *data, tensor_dtype_t dtype, const int64_t *dims,
                                                       int ndim) {
     return tensor__from(tensor__type<T>::number, data, dtype, dims, ndim);
@@ -2699,7 +2711,7 @@ template <class... D> inline tensor_t *tensor_wrap(void *data, tensor_dtype_t dt
     return (tensor_wrap_n)(data, dtype, p.d, p.n, nullptr, nullptr);
 }
 
-// A function of dims: what stands before them, and the call, where p holds them.
+// A function of dims: `before` are the parameters in front of them, `call` is the call; p holds the dims.
 #define TENSOR__FACE(name, before, call)                                                                     \
     template <class... D> inline tensor_t *tensor_##name(TENSOR__BEFORE before D... dims) {                  \
         tensor_dims_pack p(dims...);                                                                         \
@@ -2748,7 +2760,7 @@ TENSOR__FACE(chain_matmul, (), (tensor_chain_matmul_n)(l, n))
 #undef TENSOR__FACE
 #undef TENSOR__BEFORE
 
-// No templates: a NULL in a parameter pack is a number.
+// Not a template: a NULL in a parameter pack is a number.
 inline tensor_t *tensor_index(tensor_t *x, std::initializer_list<tensor_t *> l) {
     return (tensor_index_n)(x, l.begin(), static_cast<int>(l.size()));
 }
@@ -2775,7 +2787,7 @@ inline tensor_t *tensor_rearrange(tensor_t *x, const char *pattern, const char *
     return (tensor_rearrange)(x, pattern, a);
 }
 
-// With options behind the positions, as tensor_nn.h's.
+// With options after the positional arguments, as in tensor_nn.h.
 inline tensor_t *tensor_searchsorted(tensor_t *sorted, tensor_t *values, int right,
                                      tensor_searchsorted_args_t a = tensor_searchsorted_args_t()) {
     a.sorted = sorted;
@@ -2867,7 +2879,7 @@ template <class... P> inline int tensor_check(tensor_t *x, const char *pattern, 
 #define tensor_index_put_(x, values, accumulate, ...)                                                        \
     TENSOR__CALL(tensor_index_put_, x, values, accumulate, {__VA_ARGS__})
 
-// tensor_scope_begin (or what is given) now, tensor_scope_end at the closing brace.
+// tensor_scope_begin (or the given function) now, tensor_scope_end at the closing brace.
 class tensor_scope_guard {
   public:
     tensor_scope_guard() : scope_(tensor_scope_begin()) {}
@@ -2977,8 +2989,8 @@ class tensor_ref : public tensor_val {
 // >>shared                                         MARK: layouts shared with tensor_nn.h and backends
 //
 // What a separately compiled tensor_nn.h or backend needs: layouts, the call, the op tables. At link time
-// they meet in one symbol, tensor__internals(). Rejected: exporting every private function (clashes, frozen
-// signatures).
+// they meet in one symbol, tensor__internals(). Rejected: exporting every private function (name clashes,
+// frozen signatures).
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_IMPLEMENTATION) || defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_BACKEND)
@@ -2989,7 +3001,7 @@ class tensor_ref : public tensor_val {
 #include <stdarg.h>
 #include <string.h>
 
-// What the compiler says of each relaxation.
+// The error text of the compiler for each relaxation.
 #if (defined(__FAST_MATH__) || defined(_M_FP_FAST) || defined(__ASSOCIATIVE_MATH__) || \
      defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__) || \
      (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)) && !defined(TENSOR_ALLOW_FAST_MATH)
@@ -2998,7 +3010,7 @@ class tensor_ref : public tensor_val {
 TENSOR_ALLOW_FAST_MATH builds all the same"
 #endif
 
-// clang has no word for -funsafe-math-optimizations and its kin, but undoes them; it does so on x86 alone.
+// clang has no macro for -funsafe-math-optimizations and its parts; on x86 a pragma undoes them.
 #if defined(__clang__) && __clang_major__ >= 12 && (defined(__x86_64__) || defined(__i386__)) && \
     !defined(TENSOR_ALLOW_FAST_MATH)
 #define TENSOR__PRECISE _Pragma("float_control(precise, on, push)")
@@ -3009,15 +3021,15 @@ TENSOR_ALLOW_FAST_MATH builds all the same"
 #endif
 TENSOR__PRECISE
 
-// f32 products and sums must be rounded to f32. 16, of processors with arithmetic of f16, rounds f32 alike.
+// f32 products and sums must be rounded to f32. The value 16 (f16 arithmetic) rounds f32 the same.
 #include <float.h>
 #if defined(FLT_EVAL_METHOD) && (FLT_EVAL_METHOD == 1 || FLT_EVAL_METHOD == 2)
 #error "tensor.h: float is computed in more than f32 (FLT_EVAL_METHOD); on x86 add -msse2 -mfpmath=sse,      \
 on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #endif
 
-// From COLD to END gcc tries less, whatever level is asked for: fronts and the bodies of f64 and integers are
-// half of the code, and with them so the whole compiles in four fifths of the time.
+// From COLD to END gcc optimizes less, whatever level is asked for. Fronts and the bodies of f64 and integers
+// are half of the code; with them at that level the whole compiles in four fifths of the time.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
 #define TENSOR__COLD _Pragma("GCC push_options")                                                             \
     _Pragma("GCC optimize(\"O1,strict-aliasing,align-loops,align-functions,fp-contract=off\")")
@@ -3046,7 +3058,7 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #define TENSOR__PREFETCH(p) ((void)(p))
 #define TENSOR__PREFETCH_WRITE(p) ((void)(p))
 #endif
-// The first page is not mapped where there is an MMU: what points into it is a number given for a pointer.
+// Where there is an MMU the first page is not mapped: a pointer into it is a number passed for a pointer.
 #if !defined(__wasm__) && (defined(__unix__) || defined(__APPLE__) || defined(_WIN32))
 #define TENSOR__GIVEN(p) ((uintptr_t)(const void *)(p) >= 4096)
 #else
@@ -3057,7 +3069,7 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #define TENSOR_ASSERT(x) assert(x)
 #endif
 
-// Counters that several threads touch. C99 and MSVC's C have no stdatomic, hence six own operations.
+// Counters that several threads use. C99 and MSVC's C have no stdatomic, hence these six operations.
 typedef int32_t tensor__count_t;
 #if defined(TENSOR_NO_THREADS)
 #define TENSOR__ATOMIC_LOAD(p) (*(p))
@@ -3077,8 +3089,8 @@ typedef int32_t tensor__count_t;
 #endif
 
 // References. glibc says whether the process has a second thread at all: without one, a locked instruction
-// (some 8 ns, and a recorded op has eight) is not needed. The flag falls before a thread starts and never
-// rises while one runs.
+// (some 8 ns, and a recorded op has eight) is not needed. The flag is cleared before a thread starts and
+// never set while one runs.
 #if !defined(TENSOR_NO_THREADS) && defined(__GLIBC__) && (defined(__GNUC__) || defined(__clang__))
 #if __GLIBC__ > 2 || (__GLIBC__ == 2 && __GLIBC_MINOR__ >= 32)
 #include <sys/single_threaded.h>
@@ -3089,7 +3101,7 @@ typedef int32_t tensor__count_t;
 #define TENSOR__ALONE 0
 #endif
 
-// Adds one.
+// Adds a reference.
 TENSOR__INLINE void tensor__ref(tensor__count_t *p) {
     if (TENSOR__ALONE) {
         TENSOR__ATOMIC_STORE(p, TENSOR__ATOMIC_LOAD(p) + 1);
@@ -3098,7 +3110,7 @@ TENSOR__INLINE void tensor__ref(tensor__count_t *p) {
     }
 }
 
-// Drops one; 1 if it was the last. The sole owner (count 1) needs no locked instruction.
+// Drops a reference; 1 if it was the last. The sole owner (count 1) needs no locked instruction.
 TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
     tensor__count_t n = TENSOR__ATOMIC_LOAD(p);
     if (n == 1) { return 1; }
@@ -3110,21 +3122,21 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 #define TENSOR__HOLD(p) tensor__ref(p)
 #define TENSOR__DROP(p) tensor__unref(p)
 
-enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, its memory as of alloc(-1)
+enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, with memory of alloc(-1)
 enum { TENSOR__API_VERSION = 7, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0,
-       TENSOR__EMPTIED = 0x7E50E391 };         // by a shutdown that is not done with it
+       TENSOR__EMPTIED = 0x7E50E391 };         // by a shutdown that still works on it
 
 enum {                                  // tensor_t.flags
     TENSOR__REQUIRES_GRAD = 1,          // leaf marked by the user
     TENSOR__HOOKED = 2,                 // leaf with hooks: next is its tensor__extra_t
     TENSOR__CONTIGUOUS = 4,
     TENSOR__NO_GRAD_VIEW = 8,           // view made under no_grad: an in-place change cannot be recorded
-    TENSOR__MULTI_VIEW = 16,            // one of several views of one call (split): the same
+    TENSOR__MULTI_VIEW = 16,            // one of several views of one call (split): likewise
     TENSOR__INFERENCE = 32,             // made in inference mode: no graph may save it
     TENSOR__ROWS = 64,                  // gradient [n, width] by rows; which: its grad (i64, -1 = none), on
                                         // which the flag means that no row is there twice
-    TENSOR__ONCE_LEAF = 128,            // required grad as a leaf, and does no more
+    TENSOR__ONCE_LEAF = 128,            // required grad as a leaf, and no longer does
     TENSOR__INHERITED = TENSOR__NO_GRAD_VIEW | TENSOR__MULTI_VIEW       // by views of the view
 };
 
@@ -3133,7 +3145,7 @@ enum { TENSOR__ANOMALY = 1, TENSOR__INFERRING = 2, TENSOR__PACKING = 4,   // ten
        TENSOR__CASTS = TENSOR__TO_F16 | TENSOR__TO_BF16,
        TENSOR__CAST_ANEW = 32 };                        // no cast is kept: a checkpoint's fn runs twice alike
 
-// What autocast makes of the float inputs of an op: see >>ops.
+// What autocast does with the float inputs of an op: see >>ops.
 enum { TENSOR__AS_IS, TENSOR__LOW, TENSOR__FULL, TENSOR__WIDEST, TENSOR__APART,
        TENSOR__POINT_AS_IS = 0, TENSOR__POINT_FULL = TENSOR__FULL, TENSOR__POINT_WIDEST = TENSOR__WIDEST };
 
@@ -3156,7 +3168,7 @@ struct tensor__storage_t {
     void (*deleter)(void *data, void *user);
     void *user;
     tensor__storage_t *next;            // in a free list
-    int16_t klass;                      // size class of data, < 0 = not ours
+    int16_t klass;                      // size class of data, < 0 = not the library's
     uint8_t device;
 };
 
@@ -3169,7 +3181,7 @@ struct tensor_t {
     int64_t offset, numel;              // in elements
     tensor__storage_t *storage;
     tensor__node_t *node;               // what made it, NULL for a leaf
-    int32_t output;                     // which of the node's outputs
+    int32_t output;                     // which output of the node
     int32_t slot;                       // place in its thread's scope stack, -1 = in none
     uint32_t base_version;              // of base when node was made (views)
     uint32_t rebased;                   // counts in-place changes that replaced node (bases)
@@ -3192,7 +3204,7 @@ TENSOR__INLINE tensor_t *tensor__rows_of(const tensor_t *g) {
     return g && (g->flags & TENSOR__ROWS) ? g->grad : NULL;
 }
 
-// One argument of a call. Backends read nothing but these.
+// One argument of a call. Backends read nothing else.
 typedef struct tensor_arg_t {
     void *data;                         // first element; NULL = absent
     const int64_t *dims, *strides;      // in elements
@@ -3202,7 +3214,7 @@ typedef struct tensor_arg_t {
 } tensor_arg_t;
 enum { TENSOR_READ, TENSOR_WRITE, TENSOR_UPDATE };
 
-// Numbers an op takes besides tensors; what they mean is said at its row.
+// Numbers an op takes besides tensors; its row says what they mean.
 typedef struct tensor_params_t { double f[4]; int64_t i[20]; } tensor_params_t;
 
 // A call of one kernel: everything a backend needs.
@@ -3236,33 +3248,32 @@ typedef enum tensor_family_t {
 } tensor_family_t;
 
 // What runs the ops of one kind of device; the CPU is one of them. A function gives a tensor_code_t, 0 =
-// done. api and size stand first: a backend built with another tensor.h is refused, not called.
+// success. api and size come first: a backend built with another tensor.h is refused, not called.
 typedef struct tensor_backend_t {
     uint32_t api, size;                 // TENSOR__API_VERSION and sizeof(tensor_backend_t) where it was built
     const char *name;                   // "cpu", "cuda"
-    int (*count)(void);                 // devices of this kind now
-    // Fresh memory of device `index`; block is what release wants. Not raised: the front names op and shape.
-    // Index -1: memory of the host that copies need not wait for.
+    int (*count)(void);                 // devices of this kind at present
+    // Fresh memory of device `index`; block is what release needs. An error is not raised: the front names op
+    // and shape. Index -1: memory of the host that copies need not wait for.
     int (*alloc)(int index, uint64_t bytes, void **data, void **block);
     void (*release)(void *data, void *block);           // from any thread
-    // Copies bytes in the order of the ops before, raised as op's. to_in, from_in: the storage that a side
-    // lies in, NULL = the host's. Without wait the host's side, if it is of alloc(-1), is read or there
-    // later.
+    // Copies bytes in the order of the preceding ops; errors are raised under the name op. to_in, from_in:
+    // the storage of that side, NULL = the host's. Without wait, host memory that is of alloc(-1) is read or
+    // written later.
     int (*copy)(void *to, tensor__storage_t *to_in, const void *from, tensor__storage_t *from_in,
                 uint64_t bytes, int wait, const char *op);
-    // The next may be NULL. Work of the calling thread goes beside its other work (on), or is as before (0).
+    // May be NULL. on = 1: work of the calling thread goes beside its other work; 0: it goes as before.
     void (*aside)(int index, int on);
-    // 0 = the device does at once what is asked of it. 1 = the calling thread's calls are recorded, to run
-    // later and often: again (may be NULL) is called before each run (run = 1) and when there are no more
+    // 0 = the device does at once what it is asked. 1 = the calling thread's calls are recorded, to run later
+    // and repeatedly: again (may be NULL) is called before each run (run = 1) and when there will be no more
     // (0).
     int (*recording)(int index, void (*again)(void *user, int run), void *user);
     void (*site)(const char *site);     // where the calling thread's calls since the last site were made
-    // One per family, NULL = not supported: the op is an error that says so. An error is raised by the
-    // kernel.
+    // One per family, NULL = not supported: the op is an error that says so. A kernel raises its errors.
     tensor_kernel_t kernel[TENSOR_FAMILY_COUNT];
     int halves;                         // MATMUL, CONV, ATTENTION, batch and layer norm take f16, bf16
-    int channels_last;                  // images of CONV, POOL, batch norm, pointwise may lie so
-    // Whether RECURRENT takes a whole net over x of dims: what it keeps for backward in bytes, or < 0. May be
+    int channels_last;                  // images of CONV, POOL, batch norm, pointwise may be so
+    // Whether RECURRENT takes a whole net over x of dims: the bytes it keeps for backward, or < 0. May be
     // NULL.
     int64_t (*net)(int index, int dtype, const int64_t *dims, const tensor_params_t *p);
 } tensor_backend_t;
@@ -3287,10 +3298,10 @@ struct tensor__row_t {
     const char *args;
     const struct tensor__point_t *point;    // of pointwise rows and their derivatives
     const tensor__row_t *back;          // of pointwise rows: the call of their fused derivative
-    const void *own;                    // what its family wants to know of it
+    const void *own;                    // what its family needs to know about it
 };
 
-// What a pointwise row computes with. TENSOR__PASSES_OF fills the lists; NULL = in double alone.
+// The kernels of a pointwise row. TENSOR__PASSES_OF fills the lists; NULL = computed in double alone.
 typedef void (*tensor__body_t)(const void *const *in, void *const *out, const double *p, int64_t n);
 typedef tensor_t *(*tensor__derivative_t)(tensor__grad_t *g, const double *p);
 enum { TENSOR__MOST_PASSES = 4 };       // of one target
@@ -3327,8 +3338,8 @@ typedef struct tensor__saved_t {
 struct tensor__node_t {
     tensor__count_t refs;
     int16_t klass;
-    // used: its saved values are not there: 1 dropped by a backward pass, 2 by a checkpoint that can make
-    // them anew, 3 packed
+    // used: 0, or why its saved values are absent: 1 dropped by a backward pass, 2 dropped by a checkpoint
+    // that can make them again, 3 packed
     uint8_t nout, used;
     int32_t nin, nsaved;
     const tensor__row_t *row;
@@ -3340,7 +3351,7 @@ struct tensor__node_t {
     tensor__meta_t *in, *out;           // shapes of inputs and outputs
     tensor_params_t *p;                 // NULL if the op takes none
     tensor_generator_t rng;
-    tensor__extra_t *extra;             // what few nodes have, or NULL
+    tensor__extra_t *extra;             // what only few nodes have, or NULL
     void *custom;                       // tensor_function_ctx_t of a user function
     tensor__node_t *next;               // worklist of nodes being freed; free list
 };
@@ -3358,12 +3369,12 @@ struct tensor__grad_t {
     const tensor_params_t *p;
     int create;
     const struct tensor__pass_t *pass;  // NULL = the gradients of all inputs are wanted
-    struct tensor__pass_t *run;         // the pass in any case
+    struct tensor__pass_t *run;         // the running pass, never NULL
     tensor__autograd_fn *autograd;      // tensor_autograd_grad, where create is set: see nn__grad_composed
     tensor_t *value[TENSOR__MAX_IN + TENSOR__MAX_OUT];   // unpacked saved values
 };
 
-// How ops change a tensor in place: the others do not reach it.
+// How an op changes a tensor in place. Ops that change none do not reach these functions.
 struct tensor__op_t;
 typedef struct tensor__in_place_t {
     int (*record)(struct tensor__op_t *o);      // NULL = by the library, where nothing is recorded
@@ -3376,7 +3387,7 @@ typedef struct tensor__op_t {
     const tensor__row_t *row;
     tensor_t *const *in;
     int nin, nout;
-    const struct tensor__in_place_t *update;    // output 0 is input 0, changed in place; NULL = none is
+    const struct tensor__in_place_t *update;    // output 0 is input 0, changed in place; NULL = not in place
     tensor_t *original;                 // copy of input 0 from before the change, if the gradient needs it
     uint8_t compute;                    // dtype the formula is computed in (pointwise)
     int immediate;                      // input 1 is absent and stands for imm
@@ -3399,10 +3410,10 @@ typedef struct tensor__owned_t {
     void (*destroy)(struct tensor__owned_t *);
 } tensor__owned_t;
 
-// Kinds of objects whose dead ones tell a later use, see tensor__object.
+// Kinds of objects; a dead one still reports a later use, see tensor__object.
 enum { TENSOR__LAYER, TENSOR__MODULE, TENSOR__OPTIMIZER, TENSOR__LOADER, TENSOR__READER, TENSOR__OBJECTS };
 
-// Of a gradient by rows: values and their rows to one value for each of rows.
+// Merges a gradient by rows: values and their row numbers (index) become one value for each row.
 typedef tensor_t *tensor__merge_fn(tensor_t *values, tensor_t *index, int64_t rows);
 typedef void (*tensor__task_fn)(void *arg, int64_t task, int worker);   // worker 0..threads-1
 
@@ -3419,11 +3430,11 @@ typedef struct tensor__gemm_t {
     void *scratch;
 } tensor__gemm_t;
 
-// A text that grows in memory of fixed size; length counts on when the room is full.
+// A text that grows in memory of fixed size; length counts on when the memory is full.
 typedef struct tensor__text_t { char *p; size_t room, length; } tensor__text_t;
 
 // The private functions other parts may call. In a file without the implementation the names below the struct
-// stand for members of what tensor__internals gives.
+// stand for members of the struct that tensor__internals gives.
 typedef struct tensor__internals_t {
     int version;
     tensor_t *poison;
@@ -3476,10 +3487,10 @@ typedef struct tensor__internals_t {
     int (*halves)(const tensor_t *x);                     // backend's halves
     int (*multiplies)(const tensor_t *x);                 // products take halves as they are
     int64_t (*net)(const tensor_t *x, const tensor_params_t *p);    // backend's net
-    int (*lasts)(const tensor_t *x);                      // x has channels innermost and may keep that
-    void (*follow)(tensor_t *t, const tensor_t *x);       // then fresh t has, too
+    int (*lasts)(const tensor_t *x);                      // x is channels-last and results may keep it
+    void (*follow)(tensor_t *t, const tensor_t *x);       // then a fresh t is, too
     const tensor__row_t *(*row)(int id);                  // of tensor.h; NULL without TENSOR_ALL_ROWS
-    const tensor__row_t *(*row_RELU)(void);               // those that tensor_nn.h names
+    const tensor__row_t *(*row_RELU)(void);               // the rows that tensor_nn.h names
     const tensor__row_t *(*row_GELU_TANH)(void);
     tensor_t *(*plain_product)(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias, int turned,
                                const tensor__row_t *then);
@@ -3499,7 +3510,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #ifdef __cplusplus
 }
 #endif
-// In one file with the core it is the function itself, so that only those in use are kept.
+// In one file with the core these are the functions themselves, so that only those in use are kept.
 #if defined(TENSOR_IMPLEMENTATION) && \
     (!defined(TENSOR_IMPLEMENTATION_PART) || TENSOR_IMPLEMENTATION_PART == 1)
 #define TENSOR__(f) TENSOR__IN_##f
@@ -3561,7 +3572,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__(f) (tensor__internals(TENSOR__API_VERSION)->f)
 #endif
 
-// Line of a front that autocast knows: `call` is the front anew, outside autocast, on inputs cast_[0], ...
+// Line of a front that autocast knows: `call` calls the front again on cast_[0], .., outside autocast.
 #define TENSOR__AUTOCAST(casting, to, call, ...)                                                             \
     if ((casting) && (int)(to) != TENSOR__AS_IS) {                                                           \
         tensor_t *cast_[] = {__VA_ARGS__};                                                                   \
@@ -3575,11 +3586,13 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 // >>ops                                            MARK: op tables
 //
 // One row per op, alphabetical inside its group. Pointwise rows hold their formula and its derivatives in the
-// vocabulary below; the others name functions. To add an op: a row here, its public prototype with docs
-// above, its call-site macro in >>sites, a name in the list of fronts in >>impl-pointwise, and in the second
-// one for x_ in place (another op: a front of its own with checks and shape, kernel, gradient); its row in
-// tests/ops.def, from which values, gradients, dtypes, fixtures and timings come; what tests/cuda.sh finds in
-// tests/cuda/rows.txt; then make docs. All complain when they are forgotten.
+// words of >>vocabulary; the others name functions.
+//
+// To add an op: a row here; its public prototype with docs; its call-site macro in >>sites; a name in the
+// list of fronts in >>impl-pointwise, and in the second list for x_ in place (an op that is not pointwise: a
+// front of its own with checks and shape, kernel, gradient); its row in tests/ops.def, from which values,
+// gradients, dtypes, fixtures and timings come; what tests/cuda.sh finds in tests/cuda/rows.txt; then make
+// docs. A step that is forgotten is reported.
 //
 // Pointwise columns: ID, name, kind, formula in F_A F_B F_C, derivative for each operand (times F_G), what
 // the derivatives read, class, domain of test inputs, doc. Kinds: FLT integers become f32; NUM keeps
@@ -3588,7 +3601,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 // The class, a column of every row, is what autocast does with float inputs: AS_IS nothing; LOW they become
 // of the mode's dtype; FULL of f32; WIDEST of the widest dtype among them; APART nothing, but the ops inside
 // are not cast either. f64 is never cast. Pointwise rows are AS_IS, FULL or WIDEST (what they promote to);
-// others need a line TENSOR__AUTOCAST in their front, which the gate misses when it is not there.
+// the others need a line TENSOR__AUTOCAST in their front; the gate reports a front that lacks it.
 // ------------------------------------------------------------------------------
 
 // clang-format off
@@ -3805,7 +3818,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     TENSOR_OPS_FORMULAS(ONE, TWO, THREE) TENSOR_OPS_COMPARE(TEST) TENSOR_OPS_BITWISE(BIT) \
     TENSOR_OPS_DOUBLE1(ONE) TENSOR_OPS_DOUBLE2(TWO)
 
-// Functions of several rows that autocast takes as one: name, class. The others are as their rows are.
+// Functions of several rows that autocast takes as one: name, class. All others are cast as their rows say.
 #define TENSOR_OPS_COMPOSED(X) \
     X(addmm, LOW) X(cdist, FULL) X(cross, WIDEST) X(dist, FULL) X(dot, WIDEST) X(einsum, LOW) X(index_put, WIDEST) \
     X(linalg_lstsq, APART) X(linalg_matrix_exp, APART) X(linalg_vecdot, LOW) X(logit, APART) X(nansum, APART) \
@@ -3843,7 +3856,7 @@ typedef enum tensor_op_id_t {
 //   F_ERFINV and F_POLYGAMMA(n, x) in derivatives of DBL rows only
 //   F_LT F_LE F_GT F_GE F_EQ F_NE F_ISNAN give masks; F_AND F_OR F_XOR combine them; F_SEL(mask, x, y)
 //
-// and these are spelt in the others, for all meanings at once:
+// The following are composed of others, for all meanings at once:
 #define F_GELU_U(x) F_MUL(F_C(0.7978845608028654), F_ADD(x, F_MUL(F_C(0.044715), F_MUL(x, F_MUL(x, x)))))
 #define F_MISH_D(x, t) F_ADD(t, F_MUL(F_MUL(x, F_SIGMOID(x)), F_SUB(F_C(1), F_MUL(t, t))))
 #define F_GELU_TANH_D(x, t)                                                                                  \
@@ -3855,8 +3868,8 @@ typedef enum tensor_op_id_t {
 // ------------------------------------------------------------------------------
 // >>passes                                         MARK: which instruction sets are built
 //
-// The CPU kernels are compiled once per instruction set, a pass each. TENSOR_PASSES says which, bit k for
-// pass k: 0 scalar, 1 SSE2, 2 AVX2 with FMA and F16C, 3 AVX-512 F/DQ/BW/VL, 4 NEON, 5 SIMD128 of
+// The CPU kernels are compiled once per instruction set, a pass each. TENSOR_PASSES names the passes, bit k
+// for pass k: 0 scalar, 1 SSE2, 2 AVX2 with FMA and F16C, 3 AVX-512 F/DQ/BW/VL, 4 NEON, 5 SIMD128 of
 // WebAssembly, 7 the plain formulas in double of TENSOR_REFERENCE. Three ways to choose, from the simplest:
 //   nothing                    what the target may have: 14 on x86-64, 16 on AArch64, 32 with -msimd128,
 //                              1 elsewhere; the processor decides at run time
@@ -3867,8 +3880,8 @@ typedef enum tensor_op_id_t {
 // No scalar pass is built where a vector pass is the target's baseline: nothing would choose it.
 //
 // TENSOR_IMPLEMENTATION_PART=1..4 compiles a quarter of the implementation, so that four files share the
-// work: 1 the core, 2 tensor_nn.h, 3 the passes but AVX-512, 4 AVX-512. The parts of a program must agree in
-// version, passes and TENSOR_NO_AUTOGRAD: their names carry them, so parts that do not agree do not link.
+// work: 1 the core, 2 tensor_nn.h, 3 the passes except AVX-512, 4 AVX-512. The parts of a program must agree
+// in version, passes and TENSOR_NO_AUTOGRAD: their names contain these, so other parts do not link.
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_NO_SIMD)
@@ -3955,7 +3968,7 @@ typedef enum tensor_op_id_t {
 #define TENSOR__COMPILES_PASS(k)                                                                             \
     (TENSOR__HAS_PASS(k) && (TENSOR__PART == 0 || TENSOR__PART == ((k) == 3 ? 4 : 3)))
 
-// A name of this version with these passes, with gradients or without: files that do not agree do not link.
+// A name with this version, these passes and gradients or not in it: files that do not agree do not link.
 #ifdef TENSOR_NO_AUTOGRAD
 #define TENSOR__BUILD_KIND _forward
 #else
@@ -3995,8 +4008,8 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
 #endif
 #endif
 
-// A list of what the passes call f_scalar, f_sse2 ..: of the passes that are built, in the order of their
-// numbers. Pass k has place TENSOR__PLACE_OF(k) in it.
+// A list of the functions f_scalar, f_sse2 .. of the passes that are built, in the order of their numbers.
+// Pass k has place TENSOR__PLACE_OF(k) in it.
 #define TENSOR__PLACE_OF(k)                                                                                  \
     (((k) > 0 && TENSOR__HAS_PASS(0)) + ((k) > 1 && TENSOR__HAS_PASS(1)) +                                   \
      ((k) > 2 && TENSOR__HAS_PASS(2)) + ((k) > 3 && TENSOR__HAS_PASS(3)) +                                   \
@@ -4044,7 +4057,7 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
 #if defined(__GNUC__) || defined(__clang__)
 #include <cpuid.h>
 #endif
-#if defined(__clang__) && defined(_MSC_VER)     // there it leaves out what the flags do not name
+#if defined(__clang__) && defined(_MSC_VER)     // this header leaves out what the flags do not name
 #include <tmmintrin.h>
 #include <smmintrin.h>
 #include <avxintrin.h>
@@ -4060,7 +4073,7 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
 #endif
 #if TENSOR__HAS_PASS(3) && defined(__GNUC__) && defined(__linux__) && \
     (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
-#define TENSOR__X86_DOTS 1      // compilers that know products of bf16
+#define TENSOR__X86_DOTS 1      // compilers that have products of bf16
 #endif
 #elif TENSOR__HAS_PASS(4)
 #define TENSOR__ARM_PASSES 1
@@ -4071,16 +4084,16 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
 #endif
 
 // ------------------------------------------------------------------------------
-// >>functions                                     MARK: scalar functions, compiled once
+// >>functions                                      MARK: scalar functions, compiled once
 //
 // What every pass, every backend and the double-precision formulas call and no instruction set has:
 // conversions of f16 and bf16, the reduction of huge angles, Philox, and the special functions that libm
-// lacks (erfinv, lgamma, polygamma, draws of Poisson).
+// lacks (erfinv, lgamma, polygamma, Poisson numbers).
 //
 // They are plain C on bits and doubles, one text for CPU and CUDA, so that the bits depend neither on the
-// instruction set nor on the platform's libm. Rejected: libm's lgamma (it writes a global sign), F16C
-// where it is there (flush-to-zero settings and NaN payloads would decide bits), vector forms (they are
-// not what a program waits for).
+// instruction set nor on the platform's libm. Rejected: libm's lgamma (it writes a global sign), F16C where
+// the machine has it (flush-to-zero settings and NaN payloads would decide bits), vector forms (programs do
+// not wait for these functions).
 // ------------------------------------------------------------------------------
 
 // Philox4x32-10: counter (block, stream), key seed.
@@ -4104,8 +4117,8 @@ TENSOR__BOTH TENSOR__FN void tensor__philox(uint64_t seed, uint64_t stream, uint
     out[3] = c3;
 }
 
-// The greatest finite number of a dtype, and the greatest of a float dtype below x (at most low): what bounds
-// numbers drawn from [low, x), which rounding would raise to x.
+// The greatest finite number of a dtype, and the greatest number of a float dtype below x (at most low). The
+// latter bounds numbers drawn from [low, x), which rounding would raise to x.
 TENSOR__FN double tensor__greatest(int dtype) {
     switch (dtype) {
     case TENSOR_F64: return 1.7976931348623157e308;
@@ -4252,7 +4265,7 @@ TENSOR__BOTH TENSOR__FN double tensor__polygamma_f64(double n, double x) {
     return sum - left;
 }
 
-// log(k!) by Stirling's series; the first by multiplication.
+// log(k!) by Stirling's series; small k by multiplication.
 TENSOR__BOTH TENSOR__FN double tensor__log_factorial(double k) {
     double p = 1;
     if (k < 10) {
@@ -4263,9 +4276,9 @@ TENSOR__BOTH TENSOR__FN double tensor__log_factorial(double k) {
     return (k + 0.5) * log(k) - k + 0.9189385332046727 + (1 - (1 / 30.0 - r / 105) * r) / (12 * k);
 }
 
-// Poisson number of element e: by inversion of the running sum, from rate 30 on by transformed rejection
-// (Hoermann, "The transformed rejection method for generating Poisson random variables", 1993). An element
-// has 2^12 blocks of the stream of its own.
+// The Poisson number of element e: by inversion of the running sum, from rate 30 on by transformed rejection
+// (Hoermann, "The transformed rejection method for generating Poisson random variables", 1993). Each element
+// has 2^12 blocks of the stream to itself.
 TENSOR__BOTH TENSOR__FN double tensor__poisson(tensor_generator_t g, uint64_t e, double rate) {
     uint32_t w[4];
     double root = sqrt(rate), b = 0.931 + 2.53 * root, a = 0.02483 * b - 0.059, k = rate;
@@ -4292,9 +4305,9 @@ TENSOR__BOTH TENSOR__FN double tensor__poisson(tensor_generator_t g, uint64_t e,
 
 // Scalar float16 and bfloat16, and the reduction of huge angles: compiled once, called by every pass.
 //
-// All on bits: no rounding mode, no F16C, no flush-to-zero setting has a say.  To f16/bf16: nearest, ties
-// to even; f16 overflows to infinity from 65520 on; a NaN keeps its sign and the top of its payload and
-// turns quiet, which is what vcvtps2ph and vcvtph2ps do, so that the bits never depend on the pass.
+// All conversions work on bits: rounding mode, F16C and flush-to-zero settings do not affect them. To
+// f16/bf16: nearest, ties to even; f16 overflows to infinity from 65520 on; a NaN keeps its sign and the top
+// of its payload and becomes quiet. vcvtps2ph and vcvtph2ps do the same, so bits never depend on the pass.
 TENSOR__INLINE uint32_t tensor__bits_from_f32(float x) {
     uint32_t u;
     memcpy(&u, &x, 4);
@@ -4334,7 +4347,7 @@ TENSOR__FN uint16_t tensor__f16_from_f32(float x) {
     if (a > 0x7F800000u) {
         return (uint16_t)(sign | 0x7E00u | (a >> 13 & 0x03FFu));
     }
-    if (a >= 0x477FF000u) {                         // 65520, half way to the 65536 that f16 lacks
+    if (a >= 0x477FF000u) {                         // 65520, half way to 65536, which f16 lacks
         return (uint16_t)(sign | 0x7C00u);
     }
     if (a >= 0x38800000u) {                         // 2^-14: a mantissa's carry is right
@@ -4361,10 +4374,10 @@ TENSOR__FN uint16_t tensor__bf16_from_f32(float x) {
     return (uint16_t)((u + 0x7FFFu + (u >> 16 & 1u)) >> 16);
 }
 
-// Payne-Hanek: x = *q pi/2 + result with |result| <= pi/4, for finite |x| >= 2^17.  With x = m 2^e only
-// bits e-1.. of 2/pi matter modulo 4; 96 of them leave a fixed-point error below 2^-61, and no float comes
-// nearer to a multiple of pi/2 than 2^-30 (Muller, Elementary Functions, ch. 11): good to 2^-31 relative.
-// libm would do, but then sin(1e6) depended on the platform.
+// Payne-Hanek: x = *q pi/2 + result with |result| <= pi/4, for finite |x| >= 2^17. With x = m 2^e only bits
+// e-1.. of 2/pi matter modulo 4; 96 of them leave a fixed-point error below 2^-61, and no float comes nearer
+// to a multiple of pi/2 than 2^-30 (Muller, Elementary Functions, ch. 11): good to 2^-31 relative. Rejected:
+// libm, with which sin(1e6) would depend on the platform.
 TENSOR__FN double tensor__trig_big(float x, int32_t *q) {
     static const uint32_t two_over_pi[9] = { 0, 0xA2F9836Eu, 0x4E441529u, 0xFC2757D1u, 0xF534DDC0u,
         0xDB629599u, 0x3C439041u, 0xFE5163ABu, 0xDEBBC561u };
@@ -4391,34 +4404,34 @@ TENSOR__PRECISE_END
 // ------------------------------------------------------------------------------
 // >>kernels                                        MARK: CPU kernels, once per instruction set
 //
-// This part is compiled once per instruction set: the implementation includes this file with TENSOR__PASS
-// set (0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512, 4 NEON, 5 SIMD128 of WebAssembly). Rejected: -march (the
-// user's flags would decide) and intrinsics in macros of 100 lines (no breakpoints). tensor_nn.h opens a pass
-// with TENSOR__PASS_OPEN, adds its kernels, ends it with TENSOR__PASS_CLOSE. TENSOR__PASS_WORDS: only
-// undefines the words of the formulas.
+// This part is compiled once per instruction set: the implementation includes this file with TENSOR__PASS set
+// (0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512, 4 NEON, 5 SIMD128 of WebAssembly). Rejected: -march (the user's
+// flags would decide) and intrinsics in macros of 100 lines (no breakpoints). tensor_nn.h opens a pass with
+// TENSOR__PASS_OPEN, adds its kernels, and ends it with TENSOR__PASS_CLOSE. TENSOR__PASS_WORDS only undefines
+// the words of the formulas.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__PASS
 #if !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
 
 // ------------------------------------------------------------------------------
-// >>simd                                           MARK: vector vocabulary and math
+// >>simd                                           MARK: vector vocabulary
 //
-// One pass of the vector vocabulary.  TENSOR__PASS is 0 scalar, 1 SSE2, 2 AVX2+FMA+F16C, 3 AVX-512
-// F/DQ/BW/VL, 4 NEON of AArch64 (FMA and f16 conversion are in its base), 5 SIMD128 of WebAssembly (no FMA;
-// -msimd128 decides, since a module with one such instruction needs them all); the header includes itself
-// once per pass: this text, the kernels, the closing lines.
+// The vector vocabulary of one pass. TENSOR__PASS is 0 scalar, 1 SSE2, 2 AVX2+FMA+F16C, 3 AVX-512 F/DQ/BW/VL,
+// 4 NEON of AArch64 (FMA and f16 conversion are in its base), 5 SIMD128 of WebAssembly (no FMA; -msimd128
+// decides, since a module with one such instruction needs them all). The header includes itself once per
+// pass: this text, the kernels, the closing lines.
 //
-// Part one spells the primitives of each ISA; part two, from "Built on the vocabulary" on, is one text for
-// all but where AVX-512 looks tables up (V_LOOKUP). FMA is used only where V_FMA or V_FNMA is written and the
-// ISA has it, hence passes may differ in the last bit, but never for compiler flags.  Stated errors hold with
-// and without FMA.
+// This section defines the primitives of each instruction set; what is built on them is in >>simd-math, one
+// text for all except where AVX-512 looks tables up (V_LOOKUP). FMA is used only where V_FMA or V_FNMA is
+// written and the instruction set has it, hence passes may differ in the last bit, but never because of
+// compiler flags. Stated errors hold with and without FMA.
 //
 // V_M is a full-width mask in passes 1, 2, 4 and 5, a __mmask16 in 3 and a 0/1 int in 0; only the M_ macros
 // know. Rejected: one C++-like wrapper type per ISA (needs C++), gcc vector extensions (MSVC), libm
 // (platform's bits).
 // ------------------------------------------------------------------------------
-// An opened pass (tensor_nn.h) may stand in one file with the core's own: its functions have names of their
+// A pass that tensor_nn.h opens may be in one file with the core's own: its functions have names of their
 // own.
 #ifdef TENSOR__PASS_OPEN
 #define TENSOR__K2(name, isa) tensor__##name##_##isa##_open
@@ -4458,7 +4471,7 @@ TENSOR__PRECISE_END
 #elif TENSOR__PASS == 3
 #pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c")
 #endif
-// gcc's avx512fintrin.h: all-ones masks are written (__mmask16)-1 in its -O0 macros; "undefined" vectors draw
+// gcc's avx512fintrin.h: its -O0 macros write all-ones masks as (__mmask16)-1; its "undefined" vectors cause
 // -Wmaybe-uninitialized (gcc bug 105593).
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wsign-conversion"
@@ -4466,7 +4479,7 @@ TENSOR__PRECISE_END
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #if TENSOR__PASS < 1 && (defined(TENSOR__X86_PASSES) || defined(TENSOR__ARM_PASSES)) && \
     defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
-// no machine runs these unless told to, and all programs compile them
+// no machine runs these unless told to, yet all programs compile them
 #pragma GCC optimize("O1,strict-aliasing,align-loops,align-functions")
 #endif
 #pragma GCC optimize("fp-contract=off")
@@ -4572,7 +4585,7 @@ TENSOR__INLINE int32_t TENSOR__K(trunci)(float a) {
 #define V_M uint32x4_t
 #define TENSOR__DV float64x2_t
 
-// Signed and unsigned lanes are types of their own.
+// Signed and unsigned lanes have different types.
 #define TENSOR__U(a) vreinterpretq_u32_s32(a)
 #define TENSOR__S(a) vreinterpretq_s32_u32(a)
 #define V_LOAD(p) vld1q_f32((const float *)(p))
@@ -4624,7 +4637,7 @@ TENSOR__INLINE int32_t TENSOR__K(trunci)(float a) {
 #define V_FLOOR(v) vrndmq_f32(v)
 #define V_CEIL(v) vrndpq_f32(v)
 #define V_RINT(v) vrndnq_f32(v)
-// NaN if either is: V_MINR is V_MIN here, and whatever is asked of the operands' order holds.
+// NaN if either is: V_MINR is V_MIN here, which satisfies all that is asked of the order of operands.
 #define V_MINR(a, b) vminq_f32(a, b)
 #define V_MAXR(a, b) vmaxq_f32(a, b)
 #define V_MIN(a, b) vminq_f32(a, b)
@@ -4635,7 +4648,7 @@ TENSOR__INLINE V_I TENSOR__K(mulhi)(uint32x4_t a, uint32x4_t b) {
     return TENSOR__S(vuzp2q_u32(vreinterpretq_u32_u64(lo), vreinterpretq_u32_u64(hi)));
 }
 
-// Lane i meets i + 2, then i + 1, as in the other passes.
+// Lane i is combined with i + 2, then with i + 1, as in the other passes.
 TENSOR__INLINE float TENSOR__K(hsum)(V_F v) {
     return vpadds_f32(vadd_f32(vget_low_f32(v), vget_high_f32(v)));
 }
@@ -4973,7 +4986,7 @@ TENSOR__FOLD_FN(min)
 #define V_LDEXP1(v, n) _mm512_scalef_ps(v, n)
 #endif
 
-// The high halves of the unsigned products, the low ones in *lo: even lanes, odd lanes, put together.
+// The high halves of the unsigned products; the low halves in *lo: even lanes and odd lanes are joined.
 #define VI_WIDE(a, b, lo) TENSOR__K(wide)(a, b, lo)
 
 TENSOR__INLINE V_I TENSOR__K(wide)(V_I a, V_I b, V_I *lo) {
@@ -4983,7 +4996,8 @@ TENSOR__INLINE V_I TENSOR__K(wide)(V_I a, V_I b, V_I *lo) {
     return TENSOR__WIDE_HI(e, o);
 }
 
-// Halves until one lane is left: lane i meets i + V_N/2, then i + V_N/4 and so on, always the same tree.
+// Halves until one lane is left: lane i is combined with i + V_N/2, then with i + V_N/4 and so on, always the
+// same tree.
 #define TENSOR__HORIZ(name, op) TENSOR__INLINE float TENSOR__K(name)(V_F v) { \
     __m128 t = TENSOR__FOLD(op, v); \
     t = _mm_##op##_ps(t, _mm_movehl_ps(t, t)); \
@@ -5002,7 +5016,7 @@ TENSOR__HORIZ(hminr, min)
 #define V_HMAX(v) TENSOR__K(hmax)(v)
 #define V_HMIN(v) TENSOR__K(hmin)(v)
 
-// Doubles come in pairs, as many lanes as a V_F: where 24 bits cannot do (angles, pow).
+// Doubles in pairs, as many lanes as a V_F: for what needs more than 24 bits (angles, pow).
 typedef struct { TENSOR__DV lo, hi; } TENSOR__K(double2);
 #define V_D TENSOR__K(double2)
 #define TENSOR__D2(name, op) TENSOR__INLINE V_D TENSOR__K(name)(V_D a, V_D b) { V_D r; \
@@ -5052,14 +5066,15 @@ TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v) {
 #endif
 
 // ------------------------------------------------------------------------------
-// >>simd-math                                     MARK: vector math
+// >>simd-math                                      MARK: vector math
 //
-// Built on the vocabulary: one text for all instruction sets, but where AVX-512 looks tables up
-// (V_LOOKUP). Exponentials, logarithms, circular and hyperbolic functions, erf, with their stated errors;
-// interval, generator and error are beside each table of coefficients.
+// What is built on the vocabulary: one text for all instruction sets, except where AVX-512 looks tables up
+// (V_LOOKUP). Minima, rounding, conversions, ends of rows, transposes, Philox; then exponentials, logarithms,
+// circular and hyperbolic functions and erf with their stated errors: interval, generator and error are
+// beside each table of coefficients.
 //
-// Rejected: libm (the platform's bits, one number at a time), a lookup of intervals where a polynomial
-// does.
+// Rejected: libm (the platform's bits, one number at a time), a lookup of intervals where a polynomial is
+// enough.
 // ------------------------------------------------------------------------------
 
 // ---- Built on the vocabulary: from here on one text for all passes
@@ -5077,13 +5092,13 @@ TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v) {
 #define V_MIN(a, b) TENSOR__K(min)(a, b)
 #define V_MAX(a, b) TENSOR__K(max)(a, b)
 
-// The hardware gives b if either is NaN: only a NaN in a is to be saved.
+// The hardware gives b if either is NaN: only a NaN in a must be preserved.
 TENSOR__INLINE V_F TENSOR__K(min)(V_F a, V_F b) { return V_SEL(V_ISNAN(a), a, V_MINR(a, b)); }
 TENSOR__INLINE V_F TENSOR__K(max)(V_F a, V_F b) { return V_SEL(V_ISNAN(a), a, V_MAXR(a, b)); }
 #endif
 
 #if TENSOR__PASS < 2
-// From 2^23 on every float is an integer.  RINT leans on the addition's own rounding to even.
+// From 2^23 on every float is an integer. RINT relies on the addition's own rounding to even.
 TENSOR__INLINE V_F TENSOR__K(rint)(V_F x) {
     V_F big = V_COPYSIGN(V_SET(8388608.0f), x), r = V_SUB(V_ADD(x, big), big);
     return V_SEL(V_LT(V_ABS(x), V_SET(8388608.0f)), V_COPYSIGN(r, x), x);
@@ -5109,7 +5124,7 @@ TENSOR__INLINE V_F TENSOR__K(floor)(V_F x) {
 #endif
 
 #if TENSOR__PASS == 1 || TENSOR__PASS == 5
-// The integer code of the scalar conversions (tensor__f32_from_f16 and its neighbours) on lanes.
+// The integer code of the scalar conversions (tensor__f32_from_f16 and the others) on lanes.
 TENSOR__INLINE V_F TENSOR__K(load_f16)(const uint16_t *p) {
     V_I h = TENSOR__LOAD16(p), m = VI_SHL(VI_AND(h, VI_SET(0x7FFF)), 13);
     V_I s = VI_SHL(VI_AND(h, VI_SET(0x8000)), 16);
@@ -5158,8 +5173,8 @@ TENSOR__INLINE float TENSOR__K(hmin)(V_F v) {
 }
 #endif
 
-// The line n floats after p will be wanted: where a loop takes a line a turn and computes so long that the
-// hardware does not look ahead far enough. The line may lie beyond the array.
+// The cache line n floats after p will be needed: for loops that take one line per iteration and compute so
+// long that the hardware does not look ahead far enough. The line may be beyond the end of the array.
 #if TENSOR__PASS == 3
 #define V_AHEAD(p, n) _mm_prefetch((const char *)(p) + 4 * (n), _MM_HINT_T0)
 #else
@@ -5167,8 +5182,8 @@ TENSOR__INLINE float TENSOR__K(hmin)(V_F v) {
 #endif
 // The whole vectors of a row of n; i is left at its end, or where less than a vector begins.
 #define TENSOR__WHOLE for (; i + V_N <= n; i += V_N)
-// Ends of rows, 0 < n < V_N: the first n floats at p with fill in the lanes beyond; the first n lanes stored;
-// the lanes from n on made 0.
+// Ends of rows, 0 < n < V_N: load the first n floats at p with fill in the other lanes; store the first n
+// lanes; set the lanes from n on to 0.
 #if TENSOR__PASS == 3
 #define TENSOR__FIRST(n) ((__mmask16)((1u << (n)) - 1))
 #define V_PART(p, n, fill) _mm512_mask_loadu_ps(V_SET(fill), TENSOR__FIRST(n), p)
@@ -5206,12 +5221,12 @@ TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(cut_part)(V_F v, int64_t n) {
 #define V_CUT_PART(v, n) TENSOR__K(cut_part)(v, n)
 #endif
 
-// The 4 x 4 matrices that stand at lanes 4q .. 4q + 3 of four vectors are transposed.
+// Transposes the 4 x 4 matrices in lanes 4q .. 4q + 3 of four vectors.
 #if TENSOR__PASS == 0
 #define TENSOR__QUADS(z) ((void)(z))
 #else
 #if TENSOR__PASS == 3
-// the forms without a mask warn in g++ 12: its own header reads an undefined vector
+// the forms without a mask give warnings in g++ 12: its own header reads an undefined vector
 #define TENSOR__LO(a, b) _mm512_maskz_unpacklo_ps(0xFFFF, a, b)
 #define TENSOR__HI(a, b) _mm512_maskz_unpackhi_ps(0xFFFF, a, b)
 #define TENSOR__LOWS(a, b) _mm512_maskz_shuffle_ps(0xFFFF, a, b, 0x44)
@@ -5253,8 +5268,8 @@ TENSOR__INLINE void TENSOR__K(quads)(V_F *z) {
 #endif
 
 // Philox4x32-10 of 2 V_N blocks: z[w] gets word w of the first V_N, z[4 + w] that of the others (two chains,
-// for a round is long). Lane 4q + k holds block k V_N/4 + q, so that TENSOR__QUADS leaves the words
-// of all blocks in order, z[0] first.
+// because a round is long). Lane 4q + k holds block k V_N/4 + q, so that TENSOR__QUADS leaves the words of
+// all blocks in order, z[0] first.
 TENSOR__INLINE void TENSOR__K(counter)(uint64_t block, V_I *low, V_I *high) {
 #define TENSOR__O(i) (V_N < 4 ? (i) : (i) % 4 * (V_N / 4) + (i) / 4)
     static const int32_t order[16] = {
@@ -5309,8 +5324,8 @@ TENSOR__INLINE void TENSOR__K(philox)(tensor_generator_t g, uint64_t block, V_I 
 #undef TENSOR__ROUND
 
 #if TENSOR__PASS != 3
-// v 2^n for integer |n| <= 252; two factors, for 2^-149 and 2^128 have no float.  The first product is exact
-// for |v| in [1/4, 4]: a subnormal result is rounded once.  LDEXP1 takes -126 <= n <= 127.
+// v 2^n for integer |n| <= 252; two factors, because 2^-149 and 2^128 are not floats. The first product is
+// exact for |v| in [1/4, 4]: a subnormal result is rounded once. LDEXP1 takes -126 <= n <= 127.
 TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n) {
     V_I i = VI_RINT(n), h = VI_SAR(i, 1);
     V_F a = V_OF(VI_SHL(VI_ADD(h, VI_SET(127)), 23)), b = V_OF(VI_SHL(VI_ADD(VI_SUB(i, h), VI_SET(127)), 23));
@@ -5321,11 +5336,12 @@ TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n) {
 #define V_LDEXP1(v, n) V_MUL(v, V_OF(VI_SHL(VI_ADD(VI_RINT(n), VI_SET(127)), 23)))
 #endif
 
-// Elementary functions.  Polynomials are our own: weighted least squares driven to minimax (Lawson),
-// coefficients rounded to float one at a time with the rest refitted; the comment gives the interval and
-// the relative error of the function, coefficients as rounded.  NaN gives NaN: clamps put x second, where
-// minps keeps it. The hot ones are inlined into kernels, the others called.
-// Steps of Horner's rule: fused where there is FMA, rounded twice everywhere.
+// Elementary functions. The polynomials were made for this library: weighted least squares driven to minimax
+// (Lawson), coefficients rounded to float one at a time with the rest refitted; the comment gives the
+// interval and the relative error of the function, with the coefficients as rounded. NaN gives NaN: clamps
+// put x second, where minps keeps it. Functions used often are inlined into kernels, the others are called.
+//
+// Steps of Horner's rule: fused where there is FMA, rounded twice everywhere else.
 #define TENSOR__C(p, x, c) p = V_FMA(p, x, V_SET(c))
 #define TENSOR__C_TWICE(p, x, c) p = V_ADD(V_MUL(p, x), V_SET(c))
 #define TENSOR__HORNER2(C, p, x, a, b) C(p, x, a); C(p, x, b)
@@ -5343,13 +5359,13 @@ TENSOR__INLINE V_F TENSOR__K(ldexp)(V_F v, V_F n) {
 
 #if TENSOR__PASS == 3
 // 32 registers and a permute that looks up 16 floats at once: a function in 16 pieces of equal length, a
-// polynomial of degree 7 each. Rejected: the other passes too (loads lane by lane cost more than they save).
+// polynomial of degree 7 each. Rejected: this in other passes (loads lane by lane cost more than they save).
 #define V_LOOKUP(t, i) _mm512_permutexvar_ps(i, V_LOAD(t))
 #define V_LOOKUP2(t, i) _mm512_permutex2var_ps(V_LOAD(t), i, V_LOAD((t) + 16))      // of 32
 
 // The piece around k / per, k = rint(a per), 0 <= a per < 15.5: t holds 16 centres, then the coefficients,
-// lowest first, in powers of *d = a - centre. A centre is a float whose value is a float too, to 2^-7 ulp;
-// the first is 0.
+// lowest first, in powers of *d = a - centre. The centres are floats where the function's value is a float
+// too, to 2^-7 ulp; the first centre is 0.
 TENSOR__INLINE V_F TENSOR__K(pieces)(V_F a, float per, const float *t, V_F *d) {
     V_I i = V_BITS(V_FMA(a, V_SET(per), V_SET(12582912.0f)));
     V_F p = V_LOOKUP(t + 128, i), x = V_SUB(a, V_LOOKUP(t, i));
@@ -5363,7 +5379,7 @@ TENSOR__INLINE V_F TENSOR__K(pieces)(V_F a, float per, const float *t, V_F *d) {
     return V_FMA(p, x, V_LOOKUP(t + 16, i));
 }
 
-// What stays for the lanes beyond the last piece; elsewhere the function itself.
+// The path for lanes beyond the last piece; where there are no pieces, the function itself.
 #define TENSOR__FAR(name) TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(name##_far)
 #else
 #define TENSOR__FAR(name) TENSOR__INLINE V_F TENSOR__K(name)
@@ -5382,7 +5398,7 @@ TENSOR__INLINE V_F TENSOR__K(exp_core)(V_F h, V_F l, V_F *n, V_F *t) {
     return h;
 }
 
-// Beyond the clamps the result is 0 or infinite; subnormal results are rounded once more, not flushed.
+// Beyond the clamps the result is 0 or infinite; subnormal results are rounded a second time, not flushed.
 #if TENSOR__PASS == 3
 // 2^n e^r, n in sixteenths, |r| <= .0217, degree 3, 2^-29.2; 2^(j/16) as two floats; scalef takes floor(n).
 // k is n + 786432.
@@ -5435,8 +5451,8 @@ TENSOR__INLINE V_F TENSOR__K(exp2)(V_F x) {
     return TENSOR__K(exp2_sum)(V_MINR(V_SET(130.0f), V_MAXR(V_SET(-152.0f), x)), V_ZERO());
 }
 
-// (2^n - 1) + 2^n r is where digits go: it is summed with its rounding error.  All at half scale, since
-// 2^128 has no float; |r| <= .3476, degree 7, 2^-31.
+// (2^n - 1) + 2^n r is where digits are lost: it is summed with its rounding error. All at half scale, since
+// 2^128 is not a float; |r| <= .3476, degree 7, 2^-31.
 TENSOR__FN V_F TENSOR__K(expm1)(V_F x) {
     V_F y = V_MINR(V_SET(89.0f), V_MAXR(V_SET(-20.0f), x)), k = TENSOR__RINT_S(V_MUL(y, V_SET(1.44269504f)));
     V_F h = V_FNMA(k, V_SET(TENSOR__LN2_HI), y), l = V_MUL(k, V_SET(-TENSOR__LN2_LO)), r = V_ADD(h, l);
@@ -5450,8 +5466,8 @@ TENSOR__FN V_F TENSOR__K(expm1)(V_F x) {
     return V_SEL(V_LT(V_ABS(x), V_SET(2.98023224e-8f)), x, V_ADD(c, c));
 }
 
-// x = m 2^e with m in [sqrt 1/2, sqrt 2): returns f = m - 1, exact.  Subnormals are scaled; 0 and below:
-// junk.
+// x = m 2^e with m in [sqrt 1/2, sqrt 2): returns f = m - 1, exact. Subnormals are scaled; for 0 and below
+// the result is meaningless.
 TENSOR__INLINE V_F TENSOR__K(log_split)(V_F x, V_F *e) {
     V_M tiny = V_LT(x, V_SET(1.17549435e-38f));
     V_I u = V_BITS(V_SEL(tiny, V_MUL(x, V_SET(33554432.0f)), x));
@@ -5468,7 +5484,7 @@ TENSOR__INLINE V_F TENSOR__K(log_core)(V_F f) {
     return V_MUL(V_MUL(V_MUL(f, f), f), p);
 }
 
-// 0 < x < inf keeps r; 0 gives -inf, inf and NaN themselves, the negative NaN.
+// For 0 < x < inf the result is r; 0 gives -inf, inf and NaN give themselves, a negative x gives NaN.
 TENSOR__INLINE V_F TENSOR__K(log_edge)(V_F x, V_F r) {
     r = V_SEL(M_AND(V_GT(x, V_ZERO()), V_LT(x, TENSOR__INF)), r, V_SEL(V_LT(x, V_ZERO()), TENSOR__NAN, x));
     return V_SEL(V_EQ(x, V_ZERO()), V_NEG(TENSOR__INF), r);
@@ -5523,8 +5539,8 @@ TENSOR__FN V_F TENSOR__K(log1p)(V_F x) {
     return V_SEL(V_EQ(x, V_SET(-1.0f)), V_NEG(TENSOR__INF), r);
 }
 
-// y = 1/(1 + e^|x|), or 1 - y.  2^-n (1 + e^|x|) = (2^-n + 1) + (r + t) cannot overflow and rounds little
-// more than once; subnormal results survive, for 2^-n comes last.  2^-126 adds nothing to 1.
+// y = 1/(1 + e^|x|), or 1 - y. 2^-n (1 + e^|x|) = (2^-n + 1) + (r + t) cannot overflow and rounds little more
+// than once; subnormal results survive, because 2^-n is applied last. 2^-126 adds nothing to 1.
 TENSOR__FAR(sigmoid)(V_F x) {
     V_F n, t, r = TENSOR__K(exp_core)(V_MINR(V_SET(105.0f), V_ABS(x)), V_ZERO(), &n, &t), one = V_SET(1.0f);
     V_F p = V_LDEXP1(one, V_NEG(V_MINR(V_SET(126.0f), n))), d = V_ADD(one, p);
@@ -5646,8 +5662,8 @@ TENSOR__INLINE V_F TENSOR__K(erf)(V_F x) {
     return V_COPYSIGN(V_ADD(y, V_SEL(V_EQ(a, d), a, V_ZERO())), x);
 }
 #else
-// From .92 to 4, where erf is 1: 1 - e^(t P(t)), degree 6, 2^-28.3 of erf.  erfc < .2 forgives the
-// rounding.
+// From .92 to 4, where erf is 1: 1 - e^(t P(t)), degree 6, 2^-28.3 of erf. The rounding is harmless: erfc <
+// .2.
 TENSOR__INLINE V_F TENSOR__K(erf)(V_F x) {
     V_F a = V_ABS(x), t = V_MINR(V_SET(4.0f), a), p = V_SET(0.000213985477f);
     TENSOR__HORNER5(TENSOR__C, p, t, -0.00321497209f, 0.0228900481f, -0.105262011f, -0.635718167f,
@@ -5670,8 +5686,8 @@ TENSOR__INLINE V_F TENSOR__K(rest)(V_F a, V_F b, V_F p) {
 #endif
 }
 
-// e^(z^2) erfc z = d P(q), d = 1/(z + 3), q = (z - 3) d, 0 <= z <= 10.3, degree 9, 2^-27: returns
-// (P(q) - P(0))/q.  The caller adds the last step, in the precision it can afford.
+// e^(z^2) erfc z = d P(q), d = 1/(z + 3), q = (z - 3) d, 0 <= z <= 10.3, degree 9, 2^-27: returns (P(q) -
+// P(0))/q. The caller adds the last step, in the precision that it can afford.
 #define TENSOR__ERFCX_0 1.07400692f
 
 TENSOR__INLINE V_F TENSOR__K(erfcx_core)(V_F q) {
@@ -5681,8 +5697,8 @@ TENSOR__INLINE V_F TENSOR__K(erfcx_core)(V_F q) {
     return p;
 }
 
-// |x| < 1/2 through erf; else e^-(x^2) with the square's rounding error carried, scaled last.  Division,
-// last step and product in double: float loses 5 ulp to d and q.
+// |x| < 1/2 through erf; else e^-(x^2) with the square's rounding error carried, scaled last. Division, last
+// step and product are in double: float would lose 5 ulp in d and q.
 TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(erfc_far)(V_F x) {
     V_F a = V_MINR(V_SET(10.25f), V_ABS(x)), s = V_MUL(a, a), h = V_SET(0.5f);
     V_D ad = D_OF_F(a), d = D_DIV(D_SET(1.0), D_ADD(ad, D_SET(3.0))), q = D_MUL(D_SUB(ad, D_SET(3.0)), d);
@@ -5730,9 +5746,9 @@ TENSOR__INLINE V_F TENSOR__K(erfc)(V_F x) {
 #endif
 }
 
-// g = |x| erfc(|x|/sqrt 2)/2, then -g or x - g: nothing cancels.  -inf gives -0, torch NaN.  z and w = z + 3
-// round, by up to an ulp of the result each: what they lost enters the exponent, times (log erfcx)' =
-// -.282 (1-q)^2 or nearly.
+// g = |x| erfc(|x|/sqrt 2)/2, then -g or x - g: nothing cancels. -inf gives -0; PyTorch gives NaN. z and w =
+// z + 3 are rounded, by up to an ulp of the result each: what they lost is added to the exponent, times (log
+// erfcx)' = -.282 (1-q)^2, approximately.
 TENSOR__FAR(gelu)(V_F x) {
     V_F a = V_MINR(V_SET(14.5f), V_ABS(x)), s = V_MUL(a, a), h = V_SET(-0.5f), c = V_SET(3.0f);
     V_F z = V_MUL(a, V_SET(0.707106781f)), w = V_ADD(z, c), q = V_DIV(V_SUB(w, V_SET(6.0f)), w);
@@ -5779,8 +5795,8 @@ TENSOR__INLINE V_F TENSOR__K(gelu)(V_F x) {
 }
 #endif
 
-// x = q pi/2 + h + l, |h| <= .79.  Below 2^17 in double: q has 17 bits, pi/2's first part 36, their
-// product is exact; beyond per lane by Payne-Hanek.
+// x = q pi/2 + h + l, |h| <= .79. Below 2^17 in double: q has 17 bits, pi/2's first part 36, so their product
+// is exact; beyond that per lane by Payne-Hanek.
 TENSOR__INLINE V_I TENSOR__K(trig_reduce)(V_F x, V_F *h, V_F *l) {
     V_F n = V_RINT(V_MUL(x, V_SET(0.636619772f))), big = V_SET(131072.0f);
     V_I q = VI_RINT(n);
@@ -5915,7 +5931,7 @@ TENSOR__FN V_F TENSOR__K(acos)(V_F x) {
     return V_SEL(big, V_ADD(t, t), V_SUB(hi, V_SUB(x, V_FNMA(x, p, lo))));
 }
 
-// h + *l = e^|x| / 4 beyond float's precision, *q = e^-|x| / 4: a quarter, for h may reach 2^128 at half
+// h + *l = e^|x| / 4 beyond float's precision, *q = e^-|x| / 4. A quarter, because h may reach 2^128 at half
 // scale where h + *l does not.
 TENSOR__INLINE V_F TENSOR__K(quarter_exp)(V_F x, V_F *l, V_F *q) {
     V_F one = V_SET(1.0f), n, t;
@@ -5991,7 +6007,7 @@ TENSOR__INLINE V_F TENSOR__K(log2_parts)(const int normal, V_F x, V_F *w) {
     return v;
 }
 #else
-// s + l = f/(2+f), |s| <= .1716, s P(s^2), degree 9, 2^-37.5; w carries what the last two steps and the
+// s + l = f/(2+f), |s| <= .1716, s P(s^2), degree 9, 2^-37.5; w holds what the last two steps and the
 // products round off.
 TENSOR__INLINE V_F TENSOR__K(log2_parts)(const int normal, V_F x, V_F *rest) {
     V_F two = V_SET(2.0f), e;
@@ -6030,7 +6046,7 @@ TENSOR__FN TENSOR__NOINLINE V_F TENSOR__K(pow_any)(V_F a, V_F b) {
     r = V_SEL(M_OR(edge, V_EQ(x, zero)), V_SEL(M_XOR(edge, V_LT(b, zero)), inf, zero), r);
     r = V_SEL(M_AND(V_EQ(x, one), V_EQ(V_ABS(b), inf)), one, r);
 
-    // a < 0: b odd negates, b fractional has no result unless |a| is 0 or inf
+    // a < 0: an odd b negates, a fractional b has no result unless |a| is 0 or inf
     V_M whole = V_EQ(V_TRUNC(b), b);
     t = V_MUL(b, V_SET(0.5f));
     V_M odd = M_AND(whole, V_NE(V_TRUNC(t), t));
@@ -6051,8 +6067,8 @@ TENSOR__INLINE V_F TENSOR__K(pow_near)(V_F a, V_F b) {
     return TENSOR__K(pow_any)(a, b);
 }
 
-// The exponents in use, 1, 2, 3, -1, -2, 1/2 and -1/2, are products, quotients and roots, below 1.5 ulp. All
-// of them end in 22 zeros.
+// The exponents that occur in practice, 1, 2, 3, -1, -2, 1/2 and -1/2, are products, quotients and roots,
+// below 1.5 ulp. All of them end in 22 zeros.
 TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b) {
     V_F r = a, s = a;
     V_M known = VI_EQ(VI_AND(V_BITS(b), VI_SET(0x3FFFFF)), VI_SET(0));
@@ -6088,8 +6104,8 @@ TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b) {
 // ------------------------------------------------------------------------------
 // >>kernel-pointwise                               MARK: pointwise bodies
 //
-// One loop per formula: contiguous, n a multiple of V_N. Strides, conversion and tails are the iterator's,
-// so a result does not depend on an element's position. in: A, B, C, Y, G (those the formula reads); out:
+// One loop per formula: contiguous, n a multiple of V_N. The iterator handles strides, conversion and tails,
+// so a result does not depend on an element's position. in: A, B, C, Y, G (those the formula reads); out: the
 // result, or gradients (NULL = not wanted). Rejected: a loop per stride pattern and dtype (code size, and
 // tails with other roundings).
 // ------------------------------------------------------------------------------
@@ -6109,7 +6125,7 @@ TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b) {
 #define F_NEG V_NEG
 #define F_ABS V_ABS
 #define F_SQRT V_SQRT
-// 1/sqrt of a rounded root: below 1.5 ulp, and right at 0, inf and for subnormals, unlike rsqrtps.
+// 1/sqrt by a rounded root: below 1.5 ulp, and right at 0, inf and for subnormals, unlike rsqrtps.
 #define F_RSQRT(a) V_DIV(V_SET(1.0f), V_SQRT(a))
 #define F_MIN V_MIN
 #define F_MAX V_MAX
@@ -6161,8 +6177,8 @@ TENSOR__FN V_F TENSOR__K(sign)(V_F x) {
     return V_SEL(M_OR(V_GT(x, V_ZERO()), V_LT(x, V_ZERO())), one, V_ADD(x, V_ZERO()));
 }
 
-// Exact remainders need more than float quotients: through double, lane by lane (these three are rare in
-// networks).
+// Exact remainders need more than float quotients: they go through double, lane by lane (these three
+// functions are rare in networks).
 TENSOR__FN V_F TENSOR__K(lanes2)(double (*f)(double, double), V_F a, V_F b) {
     float u[V_N];
     V_STORE(u, a);
@@ -6254,14 +6270,14 @@ TENSOR__BETWEEN void TENSOR__K(add_row)(float *acc, const float *x, int64_t n) {
 }
 
 // ------------------------------------------------------------------------------
-// >>kernel-rows                                    MARK: softmax and its kin, one row
+// >>kernel-rows                                    MARK: softmax and its relatives, one row
 //
-// Two or three sweeps over a row that stays in L1. Sums in lanes: a row is at most some thousand elements
-// in practice, and the order is fixed by n alone. Rejected: the one-sweep softmax that rescales as it goes
-// (an exponential more for each element, for a sweep that L1 makes nearly free).
+// Two or three sweeps over a row that stays in L1. Sums are taken in lanes: a row is at most some thousand
+// elements in practice, and the order is fixed by n alone. Rejected: the one-sweep softmax that rescales as
+// it goes (one more exponential for each element, to save a sweep that L1 makes nearly free).
 // ------------------------------------------------------------------------------
 
-// y = e^(x - max); gives the sum. The next row is likely to be the next in memory.
+// y = e^(x - max); returns the sum. The next row is likely to be the next in memory.
 TENSOR__FN float TENSOR__K(row_exp)(const float *x, float *y, int64_t n, float max) {
     V_F m = V_SET(max), a = V_ZERO(), b = V_ZERO();
     int64_t i = 0;
@@ -6363,16 +6379,17 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
 // ------------------------------------------------------------------------------
 // >>kernel-gemm                                    MARK: matrix product
 //
-// f32 GEMM of one pass. What all passes share, tensor__gemm_cut and its neighbours, is in >>impl-gemm-shared.
+// f32 GEMM of one pass. What all passes share, tensor__gemm_cut and the functions around it, is in
+// >>impl-gemm-shared.
 //
-// A tile of C, MR rows x 2 vectors, lives in registers; A is broadcast, B read by vectors. Tiles exist for
+// A tile of C, MR rows x 2 vectors, is in registers; A is broadcast, B read by vectors. There are tiles for
 // every height 1..MR, one or two vectors, and two layouts of A: rows contiguous (NN, NT) and columns
-// contiguous (TN), so A is read in place; where it is packed, it is by columns. B is read in place when
-// it has contiguous rows and is small or hardly reused; else packed into panels [k][NR]: by the first rows of
-// A as they sum (NN, TN), or before, by 4-column transposes, when its columns run along k (NT). The order is:
-// block of B (L2), panel of A (L1), tile. For f64 only the tile is here. Heights 8 to 13 of AVX-512 are two
-// tiles, one above the other: a third of the bytes of all tiles, and half of 14 rows still keeps both
-// multipliers busy.
+// contiguous (TN), so A is read in place; where it is packed, it is packed by columns. B is read in place
+// when it has contiguous rows and is small or hardly reused; otherwise it is packed into panels [k][NR]: by
+// the first rows of A as they sum (NN, TN), or before, by 4-column transposes, when its columns run along k
+// (NT). The order is: block of B (L2), panel of A (L1), tile. For f64 there is only the tile here. Heights 8
+// to 13 of AVX-512 are two tiles, one above the other: this takes a third of the bytes of all tiles, and half
+// of 14 rows still keeps both multipliers busy.
 // ------------------------------------------------------------------------------
 
 #undef TENSOR__MR
@@ -6388,7 +6405,7 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
                            X(10, u) X(11, u) X(12, u) X(13, u)
 #define TENSOR__TALL(X, u) X(14, u) X(15, u)    // rows of tiles one vector wide alone: 16 + 1 of 32
 #define TENSOR__SINGLE(X, u) X(0, u) X(1, u) X(2, u) X(3, u) X(4, u) X(5, u) X(6, u) X(13, u)
-// A tile of i + 1 rows that is two: the upper one of `above` + 1 rows, the lower one of `below` + 1.
+// A tile of i + 1 rows made of two: the upper one of `above` + 1 rows, the lower one of `below` + 1.
 #define TENSOR__HALVES(X) X(7, 3, 3) X(8, 4, 3) X(9, 4, 4) X(10, 5, 4) X(11, 5, 5) X(12, 6, 5)
 #define TENSOR__DM 4
 #elif TENSOR__PASS == 2
@@ -6415,8 +6432,8 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
 #define TENSOR__ALL(X, u) TENSOR__ROWS(X, u) TENSOR__TALL(X, u)
 #define TENSOR__NR (2 * V_N)
 
-// Last vector of a line, w of V_N lanes valid. Only AVX-512 masks for free; elsewhere a ragged panel of B is
-// packed with padding, a ragged tile of C goes through a whole one, and w is always V_N here.
+// The last vector of a line, w of V_N lanes valid. Only AVX-512 has masks at no cost; elsewhere a ragged
+// panel of B is packed with padding, a ragged tile of C goes through a whole one, and w is always V_N here.
 #undef TENSOR__LOADW
 #undef TENSOR__STOREW
 #if TENSOR__PASS == 3
@@ -6427,11 +6444,11 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
 #define TENSOR__STOREW(p, v) V_STORE(p, v)
 #endif
 
-// USED: t lives on after its last use: else gcc 12 sums into t's register and moves the sum back.
+// USED: keeps t alive after its last use; otherwise gcc 12 sums into t's register and moves the sum back.
 // FMA_AT: x += p times the float at m, in one instruction, which compilers would not write. Rows that LEAVE
-// their broadcast to it take an instruction less and a load more, and loads have room: beside a busy
-// neighbour on the core, which takes half of the instructions, tiles are 5 % (A by rows) to 15 % (by columns)
-// faster. An address with an index gains nothing; with odd columns gcc 12 keeps sums on the stack.
+// their broadcast to it take one instruction less and one load more, and there is room for loads: beside a
+// busy neighbour on the core, which takes half of the instructions, tiles are 5 % (A by rows) to 15 % (by
+// columns) faster. An address with an index gains nothing; with odd columns gcc 12 keeps sums on the stack.
 #undef TENSOR__USED
 #undef TENSOR__FMA_AT
 #undef TENSOR__LEAVE
@@ -6486,11 +6503,11 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
         if (nv > 1) y##i = V_ADD(V_LOAD(o + V_N), y##i); \
         o += cs; }
 
-// mr, nv, col and mode are constants where this is expanded. Mode 1: B, read in place, goes to d as a panel.
-// Mode 2: k is walked in step / 2 rounds; each fetches a quarter of the tile of C and, as it sums, one of
-// the lines at next, `line` apart and k long: rows of A that the next panel needs, or columns of the next
-// block of B. No other prefetch: fetched at once, they take the room that loads of B need. One loop for all
-// modes: in a plain `for` gcc 12 moves sums about.
+// mr, nv, col and mode are constants where this is expanded. Mode 1: B, read in place, is copied to d as a
+// panel. Mode 2: k is walked in step / 2 rounds; each fetches a quarter of the tile of C and, as it sums, one
+// of the lines at next, `line` apart and k long: rows of A that the next panel needs, or columns of the next
+// block of B. There is no other prefetch: lines fetched all at once would take the room that loads of B need.
+// One loop serves all modes: in a plain `for` gcc 12 moves sums about.
 TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int col, const int mode, int64_t k,
                                          const float *a, int64_t as, const float *b, int64_t bs, float *c,
                                          int64_t cs, const float *bias, int add, int w, float *d,
@@ -6609,7 +6626,7 @@ TENSOR__HALVES(TENSOR__STACKED)
 TENSOR__FAR_TILE(gemm_far_r, 0)
 TENSOR__FAR_TILE(gemm_far_c, 1)
 
-// the first panel of rows packs B as it goes: what B waits for is hidden behind sums
+// the first panel of rows packs B while it sums, which hides the time that reading B takes
 TENSOR__FN void TENSOR__K(gemm_first)(int col, int64_t k, const float *a, int64_t as, const float *b,
                                       int64_t bs, float *c, int64_t cs, const float *bias, int add,
                                       float *d) {
@@ -6630,9 +6647,8 @@ static const tensor__gemm_tile_fn TENSOR__K(gemm_tiles)[][2][2] = {
     TENSOR__ROWS(TENSOR__ENTRY, 0) TENSOR__TALL(TENSOR__TALL_ENTRY, 0)
 };
 
-// dst[p * V_N * step] gets line p of the V_N columns at src, columns ld apart and w of them valid, k
-// contiguous. The lanes past w get copies of column w - 1: a lane never looks at another, nobody reads
-// them.
+// dst[p * V_N * step] gets line p of the V_N columns at src, which are ld apart; w of them are valid and k is
+// contiguous. The lanes past w get copies of column w - 1: lanes are independent and nobody reads these.
 TENSOR__FN void TENSOR__K(gemm_transpose)(int64_t k, int w, const float *src, int64_t ld, float *dst,
                                           int64_t step) {
     const float *r[V_N];
@@ -6667,8 +6683,7 @@ TENSOR__FN void TENSOR__K(gemm_transpose)(int64_t k, int w, const float *src, in
     }
 }
 
-// n columns of b into panels dst[n / NR][k][NR]. Rows are read 4 panels wide: every row may be another
-// page.
+// n columns of b into panels dst[n / NR][k][NR]. Rows, each maybe on another page, are read 4 panels wide.
 TENSOR__FN void TENSOR__K(gemm_pack_b)(int64_t k, int64_t n, const float *b, int64_t brs, int64_t bcs,
                                        float *dst) {
     int w;
@@ -6712,7 +6727,7 @@ TENSOR__FN void TENSOR__K(gemm_pack_b)(int64_t k, int64_t n, const float *b, int
 }
 
 // Panels of A by columns of MR, `rows` in all, the first ones up to `high` mr + 1 rows tall, the rest mr;
-// `size` floats a panel, some more than it needs. Columns are read all panels wide, 8 of them for a panel
+// `size` floats per panel, some more than it needs. Columns are read across all panels, 8 of them for a panel
 // at a time.
 TENSOR__FN void TENSOR__K(gemm_pack_a)(int64_t k, int64_t rows, int64_t high, int mr, const float *a,
                                        int64_t ars, int64_t acs, float *dst, int64_t size) {
@@ -6750,7 +6765,7 @@ TENSOR__FN void TENSOR__K(gemm_pack_a)(int64_t k, int64_t rows, int64_t high, in
 }
 
 #if TENSOR__PASS != 3
-// one tile whose last vector has w < V_N valid columns, where stores have no masks
+// one tile whose last vector has w < V_N valid columns, where stores do not have masks
 TENSOR__FN void TENSOR__K(gemm_ragged)(tensor__gemm_tile_fn fn, int mr, int64_t k, const float *a,
                                        int64_t as, const float *b, float *c, int64_t cs,
                                        const float *bias, int add, int w) {
@@ -6767,12 +6782,12 @@ TENSOR__FN void TENSOR__K(gemm_ragged)(tensor__gemm_tile_fn fn, int mr, int64_t 
 }
 #endif
 
-// B in place: an eighth of L2 holds all of it, or at most two panels of rows would reuse a packed one
+// B is read in place: an eighth of L2 holds all of it, or at most two panels of rows would reuse a packed one
 TENSOR__FN int TENSOR__K(gemm_b_here)(const tensor__gemm_t *g) {
     return g->bcs == 1 && (g->m <= 2 * TENSOR__MR || g->k * g->n <= 32768);
 }
 
-// A in place, unless 14 rows meet in one set of L1 (4 KB apart), or columns are reused by many tiles
+// A is read in place, unless 14 rows share one set of L1 (4 KB apart), or columns are reused by many tiles
 TENSOR__FN int TENSOR__K(gemm_a_here)(const tensor__gemm_t *g) {
     return g->acs == 1 ? (g->ars & 1023) != 0 || g->n <= 2 * TENSOR__NR
                        : g->ars == 1 && (g->m * g->k <= 8192 || g->n <= TENSOR__NR);
@@ -6788,11 +6803,11 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
     int col = !a_here || g->acs != 1, high, mr, w, first = 0;
     int touch = g->k <= TENSOR__GEMM_KC && g->m * g->n > 65536;
 
-    // where L2 does not hold it all, lines are fetched ahead, by whole panels
+    // where L2 does not hold all operands, lines are fetched ahead, by whole panels
     int ahead = g->m >= 16 * TENSOR__MR && g->m * g->n + (g->m + g->n) * g->k > 262144 && !(col && a_here);
     int64_t kc = b_here && g->n * g->k > 65536 ? (int64_t)TENSOR__GEMM_KS : tensor__gemm_chunk(g->k);
 
-    // few rows turn a B that may lie far away: its next block is fetched, some columns a tile
+    // few rows use up a B that may be far away: its next block is fetched, some columns per tile
     int turn = TENSOR__PASS == 3 && !ahead && !b_here && g->brs == 1 && g->bcs != 1
         && r[1] - r[0] >= 3 * TENSOR__MR && g->k * g->n > 131072;
     int each = r[1] - r[0] >= 8 * TENSOR__MR ? 4 : 8;
@@ -6811,7 +6826,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                 int64_t kb = TENSOR__MIN(g->k - p, kc);
                 int64_t nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC);
                 int64_t rows = TENSOR__MIN(r[1] - ic, mc);
-                // whole panels of B are packed by the first rows; of B in place only what no mask can read
+                // whole panels of B are packed by the first rows; of a B in place only what masks cannot read
                 first = !b_here && g->bcs == 1 && rows >= TENSOR__MR ? TENSOR__MR : 0;
                 int64_t j = b_here || first ? nb / TENSOR__NR * TENSOR__NR : 0;
                 if (j < nb && (!b_here || (TENSOR__PASS != 3 && nb % V_N))) {
@@ -6820,7 +6835,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                 }
                 int mr0 = ready || ahead || turn ? (high = 0, TENSOR__MR)
                                        : tensor__gemm_height((int)rows - first, TENSOR__MR, &high);
-                // the first block of B packs the panels of A, a few ahead of their use; the others find them
+                // the first block of B packs the panels of A, a few ahead of their use; the others reuse them
                 for (i = 0, packed = ready || jc > r[2] ? rows : 0; i < rows; i += mr) {
                     const tensor__gemm_tile_fn *fn;
                     int64_t as;
@@ -6865,7 +6880,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                             due -= each;
                             continue;
                         }
-                        // short sums into a C that no L2 holds would wait for it
+                        // short sums into a C larger than L2 would wait for it
                         for (int row = 0; touch && row < mr; row++) {
                             TENSOR__PREFETCH_WRITE(cc + j + row * g->crs);
                             if (nv > 1) { TENSOR__PREFETCH_WRITE(cc + j + row * g->crs + V_N); }
@@ -6891,8 +6906,9 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
     }
 }
 
-// Dot path: k contiguous in both and few rows. B is read once, in place; packing it would cost more than
-// the sum. A chunk of KD is summed in V_N lanes, then across; the last lanes of k come from padded copies.
+// Dot path: k is contiguous in both operands and there are few rows. B is read once, in place; packing it
+// would cost more than the sum. A chunk of KD is summed in V_N lanes, then across; the last lanes of k come
+// from padded copies.
 #undef TENSOR__DOT
 #define TENSOR__DOT(i, j) if (dm > i && dn > j) s##i##j = V_FMA(x##i, y##j, s##i##j);
 #undef TENSOR__DOTS
@@ -7028,8 +7044,8 @@ TENSOR__DOTROWS(gemm_dot2, 2)
 TENSOR__DOTROWS(gemm_dot4, 4)
 #endif
 
-// One row, the answer of a small net: the same dots, without what more rows or longer sums need. A vector
-// with a stride is gathered first, so that the sum does not depend on where it lies.
+// One row, as in the inference of a small net: the same dots, without what more rows or longer sums need. A
+// vector with a stride is gathered first, so that the sum does not depend on where it is.
 TENSOR__FN void TENSOR__K(gemm_row)(const tensor__gemm_t *g, int64_t acs, int64_t brs, int64_t bcs) {
     const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0), *bias = (const float *)g->bias;
     const float *b = (const float *)g->b + (g->boff ? g->boff[0] : 0);
@@ -7055,7 +7071,7 @@ TENSOR__FN void TENSOR__K(gemm_row)(const tensor__gemm_t *g, int64_t acs, int64_
 TENSOR__FN void TENSOR__K(gemm_dots)(const tensor__gemm_t *g, const float *a, const float *b, float *c,
                                      const int64_t *r) {
     int64_t i, j, p, kb;
-    // the first tiles fetch a column each of the next four; a single tile would wait
+    // the first tiles fetch one column each of the next four; a single tile would have to wait
     int fetch = r[1] - r[0] >= 2 * TENSOR__DM ? 4 : 0;
     for (p = 0; p < g->k; p += kb) {
         int add = g->accumulate || p > 0;
@@ -7113,7 +7129,7 @@ TENSOR__FN void TENSOR__K(gemm_task)(void *arg, int64_t task, int worker) {
     }
 }
 
-// 8 panels of the A that all threads read: packed once, by all of them, into the panels of worker 0
+// 8 panels of the A that all threads read: all of them pack it once, into the panels of worker 0
 TENSOR__FN void TENSOR__K(gemm_share)(void *arg, int64_t task, int worker) {
     const tensor__gemm_job_t *job = (const tensor__gemm_job_t *)arg;
     const tensor__gemm_t *g = job->g;
@@ -7164,8 +7180,9 @@ TENSOR__FN void TENSOR__K(gemm_split)(tensor__gemm_job_t *job) {
     }
 }
 
-// A small product: A in place, one chunk of k, B in place or, where its columns run along k or end within
-// a vector, copied to panel a panel at a time. The same tiles and dots as larger ones, so the same bits.
+// A small product: A in place, one chunk of k, B in place or, where its columns run along k or end within a
+// vector, copied to panel one panel at a time. Tiles and dots are those of larger products, so bits are the
+// same.
 TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64_t acs, int64_t brs,
                                      int64_t bcs, float *panel) {
     const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0), *bias = (const float *)g->bias;
@@ -7202,8 +7219,8 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64
     }
 }
 
-// The panel is on the stack, only where there is something to copy: 8 KB in the widest pass, 16 KB for a k
-// over half of what is small.
+// The panel is on the stack, but only where there is something to copy: 8 KB in the widest pass, 16 KB for a
+// k over half of what counts as small.
 TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_tiny_half)(const tensor__gemm_t *g, int64_t ars, int64_t acs,
                                                            int64_t brs, int64_t bcs) {
     float panel[TENSOR__GEMM_TINY_K / 2 * TENSOR__NR];
@@ -7224,7 +7241,7 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
         return;
     }
 
-    // a stride nobody walks is free: make it say contiguous
+    // a stride that is never walked is free: make it say contiguous
     if (call->k == 1) {
         acs = 1;
     } else if (call->m == 1 && acs != 1) {
@@ -7283,7 +7300,7 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     }
     job.cut = tensor__gemm_cut(&g, job.workers, TENSOR__MR, TENSOR__NR);
 
-    // threads that would each pack A pack it together, a block at a time
+    // threads that would each pack A pack it together, one block at a time
     job.shared = job.cut.tasks > 1 && g.batch == 1 && !TENSOR__K(gemm_is_dot)(&g)
         && !TENSOR__K(gemm_a_here)(&g) && !TENSOR__K(gemm_b_here)(&g);
     int64_t kc = job.shared ? tensor__gemm_chunk(g.k) : g.k;
@@ -7303,9 +7320,9 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     }
 }
 
-// c[4][2 vectors] = sum over p of the rows (1..4) of a times b[p][2 vectors]; a row that is not there gets
-// the last one's sum. Vectors of the compiler, where it has them: multiply and add need no names, and two
-// lanes exist without SIMD.
+// c[4][2 vectors] = sum over p of the rows (1..4) of a times b[p][2 vectors]; rows that do not exist get the
+// last row's sum. The vector types of the compiler are used where it has them: multiply and add need no
+// names, and two lanes exist without SIMD.
 #undef TENSOR__L64
 #define TENSOR__L64 (V_N > 4 ? V_N / 2 : 2)
 #if defined(__GNUC__) || defined(__clang__)
@@ -7357,11 +7374,14 @@ TENSOR__BETWEEN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const dou
 #endif
 
 // ------------------------------------------------------------------------------
-// >>kernel-random                                  MARK: random numbers, conversions
+// >>kernel-random                                  MARK: random numbers, conversions, copies
 //
-// Only products and sums that no FMA joins, so a number is the same whatever the instruction set. Rejected:
-// the generator of the C library, or one with a state that runs on (numbers would depend on the number of
-// threads).
+// Uniform and normal numbers in vectors, and the kernels of a pass that move elements: stores past the
+// caches, conversion to and from f32, search, transpose.
+//
+// The numbers use only products and sums that no FMA joins, so they are the same for every instruction set.
+// Rejected: the generator of the C library, or one with a running state (numbers would depend on the number
+// of threads).
 // ------------------------------------------------------------------------------
 
 // Two normal numbers by Box and Muller from two words: u1 in (0, 1], so the logarithm is finite.
@@ -7437,13 +7457,13 @@ TENSOR__X(random_normal, 1)
 #undef TENSOR__X
 
 #if TENSOR__PASS >= 1 && TENSOR__PASS <= 3
-// y[i] = x[i] past the caches, y aligned, n whole vectors; n = 0 ends a run of calls.
+// y[i] = x[i], written past the caches; y aligned, n whole vectors; n = 0 ends a series of calls.
 TENSOR__BETWEEN void TENSOR__K(stream)(float *y, const float *x, int64_t n) {
     if (!n) { _mm_sfence(); }
     for (int64_t i = 0; i < n; i += V_N) { TENSOR__MM(stream_ps)(y + i, V_LOAD(x + i)); }
 }
 #else
-// There is no such store: tensor__isa_t.streams says so.
+// This instruction set has no such store: tensor__isa_t.streams says so.
 TENSOR__BETWEEN void TENSOR__K(stream)(float *y, const float *x, int64_t n) {
     for (int64_t i = 0; i < n; i += V_N) { V_STORE(y + i, V_LOAD(x + i)); }
 }
@@ -7496,7 +7516,7 @@ TENSOR__BETWEEN int64_t TENSOR__K(store)(void *p, int dtype, const float *s, int
     return i;
 }
 
-// Where x first has the value v, the first NaN if v is one; n if nowhere.
+// The first place where x has the value v, or the first NaN if v is NaN; n if there is none.
 TENSOR__BETWEEN int64_t TENSOR__K(find)(const float *x, int64_t n, float v) {
     int nan = tensor__isnan_f32(v);
     int64_t i = 0;
@@ -7508,7 +7528,7 @@ TENSOR__BETWEEN int64_t TENSOR__K(find)(const float *x, int64_t n, float v) {
     return i;
 }
 
-// y[c][r] = x[r][c] for all rows and columns; ld elements from line to line.
+// y[c][r] = x[r][c] for all rows and columns; lines are ld elements apart.
 TENSOR__BETWEEN void TENSOR__K(transpose)(int64_t rows, int64_t columns, const float *x, int64_t xld,
                                           float *y, int64_t yld) {
     float t[64 * V_N];
@@ -7531,6 +7551,8 @@ TENSOR__BETWEEN void TENSOR__K(transpose)(int64_t rows, int64_t columns, const f
 
 // ------------------------------------------------------------------------------
 // >>kernel-table                                   MARK: what a pass offers
+//
+// The description of the pass. Its kernels are not in it: see tensor__isa_t.
 // ------------------------------------------------------------------------------
 
 TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
@@ -7740,12 +7762,14 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 
 // ------------------------------------------------------------------------------
 // >>impl                                           MARK: implementation
+//
+// From here to >>license: compiled in the one file that defines TENSOR_IMPLEMENTATION (or in its parts).
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE) && !defined(TENSOR__PASS)
 #define TENSOR_IMPLEMENTATION_DONE
 
-// Inside the implementation a call to a public function leaves the stamp to the user's own call.
+// Inside the implementation, calls of public functions do not stamp: the user's own call does.
 #undef TENSOR_HERE
 #undef TENSOR__IN
 #define TENSOR_HERE ((const char *)0)
@@ -7760,7 +7784,7 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #include <stdio.h>
 #endif
 
-// Same bits whatever the flags: a product and a sum fuse only where F_FMA or V_FMA says so.
+// Same bits whatever the flags: a product and a sum are fused only where V_FMA or V_FNMA says so.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC optimize("fp-contract=off")
@@ -7776,27 +7800,19 @@ extern "C" {
 #endif
 
 // ------------------------------------------------------------------------------
-// >>impl-gemm-shared                              MARK: matrix product: what all passes share
+// >>impl-gemm-shared                               MARK: matrix product: what all passes share
 //
 // C[m,n] (+)= A[m,k] B[k,n] (+ bias[n]), row stride of C free, column stride 1, A and B of any strides (0
-// too): the call, how it is cut for threads and caches, its scratch, the plain reference, the product in
-// f64. Order of the sum, the same for every thread count and every tile edge: k is cut into chunks of a
-// constant length, a chunk is one chain from +0 in ascending k, chunks are added to C in ascending k. What
-// is chosen (path, chunk length, split of k) is chosen from m, n, k and the strides, never from the
-// threads.
+// too): the call, how it is cut for threads and caches, its scratch, the plain reference, the product in f64.
+// The order of the sum is the same for every thread count and every tile edge: k is cut into chunks of a
+// constant length, a chunk is one chain from +0 in ascending k, chunks are added to C in ascending k. Every
+// choice (path, chunk length, split of k) depends on m, n, k and the strides, never on the threads.
 //
-// It is a room before the passes, since each of them calls it and a part of the implementation may be
-// theirs alone; the tiles are in >>kernel-gemm, what only the core needs (bf16, BLAS, integers, the choice
-// among them) in >>impl-gemm.
+// This room is before the passes because each of them calls it, and a part of the implementation may be the
+// passes alone. The tiles are in >>kernel-gemm; what only the core needs (bf16, BLAS, integers, the choice
+// among them) is in >>impl-gemm.
 // ------------------------------------------------------------------------------
 
-// GEMM, common to all ISA passes: the call, its scratch, the references, the f64 product
-//
-// C[m,n] (+)= A[m,k] B[k,n] (+ bias[n]), row stride of C free, column stride 1, A and B of any strides (0
-// too). Order of the sum, the same for every thread count and every tile edge: k is cut into chunks of a
-// constant length, a chunk is one chain from +0 in ascending k, chunks are added to C in ascending k. What
-// is chosen (path, chunk length, split of k) is chosen from m, n, k and the strides, never from the
-// threads.
 enum {
     TENSOR__GEMM_KC = 512,      // longest chunk of k: a panel of A (14 x 512 f32) is 28 KB of L1
     TENSOR__GEMM_NC = 128,      // columns of packed B: 512 x 128 f32 = 256 KB of a 1 MB L2
@@ -7814,14 +7830,14 @@ enum {
 
 #define TENSOR__MIN(a, b) ((a) < (b) ? (a) : (b))
 #if defined(__GNUC__) || defined(__clang__)
-#define TENSOR__HIDE(p) __asm__("" : "+r"(p))      // where p came from is forgotten
+#define TENSOR__HIDE(p) __asm__("" : "+r"(p))      // the compiler forgets where p came from
 #else
 #define TENSOR__HIDE(p) ((void)0)
 #endif
 
-// Into how many parts k is cut, 0 = none: a tall sum over a small C (dW of a narrow layer) has too few tiles
-// to share, and one chain of chunks loses digits where k is very long. The partial products land in scratch
-// and are added in order, in double.
+// Into how many parts k is cut, 0 = it is not: a tall sum over a small C (dW of a narrow layer) has too few
+// tiles to share, and one chain of chunks loses digits where k is very long. The partial products are written
+// to scratch and are added in order, in double.
 TENSOR__FN int64_t tensor__gemm_splits(const tensor__gemm_t *g) {
     int64_t parts = (g->k + TENSOR__GEMM_LEAF - 1) / TENSOR__GEMM_LEAF, least = TENSOR__GEMM_SPLIT;
     if (g->k < 4096 || g->batch != 1 || g->m > TENSOR__GEMM_SMALL / g->n) { return 0; }  // most end here
@@ -7829,15 +7845,14 @@ TENSOR__FN int64_t tensor__gemm_splits(const tensor__gemm_t *g) {
     return parts > least ? parts : 0;
 }
 
-// Whether one thread does it all at once, without scratch: A, B and C lie in the first two caches.
+// Whether one thread does it all at once, without scratch: A, B and C fit in the first two caches.
 TENSOR__INLINE int tensor__gemm_tiny(const tensor__gemm_t *g, int64_t ars, int64_t acs, int64_t brs,
                                      int64_t bcs) {
     return g->batch == 1 && (acs == 1 || ars == 1) && (bcs == 1 || brs == 1) && g->k <= TENSOR__GEMM_TINY_K
         && g->m <= TENSOR__GEMM_TINY_K / 2 && g->n <= TENSOR__GEMM_TINY_K / 2;
 }
 
-// Panels of rows are of equal height: 13 rows are 7 + 6, not 12 + 1. -> the height,
-// before row `high` one more
+// Panels of rows have equal heights: 13 rows are 7 + 6, not 12 + 1. -> the height; before row `high` one more
 TENSOR__INLINE int tensor__gemm_height(int rows, int mr, int *high) {
     int panels = (rows + mr - 1) / mr, h = mr;
     while (h * panels > rows) { h--; }  // some steps at most; a division takes longer than a tiny product
@@ -7845,15 +7860,15 @@ TENSOR__INLINE int tensor__gemm_height(int rows, int mr, int *high) {
     return h;
 }
 
-// chunks of one k are of equal length: 640 is 320 + 320, not 512 + 128
+// chunks of one k have equal lengths: 640 is 320 + 320, not 512 + 128
 TENSOR__FN int64_t tensor__gemm_chunk(int64_t k) {
     if (k <= TENSOR__GEMM_KC) { return k; }
     int64_t parts = (k + TENSOR__GEMM_KC - 1) / TENSOR__GEMM_KC;
     return ((k + parts - 1) / parts + 15) / 16 * 16;
 }
 
-// Floats of scratch a worker needs: panels of A (16 steps longer: lanes past MR go there), then a block of
-// B. Bounds by min(k, KC), not by the chunk: the parts of a split sum have chunks of their own.
+// Floats of scratch that a worker needs: panels of A (16 steps longer: lanes past MR go there), then a block
+// of B. Bounded by min(k, KC), not by the chunk: the parts of a split sum have chunks of their own.
 TENSOR__FN int64_t tensor__gemm_panel_floats(const tensor__gemm_t *g) {
     return (TENSOR__MIN(g->k, (int64_t)TENSOR__GEMM_KC) + 16)
         * (TENSOR__MIN(g->m, (int64_t)TENSOR__GEMM_MC) + TENSOR__GEMM_MR);
@@ -7878,7 +7893,7 @@ TENSOR__FN size_t tensor__gemm_scratch_f32(const tensor__gemm_t *g, int threads)
     return (size_t)bytes;
 }
 
-// the plain meaning: one chain in double per element
+// the plain definition: one chain in double per element
 TENSOR__FN void tensor__gemm_ref_f32(const tensor__gemm_t *g) {
     for (int64_t t = 0; t < g->batch; t++) {
         const float *a = (const float *)g->a + (g->aoff ? g->aoff[t] : 0);
@@ -7897,9 +7912,9 @@ TENSOR__FN void tensor__gemm_ref_f32(const tensor__gemm_t *g) {
     }
 }
 
-// The parallel cut: an item of the batch is a grid of gm x gn rectangles of C, and a task is `per` items
-// or one rectangle. Each rectangle packs for itself, so workers meet only once, at the end; the grid is
-// the one that packs least for the balance it gives.
+// The parallel cut: an item of the batch is a grid of gm x gn rectangles of C, and a task is `per` items or
+// one rectangle. Each rectangle packs for itself, so workers meet only once, at the end; the grid is the one
+// that packs least for the balance it gives.
 typedef struct { int64_t tasks, per, gm, gn; } tensor__gemm_cut_t;
 
 TENSOR__FN tensor__gemm_cut_t tensor__gemm_cut(const tensor__gemm_t *g, int threads, int mr, int nr) {
@@ -7920,7 +7935,7 @@ TENSOR__FN tensor__gemm_cut_t tensor__gemm_cut(const tensor__gemm_t *g, int thre
     int64_t mrs = (g->m + mr - 1) / mr;
     int64_t want = (threads + g->batch - 1) / g->batch;
 
-    // somebody else may use a core: let the other take more
+    // others may use a core: smaller tasks let the faster threads take more
     if (work > 8e6 * (double)want) { want *= 4; }
     for (int64_t gm = 1; gm <= want && gm <= mrs; gm++) {
         int64_t gn = TENSOR__MIN((want + gm - 1) / gm, nrs);
@@ -7966,7 +7981,7 @@ typedef struct {
     tensor__gemm_cut_t cut;
     int workers, nr;            // nr: columns of a tile, with tile of f64 alone
     int64_t parts;              // of a split sum
-    int64_t r[6];               // rows, columns (unused) and steps of k that are at hand
+    int64_t r[6];               // rows, columns (unused) and steps of k of the current task
     int shared;                 // panels of A are ready, see gemm_share; not of f64
     void (*tile)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b,
                  double *c);
@@ -8040,7 +8055,7 @@ TENSOR__FN void tensor__gemm_task_f64(void *arg, int64_t task, int worker) {
     }
 }
 
-// k == 0: the empty sum. es = 4 or 8 bytes an element
+// k == 0: the empty sum. es = 4 or 8 bytes per element
 TENSOR__FN void tensor__gemm_empty(const tensor__gemm_t *g, size_t es) {
     if (g->accumulate && !g->bias) { return; }
     for (int64_t t = 0; t < g->batch; t++) {
@@ -8069,9 +8084,9 @@ typedef void (*tensor__gemm_tile_fn)(int64_t k, const float *a, int64_t as, cons
 // ------------------------------------------------------------------------------
 // >>impl-passes                                    MARK: what a pass offers, the passes
 //
-// The kernels come first: they need nothing of the implementation but the two functions declared here, so
-// that a part of it can be theirs alone. After the table that a pass fills: how a matrix product is cut for
-// threads and caches, its reference and f64, which are the same for all instruction sets.
+// What a pass offers: its description, the kernels reached through it, and the inclusions of this file that
+// compile the passes. The passes come before the rest of the implementation: apart from >>impl-gemm-shared
+// they need only the two functions declared here, so that the passes can be a part of their own.
 // ------------------------------------------------------------------------------
 
 enum {
@@ -8079,8 +8094,8 @@ enum {
     TENSOR__STREAM = 1 << 23            // elements of a result that goes past the caches
 };
 
-// A pass. Its kernels are reached one by one, TENSOR__DO(isa, leaf_sum)(x, n), so that those that a program
-// does not use are not kept by those that it does. Rejected: a table of all (nothing could be dropped).
+// A pass. Its kernels are reached one by one, TENSOR__DO(isa, leaf_sum)(x, n), so that a program does not
+// keep kernels that it does not use. Rejected: a table of all (nothing could be dropped).
 typedef struct tensor__isa_t {
     int place;                          // of its kernels in TENSOR__PASSES_OF
     int lanes;                          // f32 in a vector
@@ -8143,7 +8158,7 @@ TENSOR_OPS_FORMULAS(TENSOR__BOTH_WAYS, TENSOR__BOTH_WAYS, TENSOR__BOTH_WAYS) TEN
 #undef TENSOR__X
 #endif
 
-// The quoted name is found beside this file whatever the include path.
+// The quoted name is found beside this file, whatever the include path is.
 #ifndef TENSOR_SELF
 #define TENSOR_SELF "tensor.h"
 #endif
@@ -8185,10 +8200,10 @@ TENSOR__KERNELS(TENSOR__X)
 // ------------------------------------------------------------------------------
 // >>impl-platform                                  MARK: threads, atomics, CPU features, memory
 //
-// The only place that knows operating systems and compilers. Every thread primitive the library uses is
-// here: one mutex with condition variable, thread start and join, one thread-local pointer with a
-// destructor. Rejected: C11 threads and atomics (missing in C99 and C++11, and on some systems),
-// thread-local keywords (their destructors differ).
+// The only room that knows operating systems and compilers. Every thread primitive the library uses is here:
+// one mutex with condition variable, thread start and join, one thread-local pointer with a destructor.
+// Rejected: C11 threads and atomics (missing in C99 and C++11, and on some systems), thread-local keywords
+// (their destructors differ).
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_NO_THREADS)
@@ -8202,7 +8217,7 @@ typedef int tensor__mutex_t;
 #define WIN32_LEAN_AND_MEAN
 #include <windows.h>
 #if defined(__GNUC__) && !defined(_MSC_VER)
-#define TENSOR__TLS __thread            // MinGW ignores the other word
+#define TENSOR__TLS __thread            // MinGW ignores the other keyword
 #else
 #define TENSOR__TLS __declspec(thread)
 #endif
@@ -8302,7 +8317,7 @@ TENSOR__FN int tensor__cas_u64(uint64_t *p, uint64_t *expected, uint64_t v) {
 #define TENSOR__PAUSE() _mm_pause()
 #endif
 
-// A lock; who waits for it spins.
+// A lock; threads that wait for it spin.
 TENSOR__FN void tensor__spin(tensor__count_t *lock) {
     while (TENSOR__ATOMIC_ADD(lock, 1) != 0) {
         (void)TENSOR__ATOMIC_ADD(lock, -1);
@@ -8312,17 +8327,17 @@ TENSOR__FN void tensor__spin(tensor__count_t *lock) {
 
 TENSOR__INLINE void tensor__unspin(tensor__count_t *lock) { (void)TENSOR__ATOMIC_ADD(lock, -1); }
 
-// Aligned memory: the pointer malloc gave is kept in front of the block. Linux is asked to back what is large
-// by huge pages: fewer faults, and products of matrices beyond the caches walk fewer pages (1024^3: 7 %). In
-// them equal places of two blocks would share the sets of L2, which repeat after 32 pages: blocks begin 9
-// pages apart (batch norm: 1.3 times as fast).
+// Aligned memory: the pointer that malloc gave is kept in front of the block. Linux is asked to back large
+// blocks by huge pages: this causes fewer faults, and products of matrices beyond the caches walk fewer pages
+// (1024^3: 7 %). In huge pages equal places of two blocks would share the sets of L2, which repeat after 32
+// pages, so blocks begin 9 pages apart (batch norm: 1.3 times as fast).
 #ifndef TENSOR_MALLOC
 #define TENSOR_MALLOC(bytes, alignment) tensor__default_alloc(bytes, alignment)
 #define TENSOR_FREE(p, bytes, alignment) tensor__default_free(p)
 #if defined(__linux__) && defined(__GNUC__)
 #define TENSOR__HUGE ((size_t)1 << 21)
 #define TENSOR__SKEW(at) (((at) >> 21) * 9 % 32 * 4096)
-// By another name: with -std=c99 no header has it, and one that has it may say more of it.
+// Declared by another name: with -std=c99 no header declares it, and one that does may declare it otherwise.
 extern int tensor__madvise(void *p, size_t bytes, int advice) __asm__("madvise");
 #endif
 
@@ -8363,7 +8378,7 @@ TENSOR__FN void tensor__hook_free(void *user, void *p, size_t bytes, size_t alig
 
 enum { TENSOR__AVX512 = 3, TENSOR__AMX = 5 };      // places in tensor__isas
 #if TENSOR_PASSES & 12
-// Not by the compiler's functions, which bring all names of processors into the program.
+// The compiler's own functions are not used: they bring the names of all processors into the program.
 TENSOR__FN void tensor__cpuid(unsigned leaf, unsigned part, unsigned *abcd) {
 #if defined(__GNUC__) || defined(__clang__)
     __cpuid_count(leaf, part, abcd[0], abcd[1], abcd[2], abcd[3]);
@@ -8372,7 +8387,7 @@ TENSOR__FN void tensor__cpuid(unsigned leaf, unsigned part, unsigned *abcd) {
 #endif
 }
 
-// The registers that the system keeps.
+// The vector registers that the system saves and restores.
 TENSOR__FN unsigned tensor__kept_registers(void) {
 #if defined(__GNUC__) || defined(__clang__)
     unsigned low, high;
@@ -8386,7 +8401,7 @@ TENSOR__FN unsigned tensor__kept_registers(void) {
 
 // Index into tensor__isas of the best one this machine runs. x86: 0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512
 // F/DQ/BW/VL, 4 that with products of bf16, 5 with tiles of them; AArch64 and WebAssembly: 0 scalar, 1 the
-// vectors that all have.
+// vectors that all of these machines have.
 TENSOR__FN int tensor__cpu_best(void) {
 #if TENSOR_PASSES & 12
     unsigned r[4];
@@ -8394,7 +8409,7 @@ TENSOR__FN int tensor__cpu_best(void) {
     if (r[0] < 7) { return 1; }
     unsigned first[4];
     tensor__cpuid(1, 0, first);
-    if (!(first[2] >> 27 & 1)) { return 1; }                    // the system keeps no vectors
+    if (!(first[2] >> 27 & 1)) { return 1; }                    // the system does not save vectors
     unsigned kept = tensor__kept_registers();
     tensor__cpuid(7, 0, r);
     if ((r[1] & 0xC0030000u) == 0xC0030000u && (kept & 0xE6) == 0xE6) {
@@ -8413,8 +8428,8 @@ TENSOR__FN int tensor__cpu_best(void) {
 #endif
 }
 
-// Linux lets a process use tiles only once it has asked. Asked at the first product, or for TENSOR_ISA=amx,
-// since it makes sigaltstack demand more room. 0 not asked yet, 1 refused, 2 granted.
+// Linux lets a process use tiles only after it has asked. It asks at the first product, or for
+// TENSOR_ISA=amx, because asking makes sigaltstack demand more room. 0 not asked yet, 1 refused, 2 granted.
 static tensor__count_t tensor__tiles;
 
 TENSOR__FN int tensor__tiles_granted(void) {
@@ -8433,12 +8448,12 @@ TENSOR__FN int tensor__tiles_granted(void) {
 //
 // A thread's state holds everything its fast path touches, so an op takes no lock: free lists, scope stack,
 // generator, error. It outlives the thread (it is "home" to its tensors) and is handed to the next thread
-// that comes. Rejected: a lock in the context for every allocation, states that die with their threads (a
-// tensor handed over would lose its home).
+// that uses the context. Rejected: a lock in the context for every allocation, states that die with their
+// threads (a tensor handed over would lose its home).
 // ------------------------------------------------------------------------------
 
 // 64-bit words that several threads read and write at once: 32-bit x86 would align them to 4 bytes, and clang
-// then calls libatomic.
+// would then call libatomic.
 #if defined(__i386__) && (defined(__GNUC__) || defined(__clang__))
 typedef int64_t tensor__tally_t __attribute__((aligned(8)));
 typedef uint64_t tensor__word_t __attribute__((aligned(8)));
@@ -8450,13 +8465,13 @@ typedef uint64_t tensor__word_t;
 enum {
     TENSOR__CLASSES = 168,          // size classes, four per doubling from 64 bytes up
     TENSOR__QUARANTINE = 16384,     // dead headers kept back even when no scope is ever reset
-    TENSOR__GRAVES = 64,            // dead objects of a kind kept back
+    TENSOR__GRAVES = 64,            // dead objects of each kind kept back
     TENSOR__MAX_THREADS = 256,
     TENSOR__SLAB = 32,              // headers per slab
     TENSOR__PATH = 16               // module path depth kept for error texts
 };
 
-// In front of every block from the allocator, which it links into the context.
+// Precedes every block from the allocator and links it into the context.
 typedef struct tensor__raw_t {
     struct tensor__raw_t *next, **prev;
     tensor_context_t *ctx;
@@ -8481,15 +8496,15 @@ struct tensor__thread_t {
     struct { int64_t mark; const tensor_saved_hooks_t *packing; uint32_t id; uint8_t grad_mode, modes, user;
              } *scopes;
     const tensor_saved_hooks_t *packing;
-    const struct tensor__packer_t *packer;      // set with the first of them
+    const struct tensor__packer_t *packer;      // set with the first hooks
     int (*no_nan)(tensor__thread_t *th, tensor__grad_t *g, int i);      // set with the first TENSOR__ANOMALY
     int32_t scope_room;
     uint8_t grad_mode, modes, in_parallel;
     uint8_t inside;                 // a deleter, a handler or a shutdown runs
-    uint8_t locking;                // holds a tensor's lock: the user's jobs, which may want it, do not run
-    uint8_t watched;                // its thread's end gives it back
+    uint8_t locking;                // holds a tensor's lock: the user's jobs, which may need it, do not run
+    uint8_t watched;                // the end of its thread gives it back
     uint8_t device;                 // of tensors made from nothing
-    uint8_t away;                   // calls went to a device whose site is not said yet
+    uint8_t away;                   // calls went to a device that was not told their site yet
     uint64_t seq;                   // of the last node
     uint64_t epoch;                 // resets and ends of user scopes
     tensor_t *headers, *headers_tail;           // dead headers, oldest first
@@ -8541,11 +8556,11 @@ typedef struct tensor__pool_t {
 #endif
 } tensor__pool_t;
 
-// What only the makers of rare things reach: the first of them sets it under the mutex of the context, and
-// nobody writes it again.
+// What only rare features use: the first that needs one sets it under the mutex of the context, and nobody
+// writes it again.
 typedef struct tensor__late_t {
     tensor__count_t rebases;
-    void (*rebase)(tensor__thread_t *th, tensor_t *view);       // views of what was changed in place
+    void (*rebase)(tensor__thread_t *th, tensor_t *view);       // views of tensors changed in place
     tensor_t *(*whole)(tensor_t *x, tensor_t *g);               // gradients by rows
     tensor_t *(*add_rows)(tensor_t *leaf, tensor_t *a, tensor_t *b);
     tensor__merge_fn *merge_rows;
@@ -8558,7 +8573,7 @@ struct tensor_context_t {
     tensor__raw_t *raw;
     tensor__mutex_t mutex;
     tensor__thread_t *threads, *idle;
-    tensor__thread_t first;         // the first thread needs no allocation to come into being
+    tensor__thread_t first;         // the first thread's state needs no allocation
     int first_used, ready;
     uint64_t thread_count;
     tensor_error_fn_t error_fn;
@@ -8566,11 +8581,11 @@ struct tensor_context_t {
     tensor__count_t growth_told;
     tensor__owned_t *owned;
     tensor__graves_t graves[TENSOR__OBJECTS];
-    struct tensor__hook_t *hooks;   // all there are, hook_count of them
+    struct tensor__hook_t *hooks;   // all hooks of the context, hook_count of them
     int64_t last_hook;
     tensor__count_t hook_count;
     int isa, isa_known, isa_missing, reference, default_dtype;
-    // kernels of the plain door; NULL before the first choice and as reference
+    // kernels of >>impl-plain; NULL before the first choice and in reference mode
     const struct tensor__isa_t *plain;
     tensor__late_t late;
     const tensor_backend_t *backend[2];         // the CPU, and the one of all other devices or NULL
@@ -8580,10 +8595,10 @@ struct tensor_context_t {
 static tensor_context_t tensor__default;             // made ready by the first tensor__attach
 static tensor__mutex_t tensor__global = TENSOR__MUTEX_INIT;
 static tensor__count_t tensor__shutdown_count;
-static tensor__count_t tensor__contexts;              // of tensor_context_new, not freed yet
+static tensor__count_t tensor__contexts;              // made by tensor_context_new, not freed yet
 static TENSOR__TLS tensor__thread_t *tensor__tls;
 
-// The state whose call waits on this thread for the user's jobs, the innermost of them; NULL = none.
+// The state whose call waits on this thread for the user's jobs, the innermost one; NULL = none.
 static TENSOR__TLS tensor__thread_t *tensor__waiting;
 static TENSOR__TLS uint64_t tensor__me;               // this thread's number, never used again
 
@@ -8603,15 +8618,15 @@ TENSOR__INLINE tensor__thread_t *tensor__self(void) {
 // ------------------------------------------------------------------------------
 // >>impl-errors                                    MARK: error texts
 //
-// An own small formatter: it knows shapes and needs no stdio. The site is stamped by the user's call
-// (tensor__at) after the failing function returned; handler and stderr fire then, or at the stamp of the
-// thread's next call. Rejected: to fire where an error is raised (the place is not known there), or at the
-// start of the next op (that may be one inside the call that failed).
+// A small formatter of its own: it knows shapes and needs no stdio. The site is stamped by the user's call
+// (tensor__at) after the failing function has returned; the handler or stderr gets the text then, or at the
+// stamp of the thread's next call. Rejected: reporting where an error is raised (the place is not known
+// there), or at the start of the next op (that may be one inside the call that failed).
 // ------------------------------------------------------------------------------
 
 TENSOR__FN void tensor__put(tensor__text_t *s, const char *text, size_t n) {
     for (size_t i = 0; i < n; i++, s->length++) {
-        if (s->length + 1 >= s->room) { continue; }     // counts on, writes no more
+        if (s->length + 1 >= s->room) { continue; }     // goes on counting, writes nothing
         s->p[s->length] = text[i];
         s->p[s->length + 1] = 0;
     }
@@ -8701,7 +8716,7 @@ TENSOR__FN const char *tensor__basename(const char *site) {
 }
 
 // %s string, %i int, %d int64_t, %u uint64_t, %g double, %t shape of a tensor_t *, %y its dtype, %n const
-// int64_t * and int: a shape, %w " at file.c:41" of a site, nothing if there is none.
+// int64_t * and int: a shape, %w " at file.c:41" of a site, empty if there is none.
 TENSOR__FN void tensor__format(tensor__text_t *s, const char *f, va_list v) {
     for (; *f; f++) {
         if (*f != '%') {
@@ -8766,7 +8781,7 @@ TENSOR__FN void tensor__text(tensor__text_t *s, const char *format, ...) {
     va_end(v);
 }
 
-// Raises an error (the first of a thread stays) and gives poison.
+// Raises an error (the first one of a thread stays) and gives poison.
 TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fail(tensor__thread_t *th, int code, const char *format, ...) {
     if (th->error.code) { return TENSOR__POISON; }
     th->error.code = code;
@@ -8788,7 +8803,7 @@ TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fail(tensor__thread_t *th, int cod
     return TENSOR__POISON;
 }
 
-// Leaves a front with `value` and the error if `when` holds; with poison; with the error's code.
+// Leaves a front with `value` and the error if `when` holds; leaves it with poison; with the error's code.
 #define TENSOR__REFUSE_AS(value, when, code, ...)                                                            \
     do {                                                                                                     \
         if (when) { tensor__fail(tensor__self(), TENSOR_ERR_##code, __VA_ARGS__); return value; }            \
@@ -8798,7 +8813,7 @@ TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fail(tensor__thread_t *th, int cod
 
 #define TENSOR__REFUSE_CODE(when, code, ...) TENSOR__REFUSE_AS(TENSOR_ERR_##code, when, code, __VA_ARGS__)
 
-// y, the result of an op made of others, whose error was raised by one of those: the text says both names.
+// y, the result of an op made of others, whose error was raised by one of those: the text names both.
 TENSOR__FN tensor_t *tensor__named(tensor__thread_t *th, tensor_t *y, const char *function) {
     if (y == TENSOR__POISON && th->error.code && !th->error.site && !th->error.reported) {
         if (strncmp(function, "tensor_", 7) == 0 && function[7] != '_') { th->error.outer = function; }
@@ -8806,8 +8821,8 @@ TENSOR__FN tensor_t *tensor__named(tensor__thread_t *th, tensor_t *y, const char
     return y;
 }
 
-// The name of what the user called stands before the text; where the text has that name without its ending
-// (add for add_scalar_), in its place.
+// Puts the name of the function that the user called in front of the text; where the text begins with that
+// name without its ending (add for add_scalar_), in place of it.
 TENSOR__FN void tensor__put_named(tensor__text_t *s, const char *outer, const char *text) {
     size_t inner = 0;
     while (text[inner] && text[inner] != ':') { inner++; }
@@ -8815,7 +8830,7 @@ TENSOR__FN void tensor__put_named(tensor__text_t *s, const char *outer, const ch
     size_t n;
     for (n = 0; outer[n] && outer[n] != 1; n++) { }
     tensor__text_t name = {s->p + s->length, s->room - s->length, 0};
-    for (size_t i = 0; i < n; i++) {        // without the _n of the twins for lists
+    for (size_t i = 0; i < n; i++) {        // without the _n of the plain twins
         int twin = outer[i] == '_' && i + 1 < n && outer[i + 1] == 'n' && (i + 2 == n || outer[i + 2] == '_');
         if (twin) {
             i++;
@@ -8851,7 +8866,7 @@ TENSOR_API const char *(tensor_error_text)(void) {
     return th->shown;
 }
 
-// Tells the handler, or stderr, once.
+// Reports the error to the handler, or to stderr, once.
 TENSOR__FN TENSOR__NOINLINE void tensor__report(tensor__thread_t *th, const char *site) {
     if (!th->error.code || th->error.reported) { return; }
     if (!th->error.site) { th->error.site = site; }
@@ -8913,7 +8928,7 @@ TENSOR_API int (tensor_set_error_handler)(tensor_error_fn_t fn, void *user) {
 
 TENSOR__FN void tensor__exit_watch(tensor__thread_t *th);
 
-// What a kernel looked at when it began must stay as it is.
+// Refused while a kernel runs, because what the kernel read at its start must not change.
 #define TENSOR__KERNEL_RUNS "%s: a kernel runs in this context; call it when the library has returned"
 TENSOR__FN void tensor__cache_release(tensor__thread_t *th);
 
@@ -8929,12 +8944,12 @@ TENSOR__INLINE int tensor__mul_u64(uint64_t a, uint64_t b, uint64_t *out) {
 
 TENSOR__INLINE int64_t tensor__least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// A counter that one thread writes and others read now and then.
+// A counter that one thread writes and others read occasionally.
 TENSOR__INLINE void tensor__count(tensor__tally_t *counter, int64_t by) {
     TENSOR__RELAXED_STORE(counter, TENSOR__RELAXED_LOAD(counter) + by);
 }
 
-// Straight from the user's allocator. NULL if it fails or the limit is reached; raises nothing.
+// Takes memory directly from the user's allocator. NULL if it fails or the limit is reached; raises nothing.
 TENSOR__FN TENSOR__NOINLINE void *tensor__raw_alloc(tensor_context_t *ctx, uint64_t bytes) {
     if (bytes > (uint64_t)SIZE_MAX - 64) { return NULL; }
     TENSOR__LOCK(&ctx->mutex);
@@ -8975,7 +8990,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__raw_free(tensor_context_t *ctx, void *p
     TENSOR__UNLOCK(&ctx->mutex);
 }
 
-// The thread's own cache is given up before an allocation fails (another's is not this thread's to touch).
+// Before an allocation fails, the thread's own cache is released (this thread must not touch another's).
 TENSOR__FN TENSOR__NOINLINE void *tensor__raw_or_release(tensor__thread_t *th, uint64_t bytes) {
     void *p = tensor__raw_alloc(th->ctx, bytes);
     if (!p) {
@@ -9067,7 +9082,7 @@ TENSOR__INLINE void tensor__header_bury(tensor__thread_t *th, tensor_t *t) {
     th->header_count++;
 }
 
-// Takes in what other threads freed for this one.
+// Takes over what other threads freed for this one.
 TENSOR__FN TENSOR__NOINLINE void tensor__drain(tensor__thread_t *th) {
     if (TENSOR__PTR_LOAD(&th->foreign_storages)) {
         tensor__storage_t *s = (tensor__storage_t *)TENSOR__PTR_SWAP(&th->foreign_storages, NULL);
@@ -9115,7 +9130,7 @@ TENSOR__FN void tensor__cache_release(tensor__thread_t *th) {
     }
 }
 
-// A header; only a dead one that survived a whole scope reset is used again, so that stale pointers are
+// A header. A dead one is used again only after it survived a whole scope reset, so that stale pointers are
 // noticed.
 TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__header_slow(tensor__thread_t *th) {
     tensor__drain(th);
@@ -9166,8 +9181,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__storage_slow(tensor__thread_t *th) {
     return 1;
 }
 
-// Storage with `bytes` of fresh memory (data = NULL: own), or over foreign memory. NULL = out of memory, not
-// raised.
+// Storage with `bytes` of fresh memory (data = NULL: the library's own), or over the user's memory. NULL =
+// out of memory, not raised.
 TENSOR__INLINE tensor__storage_t *tensor__storage(tensor__thread_t *th, uint64_t bytes, void *data) {
     if (!th->storages && !tensor__storage_slow(th)) { return NULL; }
     tensor__storage_t *s = th->storages;
@@ -9188,8 +9203,8 @@ TENSOR__INLINE tensor__storage_t *tensor__storage(tensor__thread_t *th, uint64_t
     return s;
 }
 
-// Memory of another device, or the host's memory for copies (TENSOR__PINNED). NULL = out of memory there or
-// here, not raised.
+// Memory of another device, or the host's memory for copies (TENSOR__PINNED). NULL = out of memory on the
+// device or on the host, not raised.
 TENSOR__FN TENSOR__NOINLINE tensor__storage_t *tensor__device_storage(tensor__thread_t *th, uint64_t bytes,
                                                                       int device) {
     const tensor_backend_t *b = th->ctx->backend[1];
@@ -9238,8 +9253,9 @@ TENSOR__FN void *tensor__memory(tensor__thread_t *th, uint64_t bytes) {
 
 TENSOR__FN void tensor__memory_free(tensor__thread_t *th, void *p) { tensor__raw_free(th->ctx, p); }
 
-// Memory for objects that users hold and free, of one size for each kind. A dead one keeps its bytes, which
-// tell a later use, until TENSOR__GRAVES of its kind died after it; then a new one takes its place.
+// Memory for objects that users hold and free, of one size for each kind. A dead object keeps its bytes, by
+// which a later use is noticed, until TENSOR__GRAVES objects of its kind have died after it; then its memory
+// is used again.
 TENSOR__FN void *tensor__object(tensor__thread_t *th, int kind, uint64_t bytes) {
     tensor_context_t *ctx = th->ctx;
     tensor__graves_t *g = &ctx->graves[kind];
@@ -9291,12 +9307,12 @@ TENSOR__FN void *tensor__scratch(tensor__thread_t *th, uint64_t bytes) {
 // >>impl-backend                                   MARK: the devices of a context
 //
 // A backend is one struct of functions with one kernel per family; the CPU has the same form, so that the
-// gate asks no questions. Rejected: a kernel pointer per row and device (a second table to keep in step),
+// gate needs no special case. Rejected: a kernel pointer per row and device (a second table to keep in step),
 // virtual tensors (a branch in every read of a header).
 // ------------------------------------------------------------------------------
 
-// The passes by their places; NULL = not built. x86 has three places for AVX-512: alone, with products of
-// bf16, with tiles of them.
+// The passes in the order of their places; NULL = not built. x86 has three places for AVX-512: alone, with
+// products of bf16, with tiles of them.
 #if TENSOR__HAS_PASS(0)
 #define TENSOR__ISA_AT_0 &TENSOR__BUILT(tensor__isa_scalar)
 #else
@@ -9332,14 +9348,14 @@ static const tensor__isa_t *const tensor__isas[] = {TENSOR__ISA_AT_0};
 static const char *const tensor__isa_names[] = {"scalar"};
 #endif
 
-// The best one that is built and that this machine runs; -1 = none.
+// The place of the best pass that is built and that this machine runs; -1 = none.
 TENSOR__FN int tensor__isa_best(void) {
     int best = tensor__cpu_best();
     while (best >= 0 && !tensor__isas[best]) { best--; }
     return best;
 }
 
-// -> its place, -1 if this machine or this build does not have it
+// -> the place of the pass, -1 if this machine or this build does not have it
 TENSOR__FN int tensor__isa_find(const char *name) {
     for (int i = tensor__isa_best(); i >= 0; i--) {
         if (tensor__isas[i] && strcmp(name, tensor__isa_names[i]) == 0) {
@@ -9349,8 +9365,8 @@ TENSOR__FN int tensor__isa_find(const char *name) {
     return -1;
 }
 
-// Only a build without the target's baseline can meet a processor that has none of its passes. Then isa is a
-// pass that must not run: tensor__cpu_kernel refuses every call.
+// Only a build without the target's baseline can run on a processor that has none of its passes. Then isa is
+// a pass that must not run: tensor__cpu_kernel refuses every call.
 TENSOR__FN int tensor__isa_any(tensor_context_t *ctx) {
     int found = tensor__isa_best();
     if (found < 0) {
@@ -9420,7 +9436,7 @@ TENSOR_API int (tensor_set_isa)(const char *name) {
 
 #define TENSOR__ISA(th) (tensor__isas[tensor__isa_of((th)->ctx)])
 
-// The CPU as a backend: a row names its kernel, so that all families have one entry.
+// The CPU as a backend: a row names its kernel, so that all families have the same entry.
 TENSOR__FN int tensor__cpu_kernel(tensor_call_t *c) {
     const tensor__row_t *row = c->row;
 #if !(TENSOR_PASSES & TENSOR__BASELINE_PASSES)
@@ -9458,7 +9474,7 @@ TENSOR__FN int tensor__set_backend(const tensor_backend_t *backend) {
     return 0;
 }
 
-// The index a header has for it, -1 if there is no such device, raised.
+// The index that headers use for a device, -1 if there is no such device, raised.
 TENSOR__FN int tensor__device_index(tensor__thread_t *th, const char *op, int device) {
     const tensor_backend_t *b = th->ctx->backend[1];
     int index = device < TENSOR_CPU ? -1 : device - TENSOR_CPU, count = b ? b->count() : 0;
@@ -9487,7 +9503,7 @@ TENSOR__FN int64_t tensor__net(const tensor_t *x, const tensor_params_t *p) {
     return b && b->net ? b->net(x->device - 1, x->dtype, x->dims, p) : -1;
 }
 
-// Storages as in tensor_backend_t.copy.
+// Copies bytes; storages as in tensor_backend_t.copy.
 TENSOR__FN int tensor__move_bytes(tensor__thread_t *th, void *to, tensor__storage_t *to_in, const void *from,
                                   tensor__storage_t *from_in, uint64_t bytes, int wait, const char *op) {
     if (!bytes) { return 0; }
@@ -9511,10 +9527,11 @@ TENSOR__FN void tensor__aside(tensor__thread_t *th, int device, int on) {     //
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-context                                   MARK: contexts, thread states, shutdown
+// >>impl-context                                   MARK: contexts, thread states, memory figures
 //
-// All mutable state hangs in a context, threads in its list; a default context serves those who never name
-// one. Rejected: globals (no two users in one program), a context argument in every function.
+// All mutable state belongs to a context, and the context lists its threads; programs that never name a
+// context use the default one. How a context ends is in >>impl-shutdown. Rejected: globals (no two users in
+// one program), a context argument in every function.
 // ------------------------------------------------------------------------------
 
 TENSOR__FN void tensor__context_init(tensor_context_t *ctx) {
@@ -9659,7 +9676,7 @@ TENSOR_API void (tensor_reset_peak_memory)(void) {
 
 TENSOR_API void (tensor_empty_cache)(void) { tensor__cache_release(tensor__self()); }
 
-// Names and sites are literals; not every compiler makes equal ones one.
+// Names and sites are literals; not every compiler merges equal ones.
 TENSOR__FN int tensor__same_name(const char *a, const char *b) {
     return a == b || (a && b && strcmp(a, b) == 0);
 }
@@ -9734,10 +9751,10 @@ TENSOR__FN void tensor__pop_path(tensor__thread_t *th) { th->path_depth--; }
 // ------------------------------------------------------------------------------
 // >>impl-scopes                                    MARK: scopes, references
 //
-// A scope is a mark in the thread's stack of headers; ending it pops to the mark. Headers are type-stable
-// and keep op and site after death, so a stale pointer gives an error text, not a crash. Rejected: a list
-// of tensors per scope (an allocation per tensor), a garbage collector, freeing by the arguments' last use
-// (C cannot see it).
+// A scope is a mark in the thread's stack of headers; ending it pops to the mark. Headers are type-stable and
+// keep op and site after death, so a stale pointer gives an error text, not a crash. Rejected: a list of
+// tensors per scope (an allocation per tensor), a garbage collector, freeing by the arguments' last use (C
+// cannot see it).
 // ------------------------------------------------------------------------------
 
 TENSOR__FN void tensor__node_free(tensor__thread_t *th, tensor__node_t *node);
@@ -9746,15 +9763,16 @@ TENSOR__INLINE void tensor__node_drop(tensor__thread_t *th, tensor__node_t *node
     if (TENSOR__DROP(&node->refs)) { tensor__node_free(th, node); }
 }
 
-// Says once per context that one scope holds very many tensors: as good as ever a loop without a reset. Not
-// an error: the handler gets the code 0. Names the line that most of them come from, of the latest 32.
+// Reports once per context that one scope holds very many tensors: nearly always a loop without a reset. It
+// is not an error: the handler gets the code 0. The text names the line, among the latest 32, that most of
+// them come from.
 enum { TENSOR__MANY = 1 << 17 };
 
 TENSOR__FN TENSOR__NOINLINE void tensor__tell_growth(tensor__thread_t *th) {
     struct { const char *op, *site; int64_t count; } made[32] = {{NULL, NULL, 0}}, *most = made;
     int64_t first = 0, end = 0, above = th->top, live = 0;
     int kinds = 0;
-    for (int i = th->depth; i >= 0; i--) {          // the widest scope; 0 is the thread's own
+    for (int i = th->depth; i >= 0; i--) {          // finds the largest scope; 0 is the thread's own
         int64_t mark = i ? th->scopes[i - 1].mark : 0;
         if (above - mark > end - first) {
             first = mark;
@@ -9807,7 +9825,7 @@ TENSOR__FN int tensor__stack_grow(tensor__thread_t *th) {
     return 1;
 }
 
-// Puts a header under the innermost scope. 0 = out of memory.
+// Puts a header into the innermost scope. 0 = out of memory.
 TENSOR__INLINE int tensor__enlist(tensor__thread_t *th, tensor_t *t) {
     if (th->top == th->room && !tensor__stack_grow(th)) { return 0; }
     t->slot = (int32_t)th->top;
@@ -9815,7 +9833,7 @@ TENSOR__INLINE int tensor__enlist(tensor__thread_t *th, tensor_t *t) {
     return 1;
 }
 
-// What few nodes and leaves have. A hook is in the list of its owner and in that of the context.
+// What only few nodes and leaves have. A hook is in the list of its owner and in that of the context.
 typedef struct tensor__hook_t {
     struct tensor__hook_t *next, *other, **prev;
     tensor__extra_t *owner;
@@ -9830,7 +9848,7 @@ struct tensor__extra_t {
     tensor_t *retain[TENSOR__MAX_OUT];  // headers whose grad is to be kept (not counted)
     tensor__hook_t *hooks;              // in the order of registration
     int (*run_hooks)(tensor__thread_t *th, tensor__extra_t *e, int32_t k, tensor_t **g, tensor_t *leaf);
-    struct tensor__region_t *region;    // the checkpoint it lies in, at place index
+    struct tensor__region_t *region;    // the checkpoint it belongs to, at place index
     int (*restore)(tensor__thread_t *th, tensor__node_t *n);
     void (*leave)(tensor__thread_t *th, struct tensor__region_t *r, int32_t index);
     int32_t index;
@@ -9840,7 +9858,7 @@ struct tensor__extra_t {
     void **packed;                      // of each saved value, NULL = it is kept
 };
 
-// What saved values go through where the user has hooks for them.
+// How saved values are packed where the user has set hooks for them.
 typedef struct tensor__packer_t {
     int (*pack)(tensor__thread_t *th, tensor__node_t *n);
     int (*unpack)(tensor__node_t *n);
@@ -9887,7 +9905,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__extra_free(tensor__thread_t *th, tensor
 
 TENSOR__FN void tensor__drop(tensor_t *t);
 
-// Lets go of everything a header refers to; in line, since every header ends by it.
+// Releases everything a header refers to; inline, because every header ends by it.
 TENSOR__INLINE void tensor__header_release(tensor__thread_t *th, tensor_t *t) {
     if (TENSOR__TRAINS && (t->flags & TENSOR__HOOKED)) {
         t->flags = (uint8_t)(t->flags & ~TENSOR__HOOKED);
@@ -9913,7 +9931,7 @@ TENSOR__FN void tensor__header_empty(tensor__thread_t *th, tensor_t *t) {
     tensor__header_release(th, t);
 }
 
-// The end of a header: its references go, its memory waits in quarantine.
+// The end of a header: its references are dropped, its memory waits in quarantine.
 TENSOR__FN void tensor__header_destroy(tensor__thread_t *th, tensor_t *t) {
     t->state = TENSOR__DEAD;
     t->freed = NULL;
@@ -9939,7 +9957,7 @@ TENSOR__FN void tensor__drop(tensor_t *t) {
     if (t != TENSOR__POISON && TENSOR__DROP(&t->refs)) { tensor__header_destroy(tensor__self(), t); }
 }
 
-// A library reference: t (NULL = none) instead of what was there, from which it may be made. 0 = t is poison.
+// Puts a library reference to t (NULL = none) in place of the old one. t may be made from that. 0 = poison.
 TENSOR__FN int tensor__replace(tensor_t **at, tensor_t *t) {
     tensor_t *old = *at;
     if (t == TENSOR__POISON) { return 0; }
@@ -9948,7 +9966,7 @@ TENSOR__FN int tensor__replace(tensor_t **at, tensor_t *t) {
     return 1;
 }
 
-// Pops to a mark.
+// Pops the scope stack to a mark.
 TENSOR__FN void tensor__pop(tensor__thread_t *th, int64_t mark) {
     while (th->top > mark) {
         tensor_t *t = th->stack[--th->top];
@@ -9973,7 +9991,7 @@ TENSOR__FN void tensor__scopes_close(tensor__thread_t *th) {
     th->epoch++;
 }
 
-// Is t usable? Poison raises POISONED if nothing else was raised; a dead header tells where it came from.
+// Whether t is not usable. Poison raises POISONED if nothing else was raised; a dead header names its origin.
 TENSOR__FN TENSOR__NOINLINE int tensor__unusable(const char *op, const char *arg, tensor_t *t) {
     tensor__thread_t *th = tensor__self();
     if (!t) {
@@ -10029,8 +10047,9 @@ TENSOR__FN tensor_scope_t tensor__scope_begin(tensor__thread_t *th, int grad_mod
     return s;
 }
 
-// Autocast keeps what it made of a leaf that requires grad, as PyTorch does, until the mode ends: a weight
-// used often is cast once. A table by address: who finds its place taken by another leaf is cast every time.
+// Autocast keeps the cast of a leaf that requires grad, as PyTorch does, until the mode ends: a weight used
+// often is cast once. The table is indexed by address: a leaf whose place is taken by another one is cast
+// every time.
 enum { TENSOR__CAST_ROOM = 256 };
 typedef struct tensor__cast_t { tensor_t *leaf, *cast; uint32_t version; } tensor__cast_t;
 
@@ -10046,7 +10065,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__casts_drop(tensor__thread_t *th) {
     if (list) { tensor__block_free(th, list, th->casts_klass); }
 }
 
-// Scope i and those inside it are no more: modes are what they were before.
+// Scope i and those inside it have ended: restores the modes that were set before.
 TENSOR__INLINE void tensor__scope_restore(tensor__thread_t *th, int i) {
     if (th->casts && i < th->cast_depth) { tensor__casts_drop(th); }
     th->grad_mode = th->scopes[i].grad_mode;
@@ -10055,8 +10074,8 @@ TENSOR__INLINE void tensor__scope_restore(tensor__thread_t *th, int i) {
     th->depth = i;
 }
 
-// A scope of the user's: its resets and ends count as epochs, the library's own scopes do not, so that a
-// stale pointer is noticed however many layers ran since.
+// A scope of the user's. Its resets and ends count as epochs, those of the library's own scopes do not, so
+// that a stale pointer is noticed however many layers have run since.
 TENSOR__FN tensor_scope_t tensor__user_scope(tensor__thread_t *th, int grad_mode) {
     tensor_scope_t s = tensor__scope_begin(th, grad_mode);
     if (s.thread) { th->scopes[th->depth - 1].user = 1; }
@@ -10085,7 +10104,7 @@ TENSOR_API tensor_dtype_t (tensor_autocast_dtype)(void) {
     return TENSOR_DTYPE_NONE;
 }
 
-// For tensor_nn.h: a scope that is no epoch. grad_mode < 0 = as it is.
+// For tensor_nn.h: a scope that does not count as an epoch. grad_mode < 0 = as it is.
 TENSOR__FN tensor_scope_t tensor__inner_scope(int grad_mode) {
     tensor__thread_t *th = tensor__self();
     return tensor__scope_begin(th, grad_mode < 0 ? th->grad_mode : grad_mode);
@@ -10093,7 +10112,7 @@ TENSOR__FN tensor_scope_t tensor__inner_scope(int grad_mode) {
 
 // Depth of an open scope of this thread, -1 with an error otherwise.
 TENSOR__FN int tensor__scope_find(tensor__thread_t *th, tensor_scope_t s, const char *what) {
-    if (!s.thread && s.id) { return -1; }       // its begin failed and said so
+    if (!s.thread && s.id) { return -1; }       // its begin failed and reported it
     if (s.thread == th) {
         for (int i = th->depth - 1; i >= 0 && th->scopes[i].id >= s.id; i--) {
             if (th->scopes[i].id == s.id) { return i; }
@@ -10129,7 +10148,7 @@ TENSOR_API int (tensor_scope_end)(tensor_scope_t scope) {
     return 0;
 }
 
-// Takes t out of the scope stack above a mark, pops, and puts it back under what is now innermost.
+// Takes t out of the scope stack above a mark, pops, and puts it back into the scope that is now innermost.
 TENSOR__FN void tensor__carry(tensor__thread_t *th, int64_t mark, tensor_t *t) {
     int mine = t && t->state == TENSOR__LIVE && t->home == th && t->slot >= mark;
     if (mine) {
@@ -10140,7 +10159,7 @@ TENSOR__FN void tensor__carry(tensor__thread_t *th, int64_t mark, tensor_t *t) {
     if (mine) { tensor__enlist(th, t); }        // cannot fail: popping made room
 }
 
-// A view whose source nobody else can see any more is a tensor of its own.
+// A view whose source nobody else refers to becomes a tensor of its own.
 TENSOR__FN void tensor__unbase(tensor_t *t) {
     tensor_t *base = t->base;
     if (!base || TENSOR__ATOMIC_LOAD(&base->refs) != 1 || t->base_version != base->rebased) { return; }
@@ -10149,8 +10168,8 @@ TENSOR__FN void tensor__unbase(tensor_t *t) {
     tensor__drop(base);
 }
 
-// The end of an op made of others: what it made on the way goes, y stays. Cheaper than a scope and not one (a
-// stale pointer is still noticed until the user's own scope moves on).
+// The end of an op made of others: drops what it made on the way and keeps y. It is cheaper than a scope and
+// does not count as one (a stale pointer is still noticed until the user's own scope moves on).
 TENSOR__FN tensor_t *tensor__tidy(tensor__thread_t *th, int64_t mark, tensor_t *y) {
     if (th->top == mark) { return y; }
     tensor__carry(th, mark, y);
@@ -10182,7 +10201,7 @@ TENSOR_API tensor_t *(tensor_keep)(tensor_t *t) {
     return t;
 }
 
-// For the texts about a tensor used later. The place comes with the stamp.
+// For the texts about a tensor used after it was freed. The place comes with the stamp.
 TENSOR__FN void tensor__note_free(tensor__thread_t *th, tensor_t *t) {
     if (t->home != th || t->state != TENSOR__DEAD) { return; }
     t->freed = "";
@@ -10263,18 +10282,18 @@ TENSOR_API int (tensor_set)(tensor_t **handle, tensor_t *value) {
 // >>impl-threads                                   MARK: worker threads
 //
 // One word says which job is open and how many workers are inside, so the caller never waits for a worker
-// that has not come in: a late sleeper finds the job closed. A thread begins with its own share of the tasks
-// (what it wrote in the job before is in its cache), then takes what others left. Workers spin for some tens
-// of microseconds (0.1 us to join, a sleeping one costs 50), then sleep. Nested calls run inline.
-// Rejected: OpenMP (a runtime of its own).
+// that has not come in: one that wakes late finds the job closed. A thread begins with its own share of the
+// tasks (what it wrote in the job before is in its cache), then takes what others left. Workers spin for some
+// tens of microseconds (joining takes 0.1 us, waking a sleeping one 50 us), then sleep. Nested calls run
+// inline. Rejected: OpenMP (a runtime of its own).
 // ------------------------------------------------------------------------------
 
 #define TENSOR__CALLED_BACK                                                                                  \
     "%s: inside a function that the library calls (a hook, a closure, forward, a job); call it when the "    \
     "library has returned"
 
-// Whether a function of the user's, called by the library in this context, is running on this thread: what
-// it returns to needs the context as it is.
+// Whether a function of the user's, called by the library in this context, is running on this thread: the
+// code that it returns to needs the context as it is.
 TENSOR__FN int tensor__called_back(const tensor__thread_t *th) {
     if (th->inside || th->in_parallel) { return 1; }
     for (int i = 0; i < th->depth; i++) {
@@ -10286,15 +10305,15 @@ TENSOR__FN int tensor__called_back(const tensor__thread_t *th) {
     return 0;
 }
 
-// A thread's end gives its state back by the destructor of a key. A shutdown that leaves nothing deletes the
-// key: the library may be unloaded before the threads that used it end. Where the system has no key left,
-// states wait for tensor_thread_end or shutdown.
+// The destructor of a key gives a thread's state back when the thread ends. A shutdown that leaves nothing
+// deletes the key: the library may be unloaded before the threads that used it end. Where the system has no
+// key left, states wait for tensor_thread_end or shutdown.
 #if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
 static pthread_key_t tensor__exit_key;
 static int tensor__exit_made;                         // under tensor__global
 TENSOR__FN void tensor__thread_exit(void *th);
 
-// The calling thread's end gives back th, NULL = nothing.
+// Makes the end of the calling thread give back th, NULL = nothing.
 TENSOR__FN void tensor__exit_watch(tensor__thread_t *th) {
     TENSOR__LOCK(&tensor__global);
     if (!tensor__exit_made && th) {
@@ -10321,7 +10340,7 @@ TENSOR__FN void tensor__exit_watch(tensor__thread_t *th) {
 TENSOR__FN void tensor__exit_forget(void) {}
 #endif
 
-// The state is free for the next thread that comes, with its caches or without.
+// Frees the state for the next thread, with its caches or without.
 TENSOR__FN void tensor__thread_leave(tensor__thread_t *th, int release) {
     tensor_context_t *ctx = th->ctx;
     tensor__scopes_close(th);
@@ -10356,8 +10375,8 @@ TENSOR_API void (tensor_thread_end)(void) {
 }
 
 // While the user's parallel_for waits, other jobs may run on this thread. To them it is a thread of its own,
-// with another state of the same context, made when they call the library. Rejected: to share the state and
-// put back what they change (scratch, scopes, modes, generator, errors: one forgotten is a wrong number).
+// with another state of the same context, made when they call the library. Rejected: sharing the state and
+// restoring what they change (scratch, scopes, modes, generator, errors: one forgotten is a wrong number).
 TENSOR__FN void tensor__wait_begin(tensor__thread_t *th) {
     th->outer = tensor__waiting;
     tensor__waiting = th;
@@ -10432,7 +10451,7 @@ TENSOR__FN TENSOR__THREAD_MAIN(tensor__worker_main) {
 }
 #endif
 
-// A child of fork has the caller alone: what the pool knows of its workers is forgotten.
+// A child of fork has only the calling thread: the pool forgets its workers.
 #ifdef TENSOR__FORKS
 static tensor__count_t tensor__forks;
 
@@ -10555,7 +10574,7 @@ TENSOR_API int (tensor_set_parallel_for)(tensor_parallel_fn_t fn, void *user, in
     return 0;
 }
 
-// A task of the user's job system takes a free worker number, so that scratch of two tasks never meets.
+// A task of the user's job system takes a free worker number, so that two tasks never share scratch.
 TENSOR__FN void tensor__hook_task(void *arg, int64_t i) {
     tensor__pool_t *p = (tensor__pool_t *)arg;
     for (int w = 0;; w = w + 1 < p->n ? w + 1 : 0) {
@@ -10624,12 +10643,12 @@ TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-shutdown                                 MARK: contexts, shutdown
+// >>impl-shutdown                                  MARK: the end of contexts
 //
-// A context closes with all that it owns, in the order in which things refer to one another: objects,
+// A context is closed with all that it owns, in the order in which things refer to one another: objects,
 // scopes, tensors still kept, raw memory. This room is after scopes and threads because it ends them.
-// Rejected: destructors in the order of creation (an object made early may hold tensors made late),
-// leaving memory to the process (tests for leaks, and libraries that are unloaded).
+// Rejected: destructors in the order of creation (an object made early may hold tensors made late), leaving
+// memory to the process (tests for leaks, and libraries that are unloaded).
 // ------------------------------------------------------------------------------
 
 enum { TENSOR__HEADERS_HOLD, TENSOR__HEADERS_EMPTY, TENSOR__HEADERS_DESTROY };
@@ -10647,7 +10666,7 @@ TENSOR__FN int64_t tensor__headers_all(tensor__thread_t *th, int what) {
             count++;
             if (what == TENSOR__HEADERS_HOLD) { tensor__hold(t); }
             if (what == TENSOR__HEADERS_EMPTY) {
-                t->state = TENSOR__EMPTIED;         // a deleter that looks at it gets an error
+                t->state = TENSOR__EMPTIED;         // a deleter that uses it gets an error
                 tensor__header_empty(th, t);
             }
             if (what == TENSOR__HEADERS_DESTROY) { tensor__header_destroy(th, t); }
@@ -10656,8 +10675,8 @@ TENSOR__FN int64_t tensor__headers_all(tensor__thread_t *th, int what) {
     return count;
 }
 
-// Tensors still kept refer to one another in circles, a leaf to its gradient and the gradient's graph to the
-// leaf: all are held while each lets go of the others. Deleters that run meanwhile may make new ones.
+// Tensors still kept may refer to one another in circles, a leaf to its gradient and the gradient's graph to
+// the leaf: all are held while each drops its references. Deleters that run meanwhile may make new ones.
 TENSOR__FN void tensor__headers_close(tensor__thread_t *th) {
     do {
         for (tensor__thread_t *t = th->ctx->threads; t; t = t->next) { tensor__scopes_close(t); }
@@ -10696,8 +10715,8 @@ TENSOR__FN int tensor__context_close(tensor__thread_t *th) {
     }
     ctx->reserved = ctx->allocs = ctx->frees = 0;
 
-    // States of other living threads stay, emptied: those threads may go on, or just end. One that is parked
-    // is only looked for in the list.
+    // States of other living threads stay, emptied: those threads may continue, or just end. The list is only
+    // searched for a state that is parked.
     for (tensor__thread_t *t = ctx->idle; t; t = t->next_idle) { t->owner = 0; }
     tensor__thread_t *states = ctx->threads;
     ctx->threads = ctx->idle = NULL;
@@ -10750,7 +10769,7 @@ TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
     if (!context) { context = &tensor__default; }
     if (context == before) { return before; }
 
-    // The state stays with its thread: it is found again by the thread that parked it.
+    // The state stays with its thread: the thread that parked it finds it again.
     TENSOR__LOCK(&before->mutex);
     th->next_idle = before->idle;
     before->idle = th;
@@ -10782,10 +10801,10 @@ TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
 // ------------------------------------------------------------------------------
 // >>impl-front                                     MARK: fronts: checks, shapes, results
 //
-// Every op starts with begin (arguments usable?), computes its shape, asks for its results and finishes.
-// Shape and dtype checks stand here, once for all devices. Rejected: checks in the kernels (once per
-// device, and too late: the result is there already), a general shape-inference language for what a few
-// lines of C say.
+// Every op starts with begin (are the arguments usable?), computes its shape, asks for its results and
+// finishes. Shape and dtype checks are in the fronts, once for all devices. Rejected: checks in the kernels
+// (once per device, and too late: the result already exists), a general shape-inference language for what a
+// few lines of C express.
 // ------------------------------------------------------------------------------
 
 #define TENSOR__X(ID, ...) TENSOR__FN const tensor__row_t *tensor__row_##ID(void);
@@ -10837,7 +10856,7 @@ TENSOR__FN int tensor__promote(tensor_t *const *in, int n) {
 #define TENSOR__CASTING(th) ((th)->modes & TENSOR__CASTS)
 TENSOR__FN int tensor__casting(void) { return TENSOR__CASTING(tensor__self()); }
 
-// Right-aligned broadcast of shape b into (dims, ndim). 0 = they do not fit.
+// Right-aligned broadcast of shape b into (dims, ndim). 0 = the shapes do not fit.
 TENSOR__FN int tensor__broadcast(int64_t *dims, int *ndim, const int64_t *b, int nb) {
     int n = *ndim > nb ? *ndim : nb;
     for (int i = 1; i <= n; i++) {      // from the right; dims grows at its left end
@@ -10895,8 +10914,8 @@ TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__no_list(const char *op, tensor_t *
                         list ? "a list" : "NULL as a list", n);
 }
 
-// Whether a call with options had no positional argument too many (see TENSOR_ARGS); raised if not. A struct
-// filled by hand has neither a site nor the mark.
+// Whether a call with options had no positional argument too many (see TENSOR_ARGS); raised if it had. A
+// struct filled by hand has neither a site nor the mark.
 TENSOR__FN int tensor__no_surplus(const char *op, const char *site, const void *surplus) {
     int bad = surplus ? surplus != TENSOR__NO_SURPLUS : site != NULL;
     TENSOR__REFUSE_AS(0, bad, SHAPE, "%s: too many positional arguments, options are named", op);
@@ -10919,7 +10938,7 @@ TENSOR__INLINE int tensor__dim(const char *op, int64_t dim, const tensor_t *x) {
     int d = tensor__dim(op, dim, x);                                                                         \
     if (d < 0) { return TENSOR__POISON; }
 
-// A live header under the innermost scope, dims and strides not set.
+// A live header in the innermost scope, dims and strides not set.
 TENSOR__INLINE tensor_t *tensor__new_header(tensor__thread_t *th, const char *op, int dtype, int ndim) {
     tensor_t *t = tensor__header(th);
     if (!t) { return NULL; }
@@ -10952,7 +10971,7 @@ TENSOR__FN int tensor__dims_given(const char *op, const int64_t *dims, int ndim)
     return 1;
 }
 
-// The dims of x in a list as bits. 0 = x unusable, a dim outside or twice; raised.
+// The dims of x in a list as bits. 0 = x is not usable, or a dim is out of range or given twice; raised.
 TENSOR__FN int tensor__dim_mask(const char *op, tensor_t *x, const int64_t *dims, int n, uint32_t *mask) {
     if (!TENSOR__USABLE(op, "x", x) || !tensor__dims_given(op, dims, n)) { return 0; }
     for (int i = 0; i < n; i++) {
@@ -11008,7 +11027,7 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
     return t;
 }
 
-// What the plain doors take: one comparison of two neighbouring bytes.
+// What >>impl-plain takes: one comparison of two neighbouring bytes.
 #define TENSOR__HOST_F32(t) ((t)->dtype == TENSOR_F32 && (t)->device == 0)
 
 TENSOR__INLINE void *tensor__ptr(const tensor_t *t) {
@@ -11042,8 +11061,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__bad_arg(const tensor__row_t *row, int i,
 
 TENSOR__FN tensor_t *tensor__to_device(tensor_t *x, int device, int wait);
 
-// Inputs lie on several devices: 0-d tensors on the CPU go where the others are, all else is an error. 0 =
-// raised.
+// The inputs are on several devices: 0-d tensors on the CPU go where the others are, everything else is an
+// error. 0 = raised.
 TENSOR__FN TENSOR__NOINLINE int tensor__same_device(tensor__op_t *o, int i) {
     int device = o->device ? o->device : o->in[i]->device;
     for (int k = 0; k <= i; k++) {
@@ -11124,7 +11143,7 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
     return t;
 }
 
-// Opens the call o of a row, with its inputs; poison comes back if they are not usable.
+// Opens the call o of a row, with its inputs; returns poison if they are not usable.
 #define TENSOR__BEGIN0(o, row)                                                                               \
     tensor__op_t o;                                                                                          \
     tensor__begin(&o, row, NULL, 0);
@@ -11138,7 +11157,7 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
 
 #define TENSOR__RETURN(y) return tensor__named(th_, tensor__tidy(th_, mark_, y), __func__)
 
-// With arguments that must be usable, or poison comes back.
+// The arguments must be usable, or the function returns poison.
 #define TENSOR__TAKES(x)                                                                                     \
     if (!TENSOR__USABLE(&__func__[7], #x, x)) { return TENSOR__POISON; }
 
@@ -11146,7 +11165,7 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
 
 #define TENSOR__MARK2(a, b) TENSOR__MARK1(a) TENSOR__TAKES(b)
 
-// A function of one expression, and one made of other ops.
+// A function of one expression; a function made of other ops.
 #define TENSOR__FRONT(name, params, ...)                                                                     \
     TENSOR_API tensor_t *(tensor_##name) params { return __VA_ARGS__; }
 
@@ -11187,15 +11206,14 @@ TENSOR__FN tensor_t *tensor__over(tensor__thread_t *th, const char *op, tensor__
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-autocast                                 MARK: autocast
+// >>impl-autocast                                  MARK: autocast
 //
-// A scope in autocast has the dtype; a front that autocast knows calls itself anew on cast inputs
-// (TENSOR__AUTOCAST), outside of autocast. The casts of leaves are kept until the scope ends, so a weight
-// is cast once however often it is used. Rejected: casts in the kernels (each would have every mix of
-// dtypes).
+// A scope in autocast has the dtype; a front that autocast knows calls itself again on cast inputs
+// (TENSOR__AUTOCAST), outside of autocast. The casts of leaves are kept until the scope ends, so a weight is
+// cast once, however often it is used. Rejected: casts in the kernels (each would have every mix of dtypes).
 // ------------------------------------------------------------------------------
 
-// f64 and what is no float stay as they are, as in PyTorch.
+// f64 and tensors that are not floats stay as they are, as in PyTorch.
 TENSOR__FN int tensor__castable(const tensor_t *x) {
     return TENSOR__GIVEN(x) && x->state == TENSOR__LIVE && tensor__is_float(x->dtype) &&
            x->dtype != TENSOR_F64;
@@ -11205,7 +11223,7 @@ TENSOR__FN tensor_t *tensor__cast(tensor__thread_t *th, tensor_t *x, int dtype) 
     if (!tensor__castable(x) || x->dtype == dtype) { return x; }
     if (dtype == TENSOR_F32 || x->dtype != TENSOR_F32 || x->node || x->base ||
         !(x->flags & TENSOR__REQUIRES_GRAD) || (th->modes & TENSOR__CAST_ANEW) ||
-        (x->device && tensor__recording(th, x->device, NULL, NULL))) {  // a replay casts what is there then
+        (x->device && tensor__recording(th, x->device, NULL, NULL))) {  // a replay casts the current value
         return (tensor_to)(x, dtype);
     }
     if (!th->casts) {       // the first one: they end with the scope that autocast began in
@@ -11232,7 +11250,7 @@ TENSOR__FN tensor_t *tensor__cast(tensor__thread_t *th, tensor_t *x, int dtype) 
     return y;
 }
 
-// In autocast somebody set late.autocast.
+// Autocast is on, so late.autocast is set.
 TENSOR__FN void tensor__autocast(int to, tensor_t **x, int n) {
     tensor__thread_t *th = tensor__self();
     if (TENSOR__CASTING(th)) { th->ctx->late.autocast(th, to, x, n); }
@@ -11281,22 +11299,22 @@ TENSOR_API tensor_scope_t (tensor_scope_begin_autocast)(tensor_dtype_t dtype) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-graph                                    MARK: walks over the graph
+// >>impl-graph                                     MARK: walks over the graph
 //
-// What a walk over the graph remembers: slots of gradients in a heap by sequence number, a hash of the
-// nodes that wait, a map from leaves and nodes to numbers. All of it belongs to the walk, so walks may
-// nest and run in several threads over one graph. Rejected: marks in the nodes (two threads may walk the
-// same ones), recursion.
+// What a walk over the graph remembers: slots of gradients in a heap by sequence number, a hash of the nodes
+// that wait, a map from leaves and nodes to numbers. All of it belongs to the walk, so walks may nest and run
+// in several threads over one graph. Rejected: marks in the nodes (two threads may walk the same ones),
+// recursion.
 // ------------------------------------------------------------------------------
 
-// A number for each of some pointers: open addressing, at most half full. It belongs to who made it, so that
-// passes in several threads may look at the same leaves and nodes.
+// Maps pointers to numbers: open addressing, at most half full. A map belongs to the walk that made it, so
+// that passes in several threads may visit the same leaves and nodes.
 typedef struct tensor__map_t { struct { const void *key; int64_t value; } *at; uint64_t mask, count; }
     tensor__map_t;
 
 typedef struct tensor__slot_t { tensor__node_t *node; tensor_t *g[TENSOR__MAX_OUT]; } tensor__slot_t;
 
-// A leaf with hooks: they see the sum of what arrives, when the last of the edges to it is done.
+// A leaf with hooks: they get the sum of the gradients that arrive, when the last edge to the leaf is done.
 typedef struct tensor__hooked_t { tensor_t *leaf, *sum; int64_t waiting; } tensor__hooked_t;
 
 typedef struct tensor__pass_t {
@@ -11305,10 +11323,10 @@ typedef struct tensor__pass_t {
     int32_t *table, mask, hashed;       // open addressing: slot index + 1; unused while few nodes wait
     struct { uint64_t seq; int32_t slot; } *heap;
     int32_t *unused, unused_count;      // free places in slots
-    tensor_t *const *inputs;            // autograd_grad: what is asked for, else NULL
+    tensor_t *const *inputs;            // autograd_grad: the inputs asked for, else NULL
     tensor_t **found;
-    // Of leaves: 1 + the first place in inputs, else 1 + the place in hooked. Of nodes on the way to inputs:
-    // 1 + the first place in inputs of an output of theirs, or 0.
+    // For leaves: 1 + the first place in inputs, else 1 + the place in hooked. For nodes on the way to
+    // inputs: 1 + the first place in inputs of one of their outputs, or 0.
     tensor__map_t places;
     int32_t *more;                      // of each input: 1 + the next place of that leaf or node, or 0
     tensor__hooked_t *hooked;
@@ -11328,13 +11346,13 @@ TENSOR__INLINE uint64_t tensor__map_place(const tensor__map_t *m, const void *ke
     return h;
 }
 
-// The number of a pointer, -1 = it has none.
+// The number of a pointer, -1 = none.
 TENSOR__FN int64_t tensor__map_get(const tensor__map_t *m, const void *key) {
     uint64_t h = m->at ? tensor__map_place(m, key) : 0;
     return m->at && m->at[h].key ? m->at[h].value : -1;
 }
 
-// Room for so many pointers in all. 0 = out of memory, raised.
+// Makes room for `count` pointers in all. 0 = out of memory, raised.
 TENSOR__FN int tensor__map_room(tensor__thread_t *th, tensor__map_t *m, uint64_t count) {
     tensor__map_t more = *m;
     if (!more.mask) { more.mask = 7; }
@@ -11350,7 +11368,7 @@ TENSOR__FN int tensor__map_room(tensor__thread_t *th, tensor__map_t *m, uint64_t
     return 1;
 }
 
-// Where the number of a pointer stands, 0 if it had none. NULL = out of memory, raised.
+// Where the number of a pointer is, which is 0 if it had none. NULL = out of memory, raised.
 TENSOR__FN int64_t *tensor__map_put(tensor__thread_t *th, tensor__map_t *m, const void *key) {
     if (2 * m->count >= m->mask && !tensor__map_room(th, m, 2 * m->count + 16)) { return NULL; }
     uint64_t h = tensor__map_place(m, key);
@@ -11359,9 +11377,9 @@ TENSOR__FN int64_t *tensor__map_put(tensor__thread_t *th, tensor__map_t *m, cons
     return &m->at[h].value;
 }
 
-enum { TENSOR__FEW = 8 };               // waiting nodes that are looked through one by one
+enum { TENSOR__FEW = 8 };               // up to so many waiting nodes are searched one by one
 
-// All waiting nodes into the table, which is empty.
+// Puts all waiting nodes into the table, which is empty.
 TENSOR__FN void tensor__pass_hash(tensor__pass_t *p) {
     p->hashed = 1;
     for (int32_t i = 0; i < p->count; i++) {
@@ -11455,7 +11473,7 @@ TENSOR__INLINE tensor__slot_t tensor__pass_pop(tensor__pass_t *p) {
     p->hashed = n > 0;
     uint32_t mask = (uint32_t)p->mask, h = tensor__hash(s.node) & mask;
     while (p->table[h] != slot + 1) { h = (h + 1) & mask; }
-    for (uint32_t j = h;;) {            // close the gap, so that searches still find what lies behind
+    for (uint32_t j = h;;) {            // close the gap, so that searches still find what is behind it
         p->table[h] = 0;
         for (;;) {
             j = (j + 1) & mask;
@@ -11468,7 +11486,7 @@ TENSOR__INLINE tensor__slot_t tensor__pass_pop(tensor__pass_t *p) {
     }
 }
 
-// Room for one more in a growing list of things of some bytes. 0 = out of memory, raised.
+// Makes room for one more item in a growing list. 0 = out of memory, raised.
 TENSOR__FN int tensor__list_room(tensor__thread_t *th, void **list, int64_t count, int64_t *room,
                                  size_t bytes) {
     if (count < *room) { return 1; }
@@ -11490,8 +11508,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__reach(tensor__thread_t *th, tensor__pass
     return tensor__pass_slot(th, q, n) != NULL;
 }
 
-// The nodes some tensors depend on, consumers first, to be freed with tensor__memory_free; since > 0: only
-// those this thread made after that sequence number. Their number; -1 = out of memory, raised.
+// The nodes that some tensors depend on, consumers first, to be freed with tensor__memory_free; since > 0:
+// only those that this thread made after that sequence number. -> their number; -1 = out of memory, raised.
 TENSOR__FN int64_t tensor__walk(tensor__thread_t *th, tensor_t *const *y, int n, uint64_t since,
                                 tensor__node_t ***list) {
     tensor__pass_t q;
@@ -11516,7 +11534,7 @@ TENSOR__FN int64_t tensor__walk(tensor__thread_t *th, tensor_t *const *y, int n,
     return ok ? count : -1;
 }
 
-// Whether a gradient at this edge leads to what is asked for.
+// Whether a gradient at this edge leads to an input that is asked for.
 TENSOR__FN int tensor__wants(const tensor__pass_t *p, const tensor__edge_t *e) {
     const void *to = e->node ? (const void *)e->node : e->leaf;
     return to && tensor__map_get(&p->places, to) >= 0;
@@ -11530,7 +11548,7 @@ TENSOR__INLINE int tensor__needs(const tensor__grad_t *g, int k) {
 TENSOR__FN int tensor__grad_need(const tensor__grad_t *g, int k) { return tensor__needs(g, k); }
 
 // ------------------------------------------------------------------------------
-// >>impl-saved                                    MARK: saved values
+// >>impl-saved                                     MARK: saved values
 //
 // What backward reads: headers made of saved storage when they are asked for, checked against the version
 // they had, and packed or unpacked by the user's hooks. Rejected: saving headers (a saved output would be
@@ -11543,7 +11561,7 @@ TENSOR__FN tensor__extra_t *tensor__node_extra(tensor__thread_t *th, tensor__nod
     return n->extra;
 }
 
-// 1 if a saved value is what it was. The text names who saved it and who changed it.
+// 1 if a saved value has not changed. The text names who saved it and who changed it.
 TENSOR__FN int tensor__check_saved(tensor__grad_t *g, const tensor__saved_t *v) {
     if (TENSOR__LIKELY(v->storage->version == v->version)) { return 1; }
     tensor__fail(g->th, TENSOR_ERR_AUTOGRAD, "backward: %s %i of %s%w, shape %n, was changed in place by "
@@ -11594,7 +11612,7 @@ TENSOR__FN int tensor__pack(tensor__thread_t *th, tensor__node_t *n) {
     return ok;
 }
 
-// Gets them back for one run of n.
+// Gets the packed values back for one run of n.
 TENSOR__FN int tensor__unpack_saved(tensor__node_t *n) {
     tensor__extra_t *e = n->extra;
     for (int i = 0; i < n->nsaved; i++) {
@@ -11631,7 +11649,7 @@ TENSOR_API const tensor_saved_hooks_t *(tensor_set_saved_tensors_hooks)(const te
     return was;
 }
 
-// A saved value as a header of the current scope; with its place in the graph where the gradient is to be
+// A saved value as a header of the current scope; it has its place in the graph if the gradient is to be
 // differentiable.
 TENSOR__FN tensor_t *tensor__unpack(tensor__grad_t *g, int source) {
     tensor__node_t *n = g->node;
@@ -11664,7 +11682,7 @@ TENSOR__FN tensor_t *tensor__unpack(tensor__grad_t *g, int source) {
     return tensor__fail(th, TENSOR_ERR_INTERNAL, "backward: %s did not save value %i", n->row->name, source);
 }
 
-// The rows' text as differentiable tensor ops, for the derivative of a derivative.
+// Input k, output k of the op, as saved: what gradient functions read.
 TENSOR__FN tensor_t *tensor__grad_in(tensor__grad_t *g, int k) {
     if (!g->value[k]) { g->value[k] = tensor__unpack(g, k); }
     return g->value[k];
@@ -11677,20 +11695,20 @@ TENSOR__FN tensor_t *tensor__grad_out(tensor__grad_t *g, int k) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-tape                                     MARK: recording, also of changes in place
+// >>impl-tape                                      MARK: recording, also of changes in place
 //
 // A node is one block: struct, edges, shapes, saved values, all their dims. Saved values hold storage and
 // version, never a header. Graphs are freed by a worklist threaded through the nodes, so depth costs no
 // stack. Rejected: a tape that is a list in order of calls (a dropped branch would stay alive), recursion
 // over the graph.
 //
-// An in-place op gives its target a new node; if the target is a view, its base gets the node "base with
-// that view replaced", and other views of the base take theirs anew when they are next looked at
-// (rebase_view). A change that backward could not undo is refused before any data is written. Rejected: a
-// list of views in the base (views would have to sign off), copying the base on every change.
+// An in-place op gives its target a new node; if the target is a view, its base gets the node "base with that
+// view replaced", and other views of the base get new nodes when they are next used (rebase_view). A change
+// that backward could not undo is refused before any data is written. Rejected: a list of views in the base
+// (views would have to be removed from it), copying the base on every change.
 // ------------------------------------------------------------------------------
 
-// A view whose base was changed in place gets its node anew.
+// A view whose base was changed in place gets a new node.
 TENSOR__INLINE int tensor__sync_needs_grad(tensor__thread_t *th, tensor_t *t) {
     if (TENSOR__TRAINS && t->base && t->base->rebased != (uint32_t)TENSOR__ATOMIC_LOAD(&t->base_version)) {
         th->ctx->late.rebase(th, t);
@@ -11755,8 +11773,8 @@ TENSOR__INLINE void tensor__save(tensor__saved_t *v, const tensor_t *t, const in
     v->strides = tensor__pool_dims(pool, t->strides, t->ndim);
 }
 
-// What the derivatives of a pointwise row read for the operands that want a gradient, from the rows' own
-// text.
+// Which operands the derivatives of a pointwise row read, for the inputs that need a gradient, from the text
+// of the row.
 TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o);
 
 TENSOR__FN TENSOR__NOINLINE void tensor__not_saved(tensor__thread_t *th, const char *op, tensor_t *t) {
@@ -11791,7 +11809,7 @@ TENSOR__INLINE tensor__node_t *tensor__node_new(tensor__thread_t *th, const tens
     return n;
 }
 
-// An edge to what made t, or to t as a leaf, NULL = to nothing; seq, or that of its node if it is larger.
+// Sets an edge to the node of t, to t as a leaf, or to nothing (NULL). -> the larger of seq and that node's.
 TENSOR__INLINE uint64_t tensor__edge_set(tensor__edge_t *e, tensor_t *t, uint64_t seq) {
     e->node = NULL;
     e->leaf = NULL;
@@ -11901,8 +11919,8 @@ TENSOR__FN int tensor__record(tensor__op_t *o) {
     return 1;
 }
 
-// x becomes output k of another node. A retained gradient is the tensor's, not the node's: it moves along;
-// hooks stay with the value they were registered for.
+// x becomes output k of another node. A retained gradient belongs to the tensor, not to the node: it moves
+// along; hooks stay with the value they were registered for.
 TENSOR__FN void tensor__renode(tensor__thread_t *th, tensor_t *x, tensor__node_t *node, int32_t k) {
     tensor__node_t *old = x->node;
     if (old && old->extra && old->extra->retain[x->output] == x) {
@@ -11956,7 +11974,7 @@ TENSOR__FN tensor__node_t *tensor__view_node(tensor__thread_t *th, const tensor_
     return tensor__node_make(&o, 0);
 }
 
-// A node for a view of base as it is now: the view regenerates its history after an in-place change of the
+// A node for a view of base as base is now: the view makes its history again after an in-place change of
 // base.
 TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tensor_t *t) {
     tensor_t *base = t->base;
@@ -11988,7 +12006,7 @@ TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tens
     TENSOR__REFUSE_AS(0, !x->node && (x->flags & TENSOR__REQUIRES_GRAD), AUTOGRAD,
                       "%s: x %t is a leaf that requires grad; change it under no_grad, or a clone", op, x);
 
-    // A graph that the base has no part in began at a view that was marked: that is the leaf.
+    // The graph began at a view that was marked, and the base has no part in it: that view is the leaf.
     TENSOR__REFUSE_AS(0, x->base && !x->base->node && (x->node || (x->base->flags & TENSOR__REQUIRES_GRAD)),
                       AUTOGRAD,
                       "%s: x %t is a view of a leaf that requires grad; change it under no_grad", op, x);
@@ -12015,8 +12033,8 @@ TENSOR__FN int tensor__changeable(tensor__thread_t *th, const char *op, tensor_t
     return allowed;
 }
 
-// Whether leaf is a leaf of the graph that o continues: with a node of its own it would hold itself. Looked
-// for at its first change alone, which walks the graph. Raises.
+// Whether leaf is a leaf of the graph that o continues: with a node of its own it would hold itself. This
+// walks the graph, so it is checked at the first change only. Raises.
 TENSOR__FN int tensor__circular(tensor__op_t *o, const tensor_t *leaf) {
     tensor__node_t **list = NULL;
     int n = 0, found = 0;
@@ -12036,7 +12054,7 @@ TENSOR__FN int tensor__circular(tensor__op_t *o, const tensor_t *leaf) {
     return count < 0;
 }
 
-// Hooks on a view are those of the value it had, which nobody but the base uses once it is changed.
+// Hooks on a view belong to the value it had, which only the base uses once the view is changed.
 TENSOR__FN int tensor__leave_hooks(tensor__thread_t *th, tensor_t *x) {
     if (!x->base || !x->node || !x->node->extra || !x->node->extra->hooks) { return 1; }
     if (x->node->row->family != TENSOR_FAMILY_VIEW) { return 1; }
@@ -12045,7 +12063,7 @@ TENSOR__FN int tensor__leave_hooks(tensor__thread_t *th, tensor_t *x) {
     return node != NULL;
 }
 
-// x is output k of n from now on, and so is its place in its base. Takes over the reference n.
+// Makes x output k of n, and changes its place in its base accordingly. Takes over the reference n.
 TENSOR__FN int tensor__rehistory(tensor__thread_t *th, tensor_t *x, tensor__node_t *n, int32_t k) {
     tensor_t *base = x->base;
     if (!TENSOR__ATOMIC_LOAD(&th->ctx->late.rebases)) {
@@ -12075,17 +12093,15 @@ TENSOR__FN int tensor__record_update(tensor__op_t *o) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-gate                                      MARK: the one door to tensor data
+// >>impl-gate                                      MARK: the way to kernels and data
 //
-// Kernels run behind tensor__launch: the backend's kernel is chosen and run (it takes its scratch), then the
-// versions of changed storages are counted. Data is touched beside it on the CPU alone, after the same
-// checks, by the short way of contiguous pointwise ops, their gradients and sums of gradients
-// (tensor__add_into), small products and argmax, which run the bodies that the kernel would run; by what
-// moves data in or out of the library (from, item, copy_out, data, print, gradcheck, loaders, files); by
-// optimizers on the CPU; and by fronts that turn indices into other indices (embedding_bag, the composed
-// ctc_loss). For those a backend needs a copy to the host, no kernel. Rejected: a call block for each of
-// these (it would cost more than the work).
-// ------------------------------------------------------------------------------
+// Kernels run behind tensor__launch: it chooses and runs the backend's kernel (which takes its scratch), then
+// counts the versions of changed storages. Other code touches data only on the CPU, after the same checks:
+// the short way in >>impl-plain and sums of gradients (tensor__add_into), which run the bodies that the
+// kernel would run; the functions that move data in or out of the library (from, item, copy_out, data, print,
+// gradcheck, loaders, files); optimizers on the CPU; and fronts that turn indices into other indices
+// (embedding_bag, the composed ctc_loss). For those a backend needs a copy to the host, not a kernel.
+// Rejected: a call block for each of these (it would cost more than the work).
 
 TENSOR__INLINE void tensor__arg(tensor_arg_t *a, const tensor_t *t, int role) {
     a->data = tensor__ptr(t);
@@ -12110,7 +12126,7 @@ TENSOR__INLINE void tensor__arg_none(tensor_arg_t *a) {
     a->dtype = 0;
 }
 
-// Strides of dims with channels innermost, into to or NULL. -> whether is has them, where a dim is not 1
+// Strides of dims with channels innermost, to `to` unless NULL. -> whether `is` has them, dims of 1 apart
 TENSOR__FN int tensor__last(const int64_t *dims, int ndim, const int64_t *is, int64_t *to) {
     int64_t step = 1, same = 1;
     for (int k = 0; k < ndim; k++) {
@@ -12129,7 +12145,7 @@ TENSOR__FN int tensor__last(const int64_t *dims, int ndim, const int64_t *is, in
     return (int)same;
 }
 
-// Whether a, of a device, is an image that lies so and that its kernels take; not if it is row-major, too.
+// Whether a, on a device, is a channels-last image that its kernels take; not if it is row-major as well.
 TENSOR__FN int tensor__last_arg(const tensor_arg_t *a) {
     const tensor_backend_t *b = tensor__self()->ctx->backend[1];
     return !a->contiguous && a->ndim > 3 && a->ndim < 6 && a->numel && b && b->channels_last &&
@@ -12143,7 +12159,7 @@ TENSOR__FN int tensor__lasts(const tensor_t *x) {
     return x->device && tensor__last_arg(&a);
 }
 
-TENSOR__FN void tensor__make_last(tensor_t *t) {    // a fresh one
+TENSOR__FN void tensor__make_last(tensor_t *t) {    // t is fresh
     if (t->dims[1] == 1 || t->numel == t->dims[0] * t->dims[1]) { return; }
     tensor__last(t->dims, t->ndim, t->strides, t->strides);
     t->flags &= (uint8_t)~TENSOR__CONTIGUOUS;
@@ -12178,7 +12194,7 @@ TENSOR__FN int tensor__launch(tensor_call_t *c) {
     return 0;
 }
 
-// Whether the tape wants this op.
+// Whether the tape records this op.
 TENSOR__INLINE int tensor__tracks(tensor__op_t *o) {
     if (!TENSOR__TRAINS || !o->th->grad_mode || !o->row->grad) { return 0; }
     for (int i = 0; i < o->nin; i++) {
@@ -12248,10 +12264,9 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-transfer                                 MARK: between devices
+// >>impl-transfer                                  MARK: between devices
 //
-// Copies between devices are an op like others (TRANSFER), so that they have a gradient: the transfer
-// back. Its kernel is the CPU's whatever the direction; the backend of the other side moves the bytes.
+// Copies between devices are an op like others (TRANSFER), so that they have a gradient: the transfer back.
 // Rejected: copies outside of the gate (recorders and the tape would not see them).
 // ------------------------------------------------------------------------------
 
@@ -12305,14 +12320,14 @@ TENSOR__END
 // ------------------------------------------------------------------------------
 // >>impl-iterator                                  MARK: strides, conversion, blocks
 //
-// Arguments of any stride and dtype pass through L1 blocks of the compute type in row-major order;
-// contiguous arguments of that type are used where they lie. Bodies see contiguous memory and whole vectors
-// only. Rejected: bodies for every mix of strides and dtypes, or a contiguous copy of whole arguments
-// (memory traffic, and peaks of memory).
+// Arguments of any stride and dtype pass through L1 blocks of the compute type in row-major order; contiguous
+// arguments of that type are used in place. Bodies get contiguous memory and whole vectors only. Rejected:
+// bodies for every mix of strides and dtypes, or a contiguous copy of whole arguments (memory traffic, and
+// peaks of memory).
 // ------------------------------------------------------------------------------
 
 // Float to integer: truncates, saturates, NaN gives 0 (C leaves it undefined). Only a number that fits is
-// converted: gcc may convert before it compares, and one that does not fit raises invalid.
+// converted: gcc may convert before it compares, and a number that does not fit raises invalid.
 TENSOR__INLINE int64_t tensor__i64_from(double v) {
     if (v != v) { return 0; }
     double fits = v < 9223372036854774784.0 ? v : 9223372036854774784.0;    // the largest below 2^63
@@ -12406,7 +12421,7 @@ TENSOR__FN void tensor__load_run(void *d, int klass, const void *from, int dtype
         return;
     }
     int64_t all = n;
-    if (stride == 0) { n = tensor__least(n, 16); }     // one value for all: the rest are copies of copies
+    if (stride == 0) { n = tensor__least(n, 16); }     // one value for all: the rest are copies of the first
     switch (klass) {
     case TENSOR__C_F32:
         tensor__load_f32((float *)d, from, dtype, stride, n);
@@ -12476,7 +12491,7 @@ typedef struct tensor__iter_t {
     tensor__iter_arg_t arg[TENSOR__ITER_ARGS];  // inputs, then outputs
 } tensor__iter_t;
 
-// Broadcasts args to dims and merges dims that every argument walks in one stride.
+// Broadcasts args to dims and merges dims that every argument walks with one stride.
 TENSOR__FN void tensor__iter_init(tensor__iter_t *it, const tensor_arg_t *args, int nin, int nout,
                                   const int64_t *dims, int ndim, int64_t numel, int klass) {
     int n = nin + nout, plain = 1;
@@ -12571,13 +12586,13 @@ TENSOR__FN void tensor__iter_move(const tensor__iter_t *it, int a, int64_t first
     }
 }
 
-// Spare lanes m..lanes-1 repeat the last element: they raise no floating-point exception that it does not.
+// Spare lanes m..lanes-1 repeat the last element: they raise no floating-point exception of their own.
 TENSOR__FN void tensor__iter_spare(void *block, int bytes, int64_t m, int lanes) {
     char *to = (char *)block + m * bytes;
     for (int64_t i = m; i < lanes; i++, to += bytes) { memcpy(to, to - bytes, (size_t)bytes); }
 }
 
-// The body over elements first..end; blocks: room for a block of every argument.
+// Runs the body over elements first..end; blocks: room for a block of every argument.
 TENSOR__FN void tensor__iter_blocks(const tensor__iter_t *it, int64_t first, int64_t end, char *blocks) {
     char *block[TENSOR__ITER_ARGS];
     int bs = tensor__class_size[it->klass], n = it->nin + it->nout, direct = !it->stream;
@@ -12614,7 +12629,7 @@ TENSOR__FN void tensor__iter_blocks(const tensor__iter_t *it, int64_t first, int
             first += m;
             continue;
         }
-        if (whole) { m = whole; }       // the tail takes a turn of its own
+        if (whole) { m = whole; }       // the tail is handled in the next round
         int padded = whole == 0;
         for (int a = 0; a < it->nin; a++) {
             const tensor__iter_arg_t *x = &it->arg[a];
@@ -12698,8 +12713,8 @@ TENSOR__FN void tensor__iter_task(void *arg, int64_t task, int worker) {
     tensor__iter_range(it, first, end < it->numel ? end : it->numel);
 }
 
-// Results of 32 MB and more go past the caches: lines written whole need no reading before, and who reads the
-// result next would not find it there anyway (64 MB: 1.3 times as fast).
+// Results of 32 MB and more are written past the caches: lines written whole need not be read first, and code
+// that reads the result next would not find it there anyway (64 MB: 1.3 times as fast).
 TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
     if (it->numel <= 2 * TENSOR__GRAIN) {
         tensor__iter_range(it, 0, it->numel);
@@ -12717,19 +12732,19 @@ TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-gemm                                     MARK: matrix product: bf16, BLAS, integers
+// >>impl-gemm                                      MARK: matrix product: bf16, BLAS, integers
 //
-// The one door to products: by dtype to the pass's f32 tiles, f64, integers, bf16, or BLAS where that is
-// asked for.
+// The one entry to products: by dtype they go to the pass's f32 tiles, to f64, integers or bf16, or to BLAS
+// where that is asked for.
 //
-// x86 machines that multiply bf16 in pairs: AMX by tiles of 16 x 32 (8 times the rate of f32), AVX-512
-// BF16 by vectors. Sums are f32, rounded once to bf16; denormals count as 0, as these instructions have
-// it. Elsewhere, and for f16, the front converts to f32. A comes as panels of 16 rows [k / 32][16][32], B
-// as panels of 16 columns [k / 32][16 pairs of k][16][2]: the second is the first with its 16 x 16 pairs
-// transposed, so one function packs both. All is padded with zeros to whole tiles; whole tiles of A that
+// x86 machines that multiply bf16 in pairs: AMX by tiles of 16 x 32 (8 times the rate of f32), AVX-512 BF16
+// by vectors. Sums are f32, rounded once to bf16; denormals count as 0, because these instructions treat them
+// so. Elsewhere, and for f16, the front converts to f32. A comes as panels of 16 rows [k / 32][16][32], B as
+// panels of 16 columns [k / 32][16 pairs of k][16][2]: the second is the first with its 16 x 16 pairs
+// transposed, so one function packs both. Panels are padded with zeros to whole tiles; whole tiles of A that
 // run along k are read in place. Few rows times a large B that runs along k (a token through a layer) are
-// multiplied the other way round: A is turned instead of B, and the result. Rejected: integer products by
-// conversion to f64 (not exact beyond 2^53).
+// multiplied the other way round: A is transposed instead of B, and so is the result. Rejected: integer
+// products by conversion to f64 (not exact beyond 2^53).
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__X86_DOTS
@@ -12752,7 +12767,7 @@ enum {
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
-// 16 x 16 pairs transposed.
+// Transposes 16 x 16 pairs.
 TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_turn(__m512i *z) {
     __m512i t[16];
     TENSOR__UNROLL
@@ -12789,8 +12804,8 @@ TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_put(int turn, __m512i *z,
 }
 
 // A tile of `lines` (<= 16) rows of A, or columns of B (pairs = 1), ls apart, their n elements ks apart.
-// whole: 16 lines of 32. What is past the last is read from the first under a mask of nothing: no branch a
-// line.
+// whole: 16 lines of 32. Lines past the last one are read from the first under an empty mask, so that there
+// is no branch per line.
 TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int whole, int pairs, int n, int lines,
                                                             const uint16_t *src, int64_t ls, int64_t ks,
                                                             uint16_t *dst) {
@@ -12838,7 +12853,7 @@ TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int whole, int pairs
     }
 }
 
-// A panel of such tiles, or two (lines > 16), `apart`: where ls is 1, they share the lines of the cache.
+// A panel of such tiles, or two (lines > 16), `apart` apart: where ls is 1, they share cache lines.
 TENSOR__FN TENSOR__TARGET_DOT("")
 void tensor__dot_pack(int pairs, int64_t k, int lines, const uint16_t *src, int64_t ls, int64_t ks,
                       uint16_t *dst, int64_t apart) {
@@ -12882,8 +12897,8 @@ void tensor__dot_store(int64_t rows, int64_t n, const float *s, int64_t ss, cons
     }
 }
 
-// c[32][32] (+)= a b over kt tiles of k; rows or columns from 16 on only where r2, c2 say so. A row of a's
-// tile is `ar` from the next, its second panel 16 rows on (or a whole panel, `ap`), its next tile `at`.
+// c[32][32] (+)= a b over kt tiles of k; rows or columns from 16 on only if r2, c2 are set. A row of a's tile
+// is `ar` from the next, its second panel 16 rows on (or a whole panel, `ap`), its next tile `at`.
 typedef struct tensor__dot_t {
     const uint16_t *a, *b;
     int64_t ar, ap, at, bp;
@@ -12926,7 +12941,7 @@ void tensor__dot_tiles(const tensor__dot_t *d, int r2, int c2, int64_t kt, int a
     const uint16_t *a = d->a, *b = d->b;
     int64_t row = d->cs * 4, across = d->ar * 2;
     float *down = d->c + 16 * d->cs;
-    __asm__ volatile("" ::: "memory");          // what is in memory is what gcc's words for tiles do not say
+    __asm__ volatile("" ::: "memory");          // gcc's functions for tiles do not say that they use memory
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -12977,11 +12992,11 @@ TENSOR__FN TENSOR__TARGET_DOT(",amx-tile") void tensor__dot_close(int tiles) {
     if (tiles) { _tile_release(); }
 }
 
-// turned: rows and columns have changed places, the result comes transposed.
+// turned: rows and columns have changed places, the result is written transposed.
 typedef struct tensor__dot_job_t { tensor__gemm_job_t job; int tiles, turned; } tensor__dot_job_t;
 
 // What a worker needs, in elements: panels of A, a block of B, and the sums of a block of C, two elements
-// each, that wait while k goes on.
+// each, which wait while k advances.
 TENSOR__FN uint64_t tensor__dot_up(int64_t n, int64_t most) {
     return ((uint64_t)TENSOR__MIN(n, most) + 31) & ~(uint64_t)31;
 }
@@ -12997,7 +13012,7 @@ TENSOR__FN uint64_t tensor__scratch_bf16(const tensor__gemm_t *g) {
     return tensor__dot_room(g) * 2 * (uint64_t)tensor__thread_count() + 64;
 }
 
-// The 32 x 32 sums of one place, h rows and w columns of them wanted, into C.
+// Writes the 32 x 32 sums of one place to C; h rows and w columns of them are wanted.
 TENSOR__FN TENSOR__TARGET_DOT("")
 void tensor__dot_end(const tensor__dot_job_t *j, uint16_t *c, const float *s, int64_t ss, int64_t i,
                      int64_t y, int64_t h, int64_t w) {
@@ -13082,7 +13097,7 @@ TENSOR__FN void tensor__dot_task(void *arg, int64_t task, int worker) {
     tensor__dot_close(j->tiles);
 }
 
-// C = A B (+ bias), all bf16; C is not added to.
+// C = A B (+ bias), all bf16; C is overwritten, not added to.
 TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *call) {
     tensor__gemm_t g = *call;
     double work = (double)((g.m + 31) / 32) * (double)((g.n + 31) / 32) * (double)g.k * (double)g.batch;
@@ -13137,7 +13152,7 @@ TENSOR__FN uint64_t tensor__gemm_scratch(const tensor__gemm_t *g, int dtype) {
 }
 
 #ifdef TENSOR_USE_OPENBLAS
-// How BLAS is told of a matrix of `across` columns in row-major order; ld 0 = it cannot be.
+// How a matrix of `across` columns in row-major order is described to BLAS; ld 0 = it cannot be.
 TENSOR__FN CBLAS_TRANSPOSE tensor__blas_side(int64_t down, int64_t across, int64_t rs, int64_t cs, int *ld) {
     int plain = cs == 1 && rs >= across, turned = rs == 1 && cs >= down;
     int64_t step;
@@ -13152,7 +13167,7 @@ TENSOR__FN CBLAS_TRANSPOSE tensor__blas_side(int64_t down, int64_t across, int64
     return plain ? CblasNoTrans : CblasTrans;
 }
 
-// Whether the product was OpenBLAS's: not small ones, nor such as it has no words for.
+// Whether OpenBLAS made the product. It does not make small products, nor those that it cannot describe.
 TENSOR__FN int tensor__gemm_blas(const tensor__gemm_t *g, int size) {
     int lda;
     CBLAS_TRANSPOSE ta = tensor__blas_side(g->m, g->k, g->ars, g->acs, &lda);
@@ -13215,7 +13230,7 @@ TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
     tensor__parallel(job.cut.tasks, tensor__gemm_task_f64, &job);
 }
 
-// Integer products wrap; plain loops.
+// Integer products wrap around; plain loops.
 TENSOR__FN void tensor__gemm_i64(const tensor__gemm_t *g, int dtype) {
     int size = tensor__sizes[dtype];
     for (int64_t item = 0; item < g->batch; item++) {
@@ -13238,7 +13253,7 @@ TENSOR__FN void tensor__gemm_i64(const tensor__gemm_t *g, int dtype) {
     }
 }
 
-// The one door to products.
+// The one entry to products.
 TENSOR__FN void tensor__gemm(const tensor__gemm_t *g, int dtype) {
     switch (dtype) {
     case TENSOR_F32:
@@ -13259,9 +13274,9 @@ TENSOR__FN void tensor__gemm(const tensor__gemm_t *g, int dtype) {
 // ------------------------------------------------------------------------------
 // >>impl-cpu                                       MARK: CPU kernels: pointwise families
 //
-// The rows' text in two more meanings: double (which is also the reference for f32) and int64_t. Then the
-// passes per instruction set, and the kernels of the pointwise families that choose among them. Rejected:
-// reference formulas written a second time by hand (they drift apart from the vector ones).
+// The text of the rows in two more meanings: double (which is also the reference for f32) and int64_t; and
+// the kernels of the pointwise families, which choose among these and the passes. Rejected: reference
+// formulas written a second time by hand (they drift apart from the vector ones).
 // ------------------------------------------------------------------------------
 #define F_A (((const double *)in[0])[i])
 #define F_B (((const double *)in[1])[i])
@@ -13352,7 +13367,7 @@ TENSOR__INLINE double tensor__sigmoid_f64(double a) {
 
 TENSOR__INLINE double tensor__gelu_f64(double a) { return a * 0.5 * erfc(a * -0.7071067811865476); }
 
-// Half to even whatever the rounding mode of the process.
+// Halves go to even, whatever the rounding mode of the process.
 TENSOR__INLINE double tensor__round_f64(double a) {
     double f = floor(a), d = a - f;
     if (d > 0.5 || (d == 0.5 && fmod(f, 2) != 0)) { f += 1; }
@@ -13393,7 +13408,7 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__X, TENSOR_
 #undef TENSOR__OUT
 #undef TENSOR__FORWARD
 #undef TENSOR__BACKWARD
-// Ends the words of the formulas, here and below.
+// Ends the words of the formulas, here and for the meanings that follow.
 #define TENSOR__PASS 0
 #define TENSOR__PASS_WORDS
 #include TENSOR_SELF
@@ -13432,7 +13447,7 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__X, TENSOR_
 #define F_XOR(a, b) ((a) ^ (b))
 #define F_SEL(m, a, b) ((m) ? (a) : (b))
 
-// Divisors are checked for 0 before the first element is written; -1 must not meet INT64_MIN in hardware.
+// Divisors are checked for 0 before any element is written; hardware must not divide INT64_MIN by -1.
 TENSOR__INLINE int64_t tensor__floordiv_i64(int64_t a, int64_t b) {
     if (b == -1) { return F_NEG(a); }
     if (b == 0) { return 0; }
@@ -13494,7 +13509,7 @@ TENSOR_OPS_BITWISE(TENSOR__X)
 
 TENSOR__END
 
-// Integer divisors must not be 0: looked at before anything is written.
+// Integer divisors must not be 0: all are checked before anything is written.
 TENSOR__FN int tensor__check_divisor(tensor_call_t *c, const tensor__iter_t *it) {
     int64_t block[TENSOR__BLOCK];
     const tensor__iter_arg_t *b = &it->arg[1];
@@ -13514,14 +13529,13 @@ TENSOR__FN int tensor__check_divisor(tensor_call_t *c, const tensor__iter_t *it)
     return 0;
 }
 
-// Forward: inputs A B C, one output that has the broadcast shape.
-// A copy that turns rows into columns: in squares, so that every line of both is fetched once.
+// A copy that transposes rows and columns: in squares, so that each line of both is fetched once.
 typedef struct tensor__turn_t {
     const tensor__isa_t *isa;
     const tensor__iter_t *it;
     int dim;                            // where x runs along; y runs along the last
 } tensor__turn_t;
-enum { TENSOR__TURN = 64 };             // columns of x a task takes
+enum { TENSOR__TURN = 64 };             // columns of x per task
 
 TENSOR__FN void tensor__turn_task(void *arg, int64_t task, int worker) {
     const tensor__turn_t *v = (const tensor__turn_t *)arg;
@@ -13559,6 +13573,7 @@ TENSOR__FN int tensor__turn(const tensor__isa_t *isa, const tensor__iter_t *it) 
     tensor__parallel(tasks * ((it->dims[v.dim] + TENSOR__TURN - 1) / TENSOR__TURN), tensor__turn_task, &v);
     return 1;
 }
+// Forward: inputs A B C, one output that has the broadcast shape.
 
 TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
     tensor_arg_t *y = &c->arg[c->nin];
@@ -13566,7 +13581,7 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
     int klass = tensor__class(c->compute);
     if (y->numel == 0) { return 0; }
 
-    // The common case by hand: contiguous f32, equal shapes, whole vectors.
+    // The common case, without the iterator: contiguous f32, equal shapes, whole vectors.
     if (klass == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous &&
         (y->numel & (isa->lanes - 1)) == 0 && y->numel <= TENSOR__GRAIN && !c->thread->ctx->reference) {
         int plain = 1;
@@ -13645,7 +13660,7 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
     }
     for (int i = 0; i < c->nout; i++) { used[nin + i] = c->arg[5 + i]; }
     for (int i = 0; i < c->nout; i++) {
-        if (!used[nin + i].data) {      // not wanted: stands in with the shape of G, never written
+        if (!used[nin + i].data) {      // not wanted: a placeholder of G's shape, never written
             used[nin + i] = *g;
             used[nin + i].data = NULL;
         }
@@ -13678,7 +13693,7 @@ TENSOR__FN int tensor__holds(const char *op, int dtype, double value) {
     return 1;
 }
 
-// value in x, which is fresh or allowed to change.
+// Puts value into x, which is fresh or allowed to change.
 TENSOR__FN tensor_t *tensor__filled(const char *op, const int64_t *dims, int ndim, int dtype, double value,
                                     const tensor_t *like) {
     TENSOR__BEGIN0(o, TENSOR__ROW(FILL))
@@ -13724,7 +13739,8 @@ TENSOR_API tensor_t *(tensor_zeros_like)(tensor_t *x) { return (tensor_full_like
 TENSOR_API tensor_t *(tensor_ones_like)(tensor_t *x) { return (tensor_full_like)(x, 1); }
 
 // Whether data of a C type (TENSOR__C_TYPES) holds elements of dtype; raised if not. Unsigned integers of a
-// float's size are its bits; 16 bits are those of f16 and bf16 anyway. Bytes are bytes.
+// float's size may hold its bits; 16-bit integers hold those of f16 and bf16 in any case. Bytes fit every
+// dtype.
 TENSOR__FN int tensor__data_fits(const char *op, int type, int dtype) {
     static const char *const wants[TENSOR_DTYPE_COUNT] = {"float", "double", "int32_t", "int64_t", "uint8_t",
         "bool", "uint16_t", "uint16_t", "int8_t", "int16_t"};
@@ -13833,7 +13849,7 @@ TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tens
     return tensor__finish(&o);
 }
 
-// Integer dtypes cut the ends first. 0 = raised.
+// Integer dtypes cut the fractions of the ends first. 0 = raised.
 TENSOR__FN int tensor__spaced(const char *op, int dtype, double *start, double *end, int64_t n) {
     TENSOR__REFUSE_AS(0, n < 0, SHAPE, "%s: n %d is negative", op, n);
     TENSOR__REFUSE_AS(0, (unsigned)dtype >= TENSOR_DTYPE_COUNT || dtype == TENSOR_BOOL, DTYPE,
@@ -13853,7 +13869,7 @@ TENSOR__FN tensor_t *tensor__ramp(int dtype, double start, double step, int64_t 
     return tensor__finish(&o);
 }
 
-// The first half counts from start and the second one from end, as PyTorch's: symmetric, both ends exact.
+// The first half counts from start and the second one from end, as in PyTorch: symmetric, both ends exact.
 TENSOR__FN tensor_t *tensor__linspace(int dtype, double start, double end, int64_t n) {
     double step = n > 1 ? (end - start) / (double)(n - 1) : 0;
     tensor_t *t = tensor__ramp(dtype, start, step, n);
@@ -13934,7 +13950,7 @@ TENSOR__FN int tensor__cpu_fill(tensor_call_t *c) {
     }
     tensor__iter_t it;
 
-    // Integers beyond 2^53 have no double of their own, but no way to be asked for either.
+    // Integers beyond 2^53 are not exact as doubles, but the arguments cannot ask for them either.
     tensor__iter_init(&it, y, 0, 1, y->dims, y->ndim, y->numel, TENSOR__C_F64);
     double block[TENSOR__BLOCK];
     for (int64_t i = 0; i < y->numel; i += TENSOR__BLOCK) {
@@ -14010,7 +14026,7 @@ TENSOR_API size_t (tensor_dtype_size)(tensor_dtype_t dtype) {
     return (unsigned)dtype < TENSOR_DTYPE_COUNT ? tensor__sizes[dtype] : 0;
 }
 
-// 0 = raised: the bytes of x are not the host's to read.
+// 0 = raised: the host cannot read the bytes of x.
 TENSOR__FN int tensor__on_host(const char *op, const tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE_AS(0, x->device, DEVICE, "%s: x %t lies on %s; tensor_to(x, TENSOR_CPU) brings it here",
@@ -14094,7 +14110,7 @@ TENSOR_API int tensor__copy_out(int type, tensor_t *x, void *data, size_t bytes)
     return (tensor_copy_out)(x, data, bytes);
 }
 
-// Runs over pairs of elements in double; 1 = all satisfy.
+// Compares pairs of elements in double; 1 = all are equal or close enough.
 TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double atol, int exact,
                                const char *op) {
     if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return 0; }
@@ -14143,13 +14159,13 @@ TENSOR_API int (tensor_equal)(tensor_t *a, tensor_t *b) { return tensor__compare
 // ------------------------------------------------------------------------------
 // >>impl-views                                     MARK: views
 //
-// A view is a header over the same storage with a reference to its base, the tensor that owns the history:
-// an in-place change through a view gives the base a new node, and each view makes its own anew when it is
-// asked next. Rejected: views with a history of their own (changes through two of them could not be told in
+// A view is a header over the same storage with a reference to its base, the tensor that owns the history: an
+// in-place change through a view gives the base a new node, and each view makes its own node again when it is
+// next used. Rejected: views with a history of their own (changes through two of them could not be put in
 // order), copies on write (an in-place change must reach the base).
 // ------------------------------------------------------------------------------
 
-// The same over x's storage, without history.
+// A header over x's storage, without history.
 TENSOR__FN tensor_t *tensor__alias(tensor__thread_t *th, const char *op, tensor_t *x, const int64_t *dims,
                                    const int64_t *strides, int ndim, int64_t offset) {
     tensor_t *t = tensor__over(th, op, x->storage, x->dtype, dims, strides, ndim, offset);
@@ -14184,7 +14200,7 @@ TENSOR__FN int tensor__view_strides(const tensor_t *x, const int64_t *dims, int 
         int64_t s = 1;
         for (int i = ndim - 1; i >= 0; i--) {
             strides[i] = s;
-            // no elements: any size may stand
+            // no elements: any size is possible
             if (dims[i] > 0 && s <= INT64_MAX / dims[i]) { s *= dims[i]; }
         }
         return 1;
@@ -14335,7 +14351,7 @@ TENSOR_API tensor_t *(tensor_mT)(tensor_t *x) {
     return (tensor_transpose)(x, -2, -1);
 }
 
-// movedim of several dims; name is the op's in errors.
+// movedim of several dims; name: the op's, in errors.
 TENSOR__FN tensor_t *tensor__movedims(const char *name, tensor_t *x, const int64_t *source,
                                       const int64_t *destination, int n) {
     TENSOR__BEGIN(o, TENSOR__ROW(PERMUTE), x)
@@ -14384,7 +14400,7 @@ TENSOR_API tensor_t *(tensor_unsqueeze)(tensor_t *x, int64_t dim) {
     return tensor__view(&o, dims, strides, x->ndim + 1, x->offset);
 }
 
-// Without the dims of mask that have size 1.
+// Removes the dims of mask that have size 1.
 TENSOR__FN tensor_t *tensor__squeeze(tensor_t *x, uint32_t mask) {
     TENSOR__BEGIN(o, TENSOR__ROW(RESHAPE), x)
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
@@ -14530,8 +14546,8 @@ TENSOR_API tensor_t *(tensor_as_strided)(tensor_t *x, const int64_t *dims, const
     return tensor__view(&o, dims, strides, ndim, offset);
 }
 
-// Adds each element of g (input 0) at its place of a view over zeros: i[0] offset, i[1..] strides. In order,
-// so overlaps sum the same way every time.
+// Adds each element of g (input 0) at its place in a view over zeros: i[0] offset, i[1..] strides. The order
+// is fixed, so overlaps sum the same way every time.
 TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
     const tensor_arg_t *g = &c->arg[0];
     tensor_arg_t *y = &c->arg[1];
@@ -14565,8 +14581,8 @@ TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
     return 0;
 }
 
-// The clone lies as x does: it is made of the stretch of x's storage that holds x and the view. An expanded x
-// is first cloned densely; the offset then counts in that clone, as in PyTorch.
+// The clone has the layout of x: it is made of the stretch of x's storage that holds x and the view. An
+// expanded x is first cloned densely; the offset then counts in that clone, as in PyTorch.
 TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, const int64_t *dims,
                                                  const int64_t *strides, int ndim, int64_t offset) {
     TENSOR__BEGIN(o, TENSOR__ROW(AS_STRIDED_SCATTER), x, src)
@@ -14610,7 +14626,7 @@ TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, con
     return tensor__commit(&o);
 }
 
-// Fills out with poison; the dim to cut x along, -1 = none, raised.
+// Fills out with poison. -> the dim to cut x along, -1 = none, raised.
 TENSOR__FN int tensor__parts(const char *op, tensor_t *x, int64_t dim, tensor_t **out, int max) {
     for (int i = 0; out && i < max; i++) { out[i] = TENSOR__POISON; }
     if (!TENSOR__USABLE(op, "x", x)) { return -1; }
@@ -14752,9 +14768,9 @@ TENSOR_API int (tensor_unbind)(tensor_t *x, int64_t dim, tensor_t **out, int max
     return (int)x->dims[d];
 }
 
-// A view whose dim i steps by mul[i] along x's dim a[i] (0: it is new, of size 1) and by 1 along b[i] (< 0:
-// not), from the element at `begin`. Autograd follows it by the strides x would have if it were contiguous.
-// mul may be negative only if the caller copies the view.
+// A view whose dim i steps by mul[i] along x's dim a[i] (0: the dim is new, of size 1) and by 1 along b[i] (<
+// 0: it does not), from the element at `begin`. Autograd follows it by the strides x would have if it were
+// contiguous. mul may be negative only if the caller copies the view.
 typedef struct tensor__stepped_t {
     int64_t dims[TENSOR_MAX_DIMS], mul[TENSOR_MAX_DIMS], begin[TENSOR_MAX_DIMS];
     int ndim, a[TENSOR_MAX_DIMS], b[TENSOR_MAX_DIMS];
@@ -15036,7 +15052,7 @@ TENSOR__X(expand_as, (tensor_expand_n)) TENSOR__X(reshape_as, (tensor_reshape_n)
 TENSOR__X(view_as, (tensor_view_n))
 #undef TENSOR__X
 
-// At least n dims: new ones of size 1 in front, in 3-d also one behind.
+// At least n dims: new ones of size 1 in front, in 3-d also one at the end.
 TENSOR__FN tensor_t *tensor__atleast(tensor_t *x, int n) {
     if (!TENSOR__USABLE("atleast", "x", x)) { return TENSOR__POISON; }
     if (x->ndim >= n) { return x; }
@@ -15089,7 +15105,7 @@ TENSOR_API int (tensor_is_channels_last)(tensor_t *x) {
     return tensor__live(x) && x->ndim >= 3 && (tensor__last(x->dims, x->ndim, x->strides, NULL) || !x->numel);
 }
 
-// A copy of x, and v, a view of that copy, replaced by src.
+// v is a view of y, a copy of x: v is replaced by src. -> y
 TENSOR__FN tensor_t *tensor__replaced(const char *op, tensor_t *y, tensor_t *v, tensor_t *src) {
     if (v == TENSOR__POISON || !TENSOR__USABLE(op, "src", src)) { return TENSOR__POISON; }
     TENSOR__REFUSE(!tensor__same_shape(v, src), SHAPE, "%s: src %t has not the shape %t of what it replaces",
@@ -15122,8 +15138,8 @@ TENSOR__FN void tensor__grad_reshape(tensor__grad_t *g) {
     g->gx[0] = (tensor_reshape_n)(g->gy[0], g->node->in[0].dims, g->node->in[0].ndim);
 }
 
-// order: x was permuted so, and lies in memory as before that: the next gradient is contiguous. NULL = it was
-// not.
+// order: x was permuted by it, and its memory has the order from before that: the next gradient is
+// contiguous. NULL = x was not permuted.
 TENSOR__FN tensor_t *tensor__slice_backward(tensor_t *g, const tensor__meta_t *x, const tensor_params_t *p,
                                             const int64_t *order) {
     TENSOR__BEGIN(o, TENSOR__ROW(SLICE_BACKWARD), g)
@@ -15163,7 +15179,7 @@ TENSOR__FN void tensor__grad_slice_backward(tensor__grad_t *g) {
     g->gx[0] = tensor__slice(g->gy[0], (int)i[0], i[1], i[2], g->node->in[0].dims[i[0]]);
 }
 
-// The gradient that lies in the span of input 0, as that input.
+// The gradient is in the span of input 0: makes it a tensor of that input's shape.
 TENSOR__FN void tensor__from_span(tensor__grad_t *g) {
     const tensor__meta_t *x = &g->node->in[0];
     tensor_t *y = g->gx[0];
@@ -15215,16 +15231,16 @@ TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-plain                                    MARK: the short way of small contiguous f32
+// >>impl-plain                                     MARK: the short way of small contiguous f32
 //
 // Most ops of small networks are contiguous f32 of one shape in whole vectors. For those the general way
-// (promotion, broadcast, call, iterator) would cost three times the work itself, so their fronts try this
-// way first: its own checks, header and node, the same kernels and the same bits. NULL means "not plain,
-// take the general way"; nothing has been raised then. Rejected: a general way that is as fast for them
-// (the checks alone take as long as 64 additions).
+// (promotion, broadcast, call, iterator) would cost three times the work itself, so their fronts try this way
+// first: its own checks, header and node, the same kernels and the same bits. NULL means "not plain, take the
+// general way"; nothing has been raised then. Rejected: making the general way as fast for them (the checks
+// alone take as long as 64 additions).
 // ------------------------------------------------------------------------------
 
-// body with the value v everywhere in input `slot`: in pieces, since bodies read memory.
+// Calls body with the value v everywhere in input `slot`: in pieces, because bodies read memory.
 TENSOR__FN void tensor__plain_uniform(tensor__body_t body, const void *const *in, int nin, void *const *out,
                                       int nout, const double *p, int64_t n, int slot, float v) {
     float block[TENSOR__BLOCK];
@@ -15239,8 +15255,8 @@ TENSOR__FN void tensor__plain_uniform(tensor__body_t body, const void *const *in
     }
 }
 
-// A fresh contiguous tensor, dims and strides not set; one of f32 and contiguous a's shape. NULL = out of
-// memory, not raised.
+// A fresh contiguous tensor, dims and strides not set; tensor__like: of f32 and contiguous a's shape. NULL =
+// out of memory, not raised.
 TENSOR__INLINE tensor_t *tensor__fresh(tensor__thread_t *th, const char *op, int dtype, int64_t numel,
                                        int ndim) {
     tensor_t *t = tensor__new_header(th, op, dtype, ndim);
@@ -15261,13 +15277,12 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
     for (int d = 0; t && d < a->ndim; d++) {
         t->dims[d] = a->dims[d];
         t->strides[d] = a->strides[d];
-        TENSOR__HIDE(d);                                // or two calls of memcpy for a number or two
+        TENSOR__HIDE(d);                                // else compilers call memcpy twice
     }
     return t;
 }
 
-// What tensor__record does, for the plain door: all shapes are one, so dims and strides stand in the node
-// once.
+// What tensor__record does, for plain ops: all shapes are the same, so dims and strides are in the node once.
 TENSOR__INLINE void tensor__plain_save(tensor__saved_t *v, const tensor_t *t, int source,
                                        const int64_t *dims) {
     TENSOR__HOLD(&t->storage->refs);
@@ -15346,7 +15361,7 @@ TENSOR__INLINE int tensor__plain_arg(const tensor__thread_t *th, const tensor_t 
            (t->home == th || t->home->ctx == th->ctx);
 }
 
-// What the plain doors share. begin: the kernels that a call of row may use past the gate, NULL = none, take
+// What the plain ways share. begin: the kernels that a call of row may use past the gate, NULL = none, take
 // the general way; commit: the call's result t, or poison if it could not be recorded (0, raised).
 TENSOR__INLINE const tensor__isa_t *tensor__plain_begin(const tensor__thread_t *th,
                                                         const tensor__row_t *row) {
@@ -15370,9 +15385,8 @@ TENSOR__INLINE tensor_t *tensor__plain_commit(tensor__thread_t *th, tensor_t *t,
     return TENSOR__POISON;
 }
 
-// The plain door of the gate: contiguous f32 of one shape, whole vectors, no error pending. Most ops of small
-// networks are that, and the general way (promotion, broadcast, call, iterator) would cost three times the
-// work itself. b NULL = unary, or *scalar in its place. NULL = not plain, take the general way.
+// Pointwise ops: contiguous f32 of one shape, whole vectors, no error pending. b NULL = unary, or *scalar in
+// place of b. NULL = not plain, take the general way.
 TENSOR__INLINE tensor_t *tensor__plain(const tensor__row_t *row, tensor_t *a, tensor_t *b,
                                        const double *scalar) {
     tensor__thread_t *th = tensor__self();
@@ -15404,7 +15418,7 @@ TENSOR__INLINE tensor_t *tensor__plain(const tensor__row_t *row, tensor_t *a, te
                                 tensor__plain_record(th, row, a, b, scalar, t));
 }
 
-// The plain door for backward: everything contiguous f32 of the shape of g. 0 = not plain.
+// Backward of pointwise ops: everything is contiguous f32 of the shape of g. 0 = not plain.
 TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed) {
     tensor__node_t *n = g->node;
     tensor_t *gy = g->gy[0];
@@ -15431,7 +15445,7 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed)
     }
     in[4] = (const float *)gy->storage->data + gy->offset;
 
-    // The last result takes the place of a gradient nobody else holds: each element is read before.
+    // The last result overwrites a gradient that nobody else holds: each element is read first.
     int mine = !passed && gy->refs == 1 && gy->storage->refs == 1;
     void *out[3];
     out[0] = out[1] = out[2] = NULL;
@@ -15451,8 +15465,8 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed)
     return 1;
 }
 
-// The plain door for the place of the largest or smallest of contiguous f32: a policy's choice costs no more
-// than a layer. NULL = not plain.
+// The place of the largest or smallest element of contiguous f32: choosing an action of a policy should not
+// cost more than a layer. NULL = not plain.
 TENSOR__FN tensor_t *tensor__plain_arg_op(const tensor__row_t *row, const tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     const tensor__isa_t *isa = tensor__plain_begin(th, row);
@@ -15466,8 +15480,8 @@ TENSOR__FN tensor_t *tensor__plain_arg_op(const tensor__row_t *row, const tensor
     return tensor__plain_commit(th, t, 1);
 }
 
-// The plain door for the product of two f32 matrices that needs no scratch, b [k, n] or turned [n, k], its
-// bias [n] or NULL, and the pointwise op done to it in place or NULL. NULL = not plain, the general way.
+// The product of two f32 matrices that needs no scratch, b [k, n] or transposed [n, k], its bias [n] or NULL,
+// and the pointwise op applied to it in place or NULL. NULL = not plain, take the general way.
 TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias,
                                            int turned, const tensor__row_t *then) {
     tensor__thread_t *th = tensor__self();
@@ -15523,8 +15537,9 @@ TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a
 // ------------------------------------------------------------------------------
 // >>impl-pointwise                                 MARK: pointwise fronts, casts, in place
 //
-// One front serves all rows; contiguous f32 of up to some thousand elements takes a short way past the
-// general one with the same bodies. Rejected: a function written out per op.
+// One front serves all rows of a kind; contiguous f32 of up to some thousand elements takes the short way of
+// >>impl-plain, with the same bodies. Copies with conversion, in-place twins and the gradient of the rows are
+// here too. Rejected: a function written out per op.
 // ------------------------------------------------------------------------------
 
 // dtypes of a pointwise op: what it is computed in (o->compute) and what it gives. -1 = refused, raised.
@@ -15549,7 +15564,7 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
     return promoted;
 }
 
-// The result has channels innermost if an input has them so; a copy is row-major.
+// The result is channels-last if an input is; a copy is row-major.
 TENSOR__INLINE tensor_t *tensor__finish_images(tensor__op_t *o) {
     for (int i = 0; i < o->nin && o->device && o->row->id != TENSOR_OP_CLONE; i++) {
         tensor__follow(o->out[0], o->in[i]);
@@ -15558,7 +15573,7 @@ TENSOR__INLINE tensor_t *tensor__finish_images(tensor__op_t *o) {
 }
 
 TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
-    if (TENSOR__CASTING(o->th) && o->row->cast == TENSOR__FULL &&     // their kernels take halves
+    if (TENSOR__CASTING(o->th) && o->row->cast == TENSOR__FULL &&     // these kernels take halves
         (promoted == TENSOR_F16 || promoted == TENSOR_BF16)) {
         promoted = TENSOR_F32;
     }
@@ -15596,7 +15611,7 @@ TENSOR__FN tensor_t *tensor__unary(const tensor__row_t *row, tensor_t *x, double
     return tensor__pointwise_finish(&o, x->dtype);
 }
 
-// As above for ops whose formula reads F_P: the parameters are there even if they are 0.
+// As tensor__unary, for ops whose formula reads F_P: the parameters are there even if they are 0.
 TENSOR__FN tensor_t *tensor__unary_p(const tensor__row_t *row, tensor_t *x, double f0, double f1) {
     TENSOR__BEGIN(o, row, x)
     tensor__reals(&o, f0, f1);
@@ -15637,7 +15652,7 @@ TENSOR__FN tensor_t *tensor__ternary(const tensor__row_t *row, tensor_t *a, tens
                                     tensor__promote(in_, 3));
 }
 
-// Elements of x, which has some, in memory order: lowest and one past the highest, relative to the storage.
+// The elements of x, which has some, in memory: the lowest and one past the highest, relative to the storage.
 TENSOR__FN void tensor__extent(const tensor_t *x, int64_t *first, int64_t *end) {
     *first = x->offset;
     *end = x->offset + tensor__length_of(x->dims, x->strides, x->ndim);
@@ -15651,8 +15666,8 @@ TENSOR__FN int tensor__same_view(const tensor_t *a, const tensor_t *b) {
     return 1;
 }
 
-// x = op(x, others) in place, in the way of how. nin counts x; imm stands for input 1 when it is NULL and
-// scalar is set.
+// x = op(x, others) in place, by the functions of how. nin counts x; imm stands for input 1 when it is NULL
+// and scalar is set.
 TENSOR__FN tensor_t *tensor__update_by(const tensor__in_place_t *how, const tensor__row_t *row,
                                        tensor_t *const *list, int nin, int scalar, double imm,
                                        const double *f, int writes_only) {
@@ -15725,7 +15740,7 @@ TENSOR__FN tensor_t *tensor__update(const tensor__row_t *row, tensor_t *const *l
 
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) { return tensor__unary(tensor__row_##ID(), x, 0, 0); }
-// Unary rows without parameters; those with F_P have their own fronts below.
+// Unary rows without parameters; rows with F_P have fronts of their own.
 TENSOR__X(ABS, abs) TENSOR__X(ACOS, acos) TENSOR__X(ASIN, asin) TENSOR__X(ATAN, atan) TENSOR__X(CEIL, ceil)
 TENSOR__X(COS, cos) TENSOR__X(COSH, cosh) TENSOR__X(ERF, erf) TENSOR__X(ERFC, erfc) TENSOR__X(EXP, exp)
 TENSOR__X(EXP2, exp2) TENSOR__X(EXPM1, expm1) TENSOR__X(FLOOR, floor) TENSOR__X(GELU, gelu)
@@ -15745,13 +15760,13 @@ TENSOR__FN int tensor__fractional(double v) {
     return v > -9007199254740992.0 && v < 9007199254740992.0 && v != floor(v);
 }
 
-// A fraction turns integers to f32; an infinite bound is none.
+// A fraction turns integers to f32; an infinite bound is not a bound.
 TENSOR__FN int tensor__clamped(int dtype, double lo, double hi) {
     double v = tensor__fractional(lo) ? lo : hi;
     return tensor__fractional(v) ? tensor__weak(dtype, v) : dtype;
 }
 
-// A bound beyond the far end of an integer dtype would be a result that it cannot hold.
+// A bound beyond the far end of an integer dtype would be a result that the dtype cannot hold.
 TENSOR__FN int tensor__clampable(int dtype, double lo, double hi) {
     if (dtype == TENSOR_BOOL) { return 1; }             // the result is i64
     return (!(lo > 0) || tensor__holds("clamp", dtype, lo)) &&
@@ -15873,7 +15888,7 @@ TENSOR__X(RECIPROCAL, reciprocal) TENSOR__X(ROUND, round) TENSOR__X(RSQRT, rsqrt
 TENSOR__X(SIN, sin) TENSOR__X(SQUARE, square) TENSOR__X(TAN, tan) TENSOR__X(TRUNC, trunc)
 #undef TENSOR__X
 
-// With one or two numbers; those of three operands.
+// Rows with one or two numbers; rows of three operands.
 #define TENSOR__X(ID, name, params, f0, f1)                                                                  \
     TENSOR_API tensor_t *(tensor_##name) params {                                                            \
         double f[2] = {f0, f1};                                                                              \
@@ -15931,7 +15946,7 @@ TENSOR_API tensor_t *(tensor_copy_)(tensor_t *x, tensor_t *src) {
     TENSOR__RETURN(tensor__copy_by(&tensor__in_place, x, src));
 }
 
-// As copy_, of tensors that are there, where nothing is recorded.
+// As copy_, for tensors that are usable, where nothing is recorded.
 TENSOR__FN tensor_t *tensor__write(tensor_t *x, tensor_t *src) {
     return tensor__copy_by(&tensor__in_place_unrecorded, x, src);
 }
@@ -15961,7 +15976,7 @@ TENSOR_API tensor_t *(tensor_zero_)(tensor_t *x) { return (tensor_fill_)(x, 0); 
 
 TENSOR__COLD
 
-// value where mask is true; name is the op's in errors.
+// value where mask is true; name: the op's, in errors.
 TENSOR__FN tensor_t *tensor__fill_masked(const char *name, tensor_t *x, tensor_t *mask, tensor_t *value) {
     int64_t dims[TENSOR_MAX_DIMS];
     int ndim = x->ndim;
@@ -15981,7 +15996,7 @@ TENSOR_API tensor_t *(tensor_masked_fill)(tensor_t *x, tensor_t *mask, double va
     TENSOR__RETURN(tensor__fill_masked("masked_fill", x, mask, v));
 }
 
-// A value that is a tensor: 0-d, in x's dtype.
+// The value is a tensor: 0-d, in x's dtype.
 TENSOR__FN tensor_t *tensor__fill_value(const char *name, tensor_t *x, tensor_t *value) {
     TENSOR__REFUSE(value->ndim, SHAPE, "%s: value %t must be 0-d", name, value);
     return (tensor_to)(value, x->dtype);
@@ -16048,7 +16063,7 @@ TENSOR_API tensor_t *(tensor_logit)(tensor_t *x, double eps) {
     TENSOR__MARK1(x)
     TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_logit, (tensor_logit)(cast_[0], eps), x)
     if (!tensor__is_float(x->dtype)) { x = tensor_to(x, TENSOR_F32); }
-    if (eps > 0.5) {                    // the bounds are crossed: what is below the lower one takes it
+    if (eps > 0.5) {                    // the bounds are crossed: numbers below the lower one become it
         tensor_t *low = tensor_scalar(eps, (tensor_dtype_t)x->dtype);
         x = tensor_where(tensor_lt_scalar(x, eps), low, tensor_clamp_max(x, 1 - eps));
     } else if (eps >= 0) {
@@ -16074,8 +16089,8 @@ TENSOR_API tensor_t *(tensor_signbit)(tensor_t *x) {
     TENSOR__RETURN(tensor_lt_scalar(x, 0));
 }
 
-// y, a constant where it is defined, as a function of x: its gradient is 0, and no NaN comes from where y
-// jumps.
+// y, which is constant wherever it is defined, as a function of x: its gradient is 0, and no NaN comes from
+// the places where y jumps.
 TENSOR__FN tensor_t *tensor__constant_of(tensor_t *y, tensor_t *x) {
     if (!tensor__live(y) || !tensor_grad_enabled() || !tensor__sync_needs_grad(tensor__self(), x)) {
         return y;
@@ -16166,11 +16181,12 @@ TENSOR_API tensor_t *(tensor_to)(tensor_t *x, int to) {
 TENSOR__FRONT(contiguous, (tensor_t *x),
     tensor__live(x) && (x->flags & TENSOR__CONTIGUOUS) ? x : (tensor_clone)(x))
 
-// Halves are computed in f32 and rounded once, by the edge: as the fused kernel does.
+// Halves are computed in f32 and rounded once, by the edge, as the fused kernel does.
 TENSOR__FN tensor_t *tensor__wide(tensor_t *t) {
     return t->dtype == TENSOR_F16 || t->dtype == TENSOR_BF16 ? (tensor_to)(t, TENSOR_F32) : t;
 }
 
+// The text of the rows as differentiable tensor ops, for the derivative of a derivative.
 #define F_A tensor__wide(tensor__grad_in(g, 0))
 #define F_B tensor__wide(tensor__grad_in(g, 1))
 #define F_C_ tensor__wide(tensor__grad_in(g, 2))
@@ -16293,7 +16309,7 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
         a->contiguous = v->contiguous;
     }
     tensor__arg(&arg[4], gy, TENSOR_READ);
-    for (int i = 0; i < 5 && gy->device && !last; i++) {    // one row-major gradient does not spread
+    for (int i = 0; i < 5 && gy->device && !last; i++) {    // a row-major gradient does not spread
         last = arg[i].data && arg[i].ndim == gy->ndim && tensor__last_arg(&arg[i]);
     }
     for (int k = 0; k < count; k++) {
@@ -16317,12 +16333,12 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-reduce                                    MARK: reductions, rows
+// >>impl-reduce                                    MARK: reductions
 //
-// REDUCE keeps the dims outside mask i[0] and runs over the rest: whole rows in leaves of 1024 under a
-// double, leading dims by adding rows into a block, anything else through the iterator's blocks. ROWS works
-// on contiguous rows of the last dim; its fronts move the dim there. Rejected: sums in the order of a plain
-// loop (the error grows with n, threads would change it), a kernel for each set of dims.
+// REDUCE keeps the dims outside mask i[0] and runs over the rest: whole rows in leaves of 1024 that are
+// summed in double, leading dims by adding rows into a block, anything else through the iterator's blocks.
+// Ops on rows of the last dim are in >>impl-rows. Rejected: sums in the order of a plain loop (the error
+// grows with n, threads would change it), a kernel for each set of dims.
 // ------------------------------------------------------------------------------
 
 enum { TENSOR__LEAF = 1024, TENSOR__CHUNK = 65536 };
@@ -16331,12 +16347,12 @@ typedef struct tensor__acc_t { double d; int64_t i; } tensor__acc_t;
 typedef struct tensor__reduce_t {
     int id, klass, dtype, size, nk, nr, reference;
     int64_t kd[TENSOR_MAX_DIMS], ks[TENSOR_MAX_DIMS], rd[TENSOR_MAX_DIMS], rs[TENSOR_MAX_DIMS];
-    int64_t kept, reduced, chunk, chunks, first;     // first: the output that part begins with
+    int64_t kept, reduced, chunk, chunks, first;     // first: the output that `part` begins with
     const char *x;
     tensor_arg_t *y;
     const tensor__isa_t *isa;
     tensor__acc_t *part;
-    // n elements in the compute type into a
+    // adds n elements in the compute type to a
     void (*leaf)(const struct tensor__reduce_t *r, tensor__acc_t *a, const void *block, int64_t n);
 } tensor__reduce_t;
 
@@ -16392,8 +16408,8 @@ TENSOR__INLINE void tensor__acc_join(const tensor__reduce_t *r, tensor__acc_t *a
     }
 }
 
-// A leaf in the compute type into the accumulator. id is a constant where this is inlined, once per row: no
-// row reaches the kernels of another.
+// Adds a leaf in the compute type to the accumulator. id is a constant where this is inlined, once per row,
+// so that no row reaches the kernels of another.
 TENSOR__INLINE void tensor__acc_leaf(const int id, const tensor__reduce_t *r, tensor__acc_t *a,
                                      const void *block, int64_t n) {
     tensor__acc_t v;
@@ -16542,8 +16558,8 @@ TENSOR__FN void tensor__merge_dim(int64_t *dims, int64_t *strides, int *n, int64
     strides[(*n)++] = stride;
 }
 
-// Few outputs over much data: chunks of a length that depends on the shape alone, combined in order. As many
-// outputs at once as have their parts on the stack.
+// Few outputs over much data: chunks whose length depends on the shape alone are combined in order, for as
+// many outputs at once as have room for their parts on the stack.
 enum { TENSOR__MOST_PARTS = 64, TENSOR__PARTS_AT_ONCE = 4 };
 
 TENSOR__FN TENSOR__NOINLINE void tensor__reduce_parts(tensor__reduce_t *r) {
@@ -16701,7 +16717,7 @@ TENSOR__FN tensor_t *tensor__sum_to(tensor_t *g, const int64_t *dims, int ndim) 
     return (tensor_reshape_n)(s, dims, ndim);
 }
 
-// The shape a reduction had with keepdim, and a tensor of the reduced shape brought back to it.
+// The shape that a reduction had with keepdim: reshapes t, of the reduced shape, back to it.
 TENSOR__FN tensor_t *tensor__kept(const tensor__grad_t *g, tensor_t *t) {
     const tensor__meta_t *x = &g->node->in[0];
     int64_t dims[TENSOR_MAX_DIMS];
@@ -16731,12 +16747,12 @@ TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-rows                                     MARK: rows of the last dim
+// >>impl-rows                                      MARK: rows of the last dim
 //
-// Softmax and its kin, running sums, norms and arg of extremes work on rows of the last dim; other dims
-// are moved there. f32 goes to the pass's kernels (>>kernel-rows), f64 and integers to plain loops beside
-// them. A task has whole rows, so no sum depends on the number of threads. Rejected: strided kernels (a
-// transpose costs less than rows that miss the cache).
+// Softmax and its relatives, running sums, norms, variance and arg of extremes work on rows of the last dim;
+// other dims are moved there. f32 goes to the pass's kernels (>>kernel-rows), f64 and integers to plain loops
+// beside them. A task has whole rows, so no sum depends on the number of threads. Rejected: strided kernels
+// (a transpose costs less than rows that miss the cache).
 // ------------------------------------------------------------------------------
 
 typedef struct tensor__rowcall_t {
@@ -16746,7 +16762,7 @@ typedef struct tensor__rowcall_t {
     int klass, fast;
 } tensor__rowcall_t;
 
-// One row in double: the reference, and all dtypes but f32.
+// One row in double: the reference, and all dtypes except f32.
 TENSOR__INLINE void tensor__row_f64(const int id, const tensor__rowcall_t *r, const double *x,
                                     const double *x2, double *y, int64_t n) {
     const tensor_params_t *p = r->c->p;
@@ -16843,7 +16859,7 @@ TENSOR__INLINE void tensor__row_f64(const int id, const tensor__rowcall_t *r, co
     }
 }
 
-// Integers: only cumsum, cumprod and argmax come here.
+// Integers: only cumsum, cumprod and argmax get here.
 TENSOR__INLINE void tensor__row_i64(const int id, const tensor__rowcall_t *r, const int64_t *x, int64_t *y,
                                     int64_t n) {
     if (id == TENSOR_OP_CUMSUM) {
@@ -16879,7 +16895,7 @@ TENSOR__INLINE int tensor__row_is_integral(const int id) {
            id == TENSOR_OP_ARGMIN;
 }
 
-// id is a constant where this is inlined, once per row: no row reaches the kernels of another.
+// id is a constant where this is inlined, once per row, so that no row reaches the kernels of another.
 TENSOR__INLINE void tensor__row_task(const int id, void *arg, int64_t task, int worker) {
     tensor__rowcall_t *r = (tensor__rowcall_t *)arg;
     tensor_call_t *c = r->c;
@@ -16976,8 +16992,8 @@ TENSOR__FN int tensor__needs_float(const char *op, tensor_t *x) {
     return 1;
 }
 
-// Front of ROWS: x with dim moved last and contiguous. drop: the result has one element per row (keepdim:
-// size 1). dtype of the result, < 0: that of x, which is a float.
+// Front of ROWS: x with dim moved to the end and contiguous. drop: the result has one element per row
+// (keepdim: size 1). dtype: that of the result, < 0: that of x, which is a float.
 TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int64_t dim, int drop,
                                      int keepdim, int dtype, int64_t i0, double f0) {
     TENSOR__MARK
@@ -17110,8 +17126,8 @@ TENSOR_API tensor_t *(tensor_std_dim)(tensor_t *x, int64_t dim, double correctio
 
 TENSOR__MADE(std, (tensor_t *x, double correction), (tensor_std_dim)(tensor__flat(x), 0, correction, 0))
 
-// x at indices along dim, and these; drop: dim, of size 1, goes. The value is gathered, so its gradient goes
-// to the chosen places alone.
+// x at the indices `at` along dim, and these indices; drop: dim, of size 1, is removed. The value is
+// gathered, so its gradient goes to the chosen places alone.
 TENSOR__FN tensor_pair_t tensor__chosen(tensor_t *x, int64_t dim, tensor_t *at, int drop) {
     tensor_pair_t p;
     p.indices = at;
@@ -17129,7 +17145,7 @@ TENSOR__FN tensor_pair_t tensor__chosen(tensor_t *x, int64_t dim, tensor_t *at, 
     return p;
 }
 
-// The end of an op with several results, or poison in all of them.
+// Ends an op with several results, or puts poison into all of them.
 TENSOR__FN tensor_t *tensor__tidy_n(tensor__thread_t *th, int64_t mark, tensor_t **list, int n,
                                     const char *function) {
     uint32_t mine = 0, poison = 0;
@@ -17193,13 +17209,13 @@ TENSOR__FN void tensor__grad_log_softmax(tensor__grad_t *g) {
 
 TENSOR__FN void tensor__grad_logsumexp(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0), *y = tensor_unsqueeze(tensor__grad_out(g, 0), -1);
-    // An all -inf row has no direction: gradient 0, not NaN.
+    // An all -inf row has no direction: its gradient is 0, not NaN.
     tensor_t *dead = tensor_logical_and(tensor_isinf(y), tensor_lt_scalar(y, 0));
     tensor_t *w = tensor_exp(tensor_sub(x, tensor_masked_fill(y, dead, 0)));
     g->gx[0] = tensor_mul(tensor_unsqueeze(g->gy[0], -1), w);
 }
 
-// The same row the other way round.
+// The same row in reverse.
 TENSOR__FN void tensor__grad_cumsum(tensor__grad_t *g) {
     g->gx[0] = tensor__rows_op(TENSOR__ROW(CUMSUM), g->gy[0], -1, 0, 0, -1, !g->p->i[0], 0);
 }
@@ -17220,15 +17236,15 @@ TENSOR__FN void tensor__grad_norm(tensor__grad_t *g) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-statistics                               MARK: statistics over several dims
+// >>impl-statistics                                MARK: statistics over several dims
 //
-// Made of the reductions and rows above: over several dims those are joined to one row first; ops with two
-// results return both. Their gradients are those of what they are made of, but for scans, which have their
-// own. Rejected: kernels of their own (none is what a program waits for).
+// Made of reductions and rows: several dims are joined to one row first; ops with two results return both.
+// Their gradients are those of the ops they are made of, except for scans, which have their own. Distances,
+// covariance and trapezoids are here too. Rejected: kernels of their own (programs do not wait for these).
 // ------------------------------------------------------------------------------
 
-// The dims given (n = 0: all) moved to the end, in their order, as one; kept: the shape with 1 in their
-// place, or without them. Poison = raised.
+// The given dims (n = 0: all) are moved to the end, in their order, and joined to one; kept: the shape with 1
+// in their place, or without them. Poison = raised.
 TENSOR__FN tensor_t *tensor__gathered(const char *op, tensor_t *x, const int64_t *dims, int n, int keepdim,
                                       tensor_shape_t *kept) {
     int64_t count = 1;
@@ -17375,7 +17391,7 @@ TENSOR_API tensor_t *(tensor_aminmax_dim)(tensor_t *x, int64_t dim, int keepdim,
 }
 #undef TENSOR__RETURN_TWO
 
-// x moved along the last dim by one place, value where none is left: x_(k-1), or x_(k+1) if back.
+// x moved along the last dim by one place, with value where no element is left: x_(k-1), or x_(k+1) if back.
 TENSOR__FN tensor_t *tensor__shift(tensor_t *x, int back, double value) {
     if (!tensor__live(x) || x->numel == 0) { return x; }
     int64_t n = TENSOR__WIDE(x);
@@ -17385,7 +17401,7 @@ TENSOR__FN tensor_t *tensor__shift(tensor_t *x, int back, double value) {
     return tensor_cat_n(pair, 2, -1);
 }
 
-// y_k = a_k + b_k y_(k-1) along the last dim, the other way round if back.
+// y_k = a_k + b_k y_(k-1) along the last dim, in reverse if back.
 TENSOR__FN tensor_t *tensor__linear_scan(tensor_t *a, tensor_t *b, int back) {
     TENSOR__BEGIN(o, TENSOR__ROW(LINEAR_SCAN), tensor_contiguous(a), tensor_contiguous(b))
     tensor__ints(&o, back, 0);
@@ -17486,7 +17502,7 @@ TENSOR_API tensor_t *(tensor_cdist)(tensor_t *a, tensor_t *b, double p) {
         tensor_t *none = tensor_le_scalar(d, 0);        // distance 0 has gradient 0
         TENSOR__RETURN(tensor_masked_fill(tensor_sqrt(tensor_masked_fill(d, none, 1)), none, 0));
     }
-    if (p == (double)INFINITY && TENSOR__WIDE(a) == 0) { p = 1; }       // no coordinate: 0, no error
+    if (p == (double)INFINITY && TENSOR__WIDE(a) == 0) { p = 1; }       // no coordinates: 0, not an error
     TENSOR__RETURN(tensor_norm_p_dims(tensor_sub(tensor_unsqueeze(a, -2), tensor_unsqueeze(b, -3)), p, &k, 1,
                                       0));
 }
@@ -17557,11 +17573,11 @@ TENSOR_API tensor_t *(tensor_corrcoef)(tensor_t *x) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-products                                 MARK: products of matrices
+// >>impl-products                                  MARK: products of matrices
 //
 // Products of any kind become a batch of GEMMs on views; einsum and tensordot only arrange dims for it.
 // Rejected: copies of transposed operands (the GEMM reads both layouts), a front of its own per shape
-// (matmul, mm, bmm and mv differ in checks alone).
+// (matmul, mm, bmm and mv differ only in their checks).
 // ------------------------------------------------------------------------------
 
 typedef struct tensor__matmul_t { tensor__gemm_t g; uint64_t offset_bytes; } tensor__matmul_t;
@@ -17572,7 +17588,7 @@ TENSOR__FN int64_t tensor__batch_of(const tensor_arg_t *y) {
     return n;
 }
 
-// The call as GEMM, batch offsets not filled yet.
+// Describes the call as GEMM, batch offsets not filled yet.
 TENSOR__FN void tensor__matmul_describe(const tensor_call_t *c, tensor__matmul_t *m) {
     const tensor_arg_t *a = &c->arg[0], *b = &c->arg[1], *y = &c->arg[2];
     m->g.m = a->dims[a->ndim - 2];
@@ -17721,7 +17737,7 @@ TENSOR__FN tensor_t *tensor__add_product(const char *op, tensor_t *(*product)(te
     TENSOR__MARK
     TENSOR__AUTOCAST(TENSOR__CASTING(th_), TENSOR__CAST_addmm,
                      tensor__add_product(op, product, cast_[0], cast_[1], cast_[2], beta, alpha), x, a, b)
-    int outer = product == (tensor_outer);          // addr promotes, the others want one dtype
+    int outer = product == (tensor_outer);          // addr promotes, the others need one dtype
     if (tensor__live(x) && tensor__live(a) && tensor__live(b) && (outer || a->dtype == b->dtype)) {
         TENSOR__REFUSE(!outer && x->dtype != a->dtype, DTYPE, "%s: x is %y, a is %y; use tensor_to", op, x,
                        a);
@@ -17783,7 +17799,7 @@ TENSOR_API tensor_t *(tensor_linalg_vecdot)(tensor_t *a, tensor_t *b, int64_t di
     TENSOR__RETURN(s == TENSOR__POISON ? s : tensor_to(s, y->dtype));
 }
 
-// The diagonal of the last two dims, moved to one last dim: every (n + 1)-th element of the rows end to end.
+// The diagonal of the last two dims as one last dim: every (n + 1)-th element of the rows laid end to end.
 TENSOR__FN tensor_t *tensor__diagonal(tensor_t *x) {
     TENSOR__MARK
     if (!tensor__live(x)) { return TENSOR__POISON; }
@@ -17826,7 +17842,7 @@ TENSOR__FN void tensor__label_sum(tensor__labelled_t *a, uint64_t keep) {
     while (n) { tensor__label_drop(a, (int)dims[--n]); }
 }
 
-// The dims in the order of labels given.
+// Permutes the dims to the given order of labels.
 TENSOR__FN tensor_t *tensor__label_order(const tensor__labelled_t *a, const int8_t *order, int n) {
     int64_t perm[TENSOR_MAX_DIMS];
     for (int d = 0; d < n; d++) { perm[d] = tensor__label_at(a, order[d]); }
@@ -17848,8 +17864,8 @@ TENSOR__FN tensor_t *tensor__label_matrix(const tensor__labelled_t *a, const int
     return tensor_reshape_n(expanded ? tensor_expand_n(x, full, n) : x, three, 3);
 }
 
-// a = sum over the labels that are not kept of a b, its dims: those of both, of a alone, of b alone. Sizes of
-// 1 broadcast. 0 = failed, raised.
+// a = the sum of a b over the labels that are not kept. Its dims are those of both, of a alone, of b alone.
+// Sizes of 1 broadcast. 0 = failed, raised.
 TENSOR__FN int tensor__contract(const char *op, tensor__labelled_t *a, tensor__labelled_t *b, uint64_t keep) {
     uint64_t in_a = 0, in_b = 0;
     for (int d = 0; d < a->n; d++) { in_a |= (uint64_t)1 << a->label[d]; }
@@ -17943,7 +17959,7 @@ TENSOR_API tensor_t *(tensor_tensordot_dims)(tensor_t *a, tensor_t *b, const int
     int dtype = a->dtype;
     if (!tensor__contract("tensordot", &l, &r, keep)) { return TENSOR__POISON; }
 
-    // the sum over a dim that meets a 1 is i64
+    // the sum over a dim whose partner has size 1 is i64
     TENSOR__RETURN(tensor__is_float(dtype) ? l.x : tensor_to(l.x, (tensor_dtype_t)dtype));
 }
 
@@ -17968,8 +17984,8 @@ TENSOR_API tensor_t *(tensor_inner)(tensor_t *a, tensor_t *b) {
     return tensor__named(tensor__self(), (tensor_tensordot_dims)(a, b, &last, &last, 1), __func__);
 }
 
-// The labels of one term: letters are 0..51 (A-Z, a-z), the dims of ... the labels up to 59. Gives the end of
-// the term, NULL after raising.
+// The labels of one term: letters are 0..51 (A-Z, a-z), the dims of ... are the labels up to 59. -> the end
+// of the term, NULL after raising.
 TENSOR__FN const char *tensor__einsum_term(const char *s, tensor__labelled_t *a, const char *equation,
                                            int k) {
     int letters = 0, dots = 0, n = 0;
@@ -18116,7 +18132,7 @@ TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *li
     TENSOR__RETURN(tensor__label_order(&acc, out, acc.n));
 }
 
-// Best brackets for products of matrices dims[i] x dims[i+1] (Cormen et al., Introduction to Algorithms,
+// The best order of the products of matrices dims[i] x dims[i+1] (Cormen et al., Introduction to Algorithms,
 // 15.2): cut[i][j] is where the product of i..j is split.
 TENSOR__FN tensor_t *tensor__chain(tensor_t *const *list, const int64_t *cut, int n, int i, int j) {
     if (i == j) { return list[i]; }
@@ -18186,7 +18202,7 @@ TENSOR_API tensor_t *(tensor_kron)(tensor_t *a, tensor_t *b) {
     TENSOR__RETURN(tensor_reshape_n(y, dims, n));
 }
 
-// The three places along d moved on by k.
+// The three places along d, rotated by k.
 TENSOR__FN tensor_t *tensor__roll3(tensor_t *x, int d, int k) {
     if (x == TENSOR__POISON) { return x; }
     tensor_t *const parts[2] = {tensor__slice(x, d, k, 1, 3 - k), tensor__slice(x, d, 0, 1, k)};
@@ -18267,13 +18283,13 @@ TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-linalg                                   MARK: factorisations, solvers, norms
+// >>impl-linalg                                    MARK: factorisations, solvers, norms
 //
-// Factorisations are plain algorithms of the textbooks in doubles: a matrix is copied into the worker's
-// scratch in rows, worked on there, rounded once on its way out. Items of a batch are cut over threads.
+// Factorisations are plain textbook algorithms in double: a matrix is copied into the worker's scratch in
+// rows, factorised there, and rounded once when it is written. Items of a batch are cut over threads.
 // Solvers, inverses, norms and gradients are made of them and of products. Rejected: calling LAPACK (a
-// dependency, and results that differ from one machine to the next), f32 arithmetic (half the memory, but
-// a condition number of 1e4 leaves three digits), blocking (nothing to gain below some 500 rows).
+// dependency, and results that differ from one machine to the next), f32 arithmetic (half the memory, but a
+// condition number of 1e4 leaves three digits), blocking (nothing to gain below some 500 rows).
 // ------------------------------------------------------------------------------
 
 typedef struct tensor__la_t {
@@ -18285,7 +18301,7 @@ typedef struct tensor__la_t {
 
 TENSOR__END
 
-// Four chains: the sum does not wait for each addition.
+// Four chains, so that the sum does not wait for each addition.
 TENSOR__FN double tensor__la_dot(const double *x, const double *y, int64_t n) {
     double s[4] = {0, 0, 0, 0};
     int64_t i = 0;
@@ -18301,7 +18317,7 @@ TENSOR__FN void tensor__la_axpy(double *TENSOR__RESTRICT y, double a, const doub
     for (int64_t i = 0; i < n; i++) { y[i] += a * x[i]; }
 }
 
-// (x, y) turned: c x + s y, c y - s x.
+// Rotates (x, y): c x + s y, c y - s x.
 TENSOR__FN void tensor__la_turn(double *TENSOR__RESTRICT x, double *TENSOR__RESTRICT y, double c, double s,
                                 int64_t n) {
     for (int64_t i = 0; i < n; i++) {
@@ -18324,7 +18340,7 @@ TENSOR__FN void tensor__la_identity(double *x, int64_t m, int64_t n) {
     for (int64_t i = 0; i < m && i < n; i++) { x[i * n + i] = 1; }
 }
 
-// The power of two that brings the largest element to about 1; 0 if x is 0, NaN if an element is no number.
+// The power of two that brings the largest element to about 1; 0 if x is 0, NaN if an element is not finite.
 TENSOR__FN double tensor__la_scale(const double *x, int64_t n) {
     double big = 0;
     for (int64_t i = 0; i < n; i++) { big = tensor__max_f64(big, fabs(x[i])); }
@@ -18469,8 +18485,8 @@ TENSOR__FN int tensor__la_eigh(double *a, int64_t n, double *d, double *z, doubl
 
 // Singular values s, descending, of the matrix whose n columns are the rows of a (length m >= n): left
 // vectors in the rows of u (`rows` of them, n or m), right ones in the rows of v. g: n n, w: 3 n doubles.
-// One-sided Jacobi (Golub & Van Loan 8.6.3) after a change of basis that leaves it little to do, to the
-// eigenvectors of aT a (preconditioning it: Drmac & Veselic, SIAM J. Matrix Anal. Appl. 29, 2008).
+// One-sided Jacobi (Golub & Van Loan 8.6.3) after a change of basis to the eigenvectors of aT a, which leaves
+// it little to do (preconditioning: Drmac & Veselic, SIAM J. Matrix Anal. Appl. 29, 2008).
 TENSOR__FN int tensor__la_svd(double *a, int64_t m, int64_t n, double *u, int64_t rows, double *s, double *v,
                               double *g, double *w) {
     double scale = tensor__la_scale(a, m * n), most = 0;
@@ -18530,7 +18546,7 @@ TENSOR__FN int tensor__la_svd(double *a, int64_t m, int64_t n, double *u, int64_
     }
     for (int64_t i = 0; i < n && scale != 0; i++) { s[i] /= scale; }
 
-    // The rest of an orthonormal basis: the unit vector least covered, made orthogonal twice to all.
+    // The rest of an orthonormal basis: the unit vector least covered, made orthogonal to all others twice.
     for (; have < rows; have++) {
         double *x = u + have * m, least = 2;
         int64_t best = 0;
@@ -18554,7 +18570,7 @@ TENSOR__FN int tensor__la_svd(double *a, int64_t m, int64_t n, double *u, int64_
     return 1;
 }
 
-// One item in and out; turn: transposed. rows x cols are those of the copy in scratch.
+// Copies one item in and out; turn: transposed. rows x cols are those of the copy in scratch.
 TENSOR__FN void tensor__la_load(double *to, const tensor_arg_t *x, int64_t item, int turn) {
     int d = x->ndim - 2, r = d + turn, c = d + 1 - turn, size = tensor__sizes[x->dtype];
     const char *at = (const char *)x->data + tensor__offset_of(item, x->dims, x->strides, d) * size;
@@ -18815,7 +18831,7 @@ TENSOR_API tensor_t *(tensor_linalg_cholesky)(tensor_t *x, int upper) {
 
 TENSOR_API tensor_t *(tensor_cholesky)(tensor_t *x, int upper) { return (tensor_linalg_cholesky)(x, upper); }
 
-// Both with the batch dims of both. 0 = they do not fit, raised.
+// Expands both to the batch dims of both. 0 = they do not fit, raised.
 TENSOR__FN int tensor__la_pair(const char *op, tensor_t **a, tensor_t **b) {
     int n = 0;
     TENSOR__REFUSE_AS(0, (*a)->dtype != (*b)->dtype, DTYPE,
@@ -18894,7 +18910,7 @@ TENSOR__FRONT(linalg_inv, (tensor_t *x),
     tensor__named(tensor__self(), tensor__inv("linalg_inv", x), __func__))
 TENSOR__FRONT(inverse, (tensor_t *x), tensor__named(tensor__self(), tensor__inv("inverse", x), __func__))
 
-// Determinant, sign, log; the determinant alone stays unless `all`.
+// Determinant, sign, log; only the determinant is visible unless `all`.
 TENSOR__FN int tensor__det(tensor__op_t *o, tensor_t *x, int all) {
     if (!tensor__la_begin(o, TENSOR__ROW(LINALG_DET), x, NULL, 1)) { return 0; }
     for (int i = 0; i < 3; i++) { tensor__la_result(o, x->dtype, -1, -1); }
@@ -19117,8 +19133,7 @@ TENSOR_API tensor_t *(tensor_linalg_eigvalsh)(tensor_t *x, int upper) {
     return tensor__eigh(&o, x, upper, 0) ? o.out[0] : TENSOR__POISON;
 }
 
-// The arguments of pinv and matrix_rank are usable; x becomes as large as the batches of the tolerances. 0 =
-// raised.
+// Whether pinv's and matrix_rank's arguments are usable; expands x to the tolerances' batches. 0 = raised.
 TENSOR__FN int tensor__tolerates(const char *op, tensor_linalg_tolerance_args_t *a) {
     tensor_t **const each[2] = {&a->rtols, &a->atols};
     if (!tensor__no_surplus(op, a->site_, a->options_are_named_) ||
@@ -19144,7 +19159,7 @@ TENSOR__FN int tensor__tolerates(const char *op, tensor_linalg_tolerance_args_t 
     return a->x != TENSOR__POISON;
 }
 
-// Which of s count: the singular values, or the absolute eigenvalues, of a->x.
+// Which elements of s count: s are the singular values, or the absolute eigenvalues, of a->x.
 TENSOR__FN tensor_t *tensor__significant(const tensor_linalg_tolerance_args_t *a, tensor_t *s) {
     double eps = a->x->dtype == TENSOR_F64 ? 2.2204460492503131e-16 : 1.1920928955078125e-07;
     int64_t m = TENSOR__HIGH(a->x), n = TENSOR__WIDE(a->x);
@@ -19156,7 +19171,7 @@ TENSOR__FN tensor_t *tensor__significant(const tensor_linalg_tolerance_args_t *a
         rtol = a->atol > 0 ? 0 : usual;
     }
     tensor_t *rtols = a->rtols, *bound = tensor_amax_dim(s, -1, 1);
-    if (a->atols && !rtols && !(a->rtol > 0) && a->rtol != TENSOR_ZERO) {   // where there is an atol, 0
+    if (a->atols && !rtols && !(a->rtol > 0) && a->rtol != TENSOR_ZERO) {   // with an atol the default is 0
         rtols = tensor_mul_scalar(tensor_to(tensor_le_scalar(a->atols, 0), s->dtype), usual);
     }
     bound = rtols ? tensor_mul(bound, rtols) : tensor_mul_scalar(bound, rtol);
@@ -19269,7 +19284,7 @@ TENSOR__FN tensor_t *tensor__power(const char *op, tensor_t *x, int64_t n) {
     if (!tensor__la_usable(op, "x", x, 1)) { return TENSOR__POISON; }
     tensor_t *y = NULL;
     uint64_t left = n < 0 ? 0 - (uint64_t)n : (uint64_t)n;
-    if (!n) {                           // a function of x all the same, with the gradient 0
+    if (!n) {                           // still a function of x, with the gradient 0
         y = tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x));
         TENSOR__RETURN(tensor_where(tensor_ge_scalar(y, 0), y, x));
     }
@@ -19319,7 +19334,7 @@ TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
     v = tensor_add(tensor_matmul(r, v), tensor__polynomial(670442572800.0, r, 129060195264000.0, q,
                                                            7771770303897600.0, p, 64764752532480000.0, eye));
     tensor_t *y = tensor__solve(TENSOR__ROW(LINALG_SOLVE), tensor_sub(v, u), tensor_add(v, u), 0, 0);
-    tensor_t *solved = y;               // solve's gradient needs it; it is not the caller's to change
+    tensor_t *solved = y;               // solve's gradient needs it; the caller must not change it
     for (; s > 0; s--) { y = tensor_matmul(y, y); }
     y = tensor_to(y, dtype);
     TENSOR__RETURN(y == solved ? tensor_clone(y) : y);
@@ -19372,7 +19387,7 @@ TENSOR__FRONT(linalg_vector_norm, (tensor_t *x, double ord, const int64_t *dims,
     tensor__named(tensor__self(), tensor__vector_norm("linalg_vector_norm", x, ord, dims, n, keepdim),
                   __func__))
 
-// A decimal number with a point, or inf, -inf; NaN = neither. strtod wants the point of the locale.
+// A decimal number with a point, or inf, -inf; NaN = neither. strtod would expect the locale's decimal point.
 TENSOR__FN double tensor__ord(const char *ord) {
     char text[64];
     tensor__text_t t = {text, sizeof text, 0};
@@ -19509,7 +19524,7 @@ TENSOR__FN void tensor__grad_solve_triangular(tensor__grad_t *g) {
     g->gx[0] = upper ? tensor_triu(ga, unit) : tensor_tril(ga, -unit);
 }
 
-// The sum of two of which either may be absent.
+// The sum of two tensors, either of which may be absent.
 TENSOR__FN tensor_t *tensor__plus(tensor_t *a, tensor_t *b) {
     if (a && b) { return tensor_add(a, b); }
     if (a) { return a; }
@@ -19543,7 +19558,7 @@ TENSOR__FN void tensor__grad_det(tensor__grad_t *g) {
     g->gx[0] = tensor__plus(g->gx[0], tensor_mul(c, tensor__stretch(g->gy[0])));
 }
 
-// P L^-T (tril(LT gL, -1) + triu(gU UT)) U^-T for the square part; what is wide or tall follows from it.
+// P L^-T (tril(LT gL, -1) + triu(gU UT)) U^-T for the square part; wide and tall matrices follow from it.
 TENSOR__FN void tensor__grad_lu_factor(tensor__grad_t *g) {
     tensor_t *lu = tensor__grad_out(g, 0), *pivots = tensor__grad_out(g, 1), *gy = g->gy[0];
     if (!tensor__live(lu) || !tensor__live(pivots) || !gy) { return; }
@@ -19574,7 +19589,8 @@ TENSOR__FN void tensor__grad_lu_factor(tensor__grad_t *g) {
     g->gx[0] = tensor_scatter(tensor_zeros_like(all), -2, tensor__row_index(order, all), all);
 }
 
-// (gQ + Q copyltu(R gRT - gQT Q)) R^-T, copyltu(M) = tril(M) + tril(M, -1)T; a wide x is square and more.
+// (gQ + Q copyltu(R gRT - gQT Q)) R^-T, copyltu(M) = tril(M) + tril(M, -1)T; a wide x is a square one with
+// more columns.
 TENSOR__FN void tensor__grad_qr(tensor__grad_t *g) {
     tensor_t *q = tensor__grad_out(g, 0), *r = tensor__grad_out(g, 1);
     tensor_t *gq = g->gy[0], *gr = g->gy[1];
@@ -19653,7 +19669,7 @@ TENSOR__FN void tensor__grad_svd(tensor__grad_t *g) {
     g->gx[0] = tensor__plus(y, in ? tensor_matmul(tensor_matmul(u, in), vh) : NULL);
 }
 
-// -pT gT... written for p = pinv(x): -(p g' p)T + the parts outside range and kernel, g' = gT.
+// For p = pinv(x): -(p g' p)T + the parts outside range and kernel, g' = gT.
 TENSOR__FN void tensor__grad_pinv(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0), *p = tensor__grad_out(g, 0), *gt = tensor_mT(g->gy[0]);
     tensor_t *pt = tensor_mT(p), *k = tensor_matmul(gt, p), *kp = tensor_matmul(k, pt);
@@ -19665,13 +19681,12 @@ TENSOR__FN void tensor__grad_pinv(tensor__grad_t *g) {
 TENSOR__END
 
 // ------------------------------------------------------------------------------
-// >>impl-index                                     MARK: joining, indexing
+// >>impl-index                                     MARK: indexing
 //
 // All index kernels see x and index contiguous and walk index in order, so sums at one place are
-// deterministic. Every index is looked at before the first element is written. Indexing by several tensors
-// is one index_select over their dims joined. Rejected: atomic adds or a sort of the indices by threads
-// (the order of sums would vary), a check per element while writing (half a change would stay).
-// ------------------------------------------------------------------------------
+// deterministic. Every index is checked before the first element is written. Masks and indexing by several
+// tensors are in >>impl-join. Rejected: atomic adds or a sort of the indices by threads (the order of sums
+// would vary), a check per element while writing (half of a change would stay).
 
 TENSOR__FN int tensor__check_index(tensor_call_t *c, const tensor_arg_t *index, int64_t size) {
     int64_t block[TENSOR__BLOCK];
@@ -19733,7 +19748,7 @@ TENSOR__INLINE void tensor__add_elements(char *to, int sum, const char *from, in
     for (int64_t i = 0; i < n; i++) { d[i] += s[i]; }
 }
 
-// GATHER where index has x's sizes but along dim: a piece of the flat result, no multi-index to carry on.
+// GATHER where index has x's sizes except along dim: a piece of the flat result, without a multi-index.
 typedef struct tensor__gather_t {
     const char *x, *index;
     char *y;
@@ -19765,7 +19780,7 @@ TENSOR__FN void tensor__gather_task(void *arg, int64_t task, int worker) {
 #undef TENSOR__X
 }
 
-// *to = *to times, or the larger or smaller of it and *from; NaN wins.
+// *to = *to times *from, or the larger or smaller of both; NaN wins.
 TENSOR__FN void tensor__combine(char *to, const char *from, int dtype, int64_t how) {
     if (tensor__is_float(dtype)) {
         double a;
@@ -19797,7 +19812,8 @@ TENSOR__FN int tensor__by_rows(int id) {
     return id == TENSOR_OP_INDEX_SELECT || id == TENSOR_OP_INDEX_ADD || id == TENSOR_OP_INDEX_COPY;
 }
 
-// Sums of f32, f16 and bf16 are taken in double where many fall to an element on average: scratch for them.
+// Sums of f32, f16 and bf16 are taken in double where an element gets many terms on average: scratch for
+// them.
 TENSOR__FN uint64_t tensor__scratch_index(const tensor_call_t *c) {
     const tensor_arg_t *x = &c->arg[0], *index = &c->arg[1];
     int64_t n = x->dims[c->p->i[0]], each = c->row->id == TENSOR_OP_INDEX_ADD && n ? x->numel / n : 1;
@@ -19877,8 +19893,8 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
     return 0;
 }
 
-// INDEX: each element's indices (broadcast inputs) as one flat place; i[k] = size index k runs over, negative
-// ones count from its end.
+// INDEX: each element's indices (broadcast inputs) as one flat place; i[k] = the size that index k runs over;
+// negative indices count from its end.
 TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
     tensor_arg_t *y = &c->arg[c->nin];
     tensor__iter_t it;
@@ -19922,8 +19938,8 @@ TENSOR__FN tensor_t *tensor__places(tensor_t *const *index, const int64_t *sizes
     return tensor__finish(&o);
 }
 
-// Front of them: checks dtypes and shapes, makes everything contiguous. 0-d operands count as [1]. update: in
-// place, which needs a contiguous x; another is written back.
+// Front of these rows: checks dtypes and shapes, makes everything contiguous. 0-d operands count as [1].
+// update: in place, which needs a contiguous x; the result is copied back into any other x.
 TENSOR__FN tensor_t *tensor__index_op(const tensor__row_t *row, tensor_t *x, int64_t dim, tensor_t *index,
                                       tensor_t *src, int how,
                                       const tensor__in_place_t *update) {
@@ -19988,7 +20004,7 @@ TENSOR__FRONT(index_select, (tensor_t *x, int64_t dim, tensor_t *index),
 TENSOR__FRONT(gather, (tensor_t *x, int64_t dim, tensor_t *index),
     tensor__index_op(TENSOR__ROW(GATHER), x, dim, index, NULL, 0, NULL))
 
-// value as a tensor of dims with x's dtype and device, for the ops that take a tensor.
+// value as a tensor of the given dims with x's dtype and device, for the ops that take a tensor.
 TENSOR__FN tensor_t *tensor__spread(double value, const tensor_t *x, const int64_t *dims, int ndim) {
     return tensor_expand_n(tensor__filled("scalar", tensor__no_dims, 0, x->dtype, value, x), dims, ndim);
 }
@@ -20064,7 +20080,7 @@ TENSOR__X(INDEX_ADD, index_add) TENSOR__X(INDEX_COPY, index_copy) TENSOR__X(SCAT
 TENSOR__X(SCATTER_ADD, scatter_add)
 #undef TENSOR__X
 
-// By a mask over dim and not as rows copied, whose gradient would count an index that comes twice twice.
+// Made of a mask over dim, not of copied rows, whose gradient would count a repeated index twice.
 TENSOR_API tensor_t *(tensor_index_fill_tensor)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *value) {
     TENSOR__MARK2(x, value)
     TENSOR__TAKES(index)
@@ -20096,7 +20112,7 @@ TENSOR__MADE(index_add_alpha, (tensor_t *x, int64_t dim, tensor_t *index, tensor
 TENSOR_API tensor_t *(tensor_scatter_reduce_)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
                                               const char *reduce, int include_self) {
     TENSOR__MARK
-    // The gradient needs x as it was.
+    // The gradient needs x as it was before.
     tensor_t *was = th_->grad_mode ? tensor_clone(x) : x;
     TENSOR__RETURN(tensor_copy_(x, tensor_scatter_reduce(was, dim, index, src, reduce, include_self)));
 }
@@ -20125,7 +20141,7 @@ TENSOR__FN tensor_t *tensor__zeros_meta(const tensor__meta_t *m) {
     return tensor_zeros_n(m->dims, m->ndim, (tensor_dtype_t)m->dtype);
 }
 
-// g cut to the sizes of src's part that index reached, and put back into src's shape.
+// g is cut to the part of src that index reached, and put back into src's shape.
 TENSOR__FN tensor_t *tensor__grad_src(tensor__grad_t *g, tensor_t *part) {
     const tensor__meta_t *src = &g->node->in[2];
     if (part == TENSOR__POISON) { return part; }
@@ -20181,8 +20197,8 @@ TENSOR__FN void tensor__grad_scatter(tensor__grad_t *g) {
     }
 }
 
-// The largest, smallest: g shared by all that are equal to the result. A product without one factor: the
-// product over it, and where exactly one factor is 0, the product with a 1 in its place.
+// The largest, the smallest: all elements that are equal to the result share g. For a product: the product of
+// the others, and where exactly one factor is 0, the product with a 1 in its place.
 TENSOR__FN void tensor__grad_scatter_reduce(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0), *index = tensor__grad_in(g, 1), *src = tensor__grad_in(g, 2);
     tensor_t *gy = g->gy[0], *y = tensor__grad_out(g, 0);
@@ -20209,10 +20225,11 @@ TENSOR__FN void tensor__grad_scatter_reduce(tensor__grad_t *g) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-join                                     MARK: joining, repeating, building
+// >>impl-join                                      MARK: joining, masks, several indices, building
 //
-// Ops that lay tensors beside one another, repeat them or build them from a pattern: cat and stack write
-// into one result, the rest is made of views, index ops and fills. Rejected: a kernel per op.
+// Ops that lay tensors beside one another, select by a mask or by several index tensors, repeat tensors or
+// build them from a pattern: cat and stack write into one result; indexing by several tensors is one
+// index_select over their dims joined; the rest are views, index ops and fills. Rejected: a kernel per op.
 // ------------------------------------------------------------------------------
 
 TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
@@ -20220,7 +20237,7 @@ TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
     tensor__op_t o;
     if (!tensor__begin(&o, TENSOR__ROW(CAT), list, n)) { return TENSOR__POISON; }
 
-    // PyTorch's exception: [0] joins with any shape. Its dtype and history count.
+    // PyTorch's exception: [0] joins with any shape. Its dtype and history still count.
     int empty = 0;
     const tensor_t *first = NULL;
     for (int i = 0; i < n; i++) {
@@ -20346,7 +20363,7 @@ TENSOR_API tensor_t *(tensor_tile_n)(tensor_t *x, const int64_t *repeats, int n)
     return (tensor_repeat_n)(x, all, x->ndim);
 }
 
-// y, copied if it is a view of x or lies with gaps: what a function gives that is documented as new.
+// y, copied if it is a view of x or has gaps: for functions whose results are documented as new.
 TENSOR__FN tensor_t *tensor__not_view(tensor_t *y, const tensor_t *x) {
     int copy = y != TENSOR__POISON && (y->storage == x->storage || !(y->flags & TENSOR__CONTIGUOUS));
     return copy ? (tensor_clone)(y) : y;
@@ -20381,7 +20398,7 @@ TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *re
     TENSOR__REFUSE(tensor_item(tensor_min(repeats)) < 0, INDEX,
                    "repeat_interleave: repeats must not be negative");
 
-    // Each source row marks where its copies start; the running count of marks names the row of a place.
+    // Each source row marks where its copies start; the running count of marks is the row of a place.
     tensor_t *ends = tensor_cumsum(tensor_to(repeats, TENSOR_I64), 0), *starts = tensor_sub(ends, repeats);
     int64_t n = tensor_item_i64(tensor_select(ends, 0, -1)), room = n + 1;
     tensor_t *marks = tensor_zeros_n(&room, 1, TENSOR_I64);
@@ -20406,7 +20423,7 @@ TENSOR__FN int tensor__cpu_nonzero(tensor_call_t *c) {
     return 0;
 }
 
-// Places of the true elements of mask (bool) after it was broadcast to dims: [n], or [n, ndim] if apart.
+// Places of the true elements of mask (bool), broadcast to dims first: [n], or [n, ndim] if apart.
 TENSOR__FN tensor_t *tensor__true_places(tensor_t *mask, const int64_t *dims, int ndim, int apart) {
     TENSOR__MARK
     tensor__op_t o;
@@ -20425,7 +20442,7 @@ TENSOR_API tensor_t *(tensor_nonzero)(tensor_t *x) {
     TENSOR__RETURN(tensor__true_places(m, x->dims, x->ndim, 1));
 }
 
-// mask and x broadcast to one shape. 0 = they do not, raised.
+// Broadcasts mask and x to one shape. 0 = they do not fit, raised.
 TENSOR__FN int tensor__masked(const char *name, tensor_t *x, tensor_t *mask, int64_t *dims, int *ndim) {
     *ndim = 0;
     if (!TENSOR__USABLE(name, "x", x) || !TENSOR__USABLE(name, "mask", mask)) { return 0; }
@@ -20735,7 +20752,7 @@ TENSOR_API tensor_t *(tensor_combinations)(tensor_t *x, int r, int with_replacem
     TENSOR__REFUSE(most > 1e12, SHAPE, "combinations: %i of %d elements are too many (%g)", r, x->numel,
                    most);
 
-    // Each choice of i elements, in order, by every element that may come next.
+    // Each choice of i elements, in order, is combined with every element that may come next.
     tensor_t *all = tensor_arange(0, (double)x->numel, 1, TENSOR_I64), *at = tensor_unsqueeze(all, 1);
     for (int i = 1; i < r && tensor__live(at); i++) {
         tensor_t *list[2] = {tensor_repeat_interleave(at, x->numel, 0),
@@ -20829,14 +20846,14 @@ TENSOR_API tensor_t *(tensor_linalg_vander)(tensor_t *x, int64_t n) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-rearrange                                MARK: patterns of named dims
+// >>impl-rearrange                                 MARK: patterns of named dims
 //
 // rearrange and check read a pattern ("b (h d) -> b h d") into axes once, then view, permute and reshape.
 // The parser is one pass over the text and names the word that is wrong. Rejected: a cache of parsed
 // patterns (parsing costs less than the reshape's header).
 // ------------------------------------------------------------------------------
 
-// One word of a pattern. group: the dim it belongs to; k: which of the dims "..." stands for.
+// One word of a pattern. group: the dim it belongs to; k: which of the dims that "..." stands for.
 enum { TENSOR__AXES = 24 };
 typedef struct tensor__axis_t { const char *s; int64_t size; int n, group, k, number; } tensor__axis_t;
 
@@ -20862,7 +20879,7 @@ TENSOR__FN int tensor__same_word(const tensor__axis_t *a, const tensor__axis_t *
     return !a->number && !b->number && a->n == b->n && a->k == b->k && !memcmp(a->s, b->s, (size_t)a->n);
 }
 
-// Words of s up to end, "..." standing for dots dims. -> how many, -1 = cannot be read; *groups dims
+// The words of s up to end; "..." stands for `dots` dims. -> how many, -1 = cannot be read; *groups: dims
 TENSOR__FN int tensor__words(const char *s, const char *end, int dots, tensor__axis_t *axis, int *groups) {
     int n = 0, open = 0;
     *groups = 0;
@@ -20934,7 +20951,7 @@ TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t 
         left[i].size = sizes[c];
         given |= 1u << c;
     }
-    for (int g = 0; g < gl && !y; g++) {    // and of one name of each dim from x
+    for (int g = 0; g < gl && !y; g++) {    // and, from x, of one name in each dim
         int64_t known = 1, size = x->dims[g];
         int open = -1, bad = 0;
         for (int i = 0; i < nl; i++) {
@@ -21041,7 +21058,7 @@ TENSOR_API int (tensor_check_n)(tensor_t *x, const char *pattern, int64_t *const
         bad = count == TENSOR__AXES - 1 || !tensor__word(s, &word[count]) || (*s == '.' && dots >= 0);
         if (*s == '.') { dots = count; }
         if (bad) { break; }
-        slot[count] = -1;               // which name it is
+        slot[count] = -1;               // the number of the name
         if (word[count].number || *s == '.' || (*s == '_' && word[count].n == 1)) { continue; }
         for (int k = 0; k < count; k++) {
             if (slot[k] >= 0 && tensor__same_word(&word[k], &word[count])) { slot[count] = slot[k]; }
@@ -21087,9 +21104,9 @@ TENSOR_API int tensor_check_with(tensor_check_args_t a) {
 // ------------------------------------------------------------------------------
 // >>impl-sort                                      MARK: sorting, selection, counting
 //
-// Kernels turn a row into unsigned keys in PyTorch's order and give indices only: sorted by radix passes
-// (skipped where all keys share the digit), selected digit by digit from the top. Values are gathered by the
-// fronts, so gather's gradient serves all. Rows are cut over threads. Rejected: comparison sorts (every dtype
+// Kernels turn a row into unsigned keys in PyTorch's order and give only indices: sorted by radix passes
+// (skipped where all keys share the digit), selected digit by digit from the top. The fronts gather the
+// values, so gather's gradient serves all. Rows are cut over threads. Rejected: comparison sorts (every dtype
 // and NaN in each comparison).
 // ------------------------------------------------------------------------------
 
@@ -21204,7 +21221,7 @@ TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
     } else {
         falling = low;
     }
-    int nan_first = falling && !low;        // NaN is the largest, but the running minimum is NaN too
+    int nan_first = falling && !low;        // NaN is the largest value, but the running minimum of NaN is NaN
     uint64_t nan = cls == TENSOR__C_F32 ? UINT32_MAX : UINT64_MAX;
     tensor__entry_t *work = (tensor__entry_t *)c->scratch + (int64_t)worker * 2 * n;
     int64_t end = tensor__least((task + 1) * r->per, r->rows);
@@ -21292,7 +21309,7 @@ TENSOR__FN int tensor__cpu_order(tensor_call_t *c) {
     return 0;
 }
 
-// Front of these rows: dim moved last, where the result has count indices (< 0: as many as x).
+// Front of these rows: dim is moved to the end, where the result has count indices (< 0: as many as x).
 TENSOR__FN tensor_t *tensor__order(const tensor__row_t *row, tensor_t *x, int64_t dim, int64_t count,
                                    int64_t i0, int64_t i1, int64_t i2) {
     TENSOR__MARK
@@ -21366,7 +21383,7 @@ TENSOR__FN tensor_t *tensor__median_all(tensor_t *x, int64_t k) {
     }
     tensor_t *f = tensor__flat(x), *y = tensor__chosen(tensor_detach(f), 0, tensor__rank(f, k, 0), 1).values;
     if (y == TENSOR__POISON || !tensor_grad_enabled() || !tensor__needs_grad(f)) { return y; }
-    // The largest of those equal to it: its gradient is split evenly, as max's.
+    // The largest element shares its gradient evenly with all that are equal to it, as in max.
     tensor_t *same = tensor_logical_or(tensor_eq(f, y), tensor_logical_and(tensor_isnan(f), tensor_isnan(y)));
     return tensor_max(tensor_masked_select(f, same));
 }
@@ -21423,7 +21440,7 @@ TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int
         y = tensor_lerp(y, above, tensor_to(weight, x->dtype));
     }
 
-    // The dim of q goes in front, where dim was stays a 1 if kept.
+    // The dim of q is put in front; dim stays as a 1 if kept.
     y = tensor_movedim(keepdim ? tensor_movedim(tensor_unsqueeze(y, last), last, d) : y, -1, 0);
     return one ? tensor_squeeze(y, 0) : y;
 }
@@ -21441,7 +21458,7 @@ TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int
 TENSOR__X(quantile, 0) TENSOR__X(nanquantile, 1)
 #undef TENSOR__X
 
-// Runs of equal slices of x along dim (flat: of equal elements), in their sorted order or as they stand.
+// Runs of equal slices of x along dim (flat: of equal elements), in sorted order or in the order of x.
 TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t **inverse, tensor_t **counts,
                                     int sorted, const char *function) {
     TENSOR__MARK
@@ -21511,7 +21528,7 @@ TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t
 TENSOR__X(unique, 1) TENSOR__X(unique_consecutive, 0)
 #undef TENSOR__X
 
-// SEARCHSORTED: sorted rows, values; i[0] = right. As PyTorch: NaN goes last, NaN in sorted is never below.
+// SEARCHSORTED: sorted rows, values; i[0] = right. As PyTorch: NaN is last, and NaN in sorted is never below.
 typedef struct tensor__search_t { const tensor_call_t *c; int64_t n, per_row; } tensor__search_t;
 
 TENSOR__END
@@ -21667,7 +21684,7 @@ TENSOR_API tensor_t *(tensor_histc)(tensor_t *x, int64_t bins, double low, doubl
 // ------------------------------------------------------------------------------
 // >>impl-random                                    MARK: Philox, distributions
 //
-// Philox of a counter, which is the element's place: any thread can make any part. Rejected: rejection
+// Philox of a counter, which is the place of the element: any thread can make any part. Rejected: rejection
 // sampling with a running state (an element would depend on those before it).
 // ------------------------------------------------------------------------------
 
@@ -21693,7 +21710,7 @@ typedef struct tensor__random_t {
     int direct;                         // y is contiguous f32
 } tensor__random_t;
 
-// The low or the high half of a block, and a number of 53 bits in [0, 1) of it.
+// A number of 64 bits from the low or the high half of a block, and a number in [0, 1) of 53 bits of it.
 TENSOR__INLINE uint64_t tensor__word64(const uint32_t *w, int high) {
     return (uint64_t)w[2 * high + 1] << 32 | w[2 * high];
 }
@@ -21707,7 +21724,7 @@ TENSOR__INLINE void tensor__random_block(const int id, const tensor_call_t *c, i
     uint32_t w[4];
     for (int64_t i = 0; i < n; ) {
         int64_t e = first + i;
-        if (id == TENSOR_OP_RANDINT || id == TENSOR_OP_RAND) {        // two words an element
+        if (id == TENSOR_OP_RANDINT || id == TENSOR_OP_RAND) {        // two words per element
             tensor__philox(c->rng.seed, c->rng.offset, (uint64_t)e >> 1, w);
             uint64_t u = tensor__word64(w, e & 1);
             if (id == TENSOR_OP_RANDINT) {
@@ -21739,7 +21756,7 @@ TENSOR__INLINE void tensor__random_block(const int id, const tensor_call_t *c, i
     }
 }
 
-// id is a constant where this is inlined, once per row: no row reaches the numbers of another.
+// id is a constant where this is inlined, once per row, so that no row reaches the numbers of another.
 TENSOR__INLINE void tensor__random_task(const int id, void *arg, int64_t task, int worker) {
     tensor__random_t *r = (tensor__random_t *)arg;
     tensor_call_t *c = r->c;
@@ -21840,7 +21857,7 @@ TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
     return 0;
 }
 
-// RAND: numbers in [f0, f1), f[2] the greatest there is.
+// RAND: numbers in [f0, f1), f[2] the greatest possible one.
 TENSOR__FN void tensor__bounds(tensor__op_t *o, int dtype, double f0, double f1) {
     tensor__reals(o, f0, f1);
     if (o->row->id == TENSOR_OP_RAND) { o->params.f[2] = tensor__below(f1, f0, dtype); }
@@ -21855,7 +21872,7 @@ TENSOR__FN int tensor__in_dtype(const char *op, tensor_t *x, double low, double 
     return 1;
 }
 
-// like: whose device, NULL = the default one.
+// like: the tensor whose device is used, NULL = the default one.
 TENSOR__FN tensor_t *tensor__drawn(const tensor__row_t *row, const int64_t *dims, int ndim, int dtype,
                                    double f0, double f1, int64_t i0, int64_t i1, const tensor_t *like) {
     TENSOR__BEGIN0(o, row)
@@ -21886,7 +21903,7 @@ TENSOR_API tensor_t *(tensor_randint_n)(int64_t low, int64_t high, const int64_t
 TENSOR__X(RAND, rand_like) TENSOR__X(RANDN, randn_like)
 #undef TENSOR__X
 
-// Integers in [low, high) that the dtype of x rounds to no more.
+// Integers in [low, high) that rounding to the dtype of x does not change.
 TENSOR__FN tensor_t *tensor__integers(const char *op, tensor_t *x, int64_t low, int64_t high) {
     if (high > low && !tensor__in_dtype(op, x, (double)low, (double)(high - 1))) { return TENSOR__POISON; }
     tensor_t *y = (tensor_randint_n)(low, high, x->dims, x->ndim);
@@ -21937,7 +21954,7 @@ TENSOR_API tensor_t *(tensor_normal_size_n)(double mean, double std, const int64
                          NULL);
 }
 
-// Random numbers by elementwise parameters within 0..most, looked at before anything is drawn.
+// Random numbers by elementwise parameters within 0..most, which are checked before anything is drawn.
 TENSOR__FN tensor_t *tensor__draw_by(const tensor__row_t *row, tensor_t *p, double most) {
     tensor__op_t o;
     const char *name = row->name;
@@ -22089,13 +22106,14 @@ TENSOR_API tensor_t *(tensor_random_)(tensor_t *x, int64_t low, int64_t high) {
 TENSOR__END
 
 // ------------------------------------------------------------------------------
-// >>impl-autograd                                  MARK: leaves, saved values, custom functions
+// >>impl-autograd                                  MARK: leaves, hooks, custom functions
 //
-// Saved values hold storage and version, custom functions are rows like any other. Rejected: saving headers
-// (a saved output would be a cycle), numbers of versions per header (views share changes).
+// What the user calls to mark leaves, to read and set gradients, to hook them, and to define functions. A
+// custom function is a row like any other; its saved values are in >>impl-saved. Rejected: version numbers in
+// headers (views share changes).
 // ------------------------------------------------------------------------------
 
-// x is a leaf of no further graph; those that are there still name it.
+// x becomes a leaf of no further graph; graphs that exist still name it.
 TENSOR__FN void tensor__no_leaf(tensor_t *x) {
     if (!(x->flags & TENSOR__REQUIRES_GRAD)) { return; }
     x->flags = (uint8_t)((x->flags & ~TENSOR__REQUIRES_GRAD) | TENSOR__ONCE_LEAF);
@@ -22138,7 +22156,7 @@ TENSOR_API tensor_t *(tensor_detach_)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     if (!TENSOR__USABLE("detach_", "x", x)) { return TENSOR__POISON; }
     TENSOR__REFUSE(x->base, AUTOGRAD, "detach_: x %t is a view; use tensor_detach", x);
-    tensor__renode(th, x, NULL, 0);         // views that are there keep the history they have
+    tensor__renode(th, x, NULL, 0);         // existing views keep their history
     tensor__no_leaf(x);
     return x;
 }
@@ -22148,13 +22166,14 @@ TENSOR__FN tensor_t *tensor__whole(tensor_t *x, tensor_t *g) {
     if (!tensor__rows_of(g)) { return g; }
     TENSOR__MARK
     uint8_t modes = th_->modes;
-    th_->modes = (uint8_t)(modes & ~TENSOR__INFERRING);         // it stays, whatever mode asks for it
+    th_->modes = (uint8_t)(modes & ~TENSOR__INFERRING);         // the result stays, whatever mode asks for it
     tensor_t *y = tensor_index_add_(tensor_zeros_like(x), 0, tensor_relu(g->grad), g);
     th_->modes = modes;
     return tensor__tidy(th_, mark_, y);
 }
 
-// The lock of x's gradient, under which kernels run: on this thread alone, if the program has its own jobs.
+// The lock of x's gradient, under which kernels run: on this thread alone, if the program has jobs of its
+// own.
 TENSOR__FN tensor__thread_t *tensor__grad_lock(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     tensor__spin(&x->lock);
@@ -22210,8 +22229,8 @@ TENSOR_API int (tensor_set_grad_enabled)(int on) {
     return was;
 }
 
-// The hooks of output k on *g, a library reference; k < 0: those that look at a leaf. A hook may remove any.
-// 0 = failed, raised.
+// Runs the hooks of output k on *g, a library reference; k < 0: the hooks that look at a leaf. A hook may
+// remove any hook. 0 = failed, raised.
 TENSOR__FN int tensor__run_hooks(tensor__thread_t *th, tensor__extra_t *e, int32_t k, tensor_t **g,
                                  tensor_t *leaf) {
     for (int64_t last = 0;;) {
@@ -22299,7 +22318,7 @@ TENSOR_API int (tensor_remove_hook)(int64_t handle) {
     return 1;
 }
 
-// A user's function: its saved values are inputs or the result, by index; others are kept as constants.
+// A user's function: its saved values are inputs or results, by index; others are kept as constants.
 struct tensor_function_ctx_t {
     const tensor_function_t *fn;
     void *user;
@@ -22439,7 +22458,7 @@ TENSOR_API int (tensor_mark_dirty)(tensor_function_ctx_t *ctx, int i) {
     }
     if (!tensor__custom_index(ctx, "mark_dirty", i, n, 0)) { return TENSOR_ERR_INDEX; }
     tensor_t *x = ctx->inputs[i];
-    th->grad_mode = (uint8_t)ctx->tracks;       // the caller's rules, not those inside forward
+    th->grad_mode = (uint8_t)ctx->tracks;       // the rules of the caller, not those inside forward
     int ok = tensor__update_allowed(th, ctx->fn->name, x, ctx->tracks);
     th->grad_mode = 0;
     if (!ok) { return th->error.code; }
@@ -22470,14 +22489,15 @@ TENSOR_API const char *(tensor_grad_fn_name)(tensor_t *x) {
 TENSOR_API void *(tensor_function_user)(tensor_function_ctx_t *ctx) { return ctx ? ctx->user : NULL; }
 
 TENSOR__FN void tensor__grad_custom(tensor__grad_t *g) {
-    // its own: other threads may run it too
+    // a copy of its own: other threads may run the node too
     tensor_function_ctx_t c = *(tensor_function_ctx_t *)g->node->custom;
     c.g = g;
     int code = c.fn->backward(&c, (tensor_grad_output)(&c, 0), g->gx, g->node->nin);
     if (code && !g->th->error.code) { tensor__fail(g->th, code, "%s: backward failed", c.fn->name); }
 }
 
-// Ends an inner scope; y (NULL = none) and the tensors of the list, if it owns them, go to the scope around.
+// Ends an inner scope; y (NULL = none) and the tensors of the list, if the scope owns them, go to the
+// enclosing scope.
 TENSOR__FN void tensor__scope_hand(tensor__thread_t *th, tensor_scope_t s, tensor_t *y, tensor_t **list,
                                    int n) {
     if (!s.thread) { return; }
@@ -22496,7 +22516,7 @@ TENSOR__FN void tensor__scope_hand(tensor__thread_t *th, tensor_scope_t s, tenso
     }
 }
 
-// Which input a result is that forward changed in place, -1 = it is none.
+// Which input a result is that forward changed in place, -1 = none.
 TENSOR__FN int tensor__dirty_input(const tensor_function_ctx_t *c, const tensor_t *y) {
     for (int i = 0; i < c->n && i < 32; i++) {
         if ((c->dirty >> i & 1) && c->inputs[i] == y) { return i; }
@@ -22530,7 +22550,7 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
             continue;
         }
         for (int j = 0; j < k; j++) { again |= c->out[j] == y; }
-        // What forward did not make itself, an input or a captured tensor, gets a header of its own.
+        // A result that forward did not make itself, an input or a captured tensor, gets a header of its own.
         if (again || y->home != th || y->slot < s.mark || y->base || TENSOR__ATOMIC_LOAD(&y->refs) != 1) {
             c->out[k] = (tensor_detach)(y);
         }
@@ -22608,20 +22628,20 @@ TENSOR_API tensor_t *(tensor_apply)(const tensor_function_t *fn, void *user, ten
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-checkpoint                               MARK: recomputing in place of saving
+// >>impl-checkpoint                                MARK: recomputing in place of saving
 //
-// A checkpoint drops the graph between its inputs and outputs and runs the function again when backward
-// gets there, with the random streams and modes of the first run. Rejected: saving what is cheap and
-// recomputing the rest (what is cheap is the user's knowledge).
+// A checkpoint drops the graph between its inputs and outputs and runs the function again when backward gets
+// there, with the random streams and modes of the first run. Rejected: saving cheap values and recomputing
+// the rest (only the user knows what is cheap).
 // ------------------------------------------------------------------------------
 
 // The nodes that fn made: their saved values are dropped at once, and taken from the nodes that fn makes when
 // it is run again. Rejected: one node for the whole of fn (no autograd_grad, no second derivatives, captured
 // parameters need a pass inside the pass).
 typedef struct tensor__region_t {
-    tensor__count_t refs;               // nodes alive, and who works on it
+    tensor__count_t refs;               // nodes alive, and threads that work on it
     tensor__count_t lock;               // of node, of what the nodes saved while used == 2, and of worker
-    tensor__thread_t *worker;           // who runs fn again, or NULL
+    tensor__thread_t *worker;           // the state that runs fn again, or NULL
     tensor_fn_t fn;
     void *user;
     tensor_generator_t rng;
@@ -22653,7 +22673,7 @@ TENSOR__FN tensor_t *tensor__as_leaf(tensor_t *x, int requires_grad) {
     return t;
 }
 
-// The storages that something besides the nodes of a list holds for as long as they live: leaves, inputs.
+// The storages that something other than the nodes of a list holds for as long as they live: leaves, inputs.
 // 0 = out of memory, raised.
 TENSOR__FN int tensor__held_outside(tensor__thread_t *th, const tensor__region_t *r,
                                     tensor__node_t *const *list, tensor__map_t *held) {
@@ -22747,7 +22767,7 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
     return ok ? th->fresh = y : TENSOR__POISON;
 }
 
-// Takes what m saved. 0 = it is not the operation n was.
+// Takes what m saved. 0 = m is not the operation that n was.
 TENSOR__FN int tensor__region_take(tensor__node_t *n, tensor__node_t *m) {
     int same = n->row == m->row && n->nin == m->nin && n->nsaved == m->nsaved && !n->custom == !m->custom;
     for (int i = 0; i < n->nsaved && same; i++) {
@@ -22827,8 +22847,8 @@ TENSOR__FN int tensor__waits(const tensor__thread_t *th) {
     return w != NULL;
 }
 
-// Makes what n saved. A pass in another thread may want the same: it waits, so that fn runs in one thread at
-// a time and once. 0 = failed, raised.
+// Makes again what n saved. A pass in another thread may need the same values: it waits, so that only one
+// thread runs fn, and only once. 0 = failed, raised.
 TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n) {
     tensor__region_t *r = n->extra->region;
     tensor__spin(&r->lock);
@@ -22856,10 +22876,9 @@ TENSOR__END
 // >>impl-engine                                    MARK: backward
 //
 // Nodes reached by a gradient wait in a heap by sequence number; the highest goes first, so every consumer of
-// a value is done before its maker. Gradient slots belong to the pass, found by a small hash of the node:
-// passes may nest and run in several threads over one graph. Rejected: counting dependencies first (a second
-// walk of the graph); only a pass that asks for some inputs, or meets hooks, looks ahead.
-// ------------------------------------------------------------------------------
+// a value is done before its maker. Gradient slots belong to the pass (>>impl-graph), so passes may nest and
+// run in several threads over one graph. Rejected: counting dependencies first (a second walk of the graph);
+// only a pass that asks for some inputs, or meets hooks, looks ahead.
 
 TENSOR__FN tensor__hooked_t *tensor__pass_hooked(tensor__thread_t *th, tensor__pass_t *p, tensor_t *leaf) {
     int64_t *i = tensor__map_put(th, &p->places, leaf);
@@ -22877,7 +22896,7 @@ TENSOR__FN tensor__hooked_t *tensor__pass_hooked(tensor__thread_t *th, tensor__p
     return h;
 }
 
-// The places of what is asked for. 0 = failed, raised.
+// The places of the inputs asked for. 0 = failed, raised.
 TENSOR__FN int tensor__plan_inputs(tensor__thread_t *th, tensor__pass_t *p, uint64_t nodes) {
     p->more = (int32_t *)tensor__memory(th, ((uint64_t)p->ninputs + 1) * sizeof *p->more);
     int ok = p->more && tensor__map_room(th, &p->places, nodes + (uint64_t)p->ninputs);
@@ -22916,7 +22935,7 @@ TENSOR__FN int tensor__plan(tensor__thread_t *th, tensor__pass_t *p, tensor_t *c
 
 // Whether nobody else can see t's data: it may be added to in place.
 TENSOR__INLINE int tensor__alone(const tensor__thread_t *th, const tensor_t *t, int refs) {
-    if (t->slot >= 0 && (t->home != th || t->slot < th->pass_mark)) { return 0; }      // the user's
+    if (t->slot >= 0 && (t->home != th || t->slot < th->pass_mark)) { return 0; }      // it is the user's
     return TENSOR__ATOMIC_LOAD(&t->refs) == refs && !t->base && TENSOR__ATOMIC_LOAD(&t->storage->refs) == 1;
 }
 
@@ -22924,7 +22943,7 @@ TENSOR__INLINE int tensor__exclusive(const tensor__thread_t *th, const tensor_t 
     return (t->flags & TENSOR__CONTIGUOUS) && tensor__alone(th, t, refs);
 }
 
-// sum += g, where nothing is recorded. 0 = failed, raised.
+// Adds g to sum, where nothing is recorded. 0 = failed, raised.
 TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g) {
     const tensor__isa_t *isa = th->ctx->plain;
     int64_t n = sum->numel;
@@ -22958,8 +22977,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__accumulate_more(tensor__thread_t *th, te
     return tensor__replace(sum, (tensor_add)(old, g));
 }
 
-// *sum += g; *sum is a library reference: the first has that of the pass' scope, if it is in it. 0 = failed,
-// raised.
+// *sum += g; *sum is a library reference: the first gradient takes that of the pass's scope, if it is in it.
+// 0 = failed, raised.
 TENSOR__INLINE int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tensor_t *g, int create) {
     if (*sum) { return tensor__accumulate_more(th, sum, g, create); }
     *sum = g;
@@ -22972,7 +22991,7 @@ TENSOR__INLINE int tensor__accumulate(tensor__thread_t *th, tensor_t **sum, tens
     return 1;
 }
 
-// a + b, of which one is by rows: both by rows, one behind the other, else in the shape of the leaf.
+// a + b, at least one of which is by rows: if both are, one behind the other; else in the shape of the leaf.
 TENSOR__FN tensor_t *tensor__rows_add(tensor_t *leaf, tensor_t *a, tensor_t *b) {
     tensor_t *const list[4] = {a, b, a->grad, b->grad};
     int rows = tensor__rows_of(a) && tensor__rows_of(b);
@@ -22983,7 +23002,7 @@ TENSOR__FN tensor_t *tensor__rows_add(tensor_t *leaf, tensor_t *a, tensor_t *b) 
     return tensor__replace(&y->grad, tensor_cat_n(list + 2, 2, 0)) ? y : TENSOR__POISON;
 }
 
-// Before the first gradient by rows is made; merge adds up equal rows.
+// Called before the first gradient by rows is made; merge adds up equal rows.
 TENSOR__FN void tensor__know_rows(tensor__thread_t *th, tensor__merge_fn *merge) {
     tensor__late_t *late = &th->ctx->late;
     TENSOR__LOCK(&th->ctx->mutex);
@@ -22995,10 +23014,10 @@ TENSOR__FN void tensor__know_rows(tensor__thread_t *th, tensor__merge_fn *merge)
     TENSOR__UNLOCK(&th->ctx->mutex);
 }
 
-// -> NULL: there are none
+// -> NULL if no gradient is by rows
 TENSOR__FN tensor__merge_fn *tensor__merge_rows(void) { return tensor__self()->ctx->late.merge_rows; }
 
-// leaf.grad += g. A gradient nobody else sees is taken as it is.
+// leaf.grad += g. A gradient that nobody else sees becomes the leaf's gradient itself.
 TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *g, int create) {
     tensor__grad_lock(leaf);
     tensor_t *old = leaf->grad;
@@ -23074,12 +23093,12 @@ TENSOR__FN int tensor__leaf_done(tensor__thread_t *th, tensor__pass_t *p, tensor
     return ok && e->run_hooks(th, e, -1, NULL, leaf);
 }
 
-// The gradients of n's outputs are complete. 1 = go on with n, 0 = nothing beyond it is asked for, -1 =
-// failed, raised.
+// The gradients of n's outputs are complete. 1 = go on with n, 0 = nothing that is asked for is beyond it, -1
+// = failed, raised.
 TENSOR__FN TENSOR__NOINLINE int tensor__arrived(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
     tensor__node_t *n = s->node;
     int64_t first = p->inputs ? tensor__map_get(&p->places, n) : 0;
-    int go = first == 0;                // none of them is asked for: what was on the way here goes on
+    int go = first == 0;                // no output of n is asked for: go on
     for (int k = 0; k < n->nout; k++) {
         if (!s->g[k]) { continue; }
         if (n->extra) {
@@ -23119,8 +23138,8 @@ TENSOR_API int (tensor_set_detect_anomaly)(int on) {
     return was;
 }
 
-// The gradient of a slice goes straight into the sum of what it was cut from, if there is one: splitting a
-// tensor costs one tensor of zeros, not one a part. 1 = done or failed, raised; 0 = not so.
+// Adds the gradient of a slice directly to the sum of the tensor it was cut from, if there is one: splitting
+// a tensor costs one tensor of zeros, not one per part. 1 = done or failed, raised; 0 = not possible.
 TENSOR__FN int tensor__slice_into(tensor__grad_t *to) {
     tensor__pass_t *p = to->run;
     const tensor__edge_t *e = &to->node->edge[0];
@@ -23179,8 +23198,8 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     th->device = device;
     int ok = th->error.code == 0;
 
-    // One tensor for two inputs: sums must not meet. What waits in a slot is added to only where it is alone,
-    // what a leaf took for its own always.
+    // One tensor for two inputs: their sums must be separate. A tensor in a slot is added to only where
+    // nobody else holds it; a tensor that a leaf has taken over is always added to.
     for (int i = 1; i < n->nin && n->nin <= TENSOR__MAX_IN; i++) {
         for (int k = 0; k < i; k++) {
             int owned = gx[i] != s->g[0] || !n->edge[i].node || !n->edge[k].node;
@@ -23212,7 +23231,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
         if (n->custom) { tensor__custom_drop(th, n->custom); }
         n->used = 1;
     } else if (n->used == 3) {
-        for (int i = 0; i < n->nsaved; i++) {       // in their packed form again
+        for (int i = 0; i < n->nsaved; i++) {       // keeps only their packed form
             if (!n->extra->packed[i] || !n->saved[i].storage) { continue; }
             tensor__storage_drop(th, n->saved[i].storage);
             n->saved[i].storage = NULL;
@@ -23287,7 +23306,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
         }
         tensor__node_drop(th, s.node);
     }
-    for (int i = 0; i < ni; i++) {              // the hooks of leaves that were asked for
+    for (int i = 0; i < ni; i++) {              // the hooks of leaves that are asked for
         if (!ok || inputs[i]->node || !found[i] || !(inputs[i]->flags & TENSOR__HOOKED)) { continue; }
         int64_t same = tensor__map_get(&p->places, inputs[i]) - 1;
         if (same < 0 || same == i) {
@@ -23298,7 +23317,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
             found[i] = tensor__hold(found[same]);
         }
     }
-    for (int64_t i = 0; i < p->hooked_count; i++) {  // those an edge of which got no gradient
+    for (int64_t i = 0; i < p->hooked_count; i++) {  // leaves with an edge that got no gradient
         if (ok) { ok = tensor__leaf_done(th, p, &p->hooked[i]); }
         if (p->hooked[i].sum) { tensor__drop(p->hooked[i].sum); }
         tensor__drop(p->hooked[i].leaf);
@@ -23385,14 +23404,14 @@ TENSOR_API int (tensor_autograd_grad)(tensor_t *const *outputs, int no, tensor_t
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-calculus                                 MARK: vjp, jvp, jacobian, hessian
+// >>impl-calculus                                  MARK: vjp, jvp, jacobian, hessian
 //
-// Products with Jacobians and whole ones, by backward alone: jvp is the double-vjp trick, so that every op
-// with a gradient has it. Rejected: forward mode (a second rule per op).
+// Products with Jacobians and whole Jacobians, by backward alone: jvp is the double-vjp trick, so that every
+// op with a gradient has it. Rejected: forward mode (a second rule per op).
 // ------------------------------------------------------------------------------
 
-// Seeds times d outs / d x: a tensor for each x, zeros where nothing depends on it; NULL for x that is NULL
-// or wants no gradient. outs may be NULL or without graph. 0 = failed, raised.
+// Seeds times d outs / d x: a tensor for each x, zeros where nothing depends on it; NULL for an x that is
+// NULL or needs no gradient. outs may be NULL or without graph. 0 = failed, raised.
 TENSOR__FN int tensor__pull(tensor__thread_t *th, tensor_t *const *outs, tensor_t *const *seeds, int m,
                             tensor_t *const *x, int n, tensor_t **results, int flags) {
     tensor_t **o = (tensor_t **)tensor__memory(th, 2 * ((uint64_t)m + (uint64_t)n + 1) * sizeof *o);
@@ -23419,7 +23438,7 @@ TENSOR__FN int tensor__pull(tensor__thread_t *th, tensor_t *const *outs, tensor_
     return ok;
 }
 
-// d outs / d x times v, as the derivative by u of what pulls u back.
+// d outs / d x times v, as the derivative with respect to u of the product that pulls u back.
 TENSOR__FN int tensor__push(tensor__thread_t *th, tensor_t *const *outs, int m, tensor_t *const *x, int n,
                             tensor_t *const *v, tensor_t **results, int flags) {
     tensor_t **u = (tensor_t **)tensor__memory(th, ((uint64_t)m + (uint64_t)n + 1) * sizeof *u);
@@ -23468,8 +23487,8 @@ TENSOR__FN int tensor__jacobian_of(tensor__thread_t *th, tensor_t *y, tensor_t *
     return ok;
 }
 
-// What all of them begin and end with: leaves of their own for fn (under CREATE_GRAPH views that belong to
-// the inputs' graph), fn's value, gradients where those are wanted; the results go to the scope around.
+// The beginning and end of all these functions: leaves of their own for fn (under CREATE_GRAPH views that
+// belong to the inputs' graph), fn's value, the gradients wanted; the results go to the enclosing scope.
 typedef struct tensor__calculus_t { tensor__thread_t *th; tensor_scope_t s; tensor_t **x, **g, *y;
     } tensor__calculus_t;
 
@@ -23566,10 +23585,10 @@ TENSOR_API tensor_t *(tensor_vhp)(tensor_fn_t fn, void *user, tensor_t *const *i
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-gradcheck                                MARK: gradients against differences
+// >>impl-gradcheck                                 MARK: gradients against differences
 //
-// Gradients by backward against central differences in f64, projected on random weights; gradgradcheck
-// does the same to the gradients. What differs most is named with its place. Rejected: whole Jacobians
+// Gradients by backward against central differences in f64, projected on random weights; gradgradcheck does
+// the same to the gradients. The text names the largest difference and its place. Rejected: whole Jacobians
 // (their cost is the square).
 // ------------------------------------------------------------------------------
 
@@ -23704,7 +23723,7 @@ TENSOR__FN tensor_t *tensor__gradients_of(tensor_t *const *inputs, int n, void *
         for (int i = 0; i < m; i++) {
             if (grads[i]) { parts[k++] = tensor__flat(grads[i]); }
         }
-        r = k ? tensor_cat_n(parts, k, 0) : tensor_scalar(0, TENSOR_F64);       // nothing reached: constants
+        r = k ? tensor_cat_n(parts, k, 0) : tensor_scalar(0, TENSOR_F64);       // all are constants
     }
     r = s.thread ? (tensor_scope_return)(s, r) : r;
     tensor__memory_free(th, wanted);
@@ -23759,7 +23778,7 @@ TENSOR__FN void tensor__print_newline(tensor__printer_t *p, int spaces) {
     for (int i = 0; i < spaces; i++) { tensor__puts(&p->s, " "); }
 }
 
-// snprintf writes the decimal point of the locale, of one byte or more: a point replaces it. -> new length
+// snprintf writes the locale's decimal point, of one byte or more: puts a point there. -> new length
 TENSOR__FN int tensor__own_point(char *number) {
     char *at = number;
     while (*at == '-' || (*at >= '0' && *at <= '9')) { at++; }
@@ -23785,7 +23804,7 @@ TENSOR__FN int tensor__print_float(const tensor__printer_t *p, double v, char *b
     return tensor__own_point(b);
 }
 
-// The element at an offset as it is printed, and its length.
+// Writes the element at an offset as it is printed. -> its length
 TENSOR__FN int tensor__number(const tensor__printer_t *p, int64_t offset, char *b, size_t room) {
     const char *at = (const char *)p->x->storage->data + offset * tensor__sizes[p->x->dtype];
     if (p->x->dtype == TENSOR_BOOL) { return snprintf(b, room, "%s", *at ? "True" : "False"); }
@@ -23833,7 +23852,7 @@ TENSOR__FN void tensor__print_dim(tensor__printer_t *p, int d, int64_t offset) {
     tensor__puts(&p->s, "]");
 }
 
-// What the numbers have in common; only finite ones that are not 0 count.
+// The common properties of the numbers; only finite ones that are not 0 count.
 typedef struct tensor__span_t {
     double lo, hi;                  // of their magnitudes
     int whole, any;
@@ -23890,13 +23909,13 @@ TENSOR__FN void tensor__print_numbers(tensor__printer_t *p) {
     tensor__print_dim(p, 0, p->x->offset);
 }
 
-// ", text", on a line of its own if the last one would pass 80 columns.
+// Appends ", text", on a line of its own if the last one would pass 80 columns.
 TENSOR__FN void tensor__print_suffix(tensor__printer_t *p, const char *text) {
     size_t used = p->s.length - p->line + 2;
     tensor__puts(&p->s, ",");
     if (used + strlen(text) + 2 > 80) {
         tensor__print_newline(p, p->indent);
-        p->line += 2;               // PyTorch counts two columns less behind such a break
+        p->line += 2;               // PyTorch counts two columns less after such a break
     } else {
         tensor__puts(&p->s, " ");
     }
@@ -23991,9 +24010,8 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
 
 // ------------------------------------------------------------------------------
 // >>impl-table                                     MARK: rows, stamps, internals
-//
-// Tables come from the X-macro lists, stamps are plain functions that the macros of >>sites call. Rejected:
-// registration at start (order of initialisation, writable tables).
+// Tables are expanded from the X-macro lists; stamps are plain functions that the macros of >>sites call.
+// Rejected: registration at start (order of initialisation, writable tables).
 // ------------------------------------------------------------------------------
 
 // The fifth meaning of a formula's text: which operands it reads, as a mask.
@@ -24041,8 +24059,8 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
 #define F_ERFINV(a) TENSOR__READ(a)
 #define F_POLYGAMMA(n, x) TENSOR__READ(x)
 
-// A row is reached by its accessor alone, so that the compiler and the linker drop those that a program does
-// not name, with their kernels and gradients.
+// A row is reached by its accessor alone, so that the compiler and the linker drop the rows that a program
+// does not name, with their kernels and gradients.
 #define NOGRAD NULL
 #define TENSOR__ROW_OF(ID, name, n, kind, saves, grad, cast, lo, hi, doc, ...)                               \
     TENSOR__FN const tensor__row_t *tensor__row_##ID(void) {                                                 \
@@ -24057,7 +24075,7 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
         return &row;                                                                                         \
     }
 
-// By kind: DBL rows have no vector body, NUM rows alone one of integers.
+// By kind: DBL rows have no vector body, only NUM rows have one of integers.
 #define TENSOR__VECTOR_FLT(f) {TENSOR__PASSES_OF(f)}
 #define TENSOR__VECTOR_NUM(f) {TENSOR__PASSES_OF(f)}
 #define TENSOR__VECTOR_DBL(f) {NULL}
@@ -24146,7 +24164,7 @@ TENSOR__INLINE void tensor__stamp(tensor_t *t, const char *site) {
     if (t->node && !t->node->site) { t->node->site = site; }
 }
 
-// The device hears where its calls were made.
+// Tells the device where its calls were made.
 TENSOR__FN TENSOR__NOINLINE void tensor__tell_site(tensor__thread_t *th, const char *site) {
     const tensor_backend_t *b = th->ctx->backend[1];
     th->away = 0;
@@ -24172,7 +24190,7 @@ TENSOR_API tensor_t *tensor__at(const char *site, tensor_t *t) {
     return t;
 }
 
-// One of several results.
+// Stamps one of several results.
 TENSOR__FN void tensor__at_each(const char *site, tensor_t *t) {
     if (!site || !t) { return; }
     if (t == TENSOR__POISON) {
