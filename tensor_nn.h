@@ -37,16 +37,17 @@
 // OPTIONS    Designated initialisers: nn_conv2d(3, 64, 3, .stride = 2, .padding = 1). 0 = PyTorch's default,
 //            TENSOR_ZERO a real zero. Without macros: nn_conv_args_t a = nn_conv_defaults(); ...;
 //            nn_conv2d_with(a).
-// OBJECTS    Modules, optimizers, loaders and readers belong to the context: freed one by one (nn_free,
-//            nn_optimizer_free, nn_data_loader_free, nn_safetensors_close) or all by tensor_shutdown, in any
-//            order. Constructors return NULL on failure, and functions given NULL return poison or the code:
-//            one check of tensor_ok() is enough.
-// TRAINING   nn_zero_grad(opt); tensor_backward(loss); nn_step(opt); and tensor_scope_reset for the step's
-//            tensors.
+// OBJECTS    Modules, optimizers, loaders and readers belong to the context. They are freed one by one
+//            (nn_free, nn_optimizer_free, nn_data_loader_free, nn_safetensors_close) or all together by
+//            tensor_shutdown, in any order. Constructors return NULL on failure. Functions that are given
+//            NULL return poison or the code, so one check of tensor_ok() is enough.
+// TRAINING   nn_zero_grad(opt); tensor_backward(loss); nn_step(opt); then tensor_scope_reset frees the
+//            tensors of the step.
 // THREADS    A module may run forward on several threads at once if none of them changes it; dropout draws
 //            from the calling thread's generator. To serve while training: nn_clone and nn_copy_state.
-// FILES      safetensors, as PyTorch's users exchange them: torch.save(...) files are refused; in Python
-//            safetensors.torch.save_file(model.state_dict(), "m.safetensors") writes what nn_load reads.
+// FILES      safetensors, which PyTorch's users exchange as well. Files of torch.save(...) are refused; in
+//            Python, safetensors.torch.save_file(model.state_dict(), "m.safetensors") writes what nn_load
+//            reads.
 // ------------------------------------------------------------------------------
 
 #ifdef __cplusplus
@@ -57,15 +58,16 @@ extern "C" {
 // >>functional                                     MARK: torch.nn.functional
 //
 // One args struct per function with options: tensor_conv2d(x, w, b, .stride = 2, .padding = 1). In such a
-// call a member that is 0 has PyTorch's default and TENSOR_ZERO is a real zero; tensor_conv2d_with(a) takes
-// the members literally, and tensor_conv_defaults() fills them. Before the options stand PyTorch's first
-// arguments in its order: tensor_max_pool2d(x, 2, 2); one too many warns, and is an error at run time (in C++
-// at once). f16 and bf16 are computed in f32. Rejected: long positional lists (nobody can read them).
+// call a member that is 0 has PyTorch's default and TENSOR_ZERO is a real zero. tensor_conv2d_with(a) takes
+// the members literally, and tensor_conv_defaults() fills them. PyTorch's first arguments come before the
+// options, in its order: tensor_max_pool2d(x, 2, 2). One argument too many gives a warning in C and is an
+// error at run time; in C++ it is an error of the compiler. f16 and bf16 are computed in f32.
+// Rejected: long positional lists (nobody can read them).
 // All: -> new, contiguous, dtype of the input;  errors SHAPE, DTYPE, OUT_OF_MEMORY, each naming the argument
 // ------------------------------------------------------------------------------
 
-// Members with initialisers make the structs non-POD, which clang++ dislikes to see returned from C; the
-// layout stays C's.
+// Members with initialisers make the structs non-POD. clang++ warns when a function of C returns such a
+// struct; the layout is C's all the same.
 #if defined(__cplusplus) && defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wreturn-type-c-linkage"
@@ -73,29 +75,30 @@ extern "C" {
 
 // y = x wT + b over the last dim.
 //   x       [..., in] f32/f64/f16/bf16
-//   weight  [out, in], dtype of x; or [in]: one output, without a dim of its own
+//   weight  [out, in], dtype of x; or [in]: one output, and y has no dim for it
 //   bias    [out], dtype of x; 0-d or [1] beside a weight [in]; NULL = none
 //   -> new [..., out] or [...];  grad dx = g w, dw = gT x, db = sum of g;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_linear(tensor_t *x, tensor_t *weight, tensor_t *bias);
-// tensor_relu, tensor_gelu_tanh of it, in one op: the same numbers, one tensor less. On CUDA, as
-// torch._addmm_activation, cuBLASLt's epilogue: its rounding is its own, and relu of NaN may be 0. So
-// nn_sequential takes them, where a nn_linear meets the layer, on the CPU alone.
+// tensor_relu or tensor_gelu_tanh of the result, in the same op: the same numbers with one tensor less. On
+// CUDA this is the epilogue of cuBLASLt, as in torch._addmm_activation: it rounds in its own way, and relu of
+// NaN may be 0. Therefore nn_sequential uses these functions on the CPU only, where one of these layers
+// follows an nn_linear.
 //   -> new [..., out];  grad as both;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_linear_relu(tensor_t *x, tensor_t *weight, tensor_t *bias);
-TENSOR_API tensor_t *tensor_linear_gelu_tanh(tensor_t *x, tensor_t *weight, tensor_t *bias); // as relu's
+TENSOR_API tensor_t *tensor_linear_gelu_tanh(tensor_t *x, tensor_t *weight, tensor_t *bias); // as linear_relu
 
 typedef struct tensor_embedding_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *index TENSOR_INIT, *weight TENSOR_INIT;
     const void *options_are_named_ TENSOR_INIT;
     int64_t padding_idx TENSOR_INIT;        // row without gradient; 0 = none, TENSOR_ZERO = row 0
-    double max_norm TENSOR_INIT;            // > 0: rows used are scaled down in weight itself to that norm
+    double max_norm TENSOR_INIT;            // > 0: rows used are scaled down to it, in weight itself
     double norm_type TENSOR_INIT;           // which norm, 0 = 2
     int scale_grad_by_freq TENSOR_INIT;     // gradients of a row are divided by how often index names it
-    int sparse TENSOR_INIT;                 // a step costs the rows used, not the table: see nn_sparse_adam
+    int sparse TENSOR_INIT;                 // a step costs only the rows used: see nn_sparse_adam
 } tensor_embedding_args_t;
 
-// Rows of weight named by index: tensor_embedding(index, weight, .padding_idx = TENSOR_ZERO).
+// The rows of weight that index names: tensor_embedding(index, weight, .padding_idx = TENSOR_ZERO).
 //   index   any shape, i32/i64, values 0..rows-1
 //   weight  [rows, width] f32/f64/f16/bf16
 //   -> new [index's dims, width];  grad dweight = rows of g added in the order of index
@@ -109,7 +112,7 @@ typedef struct tensor_embedding_bag_args_t {
     tensor_t *index TENSOR_INIT, *weight TENSOR_INIT, *offsets TENSOR_INIT;
     const void *options_are_named_ TENSOR_INIT;
     tensor_bag_mode_t mode TENSOR_INIT;
-    tensor_t *per_sample_weights TENSOR_INIT;   // shape of index, dtype of weight; sums only
+    tensor_t *per_sample_weights TENSOR_INIT;   // shape of index, dtype of weight; TENSOR_BAG_SUM only
     int64_t padding_idx TENSOR_INIT;        // row that does not count; 0 = none, TENSOR_ZERO = row 0
     int include_last_offset TENSOR_INIT;    // offsets ends with the number of indices
     int scale_grad_by_freq TENSOR_INIT, sparse TENSOR_INIT;     // as tensor_embedding
@@ -158,8 +161,8 @@ typedef struct tensor_batch_norm_args_t {
 } tensor_batch_norm_args_t;
 
 // (x - mean) / sqrt(var + eps) * weight + bias per channel: tensor_batch_norm(x, m, v, w, b, .training = 1).
-//   x             [N, C, ...] f32/f64/f16/bf16 (PyTorch returns a 1-d x that is empty, and no other)
-//   running_...   [C], changed in training (var unbiased); may be NULL then
+//   x             [N, C, ...] f32/f64/f16/bf16 (PyTorch also takes a 1-d x if it is empty)
+//   running_...   [C], changed in training (var unbiased); may be NULL in training
 //   weight, bias  [C]; NULL = 1, 0.  For a half x these four may be f32
 //   -> new, shape of x;  grad through mean and variance in training
 //   errors  SHAPE (also: one value per channel in training), DTYPE
@@ -176,8 +179,8 @@ typedef struct tensor_instance_norm_args_t {
     double eps TENSOR_INIT;                 // default 1e-5
 } tensor_instance_norm_args_t;
 
-// batch_norm of every item of the batch by itself.
-//   x       [N, C, ...], at least one dim behind C; the rest as batch_norm
+// batch_norm of each item of the batch separately.
+//   x       [N, C, ...], at least one dim after C; the rest as batch_norm
 //   -> new, shape of x;  grad through mean and variance
 //   errors  SHAPE (also: one value per channel and item), DTYPE
 TENSOR_API tensor_t *tensor_instance_norm_with(tensor_instance_norm_args_t a);
@@ -192,7 +195,7 @@ typedef struct tensor_group_norm_args_t {
     double eps TENSOR_INIT;                 // default 1e-5
 } tensor_group_norm_args_t;
 
-// The same over groups of channels of one item: tensor_group_norm(x, 8, w, b).
+// The same over the groups of channels of each item: tensor_group_norm(x, 8, w, b).
 //   x             [N, C, ...] f32/f64/f16/bf16, C a multiple of groups
 //   weight, bias  [C]; NULL = 1, 0
 //   -> new, shape of x;  grad through mean and variance;  errors SHAPE, DTYPE
@@ -231,9 +234,9 @@ typedef struct tensor_local_response_norm_args_t {
 TENSOR_API tensor_t *tensor_local_response_norm_with(tensor_local_response_norm_args_t a);
 TENSOR_API tensor_local_response_norm_args_t tensor_local_response_norm_defaults(void);
 
-// Windows: stride, padding, dilation, kernel are for the first dim an image has (depth of three, height of
-// two); .stride_w is for the last one, .stride_h for the height of three. Left out (0; negative in _with)
-// they are as the first.
+// Windows: stride, padding, dilation and kernel are for the first dim of the image: depth if it has three
+// dims, height if it has two. .stride_w is for the last dim, .stride_h for the height of three. If they are
+// left out (0; negative in _with), they are equal to the first.
 typedef struct tensor_conv_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT, *weight TENSOR_INIT, *bias TENSOR_INIT;
@@ -247,12 +250,12 @@ typedef struct tensor_conv_args_t {
     int same TENSOR_INIT;                   // padding = 'same' (stride 1): output as large as the input
 } tensor_conv_args_t;
 
-// Convolution (cross-correlation, as in PyTorch): tensor_conv2d(x, w, b, .stride = 2, .padding = 1), or
-// PyTorch's positions tensor_conv2d(x, w, b, 2, 1). On the CPU 3x3 and 5x5 ones of stride 1 between many
-// channels go Winograd's way: up to some 4 times the root mean square error of direct sums, and one
-// infinity makes the 4x4 outputs (2x2 of 5x5) around it NaN.
-//   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N, any dtype but bool (integers by plain
-//           products, wrapping)
+// Convolution (cross-correlation, as in PyTorch): tensor_conv2d(x, w, b, .stride = 2, .padding = 1), or with
+// PyTorch's positions tensor_conv2d(x, w, b, 2, 1). On the CPU, kernels of 3x3 and 5x5 with stride 1 between
+// many channels use Winograd's algorithm: its root mean square error is up to about 4 times that of direct
+// sums, and one infinity makes the 4x4 outputs (2x2 of 5x5) around it NaN.
+//   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N; any dtype except bool (integers are
+//           multiplied and added with wrapping)
 //   weight  [O, C / groups, K...], dtype of x
 //   bias    [O], dtype of x; NULL = none
 //   -> new [N, O, (L + 2 padding - dilation (K - 1) - 1) / stride + 1, ...];  grad differentiable itself
@@ -267,7 +270,7 @@ typedef struct tensor_conv_transpose_args_t {
     tensor_t *x TENSOR_INIT, *weight TENSOR_INIT, *bias TENSOR_INIT;
     int64_t stride TENSOR_INIT;             // default 1
     int64_t padding TENSOR_INIT;            // cut from both sides of the result, default 0
-    int64_t output_padding TENSOR_INIT;     // added at the far end, below stride or dilation, default 0
+    int64_t output_padding TENSOR_INIT;     // added at the far end; less than stride or dilation
     int64_t groups TENSOR_INIT;             // default 1
     int64_t dilation TENSOR_INIT;           // default 1
     const void *options_are_named_ TENSOR_INIT;
@@ -276,7 +279,7 @@ typedef struct tensor_conv_transpose_args_t {
         dilation_w TENSOR_INIT;
 } tensor_conv_transpose_args_t;
 
-// Transposed convolution: the gradient of a convolution by its input.
+// Transposed convolution: the gradient of a convolution with respect to its input.
 //   x       as tensor_conv2d
 //   weight  [C, O / groups, K...], dtype of x
 //   bias    [O], dtype of x; NULL = none
@@ -316,29 +319,29 @@ typedef struct tensor_max_pool_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
     int64_t kernel TENSOR_INIT;
-    int64_t stride TENSOR_INIT;             // default (0) the kernel
+    int64_t stride TENSOR_INIT;             // default (0): the kernel
     int64_t padding TENSOR_INIT;            // minus infinity on both sides, at most kernel / 2
     int64_t dilation TENSOR_INIT;           // default 1
     const void *options_are_named_ TENSOR_INIT;
     int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
         padding_h TENSOR_INIT, padding_w TENSOR_INIT, dilation_h TENSOR_INIT, dilation_w TENSOR_INIT;
-    int ceil_mode TENSOR_INIT;              // also windows that leave the input on the right
+    int ceil_mode TENSOR_INIT;              // also windows that pass the end of the input
 } tensor_max_pool_args_t;
 
 // Largest element of each window; NaN wins. tensor_max_pool2d(x, 2) halves height and width.
-//   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N, any dtype but bool
+//   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N, any dtype except bool
 //   -> new [N, C, OH, OW];  grad to the chosen element;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_max_pool1d_with(tensor_max_pool_args_t a);
 TENSOR_API tensor_t *tensor_max_pool2d_with(tensor_max_pool_args_t a);
 TENSOR_API tensor_t *tensor_max_pool3d_with(tensor_max_pool_args_t a);
 TENSOR_API tensor_max_pool_args_t tensor_max_pool_defaults(void);
-// tensor_max_pool2d_with_indices(x, 2) (1d and 3d alike) gives values and their places in the plane, i64.
+// tensor_max_pool2d_with_indices(x, 2) (also 1d, 3d) gives the values and their positions in the plane, i64.
 
 typedef struct tensor_avg_pool_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
     int64_t kernel TENSOR_INIT;
-    int64_t stride TENSOR_INIT;             // default (0) the kernel
+    int64_t stride TENSOR_INIT;             // default (0): the kernel
     int64_t padding TENSOR_INIT;            // zeros on both sides, at most kernel / 2
     const void *options_are_named_ TENSOR_INIT;
     int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
@@ -348,7 +351,7 @@ typedef struct tensor_avg_pool_args_t {
     int64_t divisor_override TENSOR_INIT;   // 0 = the window's size
 } tensor_avg_pool_args_t;
 
-// Mean of each window, of integers without its fraction.
+// Mean of each window; for integers without its fraction.
 //   x       as tensor_max_pool2d
 //   -> new [N, C, OH, OW];  grad spreads g over the window;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_avg_pool1d_with(tensor_avg_pool_args_t a);
@@ -356,9 +359,9 @@ TENSOR_API tensor_t *tensor_avg_pool2d_with(tensor_avg_pool_args_t a);
 TENSOR_API tensor_t *tensor_avg_pool3d_with(tensor_avg_pool_args_t a);
 TENSOR_API tensor_avg_pool_args_t tensor_avg_pool_defaults(void);
 
-// Mean (largest element, and its place in the plane) of windows that cover the input evenly.
+// Mean (or largest element, with its position in the plane) of windows that cover the input evenly.
 //   x        shapes as tensor_max_pool2d, f32/f64/f16/bf16
-//   l, d, h, w   size of the result; -1 = that of x (PyTorch's None)
+//   l, d, h, w   sizes of the result; -1 = the size of x (PyTorch's None)
 //   -> new [N, C, h, w]; the indices are i64;  grad as the pools';  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_adaptive_avg_pool1d(tensor_t *x, int64_t l);
 TENSOR_API tensor_t *tensor_adaptive_avg_pool2d(tensor_t *x, int64_t h, int64_t w);
@@ -371,7 +374,7 @@ TENSOR_API tensor_pair_t tensor_adaptive_max_pool3d(tensor_t *x, int64_t d, int6
 //   x        as tensor_max_pool2d; integers become floats
 //   norm     not 0
 //   stride   0 = kernel
-//   ceil     also windows that leave the input on the right
+//   ceil     also windows that pass the end of the input
 //   -> new as tensor_avg_pool2d;  grad through it;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_lp_pool1d(tensor_t *x, double norm, int64_t kernel, int64_t stride, int ceil);
 TENSOR_API tensor_t *tensor_lp_pool2d(tensor_t *x, double norm, int64_t kernel, int64_t stride, int ceil);
@@ -381,7 +384,7 @@ typedef struct tensor_max_unpool_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT, *indices TENSOR_INIT;
     int64_t kernel TENSOR_INIT;
-    int64_t stride TENSOR_INIT;             // default (0) the kernel
+    int64_t stride TENSOR_INIT;             // default (0): the kernel
     int64_t padding TENSOR_INIT;
     const void *options_are_named_ TENSOR_INIT;
     int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
@@ -389,7 +392,7 @@ typedef struct tensor_max_unpool_args_t {
     int64_t size TENSOR_INIT, size_h TENSOR_INIT, size_w TENSOR_INIT; // output_size; 0 = as the pool's input
 } tensor_max_unpool_args_t;
 
-// Zeros with the elements of x at the places a max pool found.
+// Zeros, with the elements of x at the positions that a max pool found.
 //   indices  shape of x, i64: the indices of tensor_max_pool2d_with_indices
 //   -> new [N, C, (H - 1) stride - 2 padding + kernel, ...];  grad gathers g;  errors SHAPE, INDEX, DTYPE
 TENSOR_API tensor_t *tensor_max_unpool1d_with(tensor_max_unpool_args_t a);
@@ -402,21 +405,21 @@ typedef enum tensor_pad_t {
     TENSOR_PAD_ZEROS = TENSOR_PAD_CONSTANT, TENSOR_PAD_BORDER = TENSOR_PAD_REPLICATE
 } tensor_pad_t;
 
-// x with elements added at the ends of its last dims (or cut, where a number is negative). tensor_pad(x, 1,
-// 1, 2, 2) adds zeros: 1 at both ends of the last dim, 2 at those of the one before.
+// x with elements added at the ends of its last dims (or removed, where a number is negative).
+// tensor_pad(x, 1, 1, 2, 2) adds zeros: 1 at both ends of the last dim, 2 at both ends of the dim before it.
 //   x      any dtype
-//   pads   n / 2 pairs (before, after), from the last dim on
-//   mode   what the new elements are: value; the inside mirrored at (and without) the edge; the edge; the
-//          other side
+//   pads   n / 2 pairs (before, after), beginning with the last dim
+//   mode   what the new elements are: value; the inside mirrored at the edge (without the edge itself); the
+//          edge; the elements of the other side
 //   -> new;  grad of each element of x sums over its copies
 //   errors SHAPE (reflect: pads below the size, circular: at most the size)
 TENSOR_API tensor_t *tensor_pad_n(tensor_t *x, const int64_t *pads, int n, tensor_pad_t mode, double value);
 
-// Channels as pixels: [..., C factor^2, H, W] -> [..., C, H factor, W factor], and back.
+// Channels become pixels: [..., C factor^2, H, W] -> [..., C, H factor, W factor], and back.
 //   -> new;  grad the inverse;  errors SHAPE
 TENSOR_API tensor_t *tensor_pixel_shuffle(tensor_t *x, int64_t factor);
 TENSOR_API tensor_t *tensor_pixel_unshuffle(tensor_t *x, int64_t factor);
-// Channels [N, groups x C, ...] in the order [N, C x groups, ...].
+// Channels [N, groups x C, ...] are put in the order [N, C x groups, ...].
 //   -> new;  grad the inverse;  errors SHAPE
 TENSOR_API tensor_t *tensor_channel_shuffle(tensor_t *x, int64_t groups);
 
@@ -437,8 +440,8 @@ typedef struct tensor_interpolate_args_t {
     int recompute_scale_factor TENSOR_INIT;
 } tensor_interpolate_args_t;
 
-// Images resampled: tensor_interpolate(x, .scale_factor = 2, .mode = TENSOR_BILINEAR).
-//   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W]; floats, for the nearest ones any dtype
+// Resamples images: tensor_interpolate(x, .scale_factor = 2, .mode = TENSOR_BILINEAR).
+//   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W]; floats; any dtype for the two nearest modes
 //   -> new;  grad through the weights;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_interpolate_with(tensor_interpolate_args_t a);
 TENSOR_API tensor_interpolate_args_t tensor_interpolate_defaults(void);
@@ -452,25 +455,25 @@ typedef struct tensor_grid_sample_args_t {
     int align_corners TENSOR_INIT;
 } tensor_grid_sample_args_t;
 
-// x at the places of grid, (x, y) or (x, y, z) with -1 and 1 at the edges of the image.
+// x at the points of grid: (x, y) or (x, y, z), where -1 and 1 are the edges of the image.
 //   x       [N, C, H, W] (or [N, C, D, H, W]) f32/f64/f16/bf16
 //   grid    [N, H', W', 2] (or [N, D', H', W', 3]), dtype of x
 //   -> new [N, C, H', W'];  grad to x and grid;  errors SHAPE, DTYPE, UNSUPPORTED (another mode)
 TENSOR_API tensor_t *tensor_grid_sample_with(tensor_grid_sample_args_t a);
 TENSOR_API tensor_grid_sample_args_t tensor_grid_sample_defaults(void);
-// The grid of affine maps.
+// The grid of sampling points of affine maps, for tensor_grid_sample.
 //   theta   [N, 2, 3] (or [N, 3, 4]) f32/f64/f16/bf16
-//   size    n = 4 (5) numbers: the shape [N, C, H, W] the sampled images will have
+//   size    n = 4 (5) numbers: the shape [N, C, H, W] that the sampled images will have
 //   -> new [N, H, W, 2];  grad through the product;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_affine_grid(tensor_t *theta, const int64_t *size, int n, int align_corners);
 
-// Zeroes elements with probability p and scales the others by 1 / (1 - p); x itself when not training.
+// Zeroes elements with probability p and scales the others by 1 / (1 - p); gives x itself when not training.
 //   x         f32/f64/f16/bf16
 //   p         0..1 (PyTorch's default is 0.5)
 //   training  0 or 1
 //   -> new (x if not training);  grad g by the same mask, drawn again;  errors SHAPE (p outside 0..1), DTYPE
 TENSOR_API tensor_t *tensor_dropout(tensor_t *x, double p, int training);
-// The same for whole channels (dim 1; dim 0 of an input without a batch, 2-d for 1d and 4-d for 3d).
+// The same for whole channels: dim 1, or dim 0 of an input without a batch (2-d for 1d, 4-d for 3d).
 //   -> as above;  errors as above, SHAPE (dims)
 TENSOR_API tensor_t *tensor_dropout1d(tensor_t *x, double p, int training);      // [N, C, L], [C, L]
 TENSOR_API tensor_t *tensor_dropout2d(tensor_t *x, double p, int training);      // [N, C, H, W], [N, C, L]
@@ -478,7 +481,7 @@ TENSOR_API tensor_t *tensor_dropout3d(tensor_t *x, double p, int training);   //
 // Keeps mean 0 and variance 1 (for selu).   -> as above;  errors as above
 TENSOR_API tensor_t *tensor_alpha_dropout(tensor_t *x, double p, int training);
 
-// Activations beside those of tensor.h (relu, gelu, silu, elu, hardtanh, mish, ...).
+// Activations that tensor.h does not have (it has relu, gelu, silu, elu, hardtanh, mish, ...).
 //   x   f32/f64/f16/bf16
 //   -> new, shape and dtype of x (glu: half of dim);  grad as PyTorch's
 //   errors  DTYPE, SHAPE (celu: alpha 0; glu: odd size; prelu: weight; rrelu: lower > upper; softshrink:
@@ -495,7 +498,7 @@ TENSOR_API tensor_t *tensor_softshrink(tensor_t *x, double lambd);              
 TENSOR_API tensor_t *tensor_softsign(tensor_t *x);
 TENSOR_API tensor_t *tensor_tanhshrink(tensor_t *x);
 TENSOR_API tensor_t *tensor_threshold(tensor_t *x, double threshold, double value);
-// softmax((x + Gumbel noise) / tau) along dim; hard: one-hot forward, the soft gradient backward.
+// softmax((x + Gumbel noise) / tau) along dim; hard: forward gives one-hot, backward is that of the soft one.
 TENSOR_API tensor_t *tensor_gumbel_softmax(tensor_t *x, double tau, int hard, int64_t dim);   // 1, 0, -1
 
 // x divided by max(p-norm along dim, eps) (PyTorch: 2, 1, 1e-12).   -> new, as x;  grad;  errors DTYPE, INDEX
@@ -524,8 +527,8 @@ typedef struct tensor_scaled_dot_product_attention_args_t {
 TENSOR_API tensor_t *tensor_scaled_dot_product_attention_with(tensor_scaled_dot_product_attention_args_t a);
 TENSOR_API tensor_scaled_dot_product_attention_args_t tensor_scaled_dot_product_attention_defaults(void);
 
-// What a recurrent net gives: the output of every step, the state behind the last one (c: LSTM only, else
-// NULL). All poison on failure.
+// What a recurrent net gives: y is the output of every step, h the state after the last one (and c, for LSTM
+// only, else NULL). All of them are poison on failure.
 typedef struct tensor_state_t { tensor_t *y, *h, *c; } tensor_state_t;
 
 typedef struct tensor_rnn_args_t {
@@ -540,7 +543,7 @@ typedef struct tensor_rnn_args_t {
     double dropout TENSOR_INIT;             // between layers, in training
     int training TENSOR_INIT, no_bias TENSOR_INIT, bidirectional TENSOR_INIT;
     int batch_first TENSOR_INIT;            // x and y are [N, T, ...]
-    int relu TENSOR_INIT;                   // tensor_rnn: relu for tanh
+    int relu TENSOR_INIT;                   // tensor_rnn: relu instead of tanh
 } tensor_rnn_args_t;
 
 // Recurrent nets over time (LSTM: Hochreiter and Schmidhuber, 1997): tensor_lstm(x, weights, .h = h, .c = c).
@@ -556,7 +559,7 @@ TENSOR_API tensor_state_t tensor_gru_with(tensor_rnn_args_t a);
 TENSOR_API tensor_state_t tensor_rnn_with(tensor_rnn_args_t a);
 TENSOR_API tensor_rnn_args_t tensor_rnn_defaults(void);
 
-// One step of them.
+// One step of these nets.
 //   x           [N, I] or [I]
 //   h, c        [N, H] or [H]; NULL = zeros
 //   w_ih, w_hh  [G, I], [G, H]; b_ih, b_hh [G] or NULL
@@ -568,8 +571,9 @@ TENSOR_API tensor_t *tensor_gru_cell(tensor_t *x, tensor_t *h, tensor_t *w_ih, t
 TENSOR_API tensor_t *tensor_rnn_cell(tensor_t *x, tensor_t *h, tensor_t *w_ih, tensor_t *w_hh, tensor_t *b_ih,
                                      tensor_t *b_hh, int relu);
 
-// Behind the macros: stamps of a state and a module, and the names a call has in its results and errors. In C
-// a call with options fills the args struct; in C++ it goes to an overload that does, see >>nn-cpp.
+// What the macros call: they note the place of the call in a state or a module, and the names that a call
+// has in its results and errors. In C a call with options fills the args struct. In C++ it goes to an
+// overload that does so, see >>nn-cpp.
 TENSOR_API tensor_state_t nn__at_state(const char *site, tensor_state_t s);
 #define NN__CALL(function, ...) nn__stamp(TENSOR__IN(function), (function)(__VA_ARGS__))
 #ifdef __cplusplus
@@ -679,10 +683,10 @@ TENSOR_API tensor_pair_t tensor__max_pool3d_with_indices(tensor_max_pool_args_t 
 // ------------------------------------------------------------------------------
 // >>losses                                         MARK: losses
 //
-// Input and target must have one shape (class indices excepted, and gaussian_nll_loss): a silently broadcast
-// loss trains the wrong thing. Options as in >>functional. .reduction: TENSOR_MEAN (default), TENSOR_SUM,
-// TENSOR_NONE. Inputs of several dtypes promote, integers besides, but for huber, binary_cross_entropy and
-// the weights of classes.
+// Input and target must have the same shape (except class indices and gaussian_nll_loss): a loss that
+// broadcasts silently trains the wrong thing. Options work as in >>functional. .reduction is TENSOR_MEAN
+// (default), TENSOR_SUM or TENSOR_NONE. Inputs of several dtypes promote, also integers; huber,
+// binary_cross_entropy and the weights of classes do not promote.
 // All: -> new 0-d (TENSOR_NONE: the shape of the target);  grad fused, differentiable itself
 //      errors SHAPE (shapes differ), DTYPE, OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
@@ -817,11 +821,11 @@ typedef struct tensor_kl_div_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     const void *options_are_named_ TENSOR_INIT;
-    int log_target TENSOR_INIT;             // target is log-probabilities, too
+    int log_target TENSOR_INIT;             // target is log-probabilities as well
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_kl_div_args_t;
 
-// t (log t - input): Kullback-Leibler divergence, input being log-probabilities.
+// t (log t - input), the Kullback-Leibler divergence; input is log-probabilities.
 //   input, target   any shape, the same, f32/f64/f16/bf16
 //   -> new;  grad -t;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_kl_div_with(tensor_kl_div_args_t a);
@@ -830,10 +834,10 @@ TENSOR_API tensor_kl_div_args_t tensor_kl_div_defaults(void);
 typedef struct tensor_margin_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
-    tensor_t *weight TENSOR_INIT;           // [C], NULL = 1; of multi_margin and multilabel_soft_margin
+    tensor_t *weight TENSOR_INIT;           // [C], NULL = 1; for multi_margin and multilabel_soft_margin
     const void *options_are_named_ TENSOR_INIT;
-    double margin TENSOR_INIT;              // default 1; of hinge_embedding and multi_margin
-    int64_t p TENSOR_INIT;                  // 1 (default) or 2; of multi_margin
+    double margin TENSOR_INIT;              // default 1; for hinge_embedding and multi_margin
+    int64_t p TENSOR_INIT;                  // 1 (default) or 2; for multi_margin
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_margin_loss_args_t;
 
@@ -848,15 +852,15 @@ TENSOR_API tensor_margin_loss_args_t tensor_hinge_embedding_loss_defaults(void);
 TENSOR_API tensor_t *tensor_soft_margin_loss_with(tensor_margin_loss_args_t a);
 TENSOR_API tensor_margin_loss_args_t tensor_soft_margin_loss_defaults(void);
 // Sum over the other classes i of weight[y] max(0, margin - x[y] + x[i])^p, over C.
-//   input   [N, C] or [C]; [] is one class
-//   target  [N], i32/i64, the class y of each row; of one row [] or [1]
+//   input   [N, C] or [C]; [] means one class
+//   target  [N], i32/i64, the class y of each row; [] or [1] for one row
 //   -> new;  TENSOR_NONE: shape of target;  grad through the maximum
 //   errors  INDEX (a target outside), SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_multi_margin_loss_with(tensor_margin_loss_args_t a);
 TENSOR_API tensor_margin_loss_args_t tensor_multi_margin_loss_defaults(void);
 // Sum over target classes y and other classes i of max(0, 1 - x[y] + x[i]), over C.
-//   input   [N, C] or [C]; [] is one class
-//   target  the same shape, i32/i64: classes of the row, ended by -1; [] and [1] are the same
+//   input   [N, C] or [C]; [] means one class
+//   target  the same shape, i32/i64: classes of the row, ended by -1; [] means [1]
 //   -> new;  TENSOR_NONE: [N];  grad through the maximum;  errors INDEX (a target outside), SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_multilabel_margin_loss_with(tensor_margin_loss_args_t a);
 TENSOR_API tensor_margin_loss_args_t tensor_multilabel_margin_loss_defaults(void);
@@ -875,7 +879,7 @@ typedef struct tensor_ranking_loss_args_t {
 } tensor_ranking_loss_args_t;
 
 // max(0, margin - target (x1 - x2)).
-//   input1, input2, target   one shape, f32/f64/f16/bf16; target 1 or -1, also an integer
+//   input1, input2, target   one shape, f32/f64/f16/bf16; target 1 or -1, also of an integer dtype
 //   -> new;  grad -target, target or 0;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_margin_ranking_loss_with(tensor_ranking_loss_args_t a);
 TENSOR_API tensor_ranking_loss_args_t tensor_margin_ranking_loss_defaults(void);
@@ -893,7 +897,7 @@ typedef struct tensor_triplet_margin_loss_args_t {
     double margin TENSOR_INIT;              // default 1
     double p TENSOR_INIT;                   // which norm, default 2
     double eps TENSOR_INIT;                 // added to differences, default 1e-6
-    int swap TENSOR_INIT;                   // the nearer of anchor and positive counts for negative
+    int swap TENSOR_INIT;                   // negative is compared with the nearer of anchor and positive
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_triplet_margin_loss_args_t;
 
@@ -907,16 +911,16 @@ typedef struct tensor_gaussian_nll_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT, *var TENSOR_INIT;
     const void *options_are_named_ TENSOR_INIT;
-    int full TENSOR_INIT;                   // with log(2 pi) / 2
+    int full TENSOR_INIT;                   // adds log(2 pi) / 2
     double eps TENSOR_INIT;                 // least variance, default 1e-6
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_gaussian_nll_loss_args_t;
 
 // (log var + (input - target)^2 / var) / 2.
 //   input   any shape, f32/f64/f16/bf16
-//   target  broadcasts to the shape of input (PyTorch: they broadcast to each other)
+//   target  broadcasts to the shape of input (PyTorch: both broadcast to each other)
 //   var     the shape of input, or with one dim of 1, or without the last dim; >= 0
-//   -> new;  TENSOR_NONE: shape of input;  grad as if eps were no bound
+//   -> new;  TENSOR_NONE: shape of input;  grad as if eps were not a bound
 //   errors  INDEX (a negative var), SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_gaussian_nll_loss_with(tensor_gaussian_nll_loss_args_t a);
 TENSOR_API tensor_gaussian_nll_loss_args_t tensor_gaussian_nll_loss_defaults(void);
@@ -926,7 +930,7 @@ typedef struct tensor_poisson_nll_loss_args_t {
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     const void *options_are_named_ TENSOR_INIT;
     int no_log_input TENSOR_INIT;           // input is the rate itself: input - target log(input + eps)
-    int full TENSOR_INIT;                   // with Stirling's formula for log target!
+    int full TENSOR_INIT;                   // adds Stirling's formula for log target!
     double eps TENSOR_INIT;                 // default 1e-8
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_poisson_nll_loss_args_t;
@@ -951,7 +955,7 @@ typedef struct tensor_ctc_loss_args_t {
 //   log_probs                      [T, N, C] or [T, C], f32/f64/f16/bf16, logarithms of probabilities
 //   targets                        [N, S] padded or [sum of target_lengths], i32/i64, no blanks; [S]
 //   input_lengths, target_lengths  [N] or [], i32/i64
-//   -> new 0-d: each item over max(its target length, 1), then the mean;  TENSOR_NONE: [N] or []
+//   -> new 0-d: each item / max(its target length, 1), then the mean;  TENSOR_NONE: [N] or []
 //   grad    for log_probs that come from log_softmax, as PyTorch's
 //   errors  INDEX (a class or length outside), SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_ctc_loss_with(tensor_ctc_loss_args_t a);
@@ -995,11 +999,11 @@ TENSOR_API tensor_ctc_loss_args_t tensor_ctc_loss_defaults(void);
 // ------------------------------------------------------------------------------
 // >>modules                                        MARK: modules
 //
-// A module is a forward function plus named parameters, buffers and children. The struct is public so that a
-// user's own struct has it as its first member; what it registers hangs in a private block, so that shutdown
-// never reads a user's struct that has no destroy function. Functions given NULL act as on a module that
-// failed: constructors return NULL when they fail. Rejected: a vtable per kind (one function pointer is what
-// users write).
+// A module is a forward function with named parameters, buffers and children. The struct is public so that a
+// user's own struct can have it as its first member. What is registered is kept in a private block, so that
+// shutdown never reads a user's struct that has no destroy function. Functions that are given NULL act as on
+// a module that failed; constructors return NULL when they fail. Rejected: a vtable per kind (users write one
+// function pointer).
 //
 //     typedef struct { nn_module_t base; tensor_t *w; nn_module_t *fc; } my_t;
 //     static tensor_t *my_forward(nn_module_t *m, tensor_t *x) {
@@ -1012,10 +1016,10 @@ TENSOR_API tensor_ctc_loss_args_t tensor_ctc_loss_defaults(void);
 //     my.w = nn_parameter(&my.base, "w", tensor_ones(8));
 //     my.fc = nn_child(&my.base, "fc", nn_linear(8, 2));
 //
-// OWNERSHIP  Modules belong to the context: nn_free early, or tensor_shutdown for all, in any order. A child
-//            goes with its last parent. What a module registers it owns, whatever scope is open. A forward
-//            opens a scope and hands out only its result: state a module carries from call to call goes
-//            through tensor_set.
+// OWNERSHIP  Modules belong to the context: nn_free frees one early, tensor_shutdown frees all, in any order.
+//            A child is freed with its last parent. A module owns what it registers, whatever scope is open.
+//            A forward opens a scope and only its result leaves it. State that a module carries from call to
+//            call is stored by tensor_set.
 // ------------------------------------------------------------------------------
 
 typedef struct nn_module_t nn_module_t;
@@ -1025,29 +1029,30 @@ typedef tensor_t *(*nn_forward_fn_t)(nn_module_t *m, tensor_t *x);
 struct nn_module_t {
     const char *name;                       // kind, "Linear"; static string
     nn_forward_fn_t forward;
-    nn_module_t *(*clone)(nn_module_t *m);  // for nn_clone: NULL, or makes a module of the same structure
-    int training;                           // 1 after nn_train and at first, 0 after nn_eval
-    int code;                               // tensor_code_t of what failed first while it was built, 0 = fine
+    nn_module_t *(*clone)(nn_module_t *m);  // for nn_clone; makes a module of the same structure; or NULL
+    int training;                           // 1 at first and after nn_train, 0 after nn_eval
+    int code;                               // tensor_code_t of the first failure while it was built, 0 = none
     const char *site;                       // where it was made
     nn_module_impl_t *impl;                 // private
     uint32_t state_;                        // private: tells a module from other memory
 };
 
-// One entry of a module's state. name is dotted: "layer3.0.weight".
+// One entry of a module's state. The name has dots: "layer3.0.weight".
 typedef struct nn_named_t { const char *name; tensor_t *tensor; int is_buffer; } nn_named_t;
 typedef struct nn_named_list_t { const nn_named_t *item; int64_t count; } nn_named_list_t;
 
-// Makes m a module without parameters. Cannot fail: when memory is short, m is marked failed and its forward
-// says so.
+// Makes m a module without parameters. Cannot fail: when memory is short, m is marked as failed and its
+// forward gives that error.
 //   m        the user's storage; first member of the user's struct
 //   name     static string
-//   destroy  NULL, or called once when the module is freed: frees what the user allocated (also m, if that
-//            was malloc'ed)
+//   destroy  NULL, or called once when the module is freed: frees what the user allocated (also m itself, if
+//            it came from malloc)
 //   -> nothing;  errors OUT_OF_MEMORY
 TENSOR_API void nn_module_init(nn_module_t *m, const char *name, nn_forward_fn_t forward,
                                void (*destroy)(nn_module_t *m));
 
-// Registers a trainable tensor and switches requires_grad on. A name already there is replaced.
+// Registers a trainable tensor and sets its requires_grad. A tensor already registered by that name is
+// replaced.
 //   name    not empty, without dots; copied
 //   t       leaf, any float dtype, any shape; the same tensor may be a parameter of several modules (tied
 //           weights)
@@ -1074,10 +1079,10 @@ typedef tensor_t *(*nn_forward_hook_t)(nn_module_t *m, tensor_t *x, tensor_t *y,
 typedef tensor_t *(*nn_full_backward_hook_t)(nn_module_t *m, tensor_t *grad_input, tensor_t *grad_output,
                                              void *user);
 
-// Hooks that nn_forward runs in the order of registration; a clone of m has none.
-//   fn      before the forward of m: returns what takes the place of x, NULL = x as it is
-//           after it: the same for the result y
-//           in backward, when the gradients of x and y are there (grad_input is NULL if x requires none):
+// Hooks that nn_forward runs in the order of their registration; a clone of m has none.
+//   fn      pre hook, before the forward of m: returns what replaces x, NULL = leave x
+//           hook, after the forward: the same for the result y
+//           backward hook, when the gradients of x and y are there (grad_input is NULL if x requires none):
 //           the same for grad_input
 //   -> handle for nn_remove_hook, 0 on failure;  errors OWNER (fn is NULL), POISONED, OUT_OF_MEMORY
 TENSOR_API int64_t nn_register_forward_pre_hook(nn_module_t *m, nn_forward_pre_hook_t fn, void *user);
@@ -1086,78 +1091,78 @@ TENSOR_API int64_t nn_register_full_backward_hook(nn_module_t *m, nn_full_backwa
 // Removes a hook.   -> 1, 0 if m has no such hook;  errors none
 TENSOR_API int nn_remove_hook(nn_module_t *m, int64_t handle);
 
-// Switches m and all modules inside to training (dropout acts) or evaluation.   -> m;  errors none
+// Switches m and all modules inside it to training (dropout acts) or to evaluation.   -> m;  errors none
 TENSOR_API nn_module_t *nn_train(nn_module_t *m);
 TENSOR_API nn_module_t *nn_eval(nn_module_t *m);
 
-// Switches requires_grad of all parameters (to freeze a part of a net).   -> m;  errors AUTOGRAD
+// Sets requires_grad of all parameters (0 freezes a part of a net).   -> m;  errors AUTOGRAD
 TENSOR_API nn_module_t *nn_requires_grad_(nn_module_t *m, int on);
 
-// Drops the gradients of all parameters (nn_zero_grad does it for those of an optimizer).
+// Drops the gradients of all parameters (nn_zero_grad does so for those of an optimizer).
 //   -> code;  errors POISONED
 TENSOR_API int nn_module_zero_grad(nn_module_t *m);
 
-// Frees m, and children that have no other parent.
-//   m       NULL does nothing. A freed module leaves about 200 bytes until tensor_shutdown, so that its
-//           use is
-//           noticed
+// Frees m, and those children that have no other parent.
+//   m       NULL does nothing. A freed module leaves about 200 bytes until tensor_shutdown, so that its use
+//           is noticed
 //   -> code;  errors OWNER if m is the child of another module or was freed already
 TENSOR_API int nn_free(nn_module_t *m);
 
-// All parameters with dotted names, own ones before those of children, a shared one once.
-//   -> borrowed list, valid until the next such call on m or its end
+// All parameters with dotted names; a module's own come before those of its children, a shared one once.
+//   -> borrowed list, valid until the next such call on m or until m is freed
 //   errors  OUT_OF_MEMORY, POISONED (then empty)
 TENSOR_API nn_named_list_t nn_named_parameters(nn_module_t *m);
 
-// The same with buffers: what a file holds.   -> borrowed list, as above;  errors as above
+// The same with buffers: what a file contains.   -> borrowed list, as above;  errors as above
 TENSOR_API nn_named_list_t nn_state(nn_module_t *m);
 
 // The same parameters as an array.
-//   out     receives at most max; NULL = count only
-//   -> how many there are (out is not filled beyond max);  errors OUT_OF_MEMORY, POISONED (then 0)
+//   out     receives at most max of them; NULL = count only
+//   -> how many there are, even if out has room for fewer;  errors OUT_OF_MEMORY, POISONED (then 0)
 TENSOR_API int nn_parameters(nn_module_t *m, tensor_t **out, int max);
 
-// Elements of all parameters.   -> count;  errors OUT_OF_MEMORY, POISONED (then 0)
+// Number of elements of all parameters.   -> count;  errors OUT_OF_MEMORY, POISONED (then 0)
 TENSOR_API int64_t nn_num_parameters(nn_module_t *m);
 
-// The parameter or buffer of a dotted name.   -> borrowed; poison if there is none;  errors INDEX
+// The parameter or buffer with a dotted name.   -> borrowed; poison if there is none;  errors INDEX
 TENSOR_API tensor_t *nn_get(nn_module_t *m, const char *name);
 
-// The module of a dotted name, "layer3.0".   -> borrowed; NULL if there is none;  errors INDEX
+// The module with a dotted name, "layer3.0".   -> borrowed; NULL if there is none;  errors INDEX
 TENSOR_API nn_module_t *nn_get_child(nn_module_t *m, const char *name);
 
 // The module's structure in PyTorch's form.
-//   text    buffer of size bytes (may be NULL if size is 0); always terminated
-//   -> length the whole text has;  errors none
+//   text    buffer of size bytes (may be NULL if size is 0); always terminated by 0 if size > 0
+//   -> length of the whole text;  errors none
 TENSOR_API size_t nn_to_string(nn_module_t *m, char *text, size_t size);
 
 #ifndef TENSOR_NO_STDIO
-// Prints that text and a line end to stdout.   -> code;  errors IO
+// Prints this text and a newline to stdout.   -> code;  errors IO
 TENSOR_API int nn_print(nn_module_t *m);
 #endif
 
 // A module of the same structure and values that shares nothing with m.
-//   m       its own kinds, or the user's with .clone set
+//   m       a module of this library, or the user's with .clone set
 //   -> module, NULL on failure;  errors UNSUPPORTED (no .clone), OUT_OF_MEMORY
 TENSOR_API nn_module_t *nn_clone(nn_module_t *m);
 
-// Copies all parameters and buffers by name (e.g. into the copy that serves while the other trains).
+// Copies all parameters and buffers by name (e.g. into the clone that serves while the other one trains).
 //   -> code;  errors FORMAT (names or shapes differ; then dst is unchanged), POISONED
 TENSOR_API int nn_copy_state(nn_module_t *dst, nn_module_t *src);
 
-// Brings all parameters, their gradients and buffers to another dtype or device; the tensors stay the same
-// ones, so that optimizers go on with them. Integers and bool keep their dtype. All change or none.
+// Converts all parameters, their gradients and buffers to another dtype or moves them to another device. The
+// tensors stay the same objects, so optimizers continue with them. Integers and bool keep their dtype. Either
+// all change or none does.
 //   to      a float dtype (TENSOR_F64) or a device (TENSOR_CPU, TENSOR_CUDA)
-//   -> code;  errors DTYPE (no float dtype), DEVICE (no such device), AUTOGRAD (one is a view or has a
+//   -> code;  errors DTYPE (not a float dtype), DEVICE (no such device), AUTOGRAD (one is a view or has a
 //      history), OUT_OF_MEMORY, POISONED
 TENSOR_API int nn_to(nn_module_t *m, int to);
 
-// What the macros call: they note the place of a call in the module it made, or in its error.
+// What the macros call: they note the place of a call in the module that it made, or in its error.
 TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m);
 TENSOR_API nn_named_list_t nn__at_list(const char *site, nn_named_list_t l);
 
-// In C the name of a function without its parentheses, given for a module, is a warning only; for a
-// transparent union of the same form it is an error, as a number is.
+// In C, a function's name without parentheses where a module is expected gives only a warning. For a
+// transparent union with the same layout it is an error, and so is a number.
 #if defined(__GNUC__) && !defined(__cplusplus)
 typedef union nn__module_t { nn_module_t *m; } __attribute__((__transparent_union__)) nn__module_t;
 #endif
@@ -1202,10 +1207,11 @@ TENSOR__IN_LINE tensor_t *nn__forward_of(nn__module_t m, tensor__tensor_t x) {
 // >>layers                                         MARK: layers
 //
 // Options, defaults, parameter names, shapes and initial distributions are PyTorch's. In nn_conv2d(3, 64, 3,
-// .stride = 2) an option left out or 0 has PyTorch's default and TENSOR_ZERO is a real zero; nn_x_with(args)
-// takes every value literally (a negative _w: as the first's), nn_x_defaults() fills args in. Numbers before
-// the options are in PyTorch's order. Without options, one too few does not compile; with options it is an
-// error at run time. One too many warns, and is an error at run time (in C++ at once).
+// .stride = 2) an option that is left out or 0 has PyTorch's default, and TENSOR_ZERO is a real zero.
+// nn_x_with(args) takes every value literally (a negative _w is equal to the first), and nn_x_defaults()
+// fills args. The numbers before the options are in PyTorch's order. If one is missing, a call without
+// options does not compile, and a call with options fails at run time. One too many gives a warning in C and
+// fails at run time; in C++ it does not compile.
 // All: -> module, NULL on failure;  errors SHAPE, OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
 
@@ -1223,8 +1229,8 @@ TENSOR_API nn_linear_args_t nn_linear_defaults(void);
 
 // Convolutions in 1, 2 and 3 dims.  weight [out, in / groups, kernel...], bias [out], uniform in
 // +-sqrt(groups / (in * kernel area)). nn_conv2d(3, 64, 3, 2, 1) has PyTorch's positions.
-//   kernel, stride, padding, dilation   of the first dim an image has; the _w twins are for the last, the _h
-//            ones for the height of three, 0 = as the first
+//   kernel, stride, padding, dilation   for the first dim of the image; the _w members are for the last dim,
+//            the _h members for the height of three, 0 = equal to the first
 //   same     pads so that y has x's size (stride 1)
 //   padding_mode   what is padded with: TENSOR_PAD_ZEROS (default), _REFLECT, _REPLICATE, _CIRCULAR
 //   x        [N, in, L], [N, in, H, W] or [N, in, D, H, W], or without N
@@ -1246,7 +1252,7 @@ TENSOR_API nn_conv_args_t nn_conv_defaults(void);
 
 // Transposed convolutions.  weight [in, out / groups, kernel...], bias [out], uniform in
 // +-sqrt(groups / (out * kernel area))
-//   output_padding   elements added at the far end, below stride or dilation
+//   output_padding   elements added at the far end, less than stride or dilation
 //   -> module;  errors as above
 typedef struct nn_conv_transpose_args_t {
     const char *site_ TENSOR_INIT;
@@ -1283,12 +1289,13 @@ TENSOR_API nn_module_t *nn_avg_pool1d_with(nn_pool_args_t a);
 TENSOR_API nn_module_t *nn_avg_pool2d_with(nn_pool_args_t a);
 TENSOR_API nn_module_t *nn_avg_pool3d_with(nn_pool_args_t a);
 TENSOR_API nn_pool_args_t nn_pool_defaults(void);
-// The way back of a max pool of that window: nn_max_unpool_forward(m, p.values, p.indices, NULL).
+// The inverse of a max pool with the same window: nn_max_unpool_forward(m, p.values, p.indices, NULL).
 //   -> module;  errors as above
 TENSOR_API nn_module_t *nn_max_unpool1d_with(nn_pool_args_t a);
 TENSOR_API nn_module_t *nn_max_unpool2d_with(nn_pool_args_t a);
 TENSOR_API nn_module_t *nn_max_unpool3d_with(nn_pool_args_t a);
-//   size     of the result's last dims (1, 2 or 3 numbers), NULL = the smallest the pool's input can have had
+//   size     of the result's last dims (1, 2 or 3 numbers), NULL = the smallest input that the pool can have
+//           had
 //   -> new, as tensor_max_unpool1d, 2d, 3d;  errors SHAPE, INDEX, DTYPE, UNSUPPORTED (another kind of module)
 TENSOR_API tensor_t *nn_max_unpool_forward(nn_module_t *m, tensor_t *x, tensor_t *indices,
                                            const int64_t *size);
@@ -1298,7 +1305,7 @@ TENSOR_API nn_module_t *nn_lp_pool1d(double norm, int64_t kernel, int64_t stride
 TENSOR_API nn_module_t *nn_lp_pool2d(double norm, int64_t kernel, int64_t stride, int ceil);
 TENSOR_API nn_module_t *nn_lp_pool3d(double norm, int64_t kernel, int64_t stride, int ceil);
 
-// Pools with the size of the result given, -1 = that of x.   -> module;  errors as above
+// Pools that are given the size of their result, -1 = that of x.   -> module;  errors as above
 TENSOR_API nn_module_t *nn_adaptive_avg_pool1d(int64_t l);
 TENSOR_API nn_module_t *nn_adaptive_avg_pool2d(int64_t h, int64_t w);
 TENSOR_API nn_module_t *nn_adaptive_avg_pool3d(int64_t d, int64_t h, int64_t w);
@@ -1324,7 +1331,8 @@ TENSOR_API nn_upsample_args_t nn_upsample_defaults(void);
 TENSOR_API nn_module_t *nn_pixel_shuffle(int64_t factor);
 TENSOR_API nn_module_t *nn_pixel_unshuffle(int64_t factor);
 
-// tensor_pad_n of n numbers (at most 6); the others pad both ends of the last one, two or three dims by `by`.
+// tensor_pad_n with n numbers (at most 6); the others pad both ends of the last one, two or three dims by
+// `by`.
 //   -> module;  errors as above
 TENSOR_API nn_module_t *nn_pad_n(const int64_t *pads, int n, tensor_pad_t mode, double value);
 TENSOR_API nn_module_t *nn_zero_pad2d(int64_t by);
@@ -1361,11 +1369,11 @@ typedef struct nn_layer_norm_args_t {
 TENSOR_API nn_module_t *nn_layer_norm_with(nn_layer_norm_args_t a);
 TENSOR_API nn_layer_norm_args_t nn_layer_norm_defaults(void);
 
-// softmax(q kT / sqrt(head size)) v over heads of projected inputs.  in_proj_weight [3 embed, embed] (with
-// kdim or vdim: q_proj_weight, k_proj_weight, v_proj_weight), in_proj_bias [3 embed], out_proj (a Linear),
-// bias_k and bias_v [1, 1, embed]
-//   heads   divides embed
-//   x       nn_forward(m, x): attention of x [T, N, embed] to itself
+// Attention, softmax(q kT / sqrt(head size)) v, over heads of projected inputs.  in_proj_weight
+// [3 embed, embed] (with kdim or vdim: q_proj_weight, k_proj_weight, v_proj_weight), in_proj_bias [3 embed],
+// out_proj (a Linear), bias_k and bias_v [1, 1, embed]
+//   heads   must divide embed
+//   x       nn_forward(m, x): self-attention of x [T, N, embed]
 //   -> module;  errors as above
 typedef struct nn_multihead_attention_args_t {
     const char *site_ TENSOR_INIT;
@@ -1379,7 +1387,7 @@ TENSOR_API nn_module_t *nn_multihead_attention_with(nn_multihead_attention_args_
 TENSOR_API nn_multihead_attention_args_t nn_multihead_attention_defaults(void);
 
 // Its forward: nn_multihead_attention_forward(m, q, k, v, .key_padding_mask = pad).
-//   query, key, value   [T, N, embed], [S, N, kdim], [S, N, vdim]; batch_first: N first; without N as well
+//   query, key, value   [T, N, embed], [S, N, kdim], [S, N, vdim]; batch_first: N comes first; also without N
 //   attn_mask           [T, S] or [N * heads, T, S]; bool (true = must NOT look) or a float to add
 //   key_padding_mask    [N, S]; the same
 //   weights             NULL, or receives the softmax [N, T, S], the mean over heads; every_head:
@@ -1395,15 +1403,15 @@ typedef struct nn_attention_args_t {
 } nn_attention_args_t;
 TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a);
 
-// Layers of the Transformer (Vaswani et al., NIPS 2017): attention to itself, in a decoder attention to
-// memory, then linear, activation, linear; each added to its input and normalised.  self_attn,
+// Layers of the Transformer (Vaswani et al., NIPS 2017): self-attention, in a decoder attention to memory,
+// then linear, activation, linear. Each part is added to its input and normalised.  self_attn,
 // multihead_attn, linear1, linear2, norm1..3, dropout, dropout1..3
 //   -> module;  errors as above
 typedef struct nn_transformer_layer_args_t {
     const char *site_ TENSOR_INIT;
     int64_t embed TENSOR_INIT, heads TENSOR_INIT;
     const void *options_are_named_ TENSOR_INIT;
-    int64_t feedforward TENSOR_INIT;        // width in between, 2048
+    int64_t feedforward TENSOR_INIT;        // width between the two linears, 2048
     double dropout TENSOR_INIT, eps TENSOR_INIT;   // 0.1, 1e-5
     int gelu TENSOR_INIT;                   // instead of relu
     int batch_first TENSOR_INIT, norm_first TENSOR_INIT, no_bias TENSOR_INIT;
@@ -1412,17 +1420,17 @@ TENSOR_API nn_module_t *nn_transformer_encoder_layer_with(nn_transformer_layer_a
 TENSOR_API nn_module_t *nn_transformer_decoder_layer_with(nn_transformer_layer_args_t a);
 TENSOR_API nn_transformer_layer_args_t nn_transformer_layer_defaults(void);
 
-// count such layers one after the other (layer and copies of it, named layers.0, ..), then norm.
+// count of these layers in sequence (layer and copies of it, named layers.0, ..), then norm.
 //   layer   becomes part of the result
 //   norm    a module, or NULL
 //   -> module;  errors SHAPE (count not in 1..4096), OUT_OF_MEMORY, POISONED
 TENSOR_API nn_module_t *nn_transformer_encoder(nn_module_t *layer, int64_t count, nn_module_t *norm);
 TENSOR_API nn_module_t *nn_transformer_decoder(nn_module_t *layer, int64_t count, nn_module_t *norm);
 
-// Forward of these four: nn_transformer_forward(m, x, memory, .is_causal = 1). nn_forward(encoder, x) has no
-// masks.
+// The forward of these four: nn_transformer_forward(m, x, memory, .is_causal = 1). nn_forward(encoder, x)
+// uses no masks.
 //   x        [T, N, embed]; batch_first: [N, T, embed]
-//   memory   what a decoder looks at besides [S, N, embed]; NULL for an encoder
+//   memory   what a decoder also looks at, [S, N, embed]; NULL for an encoder
 //   masks    as those of nn_multihead_attention_forward
 //   -> new, shape of x;  grad through the operations inside;  errors SHAPE, DTYPE
 typedef struct nn_transformer_args_t {
@@ -1432,12 +1440,13 @@ typedef struct nn_transformer_args_t {
     const void *options_are_named_ TENSOR_INIT;
     tensor_t *mask TENSOR_INIT, *key_padding_mask TENSOR_INIT;
     tensor_t *memory_mask TENSOR_INIT, *memory_key_padding_mask TENSOR_INIT;
-    int is_causal TENSOR_INIT;              // x attends to x before it only
+    int is_causal TENSOR_INIT;              // x attends only to x before it
 } nn_transformer_args_t;
 TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a);
 
-// Rows of a table, reduced over bags: the mean, nn_forward(m, x) with x [bags, n].  weight [count, size],
-// standard normal; offsets and weights of samples: tensor_embedding_bag with nn_get(m, "weight")
+// Rows of a table, reduced over bags: nn_forward(m, x) with x [bags, n] gives the mean.  weight [count,
+// size], standard normal. For offsets and weights of samples use tensor_embedding_bag with nn_get(m,
+// "weight")
 //   -> module, y [bags, size];  errors as above
 typedef struct nn_embedding_bag_args_t {
     const char *site_ TENSOR_INIT;
@@ -1456,8 +1465,8 @@ TENSOR_API nn_embedding_bag_args_t nn_embedding_bag_defaults(void);
 TENSOR_API nn_module_t *nn_bilinear(int64_t in1, int64_t in2, int64_t out, int no_bias);
 TENSOR_API tensor_t *nn_bilinear_forward(nn_module_t *m, tensor_t *x1, tensor_t *x2); // -> new;  errors SHAPE
 
-// Recurrent nets of one or more layers.  weight_ih_l0 [G, in], weight_hh_l0 [G, hidden], bias_ih_l0 [G],
-// bias_hh_l0 [G] (G as tensor_lstm says), weight_hr_l0 [proj_size, hidden], .._l1, ..; _reverse: the other
+// Recurrent nets with one or more layers.  weight_ih_l0 [G, in], weight_hh_l0 [G, hidden], bias_ih_l0 [G],
+// bias_hh_l0 [G] (G as in tensor_lstm), weight_hr_l0 [proj_size, hidden], .._l1, ..; _reverse for the other
 // direction; all uniform in +-1/sqrt(hidden)
 //   dropout  between layers, in training
 //   x        nn_forward(m, x): [T, N, in] (batch_first: [N, T, in]) or [T, in], from a state of zeros
@@ -1481,9 +1490,10 @@ TENSOR_API nn_module_t *nn_gru_cell_with(nn_rnn_args_t a);
 TENSOR_API nn_module_t *nn_rnn_cell_with(nn_rnn_args_t a);
 TENSOR_API nn_rnn_args_t nn_rnn_defaults(void);
 
-// Their forward with state: y = nn_lstm_forward(m, x, &h, &c). The cells' too.
-//   h, c    NULL, or *h the state to begin with (NULL = zeros); it becomes the last one, as by tensor_set: a
-//           NULL slot keeps it (tensor_free), another goes on with its owner. Unchanged on failure
+// Their forward with state, for nets and cells: y = nn_lstm_forward(m, x, &h, &c).
+//   h, c    NULL, or *h is the state to begin with (NULL = zeros) and becomes the last state, as by
+//           tensor_set: if *h was NULL the caller owns it (tensor_free), else its owner stays. Unchanged on
+//                   failure
 //   -> new y;  grad through time (tensor_set(&h, tensor_detach(h)) cuts it)
 //   errors  SHAPE, DTYPE, UNSUPPORTED (another kind of module)
 TENSOR_API tensor_t *nn_lstm_forward(nn_module_t *m, tensor_t *x, tensor_t **h, tensor_t **c);
@@ -1506,7 +1516,7 @@ TENSOR_API nn_module_t *nn_batch_norm2d_with(nn_batch_norm_args_t a);
 TENSOR_API nn_module_t *nn_batch_norm3d_with(nn_batch_norm_args_t a);
 TENSOR_API nn_batch_norm_args_t nn_batch_norm_defaults(void);
 
-// Instance norm over the same shapes, also without N; parameters and buffers only if asked for.
+// Instance norm over the same shapes, also without N; it has parameters and buffers only if the options ask.
 //   -> module, y as x;  errors as above
 typedef struct nn_instance_norm_args_t {
     const char *site_ TENSOR_INIT;
@@ -1555,8 +1565,8 @@ TENSOR_API nn_module_t *nn_local_response_norm_with(nn_local_response_norm_args_
 TENSOR_API nn_local_response_norm_args_t nn_local_response_norm_defaults(void);
 
 // Rows of a table.  weight [count, size], standard normal
-//   padding_idx  row that starts as zeros and gets no gradient; row 0 is TENSOR_ZERO; in
-//                nn_embedding_with -1 = none
+//   padding_idx  row that starts as zeros and gets no gradient; TENSOR_ZERO = row 0; in nn_embedding_with
+//                -1 = none
 //   x       [...] i32/i64, values 0..count-1
 //   -> module, y [..., size];  errors as above
 typedef struct nn_embedding_args_t {
@@ -1570,24 +1580,23 @@ typedef struct nn_embedding_args_t {
 TENSOR_API nn_module_t *nn_embedding_with(nn_embedding_args_t a);
 TENSOR_API nn_embedding_args_t nn_embedding_defaults(void);
 
-// In training: zeros with probability p, the rest times 1 / (1 - p).
+// In training: zeros with probability p, the other elements times 1 / (1 - p). In evaluation: x.
 //   -> module;  errors SHAPE (p outside 0..1)
 TENSOR_API nn_module_t *nn_dropout(double p);
 TENSOR_API nn_module_t *nn_dropout1d(double p);
 TENSOR_API nn_module_t *nn_dropout2d(double p);
 TENSOR_API nn_module_t *nn_dropout3d(double p);
 TENSOR_API nn_module_t *nn_alpha_dropout(double p);
-// All dims but the first become one.   -> module;  errors as above
+// All dims except the first become one.   -> module;  errors as above
 TENSOR_API nn_module_t *nn_flatten(void);
 // y = x.   -> module;  errors as above
 TENSOR_API nn_module_t *nn_identity(void);
 
-// Modules one after the other, named "0", "1", ... Without recording, what lies between two of them is freed
-// at once.
-//   list    n modules; NULL or failed ones mark the result failed
+// Modules in sequence, named "0", "1", ... Without recording, a result between two of them is freed at once.
+//   list    n modules; a NULL or failed one marks the result as failed
 //   -> module;  errors OUT_OF_MEMORY, POISONED
 TENSOR_API nn_module_t *nn_sequential_n(nn_module_t *const *list, int n);
-// Adds one at the end of a nn_sequential.
+// Adds a module at the end of an nn_sequential.
 //   -> sequential;  errors as nn_child, UNSUPPORTED (another kind of module)
 TENSOR_API nn_module_t *nn_append(nn_module_t *sequential, nn_module_t *m);
 
@@ -1681,8 +1690,8 @@ TENSOR_API nn_module_t *nn_prelu(int64_t num_parameters, double init);
     ((nn_module_t *const[]){__VA_ARGS__}),                                                                   \
         (int)(sizeof((nn_module_t *const[]){__VA_ARGS__}) / sizeof(nn_module_t *) +                          \
               NN__CHECKED(__VA_ARGS__))
-// 0; the first 16 of a list must be modules (a later one is told at run time). Nothing is called. + 0 makes
-// an empty list an argument.
+// NN__CHECKED is 0. It makes the compiler check that the first 16 of a list are modules; later ones are
+// checked at run time. Nothing is called. + 0 makes an empty list an argument.
 #ifdef __GNUC__
 int nn__are_modules(nn__module_t, nn__module_t, nn__module_t, nn__module_t, nn__module_t, nn__module_t,
                     nn__module_t, nn__module_t, nn__module_t, nn__module_t, nn__module_t, nn__module_t,
@@ -1779,8 +1788,8 @@ TENSOR__IN_LINE nn_module_t *nn__append_to(nn__module_t sequential, nn__module_t
 // ------------------------------------------------------------------------------
 // >>init                                           MARK: initialisation
 //
-// torch.nn.init: each fills t without recording and returns it. Fans of [out, in, ...]: in (out) times the
-// rest.
+// torch.nn.init: each function fills t without recording and returns it. Fans of [out, in, ...]: fan_in is in
+// times the product of the remaining dims, fan_out is out times that product.
 // All: -> t;  errors POISONED, DTYPE (not a float), SHAPE (fans need 2 dims)
 // ------------------------------------------------------------------------------
 
@@ -1788,18 +1797,18 @@ typedef enum nn_nonlinearity_t {
     NN_LEAKY_RELU, NN_RELU, NN_TANH, NN_SIGMOID, NN_LINEAR, NN_SELU
 } nn_nonlinearity_t;
 
-// Recommended gain: sqrt(2 / (1 + a^2)), sqrt 2, 5/3, 1, 1, 3/4.
+// Recommended gain, in the order of the enum: sqrt(2 / (1 + a^2)), sqrt 2, 5/3, 1, 1, 3/4.
 //   a       negative slope of NN_LEAKY_RELU, else unused
 //   -> factor;  errors none
 TENSOR_API double nn_gain(nn_nonlinearity_t nonlinearity, double a);
 
-// Uniform in [low, high), normal, one value.   -> t;  errors as above
+// Uniform in [low, high); normal; one value.   -> t;  errors as above
 TENSOR_API tensor_t *nn_init_uniform_(tensor_t *t, double low, double high);
 TENSOR_API tensor_t *nn_init_normal_(tensor_t *t, double mean, double std);
 TENSOR_API tensor_t *nn_init_constant_(tensor_t *t, double value);
 TENSOR_API tensor_t *nn_init_zeros_(tensor_t *t);
 TENSOR_API tensor_t *nn_init_ones_(tensor_t *t);
-// Normal, redrawn outside [low, high] (PyTorch: mean 0, std 1, -2, 2).
+// Normal; values outside [low, high] are drawn again (PyTorch: mean 0, std 1, -2, 2).
 //   -> t;  errors as above, SHAPE (low > high)
 TENSOR_API tensor_t *nn_init_trunc_normal_(tensor_t *t, double mean, double std, double low, double high);
 // Uniform in +-gain sqrt(6 / (fan_in + fan_out)); normal with deviation gain sqrt(2 / (fan_in + fan_out)).
@@ -1821,8 +1830,8 @@ typedef struct nn_kaiming_args_t {
 //   -> t;  errors as above
 TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a);
 TENSOR_API tensor_t *nn_init_kaiming_normal__with(nn_kaiming_args_t a);
-// gain times a random matrix [size of dim 0, all other dims] with orthonormal rows, or columns where those
-// are fewer (Saxe et al. 2014: Q of a normal matrix, signs of R's diagonal).
+// gain times a random matrix [size of dim 0, all other dims] whose rows are orthonormal, or whose columns are
+// if there are fewer of them (Saxe et al. 2014: Q of a normal matrix, signs of R's diagonal).
 //   gain    PyTorch's default is 1
 //   -> t;  errors as above
 TENSOR_API tensor_t *nn_init_orthogonal_(tensor_t *t, double gain);
@@ -1830,7 +1839,7 @@ TENSOR_API tensor_t *nn_init_orthogonal_(tensor_t *t, double gain);
 //   -> t;  errors as above, SHAPE (not 2-d)
 TENSOR_API tensor_t *nn_init_eye_(tensor_t *t);
 // The same for convolutions [out, in, K...]: a one in the middle of kernel i of output i of each group.
-//   groups  that out is a multiple of
+//   groups  must divide out
 //   -> t;  errors as above, SHAPE (not 3-d to 5-d, groups)
 TENSOR_API tensor_t *nn_init_dirac_(tensor_t *t, int64_t groups);
 // Normal with deviation std; in each column ceil(sparsity * rows) random elements are 0.
@@ -1856,20 +1865,21 @@ TENSOR_API tensor_t *nn_init_sparse_(tensor_t *t, double sparsity, double std);
 // ------------------------------------------------------------------------------
 // >>optim                                          MARK: optimizers
 //
-// One fused loop per step over all parameters, state and gradients, in the order and rounding of PyTorch's
-// rules (but NAdam's product of momenta is in double), with the same bits for any number of threads. An
-// optimizer holds its parameters by itself, so modules and optimizers may be freed in any order. Muon and
-// L-BFGS are made of the ops of tensor.h instead, with the same bits for any number of threads too. f16/bf16
-// parameters have f32 state. Parameters without gradient are left alone. nn_adam(module, .lr = 3e-4) takes
-// all of a module, nn_adam(.list = tensors, .count = n) those given (in C++ behind nullptr). Option rules as
-// in >>layers.
+// One fused loop per step over all parameters, state and gradients, in the order and with the rounding of
+// PyTorch's rules (except that NAdam's product of momenta is in double), with the same bits for any number of
+// threads. An optimizer holds its own references to its parameters, so modules and optimizers may be freed in
+// any order. Muon and L-BFGS are made of the ops of tensor.h instead, also with the same bits for any number
+// of threads. f16/bf16 parameters have f32 state. Parameters without a gradient are not changed.
+// nn_adam(module, .lr = 3e-4) takes all parameters of a module, nn_adam(.list = tensors, .count = n) those
+// that are given (in C++ after nullptr). Options work as in >>layers.
 // All: -> optimizer, NULL on failure;  errors SHAPE (option out of range, no parameters), OUT_OF_MEMORY,
 // POISONED
 // ------------------------------------------------------------------------------
 
 typedef struct nn_optimizer_t nn_optimizer_t;
 
-// What all take: a module, or a list of tensors instead and how many they are; the learning rate.
+// What all optimizers take: a module, or instead a list of tensors and how many they are; and the learning
+// rate.
 #define NN__OPTIMIZER_ARGS                                                                                   \
     const char *site_ TENSOR_INIT;                                                                           \
     nn_module_t *module TENSOR_INIT;                                                                         \
@@ -1889,9 +1899,9 @@ TENSOR_API nn_optimizer_t *nn_sgd_with(nn_sgd_args_t a);
 TENSOR_API nn_sgd_args_t nn_sgd_defaults(void);
 #define nn_sgd(...) NN__WITH_OWN(nn_sgd, __VA_ARGS__)
 
-// m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2, x -= lr m^ / (sqrt(v^) + eps), m^ and v^
-// without bias. Adam adds weight_decay x to g; AdamW shrinks x by 1 - lr weight_decay. amsgrad divides by the
-// largest v so far.
+// m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2, x -= lr m^ / (sqrt(v^) + eps), where m^ and v^
+// are m and v without their bias. Adam adds weight_decay x to g; AdamW shrinks x by 1 - lr weight_decay.
+// amsgrad divides by the largest v so far.
 typedef struct nn_adam_args_t {
     NN__OPTIMIZER_ARGS                      // lr 1e-3
     double beta1 TENSOR_INIT, beta2 TENSOR_INIT, eps TENSOR_INIT;           // 0.9 0.999 1e-8
@@ -1906,9 +1916,10 @@ TENSOR_API nn_adamw_args_t nn_adamw_defaults(void);
 #define nn_adam(...) NN__WITH_OWN(nn_adam, __VA_ARGS__)
 #define nn_adamw(...) NN__WITH_OWN(nn_adamw, __VA_ARGS__)
 
-// Adam for tables whose embeddings are .sparse: only the rows used since the last step change, their m and v
-// too. nn_sgd and nn_adagrad take such gradients as well, the others refuse them; here all must be such, on
-// the CPU. tensor_grad() of a table gives its gradient the whole table's shape for good.
+// Adam for tables whose embeddings have .sparse: only the rows used since the last step change, and their m
+// and v. nn_sgd and nn_adagrad also take such gradients, the other optimizers refuse them. Here all
+// parameters must have such gradients, on the CPU. After tensor_grad() of a table its gradient keeps the
+// whole table's shape.
 typedef struct nn_sparse_adam_args_t {
     NN__OPTIMIZER_ARGS                      // lr 1e-3
     double beta1 TENSOR_INIT, beta2 TENSOR_INIT, eps TENSOR_INIT;           // as nn_adam; lr, eps > 0
@@ -1918,7 +1929,7 @@ TENSOR_API nn_optimizer_t *nn_sparse_adam_with(nn_sparse_adam_args_t a);
 TENSOR_API nn_sparse_adam_args_t nn_sparse_adam_defaults(void);
 #define nn_sparse_adam(...) NN__WITH_OWN(nn_sparse_adam, __VA_ARGS__)
 
-// v = alpha v + (1 - alpha) g^2, x -= lr g / (sqrt(v) + eps); centered subtracts the squared mean of g from
+// v = alpha v + (1 - alpha) g^2, x -= lr g / (sqrt(v) + eps); centered subtracts the square of g's mean from
 // v.
 typedef struct nn_rmsprop_args_t {
     NN__OPTIMIZER_ARGS                      // lr 1e-2
@@ -1931,7 +1942,7 @@ TENSOR_API nn_rmsprop_args_t nn_rmsprop_defaults(void);
 #define nn_rmsprop(...) NN__WITH_OWN(nn_rmsprop, __VA_ARGS__)
 
 // s += g^2, x -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps) in step t; s is initial_accumulator_value at
-// first.
+// the beginning.
 typedef struct nn_adagrad_args_t {
     NN__OPTIMIZER_ARGS                      // lr 1e-2
     double lr_decay TENSOR_INIT, weight_decay TENSOR_INIT, initial_accumulator_value TENSOR_INIT;
@@ -1952,7 +1963,7 @@ TENSOR_API nn_optimizer_t *nn_adadelta_with(nn_adadelta_args_t a);
 TENSOR_API nn_adadelta_args_t nn_adadelta_defaults(void);
 #define nn_adadelta(...) NN__WITH_OWN(nn_adadelta, __VA_ARGS__)
 
-// m as Adam's, u = max(beta2 u, |g| + eps), x -= lr m^ / u.
+// m as in Adam, u = max(beta2 u, |g| + eps), x -= lr m^ / u.
 typedef struct nn_adamax_args_t {
     NN__OPTIMIZER_ARGS                      // lr 2e-3
     double beta1 TENSOR_INIT, beta2 TENSOR_INIT, eps TENSOR_INIT, weight_decay TENSOR_INIT; // as nn_adam
@@ -1962,7 +1973,7 @@ TENSOR_API nn_optimizer_t *nn_adamax_with(nn_adamax_args_t a);
 TENSOR_API nn_adamax_args_t nn_adamax_defaults(void);
 #define nn_adamax(...) NN__WITH_OWN(nn_adamax, __VA_ARGS__)
 
-// Adam with Nesterov's momentum, which rises by momentum_decay; decoupled_weight_decay: AdamW's.
+// Adam with Nesterov's momentum, which rises by momentum_decay; decoupled_weight_decay: decay as in AdamW.
 typedef struct nn_nadam_args_t {
     NN__OPTIMIZER_ARGS                      // lr 2e-3
     double beta1 TENSOR_INIT, beta2 TENSOR_INIT, eps TENSOR_INIT, weight_decay TENSOR_INIT; // as nn_adam
@@ -1973,7 +1984,7 @@ TENSOR_API nn_optimizer_t *nn_nadam_with(nn_nadam_args_t a);
 TENSOR_API nn_nadam_args_t nn_nadam_defaults(void);
 #define nn_nadam(...) NN__WITH_OWN(nn_nadam, __VA_ARGS__)
 
-// Adam that makes plain steps of m^ until v is of enough steps, and scales by how many from then on.
+// Adam that makes plain steps of m^ until v comes from enough steps, and then scales by the number of them.
 typedef struct nn_radam_args_t {
     NN__OPTIMIZER_ARGS                      // lr 1e-3
     double beta1 TENSOR_INIT, beta2 TENSOR_INIT, eps TENSOR_INIT, weight_decay TENSOR_INIT; // as nn_adam
@@ -1983,11 +1994,11 @@ TENSOR_API nn_optimizer_t *nn_radam_with(nn_radam_args_t a);
 TENSOR_API nn_radam_args_t nn_radam_defaults(void);
 #define nn_radam(...) NN__WITH_OWN(nn_radam, __VA_ARGS__)
 
-// For the matrices of hidden layers: b += (1 - momentum) (g - b), o = the orthogonal matrix next to g +
+// For the matrices of hidden layers: b += (1 - momentum) (g - b), o = the orthogonal matrix nearest to g +
 // momentum (b - g) (no_nesterov: to b) by ns_steps of Newton-Schulz in bf16, x -= lr (weight_decay x + r o).
-// r by the shape [m, n]: NN_ORIGINAL sqrt(max(1, m / n)), NN_MATCH_RMS_ADAMW 0.2 sqrt(max(m, n)),
-// NN_SPECTRAL_UNCLAMPED sqrt(m / n). Embeddings, heads and biases want nn_adamw beside it.
-//   errors  SHAPE too where a parameter is no matrix;  source: Jordan et al. 2024, Muon
+// r depends on the shape [m, n]: NN_ORIGINAL sqrt(max(1, m / n)), NN_MATCH_RMS_ADAMW 0.2 sqrt(max(m, n)),
+// NN_SPECTRAL_UNCLAMPED sqrt(m / n). Use nn_adamw beside it for embeddings, heads and biases.
+//   errors  also SHAPE if a parameter is not a matrix;  source: Jordan et al. 2024, Muon
 typedef enum nn_adjust_lr_t { NN_ORIGINAL, NN_MATCH_RMS_ADAMW, NN_SPECTRAL_UNCLAMPED } nn_adjust_lr_t;
 typedef struct nn_muon_args_t {
     NN__OPTIMIZER_ARGS                      // lr 1e-3
@@ -2002,10 +2013,11 @@ TENSOR_API nn_optimizer_t *nn_muon_with(nn_muon_args_t a);
 TENSOR_API nn_muon_args_t nn_muon_defaults(void);
 #define nn_muon(...) NN__WITH_OWN(nn_muon, __VA_ARGS__)
 
-// Each nn_step_closure makes up to max_iter steps of lr along minus the gradient times what the last
-// history_size changes of both say of the inverse Hessian. It ends when no element of the gradient is above
-// tolerance_grad, a step or the loss changes by less than tolerance_change, or max_eval calls were made.
-// NN_STRONG_WOLFE looks for a length that meets these conditions instead. All parameters in one group.
+// Each nn_step_closure makes up to max_iter steps of length lr along minus the gradient times an estimate of
+// the inverse Hessian, which comes from the last history_size changes of parameters and gradient. It ends
+// when no element of the gradient is above tolerance_grad, when a step or the loss changes by less than
+// tolerance_change, or after max_eval calls. NN_STRONG_WOLFE searches for a length that meets the strong
+// Wolfe conditions instead of lr. All parameters must be in one group.
 //   source: Nocedal and Wright 2006, Numerical Optimization, algorithms 7.4, 3.5, 3.6 (cubic interpolation)
 typedef enum nn_line_search_t { NN_FIXED_STEP, NN_STRONG_WOLFE } nn_line_search_t;
 typedef struct nn_lbfgs_args_t {
@@ -2020,10 +2032,10 @@ TENSOR_API nn_optimizer_t *nn_lbfgs_with(nn_lbfgs_args_t a);
 TENSOR_API nn_lbfgs_args_t nn_lbfgs_defaults(void);
 #define nn_lbfgs(...) NN__WITH_OWN(nn_lbfgs, __VA_ARGS__)
 
-// All of them: name, formula (see NN__STEPS), what they take (DENSE gradients, by ROWS_TOO, ROWS_ONLY;
-// MATRICES, whose step is nn__orthogonal's; a CLOSURE, see nn__lbfgs), default of lr; what its states are
-// called in files, and the option that has them made; the options, each with its place in files and its
-// default. A new one is this row, the text above and, if it has its own, a formula.
+// All optimizers: name, formula (see NN__STEPS), the gradients they take (DENSE, ROWS_TOO: also by rows,
+// ROWS_ONLY; MATRICES: the step is that of nn__orthogonal; CLOSURE: see nn__lbfgs), default of lr; the names
+// of their states in files, and the option that creates each; the options, each with its place in files and
+// its default. A new optimizer is a row here, its text above and, if it has its own, a formula.
 // clang-format off
 #define NN__ADAM_STATES NN__STATE(exp_avg, ALWAYS) NN__STATE(exp_avg_sq, ALWAYS)
 #define NN__ADAM_OPTIONS NN__NUMBER(BETA1, beta1, 0.9) NN__NUMBER(BETA2, beta2, 0.999) NN__NUMBER(EPS, eps, 1e-8)
@@ -2042,9 +2054,9 @@ TENSOR_API nn_lbfgs_args_t nn_lbfgs_defaults(void);
     X(lbfgs, sgd, CLOSURE, 1, NN__STATE(old_dirs, ALWAYS) NN__STATE(old_stps, ALWAYS) NN__STATE(d, ALWAYS), NN__NUMBER(MAX_ITER, max_iter, 20) NN__NUMBER(MAX_EVAL, max_eval, 0) NN__NUMBER(GRAD_TOL, tolerance_grad, 1e-7) NN__NUMBER(CHANGE_TOL, tolerance_change, 1e-9) NN__NUMBER(HISTORY, history_size, 100) NN__NUMBER(SEARCH, line_search_fn, NN_FIXED_STEP))
 // clang-format on
 
-// Gives some parameters a learning rate or weight decay of their own (0 = the optimizer's, TENSOR_ZERO =
-// none): nn_optimizer_group(opt, biases, n, .weight_decay = TENSOR_ZERO). They move there from the group they
-// are in, or are new.
+// Gives some parameters their own learning rate or weight decay (0 = the optimizer's, TENSOR_ZERO = none):
+// nn_optimizer_group(opt, biases, n, .weight_decay = TENSOR_ZERO). They move there from the group that they
+// are in, or they are new.
 typedef struct nn_group_args_t {
     const char *site_ TENSOR_INIT;
     const void *options_are_named_ TENSOR_INIT;
@@ -2055,29 +2067,30 @@ typedef struct nn_group_args_t {
 TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n, nn_group_args_t a);
 
 // Updates all parameters that have a gradient. Does nothing while an error is pending.
-//   -> code of that error;  errors OWNER, DEVICE, OUT_OF_MEMORY, UNSUPPORTED (a gradient by rows, or none;
+//   -> code of that error;  errors OWNER, DEVICE, OUT_OF_MEMORY, UNSUPPORTED (a gradient by rows, or not by
+//           rows;
 //      nn_lbfgs)
 TENSOR_API int nn_step(nn_optimizer_t *o);
-// The step of nn_lbfgs, which needs the loss at several places; of the others nn_step after one call.
+// The step of nn_lbfgs, which needs the loss at several points; for the others, nn_step after one call.
 //   closure  calls nn_zero_grad, computes the loss, calls tensor_backward and returns the loss, one element;
-//            it runs with gradients recorded
+//            gradients are recorded while it runs
 //   user     is passed to it
-//   -> the loss of its first call;  errors as nn_step and the closure's (then the step ends where it is)
+//   -> the loss of its first call;  errors as nn_step and those of the closure (the step ends at that point)
 TENSOR_API tensor_t *nn_step_closure(nn_optimizer_t *o, tensor_t *(*closure)(void *user), void *user);
 
-// Drops the gradients of its parameters, so that the next backward starts from nothing.
+// Drops the gradients of its parameters, so that the next backward starts from zero.
 //   -> code;  errors POISONED
 TENSOR_API int nn_zero_grad(nn_optimizer_t *o);
 
-// Sets the learning rate (groups with their own keep their ratio to it).
+// Sets the learning rate (groups with their own rate keep their ratio to it).
 //   -> code;  errors SHAPE (negative, NaN)
 TENSOR_API int nn_set_lr(nn_optimizer_t *o, double lr);
 // The learning rate.   -> value, NaN for NULL;  errors none
 TENSOR_API double nn_get_lr(nn_optimizer_t *o);
 
-// Scales all gradients by min(1, max_norm / (norm + 1e-6)), norm being the 2-norm of all of them together
-// (summed in double in a fixed order). On a device nothing waits: tensor_item of the norm does.
-//   -> 0-d f64, the norm before scaling (may be infinite or NaN: then gradients become NaN, as in PyTorch)
+// Scales all gradients by min(1, max_norm / (norm + 1e-6)), where norm is the 2-norm of all of them together
+// (summed in double in a fixed order). It does not wait for a device; tensor_item of the norm does.
+//   -> 0-d f64, the norm before scaling (if infinite or NaN, gradients become NaN, as in PyTorch)
 //   errors  POISONED, SHAPE (max_norm negative or NaN)
 TENSOR_API tensor_t *nn_clip_grad_norm(nn_optimizer_t *o, double max_norm);
 // The same for a list of parameters.   -> norm;  errors as above
@@ -2086,25 +2099,29 @@ TENSOR_API tensor_t *nn_clip_grad_norm_n(tensor_t *const *list, int n, double ma
 TENSOR_API int nn_clip_grad_value(nn_optimizer_t *o, double limit);
 TENSOR_API int nn_clip_grad_value_n(tensor_t *const *list, int n, double limit);
 
-// Scaling of the loss against gradients of f16 that underflow (torch.amp.GradScaler): f32 [6] on the default
-// device, kept (tensor_free it, or tensor_shutdown does): scale, growth factor 2, backoff factor 0.5, growth
-// interval, steps since the scale changed, whether a gradient was infinite or NaN since the last update.
+// Scales the loss so that gradients of f16 do not underflow (torch.amp.GradScaler). The scaler is an f32 [6]
+// on the default device, kept until tensor_free or tensor_shutdown: scale, growth factor 2, backoff factor
+// 0.5, growth interval, steps since the scale changed, whether a gradient was infinite or NaN since the last
+// update.
 //   init_scale       PyTorch's default is 65536
-//   growth_interval  steps without such a gradient after which the scale grows; PyTorch's is 2000
+//   growth_interval  the scale grows after that many steps without such a gradient; PyTorch's default is 2000
 //   -> scaler;  errors SHAPE (not positive), OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_grad_scaler(double init_scale, int64_t growth_interval);
 // loss times the scale.   -> as loss;  errors POISONED, SHAPE (not a scaler), DEVICE, OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_scaler_scale(tensor_t *scaler, tensor_t *loss);
-// Divides the gradients by the scale: only needed to clip them before the step. Then the step, as nn_step,
-// left out where one was infinite or NaN. Nothing waits for a device; steps left out do not count.
+// nn_scaler_unscale divides the gradients by the scale; it is needed only to clip them before the step.
+// nn_scaler_step makes the step, as nn_step, or skips it if a gradient was infinite or NaN. Neither waits
+// for a device; skipped steps do not count.
 //   -> code;  errors as nn_step, SHAPE, DEVICE (scaler and gradients), UNSUPPORTED (unscaled since the last
 //      step or nn_zero_grad; first in a capture)
 TENSOR_API int nn_scaler_unscale(tensor_t *scaler, nn_optimizer_t *o);
 TENSOR_API int nn_scaler_step(tensor_t *scaler, nn_optimizer_t *o);
-// Lets the scale fall or grow, once after the steps of all optimizers.   -> code;  errors POISONED, SHAPE
+// Lowers or raises the scale; call it once after the steps of all optimizers.   -> code;  errors POISONED,
+// SHAPE
 TENSOR_API int nn_scaler_update(tensor_t *scaler);
 
-// Frees it before tensor_shutdown does; NULL does nothing. Later use is noticed until 64 more were freed.
+// Frees it before tensor_shutdown does; NULL does nothing. Later use is noticed until 64 more have been
+// freed.
 //   -> code;  errors OWNER if it was freed already, UNSUPPORTED in a closure of its own step
 TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 
@@ -2130,18 +2147,18 @@ TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 // ------------------------------------------------------------------------------
 // >>schedule                                       MARK: learning-rate schedules
 //
-// Plain functions of the step: nn_set_lr(opt, nn_lr_cosine_warmup(step, ...)). They have no state to save, so
-// a resumed run continues exactly; one after the other (SequentialLR) is step < n ? this(step) : that(step -
-// n). Rejected: scheduler objects that must be stepped in the right order.
+// Plain functions of the step: nn_set_lr(opt, nn_lr_cosine_warmup(step, ...)). They have no state to save,
+// so a resumed run continues exactly. For one after the other (SequentialLR) write step < n ? this(step) :
+// that(step - n). Rejected: scheduler objects, which must be stepped in the right order.
 // All: step counts from 0;  -> learning rate;  errors none
 // ------------------------------------------------------------------------------
 
-// Rises linearly over warmup steps to lr_max, then half a cosine down to lr_min at step total.
+// Rises linearly to lr_max over warmup steps, then falls along half a cosine to lr_min at step total.
 TENSOR_API double nn_lr_cosine_warmup(int64_t step, int64_t warmup, int64_t total, double lr_max,
                                       double lr_min);
 // Half a cosine from lr_max to lr_min over total steps, then lr_min.
 TENSOR_API double nn_lr_cosine(int64_t step, int64_t total, double lr_max, double lr_min);
-// lr * gamma^(step / every), whole division.
+// lr * gamma^(step / every), with integer division.
 TENSOR_API double nn_lr_step(int64_t step, int64_t every, double lr, double gamma);
 // lr * gamma^step.
 TENSOR_API double nn_lr_exponential(int64_t step, double lr, double gamma);
@@ -2149,23 +2166,24 @@ TENSOR_API double nn_lr_exponential(int64_t step, double lr, double gamma);
 TENSOR_API double nn_lr_linear(int64_t step, int64_t total, double lr, double start, double end);
 // lr * factor for total steps, then lr.
 TENSOR_API double nn_lr_constant(int64_t step, int64_t total, double lr, double factor);
-// lr * gamma^(how many of n milestones are <= step).    -> learning rate, NaN on failure;  errors SHAPE if
-// milestones is NULL and n > 0
+// lr * gamma^(the number of the n milestones that are <= step).   -> learning rate, NaN on failure;
+// errors SHAPE if milestones is NULL and n > 0
 TENSOR_API double nn_lr_multi_step(int64_t step, const int64_t *milestones, int n, double lr, double gamma);
 // lr * (1 - step / total)^power, then 0.
 TENSOR_API double nn_lr_polynomial(int64_t step, int64_t total, double lr, double power);
-// Half a cosine from lr_max to lr_min over first steps, again over mult times as many, and so on.
+// Half a cosine from lr_max to lr_min over the first steps, again over mult times as many, and so on.
 TENSOR_API double nn_lr_cosine_restarts(int64_t step, int64_t first, int64_t mult, double lr_max,
                                         double lr_min);
-// A cosine from lr_max / div up to lr_max over part of total, one down to lr_max / div / final_div over the
-// rest. PyTorch's: part 0.3, div 25, final_div 1e4.
+// A cosine from lr_max / div up to lr_max over the fraction part of total, then a cosine down to
+// lr_max / div / final_div over the rest. PyTorch's defaults: part 0.3, div 25, final_div 1e4.
 TENSOR_API double nn_lr_one_cycle(int64_t step, int64_t total, double lr_max, double part, double div_,
                                   double final_div);
-// From lr_min up to lr_max in up steps, back in down steps, and again; the height times gamma^step (1:
-// "triangular"; "triangular2" is an lr_max that halves its height every up + down steps).
+// From lr_min up to lr_max in up steps, back in down steps, and again; the height is multiplied by gamma^step
+// (1: "triangular"; for "triangular2" pass an lr_max whose height halves every up + down steps).
 TENSOR_API double nn_lr_cyclic(int64_t step, int64_t up, int64_t down, double lr_min, double lr_max,
                                double gamma);
-// ReduceLROnPlateau's options (0 = PyTorch's default, TENSOR_ZERO = 0), then its state, all 0 at first.
+// ReduceLROnPlateau's options (0 = PyTorch's default, TENSOR_ZERO = 0), then its state, all 0 at the
+// beginning.
 typedef struct nn_plateau_t {
     double factor, threshold, min_lr;       // 0.1 1e-4 0
     int64_t patience, cooldown;             // 10 0
@@ -2174,16 +2192,16 @@ typedef struct nn_plateau_t {
     int64_t seen, bad, resting;
 } nn_plateau_t;
 
-// The learning rate after one more value of what is watched: nn_set_lr(opt, nn_lr_plateau(&p, loss,
-// nn_get_lr(opt))) lets it fall by factor when that has not become better for patience calls.
+// The learning rate after one more value of the loss or metric: nn_set_lr(opt, nn_lr_plateau(&p, loss,
+// nn_get_lr(opt))) lowers it by factor when the value has not improved for patience calls.
 TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr);
 
 // ------------------------------------------------------------------------------
 // >>data                                           MARK: datasets, loaders
 //
-// A dataset states the shape and dtype of one sample, and its get writes a sample straight into its row of
-// the batch: no tensor per sample, no collate. Rejected: get returning tensors (an allocation and a copy more
-// per sample).
+// A dataset states the shape and dtype of one sample, and its get function writes a sample directly into its
+// row of the batch: no tensor per sample, no collate. Rejected: get returning tensors (one more allocation
+// and copy per sample).
 // ------------------------------------------------------------------------------
 
 typedef struct nn_dataset_t {
@@ -2195,10 +2213,10 @@ typedef struct nn_dataset_t {
     tensor_shape_t x_shape, y_shape;        // of one sample, without the batch dim
     tensor_dtype_t x_dtype, y_dtype;
     int has_y;
-    tensor_t *x, *y;                        // in memory instead of get: sample i is x[i]; loaders hold them
+    tensor_t *x, *y;                        // in memory, instead of get: sample i is x[i]; held by loaders
 } nn_dataset_t;
 
-// A dataset over tensors in memory.
+// A dataset of tensors in memory.
 //   x       [N, ...] any dtype
 //   y       [N, ...] any dtype, or NULL
 //   -> struct that borrows both (len -1 on failure);  errors SHAPE (no dims, N differs), POISONED
@@ -2210,13 +2228,14 @@ typedef struct nn_data_loader_t nn_data_loader_t;
 typedef struct nn_batch_t { tensor_t *x, *y; int64_t size, index, epoch; } nn_batch_t;
 
 // Cuts a dataset into batches. The order of samples depends on seed and epoch alone.
-//   batch_size  samples per batch, 1 = default; the last batch may be smaller unless drop_last
+//   batch_size  samples per batch, default 1; the last batch may be smaller unless drop_last
 //   shuffle     another order in each epoch
 //   seed        0 = the seed of the calling thread's generator
-//   num_workers > 0: get is called for the samples of a batch on the kernel threads at once (it must allow
-//   that)
-//   pin_memory  1: batches lie in pinned memory, for tensor_to_non_blocking
-//   device      where batches go, pinned on their way: the next one travels while one works on this one
+//   num_workers > 0: get is called for the samples of a batch on the kernel threads at the same time (it must
+//               allow that)
+//   pin_memory  1: batches are in pinned memory, for tensor_to_non_blocking
+//   device      where batches go, through pinned memory: the next one is copied while the program uses this
+//           one
 //   -> loader, NULL on failure;  errors SHAPE, DEVICE, UNSUPPORTED, OUT_OF_MEMORY
 typedef struct nn_data_loader_args_t {
     const char *site_ TENSOR_INIT;
@@ -2230,7 +2249,7 @@ typedef struct nn_data_loader_args_t {
 TENSOR_API nn_data_loader_t *nn_data_loader_with(nn_data_loader_args_t a);
 #define nn_data_loader(...) NN__WITH_OWN(nn_data_loader, __VA_ARGS__)
 
-// The next batch: while (nn_next(loader, &b)) is one epoch; the call after it starts the next one.
+// The next batch: while (nn_next(loader, &b)) is one epoch; the call after that starts the next epoch.
 //   b       filled: x [size, ...], y [size, ...] or NULL, new tensors of the current scope
 //   -> 1, or 0 at the end of the epoch or on failure;  errors what get returns, OUT_OF_MEMORY
 TENSOR_API int nn_next(nn_data_loader_t *l, nn_batch_t *b);
@@ -2238,14 +2257,14 @@ TENSOR_API int nn_next(nn_data_loader_t *l, nn_batch_t *b);
 // Batches in an epoch.   -> count;  errors none
 TENSOR_API int64_t nn_num_batches(nn_data_loader_t *l);
 
-// Goes to where the loader stands after that many batches since its making (to resume from a checkpoint).
+// Goes to where the loader is that many batches after it was made (to resume from a checkpoint).
 //   -> code;  errors SHAPE (negative), POISONED
 TENSOR_API int nn_seek(nn_data_loader_t *l, int64_t batches);
 
 // Frees it before tensor_shutdown does.   -> code;  errors none
 TENSOR_API int nn_data_loader_free(nn_data_loader_t *l);
 
-// Reads an IDX file's bytes (MNIST and its kin).
+// Parses the bytes of an IDX file (MNIST and similar data sets).
 //   -> new u8 i8 i16 i32 f32 or f64
 //   errors  FORMAT (not IDX, truncated, trailing bytes, gzip), SHAPE, OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_parse_idx(const void *data, size_t size);
@@ -2261,14 +2280,13 @@ TENSOR_API tensor_t *nn_read_idx(const char *path);
 // ------------------------------------------------------------------------------
 // >>files                                          MARK: safetensors
 //
-// safetensors: names, dtypes, shapes and raw little-endian bytes, nothing that runs. Every length is checked
-// before it is used; a file is refused as a whole or read as a whole: loads read and check everything, which
-// takes the file's size in memory, before they change anything. Writers make a file of their own beside it
-// (path.tmp-PROCESS-NUMBER, which stays if the process is killed), wait until it is on the disk and rename
-// it, so that a full disk, a crash or another writer leaves a whole file; links are followed, permissions
-// kept, and anything that is not a regular file
-// (device, FIFO, directory) is refused. Rejected: PyTorch's pickles (they run code; convert with two lines of
-// Python).
+// safetensors: names, dtypes, shapes and raw little-endian bytes; nothing in it is executed. Every length is
+// checked before it is used. A file is read as a whole or refused as a whole: loads read and check
+// everything, which takes the file's size in memory, before they change anything. Writers make a new file
+// beside the old one (path.tmp-PROCESS-NUMBER, which stays if the process is killed), wait until it is on
+// the disk and rename it. So a full disk, a crash or another writer never leaves a partial file. Links are
+// followed, permissions are kept, and anything that is not a regular file (device, FIFO, directory) is
+// refused. Rejected: PyTorch's pickles (they run code; convert them with two lines of Python).
 // ------------------------------------------------------------------------------
 
 typedef struct nn_safetensors_t nn_safetensors_t;
@@ -2279,7 +2297,7 @@ enum { NN_SAFETENSORS_MAX_HEADER = 16 << 20 };      // bytes; a larger header is
 // Opens a safetensors file in memory, which must stay until nn_safetensors_close.
 //   -> reader, NULL on failure;  errors FORMAT, OUT_OF_MEMORY
 TENSOR_API nn_safetensors_t *nn_safetensors_parse(const void *data, size_t size);
-// Number of tensors, name of tensor i in file order.
+// Number of tensors; name of tensor i in the order of the file.
 //   -> count; borrowed string, NULL if i is out of range;  errors none
 TENSOR_API int64_t nn_safetensors_count(nn_safetensors_t *r);
 TENSOR_API const char *nn_safetensors_name(nn_safetensors_t *r, int64_t i);
@@ -2289,16 +2307,16 @@ TENSOR_API const char *nn_safetensors_metadata(nn_safetensors_t *r, const char *
 //   -> new;  errors INDEX (no such name), UNSUPPORTED (U64, C64, F8, F6, F4, over 8 dims), IO,
 //            OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_safetensors_get(nn_safetensors_t *r, const char *name);
-// Ends the reader (tensors it gave stay).   -> code;  errors none
+// Ends the reader (the tensors that it gave stay).   -> code;  errors none
 TENSOR_API int nn_safetensors_close(nn_safetensors_t *r);
 
-// The bytes of a safetensors file with these tensors.
+// The bytes of a safetensors file with the given tensors.
 //   names     n distinct UTF-8 strings, 1..4096 bytes
 //   metadata  nmeta pairs; may be NULL if nmeta is 0
 //   -> new u8 [bytes];  errors FORMAT (names), POISONED, OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_safetensors_format(const char *const *names, tensor_t *const *tensors, int n,
                                            const nn_metadata_t *metadata, int nmeta);
-// The bytes nn_save writes.   -> new u8 [bytes];  errors POISONED, OUT_OF_MEMORY
+// The bytes that nn_save writes.   -> new u8 [bytes];  errors POISONED, OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_save_memory(nn_module_t *m);
 // nn_load from memory.   -> code;  errors as nn_load
 TENSOR_API int nn_load_memory(const void *data, size_t size, nn_module_t *m, int partial);
@@ -2311,20 +2329,21 @@ TENSOR_API nn_safetensors_t *nn_safetensors_open(const char *path);
 TENSOR_API int nn_safetensors_write(const char *path, const char *const *names, tensor_t *const *tensors,
                                     int n, const nn_metadata_t *metadata, int nmeta);
 
-// Saves parameters and buffers under their dotted names, a shared one under each, as PyTorch's state_dict.
+// Saves parameters and buffers under their dotted names, a shared one under each, as PyTorch's state_dict
+// does.
 //   -> code;  errors IO, OUT_OF_MEMORY, POISONED
 TENSOR_API int nn_save(const char *path, nn_module_t *m);
 
-// Loads them by name, converting dtypes. Unless partial, names must match exactly (one name of a shared
-// tensor is enough); shapes always. The error text lists what is missing, unexpected or of another shape.
-// After an error the module is unchanged.
+// Loads them by name and converts dtypes. Unless partial, names must match exactly (one name of a shared
+// tensor is enough); shapes must always match. The error text lists what is missing, unexpected or has
+// another shape. After an error the module is unchanged.
 typedef struct nn_load_args_t {
     const char *site_ TENSOR_INIT;
     const char *path TENSOR_INIT;
     nn_module_t *module TENSOR_INIT;
     const void *options_are_named_ TENSOR_INIT;
-    int partial TENSOR_INIT;                // missing and unexpected names are left alone
-    const char *prefix TENSOR_INIT;         // comes before the names in the file; others are left alone
+    int partial TENSOR_INIT;                // missing and unexpected names are ignored
+    const char *prefix TENSOR_INIT;         // precedes the names in the file; others are ignored
 } nn_load_args_t;
 
 //   -> code;  errors IO, FORMAT, OUT_OF_MEMORY, POISONED
@@ -2335,8 +2354,8 @@ TENSOR_API int nn_load_with(nn_load_args_t a);
 //   opt     NULL = none
 //   -> code;  errors as nn_save
 TENSOR_API int nn_save_checkpoint(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t step);
-// Loads them, so that training continues bit for bit (loader: nn_seek(loader, *step) if each step takes a
-// batch). After an error all of it is unchanged.
+// Loads them, so that training continues with the same bits (for a loader: nn_seek(loader, *step) if each
+// step takes one batch). After an error all of it is unchanged.
 //   opt     of the same kind, over the same parameters and groups
 //   step    receives the count; may be NULL
 //   -> code;  errors as nn_load
@@ -2360,28 +2379,28 @@ TENSOR_API int nn_load_checkpoint(const char *path, nn_module_t *m, nn_optimizer
 // ------------------------------------------------------------------------------
 // >>progress                                       MARK: progress bar
 //
-// A bar on stderr with rate and time left, ten times a second at most; where stderr is no terminal, a line
-// every 30 seconds. It lives in the caller's struct and owns nothing. This and nn_print are all that print
-// here.
+// A bar on stderr with rate and time left, updated at most ten times per second. If stderr is not a
+// terminal, it is a line every 30 seconds. It is in the caller's struct and owns nothing. Only this and
+// nn_print print anything in this header.
 // ------------------------------------------------------------------------------
 
 #ifndef TENSOR_NO_STDIO
 typedef struct nn_progress_t {
     const char *label;
-    int64_t total, first;                   // first: done when it began
+    int64_t total, first;                   // first: units done when it began
     double start, shown;                    // seconds
     int terminal, width;
     int64_t last;
 } nn_progress_t;
 
 // Starts a bar.
-//   label   stays the caller's
+//   label   is borrowed and must stay until the end
 //   total   units of work, <= 0 = unknown
 //   first   units done already (a resumed run)
 //   -> struct;  errors none
 TENSOR_API nn_progress_t nn_progress_begin(const char *label, int64_t total, int64_t first);
-// Shows done units; the last one (done == total) ends the line.
-//   note    NULL, or a text behind the bar ("loss 0.31")
+// Shows that done units are finished; the last one (done == total) ends the line.
+//   note    NULL, or a text after the bar ("loss 0.31")
 //   -> nothing;  errors none
 TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 #endif
@@ -2396,18 +2415,18 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 // ------------------------------------------------------------------------------
 // >>nn-cpp                                         MARK: C++ face
 //
-// The positions, and behind them the options: tensor_conv2d(x, w, b, 2, {.groups = 4}) from C++20 on; before,
-// a filled tensor_conv_args_t. The members are those of C, 0 = PyTorch's default. Layers and optimizers have
-// their required positions and the options, nothing else: one function, so that the compiler says which
-// option it does not know instead of listing overloads. Functions of tensors and pools have one overload for
-// each number of positional arguments, because a braced list fits no template parameter; default arguments
-// were rejected, because options would then have a place behind the last position only. Arguments without
-// which a call means nothing stay required.
+// Positional arguments, then the options: tensor_conv2d(x, w, b, 2, {.groups = 4}) from C++20 on; before
+// C++20, a filled tensor_conv_args_t. The members are those of C, and 0 is PyTorch's default. Layers and
+// optimizers have their required positions and the options, nothing else: with one function, the compiler
+// says which option it does not know instead of listing overloads. Functions of tensors and pools have one
+// overload for each number of positional arguments, because a braced list does not match a template
+// parameter. Rejected: default arguments, because then options would be possible after the last position
+// only. Arguments without which a call means nothing are required.
 // ------------------------------------------------------------------------------
 
-// R, f, T = the result, the function, its args struct; A.. = (type, name) of the positions, members of T. The
-// mark makes 0 stand for the default, as in C. Rejected: decltype of the members for their types (20 ms more
-// for each file that includes this).
+// R is the result, f the function, T its args struct; A.. are (type, name) of the positions, members of T.
+// The mark TENSOR__NO_SURPLUS makes 0 mean the default, as in C. Rejected: decltype of the members for their
+// types (20 ms more for each file that includes this).
 #define NN__CPP_tensor tensor_t *
 #define NN__CPP_i64 int64_t
 #define NN__CPP_int int
@@ -2428,7 +2447,8 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
     options_are_named.options_are_named_ = TENSOR__NO_SURPLUS;                                               \
     return f##_with(options_are_named);
 #define NN__CPP_0(R, f, T) inline NN__CPP_##R (f)(T options_are_named) { NN__CPP_C(f) }
-// These not by NN__CPP: compilers show every macro on the way.
+// NN__CPP_1 and NN__CPP_2 do not use NN__CPP, because compilers show every macro of an expansion in their
+// errors.
 #define NN__CPP_1(R, f, T, A)                                                                                \
     inline NN__CPP_##R (f)(NN__CPP_P A, T options_are_named = T()) { NN__CPP_S A NN__CPP_C(f) }
 #define NN__CPP_2(R, f, T, A, B)                                                                             \
@@ -2651,7 +2671,7 @@ inline nn_data_loader_t *nn__stamp(const char *site, nn_data_loader_t *l) {
     return l;
 }
 
-// A braced list, because only there C++ evaluates from left to right: the layers draw their weights in that
+// A braced list, because C++ evaluates only this from left to right: the layers draw their weights in that
 // order.
 struct nn_sequential_pack {
     nn_module_t *m;
@@ -2671,10 +2691,10 @@ struct nn_sequential_pack {
 // ------------------------------------------------------------------------------
 // >>nn-shared                                      MARK: layouts shared with backends
 //
-// What the parameters of a call mean, for whoever writes a kernel of these families.
+// The meaning of a call's parameters, for those who write a kernel of these families.
 // ------------------------------------------------------------------------------
 
-// Once more: a file may have included this header before the implementation was asked for.
+// A second guard: a file may have included this header before it asked for the implementation.
 #if defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_IMPLEMENTATION) || defined(TENSOR_BACKEND)
 #include "tensor.h"
 #endif
@@ -2682,28 +2702,34 @@ struct nn_sequential_pack {
 #ifndef TENSOR_NN_SHARED_7C1E
 #define TENSOR_NN_SHARED_7C1E
 
-// Windows of a convolution or pool over planes of size in, giving planes of size out. Dims are depth, height,
-// width; a 2-d (1-d) one has a depth (and height) of 1. These are the params.i of CONV and POOL; for the
-// gradients and the transposed convolution in is the large image too.
+// Windows of a convolution or pool over planes of size in, with results of size out. The dims are depth,
+// height, width; a 2-d (1-d) window has a depth (and height) of 1. These are the params.i of CONV and POOL.
+// For the gradients and the transposed convolution, in is the size of the large image too.
 typedef struct nn__window_t {
-    int64_t kernel[3], stride[3], pad[3], dilation[3], in[3], out[3];   // pad: before; after it as out needs
-    int64_t mode, divisor;              // mode: groups of CONV, else as below; divisor 0 = the window's size
+    int64_t kernel[3], stride[3], pad[3], dilation[3], in[3], out[3];   // pad: before; after as out needs
+    int64_t mode, divisor;              // CONV: groups; POOL: the enum below; 0 = window's size
 } nn__window_t;
 enum { NN__COUNT_PAD = 0, NN__NO_COUNT_PAD = 1, NN__ADAPTIVE = 2 };
-// params.i of LOSS: which, reduction. f[0] is beta or delta. Order of NN_LOSSES. params.i of CROSS_ENTROPY:
-// reduction, ignore_index, whether input is log-probabilities (nll). f[0] smoothing. CTC_LOSS: blank,
-// columns of targets (0 = one after the other), whether the gradient is wanted, zero_infinity. EMBEDDING:
-// i[0] row without gradient, -1 = none; i[1] zero it (the gradient of the gradient), i[2] divide by
-// frequency. LAYER_NORM: i[0] elements of a row, i[1] 1 = no mean (rms), f[0] eps. BATCH_NORM, GROUP_NORM:
-// i[0] groups (0 = batch norm), i[1] items, i[2] channels, i[3] elements of a plane, f[0] eps. RECURRENT:
-// i[0] kind, i[1] from the last step to the first. NET: kind, layers, directions, no bias, batch first,
-// features of h, whether there will be a backward. ATTENTION: i[0] causal, f[0] scale. DROPOUT: f[0] p; word
-// i & 3 of block i >> 2 of the call's stream decides over element i.
+// The params of the other families:
+//   LOSS           i: which (in the order of NN_LOSSES), reduction; f[0] beta or delta
+//   CROSS_ENTROPY  i: reduction, ignore_index, whether input is log-probabilities (nll); f[0] smoothing
+//   CTC_LOSS       i: blank, columns of targets (0 = one after the other), whether the gradient is wanted,
+//                  zero_infinity
+//   EMBEDDING      i[0] row without gradient, -1 = none; i[1] zero it (the gradient of the gradient);
+//                  i[2] divide by frequency
+//   LAYER_NORM     i[0] elements of a row, i[1] 1 = no mean (rms); f[0] eps
+//   BATCH_NORM, GROUP_NORM   i[0] groups (0 = batch norm), i[1] items, i[2] channels, i[3] elements of a
+//                  plane; f[0] eps
+//   RECURRENT      i[0] kind, i[1] 1 = from the last step to the first
+//   NET            i: kind, layers, directions, no bias, batch first, features of h, whether there will be a
+//                  backward
+//   ATTENTION      i[0] causal; f[0] scale
+//   DROPOUT        f[0] p; word i & 3 of block i >> 2 of the call's stream decides over element i
 
-// Kinds of recurrent nets. Gates kept for backward: LSTM i f g o, GRU r z n and h's share of n.
+// Kinds of recurrent nets. The gates kept for backward: LSTM i f g o; GRU r z n, and h's share of n.
 enum { NN__TANH_NET, NN__RELU_NET, NN__LSTM_NET, NN__GRU_NET };
 
-// The output columns lo..hi-1 whose input column (for kernel column kx) lies inside the image.
+// The output columns lo..hi-1 whose input column (for kernel column kx) is inside the image.
 TENSOR__INLINE void nn__window_range(const nn__window_t *g, int64_t kx, int64_t *lo, int64_t *hi) {
     int64_t first = g->pad[2] - kx * g->dilation[2], end = g->in[2] + first;
     *lo = first > 0 ? (first + g->stride[2] - 1) / g->stride[2] : 0;
@@ -2712,7 +2738,7 @@ TENSOR__INLINE void nn__window_range(const nn__window_t *g, int64_t kx, int64_t 
     if (*lo > *hi) { *lo = *hi; }
 }
 
-// Window o of a pool along dim d: input places *from..*to-1 in steps of dilation, inside the image.
+// Window o of a pool along dim d: input positions *from..*to-1 in steps of dilation, inside the image.
 // -> how many of them a mean counts
 TENSOR__INLINE int64_t nn__window_at(const nn__window_t *g, int d, int64_t o, int64_t *from, int64_t *to) {
     int64_t end = g->in[d] + g->pad[d];
@@ -2730,27 +2756,29 @@ TENSOR__INLINE int64_t nn__window_at(const nn__window_t *g, int d, int64_t o, in
     return g->mode == NN__COUNT_PAD ? all : *to - *from;
 }
 
-// Forms of winograd's tiles: image 6 -> 6, gradient of the output 4 -> 6, kernel 3 -> 6, output 6 -> 4, and
-// gradient of the kernel 6 -> 3; with NN__TILE_5 of kernels of 5 and outputs of 2.
+// Transforms of Winograd's tiles: image 6 -> 6, gradient of the output 4 -> 6, kernel 3 -> 6, output 6 -> 4,
+// and gradient of the kernel 6 -> 3. With NN__TILE_5 they are for kernels of 5 and outputs of 2.
 enum { NN__TILE_IMAGE, NN__TILE_GRAD, NN__TILE_KERNEL, NN__TILE_OUT, NN__TILE_SUMS, NN__TILE_5 };
 
-// A block of output pixels: columns x0..x1-1 of rows r0..r1-1, depth * height + row.
+// A block of output pixels: columns x0..x1-1 of rows r0..r1-1, where a row is depth * height + y.
 typedef struct nn__block_t { int64_t r0, r1, x0, x1; } nn__block_t;
 
-// The numbers of one group of an optimizer at one step: lr is -lr; rest 1 - dampening, rest1 and rest2 are
-// 1 - beta; drag is lr_decay or momentum_decay; the last four are the formula's own, which nn__at_step gives.
+// The numbers of one group of an optimizer at one step: lr is minus lr; rest is 1 - dampening; rest1 and
+// rest2 are 1 - beta1 and 1 - beta2; drag is lr_decay or momentum_decay. The last four belong to the
+// formula, and nn__at_step computes them.
 #define NN__NUMBERS(X)                                                                                       \
     X(lr) X(weight_decay) X(shrink) X(momentum) X(rest) X(beta1) X(rest1) X(beta2) X(rest2) X(eps) X(drag)   \
     X(step) X(other) X(root) X(bias)
-// OPTIMIZER calls have it as argument 0, on the host, then nn_optimizer_t's skip if step needs it, then x,
-// gradient and three states of each parameter; i[0] is the formula, or NN__SUM_SQUARES, NN__SCALE_GRADS.
+// OPTIMIZER calls have this struct as argument 0, on the host, then nn_optimizer_t's skip if step needs it,
+// then x, gradient and three states of each parameter; i[0] is the formula, or NN__SUM_SQUARES,
+// NN__SCALE_GRADS.
 typedef struct nn__update_t {
 #define NN__MEMBER(x) double x;
     NN__NUMBERS(NN__MEMBER)
     double at;                          // the step, from 1
-    // early: sgd's first step, radam's without v; lerp_back: PyTorch's lerp from its end
+    // early: sgd's first step, radam's steps without v; lerp_back: PyTorch's lerp computed from its end
     int formula, decay, early, nesterov, decoupled, lerp_back, maximize, by_rows;
-    const struct nn__formula_t *of;     // on the host; a device goes by the number
+    const struct nn__formula_t *of;     // on the host; a device uses the number
 } nn__update_t;
 
 #ifdef __CUDACC__
@@ -2765,7 +2793,7 @@ NN__BOTH void nn__at_adam(nn__update_t *u, double t) {
     double root = sqrt(1 - pow(u->beta2, t));
     u->step = u->lr / (1 - pow(u->beta1, t));
     u->root = 1 / root;
-    if (u->by_rows) {                   // SparseAdam, as PyTorch's: eps is not divided by the root
+    if (u->by_rows) {                   // SparseAdam, as in PyTorch: eps is not divided by the root
         u->step *= root;
         u->root = 1;
     }
@@ -2777,8 +2805,8 @@ NN__BOTH double nn__nadam_mu(const nn__update_t *u, double t) {
     return u->beta1 * (1 - 0.5 * pow(0.96, t * u->drag));
 }
 
-// The product of all mu so far is no state: it is soon nothing beside 1, and where it is not, mu is soon
-// beta1.
+// The product of all mu so far is not a state: it is soon negligible beside 1, and where it is not, mu is
+// soon beta1.
 NN__BOTH void nn__at_nadam(nn__update_t *u, double t) {
     double mu = nn__nadam_mu(u, t), next = nn__nadam_mu(u, t + 1), by = pow(0.96, u->drag);
     double all = 1, q = by, i;
@@ -2797,12 +2825,12 @@ NN__BOTH void nn__at_radam(nn__update_t *u, double t) {
     u->other = u->early ? 0 : sqrt((rho - 4) * (rho - 2) * most / ((most - 4) * (most - 2) * rho));
 }
 
-// The formulas: name, how many states at most, what of their numbers depends on the step, how many states
-// are always there (the others cost a test in each turn of the loop). NN__STEP_name is what becomes of
-// parameter x, gradient g and states s0, s1, s2 in the words of the kernels, NN__N being a number, NN__U a
-// flag, NN__HAS whether a state is there; maximize and weight decay come before. Only + - * / sqrt and max,
-// so every instruction set and every tail give the same bits; roundings are in the order of PyTorch's
-// single-tensor rules.
+// The formulas: name, how many states they have at most, what part of their numbers depends on the step, how
+// many states are always there (each of the others costs a test per iteration of the loop). NN__STEP_name is
+// what becomes of parameter x, gradient g and states s0, s1, s2, in the operations of the kernels. NN__N is a
+// number, NN__U a flag, NN__HAS whether a state is there. maximize and weight decay are applied before. Only
+// + - * / sqrt and max are used, so every instruction set and every tail give the same bits; roundings are in
+// the order of PyTorch's single-tensor rules.
 #define NN__STEPS(X)                                                                                         \
     X(sgd, 1, nn__at_sgd, 0) X(adam, 3, nn__at_adam, 2) X(rmsprop, 3, nn__at_sgd, 1)                         \
     X(adagrad, 1, nn__at_adagrad, 1) X(adadelta, 2, nn__at_sgd, 2) X(adamax, 2, nn__at_adam, 2)              \
@@ -2870,16 +2898,16 @@ enum {
 typedef void nn__update_fn(const nn__update_t *u, void *x, const void *g, void *s0, void *s1, void *s2,
                            int64_t n);
 
-// A formula: its kernel in a pass, and what of its numbers depends on the step.
+// A formula: its kernel in a pass, and the function for those of its numbers that depend on the step.
 typedef struct nn__formula_t {
     nn__update_fn *(*step)(int place);
     void (*at)(nn__update_t *u, double t);
 } nn__formula_t;
 
-// Inner loops of the passes: name, result, parameters. What each does stands at its text in >>nn-kernels.
-// Each has a function of its own that gives a pass's (NN__DO), so that a program has those alone that it can
-// reach.
-// Rejected: one table of all per pass, which whoever wants one of them keeps whole.
+// Inner loops of the passes: name, result, parameters. What each does is said at its definition in
+// >>nn-kernels. Each has a function of its own that gives it for a pass (NN__DO), so that a program contains
+// only those that it can reach. Rejected: one table of all of them per pass, which is kept whole for anyone
+// who wants one.
 // clang-format off
 #define NN__KERNELS(X) \
     X(fill, void, (void *y, double a, int64_t n)) \
@@ -2917,7 +2945,7 @@ typedef struct nn__formula_t {
     X(squares, double, (const void *x, int64_t n)) \
     X(rescale, int, (void *x, double f, int64_t n))
 
-// of f32 alone
+// Only in passes of f32.
 #define NN__KERNELS_F32(X) \
     X(direct, void, (int64_t co, int64_t n, const float *w, const int32_t *off, const float *b, const \
            float *p, int64_t ps, int64_t sw, float *y, int64_t ys, int64_t rows, int64_t ow)) \
@@ -2940,8 +2968,8 @@ NN__KERNELS(NN__X)
 NN__KERNELS_F32(NN__X)
 #undef NN__X
 
-// Sizes of a pass: where its kernels are (see NN__EACH); outputs of a tile, taps of a tile, floats of a
-// vector, rows of gather, all 0 where there are no NN__KERNELS_F32.
+// Sizes of a pass: the place of its kernels (see NN__EACH); outputs of a tile, taps of a tile, floats of a
+// vector, rows of gather. All are 0 where there are no NN__KERNELS_F32.
 typedef struct nn__cpu_t {
     int place, mr, kt, lanes, gr;
 } nn__cpu_t;
@@ -2950,12 +2978,12 @@ typedef struct nn__cpu_t {
 // >>nn-ops                                         MARK: op table
 //
 // As TENSOR_OPS_OTHER of tensor.h, with two more columns: how many inputs are required (the others may be
-// absent), and what error texts call them. Columns: ID, name, family, inputs, required, outputs, CPU kernel,
-// scratch, gradient, saves, class, names of the inputs, doc, what is the
-// row's own (row->own: nn__then_t, nn__taps_t, nn__integers_t, nn__pointwise_t).
+// absent), and what error texts call them. The columns are ID, name, family, inputs, required, outputs, CPU
+// kernel, scratch, gradient, saves, class, names of the inputs, doc, and what only this row has (row->own:
+// nn__then_t, nn__taps_t, nn__integers_t, nn__pointwise_t).
 // Outputs from 1 on are kept for the gradient only. The three convolutions are bilinear, each the gradient of
-// the others, so they need no rows for gradients of gradients; fused gradients (_BACKWARD) are used when no
-// graph of the gradient is wanted, else the engine differentiates the op composed from smaller ones
+// the others, so they need no rows for gradients of gradients. Fused gradients (_BACKWARD) are used when no
+// graph of the gradient is wanted; otherwise the engine differentiates the op composed of smaller ones
 // (nn__composed_*).
 // ------------------------------------------------------------------------------
 
@@ -3016,13 +3044,13 @@ typedef struct nn__cpu_t {
     X(LOSS_KL_DIV, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "t (log t - x)", &nn__pointwise_KL_DIV) \
     X(LOSS_KL_DIV_LOG, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "e^t (t - x)", &nn__pointwise_KL_DIV_LOG)
 
-// As TENSOR_OPS_COMPOSED. losses: those that have no row.
+// As TENSOR_OPS_COMPOSED; losses are those without a row.
 #define NN_OPS_COMPOSED(X) \
     X(bilinear, WIDEST) X(cosine_similarity, FULL) X(local_response_norm, FULL) X(losses, FULL) \
     X(pairwise_distance, FULL) X(prelu, LOW)
 
-// Pointwise losses: ID, formula, derivatives by x and t; x input, t target, p = f[0], q pos_weight. W names
-// the words: V_ (vectors of each instruction set, and doubles) or T_ (tensors, formulas only).
+// Pointwise losses: ID, formula, derivatives by x and t. x is input, t target, p f[0], q pos_weight. W is the
+// prefix of the operations: V_ (vectors of each instruction set, and doubles) or T_ (tensors, formulas only).
 #define NN_LOSSES(X) \
     X(MSE, NN__MSE, NN__MSE_DX, NN__MSE_DT) \
     X(L1, NN__L1, NN__L1_DX, NN__L1_DT) \
@@ -3067,7 +3095,7 @@ typedef struct nn__cpu_t {
 #define NN__BCEL_DX(W, x, t, p, q)                                                                           \
     W##SUB(W##SUB(W##SET(1), t), W##MUL(NN__POS(W, t, q), W##SIGMOID(W##NEG(x))))
 #define NN__BCEL_DT(W, x, t, p, q) W##SUB(W##MUL(W##SUB(q, W##SET(1)), W##NLS(x)), x)
-// t log t is 0 at 0; the inner SEL keeps the log finite there.
+// t log t is 0 at t = 0; the inner SEL keeps the log finite there.
 #define NN__KL(W, x, t, p, q)                                                                                \
     W##MUL(t, W##SUB(W##LOG(W##SEL(W##EQ(t, W##SET(0)), W##SET(1), t)), x))
 #define NN__KL_DX(W, x, t, p, q) W##NEG(t)
@@ -3092,9 +3120,9 @@ typedef enum nn_op_id_t {
 } nn_op_id_t;
 enum { NN_OP_COUNT = (int)NN_OP_END - (int)TENSOR_OP_NN_FIRST };
 
-// Whole recurrent nets, and attention with a mask, which only a device's library runs: rows beside the table,
-// as no test of every row on the CPU could. A kernel that declines (UNSUPPORTED, no error raised) leaves them
-// to other rows.
+// Whole recurrent nets, and attention with a mask, which only a device's library runs. These rows are not in
+// the table, because a test of every row on the CPU could not run them. If a kernel declines (UNSUPPORTED
+// without an error), other rows do the work.
 enum { NN_OP_NET = (int)NN_OP_END, NN_OP_NET_BACKWARD, NN_OP_BIASED, NN_OP_BIASED_BACKWARD, NN_OP_STEP,
        NN_OP_SUM_SQUARES, NN_OP_SCALE_GRADS };
 
@@ -3113,11 +3141,11 @@ typedef enum nn__loss_t {
 // ------------------------------------------------------------------------------
 // >>nn-kernels                                     MARK: CPU kernels, once per instruction set
 //
-// The file includes itself once per pass: 0..5 are tensor.h's (scalar, SSE2, AVX2, AVX-512, NEON, SIMD128,
-// all f32), 6 is the same text in doubles on f64, 7 in doubles on f32 (TENSOR_REFERENCE). NN__R is the
-// element type, NN__S the type of a sum. Only inner loops stand here; what cuts the work and calls them
-// stands in the section >>impl-functional. Pointers are void so that one table serves both element types.
-// Rejected: a second, plain text of every kernel for f64 and the reference.
+// The file includes itself once per pass. Passes 0..5 are those of tensor.h (scalar, SSE2, AVX2, AVX-512,
+// NEON, SIMD128, all f32), 6 is the same text in doubles on f64, 7 in doubles on f32 (TENSOR_REFERENCE).
+// NN__R is the element type, NN__S the type of a sum. Only inner loops are here; the code that divides the
+// work and calls them is in the sections from >>impl-functional on. Pointers are void so that one prototype
+// serves both element types. Rejected: a second, plain text of every kernel for f64 and the reference.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR_NN__PASS
