@@ -3168,7 +3168,7 @@ typedef enum nn__loss_t {
 #define NN__K(name) nn__##name##_reference
 #endif
 
-// What a pass defines for the rest, which may be compiled in another file.
+// How a pass declares what the other parts use, which may be compiled in another file.
 #if TENSOR_NN__PASS < 6
 #define NN__KERNEL TENSOR__BETWEEN
 #else
@@ -3183,7 +3183,7 @@ typedef enum nn__loss_t {
 #define NN__R float
 #define NN__S float
 #else
-#define TENSOR__PASS 0   // whose closing lines end these words, too
+#define TENSOR__PASS 0   // whose closing lines also end these macros
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC diagnostic push
@@ -3228,7 +3228,7 @@ typedef enum nn__loss_t {
 #define V_CUT_PART(v, n) (v)
 TENSOR__INLINE double NN__K(larger)(double a, double b) { return a > b || a != a ? a : b; }
 #endif
-// Lanes 0, 2, 4.. of two vectors.
+// Lanes 0, 2, 4, ... of two vectors.
 #if TENSOR_NN__PASS == 0
 #define NN__EVEN(a, b) (a)
 #elif TENSOR_NN__PASS == 1
@@ -3282,7 +3282,8 @@ NN__KERNEL void NN__K(scale)(void *y, double a, int64_t n) {
     }
 }
 
-// sum of x[i] y[i]; of x[i] if y is NULL. Leaves in lanes, their sums in double: long rows lose nothing.
+// Sum of x[i] y[i], or of x[i] if y is NULL. Leaves are summed in lanes, their sums in double, so long rows
+// lose no digits.
 #undef NN__LEAF
 #define NN__LEAF ((int64_t)64 * V_N)
 
@@ -3314,8 +3315,8 @@ TENSOR__INLINE NN__S NN__K(row_max)(const NN__R *p, int64_t n) {
     return V_HMAX(m);
 }
 
-// e^y beside a 1 in a sum, y <= 0: 2^n in sixteenths times degree 3, off by less than 2^-24. Of itself that
-// is 1.1 ulp down to -1, 2.4 at -8, 20 at -86.
+// e^y as a summand beside a 1, y <= 0: 2^n in sixteenths times a polynomial of degree 3, off by less than
+// 2^-24. As a value of its own it is off by 1.1 ulp down to y = -1, 2.4 at -8, 20 at -86.
 #if TENSOR_NN__PASS == 3
 TENSOR__INLINE V_F NN__K(term)(V_F y) {
     static const float t[16] = {1.0f, 1.0442737f, 1.0905077f, 1.1387886f, 1.1892071f, 1.2418578f, 1.2968396f,
@@ -3362,8 +3363,8 @@ NN__KERNEL double NN__K(lse)(const void *x, int64_t n) {
 // ------------------------------------------------------------------------------
 // >>nn-kernel-conv                                 MARK: convolution
 //
-// Columns (im2col) for a GEMM: row r = (channel, ky, kx), one column per output pixel. Copying them is one
-// text for all element types and stands in >>impl-functional; only the adding back is here. Rejected:
+// Columns (im2col) for a GEMM: row r = (channel, ky, kx), one column per output pixel. The copy into columns
+// is one text for all element types, in >>impl-conv; only the addition back into the image is here. Rejected:
 // col2im as a scatter of single elements (rows of pixels are contiguous).
 // ------------------------------------------------------------------------------
 
@@ -3405,12 +3406,12 @@ NN__KERNEL void NN__K(col2im)(const void *columns, void *image, const nn__window
 // ------------------------------------------------------------------------------
 // >>nn-kernel-direct                               MARK: convolution without columns
 //
-// f32. Images are copied once with their padding; then the input that output pixel p reads for the k-th
-// (channel, ky, kx) stands at p + off[k]. Three forms: pixels in vectors (few outputs, stride 1 along the
-// width, where a vector of pixels is one load), outputs in vectors (any stride and width; the result is
-// turned after it, the incoming gradient before it), and Winograd's tiles for 3x3 and 5x5 of many channels.
-// Rejected: columns for everything; copying each input kernel-area times and packing it again costs as much
-// as the product where channels or pixels are few.
+// f32 only. Images are copied once with their padding; then the input that output pixel p reads for the k-th
+// (channel, ky, kx) is at p + off[k]. There are three forms: pixels in vectors (few outputs, stride 1 along
+// the width, where a vector of pixels is one load), outputs in vectors (any stride and width; the result is
+// transposed afterwards, the incoming gradient before), and Winograd's tiles for 3x3 and 5x5 with many
+// channels. Rejected: columns for everything. To copy each input once per element of the kernel and to pack
+// it again costs as much as the product if channels or pixels are few.
 // ------------------------------------------------------------------------------
 
 #if TENSOR_NN__PASS < 6
@@ -3428,10 +3429,10 @@ NN__KERNEL void NN__K(col2im)(const void *columns, void *image, const nn__window
 #define NN__OUT(i) if (mr > i && m > i) { \
         NN__K(put)(y0 + i * ys, w0, a##i); \
         if (w1) NN__K(put)(y1 + i * ys, w1, b##i); }
-// Pixel x of an output reads p[sw x]: sw is 1, or 2 where even. What is read beyond a line is not stored.
+// Pixel x of an output reads p[sw x]: sw is 1, or 2 if even is set. What is read beyond a line is not stored.
 #define NN__AT(p) (even ? NN__EVEN(V_LOAD(p), V_LOAD((p) + V_N)) : V_LOAD(p))
 
-// m outputs at two places of w0 and w1 pixels (w1 may be 0). w [n][MR], b [MR].
+// m outputs at two positions of w0 and w1 pixels (w1 may be 0). w [n][MR], b [MR].
 TENSOR__INLINE void NN__K(direct_tile)(const int mr, const int even, int m, int64_t n, const float *w,
                                        const int32_t *off, const float *b, const float *p0, const float *p1,
                                        float *y0, float *y1, int64_t ys, int64_t w0, int64_t w1) {
@@ -3443,7 +3444,7 @@ TENSOR__INLINE void NN__K(direct_tile)(const int mr, const int even, int m, int6
     NN__ROWS(NN__OUT)
 }
 
-// One output of 3 x 3 taps (or any 9 of whose offsets each three are equally far apart).
+// One output with 3 x 3 taps (or any 9 taps whose offsets are equally far apart within each three).
 #define NN__NINE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 #define NN__WEIGHT(k) V_F w##k = V_SET(w[k * NN__MR]);
 #define NN__LINE3(l) V_F l##_0 = NN__AT(l), l##_1 = NN__AT(l + d), l##_2 = NN__AT(l + 2 * d);
@@ -3456,7 +3457,8 @@ TENSOR__INLINE void NN__K(direct_nine)(const int even, const float *w, const int
     int64_t d = off[1] - off[0], pairs = NN__MR > 4 && off[3] - off[0] == ps && off[6] - off[3] == ps;
     V_F start = V_SET(b), zero = V_ZERO();
     NN__NINE(NN__WEIGHT)
-    // Two rows at a time have two of three lines in common, where registers hold them.
+    // Two rows of the output share two of the three lines they read, so they go together if registers
+    // suffice.
     for (; pairs && rows > 1; rows -= 2, p += 2 * ps, y += 2 * ow) {
         const float *l0 = p + off[0], *l1 = p + off[3], *l2 = p + off[6], *l3 = l2 + ps;
         for (int64_t x = 0; x < ow; x += V_N, l0 += V_N << even, l1 += V_N << even, l2 += V_N << even,
@@ -3483,7 +3485,7 @@ TENSOR__INLINE void NN__K(direct_nine)(const int even, const float *w, const int
     }
 }
 
-// Rows of ow pixels of co outputs: p steps by ps from row to row, y by ow, and by ys from output to output.
+// Rows of ow pixels of co outputs: p advances by ps per row, y by ow per row and by ys per output.
 NN__KERNEL void NN__K(direct)(int64_t co, int64_t n, const float *w, const int32_t *off, const float *b,
                               const float *p, int64_t ps, int64_t sw, float *y, int64_t ys, int64_t rows,
                               int64_t ow) {
@@ -3522,14 +3524,14 @@ NN__KERNEL void NN__K(direct)(int64_t co, int64_t n, const float *w, const int32
     }
 }
 
-// Lines first .. first + lines of a plane [h][w] whose elements are uh lines and uw columns apart, with
-// zeros between and around them, pw to the left. Up to a vector is written past the end.
+// Lines first .. first + lines of a plane [h][w] whose elements are uh lines and uw columns apart, with zeros
+// between and around them; pw zeros on the left. Writes up to one vector past the end.
 NN__KERNEL void NN__K(pad)(const float *x, int64_t h, int64_t w, int64_t uh, int64_t uw, int64_t first,
                            int64_t lines, int64_t pw, float *to, int64_t pitch) {
     for (; lines > 0; lines--, first++, to += pitch) {
         for (int64_t i = 0; i < pitch; i += V_N) { V_STORE(to + i, V_ZERO()); }
         if (first < 0 || first >= h * uh || (uh > 1 && first % uh)) { continue; }
-        const float *from = x + (uh > 1 ? first / uh : first) * w;  // a division takes as long as a line
+        const float *from = x + (uh > 1 ? first / uh : first) * w;  // a division costs as much as a line
         for (int64_t i = 0; uw == 1 && i < w; i += V_N) {
             V_AHEAD(from + i, h * w);                      // the plane that is copied next
             NN__K(put)(to + pw + i, w - i, NN__LOAD(from + i, w - i, 0));
@@ -3539,8 +3541,8 @@ NN__KERNEL void NN__K(pad)(const float *x, int64_t h, int64_t w, int64_t uh, int
 }
 
 // Sums over pixels for the weight gradient: s[i][k] += sum of g[i gs + p] x[p + off[k]] over images x rows x
-// width pixels. Tiles of 4 outputs and KT taps, or of one and 9, keep their sums in vectors until the last
-// image.
+// width pixels. Tiles of 4 outputs and KT taps, or of 1 output and 9 taps, keep their sums in vectors until
+// the last image.
 #define NN__KT (TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4 ? 5 : 2)   // 20 sums + 4 + 5 of 32 registers
 #define NN__DOT(i, k) if (k < NN__KT) s##i##k = V_FMA(g##i, x##k, s##i##k);
 #define NN__FOUR(X, k) X(0, k) X(1, k) X(2, k) X(3, k)
@@ -3611,7 +3613,7 @@ NN__KERNEL void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
     int64_t r = 0, c, i;
 #if TENSOR_NN__PASS == 3
 #define NN__HALVES(a, b, way) _mm512_maskz_shuffle_f32x4(0xFFFF, a, b, way)
-    // Whole lines of both sides: rows are often 4096 bytes apart, where a cache holds few of them.
+    // Whole cache lines on both sides: rows are often 4096 bytes apart, and a cache holds few such lines.
     for (; r < rows; r += 16) {
         for (c = 0; c < columns; c += 16) {
             V_F v[16];
@@ -3667,14 +3669,14 @@ NN__KERNEL void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
     (void)i;
 }
 
-// A product with gathered columns, outputs in vectors: c[i cs + j] += sum over s < n of
-// a[off[s] + i as] b[s][j], 0 <= i < rows <= GR, j over one vector or two; b [n][2 V_N]. With start, c is
-// start[j] + the sum instead.
+// A product with gathered columns, outputs in vectors: c[i cs + j] += sum over s < n of a[off[s] + i as]
+// b[s][j], 0 <= i < rows <= GR, j over one vector or two; b is [n][2 V_N]. With start, c becomes start[j] +
+// the sum.
 #undef NN__GR
 #undef NN__GATHER_ROWS
 #undef NN__GATHER_HEIGHTS
 #if TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4
-#define NN__GR 14           // 28 sums + 2 + 1 of 32 registers; pictures are often 14 2^k wide
+#define NN__GR 14           // 28 sums + 2 + 1 of 32 registers; images are often 14 2^k wide
 #define NN__GATHER_ROWS(X) \
     X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
 // 8 to 13 rows are two tiles, one after the other.
@@ -3683,7 +3685,7 @@ NN__KERNEL void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
 #define NN__GR 6            // 12 + 2 + 1 of 16
 #define NN__GATHER_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5)
 #else
-#define NN__GR 4            // 8 + 2 + 1, and products: no FMA
+#define NN__GR 4            // 8 + 2 + 1, and the products, as there is no FMA
 #define NN__GATHER_ROWS(X) X(0) X(1) X(2) X(3)
 #endif
 #ifndef NN__GATHER_HEIGHTS
@@ -3727,10 +3729,11 @@ NN__KERNEL void NN__K(gather)(int rows, int two, int64_t n, const float *a, int6
     NN__K(gather)(rows - above, two, n, a + above * as, as, off, b, start, c + above * cs, cs);
 }
 
-// Winograd's F(4x4, 3x3) and F(2x2, 5x5) from the points 0, +-5/8, +-3/2 and infinity: the output is OUT of
-// the products of KERNEL and IMAGE, 36 for 144 or 100. The error is within 4 x that of direct sums
-// (tests/conv.c); that of the usual points 0, +-1, +-2 is over 6 x. An infinity makes all of its tile NaN.
-// Last of `from` numbers, or of `to`, is what infinity gives.
+// Winograd's F(4x4, 3x3) and F(2x2, 5x5) with the points 0, +-5/8, +-3/2 and infinity: the output is OUT
+// applied to the products of KERNEL and IMAGE, 36 multiplications instead of 144 or 100. The error is within
+// 4 times that of direct sums (tests/conv.c); with the usual points 0, +-1, +-2 it is over 6 times. An
+// infinity makes its whole tile NaN. The last of the `from` numbers, or of the `to` numbers, belongs to the
+// point infinity.
 TENSOR__INLINE void NN__K(winograd_line)(const int form, const int from, const int to, V_F x0, V_F x1, V_F x2,
                                          V_F x3, V_F x4, V_F x5, V_F *y) {
     const float a = 0.625f, b = 1.5f, a2 = a * a, b2 = b * b;
@@ -3755,7 +3758,7 @@ TENSOR__INLINE void NN__K(winograd_line)(const int form, const int from, const i
         u = V_MUL(V_SET(b), V_FMA(V_SET(-a2), x1, x3));
         y[0] = V_FMA(V_SET(a2 * b2), x0, V_FMA(V_SET(-a2 - b2), x2, x4));
         y[5] = V_FMA(V_SET(a2 * b2), x1, V_FMA(V_SET(-a2 - b2), x3, x5));
-    } else {                          // x2 to x4 are 0 from `from` on
+    } else {                          // those of x2 to x4 from `from` on are 0
         p = V_MUL(V_SET(ca), V_FMA(V_SET(a2), from > 4 ? V_FMA(V_SET(a2), x4, x2) : x2, x0));
         q = V_MUL(V_SET(a * ca), V_FMA(V_SET(a2), x3, x1));
         r = V_MUL(V_SET(cb), V_FMA(V_SET(b2), from > 4 ? V_FMA(V_SET(b2), x4, x2) : x2, x0));
@@ -3778,8 +3781,8 @@ TENSOR__INLINE void NN__K(winograd_line)(const int form, const int from, const i
 #define NN__TILE_PUT(k) (void)(k < to ? (V_STORE(y + k * yr + i * yc, V_ADD(d[k], add)), 0) : 0)
 #define NN__SIX(X) X(0), X(1), X(2), X(3), X(4), X(5)
 
-// n tiles of a vector of channels, from x from to x to, of the strides tile, row, column; start (may be NULL)
-// is added.
+// n tiles of a vector of channels, from `from` x `from` to `to` x `to` numbers; x and y have strides per
+// tile, row and column; start (may be NULL) is added.
 TENSOR__INLINE void NN__K(winograd_tiles)(const int form, const int from, const int to, int64_t n,
                                           const float *x, int64_t xt, int64_t xr, int64_t xc, float *y,
                                           int64_t yt, int64_t yr, int64_t yc, const float *start) {
@@ -3818,11 +3821,11 @@ NN__KERNEL void NN__K(winograd)(int form, int64_t n, const float *x, int64_t xt,
 // ------------------------------------------------------------------------------
 // >>nn-kernel-pool                                 MARK: pooling
 //
-// One plane [D, H, W] per call. Largest: of equals the first in row-major order, NaN wins (as PyTorch).
-// Rejected: padding the plane first (a copy, and an infinity that could be chosen).
+// One plane [D, H, W] per call. Maximum: the first of equal elements in row-major order is taken, and NaN
+// wins (as in PyTorch). Rejected: padding the plane first (a copy, and an infinity that could be chosen).
 // ------------------------------------------------------------------------------
 
-// The window from..to.
+// The largest element of the window from..to, and its position.
 TENSOR__INLINE void NN__K(max_window)(const NN__R *x, const nn__window_t *g, const int64_t *from,
                                       const int64_t *to, NN__R *y, int32_t *place) {
     int64_t at = -1;
@@ -3840,17 +3843,18 @@ TENSOR__INLINE void NN__K(max_window)(const NN__R *x, const nn__window_t *g, con
         }
     }
     *y = best;
-    *place = at < 0 ? 0 : (int32_t)at;   // none inside, where a dilation is larger than the image
+    *place = at < 0 ? 0 : (int32_t)at;   // no element inside: a dilation larger than the image
 }
 
 #if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 6
 #undef NN__LONGEST
 #define NN__LONGEST 256
 
-// V_N windows of one row, the first n of them kept; step holds 0, sw, 2 sw... The row segment they look at
-// comes from the image (what the others see is any number of the plane), or from a copy with -inf around
-// where a kept one leaves the row or a segment the plane. two: windows of 2 x 2, side by side. room: windows
-// up to the plane's end, which the rows to come write over.
+// V_N windows of one row, of which the first n are kept; step holds 0, sw, 2 sw, ... They read a segment of
+// a row of the image (the windows that are not kept may read any number of the plane), or a copy of it with
+// -inf around it if a kept window leaves the row or a segment leaves the plane. two: windows of 2 x 2, side
+// by side. room: how many windows there are up to the plane's end; later rows overwrite what is written
+// beyond n.
 TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__window_t *g, const int64_t *o,
                                      V_I step, int64_t n, int64_t room, float *y, int32_t *place) {
     float copy[NN__LONGEST];
@@ -3861,7 +3865,7 @@ TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__wi
     int64_t last = x0 + ((n < V_N ? n : V_N) - 1) * sw, plane = g->in[0] * g->in[1] * w;
     int within = left == 0 && last + (kw - 1) * dw < w, first = 1, clean = 0;
     V_F m = V_SET(-INFINITY);
-    V_I best = VI_SET(0);         // 0: none inside, where a dilation is larger than the image
+    V_I best = VI_SET(0);         // 0: no element inside: a dilation larger than the image
     for (int64_t kz = 0; kz < depth; kz++) {
         for (int64_t ky = 0; ky < height; ky++) {
             int64_t iz = two ? o[0] : o[0] * g->stride[0] - g->pad[0] + kz * g->dilation[0];
@@ -3879,7 +3883,7 @@ TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__wi
                 }
                 row = copy;
             }
-            // The first element of the window: it wins where all are -inf.
+            // The first element of the window: it is taken if all are -inf.
             if (first && left == 0 && last < w) {
                 best = VI_ADD(step, VI_SET((int32_t)(start + x0)));
             } else if (first) {
@@ -3963,14 +3967,14 @@ NN__KERNEL void NN__K(max_pool)(const void *x, void *y, int32_t *place, const nn
     }
 }
 
-// gx[place] += g over one plane.
+// gx[place] += g for one plane.
 NN__KERNEL void NN__K(max_unpool)(const void *grad, const int32_t *place, void *gx, int64_t n) {
     const NN__R *q = (const NN__R *)grad;
     NN__R *p = (NN__R *)gx;
     for (int64_t i = 0; i < n; i++) { p[place[i]] = (NN__R)(p[place[i]] + q[i]); }
 }
 
-// Sum over a window, rows added in double: it may be the whole image.
+// Sum over a window. Rows are added in double, because the window may be the whole image.
 TENSOR__FN TENSOR__NOINLINE double NN__K(window_sum)(const NN__R *p, const nn__window_t *g, int64_t z0,
                                                      int64_t z1, int64_t y0, int64_t y1, int64_t x0,
                                                      int64_t x1) {
@@ -4020,12 +4024,12 @@ NN__KERNEL void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int bac
 // ------------------------------------------------------------------------------
 // >>nn-kernel-norm                                 MARK: layer norm
 //
-// Two passes over a row for the statistics: one pass (E[x^2] - E[x]^2) cancels. Rejected as well: Welford's
-// running update, which divides at every element and has one chain; a row is in cache for the second pass.
-// Sums are folded in leaves, so the width of the ISA does not decide the error.
+// Two passes over a row for the statistics, because one pass (E[x^2] - E[x]^2) cancels. Also rejected:
+// Welford's running update, which divides at every element and is one chain of dependent steps; a row is in
+// cache for the second pass. Sums are added in leaves, so the error does not depend on the width of the ISA.
 // ------------------------------------------------------------------------------
 
-// sum of g (x - mean), and of g; of (x - mean)^2 if g is NULL
+// Sum of g (x - mean), and in *total the sum of g; sum of (x - mean)^2 if g is NULL.
 NN__KERNEL double NN__K(deviation)(const void *g, const void *x, double mean, double *total, int64_t n) {
     const NN__R *gp = (const NN__R *)g, *p = (const NN__R *)x;
     V_F vm = V_SET(mean);
@@ -4137,7 +4141,7 @@ NN__KERNEL void NN__K(affine)(const void *g, const void *x, void *y, double a, d
 // ------------------------------------------------------------------------------
 // >>nn-kernel-loss                                 MARK: losses
 //
-// Gradients of the losses that need more than a pointwise formula, a row at a time. Rejected: composing
+// Gradients of the losses that need more than a pointwise formula, one row at a time. Rejected: composing
 // them of softmax, gather and products (three passes over the logits and two temporaries).
 // ------------------------------------------------------------------------------
 
@@ -4154,9 +4158,10 @@ NN__KERNEL void NN__K(softmax_minus)(const void *x, const void *w, void *gx, dou
     }
 }
 
-// A pointwise loss is two functions over whole vectors in arrays, value and derivatives (dx or dt may be
-// NULL); what they have in common, loads of the rest, weights and sums, is here once. Rejected: a switch
-// among the formulas in one loop (whoever wants one has all), a loop with loads and stores for each (41 KB).
+// A pointwise loss is two functions over whole vectors in arrays: its value and its derivatives (dx or dt
+// may be NULL). What the losses have in common (loads of the last vector, weights, sums) is here once.
+// Rejected: a switch over the formulas in one loop (a program that wants one has all), a loop with loads and
+// stores for each (41 KB).
 enum { NN__K(loss_block) = 8 };
 #define TENSOR__X(ID, f, dx, dt)                                                                             \
     NN__KERNEL void NN__K(value_##ID)(const void *x, const void *t, const void *q, void *y, int64_t n,       \
@@ -4177,7 +4182,7 @@ enum { NN__K(loss_block) = 8 };
 NN_LOSSES(TENSOR__X)
 #undef TENSOR__X
 
-// A loss of n elements: into y, or summed if y is NULL. w, q (pos_weight) may be NULL = 1.
+// A loss of n elements: written to y, or summed if y is NULL. w and q (pos_weight) may be NULL = 1.
 NN__KERNEL double NN__K(loss)(nn__value_fn *value, const void *x, const void *t, const void *w, const void *q,
                               void *y, int64_t n, double p) {
     const NN__R *xp = (const NN__R *)x, *tp = (const NN__R *)t, *wp = (const NN__R *)w,
@@ -4205,7 +4210,7 @@ NN__KERNEL double NN__K(loss)(nn__value_fn *value, const void *x, const void *t,
     return (double)V_HSUM(s);
 }
 
-// Its gradients (gx or gt may be NULL): g[i * step] c times the derivative.
+// Its gradients (gx or gt may be NULL): g[i * step] times c times the derivative.
 NN__KERNEL void NN__K(loss_back)(nn__slope_fn *slope, const void *g, int64_t step, double c, const void *x,
                                  const void *t, const void *w, const void *q, void *gx, void *gt, int64_t n,
                                  double p) {
@@ -4236,12 +4241,12 @@ NN__KERNEL void NN__K(loss_back)(nn__slope_fn *slope, const void *g, int64_t ste
 // ------------------------------------------------------------------------------
 // >>nn-kernel-attention                            MARK: attention
 //
-// One row of scores against n keys, of which the first `valid` may be looked at. The products around are
-// the GEMM's. Rejected: a kernel of its own for the products with running maxima (the GEMM is faster on
-// CPUs, and a block of scores stays in cache).
+// One row of scores against n keys, of which the first `valid` may be looked at. The products before and
+// after are done by the GEMM. Rejected: a kernel of its own for the products with running maxima (the GEMM
+// is faster on CPUs, and a block of scores stays in cache).
 // ------------------------------------------------------------------------------
 
-// s = e^(scale s - max), 0 from valid on. -> sum of s; *lse = logsumexp (-inf if nothing may be looked at)
+// s = e^(scale s - max), 0 from valid on. -> sum of s; *lse = logsumexp (-inf if no key may be looked at)
 NN__KERNEL double NN__K(attend)(void *s, int64_t valid, int64_t n, double scale, double *lse) {
     NN__R *p = (NN__R *)s;
     V_F vs = V_SET(scale), m = V_SET(-INFINITY), sum = V_ZERO();
@@ -4287,16 +4292,16 @@ NN__KERNEL void NN__K(attend_back)(void *s, void *d, int64_t valid, int64_t n, d
 // ------------------------------------------------------------------------------
 // >>nn-kernel-recurrent                            MARK: steps of recurrent nets
 //
-// One item of a step: n hidden features, gates of n each. gi and hg are what x and h add to the gates. The
-// two products are GEMMs (that with x over all steps at once); here is what lies between them, in one sweep
-// with the gates kept for backward. Rejected: a dozen pointwise ops per step (their overhead is more than
-// the arithmetic of small nets), gates recomputed in backward.
+// One item of a step: n hidden features, each with its gates. gi and hg are what x and h add to the gates.
+// The two products are GEMMs (the one with x over all steps at once); this is the arithmetic between them,
+// in one sweep, with the gates kept for backward. Rejected: a dozen pointwise ops per step (their overhead
+// is more than the arithmetic of small nets), gates recomputed in backward.
 // ------------------------------------------------------------------------------
 
 #define NN__GATE(p, k) NN__LOAD((const NN__R *)(p) + (k) * n + i, n - i, 0)
 #define NN__PUT_GATE(p, k, v) NN__K(put)((NN__R *)(p) + (k) * n + i, n - i, v)
 
-// The next h and c; gates as NN__.._NET says.
+// The next h and c; the gates are in the order given at NN__LSTM_NET.
 NN__KERNEL void NN__K(recur)(int kind, const void *gi, const void *hg, const void *h0, const void *c0,
                              void *gates, void *h, void *c, int64_t n) {
     int64_t i;
@@ -4331,7 +4336,8 @@ NN__KERNEL void NN__K(recur)(int kind, const void *gi, const void *hg, const voi
     }
 }
 
-// dgi and dhg (NULL = the same) from dh and dc, which become those of h0 and c0 but for what goes through hg.
+// dgi and dhg (NULL = equal to dgi) from dh and dc, which become those of h0 and c0, except for the part
+// through hg.
 NN__KERNEL void NN__K(recur_back)(int kind, void *dh, void *dc, const void *gates, const void *h,
                                   const void *h0, const void *c0, const void *c, void *dgi, void *dhg,
                                   int64_t n) {
@@ -4380,11 +4386,11 @@ NN__KERNEL void NN__K(recur_back)(int kind, void *dh, void *dc, const void *gate
 // ------------------------------------------------------------------------------
 // >>nn-kernel-dropout                              MARK: dropout
 //
-// The mask is a function of the element's place and the generator, so backward makes it again. Rejected: a
-// mask that is saved (memory as large as the activation).
+// The mask is a function of the element's index and the generator, so backward computes it again. Rejected:
+// a mask that is saved (memory as large as the activation).
 // ------------------------------------------------------------------------------
 
-// y = x scale where the 24-bit uniform number of element first + i is below keep (in 2^-24), else 0.
+// y = x scale if the 24-bit uniform number of element first + i is below keep (in units of 2^-24), else 0.
 NN__KERNEL void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n, tensor_generator_t rng,
                                uint32_t keep, double scale) {
     const NN__R *p = (const NN__R *)x;
@@ -4419,7 +4425,7 @@ NN__KERNEL void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
 // >>nn-kernel-optim                                MARK: optimizer kernels
 //
 // A formula of NN__STEPS over n contiguous elements; s0, s1, s2 are the states in the order of the row, NULL
-// where unused. Rejected: FMA (the bits would depend on the ISA), one op after the other (five sweeps over
+// if unused. Rejected: FMA (the bits would depend on the ISA), one op after another (five sweeps over
 // parameters that do not fit a cache).
 // ------------------------------------------------------------------------------
 
@@ -4429,8 +4435,9 @@ NN__KERNEL void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
 #define NN__HAS(k) has##k
 #define NN__SPLAT(x) const V_F v_##x = V_SET(u.x); (void)v_##x;
 #if TENSOR_NN__PASS < 6
-// Below 2^-126 a product costs x86 160 cycles, and there a dead unit's mean stays. Sums and conversions cost
-// nothing more; what is rounded from 53 bits has the bits of f32. 7e-18: the gradient is squared.
+// Below 2^-126 a product costs 160 cycles on x86, and the mean of a dead unit stays there. Sums and
+// conversions cost nothing more; a result that is rounded from 53 bits has the bits of f32. 7e-18, because
+// the gradient is squared.
 #define NN__TINY(v, below) M_AND(V_LT(V_ABS(v), V_SET(below)), V_NE(v, V_ZERO()))
 #define NN__SLOW_STATE 8e-31f
 
@@ -4502,7 +4509,7 @@ NN__KERNEL int NN__K(rescale)(void *px, double f, int64_t n) {
     return !(V_HSUM(bad) == 0);
 }
 
-// Sum of squares in double, in 8 lanes whatever the instruction set: the norms of clipping.
+// Sum of squares in double, in 8 lanes for every instruction set: for the norms of clipping.
 NN__KERNEL double NN__K(squares)(const void *px, int64_t n) {
     const NN__R *x = (const NN__R *)px;
     double lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
@@ -4550,13 +4557,13 @@ static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, 0, 0, 0, 0};
 #if defined(TENSOR_NN_IMPLEMENTATION) && !defined(TENSOR_NN_IMPLEMENTATION_DONE) && !defined(TENSOR_NN__PASS)
 #define TENSOR_NN_IMPLEMENTATION_DONE
 
-// As in tensor.h: calls in here leave the stamp to the user's own.
+// As in tensor.h: calls in this file do not stamp a site; only the user's own calls do.
 #undef TENSOR_HERE
 #undef TENSOR__IN
 #define TENSOR_HERE ((const char *)0)
 #define TENSOR__IN(function) ((const char *)0)
 
-// As in tensor.h: nothing fuses a product and a sum but V_FMA.
+// As in tensor.h: only V_FMA fuses a product and a sum.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC optimize("fp-contract=off")
@@ -4567,7 +4574,8 @@ TENSOR__PRECISE
 #pragma fp_contract(off)
 #endif
 
-// The passes: see >>passes of tensor.h. f64 and the plain formulas are compiled with this file's own part.
+// The passes: see >>passes of tensor.h. f64 and the plain formulas are compiled together with this part of
+// the file.
 #if TENSOR__PART
 extern TENSOR__BETWEEN const nn__cpu_t TENSOR__PASSES_OF(nn__cpu) nn__cpu_none;
 #define NN__X(name, result, params) TENSOR__DECLARE(nn__##name##_fn, nn__##name)
@@ -4621,13 +4629,14 @@ TENSOR__COLD
 // ------------------------------------------------------------------------------
 // >>impl-functional                               MARK: what all functions share
 //
-// What the functions of this header share: the kernels of the chosen pass, checks of arguments, options
-// and their defaults, gradients through a composed form. An op's chapter below has its kernel driver (cuts
-// the work, calls inner loops and the GEMM), its front (checks, shape) and its gradient.
+// What the functions of this header share: the kernels of the chosen pass, checks of arguments, options and
+// their defaults, gradients through a composed form. Each section after this one has, for its ops, the
+// kernel driver (divides the work, calls inner loops and the GEMM), the front (checks, shape) and the
+// gradient.
 //
-// An op with a fused gradient also has a form composed of public ops, which the engine differentiates when
-// a graph of the gradient is wanted: one mechanism for all of them (nn__grad_composed) instead of a second
-// gradient by hand for each.
+// An op with a fused gradient also has a form composed of public ops, which the engine differentiates when a
+// graph of the gradient is wanted. This is one mechanism for all of them (nn__grad_composed) instead of a
+// second, hand-written gradient for each.
 // ------------------------------------------------------------------------------
 
 // Raises an error on the calling thread. -> poison; NN__GIVE -> value; NN__ERROR -> the code; NN__NO -> 0
@@ -4635,7 +4644,7 @@ TENSOR__COLD
 #define NN__GIVE(value, ...) (NN__FAIL(__VA_ARGS__), value)
 #define NN__ERROR(code, ...) NN__GIVE(code, code, __VA_ARGS__)
 #define NN__NO(code, ...) NN__GIVE(0, code, __VA_ARGS__)
-// What functions that are about gradients do in a build without them. -> value
+// What functions that need gradients do in a build without them. -> value
 #define NN__UNTRAINED(value, op)                                                                             \
     NN__GIVE(value, TENSOR_ERR_UNSUPPORTED, "%s: this build has no gradients (TENSOR_NO_AUTOGRAD)", op)
 
@@ -4645,8 +4654,8 @@ TENSOR__FN tensor__thread_t *nn__self(void) {
     return TENSOR__(self)();
 }
 
-// Rows, as in tensor.h: NN__ROW(ID) is that of NN_OP_ID. They are behind the functions they name, at the end
-// of >>impl-losses. Where a rank is computed, a switch within the family gives the row.
+// Rows, as in tensor.h: NN__ROW(ID) is the row of NN_OP_ID. They are defined in >>nn-table, after the
+// functions that they name. If a rank is computed, a switch within the family gives the row.
 #define TENSOR__X(ID, ...) TENSOR__FN const tensor__row_t *nn__row_##ID(void);
 NN_OPS(TENSOR__X)
 #undef TENSOR__X
@@ -4666,7 +4675,7 @@ NN__RANKED_ROW(avg_pool, AVG_POOL)
 NN__RANKED_ROW(max_unpool, MAX_UNPOOL)
 #undef NN__RANKED_ROW
 
-// The kernels of all passes by their places: f64, the plain formulas, then as tensor.h's (TENSOR__PASSES_OF).
+// The kernels of all passes by place: f64, the plain formulas, then those of tensor.h (TENSOR__PASSES_OF).
 #if TENSOR__HAS_PASS(7)
 #define NN__EACH(f) f##_f64, f##_reference, TENSOR__PASSES_OF(f)
 #else
@@ -4724,7 +4733,7 @@ TENSOR__FN const nn__cpu_t *nn__cpu(int dtype) {
     }
 }
 
-// A core with other passes, in another file, does not link.
+// A core that was built with other passes, in another file, does not link.
 #if !defined(TENSOR_STATIC) && (defined(__GNUC__) || defined(__clang__))
 __attribute__((used)) static const char *const nn__core = &TENSOR__OF_BUILD(tensor__build);
 #endif
@@ -4735,15 +4744,15 @@ TENSOR__FN int64_t nn__ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 TENSOR__FN size_t nn__es(int dtype) { return dtype == TENSOR_F64 ? 8 : 4; }
 TENSOR__FN uint64_t nn__line(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Items per task for n items of `cost` element operations each, where the cut has no say in the result: a
-// join costs about as much as 32K operations.
+// Items per task for n items of `cost` element operations each, if the division does not affect the result:
+// a join costs about as much as 32K operations.
 TENSOR__FN int64_t nn__per(int64_t n, int64_t cost) {
     int64_t tasks = 4 * (int64_t)TENSOR__(thread_count)();
     if (tasks <= 4 || (double)n * (double)cost < 32768.0) { return nn__max(n, 1); }
     return nn__max(nn__ceil(n, tasks), 1);
 }
 
-// Runs the tasks; a single one on the calling thread, so that a GEMM in it may use the others.
+// Runs the tasks. A single task runs on the calling thread, so that a GEMM in it may use the other threads.
 TENSOR__FN void nn__run(int64_t tasks, tensor__task_fn fn, void *arg) {
     if (tasks == 1) {
         fn(arg, 0, 0);
@@ -4752,9 +4761,9 @@ TENSOR__FN void nn__run(int64_t tasks, tensor__task_fn fn, void *arg) {
     }
 }
 
-// c[m, n] (+)= a b for one item, strides in elements.
+// c[m, n] (+)= a b for one item; strides in elements.
 TENSOR__FN tensor__gemm_t nn__product(int64_t m, int64_t n, int64_t k) {
-    tensor__gemm_t g;                   // member by member: a memset takes as long as a tiny product
+    tensor__gemm_t g;                   // member by member: a memset costs as much as a tiny product
     g.a = g.b = g.bias = NULL;
     g.c = g.scratch = NULL;
     g.aoff = g.boff = g.coff = NULL;
@@ -4771,7 +4780,7 @@ TENSOR__FN tensor__gemm_t nn__product(int64_t m, int64_t n, int64_t k) {
     return g;
 }
 
-// i-th index of an i32/i64 argument without gaps.
+// The i-th index of a contiguous i32/i64 argument.
 TENSOR__FN int64_t nn__index(const tensor_arg_t *a, int64_t i) {
     return a->dtype == TENSOR_I32 ? ((const int32_t *)a->data)[i] : ((const int64_t *)a->data)[i];
 }
@@ -4792,7 +4801,7 @@ TENSOR__FN char *nn__at(const tensor_arg_t *a, int64_t i) {
     return a->data ? (char *)a->data + i * (int64_t)nn__es(a->dtype) : NULL;
 }
 
-// Where the first element of t lies, NULL if it has none.
+// Address of the first element of t, NULL if it has none.
 TENSOR__FN void *nn__pointer(const tensor_t *t) {
     size_t at = (size_t)t->offset * tensor_dtype_size((tensor_dtype_t)t->dtype);
     return t->storage && t->storage->data ? (char *)t->storage->data + at : NULL;
@@ -4823,8 +4832,8 @@ TENSOR__FN const char *nn__arg_name(const tensor__row_t *row, int k, char name[1
 
 TENSOR__FN int nn__is_number(const tensor_t *x) { return x->dtype != TENSOR_BOOL; }
 
-// Whether the inputs of `mask` (bit k = input k; absent ones do not count) are of one dtype, a float one or,
-// where integers are taken, any but bool; raises if not.
+// Whether the inputs of `mask` (bit k = input k; absent inputs are ignored) have one dtype: a float one or,
+// if integers are allowed, any but bool. Raises if not.
 TENSOR__FN int nn__one_dtype(tensor__op_t *o, unsigned mask, int integers) {
     tensor_t *first = NULL;
     int at = 0;
@@ -4850,14 +4859,14 @@ TENSOR__FN int nn__one_dtype(tensor__op_t *o, unsigned mask, int integers) {
 
 TENSOR__FN int nn__floats(tensor__op_t *o, unsigned mask) { return nn__one_dtype(o, mask, 0); }
 
-// Half precision is computed in f32: the operands widened, the result narrowed.
+// Half precision is computed in f32: the operands are widened, the result is narrowed.
 TENSOR__FN tensor_t *nn__wide(tensor_t *x) { return x && nn__is_half(x) ? (tensor_to)(x, TENSOR_F32) : x; }
 
 TENSOR__FN tensor_t *nn__narrow(tensor_t *y, const tensor_t *like) {
     return (tensor_to)(y, (tensor_dtype_t)like->dtype);
 }
 
-// Brings the inputs of `which` (bits) to their common dtype, as arithmetic does. -> the first
+// Converts the inputs of `which` (bits) to their common dtype, as arithmetic does. -> the first of them
 TENSOR__FN tensor_t *nn__promote(tensor_t **in, int n, unsigned which) {
     int dtype = nn__is_float(in[0]) ? in[0]->dtype : -1;
     for (int k = 1; k < n; k++) {
@@ -4875,8 +4884,8 @@ TENSOR__FN tensor_t *nn__promote(tensor_t **in, int n, unsigned which) {
     return in[0];
 }
 
-// Whether a positional argument too many was given; raises if so. The macros put TENSOR__NO_SURPLUS there
-// (and a site), so that 0 is noticed too; a struct filled by hand has NULL.
+// Whether a positional argument too many was given; raises if so. The macros put TENSOR__NO_SURPLUS (and a
+// site) in its position, so that even 0 is noticed; a struct filled by hand has NULL there.
 TENSOR__FN int nn__too_many(const char *op, const char *site, const void *surplus) {
     int bad = surplus ? surplus != TENSOR__NO_SURPLUS : site != NULL;
     if (bad) { NN__FAIL(TENSOR_ERR_SHAPE, "%s: too many positional arguments, options are named", op); }
@@ -4888,9 +4897,10 @@ TENSOR__FN int nn__same_shape(const tensor_t *a, const tensor_t *b) {
            (a->ndim == 0 || memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof(int64_t)) == 0);
 }
 
-// The defaults of an args struct stand in one list: NN__FILL(args, NN__OR(eps, 1e-5) ...), 0 becoming the
-// default and TENSOR_ZERO 0. It is run over the args of a call whose macro marked them by TENSOR__NO_SURPLUS
-// (args without the mark are taken literally), and over zeros for name_defaults().
+// The defaults of an args struct are in one list: NN__FILL(args, NN__OR(eps, 1e-5) ...). A member that is 0
+// becomes the default and TENSOR_ZERO becomes 0. The list is applied to the args of a call whose macro
+// marked them with TENSOR__NO_SURPLUS (args without the mark are taken literally), and to zeros for
+// name_defaults().
 #define NN__OR(member, value) a->member = a->member == 0 ? (value) : a->member == TENSOR_ZERO ? 0 : a->member;
 #define NN__FILL(args, set)                                                                                  \
     TENSOR__FN void nn__fill_##args(args##_args_t *a) {                                                      \
@@ -4906,28 +4916,28 @@ TENSOR__FN int nn__same_shape(const tensor_t *a, const tensor_t *b) {
         return a;                                                                                            \
     }
 #define NN__FILL_DEFAULTS(args, set) NN__FILL(args, set) NN__DEFAULTS(args, args)
-// Begins a function of args a: fills them; 0 after raising.
+// Begins a function with args a: fills them. 0 after raising.
 #define NN__TAKE(op, args)                                                                                   \
     (!nn__too_many(op, a.site_, a.options_are_named_) &&                                                     \
      (a.options_are_named_ ? (nn__fill_##args(&a), 1) : 1))
-// tensor_op_with(a), which is `run`.
+// tensor_op_with(a), whose result is `run`.
 #define NN__FRONT(op, args, run)                                                                             \
     TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
         return tensor__at(a.site_, NN__TAKE(#op, args) ? run : TENSOR__(poison));                            \
     }
 #define NN__OWN_FRONT(op, set, run) NN__FILL_DEFAULTS(tensor_##op, set) NN__FRONT(op, tensor_##op, run)
 
-// t, made on the default device, where x lies.
+// t, which was made on the default device, moved to the device of x.
 TENSOR__FN tensor_t *nn__beside(tensor_t *t, const tensor_t *x) {
     return x->state == TENSOR__LIVE ? (tensor_to)(t, TENSOR_CPU + (int)x->device) : t;
 }
 
-// One of a value, of x's dtype.
+// A tensor filled with a value, with x's dtype and device.
 TENSOR__FN tensor_t *nn__like(const int64_t *dims, int ndim, double value, const tensor_t *x) {
     return nn__beside((tensor_full_n)(dims, ndim, value, (tensor_dtype_t)x->dtype), x);
 }
 
-// A tensor that the host fills, whatever the default device.
+// A tensor that the host fills, whatever the default device is.
 TENSOR__FN tensor_t *nn__host_tensor(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
     tensor_device_t device = (tensor_get_default_device)();
     if (device != TENSOR_CPU) { (void)(tensor_set_default_device)(TENSOR_CPU); }
@@ -4936,7 +4946,7 @@ TENSOR__FN tensor_t *nn__host_tensor(const int64_t *dims, int ndim, tensor_dtype
     return t;
 }
 
-// Memory until the scope ends, from the cache; NULL after raising.
+// Memory from the cache, until the scope ends; NULL after raising.
 TENSOR__FN void *nn__lent(uint64_t n, size_t size) {
     int64_t bytes = (int64_t)(n * size);
     tensor_t *t = nn__host_tensor(&bytes, 1, TENSOR_U8);
@@ -4945,17 +4955,17 @@ TENSOR__FN void *nn__lent(uint64_t n, size_t size) {
 
 TENSOR__FN tensor_t *nn__contiguous(tensor_t *x) { return x ? (tensor_contiguous)(x) : x; }
 
-// Channels stay innermost where the device takes them so.
+// Channels stay innermost if the device accepts them so.
 TENSOR__FN tensor_t *nn__image(tensor_t *x) { return TENSOR__(lasts)(x) ? x : nn__contiguous(x); }
 
-// x in these dims. A view only where they differ: a gradient that is a view cannot become a leaf's own.
+// x with these dims. A view only if they differ: a gradient that is a view cannot become a leaf's own.
 TENSOR__FN tensor_t *nn__shaped(tensor_t *x, const int64_t *dims, int ndim) {
     int same = x->ndim == ndim;
     for (int d = 0; same && d < ndim; d++) { same = x->dims[d] == dims[d]; }
     return same ? x : (tensor_reshape_n)(x, dims, ndim);
 }
 
-// x as [d0, d1, d2, d3], of which the n first count.
+// x as [d0, d1, d2, d3], of which the first n are used.
 TENSOR__FN tensor_t *nn__as(tensor_t *x, int n, int64_t d0, int64_t d1, int64_t d2, int64_t d3) {
     const int64_t dims[4] = {d0, d1, d2, d3};
     return (tensor_reshape_n)(x, dims, n);
@@ -4974,15 +4984,15 @@ TENSOR__FN tensor_t *nn__saved(tensor__grad_t *g, int k) {
 
 typedef tensor_t *(*nn__composed_fn)(tensor_t *const *in, const tensor_params_t *p);
 
-// Gradients of node's op by differentiating fn(inputs), which is the same function made of public ops; as a
-// graph of its own where none of the gradient is wanted.
+// Gradients of node's op by differentiating fn(inputs), which is the same function made of public ops. If no
+// graph of the gradient is wanted, the forward is a graph of its own.
 TENSOR__FN void nn__grad_composed_by(tensor__grad_t *g, nn__composed_fn fn, tensor__autograd_fn *autograd) {
     tensor_t *in[TENSOR__MAX_IN], *wanted[TENSOR__MAX_IN];
     int n = 0, at[TENSOR__MAX_IN];
     for (int k = 0; k < g->node->nin; k++) {
         in[k] = nn__saved(g, k);
         if (!in[k] || !TENSOR__(grad_need)(g, k)) { continue; }
-        // A view of its own: a tensor given twice must get two gradients.
+        // A view of its own: a tensor that is given twice must get two gradients.
         in[k] = g->create ? (tensor_view_n)(in[k], in[k]->dims, in[k]->ndim)
                           : (tensor_requires_grad_)((tensor_detach)(in[k]), 1);
         wanted[n] = in[k];
@@ -5008,8 +5018,8 @@ TENSOR__FN int nn__grad_created(tensor__grad_t *g, nn__composed_fn fn) {
     return g->create != 0;
 }
 
-// Fused gradients: the op of row over in, with the params of the op it belongs to and n results, which are
-// the gradients of its first n inputs.
+// Fused gradients: the op of row over in, with the params of the forward op and n results, which are the
+// gradients of the first n inputs of that op.
 TENSOR__FN int nn__grad_begin(tensor__op_t *o, const tensor__grad_t *g, const tensor__row_t *row,
                               tensor_t *const *in, int nin, int n) {
     if (!TENSOR__(begin)(o, row, in, nin)) { return 0; }
@@ -5028,7 +5038,7 @@ TENSOR__FN void nn__grad_end(tensor__op_t *o, tensor__grad_t *g, int n) {
     }
 }
 
-// Of layer_norm, batch_norm and group_norm, whose parameters have n elements.
+// Gradients of layer_norm, batch_norm and group_norm, whose parameters have n elements.
 TENSOR__FN void nn__grad_norm(tensor__grad_t *g, const tensor__row_t *row, nn__composed_fn fn, int64_t n) {
     if (nn__grad_created(g, fn)) { return; }
     tensor_t *in[5];
@@ -5048,7 +5058,7 @@ TENSOR__FN void nn__grad_norm(tensor__grad_t *g, const tensor__row_t *row, nn__c
 
 TENSOR__COLD
 
-// Opens such an op: begin for a row that is in no table. names: those of the inputs.
+// Begins an op whose row is not in a table. names: the names of the inputs.
 TENSOR__FN int nn__row_begin(tensor__op_t *o, tensor__row_t *row, const char *op, const char *names,
                              int required, tensor_t *const *in, int nin) {
     memset((void *)row, 0, sizeof *row);
@@ -5059,7 +5069,7 @@ TENSOR__FN int nn__row_begin(tensor__op_t *o, tensor__row_t *row, const char *op
     return TENSOR__(begin)(o, row, in, nin);
 }
 
-// Whether its inputs are usable, those of `floats` (bits) floats of one dtype; raises if not.
+// Whether its inputs are usable, and those of `floats` (bits) are floats of one dtype; raises if not.
 TENSOR__FN int nn__inputs(const char *op, const char *names, int required, tensor_t *const *in, int nin,
                           unsigned floats) {
     tensor__op_t o;
@@ -5067,7 +5077,7 @@ TENSOR__FN int nn__inputs(const char *op, const char *names, int required, tenso
     return nn__row_begin(&o, &row, op, names, required, in, nin) && nn__floats(&o, floats);
 }
 
-// tensor_op_with(a), which is `run`; its temporaries go with the scope.
+// tensor_op_with(a), whose result is `run`; its temporaries are freed with the scope.
 #define NN__SCOPED(op, args, run)                                                                            \
     TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
         tensor_scope_t scope;                                                                                \
@@ -5083,12 +5093,12 @@ TENSOR__FN int nn__inputs(const char *op, const char *names, int required, tenso
 // ------------------------------------------------------------------------------
 // >>impl-linear                                   MARK: linear
 //
-// y = x W^T + b, one GEMM over all leading dims; with its activation that op's own kernel runs in place
-// behind it, so its bits are those of the two ops. A weight of one dim is the only row of a matrix.
-// Rejected: an epilogue in the GEMM per activation (tiles for each).
+// y = x W^T + b, one GEMM over all leading dims. With an activation, that op's own kernel then runs in place
+// on y, so the bits are those of the two ops. A weight with one dim is the only row of a matrix.
+// Rejected: an epilogue in the GEMM per activation (a set of tiles for each).
 // ------------------------------------------------------------------------------
 
-// What rows with an activation have as their own.
+// What only rows with an activation have (row->own).
 typedef struct nn__then_t {
     const tensor__row_t *(*row)(void);
     tensor_t *(*apply)(tensor_t *x);
@@ -5104,7 +5114,7 @@ static const nn__then_t nn__then_gelu_tanh = {nn__row_of_gelu_tanh, tensor_gelu_
 
 TENSOR__FN const nn__then_t *nn__then(const tensor__row_t *row) { return (const nn__then_t *)row->own; }
 
-// What is done to the product, NULL = nothing.
+// The op that is applied to the product, NULL = none.
 TENSOR__FN const tensor__row_t *nn__activation(const tensor__row_t *row) {
     return row->own ? nn__then(row)->row() : NULL;
 }
@@ -5148,7 +5158,7 @@ TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
 
 TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t *weight, tensor_t *bias);
 
-// A weight [in] as the only row of a matrix; the output's dim of 1 goes again.
+// A weight [in] as the only row of a matrix; the output's dim of size 1 is removed.
 TENSOR__FN tensor_t *nn__linear_row(const tensor__row_t *row, tensor_t *x, tensor_t *weight, tensor_t *bias) {
     if (bias && bias->numel != 1) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: bias %t must have one element beside the 1-d weight %t",
@@ -5216,8 +5226,9 @@ TENSOR_API tensor_t *(tensor_linear_gelu_tanh)(tensor_t *x, tensor_t *weight, te
     return nn__linear(NN__ROW(LINEAR_GELU_TANH), x, weight, bias);
 }
 
-// The gradient before the activation: by the kernel of that op's gradient, from relu's y or gelu's x; with a
-// graph of it by the op itself, at relu's y, where it has the slope it has at relu's x.
+// The gradient before the activation. The kernel of that op's gradient computes it, from relu's y or gelu's
+// x. If a graph of it is wanted, the op itself is differentiated, relu at its y, where it has the same slope
+// as at its x.
 TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
     int id = g->node->row->id;
     tensor_t *gy = g->gy[0];
@@ -5231,7 +5242,7 @@ TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
         g->autograd(&y, 1, &gy, &at, 1, &got, TENSOR_CREATE_GRAPH);
         return got;
     }
-    y = gy->refs == 1 && gy->storage->refs == 1 && (gy->flags & TENSOR__CONTIGUOUS)     // nobody else's
+    y = gy->refs == 1 && gy->storage->refs == 1 && (gy->flags & TENSOR__CONTIGUOUS)     // used by nobody else
             ? gy
             : TENSOR__(make)(g->th, g->node->row->name, gy->dtype, gy->dims, gy->ndim, gy->device);
     if (y->state == TENSOR__POISON_STATE) { return y; }
@@ -5309,8 +5320,8 @@ TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *wei
 // ------------------------------------------------------------------------------
 // >>impl-embedding                                MARK: embeddings
 //
-// Rows of a table by index. Every index is looked at before a row is read. The gradient is cut by rows of
-// the table, so sums at one row have the order of the indices; a sparse one is of those rows alone.
+// Rows of a table by index. Every index is checked before a row is read. The gradient is divided by rows of
+// the table, so the sums for one row are in the order of the indices; a sparse gradient has only those rows.
 // embedding_bag is made of gather and segment sums. Rejected: atomic adds.
 // ------------------------------------------------------------------------------
 
@@ -5339,8 +5350,8 @@ TENSOR__FN void nn__embedding_task(void *arg, int64_t task, int worker) {
     }
 }
 
-// The task owns rows of the result: it scans all indices and adds, in their order, those that are its. Where
-// there are many for a row, the rows move into sums in double now and then: long chains lose digits.
+// A task owns rows of the result: it scans all indices and adds those of its rows, in their order. If a row
+// has many indices, its sum is moved into a sum in double from time to time, because long chains lose digits.
 TENSOR__FN int64_t nn__embedding_block(const tensor_call_t *c) {
     int64_t block = 128 * c->arg[2].dims[0];
     return c->arg[2].dtype == TENSOR_F32 && block > 0 && c->arg[1].numel >= 2 * block ? block : 0;
@@ -5412,7 +5423,7 @@ TENSOR__FN int nn__cpu_embedding_back(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// padding: a row or -1; zero: rows of that index are 0.
+// padding: a row or -1; zero: results for that index are 0.
 TENSOR__FN tensor_t *nn__embedding_lookup(tensor_t *index, tensor_t *weight, int64_t padding, int zero,
                                           int by_frequency, int sparse) {
     tensor__op_t o;
@@ -5443,13 +5454,13 @@ TENSOR__FN tensor_t *nn__embedding_gradient(tensor_t *gy, tensor_t *index, int64
     return TENSOR__(finish)(&o);
 }
 
-// Gradient by rows of a table: values [n, width] of the rows that index [n] names, those of a row added up
-// where it stands first or last.
+// A gradient by rows of a table: values [n, width] of the rows that index [n] names. Values of the same row
+// are added up at the first or the last of its positions.
 TENSOR__FN tensor_t *nn__by_rows(tensor_t *values, tensor_t *index, int64_t rows) {
     int64_t n = index->numel, size = rows + 1;
     tensor_t *at = (tensor_add_scalar)(index, 1);
     tensor_t *place = nn__beside((tensor_arange)(0, (double)n, 1, TENSOR_I64), index);
-    tensor_t *one = nn__beside((tensor_empty_n)(&size, 1, TENSOR_I64), index);      // one place of each row
+    tensor_t *one = nn__beside((tensor_empty_n)(&size, 1, TENSOR_I64), index);      // one position per row
     one = (tensor_index_select)((tensor_index_copy_)(one, 0, at, place), 0, at);
     tensor_t *y = nn__embedding_gradient(values, one, -1, n, values->dims[1]);
     one = (tensor_masked_fill)(index, (tensor_ne)(one, place), -1);
@@ -5460,7 +5471,7 @@ TENSOR__FN tensor_t *nn__by_rows(tensor_t *values, tensor_t *index, int64_t rows
     return y;
 }
 
-// The gradient of t as it is stored, by rows none of which is there twice; NULL = none, poison = raised.
+// The gradient of t as it is stored, by rows, each row once; NULL = none, poison = raised.
 TENSOR__FN tensor_t *nn__stored_grad(tensor_t *t) {
     tensor_t *g = t->grad;
     if (!tensor__rows_of(g) || (g->grad->flags & TENSOR__ROWS)) { return g; }
@@ -5488,7 +5499,7 @@ TENSOR__FN void nn__grad_embedding(tensor__grad_t *g) {
         gy = (tensor_div)(gy, (tensor_unsqueeze)(n, -1));
     }
 
-    // Others than a leaf's plain gradient have the shape of what they are the gradient of.
+    // Only a leaf's plain gradient is kept by rows; others have the shape of the tensor they belong to.
     if (g->p->i[3] && leaf && !(leaf->flags & TENSOR__HOOKED) && !g->create && !g->pass && !leaf->device) {
         const int64_t dims[2] = {index->numel, w->dims[1]};
         index = (tensor_to)((tensor_flatten)(index, 0, -1), TENSOR_I64);
@@ -5601,7 +5612,7 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     int64_t bags = a->offsets ? a->offsets->dims[0] - (a->include_last_offset != 0) : index->dims[0];
     if (bags < 0) { bags = 0; }
 
-    // The bag of each index, its place in the bag.
+    // The bag of each index, and its position in the bag.
     tensor_t *bag = (tensor_zero_)(nn__host_tensor(&n, 1, TENSOR_I64));
     tensor_t *slot = nn__host_tensor(&n, 1, TENSOR_I64);
     if ((tensor_is_poison)(bag) || (tensor_is_poison)(slot)) { return TENSOR__(poison); }
@@ -5653,7 +5664,7 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     dims[1] = w->dims[1];
     tensor_t *list[2], *y;
     if (a->mode == TENSOR_BAG_MAX) {
-        // Rows side by side, -inf (row n) where a bag has ended.
+        // Rows side by side, with -inf (row n) after the end of a bag.
         y = nn__like(dims + 1, 1, -INFINITY, x);
         list[0] =
             keep ? (tensor_masked_fill)(x, (tensor_unsqueeze)((tensor_logical_not)(keep), 1), -INFINITY) : x;
@@ -5691,9 +5702,9 @@ NN__OPTIONS(embedding_bag, , nn__run_embedding_bag(&a))
 // ------------------------------------------------------------------------------
 // >>impl-norm                                     MARK: norms
 //
-// Layer norm works on rows; batch, group and instance norm on x as [items, channels, plane], where a
-// statistic covers the planes of one channel or group. Statistics are doubles, saved for the fused
-// gradient. Rejected: Welford per element (a division each), f32 sums.
+// Layer norm works on rows; batch, group and instance norm work on x as [items, channels, plane], where a
+// statistic covers the planes of one channel or group. Statistics are doubles, saved for the fused gradient.
+// Rejected: Welford per element (one division each), f32 sums.
 // ------------------------------------------------------------------------------
 
 typedef struct nn__norm_t {
@@ -5724,8 +5735,8 @@ TENSOR__FN int nn__cpu_layer_norm(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// dweight and dbias: chunks of rows (by shape alone; short, since each is one chain) into scratch, added as a
-// tree.
+// dweight and dbias: chunks of rows (their number depends on shape alone; they are short, since each is one
+// chain) go into scratch and are added as a tree.
 TENSOR__FN int64_t nn__norm_chunks(int64_t rows, int64_t n) {
     return nn__max(nn__max(1, nn__ceil(rows, 32)), nn__min(nn__min(rows, 16), rows * n / 16384));
 }
@@ -5798,7 +5809,7 @@ TENSOR__FN void nn__grad_layer_norm(tensor__grad_t *g) {
 
 NN__FILL_DEFAULTS(tensor_layer_norm, NN__OR(normalized_dims, 1) NN__OR(eps, 1e-5))
 
-// rms: no mean, and eps < 0 is that of the dtype it is computed in.
+// rms: no mean; eps < 0 means the epsilon of the dtype of the computation.
 TENSOR__FN tensor_t *nn__layer_norm_front(tensor_t *x, tensor_t *w, tensor_t *b, int64_t nd, double eps,
                                           int rms) {
     const char *op = rms ? "rms_norm" : "layer_norm";
@@ -5870,7 +5881,7 @@ TENSOR__FN void nn__plane_norm_plan(nn__plane_norm_t *v, const tensor_call_t *c)
     v->part = (double *)c->scratch;
 }
 
-// Number of plane j of statistic r in x; its channel is that modulo channels.
+// Number of plane j of statistic r in x; its channel is this number modulo channels.
 TENSOR__FN int64_t nn__plane(const tensor_params_t *p, int64_t planes, int64_t r, int64_t j) {
     return p->i[0] ? r * planes + j : j * p->i[2] + r;
 }
@@ -5887,7 +5898,7 @@ TENSOR__FN void nn__plane_norm_task(void *arg, int64_t task, int worker) {
             mean += NN__DO(v->k, dot)(nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), NULL, n);
         }
         mean /= (double)(v->planes * n);
-        // Back and forth: the planes that L2 still has first.
+        // From the last plane to the first: the last ones are still in L2.
         for (int64_t j = v->planes; j-- > 0;) {
             var += NN__DO(v->k, deviation)(NULL, nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), mean, NULL,
                                            n);
@@ -5978,13 +5989,13 @@ TENSOR__FN void nn__grad_plane_norm(tensor__grad_t *g) {
     nn__grad_norm(g, NN__ROW(GROUP_NORM_BACKWARD), nn__composed_plane_norm, g->p->i[2]);
 }
 
-// x [N, C, ...], groups 0 = batch norm, which may be of f16 and bf16 (w and b f32) where the device's
-// is. stat, if not NULL, receives mean and variance.
+// x [N, C, ...]; groups 0 = batch norm, which may take f16 and bf16 (with f32 w and b) if the device's kernel
+// does. stat, if not NULL, receives mean and variance.
 TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64_t groups, double eps,
                                     tensor_t **stat) {
     tensor_t *in[3];
 
-    // A plane of one element: channels before items make planes of all items.
+    // A plane of one element: with channels before items, the planes are those of all items together.
     int64_t turned = !groups && x->ndim == 2, channels = x->dims[1];
     if (groups) {
         in[0] = nn__contiguous(x);
@@ -6018,7 +6029,7 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
     return turned ? (tensor_mT)(y) : y;
 }
 
-// Whether a parameter of a norm (NULL passes) is a float [C], of x's dtype or f32; raises if not.
+// Whether a parameter of a norm (NULL is accepted) is a float [C] of x's dtype or f32; raises if not.
 TENSOR__FN int nn__per_channel(const char *op, const char *what, const tensor_t *w, const tensor_t *x) {
     if (w && w->dtype != x->dtype && !(nn__is_half(x) && w->dtype == TENSOR_F32)) {
         return NN__NO(TENSOR_ERR_DTYPE, "%s: %s is %y, x is %y; use tensor_to", op, what, w, x);
@@ -6030,7 +6041,7 @@ TENSOR__FN int nn__per_channel(const char *op, const char *what, const tensor_t 
     return 1;
 }
 
-// instance: statistics per item. own: those of x, not the running ones.
+// instance: statistics per item. own: use the statistics of x, not the running ones.
 TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, tensor_t *w, tensor_t *b,
                                     int instance, int own, double momentum, double eps) {
     static const char *const names[5] = {"x", "running_mean", "running_var", "weight", "bias"};
@@ -6074,7 +6085,7 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
     stat[0] = NULL;
     y = nn__plane_norm(!instance && x->numel && TENSOR__(halves)(x) ? x : nn__wide(x), w, b,
                        instance ? nn__max(x->dims[1], 1) : 0, eps, stat);
-    if (mean && stat[0] && x->numel) {   // no element says nothing of the statistics
+    if (mean && stat[0] && x->numel) {   // without elements there are no statistics
         tensor_scope_t scope = TENSOR__(scope)(0);
         const double share[2] = {momentum, momentum * (double)n / (double)(n - 1)};
         for (int64_t k = 0; k < 2; k++) {
@@ -6135,7 +6146,7 @@ TENSOR__FN tensor_t *nn__local_response_norm(tensor_t *x, int64_t size, double a
     x = nn__wide(x);
     int64_t dims[TENSOR_MAX_DIMS];
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
-    int64_t before = nn__min(size / 2, x->dims[1]);  // farther channels do not exist
+    int64_t before = nn__min(size / 2, x->dims[1]);  // more channels than these do not exist
     int64_t after = nn__min((size - 1) / 2, x->dims[1]);
     dims[1] = before;
     tensor_t *list[3];
@@ -6158,10 +6169,10 @@ NN__OPTIONS(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR(k
 // ------------------------------------------------------------------------------
 // >>impl-direct                                   MARK: convolution without columns
 //
-// Convolution without columns (>>nn-kernel-direct): images are padded once and read where they are; 3x3
-// and 5x5 of stride 1 between many channels go by Winograd: a block of rows of tiles is transformed,
-// multiplied per place, and transformed back. Which way is taken depends on shapes alone. Rejected: FFT
-// (large kernels only), Winograd of 6x6 tiles (two digits fewer).
+// Images are padded once and read where they are (kernels in >>nn-kernel-direct). 3x3 and 5x5 with stride 1
+// between many channels use Winograd's algorithm: a block of rows of tiles is transformed, multiplied for
+// each of the tile's positions, and transformed back. Which way is taken depends on shapes alone. Rejected:
+// FFT (for large kernels only), Winograd with 6x6 tiles (two digits fewer).
 // ------------------------------------------------------------------------------
 
 typedef struct nn__direct_t {
@@ -6173,17 +6184,17 @@ typedef struct nn__direct_t {
     int64_t n, rows, blocks, lines, pitch;   // n = ci kh kw; lines of the padded block, floats of one
     int64_t mr, tiles;                // outputs of a tile of weights, tiles of a group
     int64_t per, image, cuts;         // images of a block, floats of one; tasks that share its outputs
-    int flipped;                      // the input gradient: x is that of the output, the kernel turned round
+    int flipped;                      // the input gradient: x is the output's, the kernel reversed
     int sums;                         // the weight gradient
-    int gather;                       // outputs in vectors, else pixels
+    int gather;                       // 1 = outputs in vectors, 0 = pixels
     float *packed, *start;            // [groups][tiles][n][mr] and [groups][tiles][mr]
     int32_t *off;                     // [n]; of gathered sums [per][rows][ow]
     char *work;
     uint64_t weights, offsets, worker, bytes;   // of the packed weights, off, a worker's block, everything
-    // By Winograd's tiles: of an image; floats of one of the 36 planes of image, output and kernel tiles
+    // For Winograd: tiles of an image; floats of one of the 36 planes of image, output and kernel tiles
     int64_t tx, ty, side, image_plane, out_plane, kernel_plane, chain;   // outputs side x side
     float *in, *out, *sum;            // in [36][tiles][pitch], out [36][tiles of co][tiles][mr]; gw
-    int64_t group, first, count;      // the rows of tiles at work
+    int64_t group, first, count;      // the rows of tiles in work
     int winograd, five, own;          // five: NN__TILE_5 or 0; own: a block of tiles is one task
 } nn__direct_t;
 
@@ -6192,15 +6203,15 @@ enum {
     NN__GATHER_BYTES = 131072,        // of gathered outputs
     NN__GATHER_TAPS = 192,            // steps of one chain: their weights stay in L1
     NN__GATHER_PIXELS = 128,
-    NN__WINOGRAD_CHAIN = 64,          // steps of a chain (5x5: half): more, over 4 x direct sums' error
-    NN__WINOGRAD_BLOCK = 48,          // tiles at work
-    NN__WINOGRAD_TILES = 8,           // of a row that are turned at a time
+    NN__WINOGRAD_CHAIN = 64,          // steps of a chain (5x5: half): more: over 4 x direct sums' error
+    NN__WINOGRAD_BLOCK = 48,          // tiles in work
+    NN__WINOGRAD_TILES = 8,           // of a row, transposed at a time
     NN__WINOGRAD_KERNEL = 8192        // floats of a plane of kernels: all planes are 1.2 MB
 };
 
 TENSOR__END
 
-// Sizes; 0 = the columns serve better.
+// Computes the sizes. 0 = columns are better.
 TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
     int64_t lanes = v->k->lanes;
     if (!v->k->lanes || v->ph < 0 || v->pw < 0 || v->kh * v->kw == 1) { return 0; }
@@ -6210,8 +6221,8 @@ TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
     if (v->sw != 1 || (v->sums && v->ow < 24)) { fill = 0; }
     if (v->co == 1 && v->ci == 1 && v->sw < 3) { fill = 100; }  // columns would be products with a vector
 
-    // Vectors of outputs if they are full and many steps pay for the turning; where one vector takes all
-    // outputs, pixels are as good.
+    // Vectors of outputs if they are full and enough steps pay for the transposition; if one vector takes
+    // all outputs, pixels are as good.
     v->gather = lanes > 1 && v->co * 4 >= nn__ceil(v->co, lanes) * lanes * 3 && v->n >= 64 &&
                 (v->sums || v->ow >= 4) && (v->co > lanes || fill < 60);
     if (!v->gather && fill < 60) { return 0; }  // mostly empty vectors
@@ -6278,8 +6289,8 @@ TENSOR__FN void nn__direct_task(void *arg, int64_t task, int worker) {
                          nn__min(v->rows, v->oh - oy), v->ow);
 }
 
-// Some images, one group, one block of rows, a cut of the outputs: every chunk of weights meets all of their
-// pixels.
+// One task: some images, one group, one block of rows, a part of the outputs. Every chunk of weights is
+// applied to all of their pixels.
 TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t cut = task % v->cuts, last = v->tiles * (cut + 1) / v->cuts;
@@ -6322,7 +6333,7 @@ TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
     }
 }
 
-// ---- 3x3 and 5x5 of stride 1 between many channels, by Winograd: a block of rows of tiles is transformed,
+// ---- 3x3 and 5x5 with stride 1 between many channels, by Winograd: a block of rows of tiles is transformed,
 // multiplied plane by plane (channels in vectors), and transformed back.
 
 TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
@@ -6331,19 +6342,19 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     if (lanes < 2 || (v->kh != 3 && v->kh != 5) || v->kw != v->kh) { return 0; }
     if (v->dh != 1 || v->dw != 1 || v->sh != 1 || v->sw != 1) { return 0; }
     if (v->ci < least || v->co < least || v->ci % lanes || v->co % lanes) { return 0; }
-    if (v->ci + v->co < 3 * lanes) { return 0; }  // one vector to one: as fast without
-    if (v->sums && v->kh == 5) { return 0; }   // up to 4.8 x direct sums' error
+    if (v->ci + v->co < 3 * lanes) { return 0; }  // one vector to one: direct sums are as fast
+    if (v->sums && v->kh == 5) { return 0; }   // the error is up to 4.8 x that of direct sums
     v->five = v->kh == 5 ? NN__TILE_5 : 0;
     v->side = 7 - v->kh;
     v->tx = nn__ceil(v->ow, v->side);
     v->ty = nn__ceil(v->oh, v->side);
     int64_t all = v->images * v->ty;
 
-    // Few tiles do not pay for the kernel's transform, nor mostly empty ones for theirs.
+    // Few tiles do not pay for the kernel's transform; tiles that are mostly empty do not pay for their own.
     if (all * v->tx < 32) { return 0; }
     if (v->oh * v->ow * 2 < v->side * v->side * v->tx * v->ty) { return 0; }
 
-    // A kernel's gradient sums over tiles: chains of about the root of their number keep most digits.
+    // A kernel's gradient sums over tiles: chains of about the root of their number lose the fewest digits.
     v->chain = v->five ? NN__WINOGRAD_CHAIN / 2 : NN__WINOGRAD_CHAIN;
     if (v->sums) { v->chain = nn__min(24, nn__max(8, all * v->tx / 12)); }
     v->mr = 2 * lanes;
@@ -6354,15 +6365,15 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     v->blocks = nn__ceil(all, v->rows);
     int64_t tiles = v->rows * v->tx;
 
-    // Planes that lie a multiple of 4096 bytes apart would share their places in the caches.
+    // Planes whose distance is a multiple of 4096 bytes would share their sets in the caches.
     v->image_plane = nn__ceil(tiles * v->pitch, 1024) * 1024 + 48;
     v->out_plane = nn__ceil(tiles * v->tiles * v->mr, 1024) * 1024 + 48;
     v->kernel_plane = nn__ceil(v->ci * v->tiles * v->mr, 1024) * 1024 + 48;
     v->offsets = nn__line((uint64_t)NN__WINOGRAD_CHAIN * 4);
     v->worker = (uint64_t)((4 * NN__WINOGRAD_TILES + 2) * 6 * v->mr) * 4;
 
-    // Threads take blocks of their own where a cache holds all kernels (what another thread wrote is far),
-    // else planes of a block.
+    // If a cache holds all kernels, each thread takes blocks of its own (data that another thread wrote is
+    // far away); otherwise the threads share the planes of a block.
     v->bytes = (uint64_t)(36 * (v->image_plane + v->out_plane)) * 4;
     v->own = !v->sums && v->kernel_plane <= NN__WINOGRAD_KERNEL && v->blocks >= 2 * threads &&
              v->bytes <= 4 << 20;
@@ -6373,7 +6384,7 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     return 1;
 }
 
-// Some columns of tiles of one vector of channels: of the image, or of the output's gradient.
+// Some columns of tiles of one vector of channels, from the image or from the output's gradient.
 TENSOR__FN void nn__winograd_in(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t lanes = v->k->lanes, parts = nn__ceil(v->tx, NN__WINOGRAD_TILES), c = task / parts * lanes;
@@ -6415,7 +6426,8 @@ TENSOR__FN void nn__winograd_in(void *arg, int64_t task, int worker) {
     }
 }
 
-// One plane, one vector pair of outputs: over channels for the outputs, over tiles for the kernel's gradient.
+// One plane, one pair of vectors of outputs: sums over channels for the outputs, over tiles for the kernel's
+// gradient.
 TENSOR__FN void nn__winograd_product(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t e = task / v->tiles, o = task % v->tiles, tiles = v->count * v->tx;
@@ -6439,7 +6451,7 @@ TENSOR__FN void nn__winograd_product(void *arg, int64_t task, int worker) {
     (void)worker;
 }
 
-// A row of tiles of one vector pair of outputs.
+// A row of tiles of one pair of vectors of outputs.
 TENSOR__FN void nn__winograd_out(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t o = task % v->tiles, r = task / v->tiles, m = nn__min(v->co - o * v->mr, v->mr), n;
@@ -6462,7 +6474,7 @@ TENSOR__FN void nn__winograd_out(void *arg, int64_t task, int worker) {
     }
 }
 
-// Kernels of one channel to a vector pair of outputs; the gradient's back.
+// The kernels from one channel to a pair of vectors of outputs; for the gradient, the transform back.
 TENSOR__FN void nn__winograd_kernel(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t o = task / v->ci, c = task % v->ci, m = nn__min(v->co - o * v->mr, v->mr), mr = v->mr;
@@ -6566,7 +6578,7 @@ TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
     nn__run(tasks * v->cuts, v->gather ? nn__direct_gather : nn__direct_task, v);
 }
 
-// gw[o][k] += sum of g x over n images from first on, of group q, padded at block.
+// gw[o][k] += sum of g x over n images from first on, of group q, padded in block.
 // gy [images][groups co][oh][ow], to [co][n].
 TENSOR__FN void nn__direct_weight(const nn__direct_t *v, const float *gy, int64_t q, int64_t first,
                                   int64_t n, float *block, float *to) {
@@ -6581,14 +6593,15 @@ TENSOR__FN void nn__direct_weight(const nn__direct_t *v, const float *gy, int64_
     }
 }
 
-// The same of tile o and the rows from oy on, where a step is a pixel and vectors have outputs: sums [n][mr].
+// The same for tile o and the rows from oy on, where a step is a pixel and vectors hold outputs: sums
+// [n][mr].
 TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_t q, int64_t o, int64_t first,
                                   int64_t n, int64_t oy, const float *block, float *out, float *sums) {
     int64_t plane = v->oh * v->ow, pixels = nn__min(v->rows, v->oh - oy) * v->ow, all = n * pixels;
     int64_t parts = nn__ceil(all, NN__GATHER_PIXELS), m = nn__min(v->co - o * v->mr, v->mr);
     int64_t taps = v->kh * v->kw;
 
-    // Rows of a tile: channels, or the columns of the kernel
+    // The rows of a tile are channels, or the columns of the kernel.
     int by_channel = v->ci >= v->kw;
     int64_t many = by_channel ? v->ci : v->kw, others = by_channel ? taps : v->ci * v->kh;
     int64_t as = by_channel ? v->lines * v->pitch : v->dw, cs = by_channel ? taps * v->mr : v->mr;
@@ -6615,7 +6628,8 @@ TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_
     }
 }
 
-// gw = sum of g x over the images first .. last of group q: all outputs, or those of tile o if gathered.
+// gw = sum of g x over the images first .. last of group q: for all outputs, or for those of tile o with
+// gather.
 TENSOR__FN void nn__direct_sums(const nn__direct_t *v, const float *gy, int64_t q, int64_t o, int64_t first,
                                 int64_t last, int worker, float *to) {
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
@@ -6656,9 +6670,9 @@ TENSOR__FN void nn__gather_pixels(const nn__direct_t *v, int32_t *off) {
 // ------------------------------------------------------------------------------
 // >>impl-conv                                     MARK: convolution
 //
-// y = W columns per image and group, the columns in blocks of output pixels that stay in the cache.
-// Transposed convolution and both gradients are the same three kernels with their roles changed: each is
-// the gradient of the others. Integers are summed one tap of the window at a time by other ops. Rejected:
+// y = W columns per image and group, with the columns in blocks of output pixels that stay in the cache.
+// Transposed convolution and both gradients are the same three kernels with their roles exchanged: each is
+// the gradient of the others. Integers are summed one tap of the window at a time, by other ops. Rejected:
 // whole columns in memory (k times the image).
 // ------------------------------------------------------------------------------
 
@@ -6666,7 +6680,7 @@ typedef struct nn__conv_t {
     const nn__cpu_t *k;
     const tensor_call_t *c;
     nn__window_t g;
-    const tensor_arg_t *x, *w, *y;   // the image, the weight, the output, whichever of them is being computed
+    const tensor_arg_t *x, *w, *y;   // the image, the weight, the output; one of them is computed
     int64_t images, groups, cg, og;   // channels and outputs of a group
     int64_t taps, kk, plane, pixels;  // size of the kernel, cg taps, sizes of an image and an output plane
     int64_t rows, wide, parts, blocks;   // rows and columns per block, blocks per row, blocks per image
@@ -6675,7 +6689,7 @@ typedef struct nn__conv_t {
     int dtype, direct;                // direct: the image is its own columns (1 x 1)
     size_t es;
     uint64_t columns, gemm, worker;   // bytes: columns of a worker, its GEMM, all of it
-    uint64_t turned;                  // of a weight's gradient on its side, behind the GEMM; 0 = upright
+    uint64_t turned;                  // of a transposed weight gradient, after the GEMM; 0 = not transposed
     const nn__direct_t *sums;         // the weight gradient without columns, or NULL
     char *pieces;                     // of the weight gradient, chunks of them
 } nn__conv_t;
@@ -6727,13 +6741,13 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     tensor__gemm_t g = nn__product(v->og, v->rows * v->wide, v->kk);
     if (input) { g = nn__product(m, v->rows * v->wide, v->og); }
 
-    // The gradient of the weight on its side is cheaper: what is packed is the smaller of the two factors.
+    // The transposed gradient of the weight is cheaper: the smaller of the two factors is packed.
     v->turned = weight && v->og >= 32 && v->og < v->kk ? nn__line((uint64_t)(v->og * v->kk) * v->es) : 0;
     if (weight) { g = nn__product(v->turned ? v->kk : v->og, v->turned ? v->og : v->kk, v->rows * v->wide); }
     v->columns = v->direct ? 0 : nn__line((uint64_t)(m * v->rows * v->wide) * v->es);
     v->gemm = nn__line(TENSOR__(gemm_scratch)(&g, v->dtype));
 
-    // The last block or step may be narrow, and a GEMM over a small result may want more.
+    // The last block or step may be narrow, and a GEMM with a small result may need more scratch.
     g.m = nn__min(g.m, 64);
     g.n = nn__min(g.n, 64);
     uint64_t narrow = nn__line(TENSOR__(gemm_scratch)(&g, v->dtype));
@@ -6741,8 +6755,8 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     v->worker = v->columns + v->gemm + v->turned;
 }
 
-// 1 = without columns, and d says how; v->chunks as it wants: no pieces of the weights' gradient for
-// Winograd.
+// 1 = without columns, and d says how. It may change v->chunks: Winograd uses no partial sums of the weight's
+// gradient.
 TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct_t *d) {
     const nn__window_t *g = &v->g;
     memset(d, 0, sizeof *d);
@@ -6767,7 +6781,7 @@ TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct
     d->ci = d->flipped ? v->og : v->cg;
     d->co = d->flipped ? v->cg : v->og;
 
-    // Of many channels the zeros between would cost more than the columns do.
+    // With many channels, the zeros in between would cost more than the columns do.
     if (d->uh * d->uw > (d->ci == 1 && d->co == 1 ? 4 : 1)) { return 0; }
     d->x = (const float *)(d->flipped ? v->y : v->x)->data;
     d->y = (float *)(d->flipped ? v->x : v->y)->data;
@@ -6783,7 +6797,7 @@ TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct
     }
     if (!nn__direct_plan(d)) { return 0; }
 
-    // tiles are tasks too
+    // Tiles are tasks as well.
     if (d->gather) { v->chunks = nn__min(v->chunks, nn__ceil(8, d->tiles * d->groups)); }
     return 1;
 }
@@ -6905,7 +6919,8 @@ TENSOR__FN int nn__cpu_conv(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// Columns = WT g, added back; a task has some channels of one image, which no other task writes.
+// Columns = WT g, added back into the image. A task has some channels of one image, which no other task
+// writes.
 TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
     int64_t s = task % v->steps, q = task / v->steps % v->groups, i = task / v->steps / v->groups;
@@ -6952,7 +6967,7 @@ TENSOR__FN int nn__cpu_conv_input(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// gw = sum over images of g columnsT: each chunk of images sums into its own copy, copies are added in order.
+// gw = sum over images of g columnsT: each chunk of images sums into its own copy; copies are added in order.
 TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
     int64_t tiles = v->sums && v->sums->gather ? v->sums->tiles : 1;
@@ -7051,7 +7066,7 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
 
 TENSOR__COLD
 
-// The convolutions as recorded ops: out has `dims`, as many as a. bias as in the public ones.
+// The convolutions as recorded ops: out has `dims`, as many as a has. bias as in the public functions.
 TENSOR__FN tensor_t *nn__conv_op(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias,
                                  const tensor_params_t *p, const int64_t *dims) {
     tensor_t *like;
@@ -7074,7 +7089,7 @@ TENSOR__FN tensor_t *nn__conv_op(const tensor__row_t *row, tensor_t *a, tensor_t
     return TENSOR__(finish)(&o);
 }
 
-// Of a convolution and a transposed one (which has the roles of x and y exchanged).
+// The gradient of a convolution and of a transposed one (in which x and y have exchanged roles).
 TENSOR__FN void nn__grad_conv(tensor__grad_t *g) {
     static const int64_t others[4] = {0, 2, 3, 4};
     const tensor__meta_t *in = g->node->in;
@@ -7104,14 +7119,14 @@ TENSOR__FN void nn__grad_conv_weight(tensor__grad_t *g) {   // inputs g, x; the 
     }
 }
 
-// The options m, m_h, m_w of a window, and m_w of one without m_h: the first with its default, the others -1.
+// The options m, m_h, m_w of a window, and m, m_w of one without m_h: m has its default, the others -1.
 #define NN__OR_DIMS(m, value) NN__OR(m, value) NN__OR(m##_h, -1) NN__OR(m##_w, -1)
 #define NN__OR_PAIR(m, value) NN__OR(m, value) NN__OR(m##_w, -1)
 #define NN__TRIPLE(m, to) nn__triple(op, #m, rank, a->m, a->m##_h, a->m##_w, to)
 #define NN__PAIR(m, to) nn__triple(op, #m, 2, a->m, -1, a->m##_w, to)
 
-// One number per dim from the options v (the first), v_h, v_w, right-aligned into to[3]; negative ones are as
-// the first. A 1-d op has no v_h and v_w, a 2-d one no v_h; raises if they are given.
+// One number per dim from the options v (the first), v_h, v_w, right-aligned into to[3]; negative ones are
+// equal to the first. A 1-d op has no v_h and v_w, a 2-d op no v_h; raises if they are given.
 TENSOR__FN int nn__triple(const char *op, const char *what, int rank, int64_t v, int64_t h, int64_t w,
                           int64_t *to) {
     if ((h >= 0 && rank < 3) || (w >= 0 && rank < 2)) {
@@ -7124,7 +7139,7 @@ TENSOR__FN int nn__triple(const char *op, const char *what, int rank, int64_t v,
     return 1;
 }
 
-// A window of 1 everywhere; the dims an op has are filled in from the right.
+// A window with 1 everywhere; the dims that an op has are then set from the right.
 TENSOR__FN nn__window_t nn__window_unit(void) {
     nn__window_t g;
     memset(&g, 0, sizeof g);
@@ -7133,7 +7148,7 @@ TENSOR__FN nn__window_t nn__window_unit(void) {
     return g;
 }
 
-// Whether they are in range (large ones would overflow the sizes); raises if not.
+// Whether the window's numbers are in range (large ones would overflow the sizes); raises if not.
 TENSOR__FN int nn__window_valid(const char *op, int rank, const nn__window_t *g) {
     static const char *const what[4] = {"kernel", "stride", "padding", "dilation"};
     static const char *const dim[3] = {"", "_h", "_w"};
@@ -7156,9 +7171,9 @@ TENSOR__FN const char *nn__image_text(int rank) {
 }
 
 // ---- convolutions and pools of integers, made of other ops: one tap of the window at a time, for all
-// outputs at once. Images are [N, C, d, h, w], the dims that x lacks being 1; sums wrap.
+// outputs at once. Images are [N, C, d, h, w], with 1 for dims that x lacks; sums wrap.
 
-// The taps of the window.
+// How many taps the window has.
 TENSOR__FN int64_t nn__taps(const nn__window_t *g) { return nn__volume(g->kernel); }
 
 // The input elements under one tap, a view [N, C, out...] of image: x with its padding.
@@ -7187,9 +7202,9 @@ TENSOR__FN int64_t nn__covered(const nn__window_t *g, int64_t d) {
     return (g->out[d] - 1) * g->stride[d] + (g->kernel[d] - 1) * g->dilation[d] + 1;
 }
 
-// x as such an image, or a larger one: value around it.
+// x as such an image, or as a larger one with value around it.
 TENSOR__FN tensor_t *nn__framed(tensor_t *x, const nn__window_t *g, double value) {
-    int64_t pads[6];                    // from the last dim on
+    int64_t pads[6];                    // beginning with the last dim
     for (int64_t d = 0; d < 3; d++) {
         pads[4 - 2 * d] = g->pad[d];
         pads[5 - 2 * d] = nn__max(nn__covered(g, d) - g->in[d] - g->pad[d], 0);
@@ -7197,7 +7212,7 @@ TENSOR__FN tensor_t *nn__framed(tensor_t *x, const nn__window_t *g, double value
     return nn__contiguous((tensor_pad_n)(x, pads, 6, TENSOR_PAD_CONSTANT, value));
 }
 
-// The kernel's elements under one tap as matrices [groups, rows, columns], of weight [d0, d1, kernel...].
+// The kernel's elements for one tap as matrices [groups, rows, columns], of weight [d0, d1, kernel...].
 TENSOR__FN tensor_t *nn__weight_tap(tensor_t *w, const nn__window_t *g, int64_t tap) {
     int64_t groups = g->mode;
     tensor_t *flat = nn__as(w, 3, w->dims[0], w->dims[1], nn__taps(g), 0);
@@ -7224,8 +7239,8 @@ TENSOR__FN tensor_t *nn__conv_taps(tensor_t *x, tensor_t *w, const nn__window_t 
     return y;
 }
 
-// The transposed one, [N, O, d, h, w]: each tap adds to the places that it reaches; the padding is cut off.
-// g.in is the size of the result, g.out that of x.
+// The transposed convolution, [N, O, d, h, w]: each tap adds to the elements that it reaches; the padding is
+// cut off. g.in is the size of the result, g.out that of x.
 TENSOR__FN tensor_t *nn__conv_transposed_taps(tensor_t *x, tensor_t *w, const nn__window_t *g) {
     int64_t n = x->dims[0], groups = g->mode, inputs = x->dims[1] / groups, dims[5];
     tensor_t *columns = nn__as(x, 4, n, groups, inputs, nn__volume(g->out));
@@ -7244,14 +7259,14 @@ TENSOR__FN tensor_t *nn__conv_transposed_taps(tensor_t *x, tensor_t *w, const nn
     return y;
 }
 
-// What rows of the convolutions have as their own.
+// What only rows of the convolutions have (row->own).
 typedef struct nn__taps_t {
     tensor_t *(*run)(tensor_t *x, tensor_t *w, const nn__window_t *g);
 } nn__taps_t;
 static const nn__taps_t nn__of_conv_taps = {nn__conv_taps};
 static const nn__taps_t nn__of_conv_transposed_taps = {nn__conv_transposed_taps};
 
-// Either of them with bias; x has a batch, the result dims.
+// A convolution or a transposed one, with bias; x has a batch dim, and the result has dims.
 TENSOR__FN tensor_t *nn__conv_integers(const tensor__row_t *row, tensor_t *x, tensor_t *w, tensor_t *bias,
                                        const nn__window_t *g, const int64_t *dims) {
     tensor_t *y = ((const nn__taps_t *)row->own)->run(x, w, g);
@@ -7262,8 +7277,8 @@ TENSOR__FN tensor_t *nn__conv_integers(const tensor__row_t *row, tensor_t *x, te
     return (tensor_add)(y, (tensor_reshape_n)(bias, each, x->ndim - 1));
 }
 
-// x, weight, bias checked and convolved (transposed); g holds stride, padding and dilation, mode the groups,
-// in the output_padding of a transposed one.
+// Checks x, weight and bias and convolves them (transposed: the transposed convolution). g holds stride,
+// padding and dilation, mode the groups, and in the output_padding of a transposed one.
 TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tensor_t *w, tensor_t *bias,
                                     nn__window_t g, int same) {
     const int id = row->id;
@@ -7298,7 +7313,7 @@ TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tenso
                         dims[1], w);
     }
     for (int64_t d = 0; d < rank; d++) { g.kernel[3 - rank + d] = w->dims[2 + d]; }
-    for (int64_t d = 0; d < 3 && !transposed; d++) {  // as far as any that gives one output
+    for (int64_t d = 0; d < 3 && !transposed; d++) {  // any that gives one output
         if (nn__max(x->numel, g.pad[d]) <= 1 << 28) { g.stride[d] = nn__min(g.stride[d], 0x3FFFFFFF); }
     }
     if (!nn__window_valid(op, rank, &g)) { return TENSOR__(poison); }
@@ -7358,7 +7373,7 @@ TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tenso
     return x->ndim == rank + 2 ? y : (tensor_reshape_n)(y, dims + 1, rank + 1);
 }
 
-// What all of them read from their options into g.
+// What all of these functions read from their options into g.
 #define NN__CONV_WINDOW                                                                                      \
     (g.mode = a->groups,                                                                                     \
      NN__TRIPLE(stride, g.stride) && NN__TRIPLE(padding, g.pad) && NN__TRIPLE(dilation, g.dilation))
@@ -7392,8 +7407,9 @@ NN__PER_RANK(conv_transpose)
 // ------------------------------------------------------------------------------
 // >>impl-columns                                  MARK: im2col, col2im
 //
-// A task has one plane of images [N, C, H, W], or its columns in [N, C taps, pixels]; each is the other's
-// gradient. Rejected: views with overlapping strides (their gradient would need the same sums).
+// A task has one plane of images [N, C, H, W], or its columns in [N, C taps, pixels]; each of the two ops is
+// the gradient of the other. Rejected: views with overlapping strides (their gradient would need the same
+// sums).
 // ------------------------------------------------------------------------------
 
 typedef struct nn__columns_t {
@@ -7463,7 +7479,7 @@ TENSOR__FN void nn__grad_columns(tensor__grad_t *g) {
 #define NN__COLUMNS_SET                                                                                      \
     NN__OR_PAIR(kernel, 0) NN__OR_PAIR(dilation, 1) NN__OR_PAIR(padding, 0) NN__OR_PAIR(stride, 1)
 
-// g.in: the size of the images folded into.
+// g.in: the size of the images that col2im adds into.
 TENSOR__FN tensor_t *nn__columns_front(const tensor__row_t *row, tensor_t *x, nn__window_t g) {
     tensor__op_t o;
     const char *op = row->name;
@@ -7517,16 +7533,16 @@ NN__FRONT(col2im, tensor_columns, nn__columns_call(NN__ROW(COL2IM), &a))
 // ------------------------------------------------------------------------------
 // >>impl-pool                                     MARK: pooling
 //
-// One plane after another; a window is cut at the padding. max_pool keeps the place of what it took for
-// its gradient and for unpooling. Adaptive, lp and integer pools are made of other ops. Rejected: windows
-// as an unfolded copy.
+// One plane after another; a window is cut at the padding. max_pool keeps the position of each maximum, for
+// its gradient and for unpooling. Adaptive, lp and integer pools are made of other ops. Rejected: windows as
+// an unfolded copy.
 // ------------------------------------------------------------------------------
 
 typedef struct nn__pool_t {
     const nn__cpu_t *k;
     nn__window_t g;
     const tensor_arg_t *x, *y, *place;
-    int64_t planes, per, in, out;   // planes, of them per task, elements of an input and an output plane
+    int64_t planes, per, in, out;   // planes, planes per task, elements of an input and an output plane
     void (*plane)(const struct nn__pool_t *v, char *x, char *y, int32_t *place);
 } nn__pool_t;
 
@@ -7596,7 +7612,8 @@ TENSOR__FN int nn__cpu_avg_unpool(tensor_call_t *c) {
     return nn__pool(c, &c->arg[1], &c->arg[0], NULL, nn__avg_unpool_plane);
 }
 
-// A pooling op of x (and places, for the gradient of max), giving `dims`, as many as x's. places: out, NULL.
+// A pooling op of x (and of places, for max's gradient) with a result of `dims`, as many as x has. places:
+// output or NULL.
 TENSOR__FN tensor_t *nn__pool_op(const tensor__row_t *row, tensor_t *x, tensor_t *place,
                                  const tensor_params_t *p, const int64_t *dims, tensor_t **places) {
     tensor__op_t o;
@@ -7622,7 +7639,7 @@ TENSOR__FN void nn__grad_max_pool(tensor__grad_t *g) {
     }
 }
 
-// Of the gradient: what was added at the places is gathered from them.
+// The gradient of unpooling: g is gathered from the positions where elements were put.
 TENSOR__FN void nn__grad_max_unpool(tensor__grad_t *g) {
     tensor_t *place = TENSOR__(grad_in)(g, 1);
     const tensor__meta_t *in = &g->node->in[0];
@@ -7653,7 +7670,7 @@ TENSOR__FN tensor_t *nn__max_pool_integers(tensor_t *x, const nn__window_t *g, t
     double least = x->dtype == TENSOR_U8 ? 0 : -ldexp(1, bits - 1);
     tensor_t *image = nn__framed(x, g, least);
 
-    // Where the elements lie in their plane, -1 outside it.
+    // The position of each element in its plane, -1 outside it.
     tensor_t *grid = nn__beside((tensor_arange)(0, (double)plane, 1, TENSOR_I32), x);
     const int64_t dims[5] = {1, 1, g->in[0], g->in[1], g->in[2]};
     grid = nn__framed((tensor_reshape_n)(grid, dims, 5), g, -1);
@@ -7661,17 +7678,17 @@ TENSOR__FN tensor_t *nn__max_pool_integers(tensor_t *x, const nn__window_t *g, t
     tensor_t *place = nn__under_tap(grid, g, 0);
     for (int64_t tap = 1; tap < nn__taps(g); tap++) {
         tensor_t *value = nn__under_tap(image, g, tap), *at = nn__under_tap(grid, g, tap);
-        // The first of the largest, and none that lies outside.
+        // The first of the largest elements, and none outside the plane.
         tensor_t *better = (tensor_logical_or)((tensor_lt_scalar)(place, 0), (tensor_gt)(value, y));
         better = (tensor_logical_and)(better, (tensor_ge_scalar)(at, 0));
         y = (tensor_where)(better, value, y);
         place = (tensor_where)(better, at, place);
     }
     if (!(tensor_is_poison)(y)) { *places = (tensor_expand_n)(place, y->dims, y->ndim); }
-    return nn__taps(g) > 1 ? y : (tensor_clone)(y);         // of one tap it is a view of x
+    return nn__taps(g) > 1 ? y : (tensor_clone)(y);         // with one tap it is a view of x
 }
 
-// How many elements the mean of each window counts, [1, 1, out...]; 1 where there is none.
+// How many elements the mean of each window counts, [1, 1, out...]; 1 if it has none.
 TENSOR__FN tensor_t *nn__window_counts(const nn__window_t *g) {
     const int64_t dims[5] = {1, 1, g->out[0], g->out[1], g->out[2]};
     tensor_t *counts = nn__host_tensor(dims, 5, TENSOR_I64);
@@ -7698,14 +7715,14 @@ TENSOR__FN tensor_t *nn__avg_pool_integers(tensor_t *x, const nn__window_t *g, t
     return (tensor_to)((tensor_div_mode)(y, nn__beside(counts, x), "trunc"), x->dtype);
 }
 
-// What rows of the pools have as their own.
+// What only rows of the pools have (row->own).
 typedef struct nn__integers_t {
     tensor_t *(*run)(tensor_t *x, const nn__window_t *g, tensor_t **places);
 } nn__integers_t;
 static const nn__integers_t nn__of_max_pool_integers = {nn__max_pool_integers};
 static const nn__integers_t nn__of_avg_pool_integers = {nn__avg_pool_integers};
 
-// Of x, its result having dims.
+// The pool of integers x; the result has dims.
 TENSOR__FN tensor_t *nn__pool_integers(const tensor__row_t *row, tensor_t *x, const nn__window_t *g,
                                        const int64_t *dims, tensor_t **places) {
     tensor_scope_t scope = TENSOR__(scope)(0);
@@ -7716,13 +7733,14 @@ TENSOR__FN tensor_t *nn__pool_integers(const tensor__row_t *row, tensor_t *x, co
     tensor_t *y = (tensor_reshape_n)(x, image, 5);
     if (!(tensor_is_poison)(y)) { y = ((const nn__integers_t *)row->own)->run(y, g, &place); }
     y = (tensor_reshape_n)(y, dims, ndim);
-    if (places && !(tensor_is_poison)(y)) {     // kept beyond the scope: nn__indexed frees it
+    if (places && !(tensor_is_poison)(y)) {     // stays after the scope: nn__indexed frees it
         *places = (tensor_keep)((tensor_reshape_n)(place, dims, ndim));
     }
     return (tensor_scope_return)(scope, y);
 }
 
-// The common front. ceil: windows may start inside the padded image and end outside. places: as nn__pool_op.
+// The front of all pools. ceil: windows may start inside the padded image and end outside. places: as
+// nn__pool_op.
 TENSOR__FN tensor_t *nn__pool_front(const tensor__row_t *row, int rank, tensor_t *x, nn__window_t g,
                                     int ceil, tensor_t **places) {
     const char *op = row->name;
@@ -7774,7 +7792,7 @@ TENSOR__FN tensor_t *nn__pool_front(const tensor__row_t *row, int rank, tensor_t
                           : nn__pool_op(row, x, NULL, &p, dims, places);
 }
 
-// The stride of a pool: 0 is the kernel's; in args taken literally (called is NULL) -1, too.
+// The stride of a pool: 0 means the kernel's size; in args taken literally (called is NULL), -1 as well.
 TENSOR__FN int nn__pool_stride(const char *op, int rank, const void *called, int64_t v, int64_t h, int64_t w,
                                nn__window_t *g) {
     const int64_t stride[3] = {v, h, w};
@@ -7803,7 +7821,7 @@ TENSOR__FN tensor_t *nn__max_pool_call(const tensor_max_pool_args_t *a, int rank
     return nn__max_pool_run(a, rank, NULL);
 }
 
-// The places as i64, as PyTorch's.
+// The positions as i64, as in PyTorch.
 TENSOR__FN tensor_pair_t nn__indexed(tensor_t *y, tensor_t *places) {
     tensor_pair_t r;
     r.values = y;
@@ -7859,7 +7877,7 @@ NN__X(2, (tensor_t *x, int64_t h, int64_t w), 1, h, w)
 NN__X(3, (tensor_t *x, int64_t d, int64_t h, int64_t w), d, h, w)
 #undef NN__X
 
-// Functions made of others: what they make on the way goes, only the result stays.
+// For functions made of others: their temporaries are freed, only the result stays.
 #define NN__OPEN tensor_scope_t scope_ = TENSOR__(scope)(-1);
 #define NN__CLOSE(y) return (tensor_scope_return)(scope_, y)
 
@@ -7958,11 +7976,11 @@ NN__PER_RANK(max_unpool)
 // ------------------------------------------------------------------------------
 // >>impl-resample                                 MARK: padding, shuffles, resampling
 //
-// Made of other ops: padding writes into a filled result, shuffles are views, resampling is products with
-// the weights of each axis, so gradients come by themselves. Rejected: a kernel per mode and rank.
+// Made of other ops: padding writes into a filled result, shuffles are views, resampling is products with the
+// weights of each axis. So they need no gradients of their own. Rejected: a kernel per mode and rank.
 // ------------------------------------------------------------------------------
 
-// Elements i of dim d of x, i clamped, mirrored or wrapped into it.
+// Elements i of dim d of x, with i clamped, mirrored or wrapped into its range.
 TENSOR__FN tensor_t *nn__take(tensor_t *x, int64_t d, tensor_t *i, tensor_pad_t mode) {
     double last = (double)x->dims[d] - 1;
     if (mode == TENSOR_PAD_REPLICATE) {
@@ -8002,7 +8020,7 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
                                    left, right, most, d, x));
             }
             if (mode == TENSOR_PAD_CIRCULAR &&
-                (left < 0 || right < 0)) {  // what is cut off does not come back
+                (left < 0 || right < 0)) {  // what is cut off does not return
                 y = (tensor_narrow)(y, d, nn__max(-left, 0), size + nn__min(left, 0) + nn__min(right, 0));
                 left = nn__max(left, 0);
             }
@@ -8011,7 +8029,7 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
                          mode);
         }
         if (mode == TENSOR_PAD_CONSTANT) {
-            // What is left of x, and its place in the result.
+            // What remains of x, and its position in the result.
             if (left < 0 || right < 0) {
                 y = (tensor_narrow)(y, d, left < 0 ? -left : 0, size + nn__min(left, 0) + nn__min(right, 0));
             }
@@ -8032,7 +8050,7 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
     NN__CLOSE(y == x || !changed ? (tensor_clone)(y) : y);
 }
 
-// y, copied if it is a view of x: what a function gives that is documented as new.
+// y, copied if it is a view of x: the result of a function that is documented as new.
 TENSOR__FN tensor_t *nn__not_view(tensor_t *y, const tensor_t *x) {
     return y->state == TENSOR__LIVE && y->storage == x->storage ? (tensor_clone)(y) : y;
 }
@@ -8092,7 +8110,7 @@ TENSOR_API tensor_t *(tensor_channel_shuffle)(tensor_t *x, int64_t groups) {
     NN__CLOSE(nn__not_view((tensor_reshape_n)(x, o.in[0]->dims, o.in[0]->ndim), o.in[0]));
 }
 
-// Dim d of x resampled at `out` places; scale = input places per output place.
+// Dim d of x resampled at `out` points; scale = input elements per output element.
 TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double scale, int mode, int align) {
     tensor_dtype_t dtype = x->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
     tensor_t *at = nn__beside((tensor_arange)(0, (double)out, 1, dtype), x), *y = NULL;
@@ -8134,7 +8152,7 @@ TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double sc
     return y;
 }
 
-// sizes and factors: of the first dim, the height of three, the last; 0 = as the first.
+// sizes and factors: of the first dim, the height of three, the last; 0 = equal to the first.
 TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, const double *factors, int mode,
                                            int align, int recompute) {
     static const char *const names[8] = {"", "nearest", "nearest_exact", "linear", "bilinear", "bicubic",
@@ -8188,7 +8206,8 @@ TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, co
     if (mode > TENSOR_NEAREST_EXACT && !nn__floats(&o, 1)) { NN__CLOSE(TENSOR__(poison)); }
     double scale[3];
     for (int d = 0; d < rank; d++) {
-        // The options are for the first dim, _h for the second of three, _w for the last; 0 = as the first.
+        // The options are for the first dim, _h for the second of three, _w for the last; 0 = equal to the
+        // first.
         int k = d == 0 ? 0 : 3 - rank + d;
         double n = (double)x->dims[2 + d];
         if (size[k] <= 0) { size[k] = size[0]; }
@@ -8238,17 +8257,17 @@ TENSOR__FN tensor_t *nn__interpolate_call(const tensor_interpolate_args_t *a) {
 
 NN__OWN_FRONT(interpolate, , nn__interpolate_call(&a))
 
-// Coordinates -1..1 as places 0..size-1.
+// Coordinates -1..1 as positions 0..size-1.
 TENSOR__FN tensor_t *nn__grid_places(tensor_t *g, int64_t size, int align) {
     double n = (double)size;
     g = (tensor_mul_scalar)((tensor_add_scalar)(g, 1), (align ? n - 1 : n) / 2);
     return align ? g : (tensor_sub_scalar)(g, 0.5);
 }
 
-// Places brought inside as padding says.
+// Positions brought into the image according to padding.
 TENSOR__FN tensor_t *nn__grid_fold(tensor_t *g, int64_t size, int padding, int align) {
     double n = (double)size, low = align ? 0 : -0.5, span = align ? n - 1 : n;
-    if (padding == TENSOR_PAD_REFLECT) {   // folded at low and low + span
+    if (padding == TENSOR_PAD_REFLECT) {   // mirrored at low and low + span
         if (!(span > 0)) { return (tensor_mul_scalar)(g, 0); }
         g = (tensor_abs)((tensor_sub_scalar)(g, low));
         tensor_t *odd = (tensor_remainder_scalar)((tensor_floor)((tensor_div_scalar)(g, span)), 2);
@@ -8256,11 +8275,11 @@ TENSOR__FN tensor_t *nn__grid_fold(tensor_t *g, int64_t size, int padding, int a
         g = (tensor_add)(g, (tensor_mul)(odd, (tensor_rsub_scalar)((tensor_mul_scalar)(g, 2), span)));
         g = (tensor_add_scalar)(g, low);
     }
-    // As clamp, but without a gradient at the very ends.
+    // As clamp, but without a gradient at the two ends.
     return padding == TENSOR_PAD_CONSTANT ? g : (tensor_hardtanh)(g, 0, n - 1);
 }
 
-// Weight of the pixel tap - 1 behind floor(place), t = place - floor(place) (Keys, 1981, a = -0.75).
+// Weight of the pixel floor(place) + tap - 1, t = place - floor(place) (Keys, 1981, a = -0.75).
 TENSOR__FN tensor_t *nn__grid_cubic(tensor_t *t, int tap) {
     static const double near_by[4] = {1.25, -2.25, 0, 1}, far_off[4] = {-0.75, 3.75, -6, 3};
     const double *c = tap == 1 || tap == 2 ? near_by : far_off;
@@ -8353,7 +8372,7 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
         v = (tensor_masked_fill)(v, (tensor_logical_not)(inside), 0);
         y = y ? (tensor_add)(y, v) : v;
     }
-    if (nearest && (tensor_requires_grad)(grid)) {      // steps have no slope: a gradient of zeros
+    if (nearest && (tensor_requires_grad)(grid)) {      // a step function has slope 0: a gradient of zeros
         tensor_t *all = (tensor_eq_scalar)((tensor_zeros_like)(place[0]), 0);
         y = (tensor_mul)(y, (tensor_masked_fill)(place[0], all, 1));
     }
@@ -8397,7 +8416,7 @@ TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, 
     }
     tensor_t *list[4], *base;
     int64_t dims[5];
-    for (int d = 0; d < rank; d++) {  // coordinate d from the last dim
+    for (int d = 0; d < rank; d++) {  // coordinate d belongs to dim -1 - d
         int64_t s = all[rank - 1 - d];
         double ends;
         if (s < 2) {
@@ -8426,7 +8445,7 @@ TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, 
 // >>impl-dropout                                  MARK: dropout
 //
 // The mask is a function of the stream and the element's index, so backward draws it again and nothing is
-// saved. Rejected: a saved mask (a byte per element).
+// saved. Rejected: a saved mask (one byte per element).
 // ------------------------------------------------------------------------------
 
 typedef struct nn__dropout_t {
@@ -8486,12 +8505,12 @@ TENSOR_API tensor_t *(tensor_dropout)(tensor_t *x, double p, int training) {
 // ------------------------------------------------------------------------------
 // >>impl-composed                                 MARK: functions made of others
 //
-// Functions made of public ops, with their checks and autocast in one macro (NN__COMPOSED). Their
-// gradients are those of what they are made of. Rejected: kernels of their own (none is what a program
-// waits for).
+// Functions made of public ops; one macro (NN__COMPOSED) has their checks and autocast. Their gradients are
+// those of the ops they are made of. Rejected: kernels of their own (no program spends much time in these
+// functions).
 // ------------------------------------------------------------------------------
 
-// Whether the n first tensors (names in args) are usable floats; raises if not.
+// Whether the first n tensors (names in args) are usable floats; raises if not.
 TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in, int n) {
     for (int k = 0; k < n; k++) {
         if (!nn__inputs(name, args, n, in, n, 1u << k)) { return 0; }
@@ -8499,7 +8518,8 @@ TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in
     return 1;
 }
 
-// A function of x computed in f32 for halves. refused: a condition that makes it an error with this text.
+// A function of x, computed in f32 for halves. refused: a condition that makes the call an error with this
+// text.
 #define NN__COMPOSED(...) NN__COMPOSED_TO(TENSOR__APART, __VA_ARGS__)
 #define NN__COMPOSED_TO(to, name, params, refused, text, result)                                             \
     TENSOR_API tensor_t *(tensor_##name) params {                                                            \
@@ -8529,7 +8549,7 @@ TENSOR__FN tensor_t *nn__random_slopes(tensor_t *x, double lower, double upper) 
 }
 
 TENSOR__FN tensor_t *nn__gumbel(tensor_t *x, double tau, int hard, int64_t dim) {
-    // in double, whose log has the same bits everywhere
+    // In double, whose logarithm has the same bits everywhere.
     tensor_t *u = (tensor_exponential_)((tensor_empty_like)((tensor_to)(x, TENSOR_F64)), 1);
     tensor_t *y = (tensor_sub)(x, (tensor_to)((tensor_log)(u), (tensor_dtype_t)x->dtype));
     y = (tensor_softmax)((tensor_div_scalar)(y, tau), dim);
@@ -8546,7 +8566,7 @@ TENSOR__FN tensor_t *nn__p_norm(tensor_t *x, double p, int64_t dim, int keepdim)
     tensor_t *a = (tensor_abs)(x);
     if (p > 1.7976931348623157e308) { return (tensor_amax_dim)(a, dim, keepdim); }
     if (p < -1.7976931348623157e308) { return (tensor_amin_dim)(a, dim, keepdim); }
-    if (p == 0) {   // depends on x all the same, with the gradient 0
+    if (p == 0) {   // depends on x nevertheless, with gradient 0
         tensor_t *other = (tensor_ne_scalar)(a, 0);
         other = (tensor_to)(other, (tensor_dtype_t)x->dtype);
         a = (tensor_where)((tensor_ge_scalar)(other, 0), other, a);
@@ -8557,7 +8577,7 @@ TENSOR__FN tensor_t *nn__p_norm(tensor_t *x, double p, int64_t dim, int keepdim)
     return p == 0 || p == 1 ? a : (tensor_pow_scalar)(a, 1 / p);
 }
 
-// x dropped in whole channels: the mask is [N, C, 1, ...], [C, 1, ...] for an input of `single` dims.
+// Drops whole channels of x: the mask is [N, C, 1, ...], or [C, 1, ...] for an input of `single` dims.
 TENSOR__FN tensor_t *nn__dropout_channels(tensor_t *x, double p, int single) {
     int64_t dims[TENSOR_MAX_DIMS];
     for (int k = 0; k < x->ndim; k++) { dims[k] = k < (x->ndim == single ? 1 : 2) ? x->dims[k] : 1; }
@@ -8565,7 +8585,7 @@ TENSOR__FN tensor_t *nn__dropout_channels(tensor_t *x, double p, int single) {
     return (tensor_mul)(x, (tensor_dropout)(ones, p, 1));
 }
 
-// Mean 0 and variance 1 stay: dropped elements become -1.758 = selu(-infinity), then a x + b.
+// Keeps mean 0 and variance 1: dropped elements become -1.758 = selu(-infinity), then a x + b.
 TENSOR__FN tensor_t *nn__alpha_dropout(tensor_t *x, double p) {
     double alpha = -1.7580993408473766, a = 1 / sqrt((alpha * alpha * p + 1) * (1 - p));
     tensor_t *keep = (tensor_bernoulli)((tensor_full_like)(x, 1 - p));
@@ -8687,24 +8707,24 @@ TENSOR_API tensor_t *(tensor_pairwise_distance)(tensor_t *a, tensor_t *b, double
 // ------------------------------------------------------------------------------
 // >>impl-attention                                MARK: attention
 //
-// Blocks of queries of one head against the keys; scores never leave the worker's scratch, and backward
-// computes them again from the saved row sums. A mask that broadcasts is read by strides. Rejected: the
-// whole matrix of scores (its memory grows with the square of the length).
+// Blocks of queries of one head against the keys. Scores stay in the worker's scratch, and backward computes
+// them again from the saved row sums. A mask that broadcasts is read by strides. Rejected: the whole matrix
+// of scores (its memory grows with the square of the length).
 // ------------------------------------------------------------------------------
 
-// Queries of a task, of a block, and of a causal one, which looks at few forbidden keys; from how many on
-// keys are read turned, [features, keys].
+// Queries of a task, of a block, and of a causal block, which computes few forbidden scores; and the number
+// of queries from which on keys are read transposed, [features, keys].
 enum { NN__QUERIES = 128, NN__BLOCK = 64, NN__CAUSAL = 32, NN__TURN = 32 };
 
 typedef struct nn__attention_t {
     const nn__cpu_t *k;
     const tensor_arg_t *q, *key, *v, *y, *lse, *g, *dq, *dk, *dv;
-    int64_t heads, t, s, e, ev, blocks, rows, pitch;    // pitch: keys from line to line of what is turned
+    int64_t heads, t, s, e, ev, blocks, rows, pitch;    // pitch: line of transposed keys
     int causal, dtype;
     double scale;
     size_t es;
     char *scratch;
-    uint64_t tile, turned, gemm, worker;   // bytes: one block of scores, a turned head, a GEMM, a worker
+    uint64_t tile, turned, gemm, worker;   // bytes: a block of scores, a transposed head, a GEMM, a worker
 } nn__attention_t;
 
 TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
@@ -8727,7 +8747,7 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
     v->s = v->key->dims[v->key->ndim - 2];
     v->ev = v->v->dims[v->v->ndim - 1];
     int k;
-    for (v->heads = 1, k = 0; k < v->q->ndim - 2; k++) { v->heads *= v->q->dims[k]; }  // also of no query
+    for (v->heads = 1, k = 0; k < v->q->ndim - 2; k++) { v->heads *= v->q->dims[k]; }  // also without queries
     v->blocks = nn__ceil(v->t, NN__QUERIES);
     v->causal = (int)c->p->i[0];
     v->rows = v->causal ? NN__CAUSAL : NN__BLOCK;
@@ -8782,7 +8802,7 @@ TENSOR__FN void nn__attention_product(const nn__attention_t *v, tensor__gemm_t *
     TENSOR__(gemm)(g, v->dtype);
 }
 
-// The first `keys` rows of a head, turned at `to`. -> NULL: products read them as they are
+// The first `keys` rows of a head, transposed at `to`. -> NULL: the products read them as they are
 TENSOR__FN const char *nn__attention_turn(const nn__attention_t *v, const tensor_arg_t *a, int64_t head,
                                           int64_t keys, char *to) {
     if (!v->turned || a->strides[a->ndim - 1] != 1) { return NULL; }
@@ -8791,7 +8811,7 @@ TENSOR__FN const char *nn__attention_turn(const nn__attention_t *v, const tensor
     return to;
 }
 
-// Rows t..t+n of a times the first `keys` rows of b, which may be turned, of one head.
+// Rows t..t+n of a times the first `keys` rows of b, which may be transposed, of one head.
 TENSOR__FN void nn__attention_scores(const nn__attention_t *v, const tensor_arg_t *a, const tensor_arg_t *b,
                                      const char *turned, int64_t head, int64_t t, int64_t n, int64_t keys,
                                      char *tile, char *scratch) {
@@ -8851,8 +8871,8 @@ TENSOR__FN void nn__attention_sum(const nn__attention_t *v, const char *tile, co
     nn__attention_product(v, &m, NULL, b, 0, scratch);
 }
 
-// One head: with P recomputed and D = P (g vT - delta) scale, dv = PT g, dq = D k, dk = DT q, block after
-// block from the last, which sees most keys.
+// One head: with P recomputed and D = P (g vT - delta) scale, dv = PT g, dq = D k, dk = DT q. Blocks go from
+// the last one, which sees the most keys, to the first.
 TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
     const nn__attention_t *v = (const nn__attention_t *)arg;
     char *p = v->scratch + v->worker * (uint64_t)worker, *d = p + v->tile, *scratch = d + v->tile;
@@ -8889,8 +8909,8 @@ TENSOR__FN int nn__cpu_attention_back(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// mask: bool (true = look) or float to add, NULL = none.
-// weights, if not NULL, receives the softmax behind the dropout.
+// mask: bool (true = look) or a float to add, NULL = none. weights, if not NULL, receives the softmax after
+// the dropout.
 TENSOR__FN tensor_t *nn__attention_composed(tensor_t *q, tensor_t *k, tensor_t *v, tensor_t *mask, int causal,
                                             double scale, double dropout, tensor_t **weights) {
     tensor_t *s = (tensor_mul_scalar)((tensor_matmul)(q, (tensor_mT)(k)), scale);
@@ -8904,7 +8924,7 @@ TENSOR__FN tensor_t *nn__attention_composed(tensor_t *q, tensor_t *k, tensor_t *
         s = (tensor_add)(s, mask);
     }
 
-    // A row of -inf alone would be NaN; it counts as zeros.
+    // A row with nothing but -inf would be NaN; it counts as zeros.
     tensor_t *dead = mask && k->dims[k->ndim - 2]
                          ? (tensor_eq_scalar)((tensor_amax_dim)((tensor_detach)(s), -1, 1), -INFINITY) : NULL;
     if (dead) { s = (tensor_masked_fill)(s, dead, 0); }
@@ -8939,14 +8959,14 @@ TENSOR__FN double nn__attention_scale(const tensor_scaled_dot_product_attention_
     return a->scale != 0 ? a->scale : 1 / sqrt((double)nn__max(q->dims[q->ndim - 1], 1));
 }
 
-// Attention of f16 and bf16 with a mask that is added to scores, by a device's library.
+// The CPU kernel of rows that only a device's library runs: it always declines.
 TENSOR__FN int nn__declined(tensor_call_t *c) {
     (void)c;
     return TENSOR_ERR_UNSUPPORTED;
 }
 
-// What a front makes of a row that gave nothing: NULL, so that it composes, if no error was raised since
-// `before`.
+// What a front returns when a row gave no result: NULL, so that the front composes the function, if no error
+// was raised since `before`; otherwise poison.
 TENSOR__FN tensor_t *nn__unless_raised(int before) {
     return before || !(tensor_error_code)() ? NULL : TENSOR__(poison);
 }
@@ -8993,7 +9013,8 @@ TENSOR__FN void nn__grad_biased(tensor__grad_t *g) {
     nn__grad_composed(g, nn__composed_biased);
 }
 
-// NULL = the library has no plan, or the mask wants a gradient. Rows that look at nothing are zeros.
+// Attention of f16 and bf16 with a mask that is added to the scores, by a device's library. NULL = the
+// library has no plan, or the mask needs a gradient. Rows that look at nothing are zeros.
 TENSOR__FN tensor_t *nn__attention_biased(tensor_t *q, tensor_t *k, tensor_t *v, tensor_t *mask,
                                           double scale) {
     int n = q->ndim, before = (tensor_error_code)();
@@ -9077,7 +9098,7 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
     int64_t dims[TENSOR_MAX_DIMS], d;
     if (a->enable_gqa && q->ndim > 2 && k->ndim == q->ndim && v->ndim == q->ndim &&
         q->ndim < TENSOR_MAX_DIMS) {
-        // query [..., heads, each, T, E], the others with a dim of 1 at each
+        // query [..., heads, each, T, E]; key, value and mask have size 1 at `each`.
         tensor_scaled_dot_product_attention_args_t b = *a;
         int at = q->ndim - 3;
         int64_t heads = k->dims[at], each = heads ? q->dims[at] / heads : 0;
@@ -9142,9 +9163,9 @@ NN__OPTIONS(scaled_dot_product_attention, , nn__attention_call(&a))
 // ------------------------------------------------------------------------------
 // >>impl-recurrent                                MARK: recurrent nets
 //
-// What x adds to the gates is one product over all steps, made before; the kernel goes from step to step.
-// A device's library may take a whole net of layers and directions: the weights are one row then.
-// Rejected: a node per step (graphs of thousands of nodes for what one kernel does).
+// What x adds to the gates is one product over all steps, made before; then the kernel goes from step to
+// step. A device's library may run a whole net of layers and directions; then the weights are one row.
+// Rejected: a node per step (graphs of thousands of nodes for the work of one kernel).
 // ------------------------------------------------------------------------------
 
 enum { NN__NET_GATES = 4 };   // gates kept of each feature (LSTM, GRU)
@@ -9158,7 +9179,7 @@ TENSOR__FN int64_t nn__net_gates(int64_t kind) {
 typedef struct nn__recurrent_t {
     const tensor_call_t *c;
     const nn__cpu_t *k;
-    const tensor_arg_t *y, *cell, *gates, *w, *h0, *c0, *dgi, *dhg;   // the last two only backward
+    const tensor_arg_t *y, *cell, *gates, *w, *h0, *c0, *dgi, *dhg;   // the last two in backward only
     int64_t t, n, h, g, per, at, before; // at, before: this step, the one before or -1
     int kind, reverse, dtype;
     char *hg;
@@ -9189,7 +9210,7 @@ TENSOR__FN void nn__recurrent_plan(nn__recurrent_t *v, const tensor_call_t *c) {
     v->hg = (char *)c->scratch;
 }
 
-// hg[n, g] = h w_hhT + b_hh (back: dh[n, h] += dhg w_hh).
+// The product hg[n, g] = h w_hhT + b_hh (in backward: dh[n, h] += dhg w_hh).
 TENSOR__FN tensor__gemm_t nn__recurrent_product(const nn__recurrent_t *v) {
     tensor__gemm_t g = v->dgi ? nn__product(v->n, v->h, v->g) : nn__product(v->n, v->g, v->h);
     g.b = v->w->data;
@@ -9287,7 +9308,7 @@ TENSOR__FN int nn__cpu_recurrent_back(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// The same of public ops, with projection w_hr (or NULL). *c becomes the c of all steps.
+// The same, made of public ops, with the projection w_hr (or NULL). *c becomes the c of all steps.
 TENSOR__FN tensor_t *nn__recurrent_composed(int kind, int reverse, tensor_t *gi, tensor_t *w, tensor_t *h,
                                             tensor_t *b, tensor_t **c, tensor_t *w_hr) {
     int64_t steps = gi->dims[0], n = w->dims[0] / nn__net_gates(kind);
@@ -9391,7 +9412,7 @@ TENSOR__FN void nn__grad_recurrent(tensor__grad_t *g) {
     g->gx[1] = (tensor_matmul)((tensor_mT)(dhg), (tensor_reshape_n)((tensor_cat_n)(list, 2, 0), dims, 2));
 }
 
-// One layer and direction: gi [T, N, G], h and c [N, H], f32 or f64. -> y; *h and *c become the last ones
+// One layer and direction: gi [T, N, G], h and c [N, H], f32 or f64. -> y; *h and *c become the last states
 TENSOR__FN tensor_t *nn__recurrent(int kind, int reverse, tensor_t *gi, tensor_t *w, tensor_t *b,
                                    tensor_t *w_hr, tensor_t **h, tensor_t **c) {
     tensor__op_t o;
@@ -9450,12 +9471,12 @@ TENSOR__FN int nn__fits(const char *op, const char *what, const tensor_t *t, con
     return 0;
 }
 
-// ---- whole nets by a device's library: weights are one row of w_ih, w_hh of all layers and directions, then
-// of their biases; states are h, then c (LSTM)
+// ---- whole nets by a device's library: weights are one row, first w_ih and w_hh of all layers and
+// directions, then their biases; states are h, then c (LSTM)
 
 TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_args_t *a, int own);
 
-// y and states in one row.
+// y and the states in one row.
 TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t *p) {
     tensor_rnn_args_t a = tensor_rnn_defaults();
     int64_t n = p->i[1] * p->i[2], h = p->i[5], at = 0;
@@ -9551,7 +9572,7 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
     nn__grad_composed(&both, nn__composed_net);
 }
 
-// `run` layers from layer l on; x [T, N, ..] -> y, and states [1 or 2, run * directions, N, H]; NULL = the
+// `run` layers from layer l on; x [T, N, ..] -> y, and states [1 or 2, run * directions, N, H]. NULL = the
 // device has no library for it.
 TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_t *x, int64_t hidden,
                                    int64_t l, int64_t run, tensor_t **states) {
@@ -9615,7 +9636,7 @@ TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_
 
 enum { NN__LAYERS = 65535 };        // of a recurrent net, at most
 
-// Layers, directions; in the scope of the caller. own: not by a library
+// Runs all layers and directions, in the scope of the caller. own: without a device's library.
 TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_args_t *a, int own) {
     tensor_t *in[3] = {a->x, a->h, a->c}, *const *w = a->weights, *first[2] = {NULL, NULL};
     int64_t dirs = a->bidirectional ? 2 : 1, gates = nn__net_gates(kind),
@@ -9762,7 +9783,7 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
     return s;
 }
 
-// Three results out of a scope: tensor_set gives h and c the places of tensors of the scope around it.
+// Moves three results out of a scope: tensor_set gives h and c to tensors of the scope around it.
 typedef struct nn__state_scope_t {
     tensor_t *h, *c;
     tensor_scope_t scope;
@@ -9859,13 +9880,13 @@ TENSOR_API tensor_t *(tensor_rnn_cell)(tensor_t *x, tensor_t *h, tensor_t *w_ih,
 // ------------------------------------------------------------------------------
 // >>impl-losses                                    MARK: losses
 //
-// Sums are cut by shape alone into chunks whose partial sums (double) are added in order. Rejected: float
-// atomics or one chain per thread (the result would depend on the number of threads), f32 sums.
+// Sums are divided, by shape alone, into chunks whose partial sums (double) are added in order. Rejected:
+// float atomics or one chain per thread (the result would depend on the number of threads), f32 sums.
 // ------------------------------------------------------------------------------
 
 enum { NN__LOSS_CHUNK = 4096 };   // elements per task
 
-// Words of the loss formulas on tensors; constants are 0-d tensors of the dtype dt.
+// The operations of the loss formulas on tensors; constants are 0-d tensors of dtype dt.
 #define T_ADD(a, b) (tensor_add)(a, b)
 #define T_SUB(a, b) (tensor_sub)(a, b)
 #define T_MUL(a, b) (tensor_mul)(a, b)
@@ -9885,8 +9906,8 @@ enum { NN__LOSS_CHUNK = 4096 };   // elements per task
 
 // ---- pointwise losses
 
-// What rows of pointwise losses have as their own: the functions of a pass, the formula on tensors, the row
-// of the gradient.
+// What only rows of pointwise losses have (row->own): the functions of a pass, the formula on tensors, the
+// row of the gradient.
 typedef struct nn__pointwise_t {
     nn__value_fn *(*value)(int place);
     nn__slope_fn *(*slope)(int place);
@@ -9904,7 +9925,7 @@ typedef struct nn__loss_job_t {
     double *part;
 } nn__loss_job_t;
 
-// What a loss of n terms is multiplied with. batch: size of dim 0.
+// The factor for a loss of n terms. batch: size of dim 0.
 TENSOR__FN double nn__loss_factor(int reduction, int64_t n, int64_t batch) {
     if (reduction == TENSOR_MEAN) { return 1 / (double)n; }
     if (reduction == TENSOR_BATCHMEAN) { return 1 / (double)batch; }
@@ -9987,7 +10008,7 @@ TENSOR__FN tensor_t *nn__reduced(tensor_t *y, const tensor_params_t *p, const te
     return (tensor_mul_scalar)(y, nn__loss_factor((int)p->i[1], x->numel, x->ndim ? x->dims[0] : 1));
 }
 
-// The row of the gradient, one for each loss.
+// The rows of the gradient, one for each loss.
 #define NN__LOSS_BACKWARD(own)                                                                               \
     {"loss_backward", TENSOR_FAMILY_LOSS, 5, 3, 2, 0, TENSOR__AS_IS, NN_OP_LOSS_BACKWARD, 0, NULL,           \
      nn__cpu_loss_back, NULL, TENSOR__ABOUT(-2, 2, "as its first"), "grad input target weight pos_weight",   \
@@ -10032,7 +10053,8 @@ TENSOR__FN void nn__grad_loss(tensor__grad_t *g) {
     nn__grad_end(&o, g, 2);
 }
 
-// Whether *w (weight or pos_weight, may be NULL) broadcasts to x; made as large as x. Raises if not.
+// Whether *w (weight or pos_weight, may be NULL) broadcasts to x; if so it is expanded to x's shape. Raises
+// if not.
 TENSOR__FN int nn__loss_weight(const char *op, const char *what, tensor_t **w, const tensor_t *x) {
     if (!*w) { return 1; }
     int fits = (*w)->ndim <= x->ndim;
@@ -10047,7 +10069,7 @@ TENSOR__FN int nn__loss_weight(const char *op, const char *what, tensor_t **w, c
     return 1;
 }
 
-// at_zero: NULL, or the row that takes its place where f is 0.
+// at_zero: NULL, or the row that is used instead if f is 0.
 TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_t *at_zero, tensor_t *x,
                                     tensor_t *t, tensor_t *w, tensor_t *q, double f,
                                     tensor_reduction_t reduction) {
@@ -10100,7 +10122,7 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
     o.params.i[1] = reduction;
     o.params.f[0] = f;
 
-    // The fused gradient knows input and target only.
+    // The fused gradient is for input and target only.
     if (TENSOR__TRAINS && tensor_grad_enabled() &&
         ((w && tensor_requires_grad(w)) || (q && tensor_requires_grad(q)))) {
         return nn__pointwise(row)->composed(in, &o.params);
@@ -10220,7 +10242,7 @@ TENSOR__FN void nn__cross_entropy_back_task(void *arg, int64_t task, int worker)
         if (v->reduction == TENSOR_MEAN) { g /= nn__value(a[4].data, v->dtype, 0); }
         double w = g * (1 - smooth) * (a[5].data ? nn__value(a[5].data, v->dtype, t) : 1);
         double flat = g * smooth / (double)classes;
-        // nll: no softmax. A factor 0 times e^x would be NaN where that overflows.
+        // nll: no softmax. A factor 0 times e^x would be NaN if e^x overflows.
         if (v->c->p->i[2]) {
             NN__DO(v->k, fill)(gx, 0, classes);
         } else {
@@ -10276,7 +10298,7 @@ TENSOR__FN void nn__grad_cross_entropy(tensor__grad_t *g) {
     g->gx[0] = TENSOR__(finish)(&o);
 }
 
-// Probability targets, any layout with the classes in dim 1 (0 without a batch).
+// Probabilities as targets, in any layout, with the classes in dim 1 (0 without a batch).
 TENSOR__FN tensor_t *nn__cross_entropy_soft(tensor_t *x, tensor_t *t, tensor_t *w, double smooth,
                                             tensor_reduction_t reduction) {
     int64_t dim = x->ndim > 1, classes = x->dims[dim];
@@ -10354,7 +10376,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
                         op, t, x);
     }
 
-    // Classes last: [rows, C].
+    // Move the classes to the last dim: [rows, C].
     const int64_t dims[2] = {x->numel / x->dims[dim], x->dims[dim]};
     if (x->ndim > 2) { x = nn__contiguous((tensor_movedim)(x, 1, -1)); }
     in[0] = nn__contiguous(nn__shaped(x, dims, 2));
@@ -10407,9 +10429,9 @@ NN__LOSS(kl_div, a.log_target ? NN__ROW(LOSS_KL_DIV_LOG) : NN__ROW(LOSS_KL_DIV),
 
 // ---- losses made of other ops
 
-// Opens one: reduction is TENSOR_MEAN to TENSOR_NONE, inputs of `floats` (bits) are floats of one dtype,
-// which they may become, those of `signs` are made of it whatever they are, those of `same` have the shape
-// of input 0. Halves become f32. -> one of the result's dtype, NULL after raising
+// Begins such a loss. reduction must be TENSOR_MEAN, TENSOR_SUM or TENSOR_NONE. Inputs of `floats` (bits) are
+// promoted to one float dtype, those of `signs` are converted to it from any dtype, those of `same` must
+// have the shape of input 0. Halves become f32. -> a tensor with the result's dtype, NULL after raising
 TENSOR__FN const tensor_t *nn__loss_inputs(const char *op, const char *names,
                                tensor_t **in, int nin, int required, unsigned floats, unsigned signs,
                                unsigned same, tensor_reduction_t reduction) {
@@ -10440,7 +10462,7 @@ TENSOR__FN tensor_t *nn__reduce(tensor_t *y, tensor_reduction_t reduction, const
     return nn__narrow(y, like);
 }
 
-// x where condition, else 0.
+// x where condition is true, else 0.
 TENSOR__FN tensor_t *nn__only(tensor_t *x, tensor_t *condition) {
     return (tensor_masked_fill)(x, (tensor_logical_not)(condition), 0);
 }
@@ -10456,9 +10478,9 @@ TENSOR__FN tensor_t *nn__soft_margin_loss(const tensor_margin_loss_args_t *a, te
     return (tensor_neg)((tensor_logsigmoid)((tensor_mul)(in[0], in[1])));
 }
 
-// Whether input is [N, C] or [C], C > 0, target an index tensor of the dims expected (without C, or all),
-// weight [C] or absent; raises if not. An input [] becomes [1]; a target of one element, of one row (all: of
-// one class), gets the dims that it should have.
+// Whether input is [N, C] or [C], C > 0, target an index tensor with the expected dims (without C, or all of
+// them), weight [C] or absent; raises if not. An input [] becomes [1]. A target with one element for one row
+// (all: for one class) gets the dims that it should have.
 TENSOR__FN int nn__classes(const char *op, tensor_t **in, int all) {
     static const int64_t one = 1;
     const tensor_t *w = in[2];
@@ -10502,7 +10524,7 @@ TENSOR__FN tensor_t *nn__multi_margin_loss(const tensor_margin_loss_args_t *a, t
     if (a->p == 2) { y = (tensor_square)(y); }
     if (in[2]) { y = (tensor_mul)(y, (tensor_gather)((tensor_expand_n)(in[2], x->dims, x->ndim), -1, t)); }
 
-    // The class itself gives margin^p: no term.
+    // The class itself would give margin^p; it is not a term of the sum.
     y = (tensor_scatter)(y, -1, t, nn__like(t->dims, t->ndim, 0, x));
     y = (tensor_div_scalar)((tensor_sum_dim)(y, -1, 0), (double)x->dims[x->ndim - 1]);
     return nn__shaped(y, target->dims, target->ndim);
@@ -10515,7 +10537,7 @@ TENSOR__FN tensor_t *nn__multilabel_margin_loss(const tensor_margin_loss_args_t 
     tensor_t *x = both[0];
     tensor_t *t = both[1];
 
-    // before the first -1
+    // The classes before the first -1.
     tensor_t *real = (tensor_eq_scalar)((tensor_cumsum)((tensor_eq_scalar)(t, -1), -1), 0);
     t = nn__only(t, real);
     tensor_t *y = (tensor_zeros_like)(x);
@@ -10627,7 +10649,7 @@ TENSOR__FN tensor_t *nn__poisson_nll_loss(const tensor_poisson_nll_loss_args_t *
     return y;
 }
 
-// tensor_op_with(a), which is nn__op(&a, in) reduced; the inputs behind `same` are those of nn__loss_inputs.
+// tensor_op_with(a): nn__op(&a, in), reduced. The arguments after `same` are the inputs of nn__loss_inputs.
 #define NN__LOSS_OF(op, args, names, required, floats, signs, same, ...)                                     \
     TENSOR__FN tensor_t *nn__run_##op(const args##_args_t *a) {                                              \
         tensor_t *in[] = {__VA_ARGS__};                                                                      \
@@ -10666,8 +10688,8 @@ NN__LOSS_OF(poisson_nll_loss, tensor_poisson_nll_loss, "input target", 2, 3, 0, 
 // ------------------------------------------------------------------------------
 // >>impl-ctc                                      MARK: connectionist temporal classification
 //
-// Log-space forward and backward sums over the blank-separated labels of an item (2 L + 1 states). Items
-// are cut over threads; an item with no path has the loss infinity, or 0 with zero_infinity. Rejected:
+// Log-space forward and backward sums over the blank-separated labels of an item (2 L + 1 states). Items are
+// divided over threads. An item without a path has the loss infinity, or 0 with zero_infinity. Rejected:
 // probabilities with rescaling (they underflow within a step of long items).
 // ------------------------------------------------------------------------------
 
@@ -10694,7 +10716,7 @@ TENSOR__FN uint64_t nn__scratch_ctc(const tensor_call_t *c) {
     return (uint64_t)v.worker * sizeof(double) * (uint64_t)TENSOR__(thread_count)();
 }
 
-// First label of item n; lengths were checked.
+// First label of item n; lengths have been checked.
 TENSOR__FN int64_t nn__ctc_first(const tensor_call_t *c, int64_t n) {
     int64_t at = n * c->p->i[1];
     for (int64_t i = 0; c->p->i[1] == 0 && i < n; i++) { at += nn__index(&c->arg[3], i); }
@@ -10723,7 +10745,7 @@ TENSOR__FN void nn__ctc_task(void *arg, int64_t n, int worker) {
     for (int64_t t = 0; t < length; t++) {
         const double *old = row;
         if (t > 0 && grad) { row += v->states; }
-        for (int64_t s = states - 1; s >= 0; s--) {  // downwards: row may be old
+        for (int64_t s = states - 1; s >= 0; s--) {  // downwards: row may be the same as old
             double a = s < 2 && t == 0 ? 0 : -INFINITY;
             if (t > 0) {
                 a = old[s];
@@ -10754,7 +10776,7 @@ TENSOR__FN void nn__ctc_task(void *arg, int64_t n, int worker) {
             continue;
         }
         for (k = 0; k < v->classes; k++) { sum[k] = -INFINITY; }
-        for (int64_t s = 0; s < states; s++) {  // upwards: beta[s + 1..] are those of t + 1
+        for (int64_t s = 0; s < states; s++) {  // upwards: beta[s + 1..] are still those of t + 1
             double b = s >= states - 2 && t == length - 1 ? 0 : -INFINITY;
             k = NN__CTC_LABEL(s);
             if (t < length - 1) {
@@ -10802,8 +10824,8 @@ TENSOR__FN int nn__cpu_ctc(tensor_call_t *c) {
 }
 #undef NN__CTC_LABEL
 
-// The same recursion on tensors, -1e30 for -inf so that no gradient is NaN. exp(log_probs), which PyTorch's
-// gradient has besides, comes in with value 0.
+// The same recursion on tensors, with -1e30 for -inf so that no gradient is NaN. PyTorch's gradient also
+// contains exp(log_probs), which is added with the value 0.
 TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t *p) {
     tensor_t *x = in[0], *a = NULL, *low = (tensor_scalar)(-1e30, (tensor_dtype_t)x->dtype);
     tensor_arg_t arg[4];
@@ -10938,8 +10960,8 @@ NN__OPTIONS(ctc_loss, NN__OR(blank, 0), nn__run_ctc_loss(&a))
 // ------------------------------------------------------------------------------
 // >>nn-table                                      MARK: rows
 //
-// The rows of NN_OPS: what a name, a family, a kernel and a gradient have to do with one another. It is
-// after all the functions that it names. Rejected: registration at run time.
+// The rows of NN_OPS: they connect a name, a family, a kernel and a gradient. They are after all functions
+// that they name. Rejected: registration at run time.
 // ------------------------------------------------------------------------------
 
 #define NOGRAD NULL
@@ -10955,7 +10977,7 @@ NN_OPS(NN__ROW_OF)
 #undef NOGRAD
 
 #ifdef TENSOR_ALL_ROWS
-// The row of an id, for whoever knows numbers only: tests, the manual.
+// The row of an id, for code that has only the number: tests, the manual.
 TENSOR__FN const tensor__row_t *nn__row(int id) {
     static const tensor__row_t *(*const rows[])(void) = {
 #define TENSOR__X(ID, ...) nn__row_##ID,
@@ -10971,9 +10993,9 @@ TENSOR__END
 // ------------------------------------------------------------------------------
 // >>impl-modules                                   MARK: modules
 //
-// A module's private block (nn_module_impl_t) is counted apart from the module: parents hold the block,
+// A module's private block (nn_module_impl_t) has a reference count of its own: parents hold the block,
 // never the user's struct, so that shutdown may close modules in any order. Blocks are linked into the
-// context. Rejected: reference counts on the user's struct (it may lie on a stack), a registry by name.
+// context. Rejected: reference counts in the user's struct (it may be on a stack), a registry by name.
 // ------------------------------------------------------------------------------
 
 #include <limits.h>
@@ -11016,8 +11038,8 @@ typedef struct nn__slot_t {
     int kind;
 } nn__slot_t;
 
-// What one kind makes behind kind `after` in a sequential: one op with its weight and bias, or NULL: they
-// change places.
+// What a layer becomes when it follows one of kind `after` in a sequential: one op with that layer's weight
+// and bias; NULL = the two change places.
 typedef struct nn__join_t {
     int after;
     tensor_t *(*as)(tensor_t *x, tensor_t *weight, tensor_t *bias);
