@@ -11048,16 +11048,16 @@ typedef struct nn__kind_t nn__kind_t;   // a row of NN_LAYERS or NN_CALLS; NULL 
 struct nn__kind_t {
     const char *name;
     nn_forward_fn_t forward;
-    const char *text;   // its numbers as printed: see nn__put_numbers
+    const char *text;   // its options as printed: see nn__put_numbers
     int composite;   // its forward opens a scope
     int id;   // NN__ID_KIND
-    const nn__join_t *join;   // NULL, or what it comes to in a sequential behind another kind
+    const nn__join_t *join;   // NULL, or what it becomes after another kind in a sequential
 };
 
 typedef struct nn__hook_t {
     struct nn__hook_t *next;
     int64_t id;
-    nn_forward_pre_hook_t pre;   // one of the three is there
+    nn_forward_pre_hook_t pre;   // one of the three is set
     nn_forward_hook_t post;
     nn_full_backward_hook_t back;
     void *user;
@@ -11076,11 +11076,11 @@ struct nn_module_impl_t {
     nn__hook_t *hooks;    // in the order of registration
     int64_t last_hook;
     const char *key;      // its name in its first parent, NULL for a root
-    void *list, *names;   // what nn_named_parameters gave last
+    void *list, *names;   // the last results of nn_named_parameters
 };
 
 // A tensor found under m. first is the index of the first entry with the same tensor (its own index if it is
-// that).
+// the first).
 typedef struct nn__item_t {
     const char *name;
     tensor_t *tensor;
@@ -11093,7 +11093,7 @@ typedef struct nn__items_t {
     int64_t n;
 } nn__items_t;
 
-// %s string, %d int64_t, %u uint64_t, %i int, %g double: appended to a text.
+// Appends to a text: %s string, %d int64_t, %u uint64_t, %i int, %g double.
 #define NN__PUT TENSOR__(text)
 
 TENSOR__FN tensor__text_t nn__text(char *p, size_t room) {
@@ -11105,7 +11105,7 @@ TENSOR__FN tensor__text_t nn__text(char *p, size_t room) {
     return t;
 }
 
-// Zeroed; NULL after raising OUT_OF_MEMORY.
+// Zeroed memory; NULL after raising OUT_OF_MEMORY.
 TENSOR__FN void *nn__memory(uint64_t count, uint64_t size) {
     tensor__thread_t *th = nn__self();
     if (size != 0 && count > ((uint64_t)1 << 62) / size) {
@@ -11119,7 +11119,7 @@ TENSOR__FN void nn__free(void *p) {
     if (p) { TENSOR__(memory_free)(nn__self(), p); }
 }
 
-// A block of at least want elements with the first used ones copied; the old one is freed. NULL = out of
+// A block of at least want elements with the first used ones copied; the old block is freed. NULL = out of
 // memory.
 TENSOR__FN void *nn__grow(void *p, uint64_t used, uint64_t want, uint64_t size) {
     void *q = nn__memory(want, size);
@@ -11145,14 +11145,15 @@ TENSOR__FN char *nn__copy_string(const char *s) {
     return q;
 }
 
-// The error of a call on something that is NULL or failed earlier: nothing new if the thread has one pending.
+// The error of a call on something that is NULL or failed earlier; if the thread has an error pending,
+// nothing new.
 TENSOR__FN int nn__poisoned(const char *op, const char *what, const void *p) {
     int code = tensor_error_code();
     if (code != TENSOR_OK) { return code; }
     return NN__ERROR(TENSOR_ERR_POISONED, "%s: %s %s", op, what, p ? "failed earlier" : "is NULL");
 }
 
-// Whether m is what nn_module_init made, freed or not; or zeroed storage, which waits for it.
+// Whether m was made by nn_module_init, freed or not; or it is zeroed storage that is not initialised yet.
 enum { NN__A_MODULE = 0x7E50B0D1 };
 
 TENSOR__FN int nn__is_module(const nn_module_t *m) {
@@ -11163,12 +11164,13 @@ TENSOR__FN int nn__is_zeroed(const nn_module_t *m) {
     return TENSOR__GIVEN(m) && (uintptr_t)m % sizeof(void *) == 0 && m->state_ == 0 && !m->impl;
 }
 
-// Whether m is initialised and not freed. A dead block has no module, one used again another.
+// Whether m is initialised and not freed. A dead block has no module; a block in use again has another
+// module.
 TENSOR__FN int nn__open_module(const nn_module_t *m) {
     return nn__is_module(m) && m->impl && m->impl->module == m;
 }
 
-// The same for a module that cannot be used.
+// Raises the error of a module that cannot be used.
 TENSOR__FN int nn__unusable(const char *op, const char *what, const nn_module_t *m) {
     int code = tensor_error_code();
     const char *why = "was freed";
@@ -11191,7 +11193,7 @@ TENSOR__FN int nn__usable(const nn_module_t *m) {
     return nn__open_module(m) && m->code == TENSOR_OK;
 }
 
-// Whether p is given, m open, m usable; raises if not.
+// Whether p is not NULL, m is open and m is usable; raises if not.
 TENSOR__FN int nn__there(const char *op, const char *what, const void *p) {
     if (!p) { nn__poisoned(op, what, p); }
     return p != NULL;
@@ -11213,7 +11215,7 @@ TENSOR__FN int nn__can_use(const char *op, const char *what, const nn_module_t *
     return nn__usable(m);
 }
 
-// Parameters, buffers and parts say where their module was made.
+// Parameters, buffers and children say where their module was made.
 TENSOR__FN void nn__stamp_slots(const char *site, const nn_module_t *m) {
     for (int k = 0; nn__open_module(m) && k < m->impl->nslots; k++) {
         tensor_t *t = m->impl->slot[k].tensor;
@@ -11240,7 +11242,8 @@ TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m) {
 
 TENSOR__FN void nn__close(nn_module_impl_t *impl);
 
-// The dead block tells that a user's module, whose struct may be gone, was freed; a layer's struct tells it.
+// For a user's module, whose struct may no longer exist, the dead block says that it was freed; for a layer,
+// its struct does.
 TENSOR__FN void nn__let_go(nn_module_impl_t *impl) {
     TENSOR__(bury)(impl, TENSOR__MODULE);
 }
@@ -11286,7 +11289,7 @@ TENSOR__FN void nn__close(nn_module_impl_t *impl) {
     impl->names = NULL;
     impl->nslots = 0;
     if (impl->destroy) {
-        tensor_scope_t scope = TENSOR__(scope)(-1);     // the library's own: in it a shutdown is refused
+        tensor_scope_t scope = TENSOR__(scope)(-1);     // the library's own: a shutdown inside it is refused
         impl->destroy(m);
         (tensor_scope_end)(scope);
     }
@@ -11349,7 +11352,8 @@ TENSOR__FN nn__slot_t *nn__find_slot(const nn_module_impl_t *impl, const char *n
     return NULL;
 }
 
-// The slot for name: the old one of that name, emptied, or a new one. NULL after raising (and marking m).
+// The slot for name: the old slot of that name, emptied, or a new one. NULL after raising (and marking m as
+// failed).
 TENSOR__FN nn__slot_t *nn__slot(nn_module_t *m, const char *op, const char *name, int kind) {
     nn_module_impl_t *impl = m->impl;
     size_t n = name ? strlen(name) : 0;
@@ -11456,7 +11460,7 @@ TENSOR__FN tensor_t *nn__forward_plain(nn_module_t *m, tensor_t *x) {
     return (tensor_scope_return)(scope, y);
 }
 
-// One call whose backward hooks wait: identities round x and y hand it their gradients.
+// One call whose backward hooks wait: identities around x and y give it their gradients.
 typedef struct nn__hooked_t {
     tensor__count_t refs;          // the two identities
     nn_module_impl_t *impl;
@@ -11481,7 +11485,7 @@ TENSOR__FN int nn__hooked_run(nn__hooked_t *c, tensor_t *grad, tensor_t **result
     int64_t last = 0;
     *result = grad;
     nn__hook_t *h;
-    for (;;) {                     // a hook may remove any
+    for (;;) {                     // a hook may remove any hook
         for (h = c->impl->module ? c->impl->hooks : NULL; h && (h->id <= last || !h->back); h = h->next) { }
         if (!h) { return tensor_error_code(); }
         last = h->id;
@@ -11542,7 +11546,7 @@ TENSOR__FN tensor_t *nn__forward_hooked(nn_module_t *m, tensor_t *x) {
         r = h->post(m, x, y, h->user);
         if (r) { y = r; }
     }
-    if (c) { y = (tensor_apply)(&output, c, &y, 1); }  // frees c's share if y is poison
+    if (c) { y = (tensor_apply)(&output, c, &y, 1); }  // frees c's reference if y is poison
     return (tensor_scope_return)(scope, y);
 }
 
@@ -11684,7 +11688,7 @@ TENSOR__FN void nn__fill_items(nn_module_impl_t *impl, const nn__prefix_t *up, n
 }
 
 // Every tensor under m by each of its names. kept: in a block to free, else in memory until the scope ends.
-// -> that memory, NULL after raising; out->item lies in it
+// -> that memory, NULL after raising; out->item points into it
 TENSOR__FN void *nn__collect_in(nn_module_t *m, const char *op, nn__items_t *out, int kept) {
     uint64_t items = 0, bytes = 0, slots = 16;
     out->item = NULL;
@@ -11811,7 +11815,7 @@ TENSOR_API int (nn_module_zero_grad)(nn_module_t *m) {
     return block ? TENSOR_OK : tensor_error_code();
 }
 
-// The slot of a dotted name, NULL if there is none.
+// The slot with a dotted name, NULL if there is none.
 TENSOR__FN nn__slot_t *nn__lookup(const nn_module_impl_t *impl, const char *name) {
     nn__slot_t *s = NULL;
     while (impl) {
@@ -11846,7 +11850,8 @@ TENSOR_API nn_module_t *(nn_get_child)(nn_module_t *m, const char *name) {
 //
 // Every layer is one struct of numbers plus slots; the kind says what the numbers mean. So nn_clone,
 // printing and freeing are written once. Layers read their tensors from the slots, so that nn_parameter may
-// replace (tie) one. Rejected: a struct type per layer (each would need its own clone, print and free).
+// replace (tie) one. Rejected: a struct type per layer (each would need its own clone, print and free
+// function).
 // ------------------------------------------------------------------------------
 
 typedef struct nn__layer_t {
@@ -11866,15 +11871,15 @@ TENSOR__FN tensor_t *nn__tensor(const nn_module_t *m, int k) {
     return k < m->impl->nslots ? m->impl->slot[k].tensor : NULL;
 }
 
-// The tensor of that name, NULL if the layer has none.
+// The tensor with that name, NULL if the layer has none.
 TENSOR__FN tensor_t *nn__called(const nn_module_t *m, const char *name) {
     const nn__slot_t *s = nn__lookup(m->impl, name);
     return s ? s->tensor : NULL;
 }
 
 // Convolutions, pools, unfold and fold. i: in, out, dims of an image, same (ceil_mode), padding_mode, which
-// of padding (2 = same), dilation, output_padding, groups are worth printing, the window as the front of the
-// op takes it
+// of padding (2 = same), dilation, output_padding and groups are printed, then the window as the front of
+// the op takes it
 enum { NN__I_RANK = 2, NN__I_SAME, NN__I_MODE, NN__I_WINDOW = 9 };
 
 TENSOR__FN nn__window_t nn__layer_window(const nn__layer_t *l) {
@@ -11890,7 +11895,7 @@ TENSOR__FN int nn__all_are(const int64_t *v, int64_t rank, int64_t value) {
     return 1;
 }
 
-// The shortest decimal that is v, as Python's: 1.0, 0.1, 123456.5; beyond 1e-4..1e15 six digits.
+// The shortest decimal that is equal to v, as in Python: 1.0, 0.1, 123456.5; six digits outside 1e-4..1e15.
 TENSOR__FN void nn__put_float(tensor__text_t *t, double v) {
     double by = 1, x = fabs(v);
     int k = 0;
@@ -11909,10 +11914,10 @@ TENSOR__FN void nn__put_float(tensor__text_t *t, double v) {
     if (k == 0) { NN__PUT(t, "0"); }
 }
 
-// The numbers of a layer in PyTorch's form: s with #k for i[k], $k for f[k] (1 is 1.0), @k for the numbers
-// i[k].. of all dims and *k for one of them where they are equal (None if negative); ?ktext} is there if i[k]
-// is not 0, {kA|B|C} is the i[k]-th of A, B, C. k is 0..9a..z; for ? and {, W, B and R ask whether there is a
-// weight, bias, running_mean. -> where it ended
+// The options of a layer in PyTorch's form. In s, #k is i[k], $k is f[k] (1 is printed as 1.0), @k the
+// numbers i[k].. of all dims, and *k one of these numbers if they are equal (None if negative). ?ktext}
+// prints text if i[k] is not 0, {kA|B|C} prints the i[k]-th of A, B, C. k is 0..9a..z; for ? and {, W, B and
+// R ask whether there is a weight, bias, running_mean. -> where it ended
 TENSOR__FN const char *nn__put_numbers(const nn_module_t *m, const char *s, int on, tensor__text_t *t) {
     const nn__layer_t *l = nn__of(m);
     for (; *s && *s != '|' && *s != '}'; s++) {
@@ -11968,7 +11973,7 @@ TENSOR__FN const char *nn__put_numbers(const nn_module_t *m, const char *s, int 
     return s;
 }
 
-// row: of the op, for the dims of its images.
+// row: the row of the op, for the dims of its images.
 TENSOR__FN tensor_t *nn__convolved(nn_module_t *m, tensor_t *x, const tensor__row_t *row) {
     const nn__layer_t *l = nn__of(m);
     nn__window_t g = nn__layer_window(l);
@@ -12086,7 +12091,7 @@ TENSOR__FN tensor_t *nn__forward_local_response_norm(nn_module_t *m, tensor_t *x
     return nn__local_response_norm(x, l->i[0], l->f[0], l->f[1], l->f[2]);
 }
 
-// The module of that name, NULL if there is none.
+// The child with that name, NULL if there is none.
 TENSOR__FN nn_module_t *nn__kid(const nn_module_t *m, const char *name) {
     const nn__slot_t *s = nn__lookup(m->impl, name);
     return s && s->child ? s->child->module : NULL;
@@ -12098,7 +12103,7 @@ TENSOR__FN tensor_t *nn__batch_first(tensor_t *x, int ndim, int first) {
     return first ? x : (tensor_transpose)(x, 0, 1);
 }
 
-// Adds one key that everybody sees to a mask [..., S].
+// Adds one key that every query sees to a mask [..., S].
 TENSOR__FN tensor_t *nn__longer_mask(tensor_t *mask) {
     if (!mask) { return mask; }
     int64_t dims[TENSOR_MAX_DIMS];
@@ -12306,9 +12311,8 @@ TENSOR__FN tensor_t *nn__forward_transformer(nn_module_t *m, tensor_t *x) {
     return nn__transformer(m, &a);
 }
 
-// i: in, hidden, layers, no_bias, batch_first, bidirectional, proj_size, kind, whether a cell; to print:
-// layers not 1, dropout, relu; f: dropout.
-// The slots are the list of weights.
+// i: in, hidden, layers, no_bias, batch_first, bidirectional, proj_size, kind, whether it is a cell; for
+// printing: layers not 1, dropout, relu; f: dropout. The slots are the list of weights.
 TENSOR__FN tensor_t *nn__forward_state(nn_module_t *m, tensor_t *x, tensor_t **h, tensor_t **c) {
     const nn__layer_t *l = nn__of(m);
     static const char *const ops[2][4] = {{"rnn", "rnn", "lstm", "gru"},
@@ -12376,26 +12380,25 @@ TENSOR__FN tensor_t *nn__forward_identity(nn_module_t *m, tensor_t *x) {
     return x ? x : NN__FAIL(TENSOR_ERR_POISONED, "identity: x is NULL");
 }
 
-// What a child and the one after it come to, where no hook looks between them: one op with the same bits; or
-// the two change places: a relu waits for the max pool that leaves it fewer elements, as the largest of a
-// window is the same before and after (but for the sign of a zero), and so is where the gradient goes.
-// NULL = neither.
+// What becomes of a child and the one after it, if there is no hook between them. Either they are one op
+// with the same bits, or they change places: a relu runs after the max pool, which leaves it fewer elements.
+// The largest element of a window is the same before and after relu (except for the sign of a zero), and so
+// is the element that gets the gradient. NULL = neither.
 TENSOR__FN const nn__join_t *nn__pair(const nn__slot_t *s, const tensor_t *x) {
     const nn_module_impl_t *a = s[0].child, *b = s[1].child;
     if (!a || !b || a->hooks || b->hooks || !nn__usable(a->module) || !nn__usable(b->module)) { return NULL; }
     const nn__join_t *join = a->kind && b->kind ? b->kind->join : NULL;
     if (!join || join->after != a->kind->id) { return NULL; }
     if (a->module->forward != a->kind->forward || b->module->forward != b->kind->forward) { return NULL; }
-    if (!join->as) {                            // one with dilation may look at nothing, which is -inf
+    if (!join->as) {                            // a window with dilation may be empty, which gives -inf
         nn__window_t g = nn__layer_window(nn__of(b->module));
         return nn__all_are(g.dilation, 3, 1) && !nn__all_are(g.stride, 3, 1) ? join : NULL;
     }
     return x && !x->device ? join : NULL;
 }
 
-// What lies between two children is freed as soon as nobody needs it: the tape saves what it wants by itself,
-// so without recording that is at once. The pointer may be in the user's hands only by tensor_keep (keeps >
-// 0).
+// A result between two children is freed when nothing needs it. The tape keeps what it saves, so without
+// recording this is at once. The user can have its pointer only by tensor_keep (keeps > 0).
 TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     tensor_scope_t scope = TENSOR__(scope)(-1);
     int recording = tensor_grad_enabled(), waits = 0;
@@ -12405,7 +12408,7 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
         const nn__slot_t *s = m->impl->slot + i;
         const nn__join_t *join = NULL;
         if (waits <= 0 && i + 1 < m->impl->nslots) { join = nn__pair(s, before); }
-        // 1: the pool comes now, -1: the relu before it
+        // 1: the pool is next, -1: the relu before it is next
         waits = waits > 0 ? -1 : join && !join->as;
         nn_module_impl_t *c = s[waits].child;
         if (!c) { continue; }
@@ -12427,8 +12430,8 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     return (tensor_scope_return)(scope, y);
 }
 
-// Layers that are one call, activations above all: X(name, printed name and numbers, result), and where it is
-// made of such numbers Y(name, function, its parameters, f[0], f[1], i[0]).
+// Layers that are one call, above all activations: X(name, join, printed name, printed options, result), and
+// if it is made from those options only, Y(name, function, its parameters, f[0], f[1], i[0]).
 #define NN__NONE(...)
 #define NN__DROPOUT_TEXT "p=$0, inplace=False"
 #define NN_CALLS(X, Y)                                                                                       \
@@ -12506,10 +12509,10 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     "#0, eps=$0, momentum={4$1|None}, affine={WFalse|True}, bias={BFalse|True}, "                            \
     "track_running_stats={RFalse|True}"
 
-// Layers: name, printed name, forward, printed numbers (see nn__put_numbers), whether its forward needs a
-// scope opened. Pads are in the order of tensor_pad_t, then zeros, recurrent nets RNN LSTM GRU and their
-// cells, ENCODER_LAYER to DECODER those of nn_transformer_forward; kinds of 1, 2 and 3 dims stand together. A
-// sequential opens its scope by itself.
+// Layers: name, printed name, forward, printed options (see nn__put_numbers), whether its forward needs a
+// scope. Pads are in the order of tensor_pad_t, then zeros; recurrent nets are RNN LSTM GRU, then their
+// cells; ENCODER_LAYER to DECODER are those of nn_transformer_forward; kinds for 1, 2 and 3 dims are
+// neighbours. A sequential opens its scope itself.
 #define NN__RANKS(X, ID, join, name, forward, text)                                                          \
     X(ID##1D, join, name "1d", forward, text, 0)                                                             \
     X(ID##2D, join, name "2d", forward, text, 0)                                                             \
@@ -12590,7 +12593,7 @@ static const nn__join_t nn__join_MAX_POOL = {NN__RELU_KIND, NULL};
 #define NN__JOIN_GELU_TANH &nn__join_GELU_TANH
 #define NN__JOIN_MAX_POOL &nn__join_MAX_POOL
 
-// A kind is reached from the functions that make it: NN__KIND(ID); kinds of 1, 2 and 3 dims by a switch.
+// A kind is reached from the functions that make it, as NN__KIND(ID); kinds for 1, 2 and 3 dims by a switch.
 #define NN__KIND(ID) nn__kind_##ID()
 #define NN__KIND_OF(ID, join, name, forward, text, composite)                                                \
     TENSOR__FN const nn__kind_t *nn__kind_##ID(void) {                                                       \
@@ -12627,19 +12630,19 @@ NN__RANKED_KIND(instance_norm, INSTANCE_NORM)
 // ------------------------------------------------------------------------------
 // >>impl-construction                             MARK: construction of layers
 //
-// A layer is made in one block with its options; its parameters are drawn as PyTorch draws them. A layer
-// that cannot be made is freed with what it has and is NULL. Rejected: two-step construction (half-made
-// layers).
+// A layer is made in one block with its options; its parameters are drawn as PyTorch draws them. If a layer
+// cannot be made, what exists of it is freed and the result is NULL. Rejected: two-step construction
+// (half-made layers).
 // ------------------------------------------------------------------------------
 
-// The dead struct says so: a later use is noticed.
+// The dead struct shows that the layer was freed, so a later use is noticed.
 TENSOR__FN void nn__destroy_layer(nn_module_t *m) {
     m->impl = NULL;
     m->code = TENSOR_ERR_OWNER;
     TENSOR__(bury)(m, TENSOR__LAYER);
 }
 
-// NULL after raising OUT_OF_MEMORY.
+// A layer of that kind; NULL after raising OUT_OF_MEMORY.
 TENSOR__FN nn__layer_t *nn__make(const nn__kind_t *kind) {
     TENSOR__(push_path)(nn__self(), kind->name);
     nn__layer_t *l;
@@ -12654,7 +12657,7 @@ TENSOR__FN nn__layer_t *nn__make(const nn__kind_t *kind) {
     return l;
 }
 
-// One of these numbers; NN__MAKE takes the i in sight.
+// A layer with these numbers; NN__MAKE uses the local i.
 TENSOR__FN nn__layer_t *nn__make_of(const nn__kind_t *kind, const int64_t *i, size_t size, double f0,
                                     double f1) {
     nn__layer_t *l = nn__make(kind);
@@ -12667,7 +12670,7 @@ TENSOR__FN nn__layer_t *nn__make_of(const nn__kind_t *kind, const int64_t *i, si
 
 #define NN__MAKE(kind, f0, f1) nn__make_of(kind, i, sizeof i, f0, f1)
 
-// One of a window; NN__MAKE_WINDOW takes the i and g in sight.
+// A layer with a window; NN__MAKE_WINDOW uses the locals i and g.
 TENSOR__FN nn__layer_t *nn__make_window(const nn__kind_t *kind, const int64_t *i, size_t size,
                                         const nn__window_t *g) {
     nn__layer_t *l = nn__make_of(kind, i, size, 0, 0);
@@ -12706,8 +12709,8 @@ TENSOR__FN nn_module_t *nn__refuse_number(const char *layer, const char *what, d
     return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, "%s: %s (got %g)", layer, what, got);
 }
 
-// Fresh f32 parameters: uniform in +-bound, normal with that deviation, bound everywhere, ones, zeros. By
-// function, so that a program has those of its layers.
+// Fresh f32 parameters: uniform in +-bound, normal with that deviation, bound everywhere, ones, zeros. Each
+// is a function of its own, so that a program contains only those of its layers.
 typedef tensor_t *(*nn__start_fn)(const int64_t *dims, int ndim, double bound);
 
 TENSOR__FN tensor_t *nn__start_uniform(const int64_t *dims, int ndim, double bound) {
@@ -12746,14 +12749,14 @@ TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_
     TENSOR__(pop_path)(nn__self());
 }
 
-// l with weight [n] ones and bias [n] zeros, where they are wanted.
+// l with weight [n] of ones and bias [n] of zeros, if they are wanted.
 TENSOR__FN nn__layer_t *nn__add_affine(nn__layer_t *l, int64_t n, int weight, int bias) {
     if (weight) { nn__add_parameter(l, "weight", &n, 1, nn__start_ones, 0); }
     if (bias) { nn__add_parameter(l, "bias", &n, 1, nn__start_zeros, 0); }
     return l;
 }
 
-// nn_layer_with(a), which is `make`.
+// nn_layer_with(a), whose result is `make`.
 #define NN__LAYER(layer, args, make)                                                                         \
     TENSOR_API nn_module_t *nn_##layer##_with(args##_args_t a) {                                             \
         return nn__stamp(a.site_, NN__TAKE(#layer, args) ? make : NULL);                                     \
@@ -12925,7 +12928,7 @@ TENSOR__FN const nn__kind_t *nn__pad_kind(int kind, int rank) {
     }
 }
 
-// kind: a tensor_pad_t, or 4: zeros
+// kind: a tensor_pad_t, or 4 = zeros
 TENSOR__FN nn_module_t *nn__pad_new(const int64_t *pads, int n, int kind, double value) {
     tensor_pad_t mode = kind == 4 ? TENSOR_PAD_CONSTANT : (tensor_pad_t)kind;
     if (n < 0 || n > 6 || n % 2 != 0 || (n > 0 && !pads)) {
@@ -13008,7 +13011,7 @@ TENSOR__FN tensor_t *nn__leave(const nn_module_t *m, tensor_scope_t scope, tenso
     return y;
 }
 
-// Registers a buffer [n] (n < 0: 0-d) of one value.
+// Registers a buffer [n] (n < 0: 0-d) filled with one value.
 TENSOR__FN void nn__add_buffer(nn__layer_t *l, const char *name, int64_t n, double value,
                                tensor_dtype_t dtype) {
     tensor_scope_t scope = TENSOR__(scope)(0);
@@ -13077,7 +13080,7 @@ TENSOR_API tensor_t *(nn_max_unpool_forward)(nn_module_t *m, tensor_t *x, tensor
     return y;
 }
 
-// k n for a small k; a size that no tensor can have when it would overflow.
+// k n for a small k; if it would overflow, a size that no tensor can have.
 TENSOR__FN int64_t nn__times(int64_t k, int64_t n) {
     return n > -(INT64_MAX / 8) && n < INT64_MAX / 8 ? k * n : INT64_MAX;
 }
@@ -13151,7 +13154,7 @@ NN__X(gru, NN__GRU_NET)
 NN__X(rnn, a.relu ? NN__RELU_NET : NN__TANH_NET)
 #undef NN__X
 
-// which, cell: kinds, of the net and of its cell.
+// which, cell: the kinds of the net and of its cell.
 TENSOR__FN tensor_t *nn__state_forward(const char *op, nn_module_t *m, int which, int cell, tensor_t *x,
                                        tensor_t **h, tensor_t **c) {
     tensor_t *y = TENSOR__(poison);
@@ -13227,7 +13230,7 @@ NN__OWN_LAYER(multihead_attention, NN__OR(dropout, 0), nn__make_attention(a))
 TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a) {
     tensor_t *y = TENSOR__(poison), *w = NULL, **out = a.weights;
     if (nn__too_many("multihead_attention", a.site_, a.options_are_named_)) { return tensor__at(a.site_, y); }
-    if (out) { w = *out = (tensor_scalar)(0, TENSOR_F32); }  // its place in the caller's scope
+    if (out) { w = *out = (tensor_scalar)(0, TENSOR_F32); }  // it gets a slot in the caller's scope
     a.weights = out ? &w : NULL;
     tensor_scope_t scope;
     if (nn__enter("multihead_attention", a.module, NN__ATTENTION_KIND, NN__ATTENTION_KIND)) {
@@ -13335,7 +13338,7 @@ TENSOR_API nn_module_t *(nn_transformer_decoder)(nn_module_t *layer, int64_t cou
                                 count, norm);
 }
 
-// instance: with N the dims are one more.
+// instance: with N there is one dim more.
 TENSOR__FN nn_module_t *nn__make_batch_norm(nn_batch_norm_args_t a, int instance, int nd) {
     const char *op = instance ? "instance_norm" : "batch_norm";
     const int64_t i[] = {a.channels, instance || nd == 1 ? nd + 1 : nd + 2, nd + 2, instance,
@@ -13402,7 +13405,7 @@ NN__OWN_LAYER(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR
 TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     if (a.count < 1) { return nn__refuse("embedding", "count must be > 0", a.count); }
     if (a.size < 1) { return nn__refuse("embedding", "size must be > 0", a.size); }
-    if (a.options_are_named_) {   // of a call: 0 = none, negative ones from the end
+    if (a.options_are_named_) {   // from a call: 0 = none, negative ones count from the end
         if (a.padding_idx != TENSOR_ZERO && a.padding_idx < -a.count) {
             return nn__refuse("embedding", "padding_idx must be at least -count", a.padding_idx);
         }
@@ -13480,7 +13483,7 @@ TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
         }
         (nn_append)(&l->base, m);
     }
-    return l ? &l->base : NULL;   // a failed child shows in its code
+    return l ? &l->base : NULL;   // if a child failed, its code says so
 }
 
 TENSOR__END
@@ -13488,9 +13491,9 @@ TENSOR__END
 // ------------------------------------------------------------------------------
 // >>impl-copies                                   MARK: printing, copies of modules
 //
-// Texts of modules as PyTorch prints them, copies of state, moves to a device or dtype, clones. Both need
-// what layers know of themselves, so they are after the layers. Rejected: a print and a clone function per
-// kind of layer.
+// Texts of modules as PyTorch prints them, copies of state, moves to a device or dtype, clones. All of these
+// need the tables of >>impl-layers, so they come after it. Rejected: a print and a clone function per kind
+// of layer.
 // ------------------------------------------------------------------------------
 
 TENSOR__FN void nn__describe(nn_module_impl_t *impl, tensor__text_t *t, int depth) {
@@ -13565,7 +13568,8 @@ TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
     return code;
 }
 
-// t takes the data of fresh, which takes t's: the header is the one optimizers and users know.
+// t takes the data of fresh, and fresh that of t: the header must stay the one that optimizers and users
+// have.
 TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
     tensor_t was = *t;
     t->dtype = fresh->dtype;
@@ -13573,7 +13577,7 @@ TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
     t->flags = (uint8_t)(t->flags | TENSOR__CONTIGUOUS);
     t->offset = fresh->offset;
     t->storage = fresh->storage;
-    t->storage->version = was.storage->version + 1;     // who knows t by its version looks again
+    t->storage->version = was.storage->version + 1;     // those who compare t's version read it again
     for (int k = 0; k < t->ndim; k++) { t->strides[k] = fresh->strides[k]; }
     fresh->dtype = was.dtype;
     fresh->device = was.device;
@@ -13581,7 +13585,7 @@ TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
     fresh->storage = was.storage;
 }
 
-// t at its new place, of the current scope; NULL after raising.
+// t with its new device or dtype, in the current scope; NULL after raising.
 TENSOR__FN tensor_t *nn__moved(tensor_t *t, const char *name, int to) {
     if (to < TENSOR_CPU && !nn__is_float(t)) { return t; }
     if (t->node || t->base) {
@@ -13635,7 +13639,7 @@ TENSOR_API int (nn_to)(nn_module_t *m, int to) {
     return code;
 }
 
-// Pairs old, new of tensors and modules met so far, so that shared ones stay shared.
+// Pairs old, new of the tensors and modules met so far, so that shared ones stay shared.
 typedef struct nn__clones_t {
     const void **pair;
     uint64_t n, cap;
@@ -13774,8 +13778,8 @@ NN__X(zeros, (tensor_t *t), nn__init_fill, 0, 0)
 NN__X(ones, (tensor_t *t), nn__init_fill, 1, 0)
 #undef NN__X
 
-// Inverse of the standard normal distribution function by bisection-safe Newton steps on erfc; |error| <
-// 1e-14.
+// Inverse of the standard normal distribution function, by Newton steps on erfc that bisection keeps safe;
+// |error| < 1e-14.
 TENSOR__FN double nn__inverse_normal(double u) {
     double lo = -40, hi = 40, x = 0;
     for (int k = 0; k < 200; k++) {
@@ -13815,7 +13819,7 @@ TENSOR_API tensor_t *(nn_init_trunc_normal_)(tensor_t *t, double mean, double st
     return nn__init_end(scope, t, (tensor_copy_)(t, u));
 }
 
-// Fans of t into fan[0] (in), fan[1] (out); 0 after raising.
+// Computes the fans of t, fan[0] (in) and fan[1] (out); 0 after raising.
 TENSOR__FN int nn__fans(tensor_t *t, const char *op, double fan[2]) {
     double area = 1;
     if (!nn__whole(op, "the tensor", t)) { return 0; }
@@ -13932,15 +13936,15 @@ TENSOR_API tensor_t *(nn_init_sparse_)(tensor_t *t, double sparsity, double std)
 // ------------------------------------------------------------------------------
 // >>impl-optim                                     MARK: optimizers
 //
-// A step is two passes: one over the parameters collects pointers and makes missing state (all that can
-// fail), one updates, in fixed chunks over the threads when it is worth it. Rejected: one call per parameter
-// through the gate (the small net of the manual would spend its time there).
+// A step is two passes: the first goes over the parameters, collects pointers and makes missing state (all
+// that can fail), the second updates, in fixed chunks, on several threads if that pays. Rejected: one call
+// per parameter through the gate (the small net of the manual would spend its time there).
 // ------------------------------------------------------------------------------
 
 enum { NN__MAX_STATE = 3, NN__CHUNK = 16384, NN__PARALLEL_FROM = 65536 };
 
-// Options of an optimizer, those that rules do not know being 0. Stored in files in this order; files of
-// before have the first ones.
+// Options of an optimizer; those that its rule does not have are 0. Files store them in this order; files of
+// earlier versions have the first ones only.
 enum {
     NN__LR, NN__DECAY, NN__MOMENTUM, NN__DAMPENING, NN__NESTEROV, NN__MAXIMIZE, NN__BETA1, NN__BETA2,
     NN__EPS, NN__AMSGRAD, NN__CENTERED, NN__DECOUPLED, NN__DRAG, NN__INITIAL, NN__RHO, NN__NS_A, NN__NS_B,
@@ -13952,9 +13956,9 @@ enum {
 enum { NN__DENSE, NN__ROWS_TOO, NN__ROWS_ONLY, NN__MATRICES, NN__CLOSURE };
 struct nn__param_t;
 struct nn__search_t;
-// What some of them do in other ways; it is reached from their rules alone.
+// What some rules do in their own way; it is reached from their rules only.
 typedef struct nn__ways_t {
-    // What the formula adds to p, of gradient g, with a scaler's skip; *state: what state 0 becomes.
+    // What the formula adds to p with gradient g, with a scaler's skip; *state: what state 0 becomes.
     tensor_t *(*turned)(const nn_optimizer_t *o, const struct nn__param_t *p, tensor_t *g, tensor_t *skip,
                         tensor_t **state);
     tensor_t *(*minimize)(struct nn__search_t *s);      // a step with a closure
@@ -13967,7 +13971,7 @@ typedef struct nn__rule_t {
     int formula, takes;
     struct {
         const char *name;
-        int needs;                      // the option without which there is none
+        int needs;                      // the option without which this state does not exist
     } state[NN__MAX_STATE + 1];         // ends with a NULL
 } nn__rule_t;
 #define NN__STATE(name, option) {#name, NN__##option},
@@ -13997,15 +14001,15 @@ typedef struct nn__param_t {
 typedef struct nn__group_t {
     double ratio;   // learning rate = ratio * option LR
     double weight_decay;
-    int64_t step;   // in a running step: whose numbers are in o->update[update]
+    int64_t step;   // in a running step: its numbers are in o->update[update]
     int update;
 } nn__group_t;
 
-// One parameter in one step: it and its gradient, or copies of them.
+// One parameter in one step: the tensor and its gradient, or copies of them.
 typedef struct nn__job_t {
     nn__param_t *param;
     tensor_t *from, *grad, *rows;       // rows: NULL, or i64, the row of the parameter for each row of grad
-    tensor_t *state;                    // NULL, or what state 0 becomes, then the formula has no states
+    tensor_t *state;                    // NULL, or what state 0 becomes; then the formula has no states
     int update, done;
 } nn__job_t;
 
@@ -14020,13 +14024,14 @@ struct nn_optimizer_t {
     nn__job_t *job;   // cap each: scratch of a step
     nn__update_t *update;
     int njobs;
-    // held, f32 [2], with a scaler: whether the gradients have an inf or NaN; steps left out for that, which
-    // the step of the parameters that owe counts too; owes: some do
+    // With a scaler, held, f32 [2]: whether the gradients have an inf or NaN; the number of steps skipped
+    // for that reason, which the step counts of the parameters that owe still include. owes: some parameters
+    // do
     tensor_t *skip;
     int (*settle)(nn_optimizer_t *o);   // NULL without a scaler, else nn__settle
     int owes;
-    int unscaled;            // its gradients are
-    int stepping;            // nn__lbfgs is under way: its closure may not change it
+    int unscaled;            // its gradients are unscaled
+    int stepping;            // nn__lbfgs is running: its closure must not change the optimizer
     const char *site;
 };
 
@@ -14052,7 +14057,7 @@ TENSOR__FN void nn__optimizer_close(nn_optimizer_t *o) {
     TENSOR__(bury)(o, TENSOR__OPTIMIZER);
 }
 
-// The code after raising if o cannot be used, else 0.
+// If o cannot be used, the code after raising, else 0.
 TENSOR__FN int nn__bad_optimizer(const char *op, const nn_optimizer_t *o) {
     if (!o) { return nn__poisoned(op, "the optimizer", o); }
     if (!o->dead) { return TENSOR_OK; }
@@ -14063,7 +14068,7 @@ TENSOR__FN void nn__optimizer_shutdown(tensor__owned_t *o) {
     nn__optimizer_close((nn_optimizer_t *)(void *)o);
 }
 
-// The same for what would change it or its states.
+// The same for functions that change it or its states.
 TENSOR__FN int nn__busy_optimizer(const char *op, const nn_optimizer_t *o) {
     int code = nn__bad_optimizer(op, o);
     if (code != TENSOR_OK || !o->stepping) { return code; }
@@ -14076,7 +14081,7 @@ TENSOR_API int (nn_optimizer_free)(nn_optimizer_t *o) {
     return code;
 }
 
-// Puts tensors into group g, moving those that are in another one.
+// Puts tensors into group g and moves those that are in another one.
 TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, int g) {
     int k;
     for (int i = 0; i < n; i++) {
@@ -14134,7 +14139,7 @@ TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, i
     return TENSOR_OK;
 }
 
-// The group with these options, a fresh one if there is none; < 0 after raising.
+// The group with these options, a new one if there is none; < 0 after raising.
 TENSOR__FN int nn__find_group(nn_optimizer_t *o, double ratio, double weight_decay) {
     nn__group_t *g = o->group;
     for (int i = 0; i < o->ngroups; i++) {
@@ -14223,7 +14228,7 @@ TENSOR__FN int nn__option_holds(int option, double v) {
            (v - v == 0 && (option == NN__DAMPENING || (option >= NN__NS_A && option <= NN__NS_C)));
 }
 
-// An option in its range. -> code
+// Checks that an option is in its range. -> code
 TENSOR__FN int nn__option(const char *op, const char *name, int option, double v, double *to) {
     double below = nn__option_below(option);
     *to = v;
@@ -14300,13 +14305,13 @@ TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int
 // The step
 // ------------------------------------------------------------------------------
 
-// Which states this optimizer's options use.
+// Whether the options of this optimizer use state k.
 TENSOR__FN int nn__uses_state(const nn_optimizer_t *o, int k) {
     int needs = o->rule->state[k].needs;
     return o->rule->state[k].name && (needs == NN__ALWAYS || o->option[needs] != 0);
 }
 
-// What depends on the step, t being the first if 1.
+// Computes what depends on the step; t = 1 is the first.
 TENSOR__FN void nn__at_step(nn__update_t *u, double t) {
     u->at = t;
     u->of->at(u, t);
@@ -14330,7 +14335,7 @@ TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn__updat
     u->rest = 1 - v[NN__DAMPENING];
     u->nesterov = v[NN__NESTEROV] != 0;
     u->beta1 = v[NN__BETA1];
-    u->beta2 = v[NN__BETA2] + v[NN__RHO];   // of which a rule has one
+    u->beta2 = v[NN__BETA2] + v[NN__RHO];   // a rule has one of the two
     u->rest1 = 1 - u->beta1;
     u->rest2 = 1 - u->beta2;
     u->lerp_back = u->rest1 >= 0.5;
@@ -14346,7 +14351,7 @@ TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
     const nn__stepping_t *s = (const nn__stepping_t *)arg;
     const tensor_arg_t *a = s->c->arg + 2;
 
-    // NULL, or which row of x and its states each row of g is for; < 0 = none
+    // NULL, or the row of x and its states for each row of g; < 0 = none
     (void)worker;
     for (; task >= nn__ceil(a[1].numel, NN__CHUNK); a += 5) { task -= nn__ceil(a[1].numel, NN__CHUNK); }
     const int64_t *rows = a[4].dtype == TENSOR_I64 ? (const int64_t *)a[4].data : NULL;
@@ -14368,7 +14373,7 @@ TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
     }
 }
 
-// Where parameters meet their update: OPTIMIZER's first row, which no tape sees.
+// The first row of OPTIMIZER, which updates parameters; no tape sees it.
 TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
     const float *skip = (const float *)c->arg[1].data;
     int64_t tasks = 0, total = 0;
@@ -14400,7 +14405,7 @@ TENSOR__FN void nn__step_arg(tensor_arg_t *a, tensor_t *t, int role) {
     }
 }
 
-// A call of these rows with the arguments a. -> code
+// Calls one of these rows with the arguments a. -> code
 TENSOR__FN int nn__optimizer_call(const tensor__row_t *row, int kind, tensor_arg_t *a, int nin, int nout,
                                   int device) {
     tensor_params_t p;
@@ -14418,7 +14423,7 @@ TENSOR__FN int nn__optimizer_call(const tensor__row_t *row, int kind, tensor_arg
     return TENSOR__(launch)(&c);
 }
 
-// All jobs of the device, update and dtype of `like`; a: room for their arguments. -> code
+// All jobs with the device, update and dtype of `like`; a: room for their arguments. -> code
 TENSOR__FN int nn__step_on(nn_optimizer_t *o, const nn__job_t *like, tensor_arg_t *a, tensor_t *skip) {
     int n = 2;
     nn__step_arg(&a[0], NULL, TENSOR_READ);
@@ -14436,13 +14441,13 @@ TENSOR__FN int nn__step_on(nn_optimizer_t *o, const nn__job_t *like, tensor_arg_
         for (int k = 0; k < NN__MAX_STATE; k++) {
             nn__step_arg(&a[n++], j->state ? NULL : j->param->state[k], TENSOR_UPDATE);
         }
-        // Rules that take rows have no third state: which rows they are is in its place.
+        // Rules that accept rows have no third state; its argument is the list of rows.
         if (j->rows) { nn__step_arg(&a[n - 1], j->rows, TENSOR_READ); }
     }
     return nn__optimizer_call(&nn__step_row, o->rule->formula, a, 2, n - 2, like->from->device);
 }
 
-// A step that a device records: what each of its runs does here.
+// A step that a device records (captures): what each of its replays must do on the host.
 typedef struct nn__again_t {
     nn_optimizer_t *o;
     int n, owes, *param, *at;   // whose numbers are in update[at]
@@ -14462,7 +14467,7 @@ TENSOR__FN void nn__again(void *user, int run) {
     }
 }
 
-// NULL = nothing is recorded, or raised.
+// NULL = nothing is being recorded, or an error was raised.
 TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates, int owes) {
     uint64_t n = (uint64_t)o->njobs, numbers = (uint64_t)nupdates * sizeof(nn__update_t);
     int device = 0;
@@ -14485,7 +14490,7 @@ TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates, int owes
     return a;
 }
 
-// A held tensor full of v where like lies, f64 for f64 and else f32; NULL after raising.
+// A held tensor filled with v on like's device, f64 if like is f64, else f32; NULL after raising.
 TENSOR__FN tensor_t *nn__full_held(const tensor_t *like, double v) {
     tensor_scope_t scope = TENSOR__(scope)(0);
     tensor_t *t =
@@ -14500,12 +14505,12 @@ TENSOR__FN int nn__plain(const tensor_t *t, int dtype) {
     return t->dtype == dtype && (t->flags & TENSOR__CONTIGUOUS) != 0;
 }
 
-// t itself if the kernels can read it as it is, else a contiguous copy, whole before anything changes.
+// t itself if the kernels can read it as it is, else a contiguous copy, complete before anything changes.
 TENSOR__FN tensor_t *nn__step_operand(tensor_t *t, int dtype) {
     return nn__plain(t, dtype) ? t : (tensor_clone)((tensor_to)(t, (tensor_dtype_t)dtype));
 }
 
-// The state of a parameter that changed between f64 and the others, or its device. -> code
+// Converts a state whose parameter changed between f64 and the other dtypes, or its device. -> code
 TENSOR__FN int nn__bring(tensor_t *t, int dtype, int device) {
     tensor_t *fresh = (tensor_to)((tensor_to)(t, dtype), TENSOR_CPU + device);
     if ((tensor_is_poison)(fresh)) { return tensor_error_code(); }
@@ -14513,7 +14518,7 @@ TENSOR__FN int nn__bring(tensor_t *t, int dtype, int device) {
     return TENSOR_OK;
 }
 
-// Takes back what was counted of steps that were left out. -> code
+// Corrects the step counts for steps that were skipped. -> code
 TENSOR__FN int nn__settle(nn_optimizer_t *o) {
     if (!o->owes) { return TENSOR_OK; }
     if (TENSOR__(recording)(nn__self(), o->skip->device, NULL, NULL)) {
@@ -14536,7 +14541,7 @@ TENSOR__FN int nn__settle(nn_optimizer_t *o) {
     return code;
 }
 
-// Whether a step must settle first: one without the scaler, or of other parameters than those that owe.
+// Whether a step must settle first: a step without the scaler, or with other parameters than those that owe.
 TENSOR__FN int nn__unsettled(const nn_optimizer_t *o, const tensor_t *skip) {
     for (int i = 0; i < o->nparams && o->owes && skip; i++) {
         const nn__param_t *p = &o->param[i];
@@ -14545,7 +14550,7 @@ TENSOR__FN int nn__unsettled(const nn_optimizer_t *o, const tensor_t *skip) {
     return o->owes && !skip;
 }
 
-// The gradient that the optimizer takes for p, by rows where its rule can; poison = raised.
+// The gradient that the optimizer uses for p, by rows if its rule can; poison = raised.
 TENSOR__FN tensor_t *nn__step_grad(const nn_optimizer_t *o, const nn__param_t *p) {
     int rows = tensor__rows_of(p->t->grad) != NULL;
     if (rows ? o->rule->takes != NN__ROWS_TOO && o->rule->takes != NN__ROWS_ONLY
@@ -14595,8 +14600,8 @@ TENSOR__FN tensor_t *nn__orthogonal(const nn_optimizer_t *o, const nn__param_t *
     return (tensor_is_poison)(b) ? b : x;
 }
 
-// All that can fail comes before the first change: a step happens to every parameter or to none (on a device
-// a launch that fails leaves earlier groups changed).
+// All that can fail comes before the first change, so that a step is made for every parameter or for none
+// (on a device, a launch that fails leaves earlier groups changed).
 TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
     int code = tensor_error_code(), nupdates = 0;
     nn__update_t *numbers = o ? o->update : NULL;
@@ -14630,7 +14635,7 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
             }
             if (!p->state[k]) { break; }
             if (p->state[k]->dtype == dtype && p->state[k]->device == p->t->device) { continue; }
-            if (nn__bring(p->state[k], dtype, p->t->device)) { break; }  // nn_to since the last step
+            if (nn__bring(p->state[k], dtype, p->t->device)) { break; }  // after nn_to
         }
         if (k < NN__MAX_STATE) { break; }
         j->param = p;
@@ -14688,19 +14693,20 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
     return nn__step(o, NULL);
 }
 
-// L-BFGS, for which all parameters are one vector. Its states belong to parameter 0: old_dirs and old_stps
-// [room, N], the last changes y of the gradient and s of the parameters, room growing up to HISTORY, change k
-// in row k % HISTORY, PAIRS of them so far; d [2, N], the direction and the gradient before it, LENGTH times
-// which the last step was. Numbers go through double on the host.
+// L-BFGS, where all parameters are one vector. Its states belong to parameter 0. old_dirs and old_stps
+// [room, N] are the last changes y of the gradient and s of the parameters; room grows up to HISTORY, change
+// k is in row k % HISTORY, and there have been PAIRS of them so far. d [2, N] is the direction and the
+// gradient before it; the last step was LENGTH times the direction. Scalars go through double on the host.
 typedef struct nn__search_t {
     nn_optimizer_t *o;
     tensor_t *(*closure)(void *user);
     void *user;
-    tensor_t *x, *d, *g[3];             // where the search begins, its direction, gradients
+    tensor_t *x, *d, *g[3];             // start of the search, its direction, gradients
     int calls;
 } nn__search_t;
 
-// The parameters, or their gradients (0 where there is none), f64 if one is and else f32. -> [N]
+// The parameters, or their gradients (0 where there are none), as one vector; f64 if one of them is, else
+// f32. -> [N]
 TENSOR__FN tensor_t *nn__vector(const nn_optimizer_t *o, int gradients) {
     tensor_t **part = (tensor_t **)nn__memory((uint64_t)o->nparams, sizeof *part);
     tensor_scope_t scope = TENSOR__(scope)(0);
@@ -14717,7 +14723,7 @@ TENSOR__FN tensor_t *nn__vector(const nn_optimizer_t *o, int gradients) {
     return (tensor_scope_return)(scope, all);
 }
 
-// Ends the scope of a computation of r. -> its number, NaN after raising
+// Ends the scope in which r was computed. -> the value of r, NaN after raising
 TENSOR__FN double nn__ended(tensor_scope_t scope, tensor_t *r) {
     double v = (tensor_item)(r);
     (tensor_scope_end)(scope);
@@ -14741,7 +14747,7 @@ TENSOR__FN void nn__add_scaled(tensor_t *y, double a, tensor_t *x) {
     (tensor_scope_end)(scope);
 }
 
-// The parameters become x + t d.
+// Sets the parameters to x + t d.
 TENSOR__FN void nn__place(const nn__search_t *s, double t) {
     tensor_scope_t scope = TENSOR__(scope)(0);
     tensor_t *to = (tensor_add)(s->x, (tensor_mul_scalar)(s->d, t));
@@ -14754,7 +14760,8 @@ TENSOR__FN void nn__place(const nn__search_t *s, double t) {
     (tensor_scope_end)(scope);
 }
 
-// The loss where the parameters are, its gradient into g[k]; first, if not NULL: the closure's tensor.
+// The loss at the current parameters, with its gradient in g[k]; first, if not NULL, receives the closure's
+// tensor.
 TENSOR__FN double nn__evaluate(nn__search_t *s, int k, tensor_t **first) {
     tensor_scope_t scope = TENSOR__(scope)(1);
     tensor_t *y = s->closure(s->user);
@@ -14784,7 +14791,7 @@ typedef struct nn__point_t {
     int g;                              // which of the gradients
 } nn__point_t;
 
-// Where the cubic through two points has its minimum, within lo..hi.
+// The position in lo..hi where the cubic through two points has its minimum.
 TENSOR__FN double nn__cubic(const nn__point_t *a, const nn__point_t *b, double lo, double hi) {
     if (a->t > b->t) { return nn__cubic(b, a, lo, hi); }
     double v = a->slope + b->slope - 3 * (a->loss - b->loss) / (a->t - b->t);
@@ -14797,12 +14804,13 @@ TENSOR__FN double nn__cubic(const nn__point_t *a, const nn__point_t *b, double l
     return t;
 }
 
-// A length of the step that meets the strong Wolfe conditions, from t on, by at most `most` more calls; the
-// gradient there goes to g[0], which has that at x. First a bracket around one, then it is narrowed.
+// A step length that meets the strong Wolfe conditions, beginning with t, with at most `most` more calls.
+// g[0] has the gradient at x and receives the one at the result. First a bracket is found, then it is
+// narrowed.
 TENSOR__FN double nn__strong_wolfe(nn__search_t *s, double *loss, double slope, double t, double most) {
     const double enough = 1e-4 * slope, flat = -0.9 * slope, change = s->o->option[NN__CHANGE_TOL];
     double largest = nn__largest(s->d);
-    nn__point_t at[2];                  // of the bracket; at[0] before it
+    nn__point_t at[2];                  // the ends of the bracket; before there is one, at[0]
     int i = 0, low = 1, done = 0, stuck = 0;
     at[0].t = 0;
     at[0].loss = *loss;
@@ -14817,7 +14825,7 @@ TENSOR__FN double nn__strong_wolfe(nn__search_t *s, double *loss, double slope, 
         if (done || at[1].slope >= 0) { break; }
         t = nn__cubic(&at[0], &at[1], at[1].t + 0.01 * (at[1].t - at[0].t), at[1].t * 10);
         at[0] = at[1];
-        at[1].g = 3 - at[0].g;          // g[0] stays
+        at[1].g = 3 - at[0].g;          // g[0] is kept
         at[1].t = t;
         at[1].loss = nn__try(s, t, at[1].g, &at[1].slope);
     }
@@ -14871,7 +14879,7 @@ TENSOR__FN double nn__strong_wolfe(nn__search_t *s, double *loss, double slope, 
     return at[low].t;
 }
 
-// State k of lbfgs with at least these rows, in the dtype and place of g [N]; NULL after raising.
+// State k of lbfgs with at least these rows, with the dtype and device of g [N]; NULL after raising.
 TENSOR__FN tensor_t *nn__rows_state(nn_optimizer_t *o, int k, int64_t rows, tensor_t *g) {
     tensor_t **state = &o->param[0].state[k], *old = *state;
     if (old && (old->ndim != 2 || old->dims[1] != g->numel)) {
@@ -14897,7 +14905,7 @@ TENSOR__FN tensor_t *nn__rows_state(nn_optimizer_t *o, int k, int64_t rows, tens
     return fresh;
 }
 
-// d becomes the direction for gradient g after the last step, and that step part of the history. -> code
+// Computes the direction d for gradient g after the last step, and adds that step to the history. -> code
 TENSOR__FN int nn__direction(nn_optimizer_t *o, tensor_t *d, tensor_t *before, tensor_t *g) {
     double *v = o->option, scale = 1;
     int64_t history = nn__max((int64_t)v[NN__HISTORY], 1), count = (int64_t)v[NN__PAIRS];
@@ -14965,7 +14973,7 @@ TENSOR__FN tensor_t *nn__lbfgs(nn__search_t *s) {
         (tensor_copy_)(last, s->g[0]);
         double before = loss;
         double slope = nn__dot(s->g[0], s->d);
-        k = tensor_error_code() == TENSOR_OK && !(slope > -v[NN__CHANGE_TOL]);      // goes on
+        k = tensor_error_code() == TENSOR_OK && !(slope > -v[NN__CHANGE_TOL]);      // whether to continue
         v[NN__LENGTH] = t;
         if (k) {
             s->x = nn__vector(o, 0);
@@ -15031,7 +15039,7 @@ TENSOR_API double nn_get_lr(nn_optimizer_t *o) {
 // >>impl-clip                                     MARK: clipping, loss scaling
 //
 // Norms and scales over the gradients of many parameters: one launch per device and dtype, partial sums in
-// order. Rejected: one op per parameter (a launch each on devices).
+// order. Rejected: one op per parameter (on devices, one launch each).
 // ------------------------------------------------------------------------------
 
 typedef struct nn__grads_t {
@@ -15059,8 +15067,8 @@ TENSOR__FN void nn__grads_task(void *arg, int64_t task, int worker) {
     s->sum[task] = s->factor ? NN__DO(s->k, rescale)(x, f, n) : NN__DO(s->k, squares)(x, n);
 }
 
-// Over gradients f32 or f64, contiguous, from arg 2 on. factor NULL: -> the sum of their squares; else they
-// are multiplied -> > 0 if one was infinite or NaN
+// Works on gradients that are f32 or f64 and contiguous, from arg 2 on. factor NULL: -> the sum of their
+// squares; otherwise they are multiplied by it -> > 0 if one was infinite or NaN
 TENSOR__FN double nn__over_grads(const tensor_call_t *c, const double *factor) {
     double sum[64], total = 0;
     for (int k = 2; k < c->nout; k++) {
@@ -15090,7 +15098,8 @@ TENSOR__FN int nn__cpu_squares(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// The gradients times arg 0; arg 1, if there: f32, made 1 where one of them is infinite or NaN.
+// Multiplies the gradients by arg 0. arg 1, if not absent, is f32 and becomes 1 if one of them is infinite
+// or NaN.
 TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
     const double *factor = (const double *)c->arg[0].data;
     float *found = (float *)c->arg[1].data;
@@ -15106,12 +15115,12 @@ static const tensor__row_t nn__grads_row[2] = {
     {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SCALE_GRADS, 0, NULL, nn__cpu_scale, NULL,
      0, 0, "", NULL, NULL, NULL, NULL}};
 
-// Either o or list.
+// Tensor i of o or of list, of which one is given.
 TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i) {
     return o ? o->param[i].t : list[i];
 }
 
-// One call for all gradients on a device. scale: they change. -> code
+// One call for all gradients on a device. scale: the gradients change. -> code
 TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, int device, int scale,
                               tensor_t *head, tensor_t *found) {
     tensor_arg_t *a = (tensor_arg_t *)nn__lent((uint64_t)n + 2, sizeof *a + sizeof(tensor_t *));
@@ -15145,7 +15154,7 @@ TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, i
     return code;
 }
 
-// The norm and what it makes of the gradients stay on their devices.
+// The norm, and the factor computed from it, stay on the gradients' devices.
 TENSOR__FN tensor_t *nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int n, double max_norm) {
     tensor_t *total = NULL;
     unsigned devices = 0;
@@ -15227,7 +15236,7 @@ TENSOR_API int (nn_clip_grad_value_n)(tensor_t *const *list, int n, double limit
     return nn__clip_value(NULL, list, n, limit);
 }
 
-// A scaler's numbers.
+// The numbers of a scaler.
 enum { NN__SCALE, NN__GROWTH, NN__BACKOFF, NN__INTERVAL, NN__GROWN, NN__FOUND, NN__SCALER };
 
 TENSOR__FN tensor_t *nn__scaler(tensor_t *s, int i) {
@@ -15253,7 +15262,7 @@ TENSOR_API tensor_t *(nn_grad_scaler)(double init_scale, int64_t growth_interval
 }
 
 TENSOR_API tensor_t *(nn_scaler_scale)(tensor_t *scaler, tensor_t *loss) {
-    return (tensor_mul)(loss, (tensor_clone)(nn__scaler(scaler, NN__SCALE)));   // an update may come before
+    return (tensor_mul)(loss, (tensor_clone)(nn__scaler(scaler, NN__SCALE)));   // loss keeps this scale
 }
 
 TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
@@ -15276,7 +15285,7 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
         o->settle = nn__settle;
         code = tensor_error_code();
     }
-    if (code == TENSOR_OK && o->skip->device != scaler->device) {      // nn_to since
+    if (code == TENSOR_OK && o->skip->device != scaler->device) {      // after nn_to
         code = nn__settle(o);
         if (code == TENSOR_OK) { code = nn__bring(o->skip, TENSOR_F32, scaler->device); }
     }
@@ -15328,8 +15337,8 @@ TENSOR_API int (nn_scaler_update)(tensor_t *scaler) {
 // ------------------------------------------------------------------------------
 // >>impl-schedule                                  MARK: schedules
 //
-// Closed forms, so that a step can be asked for in any order. Rejected: a running product of factors (it
-// drifts, and a resumed run must store it).
+// Closed forms, so that the rate of any step can be computed in any order. Rejected: a running product of
+// factors (it drifts, and a resumed run would have to store it).
 // ------------------------------------------------------------------------------
 
 TENSOR__FN double nn__half_cosine(double step, double total, double from, double to) {
@@ -15446,19 +15455,20 @@ TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr) {
 // ------------------------------------------------------------------------------
 // >>impl-data                                      MARK: datasets, loaders
 //
-// The order of an epoch is a Fisher-Yates shuffle by Philox(seed, stream = epoch): no state but seed and
-// position. Rejected: storing the permutation in a checkpoint, a generator shared with the model (its draws
-// would move the order).
+// Loaders, then the readers of bytes (memory or file) and of IDX. The order of an epoch is a Fisher-Yates
+// shuffle by Philox(seed, stream = epoch), so a loader has no state except seed and position. Rejected:
+// storing the permutation in a checkpoint, a generator shared with the model (its draws would change the
+// order).
 // ------------------------------------------------------------------------------
 
 struct nn_data_loader_t {
     tensor__owned_t owned;   // first: the context's list
-    int dead;                // as an optimizer's
-    nn_dataset_t set;        // its x, y are held and contiguous
+    int dead;                // as in nn_optimizer_t
+    nn_dataset_t set;        // its x and y are held and contiguous
     int64_t batch, batches, position, epoch;
     int64_t *order;   // len entries; NULL if not shuffled
     int64_t order_epoch;
-    int *codes;       // what get said for each row of a batch; NULL if the samples are in memory
+    int *codes;       // the results of get for the rows of a batch; NULL if the samples are in memory
     uint64_t seed;
     int workers, pinned, device;
     nn_batch_t ahead;   // the next batch, held, on its way to the device; size 0 = none
@@ -15514,7 +15524,7 @@ TENSOR__FN void nn__loader_close(nn_data_loader_t *l) {
     TENSOR__(bury)(l, TENSOR__LOADER);
 }
 
-// The code after raising if l cannot be used, else 0.
+// If l cannot be used, the code after raising, else 0.
 TENSOR__FN int nn__bad_loader(const char *op, const nn_data_loader_t *l) {
     if (!l) { return nn__poisoned(op, "the loader", l); }
     if (!l->dead) { return TENSOR_OK; }
@@ -15657,7 +15667,7 @@ TENSOR__FN void nn__shuffle(nn_data_loader_t *l) {
     l->order_epoch = l->epoch;
 }
 
-// Rows of one batch, cut into tasks of a fixed number of rows.
+// Rows of one batch, divided into tasks with a fixed number of rows.
 typedef struct nn__gather_t {
     const nn_data_loader_t *l;
     char *x, *y;
@@ -15795,8 +15805,8 @@ TENSOR__FN int nn__seek_file(FILE *f, uint64_t at) {
 
 enum { NN__ABSENT, NN__REGULAR, NN__NO_FILE };
 
-// What path is, links followed: absent, a regular file or something else (device, FIFO, directory). mode, if
-// not NULL, receives the permissions of a regular file, -1 where there are none.
+// What path is, with links followed: absent, a regular file or something else (device, FIFO, directory).
+// mode, if not NULL, receives the permissions of a regular file, -1 if it has none.
 TENSOR__FN int nn__file_kind(const char *path, int *mode) {
     if (mode) { *mode = -1; }
 #if defined(NN__HAS_STAT) && defined(_WIN32)
@@ -16008,14 +16018,15 @@ TENSOR_API tensor_t *(nn_read_idx)(const char *path) {
 // ------------------------------------------------------------------------------
 // >>impl-files                                     MARK: safetensors
 //
-// The parser knows only the grammar a header can have, so nesting is bounded by its own text; strings are
-// decoded in place. All numbers are checked while they are read: nothing downstream meets an unchecked one.
-// Rejected: a general JSON parser (recursion, numbers as doubles), reading first and checking later.
+// The parser accepts only the grammar that a header can have, so nesting is bounded by the program's text.
+// Strings are decoded in place. All numbers are checked while they are read, so later code never sees an
+// unchecked one. Rejected: a general JSON parser (recursion, numbers as doubles), reading first and checking
+// later.
 // ------------------------------------------------------------------------------
 
 typedef struct nn__entry_t {
     const char *name;
-    int64_t dims[TENSOR_MAX_DIMS];   // the first ones; a file may have more
+    int64_t dims[TENSOR_MAX_DIMS];   // the first dims; a file may have more
     uint64_t numel, begin, end;      // begin, end: in the data
     int ndim, dtype;                 // row of nn__dtypes
 } nn__entry_t;
@@ -16027,7 +16038,7 @@ typedef struct nn__named_index_t {
 
 struct nn_safetensors_t {
     tensor__owned_t owned;   // first: the context's list
-    int dead;                // as an optimizer's
+    int dead;                // as in nn_optimizer_t
     nn__source_t source;
     char *header, *label;
     uint64_t data;   // where the data begins in the source
@@ -16038,7 +16049,7 @@ struct nn_safetensors_t {
     int64_t nmetadata, metadata_cap;
 };
 
-// Types of the format; of ours for those we can give.
+// The types of the format, with our dtype for those that can be read.
 static const struct {
     const char *name;
     int bits, dtype, widen;
@@ -16103,7 +16114,7 @@ typedef struct nn__json_t {
     int failed;
 } nn__json_t;
 
-// Refuses the file; about is what it concerns (a tensor's name) or "".
+// Refuses the file; about is the name of the tensor concerned, or "".
 TENSOR__FN int nn__malformed(nn__json_t *j, const char *about, const char *what) {
     if (!j->failed) {
         NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": %s%s%s", j->r->label, about, *about ? ": " : "",
@@ -16213,7 +16224,7 @@ TENSOR__FN char *nn__string(nn__json_t *j, const char *about) {
                 j->p += 6;
             }
             if (v == 0) { return nn__no_string(j, about, "NUL in a string"); }
-            // bytes behind the first
+            // bytes after the first
             if (v < 0x80) {
                 n = 0;
             } else if (v < 0x800) {
@@ -16352,7 +16363,7 @@ TENSOR__FN int nn__parse_metadata(nn__json_t *j) {
     return nn__expect(j, '}', "__metadata__", "a closing brace is expected");
 }
 
-// Of structs whose first member is a name.
+// Compares structs whose first member is a name.
 TENSOR__FN int nn__by_name(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -16427,7 +16438,7 @@ TENSOR__FN int nn__parse_header(nn_safetensors_t *r, uint64_t n) {
     return 1;
 }
 
-// Files that are taken for safetensors, by their first bytes, and what to do.
+// Other files that are mistaken for safetensors, by their first bytes, and what to do with them.
 static const struct {
     const char *magic, *what;
 } nn__foreign[] = {
@@ -16446,7 +16457,7 @@ static const struct {
     {"version ", "is a pointer of Git LFS, not the file itself; fetch it (git lfs pull)"},
 };
 
-// What the first 8 bytes tell of a file whose header's length is none.
+// What the first 8 bytes say about a file if they are not the length of a header.
 TENSOR__FN const char *nn__foreign_text(const unsigned char *head) {
     for (size_t i = 0; i < sizeof nn__foreign / sizeof *nn__foreign; i++) {
         const char *magic = nn__foreign[i].magic;
@@ -16484,7 +16495,7 @@ TENSOR__FN int nn__read_header(nn_safetensors_t *r) {
     return nn__parse_header(r, n);
 }
 
-// Takes over the source, also when it fails.
+// Takes over the source, even if it fails.
 TENSOR__FN nn_safetensors_t *nn__reader(nn__source_t *s, const char *label) {
     nn_safetensors_t *r = (nn_safetensors_t *)TENSOR__(object)(nn__self(), TENSOR__READER, sizeof *r);
     if (!r) {
@@ -16596,7 +16607,7 @@ TENSOR_API nn_safetensors_t *(nn_safetensors_open)(const char *path) {
 // Writing
 // ------------------------------------------------------------------------------
 
-// A file or a growing text. A sink that failed stays so.
+// A file or a growing text. After a failure a sink stays failed.
 typedef struct nn__sink_t {
     void *file;
     char *p;
@@ -16666,14 +16677,14 @@ typedef struct nn__out_t {
     int dtype, size;
 } nn__out_t;
 
-// Wide elements first, so that all are aligned; then by name.
+// Elements with large sizes first, so that all are aligned; then by name.
 TENSOR__FN int nn__by_size(const void *a, const void *b) {
     const nn__out_t *x = (const nn__out_t *)a, *y = (const nn__out_t *)b;
     if (x->size != y->size) { return x->size > y->size ? -1 : 1; }
     return strcmp(x->name, y->name);
 }
 
-// Checks, sorts and makes the header (length included). -> block to free, NULL after raising
+// Checks and sorts the tensors and makes the header (length included). -> block to free, NULL after raising
 TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensors, int n,
                                const nn_metadata_t *metadata, int nmeta, nn__sink_t *header) {
     uint64_t at = 0;
@@ -16761,7 +16772,7 @@ TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensor
     return out;
 }
 
-// Header and data into s; s->failed tells.
+// Writes header and data into s; s->failed says whether it failed.
 TENSOR__FN void nn__emit(nn__sink_t *s, const nn__sink_t *header, const nn__out_t *out, int n) {
     nn__write(s, header->p, header->n);
     for (int i = 0; i < n && !s->failed; i++) {
@@ -16812,9 +16823,9 @@ TENSOR__FN int nn__io_failed(const char *what, const char *path, int error) {
     return NN__ERROR(TENSOR_ERR_IO, "safetensors: %s \"%s\": %s", what, path, strerror(error));
 }
 
-enum { NN__MAX_LINKS = 40 };   // as Linux
+enum { NN__MAX_LINKS = 40 };   // as in Linux
 
-// path with the links at its end followed, so that they stay. -> block to free, NULL after raising
+// path with the links at its end followed, so that the links stay. -> block to free, NULL after raising
 TENSOR__FN char *nn__follow(const char *path) {
     char *at = nn__copy_string(path);
 #ifdef NN__HAS_LINKS
@@ -16842,13 +16853,13 @@ TENSOR__FN char *nn__follow(const char *path) {
     return at;
 }
 
-// Whether path can be written: it is absent or a regular file, as itself or as what its links lead to.
+// Whether path can be written: it is absent or a regular file, itself or at the end of its links.
 TENSOR__FN int nn__writable(const char *path, int *mode) {
     if (nn__file_kind(path, mode) != NN__NO_FILE) { return 1; }
     return NN__NO(TENSOR_ERR_IO, "save: %s is no regular file", path);
 }
 
-// Opens a file for writing that is not there yet. NULL, errno tells; EEXIST: it is there.
+// Opens a new file for writing. NULL: errno says why; EEXIST: it exists already.
 TENSOR__FN FILE *nn__create_new(const char *path) {
 #if defined(NN__HAS_LINKS)
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0666);
@@ -16894,7 +16905,7 @@ TENSOR__FN FILE *nn__create(const char *target, int mode, char **path) {
 #endif
     *path = (char *)nn__memory(room, 1);
     if (!*path) { return NULL; }
-    for (int tries = 0; !f && tries < 10000; tries++) {  // what a process that was killed left stays in place
+    for (int tries = 0; !f && tries < 10000; tries++) {  // files of processes that were killed stay
         t = nn__text(*path, room);
         if (short_name) {
             memcpy(*path, target, (size_t)folder);
@@ -16913,7 +16924,7 @@ TENSOR__FN FILE *nn__create(const char *target, int mode, char **path) {
     }
     if (!f) { nn__io_failed("cannot create", *path, errno); }
 #ifdef NN__HAS_LINKS
-    // While it is empty: what was private stays so.
+    // While it is empty, so that private data stays private.
     if (f && mode >= 0 && chmod(*path, (mode_t)mode) != 0) {
         nn__io_failed("cannot create", *path, errno);
         fclose(f);
@@ -16926,10 +16937,10 @@ TENSOR__FN FILE *nn__create(const char *target, int mode, char **path) {
     return f;
 }
 
-// Waits until what was written is on the disk. 0 or, where the system knows of a failure, errno.
+// Waits until the data is on the disk. 0, or errno if the system reports a failure.
 TENSOR__FN int nn__sync_file(FILE *f) {
 #if defined(NN__HAS_LINKS)
-    // a file system without it
+    // a file system without fsync
     if (fsync(fileno(f)) == 0 || errno == EINVAL || errno == ENOSYS) { return 0; }
     return errno;
 #elif defined(_WIN32)
@@ -16940,7 +16951,7 @@ TENSOR__FN int nn__sync_file(FILE *f) {
 #endif
 }
 
-// The same for the folder of path, which holds its name: a folder that cannot be opened is left alone.
+// The same for the folder of path, which contains its name; a folder that cannot be opened is ignored.
 TENSOR__FN int nn__sync_folder(char *path) {
 #if defined(NN__HAS_LINKS)
     char *slash = strrchr(path, '/');
@@ -16957,7 +16968,7 @@ TENSOR__FN int nn__sync_folder(char *path) {
 #endif
 }
 
-// Puts the finished file in target's place. 0 or errno.
+// Renames the finished file to target. 0 or errno.
 TENSOR__FN int nn__replace(const char *from, const char *target) {
 #if defined(_WIN32)
     if (MoveFileExA(from, target, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH)) { return 0; }
@@ -17025,9 +17036,9 @@ TENSOR_API int (nn_safetensors_write)(const char *path, const char *const *names
 // ------------------------------------------------------------------------------
 // >>impl-state                                    MARK: state of modules, checkpoints
 //
-// A module's state to and from safetensors, and checkpoints with optimizer, scheduler and random streams.
-// Everything is read and compared before the first parameter is written. Rejected: pickles (they run
-// code), partial loads by default.
+// A module's state to and from safetensors, and checkpoints with the optimizer's state and the generator.
+// Everything is read and compared before the first parameter is written. Rejected: pickles (they run code),
+// partial loads by default.
 // ------------------------------------------------------------------------------
 
 // Names and tensors of a module's state, then room for more. -> block to free, NULL after raising
@@ -17046,7 +17057,7 @@ TENSOR__FN int nn__save_begin(nn__save_t *s, nn_module_t *m, const char *op, int
     s->name = (const char **)nn__memory((uint64_t)s->all.n + (uint64_t)more, sizeof(char *));
     s->t = (tensor_t **)nn__memory((uint64_t)s->all.n + (uint64_t)more, sizeof(tensor_t *));
     if (!s->name || !s->t) { return 0; }
-    for (int64_t i = 0; i < s->all.n; i++) {  // a shared one by each of its names, as PyTorch's state_dict
+    for (int64_t i = 0; i < s->all.n; i++) {  // a shared tensor under each of its names, as in PyTorch
         s->name[s->n] = s->all.item[i].name;
         s->t[s->n++] = s->all.item[i].tensor;
     }
@@ -17068,14 +17079,14 @@ TENSOR_API tensor_t *(nn_save_memory)(nn_module_t *m) {
     return t;
 }
 
-// Up to a few names per kind go into the text, the rest is counted.
+// The text has a few names per kind of mismatch; the others are counted.
 typedef struct nn__mismatch_t {
     tensor__text_t t;
     int count;
     char text[200];
 } nn__mismatch_t;
 
-// name and, if it is not NULL, what is said of it.
+// Adds name and, if about is not NULL, what is wrong with it.
 TENSOR__FN void nn__mismatch_name(nn__mismatch_t *m, const char *name, const char *about) {
     tensor__text_t *t = &m->t;
     size_t more = about ? strlen(about) + 1 : 0;
@@ -17105,8 +17116,8 @@ TENSOR__FN int nn__entry_fits(const nn__entry_t *e, const tensor_t *t, char *tex
     return same;
 }
 
-// Compares what the file holds under names that begin with prefix with what m needs. Names that begin with
-// skip are not unexpected.
+// Compares what the file has under names that begin with prefix with what m needs. Names that begin with
+// skip are not reported as unexpected.
 TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, const char *prefix, int partial,
                                const char *skip) {
     unsigned char *known = (unsigned char *)nn__lent((uint64_t)r->count + 1, 1);
@@ -17146,8 +17157,8 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
                      differ.text);
 }
 
-// Reads what the file has for the module, after nn__check_state, and proves that nn__put_state will not fail.
-// -> a list in memory of the scope, as long as all (NULL: not in the file); NULL after raising
+// Reads what the file has for the module, after nn__check_state, and makes sure that nn__put_state cannot
+// fail. -> a list in memory of the scope, as long as all (NULL: not in the file); NULL after raising
 TENSOR__FN tensor_t **nn__stage_state(nn_safetensors_t *r, const nn__items_t *all, const char *prefix) {
     tensor_t **fresh = (tensor_t **)nn__lent((uint64_t)all->n + 1, sizeof *fresh);
     for (int64_t i = 0; fresh && i < all->n; i++) {
@@ -17160,7 +17171,7 @@ TENSOR__FN tensor_t **nn__stage_state(nn_safetensors_t *r, const nn__items_t *al
         tensor_t *t = (tensor_to)(read, (int)to->dtype);
         if ((tensor_is_poison)(t)) { return NULL; }
         if (t != read) { (tensor_free)(read); }
-        if (to->device) {       // what the copy will borrow there stays in the cache
+        if (to->device) {       // the memory that the copy will need there stays in the cache
             tensor_t *room = (tensor_to)(t, TENSOR_CPU + (int)to->device);
             if ((tensor_is_poison)(room)) { return NULL; }
             (tensor_free)(room);
@@ -17170,7 +17181,7 @@ TENSOR__FN tensor_t **nn__stage_state(nn_safetensors_t *r, const nn__items_t *al
     return fresh;
 }
 
-// Into the module with them. -> code
+// Writes them into the module. -> code
 TENSOR__FN int nn__put_state(const nn__items_t *all, tensor_t *const *fresh) {
     for (int64_t i = 0; i < all->n; i++) {
         if (fresh[i] && (tensor_is_poison)((tensor_copy_)(all->item[i].tensor, fresh[i]))) {
@@ -17235,7 +17246,7 @@ TENSOR_API int nn_load_with(nn_load_args_t a) {
 // rest is metadata.
 // ------------------------------------------------------------------------------
 
-// The file's name for state k of parameter i: that of the parameter in the module, or its number.
+// The file's name for state k of parameter i: made from the parameter's name in the module, or its number.
 TENSOR__FN char *nn__state_name(const nn_optimizer_t *o, int i, int k, const nn__items_t *all) {
     char number[24];
     const char *name = number, *state = o->rule->state[k].name;
@@ -17343,8 +17354,8 @@ TENSOR__FN int nn__decimal(const char *text, uint64_t *out) {
     return 1;
 }
 
-// The tensor name of r if it has that dtype (state: from f32 or f64) and shape (contiguous, scope-owned);
-// poison after raising.
+// The tensor name of r, contiguous and owned by the scope, if it has that dtype (a state: f32 or f64) and
+// shape; poison after raising.
 TENSOR__FN tensor_t *nn__expected(nn_safetensors_t *r, const char *name, int dtype, const int64_t *dims,
                                   int ndim, int state) {
     nn__entry_t *e = nn__find_entry(r, "", name);
@@ -17357,13 +17368,13 @@ TENSOR__FN tensor_t *nn__expected(nn_safetensors_t *r, const char *name, int dty
                     e ? "does not fit this optimizer" : "is missing");
 }
 
-// What a checkpoint holds for an optimizer, of the current scope.
+// What a checkpoint has for an optimizer, in the current scope.
 typedef struct nn__staged_t {
     tensor_t *steps, *groups, *options;
     tensor_t **state;    // NN__MAX_STATE for each parameter; NULL = none
 } nn__staged_t;
 
-// Whether all numbers are ones that an optimizer can have.
+// Whether all numbers are possible for an optimizer.
 TENSOR__FN int nn__staged_numbers(const nn_optimizer_t *o, const nn__staged_t *s) {
     const double *options = (const double *)s->options->storage->data;
     const double *groups = (const double *)s->groups->storage->data;
@@ -17380,11 +17391,11 @@ TENSOR__FN int nn__staged_numbers(const nn_optimizer_t *o, const nn__staged_t *s
     return 1;
 }
 
-// Reads and checks everything the optimizer needs. -> code
+// Reads and checks everything that the optimizer needs. -> code
 TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const nn__items_t *all,
                                    nn__staged_t *s) {
     const char *rule = nn_safetensors_metadata(r, "optimizer");
-    int64_t left = -3;                          // names of the optimizer's that nobody asked for
+    int64_t left = -3;                          // names of the optimizer that were not read
     int code = nn__busy_optimizer("load_checkpoint", o);
     if (code != TENSOR_OK) { return code; }
     for (int64_t e = 0; e < nn_safetensors_count(r); e++) {
@@ -17462,7 +17473,7 @@ TENSOR__FN void nn__put_optimizer(nn_optimizer_t *o, const nn__staged_t *s) {
     }
 }
 
-// In the scope of the caller: everything is read and checked before anything changes.
+// In the caller's scope: everything is read and checked before anything changes.
 TENSOR__FN int nn__load_checkpoint_from(nn_safetensors_t *r, nn_module_t *m, nn_optimizer_t *opt,
                                         int64_t *step) {
     nn__staged_t staged;
@@ -17507,8 +17518,8 @@ TENSOR_API int (nn_load_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
 // ------------------------------------------------------------------------------
 // >>impl-progress                                  MARK: progress bar
 //
-// Seconds come from the best clock that the language mode shows; with time() the bar moves once a second.
-// Rejected: a thread that draws (a program without threads must stay one).
+// Seconds come from the best clock that the language mode provides; with time() the bar moves once per
+// second. Rejected: a thread that draws (a program without threads must stay without them).
 // ------------------------------------------------------------------------------
 
 #ifndef TENSOR_NO_STDIO
@@ -17524,7 +17535,7 @@ TENSOR_API int (nn_load_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
 
 TENSOR__FN double nn__seconds(void) {
 #if defined(_WIN32)
-    return (double)clock() / CLOCKS_PER_SEC;        // there it is the time on the wall
+    return (double)clock() / CLOCKS_PER_SEC;        // on that system it is wall-clock time
 #elif defined(CLOCK_MONOTONIC)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
