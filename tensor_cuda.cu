@@ -30,11 +30,11 @@
 // ------------------------------------------------------------------------------
 // >>platform                                       MARK: launches, shared memory, libraries
 //
-// Everything that differs between nvcc and the CPU emulator stands here: one launch wrapper (a failed launch
-// is an error code at the call), two macros for shared memory, and one struct of library functions, opened by
-// versioned name when first needed. Rejected: linking them (cuBLASLt alone costs 67 ms of every process
-// start, and a program without the library could not start); <<<>>> (the emulator cannot parse it, and it
-// tells only the last error of all calls).
+// Everything that differs between nvcc and the CPU emulator is here: one launch wrapper (a failed launch is
+// an error code at the call), two macros for shared memory, and one struct of library functions, which are
+// opened by versioned name when first needed. Rejected: linking the libraries (cuBLASLt alone costs 67 ms of
+// every process start, and a program without the library could not start); <<<>>> (the emulator cannot parse
+// it, and it reports only the last error of all calls).
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_CUDA_SIM)
@@ -61,7 +61,7 @@
 template <class... P, class... A>
 static inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
                                      cudaStream_t s, A... a) {
-    return [&](P... p) { // its own error alone: one that somebody left behind is not this kernel's
+    return [&](P... p) { // only its own error: an older one is not this kernel's
         void *at[] = {&p...};
         return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, s);
     }(P(a)...);
@@ -158,7 +158,7 @@ struct libraries_t {
 static libraries_t lib;
 static int open_lock;
 
-struct lock_t {                                 // nearly always free; held across calls of the driver at most
+struct lock_t {                                 // nearly always free; held at most during calls of the driver
     int *at;
     explicit lock_t(int *p) : at(p) {
         for (int spins = 0; __atomic_exchange_n(at, 1, __ATOMIC_ACQUIRE); spins++) {
@@ -213,24 +213,25 @@ inline int open_library(library_t which, char *text, size_t room) {
 // ------------------------------------------------------------------------------
 // >>allocator                                      MARK: stream-ordered caching allocator
 //
-// Two-level segregated fit (free blocks in bins by size, two bitmaps find the next one that is not empty)
-// over an arena per device, stream and size class (up to 1 MiB, above): a search costs the same however many
-// blocks are alive. An arena is one reserved range of addresses that grows chunk by chunk at its lowest hole,
-// so that neighbours merge for ever and shapes that vary leave no slivers; where the driver cannot do that,
-// cudaMalloc segments sized as PyTorch's. Freed memory serves its own stream at once. Rejected: best fit in
-// ordered sets over segments (30-94 % waste on varying shapes, three times the time); one range for all
-// streams (reuse would need events); a lock per arena (peaks of sums over arenas would be guesses; a call
-// that needs nothing of the driver holds the device's lock for tens of nanoseconds). Headers live on the
-// host. The allocator knows CUDA by the driver table alone; tests bring their own.
+// Two-level segregated fit (free blocks are in bins by size, two bitmaps find the next bin that is not
+// empty) over an arena per device, stream and size class (up to 1 MiB, and above): a search costs the same
+// however many blocks are alive. An arena is one reserved range of addresses that grows chunk by chunk at
+// its lowest hole, so that neighbours can always merge and shapes that vary leave no small unusable blocks.
+// If the driver cannot do that, it is a list of cudaMalloc segments with PyTorch's sizes. Freed memory can
+// be used by its own stream at once. Rejected: best fit in ordered sets over segments (30-94 % waste on
+// varying shapes, three times the time); one range for all streams (reuse would need events); a lock per
+// arena (peaks of sums over arenas would be guesses; a call that does not need the driver holds the device's
+// lock for tens of nanoseconds). Headers are on the host. The allocator uses CUDA only through the driver
+// table; tests supply their own.
 // ------------------------------------------------------------------------------
 
 constexpr uint64_t GRANULE = 512, SMALL = 1 << 20, MOST = uint64_t(1) << 50;
 enum { MAX_DEVICES = 16, ROWS = 40, BINS = 32, HASH = 64, SCAN = 8 };
 
-// What the allocator needs of CUDA. Each returns 0 or an error; nothing here is called while a stream of the
-// device is being captured, but segment_alloc, reserve, map, memory, and unmap of what was mapped just now,
-// when the rest could not be.
-enum { NO_MEMORY = 2 }; // of map: CUDA_ERROR_OUT_OF_MEMORY. Another error: it cannot map
+// What the allocator needs of CUDA. Each function returns 0 or an error. While a stream of the device is
+// being captured, only segment_alloc, reserve, map and memory are called, and unmap of chunks that were
+// mapped just before when the rest could not be mapped.
+enum { NO_MEMORY = 2 }; // of map: CUDA_ERROR_OUT_OF_MEMORY; other errors: it cannot map
 
 struct driver_t {
     void *user;
@@ -253,16 +254,16 @@ struct driver_t {
 struct options_t {
     uint64_t small_chunk = 2 << 20, large_chunk = 32 << 20;     // multiples of the driver's granularity
     uint64_t reserve = 0;       // addresses per arena; 0 = 9/8 of the device
-    bool no_cache = false;      // every block a segment of its own, freed at once: for memory checkers
-    bool no_ranges = false;     // segments, also where the driver can map
-    uint64_t ask_from = 128 << 20; // bytes that are mapped at once only where the driver says they are free
+    bool no_cache = false;      // each block is a segment, freed at once: for memory checkers
+    bool no_ranges = false;     // segments, even if the driver can map
+    uint64_t ask_from = 128 << 20; // from this on, ask the driver whether the bytes are free before mapping
     bool debug = false;         // freed memory is filled with 0xFF
     int trace = 0;              // entries of the trace ring
     void (*on_oom)(void *user, int device, uint64_t bytes) = nullptr;    // may free; then one more try
     void *user = nullptr;
 };
 
-// PyTorch's names. Each: now, highest, all that came.
+// PyTorch's names. Each is the present value, the highest, and the sum of all increases.
 struct stat_t { int64_t current, peak, allocated; };
 enum stat_id { ALLOCATION, SEGMENT, ACTIVE, INACTIVE_SPLIT, ALLOCATED_BYTES, RESERVED_BYTES, ACTIVE_BYTES,
     INACTIVE_SPLIT_BYTES, REQUESTED_BYTES, STAT_COUNT };
@@ -278,7 +279,7 @@ enum state_t : uint8_t { FREE, USED, PENDING, HOLE };       // HOLE: addresses w
 struct arena_t;
 struct block_t;
 
-struct use_t { // a stream other than its own that uses a block; after the free, an event to wait for
+struct use_t { // another stream that uses a block; after the free, an event to wait for
     use_t *next;
     block_t *of;
     void *stream, *event;
@@ -289,18 +290,18 @@ struct block_t {
     uint64_t address, bytes, requested;
     block_t *prev, *next;                   // neighbours by address, within a range or segment
     block_t *free_prev, *free_next;         // in a bin, or in the list of holes (by address)
-    block_t *chain;                         // of a range's or segment's first block: the next such
+    block_t *chain;                         // for the first block of a range or segment: the next such block
     arena_t *home;
     use_t *uses;
     const char *tag;
     int waits;                              // events that a pending block waits for
     state_t state;
-    bool ranged;                            // of a reserved range
+    bool ranged;                            // in a reserved range
     // For >>backend: the last write, its own stream's last read (marks: stream and count of its calls);
     // graphs that keep it; the graph that listed it last, and where.
     uint64_t wrote, read;
     int kept, listed, place;
-    bool released;                          // its tensor is gone, a graph keeps it
+    bool released;                          // its tensor is freed, a graph keeps it
 };
 
 struct lane_t;
@@ -320,13 +321,13 @@ struct lane_t {
     lane_t *next;                           // in its hash bucket
     void *stream;
     int device, graph;
-    bool dead;                              // its graph is gone: memory goes back when the last block does
-    bool outside;                           // of a block that is the caller's memory: a wrapped_t
+    bool dead;                              // its graph is freed: memory goes back with the last block
+    bool outside;                           // for a block that is the caller's memory: a wrapped_t
     int64_t live;                           // blocks used or pending
     arena_t arena[2];                       // large, small
 };
 
-struct queue_t { // events of one foreign stream, in its order: only the head need be asked
+struct queue_t { // events of one foreign stream, in its order: only the head must be queried
     queue_t *next;
     void *stream;
     use_t *head, **tail;
@@ -350,12 +351,12 @@ struct slab_t { slab_t *next; };
 
 struct device_t {
     int lock, index;
-    bool no_ranges;                         // a mapping was refused: segments from here on
+    bool no_ranges;                         // a mapping was refused: only segments from now on
     uint64_t total, limit;                  // limit: bytes that may be reserved, 0 = all
     lane_t *last, *hash[HASH];
     queue_t *queues;
     int64_t npending;
-    block_t *parked;                        // freed with foreign uses during a capture (by chain)
+    block_t *parked;                        // freed with foreign uses during a capture (linked by chain)
     capture_t *captures;
     block_t *spare_blocks;
     use_t *spare_uses;
@@ -398,7 +399,7 @@ inline void trace(allocator_t *A, action_t action, uint64_t address, uint64_t by
     A->ring[n % (uint64_t)A->options.trace] = {address, bytes, n, stream, tag, action, A->step};
 }
 
-// Headers come in slabs and are kept until the end.
+// Headers come in slabs, which are kept until the end.
 template <class T> inline T *from_slab(device_t *d, T **spare, T *T::*link) {
     if (!*spare) {
         enum { N = 256 };
@@ -486,7 +487,8 @@ inline void take_from_bin(device_t *d, block_t *b) {
     }
 }
 
-// The best of the first few: of the size's own bin, or of the next one that is not empty, where all fit.
+// The best of the first few blocks: in the size's own bin, or in the next bin that is not empty, where all
+// fit.
 inline block_t *best_of(block_t *b, uint64_t bytes) {
     block_t *best = nullptr;
     for (int i = 0; b && i < SCAN; b = b->free_next, i++) {
@@ -526,7 +528,7 @@ inline void absorb_next(device_t *d, block_t *b) { // b keeps its header, so a c
     drop_block(d, n);
 }
 
-// A block in no list becomes free memory, joined with its neighbours.
+// A block that is in no list becomes free memory, joined with its neighbours.
 inline block_t *give_back(device_t *d, block_t *b) {
     if (b->next && b->next->state == FREE) {
         take_from_bin(d, b->next);
@@ -541,7 +543,7 @@ inline block_t *give_back(device_t *d, block_t *b) {
     return b;
 }
 
-// A graph's memory stays until the graph goes, whatever the option says.
+// A graph's memory stays until the graph is freed, whatever the option says.
 inline bool uncached(const allocator_t *A, const arena_t *a) {
     return A->options.no_cache && !a->lane->graph;
 }
@@ -562,8 +564,9 @@ inline void count_raw(allocator_t *A, device_t *d, arena_t *a, uint64_t address,
     trace(A, pieces > 0 ? TRACE_MAP : TRACE_UNMAP, address, bytes, a->lane->stream, nullptr);
 }
 
-// Memory for all of [address, +bytes), or for none of it. What the device has not is not mapped chunk by
-// chunk until it refuses: that takes seconds, and all that other processes might want meanwhile.
+// Memory for all of [address, +bytes), or for none of it. More than the device has is not mapped chunk by
+// chunk until the driver refuses: that takes seconds, and meanwhile takes all memory that other processes
+// might want.
 inline int map_chunks(allocator_t *A, device_t *d, arena_t *a, uint64_t address, uint64_t bytes) {
     uint64_t first = (address - a->base) / a->chunk, n = bytes / a->chunk, i, free_memory, total;
     int e = 0;
@@ -617,20 +620,20 @@ inline bool reserve_range(allocator_t *A, device_t *d, arena_t *a) {
     return true;
 }
 
-inline void drop_hole(block_t *h) { // its memory has gone to a neighbour, or it has none left
+inline void drop_hole(block_t *h) { // its addresses went to a neighbour, or it has none left
     arena_t *a = h->home;
     if (h->free_next) { h->free_next->free_prev = h->free_prev; }
     *(h->free_prev ? &h->free_prev->free_next : &a->holes) = h->free_next;
 }
 
 // A free block of at least `bytes`, in no bin, with new memory at the lowest hole that is large enough
-// together with its free neighbours. NULL: no memory, no addresses.
+// together with its free neighbours. NULL: no memory or no addresses.
 inline block_t *grow_range(allocator_t *A, device_t *d, arena_t *a, uint64_t bytes) {
     for (block_t *h = a->holes; h; h = h->free_next) {
         block_t *low = h->prev && h->prev->state == FREE ? h->prev : nullptr;
         block_t *high = h->next && h->next->state == FREE ? h->next : nullptr;
         uint64_t have = low ? low->bytes : 0;
-        if (have >= bytes) {                                // the short scan of its bin had missed it
+        if (have >= bytes) {                                // the short scan of its bin missed it
             take_from_bin(d, low);
             return low;
         }
@@ -656,7 +659,7 @@ inline block_t *grow_range(allocator_t *A, device_t *d, arena_t *a, uint64_t byt
             h->free_next = fresh;
         }
         drop_hole(h);
-        h->state = USED;                                    // memory now, in no list
+        h->state = USED;                                    // has memory now, in no list
         if (h->next && h->next->state == FREE) {
             take_from_bin(d, h->next);
             absorb_next(d, h);
@@ -783,7 +786,7 @@ inline void keep_event(allocator_t *A, device_t *d, void *event) {
 inline void trim_lane(allocator_t *A, device_t *d, lane_t *l);
 inline void destroy_lane(allocator_t *A, device_t *d, lane_t *l);
 
-// No stream uses the block any more.
+// Called when no stream uses the block any more.
 inline void reclaim(allocator_t *A, device_t *d, block_t *b) {
     arena_t *a = b->home;
     lane_t *l = a->lane;
@@ -803,7 +806,7 @@ inline void reclaim(allocator_t *A, device_t *d, block_t *b) {
     if (l->dead && !l->live && !d->captures) { destroy_lane(A, d, l); }
 }
 
-// An event at the end of each foreign stream; where there is none to be had, the host waits instead.
+// Records an event at the end of each foreign stream; if there is no event to be had, the host waits instead.
 inline void pend(allocator_t *A, device_t *d, block_t *b) {
     for (use_t *u = b->uses, *next; u; u = next) {
         next = u->next;
@@ -836,7 +839,7 @@ inline void pend(allocator_t *A, device_t *d, block_t *b) {
     if (!b->waits) { reclaim(A, d, b); }
 }
 
-// Takes back what foreign streams are done with; wait: all of it.
+// Takes back blocks that foreign streams have finished with; wait: all of them.
 inline void poll(allocator_t *A, device_t *d, bool wait) {
     for (queue_t *q = d->queues; q; q = q->next) {
         if (q->head && wait) { A->driver.stream_sync(A->driver.user, d->index, q->stream); }
@@ -879,7 +882,7 @@ inline lane_t *lane_of(device_t *d, void *stream) {
     return d->last = l;
 }
 
-// What is free goes back to the driver.
+// Gives free memory back to the driver.
 inline void trim_lane(allocator_t *A, device_t *d, lane_t *l) {
     bool waited = false;
     for (int k = 0; k < 2; k++) {
@@ -941,7 +944,7 @@ template <class F> inline void each_lane(device_t *d, F f) {
 
 inline void trim_device(allocator_t *A, device_t *d) {
     d->stats.num_sync_all_streams++;
-    each_lane(d, [&](lane_t *l) {   // what is free in a graph that may run again is that graph's to write
+    each_lane(d, [&](lane_t *l) {   // a graph that may run again writes to its free memory
         if (!l->graph || l->dead) { trim_lane(A, d, l); }
     });
 }
@@ -949,7 +952,7 @@ inline void trim_device(allocator_t *A, device_t *d) {
 inline const char *in_units(char (&text)[32], uint64_t bytes) {
     const char *unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
     int k = 0;
-    uint64_t whole = bytes, rest = 0;       // no printf of fractions: the locale may have another point
+    uint64_t whole = bytes, rest = 0;       // no printf of fractions: the locale may change the point
     for (; whole >= 1024 && k < 5; k++) {
         rest = whole % 1024;
         whole /= 1024;
@@ -975,7 +978,7 @@ template <class F> inline void each_block(device_t *d, F f) {
     });
 }
 
-static thread_local char report_text[2048];     // what the thread's last failed alloc has to say
+static thread_local char report_text[2048];     // the report of the thread's last failed alloc
 
 inline void write_report(allocator_t *A, device_t *d, uint64_t bytes, void *stream) {
     enum { TAGS = 64 };
@@ -1045,7 +1048,7 @@ inline void cut(allocator_t *A, device_t *d, block_t *b, uint64_t bytes) {
     uint64_t rest = b->bytes - bytes;
     if (uncached(A, b->home) || rest < (b->ranged || b->home->small ? GRANULE : SMALL + 1)) { return; }
     block_t *r = new_block(d, b->home, b->address + bytes, rest, FREE, b->ranged);
-    if (!r) { return; }                                     // a larger block than asked for does no harm
+    if (!r) { return; }                                     // a larger block than needed does no harm
     b->bytes = bytes;
     insert_after(b, r);
     put_in_bin(d, r);
@@ -1096,8 +1099,8 @@ inline block_t *attempt(allocator_t *A, device_t *d, void *stream, uint64_t byte
     return b;
 }
 
-// A block of at least `bytes` for work of `stream` -> 0, or TENSOR_ERR_OUT_OF_MEMORY and the report. 0 bytes:
-// NULL.
+// A block of at least `bytes` for work on `stream` -> 0, or TENSOR_ERR_OUT_OF_MEMORY and the report. 0
+// bytes: NULL.
 inline int alloc(allocator_t *A, int device, void *stream, uint64_t bytes, const char *tag, block_t **out) {
     *out = nullptr;
     device_t *d = device_of(A, device);
@@ -1120,12 +1123,12 @@ inline int alloc(allocator_t *A, int device, void *stream, uint64_t bytes, const
                 return TENSOR_ERR_OUT_OF_MEMORY;
             }
         }
-        A->options.on_oom(A->options.user, device, bytes);  // it may free: the lock is open
+        A->options.on_oom(A->options.user, device, bytes);  // it may free memory: the lock is not held
     }
 }
 
-// Work queued on `stream`, which is not the block's own, uses it (reads it: its mark). -> 0 or an error; then
-// the caller has to wait.
+// Work queued on `stream`, which is not the block's own, uses the block (read: the mark of a read). -> 0, or
+// an error, after which the caller must wait.
 inline int record_stream(allocator_t *A, block_t *b, void *stream, uint64_t read = 0) {
     if (!b) { return 0; }
     lane_t *l = b->home->lane;
@@ -1146,7 +1149,8 @@ inline int record_stream(allocator_t *A, block_t *b, void *stream, uint64_t read
     return 0;
 }
 
-// Work queued so far may still use the block: it serves later work of its own stream.
+// Frees a block. Work queued so far may still use it, because it is used again only for later work of its
+// own stream.
 inline void release(allocator_t *A, block_t *b) {
     if (!b) { return; }
     arena_t *a = b->home;
@@ -1162,7 +1166,7 @@ inline void release(allocator_t *A, block_t *b) {
     }
 
     b->state = PENDING;
-    if (d->captures) {                                      // nothing may be asked or freed now
+    if (d->captures) {                                      // nothing may be queried or freed now
         b->free_next = d->parked;
         d->parked = b;
     } else {
@@ -1170,8 +1174,8 @@ inline void release(allocator_t *A, block_t *b) {
     }
 }
 
-// From here on what `stream` allocates comes from arenas of the graph's own, until capture_end. -> its number
-// > 0, 0 without memory. capture_join adds a stream that was forked from it.
+// From now until capture_end, allocations of `stream` come from arenas of the graph. -> its number > 0, 0
+// without memory. capture_join adds a stream that was forked from it.
 inline int capture_join(allocator_t *A, int device, void *stream, int graph) {
     device_t *d = device_of(A, device);
     capture_t *c = (capture_t *)malloc(sizeof *c);
@@ -1206,11 +1210,11 @@ inline void capture_end(allocator_t *A, int device, int graph) {
     if (d->captures) { return; }
     for (block_t *b = d->parked, *next; b; b = next) {
         next = b->free_next;
-        if (b->home->lane->graph != graph) {    // also of a graph that is gone: its memory goes to the driver
+        if (b->home->lane->graph != graph) {    // also if it was freed: its memory goes to the driver
             pend(A, d, b);
             continue;
         }
-        while (b->uses) {           // all of a graph has run before it runs again: nothing to wait for
+        while (b->uses) {           // a graph has ended before it runs again: nothing to wait for
             use_t *u = b->uses;
             b->uses = u->next;
             u->next = d->spare_uses;
@@ -1241,7 +1245,7 @@ inline void graph_release(allocator_t *A, int device, int graph) {
     });
 }
 
-// What is free goes back to the driver; waits for all streams. Not during a capture.
+// Gives free memory back to the driver; waits for all streams. Not during a capture.
 inline void empty_cache(allocator_t *A, int device) {
     device_t *d = device_of(A, device);
     if (!d) { return; }
@@ -1251,7 +1255,8 @@ inline void empty_cache(allocator_t *A, int device) {
     trim_device(A, d);
 }
 
-// At most this part of the device, in (0, 1]. -> 0 or TENSOR_ERR_DEVICE, TENSOR_ERR_INDEX
+// Limits reserved memory to this fraction of the device's memory, in (0, 1]. -> 0 or TENSOR_ERR_DEVICE,
+// TENSOR_ERR_INDEX
 inline int set_fraction(allocator_t *A, int device, double fraction) {
     device_t *d = device_of(A, device);
     if (!d) { return TENSOR_ERR_DEVICE; }
@@ -1270,7 +1275,7 @@ inline void reset_peaks(allocator_t *A, int device) {
     }
 }
 
-// One JSON object a line: every block of every range and segment, then the trace, oldest first.
+// One JSON object per line: every block of every range and segment, then the trace, oldest first.
 inline void snapshot(allocator_t *A, int device, void (*line)(void *user, const char *text), void *user) {
     static const char *const states[] = {"free", "used", "pending", "hole"};
     static const char *const actions[] = {"alloc", "free",  "pend", "reclaim",
@@ -1347,7 +1352,7 @@ inline allocator_t *allocator_new(const driver_t *driver, const options_t *optio
     return A;
 }
 
-// Waits for all streams; what is still in use goes as well.
+// Waits for all streams; blocks that are still in use are freed as well.
 inline void allocator_free(allocator_t *A) {
     for (device_t *d : A->device) {
         if (!d) { continue; }
@@ -1383,17 +1388,17 @@ inline void allocator_free(allocator_t *A) {
 // ------------------------------------------------------------------------------
 // >>driver                                         MARK: CUDA as the allocator's driver
 //
-// Raw calls of the runtime and of the driver library. They may be made while another stream is captured, so
-// the calling thread's capture mode is relaxed around them. Rejected: cudaMallocAsync (no trace, no policy
-// per block, and its fragments stay).
+// Raw calls of the runtime and of the driver library. They may be made while another stream is being
+// captured, so the calling thread's capture mode is relaxed around them. Rejected: cudaMallocAsync (no
+// trace, no policy per block, and its fragmentation stays).
 // ------------------------------------------------------------------------------
 
-struct on_device_t {                            // a device, and leave to allocate, for the length of a call
+struct on_device_t {                            // selects a device and allows allocation, for one call
     int before = 0;
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     explicit on_device_t(int device) {
         cudaGetDevice(&before);
-        cudaSetDevice(device);                  // the same too: it makes the context that a new thread lacks
+        cudaSetDevice(device);                  // also if it is the same: makes a new thread's context
         cudaThreadExchangeStreamCaptureMode(&mode);
     }
     ~on_device_t() {
@@ -1402,7 +1407,7 @@ struct on_device_t {                            // a device, and leave to alloca
     }
 };
 
-inline int forget(cudaError_t e) { // an error that is reported stays with CUDA only if the context is lost
+inline int forget(cudaError_t e) { // a reported error stays with CUDA only if the context is lost
     if (e) { cudaGetLastError(); }
     return (int)e;
 }
@@ -1520,7 +1525,8 @@ inline int cuda_fill(void *, int, void *stream, uint64_t address, uint64_t bytes
     cuda_map,          cuda_unmap,         cuda_memory,       cuda_event_new, cuda_event_free,
     cuda_event_record, cuda_event_query,   cuda_stream_sync,  cuda_fill};
 
-// Segments from the caller's functions (tensor_cuda_set_allocator), all else as above; nothing is mapped.
+// Segments come from the caller's functions (tensor_cuda_set_allocator), all else is as above; nothing is
+// mapped.
 inline int own_segment_alloc(void *user, int device, uint64_t bytes, uint64_t *address) {
     const tensor_cuda_allocator_t *own = (const tensor_cuda_allocator_t *)user;
     on_device_t at(device);
@@ -1560,7 +1566,7 @@ inline int host_segment_free(void *, int, uint64_t address, uint64_t) {
     return forget(cudaFreeHost((void *)(uintptr_t)address));
 }
 
-inline int host_stream_sync(void *, int device, void *stream) {     // its own stream is none
+inline int host_stream_sync(void *, int device, void *stream) {     // the pool's own stream is none
     return stream ? cuda_stream_sync(nullptr, device, stream) : 0;
 }
 
@@ -1575,13 +1581,14 @@ inline int host_stream_sync(void *, int device, void *stream) {     // its own s
 // ------------------------------------------------------------------------------
 // >>libraries                                      MARK: cuBLASLt and cuDNN
 //
-// Handles, plans and last words of the libraries that products and convolutions go to. One that is missing,
-// of another version, without an algorithm for a shape or that fails a call is no error of an op: the kernel
-// here runs instead, and what was wrong stays for tensor_cuda_library_error. A plan (algorithm, bytes of
-// workspace) is found once for a key of all that it depends on; in a full bucket of the table the one least
-// recently used goes. Workspace is the caching allocator's, for the length of a call: in a capture it is the
-// graph's own. Rejected: an error (a program would stop at its first convolution for want of a file); a
-// workspace per stream (it would hold the largest for ever, and a graph would have to outlive it).
+// Handles, plans and last messages of the libraries that do products and convolutions. If a library is
+// missing, has another version, has no algorithm for a shape or fails a call, this is not an error of the
+// op: the kernel of this file runs instead, and tensor_cuda_library_error tells what was wrong. A plan
+// (algorithm, bytes of workspace) is found once for a key of all that it depends on; in a full bucket of the
+// table the least recently used plan is replaced. Workspace comes from the caching allocator, for the length
+// of a call; in a capture it belongs to the graph. Rejected: an error (a program would stop at its first
+// convolution because a file is missing); a workspace per stream (it would keep the largest one for ever,
+// and a graph would need it to live longer than itself).
 // ------------------------------------------------------------------------------
 
 enum { PLAN_SETS = 64, PLAN_WAYS = 8 };
@@ -1590,7 +1597,8 @@ template <int N> struct plan_key_t { int64_t v[N]; };
 template <class K, class P> struct plans_t {
     struct slot_t { K key; P plan; uint64_t used; } slot[PLAN_SETS][PLAN_WAYS];  // used: 0 = empty
     uint64_t now;
-    // The slot of a key; *found says whether its plan is there already. Else it is cleared, and to be filled.
+    // The slot of a key; *found says whether its plan is there already. If not, the slot is cleared and must
+    // be filled.
     slot_t *of(const K &key, uint64_t sets, void (*drop)(P &), bool *found) {
         uint64_t h = 0;
         for (int64_t v : key.v) { h = (h ^ (uint64_t)v) * 0x9E3779B97F4A7C15u, h ^= h >> 32; }
@@ -1622,7 +1630,7 @@ template <class K, class P> struct plans_t {
 #ifdef TCU_HAVE_CUBLASLT
 struct product_plan_t {
     cublasLtMatmulAlgo_t algo;
-    int64_t workspace;                          // -1 = cuBLASLt has none
+    int64_t workspace;                          // -1 = cuBLASLt has no algorithm
 };
 
 typedef plan_key_t<18> product_key_t;
@@ -1630,18 +1638,18 @@ typedef plan_key_t<18> product_key_t;
 #ifdef TCU_HAVE_CUDNN
 struct dnn_plan_t {
     cudnnBackendDescriptor_t plan, config;
-    int64_t workspace;                          // -1 = cuDNN has none
+    int64_t workspace;                          // -1 = cuDNN has no plan
 };
 
 typedef plan_key_t<48> dnn_key_t;
 #endif
 
 static struct {
-    std::mutex lock;                            // all below but the switches
+    std::mutex lock;                            // for all members below except the switches
     int off, matmul_tf32, no_conv_tf32;
     int64_t calls;
-    int state[LIBRARY_COUNT];                   // 1 = of use, -1 = not, until the next start
-    char said[512], error[512];                 // said: by cuDNN, perhaps of one engine among others
+    int state[LIBRARY_COUNT];                   // 1 = usable, -1 = not, until the next start
+    char said[512], error[512];                 // said: cuDNN's message, perhaps about one of several engines
 #ifdef TCU_HAVE_CUBLASLT
     cublasLtHandle_t blas[MAX_DEVICES];
     plans_t<product_key_t, product_plan_t> products;
@@ -1653,7 +1661,7 @@ static struct {
 #endif
 } libraries;
 
-// Workspace for the length of a call; what is queued may still use it.
+// Workspace for the length of a call; queued work may still use it.
 struct workspace_t {
     allocator_t *from;
     block_t *block = nullptr;
@@ -1676,17 +1684,17 @@ struct relaxed_t {
 };
 
 #ifdef TCU_HAVE_CUBLASLT
-// With libraries.lock -> ok
+// Call with libraries.lock held -> ok
 static bool blas_said(const char *what, cublasStatus_t status) {
     if (!status) { return true; }
-    cudaGetLastError();                         // of it the next launch knows nothing
+    cudaGetLastError();                         // the next launch must not see it
     snprintf(libraries.error, sizeof libraries.error, "cuBLASLt: %s: %s", what,
              lib.cublasLtGetStatusString_(status));
     return false;
 }
 #endif
 #ifdef TCU_HAVE_CUDNN
-// With libraries.lock -> ok; else a text, which is the library's error with `last`
+// Call with libraries.lock held -> ok; else a text, which becomes the library's error if `last`
 static bool dnn_said(const char *what, cudnnStatus_t status, bool last = false) {
     char text[300] = "";
     if (!status) { return true; }
@@ -1704,8 +1712,8 @@ static void dnn_drop(dnn_plan_t &p) {
 }
 #endif
 
-// A library's call whose own allocation failed is made once more, when the cache has given back what is
-// free. (In a capture it gives back nothing.)
+// If a library's own allocation failed, its call is made once more after the cache has given back its free
+// memory. (In a capture the cache gives back nothing.)
 #ifdef TCU_HAVE_CUBLASLT
 inline bool lacks_memory(cublasStatus_t e) { return e == CUBLAS_STATUS_ALLOC_FAILED; }
 #endif
@@ -1724,7 +1732,7 @@ template <class F> inline auto with_room(allocator_t *cache, int device, F call)
     return call();
 }
 
-// With libraries.lock: opens a library and makes its handle for a device -> whether it is of use
+// Call with libraries.lock held: opens a library and makes its handle for a device -> whether it is usable
 static bool library_ready(library_t which, int device, allocator_t *cache) {
     long version = -1, major = -1;
     (void)device, (void)cache;
@@ -1798,28 +1806,29 @@ static void libraries_close() {
 // >>operands                                       MARK: operands, dtypes, launches
 //
 // What every kernel below takes: the arguments of a call (tensor_arg_t), a stream, and limits that depend on
-// the device or are lowered by tests. Kernels compute in one of three classes (f32 for f32 f16 bf16; f64; i64
-// for integers and bool) and convert as tensor.h does: float to integer truncates and saturates, NaN gives 0,
-// integers wrap. Rejected: a kernel per pair of dtypes (a hundred of each).
+// the device or are lowered by tests. Kernels compute in one of three classes (f32 for f32 f16 bf16; f64;
+// i64 for integers and bool) and convert as tensor.h does: float to integer truncates and saturates, NaN
+// gives 0, integers wrap. Rejected: a kernel per pair of dtypes (a hundred of each).
 // ------------------------------------------------------------------------------
 
 struct limits_t {
-    int sms = 132, blocks_per_sm = 8;           // grids are no larger than what runs at once
-    // The fewest elements that one block sums, and how many blocks a reduction is for: both are a part of the
-    // result's definition, and of no device.
+    int sms = 132, blocks_per_sm = 8;           // grids are not larger than what runs at the same time
+    // The fewest elements that one block sums, and the number of blocks that a reduction is divided for.
+    // Both are part of the result's definition and do not depend on the device.
     int64_t reduce_chunk = 4096, reduce_blocks = 512;
-    int64_t norm_chunk = 256;                   // rows likewise, in gradients of weights of norms
-    // Elements of a batch or group norm's statistic that one block goes through; more are cut into such
-    // pieces.
+    int64_t norm_chunk = 256;                   // rows, in the same sense, for gradients of norms' weights
+    // Elements of a batch or group norm's statistic that one block goes through; statistics with more are
+    // divided into pieces of norm_piece.
     int64_t norm_block = 4096, norm_piece = 16384;
-    bool libraries = true;                      // products and convolutions by them, where they can
-    // Layer norms of f32 of so many elements are cuDNN's: in smaller ones its call costs the host more.
+    bool libraries = true;                      // libraries do products and convolutions, if they can
+    // Layer norms of f32 with at least so many elements use cuDNN: for smaller ones its call costs the host
+    // more.
     int64_t norm_library = 1 << 18;
     int64_t product_workspace = 32 << 20, conv_workspace = 256 << 20; // the most bytes an algorithm may want
-    int64_t one_query_keys = 1 << 14;           // more keys want more than a block a head
-    int64_t attention_workspace = 256 << 20;    // more than this: its gradient a part of the batch at a time
+    int64_t one_query_keys = 1 << 14;           // more keys need more than one block per head
+    int64_t attention_workspace = 256 << 20;    // above this, the gradient takes part of the batch at a time
     uint64_t plan_sets = PLAN_SETS;
-    int64_t scan_part = 16384;                  // elements of a long row that a block scans; likewise
+    int64_t scan_part = 16384;                  // elements of a long row that a block scans; as reduce_chunk
     int64_t sort_row = 2048;                    // longest row that a block sorts alone, at most ROW_SORT
     int64_t matrix_shared = 40 << 10, matrix_workspace = 256 << 20;    // bytes of a matrix, of all at a time
 };
@@ -1828,7 +1837,7 @@ struct place_t {
     cudaStream_t stream;
     limits_t limits;
     unsigned long long *error; // on the device: see fault()
-    allocator_t *allocator = nullptr;           // of workspace; NULL = no libraries
+    allocator_t *allocator = nullptr;           // for workspace; NULL = no libraries
     int device = 0;
 };
 
@@ -1865,7 +1874,7 @@ template <> struct range_of<uint8_t> { static constexpr double lo = 0, hi = 255;
 template <> struct range_of<int8_t> { static constexpr double lo = -128, hi = 127; };
 template <> struct range_of<int16_t> { static constexpr double lo = -32768, hi = 32767; };
 
-// A stored value in the class C, and back.
+// Converts a stored value to the class C, and back.
 template <class C, class T> __host__ __device__ inline C to_class(T v) {
     if constexpr (same_type<T, f16>::value) {
         return to_class<C>(__half2float(v));
@@ -1925,28 +1934,28 @@ template <class T, class C> __device__ inline C load_typed(const void *p, int dt
     }
 }
 
-// The place of a thread among those of all its grid's blocks along x, and how many these are: elements are
-// gone through in steps of the second, from the first on.
+// The index of a thread among the threads of all blocks along x, and the number of these threads: elements
+// are visited from the first on in steps of the second.
 __device__ inline int64_t thread_index() { return blockIdx.x * (int64_t)blockDim.x + threadIdx.x; }
 __device__ inline int64_t thread_count() { return (int64_t)gridDim.x * blockDim.x; }
 
-// N values that one or more 16-byte accesses move.
+// N values that are moved by one or more 16-byte accesses.
 template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pack_t { T v[N]; };
 template <class T> constexpr int lanes_of = 16 / (int)sizeof(T);
 
-// The first of the elements that an op refuses stays in its word, as ~place; 0 = none.
+// The word keeps the first of the elements that an op refuses, as ~place; 0 = none.
 __device__ inline void fault(unsigned long long *word, int64_t place) {
     atomicMax(word, ~(unsigned long long)place);
 }
 
 template <class T> __host__ __device__ inline bool aligned16(const T *p) { return ((uintptr_t)p & 15) == 0; }
 
-// A number on the host, in place of a tensor.
+// Whether an operand is a number on the host instead of a tensor.
 inline bool is_immediate(const tensor_arg_t &o) {
     return !o.storage && o.data && o.role == TENSOR_READ && !o.ndim;
 }
 
-// The smaller, the larger of two.
+// The smaller and the larger of two numbers.
 template <class N> __host__ __device__ constexpr N least(N a, N b) { return a < b ? a : b; }
 template <class N> __host__ __device__ constexpr N most(N a, N b) { return a > b ? a : b; }
 
@@ -1965,8 +1974,8 @@ inline int size_of(int dtype) {
     return 0;
 }
 
-// f(type_t<T>()) with the T of a dtype, the class of one, the size of an element; UNSUPPORTED where there is
-// none. by_real: f32 and f64 alone.
+// f(type_t<T>()) with the T of a dtype, of a class, or of an element's size; UNSUPPORTED if there is none.
+// by_real: only f32 and f64.
 template <class T> struct type_t { typedef T type; };
 #define TCU_TYPE(of) typename decltype(of)::type
 
@@ -2004,7 +2013,7 @@ template <class F> inline int by_size(int size, F f) {
     }
 }
 
-// An argument whose dims are its own, to be changed.
+// An argument with a copy of its dims, which can be changed.
 struct shaped_t {
     tensor_arg_t arg;
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
@@ -2033,7 +2042,7 @@ inline unsigned grid_for(const place_t &at, int64_t work, int64_t per_block) {
 
 static thread_local cudaError_t last_error;     // of this thread, for the text
 
-inline int code_of(cudaError_t e) {             // told here once: the next launch must not find it again
+inline int code_of(cudaError_t e) {             // reported here once: the next launch must not see it
     if (e) { last_error = (cudaError_t)forget(e); }
     return e ? TENSOR_ERR_CUDA : 0;
 }
@@ -2044,18 +2053,18 @@ struct grid_t {
     size_t shared = 0;                          // bytes of dynamic shared memory
 };
 
-// A thread an element, or a block an item, as far as the device runs them at once.
+// One thread per element, or one block per item, as far as the device runs them at the same time.
 inline grid_t threads_for(const place_t &at, int64_t n) { return {grid_for(at, n, THREADS), THREADS}; }
 inline grid_t blocks_for(const place_t &at, int64_t n) { return {grid_for(at, n, 1), THREADS}; }
 
-// Every kernel is launched here, but for those of no call of an op. -> 0 or TENSOR_ERR_CUDA
+// Every kernel is launched here, except those that belong to no call of an op. -> 0 or TENSOR_ERR_CUDA
 template <class... P, class... A>
 inline int launch(const place_t &at, const grid_t &g, void (*kernel)(P...), const A &...a) {
     return code_of(tcu_launch(kernel, g.grid, g.block, g.shared, at.stream, a...));
 }
 
-// n operands over the dims of the first, those of size 1 repeated; neighbouring dims joined where all allow
-// it.
+// n operands over the dims of the first, with dims of size 1 repeated; neighbouring dims are joined if all
+// operands allow it.
 enum { MAX_OPERANDS = 6 };
 
 struct walk_t {
@@ -2086,15 +2095,15 @@ inline walk_t walk_in(const int *order, const tensor_arg_t *o, int count) {
     return w;
 }
 
-// In the order of o[0]'s elements: where element i is told by its number.
+// In the order of o[0]'s elements: for kernels that need the number of element i.
 inline walk_t walk_of(const tensor_arg_t *o, int count) {
     static const int as_they_are[] = {0, 1, 2, 3, 4, 5, 6, 7};
     static_assert(sizeof as_they_are / sizeof(int) == TENSOR_MAX_DIMS, "an order for all dims");
     return walk_in(as_they_are, o, count);
 }
 
-// In the order of o[0]'s memory, so that channels that lie innermost, a transposed matrix, and slices of
-// either are gone through side by side, and their dims join.
+// In the order of o[0]'s memory, so that innermost channels, a transposed matrix, and slices of either are
+// visited in the order of their addresses, and their dims can be joined.
 inline walk_t walk_by_memory(const tensor_arg_t *o, int count) {
     int order[TENSOR_MAX_DIMS];
     for (int d = 0; d < o[0].ndim; d++) {
@@ -2105,7 +2114,7 @@ inline walk_t walk_by_memory(const tensor_arg_t *o, int count) {
     return walk_in(order, o, count);
 }
 
-// Element i of a walk: its place in each operand.
+// The offset of element i of a walk in each operand.
 template <int N> __device__ inline void places_of(const walk_t &w, int64_t i, int64_t *at) {
     for (int k = 0; k < N; k++) { at[k] = 0; }
     for (int d = w.ndim - 1; d > 0; d--) {
@@ -2135,15 +2144,15 @@ struct rows_t {
     }
 };
 
-// Whether all vectors of V elements of operand k begin at 16-byte addresses, rows lying side by side.
+// Whether all vectors of V elements of operand k begin at 16-byte addresses, with contiguous rows.
 inline bool rows_aligned(const walk_t &w, int k, const void *data, int V) {
     bool good = aligned16(data);
     for (int d = 0; d + 1 < w.ndim; d++) { good = good && w.strides[k][d] % V == 0; }
     return good;
 }
 
-// The arguments of a call by name, for families whose gradient numbers them otherwise than the op. One that
-// the call lacks has no data and no elements.
+// The arguments of a call by name, for families whose gradient numbers them differently from the op. An
+// argument that the call lacks has no data and no elements.
 static const tensor_arg_t no_arg = {};
 
 inline void name_args(const tensor_call_t *c, std::initializer_list<const tensor_arg_t **> names) {
@@ -2205,7 +2214,7 @@ struct entropy_args_t {
     }
 };
 
-// A layer of a recurrent net, step by step: what x adds to the gates comes in, the gates are kept.
+// A layer of a recurrent net, step by step: what x adds to the gates is given, and the gates are kept.
 struct recurrent_args_t {
     const tensor_arg_t *gi = &no_arg, *weight, *h0, *bias = &no_arg, *c0, *y, *cells, *kept;
     const tensor_arg_t *dy = &no_arg, *dcy = &no_arg, *dgi = &no_arg, *dhg = &no_arg, *dh = &no_arg,
@@ -2219,7 +2228,7 @@ struct recurrent_args_t {
     }
 };
 
-// A whole recurrent net. states: its last ones; back: their gradients.
+// A whole recurrent net. states: the last states; in backward: their gradients.
 struct net_args_t {
     const tensor_arg_t *x, *weights, *h0, *c0, *y, *states, *kept;
     const tensor_arg_t *dy = &no_arg, *dx = &no_arg, *dweights = &no_arg, *dh0 = &no_arg, *dc0 = &no_arg;
@@ -2235,12 +2244,13 @@ struct net_args_t {
 // ------------------------------------------------------------------------------
 // >>pointwise                                      MARK: pointwise ops
 //
-// The rows of tensor.h's tables, their words defined for the device: one functor per row. Two kernels: rows
-// of one dtype (f32, f16, bf16) with 16-byte accesses, each operand going along or standing still in a row,
-// rows of any number of outer dims, in the order of the result's memory (a mask of bool beside them where
-// there are three operands); and, for every other dtype, mix and stride, one that switches on the op. Sums
-// and products are rounded one by one, so a formula has the bits of the CPU's. Rejected: templates for all
-// dtypes (a thousand kernels, a minute of nvcc, for what bandwidth bounds anyway).
+// The rows of tensor.h's tables, with their words defined for the device: one functor per row. There are two
+// kernels. The first is for rows of one dtype (f32, f16, bf16) with 16-byte accesses: each operand either
+// advances along the row or is one value for it, there are any number of outer dims, in the order of the
+// result's memory (with three operands, one may be a mask of bool). The second, for every other dtype, mix
+// and stride, switches on the op. Sums and products are rounded one by one, so a formula has the bits of the
+// CPU's. Rejected: templates for all dtypes (a thousand kernels, a minute of nvcc, for work that is limited
+// by bandwidth anyway).
 // ------------------------------------------------------------------------------
 
 #define TCU_WORD1(name, f32, f64)                                                                            \
@@ -2250,7 +2260,7 @@ struct net_args_t {
     __device__ inline float name(float a, float b) { return f32; }                                           \
     __device__ inline double name(double a, double b) { return f64; }                                        \
     __device__ inline int64_t name(int64_t a, int64_t b) { return i64; }
-// NaN if either is one.
+// NaN if one of the two is.
 template <class C> __device__ inline C smaller_of(C a, C b) {
     if (a != a || b != b) { return a + b; }
     return a < b ? a : b;
@@ -2429,7 +2439,7 @@ template <class C> __device__ inline C infinity() {
 #define F_XOR(x, y) ((x) ^ (y))
 #define F_SEL(m, x, y) ((m) ? (x) : (y))
 
-// An op's functor: KIND is that of its row, ARITY its operands.
+// An op's functor: KIND is the kind of its row, ARITY the number of its operands.
 #define TCU_FUNCTOR(ID, name, kind, arity, f)                                                                      \
     struct op_##name {                                                                                             \
         enum { KIND = TENSOR__##kind, ARITY = arity, OP = TENSOR_OP_##ID };                                        \
@@ -2474,7 +2484,7 @@ TENSOR_OPS_DOUBLE1(TCU_X1) TENSOR_OPS_DOUBLE2(TCU_X2)
 #undef TCU_X1
 #undef TCU_X2
 #undef TCU_DOUBLE
-// Rows to compile; builds under sanitizers define fewer, for all share the same two kernels.
+// Rows to compile; builds under sanitizers define fewer, because all of them share the same two kernels.
 #ifndef TCU_POINTWISE_ROWS
 #define TCU_POINTWISE_ROWS(X) TENSOR_OPS_UNARY(X) TENSOR_OPS_COPY(X) TENSOR_OPS_BINARY(X) TENSOR_OPS_TERNARY(X)    \
     TENSOR_OPS_COMPARE(X) TENSOR_OPS_BITWISE(X)
@@ -2497,7 +2507,7 @@ template <int N> struct row_set_t {
     rows_t r;
 };
 
-// An operand of a row from element 0 on. Only the first of three may be a mask.
+// An operand of a row, from element 0 on. Only the first of three may be a mask.
 template <class T, int N> __device__ inline float row_value(const row_operand_t &o, int k, int64_t at) {
     if constexpr (N == 3) {
         if (k == 0 && o.mask) { return ((const bool8 *)o.p)[at].v ? 1.0f : 0.0f; }
@@ -2571,10 +2581,10 @@ struct any_set_t {
     double value[POINTWISE_OPERANDS];
     int dtype[POINTWISE_OPERANDS], op, arity;
     double param[4];
-    unsigned long long *zero;                   // NULL, or the word that a divisor of 0 is noted in
+    unsigned long long *zero;                   // NULL, or the word where a divisor of 0 is noted
 };
 
-// Two tables, so that the large formulas of the second take no registers from the first.
+// Two tables, so that the large formulas of the second do not take registers from the first.
 #define TCU_X(ID, name, ...)                                                                                 \
     case TENSOR_OP_##ID:                                                                                     \
         if constexpr (same_type<C, int64_t>::value ? op_##name::KIND != TENSOR__FLT                          \
@@ -2612,7 +2622,7 @@ TCU_UNROLL
     }
 }
 
-// Blocks for rows of so many vectors: several short rows in a block, several blocks for a long row.
+// Blocks for rows with so many vectors: several short rows per block, or several blocks per long row.
 inline grid_t row_grid(const place_t &at, int64_t rows, int64_t vectors) {
     unsigned wide = 1;
     while (wide < THREADS && wide < vectors) { wide *= 2; }
@@ -2626,7 +2636,7 @@ inline bool is_mask(const tensor_arg_t *o, int k, int count) {
     return k == 1 && count == 4 && o[k].dtype == TENSOR_BOOL;
 }
 
-// The dtype of a row's operands: numbers of the host and a mask have another one.
+// The dtype of a row's operands; numbers of the host and a mask have another dtype.
 inline int rows_dtype(const tensor_arg_t *o, int count) {
     for (int k = 1; k < count; k++) {
         if (!is_immediate(o[k]) && !is_mask(o, k, count)) { return o[k].dtype; }
@@ -2645,7 +2655,7 @@ inline int launch_rows(const place_t &at, const walk_t &w, const tensor_arg_t *o
     return launch(at, g, pointwise_rows<T, Y, F, N>, s, f);
 }
 
-// One dtype, rows side by side, 16-byte addresses: what pointwise_rows takes.
+// Whether pointwise_rows can take them: one dtype, contiguous rows, 16-byte addresses.
 inline bool fits_rows(const walk_t &w, const tensor_arg_t *o, int count, bool truth) {
     int dtype = rows_dtype(o, count), V = 16 / size_of(dtype);
     if (class_of(dtype) || o[0].dtype != (truth ? (int)TENSOR_BOOL : dtype)) { return false; }
@@ -2659,10 +2669,10 @@ inline bool fits_rows(const walk_t &w, const tensor_arg_t *o, int count, bool tr
     return true;
 }
 
-// o[0] = op of the others, which broadcast to it; computed in the class of `compute`, a dtype.
+// o[0] = op of the others, which broadcast to it; compute is the dtype whose class it is computed in.
 inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity, int compute,
                      const double *p, unsigned long long *zero = nullptr) {
-    walk_t w = zero ? walk_of(o, arity + 1) : walk_by_memory(o, arity + 1);    // zero: by number
+    walk_t w = zero ? walk_of(o, arity + 1) : walk_by_memory(o, arity + 1);    // zero: needs numbers
     if (!w.n) { return 0; }
     double none[4] = {0, 0, 0, 0};
     bool large = false;
@@ -2724,13 +2734,13 @@ inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity
 }
 
 // Gradients: the derivative columns of the same rows, from operands a b c, the result y and the incoming
-// gradient g, each there only if the formula reads it.
+// gradient g; each of these is given only if the formula reads it.
 enum { BACK_INPUTS = 5, BACK_OUTPUTS = 3 };
 
 struct back_set_t {
     walk_t w;                                   // the results, then each of in[]
     const void *in[BACK_INPUTS];                // NULL = value everywhere
-    void *out[BACK_OUTPUTS];                    // in the order of the walk, side by side; NULL = not wanted
+    void *out[BACK_OUTPUTS];                    // in the order of the walk, contiguous; NULL = not wanted
     double value[BACK_INPUTS], param[4];
     int dtype[BACK_INPUTS], to, op;
 };
@@ -2790,7 +2800,7 @@ __global__ void __launch_bounds__(THREADS, DOUBLE ? 2 : 4) pointwise_backward_an
     }
 }
 
-// Rows of one dtype: what pointwise_rows is for values.
+// Rows of one dtype: the same for gradients as pointwise_rows for values.
 template <class T, class SLOPE>
 __global__ void __launch_bounds__(THREADS, is_half<T> ? 2 : 3) pointwise_backward_rows(back_rows_t s) {
     constexpr int V = lanes_of<T>;
@@ -2862,8 +2872,8 @@ template <class T> inline int launch_backward_rows(const place_t &at, const back
     }
 }
 
-// in: a b c y g (data NULL = absent), out: their gradients of g's shape, all of the same dense layout (data
-// NULL = not wanted). Walked in the order of the results' memory.
+// in: a b c y g (data NULL = absent); out: their gradients with g's shape, all in the same dense layout
+// (data NULL = not wanted). Visited in the order of the results' memory.
 inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in, const tensor_arg_t *out,
                               int count,
                               const double *p) {
@@ -2941,9 +2951,9 @@ inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in,
 // ------------------------------------------------------------------------------
 // >>copy                                           MARK: copies, casts, fills
 //
-// A copy of one dtype moves bytes: whole rows of 16 where it can, elements by size where it cannot. Casts
-// between the three float dtypes of training have vector kernels; the rest converts element by element,
-// through the class of its source. Rejected: kernels for all hundred pairs.
+// A copy of one dtype moves bytes: whole rows in pieces of 16 bytes if it can, single elements if not. Casts
+// between the three float dtypes of training have vector kernels; other casts convert element by element,
+// through the class of their source. Rejected: kernels for all hundred pairs.
 // ------------------------------------------------------------------------------
 
 template <class T> __global__ void __launch_bounds__(THREADS, 4) copy_bytes(walk_t w, T *y, const T *x) {
@@ -2985,7 +2995,7 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) fill_any(walk_t
     }
 }
 
-// y = x, converted, x broadcast to y; strides of any kind, no overlap.
+// y = x, converted, with x broadcast to y; strides of any kind, no overlap.
 inline int copy(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x) {
     tensor_arg_t o[2] = {y, x};
     walk_t w = walk_by_memory(o, 2);
@@ -3037,7 +3047,7 @@ inline int copy(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x)
     });
 }
 
-// Integers and bool take `integer`, floats `real`.
+// Integers and bool use `integer`, floats `real`.
 inline int fill(const place_t &at, const tensor_arg_t &y, double real, int64_t integer) {
     walk_t w = walk_by_memory(&y, 1);
     if (!w.n) { return 0; }
@@ -3062,7 +3072,7 @@ inline int arange(const place_t &at, const tensor_arg_t &y, double first, double
                 : launch(at, threads_for(at, w.n), count_up, w, y.data, (int)y.dtype, first, step);
 }
 
-// Matrices side by side: what lies on the other side of the diagonal becomes 0.
+// Contiguous matrices: what is on the other side of the diagonal becomes 0.
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
 triangle(T *y, const T *x, int64_t n, int64_t rows, int64_t columns, int64_t diagonal, bool lower) {
     for (int64_t i = thread_index(); i < n; i += thread_count()) {
@@ -3075,8 +3085,8 @@ triangle(T *y, const T *x, int64_t n, int64_t rows, int64_t columns, int64_t dia
 // ------------------------------------------------------------------------------
 // >>random                                         MARK: Philox
 //
-// The CPU's numbers, bit for bit: Philox4x32-10 with the element's index as counter, and its own logarithm,
-// sine and cosine of products and sums that no FMA joins.
+// The CPU's numbers with the same bits: Philox4x32-10 with the element's index as counter, and its own
+// logarithm, sine and cosine made of products and sums, which no FMA may join.
 // ------------------------------------------------------------------------------
 
 __device__ inline void philox(tensor_generator_t g, uint64_t block, uint32_t *out) {
@@ -3122,7 +3132,8 @@ __device__ inline void box_muller(uint32_t w1, uint32_t w2, float *x, float *y) 
 
 enum random_t { UNIFORM, NORMAL };
 
-// The stream of a call: g, or what lies at `at` when the kernel runs (a graph draws other numbers each time).
+// The generator of a call: g, or the one at `at` when the kernel runs (each run of a graph draws other
+// numbers).
 struct rng_t {
     tensor_generator_t g;
     const tensor_generator_t *at;
@@ -3130,7 +3141,8 @@ struct rng_t {
     __device__ tensor_generator_t now() const { return at ? *at : g; }
 };
 
-// Four elements a thread: a + b u, u uniform in [0, 1), at most top, or u normal; f32, then converted.
+// Four elements per thread: a + b u, where u is uniform in [0, 1) and at most top, or normal; f32, then
+// converted.
 __global__ void __launch_bounds__(THREADS, 4)
     random_f32(walk_t w, void *y, int dtype, rng_t r, int kind, float a, float b, float top) {
     tensor_generator_t g = r.now();
@@ -3174,7 +3186,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     for (int64_t i = thread_index(); i < w.n; i += thread_count()) {
         int64_t at[1];
         places_of<1>(w, i, at);
-        if (kind == NORMAL) { // of mean lo, deviation hi; libm's logarithm and sine, to an ulp
+        if (kind == NORMAL) { // mean lo, deviation hi; libm's logarithm and sine, within an ulp
             uint32_t word[4];
             philox(g, (uint64_t)i >> 2, word);
             double u = ((double)word[i & 2] + 1) * 2.3283064365386963e-10;
@@ -3202,7 +3214,7 @@ __device__ inline double unit_of(uint32_t high, uint32_t low) {             // i
     return (double)(((uint64_t)high << 32 | low) >> 11) * 1.1102230246251565e-16;
 }
 
-// y = 1 with probability p[i], else 0; or numbers of events at the rates p.
+// y = 1 with probability p[i], else 0; or the number of events at the rate p[i].
 template <bool EVENTS> __global__ void __launch_bounds__(THREADS, 2)
     random_counts(walk_t w, void *y, int dtype, const void *p, int from, rng_t r) {
     tensor_generator_t g = r.now();
@@ -3220,7 +3232,7 @@ template <bool EVENTS> __global__ void __launch_bounds__(THREADS, 2)
     }
 }
 
-// y = x scale where the element's 24 bits are below keep, else 0.
+// y = x scale if the element's 24 bits are below keep, else 0.
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
 drop_out(T *y, const T *x, int64_t n, rng_t r, uint32_t keep, double scale) {
     tensor_generator_t g = r.now();
@@ -3260,7 +3272,7 @@ inline int random_integers(const place_t &at, const tensor_arg_t &y, rng_t g, in
                          (uint64_t)hi - (uint64_t)lo);
 }
 
-// y = 1 with probability p, else 0; or events at rate p.
+// y = 1 with probability p, else 0; or the number of events at rate p.
 inline int bernoulli(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &p, rng_t g,
                      bool events = false) {
     tensor_arg_t o[2] = {y, p};
@@ -3274,11 +3286,11 @@ inline int bernoulli(const place_t &at, const tensor_arg_t &y, const tensor_arg_
 // ------------------------------------------------------------------------------
 // >>reduce                                         MARK: reductions
 //
-// Two passes, the same tree for the same shape, no atomics: a block's lanes go through a chunk of the reduced
-// elements, its tree joins the lanes, a second pass joins the chunks, many lanes a result there too. Chunks
-// are as many as keep a large device busy, whatever device it is: results are of the shape alone. Lanes go
-// along the reduced elements or along the kept ones, whichever lie side by side in memory, and take 16 bytes
-// where they can. Rejected: atomics (other bits in every run).
+// Two passes with the same tree for the same shape, and no atomics: a block's lanes go through a chunk of
+// the reduced elements, a tree joins the lanes, and a second pass, also with many lanes per result, joins
+// the chunks. There are as many chunks as keep a large device busy, whatever the device is, so results
+// depend only on the shape. Lanes go along the reduced elements or along the kept ones, whichever are
+// contiguous in memory, and use 16-byte accesses if they can. Rejected: atomics (other bits in every run).
 // ------------------------------------------------------------------------------
 
 enum reduce_t {
@@ -3293,7 +3305,7 @@ enum reduce_t {
     REDUCE_ALL
 };
 
-template <class C> struct best_t {              // of the largest or smallest; the first NaN beats all
+template <class C> struct best_t {              // the largest or smallest; the first NaN is taken before all
     C v;
     int64_t at;
 };
@@ -3358,12 +3370,13 @@ struct reduce_set_t {
     const void *x;
     void *y, *partial;                          // partial: [splits][results], or NULL: y itself
     int from, to, lanes, across; // lanes (power of 2) per result; across: threadIdx.x along results
-    int width;                                  // of across: as many neighbours are one of kept's elements
+    int width;                                  // with across: so many neighbours are one of kept's elements
     int64_t chunk;
-    bool where, flat; // flat: the reduced elements lie side by side from a 16-byte address on
+    bool where, flat; // flat: the reduced elements are contiguous from a 16-byte address on
 };
 
-// Joins `lanes` values a thread row of the block holds; all threads must come. Lane 0 gets the result.
+// Joins `lanes` values that a row of threads of the block holds; all threads must call it. Lane 0 gets the
+// result.
 template <class OP>
 __device__ inline typename OP::acc join_lanes(typename OP::acc v, typename OP::acc *s, int lane, int lanes,
                                               int step) {
@@ -3420,8 +3433,8 @@ __global__ void __launch_bounds__(THREADS, 4) reduce_pass(reduce_set_t r, C scal
     }
 }
 
-// Across results that lie side by side, 16 bytes of them a thread: columns of a matrix, channels that lie
-// innermost.
+// Across results that are contiguous, 16 bytes of them per thread: columns of a matrix, or innermost
+// channels.
 template <class T, class C, class OP>
 __global__ void __launch_bounds__(THREADS, 2) reduce_columns(reduce_set_t r, C scale) {
     typedef typename OP::acc acc;
@@ -3459,7 +3472,8 @@ __global__ void __launch_bounds__(THREADS, 2) reduce_columns(reduce_set_t r, C s
     }
 }
 
-// Joins p: [splits][n], lanes by threadIdx.y. Result i goes to y's place of kept's element i / width.
+// Joins p: [splits][n], with lanes by threadIdx.y. Result i goes to y at the position of kept's element i /
+// width.
 template <class C, class OP>
 __global__ void __launch_bounds__(THREADS, 4)
     reduce_partials(void *y, int dtype, walk_t kept, int width, const typename OP::acc *p, int64_t n,
@@ -3482,7 +3496,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// A few results that lie side by side are a block's, for many lanes each.
+// A block takes a few contiguous results, with many lanes for each.
 template <class C, class OP>
 inline int launch_partials(const place_t &at, void *y, int dtype, const walk_t &kept, int width,
                                    const typename OP::acc *p, int64_t n, int64_t splits, C scale,
@@ -3513,7 +3527,7 @@ struct reduce_plan_t {
     uint64_t scratch;
 };
 
-// x over the dims of `mask`. Everything follows from shapes, strides and limits.
+// Plans the reduction of x over the dims of `mask`. Everything follows from shapes, strides and limits.
 inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint32_t mask, int op) {
     reduce_plan_t p;
     shaped_t kept(x), gone(x), y(x);
@@ -3536,7 +3550,7 @@ inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint3
     p.r.where = op == REDUCE_ARGMAX || op == REDUCE_ARGMIN;
     tensor_arg_t both[2] = {kept.arg, y.arg};
     p.r.kept = walk_by_memory(both, 2);
-    p.r.gone = p.r.where ? walk_of(&gone.arg, 1) : walk_by_memory(&gone.arg, 1);    // where: by number
+    p.r.gone = p.r.where ? walk_of(&gone.arg, 1) : walk_by_memory(&gone.arg, 1);    // where: needs numbers
     p.r.x = x.data;
     p.r.from = p.dtype = x.dtype;
     p.klass = class_of(x.dtype);
@@ -3559,13 +3573,13 @@ inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint3
     }
 
     int64_t each = p.r.flat ? (g.n + V - 1) / V : g.n;
-    int beside_most = 32; // of across: a warp goes along results, fewer where there are fewer
+    int beside_most = 32; // with across: a warp goes along results, or fewer lanes if there are fewer
     while (beside_most > 1 && beside_most / 2 >= k.n) { beside_most /= 2; }
     p.r.lanes = p.r.across ? THREADS / beside_most : (int)THREADS;
     while (p.r.lanes > 1 && p.r.lanes / 2 >= each) { p.r.lanes /= 2; }
     int64_t blocks = (k.n + THREADS / p.r.lanes - 1) / (THREADS / p.r.lanes);
     int64_t least = at.limits.reduce_chunk, want = at.limits.reduce_blocks;
-    if (p.r.across) { least = least / (THREADS / 8) > 1 ? least / (THREADS / 8) : 1; }     // that many rows
+    if (p.r.across) { least = least / (THREADS / 8) > 1 ? least / (THREADS / 8) : 1; }     // counted in rows
     int64_t splits = blocks >= want ? 1 : (want + blocks - 1) / most<int64_t>(blocks, 1);
     if (splits > (g.n + least - 1) / least) { splits = (g.n + least - 1) / least; }
     if (splits < 1) { splits = 1; }
@@ -3623,7 +3637,7 @@ template <class C> inline int reduce_class(const place_t &at, reduce_plan_t &p, 
     }
 }
 
-// Enough wherever x will lie: its plan may be another one at another address.
+// Enough for any address of x: at another address its plan may be another one.
 inline uint64_t reduce_scratch(const place_t &at, const tensor_arg_t &x, uint32_t mask, int op) {
     tensor_arg_t there = x;
     uint64_t most = 0;
@@ -3653,8 +3667,8 @@ inline int reduce(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &
 // ------------------------------------------------------------------------------
 // >>rows                                           MARK: softmax, layer norm, cross entropy
 //
-// Rows that lie side by side: a power of two of threads takes a row, short rows share a block. Each pass over
-// a row reads 16 bytes a thread; the row comes from L2 in the second pass. f32 inside, f64 for f64.
+// Contiguous rows: a power of two of threads takes a row, and short rows share a block. Each pass over a row
+// reads 16 bytes per thread; in the second pass the row comes from L2. f32 inside, f64 for f64.
 // ------------------------------------------------------------------------------
 
 template <class C> struct max_op {
@@ -3672,7 +3686,7 @@ inline int lanes_for(int64_t columns, int V) {
 
 template <class T> using class_t = typename pick_t<same_type<T, double>::value, double, float>::type;
 
-// f(column, values of the N inputs) for all of a row, in packs where addresses allow.
+// f(column, values of the N inputs) for a whole row, in packs if addresses allow it.
 template <class T, int N, class F>
 __device__ inline void each_in_row(const T *const *x, int64_t columns, lanes_t l, F f) {
     constexpr int V = lanes_of<T>;
@@ -3725,7 +3739,7 @@ __device__ inline void map_row(T *y, const T *const *x, int64_t columns, lanes_t
     }
 }
 
-// The joined value for every thread of the row; all threads of the block must come.
+// Every thread of the row gets the joined value; all threads of the block must call it.
 template <class OP>
 __device__ inline typename OP::acc row_join(typename OP::acc v, typename OP::acc *s, lanes_t l) {
     v = join_lanes<OP>(v, s, l.lane, l.lanes, 1);
@@ -3755,7 +3769,8 @@ softmax_rows(T *y, const T *x, int64_t rows, int64_t columns, bool logs) {
     }
 }
 
-// One number of each row: log of the sum of e^x, the norm, or the variance with divisor columns - correction.
+// One number for each row: log of the sum of e^x, the norm, or the variance with divisor columns -
+// correction.
 enum row_value_t { ROW_LOGSUMEXP, ROW_NORM, ROW_VARIANCE };
 
 template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
@@ -3771,7 +3786,7 @@ row_values(T *y, const T *x, int64_t rows, int64_t columns, int what, C correcti
             top = row_join<sum_op<C>>(sum, s, l) / (C)columns;      // the mean
             sum = 0;
             each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += (v[0] - top) * (v[0] - top); });
-        } else {        // scaled by the largest, so that nothing overflows
+        } else {        // scaled by the largest element, so that nothing overflows
             bool norm = what == ROW_NORM;
             each_in_row<T, 1>(row, n, l,
                               [&](int64_t, const C *v) { top = w_max(top, norm ? w_abs(v[0]) : v[0]); });
@@ -3794,15 +3809,16 @@ row_values(T *y, const T *x, int64_t rows, int64_t columns, int what, C correcti
     }
 }
 
-// What runs along a row: how an element becomes a value, values join, and what is stored. None of it reads
-// y, so that a block's threads may be at different places.
+// A scan along a row: how an element becomes a value, how values join, and what is stored. It never reads y,
+// so the threads of a block may be at different positions.
 struct scan_set_t {
-    void *y, *between; // between: [rows, columns] of the class, where a scan is in two passes
+    void *y, *between; // between: [rows, columns] of the class, if a scan is in two passes
     const void *x, *b;
     int to, from;
     int64_t rows, columns;
     bool back;
-    // a row is `parts` parts of this length; more than one: their totals, which a first launch (`sums`) finds
+    // A row is `parts` parts of this length; if there are several, a first launch (`sums`) finds their
+    // totals.
     int64_t part, parts;
     void *totals;
     bool sums;
@@ -3815,7 +3831,7 @@ template <class C, class OP> struct scan_of : OP {
     __device__ static void store(set s, int64_t at, acc, acc v) { store_as<C>(s.y, s.to, at, v); }
 };
 
-template <class C> struct log_op {              // log(e^a + e^b); equal infinities have no difference
+template <class C> struct log_op {              // log(e^a + e^b); the difference of equal infinities is NaN
     typedef C acc;
     __device__ static acc none() { return -infinity<C>(); }
     __device__ static acc join(acc a, acc b) {
@@ -3839,7 +3855,7 @@ template <class C> struct line_scan {           // y = a + b of the y before, as
     }
 };
 
-template <class C> struct others_scan : scan_of<C, prod_op<C>> {    // of those before, back: times behind
+template <class C> struct others_scan : scan_of<C, prod_op<C>> {    // those before; back: times those after
     __device__ static void store(const scan_set_t &s, int64_t at, C before, C) {
         if (s.back) {
             store_as<C>(s.y, s.to, at, w_mul(((const C *)s.between)[at], before));
@@ -3849,8 +3865,8 @@ template <class C> struct others_scan : scan_of<C, prod_op<C>> {    // of those 
     }
 };
 
-// x[at] as an unsigned number of `bits` bits, in the order of its dtype: NaN is the largest, or 0 if
-// nan_first; -0 is 0. Bits below `first` are the same in all.
+// x[at] as an unsigned number of `bits` bits, in the order of its dtype: NaN is the largest, or 0 with
+// nan_first; -0 is 0. Bits below `first` are the same in all elements.
 struct order_t {
     const void *x;
     int dtype, first, bits;
@@ -3887,7 +3903,7 @@ __device__ inline uint64_t key_of(const order_t &o, int64_t at) {
 
 struct place_of_t { uint64_t key; int64_t at; };
 
-template <bool FALLING> struct best_scan {      // the largest so far and where it is, the last of ties
+template <bool FALLING> struct best_scan {      // the largest so far and its position, the last of ties
     typedef place_of_t acc;
     __device__ static acc none() { return acc{0, -1}; }
     __device__ static acc join(acc a, acc b) { return b.at < 0 || (a.at >= 0 && b.key < a.key) ? a : b; }
@@ -3897,7 +3913,7 @@ template <bool FALLING> struct best_scan {      // the largest so far and where 
     __device__ static void store(const scan_set_t &s, int64_t at, acc, acc v) { ((int64_t *)s.y)[at] = v.at; }
 };
 
-// Joins of the threads' values from thread 0 on, in order; all threads must come.
+// Joins the threads' values in order, from thread 0 on; all threads must call it.
 template <class OP, class A> __device__ inline void scan_block(A *part, A mine) {
     const int t = (int)threadIdx.x;
     part[t] = mine;
@@ -3910,8 +3926,9 @@ template <class OP, class A> __device__ inline void scan_block(A *part, A mine) 
     }
 }
 
-// A part of a row a block, from the end if `back`, a tile at a time: it is loaded with neighbours side by
-// side, each thread goes over SPAN of them in shared memory, and it is stored as it was loaded.
+// A block takes a part of a row, from the end if `back`, one tile at a time: the tile is loaded with
+// contiguous accesses, each thread goes over SPAN of its elements in shared memory, and it is stored as it
+// was loaded.
 template <class OP> __global__ void __launch_bounds__(THREADS, 4) scan_rows(scan_set_t s) {
     typedef typename OP::acc acc;
     enum { SPAN = 4 };
@@ -3980,8 +3997,8 @@ softmax_rows_backward(T *dx, const T *dy, const T *y, int64_t rows, int64_t colu
     }
 }
 
-// y = (x - mean) rstd w + b; w, b may be NULL; rms: the mean counts as 0. mean, rstd: f32 per row, kept for
-// backward.
+// y = (x - mean) rstd w + b; w and b may be NULL; rms: the mean counts as 0. mean, rstd: f32 per row, kept
+// for backward.
 template <class T, class C = class_t<T>>
 __global__ void __launch_bounds__(THREADS, 4)
     layer_norm_rows(T *y, C *mean, C *rstd, const T *x, const T *w, const T *b, int64_t rows,
@@ -3996,7 +4013,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         C m = rms ? 0 : row_join<sum_op<C>>(sum, s, l) / (C)columns;
         each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { square += (v[0] - m) * (v[0] - m); });
         C k = 1 / w_sqrt(row_join<sum_op<C>>(square, s, l) / (C)columns + eps);
-        if (w && b) {                           // in packs, as x
+        if (w && b) {                           // in packs, like x
             const T *in[3] = {row[0], w, b};
             map_row<T, 3>(y + r * columns, in, n, l,
                           [&](int64_t, const C *v) { return (v[0] - m) * k * v[1] + v[2]; });
@@ -4025,7 +4042,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         C m = n ? mean[r] : 0;
         C k = n ? rstd[r] : 0, a = 0, b = 0;
         const T *scaled[3] = {in[0], in[1], w};
-        if (w) {                                // in packs, as the others
+        if (w) {                                // in packs, like the others
             each_in_row<T, 3>(scaled, n, l, [&](int64_t, const C *v) {
                 a += v[0] * v[2];
                 b += v[0] * v[2] * (v[1] - m) * k;
@@ -4048,7 +4065,8 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// Sums over chunks of rows: part[0] of dy xhat, part[1] of dy; [2][chunks][columns]. Threads along columns.
+// Sums over chunks of rows: part[0] of dy xhat, part[1] of dy; [2][chunks][columns]. Threads go along
+// columns.
 template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
 layer_norm_weights(C *part, const T *dy, const T *x, const C *mean, const C *rstd, int64_t rows,
                    int64_t columns, int64_t chunk) {
@@ -4072,8 +4090,8 @@ layer_norm_weights(C *part, const T *dy, const T *x, const C *mean, const C *rst
     }
 }
 
-// Class weights, smoothing and what is ignored, as tensor_nn.h has them; x are log-probabilities if `logs`. A
-// target out of range is an error and counts as ignored.
+// Class weights, smoothing and ignore_index as in tensor_nn.h; x are log-probabilities if `logs`. A target
+// that is out of range is an error and counts as ignored.
 template <class C> struct labels_t {
     const void *target;
     const C *weight;                        // of classes, NULL = 1
@@ -4103,7 +4121,7 @@ __device__ inline label_sums_t<C> sum_labels(const C *const *row, int64_t n, con
     return label_sums_t<C>{a, row_join<sum_op<C>>(b, s, l)};
 }
 
-// Of each row the loss, log sum e^x and the target's weight.
+// For each row: the loss, log sum e^x and the target's weight.
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
     cross_entropy_rows(C *loss, C *weight, C *lse, const C *x, labels_t<C> q, int64_t rows,
@@ -4137,7 +4155,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// divisor = sum of the weights; y = sum of the losses, over the divisor for a mean. One block.
+// divisor = sum of the weights; y = sum of the losses, divided by divisor for a mean. One block.
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
     cross_entropy_sum(C *y, C *divisor, const C *loss, const C *weight, int64_t n,
@@ -4157,7 +4175,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     if (y) { y[0] = (C)(mean ? a / b : a); }
 }
 
-// dx of g: one number, or one of each row; over divisor[0] if there is one.
+// dx from g: one number, or one per row; divided by divisor[0] if there is one.
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
     cross_entropy_rows_backward(C *dx, const C *g, bool each, const C *divisor, const C *x,
@@ -4184,8 +4202,8 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// Scores of attention become probabilities, in place; their row t sees the first t + 1 of `columns` if
-// causal.
+// Scores of attention become probabilities, in place; if causal, row t uses only the first t + 1 of
+// `columns`.
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
     attention_rows(C *p, C *lse, int64_t rows, int64_t columns, int64_t queries, bool causal,
@@ -4214,7 +4232,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// p: scores, become probabilities; d: their gradients, become those of the scores.
+// p: scores, which become probabilities; d: their gradients, which become those of the scores.
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
     attention_rows_backward(C *p, C *d, const C *lse, int64_t rows, int64_t columns,
@@ -4240,10 +4258,10 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// Attention of one query a head, as in decoding: scores never leave the block. A block takes a head, a
-// warp every WARPS-th key, its lanes the elements of one; each warp keeps its own largest score, sum and
-// sum of values, which the block joins. K and V may lie as a cache has them: their elements side by side,
-// keys and heads anywhere.
+// Attention with one query per head, as in decoding: scores never leave the block. A block takes a head, a
+// warp every WARPS-th key, a lane some elements of a key. Each warp keeps its own largest score, sum and sum
+// of values, and the block joins these. K and V may be laid out as in a cache: contiguous elements, keys and
+// heads anywhere.
 enum { ONE_MOST = 256, ONE_EACH = ONE_MOST / 32 };              // elements of a query or value; of a lane
 struct one_query_t {
     walk_t heads;                               // of y, q, k, v
