@@ -4341,7 +4341,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_one(one_query_t a) {
     case TENSOR_F64: { typedef double T; code } break;                                                       \
     default: return TENSOR_ERR_UNSUPPORTED;                                                                  \
     }
-// Threads of rows of so many columns, V of them an access: see lanes_for.
+// Threads for rows with so many columns, V of them per access: see lanes_for.
 inline grid_t rows_for(const place_t &at, int64_t rows, int64_t columns, int V) {
     unsigned lanes = (unsigned)lanes_for(columns, V), high = THREADS / lanes;
     return {grid_for(at, rows, high), dim3(lanes, high)};
@@ -4369,13 +4369,13 @@ inline int row_value(const place_t &at, const tensor_arg_t &y, const tensor_arg_
 
 enum scan_t { SCAN_SUM, SCAN_PROD, SCAN_LOG, SCAN_LINE, SCAN_OTHERS, SCAN_MAX, SCAN_MIN };
 
-// Few long rows are cut, at the same places on any device. -> length of a part
+// Divides a few long rows, at the same positions on every device. -> length of a part
 inline int64_t scan_part(const place_t &at, int64_t rows, int64_t columns) {
     int64_t part = at.limits.scan_part, shortest = (columns + 1023) / 1024;
     return rows >= 256 || columns <= 2 * part ? columns : most(part, shortest);
 }
 
-inline uint64_t scan_scratch(const place_t &at, int64_t rows, int64_t columns) {    // its totals
+inline uint64_t scan_scratch(const place_t &at, int64_t rows, int64_t columns) {    // for its totals
     int64_t parts = (columns + scan_part(at, rows, columns) - 1) / scan_part(at, rows, columns);
     return parts > 1 ? (uint64_t)(rows * parts) * 16 : 0;
 }
@@ -4404,8 +4404,8 @@ template <class C> inline int scan_class(const place_t &at, int what, scan_set_t
     return TENSOR_ERR_UNSUPPORTED;
 }
 
-// Along rows of contiguous x; totals: scan_scratch; b: SCAN_LINE's factors; scratch: SCAN_OTHERS', 8 bytes an
-// element.
+// Scans rows of contiguous x; totals: of scan_scratch bytes; b: the factors of SCAN_LINE; scratch: for
+// SCAN_OTHERS, 8 bytes per element.
 inline int scan(const place_t &at, int what, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
                 int64_t columns, bool back, void *totals, const void *b = nullptr, void *scratch = nullptr) {
     if (!rows || !columns) { return 0; }
@@ -4444,7 +4444,7 @@ inline uint64_t layer_norm_scratch(const place_t &at, int64_t rows, int64_t colu
            sizeof(double);
 }
 
-// dw, db may be NULL (both or none), of x's dtype as w is.
+// dw and db may be NULL (both or neither); their dtype is that of x, as w's is.
 inline int layer_norm_backward(const place_t &at, const tensor_arg_t &dx, void *dw, void *db,
                                const tensor_arg_t &dy, const tensor_arg_t &x, const void *w,
                                const void *mean, const void *rstd, int64_t rows, int64_t columns, bool rms,
@@ -4470,7 +4470,8 @@ inline int layer_norm_backward(const place_t &at, const tensor_arg_t &dx, void *
     return code;
 }
 
-// All of one class, contiguous. each: loss of every row (scratch's, where the sum is wanted); y NULL: no sum.
+// All of one class, contiguous. each: the loss of every row (in scratch if the sum is wanted); y NULL: no
+// sum.
 template <class C>
 inline int cross_entropy(const place_t &at, C *y, C *each, C *weight, C *lse, C *divisor, const C *x,
                          const labels_t<C> &q, int64_t rows, int64_t columns, bool mean) {
@@ -4487,10 +4488,10 @@ inline int cross_entropy(const place_t &at, C *y, C *each, C *weight, C *lse, C 
 // ------------------------------------------------------------------------------
 // >>index                                          MARK: gather, scatter, embedding
 //
-// Indices are checked where they are read: one that is out of range is clamped, so that nothing else is
-// touched, and noted in the error word. Sums into repeated places are deterministic: a stable radix sort
-// brings the sources of a place together, threads add pieces of them in their order, and a fixed tree the
-// pieces. Rejected: float atomics.
+// Indices are checked where they are read: an index that is out of range is clamped, so that nothing else is
+// touched, and noted in the error word. Sums at repeated indices are deterministic: a stable radix sort
+// brings the sources of one result together, threads add pieces of them in their order, and a fixed tree
+// adds the pieces. Rejected: float atomics.
 // ------------------------------------------------------------------------------
 
 __device__ inline int64_t checked(int64_t i, int64_t size, int64_t position, unsigned long long *error) {
@@ -4499,8 +4500,8 @@ __device__ inline int64_t checked(int64_t i, int64_t size, int64_t position, uns
     return i < 0 ? 0 : size - 1;
 }
 
-// y[.. i ..] = x[.. index[.. i ..] ..]; x is walked with stride 0 along dim, whose own stride and size stand
-// apart.
+// y[.. i ..] = x[.. index[.. i ..] ..]; x is walked with stride 0 along dim; that dim's stride and size are
+// separate parameters.
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
 gather_any(walk_t w, T *y, const void *index, int dtype, const T *x, int64_t stride, int64_t size,
            unsigned long long *error) {
@@ -4524,7 +4525,8 @@ select_rows(T *y, const void *index, int dtype, const T *x, int64_t n, int64_t w
     }
 }
 
-// Flat places that up to three broadcast indices name; index k runs over size[k], negative ones from its end.
+// The flat positions that up to three broadcast indices name; index k is below size[k], negative ones count
+// from the end.
 struct sizes_t { int64_t n[POINTWISE_OPERANDS]; };
 
 __global__ void __launch_bounds__(THREADS, 4)
@@ -4540,8 +4542,8 @@ flat_places(walk_t w, int64_t *y, any_set_t s, sizes_t size, unsigned long long 
     }
 }
 
-// Where element i of a scatter goes in y, as if y were contiguous; the order of the sources. index NULL:
-// where the walk says. One that is `padding` goes to `places`, behind all.
+// The position in y of element i of a scatter, as if y were contiguous, and the order of the sources. index
+// NULL: the position is that of the walk. An index that is `padding` goes to `places`, after all others.
 __global__ void __launch_bounds__(THREADS, 4)
 scatter_keys(uint64_t *key, int *order, walk_t w, const void *index, int dtype, int64_t stride, int64_t size,
              int64_t padding, int64_t places, unsigned long long *error) {
@@ -4557,7 +4559,7 @@ scatter_keys(uint64_t *key, int *order, walk_t w, const void *index, int dtype, 
     }
 }
 
-// Stable radix sort of (key, order), eight bits a pass; a block takes TILE neighbours, a thread EACH.
+// Stable radix sort of (key, order), eight bits per pass; a block takes TILE neighbours, a thread EACH.
 enum { RADIX_BITS = 8, RADIX = 1 << RADIX_BITS, EACH = 8, TILE = THREADS * EACH, PASSES = 64 / RADIX_BITS };
 
 static_assert((int)RADIX == (int)THREADS, "a thread a digit");
@@ -4589,7 +4591,7 @@ __global__ void __launch_bounds__(THREADS, 4) sum_counts(int *total, int n) {   
     block_scan(total, n, part);
 }
 
-// How many keys have each digit, for all passes at once: bins[pass][digit].
+// Counts how many keys have each digit, for all passes at once: bins[pass][digit].
 __global__ void __launch_bounds__(THREADS, 4)
     radix_bins(int *bins, const uint64_t *key, int64_t n, int first, int passes) {
     TCU_SHARED(int, count, [PASSES][RADIX]);
@@ -4607,15 +4609,16 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// From the counts of a pass where each digit begins; a block a pass.
+// Computes from the counts of a pass where each digit begins; one block per pass.
 __global__ void __launch_bounds__(THREADS, 4) radix_starts(int *bins) {
     TCU_SHARED(int, part, [THREADS]);
     block_scan(bins + blockIdx.x * RADIX, RADIX, part);
 }
 
-// A tile's word for a digit: how many keys of its own have it (stamp 2 pass + 1), later how many of this
-// tile and all before it have (2 pass + 2). An older stamp says that the word is not written yet. -> the
-// sum before `tile`. It waits for tiles that hold lower tickets, so they run already.
+// A tile's word for a digit: how many of its own keys have it (stamp 2 pass + 1), later how many of the keys
+// of this tile and of all tiles before it have it (2 pass + 2). An older stamp means that the word is not
+// written yet. -> the sum before `tile`. It waits for tiles with lower tickets, which are therefore running
+// already.
 enum { STAMP_BITS = 40 };
 __device__ inline uint64_t stamped(int pass, bool all, int64_t count) {
     return (uint64_t)(2 * pass + 1 + all) << STAMP_BITS | (uint64_t)count;
@@ -4637,9 +4640,9 @@ __device__ inline int64_t digits_before(unsigned long long *state, int tile, int
     return sum;
 }
 
-// One digit of all keys, in one launch (decoupled look-back). A warp takes 32 EACH neighbours, 32 at a
-// time, so that its lanes' keys lie side by side; keys leave by way of shared memory, so that those of a
-// digit do too.
+// Sorts all keys by one digit, in one launch (decoupled look-back). A warp takes 32 EACH neighbours, 32 at a
+// time, so that its lanes' keys are contiguous. Keys are written through shared memory, so that keys with
+// the same digit are contiguous too.
 __global__ void __launch_bounds__(THREADS, 4)
     radix_pass(uint64_t *to_key, int *to, const uint64_t *key, const int *order, const int *bins,
                unsigned long long *state, unsigned *ticket, int64_t n, int first, int pass) {
@@ -4672,7 +4675,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 
     __syncthreads();
-    int all = 0;                                // of digit t: what each warp has before it, and all of them
+    int all = 0;                                // for digit t: the keys before each warp's, and all keys
     for (int k = 0; k < WARPS; k++) {
         int had = count[k][t];
         count[k][t] = all;
@@ -4706,10 +4709,10 @@ inline int log2_up(int64_t n) {                             // bits that 0 .. n 
     return bits;
 }
 
-// Scratch of a sort of n elements. What is sorted lies in key and order.
+// Scratch of a sort of n elements. The keys and the order to be sorted are in key and order.
 struct sortable_t {
     uint64_t *key, *key2;
-    unsigned long long *state;                  // from here on zero before a sort
+    unsigned long long *state;                  // this and what follows must be zero before a sort
     int *bins;
     unsigned *ticket;
     int *order, *order2;
@@ -4733,7 +4736,7 @@ struct sortable_t {
 
 inline uint64_t sort_scratch(int64_t n) { return (uint64_t)n * 24 + sortable_t::zeros(n) + 64; }
 
-// By bits first .. end - 1 of the keys; n < 2^31.
+// Sorts by bits first .. end - 1 of the keys; n < 2^31.
 inline int radix_sort(const place_t &at, sortable_t &b, int64_t n, int first, int end) {
     const int passes = (end - first + RADIX_BITS - 1) / RADIX_BITS;
     const unsigned tiles = (unsigned)sortable_t::tiles(n);
@@ -4754,15 +4757,15 @@ inline int radix_sort(const place_t &at, sortable_t &b, int64_t n, int first, in
     return code;
 }
 
-enum { PIECE = 64 };                             // sources of a place that one thread adds
+enum { PIECE = 64 };                             // sources of one result that one thread adds
 
 // Scratch of add_at for n sources of `width` elements.
 inline uint64_t add_scratch(int64_t n, int64_t width) {
     return sort_scratch(n) + 16 + (uint64_t)(2 * ((n + PIECE - 1) / PIECE) * width) * 8;
 }
 
-// y[key] joined with its sources x[source], in their order, or = the last of them; rows of `width` elements.
-// Keys from `places` on go nowhere.
+// y[key] is joined with its sources x[source], in their order, or set to the last of them; rows of `width`
+// elements. Keys from `places` on are ignored.
 enum put_t { PUT_PROD, PUT_MAX, PUT_MIN, PUT_ADD, PUT_SET };        // the first three: SCATTER_REDUCE's i[1]
 
 template <class C> __device__ inline C put_join(int how, C sum, C v) {
@@ -4775,8 +4778,8 @@ template <class C> __device__ inline C put_join(int how, C sum, C v) {
     }
 }
 
-// Where the sources of key[p] begin, if at most PIECE before p; and whether these, from `first` on, are
-// more than PIECE.
+// Where the sources of key[p] begin, if that is at most PIECE before p; and whether there are more than
+// PIECE of them, counted from `first`.
 __device__ inline int64_t first_of(const uint64_t *key, int64_t p) {
     int64_t low = p > PIECE ? p - PIECE : 0, high = p;
     while (low < high) {
@@ -4790,9 +4793,9 @@ __device__ inline bool are_many(const uint64_t *key, int64_t n, int64_t first) {
     return first + PIECE < n && key[first + PIECE] == key[first];
 }
 
-// A thread has a place with at most PIECE sources, and adds them in their order, as the CPU does. Where
-// there are more, the sorted sources are cut every PIECE: a thread leaves in `tail` what is in the piece
-// where they begin, others in `head` what is in each piece after it.
+// A thread takes one result with at most PIECE sources, and adds them in their order, as the CPU does. If a
+// result has more, the sorted sources are divided every PIECE: one thread puts into `tail` the sum of the
+// piece where they begin, others put into `head` the sum of each later piece.
 template <class T, class C>
 __global__ void __launch_bounds__(THREADS, 4)
     add_pieces(void *y, int dtype, const uint64_t *key, const int *order, const void *x, int64_t n,
@@ -4821,7 +4824,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// Pieces from `piece` on that go on with its last place.
+// How many pieces from `piece` on continue with its last result.
 __device__ inline int64_t pieces_after(const uint64_t *key, int64_t n, int64_t piece, uint64_t place) {
     int64_t low = piece + 1, high = (n + PIECE - 1) / PIECE; // the first piece that begins with another place
     while (low < high) {
@@ -4831,8 +4834,8 @@ __device__ inline int64_t pieces_after(const uint64_t *key, int64_t n, int64_t p
     return low - piece - 1;
 }
 
-// The parts of places that go on over pieces, in a fixed tree; a block (lanes by threadIdx.y) a piece and
-// 8 columns.
+// Joins the parts of results that extend over several pieces, in a fixed tree; a block (lanes by
+// threadIdx.y) takes one piece and 8 columns.
 template <class T, class C>
 __global__ void __launch_bounds__(THREADS, 4)
     add_parts(void *y, int dtype, const uint64_t *key, int64_t n, int64_t width, int64_t places, int how,
@@ -4851,7 +4854,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         if (!are_many(key, n, first)) { continue; }
         const int64_t more = pieces_after(key, n, piece, key[last]);
         C sum = C(0);
-        if (how == PUT_SET && c < width) {      // the last part is what is wanted
+        if (how == PUT_SET && c < width) {      // the last part is the result
             sum = head[(piece + more) * width + c];
         } else if (c < width && lane < more) {
             sum = head[(piece + 1 + lane) * width + c];
@@ -4876,7 +4879,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// y has the shape of index; x that of y but for dim.
+// y has the shape of index; x has the shape of y except for dim.
 inline int gather(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, int dim,
                   const tensor_arg_t &index) {
     shaped_t still(x);
@@ -4910,8 +4913,8 @@ inline int index_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg
     });
 }
 
-// y (contiguous, rows of width) joined with x's n rows at the places that `w` gives; index: walked by it, or
-// NULL. places: rows of y.
+// y (contiguous, rows of width) is joined with x's n rows at the positions that `w` gives; index: walked by
+// it, or NULL. places: rows of y.
 inline int add_at(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, const walk_t &w,
                   const tensor_arg_t *index, int64_t stride, int64_t size, int64_t width, int64_t places,
                   void *scratch, int how, int64_t padding = NO_PADDING) {
@@ -4957,8 +4960,8 @@ inline int scatter_add(const place_t &at, const tensor_arg_t &y, int dim, const 
                   how);
 }
 
-// y[index[i]] joined with x[i] for rows of width, but where the index is `padding`: index_add, and the
-// gradient of embedding.
+// y[index[i]] is joined with x[i], for rows of width, except where the index is `padding`: index_add, and
+// the gradient of embedding.
 inline int add_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &index,
                     const tensor_arg_t &x, int64_t n, int64_t width, int64_t rows, void *scratch,
                     int how = PUT_ADD, int64_t padding = NO_PADDING) {
@@ -4973,10 +4976,10 @@ inline int add_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg_t
 // ------------------------------------------------------------------------------
 // >>order                                          MARK: sorting, selection, search
 //
-// Rows of x become an order: for each row the places of its elements, sorted by keys in tensor.h's order and
-// stably. Rows that fit a block are sorted in shared memory, with the place as the last digit of the key;
-// longer ones all at once, by the keys and then by their rows. What selects (topk, kthvalue, mode) reads the
-// order. Rejected: a selection digit by digit (a second mechanism, for the few calls with long rows).
+// For each row of x, an order: the positions of its elements, sorted stably by keys in tensor.h's order.
+// Rows that fit a block are sorted in shared memory, with the position as the last digit of the key; longer
+// rows are sorted all at once, by the keys and then by their rows. topk, kthvalue and mode read this order.
+// Rejected: a selection digit by digit (a second mechanism, for the few calls with long rows).
 // ------------------------------------------------------------------------------
 
 enum { ROW_SORT = 2048 };
@@ -5028,7 +5031,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// The first m places of each row as keys, to sort them by place.
+// The first m positions of each row as keys, to sort them by position.
 __global__ void __launch_bounds__(THREADS, 4)
     head_keys(uint64_t *key, int *to, const int *order, int64_t rows, int64_t columns, int64_t m) {
     for (int64_t i = thread_index(); i < rows * m; i += thread_count()) {
@@ -5037,7 +5040,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// y[rows, m] = places within the row, of an order whose rows have `columns`.
+// y[rows, m] = positions within the row, of an order whose rows have `columns`.
 __global__ void __launch_bounds__(THREADS, 4)
     order_places(int64_t *y, const int *order, int64_t rows, int64_t columns, int64_t m, int64_t x_columns) {
     for (int64_t i = thread_index(); i < rows * m; i += thread_count()) {
@@ -5046,8 +5049,8 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// The place of the k-th smallest of each row; k = 0: of the median, the first NaN if there is one; -1: of the
-// median of what is not NaN, the first NaN if all are.
+// The position of the k-th smallest of each row; k = 0: of the median, or the first NaN if there is one; -1:
+// of the median of the elements that are not NaN, or the first NaN if all are.
 __global__ void __launch_bounds__(THREADS, 4)
     order_rank(int64_t *y, order_t o, const int *order, int64_t rows, int64_t columns, int64_t k) {
     const uint64_t nan = o.bits < 64 ? (1ull << o.bits) - 1 : ~0ull;
@@ -5068,7 +5071,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// The last place of the value that is there most often, the smallest such; a row a block.
+// The last position of the most frequent value, the smallest of such values; one row per block.
 __global__ void __launch_bounds__(THREADS, 4)
     order_mode(int64_t *y, order_t o, const int *order, int64_t rows, int64_t columns) {
     typedef best_op<int64_t, true> longest;
@@ -5092,7 +5095,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// order[row][i] = place in x of the row's i-th, in b.order. Scratch: sort_scratch(rows columns).
+// order[row][i] = position in x of the row's i-th element, in b.order. Scratch: sort_scratch(rows columns).
 inline int sorted_rows(const place_t &at, const order_t &o, sortable_t &b, int64_t rows, int64_t columns) {
     int64_t n = rows * columns;
     if (columns <= at.limits.sort_row) {
@@ -5115,8 +5118,8 @@ inline int sorted_rows(const place_t &at, const order_t &o, sortable_t &b, int64
 
 enum pick_id { PICK_SORT, PICK_TOP, PICK_RANK, PICK_MODE };
 
-// y[rows, m] = places. falling: from the largest, NaN first. PICK_TOP: the first m, by place unless sorted.
-// k: PICK_RANK's. Scratch: sort_scratch of x's elements, twice for PICK_TOP.
+// y[rows, m] = positions. falling: from the largest, NaN first. PICK_TOP: the first m, ordered by position
+// unless sorted. k: for PICK_RANK. Scratch: sort_scratch of x's elements, twice for PICK_TOP.
 inline int pick(const place_t &at, int what, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
                 int64_t columns, int64_t m, bool falling, bool sorted, int64_t k, void *scratch) {
     order_t o = order_of(x, falling, falling);
@@ -5147,7 +5150,8 @@ inline int pick(const place_t &at, int what, const tensor_arg_t &y, const tensor
     return launch(at, grid, order_places, to, order, rows, wide, m, columns);
 }
 
-// Where values belong in sorted rows of `columns`; per_row values share a row, all the only one if it is 0.
+// The positions of values in sorted rows of `columns`; per_row values share a row; if it is 0, all share the
+// only row.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 search_rows(int64_t *y, const void *sorted, const void *values, int dtype, int64_t n, int64_t columns,
             int64_t per_row, bool right) {
@@ -5173,7 +5177,7 @@ inline int search(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &
                   right);
 }
 
-// Places of the true bytes: each tile counts its own, the counts are summed, each tile writes. apart: as
+// Positions of the true bytes: each tile counts its own, the counts are summed, each tile writes. apart: as
 // indices of each dim.
 struct mask_t { const uint8_t *x; int64_t n, dims[TENSOR_MAX_DIMS]; int ndim, apart; };
 
@@ -5215,7 +5219,7 @@ __global__ void __launch_bounds__(THREADS, 4) true_places(int64_t *y, const int 
 
 inline uint64_t nonzero_scratch(int64_t n) { return (uint64_t)((n + TILE - 1) / TILE) * sizeof(int); }
 
-// y has room for all: tensor.h has counted them.
+// y has room for all of them: tensor.h has counted them.
 inline int nonzero(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, bool apart,
                    void *scratch) {
     mask_t m = {(const uint8_t *)x.data, x.numel, {}, x.ndim, apart};
@@ -5229,8 +5233,8 @@ inline int nonzero(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
     return code ? code : launch(at, {blocks, THREADS}, true_places, (int64_t *)y.data, (const int *)total, m);
 }
 
-// n places drawn from each row of weights by the inverse of its running sum, a row a block; a weight that is
-// no finite number >= 0, or a row without one above 0, is an error.
+// Draws n positions from each row of weights by the inverse of its running sum, one row per block. A weight
+// that is not a finite number >= 0, or a row without a weight above 0, is an error.
 __global__ void __launch_bounds__(THREADS, 4)
     draw_rows(int64_t *y, const double *x, int64_t rows, int64_t columns, int64_t n, rng_t from,
               unsigned long long *error) {
@@ -5260,7 +5264,7 @@ __global__ void __launch_bounds__(THREADS, 4)
             double v = unit_of(w[pair + 1], w[pair]) * total, at = 0;
             int k = 0;
             while (k < THREADS - 1 && !(v < at + part[k])) { at += part[k++]; }
-            while (k && !(part[k] > 0)) { at -= part[--k]; }        // v met the end of the sum
+            while (k && !(part[k] > 0)) { at -= part[--k]; }        // v was at the end of the sum
             for (int64_t i = k * each; i < (k + 1) * each && i < columns; i++) {
                 if (!(row[i] > 0)) { continue; }
                 at += row[i];
@@ -5273,9 +5277,10 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// A random order as tensor.h's, whose step i, from the last down, swaps places i and k_i <= i. What ends at
-// i is what lay at k_i: what an earlier step brought there, from a place that one before that had filled,
-// and so on. The steps sorted by k tell which was last; the way back takes some log n of them.
+// A random order equal to tensor.h's, in which step i, from the last down, swaps the elements at i and k_i
+// <= i. The element that ends at i is the one that was at k_i, which an earlier step brought there from a
+// position that a step before that one had filled, and so on. The steps sorted by k tell which step was the
+// last; the way back takes about log n of them.
 __global__ void __launch_bounds__(THREADS, 4)
     draw_swaps(uint64_t *key, int *order, int *filled, int64_t n, rng_t r) {
     tensor_generator_t g = r.now();
@@ -5289,7 +5294,8 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// filled[k] = the last step before k that swapped place k with its own, -1 = none. Sorted by k, then by step.
+// filled[k] = the last step before step k that swapped position k with its own, -1 = none. Sorted by k, then
+// by step.
 __global__ void __launch_bounds__(THREADS, 4)
     last_swaps(int *filled, const uint64_t *key, const int *order, int64_t n) {
     int64_t step = thread_count();
@@ -5329,11 +5335,12 @@ inline int random_order(const place_t &at, int64_t *y, int64_t n, rng_t g, void 
 // ------------------------------------------------------------------------------
 // >>linalg                                         MARK: decompositions, solvers
 //
-// A block takes a matrix, one of many small ones (up to some 512 rows; a single large one would want
-// cuSOLVER): in double, as tensor.h computes, in shared memory where it fits there, else in scratch. Columns
-// lie side by side and a warp takes a column at a time, so that LU, Cholesky and QR need one barrier a step
-// and substitution none. Eigenvalues and singular values by cyclic Jacobi (Golub & Van Loan 8.5, 8.6), whose
-// rotations of a round are independent. Rejected: tensor.h's QR steps (one rotation waits for the last).
+// A block takes a matrix, one of many small ones (up to about 512 rows; a single large one would need
+// cuSOLVER): in double, as tensor.h computes, in shared memory if it fits there, else in scratch. Columns
+// are contiguous and a warp takes a column at a time, so that LU, Cholesky and QR need one barrier per step
+// and substitution needs none. Eigenvalues and singular values are computed by cyclic Jacobi (Golub & Van
+// Loan 8.5, 8.6), in which the rotations of a round are independent. Rejected: tensor.h's QR steps (each
+// rotation waits for the one before).
 // ------------------------------------------------------------------------------
 
 enum { WARP = 32, SWEEPS = 60, PIVOT_BITS = 20 };
@@ -5371,7 +5378,7 @@ template <class OP> __device__ inline double block_join(double v, double *part) 
     return v;
 }
 
-// f(row, column) for an m x n matrix; neighbours in a row by neighbours of a warp.
+// f(row, column) for each element of an m x n matrix; neighbours in a row go to neighbours of a warp.
 template <class F> __device__ inline void each_place(int m, int n, F f) {
     team_t w = team_now();
     for (int i = w.warp; i < m; i += w.warps) {
@@ -5403,13 +5410,13 @@ __device__ inline void store_matrix(const linalg_t &l, int which, int64_t item, 
     });
 }
 
-// The first matrix without a result, and its pivot (from 1; 0 = inf, NaN or no convergence).
+// Notes the first matrix without a result, and its pivot (from 1; 0 = inf, NaN or no convergence).
 __device__ inline void no_result(const linalg_t &l, int64_t item, int pivot) {
     fault(l.error, item << PIVOT_BITS | pivot);
 }
 
-// panel(j) finishes column j, after update(i, j) for all i < j; update(j, c) for all other columns c. A warp
-// that has updated the next panel finishes it at once.
+// panel(j) finishes column j, after update(i, j) for all i < j; update(j, c) is called for all other columns
+// c. A warp that has updated the next panel finishes it at once.
 template <class P, class U> __device__ inline void by_columns(int panels, int columns, P panel, U update) {
     team_t w = team_now();
     if (!w.warp && panels) { panel(0); }
@@ -5433,7 +5440,7 @@ __device__ inline void lu_columns(double *a, int ld, int m, int panels, int colu
         int p = j;
         for (int i = j + lane; i < m; i += WARP) {
             double v = fabs(x[i]);
-            if (i == j && v != v) { v = INFINITY; }             // stays the pivot
+            if (i == j && v != v) { v = INFINITY; }             // keep it as the pivot
             if (v > best) { best = v, p = i; }
         }
         for (int d = WARP / 2; d; d /= 2) {
@@ -5458,7 +5465,7 @@ __device__ inline void lu_columns(double *a, int ld, int m, int panels, int colu
     });
 }
 
-// y = a^-1 y for one triangle of a, by one warp.
+// y = a^-1 y for one triangle of a; called by one warp.
 __device__ inline void substitute(const double *a, int ld, int n, double *y, bool upper, bool unit) {
     const int lane = team_now().lane;
     for (int q = 0; q < n; q++) {
@@ -5472,7 +5479,7 @@ __device__ inline void substitute(const double *a, int ld, int n, double *y, boo
     }
 }
 
-// y = (I - tau v vT) y from row j on, v[j] = 1 whatever stands there; by one warp.
+// y = (I - tau v vT) y from row j on, with v[j] taken as 1 whatever is stored there; called by one warp.
 __device__ inline void reflect(const double *v, double tau, double *y, int j, int m) {
     const int lane = team_now().lane;
     if (tau == 0) { return; }
@@ -5485,7 +5492,7 @@ __device__ inline void reflect(const double *v, double tau, double *y, int j, in
     __syncwarp();
 }
 
-// Column j becomes (beta, v) as tensor.h's; -> tau. By one warp.
+// Column j becomes (beta, v) as in tensor.h; -> tau. Called by one warp.
 __device__ inline double householder(double *x, int j, int m) {
     const int lane = team_now().lane;
     double big = 0, sum = 0, a = x[j];
@@ -5500,7 +5507,7 @@ __device__ inline double householder(double *x, int j, int m) {
     return (beta - a) / beta;
 }
 
-// What f(item, places of x and b, workspace) does for each matrix.
+// Calls f(item, offsets of x and b, workspace) for each matrix.
 template <class F> __device__ inline void each_matrix(const linalg_t &l, double *shared, F f) {
     double *a = l.here ? shared : l.work + blockIdx.x * l.room;
     for (int64_t item = blockIdx.x; item < l.batch.n; item += gridDim.x) {
@@ -5573,7 +5580,7 @@ template <int ID> __global__ void __launch_bounds__(THREADS, 2) factor_matrices(
             store_matrix(l, 1, item, l.r, n,
                          [&](int i, int j) { return i > j ? 0 : a[(int64_t)j * ld + i]; });
         } else {
-            if constexpr (ID == TENSOR_OP_LINALG_SOLVE) {       // b's columns follow a's
+            if constexpr (ID == TENSOR_OP_LINALG_SOLVE) {       // b's columns follow those of a
                 lu_columns(a, ld, n, n, n + l.r, swaps);
                 for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) {
                     if (a[(int64_t)i * ld + i] == 0) { no_result(l, item, i + 1); }
@@ -5595,15 +5602,15 @@ __device__ inline void pair_of(int i, int round, int players, int *first, int *s
     *second = p < q ? q : p;
 }
 
-// The turn by which two columns (or rows) of squares p and q and product v become orthogonal: x' = c x - s y,
-// y' = s x + c y.
+// The rotation that makes two columns (or rows) with squares p and q and product v orthogonal: x' = c x - s
+// y, y' = s x + c y.
 __device__ inline void turn_of(double p, double q, double v, double *c, double *s) {
     double z = (q - p) / (2 * v), t = (z >= 0 ? 1 : -1) / (fabs(z) + hypot(1.0, z));
     *c = 1 / hypot(1.0, t);
     *s = t * *c;
 }
 
-// Brings the largest of the n elements to about 1. -> what they were multiplied with; NaN: one is no number
+// Scales the n elements so that the largest is about 1. -> the factor; NaN if an element is not finite
 __device__ inline double scale_matrix(double *a, int64_t n, double *part) {
     double big = 0, scale = 1;
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) { big = w_max(big, fabs(a[i])); }
@@ -5620,7 +5627,7 @@ __device__ inline double scale_matrix(double *a, int64_t n, double *part) {
     return scale;
 }
 
-// order[place] = whose place it is among n values, ascending or descending, stable.
+// order[k] = the index of the value that is k-th among n values, ascending or descending, stable.
 __device__ inline void rank_values(const double *d, int *order, int n, bool falling) {
     for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) {
         int place = 0;
@@ -5634,7 +5641,7 @@ __device__ inline void rank_values(const double *d, int *order, int n, bool fall
     __syncthreads();
 }
 
-// *turned is taken back; -> whether a sweep turned anything. All threads.
+// Resets *turned; -> whether the last sweep rotated anything. All threads must call it.
 __device__ inline bool turned_once(int *turned) {
     __syncthreads();
     bool again = *turned != 0;
@@ -5644,7 +5651,7 @@ __device__ inline bool turned_once(int *turned) {
     return again;
 }
 
-// Two-sided: a round's pairs have one turn each; then each pair of pairs has a 2 x 2 block to turn.
+// Two-sided: the pairs of a round have one rotation each; then each pair of pairs rotates a 2 x 2 block.
 __global__ void __launch_bounds__(THREADS, 2) eigen_matrices(linalg_t l) {
     TCU_DYNAMIC_SHARED(double, shared);
     TCU_SHARED(double, part, [THREADS / WARP]);
@@ -5656,7 +5663,7 @@ __global__ void __launch_bounds__(THREADS, 2) eigen_matrices(linalg_t l) {
         double *v = a + (int64_t)n * ld, *d = v + (int64_t)n * ld, *cs = d + n, sum = 0;
         int *order = (int *)(cs + players), sweep = 0;
         each_place(n, n, [&](int i, int j) {
-            bool given = l.upper ? i <= j : i >= j;             // one triangle counts
+            bool given = l.upper ? i <= j : i >= j;             // only one triangle is read
             a[(int64_t)i * ld + j] = given ? element(l, 0, from[0], i, j) : element(l, 0, from[0], j, i);
             v[(int64_t)i * ld + j] = i == j;
         });
@@ -5716,8 +5723,8 @@ __global__ void __launch_bounds__(THREADS, 2) eigen_matrices(linalg_t l) {
     });
 }
 
-// One-sided: u's k vectors, of the longer side, are turned until they are orthogonal; v has the turns. A
-// missing vector is the unit vector that those there cover least, made orthogonal to them twice.
+// One-sided: u's k vectors, of the longer side, are rotated until they are orthogonal; v has the rotations.
+// A missing vector is replaced by the unit vector that the others cover least, made orthogonal to them twice.
 __global__ void __launch_bounds__(THREADS, 2) singular_matrices(linalg_t l) {
     TCU_DYNAMIC_SHARED(double, shared);
     TCU_SHARED(double, part, [THREADS / WARP]);
@@ -5802,7 +5809,7 @@ __global__ void __launch_bounds__(THREADS, 2) singular_matrices(linalg_t l) {
         for (; have < l.r; have++) {
             double *x = u + (int64_t)order[have] * ld, least = INFINITY;
             int first = 0;
-            for (int j = 0; j < big; j++) {     // each thread by itself: the same in all
+            for (int j = 0; j < big; j++) {     // each thread computes it: the same in all
                 if (cover[j] < least) { least = cover[j], first = j; }
             }
             for (int j = (int)threadIdx.x; j < big; j += (int)blockDim.x) { x[j] = j == first; }
@@ -5840,7 +5847,8 @@ __global__ void __launch_bounds__(THREADS, 2) singular_matrices(linalg_t l) {
     });
 }
 
-// order[items, m] of the rows 0 .. m - 1 after n swaps: one after the other, each reads what the last wrote.
+// order[items, m] of the rows 0 .. m - 1 after n swaps, one after the other: each reads what the last one
+// wrote.
 __global__ void __launch_bounds__(THREADS, 4)
     swap_rows(int64_t *y, const int32_t *swaps, int64_t items, int64_t m, int64_t n,
               unsigned long long *error) {
@@ -5860,9 +5868,10 @@ __global__ void __launch_bounds__(THREADS, 4)
 // ------------------------------------------------------------------------------
 // >>matmul                                         MARK: matrix product
 //
-// cuBLASLt's where it is there; else tiles in shared memory, 4 x 4 results a thread: for dtypes that cuBLASLt
-// does not take, for strides it cannot express, and as the twin its results are tested against. f32 sums for
-// f16 and bf16. Rejected: tensor cores here (cuBLASLt has them).
+// cuBLASLt if it is available; otherwise tiles in shared memory, 4 x 4 results per thread. The tiles are
+// also used for dtypes that cuBLASLt does not take, for strides it cannot express, and as the reference that
+// its results are tested against. f32 sums for f16 and bf16. Rejected: tensor cores here (cuBLASLt uses
+// them).
 // ------------------------------------------------------------------------------
 
 struct matmul_t {                               // y[m,n] = alpha x[m,k] w[k,n] + bias[n] (+ y), `batch` times
@@ -5874,7 +5883,7 @@ struct matmul_t {                               // y[m,n] = alpha x[m,k] w[k,n] 
     double alpha;
     bool add;
     int activation = 0;                         // cuBLASLt's epilogue for it; 0 = none
-    void *before = nullptr;                     // what it is of, as y; may be NULL
+    void *before = nullptr;                     // its argument, laid out as y; may be NULL
 };
 
 enum { MM = 64, KK = 16, RELU_EPILOGUE = 2, GELU_EPILOGUE = 32 };
@@ -5887,7 +5896,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul
     for (int64_t z = blockIdx.z; z < q.batch; z += gridDim.z) {
         C acc[4][4] = {};
         for (int64_t k0 = 0; k0 < q.k; k0 += KK) {
-            for (int i = t; i < MM * KK; i += THREADS) {    // lanes along what lies side by side
+            for (int i = t; i < MM * KK; i += THREADS) {    // lanes along contiguous elements
                 int64_t r = q.xc == 1 ? i / KK : i % MM;
                 int64_t k = q.xc == 1 ? i % KK : i / MM;
                 a[k][r] = row + r < q.m && k0 + k < q.k
@@ -5938,7 +5947,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul
 }
 
 #if defined(TCU_HAVE_CUBLASLT) || defined(TCU_HAVE_CUDNN)
-// Up to 256, what cuBLASLt takes for granted unless told.
+// The alignment of an address, up to 256, which cuBLASLt assumes unless told otherwise.
 static uint32_t alignment_of(const void *p) {
     uintptr_t low = (uintptr_t)p & (~(uintptr_t)p + 1);
     return low && low < 256 ? (uint32_t)low : 256;
@@ -5948,7 +5957,8 @@ static uint32_t alignment_of(const void *p) {
 static_assert((int)RELU_EPILOGUE == CUBLASLT_EPILOGUE_RELU && (int)GELU_EPILOGUE == CUBLASLT_EPILOGUE_GELU,
               "the epilogues of matmul_t");
 
-// An operand of cuBLASLt's, whose matrices lie column by column: rows x columns with these steps, or turned.
+// An operand for cuBLASLt, whose matrices are stored column by column: rows x columns with these strides, or
+// transposed.
 struct side_t {
     int64_t ld;
     bool turned, fits;
@@ -5961,8 +5971,8 @@ struct side_t {
     }
 };
 
-// With libraries.lock: the algorithm of a product so described, by cuBLASLt's heuristic; -1 bytes of
-// workspace where it has none.
+// Call with libraries.lock held: the algorithm of the described product, by cuBLASLt's heuristic; -1 bytes
+// of workspace if it has none.
 static cublasStatus_t plan_product(const place_t &at, const matmul_t &q, cublasLtMatmulDesc_t product,
                                    cublasLtMatrixLayoutOpaque_t *layout, product_plan_t *plan) {
     cublasLtMatmulPreferenceOpaque_t wish;
@@ -5993,7 +6003,8 @@ static cublasStatus_t plan_product(const place_t &at, const matmul_t &q, cublasL
     return e;
 }
 
-// y = x w is its D[n,m] = A[n,k] B[k,m] with A = w and B = x, and nothing is turned. -> whether it was done
+// y = x w is its D[n,m] = A[n,k] B[k,m] with A = w and B = x, so nothing is transposed. -> whether it was
+// done
 static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     bool f64 = q.dtype == TENSOR_F64;
     if (q.activation && (f64 || (q.before && (q.n % 8 || alignment_of(q.before) < 16)))) { return false; }
@@ -6069,7 +6080,7 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     auto *slot = libraries.products.of(key, at.limits.plan_sets, nullptr, &found);
     if (!found) {
         e = plan_product(at, q, &product, layout, &slot->plan);
-        if (e && e != CUBLAS_STATUS_NOT_SUPPORTED) { slot->used = 0; }       // it may do better next time
+        if (e && e != CUBLAS_STATUS_NOT_SUPPORTED) { slot->used = 0; }       // it may succeed next time
         if (!blas_said("no algorithm", e)) { return false; }
     }
 
@@ -6128,8 +6139,9 @@ inline int matmul(const place_t &at, const matmul_t &q) {
     return launch(at, {grid, THREADS}, kernel, q);
 }
 
-// y = a b (+ bias of columns) (+ y) for matrices in the last two dims, batches broadcast; strides of any
-// kind. With an activation, for one matrix: UNSUPPORTED, nothing done, if it takes more than one call.
+// y = a b (+ bias of columns) (+ y) for matrices in the last two dims, with broadcast batches and strides of
+// any kind. With an activation, for one matrix: UNSUPPORTED, and nothing is done, if it would take more than
+// one call.
 inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &a, const tensor_arg_t &b,
                    const void *bias = nullptr, bool add = false, int activation = 0, void *before = nullptr) {
     matmul_t q;
@@ -6157,7 +6169,7 @@ inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
     q.yb = w.ndim ? w.strides[0][last] : 0;
     q.xb = w.ndim ? w.strides[1][last] : 0;
     q.wb = w.ndim ? w.strides[2][last] : 0;
-    for (int64_t i = 0; q.batch && i < w.n / q.batch; i++) {    // one launch for what one stride names
+    for (int64_t i = 0; q.batch && i < w.n / q.batch; i++) {    // one launch for all that one stride covers
         int64_t rest = i, place[3] = {0, 0, 0}, size = size_of(q.dtype);
         for (int d = last - 1; d >= 0; d--) {
             for (int k = 0; k < 3; k++) { place[k] += rest % w.dims[d] * w.strides[k][d]; }
@@ -6175,9 +6187,9 @@ inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
 // ------------------------------------------------------------------------------
 // >>windows                                        MARK: convolution, pools, norms of planes
 //
-// Convolutions are cuDNN's where it is there. Else plain kernels, a thread a result (a block a weight's
-// gradient, or a plane's statistics), sums in a fixed order, so that no network leaves the device. Rejected:
-// implicit GEMM here (cuDNN has it).
+// cuDNN does convolutions if it is available. Otherwise plain kernels do, with one thread per result (one
+// block per element of a weight's gradient, or per plane's statistics) and sums in a fixed order, so that no
+// network has to leave the device. Rejected: implicit GEMM here (cuDNN has it).
 // ------------------------------------------------------------------------------
 
 struct window_t {                               // nn__window_t's numbers, for the device
@@ -6232,7 +6244,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_f
     }
 }
 
-// The window of which place i of dim d is tap k, -1 if there is none.
+// The window along dim d in which position i is tap k, -1 if there is none.
 __device__ inline int64_t window_of(const window_t &g, int d, int64_t i, int64_t k) {
     int64_t o = i + g.pad[d] - k * g.dilation[d];
     if (o < 0 || o % g.stride[d]) { return -1; }
@@ -6270,7 +6282,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_i
     }
 }
 
-// A block a weight: a = gradient, b = x.
+// One block per element of the weight: a = gradient, b = x.
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_weight(conv_t v) {
     TCU_SHARED(C, s, [THREADS]);
     const window_t &g = v.g;
@@ -6301,7 +6313,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_w
 #ifdef TCU_HAVE_CUDNN
 enum conv_kind_t { CONV_FORWARD, CONV_INPUT, CONV_WEIGHT };
 
-// y[i] += bias[channel of i], a place of a plane after the other.
+// y[i] += bias[channel of i]: the elements of a plane one after the other.
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 4)
 add_to_channels(T *y, const T *bias, int64_t n, int64_t channels, int64_t plane) {
     for (int64_t i = thread_index(); i < n; i += thread_count()) {
@@ -6309,10 +6321,11 @@ add_to_channels(T *y, const T *bias, int64_t n, int64_t channels, int64_t plane)
     }
 }
 
-// Descriptors of a graph while it is made. The first failure stays; what is not taken out goes with it.
+// Descriptors of a graph while it is being made. The first failure is kept; descriptors not taken out are
+// freed with it.
 struct dnn_graph_t {
     enum { MOST = 192 };                        // twice what attention takes
-    enum { GIVEN, INNER, VALUE };               // a tensor of the caller's, of the graph's alone, a number
+    enum { GIVEN, INNER, VALUE };               // a tensor of the caller, one inside the graph, a number
     cudnnBackendDescriptor_t all[MOST];
     int count = 0;
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
@@ -6408,7 +6421,8 @@ static bool engine_pleases(dnn_graph_t &g, cudnnBackendDescriptor_t config, bool
     return pleases;
 }
 
-// The first engine of cuDNN's choice that pleases, fits the workspace and can be made -> whether there is one
+// Finds the first engine in cuDNN's order that passes engine_pleases, fits the workspace and can be made ->
+// whether there is one
 static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, int device, bool exact,
                     int64_t most, dnn_plan_t *out) {
     enum { CHOICES = 16 };
@@ -6468,7 +6482,7 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
 // A tensor of a convolution with 2 or 3 dims of space: a row of pixels is an image of height 1.
 struct image_t {
     int64_t n, dims[5], strides[5];
-    // last: channels are innermost, also where sizes of 1 leave that open
+    // last: channels are innermost, also if sizes of 1 leave that undecided
     explicit image_t(const tensor_arg_t &a, bool last = false) : n(a.ndim < 4 ? 4 : a.ndim) {
         for (int d = 0; d < n; d++) {
             int from = d < 2 || a.ndim > 3 ? d : d - 1;
@@ -6487,7 +6501,7 @@ struct image_t {
     }
 };
 
-// -> a status of category NOT_SUPPORTED says that cuDNN will never have a plan for it
+// -> a status of category NOT_SUPPORTED means that cuDNN will never have a plan for it
 static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataType_t type, const image_t *t,
                                const int64_t (*space)[3], const int64_t *alignment, bool bias, bool exact,
                                dnn_plan_t *out) {
@@ -6596,8 +6610,8 @@ static cudnnStatus_t dnn_execute(const place_t &at, const dnn_plan_t &plan, int 
     return e;
 }
 
-// With libraries.lock: a convolution's plan, of both an algorithm and the sum with bias or of the first
-// alone.
+// Call with libraries.lock held: a convolution's plan, for the sum with bias as well or for the convolution
+// only.
 static dnn_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, const image_t *t,
                                  const int64_t (*space)[3], const int64_t *alignment, bool bias) {
     bool found = false,
@@ -6614,7 +6628,7 @@ static dnn_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, 
         }
     }
 
-    for (int k = 0; k < 4; k++) {               // the pads behind follow from the rest
+    for (int k = 0; k < 4; k++) {               // the pads after follow from the rest
         for (int d = 0; d < 3 && k != 1; d++) { *to++ = space[k][d]; }
     }
 
@@ -6640,7 +6654,7 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
         !b.numel) {
         return false;
     }
-    // As the kernels have it: the gradient and x for a weight, whose graph wants x first.
+    // In the order of the kernels: gradient and x for a weight; the library's graph takes x first.
     const tensor_arg_t &first = kind == CONV_WEIGHT ? b : a;
     const tensor_arg_t &second = kind == CONV_WEIGHT ? a : b;
     const bool last = !a.contiguous || !b.contiguous || !y.contiguous;
@@ -6658,7 +6672,7 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
         int64_t slack = g.in[d] + 2 * g.pad[d] - span;
         bool even = slack >= 0 && slack / g.stride[d] + 1 == g.out[d];
         space[0][k] = g.pad[d];
-        space[1][k] = even ? g.pad[d] : most<int64_t>(more, 0);     // equal ones suit more engines
+        space[1][k] = even ? g.pad[d] : most<int64_t>(more, 0);     // more engines accept equal pads
         space[2][k] = g.stride[d];
         space[3][k] = g.dilation[d];
     }
@@ -6691,9 +6705,9 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
 }
 #endif
 
-// A pool's window in numbers of type I: 32 bits wherever all elements can be counted in them, as divisions of
-// 64 bits would cost more than the memory. inner: elements that lie between two of a row, the channels where
-// they lie innermost.
+// A pool's window in numbers of type I: 32 bits if all elements can be counted in them, because divisions of
+// 64 bits would cost more than the memory accesses. inner: the elements between two neighbours of a row,
+// which are the channels if they are innermost.
 template <class I> struct pool_t {
     I in[3], out[3], kernel[3], stride[3], pad[3], dilation[3], inner, divisor;
     int mode;
@@ -6709,14 +6723,14 @@ template <class I> struct pool_t {
         }
     }
 
-    // What a mean over a window divides by, `count` elements of which are inside.
+    // The divisor of a mean over a window that has `count` elements inside.
     __device__ I share(I count) const {
         if (divisor) { return divisor; }
         return count > 0 ? count : I(1);
     }
 };
 
-// Window o along dim d, as nn__window_at: places from .. to - 1 in steps of dilation -> how many a mean
+// Window o along dim d, as nn__window_at: positions from .. to - 1 in steps of dilation -> how many a mean
 // counts
 template <class I> __device__ inline I pool_window(const pool_t<I> &g, int d, I o, I *from, I *to) {
     I end = g.in[d] + g.pad[d], all;
@@ -6735,7 +6749,7 @@ template <class I> __device__ inline I pool_window(const pool_t<I> &g, int d, I 
     return g.mode == NN__COUNT_PAD ? all : *to - *from;
 }
 
-// Element i of [planes][sizes][inner] -> its plane; its place in it; which of inner it is.
+// Element i of [planes][sizes][inner] -> its plane; its position in the plane; its index in inner.
 template <class I> __device__ inline I pool_place(const I *sizes, I inner, I i, I *at, I *between) {
     *between = i % inner;
     i /= inner;
@@ -6746,7 +6760,7 @@ template <class I> __device__ inline I pool_place(const I *sizes, I inner, I i, 
     return i;
 }
 
-// Windows along dim d that may hold place `at`.
+// The windows along dim d that may contain position `at`.
 template <class I> __device__ inline void pool_holders(const pool_t<I> &g, int d, I at, I *low, I *high) {
     if (g.mode == NN__ADAPTIVE) {
         *low = (I)((int64_t)at * g.out[d] / g.in[d] - 1);
@@ -6787,8 +6801,8 @@ pool_forward(pool_t<I> g, C *y, int32_t *place, const C *x, int64_t n) {
     }
 }
 
-// dx of a mean, or (place) of the largest: an element asks the windows that may hold it, in their order.
-// Rejected for the largest: sorting all gradients by their places.
+// dx of a mean, or (with place) of the maximum: an element reads the windows that may contain it, in their
+// order. Rejected for the maximum: sorting all gradients by their positions.
 template <class C, class I> __global__ void __launch_bounds__(THREADS, 2)
 pool_backward(pool_t<I> g, C *dx, const int32_t *place, const C *dy, int64_t n) {
     int64_t step = thread_count(), pixels = (int64_t)g.out[0] * g.out[1] * g.out[2];
@@ -6822,10 +6836,10 @@ pool_backward(pool_t<I> g, C *dx, const int32_t *place, const C *dy, int64_t n) 
 }
 
 // Statistics over `planes` planes of n elements each: of a channel over the items (groups = 0), of a group
-// over its channels. Small ones are a block each. Large ones take three launches: pieces of planes as rows,
-// each with its own mean and squares around it (in the gradient: its two sums); a block that joins the pieces
-// of a statistic; the pieces again, one pass with 16-byte accesses. So there are enough blocks however few
-// statistics there are, and no division an element.
+// over its channels. Small ones take one block each. Large ones take three launches: first pieces of planes
+// as rows, each with its own mean and squares around it (in the gradient: its two sums); then one block
+// joins the pieces of a statistic; then the pieces again, in one pass with 16-byte accesses. So there are
+// enough blocks even if there are few statistics, and no division per element.
 struct planes_t { int64_t groups, items, channels, n, rows, planes; };
 
 __host__ __device__ inline planes_t planes_of(const int64_t *i) {
@@ -6895,7 +6909,7 @@ plane_norm_backward(planes_t p, C *dx, const C *dy, const C *x, const C *mean, c
     }
 }
 
-// Gradients of weight and bias, a block a channel.
+// Gradients of weight and bias, one block per channel.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 plane_norm_weights(planes_t p, C *dw, C *db, const C *dy, const C *x, const C *mean, const C *rstd) {
     TCU_SHARED(C, s, [THREADS]);
@@ -6924,7 +6938,7 @@ inline pieces_t pieces_of(const place_t &at, const planes_t &p) {
     return pieces_t{p, parts, longest, p.items * p.channels * parts};
 }
 
-// Piece q -> its plane, where it begins, how long it is.
+// Piece q -> its plane, its beginning and its length.
 struct piece_t { int64_t plane, at, n; };
 
 __device__ inline piece_t piece_of(const pieces_t &s, int64_t q) {
@@ -6938,7 +6952,7 @@ __device__ inline piece_t piece_of(const pieces_t &s, int64_t q) {
     return r;
 }
 
-// Statistic of a plane.
+// The statistic that a plane belongs to.
 __device__ inline int64_t statistic_of(const planes_t &p, int64_t plane) {
     return p.groups ? plane / p.planes : plane % p.channels;
 }
@@ -7021,7 +7035,7 @@ piece_norm(pieces_t p, C *y, const C *x, const C *mean, const C *rstd, const C *
     }
 }
 
-// Of a piece: the sums of dy and of dy times the normalised x.
+// For a piece: the sums of dy and of dy times the normalised x.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 piece_sums(pieces_t p, pair_t<C> *to, const C *dy, const C *x, const C *mean, const C *rstd) {
     TCU_SHARED(C, s, [THREADS]);
@@ -7042,7 +7056,7 @@ piece_sums(pieces_t p, pair_t<C> *to, const C *dy, const C *x, const C *mean, co
     }
 }
 
-// Of a statistic: the means of both, weighted.
+// For a statistic: the weighted means of both.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 join_sums(pieces_t p, pair_t<C> *to, const pair_t<C> *from, const C *w) {
     TCU_SHARED(pair_t<C>, s, [THREADS]);
@@ -7099,23 +7113,23 @@ piece_norm_backward(pieces_t p, C *dx, const C *dy, const C *x, const C *mean, c
 // ------------------------------------------------------------------------------
 // >>cudnn                                          MARK: attention, norms, recurrent nets by cuDNN
 //
-// Attention of f16 and bf16 as one graph each for forward and backward, which cuDNN makes one kernel: scores
-// never lie in memory but in backward, where those of a part of the batch make dq a sum in a fixed order.
-// Batch norm of f16 and bf16, and of f32 with channels innermost, which the kernels here would copy; layer
-// norm of f16, bf16 and large f32. Recurrent nets by cudnnRNN. They and attention with a mask are no rows of
-// the kernels here: what cuDNN refuses goes to other rows.
-// Rejected: dq in f32 that blocks add to as they come (no scores, but other bits at each run); cuDNN's f32
-// (there is no backward).
+// Attention of f16 and bf16 is one graph for forward and one for backward, which cuDNN makes one kernel
+// each. Scores are never stored in memory, except in backward, where the scores of a part of the batch make
+// dq a sum in a fixed order. Batch norm of f16 and bf16, and of f32 with channels innermost, which the
+// kernels of this file would copy; layer norm of f16, bf16 and large f32. Recurrent nets use cudnnRNN.
+// Recurrent nets and attention with a mask have no kernels in this file: what cuDNN refuses goes to other
+// rows. Rejected: dq in f32 to which blocks add as they finish (no scores, but other bits in each run);
+// cuDNN's f32 attention (it has no backward).
 // ------------------------------------------------------------------------------
 
 #ifdef TCU_HAVE_CUDNN
-// after conv_kind_t, in keys of plans; then the last two of layer norm
+// These follow conv_kind_t in the keys of plans; the last two belong to layer norm.
 enum { ATTENTION_FORWARD = 3, ATTENTION_BACKWARD, NORM_FORWARD, NORM_BACKWARD };
 
-// [.., rows, columns] as [batch, heads, rows, columns], or with the last two turned.
+// [.., rows, columns] as [batch, heads, rows, columns], or with the last two transposed.
 struct heads_t {
     int64_t dims[4], strides[4];
-    bool fits;                                  // strides can say so
+    bool fits;                                  // strides can express it
     explicit heads_t(const tensor_arg_t &a, bool turned = false) {
         int n = a.ndim - 2, row = 2 + turned, column = 3 - turned;
         dims[row] = a.dims[n];
@@ -7131,14 +7145,14 @@ struct heads_t {
             fits = fits && a.strides[d] == dims[to] * strides[to];
             dims[to] *= a.dims[d];
         }
-        for (int d = 0; d < 4; d++) {           // no one steps there
+        for (int d = 0; d < 4; d++) {           // no step is taken there
             if (dims[d] == 1) { strides[d] = d == column ? 1 : a.numel; }
             fits = fits && strides[d] > 0;
         }
     }
 };
 
-// A graph of many operations over [batch, heads, rows, columns], in f32 between them.
+// A graph of several operations over [batch, heads, rows, columns], with f32 between them.
 struct flow_t : dnn_graph_t {
     typedef cudnnBackendDescriptor_t desc_t;
     enum { MOST_OPS = 24 };
@@ -7215,12 +7229,12 @@ struct flow_t : dnn_graph_t {
     }
 };
 
-// Tensors of attention: their ids, and places in lists.
+// Tensors of attention: their ids, and their positions in lists.
 enum { SDPA_Q, SDPA_K, SDPA_V, SDPA_Y, SDPA_LSE, SDPA_G, SDPA_DQ, SDPA_DK, SDPA_DV, SDPA_DELTA, SDPA_SCALE,
        SDPA_ONE, SDPA_NONE, SDPA_COUNT, SDPA_BIAS = SDPA_COUNT };
 
-// The graph over t, whose K and V (forward: K) are turned, as cuDNN's patterns want them.
-// bias: added to scores, NULL = none; aligned to alignment[SDPA_DELTA]
+// The graph over t, with K and V (in forward: K) transposed, as cuDNN's patterns require. bias: added to
+// scores, NULL = none; aligned to alignment[SDPA_DELTA]
 static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t type, const heads_t *t,
                             const int64_t *alignment, const heads_t *bias) {
     typedef cudnnBackendDescriptor_t desc_t;
@@ -7267,7 +7281,7 @@ static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t t
 
     x = g.point(CUDNN_POINTWISE_MUL, d[SDPA_G], d[SDPA_Y], g.inner(t[SDPA_Y].dims));
     x = g.reduce(CUDNN_REDUCE_TENSOR_ADD, x, g.inner(thin));
-    g.point(CUDNN_POINTWISE_MUL, x, g.number(SDPA_ONE + 1), d[SDPA_DELTA]);     // the pattern wants it
+    g.point(CUDNN_POINTWISE_MUL, x, g.number(SDPA_ONE + 1), d[SDPA_DELTA]);     // the pattern requires it
     x = g.product(d[SDPA_Q], d[SDPA_K], reals());
     x = biased(g.point(CUDNN_POINTWISE_MUL, x, scale, reals()));
     x = masked(g.point(CUDNN_POINTWISE_SUB, x, d[SDPA_LSE], reals()));
@@ -7284,14 +7298,14 @@ static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t t
     g.product(x, g.reshape(d[SDPA_K], key), d[SDPA_DQ]);
 }
 
-// With libraries.lock
+// Call with libraries.lock held.
 static dnn_plan_t *attention_planned(const place_t &at, bool back, bool causal, int dtype, const heads_t *t,
                                      const int64_t *alignment, const heads_t *bias) {
     bool found = false;
     int64_t aligned = 0;
     for (int k = 0; k < SDPA_DELTA; k++) { aligned = aligned * 32 + (back || k < SDPA_G ? alignment[k] : 0); }
     dnn_key_t key = {{at.device, back ? ATTENTION_BACKWARD : ATTENTION_FORWARD, dtype, causal, aligned}};
-    for (int d = 0; d < 4; d++) {               // results lie in order
+    for (int d = 0; d < 4; d++) {               // results are contiguous
         int64_t *to = key.v + 5 + 7 * d;
         to[0] = t[SDPA_Q].dims[d];
         to[1] = t[SDPA_K].dims[d];
@@ -7301,7 +7315,7 @@ static dnn_plan_t *attention_planned(const place_t &at, bool back, bool causal, 
         to[5] = t[SDPA_V].strides[d];
         to[6] = back ? t[SDPA_G].strides[d] : 0;
     }
-    if (bias) {                                 // it lies in order
+    if (bias) {                                 // it is contiguous
         key.v[33] = alignment[SDPA_DELTA];
         key.v[34] = bias->dims[0];
         key.v[35] = bias->dims[1];
@@ -7398,11 +7412,11 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
     return true;
 }
 
-// Batch and layer norm (whose image is [rows, columns, 1, 1]): ids of their tensors, forward and back.
+// Batch and layer norm (whose image is [rows, columns, 1, 1]): ids of their tensors, in forward and backward.
 enum { NORM_X = 1, NORM_SCALE, NORM_MEAN, NORM_INVERSE, NORM_Y, NORM_BIAS, NORM_EPS, NORM_DY, NORM_DSCALE,
        NORM_DBIAS };
 
-// With libraries.lock
+// Call with libraries.lock held.
 static dnn_plan_t *norm_planned(const place_t &at, bool layer, bool back, int dtype, const image_t &x,
                                 const int64_t *alignment) {
     bool found = false;
@@ -7524,8 +7538,8 @@ static bool norm_by_library(const place_t &at, const tensor_call_t *c) {
                    a.variance->numel, eps);
 }
 
-// A whole recurrent net (NN_OP_NET), described for one call: that costs less than a plan's key. Sizes in
-// bytes.
+// A whole recurrent net (NN_OP_NET), described for one call, which costs less than the key of a plan. Sizes
+// are in bytes.
 struct net_t {
     cudnnRNNDescriptor_t net = nullptr;
     cudnnRNNDataDescriptor_t x = nullptr, y = nullptr;
@@ -7534,7 +7548,7 @@ struct net_t {
     size_t weights = 0, work = 0, kept = 0;
     const int64_t *p, ends, gates, features;                // ends: layers times directions
     int64_t size;                                           // of an element
-    // With libraries.lock
+    // Call with libraries.lock held.
     net_t(int device, int dtype, const int64_t *dims, const int64_t *p_)
         : p(p_), ends(p[1] * p[2]), gates(nn_gates(p[0])), features(dims[2]), size(size_of(dtype)) {
         const int64_t steps = dims[p[4] != 0], items = dims[!p[4]], most = INT32_MAX;
@@ -7575,7 +7589,7 @@ struct net_t {
                                                 (int)features, (int)p[5], (int)p[5], (int)p[1], nullptr,
                                                 CUDNN_RNN_PADDED_IO_ENABLED));
         }
-        if (libraries.properties) { return; }                       // the rest wants a device
+        if (libraries.properties) { return; }                       // the rest needs a device
         cudnnHandle_t handle = libraries.dnn[device];
         if (!status) { check(lib.cudnnGetRNNWeightSpaceSize_(handle, net, &weights)); }
         if (!status) { check(lib.cudnnGetRNNTempSpaceSizes_(handle, net, mode(), x, &work, &kept)); }
@@ -7602,7 +7616,8 @@ struct net_t {
         return dnn_said("a recurrent net", s, true);
     }
 
-    // f(place with us, place in cuDNN's space, bytes) of each matrix, then of each bias -> whether cuDNN told
+    // f(our offset, offset in cuDNN's space, bytes) for each matrix, then for each bias -> whether cuDNN
+    // gave them
     template <class F> bool parts(cudnnHandle_t handle, void *space, F f) {
         int64_t ours = 0;
         for (int bias = 0; bias < (p[3] ? 1 : 2) && !status; bias++) {
@@ -7624,7 +7639,7 @@ struct net_t {
         return !status;
     }
 
-    // Copies weights into cuDNN's space, or out of it, in as few pieces as there are.
+    // Copies weights into cuDNN's space, or out of it, in as few pieces as possible.
     void move(cudnnHandle_t handle, char *ours, char *space, bool out, cudaStream_t stream) {
         int64_t a = 0, b = 0, n = 0;
         auto flush = [&] {
@@ -7689,7 +7704,7 @@ static bool net_by_library(const place_t &at, const tensor_call_t *c) {
                                             net.work, work, net.kept, net.kept ? kept.data : nullptr);
             }));
         }
-    } else {                                    // what was kept changes: backward may come again
+    } else {                                    // backward changes what was kept, and may run again
         char *copy = work + lines(net.work) + more,
              *dw = same ? (char *)a.dweights->data : copy + lines(net.kept);
         cudaError_t e = cudaMemcpyAsync(copy, kept.data, net.kept, cudaMemcpyDeviceToDevice, at.stream);
@@ -7725,7 +7740,7 @@ static int64_t backend_net(int, int, const int64_t *, const tensor_params_t *) {
 // ------------------------------------------------------------------------------
 // >>losses                                         MARK: losses of elements
 //
-// tensor_nn.h's formulas (NN_LOSSES) in one more meaning. A sum goes through reduce, over the elements'
+// tensor_nn.h's formulas (NN_LOSSES), defined for the device. A sum is made by reduce, over the elements'
 // losses.
 // ------------------------------------------------------------------------------
 
@@ -7796,12 +7811,12 @@ loss_map_backward(int which, C *gx, C *gt, const C *g, bool each, C scale, const
 // ------------------------------------------------------------------------------
 // >>nets                                           MARK: columns of images, recurrent nets, CTC
 //
-// A recurrent net is a product and one kernel a step: what lies between the products is one sweep, as on the
-// CPU. CTC has a block for each item, whose threads share the states of a step. Rejected: one kernel for all
-// steps of a net (cuDNN has it; it needs a grid that waits for itself).
+// A recurrent net is one product and one kernel per step: the work between the products is one sweep, as on
+// the CPU. CTC takes one block per item, whose threads share the states of a step. Rejected: one kernel for
+// all steps of a net (cuDNN has it; it needs a grid that waits for itself).
 // ------------------------------------------------------------------------------
 
-// y[plane][tap][pixel] = the pixel's element under the tap, 0 outside.
+// y[plane][tap][pixel] = the element under the tap for that pixel, 0 outside.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 columns_of(window_t g, C *y, const C *x, int64_t n) {
     int64_t step = thread_count();
@@ -7825,7 +7840,7 @@ columns_of(window_t g, C *y, const C *x, int64_t n) {
     }
 }
 
-// The other way: an element sums the columns it is in, tap by tap.
+// The inverse direction: an element sums the columns that contain it, tap by tap.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 images_of(window_t g, C *y, const C *x, int64_t n) {
     int64_t step = thread_count(), pixels = g.out[0] * g.out[1] * g.out[2];
@@ -7851,7 +7866,7 @@ images_of(window_t g, C *y, const C *x, int64_t n) {
     }
 }
 
-// A step for n items of h features, a thread a feature; gates and states as NN__.._NET says.
+// A step for n items of h features, one thread per feature; gates and states as at NN__LSTM_NET.
 struct recur_t {
     int kind;
     int64_t n, h, g;                            // g: h times the gates
@@ -7891,7 +7906,8 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step(recu
     }
 }
 
-// dh and dc, of the step's results but for dy and dcy, become those of h0 and c0 but for what hg carries.
+// dh and dc of the step's results (without dy and dcy) become those of h0 and c0, without the part that hg
+// carries.
 template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step_backward(recur_t v) {
     const int64_t h = v.h, step = thread_count();
     for (int64_t i = thread_index(); i < v.n * h; i += step) {
@@ -7924,18 +7940,18 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step_back
     }
 }
 
-// Log-probabilities [t, n, classes], labels side by side or in rows of `columns`; states of an item: its
-// labels with blanks around them.
+// Log-probabilities [t, n, classes]; labels one after the other or in rows of `columns`. The states of an
+// item are its labels with blanks around them.
 struct ctc_t {
     const void *x, *labels, *lengths, *sizes;
     void *loss, *grad;
     int label_dtype, length_dtype, size_dtype;
-    int64_t t, n, classes, room, blank, columns, rows; // room: labels there are; rows: of alpha that are kept
+    int64_t t, n, classes, room, blank, columns, rows; // room: labels; rows: rows of alpha that are kept
     bool want, zero;
     double *work;                               // (rows + 4) (2 labels + items)
 };
 
-// An item a block. Sums in f64; those of a label are its first state's, in their order.
+// One block per item. Sums in f64; the sum of a label belongs to its first state, in the order of its states.
 template <class C> __global__ void __launch_bounds__(THREADS, 2)
 ctc_items(ctc_t v, unsigned long long *error) {
     typedef log_op<double> sum_t;
@@ -7962,7 +7978,7 @@ ctc_items(ctc_t v, unsigned long long *error) {
                                        first + s / 2, error) : v.blank;
         }
         __syncthreads();
-        for (int64_t s = me; s < states; s += THREADS) {    // the first of its label, which is not the blank
+        for (int64_t s = me; s < states; s += THREADS) {    // the first state of its label, not the blank
             leads[s] = label[s] != v.blank;
             for (int64_t k = 1; k < s && leads[s]; k += 2) { leads[s] = label[k] != label[s]; }
         }
@@ -8032,13 +8048,13 @@ ctc_items(ctc_t v, unsigned long long *error) {
 // ------------------------------------------------------------------------------
 // >>optimizer                                      MARK: multi-tensor optimizers
 //
-// One launch for up to MANY tensors, their pointers in the kernel's arguments; block x of tensor y takes
-// every gridDim.x-th piece. tensor_nn.h's numbers of a step, in its order of roundings, so that parameters
-// have the CPU's bits. Rejected: a launch per tensor (launches cost more than the work).
+// One launch for up to MANY tensors, with their pointers in the kernel's arguments; block x of tensor y
+// takes every gridDim.x-th piece. The numbers of a step are those of tensor_nn.h, in its order of roundings,
+// so that parameters have the CPU's bits. Rejected: a launch per tensor (launches cost more than the work).
 // ------------------------------------------------------------------------------
 
 enum { MANY = 24 };
-struct param_t { void *p, *g, *s[3]; int64_t n; };      // s: states, NULL where the rule has none
+struct param_t { void *p, *g, *s[3]; int64_t n; };      // s: states, NULL if the rule has fewer
 struct params_t { param_t of[MANY]; };
 
 template <class C> struct update_t {            // nn__update_t, its numbers in the class of the parameters
@@ -8049,7 +8065,7 @@ template <class C> struct update_t {            // nn__update_t, its numbers in 
     nn__update_t of;
 };
 
-// One struct for each formula of NN__STEPS: its states, and what it makes of one element.
+// One struct for each formula of NN__STEPS: its states, and what it computes for one element.
 #undef NN__T
 #undef NN__N
 #undef NN__U
@@ -8082,7 +8098,7 @@ template <class C> struct update_t {            // nn__update_t, its numbers in 
 NN__STEPS(TCU_STEP)
 #undef TCU_STEP
 
-// LIVE: the numbers are those that lie at `live` when the kernel runs, as a graph needs them.
+// LIVE: the numbers are those at `live` when the kernel runs, as a graph needs them.
 template <class C, class STEP, bool LIVE>
 __global__ void __launch_bounds__(THREADS, sizeof(C) == 8 ? 3 : 4)      // f64's numbers fill the registers
 optimizer_step(params_t t, update_t<C> given, const update_t<C> *live) {
@@ -8138,13 +8154,14 @@ template <class C> __host__ __device__ inline void set_numbers(update_t<C> *to) 
 template <class C> inline update_t<C> update_of(const nn__update_t &n, const param_t &q) {
     update_t<C> u = {};
     u.of = n;
-    u.of.of = nullptr;                          // the host's
+    u.of.of = nullptr;                          // on the host only
     for (int k = 0; k < 3; k++) { u.state[k] = q.s[k] != nullptr; }
     set_numbers(&u);
     return u;
 }
 
-// What depends on the step, t being the first if 1: by number, as what a formula points to is the host's.
+// Computes what depends on the step; t = 1 is the first. By number, because a formula's pointers are the
+// host's.
 __device__ inline void step_numbers_at(nn__update_t *u, double t) {
     u->at = t;
     switch (u->formula) {
@@ -8158,7 +8175,7 @@ __device__ inline void step_numbers_at(nn__update_t *u, double t) {
     }
 }
 
-// The numbers of a step that a scaler may leave out, or has before (skip: nn_optimizer_t's).
+// The numbers of a step that a scaler may skip, or that follows skipped steps (skip: nn_optimizer_t's).
 template <class C> __global__ void __launch_bounds__(32, 1)
 step_numbers(update_t<C> *to, update_t<C> given, const update_t<C> *live, const float *skip) {
     if (threadIdx.x) { return; }
@@ -8182,7 +8199,7 @@ template <class C> inline step_kernel_t<C> step_kernel(int formula, bool live) {
     return all[formula][live];
 }
 
-// f(table, its length, the most elements of one) for all that are not empty, MANY at a time.
+// f(table, its length, the largest number of elements) for all tensors that are not empty, MANY at a time.
 template <class F> inline int by_many(const param_t *params, int count, F f) {
     for (int i = 0; i < count;) {
         params_t t;
@@ -8201,7 +8218,7 @@ template <class F> inline int by_many(const param_t *params, int count, F f) {
     return 0;
 }
 
-// All tensors of one dtype, with the same states. live: an update_t<C> on the device, or NULL.
+// All tensors of one dtype with the same states. live: an update_t<C> on the device, or NULL.
 template <class C>
 inline int optimizer(const place_t &at, const param_t *params, int count, const nn__update_t &n,
                      const void *live = nullptr) {
@@ -8213,7 +8230,7 @@ inline int optimizer(const place_t &at, const param_t *params, int count, const 
     });
 }
 
-// Block x of a tensor has the squares of every parts_of(n)-th piece, in double: the same for any device.
+// Block x of a tensor sums the squares of every parts_of(n)-th piece, in double: the same on any device.
 __host__ __device__ inline int64_t parts_of(int64_t n) {
     int64_t parts = (n + THREADS * 16 - 1) / (THREADS * 16);
     return parts < 256 ? parts : 256;
@@ -8277,7 +8294,7 @@ __global__ void __launch_bounds__(THREADS, 4) grad_scale(params_t t, const doubl
     if (found && bad) { atomicExch(found, 1.0f); }
 }
 
-// Of gradients of one dtype: partial sums of squares to parts (g of each is its place there), or times
+// For gradients of one dtype: partial sums of squares into parts (g of each says where), or gradients times
 // *factor.
 template <class C> inline int grads(const place_t &at, const param_t *params, int count, const double *factor,
                                     float *found) {
