@@ -8308,14 +8308,14 @@ template <class C> inline int grads(const place_t &at, const param_t *params, in
 // ------------------------------------------------------------------------------
 // >>streams                                        MARK: streams, what waits for what, graphs' lists
 //
-// State is the process's: one allocator, streams by number, a current stream per thread and device. A block
-// carries marks (stream and count of its calls) of its last write and of each stream's last read; a call
-// waits for those of other streams that its own has not waited for yet, by one event, and a stream that is
-// not the block's own is recorded, so that memory is free only when both are done with it. Marks are set
-// after the launch: whoever sees one may record an event that covers it. While a graph is captured nothing
-// waits; the blocks its calls use are listed, kept, and waited for and marked at each run instead. Rejected:
-// an event per call (more than a launch costs); destroying streams (arenas and marks name them): they are
-// used again.
+// State belongs to the process: one allocator, streams by number, a current stream per thread and device. A
+// block carries marks (stream and count of its calls) of its last write and of each stream's last read. A
+// call waits for the marks of other streams that its own stream has not waited for yet, by one event. A
+// stream that is not the block's own is recorded, so that the memory is free only when both have finished
+// with it. Marks are set after the launch, so a thread that sees one may record an event that covers it.
+// While a graph is captured nothing waits; the blocks that its calls use are listed and kept, and at each
+// run they are waited for and marked instead. Rejected: an event per call (more than a launch costs);
+// destroying streams (arenas and marks name them): they are used again.
 // ------------------------------------------------------------------------------
 
 enum { SLOTS = 256, COUNTED = 2048, BACKWARD_FROM = 1024, MAX_STREAMS = 256, PER_DEVICE = 32, NUMBERS =
@@ -8325,29 +8325,30 @@ struct stream_t {
     cudaStream_t raw;
     cudaEvent_t event;                          // for other streams to wait for
     int id, device, idle;
-    bool given; // the caller's cudaStream_t: not ours to destroy or to give to others
-    int noted;                                  // an op that may meet a bad index ran since the last look
-    // the arena of the last graph it was captured for; which of its
+    bool given; // the caller's cudaStream_t, not destroyed or given to others here
+    int noted;                                  // since the last check, an op that may find a bad index ran
+    // The arena of the last graph that it was captured for; its number in that graph.
     int part_of, part;
-    // its calls; how many of each other stream's it has waited for
+    // The number of its calls; how many of each other stream's calls it has waited for.
     uint64_t calls, seen[MAX_STREAMS];
 };
 }  // namespace tcu
 
-// Handles stay until tensor_cuda_shutdown, so that a use after the end is noticed.
+// Handles stay until tensor_cuda_shutdown, so that a use after the free is noticed.
 struct tensor_cuda_stream_t { tensor_cuda_stream_t *next; tcu::stream_t *of; bool dead; };
 struct tensor_cuda_event_t { tensor_cuda_event_t *next; cudaEvent_t at; int device;
-    // graph: the arena of that in whose capture it was recorded, 0
+    // graph: the arena of the graph in whose capture it was recorded, or 0
     int graph; bool timing, recorded, dead; };
 struct tensor_cuda_comm_t { tensor_cuda_comm_t *next; void *at; int device, ranks; bool dead; };
 namespace tcu {
-// A number that each run of a graph has anew, at `at` in its numbers: an offset of the generator (host NULL),
-// or the nn__update_t at host.
+// A number that each run of a graph gets anew, at `at` in its numbers: an offset of the generator (host
+// NULL), or the nn__update_t at host.
 struct live_t { uint32_t at; uint64_t offset, seed; const nn__update_t *host; param_t states;
     bool wide, own_seed; };
 struct again_t { void (*run)(void *user, int run); void *user; };
 
-// writer, readers: in a capture, the stream of its last write, 1 << part of those that have read it since.
+// writer, readers: in a capture, the stream of the last write, and 1 << part of those that have read since
+// then.
 struct listed_t { block_t *block; tensor__storage_t *storage; bool wrote; struct stream_t *writer;
     uint64_t readers; };
 
@@ -8379,15 +8380,15 @@ struct tensor_cuda_graph_t {
     tensor_cuda_graph_t *next;
     tcu::graph_state_t state;
     int device, arena, failed, noted;           // failed: code of the call that could not be captured
-    const void *thread;                         // whose it is while it is captured
+    const void *thread;                         // the thread that captures it
     tcu::stream_t *on;
     cudaGraphExec_t exec;
     tcu::block_t *numbers;                      // on the device
-    unsigned char *staged;                      // the same here
+    unsigned char *staged;                      // the same on the host
     uint32_t used;
-    tensor_generator_t rng;                     // at the begin
+    tensor_generator_t rng;                     // at begin
     uint64_t drawn;                             // calls of the generator in a run
-    int shutdowns;                              // tensor.h's when it was captured
+    int shutdowns;                              // tensor.h's count when it was captured
     tcu::list_t<tcu::live_t> lives;
     tcu::list_t<tcu::again_t> agains;
     tcu::list_t<tcu::listed_t> list;
@@ -8398,10 +8399,10 @@ namespace tcu {
 struct slot_t { const char *op, *site; tensor_cuda_graph_t *graph; bool told; int code; };   // told: by op
 
 struct gpu_t {                                  // made when first used
-    int ready, sms, next, used;                 // slots: the next one, how many since the last look
+    int ready, sms, next, used;                 // slots: the next one, how many since the last check
     tensor_cuda_stream_t main, side;            // side: copies beside the rest
-    unsigned long long *errors;                 // a word per slot on the device: see fault()
-    slot_t slot[SLOTS];                         // whose word it is
+    unsigned long long *errors;                 // one word per slot, on the device: see fault()
+    slot_t slot[SLOTS];                         // the owner of each word
 };
 
 static struct {
@@ -8421,11 +8422,11 @@ static struct {
 static thread_local struct {
     int generation, nslots;
     tensor_cuda_stream_t *on[MAX_DEVICES], *before_aside;
-    stream_t *now;                              // of the call that runs
+    stream_t *now;                              // of the running call
     slot_t *slot[16];                           // whose site is not known yet
 } this_thread;
 
-// The device of a call, for its length.
+// Makes the device of a call current, for the length of the call.
 struct current_t {
     int before = -1;
     explicit current_t(int index) {
@@ -8439,14 +8440,14 @@ struct current_t {
     current_t(const current_t &) = delete;
 };
 
-// tensor.h's error with this text -> code
+// Raises an error of tensor.h with this text -> code
 template <class... A> static int raised(int code, const char *format, A... a) {
     TENSOR__(fail)(TENSOR__(self)(), code, format, a...);
     return code;
 }
 
 inline int raise_cuda(const char *what) {
-    int e = (int)last_error;                    // 700 .. 719: of kernels, and most end the context
+    int e = (int)last_error;                    // 700 .. 719: errors of kernels; most end the context
     bool lost = e == cudaErrorIllegalAddress || e == cudaErrorLaunchTimeout || e == cudaErrorAssert ||
                 (e >= cudaErrorHardwareStackError && e <= cudaErrorLaunchFailure);
     return raised(TENSOR_ERR_CUDA, lost ? "%s: %s; no call of CUDA works in this process any more" :
@@ -8454,8 +8455,8 @@ inline int raise_cuda(const char *what) {
                  cudaGetErrorString(last_error));
 }
 
-// given: the caller's stream, NULL = a new one. -> NULL: CUDA refuses (last_error), or there are
-// PER_DEVICE (cudaSuccess). Locked by the caller.
+// given: the caller's stream, NULL = a new one. -> NULL: CUDA refuses (last_error), or there are PER_DEVICE
+// streams (cudaSuccess). The caller holds the lock.
 static stream_t *new_stream(int index, cudaStream_t given = nullptr) {
     int have = 0;
     last_error = cudaSuccess;
@@ -8497,7 +8498,7 @@ static stream_t *new_stream(int index, cudaStream_t given = nullptr) {
     return s;
 }
 
-// -> NULL: no such device, or CUDA refuses; not raised
+// -> NULL: no such device, or CUDA refuses; nothing is raised
 static gpu_t *gpu_of(int index) {
     if (!process.allocator || index < 0 || index >= process.devices) { return nullptr; }
     gpu_t *g = &process.gpu[index];
@@ -8564,7 +8565,8 @@ static int code_now() {
 
 constexpr int MARK_BITS = 48;
 
-// s waits for all that the stream of the mark was asked until now, unless it has for what the mark says.
+// s waits for all that was queued on the mark's stream so far, unless it has already waited for what the
+// mark covers.
 static int order(stream_t *s, uint64_t mark) {
     int id = (int)(mark >> MARK_BITS);
     if (!mark || id == s->id) { return 0; }
@@ -8576,7 +8578,7 @@ static int order(stream_t *s, uint64_t mark) {
     int code;
     {
         lock_t hold(&process.capture_lock);
-        code = captured_on(o) ? 0 : code_of(cudaEventRecord(o->event, o->raw));     // else: as of the begin
+        code = captured_on(o) ? 0 : code_of(cudaEventRecord(o->event, o->raw));     // else: as at begin
         if (!code) { code = code_of(cudaStreamWaitEvent(s->raw, o->event, 0)); }
     }
 
@@ -8586,7 +8588,7 @@ static int order(stream_t *s, uint64_t mark) {
     return 0;
 }
 
-// Before a call on s that reads or writes the block.
+// Call it before a call on s that reads or writes the block.
 static int use_before(stream_t *s, block_t *b, bool writes) {
     int code = order(s, __atomic_load_n(&b->wrote, __ATOMIC_RELAXED));
     if (code || !writes) { return code; }
@@ -8601,13 +8603,13 @@ static int use_before(stream_t *s, block_t *b, bool writes) {
     return code;
 }
 
-// After it; mark from next_mark.
+// Call it after that call; mark comes from next_mark.
 static void use_after(stream_t *s, block_t *b, bool writes, uint64_t mark) {
     bool own = b->home->lane->stream == (void *)s->raw;
     if (writes) { __atomic_store_n(&b->wrote, mark, __ATOMIC_RELAXED); }
     if (own && !writes) { __atomic_store_n(&b->read, mark, __ATOMIC_RELAXED); }
     if (!own && record_stream(process.allocator, b, (void *)s->raw, writes ? 0 : mark)) {
-        forget(cudaStreamSynchronize(s->raw));  // no memory to note it: done instead
+        forget(cudaStreamSynchronize(s->raw));  // no memory to note it: wait instead
     }
 }
 
@@ -8615,7 +8617,7 @@ static uint64_t next_mark(stream_t *s) {
     return (uint64_t)s->id << MARK_BITS | __atomic_add_fetch(&s->calls, 1, __ATOMIC_ACQ_REL);
 }
 
-// s is a part of the capture from here on; other threads wait for what it was asked before. -> code
+// s becomes part of the capture; other threads wait for what was queued on it before. -> code
 static int graph_join(tensor_cuda_graph_t *g, stream_t *s) {
     if (captured_on(s)) { return 0; }
     if (!g->streams.add(s) || capture_join(process.allocator, g->device, (void *)s->raw, g->arena)) {
@@ -8628,7 +8630,7 @@ static int graph_join(tensor_cuda_graph_t *g, stream_t *s) {
     return code;
 }
 
-// In a capture: what s is asked later waits for what o was asked until now. -> code
+// In a capture: later work on s waits for the work queued on o so far. -> code
 static int graph_edge(stream_t *s, stream_t *o) {
     cudaEvent_t e;
     on_device_t at(s->device);
@@ -8639,8 +8641,7 @@ static int graph_edge(stream_t *s, stream_t *o) {
     return code;
 }
 
-// A graph's call on s uses the block: at each run that is waited for, and the memory stays the graph's to
-// use.
+// A graph's call on s uses the block: each run waits for it, and the memory stays as long as the graph.
 static int list_block(tensor_cuda_graph_t *g, stream_t *s, block_t *b, tensor__storage_t *storage,
                       bool writes) {
     lock_t hold(&process.graph_lock);
@@ -8659,14 +8660,14 @@ static int list_block(tensor_cuda_graph_t *g, stream_t *s, block_t *b, tensor__s
     }
     l.readers = writes ? 0 : l.readers | uint64_t(1) << s->part;
     l.writer = writes ? s : l.writer;
-    // Its own memory serves others of the capture only where one stream has used it.
+    // The graph's own memory is used again within the capture only if a single stream has used it.
     if (b->home->lane->graph == g->arena && !code) {
         code = record_stream(process.allocator, b, (void *)s->raw);
     }
     return code;
 }
 
-// Before and after a call, for each of its tensors.
+// Called before and after a call, for each of its tensors.
 static int call_before(stream_t *s, const tensor_call_t *c) {
     tensor_cuda_graph_t *g = captured_on(s);
     for (int i = 0; i < c->nin + c->nout; i++) {
@@ -8693,13 +8694,13 @@ static void call_after(stream_t *s, const tensor_call_t *c) {
 // ------------------------------------------------------------------------------
 // >>backend                                        MARK: what tensor.h calls
 //
-// One struct of functions, one kernel entry for all families: it looks for a native kernel and, where there
-// is none for the op or its dtypes, runs the CPU's over copies of the storages, so that every op works and
-// the counts say which are slow. Rejected: a null kernel for what is missing (a network with one such op
-// would not run at all).
+// One struct of functions, and one kernel entry for all families. The entry looks for a native kernel; if
+// there is none for the op or its dtypes, it runs the CPU's kernel over copies of the storages, so that
+// every op works, and the counts say which ops are slow. Rejected: a null kernel for what is missing (a
+// network with one such op would not run at all).
 // ------------------------------------------------------------------------------
 
-// Memory for the length of an op: what is queued may still use it, as it serves this stream alone.
+// Memory for the length of an op. Queued work may still use it, because it is used again on this stream only.
 struct scratch_t {
     block_t *block = nullptr;
     void *at = nullptr;
@@ -8718,9 +8719,11 @@ struct scratch_t {
     scratch_t(const scratch_t &) = delete;
 };
 
-// Waits; then an index that an op met is an error of that op, where it was called.
+// Defined in >>graphs.
 static int in_capture(const stream_t *s, const char *op);
 
+// Waits for the stream. If an op has met a bad index, this raises the error of that op, with the place of
+// its call.
 static int settle(stream_t *s, const char *what) {
     if (in_capture(s, what)) { return TENSOR_ERR_UNSUPPORTED; }
     gpu_t *g = &process.gpu[s->device];
@@ -8731,7 +8734,7 @@ static int settle(stream_t *s, const char *what) {
         code_of(cudaStreamSynchronize(s->raw))) {
         return raise_cuda(what);
     }
-    bool others = false;                        // whose ops may still write their words
+    bool others = false;                        // streams whose ops may still write their words
     for (int k = 0, n = __atomic_load_n(&process.nstreams, __ATOMIC_ACQUIRE); k < n; k++) {
         others |= process.stream[k]->device == s->device &&
                   __atomic_load_n(&process.stream[k]->noted, __ATOMIC_ACQUIRE);
@@ -8781,10 +8784,10 @@ static int backend_alloc(int index, uint64_t bytes, void **data, void **block) {
 }
 
 static allocator_t *allocator_of(const block_t *b) {
-    return b->home->lane->stream ? process.allocator : process.pinned;      // pinned memory is no stream's
+    return b->home->lane->stream ? process.allocator : process.pinned;      // pinned memory has no stream
 }
 
-// The caller's memory, under a block of its own whose arena and lane hold nothing else.
+// The caller's memory, under a block of its own, whose arena and lane contain nothing else.
 struct wrapped_t {
     block_t block;
     arena_t arena;
@@ -8793,7 +8796,8 @@ struct wrapped_t {
     void *data, *user;
 };
 
-// All that was asked of it so far is waited for. A stream in a capture has asked nothing that runs now.
+// Waits for all that was queued with it so far. A stream that is being captured has queued nothing that runs
+// now.
 static void unwrap(block_t *b) {
     wrapped_t *w = (wrapped_t *)(void *)b;
     device_t *d = process.allocator->device[w->lane.device];
@@ -8835,7 +8839,7 @@ static void backend_release(void *, void *block) {
                 if (l.block != b) { continue; }
                 l.storage = nullptr;
                 if (b->home->lane->graph != g->arena) { continue; }
-                l.block = nullptr;              // its own memory stays with it anyway
+                l.block = nullptr;              // the graph's own memory stays with the graph anyway
                 b->kept--;
                 b->listed = 0;
             }
@@ -8846,7 +8850,7 @@ static void backend_release(void *, void *block) {
     let_go(allocator_of(b), b);
 }
 
-// A few bytes, by the kernel's arguments: they become a part of the graph.
+// A few bytes passed in the kernel's arguments: they become part of the graph.
 struct few_t { unsigned char v[8]; };
 
 __global__ void __launch_bounds__(32, 1) store_few(unsigned char *to, few_t few, int n) {
@@ -8927,7 +8931,7 @@ static void backend_aside(int index, int on) {
             if (!g->side.of) { g->side.of = new_stream(index); }
         }
         if (!g->side.of || captured_on(h->of)) { return; }
-        // What was copied so far is waited for now, as the next copy need not be.
+        // Wait now for what was copied so far, because the next copy need not be waited for.
         order(h->of, next_mark(g->side.of));
         this_thread.before_aside = this_thread.on[index];
         this_thread.on[index] = &g->side;
@@ -8939,15 +8943,15 @@ static void backend_aside(int index, int on) {
 static const char *const dtype_names[] = {"f32", "f64", "i32", "i64", "u8", "bool", "f16", "bf16", "i8",
     "i16"};
 
-// A storage of the call, as far as its arguments reach, on the host.
+// A copy on the host of a storage of the call, as far as the call's arguments reach.
 struct twin_t {
     tensor__storage_t *storage;
     uintptr_t first, end;                       // on the device
     char *host, *memory;
-    bool load;                                  // something of it is read, or stays
+    bool load;                                  // a part of it is read, or is not written
 };
 
-// First and last byte + 1 of an argument with elements.
+// The first byte, and the last byte + 1, of an argument with elements.
 static void reach(const tensor_arg_t &a, uintptr_t *first, uintptr_t *end) {
     int64_t low = 0, high = 0, size = size_of(a.dtype);
     for (int d = 0; d < a.ndim; d++) {
@@ -8977,7 +8981,7 @@ static int to_host(tensor_call_t *c, stream_t *s, tensor_arg_t *arg, twin_t *twi
         t.end = end > t.end ? end : t.end;
     }
 
-    for (int k = 0; k < *count; k++) {          // as aligned on the host as there
+    for (int k = 0; k < *count; k++) {          // with the same alignment on the host as there
         twin_t &t = twin[k];
         if (!(t.memory = (char *)malloc(t.end - t.first + 128))) {
             TENSOR__(fail)(c->thread, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory for a copy of %d bytes",
@@ -9074,14 +9078,15 @@ static int fall_back(tensor_call_t *c, stream_t *s) {
 // ------------------------------------------------------------------------------
 // >>native                                         MARK: rows with kernels
 //
-// From a call to the kernels above: what a row's arguments and parameters mean stands at its row in tensor.h
-// and tensor_nn.h. TENSOR_ERR_UNSUPPORTED says that there is no kernel for these dtypes or layouts.
+// Calls the kernels of the sections above. The meaning of a row's arguments and parameters is described at
+// its row in tensor.h and tensor_nn.h. TENSOR_ERR_UNSUPPORTED means that there is no kernel for these dtypes
+// or layouts.
 // ------------------------------------------------------------------------------
 
 enum { NONE = TENSOR_ERR_UNSUPPORTED };
 
-// From here on an index of this op may be found bad: its word. A graph keeps its words. what: static text for
-// the error, NULL: the op's name.
+// The word where this op notes a bad index. A graph keeps its words. what: static text for the error, NULL =
+// the op's name.
 static unsigned long long *noting(const tensor_call_t *c, const char *what = nullptr,
                                   int code = TENSOR_ERR_INDEX) {
     gpu_t *g = gpu_of(c->device - 1);
@@ -9105,7 +9110,8 @@ static unsigned long long *noting(const tensor_call_t *c, const char *what = nul
     return &g->errors[k];
 }
 
-// Place in a graph's numbers, filled anew before each run. -> NULL: no graph, or (failed) no room
+// The address of a number in a graph's numbers, which is filled anew before each run. -> NULL: no graph, or
+// (failed) no room
 static void *live_number(const live_t &number, uint32_t bytes) {
     tensor_cuda_graph_t *g = captured_on(this_thread.now);
     if (!g) { return nullptr; }
@@ -9153,7 +9159,7 @@ static void reshape(shaped_t &o, int n, const int64_t *dims, const int64_t *stri
     o.arg.numel = step;
 }
 
-// What a kernel takes but for its dtype (wide: f16 and bf16 as f32) or layout, by copies.
+// Runs a kernel on copies, if only the dtype (wide: f16 and bf16 as f32) or the layout prevents it.
 static int over_copies(const place_t &at, const tensor_call_t *c, bool wide,
                        int (*run)(const place_t &, tensor_call_t *)) {
     enum { ARGS = TENSOR__MAX_IN + TENSOR__MAX_OUT };
@@ -9200,13 +9206,13 @@ static int native_pointwise(const place_t &at, tensor_call_t *c) {
     for (int k = 0; k < c->nin; k++) { o[k + 1] = c->arg[k]; }
     if (id == TENSOR_OP_CLONE && !is_immediate(o[1])) { return copy(at, y, o[1]); }
     const char *by_zero = nullptr;
-    if (class_of(c->compute) == 2) {            // what an integer divided by 0 is called
+    if (class_of(c->compute) == 2) {            // the error text of an integer divided by 0
         if (id == TENSOR_OP_FLOOR_DIVIDE) { by_zero = "floor_divide by zero"; }
         if (id == TENSOR_OP_FMOD) { by_zero = "fmod by zero"; }
         if (id == TENSOR_OP_REMAINDER) { by_zero = "remainder by zero"; }
     }
     if (by_zero && is_immediate(o[2])) {
-        if (*(const double *)o[2].data == 0) { return NONE; }       // the CPU's error, at once
+        if (*(const double *)o[2].data == 0) { return NONE; }       // the CPU raises the error at once
         by_zero = nullptr;
     }
 
@@ -9334,7 +9340,7 @@ static int native_linalg(const place_t &at, tensor_call_t *c) {
     if ((m > n ? m : n) >> PIVOT_BITS || r >> 30) { return NONE; }
     if (!l.batch.n) { return 0; }
     l.m = (int)m, l.n = (int)n, l.k = (int)k, l.r = (int)r;
-    l.ld = l.m | 1;                             // odd: rows and columns go through all banks
+    l.ld = l.m | 1;                             // odd: rows and columns use all banks
     if (svd && wide) { l.ld = l.n | 1; }
     int64_t columns = n + r;
     if (svd) { columns = k + r; }
@@ -9347,7 +9353,7 @@ static int native_linalg(const place_t &at, tensor_call_t *c) {
     l.upper = id == TENSOR_OP_LINALG_SOLVE || (c->p && c->p->i[0]);
     l.unit = id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR && c->p->i[1];
     void (*kernel)(linalg_t) = nullptr;
-    const char *lacks = nullptr;                // what an error says
+    const char *lacks = nullptr;                // for the error text
     switch (id) {
     case TENSOR_OP_LINALG_SVD:
         kernel = singular_matrices;
@@ -9409,7 +9415,7 @@ static int native_random(const place_t &at, tensor_call_t *c) {
     }
 }
 
-// Contiguous all, as the front makes them.
+// All arguments are contiguous, because the front makes them so.
 static int native_index(const place_t &where, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &index = c->arg[1], &src = c->arg[2], &y = c->arg[c->nin];
     int id = c->row->id, d = c->p ? (int)c->p->i[0] : 0;
@@ -9470,7 +9476,7 @@ static int native_index(const place_t &where, tensor_call_t *c) {
     for (int k = 0; k < d; k++) { outer *= x.dims[k]; }
     for (int k = d + 1; k < x.ndim; k++) { inner *= x.dims[k]; }
     const int64_t to[3] = {outer, index.numel, inner}, from[3] = {outer, n, inner}, still[3] = {0, 1, 0};
-    shaped_t y3(y), x3(x), i3(index);           // rows of elements: the dims around d joined
+    shaped_t y3(y), x3(x), i3(index);           // rows of elements: the dims around d are joined
     reshape(i3, 3, to, still);
     reshape(x3, 3, from);
     at.error = noting(c);
@@ -9510,7 +9516,7 @@ static int native_index(const place_t &where, tensor_call_t *c) {
 
 static int native_linear(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &w = c->arg[1], &bias = c->arg[2], &y = c->arg[3];
-    const tensor_arg_t &before = c->arg[2 + c->nout];   // the activation's x if a gradient wants it, else y
+    const tensor_arg_t &before = c->arg[2 + c->nout];   // the activation's x if a gradient needs it, else y
     bool relu = c->row->id == NN_OP_LINEAR_RELU, plain = c->row->id == NN_OP_LINEAR;
     if (!x.contiguous || !y.contiguous || (bias.data && !bias.contiguous)) { return NONE; }
     int64_t k = w.dims[1], n = w.dims[0], rows = n ? y.numel / n : 0;
@@ -9712,7 +9718,8 @@ static int native_conv(const place_t &at, tensor_call_t *c) {
     });
 }
 
-// 1: all tensors of a pool are contiguous; the channels: in all of them they lie innermost; 0: neither.
+// 1: all tensors of a pool are contiguous; the number of channels: they are innermost in all of them; 0:
+// neither.
 static int64_t between_pixels(const tensor_call_t *c) {
     window_t g = window_in(c);
     int64_t channels = 0, in = g.in[0] * g.in[1] * g.in[2], out = g.out[0] * g.out[1] * g.out[2];
@@ -9722,7 +9729,7 @@ static int64_t between_pixels(const tensor_call_t *c) {
         if (!a.data) { continue; }
         if (a.ndim < 4) { return 0; }
         int64_t dense = channels = a.dims[1], planes = a.dims[0] * a.dims[1];
-        bool good = a.numel == planes * in || a.numel == planes * out;     // there is a batch, and channels
+        bool good = a.numel == planes * in || a.numel == planes * out;     // it has a batch and channels
         good = good && (a.dims[1] == 1 || a.strides[1] == 1);
         for (int d = a.ndim - 1; d >= 0; d--) {
             if (d == 1) { continue; }
@@ -9753,7 +9760,7 @@ template <class C> static int pool(const place_t &at, tensor_call_t *c, int64_t 
     if (!y.numel) { return 0; }
     if (!x.numel) { return fill(at, y, 0, 0); }
     bool small = x.numel < INT32_MAX && y.numel < INT32_MAX;
-    for (int d = 0; d < 3; d++) {               // as sums and products of them must be
+    for (int d = 0; d < 3; d++) {               // as their sums and products must be
         small = small && g.in[d] + g.pad[d] + g.kernel[d] * g.dilation[d] + g.stride[d] < INT32_MAX &&
                 (g.out[d] + 1) * g.stride[d] < INT32_MAX && g.divisor < INT32_MAX;
     }
@@ -9865,7 +9872,7 @@ static void turn(shaped_t &o) {
     o.strides[d - 2] = step;
 }
 
-// The scores of all heads lie in scratch: [.., queries, keys].
+// Keeps the scores of all heads in scratch: [.., queries, keys].
 template <class C> static int attention(const place_t &at, tensor_call_t *c) {
     bool back = c->row->id == NN_OP_ATTENTION_BACKWARD, causal = c->p->i[0] != 0;
     const attention_args_t a(c, false, back);
@@ -9914,7 +9921,7 @@ template <class C> static int attention(const place_t &at, tensor_call_t *c) {
     return code ? code : product(at, *a.dv, p.arg, dy);
 }
 
-// -> UNSUPPORTED: not one query a head, or larger than the kernel takes.
+// -> UNSUPPORTED: not one query per head, or larger than the kernel allows.
 static int attention_of_one(const place_t &at, tensor_call_t *c) {
     if (c->row->id != NN_OP_ATTENTION) { return NONE; }
     const attention_args_t a(c, false, false);
@@ -9966,7 +9973,7 @@ static int native_attention(const place_t &at, tensor_call_t *c) {
     return by_real(dtype, [&](auto type) { return attention<TCU_TYPE(type)>(at, c); });
 }
 
-// Step by step: what h adds to the gates, then the gates; back: the gates, then what goes through h.
+// Step by step: what h adds to the gates, then the gates; in backward: the gates, then what goes through h.
 template <class C> static int recurrent(const place_t &at, tensor_call_t *c) {
     bool back = c->row->id == NN_OP_RECURRENT_BACKWARD, reverse = c->p->i[1] != 0;
     const recurrent_args_t a(c, back);
@@ -10066,7 +10073,7 @@ static int native_grads(const place_t &at, tensor_call_t *c) {
     return launch(at, {1, THREADS}, sum_parts, head, (const double *)scratch.at, parts);
 }
 
-// arg 0: nn__update_t on the host; 1: skip; then parameter, gradient and three states, again and again.
+// arg 0: nn__update_t on the host; 1: skip; then parameter, gradient and three states, repeatedly.
 template <class C> static int step_in(const place_t &at, tensor_call_t *c, const param_t *params, int count) {
     const nn__update_t *u = (const nn__update_t *)c->arg[0].data;
     const float *skip = f32_of(c->arg[1]);
@@ -10139,11 +10146,11 @@ static int native(const place_t &at, tensor_call_t *c) {
 // ------------------------------------------------------------------------------
 // >>graphs                                         MARK: a recorded step that runs again
 //
-// A capture is CUDA's own of one stream; its memory is an arena that only the graph's runs use. What changes
-// from run to run (offsets of the generator, an optimizer's numbers) lies in one small block, filled by one
-// copy before each run; callbacks do the host's part. What was drawn, counted and changed while it was
-// captured has not happened: end takes the generator back. Rejected: patching kernel arguments in the graph's
-// nodes (a call of the driver for each).
+// A capture is CUDA's own capture of a stream; its memory is an arena that only the graph's runs use. What
+// changes from run to run (offsets of the generator, an optimizer's numbers) is in one small block, which
+// one copy fills before each run; callbacks do the host's part. What was drawn, counted and changed during
+// the capture has not happened: end resets the generator. Rejected: patching kernel arguments in the graph's
+// nodes (one call of the driver for each).
 // ------------------------------------------------------------------------------
 
 static int backend_recording(int index, void (*again)(void *user, int run), void *user) {
@@ -10155,13 +10162,13 @@ static int backend_recording(int index, void (*again)(void *user, int run), void
     return 1;
 }
 
-// Waits for its last run. held: the caller has process.lock.
+// Waits for the graph's last run and frees it. held: the caller has process.lock.
 static void graph_drop(tensor_cuda_graph_t *g, bool held) {
     gpu_t *gpu = &process.gpu[g->device];
     on_device_t at(g->device);
     bool lost = g->shutdowns != tensor__shutdowns();        // tensor.h's memory may be gone
     if (g->exec) {
-        if (g->numbers->wrote) {    // each run writes them, after the one before
+        if (g->numbers->wrote) {    // each run writes them, after the run before it
             stream_t *s = process.stream[g->numbers->wrote >> MARK_BITS];
             if (captured_on(s)) { cudaEventSynchronize(s->event); } else { cudaStreamSynchronize(s->raw); }
         }
@@ -10239,8 +10246,8 @@ static int graph_begin(tensor_cuda_graph_t *g) {
     if (!code) {
         lock_t hold(&process.capture_lock);
         code = process.capture ? (int)TENSOR_ERR_UNSUPPORTED
-                         : code_of(cudaEventRecord(s->event, s->raw));      // what other threads wait for
-        // Relaxed: a kernel's first launch, here or in a library, loads it.
+                         : code_of(cudaEventRecord(s->event, s->raw));      // other threads wait for it
+        // Relaxed, because a kernel's first launch, here or in a library, loads the kernel.
         if (!code) { code = code_of(cudaStreamBeginCapture(s->raw, cudaStreamCaptureModeRelaxed)); }
         if (!code) {
             g->state = GRAPH_OPEN;
@@ -10344,7 +10351,7 @@ static int graph_replay(tensor_cuda_graph_t *g) {
     return 0;
 }
 
-// A handle as a stream that can be used; NULL is the default one of device 0. -> NULL after raising
+// The usable stream of a handle; NULL is the default stream of device 0. -> NULL after raising
 static tensor_cuda_stream_t *stream_of(tensor_cuda_stream_t *h, const char *op) {
     if (!h && !gpu_of(0)) {
         raised(TENSOR_ERR_DEVICE, "%s: CUDA is not started", op);
@@ -10367,7 +10374,7 @@ static tensor_cuda_graph_t *my_capture() {
     return g && g->thread == &this_thread ? g : nullptr;
 }
 
-// Asking, and waiting but for streams of the capture, are no part of a graph.
+// A graph cannot contain queries, or waits other than those for streams of the capture.
 static int in_capture(const stream_t *s, const char *op) {
     tensor_cuda_graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
     if (!g || (g->thread != &this_thread && !(s && captured_on(s)))) { return 0; }
@@ -10402,9 +10409,9 @@ template <class T> static void drop_handles(T **list) {
 // ------------------------------------------------------------------------------
 // >>ranks                                          MARK: one network on many devices
 //
-// NCCL on the current stream, its tensors waited for and marked as a call's are. Copies go as bytes, so that
-// every dtype can. Rejected: hooks in the backward pass (what overlaps is one launch of small sums; a program
-// that needs more can split its list).
+// NCCL on the current stream; its tensors are waited for and marked like those of a call. Broadcasts and
+// gathers move bytes, so that every dtype works. Rejected: hooks in the backward pass (only a launch of
+// small sums would overlap; a program that needs more can split its list).
 // ------------------------------------------------------------------------------
 
 enum collective_t { RANKS_SUM, RANKS_MEAN, RANKS_BROADCAST, RANKS_GATHER };
@@ -10437,7 +10444,7 @@ static ncclResult_t nccl_call(const tensor_cuda_comm_t *c, int what, tensor_t *y
 }
 #endif
 
-// What is made of list[k] is written there, or to y.
+// The result for list[k] is written to list[k], or to y.
 static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t *const *list, int n,
                       tensor_t *y, int root) {
     int code = 0;
@@ -10520,7 +10527,7 @@ static bool comm_failed(const tensor_cuda_comm_t *c) {
 #endif
 }
 
-// Its work is done, or will never be.
+// Its work is finished, or never will be.
 static int comm_drop(tensor_cuda_comm_t *c) {
     int code = 0;
     if (c->dead) { return 0; }
@@ -10539,13 +10546,13 @@ static int comm_drop(tensor_cuda_comm_t *c) {
 // ------------------------------------------------------------------------------
 // >>entry                                          MARK: the kernel of all families, start, figures
 //
-// The public functions of tensor_cuda.h stand at the end.
+// The public functions of tensor_cuda.h are at the end.
 // ------------------------------------------------------------------------------
 
 static limits_t limits;
-static int ranges;                              // of NVTX: tensor_cuda_set_ranges
+static int ranges;                              // NVTX ranges: tensor_cuda_set_ranges
 
-struct range_t {                                // of an op, if they are on
+struct range_t {                                // the range of an op, if ranges are on
     bool open;
     explicit range_t(const char *name) : open(__atomic_load_n(&ranges, __ATOMIC_RELAXED) != 0) {
         if (open) { TCU_RANGE_PUSH(name); }
@@ -10581,7 +10588,7 @@ static int backend_run(tensor_call_t *c) {
     code = native(at, c);
     bool here = code == TENSOR_ERR_UNSUPPORTED, front = row->id >= NN_OP_NET &&
         row->id <= NN_OP_BIASED_BACKWARD;
-    if (key < COUNTED && !(here && front)) {    // a front goes on by other rows, which are counted
+    if (key < COUNTED && !(here && front)) {    // a front continues with other rows, which are counted
         __atomic_store_n(&process.name[key], row->name, __ATOMIC_RELAXED);
         __atomic_fetch_add(here ? &process.fallback[key] : &process.native[key], 1, __ATOMIC_RELAXED);
     }
@@ -10603,7 +10610,7 @@ static const tensor_backend_t backend = {
     {TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, backend_run, backend_run}, 1, 1, backend_net};
 #undef TCU_RUN4
 
-static bool is_set(const char *name) {          // an environment variable, to anything but 0
+static bool is_set(const char *name) {          // an environment variable, to anything except 0
     const char *text = getenv(name);
     return text && text[0] && strcmp(text, "0") != 0;
 }
@@ -10660,7 +10667,7 @@ static int start(tensor__thread_t *th) {
     return 0;
 }
 
-// What a device has, 0 where there is none.
+// A statistic of a device, 0 if there is no such device.
 static stat_t stat(tensor_device_t device, stat_id id) {
     int index = (int)device - TENSOR_CUDA;
     stat_t none = {0, 0, 0};
@@ -10760,7 +10767,7 @@ int tensor_cuda_shutdown(void) {
 
     process.nstreams = 0;
     for (gpu_t &g : process.gpu) {
-        if (g.ready) {                          // the others may be none
+        if (g.ready) {                          // the other devices may not exist
             on_device_t at((int)(&g - process.gpu));
             cudaFree(g.errors);
         }
@@ -10813,7 +10820,7 @@ int tensor_cuda_stream_free(tensor_cuda_stream_t *stream) {
     if (in_capture(s, "cuda_stream_free")) { return TENSOR_ERR_UNSUPPORTED; }
     lock_t hold(&process.lock);
     stream->dead = true;
-    s->idle = !has_handle(s);                   // a stream may have been wrapped beside the handle it had
+    s->idle = !has_handle(s);                   // a stream may have been wrapped again, beside its handle
     return 0;
 }
 
@@ -10841,7 +10848,7 @@ int tensor_cuda_stream_synchronize(tensor_cuda_stream_t *stream) {
     return settle(h->of, "cuda_stream_synchronize");
 }
 
-// 1 done, 0 not yet.
+// 1 = done, 0 = not yet.
 static int asked(cudaError_t e, const char *op) {
     forget(e);
     if (!e || e == cudaErrorNotReady) { return !e; }
@@ -11083,7 +11090,7 @@ int tensor_cuda_comm_free(tensor_cuda_comm_t *c) {
     if (c->dead) { return raised(TENSOR_ERR_OWNER, "cuda_comm_free: the communicator was freed"); }
     if (in_capture(nullptr, "cuda_comm_free")) { return TENSOR_ERR_UNSUPPORTED; }
     int code = 0, ended = 0;
-    if (comm_failed(c)) { ended = comm_drop(c); }       // else its work would be waited for in vain
+    if (comm_failed(c)) { ended = comm_drop(c); }       // else the wait for its work would not end
     code = tensor_cuda_synchronize((tensor_device_t)(TENSOR_CUDA + c->device));
     if (!c->dead) { ended = comm_drop(c); }
     return code ? code : ended;
@@ -11175,7 +11182,7 @@ void *tensor_cuda_data(tensor_t *x) {
         if (code == TENSOR_ERR_CUDA) { raise_cuda(op); } else { raised(code, "%s: out of memory", op); }
         return nullptr;
     }
-    // Later calls of other streams record their event when they wait, so that it covers the caller's work.
+    // Later calls on other streams record their event when they wait, so that it covers the caller's work.
     if (!g) { use_after(s, b, true, next_mark(s)); }
     return (char *)x->storage->data + x->offset * size_of(x->dtype);
 }
@@ -11185,7 +11192,7 @@ tensor_t *tensor_cuda_wrap(void *data, tensor_dtype_t dtype, const int64_t *dims
     static const char op[] = "cuda_wrap";
     const int index = (int)device - TENSOR_CUDA;
     stream_t *s = gpu_for(device, op) ? current(index, op) : nullptr;
-    // The header is made as for memory of the host, which is not looked at.
+    // The header is made as for memory of the host; the data is not read.
     tensor_t *x = s ? (tensor_wrap_n)(data, dtype, dims, ndim, nullptr, nullptr) : TENSOR__(poison);
     if (!s || x->state != TENSOR__LIVE) { return x; }
     wrapped_t *w = device_of(process.allocator, index) ? (wrapped_t *)calloc(1, sizeof *w) : nullptr;
@@ -11203,7 +11210,7 @@ tensor_t *tensor_cuda_wrap(void *data, tensor_dtype_t dtype, const int64_t *dims
     w->block.state = USED;
     w->block.address = (uint64_t)(uintptr_t)data;
     w->block.bytes = x->storage->bytes;
-    w->block.wrote = next_mark(s);              // what the caller asked before
+    w->block.wrote = next_mark(s);              // what the caller queued before
     w->deleter = deleter;
     w->data = data;
     w->user = user;
@@ -11255,7 +11262,7 @@ int tensor_cuda_set_allocator(const tensor_cuda_allocator_t *allocator) {
 
 int tensor_cuda_set_ranges(int on) { return __atomic_exchange_n(&ranges, on != 0, __ATOMIC_RELAXED); }
 
-// A range that was opened is closed, whether they are on now or not.
+// A range that was opened is closed, whether or not ranges are on by then.
 static thread_local int open_ranges;
 void tensor_cuda_range_push(const char *name) {
     if (!__atomic_load_n(&ranges, __ATOMIC_RELAXED)) { return; }
