@@ -4022,7 +4022,7 @@ NN__KERNEL void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int bac
 }
 
 // ------------------------------------------------------------------------------
-// >>nn-kernel-norm                                 MARK: layer norm
+// >>nn-kernel-norm                                 MARK: norms
 //
 // Two passes over a row for the statistics, because one pass (E[x^2] - E[x]^2) cancels. Also rejected:
 // Welford's running update, which divides at every element and is one chain of dependent steps; a row is in
@@ -4529,6 +4529,8 @@ NN__KERNEL double NN__K(squares)(const void *px, int64_t n) {
 
 // ------------------------------------------------------------------------------
 // >>nn-kernel-table                                MARK: table of a pass
+//
+// The sizes of a pass (its kernels are reached by NN__DO), and the end of its text.
 // ------------------------------------------------------------------------------
 
 #if TENSOR_NN__PASS < 6
@@ -4552,6 +4554,9 @@ static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, 0, 0, 0, 0};
 
 // ------------------------------------------------------------------------------
 // >>nn-impl                                        MARK: implementation
+//
+// Compiled if TENSOR_NN_IMPLEMENTATION is defined. First the passes are included, then the sections below
+// follow.
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_NN_IMPLEMENTATION) && !defined(TENSOR_NN_IMPLEMENTATION_DONE) && !defined(TENSOR_NN__PASS)
@@ -5095,7 +5100,8 @@ TENSOR__FN int nn__inputs(const char *op, const char *names, int required, tenso
 //
 // y = x W^T + b, one GEMM over all leading dims. With an activation, that op's own kernel then runs in place
 // on y, so the bits are those of the two ops. A weight with one dim is the only row of a matrix.
-// Rejected: an epilogue in the GEMM per activation (a set of tiles for each).
+// tensor_bilinear is made of other ops. Rejected: an epilogue in the GEMM per activation (a set of tiles for
+// each).
 // ------------------------------------------------------------------------------
 
 // What only rows with an activation have (row->own).
@@ -5702,9 +5708,9 @@ NN__OPTIONS(embedding_bag, , nn__run_embedding_bag(&a))
 // ------------------------------------------------------------------------------
 // >>impl-norm                                     MARK: norms
 //
-// Layer norm works on rows; batch, group and instance norm work on x as [items, channels, plane], where a
-// statistic covers the planes of one channel or group. Statistics are doubles, saved for the fused gradient.
-// Rejected: Welford per element (one division each), f32 sums.
+// Layer and rms norm work on rows; batch, group and instance norm work on x as [items, channels, plane],
+// where a statistic covers the planes of one channel or group. Statistics are doubles, saved for the fused
+// gradient. Rejected: Welford per element (one division each), f32 sums.
 // ------------------------------------------------------------------------------
 
 typedef struct nn__norm_t {
