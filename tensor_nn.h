@@ -270,7 +270,7 @@ typedef struct tensor_conv_transpose_args_t {
     tensor_t *x TENSOR_INIT, *weight TENSOR_INIT, *bias TENSOR_INIT;
     int64_t stride TENSOR_INIT;             // default 1
     int64_t padding TENSOR_INIT;            // cut from both sides of the result, default 0
-    int64_t output_padding TENSOR_INIT;     // added at the far end; less than stride or dilation
+    int64_t output_padding TENSOR_INIT;     // added at the far end, less than stride or dilation, default 0
     int64_t groups TENSOR_INIT;             // default 1
     int64_t dilation TENSOR_INIT;           // default 1
     const void *options_are_named_ TENSOR_INIT;
