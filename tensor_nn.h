@@ -1294,8 +1294,7 @@ TENSOR_API nn_pool_args_t nn_pool_defaults(void);
 TENSOR_API nn_module_t *nn_max_unpool1d_with(nn_pool_args_t a);
 TENSOR_API nn_module_t *nn_max_unpool2d_with(nn_pool_args_t a);
 TENSOR_API nn_module_t *nn_max_unpool3d_with(nn_pool_args_t a);
-//   size     of the result's last dims (1, 2 or 3 numbers), NULL = the smallest input that the pool can have
-//           had
+//   size     of the result's last dims (1, 2 or 3 numbers), NULL = the smallest that the pool's input can be
 //   -> new, as tensor_max_unpool1d, 2d, 3d;  errors SHAPE, INDEX, DTYPE, UNSUPPORTED (another kind of module)
 TENSOR_API tensor_t *nn_max_unpool_forward(nn_module_t *m, tensor_t *x, tensor_t *indices,
                                            const int64_t *size);
@@ -1331,8 +1330,7 @@ TENSOR_API nn_upsample_args_t nn_upsample_defaults(void);
 TENSOR_API nn_module_t *nn_pixel_shuffle(int64_t factor);
 TENSOR_API nn_module_t *nn_pixel_unshuffle(int64_t factor);
 
-// tensor_pad_n with n numbers (at most 6); the others pad both ends of the last one, two or three dims by
-// `by`.
+// tensor_pad_n with n numbers (at most 6); the others pad both ends of the last 1, 2 or 3 dims by `by`.
 //   -> module;  errors as above
 TENSOR_API nn_module_t *nn_pad_n(const int64_t *pads, int n, tensor_pad_t mode, double value);
 TENSOR_API nn_module_t *nn_zero_pad2d(int64_t by);
@@ -1493,7 +1491,7 @@ TENSOR_API nn_rnn_args_t nn_rnn_defaults(void);
 // Their forward with state, for nets and cells: y = nn_lstm_forward(m, x, &h, &c).
 //   h, c    NULL, or *h is the state to begin with (NULL = zeros) and becomes the last state, as by
 //           tensor_set: if *h was NULL the caller owns it (tensor_free), else its owner stays. Unchanged on
-//                   failure
+//           failure
 //   -> new y;  grad through time (tensor_set(&h, tensor_detach(h)) cuts it)
 //   errors  SHAPE, DTYPE, UNSUPPORTED (another kind of module)
 TENSOR_API tensor_t *nn_lstm_forward(nn_module_t *m, tensor_t *x, tensor_t **h, tensor_t **c);
@@ -2067,9 +2065,8 @@ typedef struct nn_group_args_t {
 TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n, nn_group_args_t a);
 
 // Updates all parameters that have a gradient. Does nothing while an error is pending.
-//   -> code of that error;  errors OWNER, DEVICE, OUT_OF_MEMORY, UNSUPPORTED (a gradient by rows, or not by
-//           rows;
-//      nn_lbfgs)
+//   -> code of that error;  errors OWNER, DEVICE, OUT_OF_MEMORY, UNSUPPORTED (a gradient by rows, or one
+//      that is not; nn_lbfgs)
 TENSOR_API int nn_step(nn_optimizer_t *o);
 // The step of nn_lbfgs, which needs the loss at several points; for the others, nn_step after one call.
 //   closure  calls nn_zero_grad, computes the loss, calls tensor_backward and returns the loss, one element;
@@ -2116,12 +2113,11 @@ TENSOR_API tensor_t *nn_scaler_scale(tensor_t *scaler, tensor_t *loss);
 //      step or nn_zero_grad; first in a capture)
 TENSOR_API int nn_scaler_unscale(tensor_t *scaler, nn_optimizer_t *o);
 TENSOR_API int nn_scaler_step(tensor_t *scaler, nn_optimizer_t *o);
-// Lowers or raises the scale; call it once after the steps of all optimizers.   -> code;  errors POISONED,
-// SHAPE
+// Lowers or raises the scale; call it once after the steps of all optimizers.
+//   -> code;  errors POISONED, SHAPE
 TENSOR_API int nn_scaler_update(tensor_t *scaler);
 
-// Frees it before tensor_shutdown does; NULL does nothing. Later use is noticed until 64 more have been
-// freed.
+// Frees it before tensor_shutdown does; NULL does nothing. Later use is noticed until 64 more are freed.
 //   -> code;  errors OWNER if it was freed already, UNSUPPORTED in a closure of its own step
 TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 
@@ -2234,8 +2230,7 @@ typedef struct nn_batch_t { tensor_t *x, *y; int64_t size, index, epoch; } nn_ba
 //   num_workers > 0: get is called for the samples of a batch on the kernel threads at the same time (it must
 //               allow that)
 //   pin_memory  1: batches are in pinned memory, for tensor_to_non_blocking
-//   device      where batches go, through pinned memory: the next one is copied while the program uses this
-//           one
+//   device      where batches go, through pinned memory: the next one is copied while this one is used
 //   -> loader, NULL on failure;  errors SHAPE, DEVICE, UNSUPPORTED, OUT_OF_MEMORY
 typedef struct nn_data_loader_args_t {
     const char *site_ TENSOR_INIT;
@@ -2329,8 +2324,7 @@ TENSOR_API nn_safetensors_t *nn_safetensors_open(const char *path);
 TENSOR_API int nn_safetensors_write(const char *path, const char *const *names, tensor_t *const *tensors,
                                     int n, const nn_metadata_t *metadata, int nmeta);
 
-// Saves parameters and buffers under their dotted names, a shared one under each, as PyTorch's state_dict
-// does.
+// Saves parameters and buffers under their dotted names, a shared one under each, as in PyTorch.
 //   -> code;  errors IO, OUT_OF_MEMORY, POISONED
 TENSOR_API int nn_save(const char *path, nn_module_t *m);
 
