@@ -2701,7 +2701,7 @@ struct nn_sequential_pack {
 // For the gradients and the transposed convolution, in is the size of the large image too.
 typedef struct nn__window_t {
     int64_t kernel[3], stride[3], pad[3], dilation[3], in[3], out[3];   // pad: before; after as out needs
-    int64_t mode, divisor;              // CONV: groups; POOL: the enum below; 0 = window's size
+    int64_t mode, divisor;              // mode: CONV: groups, POOL: as below; divisor: 0 = the window's size
 } nn__window_t;
 enum { NN__COUNT_PAD = 0, NN__NO_COUNT_PAD = 1, NN__ADAPTIVE = 2 };
 // The params of the other families:
