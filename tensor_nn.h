@@ -4626,7 +4626,7 @@ TENSOR__COLD
 #endif
 
 // ------------------------------------------------------------------------------
-// >>impl-functional                               MARK: what all functions share
+// >>impl-functional                                MARK: what all functions share
 //
 // What the functions of this header share: the kernels of the chosen pass, checks of arguments, options and
 // their defaults, gradients through a composed form. Each section after this one has, for its ops, the
@@ -5090,7 +5090,7 @@ TENSOR__FN int nn__inputs(const char *op, const char *names, int required, tenso
 #define NN__AUTOCAST(to, call, ...) TENSOR__AUTOCAST(TENSOR__(casting)(), to, call, __VA_ARGS__)
 
 // ------------------------------------------------------------------------------
-// >>impl-linear                                   MARK: linear
+// >>impl-linear                                    MARK: linear
 //
 // y = x W^T + b, one GEMM over all leading dims. With an activation, that op's own kernel then runs in place
 // on y, so the bits are those of the two ops. A weight with one dim is the only row of a matrix.
@@ -5318,7 +5318,7 @@ TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *wei
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-embedding                                MARK: embeddings
+// >>impl-embedding                                 MARK: embeddings
 //
 // Rows of a table by index. Every index is checked before a row is read. The gradient is divided by rows of
 // the table, so the sums for one row are in the order of the indices; a sparse gradient has only those rows.
@@ -5700,7 +5700,7 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
 NN__OPTIONS(embedding_bag, , nn__run_embedding_bag(&a))
 
 // ------------------------------------------------------------------------------
-// >>impl-norm                                     MARK: norms
+// >>impl-norm                                      MARK: norms
 //
 // Layer and rms norm work on rows; batch, group and instance norm work on x as [items, channels, plane],
 // where a statistic covers the planes of one channel or group. Statistics are doubles, saved for the fused
@@ -6167,7 +6167,7 @@ NN__OPTIONS(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR(k
             nn__local_response_norm(a.x, a.size, a.alpha, a.beta, a.k))
 
 // ------------------------------------------------------------------------------
-// >>impl-direct                                   MARK: convolution without columns
+// >>impl-direct                                    MARK: convolution without columns
 //
 // Images are padded once and read where they are (kernels in >>nn-kernel-direct). 3x3 and 5x5 with stride 1
 // between many channels use Winograd's algorithm: a block of rows of tiles is transformed, multiplied for
@@ -6668,7 +6668,7 @@ TENSOR__FN void nn__gather_pixels(const nn__direct_t *v, int32_t *off) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-conv                                     MARK: convolution
+// >>impl-conv                                      MARK: convolution
 //
 // y = W columns per image and group, with the columns in blocks of output pixels that stay in the cache.
 // Transposed convolution and both gradients are the same three kernels with their roles exchanged: each is
@@ -7405,7 +7405,7 @@ NN__PER_RANK(conv)
 NN__PER_RANK(conv_transpose)
 
 // ------------------------------------------------------------------------------
-// >>impl-columns                                  MARK: im2col, col2im
+// >>impl-columns                                   MARK: im2col, col2im
 //
 // A task has one plane of images [N, C, H, W], or its columns in [N, C taps, pixels]; each of the two ops is
 // the gradient of the other. Rejected: views with overlapping strides (their gradient would need the same
@@ -7531,7 +7531,7 @@ NN__FRONT(im2col, tensor_columns, nn__columns_call(NN__ROW(IM2COL), &a))
 NN__FRONT(col2im, tensor_columns, nn__columns_call(NN__ROW(COL2IM), &a))
 
 // ------------------------------------------------------------------------------
-// >>impl-pool                                     MARK: pooling
+// >>impl-pool                                      MARK: pooling
 //
 // One plane after another; a window is cut at the padding. max_pool keeps the position of each maximum, for
 // its gradient and for unpooling. Adaptive, lp and integer pools are made of other ops. Rejected: windows as
@@ -7974,7 +7974,7 @@ NN__PER_RANK(max_unpool)
 #undef NN__PER_RANK
 
 // ------------------------------------------------------------------------------
-// >>impl-resample                                 MARK: padding, shuffles, resampling
+// >>impl-resample                                  MARK: padding, shuffles, resampling
 //
 // Made of other ops: padding writes into a filled result, shuffles are views, resampling is products with the
 // weights of each axis. So they need no gradients of their own. Rejected: a kernel per mode and rank.
@@ -8442,7 +8442,7 @@ TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, 
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-dropout                                  MARK: dropout
+// >>impl-dropout                                   MARK: dropout
 //
 // The mask is a function of the stream and the element's index, so backward draws it again and nothing is
 // saved. Rejected: a saved mask (one byte per element).
@@ -8503,7 +8503,7 @@ TENSOR_API tensor_t *(tensor_dropout)(tensor_t *x, double p, int training) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-composed                                 MARK: functions made of others
+// >>impl-composed                                  MARK: functions made of others
 //
 // Functions made of public ops; one macro (NN__COMPOSED) has their checks and autocast. Their gradients are
 // those of the ops they are made of. Rejected: kernels of their own (no program spends much time in these
@@ -8705,7 +8705,7 @@ TENSOR_API tensor_t *(tensor_pairwise_distance)(tensor_t *a, tensor_t *b, double
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-attention                                MARK: attention
+// >>impl-attention                                 MARK: attention
 //
 // Blocks of queries of one head against the keys. Scores stay in the worker's scratch, and backward computes
 // them again from the saved row sums. A mask that broadcasts is read by strides. Rejected: the whole matrix
@@ -9161,7 +9161,7 @@ TENSOR__FN tensor_t *nn__attention_call(tensor_scaled_dot_product_attention_args
 NN__OPTIONS(scaled_dot_product_attention, , nn__attention_call(&a))
 
 // ------------------------------------------------------------------------------
-// >>impl-recurrent                                MARK: recurrent nets
+// >>impl-recurrent                                 MARK: recurrent nets
 //
 // What x adds to the gates is one product over all steps, made before; then the kernel goes from step to
 // step. A device's library may run a whole net of layers and directions; then the weights are one row.
@@ -10686,7 +10686,7 @@ NN__LOSS_OF(gaussian_nll_loss, tensor_gaussian_nll_loss, "input target var", 3, 
 NN__LOSS_OF(poisson_nll_loss, tensor_poisson_nll_loss, "input target", 2, 3, 0, 2, a->input, a->target)
 
 // ------------------------------------------------------------------------------
-// >>impl-ctc                                      MARK: connectionist temporal classification
+// >>impl-ctc                                       MARK: connectionist temporal classification
 //
 // Log-space forward and backward sums over the blank-separated labels of an item (2 L + 1 states). Items are
 // divided over threads. An item without a path has the loss infinity, or 0 with zero_infinity. Rejected:
@@ -10958,7 +10958,7 @@ TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
 NN__OPTIONS(ctc_loss, NN__OR(blank, 0), nn__run_ctc_loss(&a))
 
 // ------------------------------------------------------------------------------
-// >>nn-table                                      MARK: rows
+// >>nn-table                                       MARK: rows
 //
 // The rows of NN_OPS: they connect a name, a family, a kernel and a gradient. They are after all functions
 // that they name. Rejected: registration at run time.
@@ -12628,7 +12628,7 @@ NN__RANKED_KIND(instance_norm, INSTANCE_NORM)
 #undef NN__RANKED_KIND
 
 // ------------------------------------------------------------------------------
-// >>impl-construction                             MARK: construction of layers
+// >>impl-construction                              MARK: construction of layers
 //
 // A layer is made in one block with its options; its parameters are drawn as PyTorch draws them. If a layer
 // cannot be made, what exists of it is freed and the result is NULL. Rejected: two-step construction
@@ -13489,7 +13489,7 @@ TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
 TENSOR__END
 
 // ------------------------------------------------------------------------------
-// >>impl-copies                                   MARK: printing, copies of modules
+// >>impl-copies                                    MARK: printing, copies of modules
 //
 // Texts of modules as PyTorch prints them, copies of state, moves to a device or dtype, clones. All of these
 // need the tables of >>impl-layers, so they come after it. Rejected: a print and a clone function per kind
@@ -15036,7 +15036,7 @@ TENSOR_API double nn_get_lr(nn_optimizer_t *o) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-clip                                     MARK: clipping, loss scaling
+// >>impl-clip                                      MARK: clipping, loss scaling
 //
 // Norms and scales over the gradients of many parameters: one launch per device and dtype, partial sums in
 // order. Rejected: one op per parameter (on devices, one launch each).
@@ -17034,7 +17034,7 @@ TENSOR_API int (nn_safetensors_write)(const char *path, const char *const *names
 #endif
 
 // ------------------------------------------------------------------------------
-// >>impl-state                                    MARK: state of modules, checkpoints
+// >>impl-state                                     MARK: state of modules, checkpoints
 //
 // A module's state to and from safetensors, and checkpoints with the optimizer's state and the generator.
 // Everything is read and compared before the first parameter is written. Rejected: pickles (they run code),
