@@ -30,11 +30,11 @@
 // ------------------------------------------------------------------------------
 // >>platform                                       MARK: launches, shared memory, libraries
 //
-// Everything that differs between nvcc and the CPU emulator stands here: one launch wrapper (a failed launch
-// is an error code at the call), two macros for shared memory, and one struct of library functions, opened by
-// versioned name when first needed. Rejected: linking them (cuBLASLt alone costs 67 ms of every process
-// start, and a program without the library could not start); <<<>>> (the emulator cannot parse it, and it
-// tells only the last error of all calls).
+// Everything that differs between nvcc and the CPU emulator is here: one launch wrapper (a failed launch is
+// an error code at the call), two macros for shared memory, and one struct of library functions, which are
+// opened by versioned name when first needed. Rejected: linking the libraries (cuBLASLt alone costs 67 ms of
+// every process start, and a program without the library could not start); <<<>>> (the emulator cannot parse
+// it, and it reports only the last error of all calls).
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_CUDA_SIM)
@@ -61,7 +61,7 @@
 template <class... P, class... A>
 static inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
                                      cudaStream_t s, A... a) {
-    return [&](P... p) { // its own error alone: one that somebody left behind is not this kernel's
+    return [&](P... p) { // only its own error: an older one is not this kernel's
         void *at[] = {&p...};
         return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, s);
     }(P(a)...);
@@ -158,7 +158,7 @@ struct libraries_t {
 static libraries_t lib;
 static int open_lock;
 
-struct lock_t {                                 // nearly always free; held across calls of the driver at most
+struct lock_t {                                 // nearly always free; held at most during calls of the driver
     int *at;
     explicit lock_t(int *p) : at(p) {
         for (int spins = 0; __atomic_exchange_n(at, 1, __ATOMIC_ACQUIRE); spins++) {
@@ -213,24 +213,25 @@ inline int open_library(library_t which, char *text, size_t room) {
 // ------------------------------------------------------------------------------
 // >>allocator                                      MARK: stream-ordered caching allocator
 //
-// Two-level segregated fit (free blocks in bins by size, two bitmaps find the next one that is not empty)
-// over an arena per device, stream and size class (up to 1 MiB, above): a search costs the same however many
-// blocks are alive. An arena is one reserved range of addresses that grows chunk by chunk at its lowest hole,
-// so that neighbours merge for ever and shapes that vary leave no slivers; where the driver cannot do that,
-// cudaMalloc segments sized as PyTorch's. Freed memory serves its own stream at once. Rejected: best fit in
-// ordered sets over segments (30-94 % waste on varying shapes, three times the time); one range for all
-// streams (reuse would need events); a lock per arena (peaks of sums over arenas would be guesses; a call
-// that needs nothing of the driver holds the device's lock for tens of nanoseconds). Headers live on the
-// host. The allocator knows CUDA by the driver table alone; tests bring their own.
+// Two-level segregated fit (free blocks are in bins by size, two bitmaps find the next bin that is not
+// empty) over an arena per device, stream and size class (up to 1 MiB, and above): a search costs the same
+// however many blocks are alive. An arena is one reserved range of addresses that grows chunk by chunk at
+// its lowest hole, so that neighbours can always merge and shapes that vary leave no small unusable blocks.
+// If the driver cannot do that, it is a list of cudaMalloc segments with PyTorch's sizes. Freed memory can
+// be used by its own stream at once. Rejected: best fit in ordered sets over segments (30-94 % waste on
+// varying shapes, three times the time); one range for all streams (reuse would need events); a lock per
+// arena (peaks of sums over arenas would be guesses; a call that does not need the driver holds the device's
+// lock for tens of nanoseconds). Headers are on the host. The allocator uses CUDA only through the driver
+// table; tests supply their own.
 // ------------------------------------------------------------------------------
 
 constexpr uint64_t GRANULE = 512, SMALL = 1 << 20, MOST = uint64_t(1) << 50;
 enum { MAX_DEVICES = 16, ROWS = 40, BINS = 32, HASH = 64, SCAN = 8 };
 
-// What the allocator needs of CUDA. Each returns 0 or an error; nothing here is called while a stream of the
-// device is being captured, but segment_alloc, reserve, map, memory, and unmap of what was mapped just now,
-// when the rest could not be.
-enum { NO_MEMORY = 2 }; // of map: CUDA_ERROR_OUT_OF_MEMORY. Another error: it cannot map
+// What the allocator needs of CUDA. Each function returns 0 or an error. While a stream of the device is
+// being captured, only segment_alloc, reserve, map and memory are called, and unmap of chunks that were
+// mapped just before when the rest could not be mapped.
+enum { NO_MEMORY = 2 }; // of map: CUDA_ERROR_OUT_OF_MEMORY; other errors: it cannot map
 
 struct driver_t {
     void *user;
@@ -253,16 +254,16 @@ struct driver_t {
 struct options_t {
     uint64_t small_chunk = 2 << 20, large_chunk = 32 << 20;     // multiples of the driver's granularity
     uint64_t reserve = 0;       // addresses per arena; 0 = 9/8 of the device
-    bool no_cache = false;      // every block a segment of its own, freed at once: for memory checkers
-    bool no_ranges = false;     // segments, also where the driver can map
-    uint64_t ask_from = 128 << 20; // bytes that are mapped at once only where the driver says they are free
+    bool no_cache = false;      // each block is a segment, freed at once: for memory checkers
+    bool no_ranges = false;     // segments, even if the driver can map
+    uint64_t ask_from = 128 << 20; // from this on, ask the driver whether the bytes are free before mapping
     bool debug = false;         // freed memory is filled with 0xFF
     int trace = 0;              // entries of the trace ring
     void (*on_oom)(void *user, int device, uint64_t bytes) = nullptr;    // may free; then one more try
     void *user = nullptr;
 };
 
-// PyTorch's names. Each: now, highest, all that came.
+// PyTorch's names. Each is the present value, the highest, and the sum of all increases.
 struct stat_t { int64_t current, peak, allocated; };
 enum stat_id { ALLOCATION, SEGMENT, ACTIVE, INACTIVE_SPLIT, ALLOCATED_BYTES, RESERVED_BYTES, ACTIVE_BYTES,
     INACTIVE_SPLIT_BYTES, REQUESTED_BYTES, STAT_COUNT };
@@ -278,7 +279,7 @@ enum state_t : uint8_t { FREE, USED, PENDING, HOLE };       // HOLE: addresses w
 struct arena_t;
 struct block_t;
 
-struct use_t { // a stream other than its own that uses a block; after the free, an event to wait for
+struct use_t { // another stream that uses a block; after the free, an event to wait for
     use_t *next;
     block_t *of;
     void *stream, *event;
@@ -289,18 +290,18 @@ struct block_t {
     uint64_t address, bytes, requested;
     block_t *prev, *next;                   // neighbours by address, within a range or segment
     block_t *free_prev, *free_next;         // in a bin, or in the list of holes (by address)
-    block_t *chain;                         // of a range's or segment's first block: the next such
+    block_t *chain;                         // for the first block of a range or segment: the next such block
     arena_t *home;
     use_t *uses;
     const char *tag;
     int waits;                              // events that a pending block waits for
     state_t state;
-    bool ranged;                            // of a reserved range
+    bool ranged;                            // in a reserved range
     // For >>backend: the last write, its own stream's last read (marks: stream and count of its calls);
     // graphs that keep it; the graph that listed it last, and where.
     uint64_t wrote, read;
     int kept, listed, place;
-    bool released;                          // its tensor is gone, a graph keeps it
+    bool released;                          // its tensor is freed, a graph keeps it
 };
 
 struct lane_t;
@@ -320,13 +321,13 @@ struct lane_t {
     lane_t *next;                           // in its hash bucket
     void *stream;
     int device, graph;
-    bool dead;                              // its graph is gone: memory goes back when the last block does
-    bool outside;                           // of a block that is the caller's memory: a wrapped_t
+    bool dead;                              // its graph is freed: memory goes back with the last block
+    bool outside;                           // for a block that is the caller's memory: a wrapped_t
     int64_t live;                           // blocks used or pending
     arena_t arena[2];                       // large, small
 };
 
-struct queue_t { // events of one foreign stream, in its order: only the head need be asked
+struct queue_t { // events of one foreign stream, in its order: only the head must be queried
     queue_t *next;
     void *stream;
     use_t *head, **tail;
@@ -350,12 +351,12 @@ struct slab_t { slab_t *next; };
 
 struct device_t {
     int lock, index;
-    bool no_ranges;                         // a mapping was refused: segments from here on
+    bool no_ranges;                         // a mapping was refused: only segments from now on
     uint64_t total, limit;                  // limit: bytes that may be reserved, 0 = all
     lane_t *last, *hash[HASH];
     queue_t *queues;
     int64_t npending;
-    block_t *parked;                        // freed with foreign uses during a capture (by chain)
+    block_t *parked;                        // freed with foreign uses during a capture (linked by chain)
     capture_t *captures;
     block_t *spare_blocks;
     use_t *spare_uses;
@@ -398,7 +399,7 @@ inline void trace(allocator_t *A, action_t action, uint64_t address, uint64_t by
     A->ring[n % (uint64_t)A->options.trace] = {address, bytes, n, stream, tag, action, A->step};
 }
 
-// Headers come in slabs and are kept until the end.
+// Headers come in slabs, which are kept until the end.
 template <class T> inline T *from_slab(device_t *d, T **spare, T *T::*link) {
     if (!*spare) {
         enum { N = 256 };
@@ -486,7 +487,8 @@ inline void take_from_bin(device_t *d, block_t *b) {
     }
 }
 
-// The best of the first few: of the size's own bin, or of the next one that is not empty, where all fit.
+// The best of the first few blocks: in the size's own bin, or in the next bin that is not empty, where all
+// fit.
 inline block_t *best_of(block_t *b, uint64_t bytes) {
     block_t *best = nullptr;
     for (int i = 0; b && i < SCAN; b = b->free_next, i++) {
@@ -526,7 +528,7 @@ inline void absorb_next(device_t *d, block_t *b) { // b keeps its header, so a c
     drop_block(d, n);
 }
 
-// A block in no list becomes free memory, joined with its neighbours.
+// A block that is in no list becomes free memory, joined with its neighbours.
 inline block_t *give_back(device_t *d, block_t *b) {
     if (b->next && b->next->state == FREE) {
         take_from_bin(d, b->next);
@@ -541,7 +543,7 @@ inline block_t *give_back(device_t *d, block_t *b) {
     return b;
 }
 
-// A graph's memory stays until the graph goes, whatever the option says.
+// A graph's memory stays until the graph is freed, whatever the option says.
 inline bool uncached(const allocator_t *A, const arena_t *a) {
     return A->options.no_cache && !a->lane->graph;
 }
@@ -562,8 +564,9 @@ inline void count_raw(allocator_t *A, device_t *d, arena_t *a, uint64_t address,
     trace(A, pieces > 0 ? TRACE_MAP : TRACE_UNMAP, address, bytes, a->lane->stream, nullptr);
 }
 
-// Memory for all of [address, +bytes), or for none of it. What the device has not is not mapped chunk by
-// chunk until it refuses: that takes seconds, and all that other processes might want meanwhile.
+// Memory for all of [address, +bytes), or for none of it. More than the device has is not mapped chunk by
+// chunk until the driver refuses: that takes seconds, and meanwhile takes all memory that other processes
+// might want.
 inline int map_chunks(allocator_t *A, device_t *d, arena_t *a, uint64_t address, uint64_t bytes) {
     uint64_t first = (address - a->base) / a->chunk, n = bytes / a->chunk, i, free_memory, total;
     int e = 0;
@@ -617,20 +620,20 @@ inline bool reserve_range(allocator_t *A, device_t *d, arena_t *a) {
     return true;
 }
 
-inline void drop_hole(block_t *h) { // its memory has gone to a neighbour, or it has none left
+inline void drop_hole(block_t *h) { // its addresses went to a neighbour, or it has none left
     arena_t *a = h->home;
     if (h->free_next) { h->free_next->free_prev = h->free_prev; }
     *(h->free_prev ? &h->free_prev->free_next : &a->holes) = h->free_next;
 }
 
 // A free block of at least `bytes`, in no bin, with new memory at the lowest hole that is large enough
-// together with its free neighbours. NULL: no memory, no addresses.
+// together with its free neighbours. NULL: no memory or no addresses.
 inline block_t *grow_range(allocator_t *A, device_t *d, arena_t *a, uint64_t bytes) {
     for (block_t *h = a->holes; h; h = h->free_next) {
         block_t *low = h->prev && h->prev->state == FREE ? h->prev : nullptr;
         block_t *high = h->next && h->next->state == FREE ? h->next : nullptr;
         uint64_t have = low ? low->bytes : 0;
-        if (have >= bytes) {                                // the short scan of its bin had missed it
+        if (have >= bytes) {                                // the short scan of its bin missed it
             take_from_bin(d, low);
             return low;
         }
@@ -656,7 +659,7 @@ inline block_t *grow_range(allocator_t *A, device_t *d, arena_t *a, uint64_t byt
             h->free_next = fresh;
         }
         drop_hole(h);
-        h->state = USED;                                    // memory now, in no list
+        h->state = USED;                                    // has memory now, in no list
         if (h->next && h->next->state == FREE) {
             take_from_bin(d, h->next);
             absorb_next(d, h);
@@ -783,7 +786,7 @@ inline void keep_event(allocator_t *A, device_t *d, void *event) {
 inline void trim_lane(allocator_t *A, device_t *d, lane_t *l);
 inline void destroy_lane(allocator_t *A, device_t *d, lane_t *l);
 
-// No stream uses the block any more.
+// Called when no stream uses the block any more.
 inline void reclaim(allocator_t *A, device_t *d, block_t *b) {
     arena_t *a = b->home;
     lane_t *l = a->lane;
@@ -803,7 +806,7 @@ inline void reclaim(allocator_t *A, device_t *d, block_t *b) {
     if (l->dead && !l->live && !d->captures) { destroy_lane(A, d, l); }
 }
 
-// An event at the end of each foreign stream; where there is none to be had, the host waits instead.
+// Records an event at the end of each foreign stream; if there is no event to be had, the host waits instead.
 inline void pend(allocator_t *A, device_t *d, block_t *b) {
     for (use_t *u = b->uses, *next; u; u = next) {
         next = u->next;
@@ -836,7 +839,7 @@ inline void pend(allocator_t *A, device_t *d, block_t *b) {
     if (!b->waits) { reclaim(A, d, b); }
 }
 
-// Takes back what foreign streams are done with; wait: all of it.
+// Takes back blocks that foreign streams have finished with; wait: all of them.
 inline void poll(allocator_t *A, device_t *d, bool wait) {
     for (queue_t *q = d->queues; q; q = q->next) {
         if (q->head && wait) { A->driver.stream_sync(A->driver.user, d->index, q->stream); }
@@ -879,7 +882,7 @@ inline lane_t *lane_of(device_t *d, void *stream) {
     return d->last = l;
 }
 
-// What is free goes back to the driver.
+// Gives free memory back to the driver.
 inline void trim_lane(allocator_t *A, device_t *d, lane_t *l) {
     bool waited = false;
     for (int k = 0; k < 2; k++) {
@@ -941,7 +944,7 @@ template <class F> inline void each_lane(device_t *d, F f) {
 
 inline void trim_device(allocator_t *A, device_t *d) {
     d->stats.num_sync_all_streams++;
-    each_lane(d, [&](lane_t *l) {   // what is free in a graph that may run again is that graph's to write
+    each_lane(d, [&](lane_t *l) {   // a graph that may run again writes to its free memory
         if (!l->graph || l->dead) { trim_lane(A, d, l); }
     });
 }
@@ -949,7 +952,7 @@ inline void trim_device(allocator_t *A, device_t *d) {
 inline const char *in_units(char (&text)[32], uint64_t bytes) {
     const char *unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
     int k = 0;
-    uint64_t whole = bytes, rest = 0;       // no printf of fractions: the locale may have another point
+    uint64_t whole = bytes, rest = 0;       // no printf of fractions: the locale may change the point
     for (; whole >= 1024 && k < 5; k++) {
         rest = whole % 1024;
         whole /= 1024;
@@ -975,7 +978,7 @@ template <class F> inline void each_block(device_t *d, F f) {
     });
 }
 
-static thread_local char report_text[2048];     // what the thread's last failed alloc has to say
+static thread_local char report_text[2048];     // the report of the thread's last failed alloc
 
 inline void write_report(allocator_t *A, device_t *d, uint64_t bytes, void *stream) {
     enum { TAGS = 64 };
@@ -1045,7 +1048,7 @@ inline void cut(allocator_t *A, device_t *d, block_t *b, uint64_t bytes) {
     uint64_t rest = b->bytes - bytes;
     if (uncached(A, b->home) || rest < (b->ranged || b->home->small ? GRANULE : SMALL + 1)) { return; }
     block_t *r = new_block(d, b->home, b->address + bytes, rest, FREE, b->ranged);
-    if (!r) { return; }                                     // a larger block than asked for does no harm
+    if (!r) { return; }                                     // a larger block than needed does no harm
     b->bytes = bytes;
     insert_after(b, r);
     put_in_bin(d, r);
@@ -1096,8 +1099,8 @@ inline block_t *attempt(allocator_t *A, device_t *d, void *stream, uint64_t byte
     return b;
 }
 
-// A block of at least `bytes` for work of `stream` -> 0, or TENSOR_ERR_OUT_OF_MEMORY and the report. 0 bytes:
-// NULL.
+// A block of at least `bytes` for work on `stream` -> 0, or TENSOR_ERR_OUT_OF_MEMORY and the report. 0
+// bytes: NULL.
 inline int alloc(allocator_t *A, int device, void *stream, uint64_t bytes, const char *tag, block_t **out) {
     *out = nullptr;
     device_t *d = device_of(A, device);
@@ -1120,12 +1123,12 @@ inline int alloc(allocator_t *A, int device, void *stream, uint64_t bytes, const
                 return TENSOR_ERR_OUT_OF_MEMORY;
             }
         }
-        A->options.on_oom(A->options.user, device, bytes);  // it may free: the lock is open
+        A->options.on_oom(A->options.user, device, bytes);  // it may free memory: the lock is not held
     }
 }
 
-// Work queued on `stream`, which is not the block's own, uses it (reads it: its mark). -> 0 or an error; then
-// the caller has to wait.
+// Work queued on `stream`, which is not the block's own, uses the block (read: the mark of a read). -> 0, or
+// an error, after which the caller must wait.
 inline int record_stream(allocator_t *A, block_t *b, void *stream, uint64_t read = 0) {
     if (!b) { return 0; }
     lane_t *l = b->home->lane;
@@ -1146,7 +1149,8 @@ inline int record_stream(allocator_t *A, block_t *b, void *stream, uint64_t read
     return 0;
 }
 
-// Work queued so far may still use the block: it serves later work of its own stream.
+// Frees a block. Work queued so far may still use it, because it is used again only for later work of its
+// own stream.
 inline void release(allocator_t *A, block_t *b) {
     if (!b) { return; }
     arena_t *a = b->home;
@@ -1162,7 +1166,7 @@ inline void release(allocator_t *A, block_t *b) {
     }
 
     b->state = PENDING;
-    if (d->captures) {                                      // nothing may be asked or freed now
+    if (d->captures) {                                      // nothing may be queried or freed now
         b->free_next = d->parked;
         d->parked = b;
     } else {
@@ -1170,8 +1174,8 @@ inline void release(allocator_t *A, block_t *b) {
     }
 }
 
-// From here on what `stream` allocates comes from arenas of the graph's own, until capture_end. -> its number
-// > 0, 0 without memory. capture_join adds a stream that was forked from it.
+// From now until capture_end, allocations of `stream` come from arenas of the graph. -> its number > 0, 0
+// without memory. capture_join adds a stream that was forked from it.
 inline int capture_join(allocator_t *A, int device, void *stream, int graph) {
     device_t *d = device_of(A, device);
     capture_t *c = (capture_t *)malloc(sizeof *c);
@@ -1206,11 +1210,11 @@ inline void capture_end(allocator_t *A, int device, int graph) {
     if (d->captures) { return; }
     for (block_t *b = d->parked, *next; b; b = next) {
         next = b->free_next;
-        if (b->home->lane->graph != graph) {    // also of a graph that is gone: its memory goes to the driver
+        if (b->home->lane->graph != graph) {    // also if it was freed: its memory goes to the driver
             pend(A, d, b);
             continue;
         }
-        while (b->uses) {           // all of a graph has run before it runs again: nothing to wait for
+        while (b->uses) {           // a graph has ended before it runs again: nothing to wait for
             use_t *u = b->uses;
             b->uses = u->next;
             u->next = d->spare_uses;
@@ -1241,7 +1245,7 @@ inline void graph_release(allocator_t *A, int device, int graph) {
     });
 }
 
-// What is free goes back to the driver; waits for all streams. Not during a capture.
+// Gives free memory back to the driver; waits for all streams. Not during a capture.
 inline void empty_cache(allocator_t *A, int device) {
     device_t *d = device_of(A, device);
     if (!d) { return; }
@@ -1251,7 +1255,8 @@ inline void empty_cache(allocator_t *A, int device) {
     trim_device(A, d);
 }
 
-// At most this part of the device, in (0, 1]. -> 0 or TENSOR_ERR_DEVICE, TENSOR_ERR_INDEX
+// Limits reserved memory to this fraction of the device's memory, in (0, 1]. -> 0 or TENSOR_ERR_DEVICE,
+// TENSOR_ERR_INDEX
 inline int set_fraction(allocator_t *A, int device, double fraction) {
     device_t *d = device_of(A, device);
     if (!d) { return TENSOR_ERR_DEVICE; }
@@ -1270,7 +1275,7 @@ inline void reset_peaks(allocator_t *A, int device) {
     }
 }
 
-// One JSON object a line: every block of every range and segment, then the trace, oldest first.
+// One JSON object per line: every block of every range and segment, then the trace, oldest first.
 inline void snapshot(allocator_t *A, int device, void (*line)(void *user, const char *text), void *user) {
     static const char *const states[] = {"free", "used", "pending", "hole"};
     static const char *const actions[] = {"alloc", "free",  "pend", "reclaim",
@@ -1347,7 +1352,7 @@ inline allocator_t *allocator_new(const driver_t *driver, const options_t *optio
     return A;
 }
 
-// Waits for all streams; what is still in use goes as well.
+// Waits for all streams; blocks that are still in use are freed as well.
 inline void allocator_free(allocator_t *A) {
     for (device_t *d : A->device) {
         if (!d) { continue; }
@@ -1383,17 +1388,17 @@ inline void allocator_free(allocator_t *A) {
 // ------------------------------------------------------------------------------
 // >>driver                                         MARK: CUDA as the allocator's driver
 //
-// Raw calls of the runtime and of the driver library. They may be made while another stream is captured, so
-// the calling thread's capture mode is relaxed around them. Rejected: cudaMallocAsync (no trace, no policy
-// per block, and its fragments stay).
+// Raw calls of the runtime and of the driver library. They may be made while another stream is being
+// captured, so the calling thread's capture mode is relaxed around them. Rejected: cudaMallocAsync (no
+// trace, no policy per block, and its fragmentation stays).
 // ------------------------------------------------------------------------------
 
-struct on_device_t {                            // a device, and leave to allocate, for the length of a call
+struct on_device_t {                            // selects a device and allows allocation, for one call
     int before = 0;
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     explicit on_device_t(int device) {
         cudaGetDevice(&before);
-        cudaSetDevice(device);                  // the same too: it makes the context that a new thread lacks
+        cudaSetDevice(device);                  // also if it is the same: makes a new thread's context
         cudaThreadExchangeStreamCaptureMode(&mode);
     }
     ~on_device_t() {
@@ -1402,7 +1407,7 @@ struct on_device_t {                            // a device, and leave to alloca
     }
 };
 
-inline int forget(cudaError_t e) { // an error that is reported stays with CUDA only if the context is lost
+inline int forget(cudaError_t e) { // a reported error stays with CUDA only if the context is lost
     if (e) { cudaGetLastError(); }
     return (int)e;
 }
@@ -1520,7 +1525,8 @@ inline int cuda_fill(void *, int, void *stream, uint64_t address, uint64_t bytes
     cuda_map,          cuda_unmap,         cuda_memory,       cuda_event_new, cuda_event_free,
     cuda_event_record, cuda_event_query,   cuda_stream_sync,  cuda_fill};
 
-// Segments from the caller's functions (tensor_cuda_set_allocator), all else as above; nothing is mapped.
+// Segments come from the caller's functions (tensor_cuda_set_allocator), all else is as above; nothing is
+// mapped.
 inline int own_segment_alloc(void *user, int device, uint64_t bytes, uint64_t *address) {
     const tensor_cuda_allocator_t *own = (const tensor_cuda_allocator_t *)user;
     on_device_t at(device);
@@ -1560,7 +1566,7 @@ inline int host_segment_free(void *, int, uint64_t address, uint64_t) {
     return forget(cudaFreeHost((void *)(uintptr_t)address));
 }
 
-inline int host_stream_sync(void *, int device, void *stream) {     // its own stream is none
+inline int host_stream_sync(void *, int device, void *stream) {     // the pool's own stream is none
     return stream ? cuda_stream_sync(nullptr, device, stream) : 0;
 }
 
@@ -1575,13 +1581,14 @@ inline int host_stream_sync(void *, int device, void *stream) {     // its own s
 // ------------------------------------------------------------------------------
 // >>libraries                                      MARK: cuBLASLt and cuDNN
 //
-// Handles, plans and last words of the libraries that products and convolutions go to. One that is missing,
-// of another version, without an algorithm for a shape or that fails a call is no error of an op: the kernel
-// here runs instead, and what was wrong stays for tensor_cuda_library_error. A plan (algorithm, bytes of
-// workspace) is found once for a key of all that it depends on; in a full bucket of the table the one least
-// recently used goes. Workspace is the caching allocator's, for the length of a call: in a capture it is the
-// graph's own. Rejected: an error (a program would stop at its first convolution for want of a file); a
-// workspace per stream (it would hold the largest for ever, and a graph would have to outlive it).
+// Handles, plans and last messages of the libraries that do products and convolutions. If a library is
+// missing, has another version, has no algorithm for a shape or fails a call, this is not an error of the
+// op: the kernel of this file runs instead, and tensor_cuda_library_error tells what was wrong. A plan
+// (algorithm, bytes of workspace) is found once for a key of all that it depends on; in a full bucket of the
+// table the least recently used plan is replaced. Workspace comes from the caching allocator, for the length
+// of a call; in a capture it belongs to the graph. Rejected: an error (a program would stop at its first
+// convolution because a file is missing); a workspace per stream (it would keep the largest one for ever,
+// and a graph would need it to live longer than itself).
 // ------------------------------------------------------------------------------
 
 enum { PLAN_SETS = 64, PLAN_WAYS = 8 };
@@ -1590,7 +1597,8 @@ template <int N> struct plan_key_t { int64_t v[N]; };
 template <class K, class P> struct plans_t {
     struct slot_t { K key; P plan; uint64_t used; } slot[PLAN_SETS][PLAN_WAYS];  // used: 0 = empty
     uint64_t now;
-    // The slot of a key; *found says whether its plan is there already. Else it is cleared, and to be filled.
+    // The slot of a key; *found says whether its plan is there already. If not, the slot is cleared and must
+    // be filled.
     slot_t *of(const K &key, uint64_t sets, void (*drop)(P &), bool *found) {
         uint64_t h = 0;
         for (int64_t v : key.v) { h = (h ^ (uint64_t)v) * 0x9E3779B97F4A7C15u, h ^= h >> 32; }
@@ -1622,7 +1630,7 @@ template <class K, class P> struct plans_t {
 #ifdef TCU_HAVE_CUBLASLT
 struct product_plan_t {
     cublasLtMatmulAlgo_t algo;
-    int64_t workspace;                          // -1 = cuBLASLt has none
+    int64_t workspace;                          // -1 = cuBLASLt has no algorithm
 };
 
 typedef plan_key_t<18> product_key_t;
@@ -1630,18 +1638,18 @@ typedef plan_key_t<18> product_key_t;
 #ifdef TCU_HAVE_CUDNN
 struct dnn_plan_t {
     cudnnBackendDescriptor_t plan, config;
-    int64_t workspace;                          // -1 = cuDNN has none
+    int64_t workspace;                          // -1 = cuDNN has no plan
 };
 
 typedef plan_key_t<48> dnn_key_t;
 #endif
 
 static struct {
-    std::mutex lock;                            // all below but the switches
+    std::mutex lock;                            // for all members below except the switches
     int off, matmul_tf32, no_conv_tf32;
     int64_t calls;
-    int state[LIBRARY_COUNT];                   // 1 = of use, -1 = not, until the next start
-    char said[512], error[512];                 // said: by cuDNN, perhaps of one engine among others
+    int state[LIBRARY_COUNT];                   // 1 = usable, -1 = not, until the next start
+    char said[512], error[512];                 // said: cuDNN's message, perhaps about one of several engines
 #ifdef TCU_HAVE_CUBLASLT
     cublasLtHandle_t blas[MAX_DEVICES];
     plans_t<product_key_t, product_plan_t> products;
@@ -1653,7 +1661,7 @@ static struct {
 #endif
 } libraries;
 
-// Workspace for the length of a call; what is queued may still use it.
+// Workspace for the length of a call; queued work may still use it.
 struct workspace_t {
     allocator_t *from;
     block_t *block = nullptr;
@@ -1676,17 +1684,17 @@ struct relaxed_t {
 };
 
 #ifdef TCU_HAVE_CUBLASLT
-// With libraries.lock -> ok
+// Call with libraries.lock held -> ok
 static bool blas_said(const char *what, cublasStatus_t status) {
     if (!status) { return true; }
-    cudaGetLastError();                         // of it the next launch knows nothing
+    cudaGetLastError();                         // the next launch must not see it
     snprintf(libraries.error, sizeof libraries.error, "cuBLASLt: %s: %s", what,
              lib.cublasLtGetStatusString_(status));
     return false;
 }
 #endif
 #ifdef TCU_HAVE_CUDNN
-// With libraries.lock -> ok; else a text, which is the library's error with `last`
+// Call with libraries.lock held -> ok; else a text, which becomes the library's error if `last`
 static bool dnn_said(const char *what, cudnnStatus_t status, bool last = false) {
     char text[300] = "";
     if (!status) { return true; }
@@ -1704,8 +1712,8 @@ static void dnn_drop(dnn_plan_t &p) {
 }
 #endif
 
-// A library's call whose own allocation failed is made once more, when the cache has given back what is
-// free. (In a capture it gives back nothing.)
+// If a library's own allocation failed, its call is made once more after the cache has given back its free
+// memory. (In a capture the cache gives back nothing.)
 #ifdef TCU_HAVE_CUBLASLT
 inline bool lacks_memory(cublasStatus_t e) { return e == CUBLAS_STATUS_ALLOC_FAILED; }
 #endif
@@ -1724,7 +1732,7 @@ template <class F> inline auto with_room(allocator_t *cache, int device, F call)
     return call();
 }
 
-// With libraries.lock: opens a library and makes its handle for a device -> whether it is of use
+// Call with libraries.lock held: opens a library and makes its handle for a device -> whether it is usable
 static bool library_ready(library_t which, int device, allocator_t *cache) {
     long version = -1, major = -1;
     (void)device, (void)cache;
@@ -1798,28 +1806,29 @@ static void libraries_close() {
 // >>operands                                       MARK: operands, dtypes, launches
 //
 // What every kernel below takes: the arguments of a call (tensor_arg_t), a stream, and limits that depend on
-// the device or are lowered by tests. Kernels compute in one of three classes (f32 for f32 f16 bf16; f64; i64
-// for integers and bool) and convert as tensor.h does: float to integer truncates and saturates, NaN gives 0,
-// integers wrap. Rejected: a kernel per pair of dtypes (a hundred of each).
+// the device or are lowered by tests. Kernels compute in one of three classes (f32 for f32 f16 bf16; f64;
+// i64 for integers and bool) and convert as tensor.h does: float to integer truncates and saturates, NaN
+// gives 0, integers wrap. Rejected: a kernel per pair of dtypes (a hundred of each).
 // ------------------------------------------------------------------------------
 
 struct limits_t {
-    int sms = 132, blocks_per_sm = 8;           // grids are no larger than what runs at once
-    // The fewest elements that one block sums, and how many blocks a reduction is for: both are a part of the
-    // result's definition, and of no device.
+    int sms = 132, blocks_per_sm = 8;           // grids are not larger than what runs at the same time
+    // The fewest elements that one block sums, and the number of blocks that a reduction is divided for.
+    // Both are part of the result's definition and do not depend on the device.
     int64_t reduce_chunk = 4096, reduce_blocks = 512;
-    int64_t norm_chunk = 256;                   // rows likewise, in gradients of weights of norms
-    // Elements of a batch or group norm's statistic that one block goes through; more are cut into such
-    // pieces.
+    int64_t norm_chunk = 256;                   // rows, in the same sense, for gradients of norms' weights
+    // Elements of a batch or group norm's statistic that one block goes through; statistics with more are
+    // divided into pieces of norm_piece.
     int64_t norm_block = 4096, norm_piece = 16384;
-    bool libraries = true;                      // products and convolutions by them, where they can
-    // Layer norms of f32 of so many elements are cuDNN's: in smaller ones its call costs the host more.
+    bool libraries = true;                      // libraries do products and convolutions, if they can
+    // Layer norms of f32 with at least so many elements use cuDNN: for smaller ones its call costs the host
+    // more.
     int64_t norm_library = 1 << 18;
     int64_t product_workspace = 32 << 20, conv_workspace = 256 << 20; // the most bytes an algorithm may want
-    int64_t one_query_keys = 1 << 14;           // more keys want more than a block a head
-    int64_t attention_workspace = 256 << 20;    // more than this: its gradient a part of the batch at a time
+    int64_t one_query_keys = 1 << 14;           // more keys need more than one block per head
+    int64_t attention_workspace = 256 << 20;    // above this, the gradient takes part of the batch at a time
     uint64_t plan_sets = PLAN_SETS;
-    int64_t scan_part = 16384;                  // elements of a long row that a block scans; likewise
+    int64_t scan_part = 16384;                  // elements of a long row that a block scans; as reduce_chunk
     int64_t sort_row = 2048;                    // longest row that a block sorts alone, at most ROW_SORT
     int64_t matrix_shared = 40 << 10, matrix_workspace = 256 << 20;    // bytes of a matrix, of all at a time
 };
@@ -1828,7 +1837,7 @@ struct place_t {
     cudaStream_t stream;
     limits_t limits;
     unsigned long long *error; // on the device: see fault()
-    allocator_t *allocator = nullptr;           // of workspace; NULL = no libraries
+    allocator_t *allocator = nullptr;           // for workspace; NULL = no libraries
     int device = 0;
 };
 
@@ -1865,7 +1874,7 @@ template <> struct range_of<uint8_t> { static constexpr double lo = 0, hi = 255;
 template <> struct range_of<int8_t> { static constexpr double lo = -128, hi = 127; };
 template <> struct range_of<int16_t> { static constexpr double lo = -32768, hi = 32767; };
 
-// A stored value in the class C, and back.
+// Converts a stored value to the class C, and back.
 template <class C, class T> __host__ __device__ inline C to_class(T v) {
     if constexpr (same_type<T, f16>::value) {
         return to_class<C>(__half2float(v));
@@ -1925,28 +1934,28 @@ template <class T, class C> __device__ inline C load_typed(const void *p, int dt
     }
 }
 
-// The place of a thread among those of all its grid's blocks along x, and how many these are: elements are
-// gone through in steps of the second, from the first on.
+// The index of a thread among the threads of all blocks along x, and the number of these threads: elements
+// are visited from the first on in steps of the second.
 __device__ inline int64_t thread_index() { return blockIdx.x * (int64_t)blockDim.x + threadIdx.x; }
 __device__ inline int64_t thread_count() { return (int64_t)gridDim.x * blockDim.x; }
 
-// N values that one or more 16-byte accesses move.
+// N values that are moved by one or more 16-byte accesses.
 template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pack_t { T v[N]; };
 template <class T> constexpr int lanes_of = 16 / (int)sizeof(T);
 
-// The first of the elements that an op refuses stays in its word, as ~place; 0 = none.
+// The word keeps the first of the elements that an op refuses, as ~place; 0 = none.
 __device__ inline void fault(unsigned long long *word, int64_t place) {
     atomicMax(word, ~(unsigned long long)place);
 }
 
 template <class T> __host__ __device__ inline bool aligned16(const T *p) { return ((uintptr_t)p & 15) == 0; }
 
-// A number on the host, in place of a tensor.
+// Whether an operand is a number on the host instead of a tensor.
 inline bool is_immediate(const tensor_arg_t &o) {
     return !o.storage && o.data && o.role == TENSOR_READ && !o.ndim;
 }
 
-// The smaller, the larger of two.
+// The smaller and the larger of two numbers.
 template <class N> __host__ __device__ constexpr N least(N a, N b) { return a < b ? a : b; }
 template <class N> __host__ __device__ constexpr N most(N a, N b) { return a > b ? a : b; }
 
@@ -1965,8 +1974,8 @@ inline int size_of(int dtype) {
     return 0;
 }
 
-// f(type_t<T>()) with the T of a dtype, the class of one, the size of an element; UNSUPPORTED where there is
-// none. by_real: f32 and f64 alone.
+// f(type_t<T>()) with the T of a dtype, of a class, or of an element's size; UNSUPPORTED if there is none.
+// by_real: only f32 and f64.
 template <class T> struct type_t { typedef T type; };
 #define TCU_TYPE(of) typename decltype(of)::type
 
@@ -2004,7 +2013,7 @@ template <class F> inline int by_size(int size, F f) {
     }
 }
 
-// An argument whose dims are its own, to be changed.
+// An argument with a copy of its dims, which can be changed.
 struct shaped_t {
     tensor_arg_t arg;
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
@@ -2033,7 +2042,7 @@ inline unsigned grid_for(const place_t &at, int64_t work, int64_t per_block) {
 
 static thread_local cudaError_t last_error;     // of this thread, for the text
 
-inline int code_of(cudaError_t e) {             // told here once: the next launch must not find it again
+inline int code_of(cudaError_t e) {             // reported here once: the next launch must not see it
     if (e) { last_error = (cudaError_t)forget(e); }
     return e ? TENSOR_ERR_CUDA : 0;
 }
@@ -2044,18 +2053,18 @@ struct grid_t {
     size_t shared = 0;                          // bytes of dynamic shared memory
 };
 
-// A thread an element, or a block an item, as far as the device runs them at once.
+// One thread per element, or one block per item, as far as the device runs them at the same time.
 inline grid_t threads_for(const place_t &at, int64_t n) { return {grid_for(at, n, THREADS), THREADS}; }
 inline grid_t blocks_for(const place_t &at, int64_t n) { return {grid_for(at, n, 1), THREADS}; }
 
-// Every kernel is launched here, but for those of no call of an op. -> 0 or TENSOR_ERR_CUDA
+// Every kernel is launched here, except those that belong to no call of an op. -> 0 or TENSOR_ERR_CUDA
 template <class... P, class... A>
 inline int launch(const place_t &at, const grid_t &g, void (*kernel)(P...), const A &...a) {
     return code_of(tcu_launch(kernel, g.grid, g.block, g.shared, at.stream, a...));
 }
 
-// n operands over the dims of the first, those of size 1 repeated; neighbouring dims joined where all allow
-// it.
+// n operands over the dims of the first, with dims of size 1 repeated; neighbouring dims are joined if all
+// operands allow it.
 enum { MAX_OPERANDS = 6 };
 
 struct walk_t {
@@ -2086,15 +2095,15 @@ inline walk_t walk_in(const int *order, const tensor_arg_t *o, int count) {
     return w;
 }
 
-// In the order of o[0]'s elements: where element i is told by its number.
+// In the order of o[0]'s elements: for kernels that need the number of element i.
 inline walk_t walk_of(const tensor_arg_t *o, int count) {
     static const int as_they_are[] = {0, 1, 2, 3, 4, 5, 6, 7};
     static_assert(sizeof as_they_are / sizeof(int) == TENSOR_MAX_DIMS, "an order for all dims");
     return walk_in(as_they_are, o, count);
 }
 
-// In the order of o[0]'s memory, so that channels that lie innermost, a transposed matrix, and slices of
-// either are gone through side by side, and their dims join.
+// In the order of o[0]'s memory, so that innermost channels, a transposed matrix, and slices of either are
+// visited in the order of their addresses, and their dims can be joined.
 inline walk_t walk_by_memory(const tensor_arg_t *o, int count) {
     int order[TENSOR_MAX_DIMS];
     for (int d = 0; d < o[0].ndim; d++) {
@@ -2105,7 +2114,7 @@ inline walk_t walk_by_memory(const tensor_arg_t *o, int count) {
     return walk_in(order, o, count);
 }
 
-// Element i of a walk: its place in each operand.
+// The offset of element i of a walk in each operand.
 template <int N> __device__ inline void places_of(const walk_t &w, int64_t i, int64_t *at) {
     for (int k = 0; k < N; k++) { at[k] = 0; }
     for (int d = w.ndim - 1; d > 0; d--) {
@@ -2135,15 +2144,15 @@ struct rows_t {
     }
 };
 
-// Whether all vectors of V elements of operand k begin at 16-byte addresses, rows lying side by side.
+// Whether all vectors of V elements of operand k begin at 16-byte addresses, with contiguous rows.
 inline bool rows_aligned(const walk_t &w, int k, const void *data, int V) {
     bool good = aligned16(data);
     for (int d = 0; d + 1 < w.ndim; d++) { good = good && w.strides[k][d] % V == 0; }
     return good;
 }
 
-// The arguments of a call by name, for families whose gradient numbers them otherwise than the op. One that
-// the call lacks has no data and no elements.
+// The arguments of a call by name, for families whose gradient numbers them differently from the op. An
+// argument that the call lacks has no data and no elements.
 static const tensor_arg_t no_arg = {};
 
 inline void name_args(const tensor_call_t *c, std::initializer_list<const tensor_arg_t **> names) {
@@ -2205,7 +2214,7 @@ struct entropy_args_t {
     }
 };
 
-// A layer of a recurrent net, step by step: what x adds to the gates comes in, the gates are kept.
+// A layer of a recurrent net, step by step: what x adds to the gates is given, and the gates are kept.
 struct recurrent_args_t {
     const tensor_arg_t *gi = &no_arg, *weight, *h0, *bias = &no_arg, *c0, *y, *cells, *kept;
     const tensor_arg_t *dy = &no_arg, *dcy = &no_arg, *dgi = &no_arg, *dhg = &no_arg, *dh = &no_arg,
@@ -2219,7 +2228,7 @@ struct recurrent_args_t {
     }
 };
 
-// A whole recurrent net. states: its last ones; back: their gradients.
+// A whole recurrent net. states: the last states; in backward: their gradients.
 struct net_args_t {
     const tensor_arg_t *x, *weights, *h0, *c0, *y, *states, *kept;
     const tensor_arg_t *dy = &no_arg, *dx = &no_arg, *dweights = &no_arg, *dh0 = &no_arg, *dc0 = &no_arg;
@@ -2235,12 +2244,13 @@ struct net_args_t {
 // ------------------------------------------------------------------------------
 // >>pointwise                                      MARK: pointwise ops
 //
-// The rows of tensor.h's tables, their words defined for the device: one functor per row. Two kernels: rows
-// of one dtype (f32, f16, bf16) with 16-byte accesses, each operand going along or standing still in a row,
-// rows of any number of outer dims, in the order of the result's memory (a mask of bool beside them where
-// there are three operands); and, for every other dtype, mix and stride, one that switches on the op. Sums
-// and products are rounded one by one, so a formula has the bits of the CPU's. Rejected: templates for all
-// dtypes (a thousand kernels, a minute of nvcc, for what bandwidth bounds anyway).
+// The rows of tensor.h's tables, with their words defined for the device: one functor per row. There are two
+// kernels. The first is for rows of one dtype (f32, f16, bf16) with 16-byte accesses: each operand either
+// advances along the row or is one value for it, there are any number of outer dims, in the order of the
+// result's memory (with three operands, one may be a mask of bool). The second, for every other dtype, mix
+// and stride, switches on the op. Sums and products are rounded one by one, so a formula has the bits of the
+// CPU's. Rejected: templates for all dtypes (a thousand kernels, a minute of nvcc, for work that is limited
+// by bandwidth anyway).
 // ------------------------------------------------------------------------------
 
 #define TCU_WORD1(name, f32, f64)                                                                            \
@@ -2250,7 +2260,7 @@ struct net_args_t {
     __device__ inline float name(float a, float b) { return f32; }                                           \
     __device__ inline double name(double a, double b) { return f64; }                                        \
     __device__ inline int64_t name(int64_t a, int64_t b) { return i64; }
-// NaN if either is one.
+// NaN if one of the two is.
 template <class C> __device__ inline C smaller_of(C a, C b) {
     if (a != a || b != b) { return a + b; }
     return a < b ? a : b;
@@ -2429,7 +2439,7 @@ template <class C> __device__ inline C infinity() {
 #define F_XOR(x, y) ((x) ^ (y))
 #define F_SEL(m, x, y) ((m) ? (x) : (y))
 
-// An op's functor: KIND is that of its row, ARITY its operands.
+// An op's functor: KIND is the kind of its row, ARITY the number of its operands.
 #define TCU_FUNCTOR(ID, name, kind, arity, f)                                                                      \
     struct op_##name {                                                                                             \
         enum { KIND = TENSOR__##kind, ARITY = arity, OP = TENSOR_OP_##ID };                                        \
@@ -2474,7 +2484,7 @@ TENSOR_OPS_DOUBLE1(TCU_X1) TENSOR_OPS_DOUBLE2(TCU_X2)
 #undef TCU_X1
 #undef TCU_X2
 #undef TCU_DOUBLE
-// Rows to compile; builds under sanitizers define fewer, for all share the same two kernels.
+// Rows to compile; builds under sanitizers define fewer, because all of them share the same two kernels.
 #ifndef TCU_POINTWISE_ROWS
 #define TCU_POINTWISE_ROWS(X) TENSOR_OPS_UNARY(X) TENSOR_OPS_COPY(X) TENSOR_OPS_BINARY(X) TENSOR_OPS_TERNARY(X)    \
     TENSOR_OPS_COMPARE(X) TENSOR_OPS_BITWISE(X)
@@ -2497,7 +2507,7 @@ template <int N> struct row_set_t {
     rows_t r;
 };
 
-// An operand of a row from element 0 on. Only the first of three may be a mask.
+// An operand of a row, from element 0 on. Only the first of three may be a mask.
 template <class T, int N> __device__ inline float row_value(const row_operand_t &o, int k, int64_t at) {
     if constexpr (N == 3) {
         if (k == 0 && o.mask) { return ((const bool8 *)o.p)[at].v ? 1.0f : 0.0f; }
@@ -2571,10 +2581,10 @@ struct any_set_t {
     double value[POINTWISE_OPERANDS];
     int dtype[POINTWISE_OPERANDS], op, arity;
     double param[4];
-    unsigned long long *zero;                   // NULL, or the word that a divisor of 0 is noted in
+    unsigned long long *zero;                   // NULL, or the word where a divisor of 0 is noted
 };
 
-// Two tables, so that the large formulas of the second take no registers from the first.
+// Two tables, so that the large formulas of the second do not take registers from the first.
 #define TCU_X(ID, name, ...)                                                                                 \
     case TENSOR_OP_##ID:                                                                                     \
         if constexpr (same_type<C, int64_t>::value ? op_##name::KIND != TENSOR__FLT                          \
@@ -2612,7 +2622,7 @@ TCU_UNROLL
     }
 }
 
-// Blocks for rows of so many vectors: several short rows in a block, several blocks for a long row.
+// Blocks for rows with so many vectors: several short rows per block, or several blocks per long row.
 inline grid_t row_grid(const place_t &at, int64_t rows, int64_t vectors) {
     unsigned wide = 1;
     while (wide < THREADS && wide < vectors) { wide *= 2; }
@@ -2626,7 +2636,7 @@ inline bool is_mask(const tensor_arg_t *o, int k, int count) {
     return k == 1 && count == 4 && o[k].dtype == TENSOR_BOOL;
 }
 
-// The dtype of a row's operands: numbers of the host and a mask have another one.
+// The dtype of a row's operands; numbers of the host and a mask have another dtype.
 inline int rows_dtype(const tensor_arg_t *o, int count) {
     for (int k = 1; k < count; k++) {
         if (!is_immediate(o[k]) && !is_mask(o, k, count)) { return o[k].dtype; }
@@ -2645,7 +2655,7 @@ inline int launch_rows(const place_t &at, const walk_t &w, const tensor_arg_t *o
     return launch(at, g, pointwise_rows<T, Y, F, N>, s, f);
 }
 
-// One dtype, rows side by side, 16-byte addresses: what pointwise_rows takes.
+// Whether pointwise_rows can take them: one dtype, contiguous rows, 16-byte addresses.
 inline bool fits_rows(const walk_t &w, const tensor_arg_t *o, int count, bool truth) {
     int dtype = rows_dtype(o, count), V = 16 / size_of(dtype);
     if (class_of(dtype) || o[0].dtype != (truth ? (int)TENSOR_BOOL : dtype)) { return false; }
@@ -2659,10 +2669,10 @@ inline bool fits_rows(const walk_t &w, const tensor_arg_t *o, int count, bool tr
     return true;
 }
 
-// o[0] = op of the others, which broadcast to it; computed in the class of `compute`, a dtype.
+// o[0] = op of the others, which broadcast to it; compute is the dtype whose class it is computed in.
 inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity, int compute,
                      const double *p, unsigned long long *zero = nullptr) {
-    walk_t w = zero ? walk_of(o, arity + 1) : walk_by_memory(o, arity + 1);    // zero: by number
+    walk_t w = zero ? walk_of(o, arity + 1) : walk_by_memory(o, arity + 1);    // zero: needs numbers
     if (!w.n) { return 0; }
     double none[4] = {0, 0, 0, 0};
     bool large = false;
@@ -2724,13 +2734,13 @@ inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity
 }
 
 // Gradients: the derivative columns of the same rows, from operands a b c, the result y and the incoming
-// gradient g, each there only if the formula reads it.
+// gradient g; each of these is given only if the formula reads it.
 enum { BACK_INPUTS = 5, BACK_OUTPUTS = 3 };
 
 struct back_set_t {
     walk_t w;                                   // the results, then each of in[]
     const void *in[BACK_INPUTS];                // NULL = value everywhere
-    void *out[BACK_OUTPUTS];                    // in the order of the walk, side by side; NULL = not wanted
+    void *out[BACK_OUTPUTS];                    // in the order of the walk, contiguous; NULL = not wanted
     double value[BACK_INPUTS], param[4];
     int dtype[BACK_INPUTS], to, op;
 };
@@ -2790,7 +2800,7 @@ __global__ void __launch_bounds__(THREADS, DOUBLE ? 2 : 4) pointwise_backward_an
     }
 }
 
-// Rows of one dtype: what pointwise_rows is for values.
+// Rows of one dtype: the same for gradients as pointwise_rows for values.
 template <class T, class SLOPE>
 __global__ void __launch_bounds__(THREADS, is_half<T> ? 2 : 3) pointwise_backward_rows(back_rows_t s) {
     constexpr int V = lanes_of<T>;
@@ -2862,8 +2872,8 @@ template <class T> inline int launch_backward_rows(const place_t &at, const back
     }
 }
 
-// in: a b c y g (data NULL = absent), out: their gradients of g's shape, all of the same dense layout (data
-// NULL = not wanted). Walked in the order of the results' memory.
+// in: a b c y g (data NULL = absent); out: their gradients with g's shape, all in the same dense layout
+// (data NULL = not wanted). Visited in the order of the results' memory.
 inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in, const tensor_arg_t *out,
                               int count,
                               const double *p) {
@@ -2941,9 +2951,9 @@ inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in,
 // ------------------------------------------------------------------------------
 // >>copy                                           MARK: copies, casts, fills
 //
-// A copy of one dtype moves bytes: whole rows of 16 where it can, elements by size where it cannot. Casts
-// between the three float dtypes of training have vector kernels; the rest converts element by element,
-// through the class of its source. Rejected: kernels for all hundred pairs.
+// A copy of one dtype moves bytes: whole rows in pieces of 16 bytes if it can, single elements if not. Casts
+// between the three float dtypes of training have vector kernels; other casts convert element by element,
+// through the class of their source. Rejected: kernels for all hundred pairs.
 // ------------------------------------------------------------------------------
 
 template <class T> __global__ void __launch_bounds__(THREADS, 4) copy_bytes(walk_t w, T *y, const T *x) {
@@ -2985,7 +2995,7 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) fill_any(walk_t
     }
 }
 
-// y = x, converted, x broadcast to y; strides of any kind, no overlap.
+// y = x, converted, with x broadcast to y; strides of any kind, no overlap.
 inline int copy(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x) {
     tensor_arg_t o[2] = {y, x};
     walk_t w = walk_by_memory(o, 2);
@@ -3037,7 +3047,7 @@ inline int copy(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x)
     });
 }
 
-// Integers and bool take `integer`, floats `real`.
+// Integers and bool use `integer`, floats `real`.
 inline int fill(const place_t &at, const tensor_arg_t &y, double real, int64_t integer) {
     walk_t w = walk_by_memory(&y, 1);
     if (!w.n) { return 0; }
@@ -3062,7 +3072,7 @@ inline int arange(const place_t &at, const tensor_arg_t &y, double first, double
                 : launch(at, threads_for(at, w.n), count_up, w, y.data, (int)y.dtype, first, step);
 }
 
-// Matrices side by side: what lies on the other side of the diagonal becomes 0.
+// Contiguous matrices: what is on the other side of the diagonal becomes 0.
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
 triangle(T *y, const T *x, int64_t n, int64_t rows, int64_t columns, int64_t diagonal, bool lower) {
     for (int64_t i = thread_index(); i < n; i += thread_count()) {
@@ -3075,8 +3085,8 @@ triangle(T *y, const T *x, int64_t n, int64_t rows, int64_t columns, int64_t dia
 // ------------------------------------------------------------------------------
 // >>random                                         MARK: Philox
 //
-// The CPU's numbers, bit for bit: Philox4x32-10 with the element's index as counter, and its own logarithm,
-// sine and cosine of products and sums that no FMA joins.
+// The CPU's numbers with the same bits: Philox4x32-10 with the element's index as counter, and its own
+// logarithm, sine and cosine made of products and sums, which no FMA may join.
 // ------------------------------------------------------------------------------
 
 __device__ inline void philox(tensor_generator_t g, uint64_t block, uint32_t *out) {
@@ -3122,7 +3132,8 @@ __device__ inline void box_muller(uint32_t w1, uint32_t w2, float *x, float *y) 
 
 enum random_t { UNIFORM, NORMAL };
 
-// The stream of a call: g, or what lies at `at` when the kernel runs (a graph draws other numbers each time).
+// The generator of a call: g, or the one at `at` when the kernel runs (each run of a graph draws other
+// numbers).
 struct rng_t {
     tensor_generator_t g;
     const tensor_generator_t *at;
@@ -3130,7 +3141,8 @@ struct rng_t {
     __device__ tensor_generator_t now() const { return at ? *at : g; }
 };
 
-// Four elements a thread: a + b u, u uniform in [0, 1), at most top, or u normal; f32, then converted.
+// Four elements per thread: a + b u, where u is uniform in [0, 1) and at most top, or normal; f32, then
+// converted.
 __global__ void __launch_bounds__(THREADS, 4)
     random_f32(walk_t w, void *y, int dtype, rng_t r, int kind, float a, float b, float top) {
     tensor_generator_t g = r.now();
@@ -3174,7 +3186,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     for (int64_t i = thread_index(); i < w.n; i += thread_count()) {
         int64_t at[1];
         places_of<1>(w, i, at);
-        if (kind == NORMAL) { // of mean lo, deviation hi; libm's logarithm and sine, to an ulp
+        if (kind == NORMAL) { // mean lo, deviation hi; libm's logarithm and sine, within an ulp
             uint32_t word[4];
             philox(g, (uint64_t)i >> 2, word);
             double u = ((double)word[i & 2] + 1) * 2.3283064365386963e-10;
@@ -3202,7 +3214,7 @@ __device__ inline double unit_of(uint32_t high, uint32_t low) {             // i
     return (double)(((uint64_t)high << 32 | low) >> 11) * 1.1102230246251565e-16;
 }
 
-// y = 1 with probability p[i], else 0; or numbers of events at the rates p.
+// y = 1 with probability p[i], else 0; or the number of events at the rate p[i].
 template <bool EVENTS> __global__ void __launch_bounds__(THREADS, 2)
     random_counts(walk_t w, void *y, int dtype, const void *p, int from, rng_t r) {
     tensor_generator_t g = r.now();
@@ -3220,7 +3232,7 @@ template <bool EVENTS> __global__ void __launch_bounds__(THREADS, 2)
     }
 }
 
-// y = x scale where the element's 24 bits are below keep, else 0.
+// y = x scale if the element's 24 bits are below keep, else 0.
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
 drop_out(T *y, const T *x, int64_t n, rng_t r, uint32_t keep, double scale) {
     tensor_generator_t g = r.now();
@@ -3260,7 +3272,7 @@ inline int random_integers(const place_t &at, const tensor_arg_t &y, rng_t g, in
                          (uint64_t)hi - (uint64_t)lo);
 }
 
-// y = 1 with probability p, else 0; or events at rate p.
+// y = 1 with probability p, else 0; or the number of events at rate p.
 inline int bernoulli(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &p, rng_t g,
                      bool events = false) {
     tensor_arg_t o[2] = {y, p};
@@ -3274,11 +3286,11 @@ inline int bernoulli(const place_t &at, const tensor_arg_t &y, const tensor_arg_
 // ------------------------------------------------------------------------------
 // >>reduce                                         MARK: reductions
 //
-// Two passes, the same tree for the same shape, no atomics: a block's lanes go through a chunk of the reduced
-// elements, its tree joins the lanes, a second pass joins the chunks, many lanes a result there too. Chunks
-// are as many as keep a large device busy, whatever device it is: results are of the shape alone. Lanes go
-// along the reduced elements or along the kept ones, whichever lie side by side in memory, and take 16 bytes
-// where they can. Rejected: atomics (other bits in every run).
+// Two passes with the same tree for the same shape, and no atomics: a block's lanes go through a chunk of
+// the reduced elements, a tree joins the lanes, and a second pass, also with many lanes per result, joins
+// the chunks. There are as many chunks as keep a large device busy, whatever the device is, so results
+// depend only on the shape. Lanes go along the reduced elements or along the kept ones, whichever are
+// contiguous in memory, and use 16-byte accesses if they can. Rejected: atomics (other bits in every run).
 // ------------------------------------------------------------------------------
 
 enum reduce_t {
@@ -3293,7 +3305,7 @@ enum reduce_t {
     REDUCE_ALL
 };
 
-template <class C> struct best_t {              // of the largest or smallest; the first NaN beats all
+template <class C> struct best_t {              // the largest or smallest; the first NaN is taken before all
     C v;
     int64_t at;
 };
@@ -3358,12 +3370,13 @@ struct reduce_set_t {
     const void *x;
     void *y, *partial;                          // partial: [splits][results], or NULL: y itself
     int from, to, lanes, across; // lanes (power of 2) per result; across: threadIdx.x along results
-    int width;                                  // of across: as many neighbours are one of kept's elements
+    int width;                                  // with across: so many neighbours are one of kept's elements
     int64_t chunk;
-    bool where, flat; // flat: the reduced elements lie side by side from a 16-byte address on
+    bool where, flat; // flat: the reduced elements are contiguous from a 16-byte address on
 };
 
-// Joins `lanes` values a thread row of the block holds; all threads must come. Lane 0 gets the result.
+// Joins `lanes` values that a row of threads of the block holds; all threads must call it. Lane 0 gets the
+// result.
 template <class OP>
 __device__ inline typename OP::acc join_lanes(typename OP::acc v, typename OP::acc *s, int lane, int lanes,
                                               int step) {
@@ -3420,8 +3433,8 @@ __global__ void __launch_bounds__(THREADS, 4) reduce_pass(reduce_set_t r, C scal
     }
 }
 
-// Across results that lie side by side, 16 bytes of them a thread: columns of a matrix, channels that lie
-// innermost.
+// Across results that are contiguous, 16 bytes of them per thread: columns of a matrix, or innermost
+// channels.
 template <class T, class C, class OP>
 __global__ void __launch_bounds__(THREADS, 2) reduce_columns(reduce_set_t r, C scale) {
     typedef typename OP::acc acc;
@@ -3459,7 +3472,8 @@ __global__ void __launch_bounds__(THREADS, 2) reduce_columns(reduce_set_t r, C s
     }
 }
 
-// Joins p: [splits][n], lanes by threadIdx.y. Result i goes to y's place of kept's element i / width.
+// Joins p: [splits][n], with lanes by threadIdx.y. Result i goes to y at the position of kept's element i /
+// width.
 template <class C, class OP>
 __global__ void __launch_bounds__(THREADS, 4)
     reduce_partials(void *y, int dtype, walk_t kept, int width, const typename OP::acc *p, int64_t n,
@@ -3482,7 +3496,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// A few results that lie side by side are a block's, for many lanes each.
+// A block takes a few contiguous results, with many lanes for each.
 template <class C, class OP>
 inline int launch_partials(const place_t &at, void *y, int dtype, const walk_t &kept, int width,
                                    const typename OP::acc *p, int64_t n, int64_t splits, C scale,
@@ -3513,7 +3527,7 @@ struct reduce_plan_t {
     uint64_t scratch;
 };
 
-// x over the dims of `mask`. Everything follows from shapes, strides and limits.
+// Plans the reduction of x over the dims of `mask`. Everything follows from shapes, strides and limits.
 inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint32_t mask, int op) {
     reduce_plan_t p;
     shaped_t kept(x), gone(x), y(x);
@@ -3536,7 +3550,7 @@ inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint3
     p.r.where = op == REDUCE_ARGMAX || op == REDUCE_ARGMIN;
     tensor_arg_t both[2] = {kept.arg, y.arg};
     p.r.kept = walk_by_memory(both, 2);
-    p.r.gone = p.r.where ? walk_of(&gone.arg, 1) : walk_by_memory(&gone.arg, 1);    // where: by number
+    p.r.gone = p.r.where ? walk_of(&gone.arg, 1) : walk_by_memory(&gone.arg, 1);    // where: needs numbers
     p.r.x = x.data;
     p.r.from = p.dtype = x.dtype;
     p.klass = class_of(x.dtype);
@@ -3559,13 +3573,13 @@ inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint3
     }
 
     int64_t each = p.r.flat ? (g.n + V - 1) / V : g.n;
-    int beside_most = 32; // of across: a warp goes along results, fewer where there are fewer
+    int beside_most = 32; // with across: a warp goes along results, or fewer lanes if there are fewer
     while (beside_most > 1 && beside_most / 2 >= k.n) { beside_most /= 2; }
     p.r.lanes = p.r.across ? THREADS / beside_most : (int)THREADS;
     while (p.r.lanes > 1 && p.r.lanes / 2 >= each) { p.r.lanes /= 2; }
     int64_t blocks = (k.n + THREADS / p.r.lanes - 1) / (THREADS / p.r.lanes);
     int64_t least = at.limits.reduce_chunk, want = at.limits.reduce_blocks;
-    if (p.r.across) { least = least / (THREADS / 8) > 1 ? least / (THREADS / 8) : 1; }     // that many rows
+    if (p.r.across) { least = least / (THREADS / 8) > 1 ? least / (THREADS / 8) : 1; }     // counted in rows
     int64_t splits = blocks >= want ? 1 : (want + blocks - 1) / most<int64_t>(blocks, 1);
     if (splits > (g.n + least - 1) / least) { splits = (g.n + least - 1) / least; }
     if (splits < 1) { splits = 1; }
@@ -3623,7 +3637,7 @@ template <class C> inline int reduce_class(const place_t &at, reduce_plan_t &p, 
     }
 }
 
-// Enough wherever x will lie: its plan may be another one at another address.
+// Enough for any address of x: at another address its plan may be another one.
 inline uint64_t reduce_scratch(const place_t &at, const tensor_arg_t &x, uint32_t mask, int op) {
     tensor_arg_t there = x;
     uint64_t most = 0;
@@ -3653,8 +3667,8 @@ inline int reduce(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &
 // ------------------------------------------------------------------------------
 // >>rows                                           MARK: softmax, layer norm, cross entropy
 //
-// Rows that lie side by side: a power of two of threads takes a row, short rows share a block. Each pass over
-// a row reads 16 bytes a thread; the row comes from L2 in the second pass. f32 inside, f64 for f64.
+// Contiguous rows: a power of two of threads takes a row, and short rows share a block. Each pass over a row
+// reads 16 bytes per thread; in the second pass the row comes from L2. f32 inside, f64 for f64.
 // ------------------------------------------------------------------------------
 
 template <class C> struct max_op {
@@ -3672,7 +3686,7 @@ inline int lanes_for(int64_t columns, int V) {
 
 template <class T> using class_t = typename pick_t<same_type<T, double>::value, double, float>::type;
 
-// f(column, values of the N inputs) for all of a row, in packs where addresses allow.
+// f(column, values of the N inputs) for a whole row, in packs if addresses allow it.
 template <class T, int N, class F>
 __device__ inline void each_in_row(const T *const *x, int64_t columns, lanes_t l, F f) {
     constexpr int V = lanes_of<T>;
@@ -3725,7 +3739,7 @@ __device__ inline void map_row(T *y, const T *const *x, int64_t columns, lanes_t
     }
 }
 
-// The joined value for every thread of the row; all threads of the block must come.
+// Every thread of the row gets the joined value; all threads of the block must call it.
 template <class OP>
 __device__ inline typename OP::acc row_join(typename OP::acc v, typename OP::acc *s, lanes_t l) {
     v = join_lanes<OP>(v, s, l.lane, l.lanes, 1);
@@ -3755,7 +3769,8 @@ softmax_rows(T *y, const T *x, int64_t rows, int64_t columns, bool logs) {
     }
 }
 
-// One number of each row: log of the sum of e^x, the norm, or the variance with divisor columns - correction.
+// One number for each row: log of the sum of e^x, the norm, or the variance with divisor columns -
+// correction.
 enum row_value_t { ROW_LOGSUMEXP, ROW_NORM, ROW_VARIANCE };
 
 template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
@@ -3771,7 +3786,7 @@ row_values(T *y, const T *x, int64_t rows, int64_t columns, int what, C correcti
             top = row_join<sum_op<C>>(sum, s, l) / (C)columns;      // the mean
             sum = 0;
             each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { sum += (v[0] - top) * (v[0] - top); });
-        } else {        // scaled by the largest, so that nothing overflows
+        } else {        // scaled by the largest element, so that nothing overflows
             bool norm = what == ROW_NORM;
             each_in_row<T, 1>(row, n, l,
                               [&](int64_t, const C *v) { top = w_max(top, norm ? w_abs(v[0]) : v[0]); });
@@ -3794,15 +3809,16 @@ row_values(T *y, const T *x, int64_t rows, int64_t columns, int what, C correcti
     }
 }
 
-// What runs along a row: how an element becomes a value, values join, and what is stored. None of it reads
-// y, so that a block's threads may be at different places.
+// A scan along a row: how an element becomes a value, how values join, and what is stored. It never reads y,
+// so the threads of a block may be at different positions.
 struct scan_set_t {
-    void *y, *between; // between: [rows, columns] of the class, where a scan is in two passes
+    void *y, *between; // between: [rows, columns] of the class, if a scan is in two passes
     const void *x, *b;
     int to, from;
     int64_t rows, columns;
     bool back;
-    // a row is `parts` parts of this length; more than one: their totals, which a first launch (`sums`) finds
+    // A row is `parts` parts of this length; if there are several, a first launch (`sums`) finds their
+    // totals.
     int64_t part, parts;
     void *totals;
     bool sums;
@@ -3815,7 +3831,7 @@ template <class C, class OP> struct scan_of : OP {
     __device__ static void store(set s, int64_t at, acc, acc v) { store_as<C>(s.y, s.to, at, v); }
 };
 
-template <class C> struct log_op {              // log(e^a + e^b); equal infinities have no difference
+template <class C> struct log_op {              // log(e^a + e^b); the difference of equal infinities is NaN
     typedef C acc;
     __device__ static acc none() { return -infinity<C>(); }
     __device__ static acc join(acc a, acc b) {
@@ -3839,7 +3855,7 @@ template <class C> struct line_scan {           // y = a + b of the y before, as
     }
 };
 
-template <class C> struct others_scan : scan_of<C, prod_op<C>> {    // of those before, back: times behind
+template <class C> struct others_scan : scan_of<C, prod_op<C>> {    // those before; back: times those after
     __device__ static void store(const scan_set_t &s, int64_t at, C before, C) {
         if (s.back) {
             store_as<C>(s.y, s.to, at, w_mul(((const C *)s.between)[at], before));
@@ -3849,8 +3865,8 @@ template <class C> struct others_scan : scan_of<C, prod_op<C>> {    // of those 
     }
 };
 
-// x[at] as an unsigned number of `bits` bits, in the order of its dtype: NaN is the largest, or 0 if
-// nan_first; -0 is 0. Bits below `first` are the same in all.
+// x[at] as an unsigned number of `bits` bits, in the order of its dtype: NaN is the largest, or 0 with
+// nan_first; -0 is 0. Bits below `first` are the same in all elements.
 struct order_t {
     const void *x;
     int dtype, first, bits;
@@ -3887,7 +3903,7 @@ __device__ inline uint64_t key_of(const order_t &o, int64_t at) {
 
 struct place_of_t { uint64_t key; int64_t at; };
 
-template <bool FALLING> struct best_scan {      // the largest so far and where it is, the last of ties
+template <bool FALLING> struct best_scan {      // the largest so far and its position, the last of ties
     typedef place_of_t acc;
     __device__ static acc none() { return acc{0, -1}; }
     __device__ static acc join(acc a, acc b) { return b.at < 0 || (a.at >= 0 && b.key < a.key) ? a : b; }
@@ -3897,7 +3913,7 @@ template <bool FALLING> struct best_scan {      // the largest so far and where 
     __device__ static void store(const scan_set_t &s, int64_t at, acc, acc v) { ((int64_t *)s.y)[at] = v.at; }
 };
 
-// Joins of the threads' values from thread 0 on, in order; all threads must come.
+// Joins the threads' values in order, from thread 0 on; all threads must call it.
 template <class OP, class A> __device__ inline void scan_block(A *part, A mine) {
     const int t = (int)threadIdx.x;
     part[t] = mine;
@@ -3910,8 +3926,9 @@ template <class OP, class A> __device__ inline void scan_block(A *part, A mine) 
     }
 }
 
-// A part of a row a block, from the end if `back`, a tile at a time: it is loaded with neighbours side by
-// side, each thread goes over SPAN of them in shared memory, and it is stored as it was loaded.
+// A block takes a part of a row, from the end if `back`, one tile at a time: the tile is loaded with
+// contiguous accesses, each thread goes over SPAN of its elements in shared memory, and it is stored as it
+// was loaded.
 template <class OP> __global__ void __launch_bounds__(THREADS, 4) scan_rows(scan_set_t s) {
     typedef typename OP::acc acc;
     enum { SPAN = 4 };
@@ -3980,8 +3997,8 @@ softmax_rows_backward(T *dx, const T *dy, const T *y, int64_t rows, int64_t colu
     }
 }
 
-// y = (x - mean) rstd w + b; w, b may be NULL; rms: the mean counts as 0. mean, rstd: f32 per row, kept for
-// backward.
+// y = (x - mean) rstd w + b; w and b may be NULL; rms: the mean counts as 0. mean, rstd: f32 per row, kept
+// for backward.
 template <class T, class C = class_t<T>>
 __global__ void __launch_bounds__(THREADS, 4)
     layer_norm_rows(T *y, C *mean, C *rstd, const T *x, const T *w, const T *b, int64_t rows,
@@ -3996,7 +4013,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         C m = rms ? 0 : row_join<sum_op<C>>(sum, s, l) / (C)columns;
         each_in_row<T, 1>(row, n, l, [&](int64_t, const C *v) { square += (v[0] - m) * (v[0] - m); });
         C k = 1 / w_sqrt(row_join<sum_op<C>>(square, s, l) / (C)columns + eps);
-        if (w && b) {                           // in packs, as x
+        if (w && b) {                           // in packs, like x
             const T *in[3] = {row[0], w, b};
             map_row<T, 3>(y + r * columns, in, n, l,
                           [&](int64_t, const C *v) { return (v[0] - m) * k * v[1] + v[2]; });
@@ -4025,7 +4042,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         C m = n ? mean[r] : 0;
         C k = n ? rstd[r] : 0, a = 0, b = 0;
         const T *scaled[3] = {in[0], in[1], w};
-        if (w) {                                // in packs, as the others
+        if (w) {                                // in packs, like the others
             each_in_row<T, 3>(scaled, n, l, [&](int64_t, const C *v) {
                 a += v[0] * v[2];
                 b += v[0] * v[2] * (v[1] - m) * k;
@@ -4048,7 +4065,8 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// Sums over chunks of rows: part[0] of dy xhat, part[1] of dy; [2][chunks][columns]. Threads along columns.
+// Sums over chunks of rows: part[0] of dy xhat, part[1] of dy; [2][chunks][columns]. Threads go along
+// columns.
 template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
 layer_norm_weights(C *part, const T *dy, const T *x, const C *mean, const C *rstd, int64_t rows,
                    int64_t columns, int64_t chunk) {
@@ -4072,8 +4090,8 @@ layer_norm_weights(C *part, const T *dy, const T *x, const C *mean, const C *rst
     }
 }
 
-// Class weights, smoothing and what is ignored, as tensor_nn.h has them; x are log-probabilities if `logs`. A
-// target out of range is an error and counts as ignored.
+// Class weights, smoothing and ignore_index as in tensor_nn.h; x are log-probabilities if `logs`. A target
+// that is out of range is an error and counts as ignored.
 template <class C> struct labels_t {
     const void *target;
     const C *weight;                        // of classes, NULL = 1
@@ -4103,7 +4121,7 @@ __device__ inline label_sums_t<C> sum_labels(const C *const *row, int64_t n, con
     return label_sums_t<C>{a, row_join<sum_op<C>>(b, s, l)};
 }
 
-// Of each row the loss, log sum e^x and the target's weight.
+// For each row: the loss, log sum e^x and the target's weight.
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
     cross_entropy_rows(C *loss, C *weight, C *lse, const C *x, labels_t<C> q, int64_t rows,
@@ -4137,7 +4155,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// divisor = sum of the weights; y = sum of the losses, over the divisor for a mean. One block.
+// divisor = sum of the weights; y = sum of the losses, divided by divisor for a mean. One block.
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
     cross_entropy_sum(C *y, C *divisor, const C *loss, const C *weight, int64_t n,
@@ -4157,7 +4175,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     if (y) { y[0] = (C)(mean ? a / b : a); }
 }
 
-// dx of g: one number, or one of each row; over divisor[0] if there is one.
+// dx from g: one number, or one per row; divided by divisor[0] if there is one.
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
     cross_entropy_rows_backward(C *dx, const C *g, bool each, const C *divisor, const C *x,
@@ -4184,8 +4202,8 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// Scores of attention become probabilities, in place; their row t sees the first t + 1 of `columns` if
-// causal.
+// Scores of attention become probabilities, in place; if causal, row t uses only the first t + 1 of
+// `columns`.
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
     attention_rows(C *p, C *lse, int64_t rows, int64_t columns, int64_t queries, bool causal,
@@ -4214,7 +4232,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// p: scores, become probabilities; d: their gradients, become those of the scores.
+// p: scores, which become probabilities; d: their gradients, which become those of the scores.
 template <class C>
 __global__ void __launch_bounds__(THREADS, 4)
     attention_rows_backward(C *p, C *d, const C *lse, int64_t rows, int64_t columns,
@@ -4240,10 +4258,10 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// Attention of one query a head, as in decoding: scores never leave the block. A block takes a head, a
-// warp every WARPS-th key, its lanes the elements of one; each warp keeps its own largest score, sum and
-// sum of values, which the block joins. K and V may lie as a cache has them: their elements side by side,
-// keys and heads anywhere.
+// Attention with one query per head, as in decoding: scores never leave the block. A block takes a head, a
+// warp every WARPS-th key, a lane some elements of a key. Each warp keeps its own largest score, sum and sum
+// of values, and the block joins these. K and V may be laid out as in a cache: contiguous elements, keys and
+// heads anywhere.
 enum { ONE_MOST = 256, ONE_EACH = ONE_MOST / 32 };              // elements of a query or value; of a lane
 struct one_query_t {
     walk_t heads;                               // of y, q, k, v
@@ -4323,7 +4341,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_one(one_query_t a) {
     case TENSOR_F64: { typedef double T; code } break;                                                       \
     default: return TENSOR_ERR_UNSUPPORTED;                                                                  \
     }
-// Threads of rows of so many columns, V of them an access: see lanes_for.
+// Threads for rows with so many columns, V of them per access: see lanes_for.
 inline grid_t rows_for(const place_t &at, int64_t rows, int64_t columns, int V) {
     unsigned lanes = (unsigned)lanes_for(columns, V), high = THREADS / lanes;
     return {grid_for(at, rows, high), dim3(lanes, high)};
@@ -4351,13 +4369,13 @@ inline int row_value(const place_t &at, const tensor_arg_t &y, const tensor_arg_
 
 enum scan_t { SCAN_SUM, SCAN_PROD, SCAN_LOG, SCAN_LINE, SCAN_OTHERS, SCAN_MAX, SCAN_MIN };
 
-// Few long rows are cut, at the same places on any device. -> length of a part
+// Divides a few long rows, at the same positions on every device. -> length of a part
 inline int64_t scan_part(const place_t &at, int64_t rows, int64_t columns) {
     int64_t part = at.limits.scan_part, shortest = (columns + 1023) / 1024;
     return rows >= 256 || columns <= 2 * part ? columns : most(part, shortest);
 }
 
-inline uint64_t scan_scratch(const place_t &at, int64_t rows, int64_t columns) {    // its totals
+inline uint64_t scan_scratch(const place_t &at, int64_t rows, int64_t columns) {    // for its totals
     int64_t parts = (columns + scan_part(at, rows, columns) - 1) / scan_part(at, rows, columns);
     return parts > 1 ? (uint64_t)(rows * parts) * 16 : 0;
 }
@@ -4386,8 +4404,8 @@ template <class C> inline int scan_class(const place_t &at, int what, scan_set_t
     return TENSOR_ERR_UNSUPPORTED;
 }
 
-// Along rows of contiguous x; totals: scan_scratch; b: SCAN_LINE's factors; scratch: SCAN_OTHERS', 8 bytes an
-// element.
+// Scans rows of contiguous x; totals: of scan_scratch bytes; b: the factors of SCAN_LINE; scratch: for
+// SCAN_OTHERS, 8 bytes per element.
 inline int scan(const place_t &at, int what, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
                 int64_t columns, bool back, void *totals, const void *b = nullptr, void *scratch = nullptr) {
     if (!rows || !columns) { return 0; }
@@ -4426,7 +4444,7 @@ inline uint64_t layer_norm_scratch(const place_t &at, int64_t rows, int64_t colu
            sizeof(double);
 }
 
-// dw, db may be NULL (both or none), of x's dtype as w is.
+// dw and db may be NULL (both or neither); their dtype is that of x, as w's is.
 inline int layer_norm_backward(const place_t &at, const tensor_arg_t &dx, void *dw, void *db,
                                const tensor_arg_t &dy, const tensor_arg_t &x, const void *w,
                                const void *mean, const void *rstd, int64_t rows, int64_t columns, bool rms,
@@ -4452,7 +4470,8 @@ inline int layer_norm_backward(const place_t &at, const tensor_arg_t &dx, void *
     return code;
 }
 
-// All of one class, contiguous. each: loss of every row (scratch's, where the sum is wanted); y NULL: no sum.
+// All of one class, contiguous. each: the loss of every row (in scratch if the sum is wanted); y NULL: no
+// sum.
 template <class C>
 inline int cross_entropy(const place_t &at, C *y, C *each, C *weight, C *lse, C *divisor, const C *x,
                          const labels_t<C> &q, int64_t rows, int64_t columns, bool mean) {
@@ -4469,10 +4488,10 @@ inline int cross_entropy(const place_t &at, C *y, C *each, C *weight, C *lse, C 
 // ------------------------------------------------------------------------------
 // >>index                                          MARK: gather, scatter, embedding
 //
-// Indices are checked where they are read: one that is out of range is clamped, so that nothing else is
-// touched, and noted in the error word. Sums into repeated places are deterministic: a stable radix sort
-// brings the sources of a place together, threads add pieces of them in their order, and a fixed tree the
-// pieces. Rejected: float atomics.
+// Indices are checked where they are read: an index that is out of range is clamped, so that nothing else is
+// touched, and noted in the error word. Sums at repeated indices are deterministic: a stable radix sort
+// brings the sources of one result together, threads add pieces of them in their order, and a fixed tree
+// adds the pieces. Rejected: float atomics.
 // ------------------------------------------------------------------------------
 
 __device__ inline int64_t checked(int64_t i, int64_t size, int64_t position, unsigned long long *error) {
@@ -4481,8 +4500,8 @@ __device__ inline int64_t checked(int64_t i, int64_t size, int64_t position, uns
     return i < 0 ? 0 : size - 1;
 }
 
-// y[.. i ..] = x[.. index[.. i ..] ..]; x is walked with stride 0 along dim, whose own stride and size stand
-// apart.
+// y[.. i ..] = x[.. index[.. i ..] ..]; x is walked with stride 0 along dim; that dim's stride and size are
+// separate parameters.
 template <class T> __global__ void __launch_bounds__(THREADS, 4)
 gather_any(walk_t w, T *y, const void *index, int dtype, const T *x, int64_t stride, int64_t size,
            unsigned long long *error) {
@@ -4506,7 +4525,8 @@ select_rows(T *y, const void *index, int dtype, const T *x, int64_t n, int64_t w
     }
 }
 
-// Flat places that up to three broadcast indices name; index k runs over size[k], negative ones from its end.
+// The flat positions that up to three broadcast indices name; index k is below size[k], negative ones count
+// from the end.
 struct sizes_t { int64_t n[POINTWISE_OPERANDS]; };
 
 __global__ void __launch_bounds__(THREADS, 4)
@@ -4522,8 +4542,8 @@ flat_places(walk_t w, int64_t *y, any_set_t s, sizes_t size, unsigned long long 
     }
 }
 
-// Where element i of a scatter goes in y, as if y were contiguous; the order of the sources. index NULL:
-// where the walk says. One that is `padding` goes to `places`, behind all.
+// The position in y of element i of a scatter, as if y were contiguous, and the order of the sources. index
+// NULL: the position is that of the walk. An index that is `padding` goes to `places`, after all others.
 __global__ void __launch_bounds__(THREADS, 4)
 scatter_keys(uint64_t *key, int *order, walk_t w, const void *index, int dtype, int64_t stride, int64_t size,
              int64_t padding, int64_t places, unsigned long long *error) {
@@ -4539,7 +4559,7 @@ scatter_keys(uint64_t *key, int *order, walk_t w, const void *index, int dtype, 
     }
 }
 
-// Stable radix sort of (key, order), eight bits a pass; a block takes TILE neighbours, a thread EACH.
+// Stable radix sort of (key, order), eight bits per pass; a block takes TILE neighbours, a thread EACH.
 enum { RADIX_BITS = 8, RADIX = 1 << RADIX_BITS, EACH = 8, TILE = THREADS * EACH, PASSES = 64 / RADIX_BITS };
 
 static_assert((int)RADIX == (int)THREADS, "a thread a digit");
@@ -4571,7 +4591,7 @@ __global__ void __launch_bounds__(THREADS, 4) sum_counts(int *total, int n) {   
     block_scan(total, n, part);
 }
 
-// How many keys have each digit, for all passes at once: bins[pass][digit].
+// Counts how many keys have each digit, for all passes at once: bins[pass][digit].
 __global__ void __launch_bounds__(THREADS, 4)
     radix_bins(int *bins, const uint64_t *key, int64_t n, int first, int passes) {
     TCU_SHARED(int, count, [PASSES][RADIX]);
@@ -4589,15 +4609,16 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// From the counts of a pass where each digit begins; a block a pass.
+// Computes from the counts of a pass where each digit begins; one block per pass.
 __global__ void __launch_bounds__(THREADS, 4) radix_starts(int *bins) {
     TCU_SHARED(int, part, [THREADS]);
     block_scan(bins + blockIdx.x * RADIX, RADIX, part);
 }
 
-// A tile's word for a digit: how many keys of its own have it (stamp 2 pass + 1), later how many of this
-// tile and all before it have (2 pass + 2). An older stamp says that the word is not written yet. -> the
-// sum before `tile`. It waits for tiles that hold lower tickets, so they run already.
+// A tile's word for a digit: how many of its own keys have it (stamp 2 pass + 1), later how many of the keys
+// of this tile and of all tiles before it have it (2 pass + 2). An older stamp means that the word is not
+// written yet. -> the sum before `tile`. It waits for tiles with lower tickets, which are therefore running
+// already.
 enum { STAMP_BITS = 40 };
 __device__ inline uint64_t stamped(int pass, bool all, int64_t count) {
     return (uint64_t)(2 * pass + 1 + all) << STAMP_BITS | (uint64_t)count;
@@ -4619,9 +4640,9 @@ __device__ inline int64_t digits_before(unsigned long long *state, int tile, int
     return sum;
 }
 
-// One digit of all keys, in one launch (decoupled look-back). A warp takes 32 EACH neighbours, 32 at a
-// time, so that its lanes' keys lie side by side; keys leave by way of shared memory, so that those of a
-// digit do too.
+// Sorts all keys by one digit, in one launch (decoupled look-back). A warp takes 32 EACH neighbours, 32 at a
+// time, so that its lanes' keys are contiguous. Keys are written through shared memory, so that keys with
+// the same digit are contiguous too.
 __global__ void __launch_bounds__(THREADS, 4)
     radix_pass(uint64_t *to_key, int *to, const uint64_t *key, const int *order, const int *bins,
                unsigned long long *state, unsigned *ticket, int64_t n, int first, int pass) {
@@ -4654,7 +4675,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 
     __syncthreads();
-    int all = 0;                                // of digit t: what each warp has before it, and all of them
+    int all = 0;                                // for digit t: the keys before each warp's, and all keys
     for (int k = 0; k < WARPS; k++) {
         int had = count[k][t];
         count[k][t] = all;
@@ -4688,10 +4709,10 @@ inline int log2_up(int64_t n) {                             // bits that 0 .. n 
     return bits;
 }
 
-// Scratch of a sort of n elements. What is sorted lies in key and order.
+// Scratch of a sort of n elements. The keys and the order to be sorted are in key and order.
 struct sortable_t {
     uint64_t *key, *key2;
-    unsigned long long *state;                  // from here on zero before a sort
+    unsigned long long *state;                  // this and what follows must be zero before a sort
     int *bins;
     unsigned *ticket;
     int *order, *order2;
@@ -4715,7 +4736,7 @@ struct sortable_t {
 
 inline uint64_t sort_scratch(int64_t n) { return (uint64_t)n * 24 + sortable_t::zeros(n) + 64; }
 
-// By bits first .. end - 1 of the keys; n < 2^31.
+// Sorts by bits first .. end - 1 of the keys; n < 2^31.
 inline int radix_sort(const place_t &at, sortable_t &b, int64_t n, int first, int end) {
     const int passes = (end - first + RADIX_BITS - 1) / RADIX_BITS;
     const unsigned tiles = (unsigned)sortable_t::tiles(n);
@@ -4736,15 +4757,15 @@ inline int radix_sort(const place_t &at, sortable_t &b, int64_t n, int first, in
     return code;
 }
 
-enum { PIECE = 64 };                             // sources of a place that one thread adds
+enum { PIECE = 64 };                             // sources of one result that one thread adds
 
 // Scratch of add_at for n sources of `width` elements.
 inline uint64_t add_scratch(int64_t n, int64_t width) {
     return sort_scratch(n) + 16 + (uint64_t)(2 * ((n + PIECE - 1) / PIECE) * width) * 8;
 }
 
-// y[key] joined with its sources x[source], in their order, or = the last of them; rows of `width` elements.
-// Keys from `places` on go nowhere.
+// y[key] is joined with its sources x[source], in their order, or set to the last of them; rows of `width`
+// elements. Keys from `places` on are ignored.
 enum put_t { PUT_PROD, PUT_MAX, PUT_MIN, PUT_ADD, PUT_SET };        // the first three: SCATTER_REDUCE's i[1]
 
 template <class C> __device__ inline C put_join(int how, C sum, C v) {
@@ -4757,8 +4778,8 @@ template <class C> __device__ inline C put_join(int how, C sum, C v) {
     }
 }
 
-// Where the sources of key[p] begin, if at most PIECE before p; and whether these, from `first` on, are
-// more than PIECE.
+// Where the sources of key[p] begin, if that is at most PIECE before p; and whether there are more than
+// PIECE of them, counted from `first`.
 __device__ inline int64_t first_of(const uint64_t *key, int64_t p) {
     int64_t low = p > PIECE ? p - PIECE : 0, high = p;
     while (low < high) {
@@ -4772,9 +4793,9 @@ __device__ inline bool are_many(const uint64_t *key, int64_t n, int64_t first) {
     return first + PIECE < n && key[first + PIECE] == key[first];
 }
 
-// A thread has a place with at most PIECE sources, and adds them in their order, as the CPU does. Where
-// there are more, the sorted sources are cut every PIECE: a thread leaves in `tail` what is in the piece
-// where they begin, others in `head` what is in each piece after it.
+// A thread takes one result with at most PIECE sources, and adds them in their order, as the CPU does. If a
+// result has more, the sorted sources are divided every PIECE: one thread puts into `tail` the sum of the
+// piece where they begin, others put into `head` the sum of each later piece.
 template <class T, class C>
 __global__ void __launch_bounds__(THREADS, 4)
     add_pieces(void *y, int dtype, const uint64_t *key, const int *order, const void *x, int64_t n,
@@ -4803,7 +4824,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// Pieces from `piece` on that go on with its last place.
+// How many pieces from `piece` on continue with its last result.
 __device__ inline int64_t pieces_after(const uint64_t *key, int64_t n, int64_t piece, uint64_t place) {
     int64_t low = piece + 1, high = (n + PIECE - 1) / PIECE; // the first piece that begins with another place
     while (low < high) {
@@ -4813,8 +4834,8 @@ __device__ inline int64_t pieces_after(const uint64_t *key, int64_t n, int64_t p
     return low - piece - 1;
 }
 
-// The parts of places that go on over pieces, in a fixed tree; a block (lanes by threadIdx.y) a piece and
-// 8 columns.
+// Joins the parts of results that extend over several pieces, in a fixed tree; a block (lanes by
+// threadIdx.y) takes one piece and 8 columns.
 template <class T, class C>
 __global__ void __launch_bounds__(THREADS, 4)
     add_parts(void *y, int dtype, const uint64_t *key, int64_t n, int64_t width, int64_t places, int how,
@@ -4833,7 +4854,7 @@ __global__ void __launch_bounds__(THREADS, 4)
         if (!are_many(key, n, first)) { continue; }
         const int64_t more = pieces_after(key, n, piece, key[last]);
         C sum = C(0);
-        if (how == PUT_SET && c < width) {      // the last part is what is wanted
+        if (how == PUT_SET && c < width) {      // the last part is the result
             sum = head[(piece + more) * width + c];
         } else if (c < width && lane < more) {
             sum = head[(piece + 1 + lane) * width + c];
@@ -4858,7 +4879,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// y has the shape of index; x that of y but for dim.
+// y has the shape of index; x has the shape of y except for dim.
 inline int gather(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, int dim,
                   const tensor_arg_t &index) {
     shaped_t still(x);
@@ -4892,8 +4913,8 @@ inline int index_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg
     });
 }
 
-// y (contiguous, rows of width) joined with x's n rows at the places that `w` gives; index: walked by it, or
-// NULL. places: rows of y.
+// y (contiguous, rows of width) is joined with x's n rows at the positions that `w` gives; index: walked by
+// it, or NULL. places: rows of y.
 inline int add_at(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, const walk_t &w,
                   const tensor_arg_t *index, int64_t stride, int64_t size, int64_t width, int64_t places,
                   void *scratch, int how, int64_t padding = NO_PADDING) {
@@ -4939,8 +4960,8 @@ inline int scatter_add(const place_t &at, const tensor_arg_t &y, int dim, const 
                   how);
 }
 
-// y[index[i]] joined with x[i] for rows of width, but where the index is `padding`: index_add, and the
-// gradient of embedding.
+// y[index[i]] is joined with x[i], for rows of width, except where the index is `padding`: index_add, and
+// the gradient of embedding.
 inline int add_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &index,
                     const tensor_arg_t &x, int64_t n, int64_t width, int64_t rows, void *scratch,
                     int how = PUT_ADD, int64_t padding = NO_PADDING) {
@@ -4955,10 +4976,10 @@ inline int add_rows(const place_t &at, const tensor_arg_t &y, const tensor_arg_t
 // ------------------------------------------------------------------------------
 // >>order                                          MARK: sorting, selection, search
 //
-// Rows of x become an order: for each row the places of its elements, sorted by keys in tensor.h's order and
-// stably. Rows that fit a block are sorted in shared memory, with the place as the last digit of the key;
-// longer ones all at once, by the keys and then by their rows. What selects (topk, kthvalue, mode) reads the
-// order. Rejected: a selection digit by digit (a second mechanism, for the few calls with long rows).
+// For each row of x, an order: the positions of its elements, sorted stably by keys in tensor.h's order.
+// Rows that fit a block are sorted in shared memory, with the position as the last digit of the key; longer
+// rows are sorted all at once, by the keys and then by their rows. topk, kthvalue and mode read this order.
+// Rejected: a selection digit by digit (a second mechanism, for the few calls with long rows).
 // ------------------------------------------------------------------------------
 
 enum { ROW_SORT = 2048 };
@@ -5010,7 +5031,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// The first m places of each row as keys, to sort them by place.
+// The first m positions of each row as keys, to sort them by position.
 __global__ void __launch_bounds__(THREADS, 4)
     head_keys(uint64_t *key, int *to, const int *order, int64_t rows, int64_t columns, int64_t m) {
     for (int64_t i = thread_index(); i < rows * m; i += thread_count()) {
@@ -5019,7 +5040,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// y[rows, m] = places within the row, of an order whose rows have `columns`.
+// y[rows, m] = positions within the row, of an order whose rows have `columns`.
 __global__ void __launch_bounds__(THREADS, 4)
     order_places(int64_t *y, const int *order, int64_t rows, int64_t columns, int64_t m, int64_t x_columns) {
     for (int64_t i = thread_index(); i < rows * m; i += thread_count()) {
@@ -5028,8 +5049,8 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// The place of the k-th smallest of each row; k = 0: of the median, the first NaN if there is one; -1: of the
-// median of what is not NaN, the first NaN if all are.
+// The position of the k-th smallest of each row; k = 0: of the median, or the first NaN if there is one; -1:
+// of the median of the elements that are not NaN, or the first NaN if all are.
 __global__ void __launch_bounds__(THREADS, 4)
     order_rank(int64_t *y, order_t o, const int *order, int64_t rows, int64_t columns, int64_t k) {
     const uint64_t nan = o.bits < 64 ? (1ull << o.bits) - 1 : ~0ull;
@@ -5050,7 +5071,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// The last place of the value that is there most often, the smallest such; a row a block.
+// The last position of the most frequent value, the smallest of such values; one row per block.
 __global__ void __launch_bounds__(THREADS, 4)
     order_mode(int64_t *y, order_t o, const int *order, int64_t rows, int64_t columns) {
     typedef best_op<int64_t, true> longest;
@@ -5074,7 +5095,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// order[row][i] = place in x of the row's i-th, in b.order. Scratch: sort_scratch(rows columns).
+// order[row][i] = position in x of the row's i-th element, in b.order. Scratch: sort_scratch(rows columns).
 inline int sorted_rows(const place_t &at, const order_t &o, sortable_t &b, int64_t rows, int64_t columns) {
     int64_t n = rows * columns;
     if (columns <= at.limits.sort_row) {
@@ -5097,8 +5118,8 @@ inline int sorted_rows(const place_t &at, const order_t &o, sortable_t &b, int64
 
 enum pick_id { PICK_SORT, PICK_TOP, PICK_RANK, PICK_MODE };
 
-// y[rows, m] = places. falling: from the largest, NaN first. PICK_TOP: the first m, by place unless sorted.
-// k: PICK_RANK's. Scratch: sort_scratch of x's elements, twice for PICK_TOP.
+// y[rows, m] = positions. falling: from the largest, NaN first. PICK_TOP: the first m, ordered by position
+// unless sorted. k: for PICK_RANK. Scratch: sort_scratch of x's elements, twice for PICK_TOP.
 inline int pick(const place_t &at, int what, const tensor_arg_t &y, const tensor_arg_t &x, int64_t rows,
                 int64_t columns, int64_t m, bool falling, bool sorted, int64_t k, void *scratch) {
     order_t o = order_of(x, falling, falling);
@@ -5129,7 +5150,8 @@ inline int pick(const place_t &at, int what, const tensor_arg_t &y, const tensor
     return launch(at, grid, order_places, to, order, rows, wide, m, columns);
 }
 
-// Where values belong in sorted rows of `columns`; per_row values share a row, all the only one if it is 0.
+// The positions of values in sorted rows of `columns`; per_row values share a row; if it is 0, all share the
+// only row.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 search_rows(int64_t *y, const void *sorted, const void *values, int dtype, int64_t n, int64_t columns,
             int64_t per_row, bool right) {
@@ -5155,7 +5177,7 @@ inline int search(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &
                   right);
 }
 
-// Places of the true bytes: each tile counts its own, the counts are summed, each tile writes. apart: as
+// Positions of the true bytes: each tile counts its own, the counts are summed, each tile writes. apart: as
 // indices of each dim.
 struct mask_t { const uint8_t *x; int64_t n, dims[TENSOR_MAX_DIMS]; int ndim, apart; };
 
@@ -5197,7 +5219,7 @@ __global__ void __launch_bounds__(THREADS, 4) true_places(int64_t *y, const int 
 
 inline uint64_t nonzero_scratch(int64_t n) { return (uint64_t)((n + TILE - 1) / TILE) * sizeof(int); }
 
-// y has room for all: tensor.h has counted them.
+// y has room for all of them: tensor.h has counted them.
 inline int nonzero(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x, bool apart,
                    void *scratch) {
     mask_t m = {(const uint8_t *)x.data, x.numel, {}, x.ndim, apart};
@@ -5211,8 +5233,8 @@ inline int nonzero(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
     return code ? code : launch(at, {blocks, THREADS}, true_places, (int64_t *)y.data, (const int *)total, m);
 }
 
-// n places drawn from each row of weights by the inverse of its running sum, a row a block; a weight that is
-// no finite number >= 0, or a row without one above 0, is an error.
+// Draws n positions from each row of weights by the inverse of its running sum, one row per block. A weight
+// that is not a finite number >= 0, or a row without a weight above 0, is an error.
 __global__ void __launch_bounds__(THREADS, 4)
     draw_rows(int64_t *y, const double *x, int64_t rows, int64_t columns, int64_t n, rng_t from,
               unsigned long long *error) {
@@ -5242,7 +5264,7 @@ __global__ void __launch_bounds__(THREADS, 4)
             double v = unit_of(w[pair + 1], w[pair]) * total, at = 0;
             int k = 0;
             while (k < THREADS - 1 && !(v < at + part[k])) { at += part[k++]; }
-            while (k && !(part[k] > 0)) { at -= part[--k]; }        // v met the end of the sum
+            while (k && !(part[k] > 0)) { at -= part[--k]; }        // v was at the end of the sum
             for (int64_t i = k * each; i < (k + 1) * each && i < columns; i++) {
                 if (!(row[i] > 0)) { continue; }
                 at += row[i];
@@ -5255,9 +5277,10 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// A random order as tensor.h's, whose step i, from the last down, swaps places i and k_i <= i. What ends at
-// i is what lay at k_i: what an earlier step brought there, from a place that one before that had filled,
-// and so on. The steps sorted by k tell which was last; the way back takes some log n of them.
+// A random order equal to tensor.h's, in which step i, from the last down, swaps the elements at i and k_i
+// <= i. The element that ends at i is the one that was at k_i, which an earlier step brought there from a
+// position that a step before that one had filled, and so on. The steps sorted by k tell which step was the
+// last; the way back takes about log n of them.
 __global__ void __launch_bounds__(THREADS, 4)
     draw_swaps(uint64_t *key, int *order, int *filled, int64_t n, rng_t r) {
     tensor_generator_t g = r.now();
@@ -5271,7 +5294,8 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// filled[k] = the last step before k that swapped place k with its own, -1 = none. Sorted by k, then by step.
+// filled[k] = the last step before step k that swapped position k with its own, -1 = none. Sorted by k, then
+// by step.
 __global__ void __launch_bounds__(THREADS, 4)
     last_swaps(int *filled, const uint64_t *key, const int *order, int64_t n) {
     int64_t step = thread_count();
@@ -5311,11 +5335,12 @@ inline int random_order(const place_t &at, int64_t *y, int64_t n, rng_t g, void 
 // ------------------------------------------------------------------------------
 // >>linalg                                         MARK: decompositions, solvers
 //
-// A block takes a matrix, one of many small ones (up to some 512 rows; a single large one would want
-// cuSOLVER): in double, as tensor.h computes, in shared memory where it fits there, else in scratch. Columns
-// lie side by side and a warp takes a column at a time, so that LU, Cholesky and QR need one barrier a step
-// and substitution none. Eigenvalues and singular values by cyclic Jacobi (Golub & Van Loan 8.5, 8.6), whose
-// rotations of a round are independent. Rejected: tensor.h's QR steps (one rotation waits for the last).
+// A block takes a matrix, one of many small ones (up to about 512 rows; a single large one would need
+// cuSOLVER): in double, as tensor.h computes, in shared memory if it fits there, else in scratch. Columns
+// are contiguous and a warp takes a column at a time, so that LU, Cholesky and QR need one barrier per step
+// and substitution needs none. Eigenvalues and singular values are computed by cyclic Jacobi (Golub & Van
+// Loan 8.5, 8.6), in which the rotations of a round are independent. Rejected: tensor.h's QR steps (each
+// rotation waits for the one before).
 // ------------------------------------------------------------------------------
 
 enum { WARP = 32, SWEEPS = 60, PIVOT_BITS = 20 };
@@ -5353,7 +5378,7 @@ template <class OP> __device__ inline double block_join(double v, double *part) 
     return v;
 }
 
-// f(row, column) for an m x n matrix; neighbours in a row by neighbours of a warp.
+// f(row, column) for each element of an m x n matrix; neighbours in a row go to neighbours of a warp.
 template <class F> __device__ inline void each_place(int m, int n, F f) {
     team_t w = team_now();
     for (int i = w.warp; i < m; i += w.warps) {
@@ -5385,13 +5410,13 @@ __device__ inline void store_matrix(const linalg_t &l, int which, int64_t item, 
     });
 }
 
-// The first matrix without a result, and its pivot (from 1; 0 = inf, NaN or no convergence).
+// Notes the first matrix without a result, and its pivot (from 1; 0 = inf, NaN or no convergence).
 __device__ inline void no_result(const linalg_t &l, int64_t item, int pivot) {
     fault(l.error, item << PIVOT_BITS | pivot);
 }
 
-// panel(j) finishes column j, after update(i, j) for all i < j; update(j, c) for all other columns c. A warp
-// that has updated the next panel finishes it at once.
+// panel(j) finishes column j, after update(i, j) for all i < j; update(j, c) is called for all other columns
+// c. A warp that has updated the next panel finishes it at once.
 template <class P, class U> __device__ inline void by_columns(int panels, int columns, P panel, U update) {
     team_t w = team_now();
     if (!w.warp && panels) { panel(0); }
@@ -5415,7 +5440,7 @@ __device__ inline void lu_columns(double *a, int ld, int m, int panels, int colu
         int p = j;
         for (int i = j + lane; i < m; i += WARP) {
             double v = fabs(x[i]);
-            if (i == j && v != v) { v = INFINITY; }             // stays the pivot
+            if (i == j && v != v) { v = INFINITY; }             // keep it as the pivot
             if (v > best) { best = v, p = i; }
         }
         for (int d = WARP / 2; d; d /= 2) {
@@ -5440,7 +5465,7 @@ __device__ inline void lu_columns(double *a, int ld, int m, int panels, int colu
     });
 }
 
-// y = a^-1 y for one triangle of a, by one warp.
+// y = a^-1 y for one triangle of a; called by one warp.
 __device__ inline void substitute(const double *a, int ld, int n, double *y, bool upper, bool unit) {
     const int lane = team_now().lane;
     for (int q = 0; q < n; q++) {
@@ -5454,7 +5479,7 @@ __device__ inline void substitute(const double *a, int ld, int n, double *y, boo
     }
 }
 
-// y = (I - tau v vT) y from row j on, v[j] = 1 whatever stands there; by one warp.
+// y = (I - tau v vT) y from row j on, with v[j] taken as 1 whatever is stored there; called by one warp.
 __device__ inline void reflect(const double *v, double tau, double *y, int j, int m) {
     const int lane = team_now().lane;
     if (tau == 0) { return; }
@@ -5467,7 +5492,7 @@ __device__ inline void reflect(const double *v, double tau, double *y, int j, in
     __syncwarp();
 }
 
-// Column j becomes (beta, v) as tensor.h's; -> tau. By one warp.
+// Column j becomes (beta, v) as in tensor.h; -> tau. Called by one warp.
 __device__ inline double householder(double *x, int j, int m) {
     const int lane = team_now().lane;
     double big = 0, sum = 0, a = x[j];
@@ -5482,7 +5507,7 @@ __device__ inline double householder(double *x, int j, int m) {
     return (beta - a) / beta;
 }
 
-// What f(item, places of x and b, workspace) does for each matrix.
+// Calls f(item, offsets of x and b, workspace) for each matrix.
 template <class F> __device__ inline void each_matrix(const linalg_t &l, double *shared, F f) {
     double *a = l.here ? shared : l.work + blockIdx.x * l.room;
     for (int64_t item = blockIdx.x; item < l.batch.n; item += gridDim.x) {
@@ -5555,7 +5580,7 @@ template <int ID> __global__ void __launch_bounds__(THREADS, 2) factor_matrices(
             store_matrix(l, 1, item, l.r, n,
                          [&](int i, int j) { return i > j ? 0 : a[(int64_t)j * ld + i]; });
         } else {
-            if constexpr (ID == TENSOR_OP_LINALG_SOLVE) {       // b's columns follow a's
+            if constexpr (ID == TENSOR_OP_LINALG_SOLVE) {       // b's columns follow those of a
                 lu_columns(a, ld, n, n, n + l.r, swaps);
                 for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) {
                     if (a[(int64_t)i * ld + i] == 0) { no_result(l, item, i + 1); }
@@ -5577,15 +5602,15 @@ __device__ inline void pair_of(int i, int round, int players, int *first, int *s
     *second = p < q ? q : p;
 }
 
-// The turn by which two columns (or rows) of squares p and q and product v become orthogonal: x' = c x - s y,
-// y' = s x + c y.
+// The rotation that makes two columns (or rows) with squares p and q and product v orthogonal: x' = c x - s
+// y, y' = s x + c y.
 __device__ inline void turn_of(double p, double q, double v, double *c, double *s) {
     double z = (q - p) / (2 * v), t = (z >= 0 ? 1 : -1) / (fabs(z) + hypot(1.0, z));
     *c = 1 / hypot(1.0, t);
     *s = t * *c;
 }
 
-// Brings the largest of the n elements to about 1. -> what they were multiplied with; NaN: one is no number
+// Scales the n elements so that the largest is about 1. -> the factor; NaN if an element is not finite
 __device__ inline double scale_matrix(double *a, int64_t n, double *part) {
     double big = 0, scale = 1;
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) { big = w_max(big, fabs(a[i])); }
@@ -5602,7 +5627,7 @@ __device__ inline double scale_matrix(double *a, int64_t n, double *part) {
     return scale;
 }
 
-// order[place] = whose place it is among n values, ascending or descending, stable.
+// order[k] = the index of the value that is k-th among n values, ascending or descending, stable.
 __device__ inline void rank_values(const double *d, int *order, int n, bool falling) {
     for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) {
         int place = 0;
@@ -5616,7 +5641,7 @@ __device__ inline void rank_values(const double *d, int *order, int n, bool fall
     __syncthreads();
 }
 
-// *turned is taken back; -> whether a sweep turned anything. All threads.
+// Resets *turned; -> whether the last sweep rotated anything. All threads must call it.
 __device__ inline bool turned_once(int *turned) {
     __syncthreads();
     bool again = *turned != 0;
@@ -5626,7 +5651,7 @@ __device__ inline bool turned_once(int *turned) {
     return again;
 }
 
-// Two-sided: a round's pairs have one turn each; then each pair of pairs has a 2 x 2 block to turn.
+// Two-sided: the pairs of a round have one rotation each; then each pair of pairs rotates a 2 x 2 block.
 __global__ void __launch_bounds__(THREADS, 2) eigen_matrices(linalg_t l) {
     TCU_DYNAMIC_SHARED(double, shared);
     TCU_SHARED(double, part, [THREADS / WARP]);
@@ -5638,7 +5663,7 @@ __global__ void __launch_bounds__(THREADS, 2) eigen_matrices(linalg_t l) {
         double *v = a + (int64_t)n * ld, *d = v + (int64_t)n * ld, *cs = d + n, sum = 0;
         int *order = (int *)(cs + players), sweep = 0;
         each_place(n, n, [&](int i, int j) {
-            bool given = l.upper ? i <= j : i >= j;             // one triangle counts
+            bool given = l.upper ? i <= j : i >= j;             // only one triangle is read
             a[(int64_t)i * ld + j] = given ? element(l, 0, from[0], i, j) : element(l, 0, from[0], j, i);
             v[(int64_t)i * ld + j] = i == j;
         });
@@ -5698,8 +5723,8 @@ __global__ void __launch_bounds__(THREADS, 2) eigen_matrices(linalg_t l) {
     });
 }
 
-// One-sided: u's k vectors, of the longer side, are turned until they are orthogonal; v has the turns. A
-// missing vector is the unit vector that those there cover least, made orthogonal to them twice.
+// One-sided: u's k vectors, of the longer side, are rotated until they are orthogonal; v has the rotations.
+// A missing vector is replaced by the unit vector that the others cover least, made orthogonal to them twice.
 __global__ void __launch_bounds__(THREADS, 2) singular_matrices(linalg_t l) {
     TCU_DYNAMIC_SHARED(double, shared);
     TCU_SHARED(double, part, [THREADS / WARP]);
@@ -5784,7 +5809,7 @@ __global__ void __launch_bounds__(THREADS, 2) singular_matrices(linalg_t l) {
         for (; have < l.r; have++) {
             double *x = u + (int64_t)order[have] * ld, least = INFINITY;
             int first = 0;
-            for (int j = 0; j < big; j++) {     // each thread by itself: the same in all
+            for (int j = 0; j < big; j++) {     // each thread computes it: the same in all
                 if (cover[j] < least) { least = cover[j], first = j; }
             }
             for (int j = (int)threadIdx.x; j < big; j += (int)blockDim.x) { x[j] = j == first; }
@@ -5822,7 +5847,8 @@ __global__ void __launch_bounds__(THREADS, 2) singular_matrices(linalg_t l) {
     });
 }
 
-// order[items, m] of the rows 0 .. m - 1 after n swaps: one after the other, each reads what the last wrote.
+// order[items, m] of the rows 0 .. m - 1 after n swaps, one after the other: each reads what the last one
+// wrote.
 __global__ void __launch_bounds__(THREADS, 4)
     swap_rows(int64_t *y, const int32_t *swaps, int64_t items, int64_t m, int64_t n,
               unsigned long long *error) {
@@ -5842,9 +5868,10 @@ __global__ void __launch_bounds__(THREADS, 4)
 // ------------------------------------------------------------------------------
 // >>matmul                                         MARK: matrix product
 //
-// cuBLASLt's where it is there; else tiles in shared memory, 4 x 4 results a thread: for dtypes that cuBLASLt
-// does not take, for strides it cannot express, and as the twin its results are tested against. f32 sums for
-// f16 and bf16. Rejected: tensor cores here (cuBLASLt has them).
+// cuBLASLt if it is available; otherwise tiles in shared memory, 4 x 4 results per thread. The tiles are
+// also used for dtypes that cuBLASLt does not take, for strides it cannot express, and as the reference that
+// its results are tested against. f32 sums for f16 and bf16. Rejected: tensor cores here (cuBLASLt uses
+// them).
 // ------------------------------------------------------------------------------
 
 struct matmul_t {                               // y[m,n] = alpha x[m,k] w[k,n] + bias[n] (+ y), `batch` times
@@ -5856,7 +5883,7 @@ struct matmul_t {                               // y[m,n] = alpha x[m,k] w[k,n] 
     double alpha;
     bool add;
     int activation = 0;                         // cuBLASLt's epilogue for it; 0 = none
-    void *before = nullptr;                     // what it is of, as y; may be NULL
+    void *before = nullptr;                     // its argument, laid out as y; may be NULL
 };
 
 enum { MM = 64, KK = 16, RELU_EPILOGUE = 2, GELU_EPILOGUE = 32 };
@@ -5869,7 +5896,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul
     for (int64_t z = blockIdx.z; z < q.batch; z += gridDim.z) {
         C acc[4][4] = {};
         for (int64_t k0 = 0; k0 < q.k; k0 += KK) {
-            for (int i = t; i < MM * KK; i += THREADS) {    // lanes along what lies side by side
+            for (int i = t; i < MM * KK; i += THREADS) {    // lanes along contiguous elements
                 int64_t r = q.xc == 1 ? i / KK : i % MM;
                 int64_t k = q.xc == 1 ? i % KK : i / MM;
                 a[k][r] = row + r < q.m && k0 + k < q.k
@@ -5920,7 +5947,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 2) matmul
 }
 
 #if defined(TCU_HAVE_CUBLASLT) || defined(TCU_HAVE_CUDNN)
-// Up to 256, what cuBLASLt takes for granted unless told.
+// The alignment of an address, up to 256, which cuBLASLt assumes unless told otherwise.
 static uint32_t alignment_of(const void *p) {
     uintptr_t low = (uintptr_t)p & (~(uintptr_t)p + 1);
     return low && low < 256 ? (uint32_t)low : 256;
@@ -5930,7 +5957,8 @@ static uint32_t alignment_of(const void *p) {
 static_assert((int)RELU_EPILOGUE == CUBLASLT_EPILOGUE_RELU && (int)GELU_EPILOGUE == CUBLASLT_EPILOGUE_GELU,
               "the epilogues of matmul_t");
 
-// An operand of cuBLASLt's, whose matrices lie column by column: rows x columns with these steps, or turned.
+// An operand for cuBLASLt, whose matrices are stored column by column: rows x columns with these strides, or
+// transposed.
 struct side_t {
     int64_t ld;
     bool turned, fits;
@@ -5943,8 +5971,8 @@ struct side_t {
     }
 };
 
-// With libraries.lock: the algorithm of a product so described, by cuBLASLt's heuristic; -1 bytes of
-// workspace where it has none.
+// Call with libraries.lock held: the algorithm of the described product, by cuBLASLt's heuristic; -1 bytes
+// of workspace if it has none.
 static cublasStatus_t plan_product(const place_t &at, const matmul_t &q, cublasLtMatmulDesc_t product,
                                    cublasLtMatrixLayoutOpaque_t *layout, product_plan_t *plan) {
     cublasLtMatmulPreferenceOpaque_t wish;
@@ -5975,7 +6003,8 @@ static cublasStatus_t plan_product(const place_t &at, const matmul_t &q, cublasL
     return e;
 }
 
-// y = x w is its D[n,m] = A[n,k] B[k,m] with A = w and B = x, and nothing is turned. -> whether it was done
+// y = x w is its D[n,m] = A[n,k] B[k,m] with A = w and B = x, so nothing is transposed. -> whether it was
+// done
 static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     bool f64 = q.dtype == TENSOR_F64;
     if (q.activation && (f64 || (q.before && (q.n % 8 || alignment_of(q.before) < 16)))) { return false; }
@@ -6051,7 +6080,7 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     auto *slot = libraries.products.of(key, at.limits.plan_sets, nullptr, &found);
     if (!found) {
         e = plan_product(at, q, &product, layout, &slot->plan);
-        if (e && e != CUBLAS_STATUS_NOT_SUPPORTED) { slot->used = 0; }       // it may do better next time
+        if (e && e != CUBLAS_STATUS_NOT_SUPPORTED) { slot->used = 0; }       // it may succeed next time
         if (!blas_said("no algorithm", e)) { return false; }
     }
 
@@ -6110,8 +6139,9 @@ inline int matmul(const place_t &at, const matmul_t &q) {
     return launch(at, {grid, THREADS}, kernel, q);
 }
 
-// y = a b (+ bias of columns) (+ y) for matrices in the last two dims, batches broadcast; strides of any
-// kind. With an activation, for one matrix: UNSUPPORTED, nothing done, if it takes more than one call.
+// y = a b (+ bias of columns) (+ y) for matrices in the last two dims, with broadcast batches and strides of
+// any kind. With an activation, for one matrix: UNSUPPORTED, and nothing is done, if it would take more than
+// one call.
 inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &a, const tensor_arg_t &b,
                    const void *bias = nullptr, bool add = false, int activation = 0, void *before = nullptr) {
     matmul_t q;
@@ -6139,7 +6169,7 @@ inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
     q.yb = w.ndim ? w.strides[0][last] : 0;
     q.xb = w.ndim ? w.strides[1][last] : 0;
     q.wb = w.ndim ? w.strides[2][last] : 0;
-    for (int64_t i = 0; q.batch && i < w.n / q.batch; i++) {    // one launch for what one stride names
+    for (int64_t i = 0; q.batch && i < w.n / q.batch; i++) {    // one launch for all that one stride covers
         int64_t rest = i, place[3] = {0, 0, 0}, size = size_of(q.dtype);
         for (int d = last - 1; d >= 0; d--) {
             for (int k = 0; k < 3; k++) { place[k] += rest % w.dims[d] * w.strides[k][d]; }
@@ -6157,9 +6187,9 @@ inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
 // ------------------------------------------------------------------------------
 // >>windows                                        MARK: convolution, pools, norms of planes
 //
-// Convolutions are cuDNN's where it is there. Else plain kernels, a thread a result (a block a weight's
-// gradient, or a plane's statistics), sums in a fixed order, so that no network leaves the device. Rejected:
-// implicit GEMM here (cuDNN has it).
+// cuDNN does convolutions if it is available. Otherwise plain kernels do, with one thread per result (one
+// block per element of a weight's gradient, or per plane's statistics) and sums in a fixed order, so that no
+// network has to leave the device. Rejected: implicit GEMM here (cuDNN has it).
 // ------------------------------------------------------------------------------
 
 struct window_t {                               // nn__window_t's numbers, for the device
@@ -6214,7 +6244,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_f
     }
 }
 
-// The window of which place i of dim d is tap k, -1 if there is none.
+// The window along dim d in which position i is tap k, -1 if there is none.
 __device__ inline int64_t window_of(const window_t &g, int d, int64_t i, int64_t k) {
     int64_t o = i + g.pad[d] - k * g.dilation[d];
     if (o < 0 || o % g.stride[d]) { return -1; }
@@ -6252,7 +6282,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_i
     }
 }
 
-// A block a weight: a = gradient, b = x.
+// One block per element of the weight: a = gradient, b = x.
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_weight(conv_t v) {
     TCU_SHARED(C, s, [THREADS]);
     const window_t &g = v.g;
@@ -6283,7 +6313,7 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_w
 #ifdef TCU_HAVE_CUDNN
 enum conv_kind_t { CONV_FORWARD, CONV_INPUT, CONV_WEIGHT };
 
-// y[i] += bias[channel of i], a place of a plane after the other.
+// y[i] += bias[channel of i]: the elements of a plane one after the other.
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 4)
 add_to_channels(T *y, const T *bias, int64_t n, int64_t channels, int64_t plane) {
     for (int64_t i = thread_index(); i < n; i += thread_count()) {
@@ -6291,10 +6321,11 @@ add_to_channels(T *y, const T *bias, int64_t n, int64_t channels, int64_t plane)
     }
 }
 
-// Descriptors of a graph while it is made. The first failure stays; what is not taken out goes with it.
+// Descriptors of a graph while it is being made. The first failure is kept; descriptors not taken out are
+// freed with it.
 struct dnn_graph_t {
     enum { MOST = 192 };                        // twice what attention takes
-    enum { GIVEN, INNER, VALUE };               // a tensor of the caller's, of the graph's alone, a number
+    enum { GIVEN, INNER, VALUE };               // a tensor of the caller, one inside the graph, a number
     cudnnBackendDescriptor_t all[MOST];
     int count = 0;
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
@@ -6390,7 +6421,8 @@ static bool engine_pleases(dnn_graph_t &g, cudnnBackendDescriptor_t config, bool
     return pleases;
 }
 
-// The first engine of cuDNN's choice that pleases, fits the workspace and can be made -> whether there is one
+// Finds the first engine in cuDNN's order that passes engine_pleases, fits the workspace and can be made ->
+// whether there is one
 static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, int device, bool exact,
                     int64_t most, dnn_plan_t *out) {
     enum { CHOICES = 16 };
@@ -6450,7 +6482,7 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
 // A tensor of a convolution with 2 or 3 dims of space: a row of pixels is an image of height 1.
 struct image_t {
     int64_t n, dims[5], strides[5];
-    // last: channels are innermost, also where sizes of 1 leave that open
+    // last: channels are innermost, also if sizes of 1 leave that undecided
     explicit image_t(const tensor_arg_t &a, bool last = false) : n(a.ndim < 4 ? 4 : a.ndim) {
         for (int d = 0; d < n; d++) {
             int from = d < 2 || a.ndim > 3 ? d : d - 1;
@@ -6469,7 +6501,7 @@ struct image_t {
     }
 };
 
-// -> a status of category NOT_SUPPORTED says that cuDNN will never have a plan for it
+// -> a status of category NOT_SUPPORTED means that cuDNN will never have a plan for it
 static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataType_t type, const image_t *t,
                                const int64_t (*space)[3], const int64_t *alignment, bool bias, bool exact,
                                dnn_plan_t *out) {
@@ -6578,8 +6610,8 @@ static cudnnStatus_t dnn_execute(const place_t &at, const dnn_plan_t &plan, int 
     return e;
 }
 
-// With libraries.lock: a convolution's plan, of both an algorithm and the sum with bias or of the first
-// alone.
+// Call with libraries.lock held: a convolution's plan, for the sum with bias as well or for the convolution
+// only.
 static dnn_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, const image_t *t,
                                  const int64_t (*space)[3], const int64_t *alignment, bool bias) {
     bool found = false,
@@ -6596,7 +6628,7 @@ static dnn_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, 
         }
     }
 
-    for (int k = 0; k < 4; k++) {               // the pads behind follow from the rest
+    for (int k = 0; k < 4; k++) {               // the pads after follow from the rest
         for (int d = 0; d < 3 && k != 1; d++) { *to++ = space[k][d]; }
     }
 
@@ -6622,7 +6654,7 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
         !b.numel) {
         return false;
     }
-    // As the kernels have it: the gradient and x for a weight, whose graph wants x first.
+    // In the order of the kernels: gradient and x for a weight; the library's graph takes x first.
     const tensor_arg_t &first = kind == CONV_WEIGHT ? b : a;
     const tensor_arg_t &second = kind == CONV_WEIGHT ? a : b;
     const bool last = !a.contiguous || !b.contiguous || !y.contiguous;
@@ -6640,7 +6672,7 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
         int64_t slack = g.in[d] + 2 * g.pad[d] - span;
         bool even = slack >= 0 && slack / g.stride[d] + 1 == g.out[d];
         space[0][k] = g.pad[d];
-        space[1][k] = even ? g.pad[d] : most<int64_t>(more, 0);     // equal ones suit more engines
+        space[1][k] = even ? g.pad[d] : most<int64_t>(more, 0);     // more engines accept equal pads
         space[2][k] = g.stride[d];
         space[3][k] = g.dilation[d];
     }
@@ -6673,9 +6705,9 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
 }
 #endif
 
-// A pool's window in numbers of type I: 32 bits wherever all elements can be counted in them, as divisions of
-// 64 bits would cost more than the memory. inner: elements that lie between two of a row, the channels where
-// they lie innermost.
+// A pool's window in numbers of type I: 32 bits if all elements can be counted in them, because divisions of
+// 64 bits would cost more than the memory accesses. inner: the elements between two neighbours of a row,
+// which are the channels if they are innermost.
 template <class I> struct pool_t {
     I in[3], out[3], kernel[3], stride[3], pad[3], dilation[3], inner, divisor;
     int mode;
@@ -6691,14 +6723,14 @@ template <class I> struct pool_t {
         }
     }
 
-    // What a mean over a window divides by, `count` elements of which are inside.
+    // The divisor of a mean over a window that has `count` elements inside.
     __device__ I share(I count) const {
         if (divisor) { return divisor; }
         return count > 0 ? count : I(1);
     }
 };
 
-// Window o along dim d, as nn__window_at: places from .. to - 1 in steps of dilation -> how many a mean
+// Window o along dim d, as nn__window_at: positions from .. to - 1 in steps of dilation -> how many a mean
 // counts
 template <class I> __device__ inline I pool_window(const pool_t<I> &g, int d, I o, I *from, I *to) {
     I end = g.in[d] + g.pad[d], all;
@@ -6717,7 +6749,7 @@ template <class I> __device__ inline I pool_window(const pool_t<I> &g, int d, I 
     return g.mode == NN__COUNT_PAD ? all : *to - *from;
 }
 
-// Element i of [planes][sizes][inner] -> its plane; its place in it; which of inner it is.
+// Element i of [planes][sizes][inner] -> its plane; its position in the plane; its index in inner.
 template <class I> __device__ inline I pool_place(const I *sizes, I inner, I i, I *at, I *between) {
     *between = i % inner;
     i /= inner;
@@ -6728,7 +6760,7 @@ template <class I> __device__ inline I pool_place(const I *sizes, I inner, I i, 
     return i;
 }
 
-// Windows along dim d that may hold place `at`.
+// The windows along dim d that may contain position `at`.
 template <class I> __device__ inline void pool_holders(const pool_t<I> &g, int d, I at, I *low, I *high) {
     if (g.mode == NN__ADAPTIVE) {
         *low = (I)((int64_t)at * g.out[d] / g.in[d] - 1);
@@ -6769,8 +6801,8 @@ pool_forward(pool_t<I> g, C *y, int32_t *place, const C *x, int64_t n) {
     }
 }
 
-// dx of a mean, or (place) of the largest: an element asks the windows that may hold it, in their order.
-// Rejected for the largest: sorting all gradients by their places.
+// dx of a mean, or (with place) of the maximum: an element reads the windows that may contain it, in their
+// order. Rejected for the maximum: sorting all gradients by their positions.
 template <class C, class I> __global__ void __launch_bounds__(THREADS, 2)
 pool_backward(pool_t<I> g, C *dx, const int32_t *place, const C *dy, int64_t n) {
     int64_t step = thread_count(), pixels = (int64_t)g.out[0] * g.out[1] * g.out[2];
@@ -6804,10 +6836,10 @@ pool_backward(pool_t<I> g, C *dx, const int32_t *place, const C *dy, int64_t n) 
 }
 
 // Statistics over `planes` planes of n elements each: of a channel over the items (groups = 0), of a group
-// over its channels. Small ones are a block each. Large ones take three launches: pieces of planes as rows,
-// each with its own mean and squares around it (in the gradient: its two sums); a block that joins the pieces
-// of a statistic; the pieces again, one pass with 16-byte accesses. So there are enough blocks however few
-// statistics there are, and no division an element.
+// over its channels. Small ones take one block each. Large ones take three launches: first pieces of planes
+// as rows, each with its own mean and squares around it (in the gradient: its two sums); then one block
+// joins the pieces of a statistic; then the pieces again, in one pass with 16-byte accesses. So there are
+// enough blocks even if there are few statistics, and no division per element.
 struct planes_t { int64_t groups, items, channels, n, rows, planes; };
 
 __host__ __device__ inline planes_t planes_of(const int64_t *i) {
@@ -6877,7 +6909,7 @@ plane_norm_backward(planes_t p, C *dx, const C *dy, const C *x, const C *mean, c
     }
 }
 
-// Gradients of weight and bias, a block a channel.
+// Gradients of weight and bias, one block per channel.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 plane_norm_weights(planes_t p, C *dw, C *db, const C *dy, const C *x, const C *mean, const C *rstd) {
     TCU_SHARED(C, s, [THREADS]);
@@ -6906,7 +6938,7 @@ inline pieces_t pieces_of(const place_t &at, const planes_t &p) {
     return pieces_t{p, parts, longest, p.items * p.channels * parts};
 }
 
-// Piece q -> its plane, where it begins, how long it is.
+// Piece q -> its plane, its beginning and its length.
 struct piece_t { int64_t plane, at, n; };
 
 __device__ inline piece_t piece_of(const pieces_t &s, int64_t q) {
@@ -6920,7 +6952,7 @@ __device__ inline piece_t piece_of(const pieces_t &s, int64_t q) {
     return r;
 }
 
-// Statistic of a plane.
+// The statistic that a plane belongs to.
 __device__ inline int64_t statistic_of(const planes_t &p, int64_t plane) {
     return p.groups ? plane / p.planes : plane % p.channels;
 }
@@ -7003,7 +7035,7 @@ piece_norm(pieces_t p, C *y, const C *x, const C *mean, const C *rstd, const C *
     }
 }
 
-// Of a piece: the sums of dy and of dy times the normalised x.
+// For a piece: the sums of dy and of dy times the normalised x.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 piece_sums(pieces_t p, pair_t<C> *to, const C *dy, const C *x, const C *mean, const C *rstd) {
     TCU_SHARED(C, s, [THREADS]);
@@ -7024,7 +7056,7 @@ piece_sums(pieces_t p, pair_t<C> *to, const C *dy, const C *x, const C *mean, co
     }
 }
 
-// Of a statistic: the means of both, weighted.
+// For a statistic: the weighted means of both.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 join_sums(pieces_t p, pair_t<C> *to, const pair_t<C> *from, const C *w) {
     TCU_SHARED(pair_t<C>, s, [THREADS]);
@@ -7081,23 +7113,23 @@ piece_norm_backward(pieces_t p, C *dx, const C *dy, const C *x, const C *mean, c
 // ------------------------------------------------------------------------------
 // >>cudnn                                          MARK: attention, norms, recurrent nets by cuDNN
 //
-// Attention of f16 and bf16 as one graph each for forward and backward, which cuDNN makes one kernel: scores
-// never lie in memory but in backward, where those of a part of the batch make dq a sum in a fixed order.
-// Batch norm of f16 and bf16, and of f32 with channels innermost, which the kernels here would copy; layer
-// norm of f16, bf16 and large f32. Recurrent nets by cudnnRNN. They and attention with a mask are no rows of
-// the kernels here: what cuDNN refuses goes to other rows.
-// Rejected: dq in f32 that blocks add to as they come (no scores, but other bits at each run); cuDNN's f32
-// (there is no backward).
+// Attention of f16 and bf16 is one graph for forward and one for backward, which cuDNN makes one kernel
+// each. Scores are never stored in memory, except in backward, where the scores of a part of the batch make
+// dq a sum in a fixed order. Batch norm of f16 and bf16, and of f32 with channels innermost, which the
+// kernels of this file would copy; layer norm of f16, bf16 and large f32. Recurrent nets use cudnnRNN.
+// Recurrent nets and attention with a mask have no kernels in this file: what cuDNN refuses goes to other
+// rows. Rejected: dq in f32 to which blocks add as they finish (no scores, but other bits in each run);
+// cuDNN's f32 attention (it has no backward).
 // ------------------------------------------------------------------------------
 
 #ifdef TCU_HAVE_CUDNN
-// after conv_kind_t, in keys of plans; then the last two of layer norm
+// These follow conv_kind_t in the keys of plans; the last two belong to layer norm.
 enum { ATTENTION_FORWARD = 3, ATTENTION_BACKWARD, NORM_FORWARD, NORM_BACKWARD };
 
-// [.., rows, columns] as [batch, heads, rows, columns], or with the last two turned.
+// [.., rows, columns] as [batch, heads, rows, columns], or with the last two transposed.
 struct heads_t {
     int64_t dims[4], strides[4];
-    bool fits;                                  // strides can say so
+    bool fits;                                  // strides can express it
     explicit heads_t(const tensor_arg_t &a, bool turned = false) {
         int n = a.ndim - 2, row = 2 + turned, column = 3 - turned;
         dims[row] = a.dims[n];
@@ -7113,14 +7145,14 @@ struct heads_t {
             fits = fits && a.strides[d] == dims[to] * strides[to];
             dims[to] *= a.dims[d];
         }
-        for (int d = 0; d < 4; d++) {           // no one steps there
+        for (int d = 0; d < 4; d++) {           // no step is taken there
             if (dims[d] == 1) { strides[d] = d == column ? 1 : a.numel; }
             fits = fits && strides[d] > 0;
         }
     }
 };
 
-// A graph of many operations over [batch, heads, rows, columns], in f32 between them.
+// A graph of several operations over [batch, heads, rows, columns], with f32 between them.
 struct flow_t : dnn_graph_t {
     typedef cudnnBackendDescriptor_t desc_t;
     enum { MOST_OPS = 24 };
@@ -7197,12 +7229,12 @@ struct flow_t : dnn_graph_t {
     }
 };
 
-// Tensors of attention: their ids, and places in lists.
+// Tensors of attention: their ids, and their positions in lists.
 enum { SDPA_Q, SDPA_K, SDPA_V, SDPA_Y, SDPA_LSE, SDPA_G, SDPA_DQ, SDPA_DK, SDPA_DV, SDPA_DELTA, SDPA_SCALE,
        SDPA_ONE, SDPA_NONE, SDPA_COUNT, SDPA_BIAS = SDPA_COUNT };
 
-// The graph over t, whose K and V (forward: K) are turned, as cuDNN's patterns want them.
-// bias: added to scores, NULL = none; aligned to alignment[SDPA_DELTA]
+// The graph over t, with K and V (in forward: K) transposed, as cuDNN's patterns require. bias: added to
+// scores, NULL = none; aligned to alignment[SDPA_DELTA]
 static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t type, const heads_t *t,
                             const int64_t *alignment, const heads_t *bias) {
     typedef cudnnBackendDescriptor_t desc_t;
@@ -7249,7 +7281,7 @@ static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t t
 
     x = g.point(CUDNN_POINTWISE_MUL, d[SDPA_G], d[SDPA_Y], g.inner(t[SDPA_Y].dims));
     x = g.reduce(CUDNN_REDUCE_TENSOR_ADD, x, g.inner(thin));
-    g.point(CUDNN_POINTWISE_MUL, x, g.number(SDPA_ONE + 1), d[SDPA_DELTA]);     // the pattern wants it
+    g.point(CUDNN_POINTWISE_MUL, x, g.number(SDPA_ONE + 1), d[SDPA_DELTA]);     // the pattern requires it
     x = g.product(d[SDPA_Q], d[SDPA_K], reals());
     x = biased(g.point(CUDNN_POINTWISE_MUL, x, scale, reals()));
     x = masked(g.point(CUDNN_POINTWISE_SUB, x, d[SDPA_LSE], reals()));
@@ -7266,14 +7298,14 @@ static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t t
     g.product(x, g.reshape(d[SDPA_K], key), d[SDPA_DQ]);
 }
 
-// With libraries.lock
+// Call with libraries.lock held.
 static dnn_plan_t *attention_planned(const place_t &at, bool back, bool causal, int dtype, const heads_t *t,
                                      const int64_t *alignment, const heads_t *bias) {
     bool found = false;
     int64_t aligned = 0;
     for (int k = 0; k < SDPA_DELTA; k++) { aligned = aligned * 32 + (back || k < SDPA_G ? alignment[k] : 0); }
     dnn_key_t key = {{at.device, back ? ATTENTION_BACKWARD : ATTENTION_FORWARD, dtype, causal, aligned}};
-    for (int d = 0; d < 4; d++) {               // results lie in order
+    for (int d = 0; d < 4; d++) {               // results are contiguous
         int64_t *to = key.v + 5 + 7 * d;
         to[0] = t[SDPA_Q].dims[d];
         to[1] = t[SDPA_K].dims[d];
@@ -7283,7 +7315,7 @@ static dnn_plan_t *attention_planned(const place_t &at, bool back, bool causal, 
         to[5] = t[SDPA_V].strides[d];
         to[6] = back ? t[SDPA_G].strides[d] : 0;
     }
-    if (bias) {                                 // it lies in order
+    if (bias) {                                 // it is contiguous
         key.v[33] = alignment[SDPA_DELTA];
         key.v[34] = bias->dims[0];
         key.v[35] = bias->dims[1];
@@ -7380,11 +7412,11 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
     return true;
 }
 
-// Batch and layer norm (whose image is [rows, columns, 1, 1]): ids of their tensors, forward and back.
+// Batch and layer norm (whose image is [rows, columns, 1, 1]): ids of their tensors, in forward and backward.
 enum { NORM_X = 1, NORM_SCALE, NORM_MEAN, NORM_INVERSE, NORM_Y, NORM_BIAS, NORM_EPS, NORM_DY, NORM_DSCALE,
        NORM_DBIAS };
 
-// With libraries.lock
+// Call with libraries.lock held.
 static dnn_plan_t *norm_planned(const place_t &at, bool layer, bool back, int dtype, const image_t &x,
                                 const int64_t *alignment) {
     bool found = false;
@@ -7506,8 +7538,8 @@ static bool norm_by_library(const place_t &at, const tensor_call_t *c) {
                    a.variance->numel, eps);
 }
 
-// A whole recurrent net (NN_OP_NET), described for one call: that costs less than a plan's key. Sizes in
-// bytes.
+// A whole recurrent net (NN_OP_NET), described for one call, which costs less than the key of a plan. Sizes
+// are in bytes.
 struct net_t {
     cudnnRNNDescriptor_t net = nullptr;
     cudnnRNNDataDescriptor_t x = nullptr, y = nullptr;
@@ -7516,7 +7548,7 @@ struct net_t {
     size_t weights = 0, work = 0, kept = 0;
     const int64_t *p, ends, gates, features;                // ends: layers times directions
     int64_t size;                                           // of an element
-    // With libraries.lock
+    // Call with libraries.lock held.
     net_t(int device, int dtype, const int64_t *dims, const int64_t *p_)
         : p(p_), ends(p[1] * p[2]), gates(nn_gates(p[0])), features(dims[2]), size(size_of(dtype)) {
         const int64_t steps = dims[p[4] != 0], items = dims[!p[4]], most = INT32_MAX;
@@ -7557,7 +7589,7 @@ struct net_t {
                                                 (int)features, (int)p[5], (int)p[5], (int)p[1], nullptr,
                                                 CUDNN_RNN_PADDED_IO_ENABLED));
         }
-        if (libraries.properties) { return; }                       // the rest wants a device
+        if (libraries.properties) { return; }                       // the rest needs a device
         cudnnHandle_t handle = libraries.dnn[device];
         if (!status) { check(lib.cudnnGetRNNWeightSpaceSize_(handle, net, &weights)); }
         if (!status) { check(lib.cudnnGetRNNTempSpaceSizes_(handle, net, mode(), x, &work, &kept)); }
@@ -7584,7 +7616,8 @@ struct net_t {
         return dnn_said("a recurrent net", s, true);
     }
 
-    // f(place with us, place in cuDNN's space, bytes) of each matrix, then of each bias -> whether cuDNN told
+    // f(our offset, offset in cuDNN's space, bytes) for each matrix, then for each bias -> whether cuDNN
+    // gave them
     template <class F> bool parts(cudnnHandle_t handle, void *space, F f) {
         int64_t ours = 0;
         for (int bias = 0; bias < (p[3] ? 1 : 2) && !status; bias++) {
@@ -7606,7 +7639,7 @@ struct net_t {
         return !status;
     }
 
-    // Copies weights into cuDNN's space, or out of it, in as few pieces as there are.
+    // Copies weights into cuDNN's space, or out of it, in as few pieces as possible.
     void move(cudnnHandle_t handle, char *ours, char *space, bool out, cudaStream_t stream) {
         int64_t a = 0, b = 0, n = 0;
         auto flush = [&] {
@@ -7671,7 +7704,7 @@ static bool net_by_library(const place_t &at, const tensor_call_t *c) {
                                             net.work, work, net.kept, net.kept ? kept.data : nullptr);
             }));
         }
-    } else {                                    // what was kept changes: backward may come again
+    } else {                                    // backward changes what was kept, and may run again
         char *copy = work + lines(net.work) + more,
              *dw = same ? (char *)a.dweights->data : copy + lines(net.kept);
         cudaError_t e = cudaMemcpyAsync(copy, kept.data, net.kept, cudaMemcpyDeviceToDevice, at.stream);
@@ -7707,7 +7740,7 @@ static int64_t backend_net(int, int, const int64_t *, const tensor_params_t *) {
 // ------------------------------------------------------------------------------
 // >>losses                                         MARK: losses of elements
 //
-// tensor_nn.h's formulas (NN_LOSSES) in one more meaning. A sum goes through reduce, over the elements'
+// tensor_nn.h's formulas (NN_LOSSES), defined for the device. A sum is made by reduce, over the elements'
 // losses.
 // ------------------------------------------------------------------------------
 
@@ -7778,12 +7811,12 @@ loss_map_backward(int which, C *gx, C *gt, const C *g, bool each, C scale, const
 // ------------------------------------------------------------------------------
 // >>nets                                           MARK: columns of images, recurrent nets, CTC
 //
-// A recurrent net is a product and one kernel a step: what lies between the products is one sweep, as on the
-// CPU. CTC has a block for each item, whose threads share the states of a step. Rejected: one kernel for all
-// steps of a net (cuDNN has it; it needs a grid that waits for itself).
+// A recurrent net is one product and one kernel per step: the work between the products is one sweep, as on
+// the CPU. CTC takes one block per item, whose threads share the states of a step. Rejected: one kernel for
+// all steps of a net (cuDNN has it; it needs a grid that waits for itself).
 // ------------------------------------------------------------------------------
 
-// y[plane][tap][pixel] = the pixel's element under the tap, 0 outside.
+// y[plane][tap][pixel] = the element under the tap for that pixel, 0 outside.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 columns_of(window_t g, C *y, const C *x, int64_t n) {
     int64_t step = thread_count();
@@ -7807,7 +7840,7 @@ columns_of(window_t g, C *y, const C *x, int64_t n) {
     }
 }
 
-// The other way: an element sums the columns it is in, tap by tap.
+// The inverse direction: an element sums the columns that contain it, tap by tap.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 images_of(window_t g, C *y, const C *x, int64_t n) {
     int64_t step = thread_count(), pixels = g.out[0] * g.out[1] * g.out[2];
@@ -7833,7 +7866,7 @@ images_of(window_t g, C *y, const C *x, int64_t n) {
     }
 }
 
-// A step for n items of h features, a thread a feature; gates and states as NN__.._NET says.
+// A step for n items of h features, one thread per feature; gates and states as at NN__LSTM_NET.
 struct recur_t {
     int kind;
     int64_t n, h, g;                            // g: h times the gates
@@ -7873,7 +7906,8 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step(recu
     }
 }
 
-// dh and dc, of the step's results but for dy and dcy, become those of h0 and c0 but for what hg carries.
+// dh and dc of the step's results (without dy and dcy) become those of h0 and c0, without the part that hg
+// carries.
 template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step_backward(recur_t v) {
     const int64_t h = v.h, step = thread_count();
     for (int64_t i = thread_index(); i < v.n * h; i += step) {
@@ -7906,18 +7940,18 @@ template <class C> __global__ void __launch_bounds__(THREADS, 4) recur_step_back
     }
 }
 
-// Log-probabilities [t, n, classes], labels side by side or in rows of `columns`; states of an item: its
-// labels with blanks around them.
+// Log-probabilities [t, n, classes]; labels one after the other or in rows of `columns`. The states of an
+// item are its labels with blanks around them.
 struct ctc_t {
     const void *x, *labels, *lengths, *sizes;
     void *loss, *grad;
     int label_dtype, length_dtype, size_dtype;
-    int64_t t, n, classes, room, blank, columns, rows; // room: labels there are; rows: of alpha that are kept
+    int64_t t, n, classes, room, blank, columns, rows; // room: labels; rows: rows of alpha that are kept
     bool want, zero;
     double *work;                               // (rows + 4) (2 labels + items)
 };
 
-// An item a block. Sums in f64; those of a label are its first state's, in their order.
+// One block per item. Sums in f64; the sum of a label belongs to its first state, in the order of its states.
 template <class C> __global__ void __launch_bounds__(THREADS, 2)
 ctc_items(ctc_t v, unsigned long long *error) {
     typedef log_op<double> sum_t;
@@ -7944,7 +7978,7 @@ ctc_items(ctc_t v, unsigned long long *error) {
                                        first + s / 2, error) : v.blank;
         }
         __syncthreads();
-        for (int64_t s = me; s < states; s += THREADS) {    // the first of its label, which is not the blank
+        for (int64_t s = me; s < states; s += THREADS) {    // the first state of its label, not the blank
             leads[s] = label[s] != v.blank;
             for (int64_t k = 1; k < s && leads[s]; k += 2) { leads[s] = label[k] != label[s]; }
         }
@@ -8014,13 +8048,13 @@ ctc_items(ctc_t v, unsigned long long *error) {
 // ------------------------------------------------------------------------------
 // >>optimizer                                      MARK: multi-tensor optimizers
 //
-// One launch for up to MANY tensors, their pointers in the kernel's arguments; block x of tensor y takes
-// every gridDim.x-th piece. tensor_nn.h's numbers of a step, in its order of roundings, so that parameters
-// have the CPU's bits. Rejected: a launch per tensor (launches cost more than the work).
+// One launch for up to MANY tensors, with their pointers in the kernel's arguments; block x of tensor y
+// takes every gridDim.x-th piece. The numbers of a step are those of tensor_nn.h, in its order of roundings,
+// so that parameters have the CPU's bits. Rejected: a launch per tensor (launches cost more than the work).
 // ------------------------------------------------------------------------------
 
 enum { MANY = 24 };
-struct param_t { void *p, *g, *s[3]; int64_t n; };      // s: states, NULL where the rule has none
+struct param_t { void *p, *g, *s[3]; int64_t n; };      // s: states, NULL if the rule has fewer
 struct params_t { param_t of[MANY]; };
 
 template <class C> struct update_t {            // nn__update_t, its numbers in the class of the parameters
@@ -8031,7 +8065,7 @@ template <class C> struct update_t {            // nn__update_t, its numbers in 
     nn__update_t of;
 };
 
-// One struct for each formula of NN__STEPS: its states, and what it makes of one element.
+// One struct for each formula of NN__STEPS: its states, and what it computes for one element.
 #undef NN__T
 #undef NN__N
 #undef NN__U
@@ -8064,7 +8098,7 @@ template <class C> struct update_t {            // nn__update_t, its numbers in 
 NN__STEPS(TCU_STEP)
 #undef TCU_STEP
 
-// LIVE: the numbers are those that lie at `live` when the kernel runs, as a graph needs them.
+// LIVE: the numbers are those at `live` when the kernel runs, as a graph needs them.
 template <class C, class STEP, bool LIVE>
 __global__ void __launch_bounds__(THREADS, sizeof(C) == 8 ? 3 : 4)      // f64's numbers fill the registers
 optimizer_step(params_t t, update_t<C> given, const update_t<C> *live) {
@@ -8120,13 +8154,14 @@ template <class C> __host__ __device__ inline void set_numbers(update_t<C> *to) 
 template <class C> inline update_t<C> update_of(const nn__update_t &n, const param_t &q) {
     update_t<C> u = {};
     u.of = n;
-    u.of.of = nullptr;                          // the host's
+    u.of.of = nullptr;                          // on the host only
     for (int k = 0; k < 3; k++) { u.state[k] = q.s[k] != nullptr; }
     set_numbers(&u);
     return u;
 }
 
-// What depends on the step, t being the first if 1: by number, as what a formula points to is the host's.
+// Computes what depends on the step; t = 1 is the first. By number, because a formula's pointers are the
+// host's.
 __device__ inline void step_numbers_at(nn__update_t *u, double t) {
     u->at = t;
     switch (u->formula) {
@@ -8140,7 +8175,7 @@ __device__ inline void step_numbers_at(nn__update_t *u, double t) {
     }
 }
 
-// The numbers of a step that a scaler may leave out, or has before (skip: nn_optimizer_t's).
+// The numbers of a step that a scaler may skip, or that follows skipped steps (skip: nn_optimizer_t's).
 template <class C> __global__ void __launch_bounds__(32, 1)
 step_numbers(update_t<C> *to, update_t<C> given, const update_t<C> *live, const float *skip) {
     if (threadIdx.x) { return; }
@@ -8164,7 +8199,7 @@ template <class C> inline step_kernel_t<C> step_kernel(int formula, bool live) {
     return all[formula][live];
 }
 
-// f(table, its length, the most elements of one) for all that are not empty, MANY at a time.
+// f(table, its length, the largest number of elements) for all tensors that are not empty, MANY at a time.
 template <class F> inline int by_many(const param_t *params, int count, F f) {
     for (int i = 0; i < count;) {
         params_t t;
@@ -8183,7 +8218,7 @@ template <class F> inline int by_many(const param_t *params, int count, F f) {
     return 0;
 }
 
-// All tensors of one dtype, with the same states. live: an update_t<C> on the device, or NULL.
+// All tensors of one dtype with the same states. live: an update_t<C> on the device, or NULL.
 template <class C>
 inline int optimizer(const place_t &at, const param_t *params, int count, const nn__update_t &n,
                      const void *live = nullptr) {
@@ -8195,7 +8230,7 @@ inline int optimizer(const place_t &at, const param_t *params, int count, const 
     });
 }
 
-// Block x of a tensor has the squares of every parts_of(n)-th piece, in double: the same for any device.
+// Block x of a tensor sums the squares of every parts_of(n)-th piece, in double: the same on any device.
 __host__ __device__ inline int64_t parts_of(int64_t n) {
     int64_t parts = (n + THREADS * 16 - 1) / (THREADS * 16);
     return parts < 256 ? parts : 256;
@@ -8259,7 +8294,7 @@ __global__ void __launch_bounds__(THREADS, 4) grad_scale(params_t t, const doubl
     if (found && bad) { atomicExch(found, 1.0f); }
 }
 
-// Of gradients of one dtype: partial sums of squares to parts (g of each is its place there), or times
+// For gradients of one dtype: partial sums of squares into parts (g of each says where), or gradients times
 // *factor.
 template <class C> inline int grads(const place_t &at, const param_t *params, int count, const double *factor,
                                     float *found) {
@@ -8273,14 +8308,14 @@ template <class C> inline int grads(const place_t &at, const param_t *params, in
 // ------------------------------------------------------------------------------
 // >>streams                                        MARK: streams, what waits for what, graphs' lists
 //
-// State is the process's: one allocator, streams by number, a current stream per thread and device. A block
-// carries marks (stream and count of its calls) of its last write and of each stream's last read; a call
-// waits for those of other streams that its own has not waited for yet, by one event, and a stream that is
-// not the block's own is recorded, so that memory is free only when both are done with it. Marks are set
-// after the launch: whoever sees one may record an event that covers it. While a graph is captured nothing
-// waits; the blocks its calls use are listed, kept, and waited for and marked at each run instead. Rejected:
-// an event per call (more than a launch costs); destroying streams (arenas and marks name them): they are
-// used again.
+// State belongs to the process: one allocator, streams by number, a current stream per thread and device. A
+// block carries marks (stream and count of its calls) of its last write and of each stream's last read. A
+// call waits for the marks of other streams that its own stream has not waited for yet, by one event. A
+// stream that is not the block's own is recorded, so that the memory is free only when both have finished
+// with it. Marks are set after the launch, so a thread that sees one may record an event that covers it.
+// While a graph is captured nothing waits; the blocks that its calls use are listed and kept, and at each
+// run they are waited for and marked instead. Rejected: an event per call (more than a launch costs);
+// destroying streams (arenas and marks name them): they are used again.
 // ------------------------------------------------------------------------------
 
 enum { SLOTS = 256, COUNTED = 2048, BACKWARD_FROM = 1024, MAX_STREAMS = 256, PER_DEVICE = 32, NUMBERS =
@@ -8290,29 +8325,30 @@ struct stream_t {
     cudaStream_t raw;
     cudaEvent_t event;                          // for other streams to wait for
     int id, device, idle;
-    bool given; // the caller's cudaStream_t: not ours to destroy or to give to others
-    int noted;                                  // an op that may meet a bad index ran since the last look
-    // the arena of the last graph it was captured for; which of its
+    bool given; // the caller's cudaStream_t, not destroyed or given to others here
+    int noted;                                  // since the last check, an op that may find a bad index ran
+    // The arena of the last graph that it was captured for; its number in that graph.
     int part_of, part;
-    // its calls; how many of each other stream's it has waited for
+    // The number of its calls; how many of each other stream's calls it has waited for.
     uint64_t calls, seen[MAX_STREAMS];
 };
 }  // namespace tcu
 
-// Handles stay until tensor_cuda_shutdown, so that a use after the end is noticed.
+// Handles stay until tensor_cuda_shutdown, so that a use after the free is noticed.
 struct tensor_cuda_stream_t { tensor_cuda_stream_t *next; tcu::stream_t *of; bool dead; };
 struct tensor_cuda_event_t { tensor_cuda_event_t *next; cudaEvent_t at; int device;
-    // graph: the arena of that in whose capture it was recorded, 0
+    // graph: the arena of the graph in whose capture it was recorded, or 0
     int graph; bool timing, recorded, dead; };
 struct tensor_cuda_comm_t { tensor_cuda_comm_t *next; void *at; int device, ranks; bool dead; };
 namespace tcu {
-// A number that each run of a graph has anew, at `at` in its numbers: an offset of the generator (host NULL),
-// or the nn__update_t at host.
+// A number that each run of a graph gets anew, at `at` in its numbers: an offset of the generator (host
+// NULL), or the nn__update_t at host.
 struct live_t { uint32_t at; uint64_t offset, seed; const nn__update_t *host; param_t states;
     bool wide, own_seed; };
 struct again_t { void (*run)(void *user, int run); void *user; };
 
-// writer, readers: in a capture, the stream of its last write, 1 << part of those that have read it since.
+// writer, readers: in a capture, the stream of the last write, and 1 << part of those that have read since
+// then.
 struct listed_t { block_t *block; tensor__storage_t *storage; bool wrote; struct stream_t *writer;
     uint64_t readers; };
 
@@ -8344,15 +8380,15 @@ struct tensor_cuda_graph_t {
     tensor_cuda_graph_t *next;
     tcu::graph_state_t state;
     int device, arena, failed, noted;           // failed: code of the call that could not be captured
-    const void *thread;                         // whose it is while it is captured
+    const void *thread;                         // the thread that captures it
     tcu::stream_t *on;
     cudaGraphExec_t exec;
     tcu::block_t *numbers;                      // on the device
-    unsigned char *staged;                      // the same here
+    unsigned char *staged;                      // the same on the host
     uint32_t used;
-    tensor_generator_t rng;                     // at the begin
+    tensor_generator_t rng;                     // at begin
     uint64_t drawn;                             // calls of the generator in a run
-    int shutdowns;                              // tensor.h's when it was captured
+    int shutdowns;                              // tensor.h's count when it was captured
     tcu::list_t<tcu::live_t> lives;
     tcu::list_t<tcu::again_t> agains;
     tcu::list_t<tcu::listed_t> list;
@@ -8363,10 +8399,10 @@ namespace tcu {
 struct slot_t { const char *op, *site; tensor_cuda_graph_t *graph; bool told; int code; };   // told: by op
 
 struct gpu_t {                                  // made when first used
-    int ready, sms, next, used;                 // slots: the next one, how many since the last look
+    int ready, sms, next, used;                 // slots: the next one, how many since the last check
     tensor_cuda_stream_t main, side;            // side: copies beside the rest
-    unsigned long long *errors;                 // a word per slot on the device: see fault()
-    slot_t slot[SLOTS];                         // whose word it is
+    unsigned long long *errors;                 // one word per slot, on the device: see fault()
+    slot_t slot[SLOTS];                         // the owner of each word
 };
 
 static struct {
@@ -8386,11 +8422,11 @@ static struct {
 static thread_local struct {
     int generation, nslots;
     tensor_cuda_stream_t *on[MAX_DEVICES], *before_aside;
-    stream_t *now;                              // of the call that runs
+    stream_t *now;                              // of the running call
     slot_t *slot[16];                           // whose site is not known yet
 } this_thread;
 
-// The device of a call, for its length.
+// Makes the device of a call current, for the length of the call.
 struct current_t {
     int before = -1;
     explicit current_t(int index) {
@@ -8404,14 +8440,14 @@ struct current_t {
     current_t(const current_t &) = delete;
 };
 
-// tensor.h's error with this text -> code
+// Raises an error of tensor.h with this text -> code
 template <class... A> static int raised(int code, const char *format, A... a) {
     TENSOR__(fail)(TENSOR__(self)(), code, format, a...);
     return code;
 }
 
 inline int raise_cuda(const char *what) {
-    int e = (int)last_error;                    // 700 .. 719: of kernels, and most end the context
+    int e = (int)last_error;                    // 700 .. 719: errors of kernels; most end the context
     bool lost = e == cudaErrorIllegalAddress || e == cudaErrorLaunchTimeout || e == cudaErrorAssert ||
                 (e >= cudaErrorHardwareStackError && e <= cudaErrorLaunchFailure);
     return raised(TENSOR_ERR_CUDA, lost ? "%s: %s; no call of CUDA works in this process any more" :
@@ -8419,8 +8455,8 @@ inline int raise_cuda(const char *what) {
                  cudaGetErrorString(last_error));
 }
 
-// given: the caller's stream, NULL = a new one. -> NULL: CUDA refuses (last_error), or there are
-// PER_DEVICE (cudaSuccess). Locked by the caller.
+// given: the caller's stream, NULL = a new one. -> NULL: CUDA refuses (last_error), or there are PER_DEVICE
+// streams (cudaSuccess). The caller holds the lock.
 static stream_t *new_stream(int index, cudaStream_t given = nullptr) {
     int have = 0;
     last_error = cudaSuccess;
@@ -8462,7 +8498,7 @@ static stream_t *new_stream(int index, cudaStream_t given = nullptr) {
     return s;
 }
 
-// -> NULL: no such device, or CUDA refuses; not raised
+// -> NULL: no such device, or CUDA refuses; nothing is raised
 static gpu_t *gpu_of(int index) {
     if (!process.allocator || index < 0 || index >= process.devices) { return nullptr; }
     gpu_t *g = &process.gpu[index];
@@ -8529,7 +8565,8 @@ static int code_now() {
 
 constexpr int MARK_BITS = 48;
 
-// s waits for all that the stream of the mark was asked until now, unless it has for what the mark says.
+// s waits for all that was queued on the mark's stream so far, unless it has already waited for what the
+// mark covers.
 static int order(stream_t *s, uint64_t mark) {
     int id = (int)(mark >> MARK_BITS);
     if (!mark || id == s->id) { return 0; }
@@ -8541,7 +8578,7 @@ static int order(stream_t *s, uint64_t mark) {
     int code;
     {
         lock_t hold(&process.capture_lock);
-        code = captured_on(o) ? 0 : code_of(cudaEventRecord(o->event, o->raw));     // else: as of the begin
+        code = captured_on(o) ? 0 : code_of(cudaEventRecord(o->event, o->raw));     // else: as at begin
         if (!code) { code = code_of(cudaStreamWaitEvent(s->raw, o->event, 0)); }
     }
 
@@ -8551,7 +8588,7 @@ static int order(stream_t *s, uint64_t mark) {
     return 0;
 }
 
-// Before a call on s that reads or writes the block.
+// Call it before a call on s that reads or writes the block.
 static int use_before(stream_t *s, block_t *b, bool writes) {
     int code = order(s, __atomic_load_n(&b->wrote, __ATOMIC_RELAXED));
     if (code || !writes) { return code; }
@@ -8566,13 +8603,13 @@ static int use_before(stream_t *s, block_t *b, bool writes) {
     return code;
 }
 
-// After it; mark from next_mark.
+// Call it after that call; mark comes from next_mark.
 static void use_after(stream_t *s, block_t *b, bool writes, uint64_t mark) {
     bool own = b->home->lane->stream == (void *)s->raw;
     if (writes) { __atomic_store_n(&b->wrote, mark, __ATOMIC_RELAXED); }
     if (own && !writes) { __atomic_store_n(&b->read, mark, __ATOMIC_RELAXED); }
     if (!own && record_stream(process.allocator, b, (void *)s->raw, writes ? 0 : mark)) {
-        forget(cudaStreamSynchronize(s->raw));  // no memory to note it: done instead
+        forget(cudaStreamSynchronize(s->raw));  // no memory to note it: wait instead
     }
 }
 
@@ -8580,7 +8617,7 @@ static uint64_t next_mark(stream_t *s) {
     return (uint64_t)s->id << MARK_BITS | __atomic_add_fetch(&s->calls, 1, __ATOMIC_ACQ_REL);
 }
 
-// s is a part of the capture from here on; other threads wait for what it was asked before. -> code
+// s becomes part of the capture; other threads wait for what was queued on it before. -> code
 static int graph_join(tensor_cuda_graph_t *g, stream_t *s) {
     if (captured_on(s)) { return 0; }
     if (!g->streams.add(s) || capture_join(process.allocator, g->device, (void *)s->raw, g->arena)) {
@@ -8593,7 +8630,7 @@ static int graph_join(tensor_cuda_graph_t *g, stream_t *s) {
     return code;
 }
 
-// In a capture: what s is asked later waits for what o was asked until now. -> code
+// In a capture: later work on s waits for the work queued on o so far. -> code
 static int graph_edge(stream_t *s, stream_t *o) {
     cudaEvent_t e;
     on_device_t at(s->device);
@@ -8604,8 +8641,7 @@ static int graph_edge(stream_t *s, stream_t *o) {
     return code;
 }
 
-// A graph's call on s uses the block: at each run that is waited for, and the memory stays the graph's to
-// use.
+// A graph's call on s uses the block: each run waits for it, and the memory stays as long as the graph.
 static int list_block(tensor_cuda_graph_t *g, stream_t *s, block_t *b, tensor__storage_t *storage,
                       bool writes) {
     lock_t hold(&process.graph_lock);
@@ -8624,14 +8660,14 @@ static int list_block(tensor_cuda_graph_t *g, stream_t *s, block_t *b, tensor__s
     }
     l.readers = writes ? 0 : l.readers | uint64_t(1) << s->part;
     l.writer = writes ? s : l.writer;
-    // Its own memory serves others of the capture only where one stream has used it.
+    // The graph's own memory is used again within the capture only if a single stream has used it.
     if (b->home->lane->graph == g->arena && !code) {
         code = record_stream(process.allocator, b, (void *)s->raw);
     }
     return code;
 }
 
-// Before and after a call, for each of its tensors.
+// Called before and after a call, for each of its tensors.
 static int call_before(stream_t *s, const tensor_call_t *c) {
     tensor_cuda_graph_t *g = captured_on(s);
     for (int i = 0; i < c->nin + c->nout; i++) {
@@ -8658,13 +8694,13 @@ static void call_after(stream_t *s, const tensor_call_t *c) {
 // ------------------------------------------------------------------------------
 // >>backend                                        MARK: what tensor.h calls
 //
-// One struct of functions, one kernel entry for all families: it looks for a native kernel and, where there
-// is none for the op or its dtypes, runs the CPU's over copies of the storages, so that every op works and
-// the counts say which are slow. Rejected: a null kernel for what is missing (a network with one such op
-// would not run at all).
+// One struct of functions, and one kernel entry for all families. The entry looks for a native kernel; if
+// there is none for the op or its dtypes, it runs the CPU's kernel over copies of the storages, so that
+// every op works, and the counts say which ops are slow. Rejected: a null kernel for what is missing (a
+// network with one such op would not run at all).
 // ------------------------------------------------------------------------------
 
-// Memory for the length of an op: what is queued may still use it, as it serves this stream alone.
+// Memory for the length of an op. Queued work may still use it, because it is used again on this stream only.
 struct scratch_t {
     block_t *block = nullptr;
     void *at = nullptr;
@@ -8683,9 +8719,11 @@ struct scratch_t {
     scratch_t(const scratch_t &) = delete;
 };
 
-// Waits; then an index that an op met is an error of that op, where it was called.
+// Defined in >>graphs.
 static int in_capture(const stream_t *s, const char *op);
 
+// Waits for the stream. If an op has met a bad index, this raises the error of that op, with the place of
+// its call.
 static int settle(stream_t *s, const char *what) {
     if (in_capture(s, what)) { return TENSOR_ERR_UNSUPPORTED; }
     gpu_t *g = &process.gpu[s->device];
@@ -8696,7 +8734,7 @@ static int settle(stream_t *s, const char *what) {
         code_of(cudaStreamSynchronize(s->raw))) {
         return raise_cuda(what);
     }
-    bool others = false;                        // whose ops may still write their words
+    bool others = false;                        // streams whose ops may still write their words
     for (int k = 0, n = __atomic_load_n(&process.nstreams, __ATOMIC_ACQUIRE); k < n; k++) {
         others |= process.stream[k]->device == s->device &&
                   __atomic_load_n(&process.stream[k]->noted, __ATOMIC_ACQUIRE);
@@ -8746,10 +8784,10 @@ static int backend_alloc(int index, uint64_t bytes, void **data, void **block) {
 }
 
 static allocator_t *allocator_of(const block_t *b) {
-    return b->home->lane->stream ? process.allocator : process.pinned;      // pinned memory is no stream's
+    return b->home->lane->stream ? process.allocator : process.pinned;      // pinned memory has no stream
 }
 
-// The caller's memory, under a block of its own whose arena and lane hold nothing else.
+// The caller's memory, under a block of its own, whose arena and lane contain nothing else.
 struct wrapped_t {
     block_t block;
     arena_t arena;
@@ -8758,7 +8796,8 @@ struct wrapped_t {
     void *data, *user;
 };
 
-// All that was asked of it so far is waited for. A stream in a capture has asked nothing that runs now.
+// Waits for all that was queued with it so far. A stream that is being captured has queued nothing that runs
+// now.
 static void unwrap(block_t *b) {
     wrapped_t *w = (wrapped_t *)(void *)b;
     device_t *d = process.allocator->device[w->lane.device];
@@ -8800,7 +8839,7 @@ static void backend_release(void *, void *block) {
                 if (l.block != b) { continue; }
                 l.storage = nullptr;
                 if (b->home->lane->graph != g->arena) { continue; }
-                l.block = nullptr;              // its own memory stays with it anyway
+                l.block = nullptr;              // the graph's own memory stays with the graph anyway
                 b->kept--;
                 b->listed = 0;
             }
@@ -8811,7 +8850,7 @@ static void backend_release(void *, void *block) {
     let_go(allocator_of(b), b);
 }
 
-// A few bytes, by the kernel's arguments: they become a part of the graph.
+// A few bytes passed in the kernel's arguments: they become part of the graph.
 struct few_t { unsigned char v[8]; };
 
 __global__ void __launch_bounds__(32, 1) store_few(unsigned char *to, few_t few, int n) {
@@ -8892,7 +8931,7 @@ static void backend_aside(int index, int on) {
             if (!g->side.of) { g->side.of = new_stream(index); }
         }
         if (!g->side.of || captured_on(h->of)) { return; }
-        // What was copied so far is waited for now, as the next copy need not be.
+        // Wait now for what was copied so far, because the next copy need not be waited for.
         order(h->of, next_mark(g->side.of));
         this_thread.before_aside = this_thread.on[index];
         this_thread.on[index] = &g->side;
@@ -8904,15 +8943,15 @@ static void backend_aside(int index, int on) {
 static const char *const dtype_names[] = {"f32", "f64", "i32", "i64", "u8", "bool", "f16", "bf16", "i8",
     "i16"};
 
-// A storage of the call, as far as its arguments reach, on the host.
+// A copy on the host of a storage of the call, as far as the call's arguments reach.
 struct twin_t {
     tensor__storage_t *storage;
     uintptr_t first, end;                       // on the device
     char *host, *memory;
-    bool load;                                  // something of it is read, or stays
+    bool load;                                  // a part of it is read, or is not written
 };
 
-// First and last byte + 1 of an argument with elements.
+// The first byte, and the last byte + 1, of an argument with elements.
 static void reach(const tensor_arg_t &a, uintptr_t *first, uintptr_t *end) {
     int64_t low = 0, high = 0, size = size_of(a.dtype);
     for (int d = 0; d < a.ndim; d++) {
@@ -8942,7 +8981,7 @@ static int to_host(tensor_call_t *c, stream_t *s, tensor_arg_t *arg, twin_t *twi
         t.end = end > t.end ? end : t.end;
     }
 
-    for (int k = 0; k < *count; k++) {          // as aligned on the host as there
+    for (int k = 0; k < *count; k++) {          // with the same alignment on the host as there
         twin_t &t = twin[k];
         if (!(t.memory = (char *)malloc(t.end - t.first + 128))) {
             TENSOR__(fail)(c->thread, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory for a copy of %d bytes",
@@ -9039,14 +9078,15 @@ static int fall_back(tensor_call_t *c, stream_t *s) {
 // ------------------------------------------------------------------------------
 // >>native                                         MARK: rows with kernels
 //
-// From a call to the kernels above: what a row's arguments and parameters mean stands at its row in tensor.h
-// and tensor_nn.h. TENSOR_ERR_UNSUPPORTED says that there is no kernel for these dtypes or layouts.
+// Calls the kernels of the sections above. The meaning of a row's arguments and parameters is described at
+// its row in tensor.h and tensor_nn.h. TENSOR_ERR_UNSUPPORTED means that there is no kernel for these dtypes
+// or layouts.
 // ------------------------------------------------------------------------------
 
 enum { NONE = TENSOR_ERR_UNSUPPORTED };
 
-// From here on an index of this op may be found bad: its word. A graph keeps its words. what: static text for
-// the error, NULL: the op's name.
+// The word where this op notes a bad index. A graph keeps its words. what: static text for the error, NULL =
+// the op's name.
 static unsigned long long *noting(const tensor_call_t *c, const char *what = nullptr,
                                   int code = TENSOR_ERR_INDEX) {
     gpu_t *g = gpu_of(c->device - 1);
@@ -9070,7 +9110,8 @@ static unsigned long long *noting(const tensor_call_t *c, const char *what = nul
     return &g->errors[k];
 }
 
-// Place in a graph's numbers, filled anew before each run. -> NULL: no graph, or (failed) no room
+// The address of a number in a graph's numbers, which is filled anew before each run. -> NULL: no graph, or
+// (failed) no room
 static void *live_number(const live_t &number, uint32_t bytes) {
     tensor_cuda_graph_t *g = captured_on(this_thread.now);
     if (!g) { return nullptr; }
@@ -9118,7 +9159,7 @@ static void reshape(shaped_t &o, int n, const int64_t *dims, const int64_t *stri
     o.arg.numel = step;
 }
 
-// What a kernel takes but for its dtype (wide: f16 and bf16 as f32) or layout, by copies.
+// Runs a kernel on copies, if only the dtype (wide: f16 and bf16 as f32) or the layout prevents it.
 static int over_copies(const place_t &at, const tensor_call_t *c, bool wide,
                        int (*run)(const place_t &, tensor_call_t *)) {
     enum { ARGS = TENSOR__MAX_IN + TENSOR__MAX_OUT };
@@ -9165,13 +9206,13 @@ static int native_pointwise(const place_t &at, tensor_call_t *c) {
     for (int k = 0; k < c->nin; k++) { o[k + 1] = c->arg[k]; }
     if (id == TENSOR_OP_CLONE && !is_immediate(o[1])) { return copy(at, y, o[1]); }
     const char *by_zero = nullptr;
-    if (class_of(c->compute) == 2) {            // what an integer divided by 0 is called
+    if (class_of(c->compute) == 2) {            // the error text of an integer divided by 0
         if (id == TENSOR_OP_FLOOR_DIVIDE) { by_zero = "floor_divide by zero"; }
         if (id == TENSOR_OP_FMOD) { by_zero = "fmod by zero"; }
         if (id == TENSOR_OP_REMAINDER) { by_zero = "remainder by zero"; }
     }
     if (by_zero && is_immediate(o[2])) {
-        if (*(const double *)o[2].data == 0) { return NONE; }       // the CPU's error, at once
+        if (*(const double *)o[2].data == 0) { return NONE; }       // the CPU raises the error at once
         by_zero = nullptr;
     }
 
@@ -9299,7 +9340,7 @@ static int native_linalg(const place_t &at, tensor_call_t *c) {
     if ((m > n ? m : n) >> PIVOT_BITS || r >> 30) { return NONE; }
     if (!l.batch.n) { return 0; }
     l.m = (int)m, l.n = (int)n, l.k = (int)k, l.r = (int)r;
-    l.ld = l.m | 1;                             // odd: rows and columns go through all banks
+    l.ld = l.m | 1;                             // odd: rows and columns use all banks
     if (svd && wide) { l.ld = l.n | 1; }
     int64_t columns = n + r;
     if (svd) { columns = k + r; }
@@ -9312,7 +9353,7 @@ static int native_linalg(const place_t &at, tensor_call_t *c) {
     l.upper = id == TENSOR_OP_LINALG_SOLVE || (c->p && c->p->i[0]);
     l.unit = id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR && c->p->i[1];
     void (*kernel)(linalg_t) = nullptr;
-    const char *lacks = nullptr;                // what an error says
+    const char *lacks = nullptr;                // for the error text
     switch (id) {
     case TENSOR_OP_LINALG_SVD:
         kernel = singular_matrices;
@@ -9374,7 +9415,7 @@ static int native_random(const place_t &at, tensor_call_t *c) {
     }
 }
 
-// Contiguous all, as the front makes them.
+// All arguments are contiguous, because the front makes them so.
 static int native_index(const place_t &where, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &index = c->arg[1], &src = c->arg[2], &y = c->arg[c->nin];
     int id = c->row->id, d = c->p ? (int)c->p->i[0] : 0;
@@ -9435,7 +9476,7 @@ static int native_index(const place_t &where, tensor_call_t *c) {
     for (int k = 0; k < d; k++) { outer *= x.dims[k]; }
     for (int k = d + 1; k < x.ndim; k++) { inner *= x.dims[k]; }
     const int64_t to[3] = {outer, index.numel, inner}, from[3] = {outer, n, inner}, still[3] = {0, 1, 0};
-    shaped_t y3(y), x3(x), i3(index);           // rows of elements: the dims around d joined
+    shaped_t y3(y), x3(x), i3(index);           // rows of elements: the dims around d are joined
     reshape(i3, 3, to, still);
     reshape(x3, 3, from);
     at.error = noting(c);
@@ -9475,7 +9516,7 @@ static int native_index(const place_t &where, tensor_call_t *c) {
 
 static int native_linear(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &w = c->arg[1], &bias = c->arg[2], &y = c->arg[3];
-    const tensor_arg_t &before = c->arg[2 + c->nout];   // the activation's x if a gradient wants it, else y
+    const tensor_arg_t &before = c->arg[2 + c->nout];   // the activation's x if a gradient needs it, else y
     bool relu = c->row->id == NN_OP_LINEAR_RELU, plain = c->row->id == NN_OP_LINEAR;
     if (!x.contiguous || !y.contiguous || (bias.data && !bias.contiguous)) { return NONE; }
     int64_t k = w.dims[1], n = w.dims[0], rows = n ? y.numel / n : 0;
@@ -9677,7 +9718,8 @@ static int native_conv(const place_t &at, tensor_call_t *c) {
     });
 }
 
-// 1: all tensors of a pool are contiguous; the channels: in all of them they lie innermost; 0: neither.
+// 1: all tensors of a pool are contiguous; the number of channels: they are innermost in all of them; 0:
+// neither.
 static int64_t between_pixels(const tensor_call_t *c) {
     window_t g = window_in(c);
     int64_t channels = 0, in = g.in[0] * g.in[1] * g.in[2], out = g.out[0] * g.out[1] * g.out[2];
@@ -9687,7 +9729,7 @@ static int64_t between_pixels(const tensor_call_t *c) {
         if (!a.data) { continue; }
         if (a.ndim < 4) { return 0; }
         int64_t dense = channels = a.dims[1], planes = a.dims[0] * a.dims[1];
-        bool good = a.numel == planes * in || a.numel == planes * out;     // there is a batch, and channels
+        bool good = a.numel == planes * in || a.numel == planes * out;     // it has a batch and channels
         good = good && (a.dims[1] == 1 || a.strides[1] == 1);
         for (int d = a.ndim - 1; d >= 0; d--) {
             if (d == 1) { continue; }
@@ -9718,7 +9760,7 @@ template <class C> static int pool(const place_t &at, tensor_call_t *c, int64_t 
     if (!y.numel) { return 0; }
     if (!x.numel) { return fill(at, y, 0, 0); }
     bool small = x.numel < INT32_MAX && y.numel < INT32_MAX;
-    for (int d = 0; d < 3; d++) {               // as sums and products of them must be
+    for (int d = 0; d < 3; d++) {               // as their sums and products must be
         small = small && g.in[d] + g.pad[d] + g.kernel[d] * g.dilation[d] + g.stride[d] < INT32_MAX &&
                 (g.out[d] + 1) * g.stride[d] < INT32_MAX && g.divisor < INT32_MAX;
     }
@@ -9830,7 +9872,7 @@ static void turn(shaped_t &o) {
     o.strides[d - 2] = step;
 }
 
-// The scores of all heads lie in scratch: [.., queries, keys].
+// Keeps the scores of all heads in scratch: [.., queries, keys].
 template <class C> static int attention(const place_t &at, tensor_call_t *c) {
     bool back = c->row->id == NN_OP_ATTENTION_BACKWARD, causal = c->p->i[0] != 0;
     const attention_args_t a(c, false, back);
@@ -9879,7 +9921,7 @@ template <class C> static int attention(const place_t &at, tensor_call_t *c) {
     return code ? code : product(at, *a.dv, p.arg, dy);
 }
 
-// -> UNSUPPORTED: not one query a head, or larger than the kernel takes.
+// -> UNSUPPORTED: not one query per head, or larger than the kernel allows.
 static int attention_of_one(const place_t &at, tensor_call_t *c) {
     if (c->row->id != NN_OP_ATTENTION) { return NONE; }
     const attention_args_t a(c, false, false);
@@ -9931,7 +9973,7 @@ static int native_attention(const place_t &at, tensor_call_t *c) {
     return by_real(dtype, [&](auto type) { return attention<TCU_TYPE(type)>(at, c); });
 }
 
-// Step by step: what h adds to the gates, then the gates; back: the gates, then what goes through h.
+// Step by step: what h adds to the gates, then the gates; in backward: the gates, then what goes through h.
 template <class C> static int recurrent(const place_t &at, tensor_call_t *c) {
     bool back = c->row->id == NN_OP_RECURRENT_BACKWARD, reverse = c->p->i[1] != 0;
     const recurrent_args_t a(c, back);
@@ -10031,7 +10073,7 @@ static int native_grads(const place_t &at, tensor_call_t *c) {
     return launch(at, {1, THREADS}, sum_parts, head, (const double *)scratch.at, parts);
 }
 
-// arg 0: nn__update_t on the host; 1: skip; then parameter, gradient and three states, again and again.
+// arg 0: nn__update_t on the host; 1: skip; then parameter, gradient and three states, repeatedly.
 template <class C> static int step_in(const place_t &at, tensor_call_t *c, const param_t *params, int count) {
     const nn__update_t *u = (const nn__update_t *)c->arg[0].data;
     const float *skip = f32_of(c->arg[1]);
@@ -10104,11 +10146,11 @@ static int native(const place_t &at, tensor_call_t *c) {
 // ------------------------------------------------------------------------------
 // >>graphs                                         MARK: a recorded step that runs again
 //
-// A capture is CUDA's own of one stream; its memory is an arena that only the graph's runs use. What changes
-// from run to run (offsets of the generator, an optimizer's numbers) lies in one small block, filled by one
-// copy before each run; callbacks do the host's part. What was drawn, counted and changed while it was
-// captured has not happened: end takes the generator back. Rejected: patching kernel arguments in the graph's
-// nodes (a call of the driver for each).
+// A capture is CUDA's own capture of a stream; its memory is an arena that only the graph's runs use. What
+// changes from run to run (offsets of the generator, an optimizer's numbers) is in one small block, which
+// one copy fills before each run; callbacks do the host's part. What was drawn, counted and changed during
+// the capture has not happened: end resets the generator. Rejected: patching kernel arguments in the graph's
+// nodes (one call of the driver for each).
 // ------------------------------------------------------------------------------
 
 static int backend_recording(int index, void (*again)(void *user, int run), void *user) {
@@ -10120,13 +10162,13 @@ static int backend_recording(int index, void (*again)(void *user, int run), void
     return 1;
 }
 
-// Waits for its last run. held: the caller has process.lock.
+// Waits for the graph's last run and frees it. held: the caller has process.lock.
 static void graph_drop(tensor_cuda_graph_t *g, bool held) {
     gpu_t *gpu = &process.gpu[g->device];
     on_device_t at(g->device);
     bool lost = g->shutdowns != tensor__shutdowns();        // tensor.h's memory may be gone
     if (g->exec) {
-        if (g->numbers->wrote) {    // each run writes them, after the one before
+        if (g->numbers->wrote) {    // each run writes them, after the run before it
             stream_t *s = process.stream[g->numbers->wrote >> MARK_BITS];
             if (captured_on(s)) { cudaEventSynchronize(s->event); } else { cudaStreamSynchronize(s->raw); }
         }
@@ -10204,8 +10246,8 @@ static int graph_begin(tensor_cuda_graph_t *g) {
     if (!code) {
         lock_t hold(&process.capture_lock);
         code = process.capture ? (int)TENSOR_ERR_UNSUPPORTED
-                         : code_of(cudaEventRecord(s->event, s->raw));      // what other threads wait for
-        // Relaxed: a kernel's first launch, here or in a library, loads it.
+                         : code_of(cudaEventRecord(s->event, s->raw));      // other threads wait for it
+        // Relaxed, because a kernel's first launch, here or in a library, loads the kernel.
         if (!code) { code = code_of(cudaStreamBeginCapture(s->raw, cudaStreamCaptureModeRelaxed)); }
         if (!code) {
             g->state = GRAPH_OPEN;
@@ -10309,7 +10351,7 @@ static int graph_replay(tensor_cuda_graph_t *g) {
     return 0;
 }
 
-// A handle as a stream that can be used; NULL is the default one of device 0. -> NULL after raising
+// The usable stream of a handle; NULL is the default stream of device 0. -> NULL after raising
 static tensor_cuda_stream_t *stream_of(tensor_cuda_stream_t *h, const char *op) {
     if (!h && !gpu_of(0)) {
         raised(TENSOR_ERR_DEVICE, "%s: CUDA is not started", op);
@@ -10332,7 +10374,7 @@ static tensor_cuda_graph_t *my_capture() {
     return g && g->thread == &this_thread ? g : nullptr;
 }
 
-// Asking, and waiting but for streams of the capture, are no part of a graph.
+// A graph cannot contain queries, or waits other than those for streams of the capture.
 static int in_capture(const stream_t *s, const char *op) {
     tensor_cuda_graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
     if (!g || (g->thread != &this_thread && !(s && captured_on(s)))) { return 0; }
@@ -10367,9 +10409,9 @@ template <class T> static void drop_handles(T **list) {
 // ------------------------------------------------------------------------------
 // >>ranks                                          MARK: one network on many devices
 //
-// NCCL on the current stream, its tensors waited for and marked as a call's are. Copies go as bytes, so that
-// every dtype can. Rejected: hooks in the backward pass (what overlaps is one launch of small sums; a program
-// that needs more can split its list).
+// NCCL on the current stream; its tensors are waited for and marked like those of a call. Broadcasts and
+// gathers move bytes, so that every dtype works. Rejected: hooks in the backward pass (only a launch of
+// small sums would overlap; a program that needs more can split its list).
 // ------------------------------------------------------------------------------
 
 enum collective_t { RANKS_SUM, RANKS_MEAN, RANKS_BROADCAST, RANKS_GATHER };
@@ -10402,7 +10444,7 @@ static ncclResult_t nccl_call(const tensor_cuda_comm_t *c, int what, tensor_t *y
 }
 #endif
 
-// What is made of list[k] is written there, or to y.
+// The result for list[k] is written to list[k], or to y.
 static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t *const *list, int n,
                       tensor_t *y, int root) {
     int code = 0;
@@ -10485,7 +10527,7 @@ static bool comm_failed(const tensor_cuda_comm_t *c) {
 #endif
 }
 
-// Its work is done, or will never be.
+// Its work is finished, or never will be.
 static int comm_drop(tensor_cuda_comm_t *c) {
     int code = 0;
     if (c->dead) { return 0; }
@@ -10504,13 +10546,13 @@ static int comm_drop(tensor_cuda_comm_t *c) {
 // ------------------------------------------------------------------------------
 // >>entry                                          MARK: the kernel of all families, start, figures
 //
-// The public functions of tensor_cuda.h stand at the end.
+// The public functions of tensor_cuda.h are at the end.
 // ------------------------------------------------------------------------------
 
 static limits_t limits;
-static int ranges;                              // of NVTX: tensor_cuda_set_ranges
+static int ranges;                              // NVTX ranges: tensor_cuda_set_ranges
 
-struct range_t {                                // of an op, if they are on
+struct range_t {                                // the range of an op, if ranges are on
     bool open;
     explicit range_t(const char *name) : open(__atomic_load_n(&ranges, __ATOMIC_RELAXED) != 0) {
         if (open) { TCU_RANGE_PUSH(name); }
@@ -10546,7 +10588,7 @@ static int backend_run(tensor_call_t *c) {
     code = native(at, c);
     bool here = code == TENSOR_ERR_UNSUPPORTED, front = row->id >= NN_OP_NET &&
         row->id <= NN_OP_BIASED_BACKWARD;
-    if (key < COUNTED && !(here && front)) {    // a front goes on by other rows, which are counted
+    if (key < COUNTED && !(here && front)) {    // a front continues with other rows, which are counted
         __atomic_store_n(&process.name[key], row->name, __ATOMIC_RELAXED);
         __atomic_fetch_add(here ? &process.fallback[key] : &process.native[key], 1, __ATOMIC_RELAXED);
     }
@@ -10568,7 +10610,7 @@ static const tensor_backend_t backend = {
     {TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, TCU_RUN4, backend_run, backend_run}, 1, 1, backend_net};
 #undef TCU_RUN4
 
-static bool is_set(const char *name) {          // an environment variable, to anything but 0
+static bool is_set(const char *name) {          // an environment variable, to anything except 0
     const char *text = getenv(name);
     return text && text[0] && strcmp(text, "0") != 0;
 }
@@ -10625,7 +10667,7 @@ static int start(tensor__thread_t *th) {
     return 0;
 }
 
-// What a device has, 0 where there is none.
+// A statistic of a device, 0 if there is no such device.
 static stat_t stat(tensor_device_t device, stat_id id) {
     int index = (int)device - TENSOR_CUDA;
     stat_t none = {0, 0, 0};
@@ -10725,7 +10767,7 @@ int tensor_cuda_shutdown(void) {
 
     process.nstreams = 0;
     for (gpu_t &g : process.gpu) {
-        if (g.ready) {                          // the others may be none
+        if (g.ready) {                          // the other devices may not exist
             on_device_t at((int)(&g - process.gpu));
             cudaFree(g.errors);
         }
@@ -10778,7 +10820,7 @@ int tensor_cuda_stream_free(tensor_cuda_stream_t *stream) {
     if (in_capture(s, "cuda_stream_free")) { return TENSOR_ERR_UNSUPPORTED; }
     lock_t hold(&process.lock);
     stream->dead = true;
-    s->idle = !has_handle(s);                   // a stream may have been wrapped beside the handle it had
+    s->idle = !has_handle(s);                   // a stream may have been wrapped again, beside its handle
     return 0;
 }
 
@@ -10806,7 +10848,7 @@ int tensor_cuda_stream_synchronize(tensor_cuda_stream_t *stream) {
     return settle(h->of, "cuda_stream_synchronize");
 }
 
-// 1 done, 0 not yet.
+// 1 = done, 0 = not yet.
 static int asked(cudaError_t e, const char *op) {
     forget(e);
     if (!e || e == cudaErrorNotReady) { return !e; }
@@ -11048,7 +11090,7 @@ int tensor_cuda_comm_free(tensor_cuda_comm_t *c) {
     if (c->dead) { return raised(TENSOR_ERR_OWNER, "cuda_comm_free: the communicator was freed"); }
     if (in_capture(nullptr, "cuda_comm_free")) { return TENSOR_ERR_UNSUPPORTED; }
     int code = 0, ended = 0;
-    if (comm_failed(c)) { ended = comm_drop(c); }       // else its work would be waited for in vain
+    if (comm_failed(c)) { ended = comm_drop(c); }       // else the wait for its work would not end
     code = tensor_cuda_synchronize((tensor_device_t)(TENSOR_CUDA + c->device));
     if (!c->dead) { ended = comm_drop(c); }
     return code ? code : ended;
@@ -11140,7 +11182,7 @@ void *tensor_cuda_data(tensor_t *x) {
         if (code == TENSOR_ERR_CUDA) { raise_cuda(op); } else { raised(code, "%s: out of memory", op); }
         return nullptr;
     }
-    // Later calls of other streams record their event when they wait, so that it covers the caller's work.
+    // Later calls on other streams record their event when they wait, so that it covers the caller's work.
     if (!g) { use_after(s, b, true, next_mark(s)); }
     return (char *)x->storage->data + x->offset * size_of(x->dtype);
 }
@@ -11150,7 +11192,7 @@ tensor_t *tensor_cuda_wrap(void *data, tensor_dtype_t dtype, const int64_t *dims
     static const char op[] = "cuda_wrap";
     const int index = (int)device - TENSOR_CUDA;
     stream_t *s = gpu_for(device, op) ? current(index, op) : nullptr;
-    // The header is made as for memory of the host, which is not looked at.
+    // The header is made as for memory of the host; the data is not read.
     tensor_t *x = s ? (tensor_wrap_n)(data, dtype, dims, ndim, nullptr, nullptr) : TENSOR__(poison);
     if (!s || x->state != TENSOR__LIVE) { return x; }
     wrapped_t *w = device_of(process.allocator, index) ? (wrapped_t *)calloc(1, sizeof *w) : nullptr;
@@ -11168,7 +11210,7 @@ tensor_t *tensor_cuda_wrap(void *data, tensor_dtype_t dtype, const int64_t *dims
     w->block.state = USED;
     w->block.address = (uint64_t)(uintptr_t)data;
     w->block.bytes = x->storage->bytes;
-    w->block.wrote = next_mark(s);              // what the caller asked before
+    w->block.wrote = next_mark(s);              // what the caller queued before
     w->deleter = deleter;
     w->data = data;
     w->user = user;
@@ -11220,7 +11262,7 @@ int tensor_cuda_set_allocator(const tensor_cuda_allocator_t *allocator) {
 
 int tensor_cuda_set_ranges(int on) { return __atomic_exchange_n(&ranges, on != 0, __ATOMIC_RELAXED); }
 
-// A range that was opened is closed, whether they are on now or not.
+// A range that was opened is closed, whether or not ranges are on by then.
 static thread_local int open_ranges;
 void tensor_cuda_range_push(const char *name) {
     if (!__atomic_load_n(&ranges, __ATOMIC_RELAXED)) { return; }

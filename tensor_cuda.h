@@ -20,34 +20,34 @@
 // ------------------------------------------------------------------------------
 // >>cuda-manual                                    MARK: manual
 //
-// No header of CUDA is seen here, and tensor.h knows nothing of it: tensor_cuda_init() puts the backend into
-// the calling thread's context. A program that links no tensor_cuda.o works as ever; one that does starts
-// where there is no driver, and stays on the CPU.
+// This header includes no header of CUDA, and tensor.h does not depend on it: tensor_cuda_init() installs the
+// backend in the calling thread's context. A program that is not linked with tensor_cuda.o works as before. A
+// program that is linked with it also starts on a machine without a driver, and stays on the CPU.
 //
 // Ops run in order on the thread's current stream of the device, which is the device's default stream unless
-// tensor_cuda_set_stream says otherwise. They are asynchronous: tensor_item, tensor_copy_out, tensor_to(x,
-// TENSOR_CPU) and printing wait for that stream; tensor_cuda_synchronize for all. An index that is out of
-// range touches nothing else, and is an INDEX error, with op and place of the call, at the next of these; so
-// are an integer divided by 0, a weight that nothing can be drawn by, and (LINALG) a matrix without a result.
+// tensor_cuda_set_stream sets another. They are asynchronous: tensor_item, tensor_copy_out, tensor_to(x,
+// TENSOR_CPU) and printing wait for that stream; tensor_cuda_synchronize waits for all streams. An index that
+// is out of range touches nothing else. It is an INDEX error, with the op and the place of its call, at the
+// next of these functions; so are an integer divided by 0, weights from which nothing can be drawn, and
+// (LINALG) a matrix without a result.
 //
-// An error of a kernel (CUDA) that is not one of memory stays: no call of CUDA works in the process any more.
-// What is on the CPU goes on.
+// After an error of a kernel (CUDA) that is not about memory, no call of CUDA works in the process any more.
+// Work on the CPU continues.
 //
-// An op that has no kernel of its own for a dtype runs on the CPU, over copies: right, and slow. >>cuda-ops
-// tells which did, and can forbid it.
+// If an op has no kernel of its own for a dtype, it runs on the CPU, over copies: the result is correct, but
+// slow. >>cuda-ops tells which ops did so, and can forbid it.
 //
-// Matrix products go to cuBLASLt; convolutions, recurrent nets, attention, batch and layer norm of f16 and
-// bf16, and batch norm with channels innermost and large layer norms of f32 go to cuDNN; each is opened when
-// first needed. Neither has to be there: without it, with
-// another version of it, or where it has nothing for a shape, the kernels of this file do the op, to the same
-// accuracy and slower. That is no error; tensor_cuda_library_error says what was wrong, and beside it
-// (>>cuda-libraries) stand the switches. Built where cublasLt.h or cudnn.h is not found, the file does
-// without it.
+// Matrix products use cuBLASLt. Convolutions, recurrent nets, attention, batch and layer norm of f16 and
+// bf16, batch norm with channels innermost, and large layer norms of f32 use cuDNN. Each library is opened
+// when it is first needed. Neither is required: if a library is missing, has another version, or has nothing
+// for a shape, the kernels of tensor_cuda.cu do the op with the same accuracy, but slower. This is not an
+// error; tensor_cuda_library_error says what was wrong, and the switches are beside it (>>cuda-libraries). If
+// cublasLt.h or cudnn.h is not found when tensor_cuda.cu is compiled, it does without that library.
 //
-// The environment variable TENSOR_CUDA_NO_CACHE=1, read by tensor_cuda_init, gives every tensor an allocation
-// of its own, freed at once: for memory checkers. TENSOR_CUDA_NO_RANGES=1 takes memory by cudaMalloc, not
-// mapped piece by piece (as happens by itself where the driver refuses to map). TENSOR_CUDA_NO_LIBRARIES=1 is
-// tensor_cuda_set_libraries(0).
+// tensor_cuda_init reads these environment variables. TENSOR_CUDA_NO_CACHE=1 gives every tensor an
+// allocation of its own, which is freed at once: for memory checkers. TENSOR_CUDA_NO_RANGES=1 takes memory
+// from cudaMalloc instead of mapping it piece by piece (this happens by itself if the driver refuses to map).
+// TENSOR_CUDA_NO_LIBRARIES=1 is the same as tensor_cuda_set_libraries(0).
 // ------------------------------------------------------------------------------
 
 #ifdef __cplusplus
@@ -60,9 +60,10 @@ extern "C" {
 // Devices are named as in tensor.h: TENSOR_CUDA + i.
 // ------------------------------------------------------------------------------
 
-// Starts the backend in the calling thread's context; again, or in another context, costs nothing.
-//   -> code;  errors CUDA (no driver, no device, too old a driver, or what CUDA says), UNSUPPORTED (a device
-//      of compute capability below 7.5; built with another tensor.h), OUT_OF_MEMORY
+// Starts the backend in the calling thread's context. A second call, or a call in another context, costs
+// nothing.
+//   -> code;  errors CUDA (no driver, no device, too old a driver, or CUDA's own message), UNSUPPORTED (a
+//      device of compute capability below 7.5; built with another tensor.h), OUT_OF_MEMORY
 TENSOR_API int tensor_cuda_init(void);
 
 // Whether there is a driver and a device.
@@ -70,67 +71,68 @@ TENSOR_API int tensor_cuda_init(void);
 TENSOR_API int tensor_cuda_is_available(void);
 
 // Number of devices.
-//   -> 0 where there is no driver;  errors none
+//   -> 0 if there is no driver;  errors none
 TENSOR_API int tensor_cuda_device_count(void);
 
-// Waits until the device has done all that was asked of it.
-//   -> code;  errors DEVICE (no such device, not started), INDEX, LINALG (of an op before, as above),
+// Waits until the device has done all work that was queued before.
+//   -> code;  errors DEVICE (no such device, not started), INDEX, LINALG (of an earlier op, as above),
 //      UNSUPPORTED (in a capture), CUDA
 TENSOR_API int tensor_cuda_synchronize(tensor_device_t device);
 
-// Gives everything back to the driver; after tensor_shutdown, for no tensor may live on a device any more.
+// Gives all memory back to the driver. Call it after tensor_shutdown, because no tensor may be on a device
+// any more.
 //   -> code;  errors OWNER (memory is still in use: only graphs are freed; a graph is being captured)
 TENSOR_API int tensor_cuda_shutdown(void);
 
 // ------------------------------------------------------------------------------
 // >>cuda-streams                                   MARK: streams, events
 //
-// A tensor that another stream made or uses is waited for where it is used, and its memory serves others only
-// when all streams are done with it: streams need no events for what tensors carry, scopes may end at any
-// time, and a backward pass may run on another stream than the forward one. Threads that each set a stream of
-// their own run at once. NULL for a stream means the default one of device 0 (a DEVICE error where it
-// is not started). Freed streams and events are noticed.
+// If a tensor was made or is used by another stream, the stream that uses it waits for that one; its memory
+// is used again only when all streams have finished with it. So streams need no events for the data in
+// tensors, scopes may end at any time, and a backward pass may run on another stream than the forward pass.
+// Threads that have set different streams run concurrently. NULL for a stream means the default stream of
+// device 0 (a DEVICE error if that is not started). The use of a freed stream or event is noticed.
 // ------------------------------------------------------------------------------
 
 typedef struct tensor_cuda_stream_t tensor_cuda_stream_t;
 typedef struct tensor_cuda_event_t tensor_cuda_event_t;
 
-// A queue of work beside the others of the device; at most 30 at once.
+// Makes a queue of work beside the device's other streams; there can be 30 of them.
 //   -> stream, NULL on failure;  errors DEVICE (no such device, not started), UNSUPPORTED (too many), CUDA
 TENSOR_API tensor_cuda_stream_t *tensor_cuda_stream_new(tensor_device_t device);
 
-// Its work still runs to the end. tensor_cuda_shutdown frees those that are left.
+// Frees a stream; its work still runs to the end. tensor_cuda_shutdown frees the streams that are left.
 //   -> code;  errors OWNER (freed before, a default stream, the thread's current one), UNSUPPORTED (in a
 //      capture)
 TENSOR_API int tensor_cuda_stream_free(tensor_cuda_stream_t *stream);
 
-// The stream of a device where nothing else was set; the one that the calling thread's ops go to.
+// The default stream of a device; the stream that the calling thread's ops go to.
 //   -> stream, NULL on failure;  errors DEVICE (no such device, not started)
 TENSOR_API tensor_cuda_stream_t *tensor_cuda_default_stream(tensor_device_t device);
 TENSOR_API tensor_cuda_stream_t *tensor_cuda_current_stream(tensor_device_t device);
 
-// From here on the calling thread's ops of the stream's device go to it.
-//   -> the one before, NULL on failure;  errors OWNER (it was freed)
+// From now on the calling thread's ops on the stream's device go to this stream.
+//   -> the previous stream, NULL on failure;  errors OWNER (it was freed)
 TENSOR_API tensor_cuda_stream_t *tensor_cuda_set_stream(tensor_cuda_stream_t *stream);
 
-// Waits until the stream has done all that was asked of it.
-//   -> code;  errors INDEX, LINALG (of an op before, as above), OWNER, UNSUPPORTED (in a capture), CUDA
+// Waits until the stream has done all work that was queued before.
+//   -> code;  errors INDEX, LINALG (of an earlier op, as above), OWNER, UNSUPPORTED (in a capture), CUDA
 TENSOR_API int tensor_cuda_stream_synchronize(tensor_cuda_stream_t *stream);
 
-// Whether it has.
+// Whether the stream has done all work that was queued before.
 //   -> 1 or 0;  errors as tensor_cuda_stream_synchronize, without INDEX, LINALG
 TENSOR_API int tensor_cuda_stream_query(tensor_cuda_stream_t *stream);
 
-// What stream is asked later waits for what event marks / for all that other was asked until now. The host
-// does not wait.
-//   -> code;  errors OWNER, POISONED (event is NULL), UNSUPPORTED (in a capture, but for what belongs to it:
-//      >>cuda-graphs), CUDA
+// Later work of stream waits for the work before event / for the work queued on other so far. The host does
+// not wait.
+//   -> code;  errors OWNER, POISONED (event is NULL), UNSUPPORTED (in a capture, except for what belongs to
+//      it: >>cuda-graphs), CUDA
 TENSOR_API int tensor_cuda_stream_wait_event(tensor_cuda_stream_t *stream, tensor_cuda_event_t *event);
 TENSOR_API int tensor_cuda_stream_wait_stream(tensor_cuda_stream_t *stream, tensor_cuda_stream_t *other);
 
-// Work of stream that tensor.h does not see (a kernel of one's own) uses x: its memory stays until that is
-// done.
-//   -> code;  errors DEVICE (x lies elsewhere), OWNER, POISONED
+// Says that work of stream which tensor.h does not see (a kernel of your own) uses x: its memory stays until
+// that work is done.
+//   -> code;  errors DEVICE (x is on another device), OWNER, POISONED
 TENSOR_API int tensor_record_stream(tensor_t *x, tensor_cuda_stream_t *stream);
 
 // A mark in a stream's work.
@@ -141,17 +143,17 @@ TENSOR_API tensor_cuda_event_t *tensor_cuda_event_new(tensor_device_t device, in
 // Frees it before tensor_cuda_shutdown does.   -> code;  errors OWNER (freed before), CUDA
 TENSOR_API int tensor_cuda_event_free(tensor_cuda_event_t *event);
 
-// Sets the mark behind all that the stream was asked until now.
-//   -> code;  errors DEVICE (event and stream of two devices), OWNER, POISONED, UNSUPPORTED (in a capture, of
-//      a stream without part in it), CUDA
+// Puts the mark after all work that was queued on the stream so far.
+//   -> code;  errors DEVICE (event and stream on different devices), OWNER, POISONED, UNSUPPORTED (in a
+//      capture, of a stream that is not part of it), CUDA
 TENSOR_API int tensor_cuda_event_record(tensor_cuda_event_t *event, tensor_cuda_stream_t *stream);
 
-// Whether the mark was reached (1 where none was set); waits until it is.
+// Whether the mark has been reached (1 if there is none); waits until it is reached.
 //   -> 1 or 0 / code;  errors OWNER, POISONED, UNSUPPORTED (in a capture, or recorded in one), CUDA
 TENSOR_API int tensor_cuda_event_query(tensor_cuda_event_t *event);
 TENSOR_API int tensor_cuda_event_synchronize(tensor_cuda_event_t *event);
 
-// Time between two marks, in milliseconds; waits for end.
+// Time between two marks, in milliseconds; waits for the mark end.
 //   -> ms, NaN on failure;  errors OWNER, POISONED, UNSUPPORTED (no timing, no mark, in a capture), CUDA
 TENSOR_API double tensor_cuda_event_elapsed_time(tensor_cuda_event_t *start, tensor_cuda_event_t *end);
 
@@ -159,23 +161,23 @@ TENSOR_API double tensor_cuda_event_elapsed_time(tensor_cuda_event_t *start, ten
 // >>cuda-graphs                                    MARK: a step captured once, run often
 //
 //   tensor_cuda_graph_t *g = tensor_cuda_graph_new(TENSOR_CUDA);
-//   tensor_cuda_graph_begin(g);                     // after one step as ever: optimizers have their states
+//   tensor_cuda_graph_begin(g);                     // after one normal step: optimizers have states
 //   loss = ...; nn_zero_grad(opt); tensor_backward(loss); nn_step(opt);
 //   tensor_keep(loss);
 //   tensor_cuda_graph_end(g);
 //   for (...) { tensor_copy_(x, batch); tensor_cuda_graph_replay(g); ... tensor_item(loss) ... }
 //
-// Between begin and end the thread's calls are written down, not run. A run gives what these calls would give
-// now: it reads the tensors that they read (their memory stays the graph's until it is freed), overwrites
-// those that they made, draws the next random numbers, and takes an optimizer's learning rate and count of
-// steps as they are. In a capture nothing can depend on values: tensor_item, printing, nonzero, an op without
-// a kernel and a copy from the host are UNSUPPORTED errors (numbers of up to 8 bytes become a part of the
-// graph). One graph is captured at a time.
+// Between begin and end, the thread's calls are recorded and not run. A replay gives the results that these
+// calls would give at that time: it reads the tensors that they read (their memory belongs to the graph
+// until the graph is freed), overwrites those that they made, draws the next random numbers, and uses an
+// optimizer's current learning rate and step count. In a capture nothing can depend on values: tensor_item,
+// printing, nonzero, an op without a kernel and a copy from the host are UNSUPPORTED errors (values of up to
+// 8 bytes become part of the graph). Only one graph is captured at a time.
 //
-// Another stream of the device has part in the capture from when it waits for one that has (stream_wait_event
-// for an event recorded in the capture, stream_wait_stream): its work runs beside the rest at each run. What
-// tensors carry from one to the other is waited for as ever; the first stream has to wait for all before the
-// end. Until then such a stream is the capturing thread's alone.
+// Another stream of the device becomes part of the capture when it waits for a stream that is part of it
+// (stream_wait_event for an event recorded in the capture, stream_wait_stream): in each replay its work runs
+// beside the rest. Streams wait for each other's tensors as usual; before the end, the first stream must
+// wait for all others. Until then only the capturing thread may use such a stream.
 // ------------------------------------------------------------------------------
 
 typedef struct tensor_cuda_graph_t tensor_cuda_graph_t;
@@ -184,44 +186,45 @@ typedef struct tensor_cuda_graph_t tensor_cuda_graph_t;
 //   -> graph, NULL on failure;  errors DEVICE (no such device, not started), OUT_OF_MEMORY
 TENSOR_API tensor_cuda_graph_t *tensor_cuda_graph_new(tensor_device_t device);
 
-// Starts writing down what the calling thread asks of the graph's device, on its current stream.
-//   -> code;  errors OWNER (captured already, freed), UNSUPPORTED (another capture), POISONED, OUT_OF_MEMORY,
-//      CUDA, and an error of the thread that is there already
+// Starts recording what the calling thread does on the graph's device, on its current stream.
+//   -> code;  errors OWNER (already captured, freed), UNSUPPORTED (another capture), POISONED, OUT_OF_MEMORY,
+//      CUDA, and a pending error of the thread
 TENSOR_API int tensor_cuda_graph_begin(tensor_cuda_graph_t *g);
 
-// Ends it. After an error since begin the graph is empty again.
+// Ends the capture. If there was an error since begin, the graph is empty again.
 //   -> code;  errors OWNER (not being captured), UNSUPPORTED (work of another stream was not waited for),
 //      CUDA, and the error since begin
 TENSOR_API int tensor_cuda_graph_end(tensor_cuda_graph_t *g);
 
-// Runs it once, on the current stream, asynchronously. What other streams wrote to its tensors is waited for.
-// Not after tensor_shutdown, which frees what it works on.
+// Replays the graph once, on the current stream, asynchronously. It waits for what other streams wrote to its
+// tensors. Do not call it after tensor_shutdown, which frees the memory that the graph uses.
 //   -> code;  errors OWNER (nothing captured, freed), UNSUPPORTED (in a capture), CUDA, and an error of the
-//      thread that is there already
+//      pending error of the thread
 TENSOR_API int tensor_cuda_graph_replay(tensor_cuda_graph_t *g);
 
-// Waits for the device and frees it; tensors made in it stay. tensor_cuda_shutdown frees those that are left.
+// Waits for the device and frees the graph; tensors made in it stay. tensor_cuda_shutdown frees graphs that
+// are left.
 //   -> code;  errors OWNER (freed before), UNSUPPORTED (in a capture)
 TENSOR_API int tensor_cuda_graph_free(tensor_cuda_graph_t *g);
 
 // ------------------------------------------------------------------------------
 // >>cuda-memory                                    MARK: memory
 //
-// PyTorch's figures by PyTorch's names: allocated is what tensors have, reserved what the allocator holds. A
-// device that is not there has 0 of all.
+// PyTorch's statistics under PyTorch's names: allocated is the memory of tensors, reserved the memory that
+// the allocator holds. For a device that does not exist, all of them are 0.
 // ------------------------------------------------------------------------------
 
-// Bytes in tensors and scratch now; the most since the start or the last reset.
+// Bytes in tensors and scratch now; their maximum since the start or the last reset.
 //   -> bytes;  errors none
 TENSOR_API int64_t tensor_cuda_memory_allocated(tensor_device_t device);
 TENSOR_API int64_t tensor_cuda_max_memory_allocated(tensor_device_t device);
 
-// Bytes taken from the driver now; the most since the start or the last reset.
+// Bytes taken from the driver now; their maximum since the start or the last reset.
 //   -> bytes;  errors none
 TENSOR_API int64_t tensor_cuda_memory_reserved(tensor_device_t device);
 TENSOR_API int64_t tensor_cuda_max_memory_reserved(tensor_device_t device);
 
-// Starts the highest values anew from those of now.
+// Sets the maxima to the present values.
 //   -> nothing;  errors none
 TENSOR_API void tensor_cuda_reset_peak_memory_stats(tensor_device_t device);
 
@@ -229,31 +232,31 @@ TENSOR_API void tensor_cuda_reset_peak_memory_stats(tensor_device_t device);
 //   -> nothing;  errors none
 TENSOR_API void tensor_cuda_empty_cache(tensor_device_t device);
 
-// Limits what may be reserved to a part of the device's memory.
+// Limits the reserved memory to a fraction of the device's memory.
 //   fraction  in (0, 1]
 //   -> code;  errors DEVICE (no such device, not started), INDEX (fraction out of range)
 TENSOR_API int tensor_cuda_set_per_process_memory_fraction(double fraction, tensor_device_t device);
 
-// All figures, a line each: "allocated_bytes.all current 4096 peak 8192 allocated 12288 freed 8192".
+// All statistics, one line each: "allocated_bytes.all current 4096 peak 8192 allocated 12288 freed 8192".
 //   line    called with user and each text
 //   -> nothing;  errors none
 TENSOR_API void tensor_cuda_memory_stats(tensor_device_t device, void (*line)(void *user, const char *text),
                                          void *user);
 
-// Every block of memory, a JSON object a line.
+// Every block of memory, one JSON object per line.
 //   line    called with user and each text
 //   -> nothing;  errors none
 TENSOR_API void tensor_cuda_memory_snapshot(tensor_device_t device,
                                             void (*line)(void *user, const char *text), void *user);
 
-// What the calling thread's last allocation that failed has to say: sizes, what is in use, what is free.
+// The report of the calling thread's last failed allocation: sizes, what is in use, what is free.
 //   -> borrowed string, "" = none failed;  errors none
 TENSOR_API const char *tensor_cuda_memory_report(void);
 
 // ------------------------------------------------------------------------------
 // >>cuda-doors                                     MARK: memory and streams of the program's own
 //
-// For programs that call CUDA themselves. No type of CUDA is named here: a stream is a cudaStream_t as a
+// For programs that call CUDA themselves. This header names no type of CUDA: a stream is a cudaStream_t as a
 // void *.
 //
 //   float *p = tensor_cuda_data(x);                 // x's elements, on the device
@@ -261,19 +264,21 @@ TENSOR_API const char *tensor_cuda_memory_report(void);
 //   kernel<<<blocks, 256, 0, (cudaStream_t)s>>>(p);
 // ------------------------------------------------------------------------------
 
-// Where x's first element is on the device, for work that the program puts on the thread's current stream
-// of x's device: it may read and write there, after what was asked before and before what is asked later.
-// Call it anew for each such piece of work. The tape does not see what is written there.
-//   -> address, NULL on failure and for 0 elements;  errors POISONED, DEVICE (x is on no CUDA device), CUDA
+// The address of x's first element on the device, for work that the program puts on the thread's current
+// stream of x's device. That work may read and write there; it comes after what was queued before and before
+// what is queued later. Call the function again for each such piece of work. The tape does not see what is
+// written.
+//   -> address, NULL on failure and for 0 elements;  errors POISONED, DEVICE (x is not on a CUDA device),
+//      CUDA
 TENSOR_API void *tensor_cuda_data(tensor_t *x);
 
-// A tensor over the caller's device memory. What the caller asked of it before is on the thread's current
-// stream, or done. When the last user is gone, the device's work with it is waited for and the deleter
-// runs.
+// A tensor over the caller's device memory. The caller's earlier work on that memory must be finished or be
+// on the thread's current stream. When the last user is gone, the library waits for the device's work on the
+// memory and then calls the deleter.
 //   dims     n sizes, contiguous
 //   deleter  called once with (data, user); NULL = nothing to do
-//   -> new;  grad none;  errors DEVICE (no such device, not started), SHAPE, DTYPE (then the deleter is not
-//      called), OUT_OF_MEMORY
+//   -> new;  grad none;  errors DEVICE (no such device, not started), SHAPE, DTYPE (in these cases the
+//      deleter is not called), OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_cuda_wrap(void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
                                       tensor_device_t device, void (*deleter)(void *data, void *user),
                                       void *user);
@@ -282,31 +287,32 @@ TENSOR_API tensor_t *tensor_cuda_wrap(void *data, tensor_dtype_t dtype, const in
 //   -> stream, NULL on failure;  errors OWNER (freed before), DEVICE (not started)
 TENSOR_API void *tensor_cuda_stream_raw(tensor_cuda_stream_t *stream);
 
-// A handle for the caller's cudaStream_t, which must be one of that device, not the default stream
-// (NULL), and stay until tensor_cuda_shutdown. Twice the same one is one stream.
+// A handle for the caller's cudaStream_t. It must belong to that device, must not be the default stream
+// (NULL), and must exist until tensor_cuda_shutdown. The same cudaStream_t given twice is one stream.
 //   -> stream, NULL on failure;  errors DEVICE (no such device, not started), POISONED (NULL), UNSUPPORTED
 //      (32 streams)
 TENSOR_API tensor_cuda_stream_t *tensor_cuda_stream_wrap(void *cuda_stream, tensor_device_t device);
 
-// Device memory from the caller instead of cudaMalloc: large pieces, which the caching allocator cuts.
-// Both may be called from any thread, one at a time for a device, also while a stream is captured.
+// Device memory from the caller instead of cudaMalloc: large pieces, which the caching allocator divides.
+// Both functions may be called from any thread, one at a time per device, also while a stream is being
+// captured.
 typedef struct tensor_cuda_allocator_t {
     void *user;
     void *(*alloc)(void *user, int device, uint64_t bytes);     // aligned to 512 bytes; NULL = none is left
     void (*free)(void *user, int device, void *data, uint64_t bytes);
 } tensor_cuda_allocator_t;
 
-// Before tensor_cuda_init; copied. NULL = the driver's again.
+// Call it before tensor_cuda_init; the struct is copied. NULL = the driver's functions again.
 //   -> code;  errors OWNER (CUDA is started), POISONED (a function is NULL)
 TENSOR_API int tensor_cuda_set_allocator(const tensor_cuda_allocator_t *allocator);
 
-// Whether each op is an NVTX range by its name, for profilers. It costs some tens of nanoseconds an op
-// while no profiler is there.
+// Whether each op is an NVTX range with its name, for profilers. Without a profiler it costs some tens of
+// nanoseconds per op.
 //   on      0 (default) or 1
 //   -> the value before;  errors none
 TENSOR_API int tensor_cuda_set_ranges(int on);
 
-// A range of the program's own (a module's forward, a step) on the calling thread, if ranges are on; they
+// A range of the program's own (a module's forward, a step) on the calling thread, if ranges are on; ranges
 // nest.
 //   -> nothing;  errors none
 TENSOR_API void tensor_cuda_range_push(const char *name);
@@ -315,7 +321,7 @@ TENSOR_API void tensor_cuda_range_pop(void);
 // ------------------------------------------------------------------------------
 // >>cuda-ops                                       MARK: what runs where
 //
-// Which ops had a kernel of the device's, and which ran on the CPU over copies.
+// Which ops had a kernel on the device, and which ran on the CPU over copies.
 // ------------------------------------------------------------------------------
 
 // Calls since the program's start that ran on the CPU.
@@ -327,7 +333,7 @@ TENSOR_API int64_t tensor_cuda_fallbacks(void);
 //   -> the value before;  errors none
 TENSOR_API int tensor_cuda_set_fallback(int on);
 
-// Calls since the program's start by op; those of a gradient's fused kernel apart, as "exp backward".
+// Calls since the program's start by op; those of a gradient's fused kernel separately, as "exp backward".
 //   line    called with user, the op's name, calls on the device, calls on the CPU
 //   -> nothing;  errors none
 TENSOR_API void tensor_cuda_op_counts(void (*line)(void *user, const char *op, int64_t native,
@@ -337,10 +343,10 @@ TENSOR_API void tensor_cuda_op_counts(void (*line)(void *user, const char *op, i
 // ------------------------------------------------------------------------------
 // >>cuda-libraries                                 MARK: cuBLASLt and cuDNN
 //
-// Whether they are used, and how exactly. A switch holds for all threads, from the next op on.
+// Whether the libraries are used, and how exactly. A switch applies to all threads, from the next op on.
 // ------------------------------------------------------------------------------
 
-// Whether the libraries may be used; 0 = this file's kernels only.
+// Whether the libraries may be used; 0 = only the kernels of tensor_cuda.cu.
 //   on      1 (default) or 0
 //   -> the value before;  errors none
 TENSOR_API int tensor_cuda_set_libraries(int on);
@@ -351,70 +357,74 @@ TENSOR_API int tensor_cuda_set_libraries(int on);
 //   -> the value before;  errors none
 TENSOR_API int tensor_cuda_set_matmul_tf32(int on);
 
-// Whether f32 convolutions and cuDNN's recurrent nets may (torch.backends.cudnn.allow_tf32, on there too).
+// Whether f32 convolutions and cuDNN's recurrent nets may do so (torch.backends.cudnn.allow_tf32, also on
+// there).
 //   on      1 (default) or 0
 //   -> the value before;  errors none
 TENSOR_API int tensor_cuda_set_conv_tf32(int on);
 
-// Calls of ops since the start that a library did.
+// Calls of ops since the start that were done by a library.
 //   -> count;  errors none
 TENSOR_API int64_t tensor_cuda_library_calls(void);
 
-// Why an op last went without a library: which is missing or of what version, or what it said.
-//   -> borrowed string, until the thread's next call of this; "" = nothing was wrong;  errors none
+// Why the last op without a library did without it: which library is missing or of what version, or its
+// message.
+//   -> borrowed string, until the thread's next call of this function; "" = nothing was wrong;  errors none
 TENSOR_API const char *tensor_cuda_library_error(void);
 
 // ------------------------------------------------------------------------------
 // >>cuda-ranks                                     MARK: one network on many devices
 //
-// Ranks, processes with a device each, train copies of a network on parts of a batch; the average of their
-// gradients is that of the whole, so the copies stay the same. As PyTorch's DistributedDataParallel, but that
-// the calls are the program's own:
+// Ranks are processes with one device each. They train copies of a network on parts of a batch; the average
+// of their gradients is the gradient of the whole batch, so the copies stay the same. This is PyTorch's
+// DistributedDataParallel, except that the program makes the calls itself:
 //
 //   char id[TENSOR_CUDA_ID_BYTES];
-//   if (rank == 0) { tensor_cuda_comm_id(id); }     // to the others by a file, a socket, MPI
+//   if (rank == 0) { tensor_cuda_comm_id(id); }     // send it to the others: a file, a socket, MPI
 //   tensor_cuda_comm_t *c = tensor_cuda_comm_new(rank, ranks, id, TENSOR_CUDA + rank);
 //   for (k = 0; k < n; k++) { tensor_cuda_broadcast(c, p[k], 0); }              // nn_parameters(net, p, n)
 //   ... tensor_backward(loss);
 //   for (k = 0; k < n; k++) { g[k] = tensor_grad(p[k]); }
 //   tensor_cuda_all_reduce_n(c, g, n, 1);           // then nn_step(opt)
 //
-// All ranks make the same calls in the same order; a parameter that was not used has no gradient on its rank
-// and needs zeros there (tensor_set_grad), or the others wait for it. The work goes to the thread's current
-// stream of the device and the host does not wait. It is NCCL's, opened when first needed; tensors are
-// contiguous and on the communicator's device, and no capture can hold these calls.
+// All ranks make the same calls in the same order. A parameter that was not used has no gradient on its rank
+// and needs zeros there (tensor_set_grad), or the other ranks wait for it. The work goes to the thread's
+// current stream of the device, and the host does not wait. NCCL does the work; it is opened when it is
+// first needed. Tensors must be contiguous and on the communicator's device, and these calls cannot be
+// captured.
 // ------------------------------------------------------------------------------
 
 enum { TENSOR_CUDA_ID_BYTES = 128 };
 typedef struct tensor_cuda_comm_t tensor_cuda_comm_t;
 
 // Fills TENSOR_CUDA_ID_BYTES bytes, which all ranks of one communicator need.
-//   -> code;  errors CUDA (NCCL is not there, or what it says), POISONED (id is NULL)
+//   -> code;  errors CUDA (NCCL is missing, or its own message), POISONED (id is NULL)
 TENSOR_API int tensor_cuda_comm_id(void *id);
 
-// One rank's end of a communicator; waits until all ranks have called it.
+// Makes one rank's end of a communicator; waits until all ranks have called it.
 //   rank    0 .. ranks - 1
 //   -> communicator, NULL on failure;  errors as tensor_cuda_comm_id, DEVICE (no such device, not started),
 //      INDEX (rank)
 TENSOR_API tensor_cuda_comm_t *tensor_cuda_comm_new(int rank, int ranks, const void *id,
                                                     tensor_device_t device);
 
-// Ends it, when its work is done; tensor_cuda_shutdown frees those that are left.
+// Frees it when its work is done; tensor_cuda_shutdown frees those that are left.
 //   -> code;  errors OWNER (freed before), UNSUPPORTED (in a capture), CUDA
 TENSOR_API int tensor_cuda_comm_free(tensor_cuda_comm_t *c);
 
-// In place x = the sum over all ranks, or the mean / the same for n tensors, in one launch.
+// Sets x to the sum over all ranks, or to the mean; _n does so for n tensors, in one launch.
 //   mean    1 or 0
-//   -> code;  errors OWNER, POISONED, DEVICE (x lies elsewhere), DTYPE (bool, i16), SHAPE (not contiguous),
+//   -> code;  errors OWNER, POISONED, DEVICE (x is on another device), DTYPE (bool, i16), SHAPE (not
+//      contiguous),
 //      UNSUPPORTED (in a capture), CUDA (also a rank that failed earlier)
 TENSOR_API int tensor_cuda_all_reduce(tensor_cuda_comm_t *c, tensor_t *x, int mean);
 TENSOR_API int tensor_cuda_all_reduce_n(tensor_cuda_comm_t *c, tensor_t *const *x, int n, int mean);
 
-// In place x = that of rank `root`.
+// Sets x to the x of rank `root`.
 //   -> code;  errors as tensor_cuda_all_reduce, INDEX (root)
 TENSOR_API int tensor_cuda_broadcast(tensor_cuda_comm_t *c, tensor_t *x, int root);
 
-// y = the x of all ranks, one behind the other; y has as many times x's elements.
+// y = the x of all ranks, one after the other; y has ranks times as many elements as x.
 //   -> code;  errors as tensor_cuda_all_reduce, SHAPE (y's size), DTYPE (not x's)
 TENSOR_API int tensor_cuda_all_gather(tensor_cuda_comm_t *c, tensor_t *y, tensor_t *x);
 

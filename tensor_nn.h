@@ -37,16 +37,17 @@
 // OPTIONS    Designated initialisers: nn_conv2d(3, 64, 3, .stride = 2, .padding = 1). 0 = PyTorch's default,
 //            TENSOR_ZERO a real zero. Without macros: nn_conv_args_t a = nn_conv_defaults(); ...;
 //            nn_conv2d_with(a).
-// OBJECTS    Modules, optimizers, loaders and readers belong to the context: freed one by one (nn_free,
-//            nn_optimizer_free, nn_data_loader_free, nn_safetensors_close) or all by tensor_shutdown, in any
-//            order. Constructors return NULL on failure, and functions given NULL return poison or the code:
-//            one check of tensor_ok() is enough.
-// TRAINING   nn_zero_grad(opt); tensor_backward(loss); nn_step(opt); and tensor_scope_reset for the step's
-//            tensors.
+// OBJECTS    Modules, optimizers, loaders and readers belong to the context. They are freed one by one
+//            (nn_free, nn_optimizer_free, nn_data_loader_free, nn_safetensors_close) or all together by
+//            tensor_shutdown, in any order. Constructors return NULL on failure. Functions that are given
+//            NULL return poison or the code, so one check of tensor_ok() is enough.
+// TRAINING   nn_zero_grad(opt); tensor_backward(loss); nn_step(opt); then tensor_scope_reset frees the
+//            tensors of the step.
 // THREADS    A module may run forward on several threads at once if none of them changes it; dropout draws
 //            from the calling thread's generator. To serve while training: nn_clone and nn_copy_state.
-// FILES      safetensors, as PyTorch's users exchange them: torch.save(...) files are refused; in Python
-//            safetensors.torch.save_file(model.state_dict(), "m.safetensors") writes what nn_load reads.
+// FILES      safetensors, which PyTorch's users exchange as well. Files of torch.save(...) are refused; in
+//            Python, safetensors.torch.save_file(model.state_dict(), "m.safetensors") writes what nn_load
+//            reads.
 // ------------------------------------------------------------------------------
 
 #ifdef __cplusplus
@@ -57,15 +58,16 @@ extern "C" {
 // >>functional                                     MARK: torch.nn.functional
 //
 // One args struct per function with options: tensor_conv2d(x, w, b, .stride = 2, .padding = 1). In such a
-// call a member that is 0 has PyTorch's default and TENSOR_ZERO is a real zero; tensor_conv2d_with(a) takes
-// the members literally, and tensor_conv_defaults() fills them. Before the options stand PyTorch's first
-// arguments in its order: tensor_max_pool2d(x, 2, 2); one too many warns, and is an error at run time (in C++
-// at once). f16 and bf16 are computed in f32. Rejected: long positional lists (nobody can read them).
+// call a member that is 0 has PyTorch's default and TENSOR_ZERO is a real zero. tensor_conv2d_with(a) takes
+// the members literally, and tensor_conv_defaults() fills them. PyTorch's first arguments come before the
+// options, in its order: tensor_max_pool2d(x, 2, 2). One argument too many gives a warning in C and is an
+// error at run time; in C++ it is an error of the compiler. f16 and bf16 are computed in f32.
+// Rejected: long positional lists (nobody can read them).
 // All: -> new, contiguous, dtype of the input;  errors SHAPE, DTYPE, OUT_OF_MEMORY, each naming the argument
 // ------------------------------------------------------------------------------
 
-// Members with initialisers make the structs non-POD, which clang++ dislikes to see returned from C; the
-// layout stays C's.
+// Members with initialisers make the structs non-POD. clang++ warns when a function of C returns such a
+// struct; the layout is C's all the same.
 #if defined(__cplusplus) && defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wreturn-type-c-linkage"
@@ -73,29 +75,30 @@ extern "C" {
 
 // y = x wT + b over the last dim.
 //   x       [..., in] f32/f64/f16/bf16
-//   weight  [out, in], dtype of x; or [in]: one output, without a dim of its own
+//   weight  [out, in], dtype of x; or [in]: one output, and y has no dim for it
 //   bias    [out], dtype of x; 0-d or [1] beside a weight [in]; NULL = none
 //   -> new [..., out] or [...];  grad dx = g w, dw = gT x, db = sum of g;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_linear(tensor_t *x, tensor_t *weight, tensor_t *bias);
-// tensor_relu, tensor_gelu_tanh of it, in one op: the same numbers, one tensor less. On CUDA, as
-// torch._addmm_activation, cuBLASLt's epilogue: its rounding is its own, and relu of NaN may be 0. So
-// nn_sequential takes them, where a nn_linear meets the layer, on the CPU alone.
+// tensor_relu or tensor_gelu_tanh of the result, in the same op: the same numbers with one tensor less. On
+// CUDA this is the epilogue of cuBLASLt, as in torch._addmm_activation: it rounds in its own way, and relu of
+// NaN may be 0. Therefore nn_sequential uses these functions on the CPU only, where one of these layers
+// follows an nn_linear.
 //   -> new [..., out];  grad as both;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_linear_relu(tensor_t *x, tensor_t *weight, tensor_t *bias);
-TENSOR_API tensor_t *tensor_linear_gelu_tanh(tensor_t *x, tensor_t *weight, tensor_t *bias); // as relu's
+TENSOR_API tensor_t *tensor_linear_gelu_tanh(tensor_t *x, tensor_t *weight, tensor_t *bias); // as linear_relu
 
 typedef struct tensor_embedding_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *index TENSOR_INIT, *weight TENSOR_INIT;
     const void *options_are_named_ TENSOR_INIT;
     int64_t padding_idx TENSOR_INIT;        // row without gradient; 0 = none, TENSOR_ZERO = row 0
-    double max_norm TENSOR_INIT;            // > 0: rows used are scaled down in weight itself to that norm
+    double max_norm TENSOR_INIT;            // > 0: rows used are scaled down to it, in weight itself
     double norm_type TENSOR_INIT;           // which norm, 0 = 2
     int scale_grad_by_freq TENSOR_INIT;     // gradients of a row are divided by how often index names it
-    int sparse TENSOR_INIT;                 // a step costs the rows used, not the table: see nn_sparse_adam
+    int sparse TENSOR_INIT;                 // a step costs only the rows used: see nn_sparse_adam
 } tensor_embedding_args_t;
 
-// Rows of weight named by index: tensor_embedding(index, weight, .padding_idx = TENSOR_ZERO).
+// The rows of weight that index names: tensor_embedding(index, weight, .padding_idx = TENSOR_ZERO).
 //   index   any shape, i32/i64, values 0..rows-1
 //   weight  [rows, width] f32/f64/f16/bf16
 //   -> new [index's dims, width];  grad dweight = rows of g added in the order of index
@@ -109,7 +112,7 @@ typedef struct tensor_embedding_bag_args_t {
     tensor_t *index TENSOR_INIT, *weight TENSOR_INIT, *offsets TENSOR_INIT;
     const void *options_are_named_ TENSOR_INIT;
     tensor_bag_mode_t mode TENSOR_INIT;
-    tensor_t *per_sample_weights TENSOR_INIT;   // shape of index, dtype of weight; sums only
+    tensor_t *per_sample_weights TENSOR_INIT;   // shape of index, dtype of weight; TENSOR_BAG_SUM only
     int64_t padding_idx TENSOR_INIT;        // row that does not count; 0 = none, TENSOR_ZERO = row 0
     int include_last_offset TENSOR_INIT;    // offsets ends with the number of indices
     int scale_grad_by_freq TENSOR_INIT, sparse TENSOR_INIT;     // as tensor_embedding
@@ -158,8 +161,8 @@ typedef struct tensor_batch_norm_args_t {
 } tensor_batch_norm_args_t;
 
 // (x - mean) / sqrt(var + eps) * weight + bias per channel: tensor_batch_norm(x, m, v, w, b, .training = 1).
-//   x             [N, C, ...] f32/f64/f16/bf16 (PyTorch returns a 1-d x that is empty, and no other)
-//   running_...   [C], changed in training (var unbiased); may be NULL then
+//   x             [N, C, ...] f32/f64/f16/bf16 (PyTorch also takes a 1-d x if it is empty)
+//   running_...   [C], changed in training (var unbiased); may be NULL in training
 //   weight, bias  [C]; NULL = 1, 0.  For a half x these four may be f32
 //   -> new, shape of x;  grad through mean and variance in training
 //   errors  SHAPE (also: one value per channel in training), DTYPE
@@ -176,8 +179,8 @@ typedef struct tensor_instance_norm_args_t {
     double eps TENSOR_INIT;                 // default 1e-5
 } tensor_instance_norm_args_t;
 
-// batch_norm of every item of the batch by itself.
-//   x       [N, C, ...], at least one dim behind C; the rest as batch_norm
+// batch_norm of each item of the batch separately.
+//   x       [N, C, ...], at least one dim after C; the rest as batch_norm
 //   -> new, shape of x;  grad through mean and variance
 //   errors  SHAPE (also: one value per channel and item), DTYPE
 TENSOR_API tensor_t *tensor_instance_norm_with(tensor_instance_norm_args_t a);
@@ -192,7 +195,7 @@ typedef struct tensor_group_norm_args_t {
     double eps TENSOR_INIT;                 // default 1e-5
 } tensor_group_norm_args_t;
 
-// The same over groups of channels of one item: tensor_group_norm(x, 8, w, b).
+// The same over the groups of channels of each item: tensor_group_norm(x, 8, w, b).
 //   x             [N, C, ...] f32/f64/f16/bf16, C a multiple of groups
 //   weight, bias  [C]; NULL = 1, 0
 //   -> new, shape of x;  grad through mean and variance;  errors SHAPE, DTYPE
@@ -231,9 +234,9 @@ typedef struct tensor_local_response_norm_args_t {
 TENSOR_API tensor_t *tensor_local_response_norm_with(tensor_local_response_norm_args_t a);
 TENSOR_API tensor_local_response_norm_args_t tensor_local_response_norm_defaults(void);
 
-// Windows: stride, padding, dilation, kernel are for the first dim an image has (depth of three, height of
-// two); .stride_w is for the last one, .stride_h for the height of three. Left out (0; negative in _with)
-// they are as the first.
+// Windows: stride, padding, dilation and kernel are for the first dim of the image: depth if it has three
+// dims, height if it has two. .stride_w is for the last dim, .stride_h for the height of three. If they are
+// left out (0; negative in _with), they are equal to the first.
 typedef struct tensor_conv_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT, *weight TENSOR_INIT, *bias TENSOR_INIT;
@@ -247,12 +250,12 @@ typedef struct tensor_conv_args_t {
     int same TENSOR_INIT;                   // padding = 'same' (stride 1): output as large as the input
 } tensor_conv_args_t;
 
-// Convolution (cross-correlation, as in PyTorch): tensor_conv2d(x, w, b, .stride = 2, .padding = 1), or
-// PyTorch's positions tensor_conv2d(x, w, b, 2, 1). On the CPU 3x3 and 5x5 ones of stride 1 between many
-// channels go Winograd's way: up to some 4 times the root mean square error of direct sums, and one
-// infinity makes the 4x4 outputs (2x2 of 5x5) around it NaN.
-//   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N, any dtype but bool (integers by plain
-//           products, wrapping)
+// Convolution (cross-correlation, as in PyTorch): tensor_conv2d(x, w, b, .stride = 2, .padding = 1), or with
+// PyTorch's positions tensor_conv2d(x, w, b, 2, 1). On the CPU, kernels of 3x3 and 5x5 with stride 1 between
+// many channels use Winograd's algorithm: its root mean square error is up to about 4 times that of direct
+// sums, and one infinity makes the 4x4 outputs (2x2 of 5x5) around it NaN.
+//   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N; any dtype except bool (integers are
+//           multiplied and added with wrapping)
 //   weight  [O, C / groups, K...], dtype of x
 //   bias    [O], dtype of x; NULL = none
 //   -> new [N, O, (L + 2 padding - dilation (K - 1) - 1) / stride + 1, ...];  grad differentiable itself
@@ -267,7 +270,7 @@ typedef struct tensor_conv_transpose_args_t {
     tensor_t *x TENSOR_INIT, *weight TENSOR_INIT, *bias TENSOR_INIT;
     int64_t stride TENSOR_INIT;             // default 1
     int64_t padding TENSOR_INIT;            // cut from both sides of the result, default 0
-    int64_t output_padding TENSOR_INIT;     // added at the far end, below stride or dilation, default 0
+    int64_t output_padding TENSOR_INIT;     // added at the far end, less than stride or dilation, default 0
     int64_t groups TENSOR_INIT;             // default 1
     int64_t dilation TENSOR_INIT;           // default 1
     const void *options_are_named_ TENSOR_INIT;
@@ -276,7 +279,7 @@ typedef struct tensor_conv_transpose_args_t {
         dilation_w TENSOR_INIT;
 } tensor_conv_transpose_args_t;
 
-// Transposed convolution: the gradient of a convolution by its input.
+// Transposed convolution: the gradient of a convolution with respect to its input.
 //   x       as tensor_conv2d
 //   weight  [C, O / groups, K...], dtype of x
 //   bias    [O], dtype of x; NULL = none
@@ -316,29 +319,29 @@ typedef struct tensor_max_pool_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
     int64_t kernel TENSOR_INIT;
-    int64_t stride TENSOR_INIT;             // default (0) the kernel
+    int64_t stride TENSOR_INIT;             // default (0): the kernel
     int64_t padding TENSOR_INIT;            // minus infinity on both sides, at most kernel / 2
     int64_t dilation TENSOR_INIT;           // default 1
     const void *options_are_named_ TENSOR_INIT;
     int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
         padding_h TENSOR_INIT, padding_w TENSOR_INIT, dilation_h TENSOR_INIT, dilation_w TENSOR_INIT;
-    int ceil_mode TENSOR_INIT;              // also windows that leave the input on the right
+    int ceil_mode TENSOR_INIT;              // also windows that pass the end of the input
 } tensor_max_pool_args_t;
 
 // Largest element of each window; NaN wins. tensor_max_pool2d(x, 2) halves height and width.
-//   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N, any dtype but bool
+//   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N, any dtype except bool
 //   -> new [N, C, OH, OW];  grad to the chosen element;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_max_pool1d_with(tensor_max_pool_args_t a);
 TENSOR_API tensor_t *tensor_max_pool2d_with(tensor_max_pool_args_t a);
 TENSOR_API tensor_t *tensor_max_pool3d_with(tensor_max_pool_args_t a);
 TENSOR_API tensor_max_pool_args_t tensor_max_pool_defaults(void);
-// tensor_max_pool2d_with_indices(x, 2) (1d and 3d alike) gives values and their places in the plane, i64.
+// tensor_max_pool2d_with_indices(x, 2) (also 1d, 3d) gives the values and their positions in the plane, i64.
 
 typedef struct tensor_avg_pool_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT;
     int64_t kernel TENSOR_INIT;
-    int64_t stride TENSOR_INIT;             // default (0) the kernel
+    int64_t stride TENSOR_INIT;             // default (0): the kernel
     int64_t padding TENSOR_INIT;            // zeros on both sides, at most kernel / 2
     const void *options_are_named_ TENSOR_INIT;
     int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
@@ -348,7 +351,7 @@ typedef struct tensor_avg_pool_args_t {
     int64_t divisor_override TENSOR_INIT;   // 0 = the window's size
 } tensor_avg_pool_args_t;
 
-// Mean of each window, of integers without its fraction.
+// Mean of each window; for integers without its fraction.
 //   x       as tensor_max_pool2d
 //   -> new [N, C, OH, OW];  grad spreads g over the window;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_avg_pool1d_with(tensor_avg_pool_args_t a);
@@ -356,9 +359,9 @@ TENSOR_API tensor_t *tensor_avg_pool2d_with(tensor_avg_pool_args_t a);
 TENSOR_API tensor_t *tensor_avg_pool3d_with(tensor_avg_pool_args_t a);
 TENSOR_API tensor_avg_pool_args_t tensor_avg_pool_defaults(void);
 
-// Mean (largest element, and its place in the plane) of windows that cover the input evenly.
+// Mean (or largest element, with its position in the plane) of windows that cover the input evenly.
 //   x        shapes as tensor_max_pool2d, f32/f64/f16/bf16
-//   l, d, h, w   size of the result; -1 = that of x (PyTorch's None)
+//   l, d, h, w   sizes of the result; -1 = the size of x (PyTorch's None)
 //   -> new [N, C, h, w]; the indices are i64;  grad as the pools';  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_adaptive_avg_pool1d(tensor_t *x, int64_t l);
 TENSOR_API tensor_t *tensor_adaptive_avg_pool2d(tensor_t *x, int64_t h, int64_t w);
@@ -371,7 +374,7 @@ TENSOR_API tensor_pair_t tensor_adaptive_max_pool3d(tensor_t *x, int64_t d, int6
 //   x        as tensor_max_pool2d; integers become floats
 //   norm     not 0
 //   stride   0 = kernel
-//   ceil     also windows that leave the input on the right
+//   ceil     also windows that pass the end of the input
 //   -> new as tensor_avg_pool2d;  grad through it;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_lp_pool1d(tensor_t *x, double norm, int64_t kernel, int64_t stride, int ceil);
 TENSOR_API tensor_t *tensor_lp_pool2d(tensor_t *x, double norm, int64_t kernel, int64_t stride, int ceil);
@@ -381,7 +384,7 @@ typedef struct tensor_max_unpool_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *x TENSOR_INIT, *indices TENSOR_INIT;
     int64_t kernel TENSOR_INIT;
-    int64_t stride TENSOR_INIT;             // default (0) the kernel
+    int64_t stride TENSOR_INIT;             // default (0): the kernel
     int64_t padding TENSOR_INIT;
     const void *options_are_named_ TENSOR_INIT;
     int64_t kernel_h TENSOR_INIT, kernel_w TENSOR_INIT, stride_h TENSOR_INIT, stride_w TENSOR_INIT,
@@ -389,7 +392,7 @@ typedef struct tensor_max_unpool_args_t {
     int64_t size TENSOR_INIT, size_h TENSOR_INIT, size_w TENSOR_INIT; // output_size; 0 = as the pool's input
 } tensor_max_unpool_args_t;
 
-// Zeros with the elements of x at the places a max pool found.
+// Zeros, with the elements of x at the positions that a max pool found.
 //   indices  shape of x, i64: the indices of tensor_max_pool2d_with_indices
 //   -> new [N, C, (H - 1) stride - 2 padding + kernel, ...];  grad gathers g;  errors SHAPE, INDEX, DTYPE
 TENSOR_API tensor_t *tensor_max_unpool1d_with(tensor_max_unpool_args_t a);
@@ -402,21 +405,21 @@ typedef enum tensor_pad_t {
     TENSOR_PAD_ZEROS = TENSOR_PAD_CONSTANT, TENSOR_PAD_BORDER = TENSOR_PAD_REPLICATE
 } tensor_pad_t;
 
-// x with elements added at the ends of its last dims (or cut, where a number is negative). tensor_pad(x, 1,
-// 1, 2, 2) adds zeros: 1 at both ends of the last dim, 2 at those of the one before.
+// x with elements added at the ends of its last dims (or removed, where a number is negative).
+// tensor_pad(x, 1, 1, 2, 2) adds zeros: 1 at both ends of the last dim, 2 at both ends of the dim before it.
 //   x      any dtype
-//   pads   n / 2 pairs (before, after), from the last dim on
-//   mode   what the new elements are: value; the inside mirrored at (and without) the edge; the edge; the
-//          other side
+//   pads   n / 2 pairs (before, after), beginning with the last dim
+//   mode   what the new elements are: value; the inside mirrored at the edge (without the edge itself); the
+//          edge; the elements of the other side
 //   -> new;  grad of each element of x sums over its copies
 //   errors SHAPE (reflect: pads below the size, circular: at most the size)
 TENSOR_API tensor_t *tensor_pad_n(tensor_t *x, const int64_t *pads, int n, tensor_pad_t mode, double value);
 
-// Channels as pixels: [..., C factor^2, H, W] -> [..., C, H factor, W factor], and back.
+// Channels become pixels: [..., C factor^2, H, W] -> [..., C, H factor, W factor], and back.
 //   -> new;  grad the inverse;  errors SHAPE
 TENSOR_API tensor_t *tensor_pixel_shuffle(tensor_t *x, int64_t factor);
 TENSOR_API tensor_t *tensor_pixel_unshuffle(tensor_t *x, int64_t factor);
-// Channels [N, groups x C, ...] in the order [N, C x groups, ...].
+// Channels [N, groups x C, ...] are put in the order [N, C x groups, ...].
 //   -> new;  grad the inverse;  errors SHAPE
 TENSOR_API tensor_t *tensor_channel_shuffle(tensor_t *x, int64_t groups);
 
@@ -437,8 +440,8 @@ typedef struct tensor_interpolate_args_t {
     int recompute_scale_factor TENSOR_INIT;
 } tensor_interpolate_args_t;
 
-// Images resampled: tensor_interpolate(x, .scale_factor = 2, .mode = TENSOR_BILINEAR).
-//   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W]; floats, for the nearest ones any dtype
+// Resamples images: tensor_interpolate(x, .scale_factor = 2, .mode = TENSOR_BILINEAR).
+//   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W]; floats; any dtype for the two nearest modes
 //   -> new;  grad through the weights;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_interpolate_with(tensor_interpolate_args_t a);
 TENSOR_API tensor_interpolate_args_t tensor_interpolate_defaults(void);
@@ -452,25 +455,25 @@ typedef struct tensor_grid_sample_args_t {
     int align_corners TENSOR_INIT;
 } tensor_grid_sample_args_t;
 
-// x at the places of grid, (x, y) or (x, y, z) with -1 and 1 at the edges of the image.
+// x at the points of grid: (x, y) or (x, y, z), where -1 and 1 are the edges of the image.
 //   x       [N, C, H, W] (or [N, C, D, H, W]) f32/f64/f16/bf16
 //   grid    [N, H', W', 2] (or [N, D', H', W', 3]), dtype of x
 //   -> new [N, C, H', W'];  grad to x and grid;  errors SHAPE, DTYPE, UNSUPPORTED (another mode)
 TENSOR_API tensor_t *tensor_grid_sample_with(tensor_grid_sample_args_t a);
 TENSOR_API tensor_grid_sample_args_t tensor_grid_sample_defaults(void);
-// The grid of affine maps.
+// The grid of sampling points of affine maps, for tensor_grid_sample.
 //   theta   [N, 2, 3] (or [N, 3, 4]) f32/f64/f16/bf16
-//   size    n = 4 (5) numbers: the shape [N, C, H, W] the sampled images will have
+//   size    n = 4 (5) numbers: the shape [N, C, H, W] that the sampled images will have
 //   -> new [N, H, W, 2];  grad through the product;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_affine_grid(tensor_t *theta, const int64_t *size, int n, int align_corners);
 
-// Zeroes elements with probability p and scales the others by 1 / (1 - p); x itself when not training.
+// Zeroes elements with probability p and scales the others by 1 / (1 - p); gives x itself when not training.
 //   x         f32/f64/f16/bf16
 //   p         0..1 (PyTorch's default is 0.5)
 //   training  0 or 1
 //   -> new (x if not training);  grad g by the same mask, drawn again;  errors SHAPE (p outside 0..1), DTYPE
 TENSOR_API tensor_t *tensor_dropout(tensor_t *x, double p, int training);
-// The same for whole channels (dim 1; dim 0 of an input without a batch, 2-d for 1d and 4-d for 3d).
+// The same for whole channels: dim 1, or dim 0 of an input without a batch (2-d for 1d, 4-d for 3d).
 //   -> as above;  errors as above, SHAPE (dims)
 TENSOR_API tensor_t *tensor_dropout1d(tensor_t *x, double p, int training);      // [N, C, L], [C, L]
 TENSOR_API tensor_t *tensor_dropout2d(tensor_t *x, double p, int training);      // [N, C, H, W], [N, C, L]
@@ -478,7 +481,7 @@ TENSOR_API tensor_t *tensor_dropout3d(tensor_t *x, double p, int training);   //
 // Keeps mean 0 and variance 1 (for selu).   -> as above;  errors as above
 TENSOR_API tensor_t *tensor_alpha_dropout(tensor_t *x, double p, int training);
 
-// Activations beside those of tensor.h (relu, gelu, silu, elu, hardtanh, mish, ...).
+// Activations that tensor.h does not have (it has relu, gelu, silu, elu, hardtanh, mish, ...).
 //   x   f32/f64/f16/bf16
 //   -> new, shape and dtype of x (glu: half of dim);  grad as PyTorch's
 //   errors  DTYPE, SHAPE (celu: alpha 0; glu: odd size; prelu: weight; rrelu: lower > upper; softshrink:
@@ -495,7 +498,7 @@ TENSOR_API tensor_t *tensor_softshrink(tensor_t *x, double lambd);              
 TENSOR_API tensor_t *tensor_softsign(tensor_t *x);
 TENSOR_API tensor_t *tensor_tanhshrink(tensor_t *x);
 TENSOR_API tensor_t *tensor_threshold(tensor_t *x, double threshold, double value);
-// softmax((x + Gumbel noise) / tau) along dim; hard: one-hot forward, the soft gradient backward.
+// softmax((x + Gumbel noise) / tau) along dim; hard: forward gives one-hot, backward is that of the soft one.
 TENSOR_API tensor_t *tensor_gumbel_softmax(tensor_t *x, double tau, int hard, int64_t dim);   // 1, 0, -1
 
 // x divided by max(p-norm along dim, eps) (PyTorch: 2, 1, 1e-12).   -> new, as x;  grad;  errors DTYPE, INDEX
@@ -524,8 +527,8 @@ typedef struct tensor_scaled_dot_product_attention_args_t {
 TENSOR_API tensor_t *tensor_scaled_dot_product_attention_with(tensor_scaled_dot_product_attention_args_t a);
 TENSOR_API tensor_scaled_dot_product_attention_args_t tensor_scaled_dot_product_attention_defaults(void);
 
-// What a recurrent net gives: the output of every step, the state behind the last one (c: LSTM only, else
-// NULL). All poison on failure.
+// What a recurrent net gives: y is the output of every step, h the state after the last one (and c, for LSTM
+// only, else NULL). All of them are poison on failure.
 typedef struct tensor_state_t { tensor_t *y, *h, *c; } tensor_state_t;
 
 typedef struct tensor_rnn_args_t {
@@ -540,7 +543,7 @@ typedef struct tensor_rnn_args_t {
     double dropout TENSOR_INIT;             // between layers, in training
     int training TENSOR_INIT, no_bias TENSOR_INIT, bidirectional TENSOR_INIT;
     int batch_first TENSOR_INIT;            // x and y are [N, T, ...]
-    int relu TENSOR_INIT;                   // tensor_rnn: relu for tanh
+    int relu TENSOR_INIT;                   // tensor_rnn: relu instead of tanh
 } tensor_rnn_args_t;
 
 // Recurrent nets over time (LSTM: Hochreiter and Schmidhuber, 1997): tensor_lstm(x, weights, .h = h, .c = c).
@@ -556,7 +559,7 @@ TENSOR_API tensor_state_t tensor_gru_with(tensor_rnn_args_t a);
 TENSOR_API tensor_state_t tensor_rnn_with(tensor_rnn_args_t a);
 TENSOR_API tensor_rnn_args_t tensor_rnn_defaults(void);
 
-// One step of them.
+// One step of these nets.
 //   x           [N, I] or [I]
 //   h, c        [N, H] or [H]; NULL = zeros
 //   w_ih, w_hh  [G, I], [G, H]; b_ih, b_hh [G] or NULL
@@ -568,8 +571,9 @@ TENSOR_API tensor_t *tensor_gru_cell(tensor_t *x, tensor_t *h, tensor_t *w_ih, t
 TENSOR_API tensor_t *tensor_rnn_cell(tensor_t *x, tensor_t *h, tensor_t *w_ih, tensor_t *w_hh, tensor_t *b_ih,
                                      tensor_t *b_hh, int relu);
 
-// Behind the macros: stamps of a state and a module, and the names a call has in its results and errors. In C
-// a call with options fills the args struct; in C++ it goes to an overload that does, see >>nn-cpp.
+// What the macros call: they note the place of the call in a state or a module, and the names that a call
+// has in its results and errors. In C a call with options fills the args struct. In C++ it goes to an
+// overload that does so, see >>nn-cpp.
 TENSOR_API tensor_state_t nn__at_state(const char *site, tensor_state_t s);
 #define NN__CALL(function, ...) nn__stamp(TENSOR__IN(function), (function)(__VA_ARGS__))
 #ifdef __cplusplus
@@ -679,10 +683,10 @@ TENSOR_API tensor_pair_t tensor__max_pool3d_with_indices(tensor_max_pool_args_t 
 // ------------------------------------------------------------------------------
 // >>losses                                         MARK: losses
 //
-// Input and target must have one shape (class indices excepted, and gaussian_nll_loss): a silently broadcast
-// loss trains the wrong thing. Options as in >>functional. .reduction: TENSOR_MEAN (default), TENSOR_SUM,
-// TENSOR_NONE. Inputs of several dtypes promote, integers besides, but for huber, binary_cross_entropy and
-// the weights of classes.
+// Input and target must have the same shape (except class indices and gaussian_nll_loss): a loss that
+// broadcasts silently trains the wrong thing. Options work as in >>functional. .reduction is TENSOR_MEAN
+// (default), TENSOR_SUM or TENSOR_NONE. Inputs of several dtypes promote, also integers; huber,
+// binary_cross_entropy and the weights of classes do not promote.
 // All: -> new 0-d (TENSOR_NONE: the shape of the target);  grad fused, differentiable itself
 //      errors SHAPE (shapes differ), DTYPE, OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
@@ -817,11 +821,11 @@ typedef struct tensor_kl_div_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     const void *options_are_named_ TENSOR_INIT;
-    int log_target TENSOR_INIT;             // target is log-probabilities, too
+    int log_target TENSOR_INIT;             // target is log-probabilities as well
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_kl_div_args_t;
 
-// t (log t - input): Kullback-Leibler divergence, input being log-probabilities.
+// t (log t - input), the Kullback-Leibler divergence; input is log-probabilities.
 //   input, target   any shape, the same, f32/f64/f16/bf16
 //   -> new;  grad -t;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_kl_div_with(tensor_kl_div_args_t a);
@@ -830,10 +834,10 @@ TENSOR_API tensor_kl_div_args_t tensor_kl_div_defaults(void);
 typedef struct tensor_margin_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
-    tensor_t *weight TENSOR_INIT;           // [C], NULL = 1; of multi_margin and multilabel_soft_margin
+    tensor_t *weight TENSOR_INIT;           // [C], NULL = 1; for multi_margin and multilabel_soft_margin
     const void *options_are_named_ TENSOR_INIT;
-    double margin TENSOR_INIT;              // default 1; of hinge_embedding and multi_margin
-    int64_t p TENSOR_INIT;                  // 1 (default) or 2; of multi_margin
+    double margin TENSOR_INIT;              // default 1; for hinge_embedding and multi_margin
+    int64_t p TENSOR_INIT;                  // 1 (default) or 2; for multi_margin
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_margin_loss_args_t;
 
@@ -848,15 +852,15 @@ TENSOR_API tensor_margin_loss_args_t tensor_hinge_embedding_loss_defaults(void);
 TENSOR_API tensor_t *tensor_soft_margin_loss_with(tensor_margin_loss_args_t a);
 TENSOR_API tensor_margin_loss_args_t tensor_soft_margin_loss_defaults(void);
 // Sum over the other classes i of weight[y] max(0, margin - x[y] + x[i])^p, over C.
-//   input   [N, C] or [C]; [] is one class
-//   target  [N], i32/i64, the class y of each row; of one row [] or [1]
+//   input   [N, C] or [C]; [] means one class
+//   target  [N], i32/i64, the class y of each row; [] or [1] for one row
 //   -> new;  TENSOR_NONE: shape of target;  grad through the maximum
 //   errors  INDEX (a target outside), SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_multi_margin_loss_with(tensor_margin_loss_args_t a);
 TENSOR_API tensor_margin_loss_args_t tensor_multi_margin_loss_defaults(void);
 // Sum over target classes y and other classes i of max(0, 1 - x[y] + x[i]), over C.
-//   input   [N, C] or [C]; [] is one class
-//   target  the same shape, i32/i64: classes of the row, ended by -1; [] and [1] are the same
+//   input   [N, C] or [C]; [] means one class
+//   target  the same shape, i32/i64: classes of the row, ended by -1; [] means [1]
 //   -> new;  TENSOR_NONE: [N];  grad through the maximum;  errors INDEX (a target outside), SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_multilabel_margin_loss_with(tensor_margin_loss_args_t a);
 TENSOR_API tensor_margin_loss_args_t tensor_multilabel_margin_loss_defaults(void);
@@ -875,7 +879,7 @@ typedef struct tensor_ranking_loss_args_t {
 } tensor_ranking_loss_args_t;
 
 // max(0, margin - target (x1 - x2)).
-//   input1, input2, target   one shape, f32/f64/f16/bf16; target 1 or -1, also an integer
+//   input1, input2, target   one shape, f32/f64/f16/bf16; target 1 or -1, also of an integer dtype
 //   -> new;  grad -target, target or 0;  errors SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_margin_ranking_loss_with(tensor_ranking_loss_args_t a);
 TENSOR_API tensor_ranking_loss_args_t tensor_margin_ranking_loss_defaults(void);
@@ -893,7 +897,7 @@ typedef struct tensor_triplet_margin_loss_args_t {
     double margin TENSOR_INIT;              // default 1
     double p TENSOR_INIT;                   // which norm, default 2
     double eps TENSOR_INIT;                 // added to differences, default 1e-6
-    int swap TENSOR_INIT;                   // the nearer of anchor and positive counts for negative
+    int swap TENSOR_INIT;                   // negative is compared with the nearer of anchor and positive
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_triplet_margin_loss_args_t;
 
@@ -907,16 +911,16 @@ typedef struct tensor_gaussian_nll_loss_args_t {
     const char *site_ TENSOR_INIT;
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT, *var TENSOR_INIT;
     const void *options_are_named_ TENSOR_INIT;
-    int full TENSOR_INIT;                   // with log(2 pi) / 2
+    int full TENSOR_INIT;                   // adds log(2 pi) / 2
     double eps TENSOR_INIT;                 // least variance, default 1e-6
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_gaussian_nll_loss_args_t;
 
 // (log var + (input - target)^2 / var) / 2.
 //   input   any shape, f32/f64/f16/bf16
-//   target  broadcasts to the shape of input (PyTorch: they broadcast to each other)
+//   target  broadcasts to the shape of input (PyTorch: both broadcast to each other)
 //   var     the shape of input, or with one dim of 1, or without the last dim; >= 0
-//   -> new;  TENSOR_NONE: shape of input;  grad as if eps were no bound
+//   -> new;  TENSOR_NONE: shape of input;  grad as if eps were not a bound
 //   errors  INDEX (a negative var), SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_gaussian_nll_loss_with(tensor_gaussian_nll_loss_args_t a);
 TENSOR_API tensor_gaussian_nll_loss_args_t tensor_gaussian_nll_loss_defaults(void);
@@ -926,7 +930,7 @@ typedef struct tensor_poisson_nll_loss_args_t {
     tensor_t *input TENSOR_INIT, *target TENSOR_INIT;
     const void *options_are_named_ TENSOR_INIT;
     int no_log_input TENSOR_INIT;           // input is the rate itself: input - target log(input + eps)
-    int full TENSOR_INIT;                   // with Stirling's formula for log target!
+    int full TENSOR_INIT;                   // adds Stirling's formula for log target!
     double eps TENSOR_INIT;                 // default 1e-8
     tensor_reduction_t reduction TENSOR_INIT;
 } tensor_poisson_nll_loss_args_t;
@@ -951,7 +955,7 @@ typedef struct tensor_ctc_loss_args_t {
 //   log_probs                      [T, N, C] or [T, C], f32/f64/f16/bf16, logarithms of probabilities
 //   targets                        [N, S] padded or [sum of target_lengths], i32/i64, no blanks; [S]
 //   input_lengths, target_lengths  [N] or [], i32/i64
-//   -> new 0-d: each item over max(its target length, 1), then the mean;  TENSOR_NONE: [N] or []
+//   -> new 0-d: each item / max(its target length, 1), then the mean;  TENSOR_NONE: [N] or []
 //   grad    for log_probs that come from log_softmax, as PyTorch's
 //   errors  INDEX (a class or length outside), SHAPE, DTYPE
 TENSOR_API tensor_t *tensor_ctc_loss_with(tensor_ctc_loss_args_t a);
@@ -995,11 +999,11 @@ TENSOR_API tensor_ctc_loss_args_t tensor_ctc_loss_defaults(void);
 // ------------------------------------------------------------------------------
 // >>modules                                        MARK: modules
 //
-// A module is a forward function plus named parameters, buffers and children. The struct is public so that a
-// user's own struct has it as its first member; what it registers hangs in a private block, so that shutdown
-// never reads a user's struct that has no destroy function. Functions given NULL act as on a module that
-// failed: constructors return NULL when they fail. Rejected: a vtable per kind (one function pointer is what
-// users write).
+// A module is a forward function with named parameters, buffers and children. The struct is public so that a
+// user's own struct can have it as its first member. What is registered is kept in a private block, so that
+// shutdown never reads a user's struct that has no destroy function. Functions that are given NULL act as on
+// a module that failed; constructors return NULL when they fail. Rejected: a vtable per kind (users write one
+// function pointer).
 //
 //     typedef struct { nn_module_t base; tensor_t *w; nn_module_t *fc; } my_t;
 //     static tensor_t *my_forward(nn_module_t *m, tensor_t *x) {
@@ -1012,10 +1016,10 @@ TENSOR_API tensor_ctc_loss_args_t tensor_ctc_loss_defaults(void);
 //     my.w = nn_parameter(&my.base, "w", tensor_ones(8));
 //     my.fc = nn_child(&my.base, "fc", nn_linear(8, 2));
 //
-// OWNERSHIP  Modules belong to the context: nn_free early, or tensor_shutdown for all, in any order. A child
-//            goes with its last parent. What a module registers it owns, whatever scope is open. A forward
-//            opens a scope and hands out only its result: state a module carries from call to call goes
-//            through tensor_set.
+// OWNERSHIP  Modules belong to the context: nn_free frees one early, tensor_shutdown frees all, in any order.
+//            A child is freed with its last parent. A module owns what it registers, whatever scope is open.
+//            A forward opens a scope and only its result leaves it. State that a module carries from call to
+//            call is stored by tensor_set.
 // ------------------------------------------------------------------------------
 
 typedef struct nn_module_t nn_module_t;
@@ -1025,29 +1029,30 @@ typedef tensor_t *(*nn_forward_fn_t)(nn_module_t *m, tensor_t *x);
 struct nn_module_t {
     const char *name;                       // kind, "Linear"; static string
     nn_forward_fn_t forward;
-    nn_module_t *(*clone)(nn_module_t *m);  // for nn_clone: NULL, or makes a module of the same structure
-    int training;                           // 1 after nn_train and at first, 0 after nn_eval
-    int code;                               // tensor_code_t of what failed first while it was built, 0 = fine
+    nn_module_t *(*clone)(nn_module_t *m);  // for nn_clone; makes a module of the same structure; or NULL
+    int training;                           // 1 at first and after nn_train, 0 after nn_eval
+    int code;                               // tensor_code_t of the first failure while it was built, 0 = none
     const char *site;                       // where it was made
     nn_module_impl_t *impl;                 // private
     uint32_t state_;                        // private: tells a module from other memory
 };
 
-// One entry of a module's state. name is dotted: "layer3.0.weight".
+// One entry of a module's state. The name has dots: "layer3.0.weight".
 typedef struct nn_named_t { const char *name; tensor_t *tensor; int is_buffer; } nn_named_t;
 typedef struct nn_named_list_t { const nn_named_t *item; int64_t count; } nn_named_list_t;
 
-// Makes m a module without parameters. Cannot fail: when memory is short, m is marked failed and its forward
-// says so.
+// Makes m a module without parameters. Cannot fail: when memory is short, m is marked as failed and its
+// forward gives that error.
 //   m        the user's storage; first member of the user's struct
 //   name     static string
-//   destroy  NULL, or called once when the module is freed: frees what the user allocated (also m, if that
-//            was malloc'ed)
+//   destroy  NULL, or called once when the module is freed: frees what the user allocated (also m itself, if
+//            it came from malloc)
 //   -> nothing;  errors OUT_OF_MEMORY
 TENSOR_API void nn_module_init(nn_module_t *m, const char *name, nn_forward_fn_t forward,
                                void (*destroy)(nn_module_t *m));
 
-// Registers a trainable tensor and switches requires_grad on. A name already there is replaced.
+// Registers a trainable tensor and sets its requires_grad. A tensor already registered by that name is
+// replaced.
 //   name    not empty, without dots; copied
 //   t       leaf, any float dtype, any shape; the same tensor may be a parameter of several modules (tied
 //           weights)
@@ -1074,10 +1079,10 @@ typedef tensor_t *(*nn_forward_hook_t)(nn_module_t *m, tensor_t *x, tensor_t *y,
 typedef tensor_t *(*nn_full_backward_hook_t)(nn_module_t *m, tensor_t *grad_input, tensor_t *grad_output,
                                              void *user);
 
-// Hooks that nn_forward runs in the order of registration; a clone of m has none.
-//   fn      before the forward of m: returns what takes the place of x, NULL = x as it is
-//           after it: the same for the result y
-//           in backward, when the gradients of x and y are there (grad_input is NULL if x requires none):
+// Hooks that nn_forward runs in the order of their registration; a clone of m has none.
+//   fn      pre hook, before the forward of m: returns what replaces x, NULL = leave x
+//           hook, after the forward: the same for the result y
+//           backward hook, when the gradients of x and y are there (grad_input is NULL if x requires none):
 //           the same for grad_input
 //   -> handle for nn_remove_hook, 0 on failure;  errors OWNER (fn is NULL), POISONED, OUT_OF_MEMORY
 TENSOR_API int64_t nn_register_forward_pre_hook(nn_module_t *m, nn_forward_pre_hook_t fn, void *user);
@@ -1086,78 +1091,78 @@ TENSOR_API int64_t nn_register_full_backward_hook(nn_module_t *m, nn_full_backwa
 // Removes a hook.   -> 1, 0 if m has no such hook;  errors none
 TENSOR_API int nn_remove_hook(nn_module_t *m, int64_t handle);
 
-// Switches m and all modules inside to training (dropout acts) or evaluation.   -> m;  errors none
+// Switches m and all modules inside it to training (dropout acts) or to evaluation.   -> m;  errors none
 TENSOR_API nn_module_t *nn_train(nn_module_t *m);
 TENSOR_API nn_module_t *nn_eval(nn_module_t *m);
 
-// Switches requires_grad of all parameters (to freeze a part of a net).   -> m;  errors AUTOGRAD
+// Sets requires_grad of all parameters (0 freezes a part of a net).   -> m;  errors AUTOGRAD
 TENSOR_API nn_module_t *nn_requires_grad_(nn_module_t *m, int on);
 
-// Drops the gradients of all parameters (nn_zero_grad does it for those of an optimizer).
+// Drops the gradients of all parameters (nn_zero_grad does so for those of an optimizer).
 //   -> code;  errors POISONED
 TENSOR_API int nn_module_zero_grad(nn_module_t *m);
 
-// Frees m, and children that have no other parent.
-//   m       NULL does nothing. A freed module leaves about 200 bytes until tensor_shutdown, so that its
-//           use is
-//           noticed
+// Frees m, and those children that have no other parent.
+//   m       NULL does nothing. A freed module leaves about 200 bytes until tensor_shutdown, so that its use
+//           is noticed
 //   -> code;  errors OWNER if m is the child of another module or was freed already
 TENSOR_API int nn_free(nn_module_t *m);
 
-// All parameters with dotted names, own ones before those of children, a shared one once.
-//   -> borrowed list, valid until the next such call on m or its end
+// All parameters with dotted names; a module's own come before those of its children, a shared one once.
+//   -> borrowed list, valid until the next such call on m or until m is freed
 //   errors  OUT_OF_MEMORY, POISONED (then empty)
 TENSOR_API nn_named_list_t nn_named_parameters(nn_module_t *m);
 
-// The same with buffers: what a file holds.   -> borrowed list, as above;  errors as above
+// The same with buffers: what a file contains.   -> borrowed list, as above;  errors as above
 TENSOR_API nn_named_list_t nn_state(nn_module_t *m);
 
 // The same parameters as an array.
-//   out     receives at most max; NULL = count only
-//   -> how many there are (out is not filled beyond max);  errors OUT_OF_MEMORY, POISONED (then 0)
+//   out     receives at most max of them; NULL = count only
+//   -> how many there are, even if out has room for fewer;  errors OUT_OF_MEMORY, POISONED (then 0)
 TENSOR_API int nn_parameters(nn_module_t *m, tensor_t **out, int max);
 
-// Elements of all parameters.   -> count;  errors OUT_OF_MEMORY, POISONED (then 0)
+// Number of elements of all parameters.   -> count;  errors OUT_OF_MEMORY, POISONED (then 0)
 TENSOR_API int64_t nn_num_parameters(nn_module_t *m);
 
-// The parameter or buffer of a dotted name.   -> borrowed; poison if there is none;  errors INDEX
+// The parameter or buffer with a dotted name.   -> borrowed; poison if there is none;  errors INDEX
 TENSOR_API tensor_t *nn_get(nn_module_t *m, const char *name);
 
-// The module of a dotted name, "layer3.0".   -> borrowed; NULL if there is none;  errors INDEX
+// The module with a dotted name, "layer3.0".   -> borrowed; NULL if there is none;  errors INDEX
 TENSOR_API nn_module_t *nn_get_child(nn_module_t *m, const char *name);
 
 // The module's structure in PyTorch's form.
-//   text    buffer of size bytes (may be NULL if size is 0); always terminated
-//   -> length the whole text has;  errors none
+//   text    buffer of size bytes (may be NULL if size is 0); always terminated by 0 if size > 0
+//   -> length of the whole text;  errors none
 TENSOR_API size_t nn_to_string(nn_module_t *m, char *text, size_t size);
 
 #ifndef TENSOR_NO_STDIO
-// Prints that text and a line end to stdout.   -> code;  errors IO
+// Prints this text and a newline to stdout.   -> code;  errors IO
 TENSOR_API int nn_print(nn_module_t *m);
 #endif
 
 // A module of the same structure and values that shares nothing with m.
-//   m       its own kinds, or the user's with .clone set
+//   m       a module of this library, or the user's with .clone set
 //   -> module, NULL on failure;  errors UNSUPPORTED (no .clone), OUT_OF_MEMORY
 TENSOR_API nn_module_t *nn_clone(nn_module_t *m);
 
-// Copies all parameters and buffers by name (e.g. into the copy that serves while the other trains).
+// Copies all parameters and buffers by name (e.g. into the clone that serves while the other one trains).
 //   -> code;  errors FORMAT (names or shapes differ; then dst is unchanged), POISONED
 TENSOR_API int nn_copy_state(nn_module_t *dst, nn_module_t *src);
 
-// Brings all parameters, their gradients and buffers to another dtype or device; the tensors stay the same
-// ones, so that optimizers go on with them. Integers and bool keep their dtype. All change or none.
+// Converts all parameters, their gradients and buffers to another dtype or moves them to another device. The
+// tensors stay the same objects, so optimizers continue with them. Integers and bool keep their dtype. Either
+// all change or none does.
 //   to      a float dtype (TENSOR_F64) or a device (TENSOR_CPU, TENSOR_CUDA)
-//   -> code;  errors DTYPE (no float dtype), DEVICE (no such device), AUTOGRAD (one is a view or has a
+//   -> code;  errors DTYPE (not a float dtype), DEVICE (no such device), AUTOGRAD (one is a view or has a
 //      history), OUT_OF_MEMORY, POISONED
 TENSOR_API int nn_to(nn_module_t *m, int to);
 
-// What the macros call: they note the place of a call in the module it made, or in its error.
+// What the macros call: they note the place of a call in the module that it made, or in its error.
 TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m);
 TENSOR_API nn_named_list_t nn__at_list(const char *site, nn_named_list_t l);
 
-// In C the name of a function without its parentheses, given for a module, is a warning only; for a
-// transparent union of the same form it is an error, as a number is.
+// In C, a function's name without parentheses where a module is expected gives only a warning. For a
+// transparent union with the same layout it is an error, and so is a number.
 #if defined(__GNUC__) && !defined(__cplusplus)
 typedef union nn__module_t { nn_module_t *m; } __attribute__((__transparent_union__)) nn__module_t;
 #endif
@@ -1202,10 +1207,11 @@ TENSOR__IN_LINE tensor_t *nn__forward_of(nn__module_t m, tensor__tensor_t x) {
 // >>layers                                         MARK: layers
 //
 // Options, defaults, parameter names, shapes and initial distributions are PyTorch's. In nn_conv2d(3, 64, 3,
-// .stride = 2) an option left out or 0 has PyTorch's default and TENSOR_ZERO is a real zero; nn_x_with(args)
-// takes every value literally (a negative _w: as the first's), nn_x_defaults() fills args in. Numbers before
-// the options are in PyTorch's order. Without options, one too few does not compile; with options it is an
-// error at run time. One too many warns, and is an error at run time (in C++ at once).
+// .stride = 2) an option that is left out or 0 has PyTorch's default, and TENSOR_ZERO is a real zero.
+// nn_x_with(args) takes every value literally (a negative _w is equal to the first), and nn_x_defaults()
+// fills args. The numbers before the options are in PyTorch's order. If one is missing, a call without
+// options does not compile, and a call with options fails at run time. One too many gives a warning in C and
+// fails at run time; in C++ it does not compile.
 // All: -> module, NULL on failure;  errors SHAPE, OUT_OF_MEMORY
 // ------------------------------------------------------------------------------
 
@@ -1223,8 +1229,8 @@ TENSOR_API nn_linear_args_t nn_linear_defaults(void);
 
 // Convolutions in 1, 2 and 3 dims.  weight [out, in / groups, kernel...], bias [out], uniform in
 // +-sqrt(groups / (in * kernel area)). nn_conv2d(3, 64, 3, 2, 1) has PyTorch's positions.
-//   kernel, stride, padding, dilation   of the first dim an image has; the _w twins are for the last, the _h
-//            ones for the height of three, 0 = as the first
+//   kernel, stride, padding, dilation   for the first dim of the image; the _w members are for the last dim,
+//            the _h members for the height of three, 0 = equal to the first
 //   same     pads so that y has x's size (stride 1)
 //   padding_mode   what is padded with: TENSOR_PAD_ZEROS (default), _REFLECT, _REPLICATE, _CIRCULAR
 //   x        [N, in, L], [N, in, H, W] or [N, in, D, H, W], or without N
@@ -1246,7 +1252,7 @@ TENSOR_API nn_conv_args_t nn_conv_defaults(void);
 
 // Transposed convolutions.  weight [in, out / groups, kernel...], bias [out], uniform in
 // +-sqrt(groups / (out * kernel area))
-//   output_padding   elements added at the far end, below stride or dilation
+//   output_padding   elements added at the far end, less than stride or dilation
 //   -> module;  errors as above
 typedef struct nn_conv_transpose_args_t {
     const char *site_ TENSOR_INIT;
@@ -1283,12 +1289,12 @@ TENSOR_API nn_module_t *nn_avg_pool1d_with(nn_pool_args_t a);
 TENSOR_API nn_module_t *nn_avg_pool2d_with(nn_pool_args_t a);
 TENSOR_API nn_module_t *nn_avg_pool3d_with(nn_pool_args_t a);
 TENSOR_API nn_pool_args_t nn_pool_defaults(void);
-// The way back of a max pool of that window: nn_max_unpool_forward(m, p.values, p.indices, NULL).
+// The inverse of a max pool with the same window: nn_max_unpool_forward(m, p.values, p.indices, NULL).
 //   -> module;  errors as above
 TENSOR_API nn_module_t *nn_max_unpool1d_with(nn_pool_args_t a);
 TENSOR_API nn_module_t *nn_max_unpool2d_with(nn_pool_args_t a);
 TENSOR_API nn_module_t *nn_max_unpool3d_with(nn_pool_args_t a);
-//   size     of the result's last dims (1, 2 or 3 numbers), NULL = the smallest the pool's input can have had
+//   size     of the result's last dims (1, 2 or 3 numbers), NULL = the smallest that the pool's input can be
 //   -> new, as tensor_max_unpool1d, 2d, 3d;  errors SHAPE, INDEX, DTYPE, UNSUPPORTED (another kind of module)
 TENSOR_API tensor_t *nn_max_unpool_forward(nn_module_t *m, tensor_t *x, tensor_t *indices,
                                            const int64_t *size);
@@ -1298,7 +1304,7 @@ TENSOR_API nn_module_t *nn_lp_pool1d(double norm, int64_t kernel, int64_t stride
 TENSOR_API nn_module_t *nn_lp_pool2d(double norm, int64_t kernel, int64_t stride, int ceil);
 TENSOR_API nn_module_t *nn_lp_pool3d(double norm, int64_t kernel, int64_t stride, int ceil);
 
-// Pools with the size of the result given, -1 = that of x.   -> module;  errors as above
+// Pools that are given the size of their result, -1 = that of x.   -> module;  errors as above
 TENSOR_API nn_module_t *nn_adaptive_avg_pool1d(int64_t l);
 TENSOR_API nn_module_t *nn_adaptive_avg_pool2d(int64_t h, int64_t w);
 TENSOR_API nn_module_t *nn_adaptive_avg_pool3d(int64_t d, int64_t h, int64_t w);
@@ -1324,7 +1330,7 @@ TENSOR_API nn_upsample_args_t nn_upsample_defaults(void);
 TENSOR_API nn_module_t *nn_pixel_shuffle(int64_t factor);
 TENSOR_API nn_module_t *nn_pixel_unshuffle(int64_t factor);
 
-// tensor_pad_n of n numbers (at most 6); the others pad both ends of the last one, two or three dims by `by`.
+// tensor_pad_n with n numbers (at most 6); the others pad both ends of the last 1, 2 or 3 dims by `by`.
 //   -> module;  errors as above
 TENSOR_API nn_module_t *nn_pad_n(const int64_t *pads, int n, tensor_pad_t mode, double value);
 TENSOR_API nn_module_t *nn_zero_pad2d(int64_t by);
@@ -1361,11 +1367,11 @@ typedef struct nn_layer_norm_args_t {
 TENSOR_API nn_module_t *nn_layer_norm_with(nn_layer_norm_args_t a);
 TENSOR_API nn_layer_norm_args_t nn_layer_norm_defaults(void);
 
-// softmax(q kT / sqrt(head size)) v over heads of projected inputs.  in_proj_weight [3 embed, embed] (with
-// kdim or vdim: q_proj_weight, k_proj_weight, v_proj_weight), in_proj_bias [3 embed], out_proj (a Linear),
-// bias_k and bias_v [1, 1, embed]
-//   heads   divides embed
-//   x       nn_forward(m, x): attention of x [T, N, embed] to itself
+// Attention, softmax(q kT / sqrt(head size)) v, over heads of projected inputs.  in_proj_weight
+// [3 embed, embed] (with kdim or vdim: q_proj_weight, k_proj_weight, v_proj_weight), in_proj_bias [3 embed],
+// out_proj (a Linear), bias_k and bias_v [1, 1, embed]
+//   heads   must divide embed
+//   x       nn_forward(m, x): self-attention of x [T, N, embed]
 //   -> module;  errors as above
 typedef struct nn_multihead_attention_args_t {
     const char *site_ TENSOR_INIT;
@@ -1379,7 +1385,7 @@ TENSOR_API nn_module_t *nn_multihead_attention_with(nn_multihead_attention_args_
 TENSOR_API nn_multihead_attention_args_t nn_multihead_attention_defaults(void);
 
 // Its forward: nn_multihead_attention_forward(m, q, k, v, .key_padding_mask = pad).
-//   query, key, value   [T, N, embed], [S, N, kdim], [S, N, vdim]; batch_first: N first; without N as well
+//   query, key, value   [T, N, embed], [S, N, kdim], [S, N, vdim]; batch_first: N comes first; also without N
 //   attn_mask           [T, S] or [N * heads, T, S]; bool (true = must NOT look) or a float to add
 //   key_padding_mask    [N, S]; the same
 //   weights             NULL, or receives the softmax [N, T, S], the mean over heads; every_head:
@@ -1395,15 +1401,15 @@ typedef struct nn_attention_args_t {
 } nn_attention_args_t;
 TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a);
 
-// Layers of the Transformer (Vaswani et al., NIPS 2017): attention to itself, in a decoder attention to
-// memory, then linear, activation, linear; each added to its input and normalised.  self_attn,
+// Layers of the Transformer (Vaswani et al., NIPS 2017): self-attention, in a decoder attention to memory,
+// then linear, activation, linear. Each part is added to its input and normalised.  self_attn,
 // multihead_attn, linear1, linear2, norm1..3, dropout, dropout1..3
 //   -> module;  errors as above
 typedef struct nn_transformer_layer_args_t {
     const char *site_ TENSOR_INIT;
     int64_t embed TENSOR_INIT, heads TENSOR_INIT;
     const void *options_are_named_ TENSOR_INIT;
-    int64_t feedforward TENSOR_INIT;        // width in between, 2048
+    int64_t feedforward TENSOR_INIT;        // width between the two linears, 2048
     double dropout TENSOR_INIT, eps TENSOR_INIT;   // 0.1, 1e-5
     int gelu TENSOR_INIT;                   // instead of relu
     int batch_first TENSOR_INIT, norm_first TENSOR_INIT, no_bias TENSOR_INIT;
@@ -1412,17 +1418,17 @@ TENSOR_API nn_module_t *nn_transformer_encoder_layer_with(nn_transformer_layer_a
 TENSOR_API nn_module_t *nn_transformer_decoder_layer_with(nn_transformer_layer_args_t a);
 TENSOR_API nn_transformer_layer_args_t nn_transformer_layer_defaults(void);
 
-// count such layers one after the other (layer and copies of it, named layers.0, ..), then norm.
+// count of these layers in sequence (layer and copies of it, named layers.0, ..), then norm.
 //   layer   becomes part of the result
 //   norm    a module, or NULL
 //   -> module;  errors SHAPE (count not in 1..4096), OUT_OF_MEMORY, POISONED
 TENSOR_API nn_module_t *nn_transformer_encoder(nn_module_t *layer, int64_t count, nn_module_t *norm);
 TENSOR_API nn_module_t *nn_transformer_decoder(nn_module_t *layer, int64_t count, nn_module_t *norm);
 
-// Forward of these four: nn_transformer_forward(m, x, memory, .is_causal = 1). nn_forward(encoder, x) has no
-// masks.
+// The forward of these four: nn_transformer_forward(m, x, memory, .is_causal = 1). nn_forward(encoder, x)
+// uses no masks.
 //   x        [T, N, embed]; batch_first: [N, T, embed]
-//   memory   what a decoder looks at besides [S, N, embed]; NULL for an encoder
+//   memory   what a decoder also looks at, [S, N, embed]; NULL for an encoder
 //   masks    as those of nn_multihead_attention_forward
 //   -> new, shape of x;  grad through the operations inside;  errors SHAPE, DTYPE
 typedef struct nn_transformer_args_t {
@@ -1432,12 +1438,13 @@ typedef struct nn_transformer_args_t {
     const void *options_are_named_ TENSOR_INIT;
     tensor_t *mask TENSOR_INIT, *key_padding_mask TENSOR_INIT;
     tensor_t *memory_mask TENSOR_INIT, *memory_key_padding_mask TENSOR_INIT;
-    int is_causal TENSOR_INIT;              // x attends to x before it only
+    int is_causal TENSOR_INIT;              // x attends only to x before it
 } nn_transformer_args_t;
 TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a);
 
-// Rows of a table, reduced over bags: the mean, nn_forward(m, x) with x [bags, n].  weight [count, size],
-// standard normal; offsets and weights of samples: tensor_embedding_bag with nn_get(m, "weight")
+// Rows of a table, reduced over bags: nn_forward(m, x) with x [bags, n] gives the mean.  weight [count,
+// size], standard normal. For offsets and weights of samples use tensor_embedding_bag with nn_get(m,
+// "weight")
 //   -> module, y [bags, size];  errors as above
 typedef struct nn_embedding_bag_args_t {
     const char *site_ TENSOR_INIT;
@@ -1456,8 +1463,8 @@ TENSOR_API nn_embedding_bag_args_t nn_embedding_bag_defaults(void);
 TENSOR_API nn_module_t *nn_bilinear(int64_t in1, int64_t in2, int64_t out, int no_bias);
 TENSOR_API tensor_t *nn_bilinear_forward(nn_module_t *m, tensor_t *x1, tensor_t *x2); // -> new;  errors SHAPE
 
-// Recurrent nets of one or more layers.  weight_ih_l0 [G, in], weight_hh_l0 [G, hidden], bias_ih_l0 [G],
-// bias_hh_l0 [G] (G as tensor_lstm says), weight_hr_l0 [proj_size, hidden], .._l1, ..; _reverse: the other
+// Recurrent nets with one or more layers.  weight_ih_l0 [G, in], weight_hh_l0 [G, hidden], bias_ih_l0 [G],
+// bias_hh_l0 [G] (G as in tensor_lstm), weight_hr_l0 [proj_size, hidden], .._l1, ..; _reverse for the other
 // direction; all uniform in +-1/sqrt(hidden)
 //   dropout  between layers, in training
 //   x        nn_forward(m, x): [T, N, in] (batch_first: [N, T, in]) or [T, in], from a state of zeros
@@ -1481,9 +1488,10 @@ TENSOR_API nn_module_t *nn_gru_cell_with(nn_rnn_args_t a);
 TENSOR_API nn_module_t *nn_rnn_cell_with(nn_rnn_args_t a);
 TENSOR_API nn_rnn_args_t nn_rnn_defaults(void);
 
-// Their forward with state: y = nn_lstm_forward(m, x, &h, &c). The cells' too.
-//   h, c    NULL, or *h the state to begin with (NULL = zeros); it becomes the last one, as by tensor_set: a
-//           NULL slot keeps it (tensor_free), another goes on with its owner. Unchanged on failure
+// Their forward with state, for nets and cells: y = nn_lstm_forward(m, x, &h, &c).
+//   h, c    NULL, or *h is the state to begin with (NULL = zeros) and becomes the last state, as by
+//           tensor_set: if *h was NULL the caller owns it (tensor_free), else its owner stays. Unchanged on
+//           failure
 //   -> new y;  grad through time (tensor_set(&h, tensor_detach(h)) cuts it)
 //   errors  SHAPE, DTYPE, UNSUPPORTED (another kind of module)
 TENSOR_API tensor_t *nn_lstm_forward(nn_module_t *m, tensor_t *x, tensor_t **h, tensor_t **c);
@@ -1506,7 +1514,7 @@ TENSOR_API nn_module_t *nn_batch_norm2d_with(nn_batch_norm_args_t a);
 TENSOR_API nn_module_t *nn_batch_norm3d_with(nn_batch_norm_args_t a);
 TENSOR_API nn_batch_norm_args_t nn_batch_norm_defaults(void);
 
-// Instance norm over the same shapes, also without N; parameters and buffers only if asked for.
+// Instance norm over the same shapes, also without N; it has parameters and buffers only if the options ask.
 //   -> module, y as x;  errors as above
 typedef struct nn_instance_norm_args_t {
     const char *site_ TENSOR_INIT;
@@ -1555,8 +1563,8 @@ TENSOR_API nn_module_t *nn_local_response_norm_with(nn_local_response_norm_args_
 TENSOR_API nn_local_response_norm_args_t nn_local_response_norm_defaults(void);
 
 // Rows of a table.  weight [count, size], standard normal
-//   padding_idx  row that starts as zeros and gets no gradient; row 0 is TENSOR_ZERO; in
-//                nn_embedding_with -1 = none
+//   padding_idx  row that starts as zeros and gets no gradient; TENSOR_ZERO = row 0; in nn_embedding_with
+//                -1 = none
 //   x       [...] i32/i64, values 0..count-1
 //   -> module, y [..., size];  errors as above
 typedef struct nn_embedding_args_t {
@@ -1570,24 +1578,23 @@ typedef struct nn_embedding_args_t {
 TENSOR_API nn_module_t *nn_embedding_with(nn_embedding_args_t a);
 TENSOR_API nn_embedding_args_t nn_embedding_defaults(void);
 
-// In training: zeros with probability p, the rest times 1 / (1 - p).
+// In training: zeros with probability p, the other elements times 1 / (1 - p). In evaluation: x.
 //   -> module;  errors SHAPE (p outside 0..1)
 TENSOR_API nn_module_t *nn_dropout(double p);
 TENSOR_API nn_module_t *nn_dropout1d(double p);
 TENSOR_API nn_module_t *nn_dropout2d(double p);
 TENSOR_API nn_module_t *nn_dropout3d(double p);
 TENSOR_API nn_module_t *nn_alpha_dropout(double p);
-// All dims but the first become one.   -> module;  errors as above
+// All dims except the first become one.   -> module;  errors as above
 TENSOR_API nn_module_t *nn_flatten(void);
 // y = x.   -> module;  errors as above
 TENSOR_API nn_module_t *nn_identity(void);
 
-// Modules one after the other, named "0", "1", ... Without recording, what lies between two of them is freed
-// at once.
-//   list    n modules; NULL or failed ones mark the result failed
+// Modules in sequence, named "0", "1", ... Without recording, a result between two of them is freed at once.
+//   list    n modules; a NULL or failed one marks the result as failed
 //   -> module;  errors OUT_OF_MEMORY, POISONED
 TENSOR_API nn_module_t *nn_sequential_n(nn_module_t *const *list, int n);
-// Adds one at the end of a nn_sequential.
+// Adds a module at the end of an nn_sequential.
 //   -> sequential;  errors as nn_child, UNSUPPORTED (another kind of module)
 TENSOR_API nn_module_t *nn_append(nn_module_t *sequential, nn_module_t *m);
 
@@ -1681,8 +1688,8 @@ TENSOR_API nn_module_t *nn_prelu(int64_t num_parameters, double init);
     ((nn_module_t *const[]){__VA_ARGS__}),                                                                   \
         (int)(sizeof((nn_module_t *const[]){__VA_ARGS__}) / sizeof(nn_module_t *) +                          \
               NN__CHECKED(__VA_ARGS__))
-// 0; the first 16 of a list must be modules (a later one is told at run time). Nothing is called. + 0 makes
-// an empty list an argument.
+// NN__CHECKED is 0. It makes the compiler check that the first 16 of a list are modules; later ones are
+// checked at run time. Nothing is called. + 0 makes an empty list an argument.
 #ifdef __GNUC__
 int nn__are_modules(nn__module_t, nn__module_t, nn__module_t, nn__module_t, nn__module_t, nn__module_t,
                     nn__module_t, nn__module_t, nn__module_t, nn__module_t, nn__module_t, nn__module_t,
@@ -1779,8 +1786,8 @@ TENSOR__IN_LINE nn_module_t *nn__append_to(nn__module_t sequential, nn__module_t
 // ------------------------------------------------------------------------------
 // >>init                                           MARK: initialisation
 //
-// torch.nn.init: each fills t without recording and returns it. Fans of [out, in, ...]: in (out) times the
-// rest.
+// torch.nn.init: each function fills t without recording and returns it. Fans of [out, in, ...]: fan_in is in
+// times the product of the remaining dims, fan_out is out times that product.
 // All: -> t;  errors POISONED, DTYPE (not a float), SHAPE (fans need 2 dims)
 // ------------------------------------------------------------------------------
 
@@ -1788,18 +1795,18 @@ typedef enum nn_nonlinearity_t {
     NN_LEAKY_RELU, NN_RELU, NN_TANH, NN_SIGMOID, NN_LINEAR, NN_SELU
 } nn_nonlinearity_t;
 
-// Recommended gain: sqrt(2 / (1 + a^2)), sqrt 2, 5/3, 1, 1, 3/4.
+// Recommended gain, in the order of the enum: sqrt(2 / (1 + a^2)), sqrt 2, 5/3, 1, 1, 3/4.
 //   a       negative slope of NN_LEAKY_RELU, else unused
 //   -> factor;  errors none
 TENSOR_API double nn_gain(nn_nonlinearity_t nonlinearity, double a);
 
-// Uniform in [low, high), normal, one value.   -> t;  errors as above
+// Uniform in [low, high); normal; one value.   -> t;  errors as above
 TENSOR_API tensor_t *nn_init_uniform_(tensor_t *t, double low, double high);
 TENSOR_API tensor_t *nn_init_normal_(tensor_t *t, double mean, double std);
 TENSOR_API tensor_t *nn_init_constant_(tensor_t *t, double value);
 TENSOR_API tensor_t *nn_init_zeros_(tensor_t *t);
 TENSOR_API tensor_t *nn_init_ones_(tensor_t *t);
-// Normal, redrawn outside [low, high] (PyTorch: mean 0, std 1, -2, 2).
+// Normal; values outside [low, high] are drawn again (PyTorch: mean 0, std 1, -2, 2).
 //   -> t;  errors as above, SHAPE (low > high)
 TENSOR_API tensor_t *nn_init_trunc_normal_(tensor_t *t, double mean, double std, double low, double high);
 // Uniform in +-gain sqrt(6 / (fan_in + fan_out)); normal with deviation gain sqrt(2 / (fan_in + fan_out)).
@@ -1821,8 +1828,8 @@ typedef struct nn_kaiming_args_t {
 //   -> t;  errors as above
 TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a);
 TENSOR_API tensor_t *nn_init_kaiming_normal__with(nn_kaiming_args_t a);
-// gain times a random matrix [size of dim 0, all other dims] with orthonormal rows, or columns where those
-// are fewer (Saxe et al. 2014: Q of a normal matrix, signs of R's diagonal).
+// gain times a random matrix [size of dim 0, all other dims] whose rows are orthonormal, or whose columns are
+// if there are fewer of them (Saxe et al. 2014: Q of a normal matrix, signs of R's diagonal).
 //   gain    PyTorch's default is 1
 //   -> t;  errors as above
 TENSOR_API tensor_t *nn_init_orthogonal_(tensor_t *t, double gain);
@@ -1830,7 +1837,7 @@ TENSOR_API tensor_t *nn_init_orthogonal_(tensor_t *t, double gain);
 //   -> t;  errors as above, SHAPE (not 2-d)
 TENSOR_API tensor_t *nn_init_eye_(tensor_t *t);
 // The same for convolutions [out, in, K...]: a one in the middle of kernel i of output i of each group.
-//   groups  that out is a multiple of
+//   groups  must divide out
 //   -> t;  errors as above, SHAPE (not 3-d to 5-d, groups)
 TENSOR_API tensor_t *nn_init_dirac_(tensor_t *t, int64_t groups);
 // Normal with deviation std; in each column ceil(sparsity * rows) random elements are 0.
@@ -1856,20 +1863,21 @@ TENSOR_API tensor_t *nn_init_sparse_(tensor_t *t, double sparsity, double std);
 // ------------------------------------------------------------------------------
 // >>optim                                          MARK: optimizers
 //
-// One fused loop per step over all parameters, state and gradients, in the order and rounding of PyTorch's
-// rules (but NAdam's product of momenta is in double), with the same bits for any number of threads. An
-// optimizer holds its parameters by itself, so modules and optimizers may be freed in any order. Muon and
-// L-BFGS are made of the ops of tensor.h instead, with the same bits for any number of threads too. f16/bf16
-// parameters have f32 state. Parameters without gradient are left alone. nn_adam(module, .lr = 3e-4) takes
-// all of a module, nn_adam(.list = tensors, .count = n) those given (in C++ behind nullptr). Option rules as
-// in >>layers.
+// One fused loop per step over all parameters, state and gradients, in the order and with the rounding of
+// PyTorch's rules (except that NAdam's product of momenta is in double), with the same bits for any number of
+// threads. An optimizer holds its own references to its parameters, so modules and optimizers may be freed in
+// any order. Muon and L-BFGS are made of the ops of tensor.h instead, also with the same bits for any number
+// of threads. f16/bf16 parameters have f32 state. Parameters without a gradient are not changed.
+// nn_adam(module, .lr = 3e-4) takes all parameters of a module, nn_adam(.list = tensors, .count = n) those
+// that are given (in C++ after nullptr). Options work as in >>layers.
 // All: -> optimizer, NULL on failure;  errors SHAPE (option out of range, no parameters), OUT_OF_MEMORY,
 // POISONED
 // ------------------------------------------------------------------------------
 
 typedef struct nn_optimizer_t nn_optimizer_t;
 
-// What all take: a module, or a list of tensors instead and how many they are; the learning rate.
+// What all optimizers take: a module, or instead a list of tensors and how many they are; and the learning
+// rate.
 #define NN__OPTIMIZER_ARGS                                                                                   \
     const char *site_ TENSOR_INIT;                                                                           \
     nn_module_t *module TENSOR_INIT;                                                                         \
@@ -1889,9 +1897,9 @@ TENSOR_API nn_optimizer_t *nn_sgd_with(nn_sgd_args_t a);
 TENSOR_API nn_sgd_args_t nn_sgd_defaults(void);
 #define nn_sgd(...) NN__WITH_OWN(nn_sgd, __VA_ARGS__)
 
-// m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2, x -= lr m^ / (sqrt(v^) + eps), m^ and v^
-// without bias. Adam adds weight_decay x to g; AdamW shrinks x by 1 - lr weight_decay. amsgrad divides by the
-// largest v so far.
+// m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2, x -= lr m^ / (sqrt(v^) + eps), where m^ and v^
+// are m and v without their bias. Adam adds weight_decay x to g; AdamW shrinks x by 1 - lr weight_decay.
+// amsgrad divides by the largest v so far.
 typedef struct nn_adam_args_t {
     NN__OPTIMIZER_ARGS                      // lr 1e-3
     double beta1 TENSOR_INIT, beta2 TENSOR_INIT, eps TENSOR_INIT;           // 0.9 0.999 1e-8
@@ -1906,9 +1914,10 @@ TENSOR_API nn_adamw_args_t nn_adamw_defaults(void);
 #define nn_adam(...) NN__WITH_OWN(nn_adam, __VA_ARGS__)
 #define nn_adamw(...) NN__WITH_OWN(nn_adamw, __VA_ARGS__)
 
-// Adam for tables whose embeddings are .sparse: only the rows used since the last step change, their m and v
-// too. nn_sgd and nn_adagrad take such gradients as well, the others refuse them; here all must be such, on
-// the CPU. tensor_grad() of a table gives its gradient the whole table's shape for good.
+// Adam for tables whose embeddings have .sparse: only the rows used since the last step change, and their m
+// and v. nn_sgd and nn_adagrad also take such gradients, the other optimizers refuse them. Here all
+// parameters must have such gradients, on the CPU. After tensor_grad() of a table its gradient keeps the
+// whole table's shape.
 typedef struct nn_sparse_adam_args_t {
     NN__OPTIMIZER_ARGS                      // lr 1e-3
     double beta1 TENSOR_INIT, beta2 TENSOR_INIT, eps TENSOR_INIT;           // as nn_adam; lr, eps > 0
@@ -1918,7 +1927,7 @@ TENSOR_API nn_optimizer_t *nn_sparse_adam_with(nn_sparse_adam_args_t a);
 TENSOR_API nn_sparse_adam_args_t nn_sparse_adam_defaults(void);
 #define nn_sparse_adam(...) NN__WITH_OWN(nn_sparse_adam, __VA_ARGS__)
 
-// v = alpha v + (1 - alpha) g^2, x -= lr g / (sqrt(v) + eps); centered subtracts the squared mean of g from
+// v = alpha v + (1 - alpha) g^2, x -= lr g / (sqrt(v) + eps); centered subtracts the square of g's mean from
 // v.
 typedef struct nn_rmsprop_args_t {
     NN__OPTIMIZER_ARGS                      // lr 1e-2
@@ -1931,7 +1940,7 @@ TENSOR_API nn_rmsprop_args_t nn_rmsprop_defaults(void);
 #define nn_rmsprop(...) NN__WITH_OWN(nn_rmsprop, __VA_ARGS__)
 
 // s += g^2, x -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps) in step t; s is initial_accumulator_value at
-// first.
+// the beginning.
 typedef struct nn_adagrad_args_t {
     NN__OPTIMIZER_ARGS                      // lr 1e-2
     double lr_decay TENSOR_INIT, weight_decay TENSOR_INIT, initial_accumulator_value TENSOR_INIT;
@@ -1952,7 +1961,7 @@ TENSOR_API nn_optimizer_t *nn_adadelta_with(nn_adadelta_args_t a);
 TENSOR_API nn_adadelta_args_t nn_adadelta_defaults(void);
 #define nn_adadelta(...) NN__WITH_OWN(nn_adadelta, __VA_ARGS__)
 
-// m as Adam's, u = max(beta2 u, |g| + eps), x -= lr m^ / u.
+// m as in Adam, u = max(beta2 u, |g| + eps), x -= lr m^ / u.
 typedef struct nn_adamax_args_t {
     NN__OPTIMIZER_ARGS                      // lr 2e-3
     double beta1 TENSOR_INIT, beta2 TENSOR_INIT, eps TENSOR_INIT, weight_decay TENSOR_INIT; // as nn_adam
@@ -1962,7 +1971,7 @@ TENSOR_API nn_optimizer_t *nn_adamax_with(nn_adamax_args_t a);
 TENSOR_API nn_adamax_args_t nn_adamax_defaults(void);
 #define nn_adamax(...) NN__WITH_OWN(nn_adamax, __VA_ARGS__)
 
-// Adam with Nesterov's momentum, which rises by momentum_decay; decoupled_weight_decay: AdamW's.
+// Adam with Nesterov's momentum, which rises by momentum_decay; decoupled_weight_decay: decay as in AdamW.
 typedef struct nn_nadam_args_t {
     NN__OPTIMIZER_ARGS                      // lr 2e-3
     double beta1 TENSOR_INIT, beta2 TENSOR_INIT, eps TENSOR_INIT, weight_decay TENSOR_INIT; // as nn_adam
@@ -1973,7 +1982,7 @@ TENSOR_API nn_optimizer_t *nn_nadam_with(nn_nadam_args_t a);
 TENSOR_API nn_nadam_args_t nn_nadam_defaults(void);
 #define nn_nadam(...) NN__WITH_OWN(nn_nadam, __VA_ARGS__)
 
-// Adam that makes plain steps of m^ until v is of enough steps, and scales by how many from then on.
+// Adam that makes plain steps of m^ until v comes from enough steps, and then scales by the number of them.
 typedef struct nn_radam_args_t {
     NN__OPTIMIZER_ARGS                      // lr 1e-3
     double beta1 TENSOR_INIT, beta2 TENSOR_INIT, eps TENSOR_INIT, weight_decay TENSOR_INIT; // as nn_adam
@@ -1983,11 +1992,11 @@ TENSOR_API nn_optimizer_t *nn_radam_with(nn_radam_args_t a);
 TENSOR_API nn_radam_args_t nn_radam_defaults(void);
 #define nn_radam(...) NN__WITH_OWN(nn_radam, __VA_ARGS__)
 
-// For the matrices of hidden layers: b += (1 - momentum) (g - b), o = the orthogonal matrix next to g +
+// For the matrices of hidden layers: b += (1 - momentum) (g - b), o = the orthogonal matrix nearest to g +
 // momentum (b - g) (no_nesterov: to b) by ns_steps of Newton-Schulz in bf16, x -= lr (weight_decay x + r o).
-// r by the shape [m, n]: NN_ORIGINAL sqrt(max(1, m / n)), NN_MATCH_RMS_ADAMW 0.2 sqrt(max(m, n)),
-// NN_SPECTRAL_UNCLAMPED sqrt(m / n). Embeddings, heads and biases want nn_adamw beside it.
-//   errors  SHAPE too where a parameter is no matrix;  source: Jordan et al. 2024, Muon
+// r depends on the shape [m, n]: NN_ORIGINAL sqrt(max(1, m / n)), NN_MATCH_RMS_ADAMW 0.2 sqrt(max(m, n)),
+// NN_SPECTRAL_UNCLAMPED sqrt(m / n). Use nn_adamw beside it for embeddings, heads and biases.
+//   errors  also SHAPE if a parameter is not a matrix;  source: Jordan et al. 2024, Muon
 typedef enum nn_adjust_lr_t { NN_ORIGINAL, NN_MATCH_RMS_ADAMW, NN_SPECTRAL_UNCLAMPED } nn_adjust_lr_t;
 typedef struct nn_muon_args_t {
     NN__OPTIMIZER_ARGS                      // lr 1e-3
@@ -2002,10 +2011,11 @@ TENSOR_API nn_optimizer_t *nn_muon_with(nn_muon_args_t a);
 TENSOR_API nn_muon_args_t nn_muon_defaults(void);
 #define nn_muon(...) NN__WITH_OWN(nn_muon, __VA_ARGS__)
 
-// Each nn_step_closure makes up to max_iter steps of lr along minus the gradient times what the last
-// history_size changes of both say of the inverse Hessian. It ends when no element of the gradient is above
-// tolerance_grad, a step or the loss changes by less than tolerance_change, or max_eval calls were made.
-// NN_STRONG_WOLFE looks for a length that meets these conditions instead. All parameters in one group.
+// Each nn_step_closure makes up to max_iter steps of length lr along minus the gradient times an estimate of
+// the inverse Hessian, which comes from the last history_size changes of parameters and gradient. It ends
+// when no element of the gradient is above tolerance_grad, when a step or the loss changes by less than
+// tolerance_change, or after max_eval calls. NN_STRONG_WOLFE searches for a length that meets the strong
+// Wolfe conditions instead of lr. All parameters must be in one group.
 //   source: Nocedal and Wright 2006, Numerical Optimization, algorithms 7.4, 3.5, 3.6 (cubic interpolation)
 typedef enum nn_line_search_t { NN_FIXED_STEP, NN_STRONG_WOLFE } nn_line_search_t;
 typedef struct nn_lbfgs_args_t {
@@ -2020,10 +2030,10 @@ TENSOR_API nn_optimizer_t *nn_lbfgs_with(nn_lbfgs_args_t a);
 TENSOR_API nn_lbfgs_args_t nn_lbfgs_defaults(void);
 #define nn_lbfgs(...) NN__WITH_OWN(nn_lbfgs, __VA_ARGS__)
 
-// All of them: name, formula (see NN__STEPS), what they take (DENSE gradients, by ROWS_TOO, ROWS_ONLY;
-// MATRICES, whose step is nn__orthogonal's; a CLOSURE, see nn__lbfgs), default of lr; what its states are
-// called in files, and the option that has them made; the options, each with its place in files and its
-// default. A new one is this row, the text above and, if it has its own, a formula.
+// All optimizers: name, formula (see NN__STEPS), the gradients they take (DENSE, ROWS_TOO: also by rows,
+// ROWS_ONLY; MATRICES: the step is that of nn__orthogonal; CLOSURE: see nn__lbfgs), default of lr; the names
+// of their states in files, and the option that creates each; the options, each with its place in files and
+// its default. A new optimizer is a row here, its text above and, if it has its own, a formula.
 // clang-format off
 #define NN__ADAM_STATES NN__STATE(exp_avg, ALWAYS) NN__STATE(exp_avg_sq, ALWAYS)
 #define NN__ADAM_OPTIONS NN__NUMBER(BETA1, beta1, 0.9) NN__NUMBER(BETA2, beta2, 0.999) NN__NUMBER(EPS, eps, 1e-8)
@@ -2042,9 +2052,9 @@ TENSOR_API nn_lbfgs_args_t nn_lbfgs_defaults(void);
     X(lbfgs, sgd, CLOSURE, 1, NN__STATE(old_dirs, ALWAYS) NN__STATE(old_stps, ALWAYS) NN__STATE(d, ALWAYS), NN__NUMBER(MAX_ITER, max_iter, 20) NN__NUMBER(MAX_EVAL, max_eval, 0) NN__NUMBER(GRAD_TOL, tolerance_grad, 1e-7) NN__NUMBER(CHANGE_TOL, tolerance_change, 1e-9) NN__NUMBER(HISTORY, history_size, 100) NN__NUMBER(SEARCH, line_search_fn, NN_FIXED_STEP))
 // clang-format on
 
-// Gives some parameters a learning rate or weight decay of their own (0 = the optimizer's, TENSOR_ZERO =
-// none): nn_optimizer_group(opt, biases, n, .weight_decay = TENSOR_ZERO). They move there from the group they
-// are in, or are new.
+// Gives some parameters their own learning rate or weight decay (0 = the optimizer's, TENSOR_ZERO = none):
+// nn_optimizer_group(opt, biases, n, .weight_decay = TENSOR_ZERO). They move there from the group that they
+// are in, or they are new.
 typedef struct nn_group_args_t {
     const char *site_ TENSOR_INIT;
     const void *options_are_named_ TENSOR_INIT;
@@ -2055,29 +2065,29 @@ typedef struct nn_group_args_t {
 TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int n, nn_group_args_t a);
 
 // Updates all parameters that have a gradient. Does nothing while an error is pending.
-//   -> code of that error;  errors OWNER, DEVICE, OUT_OF_MEMORY, UNSUPPORTED (a gradient by rows, or none;
-//      nn_lbfgs)
+//   -> code of that error;  errors OWNER, DEVICE, OUT_OF_MEMORY, UNSUPPORTED (a gradient by rows, or one
+//      that is not; nn_lbfgs)
 TENSOR_API int nn_step(nn_optimizer_t *o);
-// The step of nn_lbfgs, which needs the loss at several places; of the others nn_step after one call.
+// The step of nn_lbfgs, which needs the loss at several points; for the others, nn_step after one call.
 //   closure  calls nn_zero_grad, computes the loss, calls tensor_backward and returns the loss, one element;
-//            it runs with gradients recorded
+//            gradients are recorded while it runs
 //   user     is passed to it
-//   -> the loss of its first call;  errors as nn_step and the closure's (then the step ends where it is)
+//   -> the loss of its first call;  errors as nn_step and those of the closure (the step ends at that point)
 TENSOR_API tensor_t *nn_step_closure(nn_optimizer_t *o, tensor_t *(*closure)(void *user), void *user);
 
-// Drops the gradients of its parameters, so that the next backward starts from nothing.
+// Drops the gradients of its parameters, so that the next backward starts from zero.
 //   -> code;  errors POISONED
 TENSOR_API int nn_zero_grad(nn_optimizer_t *o);
 
-// Sets the learning rate (groups with their own keep their ratio to it).
+// Sets the learning rate (groups with their own rate keep their ratio to it).
 //   -> code;  errors SHAPE (negative, NaN)
 TENSOR_API int nn_set_lr(nn_optimizer_t *o, double lr);
 // The learning rate.   -> value, NaN for NULL;  errors none
 TENSOR_API double nn_get_lr(nn_optimizer_t *o);
 
-// Scales all gradients by min(1, max_norm / (norm + 1e-6)), norm being the 2-norm of all of them together
-// (summed in double in a fixed order). On a device nothing waits: tensor_item of the norm does.
-//   -> 0-d f64, the norm before scaling (may be infinite or NaN: then gradients become NaN, as in PyTorch)
+// Scales all gradients by min(1, max_norm / (norm + 1e-6)), where norm is the 2-norm of all of them together
+// (summed in double in a fixed order). It does not wait for a device; tensor_item of the norm does.
+//   -> 0-d f64, the norm before scaling (if infinite or NaN, gradients become NaN, as in PyTorch)
 //   errors  POISONED, SHAPE (max_norm negative or NaN)
 TENSOR_API tensor_t *nn_clip_grad_norm(nn_optimizer_t *o, double max_norm);
 // The same for a list of parameters.   -> norm;  errors as above
@@ -2086,25 +2096,28 @@ TENSOR_API tensor_t *nn_clip_grad_norm_n(tensor_t *const *list, int n, double ma
 TENSOR_API int nn_clip_grad_value(nn_optimizer_t *o, double limit);
 TENSOR_API int nn_clip_grad_value_n(tensor_t *const *list, int n, double limit);
 
-// Scaling of the loss against gradients of f16 that underflow (torch.amp.GradScaler): f32 [6] on the default
-// device, kept (tensor_free it, or tensor_shutdown does): scale, growth factor 2, backoff factor 0.5, growth
-// interval, steps since the scale changed, whether a gradient was infinite or NaN since the last update.
+// Scales the loss so that gradients of f16 do not underflow (torch.amp.GradScaler). The scaler is an f32 [6]
+// on the default device, kept until tensor_free or tensor_shutdown: scale, growth factor 2, backoff factor
+// 0.5, growth interval, steps since the scale changed, whether a gradient was infinite or NaN since the last
+// update.
 //   init_scale       PyTorch's default is 65536
-//   growth_interval  steps without such a gradient after which the scale grows; PyTorch's is 2000
+//   growth_interval  the scale grows after that many steps without such a gradient; PyTorch's default is 2000
 //   -> scaler;  errors SHAPE (not positive), OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_grad_scaler(double init_scale, int64_t growth_interval);
 // loss times the scale.   -> as loss;  errors POISONED, SHAPE (not a scaler), DEVICE, OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_scaler_scale(tensor_t *scaler, tensor_t *loss);
-// Divides the gradients by the scale: only needed to clip them before the step. Then the step, as nn_step,
-// left out where one was infinite or NaN. Nothing waits for a device; steps left out do not count.
+// nn_scaler_unscale divides the gradients by the scale; it is needed only to clip them before the step.
+// nn_scaler_step makes the step, as nn_step, or skips it if a gradient was infinite or NaN. Neither waits
+// for a device; skipped steps do not count.
 //   -> code;  errors as nn_step, SHAPE, DEVICE (scaler and gradients), UNSUPPORTED (unscaled since the last
 //      step or nn_zero_grad; first in a capture)
 TENSOR_API int nn_scaler_unscale(tensor_t *scaler, nn_optimizer_t *o);
 TENSOR_API int nn_scaler_step(tensor_t *scaler, nn_optimizer_t *o);
-// Lets the scale fall or grow, once after the steps of all optimizers.   -> code;  errors POISONED, SHAPE
+// Lowers or raises the scale; call it once after the steps of all optimizers.
+//   -> code;  errors POISONED, SHAPE
 TENSOR_API int nn_scaler_update(tensor_t *scaler);
 
-// Frees it before tensor_shutdown does; NULL does nothing. Later use is noticed until 64 more were freed.
+// Frees it before tensor_shutdown does; NULL does nothing. Later use is noticed until 64 more are freed.
 //   -> code;  errors OWNER if it was freed already, UNSUPPORTED in a closure of its own step
 TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 
@@ -2130,18 +2143,18 @@ TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 // ------------------------------------------------------------------------------
 // >>schedule                                       MARK: learning-rate schedules
 //
-// Plain functions of the step: nn_set_lr(opt, nn_lr_cosine_warmup(step, ...)). They have no state to save, so
-// a resumed run continues exactly; one after the other (SequentialLR) is step < n ? this(step) : that(step -
-// n). Rejected: scheduler objects that must be stepped in the right order.
+// Plain functions of the step: nn_set_lr(opt, nn_lr_cosine_warmup(step, ...)). They have no state to save,
+// so a resumed run continues exactly. For one after the other (SequentialLR) write step < n ? this(step) :
+// that(step - n). Rejected: scheduler objects, which must be stepped in the right order.
 // All: step counts from 0;  -> learning rate;  errors none
 // ------------------------------------------------------------------------------
 
-// Rises linearly over warmup steps to lr_max, then half a cosine down to lr_min at step total.
+// Rises linearly to lr_max over warmup steps, then falls along half a cosine to lr_min at step total.
 TENSOR_API double nn_lr_cosine_warmup(int64_t step, int64_t warmup, int64_t total, double lr_max,
                                       double lr_min);
 // Half a cosine from lr_max to lr_min over total steps, then lr_min.
 TENSOR_API double nn_lr_cosine(int64_t step, int64_t total, double lr_max, double lr_min);
-// lr * gamma^(step / every), whole division.
+// lr * gamma^(step / every), with integer division.
 TENSOR_API double nn_lr_step(int64_t step, int64_t every, double lr, double gamma);
 // lr * gamma^step.
 TENSOR_API double nn_lr_exponential(int64_t step, double lr, double gamma);
@@ -2149,23 +2162,24 @@ TENSOR_API double nn_lr_exponential(int64_t step, double lr, double gamma);
 TENSOR_API double nn_lr_linear(int64_t step, int64_t total, double lr, double start, double end);
 // lr * factor for total steps, then lr.
 TENSOR_API double nn_lr_constant(int64_t step, int64_t total, double lr, double factor);
-// lr * gamma^(how many of n milestones are <= step).    -> learning rate, NaN on failure;  errors SHAPE if
-// milestones is NULL and n > 0
+// lr * gamma^(the number of the n milestones that are <= step).   -> learning rate, NaN on failure;
+// errors SHAPE if milestones is NULL and n > 0
 TENSOR_API double nn_lr_multi_step(int64_t step, const int64_t *milestones, int n, double lr, double gamma);
 // lr * (1 - step / total)^power, then 0.
 TENSOR_API double nn_lr_polynomial(int64_t step, int64_t total, double lr, double power);
-// Half a cosine from lr_max to lr_min over first steps, again over mult times as many, and so on.
+// Half a cosine from lr_max to lr_min over the first steps, again over mult times as many, and so on.
 TENSOR_API double nn_lr_cosine_restarts(int64_t step, int64_t first, int64_t mult, double lr_max,
                                         double lr_min);
-// A cosine from lr_max / div up to lr_max over part of total, one down to lr_max / div / final_div over the
-// rest. PyTorch's: part 0.3, div 25, final_div 1e4.
+// A cosine from lr_max / div up to lr_max over the fraction part of total, then a cosine down to
+// lr_max / div / final_div over the rest. PyTorch's defaults: part 0.3, div 25, final_div 1e4.
 TENSOR_API double nn_lr_one_cycle(int64_t step, int64_t total, double lr_max, double part, double div_,
                                   double final_div);
-// From lr_min up to lr_max in up steps, back in down steps, and again; the height times gamma^step (1:
-// "triangular"; "triangular2" is an lr_max that halves its height every up + down steps).
+// From lr_min up to lr_max in up steps, back in down steps, and again; the height is multiplied by gamma^step
+// (1: "triangular"; for "triangular2" pass an lr_max whose height halves every up + down steps).
 TENSOR_API double nn_lr_cyclic(int64_t step, int64_t up, int64_t down, double lr_min, double lr_max,
                                double gamma);
-// ReduceLROnPlateau's options (0 = PyTorch's default, TENSOR_ZERO = 0), then its state, all 0 at first.
+// ReduceLROnPlateau's options (0 = PyTorch's default, TENSOR_ZERO = 0), then its state, all 0 at the
+// beginning.
 typedef struct nn_plateau_t {
     double factor, threshold, min_lr;       // 0.1 1e-4 0
     int64_t patience, cooldown;             // 10 0
@@ -2174,16 +2188,16 @@ typedef struct nn_plateau_t {
     int64_t seen, bad, resting;
 } nn_plateau_t;
 
-// The learning rate after one more value of what is watched: nn_set_lr(opt, nn_lr_plateau(&p, loss,
-// nn_get_lr(opt))) lets it fall by factor when that has not become better for patience calls.
+// The learning rate after one more value of the loss or metric: nn_set_lr(opt, nn_lr_plateau(&p, loss,
+// nn_get_lr(opt))) lowers it by factor when the value has not improved for patience calls.
 TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr);
 
 // ------------------------------------------------------------------------------
 // >>data                                           MARK: datasets, loaders
 //
-// A dataset states the shape and dtype of one sample, and its get writes a sample straight into its row of
-// the batch: no tensor per sample, no collate. Rejected: get returning tensors (an allocation and a copy more
-// per sample).
+// A dataset states the shape and dtype of one sample, and its get function writes a sample directly into its
+// row of the batch: no tensor per sample, no collate. Rejected: get returning tensors (one more allocation
+// and copy per sample).
 // ------------------------------------------------------------------------------
 
 typedef struct nn_dataset_t {
@@ -2195,10 +2209,10 @@ typedef struct nn_dataset_t {
     tensor_shape_t x_shape, y_shape;        // of one sample, without the batch dim
     tensor_dtype_t x_dtype, y_dtype;
     int has_y;
-    tensor_t *x, *y;                        // in memory instead of get: sample i is x[i]; loaders hold them
+    tensor_t *x, *y;                        // in memory, instead of get: sample i is x[i]; held by loaders
 } nn_dataset_t;
 
-// A dataset over tensors in memory.
+// A dataset of tensors in memory.
 //   x       [N, ...] any dtype
 //   y       [N, ...] any dtype, or NULL
 //   -> struct that borrows both (len -1 on failure);  errors SHAPE (no dims, N differs), POISONED
@@ -2210,13 +2224,13 @@ typedef struct nn_data_loader_t nn_data_loader_t;
 typedef struct nn_batch_t { tensor_t *x, *y; int64_t size, index, epoch; } nn_batch_t;
 
 // Cuts a dataset into batches. The order of samples depends on seed and epoch alone.
-//   batch_size  samples per batch, 1 = default; the last batch may be smaller unless drop_last
+//   batch_size  samples per batch, default 1; the last batch may be smaller unless drop_last
 //   shuffle     another order in each epoch
 //   seed        0 = the seed of the calling thread's generator
-//   num_workers > 0: get is called for the samples of a batch on the kernel threads at once (it must allow
-//   that)
-//   pin_memory  1: batches lie in pinned memory, for tensor_to_non_blocking
-//   device      where batches go, pinned on their way: the next one travels while one works on this one
+//   num_workers > 0: get is called for the samples of a batch on the kernel threads at the same time (it must
+//               allow that)
+//   pin_memory  1: batches are in pinned memory, for tensor_to_non_blocking
+//   device      where batches go, through pinned memory: the next one is copied while this one is used
 //   -> loader, NULL on failure;  errors SHAPE, DEVICE, UNSUPPORTED, OUT_OF_MEMORY
 typedef struct nn_data_loader_args_t {
     const char *site_ TENSOR_INIT;
@@ -2230,7 +2244,7 @@ typedef struct nn_data_loader_args_t {
 TENSOR_API nn_data_loader_t *nn_data_loader_with(nn_data_loader_args_t a);
 #define nn_data_loader(...) NN__WITH_OWN(nn_data_loader, __VA_ARGS__)
 
-// The next batch: while (nn_next(loader, &b)) is one epoch; the call after it starts the next one.
+// The next batch: while (nn_next(loader, &b)) is one epoch; the call after that starts the next epoch.
 //   b       filled: x [size, ...], y [size, ...] or NULL, new tensors of the current scope
 //   -> 1, or 0 at the end of the epoch or on failure;  errors what get returns, OUT_OF_MEMORY
 TENSOR_API int nn_next(nn_data_loader_t *l, nn_batch_t *b);
@@ -2238,14 +2252,14 @@ TENSOR_API int nn_next(nn_data_loader_t *l, nn_batch_t *b);
 // Batches in an epoch.   -> count;  errors none
 TENSOR_API int64_t nn_num_batches(nn_data_loader_t *l);
 
-// Goes to where the loader stands after that many batches since its making (to resume from a checkpoint).
+// Goes to where the loader is that many batches after it was made (to resume from a checkpoint).
 //   -> code;  errors SHAPE (negative), POISONED
 TENSOR_API int nn_seek(nn_data_loader_t *l, int64_t batches);
 
 // Frees it before tensor_shutdown does.   -> code;  errors none
 TENSOR_API int nn_data_loader_free(nn_data_loader_t *l);
 
-// Reads an IDX file's bytes (MNIST and its kin).
+// Parses the bytes of an IDX file (MNIST and similar data sets).
 //   -> new u8 i8 i16 i32 f32 or f64
 //   errors  FORMAT (not IDX, truncated, trailing bytes, gzip), SHAPE, OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_parse_idx(const void *data, size_t size);
@@ -2261,14 +2275,13 @@ TENSOR_API tensor_t *nn_read_idx(const char *path);
 // ------------------------------------------------------------------------------
 // >>files                                          MARK: safetensors
 //
-// safetensors: names, dtypes, shapes and raw little-endian bytes, nothing that runs. Every length is checked
-// before it is used; a file is refused as a whole or read as a whole: loads read and check everything, which
-// takes the file's size in memory, before they change anything. Writers make a file of their own beside it
-// (path.tmp-PROCESS-NUMBER, which stays if the process is killed), wait until it is on the disk and rename
-// it, so that a full disk, a crash or another writer leaves a whole file; links are followed, permissions
-// kept, and anything that is not a regular file
-// (device, FIFO, directory) is refused. Rejected: PyTorch's pickles (they run code; convert with two lines of
-// Python).
+// safetensors: names, dtypes, shapes and raw little-endian bytes; nothing in it is executed. Every length is
+// checked before it is used. A file is read as a whole or refused as a whole: loads read and check
+// everything, which takes the file's size in memory, before they change anything. Writers make a new file
+// beside the old one (path.tmp-PROCESS-NUMBER, which stays if the process is killed), wait until it is on
+// the disk and rename it. So a full disk, a crash or another writer never leaves a partial file. Links are
+// followed, permissions are kept, and anything that is not a regular file (device, FIFO, directory) is
+// refused. Rejected: PyTorch's pickles (they run code; convert them with two lines of Python).
 // ------------------------------------------------------------------------------
 
 typedef struct nn_safetensors_t nn_safetensors_t;
@@ -2279,7 +2292,7 @@ enum { NN_SAFETENSORS_MAX_HEADER = 16 << 20 };      // bytes; a larger header is
 // Opens a safetensors file in memory, which must stay until nn_safetensors_close.
 //   -> reader, NULL on failure;  errors FORMAT, OUT_OF_MEMORY
 TENSOR_API nn_safetensors_t *nn_safetensors_parse(const void *data, size_t size);
-// Number of tensors, name of tensor i in file order.
+// Number of tensors; name of tensor i in the order of the file.
 //   -> count; borrowed string, NULL if i is out of range;  errors none
 TENSOR_API int64_t nn_safetensors_count(nn_safetensors_t *r);
 TENSOR_API const char *nn_safetensors_name(nn_safetensors_t *r, int64_t i);
@@ -2289,16 +2302,16 @@ TENSOR_API const char *nn_safetensors_metadata(nn_safetensors_t *r, const char *
 //   -> new;  errors INDEX (no such name), UNSUPPORTED (U64, C64, F8, F6, F4, over 8 dims), IO,
 //            OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_safetensors_get(nn_safetensors_t *r, const char *name);
-// Ends the reader (tensors it gave stay).   -> code;  errors none
+// Ends the reader (the tensors that it gave stay).   -> code;  errors none
 TENSOR_API int nn_safetensors_close(nn_safetensors_t *r);
 
-// The bytes of a safetensors file with these tensors.
+// The bytes of a safetensors file with the given tensors.
 //   names     n distinct UTF-8 strings, 1..4096 bytes
 //   metadata  nmeta pairs; may be NULL if nmeta is 0
 //   -> new u8 [bytes];  errors FORMAT (names), POISONED, OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_safetensors_format(const char *const *names, tensor_t *const *tensors, int n,
                                            const nn_metadata_t *metadata, int nmeta);
-// The bytes nn_save writes.   -> new u8 [bytes];  errors POISONED, OUT_OF_MEMORY
+// The bytes that nn_save writes.   -> new u8 [bytes];  errors POISONED, OUT_OF_MEMORY
 TENSOR_API tensor_t *nn_save_memory(nn_module_t *m);
 // nn_load from memory.   -> code;  errors as nn_load
 TENSOR_API int nn_load_memory(const void *data, size_t size, nn_module_t *m, int partial);
@@ -2311,20 +2324,20 @@ TENSOR_API nn_safetensors_t *nn_safetensors_open(const char *path);
 TENSOR_API int nn_safetensors_write(const char *path, const char *const *names, tensor_t *const *tensors,
                                     int n, const nn_metadata_t *metadata, int nmeta);
 
-// Saves parameters and buffers under their dotted names, a shared one under each, as PyTorch's state_dict.
+// Saves parameters and buffers under their dotted names, a shared one under each, as in PyTorch.
 //   -> code;  errors IO, OUT_OF_MEMORY, POISONED
 TENSOR_API int nn_save(const char *path, nn_module_t *m);
 
-// Loads them by name, converting dtypes. Unless partial, names must match exactly (one name of a shared
-// tensor is enough); shapes always. The error text lists what is missing, unexpected or of another shape.
-// After an error the module is unchanged.
+// Loads them by name and converts dtypes. Unless partial, names must match exactly (one name of a shared
+// tensor is enough); shapes must always match. The error text lists what is missing, unexpected or has
+// another shape. After an error the module is unchanged.
 typedef struct nn_load_args_t {
     const char *site_ TENSOR_INIT;
     const char *path TENSOR_INIT;
     nn_module_t *module TENSOR_INIT;
     const void *options_are_named_ TENSOR_INIT;
-    int partial TENSOR_INIT;                // missing and unexpected names are left alone
-    const char *prefix TENSOR_INIT;         // comes before the names in the file; others are left alone
+    int partial TENSOR_INIT;                // missing and unexpected names are ignored
+    const char *prefix TENSOR_INIT;         // precedes the names in the file; others are ignored
 } nn_load_args_t;
 
 //   -> code;  errors IO, FORMAT, OUT_OF_MEMORY, POISONED
@@ -2335,8 +2348,8 @@ TENSOR_API int nn_load_with(nn_load_args_t a);
 //   opt     NULL = none
 //   -> code;  errors as nn_save
 TENSOR_API int nn_save_checkpoint(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t step);
-// Loads them, so that training continues bit for bit (loader: nn_seek(loader, *step) if each step takes a
-// batch). After an error all of it is unchanged.
+// Loads them, so that training continues with the same bits (for a loader: nn_seek(loader, *step) if each
+// step takes one batch). After an error all of it is unchanged.
 //   opt     of the same kind, over the same parameters and groups
 //   step    receives the count; may be NULL
 //   -> code;  errors as nn_load
@@ -2360,28 +2373,28 @@ TENSOR_API int nn_load_checkpoint(const char *path, nn_module_t *m, nn_optimizer
 // ------------------------------------------------------------------------------
 // >>progress                                       MARK: progress bar
 //
-// A bar on stderr with rate and time left, ten times a second at most; where stderr is no terminal, a line
-// every 30 seconds. It lives in the caller's struct and owns nothing. This and nn_print are all that print
-// here.
+// A bar on stderr with rate and time left, updated at most ten times per second. If stderr is not a
+// terminal, it is a line every 30 seconds. It is in the caller's struct and owns nothing. Only this and
+// nn_print print anything in this header.
 // ------------------------------------------------------------------------------
 
 #ifndef TENSOR_NO_STDIO
 typedef struct nn_progress_t {
     const char *label;
-    int64_t total, first;                   // first: done when it began
+    int64_t total, first;                   // first: units done when it began
     double start, shown;                    // seconds
     int terminal, width;
     int64_t last;
 } nn_progress_t;
 
 // Starts a bar.
-//   label   stays the caller's
+//   label   is borrowed and must stay until the end
 //   total   units of work, <= 0 = unknown
 //   first   units done already (a resumed run)
 //   -> struct;  errors none
 TENSOR_API nn_progress_t nn_progress_begin(const char *label, int64_t total, int64_t first);
-// Shows done units; the last one (done == total) ends the line.
-//   note    NULL, or a text behind the bar ("loss 0.31")
+// Shows that done units are finished; the last one (done == total) ends the line.
+//   note    NULL, or a text after the bar ("loss 0.31")
 //   -> nothing;  errors none
 TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 #endif
@@ -2396,18 +2409,18 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
 // ------------------------------------------------------------------------------
 // >>nn-cpp                                         MARK: C++ face
 //
-// The positions, and behind them the options: tensor_conv2d(x, w, b, 2, {.groups = 4}) from C++20 on; before,
-// a filled tensor_conv_args_t. The members are those of C, 0 = PyTorch's default. Layers and optimizers have
-// their required positions and the options, nothing else: one function, so that the compiler says which
-// option it does not know instead of listing overloads. Functions of tensors and pools have one overload for
-// each number of positional arguments, because a braced list fits no template parameter; default arguments
-// were rejected, because options would then have a place behind the last position only. Arguments without
-// which a call means nothing stay required.
+// Positional arguments, then the options: tensor_conv2d(x, w, b, 2, {.groups = 4}) from C++20 on; before
+// C++20, a filled tensor_conv_args_t. The members are those of C, and 0 is PyTorch's default. Layers and
+// optimizers have their required positions and the options, nothing else: with one function, the compiler
+// says which option it does not know instead of listing overloads. Functions of tensors and pools have one
+// overload for each number of positional arguments, because a braced list does not match a template
+// parameter. Rejected: default arguments, because then options would be possible after the last position
+// only. Arguments without which a call means nothing are required.
 // ------------------------------------------------------------------------------
 
-// R, f, T = the result, the function, its args struct; A.. = (type, name) of the positions, members of T. The
-// mark makes 0 stand for the default, as in C. Rejected: decltype of the members for their types (20 ms more
-// for each file that includes this).
+// R is the result, f the function, T its args struct; A.. are (type, name) of the positions, members of T.
+// The mark TENSOR__NO_SURPLUS makes 0 mean the default, as in C. Rejected: decltype of the members for their
+// types (20 ms more for each file that includes this).
 #define NN__CPP_tensor tensor_t *
 #define NN__CPP_i64 int64_t
 #define NN__CPP_int int
@@ -2428,7 +2441,8 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
     options_are_named.options_are_named_ = TENSOR__NO_SURPLUS;                                               \
     return f##_with(options_are_named);
 #define NN__CPP_0(R, f, T) inline NN__CPP_##R (f)(T options_are_named) { NN__CPP_C(f) }
-// These not by NN__CPP: compilers show every macro on the way.
+// NN__CPP_1 and NN__CPP_2 do not use NN__CPP, because compilers show every macro of an expansion in their
+// errors.
 #define NN__CPP_1(R, f, T, A)                                                                                \
     inline NN__CPP_##R (f)(NN__CPP_P A, T options_are_named = T()) { NN__CPP_S A NN__CPP_C(f) }
 #define NN__CPP_2(R, f, T, A, B)                                                                             \
@@ -2651,7 +2665,7 @@ inline nn_data_loader_t *nn__stamp(const char *site, nn_data_loader_t *l) {
     return l;
 }
 
-// A braced list, because only there C++ evaluates from left to right: the layers draw their weights in that
+// A braced list, because C++ evaluates only this from left to right: the layers draw their weights in that
 // order.
 struct nn_sequential_pack {
     nn_module_t *m;
@@ -2671,10 +2685,10 @@ struct nn_sequential_pack {
 // ------------------------------------------------------------------------------
 // >>nn-shared                                      MARK: layouts shared with backends
 //
-// What the parameters of a call mean, for whoever writes a kernel of these families.
+// The meaning of a call's parameters, for those who write a kernel of these families.
 // ------------------------------------------------------------------------------
 
-// Once more: a file may have included this header before the implementation was asked for.
+// A second guard: a file may have included this header before it asked for the implementation.
 #if defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_IMPLEMENTATION) || defined(TENSOR_BACKEND)
 #include "tensor.h"
 #endif
@@ -2682,28 +2696,34 @@ struct nn_sequential_pack {
 #ifndef TENSOR_NN_SHARED_7C1E
 #define TENSOR_NN_SHARED_7C1E
 
-// Windows of a convolution or pool over planes of size in, giving planes of size out. Dims are depth, height,
-// width; a 2-d (1-d) one has a depth (and height) of 1. These are the params.i of CONV and POOL; for the
-// gradients and the transposed convolution in is the large image too.
+// Windows of a convolution or pool over planes of size in, with results of size out. The dims are depth,
+// height, width; a 2-d (1-d) window has a depth (and height) of 1. These are the params.i of CONV and POOL.
+// For the gradients and the transposed convolution, in is the size of the large image too.
 typedef struct nn__window_t {
-    int64_t kernel[3], stride[3], pad[3], dilation[3], in[3], out[3];   // pad: before; after it as out needs
-    int64_t mode, divisor;              // mode: groups of CONV, else as below; divisor 0 = the window's size
+    int64_t kernel[3], stride[3], pad[3], dilation[3], in[3], out[3];   // pad: before; after as out needs
+    int64_t mode, divisor;              // mode: CONV: groups, POOL: as below; divisor: 0 = the window's size
 } nn__window_t;
 enum { NN__COUNT_PAD = 0, NN__NO_COUNT_PAD = 1, NN__ADAPTIVE = 2 };
-// params.i of LOSS: which, reduction. f[0] is beta or delta. Order of NN_LOSSES. params.i of CROSS_ENTROPY:
-// reduction, ignore_index, whether input is log-probabilities (nll). f[0] smoothing. CTC_LOSS: blank,
-// columns of targets (0 = one after the other), whether the gradient is wanted, zero_infinity. EMBEDDING:
-// i[0] row without gradient, -1 = none; i[1] zero it (the gradient of the gradient), i[2] divide by
-// frequency. LAYER_NORM: i[0] elements of a row, i[1] 1 = no mean (rms), f[0] eps. BATCH_NORM, GROUP_NORM:
-// i[0] groups (0 = batch norm), i[1] items, i[2] channels, i[3] elements of a plane, f[0] eps. RECURRENT:
-// i[0] kind, i[1] from the last step to the first. NET: kind, layers, directions, no bias, batch first,
-// features of h, whether there will be a backward. ATTENTION: i[0] causal, f[0] scale. DROPOUT: f[0] p; word
-// i & 3 of block i >> 2 of the call's stream decides over element i.
+// The params of the other families:
+//   LOSS           i: which (in the order of NN_LOSSES), reduction; f[0] beta or delta
+//   CROSS_ENTROPY  i: reduction, ignore_index, whether input is log-probabilities (nll); f[0] smoothing
+//   CTC_LOSS       i: blank, columns of targets (0 = one after the other), whether the gradient is wanted,
+//                  zero_infinity
+//   EMBEDDING      i[0] row without gradient, -1 = none; i[1] zero it (the gradient of the gradient);
+//                  i[2] divide by frequency
+//   LAYER_NORM     i[0] elements of a row, i[1] 1 = no mean (rms); f[0] eps
+//   BATCH_NORM, GROUP_NORM   i[0] groups (0 = batch norm), i[1] items, i[2] channels, i[3] elements of a
+//                  plane; f[0] eps
+//   RECURRENT      i[0] kind, i[1] 1 = from the last step to the first
+//   NET            i: kind, layers, directions, no bias, batch first, features of h, whether there will be a
+//                  backward
+//   ATTENTION      i[0] causal; f[0] scale
+//   DROPOUT        f[0] p; word i & 3 of block i >> 2 of the call's stream decides over element i
 
-// Kinds of recurrent nets. Gates kept for backward: LSTM i f g o, GRU r z n and h's share of n.
+// Kinds of recurrent nets. The gates kept for backward: LSTM i f g o; GRU r z n, and h's share of n.
 enum { NN__TANH_NET, NN__RELU_NET, NN__LSTM_NET, NN__GRU_NET };
 
-// The output columns lo..hi-1 whose input column (for kernel column kx) lies inside the image.
+// The output columns lo..hi-1 whose input column (for kernel column kx) is inside the image.
 TENSOR__INLINE void nn__window_range(const nn__window_t *g, int64_t kx, int64_t *lo, int64_t *hi) {
     int64_t first = g->pad[2] - kx * g->dilation[2], end = g->in[2] + first;
     *lo = first > 0 ? (first + g->stride[2] - 1) / g->stride[2] : 0;
@@ -2712,7 +2732,7 @@ TENSOR__INLINE void nn__window_range(const nn__window_t *g, int64_t kx, int64_t 
     if (*lo > *hi) { *lo = *hi; }
 }
 
-// Window o of a pool along dim d: input places *from..*to-1 in steps of dilation, inside the image.
+// Window o of a pool along dim d: input positions *from..*to-1 in steps of dilation, inside the image.
 // -> how many of them a mean counts
 TENSOR__INLINE int64_t nn__window_at(const nn__window_t *g, int d, int64_t o, int64_t *from, int64_t *to) {
     int64_t end = g->in[d] + g->pad[d];
@@ -2730,27 +2750,29 @@ TENSOR__INLINE int64_t nn__window_at(const nn__window_t *g, int d, int64_t o, in
     return g->mode == NN__COUNT_PAD ? all : *to - *from;
 }
 
-// Forms of winograd's tiles: image 6 -> 6, gradient of the output 4 -> 6, kernel 3 -> 6, output 6 -> 4, and
-// gradient of the kernel 6 -> 3; with NN__TILE_5 of kernels of 5 and outputs of 2.
+// Transforms of Winograd's tiles: image 6 -> 6, gradient of the output 4 -> 6, kernel 3 -> 6, output 6 -> 4,
+// and gradient of the kernel 6 -> 3. With NN__TILE_5 they are for kernels of 5 and outputs of 2.
 enum { NN__TILE_IMAGE, NN__TILE_GRAD, NN__TILE_KERNEL, NN__TILE_OUT, NN__TILE_SUMS, NN__TILE_5 };
 
-// A block of output pixels: columns x0..x1-1 of rows r0..r1-1, depth * height + row.
+// A block of output pixels: columns x0..x1-1 of rows r0..r1-1, where a row is depth * height + y.
 typedef struct nn__block_t { int64_t r0, r1, x0, x1; } nn__block_t;
 
-// The numbers of one group of an optimizer at one step: lr is -lr; rest 1 - dampening, rest1 and rest2 are
-// 1 - beta; drag is lr_decay or momentum_decay; the last four are the formula's own, which nn__at_step gives.
+// The numbers of one group of an optimizer at one step: lr is minus lr; rest is 1 - dampening; rest1 and
+// rest2 are 1 - beta1 and 1 - beta2; drag is lr_decay or momentum_decay. The last four belong to the
+// formula, and nn__at_step computes them.
 #define NN__NUMBERS(X)                                                                                       \
     X(lr) X(weight_decay) X(shrink) X(momentum) X(rest) X(beta1) X(rest1) X(beta2) X(rest2) X(eps) X(drag)   \
     X(step) X(other) X(root) X(bias)
-// OPTIMIZER calls have it as argument 0, on the host, then nn_optimizer_t's skip if step needs it, then x,
-// gradient and three states of each parameter; i[0] is the formula, or NN__SUM_SQUARES, NN__SCALE_GRADS.
+// OPTIMIZER calls have this struct as argument 0, on the host, then nn_optimizer_t's skip if step needs it,
+// then x, gradient and three states of each parameter; i[0] is the formula, or NN__SUM_SQUARES,
+// NN__SCALE_GRADS.
 typedef struct nn__update_t {
 #define NN__MEMBER(x) double x;
     NN__NUMBERS(NN__MEMBER)
     double at;                          // the step, from 1
-    // early: sgd's first step, radam's without v; lerp_back: PyTorch's lerp from its end
+    // early: sgd's first step, radam's steps without v; lerp_back: PyTorch's lerp computed from its end
     int formula, decay, early, nesterov, decoupled, lerp_back, maximize, by_rows;
-    const struct nn__formula_t *of;     // on the host; a device goes by the number
+    const struct nn__formula_t *of;     // on the host; a device uses the number
 } nn__update_t;
 
 #ifdef __CUDACC__
@@ -2765,7 +2787,7 @@ NN__BOTH void nn__at_adam(nn__update_t *u, double t) {
     double root = sqrt(1 - pow(u->beta2, t));
     u->step = u->lr / (1 - pow(u->beta1, t));
     u->root = 1 / root;
-    if (u->by_rows) {                   // SparseAdam, as PyTorch's: eps is not divided by the root
+    if (u->by_rows) {                   // SparseAdam, as in PyTorch: eps is not divided by the root
         u->step *= root;
         u->root = 1;
     }
@@ -2777,8 +2799,8 @@ NN__BOTH double nn__nadam_mu(const nn__update_t *u, double t) {
     return u->beta1 * (1 - 0.5 * pow(0.96, t * u->drag));
 }
 
-// The product of all mu so far is no state: it is soon nothing beside 1, and where it is not, mu is soon
-// beta1.
+// The product of all mu so far is not a state: it is soon negligible beside 1, and where it is not, mu is
+// soon beta1.
 NN__BOTH void nn__at_nadam(nn__update_t *u, double t) {
     double mu = nn__nadam_mu(u, t), next = nn__nadam_mu(u, t + 1), by = pow(0.96, u->drag);
     double all = 1, q = by, i;
@@ -2797,12 +2819,12 @@ NN__BOTH void nn__at_radam(nn__update_t *u, double t) {
     u->other = u->early ? 0 : sqrt((rho - 4) * (rho - 2) * most / ((most - 4) * (most - 2) * rho));
 }
 
-// The formulas: name, how many states at most, what of their numbers depends on the step, how many states
-// are always there (the others cost a test in each turn of the loop). NN__STEP_name is what becomes of
-// parameter x, gradient g and states s0, s1, s2 in the words of the kernels, NN__N being a number, NN__U a
-// flag, NN__HAS whether a state is there; maximize and weight decay come before. Only + - * / sqrt and max,
-// so every instruction set and every tail give the same bits; roundings are in the order of PyTorch's
-// single-tensor rules.
+// The formulas: name, how many states they have at most, what part of their numbers depends on the step, how
+// many states are always there (each of the others costs a test per iteration of the loop). NN__STEP_name is
+// what becomes of parameter x, gradient g and states s0, s1, s2, in the operations of the kernels. NN__N is a
+// number, NN__U a flag, NN__HAS whether a state is there. maximize and weight decay are applied before. Only
+// + - * / sqrt and max are used, so every instruction set and every tail give the same bits; roundings are in
+// the order of PyTorch's single-tensor rules.
 #define NN__STEPS(X)                                                                                         \
     X(sgd, 1, nn__at_sgd, 0) X(adam, 3, nn__at_adam, 2) X(rmsprop, 3, nn__at_sgd, 1)                         \
     X(adagrad, 1, nn__at_adagrad, 1) X(adadelta, 2, nn__at_sgd, 2) X(adamax, 2, nn__at_adam, 2)              \
@@ -2870,16 +2892,16 @@ enum {
 typedef void nn__update_fn(const nn__update_t *u, void *x, const void *g, void *s0, void *s1, void *s2,
                            int64_t n);
 
-// A formula: its kernel in a pass, and what of its numbers depends on the step.
+// A formula: its kernel in a pass, and the function for those of its numbers that depend on the step.
 typedef struct nn__formula_t {
     nn__update_fn *(*step)(int place);
     void (*at)(nn__update_t *u, double t);
 } nn__formula_t;
 
-// Inner loops of the passes: name, result, parameters. What each does stands at its text in >>nn-kernels.
-// Each has a function of its own that gives a pass's (NN__DO), so that a program has those alone that it can
-// reach.
-// Rejected: one table of all per pass, which whoever wants one of them keeps whole.
+// Inner loops of the passes: name, result, parameters. What each does is said at its definition in
+// >>nn-kernels. Each has a function of its own that gives it for a pass (NN__DO), so that a program contains
+// only those that it can reach. Rejected: one table of all of them per pass, which is kept whole for anyone
+// who wants one.
 // clang-format off
 #define NN__KERNELS(X) \
     X(fill, void, (void *y, double a, int64_t n)) \
@@ -2917,7 +2939,7 @@ typedef struct nn__formula_t {
     X(squares, double, (const void *x, int64_t n)) \
     X(rescale, int, (void *x, double f, int64_t n))
 
-// of f32 alone
+// Only in passes of f32.
 #define NN__KERNELS_F32(X) \
     X(direct, void, (int64_t co, int64_t n, const float *w, const int32_t *off, const float *b, const \
            float *p, int64_t ps, int64_t sw, float *y, int64_t ys, int64_t rows, int64_t ow)) \
@@ -2940,8 +2962,8 @@ NN__KERNELS(NN__X)
 NN__KERNELS_F32(NN__X)
 #undef NN__X
 
-// Sizes of a pass: where its kernels are (see NN__EACH); outputs of a tile, taps of a tile, floats of a
-// vector, rows of gather, all 0 where there are no NN__KERNELS_F32.
+// Sizes of a pass: the place of its kernels (see NN__EACH); outputs of a tile, taps of a tile, floats of a
+// vector, rows of gather. All are 0 where there are no NN__KERNELS_F32.
 typedef struct nn__cpu_t {
     int place, mr, kt, lanes, gr;
 } nn__cpu_t;
@@ -2950,12 +2972,12 @@ typedef struct nn__cpu_t {
 // >>nn-ops                                         MARK: op table
 //
 // As TENSOR_OPS_OTHER of tensor.h, with two more columns: how many inputs are required (the others may be
-// absent), and what error texts call them. Columns: ID, name, family, inputs, required, outputs, CPU kernel,
-// scratch, gradient, saves, class, names of the inputs, doc, what is the
-// row's own (row->own: nn__then_t, nn__taps_t, nn__integers_t, nn__pointwise_t).
+// absent), and what error texts call them. The columns are ID, name, family, inputs, required, outputs, CPU
+// kernel, scratch, gradient, saves, class, names of the inputs, doc, and what only this row has (row->own:
+// nn__then_t, nn__taps_t, nn__integers_t, nn__pointwise_t).
 // Outputs from 1 on are kept for the gradient only. The three convolutions are bilinear, each the gradient of
-// the others, so they need no rows for gradients of gradients; fused gradients (_BACKWARD) are used when no
-// graph of the gradient is wanted, else the engine differentiates the op composed from smaller ones
+// the others, so they need no rows for gradients of gradients. Fused gradients (_BACKWARD) are used when no
+// graph of the gradient is wanted; otherwise the engine differentiates the op composed of smaller ones
 // (nn__composed_*).
 // ------------------------------------------------------------------------------
 
@@ -3016,13 +3038,13 @@ typedef struct nn__cpu_t {
     X(LOSS_KL_DIV, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "t (log t - x)", &nn__pointwise_KL_DIV) \
     X(LOSS_KL_DIV_LOG, kl_div, LOSS, 4, 2, 1, nn__cpu_loss, nn__scratch_loss, nn__grad_loss, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD, FULL, "input target weight pos_weight", "e^t (t - x)", &nn__pointwise_KL_DIV_LOG)
 
-// As TENSOR_OPS_COMPOSED. losses: those that have no row.
+// As TENSOR_OPS_COMPOSED; losses are those without a row.
 #define NN_OPS_COMPOSED(X) \
     X(bilinear, WIDEST) X(cosine_similarity, FULL) X(local_response_norm, FULL) X(losses, FULL) \
     X(pairwise_distance, FULL) X(prelu, LOW)
 
-// Pointwise losses: ID, formula, derivatives by x and t; x input, t target, p = f[0], q pos_weight. W names
-// the words: V_ (vectors of each instruction set, and doubles) or T_ (tensors, formulas only).
+// Pointwise losses: ID, formula, derivatives by x and t. x is input, t target, p f[0], q pos_weight. W is the
+// prefix of the operations: V_ (vectors of each instruction set, and doubles) or T_ (tensors, formulas only).
 #define NN_LOSSES(X) \
     X(MSE, NN__MSE, NN__MSE_DX, NN__MSE_DT) \
     X(L1, NN__L1, NN__L1_DX, NN__L1_DT) \
@@ -3067,7 +3089,7 @@ typedef struct nn__cpu_t {
 #define NN__BCEL_DX(W, x, t, p, q)                                                                           \
     W##SUB(W##SUB(W##SET(1), t), W##MUL(NN__POS(W, t, q), W##SIGMOID(W##NEG(x))))
 #define NN__BCEL_DT(W, x, t, p, q) W##SUB(W##MUL(W##SUB(q, W##SET(1)), W##NLS(x)), x)
-// t log t is 0 at 0; the inner SEL keeps the log finite there.
+// t log t is 0 at t = 0; the inner SEL keeps the log finite there.
 #define NN__KL(W, x, t, p, q)                                                                                \
     W##MUL(t, W##SUB(W##LOG(W##SEL(W##EQ(t, W##SET(0)), W##SET(1), t)), x))
 #define NN__KL_DX(W, x, t, p, q) W##NEG(t)
@@ -3092,9 +3114,9 @@ typedef enum nn_op_id_t {
 } nn_op_id_t;
 enum { NN_OP_COUNT = (int)NN_OP_END - (int)TENSOR_OP_NN_FIRST };
 
-// Whole recurrent nets, and attention with a mask, which only a device's library runs: rows beside the table,
-// as no test of every row on the CPU could. A kernel that declines (UNSUPPORTED, no error raised) leaves them
-// to other rows.
+// Whole recurrent nets, and attention with a mask, which only a device's library runs. These rows are not in
+// the table, because a test of every row on the CPU could not run them. If a kernel declines (UNSUPPORTED
+// without an error), other rows do the work.
 enum { NN_OP_NET = (int)NN_OP_END, NN_OP_NET_BACKWARD, NN_OP_BIASED, NN_OP_BIASED_BACKWARD, NN_OP_STEP,
        NN_OP_SUM_SQUARES, NN_OP_SCALE_GRADS };
 
@@ -3113,11 +3135,11 @@ typedef enum nn__loss_t {
 // ------------------------------------------------------------------------------
 // >>nn-kernels                                     MARK: CPU kernels, once per instruction set
 //
-// The file includes itself once per pass: 0..5 are tensor.h's (scalar, SSE2, AVX2, AVX-512, NEON, SIMD128,
-// all f32), 6 is the same text in doubles on f64, 7 in doubles on f32 (TENSOR_REFERENCE). NN__R is the
-// element type, NN__S the type of a sum. Only inner loops stand here; what cuts the work and calls them
-// stands in the section >>impl-functional. Pointers are void so that one table serves both element types.
-// Rejected: a second, plain text of every kernel for f64 and the reference.
+// The file includes itself once per pass. Passes 0..5 are those of tensor.h (scalar, SSE2, AVX2, AVX-512,
+// NEON, SIMD128, all f32), 6 is the same text in doubles on f64, 7 in doubles on f32 (TENSOR_REFERENCE).
+// NN__R is the element type, NN__S the type of a sum. Only inner loops are here; the code that divides the
+// work and calls them is in the sections from >>impl-functional on. Pointers are void so that one prototype
+// serves both element types. Rejected: a second, plain text of every kernel for f64 and the reference.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR_NN__PASS
@@ -3140,7 +3162,7 @@ typedef enum nn__loss_t {
 #define NN__K(name) nn__##name##_reference
 #endif
 
-// What a pass defines for the rest, which may be compiled in another file.
+// How a pass declares what the other parts use, which may be compiled in another file.
 #if TENSOR_NN__PASS < 6
 #define NN__KERNEL TENSOR__BETWEEN
 #else
@@ -3155,7 +3177,7 @@ typedef enum nn__loss_t {
 #define NN__R float
 #define NN__S float
 #else
-#define TENSOR__PASS 0   // whose closing lines end these words, too
+#define TENSOR__PASS 0   // whose closing lines also end these macros
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC diagnostic push
@@ -3200,7 +3222,7 @@ typedef enum nn__loss_t {
 #define V_CUT_PART(v, n) (v)
 TENSOR__INLINE double NN__K(larger)(double a, double b) { return a > b || a != a ? a : b; }
 #endif
-// Lanes 0, 2, 4.. of two vectors.
+// Lanes 0, 2, 4, ... of two vectors.
 #if TENSOR_NN__PASS == 0
 #define NN__EVEN(a, b) (a)
 #elif TENSOR_NN__PASS == 1
@@ -3254,7 +3276,8 @@ NN__KERNEL void NN__K(scale)(void *y, double a, int64_t n) {
     }
 }
 
-// sum of x[i] y[i]; of x[i] if y is NULL. Leaves in lanes, their sums in double: long rows lose nothing.
+// Sum of x[i] y[i], or of x[i] if y is NULL. Leaves are summed in lanes, their sums in double, so long rows
+// lose no digits.
 #undef NN__LEAF
 #define NN__LEAF ((int64_t)64 * V_N)
 
@@ -3286,8 +3309,8 @@ TENSOR__INLINE NN__S NN__K(row_max)(const NN__R *p, int64_t n) {
     return V_HMAX(m);
 }
 
-// e^y beside a 1 in a sum, y <= 0: 2^n in sixteenths times degree 3, off by less than 2^-24. Of itself that
-// is 1.1 ulp down to -1, 2.4 at -8, 20 at -86.
+// e^y as a summand beside a 1, y <= 0: 2^n in sixteenths times a polynomial of degree 3, off by less than
+// 2^-24. As a value of its own it is off by 1.1 ulp down to y = -1, 2.4 at -8, 20 at -86.
 #if TENSOR_NN__PASS == 3
 TENSOR__INLINE V_F NN__K(term)(V_F y) {
     static const float t[16] = {1.0f, 1.0442737f, 1.0905077f, 1.1387886f, 1.1892071f, 1.2418578f, 1.2968396f,
@@ -3334,8 +3357,8 @@ NN__KERNEL double NN__K(lse)(const void *x, int64_t n) {
 // ------------------------------------------------------------------------------
 // >>nn-kernel-conv                                 MARK: convolution
 //
-// Columns (im2col) for a GEMM: row r = (channel, ky, kx), one column per output pixel. Copying them is one
-// text for all element types and stands in >>impl-functional; only the adding back is here. Rejected:
+// Columns (im2col) for a GEMM: row r = (channel, ky, kx), one column per output pixel. The copy into columns
+// is one text for all element types, in >>impl-conv; only the addition back into the image is here. Rejected:
 // col2im as a scatter of single elements (rows of pixels are contiguous).
 // ------------------------------------------------------------------------------
 
@@ -3377,12 +3400,12 @@ NN__KERNEL void NN__K(col2im)(const void *columns, void *image, const nn__window
 // ------------------------------------------------------------------------------
 // >>nn-kernel-direct                               MARK: convolution without columns
 //
-// f32. Images are copied once with their padding; then the input that output pixel p reads for the k-th
-// (channel, ky, kx) stands at p + off[k]. Three forms: pixels in vectors (few outputs, stride 1 along the
-// width, where a vector of pixels is one load), outputs in vectors (any stride and width; the result is
-// turned after it, the incoming gradient before it), and Winograd's tiles for 3x3 and 5x5 of many channels.
-// Rejected: columns for everything; copying each input kernel-area times and packing it again costs as much
-// as the product where channels or pixels are few.
+// f32 only. Images are copied once with their padding; then the input that output pixel p reads for the k-th
+// (channel, ky, kx) is at p + off[k]. There are three forms: pixels in vectors (few outputs, stride 1 along
+// the width, where a vector of pixels is one load), outputs in vectors (any stride and width; the result is
+// transposed afterwards, the incoming gradient before), and Winograd's tiles for 3x3 and 5x5 with many
+// channels. Rejected: columns for everything. To copy each input once per element of the kernel and to pack
+// it again costs as much as the product if channels or pixels are few.
 // ------------------------------------------------------------------------------
 
 #if TENSOR_NN__PASS < 6
@@ -3400,10 +3423,10 @@ NN__KERNEL void NN__K(col2im)(const void *columns, void *image, const nn__window
 #define NN__OUT(i) if (mr > i && m > i) { \
         NN__K(put)(y0 + i * ys, w0, a##i); \
         if (w1) NN__K(put)(y1 + i * ys, w1, b##i); }
-// Pixel x of an output reads p[sw x]: sw is 1, or 2 where even. What is read beyond a line is not stored.
+// Pixel x of an output reads p[sw x]: sw is 1, or 2 if even is set. What is read beyond a line is not stored.
 #define NN__AT(p) (even ? NN__EVEN(V_LOAD(p), V_LOAD((p) + V_N)) : V_LOAD(p))
 
-// m outputs at two places of w0 and w1 pixels (w1 may be 0). w [n][MR], b [MR].
+// m outputs at two positions of w0 and w1 pixels (w1 may be 0). w [n][MR], b [MR].
 TENSOR__INLINE void NN__K(direct_tile)(const int mr, const int even, int m, int64_t n, const float *w,
                                        const int32_t *off, const float *b, const float *p0, const float *p1,
                                        float *y0, float *y1, int64_t ys, int64_t w0, int64_t w1) {
@@ -3415,7 +3438,7 @@ TENSOR__INLINE void NN__K(direct_tile)(const int mr, const int even, int m, int6
     NN__ROWS(NN__OUT)
 }
 
-// One output of 3 x 3 taps (or any 9 of whose offsets each three are equally far apart).
+// One output with 3 x 3 taps (or any 9 taps whose offsets are equally far apart within each three).
 #define NN__NINE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 #define NN__WEIGHT(k) V_F w##k = V_SET(w[k * NN__MR]);
 #define NN__LINE3(l) V_F l##_0 = NN__AT(l), l##_1 = NN__AT(l + d), l##_2 = NN__AT(l + 2 * d);
@@ -3428,7 +3451,8 @@ TENSOR__INLINE void NN__K(direct_nine)(const int even, const float *w, const int
     int64_t d = off[1] - off[0], pairs = NN__MR > 4 && off[3] - off[0] == ps && off[6] - off[3] == ps;
     V_F start = V_SET(b), zero = V_ZERO();
     NN__NINE(NN__WEIGHT)
-    // Two rows at a time have two of three lines in common, where registers hold them.
+    // Two rows of the output share two of the three lines they read, so they go together if registers
+    // suffice.
     for (; pairs && rows > 1; rows -= 2, p += 2 * ps, y += 2 * ow) {
         const float *l0 = p + off[0], *l1 = p + off[3], *l2 = p + off[6], *l3 = l2 + ps;
         for (int64_t x = 0; x < ow; x += V_N, l0 += V_N << even, l1 += V_N << even, l2 += V_N << even,
@@ -3455,7 +3479,7 @@ TENSOR__INLINE void NN__K(direct_nine)(const int even, const float *w, const int
     }
 }
 
-// Rows of ow pixels of co outputs: p steps by ps from row to row, y by ow, and by ys from output to output.
+// Rows of ow pixels of co outputs: p advances by ps per row, y by ow per row and by ys per output.
 NN__KERNEL void NN__K(direct)(int64_t co, int64_t n, const float *w, const int32_t *off, const float *b,
                               const float *p, int64_t ps, int64_t sw, float *y, int64_t ys, int64_t rows,
                               int64_t ow) {
@@ -3494,14 +3518,14 @@ NN__KERNEL void NN__K(direct)(int64_t co, int64_t n, const float *w, const int32
     }
 }
 
-// Lines first .. first + lines of a plane [h][w] whose elements are uh lines and uw columns apart, with
-// zeros between and around them, pw to the left. Up to a vector is written past the end.
+// Lines first .. first + lines of a plane [h][w] whose elements are uh lines and uw columns apart, with zeros
+// between and around them; pw zeros on the left. Writes up to one vector past the end.
 NN__KERNEL void NN__K(pad)(const float *x, int64_t h, int64_t w, int64_t uh, int64_t uw, int64_t first,
                            int64_t lines, int64_t pw, float *to, int64_t pitch) {
     for (; lines > 0; lines--, first++, to += pitch) {
         for (int64_t i = 0; i < pitch; i += V_N) { V_STORE(to + i, V_ZERO()); }
         if (first < 0 || first >= h * uh || (uh > 1 && first % uh)) { continue; }
-        const float *from = x + (uh > 1 ? first / uh : first) * w;  // a division takes as long as a line
+        const float *from = x + (uh > 1 ? first / uh : first) * w;  // a division costs as much as a line
         for (int64_t i = 0; uw == 1 && i < w; i += V_N) {
             V_AHEAD(from + i, h * w);                      // the plane that is copied next
             NN__K(put)(to + pw + i, w - i, NN__LOAD(from + i, w - i, 0));
@@ -3511,8 +3535,8 @@ NN__KERNEL void NN__K(pad)(const float *x, int64_t h, int64_t w, int64_t uh, int
 }
 
 // Sums over pixels for the weight gradient: s[i][k] += sum of g[i gs + p] x[p + off[k]] over images x rows x
-// width pixels. Tiles of 4 outputs and KT taps, or of one and 9, keep their sums in vectors until the last
-// image.
+// width pixels. Tiles of 4 outputs and KT taps, or of 1 output and 9 taps, keep their sums in vectors until
+// the last image.
 #define NN__KT (TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4 ? 5 : 2)   // 20 sums + 4 + 5 of 32 registers
 #define NN__DOT(i, k) if (k < NN__KT) s##i##k = V_FMA(g##i, x##k, s##i##k);
 #define NN__FOUR(X, k) X(0, k) X(1, k) X(2, k) X(3, k)
@@ -3583,7 +3607,7 @@ NN__KERNEL void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
     int64_t r = 0, c, i;
 #if TENSOR_NN__PASS == 3
 #define NN__HALVES(a, b, way) _mm512_maskz_shuffle_f32x4(0xFFFF, a, b, way)
-    // Whole lines of both sides: rows are often 4096 bytes apart, where a cache holds few of them.
+    // Whole cache lines on both sides: rows are often 4096 bytes apart, and a cache holds few such lines.
     for (; r < rows; r += 16) {
         for (c = 0; c < columns; c += 16) {
             V_F v[16];
@@ -3639,14 +3663,14 @@ NN__KERNEL void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
     (void)i;
 }
 
-// A product with gathered columns, outputs in vectors: c[i cs + j] += sum over s < n of
-// a[off[s] + i as] b[s][j], 0 <= i < rows <= GR, j over one vector or two; b [n][2 V_N]. With start, c is
-// start[j] + the sum instead.
+// A product with gathered columns, outputs in vectors: c[i cs + j] += sum over s < n of a[off[s] + i as]
+// b[s][j], 0 <= i < rows <= GR, j over one vector or two; b is [n][2 V_N]. With start, c becomes start[j] +
+// the sum.
 #undef NN__GR
 #undef NN__GATHER_ROWS
 #undef NN__GATHER_HEIGHTS
 #if TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4
-#define NN__GR 14           // 28 sums + 2 + 1 of 32 registers; pictures are often 14 2^k wide
+#define NN__GR 14           // 28 sums + 2 + 1 of 32 registers; images are often 14 2^k wide
 #define NN__GATHER_ROWS(X) \
     X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
 // 8 to 13 rows are two tiles, one after the other.
@@ -3655,7 +3679,7 @@ NN__KERNEL void NN__K(turn)(int64_t rows, int64_t columns, const float *x, int64
 #define NN__GR 6            // 12 + 2 + 1 of 16
 #define NN__GATHER_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5)
 #else
-#define NN__GR 4            // 8 + 2 + 1, and products: no FMA
+#define NN__GR 4            // 8 + 2 + 1, and the products, as there is no FMA
 #define NN__GATHER_ROWS(X) X(0) X(1) X(2) X(3)
 #endif
 #ifndef NN__GATHER_HEIGHTS
@@ -3699,10 +3723,11 @@ NN__KERNEL void NN__K(gather)(int rows, int two, int64_t n, const float *a, int6
     NN__K(gather)(rows - above, two, n, a + above * as, as, off, b, start, c + above * cs, cs);
 }
 
-// Winograd's F(4x4, 3x3) and F(2x2, 5x5) from the points 0, +-5/8, +-3/2 and infinity: the output is OUT of
-// the products of KERNEL and IMAGE, 36 for 144 or 100. The error is within 4 x that of direct sums
-// (tests/conv.c); that of the usual points 0, +-1, +-2 is over 6 x. An infinity makes all of its tile NaN.
-// Last of `from` numbers, or of `to`, is what infinity gives.
+// Winograd's F(4x4, 3x3) and F(2x2, 5x5) with the points 0, +-5/8, +-3/2 and infinity: the output is OUT
+// applied to the products of KERNEL and IMAGE, 36 multiplications instead of 144 or 100. The error is within
+// 4 times that of direct sums (tests/conv.c); with the usual points 0, +-1, +-2 it is over 6 times. An
+// infinity makes its whole tile NaN. The last of the `from` numbers, or of the `to` numbers, belongs to the
+// point infinity.
 TENSOR__INLINE void NN__K(winograd_line)(const int form, const int from, const int to, V_F x0, V_F x1, V_F x2,
                                          V_F x3, V_F x4, V_F x5, V_F *y) {
     const float a = 0.625f, b = 1.5f, a2 = a * a, b2 = b * b;
@@ -3727,7 +3752,7 @@ TENSOR__INLINE void NN__K(winograd_line)(const int form, const int from, const i
         u = V_MUL(V_SET(b), V_FMA(V_SET(-a2), x1, x3));
         y[0] = V_FMA(V_SET(a2 * b2), x0, V_FMA(V_SET(-a2 - b2), x2, x4));
         y[5] = V_FMA(V_SET(a2 * b2), x1, V_FMA(V_SET(-a2 - b2), x3, x5));
-    } else {                          // x2 to x4 are 0 from `from` on
+    } else {                          // those of x2 to x4 from `from` on are 0
         p = V_MUL(V_SET(ca), V_FMA(V_SET(a2), from > 4 ? V_FMA(V_SET(a2), x4, x2) : x2, x0));
         q = V_MUL(V_SET(a * ca), V_FMA(V_SET(a2), x3, x1));
         r = V_MUL(V_SET(cb), V_FMA(V_SET(b2), from > 4 ? V_FMA(V_SET(b2), x4, x2) : x2, x0));
@@ -3750,8 +3775,8 @@ TENSOR__INLINE void NN__K(winograd_line)(const int form, const int from, const i
 #define NN__TILE_PUT(k) (void)(k < to ? (V_STORE(y + k * yr + i * yc, V_ADD(d[k], add)), 0) : 0)
 #define NN__SIX(X) X(0), X(1), X(2), X(3), X(4), X(5)
 
-// n tiles of a vector of channels, from x from to x to, of the strides tile, row, column; start (may be NULL)
-// is added.
+// n tiles of a vector of channels, from `from` x `from` to `to` x `to` numbers; x and y have strides per
+// tile, row and column; start (may be NULL) is added.
 TENSOR__INLINE void NN__K(winograd_tiles)(const int form, const int from, const int to, int64_t n,
                                           const float *x, int64_t xt, int64_t xr, int64_t xc, float *y,
                                           int64_t yt, int64_t yr, int64_t yc, const float *start) {
@@ -3790,11 +3815,11 @@ NN__KERNEL void NN__K(winograd)(int form, int64_t n, const float *x, int64_t xt,
 // ------------------------------------------------------------------------------
 // >>nn-kernel-pool                                 MARK: pooling
 //
-// One plane [D, H, W] per call. Largest: of equals the first in row-major order, NaN wins (as PyTorch).
-// Rejected: padding the plane first (a copy, and an infinity that could be chosen).
+// One plane [D, H, W] per call. Maximum: the first of equal elements in row-major order is taken, and NaN
+// wins (as in PyTorch). Rejected: padding the plane first (a copy, and an infinity that could be chosen).
 // ------------------------------------------------------------------------------
 
-// The window from..to.
+// The largest element of the window from..to, and its position.
 TENSOR__INLINE void NN__K(max_window)(const NN__R *x, const nn__window_t *g, const int64_t *from,
                                       const int64_t *to, NN__R *y, int32_t *place) {
     int64_t at = -1;
@@ -3812,17 +3837,18 @@ TENSOR__INLINE void NN__K(max_window)(const NN__R *x, const nn__window_t *g, con
         }
     }
     *y = best;
-    *place = at < 0 ? 0 : (int32_t)at;   // none inside, where a dilation is larger than the image
+    *place = at < 0 ? 0 : (int32_t)at;   // no element inside: a dilation larger than the image
 }
 
 #if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 6
 #undef NN__LONGEST
 #define NN__LONGEST 256
 
-// V_N windows of one row, the first n of them kept; step holds 0, sw, 2 sw... The row segment they look at
-// comes from the image (what the others see is any number of the plane), or from a copy with -inf around
-// where a kept one leaves the row or a segment the plane. two: windows of 2 x 2, side by side. room: windows
-// up to the plane's end, which the rows to come write over.
+// V_N windows of one row, of which the first n are kept; step holds 0, sw, 2 sw, ... They read a segment of
+// a row of the image (the windows that are not kept may read any number of the plane), or a copy of it with
+// -inf around it if a kept window leaves the row or a segment leaves the plane. two: windows of 2 x 2, side
+// by side. room: how many windows there are up to the plane's end; later rows overwrite what is written
+// beyond n.
 TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__window_t *g, const int64_t *o,
                                      V_I step, int64_t n, int64_t room, float *y, int32_t *place) {
     float copy[NN__LONGEST];
@@ -3833,7 +3859,7 @@ TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__wi
     int64_t last = x0 + ((n < V_N ? n : V_N) - 1) * sw, plane = g->in[0] * g->in[1] * w;
     int within = left == 0 && last + (kw - 1) * dw < w, first = 1, clean = 0;
     V_F m = V_SET(-INFINITY);
-    V_I best = VI_SET(0);         // 0: none inside, where a dilation is larger than the image
+    V_I best = VI_SET(0);         // 0: no element inside: a dilation larger than the image
     for (int64_t kz = 0; kz < depth; kz++) {
         for (int64_t ky = 0; ky < height; ky++) {
             int64_t iz = two ? o[0] : o[0] * g->stride[0] - g->pad[0] + kz * g->dilation[0];
@@ -3851,7 +3877,7 @@ TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__wi
                 }
                 row = copy;
             }
-            // The first element of the window: it wins where all are -inf.
+            // The first element of the window: it is taken if all are -inf.
             if (first && left == 0 && last < w) {
                 best = VI_ADD(step, VI_SET((int32_t)(start + x0)));
             } else if (first) {
@@ -3935,14 +3961,14 @@ NN__KERNEL void NN__K(max_pool)(const void *x, void *y, int32_t *place, const nn
     }
 }
 
-// gx[place] += g over one plane.
+// gx[place] += g for one plane.
 NN__KERNEL void NN__K(max_unpool)(const void *grad, const int32_t *place, void *gx, int64_t n) {
     const NN__R *q = (const NN__R *)grad;
     NN__R *p = (NN__R *)gx;
     for (int64_t i = 0; i < n; i++) { p[place[i]] = (NN__R)(p[place[i]] + q[i]); }
 }
 
-// Sum over a window, rows added in double: it may be the whole image.
+// Sum over a window. Rows are added in double, because the window may be the whole image.
 TENSOR__FN TENSOR__NOINLINE double NN__K(window_sum)(const NN__R *p, const nn__window_t *g, int64_t z0,
                                                      int64_t z1, int64_t y0, int64_t y1, int64_t x0,
                                                      int64_t x1) {
@@ -3990,14 +4016,14 @@ NN__KERNEL void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int bac
 }
 
 // ------------------------------------------------------------------------------
-// >>nn-kernel-norm                                 MARK: layer norm
+// >>nn-kernel-norm                                 MARK: norms
 //
-// Two passes over a row for the statistics: one pass (E[x^2] - E[x]^2) cancels. Rejected as well: Welford's
-// running update, which divides at every element and has one chain; a row is in cache for the second pass.
-// Sums are folded in leaves, so the width of the ISA does not decide the error.
+// Two passes over a row for the statistics, because one pass (E[x^2] - E[x]^2) cancels. Also rejected:
+// Welford's running update, which divides at every element and is one chain of dependent steps; a row is in
+// cache for the second pass. Sums are added in leaves, so the error does not depend on the width of the ISA.
 // ------------------------------------------------------------------------------
 
-// sum of g (x - mean), and of g; of (x - mean)^2 if g is NULL
+// Sum of g (x - mean), and in *total the sum of g; sum of (x - mean)^2 if g is NULL.
 NN__KERNEL double NN__K(deviation)(const void *g, const void *x, double mean, double *total, int64_t n) {
     const NN__R *gp = (const NN__R *)g, *p = (const NN__R *)x;
     V_F vm = V_SET(mean);
@@ -4109,7 +4135,7 @@ NN__KERNEL void NN__K(affine)(const void *g, const void *x, void *y, double a, d
 // ------------------------------------------------------------------------------
 // >>nn-kernel-loss                                 MARK: losses
 //
-// Gradients of the losses that need more than a pointwise formula, a row at a time. Rejected: composing
+// Gradients of the losses that need more than a pointwise formula, one row at a time. Rejected: composing
 // them of softmax, gather and products (three passes over the logits and two temporaries).
 // ------------------------------------------------------------------------------
 
@@ -4126,9 +4152,10 @@ NN__KERNEL void NN__K(softmax_minus)(const void *x, const void *w, void *gx, dou
     }
 }
 
-// A pointwise loss is two functions over whole vectors in arrays, value and derivatives (dx or dt may be
-// NULL); what they have in common, loads of the rest, weights and sums, is here once. Rejected: a switch
-// among the formulas in one loop (whoever wants one has all), a loop with loads and stores for each (41 KB).
+// A pointwise loss is two functions over whole vectors in arrays: its value and its derivatives (dx or dt
+// may be NULL). What the losses have in common (loads of the last vector, weights, sums) is here once.
+// Rejected: a switch over the formulas in one loop (a program that wants one has all), a loop with loads and
+// stores for each (41 KB).
 enum { NN__K(loss_block) = 8 };
 #define TENSOR__X(ID, f, dx, dt)                                                                             \
     NN__KERNEL void NN__K(value_##ID)(const void *x, const void *t, const void *q, void *y, int64_t n,       \
@@ -4149,7 +4176,7 @@ enum { NN__K(loss_block) = 8 };
 NN_LOSSES(TENSOR__X)
 #undef TENSOR__X
 
-// A loss of n elements: into y, or summed if y is NULL. w, q (pos_weight) may be NULL = 1.
+// A loss of n elements: written to y, or summed if y is NULL. w and q (pos_weight) may be NULL = 1.
 NN__KERNEL double NN__K(loss)(nn__value_fn *value, const void *x, const void *t, const void *w, const void *q,
                               void *y, int64_t n, double p) {
     const NN__R *xp = (const NN__R *)x, *tp = (const NN__R *)t, *wp = (const NN__R *)w,
@@ -4177,7 +4204,7 @@ NN__KERNEL double NN__K(loss)(nn__value_fn *value, const void *x, const void *t,
     return (double)V_HSUM(s);
 }
 
-// Its gradients (gx or gt may be NULL): g[i * step] c times the derivative.
+// Its gradients (gx or gt may be NULL): g[i * step] times c times the derivative.
 NN__KERNEL void NN__K(loss_back)(nn__slope_fn *slope, const void *g, int64_t step, double c, const void *x,
                                  const void *t, const void *w, const void *q, void *gx, void *gt, int64_t n,
                                  double p) {
@@ -4208,12 +4235,12 @@ NN__KERNEL void NN__K(loss_back)(nn__slope_fn *slope, const void *g, int64_t ste
 // ------------------------------------------------------------------------------
 // >>nn-kernel-attention                            MARK: attention
 //
-// One row of scores against n keys, of which the first `valid` may be looked at. The products around are
-// the GEMM's. Rejected: a kernel of its own for the products with running maxima (the GEMM is faster on
-// CPUs, and a block of scores stays in cache).
+// One row of scores against n keys, of which the first `valid` may be looked at. The products before and
+// after are done by the GEMM. Rejected: a kernel of its own for the products with running maxima (the GEMM
+// is faster on CPUs, and a block of scores stays in cache).
 // ------------------------------------------------------------------------------
 
-// s = e^(scale s - max), 0 from valid on. -> sum of s; *lse = logsumexp (-inf if nothing may be looked at)
+// s = e^(scale s - max), 0 from valid on. -> sum of s; *lse = logsumexp (-inf if no key may be looked at)
 NN__KERNEL double NN__K(attend)(void *s, int64_t valid, int64_t n, double scale, double *lse) {
     NN__R *p = (NN__R *)s;
     V_F vs = V_SET(scale), m = V_SET(-INFINITY), sum = V_ZERO();
@@ -4259,16 +4286,16 @@ NN__KERNEL void NN__K(attend_back)(void *s, void *d, int64_t valid, int64_t n, d
 // ------------------------------------------------------------------------------
 // >>nn-kernel-recurrent                            MARK: steps of recurrent nets
 //
-// One item of a step: n hidden features, gates of n each. gi and hg are what x and h add to the gates. The
-// two products are GEMMs (that with x over all steps at once); here is what lies between them, in one sweep
-// with the gates kept for backward. Rejected: a dozen pointwise ops per step (their overhead is more than
-// the arithmetic of small nets), gates recomputed in backward.
+// One item of a step: n hidden features, each with its gates. gi and hg are what x and h add to the gates.
+// The two products are GEMMs (the one with x over all steps at once); this is the arithmetic between them,
+// in one sweep, with the gates kept for backward. Rejected: a dozen pointwise ops per step (their overhead
+// is more than the arithmetic of small nets), gates recomputed in backward.
 // ------------------------------------------------------------------------------
 
 #define NN__GATE(p, k) NN__LOAD((const NN__R *)(p) + (k) * n + i, n - i, 0)
 #define NN__PUT_GATE(p, k, v) NN__K(put)((NN__R *)(p) + (k) * n + i, n - i, v)
 
-// The next h and c; gates as NN__.._NET says.
+// The next h and c; the gates are in the order given at NN__LSTM_NET.
 NN__KERNEL void NN__K(recur)(int kind, const void *gi, const void *hg, const void *h0, const void *c0,
                              void *gates, void *h, void *c, int64_t n) {
     int64_t i;
@@ -4303,7 +4330,8 @@ NN__KERNEL void NN__K(recur)(int kind, const void *gi, const void *hg, const voi
     }
 }
 
-// dgi and dhg (NULL = the same) from dh and dc, which become those of h0 and c0 but for what goes through hg.
+// dgi and dhg (NULL = equal to dgi) from dh and dc, which become those of h0 and c0, except for the part
+// through hg.
 NN__KERNEL void NN__K(recur_back)(int kind, void *dh, void *dc, const void *gates, const void *h,
                                   const void *h0, const void *c0, const void *c, void *dgi, void *dhg,
                                   int64_t n) {
@@ -4352,11 +4380,11 @@ NN__KERNEL void NN__K(recur_back)(int kind, void *dh, void *dc, const void *gate
 // ------------------------------------------------------------------------------
 // >>nn-kernel-dropout                              MARK: dropout
 //
-// The mask is a function of the element's place and the generator, so backward makes it again. Rejected: a
-// mask that is saved (memory as large as the activation).
+// The mask is a function of the element's index and the generator, so backward computes it again. Rejected:
+// a mask that is saved (memory as large as the activation).
 // ------------------------------------------------------------------------------
 
-// y = x scale where the 24-bit uniform number of element first + i is below keep (in 2^-24), else 0.
+// y = x scale if the 24-bit uniform number of element first + i is below keep (in units of 2^-24), else 0.
 NN__KERNEL void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n, tensor_generator_t rng,
                                uint32_t keep, double scale) {
     const NN__R *p = (const NN__R *)x;
@@ -4391,7 +4419,7 @@ NN__KERNEL void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
 // >>nn-kernel-optim                                MARK: optimizer kernels
 //
 // A formula of NN__STEPS over n contiguous elements; s0, s1, s2 are the states in the order of the row, NULL
-// where unused. Rejected: FMA (the bits would depend on the ISA), one op after the other (five sweeps over
+// if unused. Rejected: FMA (the bits would depend on the ISA), one op after another (five sweeps over
 // parameters that do not fit a cache).
 // ------------------------------------------------------------------------------
 
@@ -4401,8 +4429,9 @@ NN__KERNEL void NN__K(dropout)(const void *x, void *y, int64_t first, int64_t n,
 #define NN__HAS(k) has##k
 #define NN__SPLAT(x) const V_F v_##x = V_SET(u.x); (void)v_##x;
 #if TENSOR_NN__PASS < 6
-// Below 2^-126 a product costs x86 160 cycles, and there a dead unit's mean stays. Sums and conversions cost
-// nothing more; what is rounded from 53 bits has the bits of f32. 7e-18: the gradient is squared.
+// Below 2^-126 a product costs 160 cycles on x86, and the mean of a dead unit stays there. Sums and
+// conversions cost nothing more; a result that is rounded from 53 bits has the bits of f32. 7e-18, because
+// the gradient is squared.
 #define NN__TINY(v, below) M_AND(V_LT(V_ABS(v), V_SET(below)), V_NE(v, V_ZERO()))
 #define NN__SLOW_STATE 8e-31f
 
@@ -4474,7 +4503,7 @@ NN__KERNEL int NN__K(rescale)(void *px, double f, int64_t n) {
     return !(V_HSUM(bad) == 0);
 }
 
-// Sum of squares in double, in 8 lanes whatever the instruction set: the norms of clipping.
+// Sum of squares in double, in 8 lanes for every instruction set: for the norms of clipping.
 NN__KERNEL double NN__K(squares)(const void *px, int64_t n) {
     const NN__R *x = (const NN__R *)px;
     double lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
@@ -4494,6 +4523,8 @@ NN__KERNEL double NN__K(squares)(const void *px, int64_t n) {
 
 // ------------------------------------------------------------------------------
 // >>nn-kernel-table                                MARK: table of a pass
+//
+// The sizes of a pass (its kernels are reached by NN__DO), and the end of its text.
 // ------------------------------------------------------------------------------
 
 #if TENSOR_NN__PASS < 6
@@ -4517,18 +4548,21 @@ static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, 0, 0, 0, 0};
 
 // ------------------------------------------------------------------------------
 // >>nn-impl                                        MARK: implementation
+//
+// Compiled if TENSOR_NN_IMPLEMENTATION is defined. First the passes are included, then the sections below
+// follow.
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_NN_IMPLEMENTATION) && !defined(TENSOR_NN_IMPLEMENTATION_DONE) && !defined(TENSOR_NN__PASS)
 #define TENSOR_NN_IMPLEMENTATION_DONE
 
-// As in tensor.h: calls in here leave the stamp to the user's own.
+// As in tensor.h: calls in this file do not stamp a site; only the user's own calls do.
 #undef TENSOR_HERE
 #undef TENSOR__IN
 #define TENSOR_HERE ((const char *)0)
 #define TENSOR__IN(function) ((const char *)0)
 
-// As in tensor.h: nothing fuses a product and a sum but V_FMA.
+// As in tensor.h: only V_FMA fuses a product and a sum.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC optimize("fp-contract=off")
@@ -4539,7 +4573,8 @@ TENSOR__PRECISE
 #pragma fp_contract(off)
 #endif
 
-// The passes: see >>passes of tensor.h. f64 and the plain formulas are compiled with this file's own part.
+// The passes: see >>passes of tensor.h. f64 and the plain formulas are compiled together with this part of
+// the file.
 #if TENSOR__PART
 extern TENSOR__BETWEEN const nn__cpu_t TENSOR__PASSES_OF(nn__cpu) nn__cpu_none;
 #define NN__X(name, result, params) TENSOR__DECLARE(nn__##name##_fn, nn__##name)
@@ -4591,15 +4626,16 @@ TENSOR__COLD
 #endif
 
 // ------------------------------------------------------------------------------
-// >>impl-functional                               MARK: what all functions share
+// >>impl-functional                                MARK: what all functions share
 //
-// What the functions of this header share: the kernels of the chosen pass, checks of arguments, options
-// and their defaults, gradients through a composed form. An op's chapter below has its kernel driver (cuts
-// the work, calls inner loops and the GEMM), its front (checks, shape) and its gradient.
+// What the functions of this header share: the kernels of the chosen pass, checks of arguments, options and
+// their defaults, gradients through a composed form. Each section after this one has, for its ops, the
+// kernel driver (divides the work, calls inner loops and the GEMM), the front (checks, shape) and the
+// gradient.
 //
-// An op with a fused gradient also has a form composed of public ops, which the engine differentiates when
-// a graph of the gradient is wanted: one mechanism for all of them (nn__grad_composed) instead of a second
-// gradient by hand for each.
+// An op with a fused gradient also has a form composed of public ops, which the engine differentiates when a
+// graph of the gradient is wanted. This is one mechanism for all of them (nn__grad_composed) instead of a
+// second, hand-written gradient for each.
 // ------------------------------------------------------------------------------
 
 // Raises an error on the calling thread. -> poison; NN__GIVE -> value; NN__ERROR -> the code; NN__NO -> 0
@@ -4607,7 +4643,7 @@ TENSOR__COLD
 #define NN__GIVE(value, ...) (NN__FAIL(__VA_ARGS__), value)
 #define NN__ERROR(code, ...) NN__GIVE(code, code, __VA_ARGS__)
 #define NN__NO(code, ...) NN__GIVE(0, code, __VA_ARGS__)
-// What functions that are about gradients do in a build without them. -> value
+// What functions that need gradients do in a build without them. -> value
 #define NN__UNTRAINED(value, op)                                                                             \
     NN__GIVE(value, TENSOR_ERR_UNSUPPORTED, "%s: this build has no gradients (TENSOR_NO_AUTOGRAD)", op)
 
@@ -4617,8 +4653,8 @@ TENSOR__FN tensor__thread_t *nn__self(void) {
     return TENSOR__(self)();
 }
 
-// Rows, as in tensor.h: NN__ROW(ID) is that of NN_OP_ID. They are behind the functions they name, at the end
-// of >>impl-losses. Where a rank is computed, a switch within the family gives the row.
+// Rows, as in tensor.h: NN__ROW(ID) is the row of NN_OP_ID. They are defined in >>nn-table, after the
+// functions that they name. If a rank is computed, a switch within the family gives the row.
 #define TENSOR__X(ID, ...) TENSOR__FN const tensor__row_t *nn__row_##ID(void);
 NN_OPS(TENSOR__X)
 #undef TENSOR__X
@@ -4638,7 +4674,7 @@ NN__RANKED_ROW(avg_pool, AVG_POOL)
 NN__RANKED_ROW(max_unpool, MAX_UNPOOL)
 #undef NN__RANKED_ROW
 
-// The kernels of all passes by their places: f64, the plain formulas, then as tensor.h's (TENSOR__PASSES_OF).
+// The kernels of all passes by place: f64, the plain formulas, then those of tensor.h (TENSOR__PASSES_OF).
 #if TENSOR__HAS_PASS(7)
 #define NN__EACH(f) f##_f64, f##_reference, TENSOR__PASSES_OF(f)
 #else
@@ -4696,7 +4732,7 @@ TENSOR__FN const nn__cpu_t *nn__cpu(int dtype) {
     }
 }
 
-// A core with other passes, in another file, does not link.
+// A core that was built with other passes, in another file, does not link.
 #if !defined(TENSOR_STATIC) && (defined(__GNUC__) || defined(__clang__))
 __attribute__((used)) static const char *const nn__core = &TENSOR__OF_BUILD(tensor__build);
 #endif
@@ -4707,15 +4743,15 @@ TENSOR__FN int64_t nn__ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 TENSOR__FN size_t nn__es(int dtype) { return dtype == TENSOR_F64 ? 8 : 4; }
 TENSOR__FN uint64_t nn__line(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Items per task for n items of `cost` element operations each, where the cut has no say in the result: a
-// join costs about as much as 32K operations.
+// Items per task for n items of `cost` element operations each, if the division does not affect the result:
+// a join costs about as much as 32K operations.
 TENSOR__FN int64_t nn__per(int64_t n, int64_t cost) {
     int64_t tasks = 4 * (int64_t)TENSOR__(thread_count)();
     if (tasks <= 4 || (double)n * (double)cost < 32768.0) { return nn__max(n, 1); }
     return nn__max(nn__ceil(n, tasks), 1);
 }
 
-// Runs the tasks; a single one on the calling thread, so that a GEMM in it may use the others.
+// Runs the tasks. A single task runs on the calling thread, so that a GEMM in it may use the other threads.
 TENSOR__FN void nn__run(int64_t tasks, tensor__task_fn fn, void *arg) {
     if (tasks == 1) {
         fn(arg, 0, 0);
@@ -4724,9 +4760,9 @@ TENSOR__FN void nn__run(int64_t tasks, tensor__task_fn fn, void *arg) {
     }
 }
 
-// c[m, n] (+)= a b for one item, strides in elements.
+// c[m, n] (+)= a b for one item; strides in elements.
 TENSOR__FN tensor__gemm_t nn__product(int64_t m, int64_t n, int64_t k) {
-    tensor__gemm_t g;                   // member by member: a memset takes as long as a tiny product
+    tensor__gemm_t g;                   // member by member: a memset costs as much as a tiny product
     g.a = g.b = g.bias = NULL;
     g.c = g.scratch = NULL;
     g.aoff = g.boff = g.coff = NULL;
@@ -4743,7 +4779,7 @@ TENSOR__FN tensor__gemm_t nn__product(int64_t m, int64_t n, int64_t k) {
     return g;
 }
 
-// i-th index of an i32/i64 argument without gaps.
+// The i-th index of a contiguous i32/i64 argument.
 TENSOR__FN int64_t nn__index(const tensor_arg_t *a, int64_t i) {
     return a->dtype == TENSOR_I32 ? ((const int32_t *)a->data)[i] : ((const int64_t *)a->data)[i];
 }
@@ -4764,7 +4800,7 @@ TENSOR__FN char *nn__at(const tensor_arg_t *a, int64_t i) {
     return a->data ? (char *)a->data + i * (int64_t)nn__es(a->dtype) : NULL;
 }
 
-// Where the first element of t lies, NULL if it has none.
+// Address of the first element of t, NULL if it has none.
 TENSOR__FN void *nn__pointer(const tensor_t *t) {
     size_t at = (size_t)t->offset * tensor_dtype_size((tensor_dtype_t)t->dtype);
     return t->storage && t->storage->data ? (char *)t->storage->data + at : NULL;
@@ -4795,8 +4831,8 @@ TENSOR__FN const char *nn__arg_name(const tensor__row_t *row, int k, char name[1
 
 TENSOR__FN int nn__is_number(const tensor_t *x) { return x->dtype != TENSOR_BOOL; }
 
-// Whether the inputs of `mask` (bit k = input k; absent ones do not count) are of one dtype, a float one or,
-// where integers are taken, any but bool; raises if not.
+// Whether the inputs of `mask` (bit k = input k; absent inputs are ignored) have one dtype: a float one or,
+// if integers are allowed, any but bool. Raises if not.
 TENSOR__FN int nn__one_dtype(tensor__op_t *o, unsigned mask, int integers) {
     tensor_t *first = NULL;
     int at = 0;
@@ -4822,14 +4858,14 @@ TENSOR__FN int nn__one_dtype(tensor__op_t *o, unsigned mask, int integers) {
 
 TENSOR__FN int nn__floats(tensor__op_t *o, unsigned mask) { return nn__one_dtype(o, mask, 0); }
 
-// Half precision is computed in f32: the operands widened, the result narrowed.
+// Half precision is computed in f32: the operands are widened, the result is narrowed.
 TENSOR__FN tensor_t *nn__wide(tensor_t *x) { return x && nn__is_half(x) ? (tensor_to)(x, TENSOR_F32) : x; }
 
 TENSOR__FN tensor_t *nn__narrow(tensor_t *y, const tensor_t *like) {
     return (tensor_to)(y, (tensor_dtype_t)like->dtype);
 }
 
-// Brings the inputs of `which` (bits) to their common dtype, as arithmetic does. -> the first
+// Converts the inputs of `which` (bits) to their common dtype, as arithmetic does. -> the first of them
 TENSOR__FN tensor_t *nn__promote(tensor_t **in, int n, unsigned which) {
     int dtype = nn__is_float(in[0]) ? in[0]->dtype : -1;
     for (int k = 1; k < n; k++) {
@@ -4847,8 +4883,8 @@ TENSOR__FN tensor_t *nn__promote(tensor_t **in, int n, unsigned which) {
     return in[0];
 }
 
-// Whether a positional argument too many was given; raises if so. The macros put TENSOR__NO_SURPLUS there
-// (and a site), so that 0 is noticed too; a struct filled by hand has NULL.
+// Whether a positional argument too many was given; raises if so. The macros put TENSOR__NO_SURPLUS (and a
+// site) in its position, so that even 0 is noticed; a struct filled by hand has NULL there.
 TENSOR__FN int nn__too_many(const char *op, const char *site, const void *surplus) {
     int bad = surplus ? surplus != TENSOR__NO_SURPLUS : site != NULL;
     if (bad) { NN__FAIL(TENSOR_ERR_SHAPE, "%s: too many positional arguments, options are named", op); }
@@ -4860,9 +4896,10 @@ TENSOR__FN int nn__same_shape(const tensor_t *a, const tensor_t *b) {
            (a->ndim == 0 || memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof(int64_t)) == 0);
 }
 
-// The defaults of an args struct stand in one list: NN__FILL(args, NN__OR(eps, 1e-5) ...), 0 becoming the
-// default and TENSOR_ZERO 0. It is run over the args of a call whose macro marked them by TENSOR__NO_SURPLUS
-// (args without the mark are taken literally), and over zeros for name_defaults().
+// The defaults of an args struct are in one list: NN__FILL(args, NN__OR(eps, 1e-5) ...). A member that is 0
+// becomes the default and TENSOR_ZERO becomes 0. The list is applied to the args of a call whose macro
+// marked them with TENSOR__NO_SURPLUS (args without the mark are taken literally), and to zeros for
+// name_defaults().
 #define NN__OR(member, value) a->member = a->member == 0 ? (value) : a->member == TENSOR_ZERO ? 0 : a->member;
 #define NN__FILL(args, set)                                                                                  \
     TENSOR__FN void nn__fill_##args(args##_args_t *a) {                                                      \
@@ -4878,28 +4915,28 @@ TENSOR__FN int nn__same_shape(const tensor_t *a, const tensor_t *b) {
         return a;                                                                                            \
     }
 #define NN__FILL_DEFAULTS(args, set) NN__FILL(args, set) NN__DEFAULTS(args, args)
-// Begins a function of args a: fills them; 0 after raising.
+// Begins a function with args a: fills them. 0 after raising.
 #define NN__TAKE(op, args)                                                                                   \
     (!nn__too_many(op, a.site_, a.options_are_named_) &&                                                     \
      (a.options_are_named_ ? (nn__fill_##args(&a), 1) : 1))
-// tensor_op_with(a), which is `run`.
+// tensor_op_with(a), whose result is `run`.
 #define NN__FRONT(op, args, run)                                                                             \
     TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
         return tensor__at(a.site_, NN__TAKE(#op, args) ? run : TENSOR__(poison));                            \
     }
 #define NN__OWN_FRONT(op, set, run) NN__FILL_DEFAULTS(tensor_##op, set) NN__FRONT(op, tensor_##op, run)
 
-// t, made on the default device, where x lies.
+// t, which was made on the default device, moved to the device of x.
 TENSOR__FN tensor_t *nn__beside(tensor_t *t, const tensor_t *x) {
     return x->state == TENSOR__LIVE ? (tensor_to)(t, TENSOR_CPU + (int)x->device) : t;
 }
 
-// One of a value, of x's dtype.
+// A tensor filled with a value, with x's dtype and device.
 TENSOR__FN tensor_t *nn__like(const int64_t *dims, int ndim, double value, const tensor_t *x) {
     return nn__beside((tensor_full_n)(dims, ndim, value, (tensor_dtype_t)x->dtype), x);
 }
 
-// A tensor that the host fills, whatever the default device.
+// A tensor that the host fills, whatever the default device is.
 TENSOR__FN tensor_t *nn__host_tensor(const int64_t *dims, int ndim, tensor_dtype_t dtype) {
     tensor_device_t device = (tensor_get_default_device)();
     if (device != TENSOR_CPU) { (void)(tensor_set_default_device)(TENSOR_CPU); }
@@ -4908,7 +4945,7 @@ TENSOR__FN tensor_t *nn__host_tensor(const int64_t *dims, int ndim, tensor_dtype
     return t;
 }
 
-// Memory until the scope ends, from the cache; NULL after raising.
+// Memory from the cache, until the scope ends; NULL after raising.
 TENSOR__FN void *nn__lent(uint64_t n, size_t size) {
     int64_t bytes = (int64_t)(n * size);
     tensor_t *t = nn__host_tensor(&bytes, 1, TENSOR_U8);
@@ -4917,17 +4954,17 @@ TENSOR__FN void *nn__lent(uint64_t n, size_t size) {
 
 TENSOR__FN tensor_t *nn__contiguous(tensor_t *x) { return x ? (tensor_contiguous)(x) : x; }
 
-// Channels stay innermost where the device takes them so.
+// Channels stay innermost if the device accepts them so.
 TENSOR__FN tensor_t *nn__image(tensor_t *x) { return TENSOR__(lasts)(x) ? x : nn__contiguous(x); }
 
-// x in these dims. A view only where they differ: a gradient that is a view cannot become a leaf's own.
+// x with these dims. A view only if they differ: a gradient that is a view cannot become a leaf's own.
 TENSOR__FN tensor_t *nn__shaped(tensor_t *x, const int64_t *dims, int ndim) {
     int same = x->ndim == ndim;
     for (int d = 0; same && d < ndim; d++) { same = x->dims[d] == dims[d]; }
     return same ? x : (tensor_reshape_n)(x, dims, ndim);
 }
 
-// x as [d0, d1, d2, d3], of which the n first count.
+// x as [d0, d1, d2, d3], of which the first n are used.
 TENSOR__FN tensor_t *nn__as(tensor_t *x, int n, int64_t d0, int64_t d1, int64_t d2, int64_t d3) {
     const int64_t dims[4] = {d0, d1, d2, d3};
     return (tensor_reshape_n)(x, dims, n);
@@ -4946,15 +4983,15 @@ TENSOR__FN tensor_t *nn__saved(tensor__grad_t *g, int k) {
 
 typedef tensor_t *(*nn__composed_fn)(tensor_t *const *in, const tensor_params_t *p);
 
-// Gradients of node's op by differentiating fn(inputs), which is the same function made of public ops; as a
-// graph of its own where none of the gradient is wanted.
+// Gradients of node's op by differentiating fn(inputs), which is the same function made of public ops. If no
+// graph of the gradient is wanted, the forward is a graph of its own.
 TENSOR__FN void nn__grad_composed_by(tensor__grad_t *g, nn__composed_fn fn, tensor__autograd_fn *autograd) {
     tensor_t *in[TENSOR__MAX_IN], *wanted[TENSOR__MAX_IN];
     int n = 0, at[TENSOR__MAX_IN];
     for (int k = 0; k < g->node->nin; k++) {
         in[k] = nn__saved(g, k);
         if (!in[k] || !TENSOR__(grad_need)(g, k)) { continue; }
-        // A view of its own: a tensor given twice must get two gradients.
+        // A view of its own: a tensor that is given twice must get two gradients.
         in[k] = g->create ? (tensor_view_n)(in[k], in[k]->dims, in[k]->ndim)
                           : (tensor_requires_grad_)((tensor_detach)(in[k]), 1);
         wanted[n] = in[k];
@@ -4980,8 +5017,8 @@ TENSOR__FN int nn__grad_created(tensor__grad_t *g, nn__composed_fn fn) {
     return g->create != 0;
 }
 
-// Fused gradients: the op of row over in, with the params of the op it belongs to and n results, which are
-// the gradients of its first n inputs.
+// Fused gradients: the op of row over in, with the params of the forward op and n results, which are the
+// gradients of the first n inputs of that op.
 TENSOR__FN int nn__grad_begin(tensor__op_t *o, const tensor__grad_t *g, const tensor__row_t *row,
                               tensor_t *const *in, int nin, int n) {
     if (!TENSOR__(begin)(o, row, in, nin)) { return 0; }
@@ -5000,7 +5037,7 @@ TENSOR__FN void nn__grad_end(tensor__op_t *o, tensor__grad_t *g, int n) {
     }
 }
 
-// Of layer_norm, batch_norm and group_norm, whose parameters have n elements.
+// Gradients of layer_norm, batch_norm and group_norm, whose parameters have n elements.
 TENSOR__FN void nn__grad_norm(tensor__grad_t *g, const tensor__row_t *row, nn__composed_fn fn, int64_t n) {
     if (nn__grad_created(g, fn)) { return; }
     tensor_t *in[5];
@@ -5020,7 +5057,7 @@ TENSOR__FN void nn__grad_norm(tensor__grad_t *g, const tensor__row_t *row, nn__c
 
 TENSOR__COLD
 
-// Opens such an op: begin for a row that is in no table. names: those of the inputs.
+// Begins an op whose row is not in a table. names: the names of the inputs.
 TENSOR__FN int nn__row_begin(tensor__op_t *o, tensor__row_t *row, const char *op, const char *names,
                              int required, tensor_t *const *in, int nin) {
     memset((void *)row, 0, sizeof *row);
@@ -5031,7 +5068,7 @@ TENSOR__FN int nn__row_begin(tensor__op_t *o, tensor__row_t *row, const char *op
     return TENSOR__(begin)(o, row, in, nin);
 }
 
-// Whether its inputs are usable, those of `floats` (bits) floats of one dtype; raises if not.
+// Whether its inputs are usable, and those of `floats` (bits) are floats of one dtype; raises if not.
 TENSOR__FN int nn__inputs(const char *op, const char *names, int required, tensor_t *const *in, int nin,
                           unsigned floats) {
     tensor__op_t o;
@@ -5039,7 +5076,7 @@ TENSOR__FN int nn__inputs(const char *op, const char *names, int required, tenso
     return nn__row_begin(&o, &row, op, names, required, in, nin) && nn__floats(&o, floats);
 }
 
-// tensor_op_with(a), which is `run`; its temporaries go with the scope.
+// tensor_op_with(a), whose result is `run`; its temporaries are freed with the scope.
 #define NN__SCOPED(op, args, run)                                                                            \
     TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
         tensor_scope_t scope;                                                                                \
@@ -5053,14 +5090,15 @@ TENSOR__FN int nn__inputs(const char *op, const char *names, int required, tenso
 #define NN__AUTOCAST(to, call, ...) TENSOR__AUTOCAST(TENSOR__(casting)(), to, call, __VA_ARGS__)
 
 // ------------------------------------------------------------------------------
-// >>impl-linear                                   MARK: linear
+// >>impl-linear                                    MARK: linear
 //
-// y = x W^T + b, one GEMM over all leading dims; with its activation that op's own kernel runs in place
-// behind it, so its bits are those of the two ops. A weight of one dim is the only row of a matrix.
-// Rejected: an epilogue in the GEMM per activation (tiles for each).
+// y = x W^T + b, one GEMM over all leading dims. With an activation, that op's own kernel then runs in place
+// on y, so the bits are those of the two ops. A weight with one dim is the only row of a matrix.
+// tensor_bilinear is made of other ops. Rejected: an epilogue in the GEMM per activation (a set of tiles for
+// each).
 // ------------------------------------------------------------------------------
 
-// What rows with an activation have as their own.
+// What only rows with an activation have (row->own).
 typedef struct nn__then_t {
     const tensor__row_t *(*row)(void);
     tensor_t *(*apply)(tensor_t *x);
@@ -5076,7 +5114,7 @@ static const nn__then_t nn__then_gelu_tanh = {nn__row_of_gelu_tanh, tensor_gelu_
 
 TENSOR__FN const nn__then_t *nn__then(const tensor__row_t *row) { return (const nn__then_t *)row->own; }
 
-// What is done to the product, NULL = nothing.
+// The op that is applied to the product, NULL = none.
 TENSOR__FN const tensor__row_t *nn__activation(const tensor__row_t *row) {
     return row->own ? nn__then(row)->row() : NULL;
 }
@@ -5120,7 +5158,7 @@ TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
 
 TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t *weight, tensor_t *bias);
 
-// A weight [in] as the only row of a matrix; the output's dim of 1 goes again.
+// A weight [in] as the only row of a matrix; the output's dim of size 1 is removed.
 TENSOR__FN tensor_t *nn__linear_row(const tensor__row_t *row, tensor_t *x, tensor_t *weight, tensor_t *bias) {
     if (bias && bias->numel != 1) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: bias %t must have one element beside the 1-d weight %t",
@@ -5188,8 +5226,9 @@ TENSOR_API tensor_t *(tensor_linear_gelu_tanh)(tensor_t *x, tensor_t *weight, te
     return nn__linear(NN__ROW(LINEAR_GELU_TANH), x, weight, bias);
 }
 
-// The gradient before the activation: by the kernel of that op's gradient, from relu's y or gelu's x; with a
-// graph of it by the op itself, at relu's y, where it has the slope it has at relu's x.
+// The gradient before the activation. The kernel of that op's gradient computes it, from relu's y or gelu's
+// x. If a graph of it is wanted, the op itself is differentiated, relu at its y, where it has the same slope
+// as at its x.
 TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
     int id = g->node->row->id;
     tensor_t *gy = g->gy[0];
@@ -5203,7 +5242,7 @@ TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
         g->autograd(&y, 1, &gy, &at, 1, &got, TENSOR_CREATE_GRAPH);
         return got;
     }
-    y = gy->refs == 1 && gy->storage->refs == 1 && (gy->flags & TENSOR__CONTIGUOUS)     // nobody else's
+    y = gy->refs == 1 && gy->storage->refs == 1 && (gy->flags & TENSOR__CONTIGUOUS)     // used by nobody else
             ? gy
             : TENSOR__(make)(g->th, g->node->row->name, gy->dtype, gy->dims, gy->ndim, gy->device);
     if (y->state == TENSOR__POISON_STATE) { return y; }
@@ -5279,10 +5318,10 @@ TENSOR_API tensor_t *(tensor_bilinear)(tensor_t *x1, tensor_t *x2, tensor_t *wei
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-embedding                                MARK: embeddings
+// >>impl-embedding                                 MARK: embeddings
 //
-// Rows of a table by index. Every index is looked at before a row is read. The gradient is cut by rows of
-// the table, so sums at one row have the order of the indices; a sparse one is of those rows alone.
+// Rows of a table by index. Every index is checked before a row is read. The gradient is divided by rows of
+// the table, so the sums for one row are in the order of the indices; a sparse gradient has only those rows.
 // embedding_bag is made of gather and segment sums. Rejected: atomic adds.
 // ------------------------------------------------------------------------------
 
@@ -5311,8 +5350,8 @@ TENSOR__FN void nn__embedding_task(void *arg, int64_t task, int worker) {
     }
 }
 
-// The task owns rows of the result: it scans all indices and adds, in their order, those that are its. Where
-// there are many for a row, the rows move into sums in double now and then: long chains lose digits.
+// A task owns rows of the result: it scans all indices and adds those of its rows, in their order. If a row
+// has many indices, its sum is moved into a sum in double from time to time, because long chains lose digits.
 TENSOR__FN int64_t nn__embedding_block(const tensor_call_t *c) {
     int64_t block = 128 * c->arg[2].dims[0];
     return c->arg[2].dtype == TENSOR_F32 && block > 0 && c->arg[1].numel >= 2 * block ? block : 0;
@@ -5384,7 +5423,7 @@ TENSOR__FN int nn__cpu_embedding_back(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// padding: a row or -1; zero: rows of that index are 0.
+// padding: a row or -1; zero: results for that index are 0.
 TENSOR__FN tensor_t *nn__embedding_lookup(tensor_t *index, tensor_t *weight, int64_t padding, int zero,
                                           int by_frequency, int sparse) {
     tensor__op_t o;
@@ -5415,13 +5454,13 @@ TENSOR__FN tensor_t *nn__embedding_gradient(tensor_t *gy, tensor_t *index, int64
     return TENSOR__(finish)(&o);
 }
 
-// Gradient by rows of a table: values [n, width] of the rows that index [n] names, those of a row added up
-// where it stands first or last.
+// A gradient by rows of a table: values [n, width] of the rows that index [n] names. Values of the same row
+// are added up at the first or the last of its positions.
 TENSOR__FN tensor_t *nn__by_rows(tensor_t *values, tensor_t *index, int64_t rows) {
     int64_t n = index->numel, size = rows + 1;
     tensor_t *at = (tensor_add_scalar)(index, 1);
     tensor_t *place = nn__beside((tensor_arange)(0, (double)n, 1, TENSOR_I64), index);
-    tensor_t *one = nn__beside((tensor_empty_n)(&size, 1, TENSOR_I64), index);      // one place of each row
+    tensor_t *one = nn__beside((tensor_empty_n)(&size, 1, TENSOR_I64), index);      // one position per row
     one = (tensor_index_select)((tensor_index_copy_)(one, 0, at, place), 0, at);
     tensor_t *y = nn__embedding_gradient(values, one, -1, n, values->dims[1]);
     one = (tensor_masked_fill)(index, (tensor_ne)(one, place), -1);
@@ -5432,7 +5471,7 @@ TENSOR__FN tensor_t *nn__by_rows(tensor_t *values, tensor_t *index, int64_t rows
     return y;
 }
 
-// The gradient of t as it is stored, by rows none of which is there twice; NULL = none, poison = raised.
+// The gradient of t as it is stored, by rows, each row once; NULL = none, poison = raised.
 TENSOR__FN tensor_t *nn__stored_grad(tensor_t *t) {
     tensor_t *g = t->grad;
     if (!tensor__rows_of(g) || (g->grad->flags & TENSOR__ROWS)) { return g; }
@@ -5460,7 +5499,7 @@ TENSOR__FN void nn__grad_embedding(tensor__grad_t *g) {
         gy = (tensor_div)(gy, (tensor_unsqueeze)(n, -1));
     }
 
-    // Others than a leaf's plain gradient have the shape of what they are the gradient of.
+    // Only a leaf's plain gradient is kept by rows; others have the shape of the tensor they belong to.
     if (g->p->i[3] && leaf && !(leaf->flags & TENSOR__HOOKED) && !g->create && !g->pass && !leaf->device) {
         const int64_t dims[2] = {index->numel, w->dims[1]};
         index = (tensor_to)((tensor_flatten)(index, 0, -1), TENSOR_I64);
@@ -5573,7 +5612,7 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     int64_t bags = a->offsets ? a->offsets->dims[0] - (a->include_last_offset != 0) : index->dims[0];
     if (bags < 0) { bags = 0; }
 
-    // The bag of each index, its place in the bag.
+    // The bag of each index, and its position in the bag.
     tensor_t *bag = (tensor_zero_)(nn__host_tensor(&n, 1, TENSOR_I64));
     tensor_t *slot = nn__host_tensor(&n, 1, TENSOR_I64);
     if ((tensor_is_poison)(bag) || (tensor_is_poison)(slot)) { return TENSOR__(poison); }
@@ -5625,7 +5664,7 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     dims[1] = w->dims[1];
     tensor_t *list[2], *y;
     if (a->mode == TENSOR_BAG_MAX) {
-        // Rows side by side, -inf (row n) where a bag has ended.
+        // Rows side by side, with -inf (row n) after the end of a bag.
         y = nn__like(dims + 1, 1, -INFINITY, x);
         list[0] =
             keep ? (tensor_masked_fill)(x, (tensor_unsqueeze)((tensor_logical_not)(keep), 1), -INFINITY) : x;
@@ -5661,11 +5700,11 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
 NN__OPTIONS(embedding_bag, , nn__run_embedding_bag(&a))
 
 // ------------------------------------------------------------------------------
-// >>impl-norm                                     MARK: norms
+// >>impl-norm                                      MARK: norms
 //
-// Layer norm works on rows; batch, group and instance norm on x as [items, channels, plane], where a
-// statistic covers the planes of one channel or group. Statistics are doubles, saved for the fused
-// gradient. Rejected: Welford per element (a division each), f32 sums.
+// Layer and rms norm work on rows; batch, group and instance norm work on x as [items, channels, plane],
+// where a statistic covers the planes of one channel or group. Statistics are doubles, saved for the fused
+// gradient. Rejected: Welford per element (one division each), f32 sums.
 // ------------------------------------------------------------------------------
 
 typedef struct nn__norm_t {
@@ -5696,8 +5735,8 @@ TENSOR__FN int nn__cpu_layer_norm(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// dweight and dbias: chunks of rows (by shape alone; short, since each is one chain) into scratch, added as a
-// tree.
+// dweight and dbias: chunks of rows (their number depends on shape alone; they are short, since each is one
+// chain) go into scratch and are added as a tree.
 TENSOR__FN int64_t nn__norm_chunks(int64_t rows, int64_t n) {
     return nn__max(nn__max(1, nn__ceil(rows, 32)), nn__min(nn__min(rows, 16), rows * n / 16384));
 }
@@ -5770,7 +5809,7 @@ TENSOR__FN void nn__grad_layer_norm(tensor__grad_t *g) {
 
 NN__FILL_DEFAULTS(tensor_layer_norm, NN__OR(normalized_dims, 1) NN__OR(eps, 1e-5))
 
-// rms: no mean, and eps < 0 is that of the dtype it is computed in.
+// rms: no mean; eps < 0 means the epsilon of the dtype of the computation.
 TENSOR__FN tensor_t *nn__layer_norm_front(tensor_t *x, tensor_t *w, tensor_t *b, int64_t nd, double eps,
                                           int rms) {
     const char *op = rms ? "rms_norm" : "layer_norm";
@@ -5842,7 +5881,7 @@ TENSOR__FN void nn__plane_norm_plan(nn__plane_norm_t *v, const tensor_call_t *c)
     v->part = (double *)c->scratch;
 }
 
-// Number of plane j of statistic r in x; its channel is that modulo channels.
+// Number of plane j of statistic r in x; its channel is this number modulo channels.
 TENSOR__FN int64_t nn__plane(const tensor_params_t *p, int64_t planes, int64_t r, int64_t j) {
     return p->i[0] ? r * planes + j : j * p->i[2] + r;
 }
@@ -5859,7 +5898,7 @@ TENSOR__FN void nn__plane_norm_task(void *arg, int64_t task, int worker) {
             mean += NN__DO(v->k, dot)(nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), NULL, n);
         }
         mean /= (double)(v->planes * n);
-        // Back and forth: the planes that L2 still has first.
+        // From the last plane to the first: the last ones are still in L2.
         for (int64_t j = v->planes; j-- > 0;) {
             var += NN__DO(v->k, deviation)(NULL, nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), mean, NULL,
                                            n);
@@ -5950,13 +5989,13 @@ TENSOR__FN void nn__grad_plane_norm(tensor__grad_t *g) {
     nn__grad_norm(g, NN__ROW(GROUP_NORM_BACKWARD), nn__composed_plane_norm, g->p->i[2]);
 }
 
-// x [N, C, ...], groups 0 = batch norm, which may be of f16 and bf16 (w and b f32) where the device's
-// is. stat, if not NULL, receives mean and variance.
+// x [N, C, ...]; groups 0 = batch norm, which may take f16 and bf16 (with f32 w and b) if the device's kernel
+// does. stat, if not NULL, receives mean and variance.
 TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64_t groups, double eps,
                                     tensor_t **stat) {
     tensor_t *in[3];
 
-    // A plane of one element: channels before items make planes of all items.
+    // A plane of one element: with channels before items, the planes are those of all items together.
     int64_t turned = !groups && x->ndim == 2, channels = x->dims[1];
     if (groups) {
         in[0] = nn__contiguous(x);
@@ -5990,7 +6029,7 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
     return turned ? (tensor_mT)(y) : y;
 }
 
-// Whether a parameter of a norm (NULL passes) is a float [C], of x's dtype or f32; raises if not.
+// Whether a parameter of a norm (NULL is accepted) is a float [C] of x's dtype or f32; raises if not.
 TENSOR__FN int nn__per_channel(const char *op, const char *what, const tensor_t *w, const tensor_t *x) {
     if (w && w->dtype != x->dtype && !(nn__is_half(x) && w->dtype == TENSOR_F32)) {
         return NN__NO(TENSOR_ERR_DTYPE, "%s: %s is %y, x is %y; use tensor_to", op, what, w, x);
@@ -6002,7 +6041,7 @@ TENSOR__FN int nn__per_channel(const char *op, const char *what, const tensor_t 
     return 1;
 }
 
-// instance: statistics per item. own: those of x, not the running ones.
+// instance: statistics per item. own: use the statistics of x, not the running ones.
 TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, tensor_t *w, tensor_t *b,
                                     int instance, int own, double momentum, double eps) {
     static const char *const names[5] = {"x", "running_mean", "running_var", "weight", "bias"};
@@ -6046,7 +6085,7 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
     stat[0] = NULL;
     y = nn__plane_norm(!instance && x->numel && TENSOR__(halves)(x) ? x : nn__wide(x), w, b,
                        instance ? nn__max(x->dims[1], 1) : 0, eps, stat);
-    if (mean && stat[0] && x->numel) {   // no element says nothing of the statistics
+    if (mean && stat[0] && x->numel) {   // without elements there are no statistics
         tensor_scope_t scope = TENSOR__(scope)(0);
         const double share[2] = {momentum, momentum * (double)n / (double)(n - 1)};
         for (int64_t k = 0; k < 2; k++) {
@@ -6107,7 +6146,7 @@ TENSOR__FN tensor_t *nn__local_response_norm(tensor_t *x, int64_t size, double a
     x = nn__wide(x);
     int64_t dims[TENSOR_MAX_DIMS];
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
-    int64_t before = nn__min(size / 2, x->dims[1]);  // farther channels do not exist
+    int64_t before = nn__min(size / 2, x->dims[1]);  // more channels than these do not exist
     int64_t after = nn__min((size - 1) / 2, x->dims[1]);
     dims[1] = before;
     tensor_t *list[3];
@@ -6128,12 +6167,12 @@ NN__OPTIONS(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR(k
             nn__local_response_norm(a.x, a.size, a.alpha, a.beta, a.k))
 
 // ------------------------------------------------------------------------------
-// >>impl-direct                                   MARK: convolution without columns
+// >>impl-direct                                    MARK: convolution without columns
 //
-// Convolution without columns (>>nn-kernel-direct): images are padded once and read where they are; 3x3
-// and 5x5 of stride 1 between many channels go by Winograd: a block of rows of tiles is transformed,
-// multiplied per place, and transformed back. Which way is taken depends on shapes alone. Rejected: FFT
-// (large kernels only), Winograd of 6x6 tiles (two digits fewer).
+// Images are padded once and read where they are (kernels in >>nn-kernel-direct). 3x3 and 5x5 with stride 1
+// between many channels use Winograd's algorithm: a block of rows of tiles is transformed, multiplied for
+// each of the tile's positions, and transformed back. Which way is taken depends on shapes alone. Rejected:
+// FFT (for large kernels only), Winograd with 6x6 tiles (two digits fewer).
 // ------------------------------------------------------------------------------
 
 typedef struct nn__direct_t {
@@ -6145,17 +6184,17 @@ typedef struct nn__direct_t {
     int64_t n, rows, blocks, lines, pitch;   // n = ci kh kw; lines of the padded block, floats of one
     int64_t mr, tiles;                // outputs of a tile of weights, tiles of a group
     int64_t per, image, cuts;         // images of a block, floats of one; tasks that share its outputs
-    int flipped;                      // the input gradient: x is that of the output, the kernel turned round
+    int flipped;                      // the input gradient: x is the output's, the kernel reversed
     int sums;                         // the weight gradient
-    int gather;                       // outputs in vectors, else pixels
+    int gather;                       // 1 = outputs in vectors, 0 = pixels
     float *packed, *start;            // [groups][tiles][n][mr] and [groups][tiles][mr]
     int32_t *off;                     // [n]; of gathered sums [per][rows][ow]
     char *work;
     uint64_t weights, offsets, worker, bytes;   // of the packed weights, off, a worker's block, everything
-    // By Winograd's tiles: of an image; floats of one of the 36 planes of image, output and kernel tiles
+    // For Winograd: tiles of an image; floats of one of the 36 planes of image, output and kernel tiles
     int64_t tx, ty, side, image_plane, out_plane, kernel_plane, chain;   // outputs side x side
     float *in, *out, *sum;            // in [36][tiles][pitch], out [36][tiles of co][tiles][mr]; gw
-    int64_t group, first, count;      // the rows of tiles at work
+    int64_t group, first, count;      // the rows of tiles in work
     int winograd, five, own;          // five: NN__TILE_5 or 0; own: a block of tiles is one task
 } nn__direct_t;
 
@@ -6164,15 +6203,15 @@ enum {
     NN__GATHER_BYTES = 131072,        // of gathered outputs
     NN__GATHER_TAPS = 192,            // steps of one chain: their weights stay in L1
     NN__GATHER_PIXELS = 128,
-    NN__WINOGRAD_CHAIN = 64,          // steps of a chain (5x5: half): more, over 4 x direct sums' error
-    NN__WINOGRAD_BLOCK = 48,          // tiles at work
-    NN__WINOGRAD_TILES = 8,           // of a row that are turned at a time
+    NN__WINOGRAD_CHAIN = 64,          // steps of a chain (5x5: half): more: over 4 x direct sums' error
+    NN__WINOGRAD_BLOCK = 48,          // tiles in work
+    NN__WINOGRAD_TILES = 8,           // of a row, transposed at a time
     NN__WINOGRAD_KERNEL = 8192        // floats of a plane of kernels: all planes are 1.2 MB
 };
 
 TENSOR__END
 
-// Sizes; 0 = the columns serve better.
+// Computes the sizes. 0 = columns are better.
 TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
     int64_t lanes = v->k->lanes;
     if (!v->k->lanes || v->ph < 0 || v->pw < 0 || v->kh * v->kw == 1) { return 0; }
@@ -6182,8 +6221,8 @@ TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
     if (v->sw != 1 || (v->sums && v->ow < 24)) { fill = 0; }
     if (v->co == 1 && v->ci == 1 && v->sw < 3) { fill = 100; }  // columns would be products with a vector
 
-    // Vectors of outputs if they are full and many steps pay for the turning; where one vector takes all
-    // outputs, pixels are as good.
+    // Vectors of outputs if they are full and enough steps pay for the transposition; if one vector takes
+    // all outputs, pixels are as good.
     v->gather = lanes > 1 && v->co * 4 >= nn__ceil(v->co, lanes) * lanes * 3 && v->n >= 64 &&
                 (v->sums || v->ow >= 4) && (v->co > lanes || fill < 60);
     if (!v->gather && fill < 60) { return 0; }  // mostly empty vectors
@@ -6250,8 +6289,8 @@ TENSOR__FN void nn__direct_task(void *arg, int64_t task, int worker) {
                          nn__min(v->rows, v->oh - oy), v->ow);
 }
 
-// Some images, one group, one block of rows, a cut of the outputs: every chunk of weights meets all of their
-// pixels.
+// One task: some images, one group, one block of rows, a part of the outputs. Every chunk of weights is
+// applied to all of their pixels.
 TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t cut = task % v->cuts, last = v->tiles * (cut + 1) / v->cuts;
@@ -6294,7 +6333,7 @@ TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
     }
 }
 
-// ---- 3x3 and 5x5 of stride 1 between many channels, by Winograd: a block of rows of tiles is transformed,
+// ---- 3x3 and 5x5 with stride 1 between many channels, by Winograd: a block of rows of tiles is transformed,
 // multiplied plane by plane (channels in vectors), and transformed back.
 
 TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
@@ -6303,19 +6342,19 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     if (lanes < 2 || (v->kh != 3 && v->kh != 5) || v->kw != v->kh) { return 0; }
     if (v->dh != 1 || v->dw != 1 || v->sh != 1 || v->sw != 1) { return 0; }
     if (v->ci < least || v->co < least || v->ci % lanes || v->co % lanes) { return 0; }
-    if (v->ci + v->co < 3 * lanes) { return 0; }  // one vector to one: as fast without
-    if (v->sums && v->kh == 5) { return 0; }   // up to 4.8 x direct sums' error
+    if (v->ci + v->co < 3 * lanes) { return 0; }  // one vector to one: direct sums are as fast
+    if (v->sums && v->kh == 5) { return 0; }   // the error is up to 4.8 x that of direct sums
     v->five = v->kh == 5 ? NN__TILE_5 : 0;
     v->side = 7 - v->kh;
     v->tx = nn__ceil(v->ow, v->side);
     v->ty = nn__ceil(v->oh, v->side);
     int64_t all = v->images * v->ty;
 
-    // Few tiles do not pay for the kernel's transform, nor mostly empty ones for theirs.
+    // Few tiles do not pay for the kernel's transform; tiles that are mostly empty do not pay for their own.
     if (all * v->tx < 32) { return 0; }
     if (v->oh * v->ow * 2 < v->side * v->side * v->tx * v->ty) { return 0; }
 
-    // A kernel's gradient sums over tiles: chains of about the root of their number keep most digits.
+    // A kernel's gradient sums over tiles: chains of about the root of their number lose the fewest digits.
     v->chain = v->five ? NN__WINOGRAD_CHAIN / 2 : NN__WINOGRAD_CHAIN;
     if (v->sums) { v->chain = nn__min(24, nn__max(8, all * v->tx / 12)); }
     v->mr = 2 * lanes;
@@ -6326,15 +6365,15 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     v->blocks = nn__ceil(all, v->rows);
     int64_t tiles = v->rows * v->tx;
 
-    // Planes that lie a multiple of 4096 bytes apart would share their places in the caches.
+    // Planes whose distance is a multiple of 4096 bytes would share their sets in the caches.
     v->image_plane = nn__ceil(tiles * v->pitch, 1024) * 1024 + 48;
     v->out_plane = nn__ceil(tiles * v->tiles * v->mr, 1024) * 1024 + 48;
     v->kernel_plane = nn__ceil(v->ci * v->tiles * v->mr, 1024) * 1024 + 48;
     v->offsets = nn__line((uint64_t)NN__WINOGRAD_CHAIN * 4);
     v->worker = (uint64_t)((4 * NN__WINOGRAD_TILES + 2) * 6 * v->mr) * 4;
 
-    // Threads take blocks of their own where a cache holds all kernels (what another thread wrote is far),
-    // else planes of a block.
+    // If a cache holds all kernels, each thread takes blocks of its own (data that another thread wrote is
+    // far away); otherwise the threads share the planes of a block.
     v->bytes = (uint64_t)(36 * (v->image_plane + v->out_plane)) * 4;
     v->own = !v->sums && v->kernel_plane <= NN__WINOGRAD_KERNEL && v->blocks >= 2 * threads &&
              v->bytes <= 4 << 20;
@@ -6345,7 +6384,7 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     return 1;
 }
 
-// Some columns of tiles of one vector of channels: of the image, or of the output's gradient.
+// Some columns of tiles of one vector of channels, from the image or from the output's gradient.
 TENSOR__FN void nn__winograd_in(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t lanes = v->k->lanes, parts = nn__ceil(v->tx, NN__WINOGRAD_TILES), c = task / parts * lanes;
@@ -6387,7 +6426,8 @@ TENSOR__FN void nn__winograd_in(void *arg, int64_t task, int worker) {
     }
 }
 
-// One plane, one vector pair of outputs: over channels for the outputs, over tiles for the kernel's gradient.
+// One plane, one pair of vectors of outputs: sums over channels for the outputs, over tiles for the kernel's
+// gradient.
 TENSOR__FN void nn__winograd_product(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t e = task / v->tiles, o = task % v->tiles, tiles = v->count * v->tx;
@@ -6411,7 +6451,7 @@ TENSOR__FN void nn__winograd_product(void *arg, int64_t task, int worker) {
     (void)worker;
 }
 
-// A row of tiles of one vector pair of outputs.
+// A row of tiles of one pair of vectors of outputs.
 TENSOR__FN void nn__winograd_out(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t o = task % v->tiles, r = task / v->tiles, m = nn__min(v->co - o * v->mr, v->mr), n;
@@ -6434,7 +6474,7 @@ TENSOR__FN void nn__winograd_out(void *arg, int64_t task, int worker) {
     }
 }
 
-// Kernels of one channel to a vector pair of outputs; the gradient's back.
+// The kernels from one channel to a pair of vectors of outputs; for the gradient, the transform back.
 TENSOR__FN void nn__winograd_kernel(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t o = task / v->ci, c = task % v->ci, m = nn__min(v->co - o * v->mr, v->mr), mr = v->mr;
@@ -6538,7 +6578,7 @@ TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
     nn__run(tasks * v->cuts, v->gather ? nn__direct_gather : nn__direct_task, v);
 }
 
-// gw[o][k] += sum of g x over n images from first on, of group q, padded at block.
+// gw[o][k] += sum of g x over n images from first on, of group q, padded in block.
 // gy [images][groups co][oh][ow], to [co][n].
 TENSOR__FN void nn__direct_weight(const nn__direct_t *v, const float *gy, int64_t q, int64_t first,
                                   int64_t n, float *block, float *to) {
@@ -6553,14 +6593,15 @@ TENSOR__FN void nn__direct_weight(const nn__direct_t *v, const float *gy, int64_
     }
 }
 
-// The same of tile o and the rows from oy on, where a step is a pixel and vectors have outputs: sums [n][mr].
+// The same for tile o and the rows from oy on, where a step is a pixel and vectors hold outputs: sums
+// [n][mr].
 TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_t q, int64_t o, int64_t first,
                                   int64_t n, int64_t oy, const float *block, float *out, float *sums) {
     int64_t plane = v->oh * v->ow, pixels = nn__min(v->rows, v->oh - oy) * v->ow, all = n * pixels;
     int64_t parts = nn__ceil(all, NN__GATHER_PIXELS), m = nn__min(v->co - o * v->mr, v->mr);
     int64_t taps = v->kh * v->kw;
 
-    // Rows of a tile: channels, or the columns of the kernel
+    // The rows of a tile are channels, or the columns of the kernel.
     int by_channel = v->ci >= v->kw;
     int64_t many = by_channel ? v->ci : v->kw, others = by_channel ? taps : v->ci * v->kh;
     int64_t as = by_channel ? v->lines * v->pitch : v->dw, cs = by_channel ? taps * v->mr : v->mr;
@@ -6587,7 +6628,8 @@ TENSOR__FN void nn__gather_weight(const nn__direct_t *v, const float *gy, int64_
     }
 }
 
-// gw = sum of g x over the images first .. last of group q: all outputs, or those of tile o if gathered.
+// gw = sum of g x over the images first .. last of group q: for all outputs, or for those of tile o with
+// gather.
 TENSOR__FN void nn__direct_sums(const nn__direct_t *v, const float *gy, int64_t q, int64_t o, int64_t first,
                                 int64_t last, int worker, float *to) {
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
@@ -6626,11 +6668,11 @@ TENSOR__FN void nn__gather_pixels(const nn__direct_t *v, int32_t *off) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-conv                                     MARK: convolution
+// >>impl-conv                                      MARK: convolution
 //
-// y = W columns per image and group, the columns in blocks of output pixels that stay in the cache.
-// Transposed convolution and both gradients are the same three kernels with their roles changed: each is
-// the gradient of the others. Integers are summed one tap of the window at a time by other ops. Rejected:
+// y = W columns per image and group, with the columns in blocks of output pixels that stay in the cache.
+// Transposed convolution and both gradients are the same three kernels with their roles exchanged: each is
+// the gradient of the others. Integers are summed one tap of the window at a time, by other ops. Rejected:
 // whole columns in memory (k times the image).
 // ------------------------------------------------------------------------------
 
@@ -6638,7 +6680,7 @@ typedef struct nn__conv_t {
     const nn__cpu_t *k;
     const tensor_call_t *c;
     nn__window_t g;
-    const tensor_arg_t *x, *w, *y;   // the image, the weight, the output, whichever of them is being computed
+    const tensor_arg_t *x, *w, *y;   // the image, the weight, the output; one of them is computed
     int64_t images, groups, cg, og;   // channels and outputs of a group
     int64_t taps, kk, plane, pixels;  // size of the kernel, cg taps, sizes of an image and an output plane
     int64_t rows, wide, parts, blocks;   // rows and columns per block, blocks per row, blocks per image
@@ -6647,7 +6689,7 @@ typedef struct nn__conv_t {
     int dtype, direct;                // direct: the image is its own columns (1 x 1)
     size_t es;
     uint64_t columns, gemm, worker;   // bytes: columns of a worker, its GEMM, all of it
-    uint64_t turned;                  // of a weight's gradient on its side, behind the GEMM; 0 = upright
+    uint64_t turned;                  // of a transposed weight gradient, after the GEMM; 0 = not transposed
     const nn__direct_t *sums;         // the weight gradient without columns, or NULL
     char *pieces;                     // of the weight gradient, chunks of them
 } nn__conv_t;
@@ -6699,13 +6741,13 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     tensor__gemm_t g = nn__product(v->og, v->rows * v->wide, v->kk);
     if (input) { g = nn__product(m, v->rows * v->wide, v->og); }
 
-    // The gradient of the weight on its side is cheaper: what is packed is the smaller of the two factors.
+    // The transposed gradient of the weight is cheaper: the smaller of the two factors is packed.
     v->turned = weight && v->og >= 32 && v->og < v->kk ? nn__line((uint64_t)(v->og * v->kk) * v->es) : 0;
     if (weight) { g = nn__product(v->turned ? v->kk : v->og, v->turned ? v->og : v->kk, v->rows * v->wide); }
     v->columns = v->direct ? 0 : nn__line((uint64_t)(m * v->rows * v->wide) * v->es);
     v->gemm = nn__line(TENSOR__(gemm_scratch)(&g, v->dtype));
 
-    // The last block or step may be narrow, and a GEMM over a small result may want more.
+    // The last block or step may be narrow, and a GEMM with a small result may need more scratch.
     g.m = nn__min(g.m, 64);
     g.n = nn__min(g.n, 64);
     uint64_t narrow = nn__line(TENSOR__(gemm_scratch)(&g, v->dtype));
@@ -6713,8 +6755,8 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     v->worker = v->columns + v->gemm + v->turned;
 }
 
-// 1 = without columns, and d says how; v->chunks as it wants: no pieces of the weights' gradient for
-// Winograd.
+// 1 = without columns, and d says how. It may change v->chunks: Winograd uses no partial sums of the weight's
+// gradient.
 TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct_t *d) {
     const nn__window_t *g = &v->g;
     memset(d, 0, sizeof *d);
@@ -6739,7 +6781,7 @@ TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct
     d->ci = d->flipped ? v->og : v->cg;
     d->co = d->flipped ? v->cg : v->og;
 
-    // Of many channels the zeros between would cost more than the columns do.
+    // With many channels, the zeros in between would cost more than the columns do.
     if (d->uh * d->uw > (d->ci == 1 && d->co == 1 ? 4 : 1)) { return 0; }
     d->x = (const float *)(d->flipped ? v->y : v->x)->data;
     d->y = (float *)(d->flipped ? v->x : v->y)->data;
@@ -6755,7 +6797,7 @@ TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct
     }
     if (!nn__direct_plan(d)) { return 0; }
 
-    // tiles are tasks too
+    // Tiles are tasks as well.
     if (d->gather) { v->chunks = nn__min(v->chunks, nn__ceil(8, d->tiles * d->groups)); }
     return 1;
 }
@@ -6877,7 +6919,8 @@ TENSOR__FN int nn__cpu_conv(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// Columns = WT g, added back; a task has some channels of one image, which no other task writes.
+// Columns = WT g, added back into the image. A task has some channels of one image, which no other task
+// writes.
 TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
     int64_t s = task % v->steps, q = task / v->steps % v->groups, i = task / v->steps / v->groups;
@@ -6924,7 +6967,7 @@ TENSOR__FN int nn__cpu_conv_input(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// gw = sum over images of g columnsT: each chunk of images sums into its own copy, copies are added in order.
+// gw = sum over images of g columnsT: each chunk of images sums into its own copy; copies are added in order.
 TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
     int64_t tiles = v->sums && v->sums->gather ? v->sums->tiles : 1;
@@ -7023,7 +7066,7 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
 
 TENSOR__COLD
 
-// The convolutions as recorded ops: out has `dims`, as many as a. bias as in the public ones.
+// The convolutions as recorded ops: out has `dims`, as many as a has. bias as in the public functions.
 TENSOR__FN tensor_t *nn__conv_op(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias,
                                  const tensor_params_t *p, const int64_t *dims) {
     tensor_t *like;
@@ -7046,7 +7089,7 @@ TENSOR__FN tensor_t *nn__conv_op(const tensor__row_t *row, tensor_t *a, tensor_t
     return TENSOR__(finish)(&o);
 }
 
-// Of a convolution and a transposed one (which has the roles of x and y exchanged).
+// The gradient of a convolution and of a transposed one (in which x and y have exchanged roles).
 TENSOR__FN void nn__grad_conv(tensor__grad_t *g) {
     static const int64_t others[4] = {0, 2, 3, 4};
     const tensor__meta_t *in = g->node->in;
@@ -7076,14 +7119,14 @@ TENSOR__FN void nn__grad_conv_weight(tensor__grad_t *g) {   // inputs g, x; the 
     }
 }
 
-// The options m, m_h, m_w of a window, and m_w of one without m_h: the first with its default, the others -1.
+// The options m, m_h, m_w of a window, and m, m_w of one without m_h: m has its default, the others -1.
 #define NN__OR_DIMS(m, value) NN__OR(m, value) NN__OR(m##_h, -1) NN__OR(m##_w, -1)
 #define NN__OR_PAIR(m, value) NN__OR(m, value) NN__OR(m##_w, -1)
 #define NN__TRIPLE(m, to) nn__triple(op, #m, rank, a->m, a->m##_h, a->m##_w, to)
 #define NN__PAIR(m, to) nn__triple(op, #m, 2, a->m, -1, a->m##_w, to)
 
-// One number per dim from the options v (the first), v_h, v_w, right-aligned into to[3]; negative ones are as
-// the first. A 1-d op has no v_h and v_w, a 2-d one no v_h; raises if they are given.
+// One number per dim from the options v (the first), v_h, v_w, right-aligned into to[3]; negative ones are
+// equal to the first. A 1-d op has no v_h and v_w, a 2-d op no v_h; raises if they are given.
 TENSOR__FN int nn__triple(const char *op, const char *what, int rank, int64_t v, int64_t h, int64_t w,
                           int64_t *to) {
     if ((h >= 0 && rank < 3) || (w >= 0 && rank < 2)) {
@@ -7096,7 +7139,7 @@ TENSOR__FN int nn__triple(const char *op, const char *what, int rank, int64_t v,
     return 1;
 }
 
-// A window of 1 everywhere; the dims an op has are filled in from the right.
+// A window with 1 everywhere; the dims that an op has are then set from the right.
 TENSOR__FN nn__window_t nn__window_unit(void) {
     nn__window_t g;
     memset(&g, 0, sizeof g);
@@ -7105,7 +7148,7 @@ TENSOR__FN nn__window_t nn__window_unit(void) {
     return g;
 }
 
-// Whether they are in range (large ones would overflow the sizes); raises if not.
+// Whether the window's numbers are in range (large ones would overflow the sizes); raises if not.
 TENSOR__FN int nn__window_valid(const char *op, int rank, const nn__window_t *g) {
     static const char *const what[4] = {"kernel", "stride", "padding", "dilation"};
     static const char *const dim[3] = {"", "_h", "_w"};
@@ -7128,9 +7171,9 @@ TENSOR__FN const char *nn__image_text(int rank) {
 }
 
 // ---- convolutions and pools of integers, made of other ops: one tap of the window at a time, for all
-// outputs at once. Images are [N, C, d, h, w], the dims that x lacks being 1; sums wrap.
+// outputs at once. Images are [N, C, d, h, w], with 1 for dims that x lacks; sums wrap.
 
-// The taps of the window.
+// How many taps the window has.
 TENSOR__FN int64_t nn__taps(const nn__window_t *g) { return nn__volume(g->kernel); }
 
 // The input elements under one tap, a view [N, C, out...] of image: x with its padding.
@@ -7159,9 +7202,9 @@ TENSOR__FN int64_t nn__covered(const nn__window_t *g, int64_t d) {
     return (g->out[d] - 1) * g->stride[d] + (g->kernel[d] - 1) * g->dilation[d] + 1;
 }
 
-// x as such an image, or a larger one: value around it.
+// x as such an image, or as a larger one with value around it.
 TENSOR__FN tensor_t *nn__framed(tensor_t *x, const nn__window_t *g, double value) {
-    int64_t pads[6];                    // from the last dim on
+    int64_t pads[6];                    // beginning with the last dim
     for (int64_t d = 0; d < 3; d++) {
         pads[4 - 2 * d] = g->pad[d];
         pads[5 - 2 * d] = nn__max(nn__covered(g, d) - g->in[d] - g->pad[d], 0);
@@ -7169,7 +7212,7 @@ TENSOR__FN tensor_t *nn__framed(tensor_t *x, const nn__window_t *g, double value
     return nn__contiguous((tensor_pad_n)(x, pads, 6, TENSOR_PAD_CONSTANT, value));
 }
 
-// The kernel's elements under one tap as matrices [groups, rows, columns], of weight [d0, d1, kernel...].
+// The kernel's elements for one tap as matrices [groups, rows, columns], of weight [d0, d1, kernel...].
 TENSOR__FN tensor_t *nn__weight_tap(tensor_t *w, const nn__window_t *g, int64_t tap) {
     int64_t groups = g->mode;
     tensor_t *flat = nn__as(w, 3, w->dims[0], w->dims[1], nn__taps(g), 0);
@@ -7196,8 +7239,8 @@ TENSOR__FN tensor_t *nn__conv_taps(tensor_t *x, tensor_t *w, const nn__window_t 
     return y;
 }
 
-// The transposed one, [N, O, d, h, w]: each tap adds to the places that it reaches; the padding is cut off.
-// g.in is the size of the result, g.out that of x.
+// The transposed convolution, [N, O, d, h, w]: each tap adds to the elements that it reaches; the padding is
+// cut off. g.in is the size of the result, g.out that of x.
 TENSOR__FN tensor_t *nn__conv_transposed_taps(tensor_t *x, tensor_t *w, const nn__window_t *g) {
     int64_t n = x->dims[0], groups = g->mode, inputs = x->dims[1] / groups, dims[5];
     tensor_t *columns = nn__as(x, 4, n, groups, inputs, nn__volume(g->out));
@@ -7216,14 +7259,14 @@ TENSOR__FN tensor_t *nn__conv_transposed_taps(tensor_t *x, tensor_t *w, const nn
     return y;
 }
 
-// What rows of the convolutions have as their own.
+// What only rows of the convolutions have (row->own).
 typedef struct nn__taps_t {
     tensor_t *(*run)(tensor_t *x, tensor_t *w, const nn__window_t *g);
 } nn__taps_t;
 static const nn__taps_t nn__of_conv_taps = {nn__conv_taps};
 static const nn__taps_t nn__of_conv_transposed_taps = {nn__conv_transposed_taps};
 
-// Either of them with bias; x has a batch, the result dims.
+// A convolution or a transposed one, with bias; x has a batch dim, and the result has dims.
 TENSOR__FN tensor_t *nn__conv_integers(const tensor__row_t *row, tensor_t *x, tensor_t *w, tensor_t *bias,
                                        const nn__window_t *g, const int64_t *dims) {
     tensor_t *y = ((const nn__taps_t *)row->own)->run(x, w, g);
@@ -7234,8 +7277,8 @@ TENSOR__FN tensor_t *nn__conv_integers(const tensor__row_t *row, tensor_t *x, te
     return (tensor_add)(y, (tensor_reshape_n)(bias, each, x->ndim - 1));
 }
 
-// x, weight, bias checked and convolved (transposed); g holds stride, padding and dilation, mode the groups,
-// in the output_padding of a transposed one.
+// Checks x, weight and bias and convolves them (transposed: the transposed convolution). g holds stride,
+// padding and dilation, mode the groups, and in the output_padding of a transposed one.
 TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tensor_t *w, tensor_t *bias,
                                     nn__window_t g, int same) {
     const int id = row->id;
@@ -7270,7 +7313,7 @@ TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tenso
                         dims[1], w);
     }
     for (int64_t d = 0; d < rank; d++) { g.kernel[3 - rank + d] = w->dims[2 + d]; }
-    for (int64_t d = 0; d < 3 && !transposed; d++) {  // as far as any that gives one output
+    for (int64_t d = 0; d < 3 && !transposed; d++) {  // any that gives one output
         if (nn__max(x->numel, g.pad[d]) <= 1 << 28) { g.stride[d] = nn__min(g.stride[d], 0x3FFFFFFF); }
     }
     if (!nn__window_valid(op, rank, &g)) { return TENSOR__(poison); }
@@ -7330,7 +7373,7 @@ TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tenso
     return x->ndim == rank + 2 ? y : (tensor_reshape_n)(y, dims + 1, rank + 1);
 }
 
-// What all of them read from their options into g.
+// What all of these functions read from their options into g.
 #define NN__CONV_WINDOW                                                                                      \
     (g.mode = a->groups,                                                                                     \
      NN__TRIPLE(stride, g.stride) && NN__TRIPLE(padding, g.pad) && NN__TRIPLE(dilation, g.dilation))
@@ -7362,10 +7405,11 @@ NN__PER_RANK(conv)
 NN__PER_RANK(conv_transpose)
 
 // ------------------------------------------------------------------------------
-// >>impl-columns                                  MARK: im2col, col2im
+// >>impl-columns                                   MARK: im2col, col2im
 //
-// A task has one plane of images [N, C, H, W], or its columns in [N, C taps, pixels]; each is the other's
-// gradient. Rejected: views with overlapping strides (their gradient would need the same sums).
+// A task has one plane of images [N, C, H, W], or its columns in [N, C taps, pixels]; each of the two ops is
+// the gradient of the other. Rejected: views with overlapping strides (their gradient would need the same
+// sums).
 // ------------------------------------------------------------------------------
 
 typedef struct nn__columns_t {
@@ -7435,7 +7479,7 @@ TENSOR__FN void nn__grad_columns(tensor__grad_t *g) {
 #define NN__COLUMNS_SET                                                                                      \
     NN__OR_PAIR(kernel, 0) NN__OR_PAIR(dilation, 1) NN__OR_PAIR(padding, 0) NN__OR_PAIR(stride, 1)
 
-// g.in: the size of the images folded into.
+// g.in: the size of the images that col2im adds into.
 TENSOR__FN tensor_t *nn__columns_front(const tensor__row_t *row, tensor_t *x, nn__window_t g) {
     tensor__op_t o;
     const char *op = row->name;
@@ -7487,18 +7531,18 @@ NN__FRONT(im2col, tensor_columns, nn__columns_call(NN__ROW(IM2COL), &a))
 NN__FRONT(col2im, tensor_columns, nn__columns_call(NN__ROW(COL2IM), &a))
 
 // ------------------------------------------------------------------------------
-// >>impl-pool                                     MARK: pooling
+// >>impl-pool                                      MARK: pooling
 //
-// One plane after another; a window is cut at the padding. max_pool keeps the place of what it took for
-// its gradient and for unpooling. Adaptive, lp and integer pools are made of other ops. Rejected: windows
-// as an unfolded copy.
+// One plane after another; a window is cut at the padding. max_pool keeps the position of each maximum, for
+// its gradient and for unpooling. Adaptive, lp and integer pools are made of other ops. Rejected: windows as
+// an unfolded copy.
 // ------------------------------------------------------------------------------
 
 typedef struct nn__pool_t {
     const nn__cpu_t *k;
     nn__window_t g;
     const tensor_arg_t *x, *y, *place;
-    int64_t planes, per, in, out;   // planes, of them per task, elements of an input and an output plane
+    int64_t planes, per, in, out;   // planes, planes per task, elements of an input and an output plane
     void (*plane)(const struct nn__pool_t *v, char *x, char *y, int32_t *place);
 } nn__pool_t;
 
@@ -7568,7 +7612,8 @@ TENSOR__FN int nn__cpu_avg_unpool(tensor_call_t *c) {
     return nn__pool(c, &c->arg[1], &c->arg[0], NULL, nn__avg_unpool_plane);
 }
 
-// A pooling op of x (and places, for the gradient of max), giving `dims`, as many as x's. places: out, NULL.
+// A pooling op of x (and of places, for max's gradient) with a result of `dims`, as many as x has. places:
+// output or NULL.
 TENSOR__FN tensor_t *nn__pool_op(const tensor__row_t *row, tensor_t *x, tensor_t *place,
                                  const tensor_params_t *p, const int64_t *dims, tensor_t **places) {
     tensor__op_t o;
@@ -7594,7 +7639,7 @@ TENSOR__FN void nn__grad_max_pool(tensor__grad_t *g) {
     }
 }
 
-// Of the gradient: what was added at the places is gathered from them.
+// The gradient of unpooling: g is gathered from the positions where elements were put.
 TENSOR__FN void nn__grad_max_unpool(tensor__grad_t *g) {
     tensor_t *place = TENSOR__(grad_in)(g, 1);
     const tensor__meta_t *in = &g->node->in[0];
@@ -7625,7 +7670,7 @@ TENSOR__FN tensor_t *nn__max_pool_integers(tensor_t *x, const nn__window_t *g, t
     double least = x->dtype == TENSOR_U8 ? 0 : -ldexp(1, bits - 1);
     tensor_t *image = nn__framed(x, g, least);
 
-    // Where the elements lie in their plane, -1 outside it.
+    // The position of each element in its plane, -1 outside it.
     tensor_t *grid = nn__beside((tensor_arange)(0, (double)plane, 1, TENSOR_I32), x);
     const int64_t dims[5] = {1, 1, g->in[0], g->in[1], g->in[2]};
     grid = nn__framed((tensor_reshape_n)(grid, dims, 5), g, -1);
@@ -7633,17 +7678,17 @@ TENSOR__FN tensor_t *nn__max_pool_integers(tensor_t *x, const nn__window_t *g, t
     tensor_t *place = nn__under_tap(grid, g, 0);
     for (int64_t tap = 1; tap < nn__taps(g); tap++) {
         tensor_t *value = nn__under_tap(image, g, tap), *at = nn__under_tap(grid, g, tap);
-        // The first of the largest, and none that lies outside.
+        // The first of the largest elements, and none outside the plane.
         tensor_t *better = (tensor_logical_or)((tensor_lt_scalar)(place, 0), (tensor_gt)(value, y));
         better = (tensor_logical_and)(better, (tensor_ge_scalar)(at, 0));
         y = (tensor_where)(better, value, y);
         place = (tensor_where)(better, at, place);
     }
     if (!(tensor_is_poison)(y)) { *places = (tensor_expand_n)(place, y->dims, y->ndim); }
-    return nn__taps(g) > 1 ? y : (tensor_clone)(y);         // of one tap it is a view of x
+    return nn__taps(g) > 1 ? y : (tensor_clone)(y);         // with one tap it is a view of x
 }
 
-// How many elements the mean of each window counts, [1, 1, out...]; 1 where there is none.
+// How many elements the mean of each window counts, [1, 1, out...]; 1 if it has none.
 TENSOR__FN tensor_t *nn__window_counts(const nn__window_t *g) {
     const int64_t dims[5] = {1, 1, g->out[0], g->out[1], g->out[2]};
     tensor_t *counts = nn__host_tensor(dims, 5, TENSOR_I64);
@@ -7670,14 +7715,14 @@ TENSOR__FN tensor_t *nn__avg_pool_integers(tensor_t *x, const nn__window_t *g, t
     return (tensor_to)((tensor_div_mode)(y, nn__beside(counts, x), "trunc"), x->dtype);
 }
 
-// What rows of the pools have as their own.
+// What only rows of the pools have (row->own).
 typedef struct nn__integers_t {
     tensor_t *(*run)(tensor_t *x, const nn__window_t *g, tensor_t **places);
 } nn__integers_t;
 static const nn__integers_t nn__of_max_pool_integers = {nn__max_pool_integers};
 static const nn__integers_t nn__of_avg_pool_integers = {nn__avg_pool_integers};
 
-// Of x, its result having dims.
+// The pool of integers x; the result has dims.
 TENSOR__FN tensor_t *nn__pool_integers(const tensor__row_t *row, tensor_t *x, const nn__window_t *g,
                                        const int64_t *dims, tensor_t **places) {
     tensor_scope_t scope = TENSOR__(scope)(0);
@@ -7688,13 +7733,14 @@ TENSOR__FN tensor_t *nn__pool_integers(const tensor__row_t *row, tensor_t *x, co
     tensor_t *y = (tensor_reshape_n)(x, image, 5);
     if (!(tensor_is_poison)(y)) { y = ((const nn__integers_t *)row->own)->run(y, g, &place); }
     y = (tensor_reshape_n)(y, dims, ndim);
-    if (places && !(tensor_is_poison)(y)) {     // kept beyond the scope: nn__indexed frees it
+    if (places && !(tensor_is_poison)(y)) {     // stays after the scope: nn__indexed frees it
         *places = (tensor_keep)((tensor_reshape_n)(place, dims, ndim));
     }
     return (tensor_scope_return)(scope, y);
 }
 
-// The common front. ceil: windows may start inside the padded image and end outside. places: as nn__pool_op.
+// The front of all pools. ceil: windows may start inside the padded image and end outside. places: as
+// nn__pool_op.
 TENSOR__FN tensor_t *nn__pool_front(const tensor__row_t *row, int rank, tensor_t *x, nn__window_t g,
                                     int ceil, tensor_t **places) {
     const char *op = row->name;
@@ -7746,7 +7792,7 @@ TENSOR__FN tensor_t *nn__pool_front(const tensor__row_t *row, int rank, tensor_t
                           : nn__pool_op(row, x, NULL, &p, dims, places);
 }
 
-// The stride of a pool: 0 is the kernel's; in args taken literally (called is NULL) -1, too.
+// The stride of a pool: 0 means the kernel's size; in args taken literally (called is NULL), -1 as well.
 TENSOR__FN int nn__pool_stride(const char *op, int rank, const void *called, int64_t v, int64_t h, int64_t w,
                                nn__window_t *g) {
     const int64_t stride[3] = {v, h, w};
@@ -7775,7 +7821,7 @@ TENSOR__FN tensor_t *nn__max_pool_call(const tensor_max_pool_args_t *a, int rank
     return nn__max_pool_run(a, rank, NULL);
 }
 
-// The places as i64, as PyTorch's.
+// The positions as i64, as in PyTorch.
 TENSOR__FN tensor_pair_t nn__indexed(tensor_t *y, tensor_t *places) {
     tensor_pair_t r;
     r.values = y;
@@ -7831,7 +7877,7 @@ NN__X(2, (tensor_t *x, int64_t h, int64_t w), 1, h, w)
 NN__X(3, (tensor_t *x, int64_t d, int64_t h, int64_t w), d, h, w)
 #undef NN__X
 
-// Functions made of others: what they make on the way goes, only the result stays.
+// For functions made of others: their temporaries are freed, only the result stays.
 #define NN__OPEN tensor_scope_t scope_ = TENSOR__(scope)(-1);
 #define NN__CLOSE(y) return (tensor_scope_return)(scope_, y)
 
@@ -7928,13 +7974,13 @@ NN__PER_RANK(max_unpool)
 #undef NN__PER_RANK
 
 // ------------------------------------------------------------------------------
-// >>impl-resample                                 MARK: padding, shuffles, resampling
+// >>impl-resample                                  MARK: padding, shuffles, resampling
 //
-// Made of other ops: padding writes into a filled result, shuffles are views, resampling is products with
-// the weights of each axis, so gradients come by themselves. Rejected: a kernel per mode and rank.
+// Made of other ops: padding writes into a filled result, shuffles are views, resampling is products with the
+// weights of each axis. So they need no gradients of their own. Rejected: a kernel per mode and rank.
 // ------------------------------------------------------------------------------
 
-// Elements i of dim d of x, i clamped, mirrored or wrapped into it.
+// Elements i of dim d of x, with i clamped, mirrored or wrapped into its range.
 TENSOR__FN tensor_t *nn__take(tensor_t *x, int64_t d, tensor_t *i, tensor_pad_t mode) {
     double last = (double)x->dims[d] - 1;
     if (mode == TENSOR_PAD_REPLICATE) {
@@ -7974,7 +8020,7 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
                                    left, right, most, d, x));
             }
             if (mode == TENSOR_PAD_CIRCULAR &&
-                (left < 0 || right < 0)) {  // what is cut off does not come back
+                (left < 0 || right < 0)) {  // what is cut off does not return
                 y = (tensor_narrow)(y, d, nn__max(-left, 0), size + nn__min(left, 0) + nn__min(right, 0));
                 left = nn__max(left, 0);
             }
@@ -7983,7 +8029,7 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
                          mode);
         }
         if (mode == TENSOR_PAD_CONSTANT) {
-            // What is left of x, and its place in the result.
+            // What remains of x, and its position in the result.
             if (left < 0 || right < 0) {
                 y = (tensor_narrow)(y, d, left < 0 ? -left : 0, size + nn__min(left, 0) + nn__min(right, 0));
             }
@@ -8004,7 +8050,7 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
     NN__CLOSE(y == x || !changed ? (tensor_clone)(y) : y);
 }
 
-// y, copied if it is a view of x: what a function gives that is documented as new.
+// y, copied if it is a view of x: the result of a function that is documented as new.
 TENSOR__FN tensor_t *nn__not_view(tensor_t *y, const tensor_t *x) {
     return y->state == TENSOR__LIVE && y->storage == x->storage ? (tensor_clone)(y) : y;
 }
@@ -8064,7 +8110,7 @@ TENSOR_API tensor_t *(tensor_channel_shuffle)(tensor_t *x, int64_t groups) {
     NN__CLOSE(nn__not_view((tensor_reshape_n)(x, o.in[0]->dims, o.in[0]->ndim), o.in[0]));
 }
 
-// Dim d of x resampled at `out` places; scale = input places per output place.
+// Dim d of x resampled at `out` points; scale = input elements per output element.
 TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double scale, int mode, int align) {
     tensor_dtype_t dtype = x->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
     tensor_t *at = nn__beside((tensor_arange)(0, (double)out, 1, dtype), x), *y = NULL;
@@ -8106,7 +8152,7 @@ TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double sc
     return y;
 }
 
-// sizes and factors: of the first dim, the height of three, the last; 0 = as the first.
+// sizes and factors: of the first dim, the height of three, the last; 0 = equal to the first.
 TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, const double *factors, int mode,
                                            int align, int recompute) {
     static const char *const names[8] = {"", "nearest", "nearest_exact", "linear", "bilinear", "bicubic",
@@ -8160,7 +8206,8 @@ TENSOR__FN tensor_t *nn__interpolate_front(tensor_t *x, const int64_t *sizes, co
     if (mode > TENSOR_NEAREST_EXACT && !nn__floats(&o, 1)) { NN__CLOSE(TENSOR__(poison)); }
     double scale[3];
     for (int d = 0; d < rank; d++) {
-        // The options are for the first dim, _h for the second of three, _w for the last; 0 = as the first.
+        // The options are for the first dim, _h for the second of three, _w for the last; 0 = equal to the
+        // first.
         int k = d == 0 ? 0 : 3 - rank + d;
         double n = (double)x->dims[2 + d];
         if (size[k] <= 0) { size[k] = size[0]; }
@@ -8210,17 +8257,17 @@ TENSOR__FN tensor_t *nn__interpolate_call(const tensor_interpolate_args_t *a) {
 
 NN__OWN_FRONT(interpolate, , nn__interpolate_call(&a))
 
-// Coordinates -1..1 as places 0..size-1.
+// Coordinates -1..1 as positions 0..size-1.
 TENSOR__FN tensor_t *nn__grid_places(tensor_t *g, int64_t size, int align) {
     double n = (double)size;
     g = (tensor_mul_scalar)((tensor_add_scalar)(g, 1), (align ? n - 1 : n) / 2);
     return align ? g : (tensor_sub_scalar)(g, 0.5);
 }
 
-// Places brought inside as padding says.
+// Positions brought into the image according to padding.
 TENSOR__FN tensor_t *nn__grid_fold(tensor_t *g, int64_t size, int padding, int align) {
     double n = (double)size, low = align ? 0 : -0.5, span = align ? n - 1 : n;
-    if (padding == TENSOR_PAD_REFLECT) {   // folded at low and low + span
+    if (padding == TENSOR_PAD_REFLECT) {   // mirrored at low and low + span
         if (!(span > 0)) { return (tensor_mul_scalar)(g, 0); }
         g = (tensor_abs)((tensor_sub_scalar)(g, low));
         tensor_t *odd = (tensor_remainder_scalar)((tensor_floor)((tensor_div_scalar)(g, span)), 2);
@@ -8228,11 +8275,11 @@ TENSOR__FN tensor_t *nn__grid_fold(tensor_t *g, int64_t size, int padding, int a
         g = (tensor_add)(g, (tensor_mul)(odd, (tensor_rsub_scalar)((tensor_mul_scalar)(g, 2), span)));
         g = (tensor_add_scalar)(g, low);
     }
-    // As clamp, but without a gradient at the very ends.
+    // As clamp, but without a gradient at the two ends.
     return padding == TENSOR_PAD_CONSTANT ? g : (tensor_hardtanh)(g, 0, n - 1);
 }
 
-// Weight of the pixel tap - 1 behind floor(place), t = place - floor(place) (Keys, 1981, a = -0.75).
+// Weight of the pixel floor(place) + tap - 1, t = place - floor(place) (Keys, 1981, a = -0.75).
 TENSOR__FN tensor_t *nn__grid_cubic(tensor_t *t, int tap) {
     static const double near_by[4] = {1.25, -2.25, 0, 1}, far_off[4] = {-0.75, 3.75, -6, 3};
     const double *c = tap == 1 || tap == 2 ? near_by : far_off;
@@ -8325,7 +8372,7 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
         v = (tensor_masked_fill)(v, (tensor_logical_not)(inside), 0);
         y = y ? (tensor_add)(y, v) : v;
     }
-    if (nearest && (tensor_requires_grad)(grid)) {      // steps have no slope: a gradient of zeros
+    if (nearest && (tensor_requires_grad)(grid)) {      // a step function has slope 0: a gradient of zeros
         tensor_t *all = (tensor_eq_scalar)((tensor_zeros_like)(place[0]), 0);
         y = (tensor_mul)(y, (tensor_masked_fill)(place[0], all, 1));
     }
@@ -8369,7 +8416,7 @@ TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, 
     }
     tensor_t *list[4], *base;
     int64_t dims[5];
-    for (int d = 0; d < rank; d++) {  // coordinate d from the last dim
+    for (int d = 0; d < rank; d++) {  // coordinate d belongs to dim -1 - d
         int64_t s = all[rank - 1 - d];
         double ends;
         if (s < 2) {
@@ -8395,10 +8442,10 @@ TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, 
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-dropout                                  MARK: dropout
+// >>impl-dropout                                   MARK: dropout
 //
 // The mask is a function of the stream and the element's index, so backward draws it again and nothing is
-// saved. Rejected: a saved mask (a byte per element).
+// saved. Rejected: a saved mask (one byte per element).
 // ------------------------------------------------------------------------------
 
 typedef struct nn__dropout_t {
@@ -8456,14 +8503,14 @@ TENSOR_API tensor_t *(tensor_dropout)(tensor_t *x, double p, int training) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-composed                                 MARK: functions made of others
+// >>impl-composed                                  MARK: functions made of others
 //
-// Functions made of public ops, with their checks and autocast in one macro (NN__COMPOSED). Their
-// gradients are those of what they are made of. Rejected: kernels of their own (none is what a program
-// waits for).
+// Functions made of public ops; one macro (NN__COMPOSED) has their checks and autocast. Their gradients are
+// those of the ops they are made of. Rejected: kernels of their own (no program spends much time in these
+// functions).
 // ------------------------------------------------------------------------------
 
-// Whether the n first tensors (names in args) are usable floats; raises if not.
+// Whether the first n tensors (names in args) are usable floats; raises if not.
 TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in, int n) {
     for (int k = 0; k < n; k++) {
         if (!nn__inputs(name, args, n, in, n, 1u << k)) { return 0; }
@@ -8471,7 +8518,8 @@ TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in
     return 1;
 }
 
-// A function of x computed in f32 for halves. refused: a condition that makes it an error with this text.
+// A function of x, computed in f32 for halves. refused: a condition that makes the call an error with this
+// text.
 #define NN__COMPOSED(...) NN__COMPOSED_TO(TENSOR__APART, __VA_ARGS__)
 #define NN__COMPOSED_TO(to, name, params, refused, text, result)                                             \
     TENSOR_API tensor_t *(tensor_##name) params {                                                            \
@@ -8501,7 +8549,7 @@ TENSOR__FN tensor_t *nn__random_slopes(tensor_t *x, double lower, double upper) 
 }
 
 TENSOR__FN tensor_t *nn__gumbel(tensor_t *x, double tau, int hard, int64_t dim) {
-    // in double, whose log has the same bits everywhere
+    // In double, whose logarithm has the same bits everywhere.
     tensor_t *u = (tensor_exponential_)((tensor_empty_like)((tensor_to)(x, TENSOR_F64)), 1);
     tensor_t *y = (tensor_sub)(x, (tensor_to)((tensor_log)(u), (tensor_dtype_t)x->dtype));
     y = (tensor_softmax)((tensor_div_scalar)(y, tau), dim);
@@ -8518,7 +8566,7 @@ TENSOR__FN tensor_t *nn__p_norm(tensor_t *x, double p, int64_t dim, int keepdim)
     tensor_t *a = (tensor_abs)(x);
     if (p > 1.7976931348623157e308) { return (tensor_amax_dim)(a, dim, keepdim); }
     if (p < -1.7976931348623157e308) { return (tensor_amin_dim)(a, dim, keepdim); }
-    if (p == 0) {   // depends on x all the same, with the gradient 0
+    if (p == 0) {   // depends on x nevertheless, with gradient 0
         tensor_t *other = (tensor_ne_scalar)(a, 0);
         other = (tensor_to)(other, (tensor_dtype_t)x->dtype);
         a = (tensor_where)((tensor_ge_scalar)(other, 0), other, a);
@@ -8529,7 +8577,7 @@ TENSOR__FN tensor_t *nn__p_norm(tensor_t *x, double p, int64_t dim, int keepdim)
     return p == 0 || p == 1 ? a : (tensor_pow_scalar)(a, 1 / p);
 }
 
-// x dropped in whole channels: the mask is [N, C, 1, ...], [C, 1, ...] for an input of `single` dims.
+// Drops whole channels of x: the mask is [N, C, 1, ...], or [C, 1, ...] for an input of `single` dims.
 TENSOR__FN tensor_t *nn__dropout_channels(tensor_t *x, double p, int single) {
     int64_t dims[TENSOR_MAX_DIMS];
     for (int k = 0; k < x->ndim; k++) { dims[k] = k < (x->ndim == single ? 1 : 2) ? x->dims[k] : 1; }
@@ -8537,7 +8585,7 @@ TENSOR__FN tensor_t *nn__dropout_channels(tensor_t *x, double p, int single) {
     return (tensor_mul)(x, (tensor_dropout)(ones, p, 1));
 }
 
-// Mean 0 and variance 1 stay: dropped elements become -1.758 = selu(-infinity), then a x + b.
+// Keeps mean 0 and variance 1: dropped elements become -1.758 = selu(-infinity), then a x + b.
 TENSOR__FN tensor_t *nn__alpha_dropout(tensor_t *x, double p) {
     double alpha = -1.7580993408473766, a = 1 / sqrt((alpha * alpha * p + 1) * (1 - p));
     tensor_t *keep = (tensor_bernoulli)((tensor_full_like)(x, 1 - p));
@@ -8657,26 +8705,26 @@ TENSOR_API tensor_t *(tensor_pairwise_distance)(tensor_t *a, tensor_t *b, double
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-attention                                MARK: attention
+// >>impl-attention                                 MARK: attention
 //
-// Blocks of queries of one head against the keys; scores never leave the worker's scratch, and backward
-// computes them again from the saved row sums. A mask that broadcasts is read by strides. Rejected: the
-// whole matrix of scores (its memory grows with the square of the length).
+// Blocks of queries of one head against the keys. Scores stay in the worker's scratch, and backward computes
+// them again from the saved row sums. A mask that broadcasts is read by strides. Rejected: the whole matrix
+// of scores (its memory grows with the square of the length).
 // ------------------------------------------------------------------------------
 
-// Queries of a task, of a block, and of a causal one, which looks at few forbidden keys; from how many on
-// keys are read turned, [features, keys].
+// Queries of a task, of a block, and of a causal block, which computes few forbidden scores; and the number
+// of queries from which on keys are read transposed, [features, keys].
 enum { NN__QUERIES = 128, NN__BLOCK = 64, NN__CAUSAL = 32, NN__TURN = 32 };
 
 typedef struct nn__attention_t {
     const nn__cpu_t *k;
     const tensor_arg_t *q, *key, *v, *y, *lse, *g, *dq, *dk, *dv;
-    int64_t heads, t, s, e, ev, blocks, rows, pitch;    // pitch: keys from line to line of what is turned
+    int64_t heads, t, s, e, ev, blocks, rows, pitch;    // pitch: line of transposed keys
     int causal, dtype;
     double scale;
     size_t es;
     char *scratch;
-    uint64_t tile, turned, gemm, worker;   // bytes: one block of scores, a turned head, a GEMM, a worker
+    uint64_t tile, turned, gemm, worker;   // bytes: a block of scores, a transposed head, a GEMM, a worker
 } nn__attention_t;
 
 TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
@@ -8699,7 +8747,7 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
     v->s = v->key->dims[v->key->ndim - 2];
     v->ev = v->v->dims[v->v->ndim - 1];
     int k;
-    for (v->heads = 1, k = 0; k < v->q->ndim - 2; k++) { v->heads *= v->q->dims[k]; }  // also of no query
+    for (v->heads = 1, k = 0; k < v->q->ndim - 2; k++) { v->heads *= v->q->dims[k]; }  // also without queries
     v->blocks = nn__ceil(v->t, NN__QUERIES);
     v->causal = (int)c->p->i[0];
     v->rows = v->causal ? NN__CAUSAL : NN__BLOCK;
@@ -8754,7 +8802,7 @@ TENSOR__FN void nn__attention_product(const nn__attention_t *v, tensor__gemm_t *
     TENSOR__(gemm)(g, v->dtype);
 }
 
-// The first `keys` rows of a head, turned at `to`. -> NULL: products read them as they are
+// The first `keys` rows of a head, transposed at `to`. -> NULL: the products read them as they are
 TENSOR__FN const char *nn__attention_turn(const nn__attention_t *v, const tensor_arg_t *a, int64_t head,
                                           int64_t keys, char *to) {
     if (!v->turned || a->strides[a->ndim - 1] != 1) { return NULL; }
@@ -8763,7 +8811,7 @@ TENSOR__FN const char *nn__attention_turn(const nn__attention_t *v, const tensor
     return to;
 }
 
-// Rows t..t+n of a times the first `keys` rows of b, which may be turned, of one head.
+// Rows t..t+n of a times the first `keys` rows of b, which may be transposed, of one head.
 TENSOR__FN void nn__attention_scores(const nn__attention_t *v, const tensor_arg_t *a, const tensor_arg_t *b,
                                      const char *turned, int64_t head, int64_t t, int64_t n, int64_t keys,
                                      char *tile, char *scratch) {
@@ -8823,8 +8871,8 @@ TENSOR__FN void nn__attention_sum(const nn__attention_t *v, const char *tile, co
     nn__attention_product(v, &m, NULL, b, 0, scratch);
 }
 
-// One head: with P recomputed and D = P (g vT - delta) scale, dv = PT g, dq = D k, dk = DT q, block after
-// block from the last, which sees most keys.
+// One head: with P recomputed and D = P (g vT - delta) scale, dv = PT g, dq = D k, dk = DT q. Blocks go from
+// the last one, which sees the most keys, to the first.
 TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
     const nn__attention_t *v = (const nn__attention_t *)arg;
     char *p = v->scratch + v->worker * (uint64_t)worker, *d = p + v->tile, *scratch = d + v->tile;
@@ -8861,8 +8909,8 @@ TENSOR__FN int nn__cpu_attention_back(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// mask: bool (true = look) or float to add, NULL = none.
-// weights, if not NULL, receives the softmax behind the dropout.
+// mask: bool (true = look) or a float to add, NULL = none. weights, if not NULL, receives the softmax after
+// the dropout.
 TENSOR__FN tensor_t *nn__attention_composed(tensor_t *q, tensor_t *k, tensor_t *v, tensor_t *mask, int causal,
                                             double scale, double dropout, tensor_t **weights) {
     tensor_t *s = (tensor_mul_scalar)((tensor_matmul)(q, (tensor_mT)(k)), scale);
@@ -8876,7 +8924,7 @@ TENSOR__FN tensor_t *nn__attention_composed(tensor_t *q, tensor_t *k, tensor_t *
         s = (tensor_add)(s, mask);
     }
 
-    // A row of -inf alone would be NaN; it counts as zeros.
+    // A row with nothing but -inf would be NaN; it counts as zeros.
     tensor_t *dead = mask && k->dims[k->ndim - 2]
                          ? (tensor_eq_scalar)((tensor_amax_dim)((tensor_detach)(s), -1, 1), -INFINITY) : NULL;
     if (dead) { s = (tensor_masked_fill)(s, dead, 0); }
@@ -8911,14 +8959,14 @@ TENSOR__FN double nn__attention_scale(const tensor_scaled_dot_product_attention_
     return a->scale != 0 ? a->scale : 1 / sqrt((double)nn__max(q->dims[q->ndim - 1], 1));
 }
 
-// Attention of f16 and bf16 with a mask that is added to scores, by a device's library.
+// The CPU kernel of rows that only a device's library runs: it always declines.
 TENSOR__FN int nn__declined(tensor_call_t *c) {
     (void)c;
     return TENSOR_ERR_UNSUPPORTED;
 }
 
-// What a front makes of a row that gave nothing: NULL, so that it composes, if no error was raised since
-// `before`.
+// What a front returns when a row gave no result: NULL, so that the front composes the function, if no error
+// was raised since `before`; otherwise poison.
 TENSOR__FN tensor_t *nn__unless_raised(int before) {
     return before || !(tensor_error_code)() ? NULL : TENSOR__(poison);
 }
@@ -8965,7 +9013,8 @@ TENSOR__FN void nn__grad_biased(tensor__grad_t *g) {
     nn__grad_composed(g, nn__composed_biased);
 }
 
-// NULL = the library has no plan, or the mask wants a gradient. Rows that look at nothing are zeros.
+// Attention of f16 and bf16 with a mask that is added to the scores, by a device's library. NULL = the
+// library has no plan, or the mask needs a gradient. Rows that look at nothing are zeros.
 TENSOR__FN tensor_t *nn__attention_biased(tensor_t *q, tensor_t *k, tensor_t *v, tensor_t *mask,
                                           double scale) {
     int n = q->ndim, before = (tensor_error_code)();
@@ -9049,7 +9098,7 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
     int64_t dims[TENSOR_MAX_DIMS], d;
     if (a->enable_gqa && q->ndim > 2 && k->ndim == q->ndim && v->ndim == q->ndim &&
         q->ndim < TENSOR_MAX_DIMS) {
-        // query [..., heads, each, T, E], the others with a dim of 1 at each
+        // query [..., heads, each, T, E]; key, value and mask have size 1 at `each`.
         tensor_scaled_dot_product_attention_args_t b = *a;
         int at = q->ndim - 3;
         int64_t heads = k->dims[at], each = heads ? q->dims[at] / heads : 0;
@@ -9112,11 +9161,11 @@ TENSOR__FN tensor_t *nn__attention_call(tensor_scaled_dot_product_attention_args
 NN__OPTIONS(scaled_dot_product_attention, , nn__attention_call(&a))
 
 // ------------------------------------------------------------------------------
-// >>impl-recurrent                                MARK: recurrent nets
+// >>impl-recurrent                                 MARK: recurrent nets
 //
-// What x adds to the gates is one product over all steps, made before; the kernel goes from step to step.
-// A device's library may take a whole net of layers and directions: the weights are one row then.
-// Rejected: a node per step (graphs of thousands of nodes for what one kernel does).
+// What x adds to the gates is one product over all steps, made before; then the kernel goes from step to
+// step. A device's library may run a whole net of layers and directions; then the weights are one row.
+// Rejected: a node per step (graphs of thousands of nodes for the work of one kernel).
 // ------------------------------------------------------------------------------
 
 enum { NN__NET_GATES = 4 };   // gates kept of each feature (LSTM, GRU)
@@ -9130,7 +9179,7 @@ TENSOR__FN int64_t nn__net_gates(int64_t kind) {
 typedef struct nn__recurrent_t {
     const tensor_call_t *c;
     const nn__cpu_t *k;
-    const tensor_arg_t *y, *cell, *gates, *w, *h0, *c0, *dgi, *dhg;   // the last two only backward
+    const tensor_arg_t *y, *cell, *gates, *w, *h0, *c0, *dgi, *dhg;   // the last two in backward only
     int64_t t, n, h, g, per, at, before; // at, before: this step, the one before or -1
     int kind, reverse, dtype;
     char *hg;
@@ -9161,7 +9210,7 @@ TENSOR__FN void nn__recurrent_plan(nn__recurrent_t *v, const tensor_call_t *c) {
     v->hg = (char *)c->scratch;
 }
 
-// hg[n, g] = h w_hhT + b_hh (back: dh[n, h] += dhg w_hh).
+// The product hg[n, g] = h w_hhT + b_hh (in backward: dh[n, h] += dhg w_hh).
 TENSOR__FN tensor__gemm_t nn__recurrent_product(const nn__recurrent_t *v) {
     tensor__gemm_t g = v->dgi ? nn__product(v->n, v->h, v->g) : nn__product(v->n, v->g, v->h);
     g.b = v->w->data;
@@ -9259,7 +9308,7 @@ TENSOR__FN int nn__cpu_recurrent_back(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// The same of public ops, with projection w_hr (or NULL). *c becomes the c of all steps.
+// The same, made of public ops, with the projection w_hr (or NULL). *c becomes the c of all steps.
 TENSOR__FN tensor_t *nn__recurrent_composed(int kind, int reverse, tensor_t *gi, tensor_t *w, tensor_t *h,
                                             tensor_t *b, tensor_t **c, tensor_t *w_hr) {
     int64_t steps = gi->dims[0], n = w->dims[0] / nn__net_gates(kind);
@@ -9363,7 +9412,7 @@ TENSOR__FN void nn__grad_recurrent(tensor__grad_t *g) {
     g->gx[1] = (tensor_matmul)((tensor_mT)(dhg), (tensor_reshape_n)((tensor_cat_n)(list, 2, 0), dims, 2));
 }
 
-// One layer and direction: gi [T, N, G], h and c [N, H], f32 or f64. -> y; *h and *c become the last ones
+// One layer and direction: gi [T, N, G], h and c [N, H], f32 or f64. -> y; *h and *c become the last states
 TENSOR__FN tensor_t *nn__recurrent(int kind, int reverse, tensor_t *gi, tensor_t *w, tensor_t *b,
                                    tensor_t *w_hr, tensor_t **h, tensor_t **c) {
     tensor__op_t o;
@@ -9422,12 +9471,12 @@ TENSOR__FN int nn__fits(const char *op, const char *what, const tensor_t *t, con
     return 0;
 }
 
-// ---- whole nets by a device's library: weights are one row of w_ih, w_hh of all layers and directions, then
-// of their biases; states are h, then c (LSTM)
+// ---- whole nets by a device's library: weights are one row, first w_ih and w_hh of all layers and
+// directions, then their biases; states are h, then c (LSTM)
 
 TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_args_t *a, int own);
 
-// y and states in one row.
+// y and the states in one row.
 TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t *p) {
     tensor_rnn_args_t a = tensor_rnn_defaults();
     int64_t n = p->i[1] * p->i[2], h = p->i[5], at = 0;
@@ -9523,7 +9572,7 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
     nn__grad_composed(&both, nn__composed_net);
 }
 
-// `run` layers from layer l on; x [T, N, ..] -> y, and states [1 or 2, run * directions, N, H]; NULL = the
+// `run` layers from layer l on; x [T, N, ..] -> y, and states [1 or 2, run * directions, N, H]. NULL = the
 // device has no library for it.
 TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_t *x, int64_t hidden,
                                    int64_t l, int64_t run, tensor_t **states) {
@@ -9587,7 +9636,7 @@ TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_
 
 enum { NN__LAYERS = 65535 };        // of a recurrent net, at most
 
-// Layers, directions; in the scope of the caller. own: not by a library
+// Runs all layers and directions, in the scope of the caller. own: without a device's library.
 TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_args_t *a, int own) {
     tensor_t *in[3] = {a->x, a->h, a->c}, *const *w = a->weights, *first[2] = {NULL, NULL};
     int64_t dirs = a->bidirectional ? 2 : 1, gates = nn__net_gates(kind),
@@ -9734,7 +9783,7 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
     return s;
 }
 
-// Three results out of a scope: tensor_set gives h and c the places of tensors of the scope around it.
+// Moves three results out of a scope: tensor_set gives h and c to tensors of the scope around it.
 typedef struct nn__state_scope_t {
     tensor_t *h, *c;
     tensor_scope_t scope;
@@ -9831,13 +9880,13 @@ TENSOR_API tensor_t *(tensor_rnn_cell)(tensor_t *x, tensor_t *h, tensor_t *w_ih,
 // ------------------------------------------------------------------------------
 // >>impl-losses                                    MARK: losses
 //
-// Sums are cut by shape alone into chunks whose partial sums (double) are added in order. Rejected: float
-// atomics or one chain per thread (the result would depend on the number of threads), f32 sums.
+// Sums are divided, by shape alone, into chunks whose partial sums (double) are added in order. Rejected:
+// float atomics or one chain per thread (the result would depend on the number of threads), f32 sums.
 // ------------------------------------------------------------------------------
 
 enum { NN__LOSS_CHUNK = 4096 };   // elements per task
 
-// Words of the loss formulas on tensors; constants are 0-d tensors of the dtype dt.
+// The operations of the loss formulas on tensors; constants are 0-d tensors of dtype dt.
 #define T_ADD(a, b) (tensor_add)(a, b)
 #define T_SUB(a, b) (tensor_sub)(a, b)
 #define T_MUL(a, b) (tensor_mul)(a, b)
@@ -9857,8 +9906,8 @@ enum { NN__LOSS_CHUNK = 4096 };   // elements per task
 
 // ---- pointwise losses
 
-// What rows of pointwise losses have as their own: the functions of a pass, the formula on tensors, the row
-// of the gradient.
+// What only rows of pointwise losses have (row->own): the functions of a pass, the formula on tensors, the
+// row of the gradient.
 typedef struct nn__pointwise_t {
     nn__value_fn *(*value)(int place);
     nn__slope_fn *(*slope)(int place);
@@ -9876,7 +9925,7 @@ typedef struct nn__loss_job_t {
     double *part;
 } nn__loss_job_t;
 
-// What a loss of n terms is multiplied with. batch: size of dim 0.
+// The factor for a loss of n terms. batch: size of dim 0.
 TENSOR__FN double nn__loss_factor(int reduction, int64_t n, int64_t batch) {
     if (reduction == TENSOR_MEAN) { return 1 / (double)n; }
     if (reduction == TENSOR_BATCHMEAN) { return 1 / (double)batch; }
@@ -9959,7 +10008,7 @@ TENSOR__FN tensor_t *nn__reduced(tensor_t *y, const tensor_params_t *p, const te
     return (tensor_mul_scalar)(y, nn__loss_factor((int)p->i[1], x->numel, x->ndim ? x->dims[0] : 1));
 }
 
-// The row of the gradient, one for each loss.
+// The rows of the gradient, one for each loss.
 #define NN__LOSS_BACKWARD(own)                                                                               \
     {"loss_backward", TENSOR_FAMILY_LOSS, 5, 3, 2, 0, TENSOR__AS_IS, NN_OP_LOSS_BACKWARD, 0, NULL,           \
      nn__cpu_loss_back, NULL, TENSOR__ABOUT(-2, 2, "as its first"), "grad input target weight pos_weight",   \
@@ -10004,7 +10053,8 @@ TENSOR__FN void nn__grad_loss(tensor__grad_t *g) {
     nn__grad_end(&o, g, 2);
 }
 
-// Whether *w (weight or pos_weight, may be NULL) broadcasts to x; made as large as x. Raises if not.
+// Whether *w (weight or pos_weight, may be NULL) broadcasts to x; if so it is expanded to x's shape. Raises
+// if not.
 TENSOR__FN int nn__loss_weight(const char *op, const char *what, tensor_t **w, const tensor_t *x) {
     if (!*w) { return 1; }
     int fits = (*w)->ndim <= x->ndim;
@@ -10019,7 +10069,7 @@ TENSOR__FN int nn__loss_weight(const char *op, const char *what, tensor_t **w, c
     return 1;
 }
 
-// at_zero: NULL, or the row that takes its place where f is 0.
+// at_zero: NULL, or the row that is used instead if f is 0.
 TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_t *at_zero, tensor_t *x,
                                     tensor_t *t, tensor_t *w, tensor_t *q, double f,
                                     tensor_reduction_t reduction) {
@@ -10072,7 +10122,7 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
     o.params.i[1] = reduction;
     o.params.f[0] = f;
 
-    // The fused gradient knows input and target only.
+    // The fused gradient is for input and target only.
     if (TENSOR__TRAINS && tensor_grad_enabled() &&
         ((w && tensor_requires_grad(w)) || (q && tensor_requires_grad(q)))) {
         return nn__pointwise(row)->composed(in, &o.params);
@@ -10192,7 +10242,7 @@ TENSOR__FN void nn__cross_entropy_back_task(void *arg, int64_t task, int worker)
         if (v->reduction == TENSOR_MEAN) { g /= nn__value(a[4].data, v->dtype, 0); }
         double w = g * (1 - smooth) * (a[5].data ? nn__value(a[5].data, v->dtype, t) : 1);
         double flat = g * smooth / (double)classes;
-        // nll: no softmax. A factor 0 times e^x would be NaN where that overflows.
+        // nll: no softmax. A factor 0 times e^x would be NaN if e^x overflows.
         if (v->c->p->i[2]) {
             NN__DO(v->k, fill)(gx, 0, classes);
         } else {
@@ -10248,7 +10298,7 @@ TENSOR__FN void nn__grad_cross_entropy(tensor__grad_t *g) {
     g->gx[0] = TENSOR__(finish)(&o);
 }
 
-// Probability targets, any layout with the classes in dim 1 (0 without a batch).
+// Probabilities as targets, in any layout, with the classes in dim 1 (0 without a batch).
 TENSOR__FN tensor_t *nn__cross_entropy_soft(tensor_t *x, tensor_t *t, tensor_t *w, double smooth,
                                             tensor_reduction_t reduction) {
     int64_t dim = x->ndim > 1, classes = x->dims[dim];
@@ -10326,7 +10376,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
                         op, t, x);
     }
 
-    // Classes last: [rows, C].
+    // Move the classes to the last dim: [rows, C].
     const int64_t dims[2] = {x->numel / x->dims[dim], x->dims[dim]};
     if (x->ndim > 2) { x = nn__contiguous((tensor_movedim)(x, 1, -1)); }
     in[0] = nn__contiguous(nn__shaped(x, dims, 2));
@@ -10379,9 +10429,9 @@ NN__LOSS(kl_div, a.log_target ? NN__ROW(LOSS_KL_DIV_LOG) : NN__ROW(LOSS_KL_DIV),
 
 // ---- losses made of other ops
 
-// Opens one: reduction is TENSOR_MEAN to TENSOR_NONE, inputs of `floats` (bits) are floats of one dtype,
-// which they may become, those of `signs` are made of it whatever they are, those of `same` have the shape
-// of input 0. Halves become f32. -> one of the result's dtype, NULL after raising
+// Begins such a loss. reduction must be TENSOR_MEAN, TENSOR_SUM or TENSOR_NONE. Inputs of `floats` (bits) are
+// promoted to one float dtype, those of `signs` are converted to it from any dtype, those of `same` must
+// have the shape of input 0. Halves become f32. -> a tensor with the result's dtype, NULL after raising
 TENSOR__FN const tensor_t *nn__loss_inputs(const char *op, const char *names,
                                tensor_t **in, int nin, int required, unsigned floats, unsigned signs,
                                unsigned same, tensor_reduction_t reduction) {
@@ -10412,7 +10462,7 @@ TENSOR__FN tensor_t *nn__reduce(tensor_t *y, tensor_reduction_t reduction, const
     return nn__narrow(y, like);
 }
 
-// x where condition, else 0.
+// x where condition is true, else 0.
 TENSOR__FN tensor_t *nn__only(tensor_t *x, tensor_t *condition) {
     return (tensor_masked_fill)(x, (tensor_logical_not)(condition), 0);
 }
@@ -10428,9 +10478,9 @@ TENSOR__FN tensor_t *nn__soft_margin_loss(const tensor_margin_loss_args_t *a, te
     return (tensor_neg)((tensor_logsigmoid)((tensor_mul)(in[0], in[1])));
 }
 
-// Whether input is [N, C] or [C], C > 0, target an index tensor of the dims expected (without C, or all),
-// weight [C] or absent; raises if not. An input [] becomes [1]; a target of one element, of one row (all: of
-// one class), gets the dims that it should have.
+// Whether input is [N, C] or [C], C > 0, target an index tensor with the expected dims (without C, or all of
+// them), weight [C] or absent; raises if not. An input [] becomes [1]. A target with one element for one row
+// (all: for one class) gets the dims that it should have.
 TENSOR__FN int nn__classes(const char *op, tensor_t **in, int all) {
     static const int64_t one = 1;
     const tensor_t *w = in[2];
@@ -10474,7 +10524,7 @@ TENSOR__FN tensor_t *nn__multi_margin_loss(const tensor_margin_loss_args_t *a, t
     if (a->p == 2) { y = (tensor_square)(y); }
     if (in[2]) { y = (tensor_mul)(y, (tensor_gather)((tensor_expand_n)(in[2], x->dims, x->ndim), -1, t)); }
 
-    // The class itself gives margin^p: no term.
+    // The class itself would give margin^p; it is not a term of the sum.
     y = (tensor_scatter)(y, -1, t, nn__like(t->dims, t->ndim, 0, x));
     y = (tensor_div_scalar)((tensor_sum_dim)(y, -1, 0), (double)x->dims[x->ndim - 1]);
     return nn__shaped(y, target->dims, target->ndim);
@@ -10487,7 +10537,7 @@ TENSOR__FN tensor_t *nn__multilabel_margin_loss(const tensor_margin_loss_args_t 
     tensor_t *x = both[0];
     tensor_t *t = both[1];
 
-    // before the first -1
+    // The classes before the first -1.
     tensor_t *real = (tensor_eq_scalar)((tensor_cumsum)((tensor_eq_scalar)(t, -1), -1), 0);
     t = nn__only(t, real);
     tensor_t *y = (tensor_zeros_like)(x);
@@ -10599,7 +10649,7 @@ TENSOR__FN tensor_t *nn__poisson_nll_loss(const tensor_poisson_nll_loss_args_t *
     return y;
 }
 
-// tensor_op_with(a), which is nn__op(&a, in) reduced; the inputs behind `same` are those of nn__loss_inputs.
+// tensor_op_with(a): nn__op(&a, in), reduced. The arguments after `same` are the inputs of nn__loss_inputs.
 #define NN__LOSS_OF(op, args, names, required, floats, signs, same, ...)                                     \
     TENSOR__FN tensor_t *nn__run_##op(const args##_args_t *a) {                                              \
         tensor_t *in[] = {__VA_ARGS__};                                                                      \
@@ -10636,10 +10686,10 @@ NN__LOSS_OF(gaussian_nll_loss, tensor_gaussian_nll_loss, "input target var", 3, 
 NN__LOSS_OF(poisson_nll_loss, tensor_poisson_nll_loss, "input target", 2, 3, 0, 2, a->input, a->target)
 
 // ------------------------------------------------------------------------------
-// >>impl-ctc                                      MARK: connectionist temporal classification
+// >>impl-ctc                                       MARK: connectionist temporal classification
 //
-// Log-space forward and backward sums over the blank-separated labels of an item (2 L + 1 states). Items
-// are cut over threads; an item with no path has the loss infinity, or 0 with zero_infinity. Rejected:
+// Log-space forward and backward sums over the blank-separated labels of an item (2 L + 1 states). Items are
+// divided over threads. An item without a path has the loss infinity, or 0 with zero_infinity. Rejected:
 // probabilities with rescaling (they underflow within a step of long items).
 // ------------------------------------------------------------------------------
 
@@ -10666,7 +10716,7 @@ TENSOR__FN uint64_t nn__scratch_ctc(const tensor_call_t *c) {
     return (uint64_t)v.worker * sizeof(double) * (uint64_t)TENSOR__(thread_count)();
 }
 
-// First label of item n; lengths were checked.
+// First label of item n; lengths have been checked.
 TENSOR__FN int64_t nn__ctc_first(const tensor_call_t *c, int64_t n) {
     int64_t at = n * c->p->i[1];
     for (int64_t i = 0; c->p->i[1] == 0 && i < n; i++) { at += nn__index(&c->arg[3], i); }
@@ -10695,7 +10745,7 @@ TENSOR__FN void nn__ctc_task(void *arg, int64_t n, int worker) {
     for (int64_t t = 0; t < length; t++) {
         const double *old = row;
         if (t > 0 && grad) { row += v->states; }
-        for (int64_t s = states - 1; s >= 0; s--) {  // downwards: row may be old
+        for (int64_t s = states - 1; s >= 0; s--) {  // downwards: row may be the same as old
             double a = s < 2 && t == 0 ? 0 : -INFINITY;
             if (t > 0) {
                 a = old[s];
@@ -10726,7 +10776,7 @@ TENSOR__FN void nn__ctc_task(void *arg, int64_t n, int worker) {
             continue;
         }
         for (k = 0; k < v->classes; k++) { sum[k] = -INFINITY; }
-        for (int64_t s = 0; s < states; s++) {  // upwards: beta[s + 1..] are those of t + 1
+        for (int64_t s = 0; s < states; s++) {  // upwards: beta[s + 1..] are still those of t + 1
             double b = s >= states - 2 && t == length - 1 ? 0 : -INFINITY;
             k = NN__CTC_LABEL(s);
             if (t < length - 1) {
@@ -10774,8 +10824,8 @@ TENSOR__FN int nn__cpu_ctc(tensor_call_t *c) {
 }
 #undef NN__CTC_LABEL
 
-// The same recursion on tensors, -1e30 for -inf so that no gradient is NaN. exp(log_probs), which PyTorch's
-// gradient has besides, comes in with value 0.
+// The same recursion on tensors, with -1e30 for -inf so that no gradient is NaN. PyTorch's gradient also
+// contains exp(log_probs), which is added with the value 0.
 TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t *p) {
     tensor_t *x = in[0], *a = NULL, *low = (tensor_scalar)(-1e30, (tensor_dtype_t)x->dtype);
     tensor_arg_t arg[4];
@@ -10908,10 +10958,10 @@ TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
 NN__OPTIONS(ctc_loss, NN__OR(blank, 0), nn__run_ctc_loss(&a))
 
 // ------------------------------------------------------------------------------
-// >>nn-table                                      MARK: rows
+// >>nn-table                                       MARK: rows
 //
-// The rows of NN_OPS: what a name, a family, a kernel and a gradient have to do with one another. It is
-// after all the functions that it names. Rejected: registration at run time.
+// The rows of NN_OPS: they connect a name, a family, a kernel and a gradient. They are after all functions
+// that they name. Rejected: registration at run time.
 // ------------------------------------------------------------------------------
 
 #define NOGRAD NULL
@@ -10927,7 +10977,7 @@ NN_OPS(NN__ROW_OF)
 #undef NOGRAD
 
 #ifdef TENSOR_ALL_ROWS
-// The row of an id, for whoever knows numbers only: tests, the manual.
+// The row of an id, for code that has only the number: tests, the manual.
 TENSOR__FN const tensor__row_t *nn__row(int id) {
     static const tensor__row_t *(*const rows[])(void) = {
 #define TENSOR__X(ID, ...) nn__row_##ID,
@@ -10943,9 +10993,9 @@ TENSOR__END
 // ------------------------------------------------------------------------------
 // >>impl-modules                                   MARK: modules
 //
-// A module's private block (nn_module_impl_t) is counted apart from the module: parents hold the block,
+// A module's private block (nn_module_impl_t) has a reference count of its own: parents hold the block,
 // never the user's struct, so that shutdown may close modules in any order. Blocks are linked into the
-// context. Rejected: reference counts on the user's struct (it may lie on a stack), a registry by name.
+// context. Rejected: reference counts in the user's struct (it may be on a stack), a registry by name.
 // ------------------------------------------------------------------------------
 
 #include <limits.h>
@@ -10988,8 +11038,8 @@ typedef struct nn__slot_t {
     int kind;
 } nn__slot_t;
 
-// What one kind makes behind kind `after` in a sequential: one op with its weight and bias, or NULL: they
-// change places.
+// What a layer becomes when it follows one of kind `after` in a sequential: one op with that layer's weight
+// and bias; NULL = the two change places.
 typedef struct nn__join_t {
     int after;
     tensor_t *(*as)(tensor_t *x, tensor_t *weight, tensor_t *bias);
@@ -10998,16 +11048,16 @@ typedef struct nn__kind_t nn__kind_t;   // a row of NN_LAYERS or NN_CALLS; NULL 
 struct nn__kind_t {
     const char *name;
     nn_forward_fn_t forward;
-    const char *text;   // its numbers as printed: see nn__put_numbers
+    const char *text;   // its options as printed: see nn__put_numbers
     int composite;   // its forward opens a scope
     int id;   // NN__ID_KIND
-    const nn__join_t *join;   // NULL, or what it comes to in a sequential behind another kind
+    const nn__join_t *join;   // NULL, or what it becomes after another kind in a sequential
 };
 
 typedef struct nn__hook_t {
     struct nn__hook_t *next;
     int64_t id;
-    nn_forward_pre_hook_t pre;   // one of the three is there
+    nn_forward_pre_hook_t pre;   // one of the three is set
     nn_forward_hook_t post;
     nn_full_backward_hook_t back;
     void *user;
@@ -11026,11 +11076,11 @@ struct nn_module_impl_t {
     nn__hook_t *hooks;    // in the order of registration
     int64_t last_hook;
     const char *key;      // its name in its first parent, NULL for a root
-    void *list, *names;   // what nn_named_parameters gave last
+    void *list, *names;   // the last results of nn_named_parameters
 };
 
 // A tensor found under m. first is the index of the first entry with the same tensor (its own index if it is
-// that).
+// the first).
 typedef struct nn__item_t {
     const char *name;
     tensor_t *tensor;
@@ -11043,7 +11093,7 @@ typedef struct nn__items_t {
     int64_t n;
 } nn__items_t;
 
-// %s string, %d int64_t, %u uint64_t, %i int, %g double: appended to a text.
+// Appends to a text: %s string, %d int64_t, %u uint64_t, %i int, %g double.
 #define NN__PUT TENSOR__(text)
 
 TENSOR__FN tensor__text_t nn__text(char *p, size_t room) {
@@ -11055,7 +11105,7 @@ TENSOR__FN tensor__text_t nn__text(char *p, size_t room) {
     return t;
 }
 
-// Zeroed; NULL after raising OUT_OF_MEMORY.
+// Zeroed memory; NULL after raising OUT_OF_MEMORY.
 TENSOR__FN void *nn__memory(uint64_t count, uint64_t size) {
     tensor__thread_t *th = nn__self();
     if (size != 0 && count > ((uint64_t)1 << 62) / size) {
@@ -11069,7 +11119,7 @@ TENSOR__FN void nn__free(void *p) {
     if (p) { TENSOR__(memory_free)(nn__self(), p); }
 }
 
-// A block of at least want elements with the first used ones copied; the old one is freed. NULL = out of
+// A block of at least want elements with the first used ones copied; the old block is freed. NULL = out of
 // memory.
 TENSOR__FN void *nn__grow(void *p, uint64_t used, uint64_t want, uint64_t size) {
     void *q = nn__memory(want, size);
@@ -11095,14 +11145,15 @@ TENSOR__FN char *nn__copy_string(const char *s) {
     return q;
 }
 
-// The error of a call on something that is NULL or failed earlier: nothing new if the thread has one pending.
+// The error of a call on something that is NULL or failed earlier; if the thread has an error pending,
+// nothing new.
 TENSOR__FN int nn__poisoned(const char *op, const char *what, const void *p) {
     int code = tensor_error_code();
     if (code != TENSOR_OK) { return code; }
     return NN__ERROR(TENSOR_ERR_POISONED, "%s: %s %s", op, what, p ? "failed earlier" : "is NULL");
 }
 
-// Whether m is what nn_module_init made, freed or not; or zeroed storage, which waits for it.
+// Whether m was made by nn_module_init, freed or not; or it is zeroed storage that is not initialised yet.
 enum { NN__A_MODULE = 0x7E50B0D1 };
 
 TENSOR__FN int nn__is_module(const nn_module_t *m) {
@@ -11113,12 +11164,13 @@ TENSOR__FN int nn__is_zeroed(const nn_module_t *m) {
     return TENSOR__GIVEN(m) && (uintptr_t)m % sizeof(void *) == 0 && m->state_ == 0 && !m->impl;
 }
 
-// Whether m is initialised and not freed. A dead block has no module, one used again another.
+// Whether m is initialised and not freed. A dead block has no module; a block in use again has another
+// module.
 TENSOR__FN int nn__open_module(const nn_module_t *m) {
     return nn__is_module(m) && m->impl && m->impl->module == m;
 }
 
-// The same for a module that cannot be used.
+// Raises the error of a module that cannot be used.
 TENSOR__FN int nn__unusable(const char *op, const char *what, const nn_module_t *m) {
     int code = tensor_error_code();
     const char *why = "was freed";
@@ -11141,7 +11193,7 @@ TENSOR__FN int nn__usable(const nn_module_t *m) {
     return nn__open_module(m) && m->code == TENSOR_OK;
 }
 
-// Whether p is given, m open, m usable; raises if not.
+// Whether p is not NULL, m is open and m is usable; raises if not.
 TENSOR__FN int nn__there(const char *op, const char *what, const void *p) {
     if (!p) { nn__poisoned(op, what, p); }
     return p != NULL;
@@ -11163,7 +11215,7 @@ TENSOR__FN int nn__can_use(const char *op, const char *what, const nn_module_t *
     return nn__usable(m);
 }
 
-// Parameters, buffers and parts say where their module was made.
+// Parameters, buffers and children say where their module was made.
 TENSOR__FN void nn__stamp_slots(const char *site, const nn_module_t *m) {
     for (int k = 0; nn__open_module(m) && k < m->impl->nslots; k++) {
         tensor_t *t = m->impl->slot[k].tensor;
@@ -11190,7 +11242,8 @@ TENSOR_API nn_module_t *nn__stamp(const char *site, nn_module_t *m) {
 
 TENSOR__FN void nn__close(nn_module_impl_t *impl);
 
-// The dead block tells that a user's module, whose struct may be gone, was freed; a layer's struct tells it.
+// For a user's module, whose struct may no longer exist, the dead block says that it was freed; for a layer,
+// its struct does.
 TENSOR__FN void nn__let_go(nn_module_impl_t *impl) {
     TENSOR__(bury)(impl, TENSOR__MODULE);
 }
@@ -11236,7 +11289,7 @@ TENSOR__FN void nn__close(nn_module_impl_t *impl) {
     impl->names = NULL;
     impl->nslots = 0;
     if (impl->destroy) {
-        tensor_scope_t scope = TENSOR__(scope)(-1);     // the library's own: in it a shutdown is refused
+        tensor_scope_t scope = TENSOR__(scope)(-1);     // the library's own: a shutdown inside it is refused
         impl->destroy(m);
         (tensor_scope_end)(scope);
     }
@@ -11299,7 +11352,8 @@ TENSOR__FN nn__slot_t *nn__find_slot(const nn_module_impl_t *impl, const char *n
     return NULL;
 }
 
-// The slot for name: the old one of that name, emptied, or a new one. NULL after raising (and marking m).
+// The slot for name: the old slot of that name, emptied, or a new one. NULL after raising (and marking m as
+// failed).
 TENSOR__FN nn__slot_t *nn__slot(nn_module_t *m, const char *op, const char *name, int kind) {
     nn_module_impl_t *impl = m->impl;
     size_t n = name ? strlen(name) : 0;
@@ -11406,7 +11460,7 @@ TENSOR__FN tensor_t *nn__forward_plain(nn_module_t *m, tensor_t *x) {
     return (tensor_scope_return)(scope, y);
 }
 
-// One call whose backward hooks wait: identities round x and y hand it their gradients.
+// One call whose backward hooks wait: identities around x and y give it their gradients.
 typedef struct nn__hooked_t {
     tensor__count_t refs;          // the two identities
     nn_module_impl_t *impl;
@@ -11431,7 +11485,7 @@ TENSOR__FN int nn__hooked_run(nn__hooked_t *c, tensor_t *grad, tensor_t **result
     int64_t last = 0;
     *result = grad;
     nn__hook_t *h;
-    for (;;) {                     // a hook may remove any
+    for (;;) {                     // a hook may remove any hook
         for (h = c->impl->module ? c->impl->hooks : NULL; h && (h->id <= last || !h->back); h = h->next) { }
         if (!h) { return tensor_error_code(); }
         last = h->id;
@@ -11492,7 +11546,7 @@ TENSOR__FN tensor_t *nn__forward_hooked(nn_module_t *m, tensor_t *x) {
         r = h->post(m, x, y, h->user);
         if (r) { y = r; }
     }
-    if (c) { y = (tensor_apply)(&output, c, &y, 1); }  // frees c's share if y is poison
+    if (c) { y = (tensor_apply)(&output, c, &y, 1); }  // frees c's reference if y is poison
     return (tensor_scope_return)(scope, y);
 }
 
@@ -11634,7 +11688,7 @@ TENSOR__FN void nn__fill_items(nn_module_impl_t *impl, const nn__prefix_t *up, n
 }
 
 // Every tensor under m by each of its names. kept: in a block to free, else in memory until the scope ends.
-// -> that memory, NULL after raising; out->item lies in it
+// -> that memory, NULL after raising; out->item points into it
 TENSOR__FN void *nn__collect_in(nn_module_t *m, const char *op, nn__items_t *out, int kept) {
     uint64_t items = 0, bytes = 0, slots = 16;
     out->item = NULL;
@@ -11761,7 +11815,7 @@ TENSOR_API int (nn_module_zero_grad)(nn_module_t *m) {
     return block ? TENSOR_OK : tensor_error_code();
 }
 
-// The slot of a dotted name, NULL if there is none.
+// The slot with a dotted name, NULL if there is none.
 TENSOR__FN nn__slot_t *nn__lookup(const nn_module_impl_t *impl, const char *name) {
     nn__slot_t *s = NULL;
     while (impl) {
@@ -11796,7 +11850,8 @@ TENSOR_API nn_module_t *(nn_get_child)(nn_module_t *m, const char *name) {
 //
 // Every layer is one struct of numbers plus slots; the kind says what the numbers mean. So nn_clone,
 // printing and freeing are written once. Layers read their tensors from the slots, so that nn_parameter may
-// replace (tie) one. Rejected: a struct type per layer (each would need its own clone, print and free).
+// replace (tie) one. Rejected: a struct type per layer (each would need its own clone, print and free
+// function).
 // ------------------------------------------------------------------------------
 
 typedef struct nn__layer_t {
@@ -11816,15 +11871,15 @@ TENSOR__FN tensor_t *nn__tensor(const nn_module_t *m, int k) {
     return k < m->impl->nslots ? m->impl->slot[k].tensor : NULL;
 }
 
-// The tensor of that name, NULL if the layer has none.
+// The tensor with that name, NULL if the layer has none.
 TENSOR__FN tensor_t *nn__called(const nn_module_t *m, const char *name) {
     const nn__slot_t *s = nn__lookup(m->impl, name);
     return s ? s->tensor : NULL;
 }
 
 // Convolutions, pools, unfold and fold. i: in, out, dims of an image, same (ceil_mode), padding_mode, which
-// of padding (2 = same), dilation, output_padding, groups are worth printing, the window as the front of the
-// op takes it
+// of padding (2 = same), dilation, output_padding and groups are printed, then the window as the front of
+// the op takes it
 enum { NN__I_RANK = 2, NN__I_SAME, NN__I_MODE, NN__I_WINDOW = 9 };
 
 TENSOR__FN nn__window_t nn__layer_window(const nn__layer_t *l) {
@@ -11840,7 +11895,7 @@ TENSOR__FN int nn__all_are(const int64_t *v, int64_t rank, int64_t value) {
     return 1;
 }
 
-// The shortest decimal that is v, as Python's: 1.0, 0.1, 123456.5; beyond 1e-4..1e15 six digits.
+// The shortest decimal that is equal to v, as in Python: 1.0, 0.1, 123456.5; six digits outside 1e-4..1e15.
 TENSOR__FN void nn__put_float(tensor__text_t *t, double v) {
     double by = 1, x = fabs(v);
     int k = 0;
@@ -11859,10 +11914,10 @@ TENSOR__FN void nn__put_float(tensor__text_t *t, double v) {
     if (k == 0) { NN__PUT(t, "0"); }
 }
 
-// The numbers of a layer in PyTorch's form: s with #k for i[k], $k for f[k] (1 is 1.0), @k for the numbers
-// i[k].. of all dims and *k for one of them where they are equal (None if negative); ?ktext} is there if i[k]
-// is not 0, {kA|B|C} is the i[k]-th of A, B, C. k is 0..9a..z; for ? and {, W, B and R ask whether there is a
-// weight, bias, running_mean. -> where it ended
+// The options of a layer in PyTorch's form. In s, #k is i[k], $k is f[k] (1 is printed as 1.0), @k the
+// numbers i[k].. of all dims, and *k one of these numbers if they are equal (None if negative). ?ktext}
+// prints text if i[k] is not 0, {kA|B|C} prints the i[k]-th of A, B, C. k is 0..9a..z; for ? and {, W, B and
+// R ask whether there is a weight, bias, running_mean. -> where it ended
 TENSOR__FN const char *nn__put_numbers(const nn_module_t *m, const char *s, int on, tensor__text_t *t) {
     const nn__layer_t *l = nn__of(m);
     for (; *s && *s != '|' && *s != '}'; s++) {
@@ -11918,7 +11973,7 @@ TENSOR__FN const char *nn__put_numbers(const nn_module_t *m, const char *s, int 
     return s;
 }
 
-// row: of the op, for the dims of its images.
+// row: the row of the op, for the dims of its images.
 TENSOR__FN tensor_t *nn__convolved(nn_module_t *m, tensor_t *x, const tensor__row_t *row) {
     const nn__layer_t *l = nn__of(m);
     nn__window_t g = nn__layer_window(l);
@@ -12036,7 +12091,7 @@ TENSOR__FN tensor_t *nn__forward_local_response_norm(nn_module_t *m, tensor_t *x
     return nn__local_response_norm(x, l->i[0], l->f[0], l->f[1], l->f[2]);
 }
 
-// The module of that name, NULL if there is none.
+// The child with that name, NULL if there is none.
 TENSOR__FN nn_module_t *nn__kid(const nn_module_t *m, const char *name) {
     const nn__slot_t *s = nn__lookup(m->impl, name);
     return s && s->child ? s->child->module : NULL;
@@ -12048,7 +12103,7 @@ TENSOR__FN tensor_t *nn__batch_first(tensor_t *x, int ndim, int first) {
     return first ? x : (tensor_transpose)(x, 0, 1);
 }
 
-// Adds one key that everybody sees to a mask [..., S].
+// Adds one key that every query sees to a mask [..., S].
 TENSOR__FN tensor_t *nn__longer_mask(tensor_t *mask) {
     if (!mask) { return mask; }
     int64_t dims[TENSOR_MAX_DIMS];
@@ -12256,9 +12311,8 @@ TENSOR__FN tensor_t *nn__forward_transformer(nn_module_t *m, tensor_t *x) {
     return nn__transformer(m, &a);
 }
 
-// i: in, hidden, layers, no_bias, batch_first, bidirectional, proj_size, kind, whether a cell; to print:
-// layers not 1, dropout, relu; f: dropout.
-// The slots are the list of weights.
+// i: in, hidden, layers, no_bias, batch_first, bidirectional, proj_size, kind, whether it is a cell; for
+// printing: layers not 1, dropout, relu; f: dropout. The slots are the list of weights.
 TENSOR__FN tensor_t *nn__forward_state(nn_module_t *m, tensor_t *x, tensor_t **h, tensor_t **c) {
     const nn__layer_t *l = nn__of(m);
     static const char *const ops[2][4] = {{"rnn", "rnn", "lstm", "gru"},
@@ -12326,26 +12380,25 @@ TENSOR__FN tensor_t *nn__forward_identity(nn_module_t *m, tensor_t *x) {
     return x ? x : NN__FAIL(TENSOR_ERR_POISONED, "identity: x is NULL");
 }
 
-// What a child and the one after it come to, where no hook looks between them: one op with the same bits; or
-// the two change places: a relu waits for the max pool that leaves it fewer elements, as the largest of a
-// window is the same before and after (but for the sign of a zero), and so is where the gradient goes.
-// NULL = neither.
+// What becomes of a child and the one after it, if there is no hook between them. Either they are one op
+// with the same bits, or they change places: a relu runs after the max pool, which leaves it fewer elements.
+// The largest element of a window is the same before and after relu (except for the sign of a zero), and so
+// is the element that gets the gradient. NULL = neither.
 TENSOR__FN const nn__join_t *nn__pair(const nn__slot_t *s, const tensor_t *x) {
     const nn_module_impl_t *a = s[0].child, *b = s[1].child;
     if (!a || !b || a->hooks || b->hooks || !nn__usable(a->module) || !nn__usable(b->module)) { return NULL; }
     const nn__join_t *join = a->kind && b->kind ? b->kind->join : NULL;
     if (!join || join->after != a->kind->id) { return NULL; }
     if (a->module->forward != a->kind->forward || b->module->forward != b->kind->forward) { return NULL; }
-    if (!join->as) {                            // one with dilation may look at nothing, which is -inf
+    if (!join->as) {                            // a window with dilation may be empty, which gives -inf
         nn__window_t g = nn__layer_window(nn__of(b->module));
         return nn__all_are(g.dilation, 3, 1) && !nn__all_are(g.stride, 3, 1) ? join : NULL;
     }
     return x && !x->device ? join : NULL;
 }
 
-// What lies between two children is freed as soon as nobody needs it: the tape saves what it wants by itself,
-// so without recording that is at once. The pointer may be in the user's hands only by tensor_keep (keeps >
-// 0).
+// A result between two children is freed when nothing needs it. The tape keeps what it saves, so without
+// recording this is at once. The user can have its pointer only by tensor_keep (keeps > 0).
 TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     tensor_scope_t scope = TENSOR__(scope)(-1);
     int recording = tensor_grad_enabled(), waits = 0;
@@ -12355,7 +12408,7 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
         const nn__slot_t *s = m->impl->slot + i;
         const nn__join_t *join = NULL;
         if (waits <= 0 && i + 1 < m->impl->nslots) { join = nn__pair(s, before); }
-        // 1: the pool comes now, -1: the relu before it
+        // 1: the pool is next, -1: the relu before it is next
         waits = waits > 0 ? -1 : join && !join->as;
         nn_module_impl_t *c = s[waits].child;
         if (!c) { continue; }
@@ -12377,8 +12430,8 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     return (tensor_scope_return)(scope, y);
 }
 
-// Layers that are one call, activations above all: X(name, printed name and numbers, result), and where it is
-// made of such numbers Y(name, function, its parameters, f[0], f[1], i[0]).
+// Layers that are one call, above all activations: X(name, join, printed name, printed options, result), and
+// if it is made from those options only, Y(name, function, its parameters, f[0], f[1], i[0]).
 #define NN__NONE(...)
 #define NN__DROPOUT_TEXT "p=$0, inplace=False"
 #define NN_CALLS(X, Y)                                                                                       \
@@ -12456,10 +12509,10 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     "#0, eps=$0, momentum={4$1|None}, affine={WFalse|True}, bias={BFalse|True}, "                            \
     "track_running_stats={RFalse|True}"
 
-// Layers: name, printed name, forward, printed numbers (see nn__put_numbers), whether its forward needs a
-// scope opened. Pads are in the order of tensor_pad_t, then zeros, recurrent nets RNN LSTM GRU and their
-// cells, ENCODER_LAYER to DECODER those of nn_transformer_forward; kinds of 1, 2 and 3 dims stand together. A
-// sequential opens its scope by itself.
+// Layers: name, printed name, forward, printed options (see nn__put_numbers), whether its forward needs a
+// scope. Pads are in the order of tensor_pad_t, then zeros; recurrent nets are RNN LSTM GRU, then their
+// cells; ENCODER_LAYER to DECODER are those of nn_transformer_forward; kinds for 1, 2 and 3 dims are
+// neighbours. A sequential opens its scope itself.
 #define NN__RANKS(X, ID, join, name, forward, text)                                                          \
     X(ID##1D, join, name "1d", forward, text, 0)                                                             \
     X(ID##2D, join, name "2d", forward, text, 0)                                                             \
@@ -12540,7 +12593,7 @@ static const nn__join_t nn__join_MAX_POOL = {NN__RELU_KIND, NULL};
 #define NN__JOIN_GELU_TANH &nn__join_GELU_TANH
 #define NN__JOIN_MAX_POOL &nn__join_MAX_POOL
 
-// A kind is reached from the functions that make it: NN__KIND(ID); kinds of 1, 2 and 3 dims by a switch.
+// A kind is reached from the functions that make it, as NN__KIND(ID); kinds for 1, 2 and 3 dims by a switch.
 #define NN__KIND(ID) nn__kind_##ID()
 #define NN__KIND_OF(ID, join, name, forward, text, composite)                                                \
     TENSOR__FN const nn__kind_t *nn__kind_##ID(void) {                                                       \
@@ -12575,21 +12628,21 @@ NN__RANKED_KIND(instance_norm, INSTANCE_NORM)
 #undef NN__RANKED_KIND
 
 // ------------------------------------------------------------------------------
-// >>impl-construction                             MARK: construction of layers
+// >>impl-construction                              MARK: construction of layers
 //
-// A layer is made in one block with its options; its parameters are drawn as PyTorch draws them. A layer
-// that cannot be made is freed with what it has and is NULL. Rejected: two-step construction (half-made
-// layers).
+// A layer is made in one block with its options; its parameters are drawn as PyTorch draws them. If a layer
+// cannot be made, what exists of it is freed and the result is NULL. Rejected: two-step construction
+// (half-made layers).
 // ------------------------------------------------------------------------------
 
-// The dead struct says so: a later use is noticed.
+// The dead struct shows that the layer was freed, so a later use is noticed.
 TENSOR__FN void nn__destroy_layer(nn_module_t *m) {
     m->impl = NULL;
     m->code = TENSOR_ERR_OWNER;
     TENSOR__(bury)(m, TENSOR__LAYER);
 }
 
-// NULL after raising OUT_OF_MEMORY.
+// A layer of that kind; NULL after raising OUT_OF_MEMORY.
 TENSOR__FN nn__layer_t *nn__make(const nn__kind_t *kind) {
     TENSOR__(push_path)(nn__self(), kind->name);
     nn__layer_t *l;
@@ -12604,7 +12657,7 @@ TENSOR__FN nn__layer_t *nn__make(const nn__kind_t *kind) {
     return l;
 }
 
-// One of these numbers; NN__MAKE takes the i in sight.
+// A layer with these numbers; NN__MAKE uses the local i.
 TENSOR__FN nn__layer_t *nn__make_of(const nn__kind_t *kind, const int64_t *i, size_t size, double f0,
                                     double f1) {
     nn__layer_t *l = nn__make(kind);
@@ -12617,7 +12670,7 @@ TENSOR__FN nn__layer_t *nn__make_of(const nn__kind_t *kind, const int64_t *i, si
 
 #define NN__MAKE(kind, f0, f1) nn__make_of(kind, i, sizeof i, f0, f1)
 
-// One of a window; NN__MAKE_WINDOW takes the i and g in sight.
+// A layer with a window; NN__MAKE_WINDOW uses the locals i and g.
 TENSOR__FN nn__layer_t *nn__make_window(const nn__kind_t *kind, const int64_t *i, size_t size,
                                         const nn__window_t *g) {
     nn__layer_t *l = nn__make_of(kind, i, size, 0, 0);
@@ -12656,8 +12709,8 @@ TENSOR__FN nn_module_t *nn__refuse_number(const char *layer, const char *what, d
     return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, "%s: %s (got %g)", layer, what, got);
 }
 
-// Fresh f32 parameters: uniform in +-bound, normal with that deviation, bound everywhere, ones, zeros. By
-// function, so that a program has those of its layers.
+// Fresh f32 parameters: uniform in +-bound, normal with that deviation, bound everywhere, ones, zeros. Each
+// is a function of its own, so that a program contains only those of its layers.
 typedef tensor_t *(*nn__start_fn)(const int64_t *dims, int ndim, double bound);
 
 TENSOR__FN tensor_t *nn__start_uniform(const int64_t *dims, int ndim, double bound) {
@@ -12696,14 +12749,14 @@ TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_
     TENSOR__(pop_path)(nn__self());
 }
 
-// l with weight [n] ones and bias [n] zeros, where they are wanted.
+// l with weight [n] of ones and bias [n] of zeros, if they are wanted.
 TENSOR__FN nn__layer_t *nn__add_affine(nn__layer_t *l, int64_t n, int weight, int bias) {
     if (weight) { nn__add_parameter(l, "weight", &n, 1, nn__start_ones, 0); }
     if (bias) { nn__add_parameter(l, "bias", &n, 1, nn__start_zeros, 0); }
     return l;
 }
 
-// nn_layer_with(a), which is `make`.
+// nn_layer_with(a), whose result is `make`.
 #define NN__LAYER(layer, args, make)                                                                         \
     TENSOR_API nn_module_t *nn_##layer##_with(args##_args_t a) {                                             \
         return nn__stamp(a.site_, NN__TAKE(#layer, args) ? make : NULL);                                     \
@@ -12875,7 +12928,7 @@ TENSOR__FN const nn__kind_t *nn__pad_kind(int kind, int rank) {
     }
 }
 
-// kind: a tensor_pad_t, or 4: zeros
+// kind: a tensor_pad_t, or 4 = zeros
 TENSOR__FN nn_module_t *nn__pad_new(const int64_t *pads, int n, int kind, double value) {
     tensor_pad_t mode = kind == 4 ? TENSOR_PAD_CONSTANT : (tensor_pad_t)kind;
     if (n < 0 || n > 6 || n % 2 != 0 || (n > 0 && !pads)) {
@@ -12958,7 +13011,7 @@ TENSOR__FN tensor_t *nn__leave(const nn_module_t *m, tensor_scope_t scope, tenso
     return y;
 }
 
-// Registers a buffer [n] (n < 0: 0-d) of one value.
+// Registers a buffer [n] (n < 0: 0-d) filled with one value.
 TENSOR__FN void nn__add_buffer(nn__layer_t *l, const char *name, int64_t n, double value,
                                tensor_dtype_t dtype) {
     tensor_scope_t scope = TENSOR__(scope)(0);
@@ -13027,7 +13080,7 @@ TENSOR_API tensor_t *(nn_max_unpool_forward)(nn_module_t *m, tensor_t *x, tensor
     return y;
 }
 
-// k n for a small k; a size that no tensor can have when it would overflow.
+// k n for a small k; if it would overflow, a size that no tensor can have.
 TENSOR__FN int64_t nn__times(int64_t k, int64_t n) {
     return n > -(INT64_MAX / 8) && n < INT64_MAX / 8 ? k * n : INT64_MAX;
 }
@@ -13101,7 +13154,7 @@ NN__X(gru, NN__GRU_NET)
 NN__X(rnn, a.relu ? NN__RELU_NET : NN__TANH_NET)
 #undef NN__X
 
-// which, cell: kinds, of the net and of its cell.
+// which, cell: the kinds of the net and of its cell.
 TENSOR__FN tensor_t *nn__state_forward(const char *op, nn_module_t *m, int which, int cell, tensor_t *x,
                                        tensor_t **h, tensor_t **c) {
     tensor_t *y = TENSOR__(poison);
@@ -13177,7 +13230,7 @@ NN__OWN_LAYER(multihead_attention, NN__OR(dropout, 0), nn__make_attention(a))
 TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a) {
     tensor_t *y = TENSOR__(poison), *w = NULL, **out = a.weights;
     if (nn__too_many("multihead_attention", a.site_, a.options_are_named_)) { return tensor__at(a.site_, y); }
-    if (out) { w = *out = (tensor_scalar)(0, TENSOR_F32); }  // its place in the caller's scope
+    if (out) { w = *out = (tensor_scalar)(0, TENSOR_F32); }  // it gets a slot in the caller's scope
     a.weights = out ? &w : NULL;
     tensor_scope_t scope;
     if (nn__enter("multihead_attention", a.module, NN__ATTENTION_KIND, NN__ATTENTION_KIND)) {
@@ -13285,7 +13338,7 @@ TENSOR_API nn_module_t *(nn_transformer_decoder)(nn_module_t *layer, int64_t cou
                                 count, norm);
 }
 
-// instance: with N the dims are one more.
+// instance: with N there is one dim more.
 TENSOR__FN nn_module_t *nn__make_batch_norm(nn_batch_norm_args_t a, int instance, int nd) {
     const char *op = instance ? "instance_norm" : "batch_norm";
     const int64_t i[] = {a.channels, instance || nd == 1 ? nd + 1 : nd + 2, nd + 2, instance,
@@ -13352,7 +13405,7 @@ NN__OWN_LAYER(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR
 TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     if (a.count < 1) { return nn__refuse("embedding", "count must be > 0", a.count); }
     if (a.size < 1) { return nn__refuse("embedding", "size must be > 0", a.size); }
-    if (a.options_are_named_) {   // of a call: 0 = none, negative ones from the end
+    if (a.options_are_named_) {   // from a call: 0 = none, negative ones count from the end
         if (a.padding_idx != TENSOR_ZERO && a.padding_idx < -a.count) {
             return nn__refuse("embedding", "padding_idx must be at least -count", a.padding_idx);
         }
@@ -13430,17 +13483,17 @@ TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
         }
         (nn_append)(&l->base, m);
     }
-    return l ? &l->base : NULL;   // a failed child shows in its code
+    return l ? &l->base : NULL;   // if a child failed, its code says so
 }
 
 TENSOR__END
 
 // ------------------------------------------------------------------------------
-// >>impl-copies                                   MARK: printing, copies of modules
+// >>impl-copies                                    MARK: printing, copies of modules
 //
-// Texts of modules as PyTorch prints them, copies of state, moves to a device or dtype, clones. Both need
-// what layers know of themselves, so they are after the layers. Rejected: a print and a clone function per
-// kind of layer.
+// Texts of modules as PyTorch prints them, copies of state, moves to a device or dtype, clones. All of these
+// need the tables of >>impl-layers, so they come after it. Rejected: a print and a clone function per kind
+// of layer.
 // ------------------------------------------------------------------------------
 
 TENSOR__FN void nn__describe(nn_module_impl_t *impl, tensor__text_t *t, int depth) {
@@ -13515,7 +13568,8 @@ TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
     return code;
 }
 
-// t takes the data of fresh, which takes t's: the header is the one optimizers and users know.
+// t takes the data of fresh, and fresh that of t: the header must stay the one that optimizers and users
+// have.
 TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
     tensor_t was = *t;
     t->dtype = fresh->dtype;
@@ -13523,7 +13577,7 @@ TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
     t->flags = (uint8_t)(t->flags | TENSOR__CONTIGUOUS);
     t->offset = fresh->offset;
     t->storage = fresh->storage;
-    t->storage->version = was.storage->version + 1;     // who knows t by its version looks again
+    t->storage->version = was.storage->version + 1;     // those who compare t's version read it again
     for (int k = 0; k < t->ndim; k++) { t->strides[k] = fresh->strides[k]; }
     fresh->dtype = was.dtype;
     fresh->device = was.device;
@@ -13531,7 +13585,7 @@ TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
     fresh->storage = was.storage;
 }
 
-// t at its new place, of the current scope; NULL after raising.
+// t with its new device or dtype, in the current scope; NULL after raising.
 TENSOR__FN tensor_t *nn__moved(tensor_t *t, const char *name, int to) {
     if (to < TENSOR_CPU && !nn__is_float(t)) { return t; }
     if (t->node || t->base) {
@@ -13585,7 +13639,7 @@ TENSOR_API int (nn_to)(nn_module_t *m, int to) {
     return code;
 }
 
-// Pairs old, new of tensors and modules met so far, so that shared ones stay shared.
+// Pairs old, new of the tensors and modules met so far, so that shared ones stay shared.
 typedef struct nn__clones_t {
     const void **pair;
     uint64_t n, cap;
@@ -13724,8 +13778,8 @@ NN__X(zeros, (tensor_t *t), nn__init_fill, 0, 0)
 NN__X(ones, (tensor_t *t), nn__init_fill, 1, 0)
 #undef NN__X
 
-// Inverse of the standard normal distribution function by bisection-safe Newton steps on erfc; |error| <
-// 1e-14.
+// Inverse of the standard normal distribution function, by Newton steps on erfc that bisection keeps safe;
+// |error| < 1e-14.
 TENSOR__FN double nn__inverse_normal(double u) {
     double lo = -40, hi = 40, x = 0;
     for (int k = 0; k < 200; k++) {
@@ -13765,7 +13819,7 @@ TENSOR_API tensor_t *(nn_init_trunc_normal_)(tensor_t *t, double mean, double st
     return nn__init_end(scope, t, (tensor_copy_)(t, u));
 }
 
-// Fans of t into fan[0] (in), fan[1] (out); 0 after raising.
+// Computes the fans of t, fan[0] (in) and fan[1] (out); 0 after raising.
 TENSOR__FN int nn__fans(tensor_t *t, const char *op, double fan[2]) {
     double area = 1;
     if (!nn__whole(op, "the tensor", t)) { return 0; }
@@ -13882,15 +13936,15 @@ TENSOR_API tensor_t *(nn_init_sparse_)(tensor_t *t, double sparsity, double std)
 // ------------------------------------------------------------------------------
 // >>impl-optim                                     MARK: optimizers
 //
-// A step is two passes: one over the parameters collects pointers and makes missing state (all that can
-// fail), one updates, in fixed chunks over the threads when it is worth it. Rejected: one call per parameter
-// through the gate (the small net of the manual would spend its time there).
+// A step is two passes: the first goes over the parameters, collects pointers and makes missing state (all
+// that can fail), the second updates, in fixed chunks, on several threads if that pays. Rejected: one call
+// per parameter through the gate (the small net of the manual would spend its time there).
 // ------------------------------------------------------------------------------
 
 enum { NN__MAX_STATE = 3, NN__CHUNK = 16384, NN__PARALLEL_FROM = 65536 };
 
-// Options of an optimizer, those that rules do not know being 0. Stored in files in this order; files of
-// before have the first ones.
+// Options of an optimizer; those that its rule does not have are 0. Files store them in this order; files of
+// earlier versions have the first ones only.
 enum {
     NN__LR, NN__DECAY, NN__MOMENTUM, NN__DAMPENING, NN__NESTEROV, NN__MAXIMIZE, NN__BETA1, NN__BETA2,
     NN__EPS, NN__AMSGRAD, NN__CENTERED, NN__DECOUPLED, NN__DRAG, NN__INITIAL, NN__RHO, NN__NS_A, NN__NS_B,
@@ -13902,9 +13956,9 @@ enum {
 enum { NN__DENSE, NN__ROWS_TOO, NN__ROWS_ONLY, NN__MATRICES, NN__CLOSURE };
 struct nn__param_t;
 struct nn__search_t;
-// What some of them do in other ways; it is reached from their rules alone.
+// What some rules do in their own way; it is reached from their rules only.
 typedef struct nn__ways_t {
-    // What the formula adds to p, of gradient g, with a scaler's skip; *state: what state 0 becomes.
+    // What the formula adds to p with gradient g, with a scaler's skip; *state: what state 0 becomes.
     tensor_t *(*turned)(const nn_optimizer_t *o, const struct nn__param_t *p, tensor_t *g, tensor_t *skip,
                         tensor_t **state);
     tensor_t *(*minimize)(struct nn__search_t *s);      // a step with a closure
@@ -13917,7 +13971,7 @@ typedef struct nn__rule_t {
     int formula, takes;
     struct {
         const char *name;
-        int needs;                      // the option without which there is none
+        int needs;                      // the option without which this state does not exist
     } state[NN__MAX_STATE + 1];         // ends with a NULL
 } nn__rule_t;
 #define NN__STATE(name, option) {#name, NN__##option},
@@ -13947,15 +14001,15 @@ typedef struct nn__param_t {
 typedef struct nn__group_t {
     double ratio;   // learning rate = ratio * option LR
     double weight_decay;
-    int64_t step;   // in a running step: whose numbers are in o->update[update]
+    int64_t step;   // in a running step: its numbers are in o->update[update]
     int update;
 } nn__group_t;
 
-// One parameter in one step: it and its gradient, or copies of them.
+// One parameter in one step: the tensor and its gradient, or copies of them.
 typedef struct nn__job_t {
     nn__param_t *param;
     tensor_t *from, *grad, *rows;       // rows: NULL, or i64, the row of the parameter for each row of grad
-    tensor_t *state;                    // NULL, or what state 0 becomes, then the formula has no states
+    tensor_t *state;                    // NULL, or what state 0 becomes; then the formula has no states
     int update, done;
 } nn__job_t;
 
@@ -13970,13 +14024,14 @@ struct nn_optimizer_t {
     nn__job_t *job;   // cap each: scratch of a step
     nn__update_t *update;
     int njobs;
-    // held, f32 [2], with a scaler: whether the gradients have an inf or NaN; steps left out for that, which
-    // the step of the parameters that owe counts too; owes: some do
+    // With a scaler, held, f32 [2]: whether the gradients have an inf or NaN; the number of steps skipped
+    // for that reason, which the step counts of the parameters that owe still include. owes: some parameters
+    // do
     tensor_t *skip;
     int (*settle)(nn_optimizer_t *o);   // NULL without a scaler, else nn__settle
     int owes;
-    int unscaled;            // its gradients are
-    int stepping;            // nn__lbfgs is under way: its closure may not change it
+    int unscaled;            // its gradients are unscaled
+    int stepping;            // nn__lbfgs is running: its closure must not change the optimizer
     const char *site;
 };
 
@@ -14002,7 +14057,7 @@ TENSOR__FN void nn__optimizer_close(nn_optimizer_t *o) {
     TENSOR__(bury)(o, TENSOR__OPTIMIZER);
 }
 
-// The code after raising if o cannot be used, else 0.
+// If o cannot be used, the code after raising, else 0.
 TENSOR__FN int nn__bad_optimizer(const char *op, const nn_optimizer_t *o) {
     if (!o) { return nn__poisoned(op, "the optimizer", o); }
     if (!o->dead) { return TENSOR_OK; }
@@ -14013,7 +14068,7 @@ TENSOR__FN void nn__optimizer_shutdown(tensor__owned_t *o) {
     nn__optimizer_close((nn_optimizer_t *)(void *)o);
 }
 
-// The same for what would change it or its states.
+// The same for functions that change it or its states.
 TENSOR__FN int nn__busy_optimizer(const char *op, const nn_optimizer_t *o) {
     int code = nn__bad_optimizer(op, o);
     if (code != TENSOR_OK || !o->stepping) { return code; }
@@ -14026,7 +14081,7 @@ TENSOR_API int (nn_optimizer_free)(nn_optimizer_t *o) {
     return code;
 }
 
-// Puts tensors into group g, moving those that are in another one.
+// Puts tensors into group g and moves those that are in another one.
 TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, int g) {
     int k;
     for (int i = 0; i < n; i++) {
@@ -14084,7 +14139,7 @@ TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, i
     return TENSOR_OK;
 }
 
-// The group with these options, a fresh one if there is none; < 0 after raising.
+// The group with these options, a new one if there is none; < 0 after raising.
 TENSOR__FN int nn__find_group(nn_optimizer_t *o, double ratio, double weight_decay) {
     nn__group_t *g = o->group;
     for (int i = 0; i < o->ngroups; i++) {
@@ -14173,7 +14228,7 @@ TENSOR__FN int nn__option_holds(int option, double v) {
            (v - v == 0 && (option == NN__DAMPENING || (option >= NN__NS_A && option <= NN__NS_C)));
 }
 
-// An option in its range. -> code
+// Checks that an option is in its range. -> code
 TENSOR__FN int nn__option(const char *op, const char *name, int option, double v, double *to) {
     double below = nn__option_below(option);
     *to = v;
@@ -14250,13 +14305,13 @@ TENSOR_API int nn__optimizer_group(nn_optimizer_t *o, tensor_t *const *list, int
 // The step
 // ------------------------------------------------------------------------------
 
-// Which states this optimizer's options use.
+// Whether the options of this optimizer use state k.
 TENSOR__FN int nn__uses_state(const nn_optimizer_t *o, int k) {
     int needs = o->rule->state[k].needs;
     return o->rule->state[k].name && (needs == NN__ALWAYS || o->option[needs] != 0);
 }
 
-// What depends on the step, t being the first if 1.
+// Computes what depends on the step; t = 1 is the first.
 TENSOR__FN void nn__at_step(nn__update_t *u, double t) {
     u->at = t;
     u->of->at(u, t);
@@ -14280,7 +14335,7 @@ TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn__updat
     u->rest = 1 - v[NN__DAMPENING];
     u->nesterov = v[NN__NESTEROV] != 0;
     u->beta1 = v[NN__BETA1];
-    u->beta2 = v[NN__BETA2] + v[NN__RHO];   // of which a rule has one
+    u->beta2 = v[NN__BETA2] + v[NN__RHO];   // a rule has one of the two
     u->rest1 = 1 - u->beta1;
     u->rest2 = 1 - u->beta2;
     u->lerp_back = u->rest1 >= 0.5;
@@ -14296,7 +14351,7 @@ TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
     const nn__stepping_t *s = (const nn__stepping_t *)arg;
     const tensor_arg_t *a = s->c->arg + 2;
 
-    // NULL, or which row of x and its states each row of g is for; < 0 = none
+    // NULL, or the row of x and its states for each row of g; < 0 = none
     (void)worker;
     for (; task >= nn__ceil(a[1].numel, NN__CHUNK); a += 5) { task -= nn__ceil(a[1].numel, NN__CHUNK); }
     const int64_t *rows = a[4].dtype == TENSOR_I64 ? (const int64_t *)a[4].data : NULL;
@@ -14318,7 +14373,7 @@ TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
     }
 }
 
-// Where parameters meet their update: OPTIMIZER's first row, which no tape sees.
+// The first row of OPTIMIZER, which updates parameters; no tape sees it.
 TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
     const float *skip = (const float *)c->arg[1].data;
     int64_t tasks = 0, total = 0;
@@ -14350,7 +14405,7 @@ TENSOR__FN void nn__step_arg(tensor_arg_t *a, tensor_t *t, int role) {
     }
 }
 
-// A call of these rows with the arguments a. -> code
+// Calls one of these rows with the arguments a. -> code
 TENSOR__FN int nn__optimizer_call(const tensor__row_t *row, int kind, tensor_arg_t *a, int nin, int nout,
                                   int device) {
     tensor_params_t p;
@@ -14368,7 +14423,7 @@ TENSOR__FN int nn__optimizer_call(const tensor__row_t *row, int kind, tensor_arg
     return TENSOR__(launch)(&c);
 }
 
-// All jobs of the device, update and dtype of `like`; a: room for their arguments. -> code
+// All jobs with the device, update and dtype of `like`; a: room for their arguments. -> code
 TENSOR__FN int nn__step_on(nn_optimizer_t *o, const nn__job_t *like, tensor_arg_t *a, tensor_t *skip) {
     int n = 2;
     nn__step_arg(&a[0], NULL, TENSOR_READ);
@@ -14386,13 +14441,13 @@ TENSOR__FN int nn__step_on(nn_optimizer_t *o, const nn__job_t *like, tensor_arg_
         for (int k = 0; k < NN__MAX_STATE; k++) {
             nn__step_arg(&a[n++], j->state ? NULL : j->param->state[k], TENSOR_UPDATE);
         }
-        // Rules that take rows have no third state: which rows they are is in its place.
+        // Rules that accept rows have no third state; its argument is the list of rows.
         if (j->rows) { nn__step_arg(&a[n - 1], j->rows, TENSOR_READ); }
     }
     return nn__optimizer_call(&nn__step_row, o->rule->formula, a, 2, n - 2, like->from->device);
 }
 
-// A step that a device records: what each of its runs does here.
+// A step that a device records (captures): what each of its replays must do on the host.
 typedef struct nn__again_t {
     nn_optimizer_t *o;
     int n, owes, *param, *at;   // whose numbers are in update[at]
@@ -14412,7 +14467,7 @@ TENSOR__FN void nn__again(void *user, int run) {
     }
 }
 
-// NULL = nothing is recorded, or raised.
+// NULL = nothing is being recorded, or an error was raised.
 TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates, int owes) {
     uint64_t n = (uint64_t)o->njobs, numbers = (uint64_t)nupdates * sizeof(nn__update_t);
     int device = 0;
@@ -14435,7 +14490,7 @@ TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates, int owes
     return a;
 }
 
-// A held tensor full of v where like lies, f64 for f64 and else f32; NULL after raising.
+// A held tensor filled with v on like's device, f64 if like is f64, else f32; NULL after raising.
 TENSOR__FN tensor_t *nn__full_held(const tensor_t *like, double v) {
     tensor_scope_t scope = TENSOR__(scope)(0);
     tensor_t *t =
@@ -14450,12 +14505,12 @@ TENSOR__FN int nn__plain(const tensor_t *t, int dtype) {
     return t->dtype == dtype && (t->flags & TENSOR__CONTIGUOUS) != 0;
 }
 
-// t itself if the kernels can read it as it is, else a contiguous copy, whole before anything changes.
+// t itself if the kernels can read it as it is, else a contiguous copy, complete before anything changes.
 TENSOR__FN tensor_t *nn__step_operand(tensor_t *t, int dtype) {
     return nn__plain(t, dtype) ? t : (tensor_clone)((tensor_to)(t, (tensor_dtype_t)dtype));
 }
 
-// The state of a parameter that changed between f64 and the others, or its device. -> code
+// Converts a state whose parameter changed between f64 and the other dtypes, or its device. -> code
 TENSOR__FN int nn__bring(tensor_t *t, int dtype, int device) {
     tensor_t *fresh = (tensor_to)((tensor_to)(t, dtype), TENSOR_CPU + device);
     if ((tensor_is_poison)(fresh)) { return tensor_error_code(); }
@@ -14463,7 +14518,7 @@ TENSOR__FN int nn__bring(tensor_t *t, int dtype, int device) {
     return TENSOR_OK;
 }
 
-// Takes back what was counted of steps that were left out. -> code
+// Corrects the step counts for steps that were skipped. -> code
 TENSOR__FN int nn__settle(nn_optimizer_t *o) {
     if (!o->owes) { return TENSOR_OK; }
     if (TENSOR__(recording)(nn__self(), o->skip->device, NULL, NULL)) {
@@ -14486,7 +14541,7 @@ TENSOR__FN int nn__settle(nn_optimizer_t *o) {
     return code;
 }
 
-// Whether a step must settle first: one without the scaler, or of other parameters than those that owe.
+// Whether a step must settle first: a step without the scaler, or with other parameters than those that owe.
 TENSOR__FN int nn__unsettled(const nn_optimizer_t *o, const tensor_t *skip) {
     for (int i = 0; i < o->nparams && o->owes && skip; i++) {
         const nn__param_t *p = &o->param[i];
@@ -14495,7 +14550,7 @@ TENSOR__FN int nn__unsettled(const nn_optimizer_t *o, const tensor_t *skip) {
     return o->owes && !skip;
 }
 
-// The gradient that the optimizer takes for p, by rows where its rule can; poison = raised.
+// The gradient that the optimizer uses for p, by rows if its rule can; poison = raised.
 TENSOR__FN tensor_t *nn__step_grad(const nn_optimizer_t *o, const nn__param_t *p) {
     int rows = tensor__rows_of(p->t->grad) != NULL;
     if (rows ? o->rule->takes != NN__ROWS_TOO && o->rule->takes != NN__ROWS_ONLY
@@ -14545,8 +14600,8 @@ TENSOR__FN tensor_t *nn__orthogonal(const nn_optimizer_t *o, const nn__param_t *
     return (tensor_is_poison)(b) ? b : x;
 }
 
-// All that can fail comes before the first change: a step happens to every parameter or to none (on a device
-// a launch that fails leaves earlier groups changed).
+// All that can fail comes before the first change, so that a step is made for every parameter or for none
+// (on a device, a launch that fails leaves earlier groups changed).
 TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
     int code = tensor_error_code(), nupdates = 0;
     nn__update_t *numbers = o ? o->update : NULL;
@@ -14580,7 +14635,7 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
             }
             if (!p->state[k]) { break; }
             if (p->state[k]->dtype == dtype && p->state[k]->device == p->t->device) { continue; }
-            if (nn__bring(p->state[k], dtype, p->t->device)) { break; }  // nn_to since the last step
+            if (nn__bring(p->state[k], dtype, p->t->device)) { break; }  // after nn_to
         }
         if (k < NN__MAX_STATE) { break; }
         j->param = p;
@@ -14638,19 +14693,20 @@ TENSOR_API int (nn_step)(nn_optimizer_t *o) {
     return nn__step(o, NULL);
 }
 
-// L-BFGS, for which all parameters are one vector. Its states belong to parameter 0: old_dirs and old_stps
-// [room, N], the last changes y of the gradient and s of the parameters, room growing up to HISTORY, change k
-// in row k % HISTORY, PAIRS of them so far; d [2, N], the direction and the gradient before it, LENGTH times
-// which the last step was. Numbers go through double on the host.
+// L-BFGS, where all parameters are one vector. Its states belong to parameter 0. old_dirs and old_stps
+// [room, N] are the last changes y of the gradient and s of the parameters; room grows up to HISTORY, change
+// k is in row k % HISTORY, and there have been PAIRS of them so far. d [2, N] is the direction and the
+// gradient before it; the last step was LENGTH times the direction. Scalars go through double on the host.
 typedef struct nn__search_t {
     nn_optimizer_t *o;
     tensor_t *(*closure)(void *user);
     void *user;
-    tensor_t *x, *d, *g[3];             // where the search begins, its direction, gradients
+    tensor_t *x, *d, *g[3];             // start of the search, its direction, gradients
     int calls;
 } nn__search_t;
 
-// The parameters, or their gradients (0 where there is none), f64 if one is and else f32. -> [N]
+// The parameters, or their gradients (0 where there are none), as one vector; f64 if one of them is, else
+// f32. -> [N]
 TENSOR__FN tensor_t *nn__vector(const nn_optimizer_t *o, int gradients) {
     tensor_t **part = (tensor_t **)nn__memory((uint64_t)o->nparams, sizeof *part);
     tensor_scope_t scope = TENSOR__(scope)(0);
@@ -14667,7 +14723,7 @@ TENSOR__FN tensor_t *nn__vector(const nn_optimizer_t *o, int gradients) {
     return (tensor_scope_return)(scope, all);
 }
 
-// Ends the scope of a computation of r. -> its number, NaN after raising
+// Ends the scope in which r was computed. -> the value of r, NaN after raising
 TENSOR__FN double nn__ended(tensor_scope_t scope, tensor_t *r) {
     double v = (tensor_item)(r);
     (tensor_scope_end)(scope);
@@ -14691,7 +14747,7 @@ TENSOR__FN void nn__add_scaled(tensor_t *y, double a, tensor_t *x) {
     (tensor_scope_end)(scope);
 }
 
-// The parameters become x + t d.
+// Sets the parameters to x + t d.
 TENSOR__FN void nn__place(const nn__search_t *s, double t) {
     tensor_scope_t scope = TENSOR__(scope)(0);
     tensor_t *to = (tensor_add)(s->x, (tensor_mul_scalar)(s->d, t));
@@ -14704,7 +14760,8 @@ TENSOR__FN void nn__place(const nn__search_t *s, double t) {
     (tensor_scope_end)(scope);
 }
 
-// The loss where the parameters are, its gradient into g[k]; first, if not NULL: the closure's tensor.
+// The loss at the current parameters, with its gradient in g[k]; first, if not NULL, receives the closure's
+// tensor.
 TENSOR__FN double nn__evaluate(nn__search_t *s, int k, tensor_t **first) {
     tensor_scope_t scope = TENSOR__(scope)(1);
     tensor_t *y = s->closure(s->user);
@@ -14734,7 +14791,7 @@ typedef struct nn__point_t {
     int g;                              // which of the gradients
 } nn__point_t;
 
-// Where the cubic through two points has its minimum, within lo..hi.
+// The position in lo..hi where the cubic through two points has its minimum.
 TENSOR__FN double nn__cubic(const nn__point_t *a, const nn__point_t *b, double lo, double hi) {
     if (a->t > b->t) { return nn__cubic(b, a, lo, hi); }
     double v = a->slope + b->slope - 3 * (a->loss - b->loss) / (a->t - b->t);
@@ -14747,12 +14804,13 @@ TENSOR__FN double nn__cubic(const nn__point_t *a, const nn__point_t *b, double l
     return t;
 }
 
-// A length of the step that meets the strong Wolfe conditions, from t on, by at most `most` more calls; the
-// gradient there goes to g[0], which has that at x. First a bracket around one, then it is narrowed.
+// A step length that meets the strong Wolfe conditions, beginning with t, with at most `most` more calls.
+// g[0] has the gradient at x and receives the one at the result. First a bracket is found, then it is
+// narrowed.
 TENSOR__FN double nn__strong_wolfe(nn__search_t *s, double *loss, double slope, double t, double most) {
     const double enough = 1e-4 * slope, flat = -0.9 * slope, change = s->o->option[NN__CHANGE_TOL];
     double largest = nn__largest(s->d);
-    nn__point_t at[2];                  // of the bracket; at[0] before it
+    nn__point_t at[2];                  // the ends of the bracket; before there is one, at[0]
     int i = 0, low = 1, done = 0, stuck = 0;
     at[0].t = 0;
     at[0].loss = *loss;
@@ -14767,7 +14825,7 @@ TENSOR__FN double nn__strong_wolfe(nn__search_t *s, double *loss, double slope, 
         if (done || at[1].slope >= 0) { break; }
         t = nn__cubic(&at[0], &at[1], at[1].t + 0.01 * (at[1].t - at[0].t), at[1].t * 10);
         at[0] = at[1];
-        at[1].g = 3 - at[0].g;          // g[0] stays
+        at[1].g = 3 - at[0].g;          // g[0] is kept
         at[1].t = t;
         at[1].loss = nn__try(s, t, at[1].g, &at[1].slope);
     }
@@ -14821,7 +14879,7 @@ TENSOR__FN double nn__strong_wolfe(nn__search_t *s, double *loss, double slope, 
     return at[low].t;
 }
 
-// State k of lbfgs with at least these rows, in the dtype and place of g [N]; NULL after raising.
+// State k of lbfgs with at least these rows, with the dtype and device of g [N]; NULL after raising.
 TENSOR__FN tensor_t *nn__rows_state(nn_optimizer_t *o, int k, int64_t rows, tensor_t *g) {
     tensor_t **state = &o->param[0].state[k], *old = *state;
     if (old && (old->ndim != 2 || old->dims[1] != g->numel)) {
@@ -14847,7 +14905,7 @@ TENSOR__FN tensor_t *nn__rows_state(nn_optimizer_t *o, int k, int64_t rows, tens
     return fresh;
 }
 
-// d becomes the direction for gradient g after the last step, and that step part of the history. -> code
+// Computes the direction d for gradient g after the last step, and adds that step to the history. -> code
 TENSOR__FN int nn__direction(nn_optimizer_t *o, tensor_t *d, tensor_t *before, tensor_t *g) {
     double *v = o->option, scale = 1;
     int64_t history = nn__max((int64_t)v[NN__HISTORY], 1), count = (int64_t)v[NN__PAIRS];
@@ -14915,7 +14973,7 @@ TENSOR__FN tensor_t *nn__lbfgs(nn__search_t *s) {
         (tensor_copy_)(last, s->g[0]);
         double before = loss;
         double slope = nn__dot(s->g[0], s->d);
-        k = tensor_error_code() == TENSOR_OK && !(slope > -v[NN__CHANGE_TOL]);      // goes on
+        k = tensor_error_code() == TENSOR_OK && !(slope > -v[NN__CHANGE_TOL]);      // whether to continue
         v[NN__LENGTH] = t;
         if (k) {
             s->x = nn__vector(o, 0);
@@ -14978,10 +15036,10 @@ TENSOR_API double nn_get_lr(nn_optimizer_t *o) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-clip                                     MARK: clipping, loss scaling
+// >>impl-clip                                      MARK: clipping, loss scaling
 //
 // Norms and scales over the gradients of many parameters: one launch per device and dtype, partial sums in
-// order. Rejected: one op per parameter (a launch each on devices).
+// order. Rejected: one op per parameter (on devices, one launch each).
 // ------------------------------------------------------------------------------
 
 typedef struct nn__grads_t {
@@ -15009,8 +15067,8 @@ TENSOR__FN void nn__grads_task(void *arg, int64_t task, int worker) {
     s->sum[task] = s->factor ? NN__DO(s->k, rescale)(x, f, n) : NN__DO(s->k, squares)(x, n);
 }
 
-// Over gradients f32 or f64, contiguous, from arg 2 on. factor NULL: -> the sum of their squares; else they
-// are multiplied -> > 0 if one was infinite or NaN
+// Works on gradients that are f32 or f64 and contiguous, from arg 2 on. factor NULL: -> the sum of their
+// squares; otherwise they are multiplied by it -> > 0 if one was infinite or NaN
 TENSOR__FN double nn__over_grads(const tensor_call_t *c, const double *factor) {
     double sum[64], total = 0;
     for (int k = 2; k < c->nout; k++) {
@@ -15040,7 +15098,8 @@ TENSOR__FN int nn__cpu_squares(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// The gradients times arg 0; arg 1, if there: f32, made 1 where one of them is infinite or NaN.
+// Multiplies the gradients by arg 0. arg 1, if not absent, is f32 and becomes 1 if one of them is infinite
+// or NaN.
 TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
     const double *factor = (const double *)c->arg[0].data;
     float *found = (float *)c->arg[1].data;
@@ -15056,12 +15115,12 @@ static const tensor__row_t nn__grads_row[2] = {
     {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SCALE_GRADS, 0, NULL, nn__cpu_scale, NULL,
      0, 0, "", NULL, NULL, NULL, NULL}};
 
-// Either o or list.
+// Tensor i of o or of list, of which one is given.
 TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i) {
     return o ? o->param[i].t : list[i];
 }
 
-// One call for all gradients on a device. scale: they change. -> code
+// One call for all gradients on a device. scale: the gradients change. -> code
 TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, int device, int scale,
                               tensor_t *head, tensor_t *found) {
     tensor_arg_t *a = (tensor_arg_t *)nn__lent((uint64_t)n + 2, sizeof *a + sizeof(tensor_t *));
@@ -15095,7 +15154,7 @@ TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, i
     return code;
 }
 
-// The norm and what it makes of the gradients stay on their devices.
+// The norm, and the factor computed from it, stay on the gradients' devices.
 TENSOR__FN tensor_t *nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int n, double max_norm) {
     tensor_t *total = NULL;
     unsigned devices = 0;
@@ -15177,7 +15236,7 @@ TENSOR_API int (nn_clip_grad_value_n)(tensor_t *const *list, int n, double limit
     return nn__clip_value(NULL, list, n, limit);
 }
 
-// A scaler's numbers.
+// The numbers of a scaler.
 enum { NN__SCALE, NN__GROWTH, NN__BACKOFF, NN__INTERVAL, NN__GROWN, NN__FOUND, NN__SCALER };
 
 TENSOR__FN tensor_t *nn__scaler(tensor_t *s, int i) {
@@ -15203,7 +15262,7 @@ TENSOR_API tensor_t *(nn_grad_scaler)(double init_scale, int64_t growth_interval
 }
 
 TENSOR_API tensor_t *(nn_scaler_scale)(tensor_t *scaler, tensor_t *loss) {
-    return (tensor_mul)(loss, (tensor_clone)(nn__scaler(scaler, NN__SCALE)));   // an update may come before
+    return (tensor_mul)(loss, (tensor_clone)(nn__scaler(scaler, NN__SCALE)));   // loss keeps this scale
 }
 
 TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
@@ -15226,7 +15285,7 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
         o->settle = nn__settle;
         code = tensor_error_code();
     }
-    if (code == TENSOR_OK && o->skip->device != scaler->device) {      // nn_to since
+    if (code == TENSOR_OK && o->skip->device != scaler->device) {      // after nn_to
         code = nn__settle(o);
         if (code == TENSOR_OK) { code = nn__bring(o->skip, TENSOR_F32, scaler->device); }
     }
@@ -15278,8 +15337,8 @@ TENSOR_API int (nn_scaler_update)(tensor_t *scaler) {
 // ------------------------------------------------------------------------------
 // >>impl-schedule                                  MARK: schedules
 //
-// Closed forms, so that a step can be asked for in any order. Rejected: a running product of factors (it
-// drifts, and a resumed run must store it).
+// Closed forms, so that the rate of any step can be computed in any order. Rejected: a running product of
+// factors (it drifts, and a resumed run would have to store it).
 // ------------------------------------------------------------------------------
 
 TENSOR__FN double nn__half_cosine(double step, double total, double from, double to) {
@@ -15396,19 +15455,20 @@ TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr) {
 // ------------------------------------------------------------------------------
 // >>impl-data                                      MARK: datasets, loaders
 //
-// The order of an epoch is a Fisher-Yates shuffle by Philox(seed, stream = epoch): no state but seed and
-// position. Rejected: storing the permutation in a checkpoint, a generator shared with the model (its draws
-// would move the order).
+// Loaders, then the readers of bytes (memory or file) and of IDX. The order of an epoch is a Fisher-Yates
+// shuffle by Philox(seed, stream = epoch), so a loader has no state except seed and position. Rejected:
+// storing the permutation in a checkpoint, a generator shared with the model (its draws would change the
+// order).
 // ------------------------------------------------------------------------------
 
 struct nn_data_loader_t {
     tensor__owned_t owned;   // first: the context's list
-    int dead;                // as an optimizer's
-    nn_dataset_t set;        // its x, y are held and contiguous
+    int dead;                // as in nn_optimizer_t
+    nn_dataset_t set;        // its x and y are held and contiguous
     int64_t batch, batches, position, epoch;
     int64_t *order;   // len entries; NULL if not shuffled
     int64_t order_epoch;
-    int *codes;       // what get said for each row of a batch; NULL if the samples are in memory
+    int *codes;       // the results of get for the rows of a batch; NULL if the samples are in memory
     uint64_t seed;
     int workers, pinned, device;
     nn_batch_t ahead;   // the next batch, held, on its way to the device; size 0 = none
@@ -15464,7 +15524,7 @@ TENSOR__FN void nn__loader_close(nn_data_loader_t *l) {
     TENSOR__(bury)(l, TENSOR__LOADER);
 }
 
-// The code after raising if l cannot be used, else 0.
+// If l cannot be used, the code after raising, else 0.
 TENSOR__FN int nn__bad_loader(const char *op, const nn_data_loader_t *l) {
     if (!l) { return nn__poisoned(op, "the loader", l); }
     if (!l->dead) { return TENSOR_OK; }
@@ -15607,7 +15667,7 @@ TENSOR__FN void nn__shuffle(nn_data_loader_t *l) {
     l->order_epoch = l->epoch;
 }
 
-// Rows of one batch, cut into tasks of a fixed number of rows.
+// Rows of one batch, divided into tasks with a fixed number of rows.
 typedef struct nn__gather_t {
     const nn_data_loader_t *l;
     char *x, *y;
@@ -15745,8 +15805,8 @@ TENSOR__FN int nn__seek_file(FILE *f, uint64_t at) {
 
 enum { NN__ABSENT, NN__REGULAR, NN__NO_FILE };
 
-// What path is, links followed: absent, a regular file or something else (device, FIFO, directory). mode, if
-// not NULL, receives the permissions of a regular file, -1 where there are none.
+// What path is, with links followed: absent, a regular file or something else (device, FIFO, directory).
+// mode, if not NULL, receives the permissions of a regular file, -1 if it has none.
 TENSOR__FN int nn__file_kind(const char *path, int *mode) {
     if (mode) { *mode = -1; }
 #if defined(NN__HAS_STAT) && defined(_WIN32)
@@ -15958,14 +16018,15 @@ TENSOR_API tensor_t *(nn_read_idx)(const char *path) {
 // ------------------------------------------------------------------------------
 // >>impl-files                                     MARK: safetensors
 //
-// The parser knows only the grammar a header can have, so nesting is bounded by its own text; strings are
-// decoded in place. All numbers are checked while they are read: nothing downstream meets an unchecked one.
-// Rejected: a general JSON parser (recursion, numbers as doubles), reading first and checking later.
+// The parser accepts only the grammar that a header can have, so nesting is bounded by the program's text.
+// Strings are decoded in place. All numbers are checked while they are read, so later code never sees an
+// unchecked one. Rejected: a general JSON parser (recursion, numbers as doubles), reading first and checking
+// later.
 // ------------------------------------------------------------------------------
 
 typedef struct nn__entry_t {
     const char *name;
-    int64_t dims[TENSOR_MAX_DIMS];   // the first ones; a file may have more
+    int64_t dims[TENSOR_MAX_DIMS];   // the first dims; a file may have more
     uint64_t numel, begin, end;      // begin, end: in the data
     int ndim, dtype;                 // row of nn__dtypes
 } nn__entry_t;
@@ -15977,7 +16038,7 @@ typedef struct nn__named_index_t {
 
 struct nn_safetensors_t {
     tensor__owned_t owned;   // first: the context's list
-    int dead;                // as an optimizer's
+    int dead;                // as in nn_optimizer_t
     nn__source_t source;
     char *header, *label;
     uint64_t data;   // where the data begins in the source
@@ -15988,7 +16049,7 @@ struct nn_safetensors_t {
     int64_t nmetadata, metadata_cap;
 };
 
-// Types of the format; of ours for those we can give.
+// The types of the format, with our dtype for those that can be read.
 static const struct {
     const char *name;
     int bits, dtype, widen;
@@ -16053,7 +16114,7 @@ typedef struct nn__json_t {
     int failed;
 } nn__json_t;
 
-// Refuses the file; about is what it concerns (a tensor's name) or "".
+// Refuses the file; about is the name of the tensor concerned, or "".
 TENSOR__FN int nn__malformed(nn__json_t *j, const char *about, const char *what) {
     if (!j->failed) {
         NN__FAIL(TENSOR_ERR_FORMAT, "safetensors: \"%s\": %s%s%s", j->r->label, about, *about ? ": " : "",
@@ -16163,7 +16224,7 @@ TENSOR__FN char *nn__string(nn__json_t *j, const char *about) {
                 j->p += 6;
             }
             if (v == 0) { return nn__no_string(j, about, "NUL in a string"); }
-            // bytes behind the first
+            // bytes after the first
             if (v < 0x80) {
                 n = 0;
             } else if (v < 0x800) {
@@ -16302,7 +16363,7 @@ TENSOR__FN int nn__parse_metadata(nn__json_t *j) {
     return nn__expect(j, '}', "__metadata__", "a closing brace is expected");
 }
 
-// Of structs whose first member is a name.
+// Compares structs whose first member is a name.
 TENSOR__FN int nn__by_name(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -16377,7 +16438,7 @@ TENSOR__FN int nn__parse_header(nn_safetensors_t *r, uint64_t n) {
     return 1;
 }
 
-// Files that are taken for safetensors, by their first bytes, and what to do.
+// Other files that are mistaken for safetensors, by their first bytes, and what to do with them.
 static const struct {
     const char *magic, *what;
 } nn__foreign[] = {
@@ -16396,7 +16457,7 @@ static const struct {
     {"version ", "is a pointer of Git LFS, not the file itself; fetch it (git lfs pull)"},
 };
 
-// What the first 8 bytes tell of a file whose header's length is none.
+// What the first 8 bytes say about a file if they are not the length of a header.
 TENSOR__FN const char *nn__foreign_text(const unsigned char *head) {
     for (size_t i = 0; i < sizeof nn__foreign / sizeof *nn__foreign; i++) {
         const char *magic = nn__foreign[i].magic;
@@ -16434,7 +16495,7 @@ TENSOR__FN int nn__read_header(nn_safetensors_t *r) {
     return nn__parse_header(r, n);
 }
 
-// Takes over the source, also when it fails.
+// Takes over the source, even if it fails.
 TENSOR__FN nn_safetensors_t *nn__reader(nn__source_t *s, const char *label) {
     nn_safetensors_t *r = (nn_safetensors_t *)TENSOR__(object)(nn__self(), TENSOR__READER, sizeof *r);
     if (!r) {
@@ -16546,7 +16607,7 @@ TENSOR_API nn_safetensors_t *(nn_safetensors_open)(const char *path) {
 // Writing
 // ------------------------------------------------------------------------------
 
-// A file or a growing text. A sink that failed stays so.
+// A file or a growing text. After a failure a sink stays failed.
 typedef struct nn__sink_t {
     void *file;
     char *p;
@@ -16616,14 +16677,14 @@ typedef struct nn__out_t {
     int dtype, size;
 } nn__out_t;
 
-// Wide elements first, so that all are aligned; then by name.
+// Elements with large sizes first, so that all are aligned; then by name.
 TENSOR__FN int nn__by_size(const void *a, const void *b) {
     const nn__out_t *x = (const nn__out_t *)a, *y = (const nn__out_t *)b;
     if (x->size != y->size) { return x->size > y->size ? -1 : 1; }
     return strcmp(x->name, y->name);
 }
 
-// Checks, sorts and makes the header (length included). -> block to free, NULL after raising
+// Checks and sorts the tensors and makes the header (length included). -> block to free, NULL after raising
 TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensors, int n,
                                const nn_metadata_t *metadata, int nmeta, nn__sink_t *header) {
     uint64_t at = 0;
@@ -16711,7 +16772,7 @@ TENSOR__FN nn__out_t *nn__plan(const char *const *names, tensor_t *const *tensor
     return out;
 }
 
-// Header and data into s; s->failed tells.
+// Writes header and data into s; s->failed says whether it failed.
 TENSOR__FN void nn__emit(nn__sink_t *s, const nn__sink_t *header, const nn__out_t *out, int n) {
     nn__write(s, header->p, header->n);
     for (int i = 0; i < n && !s->failed; i++) {
@@ -16762,9 +16823,9 @@ TENSOR__FN int nn__io_failed(const char *what, const char *path, int error) {
     return NN__ERROR(TENSOR_ERR_IO, "safetensors: %s \"%s\": %s", what, path, strerror(error));
 }
 
-enum { NN__MAX_LINKS = 40 };   // as Linux
+enum { NN__MAX_LINKS = 40 };   // as in Linux
 
-// path with the links at its end followed, so that they stay. -> block to free, NULL after raising
+// path with the links at its end followed, so that the links stay. -> block to free, NULL after raising
 TENSOR__FN char *nn__follow(const char *path) {
     char *at = nn__copy_string(path);
 #ifdef NN__HAS_LINKS
@@ -16792,13 +16853,13 @@ TENSOR__FN char *nn__follow(const char *path) {
     return at;
 }
 
-// Whether path can be written: it is absent or a regular file, as itself or as what its links lead to.
+// Whether path can be written: it is absent or a regular file, itself or at the end of its links.
 TENSOR__FN int nn__writable(const char *path, int *mode) {
     if (nn__file_kind(path, mode) != NN__NO_FILE) { return 1; }
     return NN__NO(TENSOR_ERR_IO, "save: %s is no regular file", path);
 }
 
-// Opens a file for writing that is not there yet. NULL, errno tells; EEXIST: it is there.
+// Opens a new file for writing. NULL: errno says why; EEXIST: it exists already.
 TENSOR__FN FILE *nn__create_new(const char *path) {
 #if defined(NN__HAS_LINKS)
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0666);
@@ -16844,7 +16905,7 @@ TENSOR__FN FILE *nn__create(const char *target, int mode, char **path) {
 #endif
     *path = (char *)nn__memory(room, 1);
     if (!*path) { return NULL; }
-    for (int tries = 0; !f && tries < 10000; tries++) {  // what a process that was killed left stays in place
+    for (int tries = 0; !f && tries < 10000; tries++) {  // files of processes that were killed stay
         t = nn__text(*path, room);
         if (short_name) {
             memcpy(*path, target, (size_t)folder);
@@ -16863,7 +16924,7 @@ TENSOR__FN FILE *nn__create(const char *target, int mode, char **path) {
     }
     if (!f) { nn__io_failed("cannot create", *path, errno); }
 #ifdef NN__HAS_LINKS
-    // While it is empty: what was private stays so.
+    // While it is empty, so that private data stays private.
     if (f && mode >= 0 && chmod(*path, (mode_t)mode) != 0) {
         nn__io_failed("cannot create", *path, errno);
         fclose(f);
@@ -16876,10 +16937,10 @@ TENSOR__FN FILE *nn__create(const char *target, int mode, char **path) {
     return f;
 }
 
-// Waits until what was written is on the disk. 0 or, where the system knows of a failure, errno.
+// Waits until the data is on the disk. 0, or errno if the system reports a failure.
 TENSOR__FN int nn__sync_file(FILE *f) {
 #if defined(NN__HAS_LINKS)
-    // a file system without it
+    // a file system without fsync
     if (fsync(fileno(f)) == 0 || errno == EINVAL || errno == ENOSYS) { return 0; }
     return errno;
 #elif defined(_WIN32)
@@ -16890,7 +16951,7 @@ TENSOR__FN int nn__sync_file(FILE *f) {
 #endif
 }
 
-// The same for the folder of path, which holds its name: a folder that cannot be opened is left alone.
+// The same for the folder of path, which contains its name; a folder that cannot be opened is ignored.
 TENSOR__FN int nn__sync_folder(char *path) {
 #if defined(NN__HAS_LINKS)
     char *slash = strrchr(path, '/');
@@ -16907,7 +16968,7 @@ TENSOR__FN int nn__sync_folder(char *path) {
 #endif
 }
 
-// Puts the finished file in target's place. 0 or errno.
+// Renames the finished file to target. 0 or errno.
 TENSOR__FN int nn__replace(const char *from, const char *target) {
 #if defined(_WIN32)
     if (MoveFileExA(from, target, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH)) { return 0; }
@@ -16973,11 +17034,11 @@ TENSOR_API int (nn_safetensors_write)(const char *path, const char *const *names
 #endif
 
 // ------------------------------------------------------------------------------
-// >>impl-state                                    MARK: state of modules, checkpoints
+// >>impl-state                                     MARK: state of modules, checkpoints
 //
-// A module's state to and from safetensors, and checkpoints with optimizer, scheduler and random streams.
-// Everything is read and compared before the first parameter is written. Rejected: pickles (they run
-// code), partial loads by default.
+// A module's state to and from safetensors, and checkpoints with the optimizer's state and the generator.
+// Everything is read and compared before the first parameter is written. Rejected: pickles (they run code),
+// partial loads by default.
 // ------------------------------------------------------------------------------
 
 // Names and tensors of a module's state, then room for more. -> block to free, NULL after raising
@@ -16996,7 +17057,7 @@ TENSOR__FN int nn__save_begin(nn__save_t *s, nn_module_t *m, const char *op, int
     s->name = (const char **)nn__memory((uint64_t)s->all.n + (uint64_t)more, sizeof(char *));
     s->t = (tensor_t **)nn__memory((uint64_t)s->all.n + (uint64_t)more, sizeof(tensor_t *));
     if (!s->name || !s->t) { return 0; }
-    for (int64_t i = 0; i < s->all.n; i++) {  // a shared one by each of its names, as PyTorch's state_dict
+    for (int64_t i = 0; i < s->all.n; i++) {  // a shared tensor under each of its names, as in PyTorch
         s->name[s->n] = s->all.item[i].name;
         s->t[s->n++] = s->all.item[i].tensor;
     }
@@ -17018,14 +17079,14 @@ TENSOR_API tensor_t *(nn_save_memory)(nn_module_t *m) {
     return t;
 }
 
-// Up to a few names per kind go into the text, the rest is counted.
+// The text has a few names per kind of mismatch; the others are counted.
 typedef struct nn__mismatch_t {
     tensor__text_t t;
     int count;
     char text[200];
 } nn__mismatch_t;
 
-// name and, if it is not NULL, what is said of it.
+// Adds name and, if about is not NULL, what is wrong with it.
 TENSOR__FN void nn__mismatch_name(nn__mismatch_t *m, const char *name, const char *about) {
     tensor__text_t *t = &m->t;
     size_t more = about ? strlen(about) + 1 : 0;
@@ -17055,8 +17116,8 @@ TENSOR__FN int nn__entry_fits(const nn__entry_t *e, const tensor_t *t, char *tex
     return same;
 }
 
-// Compares what the file holds under names that begin with prefix with what m needs. Names that begin with
-// skip are not unexpected.
+// Compares what the file has under names that begin with prefix with what m needs. Names that begin with
+// skip are not reported as unexpected.
 TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, const char *prefix, int partial,
                                const char *skip) {
     unsigned char *known = (unsigned char *)nn__lent((uint64_t)r->count + 1, 1);
@@ -17096,8 +17157,8 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
                      differ.text);
 }
 
-// Reads what the file has for the module, after nn__check_state, and proves that nn__put_state will not fail.
-// -> a list in memory of the scope, as long as all (NULL: not in the file); NULL after raising
+// Reads what the file has for the module, after nn__check_state, and makes sure that nn__put_state cannot
+// fail. -> a list in memory of the scope, as long as all (NULL: not in the file); NULL after raising
 TENSOR__FN tensor_t **nn__stage_state(nn_safetensors_t *r, const nn__items_t *all, const char *prefix) {
     tensor_t **fresh = (tensor_t **)nn__lent((uint64_t)all->n + 1, sizeof *fresh);
     for (int64_t i = 0; fresh && i < all->n; i++) {
@@ -17110,7 +17171,7 @@ TENSOR__FN tensor_t **nn__stage_state(nn_safetensors_t *r, const nn__items_t *al
         tensor_t *t = (tensor_to)(read, (int)to->dtype);
         if ((tensor_is_poison)(t)) { return NULL; }
         if (t != read) { (tensor_free)(read); }
-        if (to->device) {       // what the copy will borrow there stays in the cache
+        if (to->device) {       // the memory that the copy will need there stays in the cache
             tensor_t *room = (tensor_to)(t, TENSOR_CPU + (int)to->device);
             if ((tensor_is_poison)(room)) { return NULL; }
             (tensor_free)(room);
@@ -17120,7 +17181,7 @@ TENSOR__FN tensor_t **nn__stage_state(nn_safetensors_t *r, const nn__items_t *al
     return fresh;
 }
 
-// Into the module with them. -> code
+// Writes them into the module. -> code
 TENSOR__FN int nn__put_state(const nn__items_t *all, tensor_t *const *fresh) {
     for (int64_t i = 0; i < all->n; i++) {
         if (fresh[i] && (tensor_is_poison)((tensor_copy_)(all->item[i].tensor, fresh[i]))) {
@@ -17185,7 +17246,7 @@ TENSOR_API int nn_load_with(nn_load_args_t a) {
 // rest is metadata.
 // ------------------------------------------------------------------------------
 
-// The file's name for state k of parameter i: that of the parameter in the module, or its number.
+// The file's name for state k of parameter i: made from the parameter's name in the module, or its number.
 TENSOR__FN char *nn__state_name(const nn_optimizer_t *o, int i, int k, const nn__items_t *all) {
     char number[24];
     const char *name = number, *state = o->rule->state[k].name;
@@ -17293,8 +17354,8 @@ TENSOR__FN int nn__decimal(const char *text, uint64_t *out) {
     return 1;
 }
 
-// The tensor name of r if it has that dtype (state: from f32 or f64) and shape (contiguous, scope-owned);
-// poison after raising.
+// The tensor name of r, contiguous and owned by the scope, if it has that dtype (a state: f32 or f64) and
+// shape; poison after raising.
 TENSOR__FN tensor_t *nn__expected(nn_safetensors_t *r, const char *name, int dtype, const int64_t *dims,
                                   int ndim, int state) {
     nn__entry_t *e = nn__find_entry(r, "", name);
@@ -17307,13 +17368,13 @@ TENSOR__FN tensor_t *nn__expected(nn_safetensors_t *r, const char *name, int dty
                     e ? "does not fit this optimizer" : "is missing");
 }
 
-// What a checkpoint holds for an optimizer, of the current scope.
+// What a checkpoint has for an optimizer, in the current scope.
 typedef struct nn__staged_t {
     tensor_t *steps, *groups, *options;
     tensor_t **state;    // NN__MAX_STATE for each parameter; NULL = none
 } nn__staged_t;
 
-// Whether all numbers are ones that an optimizer can have.
+// Whether all numbers are possible for an optimizer.
 TENSOR__FN int nn__staged_numbers(const nn_optimizer_t *o, const nn__staged_t *s) {
     const double *options = (const double *)s->options->storage->data;
     const double *groups = (const double *)s->groups->storage->data;
@@ -17330,11 +17391,11 @@ TENSOR__FN int nn__staged_numbers(const nn_optimizer_t *o, const nn__staged_t *s
     return 1;
 }
 
-// Reads and checks everything the optimizer needs. -> code
+// Reads and checks everything that the optimizer needs. -> code
 TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const nn__items_t *all,
                                    nn__staged_t *s) {
     const char *rule = nn_safetensors_metadata(r, "optimizer");
-    int64_t left = -3;                          // names of the optimizer's that nobody asked for
+    int64_t left = -3;                          // names of the optimizer that were not read
     int code = nn__busy_optimizer("load_checkpoint", o);
     if (code != TENSOR_OK) { return code; }
     for (int64_t e = 0; e < nn_safetensors_count(r); e++) {
@@ -17412,7 +17473,7 @@ TENSOR__FN void nn__put_optimizer(nn_optimizer_t *o, const nn__staged_t *s) {
     }
 }
 
-// In the scope of the caller: everything is read and checked before anything changes.
+// In the caller's scope: everything is read and checked before anything changes.
 TENSOR__FN int nn__load_checkpoint_from(nn_safetensors_t *r, nn_module_t *m, nn_optimizer_t *opt,
                                         int64_t *step) {
     nn__staged_t staged;
@@ -17457,8 +17518,8 @@ TENSOR_API int (nn_load_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
 // ------------------------------------------------------------------------------
 // >>impl-progress                                  MARK: progress bar
 //
-// Seconds come from the best clock that the language mode shows; with time() the bar moves once a second.
-// Rejected: a thread that draws (a program without threads must stay one).
+// Seconds come from the best clock that the language mode provides; with time() the bar moves once per
+// second. Rejected: a thread that draws (a program without threads must stay without them).
 // ------------------------------------------------------------------------------
 
 #ifndef TENSOR_NO_STDIO
@@ -17474,7 +17535,7 @@ TENSOR_API int (nn_load_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
 
 TENSOR__FN double nn__seconds(void) {
 #if defined(_WIN32)
-    return (double)clock() / CLOCKS_PER_SEC;        // there it is the time on the wall
+    return (double)clock() / CLOCKS_PER_SEC;        // on that system it is wall-clock time
 #elif defined(CLOCK_MONOTONIC)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
