@@ -128,9 +128,9 @@
 // TENSOR_NO_AUTOGRAD, defined where the implementation is, builds the forward pass alone: results are the
 // same, no graph is recorded, and every function that needs gradients (requires_grad_, backward,
 // autograd_grad, hooks, checkpoint, jacobian and its relatives, steps of optimizers) is an UNSUPPORTED error
-// that names the macro. The program then contains no gradient functions and none of their kernels. TENSOR_ALL_ROWS
-// keeps every op, with its documentation, whether the program calls it or not: for tests and for backends
-// that know ops by number.
+// that names the macro. The program then contains no gradient functions and none of their kernels.
+// TENSOR_ALL_ROWS keeps every op, with its documentation, whether the program calls it or not: for tests and
+// for backends that know ops by number.
 // ------------------------------------------------------------------------------
 
 #define TENSOR_VERSION_MAJOR 0
@@ -6683,6 +6683,14 @@ TENSOR__FN void TENSOR__K(gemm_transpose)(int64_t k, int w, const float *src, in
     }
 }
 
+// w numbers of a row of B, to the end of their vector: the spare lanes repeat the last one, so that they raise
+// no exception that it does not raise.
+TENSOR__INLINE void TENSOR__K(gemm_pack_end)(float *d, const float *s, int64_t step, int w) {
+    int i = 0;
+    for (; i < w; i++) { d[i] = s[i * step]; }
+    for (; i % V_N != 0; i++) { d[i] = s[(w - 1) * step]; }
+}
+
 // n columns of b into panels dst[n / NR][k][NR]. Rows, each maybe on another page, are read 4 panels wide.
 TENSOR__FN void TENSOR__K(gemm_pack_b)(int64_t k, int64_t n, const float *b, int64_t brs, int64_t bcs,
                                        float *dst) {
@@ -6703,7 +6711,7 @@ TENSOR__FN void TENSOR__K(gemm_pack_b)(int64_t k, int64_t n, const float *b, int
                         V_STORE(d, w >= V_N ? V_LOAD(s) : TENSOR__LOADW(s));
                         if (w > V_N) { V_STORE(d + V_N, TENSOR__LOADW(s + V_N)); }
 #else
-                        for (int i = 0; i < w; i++) { d[i] = s[i]; }
+                        TENSOR__K(gemm_pack_end)(d, s, 1, w);
 #endif
                     }
                 }
@@ -6719,7 +6727,7 @@ TENSOR__FN void TENSOR__K(gemm_pack_b)(int64_t k, int64_t n, const float *b, int
                 }
             } else {
                 for (int64_t p = 0; p < k; p++) {
-                    for (int i = 0; i < w; i++) { dst[p * TENSOR__NR + i] = b[p * brs + i * bcs]; }
+                    TENSOR__K(gemm_pack_end)(dst + p * TENSOR__NR, b + p * brs, bcs, w);
                 }
             }
         }
