@@ -6683,8 +6683,8 @@ TENSOR__FN void TENSOR__K(gemm_transpose)(int64_t k, int w, const float *src, in
     }
 }
 
-// w numbers of a row of B, to the end of their vector: the spare lanes repeat the last one, so that they raise
-// no exception that it does not raise.
+// w numbers of a row of B, to the end of their vector. The spare lanes repeat the last number: they raise no
+// exception that it does not raise.
 TENSOR__INLINE void TENSOR__K(gemm_pack_end)(float *d, const float *s, int64_t step, int w) {
     int i = 0;
     for (; i < w; i++) { d[i] = s[i * step]; }

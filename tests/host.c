@@ -753,7 +753,7 @@ static void *computes(void *user) {
 }
 // A thread that is cancelled gives back what it had, as one that returns.
 static void cancelled(void) {
-    tensor_memory_stats_t before = tensor_memory_stats(), after;
+    tensor_memory_stats_t before = tensor_memory_stats(), after = before;
     uint64_t reserved = 0;
     int i, rounds = 40;
 #ifdef __SANITIZE_ADDRESS__     // a cancelled thread leaves marks of its frames, at which the sanitizer stops
