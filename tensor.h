@@ -11007,7 +11007,7 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
     TENSOR__REFUSE(ndim < 0 || ndim > TENSOR_MAX_DIMS, SHAPE, "%s: %i dims; there must be 0 to %i", op, ndim,
                    (int)TENSOR_MAX_DIMS);
     if (!tensor__dims_given(op, dims, ndim)) { return TENSOR__POISON; }
-    TENSOR__REFUSE((unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "%s: %i is no dtype", op, dtype);
+    TENSOR__REFUSE((unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "%s: %i is not a dtype", op, dtype);
     int64_t n;
     TENSOR__REFUSE(!tensor__numel_of(dims, ndim, &n), SHAPE,
                    "%s: shape %n has a negative size or too many elements", op, dims, ndim);
@@ -12313,7 +12313,7 @@ TENSOR_API tensor_t *(tensor_to_non_blocking)(tensor_t *x, int to) {
 TENSOR_API tensor_t *(tensor_pin_memory)(tensor_t *x) {
     TENSOR__BEGIN(o, TENSOR__ROW(CLONE), x)
     const tensor_backend_t *b = o.th->ctx->backend[1];
-    TENSOR__REFUSE(x->device || !b || !b->aside, DEVICE, "pin_memory: %s", x->device ? "x lies on a device" :
+    TENSOR__REFUSE(x->device || !b || !b->aside, DEVICE, "pin_memory: %s", x->device ? "x is on a device" :
                    "the CUDA backend is not started");
     if (x->storage->deleter == b->release) { return x; }
     o.compute = x->dtype;
@@ -13824,7 +13824,7 @@ TENSOR_API tensor_t *(tensor_wrap_n)(void *data, tensor_dtype_t dtype, const int
     int64_t n;
     TENSOR__REFUSE(ndim < 0 || ndim > TENSOR_MAX_DIMS || !tensor__numel_of(dims, ndim, &n), SHAPE,
                    "wrap: shape has %i dims, a negative size or too many elements", ndim);
-    TENSOR__REFUSE((unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "wrap: %i is no dtype", (int)dtype);
+    TENSOR__REFUSE((unsigned)dtype >= TENSOR_DTYPE_COUNT, DTYPE, "wrap: %i is not a dtype", (int)dtype);
     TENSOR__REFUSE(!data || (uintptr_t)data % tensor__sizes[dtype], SHAPE, "wrap: data is %s", data ?
                    "misaligned for its dtype" : "NULL");
     const int64_t none = 0;
@@ -13926,7 +13926,7 @@ TENSOR_API tensor_t *(tensor_eye)(int64_t n, int64_t m) {
 TENSOR_API int (tensor_set_default_dtype)(tensor_dtype_t dtype) {
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE_CODE((unsigned)dtype >= TENSOR_DTYPE_COUNT || !tensor__is_float((int)dtype), DTYPE,
-                        "set_default_dtype: %s is no float dtype", tensor_dtype_name(dtype));
+                        "set_default_dtype: %s is not a float dtype", tensor_dtype_name(dtype));
     th->ctx->default_dtype = (int)dtype;
     return 0;
 }
@@ -14037,7 +14037,7 @@ TENSOR_API size_t (tensor_dtype_size)(tensor_dtype_t dtype) {
 // 0 = raised: the host cannot read the bytes of x.
 TENSOR__FN int tensor__on_host(const char *op, const tensor_t *x) {
     tensor__thread_t *th = tensor__self();
-    TENSOR__REFUSE_AS(0, x->device, DEVICE, "%s: x %t lies on %s; tensor_to(x, TENSOR_CPU) brings it here",
+    TENSOR__REFUSE_AS(0, x->device, DEVICE, "%s: x %t is on %s; tensor_to(x, TENSOR_CPU) copies it",
                       op, x, tensor__device_name(th, x->device));
     return 1;
 }
@@ -15116,8 +15116,8 @@ TENSOR_API int (tensor_is_channels_last)(tensor_t *x) {
 // v is a view of y, a copy of x: v is replaced by src. -> y
 TENSOR__FN tensor_t *tensor__replaced(const char *op, tensor_t *y, tensor_t *v, tensor_t *src) {
     if (v == TENSOR__POISON || !TENSOR__USABLE(op, "src", src)) { return TENSOR__POISON; }
-    TENSOR__REFUSE(!tensor__same_shape(v, src), SHAPE, "%s: src %t has not the shape %t of what it replaces",
-                   op, src, v);
+    TENSOR__REFUSE(!tensor__same_shape(v, src), SHAPE,
+                   "%s: src %t must have the shape %t of what it replaces", op, src, v);
     return (tensor_copy_)(v, src) == TENSOR__POISON ? TENSOR__POISON : y;
 }
 
@@ -15683,7 +15683,7 @@ TENSOR__FN tensor_t *tensor__update_by(const tensor__in_place_t *how, const tens
     tensor_t *x = list[0];
     if (!tensor__begin(&o, row, list, scalar ? 1 : nin)) { return TENSOR__POISON; }
     const char *name = writes_only ? "copy" : o.row->name;
-    TENSOR__REFUSE(nin && o.args[0] != x, DEVICE, "%s_: x lies on the CPU, the other on %s", name,
+    TENSOR__REFUSE(nin && o.args[0] != x, DEVICE, "%s_: x is on the CPU, the other operand on %s", name,
                    tensor__device_name(o.th, o.device));
     if (scalar) {
         o.nin = 2;
@@ -16179,7 +16179,7 @@ TENSOR_API tensor_t *(tensor_to)(tensor_t *x, int to) {
         if (device < 0) { return TENSOR__POISON; }
         return device == x->device ? x : tensor__to_device(x, device, 1);
     }
-    TENSOR__REFUSE((unsigned)to >= TENSOR_DTYPE_COUNT, DTYPE, "to: %i is no dtype and no device", to);
+    TENSOR__REFUSE((unsigned)to >= TENSOR_DTYPE_COUNT, DTYPE, "to: %i is neither a dtype nor a device", to);
     if (to == x->dtype) { return x; }
     o.compute = x->dtype;
     tensor__follow(tensor__result(&o, to, x->dims, x->ndim), x);
@@ -18065,7 +18065,7 @@ TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *li
             last[l] = k;
             count[l]++;
         }
-        TENSOR__REFUSE((*s == ',') != (k + 1 < n), FORMAT, "einsum: \"%s\" has not %i terms", equation, n);
+        TENSOR__REFUSE((*s == ',') != (k + 1 < n), FORMAT, "einsum: \"%s\" must have %i terms", equation, n);
         if (*s == ',') { s++; }
     }
     int8_t out[64];
@@ -18083,8 +18083,8 @@ TENSOR_API tensor_t *(tensor_einsum_n)(const char *equation, tensor_t *const *li
                 end = 60;
             } else if (!ok || size[first] < 0 || (keep >> first & 1)) {
                 return tensor__fail(th_, TENSOR_ERR_FORMAT,
-                                    "einsum: \"%s\" in \"%s\" is no label of the inputs, or there twice", s,
-                                    equation);
+                                    "einsum: \"%s\" in \"%s\" is not a label of the inputs, or occurs twice",
+                                    s, equation);
             }
             for (int l = first; l < end; l++) {
                 if (size[l] >= 0) {
@@ -19067,7 +19067,7 @@ TENSOR_API tensor_qr_t (tensor_linalg_qr)(tensor_t *x, const char *mode) {
     int complete = mode && !strcmp(mode, "complete"), alone = mode && !strcmp(mode, "r");
     if (!tensor__la_begin(&o, TENSOR__ROW(LINALG_QR), x, NULL, 0)) { return r; }
     TENSOR__REFUSE_AS(r, mode && !complete && !alone && strcmp(mode, "reduced"), FORMAT,
-                      "linalg_qr: mode \"%s\" is none of reduced, complete, r", mode);
+                      "linalg_qr: mode \"%s\" must be reduced, complete or r", mode);
     int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x), k = m < n || complete ? m : n;
     o.params.i[0] = complete;
     tensor__la_result(&o, x->dtype, m, k);
@@ -19269,7 +19269,7 @@ TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
     if (tensor_numel(d)) {
         tensor_t *least = tensor_mul_scalar(tensor_amax_dim(d, -1, 1), eps * (double)(m > n ? m : n));
         if (tensor_item(tensor_to(tensor_any(tensor_le(d, least)), TENSOR_F32)) != 0) {
-            x = tensor__fail(th, TENSOR_ERR_LINALG, "%s: a %t has not full rank", op, a);
+            x = tensor__fail(th, TENSOR_ERR_LINALG, "%s: a %t does not have full rank", op, a);
         }
     }
     if (x != TENSOR__POISON && m >= n) {
@@ -19425,7 +19425,7 @@ TENSOR__FN tensor_t *tensor__matrix_norm(const char *op, tensor_t *x, const char
     double p = fro || nuc ? 2 : tensor__ord(ord);
     int64_t both[2] = {dim0, dim1};
     TENSOR__REFUSE(p != 1 && p != -1 && p != 2 && p != -2 && p != (double)INFINITY && p != -(double)INFINITY,
-                   FORMAT, "%s: ord \"%s\" is none of fro, nuc, 1, -1, 2, -2, inf, -inf", op, ord);
+                   FORMAT, "%s: ord \"%s\" must be fro, nuc, 1, -1, 2, -2, inf or -inf", op, ord);
     TENSOR__REFUSE(x->ndim < 2, SHAPE, "%s: x %t must be a matrix", op, x);
     if (fro) { TENSOR__RETURN(tensor__vector_norm(op, x, 2, both, 2, keepdim)); }
     int d0 = tensor__dim(op, dim0, x), d1 = d0 < 0 ? d0 : tensor__dim(op, dim1, x);
@@ -19474,7 +19474,7 @@ TENSOR_API tensor_t *(tensor_linalg_norm)(tensor_t *x, const char *ord, const in
     double p = tensor__ord(ord);
     if (over > 2 || tensor__isnan_f64(p)) {
         return tensor__fail(th, over > 2 ? TENSOR_ERR_SHAPE : TENSOR_ERR_FORMAT,
-                            "%s: ord \"%s\" is no norm of %i dims of x %t", op, ord, over, x);
+                            "%s: ord \"%s\" is not a norm of %i dims of x %t", op, ord, over, x);
     }
     return tensor__named(th, tensor__vector_norm(op, x, p, dims, n, keepdim), __func__);
 }
@@ -20316,7 +20316,7 @@ TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim)
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE("stack", "list", list[i])) { return TENSOR__POISON; }
         TENSOR__REFUSE(!tensor__same_shape(list[i], list[0]), SHAPE,
-                       "stack: tensor %i %t has not the shape of the first %t", i, list[i], list[0]);
+                       "stack: tensor %i %t must have the shape of the first %t", i, list[i], list[0]);
     }
     int d = tensor__dim_of("stack", dim, list[0]->ndim + 1, list[0]);
     if (d < 0) { return TENSOR__POISON; }
@@ -22048,8 +22048,8 @@ TENSOR__FN tensor_t *tensor__draw_into(const tensor__row_t *row, tensor_t *x, do
 }
 
 TENSOR_API tensor_t *(tensor_uniform_)(tensor_t *x, double low, double high) {
-    TENSOR__REFUSE(!(high >= low) || !(high - low < INFINITY), INDEX, "uniform_: %g .. %g is no range", low,
-                   high);
+    TENSOR__REFUSE(!(high >= low) || !(high - low < INFINITY), INDEX,
+                   "uniform_: %g .. %g is not a range", low, high);
     if (tensor__live(x) && tensor__is_float(x->dtype) && !tensor__in_dtype("uniform_", x, low, high)) {
         return TENSOR__POISON;
     }
@@ -22211,7 +22211,7 @@ TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
         if (!TENSOR__USABLE("set_grad", "grad", grad)) { return th->error.code; }
         TENSOR__REFUSE_CODE(grad == x, AUTOGRAD, "set_grad: x %t cannot be its own gradient", x);
         TENSOR__REFUSE_CODE(!tensor__same_shape(grad, x), SHAPE,
-                            "set_grad: grad %t has not the shape of x %t", grad, x);
+                            "set_grad: grad %t must have the shape of x %t", grad, x);
         TENSOR__REFUSE_CODE(grad->dtype != x->dtype, DTYPE, "set_grad: grad is %y, x is %y", grad, x);
     }
     return !tensor__replace(&x->grad, grad);
@@ -22543,7 +22543,7 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
     for (int k = 0; k < c->nout && ok; k++) {
         y = c->out[k];
         if (!tensor__live(y)) {
-            tensor__fail(th, TENSOR_ERR_POISONED, "%s: forward gave no tensor", c->fn->name);
+            tensor__fail(th, TENSOR_ERR_POISONED, "%s: forward did not return a tensor", c->fn->name);
             ok = 0;
             break;
         }
@@ -22715,7 +22715,7 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
     if (!s.thread) { return TENSOR__POISON; }
     uint8_t modes = th->modes |= TENSOR__CAST_ANEW;
     tensor_t *y = fn(inputs, n, user);
-    if (!y) { y = tensor__fail(th, TENSOR_ERR_OWNER, "checkpoint: fn gave no tensor"); }
+    if (!y) { y = tensor__fail(th, TENSOR_ERR_OWNER, "checkpoint: fn did not return a tensor"); }
     y = (tensor_scope_return)(s, y);
     if (!tensor__live(y) || !tensor__sync_needs_grad(th, y)) { return y; }
     tensor__node_t **list;
@@ -22833,7 +22833,7 @@ TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
     int ok = count == r->count;
     if (!ok) {
         tensor__fail(th, TENSOR_ERR_AUTOGRAD, count < 0 ?
-                     "checkpoint: fn gave no tensor when it was run again" :
+                     "checkpoint: fn did not return a tensor when it was run again" :
                      "checkpoint: fn does %d operations when it is run again, %d at first", count, r->count);
     }
     tensor__spin(&r->lock);
@@ -23218,7 +23218,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
         tensor__edge_t *e = &n->edge[i];
         if (gx[i] && tensor__needs(&g, i)) {
             if (!tensor__live(gx[i])) {
-                tensor__fail(th, TENSOR_ERR_INTERNAL, "backward: %s gave no gradient for input %i",
+                tensor__fail(th, TENSOR_ERR_INTERNAL, "backward: %s did not make a gradient for input %i",
                              n->row->name, i);
                 ok = 0;
                 break;
@@ -23264,7 +23264,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
                             "1)", op, y);
         if (g && !TENSOR__USABLE(op, "grad", g)) { return th->error.code; }
         TENSOR__REFUSE_CODE(g && !tensor__same_shape(g, y), SHAPE,
-                            "%s: grad %t has not the shape of the output %t", op, g, y);
+                            "%s: grad %t must have the shape of the output %t", op, g, y);
     }
     for (int i = 0; i < ni; i++) {
         if (!TENSOR__USABLE(op, "input", inputs[i])) { return th->error.code; }

@@ -10462,7 +10462,7 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
     for (int k = 0; k < n + (what == RANKS_GATHER); k++) {
         const tensor_t *x = k < n ? list[k] : y;
         if (refuse(!x || x->state != TENSOR__LIVE, TENSOR_ERR_POISONED,
-                   "a tensor is none, or failed earlier") ||
+                   "a tensor is NULL, freed, or failed earlier") ||
             refuse(x->device != c->device + 1, TENSOR_ERR_DEVICE,
                    "a tensor is not on the communicator's device") ||
             refuse(!(x->flags & TENSOR__CONTIGUOUS), TENSOR_ERR_SHAPE, "a tensor is not contiguous") ||
@@ -10474,7 +10474,7 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
 
     if (refuse(y && y->dtype != list[0]->dtype, TENSOR_ERR_DTYPE, "y is not of x's dtype") ||
         refuse(y && y->numel != c->ranks * list[0]->numel, TENSOR_ERR_SHAPE,
-               "y has not x's elements for each rank") ||
+               "y must have ranks times as many elements as x") ||
         refuse(what == RANKS_BROADCAST && (root < 0 || root >= c->ranks), TENSOR_ERR_INDEX,
                "there is no such rank")) {
         return code;
@@ -10909,7 +10909,7 @@ int tensor_record_stream(tensor_t *x, tensor_cuda_stream_t *stream) {
         return raised(TENSOR_ERR_POISONED, "record_stream: x is not a tensor, or failed earlier");
     }
     if (x->device != h->of->device + 1) {
-        return raised(TENSOR_ERR_DEVICE, "record_stream: x lies on another device");
+        return raised(TENSOR_ERR_DEVICE, "record_stream: x is on another device");
     }
     return record_stream(process.allocator, (block_t *)x->storage->user, (void *)h->of->raw)
                ? raised(TENSOR_ERR_OUT_OF_MEMORY, "record_stream: out of memory") : 0;

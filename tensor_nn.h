@@ -10101,7 +10101,8 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
     }
     if ((int)reduction < 0 || reduction > TENSOR_BATCHMEAN ||
         (reduction == TENSOR_BATCHMEAN && which != NN__LOSS_KL_DIV && which != NN__LOSS_KL_DIV_LOG)) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: reduction %i (input %t) is none of its own", row->name,
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "%s: reduction %i (input %t) must be TENSOR_MEAN, TENSOR_SUM or TENSOR_NONE", row->name,
                         (int)reduction, x);
     }
     if (at_zero && f == 0) { return nn__loss_front(at_zero, NULL, x, t, w, q, 0, reduction); }
@@ -10329,7 +10330,8 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t must be [N, C], [N, C, d...] or [C], C > 0", op, x);
     }
     if ((int)a->reduction < 0 || a->reduction > TENSOR_NONE) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: reduction %i (input %t) is none of its own", op,
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "%s: reduction %i (input %t) must be TENSOR_MEAN, TENSOR_SUM or TENSOR_NONE", op,
                         (int)a->reduction, x);
     }
     if (!(a->label_smoothing >= 0 && a->label_smoothing <= 1)) {
@@ -10450,8 +10452,9 @@ TENSOR__FN const tensor_t *nn__loss_inputs(const char *op, const char *names,
                         nn__arg_name(&row, k, name), in[k]);
     }
     if ((int)reduction < 0 || reduction > TENSOR_NONE) {
-        return NN__GIVE((const tensor_t *)NULL, TENSOR_ERR_SHAPE, "%s: reduction %i (%s %t) is none of its "
-                        "own", op, (int)reduction, nn__arg_name(&row, 0, first), in[0]);
+        return NN__GIVE((const tensor_t *)NULL, TENSOR_ERR_SHAPE, "%s: reduction %i (%s %t) must be "
+                        "TENSOR_MEAN, TENSOR_SUM or TENSOR_NONE", op, (int)reduction,
+                        nn__arg_name(&row, 0, first), in[0]);
     }
     for (int k = 0; k < nin; k++) { in[k] = nn__wide(in[k]); }
     return like;
@@ -12935,7 +12938,7 @@ TENSOR__FN nn_module_t *nn__pad_new(const int64_t *pads, int n, int kind, double
         return nn__refuse("pad", "at most 6 numbers, two for each dim, are needed", n);
     }
     if ((int)mode < 0 || mode > TENSOR_PAD_CIRCULAR) {
-        return nn__refuse("pad", "mode is none of tensor_pad_t", (int64_t)mode);
+        return nn__refuse("pad", "mode must be a tensor_pad_t", (int64_t)mode);
     }
     nn__layer_t *l = nn__make(nn__pad_kind(kind, 1 + (n > 2) + (n > 4)));
     if (!l) { return NULL; }
@@ -13038,7 +13041,7 @@ TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
                          a.padding_idx != 0, padding < 0 ? padding + a.count : padding, a.max_norm > 0,
                          a.norm_type != 0 && a.norm_type != 2};
     if ((int)a.mode < 0 || a.mode > TENSOR_BAG_MAX) {
-        return nn__refuse("embedding_bag", "mode is none of its own", (int64_t)a.mode);
+        return nn__refuse("embedding_bag", "mode must be a tensor_bag_mode_t", (int64_t)a.mode);
     }
     if (padding >= a.count || padding < -a.count) {
         return nn__refuse("embedding_bag", "padding_idx must be below count", padding);
@@ -13600,7 +13603,7 @@ TENSOR__FN tensor_t *nn__moved(tensor_t *t, const char *name, int to) {
 TENSOR_API int (nn_to)(nn_module_t *m, int to) {
     int64_t n = 0;
     if (to < TENSOR_CPU && to != TENSOR_F32 && to != TENSOR_F64 && to != TENSOR_F16 && to != TENSOR_BF16) {
-        return NN__ERROR(TENSOR_ERR_DTYPE, "to: %s is no float dtype and no device",
+        return NN__ERROR(TENSOR_ERR_DTYPE, "to: %s is neither a float dtype nor a device",
                          tensor_dtype_name((tensor_dtype_t)to));
     }
     nn__items_t a;
@@ -14093,7 +14096,7 @@ TENSOR__FN int nn__add_params(nn_optimizer_t *o, tensor_t *const *list, int n, i
         }
         if (!(tensor_is_leaf)(t)) {
             return NN__ERROR(TENSOR_ERR_AUTOGRAD,
-                             "%s: parameter %d %t is no leaf but the result of an operation",
+                             "%s: parameter %d %t is not a leaf: it is the result of an operation",
                              o->rule->name, (int64_t)i, t);
         }
         if (o->rule->takes == NN__MATRICES && t->ndim != 2) {
@@ -14556,7 +14559,7 @@ TENSOR__FN tensor_t *nn__step_grad(const nn_optimizer_t *o, const nn__param_t *p
     if (rows ? o->rule->takes != NN__ROWS_TOO && o->rule->takes != NN__ROWS_ONLY
              : o->rule->takes == NN__ROWS_ONLY) {
         return NN__FAIL(TENSOR_ERR_UNSUPPORTED, rows ?
-                        "%s: the gradient of %t is by rows (.sparse); sgd, adagrad, sparse_adam take such" :
+                        "%s: the gradient of %t is by rows (.sparse); sgd, adagrad, sparse_adam take it" :
                         "%s: the gradient of %t is not by rows: not of .sparse embeddings on the CPU alone, "
                         "or tensor_grad() was called", o->rule->name, p->t);
     }
@@ -15244,7 +15247,7 @@ TENSOR__FN tensor_t *nn__scaler(tensor_t *s, int i) {
     if (s->ndim == 1 && s->dims[0] == NN__SCALER && s->dtype == TENSOR_F32) {
         return (tensor_select)(s, 0, i);
     }
-    NN__FAIL(TENSOR_ERR_SHAPE, "grad_scaler: %t is no scaler", s);
+    NN__FAIL(TENSOR_ERR_SHAPE, "grad_scaler: %t is not a scaler", s);
     return TENSOR__(poison);
 }
 
@@ -15834,7 +15837,7 @@ TENSOR__FN int nn__open(nn__source_t *s, const char *op, const char *path) {
     int64_t size = -1;
     memset(s, 0, sizeof *s);
     if (path && nn__file_kind(path, NULL) == NN__NO_FILE) {   // opening a FIFO would wait for its writer
-        return NN__NO(TENSOR_ERR_IO, "%s: \"%s\" is no regular file", op, path);
+        return NN__NO(TENSOR_ERR_IO, "%s: \"%s\" is not a regular file", op, path);
     }
     FILE *f = path ? fopen(path, "rb") : NULL;
     if (!f) {
@@ -15848,7 +15851,7 @@ TENSOR__FN int nn__open(nn__source_t *s, const char *op, const char *path) {
 #endif
     if (size < 0 || size == LONG_MAX || fseek(f, 0, SEEK_SET) != 0) {
         fclose(f);
-        return NN__NO(TENSOR_ERR_IO, "%s: \"%s\" is no regular file", op, path);
+        return NN__NO(TENSOR_ERR_IO, "%s: \"%s\" is not a regular file", op, path);
     }
     s->file = f;
     s->size = (uint64_t)size;
@@ -16856,7 +16859,7 @@ TENSOR__FN char *nn__follow(const char *path) {
 // Whether path can be written: it is absent or a regular file, itself or at the end of its links.
 TENSOR__FN int nn__writable(const char *path, int *mode) {
     if (nn__file_kind(path, mode) != NN__NO_FILE) { return 1; }
-    return NN__NO(TENSOR_ERR_IO, "save: %s is no regular file", path);
+    return NN__NO(TENSOR_ERR_IO, "save: %s is not a regular file", path);
 }
 
 // Opens a new file for writing. NULL: errno says why; EEXIST: it exists already.

@@ -144,7 +144,7 @@ static void backward_of_many(void) {
     FAILS(tensor_backward(y), TENSOR_ERR_AUTOGRAD, "a gradient to start from is needed for [3]",
           "autograd.c:");
     FAILS(tensor_backward_with(y, tensor_ones(2), 0), TENSOR_ERR_SHAPE,
-          "grad [2] has not the shape of the output [3]", "autograd.c:");
+          "grad [2] must have the shape of the output [3]", "autograd.c:");
     CHECK(tensor_backward_with(y, DATA(1, 10, 100), 0) == 0);
     EXPECT(tensor_grad(x), 2, 40, 600);
     FAILS(tensor_backward(tensor_ones(1)), TENSOR_ERR_AUTOGRAD, "does not require grad",

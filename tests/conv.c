@@ -911,7 +911,7 @@ static void errors(void) {
     CHECK(nn_transformer_encoder_layer(8, 2, 0) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "transformer_encoder_layer: too many positional arguments");
     CHECK(nn_pad_n(NULL, 0, (tensor_pad_t)4, 0) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "pad: mode is none of tensor_pad_t");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "pad: mode must be a tensor_pad_t");
     m = nn_sequential(nn_conv2d(1, 2, 3, 2, 1), nn_max_pool2d(2, 2), nn_avg_pool2d(2, 1, 1));
     CHECK(tensor_size(nn_forward(m, tensor_ones(1, 1, 8, 8)), 3) == 3);
     nn_free(m);

@@ -11,7 +11,7 @@ static void no_device(void) {
     CHECK_POISON(tensor_to(x, TENSOR_CUDA), TENSOR_ERR_DEVICE, "the CUDA backend is not started");
     CHECK(tensor_set_default_device(TENSOR_CUDA) == TENSOR_ERR_DEVICE);
     CHECK_ERROR(TENSOR_ERR_DEVICE, "set_default_device: no CUDA device 0");
-    CHECK_POISON(tensor_to(x, 63), TENSOR_ERR_DTYPE, "to: 63 is no dtype and no device");
+    CHECK_POISON(tensor_to(x, 63), TENSOR_ERR_DTYPE, "to: 63 is neither a dtype nor a device");
 }
 #ifdef TEST_CUDA
 #ifdef TEST_CUDA_SIM
@@ -90,7 +90,7 @@ static void to_and_fro(void) {
     CHECK(tensor_copy_out(tensor_expand(on(x), 2, 3), out, sizeof out) == 0 && out[4] == 2.5f);
     CHECK(tensor_data(y) == NULL);
     CHECK_ERROR(TENSOR_ERR_DEVICE,
-                "data: x [3] lies on " DEVICE_NAME "; tensor_to(x, TENSOR_CPU) brings it here");
+                "data: x [3] is on " DEVICE_NAME "; tensor_to(x, TENSOR_CPU) copies it");
     CHECK(tensor_data_mut(y) == NULL);
     CHECK_ERROR(TENSOR_ERR_DEVICE, "data_mut");
     tensor_copy_(x, tensor_add_scalar(y, 1));
@@ -113,7 +113,7 @@ static void mixing(void) {
     CHECK_POISON(tensor_matmul(y, tensor_ones(3, 2)), TENSOR_ERR_DEVICE, "matmul");
     CHECK_POISON(tensor_add_(x, y), TENSOR_ERR_DEVICE, NULL);
     CHECK_POISON(tensor_add_(tensor_scalar(1, TENSOR_F32), on(s)), TENSOR_ERR_DEVICE,
-                 "add_: x lies on the CPU");
+                 "add_: x is on the CPU");
     // 0-d tensors of the CPU go along, and their gradients come back.
     CHECK(tensor_equal(tensor_mul(y, s), tensor_mul(x, s)) && tensor_device(tensor_mul(s, y)) == TENSOR_CUDA);
     CHECK(tensor_equal(tensor_where(on(tensor_gt_scalar(x, 0)), s, y), tensor_where(tensor_gt_scalar(x, 0),
@@ -866,9 +866,9 @@ static void ranks(void) {
     CHECK(tensor_cuda_broadcast(c, x, 1) == TENSOR_ERR_INDEX);
     CHECK_ERROR(TENSOR_ERR_INDEX, "cuda_broadcast: there is no such rank");
     CHECK(tensor_cuda_all_gather(c, x, on(tensor_ones(2))) == TENSOR_ERR_SHAPE);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "cuda_all_gather: y has not x's elements for each rank");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "cuda_all_gather: y must have ranks times as many elements as x");
     CHECK(tensor_cuda_all_gather(c, NULL, x) == TENSOR_ERR_POISONED);
-    CHECK_ERROR(TENSOR_ERR_POISONED, "cuda_all_gather: a tensor is none");
+    CHECK_ERROR(TENSOR_ERR_POISONED, "cuda_all_gather: a tensor is NULL, freed, or failed");
     CHECK(tensor_cuda_broadcast(c, on(tensor_zeros(0)), 0) == 0 && tensor_cuda_broadcast(c, x, 0) == 0);
     // It is a change in place, which a saved tensor notices.
     bad = tensor_requires_grad_(on(tensor_ones(2, 3)), 1);
@@ -1029,7 +1029,7 @@ static void scaling(void) {
     }
     CHECK_POISON(nn_grad_scaler(0, 1), TENSOR_ERR_SHAPE,
                  "grad_scaler: the scale and the interval must be > 0");
-    CHECK_POISON(nn_scaler_scale(q, q), TENSOR_ERR_SHAPE, "is no scaler");
+    CHECK_POISON(nn_scaler_scale(q, q), TENSOR_ERR_SHAPE, "is not a scaler");
 }
 
 #ifdef TEST_CUDA

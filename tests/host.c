@@ -809,7 +809,7 @@ static void absurd_sizes(void) {
     CHECK_ERROR(TENSOR_ERR_SHAPE, "count");
     CHECK(nn_embedding_bag(INT64_MIN, 2, .padding_idx = -1) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "count");
-    CHECK_POISON(tensor_to(tensor_ones(1), INT32_MIN), TENSOR_ERR_DTYPE, "no device");
+    CHECK_POISON(tensor_to(tensor_ones(1), INT32_MIN), TENSOR_ERR_DTYPE, "nor a device");
     CHECK_POISON(tensor_unflatten_n(tensor_ones(6), 0, halves, 2), TENSOR_ERR_SHAPE, "unflatten");
     CHECK_POISON(tensor_unflatten_n(tensor_ones(6), 0, doubles, 3), TENSOR_ERR_SHAPE, "unflatten");
     CHECK_POISON(tensor_kron(tensor_zeros((int64_t)1 << 40, 0), tensor_zeros((int64_t)1 << 40, 0)),

@@ -598,7 +598,7 @@ static void view_errors(void) {
     CHECK_POISON(tensor_repeat_interleave(x, INT64_MAX, 0), TENSOR_ERR_SHAPE, "repeat_interleave");
     CHECK_POISON(tensor_repeat_interleave_tensor(x, I(1), 0), TENSOR_ERR_SHAPE, "repeats [1] i64 must be one integer for each");
     CHECK_POISON(tensor_repeat_interleave_tensor(x, I(1, -1), 0), TENSOR_ERR_INDEX, "must not be negative");
-    CHECK_POISON(tensor_select_scatter(x, A(3), 1, 0), TENSOR_ERR_SHAPE, "select_scatter: src [3] has not the shape [2]");
+    CHECK_POISON(tensor_select_scatter(x, A(3), 1, 0), TENSOR_ERR_SHAPE, "select_scatter: src [3] must have the shape [2]");
     CHECK_POISON(tensor_slice_scatter(x, A(3), 1, 0, 1, 1), TENSOR_ERR_SHAPE, "slice_scatter: src [3]");
     CHECK_POISON(tensor_hstack_n(NULL, 0), TENSOR_ERR_SHAPE, "hstack: needs at least one tensor");
     CHECK_POISON(tensor_vstack(A(2), A(3)), TENSOR_ERR_SHAPE, "cat: tensor 1 [1,3] does not fit the first [1,2]");
@@ -852,7 +852,7 @@ static void create_views(void) {
 static void create_default(void) {
     CHECK(tensor_get_default_dtype() == TENSOR_F32);
     CHECK(tensor_set_default_dtype(TENSOR_I64) == TENSOR_ERR_DTYPE);
-    CHECK_ERROR(TENSOR_ERR_DTYPE, "set_default_dtype: i64 is no float dtype");
+    CHECK_ERROR(TENSOR_ERR_DTYPE, "set_default_dtype: i64 is not a float dtype");
     CHECK(tensor_set_default_dtype((tensor_dtype_t)77) == TENSOR_ERR_DTYPE);
     CHECK_ERROR(TENSOR_ERR_DTYPE, NULL);
     CHECK(tensor_set_default_dtype(TENSOR_F64) == 0);
@@ -986,7 +986,7 @@ static void named_errors(void) {
     CHECK_POISON(tensor_one_hot(tensor_zeros_of(TENSOR_I64, 0), -1), TENSOR_ERR_SHAPE, "one_hot: index [0] with -1 classes");
     CHECK(tensor_storage_offset(tensor_at(tensor_zeros(3, 4), "1, 2:")) == 6 && tensor_stride(
           tensor_unfold_dim(A(7), 0, 7, INT64_MAX), 0) > 0);
-    CHECK_POISON(tensor_uniform_(tensor_zeros(2), 2, 1), TENSOR_ERR_INDEX, "uniform_: 2 .. 1 is no range");
+    CHECK_POISON(tensor_uniform_(tensor_zeros(2), 2, 1), TENSOR_ERR_INDEX, "uniform_: 2 .. 1 is not a range");
     CHECK_POISON(tensor_normal_(tensor_zeros(2), 0, -1), TENSOR_ERR_INDEX, "normal_: std is -1");
     CHECK_POISON(tensor_uniform_(tensor_zeros(2), 0, NAN), TENSOR_ERR_INDEX, "uniform_: 0 .. nan");
     CHECK_POISON(tensor_vander(A(2), (int64_t)1 << 62, 0), TENSOR_ERR_SHAPE, "vander: arange: 4.61169e+18 elements are too many at indexing.c:");

@@ -200,10 +200,10 @@ static void einsum(void) {
                  "einsum: dim 0 of tensor 1 [4,2] does not fit the size 3");
     CHECK_POISON(tensor_einsum("ij", R(2)), TENSOR_ERR_SHAPE, "einsum: tensor 0 [2] has 1 dims");
     CHECK_POISON(tensor_einsum("i", R(2, 2)), TENSOR_ERR_SHAPE, "names 1");
-    CHECK_POISON(tensor_einsum("i", R(2), R(2)), TENSOR_ERR_FORMAT, "has not 2 terms");
-    CHECK_POISON(tensor_einsum("i,i", R(2)), TENSOR_ERR_FORMAT, "has not 1 terms");
-    CHECK_POISON(tensor_einsum("i->ij", R(2)), TENSOR_ERR_FORMAT, "no label of the inputs");
-    CHECK_POISON(tensor_einsum("i->ii", R(2)), TENSOR_ERR_FORMAT, "there twice");
+    CHECK_POISON(tensor_einsum("i", R(2), R(2)), TENSOR_ERR_FORMAT, "must have 2 terms");
+    CHECK_POISON(tensor_einsum("i,i", R(2)), TENSOR_ERR_FORMAT, "must have 1 terms");
+    CHECK_POISON(tensor_einsum("i->ij", R(2)), TENSOR_ERR_FORMAT, "is not a label of the inputs");
+    CHECK_POISON(tensor_einsum("i->ii", R(2)), TENSOR_ERR_FORMAT, "occurs twice");
     CHECK_POISON(tensor_einsum("i-i", R(2)), TENSOR_ERR_FORMAT, "cannot read");
     CHECK_POISON(tensor_einsum("i1->i", R(2, 2)), TENSOR_ERR_FORMAT, "cannot read \"1->i\"");
     CHECK_POISON(tensor_einsum("i..->i", R(2, 2)), TENSOR_ERR_FORMAT, "cannot read");
@@ -876,7 +876,7 @@ static void errors(void) {
     CHECK_POISON(tensor_lu_unpack(a, tensor_ones_of(TENSOR_I64, 3)).p, TENSOR_ERR_DTYPE,
                  "lu_unpack: pivots [3]");
     CHECK_POISON(tensor_linalg_lstsq(tensor_ones(3, 2), tensor_ones(3, 1)).solution, TENSOR_ERR_LINALG,
-                 "linalg_lstsq: a [3,2] has not full rank");
+                 "linalg_lstsq: a [3,2] does not have full rank");
     tensor_raise(TENSOR_ERR_SHAPE, "an error that waits");      // stops nothing
     CHECK(!tensor_is_poison(tensor_linalg_lstsq(R(3, 2), R(3, 1)).solution));
     CHECK_ERROR(TENSOR_ERR_SHAPE, "an error that waits");
@@ -899,7 +899,7 @@ static void errors(void) {
     CHECK_POISON(tensor_linalg_matrix_norm(tensor_to(flat, TENSOR_F16), "nuc", -2, -1, 0), TENSOR_ERR_DTYPE,
                  "f16");
     CHECK_POISON(tensor_linalg_norm(s, "2", NULL, 0, 0), TENSOR_ERR_SHAPE,
-                 "linalg_norm: ord \"2\" is no norm of 3 dims");
+                 "linalg_norm: ord \"2\" is not a norm of 3 dims");
     CHECK_POISON(tensor_linalg_norm(v, "fro", NULL, 0, 0), TENSOR_ERR_FORMAT, "linalg_norm: ord \"fro\"");
     CHECK_POISON(tensor_linalg_cond(flat, "1"), TENSOR_ERR_SHAPE, "linalg_cond: x [2,3]");
     CHECK_POISON(tensor_linalg_cond(one, "x"), TENSOR_ERR_FORMAT, "linalg_cond: ord \"x\"");

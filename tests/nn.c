@@ -1148,7 +1148,7 @@ static void step_is_whole(void) {
     CHECK_MSG(once == twice, "failed %d", failed);
     p[0] = tensor_mul_scalar(p[0], 2);
     CHECK(nn_adam(.list = p, .count = 1) == NULL);
-    CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "parameter 0 [50,40] is no leaf");
+    CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "parameter 0 [50,40] is not a leaf");
 }
 
 static void step_counts_as_write(void) {
@@ -1461,17 +1461,17 @@ static void no_regular_file(void) {
     struct stat st;
     CHECK(mkfifo("nn_fifo", 0600) == 0 && mkdir("nn_dir", 0700) == 0);
     CHECK(nn_save("nn_fifo", m) == TENSOR_ERR_IO);
-    CHECK_ERROR(TENSOR_ERR_IO, "save: nn_fifo is no regular file");
+    CHECK_ERROR(TENSOR_ERR_IO, "save: nn_fifo is not a regular file");
     CHECK(nn_save_checkpoint("nn_fifo", m, NULL, 1) == TENSOR_ERR_IO);
-    CHECK_ERROR(TENSOR_ERR_IO, "save_checkpoint: nn_fifo is no regular file");
+    CHECK_ERROR(TENSOR_ERR_IO, "save_checkpoint: nn_fifo is not a regular file");
     CHECK(nn_load("no such file", m) == TENSOR_ERR_IO);
     CHECK_ERROR(TENSOR_ERR_IO, "load: safetensors: cannot open \"no such file\"");
     CHECK(nn_load("no such file", m) == TENSOR_ERR_IO);
     CHECK_ERROR(TENSOR_ERR_IO, " at nn.c:");
     CHECK(nn_load("nn_fifo", m) == TENSOR_ERR_IO);
-    CHECK_ERROR(TENSOR_ERR_IO, "\"nn_fifo\" is no regular file");
+    CHECK_ERROR(TENSOR_ERR_IO, "\"nn_fifo\" is not a regular file");
     CHECK(nn_safetensors_write("nn_dir", &name, &x, 1, NULL, 0) == TENSOR_ERR_IO);
-    CHECK_ERROR(TENSOR_ERR_IO, "save: nn_dir is no regular file");
+    CHECK_ERROR(TENSOR_ERR_IO, "save: nn_dir is not a regular file");
     CHECK(is_still("nn_fifo", S_IFIFO) && is_still("nn_dir", S_IFDIR));
     CHECK(fopen("nn_fifo.tmp", "rb") == NULL && fopen("nn_dir.tmp", "rb") == NULL);
     // Links stay and lead to the new file; one to a FIFO is refused like it.
@@ -1483,7 +1483,7 @@ static void no_regular_file(void) {
     remove("nn_link");
     CHECK(symlink("nn_fifo", "nn_link") == 0);
     CHECK(nn_save("nn_link", m) == TENSOR_ERR_IO);
-    CHECK_ERROR(TENSOR_ERR_IO, "save: nn_link is no regular file");
+    CHECK_ERROR(TENSOR_ERR_IO, "save: nn_link is not a regular file");
     remove("nn_link");
     CHECK(symlink("nn_link", "nn_link") == 0);
     CHECK(nn_save("nn_link", m) == TENSOR_ERR_IO);
@@ -1737,7 +1737,7 @@ static void modules_change_dtype(void) {
     CHECK(nn_to(m, TENSOR_F16) == 0 && tensor_dtype(w) == TENSOR_F16);
     CHECK(nn_to(m, TENSOR_F32) == 0 && tensor_dtype(nn_forward(m, x)) == TENSOR_F32);
     CHECK(nn_to(m, TENSOR_I64) == TENSOR_ERR_DTYPE);
-    CHECK_ERROR(TENSOR_ERR_DTYPE, "to: i64 is no float dtype and no device at nn.c");
+    CHECK_ERROR(TENSOR_ERR_DTYPE, "to: i64 is neither a float dtype nor a device at nn.c");
     CHECK(nn_to(m, TENSOR_CUDA) == TENSOR_ERR_DEVICE);
     CHECK_ERROR(TENSOR_ERR_DEVICE, "no CUDA device 0");
     CHECK(nn_to(NULL, TENSOR_F32) != 0);

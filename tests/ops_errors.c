@@ -92,13 +92,13 @@ static void errors(void) {
     BAD(tensor_masked_select(v, v), DTYPE, "masked_select: mask [4] must be bool");
     BAD(tensor_masked_select(v, tensor_ones_of(TENSOR_BOOL, 3)), SHAPE, "masked_select");
     BAD(tensor_masked_fill(v, tensor_ones_of(TENSOR_BOOL, 3), 0), SHAPE, "[3]");
-    BAD(tensor_to(v, (tensor_dtype_t)42), DTYPE, "to: 42 is no dtype");
+    BAD(tensor_to(v, (tensor_dtype_t)42), DTYPE, "to: 42 is neither a dtype");
     // shapes
     BAD(tensor_zeros_n(nine, 9, TENSOR_F32), SHAPE, "9 dims");
     BAD(tensor_zeros_n(nine, -1, TENSOR_F32), SHAPE, "-1 dims");
     BAD(tensor_zeros_n(huge, 3, TENSOR_F32), SHAPE, "too many elements");
     BAD(tensor_empty(2, -3), SHAPE, "[2,-3]");
-    BAD(tensor_zeros_n(nine, 1, (tensor_dtype_t)-1), DTYPE, "no dtype");
+    BAD(tensor_zeros_n(nine, 1, (tensor_dtype_t)-1), DTYPE, "is not a dtype");
     BAD(tensor_from_n(NULL, TENSOR_F32, nine, 1), SHAPE, "from: data is NULL");
     BAD(tensor_wrap_n(NULL, TENSOR_F32, nine, 1, NULL, NULL), SHAPE, "wrap: data is NULL");
     BAD(tensor_wrap_n((void *)(uintptr_t)3, TENSOR_F32, nine, 1, NULL, NULL), SHAPE, "misaligned");
@@ -190,7 +190,7 @@ static void errors(void) {
     BAD(tensor_cat(2, a, a), INDEX, "cat: dim 2");
     BAD(tensor_cat(0, tensor_scalar(1, TENSOR_F32), tensor_scalar(1, TENSOR_F32)), SHAPE, "0-d");
     BAD(tensor_cat(0, a, (tensor_t *)NULL), OWNER, "NULL");
-    BAD(tensor_stack(0, a, v), SHAPE, "stack: tensor 1 [4] has not the shape of the first [2,3]");
+    BAD(tensor_stack(0, a, v), SHAPE, "stack: tensor 1 [4] must have the shape of the first [2,3]");
     BAD(tensor_stack(3, a, a), INDEX, "stack: dim 3");
     BAD(tensor_index_select(a, 0, i), INDEX,
         "index_select: index 5 at element 1 of index [2] is outside 0..1 (x [2,3])");

@@ -142,7 +142,7 @@ static void handles(void) {
         CHECK(tensor_cuda_event_record(a, other) == TENSOR_ERR_DEVICE);
         CHECK_ERROR(TENSOR_ERR_DEVICE, "event and stream are of two devices");
         CHECK(tensor_record_stream(x, other) == TENSOR_ERR_DEVICE);
-        CHECK_ERROR(TENSOR_ERR_DEVICE, "record_stream: x lies on another device");
+        CHECK_ERROR(TENSOR_ERR_DEVICE, "record_stream: x is on another device");
         tensor_cuda_set_stream(other);          // of the other device: x's stream is as before
         x = tensor_add(tensor_to(x, TENSOR_CUDA + 1), tensor_to(tensor_ones(64), TENSOR_CUDA + 1));
         CHECK_NEAR(tensor_item(tensor_narrow(tensor_to(x, TENSOR_CUDA), 0, 5, 1)), 3.7182818, 1e-5);
@@ -599,7 +599,7 @@ static void pinned(void) {
     int k, seed;
     CHECK(p != x && tensor_equal(p, x) && tensor_pin_memory(p) == p && tensor_device(p) == TENSOR_CPU);
     CHECK(tensor_data(p) != NULL && tensor_item(tensor_sum(tensor_add(p, x))) == 600 * 599);
-    CHECK_POISON(tensor_pin_memory(on(x)), TENSOR_ERR_DEVICE, "pin_memory: x lies on a device");
+    CHECK_POISON(tensor_pin_memory(on(x)), TENSOR_ERR_DEVICE, "pin_memory: x is on a device");
     for (seed = 0; seed < 8; seed++) {
         tensor_scope_t s = tensor_scope_begin();
 #ifdef TEST_CUDA_SIM
