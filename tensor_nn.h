@@ -10102,8 +10102,8 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
     if ((int)reduction < 0 || reduction > TENSOR_BATCHMEAN ||
         (reduction == TENSOR_BATCHMEAN && which != NN__LOSS_KL_DIV && which != NN__LOSS_KL_DIV_LOG)) {
         return NN__FAIL(TENSOR_ERR_SHAPE,
-                        "%s: reduction %i (input %t) must be TENSOR_MEAN, TENSOR_SUM or TENSOR_NONE", row->name,
-                        (int)reduction, x);
+                        "%s: reduction %i (input %t) must be TENSOR_MEAN, TENSOR_SUM or TENSOR_NONE",
+                        row->name, (int)reduction, x);
     }
     if (at_zero && f == 0) { return nn__loss_front(at_zero, NULL, x, t, w, q, 0, reduction); }
     if ((which == NN__LOSS_SMOOTH_L1 && !(f > 0)) || (which == NN__LOSS_HUBER && !(f > 0))) {
