@@ -703,10 +703,10 @@ static void contexts_of_jobs(void) {
 // ---- signals, cancelled threads ----
 
 #ifdef __linux__
-static volatile sig_atomic_t alarms;
+static int alarms;      // by atomic words: a signal may come to any thread
 static void on_alarm(int signal) {
     (void)signal;
-    alarms = alarms + 1;
+    __atomic_fetch_add(&alarms, 1, __ATOMIC_RELAXED);
 }
 // One after another while kernels run on three threads and files are written and read; no call is restarted.
 static void signals(void) {
@@ -719,9 +719,9 @@ static void signals(void) {
     CHECK(tensor_set_num_threads(3) == 0);
     memset(&action, 0, sizeof action);
     action.sa_handler = on_alarm;
-    alarms = 0;
+    __atomic_store_n(&alarms, 0, __ATOMIC_RELAXED);
     CHECK(sigaction(SIGALRM, &action, &before) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0);
-    for (i = 0; i < 60 || (alarms < 60 && i < 400); i++) {
+    for (i = 0; i < 60 || (__atomic_load_n(&alarms, __ATOMIC_RELAXED) < 60 && i < 400); i++) {
         tensor_scope_t s = tensor_scope_begin();
         CHECK(test_same_bits(tensor_matmul(x, x), want));
         if (i % 6 == 0) CHECK(nn_save(path, m) == 0 && nn_load(path, other) == 0);
@@ -730,7 +730,8 @@ static void signals(void) {
     }
     setitimer(ITIMER_REAL, &never, NULL);
     sigaction(SIGALRM, &before, NULL);
-    CHECK_MSG(alarms > 20, "only %d signals", (int)alarms);
+    i = __atomic_load_n(&alarms, __ATOMIC_RELAXED);
+    CHECK_MSG(i > 20, "only %d signals", i);
     CHECK(test_same_bits(nn_get(m, "weight"), nn_get(other, "weight")));
     CHECK(tensor_set_num_threads(1) == 0);
     remove(path);
