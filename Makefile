@@ -111,7 +111,7 @@ test-build: $(addprefix $(B)/tests/,$(programs))
 check: $(B)/libtensor.a
 	@B=$(B) sh tests/check.sh
 
-# A piece begins at the rule above its >>tag; what stands before the first tag is 00-top.
+# A piece begins at the rule above its >>tag; what comes before the first tag is 00-top.
 split:
 	@rm -rf $(B)/split
 	@for f in $(wildcard tensor*.h tensor*.cu); do \

@@ -184,11 +184,12 @@
 #define TENSOR_ARGS(function, type, ...)                                                                     \
     ((type){.options_are_named_ = TENSOR__NO_SURPLUS, .site_ = TENSOR__IN(function), __VA_ARGS__})
 // No number that a program gives by mistake.
-#define TENSOR__NO_SURPLUS ((const void *)0x5A5A)
+#define TENSOR__SURPLUS_MARK 0x5A5A
+#define TENSOR__NO_SURPLUS ((const void *)TENSOR__SURPLUS_MARK)
 // The same where the last positional argument is required: the list in sizeof is too short without it.
 #define TENSOR_ARGS_NEEDED(function, type, ...)                                                              \
-    ((type){.options_are_named_ = TENSOR__UNEVALUATED((const void *)(0x5A5A * (size_t)(sizeof((type){        \
-                .site_ = 0, __VA_ARGS__, .options_are_named_ = 0}) != 0))),                                  \
+    ((type){.options_are_named_ = TENSOR__UNEVALUATED((const void *)(TENSOR__SURPLUS_MARK * (size_t)(        \
+                sizeof((type){.site_ = 0, __VA_ARGS__, .options_are_named_ = 0}) != 0))),                    \
             .site_ = TENSOR__IN(function), __VA_ARGS__})
 #ifdef __clang__
 #define TENSOR__UNEVALUATED(...)                                                                             \

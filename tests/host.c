@@ -756,12 +756,12 @@ static void *computes(void *user) {
 static void cancelled(void) {
     tensor_memory_stats_t before = tensor_memory_stats(), after = before;
     uint64_t reserved = 0;
-    int i, rounds = 40;
+    int i;
 #ifdef __SANITIZE_ADDRESS__     // a cancelled thread leaves marks of its frames, at which the sanitizer stops
     printf("skipped 1 test of cancelled threads: address sanitizer\n");
-    rounds = 0;
+    return;
 #endif
-    for (i = 0; i < rounds; i++) {
+    for (i = 0; i < 40; i++) {
         pthread_t t;
         void *result = NULL;
         cancel_round = 0;
