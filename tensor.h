@@ -4407,9 +4407,10 @@ TENSOR__PRECISE_END
 //
 // This part is compiled once per instruction set: the implementation includes this file with TENSOR__PASS set
 // (0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512, 4 NEON, 5 SIMD128 of WebAssembly). Rejected: -march (the user's
-// flags would decide) and intrinsics in macros of 100 lines (no breakpoints). tensor_nn.h opens a pass with
-// TENSOR__PASS_OPEN, adds its kernels, and ends it with TENSOR__PASS_CLOSE. TENSOR__PASS_WORDS only undefines
-// the words of the formulas.
+// flags would decide) and intrinsics in macros of 100 lines (no breakpoints). The kernels of tensor_nn.h come
+// at the end of the same pass (TENSOR__MORE_KERNELS). Where tensor_nn.h is implemented in a file of its own, it
+// opens a pass with TENSOR__PASS_OPEN, adds its kernels, and ends it with TENSOR__PASS_CLOSE.
+// TENSOR__PASS_WORDS only undefines the words of the formulas.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__PASS
@@ -4432,8 +4433,8 @@ TENSOR__PRECISE_END
 // know. Rejected: one C++-like wrapper type per ISA (needs C++), gcc vector extensions (MSVC), libm
 // (platform's bits).
 // ------------------------------------------------------------------------------
-// A pass that tensor_nn.h opens may be in one file with the core's own: its functions have names of their
-// own.
+// A pass that tensor_nn.h opens may follow the core's own in one file (the implementation of tensor.h first,
+// then that of tensor_nn.h): its functions have names of their own.
 #ifdef TENSOR__PASS_OPEN
 #define TENSOR__K2(name, isa) tensor__##name##_##isa##_open
 #else
@@ -7633,6 +7634,12 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #undef F_Y
 #endif
 
+// The kernels of tensor_nn.h, where that is implemented in the same file.
+#if defined(TENSOR__MORE_KERNELS) && !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
+#define TENSOR_NN__PASS TENSOR__PASS
+#include TENSOR__MORE_KERNELS
+#endif
+
 #if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_WORDS)
 // Closes the pass.
 #if defined(__clang__)
@@ -7775,7 +7782,8 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 // From here to >>license: compiled in the one file that defines TENSOR_IMPLEMENTATION (or in its parts).
 // ------------------------------------------------------------------------------
 
-#if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE) && !defined(TENSOR__PASS)
+#if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE) && !defined(TENSOR__PASS) && \
+    !defined(TENSOR__LATER)
 #define TENSOR_IMPLEMENTATION_DONE
 
 // Inside the implementation, calls of public functions do not stamp: the user's own call does.
@@ -12776,9 +12784,11 @@ enum {
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
-// Transposes 16 x 16 pairs.
-TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_turn(__m512i *z) {
-    __m512i t[16];
+// Transposes 16 x 16 pairs: rows of x, xs pairs apart, to rows of y, ys apart. y may be x.
+TENSOR__FN TENSOR__TARGET_DOT("") void tensor__dot_turn(const void *x, int64_t xs, void *y, int64_t ys) {
+    __m512i z[16], t[16];
+    TENSOR__UNROLL
+    for (int i = 0; i < 16; i++) { z[i] = _mm512_loadu_si512((const char *)x + 4 * i * xs); }
     TENSOR__UNROLL
     for (int i = 0; i < 16; i += 2) {
         t[i] = _mm512_unpacklo_epi32(z[i], z[i + 1]);
@@ -12803,63 +12813,39 @@ TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_turn(__m512i *z) {
         t[i + 12] = _mm512_shuffle_i32x4(c, d, 0xDD);
     }
     TENSOR__UNROLL
-    for (int i = 0; i < 16; i++) { z[i] = t[i]; }
+    for (int i = 0; i < 16; i++) { _mm512_storeu_si512((char *)y + 4 * i * ys, t[i]); }
 }
 
-TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_put(int turn, __m512i *z, uint16_t *dst) {
-    if (turn) { tensor__dot_turn(z); }
-    TENSOR__UNROLL
-    for (int i = 0; i < 16; i++) { _mm512_storeu_si512((void *)(dst + 32 * i), z[i]); }
-}
-
-// A tile of `lines` (<= 16) rows of A, or columns of B (pairs = 1), ls apart, their n elements ks apart.
-// whole: 16 lines of 32. Lines past the last one are read from the first under an empty mask, so that there
-// is no branch per line.
-TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int whole, int pairs, int n, int lines,
-                                                            const uint16_t *src, int64_t ls, int64_t ks,
-                                                            uint16_t *dst) {
-    __m512i z[16];
+// A tile of `lines` (<= 16) rows of A, or columns of B (pairs = 1), ls apart, their n (<= 32) elements ks
+// apart. Lines past the last one are read from the first under an empty mask, so that there is no branch per
+// line.
+TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int pairs, int n, int lines, const uint16_t *src,
+                                                            int64_t ls, int64_t ks, uint16_t *dst) {
     const uint16_t *s = src;
+    int turned = pairs;
     if (ks == 1) {
         __mmask32 mask = (__mmask32)(0xFFFFFFFFu >> (32 - n));
-        TENSOR__UNROLL
         for (int i = 0; i < 16; i++, s += ls) {
-            if (whole) {
-                z[i] = _mm512_loadu_si512((const void *)s);
-            } else {
-                z[i] = _mm512_maskz_loadu_epi16(i < lines ? mask : 0, i < lines ? s : src);
-            }
-        }
-        if (pairs) {
-            tensor__dot_put(1, z, dst);
-        } else {
-            tensor__dot_put(0, z, dst);
+            _mm512_storeu_si512(dst + 32 * i, _mm512_maskz_loadu_epi16(i < lines ? mask : 0, i < lines ? s : src));
         }
     } else if (ls == 1) {
         __mmask16 mask = (__mmask16)(0xFFFFu >> (16 - lines));
-        TENSOR__UNROLL
         for (int i = 0; i < 16; i++, s += 2 * ks) {
-            int has = whole ? 2 : n - 2 * i;
+            int has = n - 2 * i;
             __m256i lo = _mm256_maskz_loadu_epi16(has > 0 ? mask : 0, has > 0 ? s : src);
             __m256i hi = _mm256_maskz_loadu_epi16(has > 1 ? mask : 0, has > 1 ? s + ks : src);
             __m512i odd = _mm512_slli_epi32(_mm512_cvtepu16_epi32(hi), 16);
-            z[i] = _mm512_or_si512(_mm512_cvtepu16_epi32(lo), odd);
+            _mm512_storeu_si512(dst + 32 * i, _mm512_or_si512(_mm512_cvtepu16_epi32(lo), odd));
         }
-        if (pairs) {
-            tensor__dot_put(0, z, dst);
-        } else {
-            tensor__dot_put(1, z, dst);
-        }
+        turned = !pairs;
     } else {
-        uint16_t tile[16][32];
         for (int i = 0; i < 16; i++) {
             for (int p = 0; p < 32; p++) {
-                tile[i][p] = i < lines && p < n ? src[i * ls + p * ks] : (uint16_t)0;
+                dst[32 * i + p] = i < lines && p < n ? src[i * ls + p * ks] : (uint16_t)0;
             }
         }
-        for (int i = 0; i < 16; i++) { z[i] = _mm512_loadu_si512((const void *)tile[i]); }
-        tensor__dot_put(pairs, z, dst);
     }
+    if (turned) { tensor__dot_turn(dst, 16, dst, 16); }
 }
 
 // A panel of such tiles, or two (lines > 16), `apart` apart: where ls is 1, they share cache lines.
@@ -12870,12 +12856,8 @@ void tensor__dot_pack(int pairs, int64_t k, int lines, const uint16_t *src, int6
         for (int x = 0; x < lines; x += 16) {
             const uint16_t *s = src + x * ls;
             uint16_t *d = dst + (x ? apart : 0);
-            if (k >= 32 && lines - x >= 16) {
-                tensor__dot_tile(1, pairs, 32, 16, s, ls, ks, d);
-            } else {
-                int n = (int)TENSOR__MIN(k, (int64_t)32);
-                tensor__dot_tile(0, pairs, n, TENSOR__MIN(lines - x, 16), s, ls, ks, d);
-            }
+            int n = (int)TENSOR__MIN(k, (int64_t)32);
+            tensor__dot_tile(pairs, n, TENSOR__MIN(lines - x, 16), s, ls, ks, d);
         }
     }
 }
@@ -13034,12 +13016,7 @@ void tensor__dot_end(const tensor__dot_job_t *j, uint16_t *c, const float *s, in
     float turned[16 * 32];
     for (int64_t v = 0; v < w; v += 16) {
         for (int64_t u = 0; u < h; u += 16) {
-            __m512i z[16];
-            TENSOR__UNROLL
-            for (int k = 0; k < 16; k++) { z[k] = _mm512_loadu_si512((const void *)(s + (u + k) * ss + v)); }
-            tensor__dot_turn(z);
-            TENSOR__UNROLL
-            for (int k = 0; k < 16; k++) { _mm512_storeu_si512((void *)(turned + 32 * k + u), z[k]); }
+            tensor__dot_turn(s + u * ss + v, ss, turned + u, 32);
         }
         tensor__dot_store(TENSOR__MIN(w - v, (int64_t)16), h, turned, 32, bias ? bias + i : NULL,
                           c + (y + v) * g->crs + i, g->crs);

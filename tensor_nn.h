@@ -24,7 +24,9 @@
 #ifndef TENSOR_NN_H_INCLUDED_7C1E
 #define TENSOR_NN_H_INCLUDED_7C1E
 
+#define TENSOR__LATER       // its implementation: see >>nn-impl
 #include "tensor.h"
+#undef TENSOR__LATER
 #ifndef TENSOR_H_INCLUDED_7C1E
 #error "tensor_nn.h: the tensor.h found before it on the include path is another library's"
 #endif
@@ -2690,7 +2692,9 @@ struct nn_sequential_pack {
 
 // A second guard: a file may have included this header before it asked for the implementation.
 #if defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_IMPLEMENTATION) || defined(TENSOR_BACKEND)
+#define TENSOR__LATER
 #include "tensor.h"
+#undef TENSOR__LATER
 #endif
 #if defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_BACKEND)
 #ifndef TENSOR_NN_SHARED_7C1E
@@ -3170,10 +3174,12 @@ typedef enum nn__loss_t {
 #endif
 
 #if TENSOR_NN__PASS < 6
+#ifndef TENSOR__MORE_KERNELS
 #define TENSOR__PASS TENSOR_NN__PASS
 #define TENSOR__PASS_OPEN
 #include "tensor.h"
 #undef TENSOR__PASS_OPEN
+#endif
 #define NN__R float
 #define NN__S float
 #else
@@ -4538,9 +4544,11 @@ static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, 0, 0, 0, 0};
 #undef NN__R
 #undef NN__S
 #undef NN__EVEN
+#if TENSOR_NN__PASS > 5 || !defined(TENSOR__MORE_KERNELS)
 #define TENSOR__PASS_CLOSE
 #include "tensor.h"
 #undef TENSOR__PASS_CLOSE
+#endif
 #undef TENSOR_NN__PASS
 #undef NN__K
 #undef NN__KERNEL
@@ -4549,12 +4557,41 @@ static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, 0, 0, 0, 0};
 // ------------------------------------------------------------------------------
 // >>nn-impl                                        MARK: implementation
 //
-// Compiled if TENSOR_NN_IMPLEMENTATION is defined. First the passes are included, then the sections below
-// follow.
+// Compiled if TENSOR_NN_IMPLEMENTATION is defined. First the implementation of tensor.h is included, if it is
+// wanted here too: its passes end with the kernels above, so that the compiler reads the text of >>simd once for
+// both. If it is in another file, or came before this header, the passes are opened here. Then the sections
+// below follow.
 // ------------------------------------------------------------------------------
 
-#if defined(TENSOR_NN_IMPLEMENTATION) && !defined(TENSOR_NN_IMPLEMENTATION_DONE) && !defined(TENSOR_NN__PASS)
+#if defined(TENSOR_NN_IMPLEMENTATION) && !defined(TENSOR_NN_IMPLEMENTATION_DONE)
 #define TENSOR_NN_IMPLEMENTATION_DONE
+
+// The kernels, which another part may define.
+#if TENSOR__PART
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern TENSOR__BETWEEN const nn__cpu_t TENSOR__PASSES_OF(nn__cpu) nn__cpu_none;
+#define NN__X(name, result, params) TENSOR__DECLARE(nn__##name##_fn, nn__##name)
+NN__KERNELS(NN__X)
+NN__KERNELS_F32(NN__X)
+#undef NN__X
+#define NN__X(name, states, at, must) TENSOR__DECLARE(nn__update_fn, nn__step_##name)
+NN__STEPS(NN__X)
+#undef NN__X
+#define NN__X(ID, f, dx, dt)                                                                                 \
+    TENSOR__DECLARE(nn__value_fn, nn__value_##ID) TENSOR__DECLARE(nn__slope_fn, nn__slope_##ID)
+NN_LOSSES(NN__X)
+#undef NN__X
+#ifdef __cplusplus
+}
+#endif
+#endif
+
+#if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE)
+#define TENSOR__MORE_KERNELS "tensor_nn.h"
+#include "tensor.h"
+#endif
 
 // As in tensor.h: calls in this file do not stamp a site; only the user's own calls do.
 #undef TENSOR_HERE
@@ -4573,21 +4610,11 @@ TENSOR__PRECISE
 #pragma fp_contract(off)
 #endif
 
-// The passes: see >>passes of tensor.h. f64 and the plain formulas are compiled together with this part of
-// the file.
-#if TENSOR__PART
-extern TENSOR__BETWEEN const nn__cpu_t TENSOR__PASSES_OF(nn__cpu) nn__cpu_none;
-#define NN__X(name, result, params) TENSOR__DECLARE(nn__##name##_fn, nn__##name)
-NN__KERNELS(NN__X)
-NN__KERNELS_F32(NN__X)
-#undef NN__X
-#define NN__X(name, states, at, must) TENSOR__DECLARE(nn__update_fn, nn__step_##name)
-NN__STEPS(NN__X)
-#undef NN__X
-#define NN__X(ID, f, dx, dt)                                                                                 \
-    TENSOR__DECLARE(nn__value_fn, nn__value_##ID) TENSOR__DECLARE(nn__slope_fn, nn__slope_##ID)
-NN_LOSSES(NN__X)
-#undef NN__X
+// The passes that are not in the core's: see >>passes of tensor.h. f64 and the plain formulas are compiled
+// together with this part of the file.
+#ifndef TENSOR__MORE_KERNELS
+#ifdef __cplusplus
+extern "C" {
 #endif
 #if TENSOR__COMPILES_PASS(0)
 #define TENSOR_NN__PASS 0
@@ -4612,6 +4639,10 @@ NN_LOSSES(NN__X)
 #if TENSOR__COMPILES_PASS(5)
 #define TENSOR_NN__PASS 5
 #include "tensor_nn.h"
+#endif
+#ifdef __cplusplus
+}
+#endif
 #endif
 
 #if TENSOR__COMPILES_NN
@@ -17629,6 +17660,7 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
 TENSOR__END
 
 #endif   // TENSOR__COMPILES_NN
+#undef TENSOR__MORE_KERNELS
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC pop_options
@@ -17642,6 +17674,11 @@ TENSOR__PRECISE_END
 #define TENSOR__IN(function) TENSOR__SITE_OF(function)
 
 #endif   // TENSOR_NN_IMPLEMENTATION
+
+// The implementation of tensor.h where that of this header is not wanted.
+#if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE)
+#include "tensor.h"
+#endif
 
 // ------------------------------------------------------------------------------
 // >>nn-license                                     MARK: licence
