@@ -129,8 +129,8 @@
 // same, no graph is recorded, and every function that needs gradients (requires_grad_, backward,
 // autograd_grad, hooks, checkpoint, jacobian and its relatives, steps of optimizers) is an UNSUPPORTED error
 // that names the macro. The program then contains no gradient functions and none of their kernels.
-// TENSOR_ALL_ROWS keeps every op, with its documentation, whether the program calls it or not: for tests and
-// for backends that know ops by number.
+// TENSOR_ALL_ROWS keeps every op, whether the program calls it or not: for tests and for backends that know
+// ops by number.
 // ------------------------------------------------------------------------------
 
 #define TENSOR_VERSION_MAJOR 0
@@ -3293,25 +3293,12 @@ struct tensor__row_t {
     void (*grad)(tensor__grad_t *g);    // NULL = NOGRAD
     tensor_kernel_t cpu;                // NULL = composed or view
     tensor_scratch_t scratch;           // NULL = none
-    double lo, hi;                      // domain of test inputs; with doc, under TENSOR_ALL_ROWS alone
-    const char *doc;
     // names of the inputs in error texts, "x index src"; NULL = a b c (x if alone)
     const char *args;
     const struct tensor__point_t *point;    // of pointwise rows and their derivatives
     const tensor__row_t *back;          // of pointwise rows: the call of their fused derivative
     const void *own;                    // what its family needs to know about it
 };
-
-// The kernels of a pointwise row. TENSOR__PASSES_OF fills the lists; NULL = computed in double alone.
-typedef void (*tensor__body_t)(const void *const *in, void *const *out, const double *p, int64_t n);
-typedef tensor_t *(*tensor__derivative_t)(tensor__grad_t *g, const double *p);
-enum { TENSOR__MOST_PASSES = 4 };       // of one target
-typedef struct tensor__point_t {
-    tensor__body_t forward[TENSOR__MOST_PASSES], backward[TENSOR__MOST_PASSES];
-    tensor__body_t forward_f64, backward_f64, forward_i64;
-    tensor__derivative_t d[3];          // for operand k, on tensors
-    uint16_t reads[3];                  // TENSOR__SA .., by the derivative for operand k
-} tensor__point_t;
 
 // saves input 0, 1, ..
 enum { TENSOR__SA = 1, TENSOR__SB = 2, TENSOR__SC = 4, TENSOR__SD = 8, TENSOR__SE = 16,
@@ -3615,11 +3602,6 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__GRAD(f) f
 #endif
 #define TENSOR__UNTRAINED "%s: this build has no gradients (TENSOR_NO_AUTOGRAD)"
-#ifdef TENSOR_ALL_ROWS
-#define TENSOR__ABOUT(lo, hi, doc) lo, hi, doc
-#else
-#define TENSOR__ABOUT(lo, hi, doc) 0, 0, NULL
-#endif
 
 #define TENSOR__FLT 0
 #define TENSOR__NUM 1
@@ -4015,6 +3997,7 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
     (((k) > 0 && TENSOR__HAS_PASS(0)) + ((k) > 1 && TENSOR__HAS_PASS(1)) +                                   \
      ((k) > 2 && TENSOR__HAS_PASS(2)) + ((k) > 3 && TENSOR__HAS_PASS(3)) +                                   \
      ((k) > 4 && TENSOR__HAS_PASS(4)))
+#define TENSOR__PASSES_BUILT (TENSOR__PLACE_OF(5) + TENSOR__HAS_PASS(5))
 #if TENSOR__HAS_PASS(0)
 #define TENSOR__OF_PASS_0(f) TENSOR__BUILT(f##_scalar),
 #else
@@ -8143,6 +8126,16 @@ typedef struct tensor__isa_t {
 #define TENSOR__X(result, f, params) typedef result tensor__##f##_fn params;
 TENSOR__KERNELS(TENSOR__X)
 #undef TENSOR__X
+
+// The kernels of a pointwise row. TENSOR__PASSES_OF fills the lists; NULL = computed in double alone.
+typedef void (*tensor__body_t)(const void *const *in, void *const *out, const double *p, int64_t n);
+typedef tensor_t *(*tensor__derivative_t)(tensor__grad_t *g, const double *p);
+typedef struct tensor__point_t {
+    tensor__body_t forward[TENSOR__PASSES_BUILT], backward[TENSOR__PASSES_BUILT];
+    tensor__body_t forward_f64, backward_f64, forward_i64;
+    tensor__derivative_t d[3];          // for operand k, on tensors
+    uint16_t reads[3];                  // TENSOR__SA .., by the derivative for operand k
+} tensor__point_t;
 
 TENSOR__FN double tensor__remainder_f64(double a, double b) {
     double r = fmod(a, b);
@@ -24048,15 +24041,15 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
 // A row is reached by its accessor alone, so that the compiler and the linker drop the rows that a program
 // does not name, with their kernels and gradients.
 #define NOGRAD NULL
-#define TENSOR__ROW_OF(ID, name, n, kind, saves, grad, cast, lo, hi, doc, ...)                               \
+#define TENSOR__ROW_OF(ID, name, n, kind, saves, grad, cast, ...)                                            \
     TENSOR__FN const tensor__row_t *tensor__row_##ID(void) {                                                 \
         static const tensor__point_t point = {__VA_ARGS__};                                                  \
         static const tensor__row_t back = {#name, TENSOR_FAMILY_POINTWISE_BACKWARD, 5, 0, 3, 0, 0,           \
-            TENSOR_OP_##ID, 0, NULL, TENSOR__GRAD(tensor__cpu_pointwise_backward), NULL, 0, 0, NULL, NULL,   \
-            &point, NULL, NULL};                                                                             \
+            TENSOR_OP_##ID, 0, NULL, TENSOR__GRAD(tensor__cpu_pointwise_backward), NULL, NULL, &point, NULL, \
+            NULL};                                                                                           \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_POINTWISE, n, n, 1, TENSOR__##kind, cast,     \
-            TENSOR_OP_##ID, saves, grad, tensor__cpu_pointwise, NULL, TENSOR__ABOUT(lo, hi, doc), NULL,      \
-            &point, TENSOR__GRAD(&back), NULL};                                                              \
+            TENSOR_OP_##ID, saves, grad, tensor__cpu_pointwise, NULL, NULL, &point, TENSOR__GRAD(&back),     \
+            NULL};                                                                                           \
         (void)back;                                                                                          \
         return &row;                                                                                         \
     }
@@ -24079,22 +24072,22 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
     {d0, d1, d2}, {r0, r1, r2}
 #endif
 #define TENSOR__ONE(ID, name, kind, f, dA, saves, cast, lo, hi, doc)                                         \
-    TENSOR__ROW_OF(ID, name, 1, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast, lo, \
-                   hi, doc, TENSOR__POINT(name, kind, tensor__d0_##name, NULL, NULL, dA, 0, 0))
+    TENSOR__ROW_OF(ID, name, 1, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast,     \
+                   TENSOR__POINT(name, kind, tensor__d0_##name, NULL, NULL, dA, 0, 0))
 #define TENSOR__TWO(ID, name, kind, f, dA, dB, saves, cast, lo, hi, doc)                                     \
-    TENSOR__ROW_OF(ID, name, 2, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast, lo, \
-                   hi, doc, TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name, NULL, dA, dB, 0))
+    TENSOR__ROW_OF(ID, name, 2, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast,     \
+                   TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name, NULL, dA, dB, 0))
 #define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, saves, cast, lo, hi, doc)                               \
-    TENSOR__ROW_OF(ID, name, 3, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast, lo, \
-                   hi, doc, TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name,                  \
-                                          tensor__d2_##name, dA, dB, dC))
+    TENSOR__ROW_OF(ID, name, 3, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast,     \
+                   TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name, tensor__d2_##name,        \
+                                 dA, dB, dC))
 
 #define TENSOR__TESTS(ID, name, n, kind, f, cast, doc)                                                       \
-    TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, TENSOR__POINT_##cast, -3, 3, doc,                             \
+    TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, TENSOR__POINT_##cast,                                         \
                    {TENSOR__PASSES_OF(tensor__f_##name)}, {NULL}, tensor__f_##name##_f64, NULL,              \
                    tensor__f_##name##_i64, {NULL, NULL, NULL}, {0, 0, 0})
 #define TENSOR__BITS(ID, name, n, f, cast, doc)                                                              \
-    TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, TENSOR__POINT_##cast, -3, 3, doc, {NULL}, {NULL}, NULL, NULL,  \
+    TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, TENSOR__POINT_##cast, {NULL}, {NULL}, NULL, NULL,              \
                    tensor__f_##name##_i64, {NULL, NULL, NULL}, {0, 0, 0})
 
 TENSOR__END
@@ -24114,7 +24107,6 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TEN
     TENSOR__FN const tensor__row_t *tensor__row_##ID(void) {                                                 \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT,        \
             TENSOR__##cast, TENSOR_OP_##ID, saves, TENSOR__GRAD(grad), cpu, scratch,                         \
-            TENSOR__ABOUT(-3, 3, doc),                                                                       \
             TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL, NULL, NULL, NULL};         \
         return &row;                                                                                         \
     }
