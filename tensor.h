@@ -3317,7 +3317,9 @@ typedef struct tensor__point_t {
 enum { TENSOR__SA = 1, TENSOR__SB = 2, TENSOR__SC = 4, TENSOR__SD = 8, TENSOR__SE = 16,
        // saves output 0, 1, 2
        TENSOR__SY = 256, TENSOR__SY1 = 512, TENSOR__SY2 = 1024,
-       TENSOR__SG = 2048 };             // reads of a derivative that is the incoming gradient itself
+       TENSOR__SG = 2048,               // reads of a derivative that is the incoming gradient itself
+       // saves inputs 0 and 1, each only if the other one needs a gradient
+       TENSOR__CROSS = 4096 | TENSOR__SA | TENSOR__SB };
 
 // Where a gradient goes: an output of another node, or a leaf.
 typedef struct tensor__edge_t { tensor__node_t *node; tensor_t *leaf; int32_t output; } tensor__edge_t;
@@ -3781,7 +3783,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(LOG_SOFTMAX_BACKWARD, log_softmax_backward, ROWS, 2, 1, tensor__cpu_log_softmax_backward, tensor__scratch_rows, NOGRAD, 0, AS_IS, "g - exp(y) sum(g); inputs g, y") \
     X(LOGCUMSUMEXP, logcumsumexp, ROWS, 1, 1, tensor__cpu_logcumsumexp, tensor__scratch_rows, tensor__grad_logcumsumexp, TENSOR__SA | TENSOR__SY, AS_IS, "running logsumexp along the last dim") \
     X(LOGSUMEXP, logsumexp, ROWS, 1, 1, tensor__cpu_logsumexp, tensor__scratch_rows, tensor__grad_logsumexp, TENSOR__SA | TENSOR__SY, FULL, "log of the sum of e^x along the last dim") \
-    X(MATMUL, matmul, MATMUL, 2, 1, tensor__cpu_matmul, tensor__scratch_matmul, tensor__grad_matmul, TENSOR__SA | TENSOR__SB, LOW, "batched matrix product") \
+    X(MATMUL, matmul, MATMUL, 2, 1, tensor__cpu_matmul, tensor__scratch_matmul, tensor__grad_matmul, TENSOR__CROSS, LOW, "batched matrix product") \
     X(MEAN, mean, REDUCE, 1, 1, tensor__cpu_mean, NULL, tensor__grad_mean, 0, AS_IS, "mean over the dims of mask i[0]") \
     X(MODE, mode, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "last index of the most frequent value along the last dim") \
     X(MULTINOMIAL, multinomial, RANDOM, 1, 1, tensor__cpu_multinomial, NULL, NOGRAD, 0, AS_IS, "i[0] indices drawn from rows of weights") \
@@ -11786,6 +11788,16 @@ TENSOR__INLINE void tensor__save(tensor__saved_t *v, const tensor_t *t, const in
 // of the row.
 TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o);
 
+// What a node saves: saves of its row without what no wanted gradient reads.
+TENSOR__INLINE int tensor__saves_of(const tensor__op_t *o, int saves) {
+    if (o->row->family == TENSOR_FAMILY_POINTWISE && saves) { return tensor__pointwise_saves(o); }
+    if ((saves & TENSOR__CROSS) == TENSOR__CROSS) {
+        if (!tensor__needs_grad(o->in[1])) { saves &= ~TENSOR__SA; }
+        if (!tensor__needs_grad(o->in[0])) { saves &= ~TENSOR__SB; }
+    }
+    return saves;
+}
+
 TENSOR__FN TENSOR__NOINLINE void tensor__not_saved(tensor__thread_t *th, const char *op, tensor_t *t) {
     tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: %t made by %s in inference mode cannot be saved for backward; "
                  "use a clone of it, or no_grad in place of inference mode", op, t, t->op ? t->op : "?");
@@ -11840,7 +11852,7 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
     tensor__thread_t *th = o->th;
     int nsaved = 0;
     size_t dims = 0;
-    if (o->row->family == TENSOR_FAMILY_POINTWISE && saves) { saves = tensor__pointwise_saves(o); }
+    saves = tensor__saves_of(o, saves);
     for (int i = 0; i < o->nin; i++) {
         if (o->in[i]) { dims += o->in[i]->ndim; }
         if (i < 5 && (saves >> i & 1)) {
@@ -22957,7 +22969,7 @@ TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g
     const tensor__isa_t *isa = th->ctx->plain;
     int64_t n = sum->numel;
     if (isa && TENSOR__HOST_F32(sum) && TENSOR__HOST_F32(g) && (sum->flags & g->flags & TENSOR__CONTIGUOUS) &&
-        g->numel == n && tensor__plain_size(isa, n)) {
+        g->numel == n && !(sum->flags & TENSOR__INFERENCE) && tensor__plain_size(isa, n)) {
         const void *in[2];
         void *out[1];
         in[0] = out[0] = (float *)sum->storage->data + sum->offset;
