@@ -1422,7 +1422,7 @@ TENSOR_API tensor_t *tensor_linalg_matrix_rank_with(tensor_linalg_tolerance_args
 //   errors LINALG if the rank is not full, as above
 TENSOR_API tensor_lstsq_t tensor_linalg_lstsq(tensor_t *a, tensor_t *b);
 // x^n by repeated squaring, of the inverse if n < 0.
-//   -> new (x itself if n is 1);  grad as matmul;  errors as above
+//   -> new;  grad as matmul;  errors as above
 TENSOR_API tensor_t *tensor_linalg_matrix_power(tensor_t *x, int64_t n);
 TENSOR_API tensor_t *tensor_matrix_power(tensor_t *x, int64_t n);
 // e^x by scaling and squaring of a Pade approximation.   -> new;  grad through it;  errors as above
@@ -6832,8 +6832,13 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                 const float *bb = b + p * g->brs + jc * g->bcs, *aa = ready ? ready : scratch;
                 int across = jc + TENSOR__GEMM_NC < r[3];
                 int64_t due = turn && (across || p + kc < r[5]) ? TENSOR__GEMM_NC : 0;  // columns to fetch
-                const float *there = across ? bb + TENSOR__GEMM_NC * g->bcs
-                                            : b + (p + kc) * g->brs + r[2] * g->bcs;
+                // addresses: the columns that follow may be beyond the end of B
+                uintptr_t there = (uintptr_t)bb, column = sizeof(float) * (uintptr_t)g->bcs;
+                if (due && across) {
+                    there += TENSOR__GEMM_NC * column;
+                } else if (due) {
+                    there = (uintptr_t)(b + (p + kc) * g->brs + r[2] * g->bcs);
+                }
                 int64_t kb = TENSOR__MIN(g->k - p, kc);
                 int64_t nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC);
                 int64_t rows = TENSOR__MIN(r[1] - ic, mc);
@@ -6876,8 +6881,9 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                                                    scratch + (aa - scratch), size);
                         }
                     }
-                    const float *next = aa + (a_here ? mr * as : size);
-                    for (j = 0; j < nb; j += w, next += 4 * (col ? kb : as)) {
+                    // as an address too: the rows that follow are there only where they are fetched
+                    uintptr_t next = (uintptr_t)aa + sizeof(float) * (uintptr_t)(a_here ? mr * as : size);
+                    for (j = 0; j < nb; j += w, next += 4 * sizeof(float) * (uintptr_t)(col ? kb : as)) {
                         int nv = 1 + (nb - j >= TENSOR__NR);
                         const float *bj = b_here ? bb + j
                                                  : bp + j / TENSOR__NR * TENSOR__NR * kb + j % TENSOR__NR;
@@ -6886,8 +6892,9 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                         if ((ahead || due > 0) && mr == TENSOR__MR && nv > 1 && i >= first) {
                             (col ? TENSOR__K(gemm_far_c) : TENSOR__K(gemm_far_r))(
                                 kb, aa, as, bj, bs, cc + j, g->crs, bias ? bias + j : NULL, add,
-                                ahead ? next : there, ahead ? (col ? kb : as) : g->bcs, ahead ? 8 : 2 * each);
-                            there += each * g->bcs;
+                                (const float *)(ahead ? next : there), ahead ? (col ? kb : as) : g->bcs,
+                                ahead ? 8 : 2 * each);
+                            there += (uintptr_t)each * column;
                             due -= each;
                             continue;
                         }
@@ -13386,7 +13393,9 @@ TENSOR__INLINE double tensor__sigmoid_f64(double a) {
     return a < 0 ? e / (1 + e) : 1 / (1 + e);
 }
 
-TENSOR__INLINE double tensor__gelu_f64(double a) { return a * 0.5 * erfc(a * -0.7071067811865476); }
+TENSOR__INLINE double tensor__gelu_f64(double a) {
+    return a < -40 ? -0.0 : a * 0.5 * erfc(a * -0.7071067811865476);       // -inf * 0 would be NaN
+}
 
 // Halves go to even, whatever the rounding mode of the process.
 TENSOR__INLINE double tensor__round_f64(double a) {
@@ -19309,6 +19318,7 @@ TENSOR__FN tensor_t *tensor__power(const char *op, tensor_t *x, int64_t n) {
         y = tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x));
         TENSOR__RETURN(tensor_where(tensor_ge_scalar(y, 0), y, x));
     }
+    if (n == 1) { TENSOR__RETURN((tensor_clone)(x)); }
     if (n < 0) { x = tensor__inv(op, x); }
     for (; left && x != TENSOR__POISON; left >>= 1) {
         if (left & 1) { y = y ? tensor_matmul(y, x) : x; }

@@ -8769,6 +8769,7 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
     v->turned = v->k->lanes && v->t >= NN__TURN ? nn__line((uint64_t)(sizes[4][1] * v->pitch) * 4) : 0;
     v->tile = nn__line((uint64_t)bq * (uint64_t)v->s * v->es);
     v->worker = (v->tile + v->turned) * (back ? 2 : 1) + v->gemm;
+    if (!v->worker) { v->worker = nn__line(1); }        // nothing to compute, but addresses within it are formed
 }
 
 TENSOR__FN uint64_t nn__scratch_attention(const tensor_call_t *c) {
