@@ -3227,9 +3227,12 @@ typedef struct tensor_call_t {
     tensor_generator_t rng;             // stream of this call, for random ops
     uint8_t compute;                    // dtype a pointwise formula is computed in
     uint8_t device;                     // whose kernel runs, as in tensor_t
-    void *scratch;                      // row->scratch bytes, aligned to 64
+    // row->scratch bytes, aligned to 64. While that is called: PLAN_BYTES for a plan of the call, which is at
+    // the head of the scratch when the kernel runs.
+    void *scratch;
     tensor__thread_t *thread;
 } tensor_call_t;
+enum { TENSOR__PLAN_BYTES = 1024 };
 
 // What the host wants with the elements of a tensor.
 enum {
@@ -9321,20 +9324,31 @@ TENSOR__FN void tensor__bury(void *object, int kind) {
     TENSOR__UNLOCK(&ctx->mutex);
 }
 
-// Scratch of a call: one growing block per thread. NULL after raising OUT_OF_MEMORY.
-TENSOR__FN void *tensor__scratch(tensor__thread_t *th, uint64_t bytes) {
-    if (bytes > th->scratch_bytes) {
-        if (th->scratch) { tensor__raw_free(th->ctx, th->scratch); }
-        th->scratch = NULL;         // the cache may be released below
-        th->scratch_bytes = 0;
-        th->scratch = tensor__raw_or_release(th, bytes + bytes / 4);
-        if (!th->scratch) {
-            tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "out of memory: %d bytes of scratch", (int64_t)bytes);
-            return NULL;
-        }
-        th->scratch_bytes = bytes + bytes / 4;
+// A larger scratch with the plan of the smaller one, which goes first: never are both there.
+TENSOR__FN TENSOR__NOINLINE void *tensor__scratch_grow(tensor__thread_t *th, uint64_t bytes) {
+    char plan[TENSOR__PLAN_BYTES];
+    int planned = th->scratch != NULL;
+    if (planned) {
+        memcpy(plan, th->scratch, sizeof plan);
+        tensor__raw_free(th->ctx, th->scratch);
     }
+    th->scratch = NULL;         // the cache may be released below
+    th->scratch_bytes = 0;
+    th->scratch = tensor__raw_or_release(th, bytes + bytes / 4);
+    if (!th->scratch) {
+        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "out of memory: %d bytes of scratch", (int64_t)bytes);
+        return NULL;
+    }
+    th->scratch_bytes = bytes + bytes / 4;
+    if (planned) { memcpy(th->scratch, plan, sizeof plan); }
     return th->scratch;
+}
+
+// Scratch of a call: one growing block per thread of at least PLAN_BYTES, which growing keeps. NULL after
+// raising OUT_OF_MEMORY.
+TENSOR__FN void *tensor__scratch(tensor__thread_t *th, uint64_t bytes) {
+    if (bytes < TENSOR__PLAN_BYTES) { bytes = TENSOR__PLAN_BYTES; }
+    return bytes > th->scratch_bytes ? tensor__scratch_grow(th, bytes) : th->scratch;
 }
 
 // ------------------------------------------------------------------------------
@@ -9482,8 +9496,11 @@ TENSOR__FN int tensor__cpu_kernel(tensor_call_t *c) {
 #endif
     c->scratch = NULL;
     if (row->scratch) {
+        c->scratch = tensor__scratch(c->thread, TENSOR__PLAN_BYTES);
+        if (!c->scratch) { return TENSOR_ERR_OUT_OF_MEMORY; }
         uint64_t bytes = row->scratch(c);
-        if (bytes && !(c->scratch = tensor__scratch(c->thread, bytes))) { return TENSOR_ERR_OUT_OF_MEMORY; }
+        c->scratch = bytes ? tensor__scratch(c->thread, bytes) : NULL;
+        if (bytes && !c->scratch) { return TENSOR_ERR_OUT_OF_MEMORY; }
     }
     return row->cpu(c);
 }
