@@ -20,10 +20,10 @@
 //   >>impl  >>impl-gemm-shared  >>impl-passes  >>impl-platform  >>impl-state  >>impl-errors  >>impl-alloc
 //   >>impl-backend  >>impl-context  >>impl-scopes  >>impl-threads  >>impl-shutdown
 //   >>impl-front  >>impl-autocast  >>impl-graph  >>impl-saved  >>impl-tape  >>impl-gate  >>impl-host
-//   >>impl-transfer  >>impl-iterator  >>impl-gemm  >>impl-cpu  >>impl-create  >>impl-inspect  >>impl-views  >>impl-plain
-//   >>impl-pointwise  >>impl-reduce  >>impl-rows  >>impl-statistics  >>impl-products  >>impl-linalg
-//   >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random  >>impl-autograd
-//   >>impl-checkpoint  >>impl-engine  >>impl-calculus  >>impl-gradcheck  >>impl-print  >>impl-table
+//   >>impl-transfer  >>impl-iterator  >>impl-gemm  >>impl-cpu  >>impl-create  >>impl-inspect  >>impl-views
+//   >>impl-plain  >>impl-pointwise  >>impl-reduce  >>impl-rows  >>impl-statistics  >>impl-products
+//   >>impl-linalg  >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random
+//   >>impl-autograd  >>impl-checkpoint  >>impl-engine  >>impl-calculus  >>impl-gradcheck  >>impl-print  >>impl-table
 //   >>license
 //
 // (A file includes itself once per instruction set to compile the CPU kernels; TENSOR__PASS says which.
@@ -12157,11 +12157,11 @@ TENSOR__FN int tensor__record_update(tensor__op_t *o) {
 // >>impl-gate                                      MARK: the way to kernels and data
 //
 // There are two ways to the elements of tensors. Kernels run behind tensor__launch: it chooses and runs the
-// backend's kernel (which takes its scratch), then counts the versions of changed storages. Everything else is
-// an access of the host and is in >>impl-host. Beside them are only the short way in >>impl-plain and sums of
-// gradients (tensor__add_into), which run the bodies that the kernel would run, and optimizers on the CPU.
-// tests/check.sh knows who may read storage->data. Rejected: a call block for each access of the host (it
-// would cost more than the work).
+// backend's kernel (which takes its scratch), then counts the versions of changed storages. Everything else
+// is an access of the host and is in >>impl-host. Beside them are only the short way in >>impl-plain and sums
+// of gradients (tensor__add_into), which run the bodies that the kernel would run. tests/check.sh knows who
+// may read storage->data. Rejected: a call block for each access of the host (it would cost more than the
+// work).
 // ------------------------------------------------------------------------------
 
 TENSOR__INLINE void tensor__arg(tensor_arg_t *a, const tensor_t *t, int role) {
@@ -14233,7 +14233,8 @@ TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
     if (x->flags & TENSOR__CONTIGUOUS) { return tensor__host_get(th, "copy_out", TENSOR_HOST_READ, data, x); }
     TENSOR__MARK
     tensor_t *c = (tensor_contiguous)((tensor_detach)(x));
-    int code = c == TENSOR__POISON ? th->error.code : tensor__host_get(th, "copy_out", TENSOR_HOST_READ, data, c);
+    int code = c == TENSOR__POISON ? th->error.code :
+        tensor__host_get(th, "copy_out", TENSOR_HOST_READ, data, c);
     tensor__tidy(th_, mark_, NULL);
     return code;
 }
@@ -17672,7 +17673,8 @@ TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fwe
                        tensor__is_float(given[i]->dtype) != i, SHAPE,
                        "cov: %s %t must be %s [%d], one for each observation", i ? "aweights" : "fweights",
                        given[i], i ? "float" : "integer", x->dims[1]);
-        TENSOR__REFUSE(tensor__host_i64(tensor_any(tensor_lt_scalar(given[i], 0)), TENSOR_HOST_READ, "cov"), INDEX,
+        tensor_t *negative = tensor_any(tensor_lt_scalar(given[i], 0));
+        TENSOR__REFUSE(tensor__host_i64(negative, TENSOR_HOST_READ, "cov"), INDEX,
                        "cov: %s must not be negative", i ? "aweights" : "fweights");
         tensor_t *v = tensor_to(given[i], x->dtype);
         w = w ? tensor_mul(w, v) : v;
@@ -19444,8 +19446,8 @@ TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
     if (!x->numel) { TENSOR__RETURN(tensor_clone(x)); }
     tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
     tensor_t *a = tensor_to(x, TENSOR_F64);
-    double norm = tensor__host_f64(tensor_max(tensor_sum_dim(tensor_abs(tensor_detach(a)), -2, 0)), TENSOR_HOST_READ,
-                                   op);
+    tensor_t *largest = tensor_max(tensor_sum_dim(tensor_abs(tensor_detach(a)), -2, 0));
+    double norm = tensor__host_f64(largest, TENSOR_HOST_READ, op);
     int s = 0;
     while (norm > 5.371920351148152 && s < 1100) {
         norm /= 2;
@@ -22047,12 +22049,17 @@ TENSOR_API tensor_t *(tensor_randint_like)(tensor_t *x, int64_t low, int64_t hig
     TENSOR__RETURN(tensor_to(y, (int)tensor_device(x)));
 }
 
+TENSOR__FN int tensor__deviations(const char *op, tensor_t *std) {
+    TENSOR__REFUSE_AS(0, std->numel && !(tensor__host_f64(tensor_min(std), TENSOR_HOST_READ, op) >= 0), INDEX,
+                      "%s: std %t must not be negative", op, std);
+    return 1;
+}
+
 TENSOR_API tensor_t *(tensor_normal)(tensor_t *mean, tensor_t *std) {
     TENSOR__MARK
     tensor_t *m = tensor_detach(mean), *d = tensor_detach(std), *z = tensor_add(m, d);
     if (z == TENSOR__POISON || !tensor__needs_float("normal", z)) { TENSOR__RETURN(TENSOR__POISON); }
-    TENSOR__REFUSE(d->numel && !(tensor__host_f64(tensor_min(d), TENSOR_HOST_READ, "normal") >= 0), INDEX,
-                   "normal: std %t must not be negative", std);
+    if (!tensor__deviations("normal", d)) { TENSOR__RETURN(TENSOR__POISON); }
     TENSOR__RETURN(tensor_add(m, tensor_mul(d, tensor_randn_like(z))));
 }
 
@@ -22073,8 +22080,7 @@ TENSOR_API tensor_t *(tensor_rnormal_scalar)(tensor_t *std, double mean) {
     TENSOR__MARK1(std)
     if (!tensor__needs_float("rnormal_scalar", std)) { return TENSOR__POISON; }
     tensor_t *d = tensor_detach(std);
-    TENSOR__REFUSE(d->numel && !(tensor__host_f64(tensor_min(d), TENSOR_HOST_READ, "rnormal_scalar") >= 0), INDEX,
-                   "rnormal_scalar: std %t must not be negative", std);
+    if (!tensor__deviations("rnormal_scalar", d)) { TENSOR__RETURN(TENSOR__POISON); }
     TENSOR__RETURN(tensor_add_scalar(tensor_mul(d, tensor_randn_like(d)), mean));
 }
 
