@@ -109,5 +109,21 @@ for f in "$R"/*.c "$R"/*.cpp; do
         head -n 20 "$id.err" | sed 's/^/    /'
     fi
 done
+# The examples of docs/ops.md as a C program: its calls compile as they stand there and give what stands there. A digit
+# of the last decimal may differ.
+if [ -z "$DOCS" ]; then
+    grep '^=> ' docs/ops.md >"$R/examples.want"
+    if "$B/tests/docs" program >"$R/examples.c" &&
+        $CC -std=c99 -Wall -Wextra -Werror -O0 -I. -pthread "$R/examples.c" "$B/libtensor.a" -lm -o "$R/examples.out" \
+            >"$R/examples.err" 2>&1 && "$R/examples.out" >"$R/examples.got" 2>>"$R/examples.err" &&
+        [ "$(wc -l <"$R/examples.want")" -ge 590 ] &&
+        awk -v near=0.00015 -f tests/same.awk "$R/examples.want" "$R/examples.got" >>"$R/examples.err"; then
+        passed=$((passed + $(wc -l <"$R/examples.want")))
+    else
+        failed=$((failed + 1))
+        echo "the examples of docs/ops.md (after $B/tests/docs program):"
+        head -n 20 "$R/examples.err" | sed 's/^/    /'
+    fi
+fi
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
