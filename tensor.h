@@ -12368,20 +12368,18 @@ TENSOR__FN TENSOR__NOINLINE void *tensor__host_rare(tensor__thread_t *th, const 
                                                     const char *op) {
     TENSOR__REFUSE_AS(NULL, x->device, DEVICE, "%s: x %t is on %s; tensor_to(x, TENSOR_CPU) copies it",
                       op, x, tensor__device_name(th, x->device));
-    if (!x->storage || (th->recorder && tensor__host_told(th, x->storage, x->storage->bytes, use, op))) {
-        return NULL;
-    }
-    return tensor__ptr(x);
+    return tensor__host_told(th, x->storage, x->storage->bytes, use, op) ? NULL : tensor__ptr(x);
 }
 
-// Elements of x, from its first one. NULL = x is on a device or was refused, raised; x is poison.
+// Elements of x, which is live, from its first one. NULL = x is on a device or was refused, raised.
 TENSOR__INLINE void *tensor__host_of(tensor__thread_t *th, const tensor_t *x, int use, const char *op) {
-    if (TENSOR__LIKELY(!x->device && !th->recorder && x->storage)) { return tensor__ptr(x); }
+    if (TENSOR__LIKELY(!x->device && !th->recorder)) { return tensor__ptr(x); }
     return tensor__host_rare(th, x, use, op);
 }
 
+// The same; NULL for poison, too.
 TENSOR__FN void *tensor__host(const tensor_t *x, int use, const char *op) {
-    return tensor__host_of(tensor__self(), x, use, op);
+    return x == TENSOR__POISON ? NULL : tensor__host_of(tensor__self(), x, use, op);
 }
 
 // Copies bytes of a storage to the host (use: HOST_READ ..) or into it (HOST_WRITE); the other storage may be
@@ -14188,10 +14186,15 @@ TENSOR_API void *(tensor_data_mut)(tensor_t *x) {
     return x->numel ? p : NULL;
 }
 
-TENSOR__FN int tensor__one_element(const char *op, tensor_t *x) {
-    if (!TENSOR__USABLE(op, "x", x)) { return 0; }
-    TENSOR__REFUSE_AS(0, x->numel != 1, SHAPE, "%s: x %t must have exactly one element", op, x);
-    return 1;
+TENSOR__FN TENSOR__NOINLINE int tensor__not_one_element(const char *op, tensor_t *x) {
+    if (TENSOR__USABLE(op, "x", x)) {
+        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "%s: x %t must have exactly one element", op, x);
+    }
+    return 0;
+}
+
+TENSOR__INLINE int tensor__one_element(const char *op, tensor_t *x) {
+    return TENSOR__LIKELY(tensor__live(x) && x->numel == 1) || tensor__not_one_element(op, x);
 }
 
 // The single element of x, for `use`: item, and fronts that need a number to go on.
