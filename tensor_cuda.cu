@@ -9012,15 +9012,18 @@ static int run_on_host(tensor_call_t *c, stream_t *s, tensor_arg_t *arg, twin_t 
     tensor_call_t here = *c;
     void *scratch = nullptr;
     here.arg = arg;
-    here.scratch = nullptr;
+    uint64_t plan[TENSOR__PLAN_BYTES / 8] = {};
+    here.scratch = plan;
     uint64_t bytes = c->row->scratch ? c->row->scratch(&here) : 0;
+    here.scratch = nullptr;
     if (bytes) {
-        if (!(scratch = malloc(bytes + 64))) {
+        if (!(scratch = malloc(bytes + sizeof plan + 64))) {
             TENSOR__(fail)(c->thread, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory for %d bytes of scratch",
                            c->row->name, (int64_t)bytes);
             return TENSOR_ERR_OUT_OF_MEMORY;
         }
         here.scratch = (void *)(((uintptr_t)scratch + 63) & ~(uintptr_t)63);
+        memcpy(here.scratch, plan, sizeof plan);
     }
 
     code = c->row->cpu(&here);
