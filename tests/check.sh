@@ -95,7 +95,7 @@ for f in examples/kit/*.h; do
     result "$f: size" "$(if [ "$lines" -gt 500 ]; then echo "$lines lines, at most 500"; fi)"
 done
 
-for f in $headers examples/*.c examples/kit/*.h tests/*.c tests/*.cpp tests/*.h bench/*.c; do
+for f in $headers examples/*.c examples/kit/*.h examples/web/*.c examples/web/*.h tests/*.c tests/*.cpp tests/*.h bench/*.c; do
     [ -f "$f" ] || continue
     result "$f: not ASCII, tab, or blank at line end" "$(LC_ALL=C awk '
         /[^ -~]/ || / $/ { print FNR ": " substr($0, 1, 100) }' $f)"
