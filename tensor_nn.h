@@ -2995,13 +2995,13 @@ typedef struct nn__cpu_t {
     X(BATCH_NORM, batch_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, AS_IS, "x weight bias", "normalised channels, weight, bias; mean, 1 / deviation, variance", NULL) \
     X(CHANNEL_SHUFFLE, channel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", "channels of groups interleaved", NULL) \
     X(COL2IM, col2im, CONV, 1, 1, 1, nn__cpu_columns, NULL, nn__grad_columns, 0, AS_IS, "x", "columns added into images", NULL) \
-    X(CONV1D, conv1d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "convolution of x, w, bias", &nn__of_conv_taps) \
-    X(CONV2D, conv2d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "convolution of x, w, bias", &nn__of_conv_taps) \
-    X(CONV3D, conv3d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "convolution of x, w, bias", &nn__of_conv_taps) \
-    X(CONV_TRANSPOSE1D, conv_transpose1d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "the gradient of conv1d by its input, of x, w; bias", &nn__of_conv_transposed_taps) \
-    X(CONV_TRANSPOSE2D, conv_transpose2d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "the gradient of conv2d by its input, of x, w; bias", &nn__of_conv_transposed_taps) \
-    X(CONV_TRANSPOSE3D, conv_transpose3d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "the gradient of conv3d by its input, of x, w; bias", &nn__of_conv_transposed_taps) \
-    X(CONV_WEIGHT, conv_weight, CONV, 2, 2, 1, nn__cpu_conv_weight, nn__scratch_conv, nn__grad_conv_weight, TENSOR__SA | TENSOR__SB, AS_IS, "grad x", "gradient of the weight from g, x", NULL) \
+    X(CONV1D, conv1d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW, "x weight bias", "convolution of x, w, bias", &nn__of_conv_taps) \
+    X(CONV2D, conv2d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW, "x weight bias", "convolution of x, w, bias", &nn__of_conv_taps) \
+    X(CONV3D, conv3d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW, "x weight bias", "convolution of x, w, bias", &nn__of_conv_taps) \
+    X(CONV_TRANSPOSE1D, conv_transpose1d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW, "x weight bias", "the gradient of conv1d by its input, of x, w; bias", &nn__of_conv_transposed_taps) \
+    X(CONV_TRANSPOSE2D, conv_transpose2d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW, "x weight bias", "the gradient of conv2d by its input, of x, w; bias", &nn__of_conv_transposed_taps) \
+    X(CONV_TRANSPOSE3D, conv_transpose3d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW, "x weight bias", "the gradient of conv3d by its input, of x, w; bias", &nn__of_conv_transposed_taps) \
+    X(CONV_WEIGHT, conv_weight, CONV, 2, 2, 1, nn__cpu_conv_weight, nn__scratch_conv, nn__grad_conv_weight, TENSOR__CROSS, AS_IS, "grad x", "gradient of the weight from g, x", NULL) \
     X(CROSS_ENTROPY, cross_entropy, LOSS, 3, 2, 3, nn__cpu_cross_entropy, nn__scratch_cross_entropy, nn__grad_cross_entropy, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL, "input target weight", "of logits [N, C], classes [N], weight [C]; logsumexp [N], divisor []", NULL) \
     X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward, LOSS, 6, 5, 1, nn__cpu_cross_entropy_back, NULL, NOGRAD, 0, AS_IS, "grad input target logsumexp divisor weight", "from g, logits, classes, logsumexp, divisor, weight", NULL) \
     X(CTC_LOSS, ctc_loss, LOSS, 4, 4, 2, nn__cpu_ctc, nn__scratch_ctc, nn__grad_ctc, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY1, AS_IS, "log_probs targets input_lengths target_lengths", "of each item; its gradient", NULL) \
@@ -3015,9 +3015,9 @@ typedef struct nn__cpu_t {
     X(INTERPOLATE, interpolate, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, FULL, "x", "images resampled", NULL) \
     X(LAYER_NORM, layer_norm, NORM, 3, 1, 3, nn__cpu_layer_norm, NULL, nn__grad_layer_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL, "x weight bias", "normalised rows, weight, bias; mean, 1 / deviation", NULL) \
     X(LAYER_NORM_BACKWARD, layer_norm_backward, NORM, 5, 4, 3, nn__cpu_layer_norm_back, nn__scratch_layer_norm_back, NOGRAD, 0, AS_IS, "grad x mean rstd weight", "dx, dweight, dbias from g, x, mean, 1 / deviation, weight", NULL) \
-    X(LINEAR, linear, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "x wT + bias", NULL) \
-    X(LINEAR_GELU_TANH, linear_gelu_tanh, MATMUL, 3, 2, 2, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB | TENSOR__SY1, LOW, "x weight bias", "gelu_tanh of x wT + bias; that, for the gradient", &nn__then_gelu_tanh) \
-    X(LINEAR_RELU, linear_relu, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB | TENSOR__SY, LOW, "x weight bias", "relu of x wT + bias", &nn__then_relu) \
+    X(LINEAR, linear, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__CROSS, LOW, "x weight bias", "x wT + bias", NULL) \
+    X(LINEAR_GELU_TANH, linear_gelu_tanh, MATMUL, 3, 2, 2, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__CROSS | TENSOR__SY1, LOW, "x weight bias", "gelu_tanh of x wT + bias; that, for the gradient", &nn__then_gelu_tanh) \
+    X(LINEAR_RELU, linear_relu, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__CROSS | TENSOR__SY, LOW, "x weight bias", "relu of x wT + bias", &nn__then_relu) \
     X(LOSS_BACKWARD, loss_backward, LOSS, 5, 3, 2, nn__cpu_loss_back, NULL, NOGRAD, 0, AS_IS, "grad input target weight pos_weight", "dinput, dtarget from g, input, target, weight, pos_weight", NULL) \
     X(MAX_POOL1D, max_pool1d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", "largest of windows; its place in the plane, i32", &nn__of_max_pool_integers) \
     X(MAX_POOL2D, max_pool2d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", "largest of windows; its place in the plane, i32", &nn__of_max_pool_integers) \
@@ -5267,8 +5267,8 @@ TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
 }
 
 TENSOR__FN void nn__grad_linear(tensor__grad_t *g) {
-    tensor_t *w = TENSOR__(grad_in)(g, 1), *flat = nn__grad_activation(g);
-    const tensor__meta_t *x = &g->node->in[0];
+    tensor_t *flat = nn__grad_activation(g);
+    const tensor__meta_t *x = &g->node->in[0], *w = &g->node->in[1];
     if (g->node->nout > 1 && g->gy[1]) { flat = flat ? (tensor_add)(flat, g->gy[1]) : g->gy[1]; }
     int64_t dims[2];
     dims[0] = 1;
@@ -5276,7 +5276,7 @@ TENSOR__FN void nn__grad_linear(tensor__grad_t *g) {
     dims[1] = w->dims[0];
     flat = (tensor_reshape_n)(flat, dims, 2);
     if (TENSOR__(grad_need)(g, 0)) {
-        g->gx[0] = (tensor_reshape_n)((tensor_matmul)(flat, w), x->dims, x->ndim);
+        g->gx[0] = (tensor_reshape_n)((tensor_matmul)(flat, TENSOR__(grad_in)(g, 1)), x->dims, x->ndim);
     }
     dims[1] = w->dims[1];
     if (TENSOR__(grad_need)(g, 1)) {
@@ -8791,6 +8791,7 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
     v->turned = v->k->lanes && v->t >= NN__TURN ? nn__line((uint64_t)(sizes[4][1] * v->pitch) * 4) : 0;
     v->tile = nn__line((uint64_t)bq * (uint64_t)v->s * v->es);
     v->worker = (v->tile + v->turned) * (back ? 2 : 1) + v->gemm;
+    if (!v->worker) { v->worker = nn__line(1); }        // nothing to compute, but addresses within it are formed
 }
 
 TENSOR__FN uint64_t nn__scratch_attention(const tensor_call_t *c) {
