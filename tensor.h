@@ -3379,10 +3379,10 @@ typedef struct tensor__optimizer_params_t {     // OPTIMIZER
     int64_t kind;                       // NN__STEP_ID_sgd .., NN__SUM_SQUARES, NN__SCALE_GRADS
 } tensor__optimizer_params_t;
 
-// One member is in use: the one of call->row. What was written through a member is read through the same one.
-typedef struct tensor_params_t {
-    double f[4];
-    int64_t i[20];
+// One member is in use, that of the row: a value is read through the member it was written through. The
+// largest one comes first, so that = {0} sets every byte.
+typedef union tensor_params_t {
+    tensor__window_params_t window;
     tensor__as_strided_params_t as_strided;
     tensor__pointwise_params_t pointwise;
     tensor__fill_params_t fill;
@@ -3400,7 +3400,6 @@ typedef struct tensor_params_t {
     tensor__nonzero_params_t nonzero;
     tensor__cat_params_t cat;
     tensor__random_params_t random;
-    tensor__window_params_t window;
     tensor__layer_norm_params_t layer_norm;
     tensor__group_norm_params_t group_norm;
     tensor__embedding_params_t embedding;
@@ -3414,6 +3413,12 @@ typedef struct tensor_params_t {
     tensor__optimizer_params_t optimizer;
 } tensor_params_t;
 
+// These do not compile if parameters are larger than 192 bytes (nodes have copies of them), or if a member is
+// larger than the first.
+typedef char tensor__params_are_small[sizeof(tensor_params_t) <= 192 ? 1 : -1];
+typedef char tensor__params_begin_with_the_largest[sizeof(tensor_params_t) ==
+                                                   sizeof(tensor__window_params_t) ? 1 : -1];
+
 // A call of one kernel: everything a backend needs.
 typedef struct tensor_call_t {
     const tensor__row_t *row;
@@ -3423,9 +3428,13 @@ typedef struct tensor_call_t {
     tensor_generator_t rng;             // stream of this call, for random ops
     uint8_t compute;                    // dtype a pointwise formula is computed in
     uint8_t device;                     // whose kernel runs, as in tensor_t
-    void *scratch;                      // row->scratch bytes, aligned to 64
+    // row->scratch bytes, aligned to 64. While that is called: PLAN_BYTES for a plan of the call, which is at
+    // the head of the scratch when the kernel runs.
+    void *scratch;
     tensor__thread_t *thread;
 } tensor_call_t;
+
+enum { TENSOR__PLAN_BYTES = 1024 };
 
 // -> tensor_code_t, after tensor__fail
 typedef int (*tensor_kernel_t)(tensor_call_t *call);
@@ -3531,13 +3540,15 @@ typedef struct tensor__saved_t {
     int8_t source;                      // input k, or -1 - k for output k
 } tensor__saved_t;
 
+// Where the saved values of a node are: in it; freed by a backward pass; dropped by a checkpoint, which can
+// make them again; packed by the user's function.
+enum { TENSOR__SAVED_HERE, TENSOR__SAVED_FREED, TENSOR__SAVED_DROPPED, TENSOR__SAVED_PACKED };
+
 // A recorded operation. One block: struct, edges, saved values, metas, their dims, parameters.
 struct tensor__node_t {
     tensor__count_t refs;
     int16_t klass;
-    // used: 0, or why its saved values are absent: 1 dropped by a backward pass, 2 dropped by a checkpoint
-    // that can make them again, 3 packed
-    uint8_t nout, used;
+    uint8_t nout, saved_state;          // saved_state: TENSOR__SAVED_HERE ..
     int32_t nin, nsaved;
     const tensor__row_t *row;
     uint64_t seq;                       // larger than that of every input
@@ -9492,20 +9503,31 @@ TENSOR__FN void tensor__bury(void *object, int kind) {
     TENSOR__UNLOCK(&ctx->mutex);
 }
 
-// Scratch of a call: one growing block per thread. NULL after raising OUT_OF_MEMORY.
-TENSOR__FN void *tensor__scratch(tensor__thread_t *th, uint64_t bytes) {
-    if (bytes > th->scratch_bytes) {
-        if (th->scratch) { tensor__raw_free(th->ctx, th->scratch); }
-        th->scratch = NULL;         // the cache may be released below
-        th->scratch_bytes = 0;
-        th->scratch = tensor__raw_or_release(th, bytes + bytes / 4);
-        if (!th->scratch) {
-            tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "out of memory: %d bytes of scratch", (int64_t)bytes);
-            return NULL;
-        }
-        th->scratch_bytes = bytes + bytes / 4;
+// A larger scratch with the plan of the smaller one, which goes first: never are both there.
+TENSOR__FN TENSOR__NOINLINE void *tensor__scratch_grow(tensor__thread_t *th, uint64_t bytes) {
+    char plan[TENSOR__PLAN_BYTES];
+    int planned = th->scratch != NULL;
+    if (planned) {
+        memcpy(plan, th->scratch, sizeof plan);
+        tensor__raw_free(th->ctx, th->scratch);
     }
+    th->scratch = NULL;         // the cache may be released below
+    th->scratch_bytes = 0;
+    th->scratch = tensor__raw_or_release(th, bytes + bytes / 4);
+    if (!th->scratch) {
+        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "out of memory: %d bytes of scratch", (int64_t)bytes);
+        return NULL;
+    }
+    th->scratch_bytes = bytes + bytes / 4;
+    if (planned) { memcpy(th->scratch, plan, sizeof plan); }
     return th->scratch;
+}
+
+// Scratch of a call: one growing block per thread of at least PLAN_BYTES, which growing keeps. NULL after
+// raising OUT_OF_MEMORY.
+TENSOR__FN void *tensor__scratch(tensor__thread_t *th, uint64_t bytes) {
+    if (bytes < TENSOR__PLAN_BYTES) { bytes = TENSOR__PLAN_BYTES; }
+    return bytes > th->scratch_bytes ? tensor__scratch_grow(th, bytes) : th->scratch;
 }
 
 // ------------------------------------------------------------------------------
@@ -9653,8 +9675,11 @@ TENSOR__FN int tensor__cpu_kernel(tensor_call_t *c) {
 #endif
     c->scratch = NULL;
     if (row->scratch) {
+        c->scratch = tensor__scratch(c->thread, TENSOR__PLAN_BYTES);
+        if (!c->scratch) { return TENSOR_ERR_OUT_OF_MEMORY; }
         uint64_t bytes = row->scratch(c);
-        if (bytes && !(c->scratch = tensor__scratch(c->thread, bytes))) { return TENSOR_ERR_OUT_OF_MEMORY; }
+        c->scratch = bytes ? tensor__scratch(c->thread, bytes) : NULL;
+        if (bytes && !c->scratch) { return TENSOR_ERR_OUT_OF_MEMORY; }
     }
     return row->cpu(c);
 }
@@ -11813,7 +11838,7 @@ TENSOR__FN int tensor__pack(tensor__thread_t *th, tensor__node_t *n) {
     }
     if (s.thread) { (tensor_scope_end)(s); }
     th->written = written;
-    n->used = 3;
+    n->saved_state = TENSOR__SAVED_PACKED;
     return ok;
 }
 
@@ -11939,7 +11964,7 @@ TENSOR__FN void tensor__node_free(tensor__thread_t *th, tensor__node_t *node) {
         tensor__node_t *n = list;
         list = n->next;
         if (n->extra) { tensor__extra_free(th, n->extra); }     // first: no checkpoint fills it any more
-        if (n->used != 1) { tensor__saved_drop(th, n); }
+        if (n->saved_state != TENSOR__SAVED_FREED) { tensor__saved_drop(th, n); }
         for (int i = 0; i < n->nin; i++) {
             tensor__node_t *to = n->edge[i].node;
             if (to && TENSOR__DROP(&to->refs)) {
@@ -11999,7 +12024,7 @@ TENSOR__INLINE tensor__node_t *tensor__node_new(tensor__thread_t *th, const tens
     n->refs = 1;
     n->klass = klass;
     n->nout = (uint8_t)nout;
-    n->used = 0;
+    n->saved_state = TENSOR__SAVED_HERE;
     n->nin = nin;
     n->nsaved = nsaved;
     n->row = row;
@@ -22879,7 +22904,7 @@ TENSOR_API tensor_t *(tensor_apply)(const tensor_function_t *fn, void *user, ten
 // parameters need a pass inside the pass).
 typedef struct tensor__region_t {
     tensor__count_t refs;               // nodes alive, and threads that work on it
-    tensor__count_t lock;               // of node, of what the nodes saved while used == 2, and of worker
+    tensor__count_t lock;               // of node, of saved values while they are dropped, and of worker
     tensor__thread_t *worker;           // the state that runs fn again, or NULL
     tensor_fn_t fn;
     void *user;
@@ -22980,7 +23005,8 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
     ok = ok && tensor__held_outside(th, r, list, &held);
     for (int64_t k = 0; k < count && ok; k++) {
         tensor__node_t *m = list[k];
-        if (m->used || (!m->nsaved && !m->custom)) { continue; }        // used: a checkpoint inside fn
+        // not here: a checkpoint inside fn
+        if (m->saved_state != TENSOR__SAVED_HERE || (!m->nsaved && !m->custom)) { continue; }
         if (!tensor__node_extra(th, m)) {
             ok = 0;
             break;
@@ -22992,7 +23018,7 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
             tensor__storage_drop(th, kept);
         }
         if (m->custom) { tensor__custom_drop(th, m->custom); }
-        m->used = 2;
+        m->saved_state = TENSOR__SAVED_DROPPED;
         m->extra->region = r;
         m->extra->restore = tensor__region_restore;
         m->extra->leave = tensor__region_leave;
@@ -23031,7 +23057,7 @@ TENSOR__FN int tensor__region_take(tensor__node_t *n, tensor__node_t *m) {
     void *custom = n->custom;
     n->custom = m->custom;
     m->custom = custom;
-    n->used = 0;
+    n->saved_state = TENSOR__SAVED_HERE;
     return 1;
 }
 
@@ -23069,7 +23095,9 @@ TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
     }
     tensor__spin(&r->lock);
     for (int64_t k = 0; k < count && ok; k++) {
-        if (r->node[k] && r->node[k]->used == 2) { ok = tensor__region_take(r->node[k], list[k]); }
+        if (r->node[k] && r->node[k]->saved_state == TENSOR__SAVED_DROPPED) {
+            ok = tensor__region_take(r->node[k], list[k]);
+        }
     }
     tensor__unspin(&r->lock);
     if (list) { tensor__memory_free(th, list); }
@@ -23091,12 +23119,14 @@ TENSOR__FN int tensor__waits(const tensor__thread_t *th) {
 TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n) {
     tensor__region_t *r = n->extra->region;
     tensor__spin(&r->lock);
-    while (n->used == 2 && r->worker && r->worker != th && !tensor__waits(r->worker)) {
+    while (n->saved_state == TENSOR__SAVED_DROPPED && r->worker && r->worker != th &&
+           !tensor__waits(r->worker)) {
         tensor__unspin(&r->lock);
         TENSOR__YIELD();
         tensor__spin(&r->lock);
     }
-    int missing = n->used == 2, inside = r->worker && (r->worker == th || tensor__waits(r->worker));
+    int missing = n->saved_state == TENSOR__SAVED_DROPPED;
+    int inside = r->worker && (r->worker == th || tensor__waits(r->worker));
     if (missing && !inside) { r->worker = th; }
     tensor__unspin(&r->lock);
     if (!missing) { return 1; }
@@ -23405,8 +23435,9 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
         if (go <= 0) { return go == 0; }
     }
     if (n->extra && n->extra->region && !n->extra->restore(th, n)) { return 0; }
-    if (n->used == 3 && !n->extra->packer->unpack(n)) { return 0; }
-    TENSOR__REFUSE_AS(0, n->used && n->used != 3, AUTOGRAD,
+    if (n->saved_state == TENSOR__SAVED_PACKED && !n->extra->packer->unpack(n)) { return 0; }
+    int gone = n->saved_state == TENSOR__SAVED_FREED || n->saved_state == TENSOR__SAVED_DROPPED;
+    TENSOR__REFUSE_AS(0, gone, AUTOGRAD,
                       "backward: the values saved by %s%w were freed by an earlier backward; pass "
                       "TENSOR_RETAIN_GRAPH the first time", n->row->name, n->site);
     if (!n->row->grad) { return 1; }
@@ -23465,11 +23496,11 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     if (gx != gx_small) { tensor__memory_free(th, gx); }
     if (!n->nsaved && !n->custom) { return ok; }    // a view or an addition may run again, as in PyTorch
     if (!p->retain) {
-        if (n->used == 3) { n->extra->packer->drop(th, n->extra); }
+        if (n->saved_state == TENSOR__SAVED_PACKED) { n->extra->packer->drop(th, n->extra); }
         tensor__saved_drop(th, n);
         if (n->custom) { tensor__custom_drop(th, n->custom); }
-        n->used = 1;
-    } else if (n->used == 3) {
+        n->saved_state = TENSOR__SAVED_FREED;
+    } else if (n->saved_state == TENSOR__SAVED_PACKED) {
         for (int i = 0; i < n->nsaved; i++) {       // keeps only their packed form
             if (!n->extra->packed[i] || !n->saved[i].storage) { continue; }
             tensor__storage_drop(th, n->saved[i].storage);

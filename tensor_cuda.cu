@@ -4766,7 +4766,7 @@ inline uint64_t add_scratch(int64_t n, int64_t width) {
 
 // y[key] is joined with its sources x[source], in their order, or set to the last of them; rows of `width`
 // elements. Keys from `places` on are ignored.
-enum put_t { PUT_PROD, PUT_MAX, PUT_MIN, PUT_ADD, PUT_SET };        // the first three: reduce of SCATTER_REDUCE
+enum put_t { PUT_PROD, PUT_MAX, PUT_MIN, PUT_ADD, PUT_SET };        // the first three: as SCATTER_REDUCE has them
 
 template <class C> __device__ inline C put_join(int how, C sum, C v) {
     switch (how) {
@@ -9015,15 +9015,18 @@ static int run_on_host(tensor_call_t *c, stream_t *s, tensor_arg_t *arg, twin_t 
     tensor_call_t here = *c;
     void *scratch = nullptr;
     here.arg = arg;
-    here.scratch = nullptr;
+    uint64_t plan[TENSOR__PLAN_BYTES / 8] = {};
+    here.scratch = plan;
     uint64_t bytes = c->row->scratch ? c->row->scratch(&here) : 0;
+    here.scratch = nullptr;
     if (bytes) {
-        if (!(scratch = malloc(bytes + 64))) {
+        if (!(scratch = malloc(bytes + sizeof plan + 64))) {
             TENSOR__(fail)(c->thread, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory for %d bytes of scratch",
                            c->row->name, (int64_t)bytes);
             return TENSOR_ERR_OUT_OF_MEMORY;
         }
         here.scratch = (void *)(((uintptr_t)scratch + 63) & ~(uintptr_t)63);
+        memcpy(here.scratch, plan, sizeof plan);
     }
 
     code = c->row->cpu(&here);

@@ -6677,9 +6677,59 @@ typedef struct nn__conv_t {
     uint64_t turned;                  // of a transposed weight gradient, after the GEMM; 0 = not transposed
     const nn__direct_t *sums;         // the weight gradient without columns, or NULL
     char *pieces;                     // of the weight gradient, chunks of them
+    char *work;                       // the scratch after the plan
+    nn__direct_t without;             // says how, if there are no columns
+    int columnless;
 } nn__conv_t;
 
 TENSOR__FN int64_t nn__volume(const int64_t v[3]) { return v[0] * v[1] * v[2]; }
+
+// 1 = without columns, and d says how. It may change v->chunks: Winograd uses no partial sums of the weight's
+// gradient.
+TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct_t *d) {
+    const nn__window_t *g = &v->g;
+    memset(d, 0, sizeof *d);
+    d->sums = c->row->id == NN_OP_CONV_WEIGHT;
+    d->flipped = v->x == &c->arg[3];
+    if (v->dtype != TENSOR_F32) { return 0; }
+    if (g->kernel[0] != 1 || g->in[0] != 1 || g->out[0] != 1 || g->pad[0] != 0) { return 0; }
+    if (!v->x->numel || !v->y->numel || !v->w->numel) { return 0; }
+    d->k = nn__cpu(v->dtype);
+    d->images = v->images;
+    d->groups = v->groups;
+    d->kh = g->kernel[1];
+    d->kw = g->kernel[2];
+    d->dh = g->dilation[1];
+    d->dw = g->dilation[2];
+    d->sh = d->flipped ? 1 : g->stride[1];
+    d->sw = d->flipped ? 1 : g->stride[2];
+    d->uh = d->flipped ? g->stride[1] : 1;
+    d->uw = d->flipped ? g->stride[2] : 1;
+    d->weight = (const float *)v->w->data;
+    d->bias = d->sums ? NULL : (const float *)c->arg[2].data;
+    d->ci = d->flipped ? v->og : v->cg;
+    d->co = d->flipped ? v->cg : v->og;
+
+    // With many channels, the zeros in between would cost more than the columns do.
+    if (d->uh * d->uw > (d->ci == 1 && d->co == 1 ? 4 : 1)) { return 0; }
+    d->x = (const float *)(d->flipped ? v->y : v->x)->data;
+    d->y = (float *)(d->flipped ? v->x : v->y)->data;
+    d->h = d->flipped ? g->out[1] : g->in[1];
+    d->w = d->flipped ? g->out[2] : g->in[2];
+    d->oh = d->flipped ? g->in[1] : g->out[1];
+    d->ow = d->flipped ? g->in[2] : g->out[2];
+    d->ph = d->flipped ? d->dh * (d->kh - 1) - g->pad[1] : g->pad[1];
+    d->pw = d->flipped ? d->dw * (d->kw - 1) - g->pad[2] : g->pad[2];
+    if (nn__winograd_plan(d)) {
+        v->chunks = 0;
+        return 1;
+    }
+    if (!nn__direct_plan(d)) { return 0; }
+
+    // Tiles are tasks as well.
+    if (d->gather) { v->chunks = nn__min(v->chunks, nn__ceil(8, d->tiles * d->groups)); }
+    return 1;
+}
 
 TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     int id = c->row->id, weight = id == NN_OP_CONV_WEIGHT, input = !weight && id >= NN_OP_CONV_TRANSPOSE1D;
@@ -6732,65 +6782,27 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     uint64_t narrow = nn__line(TENSOR__(gemm_scratch)(&g, v->dtype));
     if (narrow > v->gemm) { v->gemm = narrow; }
     v->worker = v->columns + v->gemm + v->turned;
+    v->columnless = nn__conv_direct(c, v, &v->without);
 }
 
-// 1 = without columns, and d says how. It may change v->chunks: Winograd uses no partial sums of the weight's
-// gradient.
-TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct_t *d) {
-    const nn__window_t *g = &v->g;
-    memset(d, 0, sizeof *d);
-    d->sums = c->row->id == NN_OP_CONV_WEIGHT;
-    d->flipped = v->x == &c->arg[3];
-    if (v->dtype != TENSOR_F32) { return 0; }
-    if (g->kernel[0] != 1 || g->in[0] != 1 || g->out[0] != 1 || g->pad[0] != 0) { return 0; }
-    if (!v->x->numel || !v->y->numel || !v->w->numel) { return 0; }
-    d->k = nn__cpu(v->dtype);
-    d->images = v->images;
-    d->groups = v->groups;
-    d->kh = g->kernel[1];
-    d->kw = g->kernel[2];
-    d->dh = g->dilation[1];
-    d->dw = g->dilation[2];
-    d->sh = d->flipped ? 1 : g->stride[1];
-    d->sw = d->flipped ? 1 : g->stride[2];
-    d->uh = d->flipped ? g->stride[1] : 1;
-    d->uw = d->flipped ? g->stride[2] : 1;
-    d->weight = (const float *)v->w->data;
-    d->bias = d->sums ? NULL : (const float *)c->arg[2].data;
-    d->ci = d->flipped ? v->og : v->cg;
-    d->co = d->flipped ? v->cg : v->og;
+typedef char nn__conv_plan_fits[sizeof(nn__conv_t) <= TENSOR__PLAN_BYTES ? 1 : -1];
+#define NN__CONV_PLAN nn__line(sizeof(nn__conv_t))
 
-    // With many channels, the zeros in between would cost more than the columns do.
-    if (d->uh * d->uw > (d->ci == 1 && d->co == 1 ? 4 : 1)) { return 0; }
-    d->x = (const float *)(d->flipped ? v->y : v->x)->data;
-    d->y = (float *)(d->flipped ? v->x : v->y)->data;
-    d->h = d->flipped ? g->out[1] : g->in[1];
-    d->w = d->flipped ? g->out[2] : g->in[2];
-    d->oh = d->flipped ? g->in[1] : g->out[1];
-    d->ow = d->flipped ? g->in[2] : g->out[2];
-    d->ph = d->flipped ? d->dh * (d->kh - 1) - g->pad[1] : g->pad[1];
-    d->pw = d->flipped ? d->dw * (d->kw - 1) - g->pad[2] : g->pad[2];
-    if (nn__winograd_plan(d)) {
-        v->chunks = 0;
-        return 1;
-    }
-    if (!nn__direct_plan(d)) { return 0; }
-
-    // Tiles are tasks as well.
-    if (d->gather) { v->chunks = nn__min(v->chunks, nn__ceil(8, d->tiles * d->groups)); }
-    return 1;
-}
-
+// Leaves the plan at the head of the scratch.
 TENSOR__FN uint64_t nn__scratch_conv(const tensor_call_t *c) {
-    nn__conv_t v;
-    nn__conv_plan(c, &v);
-    nn__direct_t d;
-    if (nn__conv_direct(c, &v, &d)) {
-        return d.bytes + (d.sums ? (uint64_t)v.chunks * (uint64_t)v.w->numel * v.es : 0);
-    }
-    uint64_t bytes = v.worker * (uint64_t)TENSOR__(thread_count)();
-    if (c->row->id == NN_OP_CONV_WEIGHT) { bytes += (uint64_t)v.chunks * (uint64_t)v.w->numel * v.es; }
-    return bytes;
+    nn__conv_t *v = (nn__conv_t *)c->scratch;
+    nn__conv_plan(c, v);
+    uint64_t bytes = v->columnless ? v->without.bytes : v->worker * (uint64_t)TENSOR__(thread_count)();
+    if (c->row->id == NN_OP_CONV_WEIGHT) { bytes += (uint64_t)v->chunks * (uint64_t)v->w->numel * v->es; }
+    return NN__CONV_PLAN + bytes;
+}
+
+// The plan of the call, with what lies behind it in the scratch.
+TENSOR__FN nn__conv_t *nn__conv_planned(const tensor_call_t *c) {
+    nn__conv_t *v = (nn__conv_t *)c->scratch;
+    v->k = nn__cpu(v->dtype);
+    v->work = (char *)c->scratch + NN__CONV_PLAN;
+    return v;
 }
 
 // Block i. -> its first pixel; n = how many
@@ -6859,7 +6871,7 @@ TENSOR__FN void nn__conv_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
     int64_t q = task / v->blocks % v->groups, i = task / v->blocks / v->groups, n;
     nn__block_t b;
-    char *columns = (char *)v->c->scratch + v->worker * (uint64_t)worker;
+    char *columns = v->work + v->worker * (uint64_t)worker;
     const tensor_arg_t *bias = &v->c->arg[2];
     int64_t first = nn__conv_block(v, task % v->blocks, &b, &n);
     char *y = nn__conv_y(v, i, q) + first * (int64_t)v->es;
@@ -6886,15 +6898,12 @@ TENSOR__FN void nn__conv_task(void *arg, int64_t task, int worker) {
 }
 
 TENSOR__FN int nn__cpu_conv(tensor_call_t *c) {
-    nn__conv_t v;
-    nn__conv_plan(c, &v);
-    nn__direct_t d;
-    if (nn__conv_direct(c, &v, &d)) {
-        nn__direct_run(&d, c->scratch);
-        return TENSOR_OK;
+    nn__conv_t *v = nn__conv_planned(c);
+    if (v->columnless) {
+        nn__direct_run(&v->without, v->work);
+    } else if (v->y->numel) {
+        nn__run(v->images * v->groups * v->blocks, nn__conv_task, v);
     }
-    v.k = nn__cpu(v.dtype);
-    if (v.y->numel) { nn__run(v.images * v.groups * v.blocks, nn__conv_task, &v); }
     return TENSOR_OK;
 }
 
@@ -6904,7 +6913,7 @@ TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
     int64_t s = task % v->steps, q = task / v->steps % v->groups, i = task / v->steps / v->groups;
     int64_t c0 = s * v->step, nc = nn__min(v->step, v->cg - c0);
-    char *columns = (char *)v->c->scratch + v->worker * (uint64_t)worker;
+    char *columns = v->work + v->worker * (uint64_t)worker;
     char *x = nn__conv_x(v, i, q) + c0 * v->plane * (int64_t)v->es;
     const tensor_arg_t *bias = &v->c->arg[2];
     for (int64_t k = 0; k < nc && (!v->direct || bias->data); k++) {
@@ -6934,15 +6943,12 @@ TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
 }
 
 TENSOR__FN int nn__cpu_conv_input(tensor_call_t *c) {
-    nn__conv_t v;
-    nn__conv_plan(c, &v);
-    nn__direct_t d;
-    if (nn__conv_direct(c, &v, &d)) {
-        nn__direct_run(&d, c->scratch);
-        return TENSOR_OK;
+    nn__conv_t *v = nn__conv_planned(c);
+    if (v->columnless) {
+        nn__direct_run(&v->without, v->work);
+    } else if (v->x->numel) {
+        nn__run(v->images * v->groups * v->steps, nn__conv_input_task, v);
     }
-    v.k = nn__cpu(v.dtype);
-    if (v.x->numel) { nn__run(v.images * v.groups * v.steps, nn__conv_input_task, &v); }
     return TENSOR_OK;
 }
 
@@ -6952,7 +6958,7 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
     int64_t tiles = v->sums && v->sums->gather ? v->sums->tiles : 1;
     int64_t q = task / v->chunks / tiles, part = task % v->chunks;
     int64_t first = v->images * part / v->chunks, last = v->images * (part + 1) / v->chunks;
-    char *columns = (char *)v->c->scratch + v->worker * (uint64_t)worker, *to = (char *)v->w->data;
+    char *columns = v->work + v->worker * (uint64_t)worker, *to = (char *)v->w->data;
     char *turned = columns + v->columns + v->gemm;
     if (v->chunks > 1) { to = v->pieces + (uint64_t)part * (uint64_t)v->w->numel * v->es; }
     to += q * v->og * v->kk * (int64_t)v->es;
@@ -7009,63 +7015,68 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
 }
 
 TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
-    nn__conv_t v;
-    nn__conv_plan(c, &v);
-    v.k = nn__cpu(v.dtype);
-    if (v.y->numel == 0 || v.x->numel == 0) {
-        NN__DO(v.k, fill)(v.w->data, 0, v.w->numel);
+    nn__conv_t *v = nn__conv_planned(c);
+    nn__direct_t *d = &v->without;
+    if (v->y->numel == 0 || v->x->numel == 0) {
+        NN__DO(v->k, fill)(v->w->data, 0, v->w->numel);
         return TENSOR_OK;
     }
-    v.pieces = (char *)c->scratch + v.worker * (uint64_t)TENSOR__(thread_count)();
-    nn__direct_t d;
-    if (nn__conv_direct(c, &v, &d)) {
-        if (d.winograd) {
-            d.sum = (float *)v.w->data;
-            nn__winograd_run(&d, c->scratch);
-            return TENSOR_OK;
-        }
-        d.off = (int32_t *)c->scratch;
-        d.work = (char *)c->scratch + d.offsets;
-        if (d.gather) {
-            nn__gather_pixels(&d, d.off);
-        } else {
-            nn__direct_offsets(&d, d.lines, d.off);
-        }
-        v.sums = &d;
-        v.pieces = (char *)c->scratch + d.bytes;
+    if (v->columnless && d->winograd) {
+        d->sum = (float *)v->w->data;
+        nn__winograd_run(d, v->work);
+        return TENSOR_OK;
     }
-    nn__run(v.groups * (v.sums && d.gather ? d.tiles : 1) * v.chunks, nn__conv_weight_task, &v);
-    if (v.chunks == 1) { return TENSOR_OK; }
-    memcpy(v.w->data, v.pieces, (size_t)v.w->numel * v.es);
-    for (int64_t i = 1; i < v.chunks; i++) {
-        NN__DO(v.k, add)(v.w->data, v.pieces + (uint64_t)i * (uint64_t)v.w->numel * v.es, v.w->numel);
+    if (v->columnless) {
+        d->off = (int32_t *)(void *)v->work;
+        d->work = v->work + d->offsets;
+        if (d->gather) {
+            nn__gather_pixels(d, d->off);
+        } else {
+            nn__direct_offsets(d, d->lines, d->off);
+        }
+        v->sums = d;
+        v->pieces = v->work + d->bytes;
+    } else {
+        v->pieces = v->work + v->worker * (uint64_t)TENSOR__(thread_count)();
+    }
+    nn__run(v->groups * (v->sums && d->gather ? d->tiles : 1) * v->chunks, nn__conv_weight_task, v);
+    if (v->chunks == 1) { return TENSOR_OK; }
+    memcpy(v->w->data, v->pieces, (size_t)v->w->numel * v->es);
+    for (int64_t i = 1; i < v->chunks; i++) {
+        NN__DO(v->k, add)(v->w->data, v->pieces + (uint64_t)i * (uint64_t)v->w->numel * v->es, v->w->numel);
     }
     return TENSOR_OK;
 }
 
 TENSOR__COLD
 
-// The convolutions as recorded ops: out has `dims`, as many as a has. bias as in the public functions.
-TENSOR__FN tensor_t *nn__conv_op(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias,
-                                 const nn__window_t *window, const int64_t *dims) {
-    tensor_t *like;
-    if (TENSOR__(lasts)(a)) {
-        like = a;
-    } else if (TENSOR__(lasts)(b)) {
-        like = b;
+// Runs the begun convolution o, whose result has `dims`, as many as its first input.
+TENSOR__FN tensor_t *nn__conv_run(tensor__op_t *o, const nn__window_t *g, const int64_t *dims) {
+    tensor_t **in = o->args, *like;
+    if (TENSOR__(lasts)(in[0])) {
+        like = in[0];
+    } else if (TENSOR__(lasts)(in[1])) {
+        like = in[1];
     } else {
         like = NULL;
     }
-    tensor_t *in[3];
-    in[0] = like ? (tensor_channels_last)(a) : nn__contiguous(a);
-    in[1] = like ? (tensor_channels_last)(b) : nn__contiguous(b);
-    in[2] = nn__contiguous(bias);
+    for (int i = 0; i < o->nin; i++) {
+        in[i] = like && i < 2 ? (tensor_channels_last)(in[i]) : nn__contiguous(in[i]);
+        if (in[i] && (tensor_is_poison)(in[i])) { return in[i]; }
+    }
+    o->p = &o->params;
+    o->p->window = *g;
+    TENSOR__(follow)(TENSOR__(result)(o, in[0]->dtype, dims, in[0]->ndim), like);
+    return TENSOR__(finish)(o);
+}
+
+// A convolution of the gradients.
+TENSOR__FN tensor_t *nn__conv_op(const tensor__row_t *row, tensor_t *a, tensor_t *b,
+                                 const nn__window_t *window, const int64_t *dims) {
     tensor__op_t o;
-    if (!TENSOR__(begin)(&o, row, in, row->id == NN_OP_CONV_WEIGHT ? 2 : 3)) { return TENSOR__(poison); }
-    o.p = &o.params;
-    o.params.window = *window;
-    TENSOR__(follow)(TENSOR__(result)(&o, in[0]->dtype, dims, in[0]->ndim), like);
-    return TENSOR__(finish)(&o);
+    tensor_t *in[3] = {a, b, NULL};
+    if (!TENSOR__(begin)(&o, row, in, row->nin)) { return TENSOR__(poison); }
+    return nn__conv_run(&o, window, dims);
 }
 
 // The gradient of a convolution and of a transposed one (in which x and y have exchanged roles).
@@ -7076,11 +7087,11 @@ TENSOR__FN void nn__grad_conv(tensor__grad_t *g) {
     int rank = in[0].ndim - 2, input = g->node->row->id >= NN_OP_CONV_TRANSPOSE1D;
     const tensor__row_t *other = input ? nn__conv_row(rank) : nn__conv_transpose_row(rank);
     if (TENSOR__(grad_need)(g, 0)) {
-        g->gx[0] = nn__conv_op(other, gy, TENSOR__(grad_in)(g, 1), NULL, &g->p->window, in[0].dims);
+        g->gx[0] = nn__conv_op(other, gy, TENSOR__(grad_in)(g, 1), &g->p->window, in[0].dims);
     }
     if (TENSOR__(grad_need)(g, 1)) {
         tensor_t *x = TENSOR__(grad_in)(g, 0);
-        g->gx[1] = nn__conv_op(NN__ROW(CONV_WEIGHT), input ? x : gy, input ? gy : x, NULL, &g->p->window,
+        g->gx[1] = nn__conv_op(NN__ROW(CONV_WEIGHT), input ? x : gy, input ? gy : x, &g->p->window,
                                in[1].dims);
     }
     if (TENSOR__(grad_need)(g, 2)) { g->gx[2] = (tensor_sum_dims)(gy, others, rank + 1, 0); }
@@ -7092,11 +7103,10 @@ TENSOR__FN void nn__grad_conv_weight(tensor__grad_t *g) {   // inputs g, x; the 
     const nn__window_t *window = &g->p->window;
     int rank = in[0].ndim - 2;
     if (TENSOR__(grad_need)(g, 0)) {
-        g->gx[0] = nn__conv_op(nn__conv_row(rank), TENSOR__(grad_in)(g, 1), w, NULL, window, in[0].dims);
+        g->gx[0] = nn__conv_op(nn__conv_row(rank), TENSOR__(grad_in)(g, 1), w, window, in[0].dims);
     }
     if (TENSOR__(grad_need)(g, 1)) {
-        g->gx[1] = nn__conv_op(nn__conv_transpose_row(rank), TENSOR__(grad_in)(g, 0), w, NULL, window,
-                               in[1].dims);
+        g->gx[1] = nn__conv_op(nn__conv_transpose_row(rank), TENSOR__(grad_in)(g, 0), w, window, in[1].dims);
     }
 }
 
@@ -7347,8 +7357,10 @@ TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tenso
         if (x->ndim == rank + 1) { y = (tensor_squeeze)(y, 0); }
         return (tensor_scope_return)(scope, y);
     }
-    y = nn__conv_op(row, x->ndim == rank + 2 ? x : (tensor_unsqueeze)(x, 0), w, bias, &g, dims);
-    return x->ndim == rank + 2 ? y : (tensor_reshape_n)(y, dims + 1, rank + 1);
+    if (x->ndim == rank + 2) { return nn__conv_run(&o, &g, dims); }
+    o.args[0] = (tensor_unsqueeze)(x, 0);
+    if ((tensor_is_poison)(o.args[0])) { return TENSOR__(poison); }
+    return (tensor_reshape_n)(nn__conv_run(&o, &g, dims), dims + 1, rank + 1);
 }
 
 // What all of these functions read from their options into g.

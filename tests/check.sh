@@ -68,6 +68,17 @@ for h in tensor.h tensor_nn.h tensor_cuda.h; do
         }')"
 done
 
+# Parameters of a call have names; see tensor_params_t. Its structs have no padding.
+for h in $headers; do
+    result "$h: a parameter by number; give it a name in its struct of tensor_params_t" "$(awk '
+        /(params|->p|[^A-Za-z0-9_>.]p)(\.|->)[fi](\[|[^A-Za-z0-9_(])/ { print FNR ": " $0 }' $h)"
+    result "$h: a member of parameters that is not int64_t or double, or has no name" "$(awk '
+        /^typedef struct tensor__[a-z_]+_params_t \{/ { inside = 1; next }
+        /^\}/ { inside = 0 }
+        inside && !/^    (int64_t|double) / && !/^ *\/\// { print FNR ": " $0 }
+        inside && /[ ,][fi](\[|,|;)/ { print FNR ": " $0 }' $h)"
+done
+
 for f in examples/*.c; do
     lines=$(wc -l <$f)
     result "$f: size" "$(if [ "$lines" -gt 149 ]; then echo "$lines lines, at most 149"; fi)"

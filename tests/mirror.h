@@ -138,10 +138,14 @@ static int mirror_run(tensor_call_t *c) {
     here.arg = arg;
     here.scratch = NULL;
     if (c->row->scratch) {
-        uint64_t bytes = c->row->scratch(&here);
+        uint64_t plan[TENSOR__PLAN_BYTES / 8] = {0}, bytes;
+        here.scratch = plan;
+        bytes = c->row->scratch(&here);
+        here.scratch = NULL;
         if (bytes) {
-            scratch = malloc((size_t)bytes + 64);
+            scratch = malloc((size_t)bytes + sizeof plan + 64);
             here.scratch = (void *)(((uintptr_t)scratch + 63) & ~(uintptr_t)63);
+            memcpy(here.scratch, plan, sizeof plan);
         }
     }
     code = c->row->cpu(&here);
