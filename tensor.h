@@ -3217,8 +3217,8 @@ enum { TENSOR_READ, TENSOR_WRITE, TENSOR_UPDATE };
 
 // Parameters: the numbers that a call takes besides tensors. A struct serves the rows that the comment behind
 // its brace names, and their gradients. Members are int64_t and double alone, also those that say yes (1) or
-// no (0): a struct has no padding, so it may be copied, hashed and compared as bytes. Dims are 0..ndim-1;
-// offsets, strides and spans count elements.
+// no (0), so that no struct has padding. What a row does not read is not set. Dims are 0..ndim-1; offsets,
+// strides and spans count elements.
 
 typedef struct tensor__pointwise_params_t {     // POINTWISE, POINTWISE_BACKWARD
     double p[2];                        // F_P(0) and F_P(1) of the row's formula
@@ -3238,19 +3238,19 @@ typedef struct tensor__permute_params_t {       // PERMUTE
 } tensor__permute_params_t;
 
 typedef struct tensor__slice_params_t {         // SLICE, SLICE_BACKWARD
-    int64_t dim, start;                 // start: 0.., in elements of dim
-    int64_t step;                       // not 0; 1 where the slice has less than two elements
+    int64_t dim, start;                 // start: 0.., an index of dim
+    int64_t step;                       // 1..
 } tensor__slice_params_t;
 
 typedef struct tensor__as_strided_params_t {    // AS_STRIDED, AS_STRIDED_BACKWARD, AS_STRIDED_SCATTER
     int64_t offset;                     // of the view's first element from the input's first; may be negative
     int64_t stride[TENSOR_MAX_DIMS];    // of the view
-    int64_t base_span;                  // elements from the input's first to its last; 0 = it is contiguous
-    int64_t base_stride[TENSOR_MAX_DIMS];       // of the input, unless base_span is 0
+    int64_t base_span;                  // from the input's first element to behind its last; 0 = contiguous
+    int64_t base_stride[TENSOR_MAX_DIMS];       // of the input, if base_span is not 0
 } tensor__as_strided_params_t;
 
 typedef struct tensor__reduce_params_t {        // REDUCE
-    int64_t dims;                       // bit d is 1 = dim d is reduced
+    int64_t mask;                       // bit d is 1 = dim d is reduced
     int64_t keepdim;                    // 1 = the result keeps reduced dims, with size 1
 } tensor__reduce_params_t;
 
@@ -3260,13 +3260,13 @@ typedef struct tensor__rows_params_t {          // ROWS
 } tensor__rows_params_t;
 
 typedef struct tensor__order_params_t {         // SORT, TOPK, KTHVALUE; CUMMAX, CUMMIN, MODE read none
-    int64_t k;                          // TOPK: 0..n; KTHVALUE: 1..n, 0 = median, -1 = nanmedian
+    int64_t k;                          // TOPK: 0..; KTHVALUE: 1.., 0 = median, -1 = nanmedian
     int64_t descending;                 // SORT: 1 = from the largest; TOPK: 1 = the largest ones
     int64_t sorted;                     // TOPK: 1 = in order, 0 = as they come in the row
 } tensor__order_params_t;
 
 typedef struct tensor__searchsorted_params_t {  // SEARCHSORTED
-    int64_t right;                      // 1 = the place behind equal elements, 0 = that before them
+    int64_t right;                      // 1 = the place after equal elements, 0 = that before them
 } tensor__searchsorted_params_t;
 
 typedef struct tensor__tri_params_t {           // TRIL, TRIU
@@ -3277,7 +3277,7 @@ typedef struct tensor__linalg_params_t {        // LINALG; members that a row do
     int64_t upper;                      // SOLVE_TRIANGULAR, EIGH: 1 = the upper triangle, 0 = the lower
     int64_t unitriangular;              // SOLVE_TRIANGULAR: 1 = the diagonal is taken as ones
     int64_t complete;                   // QR: 1 = q is square
-    int64_t rows;                       // SWAPS: length of the order, at least the number of pivots
+    int64_t rows;                       // SWAPS: of the matrix, at least the number of pivots
 } tensor__linalg_params_t;
 
 typedef struct tensor__index_params_t {         // GATHER, INDEX_SELECT, _ADD, _COPY, SCATTER, _ADD, _REDUCE
@@ -16834,7 +16834,7 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c, void (*leaf)(const tensor__r
     if (c->thread->ctx->reference && r.klass == TENSOR__C_F32) { r.klass = TENSOR__C_F64; }
     r.kept = r.reduced = 1;
     for (int d = 0; d < x->ndim; d++) {
-        if (c->p->reduce.dims >> d & 1) {
+        if (c->p->reduce.mask >> d & 1) {
             tensor__merge_dim(r.rd, r.rs, &r.nr, x->dims[d], x->strides[d]);
             r.reduced *= x->dims[d];
         } else {
@@ -16912,7 +16912,7 @@ TENSOR__FN tensor_t *tensor__reduce(const tensor__row_t *row, tensor_t *x, uint3
     if ((id == TENSOR_OP_SUM || id == TENSOR_OP_PROD) && !tensor__is_float(dtype)) { dtype = TENSOR_I64; }
     if ((id == TENSOR_OP_ANY || id == TENSOR_OP_ALL) && dtype != TENSOR_U8) { dtype = TENSOR_BOOL; }
     o.p = &o.params;
-    o.params.reduce.dims = mask;
+    o.params.reduce.mask = mask;
     o.params.reduce.keepdim = keepdim;
     tensor__result(&o, dtype, dims, ndim);
     return tensor__finish(&o);
@@ -16962,7 +16962,7 @@ TENSOR__FN tensor_t *tensor__sum_to(tensor_t *g, const int64_t *dims, int ndim) 
 TENSOR__FN tensor_t *tensor__kept(const tensor__grad_t *g, tensor_t *t) {
     const tensor__meta_t *x = &g->node->in[0];
     int64_t dims[TENSOR_MAX_DIMS];
-    for (int d = 0; d < x->ndim; d++) { dims[d] = g->p->reduce.dims >> d & 1 ? 1 : x->dims[d]; }
+    for (int d = 0; d < x->ndim; d++) { dims[d] = g->p->reduce.mask >> d & 1 ? 1 : x->dims[d]; }
     return (tensor_reshape_n)(t, dims, x->ndim);
 }
 
@@ -16973,7 +16973,7 @@ TENSOR__FN void tensor__grad_sum(tensor__grad_t *g) {
 TENSOR__FN void tensor__grad_mean(tensor__grad_t *g) {
     int64_t n = 1;
     for (int d = 0; d < g->node->in[0].ndim; d++) {
-        if (g->p->reduce.dims >> d & 1) { n *= g->node->in[0].dims[d]; }
+        if (g->p->reduce.mask >> d & 1) { n *= g->node->in[0].dims[d]; }
     }
     tensor_t *s = tensor_div_scalar(tensor__kept(g, g->gy[0]), (double)n);
     g->gx[0] = tensor_expand_n(s, g->node->in[0].dims, g->node->in[0].ndim);
@@ -16985,7 +16985,7 @@ TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
     tensor_t *hit = tensor_logical_or(tensor_eq(x, y), tensor_logical_and(tensor_isnan(x), tensor_isnan(y)));
     hit = tensor_to(hit, g->gy[0]->dtype);
     if (hit == TENSOR__POISON) { return; }
-    tensor_t *count = tensor__reduce(TENSOR__ROW(SUM), hit, (uint32_t)g->p->reduce.dims, 1);
+    tensor_t *count = tensor__reduce(TENSOR__ROW(SUM), hit, (uint32_t)g->p->reduce.mask, 1);
     g->gx[0] = tensor_mul(hit, tensor_div(tensor__kept(g, g->gy[0]), count));
 }
 
@@ -17285,10 +17285,10 @@ TENSOR__FN void tensor__grad_prod(tensor__grad_t *g) {
     int64_t dims[TENSOR_MAX_DIMS];
     int n = 0;
     for (int d = 0; d < x->ndim; d++) {
-        if (!(g->p->reduce.dims >> d & 1)) { dims[n++] = d; }
+        if (!(g->p->reduce.mask >> d & 1)) { dims[n++] = d; }
     }
     for (int d = 0; d < x->ndim; d++) {
-        if (g->p->reduce.dims >> d & 1) { dims[n++] = d; }
+        if (g->p->reduce.mask >> d & 1) { dims[n++] = d; }
     }
     int64_t back[TENSOR_MAX_DIMS];
     for (int d = 0; d < x->ndim; d++) { back[dims[d]] = d; }
@@ -17296,7 +17296,7 @@ TENSOR__FN void tensor__grad_prod(tensor__grad_t *g) {
     if (p == TENSOR__POISON) { return; }
     tensor_shape_t shape = tensor_shape(p);
     int64_t reduced = 1;
-    for (int d = 0; d < x->ndim; d++) { reduced *= g->p->reduce.dims >> d & 1 ? x->dims[d] : 1; }
+    for (int d = 0; d < x->ndim; d++) { reduced *= g->p->reduce.mask >> d & 1 ? x->dims[d] : 1; }
     if (x->numel == 0) {
         g->gx[0] = x;
         return;

@@ -10128,7 +10128,7 @@ static int native(const place_t &at, tensor_call_t *c) {
                                   c->p ? c->p->pointwise.p : nullptr);
     case TENSOR_FAMILY_REDUCE:
         for (const int *r : reduces) {
-            if (r[0] == c->row->id) { return native_reduce(at, c, r[1], (uint32_t)c->p->reduce.dims); }
+            if (r[0] == c->row->id) { return native_reduce(at, c, r[1], (uint32_t)c->p->reduce.mask); }
         }
         return NONE;
     case TENSOR_FAMILY_ROWS: return native_rows(at, c);
