@@ -1422,7 +1422,7 @@ TENSOR_API tensor_t *tensor_linalg_matrix_rank_with(tensor_linalg_tolerance_args
 //   errors LINALG if the rank is not full, as above
 TENSOR_API tensor_lstsq_t tensor_linalg_lstsq(tensor_t *a, tensor_t *b);
 // x^n by repeated squaring, of the inverse if n < 0.
-//   -> new (x itself if n is 1);  grad as matmul;  errors as above
+//   -> new;  grad as matmul;  errors as above
 TENSOR_API tensor_t *tensor_linalg_matrix_power(tensor_t *x, int64_t n);
 TENSOR_API tensor_t *tensor_matrix_power(tensor_t *x, int64_t n);
 // e^x by scaling and squaring of a Pade approximation.   -> new;  grad through it;  errors as above
@@ -3522,7 +3522,9 @@ typedef struct tensor__point_t {
 enum { TENSOR__SA = 1, TENSOR__SB = 2, TENSOR__SC = 4, TENSOR__SD = 8, TENSOR__SE = 16,
        // saves output 0, 1, 2
        TENSOR__SY = 256, TENSOR__SY1 = 512, TENSOR__SY2 = 1024,
-       TENSOR__SG = 2048 };             // reads of a derivative that is the incoming gradient itself
+       TENSOR__SG = 2048,               // reads of a derivative that is the incoming gradient itself
+       // saves inputs 0 and 1, each only if the other one needs a gradient
+       TENSOR__CROSS = 4096 | TENSOR__SA | TENSOR__SB };
 
 // Where a gradient goes: an output of another node, or a leaf.
 typedef struct tensor__edge_t { tensor__node_t *node; tensor_t *leaf; int32_t output; } tensor__edge_t;
@@ -3988,7 +3990,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(LOG_SOFTMAX_BACKWARD, log_softmax_backward, ROWS, 2, 1, tensor__cpu_log_softmax_backward, tensor__scratch_rows, NOGRAD, 0, AS_IS, "g - exp(y) sum(g); inputs g, y") \
     X(LOGCUMSUMEXP, logcumsumexp, ROWS, 1, 1, tensor__cpu_logcumsumexp, tensor__scratch_rows, tensor__grad_logcumsumexp, TENSOR__SA | TENSOR__SY, AS_IS, "running logsumexp along the last dim") \
     X(LOGSUMEXP, logsumexp, ROWS, 1, 1, tensor__cpu_logsumexp, tensor__scratch_rows, tensor__grad_logsumexp, TENSOR__SA | TENSOR__SY, FULL, "log of the sum of e^x along the last dim") \
-    X(MATMUL, matmul, MATMUL, 2, 1, tensor__cpu_matmul, tensor__scratch_matmul, tensor__grad_matmul, TENSOR__SA | TENSOR__SB, LOW, "batched matrix product") \
+    X(MATMUL, matmul, MATMUL, 2, 1, tensor__cpu_matmul, tensor__scratch_matmul, tensor__grad_matmul, TENSOR__CROSS, LOW, "batched matrix product") \
     X(MEAN, mean, REDUCE, 1, 1, tensor__cpu_mean, NULL, tensor__grad_mean, 0, AS_IS, "mean over the dims of mask i[0]") \
     X(MODE, mode, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "last index of the most frequent value along the last dim") \
     X(MULTINOMIAL, multinomial, RANDOM, 1, 1, tensor__cpu_multinomial, NULL, NOGRAD, 0, AS_IS, "i[0] indices drawn from rows of weights") \
@@ -7037,8 +7039,13 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                 const float *bb = b + p * g->brs + jc * g->bcs, *aa = ready ? ready : scratch;
                 int across = jc + TENSOR__GEMM_NC < r[3];
                 int64_t due = turn && (across || p + kc < r[5]) ? TENSOR__GEMM_NC : 0;  // columns to fetch
-                const float *there = across ? bb + TENSOR__GEMM_NC * g->bcs
-                                            : b + (p + kc) * g->brs + r[2] * g->bcs;
+                // addresses: the columns that follow may be beyond the end of B
+                uintptr_t there = (uintptr_t)bb, column = sizeof(float) * (uintptr_t)g->bcs;
+                if (due && across) {
+                    there += TENSOR__GEMM_NC * column;
+                } else if (due) {
+                    there = (uintptr_t)(b + (p + kc) * g->brs + r[2] * g->bcs);
+                }
                 int64_t kb = TENSOR__MIN(g->k - p, kc);
                 int64_t nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC);
                 int64_t rows = TENSOR__MIN(r[1] - ic, mc);
@@ -7081,8 +7088,9 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                                                    scratch + (aa - scratch), size);
                         }
                     }
-                    const float *next = aa + (a_here ? mr * as : size);
-                    for (j = 0; j < nb; j += w, next += 4 * (col ? kb : as)) {
+                    // as an address too: the rows that follow are there only where they are fetched
+                    uintptr_t next = (uintptr_t)aa + sizeof(float) * (uintptr_t)(a_here ? mr * as : size);
+                    for (j = 0; j < nb; j += w, next += 4 * sizeof(float) * (uintptr_t)(col ? kb : as)) {
                         int nv = 1 + (nb - j >= TENSOR__NR);
                         const float *bj = b_here ? bb + j
                                                  : bp + j / TENSOR__NR * TENSOR__NR * kb + j % TENSOR__NR;
@@ -7091,8 +7099,9 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                         if ((ahead || due > 0) && mr == TENSOR__MR && nv > 1 && i >= first) {
                             (col ? TENSOR__K(gemm_far_c) : TENSOR__K(gemm_far_r))(
                                 kb, aa, as, bj, bs, cc + j, g->crs, bias ? bias + j : NULL, add,
-                                ahead ? next : there, ahead ? (col ? kb : as) : g->bcs, ahead ? 8 : 2 * each);
-                            there += each * g->bcs;
+                                (const float *)(ahead ? next : there), ahead ? (col ? kb : as) : g->bcs,
+                                ahead ? 8 : 2 * each);
+                            there += (uintptr_t)each * column;
                             due -= each;
                             continue;
                         }
@@ -12007,6 +12016,16 @@ TENSOR__INLINE void tensor__save(tensor__saved_t *v, const tensor_t *t, const in
 // of the row.
 TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o);
 
+// What a node saves: saves of its row without what no wanted gradient reads.
+TENSOR__INLINE int tensor__saves_of(const tensor__op_t *o, int saves) {
+    if (o->row->family == TENSOR_FAMILY_POINTWISE && saves) { return tensor__pointwise_saves(o); }
+    if ((saves & TENSOR__CROSS) == TENSOR__CROSS) {
+        if (!tensor__needs_grad(o->in[1])) { saves &= ~TENSOR__SA; }
+        if (!tensor__needs_grad(o->in[0])) { saves &= ~TENSOR__SB; }
+    }
+    return saves;
+}
+
 TENSOR__FN TENSOR__NOINLINE void tensor__not_saved(tensor__thread_t *th, const char *op, tensor_t *t) {
     tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: %t made by %s in inference mode cannot be saved for backward; "
                  "use a clone of it, or no_grad in place of inference mode", op, t, t->op ? t->op : "?");
@@ -12061,7 +12080,7 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
     tensor__thread_t *th = o->th;
     int nsaved = 0;
     size_t dims = 0;
-    if (o->row->family == TENSOR_FAMILY_POINTWISE && saves) { saves = tensor__pointwise_saves(o); }
+    saves = tensor__saves_of(o, saves);
     for (int i = 0; i < o->nin; i++) {
         if (o->in[i]) { dims += o->in[i]->ndim; }
         if (i < 5 && (saves >> i & 1)) {
@@ -13601,7 +13620,9 @@ TENSOR__INLINE double tensor__sigmoid_f64(double a) {
     return a < 0 ? e / (1 + e) : 1 / (1 + e);
 }
 
-TENSOR__INLINE double tensor__gelu_f64(double a) { return a * 0.5 * erfc(a * -0.7071067811865476); }
+TENSOR__INLINE double tensor__gelu_f64(double a) {
+    return a < -40 ? -0.0 : a * 0.5 * erfc(a * -0.7071067811865476);       // -inf * 0 would be NaN
+}
 
 // Halves go to even, whatever the rounding mode of the process.
 TENSOR__INLINE double tensor__round_f64(double a) {
@@ -19536,6 +19557,7 @@ TENSOR__FN tensor_t *tensor__power(const char *op, tensor_t *x, int64_t n) {
         y = tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x));
         TENSOR__RETURN(tensor_where(tensor_ge_scalar(y, 0), y, x));
     }
+    if (n == 1) { TENSOR__RETURN((tensor_clone)(x)); }
     if (n < 0) { x = tensor__inv(op, x); }
     for (; left && x != TENSOR__POISON; left >>= 1) {
         if (left & 1) { y = y ? tensor_matmul(y, x) : x; }
@@ -23217,7 +23239,7 @@ TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g
     const tensor__isa_t *isa = th->ctx->plain;
     int64_t n = sum->numel;
     if (isa && TENSOR__HOST_F32(sum) && TENSOR__HOST_F32(g) && (sum->flags & g->flags & TENSOR__CONTIGUOUS) &&
-        g->numel == n && tensor__plain_size(isa, n)) {
+        g->numel == n && !(sum->flags & TENSOR__INFERENCE) && tensor__plain_size(isa, n)) {
         const void *in[2];
         void *out[1];
         in[0] = out[0] = (float *)sum->storage->data + sum->offset;
