@@ -17,7 +17,8 @@
 //   >>impl-attention  >>impl-recurrent  >>impl-losses  >>impl-ctc  >>nn-table
 //   >>impl-modules  >>impl-layers  >>layers-calls  >>layers-linear  >>layers-image  >>layers-norm
 //   >>layers-recurrent  >>layers-attention  >>layers-sequential
-//   >>impl-copies  >>impl-init  >>impl-optim  >>impl-clip  >>impl-schedule  >>impl-data  >>impl-files  >>impl-state  >>impl-progress
+//   >>impl-copies  >>impl-init  >>impl-optim  >>impl-clip  >>impl-schedule  >>impl-data  >>impl-files
+//   >>impl-state  >>impl-progress
 //   >>nn-license
 
 #ifndef TENSOR_NN__PASS
@@ -4781,12 +4782,6 @@ TENSOR__FN char *nn__at(const tensor_arg_t *a, int64_t i) {
     return a->data ? (char *)a->data + i * (int64_t)nn__es(a->dtype) : NULL;
 }
 
-// Address of the first element of t, NULL if it has none.
-TENSOR__FN void *nn__pointer(const tensor_t *t) {
-    size_t at = (size_t)t->offset * tensor_dtype_size((tensor_dtype_t)t->dtype);
-    return t->storage && t->storage->data ? (char *)t->storage->data + at : NULL;
-}
-
 // ---- fronts: checks
 
 TENSOR__FN int nn__is_float(const tensor_t *x) {
@@ -4930,7 +4925,7 @@ TENSOR__FN tensor_t *nn__host_tensor(const int64_t *dims, int ndim, tensor_dtype
 TENSOR__FN void *nn__lent(uint64_t n, size_t size) {
     int64_t bytes = (int64_t)(n * size);
     tensor_t *t = nn__host_tensor(&bytes, 1, TENSOR_U8);
-    return (tensor_is_poison)(t) ? NULL : nn__pointer(t);
+    return (tensor_is_poison)(t) ? NULL : t->storage->data;
 }
 
 TENSOR__FN tensor_t *nn__contiguous(tensor_t *x) { return x ? (tensor_contiguous)(x) : x; }
@@ -5601,12 +5596,16 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     if ((tensor_is_poison)(bag) || (tensor_is_poison)(slot)) { return TENSOR__(poison); }
     tensor_arg_t arg;
     memset((void *)&arg, 0, sizeof arg);
-    if (a->offsets && a->offsets->numel > 0) {
+    int has_offsets = a->offsets && a->offsets->numel > 0;
+    if (has_offsets) {
         tensor_t *c = (tensor_to)(nn__contiguous(a->offsets), TENSOR_CPU);
         if ((tensor_is_poison)(c)) { return c; }
-        arg.data = (void *)(uintptr_t)(tensor_data)(c);
+        arg.data = TENSOR__(host)(c, TENSOR_SHAPE_FROM_DATA, op);
         arg.dtype = c->dtype;
     }
+    int64_t *bag_of = (int64_t *)TENSOR__(host)(bag, TENSOR_HOST_WRITE, op);
+    int64_t *slot_of = (int64_t *)TENSOR__(host)(slot, TENSOR_HOST_WRITE, op);
+    if (!bag_of || !slot_of || (has_offsets && !arg.data)) { return TENSOR__(poison); }
     for (int64_t b = 0; b < bags; b++) {
         int64_t first = arg.data ? nn__index(&arg, b) : b * index->dims[1];
         int64_t end;
@@ -5623,8 +5622,8 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
                             first, end, b, n);
         }
         for (int64_t i = first; i < end; i++) {
-            ((int64_t *)(tensor_data_mut)(bag))[i] = b;
-            ((int64_t *)(tensor_data_mut)(slot))[i] = i - first;
+            bag_of[i] = b;
+            slot_of[i] = i - first;
         }
         longest = nn__max(longest, end - first);
     }
@@ -5655,11 +5654,8 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
         x = (tensor_cat_n)(list, 2, 0);
         dims[0] = bags * nn__max(longest, 1);
         y = (tensor_fill_)(nn__host_tensor(dims, 1, TENSOR_I64), (double)n);
-        int64_t *to = (int64_t *)(tensor_data_mut)(y);
-        for (int64_t i = 0; i < n && to; i++) {
-            to[((const int64_t *)(tensor_data)(bag))[i] * longest +
-               ((const int64_t *)(tensor_data)(slot))[i]] = i;
-        }
+        int64_t *to = (int64_t *)TENSOR__(host)(y, TENSOR_HOST_WRITE, op);
+        for (int64_t i = 0; i < n && to; i++) { to[bag_of[i] * longest + slot_of[i]] = i; }
         x = (tensor_index_select)(x, 0, nn__beside(y, index));
         dims[0] = bags;
         dims[1] = nn__max(longest, 1);
@@ -7686,8 +7682,8 @@ TENSOR__FN tensor_t *nn__max_pool_integers(tensor_t *x, const nn__window_t *g, t
 TENSOR__FN tensor_t *nn__window_counts(const nn__window_t *g) {
     const int64_t dims[5] = {1, 1, g->out[0], g->out[1], g->out[2]};
     tensor_t *counts = nn__host_tensor(dims, 5, TENSOR_I64);
-    if ((tensor_is_poison)(counts)) { return counts; }
-    int64_t *n = (int64_t *)(tensor_data_mut)(counts);
+    int64_t *n = (int64_t *)TENSOR__(host)(counts, TENSOR_HOST_WRITE, "avg_pool");
+    if (!n) { return TENSOR__(poison); }
     int64_t from, to;
     for (int64_t oz = 0; oz < g->out[0]; oz++) {
         int64_t nz = nn__window_at(g, 0, oz, &from, &to);
@@ -10843,8 +10839,8 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
     int64_t first = 0, states = 1;
     for (int64_t i = 1; i < 4; i++) {
         tensor_t *here = (tensor_to)(in[i], TENSOR_CPU);
-        if ((tensor_is_poison)(here)) { return here; }
-        arg[i].data = (void *)(uintptr_t)(tensor_data)(here);
+        arg[i].data = TENSOR__(host)(here, TENSOR_SHAPE_FROM_DATA, "ctc_loss");
+        if (!arg[i].data) { return TENSOR__(poison); }
         arg[i].dtype = here->dtype;
     }
     for (int64_t i = 0; i < x->dims[1]; i++) { states = nn__max(states, 2 * nn__index(&arg[3], i) + 1); }
@@ -10852,13 +10848,13 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
     tensor_t *label = (tensor_fill_)(nn__host_tensor(dims, 2, TENSOR_I64), (double)p->blank);
     tensor_t *skip = (tensor_zero_)(nn__host_tensor(dims, 2, TENSOR_BOOL));
     tensor_t *end = (tensor_zero_)(nn__host_tensor(dims, 2, TENSOR_BOOL));
-    if ((tensor_is_poison)(label) || (tensor_is_poison)(skip) || (tensor_is_poison)(end)) {
-        return TENSOR__(poison);
-    }
+    int64_t *labels = (int64_t *)TENSOR__(host)(label, TENSOR_HOST_WRITE, "ctc_loss");
+    uint8_t *skips = (uint8_t *)TENSOR__(host)(skip, TENSOR_HOST_WRITE, "ctc_loss");
+    uint8_t *ends = (uint8_t *)TENSOR__(host)(end, TENSOR_HOST_WRITE, "ctc_loss");
+    if (!labels || !skips || !ends) { return TENSOR__(poison); }
     for (int64_t i = 0; i < dims[0]; i++) {
-        int64_t *to = (int64_t *)(tensor_data_mut)(label) + i * states, n = nn__index(&arg[3], i);
-        uint8_t *may = (uint8_t *)(tensor_data_mut)(skip) + i * states,
-                *last = (uint8_t *)(tensor_data_mut)(end) + i * states;
+        int64_t *to = labels + i * states, n = nn__index(&arg[3], i);
+        uint8_t *may = skips + i * states, *last = ends + i * states;
         if (p->columns) { first = i * p->columns; }
         for (int64_t s = 0; s < n; s++) {
             to[2 * s + 1] = nn__index(&arg[1], first + s);
@@ -11867,12 +11863,12 @@ TENSOR_API nn_module_t *(nn_get_child)(nn_module_t *m, const char *name) {
 //
 // A layer is a struct that begins with its nn_module_t, as a module of a user does. Its other members are its
 // options under PyTorch's names and as they are used: defaults are filled in, lists are copied. The kind of a
-// layer (nn__kind_t) knows its printed name, its forward, the size of its struct and a table of its fields;
-// printing and nn_clone need no more than that, so they are written once. Tensors are in the module's slots,
+// layer (nn__kind_t) knows its printed name, its forward, the size of its struct and a table of its fields.
+// Printing and nn_clone need no more than that, so they are written once. Tensors are in the module's slots,
 // which nn_parameter may replace (tie). The sections from here to >>layers-sequential have for each layer, in
-// this order: struct, fields, forward, kind, constructor. A constructor reaches its kind by NN__KIND(ID), so a
-// program contains only the layers that it makes. Rejected: one struct of numbered options for all layers (a
-// slip is a silent wrong answer), a print and a clone function per layer, one table of all kinds.
+// this order: struct, fields, forward, kind, constructor. A constructor reaches its kind by NN__KIND(ID), so
+// a program contains only the layers that it makes. Rejected: one struct of numbered options for all layers
+// (a slip is a silent wrong answer), a print and a clone function per layer, one table of all kinds.
 // ------------------------------------------------------------------------------
 
 TENSOR__COLD
@@ -11909,7 +11905,7 @@ enum {
     NN__FLOAT_OR_NONE,   // double, None if it is NaN
     NN__BOOL,            // int
     NN__WORD,            // int, the index of a word
-    NN__TUPLE,           // int64_t[3], of which the last ones are used, one for each of the kind's dims: (3, 3)
+    NN__TUPLE,           // int64_t[3], of which the last ones are used, one for each of the kind's dims
     NN__SIZES,           // the same; one number if they are equal: 3; None for negative ones
     NN__LIST,            // nn__list_t
     NN__NOTE             // nothing: the name itself is printed
@@ -12033,10 +12029,10 @@ TENSOR__FN void nn__put_fields(const nn_module_t *m, tensor__text_t *t) {
 // ---- kinds
 
 // Defines the kind ID of layers that are a `layer` (a struct type). It is a function, so that it is reached
-// only from where it is named.
+// only from where it is named. Most kinds are of one of the five forms below it.
 //   print      NULL, or a function that prints the options instead of the fields
 //   dims       of the layer's images; 0 if that is not part of the kind
-//   composite  its forward makes temporaries: nn_forward opens a scope for it
+//   composite  its forward makes temporaries, so nn_forward opens a scope for it
 //   id, join   NN__ANY and NULL, or see their types
 #define NN__KIND(ID) nn__kind_##ID()
 #define NN__SPECIAL_KIND(ID, layer, name, forward, fields, print, dims, composite, id, join)                 \
@@ -12046,10 +12042,19 @@ TENSOR__FN void nn__put_fields(const nn_module_t *m, tensor__text_t *t) {
         return &kind;                                                                                        \
     }
 #define NN__FITTING(layer) (sizeof(layer) * sizeof(char[sizeof(layer) <= NN__LAYER_SIZE ? 1 : -1]))
+
 #define NN__PLAIN_KIND(ID, layer, name, forward, fields)                                                     \
     NN__SPECIAL_KIND(ID, layer, name, forward, fields, NULL, 0, 0, NN__ANY, NULL)
-
-// The kinds ID1D, ID2D and ID3D, for images with 1, 2 and 3 dims.
+// One that code asks for.
+#define NN__KNOWN_KIND(ID, layer, name, forward, fields, id)                                                 \
+    NN__SPECIAL_KIND(ID, layer, name, forward, fields, NULL, 0, 0, id, NULL)
+// One whose forward makes temporaries.
+#define NN__SCOPED_KIND(ID, layer, name, forward, fields, id)                                                \
+    NN__SPECIAL_KIND(ID, layer, name, forward, fields, NULL, 0, 1, id, NULL)
+// One of images with that many dims.
+#define NN__IMAGE_KIND(ID, layer, name, forward, fields, dims)                                               \
+    NN__SPECIAL_KIND(ID, layer, name, forward, fields, NULL, dims, 0, NN__ANY, NULL)
+// The kinds ID1D, ID2D and ID3D, of images with 1, 2 and 3 dims.
 #define NN__KINDS(ID, layer, name, forward, fields, id, join)                                                \
     NN__SPECIAL_KIND(ID##1D, layer, name "1d", forward, fields, NULL, 1, 0, id, join)                        \
     NN__SPECIAL_KIND(ID##2D, layer, name "2d", forward, fields, NULL, 2, 0, id, join)                        \
@@ -12279,8 +12284,8 @@ TENSOR__FN int64_t nn__times(int64_t k, int64_t n) {
         return &l->base;                                                                                     \
     }
 
-// A layer with two FLOATs; `result` is an expression of x, the module m and the layer l.
-#define NN__CALL_2(ID, name, printed, one, two, result)                                                      \
+// y = tensor_name(x, one, two), both FLOAT, printed with their names. In parts for a forward of another form.
+#define NN__CALL_2_STRUCT(name, one, two)                                                                    \
     typedef struct nn__##name##_layer_t {                                                                    \
         nn_module_t base;                                                                                    \
         double one, two;                                                                                     \
@@ -12288,12 +12293,8 @@ TENSOR__FN int64_t nn__times(int64_t k, int64_t n) {
     static const nn__field_t nn__##name##_fields[] = {                                                       \
         {#one, NN__OF(name, one), NN__FLOAT, NN__SHOWN, NULL},                                               \
         {#two, NN__OF(name, two), NN__FLOAT, NN__SHOWN, NULL},                                               \
-        NN__LAST};                                                                                           \
-    TENSOR__FN tensor_t *nn__forward_##name(nn_module_t *m, tensor_t *x) {                                   \
-        const nn__##name##_layer_t *l = (const nn__##name##_layer_t *)m;                                     \
-        return result;                                                                                       \
-    }                                                                                                        \
-    NN__PLAIN_KIND(ID, nn__##name##_layer_t, printed, nn__forward_##name, nn__##name##_fields)               \
+        NN__LAST};
+#define NN__CALL_2_CONSTRUCTOR(ID, name, one, two)                                                           \
     TENSOR_API nn_module_t *(nn_##name)(double one, double two) {                                            \
         nn__##name##_layer_t *l = (nn__##name##_layer_t *)nn__make(NN__KIND(ID));                            \
         if (!l) { return NULL; }                                                                             \
@@ -12301,6 +12302,14 @@ TENSOR__FN int64_t nn__times(int64_t k, int64_t n) {
         l->two = two;                                                                                        \
         return &l->base;                                                                                     \
     }
+#define NN__CALL_2(ID, name, printed, one, two)                                                              \
+    NN__CALL_2_STRUCT(name, one, two)                                                                        \
+    TENSOR__FN tensor_t *nn__forward_##name(nn_module_t *m, tensor_t *x) {                                   \
+        const nn__##name##_layer_t *l = (const nn__##name##_layer_t *)m;                                     \
+        return (tensor_##name)(x, l->one, l->two);                                                           \
+    }                                                                                                        \
+    NN__PLAIN_KIND(ID, nn__##name##_layer_t, printed, nn__forward_##name, nn__##name##_fields)               \
+    NN__CALL_2_CONSTRUCTOR(ID, name, one, two)
 
 // clang-format off
 NN__CALL_0(HARDSIGMOID, hardsigmoid, "Hardsigmoid", NULL)
@@ -12327,10 +12336,9 @@ NN__CALL_1(SOFTMAX,         softmax,         "Softmax",        INT,   "dim",    
 NN__CALL_1(SOFTMIN,         softmin,         "Softmin",        INT,   "dim",              dim)
 NN__CALL_1(SOFTSHRINK,      softshrink,      "Softshrink",     FLOAT, "",                 lambd)
 
-NN__CALL_2(HARDTANH,  hardtanh,  "Hardtanh",  min_val,   max_val,   (tensor_hardtanh)(x, l->min_val, l->max_val))
-NN__CALL_2(RRELU,     rrelu,     "RReLU",     lower,     upper,     (tensor_rrelu)(x, l->lower, l->upper, m->training))
-NN__CALL_2(SOFTPLUS,  softplus,  "Softplus",  beta,      threshold, (tensor_softplus)(x, l->beta, l->threshold))
-NN__CALL_2(THRESHOLD, threshold, "Threshold", threshold, value,     (tensor_threshold)(x, l->threshold, l->value))
+NN__CALL_2(HARDTANH,  hardtanh,  "Hardtanh",  min_val,   max_val)
+NN__CALL_2(SOFTPLUS,  softplus,  "Softplus",  beta,      threshold)
+NN__CALL_2(THRESHOLD, threshold, "Threshold", threshold, value)
 // clang-format on
 
 // ---- those that become one op with the linear before them in a sequential
@@ -12348,9 +12356,21 @@ NN__CALL_CONSTRUCTOR(RELU, relu)
 NN__CALL_0(GELU, gelu, "GELU", nn__gelu_fields)
 
 NN__CALL_FORWARD(gelu_tanh)
-NN__SPECIAL_KIND(GELU_TANH, nn_module_t, "GELU", nn__forward_gelu_tanh, nn__gelu_tanh_fields, NULL, 0, 0, NN__ANY,
-                 &nn__join_gelu_tanh)
+NN__SPECIAL_KIND(GELU_TANH, nn_module_t, "GELU", nn__forward_gelu_tanh, nn__gelu_tanh_fields, NULL, 0, 0,
+                 NN__ANY, &nn__join_gelu_tanh)
 NN__CALL_CONSTRUCTOR(GELU_TANH, gelu_tanh)
+
+// ---- rrelu: draws its slopes in training
+
+NN__CALL_2_STRUCT(rrelu, lower, upper)
+
+TENSOR__FN tensor_t *nn__forward_rrelu(nn_module_t *m, tensor_t *x) {
+    const nn__rrelu_layer_t *l = (const nn__rrelu_layer_t *)m;
+    return (tensor_rrelu)(x, l->lower, l->upper, m->training);
+}
+
+NN__PLAIN_KIND(RRELU, nn__rrelu_layer_t, "RReLU", nn__forward_rrelu, nn__rrelu_fields)
+NN__CALL_2_CONSTRUCTOR(RRELU, rrelu, lower, upper)
 
 // ---- prelu
 
@@ -12456,8 +12476,7 @@ TENSOR__FN tensor_t *nn__forward_linear(nn_module_t *m, tensor_t *x) {
     return (tensor_linear)(x, nn__tensor(m, 0), nn__tensor(m, 1));
 }
 
-NN__SPECIAL_KIND(LINEAR, nn__linear_layer_t, "Linear", nn__forward_linear, nn__linear_fields, NULL, 0, 0,
-                 NN__LINEAR_ID, NULL)
+NN__KNOWN_KIND(LINEAR, nn__linear_layer_t, "Linear", nn__forward_linear, nn__linear_fields, NN__LINEAR_ID)
 
 TENSOR__FN nn_module_t *nn__make_linear(nn_linear_args_t a) {
     if (a.in_features < 1) { return nn__refuse("linear", "in_features must be > 0", a.in_features); }
@@ -12494,8 +12513,7 @@ static const nn__field_t nn__bilinear_fields[] = {
 };
 // clang-format on
 
-NN__SPECIAL_KIND(BILINEAR, nn__bilinear_layer_t, "Bilinear", NULL, nn__bilinear_fields, NULL, 0, 0,
-                 NN__BILINEAR_ID, NULL)
+NN__KNOWN_KIND(BILINEAR, nn__bilinear_layer_t, "Bilinear", NULL, nn__bilinear_fields, NN__BILINEAR_ID)
 
 TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int no_bias) {
     if (in1 < 1 || in2 < 1 || out < 1) { return nn__refuse("bilinear", "in1, in2 and out must be > 0", out); }
@@ -12669,8 +12687,9 @@ NN__OWN_LAYER(embedding_bag, , nn__make_embedding_bag(a))
 // ------------------------------------------------------------------------------
 // >>layers-image                                   MARK: convolutions, pools, layers of images
 //
-// Layers with a window hold it as the front of their op takes it, with all dims read from the options once, in
-// the constructor. The kind says how many dims the images have.
+// Layers with a window hold it as the front of their op takes it: the constructor reads all dims of it from
+// the options. The kind says how many dims the images have. Rejected: a struct and a forward for each number
+// of dims (three copies of one text).
 // ------------------------------------------------------------------------------
 
 // ---- convolutions
@@ -12744,7 +12763,7 @@ NN__KINDS(CONV_TRANSPOSE, nn__conv_layer_t, "ConvTranspose", nn__forward_conv_tr
           nn__conv_transpose_fields, NN__ANY, NULL)
 NN__KIND_BY_DIMS(conv_transpose, CONV_TRANSPOSE)
 
-// A layer with the options of `like`. transposed: weight is [in, out / groups, ..], not [out, in / groups, ..].
+// A layer with the options of `like`. transposed: weight is [in, out / groups, ...].
 TENSOR__FN nn_module_t *nn__make_conv(const char *op, const nn__kind_t *kind, const nn__conv_layer_t *like,
                                       int transposed) {
     const nn__window_t *g = &like->window;
@@ -12818,7 +12837,7 @@ NN__LAYER_PER_DIMS(conv_transpose, nn_conv_transpose, nn__conv_transpose_new)
 
 typedef struct nn__pool_layer_t {
     nn_module_t base;
-    nn__window_t window;   // mode: whether a mean counts padding, or NN__ADAPTIVE; out: size of an adaptive one
+    nn__window_t window;   // mode: NN__COUNT_PAD ..; out: the size of an adaptive one's result
     int ceil_mode;
 } nn__pool_layer_t;
 
@@ -12868,12 +12887,9 @@ static const nn__join_t nn__join_max_pool = {NN__RELU_ID, NULL};
 NN__KINDS(MAX_POOL, nn__pool_layer_t, "MaxPool", nn__forward_max_pool, nn__max_pool_fields, NN__ANY,
           &nn__join_max_pool)
 NN__KIND_BY_DIMS(max_pool, MAX_POOL)
-NN__SPECIAL_KIND(AVG_POOL1D, nn__pool_layer_t, "AvgPool1d", nn__forward_avg_pool, nn__pool_tuples, NULL, 1, 0,
-                 NN__ANY, NULL)
-NN__SPECIAL_KIND(AVG_POOL2D, nn__pool_layer_t, "AvgPool2d", nn__forward_avg_pool, nn__avg_pool_fields, NULL, 2,
-                 0, NN__ANY, NULL)
-NN__SPECIAL_KIND(AVG_POOL3D, nn__pool_layer_t, "AvgPool3d", nn__forward_avg_pool, nn__avg_pool_fields, NULL, 3,
-                 0, NN__ANY, NULL)
+NN__IMAGE_KIND(AVG_POOL1D, nn__pool_layer_t, "AvgPool1d", nn__forward_avg_pool, nn__pool_tuples, 1)
+NN__IMAGE_KIND(AVG_POOL2D, nn__pool_layer_t, "AvgPool2d", nn__forward_avg_pool, nn__avg_pool_fields, 2)
+NN__IMAGE_KIND(AVG_POOL3D, nn__pool_layer_t, "AvgPool3d", nn__forward_avg_pool, nn__avg_pool_fields, 3)
 NN__KIND_BY_DIMS(avg_pool, AVG_POOL)
 NN__KINDS(MAX_UNPOOL, nn__pool_layer_t, "MaxUnpool", NULL, nn__pool_tuples, NN__MAX_UNPOOL_ID, NULL)
 NN__KIND_BY_DIMS(max_unpool, MAX_UNPOOL)
@@ -12925,7 +12941,9 @@ NN__LAYER_PER_DIMS(max_unpool, nn_pool, nn__max_unpool_new)
 
 TENSOR_API tensor_t *(nn_max_unpool_forward)(nn_module_t *m, tensor_t *x, tensor_t *indices,
                                              const int64_t *size) {
-    if (!nn__enter("max_unpool_forward", m, NN__MAX_UNPOOL_ID, NN__MAX_UNPOOL_ID)) { return TENSOR__(poison); }
+    if (!nn__enter("max_unpool_forward", m, NN__MAX_UNPOOL_ID, NN__MAX_UNPOOL_ID)) {
+        return TENSOR__(poison);
+    }
     nn__window_t g = ((const nn__pool_layer_t *)m)->window;
     size_t rank = (size_t)nn__dims(m);
     g.mode = size != NULL;
@@ -13053,8 +13071,8 @@ TENSOR__FN tensor_t *nn__forward_upsample(nn_module_t *m, tensor_t *x) {
     return nn__interpolate_front(x, l->size, l->scale_factor, l->mode, l->align_corners, 0);
 }
 
-NN__SPECIAL_KIND(UPSAMPLE, nn__upsample_layer_t, "Upsample", nn__forward_upsample, NULL, nn__print_upsample, 0,
-                 0, NN__ANY, NULL)
+NN__SPECIAL_KIND(UPSAMPLE, nn__upsample_layer_t, "Upsample", nn__forward_upsample, NULL, nn__print_upsample,
+                 0, 0, NN__ANY, NULL)
 
 TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
     if ((a.size > 0) == (a.scale_factor > 0)) {
@@ -13113,8 +13131,7 @@ NN__PAD_KINDS(reflection_pad, REFLECTION_PAD, "ReflectionPad", nn__pad_fields)
 NN__PAD_KINDS(replication_pad, REPLICATION_PAD, "ReplicationPad", nn__pad_fields)
 NN__PAD_KINDS(circular_pad, CIRCULAR_PAD, "CircularPad", nn__pad_fields)
 #undef NN__PAD_KINDS
-NN__SPECIAL_KIND(ZERO_PAD2D, nn__pad_layer_t, "ZeroPad2d", nn__forward_pad, nn__pad_fields, NULL, 2, 0, NN__ANY,
-                 NULL)
+NN__IMAGE_KIND(ZERO_PAD2D, nn__pad_layer_t, "ZeroPad2d", nn__forward_pad, nn__pad_fields, 2)
 
 TENSOR__FN nn_module_t *nn__make_pad(const nn__kind_t *kind, const int64_t *pads, int n, tensor_pad_t mode,
                                      double value) {
@@ -13142,7 +13159,8 @@ TENSOR_API nn_module_t *(nn_pad_n)(const int64_t *pads, int n, tensor_pad_t mode
 }
 
 // Both ends of the kind's dims padded by `by`.
-TENSOR__FN nn_module_t *nn__make_even_pad(const nn__kind_t *kind, int64_t by, tensor_pad_t mode, double value) {
+TENSOR__FN nn_module_t *nn__make_even_pad(const nn__kind_t *kind, int64_t by, tensor_pad_t mode,
+                                          double value) {
     const int64_t pads[6] = {by, by, by, by, by, by};
     return nn__make_pad(kind, pads, 2 * kind->dims, mode, value);
 }
@@ -13209,10 +13227,8 @@ TENSOR__FN tensor_t *nn__forward_fold(nn_module_t *m, tensor_t *x) {
     return nn__columns_front(NN__ROW(COL2IM), x, ((const nn__columns_layer_t *)m)->window);
 }
 
-NN__SPECIAL_KIND(UNFOLD, nn__columns_layer_t, "Unfold", nn__forward_unfold, nn__unfold_fields, NULL, 2, 0,
-                 NN__ANY, NULL)
-NN__SPECIAL_KIND(FOLD, nn__columns_layer_t, "Fold", nn__forward_fold, nn__fold_fields, NULL, 2, 0, NN__ANY,
-                 NULL)
+NN__IMAGE_KIND(UNFOLD, nn__columns_layer_t, "Unfold", nn__forward_unfold, nn__unfold_fields, 2)
+NN__IMAGE_KIND(FOLD, nn__columns_layer_t, "Fold", nn__forward_fold, nn__fold_fields, 2)
 
 TENSOR__FN nn_module_t *nn__make_columns(const nn_columns_args_t *a, const char *op, const nn__kind_t *kind) {
     nn__columns_layer_t l;
@@ -13281,8 +13297,8 @@ TENSOR__FN tensor_t *nn__forward_rms_norm(nn_module_t *m, tensor_t *x) {
 }
 
 NN__PLAIN_KIND(LAYER_NORM, nn__layer_norm_layer_t, "LayerNorm", nn__forward_layer_norm, nn__layer_norm_fields)
-NN__SPECIAL_KIND(RMS_NORM, nn__layer_norm_layer_t, "RMSNorm", nn__forward_rms_norm, nn__rms_norm_fields, NULL,
-                 0, 1, NN__ANY, NULL)
+NN__SCOPED_KIND(RMS_NORM, nn__layer_norm_layer_t, "RMSNorm", nn__forward_rms_norm, nn__rms_norm_fields,
+                NN__ANY)
 
 TENSOR__FN nn_module_t *nn__make_last_norm(const nn__kind_t *kind, int64_t size, double eps, int affine,
                                            int bias) {
@@ -13355,7 +13371,9 @@ TENSOR__FN tensor_t *nn__forward_batch_norm(nn_module_t *m, tensor_t *x) {
                                  nn__called(m, "weight"), nn__called(m, "bias"), l->instance,
                                  m->training || !mean, momentum, l->eps);
     y = (tensor_scope_return)(scope, single ? (tensor_squeeze)(y, 0) : y);
-    if (m->training && batches && !l->instance && !(tensor_is_poison)(y)) { (tensor_add_scalar_)(batches, 1); }
+    if (m->training && batches && !l->instance && !(tensor_is_poison)(y)) {
+        (tensor_add_scalar_)(batches, 1);
+    }
     return y;
 }
 
@@ -13435,8 +13453,8 @@ TENSOR__FN tensor_t *nn__forward_group_norm(nn_module_t *m, tensor_t *x) {
     return nn__group_norm(x, l->num_groups, nn__tensor(m, 0), nn__tensor(m, 1), l->eps);
 }
 
-NN__SPECIAL_KIND(GROUP_NORM, nn__group_norm_layer_t, "GroupNorm", nn__forward_group_norm,
-                 nn__group_norm_fields, NULL, 0, 1, NN__ANY, NULL)
+NN__SCOPED_KIND(GROUP_NORM, nn__group_norm_layer_t, "GroupNorm", nn__forward_group_norm,
+                nn__group_norm_fields, NN__ANY)
 
 TENSOR__FN nn_module_t *nn__make_group_norm(nn_group_norm_args_t a) {
     if (a.groups < 1) { return nn__refuse("group_norm", "groups must be > 0", a.groups); }
@@ -13478,8 +13496,8 @@ TENSOR__FN tensor_t *nn__forward_local_response_norm(nn_module_t *m, tensor_t *x
     return nn__local_response_norm(x, l->size, l->alpha, l->beta, l->k);
 }
 
-NN__SPECIAL_KIND(LOCAL_RESPONSE_NORM, nn__response_layer_t, "LocalResponseNorm",
-                 nn__forward_local_response_norm, nn__response_fields, NULL, 0, 1, NN__ANY, NULL)
+NN__SCOPED_KIND(LOCAL_RESPONSE_NORM, nn__response_layer_t, "LocalResponseNorm",
+                nn__forward_local_response_norm, nn__response_fields, NN__ANY)
 
 TENSOR__FN nn_module_t *nn__make_local_response_norm(nn_local_response_norm_args_t a) {
     if (a.size < 1) { return nn__refuse("local_response_norm", "size must be > 0", a.size); }
@@ -13498,7 +13516,8 @@ NN__OWN_LAYER(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR
 // ------------------------------------------------------------------------------
 // >>layers-recurrent                               MARK: recurrent nets and cells
 //
-// One struct, forward and constructor for nets and cells; the slots are the list of weights that the ops take.
+// One struct, forward and constructor for nets and cells. The slots are the list of weights that the ops take.
+// Rejected: a struct for cells (all but two options are the same).
 // ------------------------------------------------------------------------------
 
 typedef struct nn__rnn_layer_t {
@@ -13576,7 +13595,7 @@ TENSOR__FN tensor_t *nn__forward_recurrent(nn_module_t *m, tensor_t *x) {
 }
 
 #define NN__RNN_KIND(ID, name, fields, id)                                                                   \
-    NN__SPECIAL_KIND(ID, nn__rnn_layer_t, name, nn__forward_recurrent, fields, NULL, 0, 0, id, NULL)
+    NN__KNOWN_KIND(ID, nn__rnn_layer_t, name, nn__forward_recurrent, fields, id)
 NN__RNN_KIND(RNN, "RNN", nn__rnn_fields, NN__RNN_ID)
 NN__RNN_KIND(LSTM, "LSTM", nn__rnn_fields, NN__LSTM_ID)
 NN__RNN_KIND(GRU, "GRU", nn__rnn_fields, NN__GRU_ID)
@@ -13832,8 +13851,8 @@ TENSOR__FN tensor_t *nn__forward_attention(nn_module_t *m, tensor_t *x) {
     return nn__attend(m, &a);
 }
 
-NN__SPECIAL_KIND(ATTENTION, nn__attention_layer_t, "MultiheadAttention", nn__forward_attention, NULL, NULL, 0, 1,
-                 NN__ATTENTION_ID, NULL)
+NN__SCOPED_KIND(ATTENTION, nn__attention_layer_t, "MultiheadAttention", nn__forward_attention, NULL,
+                NN__ATTENTION_ID)
 
 TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     if (a.embed < 1) { return nn__refuse("multihead_attention", "embed must be > 0", a.embed); }
@@ -13962,10 +13981,10 @@ TENSOR__FN tensor_t *nn__forward_transformer_layer(nn_module_t *m, tensor_t *x) 
     return nn__transformer_layer(m, &a, x);
 }
 
-NN__SPECIAL_KIND(ENCODER_LAYER, nn__transformer_layer_t, "TransformerEncoderLayer",
-                 nn__forward_transformer_layer, NULL, NULL, 0, 1, NN__ENCODER_LAYER_ID, NULL)
-NN__SPECIAL_KIND(DECODER_LAYER, nn__transformer_layer_t, "TransformerDecoderLayer",
-                 nn__forward_transformer_layer, NULL, NULL, 0, 1, NN__DECODER_LAYER_ID, NULL)
+NN__SCOPED_KIND(ENCODER_LAYER, nn__transformer_layer_t, "TransformerEncoderLayer",
+                nn__forward_transformer_layer, NULL, NN__ENCODER_LAYER_ID)
+NN__SCOPED_KIND(DECODER_LAYER, nn__transformer_layer_t, "TransformerDecoderLayer",
+                nn__forward_transformer_layer, NULL, NN__DECODER_LAYER_ID)
 
 TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a, int decoder) {
     const char *op = decoder ? "transformer_decoder_layer" : "transformer_encoder_layer";
@@ -14031,10 +14050,8 @@ TENSOR__FN tensor_t *nn__forward_transformer(nn_module_t *m, tensor_t *x) {
     return nn__transformer(m, &a);
 }
 
-NN__SPECIAL_KIND(ENCODER, nn_module_t, "TransformerEncoder", nn__forward_transformer, NULL, NULL, 0, 1,
-                 NN__ENCODER_ID, NULL)
-NN__SPECIAL_KIND(DECODER, nn_module_t, "TransformerDecoder", nn__forward_transformer, NULL, NULL, 0, 1,
-                 NN__DECODER_ID, NULL)
+NN__SCOPED_KIND(ENCODER, nn_module_t, "TransformerEncoder", nn__forward_transformer, NULL, NN__ENCODER_ID)
+NN__SCOPED_KIND(DECODER, nn_module_t, "TransformerDecoder", nn__forward_transformer, NULL, NN__DECODER_ID)
 NN__PLAIN_KIND(MODULE_LIST, nn_module_t, "ModuleList", NULL, NULL)
 
 TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a) {
@@ -14148,8 +14165,7 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     return (tensor_scope_return)(scope, y);
 }
 
-NN__SPECIAL_KIND(SEQUENTIAL, nn_module_t, "Sequential", nn__forward_sequential, NULL, NULL, 0, 0,
-                 NN__SEQUENTIAL_ID, NULL)
+NN__KNOWN_KIND(SEQUENTIAL, nn_module_t, "Sequential", nn__forward_sequential, NULL, NN__SEQUENTIAL_ID)
 
 TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
     if (!nn__opened("append", "the sequential", sequential)) { return sequential; }
@@ -14618,11 +14634,11 @@ TENSOR_API tensor_t *(nn_init_sparse_)(tensor_t *t, double sparsity, double std)
     tensor_scope_t scope;
     scope = TENSOR__(scope)(0);
     tensor_t *x = (tensor_normal_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32), 0, std);
-    float *v = (float *)tensor_data_mut(x);
+    float *v = (float *)TENSOR__(host)(x, TENSOR_HOST_WRITE, "sparse_");
     int64_t zeros = (int64_t)ceil(sparsity * (double)t->dims[0]);
     for (int64_t j = 0; v && j < t->dims[1]; j++) {
         tensor_t *order = (tensor_to)((tensor_randperm)(t->dims[0]), TENSOR_CPU);
-        const int64_t *row = (const int64_t *)(tensor_data)(order);
+        const int64_t *row = (const int64_t *)TENSOR__(host)(order, TENSOR_HOST_READ, "sparse_");
         for (int64_t i = 0; row && i < zeros; i++) { v[row[i] * t->dims[1] + j] = 0; }
         (tensor_free)(order);
     }
@@ -15876,7 +15892,8 @@ TENSOR__FN tensor_t *nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int
     }
     tensor_t *norm = total ? (tensor_sqrt)(total) : (tensor_zeros_n)(NULL, 0, TENSOR_F64);
     part = nn__host_tensor(NULL, 0, TENSOR_F64);
-    if (!(tensor_is_poison)(part)) { *(double *)nn__pointer(part) = max_norm; }
+    double *most = (double *)TENSOR__(host)(part, TENSOR_HOST_WRITE, "clip_grad_norm");
+    if (most) { *most = max_norm; }
     tensor_t *factor =
         (tensor_clamp)((tensor_div)(part, (tensor_add_scalar)(norm, 1e-6)), -(double)INFINITY, 1);
     int code = tensor_error_code();
@@ -16366,6 +16383,7 @@ TENSOR__FN void nn__shuffle(nn_data_loader_t *l) {
 // Rows of one batch, divided into tasks with a fixed number of rows.
 typedef struct nn__gather_t {
     const nn_data_loader_t *l;
+    const char *all_x, *all_y;          // the data set's; NULL if samples come from its function
     char *x, *y;
     size_t x_row, yr;   // bytes
     int64_t from, rows, per_task;
@@ -16375,15 +16393,13 @@ TENSOR__FN void nn__gather_task(void *arg, int64_t task, int worker) {
     nn__gather_t *g = (nn__gather_t *)arg;
     const nn_dataset_t *d = &g->l->set;
     int64_t i = task * g->per_task, end = i + g->per_task < g->rows ? i + g->per_task : g->rows;
-    const char *sx = d->x ? (const char *)nn__pointer(d->x) : NULL;
-    const char *sy = d->y ? (const char *)nn__pointer(d->y) : NULL;
     (void)worker;
     for (; i < end; i++) {
         int64_t at = g->l->order ? g->l->order[g->from + i] : g->from + i;
         char *x = g->x + (size_t)i * g->x_row, *y = g->y ? g->y + (size_t)i * g->yr : NULL;
         if (d->x) {
-            if (g->x_row) { memcpy(x, sx + (size_t)at * g->x_row, g->x_row); }
-            if (y && g->yr) { memcpy(y, sy + (size_t)at * g->yr, g->yr); }
+            if (g->x_row) { memcpy(x, g->all_x + (size_t)at * g->x_row, g->x_row); }
+            if (y && g->yr) { memcpy(y, g->all_y + (size_t)at * g->yr, g->yr); }
         } else {
             g->l->codes[i] = d->get(d->user, at, x, y);
         }
@@ -16418,14 +16434,17 @@ TENSOR__FN int nn__gather(nn_data_loader_t *l, nn_batch_t *b) {
     g.rows = l->set.len - g.from < l->batch ? l->set.len - g.from : l->batch;
     b->x = nn__batch_tensor(&l->set.x_shape, l->set.x_dtype, g.rows, l->pinned);
     b->y = l->set.has_y ? nn__batch_tensor(&l->set.y_shape, l->set.y_dtype, g.rows, l->pinned) : NULL;
-    if ((tensor_is_poison)(b->x) || (b->y && (tensor_is_poison)(b->y))) {
+    const nn_dataset_t *d = &l->set;
+    g.all_x = d->x ? (const char *)TENSOR__(host)(d->x, TENSOR_HOST_READ, "next") : NULL;
+    g.all_y = d->y ? (const char *)TENSOR__(host)(d->y, TENSOR_HOST_READ, "next") : NULL;
+    g.x = (char *)TENSOR__(host)(b->x, TENSOR_HOST_WRITE, "next");
+    g.y = b->y ? (char *)TENSOR__(host)(b->y, TENSOR_HOST_WRITE, "next") : NULL;
+    if (!g.x || (b->y && !g.y) || (d->x && !g.all_x) || (d->y && !g.all_y)) {
         b->x = b->y = TENSOR__(poison);
         return 0;
     }
     g.x_row = (size_t)(b->x->numel / g.rows) * tensor_dtype_size(l->set.x_dtype);
     g.yr = b->y ? (size_t)(b->y->numel / g.rows) * tensor_dtype_size(l->set.y_dtype) : 0;
-    g.x = (char *)b->x->storage->data;
-    g.y = b->y ? (char *)b->y->storage->data : NULL;
     g.per_task = 1 + (int64_t)(65536 / (g.x_row + g.yr + 1));
     if (!l->set.x) { g.per_task = 1; }
     int64_t tasks = (g.rows + g.per_task - 1) / g.per_task;
@@ -16687,12 +16706,13 @@ TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
                         (int64_t)bytes, (int64_t)(s->size - 4 - 4 * (uint64_t)rank));
     }
     tensor_t *t = nn__host_tensor(dims, rank, dtype);
-    if ((tensor_is_poison)(t)) { return t; }
-    if (!nn__read(s, 4 + 4 * (uint64_t)rank, t->storage->data, bytes)) {
+    void *elements = TENSOR__(host)(t, TENSOR_HOST_WRITE, "idx");
+    if (!elements) { return TENSOR__(poison); }
+    if (!nn__read(s, 4 + 4 * (uint64_t)rank, elements, bytes)) {
         (tensor_free)(t);
         return NN__FAIL(TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label);
     }
-    if (nn__little_endian()) { nn__swap(t->storage->data, numel, size); }
+    if (nn__little_endian()) { nn__swap(elements, numel, size); }
     return t;
 }
 
@@ -17267,14 +17287,16 @@ TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
     }
     tensor_t *t = nn__host_tensor(e->dims, e->ndim, (tensor_dtype_t)dtype);
     if ((tensor_is_poison)(t) || bytes == 0) { return t; }
-    if (!nn__read(&r->source, r->data + e->begin, t->storage->data, bytes)) {
+    void *elements = TENSOR__(host)(t, TENSOR_HOST_WRITE, "safetensors");
+    if (!elements) { return TENSOR__(poison); }
+    if (!nn__read(&r->source, r->data + e->begin, elements, bytes)) {
         (tensor_free)(t);
         return NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\": %s cannot be read", r->label, e->name);
     }
-    if (!nn__little_endian()) { nn__swap(t->storage->data, bytes / (uint64_t)size, (size_t)size); }
-    if (widen >= 0) { nn__widen(t->storage->data, bytes / (uint64_t)size, widen); }
+    if (!nn__little_endian()) { nn__swap(elements, bytes / (uint64_t)size, (size_t)size); }
+    if (widen >= 0) { nn__widen(elements, bytes / (uint64_t)size, widen); }
     if (dtype == TENSOR_BOOL) {
-        unsigned char *b = (unsigned char *)t->storage->data;
+        unsigned char *b = (unsigned char *)elements;
         for (uint64_t k = 0; k < bytes; k++) { b[k] = b[k] != 0; }
     }
     return t;
@@ -17475,15 +17497,13 @@ TENSOR__FN void nn__emit(nn__sink_t *s, const nn__sink_t *header, const nn__out_
         tensor_scope_t scope = TENSOR__(scope)(0);
         tensor_t *c = (tensor_to)((tensor_contiguous)(out[i].t), TENSOR_CPU);
         if (out[i].bytes > 0) {
-            if (!nn__little_endian()) {
-                c = (tensor_clone)(c);
-                nn__swap(c->storage ? c->storage->data : NULL, c->storage ? (uint64_t)c->numel : 0,
-                         (size_t)out[i].size);
-            }
-            if ((tensor_is_poison)(c)) {
-                s->failed = TENSOR_ERR_OUT_OF_MEMORY;
+            if (!nn__little_endian()) { c = (tensor_clone)(c); }
+            void *elements = TENSOR__(host)(c, TENSOR_HOST_READ, "safetensors");
+            if (!elements) {
+                s->failed = tensor_error_code();
             } else {
-                nn__write(s, nn__pointer(c), out[i].bytes);
+                if (!nn__little_endian()) { nn__swap(elements, (uint64_t)c->numel, (size_t)out[i].size); }
+                nn__write(s, elements, out[i].bytes);
             }
         }
         (tensor_scope_end)(scope);
@@ -17501,8 +17521,8 @@ TENSOR_API tensor_t *(nn_safetensors_format)(const char *const *names, tensor_t 
     for (int i = 0; i < n; i++) { s.cap += out[i].bytes; }
     int64_t bytes = (int64_t)s.cap;
     tensor_t *t = nn__host_tensor(&bytes, 1, TENSOR_U8);
-    if (!(tensor_is_poison)(t)) {
-        s.p = (char *)t->storage->data;
+    s.p = (char *)TENSOR__(host)(t, TENSOR_HOST_WRITE, "safetensors_format");
+    if (s.p) {
         nn__emit(&s, &header, out, n);
         if (s.failed) {
             (tensor_free)(t);
@@ -17511,7 +17531,7 @@ TENSOR_API tensor_t *(nn_safetensors_format)(const char *const *names, tensor_t 
     }
     nn__free(header.p);
     nn__free(out);
-    return t;
+    return s.p ? t : TENSOR__(poison);
 }
 
 #ifndef TENSOR_NO_STDIO
@@ -18013,11 +18033,11 @@ TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
         extra[1] = nn__host_tensor(dims, 2, TENSOR_F64);
         n = NN__OPTIONS;
         extra[2] = (tensor_from_n)(opt->option, TENSOR_F64, &n, 1);
-        if ((tensor_is_poison)(extra[0]) || (tensor_is_poison)(extra[1]) || (tensor_is_poison)(extra[2])) {
+        int64_t *steps = (int64_t *)TENSOR__(host)(extra[0], TENSOR_HOST_WRITE, "save_checkpoint");
+        double *groups = (double *)TENSOR__(host)(extra[1], TENSOR_HOST_WRITE, "save_checkpoint");
+        if (!steps || !groups || (tensor_is_poison)(extra[2])) {
             code = tensor_error_code();
         } else if (code == TENSOR_OK) {
-            int64_t *steps = (int64_t *)extra[0]->storage->data;
-            double *groups = (double *)extra[1]->storage->data;
             code = opt->settle ? opt->settle(opt) : TENSOR_OK;
             for (int i = 0; i < opt->nparams; i++) { steps[i] = opt->param[i].step; }
             for (int i = 0; i < opt->ngroups; i++) {
@@ -18066,23 +18086,22 @@ TENSOR__FN tensor_t *nn__expected(nn_safetensors_t *r, const char *name, int dty
 
 // What a checkpoint has for an optimizer, in the current scope.
 typedef struct nn__staged_t {
-    tensor_t *steps, *groups, *options;
+    const int64_t *steps;
+    const double *groups, *options;     // nothing more than the elements of tensors
+    int64_t noptions;
     tensor_t **state;    // NN__MAX_STATE for each parameter; NULL = none
 } nn__staged_t;
 
 // Whether all numbers are possible for an optimizer.
 TENSOR__FN int nn__staged_numbers(const nn_optimizer_t *o, const nn__staged_t *s) {
-    const double *options = (const double *)s->options->storage->data;
-    const double *groups = (const double *)s->groups->storage->data;
-    const int64_t *steps = (const int64_t *)s->steps->storage->data;
-    for (int i = 0; i < s->options->numel; i++) {
-        if (!nn__option_holds(i, options[i])) { return 0; }
+    for (int i = 0; i < s->noptions; i++) {
+        if (!nn__option_holds(i, s->options[i])) { return 0; }
     }
     for (int i = 0; i < 2 * o->ngroups; i++) {
-        if (!(groups[i] >= 0 && groups[i] - groups[i] == 0)) { return 0; }
+        if (!(s->groups[i] >= 0 && s->groups[i] - s->groups[i] == 0)) { return 0; }
     }
     for (int i = 0; i < o->nparams; i++) {
-        if (steps[i] < 0 || steps[i] > (int64_t)1 << 53) { return 0; }
+        if (s->steps[i] < 0 || s->steps[i] > (int64_t)1 << 53) { return 0; }
     }
     return 1;
 }
@@ -18103,19 +18122,21 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
     }
     int64_t dims[2];
     dims[0] = o->nparams;
-    s->steps = nn__expected(r, "optimizer/steps", TENSOR_I64, dims, 1, 0);
+    tensor_t *steps = nn__expected(r, "optimizer/steps", TENSOR_I64, dims, 1, 0);
     dims[0] = o->ngroups;
     dims[1] = 2;
-    s->groups = nn__expected(r, "optimizer/groups", TENSOR_F64, dims, 2, 0);
+    tensor_t *groups = nn__expected(r, "optimizer/groups", TENSOR_F64, dims, 2, 0);
     nn__entry_t *entry = nn__find_entry(r, "", "optimizer/options");
     dims[0] = NN__OPTIONS;
     if (entry && entry->ndim == 1 && entry->dims[0] >= NN__OLD_OPTIONS && entry->dims[0] < NN__OPTIONS) {
         dims[0] = entry->dims[0];
     }
-    s->options = nn__expected(r, "optimizer/options", TENSOR_F64, dims, 1, 0);
-    if ((tensor_is_poison)(s->steps) || (tensor_is_poison)(s->groups) || (tensor_is_poison)(s->options)) {
-        return tensor_error_code();
-    }
+    tensor_t *options = nn__expected(r, "optimizer/options", TENSOR_F64, dims, 1, 0);
+    s->noptions = dims[0];
+    s->steps = (const int64_t *)TENSOR__(host)(steps, TENSOR_HOST_READ, "load_checkpoint");
+    s->groups = (const double *)TENSOR__(host)(groups, TENSOR_HOST_READ, "load_checkpoint");
+    s->options = (const double *)TENSOR__(host)(options, TENSOR_HOST_READ, "load_checkpoint");
+    if (!s->steps || !s->groups || !s->options) { return tensor_error_code(); }
     s->state = (tensor_t **)nn__lent((uint64_t)o->nparams * NN__MAX_STATE + 1, sizeof(tensor_t *));
     if (!s->state) { return TENSOR_ERR_OUT_OF_MEMORY; }
     memset((void *)s->state, 0, (size_t)o->nparams * NN__MAX_STATE * sizeof(tensor_t *));
@@ -18153,14 +18174,13 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
 }
 
 TENSOR__FN void nn__put_optimizer(nn_optimizer_t *o, const nn__staged_t *s) {
-    const double *groups = (const double *)s->groups->storage->data;
-    memcpy(o->option, s->options->storage->data, (size_t)s->options->numel * sizeof(double));
+    memcpy(o->option, s->options, (size_t)s->noptions * sizeof(double));
     for (int i = 0; i < o->ngroups; i++) {
-        o->group[i].ratio = groups[2 * i];
-        o->group[i].weight_decay = groups[2 * i + 1];
+        o->group[i].ratio = s->groups[2 * i];
+        o->group[i].weight_decay = s->groups[2 * i + 1];
     }
     for (int i = 0; i < o->nparams; i++) {
-        o->param[i].step = ((const int64_t *)s->steps->storage->data)[i];
+        o->param[i].step = s->steps[i];
         for (int k = 0; k < NN__MAX_STATE; k++) {
             tensor_t *t = s->state[i * NN__MAX_STATE + k], *old = o->param[i].state[k];
             o->param[i].state[k] = t ? TENSOR__(hold)(t) : NULL;
