@@ -4802,12 +4802,6 @@ TENSOR__FN char *nn__at(const tensor_arg_t *a, int64_t i) {
     return a->data ? (char *)a->data + i * (int64_t)nn__es(a->dtype) : NULL;
 }
 
-// Address of the first element of t, NULL if it has none.
-TENSOR__FN void *nn__pointer(const tensor_t *t) {
-    size_t at = (size_t)t->offset * tensor_dtype_size((tensor_dtype_t)t->dtype);
-    return t->storage && t->storage->data ? (char *)t->storage->data + at : NULL;
-}
-
 // ---- fronts: checks
 
 TENSOR__FN int nn__is_float(const tensor_t *x) {
@@ -4951,7 +4945,7 @@ TENSOR__FN tensor_t *nn__host_tensor(const int64_t *dims, int ndim, tensor_dtype
 TENSOR__FN void *nn__lent(uint64_t n, size_t size) {
     int64_t bytes = (int64_t)(n * size);
     tensor_t *t = nn__host_tensor(&bytes, 1, TENSOR_U8);
-    return (tensor_is_poison)(t) ? NULL : nn__pointer(t);
+    return (tensor_is_poison)(t) ? NULL : t->storage->data;
 }
 
 TENSOR__FN tensor_t *nn__contiguous(tensor_t *x) { return x ? (tensor_contiguous)(x) : x; }
@@ -5620,12 +5614,16 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     if ((tensor_is_poison)(bag) || (tensor_is_poison)(slot)) { return TENSOR__(poison); }
     tensor_arg_t arg;
     memset((void *)&arg, 0, sizeof arg);
-    if (a->offsets && a->offsets->numel > 0) {
+    int has_offsets = a->offsets && a->offsets->numel > 0;
+    if (has_offsets) {
         tensor_t *c = (tensor_to)(nn__contiguous(a->offsets), TENSOR_CPU);
         if ((tensor_is_poison)(c)) { return c; }
-        arg.data = (void *)(uintptr_t)(tensor_data)(c);
+        arg.data = TENSOR__(host)(c, TENSOR_SHAPE_FROM_DATA, op);
         arg.dtype = c->dtype;
     }
+    int64_t *bag_of = (int64_t *)TENSOR__(host)(bag, TENSOR_HOST_WRITE, op);
+    int64_t *slot_of = (int64_t *)TENSOR__(host)(slot, TENSOR_HOST_WRITE, op);
+    if (!bag_of || !slot_of || (has_offsets && !arg.data)) { return TENSOR__(poison); }
     for (int64_t b = 0; b < bags; b++) {
         int64_t first = arg.data ? nn__index(&arg, b) : b * index->dims[1];
         int64_t end;
@@ -5642,8 +5640,8 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
                             first, end, b, n);
         }
         for (int64_t i = first; i < end; i++) {
-            ((int64_t *)(tensor_data_mut)(bag))[i] = b;
-            ((int64_t *)(tensor_data_mut)(slot))[i] = i - first;
+            bag_of[i] = b;
+            slot_of[i] = i - first;
         }
         longest = nn__max(longest, end - first);
     }
@@ -5674,11 +5672,8 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
         x = (tensor_cat_n)(list, 2, 0);
         dims[0] = bags * nn__max(longest, 1);
         y = (tensor_fill_)(nn__host_tensor(dims, 1, TENSOR_I64), (double)n);
-        int64_t *to = (int64_t *)(tensor_data_mut)(y);
-        for (int64_t i = 0; i < n && to; i++) {
-            to[((const int64_t *)(tensor_data)(bag))[i] * longest +
-               ((const int64_t *)(tensor_data)(slot))[i]] = i;
-        }
+        int64_t *to = (int64_t *)TENSOR__(host)(y, TENSOR_HOST_WRITE, op);
+        for (int64_t i = 0; i < n && to; i++) { to[bag_of[i] * longest + slot_of[i]] = i; }
         x = (tensor_index_select)(x, 0, nn__beside(y, index));
         dims[0] = bags;
         dims[1] = nn__max(longest, 1);
@@ -7710,8 +7705,8 @@ TENSOR__FN tensor_t *nn__max_pool_integers(tensor_t *x, const nn__window_t *g, t
 TENSOR__FN tensor_t *nn__window_counts(const nn__window_t *g) {
     const int64_t dims[5] = {1, 1, g->out[0], g->out[1], g->out[2]};
     tensor_t *counts = nn__host_tensor(dims, 5, TENSOR_I64);
-    if ((tensor_is_poison)(counts)) { return counts; }
-    int64_t *n = (int64_t *)(tensor_data_mut)(counts);
+    int64_t *n = (int64_t *)TENSOR__(host)(counts, TENSOR_HOST_WRITE, "avg_pool");
+    if (!n) { return TENSOR__(poison); }
     int64_t from, to;
     for (int64_t oz = 0; oz < g->out[0]; oz++) {
         int64_t nz = nn__window_at(g, 0, oz, &from, &to);
@@ -10859,8 +10854,8 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
     int64_t first = 0, states = 1;
     for (int64_t i = 1; i < 4; i++) {
         tensor_t *here = (tensor_to)(in[i], TENSOR_CPU);
-        if ((tensor_is_poison)(here)) { return here; }
-        arg[i].data = (void *)(uintptr_t)(tensor_data)(here);
+        arg[i].data = TENSOR__(host)(here, TENSOR_SHAPE_FROM_DATA, "ctc_loss");
+        if (!arg[i].data) { return TENSOR__(poison); }
         arg[i].dtype = here->dtype;
     }
     for (int64_t i = 0; i < x->dims[1]; i++) { states = nn__max(states, 2 * nn__index(&arg[3], i) + 1); }
@@ -10868,13 +10863,13 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
     tensor_t *label = (tensor_fill_)(nn__host_tensor(dims, 2, TENSOR_I64), (double)p->i[0]);
     tensor_t *skip = (tensor_zero_)(nn__host_tensor(dims, 2, TENSOR_BOOL));
     tensor_t *end = (tensor_zero_)(nn__host_tensor(dims, 2, TENSOR_BOOL));
-    if ((tensor_is_poison)(label) || (tensor_is_poison)(skip) || (tensor_is_poison)(end)) {
-        return TENSOR__(poison);
-    }
+    int64_t *labels = (int64_t *)TENSOR__(host)(label, TENSOR_HOST_WRITE, "ctc_loss");
+    uint8_t *skips = (uint8_t *)TENSOR__(host)(skip, TENSOR_HOST_WRITE, "ctc_loss");
+    uint8_t *ends = (uint8_t *)TENSOR__(host)(end, TENSOR_HOST_WRITE, "ctc_loss");
+    if (!labels || !skips || !ends) { return TENSOR__(poison); }
     for (int64_t i = 0; i < dims[0]; i++) {
-        int64_t *to = (int64_t *)(tensor_data_mut)(label) + i * states, n = nn__index(&arg[3], i);
-        uint8_t *may = (uint8_t *)(tensor_data_mut)(skip) + i * states,
-                *last = (uint8_t *)(tensor_data_mut)(end) + i * states;
+        int64_t *to = labels + i * states, n = nn__index(&arg[3], i);
+        uint8_t *may = skips + i * states, *last = ends + i * states;
         if (p->i[1]) { first = i * p->i[1]; }
         for (int64_t s = 0; s < n; s++) {
             to[2 * s + 1] = nn__index(&arg[1], first + s);
@@ -14678,11 +14673,11 @@ TENSOR_API tensor_t *(nn_init_sparse_)(tensor_t *t, double sparsity, double std)
     tensor_scope_t scope;
     scope = TENSOR__(scope)(0);
     tensor_t *x = (tensor_normal_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32), 0, std);
-    float *v = (float *)tensor_data_mut(x);
+    float *v = (float *)TENSOR__(host)(x, TENSOR_HOST_WRITE, "sparse_");
     int64_t zeros = (int64_t)ceil(sparsity * (double)t->dims[0]);
     for (int64_t j = 0; v && j < t->dims[1]; j++) {
         tensor_t *order = (tensor_to)((tensor_randperm)(t->dims[0]), TENSOR_CPU);
-        const int64_t *row = (const int64_t *)(tensor_data)(order);
+        const int64_t *row = (const int64_t *)TENSOR__(host)(order, TENSOR_HOST_READ, "sparse_");
         for (int64_t i = 0; row && i < zeros; i++) { v[row[i] * t->dims[1] + j] = 0; }
         (tensor_free)(order);
     }
@@ -15936,7 +15931,8 @@ TENSOR__FN tensor_t *nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int
     }
     tensor_t *norm = total ? (tensor_sqrt)(total) : (tensor_zeros_n)(NULL, 0, TENSOR_F64);
     part = nn__host_tensor(NULL, 0, TENSOR_F64);
-    if (!(tensor_is_poison)(part)) { *(double *)nn__pointer(part) = max_norm; }
+    double *most = (double *)TENSOR__(host)(part, TENSOR_HOST_WRITE, "clip_grad_norm");
+    if (most) { *most = max_norm; }
     tensor_t *factor =
         (tensor_clamp)((tensor_div)(part, (tensor_add_scalar)(norm, 1e-6)), -(double)INFINITY, 1);
     int code = tensor_error_code();
@@ -16426,6 +16422,7 @@ TENSOR__FN void nn__shuffle(nn_data_loader_t *l) {
 // Rows of one batch, divided into tasks with a fixed number of rows.
 typedef struct nn__gather_t {
     const nn_data_loader_t *l;
+    const char *all_x, *all_y;          // the data set's; NULL if samples come from its function
     char *x, *y;
     size_t x_row, yr;   // bytes
     int64_t from, rows, per_task;
@@ -16435,15 +16432,13 @@ TENSOR__FN void nn__gather_task(void *arg, int64_t task, int worker) {
     nn__gather_t *g = (nn__gather_t *)arg;
     const nn_dataset_t *d = &g->l->set;
     int64_t i = task * g->per_task, end = i + g->per_task < g->rows ? i + g->per_task : g->rows;
-    const char *sx = d->x ? (const char *)nn__pointer(d->x) : NULL;
-    const char *sy = d->y ? (const char *)nn__pointer(d->y) : NULL;
     (void)worker;
     for (; i < end; i++) {
         int64_t at = g->l->order ? g->l->order[g->from + i] : g->from + i;
         char *x = g->x + (size_t)i * g->x_row, *y = g->y ? g->y + (size_t)i * g->yr : NULL;
         if (d->x) {
-            if (g->x_row) { memcpy(x, sx + (size_t)at * g->x_row, g->x_row); }
-            if (y && g->yr) { memcpy(y, sy + (size_t)at * g->yr, g->yr); }
+            if (g->x_row) { memcpy(x, g->all_x + (size_t)at * g->x_row, g->x_row); }
+            if (y && g->yr) { memcpy(y, g->all_y + (size_t)at * g->yr, g->yr); }
         } else {
             g->l->codes[i] = d->get(d->user, at, x, y);
         }
@@ -16478,14 +16473,17 @@ TENSOR__FN int nn__gather(nn_data_loader_t *l, nn_batch_t *b) {
     g.rows = l->set.len - g.from < l->batch ? l->set.len - g.from : l->batch;
     b->x = nn__batch_tensor(&l->set.x_shape, l->set.x_dtype, g.rows, l->pinned);
     b->y = l->set.has_y ? nn__batch_tensor(&l->set.y_shape, l->set.y_dtype, g.rows, l->pinned) : NULL;
-    if ((tensor_is_poison)(b->x) || (b->y && (tensor_is_poison)(b->y))) {
+    const nn_dataset_t *d = &l->set;
+    g.all_x = d->x ? (const char *)TENSOR__(host)(d->x, TENSOR_HOST_READ, "next") : NULL;
+    g.all_y = d->y ? (const char *)TENSOR__(host)(d->y, TENSOR_HOST_READ, "next") : NULL;
+    g.x = (char *)TENSOR__(host)(b->x, TENSOR_HOST_WRITE, "next");
+    g.y = b->y ? (char *)TENSOR__(host)(b->y, TENSOR_HOST_WRITE, "next") : NULL;
+    if (!g.x || (b->y && !g.y) || (d->x && !g.all_x) || (d->y && !g.all_y)) {
         b->x = b->y = TENSOR__(poison);
         return 0;
     }
     g.x_row = (size_t)(b->x->numel / g.rows) * tensor_dtype_size(l->set.x_dtype);
     g.yr = b->y ? (size_t)(b->y->numel / g.rows) * tensor_dtype_size(l->set.y_dtype) : 0;
-    g.x = (char *)b->x->storage->data;
-    g.y = b->y ? (char *)b->y->storage->data : NULL;
     g.per_task = 1 + (int64_t)(65536 / (g.x_row + g.yr + 1));
     if (!l->set.x) { g.per_task = 1; }
     int64_t tasks = (g.rows + g.per_task - 1) / g.per_task;
@@ -16747,12 +16745,13 @@ TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
                         (int64_t)bytes, (int64_t)(s->size - 4 - 4 * (uint64_t)rank));
     }
     tensor_t *t = nn__host_tensor(dims, rank, dtype);
-    if ((tensor_is_poison)(t)) { return t; }
-    if (!nn__read(s, 4 + 4 * (uint64_t)rank, t->storage->data, bytes)) {
+    void *elements = TENSOR__(host)(t, TENSOR_HOST_WRITE, "idx");
+    if (!elements) { return TENSOR__(poison); }
+    if (!nn__read(s, 4 + 4 * (uint64_t)rank, elements, bytes)) {
         (tensor_free)(t);
         return NN__FAIL(TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label);
     }
-    if (nn__little_endian()) { nn__swap(t->storage->data, numel, size); }
+    if (nn__little_endian()) { nn__swap(elements, numel, size); }
     return t;
 }
 
@@ -17327,14 +17326,16 @@ TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
     }
     tensor_t *t = nn__host_tensor(e->dims, e->ndim, (tensor_dtype_t)dtype);
     if ((tensor_is_poison)(t) || bytes == 0) { return t; }
-    if (!nn__read(&r->source, r->data + e->begin, t->storage->data, bytes)) {
+    void *elements = TENSOR__(host)(t, TENSOR_HOST_WRITE, "safetensors");
+    if (!elements) { return TENSOR__(poison); }
+    if (!nn__read(&r->source, r->data + e->begin, elements, bytes)) {
         (tensor_free)(t);
         return NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\": %s cannot be read", r->label, e->name);
     }
-    if (!nn__little_endian()) { nn__swap(t->storage->data, bytes / (uint64_t)size, (size_t)size); }
-    if (widen >= 0) { nn__widen(t->storage->data, bytes / (uint64_t)size, widen); }
+    if (!nn__little_endian()) { nn__swap(elements, bytes / (uint64_t)size, (size_t)size); }
+    if (widen >= 0) { nn__widen(elements, bytes / (uint64_t)size, widen); }
     if (dtype == TENSOR_BOOL) {
-        unsigned char *b = (unsigned char *)t->storage->data;
+        unsigned char *b = (unsigned char *)elements;
         for (uint64_t k = 0; k < bytes; k++) { b[k] = b[k] != 0; }
     }
     return t;
@@ -17535,15 +17536,13 @@ TENSOR__FN void nn__emit(nn__sink_t *s, const nn__sink_t *header, const nn__out_
         tensor_scope_t scope = TENSOR__(scope)(0);
         tensor_t *c = (tensor_to)((tensor_contiguous)(out[i].t), TENSOR_CPU);
         if (out[i].bytes > 0) {
-            if (!nn__little_endian()) {
-                c = (tensor_clone)(c);
-                nn__swap(c->storage ? c->storage->data : NULL, c->storage ? (uint64_t)c->numel : 0,
-                         (size_t)out[i].size);
-            }
-            if ((tensor_is_poison)(c)) {
-                s->failed = TENSOR_ERR_OUT_OF_MEMORY;
+            if (!nn__little_endian()) { c = (tensor_clone)(c); }
+            void *elements = TENSOR__(host)(c, TENSOR_HOST_READ, "safetensors");
+            if (!elements) {
+                s->failed = tensor_error_code();
             } else {
-                nn__write(s, nn__pointer(c), out[i].bytes);
+                if (!nn__little_endian()) { nn__swap(elements, (uint64_t)c->numel, (size_t)out[i].size); }
+                nn__write(s, elements, out[i].bytes);
             }
         }
         (tensor_scope_end)(scope);
@@ -17561,8 +17560,8 @@ TENSOR_API tensor_t *(nn_safetensors_format)(const char *const *names, tensor_t 
     for (int i = 0; i < n; i++) { s.cap += out[i].bytes; }
     int64_t bytes = (int64_t)s.cap;
     tensor_t *t = nn__host_tensor(&bytes, 1, TENSOR_U8);
-    if (!(tensor_is_poison)(t)) {
-        s.p = (char *)t->storage->data;
+    s.p = (char *)TENSOR__(host)(t, TENSOR_HOST_WRITE, "safetensors_format");
+    if (s.p) {
         nn__emit(&s, &header, out, n);
         if (s.failed) {
             (tensor_free)(t);
@@ -17571,7 +17570,7 @@ TENSOR_API tensor_t *(nn_safetensors_format)(const char *const *names, tensor_t 
     }
     nn__free(header.p);
     nn__free(out);
-    return t;
+    return s.p ? t : TENSOR__(poison);
 }
 
 #ifndef TENSOR_NO_STDIO
@@ -18073,11 +18072,11 @@ TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
         extra[1] = nn__host_tensor(dims, 2, TENSOR_F64);
         n = NN__OPTIONS;
         extra[2] = (tensor_from_n)(opt->option, TENSOR_F64, &n, 1);
-        if ((tensor_is_poison)(extra[0]) || (tensor_is_poison)(extra[1]) || (tensor_is_poison)(extra[2])) {
+        int64_t *steps = (int64_t *)TENSOR__(host)(extra[0], TENSOR_HOST_WRITE, "save_checkpoint");
+        double *groups = (double *)TENSOR__(host)(extra[1], TENSOR_HOST_WRITE, "save_checkpoint");
+        if (!steps || !groups || (tensor_is_poison)(extra[2])) {
             code = tensor_error_code();
         } else if (code == TENSOR_OK) {
-            int64_t *steps = (int64_t *)extra[0]->storage->data;
-            double *groups = (double *)extra[1]->storage->data;
             code = opt->settle ? opt->settle(opt) : TENSOR_OK;
             for (int i = 0; i < opt->nparams; i++) { steps[i] = opt->param[i].step; }
             for (int i = 0; i < opt->ngroups; i++) {
@@ -18126,23 +18125,22 @@ TENSOR__FN tensor_t *nn__expected(nn_safetensors_t *r, const char *name, int dty
 
 // What a checkpoint has for an optimizer, in the current scope.
 typedef struct nn__staged_t {
-    tensor_t *steps, *groups, *options;
+    const int64_t *steps;
+    const double *groups, *options;     // nothing more than the elements of tensors
+    int64_t noptions;
     tensor_t **state;    // NN__MAX_STATE for each parameter; NULL = none
 } nn__staged_t;
 
 // Whether all numbers are possible for an optimizer.
 TENSOR__FN int nn__staged_numbers(const nn_optimizer_t *o, const nn__staged_t *s) {
-    const double *options = (const double *)s->options->storage->data;
-    const double *groups = (const double *)s->groups->storage->data;
-    const int64_t *steps = (const int64_t *)s->steps->storage->data;
-    for (int i = 0; i < s->options->numel; i++) {
-        if (!nn__option_holds(i, options[i])) { return 0; }
+    for (int i = 0; i < s->noptions; i++) {
+        if (!nn__option_holds(i, s->options[i])) { return 0; }
     }
     for (int i = 0; i < 2 * o->ngroups; i++) {
-        if (!(groups[i] >= 0 && groups[i] - groups[i] == 0)) { return 0; }
+        if (!(s->groups[i] >= 0 && s->groups[i] - s->groups[i] == 0)) { return 0; }
     }
     for (int i = 0; i < o->nparams; i++) {
-        if (steps[i] < 0 || steps[i] > (int64_t)1 << 53) { return 0; }
+        if (s->steps[i] < 0 || s->steps[i] > (int64_t)1 << 53) { return 0; }
     }
     return 1;
 }
@@ -18163,19 +18161,21 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
     }
     int64_t dims[2];
     dims[0] = o->nparams;
-    s->steps = nn__expected(r, "optimizer/steps", TENSOR_I64, dims, 1, 0);
+    tensor_t *steps = nn__expected(r, "optimizer/steps", TENSOR_I64, dims, 1, 0);
     dims[0] = o->ngroups;
     dims[1] = 2;
-    s->groups = nn__expected(r, "optimizer/groups", TENSOR_F64, dims, 2, 0);
+    tensor_t *groups = nn__expected(r, "optimizer/groups", TENSOR_F64, dims, 2, 0);
     nn__entry_t *entry = nn__find_entry(r, "", "optimizer/options");
     dims[0] = NN__OPTIONS;
     if (entry && entry->ndim == 1 && entry->dims[0] >= NN__OLD_OPTIONS && entry->dims[0] < NN__OPTIONS) {
         dims[0] = entry->dims[0];
     }
-    s->options = nn__expected(r, "optimizer/options", TENSOR_F64, dims, 1, 0);
-    if ((tensor_is_poison)(s->steps) || (tensor_is_poison)(s->groups) || (tensor_is_poison)(s->options)) {
-        return tensor_error_code();
-    }
+    tensor_t *options = nn__expected(r, "optimizer/options", TENSOR_F64, dims, 1, 0);
+    s->noptions = dims[0];
+    s->steps = (const int64_t *)TENSOR__(host)(steps, TENSOR_HOST_READ, "load_checkpoint");
+    s->groups = (const double *)TENSOR__(host)(groups, TENSOR_HOST_READ, "load_checkpoint");
+    s->options = (const double *)TENSOR__(host)(options, TENSOR_HOST_READ, "load_checkpoint");
+    if (!s->steps || !s->groups || !s->options) { return tensor_error_code(); }
     s->state = (tensor_t **)nn__lent((uint64_t)o->nparams * NN__MAX_STATE + 1, sizeof(tensor_t *));
     if (!s->state) { return TENSOR_ERR_OUT_OF_MEMORY; }
     memset((void *)s->state, 0, (size_t)o->nparams * NN__MAX_STATE * sizeof(tensor_t *));
@@ -18213,14 +18213,13 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
 }
 
 TENSOR__FN void nn__put_optimizer(nn_optimizer_t *o, const nn__staged_t *s) {
-    const double *groups = (const double *)s->groups->storage->data;
-    memcpy(o->option, s->options->storage->data, (size_t)s->options->numel * sizeof(double));
+    memcpy(o->option, s->options, (size_t)s->noptions * sizeof(double));
     for (int i = 0; i < o->ngroups; i++) {
-        o->group[i].ratio = groups[2 * i];
-        o->group[i].weight_decay = groups[2 * i + 1];
+        o->group[i].ratio = s->groups[2 * i];
+        o->group[i].weight_decay = s->groups[2 * i + 1];
     }
     for (int i = 0; i < o->nparams; i++) {
-        o->param[i].step = ((const int64_t *)s->steps->storage->data)[i];
+        o->param[i].step = s->steps[i];
         for (int k = 0; k < NN__MAX_STATE; k++) {
             tensor_t *t = s->state[i * NN__MAX_STATE + k], *old = o->param[i].state[k];
             o->param[i].state[k] = t ? TENSOR__(hold)(t) : NULL;
