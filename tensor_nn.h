@@ -7118,8 +7118,9 @@ TENSOR__FN void nn__grad_conv_weight(tensor__grad_t *g) {   // inputs g, x; the 
 TENSOR__FN int nn__triple(const char *op, const char *what, int rank, int64_t v, int64_t h, int64_t w,
                           int64_t *to) {
     if ((h >= 0 && rank < 3) || (w >= 0 && rank < 2)) {
-        return NN__NO(TENSOR_ERR_SHAPE, "%s: it has no %s_%s (got %d)", op, what,
-                      w >= 0 && rank < 2 ? "w" : "h", w >= 0 && rank < 2 ? w : h);
+        int last = w >= 0 && rank < 2;
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: %s_%s is %d, must be left out: images have %i dim%s", op, what,
+                      last ? "w" : "h", last ? w : h, rank, rank == 1 ? "" : "s");
     }
     to[2] = rank > 1 && w >= 0 ? w : v;
     if (rank > 1) { to[1] = rank > 2 && h >= 0 ? h : v; }
@@ -7920,7 +7921,7 @@ TENSOR__FN tensor_t *nn__max_unpool_front(const tensor__row_t *row, tensor_t *x,
     int rank = (int)row->id - NN_OP_MAX_UNPOOL1D + 1;
     if (!TENSOR__(begin)(&o, row, in, 2)) { return TENSOR__(poison); }
     if ((x->ndim != rank + 2 && x->ndim != rank + 1) || !nn__same_shape(x, index)) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t and indices %t must have one shape, %s", op, x, index,
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t and indices %t must have the same shape, %s", op, x, index,
                         nn__image_text(rank));
     }
     if (!nn__window_valid(op, rank, &g)) { return TENSOR__(poison); }
@@ -10095,7 +10096,7 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
     }
     if (!nn__floats(&o, 15)) { return TENSOR__(poison); }
     if (!nn__same_shape(x, t)) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t and target %t must have one shape", row->name, x, t);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t and target %t must have the same shape", row->name, x, t);
     }
     if ((int)reduction < 0 || reduction > TENSOR_BATCHMEAN ||
         (reduction == TENSOR_BATCHMEAN && which != NN__LOSS_KL_DIV && which != NN__LOSS_KL_DIV_LOG)) {
@@ -10447,7 +10448,7 @@ TENSOR__FN const tensor_t *nn__loss_inputs(const char *op, const char *names,
         if (!(same >> k & 1u)) { continue; }
         if (nn__same_shape(in[k], in[0])) { continue; }
         return NN__GIVE((const tensor_t *)NULL, TENSOR_ERR_SHAPE,
-                        "%s: %s %t and %s %t must have one shape", op, nn__arg_name(&row, 0, first), in[0],
+                        "%s: %s %t and %s %t must have the same shape", op, nn__arg_name(&row, 0, first), in[0],
                         nn__arg_name(&row, k, name), in[k]);
     }
     if ((int)reduction < 0 || reduction > TENSOR_NONE) {
@@ -11469,7 +11470,7 @@ TENSOR__FN tensor_t *nn__forward_plain(nn_module_t *m, tensor_t *x) {
     tensor_scope_t scope;
     scope = TENSOR__(scope)(-1);
     tensor_t *y = m->forward(m, x);
-    if (!y) { y = (tensor_t *)NN__FAIL(TENSOR_ERR_INTERNAL, "forward: that of %s returned NULL", m->name); }
+    if (!y) { y = (tensor_t *)NN__FAIL(TENSOR_ERR_INTERNAL, "forward: the forward of %s returned NULL, must return a tensor", m->name); }
     return (tensor_scope_return)(scope, y);
 }
 
@@ -12126,6 +12127,9 @@ TENSOR__FN nn_module_t *nn__refuse_number(const char *layer, const char *what, d
     return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, "%s: %s (got %g)", layer, what, got);
 }
 
+// The same with a text of its own, that says which argument was what and what it must be.
+#define NN__REFUSE(...) NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, __VA_ARGS__)
+
 // Fresh f32 parameters: uniform in +-bound, normal with that deviation, bound everywhere, ones, zeros. Each
 // is a function of its own, so that a program contains only those of its layers.
 typedef tensor_t *(*nn__start_fn)(const int64_t *dims, int ndim, double bound);
@@ -12209,8 +12213,9 @@ TENSOR__FN nn_module_t *nn__kid(const nn_module_t *m, const char *name) {
     return s && s->child ? s->child->module : NULL;
 }
 
-// Begins a typed forward: m must be a layer of a kind first..last (ids). -> 0 after raising
-TENSOR__FN int nn__enter(const char *op, const nn_module_t *m, int first, int last) {
+// Begins a typed forward: m must be a layer of a kind first..last (ids), which are made by `makers`.
+// -> 0 after raising
+TENSOR__FN int nn__enter(const char *op, const char *makers, const nn_module_t *m, int first, int last) {
     if (!nn__usable(m)) {
         if (nn__open_module(m) && tensor_error_code() == TENSOR_OK) {
             NN__FAIL(m->code, "%s: module %s failed when it was made", op, m->name);
@@ -12220,7 +12225,7 @@ TENSOR__FN int nn__enter(const char *op, const nn_module_t *m, int first, int la
         return 0;
     }
     if (!m->impl->kind || m->impl->kind->id < first || m->impl->kind->id > last) {
-        return NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, m->name);
+        return NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: the module is a %s, must be made by %s", op, m->name, makers);
     }
     if (m->impl->key) { TENSOR__(push_path)(nn__self(), m->impl->key); }
     return 1;
@@ -12516,7 +12521,9 @@ static const nn__field_t nn__bilinear_fields[] = {
 NN__KNOWN_KIND(BILINEAR, nn__bilinear_layer_t, "Bilinear", NULL, nn__bilinear_fields, NN__BILINEAR_ID)
 
 TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int no_bias) {
-    if (in1 < 1 || in2 < 1 || out < 1) { return nn__refuse("bilinear", "in1, in2 and out must be > 0", out); }
+    if (in1 < 1) { return nn__refuse("bilinear", "in1 must be > 0", in1); }
+    if (in2 < 1) { return nn__refuse("bilinear", "in2 must be > 0", in2); }
+    if (out < 1) { return nn__refuse("bilinear", "out must be > 0", out); }
     nn__bilinear_layer_t *l = (nn__bilinear_layer_t *)nn__make(NN__KIND(BILINEAR));
     if (!l) { return NULL; }
     l->in1_features = in1;
@@ -12531,7 +12538,7 @@ TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int
 }
 
 TENSOR_API tensor_t *(nn_bilinear_forward)(nn_module_t *m, tensor_t *x1, tensor_t *x2) {
-    if (!nn__enter("bilinear_forward", m, NN__BILINEAR_ID, NN__BILINEAR_ID)) { return TENSOR__(poison); }
+    if (!nn__enter("bilinear_forward", "nn_bilinear", m, NN__BILINEAR_ID, NN__BILINEAR_ID)) { return TENSOR__(poison); }
     return nn__leave_plain(m, (tensor_bilinear)(x1, x2, nn__tensor(m, 0), nn__tensor(m, 1)));
 }
 
@@ -12595,9 +12602,11 @@ TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     if (a.size < 1) { return nn__refuse("embedding", "size must be > 0", a.size); }
     int64_t padding = nn__padding_row(&a);
     if (padding < 0 && a.options_are_named_ && a.padding_idx != 0) {
-        return nn__refuse("embedding", "padding_idx must be at least -count", a.padding_idx);
+        return NN__REFUSE("embedding: padding_idx %d must be at least -count %d", a.padding_idx, -a.count);
     }
-    if (padding >= a.count) { return nn__refuse("embedding", "padding_idx must be below count", padding); }
+    if (padding >= a.count) {
+        return NN__REFUSE("embedding: padding_idx %d must be below count %d", padding, a.count);
+    }
     nn__embedding_layer_t *l = (nn__embedding_layer_t *)nn__make(NN__KIND(EMBEDDING));
     if (!l) { return NULL; }
     l->num_embeddings = a.count;
@@ -12660,8 +12669,11 @@ TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
         return nn__refuse("embedding_bag", "mode must be a tensor_bag_mode_t", (int64_t)a.mode);
     }
     int64_t padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
-    if (padding >= a.count || padding < -a.count) {
-        return nn__refuse("embedding_bag", "padding_idx must be below count", padding);
+    if (padding >= a.count) {
+        return NN__REFUSE("embedding_bag: padding_idx %d must be below count %d", padding, a.count);
+    }
+    if (padding < -a.count) {
+        return NN__REFUSE("embedding_bag: padding_idx %d must be at least -count %d", padding, -a.count);
     }
     if (a.padding_idx == 0) {
         padding = -1;
@@ -12771,15 +12783,20 @@ TENSOR__FN nn_module_t *nn__make_conv(const char *op, const nn__kind_t *kind, co
     if (in < 1) { return nn__refuse(op, "in_channels must be > 0", in); }
     if (out < 1) { return nn__refuse(op, "out_channels must be > 0", out); }
     if (groups < 1) { return nn__refuse(op, "groups must be > 0", groups); }
-    if (in % groups != 0) { return nn__refuse(op, "in_channels must be a multiple of groups", in); }
-    if (out % groups != 0) { return nn__refuse(op, "out_channels must be a multiple of groups", out); }
+    if (in % groups != 0) {
+        return NN__REFUSE("%s: in_channels %d must be a multiple of groups %d", op, in, groups);
+    }
+    if (out % groups != 0) {
+        return NN__REFUSE("%s: out_channels %d must be a multiple of groups %d", op, out, groups);
+    }
     if (!nn__window_valid(op, kind->dims, g)) { return NULL; }
     if (like->padding_mode < 0 || like->padding_mode > TENSOR_PAD_CIRCULAR) {
         return nn__refuse(op, "padding_mode must be a tensor_pad_t", like->padding_mode);
     }
     for (int d = 0; d < 3; d++) {
         if (like->same && (g->stride[d] != 1 || g->pad[d] != 0)) {
-            return nn__refuse(op, "same needs stride 1 and no padding", g->stride[d]);
+            return NN__REFUSE("%s: same needs stride 1 and no padding (got stride %d, padding %d)", op,
+                              g->stride[d], g->pad[d]);
         }
     }
     nn_module_t *m = (nn_module_t *)nn__make_like(kind, &like->base);
@@ -12914,9 +12931,11 @@ TENSOR__FN nn_module_t *nn__make_pool(const nn_pool_args_t *a, const char *op, c
     }
     for (int d = 0; d < 3; d++) {
         if (2 * g->pad[d] > g->kernel[d]) {
-            return nn__refuse(op, "padding must be at most half the kernel", g->pad[d]);
+            return NN__REFUSE("%s: padding %d must be at most half the kernel %d", op, g->pad[d], g->kernel[d]);
         }
-        if (!dilates && g->dilation[d] != 1) { return nn__refuse(op, "it has no dilation", g->dilation[d]); }
+        if (!dilates && g->dilation[d] != 1) {
+            return NN__REFUSE("%s: dilation %d must be 1: only max pools have one", op, g->dilation[d]);
+        }
     }
     return (nn_module_t *)nn__make_like(kind, &l.base);
 }
@@ -12941,7 +12960,7 @@ NN__LAYER_PER_DIMS(max_unpool, nn_pool, nn__max_unpool_new)
 
 TENSOR_API tensor_t *(nn_max_unpool_forward)(nn_module_t *m, tensor_t *x, tensor_t *indices,
                                              const int64_t *size) {
-    if (!nn__enter("max_unpool_forward", m, NN__MAX_UNPOOL_ID, NN__MAX_UNPOOL_ID)) {
+    if (!nn__enter("max_unpool_forward", "nn_max_unpool", m, NN__MAX_UNPOOL_ID, NN__MAX_UNPOOL_ID)) {
         return TENSOR__(poison);
     }
     nn__window_t g = ((const nn__pool_layer_t *)m)->window;
@@ -13076,7 +13095,8 @@ NN__SPECIAL_KIND(UPSAMPLE, nn__upsample_layer_t, "Upsample", nn__forward_upsampl
 
 TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
     if ((a.size > 0) == (a.scale_factor > 0)) {
-        return nn__refuse("upsample", "one of size and scale_factor must be positive", a.size);
+        return NN__REFUSE("upsample: size %d, scale_factor %g: just one of them must be positive", a.size,
+                          a.scale_factor);
     }
     if ((int)a.mode < 0 || a.mode > TENSOR_AREA) {
         return nn__refuse("upsample", "mode must be a tensor_interpolation_t", (int64_t)a.mode);
@@ -13459,7 +13479,8 @@ NN__SCOPED_KIND(GROUP_NORM, nn__group_norm_layer_t, "GroupNorm", nn__forward_gro
 TENSOR__FN nn_module_t *nn__make_group_norm(nn_group_norm_args_t a) {
     if (a.groups < 1) { return nn__refuse("group_norm", "groups must be > 0", a.groups); }
     if (a.channels < 1 || a.channels % a.groups != 0) {
-        return nn__refuse("group_norm", "channels must be a multiple of groups", a.channels);
+        return NN__REFUSE("group_norm: channels %d must be a positive multiple of groups %d", a.channels,
+                          a.groups);
     }
     nn__group_norm_layer_t *l = (nn__group_norm_layer_t *)nn__make(NN__KIND(GROUP_NORM));
     if (!l) { return NULL; }
@@ -13561,6 +13582,9 @@ TENSOR__FN tensor_t *nn__forward_state(nn_module_t *m, tensor_t *x, tensor_t **h
     const nn__rnn_layer_t *l = (const nn__rnn_layer_t *)m;
     const char *op = ops[l->cell][l->net];
     int n = m->impl->nslots;
+    if (x && !(tensor_is_poison)(x) && x->ndim > 0 && x->dims[x->ndim - 1] != l->input_size) {
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must end in a dim of %d", op, x, l->input_size);
+    }
     nn__state_scope_t b = nn__state_begin(l->net);
     tensor_t **w = (tensor_t **)nn__lent((uint64_t)n + 2, sizeof *w);
     tensor_state_t s = nn__no_state();
@@ -13631,14 +13655,14 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, cons
         return nn__refuse(op, "layers must be in 1..65535", a.layers);
     }
     if (a.proj_size < 0 || (a.proj_size > 0 && (net != NN__LSTM_NET || cell || a.proj_size >= a.hidden))) {
-        return nn__refuse(op, "proj_size is for lstm, 0 or less than hidden", a.proj_size);
+        return NN__REFUSE("%s: proj_size %d must be 0, or in lstm less than hidden %d", op, a.proj_size,
+                          a.hidden);
     }
     if (!(a.dropout >= 0 && a.dropout <= 1)) {
         return nn__refuse_number(op, "dropout must be in 0..1", a.dropout);
     }
-    if (cell && (a.layers > 1 || dirs > 1)) {
-        return nn__refuse(op, "a cell has one layer and direction", a.layers);
-    }
+    if (cell && a.layers > 1) { return nn__refuse(op, "layers must be 1 for a cell", a.layers); }
+    if (cell && dirs > 1) { return nn__refuse(op, "bidirectional must be 0 for a cell", a.bidirectional); }
     nn__rnn_layer_t *l = (nn__rnn_layer_t *)nn__make(kind);
     if (!l) { return NULL; }
     l->input_size = a.in_features;
@@ -13671,22 +13695,22 @@ NN__LAYER(rnn_cell, nn_rnn,
           nn__make_recurrent(a, "rnn_cell", NN__KIND(RNN_CELL), a.relu ? NN__RELU_NET : NN__TANH_NET, 1))
 
 // id: of the net and of its cell.
-TENSOR__FN tensor_t *nn__state_forward(const char *op, nn_module_t *m, int id, tensor_t *x, tensor_t **h,
-                                       tensor_t **c) {
-    if (!nn__enter(op, m, id, id)) { return TENSOR__(poison); }
+TENSOR__FN tensor_t *nn__state_forward(const char *op, const char *makers, nn_module_t *m, int id,
+                                       tensor_t *x, tensor_t **h, tensor_t **c) {
+    if (!nn__enter(op, makers, m, id, id)) { return TENSOR__(poison); }
     return nn__leave_plain(m, nn__forward_state(m, x, h, c));
 }
 
 TENSOR_API tensor_t *(nn_lstm_forward)(nn_module_t *m, tensor_t *x, tensor_t **h, tensor_t **c) {
-    return nn__state_forward("lstm_forward", m, NN__LSTM_ID, x, h, c);
+    return nn__state_forward("lstm_forward", "nn_lstm or nn_lstm_cell", m, NN__LSTM_ID, x, h, c);
 }
 
 TENSOR_API tensor_t *(nn_gru_forward)(nn_module_t *m, tensor_t *x, tensor_t **h) {
-    return nn__state_forward("gru_forward", m, NN__GRU_ID, x, h, NULL);
+    return nn__state_forward("gru_forward", "nn_gru or nn_gru_cell", m, NN__GRU_ID, x, h, NULL);
 }
 
 TENSOR_API tensor_t *(nn_rnn_forward)(nn_module_t *m, tensor_t *x, tensor_t **h) {
-    return nn__state_forward("rnn_forward", m, NN__RNN_ID, x, h, NULL);
+    return nn__state_forward("rnn_forward", "nn_rnn or nn_rnn_cell", m, NN__RNN_ID, x, h, NULL);
 }
 
 // ------------------------------------------------------------------------------
@@ -13857,11 +13881,10 @@ NN__SCOPED_KIND(ATTENTION, nn__attention_layer_t, "MultiheadAttention", nn__forw
 TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     if (a.embed < 1) { return nn__refuse("multihead_attention", "embed must be > 0", a.embed); }
     if (a.heads < 1 || a.embed % a.heads != 0) {
-        return nn__refuse("multihead_attention", "heads must divide embed", a.heads);
+        return NN__REFUSE("multihead_attention: heads %d must divide embed %d", a.heads, a.embed);
     }
-    if (a.kdim < 0 || a.vdim < 0) {
-        return nn__refuse("multihead_attention", "kdim and vdim must be >= 0", a.kdim);
-    }
+    if (a.kdim < 0) { return nn__refuse("multihead_attention", "kdim must be >= 0", a.kdim); }
+    if (a.vdim < 0) { return nn__refuse("multihead_attention", "vdim must be >= 0", a.vdim); }
     if (!(a.dropout >= 0 && a.dropout <= 1)) {
         return nn__refuse_number("multihead_attention", "dropout must be in 0..1", a.dropout);
     }
@@ -13916,7 +13939,8 @@ TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a) 
     if (nn__too_many("multihead_attention", a.site_, a.options_are_named_)) { return tensor__at(a.site_, y); }
     if (out) { w = *out = (tensor_scalar)(0, TENSOR_F32); }  // it gets a slot in the caller's scope
     a.weights = out ? &w : NULL;
-    if (nn__enter("multihead_attention", a.module, NN__ATTENTION_ID, NN__ATTENTION_ID)) {
+    if (nn__enter("multihead_attention", "nn_multihead_attention", a.module, NN__ATTENTION_ID,
+                  NN__ATTENTION_ID)) {
         tensor_scope_t scope = TENSOR__(scope)(-1);
         y = nn__leave(a.module, scope, nn__attend(a.module, &a));
     }
@@ -13988,8 +14012,9 @@ NN__SCOPED_KIND(DECODER_LAYER, nn__transformer_layer_t, "TransformerDecoderLayer
 
 TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a, int decoder) {
     const char *op = decoder ? "transformer_decoder_layer" : "transformer_encoder_layer";
-    if (a.embed < 1 || a.heads < 1 || a.embed % a.heads != 0) {
-        return nn__refuse(op, "heads must divide embed", a.heads);
+    if (a.embed < 1) { return nn__refuse(op, "embed must be > 0", a.embed); }
+    if (a.heads < 1 || a.embed % a.heads != 0) {
+        return NN__REFUSE("%s: heads %d must divide embed %d", op, a.heads, a.embed);
     }
     if (a.feedforward < 1) { return nn__refuse(op, "feedforward must be > 0", a.feedforward); }
     if (!(a.dropout >= 0 && a.dropout <= 1)) {
@@ -14058,15 +14083,15 @@ TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a) {
     static const char op[] = "transformer_forward";
     tensor_t *y = TENSOR__(poison);
     if (nn__too_many(op, a.site_, a.options_are_named_) ||
-        !nn__enter(op, a.module, NN__ENCODER_LAYER_ID, NN__DECODER_ID)) {
+        !nn__enter(op, "nn_transformer_..", a.module, NN__ENCODER_LAYER_ID, NN__DECODER_ID)) {
         return tensor__at(a.site_, y);
     }
     tensor_scope_t scope = TENSOR__(scope)(-1);
     int id = a.module->impl->kind->id;
     int decoder = id == NN__DECODER_LAYER_ID || id == NN__DECODER_ID;
     if (decoder != (a.memory != NULL)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "%s: memory is for decoders, %s is %s one", op, a.module->name,
-                 decoder ? "such" : "not");
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: memory is %s, must be %s for the module %s", op,
+                 decoder ? "NULL" : "given", decoder ? "a tensor" : "NULL", a.module->name);
     } else if (nn__kid(a.module, "layers")) {
         y = nn__transformer(a.module, &a);
     } else {
@@ -14081,7 +14106,8 @@ TENSOR__FN nn_module_t *nn__make_transformer(const char *op, const nn__kind_t *k
     if (count < 1 || count > 4096) { return nn__refuse(op, "count must be in 1..4096", count); }
     if (!nn__can_use(op, "the layer", layer)) { return NULL; }
     if (!layer->impl->kind || layer->impl->kind->id != each) {
-        return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, layer->name);
+        return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_UNSUPPORTED,
+                        "%s: the layer is a %s, must be made by nn_%s_layer", op, layer->name, op);
     }
     nn_module_t *m = (nn_module_t *)nn__make(kind);
     nn_module_t *list = (nn_module_t *)nn__make(NN__KIND(MODULE_LIST));
