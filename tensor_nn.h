@@ -17,8 +17,8 @@
 //   >>impl-attention  >>impl-recurrent  >>impl-losses  >>impl-ctc  >>nn-table
 //   >>impl-modules  >>impl-layers  >>layers-calls  >>layers-linear  >>layers-image  >>layers-norm
 //   >>layers-recurrent  >>layers-attention  >>layers-sequential
-//   >>impl-copies  >>impl-init  >>impl-optim  >>impl-clip  >>impl-schedule  >>impl-data  >>impl-sources  >>impl-files  >>impl-state
-//   >>impl-progress
+//   >>impl-copies  >>impl-init  >>impl-optim  >>impl-clip  >>impl-schedule  >>impl-data  >>impl-sources
+//   >>impl-files  >>impl-state  >>impl-progress
 //   >>nn-license
 
 #ifndef TENSOR_NN__PASS
@@ -11876,12 +11876,12 @@ TENSOR_API nn_module_t *(nn_get_child)(nn_module_t *m, const char *name) {
 //
 // A layer is a struct that begins with its nn_module_t, as a module of a user does. Its other members are its
 // options under PyTorch's names and as they are used: defaults are filled in, lists are copied. The kind of a
-// layer (nn__kind_t) knows its printed name, its forward, the size of its struct and a table of its fields;
-// printing and nn_clone need no more than that, so they are written once. Tensors are in the module's slots,
+// layer (nn__kind_t) knows its printed name, its forward, the size of its struct and a table of its fields.
+// Printing and nn_clone need no more than that, so they are written once. Tensors are in the module's slots,
 // which nn_parameter may replace (tie). The sections from here to >>layers-sequential have for each layer, in
-// this order: struct, fields, forward, kind, constructor. A constructor reaches its kind by NN__KIND(ID), so a
-// program contains only the layers that it makes. Rejected: one struct of numbered options for all layers (a
-// slip is a silent wrong answer), a print and a clone function per layer, one table of all kinds.
+// this order: struct, fields, forward, kind, constructor. A constructor reaches its kind by NN__KIND(ID), so
+// a program contains only the layers that it makes. Rejected: one struct of numbered options for all layers
+// (a slip is a silent wrong answer), a print and a clone function per layer, one table of all kinds.
 // ------------------------------------------------------------------------------
 
 TENSOR__COLD
@@ -11918,7 +11918,7 @@ enum {
     NN__FLOAT_OR_NONE,   // double, None if it is NaN
     NN__BOOL,            // int
     NN__WORD,            // int, the index of a word
-    NN__TUPLE,           // int64_t[3], of which the last ones are used, one for each of the kind's dims: (3, 3)
+    NN__TUPLE,           // int64_t[3], of which the last ones are used, one for each of the kind's dims
     NN__SIZES,           // the same; one number if they are equal: 3; None for negative ones
     NN__LIST,            // nn__list_t
     NN__NOTE             // nothing: the name itself is printed
@@ -12042,10 +12042,10 @@ TENSOR__FN void nn__put_fields(const nn_module_t *m, tensor__text_t *t) {
 // ---- kinds
 
 // Defines the kind ID of layers that are a `layer` (a struct type). It is a function, so that it is reached
-// only from where it is named.
+// only from where it is named. Most kinds are of one of the five forms below it.
 //   print      NULL, or a function that prints the options instead of the fields
 //   dims       of the layer's images; 0 if that is not part of the kind
-//   composite  its forward makes temporaries: nn_forward opens a scope for it
+//   composite  its forward makes temporaries, so nn_forward opens a scope for it
 //   id, join   NN__ANY and NULL, or see their types
 #define NN__KIND(ID) nn__kind_##ID()
 #define NN__SPECIAL_KIND(ID, layer, name, forward, fields, print, dims, composite, id, join)                 \
@@ -12055,10 +12055,19 @@ TENSOR__FN void nn__put_fields(const nn_module_t *m, tensor__text_t *t) {
         return &kind;                                                                                        \
     }
 #define NN__FITTING(layer) (sizeof(layer) * sizeof(char[sizeof(layer) <= NN__LAYER_SIZE ? 1 : -1]))
+
 #define NN__PLAIN_KIND(ID, layer, name, forward, fields)                                                     \
     NN__SPECIAL_KIND(ID, layer, name, forward, fields, NULL, 0, 0, NN__ANY, NULL)
-
-// The kinds ID1D, ID2D and ID3D, for images with 1, 2 and 3 dims.
+// One that code asks for.
+#define NN__KNOWN_KIND(ID, layer, name, forward, fields, id)                                                 \
+    NN__SPECIAL_KIND(ID, layer, name, forward, fields, NULL, 0, 0, id, NULL)
+// One whose forward makes temporaries.
+#define NN__SCOPED_KIND(ID, layer, name, forward, fields, id)                                                \
+    NN__SPECIAL_KIND(ID, layer, name, forward, fields, NULL, 0, 1, id, NULL)
+// One of images with that many dims.
+#define NN__IMAGE_KIND(ID, layer, name, forward, fields, dims)                                               \
+    NN__SPECIAL_KIND(ID, layer, name, forward, fields, NULL, dims, 0, NN__ANY, NULL)
+// The kinds ID1D, ID2D and ID3D, of images with 1, 2 and 3 dims.
 #define NN__KINDS(ID, layer, name, forward, fields, id, join)                                                \
     NN__SPECIAL_KIND(ID##1D, layer, name "1d", forward, fields, NULL, 1, 0, id, join)                        \
     NN__SPECIAL_KIND(ID##2D, layer, name "2d", forward, fields, NULL, 2, 0, id, join)                        \
@@ -12288,8 +12297,8 @@ TENSOR__FN int64_t nn__times(int64_t k, int64_t n) {
         return &l->base;                                                                                     \
     }
 
-// A layer with two FLOATs; `result` is an expression of x, the module m and the layer l.
-#define NN__CALL_2(ID, name, printed, one, two, result)                                                      \
+// y = tensor_name(x, one, two), both FLOAT, printed with their names. In parts for a forward of another form.
+#define NN__CALL_2_STRUCT(name, one, two)                                                                    \
     typedef struct nn__##name##_layer_t {                                                                    \
         nn_module_t base;                                                                                    \
         double one, two;                                                                                     \
@@ -12297,12 +12306,8 @@ TENSOR__FN int64_t nn__times(int64_t k, int64_t n) {
     static const nn__field_t nn__##name##_fields[] = {                                                       \
         {#one, NN__OF(name, one), NN__FLOAT, NN__SHOWN, NULL},                                               \
         {#two, NN__OF(name, two), NN__FLOAT, NN__SHOWN, NULL},                                               \
-        NN__LAST};                                                                                           \
-    TENSOR__FN tensor_t *nn__forward_##name(nn_module_t *m, tensor_t *x) {                                   \
-        const nn__##name##_layer_t *l = (const nn__##name##_layer_t *)m;                                     \
-        return result;                                                                                       \
-    }                                                                                                        \
-    NN__PLAIN_KIND(ID, nn__##name##_layer_t, printed, nn__forward_##name, nn__##name##_fields)               \
+        NN__LAST};
+#define NN__CALL_2_CONSTRUCTOR(ID, name, one, two)                                                           \
     TENSOR_API nn_module_t *(nn_##name)(double one, double two) {                                            \
         nn__##name##_layer_t *l = (nn__##name##_layer_t *)nn__make(NN__KIND(ID));                            \
         if (!l) { return NULL; }                                                                             \
@@ -12310,6 +12315,14 @@ TENSOR__FN int64_t nn__times(int64_t k, int64_t n) {
         l->two = two;                                                                                        \
         return &l->base;                                                                                     \
     }
+#define NN__CALL_2(ID, name, printed, one, two)                                                              \
+    NN__CALL_2_STRUCT(name, one, two)                                                                        \
+    TENSOR__FN tensor_t *nn__forward_##name(nn_module_t *m, tensor_t *x) {                                   \
+        const nn__##name##_layer_t *l = (const nn__##name##_layer_t *)m;                                     \
+        return (tensor_##name)(x, l->one, l->two);                                                           \
+    }                                                                                                        \
+    NN__PLAIN_KIND(ID, nn__##name##_layer_t, printed, nn__forward_##name, nn__##name##_fields)               \
+    NN__CALL_2_CONSTRUCTOR(ID, name, one, two)
 
 // clang-format off
 NN__CALL_0(HARDSIGMOID, hardsigmoid, "Hardsigmoid", NULL)
@@ -12336,10 +12349,9 @@ NN__CALL_1(SOFTMAX,         softmax,         "Softmax",        INT,   "dim",    
 NN__CALL_1(SOFTMIN,         softmin,         "Softmin",        INT,   "dim",              dim)
 NN__CALL_1(SOFTSHRINK,      softshrink,      "Softshrink",     FLOAT, "",                 lambd)
 
-NN__CALL_2(HARDTANH,  hardtanh,  "Hardtanh",  min_val,   max_val,   (tensor_hardtanh)(x, l->min_val, l->max_val))
-NN__CALL_2(RRELU,     rrelu,     "RReLU",     lower,     upper,     (tensor_rrelu)(x, l->lower, l->upper, m->training))
-NN__CALL_2(SOFTPLUS,  softplus,  "Softplus",  beta,      threshold, (tensor_softplus)(x, l->beta, l->threshold))
-NN__CALL_2(THRESHOLD, threshold, "Threshold", threshold, value,     (tensor_threshold)(x, l->threshold, l->value))
+NN__CALL_2(HARDTANH,  hardtanh,  "Hardtanh",  min_val,   max_val)
+NN__CALL_2(SOFTPLUS,  softplus,  "Softplus",  beta,      threshold)
+NN__CALL_2(THRESHOLD, threshold, "Threshold", threshold, value)
 // clang-format on
 
 // ---- those that become one op with the linear before them in a sequential
@@ -12357,9 +12369,21 @@ NN__CALL_CONSTRUCTOR(RELU, relu)
 NN__CALL_0(GELU, gelu, "GELU", nn__gelu_fields)
 
 NN__CALL_FORWARD(gelu_tanh)
-NN__SPECIAL_KIND(GELU_TANH, nn_module_t, "GELU", nn__forward_gelu_tanh, nn__gelu_tanh_fields, NULL, 0, 0, NN__ANY,
-                 &nn__join_gelu_tanh)
+NN__SPECIAL_KIND(GELU_TANH, nn_module_t, "GELU", nn__forward_gelu_tanh, nn__gelu_tanh_fields, NULL, 0, 0,
+                 NN__ANY, &nn__join_gelu_tanh)
 NN__CALL_CONSTRUCTOR(GELU_TANH, gelu_tanh)
+
+// ---- rrelu: draws its slopes in training
+
+NN__CALL_2_STRUCT(rrelu, lower, upper)
+
+TENSOR__FN tensor_t *nn__forward_rrelu(nn_module_t *m, tensor_t *x) {
+    const nn__rrelu_layer_t *l = (const nn__rrelu_layer_t *)m;
+    return (tensor_rrelu)(x, l->lower, l->upper, m->training);
+}
+
+NN__PLAIN_KIND(RRELU, nn__rrelu_layer_t, "RReLU", nn__forward_rrelu, nn__rrelu_fields)
+NN__CALL_2_CONSTRUCTOR(RRELU, rrelu, lower, upper)
 
 // ---- prelu
 
@@ -12465,8 +12489,7 @@ TENSOR__FN tensor_t *nn__forward_linear(nn_module_t *m, tensor_t *x) {
     return (tensor_linear)(x, nn__tensor(m, 0), nn__tensor(m, 1));
 }
 
-NN__SPECIAL_KIND(LINEAR, nn__linear_layer_t, "Linear", nn__forward_linear, nn__linear_fields, NULL, 0, 0,
-                 NN__LINEAR_ID, NULL)
+NN__KNOWN_KIND(LINEAR, nn__linear_layer_t, "Linear", nn__forward_linear, nn__linear_fields, NN__LINEAR_ID)
 
 TENSOR__FN nn_module_t *nn__make_linear(nn_linear_args_t a) {
     if (a.in_features < 1) { return nn__refuse("linear", "in_features must be > 0", a.in_features); }
@@ -12503,8 +12526,7 @@ static const nn__field_t nn__bilinear_fields[] = {
 };
 // clang-format on
 
-NN__SPECIAL_KIND(BILINEAR, nn__bilinear_layer_t, "Bilinear", NULL, nn__bilinear_fields, NULL, 0, 0,
-                 NN__BILINEAR_ID, NULL)
+NN__KNOWN_KIND(BILINEAR, nn__bilinear_layer_t, "Bilinear", NULL, nn__bilinear_fields, NN__BILINEAR_ID)
 
 TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int no_bias) {
     if (in1 < 1 || in2 < 1 || out < 1) { return nn__refuse("bilinear", "in1, in2 and out must be > 0", out); }
@@ -12678,8 +12700,9 @@ NN__OWN_LAYER(embedding_bag, , nn__make_embedding_bag(a))
 // ------------------------------------------------------------------------------
 // >>layers-image                                   MARK: convolutions, pools, layers of images
 //
-// Layers with a window hold it as the front of their op takes it, with all dims read from the options once, in
-// the constructor. The kind says how many dims the images have.
+// Layers with a window hold it as the front of their op takes it: the constructor reads all dims of it from
+// the options. The kind says how many dims the images have. Rejected: a struct and a forward for each number
+// of dims (three copies of one text).
 // ------------------------------------------------------------------------------
 
 // ---- convolutions
@@ -12753,7 +12776,7 @@ NN__KINDS(CONV_TRANSPOSE, nn__conv_layer_t, "ConvTranspose", nn__forward_conv_tr
           nn__conv_transpose_fields, NN__ANY, NULL)
 NN__KIND_BY_DIMS(conv_transpose, CONV_TRANSPOSE)
 
-// A layer with the options of `like`. transposed: weight is [in, out / groups, ..], not [out, in / groups, ..].
+// A layer with the options of `like`. transposed: weight is [in, out / groups, ...].
 TENSOR__FN nn_module_t *nn__make_conv(const char *op, const nn__kind_t *kind, const nn__conv_layer_t *like,
                                       int transposed) {
     const nn__window_t *g = &like->window;
@@ -12827,7 +12850,7 @@ NN__LAYER_PER_DIMS(conv_transpose, nn_conv_transpose, nn__conv_transpose_new)
 
 typedef struct nn__pool_layer_t {
     nn_module_t base;
-    nn__window_t window;   // mode: whether a mean counts padding, or NN__ADAPTIVE; out: size of an adaptive one
+    nn__window_t window;   // mode: NN__COUNT_PAD ..; out: the size of an adaptive one's result
     int ceil_mode;
 } nn__pool_layer_t;
 
@@ -12877,12 +12900,9 @@ static const nn__join_t nn__join_max_pool = {NN__RELU_ID, NULL};
 NN__KINDS(MAX_POOL, nn__pool_layer_t, "MaxPool", nn__forward_max_pool, nn__max_pool_fields, NN__ANY,
           &nn__join_max_pool)
 NN__KIND_BY_DIMS(max_pool, MAX_POOL)
-NN__SPECIAL_KIND(AVG_POOL1D, nn__pool_layer_t, "AvgPool1d", nn__forward_avg_pool, nn__pool_tuples, NULL, 1, 0,
-                 NN__ANY, NULL)
-NN__SPECIAL_KIND(AVG_POOL2D, nn__pool_layer_t, "AvgPool2d", nn__forward_avg_pool, nn__avg_pool_fields, NULL, 2,
-                 0, NN__ANY, NULL)
-NN__SPECIAL_KIND(AVG_POOL3D, nn__pool_layer_t, "AvgPool3d", nn__forward_avg_pool, nn__avg_pool_fields, NULL, 3,
-                 0, NN__ANY, NULL)
+NN__IMAGE_KIND(AVG_POOL1D, nn__pool_layer_t, "AvgPool1d", nn__forward_avg_pool, nn__pool_tuples, 1)
+NN__IMAGE_KIND(AVG_POOL2D, nn__pool_layer_t, "AvgPool2d", nn__forward_avg_pool, nn__avg_pool_fields, 2)
+NN__IMAGE_KIND(AVG_POOL3D, nn__pool_layer_t, "AvgPool3d", nn__forward_avg_pool, nn__avg_pool_fields, 3)
 NN__KIND_BY_DIMS(avg_pool, AVG_POOL)
 NN__KINDS(MAX_UNPOOL, nn__pool_layer_t, "MaxUnpool", NULL, nn__pool_tuples, NN__MAX_UNPOOL_ID, NULL)
 NN__KIND_BY_DIMS(max_unpool, MAX_UNPOOL)
@@ -12934,7 +12954,9 @@ NN__LAYER_PER_DIMS(max_unpool, nn_pool, nn__max_unpool_new)
 
 TENSOR_API tensor_t *(nn_max_unpool_forward)(nn_module_t *m, tensor_t *x, tensor_t *indices,
                                              const int64_t *size) {
-    if (!nn__enter("max_unpool_forward", m, NN__MAX_UNPOOL_ID, NN__MAX_UNPOOL_ID)) { return TENSOR__(poison); }
+    if (!nn__enter("max_unpool_forward", m, NN__MAX_UNPOOL_ID, NN__MAX_UNPOOL_ID)) {
+        return TENSOR__(poison);
+    }
     nn__window_t g = ((const nn__pool_layer_t *)m)->window;
     size_t rank = (size_t)nn__dims(m);
     g.mode = size != NULL;
@@ -13062,8 +13084,8 @@ TENSOR__FN tensor_t *nn__forward_upsample(nn_module_t *m, tensor_t *x) {
     return nn__interpolate_front(x, l->size, l->scale_factor, l->mode, l->align_corners, 0);
 }
 
-NN__SPECIAL_KIND(UPSAMPLE, nn__upsample_layer_t, "Upsample", nn__forward_upsample, NULL, nn__print_upsample, 0,
-                 0, NN__ANY, NULL)
+NN__SPECIAL_KIND(UPSAMPLE, nn__upsample_layer_t, "Upsample", nn__forward_upsample, NULL, nn__print_upsample,
+                 0, 0, NN__ANY, NULL)
 
 TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
     if ((a.size > 0) == (a.scale_factor > 0)) {
@@ -13122,8 +13144,7 @@ NN__PAD_KINDS(reflection_pad, REFLECTION_PAD, "ReflectionPad", nn__pad_fields)
 NN__PAD_KINDS(replication_pad, REPLICATION_PAD, "ReplicationPad", nn__pad_fields)
 NN__PAD_KINDS(circular_pad, CIRCULAR_PAD, "CircularPad", nn__pad_fields)
 #undef NN__PAD_KINDS
-NN__SPECIAL_KIND(ZERO_PAD2D, nn__pad_layer_t, "ZeroPad2d", nn__forward_pad, nn__pad_fields, NULL, 2, 0, NN__ANY,
-                 NULL)
+NN__IMAGE_KIND(ZERO_PAD2D, nn__pad_layer_t, "ZeroPad2d", nn__forward_pad, nn__pad_fields, 2)
 
 TENSOR__FN nn_module_t *nn__make_pad(const nn__kind_t *kind, const int64_t *pads, int n, tensor_pad_t mode,
                                      double value) {
@@ -13151,7 +13172,8 @@ TENSOR_API nn_module_t *(nn_pad_n)(const int64_t *pads, int n, tensor_pad_t mode
 }
 
 // Both ends of the kind's dims padded by `by`.
-TENSOR__FN nn_module_t *nn__make_even_pad(const nn__kind_t *kind, int64_t by, tensor_pad_t mode, double value) {
+TENSOR__FN nn_module_t *nn__make_even_pad(const nn__kind_t *kind, int64_t by, tensor_pad_t mode,
+                                          double value) {
     const int64_t pads[6] = {by, by, by, by, by, by};
     return nn__make_pad(kind, pads, 2 * kind->dims, mode, value);
 }
@@ -13218,10 +13240,8 @@ TENSOR__FN tensor_t *nn__forward_fold(nn_module_t *m, tensor_t *x) {
     return nn__columns_front(NN__ROW(COL2IM), x, ((const nn__columns_layer_t *)m)->window);
 }
 
-NN__SPECIAL_KIND(UNFOLD, nn__columns_layer_t, "Unfold", nn__forward_unfold, nn__unfold_fields, NULL, 2, 0,
-                 NN__ANY, NULL)
-NN__SPECIAL_KIND(FOLD, nn__columns_layer_t, "Fold", nn__forward_fold, nn__fold_fields, NULL, 2, 0, NN__ANY,
-                 NULL)
+NN__IMAGE_KIND(UNFOLD, nn__columns_layer_t, "Unfold", nn__forward_unfold, nn__unfold_fields, 2)
+NN__IMAGE_KIND(FOLD, nn__columns_layer_t, "Fold", nn__forward_fold, nn__fold_fields, 2)
 
 TENSOR__FN nn_module_t *nn__make_columns(const nn_columns_args_t *a, const char *op, const nn__kind_t *kind) {
     nn__columns_layer_t l;
@@ -13290,8 +13310,8 @@ TENSOR__FN tensor_t *nn__forward_rms_norm(nn_module_t *m, tensor_t *x) {
 }
 
 NN__PLAIN_KIND(LAYER_NORM, nn__layer_norm_layer_t, "LayerNorm", nn__forward_layer_norm, nn__layer_norm_fields)
-NN__SPECIAL_KIND(RMS_NORM, nn__layer_norm_layer_t, "RMSNorm", nn__forward_rms_norm, nn__rms_norm_fields, NULL,
-                 0, 1, NN__ANY, NULL)
+NN__SCOPED_KIND(RMS_NORM, nn__layer_norm_layer_t, "RMSNorm", nn__forward_rms_norm, nn__rms_norm_fields,
+                NN__ANY)
 
 TENSOR__FN nn_module_t *nn__make_last_norm(const nn__kind_t *kind, int64_t size, double eps, int affine,
                                            int bias) {
@@ -13364,7 +13384,9 @@ TENSOR__FN tensor_t *nn__forward_batch_norm(nn_module_t *m, tensor_t *x) {
                                  nn__called(m, "weight"), nn__called(m, "bias"), l->instance,
                                  m->training || !mean, momentum, l->eps);
     y = (tensor_scope_return)(scope, single ? (tensor_squeeze)(y, 0) : y);
-    if (m->training && batches && !l->instance && !(tensor_is_poison)(y)) { (tensor_add_scalar_)(batches, 1); }
+    if (m->training && batches && !l->instance && !(tensor_is_poison)(y)) {
+        (tensor_add_scalar_)(batches, 1);
+    }
     return y;
 }
 
@@ -13444,8 +13466,8 @@ TENSOR__FN tensor_t *nn__forward_group_norm(nn_module_t *m, tensor_t *x) {
     return nn__group_norm(x, l->num_groups, nn__tensor(m, 0), nn__tensor(m, 1), l->eps);
 }
 
-NN__SPECIAL_KIND(GROUP_NORM, nn__group_norm_layer_t, "GroupNorm", nn__forward_group_norm,
-                 nn__group_norm_fields, NULL, 0, 1, NN__ANY, NULL)
+NN__SCOPED_KIND(GROUP_NORM, nn__group_norm_layer_t, "GroupNorm", nn__forward_group_norm,
+                nn__group_norm_fields, NN__ANY)
 
 TENSOR__FN nn_module_t *nn__make_group_norm(nn_group_norm_args_t a) {
     if (a.groups < 1) { return nn__refuse("group_norm", "groups must be > 0", a.groups); }
@@ -13487,8 +13509,8 @@ TENSOR__FN tensor_t *nn__forward_local_response_norm(nn_module_t *m, tensor_t *x
     return nn__local_response_norm(x, l->size, l->alpha, l->beta, l->k);
 }
 
-NN__SPECIAL_KIND(LOCAL_RESPONSE_NORM, nn__response_layer_t, "LocalResponseNorm",
-                 nn__forward_local_response_norm, nn__response_fields, NULL, 0, 1, NN__ANY, NULL)
+NN__SCOPED_KIND(LOCAL_RESPONSE_NORM, nn__response_layer_t, "LocalResponseNorm",
+                nn__forward_local_response_norm, nn__response_fields, NN__ANY)
 
 TENSOR__FN nn_module_t *nn__make_local_response_norm(nn_local_response_norm_args_t a) {
     if (a.size < 1) { return nn__refuse("local_response_norm", "size must be > 0", a.size); }
@@ -13507,7 +13529,8 @@ NN__OWN_LAYER(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR
 // ------------------------------------------------------------------------------
 // >>layers-recurrent                               MARK: recurrent nets and cells
 //
-// One struct, forward and constructor for nets and cells; the slots are the list of weights that the ops take.
+// One struct, forward and constructor for nets and cells. The slots are the list of weights that the ops take.
+// Rejected: a struct for cells (all but two options are the same).
 // ------------------------------------------------------------------------------
 
 typedef struct nn__rnn_layer_t {
@@ -13585,7 +13608,7 @@ TENSOR__FN tensor_t *nn__forward_recurrent(nn_module_t *m, tensor_t *x) {
 }
 
 #define NN__RNN_KIND(ID, name, fields, id)                                                                   \
-    NN__SPECIAL_KIND(ID, nn__rnn_layer_t, name, nn__forward_recurrent, fields, NULL, 0, 0, id, NULL)
+    NN__KNOWN_KIND(ID, nn__rnn_layer_t, name, nn__forward_recurrent, fields, id)
 NN__RNN_KIND(RNN, "RNN", nn__rnn_fields, NN__RNN_ID)
 NN__RNN_KIND(LSTM, "LSTM", nn__rnn_fields, NN__LSTM_ID)
 NN__RNN_KIND(GRU, "GRU", nn__rnn_fields, NN__GRU_ID)
@@ -13841,8 +13864,8 @@ TENSOR__FN tensor_t *nn__forward_attention(nn_module_t *m, tensor_t *x) {
     return nn__attend(m, &a);
 }
 
-NN__SPECIAL_KIND(ATTENTION, nn__attention_layer_t, "MultiheadAttention", nn__forward_attention, NULL, NULL, 0, 1,
-                 NN__ATTENTION_ID, NULL)
+NN__SCOPED_KIND(ATTENTION, nn__attention_layer_t, "MultiheadAttention", nn__forward_attention, NULL,
+                NN__ATTENTION_ID)
 
 TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     if (a.embed < 1) { return nn__refuse("multihead_attention", "embed must be > 0", a.embed); }
@@ -13971,10 +13994,10 @@ TENSOR__FN tensor_t *nn__forward_transformer_layer(nn_module_t *m, tensor_t *x) 
     return nn__transformer_layer(m, &a, x);
 }
 
-NN__SPECIAL_KIND(ENCODER_LAYER, nn__transformer_layer_t, "TransformerEncoderLayer",
-                 nn__forward_transformer_layer, NULL, NULL, 0, 1, NN__ENCODER_LAYER_ID, NULL)
-NN__SPECIAL_KIND(DECODER_LAYER, nn__transformer_layer_t, "TransformerDecoderLayer",
-                 nn__forward_transformer_layer, NULL, NULL, 0, 1, NN__DECODER_LAYER_ID, NULL)
+NN__SCOPED_KIND(ENCODER_LAYER, nn__transformer_layer_t, "TransformerEncoderLayer",
+                nn__forward_transformer_layer, NULL, NN__ENCODER_LAYER_ID)
+NN__SCOPED_KIND(DECODER_LAYER, nn__transformer_layer_t, "TransformerDecoderLayer",
+                nn__forward_transformer_layer, NULL, NN__DECODER_LAYER_ID)
 
 TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a, int decoder) {
     const char *op = decoder ? "transformer_decoder_layer" : "transformer_encoder_layer";
@@ -14040,10 +14063,8 @@ TENSOR__FN tensor_t *nn__forward_transformer(nn_module_t *m, tensor_t *x) {
     return nn__transformer(m, &a);
 }
 
-NN__SPECIAL_KIND(ENCODER, nn_module_t, "TransformerEncoder", nn__forward_transformer, NULL, NULL, 0, 1,
-                 NN__ENCODER_ID, NULL)
-NN__SPECIAL_KIND(DECODER, nn_module_t, "TransformerDecoder", nn__forward_transformer, NULL, NULL, 0, 1,
-                 NN__DECODER_ID, NULL)
+NN__SCOPED_KIND(ENCODER, nn_module_t, "TransformerEncoder", nn__forward_transformer, NULL, NN__ENCODER_ID)
+NN__SCOPED_KIND(DECODER, nn_module_t, "TransformerDecoder", nn__forward_transformer, NULL, NN__DECODER_ID)
 NN__PLAIN_KIND(MODULE_LIST, nn_module_t, "ModuleList", NULL, NULL)
 
 TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a) {
@@ -14157,8 +14178,7 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     return (tensor_scope_return)(scope, y);
 }
 
-NN__SPECIAL_KIND(SEQUENTIAL, nn_module_t, "Sequential", nn__forward_sequential, NULL, NULL, 0, 0,
-                 NN__SEQUENTIAL_ID, NULL)
+NN__KNOWN_KIND(SEQUENTIAL, nn_module_t, "Sequential", nn__forward_sequential, NULL, NN__SEQUENTIAL_ID)
 
 TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
     if (!nn__opened("append", "the sequential", sequential)) { return sequential; }
