@@ -17,8 +17,8 @@
 //   >>impl-attention  >>impl-recurrent  >>impl-losses  >>impl-ctc  >>nn-table
 //   >>impl-modules  >>impl-layers  >>layers-calls  >>layers-linear  >>layers-image  >>layers-norm
 //   >>layers-recurrent  >>layers-attention  >>layers-sequential
-//   >>impl-copies  >>impl-init  >>impl-optim  >>impl-clip  >>impl-schedule  >>impl-data  >>impl-files
-//   >>impl-state  >>impl-progress
+//   >>impl-copies  >>impl-init  >>impl-optim  >>impl-clip  >>impl-schedule  >>impl-data  >>impl-sources
+//   >>impl-files  >>impl-state  >>impl-progress
 //   >>nn-license
 
 #ifndef TENSOR_NN__PASS
@@ -5052,6 +5052,14 @@ TENSOR__FN int nn__inputs(const char *op, const char *names, int required, tenso
     return nn__row_begin(&o, &row, op, names, required, in, nin) && nn__floats(&o, floats);
 }
 
+// Whether the first n tensors (names in args) are usable floats; raises if not.
+TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in, int n) {
+    for (int k = 0; k < n; k++) {
+        if (!nn__inputs(name, args, n, in, n, 1u << k)) { return 0; }
+    }
+    return 1;
+}
+
 // tensor_op_with(a), whose result is `run`; its temporaries are freed with the scope.
 #define NN__SCOPED(op, args, run)                                                                            \
     TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
@@ -8495,6 +8503,30 @@ TENSOR_API tensor_t *(tensor_dropout)(tensor_t *x, double p, int training) {
     return nn__dropout_op(x, p, NULL);
 }
 
+// Drops whole channels of x: the mask is [N, C, 1, ...], or [C, 1, ...] for an input of `single` dims.
+TENSOR__FN tensor_t *nn__dropout_channels(tensor_t *x, double p, int single) {
+    int64_t dims[TENSOR_MAX_DIMS];
+    for (int k = 0; k < x->ndim; k++) { dims[k] = k < (x->ndim == single ? 1 : 2) ? x->dims[k] : 1; }
+    tensor_t *ones = nn__like(dims, x->ndim, 1, x);
+    return (tensor_mul)(x, (tensor_dropout)(ones, p, 1));
+}
+
+#define NN__X(name, single, least, most)                                                                     \
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, double p, int training) {                              \
+        tensor_scope_t scope;                                                                                \
+        if (!nn__ready(#name, "x", &x, 1)) return TENSOR__(poison);                                          \
+        if (x->ndim < least || x->ndim > most)                                                               \
+            return NN__FAIL(TENSOR_ERR_SHAPE, #name ": x %t must have %i to %i dims", x, least, most);       \
+        if (!(p >= 0 && p <= 1)) return NN__FAIL(TENSOR_ERR_SHAPE, #name ": p %g must be in 0..1", p);       \
+        if (!training || p == 0) return x;                                                                   \
+        scope = TENSOR__(scope)(-1);                                                                         \
+        return (tensor_scope_return)(scope, nn__dropout_channels(x, p, single));                             \
+    }
+NN__X(dropout1d, 2, 2, 3)
+NN__X(dropout2d, 0, 3, 4)
+NN__X(dropout3d, 4, 4, 5)
+#undef NN__X
+
 // ------------------------------------------------------------------------------
 // >>impl-composed                                  MARK: functions made of others
 //
@@ -8502,14 +8534,6 @@ TENSOR_API tensor_t *(tensor_dropout)(tensor_t *x, double p, int training) {
 // those of the ops they are made of. Rejected: kernels of their own (no program spends much time in these
 // functions).
 // ------------------------------------------------------------------------------
-
-// Whether the first n tensors (names in args) are usable floats; raises if not.
-TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in, int n) {
-    for (int k = 0; k < n; k++) {
-        if (!nn__inputs(name, args, n, in, n, 1u << k)) { return 0; }
-    }
-    return 1;
-}
 
 // A function of x, computed in f32 for halves. refused: a condition that makes the call an error with this
 // text.
@@ -8570,14 +8594,6 @@ TENSOR__FN tensor_t *nn__p_norm(tensor_t *x, double p, int64_t dim, int keepdim)
     return p == 0 || p == 1 ? a : (tensor_pow_scalar)(a, 1 / p);
 }
 
-// Drops whole channels of x: the mask is [N, C, 1, ...], or [C, 1, ...] for an input of `single` dims.
-TENSOR__FN tensor_t *nn__dropout_channels(tensor_t *x, double p, int single) {
-    int64_t dims[TENSOR_MAX_DIMS];
-    for (int k = 0; k < x->ndim; k++) { dims[k] = k < (x->ndim == single ? 1 : 2) ? x->dims[k] : 1; }
-    tensor_t *ones = nn__like(dims, x->ndim, 1, x);
-    return (tensor_mul)(x, (tensor_dropout)(ones, p, 1));
-}
-
 // Keeps mean 0 and variance 1: dropped elements become -1.758 = selu(-infinity), then a x + b.
 TENSOR__FN tensor_t *nn__alpha_dropout(tensor_t *x, double p) {
     double alpha = -1.7580993408473766, a = 1 / sqrt((alpha * alpha * p + 1) * (1 - p));
@@ -8613,22 +8629,6 @@ NN__COMPOSED(threshold, (tensor_t *x, double threshold, double value), 0, "",
              (tensor_where)((tensor_le_scalar)(x, threshold), nn__number(value, x), x))
 
 // clang-format on
-#define NN__X(name, single, least, most)                                                                     \
-    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, double p, int training) {                              \
-        tensor_scope_t scope;                                                                                \
-        if (!nn__ready(#name, "x", &x, 1)) return TENSOR__(poison);                                          \
-        if (x->ndim < least || x->ndim > most)                                                               \
-            return NN__FAIL(TENSOR_ERR_SHAPE, #name ": x %t must have %i to %i dims", x, least, most);       \
-        if (!(p >= 0 && p <= 1)) return NN__FAIL(TENSOR_ERR_SHAPE, #name ": p %g must be in 0..1", p);       \
-        if (!training || p == 0) return x;                                                                   \
-        scope = TENSOR__(scope)(-1);                                                                         \
-        return (tensor_scope_return)(scope, nn__dropout_channels(x, p, single));                             \
-    }
-NN__X(dropout1d, 2, 2, 3)
-NN__X(dropout2d, 0, 3, 4)
-NN__X(dropout3d, 4, 4, 5)
-#undef NN__X
-
 TENSOR_API tensor_t *(tensor_glu)(tensor_t *x, int64_t dim) {
     if (!nn__ready("glu", "x", &x, 1)) { return TENSOR__(poison); }
     int64_t d = dim < 0 ? dim + x->ndim : dim;
@@ -16194,10 +16194,9 @@ TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr) {
 // ------------------------------------------------------------------------------
 // >>impl-data                                      MARK: datasets, loaders
 //
-// Loaders, then the readers of bytes (memory or file) and of IDX. The order of an epoch is a Fisher-Yates
-// shuffle by Philox(seed, stream = epoch), so a loader has no state except seed and position. Rejected:
-// storing the permutation in a checkpoint, a generator shared with the model (its draws would change the
-// order).
+// The order of an epoch is a Fisher-Yates shuffle by Philox(seed, stream = epoch), so a loader has no state
+// except seed and position. Rejected: storing the permutation in a checkpoint, a generator shared with the
+// model (its draws would change the order).
 // ------------------------------------------------------------------------------
 
 struct nn_data_loader_t {
@@ -16525,7 +16524,10 @@ TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
 }
 
 // ------------------------------------------------------------------------------
-// Bytes from memory or a file
+// >>impl-sources                                   MARK: bytes of files and memory, IDX
+//
+// Readers see a source of bytes, which is a file or memory, and check its size before they allocate.
+// Rejected: a read of the whole file (large ones are read one tensor at a time).
 // ------------------------------------------------------------------------------
 
 typedef struct nn__source_t {
