@@ -129,8 +129,8 @@
 // same, no graph is recorded, and every function that needs gradients (requires_grad_, backward,
 // autograd_grad, hooks, checkpoint, jacobian and its relatives, steps of optimizers) is an UNSUPPORTED error
 // that names the macro. The program then contains no gradient functions and none of their kernels.
-// TENSOR_ALL_ROWS keeps every op, with its documentation, whether the program calls it or not: for tests and
-// for backends that know ops by number.
+// TENSOR_ALL_ROWS keeps every op, whether the program calls it or not: for tests and for backends that know
+// ops by number.
 // ------------------------------------------------------------------------------
 
 #define TENSOR_VERSION_MAJOR 0
@@ -3515,25 +3515,12 @@ struct tensor__row_t {
     void (*grad)(tensor__grad_t *g);    // NULL = NOGRAD
     tensor_kernel_t cpu;                // NULL = composed or view
     tensor_scratch_t scratch;           // NULL = none
-    double lo, hi;                      // domain of test inputs; with doc, under TENSOR_ALL_ROWS alone
-    const char *doc;
     // names of the inputs in error texts, "x index src"; NULL = a b c (x if alone)
     const char *args;
     const struct tensor__point_t *point;    // of pointwise rows and their derivatives
     const tensor__row_t *back;          // of pointwise rows: the call of their fused derivative
     const void *own;                    // what its family needs to know about it
 };
-
-// The kernels of a pointwise row. TENSOR__PASSES_OF fills the lists; NULL = computed in double alone.
-typedef void (*tensor__body_t)(const void *const *in, void *const *out, const double *p, int64_t n);
-typedef tensor_t *(*tensor__derivative_t)(tensor__grad_t *g, const double *p);
-enum { TENSOR__MOST_PASSES = 4 };       // of one target
-typedef struct tensor__point_t {
-    tensor__body_t forward[TENSOR__MOST_PASSES], backward[TENSOR__MOST_PASSES];
-    tensor__body_t forward_f64, backward_f64, forward_i64;
-    tensor__derivative_t d[3];          // for operand k, on tensors
-    uint16_t reads[3];                  // TENSOR__SA .., by the derivative for operand k
-} tensor__point_t;
 
 // saves input 0, 1, ..
 enum { TENSOR__SA = 1, TENSOR__SB = 2, TENSOR__SC = 4, TENSOR__SD = 8, TENSOR__SE = 16,
@@ -3847,11 +3834,6 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__GRAD(f) f
 #endif
 #define TENSOR__UNTRAINED "%s: this build has no gradients (TENSOR_NO_AUTOGRAD)"
-#ifdef TENSOR_ALL_ROWS
-#define TENSOR__ABOUT(lo, hi, doc) lo, hi, doc
-#else
-#define TENSOR__ABOUT(lo, hi, doc) 0, 0, NULL
-#endif
 
 #define TENSOR__FLT 0
 #define TENSOR__NUM 1
@@ -4247,6 +4229,7 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
     (((k) > 0 && TENSOR__HAS_PASS(0)) + ((k) > 1 && TENSOR__HAS_PASS(1)) +                                   \
      ((k) > 2 && TENSOR__HAS_PASS(2)) + ((k) > 3 && TENSOR__HAS_PASS(3)) +                                   \
      ((k) > 4 && TENSOR__HAS_PASS(4)))
+#define TENSOR__PASSES_BUILT (TENSOR__PLACE_OF(5) + TENSOR__HAS_PASS(5))
 #if TENSOR__HAS_PASS(0)
 #define TENSOR__OF_PASS_0(f) TENSOR__BUILT(f##_scalar),
 #else
@@ -4653,9 +4636,10 @@ TENSOR__PRECISE_END
 //
 // This part is compiled once per instruction set: the implementation includes this file with TENSOR__PASS set
 // (0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512, 4 NEON, 5 SIMD128 of WebAssembly). Rejected: -march (the user's
-// flags would decide) and intrinsics in macros of 100 lines (no breakpoints). tensor_nn.h opens a pass with
-// TENSOR__PASS_OPEN, adds its kernels, and ends it with TENSOR__PASS_CLOSE. TENSOR__PASS_WORDS only undefines
-// the words of the formulas.
+// flags would decide) and intrinsics in macros of 100 lines (no breakpoints). The kernels of tensor_nn.h come
+// at the end of the same pass (TENSOR__MORE_KERNELS). Where tensor_nn.h is implemented in a file of its own, it
+// opens a pass with TENSOR__PASS_OPEN, adds its kernels, and ends it with TENSOR__PASS_CLOSE.
+// TENSOR__PASS_WORDS only undefines the words of the formulas.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__PASS
@@ -4678,8 +4662,8 @@ TENSOR__PRECISE_END
 // know. Rejected: one C++-like wrapper type per ISA (needs C++), gcc vector extensions (MSVC), libm
 // (platform's bits).
 // ------------------------------------------------------------------------------
-// A pass that tensor_nn.h opens may be in one file with the core's own: its functions have names of their
-// own.
+// A pass that tensor_nn.h opens may follow the core's own in one file (the implementation of tensor.h first,
+// then that of tensor_nn.h): its functions have names of their own.
 #ifdef TENSOR__PASS_OPEN
 #define TENSOR__K2(name, isa) tensor__##name##_##isa##_open
 #else
@@ -7890,6 +7874,12 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #undef F_Y
 #endif
 
+// The kernels of tensor_nn.h, where that is implemented in the same file.
+#if defined(TENSOR__MORE_KERNELS) && !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
+#define TENSOR_NN__PASS TENSOR__PASS
+#include TENSOR__MORE_KERNELS
+#endif
+
 #if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_WORDS)
 // Closes the pass.
 #if defined(__clang__)
@@ -8032,7 +8022,8 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 // From here to >>license: compiled in the one file that defines TENSOR_IMPLEMENTATION (or in its parts).
 // ------------------------------------------------------------------------------
 
-#if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE) && !defined(TENSOR__PASS)
+#if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE) && !defined(TENSOR__PASS) && \
+    !defined(TENSOR__LATER)
 #define TENSOR_IMPLEMENTATION_DONE
 
 // Inside the implementation, calls of public functions do not stamp: the user's own call does.
@@ -8392,6 +8383,16 @@ typedef struct tensor__isa_t {
 #define TENSOR__X(result, f, params) typedef result tensor__##f##_fn params;
 TENSOR__KERNELS(TENSOR__X)
 #undef TENSOR__X
+
+// The kernels of a pointwise row. TENSOR__PASSES_OF fills the lists; NULL = computed in double alone.
+typedef void (*tensor__body_t)(const void *const *in, void *const *out, const double *p, int64_t n);
+typedef tensor_t *(*tensor__derivative_t)(tensor__grad_t *g, const double *p);
+typedef struct tensor__point_t {
+    tensor__body_t forward[TENSOR__PASSES_BUILT], backward[TENSOR__PASSES_BUILT];
+    tensor__body_t forward_f64, backward_f64, forward_i64;
+    tensor__derivative_t d[3];          // for operand k, on tensors
+    uint16_t reads[3];                  // TENSOR__SA .., by the derivative for operand k
+} tensor__point_t;
 
 TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg);
 TENSOR__BETWEEN int tensor__thread_count(void);
@@ -13177,9 +13178,11 @@ enum {
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
-// Transposes 16 x 16 pairs.
-TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_turn(__m512i *z) {
-    __m512i t[16];
+// Transposes 16 x 16 pairs: rows of x, xs pairs apart, to rows of y, ys apart. y may be x.
+TENSOR__FN TENSOR__TARGET_DOT("") void tensor__dot_turn(const void *x, int64_t xs, void *y, int64_t ys) {
+    __m512i z[16], t[16];
+    TENSOR__UNROLL
+    for (int i = 0; i < 16; i++) { z[i] = _mm512_loadu_si512((const char *)x + 4 * i * xs); }
     TENSOR__UNROLL
     for (int i = 0; i < 16; i += 2) {
         t[i] = _mm512_unpacklo_epi32(z[i], z[i + 1]);
@@ -13204,63 +13207,39 @@ TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_turn(__m512i *z) {
         t[i + 12] = _mm512_shuffle_i32x4(c, d, 0xDD);
     }
     TENSOR__UNROLL
-    for (int i = 0; i < 16; i++) { z[i] = t[i]; }
+    for (int i = 0; i < 16; i++) { _mm512_storeu_si512((char *)y + 4 * i * ys, t[i]); }
 }
 
-TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_put(int turn, __m512i *z, uint16_t *dst) {
-    if (turn) { tensor__dot_turn(z); }
-    TENSOR__UNROLL
-    for (int i = 0; i < 16; i++) { _mm512_storeu_si512((void *)(dst + 32 * i), z[i]); }
-}
-
-// A tile of `lines` (<= 16) rows of A, or columns of B (pairs = 1), ls apart, their n elements ks apart.
-// whole: 16 lines of 32. Lines past the last one are read from the first under an empty mask, so that there
-// is no branch per line.
-TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int whole, int pairs, int n, int lines,
-                                                            const uint16_t *src, int64_t ls, int64_t ks,
-                                                            uint16_t *dst) {
-    __m512i z[16];
+// A tile of `lines` (<= 16) rows of A, or columns of B (pairs = 1), ls apart, their n (<= 32) elements ks
+// apart. Lines past the last one are read from the first under an empty mask, so that there is no branch per
+// line.
+TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int pairs, int n, int lines, const uint16_t *src,
+                                                            int64_t ls, int64_t ks, uint16_t *dst) {
     const uint16_t *s = src;
+    int turned = pairs;
     if (ks == 1) {
         __mmask32 mask = (__mmask32)(0xFFFFFFFFu >> (32 - n));
-        TENSOR__UNROLL
         for (int i = 0; i < 16; i++, s += ls) {
-            if (whole) {
-                z[i] = _mm512_loadu_si512((const void *)s);
-            } else {
-                z[i] = _mm512_maskz_loadu_epi16(i < lines ? mask : 0, i < lines ? s : src);
-            }
-        }
-        if (pairs) {
-            tensor__dot_put(1, z, dst);
-        } else {
-            tensor__dot_put(0, z, dst);
+            _mm512_storeu_si512(dst + 32 * i, _mm512_maskz_loadu_epi16(i < lines ? mask : 0, i < lines ? s : src));
         }
     } else if (ls == 1) {
         __mmask16 mask = (__mmask16)(0xFFFFu >> (16 - lines));
-        TENSOR__UNROLL
         for (int i = 0; i < 16; i++, s += 2 * ks) {
-            int has = whole ? 2 : n - 2 * i;
+            int has = n - 2 * i;
             __m256i lo = _mm256_maskz_loadu_epi16(has > 0 ? mask : 0, has > 0 ? s : src);
             __m256i hi = _mm256_maskz_loadu_epi16(has > 1 ? mask : 0, has > 1 ? s + ks : src);
             __m512i odd = _mm512_slli_epi32(_mm512_cvtepu16_epi32(hi), 16);
-            z[i] = _mm512_or_si512(_mm512_cvtepu16_epi32(lo), odd);
+            _mm512_storeu_si512(dst + 32 * i, _mm512_or_si512(_mm512_cvtepu16_epi32(lo), odd));
         }
-        if (pairs) {
-            tensor__dot_put(0, z, dst);
-        } else {
-            tensor__dot_put(1, z, dst);
-        }
+        turned = !pairs;
     } else {
-        uint16_t tile[16][32];
         for (int i = 0; i < 16; i++) {
             for (int p = 0; p < 32; p++) {
-                tile[i][p] = i < lines && p < n ? src[i * ls + p * ks] : (uint16_t)0;
+                dst[32 * i + p] = i < lines && p < n ? src[i * ls + p * ks] : (uint16_t)0;
             }
         }
-        for (int i = 0; i < 16; i++) { z[i] = _mm512_loadu_si512((const void *)tile[i]); }
-        tensor__dot_put(pairs, z, dst);
     }
+    if (turned) { tensor__dot_turn(dst, 16, dst, 16); }
 }
 
 // A panel of such tiles, or two (lines > 16), `apart` apart: where ls is 1, they share cache lines.
@@ -13271,12 +13250,8 @@ void tensor__dot_pack(int pairs, int64_t k, int lines, const uint16_t *src, int6
         for (int x = 0; x < lines; x += 16) {
             const uint16_t *s = src + x * ls;
             uint16_t *d = dst + (x ? apart : 0);
-            if (k >= 32 && lines - x >= 16) {
-                tensor__dot_tile(1, pairs, 32, 16, s, ls, ks, d);
-            } else {
-                int n = (int)TENSOR__MIN(k, (int64_t)32);
-                tensor__dot_tile(0, pairs, n, TENSOR__MIN(lines - x, 16), s, ls, ks, d);
-            }
+            int n = (int)TENSOR__MIN(k, (int64_t)32);
+            tensor__dot_tile(pairs, n, TENSOR__MIN(lines - x, 16), s, ls, ks, d);
         }
     }
 }
@@ -13435,12 +13410,7 @@ void tensor__dot_end(const tensor__dot_job_t *j, uint16_t *c, const float *s, in
     float turned[16 * 32];
     for (int64_t v = 0; v < w; v += 16) {
         for (int64_t u = 0; u < h; u += 16) {
-            __m512i z[16];
-            TENSOR__UNROLL
-            for (int k = 0; k < 16; k++) { z[k] = _mm512_loadu_si512((const void *)(s + (u + k) * ss + v)); }
-            tensor__dot_turn(z);
-            TENSOR__UNROLL
-            for (int k = 0; k < 16; k++) { _mm512_storeu_si512((void *)(turned + 32 * k + u), z[k]); }
+            tensor__dot_turn(s + u * ss + v, ss, turned + u, 32);
         }
         tensor__dot_store(TENSOR__MIN(w - v, (int64_t)16), h, turned, 32, bias ? bias + i : NULL,
                           c + (y + v) * g->crs + i, g->crs);
@@ -24475,15 +24445,15 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
 // A row is reached by its accessor alone, so that the compiler and the linker drop the rows that a program
 // does not name, with their kernels and gradients.
 #define NOGRAD NULL
-#define TENSOR__ROW_OF(ID, name, n, kind, saves, grad, cast, lo, hi, doc, ...)                               \
+#define TENSOR__ROW_OF(ID, name, n, kind, saves, grad, cast, ...)                                            \
     TENSOR__FN const tensor__row_t *tensor__row_##ID(void) {                                                 \
         static const tensor__point_t point = {__VA_ARGS__};                                                  \
         static const tensor__row_t back = {#name, TENSOR_FAMILY_POINTWISE_BACKWARD, 5, 0, 3, 0, 0,           \
-            TENSOR_OP_##ID, 0, NULL, TENSOR__GRAD(tensor__cpu_pointwise_backward), NULL, 0, 0, NULL, NULL,   \
-            &point, NULL, NULL};                                                                             \
+            TENSOR_OP_##ID, 0, NULL, TENSOR__GRAD(tensor__cpu_pointwise_backward), NULL, NULL, &point, NULL, \
+            NULL};                                                                                           \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_POINTWISE, n, n, 1, TENSOR__##kind, cast,     \
-            TENSOR_OP_##ID, saves, grad, tensor__cpu_pointwise, NULL, TENSOR__ABOUT(lo, hi, doc), NULL,      \
-            &point, TENSOR__GRAD(&back), NULL};                                                              \
+            TENSOR_OP_##ID, saves, grad, tensor__cpu_pointwise, NULL, NULL, &point, TENSOR__GRAD(&back),     \
+            NULL};                                                                                           \
         (void)back;                                                                                          \
         return &row;                                                                                         \
     }
@@ -24506,22 +24476,22 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
     {d0, d1, d2}, {r0, r1, r2}
 #endif
 #define TENSOR__ONE(ID, name, kind, f, dA, saves, cast, lo, hi, doc)                                         \
-    TENSOR__ROW_OF(ID, name, 1, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast, lo, \
-                   hi, doc, TENSOR__POINT(name, kind, tensor__d0_##name, NULL, NULL, dA, 0, 0))
+    TENSOR__ROW_OF(ID, name, 1, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast,     \
+                   TENSOR__POINT(name, kind, tensor__d0_##name, NULL, NULL, dA, 0, 0))
 #define TENSOR__TWO(ID, name, kind, f, dA, dB, saves, cast, lo, hi, doc)                                     \
-    TENSOR__ROW_OF(ID, name, 2, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast, lo, \
-                   hi, doc, TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name, NULL, dA, dB, 0))
+    TENSOR__ROW_OF(ID, name, 2, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast,     \
+                   TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name, NULL, dA, dB, 0))
 #define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, saves, cast, lo, hi, doc)                               \
-    TENSOR__ROW_OF(ID, name, 3, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast, lo, \
-                   hi, doc, TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name,                  \
-                                          tensor__d2_##name, dA, dB, dC))
+    TENSOR__ROW_OF(ID, name, 3, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast,     \
+                   TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name, tensor__d2_##name,        \
+                                 dA, dB, dC))
 
 #define TENSOR__TESTS(ID, name, n, kind, f, cast, doc)                                                       \
-    TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, TENSOR__POINT_##cast, -3, 3, doc,                             \
+    TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, TENSOR__POINT_##cast,                                         \
                    {TENSOR__PASSES_OF(tensor__f_##name)}, {NULL}, tensor__f_##name##_f64, NULL,              \
                    tensor__f_##name##_i64, {NULL, NULL, NULL}, {0, 0, 0})
 #define TENSOR__BITS(ID, name, n, f, cast, doc)                                                              \
-    TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, TENSOR__POINT_##cast, -3, 3, doc, {NULL}, {NULL}, NULL, NULL,  \
+    TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, TENSOR__POINT_##cast, {NULL}, {NULL}, NULL, NULL,              \
                    tensor__f_##name##_i64, {NULL, NULL, NULL}, {0, 0, 0})
 
 TENSOR__END
@@ -24541,7 +24511,6 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TEN
     TENSOR__FN const tensor__row_t *tensor__row_##ID(void) {                                                 \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT,        \
             TENSOR__##cast, TENSOR_OP_##ID, saves, TENSOR__GRAD(grad), cpu, scratch,                         \
-            TENSOR__ABOUT(-3, 3, doc),                                                                       \
             TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL, NULL, NULL, NULL};         \
         return &row;                                                                                         \
     }

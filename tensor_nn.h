@@ -26,7 +26,9 @@
 #ifndef TENSOR_NN_H_INCLUDED_7C1E
 #define TENSOR_NN_H_INCLUDED_7C1E
 
+#define TENSOR__LATER       // its implementation: see >>nn-impl
 #include "tensor.h"
+#undef TENSOR__LATER
 #ifndef TENSOR_H_INCLUDED_7C1E
 #error "tensor_nn.h: the tensor.h found before it on the include path is another library's"
 #endif
@@ -2692,7 +2694,9 @@ struct nn_sequential_pack {
 
 // A second guard: a file may have included this header before it asked for the implementation.
 #if defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_IMPLEMENTATION) || defined(TENSOR_BACKEND)
+#define TENSOR__LATER
 #include "tensor.h"
+#undef TENSOR__LATER
 #endif
 #if defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_BACKEND)
 #ifndef TENSOR_NN_SHARED_7C1E
@@ -3152,10 +3156,12 @@ typedef enum nn__loss_t {
 #endif
 
 #if TENSOR_NN__PASS < 6
+#ifndef TENSOR__MORE_KERNELS
 #define TENSOR__PASS TENSOR_NN__PASS
 #define TENSOR__PASS_OPEN
 #include "tensor.h"
 #undef TENSOR__PASS_OPEN
+#endif
 #define NN__R float
 #define NN__S float
 #else
@@ -4520,9 +4526,11 @@ static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, 0, 0, 0, 0};
 #undef NN__R
 #undef NN__S
 #undef NN__EVEN
+#if TENSOR_NN__PASS > 5 || !defined(TENSOR__MORE_KERNELS)
 #define TENSOR__PASS_CLOSE
 #include "tensor.h"
 #undef TENSOR__PASS_CLOSE
+#endif
 #undef TENSOR_NN__PASS
 #undef NN__K
 #undef NN__KERNEL
@@ -4531,12 +4539,41 @@ static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, 0, 0, 0, 0};
 // ------------------------------------------------------------------------------
 // >>nn-impl                                        MARK: implementation
 //
-// Compiled if TENSOR_NN_IMPLEMENTATION is defined. First the passes are included, then the sections below
-// follow.
+// Compiled if TENSOR_NN_IMPLEMENTATION is defined. First the implementation of tensor.h is included, if it is
+// wanted here too: its passes end with the kernels above, so that the compiler reads the text of >>simd once for
+// both. If it is in another file, or came before this header, the passes are opened here. Then the sections
+// below follow.
 // ------------------------------------------------------------------------------
 
-#if defined(TENSOR_NN_IMPLEMENTATION) && !defined(TENSOR_NN_IMPLEMENTATION_DONE) && !defined(TENSOR_NN__PASS)
+#if defined(TENSOR_NN_IMPLEMENTATION) && !defined(TENSOR_NN_IMPLEMENTATION_DONE)
 #define TENSOR_NN_IMPLEMENTATION_DONE
+
+// The kernels, which another part may define.
+#if TENSOR__PART
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern TENSOR__BETWEEN const nn__cpu_t TENSOR__PASSES_OF(nn__cpu) nn__cpu_none;
+#define NN__X(name, result, params) TENSOR__DECLARE(nn__##name##_fn, nn__##name)
+NN__KERNELS(NN__X)
+NN__KERNELS_F32(NN__X)
+#undef NN__X
+#define NN__X(name, states, at, must) TENSOR__DECLARE(nn__update_fn, nn__step_##name)
+NN__STEPS(NN__X)
+#undef NN__X
+#define NN__X(ID, f, dx, dt)                                                                                 \
+    TENSOR__DECLARE(nn__value_fn, nn__value_##ID) TENSOR__DECLARE(nn__slope_fn, nn__slope_##ID)
+NN_LOSSES(NN__X)
+#undef NN__X
+#ifdef __cplusplus
+}
+#endif
+#endif
+
+#if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE)
+#define TENSOR__MORE_KERNELS "tensor_nn.h"
+#include "tensor.h"
+#endif
 
 // As in tensor.h: calls in this file do not stamp a site; only the user's own calls do.
 #undef TENSOR_HERE
@@ -4555,21 +4592,11 @@ TENSOR__PRECISE
 #pragma fp_contract(off)
 #endif
 
-// The passes: see >>passes of tensor.h. f64 and the plain formulas are compiled together with this part of
-// the file.
-#if TENSOR__PART
-extern TENSOR__BETWEEN const nn__cpu_t TENSOR__PASSES_OF(nn__cpu) nn__cpu_none;
-#define NN__X(name, result, params) TENSOR__DECLARE(nn__##name##_fn, nn__##name)
-NN__KERNELS(NN__X)
-NN__KERNELS_F32(NN__X)
-#undef NN__X
-#define NN__X(name, states, at, must) TENSOR__DECLARE(nn__update_fn, nn__step_##name)
-NN__STEPS(NN__X)
-#undef NN__X
-#define NN__X(ID, f, dx, dt)                                                                                 \
-    TENSOR__DECLARE(nn__value_fn, nn__value_##ID) TENSOR__DECLARE(nn__slope_fn, nn__slope_##ID)
-NN_LOSSES(NN__X)
-#undef NN__X
+// The passes that are not in the core's: see >>passes of tensor.h. f64 and the plain formulas are compiled
+// together with this part of the file.
+#ifndef TENSOR__MORE_KERNELS
+#ifdef __cplusplus
+extern "C" {
 #endif
 #if TENSOR__COMPILES_PASS(0)
 #define TENSOR_NN__PASS 0
@@ -4594,6 +4621,10 @@ NN_LOSSES(NN__X)
 #if TENSOR__COMPILES_PASS(5)
 #define TENSOR_NN__PASS 5
 #include "tensor_nn.h"
+#endif
+#ifdef __cplusplus
+}
+#endif
 #endif
 
 #if TENSOR__COMPILES_NN
@@ -8976,11 +9007,9 @@ TENSOR__FN void nn__grad_biased(tensor__grad_t *g);
 static const tensor__row_t nn__biased_rows[2] = {
     {"attention_biased", TENSOR_FAMILY_ATTENTION, 4, 4, 2, 0, 0, NN_OP_BIASED,
      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY1, nn__grad_biased,
-     nn__declined, NULL, -2, 2, "softmax(q kT scale + bias) v; logsumexp", "query key value bias",
-     NULL, NULL, NULL},
+     nn__declined, NULL, "query key value bias", NULL, NULL, NULL},
     {"attention_biased_backward", TENSOR_FAMILY_ATTENTION, 7, 7, 3, 0, 0, NN_OP_BIASED_BACKWARD, 0, NULL,
-     nn__declined, NULL, -2, 2, "dq, dk, dv", "grad query key value y logsumexp bias",
-     NULL, NULL, NULL}};
+     nn__declined, NULL, "grad query key value y logsumexp bias", NULL, NULL, NULL}};
 
 TENSOR__FN void nn__grad_biased(tensor__grad_t *g) {
     tensor_t *in[7];
@@ -9519,11 +9548,9 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g);
 static const tensor__row_t nn__net_rows[2] = {
     {"recurrent_net", TENSOR_FAMILY_RECURRENT, 4, 2, 3, 0, 0, NN_OP_NET,
      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY2, nn__grad_net, nn__declined,
-     NULL, -2, 2, "y, states; what backward needs", "x weights h0 c0",
-     NULL, NULL, NULL},
+     NULL, "x weights h0 c0", NULL, NULL, NULL},
     {"recurrent_net_backward", TENSOR_FAMILY_RECURRENT, 8, 5, 4, 0, 0, NN_OP_NET_BACKWARD, 0, NULL,
-     nn__declined, NULL, -2, 2, "dx, dweights, dh0, dc0", "grad x weights y reserve h0 c0 dstates",
-     NULL, NULL, NULL}};
+     nn__declined, NULL, "grad x weights y reserve h0 c0 dstates", NULL, NULL, NULL}};
 
 TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
     tensor__grad_t both = *g;
@@ -10010,8 +10037,7 @@ TENSOR__FN tensor_t *nn__reduced(tensor_t *y, const tensor_params_t *p, const te
 // The rows of the gradient, one for each loss.
 #define NN__LOSS_BACKWARD(own)                                                                               \
     {"loss_backward", TENSOR_FAMILY_LOSS, 5, 3, 2, 0, TENSOR__AS_IS, NN_OP_LOSS_BACKWARD, 0, NULL,           \
-     nn__cpu_loss_back, NULL, TENSOR__ABOUT(-2, 2, "as its first"), "grad input target weight pos_weight",   \
-     NULL, NULL, own}
+     nn__cpu_loss_back, NULL, "grad input target weight pos_weight", NULL, NULL, own}
 
 #define NN__X(ID, value, dx, dt_)                                                                            \
     TENSOR__FN tensor_t *nn__composed_##ID(tensor_t *const *in, const tensor_params_t *params) {             \
@@ -10978,7 +11004,7 @@ NN__OPTIONS(ctc_loss, NN__OR(blank, 0), nn__run_ctc_loss(&a))
     TENSOR__FN const tensor__row_t *nn__row_##ID(void) {                                                     \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, nin, required, nout, 0,             \
                                           TENSOR__##cast, NN_OP_##ID, saves, TENSOR__GRAD(grad), cpu,        \
-                                          scratch, TENSOR__ABOUT(-2, 2, doc), args, NULL, NULL, own};        \
+                                          scratch, args, NULL, NULL, own};                                   \
         return &row;                                                                                         \
     }
 NN_OPS(NN__ROW_OF)
@@ -15133,7 +15159,7 @@ TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
 }
 
 static const tensor__row_t nn__step_row = {"step", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_STEP, 0,
-                                           NULL, nn__cpu_step, NULL, 0, 0, "", NULL, NULL, NULL, NULL};
+                                           NULL, nn__cpu_step, NULL, NULL, NULL, NULL, NULL};
 
 TENSOR__FN void nn__step_arg(tensor_arg_t *a, tensor_t *t, int role) {
     if (t) {
@@ -15848,10 +15874,9 @@ TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
 
 static const tensor__row_t nn__grads_row[2] = {
     {"clip_grad_norm", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SUM_SQUARES, 0, NULL, nn__cpu_squares,
-        NULL, 0,
-     0, "", NULL, NULL, NULL, NULL},
+     NULL, NULL, NULL, NULL, NULL},
     {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SCALE_GRADS, 0, NULL, nn__cpu_scale, NULL,
-     0, 0, "", NULL, NULL, NULL, NULL}};
+     NULL, NULL, NULL, NULL}};
 
 // Tensor i of o or of list, of which one is given.
 TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i) {
@@ -18370,6 +18395,7 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
 TENSOR__END
 
 #endif   // TENSOR__COMPILES_NN
+#undef TENSOR__MORE_KERNELS
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC pop_options
@@ -18383,6 +18409,11 @@ TENSOR__PRECISE_END
 #define TENSOR__IN(function) TENSOR__SITE_OF(function)
 
 #endif   // TENSOR_NN_IMPLEMENTATION
+
+// The implementation of tensor.h where that of this header is not wanted.
+#if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE)
+#include "tensor.h"
+#endif
 
 // ------------------------------------------------------------------------------
 // >>nn-license                                     MARK: licence
