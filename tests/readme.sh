@@ -3,7 +3,8 @@
 # main() is run in this folder, and what it prints is compared (tests/same.awk) with the ```text block right after
 # it. A block that begins with #include, static, typedef or struct stands at file scope, any other is the body of a
 # function. The C column of the table | Python | C | is compiled as well and run, a block of its own for each row.
-# Every link to a place in this repository must lead somewhere. DOCS="docs/guide.md" takes these files alone.
+# Every link to a place in this repository must lead somewhere, and every room and name of the library that a page
+# names must exist. DOCS="docs/guide.md" takes these files alone.
 # Ends with "N passed, N failed".
 B=${B:-build}
 R=$B/readme
@@ -46,6 +47,24 @@ for page in ${DOCS:-README.md CONTRIBUTING.md docs/*.md}; do
             echo "$page: the link $link leads nowhere"
         fi
     done <"$R/links.txt"
+done
+
+# What a page names exists: tags of rooms (>>impl-gate), names of the library. The name of a kernel of a pass is made by
+# the preprocessor.
+cat tensor*.h tensor*.cu examples/kit/*.h >"$R/library.txt"
+for page in ${DOCS:-README.md CONTRIBUTING.md docs/*.md}; do
+    grep -oE '>>[a-z0-9-]+' "$page" | sort -u >"$R/tags.txt"
+    grep -oE '\b(tensor|nn|TENSOR|NN)_[A-Za-z0-9_]+' "$page" |
+        sed -E 's/^(tensor__[fb]_).*/\1/; s/_(scalar|sse2|avx2|avx512|neon|wasm)$//' | grep -v "^tensor_entr" |
+        sort -u >"$R/names.txt"        # entr: what CONTRIBUTING.md adds as an example
+    while read -r tag; do
+        if grep -qE "^// $tag( |\$)" "$R/library.txt"; then passed=$((passed + 1))
+        else failed=$((failed + 1)); echo "$page: there is no room $tag"; fi
+    done <"$R/tags.txt"
+    while read -r name; do
+        if grep -qF "$name" "$R/library.txt"; then passed=$((passed + 1))
+        else failed=$((failed + 1)); echo "$page: there is no $name"; fi
+    done <"$R/names.txt"
 done
 
 # Each row may hide the names that stand for its own.
