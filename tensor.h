@@ -1247,7 +1247,7 @@ TENSOR_API tensor_t *tensor_isin(tensor_t *x, tensor_t *test);
 //      above, INDEX (a negative value)
 TENSOR_API tensor_t *tensor_bincount(tensor_t *x, tensor_t *weights, int64_t minlength);
 // How many elements lie in each of equal bins from low to high, high included; others are left out.
-//   low, high   both 0: the smallest and the largest element
+//   low, high   equal: the smallest and the largest element
 //   -> new [bins], dtype of x;  grad none;  errors SHAPE (bins < 1, high < low, infinite range), DTYPE
 TENSOR_API tensor_t *tensor_histc(tensor_t *x, int64_t bins, double low, double high);
 
@@ -4454,6 +4454,7 @@ TENSOR__BOTH TENSOR__FN double tensor__polygamma_f64(double n, double x) {
     double sum = 0, sign = fmod(n, 2.0) == 0 ? -1 : 1, factorial = sign, left = 0;
     int turned = n < 2 && x < 0.5;
     if (tensor__isnan_f64(x)) { return (double)NAN; }
+    if (n < 2 && x == -(double)INFINITY) { return (double)NAN; }
     if (n == 0 && x <= 0 && x == floor(x)) { return x == 0 ? copysign((double)INFINITY, -x) : (double)NAN; }
     if (x <= 0 && x == floor(x)) { return factorial * (double)INFINITY; }
     if (turned) {
@@ -21123,14 +21124,12 @@ TENSOR_API tensor_t *(tensor_block_diag)(tensor_t *const *list, int n) {
     TENSOR__MARK
     int64_t dims[2] = {0, 0}, at[2] = {0, 0};
     if (!list || n < 1) { return tensor__no_list("block_diag", list, n); }
-    int dtype = -1;
     for (int pass = 0; pass < 2; pass++) {
-        tensor_t *y = pass ? tensor_zeros_n(dims, 2, (tensor_dtype_t)dtype) : NULL;
+        tensor_t *y = pass ? tensor_zeros_n(dims, 2, (tensor_dtype_t)tensor__promote(list, n)) : NULL;
         for (int i = 0; i < n; i++) {
             tensor_t *m = tensor__atleast(list[i], 2);
             if (m == TENSOR__POISON || y == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
             TENSOR__REFUSE(m->ndim > 2, SHAPE, "block_diag: tensor %i %t has more than 2 dims", i, m);
-            dtype = dtype < 0 ? m->dtype : tensor__promote2(dtype, m->dtype);
             for (int d = 0; d < 2 && !pass; d++) { dims[d] += m->dims[d]; }
             if (!pass) { continue; }
             tensor_copy_(tensor_narrow(tensor_narrow(y, 0, at[0], m->dims[0]), 1, at[1], m->dims[1]), m);
@@ -22018,8 +22017,7 @@ TENSOR_API tensor_t *(tensor_histc)(tensor_t *x, int64_t bins, double low, doubl
     TENSOR__MARK
     if (!TENSOR__USABLE("histc", "x", x) || !tensor__needs_float("histc", x)) { return TENSOR__POISON; }
     tensor_t *f = tensor_detach(tensor_to(tensor__flat(x), TENSOR_F64));
-    if (low == 0 && high == 0 &&
-        x->numel) {
+    if (low == high && x->numel) {
         low = tensor__host_f64(tensor_min(f), TENSOR_HOST_READ, "histc");
         high = tensor__host_f64(tensor_max(f), TENSOR_HOST_READ, "histc");
     }

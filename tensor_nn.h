@@ -3080,7 +3080,7 @@ typedef struct nn__cpu_t {
     W##MUL(t, W##SUB(W##LOG(W##SEL(W##EQ(t, W##SET(0)), W##SET(1), t)), x))
 #define NN__KL_DX(W, x, t, p, q) W##NEG(t)
 #define NN__KL_DT(W, x, t, p, q)                                                                             \
-    W##SEL(W##GT(t, W##SET(0)), W##ADD(W##SUB(W##LOG(t), x), W##SET(1)), W##SET(0))
+    W##SUB(W##SEL(W##EQ(t, W##SET(0)), W##SET(0), W##ADD(W##LOG(t), W##SET(1))), x)
 #define NN__KLL(W, x, t, p, q) W##MUL(W##EXP(t), W##SUB(t, x))
 #define NN__KLL_DX(W, x, t, p, q) W##NEG(W##EXP(t))
 #define NN__KLL_DT(W, x, t, p, q) W##MUL(W##EXP(t), W##ADD(W##SUB(t, x), W##SET(1)))
