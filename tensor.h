@@ -3033,7 +3033,7 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 // are half of the code; with them at that level the whole compiles in four fifths of the time.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
 #define TENSOR__COLD _Pragma("GCC push_options")                                                             \
-    _Pragma("GCC optimize(\"O1,strict-aliasing,align-loops,fp-contract=off\")")
+    _Pragma("GCC optimize(\"O1,strict-aliasing,align-loops,align-functions,fp-contract=off\")")
 #define TENSOR__END _Pragma("GCC pop_options")
 #else
 #define TENSOR__COLD
