@@ -16,15 +16,15 @@
 //   >>reduce  >>sort  >>linalg  >>index  >>random  >>autograd  >>sites  >>cpp
 //   >>shared  >>ops  >>vocabulary  >>passes  >>functions
 //   >>kernels  >>simd  >>simd-math  >>kernel-pointwise  >>kernel-reduce  >>kernel-rows  >>kernel-gemm
-//   >>kernel-random  >>kernel-table
+//   >>kernel-random  >>kernel-copies  >>kernel-table
 //   >>impl  >>impl-gemm-shared  >>impl-passes  >>impl-platform  >>impl-state  >>impl-errors  >>impl-alloc
 //   >>impl-backend  >>impl-context  >>impl-scopes  >>impl-threads  >>impl-shutdown
 //   >>impl-front  >>impl-autocast  >>impl-graph  >>impl-saved  >>impl-tape  >>impl-gate  >>impl-host
 //   >>impl-transfer  >>impl-iterator  >>impl-gemm  >>impl-cpu  >>impl-create  >>impl-inspect  >>impl-views
 //   >>impl-plain  >>impl-pointwise  >>impl-reduce  >>impl-rows  >>impl-statistics  >>impl-products
 //   >>impl-linalg  >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random
-//   >>impl-autograd  >>impl-checkpoint  >>impl-engine  >>impl-calculus  >>impl-gradcheck  >>impl-print  >>impl-table
-//   >>license
+//   >>impl-autograd  >>impl-checkpoint  >>impl-engine  >>impl-calculus  >>impl-gradcheck  >>impl-print
+//   >>impl-table  >>license
 //
 // (A file includes itself once per instruction set to compile the CPU kernels; TENSOR__PASS says which.
 //  Everything down to >>kernels is skipped in those passes.)
@@ -129,8 +129,8 @@
 // same, no graph is recorded, and every function that needs gradients (requires_grad_, backward,
 // autograd_grad, hooks, checkpoint, jacobian and its relatives, steps of optimizers) is an UNSUPPORTED error
 // that names the macro. The program then contains no gradient functions and none of their kernels.
-// TENSOR_ALL_ROWS keeps every op, with its documentation, whether the program calls it or not: for tests and
-// for backends that know ops by number.
+// TENSOR_ALL_ROWS keeps every op, whether the program calls it or not: for tests and for backends that know
+// ops by number.
 // ------------------------------------------------------------------------------
 
 #define TENSOR_VERSION_MAJOR 0
@@ -1247,7 +1247,7 @@ TENSOR_API tensor_t *tensor_isin(tensor_t *x, tensor_t *test);
 //      above, INDEX (a negative value)
 TENSOR_API tensor_t *tensor_bincount(tensor_t *x, tensor_t *weights, int64_t minlength);
 // How many elements lie in each of equal bins from low to high, high included; others are left out.
-//   low, high   both 0: the smallest and the largest element
+//   low, high   equal: the smallest and the largest element
 //   -> new [bins], dtype of x;  grad none;  errors SHAPE (bins < 1, high < low, infinite range), DTYPE
 TENSOR_API tensor_t *tensor_histc(tensor_t *x, int64_t bins, double low, double high);
 
@@ -3516,25 +3516,12 @@ struct tensor__row_t {
     void (*grad)(tensor__grad_t *g);    // NULL = NOGRAD
     tensor_kernel_t cpu;                // NULL = composed or view
     tensor_scratch_t scratch;           // NULL = none
-    double lo, hi;                      // domain of test inputs; with doc, under TENSOR_ALL_ROWS alone
-    const char *doc;
     // names of the inputs in error texts, "x index src"; NULL = a b c (x if alone)
     const char *args;
     const struct tensor__point_t *point;    // of pointwise rows and their derivatives
     const tensor__row_t *back;          // of pointwise rows: the call of their fused derivative
     const void *own;                    // what its family needs to know about it
 };
-
-// The kernels of a pointwise row. TENSOR__PASSES_OF fills the lists; NULL = computed in double alone.
-typedef void (*tensor__body_t)(const void *const *in, void *const *out, const double *p, int64_t n);
-typedef tensor_t *(*tensor__derivative_t)(tensor__grad_t *g, const double *p);
-enum { TENSOR__MOST_PASSES = 4 };       // of one target
-typedef struct tensor__point_t {
-    tensor__body_t forward[TENSOR__MOST_PASSES], backward[TENSOR__MOST_PASSES];
-    tensor__body_t forward_f64, backward_f64, forward_i64;
-    tensor__derivative_t d[3];          // for operand k, on tensors
-    uint16_t reads[3];                  // TENSOR__SA .., by the derivative for operand k
-} tensor__point_t;
 
 // saves input 0, 1, ..
 enum { TENSOR__SA = 1, TENSOR__SB = 2, TENSOR__SC = 4, TENSOR__SD = 8, TENSOR__SE = 16,
@@ -3848,11 +3835,6 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__GRAD(f) f
 #endif
 #define TENSOR__UNTRAINED "%s: this build has no gradients (TENSOR_NO_AUTOGRAD)"
-#ifdef TENSOR_ALL_ROWS
-#define TENSOR__ABOUT(lo, hi, doc) lo, hi, doc
-#else
-#define TENSOR__ABOUT(lo, hi, doc) 0, 0, NULL
-#endif
 
 #define TENSOR__FLT 0
 #define TENSOR__NUM 1
@@ -4248,6 +4230,7 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
     (((k) > 0 && TENSOR__HAS_PASS(0)) + ((k) > 1 && TENSOR__HAS_PASS(1)) +                                   \
      ((k) > 2 && TENSOR__HAS_PASS(2)) + ((k) > 3 && TENSOR__HAS_PASS(3)) +                                   \
      ((k) > 4 && TENSOR__HAS_PASS(4)))
+#define TENSOR__PASSES_BUILT (TENSOR__PLACE_OF(5) + TENSOR__HAS_PASS(5))
 #if TENSOR__HAS_PASS(0)
 #define TENSOR__OF_PASS_0(f) TENSOR__BUILT(f##_scalar),
 #else
@@ -4472,6 +4455,7 @@ TENSOR__BOTH TENSOR__FN double tensor__polygamma_f64(double n, double x) {
     double sum = 0, sign = fmod(n, 2.0) == 0 ? -1 : 1, factorial = sign, left = 0;
     int turned = n < 2 && x < 0.5;
     if (tensor__isnan_f64(x)) { return (double)NAN; }
+    if (n < 2 && x == -(double)INFINITY) { return (double)NAN; }
     if (n == 0 && x <= 0 && x == floor(x)) { return x == 0 ? copysign((double)INFINITY, -x) : (double)NAN; }
     if (x <= 0 && x == floor(x)) { return factorial * (double)INFINITY; }
     if (turned) {
@@ -4608,6 +4592,20 @@ TENSOR__FN uint16_t tensor__bf16_from_f32(float x) {
     return (uint16_t)((u + 0x7FFFu + (u >> 16 & 1u)) >> 16);
 }
 
+TENSOR__FN double tensor__remainder_f64(double a, double b) {
+    double r = fmod(a, b);
+    return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
+}
+
+TENSOR__FN double tensor__floordiv_f64(double a, double b) {
+    if (b == 0) { return a / b; }
+    double m = fmod(a, b), d = (a - m) / b;
+    if (m != 0 && ((b < 0) != (m < 0))) { d -= 1; }
+    if (d == 0) { return copysign(0.0, a / b); }
+    double f = floor(d);
+    return d - f > 0.5 ? f + 1 : f;
+}
+
 // Payne-Hanek: x = *q pi/2 + result with |result| <= pi/4, for finite |x| >= 2^17. With x = m 2^e only bits
 // e-1.. of 2/pi matter modulo 4; 96 of them leave a fixed-point error below 2^-61, and no float comes nearer
 // to a multiple of pi/2 than 2^-30 (Muller, Elementary Functions, ch. 11): good to 2^-31 relative. Rejected:
@@ -4640,9 +4638,10 @@ TENSOR__PRECISE_END
 //
 // This part is compiled once per instruction set: the implementation includes this file with TENSOR__PASS set
 // (0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512, 4 NEON, 5 SIMD128 of WebAssembly). Rejected: -march (the user's
-// flags would decide) and intrinsics in macros of 100 lines (no breakpoints). tensor_nn.h opens a pass with
-// TENSOR__PASS_OPEN, adds its kernels, and ends it with TENSOR__PASS_CLOSE. TENSOR__PASS_WORDS only undefines
-// the words of the formulas.
+// flags would decide) and intrinsics in macros of 100 lines (no breakpoints). The kernels of tensor_nn.h come
+// at the end of the same pass (TENSOR__MORE_KERNELS). Where tensor_nn.h is implemented in a file of its own, it
+// opens a pass with TENSOR__PASS_OPEN, adds its kernels, and ends it with TENSOR__PASS_CLOSE.
+// TENSOR__PASS_WORDS only undefines the words of the formulas.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__PASS
@@ -4665,8 +4664,8 @@ TENSOR__PRECISE_END
 // know. Rejected: one C++-like wrapper type per ISA (needs C++), gcc vector extensions (MSVC), libm
 // (platform's bits).
 // ------------------------------------------------------------------------------
-// A pass that tensor_nn.h opens may be in one file with the core's own: its functions have names of their
-// own.
+// A pass that tensor_nn.h opens may follow the core's own in one file (the implementation of tensor.h first,
+// then that of tensor_nn.h): its functions have names of their own.
 #ifdef TENSOR__PASS_OPEN
 #define TENSOR__K2(name, isa) tensor__##name##_##isa##_open
 #else
@@ -6503,6 +6502,18 @@ TENSOR__BETWEEN void TENSOR__K(add_row)(float *acc, const float *x, int64_t n) {
     for (; i < n; i++) { acc[i] += x[i]; }
 }
 
+// The first place where x has the value v, or the first NaN if v is NaN; n if there is none.
+TENSOR__BETWEEN int64_t TENSOR__K(find)(const float *x, int64_t n, float v) {
+    int nan = tensor__isnan_f32(v);
+    int64_t i = 0;
+    TENSOR__WHOLE {
+        V_F u = V_LOAD(x + i);
+        if (nan ? M_ANY(V_ISNAN(u)) : M_ANY(V_EQ(u, V_SET(v)))) { break; }
+    }
+    while (i < n && !(nan ? tensor__isnan_f32(x[i]) : x[i] == v)) { i++; }
+    return i;
+}
+
 // ------------------------------------------------------------------------------
 // >>kernel-rows                                    MARK: softmax and its relatives, one row
 //
@@ -7623,14 +7634,11 @@ TENSOR__BETWEEN void TENSOR__K(gemm_tile_f64)(int64_t k, int64_t rows, const dou
 #endif
 
 // ------------------------------------------------------------------------------
-// >>kernel-random                                  MARK: random numbers, conversions, copies
+// >>kernel-random                                  MARK: random numbers
 //
-// Uniform and normal numbers in vectors, and the kernels of a pass that move elements: stores past the
-// caches, conversion to and from f32, search, transpose.
-//
-// The numbers use only products and sums that no FMA joins, so they are the same for every instruction set.
-// Rejected: the generator of the C library, or one with a running state (numbers would depend on the number
-// of threads).
+// Uniform and normal numbers in vectors. They use only products and sums that no FMA joins, so they are the
+// same for every instruction set. Rejected: the generator of the C library, or one with a running state
+// (numbers would depend on the number of threads).
 // ------------------------------------------------------------------------------
 
 // Two normal numbers by Box and Muller from two words: u1 in (0, 1], so the logarithm is finite.
@@ -7705,6 +7713,13 @@ TENSOR__X(random_uniform, 0)
 TENSOR__X(random_normal, 1)
 #undef TENSOR__X
 
+// ------------------------------------------------------------------------------
+// >>kernel-copies                                  MARK: conversions, copies
+//
+// Kernels of a pass that move elements: stores past the caches, conversion to and from f32, transpose.
+// Rejected: conversions inside of every body.
+// ------------------------------------------------------------------------------
+
 #if TENSOR__PASS >= 1 && TENSOR__PASS <= 3
 // y[i] = x[i], written past the caches; y aligned, n whole vectors; n = 0 ends a series of calls.
 TENSOR__BETWEEN void TENSOR__K(stream)(float *y, const float *x, int64_t n) {
@@ -7762,18 +7777,6 @@ TENSOR__BETWEEN int64_t TENSOR__K(store)(void *p, int dtype, const float *s, int
         break;
     default: break;
     }
-    return i;
-}
-
-// The first place where x has the value v, or the first NaN if v is NaN; n if there is none.
-TENSOR__BETWEEN int64_t TENSOR__K(find)(const float *x, int64_t n, float v) {
-    int nan = tensor__isnan_f32(v);
-    int64_t i = 0;
-    TENSOR__WHOLE {
-        V_F u = V_LOAD(x + i);
-        if (nan ? M_ANY(V_ISNAN(u)) : M_ANY(V_EQ(u, V_SET(v)))) { break; }
-    }
-    while (i < n && !(nan ? tensor__isnan_f32(x[i]) : x[i] == v)) { i++; }
     return i;
 }
 
@@ -7871,6 +7874,12 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #undef F_TRUNC
 #undef F_XOR
 #undef F_Y
+#endif
+
+// The kernels of tensor_nn.h, where that is implemented in the same file.
+#if defined(TENSOR__MORE_KERNELS) && !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
+#define TENSOR_NN__PASS TENSOR__PASS
+#include TENSOR__MORE_KERNELS
 #endif
 
 #if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_WORDS)
@@ -8015,7 +8024,8 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 // From here to >>license: compiled in the one file that defines TENSOR_IMPLEMENTATION (or in its parts).
 // ------------------------------------------------------------------------------
 
-#if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE) && !defined(TENSOR__PASS)
+#if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE) && !defined(TENSOR__PASS) && \
+    !defined(TENSOR__LATER)
 #define TENSOR_IMPLEMENTATION_DONE
 
 // Inside the implementation, calls of public functions do not stamp: the user's own call does.
@@ -8376,19 +8386,15 @@ typedef struct tensor__isa_t {
 TENSOR__KERNELS(TENSOR__X)
 #undef TENSOR__X
 
-TENSOR__FN double tensor__remainder_f64(double a, double b) {
-    double r = fmod(a, b);
-    return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
-}
-
-TENSOR__FN double tensor__floordiv_f64(double a, double b) {
-    if (b == 0) { return a / b; }
-    double m = fmod(a, b), d = (a - m) / b;
-    if (m != 0 && ((b < 0) != (m < 0))) { d -= 1; }
-    if (d == 0) { return copysign(0.0, a / b); }
-    double f = floor(d);
-    return d - f > 0.5 ? f + 1 : f;
-}
+// The kernels of a pointwise row. TENSOR__PASSES_OF fills the lists; NULL = computed in double alone.
+typedef void (*tensor__body_t)(const void *const *in, void *const *out, const double *p, int64_t n);
+typedef tensor_t *(*tensor__derivative_t)(tensor__grad_t *g, const double *p);
+typedef struct tensor__point_t {
+    tensor__body_t forward[TENSOR__PASSES_BUILT], backward[TENSOR__PASSES_BUILT];
+    tensor__body_t forward_f64, backward_f64, forward_i64;
+    tensor__derivative_t d[3];          // for operand k, on tensors
+    uint16_t reads[3];                  // TENSOR__SA .., by the derivative for operand k
+} tensor__point_t;
 
 TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg);
 TENSOR__BETWEEN int tensor__thread_count(void);
@@ -8734,6 +8740,38 @@ typedef struct tensor__graves_t {
     tensor__raw_t *first, *last;
     int64_t count;
 } tensor__graves_t;
+
+// What only few nodes and leaves have. A hook is in the list of its owner and in that of the context.
+typedef struct tensor__hook_t {
+    struct tensor__hook_t *next, *other, **prev;
+    tensor__extra_t *owner;
+    int64_t id;
+    int32_t output;                     // of the node; < 0: after the sum went into a leaf's grad
+    tensor_hook_t fn;
+    tensor_post_hook_t post;
+    void *user;
+} tensor__hook_t;
+
+struct tensor__extra_t {
+    tensor_t *retain[TENSOR__MAX_OUT];  // headers whose grad is to be kept (not counted)
+    tensor__hook_t *hooks;              // in the order of registration
+    int (*run_hooks)(tensor__thread_t *th, tensor__extra_t *e, int32_t k, tensor_t **g, tensor_t *leaf);
+    struct tensor__region_t *region;    // the checkpoint it belongs to, at place index
+    int (*restore)(tensor__thread_t *th, tensor__node_t *n);
+    void (*leave)(tensor__thread_t *th, struct tensor__region_t *r, int32_t index);
+    int32_t index;
+    int32_t packed_count;
+    const tensor_saved_hooks_t *packing;
+    const struct tensor__packer_t *packer;
+    void **packed;                      // of each saved value, NULL = it is kept
+};
+
+// How saved values are packed where the user has set hooks for them.
+typedef struct tensor__packer_t {
+    int (*pack)(tensor__thread_t *th, tensor__node_t *n);
+    int (*unpack)(tensor__node_t *n);
+    void (*drop)(tensor__thread_t *th, tensor__extra_t *e);
+} tensor__packer_t;
 
 struct tensor__thread_t {
     tensor_context_t *ctx;
@@ -10105,38 +10143,6 @@ TENSOR__INLINE int tensor__enlist(tensor__thread_t *th, tensor_t *t) {
     return 1;
 }
 
-// What only few nodes and leaves have. A hook is in the list of its owner and in that of the context.
-typedef struct tensor__hook_t {
-    struct tensor__hook_t *next, *other, **prev;
-    tensor__extra_t *owner;
-    int64_t id;
-    int32_t output;                     // of the node; < 0: after the sum went into a leaf's grad
-    tensor_hook_t fn;
-    tensor_post_hook_t post;
-    void *user;
-} tensor__hook_t;
-
-struct tensor__extra_t {
-    tensor_t *retain[TENSOR__MAX_OUT];  // headers whose grad is to be kept (not counted)
-    tensor__hook_t *hooks;              // in the order of registration
-    int (*run_hooks)(tensor__thread_t *th, tensor__extra_t *e, int32_t k, tensor_t **g, tensor_t *leaf);
-    struct tensor__region_t *region;    // the checkpoint it belongs to, at place index
-    int (*restore)(tensor__thread_t *th, tensor__node_t *n);
-    void (*leave)(tensor__thread_t *th, struct tensor__region_t *r, int32_t index);
-    int32_t index;
-    int32_t packed_count;
-    const tensor_saved_hooks_t *packing;
-    const struct tensor__packer_t *packer;
-    void **packed;                      // of each saved value, NULL = it is kept
-};
-
-// How saved values are packed where the user has set hooks for them.
-typedef struct tensor__packer_t {
-    int (*pack)(tensor__thread_t *th, tensor__node_t *n);
-    int (*unpack)(tensor__node_t *n);
-    void (*drop)(tensor__thread_t *th, tensor__extra_t *e);
-} tensor__packer_t;
-
 TENSOR__INLINE tensor__extra_t *tensor__leaf_extra(const tensor_t *t) {
     return (tensor__extra_t *)(void *)t->next;
 }
@@ -10282,6 +10288,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__unusable(const char *op, const char *arg
     }
     return 0;
 }
+
+TENSOR__INLINE int tensor__live(const tensor_t *x) { return TENSOR__GIVEN(x) && x->state == TENSOR__LIVE; }
 
 #define TENSOR__USABLE(op, arg, t)                                                                           \
     (TENSOR__LIKELY(TENSOR__GIVEN(t) && (t)->state == TENSOR__LIVE) || tensor__unusable(op, arg, t))
@@ -10450,6 +10458,36 @@ TENSOR__FN tensor_t *tensor__tidy(tensor__thread_t *th, int64_t mark, tensor_t *
         th->fresh = y->site ? NULL : y;
     }
     return y;
+}
+
+// Ends an op with several results, or puts poison into all of them.
+TENSOR__FN tensor_t *tensor__tidy_n(tensor__thread_t *th, int64_t mark, tensor_t **list, int n,
+                                    const char *function) {
+    uint32_t mine = 0, poison = 0;
+    for (int i = 0; i < n; i++) { poison |= (uint32_t)(list[i] == TENSOR__POISON) << i; }
+    for (int i = 0; i < n; i++) {
+        if (poison) { list[i] = TENSOR__POISON; }
+        if (!tensor__live(list[i]) || list[i]->home != th || list[i]->slot < mark) { continue; }
+        mine |= 1u << i;
+        th->stack[list[i]->slot] = NULL;
+        list[i]->slot = -1;
+    }
+    tensor__pop(th, mark);
+    for (int i = 0; i < n; i++) {
+        if (!(mine >> i & 1)) { continue; }
+        tensor__enlist(th, list[i]);        // cannot fail: popping made room
+        tensor__unbase(list[i]);
+    }
+    th->fresh = list[0] == TENSOR__POISON || list[0]->site ? NULL : list[0];
+    return tensor__named(th, list[0], function);
+}
+
+TENSOR__FN tensor_pair_t tensor__tidy_pair(tensor__thread_t *th, int64_t mark, tensor_pair_t p,
+                                           const char *function) {
+    tensor_t *list[2] = {p.values, p.indices};
+    tensor__tidy_n(th, mark, list, 2, function);
+    memcpy(&p, list, sizeof p);
+    return p;
 }
 
 TENSOR_API tensor_t *(tensor_scope_return)(tensor_scope_t scope, tensor_t *t) {
@@ -11430,6 +11468,8 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
 #define TENSOR__MARK tensor__thread_t *th_ = tensor__self(); int64_t mark_ = th_->top;
 
 #define TENSOR__RETURN(y) return tensor__named(th_, tensor__tidy(th_, mark_, y), __func__)
+
+#define TENSOR__RETURN_PAIR(p) return tensor__tidy_pair(th_, mark_, p, __func__)
 
 // The arguments must be usable, or the function returns poison.
 #define TENSOR__TAKES(x)                                                                                     \
@@ -13140,9 +13180,11 @@ enum {
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
-// Transposes 16 x 16 pairs.
-TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_turn(__m512i *z) {
-    __m512i t[16];
+// Transposes 16 x 16 pairs: rows of x, xs pairs apart, to rows of y, ys apart. y may be x.
+TENSOR__FN TENSOR__TARGET_DOT("") void tensor__dot_turn(const void *x, int64_t xs, void *y, int64_t ys) {
+    __m512i z[16], t[16];
+    TENSOR__UNROLL
+    for (int i = 0; i < 16; i++) { z[i] = _mm512_loadu_si512((const char *)x + 4 * i * xs); }
     TENSOR__UNROLL
     for (int i = 0; i < 16; i += 2) {
         t[i] = _mm512_unpacklo_epi32(z[i], z[i + 1]);
@@ -13167,63 +13209,39 @@ TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_turn(__m512i *z) {
         t[i + 12] = _mm512_shuffle_i32x4(c, d, 0xDD);
     }
     TENSOR__UNROLL
-    for (int i = 0; i < 16; i++) { z[i] = t[i]; }
+    for (int i = 0; i < 16; i++) { _mm512_storeu_si512((char *)y + 4 * i * ys, t[i]); }
 }
 
-TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_put(int turn, __m512i *z, uint16_t *dst) {
-    if (turn) { tensor__dot_turn(z); }
-    TENSOR__UNROLL
-    for (int i = 0; i < 16; i++) { _mm512_storeu_si512((void *)(dst + 32 * i), z[i]); }
-}
-
-// A tile of `lines` (<= 16) rows of A, or columns of B (pairs = 1), ls apart, their n elements ks apart.
-// whole: 16 lines of 32. Lines past the last one are read from the first under an empty mask, so that there
-// is no branch per line.
-TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int whole, int pairs, int n, int lines,
-                                                            const uint16_t *src, int64_t ls, int64_t ks,
-                                                            uint16_t *dst) {
-    __m512i z[16];
+// A tile of `lines` (<= 16) rows of A, or columns of B (pairs = 1), ls apart, their n (<= 32) elements ks
+// apart. Lines past the last one are read from the first under an empty mask, so that there is no branch per
+// line.
+TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int pairs, int n, int lines, const uint16_t *src,
+                                                            int64_t ls, int64_t ks, uint16_t *dst) {
     const uint16_t *s = src;
+    int turned = pairs;
     if (ks == 1) {
         __mmask32 mask = (__mmask32)(0xFFFFFFFFu >> (32 - n));
-        TENSOR__UNROLL
         for (int i = 0; i < 16; i++, s += ls) {
-            if (whole) {
-                z[i] = _mm512_loadu_si512((const void *)s);
-            } else {
-                z[i] = _mm512_maskz_loadu_epi16(i < lines ? mask : 0, i < lines ? s : src);
-            }
-        }
-        if (pairs) {
-            tensor__dot_put(1, z, dst);
-        } else {
-            tensor__dot_put(0, z, dst);
+            _mm512_storeu_si512(dst + 32 * i, _mm512_maskz_loadu_epi16(i < lines ? mask : 0, i < lines ? s : src));
         }
     } else if (ls == 1) {
         __mmask16 mask = (__mmask16)(0xFFFFu >> (16 - lines));
-        TENSOR__UNROLL
         for (int i = 0; i < 16; i++, s += 2 * ks) {
-            int has = whole ? 2 : n - 2 * i;
+            int has = n - 2 * i;
             __m256i lo = _mm256_maskz_loadu_epi16(has > 0 ? mask : 0, has > 0 ? s : src);
             __m256i hi = _mm256_maskz_loadu_epi16(has > 1 ? mask : 0, has > 1 ? s + ks : src);
             __m512i odd = _mm512_slli_epi32(_mm512_cvtepu16_epi32(hi), 16);
-            z[i] = _mm512_or_si512(_mm512_cvtepu16_epi32(lo), odd);
+            _mm512_storeu_si512(dst + 32 * i, _mm512_or_si512(_mm512_cvtepu16_epi32(lo), odd));
         }
-        if (pairs) {
-            tensor__dot_put(0, z, dst);
-        } else {
-            tensor__dot_put(1, z, dst);
-        }
+        turned = !pairs;
     } else {
-        uint16_t tile[16][32];
         for (int i = 0; i < 16; i++) {
             for (int p = 0; p < 32; p++) {
-                tile[i][p] = i < lines && p < n ? src[i * ls + p * ks] : (uint16_t)0;
+                dst[32 * i + p] = i < lines && p < n ? src[i * ls + p * ks] : (uint16_t)0;
             }
         }
-        for (int i = 0; i < 16; i++) { z[i] = _mm512_loadu_si512((const void *)tile[i]); }
-        tensor__dot_put(pairs, z, dst);
     }
+    if (turned) { tensor__dot_turn(dst, 16, dst, 16); }
 }
 
 // A panel of such tiles, or two (lines > 16), `apart` apart: where ls is 1, they share cache lines.
@@ -13234,12 +13252,8 @@ void tensor__dot_pack(int pairs, int64_t k, int lines, const uint16_t *src, int6
         for (int x = 0; x < lines; x += 16) {
             const uint16_t *s = src + x * ls;
             uint16_t *d = dst + (x ? apart : 0);
-            if (k >= 32 && lines - x >= 16) {
-                tensor__dot_tile(1, pairs, 32, 16, s, ls, ks, d);
-            } else {
-                int n = (int)TENSOR__MIN(k, (int64_t)32);
-                tensor__dot_tile(0, pairs, n, TENSOR__MIN(lines - x, 16), s, ls, ks, d);
-            }
+            int n = (int)TENSOR__MIN(k, (int64_t)32);
+            tensor__dot_tile(pairs, n, TENSOR__MIN(lines - x, 16), s, ls, ks, d);
         }
     }
 }
@@ -13398,12 +13412,7 @@ void tensor__dot_end(const tensor__dot_job_t *j, uint16_t *c, const float *s, in
     float turned[16 * 32];
     for (int64_t v = 0; v < w; v += 16) {
         for (int64_t u = 0; u < h; u += 16) {
-            __m512i z[16];
-            TENSOR__UNROLL
-            for (int k = 0; k < 16; k++) { z[k] = _mm512_loadu_si512((const void *)(s + (u + k) * ss + v)); }
-            tensor__dot_turn(z);
-            TENSOR__UNROLL
-            for (int k = 0; k < 16; k++) { _mm512_storeu_si512((void *)(turned + 32 * k + u), z[k]); }
+            tensor__dot_turn(s + u * ss + v, ss, turned + u, 32);
         }
         tensor__dot_store(TENSOR__MIN(w - v, (int64_t)16), h, turned, 32, bias ? bias + i : NULL,
                           c + (y + v) * g->crs + i, g->crs);
@@ -14339,8 +14348,6 @@ TENSOR__FN int tensor__cpu_fill(tensor_call_t *c) {
 // Getters read the header and give 0, NaN or NULL for what cannot be used. Rejected: out-parameters with a
 // code for each (nobody checks them).
 // ------------------------------------------------------------------------------
-
-TENSOR__INLINE int tensor__live(const tensor_t *x) { return TENSOR__GIVEN(x) && x->state == TENSOR__LIVE; }
 
 TENSOR_API int (tensor_ndim)(tensor_t *x) { return tensor__live(x) ? x->ndim : 0; }
 
@@ -17514,37 +17521,6 @@ TENSOR__FN tensor_pair_t tensor__chosen(tensor_t *x, int64_t dim, tensor_t *at, 
     return p;
 }
 
-// Ends an op with several results, or puts poison into all of them.
-TENSOR__FN tensor_t *tensor__tidy_n(tensor__thread_t *th, int64_t mark, tensor_t **list, int n,
-                                    const char *function) {
-    uint32_t mine = 0, poison = 0;
-    for (int i = 0; i < n; i++) { poison |= (uint32_t)(list[i] == TENSOR__POISON) << i; }
-    for (int i = 0; i < n; i++) {
-        if (poison) { list[i] = TENSOR__POISON; }
-        if (!tensor__live(list[i]) || list[i]->home != th || list[i]->slot < mark) { continue; }
-        mine |= 1u << i;
-        th->stack[list[i]->slot] = NULL;
-        list[i]->slot = -1;
-    }
-    tensor__pop(th, mark);
-    for (int i = 0; i < n; i++) {
-        if (!(mine >> i & 1)) { continue; }
-        tensor__enlist(th, list[i]);        // cannot fail: popping made room
-        tensor__unbase(list[i]);
-    }
-    th->fresh = list[0] == TENSOR__POISON || list[0]->site ? NULL : list[0];
-    return tensor__named(th, list[0], function);
-}
-
-TENSOR__FN tensor_pair_t tensor__tidy_pair(tensor__thread_t *th, int64_t mark, tensor_pair_t p,
-                                           const char *function) {
-    tensor_t *list[2] = {p.values, p.indices};
-    tensor__tidy_n(th, mark, list, 2, function);
-    memcpy(&p, list, sizeof p);
-    return p;
-}
-
-#define TENSOR__RETURN_PAIR(p) return tensor__tidy_pair(th_, mark_, p, __func__)
 #define TENSOR__MADE_PAIR(name, params, ...)                                                                 \
     TENSOR_API tensor_pair_t (tensor_##name) params { TENSOR__MARK TENSOR__RETURN_PAIR((__VA_ARGS__)); }
 TENSOR__MADE_PAIR(max_dim, (tensor_t *x, int64_t dim, int keepdim),
@@ -20061,8 +20037,8 @@ TENSOR__END
 // >>impl-index                                     MARK: indexing
 //
 // All index kernels see x and index contiguous and walk index in order, so sums at one place are
-// deterministic. Every index is checked before the first element is written. Masks and indexing by several
-// tensors are in >>impl-join. Rejected: atomic adds or a sort of the indices by threads (the order of sums
+// deterministic. Every index is checked before the first element is written. A mask becomes the list of its
+// true places, and indexing by several tensors is one index_select over their dims joined. Rejected: atomic adds or a sort of the indices by threads (the order of sums
 // would vary), a check per element while writing (half of a change would stay).
 
 TENSOR__FN int tensor__check_index(tensor_call_t *c, const tensor_arg_t *index, int64_t size) {
@@ -20603,191 +20579,6 @@ TENSOR__FN void tensor__grad_scatter_reduce(tensor__grad_t *g) {
                                            tensor_masked_fill(src, zs, 1))));
 }
 
-// ------------------------------------------------------------------------------
-// >>impl-join                                      MARK: joining, masks, several indices, building
-//
-// Ops that lay tensors beside one another, select by a mask or by several index tensors, repeat tensors or
-// build them from a pattern: cat and stack write into one result; indexing by several tensors is one
-// index_select over their dims joined; the rest are views, index ops and fills. Rejected: a kernel per op.
-// ------------------------------------------------------------------------------
-
-TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
-    if (!list || n < 1) { return tensor__no_list("cat", list, n); }
-    tensor__op_t o;
-    if (!tensor__begin(&o, TENSOR__ROW(CAT), list, n)) { return TENSOR__POISON; }
-
-    // PyTorch's exception: [0] joins with any shape. Its dtype and history still count.
-    int empty = 0;
-    const tensor_t *first = NULL;
-    for (int i = 0; i < n; i++) {
-        if (list[i]->ndim == 1 && !list[i]->numel) {
-            empty++;
-        } else if (!first) {
-            first = list[i];
-        }
-    }
-    if (empty && first && first->ndim > 1) {
-        TENSOR__MARK
-        int64_t none[TENSOR_MAX_DIMS];
-        TENSOR__DIM(at, "cat", dim, first)
-        for (int i = 0; i < first->ndim; i++) { none[i] = i == at ? 0 : first->dims[i]; }
-        tensor_t **rest = (tensor_t **)tensor__memory(o.th, (uint64_t)n * sizeof *rest);
-        if (!rest) { return TENSOR__POISON; }
-        for (int i = 0; i < n; i++) {
-            int odd = list[i]->ndim == 1 && !list[i]->numel;
-            rest[i] = odd ? tensor_reshape_n(list[i], none, first->ndim) : list[i];
-        }
-        tensor_t *joined = (tensor_cat_n)(rest, n, dim);
-        tensor__memory_free(o.th, rest);
-        TENSOR__RETURN(joined);
-    }
-    TENSOR__DIM(d, "cat", dim, list[0])
-    TENSOR__REFUSE(!list[0]->ndim, SHAPE, "cat: 0-d tensors cannot be joined; use stack");
-    int64_t dims[TENSOR_MAX_DIMS], total = 0;
-    int dtype = list[0]->dtype;
-    for (int i = 0; i < list[0]->ndim; i++) { dims[i] = list[0]->dims[i]; }
-    for (int i = 0; i < n; i++) {
-        int bad = list[i]->ndim != list[0]->ndim;
-        for (int k = 0; k < list[0]->ndim && !bad; k++) { bad = k != d && list[i]->dims[k] != dims[k]; }
-        TENSOR__REFUSE(bad, SHAPE, "cat: tensor %i %t does not fit the first %t along dim %i", i, list[i],
-                       list[0], d);
-        dtype = tensor__promote2(dtype, list[i]->dtype);
-        uint64_t sum = (uint64_t)total + (uint64_t)list[i]->dims[d];
-        TENSOR__REFUSE(sum > (uint64_t)1 << 60, SHAPE, "cat: dim %i overflows", d);
-        total = (int64_t)sum;
-    }
-    dims[d] = total;
-    tensor_t *y = tensor__result(&o, dtype, dims, list[0]->ndim);
-    if (y == TENSOR__POISON) { return y; }
-    tensor_scope_t s = tensor__scope_begin(o.th, 0);
-    int64_t start = 0;
-    int ok = s.thread != NULL;
-    for (int i = 0; i < n && ok; i++) {
-        ok = tensor_copy_(tensor__slice(y, d, start, 1, list[i]->dims[d]), list[i]) != TENSOR__POISON;
-        start += list[i]->dims[d];
-    }
-    if (s.thread) { (tensor_scope_end)(s); }
-    o.p = &o.params;
-    o.params.cat.dim = d;
-    return ok ? tensor__commit(&o) : tensor__abandon(&o);
-}
-
-TENSOR__FN void tensor__grad_cat(tensor__grad_t *g) {
-    int64_t start = 0, d = g->p->cat.dim;
-    for (int i = 0; i < g->node->nin; i++) {
-        int64_t n = g->node->in[i].dims[d];
-        if (tensor__grad_need(g, i)) { g->gx[i] = tensor__slice(g->gy[0], (int)d, start, 1, n); }
-        start += n;
-    }
-}
-
-TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim) {
-    TENSOR__MARK
-    tensor__thread_t *th = tensor__self();
-    if (!list || n < 1) { return tensor__no_list("stack", list, n); }
-    for (int i = 0; i < n; i++) {
-        if (!TENSOR__USABLE("stack", "list", list[i])) { return TENSOR__POISON; }
-        TENSOR__REFUSE(!tensor__same_shape(list[i], list[0]), SHAPE,
-                       "stack: tensor %i %t must have the shape of the first %t", i, list[i], list[0]);
-    }
-    int d = tensor__dim_of("stack", dim, list[0]->ndim + 1, list[0]);
-    if (d < 0) { return TENSOR__POISON; }
-    tensor_t **views = (tensor_t **)tensor__memory(th, (uint64_t)n * sizeof *views);
-    if (!views) { return TENSOR__POISON; }
-    for (int i = 0; i < n; i++) { views[i] = tensor_unsqueeze(list[i], d); }
-    tensor_t *y = tensor_cat_n(views, n, d);
-    tensor__memory_free(th, views);
-    TENSOR__RETURN(y);
-}
-
-// hstack, vstack, dstack, column_stack: 0 .. 3.
-TENSOR__FN tensor_t *tensor__stacked(const char *op, tensor_t *const *list, int n, int how) {
-    TENSOR__MARK
-    if (!list || n < 1) { return tensor__no_list(op, list, n); }
-    tensor_t **parts = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *parts), *y = NULL;
-    if (!parts) { return TENSOR__POISON; }
-    for (int i = 0; i < n && !y; i++) {
-        if (!TENSOR__USABLE(op, "list", list[i])) {
-            y = TENSOR__POISON;
-            break;
-        }
-        if (how == 3 && list[i]->ndim < 2) {
-            parts[i] = tensor_unsqueeze(tensor__flat(list[i]), 1);
-        } else {
-            parts[i] = tensor__atleast(list[i], how == 3 ? 2 : how + 1);
-        }
-    }
-    if (!y) {
-        int dim = 0;
-        if (how == 0) {
-            dim = parts[0]->ndim > 1;
-        } else if (how >= 2) {
-            dim = how == 2 ? 2 : 1;
-        }
-        y = tensor_cat_n(parts, n, dim);
-    }
-    tensor__memory_free(th_, parts);
-    return tensor__tidy(th_, mark_, y);
-}
-
-TENSOR__FRONT(hstack_n, (tensor_t *const *list, int n), tensor__stacked("hstack", list, n, 0))
-TENSOR__FRONT(vstack_n, (tensor_t *const *list, int n), tensor__stacked("vstack", list, n, 1))
-TENSOR__FRONT(dstack_n, (tensor_t *const *list, int n), tensor__stacked("dstack", list, n, 2))
-TENSOR__FRONT(column_stack_n, (tensor_t *const *list, int n), tensor__stacked("column_stack", list, n, 3))
-
-TENSOR_API tensor_t *(tensor_tile_n)(tensor_t *x, const int64_t *repeats, int n) {
-    int more = tensor__live(x) && n >= 0 && n < x->ndim ? x->ndim - n : 0;
-    if (!more || !repeats) { return (tensor_repeat_n)(x, repeats, n); }
-    int64_t all[TENSOR_MAX_DIMS];
-    for (int i = 0; i < x->ndim; i++) { all[i] = i < more ? 1 : repeats[i - more]; }
-    return (tensor_repeat_n)(x, all, x->ndim);
-}
-
-// y, copied if it is a view of x or has gaps: for functions whose results are documented as new.
-TENSOR__FN tensor_t *tensor__not_view(tensor_t *y, const tensor_t *x) {
-    int copy = y != TENSOR__POISON && (y->storage == x->storage || !(y->flags & TENSOR__CONTIGUOUS));
-    return copy ? (tensor_clone)(y) : y;
-}
-
-TENSOR_API tensor_t *(tensor_repeat_interleave)(tensor_t *x, int64_t repeats, int64_t dim) {
-    TENSOR__MARK1(x)
-    TENSOR__DIM(d, "repeat_interleave", dim, x)
-    if (!x->ndim) { x = tensor__flat(x); }
-    int64_t dims[TENSOR_MAX_DIMS + 1];
-    for (int i = 0; i <= x->ndim; i++) { dims[i] = x->dims[i > d ? i - 1 : i]; }
-    dims[d + 1] = repeats;
-    int64_t n;
-    TENSOR__REFUSE(x->ndim == TENSOR_MAX_DIMS || !tensor__numel_of(dims, x->ndim + 1, &n), SHAPE,
-                   "repeat_interleave: x %t cannot be repeated %d times", x, repeats);
-    tensor_t *y = tensor_flatten(tensor_expand_n(tensor_unsqueeze(x, d + 1), dims, x->ndim + 1), d, d + 1);
-    TENSOR__RETURN(tensor__not_view(y, x));
-}
-
-TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *repeats, int64_t dim) {
-    TENSOR__MARK
-    if (!TENSOR__USABLE("repeat_interleave", "x", x) ||
-        !TENSOR__USABLE("repeat_interleave", "repeats", repeats)) {
-        return TENSOR__POISON;
-    }
-    TENSOR__DIM(d, "repeat_interleave", dim, x)
-    if (!x->ndim) { x = tensor__flat(x); }
-    TENSOR__REFUSE(repeats->ndim != 1 || repeats->dims[0] != x->dims[d] || tensor__is_float(repeats->dtype),
-                   SHAPE, "repeat_interleave: repeats %t %y must be one integer for each of dim %i of x %t",
-                   repeats, repeats, d, x);
-    if (!repeats->numel) { return tensor_clone(x); }
-    TENSOR__REFUSE(tensor__host_f64(tensor_min(repeats), TENSOR_HOST_READ, "repeat_interleave") < 0, INDEX,
-                   "repeat_interleave: repeats must not be negative");
-
-    // Each source row marks where its copies start; the running count of marks is the row of a place.
-    tensor_t *ends = tensor_cumsum(tensor_to(repeats, TENSOR_I64), 0), *starts = tensor_sub(ends, repeats);
-    int64_t n = tensor__host_i64(tensor_select(ends, 0, -1), TENSOR_SHAPE_FROM_DATA, "repeat_interleave");
-    int64_t room = n + 1;
-    tensor_t *marks = tensor_zeros_n(&room, 1, TENSOR_I64);
-    marks = tensor_index_add_(marks, 0, starts, tensor_ones_like(starts));
-    tensor_t *rows = tensor_sub_scalar(tensor_cumsum(tensor_narrow(marks, 0, 0, n), 0), 1);
-    TENSOR__RETURN(tensor_index_select(x, d, rows));
-}
-
 // NONZERO: places of the true elements of a contiguous mask, in order.
 TENSOR__FN int tensor__cpu_nonzero(tensor_call_t *c) {
     const tensor_arg_t *x = &c->arg[0];
@@ -21002,6 +20793,190 @@ TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
     TENSOR__RETURN(tensor_scatter(zeros, -1, at, ones));
 }
 
+// ------------------------------------------------------------------------------
+// >>impl-join                                      MARK: joining, repeating, building
+//
+// Ops that lay tensors beside one another, repeat them or build them from a pattern: cat and stack write into
+// one result; the rest are views, index ops and fills. Rejected: a kernel per op.
+// ------------------------------------------------------------------------------
+
+TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
+    if (!list || n < 1) { return tensor__no_list("cat", list, n); }
+    tensor__op_t o;
+    if (!tensor__begin(&o, TENSOR__ROW(CAT), list, n)) { return TENSOR__POISON; }
+
+    // PyTorch's exception: [0] joins with any shape. Its dtype and history still count.
+    int empty = 0;
+    const tensor_t *first = NULL;
+    for (int i = 0; i < n; i++) {
+        if (list[i]->ndim == 1 && !list[i]->numel) {
+            empty++;
+        } else if (!first) {
+            first = list[i];
+        }
+    }
+    if (empty && first && first->ndim > 1) {
+        TENSOR__MARK
+        int64_t none[TENSOR_MAX_DIMS];
+        TENSOR__DIM(at, "cat", dim, first)
+        for (int i = 0; i < first->ndim; i++) { none[i] = i == at ? 0 : first->dims[i]; }
+        tensor_t **rest = (tensor_t **)tensor__memory(o.th, (uint64_t)n * sizeof *rest);
+        if (!rest) { return TENSOR__POISON; }
+        for (int i = 0; i < n; i++) {
+            int odd = list[i]->ndim == 1 && !list[i]->numel;
+            rest[i] = odd ? tensor_reshape_n(list[i], none, first->ndim) : list[i];
+        }
+        tensor_t *joined = (tensor_cat_n)(rest, n, dim);
+        tensor__memory_free(o.th, rest);
+        TENSOR__RETURN(joined);
+    }
+    TENSOR__DIM(d, "cat", dim, list[0])
+    TENSOR__REFUSE(!list[0]->ndim, SHAPE, "cat: 0-d tensors cannot be joined; use stack");
+    int64_t dims[TENSOR_MAX_DIMS], total = 0;
+    int dtype = list[0]->dtype;
+    for (int i = 0; i < list[0]->ndim; i++) { dims[i] = list[0]->dims[i]; }
+    for (int i = 0; i < n; i++) {
+        int bad = list[i]->ndim != list[0]->ndim;
+        for (int k = 0; k < list[0]->ndim && !bad; k++) { bad = k != d && list[i]->dims[k] != dims[k]; }
+        TENSOR__REFUSE(bad, SHAPE, "cat: tensor %i %t does not fit the first %t along dim %i", i, list[i],
+                       list[0], d);
+        dtype = tensor__promote2(dtype, list[i]->dtype);
+        uint64_t sum = (uint64_t)total + (uint64_t)list[i]->dims[d];
+        TENSOR__REFUSE(sum > (uint64_t)1 << 60, SHAPE, "cat: dim %i overflows", d);
+        total = (int64_t)sum;
+    }
+    dims[d] = total;
+    tensor_t *y = tensor__result(&o, dtype, dims, list[0]->ndim);
+    if (y == TENSOR__POISON) { return y; }
+    tensor_scope_t s = tensor__scope_begin(o.th, 0);
+    int64_t start = 0;
+    int ok = s.thread != NULL;
+    for (int i = 0; i < n && ok; i++) {
+        ok = tensor_copy_(tensor__slice(y, d, start, 1, list[i]->dims[d]), list[i]) != TENSOR__POISON;
+        start += list[i]->dims[d];
+    }
+    if (s.thread) { (tensor_scope_end)(s); }
+    o.p = &o.params;
+    o.params.cat.dim = d;
+    return ok ? tensor__commit(&o) : tensor__abandon(&o);
+}
+
+TENSOR__FN void tensor__grad_cat(tensor__grad_t *g) {
+    int64_t start = 0, d = g->p->cat.dim;
+    for (int i = 0; i < g->node->nin; i++) {
+        int64_t n = g->node->in[i].dims[d];
+        if (tensor__grad_need(g, i)) { g->gx[i] = tensor__slice(g->gy[0], (int)d, start, 1, n); }
+        start += n;
+    }
+}
+
+TENSOR_API tensor_t *(tensor_stack_n)(tensor_t *const *list, int n, int64_t dim) {
+    TENSOR__MARK
+    tensor__thread_t *th = tensor__self();
+    if (!list || n < 1) { return tensor__no_list("stack", list, n); }
+    for (int i = 0; i < n; i++) {
+        if (!TENSOR__USABLE("stack", "list", list[i])) { return TENSOR__POISON; }
+        TENSOR__REFUSE(!tensor__same_shape(list[i], list[0]), SHAPE,
+                       "stack: tensor %i %t must have the shape of the first %t", i, list[i], list[0]);
+    }
+    int d = tensor__dim_of("stack", dim, list[0]->ndim + 1, list[0]);
+    if (d < 0) { return TENSOR__POISON; }
+    tensor_t **views = (tensor_t **)tensor__memory(th, (uint64_t)n * sizeof *views);
+    if (!views) { return TENSOR__POISON; }
+    for (int i = 0; i < n; i++) { views[i] = tensor_unsqueeze(list[i], d); }
+    tensor_t *y = tensor_cat_n(views, n, d);
+    tensor__memory_free(th, views);
+    TENSOR__RETURN(y);
+}
+
+// hstack, vstack, dstack, column_stack: 0 .. 3.
+TENSOR__FN tensor_t *tensor__stacked(const char *op, tensor_t *const *list, int n, int how) {
+    TENSOR__MARK
+    if (!list || n < 1) { return tensor__no_list(op, list, n); }
+    tensor_t **parts = (tensor_t **)tensor__memory(th_, (uint64_t)n * sizeof *parts), *y = NULL;
+    if (!parts) { return TENSOR__POISON; }
+    for (int i = 0; i < n && !y; i++) {
+        if (!TENSOR__USABLE(op, "list", list[i])) {
+            y = TENSOR__POISON;
+            break;
+        }
+        if (how == 3 && list[i]->ndim < 2) {
+            parts[i] = tensor_unsqueeze(tensor__flat(list[i]), 1);
+        } else {
+            parts[i] = tensor__atleast(list[i], how == 3 ? 2 : how + 1);
+        }
+    }
+    if (!y) {
+        int dim = 0;
+        if (how == 0) {
+            dim = parts[0]->ndim > 1;
+        } else if (how >= 2) {
+            dim = how == 2 ? 2 : 1;
+        }
+        y = tensor_cat_n(parts, n, dim);
+    }
+    tensor__memory_free(th_, parts);
+    return tensor__tidy(th_, mark_, y);
+}
+
+TENSOR__FRONT(hstack_n, (tensor_t *const *list, int n), tensor__stacked("hstack", list, n, 0))
+TENSOR__FRONT(vstack_n, (tensor_t *const *list, int n), tensor__stacked("vstack", list, n, 1))
+TENSOR__FRONT(dstack_n, (tensor_t *const *list, int n), tensor__stacked("dstack", list, n, 2))
+TENSOR__FRONT(column_stack_n, (tensor_t *const *list, int n), tensor__stacked("column_stack", list, n, 3))
+
+TENSOR_API tensor_t *(tensor_tile_n)(tensor_t *x, const int64_t *repeats, int n) {
+    int more = tensor__live(x) && n >= 0 && n < x->ndim ? x->ndim - n : 0;
+    if (!more || !repeats) { return (tensor_repeat_n)(x, repeats, n); }
+    int64_t all[TENSOR_MAX_DIMS];
+    for (int i = 0; i < x->ndim; i++) { all[i] = i < more ? 1 : repeats[i - more]; }
+    return (tensor_repeat_n)(x, all, x->ndim);
+}
+
+// y, copied if it is a view of x or has gaps: for functions whose results are documented as new.
+TENSOR__FN tensor_t *tensor__not_view(tensor_t *y, const tensor_t *x) {
+    int copy = y != TENSOR__POISON && (y->storage == x->storage || !(y->flags & TENSOR__CONTIGUOUS));
+    return copy ? (tensor_clone)(y) : y;
+}
+
+TENSOR_API tensor_t *(tensor_repeat_interleave)(tensor_t *x, int64_t repeats, int64_t dim) {
+    TENSOR__MARK1(x)
+    TENSOR__DIM(d, "repeat_interleave", dim, x)
+    if (!x->ndim) { x = tensor__flat(x); }
+    int64_t dims[TENSOR_MAX_DIMS + 1];
+    for (int i = 0; i <= x->ndim; i++) { dims[i] = x->dims[i > d ? i - 1 : i]; }
+    dims[d + 1] = repeats;
+    int64_t n;
+    TENSOR__REFUSE(x->ndim == TENSOR_MAX_DIMS || !tensor__numel_of(dims, x->ndim + 1, &n), SHAPE,
+                   "repeat_interleave: x %t cannot be repeated %d times", x, repeats);
+    tensor_t *y = tensor_flatten(tensor_expand_n(tensor_unsqueeze(x, d + 1), dims, x->ndim + 1), d, d + 1);
+    TENSOR__RETURN(tensor__not_view(y, x));
+}
+
+TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *repeats, int64_t dim) {
+    TENSOR__MARK
+    if (!TENSOR__USABLE("repeat_interleave", "x", x) ||
+        !TENSOR__USABLE("repeat_interleave", "repeats", repeats)) {
+        return TENSOR__POISON;
+    }
+    TENSOR__DIM(d, "repeat_interleave", dim, x)
+    if (!x->ndim) { x = tensor__flat(x); }
+    TENSOR__REFUSE(repeats->ndim != 1 || repeats->dims[0] != x->dims[d] || tensor__is_float(repeats->dtype),
+                   SHAPE, "repeat_interleave: repeats %t %y must be one integer for each of dim %i of x %t",
+                   repeats, repeats, d, x);
+    if (!repeats->numel) { return tensor_clone(x); }
+    TENSOR__REFUSE(tensor__host_f64(tensor_min(repeats), TENSOR_HOST_READ, "repeat_interleave") < 0, INDEX,
+                   "repeat_interleave: repeats must not be negative");
+
+    // Each source row marks where its copies start; the running count of marks is the row of a place.
+    tensor_t *ends = tensor_cumsum(tensor_to(repeats, TENSOR_I64), 0), *starts = tensor_sub(ends, repeats);
+    int64_t n = tensor__host_i64(tensor_select(ends, 0, -1), TENSOR_SHAPE_FROM_DATA, "repeat_interleave");
+    int64_t room = n + 1;
+    tensor_t *marks = tensor_zeros_n(&room, 1, TENSOR_I64);
+    marks = tensor_index_add_(marks, 0, starts, tensor_ones_like(starts));
+    tensor_t *rows = tensor_sub_scalar(tensor_cumsum(tensor_narrow(marks, 0, 0, n), 0), 1);
+    TENSOR__RETURN(tensor_index_select(x, d, rows));
+}
+
 TENSOR_API tensor_t *(tensor_repeat_n)(tensor_t *x, const int64_t *repeats, int n) {
     TENSOR__MARK
     if (!TENSOR__USABLE("repeat", "x", x) ||
@@ -21150,14 +21125,12 @@ TENSOR_API tensor_t *(tensor_block_diag)(tensor_t *const *list, int n) {
     TENSOR__MARK
     int64_t dims[2] = {0, 0}, at[2] = {0, 0};
     if (!list || n < 1) { return tensor__no_list("block_diag", list, n); }
-    int dtype = -1;
     for (int pass = 0; pass < 2; pass++) {
-        tensor_t *y = pass ? tensor_zeros_n(dims, 2, (tensor_dtype_t)dtype) : NULL;
+        tensor_t *y = pass ? tensor_zeros_n(dims, 2, (tensor_dtype_t)tensor__promote(list, n)) : NULL;
         for (int i = 0; i < n; i++) {
             tensor_t *m = tensor__atleast(list[i], 2);
             if (m == TENSOR__POISON || y == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
             TENSOR__REFUSE(m->ndim > 2, SHAPE, "block_diag: tensor %i %t has more than 2 dims", i, m);
-            dtype = dtype < 0 ? m->dtype : tensor__promote2(dtype, m->dtype);
             for (int d = 0; d < 2 && !pass; d++) { dims[d] += m->dims[d]; }
             if (!pass) { continue; }
             tensor_copy_(tensor_narrow(tensor_narrow(y, 0, at[0], m->dims[0]), 1, at[1], m->dims[1]), m);
@@ -22045,8 +22018,7 @@ TENSOR_API tensor_t *(tensor_histc)(tensor_t *x, int64_t bins, double low, doubl
     TENSOR__MARK
     if (!TENSOR__USABLE("histc", "x", x) || !tensor__needs_float("histc", x)) { return TENSOR__POISON; }
     tensor_t *f = tensor_detach(tensor_to(tensor__flat(x), TENSOR_F64));
-    if (low == 0 && high == 0 &&
-        x->numel) {
+    if (low == high && x->numel) {
         low = tensor__host_f64(tensor_min(f), TENSOR_HOST_READ, "histc");
         high = tensor__host_f64(tensor_max(f), TENSOR_HOST_READ, "histc");
     }
@@ -24472,15 +24444,15 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
 // A row is reached by its accessor alone, so that the compiler and the linker drop the rows that a program
 // does not name, with their kernels and gradients.
 #define NOGRAD NULL
-#define TENSOR__ROW_OF(ID, name, n, kind, saves, grad, cast, lo, hi, doc, ...)                               \
+#define TENSOR__ROW_OF(ID, name, n, kind, saves, grad, cast, ...)                                            \
     TENSOR__FN const tensor__row_t *tensor__row_##ID(void) {                                                 \
         static const tensor__point_t point = {__VA_ARGS__};                                                  \
         static const tensor__row_t back = {#name, TENSOR_FAMILY_POINTWISE_BACKWARD, 5, 0, 3, 0, 0,           \
-            TENSOR_OP_##ID, 0, NULL, TENSOR__GRAD(tensor__cpu_pointwise_backward), NULL, 0, 0, NULL, NULL,   \
-            &point, NULL, NULL};                                                                             \
+            TENSOR_OP_##ID, 0, NULL, TENSOR__GRAD(tensor__cpu_pointwise_backward), NULL, NULL, &point, NULL, \
+            NULL};                                                                                           \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_POINTWISE, n, n, 1, TENSOR__##kind, cast,     \
-            TENSOR_OP_##ID, saves, grad, tensor__cpu_pointwise, NULL, TENSOR__ABOUT(lo, hi, doc), NULL,      \
-            &point, TENSOR__GRAD(&back), NULL};                                                              \
+            TENSOR_OP_##ID, saves, grad, tensor__cpu_pointwise, NULL, NULL, &point, TENSOR__GRAD(&back),     \
+            NULL};                                                                                           \
         (void)back;                                                                                          \
         return &row;                                                                                         \
     }
@@ -24503,22 +24475,22 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
     {d0, d1, d2}, {r0, r1, r2}
 #endif
 #define TENSOR__ONE(ID, name, kind, f, dA, saves, cast, lo, hi, doc)                                         \
-    TENSOR__ROW_OF(ID, name, 1, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast, lo, \
-                   hi, doc, TENSOR__POINT(name, kind, tensor__d0_##name, NULL, NULL, dA, 0, 0))
+    TENSOR__ROW_OF(ID, name, 1, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast,     \
+                   TENSOR__POINT(name, kind, tensor__d0_##name, NULL, NULL, dA, 0, 0))
 #define TENSOR__TWO(ID, name, kind, f, dA, dB, saves, cast, lo, hi, doc)                                     \
-    TENSOR__ROW_OF(ID, name, 2, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast, lo, \
-                   hi, doc, TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name, NULL, dA, dB, 0))
+    TENSOR__ROW_OF(ID, name, 2, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast,     \
+                   TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name, NULL, dA, dB, 0))
 #define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, saves, cast, lo, hi, doc)                               \
-    TENSOR__ROW_OF(ID, name, 3, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast, lo, \
-                   hi, doc, TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name,                  \
-                                          tensor__d2_##name, dA, dB, dC))
+    TENSOR__ROW_OF(ID, name, 3, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast,     \
+                   TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name, tensor__d2_##name,        \
+                                 dA, dB, dC))
 
 #define TENSOR__TESTS(ID, name, n, kind, f, cast, doc)                                                       \
-    TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, TENSOR__POINT_##cast, -3, 3, doc,                             \
+    TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, TENSOR__POINT_##cast,                                         \
                    {TENSOR__PASSES_OF(tensor__f_##name)}, {NULL}, tensor__f_##name##_f64, NULL,              \
                    tensor__f_##name##_i64, {NULL, NULL, NULL}, {0, 0, 0})
 #define TENSOR__BITS(ID, name, n, f, cast, doc)                                                              \
-    TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, TENSOR__POINT_##cast, -3, 3, doc, {NULL}, {NULL}, NULL, NULL,  \
+    TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, TENSOR__POINT_##cast, {NULL}, {NULL}, NULL, NULL,              \
                    tensor__f_##name##_i64, {NULL, NULL, NULL}, {0, 0, 0})
 
 TENSOR__END
@@ -24538,7 +24510,6 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TEN
     TENSOR__FN const tensor__row_t *tensor__row_##ID(void) {                                                 \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT,        \
             TENSOR__##cast, TENSOR_OP_##ID, saves, TENSOR__GRAD(grad), cpu, scratch,                         \
-            TENSOR__ABOUT(-3, 3, doc),                                                                       \
             TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL, NULL, NULL, NULL};         \
         return &row;                                                                                         \
     }

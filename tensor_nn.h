@@ -17,8 +17,8 @@
 //   >>impl-attention  >>impl-recurrent  >>impl-losses  >>impl-ctc  >>nn-table
 //   >>impl-modules  >>impl-layers  >>layers-calls  >>layers-linear  >>layers-image  >>layers-norm
 //   >>layers-recurrent  >>layers-attention  >>layers-sequential
-//   >>impl-copies  >>impl-init  >>impl-optim  >>impl-clip  >>impl-schedule  >>impl-data  >>impl-files
-//   >>impl-state  >>impl-progress
+//   >>impl-copies  >>impl-init  >>impl-optim  >>impl-clip  >>impl-schedule  >>impl-data  >>impl-sources
+//   >>impl-files  >>impl-state  >>impl-progress
 //   >>nn-license
 
 #ifndef TENSOR_NN__PASS
@@ -26,7 +26,9 @@
 #ifndef TENSOR_NN_H_INCLUDED_7C1E
 #define TENSOR_NN_H_INCLUDED_7C1E
 
+#define TENSOR__LATER       // its implementation: see >>nn-impl
 #include "tensor.h"
+#undef TENSOR__LATER
 #ifndef TENSOR_H_INCLUDED_7C1E
 #error "tensor_nn.h: the tensor.h found before it on the include path is another library's"
 #endif
@@ -2692,7 +2694,9 @@ struct nn_sequential_pack {
 
 // A second guard: a file may have included this header before it asked for the implementation.
 #if defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_IMPLEMENTATION) || defined(TENSOR_BACKEND)
+#define TENSOR__LATER
 #include "tensor.h"
+#undef TENSOR__LATER
 #endif
 #if defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_BACKEND)
 #ifndef TENSOR_NN_SHARED_7C1E
@@ -3076,7 +3080,7 @@ typedef struct nn__cpu_t {
     W##MUL(t, W##SUB(W##LOG(W##SEL(W##EQ(t, W##SET(0)), W##SET(1), t)), x))
 #define NN__KL_DX(W, x, t, p, q) W##NEG(t)
 #define NN__KL_DT(W, x, t, p, q)                                                                             \
-    W##SEL(W##GT(t, W##SET(0)), W##ADD(W##SUB(W##LOG(t), x), W##SET(1)), W##SET(0))
+    W##SUB(W##SEL(W##EQ(t, W##SET(0)), W##SET(0), W##ADD(W##LOG(t), W##SET(1))), x)
 #define NN__KLL(W, x, t, p, q) W##MUL(W##EXP(t), W##SUB(t, x))
 #define NN__KLL_DX(W, x, t, p, q) W##NEG(W##EXP(t))
 #define NN__KLL_DT(W, x, t, p, q) W##MUL(W##EXP(t), W##ADD(W##SUB(t, x), W##SET(1)))
@@ -3152,10 +3156,12 @@ typedef enum nn__loss_t {
 #endif
 
 #if TENSOR_NN__PASS < 6
+#ifndef TENSOR__MORE_KERNELS
 #define TENSOR__PASS TENSOR_NN__PASS
 #define TENSOR__PASS_OPEN
 #include "tensor.h"
 #undef TENSOR__PASS_OPEN
+#endif
 #define NN__R float
 #define NN__S float
 #else
@@ -4520,9 +4526,11 @@ static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, 0, 0, 0, 0};
 #undef NN__R
 #undef NN__S
 #undef NN__EVEN
+#if TENSOR_NN__PASS > 5 || !defined(TENSOR__MORE_KERNELS)
 #define TENSOR__PASS_CLOSE
 #include "tensor.h"
 #undef TENSOR__PASS_CLOSE
+#endif
 #undef TENSOR_NN__PASS
 #undef NN__K
 #undef NN__KERNEL
@@ -4531,12 +4539,41 @@ static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, 0, 0, 0, 0};
 // ------------------------------------------------------------------------------
 // >>nn-impl                                        MARK: implementation
 //
-// Compiled if TENSOR_NN_IMPLEMENTATION is defined. First the passes are included, then the sections below
-// follow.
+// Compiled if TENSOR_NN_IMPLEMENTATION is defined. First the implementation of tensor.h is included, if it is
+// wanted here too: its passes end with the kernels above, so that the compiler reads the text of >>simd once for
+// both. If it is in another file, or came before this header, the passes are opened here. Then the sections
+// below follow.
 // ------------------------------------------------------------------------------
 
-#if defined(TENSOR_NN_IMPLEMENTATION) && !defined(TENSOR_NN_IMPLEMENTATION_DONE) && !defined(TENSOR_NN__PASS)
+#if defined(TENSOR_NN_IMPLEMENTATION) && !defined(TENSOR_NN_IMPLEMENTATION_DONE)
 #define TENSOR_NN_IMPLEMENTATION_DONE
+
+// The kernels, which another part may define.
+#if TENSOR__PART
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern TENSOR__BETWEEN const nn__cpu_t TENSOR__PASSES_OF(nn__cpu) nn__cpu_none;
+#define NN__X(name, result, params) TENSOR__DECLARE(nn__##name##_fn, nn__##name)
+NN__KERNELS(NN__X)
+NN__KERNELS_F32(NN__X)
+#undef NN__X
+#define NN__X(name, states, at, must) TENSOR__DECLARE(nn__update_fn, nn__step_##name)
+NN__STEPS(NN__X)
+#undef NN__X
+#define NN__X(ID, f, dx, dt)                                                                                 \
+    TENSOR__DECLARE(nn__value_fn, nn__value_##ID) TENSOR__DECLARE(nn__slope_fn, nn__slope_##ID)
+NN_LOSSES(NN__X)
+#undef NN__X
+#ifdef __cplusplus
+}
+#endif
+#endif
+
+#if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE)
+#define TENSOR__MORE_KERNELS "tensor_nn.h"
+#include "tensor.h"
+#endif
 
 // As in tensor.h: calls in this file do not stamp a site; only the user's own calls do.
 #undef TENSOR_HERE
@@ -4555,21 +4592,11 @@ TENSOR__PRECISE
 #pragma fp_contract(off)
 #endif
 
-// The passes: see >>passes of tensor.h. f64 and the plain formulas are compiled together with this part of
-// the file.
-#if TENSOR__PART
-extern TENSOR__BETWEEN const nn__cpu_t TENSOR__PASSES_OF(nn__cpu) nn__cpu_none;
-#define NN__X(name, result, params) TENSOR__DECLARE(nn__##name##_fn, nn__##name)
-NN__KERNELS(NN__X)
-NN__KERNELS_F32(NN__X)
-#undef NN__X
-#define NN__X(name, states, at, must) TENSOR__DECLARE(nn__update_fn, nn__step_##name)
-NN__STEPS(NN__X)
-#undef NN__X
-#define NN__X(ID, f, dx, dt)                                                                                 \
-    TENSOR__DECLARE(nn__value_fn, nn__value_##ID) TENSOR__DECLARE(nn__slope_fn, nn__slope_##ID)
-NN_LOSSES(NN__X)
-#undef NN__X
+// The passes that are not in the core's: see >>passes of tensor.h. f64 and the plain formulas are compiled
+// together with this part of the file.
+#ifndef TENSOR__MORE_KERNELS
+#ifdef __cplusplus
+extern "C" {
 #endif
 #if TENSOR__COMPILES_PASS(0)
 #define TENSOR_NN__PASS 0
@@ -4594,6 +4621,10 @@ NN_LOSSES(NN__X)
 #if TENSOR__COMPILES_PASS(5)
 #define TENSOR_NN__PASS 5
 #include "tensor_nn.h"
+#endif
+#ifdef __cplusplus
+}
+#endif
 #endif
 
 #if TENSOR__COMPILES_NN
@@ -5050,6 +5081,14 @@ TENSOR__FN int nn__inputs(const char *op, const char *names, int required, tenso
     tensor__op_t o;
     tensor__row_t row;
     return nn__row_begin(&o, &row, op, names, required, in, nin) && nn__floats(&o, floats);
+}
+
+// Whether the first n tensors (names in args) are usable floats; raises if not.
+TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in, int n) {
+    for (int k = 0; k < n; k++) {
+        if (!nn__inputs(name, args, n, in, n, 1u << k)) { return 0; }
+    }
+    return 1;
 }
 
 // tensor_op_with(a), whose result is `run`; its temporaries are freed with the scope.
@@ -7118,8 +7157,9 @@ TENSOR__FN void nn__grad_conv_weight(tensor__grad_t *g) {   // inputs g, x; the 
 TENSOR__FN int nn__triple(const char *op, const char *what, int rank, int64_t v, int64_t h, int64_t w,
                           int64_t *to) {
     if ((h >= 0 && rank < 3) || (w >= 0 && rank < 2)) {
-        return NN__NO(TENSOR_ERR_SHAPE, "%s: it has no %s_%s (got %d)", op, what,
-                      w >= 0 && rank < 2 ? "w" : "h", w >= 0 && rank < 2 ? w : h);
+        int last = w >= 0 && rank < 2;
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: %s_%s is %d, must be left out: images have %i dim%s", op, what,
+                      last ? "w" : "h", last ? w : h, rank, rank == 1 ? "" : "s");
     }
     to[2] = rank > 1 && w >= 0 ? w : v;
     if (rank > 1) { to[1] = rank > 2 && h >= 0 ? h : v; }
@@ -7921,7 +7961,7 @@ TENSOR__FN tensor_t *nn__max_unpool_front(const tensor__row_t *row, tensor_t *x,
     int rank = (int)row->id - NN_OP_MAX_UNPOOL1D + 1;
     if (!TENSOR__(begin)(&o, row, in, 2)) { return TENSOR__(poison); }
     if ((x->ndim != rank + 2 && x->ndim != rank + 1) || !nn__same_shape(x, index)) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t and indices %t must have one shape, %s", op, x, index,
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t and indices %t must have the same shape, %s", op, x, index,
                         nn__image_text(rank));
     }
     if (!nn__window_valid(op, rank, &g)) { return TENSOR__(poison); }
@@ -8494,6 +8534,30 @@ TENSOR_API tensor_t *(tensor_dropout)(tensor_t *x, double p, int training) {
     return nn__dropout_op(x, p, NULL);
 }
 
+// Drops whole channels of x: the mask is [N, C, 1, ...], or [C, 1, ...] for an input of `single` dims.
+TENSOR__FN tensor_t *nn__dropout_channels(tensor_t *x, double p, int single) {
+    int64_t dims[TENSOR_MAX_DIMS];
+    for (int k = 0; k < x->ndim; k++) { dims[k] = k < (x->ndim == single ? 1 : 2) ? x->dims[k] : 1; }
+    tensor_t *ones = nn__like(dims, x->ndim, 1, x);
+    return (tensor_mul)(x, (tensor_dropout)(ones, p, 1));
+}
+
+#define NN__X(name, single, least, most)                                                                     \
+    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, double p, int training) {                              \
+        tensor_scope_t scope;                                                                                \
+        if (!nn__ready(#name, "x", &x, 1)) return TENSOR__(poison);                                          \
+        if (x->ndim < least || x->ndim > most)                                                               \
+            return NN__FAIL(TENSOR_ERR_SHAPE, #name ": x %t must have %i to %i dims", x, least, most);       \
+        if (!(p >= 0 && p <= 1)) return NN__FAIL(TENSOR_ERR_SHAPE, #name ": p %g must be in 0..1", p);       \
+        if (!training || p == 0) return x;                                                                   \
+        scope = TENSOR__(scope)(-1);                                                                         \
+        return (tensor_scope_return)(scope, nn__dropout_channels(x, p, single));                             \
+    }
+NN__X(dropout1d, 2, 2, 3)
+NN__X(dropout2d, 0, 3, 4)
+NN__X(dropout3d, 4, 4, 5)
+#undef NN__X
+
 // ------------------------------------------------------------------------------
 // >>impl-composed                                  MARK: functions made of others
 //
@@ -8501,14 +8565,6 @@ TENSOR_API tensor_t *(tensor_dropout)(tensor_t *x, double p, int training) {
 // those of the ops they are made of. Rejected: kernels of their own (no program spends much time in these
 // functions).
 // ------------------------------------------------------------------------------
-
-// Whether the first n tensors (names in args) are usable floats; raises if not.
-TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in, int n) {
-    for (int k = 0; k < n; k++) {
-        if (!nn__inputs(name, args, n, in, n, 1u << k)) { return 0; }
-    }
-    return 1;
-}
 
 // A function of x, computed in f32 for halves. refused: a condition that makes the call an error with this
 // text.
@@ -8569,14 +8625,6 @@ TENSOR__FN tensor_t *nn__p_norm(tensor_t *x, double p, int64_t dim, int keepdim)
     return p == 0 || p == 1 ? a : (tensor_pow_scalar)(a, 1 / p);
 }
 
-// Drops whole channels of x: the mask is [N, C, 1, ...], or [C, 1, ...] for an input of `single` dims.
-TENSOR__FN tensor_t *nn__dropout_channels(tensor_t *x, double p, int single) {
-    int64_t dims[TENSOR_MAX_DIMS];
-    for (int k = 0; k < x->ndim; k++) { dims[k] = k < (x->ndim == single ? 1 : 2) ? x->dims[k] : 1; }
-    tensor_t *ones = nn__like(dims, x->ndim, 1, x);
-    return (tensor_mul)(x, (tensor_dropout)(ones, p, 1));
-}
-
 // Keeps mean 0 and variance 1: dropped elements become -1.758 = selu(-infinity), then a x + b.
 TENSOR__FN tensor_t *nn__alpha_dropout(tensor_t *x, double p) {
     double alpha = -1.7580993408473766, a = 1 / sqrt((alpha * alpha * p + 1) * (1 - p));
@@ -8612,22 +8660,6 @@ NN__COMPOSED(threshold, (tensor_t *x, double threshold, double value), 0, "",
              (tensor_where)((tensor_le_scalar)(x, threshold), nn__number(value, x), x))
 
 // clang-format on
-#define NN__X(name, single, least, most)                                                                     \
-    TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, double p, int training) {                              \
-        tensor_scope_t scope;                                                                                \
-        if (!nn__ready(#name, "x", &x, 1)) return TENSOR__(poison);                                          \
-        if (x->ndim < least || x->ndim > most)                                                               \
-            return NN__FAIL(TENSOR_ERR_SHAPE, #name ": x %t must have %i to %i dims", x, least, most);       \
-        if (!(p >= 0 && p <= 1)) return NN__FAIL(TENSOR_ERR_SHAPE, #name ": p %g must be in 0..1", p);       \
-        if (!training || p == 0) return x;                                                                   \
-        scope = TENSOR__(scope)(-1);                                                                         \
-        return (tensor_scope_return)(scope, nn__dropout_channels(x, p, single));                             \
-    }
-NN__X(dropout1d, 2, 2, 3)
-NN__X(dropout2d, 0, 3, 4)
-NN__X(dropout3d, 4, 4, 5)
-#undef NN__X
-
 TENSOR_API tensor_t *(tensor_glu)(tensor_t *x, int64_t dim) {
     if (!nn__ready("glu", "x", &x, 1)) { return TENSOR__(poison); }
     int64_t d = dim < 0 ? dim + x->ndim : dim;
@@ -8975,11 +9007,9 @@ TENSOR__FN void nn__grad_biased(tensor__grad_t *g);
 static const tensor__row_t nn__biased_rows[2] = {
     {"attention_biased", TENSOR_FAMILY_ATTENTION, 4, 4, 2, 0, 0, NN_OP_BIASED,
      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY1, nn__grad_biased,
-     nn__declined, NULL, -2, 2, "softmax(q kT scale + bias) v; logsumexp", "query key value bias",
-     NULL, NULL, NULL},
+     nn__declined, NULL, "query key value bias", NULL, NULL, NULL},
     {"attention_biased_backward", TENSOR_FAMILY_ATTENTION, 7, 7, 3, 0, 0, NN_OP_BIASED_BACKWARD, 0, NULL,
-     nn__declined, NULL, -2, 2, "dq, dk, dv", "grad query key value y logsumexp bias",
-     NULL, NULL, NULL}};
+     nn__declined, NULL, "grad query key value y logsumexp bias", NULL, NULL, NULL}};
 
 TENSOR__FN void nn__grad_biased(tensor__grad_t *g) {
     tensor_t *in[7];
@@ -9518,11 +9548,9 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g);
 static const tensor__row_t nn__net_rows[2] = {
     {"recurrent_net", TENSOR_FAMILY_RECURRENT, 4, 2, 3, 0, 0, NN_OP_NET,
      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY2, nn__grad_net, nn__declined,
-     NULL, -2, 2, "y, states; what backward needs", "x weights h0 c0",
-     NULL, NULL, NULL},
+     NULL, "x weights h0 c0", NULL, NULL, NULL},
     {"recurrent_net_backward", TENSOR_FAMILY_RECURRENT, 8, 5, 4, 0, 0, NN_OP_NET_BACKWARD, 0, NULL,
-     nn__declined, NULL, -2, 2, "dx, dweights, dh0, dc0", "grad x weights y reserve h0 c0 dstates",
-     NULL, NULL, NULL}};
+     nn__declined, NULL, "grad x weights y reserve h0 c0 dstates", NULL, NULL, NULL}};
 
 TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
     tensor__grad_t both = *g;
@@ -10009,8 +10037,7 @@ TENSOR__FN tensor_t *nn__reduced(tensor_t *y, const tensor_params_t *p, const te
 // The rows of the gradient, one for each loss.
 #define NN__LOSS_BACKWARD(own)                                                                               \
     {"loss_backward", TENSOR_FAMILY_LOSS, 5, 3, 2, 0, TENSOR__AS_IS, NN_OP_LOSS_BACKWARD, 0, NULL,           \
-     nn__cpu_loss_back, NULL, TENSOR__ABOUT(-2, 2, "as its first"), "grad input target weight pos_weight",   \
-     NULL, NULL, own}
+     nn__cpu_loss_back, NULL, "grad input target weight pos_weight", NULL, NULL, own}
 
 #define NN__X(ID, value, dx, dt_)                                                                            \
     TENSOR__FN tensor_t *nn__composed_##ID(tensor_t *const *in, const tensor_params_t *params) {             \
@@ -10095,7 +10122,7 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
     }
     if (!nn__floats(&o, 15)) { return TENSOR__(poison); }
     if (!nn__same_shape(x, t)) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t and target %t must have one shape", row->name, x, t);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t and target %t must have the same shape", row->name, x, t);
     }
     if ((int)reduction < 0 || reduction > TENSOR_BATCHMEAN ||
         (reduction == TENSOR_BATCHMEAN && which != NN__LOSS_KL_DIV && which != NN__LOSS_KL_DIV_LOG)) {
@@ -10447,7 +10474,7 @@ TENSOR__FN const tensor_t *nn__loss_inputs(const char *op, const char *names,
         if (!(same >> k & 1u)) { continue; }
         if (nn__same_shape(in[k], in[0])) { continue; }
         return NN__GIVE((const tensor_t *)NULL, TENSOR_ERR_SHAPE,
-                        "%s: %s %t and %s %t must have one shape", op, nn__arg_name(&row, 0, first), in[0],
+                        "%s: %s %t and %s %t must have the same shape", op, nn__arg_name(&row, 0, first), in[0],
                         nn__arg_name(&row, k, name), in[k]);
     }
     if ((int)reduction < 0 || reduction > TENSOR_NONE) {
@@ -10977,7 +11004,7 @@ NN__OPTIONS(ctc_loss, NN__OR(blank, 0), nn__run_ctc_loss(&a))
     TENSOR__FN const tensor__row_t *nn__row_##ID(void) {                                                     \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, nin, required, nout, 0,             \
                                           TENSOR__##cast, NN_OP_##ID, saves, TENSOR__GRAD(grad), cpu,        \
-                                          scratch, TENSOR__ABOUT(-2, 2, doc), args, NULL, NULL, own};        \
+                                          scratch, args, NULL, NULL, own};                                   \
         return &row;                                                                                         \
     }
 NN_OPS(NN__ROW_OF)
@@ -11469,7 +11496,7 @@ TENSOR__FN tensor_t *nn__forward_plain(nn_module_t *m, tensor_t *x) {
     tensor_scope_t scope;
     scope = TENSOR__(scope)(-1);
     tensor_t *y = m->forward(m, x);
-    if (!y) { y = (tensor_t *)NN__FAIL(TENSOR_ERR_INTERNAL, "forward: that of %s returned NULL", m->name); }
+    if (!y) { y = (tensor_t *)NN__FAIL(TENSOR_ERR_INTERNAL, "forward: the forward of %s returned NULL, must return a tensor", m->name); }
     return (tensor_scope_return)(scope, y);
 }
 
@@ -12126,6 +12153,9 @@ TENSOR__FN nn_module_t *nn__refuse_number(const char *layer, const char *what, d
     return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, "%s: %s (got %g)", layer, what, got);
 }
 
+// The same with a text of its own, that says which argument was what and what it must be.
+#define NN__REFUSE(...) NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, __VA_ARGS__)
+
 // Fresh f32 parameters: uniform in +-bound, normal with that deviation, bound everywhere, ones, zeros. Each
 // is a function of its own, so that a program contains only those of its layers.
 typedef tensor_t *(*nn__start_fn)(const int64_t *dims, int ndim, double bound);
@@ -12209,8 +12239,9 @@ TENSOR__FN nn_module_t *nn__kid(const nn_module_t *m, const char *name) {
     return s && s->child ? s->child->module : NULL;
 }
 
-// Begins a typed forward: m must be a layer of a kind first..last (ids). -> 0 after raising
-TENSOR__FN int nn__enter(const char *op, const nn_module_t *m, int first, int last) {
+// Begins a typed forward: m must be a layer of a kind first..last (ids), which are made by `makers`.
+// -> 0 after raising
+TENSOR__FN int nn__enter(const char *op, const char *makers, const nn_module_t *m, int first, int last) {
     if (!nn__usable(m)) {
         if (nn__open_module(m) && tensor_error_code() == TENSOR_OK) {
             NN__FAIL(m->code, "%s: module %s failed when it was made", op, m->name);
@@ -12220,7 +12251,7 @@ TENSOR__FN int nn__enter(const char *op, const nn_module_t *m, int first, int la
         return 0;
     }
     if (!m->impl->kind || m->impl->kind->id < first || m->impl->kind->id > last) {
-        return NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, m->name);
+        return NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: the module is a %s, must be made by %s", op, m->name, makers);
     }
     if (m->impl->key) { TENSOR__(push_path)(nn__self(), m->impl->key); }
     return 1;
@@ -12516,7 +12547,9 @@ static const nn__field_t nn__bilinear_fields[] = {
 NN__KNOWN_KIND(BILINEAR, nn__bilinear_layer_t, "Bilinear", NULL, nn__bilinear_fields, NN__BILINEAR_ID)
 
 TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int no_bias) {
-    if (in1 < 1 || in2 < 1 || out < 1) { return nn__refuse("bilinear", "in1, in2 and out must be > 0", out); }
+    if (in1 < 1) { return nn__refuse("bilinear", "in1 must be > 0", in1); }
+    if (in2 < 1) { return nn__refuse("bilinear", "in2 must be > 0", in2); }
+    if (out < 1) { return nn__refuse("bilinear", "out must be > 0", out); }
     nn__bilinear_layer_t *l = (nn__bilinear_layer_t *)nn__make(NN__KIND(BILINEAR));
     if (!l) { return NULL; }
     l->in1_features = in1;
@@ -12531,7 +12564,7 @@ TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int
 }
 
 TENSOR_API tensor_t *(nn_bilinear_forward)(nn_module_t *m, tensor_t *x1, tensor_t *x2) {
-    if (!nn__enter("bilinear_forward", m, NN__BILINEAR_ID, NN__BILINEAR_ID)) { return TENSOR__(poison); }
+    if (!nn__enter("bilinear_forward", "nn_bilinear", m, NN__BILINEAR_ID, NN__BILINEAR_ID)) { return TENSOR__(poison); }
     return nn__leave_plain(m, (tensor_bilinear)(x1, x2, nn__tensor(m, 0), nn__tensor(m, 1)));
 }
 
@@ -12595,9 +12628,11 @@ TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     if (a.size < 1) { return nn__refuse("embedding", "size must be > 0", a.size); }
     int64_t padding = nn__padding_row(&a);
     if (padding < 0 && a.options_are_named_ && a.padding_idx != 0) {
-        return nn__refuse("embedding", "padding_idx must be at least -count", a.padding_idx);
+        return NN__REFUSE("embedding: padding_idx %d must be at least -count %d", a.padding_idx, -a.count);
     }
-    if (padding >= a.count) { return nn__refuse("embedding", "padding_idx must be below count", padding); }
+    if (padding >= a.count) {
+        return NN__REFUSE("embedding: padding_idx %d must be below count %d", padding, a.count);
+    }
     nn__embedding_layer_t *l = (nn__embedding_layer_t *)nn__make(NN__KIND(EMBEDDING));
     if (!l) { return NULL; }
     l->num_embeddings = a.count;
@@ -12660,8 +12695,11 @@ TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
         return nn__refuse("embedding_bag", "mode must be a tensor_bag_mode_t", (int64_t)a.mode);
     }
     int64_t padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
-    if (padding >= a.count || padding < -a.count) {
-        return nn__refuse("embedding_bag", "padding_idx must be below count", padding);
+    if (padding >= a.count) {
+        return NN__REFUSE("embedding_bag: padding_idx %d must be below count %d", padding, a.count);
+    }
+    if (padding < -a.count) {
+        return NN__REFUSE("embedding_bag: padding_idx %d must be at least -count %d", padding, -a.count);
     }
     if (a.padding_idx == 0) {
         padding = -1;
@@ -12771,15 +12809,20 @@ TENSOR__FN nn_module_t *nn__make_conv(const char *op, const nn__kind_t *kind, co
     if (in < 1) { return nn__refuse(op, "in_channels must be > 0", in); }
     if (out < 1) { return nn__refuse(op, "out_channels must be > 0", out); }
     if (groups < 1) { return nn__refuse(op, "groups must be > 0", groups); }
-    if (in % groups != 0) { return nn__refuse(op, "in_channels must be a multiple of groups", in); }
-    if (out % groups != 0) { return nn__refuse(op, "out_channels must be a multiple of groups", out); }
+    if (in % groups != 0) {
+        return NN__REFUSE("%s: in_channels %d must be a multiple of groups %d", op, in, groups);
+    }
+    if (out % groups != 0) {
+        return NN__REFUSE("%s: out_channels %d must be a multiple of groups %d", op, out, groups);
+    }
     if (!nn__window_valid(op, kind->dims, g)) { return NULL; }
     if (like->padding_mode < 0 || like->padding_mode > TENSOR_PAD_CIRCULAR) {
         return nn__refuse(op, "padding_mode must be a tensor_pad_t", like->padding_mode);
     }
     for (int d = 0; d < 3; d++) {
         if (like->same && (g->stride[d] != 1 || g->pad[d] != 0)) {
-            return nn__refuse(op, "same needs stride 1 and no padding", g->stride[d]);
+            return NN__REFUSE("%s: same needs stride 1 and no padding (got stride %d, padding %d)", op,
+                              g->stride[d], g->pad[d]);
         }
     }
     nn_module_t *m = (nn_module_t *)nn__make_like(kind, &like->base);
@@ -12914,9 +12957,11 @@ TENSOR__FN nn_module_t *nn__make_pool(const nn_pool_args_t *a, const char *op, c
     }
     for (int d = 0; d < 3; d++) {
         if (2 * g->pad[d] > g->kernel[d]) {
-            return nn__refuse(op, "padding must be at most half the kernel", g->pad[d]);
+            return NN__REFUSE("%s: padding %d must be at most half the kernel %d", op, g->pad[d], g->kernel[d]);
         }
-        if (!dilates && g->dilation[d] != 1) { return nn__refuse(op, "it has no dilation", g->dilation[d]); }
+        if (!dilates && g->dilation[d] != 1) {
+            return NN__REFUSE("%s: dilation %d must be 1: only max pools have one", op, g->dilation[d]);
+        }
     }
     return (nn_module_t *)nn__make_like(kind, &l.base);
 }
@@ -12941,7 +12986,7 @@ NN__LAYER_PER_DIMS(max_unpool, nn_pool, nn__max_unpool_new)
 
 TENSOR_API tensor_t *(nn_max_unpool_forward)(nn_module_t *m, tensor_t *x, tensor_t *indices,
                                              const int64_t *size) {
-    if (!nn__enter("max_unpool_forward", m, NN__MAX_UNPOOL_ID, NN__MAX_UNPOOL_ID)) {
+    if (!nn__enter("max_unpool_forward", "nn_max_unpool", m, NN__MAX_UNPOOL_ID, NN__MAX_UNPOOL_ID)) {
         return TENSOR__(poison);
     }
     nn__window_t g = ((const nn__pool_layer_t *)m)->window;
@@ -13076,7 +13121,8 @@ NN__SPECIAL_KIND(UPSAMPLE, nn__upsample_layer_t, "Upsample", nn__forward_upsampl
 
 TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
     if ((a.size > 0) == (a.scale_factor > 0)) {
-        return nn__refuse("upsample", "one of size and scale_factor must be positive", a.size);
+        return NN__REFUSE("upsample: size %d, scale_factor %g: just one of them must be positive", a.size,
+                          a.scale_factor);
     }
     if ((int)a.mode < 0 || a.mode > TENSOR_AREA) {
         return nn__refuse("upsample", "mode must be a tensor_interpolation_t", (int64_t)a.mode);
@@ -13459,7 +13505,8 @@ NN__SCOPED_KIND(GROUP_NORM, nn__group_norm_layer_t, "GroupNorm", nn__forward_gro
 TENSOR__FN nn_module_t *nn__make_group_norm(nn_group_norm_args_t a) {
     if (a.groups < 1) { return nn__refuse("group_norm", "groups must be > 0", a.groups); }
     if (a.channels < 1 || a.channels % a.groups != 0) {
-        return nn__refuse("group_norm", "channels must be a multiple of groups", a.channels);
+        return NN__REFUSE("group_norm: channels %d must be a positive multiple of groups %d", a.channels,
+                          a.groups);
     }
     nn__group_norm_layer_t *l = (nn__group_norm_layer_t *)nn__make(NN__KIND(GROUP_NORM));
     if (!l) { return NULL; }
@@ -13561,6 +13608,9 @@ TENSOR__FN tensor_t *nn__forward_state(nn_module_t *m, tensor_t *x, tensor_t **h
     const nn__rnn_layer_t *l = (const nn__rnn_layer_t *)m;
     const char *op = ops[l->cell][l->net];
     int n = m->impl->nslots;
+    if (x && !(tensor_is_poison)(x) && x->ndim > 0 && x->dims[x->ndim - 1] != l->input_size) {
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must end in a dim of %d", op, x, l->input_size);
+    }
     nn__state_scope_t b = nn__state_begin(l->net);
     tensor_t **w = (tensor_t **)nn__lent((uint64_t)n + 2, sizeof *w);
     tensor_state_t s = nn__no_state();
@@ -13631,14 +13681,14 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, cons
         return nn__refuse(op, "layers must be in 1..65535", a.layers);
     }
     if (a.proj_size < 0 || (a.proj_size > 0 && (net != NN__LSTM_NET || cell || a.proj_size >= a.hidden))) {
-        return nn__refuse(op, "proj_size is for lstm, 0 or less than hidden", a.proj_size);
+        return NN__REFUSE("%s: proj_size %d must be 0, or in lstm less than hidden %d", op, a.proj_size,
+                          a.hidden);
     }
     if (!(a.dropout >= 0 && a.dropout <= 1)) {
         return nn__refuse_number(op, "dropout must be in 0..1", a.dropout);
     }
-    if (cell && (a.layers > 1 || dirs > 1)) {
-        return nn__refuse(op, "a cell has one layer and direction", a.layers);
-    }
+    if (cell && a.layers > 1) { return nn__refuse(op, "layers must be 1 for a cell", a.layers); }
+    if (cell && dirs > 1) { return nn__refuse(op, "bidirectional must be 0 for a cell", a.bidirectional); }
     nn__rnn_layer_t *l = (nn__rnn_layer_t *)nn__make(kind);
     if (!l) { return NULL; }
     l->input_size = a.in_features;
@@ -13671,22 +13721,22 @@ NN__LAYER(rnn_cell, nn_rnn,
           nn__make_recurrent(a, "rnn_cell", NN__KIND(RNN_CELL), a.relu ? NN__RELU_NET : NN__TANH_NET, 1))
 
 // id: of the net and of its cell.
-TENSOR__FN tensor_t *nn__state_forward(const char *op, nn_module_t *m, int id, tensor_t *x, tensor_t **h,
-                                       tensor_t **c) {
-    if (!nn__enter(op, m, id, id)) { return TENSOR__(poison); }
+TENSOR__FN tensor_t *nn__state_forward(const char *op, const char *makers, nn_module_t *m, int id,
+                                       tensor_t *x, tensor_t **h, tensor_t **c) {
+    if (!nn__enter(op, makers, m, id, id)) { return TENSOR__(poison); }
     return nn__leave_plain(m, nn__forward_state(m, x, h, c));
 }
 
 TENSOR_API tensor_t *(nn_lstm_forward)(nn_module_t *m, tensor_t *x, tensor_t **h, tensor_t **c) {
-    return nn__state_forward("lstm_forward", m, NN__LSTM_ID, x, h, c);
+    return nn__state_forward("lstm_forward", "nn_lstm or nn_lstm_cell", m, NN__LSTM_ID, x, h, c);
 }
 
 TENSOR_API tensor_t *(nn_gru_forward)(nn_module_t *m, tensor_t *x, tensor_t **h) {
-    return nn__state_forward("gru_forward", m, NN__GRU_ID, x, h, NULL);
+    return nn__state_forward("gru_forward", "nn_gru or nn_gru_cell", m, NN__GRU_ID, x, h, NULL);
 }
 
 TENSOR_API tensor_t *(nn_rnn_forward)(nn_module_t *m, tensor_t *x, tensor_t **h) {
-    return nn__state_forward("rnn_forward", m, NN__RNN_ID, x, h, NULL);
+    return nn__state_forward("rnn_forward", "nn_rnn or nn_rnn_cell", m, NN__RNN_ID, x, h, NULL);
 }
 
 // ------------------------------------------------------------------------------
@@ -13857,11 +13907,10 @@ NN__SCOPED_KIND(ATTENTION, nn__attention_layer_t, "MultiheadAttention", nn__forw
 TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     if (a.embed < 1) { return nn__refuse("multihead_attention", "embed must be > 0", a.embed); }
     if (a.heads < 1 || a.embed % a.heads != 0) {
-        return nn__refuse("multihead_attention", "heads must divide embed", a.heads);
+        return NN__REFUSE("multihead_attention: heads %d must divide embed %d", a.heads, a.embed);
     }
-    if (a.kdim < 0 || a.vdim < 0) {
-        return nn__refuse("multihead_attention", "kdim and vdim must be >= 0", a.kdim);
-    }
+    if (a.kdim < 0) { return nn__refuse("multihead_attention", "kdim must be >= 0", a.kdim); }
+    if (a.vdim < 0) { return nn__refuse("multihead_attention", "vdim must be >= 0", a.vdim); }
     if (!(a.dropout >= 0 && a.dropout <= 1)) {
         return nn__refuse_number("multihead_attention", "dropout must be in 0..1", a.dropout);
     }
@@ -13916,7 +13965,8 @@ TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a) 
     if (nn__too_many("multihead_attention", a.site_, a.options_are_named_)) { return tensor__at(a.site_, y); }
     if (out) { w = *out = (tensor_scalar)(0, TENSOR_F32); }  // it gets a slot in the caller's scope
     a.weights = out ? &w : NULL;
-    if (nn__enter("multihead_attention", a.module, NN__ATTENTION_ID, NN__ATTENTION_ID)) {
+    if (nn__enter("multihead_attention", "nn_multihead_attention", a.module, NN__ATTENTION_ID,
+                  NN__ATTENTION_ID)) {
         tensor_scope_t scope = TENSOR__(scope)(-1);
         y = nn__leave(a.module, scope, nn__attend(a.module, &a));
     }
@@ -13988,8 +14038,9 @@ NN__SCOPED_KIND(DECODER_LAYER, nn__transformer_layer_t, "TransformerDecoderLayer
 
 TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a, int decoder) {
     const char *op = decoder ? "transformer_decoder_layer" : "transformer_encoder_layer";
-    if (a.embed < 1 || a.heads < 1 || a.embed % a.heads != 0) {
-        return nn__refuse(op, "heads must divide embed", a.heads);
+    if (a.embed < 1) { return nn__refuse(op, "embed must be > 0", a.embed); }
+    if (a.heads < 1 || a.embed % a.heads != 0) {
+        return NN__REFUSE("%s: heads %d must divide embed %d", op, a.heads, a.embed);
     }
     if (a.feedforward < 1) { return nn__refuse(op, "feedforward must be > 0", a.feedforward); }
     if (!(a.dropout >= 0 && a.dropout <= 1)) {
@@ -14058,15 +14109,15 @@ TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a) {
     static const char op[] = "transformer_forward";
     tensor_t *y = TENSOR__(poison);
     if (nn__too_many(op, a.site_, a.options_are_named_) ||
-        !nn__enter(op, a.module, NN__ENCODER_LAYER_ID, NN__DECODER_ID)) {
+        !nn__enter(op, "nn_transformer_..", a.module, NN__ENCODER_LAYER_ID, NN__DECODER_ID)) {
         return tensor__at(a.site_, y);
     }
     tensor_scope_t scope = TENSOR__(scope)(-1);
     int id = a.module->impl->kind->id;
     int decoder = id == NN__DECODER_LAYER_ID || id == NN__DECODER_ID;
     if (decoder != (a.memory != NULL)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "%s: memory is for decoders, %s is %s one", op, a.module->name,
-                 decoder ? "such" : "not");
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: memory is %s, must be %s for the module %s", op,
+                 decoder ? "NULL" : "given", decoder ? "a tensor" : "NULL", a.module->name);
     } else if (nn__kid(a.module, "layers")) {
         y = nn__transformer(a.module, &a);
     } else {
@@ -14081,7 +14132,8 @@ TENSOR__FN nn_module_t *nn__make_transformer(const char *op, const nn__kind_t *k
     if (count < 1 || count > 4096) { return nn__refuse(op, "count must be in 1..4096", count); }
     if (!nn__can_use(op, "the layer", layer)) { return NULL; }
     if (!layer->impl->kind || layer->impl->kind->id != each) {
-        return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, layer->name);
+        return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_UNSUPPORTED,
+                        "%s: the layer is a %s, must be made by nn_%s_layer", op, layer->name, op);
     }
     nn_module_t *m = (nn_module_t *)nn__make(kind);
     nn_module_t *list = (nn_module_t *)nn__make(NN__KIND(MODULE_LIST));
@@ -15107,7 +15159,7 @@ TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
 }
 
 static const tensor__row_t nn__step_row = {"step", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_STEP, 0,
-                                           NULL, nn__cpu_step, NULL, 0, 0, "", NULL, NULL, NULL, NULL};
+                                           NULL, nn__cpu_step, NULL, NULL, NULL, NULL, NULL};
 
 TENSOR__FN void nn__step_arg(tensor_arg_t *a, tensor_t *t, int role) {
     if (t) {
@@ -15822,10 +15874,9 @@ TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
 
 static const tensor__row_t nn__grads_row[2] = {
     {"clip_grad_norm", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SUM_SQUARES, 0, NULL, nn__cpu_squares,
-        NULL, 0,
-     0, "", NULL, NULL, NULL, NULL},
+     NULL, NULL, NULL, NULL, NULL},
     {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SCALE_GRADS, 0, NULL, nn__cpu_scale, NULL,
-     0, 0, "", NULL, NULL, NULL, NULL}};
+     NULL, NULL, NULL, NULL}};
 
 // Tensor i of o or of list, of which one is given.
 TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i) {
@@ -16168,10 +16219,9 @@ TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr) {
 // ------------------------------------------------------------------------------
 // >>impl-data                                      MARK: datasets, loaders
 //
-// Loaders, then the readers of bytes (memory or file) and of IDX. The order of an epoch is a Fisher-Yates
-// shuffle by Philox(seed, stream = epoch), so a loader has no state except seed and position. Rejected:
-// storing the permutation in a checkpoint, a generator shared with the model (its draws would change the
-// order).
+// The order of an epoch is a Fisher-Yates shuffle by Philox(seed, stream = epoch), so a loader has no state
+// except seed and position. Rejected: storing the permutation in a checkpoint, a generator shared with the
+// model (its draws would change the order).
 // ------------------------------------------------------------------------------
 
 struct nn_data_loader_t {
@@ -16499,7 +16549,10 @@ TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
 }
 
 // ------------------------------------------------------------------------------
-// Bytes from memory or a file
+// >>impl-sources                                   MARK: bytes of files and memory, IDX
+//
+// Readers see a source of bytes, which is a file or memory, and check its size before they allocate.
+// Rejected: a read of the whole file (large ones are read one tensor at a time).
 // ------------------------------------------------------------------------------
 
 typedef struct nn__source_t {
@@ -18342,6 +18395,7 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
 TENSOR__END
 
 #endif   // TENSOR__COMPILES_NN
+#undef TENSOR__MORE_KERNELS
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC pop_options
@@ -18355,6 +18409,11 @@ TENSOR__PRECISE_END
 #define TENSOR__IN(function) TENSOR__SITE_OF(function)
 
 #endif   // TENSOR_NN_IMPLEMENTATION
+
+// The implementation of tensor.h where that of this header is not wanted.
+#if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE)
+#include "tensor.h"
+#endif
 
 // ------------------------------------------------------------------------------
 // >>nn-license                                     MARK: licence
