@@ -3310,7 +3310,8 @@ typedef struct tensor__random_params_t {        // RANDOM; the others read none
 // the large image too.
 typedef struct tensor__window_params_t {        // CONV, POOL, IM2COL, COL2IM
     int64_t kernel[3], stride[3], pad[3], dilation[3], in[3], out[3];   // pad: before; after as out needs
-    int64_t mode;                       // CONV: groups, POOL: NN__COUNT_PAD ..
+    int64_t groups;                     // CONV: of channels, 1..
+    int64_t mode;                       // POOL: NN__COUNT_PAD ..
     int64_t divisor;                    // AVG_POOL: of each mean, 0 = the window's size
 } tensor__window_params_t;
 
