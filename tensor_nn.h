@@ -14246,8 +14246,6 @@ TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
     return s;   // if a child failed, its code says so
 }
 
-TENSOR__END
-
 // ------------------------------------------------------------------------------
 // >>impl-copies                                    MARK: printing, copies of modules
 //
@@ -14498,8 +14496,6 @@ TENSOR_API nn_module_t *(nn_clone)(nn_module_t *m) {
 // Distributions come from the core's generator, one stream per call. Rejected: a seed argument per call
 // (PyTorch has none: the thread's generator decides).
 // ------------------------------------------------------------------------------
-
-TENSOR__COLD
 
 TENSOR_API double nn_gain(nn_nonlinearity_t nonlinearity, double a) {
     switch (nonlinearity) {
