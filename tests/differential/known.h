@@ -106,7 +106,7 @@ static known_t knowns[] = {
     {"backward grad", "can't be cast to the desired output type", "operands of several dtypes promote", 0},
     {"huber_loss smooth_l1_loss l1_loss mse_loss hinge_embedding_loss margin_ranking_loss soft_margin_loss "
      "multilabel_soft_margin_loss gaussian_nll_loss kl_div poisson_nll_loss",
-     "must have one shape", "losses do not broadcast", 0},
+     "must have the same shape", "losses do not broadcast", 0},
     {"scatter_reduce scatter scatter_add", "\"\" against \"RuntimeError: The size of tensor",
      "PyTorch at fault: an index smaller than src", 0},
     {"instance_norm", "IndexError", "no channels are taken", 0},
