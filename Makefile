@@ -5,7 +5,7 @@
 #   make examples   build/01_tensors .. build/word_vectors; make gallery: runs them, writes docs/gallery.md
 #   make web        the page that trains in the browser: build/web, for any file server; KEEP=1 sh tests/web.sh: its picture
 #   make test       all tests that a C compiler can run
-#   make fuzz|coverage|memcheck|stack-usage   long ways of looking for defects: tests/campaign.mk
+#   make fuzz|coverage|memcheck|mutants|stack-usage   long ways of looking for defects: tests/campaign.mk
 #   make docs       docs/ops.md from the op tables and headers
 #   make check      form of the sources: contents, docs, sizes, symbols
 #   make split      the headers cut at their tags into build/split, for tools that search or draw files

@@ -9308,7 +9308,7 @@ TENSOR__FN void nn__recurrent_steps(nn__recurrent_t *v) {
             g.c = v->hg;
             TENSOR__(gemm)(&g, v->dtype);
         }
-        nn__run(nn__ceil(v->n, v->per), nn__recurrent_task, v);
+        if (v->h) { nn__run(nn__ceil(v->n, v->per), nn__recurrent_task, v); }
         if (!v->dgi) { continue; }
         g.a = nn__at(v->dhg, v->at * v->n * v->g);
         g.c = a[10].data;
