@@ -1,4 +1,4 @@
-// tensor_nn.h - v0.1.0 - layers, losses, optimizers, data and files on tensor.h
+// tensor_nn.h - v0.2.0 - layers, losses, optimizers, data and files on tensor.h
 // Licence: MIT-0 or public domain, at your choice; full text at the end of this file.
 //
 //   #define TENSOR_IMPLEMENTATION          in exactly ONE .c/.cpp file (best: a file of its own)
