@@ -13992,7 +13992,7 @@ TENSOR__FN int tensor__cpu_fill(tensor_call_t *c) {
     tensor_arg_t *y = &c->arg[c->nin];
     double first = c->p->f[0], step = c->row->id == TENSOR_OP_ARANGE ? c->p->f[1] : 0;
     int size = tensor__sizes[y->dtype];
-    if (y->contiguous && first == 0 && step == 0 && !signbit(first)) {
+    if (y->contiguous && first == 0 && step == 0 && copysign(1, first) > 0) {
         memset(y->data, 0, (size_t)(y->numel * size));
         return 0;
     }
