@@ -2154,8 +2154,8 @@ TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 // ------------------------------------------------------------------------------
 
 // Rises linearly to lr_max over warmup steps, then falls along half a cosine to lr_min at step total. Step 0
-// has lr_max / warmup, so that no step is lost on a rate of 0; lr_max is reached at step warmup - 1 and is the
-// rate of step warmup too. Without warmup (<= 0) step 0 has lr_max.
+// has lr_max / warmup, so that no step is lost on a rate of 0; lr_max is reached at step warmup - 1 and is
+// the rate of step warmup too. Without warmup (<= 0) step 0 has lr_max.
 TENSOR_API double nn_lr_cosine_warmup(int64_t step, int64_t warmup, int64_t total, double lr_max,
                                       double lr_min);
 // Half a cosine from lr_max to lr_min over total steps, then lr_min.
