@@ -1,4 +1,4 @@
-// tensor.h - v0.1.0 - n-d tensors, define-by-run autograd and a CPU engine in one C header
+// tensor.h - v0.2.0 - n-d tensors, define-by-run autograd and a CPU engine in one C header
 // Licence: MIT-0 or public domain, at your choice; full text at the end of this file.
 //
 //   #define TENSOR_IMPLEMENTATION          // in exactly ONE .c/.cpp file, best a file of its own
@@ -134,7 +134,7 @@
 // ------------------------------------------------------------------------------
 
 #define TENSOR_VERSION_MAJOR 0
-#define TENSOR_VERSION_MINOR 1
+#define TENSOR_VERSION_MINOR 2
 #define TENSOR_VERSION_PATCH 0
 
 #if defined(__GNUC__) || defined(__clang__)
@@ -3310,7 +3310,8 @@ typedef struct tensor__random_params_t {        // RANDOM; the others read none
 // the large image too.
 typedef struct tensor__window_params_t {        // CONV, POOL, IM2COL, COL2IM
     int64_t kernel[3], stride[3], pad[3], dilation[3], in[3], out[3];   // pad: before; after as out needs
-    int64_t mode;                       // CONV: groups, POOL: NN__COUNT_PAD ..
+    int64_t groups;                     // CONV: of channels, 1..
+    int64_t mode;                       // POOL: NN__COUNT_PAD ..
     int64_t divisor;                    // AVG_POOL: of each mean, 0 = the window's size
 } tensor__window_params_t;
 
@@ -14327,7 +14328,7 @@ TENSOR__FN int tensor__cpu_fill(tensor_call_t *c) {
     tensor_arg_t *y = &c->arg[c->nin];
     double first = c->p->fill.start, step = c->row->id == TENSOR_OP_ARANGE ? c->p->fill.step : 0;
     int size = tensor__sizes[y->dtype];
-    if (y->contiguous && first == 0 && step == 0 && !signbit(first)) {
+    if (y->contiguous && first == 0 && step == 0 && copysign(1, first) > 0) {
         memset(y->data, 0, (size_t)(y->numel * size));
         return 0;
     }
