@@ -5,7 +5,7 @@
 #   make examples   build/01_tensors .. build/word_vectors; make gallery: runs 12 of them, writes docs/gallery.md
 #   make web        the page that trains in the browser: build/web, for any file server; KEEP=1 sh tests/web.sh: its picture
 #   make test       all tests that a C compiler can run
-#   make fuzz|coverage|memcheck|stack-usage   long ways of looking for defects: tests/campaign.mk
+#   make fuzz|coverage|memcheck|mutants|stack-usage   long ways of looking for defects: tests/campaign.mk
 #   make docs       docs/ops.md from the op tables and headers
 #   make check      form of the sources: contents, docs, sizes, symbols
 #   make split      the headers cut at their tags into build/split, for tools that search or draw files
@@ -40,7 +40,7 @@ headers  = tensor.h tensor_nn.h
 names    = $(notdir $(basename $(wildcard examples/*.c)))
 programs = $(filter-out compile_%,$(notdir $(basename $(wildcard tests/*.c))))
 scripts  = $(addprefix tests/,check.sh examples.sh readme.sh jobs.sh compile.sh traps.sh subsets.sh bits.sh arm.sh wasm.sh \
-           cuda.sh host.sh fuzz.sh differential.sh web.sh)
+           cuda.sh host.sh windows.sh engine.sh fuzz.sh differential.sh web.sh)
 # These bring the implementation themselves; all other programs wait for it and are linked with it.
 whole    = $(notdir $(basename $(shell grep -l 'define TENSOR_IMPLEMENTATION' examples/*.c tests/*.c bench/*.c)))
 speed    = micro ops every models nets gpt_step
