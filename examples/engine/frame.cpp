@@ -2,8 +2,8 @@
 //
 // The library lives in the engine's memory (an allocator with a budget) and runs on the engine's job system
 // (the hook parallel_for). Training is cut into slices, a small batch each; a frame takes as many as its
-// budget of time allows, and after eight slices the optimizer steps. The network learns the wind of a map, and
-// a thousand leaves ask it every frame where it blows.
+// budget of time allows, and after eight slices the optimizer steps. The network learns the wind of a map,
+// and a thousand leaves ask it every frame where it blows.
 //
 // Build: make lib && c++ -std=c++20 -O2 -I. examples/engine/frame.cpp build/libtensor.a -lm -pthread -o frame
 // Output (FRAMES=300 ./frame; it runs at 60 frames a second):
