@@ -5024,7 +5024,7 @@ TENSOR__FN int nn__grad_begin(tensor__op_t *o, const tensor__grad_t *g, const te
     if (!TENSOR__(begin)(o, row, in, nin)) { return 0; }
     o->p = &o->params;
     o->params = *g->p;
-    o->visible = n;
+    o->visible = (uint8_t)n;
     return 1;
 }
 
@@ -5174,10 +5174,6 @@ TENSOR__FN tensor_t *nn__linear_row(const tensor__row_t *row, tensor_t *x, tenso
 TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t *weight, tensor_t *bias) {
     const int id = row->id;
     tensor_t *const in[3] = {x, weight, bias};
-    if (id != NN_OP_LINEAR_GELU_TANH || !tensor_grad_enabled()) {
-        tensor_t *y = TENSOR__(plain_product)(row, x, weight, bias, 1, nn__activation(row));
-        if (y) { return y; }
-    }
     tensor__op_t o;
     if (!TENSOR__(begin)(&o, row, in, 3)) { return TENSOR__(poison); }
     NN__AUTOCAST(o.row->cast, nn__linear(row, cast_[0], cast_[1], cast_[2]), x, weight, bias)
