@@ -3,6 +3,7 @@
 #   make run        train a small GPT, characters as tokens      TEXT=any.txt STEPS=50 RESUME=1 THREADS=2
 #   make fashion    train a CNN on Fashion-MNIST                 DATA=dir EPOCHS=3 THREADS=2
 #   make examples   build/01_tensors .. build/word_vectors; make gallery: runs them, writes docs/gallery.md
+#   make web        the page that trains in the browser: build/web, for any file server; KEEP=1 sh tests/web.sh: its picture
 #   make test       all tests that a C compiler can run
 #   make fuzz|coverage|memcheck|stack-usage   long ways of looking for defects: tests/campaign.mk
 #   make docs       docs/ops.md from the op tables and headers
@@ -39,7 +40,7 @@ headers  = tensor.h tensor_nn.h
 names    = $(notdir $(basename $(wildcard examples/*.c)))
 programs = $(filter-out compile_%,$(notdir $(basename $(wildcard tests/*.c))))
 scripts  = $(addprefix tests/,check.sh examples.sh readme.sh jobs.sh compile.sh traps.sh subsets.sh bits.sh arm.sh wasm.sh \
-           cuda.sh host.sh fuzz.sh differential.sh)
+           cuda.sh host.sh fuzz.sh differential.sh web.sh)
 # These bring the implementation themselves; all other programs wait for it and are linked with it.
 whole    = $(notdir $(basename $(shell grep -l 'define TENSOR_IMPLEMENTATION' examples/*.c tests/*.c bench/*.c)))
 speed    = micro ops every models nets gpt_step
@@ -79,6 +80,9 @@ $(B)/bench/%: bench/%.c $(wildcard tests/*.h) tests/ops.def $(B)/tensor_impl.c $
 lib: $(B)/libtensor.a
 examples: $(addprefix $(B)/,$(names))
 gallery: examples; @B=$(B) CC='$(CC)' sh examples/gallery.sh
+
+web:
+	@B=$(B) sh examples/web/build.sh
 
 run: $(B)/char_gpt
 	$(B)/char_gpt
@@ -160,6 +164,6 @@ install: $(B)/libtensor.a
 clean:
 	rm -rf $(B)
 
-.PHONY: all lib examples gallery run fashion test test-programs test-build docs check bench split gpu gpu-build install clean
+.PHONY: all lib examples gallery web run fashion test test-programs test-build docs check bench split gpu gpu-build install clean
 include tests/campaign.mk
 .SECONDARY:

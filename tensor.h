@@ -19,8 +19,8 @@
 //   >>kernel-random  >>kernel-table
 //   >>impl  >>impl-gemm-shared  >>impl-passes  >>impl-platform  >>impl-state  >>impl-errors  >>impl-alloc
 //   >>impl-backend  >>impl-context  >>impl-scopes  >>impl-threads  >>impl-shutdown
-//   >>impl-front  >>impl-autocast  >>impl-graph  >>impl-saved  >>impl-tape  >>impl-gate  >>impl-transfer
-//   >>impl-iterator  >>impl-gemm  >>impl-cpu  >>impl-create  >>impl-inspect  >>impl-views
+//   >>impl-front  >>impl-autocast  >>impl-graph  >>impl-saved  >>impl-tape  >>impl-gate  >>impl-host
+//   >>impl-transfer  >>impl-iterator  >>impl-gemm  >>impl-cpu  >>impl-create  >>impl-inspect  >>impl-views
 //   >>impl-pointwise  >>impl-reduce  >>impl-rows  >>impl-statistics  >>impl-products  >>impl-linalg
 //   >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random  >>impl-autograd
 //   >>impl-checkpoint  >>impl-engine  >>impl-calculus  >>impl-gradcheck  >>impl-print  >>impl-table
@@ -1422,7 +1422,7 @@ TENSOR_API tensor_t *tensor_linalg_matrix_rank_with(tensor_linalg_tolerance_args
 //   errors LINALG if the rank is not full, as above
 TENSOR_API tensor_lstsq_t tensor_linalg_lstsq(tensor_t *a, tensor_t *b);
 // x^n by repeated squaring, of the inverse if n < 0.
-//   -> new (x itself if n is 1);  grad as matmul;  errors as above
+//   -> new;  grad as matmul;  errors as above
 TENSOR_API tensor_t *tensor_linalg_matrix_power(tensor_t *x, int64_t n);
 TENSOR_API tensor_t *tensor_matrix_power(tensor_t *x, int64_t n);
 // e^x by scaling and squaring of a Pade approximation.   -> new;  grad through it;  errors as above
@@ -3124,7 +3124,7 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 #define TENSOR__DROP(p) tensor__unref(p)
 
 enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, with memory of alloc(-1)
-enum { TENSOR__API_VERSION = 7, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
+enum { TENSOR__API_VERSION = 8, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0,
        TENSOR__EMPTIED = 0x7E50E391 };         // by a shutdown that still works on it
 
@@ -3232,8 +3232,25 @@ typedef struct tensor_call_t {
     void *scratch;
     tensor__thread_t *thread;
 } tensor_call_t;
-
 enum { TENSOR__PLAN_BYTES = 1024 };
+
+// What the host wants with the elements of a tensor.
+enum {
+    TENSOR_HOST_READ = 1,
+    TENSOR_HOST_WRITE = 2,              // with HOST_READ: a pointer that is the user's from then on
+    TENSOR_SHAPE_FROM_DATA = 4          // reads them, and the shape of a result follows
+};
+
+// Hears of the two ways to elements while it is set on a thread: a graph that is captured, a profiler. Both
+// functions are called before anything is read or written; either may be NULL. They give 0, or the code of a
+// refusal: then the call or the access fails and has changed nothing.
+typedef struct tensor_recorder_t {
+    // A kernel is to run. A refusal is raised by this function.
+    int (*call)(struct tensor_recorder_t *self, const tensor_call_t *call);
+    // The host is to use so many bytes of the storage. The library raises the refusal.
+    int (*host)(struct tensor_recorder_t *self, const tensor__storage_t *storage, uint64_t bytes, int use,
+                const char *op);
+} tensor_recorder_t;
 
 // -> tensor_code_t, after tensor__fail
 typedef int (*tensor_kernel_t)(tensor_call_t *call);
@@ -3321,7 +3338,9 @@ typedef struct tensor__point_t {
 enum { TENSOR__SA = 1, TENSOR__SB = 2, TENSOR__SC = 4, TENSOR__SD = 8, TENSOR__SE = 16,
        // saves output 0, 1, 2
        TENSOR__SY = 256, TENSOR__SY1 = 512, TENSOR__SY2 = 1024,
-       TENSOR__SG = 2048 };             // reads of a derivative that is the incoming gradient itself
+       TENSOR__SG = 2048,               // reads of a derivative that is the incoming gradient itself
+       // saves inputs 0 and 1, each only if the other one needs a gradient
+       TENSOR__CROSS = 4096 | TENSOR__SA | TENSOR__SB };
 
 // Where a gradient goes: an output of another node, or a leaf.
 typedef struct tensor__edge_t { tensor__node_t *node; tensor_t *leaf; int32_t output; } tensor__edge_t;
@@ -3490,6 +3509,10 @@ typedef struct tensor__internals_t {
                       int device);
     void (*arg)(tensor_arg_t *a, const tensor_t *t, int role);
     int (*launch)(tensor_call_t *call);                   // the gate; raised if not 0
+    // Elements of x, which is on the CPU, for the host; use: TENSOR_HOST_READ .. NULL = none, or raised
+    void *(*host)(const tensor_t *x, int use, const char *op);
+    // sets who hears of the calling thread's calls and accesses, NULL = nobody; -> who did before
+    tensor_recorder_t *(*set_recorder)(tensor_recorder_t *recorder);
     int (*halves)(const tensor_t *x);                     // backend's halves
     int (*multiplies)(const tensor_t *x);                 // products take halves as they are
     int64_t (*net)(const tensor_t *x, const tensor_params_t *p);    // backend's net
@@ -3557,6 +3580,8 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__IN_make tensor__make
 #define TENSOR__IN_arg tensor__arg
 #define TENSOR__IN_launch tensor__launch
+#define TENSOR__IN_host tensor__host
+#define TENSOR__IN_set_recorder tensor__set_recorder
 #define TENSOR__IN_halves tensor__halves
 #define TENSOR__IN_multiplies tensor__multiplies
 #define TENSOR__IN_net tensor__net
@@ -3783,7 +3808,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(LOG_SOFTMAX_BACKWARD, log_softmax_backward, ROWS, 2, 1, tensor__cpu_log_softmax_backward, tensor__scratch_rows, NOGRAD, 0, AS_IS, "g - exp(y) sum(g); inputs g, y") \
     X(LOGCUMSUMEXP, logcumsumexp, ROWS, 1, 1, tensor__cpu_logcumsumexp, tensor__scratch_rows, tensor__grad_logcumsumexp, TENSOR__SA | TENSOR__SY, AS_IS, "running logsumexp along the last dim") \
     X(LOGSUMEXP, logsumexp, ROWS, 1, 1, tensor__cpu_logsumexp, tensor__scratch_rows, tensor__grad_logsumexp, TENSOR__SA | TENSOR__SY, FULL, "log of the sum of e^x along the last dim") \
-    X(MATMUL, matmul, MATMUL, 2, 1, tensor__cpu_matmul, tensor__scratch_matmul, tensor__grad_matmul, TENSOR__SA | TENSOR__SB, LOW, "batched matrix product") \
+    X(MATMUL, matmul, MATMUL, 2, 1, tensor__cpu_matmul, tensor__scratch_matmul, tensor__grad_matmul, TENSOR__CROSS, LOW, "batched matrix product") \
     X(MEAN, mean, REDUCE, 1, 1, tensor__cpu_mean, NULL, tensor__grad_mean, 0, AS_IS, "mean over the dims of mask i[0]") \
     X(MODE, mode, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "last index of the most frequent value along the last dim") \
     X(MULTINOMIAL, multinomial, RANDOM, 1, 1, tensor__cpu_multinomial, NULL, NOGRAD, 0, AS_IS, "i[0] indices drawn from rows of weights") \
@@ -6832,8 +6857,13 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                 const float *bb = b + p * g->brs + jc * g->bcs, *aa = ready ? ready : scratch;
                 int across = jc + TENSOR__GEMM_NC < r[3];
                 int64_t due = turn && (across || p + kc < r[5]) ? TENSOR__GEMM_NC : 0;  // columns to fetch
-                const float *there = across ? bb + TENSOR__GEMM_NC * g->bcs
-                                            : b + (p + kc) * g->brs + r[2] * g->bcs;
+                // addresses: the columns that follow may be beyond the end of B
+                uintptr_t there = (uintptr_t)bb, column = sizeof(float) * (uintptr_t)g->bcs;
+                if (due && across) {
+                    there += TENSOR__GEMM_NC * column;
+                } else if (due) {
+                    there = (uintptr_t)(b + (p + kc) * g->brs + r[2] * g->bcs);
+                }
                 int64_t kb = TENSOR__MIN(g->k - p, kc);
                 int64_t nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC);
                 int64_t rows = TENSOR__MIN(r[1] - ic, mc);
@@ -6876,8 +6906,9 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                                                    scratch + (aa - scratch), size);
                         }
                     }
-                    const float *next = aa + (a_here ? mr * as : size);
-                    for (j = 0; j < nb; j += w, next += 4 * (col ? kb : as)) {
+                    // as an address too: the rows that follow are there only where they are fetched
+                    uintptr_t next = (uintptr_t)aa + sizeof(float) * (uintptr_t)(a_here ? mr * as : size);
+                    for (j = 0; j < nb; j += w, next += 4 * sizeof(float) * (uintptr_t)(col ? kb : as)) {
                         int nv = 1 + (nb - j >= TENSOR__NR);
                         const float *bj = b_here ? bb + j
                                                  : bp + j / TENSOR__NR * TENSOR__NR * kb + j % TENSOR__NR;
@@ -6886,8 +6917,9 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_block)(const tensor__gemm_t *g, 
                         if ((ahead || due > 0) && mr == TENSOR__MR && nv > 1 && i >= first) {
                             (col ? TENSOR__K(gemm_far_c) : TENSOR__K(gemm_far_r))(
                                 kb, aa, as, bj, bs, cc + j, g->crs, bias ? bias + j : NULL, add,
-                                ahead ? next : there, ahead ? (col ? kb : as) : g->bcs, ahead ? 8 : 2 * each);
-                            there += each * g->bcs;
+                                (const float *)(ahead ? next : there), ahead ? (col ? kb : as) : g->bcs,
+                                ahead ? 8 : 2 * each);
+                            there += (uintptr_t)each * column;
                             due -= each;
                             continue;
                         }
@@ -8516,6 +8548,7 @@ struct tensor__thread_t {
     uint8_t watched;                // the end of its thread gives it back
     uint8_t device;                 // of tensors made from nothing
     uint8_t away;                   // calls went to a device that was not told their site yet
+    tensor_recorder_t *recorder;    // hears of calls and of the host's accesses; NULL = nobody does
     uint64_t seq;                   // of the last node
     uint64_t epoch;                 // resets and ends of user scopes
     tensor_t *headers, *headers_tail;           // dead headers, oldest first
@@ -9632,6 +9665,7 @@ TENSOR__FN TENSOR__NOINLINE tensor__thread_t *tensor__attach(tensor_context_t *c
         th->grad_mode = 1;
         th->modes = 0;
         th->packing = NULL;
+        th->recorder = NULL;
         th->device = 0;
         th->path_depth = 0;
         th->fresh = NULL;
@@ -9764,6 +9798,13 @@ TENSOR__FN void tensor__disown(tensor__owned_t *o) {
         o->prev = NULL;
     }
     TENSOR__UNLOCK(&ctx->mutex);
+}
+
+TENSOR__FN tensor_recorder_t *tensor__set_recorder(tensor_recorder_t *recorder) {
+    tensor__thread_t *th = tensor__self();
+    tensor_recorder_t *before = th->recorder;
+    th->recorder = recorder;
+    return before;
 }
 
 TENSOR__FN void tensor__push_path(tensor__thread_t *th, const char *name) {
@@ -10793,6 +10834,7 @@ TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
     tensor_context_t *before = th->ctx;
     if (!context) { context = &tensor__default; }
     if (context == before) { return before; }
+    tensor_recorder_t *recorder = tensor__set_recorder(NULL);
 
     // The state stays with its thread: the thread that parked it finds it again.
     TENSOR__LOCK(&before->mutex);
@@ -10801,6 +10843,7 @@ TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
     TENSOR__UNLOCK(&before->mutex);
     tensor__tls = NULL;
     tensor__attach(context);
+    if (tensor__tls) { tensor__tls->recorder = recorder; }
     return before;
 }
 
@@ -11076,9 +11119,10 @@ TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, cons
 // One comparison of two neighbouring bytes.
 #define TENSOR__HOST_F32(t) ((t)->dtype == TENSOR_F32 && (t)->device == 0)
 
-// Whether t may be an operand of a plain call with the kernels isa (NULL = of none).
-TENSOR__INLINE int tensor__plain_operand(const tensor__isa_t *isa, const tensor_t *t) {
-    return isa && TENSOR__HOST_F32(t) && (t->flags & TENSOR__CONTIGUOUS) &&
+// Whether t may be the first operand of a plain call. A recorder hears of calls alone.
+TENSOR__INLINE int tensor__plain_operand(const tensor__thread_t *th, const tensor_t *t) {
+    const tensor__isa_t *isa = th->ctx->plain;
+    return isa && !th->recorder && TENSOR__HOST_F32(t) && (t->flags & TENSOR__CONTIGUOUS) &&
            !(t->numel & (isa->lanes - 1)) && t->numel <= TENSOR__GRAIN && t->numel > 0;
 }
 
@@ -11087,7 +11131,7 @@ TENSOR__INLINE int tensor__plain_operand(const tensor__isa_t *isa, const tensor_
 TENSOR__INLINE int tensor__plain(const tensor__thread_t *th, const tensor__row_t *row, tensor_t *const *in,
                                  int nin) {
     const tensor_t *a = in[0];
-    if (row->kind > TENSOR__NUM || !tensor__plain_operand(th->ctx->plain, a)) { return 0; }
+    if (row->kind > TENSOR__NUM || !a || !tensor__plain_operand(th, a)) { return 0; }
     for (int i = 1; i < nin; i++) {
         const tensor_t *b = in[i];
         if (!b || !TENSOR__HOST_F32(b) || !(b->flags & TENSOR__CONTIGUOUS) || b->ndim != a->ndim) {
@@ -11882,6 +11926,16 @@ TENSOR__INLINE void tensor__save(tensor__saved_t *v, const tensor_t *t, const in
 // of the row.
 TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o);
 
+// What a node saves: saves of its row without what no wanted gradient reads.
+TENSOR__INLINE int tensor__saves_of(const tensor__op_t *o, int saves) {
+    if (o->row->family == TENSOR_FAMILY_POINTWISE && saves) { return tensor__pointwise_saves(o); }
+    if ((saves & TENSOR__CROSS) == TENSOR__CROSS) {
+        if (!tensor__needs_grad(o->in[1])) { saves &= ~TENSOR__SA; }
+        if (!tensor__needs_grad(o->in[0])) { saves &= ~TENSOR__SB; }
+    }
+    return saves;
+}
+
 TENSOR__FN TENSOR__NOINLINE void tensor__not_saved(tensor__thread_t *th, const char *op, tensor_t *t) {
     tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: %t made by %s in inference mode cannot be saved for backward; "
                  "use a clone of it, or no_grad in place of inference mode", op, t, t->op ? t->op : "?");
@@ -11951,7 +12005,7 @@ TENSOR__FN size_t tensor__node_shapes(const tensor__op_t *o, int saves) {
 TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
     tensor__thread_t *th = o->th;
     int nsaved = 0;
-    if (o->row->point && saves) { saves = tensor__pointwise_saves(o); }
+    saves = tensor__saves_of(o, saves);
     for (int i = 0; i < o->nin && i < 5; i++) {
         if (!(saves >> i & 1)) { continue; }
         nsaved++;
@@ -12211,13 +12265,13 @@ TENSOR__FN int tensor__record_update(tensor__op_t *o) {
 // ------------------------------------------------------------------------------
 // >>impl-gate                                      MARK: the way to kernels and data
 //
-// Kernels run behind tensor__launch: it chooses and runs the backend's kernel (which takes its scratch), then
-// counts the versions of changed storages. Other code touches data only on the CPU, after the same checks:
-// the short way in >>impl-plain and sums of gradients (tensor__add_into), which run the bodies that the
-// kernel would run; the functions that move data in or out of the library (from, item, copy_out, data, print,
-// gradcheck, loaders, files); optimizers on the CPU; and fronts that turn indices into other indices
-// (embedding_bag, the composed ctc_loss). For those a backend needs a copy to the host, not a kernel.
-// Rejected: a call block for each of these (it would cost more than the work).
+// There are two ways to the elements of tensors. Kernels run behind tensor__launch: it chooses and runs the
+// backend's kernel (which takes its scratch), then counts the versions of changed storages. Everything else
+// is an access of the host and is in >>impl-host. A plain call (tensor__plain) of which no recorder hears runs
+// the body that its kernel would run, without a call block: that is nearly half of what a small op costs.
+// tests/check.sh knows who may read storage->data. Rejected: a call block for each access of the host (it
+// would cost more than the work), fronts of their own for small operands.
+// ------------------------------------------------------------------------------
 
 TENSOR__INLINE void tensor__arg(tensor_arg_t *a, const tensor_t *t, int role) {
     a->data = tensor__ptr(t);
@@ -12229,6 +12283,19 @@ TENSOR__INLINE void tensor__arg(tensor_arg_t *a, const tensor_t *t, int role) {
     a->ndim = t->ndim;
     a->role = (uint8_t)role;
     a->contiguous = (t->flags & TENSOR__CONTIGUOUS) != 0;
+}
+
+// A saved value as an argument.
+TENSOR__INLINE void tensor__arg_saved(tensor_arg_t *a, const tensor__saved_t *v) {
+    a->data = (char *)v->storage->data + v->offset * (int64_t)tensor__sizes[v->dtype];
+    a->dims = v->dims;
+    a->strides = v->strides;
+    a->numel = v->numel;
+    a->storage = v->storage;
+    a->dtype = v->dtype;
+    a->ndim = v->ndim;
+    a->role = TENSOR_READ;
+    a->contiguous = v->contiguous;
 }
 
 TENSOR__INLINE void tensor__arg_none(tensor_arg_t *a) {
@@ -12301,7 +12368,9 @@ TENSOR__FN int tensor__launch(tensor_call_t *c) {
         tensor__fail(c->thread, TENSOR_ERR_UNSUPPORTED, "%s: %s has no kernel for it", row->name, b->name);
         return TENSOR_ERR_UNSUPPORTED;
     }
-    int code = kernel(c);
+    tensor_recorder_t *recorder = c->thread->recorder;
+    int code = recorder && recorder->call ? recorder->call(recorder, c) : 0;
+    if (!code) { code = kernel(c); }
     if (c->device) { c->thread->away = 1; }
     if (code) { return code; }
     for (int i = c->nin; i < c->nin + c->nout; i++) {
@@ -12422,6 +12491,73 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
 }
 
 // ------------------------------------------------------------------------------
+// >>impl-host                                      MARK: the way of the host to data
+//
+// The host reads and writes elements here alone: item, from, copy_out, copies between devices, printing, the
+// pointers of data and data_mut, comparisons, files, loaders, fronts that turn indices into other indices.
+// Each says who it is and what the elements are for, so that what records a thread's calls can refuse what a
+// replay could not do again. Rejected: an op for each access (it would cost more than the access).
+// ------------------------------------------------------------------------------
+
+// Tells the recorder of an access. -> 0, or the code of its refusal, raised
+TENSOR__FN TENSOR__NOINLINE int tensor__host_told(tensor__thread_t *th, const tensor__storage_t *s,
+                                                  uint64_t bytes, int use, const char *op) {
+    tensor_recorder_t *r = th->recorder;
+    int code = r->host ? r->host(r, s, bytes, use, op) : 0;
+    if (!code) { return 0; }
+    const char *why = "the host reads a tensor's elements: in a capture they are not there yet";
+    if (use & TENSOR_SHAPE_FROM_DATA) {
+        why = "the host reads a tensor's elements for a shape: in a capture they are not there yet";
+    } else if (use == TENSOR_HOST_WRITE) {
+        why = "memory of the host cannot be read by a graph: copy it before its run";
+    }
+    tensor__fail(th, code, "%s: %s", op, why);
+    return code;
+}
+
+TENSOR__FN TENSOR__NOINLINE void *tensor__host_rare(tensor__thread_t *th, const tensor_t *x, int use,
+                                                    const char *op) {
+    TENSOR__REFUSE_AS(NULL, x->device, DEVICE, "%s: x %t is on %s; tensor_to(x, TENSOR_CPU) copies it",
+                      op, x, tensor__device_name(th, x->device));
+    return tensor__host_told(th, x->storage, x->storage->bytes, use, op) ? NULL : tensor__ptr(x);
+}
+
+// Elements of x, which is live, from its first one. NULL = x is on a device or was refused, raised.
+TENSOR__INLINE void *tensor__host_of(tensor__thread_t *th, const tensor_t *x, int use, const char *op) {
+    if (TENSOR__LIKELY(!x->device && !th->recorder)) { return tensor__ptr(x); }
+    return tensor__host_rare(th, x, use, op);
+}
+
+// The same; NULL for poison, too.
+TENSOR__FN void *tensor__host(const tensor_t *x, int use, const char *op) {
+    return x == TENSOR__POISON ? NULL : tensor__host_of(tensor__self(), x, use, op);
+}
+
+// Copies bytes of a storage to the host (use: HOST_READ ..) or into it (HOST_WRITE); the other storage may be
+// NULL = memory that is not a tensor's. -> code
+TENSOR__FN int tensor__host_copy(tensor__thread_t *th, const char *op, int use, void *to,
+                                 tensor__storage_t *to_in, const void *from, tensor__storage_t *from_in,
+                                 uint64_t bytes, int wait) {
+    int code = 0;
+    if (th->recorder && bytes) {
+        code = tensor__host_told(th, use == TENSOR_HOST_WRITE ? to_in : from_in, bytes, use, op);
+    }
+    return code ? code : tensor__move_bytes(th, to, to_in, from, from_in, bytes, wait, op);
+}
+
+// The elements of x, which is contiguous or has one element, from any device. -> code
+TENSOR__FN int tensor__host_get(tensor__thread_t *th, const char *op, int use, void *to, const tensor_t *x) {
+    return tensor__host_copy(th, op, use, to, NULL, tensor__ptr(x), x->storage,
+                             (uint64_t)x->numel * tensor__sizes[x->dtype], 1);
+}
+
+// Sets the elements of x, which is contiguous, on any device. -> code
+TENSOR__FN int tensor__host_put(tensor__thread_t *th, const char *op, const tensor_t *x, const void *from) {
+    return tensor__host_copy(th, op, TENSOR_HOST_WRITE, tensor__ptr(x), x->storage, from, NULL,
+                             (uint64_t)x->numel * tensor__sizes[x->dtype], 1);
+}
+
+// ------------------------------------------------------------------------------
 // >>impl-transfer                                  MARK: between devices
 //
 // Copies between devices are an op like others (TRANSFER), so that they have a gradient: the transfer back.
@@ -12434,8 +12570,9 @@ TENSOR__COLD
 // so this kernel runs; the backend of the other side copies.
 TENSOR__FN int tensor__cpu_transfer(tensor_call_t *c) {
     const tensor_arg_t *x = &c->arg[0], *y = &c->arg[1];
-    return tensor__move_bytes(c->thread, y->data, y->storage, x->data, x->storage,
-                              (uint64_t)x->numel * tensor__sizes[x->dtype], !c->p->i[1], "to");
+    return tensor__host_copy(c->thread, "to", y->storage->device ? TENSOR_HOST_WRITE : TENSOR_HOST_READ,
+                             y->data, y->storage, x->data, x->storage,
+                             (uint64_t)x->numel * tensor__sizes[x->dtype], !c->p->i[1]);
 }
 
 TENSOR__FN tensor_t *tensor__to_device(tensor_t *x, int device, int wait) {
@@ -13523,7 +13660,9 @@ TENSOR__INLINE double tensor__sigmoid_f64(double a) {
     return a < 0 ? e / (1 + e) : 1 / (1 + e);
 }
 
-TENSOR__INLINE double tensor__gelu_f64(double a) { return a * 0.5 * erfc(a * -0.7071067811865476); }
+TENSOR__INLINE double tensor__gelu_f64(double a) {
+    return a < -40 ? -0.0 : a * 0.5 * erfc(a * -0.7071067811865476);       // -inf * 0 would be NaN
+}
 
 // Halves go to even, whatever the rounding mode of the process.
 TENSOR__INLINE double tensor__round_f64(double a) {
@@ -13959,10 +14098,7 @@ TENSOR_API tensor_t *(tensor_from_n)(const void *data, tensor_dtype_t dtype, con
         return TENSOR__POISON;
     }
     t->op = "from";
-    uint64_t bytes = (uint64_t)t->numel * tensor__sizes[t->dtype];
-    if (!tensor__move_bytes(tensor__self(), tensor__ptr(t), t->storage, data, NULL, bytes, 1, "from")) {
-        return t;
-    }
+    if (!tensor__host_put(tensor__self(), "from", t, data)) { return t; }
     (tensor_free)(t);
     return TENSOR__POISON;
 }
@@ -14184,66 +14320,64 @@ TENSOR_API size_t (tensor_dtype_size)(tensor_dtype_t dtype) {
     return (unsigned)dtype < TENSOR_DTYPE_COUNT ? tensor__sizes[dtype] : 0;
 }
 
-// 0 = raised: the host cannot read the bytes of x.
-TENSOR__FN int tensor__on_host(const char *op, const tensor_t *x) {
-    tensor__thread_t *th = tensor__self();
-    TENSOR__REFUSE_AS(0, x->device, DEVICE, "%s: x %t is on %s; tensor_to(x, TENSOR_CPU) copies it",
-                      op, x, tensor__device_name(th, x->device));
-    return 1;
-}
-
 TENSOR_API const void *(tensor_data)(tensor_t *x) {
     if (TENSOR__GIVEN(x) && x->state == TENSOR__POISON_STATE) { return NULL; }
-    if (!TENSOR__USABLE("data", "x", x) || !tensor__on_host("data", x)) { return NULL; }
-    return x->numel ? tensor__ptr(x) : NULL;
+    if (!TENSOR__USABLE("data", "x", x)) { return NULL; }
+    const void *p = tensor__host(x, TENSOR_HOST_READ, "data");
+    return x->numel ? p : NULL;
 }
 
 TENSOR_API void *(tensor_data_mut)(tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     if (TENSOR__GIVEN(x) && x->state == TENSOR__POISON_STATE) { return NULL; }
-    if (!TENSOR__USABLE("data_mut", "x", x) || !tensor__on_host("data_mut", x)) { return NULL; }
-    if (!tensor__update_allowed(th, "data_mut", x, th->grad_mode && tensor__sync_needs_grad(th, x))) {
+    if (!TENSOR__USABLE("data_mut", "x", x)) { return NULL; }
+    void *p = tensor__host_of(th, x, TENSOR_HOST_READ | TENSOR_HOST_WRITE, "data_mut");
+    if (!p || !tensor__update_allowed(th, "data_mut", x, th->grad_mode && tensor__sync_needs_grad(th, x))) {
         return NULL;
     }
     tensor__bump(th, x->storage, "data_mut");
-    return x->numel ? tensor__ptr(x) : NULL;
+    return x->numel ? p : NULL;
 }
 
-TENSOR__FN int tensor__one_element(const char *op, tensor_t *x) {
-    if (!TENSOR__USABLE(op, "x", x)) { return 0; }
-    TENSOR__REFUSE_AS(0, x->numel != 1, SHAPE, "%s: x %t must have exactly one element", op, x);
-    return 1;
+TENSOR__FN TENSOR__NOINLINE int tensor__not_one_element(const char *op, tensor_t *x) {
+    if (TENSOR__USABLE(op, "x", x)) {
+        tensor__fail(tensor__self(), TENSOR_ERR_SHAPE, "%s: x %t must have exactly one element", op, x);
+    }
+    return 0;
 }
 
-TENSOR_API double (tensor_item)(tensor_t *x) {
+TENSOR__INLINE int tensor__one_element(const char *op, tensor_t *x) {
+    return TENSOR__LIKELY(tensor__live(x) && x->numel == 1) || tensor__not_one_element(op, x);
+}
+
+// The single element of x, for `use`: item, and fronts that need a number to go on.
+TENSOR__FN double tensor__host_f64(tensor_t *x, int use, const char *op) {
     tensor__thread_t *th = tensor__self();
-    if (!tensor__one_element("item", x)) { return (double)NAN; }
-    double v;
+    if (!tensor__one_element(op, x)) { return (double)NAN; }
+    double v, copy;
+    const void *at = &copy;
     if (!x->device) {
-        tensor__load_f64(&v, tensor__ptr(x), x->dtype, 1, 1);
-        return v;
+        at = tensor__host_of(th, x, use, op);
+    } else if (tensor__host_get(th, op, use, &copy, x)) {
+        at = NULL;
     }
-    double raw;
-    if (tensor__move_bytes(th, &raw, NULL, tensor__ptr(x), x->storage, tensor__sizes[x->dtype], 1, "item")) {
-        return (double)NAN;
-    }
-    tensor__load_f64(&v, &raw, x->dtype, 1, 1);
+    if (!at) { return (double)NAN; }
+    tensor__load_f64(&v, at, x->dtype, 1, 1);
     return v;
 }
 
-TENSOR__FN int64_t tensor__item_i64(tensor_t *x, const char *op) {
-    tensor__thread_t *th = tensor__self();
-    if (!tensor__one_element(op, x)) { return 0; }
-    int64_t raw;
-    if (tensor__move_bytes(th, &raw, NULL, tensor__ptr(x), x->storage, tensor__sizes[x->dtype], 1, op)) {
-        return 0;
-    }
-    int64_t v;
-    tensor__load_i64(&v, &raw, x->dtype, 1, 1);
+TENSOR__FN int64_t tensor__host_i64(tensor_t *x, int use, const char *op) {
+    int64_t v, copy;
+    if (!tensor__one_element(op, x) || tensor__host_get(tensor__self(), op, use, &copy, x)) { return 0; }
+    tensor__load_i64(&v, &copy, x->dtype, 1, 1);
     return v;
 }
 
-TENSOR_API int64_t (tensor_item_i64)(tensor_t *x) { return tensor__item_i64(x, "item_i64"); }
+TENSOR_API double (tensor_item)(tensor_t *x) { return tensor__host_f64(x, TENSOR_HOST_READ, "item"); }
+
+TENSOR_API int64_t (tensor_item_i64)(tensor_t *x) {
+    return tensor__host_i64(x, TENSOR_HOST_READ, "item_i64");
+}
 
 TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
     tensor__thread_t *th = tensor__self();
@@ -14252,13 +14386,11 @@ TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
     TENSOR__REFUSE_CODE(bytes != want || (!data && want), SHAPE, "copy_out: x %t %y needs %d bytes, got %d%s",
                         x, x, (int64_t)want, (int64_t)bytes, data ? "" : " at NULL");
     if (!want) { return 0; }
-    if (x->flags & TENSOR__CONTIGUOUS) {
-        return tensor__move_bytes(th, data, NULL, tensor__ptr(x), x->storage, want, 1, "copy_out");
-    }
+    if (x->flags & TENSOR__CONTIGUOUS) { return tensor__host_get(th, "copy_out", TENSOR_HOST_READ, data, x); }
     TENSOR__MARK
     tensor_t *c = (tensor_contiguous)((tensor_detach)(x));
     int code = c == TENSOR__POISON ? th->error.code :
-        tensor__move_bytes(th, data, NULL, tensor__ptr(c), c->storage, want, 1, "copy_out");
+        tensor__host_get(th, "copy_out", TENSOR_HOST_READ, data, c);
     tensor__tidy(th_, mark_, NULL);
     return code;
 }
@@ -14281,6 +14413,7 @@ TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double ato
         tensor__tidy(th_, mark_, NULL);
         return r;
     }
+    if (!tensor__host(a, TENSOR_HOST_READ, op) || !tensor__host(b, TENSOR_HOST_READ, op)) { return 0; }
     tensor_arg_t arg[2];
     tensor__arg(&arg[0], a, TENSOR_READ);
     tensor__arg(&arg[1], b, TENSOR_READ);
@@ -15391,9 +15524,11 @@ TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
 // ------------------------------------------------------------------------------
 // >>impl-pointwise                                 MARK: pointwise fronts, casts, in place
 //
-// One front serves all rows of a kind; contiguous f32 of up to some thousand elements takes the short way of
-// >>impl-plain, with the same bodies. Copies with conversion, in-place twins and the gradient of the rows are
-// here too. Rejected: a function written out per op.
+// One front serves all rows of a kind. begin says whether a call is plain: contiguous f32 of one shape in whole
+// vectors, up to some thousand elements. A plain call goes the same way with less on it: no promotion, no
+// broadcast, no call block and no iterator, and its node has one copy of the shape. Copies with conversion,
+// in-place twins and the gradient of the rows are here too. Rejected: a function written out per op, a second
+// way for plain calls with its own checks and its own nodes.
 // ------------------------------------------------------------------------------
 
 // dtypes of a pointwise op: what it is computed in (o->compute) and what it gives. -1 = refused, raised.
@@ -16144,14 +16279,7 @@ TENSOR__FN void tensor__backward_call(tensor__grad_t *g, int wanted, int count) 
             continue;
         }
         if (!v->storage) { continue; }
-        a->data = (char *)v->storage->data + v->offset * (int64_t)tensor__sizes[v->dtype];
-        a->dims = v->dims;
-        a->strides = v->strides;
-        a->numel = v->numel;
-        a->storage = v->storage;
-        a->dtype = v->dtype;
-        a->ndim = v->ndim;
-        a->contiguous = v->contiguous;
+        tensor__arg_saved(a, v);
     }
     tensor__arg(&arg[4], gy, TENSOR_READ);
     for (int i = 0; i < 5 && gy->device && !last; i++) {    // a row-major gradient does not spread
@@ -16203,7 +16331,7 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
 
     // Plain as in tensor__plain, the saved values too: the body runs on them without a call block.
     const tensor__isa_t *isa = th->ctx->plain;
-    int plain = tensor__plain_operand(isa, gy) && d->backward[isa->place] && n->out[0].dtype == TENSOR_F32;
+    int plain = tensor__plain_operand(th, gy) && d->backward[isa->place] && n->out[0].dtype == TENSOR_F32;
     const void *in[5] = {NULL, NULL, NULL, NULL, NULL};
     const tensor__saved_t *uniform = NULL;
     for (int i = 0; i < n->nsaved; i++) {
@@ -17455,7 +17583,8 @@ TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fwe
                        tensor__is_float(given[i]->dtype) != i, SHAPE,
                        "cov: %s %t must be %s [%d], one for each observation", i ? "aweights" : "fweights",
                        given[i], i ? "float" : "integer", x->dims[1]);
-        TENSOR__REFUSE(tensor_item_i64(tensor_any(tensor_lt_scalar(given[i], 0))), INDEX,
+        tensor_t *negative = tensor_any(tensor_lt_scalar(given[i], 0));
+        TENSOR__REFUSE(tensor__host_i64(negative, TENSOR_HOST_READ, "cov"), INDEX,
                        "cov: %s must not be negative", i ? "aweights" : "fweights");
         tensor_t *v = tensor_to(given[i], x->dtype);
         w = w ? tensor_mul(w, v) : v;
@@ -19168,7 +19297,7 @@ TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
     tensor_t *d = tensor_abs(tensor_detach(tensor__diagonal(f.r))), *x = f.r;
     if (tensor_numel(d)) {
         tensor_t *least = tensor_mul_scalar(tensor_amax_dim(d, -1, 1), eps * (double)(m > n ? m : n));
-        if (tensor_item(tensor_to(tensor_any(tensor_le(d, least)), TENSOR_F32)) != 0) {
+        if (tensor__host_i64(tensor_any(tensor_le(d, least)), TENSOR_HOST_READ, op) != 0) {
             x = tensor__fail(th, TENSOR_ERR_LINALG, "%s: a %t does not have full rank", op, a);
         }
     }
@@ -19196,6 +19325,7 @@ TENSOR__FN tensor_t *tensor__power(const char *op, tensor_t *x, int64_t n) {
         y = tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x));
         TENSOR__RETURN(tensor_where(tensor_ge_scalar(y, 0), y, x));
     }
+    if (n == 1) { TENSOR__RETURN((tensor_clone)(x)); }
     if (n < 0) { x = tensor__inv(op, x); }
     for (; left && x != TENSOR__POISON; left >>= 1) {
         if (left & 1) { y = y ? tensor_matmul(y, x) : x; }
@@ -19225,7 +19355,8 @@ TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
     if (!x->numel) { TENSOR__RETURN(tensor_clone(x)); }
     tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
     tensor_t *a = tensor_to(x, TENSOR_F64);
-    double norm = tensor_item(tensor_max(tensor_sum_dim(tensor_abs(tensor_detach(a)), -2, 0)));
+    tensor_t *largest = tensor_max(tensor_sum_dim(tensor_abs(tensor_detach(a)), -2, 0));
+    double norm = tensor__host_f64(largest, TENSOR_HOST_READ, op);
     int s = 0;
     while (norm > 5.371920351148152 && s < 1100) {
         norm /= 2;
@@ -19451,7 +19582,7 @@ TENSOR__FN void tensor__grad_det(tensor__grad_t *g) {
     if (g->gy[2]) { g->gx[0] = tensor_mul(tensor__stretch(g->gy[2]), tensor_mT(tensor_linalg_inv(x))); }
     if (!g->gy[0]) { return; }
     tensor_t *c;
-    if (tensor_item(tensor_to(tensor_any(tensor_eq_scalar(det, 0)), TENSOR_F32)) == 0) {
+    if (!tensor__host_i64(tensor_any(tensor_eq_scalar(det, 0)), TENSOR_HOST_READ, "backward")) {
         c = tensor_mul(tensor_mT(tensor_linalg_inv(x)), tensor__stretch(det));
     } else {
         tensor_linalg_svd_t s = (tensor_linalg_svd)(x, 0);
@@ -20303,12 +20434,13 @@ TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *re
                    SHAPE, "repeat_interleave: repeats %t %y must be one integer for each of dim %i of x %t",
                    repeats, repeats, d, x);
     if (!repeats->numel) { return tensor_clone(x); }
-    TENSOR__REFUSE(tensor_item(tensor_min(repeats)) < 0, INDEX,
+    TENSOR__REFUSE(tensor__host_f64(tensor_min(repeats), TENSOR_HOST_READ, "repeat_interleave") < 0, INDEX,
                    "repeat_interleave: repeats must not be negative");
 
     // Each source row marks where its copies start; the running count of marks is the row of a place.
     tensor_t *ends = tensor_cumsum(tensor_to(repeats, TENSOR_I64), 0), *starts = tensor_sub(ends, repeats);
-    int64_t n = tensor_item_i64(tensor_select(ends, 0, -1)), room = n + 1;
+    int64_t n = tensor__host_i64(tensor_select(ends, 0, -1), TENSOR_SHAPE_FROM_DATA, "repeat_interleave");
+    int64_t room = n + 1;
     tensor_t *marks = tensor_zeros_n(&room, 1, TENSOR_I64);
     marks = tensor_index_add_(marks, 0, starts, tensor_ones_like(starts));
     tensor_t *rows = tensor_sub_scalar(tensor_cumsum(tensor_narrow(marks, 0, 0, n), 0), 1);
@@ -20337,7 +20469,7 @@ TENSOR__FN tensor_t *tensor__true_places(tensor_t *mask, const int64_t *dims, in
     tensor__op_t o;
     tensor_t *m = tensor_contiguous(tensor_expand_n(mask, dims, ndim));
     tensor_t *sum = tensor_sum(m);
-    int64_t count[2] = {tensor__item_i64(sum, apart ? "nonzero" : "mask"), ndim};
+    int64_t count[2] = {tensor__host_i64(sum, TENSOR_SHAPE_FROM_DATA, apart ? "nonzero" : "mask"), ndim};
     if (!tensor__live(sum) || !tensor__begin(&o, TENSOR__ROW(NONZERO), &m, 1)) { return TENSOR__POISON; }
     tensor__ints(&o, apart, 0);
     tensor__result(&o, TENSOR_I64, count, apart ? 2 : 1);
@@ -20511,7 +20643,7 @@ TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
     TENSOR__MARK1(index)
     if (classes == -1 && index->numel && !tensor__is_float(index->dtype)) {
         tensor_t *most = tensor_max(index);
-        classes = tensor_item_i64(most);
+        classes = tensor__host_i64(most, TENSOR_SHAPE_FROM_DATA, "one_hot");
         if (classes < INT64_MAX) { classes++; }
         tensor__tidy(th_, mark_, NULL);
     }
@@ -21318,7 +21450,7 @@ TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int
     TENSOR__REFUSE(q->ndim > 1, SHAPE, "%s: q %t must have at most one dim", name, q);
     tensor_t *outside = tensor_logical_not(tensor_logical_and(tensor_ge_scalar(q, 0),
                                                               tensor_le_scalar(q, 1)));
-    TENSOR__REFUSE(tensor_item_i64(tensor_any(outside)), SHAPE,
+    TENSOR__REFUSE(tensor__host_i64(tensor_any(outside), TENSOR_HOST_READ, name), SHAPE,
                    "%s: the elements of q %t must lie within 0..1", name, q);
     if (flat || !x->ndim) {
         x = tensor__flat(x);
@@ -21552,7 +21684,8 @@ TENSOR_API tensor_t *(tensor_bincount)(tensor_t *x, tensor_t *weights, int64_t m
                    "bincount: x %t must be 1-d, weights as long, minlength >= 0 (got %d)", x, minlength);
     int64_t n = minlength;
     if (x->numel) {
-        int64_t low = tensor_item_i64(tensor_min(x)), high = tensor_item_i64(tensor_max(x));
+        int64_t low = tensor__host_i64(tensor_min(x), TENSOR_HOST_READ, "bincount");
+        int64_t high = tensor__host_i64(tensor_max(x), TENSOR_SHAPE_FROM_DATA, "bincount");
         TENSOR__REFUSE(low < 0, INDEX, "bincount: x must not be negative (got %d)", low);
         if (high >= n) { n = high == INT64_MAX ? high : high + 1; }
     }
@@ -21574,8 +21707,8 @@ TENSOR_API tensor_t *(tensor_histc)(tensor_t *x, int64_t bins, double low, doubl
     tensor_t *f = tensor_detach(tensor_to(tensor__flat(x), TENSOR_F64));
     if (low == 0 && high == 0 &&
         x->numel) {
-        low = tensor_item(tensor_min(f));
-        high = tensor_item(tensor_max(f));
+        low = tensor__host_f64(tensor_min(f), TENSOR_HOST_READ, "histc");
+        high = tensor__host_f64(tensor_max(f), TENSOR_HOST_READ, "histc");
     }
     if (low == high) {
         low -= 1;
@@ -21825,12 +21958,17 @@ TENSOR_API tensor_t *(tensor_randint_like)(tensor_t *x, int64_t low, int64_t hig
     TENSOR__RETURN(tensor_to(y, (int)tensor_device(x)));
 }
 
+TENSOR__FN int tensor__deviations(const char *op, tensor_t *std) {
+    TENSOR__REFUSE_AS(0, std->numel && !(tensor__host_f64(tensor_min(std), TENSOR_HOST_READ, op) >= 0), INDEX,
+                      "%s: std %t must not be negative", op, std);
+    return 1;
+}
+
 TENSOR_API tensor_t *(tensor_normal)(tensor_t *mean, tensor_t *std) {
     TENSOR__MARK
     tensor_t *m = tensor_detach(mean), *d = tensor_detach(std), *z = tensor_add(m, d);
     if (z == TENSOR__POISON || !tensor__needs_float("normal", z)) { TENSOR__RETURN(TENSOR__POISON); }
-    TENSOR__REFUSE(d->numel && !(tensor_item(tensor_min(d)) >= 0), INDEX,
-                   "normal: std %t must not be negative", std);
+    if (!tensor__deviations("normal", d)) { TENSOR__RETURN(TENSOR__POISON); }
     TENSOR__RETURN(tensor_add(m, tensor_mul(d, tensor_randn_like(z))));
 }
 
@@ -21851,8 +21989,7 @@ TENSOR_API tensor_t *(tensor_rnormal_scalar)(tensor_t *std, double mean) {
     TENSOR__MARK1(std)
     if (!tensor__needs_float("rnormal_scalar", std)) { return TENSOR__POISON; }
     tensor_t *d = tensor_detach(std);
-    TENSOR__REFUSE(d->numel && !(tensor_item(tensor_min(d)) >= 0), INDEX,
-                   "rnormal_scalar: std %t must not be negative", std);
+    if (!tensor__deviations("rnormal_scalar", d)) { TENSOR__RETURN(TENSOR__POISON); }
     TENSOR__RETURN(tensor_add_scalar(tensor_mul(d, tensor_randn_like(d)), mean));
 }
 
@@ -21872,7 +22009,8 @@ TENSOR__FN tensor_t *tensor__draw_by(const tensor__row_t *row, tensor_t *p, doub
     if (p->numel) {
         TENSOR__MARK
         tensor_t *c = tensor_detach(p);
-        double lo = tensor_item(tensor_min(c)), hi = tensor_item(tensor_max(c));
+        double lo = tensor__host_f64(tensor_min(c), TENSOR_HOST_READ, name);
+        double hi = tensor__host_f64(tensor_max(c), TENSOR_HOST_READ, name);
         tensor__tidy(th_, mark_, NULL);
         TENSOR__REFUSE(!(lo >= 0 && hi <= most), INDEX, "%s: %s %t must lie in 0..%g (from %g to %g)", name,
                        row->id == TENSOR_OP_BERNOULLI ? "p" : "rates", p, most, lo, hi);
@@ -23017,7 +23155,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__no_nan(tensor__thread_t *th, tensor__gra
     if (!tensor__live(x) || !x->numel) { return 1; }
     int mode = th->grad_mode;
     th->grad_mode = 0;
-    int nan = tensor_item(tensor_any(tensor_isnan(x))) != 0;
+    int nan = tensor__host_f64(tensor_any(tensor_isnan(x)), TENSOR_HOST_READ, "backward") != 0;
     th->grad_mode = (uint8_t)mode;
     tensor_function_ctx_t *c = (tensor_function_ctx_t *)n->custom;
     TENSOR__REFUSE_AS(0, nan, AUTOGRAD, "backward: %s%w made a NaN in the gradient of its input %i %t",
@@ -23542,8 +23680,9 @@ TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *in
         if (same && grads[i]) {
             tensor_t *a = tensor_to(tensor_contiguous(grads[i]), TENSOR_CPU);
             tensor_t *b = tensor_to(tensor_contiguous(again[i]), TENSOR_CPU);
-            same = a->state == TENSOR__LIVE && b->state == TENSOR__LIVE &&
-                   a->numel == b->numel && !memcmp(tensor__ptr(a), tensor__ptr(b), (size_t)a->numel * 8);
+            const void *u = tensor__host(a, TENSOR_HOST_READ, "gradcheck");
+            const void *v = tensor__host(b, TENSOR_HOST_READ, "gradcheck");
+            same = u && v && a->numel == b->numel && !memcmp(u, v, (size_t)a->numel * 8);
         }
         if (same) { continue; }
         code = TENSOR_ERR_AUTOGRAD;
@@ -23554,13 +23693,14 @@ TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *in
         tensor_t *x = wanted[i];
         tensor_t *g = grads[i] ? tensor_to(tensor_contiguous(grads[i]), TENSOR_CPU) : NULL;
         tensor_t *host = tensor_to(tensor_detach(x), TENSOR_CPU);      // x's own memory if it lies there
+        double *values = (double *)tensor__host(host, TENSOR_HOST_READ | TENSOR_HOST_WRITE, "gradcheck");
+        const double *gradient = g ? (const double *)tensor__host(g, TENSOR_HOST_READ, "gradcheck") : NULL;
         if (th->error.code) {
             code = th->error.code;
             break;
         }
-        double *values = (double *)host->storage->data;
         for (int64_t k = 0; k < x->numel && !code; k++) {
-            double *at = values + host->offset + tensor__offset_of(k, host->dims, host->strides, host->ndim);
+            double *at = values + tensor__offset_of(k, host->dims, host->strides, host->ndim);
             double was = *at, v[2];
             for (int side = 0; side < 3; side++) {
                 tensor_scope_t t = tensor__scope_begin(th, 0);
@@ -23578,7 +23718,7 @@ TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *in
                 code = th->error.code;
                 break;
             }
-            double numeric = (v[1] - v[0]) / (2 * eps), analytic = g ? ((double *)tensor__ptr(g))[k] : 0;
+            double numeric = (v[1] - v[0]) / (2 * eps), analytic = gradient ? gradient[k] : 0;
             double gap = fabs(numeric - analytic) - (atol + rtol * fabs(numeric));
             if (!(gap <= 0) && !(gap <= worst)) {
                 worst = gap;
@@ -23662,6 +23802,7 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *cons
 typedef struct tensor__printer_t {
     tensor__text_t s;
     tensor_t *x;
+    const char *elements;           // of x, from its first one
     size_t line;                    // where the last line begins
     int indent, width;              // width: of a number, padded from the left
     int is_float, integral, sci;
@@ -23702,7 +23843,7 @@ TENSOR__FN int tensor__print_float(const tensor__printer_t *p, double v, char *b
 
 // Writes the element at an offset as it is printed. -> its length
 TENSOR__FN int tensor__number(const tensor__printer_t *p, int64_t offset, char *b, size_t room) {
-    const char *at = (const char *)p->x->storage->data + offset * tensor__sizes[p->x->dtype];
+    const char *at = p->elements + offset * tensor__sizes[p->x->dtype];
     if (p->x->dtype == TENSOR_BOOL) { return snprintf(b, room, "%s", *at ? "True" : "False"); }
     if (p->is_float) {
         double v;
@@ -23755,7 +23896,7 @@ typedef struct tensor__span_t {
 } tensor__span_t;
 
 TENSOR__FN int tensor__span_counts(const tensor__printer_t *p, int64_t offset, double *v) {
-    const char *at = (const char *)p->x->storage->data + offset * tensor__sizes[p->x->dtype];
+    const char *at = p->elements + offset * tensor__sizes[p->x->dtype];
     tensor__load_f64(v, at, p->x->dtype, 1, 1);
     return *v != 0 && fabs(*v) <= 1.7976931348623157e308;
 }
@@ -23797,12 +23938,12 @@ TENSOR__FN void tensor__print_numbers(tensor__printer_t *p) {
     p->integral = 1;
     if (p->is_float) {
         tensor__span_t span = {0, 0, 1, 0};
-        tensor__print_scan(p, 0, p->x->offset, &span);
+        tensor__print_scan(p, 0, 0, &span);
         p->integral = span.whole;
         p->sci = span.any && (span.hi / span.lo > 1000 || span.hi > 1e8 || span.lo < 1e-4);
     }
-    tensor__print_width(p, 0, p->x->offset);
-    tensor__print_dim(p, 0, p->x->offset);
+    tensor__print_width(p, 0, 0);
+    tensor__print_dim(p, 0, 0);
 }
 
 // Appends ", text", on a line of its own if the last one would pass 80 columns.
@@ -23866,7 +24007,8 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
     }
     TENSOR__MARK
     tensor_t *here = x->device ? (tensor_to)((tensor_detach)(x), TENSOR_CPU) : x;
-    if (here == TENSOR__POISON) {
+    p.elements = (const char *)tensor__host(here, TENSOR_HOST_READ, "print");
+    if (!p.elements) {
         tensor__puts(&p.s, "tensor(poison)");
         return p.s.length;
     }
@@ -24150,7 +24292,8 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__reference, tensor__memory, tensor__memory_free, tensor__object, tensor__bury, tensor__own,
     tensor__disown, tensor__changeable, tensor__hold, tensor__drop, tensor__push_path, tensor__pop_path,
     tensor__load, tensor__philox, tensor__inner_scope, tensor__tidy, tensor__set_backend,
-    tensor__recording, tensor__aside, tensor__make, tensor__arg, tensor__launch, tensor__halves,
+    tensor__recording, tensor__aside, tensor__make, tensor__arg, tensor__launch, tensor__host,
+    tensor__set_recorder, tensor__halves,
     tensor__multiplies, tensor__net, tensor__lasts, tensor__follow, TENSOR__ROW_BY_ID, tensor__row_RELU,
     tensor__row_GELU_TANH, tensor__know_rows, tensor__merge_rows, tensor__write,
     tensor__assign, tensor__casting,

@@ -8851,7 +8851,7 @@ static void backend_release(void *, void *block) {
 }
 
 // A few bytes passed in the kernel's arguments: they become part of the graph.
-struct few_t { unsigned char v[8]; };
+struct few_t { unsigned char v[8]; };           // what the host may write in a capture: see capture_host
 
 __global__ void __launch_bounds__(32, 1) store_few(unsigned char *to, few_t few, int n) {
     if ((int)threadIdx.x < n) { to[threadIdx.x] = few.v[threadIdx.x]; }
@@ -8869,13 +8869,6 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
     block_t *from_block = from_index >= 0 ? (block_t *)from_in->user : nullptr;
     bool peers = to_block && from_block && to_index != from_index;
     current_t at(index);
-    if (g && (peers || !to_block || (!from_block && bytes > sizeof(few_t)))) {
-        g->failed = TENSOR_ERR_UNSUPPORTED;
-        return raised(g->failed, !to_block ?
-                      "%s: the host reads a tensor's elements: in a capture they are not there yet" :
-                      "%s: memory of the host cannot be read by a graph: copy it before its run", op);
-    }
-
     if (peers) {                                // the source is ready, and stays until it is read
         if (!(other = current(from_index, op))) { return code_now(); }
         int code = use_before(other, from_block, false) ? raise_cuda(op) : settle(other, op);
@@ -10165,6 +10158,28 @@ static int backend_recording(int index, void (*again)(void *user, int run), void
     return 1;
 }
 
+// The host's accesses to memory of a device cannot be part of a graph, except for numbers it writes there:
+// they become constants of a kernel. tensor.h says so to the user.
+static tensor_recorder_t *recorder_before;      // of the thread that captures
+
+static int capture_host(tensor_recorder_t *, const tensor__storage_t *storage, uint64_t bytes, int use,
+                        const char *op) {
+    tensor_cuda_graph_t *g = __atomic_load_n(&process.capture, __ATOMIC_ACQUIRE);
+    bool constant = use == TENSOR_HOST_WRITE && bytes <= sizeof(few_t);
+    if (g && g->thread == &this_thread && storage->device && !constant) {
+        return g->failed = TENSOR_ERR_UNSUPPORTED;
+    }
+    tensor_recorder_t *other = recorder_before;
+    return other && other->host ? other->host(other, storage, bytes, use, op) : 0;
+}
+
+static int capture_call(tensor_recorder_t *, const tensor_call_t *call) {
+    tensor_recorder_t *other = recorder_before;
+    return other && other->call ? other->call(other, call) : 0;
+}
+
+static tensor_recorder_t capture_recorder = {capture_call, capture_host};
+
 // Waits for the graph's last run and frees it. held: the caller has process.lock.
 static void graph_drop(tensor_cuda_graph_t *g, bool held) {
     gpu_t *gpu = &process.gpu[g->device];
@@ -10268,6 +10283,7 @@ static int graph_begin(tensor_cuda_graph_t *g) {
         return raised(code, "cuda_graph_begin: out of memory");
     }
 
+    recorder_before = TENSOR__(set_recorder)(&capture_recorder);
     return 0;
 }
 
@@ -10276,6 +10292,7 @@ static int graph_end(tensor_cuda_graph_t *g) {
     current_t at(g->device);
     int code = code_of(cudaStreamEndCapture(g->on->raw, &graph)), before = tensor_error_code();
     bool unjoined = code && last_error == cudaErrorStreamCaptureUnjoined;
+    TENSOR__(set_recorder)(recorder_before);
     __atomic_store_n(&process.capture, (tensor_cuda_graph_t *)nullptr, __ATOMIC_RELEASE);
     capture_over(g);
     if (!code) { code = code_of(cudaGraphInstantiate(&g->exec, graph, 0)); }

@@ -15,8 +15,10 @@
 //   >>nn-impl  >>impl-functional  >>impl-linear  >>impl-embedding  >>impl-norm  >>impl-direct
 //   >>impl-conv  >>impl-columns  >>impl-pool  >>impl-resample  >>impl-dropout  >>impl-composed
 //   >>impl-attention  >>impl-recurrent  >>impl-losses  >>impl-ctc  >>nn-table
-//   >>impl-modules  >>impl-layers  >>impl-construction  >>impl-copies  >>impl-init  >>impl-optim
-//   >>impl-clip  >>impl-schedule  >>impl-data  >>impl-files  >>impl-state  >>impl-progress
+//   >>impl-modules  >>impl-layers  >>layers-calls  >>layers-linear  >>layers-image  >>layers-norm
+//   >>layers-recurrent  >>layers-attention  >>layers-sequential
+//   >>impl-copies  >>impl-init  >>impl-optim  >>impl-clip  >>impl-schedule  >>impl-data  >>impl-files
+//   >>impl-state  >>impl-progress
 //   >>nn-license
 
 #ifndef TENSOR_NN__PASS
@@ -2993,13 +2995,13 @@ typedef struct nn__cpu_t {
     X(BATCH_NORM, batch_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, AS_IS, "x weight bias", "normalised channels, weight, bias; mean, 1 / deviation, variance", NULL) \
     X(CHANNEL_SHUFFLE, channel_shuffle, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, AS_IS, "x", "channels of groups interleaved", NULL) \
     X(COL2IM, col2im, CONV, 1, 1, 1, nn__cpu_columns, NULL, nn__grad_columns, 0, AS_IS, "x", "columns added into images", NULL) \
-    X(CONV1D, conv1d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "convolution of x, w, bias", &nn__of_conv_taps) \
-    X(CONV2D, conv2d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "convolution of x, w, bias", &nn__of_conv_taps) \
-    X(CONV3D, conv3d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "convolution of x, w, bias", &nn__of_conv_taps) \
-    X(CONV_TRANSPOSE1D, conv_transpose1d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "the gradient of conv1d by its input, of x, w; bias", &nn__of_conv_transposed_taps) \
-    X(CONV_TRANSPOSE2D, conv_transpose2d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "the gradient of conv2d by its input, of x, w; bias", &nn__of_conv_transposed_taps) \
-    X(CONV_TRANSPOSE3D, conv_transpose3d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "the gradient of conv3d by its input, of x, w; bias", &nn__of_conv_transposed_taps) \
-    X(CONV_WEIGHT, conv_weight, CONV, 2, 2, 1, nn__cpu_conv_weight, nn__scratch_conv, nn__grad_conv_weight, TENSOR__SA | TENSOR__SB, AS_IS, "grad x", "gradient of the weight from g, x", NULL) \
+    X(CONV1D, conv1d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW, "x weight bias", "convolution of x, w, bias", &nn__of_conv_taps) \
+    X(CONV2D, conv2d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW, "x weight bias", "convolution of x, w, bias", &nn__of_conv_taps) \
+    X(CONV3D, conv3d, CONV, 3, 2, 1, nn__cpu_conv, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW, "x weight bias", "convolution of x, w, bias", &nn__of_conv_taps) \
+    X(CONV_TRANSPOSE1D, conv_transpose1d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW, "x weight bias", "the gradient of conv1d by its input, of x, w; bias", &nn__of_conv_transposed_taps) \
+    X(CONV_TRANSPOSE2D, conv_transpose2d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW, "x weight bias", "the gradient of conv2d by its input, of x, w; bias", &nn__of_conv_transposed_taps) \
+    X(CONV_TRANSPOSE3D, conv_transpose3d, CONV, 3, 2, 1, nn__cpu_conv_input, nn__scratch_conv, nn__grad_conv, TENSOR__CROSS, LOW, "x weight bias", "the gradient of conv3d by its input, of x, w; bias", &nn__of_conv_transposed_taps) \
+    X(CONV_WEIGHT, conv_weight, CONV, 2, 2, 1, nn__cpu_conv_weight, nn__scratch_conv, nn__grad_conv_weight, TENSOR__CROSS, AS_IS, "grad x", "gradient of the weight from g, x", NULL) \
     X(CROSS_ENTROPY, cross_entropy, LOSS, 3, 2, 3, nn__cpu_cross_entropy, nn__scratch_cross_entropy, nn__grad_cross_entropy, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL, "input target weight", "of logits [N, C], classes [N], weight [C]; logsumexp [N], divisor []", NULL) \
     X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward, LOSS, 6, 5, 1, nn__cpu_cross_entropy_back, NULL, NOGRAD, 0, AS_IS, "grad input target logsumexp divisor weight", "from g, logits, classes, logsumexp, divisor, weight", NULL) \
     X(CTC_LOSS, ctc_loss, LOSS, 4, 4, 2, nn__cpu_ctc, nn__scratch_ctc, nn__grad_ctc, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY1, AS_IS, "log_probs targets input_lengths target_lengths", "of each item; its gradient", NULL) \
@@ -3013,9 +3015,9 @@ typedef struct nn__cpu_t {
     X(INTERPOLATE, interpolate, COMPOSED, 1, 1, 1, NULL, NULL, NOGRAD, 0, FULL, "x", "images resampled", NULL) \
     X(LAYER_NORM, layer_norm, NORM, 3, 1, 3, nn__cpu_layer_norm, NULL, nn__grad_layer_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL, "x weight bias", "normalised rows, weight, bias; mean, 1 / deviation", NULL) \
     X(LAYER_NORM_BACKWARD, layer_norm_backward, NORM, 5, 4, 3, nn__cpu_layer_norm_back, nn__scratch_layer_norm_back, NOGRAD, 0, AS_IS, "grad x mean rstd weight", "dx, dweight, dbias from g, x, mean, 1 / deviation, weight", NULL) \
-    X(LINEAR, linear, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB, LOW, "x weight bias", "x wT + bias", NULL) \
-    X(LINEAR_GELU_TANH, linear_gelu_tanh, MATMUL, 3, 2, 2, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB | TENSOR__SY1, LOW, "x weight bias", "gelu_tanh of x wT + bias; that, for the gradient", &nn__then_gelu_tanh) \
-    X(LINEAR_RELU, linear_relu, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__SA | TENSOR__SB | TENSOR__SY, LOW, "x weight bias", "relu of x wT + bias", &nn__then_relu) \
+    X(LINEAR, linear, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__CROSS, LOW, "x weight bias", "x wT + bias", NULL) \
+    X(LINEAR_GELU_TANH, linear_gelu_tanh, MATMUL, 3, 2, 2, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__CROSS | TENSOR__SY1, LOW, "x weight bias", "gelu_tanh of x wT + bias; that, for the gradient", &nn__then_gelu_tanh) \
+    X(LINEAR_RELU, linear_relu, MATMUL, 3, 2, 1, nn__cpu_linear, nn__scratch_linear, nn__grad_linear, TENSOR__CROSS | TENSOR__SY, LOW, "x weight bias", "relu of x wT + bias", &nn__then_relu) \
     X(LOSS_BACKWARD, loss_backward, LOSS, 5, 3, 2, nn__cpu_loss_back, NULL, NOGRAD, 0, AS_IS, "grad input target weight pos_weight", "dinput, dtarget from g, input, target, weight, pos_weight", NULL) \
     X(MAX_POOL1D, max_pool1d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", "largest of windows; its place in the plane, i32", &nn__of_max_pool_integers) \
     X(MAX_POOL2D, max_pool2d, POOL, 1, 1, 2, nn__cpu_max_pool, NULL, nn__grad_max_pool, TENSOR__SY1, AS_IS, "x", "largest of windows; its place in the plane, i32", &nn__of_max_pool_integers) \
@@ -4800,12 +4802,6 @@ TENSOR__FN char *nn__at(const tensor_arg_t *a, int64_t i) {
     return a->data ? (char *)a->data + i * (int64_t)nn__es(a->dtype) : NULL;
 }
 
-// Address of the first element of t, NULL if it has none.
-TENSOR__FN void *nn__pointer(const tensor_t *t) {
-    size_t at = (size_t)t->offset * tensor_dtype_size((tensor_dtype_t)t->dtype);
-    return t->storage && t->storage->data ? (char *)t->storage->data + at : NULL;
-}
-
 // ---- fronts: checks
 
 TENSOR__FN int nn__is_float(const tensor_t *x) {
@@ -4915,14 +4911,14 @@ TENSOR__FN int nn__same_shape(const tensor_t *a, const tensor_t *b) {
         return a;                                                                                            \
     }
 #define NN__FILL_DEFAULTS(args, set) NN__FILL(args, set) NN__DEFAULTS(args, args)
-// Begins a function with args a: fills them. 0 after raising.
-#define NN__TAKE(op, args)                                                                                   \
-    (!nn__too_many(op, a.site_, a.options_are_named_) &&                                                     \
-     (a.options_are_named_ ? (nn__fill_##args(&a), 1) : 1))
+// Begins a function of the args `a`, a struct args_args_t: fills them. 0 after raising.
+#define NN__TAKE(op, args, a)                                                                                \
+    (!nn__too_many(op, (a).site_, (a).options_are_named_) &&                                                 \
+     ((a).options_are_named_ ? (nn__fill_##args(&(a)), 1) : 1))
 // tensor_op_with(a), whose result is `run`.
 #define NN__FRONT(op, args, run)                                                                             \
     TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
-        return tensor__at(a.site_, NN__TAKE(#op, args) ? run : TENSOR__(poison));                            \
+        return tensor__at(a.site_, NN__TAKE(#op, args, a) ? run : TENSOR__(poison));                         \
     }
 #define NN__OWN_FRONT(op, set, run) NN__FILL_DEFAULTS(tensor_##op, set) NN__FRONT(op, tensor_##op, run)
 
@@ -4949,7 +4945,7 @@ TENSOR__FN tensor_t *nn__host_tensor(const int64_t *dims, int ndim, tensor_dtype
 TENSOR__FN void *nn__lent(uint64_t n, size_t size) {
     int64_t bytes = (int64_t)(n * size);
     tensor_t *t = nn__host_tensor(&bytes, 1, TENSOR_U8);
-    return (tensor_is_poison)(t) ? NULL : nn__pointer(t);
+    return (tensor_is_poison)(t) ? NULL : t->storage->data;
 }
 
 TENSOR__FN tensor_t *nn__contiguous(tensor_t *x) { return x ? (tensor_contiguous)(x) : x; }
@@ -5080,7 +5076,7 @@ TENSOR__FN int nn__inputs(const char *op, const char *names, int required, tenso
 #define NN__SCOPED(op, args, run)                                                                            \
     TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
         tensor_scope_t scope;                                                                                \
-        if (!NN__TAKE(#op, args)) return tensor__at(a.site_, TENSOR__(poison));                              \
+        if (!NN__TAKE(#op, args, a)) return tensor__at(a.site_, TENSOR__(poison));                           \
         scope = TENSOR__(scope)(-1);                                                                         \
         return tensor__at(a.site_, scope.thread ? (tensor_scope_return)(scope, run) : TENSOR__(poison));     \
     }
@@ -5261,8 +5257,8 @@ TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
 }
 
 TENSOR__FN void nn__grad_linear(tensor__grad_t *g) {
-    tensor_t *w = TENSOR__(grad_in)(g, 1), *flat = nn__grad_activation(g);
-    const tensor__meta_t *x = &g->node->in[0];
+    tensor_t *flat = nn__grad_activation(g);
+    const tensor__meta_t *x = &g->node->in[0], *w = &g->node->in[1];
     if (g->node->nout > 1 && g->gy[1]) { flat = flat ? (tensor_add)(flat, g->gy[1]) : g->gy[1]; }
     int64_t dims[2];
     dims[0] = 1;
@@ -5270,7 +5266,7 @@ TENSOR__FN void nn__grad_linear(tensor__grad_t *g) {
     dims[1] = w->dims[0];
     flat = (tensor_reshape_n)(flat, dims, 2);
     if (TENSOR__(grad_need)(g, 0)) {
-        g->gx[0] = (tensor_reshape_n)((tensor_matmul)(flat, w), x->dims, x->ndim);
+        g->gx[0] = (tensor_reshape_n)((tensor_matmul)(flat, TENSOR__(grad_in)(g, 1)), x->dims, x->ndim);
     }
     dims[1] = w->dims[1];
     if (TENSOR__(grad_need)(g, 1)) {
@@ -5614,12 +5610,16 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     if ((tensor_is_poison)(bag) || (tensor_is_poison)(slot)) { return TENSOR__(poison); }
     tensor_arg_t arg;
     memset((void *)&arg, 0, sizeof arg);
-    if (a->offsets && a->offsets->numel > 0) {
+    int has_offsets = a->offsets && a->offsets->numel > 0;
+    if (has_offsets) {
         tensor_t *c = (tensor_to)(nn__contiguous(a->offsets), TENSOR_CPU);
         if ((tensor_is_poison)(c)) { return c; }
-        arg.data = (void *)(uintptr_t)(tensor_data)(c);
+        arg.data = TENSOR__(host)(c, TENSOR_SHAPE_FROM_DATA, op);
         arg.dtype = c->dtype;
     }
+    int64_t *bag_of = (int64_t *)TENSOR__(host)(bag, TENSOR_HOST_WRITE, op);
+    int64_t *slot_of = (int64_t *)TENSOR__(host)(slot, TENSOR_HOST_WRITE, op);
+    if (!bag_of || !slot_of || (has_offsets && !arg.data)) { return TENSOR__(poison); }
     for (int64_t b = 0; b < bags; b++) {
         int64_t first = arg.data ? nn__index(&arg, b) : b * index->dims[1];
         int64_t end;
@@ -5636,8 +5636,8 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
                             first, end, b, n);
         }
         for (int64_t i = first; i < end; i++) {
-            ((int64_t *)(tensor_data_mut)(bag))[i] = b;
-            ((int64_t *)(tensor_data_mut)(slot))[i] = i - first;
+            bag_of[i] = b;
+            slot_of[i] = i - first;
         }
         longest = nn__max(longest, end - first);
     }
@@ -5668,11 +5668,8 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
         x = (tensor_cat_n)(list, 2, 0);
         dims[0] = bags * nn__max(longest, 1);
         y = (tensor_fill_)(nn__host_tensor(dims, 1, TENSOR_I64), (double)n);
-        int64_t *to = (int64_t *)(tensor_data_mut)(y);
-        for (int64_t i = 0; i < n && to; i++) {
-            to[((const int64_t *)(tensor_data)(bag))[i] * longest +
-               ((const int64_t *)(tensor_data)(slot))[i]] = i;
-        }
+        int64_t *to = (int64_t *)TENSOR__(host)(y, TENSOR_HOST_WRITE, op);
+        for (int64_t i = 0; i < n && to; i++) { to[bag_of[i] * longest + slot_of[i]] = i; }
         x = (tensor_index_select)(x, 0, nn__beside(y, index));
         dims[0] = bags;
         dims[1] = nn__max(longest, 1);
@@ -7130,8 +7127,8 @@ TENSOR__FN void nn__grad_conv_weight(tensor__grad_t *g) {   // inputs g, x; the 
 // The options m, m_h, m_w of a window, and m, m_w of one without m_h: m has its default, the others -1.
 #define NN__OR_DIMS(m, value) NN__OR(m, value) NN__OR(m##_h, -1) NN__OR(m##_w, -1)
 #define NN__OR_PAIR(m, value) NN__OR(m, value) NN__OR(m##_w, -1)
-#define NN__TRIPLE(m, to) nn__triple(op, #m, rank, a->m, a->m##_h, a->m##_w, to)
-#define NN__PAIR(m, to) nn__triple(op, #m, 2, a->m, -1, a->m##_w, to)
+#define NN__TRIPLE(op, rank, a, m, to) nn__triple(op, #m, rank, (a)->m, (a)->m##_h, (a)->m##_w, to)
+#define NN__PAIR(op, a, m, to) nn__triple(op, #m, 2, (a)->m, -1, (a)->m##_w, to)
 
 // One number per dim from the options v (the first), v_h, v_w, right-aligned into to[3]; negative ones are
 // equal to the first. A 1-d op has no v_h and v_w, a 2-d op no v_h; raises if they are given.
@@ -7380,23 +7377,27 @@ TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tenso
     return (tensor_reshape_n)(nn__conv_run(&o, &g, dims), dims + 1, rank + 1);
 }
 
-// What all of these functions read from their options into g.
-#define NN__CONV_WINDOW                                                                                      \
-    (g.mode = a->groups,                                                                                     \
-     NN__TRIPLE(stride, g.stride) && NN__TRIPLE(padding, g.pad) && NN__TRIPLE(dilation, g.dilation))
+// What all of these functions and layers read from their options `a` into the window g. 0 after raising.
+#define NN__CONV_WINDOW(op, rank, a, g)                                                                      \
+    ((g)->mode = (a)->groups, NN__TRIPLE(op, rank, a, stride, (g)->stride) &&                                \
+                                  NN__TRIPLE(op, rank, a, padding, (g)->pad) &&                              \
+                                  NN__TRIPLE(op, rank, a, dilation, (g)->dilation))
 
 TENSOR__FN tensor_t *nn__conv_call(const tensor_conv_args_t *a, int rank) {
     const tensor__row_t *row = nn__conv_row(rank);
     const char *op = row->name;
     nn__window_t g = nn__window_unit();
-    return NN__CONV_WINDOW ? nn__conv_front(row, a->x, a->weight, a->bias, g, a->same) : TENSOR__(poison);
+    if (!NN__CONV_WINDOW(op, rank, a, &g)) { return TENSOR__(poison); }
+    return nn__conv_front(row, a->x, a->weight, a->bias, g, a->same);
 }
 
 TENSOR__FN tensor_t *nn__conv_transpose_call(const tensor_conv_transpose_args_t *a, int rank) {
     const tensor__row_t *row = nn__conv_transpose_row(rank);
     const char *op = row->name;
     nn__window_t g = nn__window_unit();
-    if (!NN__CONV_WINDOW || !NN__TRIPLE(output_padding, g.in)) { return TENSOR__(poison); }
+    if (!NN__CONV_WINDOW(op, rank, a, &g) || !NN__TRIPLE(op, rank, a, output_padding, g.in)) {
+        return TENSOR__(poison);
+    }
     return nn__conv_front(row, a->x, a->weight, a->bias, g, 0);
 }
 
@@ -7479,10 +7480,10 @@ TENSOR__FN void nn__grad_columns(tensor__grad_t *g) {
     if (TENSOR__(grad_need)(g, 0)) { g->gx[0] = nn__columns_op(other, g->gy[0], g->p, in->dims, in->ndim); }
 }
 
-#define NN__COLUMNS_WINDOW                                                                                   \
-    (NN__PAIR(kernel, g.kernel) && NN__PAIR(dilation, g.dilation) && NN__PAIR(padding, g.pad) &&             \
-     NN__PAIR(stride, g.stride) &&                                                                           \
-     nn__triple(op, "height", 2, a->height, -1, a->width > 0 ? a->width : -1, g.in))
+#define NN__COLUMNS_WINDOW(op, a, g)                                                                         \
+    (NN__PAIR(op, a, kernel, (g)->kernel) && NN__PAIR(op, a, dilation, (g)->dilation) &&                     \
+     NN__PAIR(op, a, padding, (g)->pad) && NN__PAIR(op, a, stride, (g)->stride) &&                           \
+     nn__triple(op, "height", 2, (a)->height, -1, (a)->width > 0 ? (a)->width : -1, (g)->in))
 #define NN__COLUMNS_SET                                                                                      \
     NN__OR_PAIR(kernel, 0) NN__OR_PAIR(dilation, 1) NN__OR_PAIR(padding, 0) NN__OR_PAIR(stride, 1)
 
@@ -7530,7 +7531,7 @@ TENSOR__FN tensor_t *nn__columns_front(const tensor__row_t *row, tensor_t *x, nn
 TENSOR__FN tensor_t *nn__columns_call(const tensor__row_t *row, const tensor_columns_args_t *a) {
     const char *op = row->name;
     nn__window_t g = nn__window_unit();
-    return NN__COLUMNS_WINDOW ? nn__columns_front(row, a->x, g) : TENSOR__(poison);
+    return NN__COLUMNS_WINDOW(op, a, &g) ? nn__columns_front(row, a->x, g) : TENSOR__(poison);
 }
 
 NN__FILL_DEFAULTS(tensor_columns, NN__COLUMNS_SET)
@@ -7699,8 +7700,8 @@ TENSOR__FN tensor_t *nn__max_pool_integers(tensor_t *x, const nn__window_t *g, t
 TENSOR__FN tensor_t *nn__window_counts(const nn__window_t *g) {
     const int64_t dims[5] = {1, 1, g->out[0], g->out[1], g->out[2]};
     tensor_t *counts = nn__host_tensor(dims, 5, TENSOR_I64);
-    if ((tensor_is_poison)(counts)) { return counts; }
-    int64_t *n = (int64_t *)(tensor_data_mut)(counts);
+    int64_t *n = (int64_t *)TENSOR__(host)(counts, TENSOR_HOST_WRITE, "avg_pool");
+    if (!n) { return TENSOR__(poison); }
     int64_t from, to;
     for (int64_t oz = 0; oz < g->out[0]; oz++) {
         int64_t nz = nn__window_at(g, 0, oz, &from, &to);
@@ -7811,16 +7812,18 @@ TENSOR__FN int nn__pool_stride(const char *op, int rank, const void *called, int
     return 1;
 }
 
-#define NN__POOL_WINDOW                                                                                      \
-    (NN__TRIPLE(kernel, g.kernel) && NN__TRIPLE(padding, g.pad) &&                                           \
-     nn__pool_stride(op, rank, a->options_are_named_, a->stride, a->stride_h, a->stride_w, &g))
+#define NN__POOL_WINDOW(op, rank, a, g)                                                                      \
+    (NN__TRIPLE(op, rank, a, kernel, (g)->kernel) && NN__TRIPLE(op, rank, a, padding, (g)->pad) &&           \
+     nn__pool_stride(op, rank, (a)->options_are_named_, (a)->stride, (a)->stride_h, (a)->stride_w, g))
 #define NN__POOL_SET NN__OR_DIMS(kernel, 0) NN__OR_DIMS(padding, 0) NN__OR(stride_h, -1) NN__OR(stride_w, -1)
 
 TENSOR__FN tensor_t *nn__max_pool_run(const tensor_max_pool_args_t *a, int rank, tensor_t **places) {
     const tensor__row_t *row = nn__max_pool_row(rank);
     const char *op = row->name;
     nn__window_t g = nn__window_unit();
-    if (!NN__POOL_WINDOW || !NN__TRIPLE(dilation, g.dilation)) { return TENSOR__(poison); }
+    if (!NN__POOL_WINDOW(op, rank, a, &g) || !NN__TRIPLE(op, rank, a, dilation, g.dilation)) {
+        return TENSOR__(poison);
+    }
     return nn__pool_front(row, rank, a->x, g, a->ceil_mode, places);
 }
 
@@ -7844,7 +7847,8 @@ TENSOR__FN tensor_t *nn__avg_pool_call(const tensor_avg_pool_args_t *a, int rank
     nn__window_t g = nn__window_unit();
     g.mode = a->no_count_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD;
     g.divisor = a->divisor_override;
-    return NN__POOL_WINDOW ? nn__pool_front(row, rank, a->x, g, a->ceil_mode, NULL) : TENSOR__(poison);
+    if (!NN__POOL_WINDOW(op, rank, a, &g)) { return TENSOR__(poison); }
+    return nn__pool_front(row, rank, a->x, g, a->ceil_mode, NULL);
 }
 
 NN__FILL_DEFAULTS(tensor_max_pool, NN__POOL_SET NN__OR_DIMS(dilation, 1))
@@ -7854,7 +7858,7 @@ NN__PER_RANK(avg_pool)
 #define NN__X(rank)                                                                                          \
     TENSOR_API tensor_pair_t tensor__max_pool##rank##d_with_indices(tensor_max_pool_args_t a) {              \
         tensor_t *places = TENSOR__(poison), *y = places;                                                    \
-        if (NN__TAKE("max_pool" #rank "d", tensor_max_pool)) y = nn__max_pool_run(&a, rank, &places);        \
+        if (NN__TAKE("max_pool" #rank "d", tensor_max_pool, a)) y = nn__max_pool_run(&a, rank, &places);     \
         return tensor__at_pair(a.site_, nn__indexed(y, places));                                             \
     }
 NN__X(1) NN__X(2) NN__X(3)
@@ -7972,7 +7976,9 @@ TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int 
     const char *op = row->name;
     nn__window_t g = nn__window_unit();
     g.mode = a->size > 0;
-    if (!NN__POOL_WINDOW || !NN__TRIPLE(size, g.in)) { return TENSOR__(poison); }
+    if (!NN__POOL_WINDOW(op, rank, a, &g) || !NN__TRIPLE(op, rank, a, size, g.in)) {
+        return TENSOR__(poison);
+    }
     return nn__max_unpool_front(row, a->x, a->indices, g);
 }
 
@@ -8776,6 +8782,7 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
     v->turned = v->k->lanes && v->t >= NN__TURN ? nn__line((uint64_t)(sizes[4][1] * v->pitch) * 4) : 0;
     v->tile = nn__line((uint64_t)bq * (uint64_t)v->s * v->es);
     v->worker = (v->tile + v->turned) * (back ? 2 : 1) + v->gemm;
+    if (!v->worker) { v->worker = nn__line(1); }        // nothing to compute, but addresses within it are formed
 }
 
 TENSOR__FN uint64_t nn__scratch_attention(const tensor_call_t *c) {
@@ -9823,7 +9830,7 @@ NN__FILL_DEFAULTS(tensor_rnn, NN__RNN_SET)
 #define NN__NET(op, kind)                                                                                    \
     TENSOR_API tensor_state_t tensor_##op##_with(tensor_rnn_args_t a) {                                      \
         nn__state_scope_t b;                                                                                 \
-        if (!NN__TAKE(#op, tensor_rnn)) {                                                                    \
+        if (!NN__TAKE(#op, tensor_rnn, a)) {                                                                 \
             (void)tensor__at(a.site_, TENSOR__(poison));                                                     \
             return nn__no_state();                                                                           \
         }                                                                                                    \
@@ -10842,8 +10849,8 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
     int64_t first = 0, states = 1;
     for (int64_t i = 1; i < 4; i++) {
         tensor_t *here = (tensor_to)(in[i], TENSOR_CPU);
-        if ((tensor_is_poison)(here)) { return here; }
-        arg[i].data = (void *)(uintptr_t)(tensor_data)(here);
+        arg[i].data = TENSOR__(host)(here, TENSOR_SHAPE_FROM_DATA, "ctc_loss");
+        if (!arg[i].data) { return TENSOR__(poison); }
         arg[i].dtype = here->dtype;
     }
     for (int64_t i = 0; i < x->dims[1]; i++) { states = nn__max(states, 2 * nn__index(&arg[3], i) + 1); }
@@ -10851,13 +10858,13 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
     tensor_t *label = (tensor_fill_)(nn__host_tensor(dims, 2, TENSOR_I64), (double)p->i[0]);
     tensor_t *skip = (tensor_zero_)(nn__host_tensor(dims, 2, TENSOR_BOOL));
     tensor_t *end = (tensor_zero_)(nn__host_tensor(dims, 2, TENSOR_BOOL));
-    if ((tensor_is_poison)(label) || (tensor_is_poison)(skip) || (tensor_is_poison)(end)) {
-        return TENSOR__(poison);
-    }
+    int64_t *labels = (int64_t *)TENSOR__(host)(label, TENSOR_HOST_WRITE, "ctc_loss");
+    uint8_t *skips = (uint8_t *)TENSOR__(host)(skip, TENSOR_HOST_WRITE, "ctc_loss");
+    uint8_t *ends = (uint8_t *)TENSOR__(host)(end, TENSOR_HOST_WRITE, "ctc_loss");
+    if (!labels || !skips || !ends) { return TENSOR__(poison); }
     for (int64_t i = 0; i < dims[0]; i++) {
-        int64_t *to = (int64_t *)(tensor_data_mut)(label) + i * states, n = nn__index(&arg[3], i);
-        uint8_t *may = (uint8_t *)(tensor_data_mut)(skip) + i * states,
-                *last = (uint8_t *)(tensor_data_mut)(end) + i * states;
+        int64_t *to = labels + i * states, n = nn__index(&arg[3], i);
+        uint8_t *may = skips + i * states, *last = ends + i * states;
         if (p->i[1]) { first = i * p->i[1]; }
         for (int64_t s = 0; s < n; s++) {
             to[2 * s + 1] = nn__index(&arg[1], first + s);
@@ -11051,18 +11058,23 @@ typedef struct nn__slot_t {
 // What a layer becomes when it follows one of kind `after` in a sequential: one op with that layer's weight
 // and bias; NULL = the two change places.
 typedef struct nn__join_t {
-    int after;
+    int after;   // an id
     tensor_t *(*as)(tensor_t *x, tensor_t *weight, tensor_t *bias);
 } nn__join_t;
-typedef struct nn__kind_t nn__kind_t;   // a row of NN_LAYERS or NN_CALLS; NULL for a user's module
-struct nn__kind_t {
-    const char *name;
+typedef struct nn__field_t nn__field_t;   // a member of a layer's struct, see >>impl-layers
+
+// What layers of one kind share, see NN__SPECIAL_KIND; a user's module has none.
+typedef struct nn__kind_t {
+    const char *name;           // as it is printed
     nn_forward_fn_t forward;
-    const char *text;   // its options as printed: see nn__put_numbers
-    int composite;   // its forward opens a scope
-    int id;   // NN__ID_KIND
-    const nn__join_t *join;   // NULL, or what it becomes after another kind in a sequential
-};
+    size_t size;                // of the layer's struct
+    const nn__field_t *fields;  // its options as they are printed; NULL = none
+    void (*print)(const nn_module_t *m, tensor__text_t *t);   // instead of fields, or NULL
+    int dims;                   // of its images; 0 if that is not part of the kind
+    int composite;              // its forward makes temporaries, so a scope is opened for it
+    int id;                     // NN__ANY, or one of those that code asks for
+    const nn__join_t *join;     // NULL, or what it becomes after another kind in a sequential
+} nn__kind_t;
 
 typedef struct nn__hook_t {
     struct nn__hook_t *next;
@@ -11856,53 +11868,95 @@ TENSOR_API nn_module_t *(nn_get_child)(nn_module_t *m, const char *name) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-layers                                    MARK: layers
+// >>impl-layers                                    MARK: what all layers share
 //
-// Every layer is one struct of numbers plus slots; the kind says what the numbers mean. So nn_clone,
-// printing and freeing are written once. Layers read their tensors from the slots, so that nn_parameter may
-// replace (tie) one. Rejected: a struct type per layer (each would need its own clone, print and free
-// function).
+// A layer is a struct that begins with its nn_module_t, as a module of a user does. Its other members are its
+// options under PyTorch's names and as they are used: defaults are filled in, lists are copied. The kind of a
+// layer (nn__kind_t) knows its printed name, its forward, the size of its struct and a table of its fields.
+// Printing and nn_clone need no more than that, so they are written once. Tensors are in the module's slots,
+// which nn_parameter may replace (tie). The sections from here to >>layers-sequential have for each layer, in
+// this order: struct, fields, forward, kind, constructor. A constructor reaches its kind by NN__KIND(ID), so
+// a program contains only the layers that it makes. Rejected: one struct of numbered options for all layers
+// (a slip is a silent wrong answer), a print and a clone function per layer, one table of all kinds.
 // ------------------------------------------------------------------------------
-
-typedef struct nn__layer_t {
-    nn_module_t base;
-    int64_t i[30];
-    double f[4];
-} nn__layer_t;
 
 TENSOR__COLD
 
-TENSOR__FN const nn__layer_t *nn__of(const nn_module_t *m) {
-    return (const nn__layer_t *)(const void *)m;
-}
+// Memory of every layer: a dead one may become a layer of another kind, see tensor__object.
+enum { NN__LAYER_SIZE = 288 };
 
-// The tensor of slot k, NULL if the layer has fewer.
-TENSOR__FN tensor_t *nn__tensor(const nn_module_t *m, int k) {
-    return k < m->impl->nslots ? m->impl->slot[k].tensor : NULL;
-}
+// Ids of the kinds that code asks for; the others have NN__ANY. Those of nn_transformer_forward are
+// neighbours.
+enum {
+    NN__ANY,
+    NN__LINEAR_ID,
+    NN__RELU_ID,
+    NN__BILINEAR_ID,
+    NN__MAX_UNPOOL_ID,
+    NN__RNN_ID,
+    NN__LSTM_ID,
+    NN__GRU_ID,
+    NN__ATTENTION_ID,
+    NN__ENCODER_LAYER_ID,
+    NN__DECODER_LAYER_ID,
+    NN__ENCODER_ID,
+    NN__DECODER_ID,
+    NN__SEQUENTIAL_ID
+};
 
-// The tensor with that name, NULL if the layer has none.
-TENSOR__FN tensor_t *nn__called(const nn_module_t *m, const char *name) {
-    const nn__slot_t *s = nn__lookup(m->impl, name);
-    return s ? s->tensor : NULL;
-}
+// ---- fields
 
-// Convolutions, pools, unfold and fold. i: in, out, dims of an image, same (ceil_mode), padding_mode, which
-// of padding (2 = same), dilation, output_padding and groups are printed, then the window as the front of
-// the op takes it
-enum { NN__I_RANK = 2, NN__I_SAME, NN__I_MODE, NN__I_WINDOW = 9 };
+// How a member is printed.
+enum {
+    NN__INT,             // int64_t
+    NN__SIZE,            // int64_t, None if it is negative
+    NN__FLOAT,           // double
+    NN__FLOAT_OR_NONE,   // double, None if it is NaN
+    NN__BOOL,            // int
+    NN__WORD,            // int, the index of a word
+    NN__TUPLE,           // int64_t[3], of which the last ones are used, one for each of the kind's dims
+    NN__SIZES,           // the same; one number if they are equal: 3; None for negative ones
+    NN__LIST,            // nn__list_t
+    NN__NOTE             // nothing: the name itself is printed
+};
 
-TENSOR__FN nn__window_t nn__layer_window(const nn__layer_t *l) {
-    nn__window_t g;
-    memcpy(&g, l->i + NN__I_WINDOW, sizeof g);
-    return g;
-}
+// At most 6 numbers, printed as a tuple.
+typedef struct nn__list_t {
+    int64_t n, v[6];
+} nn__list_t;
 
+// A field that is printed as name=value, or as the value if the name is empty. One that is equal to its
+// default is not printed; NN__SHOWN is a default that no option has. NN__LAST ends a table.
+struct nn__field_t {
+    const char *name;
+    size_t offset;
+    int type;
+    double usual;               // the default
+    const char *const *words;   // of NN__WORD
+};
+#define NN__SHOWN (-9.0e18)
+#define NN__LAST {NULL, 0, NN__NOTE, NN__SHOWN, NULL}
+#define NN__OF(layer, member) offsetof(nn__##layer##_layer_t, member)
+
+TENSOR__FN int nn__dims(const nn_module_t *m) { return m->impl->kind->dims; }
+
+// Whether the last `rank` of v[3] have that value.
 TENSOR__FN int nn__all_are(const int64_t *v, int64_t rank, int64_t value) {
     for (int64_t d = 3 - rank; d < 3; d++) {
         if (v[d] != value) { return 0; }
     }
     return 1;
+}
+
+TENSOR__FN int nn__is_usual(const nn__field_t *f, const void *at, int rank) {
+    if (f->usual == NN__SHOWN) { return 0; }
+    switch (f->type) {
+    case NN__FLOAT: return *(const double *)at == f->usual;
+    case NN__BOOL:
+    case NN__WORD: return *(const int *)at == (int)f->usual;
+    case NN__TUPLE: return nn__all_are((const int64_t *)at, rank, (int64_t)f->usual);
+    default: return *(const int64_t *)at == (int64_t)f->usual;
+    }
 }
 
 // The shortest decimal that is equal to v, as in Python: 1.0, 0.1, 123456.5; six digits outside 1e-4..1e15.
@@ -11924,181 +11978,238 @@ TENSOR__FN void nn__put_float(tensor__text_t *t, double v) {
     if (k == 0) { NN__PUT(t, "0"); }
 }
 
-// The options of a layer in PyTorch's form. In s, #k is i[k], $k is f[k] (1 is printed as 1.0), @k the
-// numbers i[k].. of all dims, and *k one of these numbers if they are equal (None if negative). ?ktext}
-// prints text if i[k] is not 0, {kA|B|C} prints the i[k]-th of A, B, C. k is 0..9a..z; for ? and {, W, B and
-// R ask whether there is a weight, bias, running_mean. -> where it ended
-TENSOR__FN const char *nn__put_numbers(const nn_module_t *m, const char *s, int on, tensor__text_t *t) {
-    const nn__layer_t *l = nn__of(m);
-    for (; *s && *s != '|' && *s != '}'; s++) {
-        char what = *s, one[2] = {0, 0};
-        int64_t rank = l->i[NN__I_RANK];
-        one[0] = what;
-        if (!strchr("#$@*?{", what)) {
-            if (on) { NN__PUT(t, "%s", one); }
-            continue;
-        }
-        int k = *++s <= '9' ? *s - '0' : *s - 'a' + 10;
-        if (what == '?' || what == '{') {
-            const char *asked;
-            if (*s == 'B') {
-                asked = "bias";
-            } else if (*s == 'R') {
-                asked = "running_mean";
-            } else if (*s == 'W') {
-                asked = "weight";
-            } else {
-                asked = NULL;
-            }
-            int64_t at = asked ? nn__called(m, asked) != NULL : l->i[k];
-            if (what == '?') {
-                s = nn__put_numbers(m, s + 1, on && at != 0, t);
-            } else {
-                do {
-                    s = nn__put_numbers(m, s + 1, on && at-- == 0, t);
-                } while (*s == '|');
-            }
-            continue;
-        }
-        if (!on) { continue; }
-        const int64_t *v = l->i + k;
-        if (what == '$') {
-            nn__put_float(t, l->f[k]);
-        } else if (what == '#') {
-            NN__PUT(t, "%d", v[0]);
-        } else if (what == '*' && nn__all_are(v, rank, v[2])) {
-            NN__PUT(t, v[2] < 0 ? "None" : "%d", v[2]);
+TENSOR__FN void nn__put_size(tensor__text_t *t, int64_t v) { NN__PUT(t, v < 0 ? "None" : "%d", v); }
+
+// As Python prints a tuple: (1, 2), (1,).
+TENSOR__FN void nn__put_tuple(tensor__text_t *t, const int64_t *v, int64_t n) {
+    NN__PUT(t, "(");
+    for (int64_t i = 0; i < n; i++) { NN__PUT(t, i == 0 ? "%d" : ", %d", v[i]); }
+    NN__PUT(t, n == 1 ? ",)" : ")");
+}
+
+// The sizes of the last `rank` dims: one number if they are equal.
+TENSOR__FN void nn__put_sizes(tensor__text_t *t, const int64_t *v, int rank) {
+    if (nn__all_are(v, rank, v[2])) {
+        nn__put_size(t, v[2]);
+        return;
+    }
+    for (int d = 3 - rank; d < 3; d++) {
+        NN__PUT(t, d == 3 - rank ? "(" : ", ");
+        nn__put_size(t, v[d]);
+    }
+    NN__PUT(t, ")");
+}
+
+TENSOR__FN void nn__put_field(tensor__text_t *t, const nn__field_t *f, const void *at, int rank) {
+    const nn__list_t *list = (const nn__list_t *)at;
+    NN__PUT(t, f->name[0] && f->type != NN__NOTE ? "%s=" : "%s", f->name);
+    switch (f->type) {
+    case NN__INT: NN__PUT(t, "%d", *(const int64_t *)at); break;
+    case NN__SIZE: nn__put_size(t, *(const int64_t *)at); break;
+    case NN__FLOAT: nn__put_float(t, *(const double *)at); break;
+    case NN__FLOAT_OR_NONE:
+        if (*(const double *)at != *(const double *)at) {
+            NN__PUT(t, "None");
         } else {
-            NN__PUT(t, "(");
-            for (int64_t d = 3 - rank; d < 3; d++) {
-                NN__PUT(t, v[d] < 0 ? "None" : "%d", v[d]);
-                if (d < 2) {
-                    NN__PUT(t, ", ");
-                } else {
-                    NN__PUT(t, rank == 1 ? ",)" : ")");
-                }
-            }
+            nn__put_float(t, *(const double *)at);
         }
+        break;
+    case NN__BOOL: NN__PUT(t, *(const int *)at ? "True" : "False"); break;
+    case NN__WORD: NN__PUT(t, "%s", f->words[*(const int *)at]); break;
+    case NN__TUPLE: nn__put_tuple(t, (const int64_t *)at + 3 - rank, rank); break;
+    case NN__SIZES: nn__put_sizes(t, (const int64_t *)at, rank); break;
+    case NN__LIST: nn__put_tuple(t, list->v, list->n); break;
+    default: break;
     }
-    return s;
 }
 
-// row: the row of the op, for the dims of its images.
-TENSOR__FN tensor_t *nn__convolved(nn_module_t *m, tensor_t *x, const tensor__row_t *row) {
-    const nn__layer_t *l = nn__of(m);
-    nn__window_t g = nn__layer_window(l);
-    int rank = (int)l->i[NN__I_RANK], mode = (int)l->i[NN__I_MODE], same = l->i[NN__I_SAME] != 0;
-    if (mode != TENSOR_PAD_CONSTANT) {
-        int64_t pads[6];
-        for (int d = 0; d < rank; d++) {
-            int64_t span = g.dilation[2 - d] * (g.kernel[2 - d] - 1);
-            pads[2 * d] = same ? span / 2 : g.pad[2 - d];
-            pads[2 * d + 1] = same ? span - span / 2 : g.pad[2 - d];
-            g.pad[2 - d] = 0;
-        }
-        x = (tensor_pad_n)(x, pads, 2 * rank, (tensor_pad_t)mode, 0);
-        same = 0;
+// The options of a layer in PyTorch's form.
+TENSOR__FN void nn__put_fields(const nn_module_t *m, tensor__text_t *t) {
+    int any = 0;
+    for (const nn__field_t *f = m->impl->kind->fields; f && f->name; f++) {
+        const void *at = (const char *)m + f->offset;
+        if (nn__is_usual(f, at, nn__dims(m))) { continue; }
+        if (any) { NN__PUT(t, ", "); }
+        nn__put_field(t, f, at, nn__dims(m));
+        any = 1;
     }
-    return nn__conv_front(row, x, nn__tensor(m, 0), nn__tensor(m, 1), g, same);
 }
 
-TENSOR__FN tensor_t *nn__forward_conv(nn_module_t *m, tensor_t *x) {
-    return nn__convolved(m, x, nn__conv_row((int)nn__of(m)->i[NN__I_RANK]));
-}
+// ---- kinds
 
-TENSOR__FN tensor_t *nn__forward_conv_transpose(nn_module_t *m, tensor_t *x) {
-    return nn__convolved(m, x, nn__conv_transpose_row((int)nn__of(m)->i[NN__I_RANK]));
-}
-
-TENSOR__FN tensor_t *nn__pooled(const nn__layer_t *l, tensor_t *x, const tensor__row_t *row) {
-    return nn__pool_front(row, (int)l->i[NN__I_RANK], x, nn__layer_window(l), l->i[NN__I_SAME] != 0, NULL);
-}
-
-TENSOR__FN tensor_t *nn__forward_max_pool(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = nn__of(m);
-    return nn__pooled(l, x, nn__max_pool_row((int)l->i[NN__I_RANK]));
-}
-
-TENSOR__FN tensor_t *nn__forward_avg_pool(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = nn__of(m);
-    return nn__pooled(l, x, nn__avg_pool_row((int)l->i[NN__I_RANK]));
-}
-
-TENSOR__FN tensor_t *nn__forward_unfold(nn_module_t *m, tensor_t *x) {
-    return nn__columns_front(NN__ROW(IM2COL), x, nn__layer_window(nn__of(m)));
-}
-
-TENSOR__FN tensor_t *nn__forward_fold(nn_module_t *m, tensor_t *x) {
-    return nn__columns_front(NN__ROW(COL2IM), x, nn__layer_window(nn__of(m)));
-}
-
-// i: kernel, stride, dims of an image, ceil; f: norm
-TENSOR__FN tensor_t *nn__forward_lp_pool(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = nn__of(m);
-    return nn__lp_pool(x, (int)l->i[2], l->f[0], l->i[0], l->i[1], l->i[3] != 0);
-}
-
-// i: size (3), mode, align_corners, no size; f: scale factors (3)
-TENSOR__FN tensor_t *nn__forward_upsample(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = nn__of(m);
-    return nn__interpolate_front(x, l->i, l->f, (int)l->i[3], l->i[4] != 0, 0);
-}
-
-// i: mode, how many numbers, the numbers, [8] dims; f: value
-TENSOR__FN tensor_t *nn__forward_pad(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = nn__of(m);
-    return (tensor_pad_n)(x, l->i + 2, (int)l->i[1], (tensor_pad_t)l->i[0], l->f[0]);
-}
-
-// i: size, no_affine (rms: no eps), rms; f: eps
-TENSOR__FN tensor_t *nn__forward_layer_norm(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = nn__of(m);
-    if (x && !(tensor_is_poison)(x) && (x->ndim < 1 || x->dims[x->ndim - 1] != l->i[0])) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must end in a dim of %d",
-                        l->i[2] ? "rms_norm" : "layer_norm", x, l->i[0]);
+// Defines the kind ID of layers that are a `layer` (a struct type). It is a function, so that it is reached
+// only from where it is named. Most kinds are of one of the five forms below it.
+//   print      NULL, or a function that prints the options instead of the fields
+//   dims       of the layer's images; 0 if that is not part of the kind
+//   composite  its forward makes temporaries, so nn_forward opens a scope for it
+//   id, join   NN__ANY and NULL, or see their types
+#define NN__KIND(ID) nn__kind_##ID()
+#define NN__SPECIAL_KIND(ID, layer, name, forward, fields, print, dims, composite, id, join)                 \
+    TENSOR__FN const nn__kind_t *nn__kind_##ID(void) {                                                       \
+        static const nn__kind_t kind = {name, forward,   NN__FITTING(layer), fields, print,                  \
+                                        dims, composite, id,                 join};                          \
+        return &kind;                                                                                        \
     }
-    return nn__layer_norm_front(x, nn__tensor(m, 0), nn__tensor(m, 1), 1, l->f[0], l->i[2] != 0);
-}
+#define NN__FITTING(layer) (sizeof(layer) * sizeof(char[sizeof(layer) <= NN__LAYER_SIZE ? 1 : -1]))
 
-// i: channels, fewest dims, most dims, instance, cumulative; f: eps, momentum
-TENSOR__FN tensor_t *nn__forward_batch_norm(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = nn__of(m);
-    tensor_t *mean = nn__called(m, "running_mean"), *batches = nn__called(m, "num_batches_tracked");
-    double momentum = l->f[1];
-    int single = 0;
-    if (x && !(tensor_is_poison)(x)) {
-        single = l->i[3] && x->ndim == l->i[1];
-        if (x->ndim < l->i[1] || x->ndim > l->i[2] || x->dims[!single] != l->i[0]) {
-            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must have %d%s dims and %d channels",
-                            l->i[3] ? "instance_norm" : "batch_norm", x, l->i[2],
-                            l->i[1] == l->i[2] ? "" : " (or one less)", l->i[0]);
-        }
+#define NN__PLAIN_KIND(ID, layer, name, forward, fields)                                                     \
+    NN__SPECIAL_KIND(ID, layer, name, forward, fields, NULL, 0, 0, NN__ANY, NULL)
+// One that code asks for.
+#define NN__KNOWN_KIND(ID, layer, name, forward, fields, id)                                                 \
+    NN__SPECIAL_KIND(ID, layer, name, forward, fields, NULL, 0, 0, id, NULL)
+// One whose forward makes temporaries.
+#define NN__SCOPED_KIND(ID, layer, name, forward, fields, id)                                                \
+    NN__SPECIAL_KIND(ID, layer, name, forward, fields, NULL, 0, 1, id, NULL)
+// One of images with that many dims.
+#define NN__IMAGE_KIND(ID, layer, name, forward, fields, dims)                                               \
+    NN__SPECIAL_KIND(ID, layer, name, forward, fields, NULL, dims, 0, NN__ANY, NULL)
+// The kinds ID1D, ID2D and ID3D, of images with 1, 2 and 3 dims.
+#define NN__KINDS(ID, layer, name, forward, fields, id, join)                                                \
+    NN__SPECIAL_KIND(ID##1D, layer, name "1d", forward, fields, NULL, 1, 0, id, join)                        \
+    NN__SPECIAL_KIND(ID##2D, layer, name "2d", forward, fields, NULL, 2, 0, id, join)                        \
+    NN__SPECIAL_KIND(ID##3D, layer, name "3d", forward, fields, NULL, 3, 0, id, join)
+
+// nn__family_kind(dims), one of them.
+#define NN__KIND_BY_DIMS(family, ID)                                                                         \
+    TENSOR__FN const nn__kind_t *nn__##family##_kind(int dims) {                                             \
+        switch (dims) {                                                                                      \
+        case 1: return nn__kind_##ID##1D();                                                                  \
+        case 2: return nn__kind_##ID##2D();                                                                  \
+        default: return nn__kind_##ID##3D();                                                                 \
+        }                                                                                                    \
     }
-    if (m->training && batches && l->i[4]) { momentum = 1 / (double)((tensor_item_i64)(batches) + 1); }
-    tensor_scope_t scope;
-    scope = TENSOR__(scope)(-1);
-    tensor_t *y =
-        nn__batch_norm(single ? (tensor_unsqueeze)(x, 0) : x, mean, nn__called(m, "running_var"),
-                       nn__called(m, "weight"), nn__called(m, "bias"), l->i[3] != 0, m->training || !mean,
-                       momentum, l->f[0]);
-    y = (tensor_scope_return)(scope, single ? (tensor_squeeze)(y, 0) : y);
-    if (m->training && batches && !l->i[3] && !(tensor_is_poison)(y)) { (tensor_add_scalar_)(batches, 1); }
-    return y;
+
+// ---- construction
+//
+// A layer is made in one block with its options; its parameters are drawn as PyTorch draws them. If a layer
+// cannot be made, what exists of it is freed and the result is NULL. Rejected: two-step construction
+// (half-made layers).
+
+// The dead struct shows that the layer was freed, so a later use is noticed.
+TENSOR__FN void nn__destroy_layer(nn_module_t *m) {
+    m->impl = NULL;
+    m->code = TENSOR_ERR_OWNER;
+    TENSOR__(bury)(m, TENSOR__LAYER);
 }
 
-// i: groups, channels; f: eps
-TENSOR__FN tensor_t *nn__forward_group_norm(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = nn__of(m);
-    if (x && !(tensor_is_poison)(x) && (x->ndim < 2 || x->dims[1] != l->i[1])) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: x %t must be [N, %d, ...]", x, l->i[1]);
+// A layer of that kind, for its constructor to fill; NULL after raising OUT_OF_MEMORY.
+TENSOR__FN void *nn__make(const nn__kind_t *kind) {
+    TENSOR__(push_path)(nn__self(), kind->name);
+    nn_module_t *m = (nn_module_t *)TENSOR__(object)(nn__self(), TENSOR__LAYER, NN__LAYER_SIZE);
+    if (m) { nn_module_init(m, kind->name, kind->forward, nn__destroy_layer); }
+    TENSOR__(pop_path)(nn__self());
+    if (!m) { return NULL; }
+    if (!m->impl) {
+        nn__free(m);
+        return NULL;
     }
-    return nn__group_norm(x, l->i[0], nn__tensor(m, 0), nn__tensor(m, 1), l->f[0]);
+    m->impl->kind = kind;
+    return m;
 }
 
-// i: size; f: alpha, beta, k
-TENSOR__FN tensor_t *nn__forward_local_response_norm(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = nn__of(m);
-    return nn__local_response_norm(x, l->i[0], l->f[0], l->f[1], l->f[2]);
+// A layer of that kind with the options of `like`, which has a struct of that kind; NULL after raising.
+TENSOR__FN void *nn__make_like(const nn__kind_t *kind, const nn_module_t *like) {
+    nn_module_t *m = (nn_module_t *)nn__make(kind);
+    if (m) { memcpy((char *)m + sizeof *m, (const char *)like + sizeof *like, kind->size - sizeof *m); }
+    return m;
+}
+
+TENSOR__FN nn_module_t *nn__clone_layer(nn_module_t *m) {
+    nn_module_t *c = (nn_module_t *)nn__make_like(m->impl->kind, m);
+    if (c) { c->site = m->site; }
+    return c;
+}
+
+// The finished layer, or NULL if anything in it failed.
+TENSOR__FN nn_module_t *nn__done(nn_module_t *m) {
+    if (!m || m->code == TENSOR_OK) { return m; }
+    (nn_free)(m);
+    return NULL;
+}
+
+TENSOR__FN nn_module_t *nn__refuse(const char *layer, const char *what, int64_t got) {
+    return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, "%s: %s (got %d)", layer, what, got);
+}
+
+TENSOR__FN nn_module_t *nn__refuse_number(const char *layer, const char *what, double got) {
+    return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, "%s: %s (got %g)", layer, what, got);
+}
+
+// Fresh f32 parameters: uniform in +-bound, normal with that deviation, bound everywhere, ones, zeros. Each
+// is a function of its own, so that a program contains only those of its layers.
+typedef tensor_t *(*nn__start_fn)(const int64_t *dims, int ndim, double bound);
+
+TENSOR__FN tensor_t *nn__start_uniform(const int64_t *dims, int ndim, double bound) {
+    tensor_t *t = (tensor_empty_n)(dims, ndim, TENSOR_F32);
+    return (tensor_is_poison)(t) ? t : (tensor_uniform_)(t, -bound, bound);
+}
+
+TENSOR__FN tensor_t *nn__start_normal(const int64_t *dims, int ndim, double bound) {
+    tensor_t *t = (tensor_empty_n)(dims, ndim, TENSOR_F32);
+    return (tensor_is_poison)(t) ? t : (tensor_normal_)(t, 0, bound);
+}
+
+TENSOR__FN tensor_t *nn__start_constant(const int64_t *dims, int ndim, double bound) {
+    return (tensor_full_n)(dims, ndim, bound, TENSOR_F32);
+}
+
+TENSOR__FN tensor_t *nn__start_ones(const int64_t *dims, int ndim, double bound) {
+    (void)bound;
+    return (tensor_full_n)(dims, ndim, 1, TENSOR_F32);
+}
+
+TENSOR__FN tensor_t *nn__start_zeros(const int64_t *dims, int ndim, double bound) {
+    (void)bound;
+    return (tensor_full_n)(dims, ndim, 0, TENSOR_F32);
+}
+
+// Registers a fresh parameter.
+TENSOR__FN void nn__add_parameter(nn_module_t *m, const char *name, const int64_t *dims, int ndim,
+                                  nn__start_fn start, double bound) {
+    if (m->code != TENSOR_OK) { return; }
+    TENSOR__(push_path)(nn__self(), m->name);
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    (nn_parameter)(m, name, start(dims, ndim, bound));
+    (tensor_scope_end)(scope);
+    TENSOR__(pop_path)(nn__self());
+}
+
+// Gives m weight [n] of ones and bias [n] of zeros, if they are wanted.
+TENSOR__FN void nn__add_affine(nn_module_t *m, int64_t n, int weight, int bias) {
+    if (weight) { nn__add_parameter(m, "weight", &n, 1, nn__start_ones, 0); }
+    if (bias) { nn__add_parameter(m, "bias", &n, 1, nn__start_zeros, 0); }
+}
+
+// Registers a buffer [n] (n < 0: 0-d) filled with one value.
+TENSOR__FN void nn__add_buffer(nn_module_t *m, const char *name, int64_t n, double value,
+                               tensor_dtype_t dtype) {
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    if (m->code == TENSOR_OK) { (nn_buffer)(m, name, (tensor_full_n)(&n, n >= 0, value, dtype)); }
+    (tensor_scope_end)(scope);
+}
+
+// nn_layer_with(a), whose result is `make`, an expression of a.
+#define NN__LAYER(layer, args, make)                                                                         \
+    TENSOR_API nn_module_t *nn_##layer##_with(args##_args_t a) {                                             \
+        return nn__stamp(a.site_, NN__TAKE(#layer, args, a) ? make : NULL);                                  \
+    }
+#define NN__OWN_LAYER(layer, set, make) NN__FILL_DEFAULTS(nn_##layer, set) NN__LAYER(layer, nn_##layer, make)
+#define NN__LAYER_PER_DIMS(layer, args, make)                                                                \
+    NN__LAYER(layer##1d, args, make(&a, 1))                                                                  \
+    NN__LAYER(layer##2d, args, make(&a, 2))                                                                  \
+    NN__LAYER(layer##3d, args, make(&a, 3))
+
+// ---- inside a forward
+
+// The tensor of slot k, NULL if the layer has fewer.
+TENSOR__FN tensor_t *nn__tensor(const nn_module_t *m, int k) {
+    return k < m->impl->nslots ? m->impl->slot[k].tensor : NULL;
+}
+
+// The tensor with that name, NULL if the layer has none.
+TENSOR__FN tensor_t *nn__called(const nn_module_t *m, const char *name) {
+    const nn__slot_t *s = nn__lookup(m->impl, name);
+    return s ? s->tensor : NULL;
 }
 
 // The child with that name, NULL if there is none.
@@ -12106,6 +12217,1500 @@ TENSOR__FN nn_module_t *nn__kid(const nn_module_t *m, const char *name) {
     const nn__slot_t *s = nn__lookup(m->impl, name);
     return s && s->child ? s->child->module : NULL;
 }
+
+// Begins a typed forward: m must be a layer of a kind first..last (ids). -> 0 after raising
+TENSOR__FN int nn__enter(const char *op, const nn_module_t *m, int first, int last) {
+    if (!nn__usable(m)) {
+        if (nn__open_module(m) && tensor_error_code() == TENSOR_OK) {
+            NN__FAIL(m->code, "%s: module %s failed when it was made", op, m->name);
+        } else {
+            nn__unusable(op, "the module", m);
+        }
+        return 0;
+    }
+    if (!m->impl->kind || m->impl->kind->id < first || m->impl->kind->id > last) {
+        return NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, m->name);
+    }
+    if (m->impl->key) { TENSOR__(push_path)(nn__self(), m->impl->key); }
+    return 1;
+}
+
+// Ends one that opened no scope.
+TENSOR__FN tensor_t *nn__leave_plain(const nn_module_t *m, tensor_t *y) {
+    if (m->impl->key) { TENSOR__(pop_path)(nn__self()); }
+    return y;
+}
+
+TENSOR__FN tensor_t *nn__leave(const nn_module_t *m, tensor_scope_t scope, tensor_t *y) {
+    return nn__leave_plain(m, (tensor_scope_return)(scope, y));
+}
+
+// k n for a small k; if it would overflow, a size that no tensor can have.
+TENSOR__FN int64_t nn__times(int64_t k, int64_t n) {
+    return n > -(INT64_MAX / 8) && n < INT64_MAX / 8 ? k * n : INT64_MAX;
+}
+
+// ------------------------------------------------------------------------------
+// >>layers-calls                                   MARK: activations, dropout
+//
+// Layers that are one call. The macros below define everything about one of them in a row: struct, fields,
+// forward, kind, constructor. An option is INT (int64_t) or FLOAT (double). Rejected: structs and forwards by
+// hand (thirty times the same ten lines).
+// ------------------------------------------------------------------------------
+
+#define NN__C_TYPE_INT int64_t
+#define NN__C_TYPE_FLOAT double
+
+// y = tensor_name(x).
+#define NN__CALL_FORWARD(name)                                                                               \
+    TENSOR__FN tensor_t *nn__forward_##name(nn_module_t *m, tensor_t *x) {                                   \
+        (void)m;                                                                                             \
+        return (tensor_##name)(x);                                                                           \
+    }
+#define NN__CALL_CONSTRUCTOR(ID, name)                                                                       \
+    TENSOR_API nn_module_t *(nn_##name)(void) { return (nn_module_t *)nn__make(NN__KIND(ID)); }
+#define NN__CALL_0(ID, name, printed, fields)                                                                \
+    NN__CALL_FORWARD(name)                                                                                   \
+    NN__PLAIN_KIND(ID, nn_module_t, printed, nn__forward_##name, fields)                                     \
+    NN__CALL_CONSTRUCTOR(ID, name)
+
+// y = tensor_name(x, option); `label` is the option's printed name.
+#define NN__CALL_1(ID, name, printed, TYPE, label, option)                                                   \
+    typedef struct nn__##name##_layer_t {                                                                    \
+        nn_module_t base;                                                                                    \
+        NN__C_TYPE_##TYPE option;                                                                            \
+    } nn__##name##_layer_t;                                                                                  \
+    static const nn__field_t nn__##name##_fields[] = {                                                       \
+        {label, NN__OF(name, option), NN__##TYPE, NN__SHOWN, NULL}, NN__LAST};                               \
+    TENSOR__FN tensor_t *nn__forward_##name(nn_module_t *m, tensor_t *x) {                                   \
+        return (tensor_##name)(x, ((const nn__##name##_layer_t *)m)->option);                                \
+    }                                                                                                        \
+    NN__PLAIN_KIND(ID, nn__##name##_layer_t, printed, nn__forward_##name, nn__##name##_fields)               \
+    TENSOR_API nn_module_t *(nn_##name)(NN__C_TYPE_##TYPE option) {                                          \
+        nn__##name##_layer_t *l = (nn__##name##_layer_t *)nn__make(NN__KIND(ID));                            \
+        if (!l) { return NULL; }                                                                             \
+        l->option = option;                                                                                  \
+        return &l->base;                                                                                     \
+    }
+
+// y = tensor_name(x, one, two), both FLOAT, printed with their names. In parts for a forward of another form.
+#define NN__CALL_2_STRUCT(name, one, two)                                                                    \
+    typedef struct nn__##name##_layer_t {                                                                    \
+        nn_module_t base;                                                                                    \
+        double one, two;                                                                                     \
+    } nn__##name##_layer_t;                                                                                  \
+    static const nn__field_t nn__##name##_fields[] = {                                                       \
+        {#one, NN__OF(name, one), NN__FLOAT, NN__SHOWN, NULL},                                               \
+        {#two, NN__OF(name, two), NN__FLOAT, NN__SHOWN, NULL},                                               \
+        NN__LAST};
+#define NN__CALL_2_CONSTRUCTOR(ID, name, one, two)                                                           \
+    TENSOR_API nn_module_t *(nn_##name)(double one, double two) {                                            \
+        nn__##name##_layer_t *l = (nn__##name##_layer_t *)nn__make(NN__KIND(ID));                            \
+        if (!l) { return NULL; }                                                                             \
+        l->one = one;                                                                                        \
+        l->two = two;                                                                                        \
+        return &l->base;                                                                                     \
+    }
+#define NN__CALL_2(ID, name, printed, one, two)                                                              \
+    NN__CALL_2_STRUCT(name, one, two)                                                                        \
+    TENSOR__FN tensor_t *nn__forward_##name(nn_module_t *m, tensor_t *x) {                                   \
+        const nn__##name##_layer_t *l = (const nn__##name##_layer_t *)m;                                     \
+        return (tensor_##name)(x, l->one, l->two);                                                           \
+    }                                                                                                        \
+    NN__PLAIN_KIND(ID, nn__##name##_layer_t, printed, nn__forward_##name, nn__##name##_fields)               \
+    NN__CALL_2_CONSTRUCTOR(ID, name, one, two)
+
+// clang-format off
+NN__CALL_0(HARDSIGMOID, hardsigmoid, "Hardsigmoid", NULL)
+NN__CALL_0(HARDSWISH,   hardswish,   "Hardswish",   NULL)
+NN__CALL_0(LOGSIGMOID,  logsigmoid,  "LogSigmoid",  NULL)
+NN__CALL_0(MISH,        mish,        "Mish",        NULL)
+NN__CALL_0(RELU6,       relu6,       "ReLU6",       NULL)
+NN__CALL_0(SELU,        selu,        "SELU",        NULL)
+NN__CALL_0(SIGMOID,     sigmoid,     "Sigmoid",     NULL)
+NN__CALL_0(SILU,        silu,        "SiLU",        NULL)
+NN__CALL_0(SOFTSIGN,    softsign,    "Softsign",    NULL)
+NN__CALL_0(TANH,        tanh,        "Tanh",        NULL)
+NN__CALL_0(TANHSHRINK,  tanhshrink,  "Tanhshrink",  NULL)
+
+NN__CALL_1(CELU,            celu,            "CELU",           FLOAT, "alpha",            alpha)
+NN__CALL_1(ELU,             elu,             "ELU",            FLOAT, "alpha",            alpha)
+NN__CALL_1(GLU,             glu,             "GLU",            INT,   "dim",              dim)
+NN__CALL_1(HARDSHRINK,      hardshrink,      "Hardshrink",     FLOAT, "",                 lambd)
+NN__CALL_1(LEAKY_RELU,      leaky_relu,      "LeakyReLU",      FLOAT, "negative_slope",   slope)
+NN__CALL_1(LOG_SOFTMAX,     log_softmax,     "LogSoftmax",     INT,   "dim",              dim)
+NN__CALL_1(PIXEL_SHUFFLE,   pixel_shuffle,   "PixelShuffle",   INT,   "upscale_factor",   factor)
+NN__CALL_1(PIXEL_UNSHUFFLE, pixel_unshuffle, "PixelUnshuffle", INT,   "downscale_factor", factor)
+NN__CALL_1(SOFTMAX,         softmax,         "Softmax",        INT,   "dim",              dim)
+NN__CALL_1(SOFTMIN,         softmin,         "Softmin",        INT,   "dim",              dim)
+NN__CALL_1(SOFTSHRINK,      softshrink,      "Softshrink",     FLOAT, "",                 lambd)
+
+NN__CALL_2(HARDTANH,  hardtanh,  "Hardtanh",  min_val,   max_val)
+NN__CALL_2(SOFTPLUS,  softplus,  "Softplus",  beta,      threshold)
+NN__CALL_2(THRESHOLD, threshold, "Threshold", threshold, value)
+// clang-format on
+
+// ---- those that become one op with the linear before them in a sequential
+
+static const nn__field_t nn__gelu_fields[] = {{"approximate='none'", 0, NN__NOTE, NN__SHOWN, NULL}, NN__LAST};
+static const nn__field_t nn__gelu_tanh_fields[] = {{"approximate='tanh'", 0, NN__NOTE, NN__SHOWN, NULL},
+                                                   NN__LAST};
+static const nn__join_t nn__join_relu = {NN__LINEAR_ID, tensor_linear_relu};
+static const nn__join_t nn__join_gelu_tanh = {NN__LINEAR_ID, tensor_linear_gelu_tanh};
+
+NN__CALL_FORWARD(relu)
+NN__SPECIAL_KIND(RELU, nn_module_t, "ReLU", nn__forward_relu, NULL, NULL, 0, 0, NN__RELU_ID, &nn__join_relu)
+NN__CALL_CONSTRUCTOR(RELU, relu)
+
+NN__CALL_0(GELU, gelu, "GELU", nn__gelu_fields)
+
+NN__CALL_FORWARD(gelu_tanh)
+NN__SPECIAL_KIND(GELU_TANH, nn_module_t, "GELU", nn__forward_gelu_tanh, nn__gelu_tanh_fields, NULL, 0, 0,
+                 NN__ANY, &nn__join_gelu_tanh)
+NN__CALL_CONSTRUCTOR(GELU_TANH, gelu_tanh)
+
+// ---- rrelu: draws its slopes in training
+
+NN__CALL_2_STRUCT(rrelu, lower, upper)
+
+TENSOR__FN tensor_t *nn__forward_rrelu(nn_module_t *m, tensor_t *x) {
+    const nn__rrelu_layer_t *l = (const nn__rrelu_layer_t *)m;
+    return (tensor_rrelu)(x, l->lower, l->upper, m->training);
+}
+
+NN__PLAIN_KIND(RRELU, nn__rrelu_layer_t, "RReLU", nn__forward_rrelu, nn__rrelu_fields)
+NN__CALL_2_CONSTRUCTOR(RRELU, rrelu, lower, upper)
+
+// ---- prelu
+
+typedef struct nn__prelu_layer_t {
+    nn_module_t base;
+    int64_t num_parameters;
+} nn__prelu_layer_t;
+
+static const nn__field_t nn__prelu_fields[] = {
+    {"num_parameters", NN__OF(prelu, num_parameters), NN__INT, NN__SHOWN, NULL}, NN__LAST};
+
+TENSOR__FN tensor_t *nn__forward_prelu(nn_module_t *m, tensor_t *x) {
+    return (tensor_prelu)(x, nn__tensor(m, 0));
+}
+
+NN__PLAIN_KIND(PRELU, nn__prelu_layer_t, "PReLU", nn__forward_prelu, nn__prelu_fields)
+
+TENSOR_API nn_module_t *(nn_prelu)(int64_t num_parameters, double init) {
+    if (num_parameters < 1) { return nn__refuse("prelu", "num_parameters must be > 0", num_parameters); }
+    nn__prelu_layer_t *l = (nn__prelu_layer_t *)nn__make(NN__KIND(PRELU));
+    if (!l) { return NULL; }
+    l->num_parameters = num_parameters;
+    nn__add_parameter(&l->base, "weight", &num_parameters, 1, nn__start_constant, init);
+    return nn__done(&l->base);
+}
+
+// ---- dropout
+
+typedef struct nn__dropout_layer_t {
+    nn_module_t base;
+    double p;
+} nn__dropout_layer_t;
+
+static const nn__field_t nn__dropout_fields[] = {{"p", NN__OF(dropout, p), NN__FLOAT, NN__SHOWN, NULL},
+                                                 {"inplace=False", 0, NN__NOTE, NN__SHOWN, NULL},
+                                                 NN__LAST};
+
+TENSOR__FN nn_module_t *nn__make_dropout(const nn__kind_t *kind, const char *op, double p) {
+    if (!(p >= 0 && p <= 1)) { return nn__refuse_number(op, "p must be in 0..1", p); }
+    nn__dropout_layer_t *l = (nn__dropout_layer_t *)nn__make(kind);
+    if (!l) { return NULL; }
+    l->p = p;
+    return &l->base;
+}
+
+#define NN__DROPOUT(ID, name, printed)                                                                       \
+    TENSOR__FN tensor_t *nn__forward_##name(nn_module_t *m, tensor_t *x) {                                   \
+        return (tensor_##name)(x, ((const nn__dropout_layer_t *)m)->p, m->training);                         \
+    }                                                                                                        \
+    NN__PLAIN_KIND(ID, nn__dropout_layer_t, printed, nn__forward_##name, nn__dropout_fields)                 \
+    TENSOR_API nn_module_t *(nn_##name)(double p) { return nn__make_dropout(NN__KIND(ID), #name, p); }
+NN__DROPOUT(DROPOUT, dropout, "Dropout")
+NN__DROPOUT(DROPOUT1D, dropout1d, "Dropout1d")
+NN__DROPOUT(DROPOUT2D, dropout2d, "Dropout2d")
+NN__DROPOUT(DROPOUT3D, dropout3d, "Dropout3d")
+NN__DROPOUT(ALPHA_DROPOUT, alpha_dropout, "AlphaDropout")
+
+// ---- flatten, identity
+
+static const nn__field_t nn__flatten_fields[] = {{"start_dim=1, end_dim=-1", 0, NN__NOTE, NN__SHOWN, NULL},
+                                                 NN__LAST};
+
+TENSOR__FN tensor_t *nn__forward_flatten(nn_module_t *m, tensor_t *x) {
+    (void)m;
+    return (tensor_flatten)(x, 1, -1);
+}
+
+NN__PLAIN_KIND(FLATTEN, nn_module_t, "Flatten", nn__forward_flatten, nn__flatten_fields)
+NN__CALL_CONSTRUCTOR(FLATTEN, flatten)
+
+TENSOR__FN tensor_t *nn__forward_identity(nn_module_t *m, tensor_t *x) {
+    (void)m;
+    return x ? x : NN__FAIL(TENSOR_ERR_POISONED, "identity: x is NULL");
+}
+
+NN__PLAIN_KIND(IDENTITY, nn_module_t, "Identity", nn__forward_identity, NULL)
+NN__CALL_CONSTRUCTOR(IDENTITY, identity)
+
+// ------------------------------------------------------------------------------
+// >>layers-linear                                  MARK: linear layers, embeddings
+//
+// Layers that are a table of weights: matrices and rows that are looked up.
+// ------------------------------------------------------------------------------
+
+// ---- linear
+
+typedef struct nn__linear_layer_t {
+    nn_module_t base;
+    int64_t in_features, out_features;
+    int bias;
+} nn__linear_layer_t;
+
+// clang-format off
+static const nn__field_t nn__linear_fields[] = {
+    {"in_features",  NN__OF(linear, in_features),  NN__INT,  NN__SHOWN, NULL},
+    {"out_features", NN__OF(linear, out_features), NN__INT,  NN__SHOWN, NULL},
+    {"bias",         NN__OF(linear, bias),         NN__BOOL, NN__SHOWN, NULL},
+    NN__LAST
+};
+// clang-format on
+
+TENSOR__FN tensor_t *nn__forward_linear(nn_module_t *m, tensor_t *x) {
+    return (tensor_linear)(x, nn__tensor(m, 0), nn__tensor(m, 1));
+}
+
+NN__KNOWN_KIND(LINEAR, nn__linear_layer_t, "Linear", nn__forward_linear, nn__linear_fields, NN__LINEAR_ID)
+
+TENSOR__FN nn_module_t *nn__make_linear(nn_linear_args_t a) {
+    if (a.in_features < 1) { return nn__refuse("linear", "in_features must be > 0", a.in_features); }
+    if (a.out_features < 1) { return nn__refuse("linear", "out_features must be > 0", a.out_features); }
+    nn__linear_layer_t *l = (nn__linear_layer_t *)nn__make(NN__KIND(LINEAR));
+    if (!l) { return NULL; }
+    l->in_features = a.in_features;
+    l->out_features = a.out_features;
+    l->bias = !a.no_bias;
+    const int64_t dims[2] = {a.out_features, a.in_features};
+    double bound = 1 / sqrt((double)a.in_features);
+    nn__add_parameter(&l->base, "weight", dims, 2, nn__start_uniform, bound);
+    if (l->bias) { nn__add_parameter(&l->base, "bias", dims, 1, nn__start_uniform, bound); }
+    return nn__done(&l->base);
+}
+
+NN__OWN_LAYER(linear, , nn__make_linear(a))
+
+// ---- bilinear: has no forward of one tensor
+
+typedef struct nn__bilinear_layer_t {
+    nn_module_t base;
+    int64_t in1_features, in2_features, out_features;
+    int bias;
+} nn__bilinear_layer_t;
+
+// clang-format off
+static const nn__field_t nn__bilinear_fields[] = {
+    {"in1_features", NN__OF(bilinear, in1_features), NN__INT,  NN__SHOWN, NULL},
+    {"in2_features", NN__OF(bilinear, in2_features), NN__INT,  NN__SHOWN, NULL},
+    {"out_features", NN__OF(bilinear, out_features), NN__INT,  NN__SHOWN, NULL},
+    {"bias",         NN__OF(bilinear, bias),         NN__BOOL, NN__SHOWN, NULL},
+    NN__LAST
+};
+// clang-format on
+
+NN__KNOWN_KIND(BILINEAR, nn__bilinear_layer_t, "Bilinear", NULL, nn__bilinear_fields, NN__BILINEAR_ID)
+
+TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int no_bias) {
+    if (in1 < 1 || in2 < 1 || out < 1) { return nn__refuse("bilinear", "in1, in2 and out must be > 0", out); }
+    nn__bilinear_layer_t *l = (nn__bilinear_layer_t *)nn__make(NN__KIND(BILINEAR));
+    if (!l) { return NULL; }
+    l->in1_features = in1;
+    l->in2_features = in2;
+    l->out_features = out;
+    l->bias = !no_bias;
+    const int64_t dims[3] = {out, in1, in2};
+    double bound = 1 / sqrt((double)in1);
+    nn__add_parameter(&l->base, "weight", dims, 3, nn__start_uniform, bound);
+    if (l->bias) { nn__add_parameter(&l->base, "bias", dims, 1, nn__start_uniform, bound); }
+    return nn__done(&l->base);
+}
+
+TENSOR_API tensor_t *(nn_bilinear_forward)(nn_module_t *m, tensor_t *x1, tensor_t *x2) {
+    if (!nn__enter("bilinear_forward", m, NN__BILINEAR_ID, NN__BILINEAR_ID)) { return TENSOR__(poison); }
+    return nn__leave_plain(m, (tensor_bilinear)(x1, x2, nn__tensor(m, 0), nn__tensor(m, 1)));
+}
+
+// ---- embedding
+
+typedef struct nn__embedding_layer_t {
+    nn_module_t base;
+    int64_t num_embeddings, embedding_dim, padding_idx;   // padding_idx: a row, -1 = none
+    double max_norm, norm_type;                           // max_norm: 0 = any
+    int scale_grad_by_freq, sparse;
+} nn__embedding_layer_t;
+
+// clang-format off
+static const nn__field_t nn__embedding_fields[] = {
+    {"",                   NN__OF(embedding, num_embeddings),     NN__INT,   NN__SHOWN, NULL},
+    {"",                   NN__OF(embedding, embedding_dim),      NN__INT,   NN__SHOWN, NULL},
+    {"padding_idx",        NN__OF(embedding, padding_idx),        NN__INT,   -1,         NULL},
+    {"max_norm",           NN__OF(embedding, max_norm),           NN__FLOAT, 0,         NULL},
+    {"norm_type",          NN__OF(embedding, norm_type),          NN__FLOAT, 2,          NULL},
+    {"scale_grad_by_freq", NN__OF(embedding, scale_grad_by_freq), NN__BOOL,  0,          NULL},
+    {"sparse",             NN__OF(embedding, sparse),             NN__BOOL,  0,          NULL},
+    NN__LAST
+};
+// clang-format on
+
+// A row (-1 = none) as tensor_embedding is given it.
+TENSOR__FN int64_t nn__padding_option(int64_t row) {
+    if (row < 0) { return 0; }
+    return row == 0 ? TENSOR_ZERO : row;
+}
+
+TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
+    const nn__embedding_layer_t *l = (const nn__embedding_layer_t *)m;
+    return nn__embedding_front(x, nn__tensor(m, 0), nn__padding_option(l->padding_idx), l->max_norm,
+                               l->norm_type, l->scale_grad_by_freq, l->sparse);
+}
+
+NN__PLAIN_KIND(EMBEDDING, nn__embedding_layer_t, "Embedding", nn__forward_embedding, nn__embedding_fields)
+
+// Registers weight [rows, size], of which row `padding` (-1 = none) is zeros.
+TENSOR__FN void nn__add_table(nn_module_t *m, int64_t rows, int64_t size, int64_t padding) {
+    const int64_t dims[2] = {rows, size};
+    nn__add_parameter(m, "weight", dims, 2, nn__start_normal, 1);
+    if (padding < 0 || m->code != TENSOR_OK) { return; }
+    tensor_scope_t scope = TENSOR__(scope)(0);
+    TENSOR__(assign)((tensor_select)(nn__tensor(m, 0), 0, padding), 0);
+    (tensor_scope_end)(scope);
+}
+
+// The row that padding_idx means. In a call 0 means none, TENSOR_ZERO row 0, and negative ones count from the
+// end; in args that are taken literally negative ones mean none.
+TENSOR__FN int64_t nn__padding_row(const nn_embedding_args_t *a) {
+    if (!a->options_are_named_) { return a->padding_idx < 0 ? -1 : a->padding_idx; }
+    if (a->padding_idx == TENSOR_ZERO) { return 0; }
+    if (a->padding_idx == 0) { return -1; }
+    return a->padding_idx < 0 ? a->padding_idx + a->count : a->padding_idx;
+}
+
+TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
+    if (a.count < 1) { return nn__refuse("embedding", "count must be > 0", a.count); }
+    if (a.size < 1) { return nn__refuse("embedding", "size must be > 0", a.size); }
+    int64_t padding = nn__padding_row(&a);
+    if (padding < 0 && a.options_are_named_ && a.padding_idx != 0) {
+        return nn__refuse("embedding", "padding_idx must be at least -count", a.padding_idx);
+    }
+    if (padding >= a.count) { return nn__refuse("embedding", "padding_idx must be below count", padding); }
+    nn__embedding_layer_t *l = (nn__embedding_layer_t *)nn__make(NN__KIND(EMBEDDING));
+    if (!l) { return NULL; }
+    l->num_embeddings = a.count;
+    l->embedding_dim = a.size;
+    l->padding_idx = padding;
+    l->max_norm = a.max_norm > 0 ? a.max_norm : 0;
+    l->norm_type = a.norm_type == 0 ? 2 : a.norm_type;
+    l->scale_grad_by_freq = a.scale_grad_by_freq != 0;
+    l->sparse = a.sparse != 0;
+    nn__add_table(&l->base, a.count, a.size, padding);
+    return nn__done(&l->base);
+}
+
+NN__OWN_LAYER(embedding, a->padding_idx = a->options_are_named_ ? a->padding_idx : -1;, nn__make_embedding(a))
+
+// ---- embedding_bag
+
+typedef struct nn__bag_layer_t {
+    nn_module_t base;
+    int64_t num_embeddings, embedding_dim, padding_idx;   // as nn__embedding_layer_t
+    double max_norm, norm_type;
+    int scale_grad_by_freq, sparse, mode;                 // mode: a tensor_bag_mode_t
+} nn__bag_layer_t;
+
+static const char *const nn__bag_modes[] = {"'mean'", "'sum'", "'max'"};
+
+// clang-format off
+static const nn__field_t nn__bag_fields[] = {
+    {"",                   NN__OF(bag, num_embeddings),     NN__INT,   NN__SHOWN, NULL},
+    {"",                   NN__OF(bag, embedding_dim),      NN__INT,   NN__SHOWN, NULL},
+    {"max_norm",           NN__OF(bag, max_norm),           NN__FLOAT, 0,         NULL},
+    {"norm_type",          NN__OF(bag, norm_type),          NN__FLOAT, 2,          NULL},
+    {"scale_grad_by_freq", NN__OF(bag, scale_grad_by_freq), NN__BOOL,  0,          NULL},
+    {"mode",               NN__OF(bag, mode),               NN__WORD,  NN__SHOWN, nn__bag_modes},
+    {"padding_idx",        NN__OF(bag, padding_idx),        NN__INT,   -1,         NULL},
+    NN__LAST
+};
+// clang-format on
+
+TENSOR__FN tensor_t *nn__forward_embedding_bag(nn_module_t *m, tensor_t *x) {
+    const nn__bag_layer_t *l = (const nn__bag_layer_t *)m;
+    tensor_embedding_bag_args_t a = tensor_embedding_bag_defaults();
+    a.index = x;
+    a.weight = nn__tensor(m, 0);
+    a.mode = (tensor_bag_mode_t)l->mode;
+    a.padding_idx = nn__padding_option(l->padding_idx);
+    a.scale_grad_by_freq = l->scale_grad_by_freq;
+    a.sparse = l->sparse;
+    a.max_norm = l->max_norm;
+    a.norm_type = l->norm_type;
+    return (tensor_embedding_bag_with)(a);
+}
+
+NN__PLAIN_KIND(EMBEDDING_BAG, nn__bag_layer_t, "EmbeddingBag", nn__forward_embedding_bag, nn__bag_fields)
+
+TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
+    if (a.count < 1) { return nn__refuse("embedding_bag", "count must be > 0", a.count); }
+    if (a.size < 1) { return nn__refuse("embedding_bag", "size must be > 0", a.size); }
+    if ((int)a.mode < 0 || a.mode > TENSOR_BAG_MAX) {
+        return nn__refuse("embedding_bag", "mode must be a tensor_bag_mode_t", (int64_t)a.mode);
+    }
+    int64_t padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
+    if (padding >= a.count || padding < -a.count) {
+        return nn__refuse("embedding_bag", "padding_idx must be below count", padding);
+    }
+    if (a.padding_idx == 0) {
+        padding = -1;
+    } else if (padding < 0) {
+        padding += a.count;
+    }
+    nn__bag_layer_t *l = (nn__bag_layer_t *)nn__make(NN__KIND(EMBEDDING_BAG));
+    if (!l) { return NULL; }
+    l->num_embeddings = a.count;
+    l->embedding_dim = a.size;
+    l->padding_idx = padding;
+    l->max_norm = a.max_norm > 0 ? a.max_norm : 0;
+    l->norm_type = a.norm_type == 0 ? 2 : a.norm_type;
+    l->scale_grad_by_freq = a.scale_grad_by_freq != 0;
+    l->sparse = a.sparse != 0;
+    l->mode = (int)a.mode;
+    nn__add_table(&l->base, a.count, a.size, padding);
+    return nn__done(&l->base);
+}
+
+NN__OWN_LAYER(embedding_bag, , nn__make_embedding_bag(a))
+
+// ------------------------------------------------------------------------------
+// >>layers-image                                   MARK: convolutions, pools, layers of images
+//
+// Layers with a window hold it as the front of their op takes it: the constructor reads all dims of it from
+// the options. The kind says how many dims the images have. Rejected: a struct and a forward for each number
+// of dims (three copies of one text).
+// ------------------------------------------------------------------------------
+
+// ---- convolutions
+
+typedef struct nn__conv_layer_t {
+    nn_module_t base;
+    int64_t in_channels, out_channels;
+    nn__window_t window;            // mode: groups; in: output_padding of a transposed one
+    int bias, same, padding_mode;   // padding_mode: a tensor_pad_t
+} nn__conv_layer_t;
+
+static const char *const nn__same_words[] = {"", "same"};
+static const char *const nn__padding_modes[] = {"zeros", "reflect", "replicate", "circular"};
+
+// clang-format off
+static const nn__field_t nn__conv_fields[] = {
+    {"",             NN__OF(conv, in_channels),     NN__INT,   NN__SHOWN, NULL},
+    {"",             NN__OF(conv, out_channels),    NN__INT,   NN__SHOWN, NULL},
+    {"kernel_size",  NN__OF(conv, window.kernel),   NN__TUPLE, NN__SHOWN, NULL},
+    {"stride",       NN__OF(conv, window.stride),   NN__TUPLE, NN__SHOWN, NULL},
+    {"padding",      NN__OF(conv, window.pad),      NN__TUPLE, 0,         NULL},
+    {"padding",      NN__OF(conv, same),            NN__WORD,  0,          nn__same_words},
+    {"dilation",     NN__OF(conv, window.dilation), NN__TUPLE, 1,         NULL},
+    {"groups",       NN__OF(conv, window.mode),     NN__INT,   1,          NULL},
+    {"bias",         NN__OF(conv, bias),            NN__BOOL,  1,          NULL},
+    {"padding_mode", NN__OF(conv, padding_mode),    NN__WORD,  0,          nn__padding_modes},
+    NN__LAST
+};
+
+static const nn__field_t nn__conv_transpose_fields[] = {
+    {"",               NN__OF(conv, in_channels),     NN__INT,   NN__SHOWN, NULL},
+    {"",               NN__OF(conv, out_channels),    NN__INT,   NN__SHOWN, NULL},
+    {"kernel_size",    NN__OF(conv, window.kernel),   NN__TUPLE, NN__SHOWN, NULL},
+    {"stride",         NN__OF(conv, window.stride),   NN__TUPLE, NN__SHOWN, NULL},
+    {"padding",        NN__OF(conv, window.pad),      NN__TUPLE, 0,         NULL},
+    {"dilation",       NN__OF(conv, window.dilation), NN__TUPLE, 1,         NULL},
+    {"output_padding", NN__OF(conv, window.in),       NN__TUPLE, 0,         NULL},
+    {"groups",         NN__OF(conv, window.mode),     NN__INT,   1,          NULL},
+    {"bias",           NN__OF(conv, bias),            NN__BOOL,  1,          NULL},
+    NN__LAST
+};
+// clang-format on
+
+TENSOR__FN tensor_t *nn__forward_conv(nn_module_t *m, tensor_t *x) {
+    const nn__conv_layer_t *l = (const nn__conv_layer_t *)m;
+    nn__window_t g = l->window;
+    int rank = nn__dims(m), same = l->same;
+    if (l->padding_mode != TENSOR_PAD_CONSTANT) {
+        int64_t pads[6];
+        for (int d = 0; d < rank; d++) {
+            int64_t span = g.dilation[2 - d] * (g.kernel[2 - d] - 1);
+            pads[2 * d] = same ? span / 2 : g.pad[2 - d];
+            pads[2 * d + 1] = same ? span - span / 2 : g.pad[2 - d];
+            g.pad[2 - d] = 0;
+        }
+        x = (tensor_pad_n)(x, pads, 2 * rank, (tensor_pad_t)l->padding_mode, 0);
+        same = 0;
+    }
+    return nn__conv_front(nn__conv_row(rank), x, nn__tensor(m, 0), nn__tensor(m, 1), g, same);
+}
+
+TENSOR__FN tensor_t *nn__forward_conv_transpose(nn_module_t *m, tensor_t *x) {
+    const nn__conv_layer_t *l = (const nn__conv_layer_t *)m;
+    return nn__conv_front(nn__conv_transpose_row(nn__dims(m)), x, nn__tensor(m, 0), nn__tensor(m, 1),
+                          l->window, 0);
+}
+
+NN__KINDS(CONV, nn__conv_layer_t, "Conv", nn__forward_conv, nn__conv_fields, NN__ANY, NULL)
+NN__KIND_BY_DIMS(conv, CONV)
+NN__KINDS(CONV_TRANSPOSE, nn__conv_layer_t, "ConvTranspose", nn__forward_conv_transpose,
+          nn__conv_transpose_fields, NN__ANY, NULL)
+NN__KIND_BY_DIMS(conv_transpose, CONV_TRANSPOSE)
+
+// A layer with the options of `like`. transposed: weight is [in, out / groups, ...].
+TENSOR__FN nn_module_t *nn__make_conv(const char *op, const nn__kind_t *kind, const nn__conv_layer_t *like,
+                                      int transposed) {
+    const nn__window_t *g = &like->window;
+    int64_t in = like->in_channels, out = like->out_channels, groups = g->mode;
+    if (in < 1) { return nn__refuse(op, "in_channels must be > 0", in); }
+    if (out < 1) { return nn__refuse(op, "out_channels must be > 0", out); }
+    if (groups < 1) { return nn__refuse(op, "groups must be > 0", groups); }
+    if (in % groups != 0) { return nn__refuse(op, "in_channels must be a multiple of groups", in); }
+    if (out % groups != 0) { return nn__refuse(op, "out_channels must be a multiple of groups", out); }
+    if (!nn__window_valid(op, kind->dims, g)) { return NULL; }
+    if (like->padding_mode < 0 || like->padding_mode > TENSOR_PAD_CIRCULAR) {
+        return nn__refuse(op, "padding_mode must be a tensor_pad_t", like->padding_mode);
+    }
+    for (int d = 0; d < 3; d++) {
+        if (like->same && (g->stride[d] != 1 || g->pad[d] != 0)) {
+            return nn__refuse(op, "same needs stride 1 and no padding", g->stride[d]);
+        }
+    }
+    nn_module_t *m = (nn_module_t *)nn__make_like(kind, &like->base);
+    if (!m) { return NULL; }
+    int64_t dims[5];
+    dims[0] = transposed ? in : out;
+    dims[1] = (transposed ? out : in) / groups;
+    double fan = (double)dims[1];
+    for (int d = 0; d < kind->dims; d++) {
+        dims[2 + d] = g->kernel[3 - kind->dims + d];
+        fan *= (double)dims[2 + d];
+    }
+    nn__add_parameter(m, "weight", dims, kind->dims + 2, nn__start_uniform, 1 / sqrt(fan));
+    if (like->bias) { nn__add_parameter(m, "bias", &out, 1, nn__start_uniform, 1 / sqrt(fan)); }
+    return nn__done(m);
+}
+
+TENSOR__FN nn_module_t *nn__conv_new(const nn_conv_args_t *a, int rank) {
+    const char *op = nn__conv_row(rank)->name;
+    nn__conv_layer_t l;
+    memset((void *)&l, 0, sizeof l);
+    l.in_channels = a->in_channels;
+    l.out_channels = a->out_channels;
+    l.window = nn__window_unit();
+    l.bias = !a->no_bias;
+    l.same = a->same != 0;
+    l.padding_mode = (int)a->padding_mode;
+    if (!NN__TRIPLE(op, rank, a, kernel, l.window.kernel) || !NN__CONV_WINDOW(op, rank, a, &l.window)) {
+        return NULL;
+    }
+    return nn__make_conv(op, nn__conv_kind(rank), &l, 0);
+}
+
+TENSOR__FN nn_module_t *nn__conv_transpose_new(const nn_conv_transpose_args_t *a, int rank) {
+    const char *op = nn__conv_transpose_row(rank)->name;
+    nn__conv_layer_t l;
+    memset((void *)&l, 0, sizeof l);
+    l.in_channels = a->in_channels;
+    l.out_channels = a->out_channels;
+    l.window = nn__window_unit();
+    l.bias = !a->no_bias;
+    if (!NN__TRIPLE(op, rank, a, kernel, l.window.kernel) || !NN__CONV_WINDOW(op, rank, a, &l.window) ||
+        !NN__TRIPLE(op, rank, a, output_padding, l.window.in)) {
+        return NULL;
+    }
+    return nn__make_conv(op, nn__conv_transpose_kind(rank), &l, 1);
+}
+
+NN__FILL_DEFAULTS(nn_conv, NN__CONV_SET NN__OR_DIMS(kernel, 0))
+NN__FILL_DEFAULTS(nn_conv_transpose, NN__CONV_SET NN__OR_DIMS(kernel, 0) NN__OR_DIMS(output_padding, 0))
+NN__LAYER_PER_DIMS(conv, nn_conv, nn__conv_new)
+NN__LAYER_PER_DIMS(conv_transpose, nn_conv_transpose, nn__conv_transpose_new)
+
+// ---- pools
+
+typedef struct nn__pool_layer_t {
+    nn_module_t base;
+    nn__window_t window;   // mode: NN__COUNT_PAD ..; out: the size of an adaptive one's result
+    int ceil_mode;
+} nn__pool_layer_t;
+
+// clang-format off
+static const nn__field_t nn__max_pool_fields[] = {
+    {"kernel_size", NN__OF(pool, window.kernel),   NN__SIZES, NN__SHOWN, NULL},
+    {"stride",      NN__OF(pool, window.stride),   NN__SIZES, NN__SHOWN, NULL},
+    {"padding",     NN__OF(pool, window.pad),      NN__SIZES, NN__SHOWN, NULL},
+    {"dilation",    NN__OF(pool, window.dilation), NN__SIZES, NN__SHOWN, NULL},
+    {"ceil_mode",   NN__OF(pool, ceil_mode),       NN__BOOL,  NN__SHOWN, NULL},
+    NN__LAST
+};
+
+static const nn__field_t nn__avg_pool_fields[] = {
+    {"kernel_size", NN__OF(pool, window.kernel), NN__SIZES, NN__SHOWN, NULL},
+    {"stride",      NN__OF(pool, window.stride), NN__SIZES, NN__SHOWN, NULL},
+    {"padding",     NN__OF(pool, window.pad),    NN__SIZES, NN__SHOWN, NULL},
+    NN__LAST
+};
+
+static const nn__field_t nn__pool_tuples[] = {   // AvgPool1d, MaxUnpool
+    {"kernel_size", NN__OF(pool, window.kernel), NN__TUPLE, NN__SHOWN, NULL},
+    {"stride",      NN__OF(pool, window.stride), NN__TUPLE, NN__SHOWN, NULL},
+    {"padding",     NN__OF(pool, window.pad),    NN__TUPLE, NN__SHOWN, NULL},
+    NN__LAST
+};
+
+static const nn__field_t nn__adaptive_fields[] = {
+    {"output_size", NN__OF(pool, window.out), NN__SIZES, NN__SHOWN, NULL},
+    NN__LAST
+};
+// clang-format on
+
+TENSOR__FN tensor_t *nn__forward_max_pool(nn_module_t *m, tensor_t *x) {
+    const nn__pool_layer_t *l = (const nn__pool_layer_t *)m;
+    return nn__pool_front(nn__max_pool_row(nn__dims(m)), nn__dims(m), x, l->window, l->ceil_mode, NULL);
+}
+
+TENSOR__FN tensor_t *nn__forward_avg_pool(nn_module_t *m, tensor_t *x) {
+    const nn__pool_layer_t *l = (const nn__pool_layer_t *)m;
+    return nn__pool_front(nn__avg_pool_row(nn__dims(m)), nn__dims(m), x, l->window, l->ceil_mode, NULL);
+}
+
+// In a sequential a max pool runs before the relu that it follows, see nn__pair.
+static const nn__join_t nn__join_max_pool = {NN__RELU_ID, NULL};
+
+NN__KINDS(MAX_POOL, nn__pool_layer_t, "MaxPool", nn__forward_max_pool, nn__max_pool_fields, NN__ANY,
+          &nn__join_max_pool)
+NN__KIND_BY_DIMS(max_pool, MAX_POOL)
+NN__IMAGE_KIND(AVG_POOL1D, nn__pool_layer_t, "AvgPool1d", nn__forward_avg_pool, nn__pool_tuples, 1)
+NN__IMAGE_KIND(AVG_POOL2D, nn__pool_layer_t, "AvgPool2d", nn__forward_avg_pool, nn__avg_pool_fields, 2)
+NN__IMAGE_KIND(AVG_POOL3D, nn__pool_layer_t, "AvgPool3d", nn__forward_avg_pool, nn__avg_pool_fields, 3)
+NN__KIND_BY_DIMS(avg_pool, AVG_POOL)
+NN__KINDS(MAX_UNPOOL, nn__pool_layer_t, "MaxUnpool", NULL, nn__pool_tuples, NN__MAX_UNPOOL_ID, NULL)
+NN__KIND_BY_DIMS(max_unpool, MAX_UNPOOL)
+NN__KINDS(ADAPTIVE_AVG_POOL, nn__pool_layer_t, "AdaptiveAvgPool", nn__forward_avg_pool,
+          nn__adaptive_fields, NN__ANY, NULL)
+NN__KINDS(ADAPTIVE_MAX_POOL, nn__pool_layer_t, "AdaptiveMaxPool", nn__forward_max_pool,
+          nn__adaptive_fields, NN__ANY, NULL)
+
+// mode: of the window. divisor: 0 = the window's size. dilates: whether there is a dilation.
+TENSOR__FN nn_module_t *nn__make_pool(const nn_pool_args_t *a, const char *op, const nn__kind_t *kind,
+                                      int mode, int64_t divisor, int dilates) {
+    nn__pool_layer_t l;
+    memset((void *)&l, 0, sizeof l);
+    nn__window_t *g = &l.window;
+    *g = nn__window_unit();
+    g->mode = mode;
+    g->divisor = divisor;
+    l.ceil_mode = a->ceil_mode != 0;
+    if (!NN__POOL_WINDOW(op, kind->dims, a, g) || !NN__TRIPLE(op, kind->dims, a, dilation, g->dilation) ||
+        !nn__window_valid(op, kind->dims, g)) {
+        return NULL;
+    }
+    for (int d = 0; d < 3; d++) {
+        if (2 * g->pad[d] > g->kernel[d]) {
+            return nn__refuse(op, "padding must be at most half the kernel", g->pad[d]);
+        }
+        if (!dilates && g->dilation[d] != 1) { return nn__refuse(op, "it has no dilation", g->dilation[d]); }
+    }
+    return (nn_module_t *)nn__make_like(kind, &l.base);
+}
+
+TENSOR__FN nn_module_t *nn__max_pool_new(const nn_pool_args_t *a, int rank) {
+    return nn__make_pool(a, nn__max_pool_row(rank)->name, nn__max_pool_kind(rank), NN__COUNT_PAD, 0, 1);
+}
+
+TENSOR__FN nn_module_t *nn__avg_pool_new(const nn_pool_args_t *a, int rank) {
+    return nn__make_pool(a, nn__avg_pool_row(rank)->name, nn__avg_pool_kind(rank),
+                         a->exclude_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD, a->divisor_override, 0);
+}
+
+TENSOR__FN nn_module_t *nn__max_unpool_new(const nn_pool_args_t *a, int rank) {
+    return nn__make_pool(a, nn__max_unpool_row(rank)->name, nn__max_unpool_kind(rank), NN__COUNT_PAD, 0, 0);
+}
+
+NN__FILL_DEFAULTS(nn_pool, NN__POOL_SET NN__OR_DIMS(dilation, 1))
+NN__LAYER_PER_DIMS(max_pool, nn_pool, nn__max_pool_new)
+NN__LAYER_PER_DIMS(avg_pool, nn_pool, nn__avg_pool_new)
+NN__LAYER_PER_DIMS(max_unpool, nn_pool, nn__max_unpool_new)
+
+TENSOR_API tensor_t *(nn_max_unpool_forward)(nn_module_t *m, tensor_t *x, tensor_t *indices,
+                                             const int64_t *size) {
+    if (!nn__enter("max_unpool_forward", m, NN__MAX_UNPOOL_ID, NN__MAX_UNPOOL_ID)) {
+        return TENSOR__(poison);
+    }
+    nn__window_t g = ((const nn__pool_layer_t *)m)->window;
+    size_t rank = (size_t)nn__dims(m);
+    g.mode = size != NULL;
+    if (size) { memcpy(g.in + 3 - rank, size, rank * sizeof size[0]); }
+    return nn__leave_plain(m, nn__max_unpool_front(nn__max_unpool_row((int)rank), x, indices, g));
+}
+
+TENSOR__FN nn_module_t *nn__make_adaptive(const nn__kind_t *kind, int64_t d, int64_t h, int64_t w) {
+    nn__pool_layer_t l;
+    memset((void *)&l, 0, sizeof l);
+    l.window = nn__adaptive(d, h, w);
+    return (nn_module_t *)nn__make_like(kind, &l.base);
+}
+
+TENSOR_API nn_module_t *(nn_adaptive_avg_pool1d)(int64_t l) {
+    return nn__make_adaptive(NN__KIND(ADAPTIVE_AVG_POOL1D), 1, 1, l);
+}
+
+TENSOR_API nn_module_t *(nn_adaptive_avg_pool2d)(int64_t h, int64_t w) {
+    return nn__make_adaptive(NN__KIND(ADAPTIVE_AVG_POOL2D), 1, h, w);
+}
+
+TENSOR_API nn_module_t *(nn_adaptive_avg_pool3d)(int64_t d, int64_t h, int64_t w) {
+    return nn__make_adaptive(NN__KIND(ADAPTIVE_AVG_POOL3D), d, h, w);
+}
+
+TENSOR_API nn_module_t *(nn_adaptive_max_pool1d)(int64_t l) {
+    return nn__make_adaptive(NN__KIND(ADAPTIVE_MAX_POOL1D), 1, 1, l);
+}
+
+TENSOR_API nn_module_t *(nn_adaptive_max_pool2d)(int64_t h, int64_t w) {
+    return nn__make_adaptive(NN__KIND(ADAPTIVE_MAX_POOL2D), 1, h, w);
+}
+
+TENSOR_API nn_module_t *(nn_adaptive_max_pool3d)(int64_t d, int64_t h, int64_t w) {
+    return nn__make_adaptive(NN__KIND(ADAPTIVE_MAX_POOL3D), d, h, w);
+}
+
+// ---- lp pool
+
+typedef struct nn__lp_pool_layer_t {
+    nn_module_t base;
+    double norm_type;
+    int64_t kernel_size, stride;   // stride: negative = the kernel's size
+    int ceil_mode;
+} nn__lp_pool_layer_t;
+
+// clang-format off
+static const nn__field_t nn__lp_pool_fields[] = {
+    {"norm_type",   NN__OF(lp_pool, norm_type),   NN__FLOAT, NN__SHOWN, NULL},
+    {"kernel_size", NN__OF(lp_pool, kernel_size), NN__INT,   NN__SHOWN, NULL},
+    {"stride",      NN__OF(lp_pool, stride),      NN__SIZE,  NN__SHOWN, NULL},
+    {"ceil_mode",   NN__OF(lp_pool, ceil_mode),   NN__BOOL,  NN__SHOWN, NULL},
+    NN__LAST
+};
+// clang-format on
+
+TENSOR__FN tensor_t *nn__forward_lp_pool(nn_module_t *m, tensor_t *x) {
+    const nn__lp_pool_layer_t *l = (const nn__lp_pool_layer_t *)m;
+    int64_t stride = l->stride < 0 ? l->kernel_size : l->stride;
+    return nn__lp_pool(x, nn__dims(m), l->norm_type, l->kernel_size, stride, l->ceil_mode);
+}
+
+NN__KINDS(LP_POOL, nn__lp_pool_layer_t, "LPPool", nn__forward_lp_pool, nn__lp_pool_fields, NN__ANY, NULL)
+
+TENSOR__FN nn_module_t *nn__make_lp_pool(const nn__kind_t *kind, const char *op, double norm, int64_t kernel,
+                                         int64_t stride, int ceil) {
+    if (kernel < 1) { return nn__refuse(op, "kernel must be > 0", kernel); }
+    if (stride < 0) { return nn__refuse(op, "stride must be >= 0", stride); }
+    if (norm == 0 || norm != norm) { return nn__refuse(op, "norm must not be 0", 0); }
+    nn__lp_pool_layer_t *l = (nn__lp_pool_layer_t *)nn__make(kind);
+    if (!l) { return NULL; }
+    l->norm_type = norm;
+    l->kernel_size = kernel;
+    l->stride = stride ? stride : -1;
+    l->ceil_mode = ceil != 0;
+    return &l->base;
+}
+
+TENSOR_API nn_module_t *(nn_lp_pool1d)(double norm, int64_t kernel, int64_t stride, int ceil) {
+    return nn__make_lp_pool(NN__KIND(LP_POOL1D), "lp_pool1d", norm, kernel, stride, ceil);
+}
+
+TENSOR_API nn_module_t *(nn_lp_pool2d)(double norm, int64_t kernel, int64_t stride, int ceil) {
+    return nn__make_lp_pool(NN__KIND(LP_POOL2D), "lp_pool2d", norm, kernel, stride, ceil);
+}
+
+TENSOR_API nn_module_t *(nn_lp_pool3d)(double norm, int64_t kernel, int64_t stride, int ceil) {
+    return nn__make_lp_pool(NN__KIND(LP_POOL3D), "lp_pool3d", norm, kernel, stride, ceil);
+}
+
+// ---- upsample: the numbers that PyTorch prints depend on which were given, so it prints itself
+
+typedef struct nn__upsample_layer_t {
+    nn_module_t base;
+    int64_t size[3];          // of the first dim, of the second of three, of the last; 0 = that of the first
+    double scale_factor[3];   // the same; either the sizes or the factors are all 0
+    int mode, align_corners;  // mode: a tensor_interpolation_t
+} nn__upsample_layer_t;
+
+static const char *const nn__upsample_modes[] = {"nearest", "nearest",  "nearest-exact", "linear",
+                                                 "bilinear", "bicubic", "trilinear",     "area"};
+
+TENSOR__FN void nn__print_upsample(const nn_module_t *m, tensor__text_t *t) {
+    const nn__upsample_layer_t *l = (const nn__upsample_layer_t *)m;
+    int sized = l->size[0] > 0, given = 1;
+    for (int d = 1; d < 3; d++) { given += sized ? l->size[d] > 0 : l->scale_factor[d] > 0; }
+    NN__PUT(t, sized ? "size=" : "scale_factor=");
+    if (given > 1) { NN__PUT(t, "("); }
+    for (int d = 0; d < 3; d++) {
+        if (sized ? l->size[d] <= 0 : !(l->scale_factor[d] > 0)) { continue; }
+        if (d) { NN__PUT(t, ", "); }
+        if (sized) {
+            NN__PUT(t, "%d", l->size[d]);
+        } else {
+            nn__put_float(t, l->scale_factor[d]);
+        }
+    }
+    if (given > 1) { NN__PUT(t, ")"); }
+    NN__PUT(t, ", mode='%s'", nn__upsample_modes[l->mode]);
+}
+
+TENSOR__FN tensor_t *nn__forward_upsample(nn_module_t *m, tensor_t *x) {
+    const nn__upsample_layer_t *l = (const nn__upsample_layer_t *)m;
+    return nn__interpolate_front(x, l->size, l->scale_factor, l->mode, l->align_corners, 0);
+}
+
+NN__SPECIAL_KIND(UPSAMPLE, nn__upsample_layer_t, "Upsample", nn__forward_upsample, NULL, nn__print_upsample,
+                 0, 0, NN__ANY, NULL)
+
+TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
+    if ((a.size > 0) == (a.scale_factor > 0)) {
+        return nn__refuse("upsample", "one of size and scale_factor must be positive", a.size);
+    }
+    if ((int)a.mode < 0 || a.mode > TENSOR_AREA) {
+        return nn__refuse("upsample", "mode must be a tensor_interpolation_t", (int64_t)a.mode);
+    }
+    nn__upsample_layer_t *l = (nn__upsample_layer_t *)nn__make(NN__KIND(UPSAMPLE));
+    if (!l) { return NULL; }
+    l->size[0] = a.size;
+    l->size[1] = a.size_h;
+    l->size[2] = a.size_w;
+    l->scale_factor[0] = a.scale_factor;
+    l->scale_factor[1] = a.scale_factor_h;
+    l->scale_factor[2] = a.scale_factor_w;
+    l->mode = (int)a.mode;
+    l->align_corners = a.align_corners != 0;
+    return &l->base;
+}
+
+NN__OWN_LAYER(upsample, , nn__make_upsample(a))
+
+// ---- pads
+
+typedef struct nn__pad_layer_t {
+    nn_module_t base;
+    nn__list_t padding;   // before and after the last dim, then the one before it, ..
+    double value;
+    int mode;             // a tensor_pad_t
+} nn__pad_layer_t;
+
+// clang-format off
+static const nn__field_t nn__constant_pad_fields[] = {
+    {"padding", NN__OF(pad, padding), NN__LIST,  NN__SHOWN, NULL},
+    {"value",   NN__OF(pad, value),   NN__FLOAT, NN__SHOWN, NULL},
+    NN__LAST
+};
+
+static const nn__field_t nn__pad_fields[] = {
+    {"", NN__OF(pad, padding), NN__LIST, NN__SHOWN, NULL},
+    NN__LAST
+};
+// clang-format on
+
+TENSOR__FN tensor_t *nn__forward_pad(nn_module_t *m, tensor_t *x) {
+    const nn__pad_layer_t *l = (const nn__pad_layer_t *)m;
+    return (tensor_pad_n)(x, l->padding.v, (int)l->padding.n, (tensor_pad_t)l->mode, l->value);
+}
+
+#define NN__PAD_KINDS(family, ID, name, fields)                                                              \
+    NN__KINDS(ID, nn__pad_layer_t, name, nn__forward_pad, fields, NN__ANY, NULL)                             \
+    NN__KIND_BY_DIMS(family, ID)
+NN__PAD_KINDS(constant_pad, CONSTANT_PAD, "ConstantPad", nn__constant_pad_fields)
+NN__PAD_KINDS(reflection_pad, REFLECTION_PAD, "ReflectionPad", nn__pad_fields)
+NN__PAD_KINDS(replication_pad, REPLICATION_PAD, "ReplicationPad", nn__pad_fields)
+NN__PAD_KINDS(circular_pad, CIRCULAR_PAD, "CircularPad", nn__pad_fields)
+#undef NN__PAD_KINDS
+NN__IMAGE_KIND(ZERO_PAD2D, nn__pad_layer_t, "ZeroPad2d", nn__forward_pad, nn__pad_fields, 2)
+
+TENSOR__FN nn_module_t *nn__make_pad(const nn__kind_t *kind, const int64_t *pads, int n, tensor_pad_t mode,
+                                     double value) {
+    nn__pad_layer_t *l = (nn__pad_layer_t *)nn__make(kind);
+    if (!l) { return NULL; }
+    l->padding.n = n;
+    if (n) { memcpy(l->padding.v, pads, (size_t)n * sizeof pads[0]); }
+    l->value = value;
+    l->mode = (int)mode;
+    return &l->base;
+}
+
+TENSOR_API nn_module_t *(nn_pad_n)(const int64_t *pads, int n, tensor_pad_t mode, double value) {
+    if (n < 0 || n > 6 || n % 2 != 0 || (n > 0 && !pads)) {
+        return nn__refuse("pad", "at most 6 numbers, two for each dim, are needed", n);
+    }
+    int dims = n == 0 ? 1 : n / 2;
+    switch (mode) {
+    case TENSOR_PAD_CONSTANT: return nn__make_pad(nn__constant_pad_kind(dims), pads, n, mode, value);
+    case TENSOR_PAD_REFLECT: return nn__make_pad(nn__reflection_pad_kind(dims), pads, n, mode, value);
+    case TENSOR_PAD_REPLICATE: return nn__make_pad(nn__replication_pad_kind(dims), pads, n, mode, value);
+    case TENSOR_PAD_CIRCULAR: return nn__make_pad(nn__circular_pad_kind(dims), pads, n, mode, value);
+    default: return nn__refuse("pad", "mode must be a tensor_pad_t", (int64_t)mode);
+    }
+}
+
+// Both ends of the kind's dims padded by `by`.
+TENSOR__FN nn_module_t *nn__make_even_pad(const nn__kind_t *kind, int64_t by, tensor_pad_t mode,
+                                          double value) {
+    const int64_t pads[6] = {by, by, by, by, by, by};
+    return nn__make_pad(kind, pads, 2 * kind->dims, mode, value);
+}
+
+TENSOR_API nn_module_t *(nn_zero_pad2d)(int64_t by) {
+    return nn__make_even_pad(NN__KIND(ZERO_PAD2D), by, TENSOR_PAD_CONSTANT, 0);
+}
+
+TENSOR_API nn_module_t *(nn_constant_pad2d)(int64_t by, double value) {
+    return nn__make_even_pad(NN__KIND(CONSTANT_PAD2D), by, TENSOR_PAD_CONSTANT, value);
+}
+
+TENSOR_API nn_module_t *(nn_reflection_pad2d)(int64_t by) {
+    return nn__make_even_pad(NN__KIND(REFLECTION_PAD2D), by, TENSOR_PAD_REFLECT, 0);
+}
+
+TENSOR_API nn_module_t *(nn_replication_pad2d)(int64_t by) {
+    return nn__make_even_pad(NN__KIND(REPLICATION_PAD2D), by, TENSOR_PAD_REPLICATE, 0);
+}
+
+TENSOR_API nn_module_t *(nn_circular_pad1d)(int64_t by) {
+    return nn__make_even_pad(NN__KIND(CIRCULAR_PAD1D), by, TENSOR_PAD_CIRCULAR, 0);
+}
+
+TENSOR_API nn_module_t *(nn_circular_pad2d)(int64_t by) {
+    return nn__make_even_pad(NN__KIND(CIRCULAR_PAD2D), by, TENSOR_PAD_CIRCULAR, 0);
+}
+
+TENSOR_API nn_module_t *(nn_circular_pad3d)(int64_t by) {
+    return nn__make_even_pad(NN__KIND(CIRCULAR_PAD3D), by, TENSOR_PAD_CIRCULAR, 0);
+}
+
+// ---- unfold, fold
+
+typedef struct nn__columns_layer_t {
+    nn_module_t base;
+    nn__window_t window;   // in: the size of fold's images
+} nn__columns_layer_t;
+
+// clang-format off
+static const nn__field_t nn__unfold_fields[] = {
+    {"kernel_size", NN__OF(columns, window.kernel),   NN__SIZES, NN__SHOWN, NULL},
+    {"dilation",    NN__OF(columns, window.dilation), NN__SIZES, NN__SHOWN, NULL},
+    {"padding",     NN__OF(columns, window.pad),      NN__SIZES, NN__SHOWN, NULL},
+    {"stride",      NN__OF(columns, window.stride),   NN__SIZES, NN__SHOWN, NULL},
+    NN__LAST
+};
+
+static const nn__field_t nn__fold_fields[] = {
+    {"output_size", NN__OF(columns, window.in),       NN__SIZES, NN__SHOWN, NULL},
+    {"kernel_size", NN__OF(columns, window.kernel),   NN__SIZES, NN__SHOWN, NULL},
+    {"dilation",    NN__OF(columns, window.dilation), NN__SIZES, NN__SHOWN, NULL},
+    {"padding",     NN__OF(columns, window.pad),      NN__SIZES, NN__SHOWN, NULL},
+    {"stride",      NN__OF(columns, window.stride),   NN__SIZES, NN__SHOWN, NULL},
+    NN__LAST
+};
+// clang-format on
+
+TENSOR__FN tensor_t *nn__forward_unfold(nn_module_t *m, tensor_t *x) {
+    return nn__columns_front(NN__ROW(IM2COL), x, ((const nn__columns_layer_t *)m)->window);
+}
+
+TENSOR__FN tensor_t *nn__forward_fold(nn_module_t *m, tensor_t *x) {
+    return nn__columns_front(NN__ROW(COL2IM), x, ((const nn__columns_layer_t *)m)->window);
+}
+
+NN__IMAGE_KIND(UNFOLD, nn__columns_layer_t, "Unfold", nn__forward_unfold, nn__unfold_fields, 2)
+NN__IMAGE_KIND(FOLD, nn__columns_layer_t, "Fold", nn__forward_fold, nn__fold_fields, 2)
+
+TENSOR__FN nn_module_t *nn__make_columns(const nn_columns_args_t *a, const char *op, const nn__kind_t *kind) {
+    nn__columns_layer_t l;
+    memset((void *)&l, 0, sizeof l);
+    l.window = nn__window_unit();
+    if (!NN__COLUMNS_WINDOW(op, a, &l.window) || !nn__window_valid(op, 2, &l.window)) { return NULL; }
+    return (nn_module_t *)nn__make_like(kind, &l.base);
+}
+
+TENSOR__FN nn_module_t *nn__make_fold(const nn_columns_args_t *a) {
+    if (a->height < 1) { return nn__refuse("fold", "height must be > 0", a->height); }
+    return nn__make_columns(a, "fold", NN__KIND(FOLD));
+}
+
+NN__FILL_DEFAULTS(nn_columns, NN__COLUMNS_SET)
+NN__LAYER(unfold, nn_columns, nn__make_columns(&a, "unfold", NN__KIND(UNFOLD)))
+NN__LAYER(fold, nn_columns, nn__make_fold(&a))
+
+// ------------------------------------------------------------------------------
+// >>layers-norm                                    MARK: norms
+//
+// An option that PyTorch prints as None is a NaN here, so that a forward can tell it from every number.
+// ------------------------------------------------------------------------------
+
+// ---- layer norm, rms norm
+
+typedef struct nn__layer_norm_layer_t {
+    nn_module_t base;
+    nn__list_t normalized_shape;    // one size
+    double eps;                     // rms: NaN = the epsilon of x's dtype
+    int affine, bias;
+} nn__layer_norm_layer_t;
+
+// clang-format off
+static const nn__field_t nn__layer_norm_fields[] = {
+    {"",                   NN__OF(layer_norm, normalized_shape), NN__LIST,  NN__SHOWN, NULL},
+    {"eps",                NN__OF(layer_norm, eps),              NN__FLOAT, NN__SHOWN, NULL},
+    {"elementwise_affine", NN__OF(layer_norm, affine),           NN__BOOL,  NN__SHOWN, NULL},
+    {"bias",               NN__OF(layer_norm, bias),             NN__BOOL,  NN__SHOWN, NULL},
+    NN__LAST
+};
+
+static const nn__field_t nn__rms_norm_fields[] = {
+    {"",                   NN__OF(layer_norm, normalized_shape), NN__LIST,          NN__SHOWN, NULL},
+    {"eps",                NN__OF(layer_norm, eps),              NN__FLOAT_OR_NONE, NN__SHOWN, NULL},
+    {"elementwise_affine", NN__OF(layer_norm, affine),           NN__BOOL,          NN__SHOWN, NULL},
+    NN__LAST
+};
+// clang-format on
+
+TENSOR__FN tensor_t *nn__normed(nn_module_t *m, tensor_t *x, const char *op, double eps, int rms) {
+    int64_t size = ((const nn__layer_norm_layer_t *)m)->normalized_shape.v[0];
+    if (x && !(tensor_is_poison)(x) && (x->ndim < 1 || x->dims[x->ndim - 1] != size)) {
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must end in a dim of %d", op, x, size);
+    }
+    return nn__layer_norm_front(x, nn__tensor(m, 0), nn__tensor(m, 1), 1, eps, rms);
+}
+
+TENSOR__FN tensor_t *nn__forward_layer_norm(nn_module_t *m, tensor_t *x) {
+    return nn__normed(m, x, "layer_norm", ((const nn__layer_norm_layer_t *)m)->eps, 0);
+}
+
+TENSOR__FN tensor_t *nn__forward_rms_norm(nn_module_t *m, tensor_t *x) {
+    double eps = ((const nn__layer_norm_layer_t *)m)->eps;
+    return nn__normed(m, x, "rms_norm", eps != eps ? -1 : eps, 1);
+}
+
+NN__PLAIN_KIND(LAYER_NORM, nn__layer_norm_layer_t, "LayerNorm", nn__forward_layer_norm, nn__layer_norm_fields)
+NN__SCOPED_KIND(RMS_NORM, nn__layer_norm_layer_t, "RMSNorm", nn__forward_rms_norm, nn__rms_norm_fields,
+                NN__ANY)
+
+TENSOR__FN nn_module_t *nn__make_last_norm(const nn__kind_t *kind, int64_t size, double eps, int affine,
+                                           int bias) {
+    nn__layer_norm_layer_t *l = (nn__layer_norm_layer_t *)nn__make(kind);
+    if (!l) { return NULL; }
+    l->normalized_shape.n = 1;
+    l->normalized_shape.v[0] = size;
+    l->eps = eps;
+    l->affine = affine;
+    l->bias = bias;
+    nn__add_affine(&l->base, size, affine, bias);
+    return nn__done(&l->base);
+}
+
+TENSOR__FN nn_module_t *nn__make_layer_norm(nn_layer_norm_args_t a) {
+    if (a.size < 1) { return nn__refuse("layer_norm", "size must be > 0", a.size); }
+    return nn__make_last_norm(NN__KIND(LAYER_NORM), a.size, a.eps, !a.no_affine, !a.no_affine && !a.no_bias);
+}
+
+TENSOR__FN nn_module_t *nn__make_rms_norm(nn_rms_norm_args_t a) {
+    if (a.size < 1) { return nn__refuse("rms_norm", "size must be > 0", a.size); }
+    return nn__make_last_norm(NN__KIND(RMS_NORM), a.size, a.eps < 0 ? NAN : a.eps, !a.no_affine, 0);
+}
+
+NN__OWN_LAYER(layer_norm, NN__OR(eps, 1e-5), nn__make_layer_norm(a))
+NN__OWN_LAYER(rms_norm, NN__OR(eps, -1), nn__make_rms_norm(a))
+
+// ---- batch norm, instance norm
+
+typedef struct nn__batch_norm_layer_t {
+    nn_module_t base;
+    int64_t num_features;
+    double eps, momentum;       // momentum: NaN = the running statistics are the mean over all batches
+    int affine, track_running_stats;
+    int instance;
+} nn__batch_norm_layer_t;
+
+// clang-format off
+static const nn__field_t nn__batch_norm_fields[] = {
+    {"",                    NN__OF(batch_norm, num_features),        NN__INT,           NN__SHOWN, NULL},
+    {"eps",                 NN__OF(batch_norm, eps),                 NN__FLOAT,         NN__SHOWN, NULL},
+    {"momentum",            NN__OF(batch_norm, momentum),            NN__FLOAT_OR_NONE, NN__SHOWN, NULL},
+    {"affine",              NN__OF(batch_norm, affine),              NN__BOOL,          NN__SHOWN, NULL},
+    {"bias",                NN__OF(batch_norm, affine),              NN__BOOL,          NN__SHOWN, NULL},
+    {"track_running_stats", NN__OF(batch_norm, track_running_stats), NN__BOOL,          NN__SHOWN, NULL},
+    NN__LAST
+};
+// clang-format on
+
+TENSOR__FN tensor_t *nn__forward_batch_norm(nn_module_t *m, tensor_t *x) {
+    const nn__batch_norm_layer_t *l = (const nn__batch_norm_layer_t *)m;
+    tensor_t *mean = nn__called(m, "running_mean"), *batches = nn__called(m, "num_batches_tracked");
+    int most = nn__dims(m) + 2;
+    int fewest = l->instance || nn__dims(m) == 1 ? most - 1 : most;
+    int single = 0;             // an image without N
+    if (x && !(tensor_is_poison)(x)) {
+        single = l->instance && x->ndim == fewest;
+        if (x->ndim < fewest || x->ndim > most || x->dims[!single] != l->num_features) {
+            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must have %i%s dims and %d channels",
+                            l->instance ? "instance_norm" : "batch_norm", x, most,
+                            fewest == most ? "" : " (or one less)", l->num_features);
+        }
+    }
+    double momentum = l->momentum;
+    if (momentum != momentum) {
+        momentum = m->training && batches ? 1 / (double)((tensor_item_i64)(batches) + 1) : 0;
+    }
+    tensor_scope_t scope = TENSOR__(scope)(-1);
+    tensor_t *y = nn__batch_norm(single ? (tensor_unsqueeze)(x, 0) : x, mean, nn__called(m, "running_var"),
+                                 nn__called(m, "weight"), nn__called(m, "bias"), l->instance,
+                                 m->training || !mean, momentum, l->eps);
+    y = (tensor_scope_return)(scope, single ? (tensor_squeeze)(y, 0) : y);
+    if (m->training && batches && !l->instance && !(tensor_is_poison)(y)) {
+        (tensor_add_scalar_)(batches, 1);
+    }
+    return y;
+}
+
+NN__KINDS(BATCH_NORM, nn__batch_norm_layer_t, "BatchNorm", nn__forward_batch_norm, nn__batch_norm_fields,
+          NN__ANY, NULL)
+NN__KIND_BY_DIMS(batch_norm, BATCH_NORM)
+NN__KINDS(INSTANCE_NORM, nn__batch_norm_layer_t, "InstanceNorm", nn__forward_batch_norm,
+          nn__batch_norm_fields, NN__ANY, NULL)
+NN__KIND_BY_DIMS(instance_norm, INSTANCE_NORM)
+
+TENSOR__FN nn_module_t *nn__make_batch_norm(const nn__kind_t *kind, const nn_batch_norm_args_t *a,
+                                            int instance) {
+    if (a->channels < 1) {
+        return nn__refuse(instance ? "instance_norm" : "batch_norm", "channels must be > 0", a->channels);
+    }
+    nn__batch_norm_layer_t *l = (nn__batch_norm_layer_t *)nn__make(kind);
+    if (!l) { return NULL; }
+    l->num_features = a->channels;
+    l->eps = a->eps;
+    l->momentum = a->cumulative ? NAN : a->momentum;
+    l->affine = !a->no_affine;
+    l->track_running_stats = !a->no_track_running_stats;
+    l->instance = instance;
+    nn__add_affine(&l->base, a->channels, l->affine, l->affine);
+    if (l->track_running_stats) {
+        nn__add_buffer(&l->base, "running_mean", a->channels, 0, TENSOR_F32);
+        nn__add_buffer(&l->base, "running_var", a->channels, 1, TENSOR_F32);
+        nn__add_buffer(&l->base, "num_batches_tracked", -1, 0, TENSOR_I64);
+    }
+    return nn__done(&l->base);
+}
+
+TENSOR__FN nn_module_t *nn__batch_norm_new(const nn_batch_norm_args_t *a, int dims) {
+    return nn__make_batch_norm(nn__batch_norm_kind(dims), a, 0);
+}
+
+TENSOR__FN nn_module_t *nn__instance_norm_new(const nn_instance_norm_args_t *a, int dims) {
+    nn_batch_norm_args_t b = nn_batch_norm_defaults();
+    b.channels = a->channels;
+    b.eps = a->eps;
+    b.momentum = a->momentum;
+    b.no_affine = !a->affine;
+    b.no_track_running_stats = !a->track_running_stats;
+    return nn__make_batch_norm(nn__instance_norm_kind(dims), &b, 1);
+}
+
+NN__FILL_DEFAULTS(nn_batch_norm, NN__OR(eps, 1e-5) NN__OR(momentum, 0.1))
+NN__FILL_DEFAULTS(nn_instance_norm, NN__OR(eps, 1e-5) NN__OR(momentum, 0.1))
+NN__LAYER_PER_DIMS(batch_norm, nn_batch_norm, nn__batch_norm_new)
+NN__LAYER_PER_DIMS(instance_norm, nn_instance_norm, nn__instance_norm_new)
+
+// ---- group norm
+
+typedef struct nn__group_norm_layer_t {
+    nn_module_t base;
+    int64_t num_groups, num_channels;
+    double eps;
+    int affine;
+} nn__group_norm_layer_t;
+
+// clang-format off
+static const nn__field_t nn__group_norm_fields[] = {
+    {"",       NN__OF(group_norm, num_groups),   NN__INT,   NN__SHOWN, NULL},
+    {"",       NN__OF(group_norm, num_channels), NN__INT,   NN__SHOWN, NULL},
+    {"eps",    NN__OF(group_norm, eps),          NN__FLOAT, NN__SHOWN, NULL},
+    {"affine", NN__OF(group_norm, affine),       NN__BOOL,  NN__SHOWN, NULL},
+    {"bias",   NN__OF(group_norm, affine),       NN__BOOL,  NN__SHOWN, NULL},
+    NN__LAST
+};
+// clang-format on
+
+TENSOR__FN tensor_t *nn__forward_group_norm(nn_module_t *m, tensor_t *x) {
+    const nn__group_norm_layer_t *l = (const nn__group_norm_layer_t *)m;
+    if (x && !(tensor_is_poison)(x) && (x->ndim < 2 || x->dims[1] != l->num_channels)) {
+        return NN__FAIL(TENSOR_ERR_SHAPE, "group_norm: x %t must be [N, %d, ...]", x, l->num_channels);
+    }
+    return nn__group_norm(x, l->num_groups, nn__tensor(m, 0), nn__tensor(m, 1), l->eps);
+}
+
+NN__SCOPED_KIND(GROUP_NORM, nn__group_norm_layer_t, "GroupNorm", nn__forward_group_norm,
+                nn__group_norm_fields, NN__ANY)
+
+TENSOR__FN nn_module_t *nn__make_group_norm(nn_group_norm_args_t a) {
+    if (a.groups < 1) { return nn__refuse("group_norm", "groups must be > 0", a.groups); }
+    if (a.channels < 1 || a.channels % a.groups != 0) {
+        return nn__refuse("group_norm", "channels must be a multiple of groups", a.channels);
+    }
+    nn__group_norm_layer_t *l = (nn__group_norm_layer_t *)nn__make(NN__KIND(GROUP_NORM));
+    if (!l) { return NULL; }
+    l->num_groups = a.groups;
+    l->num_channels = a.channels;
+    l->eps = a.eps;
+    l->affine = !a.no_affine;
+    nn__add_affine(&l->base, a.channels, l->affine, l->affine);
+    return nn__done(&l->base);
+}
+
+NN__OWN_LAYER(group_norm, NN__OR(eps, 1e-5), nn__make_group_norm(a))
+
+// ---- local response norm
+
+typedef struct nn__response_layer_t {
+    nn_module_t base;
+    int64_t size;
+    double alpha, beta, k;
+} nn__response_layer_t;
+
+// clang-format off
+static const nn__field_t nn__response_fields[] = {
+    {"",      NN__OF(response, size),  NN__INT,   NN__SHOWN, NULL},
+    {"alpha", NN__OF(response, alpha), NN__FLOAT, NN__SHOWN, NULL},
+    {"beta",  NN__OF(response, beta),  NN__FLOAT, NN__SHOWN, NULL},
+    {"k",     NN__OF(response, k),     NN__FLOAT, NN__SHOWN, NULL},
+    NN__LAST
+};
+// clang-format on
+
+TENSOR__FN tensor_t *nn__forward_local_response_norm(nn_module_t *m, tensor_t *x) {
+    const nn__response_layer_t *l = (const nn__response_layer_t *)m;
+    return nn__local_response_norm(x, l->size, l->alpha, l->beta, l->k);
+}
+
+NN__SCOPED_KIND(LOCAL_RESPONSE_NORM, nn__response_layer_t, "LocalResponseNorm",
+                nn__forward_local_response_norm, nn__response_fields, NN__ANY)
+
+TENSOR__FN nn_module_t *nn__make_local_response_norm(nn_local_response_norm_args_t a) {
+    if (a.size < 1) { return nn__refuse("local_response_norm", "size must be > 0", a.size); }
+    nn__response_layer_t *l = (nn__response_layer_t *)nn__make(NN__KIND(LOCAL_RESPONSE_NORM));
+    if (!l) { return NULL; }
+    l->size = a.size;
+    l->alpha = a.alpha;
+    l->beta = a.beta;
+    l->k = a.k;
+    return &l->base;
+}
+
+NN__OWN_LAYER(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR(k, 1),
+              nn__make_local_response_norm(a))
+
+// ------------------------------------------------------------------------------
+// >>layers-recurrent                               MARK: recurrent nets and cells
+//
+// One struct, forward and constructor for nets and cells. The slots are the list of weights that the ops take.
+// Rejected: a struct for cells (all but two options are the same).
+// ------------------------------------------------------------------------------
+
+typedef struct nn__rnn_layer_t {
+    nn_module_t base;
+    int64_t input_size, hidden_size, num_layers, proj_size;
+    double dropout;
+    int bias, batch_first, bidirectional, relu;
+    int net, cell;      // net: NN__TANH_NET ..
+} nn__rnn_layer_t;
+
+static const char *const nn__nonlinearities[] = {"tanh", "relu"};
+
+// clang-format off
+static const nn__field_t nn__rnn_fields[] = {
+    {"",              NN__OF(rnn, input_size),    NN__INT,   NN__SHOWN, NULL},
+    {"",              NN__OF(rnn, hidden_size),   NN__INT,   NN__SHOWN, NULL},
+    {"proj_size",     NN__OF(rnn, proj_size),     NN__INT,   0,          NULL},
+    {"num_layers",    NN__OF(rnn, num_layers),    NN__INT,   1,          NULL},
+    {"bias",          NN__OF(rnn, bias),          NN__BOOL,  1,          NULL},
+    {"batch_first",   NN__OF(rnn, batch_first),   NN__BOOL,  0,          NULL},
+    {"dropout",       NN__OF(rnn, dropout),       NN__FLOAT, 0,         NULL},
+    {"bidirectional", NN__OF(rnn, bidirectional), NN__BOOL,  0,          NULL},
+    NN__LAST
+};
+
+static const nn__field_t nn__cell_fields[] = {
+    {"",             NN__OF(rnn, input_size),  NN__INT,   NN__SHOWN, NULL},
+    {"",             NN__OF(rnn, hidden_size), NN__INT,   NN__SHOWN, NULL},
+    {"bias",         NN__OF(rnn, bias),        NN__BOOL,  1,          NULL},
+    {"batch_first",  NN__OF(rnn, batch_first), NN__BOOL,  0,          NULL},
+    {"dropout",      NN__OF(rnn, dropout),     NN__FLOAT, 0,         NULL},
+    {"nonlinearity", NN__OF(rnn, relu),        NN__WORD,  0,          nn__nonlinearities},
+    NN__LAST
+};
+// clang-format on
+
+// h, c: NULL, or the state, which is replaced.
+TENSOR__FN tensor_t *nn__forward_state(nn_module_t *m, tensor_t *x, tensor_t **h, tensor_t **c) {
+    static const char *const ops[2][4] = {{"rnn", "rnn", "lstm", "gru"},
+                                          {"rnn_cell", "rnn_cell", "lstm_cell", "gru_cell"}};
+    const nn__rnn_layer_t *l = (const nn__rnn_layer_t *)m;
+    const char *op = ops[l->cell][l->net];
+    int n = m->impl->nslots;
+    nn__state_scope_t b = nn__state_begin(l->net);
+    tensor_t **w = (tensor_t **)nn__lent((uint64_t)n + 2, sizeof *w);
+    tensor_state_t s = nn__no_state();
+    if (w) {
+        w[n] = w[n + 1] = NULL;
+        for (int k = 0; k < n; k++) { w[k] = m->impl->slot[k].tensor; }
+        tensor_rnn_args_t a = tensor_rnn_defaults();
+        a.x = x;
+        a.weights = w;
+        a.h = h ? *h : NULL;
+        a.c = c ? *c : NULL;
+        a.layers = l->num_layers;
+        a.no_bias = !l->bias;
+        a.batch_first = l->batch_first;
+        a.bidirectional = l->bidirectional;
+        a.proj_size = l->proj_size;
+        a.dropout = l->dropout;
+        a.training = m->training;
+        s = l->cell ? nn__cell(op, l->net, x, a.h, a.c, w) : nn__net(op, l->net, &a, 0);
+    }
+    s = nn__state_end(&b, s, NULL);
+    if (s.y == TENSOR__(poison)) { return s.y; }
+    if (h && (tensor_set)(h, s.h) != TENSOR_OK) { return TENSOR__(poison); }
+    if (c && s.c && (tensor_set)(c, s.c) != TENSOR_OK) { return TENSOR__(poison); }
+    if (!h) { (tensor_free)(s.h); }
+    if (!c) { (tensor_free)(s.c); }
+    return s.y;
+}
+
+TENSOR__FN tensor_t *nn__forward_recurrent(nn_module_t *m, tensor_t *x) {
+    return nn__forward_state(m, x, NULL, NULL);
+}
+
+#define NN__RNN_KIND(ID, name, fields, id)                                                                   \
+    NN__KNOWN_KIND(ID, nn__rnn_layer_t, name, nn__forward_recurrent, fields, id)
+NN__RNN_KIND(RNN, "RNN", nn__rnn_fields, NN__RNN_ID)
+NN__RNN_KIND(LSTM, "LSTM", nn__rnn_fields, NN__LSTM_ID)
+NN__RNN_KIND(GRU, "GRU", nn__rnn_fields, NN__GRU_ID)
+NN__RNN_KIND(RNN_CELL, "RNNCell", nn__cell_fields, NN__RNN_ID)
+NN__RNN_KIND(LSTM_CELL, "LSTMCell", nn__cell_fields, NN__LSTM_ID)
+NN__RNN_KIND(GRU_CELL, "GRUCell", nn__cell_fields, NN__GRU_ID)
+#undef NN__RNN_KIND
+
+// Registers the weights of one layer and direction; `in` features come from the layer before it.
+TENSOR__FN void nn__add_gates(nn__rnn_layer_t *l, int64_t layer, int reverse, int64_t in) {
+    static const char *const names[5] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr"};
+    int64_t gates = nn__times(nn__net_gates(l->net), l->hidden_size);
+    int64_t size = l->proj_size > 0 ? l->proj_size : l->hidden_size;
+    const int64_t dims[5][2] = {{gates, in}, {gates, size}, {gates, 0}, {gates, 0}, {size, l->hidden_size}};
+    for (int k = 0; k < 5; k++) {
+        int bias = k == 2 || k == 3;
+        if ((bias && !l->bias) || (k == 4 && l->proj_size == 0)) { continue; }
+        char name[64];
+        tensor__text_t t = nn__text(name, sizeof name);
+        NN__PUT(&t, "%s", names[k]);
+        if (!l->cell) { NN__PUT(&t, reverse ? "_l%d_reverse" : "_l%d", layer); }
+        nn__add_parameter(&l->base, name, dims[k], bias ? 1 : 2, nn__start_uniform,
+                          1 / sqrt((double)l->hidden_size));
+    }
+}
+
+TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, const nn__kind_t *kind, int net,
+                                           int cell) {
+    int dirs = a.bidirectional ? 2 : 1;
+    if (a.in_features < 1) { return nn__refuse(op, "in_features must be > 0", a.in_features); }
+    if (a.hidden < 1) { return nn__refuse(op, "hidden must be > 0", a.hidden); }
+    if (a.layers < 1 || a.layers > NN__LAYERS) {
+        return nn__refuse(op, "layers must be in 1..65535", a.layers);
+    }
+    if (a.proj_size < 0 || (a.proj_size > 0 && (net != NN__LSTM_NET || cell || a.proj_size >= a.hidden))) {
+        return nn__refuse(op, "proj_size is for lstm, 0 or less than hidden", a.proj_size);
+    }
+    if (!(a.dropout >= 0 && a.dropout <= 1)) {
+        return nn__refuse_number(op, "dropout must be in 0..1", a.dropout);
+    }
+    if (cell && (a.layers > 1 || dirs > 1)) {
+        return nn__refuse(op, "a cell has one layer and direction", a.layers);
+    }
+    nn__rnn_layer_t *l = (nn__rnn_layer_t *)nn__make(kind);
+    if (!l) { return NULL; }
+    l->input_size = a.in_features;
+    l->hidden_size = a.hidden;
+    l->num_layers = a.layers;
+    l->proj_size = a.proj_size;
+    l->dropout = a.dropout;
+    l->bias = !a.no_bias;
+    l->batch_first = a.batch_first != 0;
+    l->bidirectional = dirs == 2;
+    l->relu = net == NN__RELU_NET;
+    l->net = net;
+    l->cell = cell;
+    int64_t in = a.in_features;
+    for (int64_t layer = 0; layer < a.layers; layer++) {
+        for (int d = 0; d < dirs; d++) { nn__add_gates(l, layer, d, in); }
+        in = nn__times(dirs, a.proj_size > 0 ? a.proj_size : a.hidden);
+    }
+    return nn__done(&l->base);
+}
+
+NN__FILL_DEFAULTS(nn_rnn, NN__RNN_SET)
+NN__LAYER(lstm, nn_rnn, nn__make_recurrent(a, "lstm", NN__KIND(LSTM), NN__LSTM_NET, 0))
+NN__LAYER(gru, nn_rnn, nn__make_recurrent(a, "gru", NN__KIND(GRU), NN__GRU_NET, 0))
+NN__LAYER(rnn, nn_rnn,
+          nn__make_recurrent(a, "rnn", NN__KIND(RNN), a.relu ? NN__RELU_NET : NN__TANH_NET, 0))
+NN__LAYER(lstm_cell, nn_rnn, nn__make_recurrent(a, "lstm_cell", NN__KIND(LSTM_CELL), NN__LSTM_NET, 1))
+NN__LAYER(gru_cell, nn_rnn, nn__make_recurrent(a, "gru_cell", NN__KIND(GRU_CELL), NN__GRU_NET, 1))
+NN__LAYER(rnn_cell, nn_rnn,
+          nn__make_recurrent(a, "rnn_cell", NN__KIND(RNN_CELL), a.relu ? NN__RELU_NET : NN__TANH_NET, 1))
+
+// id: of the net and of its cell.
+TENSOR__FN tensor_t *nn__state_forward(const char *op, nn_module_t *m, int id, tensor_t *x, tensor_t **h,
+                                       tensor_t **c) {
+    if (!nn__enter(op, m, id, id)) { return TENSOR__(poison); }
+    return nn__leave_plain(m, nn__forward_state(m, x, h, c));
+}
+
+TENSOR_API tensor_t *(nn_lstm_forward)(nn_module_t *m, tensor_t *x, tensor_t **h, tensor_t **c) {
+    return nn__state_forward("lstm_forward", m, NN__LSTM_ID, x, h, c);
+}
+
+TENSOR_API tensor_t *(nn_gru_forward)(nn_module_t *m, tensor_t *x, tensor_t **h) {
+    return nn__state_forward("gru_forward", m, NN__GRU_ID, x, h, NULL);
+}
+
+TENSOR_API tensor_t *(nn_rnn_forward)(nn_module_t *m, tensor_t *x, tensor_t **h) {
+    return nn__state_forward("rnn_forward", m, NN__RNN_ID, x, h, NULL);
+}
+
+// ------------------------------------------------------------------------------
+// >>layers-attention                               MARK: attention, Transformer
+//
+// nn_multihead_attention and the layers that are made of it. The layers of a Transformer are children, which
+// print and copy themselves. Rejected: a struct of options for them (their children have these).
+// ------------------------------------------------------------------------------
+
+typedef struct nn__attention_layer_t {
+    nn_module_t base;
+    int64_t embed_dim, num_heads, kdim, vdim;
+    double dropout;
+    int batch_first, add_zero_attn;
+} nn__attention_layer_t;
 
 // [T, N, E] or [T, E] (first: N first) -> [N, T, E]; its own inverse with the same x->ndim.
 TENSOR__FN tensor_t *nn__batch_first(tensor_t *x, int ndim, int first) {
@@ -12129,35 +13734,35 @@ static const char *const nn__qkv[3] = {"q_proj_weight", "k_proj_weight", "v_proj
 static const char *const nn__norms[3] = {"norm1", "norm2", "norm3"};
 static const char *const nn__drops[3] = {"dropout1", "dropout2", "dropout3"};
 
-// i: embed, heads, kdim, vdim, batch_first, add_zero_attn; f: dropout
 TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
     static const char op[] = "multihead_attention";
     static const char *const extra[2] = {"bias_k", "bias_v"};
-    const nn__layer_t *l = nn__of(m);
+    const nn__attention_layer_t *l = (const nn__attention_layer_t *)m;
+    const int64_t features[3] = {l->embed_dim, l->kdim, l->vdim};
     tensor_t *in[5] = {a->query, a->key, a->value, a->attn_mask, a->key_padding_mask};
     tensor_t *w = nn__called(m, "in_proj_weight"), *b = nn__called(m, "in_proj_bias"), *mask = in[3];
-    int64_t embed = l->i[0], heads = l->i[1];
-    double scale = 1 / sqrt((double)(embed / heads)), drop = m->training ? l->f[0] : 0;
+    int64_t embed = l->embed_dim, heads = l->num_heads;
+    double scale = 1 / sqrt((double)(embed / heads)), drop = m->training ? l->dropout : 0;
     if (!nn__inputs(op, "query key value attn_mask key_padding_mask", 3, in, 5, 7)) {
         return TENSOR__(poison);
     }
     int nd = in[0]->ndim;
     for (int k = 0; k < 3; k++) {
-        if (in[k]->ndim != nd || nd < 2 || nd > 3 || in[k]->dims[nd - 1] != l->i[k == 0 ? 0 : k + 1]) {
+        if (in[k]->ndim != nd || nd < 2 || nd > 3 || in[k]->dims[nd - 1] != features[k]) {
             return NN__FAIL(TENSOR_ERR_SHAPE,
                             "%s: query %t, key %t, value %t must be [T, N, %d], "
                             "[S, N, %d], [S, N, %d], or all without N",
-                            op, in[0], in[1], in[2], embed, l->i[2], l->i[3]);
+                            op, in[0], in[1], in[2], embed, l->kdim, l->vdim);
         }
     }
     tensor_t *q[3];
-    for (int k = 0; k < 3; k++) { q[k] = nn__batch_first(in[k], nd, (int)l->i[4]); }
+    for (int k = 0; k < 3; k++) { q[k] = nn__batch_first(in[k], nd, l->batch_first); }
     int64_t n = q[0]->dims[0];
     int64_t t = q[0]->dims[1];
     int64_t s = q[1]->dims[1];
     if (q[1]->dims[0] != n || q[2]->dims[0] != n || q[2]->dims[1] != s) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: query %t, key %t, value %t do not fit together%s", op, in[0],
-                        in[1], in[2], l->i[4] ? " (batch_first)" : "");
+                        in[1], in[2], l->batch_first ? " (batch_first)" : "");
     }
     if (in[4] && nd == 2 && in[4]->ndim == 1) { in[4] = (tensor_unsqueeze)(in[4], 0); }
     if (in[4] && (in[4]->ndim != 2 || in[4]->dims[0] != n || in[4]->dims[1] != s)) {
@@ -12196,7 +13801,7 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
     dims[2] = embed;
     tensor_t *list[2];
     for (int zeros = 0; zeros < 2; zeros++) {   // one more key and value: bias_k and bias_v, then zeros
-        if (zeros ? !l->i[5] : !nn__called(m, extra[0])) { continue; }
+        if (zeros ? !l->add_zero_attn : !nn__called(m, extra[0])) { continue; }
         for (int k = 0; k < 2; k++) {
             list[0] = q[1 + k];
             list[1] = zeros ? nn__like(dims, 3, 0, in[0])
@@ -12245,7 +13850,7 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
         y = (tensor_scaled_dot_product_attention_with)(c);
     }
     y = (nn_forward)(nn__kid(m, "out_proj"), nn__as((tensor_transpose)(y, 1, 2), 3, n, t, embed, 0));
-    return (tensor_is_poison)(y) ? y : nn__batch_first(y, nd, (int)l->i[4]);
+    return (tensor_is_poison)(y) ? y : nn__batch_first(y, nd, l->batch_first);
 }
 
 TENSOR__FN tensor_t *nn__forward_attention(nn_module_t *m, tensor_t *x) {
@@ -12255,7 +13860,89 @@ TENSOR__FN tensor_t *nn__forward_attention(nn_module_t *m, tensor_t *x) {
     return nn__attend(m, &a);
 }
 
-// i: norm_first, gelu, decoder
+NN__SCOPED_KIND(ATTENTION, nn__attention_layer_t, "MultiheadAttention", nn__forward_attention, NULL,
+                NN__ATTENTION_ID)
+
+TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
+    if (a.embed < 1) { return nn__refuse("multihead_attention", "embed must be > 0", a.embed); }
+    if (a.heads < 1 || a.embed % a.heads != 0) {
+        return nn__refuse("multihead_attention", "heads must divide embed", a.heads);
+    }
+    if (a.kdim < 0 || a.vdim < 0) {
+        return nn__refuse("multihead_attention", "kdim and vdim must be >= 0", a.kdim);
+    }
+    if (!(a.dropout >= 0 && a.dropout <= 1)) {
+        return nn__refuse_number("multihead_attention", "dropout must be in 0..1", a.dropout);
+    }
+    nn__attention_layer_t *l = (nn__attention_layer_t *)nn__make(NN__KIND(ATTENTION));
+    if (!l) { return NULL; }
+    nn_module_t *m = &l->base;
+    l->embed_dim = a.embed;
+    l->num_heads = a.heads;
+    l->kdim = a.kdim ? a.kdim : a.embed;
+    l->vdim = a.vdim ? a.vdim : a.embed;
+    l->dropout = a.dropout;
+    l->batch_first = a.batch_first != 0;
+    l->add_zero_attn = a.add_zero_attn != 0;
+    const int64_t features[3] = {a.embed, l->kdim, l->vdim};
+    double e = (double)a.embed;
+    int64_t dims[3];
+    dims[0] = nn__times(3, a.embed);
+    dims[1] = a.embed;
+    if (l->kdim == a.embed && l->vdim == a.embed) {
+        nn__add_parameter(m, "in_proj_weight", dims, 2, nn__start_uniform, sqrt(6 / (4 * e)));
+    } else {
+        for (int k = 0; k < 3; k++) {
+            dims[0] = a.embed;
+            dims[1] = features[k];
+            nn__add_parameter(m, nn__qkv[k], dims, 2, nn__start_uniform, sqrt(6 / (e + (double)dims[1])));
+        }
+    }
+    dims[0] = nn__times(3, a.embed);
+    if (!a.no_bias) { nn__add_parameter(m, "in_proj_bias", dims, 1, nn__start_zeros, 0); }
+    nn_linear_args_t out = nn_linear_defaults();
+    out.in_features = out.out_features = a.embed;
+    out.no_bias = a.no_bias;
+    (nn_child)(m, "out_proj", (nn_linear_with)(out));
+    if (!a.no_bias && m->code == TENSOR_OK) {
+        tensor_scope_t scope = TENSOR__(scope)(0);
+        TENSOR__(assign)(nn__called(nn__kid(m, "out_proj"), "bias"), 0);
+        (tensor_scope_end)(scope);
+    }
+    dims[0] = dims[1] = 1;
+    dims[2] = a.embed;
+    if (a.add_bias_kv) {
+        nn__add_parameter(m, "bias_k", dims, 3, nn__start_normal, 1 / sqrt(e));
+        nn__add_parameter(m, "bias_v", dims, 3, nn__start_normal, 1 / sqrt(e));
+    }
+    return nn__done(m);
+}
+
+NN__OWN_LAYER(multihead_attention, NN__OR(dropout, 0), nn__make_attention(a))
+
+TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a) {
+    tensor_t *y = TENSOR__(poison), *w = NULL, **out = a.weights;
+    if (nn__too_many("multihead_attention", a.site_, a.options_are_named_)) { return tensor__at(a.site_, y); }
+    if (out) { w = *out = (tensor_scalar)(0, TENSOR_F32); }  // it gets a slot in the caller's scope
+    a.weights = out ? &w : NULL;
+    if (nn__enter("multihead_attention", a.module, NN__ATTENTION_ID, NN__ATTENTION_ID)) {
+        tensor_scope_t scope = TENSOR__(scope)(-1);
+        y = nn__leave(a.module, scope, nn__attend(a.module, &a));
+    }
+    if (out) {
+        *out = (tensor_is_poison)(y) ? y : w;
+        if (w != *out) { (tensor_free)(w); }
+    }
+    return tensor__at(a.site_, y);
+}
+
+// ---- layers of a Transformer
+
+typedef struct nn__transformer_layer_t {
+    nn_module_t base;
+    int norm_first, gelu;
+} nn__transformer_layer_t;
+
 TENSOR__FN tensor_t *nn__layer_attend(nn_module_t *m, const char *name, const char *drop, tensor_t *x,
                                       tensor_t *memory, tensor_t *mask, tensor_t *padding, int causal) {
     nn_attention_args_t a;
@@ -12270,28 +13957,29 @@ TENSOR__FN tensor_t *nn__layer_attend(nn_module_t *m, const char *name, const ch
 }
 
 TENSOR__FN tensor_t *nn__transformer_layer(nn_module_t *m, const nn_transformer_args_t *a, tensor_t *x) {
-    const nn__layer_t *l = nn__of(m);
-    int blocks = l->i[2] ? 3 : 2;
-    if (l->i[2] && !a->memory) {
+    const nn__transformer_layer_t *l = (const nn__transformer_layer_t *)m;
+    int decoder = m->impl->kind->id == NN__DECODER_LAYER_ID;
+    int blocks = decoder ? 3 : 2;
+    if (decoder && !a->memory) {
         return NN__FAIL(TENSOR_ERR_OWNER, "transformer_decoder_layer: memory is NULL; a decoder needs "
                                           "nn_transformer_forward(m, x, memory)");
     }
     for (int k = 0; k < blocks; k++) {
         nn_module_t *norm = nn__kid(m, nn__norms[k]);
-        tensor_t *y = l->i[0] ? (nn_forward)(norm, x) : x;
+        tensor_t *y = l->norm_first ? (nn_forward)(norm, x) : x;
         if (k == 0) {
             y = nn__layer_attend(m, "self_attn", nn__drops[k], y, y, a->mask, a->key_padding_mask,
                                  a->is_causal);
-        } else if (k == 1 && l->i[2]) {
+        } else if (k == 1 && decoder) {
             y = nn__layer_attend(m, "multihead_attn", nn__drops[k], y, a->memory, a->memory_mask,
                                  a->memory_key_padding_mask, 0);
         } else {
             y = (nn_forward)(nn__kid(m, "linear1"), y);
-            y = (nn_forward)(nn__kid(m, "dropout"), l->i[1] ? (tensor_gelu)(y) : (tensor_relu)(y));
+            y = (nn_forward)(nn__kid(m, "dropout"), l->gelu ? (tensor_gelu)(y) : (tensor_relu)(y));
             y = (nn_forward)(nn__kid(m, nn__drops[k]), (nn_forward)(nn__kid(m, "linear2"), y));
         }
         x = (tensor_add)(x, y);
-        if (!l->i[0]) { x = (nn_forward)(norm, x); }
+        if (!l->norm_first) { x = (nn_forward)(norm, x); }
     }
     return x;
 }
@@ -12301,6 +13989,56 @@ TENSOR__FN tensor_t *nn__forward_transformer_layer(nn_module_t *m, tensor_t *x) 
     memset((void *)&a, 0, sizeof a);
     return nn__transformer_layer(m, &a, x);
 }
+
+NN__SCOPED_KIND(ENCODER_LAYER, nn__transformer_layer_t, "TransformerEncoderLayer",
+                nn__forward_transformer_layer, NULL, NN__ENCODER_LAYER_ID)
+NN__SCOPED_KIND(DECODER_LAYER, nn__transformer_layer_t, "TransformerDecoderLayer",
+                nn__forward_transformer_layer, NULL, NN__DECODER_LAYER_ID)
+
+TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a, int decoder) {
+    const char *op = decoder ? "transformer_decoder_layer" : "transformer_encoder_layer";
+    if (a.embed < 1 || a.heads < 1 || a.embed % a.heads != 0) {
+        return nn__refuse(op, "heads must divide embed", a.heads);
+    }
+    if (a.feedforward < 1) { return nn__refuse(op, "feedforward must be > 0", a.feedforward); }
+    if (!(a.dropout >= 0 && a.dropout <= 1)) {
+        return nn__refuse_number(op, "dropout must be in 0..1", a.dropout);
+    }
+    nn__transformer_layer_t *l =
+        (nn__transformer_layer_t *)nn__make(decoder ? NN__KIND(DECODER_LAYER) : NN__KIND(ENCODER_LAYER));
+    if (!l) { return NULL; }
+    nn_module_t *m = &l->base;
+    l->norm_first = a.norm_first != 0;
+    l->gelu = a.gelu != 0;
+    nn_multihead_attention_args_t attention = nn_multihead_attention_defaults();
+    nn_linear_args_t linear = nn_linear_defaults();
+    nn_layer_norm_args_t norm = nn_layer_norm_defaults();
+    attention.embed = a.embed;
+    attention.heads = a.heads;
+    attention.dropout = a.dropout;
+    attention.batch_first = a.batch_first;
+    attention.no_bias = linear.no_bias = norm.no_bias = a.no_bias;
+    (nn_child)(m, "self_attn", (nn_multihead_attention_with)(attention));
+    if (decoder) { (nn_child)(m, "multihead_attn", (nn_multihead_attention_with)(attention)); }
+    linear.in_features = a.embed;
+    linear.out_features = a.feedforward;
+    (nn_child)(m, "linear1", (nn_linear_with)(linear));
+    (nn_child)(m, "dropout", (nn_dropout)(a.dropout));
+    linear.in_features = a.feedforward;
+    linear.out_features = a.embed;
+    (nn_child)(m, "linear2", (nn_linear_with)(linear));
+    norm.size = a.embed;
+    norm.eps = a.eps;
+    for (int k = 0; k < 2 + decoder; k++) { (nn_child)(m, nn__norms[k], (nn_layer_norm_with)(norm)); }
+    for (int k = 0; k < 2 + decoder; k++) { (nn_child)(m, nn__drops[k], (nn_dropout)(a.dropout)); }
+    return nn__done(m);
+}
+
+NN__FILL_DEFAULTS(nn_transformer_layer, NN__OR(feedforward, 2048) NN__OR(dropout, 0.1) NN__OR(eps, 1e-5))
+NN__LAYER(transformer_encoder_layer, nn_transformer_layer, nn__make_transformer_layer(a, 0))
+NN__LAYER(transformer_decoder_layer, nn_transformer_layer, nn__make_transformer_layer(a, 1))
+
+// ---- their stacks: children "layers" (a ModuleList) and "norm", no options
 
 TENSOR__FN tensor_t *nn__transformer(nn_module_t *m, const nn_transformer_args_t *a) {
     const nn_module_t *layers = nn__kid(m, "layers");
@@ -12321,74 +14059,70 @@ TENSOR__FN tensor_t *nn__forward_transformer(nn_module_t *m, tensor_t *x) {
     return nn__transformer(m, &a);
 }
 
-// i: in, hidden, layers, no_bias, batch_first, bidirectional, proj_size, kind, whether it is a cell; for
-// printing: layers not 1, dropout, relu; f: dropout. The slots are the list of weights.
-TENSOR__FN tensor_t *nn__forward_state(nn_module_t *m, tensor_t *x, tensor_t **h, tensor_t **c) {
-    const nn__layer_t *l = nn__of(m);
-    static const char *const ops[2][4] = {{"rnn", "rnn", "lstm", "gru"},
-                                          {"rnn_cell", "rnn_cell", "lstm_cell", "gru_cell"}};
-    const char *op = ops[l->i[8]][l->i[7]];
-    int kind = (int)l->i[7], n = m->impl->nslots;
-    tensor_rnn_args_t a = tensor_rnn_defaults();
-    nn__state_scope_t b = nn__state_begin(kind);
-    tensor_t **w = (tensor_t **)nn__lent((uint64_t)n + 2, sizeof *w);
-    tensor_state_t s = nn__no_state();
-    if (w) {
-        w[n] = w[n + 1] = NULL;
-        for (int k = 0; k < n; k++) { w[k] = m->impl->slot[k].tensor; }
-        a.x = x;
-        a.weights = w;
-        a.h = h ? *h : NULL;
-        a.c = c ? *c : NULL;
-        a.layers = l->i[2];
-        a.no_bias = l->i[3] != 0;
-        a.batch_first = l->i[4] != 0;
-        a.bidirectional = l->i[5] != 0;
-        a.proj_size = l->i[6];
-        a.dropout = l->f[0];
-        a.training = m->training;
-        s = l->i[8] ? nn__cell(op, kind, x, a.h, a.c, w) : nn__net(op, kind, &a, 0);
+NN__SCOPED_KIND(ENCODER, nn_module_t, "TransformerEncoder", nn__forward_transformer, NULL, NN__ENCODER_ID)
+NN__SCOPED_KIND(DECODER, nn_module_t, "TransformerDecoder", nn__forward_transformer, NULL, NN__DECODER_ID)
+NN__PLAIN_KIND(MODULE_LIST, nn_module_t, "ModuleList", NULL, NULL)
+
+TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a) {
+    static const char op[] = "transformer_forward";
+    tensor_t *y = TENSOR__(poison);
+    if (nn__too_many(op, a.site_, a.options_are_named_) ||
+        !nn__enter(op, a.module, NN__ENCODER_LAYER_ID, NN__DECODER_ID)) {
+        return tensor__at(a.site_, y);
     }
-    s = nn__state_end(&b, s, NULL);
-    if (s.y == TENSOR__(poison)) { return s.y; }
-    if (h && (tensor_set)(h, s.h) != TENSOR_OK) { return TENSOR__(poison); }
-    if (c && s.c && (tensor_set)(c, s.c) != TENSOR_OK) { return TENSOR__(poison); }
-    if (!h) { (tensor_free)(s.h); }
-    if (!c) { (tensor_free)(s.c); }
-    return s.y;
+    tensor_scope_t scope = TENSOR__(scope)(-1);
+    int id = a.module->impl->kind->id;
+    int decoder = id == NN__DECODER_LAYER_ID || id == NN__DECODER_ID;
+    if (decoder != (a.memory != NULL)) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: memory is for decoders, %s is %s one", op, a.module->name,
+                 decoder ? "such" : "not");
+    } else if (nn__kid(a.module, "layers")) {
+        y = nn__transformer(a.module, &a);
+    } else {
+        y = nn__transformer_layer(a.module, &a, a.x);
+    }
+    return tensor__at(a.site_, nn__leave(a.module, scope, y));
 }
 
-TENSOR__FN tensor_t *nn__forward_recurrent(nn_module_t *m, tensor_t *x) {
-    return nn__forward_state(m, x, NULL, NULL);
+// each: the id of its layers
+TENSOR__FN nn_module_t *nn__make_transformer(const char *op, const nn__kind_t *kind, int each,
+                                             nn_module_t *layer, int64_t count, nn_module_t *norm) {
+    if (count < 1 || count > 4096) { return nn__refuse(op, "count must be in 1..4096", count); }
+    if (!nn__can_use(op, "the layer", layer)) { return NULL; }
+    if (!layer->impl->kind || layer->impl->kind->id != each) {
+        return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, layer->name);
+    }
+    nn_module_t *m = (nn_module_t *)nn__make(kind);
+    nn_module_t *list = (nn_module_t *)nn__make(NN__KIND(MODULE_LIST));
+    if (!m || !list) { return NULL; }
+    (nn_child)(m, "layers", list);
+    char name[24];
+    for (int64_t k = 0; k < count && list->code == TENSOR_OK; k++) {
+        tensor__text_t t = nn__text(name, sizeof name);
+        NN__PUT(&t, "%d", k);
+        (nn_child)(list, name, k == 0 ? layer : (nn_clone)(layer));
+    }
+    if (list->code != TENSOR_OK) { nn__mark(m, list->code); }
+    if (norm) { (nn_child)(m, "norm", norm); }
+    return nn__done(m);
 }
 
-// i: count, size, mode, padding_idx, scale_grad_by_freq, sparse; f: max_norm, norm_type
-TENSOR__FN tensor_t *nn__forward_embedding_bag(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = nn__of(m);
-    tensor_embedding_bag_args_t a = tensor_embedding_bag_defaults();
-    a.index = x;
-    a.weight = nn__tensor(m, 0);
-    a.mode = (tensor_bag_mode_t)l->i[2];
-    a.padding_idx = l->i[3];
-    a.scale_grad_by_freq = l->i[4] != 0;
-    a.sparse = l->i[5] != 0;
-    a.max_norm = l->f[0];
-    a.norm_type = l->f[1];
-    return (tensor_embedding_bag_with)(a);
+TENSOR_API nn_module_t *(nn_transformer_encoder)(nn_module_t *layer, int64_t count, nn_module_t *norm) {
+    return nn__make_transformer("transformer_encoder", NN__KIND(ENCODER), NN__ENCODER_LAYER_ID, layer, count,
+                                norm);
 }
 
-// i: count, size, padding row or -1, scale_grad_by_freq, has a padding row, sparse; f: max_norm, norm_type
-TENSOR__FN tensor_t *nn__forward_embedding(nn_module_t *m, tensor_t *x) {
-    const nn__layer_t *l = nn__of(m);
-    int64_t padding = l->i[2] == 0 ? TENSOR_ZERO : l->i[2];
-    if (!l->i[4]) { padding = 0; }
-    return nn__embedding_front(x, nn__tensor(m, 0), padding, l->f[0], l->f[1], l->i[3] != 0, l->i[5] != 0);
+TENSOR_API nn_module_t *(nn_transformer_decoder)(nn_module_t *layer, int64_t count, nn_module_t *norm) {
+    return nn__make_transformer("transformer_decoder", NN__KIND(DECODER), NN__DECODER_LAYER_ID, layer, count,
+                                norm);
 }
 
-TENSOR__FN tensor_t *nn__forward_identity(nn_module_t *m, tensor_t *x) {
-    (void)m;
-    return x ? x : NN__FAIL(TENSOR_ERR_POISONED, "identity: x is NULL");
-}
+// ------------------------------------------------------------------------------
+// >>layers-sequential                              MARK: modules in sequence
+//
+// A sequential opens its scope itself, so that it may free what it does not need. Rejected: fusing when it is
+// made (children may be replaced, and hooks may be added, at any time).
+// ------------------------------------------------------------------------------
 
 // What becomes of a child and the one after it, if there is no hook between them. Either they are one op
 // with the same bits, or they change places: a relu runs after the max pool, which leaves it fewer elements.
@@ -12401,8 +14135,8 @@ TENSOR__FN const nn__join_t *nn__pair(const nn__slot_t *s, const tensor_t *x) {
     if (!join || join->after != a->kind->id) { return NULL; }
     if (a->module->forward != a->kind->forward || b->module->forward != b->kind->forward) { return NULL; }
     if (!join->as) {                            // a window with dilation may be empty, which gives -inf
-        nn__window_t g = nn__layer_window(nn__of(b->module));
-        return nn__all_are(g.dilation, 3, 1) && !nn__all_are(g.stride, 3, 1) ? join : NULL;
+        const nn__window_t *g = &((const nn__pool_layer_t *)b->module)->window;
+        return nn__all_are(g->dilation, 3, 1) && !nn__all_are(g->stride, 3, 1) ? join : NULL;
     }
     return x && !x->device ? join : NULL;
 }
@@ -12440,1038 +14174,11 @@ TENSOR__FN tensor_t *nn__forward_sequential(nn_module_t *m, tensor_t *x) {
     return (tensor_scope_return)(scope, y);
 }
 
-// Layers that are one call, above all activations: X(name, join, printed name, printed options, result), and
-// if it is made from those options only, Y(name, function, its parameters, f[0], f[1], i[0]).
-#define NN__NONE(...)
-#define NN__DROPOUT_TEXT "p=$0, inplace=False"
-#define NN_CALLS(X, Y)                                                                                       \
-    X(ALPHA_DROPOUT, NONE, "AlphaDropout", NN__DROPOUT_TEXT,                                                 \
-      (tensor_alpha_dropout)(x, l->f[0], m->training))                                                       \
-    X(CELU, NONE, "CELU", "alpha=$0", (tensor_celu)(x, l->f[0])) Y(CELU, celu, (double alpha), alpha, 0, 0)  \
-    X(DROPOUT, NONE, "Dropout", NN__DROPOUT_TEXT, (tensor_dropout)(x, l->f[0], m->training))                 \
-    X(DROPOUT1D, NONE, "Dropout1d", NN__DROPOUT_TEXT, (tensor_dropout1d)(x, l->f[0], m->training))           \
-    X(DROPOUT2D, NONE, "Dropout2d", NN__DROPOUT_TEXT, (tensor_dropout2d)(x, l->f[0], m->training))           \
-    X(DROPOUT3D, NONE, "Dropout3d", NN__DROPOUT_TEXT, (tensor_dropout3d)(x, l->f[0], m->training))           \
-    X(ELU, NONE, "ELU", "alpha=$0", (tensor_elu)(x, l->f[0])) Y(ELU, elu, (double alpha), alpha, 0, 0)       \
-    X(FLATTEN, NONE, "Flatten", "start_dim=1, end_dim=-1", (tensor_flatten)(x, 1, -1))                       \
-        Y(FLATTEN, flatten, (void), 0, 0, 0)                                                                 \
-    X(GELU, NONE, "GELU", "approximate='none'", (tensor_gelu)(x)) Y(GELU, gelu, (void), 0, 0, 0)             \
-    X(GELU_TANH, GELU_TANH, "GELU", "approximate='tanh'", (tensor_gelu_tanh)(x))                             \
-        Y(GELU_TANH, gelu_tanh, (void), 0, 0, 0)                                                             \
-    X(GLU, NONE, "GLU", "dim=#0", (tensor_glu)(x, l->i[0])) Y(GLU, glu, (int64_t dim), 0, 0, dim)            \
-    X(HARDSHRINK, NONE, "Hardshrink", "$0", (tensor_hardshrink)(x, l->f[0]))                                 \
-        Y(HARDSHRINK, hardshrink, (double lambd), lambd, 0, 0)                                               \
-    X(HARDSIGMOID, NONE, "Hardsigmoid", "", (tensor_hardsigmoid)(x))                                         \
-        Y(HARDSIGMOID, hardsigmoid, (void), 0, 0, 0)                                                         \
-    X(HARDSWISH, NONE, "Hardswish", "", (tensor_hardswish)(x)) Y(HARDSWISH, hardswish, (void), 0, 0, 0)      \
-    X(HARDTANH, NONE, "Hardtanh", "min_val=$0, max_val=$1", (tensor_hardtanh)(x, l->f[0], l->f[1]))          \
-        Y(HARDTANH, hardtanh, (double lo, double hi), lo, hi, 0)                                             \
-    X(LEAKY_RELU, NONE, "LeakyReLU", "negative_slope=$0", (tensor_leaky_relu)(x, l->f[0]))                   \
-        Y(LEAKY_RELU, leaky_relu, (double slope), slope, 0, 0)                                               \
-    X(LINEAR, NONE, "Linear", "in_features=#0, out_features=#1, bias={2True|False}",                         \
-      (tensor_linear)(x, nn__tensor(m, 0), nn__tensor(m, 1)))                                                \
-    X(LOGSIGMOID, NONE, "LogSigmoid", "", (tensor_logsigmoid)(x)) Y(LOGSIGMOID, logsigmoid, (void), 0, 0, 0) \
-    X(LOG_SOFTMAX, NONE, "LogSoftmax", "dim=#0", (tensor_log_softmax)(x, l->i[0]))                           \
-        Y(LOG_SOFTMAX, log_softmax, (int64_t dim), 0, 0, dim)                                                \
-    X(MISH, NONE, "Mish", "", (tensor_mish)(x)) Y(MISH, mish, (void), 0, 0, 0)                               \
-    X(PIXEL_SHUFFLE, NONE, "PixelShuffle", "upscale_factor=#0", (tensor_pixel_shuffle)(x, l->i[0]))          \
-        Y(PIXEL_SHUFFLE, pixel_shuffle, (int64_t factor), 0, 0, factor)                                      \
-    X(PIXEL_UNSHUFFLE, NONE, "PixelUnshuffle", "downscale_factor=#0", (tensor_pixel_unshuffle)(x, l->i[0]))  \
-        Y(PIXEL_UNSHUFFLE, pixel_unshuffle, (int64_t factor), 0, 0, factor)                                  \
-    X(PRELU, NONE, "PReLU", "num_parameters=#0", (tensor_prelu)(x, nn__tensor(m, 0)))                        \
-    X(RELU, RELU, "ReLU", "", (tensor_relu)(x)) Y(RELU, relu, (void), 0, 0, 0)                               \
-    X(RELU6, NONE, "ReLU6", "", (tensor_relu6)(x)) Y(RELU6, relu6, (void), 0, 0, 0)                          \
-    X(RRELU, NONE, "RReLU", "lower=$0, upper=$1", (tensor_rrelu)(x, l->f[0], l->f[1], m->training))          \
-        Y(RRELU, rrelu, (double lower, double upper), lower, upper, 0)                                       \
-    X(SELU, NONE, "SELU", "", (tensor_selu)(x)) Y(SELU, selu, (void), 0, 0, 0)                               \
-    X(SIGMOID, NONE, "Sigmoid", "", (tensor_sigmoid)(x)) Y(SIGMOID, sigmoid, (void), 0, 0, 0)                \
-    X(SILU, NONE, "SiLU", "", (tensor_silu)(x)) Y(SILU, silu, (void), 0, 0, 0)                               \
-    X(SOFTMAX, NONE, "Softmax", "dim=#0", (tensor_softmax)(x, l->i[0]))                                      \
-        Y(SOFTMAX, softmax, (int64_t dim), 0, 0, dim)                                                        \
-    X(SOFTMIN, NONE, "Softmin", "dim=#0", (tensor_softmin)(x, l->i[0]))                                      \
-        Y(SOFTMIN, softmin, (int64_t dim), 0, 0, dim)                                                        \
-    X(SOFTPLUS, NONE, "Softplus", "beta=$0, threshold=$1", (tensor_softplus)(x, l->f[0], l->f[1]))           \
-        Y(SOFTPLUS, softplus, (double beta, double threshold), beta, threshold, 0)                           \
-    X(SOFTSHRINK, NONE, "Softshrink", "$0", (tensor_softshrink)(x, l->f[0]))                                 \
-        Y(SOFTSHRINK, softshrink, (double lambd), lambd, 0, 0)                                               \
-    X(SOFTSIGN, NONE, "Softsign", "", (tensor_softsign)(x)) Y(SOFTSIGN, softsign, (void), 0, 0, 0)           \
-    X(TANH, NONE, "Tanh", "", (tensor_tanh)(x)) Y(TANH, tanh, (void), 0, 0, 0)                               \
-    X(TANHSHRINK, NONE, "Tanhshrink", "", (tensor_tanhshrink)(x)) Y(TANHSHRINK, tanhshrink, (void), 0, 0, 0) \
-    X(THRESHOLD, NONE, "Threshold", "threshold=$0, value=$1", (tensor_threshold)(x, l->f[0], l->f[1]))       \
-        Y(THRESHOLD, threshold, (double threshold, double value), threshold, value, 0)
-
-#define NN__CONV_TEXT                                                                                        \
-    "#0, #1, kernel_size=@9, stride=@c{5|, padding=@f|, padding=same}?6, dilation=@i}?7, output_padding=@l}" \
-    "?8, groups=#r}{B, bias=False|}"                                                                         \
-    "{4|, padding_mode=reflect|, padding_mode=replicate|, padding_mode=circular}"
-#define NN__POOL_TEXT "kernel_size=*9, stride=*c, padding=*f"
-#define NN__MAX_POOL_TEXT NN__POOL_TEXT ", dilation=*i, ceil_mode={3False|True}"
-#define NN__UPSAMPLE_TEXT                                                                                    \
-    "{5size=?8(}#0?1, #1}?2, #2}?8)}|scale_factor=?9(}$0?6, $1}?7, $2}?9)}}, "                               \
-    "mode='{3nearest|nearest|nearest-exact|linear|bilinear|bicubic|trilinear|area}'"
-#define NN__COLUMNS_TEXT "kernel_size=*9, dilation=*i, padding=*f, stride=*c"
-#define NN__TUPLES_TEXT "kernel_size=@9, stride=@c, padding=@f"
-#define NN__PAD_TEXT "({8|#2, #3|#2, #3, #4, #5|#2, #3, #4, #5, #6, #7})"
-#define NN__RNN_TEXT                                                                                         \
-    "#0, #1?6, proj_size=#6}?9, num_layers=#2}?3, bias=False}?4, batch_first=True}?a, dropout=$0}"           \
-    "?5, bidirectional=True}?b, nonlinearity=relu}"
-#define NN__BATCH_NORM_TEXT                                                                                  \
-    "#0, eps=$0, momentum={4$1|None}, affine={WFalse|True}, bias={BFalse|True}, "                            \
-    "track_running_stats={RFalse|True}"
-
-// Layers: name, printed name, forward, printed options (see nn__put_numbers), whether its forward needs a
-// scope. Pads are in the order of tensor_pad_t, then zeros; recurrent nets are RNN LSTM GRU, then their
-// cells; ENCODER_LAYER to DECODER are those of nn_transformer_forward; kinds for 1, 2 and 3 dims are
-// neighbours. A sequential opens its scope itself.
-#define NN__RANKS(X, ID, join, name, forward, text)                                                          \
-    X(ID##1D, join, name "1d", forward, text, 0)                                                             \
-    X(ID##2D, join, name "2d", forward, text, 0)                                                             \
-    X(ID##3D, join, name "3d", forward, text, 0)
-
-#define NN_LAYERS(X)                                                                                         \
-    NN__RANKS(X, CONV, NONE, "Conv", nn__forward_conv, NN__CONV_TEXT)                                        \
-    NN__RANKS(X, CONV_TRANSPOSE, NONE, "ConvTranspose", nn__forward_conv_transpose, NN__CONV_TEXT)           \
-    NN__RANKS(X, MAX_POOL, MAX_POOL, "MaxPool", nn__forward_max_pool, NN__MAX_POOL_TEXT)                     \
-    X(AVG_POOL1D, NONE, "AvgPool1d", nn__forward_avg_pool, NN__TUPLES_TEXT, 0)                               \
-    X(AVG_POOL2D, NONE, "AvgPool2d", nn__forward_avg_pool, NN__POOL_TEXT, 0)                                 \
-    X(AVG_POOL3D, NONE, "AvgPool3d", nn__forward_avg_pool, NN__POOL_TEXT, 0)                                 \
-    NN__RANKS(X, ADAPTIVE_AVG_POOL, NONE, "AdaptiveAvgPool", nn__forward_avg_pool, "output_size=*o")         \
-    NN__RANKS(X, ADAPTIVE_MAX_POOL, NONE, "AdaptiveMaxPool", nn__forward_max_pool, "output_size=*o")         \
-    NN__RANKS(X, MAX_UNPOOL, NONE, "MaxUnpool", NULL, NN__TUPLES_TEXT)                                       \
-    NN__RANKS(X, LP_POOL, NONE, "LPPool", nn__forward_lp_pool,                                               \
-              "norm_type=$0, kernel_size=#0, stride={4None|#1}, ceil_mode={3False|True}")                    \
-    X(UPSAMPLE, NONE, "Upsample", nn__forward_upsample, NN__UPSAMPLE_TEXT, 0)                                \
-    X(UNFOLD, NONE, "Unfold", nn__forward_unfold, NN__COLUMNS_TEXT, 0)                                       \
-    X(FOLD, NONE, "Fold", nn__forward_fold, "output_size=*l, " NN__COLUMNS_TEXT, 0)                          \
-    NN__RANKS(X, PAD, NONE, "ConstantPad", nn__forward_pad, "padding=" NN__PAD_TEXT ", value=$0")            \
-    NN__RANKS(X, REFLECTION_PAD, NONE, "ReflectionPad", nn__forward_pad, NN__PAD_TEXT)                       \
-    NN__RANKS(X, REPLICATION_PAD, NONE, "ReplicationPad", nn__forward_pad, NN__PAD_TEXT)                     \
-    NN__RANKS(X, CIRCULAR_PAD, NONE, "CircularPad", nn__forward_pad, NN__PAD_TEXT)                           \
-    NN__RANKS(X, ZERO_PAD, NONE, "ZeroPad", nn__forward_pad, NN__PAD_TEXT)                                   \
-    X(LAYER_NORM, NONE, "LayerNorm", nn__forward_layer_norm,                                                 \
-      "(#0,), eps=$0, elementwise_affine={WFalse|True}, bias={BFalse|True}", 0)                              \
-    X(EMBEDDING_BAG, NONE, "EmbeddingBag", nn__forward_embedding_bag,                                        \
-      "#0, #1?8, max_norm=$0}?9, norm_type=$1}?4, scale_grad_by_freq=True}, mode='{2mean|sum|max}'"          \
-      "?6, padding_idx=#7}", 0)                                                                              \
-    X(BILINEAR, NONE, "Bilinear", NULL,                                                                      \
-      "in1_features=#0, in2_features=#1, out_features=#2, bias={BFalse|True}", 0)                            \
-    X(RNN, NONE, "RNN", nn__forward_recurrent, NN__RNN_TEXT, 0)                                              \
-    X(LSTM, NONE, "LSTM", nn__forward_recurrent, NN__RNN_TEXT, 0)                                            \
-    X(GRU, NONE, "GRU", nn__forward_recurrent, NN__RNN_TEXT, 0)                                              \
-    X(RNN_CELL, NONE, "RNNCell", nn__forward_recurrent, NN__RNN_TEXT, 0)                                     \
-    X(LSTM_CELL, NONE, "LSTMCell", nn__forward_recurrent, NN__RNN_TEXT, 0)                                   \
-    X(GRU_CELL, NONE, "GRUCell", nn__forward_recurrent, NN__RNN_TEXT, 0)                                     \
-    X(ATTENTION, NONE, "MultiheadAttention", nn__forward_attention, "", 1)                                   \
-    X(ENCODER_LAYER, NONE, "TransformerEncoderLayer", nn__forward_transformer_layer, "", 1)                  \
-    X(DECODER_LAYER, NONE, "TransformerDecoderLayer", nn__forward_transformer_layer, "", 1)                  \
-    X(ENCODER, NONE, "TransformerEncoder", nn__forward_transformer, "", 1)                                   \
-    X(DECODER, NONE, "TransformerDecoder", nn__forward_transformer, "", 1)                                   \
-    X(MODULE_LIST, NONE, "ModuleList", NULL, "", 0)                                                          \
-    NN__RANKS(X, BATCH_NORM, NONE, "BatchNorm", nn__forward_batch_norm, NN__BATCH_NORM_TEXT)                 \
-    NN__RANKS(X, INSTANCE_NORM, NONE, "InstanceNorm", nn__forward_batch_norm, NN__BATCH_NORM_TEXT)           \
-    X(GROUP_NORM, NONE, "GroupNorm", nn__forward_group_norm,                                                 \
-      "#0, #1, eps=$0, affine={WFalse|True}, bias={BFalse|True}", 1)                                         \
-    X(RMS_NORM, NONE, "RMSNorm", nn__forward_layer_norm,                                                     \
-      "(#0,), eps={1$0|None}, elementwise_affine={WFalse|True}", 1)                                          \
-    X(LOCAL_RESPONSE_NORM, NONE, "LocalResponseNorm", nn__forward_local_response_norm,                       \
-      "#0, alpha=$0, beta=$1, k=$2", 1)                                                                      \
-    X(EMBEDDING, NONE, "Embedding", nn__forward_embedding, "#0, #1?4, padding_idx=#2}?6, max_norm=$0}"       \
-      "?7, norm_type=$1}?3, scale_grad_by_freq=True}?5, sparse=True}", 0)                                    \
-    X(IDENTITY, NONE, "Identity", nn__forward_identity, "", 0)                                               \
-    X(SEQUENTIAL, NONE, "Sequential", nn__forward_sequential, "", 0)
-
-#define NN__X(ID, join, name, text, result)                                                                  \
-    TENSOR__FN tensor_t *nn__forward_##ID(nn_module_t *m, tensor_t *x) {                                     \
-        const nn__layer_t *l = nn__of(m);                                                                    \
-        (void)l;                                                                                             \
-        return result;                                                                                       \
-    }
-NN_CALLS(NN__X, NN__NONE)
-#undef NN__X
-
-enum {
-#define NN__X(ID, ...) NN__##ID##_KIND,
-    NN_LAYERS(NN__X) NN_CALLS(NN__X, NN__NONE)
-#undef NN__X
-        NN__KINDS
-};
-static const nn__join_t nn__join_RELU = {NN__LINEAR_KIND, tensor_linear_relu};
-static const nn__join_t nn__join_GELU_TANH = {NN__LINEAR_KIND, tensor_linear_gelu_tanh};
-static const nn__join_t nn__join_MAX_POOL = {NN__RELU_KIND, NULL};
-#define NN__JOIN_NONE NULL
-#define NN__JOIN_RELU &nn__join_RELU
-#define NN__JOIN_GELU_TANH &nn__join_GELU_TANH
-#define NN__JOIN_MAX_POOL &nn__join_MAX_POOL
-
-// A kind is reached from the functions that make it, as NN__KIND(ID); kinds for 1, 2 and 3 dims by a switch.
-#define NN__KIND(ID) nn__kind_##ID()
-#define NN__KIND_OF(ID, join, name, forward, text, composite)                                                \
-    TENSOR__FN const nn__kind_t *nn__kind_##ID(void) {                                                       \
-        static const nn__kind_t kind = {name, forward, text, composite, NN__##ID##_KIND, NN__JOIN_##join};   \
-        return &kind;                                                                                        \
-    }
-#define NN__X(ID, join, name, text, result) NN__KIND_OF(ID, join, name, nn__forward_##ID, text, 0)
-NN_LAYERS(NN__KIND_OF)
-NN_CALLS(NN__X, NN__NONE)
-#undef NN__X
-
-#define NN__RANKED_KIND(family, ID)                                                                          \
-    TENSOR__FN const nn__kind_t *nn__##family##_kind(int rank) {                                             \
-        switch (rank) {                                                                                      \
-        case 1: return nn__kind_##ID##1D();                                                                  \
-        case 2: return nn__kind_##ID##2D();                                                                  \
-        default: return nn__kind_##ID##3D();                                                                 \
-        }                                                                                                    \
-    }
-NN__RANKED_KIND(conv, CONV)
-NN__RANKED_KIND(conv_transpose, CONV_TRANSPOSE)
-NN__RANKED_KIND(max_pool, MAX_POOL)
-NN__RANKED_KIND(avg_pool, AVG_POOL)
-NN__RANKED_KIND(max_unpool, MAX_UNPOOL)
-NN__RANKED_KIND(constant_pad, PAD)
-NN__RANKED_KIND(reflection_pad, REFLECTION_PAD)
-NN__RANKED_KIND(replication_pad, REPLICATION_PAD)
-NN__RANKED_KIND(circular_pad, CIRCULAR_PAD)
-NN__RANKED_KIND(zero_pad, ZERO_PAD)
-NN__RANKED_KIND(batch_norm, BATCH_NORM)
-NN__RANKED_KIND(instance_norm, INSTANCE_NORM)
-#undef NN__RANKED_KIND
-
-// ------------------------------------------------------------------------------
-// >>impl-construction                              MARK: construction of layers
-//
-// A layer is made in one block with its options; its parameters are drawn as PyTorch draws them. If a layer
-// cannot be made, what exists of it is freed and the result is NULL. Rejected: two-step construction
-// (half-made layers).
-// ------------------------------------------------------------------------------
-
-// The dead struct shows that the layer was freed, so a later use is noticed.
-TENSOR__FN void nn__destroy_layer(nn_module_t *m) {
-    m->impl = NULL;
-    m->code = TENSOR_ERR_OWNER;
-    TENSOR__(bury)(m, TENSOR__LAYER);
-}
-
-// A layer of that kind; NULL after raising OUT_OF_MEMORY.
-TENSOR__FN nn__layer_t *nn__make(const nn__kind_t *kind) {
-    TENSOR__(push_path)(nn__self(), kind->name);
-    nn__layer_t *l;
-    l = (nn__layer_t *)TENSOR__(object)(nn__self(), TENSOR__LAYER, sizeof *l);
-    if (l) { nn_module_init(&l->base, kind->name, kind->forward, nn__destroy_layer); }
-    TENSOR__(pop_path)(nn__self());
-    if (l && !l->base.impl) {
-        nn__free(l);
-        l = NULL;
-    }
-    if (l) { l->base.impl->kind = kind; }
-    return l;
-}
-
-// A layer with these numbers; NN__MAKE uses the local i.
-TENSOR__FN nn__layer_t *nn__make_of(const nn__kind_t *kind, const int64_t *i, size_t size, double f0,
-                                    double f1) {
-    nn__layer_t *l = nn__make(kind);
-    if (!l) { return l; }
-    memcpy(l->i, i, size);
-    l->f[0] = f0;
-    l->f[1] = f1;
-    return l;
-}
-
-#define NN__MAKE(kind, f0, f1) nn__make_of(kind, i, sizeof i, f0, f1)
-
-// A layer with a window; NN__MAKE_WINDOW uses the locals i and g.
-TENSOR__FN nn__layer_t *nn__make_window(const nn__kind_t *kind, const int64_t *i, size_t size,
-                                        const nn__window_t *g) {
-    nn__layer_t *l = nn__make_of(kind, i, size, 0, 0);
-    if (!l) { return l; }
-    memcpy(l->i + NN__I_WINDOW, g, sizeof *g);
-    return l;
-}
-
-#define NN__MAKE_WINDOW(kind) nn__make_window(kind, i, sizeof i, &g)
-
-TENSOR__FN nn_module_t *nn__clone_layer(nn_module_t *m) {
-    const nn__layer_t *l = nn__of(m);
-    nn__layer_t *c = nn__make(m->impl->kind);
-    if (!c) { return NULL; }
-    memcpy(c->i, l->i, sizeof c->i);
-    memcpy(c->f, l->f, sizeof c->f);
-    c->base.site = m->site;
-    return &c->base;
-}
-
-// The finished layer, or NULL if anything in it failed.
-TENSOR__FN nn_module_t *nn__done(nn__layer_t *l) {
-    nn_module_t *m = l ? &l->base : NULL;
-    if (m && m->code != TENSOR_OK) {
-        (nn_free)(m);
-        m = NULL;
-    }
-    return m;
-}
-
-TENSOR__FN nn_module_t *nn__refuse(const char *layer, const char *what, int64_t got) {
-    return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, "%s: %s (got %d)", layer, what, got);
-}
-
-TENSOR__FN nn_module_t *nn__refuse_number(const char *layer, const char *what, double got) {
-    return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, "%s: %s (got %g)", layer, what, got);
-}
-
-// Fresh f32 parameters: uniform in +-bound, normal with that deviation, bound everywhere, ones, zeros. Each
-// is a function of its own, so that a program contains only those of its layers.
-typedef tensor_t *(*nn__start_fn)(const int64_t *dims, int ndim, double bound);
-
-TENSOR__FN tensor_t *nn__start_uniform(const int64_t *dims, int ndim, double bound) {
-    tensor_t *t = (tensor_empty_n)(dims, ndim, TENSOR_F32);
-    return (tensor_is_poison)(t) ? t : (tensor_uniform_)(t, -bound, bound);
-}
-
-TENSOR__FN tensor_t *nn__start_normal(const int64_t *dims, int ndim, double bound) {
-    tensor_t *t = (tensor_empty_n)(dims, ndim, TENSOR_F32);
-    return (tensor_is_poison)(t) ? t : (tensor_normal_)(t, 0, bound);
-}
-
-TENSOR__FN tensor_t *nn__start_constant(const int64_t *dims, int ndim, double bound) {
-    return (tensor_full_n)(dims, ndim, bound, TENSOR_F32);
-}
-
-TENSOR__FN tensor_t *nn__start_ones(const int64_t *dims, int ndim, double bound) {
-    (void)bound;
-    return (tensor_full_n)(dims, ndim, 1, TENSOR_F32);
-}
-
-TENSOR__FN tensor_t *nn__start_zeros(const int64_t *dims, int ndim, double bound) {
-    (void)bound;
-    return (tensor_full_n)(dims, ndim, 0, TENSOR_F32);
-}
-
-// Registers a fresh parameter.
-TENSOR__FN void nn__add_parameter(nn__layer_t *l, const char *name, const int64_t *dims, int ndim,
-                                  nn__start_fn start, double bound) {
-    if (!l || l->base.code != TENSOR_OK) { return; }
-    TENSOR__(push_path)(nn__self(), l->base.name);
-    tensor_scope_t scope;
-    scope = TENSOR__(scope)(0);
-    (nn_parameter)(&l->base, name, start(dims, ndim, bound));
-    (tensor_scope_end)(scope);
-    TENSOR__(pop_path)(nn__self());
-}
-
-// l with weight [n] of ones and bias [n] of zeros, if they are wanted.
-TENSOR__FN nn__layer_t *nn__add_affine(nn__layer_t *l, int64_t n, int weight, int bias) {
-    if (weight) { nn__add_parameter(l, "weight", &n, 1, nn__start_ones, 0); }
-    if (bias) { nn__add_parameter(l, "bias", &n, 1, nn__start_zeros, 0); }
-    return l;
-}
-
-// nn_layer_with(a), whose result is `make`.
-#define NN__LAYER(layer, args, make)                                                                         \
-    TENSOR_API nn_module_t *nn_##layer##_with(args##_args_t a) {                                             \
-        return nn__stamp(a.site_, NN__TAKE(#layer, args) ? make : NULL);                                     \
-    }
-#define NN__OWN_LAYER(layer, set, make) NN__FILL_DEFAULTS(nn_##layer, set) NN__LAYER(layer, nn_##layer, make)
-
-TENSOR__FN nn_module_t *nn__make_linear(nn_linear_args_t a) {
-    const int64_t i[] = {a.in_features, a.out_features, a.no_bias != 0};
-    if (a.in_features < 1) { return nn__refuse("linear", "in_features must be > 0", a.in_features); }
-    if (a.out_features < 1) { return nn__refuse("linear", "out_features must be > 0", a.out_features); }
-    nn__layer_t *l = NN__MAKE(NN__KIND(LINEAR), 0, 0);
-    if (!l) { return NULL; }
-    int64_t dims[2];
-    dims[0] = a.out_features;
-    dims[1] = a.in_features;
-    double bound = 1 / sqrt((double)a.in_features);
-    nn__add_parameter(l, "weight", dims, 2, nn__start_uniform, bound);
-    if (!a.no_bias) { nn__add_parameter(l, "bias", dims, 1, nn__start_uniform, bound); }
-    return nn__done(l);
-}
-
-NN__OWN_LAYER(linear, , nn__make_linear(a))
-
-TENSOR__FN nn_module_t *nn__conv_layer(const char *op, const nn__kind_t *kind, int64_t in, int64_t out,
-                                       nn__window_t g, int rank, int no_bias, int same, int mode) {
-    int transposed = kind->id >= NN__CONV_TRANSPOSE1D_KIND;
-    const int64_t i[] = {in, out, rank, same != 0, mode, same ? 2 : !nn__all_are(g.pad, rank, 0),
-                         !nn__all_are(g.dilation, rank, 1), transposed && !nn__all_are(g.in, rank, 0),
-                         g.mode != 1};
-    if (in < 1) { return nn__refuse(op, "in_channels must be > 0", in); }
-    if (out < 1) { return nn__refuse(op, "out_channels must be > 0", out); }
-    if (g.mode < 1) { return nn__refuse(op, "groups must be > 0", g.mode); }
-    if (in % g.mode != 0) { return nn__refuse(op, "in_channels must be a multiple of groups", in); }
-    if (out % g.mode != 0) { return nn__refuse(op, "out_channels must be a multiple of groups", out); }
-    if (!nn__window_valid(op, rank, &g)) { return NULL; }
-    for (int64_t d = 0; d < 3; d++) {
-        if (same && (g.stride[d] != 1 || g.pad[d] != 0)) {
-            return nn__refuse(op, "same needs stride 1 and no padding", g.stride[d]);
-        }
-    }
-    nn__layer_t *l = NN__MAKE_WINDOW(kind);
-    int64_t dims[5];
-    dims[0] = transposed ? in : out;
-    dims[1] = (transposed ? out : in) / g.mode;
-    double fan = (double)dims[1];
-    for (int64_t d = 0; d < rank; d++) { fan *= (double)(dims[2 + d] = g.kernel[3 - rank + d]); }
-    nn__add_parameter(l, "weight", dims, rank + 2, nn__start_uniform, 1 / sqrt(fan));
-    if (!no_bias) { nn__add_parameter(l, "bias", &out, 1, nn__start_uniform, 1 / sqrt(fan)); }
-    return nn__done(l);
-}
-
-TENSOR__FN nn_module_t *nn__conv_new(const nn_conv_args_t *a, int rank) {
-    const char *op = nn__conv_row(rank)->name;
-    nn__window_t g = nn__window_unit();
-    if (!NN__TRIPLE(kernel, g.kernel) || !NN__CONV_WINDOW) { return NULL; }
-    return nn__conv_layer(op, nn__conv_kind(rank), a->in_channels, a->out_channels, g, rank, a->no_bias,
-                          a->same, (int)a->padding_mode);
-}
-
-TENSOR__FN nn_module_t *nn__conv_transpose_new(const nn_conv_transpose_args_t *a, int rank) {
-    const char *op = nn__conv_transpose_row(rank)->name;
-    nn__window_t g = nn__window_unit();
-    if (!NN__TRIPLE(kernel, g.kernel) || !NN__CONV_WINDOW || !NN__TRIPLE(output_padding, g.in)) {
-        return NULL;
-    }
-    return nn__conv_layer(op, nn__conv_transpose_kind(rank), a->in_channels, a->out_channels, g, rank,
-                          a->no_bias, 0, 0);
-}
-
-TENSOR__FN nn_module_t *nn__pool_new(const nn_pool_args_t *a, const char *op, const nn__kind_t *kind,
-                                     int rank) {
-    int mean = kind->id >= NN__AVG_POOL1D_KIND && kind->id <= NN__AVG_POOL3D_KIND;
-    int dilates = kind->id >= NN__MAX_POOL1D_KIND && kind->id <= NN__MAX_POOL3D_KIND;
-    const int64_t i[] = {0, 0, rank, a->ceil_mode != 0};
-    nn__window_t g = nn__window_unit();
-    g.mode = mean && a->exclude_pad ? NN__NO_COUNT_PAD : NN__COUNT_PAD;
-    g.divisor = mean ? a->divisor_override : 0;
-    if (!NN__POOL_WINDOW || !NN__TRIPLE(dilation, g.dilation) ||
-        !nn__window_valid(op, rank, &g)) {
-        return NULL;
-    }
-    for (int d = 0; d < 3; d++) {
-        if (2 * g.pad[d] > g.kernel[d]) {
-            return nn__refuse(op, "padding must be at most half the kernel", g.pad[d]);
-        }
-        if (!dilates && g.dilation[d] != 1) {
-            return nn__refuse(op, "it has no dilation", g.dilation[d]);
-        }
-    }
-    return nn__done(NN__MAKE_WINDOW(kind));
-}
-
-TENSOR__FN nn_module_t *nn__max_pool_new(const nn_pool_args_t *a, int rank) {
-    return nn__pool_new(a, nn__max_pool_row(rank)->name, nn__max_pool_kind(rank), rank);
-}
-
-TENSOR__FN nn_module_t *nn__avg_pool_new(const nn_pool_args_t *a, int rank) {
-    return nn__pool_new(a, nn__avg_pool_row(rank)->name, nn__avg_pool_kind(rank), rank);
-}
-
-TENSOR__FN nn_module_t *nn__max_unpool_new(const nn_pool_args_t *a, int rank) {
-    return nn__pool_new(a, nn__max_unpool_row(rank)->name, nn__max_unpool_kind(rank), rank);
-}
-
-#define NN__PER_RANK(layer, args, make, ...)                                                                 \
-    NN__LAYER(layer##1d, args, make(__VA_ARGS__, 1))                                                         \
-    NN__LAYER(layer##2d, args, make(__VA_ARGS__, 2))                                                         \
-    NN__LAYER(layer##3d, args, make(__VA_ARGS__, 3))
-NN__FILL_DEFAULTS(nn_conv, NN__CONV_SET NN__OR_DIMS(kernel, 0))
-NN__FILL_DEFAULTS(nn_conv_transpose, NN__CONV_SET NN__OR_DIMS(kernel, 0) NN__OR_DIMS(output_padding, 0))
-NN__FILL_DEFAULTS(nn_pool, NN__POOL_SET NN__OR_DIMS(dilation, 1))
-NN__PER_RANK(conv, nn_conv, nn__conv_new, &a)
-NN__PER_RANK(conv_transpose, nn_conv_transpose, nn__conv_transpose_new, &a)
-NN__PER_RANK(max_pool, nn_pool, nn__max_pool_new, &a)
-NN__PER_RANK(avg_pool, nn_pool, nn__avg_pool_new, &a)
-NN__PER_RANK(max_unpool, nn_pool, nn__max_unpool_new, &a)
-
-TENSOR__FN nn_module_t *nn__adaptive_new(const nn__kind_t *kind, int rank, nn__window_t g) {
-    const int64_t i[] = {0, 0, rank};
-    return nn__done(NN__MAKE_WINDOW(kind));
-}
-
-#define NN__X(layer, ID, rank, params, d0, d1, d2)                                                           \
-    TENSOR_API nn_module_t *(nn_adaptive_##layer##rank##d) params {                                          \
-        nn__window_t g = nn__adaptive(d0, d1, d2);                                                           \
-        return nn__adaptive_new(nn__kind_ADAPTIVE_##ID##rank##D(), rank, g);              \
-    }
-NN__X(avg_pool, AVG_POOL, 1, (int64_t l), 1, 1, l)
-NN__X(avg_pool, AVG_POOL, 2, (int64_t h, int64_t w), 1, h, w)
-NN__X(avg_pool, AVG_POOL, 3, (int64_t d, int64_t h, int64_t w), d, h, w)
-NN__X(max_pool, MAX_POOL, 1, (int64_t l), 1, 1, l)
-NN__X(max_pool, MAX_POOL, 2, (int64_t h, int64_t w), 1, h, w)
-NN__X(max_pool, MAX_POOL, 3, (int64_t d, int64_t h, int64_t w), d, h, w)
-#undef NN__X
-
-#define NN__X(rank)                                                                                          \
-    TENSOR_API nn_module_t *(nn_lp_pool##rank##d)(double norm, int64_t kernel, int64_t stride, int ceil) {   \
-        const int64_t i[] = {kernel, stride ? stride : kernel, rank, ceil != 0, stride != 0};                \
-        if (kernel < 1) return nn__refuse("lp_pool" #rank "d", "kernel must be > 0", kernel);                \
-        if (stride < 0) return nn__refuse("lp_pool" #rank "d", "stride must be >= 0", stride);               \
-        if (norm == 0 || norm != norm) return nn__refuse("lp_pool" #rank "d", "norm must not be 0", 0);      \
-        return nn__done(NN__MAKE(nn__kind_LP_POOL##rank##D(), norm, 0));                                     \
-    }
-NN__X(1) NN__X(2) NN__X(3)
-#undef NN__X
-
-TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
-    const int64_t i[] = {a.size, a.size_h, a.size_w, a.mode, a.align_corners != 0, a.size <= 0,
-                         a.scale_factor_h > 0, a.scale_factor_w > 0, a.size_h > 0 || a.size_w > 0,
-                         a.scale_factor_h > 0 || a.scale_factor_w > 0};
-    if ((a.size > 0) == (a.scale_factor > 0)) {
-        return nn__refuse("upsample", "one of size and scale_factor must be positive", a.size);
-    }
-    nn__layer_t *l = NN__MAKE(NN__KIND(UPSAMPLE), a.scale_factor, a.scale_factor_h);
-    if (!l) { return NULL; }
-    l->f[2] = a.scale_factor_w;
-    return nn__done(l);
-}
-
-NN__OWN_LAYER(upsample, , nn__make_upsample(a))
-
-TENSOR__FN const nn__kind_t *nn__pad_kind(int kind, int rank) {
-    switch (kind) {
-    case TENSOR_PAD_CONSTANT: return nn__constant_pad_kind(rank);
-    case TENSOR_PAD_REFLECT: return nn__reflection_pad_kind(rank);
-    case TENSOR_PAD_REPLICATE: return nn__replication_pad_kind(rank);
-    case TENSOR_PAD_CIRCULAR: return nn__circular_pad_kind(rank);
-    default: return nn__zero_pad_kind(rank);
-    }
-}
-
-// kind: a tensor_pad_t, or 4 = zeros
-TENSOR__FN nn_module_t *nn__pad_new(const int64_t *pads, int n, int kind, double value) {
-    tensor_pad_t mode = kind == 4 ? TENSOR_PAD_CONSTANT : (tensor_pad_t)kind;
-    if (n < 0 || n > 6 || n % 2 != 0 || (n > 0 && !pads)) {
-        return nn__refuse("pad", "at most 6 numbers, two for each dim, are needed", n);
-    }
-    if ((int)mode < 0 || mode > TENSOR_PAD_CIRCULAR) {
-        return nn__refuse("pad", "mode must be a tensor_pad_t", (int64_t)mode);
-    }
-    nn__layer_t *l = nn__make(nn__pad_kind(kind, 1 + (n > 2) + (n > 4)));
-    if (!l) { return NULL; }
-    l->i[0] = mode;
-    l->i[1] = n;
-    l->i[8] = n / 2;
-    if (n) { memcpy(l->i + 2, pads, (size_t)n * sizeof pads[0]); }
-    l->f[0] = value;
-    return nn__done(l);
-}
-
-TENSOR_API nn_module_t *(nn_pad_n)(const int64_t *pads, int n, tensor_pad_t mode, double value) {
-    return nn__pad_new(pads, n, (int)mode == 4 ? -1 : (int)mode, value);
-}
-
-#define NN__X(name, rank, params, mode, value)                                                               \
-    TENSOR_API nn_module_t *(nn_##name##_pad##rank##d) params {                                              \
-        const int64_t pads[6] = {by, by, by, by, by, by};                                                    \
-        return nn__pad_new(pads, 2 * rank, mode, value);                                                     \
-    }
-NN__X(zero, 2, (int64_t by), 4, 0)
-NN__X(constant, 2, (int64_t by, double value), TENSOR_PAD_CONSTANT, value)
-NN__X(reflection, 2, (int64_t by), TENSOR_PAD_REFLECT, 0)
-NN__X(replication, 2, (int64_t by), TENSOR_PAD_REPLICATE, 0)
-NN__X(circular, 1, (int64_t by), TENSOR_PAD_CIRCULAR, 0)
-NN__X(circular, 2, (int64_t by), TENSOR_PAD_CIRCULAR, 0)
-NN__X(circular, 3, (int64_t by), TENSOR_PAD_CIRCULAR, 0)
-#undef NN__X
-
-TENSOR__FN nn_module_t *nn__columns_new(const nn_columns_args_t *a, int fold) {
-    const char *op = fold ? "fold" : "unfold";
-    const int64_t i[] = {0, 0, 2};
-    nn__window_t g = nn__window_unit();
-    if (!NN__COLUMNS_WINDOW || !nn__window_valid(op, 2, &g)) { return NULL; }
-    if (fold && a->height < 1) { return nn__refuse(op, "height must be > 0", a->height); }
-    if (fold) { return nn__done(NN__MAKE_WINDOW(NN__KIND(FOLD))); }
-    return nn__done(NN__MAKE_WINDOW(NN__KIND(UNFOLD)));
-}
-
-NN__FILL_DEFAULTS(nn_columns, NN__COLUMNS_SET)
-NN__LAYER(unfold, nn_columns, nn__columns_new(&a, 0))
-NN__LAYER(fold, nn_columns, nn__columns_new(&a, 1))
-
-TENSOR__FN nn_module_t *nn__make_layer_norm(nn_layer_norm_args_t a) {
-    const int64_t i[] = {a.size, a.no_affine != 0};
-    if (a.size < 1) { return nn__refuse("layer_norm", "size must be > 0", a.size); }
-    return nn__done(nn__add_affine(NN__MAKE(NN__KIND(LAYER_NORM), a.eps, 0), a.size, !a.no_affine,
-                                   !a.no_affine && !a.no_bias));
-}
-
-NN__OWN_LAYER(layer_norm, NN__OR(eps, 1e-5), nn__make_layer_norm(a))
-
-// Begins a typed forward: m must be a layer of kind first..last. -> 0 after raising
-TENSOR__FN int nn__enter(const char *op, const nn_module_t *m, int first, int last) {
-    if (!nn__usable(m)) {
-        if (nn__open_module(m) && tensor_error_code() == TENSOR_OK) {
-            NN__FAIL(m->code, "%s: module %s failed when it was made", op, m->name);
-        } else {
-            nn__unusable(op, "the module", m);
-        }
-        return 0;
-    }
-    if (!m->impl->kind || m->impl->kind->id < first || m->impl->kind->id > last) {
-        return NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, m->name);
-    }
-    if (m->impl->key) { TENSOR__(push_path)(nn__self(), m->impl->key); }
-    return 1;
-}
-
-TENSOR__FN tensor_t *nn__leave(const nn_module_t *m, tensor_scope_t scope, tensor_t *y) {
-    y = (tensor_scope_return)(scope, y);
-    if (m->impl->key) { TENSOR__(pop_path)(nn__self()); }
-    return y;
-}
-
-// Registers a buffer [n] (n < 0: 0-d) filled with one value.
-TENSOR__FN void nn__add_buffer(nn__layer_t *l, const char *name, int64_t n, double value,
-                               tensor_dtype_t dtype) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
-    if (l && l->base.code == TENSOR_OK) {
-        (nn_buffer)(&l->base, name, (tensor_full_n)(&n, n >= 0, value, dtype));
-    }
-    (tensor_scope_end)(scope);
-}
-
-// Zeroes a row of the first parameter.
-TENSOR__FN void nn__zero_row(nn__layer_t *l, int64_t row) {
-    tensor_scope_t scope = TENSOR__(scope)(0);
-    if (l && l->base.code == TENSOR_OK) {
-        TENSOR__(assign)((tensor_select)(nn__tensor(&l->base, 0), 0, row), 0);
-    }
-    (tensor_scope_end)(scope);
-}
-
-TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
-    int64_t padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
-    if (a.count < 1) { return nn__refuse("embedding_bag", "count must be > 0", a.count); }
-    if (a.size < 1) { return nn__refuse("embedding_bag", "size must be > 0", a.size); }
-    const int64_t i[] = {a.count, a.size, a.mode, a.padding_idx, a.scale_grad_by_freq != 0, a.sparse != 0,
-                         a.padding_idx != 0, padding < 0 ? padding + a.count : padding, a.max_norm > 0,
-                         a.norm_type != 0 && a.norm_type != 2};
-    if ((int)a.mode < 0 || a.mode > TENSOR_BAG_MAX) {
-        return nn__refuse("embedding_bag", "mode must be a tensor_bag_mode_t", (int64_t)a.mode);
-    }
-    if (padding >= a.count || padding < -a.count) {
-        return nn__refuse("embedding_bag", "padding_idx must be below count", padding);
-    }
-    nn__layer_t *l = NN__MAKE(NN__KIND(EMBEDDING_BAG), a.max_norm, a.norm_type);
-    nn__add_parameter(l, "weight", i, 2, nn__start_normal, 1);
-    if (a.padding_idx != 0) { nn__zero_row(l, padding); }
-    return nn__done(l);
-}
-
-NN__OWN_LAYER(embedding_bag, , nn__make_embedding_bag(a))
-
-TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int no_bias) {
-    const int64_t dims[3] = {out, in1, in2}, i[] = {in1, in2, out};
-    if (in1 < 1 || in2 < 1 || out < 1) { return nn__refuse("bilinear", "in1, in2 and out must be > 0", out); }
-    nn__layer_t *l = NN__MAKE(NN__KIND(BILINEAR), 0, 0);
-    nn__add_parameter(l, "weight", dims, 3, nn__start_uniform, 1 / sqrt((double)in1));
-    if (!no_bias) { nn__add_parameter(l, "bias", dims, 1, nn__start_uniform, 1 / sqrt((double)in1)); }
-    return nn__done(l);
-}
-
-TENSOR_API tensor_t *(nn_bilinear_forward)(nn_module_t *m, tensor_t *x1, tensor_t *x2) {
-    if (!nn__enter("bilinear_forward", m, NN__BILINEAR_KIND, NN__BILINEAR_KIND)) { return TENSOR__(poison); }
-    tensor_t *y = (tensor_bilinear)(x1, x2, nn__tensor(m, 0), nn__tensor(m, 1));
-    if (m->impl->key) { TENSOR__(pop_path)(nn__self()); }
-    return y;
-}
-
-TENSOR_API tensor_t *(nn_max_unpool_forward)(nn_module_t *m, tensor_t *x, tensor_t *indices,
-                                             const int64_t *size) {
-    tensor_t *y = TENSOR__(poison);
-    if (!nn__enter("max_unpool_forward", m, NN__MAX_UNPOOL1D_KIND, NN__MAX_UNPOOL3D_KIND)) { return y; }
-    nn__window_t g = nn__layer_window(nn__of(m));
-    size_t rank = (size_t)nn__of(m)->i[NN__I_RANK];
-    g.mode = size != NULL;
-    if (size) { memcpy(g.in + 3 - rank, size, rank * sizeof size[0]); }
-    y = nn__max_unpool_front(nn__max_unpool_row((int)rank), x, indices, g);
-    if (m->impl->key) { TENSOR__(pop_path)(nn__self()); }
-    return y;
-}
-
-// k n for a small k; if it would overflow, a size that no tensor can have.
-TENSOR__FN int64_t nn__times(int64_t k, int64_t n) {
-    return n > -(INT64_MAX / 8) && n < INT64_MAX / 8 ? k * n : INT64_MAX;
-}
-
-TENSOR__FN const nn__kind_t *nn__recurrent_kind(int kind, int cell) {
-    switch (kind) {
-    case NN__LSTM_NET: return cell ? NN__KIND(LSTM_CELL) : NN__KIND(LSTM);
-    case NN__GRU_NET: return cell ? NN__KIND(GRU_CELL) : NN__KIND(GRU);
-    default: return cell ? NN__KIND(RNN_CELL) : NN__KIND(RNN);
-    }
-}
-
-TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, int kind, int cell) {
-    static const char *const names[5] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr"};
-    int64_t gates = nn__times(nn__net_gates(kind), a.hidden);
-    int64_t size = a.proj_size > 0 ? a.proj_size : a.hidden;
-    int dirs = a.bidirectional ? 2 : 1;
-    const int64_t i[] = {a.in_features, a.hidden, a.layers, a.no_bias != 0, a.batch_first != 0, dirs == 2,
-                         a.proj_size, kind, cell, a.layers != 1, a.dropout > 0, cell && kind == NN__RELU_NET};
-    if (a.in_features < 1) { return nn__refuse(op, "in_features must be > 0", a.in_features); }
-    if (a.hidden < 1) { return nn__refuse(op, "hidden must be > 0", a.hidden); }
-    if (a.layers < 1 || a.layers > NN__LAYERS) {
-        return nn__refuse(op, "layers must be in 1..65535", a.layers);
-    }
-    if (a.proj_size < 0 || (a.proj_size > 0 && (kind != NN__LSTM_NET || cell || a.proj_size >= a.hidden))) {
-        return nn__refuse(op, "proj_size is for lstm, 0 or less than hidden", a.proj_size);
-    }
-    if (!(a.dropout >= 0 && a.dropout <= 1)) {
-        return nn__refuse_number(op, "dropout must be in 0..1", a.dropout);
-    }
-    if (cell && (a.layers > 1 || dirs > 1)) {
-        return nn__refuse(op, "a cell has one layer and direction", a.layers);
-    }
-    nn__layer_t *l = NN__MAKE(nn__recurrent_kind(kind, cell), a.dropout, 0);
-    int64_t dims[2];
-    for (int64_t layer = 0; layer < a.layers; layer++) {
-        for (int d = 0; d < dirs; d++) {
-            for (int k = 0; k < 5; k++) {
-                if ((a.no_bias && (k == 2 || k == 3)) || (k == 4 && a.proj_size == 0)) { continue; }
-                char name[64];
-                tensor__text_t t = nn__text(name, sizeof name);
-                NN__PUT(&t, "%s", names[k]);
-                if (!cell) {
-                    NN__PUT(&t, "_l%d", layer);
-                    if (d) { NN__PUT(&t, "_reverse"); }
-                }
-                dims[0] = k == 4 ? size : gates;
-                if (k == 4) {
-                    dims[1] = a.hidden;
-                } else if (k == 1) {
-                    dims[1] = size;
-                } else if (layer) {
-                    dims[1] = nn__times(dirs, size);
-                } else {
-                    dims[1] = a.in_features;
-                }
-                nn__add_parameter(l, name, dims, k == 2 || k == 3 ? 1 : 2, nn__start_uniform,
-                                  1 / sqrt((double)a.hidden));
-            }
-        }
-    }
-    return nn__done(l);
-}
-
-NN__FILL_DEFAULTS(nn_rnn, NN__RNN_SET)
-#define NN__X(layer, kind)                                                                                   \
-    NN__LAYER(layer, nn_rnn, nn__make_recurrent(a, #layer, kind, 0))                                         \
-    NN__LAYER(layer##_cell, nn_rnn, nn__make_recurrent(a, #layer "_cell", kind, 1))
-NN__X(lstm, NN__LSTM_NET)
-NN__X(gru, NN__GRU_NET)
-NN__X(rnn, a.relu ? NN__RELU_NET : NN__TANH_NET)
-#undef NN__X
-
-// which, cell: the kinds of the net and of its cell.
-TENSOR__FN tensor_t *nn__state_forward(const char *op, nn_module_t *m, int which, int cell, tensor_t *x,
-                                       tensor_t **h, tensor_t **c) {
-    tensor_t *y = TENSOR__(poison);
-    if (nn__usable(m) && m->impl->kind && m->impl->kind->id == cell) { which = cell; }
-    if (!nn__enter(op, m, which, which)) { return y; }
-    y = nn__forward_state(m, x, h, c);
-    if (m->impl->key) { TENSOR__(pop_path)(nn__self()); }
-    return y;
-}
-
-TENSOR_API tensor_t *(nn_lstm_forward)(nn_module_t *m, tensor_t *x, tensor_t **h, tensor_t **c) {
-    return nn__state_forward("lstm_forward", m, NN__LSTM_KIND, NN__LSTM_CELL_KIND, x, h, c);
-}
-
-TENSOR_API tensor_t *(nn_gru_forward)(nn_module_t *m, tensor_t *x, tensor_t **h) {
-    return nn__state_forward("gru_forward", m, NN__GRU_KIND, NN__GRU_CELL_KIND, x, h, NULL);
-}
-
-TENSOR_API tensor_t *(nn_rnn_forward)(nn_module_t *m, tensor_t *x, tensor_t **h) {
-    return nn__state_forward("rnn_forward", m, NN__RNN_KIND, NN__RNN_CELL_KIND, x, h, NULL);
-}
-
-TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
-    nn_linear_args_t out = nn_linear_defaults();
-    double e = (double)a.embed;
-    const int64_t i[] = {a.embed, a.heads, a.kdim ? a.kdim : a.embed, a.vdim ? a.vdim : a.embed,
-                         a.batch_first != 0, a.add_zero_attn != 0};
-    if (a.embed < 1) { return nn__refuse("multihead_attention", "embed must be > 0", a.embed); }
-    if (a.heads < 1 || a.embed % a.heads != 0) {
-        return nn__refuse("multihead_attention", "heads must divide embed", a.heads);
-    }
-    if (a.kdim < 0 || a.vdim < 0) {
-        return nn__refuse("multihead_attention", "kdim and vdim must be >= 0", a.kdim);
-    }
-    if (!(a.dropout >= 0 && a.dropout <= 1)) {
-        return nn__refuse_number("multihead_attention", "dropout must be in 0..1", a.dropout);
-    }
-    nn__layer_t *l = NN__MAKE(NN__KIND(ATTENTION), a.dropout, 0);
-    if (!l) { return NULL; }
-    int64_t dims[3];
-    dims[0] = nn__times(3, a.embed);
-    dims[1] = a.embed;
-    if (l->i[2] == a.embed && l->i[3] == a.embed) {
-        nn__add_parameter(l, "in_proj_weight", dims, 2, nn__start_uniform, sqrt(6 / (4 * e)));
-    } else {
-        for (int k = 0; k < 3; k++) {
-            dims[0] = a.embed;
-            dims[1] = l->i[k == 0 ? 0 : k + 1];
-            nn__add_parameter(l, nn__qkv[k], dims, 2, nn__start_uniform, sqrt(6 / (e + (double)dims[1])));
-        }
-    }
-    dims[0] = nn__times(3, a.embed);
-    if (!a.no_bias) { nn__add_parameter(l, "in_proj_bias", dims, 1, nn__start_zeros, 0); }
-    out.in_features = out.out_features = a.embed;
-    out.no_bias = a.no_bias;
-    (nn_child)(&l->base, "out_proj", (nn_linear_with)(out));
-    if (!a.no_bias && l->base.code == TENSOR_OK) {
-        tensor_scope_t scope = TENSOR__(scope)(0);
-        TENSOR__(assign)(nn__called(nn__kid(&l->base, "out_proj"), "bias"), 0);
-        (tensor_scope_end)(scope);
-    }
-    dims[0] = dims[1] = 1;
-    dims[2] = a.embed;
-    if (a.add_bias_kv) {
-        nn__add_parameter(l, "bias_k", dims, 3, nn__start_normal, 1 / sqrt(e));
-        nn__add_parameter(l, "bias_v", dims, 3, nn__start_normal, 1 / sqrt(e));
-    }
-    return nn__done(l);
-}
-
-NN__OWN_LAYER(multihead_attention, NN__OR(dropout, 0), nn__make_attention(a))
-
-TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a) {
-    tensor_t *y = TENSOR__(poison), *w = NULL, **out = a.weights;
-    if (nn__too_many("multihead_attention", a.site_, a.options_are_named_)) { return tensor__at(a.site_, y); }
-    if (out) { w = *out = (tensor_scalar)(0, TENSOR_F32); }  // it gets a slot in the caller's scope
-    a.weights = out ? &w : NULL;
-    tensor_scope_t scope;
-    if (nn__enter("multihead_attention", a.module, NN__ATTENTION_KIND, NN__ATTENTION_KIND)) {
-        scope = TENSOR__(scope)(-1);
-        y = nn__leave(a.module, scope, nn__attend(a.module, &a));
-    }
-    if (out) {
-        *out = (tensor_is_poison)(y) ? y : w;
-        if (w != *out) { (tensor_free)(w); }
-    }
-    return tensor__at(a.site_, y);
-}
-
-TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a, int decoder) {
-    const char *op = decoder ? "transformer_decoder_layer" : "transformer_encoder_layer";
-    nn_multihead_attention_args_t attention = nn_multihead_attention_defaults();
-    nn_linear_args_t linear = nn_linear_defaults();
-    nn_layer_norm_args_t norm = nn_layer_norm_defaults();
-    const int64_t i[] = {a.norm_first != 0, a.gelu != 0, decoder};
-    if (a.embed < 1 || a.heads < 1 || a.embed % a.heads != 0) {
-        return nn__refuse(op, "heads must divide embed", a.heads);
-    }
-    if (a.feedforward < 1) { return nn__refuse(op, "feedforward must be > 0", a.feedforward); }
-    if (!(a.dropout >= 0 && a.dropout <= 1)) {
-        return nn__refuse_number(op, "dropout must be in 0..1", a.dropout);
-    }
-    nn__layer_t *l = NN__MAKE(decoder ? NN__KIND(DECODER_LAYER) : NN__KIND(ENCODER_LAYER), 0, 0);
-    if (!l) { return NULL; }
-    attention.embed = a.embed;
-    attention.heads = a.heads;
-    attention.dropout = a.dropout;
-    attention.batch_first = a.batch_first;
-    attention.no_bias = linear.no_bias = norm.no_bias = a.no_bias;
-    (nn_child)(&l->base, "self_attn", (nn_multihead_attention_with)(attention));
-    if (decoder) { (nn_child)(&l->base, "multihead_attn", (nn_multihead_attention_with)(attention)); }
-    linear.in_features = a.embed;
-    linear.out_features = a.feedforward;
-    (nn_child)(&l->base, "linear1", (nn_linear_with)(linear));
-    (nn_child)(&l->base, "dropout", (nn_dropout)(a.dropout));
-    linear.in_features = a.feedforward;
-    linear.out_features = a.embed;
-    (nn_child)(&l->base, "linear2", (nn_linear_with)(linear));
-    norm.size = a.embed;
-    norm.eps = a.eps;
-    for (int k = 0; k < 2 + decoder; k++) { (nn_child)(&l->base, nn__norms[k], (nn_layer_norm_with)(norm)); }
-    for (int k = 0; k < 2 + decoder; k++) { (nn_child)(&l->base, nn__drops[k], (nn_dropout)(a.dropout)); }
-    return nn__done(l);
-}
-
-NN__FILL_DEFAULTS(nn_transformer_layer, NN__OR(feedforward, 2048) NN__OR(dropout, 0.1) NN__OR(eps, 1e-5))
-NN__LAYER(transformer_encoder_layer, nn_transformer_layer, nn__make_transformer_layer(a, 0))
-NN__LAYER(transformer_decoder_layer, nn_transformer_layer, nn__make_transformer_layer(a, 1))
-
-TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a) {
-    static const char op[] = "transformer_forward";
-    tensor_t *y = TENSOR__(poison);
-    if (nn__too_many(op, a.site_, a.options_are_named_) ||
-        !nn__enter(op, a.module, NN__ENCODER_LAYER_KIND, NN__DECODER_KIND)) {
-        return tensor__at(a.site_, y);
-    }
-    tensor_scope_t scope;
-    scope = TENSOR__(scope)(-1);
-    int decoder = nn__of(a.module)->i[2] != 0;
-    if (decoder != (a.memory != NULL)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "%s: memory is for decoders, %s is %s one", op, a.module->name,
-                 decoder ? "such" : "not");
-    } else {
-        y = nn__kid(a.module, "layers") ? nn__transformer(a.module, &a)
-                                        : nn__transformer_layer(a.module, &a, a.x);
-    }
-    return tensor__at(a.site_, nn__leave(a.module, scope, y));
-}
-
-// each: the kind of its layers
-TENSOR__FN nn_module_t *nn__make_transformer(const char *op, const nn__kind_t *kind, int each,
-                                             nn_module_t *layer, int64_t count, nn_module_t *norm) {
-    if (count < 1 || count > 4096) { return nn__refuse(op, "count must be in 1..4096", count); }
-    if (!nn__can_use(op, "the layer", layer)) { return NULL; }
-    if (!layer->impl->kind || layer->impl->kind->id != each) {
-        return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, layer->name);
-    }
-    nn__layer_t *l = nn__make(kind);
-    nn__layer_t *list = nn__make(NN__KIND(MODULE_LIST));
-    if (!l || !list) { return NULL; }
-    l->i[2] = each == NN__DECODER_LAYER_KIND;
-    (nn_child)(&l->base, "layers", &list->base);
-    char name[24];
-    for (int64_t k = 0; k < count && list->base.code == TENSOR_OK; k++) {
-        tensor__text_t t = nn__text(name, sizeof name);
-        NN__PUT(&t, "%d", k);
-        (nn_child)(&list->base, name, k == 0 ? layer : (nn_clone)(layer));
-    }
-    if (list->base.code != TENSOR_OK) { nn__mark(&l->base, list->base.code); }
-    if (norm) { (nn_child)(&l->base, "norm", norm); }
-    return nn__done(l);
-}
-
-TENSOR_API nn_module_t *(nn_transformer_encoder)(nn_module_t *layer, int64_t count, nn_module_t *norm) {
-    return nn__make_transformer("transformer_encoder", NN__KIND(ENCODER), NN__ENCODER_LAYER_KIND, layer,
-                                count, norm);
-}
-
-TENSOR_API nn_module_t *(nn_transformer_decoder)(nn_module_t *layer, int64_t count, nn_module_t *norm) {
-    return nn__make_transformer("transformer_decoder", NN__KIND(DECODER), NN__DECODER_LAYER_KIND, layer,
-                                count, norm);
-}
-
-// instance: with N there is one dim more.
-TENSOR__FN nn_module_t *nn__make_batch_norm(nn_batch_norm_args_t a, int instance, int nd) {
-    const char *op = instance ? "instance_norm" : "batch_norm";
-    const int64_t i[] = {a.channels, instance || nd == 1 ? nd + 1 : nd + 2, nd + 2, instance,
-                         a.cumulative != 0};
-    if (a.channels < 1) { return nn__refuse(op, "channels must be > 0", a.channels); }
-    nn__layer_t *l =
-        NN__MAKE(instance ? nn__instance_norm_kind(nd) : nn__batch_norm_kind(nd), a.eps, a.momentum);
-    nn__add_affine(l, a.channels, !a.no_affine, !a.no_affine);
-    if (a.no_track_running_stats) { return nn__done(l); }
-    nn__add_buffer(l, "running_mean", a.channels, 0, TENSOR_F32);
-    nn__add_buffer(l, "running_var", a.channels, 1, TENSOR_F32);
-    nn__add_buffer(l, "num_batches_tracked", -1, 0, TENSOR_I64);
-    return nn__done(l);
-}
-
-NN__FILL_DEFAULTS(nn_batch_norm, NN__OR(eps, 1e-5) NN__OR(momentum, 0.1))
-NN__PER_RANK(batch_norm, nn_batch_norm, nn__make_batch_norm, a, 0)
-
-TENSOR__FN nn_module_t *nn__make_instance_norm(nn_instance_norm_args_t a, int nd) {
-    nn_batch_norm_args_t b = nn_batch_norm_defaults();
-    b.channels = a.channels;
-    b.eps = a.eps;
-    b.momentum = a.momentum;
-    b.no_affine = !a.affine;
-    b.no_track_running_stats = !a.track_running_stats;
-    return nn__make_batch_norm(b, 1, nd);
-}
-
-NN__FILL_DEFAULTS(nn_instance_norm, NN__OR(eps, 1e-5) NN__OR(momentum, 0.1))
-NN__PER_RANK(instance_norm, nn_instance_norm, nn__make_instance_norm, a)
-#undef NN__PER_RANK
-
-TENSOR__FN nn_module_t *nn__make_group_norm(nn_group_norm_args_t a) {
-    const int64_t i[] = {a.groups, a.channels};
-    if (a.groups < 1) { return nn__refuse("group_norm", "groups must be > 0", a.groups); }
-    if (a.channels < 1 || a.channels % a.groups != 0) {
-        return nn__refuse("group_norm", "channels must be a multiple of groups", a.channels);
-    }
-    return nn__done(nn__add_affine(NN__MAKE(NN__KIND(GROUP_NORM), a.eps, 0), a.channels, !a.no_affine,
-                                   !a.no_affine));
-}
-
-NN__OWN_LAYER(group_norm, NN__OR(eps, 1e-5), nn__make_group_norm(a))
-
-TENSOR__FN nn_module_t *nn__make_rms_norm(nn_rms_norm_args_t a) {
-    const int64_t i[] = {a.size, a.eps < 0, 1};
-    if (a.size < 1) { return nn__refuse("rms_norm", "size must be > 0", a.size); }
-    return nn__done(nn__add_affine(NN__MAKE(NN__KIND(RMS_NORM), a.eps, 0), a.size, !a.no_affine, 0));
-}
-
-NN__OWN_LAYER(rms_norm, NN__OR(eps, -1), nn__make_rms_norm(a))
-
-TENSOR__FN nn_module_t *nn__make_local_response_norm(nn_local_response_norm_args_t a) {
-    const int64_t i[] = {a.size};
-    if (a.size < 1) { return nn__refuse("local_response_norm", "size must be > 0", a.size); }
-    nn__layer_t *l = NN__MAKE(NN__KIND(LOCAL_RESPONSE_NORM), a.alpha, a.beta);
-    if (l) { l->f[2] = a.k; }
-    return nn__done(l);
-}
-
-NN__OWN_LAYER(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR(k, 1),
-              nn__make_local_response_norm(a))
-
-TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
-    if (a.count < 1) { return nn__refuse("embedding", "count must be > 0", a.count); }
-    if (a.size < 1) { return nn__refuse("embedding", "size must be > 0", a.size); }
-    if (a.options_are_named_) {   // from a call: 0 = none, negative ones count from the end
-        if (a.padding_idx != TENSOR_ZERO && a.padding_idx < -a.count) {
-            return nn__refuse("embedding", "padding_idx must be at least -count", a.padding_idx);
-        }
-        if (a.padding_idx == TENSOR_ZERO) {
-            a.padding_idx = 0;
-        } else if (a.padding_idx == 0) {
-            a.padding_idx = -1;
-        } else if (a.padding_idx < 0) {
-            a.padding_idx = a.padding_idx + a.count;
-        }
-    }
-    if (a.padding_idx >= a.count) {
-        return nn__refuse("embedding", "padding_idx must be below count", a.padding_idx);
-    }
-    const int64_t i[] = {a.count, a.size, a.padding_idx < 0 ? -1 : a.padding_idx, a.scale_grad_by_freq != 0,
-                         a.padding_idx >= 0, a.sparse != 0, a.max_norm > 0,
-                         a.norm_type != 0 && a.norm_type != 2};
-    nn__layer_t *l = NN__MAKE(NN__KIND(EMBEDDING), a.max_norm, a.norm_type);
-    nn__add_parameter(l, "weight", i, 2, nn__start_normal, 1);
-    if (a.padding_idx >= 0) { nn__zero_row(l, a.padding_idx); }
-    return nn__done(l);
-}
-
-NN__OWN_LAYER(embedding, a->padding_idx = a->options_are_named_ ? a->padding_idx : -1;, nn__make_embedding(a))
-
-TENSOR__FN nn_module_t *nn__make_activation(const nn__kind_t *kind, double f0, double f1, int64_t dim) {
-    const int64_t i[] = {dim};
-    return nn__done(NN__MAKE(kind, f0, f1));
-}
-
-#define NN__X(ID, name)                                                                                      \
-    TENSOR_API nn_module_t *(nn_##name)(double p) {                                                          \
-        if (p >= 0 && p <= 1) return nn__make_activation(nn__kind_##ID(), p, 0, 0);                          \
-        NN__FAIL(TENSOR_ERR_SHAPE, #name ": p must be in 0..1 (got %g)", p);                                 \
-        return NULL;                                                                                         \
-    }
-NN__X(DROPOUT, dropout) NN__X(DROPOUT1D, dropout1d) NN__X(DROPOUT2D, dropout2d) NN__X(DROPOUT3D, dropout3d)
-NN__X(ALPHA_DROPOUT, alpha_dropout)
-#undef NN__X
-#define NN__X(ID, name, params, f0, f1, dim)                                                                 \
-    TENSOR_API nn_module_t *(nn_##name) params { return nn__make_activation(nn__kind_##ID(), f0, f1, dim); }
-NN_CALLS(NN__NONE, NN__X)
-NN__X(IDENTITY, identity, (void), 0, 0, 0)
-#undef NN__X
-
-TENSOR_API nn_module_t *(nn_prelu)(int64_t num_parameters, double init) {
-    const int64_t i[] = {num_parameters};
-    if (num_parameters < 1) { return nn__refuse("prelu", "num_parameters must be > 0", num_parameters); }
-    nn__layer_t *l = NN__MAKE(NN__KIND(PRELU), 0, 0);
-    nn__add_parameter(l, "weight", &num_parameters, 1, nn__start_constant, init);
-    return nn__done(l);
-}
+NN__KNOWN_KIND(SEQUENTIAL, nn_module_t, "Sequential", nn__forward_sequential, NULL, NN__SEQUENTIAL_ID)
 
 TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
     if (!nn__opened("append", "the sequential", sequential)) { return sequential; }
-    if (!sequential->impl->kind || sequential->impl->kind->id != NN__SEQUENTIAL_KIND) {
+    if (!sequential->impl->kind || sequential->impl->kind->id != NN__SEQUENTIAL_ID) {
         return NN__GIVE(sequential, TENSOR_ERR_UNSUPPORTED, "append: %s is not a nn_sequential",
                         sequential->name);
     }
@@ -13483,17 +14190,17 @@ TENSOR_API nn_module_t *(nn_append)(nn_module_t *sequential, nn_module_t *m) {
 }
 
 TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
-    nn__layer_t *l = nn__make(NN__KIND(SEQUENTIAL));
-    if (l && !list && n > 0) { nn__mark(&l->base, nn__poisoned("sequential", "the list", list)); }
-    for (int i = 0; l && list && i < n; i++) {
+    nn_module_t *s = (nn_module_t *)nn__make(NN__KIND(SEQUENTIAL));
+    if (s && !list && n > 0) { nn__mark(s, nn__poisoned("sequential", "the list", list)); }
+    for (int i = 0; s && list && i < n; i++) {
         nn_module_t *m = list[i];
         if (m && !nn__is_module(m) && !nn__is_zeroed(m) && tensor_ok()) {
             NN__FAIL(TENSOR_ERR_POISONED,
                      "sequential: argument %i is not a module; a layer is made by a call: nn_relu()", i + 1);
         }
-        (nn_append)(&l->base, m);
+        (nn_append)(s, m);
     }
-    return l ? &l->base : NULL;   // if a child failed, its code says so
+    return s;   // if a child failed, its code says so
 }
 
 TENSOR__END
@@ -13510,7 +14217,11 @@ TENSOR__FN void nn__describe(nn_module_impl_t *impl, tensor__text_t *t, int dept
     int children = 0;
     if (!impl->module) { return; }
     NN__PUT(t, "%s(", impl->module->name);
-    if (impl->kind) { nn__put_numbers(impl->module, impl->kind->text, 1, t); }
+    if (impl->kind && impl->kind->print) {
+        impl->kind->print(impl->module, t);
+    } else if (impl->kind) {
+        nn__put_fields(impl->module, t);
+    }
     for (int i = 0; i < impl->nslots; i++) {
         if (!impl->slot[i].child) { continue; }
         children++;
@@ -13932,11 +14643,11 @@ TENSOR_API tensor_t *(nn_init_sparse_)(tensor_t *t, double sparsity, double std)
     tensor_scope_t scope;
     scope = TENSOR__(scope)(0);
     tensor_t *x = (tensor_normal_)(nn__host_tensor(t->dims, t->ndim, TENSOR_F32), 0, std);
-    float *v = (float *)tensor_data_mut(x);
+    float *v = (float *)TENSOR__(host)(x, TENSOR_HOST_WRITE, "sparse_");
     int64_t zeros = (int64_t)ceil(sparsity * (double)t->dims[0]);
     for (int64_t j = 0; v && j < t->dims[1]; j++) {
         tensor_t *order = (tensor_to)((tensor_randperm)(t->dims[0]), TENSOR_CPU);
-        const int64_t *row = (const int64_t *)(tensor_data)(order);
+        const int64_t *row = (const int64_t *)TENSOR__(host)(order, TENSOR_HOST_READ, "sparse_");
         for (int64_t i = 0; row && i < zeros; i++) { v[row[i] * t->dims[1] + j] = 0; }
         (tensor_free)(order);
     }
@@ -14267,7 +14978,7 @@ NN__OPTIMIZERS(NN__OPTIMIZER_DEFAULTS)
         double v[NN__OPTIONS] = {0};                                                                         \
         int code;                                                                                            \
         TENSOR__(push_path)(nn__self(), op);                                                                 \
-        code = NN__TAKE(op, nn_##name) ? TENSOR_OK : TENSOR_ERR_SHAPE;                                       \
+        code = NN__TAKE(op, nn_##name, a) ? TENSOR_OK : TENSOR_ERR_SHAPE;                                    \
         NN__NUMBER(LR, lr, value)                                                                            \
         NN__FLAG(MAXIMIZE, maximize)                                                                         \
         options                                                                                              \
@@ -15190,7 +15901,8 @@ TENSOR__FN tensor_t *nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int
     }
     tensor_t *norm = total ? (tensor_sqrt)(total) : (tensor_zeros_n)(NULL, 0, TENSOR_F64);
     part = nn__host_tensor(NULL, 0, TENSOR_F64);
-    if (!(tensor_is_poison)(part)) { *(double *)nn__pointer(part) = max_norm; }
+    double *most = (double *)TENSOR__(host)(part, TENSOR_HOST_WRITE, "clip_grad_norm");
+    if (most) { *most = max_norm; }
     tensor_t *factor =
         (tensor_clamp)((tensor_div)(part, (tensor_add_scalar)(norm, 1e-6)), -(double)INFINITY, 1);
     int code = tensor_error_code();
@@ -15680,6 +16392,7 @@ TENSOR__FN void nn__shuffle(nn_data_loader_t *l) {
 // Rows of one batch, divided into tasks with a fixed number of rows.
 typedef struct nn__gather_t {
     const nn_data_loader_t *l;
+    const char *all_x, *all_y;          // the data set's; NULL if samples come from its function
     char *x, *y;
     size_t x_row, yr;   // bytes
     int64_t from, rows, per_task;
@@ -15689,15 +16402,13 @@ TENSOR__FN void nn__gather_task(void *arg, int64_t task, int worker) {
     nn__gather_t *g = (nn__gather_t *)arg;
     const nn_dataset_t *d = &g->l->set;
     int64_t i = task * g->per_task, end = i + g->per_task < g->rows ? i + g->per_task : g->rows;
-    const char *sx = d->x ? (const char *)nn__pointer(d->x) : NULL;
-    const char *sy = d->y ? (const char *)nn__pointer(d->y) : NULL;
     (void)worker;
     for (; i < end; i++) {
         int64_t at = g->l->order ? g->l->order[g->from + i] : g->from + i;
         char *x = g->x + (size_t)i * g->x_row, *y = g->y ? g->y + (size_t)i * g->yr : NULL;
         if (d->x) {
-            if (g->x_row) { memcpy(x, sx + (size_t)at * g->x_row, g->x_row); }
-            if (y && g->yr) { memcpy(y, sy + (size_t)at * g->yr, g->yr); }
+            if (g->x_row) { memcpy(x, g->all_x + (size_t)at * g->x_row, g->x_row); }
+            if (y && g->yr) { memcpy(y, g->all_y + (size_t)at * g->yr, g->yr); }
         } else {
             g->l->codes[i] = d->get(d->user, at, x, y);
         }
@@ -15732,14 +16443,17 @@ TENSOR__FN int nn__gather(nn_data_loader_t *l, nn_batch_t *b) {
     g.rows = l->set.len - g.from < l->batch ? l->set.len - g.from : l->batch;
     b->x = nn__batch_tensor(&l->set.x_shape, l->set.x_dtype, g.rows, l->pinned);
     b->y = l->set.has_y ? nn__batch_tensor(&l->set.y_shape, l->set.y_dtype, g.rows, l->pinned) : NULL;
-    if ((tensor_is_poison)(b->x) || (b->y && (tensor_is_poison)(b->y))) {
+    const nn_dataset_t *d = &l->set;
+    g.all_x = d->x ? (const char *)TENSOR__(host)(d->x, TENSOR_HOST_READ, "next") : NULL;
+    g.all_y = d->y ? (const char *)TENSOR__(host)(d->y, TENSOR_HOST_READ, "next") : NULL;
+    g.x = (char *)TENSOR__(host)(b->x, TENSOR_HOST_WRITE, "next");
+    g.y = b->y ? (char *)TENSOR__(host)(b->y, TENSOR_HOST_WRITE, "next") : NULL;
+    if (!g.x || (b->y && !g.y) || (d->x && !g.all_x) || (d->y && !g.all_y)) {
         b->x = b->y = TENSOR__(poison);
         return 0;
     }
     g.x_row = (size_t)(b->x->numel / g.rows) * tensor_dtype_size(l->set.x_dtype);
     g.yr = b->y ? (size_t)(b->y->numel / g.rows) * tensor_dtype_size(l->set.y_dtype) : 0;
-    g.x = (char *)b->x->storage->data;
-    g.y = b->y ? (char *)b->y->storage->data : NULL;
     g.per_task = 1 + (int64_t)(65536 / (g.x_row + g.yr + 1));
     if (!l->set.x) { g.per_task = 1; }
     int64_t tasks = (g.rows + g.per_task - 1) / g.per_task;
@@ -16001,12 +16715,13 @@ TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
                         (int64_t)bytes, (int64_t)(s->size - 4 - 4 * (uint64_t)rank));
     }
     tensor_t *t = nn__host_tensor(dims, rank, dtype);
-    if ((tensor_is_poison)(t)) { return t; }
-    if (!nn__read(s, 4 + 4 * (uint64_t)rank, t->storage->data, bytes)) {
+    void *elements = TENSOR__(host)(t, TENSOR_HOST_WRITE, "idx");
+    if (!elements) { return TENSOR__(poison); }
+    if (!nn__read(s, 4 + 4 * (uint64_t)rank, elements, bytes)) {
         (tensor_free)(t);
         return NN__FAIL(TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label);
     }
-    if (nn__little_endian()) { nn__swap(t->storage->data, numel, size); }
+    if (nn__little_endian()) { nn__swap(elements, numel, size); }
     return t;
 }
 
@@ -16581,14 +17296,16 @@ TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
     }
     tensor_t *t = nn__host_tensor(e->dims, e->ndim, (tensor_dtype_t)dtype);
     if ((tensor_is_poison)(t) || bytes == 0) { return t; }
-    if (!nn__read(&r->source, r->data + e->begin, t->storage->data, bytes)) {
+    void *elements = TENSOR__(host)(t, TENSOR_HOST_WRITE, "safetensors");
+    if (!elements) { return TENSOR__(poison); }
+    if (!nn__read(&r->source, r->data + e->begin, elements, bytes)) {
         (tensor_free)(t);
         return NN__FAIL(TENSOR_ERR_IO, "safetensors: \"%s\": %s cannot be read", r->label, e->name);
     }
-    if (!nn__little_endian()) { nn__swap(t->storage->data, bytes / (uint64_t)size, (size_t)size); }
-    if (widen >= 0) { nn__widen(t->storage->data, bytes / (uint64_t)size, widen); }
+    if (!nn__little_endian()) { nn__swap(elements, bytes / (uint64_t)size, (size_t)size); }
+    if (widen >= 0) { nn__widen(elements, bytes / (uint64_t)size, widen); }
     if (dtype == TENSOR_BOOL) {
-        unsigned char *b = (unsigned char *)t->storage->data;
+        unsigned char *b = (unsigned char *)elements;
         for (uint64_t k = 0; k < bytes; k++) { b[k] = b[k] != 0; }
     }
     return t;
@@ -16789,15 +17506,13 @@ TENSOR__FN void nn__emit(nn__sink_t *s, const nn__sink_t *header, const nn__out_
         tensor_scope_t scope = TENSOR__(scope)(0);
         tensor_t *c = (tensor_to)((tensor_contiguous)(out[i].t), TENSOR_CPU);
         if (out[i].bytes > 0) {
-            if (!nn__little_endian()) {
-                c = (tensor_clone)(c);
-                nn__swap(c->storage ? c->storage->data : NULL, c->storage ? (uint64_t)c->numel : 0,
-                         (size_t)out[i].size);
-            }
-            if ((tensor_is_poison)(c)) {
-                s->failed = TENSOR_ERR_OUT_OF_MEMORY;
+            if (!nn__little_endian()) { c = (tensor_clone)(c); }
+            void *elements = TENSOR__(host)(c, TENSOR_HOST_READ, "safetensors");
+            if (!elements) {
+                s->failed = tensor_error_code();
             } else {
-                nn__write(s, nn__pointer(c), out[i].bytes);
+                if (!nn__little_endian()) { nn__swap(elements, (uint64_t)c->numel, (size_t)out[i].size); }
+                nn__write(s, elements, out[i].bytes);
             }
         }
         (tensor_scope_end)(scope);
@@ -16815,8 +17530,8 @@ TENSOR_API tensor_t *(nn_safetensors_format)(const char *const *names, tensor_t 
     for (int i = 0; i < n; i++) { s.cap += out[i].bytes; }
     int64_t bytes = (int64_t)s.cap;
     tensor_t *t = nn__host_tensor(&bytes, 1, TENSOR_U8);
-    if (!(tensor_is_poison)(t)) {
-        s.p = (char *)t->storage->data;
+    s.p = (char *)TENSOR__(host)(t, TENSOR_HOST_WRITE, "safetensors_format");
+    if (s.p) {
         nn__emit(&s, &header, out, n);
         if (s.failed) {
             (tensor_free)(t);
@@ -16825,7 +17540,7 @@ TENSOR_API tensor_t *(nn_safetensors_format)(const char *const *names, tensor_t 
     }
     nn__free(header.p);
     nn__free(out);
-    return t;
+    return s.p ? t : TENSOR__(poison);
 }
 
 #ifndef TENSOR_NO_STDIO
@@ -17327,11 +18042,11 @@ TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimiz
         extra[1] = nn__host_tensor(dims, 2, TENSOR_F64);
         n = NN__OPTIONS;
         extra[2] = (tensor_from_n)(opt->option, TENSOR_F64, &n, 1);
-        if ((tensor_is_poison)(extra[0]) || (tensor_is_poison)(extra[1]) || (tensor_is_poison)(extra[2])) {
+        int64_t *steps = (int64_t *)TENSOR__(host)(extra[0], TENSOR_HOST_WRITE, "save_checkpoint");
+        double *groups = (double *)TENSOR__(host)(extra[1], TENSOR_HOST_WRITE, "save_checkpoint");
+        if (!steps || !groups || (tensor_is_poison)(extra[2])) {
             code = tensor_error_code();
         } else if (code == TENSOR_OK) {
-            int64_t *steps = (int64_t *)extra[0]->storage->data;
-            double *groups = (double *)extra[1]->storage->data;
             code = opt->settle ? opt->settle(opt) : TENSOR_OK;
             for (int i = 0; i < opt->nparams; i++) { steps[i] = opt->param[i].step; }
             for (int i = 0; i < opt->ngroups; i++) {
@@ -17380,23 +18095,22 @@ TENSOR__FN tensor_t *nn__expected(nn_safetensors_t *r, const char *name, int dty
 
 // What a checkpoint has for an optimizer, in the current scope.
 typedef struct nn__staged_t {
-    tensor_t *steps, *groups, *options;
+    const int64_t *steps;
+    const double *groups, *options;     // nothing more than the elements of tensors
+    int64_t noptions;
     tensor_t **state;    // NN__MAX_STATE for each parameter; NULL = none
 } nn__staged_t;
 
 // Whether all numbers are possible for an optimizer.
 TENSOR__FN int nn__staged_numbers(const nn_optimizer_t *o, const nn__staged_t *s) {
-    const double *options = (const double *)s->options->storage->data;
-    const double *groups = (const double *)s->groups->storage->data;
-    const int64_t *steps = (const int64_t *)s->steps->storage->data;
-    for (int i = 0; i < s->options->numel; i++) {
-        if (!nn__option_holds(i, options[i])) { return 0; }
+    for (int i = 0; i < s->noptions; i++) {
+        if (!nn__option_holds(i, s->options[i])) { return 0; }
     }
     for (int i = 0; i < 2 * o->ngroups; i++) {
-        if (!(groups[i] >= 0 && groups[i] - groups[i] == 0)) { return 0; }
+        if (!(s->groups[i] >= 0 && s->groups[i] - s->groups[i] == 0)) { return 0; }
     }
     for (int i = 0; i < o->nparams; i++) {
-        if (steps[i] < 0 || steps[i] > (int64_t)1 << 53) { return 0; }
+        if (s->steps[i] < 0 || s->steps[i] > (int64_t)1 << 53) { return 0; }
     }
     return 1;
 }
@@ -17417,19 +18131,21 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
     }
     int64_t dims[2];
     dims[0] = o->nparams;
-    s->steps = nn__expected(r, "optimizer/steps", TENSOR_I64, dims, 1, 0);
+    tensor_t *steps = nn__expected(r, "optimizer/steps", TENSOR_I64, dims, 1, 0);
     dims[0] = o->ngroups;
     dims[1] = 2;
-    s->groups = nn__expected(r, "optimizer/groups", TENSOR_F64, dims, 2, 0);
+    tensor_t *groups = nn__expected(r, "optimizer/groups", TENSOR_F64, dims, 2, 0);
     nn__entry_t *entry = nn__find_entry(r, "", "optimizer/options");
     dims[0] = NN__OPTIONS;
     if (entry && entry->ndim == 1 && entry->dims[0] >= NN__OLD_OPTIONS && entry->dims[0] < NN__OPTIONS) {
         dims[0] = entry->dims[0];
     }
-    s->options = nn__expected(r, "optimizer/options", TENSOR_F64, dims, 1, 0);
-    if ((tensor_is_poison)(s->steps) || (tensor_is_poison)(s->groups) || (tensor_is_poison)(s->options)) {
-        return tensor_error_code();
-    }
+    tensor_t *options = nn__expected(r, "optimizer/options", TENSOR_F64, dims, 1, 0);
+    s->noptions = dims[0];
+    s->steps = (const int64_t *)TENSOR__(host)(steps, TENSOR_HOST_READ, "load_checkpoint");
+    s->groups = (const double *)TENSOR__(host)(groups, TENSOR_HOST_READ, "load_checkpoint");
+    s->options = (const double *)TENSOR__(host)(options, TENSOR_HOST_READ, "load_checkpoint");
+    if (!s->steps || !s->groups || !s->options) { return tensor_error_code(); }
     s->state = (tensor_t **)nn__lent((uint64_t)o->nparams * NN__MAX_STATE + 1, sizeof(tensor_t *));
     if (!s->state) { return TENSOR_ERR_OUT_OF_MEMORY; }
     memset((void *)s->state, 0, (size_t)o->nparams * NN__MAX_STATE * sizeof(tensor_t *));
@@ -17467,14 +18183,13 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
 }
 
 TENSOR__FN void nn__put_optimizer(nn_optimizer_t *o, const nn__staged_t *s) {
-    const double *groups = (const double *)s->groups->storage->data;
-    memcpy(o->option, s->options->storage->data, (size_t)s->options->numel * sizeof(double));
+    memcpy(o->option, s->options, (size_t)s->noptions * sizeof(double));
     for (int i = 0; i < o->ngroups; i++) {
-        o->group[i].ratio = groups[2 * i];
-        o->group[i].weight_decay = groups[2 * i + 1];
+        o->group[i].ratio = s->groups[2 * i];
+        o->group[i].weight_decay = s->groups[2 * i + 1];
     }
     for (int i = 0; i < o->nparams; i++) {
-        o->param[i].step = ((const int64_t *)s->steps->storage->data)[i];
+        o->param[i].step = s->steps[i];
         for (int k = 0; k < NN__MAX_STATE; k++) {
             tensor_t *t = s->state[i * NN__MAX_STATE + k], *old = o->param[i].state[k];
             o->param[i].state[k] = t ? TENSOR__(hold)(t) : NULL;

@@ -81,6 +81,46 @@ static void changed_saved_value(void) {
     CHECK(tensor_backward(tensor_sum(z)) == 0);
     EXPECT(tensor_grad(x), 2, 2);
 }
+// A product reads each factor for the gradient of the other one alone.
+static tensor_t *product(int k, tensor_t *a, tensor_t *b) {
+    if (k == 0) { return tensor_matmul(tensor_reshape(a, 2, 3), tensor_reshape(b, 3, 2)); }
+    if (k == 1) { return tensor_linear(tensor_reshape(a, 2, 3), tensor_reshape(b, 2, 3), NULL); }
+    if (k == 2) { return tensor_conv1d(tensor_reshape(a, 1, 2, 3), tensor_reshape(b, 1, 2, 3), NULL); }
+    return tensor_conv_transpose1d(tensor_reshape(a, 1, 2, 3), tensor_reshape(b, 2, 1, 3), NULL);
+}
+static void changed_factor(void) {
+    int k, wants, changed, d;
+    for (k = 0; k < 4; k++) {
+        for (wants = 1; wants < 4; wants++) {           // bit 0: a gradient of a, bit 1: of b
+            for (changed = 0; changed < 2; changed++) {
+                tensor_t *f[2], *y, *want[2] = {NULL, NULL};
+                tensor_scope_t s;
+                for (d = 0; d < 2; d++) {
+                    f[d] = tensor_add_scalar(tensor_arange(0, 6, 1, TENSOR_F32), d + 0.5);
+                    if (wants >> d & 1) { tensor_requires_grad_(f[d], 1); }
+                }
+                y = product(k, f[0], f[1]);
+                tensor_backward(tensor_sum(tensor_square(y)));
+                for (d = 0; d < 2; d++) {
+                    if (!(wants >> d & 1)) { continue; }
+                    want[d] = tensor_clone(tensor_grad(f[d]));
+                    tensor_set_grad(f[d], NULL);
+                }
+                y = product(k, f[0], f[1]);
+                s = tensor_scope_begin_no_grad();
+                tensor_mul_scalar_(f[changed], 2);
+                tensor_scope_end(s);
+                if (wants >> !changed & 1) {
+                    FAILS(tensor_backward(tensor_sum(tensor_square(y))), TENSOR_ERR_AUTOGRAD,
+                          "changed in place by mul", "autograd.c:");
+                    continue;
+                }
+                CHECK_MSG(tensor_backward(tensor_sum(tensor_square(y))) == 0, "%s", tensor_error_text());
+                CHECK(tensor_equal(tensor_grad(f[changed]), want[changed]));
+            }
+        }
+    }
+}
 static void changed_leaf(void) {
     tensor_t *x = LEAF(1, 2), *v = tensor_narrow(x, 0, 0, 1), *b = DATA(1, 1);
     tensor_scope_t s;
@@ -901,6 +941,7 @@ static void shared_gradients(void) {
 
 int main(void) {
     RUN(changed_saved_value);
+    RUN(changed_factor);
     RUN(changed_leaf);
     RUN(changed_expanded);
     RUN(changed_overlapping);

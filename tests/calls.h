@@ -79,6 +79,8 @@ static int lu_unpack(arguments_t *a) {
 static int qr(arguments_t *a, tensor_qr_t f) {
     return results(a, strcmp(a->s, "r") == 0 ? NULL : f.q, f.r, NULL);
 }
+// What the documentation shows: not what tests compare.
+static int results_as_they_are;
 // What the signs of the vectors leave alone: their sizes, and a function of the matrix made of them. Full
 // matrices: the projections on them.
 static int svd(arguments_t *a, tensor_t *u, tensor_t *s, tensor_t *vh, int full) {
@@ -88,14 +90,17 @@ static int svd(arguments_t *a, tensor_t *u, tensor_t *s, tensor_t *vh, int full)
     return results(a, s, tensor_abs(u), tensor_abs(vh)) + 1;
 }
 static int linalg_svd(arguments_t *a, tensor_linalg_svd_t f) {
+    if (results_as_they_are) return results(a, f.u, f.s, f.vh);
     return svd(a, f.u, f.s, f.vh, (int)a->i[0]);
 }
 static int svd_of(arguments_t *a, tensor_svd_t f) {
+    if (results_as_they_are) return results(a, f.u, f.s, f.v);
     return svd(a, f.u, f.s, tensor_mT(f.v), 0);
 }
 static int eigh(arguments_t *a, tensor_eigh_t f) {
     tensor_t *w = f.eigenvalues, *q = f.eigenvectors,
              *w3 = tensor_unsqueeze(tensor_mul(tensor_mul(w, w), w), -2);
+    if (results_as_they_are) return results(a, w, q, NULL);
     return results(a, w, tensor_abs(q), tensor_matmul(tensor_mul(q, w3), tensor_mT(q)));
 }
 static int lstsq(arguments_t *a, tensor_lstsq_t f) {
@@ -107,6 +112,7 @@ static int state(arguments_t *a, tensor_state_t s) {
     return results(a, s.y, s.h, s.c);
 }
 static int cell(arguments_t *a, tensor_state_t s) {
+    if (results_as_they_are) return state(a, s);
     return results(a, s.h, s.c, NULL);
 }
 // Inputs x, h, c, weights; layers, proj_size, bidirectional, batch_first, relu, bias.

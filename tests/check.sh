@@ -68,6 +68,23 @@ for h in tensor.h tensor_nn.h tensor_cuda.h; do
         }')"
 done
 
+# Elements of tensors are reached by calls of kernels and by accesses of the host; who stands for those two, and the
+# plain calls, which run the kernels' bodies without a call block.
+may_reach="tensor__ptr tensor__arg tensor__arg_saved tensor__host_rare tensor__host_of tensor__host_get tensor__host_put"
+plain_calls="tensor__plain_run tensor__grad_pointwise"
+memory="nn__lent"                               # no tensor's elements
+for h in tensor.h tensor_nn.h; do
+    result "$h: function that reaches the elements of tensors past tensor__launch and tensor__host" "$(
+        awk -v may="$may_reach $plain_calls $memory" '
+        BEGIN { n = split(may, w, " "); for (i = 1; i <= n; i++) ok[w[i]] = 1 }
+        /^[A-Za-z]/ && match($0, /[a-zA-Z0-9_]+\)?\(/) {
+            name = substr($0, RSTART, RLENGTH)
+            sub(/\)?\($/, "", name)
+        }
+        { code = $0; sub(/\/\/.*/, "", code) }
+        code ~ /storage->data|[^a-z_]tensor__ptr\(/ && !(name in ok) { print FNR ": " name }' $h)"
+done
+
 for f in examples/*.c; do
     lines=$(wc -l <$f)
     result "$f: size" "$(if [ "$lines" -gt 149 ]; then echo "$lines lines, at most 149"; fi)"
@@ -78,7 +95,7 @@ for f in examples/kit/*.h; do
     result "$f: size" "$(if [ "$lines" -gt 500 ]; then echo "$lines lines, at most 500"; fi)"
 done
 
-for f in $headers examples/*.c examples/kit/*.h tests/*.c tests/*.cpp tests/*.h bench/*.c; do
+for f in $headers examples/*.c examples/kit/*.h examples/web/*.c examples/web/*.h tests/*.c tests/*.cpp tests/*.h bench/*.c; do
     [ -f "$f" ] || continue
     result "$f: not ASCII, tab, or blank at line end" "$(LC_ALL=C awk '
         /[^ -~]/ || / $/ { print FNR ": " substr($0, 1, 100) }' $f)"

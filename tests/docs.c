@@ -1,13 +1,14 @@
 // docs.c - docs/ops.md from the op tables, the headers' prototypes and the fixtures
 //
 //   build/tests/docs print     writes it to stdout (make docs)
-//   build/tests/docs           fails when docs/ops.md is another text
+//   build/tests/docs program   writes its examples as a C program that prints them (tests/readme.sh)
+//   build/tests/docs           fails when docs/ops.md is another text, or an op has no example
 //
 // An op is a public function of an op chapter that gives tensors. Its row in the tables is found by its name,
 // by `rows` below, or it has none: made of other ops. Dtypes and gradients are tried: the op's first fixture
 // case is called with its data in each dtype. Every op has a fixture or is in `without`.
 #define TENSOR_BACKEND
-#include "calls.h"
+#include "op_examples.h"
 
 // ---- the tables ----
 
@@ -256,6 +257,55 @@ static int takes(const char *op, const char *lines, tensor_dtype_t d, int *graph
     return good;
 }
 
+// ---- examples ----
+
+static text_t examples, program, runs;      // of the chapter; the C program: its functions, its main
+static int nexamples, repeated;
+
+// Three lines: inputs, call, what it gives. Small inputs if the op takes them.
+static void example(const char *base, const char *type) {
+    static const char *const without_device[] = {"to_non_blocking", "pin_memory"};     // their error is shown
+    static example_t e;
+    tensor_scope_t scope = tensor_scope_begin();
+    static char line[16000];
+    char last[100];
+    int made;
+    snprintf(last, sizeof last, "tensor_%s(", base);
+    if (examples.at && strstr(examples.at, last)) {         // another function of the same op
+        tensor_scope_end(scope);
+        repeated++;
+        return;
+    }
+    made = example_of(base, type, 1, &e);
+    if (!made || !tensor_ok()) {
+        tensor_clear_error();
+        made = example_of(base, type, 0, &e);
+    }
+    CHECK_MSG(made, "docs: %s has no example: its row gives no call", base);
+    CHECK_MSG(tensor_ok() || listed(without_device, COUNT(without_device), base),
+              "docs: the example of %s fails: %s", base, tensor_error_text());
+    tensor_clear_error();
+    tensor_scope_end(scope);
+    if (!made) return;
+    snprintf(line, sizeof line, "%s%s%s%s\n=> %s\n", nexamples && examples.length ? "\n" : "", e.inputs,
+             *e.inputs ? "\n" : "", e.call, e.gives);
+    say(&examples, line);
+    snprintf(line, sizeof line, "static void example%d(void) {\n    %s\n    tensor_manual_seed(1);\n    %s\n}\n",
+             nexamples, e.make, e.show);
+    say(&program, line);
+    snprintf(line, sizeof line, "    run(example%d);\n", nexamples);
+    say(&runs, line);
+    nexamples++;
+}
+
+static void end_chapter(void) {
+    if (!examples.length) return;
+    say(&page, "\n```text\n");
+    put(&page, examples.at, examples.length);
+    say(&page, "```\n");
+    clear(&examples);
+}
+
 // ---- prototypes ----
 
 static text_t structs; // the text of all args structs seen so far in a header
@@ -433,6 +483,8 @@ static void declaration(const char *text, const char *chapter, const char *own, 
     }
     say(&t, " |\n");
     put(&page, t.at, t.length);
+    snprintf(stem, sizeof stem, "%.*s", (int)strcspn(text + 11, " "), text + 11);
+    example(base, stem);
     nops++;
     ncomposed += !row;
     ngrad += gradient;
@@ -502,6 +554,7 @@ static void header(const char *path, const char *stop, int nn) {
                 if (!listed(chapters_without, COUNT(chapters_without), chapter)) {
                     if (!printed) {
                         char text_head[256];
+                        end_chapter();
                         snprintf(text_head, sizeof text_head,
                                  "\n## %s\n\n| Op | Arguments | Dtypes | Gradient | CPU | CUDA | PyTorch |\n"
                                  "| --- | --- | --- | --- | --- | --- | --- |\n",
@@ -515,6 +568,7 @@ static void header(const char *path, const char *stop, int nn) {
             }
         }
     }
+    end_chapter();
     free(text), free(comment.at), free(own.at), free(all.at), free(now.at);
 }
 
@@ -550,6 +604,48 @@ static void make(void) {
     free(body.at);
 }
 
+// The examples as a program that prints what they give, one line each.
+static void write_program(void) {
+    puts("#include \"tensor_nn.h\"\n#include \"tests/spell.h\"\n\n#include <math.h>\n\n"
+         "static int shown;\n"
+         "static void show_text(const char *label, const char *text) {\n"
+         "    printf(\"%s%s%s\", shown++ ? \"  \" : \"=> \", label, text);\n}\n"
+         "static void show(const char *label, tensor_t *x) {\n"
+         "    char text[6000];\n    if (!x) return;\n"
+         "    spell(x, text, sizeof text);\n    show_text(label, text);\n}\n"
+         "static void show_shape(const char *label, tensor_t *x) {\n    char text[100];\n"
+         "    spell_shape(x, text, sizeof text);\n    show_text(label, text);\n}\n"
+         "static void show_list(tensor_t **x, int n) {\n    char label[20];\n    int k;\n"
+         "    for (k = 0; k < n; k++) {\n        snprintf(label, sizeof label, \"out[%d] = \", k);\n"
+         "        show(label, x[k]);\n    }\n}\n"
+         "static void quiet(int code, const char *text, void *user) {\n"
+         "    (void)code, (void)text, (void)user;\n}\n"
+         "static void show_error(void) {\n    char text[500], *at;\n"
+         "    snprintf(text, sizeof text, \"%s\", tensor_error_text());\n    at = strstr(text, \" at \");\n"
+         "    if (at) *at = 0;\n    show_text(\"error: \", text);\n    tensor_clear_error();\n}\n"
+         "static void run(void (*example)(void)) {\n"
+         "    tensor_scope_t scope = tensor_scope_begin();\n    shown = 0;\n"
+         "    example();\n    printf(\"\\n\");\n    tensor_scope_end(scope);\n}\n");
+    fputs(program.at, stdout);
+    printf("int main(void) {\n    tensor_set_error_handler(quiet, NULL);\n%s    return tensor_shutdown();\n}\n",
+           runs.at);
+}
+
+// Whether two pages say the same: numbers may differ by one in the last decimal, as another processor's do.
+static int same_page(const char *a, const char *b) {
+    while (*a && *b) {
+        if ((*a >= '0' && *a <= '9') || (*b >= '0' && *b <= '9')) {
+            char *end_a, *end_b;
+            double v = strtod(a, &end_a), w = strtod(b, &end_b);
+            if (fabs(v - w) > 1.5e-4 * (1 + fabs(w) / 1e6) || end_a == a || end_b == b) return 0;
+            a = end_a;
+            b = end_b;
+        } else if (*a++ != *b++)
+            return 0;
+    }
+    return *a == *b;
+}
+
 static void fresh(void) {
     char *there = slurp("docs/ops.md");
     int k;
@@ -564,7 +660,10 @@ static void fresh(void) {
         if (strcmp(skips[k].test, "FIXTURE") != 0) continue;
         printf("of %d ops have no fixture: %s: %s\n", nops, skips[k].names, skips[k].why);
     }
-    CHECK_MSG(there && strcmp(there, page.at) == 0, "docs/ops.md is stale: make docs");
+    CHECK_MSG(nexamples + repeated == nops, "docs: %d ops, %d of them of a name before, and %d examples", nops,
+              repeated, nexamples);
+    CHECK_MSG(there && same_page(there, page.at), "docs/ops.md is stale: make docs");
+    printf("%d ops, %d examples\n", nops, nexamples);
     free(there);
     for (k = 0; k < FIXTURE_FILES; k++)
         if (readers[k]) nn_safetensors_close(readers[k]);
@@ -578,8 +677,13 @@ int main(int argc, char **argv) {
         fputs(page.at, stdout);
         return test_failed != 0;
     }
+    if (argc > 1 && strcmp(argv[1], "program") == 0) {
+        make();
+        write_program();
+        return test_failed != 0;
+    }
     RUN(fresh);
     code = test_report();
-    free(page.at), free(structs.at);
+    free(page.at), free(structs.at), free(examples.at), free(program.at), free(runs.at);
     return code;
 }

@@ -452,6 +452,7 @@ static void values(void) {
            0.02138975604, 0.05318533935, 0.02559062705, -0.03681864313, 0.02857106152);
         CLOSE(tensor_matrix_power(a, 0), eye(3), 0);
         CLOSE(tensor_matrix_power(a, 1), a, 0);
+        CHECK(tensor_data(tensor_matrix_power(a, 1)) != tensor_data(a));
         {
             static const struct { const char *ord; double norm, cond; } norms[] = {
                 {NULL, 7.022285953, 2.053872572}, {"fro", 7.022285953, 3.560367366},

@@ -99,9 +99,26 @@ static void inference(void) {
     tensor_free(p);
 }
 
+// A gradient that was made in inference mode is not added to outside of it, whatever its dtype and size.
+static void inferred_gradient(void) {
+    int k;
+    for (k = 0; k < 4; k++) {
+        tensor_dtype_t dtype = k % 2 ? TENSOR_F64 : TENSOR_F32;
+        tensor_t *x = tensor_requires_grad_(tensor_ones_of(dtype, k / 2 ? 16 : 3), 1);
+        tensor_scope_t s = tensor_scope_begin_inference();
+        CHECK(tensor_backward_with(x, tensor_ones_like(x), 0) == 0);
+        CHECK(tensor_backward_with(x, tensor_ones_like(x), 0) == 0);
+        tensor_scope_end(s);
+        FAILS(tensor_backward_with(x, tensor_ones_like(x), 0), TENSOR_ERR_AUTOGRAD, "made in inference mode",
+              HERE);
+        CHECK(tensor_item(tensor_min(tensor_grad(x))) == 2 && tensor_item(tensor_max(tensor_grad(x))) == 2);
+    }
+}
+
 int main(void) {
     RUN(anomaly);
     RUN(switches);
     RUN(inference);
+    RUN(inferred_gradient);
     return test_report();
 }

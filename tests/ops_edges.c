@@ -120,6 +120,8 @@ static void edges_of_isa(void) {
         CHECK_NEAR(one_f32(tensor_tanh(F32(1e-10f)), 0), 1e-10, 1e-16);
     CHECK_NEAR(one_f32(tensor_sin(F32(1e6f)), 0), sin(1e6), 1e-6),
         CHECK_NEAR(one_f32(tensor_cos(F32(1e30f)), 0), cos((double)1e30f), 1e-6);
+    CHECK(one_f32(tensor_gelu(F32(-INFINITY)), 0) == 0 &&
+          tensor_item(tensor_gelu(tensor_full_of(TENSOR_F64, -INFINITY, 1))) == 0);
     CHECK(one_f32(tensor_gelu(F32(-7)), 0) < 0 &&
           fabs(one_f32(tensor_gelu(F32(-7)), 0) / (-7 * 0.5 * erfc(7 / sqrt(2.0))) - 1) < 1e-5);
     CHECK_NEAR(one_f32(tensor_norm(F32(3e30f, 4e30f)), 0) / 5e30, 1, 1e-6),

@@ -3,7 +3,8 @@
 # main() is run in this folder, and what it prints is compared (tests/same.awk) with the ```text block right after
 # it. A block that begins with #include, static, typedef or struct stands at file scope, any other is the body of a
 # function. The C column of the table | Python | C | is compiled as well and run, a block of its own for each row.
-# Every link to a place in this repository must lead somewhere. DOCS="docs/guide.md" takes these files alone.
+# Every link to a place in this repository must lead somewhere, and every room and name of the library that a page
+# names must exist. DOCS="docs/guide.md" takes these files alone.
 # Ends with "N passed, N failed".
 B=${B:-build}
 R=$B/readme
@@ -46,6 +47,24 @@ for page in ${DOCS:-README.md CONTRIBUTING.md docs/*.md}; do
             echo "$page: the link $link leads nowhere"
         fi
     done <"$R/links.txt"
+done
+
+# What a page names exists: tags of rooms (>>impl-gate), names of the library. The name of a kernel of a pass is made by
+# the preprocessor.
+cat tensor*.h tensor*.cu examples/kit/*.h >"$R/library.txt"
+for page in ${DOCS:-README.md CONTRIBUTING.md docs/*.md}; do
+    grep -oE '>>[a-z0-9-]+' "$page" | sort -u >"$R/tags.txt"
+    grep -oE '\b(tensor|nn|TENSOR|NN)_[A-Za-z0-9_]+' "$page" |
+        sed -E 's/^(tensor__[fb]_).*/\1/; s/_(scalar|sse2|avx2|avx512|neon|wasm)$//' | grep -v "^tensor_entr" |
+        sort -u >"$R/names.txt"        # entr: what CONTRIBUTING.md adds as an example
+    while read -r tag; do
+        if grep -qE "^// $tag( |\$)" "$R/library.txt"; then passed=$((passed + 1))
+        else failed=$((failed + 1)); echo "$page: there is no room $tag"; fi
+    done <"$R/tags.txt"
+    while read -r name; do
+        if grep -qF "$name" "$R/library.txt"; then passed=$((passed + 1))
+        else failed=$((failed + 1)); echo "$page: there is no $name"; fi
+    done <"$R/names.txt"
 done
 
 # Each row may hide the names that stand for its own.
@@ -109,5 +128,21 @@ for f in "$R"/*.c "$R"/*.cpp; do
         head -n 20 "$id.err" | sed 's/^/    /'
     fi
 done
+# The examples of docs/ops.md as a C program: its calls compile as they stand there and give what stands there. A digit
+# of the last decimal may differ.
+if [ -z "$DOCS" ]; then
+    grep '^=> ' docs/ops.md >"$R/examples.want"
+    if "$B/tests/docs" program >"$R/examples.c" &&
+        $CC -std=c99 -Wall -Wextra -Werror -O0 -I. -pthread "$R/examples.c" "$B/libtensor.a" -lm -o "$R/examples.out" \
+            >"$R/examples.err" 2>&1 && "$R/examples.out" >"$R/examples.got" 2>>"$R/examples.err" &&
+        [ "$(wc -l <"$R/examples.want")" -ge 590 ] &&
+        awk -v near=0.00015 -f tests/same.awk "$R/examples.want" "$R/examples.got" >>"$R/examples.err"; then
+        passed=$((passed + $(wc -l <"$R/examples.want")))
+    else
+        failed=$((failed + 1))
+        echo "the examples of docs/ops.md (after $B/tests/docs program):"
+        head -n 20 "$R/examples.err" | sed 's/^/    /'
+    fi
+fi
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -1,0 +1,250 @@
+// recorder.c - what a recorder hears of: each access of the host to elements, with its name and its purpose,
+// and each call of a kernel; what it refuses fails with a text and has changed nothing
+#define TENSOR_BACKEND
+#include "tensor_nn.h"
+
+#include "mirror.h"
+
+// An access is written as "op purpose", by the letters r(ead), w(rite), s(hape); a call by its row's name.
+typedef struct seen_t {
+    tensor_recorder_t base;
+    const char *host_refused, *call_refused; // op, row; NULL = none
+    int uses_refused;
+    int hosts, calls;
+    char hosts_text[2000], last_call[40];
+} seen_t;
+
+static int see_call(tensor_recorder_t *self, const tensor_call_t *call) {
+    seen_t *s = (seen_t *)(void *)self;
+    s->calls++;
+    snprintf(s->last_call, sizeof s->last_call, "%s", call->row->name);
+    if (!s->call_refused || strcmp(s->call_refused, call->row->name)) return 0;
+    TENSOR__(fail)(call->thread, TENSOR_ERR_UNSUPPORTED, "%s: not now", call->row->name);
+    return TENSOR_ERR_UNSUPPORTED;
+}
+
+static int see_host(tensor_recorder_t *self, const tensor__storage_t *storage, uint64_t bytes, int use,
+                    const char *op) {
+    seen_t *s = (seen_t *)(void *)self;
+    size_t at = strlen(s->hosts_text);
+    CHECK(storage != NULL && bytes > 0 && bytes <= storage->bytes);
+    s->hosts++;
+    snprintf(s->hosts_text + at, sizeof s->hosts_text - at, "%s%s %s%s%s%s", at ? ", " : "", op,
+             use & TENSOR_HOST_READ ? "r" : "", use & TENSOR_HOST_WRITE ? "w" : "",
+             use & TENSOR_SHAPE_FROM_DATA ? "s" : "", storage->device ? " device" : "");
+    if ((s->host_refused && !strcmp(s->host_refused, op)) || (s->uses_refused & use))
+        return TENSOR_ERR_UNSUPPORTED;
+    return 0;
+}
+
+static seen_t seen;
+
+static void watch_from_now(void) {
+    memset(&seen, 0, sizeof seen);
+    seen.base.call = see_call;
+    seen.base.host = see_host;
+    CHECK(TENSOR__(set_recorder)(&seen.base) == NULL);
+}
+static void end_watch(void) {
+    CHECK(TENSOR__(set_recorder)(NULL) == &seen.base);
+}
+
+// The accesses of the statements are those of the text.
+#define HEARS(text, ...)                                                                                     \
+    {                                                                                                        \
+        watch_from_now();                                                                                    \
+        __VA_ARGS__;                                                                                         \
+        end_watch();                                                                                         \
+        CHECK_OK();                                                                                          \
+        CHECK_TEXT(seen.hosts_text, text);                                                                   \
+    }
+// With accesses of these purposes refused, the statements fail with a text that holds `part`.
+#define REFUSED(uses, part, ...)                                                                             \
+    {                                                                                                        \
+        watch_from_now();                                                                                    \
+        seen.uses_refused = uses;                                                                            \
+        __VA_ARGS__;                                                                                         \
+        end_watch();                                                                                         \
+        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, part);                                                           \
+    }
+enum { ANY = TENSOR_HOST_READ | TENSOR_HOST_WRITE | TENSOR_SHAPE_FROM_DATA };
+
+static void elements(void) {
+    float data[6] = {1, 2, 3, 4, 5, 6}, out[6];
+    char text[200];
+    tensor_t *x = tensor_from(data, TENSOR_F32, 2, 3), *y = tensor_clone(x),
+             *one = tensor_scalar(3, TENSOR_F32);
+    HEARS("item r", CHECK(tensor_item(one) == 3))
+    HEARS("item_i64 r", CHECK(tensor_item_i64(one) == 3))
+    HEARS("from w", tensor_from(data, TENSOR_F32, 6))
+    HEARS("", tensor_from(data, TENSOR_F32, 0))
+    HEARS("copy_out r", CHECK(tensor_copy_out(x, out, sizeof out) == 0 && out[5] == 6))
+    HEARS("copy_out r",
+          CHECK(tensor_copy_out(tensor_transpose(x, 0, 1), out, sizeof out) == 0 && out[1] == 4))
+    HEARS("data r", CHECK(((const float *)tensor_data(x))[5] == 6))
+    HEARS("data_mut rw", ((float *)tensor_data_mut(y))[0] = 1)
+    HEARS("print r", tensor_to_string(x, text, sizeof text))
+    HEARS("allclose r, allclose r", CHECK(tensor_allclose(x, y, 0, 0)))
+    HEARS("equal r, equal r", CHECK(tensor_equal(x, y)))
+    REFUSED(ANY, "item: the host reads a tensor's elements", CHECK(isnan(tensor_item(one))))
+    REFUSED(ANY, "item_i64: the host reads a tensor's elements", CHECK(tensor_item_i64(one) == 0))
+    REFUSED(ANY, "from: memory of the host cannot be read",
+            CHECK(tensor_is_poison(tensor_from(data, TENSOR_F32, 6))))
+    out[0] = 7;
+    REFUSED(ANY, "copy_out: the host reads",
+            CHECK(tensor_copy_out(x, out, sizeof out) == TENSOR_ERR_UNSUPPORTED && out[0] == 7))
+    REFUSED(ANY, "data: the host reads", CHECK(tensor_data(x) == NULL))
+    REFUSED(ANY, "data_mut: the host reads", CHECK(tensor_data_mut(x) == NULL))
+    REFUSED(ANY, "print: the host reads", tensor_to_string(x, text, sizeof text))
+    CHECK_TEXT(text, "tensor(poison)");
+    REFUSED(ANY, "equal: the host reads", CHECK(!tensor_equal(x, y)))
+    CHECK(tensor_equal(x, y));
+}
+
+static void numbers_for_fronts(void) {
+    int64_t ints[4] = {0, 2, 1, 2};
+    float reals[4] = {0.25F, 0.5F, 0.75F, 1};
+    tensor_t *i = tensor_from(ints, TENSOR_I64, 4), *r = tensor_from(reals, TENSOR_F32, 4);
+    HEARS("nonzero s", tensor_nonzero(i))
+    HEARS("mask s", tensor_masked_select(r, tensor_gt_scalar(r, 0.3)))
+    HEARS("one_hot s", tensor_one_hot(i, -1))
+    HEARS("", tensor_one_hot(i, 3))
+    HEARS("repeat_interleave r, repeat_interleave s", tensor_repeat_interleave_tensor(r, i, 0))
+    HEARS("bincount r, bincount s", tensor_bincount(i, NULL, 0))
+    HEARS("histc r, histc r, mask s, bincount r, bincount s", tensor_histc(r, 4, 0, 0))
+    HEARS("quantile r", tensor_quantile(r, r))
+    HEARS("bernoulli r, bernoulli r", tensor_bernoulli(r))
+    HEARS("normal r", tensor_normal(r, r))
+    HEARS("linalg_matrix_exp r", tensor_linalg_matrix_exp(tensor_eye(3, 3)))
+    // What only needs a shape that is known passes where shapes from elements are refused.
+    REFUSED(TENSOR_SHAPE_FROM_DATA, "nonzero: the host reads a tensor's elements for a shape",
+            tensor_nonzero(i))
+    REFUSED(TENSOR_SHAPE_FROM_DATA, "one_hot: the host reads a tensor's elements for a shape",
+            CHECK(tensor_is_poison(tensor_one_hot(i, -1))))
+    watch_from_now();
+    seen.uses_refused = TENSOR_SHAPE_FROM_DATA;
+    tensor_quantile(r, r);
+    end_watch();
+    CHECK_OK();
+}
+
+static tensor_t *squares(tensor_t *const *in, int n, void *user) {
+    (void)n;
+    (void)user;
+    return tensor_mul(in[0], in[0]);
+}
+
+static void networks(void) {
+    int64_t ints[4] = {0, 2, 1, 2};
+    float rows[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    double two[2] = {1, 2};
+    tensor_t *i = tensor_from(ints, TENSOR_I64, 4), *w = tensor_from(rows, TENSOR_F32, 4, 2), *in[1], *t;
+    nn_module_t *m = nn_linear(2, 2);
+    nn_optimizer_t *opt = nn_adam(m);
+    nn_batch_t batch;
+    nn_dataset_t set;
+    nn_data_loader_t *loader;
+    const char *name = "w";
+    nn_safetensors_t *file;
+    int64_t start = 0;
+    tensor_t *offsets = tensor_from(&start, TENSOR_I64, 1);
+    HEARS("embedding_bag s, embedding_bag w, embedding_bag w", tensor_embedding_bag(i, w, .offsets = offsets))
+    HEARS("avg_pool w", tensor_avg_pool2d(tensor_ones_of(TENSOR_I32, 1, 1, 4, 4), 2))
+    HEARS("sparse_ w, sparse_ r, sparse_ r", nn_init_sparse_(tensor_zeros(3, 2), 0.5, 1))
+    HEARS("safetensors_format w, safetensors r", t = nn_safetensors_format(&name, &w, 1, NULL, 0))
+    file = nn_safetensors_parse(tensor_data(t), (size_t)tensor_numel(t));
+    HEARS("safetensors w", t = nn_safetensors_get(file, "w"))
+    CHECK(tensor_equal(t, w));
+    nn_safetensors_close(file);
+    set = nn_tensor_dataset(w, i);
+    loader = nn_data_loader(set, .batch_size = 2);
+    HEARS("next r, next r, next w, next w", CHECK(nn_next(loader, &batch)))
+    REFUSED(TENSOR_HOST_WRITE, "next: memory of the host", CHECK(!nn_next(loader, &batch)))
+    CHECK(nn_data_loader_free(loader) == 0);
+    CHECK(tensor_backward(tensor_sum(nn_forward(m, w))) == 0);
+    HEARS("clip_grad_norm w", nn_clip_grad_norm(opt, 1))
+    in[0] = tensor_requires_grad_(tensor_from(two, TENSOR_F64, 2), 1);
+    watch_from_now();
+    CHECK(tensor_gradcheck(squares, NULL, in, 1, 0, 0, 0) == 0);
+    end_watch();
+    CHECK(!strncmp(seen.hosts_text, "gradcheck r, gradcheck r, gradcheck rw, gradcheck r", 50));
+    // An optimizer's step reads nothing at the host.
+    HEARS("", CHECK(nn_step(opt) == 0))
+    nn_optimizer_free(opt);
+    nn_free(m);
+}
+
+static void calls(void) {
+    tensor_t *x = tensor_randn(3, 5), *y;
+    watch_from_now();
+    y = tensor_cumsum(x, 1);
+    end_watch();
+    CHECK_MSG(seen.calls == 1 && !seen.hosts && !strcmp(seen.last_call, "cumsum"),
+              "%d calls, the last one of %s", seen.calls, seen.last_call);
+    watch_from_now();
+    seen.call_refused = "cumsum";
+    y = tensor_cumsum(x, 1);
+    end_watch();
+    CHECK(tensor_is_poison(y));
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "cumsum: not now");
+    // In place: what a refused call would have changed is as before, its version too.
+    y = tensor_clone(x);
+    watch_from_now();
+    seen.call_refused = "mul";
+    CHECK(tensor_is_poison(tensor_mul_(x, y)));
+    end_watch();
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "mul_: not now");
+    CHECK(tensor_equal(x, y));
+}
+
+static void devices(void) {
+    float data[4] = {1, 2, 3, 4};
+    tensor_t *x = on(tensor_from(data, TENSOR_F32, 4)), *y;
+    HEARS("item r device", CHECK(tensor_item(tensor_select(x, 0, 2)) == 3))
+    HEARS("to r device", y = off(x))
+    HEARS("to w device", on(y))
+    HEARS("to r device, print r", {
+        char text[80];
+        tensor_to_string(x, text, sizeof text);
+    })
+    HEARS("copy_out r device", CHECK(tensor_copy_out(x, data, sizeof data) == 0))
+    CHECK(tensor_set_default_device(TENSOR_CUDA) == 0);
+    HEARS("from w device", tensor_from(data, TENSOR_F32, 4))
+    CHECK(tensor_set_default_device(TENSOR_CPU) == 0);
+    REFUSED(TENSOR_HOST_READ, "to: the host reads a tensor's elements", CHECK(tensor_is_poison(off(x))))
+    REFUSED(TENSOR_HOST_WRITE, "to: memory of the host cannot be read", CHECK(tensor_is_poison(on(y))))
+    // A pointer to memory of a device is refused as ever, and nobody hears of it.
+    watch_from_now();
+    CHECK(tensor_data(x) == NULL);
+    end_watch();
+    CHECK_ERROR(TENSOR_ERR_DEVICE, "data: x");
+    CHECK(!seen.hosts);
+}
+
+// A recorder is set for the thread, whatever context it uses, and nothing stays behind.
+static void contexts(void) {
+    tensor_context_t *other = tensor_context_new(), *before;
+    tensor_t *one;
+    watch_from_now();
+    before = tensor_context_use(other);
+    one = tensor_scalar(1, TENSOR_F32);
+    tensor_item(one);
+    CHECK_TEXT(seen.hosts_text, "item r");
+    tensor_context_use(before);
+    end_watch();
+    CHECK(TENSOR__(set_recorder)(NULL) == NULL);
+    before = tensor_context_use(other);
+    CHECK(TENSOR__(set_recorder)(NULL) == NULL);
+    tensor_context_use(before);
+    CHECK(tensor_context_free(other) == 0);
+}
+
+int main(void) {
+    RUN(elements);
+    RUN(numbers_for_fronts);
+    RUN(networks);
+    RUN(calls);
+    RUN(contexts);
+    if (device_start() == 0) RUN(devices);
+    return test_report();
+}
