@@ -11367,8 +11367,8 @@ TENSOR__INLINE int tensor__plain_operand(const tensor__thread_t *th, const tenso
            !(t->numel & (isa->lanes - 1)) && t->numel <= TENSOR__GRAIN && t->numel > 0;
 }
 
-// Whether a pointwise call is plain: its inputs, of which there is one, are contiguous f32 of one shape on the
-// host, in whole vectors, and one thread's work. Its body can then run on them as they are.
+// Whether a pointwise call is plain: its inputs (at least one) are contiguous f32 of one shape on the host, in
+// whole vectors, and one thread's work. Its body can then run on them as they are.
 TENSOR__INLINE int tensor__plain(const tensor__thread_t *th, const tensor__row_t *row, tensor_t *const *in,
                                  int nin) {
     const tensor_t *a = in[0];
@@ -11433,8 +11433,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__same_device(tensor__op_t *o, int i) {
     return 1;
 }
 
-// The rest of begin for inputs of any kind: each must be usable and on the device of the call, which the first
-// one chooses. 0 = raised.
+// The rest of begin for inputs of any kind: each must be usable and on the device of the call, which the
+// first one chooses. 0 = raised.
 TENSOR__FN TENSOR__NOINLINE int tensor__begin_any(tensor__op_t *o, tensor_t *const *in, int nin) {
     tensor__thread_t *th = o->th;
     const tensor__row_t *row = o->row;
@@ -12513,8 +12513,8 @@ TENSOR__FN int tensor__record_update(tensor__op_t *o) {
 //
 // There are two ways to the elements of tensors. Kernels run behind tensor__launch: it chooses and runs the
 // backend's kernel (which takes its scratch), then counts the versions of changed storages. Everything else
-// is an access of the host and is in >>impl-host. A plain call (tensor__plain) of which no recorder hears runs
-// the body that its kernel would run, without a call block: that is nearly half of what a small op costs.
+// is an access of the host and is in >>impl-host. A plain call (tensor__plain), where no recorder listens,
+// runs the body that its kernel would run, without a call block: half of what a small op would cost.
 // tests/check.sh knows who may read storage->data. Rejected: a call block for each access of the host (it
 // would cost more than the work), fronts of their own for small operands.
 // ------------------------------------------------------------------------------
@@ -15743,11 +15743,11 @@ TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
 // ------------------------------------------------------------------------------
 // >>impl-pointwise                                 MARK: pointwise fronts, casts, in place
 //
-// One front serves all rows of a kind. begin says whether a call is plain: contiguous f32 of one shape in whole
-// vectors, up to some thousand elements. A plain call goes the same way with less on it: no promotion, no
-// broadcast, no call block and no iterator, and its node has one copy of the shape. Copies with conversion,
-// in-place twins and the gradient of the rows are here too. Rejected: a function written out per op, a second
-// way for plain calls with its own checks and its own nodes.
+// One front serves all rows of a kind. begin says whether a call is plain: contiguous f32 of one shape in
+// whole vectors, up to some thousand elements. A plain call goes the same way with less on it: no promotion,
+// no broadcast, no call block and no iterator, and its node has one copy of the shape. Copies with
+// conversion, in-place twins and the gradient of the rows are here too. Rejected: a function written out per
+// op, a second way for plain calls with its own checks and its own nodes.
 // ------------------------------------------------------------------------------
 
 // dtypes of a pointwise op: what it is computed in (o->compute) and what it gives. -1 = refused, raised.
@@ -15811,8 +15811,8 @@ TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
     return tensor__finish_images(o);
 }
 
-// The end of a pointwise op whose arguments are those of o again, so that they are constants here. A plain one
-// needs no promotion and no broadcast.
+// The end of a pointwise op. row, in, nin and immediate are those of o again, so that they are constants
+// here. A plain one needs no promotion and no broadcast.
 TENSOR__INLINE tensor_t *tensor__pointwise_here(tensor__op_t *o, const tensor__row_t *row,
                                                 tensor_t *const *in, int nin, int immediate, int promoted) {
     tensor__thread_t *th = o->th;
@@ -16576,7 +16576,7 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
         if (!(left & 1)) { continue; }
         tensor_t *t = mine && left == 1 ? gy : tensor__like(th, n->row->name, gy);
         if (!t) {
-            tensor__backward_call(g, wanted, count);        // which raises if there is no memory for it either
+            tensor__backward_call(g, wanted, count);        // raises, if it has no memory for it either
             return;
         }
         g->gx[k] = t;

@@ -5210,11 +5210,11 @@ TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t 
         if (id != NN_OP_LINEAR) { return nn__then(row)->apply((tensor_linear)(x, weight, bias)); }
         return nn__narrow((tensor_linear)(nn__wide(x), nn__wide(weight), nn__wide(bias)), x);
     }
-    tensor_t *ready[3];
-    ready[0] = nn__contiguous(x);
-    ready[1] = weight;
-    ready[2] = nn__contiguous(bias);
-    if (ready[0] != x || ready[2] != bias) { return nn__linear(row, ready[0], ready[1], ready[2]); }
+    o.args[0] = nn__contiguous(x);
+    o.args[2] = nn__contiguous(bias);
+    if ((tensor_is_poison)(o.args[0]) || (bias && (tensor_is_poison)(o.args[2]))) {
+        return TENSOR__(poison);
+    }
     int64_t dims[TENSOR_MAX_DIMS];
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
     dims[x->ndim - 1] = weight->dims[0];
