@@ -1,4 +1,4 @@
-// tensor.h - v0.1.0 - n-d tensors, define-by-run autograd and a CPU engine in one C header
+// tensor.h - v0.2.0 - n-d tensors, define-by-run autograd and a CPU engine in one C header
 // Licence: MIT-0 or public domain, at your choice; full text at the end of this file.
 //
 //   #define TENSOR_IMPLEMENTATION          // in exactly ONE .c/.cpp file, best a file of its own
@@ -134,7 +134,7 @@
 // ------------------------------------------------------------------------------
 
 #define TENSOR_VERSION_MAJOR 0
-#define TENSOR_VERSION_MINOR 1
+#define TENSOR_VERSION_MINOR 2
 #define TENSOR_VERSION_PATCH 0
 
 #if defined(__GNUC__) || defined(__clang__)
@@ -14457,7 +14457,7 @@ TENSOR__FN int tensor__cpu_fill(tensor_call_t *c) {
     tensor_arg_t *y = &c->arg[c->nin];
     double first = c->p->fill.start, step = c->row->id == TENSOR_OP_ARANGE ? c->p->fill.step : 0;
     int size = tensor__sizes[y->dtype];
-    if (y->contiguous && first == 0 && step == 0 && !signbit(first)) {
+    if (y->contiguous && first == 0 && step == 0 && copysign(1, first) > 0) {
         memset(y->data, 0, (size_t)(y->numel * size));
         return 0;
     }

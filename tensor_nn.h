@@ -1,4 +1,4 @@
-// tensor_nn.h - v0.1.0 - layers, losses, optimizers, data and files on tensor.h
+// tensor_nn.h - v0.2.0 - layers, losses, optimizers, data and files on tensor.h
 // Licence: MIT-0 or public domain, at your choice; full text at the end of this file.
 //
 //   #define TENSOR_IMPLEMENTATION          in exactly ONE .c/.cpp file (best: a file of its own)
@@ -2153,7 +2153,9 @@ TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 // All: step counts from 0;  -> learning rate;  errors none
 // ------------------------------------------------------------------------------
 
-// Rises linearly to lr_max over warmup steps, then falls along half a cosine to lr_min at step total.
+// Rises linearly to lr_max over warmup steps, then falls along half a cosine to lr_min at step total. Step 0
+// has lr_max / warmup, so that no step is lost on a rate of 0; lr_max is reached at step warmup - 1 and is
+// the rate of step warmup too. Without warmup (<= 0) step 0 has lr_max.
 TENSOR_API double nn_lr_cosine_warmup(int64_t step, int64_t warmup, int64_t total, double lr_max,
                                       double lr_min);
 // Half a cosine from lr_max to lr_min over total steps, then lr_min.
@@ -9304,7 +9306,7 @@ TENSOR__FN void nn__recurrent_steps(nn__recurrent_t *v) {
             g.c = v->hg;
             TENSOR__(gemm)(&g, v->dtype);
         }
-        nn__run(nn__ceil(v->n, v->per), nn__recurrent_task, v);
+        if (v->h) { nn__run(nn__ceil(v->n, v->per), nn__recurrent_task, v); }
         if (!v->dgi) { continue; }
         g.a = nn__at(v->dhg, v->at * v->n * v->g);
         g.c = a[10].data;
@@ -16563,6 +16565,43 @@ TENSOR__FN int nn__seek_file(FILE *f, uint64_t at) {
 #endif
 }
 
+// Names of files are UTF-8 everywhere. Windows takes such names in UTF-16 alone; one that is not UTF-8 is taken
+// for the system's code page.
+#if defined(_WIN32)
+// -> block to free, NULL with errno set
+TENSOR__FN wchar_t *nn__path(const char *path) {
+    unsigned page = CP_UTF8;
+    int n = MultiByteToWideChar(page, MB_ERR_INVALID_CHARS, path, -1, NULL, 0);
+    if (n <= 0) {
+        page = CP_ACP;
+        n = MultiByteToWideChar(page, 0, path, -1, NULL, 0);
+    }
+    errno = n > 0 ? ENOMEM : EINVAL;
+    wchar_t *wide = n > 0 ? (wchar_t *)nn__memory((size_t)n, sizeof *wide) : NULL;
+    if (wide) { MultiByteToWideChar(page, 0, path, -1, wide, n); }
+    return wide;
+}
+
+TENSOR__FN FILE *nn__open_file(const char *path) {
+    wchar_t *wide = nn__path(path);
+    FILE *f = wide ? _wfopen(wide, L"rb") : NULL;
+    int error = errno;
+    nn__free(wide);
+    errno = error;
+    return f;
+}
+
+TENSOR__FN void nn__remove(const char *path) {
+    wchar_t *wide = nn__path(path);
+    if (wide) { (void)_wremove(wide); }
+    nn__free(wide);
+}
+#else
+TENSOR__FN FILE *nn__open_file(const char *path) { return fopen(path, "rb"); }
+
+TENSOR__FN void nn__remove(const char *path) { (void)remove(path); }
+#endif
+
 enum { NN__ABSENT, NN__REGULAR, NN__NO_FILE };
 
 // What path is, with links followed: absent, a regular file or something else (device, FIFO, directory).
@@ -16572,7 +16611,10 @@ TENSOR__FN int nn__file_kind(const char *path, int *mode) {
 #if defined(NN__HAS_STAT) && defined(_WIN32)
     {
         struct _stat64 st;
-        if (_stat64(path, &st) != 0) { return NN__ABSENT; }
+        wchar_t *wide = nn__path(path);
+        int absent = !wide || _wstat64(wide, &st) != 0;
+        nn__free(wide);
+        if (absent) { return NN__ABSENT; }
         return (st.st_mode & _S_IFMT) == _S_IFREG ? NN__REGULAR : NN__NO_FILE;
     }
 #elif defined(NN__HAS_STAT)
@@ -16596,7 +16638,7 @@ TENSOR__FN int nn__open(nn__source_t *s, const char *op, const char *path) {
     if (path && nn__file_kind(path, NULL) == NN__NO_FILE) {   // opening a FIFO would wait for its writer
         return NN__NO(TENSOR_ERR_IO, "%s: \"%s\" is not a regular file", op, path);
     }
-    FILE *f = path ? fopen(path, "rb") : NULL;
+    FILE *f = path ? nn__open_file(path) : NULL;
     if (!f) {
         return NN__NO(TENSOR_ERR_IO, "%s: cannot open \"%s\": %s", op, path ? path : "(null)",
                       path ? strerror(errno) : "no path");
@@ -17631,12 +17673,17 @@ TENSOR__FN FILE *nn__create_new(const char *path) {
     }
     return f;
 #elif defined(_WIN32)
-    int fd = _open(path, _O_WRONLY | _O_CREAT | _O_EXCL | _O_BINARY, _S_IREAD | _S_IWRITE);
+    wchar_t *wide = nn__path(path);
+    int fd = wide ? _wopen(wide, _O_WRONLY | _O_CREAT | _O_EXCL | _O_BINARY, _S_IREAD | _S_IWRITE) : -1;
+    int error = errno;
     FILE *f = fd >= 0 ? _fdopen(fd, "wb") : NULL;
     if (fd >= 0 && !f) {
+        error = errno;
         _close(fd);
-        (void)remove(path);
+        nn__remove(path);
     }
+    nn__free(wide);
+    errno = error;
     return f;
 #else
     FILE *f = fopen(path, "rb");
@@ -17732,8 +17779,17 @@ TENSOR__FN int nn__sync_folder(char *path) {
 // Renames the finished file to target. 0 or errno.
 TENSOR__FN int nn__replace(const char *from, const char *target) {
 #if defined(_WIN32)
-    if (MoveFileExA(from, target, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH)) { return 0; }
-    return GetLastError() == ERROR_ACCESS_DENIED ? EACCES : EIO;
+    wchar_t *old = nn__path(from), *now = nn__path(target);
+    int error = ENOMEM;
+    if (old && now) {
+        int done = MoveFileExW(old, now, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH) != 0;
+        int denied = !done && GetLastError() == ERROR_ACCESS_DENIED;
+        error = denied ? EACCES : EIO;
+        if (done) { error = 0; }
+    }
+    nn__free(old);
+    nn__free(now);
+    return error;
 #else
     errno = 0;
     return rename(from, target) == 0 ? 0 : errno;
@@ -17781,7 +17837,7 @@ TENSOR_API int (nn_safetensors_write)(const char *path, const char *const *names
         error = nn__replace(temporary, target);
         if (error) { code = nn__io_failed("cannot rename to", target, error); }
     }
-    if (f && code != TENSOR_OK) { (void)remove(temporary); }
+    if (f && code != TENSOR_OK) { nn__remove(temporary); }
     if (code == TENSOR_OK) {
         error = nn__sync_folder(target);
         if (error) { code = nn__io_failed("cannot sync the folder of", path, error); }
