@@ -21,10 +21,10 @@
 //   >>impl-backend  >>impl-context  >>impl-scopes  >>impl-threads  >>impl-shutdown
 //   >>impl-front  >>impl-autocast  >>impl-graph  >>impl-saved  >>impl-tape  >>impl-gate  >>impl-host
 //   >>impl-transfer  >>impl-iterator  >>impl-gemm  >>impl-cpu  >>impl-create  >>impl-inspect  >>impl-views
-//   >>impl-plain  >>impl-pointwise  >>impl-reduce  >>impl-rows  >>impl-statistics  >>impl-products
-//   >>impl-linalg  >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random
-//   >>impl-autograd  >>impl-checkpoint  >>impl-engine  >>impl-calculus  >>impl-gradcheck  >>impl-print
-//   >>impl-table  >>license
+//   >>impl-pointwise  >>impl-reduce  >>impl-rows  >>impl-statistics  >>impl-products  >>impl-linalg
+//   >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random  >>impl-autograd
+//   >>impl-checkpoint  >>impl-engine  >>impl-calculus  >>impl-gradcheck  >>impl-print  >>impl-table
+//   >>license
 //
 // (A file includes itself once per instruction set to compile the CPU kernels; TENSOR__PASS says which.
 //  Everything down to >>kernels is skipped in those passes.)
@@ -3600,18 +3600,19 @@ typedef struct tensor__op_t {
     const tensor__row_t *row;
     tensor_t *const *in;
     int nin, nout;
+    int16_t device;                     // of the results, and of the kernel
+    uint8_t compute;                    // dtype the formula is computed in (pointwise)
+    uint8_t immediate;                  // input 1 is absent and stands for imm
+    uint8_t moved;                      // bit k: args[k] is a copy on that device, dropped by commit
+    uint8_t plain;                      // see tensor__plain; f32 results have the shape of the inputs
+    // outputs the user sees (1); the others are dropped after the tape saved them
+    uint8_t visible;
     const struct tensor__in_place_t *update;    // output 0 is input 0, changed in place; NULL = not in place
     tensor_t *original;                 // copy of input 0 from before the change, if the gradient needs it
-    uint8_t compute;                    // dtype the formula is computed in (pointwise)
-    int immediate;                      // input 1 is absent and stands for imm
-    int16_t device;                     // of the results, and of the kernel
-    uint8_t moved;                      // bit k: args[k] is a copy on that device, dropped by commit
-    // outputs the user sees (1); the others are dropped after the tape saved them
-    int visible;
-    double imm;
-    tensor_generator_t rng;             // stream of this call, for random ops (set from next_stream)
-    tensor_t *out[TENSOR__MAX_OUT];
     tensor_params_t *p;                 // NULL = none
+    tensor_generator_t rng;             // stream of this call, for random ops (set from next_stream)
+    double imm;
+    tensor_t *out[TENSOR__MAX_OUT];
     tensor_params_t params;
     tensor_t *args[TENSOR__MAX_IN];     // storage for in
 } tensor__op_t;
@@ -3709,8 +3710,6 @@ typedef struct tensor__internals_t {
     const tensor__row_t *(*row)(int id);                  // of tensor.h; NULL without TENSOR_ALL_ROWS
     const tensor__row_t *(*row_RELU)(void);               // the rows that tensor_nn.h names
     const tensor__row_t *(*row_GELU_TANH)(void);
-    tensor_t *(*plain_product)(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias, int turned,
-                               const tensor__row_t *then);
     void (*know_rows)(tensor__thread_t *th, tensor__merge_fn *merge);  // before a gradient by rows is made
     tensor__merge_fn *(*merge_rows)(void);                // NULL = there are none
     tensor_t *(*write)(tensor_t *x, tensor_t *src);       // copy_ and fill_ where nothing is recorded
@@ -3780,7 +3779,6 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__IN_row tensor__row
 #define TENSOR__IN_row_RELU tensor__row_RELU
 #define TENSOR__IN_row_GELU_TANH tensor__row_GELU_TANH
-#define TENSOR__IN_plain_product tensor__plain_product
 #define TENSOR__IN_know_rows tensor__know_rows
 #define TENSOR__IN_merge_rows tensor__merge_rows
 #define TENSOR__IN_write tensor__write
@@ -4265,7 +4263,8 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
 // Their declarations, where another part defines them: type is that of the function.
 #define TENSOR__DECLARE(type, f) extern TENSOR__BETWEEN type TENSOR__PASSES_OF(f) f##_none;
 
-// What a pointwise row and its derivative have of their own: the kernels. TENSOR__PASSES_OF fills the lists; NULL = computed in double alone.
+// What a pointwise row and its derivative have of their own: the kernels. TENSOR__PASSES_OF fills the lists;
+// NULL = computed in double alone.
 typedef void (*tensor__body_t)(const void *const *in, void *const *out, const double *p, int64_t n);
 typedef tensor_t *(*tensor__derivative_t)(tensor__grad_t *g, const double *p);
 typedef struct tensor__point_t {
@@ -8876,7 +8875,7 @@ struct tensor_context_t {
     int64_t last_hook;
     tensor__count_t hook_count;
     int isa, isa_known, isa_missing, reference, default_dtype;
-    // kernels of >>impl-plain; NULL before the first choice and in reference mode
+    // whose bodies plain calls use; NULL before the first choice and in reference mode
     const struct tensor__isa_t *plain;
     tensor__late_t late;
     const tensor_backend_t *backend[2];         // the CPU, and the one of all other devices or NULL
@@ -11342,8 +11341,54 @@ TENSOR__FN tensor_t *tensor__make(tensor__thread_t *th, const char *op, int dtyp
     return t;
 }
 
-// What >>impl-plain takes: one comparison of two neighbouring bytes.
+// A fresh tensor of f32 and contiguous a's shape, without the checks of tensor__make. NULL = out of memory,
+// not raised.
+TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, const tensor_t *a) {
+    tensor_t *t = tensor__new_header(th, op, TENSOR_F32, a->ndim);
+    if (!t) { return NULL; }
+    t->storage = tensor__storage(th, (uint64_t)a->numel * sizeof(float), NULL);
+    if (!t->storage) {
+        (tensor_free)(t);
+        return NULL;
+    }
+    t->numel = a->numel;
+    t->flags = TENSOR__CONTIGUOUS;
+    if (th->modes & TENSOR__INFERRING) { t->flags = TENSOR__CONTIGUOUS | TENSOR__INFERENCE; }
+    for (int d = 0; d < a->ndim; d++) {
+        t->dims[d] = a->dims[d];
+        t->strides[d] = a->strides[d];
+        TENSOR__HIDE(d);                                // else compilers call memcpy twice
+    }
+    return t;
+}
+
+// One comparison of two neighbouring bytes.
 #define TENSOR__HOST_F32(t) ((t)->dtype == TENSOR_F32 && (t)->device == 0)
+
+// Whether t may be the first operand of a plain call. A recorder hears of calls alone.
+TENSOR__INLINE int tensor__plain_operand(const tensor__thread_t *th, const tensor_t *t) {
+    const tensor__isa_t *isa = th->ctx->plain;
+    return isa && !th->recorder && TENSOR__HOST_F32(t) && (t->flags & TENSOR__CONTIGUOUS) &&
+           !(t->numel & (isa->lanes - 1)) && t->numel <= TENSOR__GRAIN && t->numel > 0;
+}
+
+// Whether a pointwise call is plain: its inputs (at least one) are contiguous f32 of one shape on the host, in
+// whole vectors, and one thread's work. Its body can then run on them as they are.
+TENSOR__INLINE int tensor__plain(const tensor__thread_t *th, const tensor__row_t *row, tensor_t *const *in,
+                                 int nin) {
+    const tensor_t *a = in[0];
+    if (row->kind > TENSOR__NUM || !a || !tensor__plain_operand(th, a)) { return 0; }
+    for (int i = 1; i < nin; i++) {
+        const tensor_t *b = in[i];
+        if (!b || !TENSOR__HOST_F32(b) || !(b->flags & TENSOR__CONTIGUOUS) || b->ndim != a->ndim) {
+            return 0;
+        }
+        for (int d = 0; d < a->ndim; d++) {
+            if (a->dims[d] != b->dims[d]) { return 0; }
+        }
+    }
+    return 1;
+}
 
 TENSOR__INLINE void *tensor__ptr(const tensor_t *t) {
     return (char *)t->storage->data + t->offset * (int64_t)tensor__sizes[t->dtype];
@@ -11393,28 +11438,11 @@ TENSOR__FN TENSOR__NOINLINE int tensor__same_device(tensor__op_t *o, int i) {
     return 1;
 }
 
-TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin) {
-    tensor__thread_t *th = tensor__self();
-    th->fresh = NULL;
-    th->written = NULL;
-    o->th = th;
-    o->row = row;
-    o->nin = nin;
-    o->nout = 0;
-    o->update = NULL;
-    o->immediate = 0;
-    o->moved = 0;
-    o->visible = 1;
-    o->original = NULL;
-    o->compute = 0;
-    o->rng.seed = o->rng.offset = 0;
-    o->p = NULL;
-    if (nin <= TENSOR__MAX_IN) {
-        for (int i = 0; i < nin; i++) { o->args[i] = in[i]; }
-        o->in = o->args;
-    } else {
-        o->in = in;
-    }
+// The rest of begin for inputs of any kind: each must be usable and on the device of the call, which the
+// first one chooses. 0 = raised.
+TENSOR__FN TENSOR__NOINLINE int tensor__begin_any(tensor__op_t *o, tensor_t *const *in, int nin) {
+    tensor__thread_t *th = o->th;
+    const tensor__row_t *row = o->row;
     if (nin && TENSOR__GIVEN(in[0])) {
         o->device = in[0]->device;
     } else if (nin) {
@@ -11436,7 +11464,50 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
         if (!t && i >= row->required && row->nin >= 0) { continue; }
         return tensor__bad_arg(row, i, nin, t);
     }
+    if (row->family == TENSOR_FAMILY_POINTWISE) { o->plain = (uint8_t)tensor__plain(th, row, o->in, nin); }
     return 1;
+}
+
+// The thread's own live tensor on the host: what an input of a call nearly always is.
+TENSOR__INLINE int tensor__at_home(const tensor__thread_t *th, const tensor_t *t) {
+    return TENSOR__GIVEN(t) && t->state == TENSOR__LIVE && t->home == th && t->device == 0;
+}
+
+// In line where the nanoseconds of a call count.
+TENSOR__INLINE int tensor__begin_here(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in,
+                                      int nin) {
+    tensor__thread_t *th = tensor__self();
+    th->fresh = NULL;
+    th->written = NULL;
+    o->th = th;
+    o->row = row;
+    o->nin = nin;
+    o->nout = 0;
+    o->device = 0;
+    o->compute = 0;
+    o->immediate = 0;
+    o->moved = 0;
+    o->plain = 0;
+    o->visible = 1;
+    o->update = NULL;
+    o->original = NULL;
+    o->p = NULL;
+    o->rng.seed = o->rng.offset = 0;
+    if (nin <= TENSOR__MAX_IN) {
+        for (int i = 0; i < nin; i++) { o->args[i] = in[i]; }
+        o->in = o->args;
+    } else {
+        o->in = in;
+    }
+    int usual = nin == 1 || nin == 2;
+    usual = usual && tensor__at_home(th, in[0]) && (nin == 1 || tensor__at_home(th, in[1]));
+    if (!TENSOR__LIKELY(usual)) { return tensor__begin_any(o, in, nin); }
+    if (row->family == TENSOR_FAMILY_POINTWISE) { o->plain = (uint8_t)tensor__plain(th, row, in, nin); }
+    return 1;
+}
+
+TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in, int nin) {
+    return tensor__begin_here(o, row, in, nin);
 }
 
 // The parameters of a pointwise row: what its formula calls F_P(0) and F_P(1).
@@ -11453,6 +11524,7 @@ TENSOR__INLINE void tensor__fill_numbers(tensor__op_t *o, double start, double s
 }
 
 TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *dims, int ndim) {
+    if (dtype != TENSOR_F32) { o->plain = 0; }
     tensor_t *t = tensor__make(o->th, o->row->name, dtype, dims, ndim, o->device);
     o->out[o->nout++] = t;
     return t;
@@ -11462,10 +11534,12 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
 #define TENSOR__BEGIN0(o, row)                                                                               \
     tensor__op_t o;                                                                                          \
     tensor__begin(&o, row, NULL, 0);
-#define TENSOR__BEGIN(o, row, ...)                                                                           \
+#define TENSOR__BEGIN_BY(begin, o, row, ...)                                                                 \
     tensor__op_t o;                                                                                          \
     tensor_t *const in_[] = {__VA_ARGS__};                                                                   \
-    if (!tensor__begin(&o, row, in_, (int)(sizeof in_ / sizeof *in_))) { return TENSOR__POISON; }
+    if (!begin(&o, row, in_, (int)(sizeof in_ / sizeof *in_))) { return TENSOR__POISON; }
+#define TENSOR__BEGIN(o, row, ...) TENSOR__BEGIN_BY(tensor__begin, o, row, __VA_ARGS__)
+#define TENSOR__BEGIN_HERE(o, row, ...) TENSOR__BEGIN_BY(tensor__begin_here, o, row, __VA_ARGS__)
 
 // For ops made of others: returns y and drops every other tensor made since `mark_`.
 #define TENSOR__MARK tensor__thread_t *th_ = tensor__self(); int64_t mark_ = th_->top;
@@ -12077,7 +12151,13 @@ TENSOR__INLINE const int64_t *tensor__pool_dims(int64_t **pool, const int64_t *d
     return at;
 }
 
-TENSOR__INLINE void tensor__save(tensor__saved_t *v, const tensor_t *t, const int64_t *dims, int64_t **pool) {
+// The dims of t in a node: `shared` if all of its shapes are one, else in the pool.
+TENSOR__INLINE const int64_t *tensor__node_dims(const int64_t *shared, int64_t **pool, const tensor_t *t) {
+    return shared ? shared : tensor__pool_dims(pool, t->dims, t->ndim);
+}
+
+TENSOR__INLINE void tensor__save(tensor__saved_t *v, const tensor_t *t, const int64_t *dims,
+                                 const int64_t *shared, int64_t **pool) {
     TENSOR__HOLD(&t->storage->refs);
     v->storage = t->storage;
     v->offset = t->offset;
@@ -12087,7 +12167,7 @@ TENSOR__INLINE void tensor__save(tensor__saved_t *v, const tensor_t *t, const in
     v->numel = t->numel;
     v->contiguous = (t->flags & TENSOR__CONTIGUOUS) != 0;
     v->dims = dims;
-    v->strides = tensor__pool_dims(pool, t->strides, t->ndim);
+    v->strides = shared ? shared + t->ndim : tensor__pool_dims(pool, t->strides, t->ndim);
 }
 
 // Which operands the derivatives of a pointwise row read, for the inputs that need a gradient, from the text
@@ -12153,31 +12233,37 @@ TENSOR__INLINE uint64_t tensor__edge_set(tensor__edge_t *e, tensor_t *t, uint64_
     return seq;
 }
 
-// The node of an op whose data is there. NULL = out of memory, raised.
-TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
-    tensor__thread_t *th = o->th;
-    int nsaved = 0;
+// How many dims and strides the node of o holds.
+TENSOR__FN size_t tensor__node_shapes(const tensor__op_t *o, int saves) {
     size_t dims = 0;
-    saves = tensor__saves_of(o, saves);
     for (int i = 0; i < o->nin; i++) {
-        if (o->in[i]) { dims += o->in[i]->ndim; }
-        if (i < 5 && (saves >> i & 1)) {
-            nsaved++;
-            if (!o->in[i]) { continue; }
-            dims += 2 * (size_t)o->in[i]->ndim;
-            if (o->in[i]->flags & TENSOR__INFERENCE) {
-                tensor__not_saved(th, o->row->name, o->in[i]);
-                return NULL;
-            }
-        }
+        if (!o->in[i]) { continue; }
+        dims += o->in[i]->ndim;
+        if (i < 5 && (saves >> i & 1)) { dims += 2 * (size_t)o->in[i]->ndim; }
     }
     for (int i = 0; i < o->nout; i++) {
         dims += o->out[i]->ndim;
-        if (saves >> (8 + i) & 1) {
-            nsaved++;
-            dims += 2 * (size_t)o->out[i]->ndim;
+        if (saves >> (8 + i) & 1) { dims += 2 * (size_t)o->out[i]->ndim; }
+    }
+    return dims;
+}
+
+// The node of an op whose data is there; that of a plain one has the dims and strides of all shapes once.
+// NULL = out of memory, raised.
+TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
+    tensor__thread_t *th = o->th;
+    int nsaved = 0;
+    saves = tensor__saves_of(o, saves);
+    for (int i = 0; i < o->nin && i < 5; i++) {
+        if (!(saves >> i & 1)) { continue; }
+        nsaved++;
+        if (o->in[i] && (o->in[i]->flags & TENSOR__INFERENCE)) {
+            tensor__not_saved(th, o->row->name, o->in[i]);
+            return NULL;
         }
     }
+    for (int i = 0; i < o->nout; i++) { nsaved += saves >> (8 + i) & 1; }
+    size_t dims = o->plain ? 2 * (size_t)o->out[0]->ndim : tensor__node_shapes(o, saves);
     tensor__node_t *n = tensor__node_new(th, o->row, o->nin, o->nout, nsaved,
                                          dims * sizeof(int64_t) + (o->p ? sizeof(tensor_params_t) : 0));
     if (!n) { return NULL; }
@@ -12189,6 +12275,11 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
     } else {
         n->p = NULL;
     }
+    const int64_t *shared = NULL;
+    if (o->plain) {
+        shared = tensor__pool_dims(&pool, o->out[0]->dims, o->out[0]->ndim);
+        tensor__pool_dims(&pool, o->out[0]->strides, o->out[0]->ndim);
+    }
     uint64_t seq = th->seq;
     int s = 0;
     for (int i = 0; i < o->nin; i++) {
@@ -12196,7 +12287,7 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
         int wants = t && tensor__is_float(t->dtype) && tensor__sync_needs_grad(th, t);
         n->in[i].ndim = t ? t->ndim : 0;
         n->in[i].dtype = t ? t->dtype : 0;
-        n->in[i].dims = t ? tensor__pool_dims(&pool, t->dims, t->ndim) : tensor__no_dims;
+        n->in[i].dims = t ? tensor__node_dims(shared, &pool, t) : tensor__no_dims;
         seq = tensor__edge_set(&n->edge[i], wants ? t : NULL, seq);
         if (i < 5 && (saves >> i & 1)) {
             tensor__saved_t *v = &n->saved[s++];
@@ -12204,7 +12295,7 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
             v->storage = NULL;
             v->is_immediate = 0;
             if (t) {
-                tensor__save(v, i == 0 && o->original ? o->original : t, n->in[i].dims, &pool);
+                tensor__save(v, i == 0 && o->original ? o->original : t, n->in[i].dims, shared, &pool);
             } else if (i == 1 && o->immediate) {
                 v->is_immediate = 1;
                 v->immediate = o->imm;
@@ -12215,12 +12306,12 @@ TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
         tensor_t *t = o->out[i];
         n->out[i].ndim = t->ndim;
         n->out[i].dtype = t->dtype;
-        n->out[i].dims = tensor__pool_dims(&pool, t->dims, t->ndim);
+        n->out[i].dims = tensor__node_dims(shared, &pool, t);
         if (saves >> (8 + i) & 1) {
             tensor__saved_t *v = &n->saved[s++];
             v->source = (int8_t)(-1 - i);
             v->is_immediate = 0;
-            tensor__save(v, t, n->out[i].dims, &pool);
+            tensor__save(v, t, n->out[i].dims, shared, &pool);
         }
     }
     th->seq = n->seq = seq + 1;
@@ -12427,10 +12518,10 @@ TENSOR__FN int tensor__record_update(tensor__op_t *o) {
 //
 // There are two ways to the elements of tensors. Kernels run behind tensor__launch: it chooses and runs the
 // backend's kernel (which takes its scratch), then counts the versions of changed storages. Everything else
-// is an access of the host and is in >>impl-host. Beside them are only the short way in >>impl-plain and sums
-// of gradients (tensor__add_into), which run the bodies that the kernel would run. tests/check.sh knows who
-// may read storage->data. Rejected: a call block for each access of the host (it would cost more than the
-// work).
+// is an access of the host and is in >>impl-host. A plain call (tensor__plain), where no recorder listens,
+// runs the body that its kernel would run, without a call block: half of what a small op would cost.
+// tests/check.sh knows who may read storage->data. Rejected: a call block for each access of the host (it
+// would cost more than the work), fronts of their own for small operands.
 // ------------------------------------------------------------------------------
 
 TENSOR__INLINE void tensor__arg(tensor_arg_t *a, const tensor_t *t, int role) {
@@ -12540,12 +12631,52 @@ TENSOR__FN int tensor__launch(tensor_call_t *c) {
 }
 
 // Whether the tape records this op.
-TENSOR__INLINE int tensor__tracks(tensor__op_t *o) {
-    if (!TENSOR__TRAINS || !o->th->grad_mode || !o->row->grad) { return 0; }
-    for (int i = 0; i < o->nin; i++) {
-        if (o->in[i] && tensor__sync_needs_grad(o->th, o->in[i])) { return 1; }
+TENSOR__INLINE int tensor__tracks_of(tensor__thread_t *th, const tensor__row_t *row, tensor_t *const *in,
+                                     int nin) {
+    if (!TENSOR__TRAINS || !th->grad_mode || !row->grad) { return 0; }
+    for (int i = 0; i < nin; i++) {
+        if (in[i] && tensor__sync_needs_grad(th, in[i])) { return 1; }
     }
     return 0;
+}
+
+TENSOR__INLINE int tensor__tracks(tensor__op_t *o) {
+    return tensor__tracks_of(o->th, o->row, o->in, o->nin);
+}
+
+// Calls body with the value v everywhere in input `slot`: in pieces, because bodies read memory.
+TENSOR__FN void tensor__body_uniform(tensor__body_t body, const void *const *in, int nin, void *const *out,
+                                     int nout, const double *p, int64_t n, int slot, float v) {
+    float block[TENSOR__BLOCK];
+    for (int64_t k = 0; k < n && k < TENSOR__BLOCK; k++) { block[k] = v; }
+    const void *i2[5];
+    void *o2[3];
+    for (int64_t first = 0; first < n; first += TENSOR__BLOCK) {
+        for (int k = 0; k < nin; k++) { i2[k] = in[k] ? (const float *)in[k] + first : NULL; }
+        for (int k = 0; k < nout; k++) { o2[k] = out[k] ? (float *)out[k] + first : NULL; }
+        i2[slot] = block;
+        body(i2, o2, p, tensor__least(n - first, TENSOR__BLOCK));
+    }
+}
+
+// The kernel of a plain call, without a call block; row, in, nin and immediate are those of o.
+TENSOR__INLINE void tensor__plain_run(const tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in,
+                                      int nin, int immediate) {
+    tensor__body_t body = tensor__point(row)->forward[o->th->ctx->plain->place];
+    const double *p = o->p ? o->p->pointwise.p : NULL;
+    const void *data[TENSOR__MAX_IN];
+    for (int i = 0; i < nin; i++) {
+        data[i] = in[i] ? (const float *)in[i]->storage->data + in[i]->offset : NULL;
+    }
+    tensor_t *y = o->out[0];
+    void *out[1];
+    out[0] = (float *)y->storage->data + y->offset;
+    if (immediate) {
+        tensor__body_uniform(body, data, nin, out, 1, p, y->numel, 1, (float)o->imm);
+    } else {
+        body(data, out, p, y->numel);
+    }
+    if (o->update) { tensor__bump(o->th, y->storage, row->name); }
 }
 
 // Undoes the results of an op that failed.
@@ -12573,7 +12704,9 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
     for (int i = 0; i < o->nout; i++) {
         if (o->out[i] == TENSOR__POISON) { return tensor__abandon(o); }
     }
-    if (o->row->cpu) {
+    if (o->plain) {
+        tensor__plain_run(o, o->row, o->in, o->nin, o->immediate);
+    } else if (o->row->cpu) {
         TENSOR_ASSERT(!TENSOR__CASTING(o->th) || o->row->cast == TENSOR__AS_IS || o->update ||
                       o->row->family == TENSOR_FAMILY_POINTWISE);   // or its front lacks the line
         tensor_call_t c;
@@ -15613,315 +15746,13 @@ TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-plain                                     MARK: the short way of small contiguous f32
-//
-// Most ops of small networks are contiguous f32 of one shape in whole vectors. For those the general way
-// (promotion, broadcast, call, iterator) would cost three times the work itself, so their fronts try this way
-// first: its own checks, header and node, the same kernels and the same bits. NULL means "not plain, take the
-// general way"; nothing has been raised then. Rejected: making the general way as fast for them (the checks
-// alone take as long as 64 additions).
-// ------------------------------------------------------------------------------
-
-// Calls body with the value v everywhere in input `slot`: in pieces, because bodies read memory.
-TENSOR__FN void tensor__plain_uniform(tensor__body_t body, const void *const *in, int nin, void *const *out,
-                                      int nout, const double *p, int64_t n, int slot, float v) {
-    float block[TENSOR__BLOCK];
-    for (int64_t k = 0; k < n && k < TENSOR__BLOCK; k++) { block[k] = v; }
-    const void *i2[5];
-    void *o2[3];
-    for (int64_t first = 0; first < n; first += TENSOR__BLOCK) {
-        for (int k = 0; k < nin; k++) { i2[k] = in[k] ? (const float *)in[k] + first : NULL; }
-        for (int k = 0; k < nout; k++) { o2[k] = out[k] ? (float *)out[k] + first : NULL; }
-        i2[slot] = block;
-        body(i2, o2, p, tensor__least(n - first, TENSOR__BLOCK));
-    }
-}
-
-// A fresh contiguous tensor, dims and strides not set; tensor__like: of f32 and contiguous a's shape. NULL =
-// out of memory, not raised.
-TENSOR__INLINE tensor_t *tensor__fresh(tensor__thread_t *th, const char *op, int dtype, int64_t numel,
-                                       int ndim) {
-    tensor_t *t = tensor__new_header(th, op, dtype, ndim);
-    if (!t) { return NULL; }
-    t->storage = tensor__storage(th, (uint64_t)numel * tensor__sizes[dtype], NULL);
-    if (!t->storage) {
-        (tensor_free)(t);
-        return NULL;
-    }
-    t->numel = numel;
-    t->flags = TENSOR__CONTIGUOUS;
-    if (th->modes & TENSOR__INFERRING) { t->flags = TENSOR__CONTIGUOUS | TENSOR__INFERENCE; }
-    return t;
-}
-
-TENSOR__INLINE tensor_t *tensor__like(tensor__thread_t *th, const char *op, const tensor_t *a) {
-    tensor_t *t = tensor__fresh(th, op, TENSOR_F32, a->numel, a->ndim);
-    for (int d = 0; t && d < a->ndim; d++) {
-        t->dims[d] = a->dims[d];
-        t->strides[d] = a->strides[d];
-        TENSOR__HIDE(d);                                // else compilers call memcpy twice
-    }
-    return t;
-}
-
-// What tensor__record does, for plain ops: all shapes are the same, so dims and strides are in the node once.
-TENSOR__INLINE void tensor__plain_save(tensor__saved_t *v, const tensor_t *t, int source,
-                                       const int64_t *dims) {
-    TENSOR__HOLD(&t->storage->refs);
-    v->storage = t->storage;
-    v->offset = t->offset;
-    v->dims = dims;
-    v->strides = dims + t->ndim;
-    v->numel = t->numel;
-    v->version = t->storage->version;
-    v->ndim = t->ndim;
-    v->dtype = TENSOR_F32;
-    v->is_immediate = 0;
-    v->contiguous = 1;
-    v->source = (int8_t)source;
-}
-
-TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *row, tensor_t *a, tensor_t *b,
-                                    const double *scalar, tensor_t *y) {
-    int nin = b || scalar ? 2 : 1, nd = y->ndim, reads = 0;
-    if (tensor__needs_grad(a)) { reads = tensor__point(row)->reads[0]; }
-    if (b && tensor__needs_grad(b)) { reads |= tensor__point(row)->reads[1]; }
-    tensor_t *bad;
-    if ((a->flags & TENSOR__INFERENCE) && (reads & TENSOR__SA)) {
-        bad = a;
-    } else if (b && (b->flags & TENSOR__INFERENCE) && (reads & TENSOR__SB)) {
-        bad = b;
-    } else {
-        bad = NULL;
-    }
-    if (bad) {
-        tensor__not_saved(th, row->name, bad);
-        return 0;
-    }
-    int nsaved = (reads & 1) + (reads >> 1 & 1) + (reads >> 8 & 1);
-    tensor__node_t *n = tensor__node_new(th, row, nin, 1, nsaved, 2 * (size_t)nd * sizeof(int64_t));
-    if (!n) { return 0; }
-    n->p = NULL;
-    tensor__saved_t *v = n->saved;
-    int64_t *dims = (int64_t *)(void *)(v + nsaved);
-    for (int d = 0; d < nd; d++) {
-        dims[d] = y->dims[d];
-        dims[nd + d] = y->strides[d];
-        TENSOR__HIDE(d);
-    }
-    for (tensor__meta_t *m = n->in; m <= n->out; m++) {
-        m->dims = dims;
-        m->ndim = (uint8_t)nd;
-        m->dtype = TENSOR_F32;
-    }
-    uint64_t seq = tensor__edge_set(&n->edge[0], a, th->seq);
-    if (nin == 2) { seq = tensor__edge_set(&n->edge[1], b, seq); }
-    if (reads & TENSOR__SA) { tensor__plain_save(v++, a, 0, dims); }
-    if (reads & TENSOR__SB) {
-        if (b) {
-            tensor__plain_save(v, b, 1, dims);
-        } else {
-            v->storage = NULL;
-            v->immediate = *scalar;
-            v->is_immediate = 1;
-            v->source = 1;
-        }
-        v++;
-    }
-    if (reads & TENSOR__SY) { tensor__plain_save(v, y, -1, dims); }
-    th->seq = n->seq = seq + 1;
-    if ((th->modes & TENSOR__PACKING) && !th->packer->pack(th, n)) {
-        tensor__node_drop(th, n);
-        return 0;
-    }
-    y->node = n;
-    return 1;
-}
-
-TENSOR__INLINE int tensor__plain_arg(const tensor__thread_t *th, const tensor_t *t) {
-    return TENSOR__GIVEN(t) && t->state == TENSOR__LIVE && TENSOR__HOST_F32(t) &&
-           (t->home == th || t->home->ctx == th->ctx);
-}
-
-// What the plain ways share. begin: the kernels that a call of row may use past the gate, NULL = none, take
-// the general way; commit: the call's result t, or poison if it could not be recorded (0, raised).
-TENSOR__INLINE const tensor__isa_t *tensor__plain_begin(const tensor__thread_t *th,
-                                                        const tensor__row_t *row) {
-    return th->error.code || (TENSOR__CASTING(th) && row->cast == TENSOR__LOW) ? NULL : th->ctx->plain;
-}
-
-TENSOR__INLINE int tensor__plain_size(const tensor__isa_t *isa, int64_t n) {
-    return !(n & (isa->lanes - 1)) && n <= TENSOR__GRAIN && n > 0;
-}
-
-TENSOR__INLINE int tensor__plain_tracks(tensor__thread_t *th, tensor_t *a, tensor_t *b, tensor_t *c) {
-    return TENSOR__TRAINS && th->grad_mode &&
-           (tensor__sync_needs_grad(th, a) || (b && tensor__sync_needs_grad(th, b)) ||
-            (c && tensor__sync_needs_grad(th, c)));
-}
-
-TENSOR__INLINE tensor_t *tensor__plain_commit(tensor__thread_t *th, tensor_t *t, int recorded) {
-    th->written = NULL;
-    if (TENSOR__LIKELY(recorded)) { return th->fresh = t; }
-    (tensor_free)(t);
-    return TENSOR__POISON;
-}
-
-// Pointwise ops: contiguous f32 of one shape, whole vectors, no error pending. b NULL = unary, or *scalar in
-// place of b. NULL = not plain, take the general way.
-TENSOR__INLINE tensor_t *tensor__plain(const tensor__row_t *row, tensor_t *a, tensor_t *b,
-                                       const double *scalar) {
-    tensor__thread_t *th = tensor__self();
-    const tensor__isa_t *isa = tensor__plain_begin(th, row);
-    if (!isa || !tensor__plain_arg(th, a)) { return NULL; }
-    int64_t n = a->numel;
-    int flags = a->flags;
-    if (b) {
-        if (!tensor__plain_arg(th, b) || b->ndim != a->ndim) { return NULL; }
-        for (int d = 0; d < a->ndim; d++) {
-            if (a->dims[d] != b->dims[d]) { return NULL; }
-        }
-        flags &= b->flags;
-    }
-    if (!(flags & TENSOR__CONTIGUOUS) || !tensor__plain_size(isa, n)) { return NULL; }
-    tensor_t *t = tensor__like(th, row->name, a);
-    if (!t) { return NULL; }
-    const void *in[4];
-    in[0] = (const float *)a->storage->data + a->offset;
-    in[1] = b ? (const float *)b->storage->data + b->offset : NULL;
-    void *out[1];
-    out[0] = t->storage->data;
-    if (scalar) {
-        tensor__plain_uniform(tensor__point(row)->forward[isa->place], in, 2, out, 1, NULL, n, 1, (float)*scalar);
-    } else {
-        tensor__point(row)->forward[isa->place](in, out, NULL, n);
-    }
-    return tensor__plain_commit(th, t, !tensor__plain_tracks(th, a, b, NULL) ||
-                                tensor__plain_record(th, row, a, b, scalar, t));
-}
-
-// Backward of pointwise ops: everything is contiguous f32 of the shape of g. 0 = not plain.
-TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed) {
-    tensor__node_t *n = g->node;
-    tensor_t *gy = g->gy[0];
-    const tensor__isa_t *isa = g->th->ctx->plain;
-    if (!isa || !tensor__point(n->row)->backward[isa->place] || !TENSOR__HOST_F32(gy) ||
-        n->out[0].dtype != TENSOR_F32 || !(gy->flags & TENSOR__CONTIGUOUS) ||
-        !tensor__plain_size(isa, gy->numel)) {
-        return 0;
-    }
-    const void *in[5];
-    int slot = -1;
-    float value = 0;
-    in[0] = in[1] = in[2] = in[3] = NULL;
-    for (int i = 0; i < n->nsaved; i++) {
-        const tensor__saved_t *v = &n->saved[i];
-        if (v->is_immediate) {
-            slot = v->source;
-            value = (float)v->immediate;
-            continue;
-        }
-        if (!v->storage || v->dtype != TENSOR_F32 || !v->contiguous || v->numel != gy->numel) { return 0; }
-        if (v->storage->version != v->version && !tensor__check_saved(g, v)) { return 1; }
-        in[v->source < 0 ? 3 : v->source] = (const float *)v->storage->data + v->offset;
-    }
-    in[4] = (const float *)gy->storage->data + gy->offset;
-
-    // The last result overwrites a gradient that nobody else holds: each element is read first.
-    int mine = !passed && gy->refs == 1 && gy->storage->refs == 1;
-    void *out[3];
-    out[0] = out[1] = out[2] = NULL;
-    for (int k = 0, left = wanted; left; k++, left >>= 1) {
-        if (!(left & 1)) { continue; }
-        tensor_t *t = mine && left == 1 ? gy : tensor__like(g->th, n->row->name, gy);
-        if (!t) { return 0; }
-        g->gx[k] = t;
-        out[k] = (float *)t->storage->data + t->offset;
-    }
-    const double *p = n->p ? n->p->pointwise.p : NULL;
-    if (slot >= 0) {
-        tensor__plain_uniform(tensor__point(n->row)->backward[isa->place], in, 5, out, 3, p, gy->numel, slot, value);
-    } else {
-        tensor__point(n->row)->backward[isa->place](in, out, p, gy->numel);
-    }
-    return 1;
-}
-
-// The place of the largest or smallest element of contiguous f32: choosing an action of a policy should not
-// cost more than a layer. NULL = not plain.
-TENSOR__FN tensor_t *tensor__plain_arg_op(const tensor__row_t *row, const tensor_t *x) {
-    tensor__thread_t *th = tensor__self();
-    const tensor__isa_t *isa = tensor__plain_begin(th, row);
-    if (!isa || !tensor__plain_arg(th, x) || !(x->flags & TENSOR__CONTIGUOUS) || !x->numel) { return NULL; }
-    tensor_t *t = tensor__fresh(th, row->name, TENSOR_I64, 1, 0);
-    if (!t) { return NULL; }
-    const float *v = (const float *)tensor__ptr(x);
-    int largest = row->id == TENSOR_OP_ARGMAX;
-    float m = largest ? TENSOR__DO(isa, leaf_max)(v, x->numel) : TENSOR__DO(isa, leaf_min)(v, x->numel);
-    *(int64_t *)t->storage->data = TENSOR__DO(isa, find)(v, x->numel, m);
-    return tensor__plain_commit(th, t, 1);
-}
-
-// The product of two f32 matrices that needs no scratch, b [k, n] or transposed [n, k], its bias [n] or NULL,
-// and the pointwise op applied to it in place or NULL. NULL = not plain, take the general way.
-TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *bias,
-                                           int turned, const tensor__row_t *then) {
-    tensor__thread_t *th = tensor__self();
-    const tensor__isa_t *isa = tensor__plain_begin(th, row);
-    if (!isa || !tensor__plain_arg(th, a) || !tensor__plain_arg(th, b) || a->ndim != 2 || b->ndim != 2 ||
-        a->dims[1] != b->dims[turned] || (turned && !(a->flags & TENSOR__CONTIGUOUS))) {
-        return NULL;
-    }
-    tensor__gemm_t g;
-    g.m = a->dims[0];
-    g.k = a->dims[1];
-    g.n = b->dims[!turned];
-    if (bias && (!tensor__plain_arg(th, bias) || bias->ndim != 1 || bias->dims[0] != g.n ||
-                 !(bias->flags & TENSOR__CONTIGUOUS))) {
-        return NULL;
-    }
-    g.batch = 1;
-    g.ars = a->strides[0];
-    g.acs = a->strides[1];
-    g.brs = b->strides[turned];
-    g.bcs = b->strides[!turned];
-    int64_t n = g.m * g.n;
-    if (!tensor__gemm_tiny(&g, g.ars, g.acs, g.brs, g.bcs) || n == 0 || g.k == 0 ||
-        (then && (n & (isa->lanes - 1)))) {
-        return NULL;
-    }
-    tensor_t *t = tensor__fresh(th, row->name, TENSOR_F32, n, 2);
-    if (!t) { return NULL; }
-    t->dims[0] = g.m;
-    t->dims[1] = t->strides[0] = g.crs = g.n;
-    t->strides[1] = 1;
-    g.a = tensor__ptr(a);
-    g.b = tensor__ptr(b);
-    g.bias = bias ? tensor__ptr(bias) : NULL;
-    g.c = t->storage->data;
-    g.aoff = g.boff = g.coff = NULL;
-    g.accumulate = 0;
-    g.scratch = NULL;
-    if (!tensor__gemm_blas(&g, 4)) { TENSOR__DO(isa, gemm_f32)(&g); }
-    if (then) {
-        const void *in[1];
-        void *out[1];
-        in[0] = out[0] = g.c;
-        tensor__point(then)->forward[isa->place](in, out, NULL, n);
-    }
-    if (!tensor__plain_tracks(th, a, b, bias)) { return tensor__plain_commit(th, t, 1); }
-    tensor__op_t o;
-    tensor_t *const in[3] = {a, b, bias};
-    if (tensor__begin(&o, row, in, row->nin)) { o.out[o.nout++] = t; }
-    return tensor__plain_commit(th, t, o.nout && tensor__record(&o));
-}
-
-// ------------------------------------------------------------------------------
 // >>impl-pointwise                                 MARK: pointwise fronts, casts, in place
 //
-// One front serves all rows of a kind; contiguous f32 of up to some thousand elements takes the short way of
-// >>impl-plain, with the same bodies. Copies with conversion, in-place twins and the gradient of the rows are
-// here too. Rejected: a function written out per op.
+// One front serves all rows of a kind. begin says whether a call is plain: contiguous f32 of one shape in
+// whole vectors, up to some thousand elements. A plain call goes the same way with less on it: no promotion,
+// no broadcast, no call block and no iterator, and its node has one copy of the shape. Copies with
+// conversion, in-place twins and the gradient of the rows are here too. Rejected: a function written out per
+// op, a second way for plain calls with its own checks and its own nodes.
 // ------------------------------------------------------------------------------
 
 // dtypes of a pointwise op: what it is computed in (o->compute) and what it gives. -1 = refused, raised.
@@ -15985,12 +15816,25 @@ TENSOR__FN tensor_t *tensor__pointwise_finish(tensor__op_t *o, int promoted) {
     return tensor__finish_images(o);
 }
 
+// The end of a pointwise op. row, in, nin and immediate are those of o again, so that they are constants
+// here. A plain one needs no promotion and no broadcast.
+TENSOR__INLINE tensor_t *tensor__pointwise_here(tensor__op_t *o, const tensor__row_t *row,
+                                                tensor_t *const *in, int nin, int immediate, int promoted) {
+    tensor__thread_t *th = o->th;
+    if (!o->plain) { return tensor__pointwise_finish(o, promoted); }
+    tensor_t *t = tensor__like(th, row->name, in[0]);
+    if (!t) { return tensor__pointwise_finish(o, promoted); }
+    o->out[0] = t;
+    o->nout = 1;
+    tensor__plain_run(o, row, in, nin, immediate);
+    if (tensor__tracks_of(th, row, in, nin) && !tensor__record(o)) { return tensor__abandon(o); }
+    return th->fresh = t;
+}
+
 TENSOR__FN tensor_t *tensor__unary(const tensor__row_t *row, tensor_t *x, double f0, double f1) {
-    tensor_t *plain = row->kind <= TENSOR__NUM && f0 == 0 ? tensor__plain(row, x, NULL, NULL) : NULL;
-    if (TENSOR__LIKELY(plain != NULL)) { return plain; }
-    TENSOR__BEGIN(o, row, x)
+    TENSOR__BEGIN_HERE(o, row, x)
     if (f0 != 0 || f1 != 0) { tensor__formula_numbers(&o, f0, f1); }
-    return tensor__pointwise_finish(&o, x->dtype);
+    return tensor__pointwise_here(&o, row, in_, 1, 0, x->dtype);
 }
 
 // As tensor__unary, for ops whose formula reads F_P: the parameters are there even if they are 0.
@@ -16001,11 +15845,9 @@ TENSOR__FN tensor_t *tensor__unary_p(const tensor__row_t *row, tensor_t *x, doub
 }
 
 TENSOR__FN tensor_t *tensor__binary(const tensor__row_t *row, tensor_t *a, tensor_t *b) {
-    tensor_t *plain = row->kind <= TENSOR__NUM && b ? tensor__plain(row, a, b, NULL) : NULL;
-    if (TENSOR__LIKELY(plain != NULL)) { return plain; }
-    TENSOR__BEGIN(o, row, a, b)
-    return tensor__pointwise_finish(&o, TENSOR__LIKELY(a->dtype == b->dtype) ? a->dtype :
-                                    tensor__promote(in_, 2));
+    TENSOR__BEGIN_HERE(o, row, a, b)
+    return tensor__pointwise_here(&o, row, in_, 2, 0, TENSOR__LIKELY(a->dtype == b->dtype) ? a->dtype :
+                                  tensor__promote(in_, 2));
 }
 
 // The dtype of (tensor, number): an integral number does not change it, a fraction turns integers to f32.
@@ -16016,14 +15858,13 @@ TENSOR__FN int tensor__weak(int dtype, double v) {
 }
 
 TENSOR__FN tensor_t *tensor__scalar_op(const tensor__row_t *row, tensor_t *a, double b) {
-    tensor_t *plain = row->kind <= TENSOR__NUM ? tensor__plain(row, a, NULL, &b) : NULL;
-    if (TENSOR__LIKELY(plain != NULL)) { return plain; }
-    TENSOR__BEGIN(o, row, a)
+    TENSOR__BEGIN_HERE(o, row, a)
+    tensor_t *const in[2] = {a, NULL};
     o.nin = 2;
     o.args[1] = NULL;
     o.immediate = 1;
     o.imm = b;
-    return tensor__pointwise_finish(&o, tensor__weak(a->dtype, b));
+    return tensor__pointwise_here(&o, row, in, 2, 1, tensor__weak(a->dtype, b));
 }
 
 TENSOR__FN tensor_t *tensor__ternary(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *c,
@@ -16640,29 +16481,11 @@ TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o) {
     return mask;
 }
 
-// Gradient of every pointwise row: one fused kernel of the derivative columns, or the same text on tensors.
-TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
-    tensor__node_t *n = g->node;
-    tensor__thread_t *th = g->th;
-    const tensor__point_t *d = tensor__point(n->row);
-    tensor_t *gy = g->gy[0];
-    int count = n->nin < 3 ? n->nin : 3, wanted = 0, passed = 0, last = 0;
-    for (int k = 0; k < count; k++) {
-        if (!tensor__needs(g, k)) { continue; }
-        if (!d->d[k]) {
-            g->gx[k] = tensor_zeros_like(gy);           // what copy_ overwrote
-        } else if (d->reads[k] == TENSOR__SG) {    // the incoming gradient itself
-            g->gx[k] = gy;
-            passed = 1;
-        } else if (g->create) {
-            tensor_t *t = d->d[k](g, g->p ? g->p->pointwise.p : NULL);
-            if (t == TENSOR__POISON) { return; }
-            g->gx[k] = t->ndim == gy->ndim ? t : tensor_expand_n(t, gy->dims, gy->ndim);
-        } else {
-            wanted |= 1 << k;
-        }
-    }
-    if (!wanted || (!g->create && tensor__plain_backward(g, wanted, passed))) { return; }
+// The fused derivative of g's node through the gate, for the inputs k whose bit in wanted is set.
+TENSOR__FN void tensor__backward_call(tensor__grad_t *g, int wanted, int count) {
+    const tensor__node_t *n = g->node;
+    const tensor_t *gy = g->gy[0];
+    int last = 0;
     tensor_arg_t arg[8];
     for (int i = 0; i < 8; i++) {
         arg[i].data = NULL;
@@ -16680,7 +16503,6 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
             continue;
         }
         if (!v->storage) { continue; }
-        if (!tensor__check_saved(g, v)) { return; }
         tensor__arg_saved(a, v);
     }
     tensor__arg(&arg[4], gy, TENSOR_READ);
@@ -16689,7 +16511,7 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
     }
     for (int k = 0; k < count; k++) {
         if (!(wanted >> k & 1)) { continue; }
-        tensor_t *t = tensor__make(th, n->row->name, n->out[0].dtype, gy->dims, gy->ndim, gy->device);
+        tensor_t *t = tensor__make(g->th, n->row->name, n->out[0].dtype, gy->dims, gy->ndim, gy->device);
         if (t == TENSOR__POISON) { return; }
         if (last) { tensor__make_last(t); }
         tensor__arg(&arg[5 + k], t, TENSOR_WRITE);
@@ -16701,10 +16523,77 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
     c.nin = 5;
     c.nout = count;
     c.p = n->p;
-    c.thread = th;
+    c.thread = g->th;
     c.compute = n->out[0].dtype;
     c.device = gy->device;
     tensor__launch(&c);
+}
+
+// Gradient of every pointwise row: one fused kernel of the derivative columns, or the same text on tensors.
+TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
+    tensor__node_t *n = g->node;
+    tensor__thread_t *th = g->th;
+    const tensor__point_t *d = tensor__point(n->row);
+    tensor_t *gy = g->gy[0];
+    int count = n->nin < 3 ? n->nin : 3, wanted = 0, passed = 0;
+    for (int k = 0; k < count; k++) {
+        if (!tensor__needs(g, k)) { continue; }
+        if (!d->d[k]) {
+            g->gx[k] = tensor_zeros_like(gy);           // what copy_ overwrote
+        } else if (d->reads[k] == TENSOR__SG) {    // the incoming gradient itself
+            g->gx[k] = gy;
+            passed = 1;
+        } else if (g->create) {
+            tensor_t *t = d->d[k](g, g->p ? g->p->pointwise.p : NULL);
+            if (t == TENSOR__POISON) { return; }
+            g->gx[k] = t->ndim == gy->ndim ? t : tensor_expand_n(t, gy->dims, gy->ndim);
+        } else {
+            wanted |= 1 << k;
+        }
+    }
+    if (!wanted) { return; }
+
+    // Plain as in tensor__plain, the saved values too: the body runs on them without a call block.
+    const tensor__isa_t *isa = th->ctx->plain;
+    int plain = tensor__plain_operand(th, gy) && d->backward[isa->place] && n->out[0].dtype == TENSOR_F32;
+    const void *in[5] = {NULL, NULL, NULL, NULL, NULL};
+    const tensor__saved_t *uniform = NULL;
+    for (int i = 0; i < n->nsaved; i++) {
+        const tensor__saved_t *v = &n->saved[i];
+        if (v->is_immediate) {
+            uniform = v;
+            continue;
+        }
+        if (v->storage && v->storage->version != v->version && !tensor__check_saved(g, v)) { return; }
+        plain = plain && v->storage && v->dtype == TENSOR_F32 && v->contiguous && v->numel == gy->numel;
+        if (plain) { in[v->source < 0 ? 3 : v->source] = (const float *)v->storage->data + v->offset; }
+    }
+    if (!plain) {
+        tensor__backward_call(g, wanted, count);
+        return;
+    }
+    in[4] = (const float *)gy->storage->data + gy->offset;
+
+    // The last result overwrites a gradient that nobody else holds: each element is read first.
+    int mine = !passed && gy->refs == 1 && gy->storage->refs == 1;
+    void *out[3] = {NULL, NULL, NULL};
+    for (int k = 0, left = wanted; left; k++, left >>= 1) {
+        if (!(left & 1)) { continue; }
+        tensor_t *t = mine && left == 1 ? gy : tensor__like(th, n->row->name, gy);
+        if (!t) {
+            tensor__backward_call(g, wanted, count);        // raises, if it has no memory for it either
+            return;
+        }
+        g->gx[k] = t;
+        out[k] = (float *)t->storage->data + t->offset;
+    }
+    const double *p = n->p ? n->p->pointwise.p : NULL;
+    if (uniform) {
+        tensor__body_uniform(d->backward[isa->place], in, 5, out, 3, p, gy->numel, uniform->source,
+                             (float)uniform->immediate);
+    } else {
+        d->backward[isa->place](in, out, p, gy->numel);
+    }
 }
 
 // ------------------------------------------------------------------------------
@@ -17484,8 +17373,6 @@ TENSOR__FRONT(argmin_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__arg_op(TENSOR__ROW(ARGMIN), x, dim, keepdim))
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) {                                                      \
-        tensor_t *plain = tensor__plain_arg_op(tensor__row_##ID(), x);                                       \
-        if (plain) { return plain; }                                                                         \
         TENSOR__MARK                                                                                         \
         TENSOR__RETURN((tensor_##name##_dim)(tensor__flat(x), 0, 0));                                        \
     }
@@ -18000,8 +17887,6 @@ TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
 }
 
 TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
-    tensor_t *plain = tensor__plain_product(TENSOR__ROW(MATMUL), a, b, NULL, 0, NULL);
-    if (plain) { return plain; }
     TENSOR__MARK
     tensor__op_t o;
     tensor_t *const in[2] = {a, b};
@@ -23329,18 +23214,6 @@ TENSOR__INLINE int tensor__exclusive(const tensor__thread_t *th, const tensor_t 
 
 // Adds g to sum, where nothing is recorded. 0 = failed, raised.
 TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g) {
-    const tensor__isa_t *isa = th->ctx->plain;
-    int64_t n = sum->numel;
-    if (isa && TENSOR__HOST_F32(sum) && TENSOR__HOST_F32(g) && (sum->flags & g->flags & TENSOR__CONTIGUOUS) &&
-        g->numel == n && !(sum->flags & TENSOR__INFERENCE) && tensor__plain_size(isa, n)) {
-        const void *in[2];
-        void *out[1];
-        in[0] = out[0] = (float *)sum->storage->data + sum->offset;
-        in[1] = (const float *)g->storage->data + g->offset;
-        tensor__point(TENSOR__ROW(ADD))->forward[isa->place](in, out, NULL, n);
-        tensor__bump(th, sum->storage, "backward");
-        return 1;
-    }
     tensor__op_t o;
     tensor_t *const list[2] = {sum, g};
     if (!tensor__begin(&o, TENSOR__ROW(ADD), list, 2) || !tensor__update_allowed(th, "add", sum, 0) ||
@@ -24641,7 +24514,7 @@ static const tensor__internals_t tensor__internals_table = {
     tensor__recording, tensor__aside, tensor__make, tensor__arg, tensor__launch, tensor__host,
     tensor__set_recorder, tensor__halves,
     tensor__multiplies, tensor__net, tensor__lasts, tensor__follow, TENSOR__ROW_BY_ID, tensor__row_RELU,
-    tensor__row_GELU_TANH, tensor__plain_product, tensor__know_rows, tensor__merge_rows, tensor__write,
+    tensor__row_GELU_TANH, tensor__know_rows, tensor__merge_rows, tensor__write,
     tensor__assign, tensor__casting,
     tensor__autocast,
 };

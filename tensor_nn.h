@@ -5033,7 +5033,7 @@ TENSOR__FN int nn__grad_begin(tensor__op_t *o, const tensor__grad_t *g, const te
     if (!TENSOR__(begin)(o, row, in, nin)) { return 0; }
     o->p = &o->params;
     o->params = *g->p;
-    o->visible = n;
+    o->visible = (uint8_t)n;
     return 1;
 }
 
@@ -5191,10 +5191,6 @@ TENSOR__FN tensor_t *nn__linear_row(const tensor__row_t *row, tensor_t *x, tenso
 TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t *weight, tensor_t *bias) {
     const int id = row->id;
     tensor_t *const in[3] = {x, weight, bias};
-    if (id != NN_OP_LINEAR_GELU_TANH || !tensor_grad_enabled()) {
-        tensor_t *y = TENSOR__(plain_product)(row, x, weight, bias, 1, nn__activation(row));
-        if (y) { return y; }
-    }
     tensor__op_t o;
     if (!TENSOR__(begin)(&o, row, in, 3)) { return TENSOR__(poison); }
     NN__AUTOCAST(o.row->cast, nn__linear(row, cast_[0], cast_[1], cast_[2]), x, weight, bias)
@@ -5216,11 +5212,11 @@ TENSOR__FN tensor_t *nn__linear(const tensor__row_t *row, tensor_t *x, tensor_t 
         if (id != NN_OP_LINEAR) { return nn__then(row)->apply((tensor_linear)(x, weight, bias)); }
         return nn__narrow((tensor_linear)(nn__wide(x), nn__wide(weight), nn__wide(bias)), x);
     }
-    tensor_t *ready[3];
-    ready[0] = nn__contiguous(x);
-    ready[1] = weight;
-    ready[2] = nn__contiguous(bias);
-    if (ready[0] != x || ready[2] != bias) { return nn__linear(row, ready[0], ready[1], ready[2]); }
+    o.args[0] = nn__contiguous(x);
+    o.args[2] = nn__contiguous(bias);
+    if ((tensor_is_poison)(o.args[0]) || (bias && (tensor_is_poison)(o.args[2]))) {
+        return TENSOR__(poison);
+    }
     int64_t dims[TENSOR_MAX_DIMS];
     memcpy(dims, x->dims, (size_t)x->ndim * sizeof dims[0]);
     dims[x->ndim - 1] = weight->dims[0];

@@ -87,13 +87,13 @@ for h in $headers; do
 done
 
 # Elements of tensors are reached by calls of kernels and by accesses of the host; who stands for those two, and the
-# short way of small tensors, which runs the kernels' bodies itself.
+# plain calls, which run the kernels' bodies without a call block.
 may_reach="tensor__ptr tensor__arg tensor__arg_saved tensor__host_rare tensor__host_of tensor__host_get tensor__host_put"
-short_way="tensor__plain tensor__plain_backward tensor__plain_arg_op tensor__plain_product tensor__add_into"
+plain_calls="tensor__plain_run tensor__grad_pointwise"
 memory="nn__lent"                               # no tensor's elements
 for h in tensor.h tensor_nn.h; do
     result "$h: function that reaches the elements of tensors past tensor__launch and tensor__host" "$(
-        awk -v may="$may_reach $short_way $memory" '
+        awk -v may="$may_reach $plain_calls $memory" '
         BEGIN { n = split(may, w, " "); for (i = 1; i <= n; i++) ok[w[i]] = 1 }
         /^[A-Za-z]/ && match($0, /[a-zA-Z0-9_]+\)?\(/) {
             name = substr($0, RSTART, RLENGTH)
