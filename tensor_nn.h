@@ -7978,7 +7978,8 @@ TENSOR__FN tensor_t *nn__max_unpool_front(const tensor__row_t *row, tensor_t *x,
         if (!g.mode) { g.in[d] = usual; }
         if (g.in[d] < 1 || g.in[d] > 0x7FFFFFFF / flat[1] || g.in[d] <= usual - g.stride[d] ||
             g.in[d] >= usual + g.stride[d]) {
-            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: an output of %d for x %t is not possible", op, g.in[d], x);
+            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: size %d must be in %d..%d for x %t", op, g.in[d],
+                            usual - g.stride[d] + 1, usual + g.stride[d] - 1, x);
         }
         from[1] *= size;
         flat[1] *= dims[x->ndim - 3 + d] = g.in[d];
@@ -8442,7 +8443,8 @@ TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, 
     for (int d = 0; d < rank; d++) {
         all[d] = size[2 + d];
         if (all[d] < 1 || all[d] > 0x7FFFFFFF / points) {
-            NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "affine_grid: a size of %d is not possible", all[d]));
+            NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "affine_grid: size %d must be in 1..%d", all[d],
+                               0x7FFFFFFF / points));
         }
         points *= all[d];
     }
@@ -9093,10 +9095,10 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
                         k, v);
     }
     if (q->dims[q->ndim - 1] != k->dims[k->ndim - 1]) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: query %t and key %t must have one last dim", name, q, k);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: query %t and key %t must have the same last dim", name, q, k);
     }
     if (k->dims[k->ndim - 2] != v->dims[v->ndim - 2]) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: key %t and value %t must have one length", name, k, v);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: key %t and value %t must have the same length", name, k, v);
     }
     if (mask && a->is_causal) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: attn_mask %t and is_causal exclude each other", name, mask);
@@ -13802,8 +13804,9 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
     int64_t t = q[0]->dims[1];
     int64_t s = q[1]->dims[1];
     if (q[1]->dims[0] != n || q[2]->dims[0] != n || q[2]->dims[1] != s) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: query %t, key %t, value %t do not fit together%s", op, in[0],
-                        in[1], in[2], l->batch_first ? " (batch_first)" : "");
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "%s: query %t, key %t, value %t must have the same N, key and value the same S%s", op,
+                        in[0], in[1], in[2], l->batch_first ? " (batch_first: [N, S, ...])" : "");
     }
     if (in[4] && nd == 2 && in[4]->ndim == 1) { in[4] = (tensor_unsqueeze)(in[4], 0); }
     if (in[4] && (in[4]->ndim != 2 || in[4]->dims[0] != n || in[4]->dims[1] != s)) {

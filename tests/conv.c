@@ -798,6 +798,8 @@ static void function_modules(void) {
     CHECK(test_same_bits(y, tensor_max_unpool2d(p.values, p.indices, 2, 1)));
     y = nn_max_unpool_forward(m, p.values, p.indices, sizes);
     CHECK(test_same_bits(y, tensor_max_unpool2d(p.values, p.indices, 2, 1, .size = 5, .size_w = 7)));
+    CHECK_POISON(tensor_max_unpool2d(p.values, p.indices, 2, 1, .size = 9), TENSOR_ERR_SHAPE,
+                 "max_unpool2d: size 9 must be in 5..5 for x");
     CHECK_POISON(nn_max_unpool_forward(m, line, p.indices, NULL), TENSOR_ERR_SHAPE,
                  "max_unpool2d: x [3,5,7] and indices [2,3,4,6] must have the same shape");
     nn_free(m);

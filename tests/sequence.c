@@ -676,6 +676,8 @@ static void attention_edges(void) {
                  "attn_mask [2,3] must be [3, 3] or [4, 3, 3]");
     CHECK_POISON(nn_multihead_attention_forward(m, x, x, x, .attn_mask = tensor_ones_of(TENSOR_I64, 3, 3)),
                  TENSOR_ERR_DTYPE, "attn_mask is i64, must be bool or f32");
+    CHECK_POISON(nn_multihead_attention_forward(m, x, tensor_ones(5, 2, 4), tensor_ones(4, 2, 4)),
+                 TENSOR_ERR_SHAPE, "must have the same N, key and value the same S");
     CHECK_POISON(nn_multihead_attention_forward(NULL, x, x, x), TENSOR_ERR_POISONED, "multihead_attention");
     CHECK(nn_multihead_attention(5, 2) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "multihead_attention: heads 2 must divide embed 5 at sequence.c");
