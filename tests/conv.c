@@ -838,7 +838,8 @@ static void errors(void) {
     CHECK_POISON(tensor_conv2d(x, w, NULL, -1), TENSOR_ERR_SHAPE, "conv2d: stride -1 must be at least 1");
     CHECK_POISON(tensor_conv2d(x, w, NULL, .stride_h = 2), TENSOR_ERR_SHAPE,
                  "conv2d: stride_h is 2, must be left out: images have 2 dims");
-    CHECK_POISON(tensor_conv1d(line, line, NULL, .padding_w = 2), TENSOR_ERR_SHAPE, "conv1d: padding_w is 2, must be left out: images have 1 dim");
+    CHECK_POISON(tensor_conv1d(line, line, NULL, .padding_w = 2), TENSOR_ERR_SHAPE,
+                 "conv1d: padding_w is 2, must be left out: images have 1 dim");
     CHECK_POISON(tensor_conv2d(x, w, NULL, 2, .same = 1), TENSOR_ERR_SHAPE, "same needs stride 1");
     CHECK_POISON(tensor_conv2d(x, w, NULL, .dilation = 3), TENSOR_ERR_SHAPE,
                  "(7 with dilation) is larger than");

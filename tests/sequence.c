@@ -285,7 +285,7 @@ static void norm_modules(void) {
     nn_to_string(rms, text, sizeof text);
     CHECK_TEXT(text, "RMSNorm((5,), eps=None, elementwise_affine=True)");
     CHECK(nn_group_norm(2, 3) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "group_norm: channels 3 must be a positive multiple of groups 2 at sequence.c");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "group_norm: channels 3 must be a positive multiple of groups 2 at seq");
     nn_free(bn), nn_free(cum), nn_free(in), nn_free(gn), nn_free(rms), nn_free(c);
 }
 
