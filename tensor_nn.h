@@ -7959,8 +7959,8 @@ TENSOR__FN tensor_t *nn__max_unpool_front(const tensor__row_t *row, tensor_t *x,
     int rank = (int)row->id - NN_OP_MAX_UNPOOL1D + 1;
     if (!TENSOR__(begin)(&o, row, in, 2)) { return TENSOR__(poison); }
     if ((x->ndim != rank + 2 && x->ndim != rank + 1) || !nn__same_shape(x, index)) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t and indices %t must have the same shape, %s", op, x, index,
-                        nn__image_text(rank));
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t and indices %t must have the same shape, %s", op, x,
+                        index, nn__image_text(rank));
     }
     if (!nn__window_valid(op, rank, &g)) { return TENSOR__(poison); }
     int64_t dims[TENSOR_MAX_DIMS];
@@ -7977,7 +7977,8 @@ TENSOR__FN tensor_t *nn__max_unpool_front(const tensor__row_t *row, tensor_t *x,
         if (!sized) { g.in[d] = usual; }
         if (g.in[d] < 1 || g.in[d] > 0x7FFFFFFF / flat[1] || g.in[d] <= usual - g.stride[d] ||
             g.in[d] >= usual + g.stride[d]) {
-            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: an output of %d for x %t is not possible", op, g.in[d], x);
+            return NN__FAIL(TENSOR_ERR_SHAPE, "%s: size %d must be in %d..%d for x %t", op, g.in[d],
+                            usual - g.stride[d] + 1, usual + g.stride[d] - 1, x);
         }
         from[1] *= size;
         flat[1] *= dims[x->ndim - 3 + d] = g.in[d];
@@ -8440,7 +8441,8 @@ TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, 
     for (int d = 0; d < rank; d++) {
         all[d] = size[2 + d];
         if (all[d] < 1 || all[d] > 0x7FFFFFFF / points) {
-            NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "affine_grid: a size of %d is not possible", all[d]));
+            NN__CLOSE(NN__FAIL(TENSOR_ERR_SHAPE, "affine_grid: size %d must be in 1..%d", all[d],
+                               0x7FFFFFFF / points));
         }
         points *= all[d];
     }
@@ -9091,10 +9093,10 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
                         k, v);
     }
     if (q->dims[q->ndim - 1] != k->dims[k->ndim - 1]) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: query %t and key %t must have one last dim", name, q, k);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: query %t and key %t must have the same last dim", name, q, k);
     }
     if (k->dims[k->ndim - 2] != v->dims[v->ndim - 2]) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: key %t and value %t must have one length", name, k, v);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: key %t and value %t must have the same length", name, k, v);
     }
     if (mask && a->is_causal) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: attn_mask %t and is_causal exclude each other", name, mask);
@@ -10120,7 +10122,8 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
     }
     if (!nn__floats(&o, 15)) { return TENSOR__(poison); }
     if (!nn__same_shape(x, t)) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t and target %t must have the same shape", row->name, x, t);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t and target %t must have the same shape", row->name, x,
+                        t);
     }
     if ((int)reduction < 0 || reduction > TENSOR_BATCHMEAN ||
         (reduction == TENSOR_BATCHMEAN && which != NN__LOSS_KL_DIV && which != NN__LOSS_KL_DIV_LOG)) {
@@ -10472,8 +10475,8 @@ TENSOR__FN const tensor_t *nn__loss_inputs(const char *op, const char *names,
         if (!(same >> k & 1u)) { continue; }
         if (nn__same_shape(in[k], in[0])) { continue; }
         return NN__GIVE((const tensor_t *)NULL, TENSOR_ERR_SHAPE,
-                        "%s: %s %t and %s %t must have the same shape", op, nn__arg_name(&row, 0, first), in[0],
-                        nn__arg_name(&row, k, name), in[k]);
+                        "%s: %s %t and %s %t must have the same shape", op, nn__arg_name(&row, 0, first),
+                        in[0], nn__arg_name(&row, k, name), in[k]);
     }
     if ((int)reduction < 0 || reduction > TENSOR_NONE) {
         return NN__GIVE((const tensor_t *)NULL, TENSOR_ERR_SHAPE, "%s: reduction %i (%s %t) must be "
@@ -11494,7 +11497,10 @@ TENSOR__FN tensor_t *nn__forward_plain(nn_module_t *m, tensor_t *x) {
     tensor_scope_t scope;
     scope = TENSOR__(scope)(-1);
     tensor_t *y = m->forward(m, x);
-    if (!y) { y = (tensor_t *)NN__FAIL(TENSOR_ERR_INTERNAL, "forward: the forward of %s returned NULL, must return a tensor", m->name); }
+    if (!y) {
+        y = NN__FAIL(TENSOR_ERR_INTERNAL, "forward: the forward of %s returned NULL, must return a tensor",
+                     m->name);
+    }
     return (tensor_scope_return)(scope, y);
 }
 
@@ -12249,7 +12255,8 @@ TENSOR__FN int nn__enter(const char *op, const char *makers, const nn_module_t *
         return 0;
     }
     if (!m->impl->kind || m->impl->kind->id < first || m->impl->kind->id > last) {
-        return NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: the module is a %s, must be made by %s", op, m->name, makers);
+        return NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: the module is a %s, must be made by %s", op, m->name,
+                      makers);
     }
     if (m->impl->key) { TENSOR__(push_path)(nn__self(), m->impl->key); }
     return 1;
@@ -12562,7 +12569,9 @@ TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int
 }
 
 TENSOR_API tensor_t *(nn_bilinear_forward)(nn_module_t *m, tensor_t *x1, tensor_t *x2) {
-    if (!nn__enter("bilinear_forward", "nn_bilinear", m, NN__BILINEAR_ID, NN__BILINEAR_ID)) { return TENSOR__(poison); }
+    if (!nn__enter("bilinear_forward", "nn_bilinear", m, NN__BILINEAR_ID, NN__BILINEAR_ID)) {
+        return TENSOR__(poison);
+    }
     return nn__leave_plain(m, (tensor_bilinear)(x1, x2, nn__tensor(m, 0), nn__tensor(m, 1)));
 }
 
@@ -12955,7 +12964,8 @@ TENSOR__FN nn_module_t *nn__make_pool(const nn_pool_args_t *a, const char *op, c
     }
     for (int d = 0; d < 3; d++) {
         if (2 * g->pad[d] > g->kernel[d]) {
-            return NN__REFUSE("%s: padding %d must be at most half the kernel %d", op, g->pad[d], g->kernel[d]);
+            return NN__REFUSE("%s: padding %d must be at most half the kernel %d", op, g->pad[d],
+                              g->kernel[d]);
         }
         if (!dilates && g->dilation[d] != 1) {
             return NN__REFUSE("%s: dilation %d must be 1: only max pools have one", op, g->dilation[d]);
@@ -13561,8 +13571,8 @@ NN__OWN_LAYER(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR
 // ------------------------------------------------------------------------------
 // >>layers-recurrent                               MARK: recurrent nets and cells
 //
-// One struct, forward and constructor for nets and cells. The slots are the list of weights that the ops take.
-// Rejected: a struct for cells (all but two options are the same).
+// One struct, forward and constructor for nets and cells. The slots are the list of weights that the ops
+// take. Rejected: a struct for cells (all but two options are the same).
 // ------------------------------------------------------------------------------
 
 typedef struct nn__rnn_layer_t {
@@ -13800,8 +13810,9 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
     int64_t t = q[0]->dims[1];
     int64_t s = q[1]->dims[1];
     if (q[1]->dims[0] != n || q[2]->dims[0] != n || q[2]->dims[1] != s) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: query %t, key %t, value %t do not fit together%s", op, in[0],
-                        in[1], in[2], l->batch_first ? " (batch_first)" : "");
+        return NN__FAIL(TENSOR_ERR_SHAPE,
+                        "%s: query %t, key %t, value %t must have the same N, key and value the same S%s", op,
+                        in[0], in[1], in[2], l->batch_first ? " (batch_first: [N, S, ...])" : "");
     }
     if (in[4] && nd == 2 && in[4]->ndim == 1) { in[4] = (tensor_unsqueeze)(in[4], 0); }
     if (in[4] && (in[4]->ndim != 2 || in[4]->dims[0] != n || in[4]->dims[1] != s)) {

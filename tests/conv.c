@@ -798,6 +798,8 @@ static void function_modules(void) {
     CHECK(test_same_bits(y, tensor_max_unpool2d(p.values, p.indices, 2, 1)));
     y = nn_max_unpool_forward(m, p.values, p.indices, sizes);
     CHECK(test_same_bits(y, tensor_max_unpool2d(p.values, p.indices, 2, 1, .size = 5, .size_w = 7)));
+    CHECK_POISON(tensor_max_unpool2d(p.values, p.indices, 2, 1, .size = 9), TENSOR_ERR_SHAPE,
+                 "max_unpool2d: size 9 must be in 5..5 for x");
     CHECK_POISON(nn_max_unpool_forward(m, line, p.indices, NULL), TENSOR_ERR_SHAPE,
                  "max_unpool2d: x [3,5,7] and indices [2,3,4,6] must have the same shape");
     nn_free(m);
@@ -836,7 +838,8 @@ static void errors(void) {
     CHECK_POISON(tensor_conv2d(x, w, NULL, -1), TENSOR_ERR_SHAPE, "conv2d: stride -1 must be at least 1");
     CHECK_POISON(tensor_conv2d(x, w, NULL, .stride_h = 2), TENSOR_ERR_SHAPE,
                  "conv2d: stride_h is 2, must be left out: images have 2 dims");
-    CHECK_POISON(tensor_conv1d(line, line, NULL, .padding_w = 2), TENSOR_ERR_SHAPE, "conv1d: padding_w is 2, must be left out: images have 1 dim");
+    CHECK_POISON(tensor_conv1d(line, line, NULL, .padding_w = 2), TENSOR_ERR_SHAPE,
+                 "conv1d: padding_w is 2, must be left out: images have 1 dim");
     CHECK_POISON(tensor_conv2d(x, w, NULL, 2, .same = 1), TENSOR_ERR_SHAPE, "same needs stride 1");
     CHECK_POISON(tensor_conv2d(x, w, NULL, .dilation = 3), TENSOR_ERR_SHAPE,
                  "(7 with dilation) is larger than");

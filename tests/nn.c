@@ -1776,7 +1776,7 @@ static void odd_arguments(void) {
     CHECK(tensor_size(tensor_adaptive_avg_pool2d(x, -1, 2), 2) == 4);
     p = tensor_max_pool2d_with_indices(x, 2);
     CHECK_POISON(tensor_max_unpool2d(p.values, p.indices, 2, .size = 99), TENSOR_ERR_SHAPE,
-                 "an output of 99");
+                 "size 99 must be in 3..5");
     CHECK(tensor_size(tensor_max_unpool2d(p.values, p.indices, 2, .size = 5), 3) == 5);
     CHECK(nn_lr_one_cycle(9, 10, 1, 1.0, 25, 1e4) == 1 && nn_lr_one_cycle(9, 10, 1, 0.3, 25, 1e4) < 1e-5);
     CHECK(nn_lr_cyclic(5, INT64_MAX, 1, 0, 1, 1) > 0);      // 0 if the sum overflows

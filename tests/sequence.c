@@ -285,7 +285,7 @@ static void norm_modules(void) {
     nn_to_string(rms, text, sizeof text);
     CHECK_TEXT(text, "RMSNorm((5,), eps=None, elementwise_affine=True)");
     CHECK(nn_group_norm(2, 3) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "group_norm: channels 3 must be a positive multiple of groups 2 at sequence.c");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "group_norm: channels 3 must be a positive multiple of groups 2 at seq");
     nn_free(bn), nn_free(cum), nn_free(in), nn_free(gn), nn_free(rms), nn_free(c);
 }
 
@@ -676,6 +676,8 @@ static void attention_edges(void) {
                  "attn_mask [2,3] must be [3, 3] or [4, 3, 3]");
     CHECK_POISON(nn_multihead_attention_forward(m, x, x, x, .attn_mask = tensor_ones_of(TENSOR_I64, 3, 3)),
                  TENSOR_ERR_DTYPE, "attn_mask is i64, must be bool or f32");
+    CHECK_POISON(nn_multihead_attention_forward(m, x, tensor_ones(5, 2, 4), tensor_ones(4, 2, 4)),
+                 TENSOR_ERR_SHAPE, "must have the same N, key and value the same S");
     CHECK_POISON(nn_multihead_attention_forward(NULL, x, x, x), TENSOR_ERR_POISONED, "multihead_attention");
     CHECK(nn_multihead_attention(5, 2) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "multihead_attention: heads 2 must divide embed 5 at sequence.c");
