@@ -129,8 +129,8 @@
 // same, no graph is recorded, and every function that needs gradients (requires_grad_, backward,
 // autograd_grad, hooks, checkpoint, jacobian and its relatives, steps of optimizers) is an UNSUPPORTED error
 // that names the macro. The program then contains no gradient functions and none of their kernels.
-// TENSOR_ALL_ROWS keeps every op, with its documentation, whether the program calls it or not: for tests and
-// for backends that know ops by number.
+// TENSOR_ALL_ROWS keeps every op, whether the program calls it or not: for tests and for backends that know
+// ops by number.
 // ------------------------------------------------------------------------------
 
 #define TENSOR_VERSION_MAJOR 0
@@ -1247,7 +1247,7 @@ TENSOR_API tensor_t *tensor_isin(tensor_t *x, tensor_t *test);
 //      above, INDEX (a negative value)
 TENSOR_API tensor_t *tensor_bincount(tensor_t *x, tensor_t *weights, int64_t minlength);
 // How many elements lie in each of equal bins from low to high, high included; others are left out.
-//   low, high   both 0: the smallest and the largest element
+//   low, high   equal: the smallest and the largest element
 //   -> new [bins], dtype of x;  grad none;  errors SHAPE (bins < 1, high < low, infinite range), DTYPE
 TENSOR_API tensor_t *tensor_histc(tensor_t *x, int64_t bins, double low, double high);
 
@@ -3124,7 +3124,7 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 #define TENSOR__DROP(p) tensor__unref(p)
 
 enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, with memory of alloc(-1)
-enum { TENSOR__API_VERSION = 8, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
+enum { TENSOR__API_VERSION = 9, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0,
        TENSOR__EMPTIED = 0x7E50E391 };         // by a shutdown that still works on it
 
@@ -3215,8 +3215,209 @@ typedef struct tensor_arg_t {
 } tensor_arg_t;
 enum { TENSOR_READ, TENSOR_WRITE, TENSOR_UPDATE };
 
-// Numbers an op takes besides tensors; its row says what they mean.
-typedef struct tensor_params_t { double f[4]; int64_t i[20]; } tensor_params_t;
+// Parameters: the numbers that a call takes besides tensors. A struct serves the rows that the comment behind
+// its brace names, and their gradients. Members are int64_t and double alone, also those that say yes (1) or
+// no (0), so that no struct has padding. What a row does not read is not set. Dims are 0..ndim-1; offsets,
+// strides and spans count elements.
+
+typedef struct tensor__pointwise_params_t {     // POINTWISE, POINTWISE_BACKWARD
+    double p[2];                        // F_P(0) and F_P(1) of the row's formula
+} tensor__pointwise_params_t;
+
+typedef struct tensor__fill_params_t {          // FILL, ARANGE
+    double start, step;                 // element k is start + k step; step: of ARANGE alone
+} tensor__fill_params_t;
+
+typedef struct tensor__transfer_params_t {      // TRANSFER
+    int64_t device;                     // number of the input's device, to which the gradient goes
+    int64_t non_blocking;               // 1 = the caller does not wait for the copy
+} tensor__transfer_params_t;
+
+typedef struct tensor__permute_params_t {       // PERMUTE
+    int64_t dims[TENSOR_MAX_DIMS];      // dim k of the result is dim dims[k] of the input
+} tensor__permute_params_t;
+
+typedef struct tensor__slice_params_t {         // SLICE, SLICE_BACKWARD
+    int64_t dim, start;                 // start: 0.., an index of dim
+    int64_t step;                       // 1..
+} tensor__slice_params_t;
+
+typedef struct tensor__as_strided_params_t {    // AS_STRIDED, AS_STRIDED_BACKWARD, AS_STRIDED_SCATTER
+    int64_t offset;                     // of the view's first element from the input's first; may be negative
+    int64_t stride[TENSOR_MAX_DIMS];    // of the view
+    int64_t base_span;                  // from the input's first element to behind its last; 0 = contiguous
+    int64_t base_stride[TENSOR_MAX_DIMS];       // of the input, if base_span is not 0
+} tensor__as_strided_params_t;
+
+typedef struct tensor__reduce_params_t {        // REDUCE
+    int64_t mask;                       // bit d is 1 = dim d is reduced
+    int64_t keepdim;                    // 1 = the result keeps reduced dims, with size 1
+} tensor__reduce_params_t;
+
+typedef struct tensor__rows_params_t {          // ROWS
+    int64_t reverse;                    // CUMSUM, LINEAR_SCAN: 1 = from the last element to the first
+    double correction;                  // VAR: the divisor is n - correction
+} tensor__rows_params_t;
+
+typedef struct tensor__order_params_t {         // SORT, TOPK, KTHVALUE; CUMMAX, CUMMIN, MODE read none
+    int64_t k;                          // TOPK: 0..; KTHVALUE: 1.., 0 = median, -1 = nanmedian
+    int64_t descending;                 // SORT: 1 = from the largest; TOPK: 1 = the largest ones
+    int64_t sorted;                     // TOPK: 1 = in order, 0 = as they come in the row
+} tensor__order_params_t;
+
+typedef struct tensor__searchsorted_params_t {  // SEARCHSORTED
+    int64_t right;                      // 1 = the place after equal elements, 0 = that before them
+} tensor__searchsorted_params_t;
+
+typedef struct tensor__tri_params_t {           // TRIL, TRIU
+    int64_t diagonal;                   // 0 = the main one, > 0 above it, < 0 below it
+} tensor__tri_params_t;
+
+typedef struct tensor__linalg_params_t {        // LINALG; members that a row does not name are 0
+    int64_t upper;                      // SOLVE_TRIANGULAR, EIGH: 1 = the upper triangle, 0 = the lower
+    int64_t unitriangular;              // SOLVE_TRIANGULAR: 1 = the diagonal is taken as ones
+    int64_t complete;                   // QR: 1 = q is square
+    int64_t rows;                       // SWAPS: of the matrix, at least the number of pivots
+} tensor__linalg_params_t;
+
+typedef struct tensor__index_params_t {         // GATHER, INDEX_SELECT, _ADD, _COPY, SCATTER, _ADD, _REDUCE
+    int64_t dim;                        // that index runs over
+    int64_t reduce;                     // SCATTER_REDUCE: 0 = prod, 1 = amax, 2 = amin
+} tensor__index_params_t;
+
+typedef struct tensor__places_params_t {        // INDEX: indices of several dims to flat places
+    int64_t size[TENSOR_MAX_DIMS];      // of the dim that index k runs over
+} tensor__places_params_t;
+
+typedef struct tensor__nonzero_params_t {       // NONZERO
+    int64_t by_dim;                     // 1 = a place is ndim indices, 0 = one number
+} tensor__nonzero_params_t;
+
+typedef struct tensor__cat_params_t {           // CAT
+    int64_t dim;
+} tensor__cat_params_t;
+
+typedef struct tensor__random_params_t {        // RANDOM; the others read none
+    double low, high;                   // RAND: a number is in [low, high)
+    double most;                        // RAND: the greatest number below high in the result's dtype
+    double mean, std;                   // RANDN
+    int64_t from, to;                   // RANDINT: a number is in from..to-1
+    int64_t num_samples;                // MULTINOMIAL: draws per row, 0..
+} tensor__random_params_t;
+
+// Windows over planes of size in, with results of size out. The dims are depth, height, width; a 2-d (1-d)
+// window has a depth (and height) of 1. For the gradients and the transposed convolution, in is the size of
+// the large image too.
+typedef struct tensor__window_params_t {        // CONV, POOL, IM2COL, COL2IM
+    int64_t kernel[3], stride[3], pad[3], dilation[3], in[3], out[3];   // pad: before; after as out needs
+    int64_t mode;                       // CONV: groups, POOL: NN__COUNT_PAD ..
+    int64_t divisor;                    // AVG_POOL: of each mean, 0 = the window's size
+} tensor__window_params_t;
+
+typedef struct tensor__layer_norm_params_t {    // LAYER_NORM
+    int64_t columns;                    // elements that are normalised together, the last ones of x
+    int64_t rms;                        // 1 = no mean is subtracted
+    double eps;
+} tensor__layer_norm_params_t;
+
+typedef struct tensor__group_norm_params_t {    // BATCH_NORM, GROUP_NORM: x is [items, channels, plane]
+    int64_t groups;                     // of channels; 0 = batch norm
+    int64_t items, channels, plane;
+    double eps;
+} tensor__group_norm_params_t;
+
+typedef struct tensor__embedding_params_t {     // EMBEDDING
+    int64_t padding_idx;                // row without gradient, -1 = none
+    int64_t zero_padding;               // 1 = the result for that row is 0 (the gradient of the gradient)
+    int64_t scale_grad_by_freq;         // 1 = the gradient of a row is divided by its number of indices
+    int64_t sparse;                     // 1 = the gradient of a leaf is kept by rows
+} tensor__embedding_params_t;
+
+typedef struct tensor__dropout_params_t {       // DROPOUT
+    double p;                           // 0..1: that an element becomes 0. Word k & 3 of block k >> 2 of the
+} tensor__dropout_params_t;             // call's stream decides over element k
+
+typedef struct tensor__attention_params_t {     // ATTENTION
+    int64_t is_causal;
+    double scale;                       // of q kT
+} tensor__attention_params_t;
+
+typedef struct tensor__recurrent_params_t {     // RECURRENT: one layer in one direction
+    int64_t kind;                       // NN__TANH_NET ..
+    int64_t reverse;                    // 1 = from the last step to the first
+} tensor__recurrent_params_t;
+
+typedef struct tensor__net_params_t {           // NET: all layers and directions
+    int64_t kind;                       // NN__TANH_NET ..
+    int64_t num_layers, directions;     // directions: 1 or 2
+    int64_t no_bias, batch_first;
+    int64_t hidden_size;
+    int64_t training;                   // 1 = there may be a backward, for which values are kept
+} tensor__net_params_t;
+
+typedef struct tensor__loss_params_t {          // the losses of NN_LOSSES
+    int64_t kind;                       // NN__LOSS_BCE .., in the order of NN_LOSSES
+    int64_t reduction;                  // tensor_reduction_t
+    double beta;                        // beta, delta or whatever the loss calls its number
+} tensor__loss_params_t;
+
+typedef struct tensor__cross_entropy_params_t { // CROSS_ENTROPY
+    int64_t reduction;                  // tensor_reduction_t
+    int64_t ignore_index;               // targets that do not count
+    int64_t log_probs;                  // 1 = the input is log-probabilities (nll_loss)
+    double label_smoothing;             // 0..1
+} tensor__cross_entropy_params_t;
+
+typedef struct tensor__ctc_params_t {           // CTC_LOSS
+    int64_t blank;                      // class
+    int64_t columns;                    // of targets [items, columns]; 0 = they are one after the other
+    int64_t with_grad;                  // 1 = the second result is the gradient, 0 = it is empty
+    int64_t zero_infinity;              // 1 = infinite losses and their gradients become 0
+} tensor__ctc_params_t;
+
+typedef struct tensor__optimizer_params_t {     // OPTIMIZER
+    int64_t kind;                       // NN__STEP_ID_sgd .., NN__SUM_SQUARES, NN__SCALE_GRADS
+} tensor__optimizer_params_t;
+
+// One member is in use, that of the row: a value is read through the member it was written through. The
+// largest one comes first, so that = {0} sets every byte.
+typedef union tensor_params_t {
+    tensor__window_params_t window;
+    tensor__as_strided_params_t as_strided;
+    tensor__pointwise_params_t pointwise;
+    tensor__fill_params_t fill;
+    tensor__transfer_params_t transfer;
+    tensor__permute_params_t permute;
+    tensor__slice_params_t slice;
+    tensor__reduce_params_t reduce;
+    tensor__rows_params_t rows;
+    tensor__order_params_t order;
+    tensor__searchsorted_params_t searchsorted;
+    tensor__tri_params_t tri;
+    tensor__linalg_params_t linalg;
+    tensor__index_params_t index;
+    tensor__places_params_t places;
+    tensor__nonzero_params_t nonzero;
+    tensor__cat_params_t cat;
+    tensor__random_params_t random;
+    tensor__layer_norm_params_t layer_norm;
+    tensor__group_norm_params_t group_norm;
+    tensor__embedding_params_t embedding;
+    tensor__dropout_params_t dropout;
+    tensor__attention_params_t attention;
+    tensor__recurrent_params_t recurrent;
+    tensor__net_params_t net;
+    tensor__loss_params_t loss;
+    tensor__cross_entropy_params_t cross_entropy;
+    tensor__ctc_params_t ctc;
+    tensor__optimizer_params_t optimizer;
+} tensor_params_t;
+
+// These do not compile if parameters are larger than 192 bytes (nodes have copies of them), or if a member is
+// larger than the first.
+typedef char tensor__params_are_small[sizeof(tensor_params_t) <= 192 ? 1 : -1];
+typedef char tensor__params_begin_with_the_largest[sizeof(tensor_params_t) ==
+                                                   sizeof(tensor__window_params_t) ? 1 : -1];
 
 // A call of one kernel: everything a backend needs.
 typedef struct tensor_call_t {
@@ -3314,25 +3515,12 @@ struct tensor__row_t {
     void (*grad)(tensor__grad_t *g);    // NULL = NOGRAD
     tensor_kernel_t cpu;                // NULL = composed or view
     tensor_scratch_t scratch;           // NULL = none
-    double lo, hi;                      // domain of test inputs; with doc, under TENSOR_ALL_ROWS alone
-    const char *doc;
     // names of the inputs in error texts, "x index src"; NULL = a b c (x if alone)
     const char *args;
     const struct tensor__point_t *point;    // of pointwise rows and their derivatives
     const tensor__row_t *back;          // of pointwise rows: the call of their fused derivative
     const void *own;                    // what its family needs to know about it
 };
-
-// The kernels of a pointwise row. TENSOR__PASSES_OF fills the lists; NULL = computed in double alone.
-typedef void (*tensor__body_t)(const void *const *in, void *const *out, const double *p, int64_t n);
-typedef tensor_t *(*tensor__derivative_t)(tensor__grad_t *g, const double *p);
-enum { TENSOR__MOST_PASSES = 4 };       // of one target
-typedef struct tensor__point_t {
-    tensor__body_t forward[TENSOR__MOST_PASSES], backward[TENSOR__MOST_PASSES];
-    tensor__body_t forward_f64, backward_f64, forward_i64;
-    tensor__derivative_t d[3];          // for operand k, on tensors
-    uint16_t reads[3];                  // TENSOR__SA .., by the derivative for operand k
-} tensor__point_t;
 
 // saves input 0, 1, ..
 enum { TENSOR__SA = 1, TENSOR__SB = 2, TENSOR__SC = 4, TENSOR__SD = 8, TENSOR__SE = 16,
@@ -3358,13 +3546,15 @@ typedef struct tensor__saved_t {
     int8_t source;                      // input k, or -1 - k for output k
 } tensor__saved_t;
 
+// Where the saved values of a node are: in it; freed by a backward pass; dropped by a checkpoint, which can
+// make them again; packed by the user's function.
+enum { TENSOR__SAVED_HERE, TENSOR__SAVED_FREED, TENSOR__SAVED_DROPPED, TENSOR__SAVED_PACKED };
+
 // A recorded operation. One block: struct, edges, saved values, metas, their dims, parameters.
 struct tensor__node_t {
     tensor__count_t refs;
     int16_t klass;
-    // used: 0, or why its saved values are absent: 1 dropped by a backward pass, 2 dropped by a checkpoint
-    // that can make them again, 3 packed
-    uint8_t nout, used;
+    uint8_t nout, saved_state;          // saved_state: TENSOR__SAVED_HERE ..
     int32_t nin, nsaved;
     const tensor__row_t *row;
     uint64_t seq;                       // larger than that of every input
@@ -3644,11 +3834,6 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__GRAD(f) f
 #endif
 #define TENSOR__UNTRAINED "%s: this build has no gradients (TENSOR_NO_AUTOGRAD)"
-#ifdef TENSOR_ALL_ROWS
-#define TENSOR__ABOUT(lo, hi, doc) lo, hi, doc
-#else
-#define TENSOR__ABOUT(lo, hi, doc) 0, 0, NULL
-#endif
 
 #define TENSOR__FLT 0
 #define TENSOR__NUM 1
@@ -3804,7 +3989,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(LINALG_SOLVE, linalg_solve, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve, TENSOR__SA | TENSOR__SY, AS_IS, "X of a X = b") \
     X(LINALG_SOLVE_TRIANGULAR, linalg_solve_triangular, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve_triangular, TENSOR__SA | TENSOR__SY, AS_IS, "X of a X = b, a upper if i[0], ones on its diagonal if i[1]") \
     X(LINALG_SVD, linalg_svd, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_svd, TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, AS_IS, "singular vectors and values, descending") \
-    X(LINALG_SWAPS, linalg_swaps, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, NOGRAD, 0, AS_IS, "row swaps as one order of i[0] rows") \
+    X(LINALG_SWAPS, linalg_swaps, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, NOGRAD, 0, AS_IS, "row swaps as one order of all rows") \
     X(LINEAR_SCAN, linear_scan, ROWS, 2, 1, tensor__cpu_linear_scan, tensor__scratch_rows, tensor__grad_linear_scan, TENSOR__SB | TENSOR__SY, AS_IS, "y_k = a_k + b_k y_(k-1) along the last dim, from its end if i[0]") \
     X(LOG_SOFTMAX, log_softmax, ROWS, 1, 1, tensor__cpu_log_softmax, tensor__scratch_rows, tensor__grad_log_softmax, TENSOR__SY, FULL, "x - logsumexp(x) along the last dim") \
     X(LOG_SOFTMAX_BACKWARD, log_softmax_backward, ROWS, 2, 1, tensor__cpu_log_softmax_backward, tensor__scratch_rows, NOGRAD, 0, AS_IS, "g - exp(y) sum(g); inputs g, y") \
@@ -3877,7 +4062,7 @@ typedef enum tensor_op_id_t {
 // per instruction set), int64_t with wrap-around (NUM rows on integers), CUDA, and tensor_t * (the derivative
 // of a derivative). Each meaning defines these words before it expands the rows:
 //
-//   F_A F_B F_C_      operands        F_Y  result        F_G  incoming gradient    F_P(k) parameter f[k]
+//   F_A F_B F_C_      operands        F_Y  result        F_G  incoming gradient    F_P(k) parameter p[k]
 //   F_C(x)            constant        F_INF infinity
 //   F_ADD F_SUB F_MUL F_DIV F_NEG F_ABS F_SIGN F_SQRT F_RSQRT F_MIN F_MAX (both NaN-propagating)
 //   F_FLOORDIV F_FMOD F_REMAINDER F_FLOOR F_CEIL F_TRUNC F_ROUND F_POW F_ATAN2
@@ -4044,6 +4229,7 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
     (((k) > 0 && TENSOR__HAS_PASS(0)) + ((k) > 1 && TENSOR__HAS_PASS(1)) +                                   \
      ((k) > 2 && TENSOR__HAS_PASS(2)) + ((k) > 3 && TENSOR__HAS_PASS(3)) +                                   \
      ((k) > 4 && TENSOR__HAS_PASS(4)))
+#define TENSOR__PASSES_BUILT (TENSOR__PLACE_OF(5) + TENSOR__HAS_PASS(5))
 #if TENSOR__HAS_PASS(0)
 #define TENSOR__OF_PASS_0(f) TENSOR__BUILT(f##_scalar),
 #else
@@ -4268,6 +4454,7 @@ TENSOR__BOTH TENSOR__FN double tensor__polygamma_f64(double n, double x) {
     double sum = 0, sign = fmod(n, 2.0) == 0 ? -1 : 1, factorial = sign, left = 0;
     int turned = n < 2 && x < 0.5;
     if (tensor__isnan_f64(x)) { return (double)NAN; }
+    if (n < 2 && x == -(double)INFINITY) { return (double)NAN; }
     if (n == 0 && x <= 0 && x == floor(x)) { return x == 0 ? copysign((double)INFINITY, -x) : (double)NAN; }
     if (x <= 0 && x == floor(x)) { return factorial * (double)INFINITY; }
     if (turned) {
@@ -4450,9 +4637,10 @@ TENSOR__PRECISE_END
 //
 // This part is compiled once per instruction set: the implementation includes this file with TENSOR__PASS set
 // (0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512, 4 NEON, 5 SIMD128 of WebAssembly). Rejected: -march (the user's
-// flags would decide) and intrinsics in macros of 100 lines (no breakpoints). tensor_nn.h opens a pass with
-// TENSOR__PASS_OPEN, adds its kernels, and ends it with TENSOR__PASS_CLOSE. TENSOR__PASS_WORDS only undefines
-// the words of the formulas.
+// flags would decide) and intrinsics in macros of 100 lines (no breakpoints). The kernels of tensor_nn.h come
+// at the end of the same pass (TENSOR__MORE_KERNELS). Where tensor_nn.h is implemented in a file of its own, it
+// opens a pass with TENSOR__PASS_OPEN, adds its kernels, and ends it with TENSOR__PASS_CLOSE.
+// TENSOR__PASS_WORDS only undefines the words of the formulas.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__PASS
@@ -4475,8 +4663,8 @@ TENSOR__PRECISE_END
 // know. Rejected: one C++-like wrapper type per ISA (needs C++), gcc vector extensions (MSVC), libm
 // (platform's bits).
 // ------------------------------------------------------------------------------
-// A pass that tensor_nn.h opens may be in one file with the core's own: its functions have names of their
-// own.
+// A pass that tensor_nn.h opens may follow the core's own in one file (the implementation of tensor.h first,
+// then that of tensor_nn.h): its functions have names of their own.
 #ifdef TENSOR__PASS_OPEN
 #define TENSOR__K2(name, isa) tensor__##name##_##isa##_open
 #else
@@ -7687,6 +7875,12 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #undef F_Y
 #endif
 
+// The kernels of tensor_nn.h, where that is implemented in the same file.
+#if defined(TENSOR__MORE_KERNELS) && !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
+#define TENSOR_NN__PASS TENSOR__PASS
+#include TENSOR__MORE_KERNELS
+#endif
+
 #if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_WORDS)
 // Closes the pass.
 #if defined(__clang__)
@@ -7829,7 +8023,8 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 // From here to >>license: compiled in the one file that defines TENSOR_IMPLEMENTATION (or in its parts).
 // ------------------------------------------------------------------------------
 
-#if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE) && !defined(TENSOR__PASS)
+#if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE) && !defined(TENSOR__PASS) && \
+    !defined(TENSOR__LATER)
 #define TENSOR_IMPLEMENTATION_DONE
 
 // Inside the implementation, calls of public functions do not stamp: the user's own call does.
@@ -8189,6 +8384,16 @@ typedef struct tensor__isa_t {
 #define TENSOR__X(result, f, params) typedef result tensor__##f##_fn params;
 TENSOR__KERNELS(TENSOR__X)
 #undef TENSOR__X
+
+// The kernels of a pointwise row. TENSOR__PASSES_OF fills the lists; NULL = computed in double alone.
+typedef void (*tensor__body_t)(const void *const *in, void *const *out, const double *p, int64_t n);
+typedef tensor_t *(*tensor__derivative_t)(tensor__grad_t *g, const double *p);
+typedef struct tensor__point_t {
+    tensor__body_t forward[TENSOR__PASSES_BUILT], backward[TENSOR__PASSES_BUILT];
+    tensor__body_t forward_f64, backward_f64, forward_i64;
+    tensor__derivative_t d[3];          // for operand k, on tensors
+    uint16_t reads[3];                  // TENSOR__SA .., by the derivative for operand k
+} tensor__point_t;
 
 TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg);
 TENSOR__BETWEEN int tensor__thread_count(void);
@@ -11248,17 +11453,17 @@ TENSOR__FN int tensor__begin(tensor__op_t *o, const tensor__row_t *row, tensor_t
     return 1;
 }
 
-// Parameters of the call.
-TENSOR__INLINE void tensor__ints(tensor__op_t *o, int64_t first, int64_t second) {
+// The parameters of a pointwise row: what its formula calls F_P(0) and F_P(1).
+TENSOR__INLINE void tensor__formula_numbers(tensor__op_t *o, double p0, double p1) {
     o->p = &o->params;
-    o->params.i[0] = first;
-    o->params.i[1] = second;
+    o->params.pointwise.p[0] = p0;
+    o->params.pointwise.p[1] = p1;
 }
 
-TENSOR__INLINE void tensor__reals(tensor__op_t *o, double first, double second) {
+TENSOR__INLINE void tensor__fill_numbers(tensor__op_t *o, double start, double step) {
     o->p = &o->params;
-    o->params.f[0] = first;
-    o->params.f[1] = second;
+    o->params.fill.start = start;
+    o->params.fill.step = step;
 }
 
 TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *dims, int ndim) {
@@ -11740,7 +11945,7 @@ TENSOR__FN int tensor__pack(tensor__thread_t *th, tensor__node_t *n) {
     }
     if (s.thread) { (tensor_scope_end)(s); }
     th->written = written;
-    n->used = 3;
+    n->saved_state = TENSOR__SAVED_PACKED;
     return ok;
 }
 
@@ -11866,7 +12071,7 @@ TENSOR__FN void tensor__node_free(tensor__thread_t *th, tensor__node_t *node) {
         tensor__node_t *n = list;
         list = n->next;
         if (n->extra) { tensor__extra_free(th, n->extra); }     // first: no checkpoint fills it any more
-        if (n->used != 1) { tensor__saved_drop(th, n); }
+        if (n->saved_state != TENSOR__SAVED_FREED) { tensor__saved_drop(th, n); }
         for (int i = 0; i < n->nin; i++) {
             tensor__node_t *to = n->edge[i].node;
             if (to && TENSOR__DROP(&to->refs)) {
@@ -11936,7 +12141,7 @@ TENSOR__INLINE tensor__node_t *tensor__node_new(tensor__thread_t *th, const tens
     n->refs = 1;
     n->klass = klass;
     n->nout = (uint8_t)nout;
-    n->used = 0;
+    n->saved_state = TENSOR__SAVED_HERE;
     n->nin = nin;
     n->nsaved = nsaved;
     n->row = row;
@@ -12091,10 +12296,15 @@ TENSOR__FN int64_t tensor__span(const tensor_t *x) {
     return end + 1;
 }
 
-// A view of x that is not contiguous: i[17] x's span, i[9..] its strides (i[17] 0: contiguous).
-TENSOR__FN void tensor__strides_of(tensor__op_t *o, const tensor_t *x) {
-    o->params.i[17] = x->flags & TENSOR__CONTIGUOUS ? 0 : tensor__span(x);
-    for (int i = 0; i < x->ndim; i++) { o->params.i[9 + i] = x->strides[i]; }
+// The parameters of a view of x: `offset` elements after its first one, with these strides.
+TENSOR__FN void tensor__strided_params(tensor__op_t *o, const tensor_t *x, int64_t offset,
+                                       const int64_t *strides, int ndim) {
+    tensor__as_strided_params_t *p = &o->params.as_strided;
+    o->p = &o->params;
+    p->offset = offset;
+    for (int i = 0; i < ndim; i++) { p->stride[i] = strides[i]; }
+    p->base_span = x->flags & TENSOR__CONTIGUOUS ? 0 : tensor__span(x);
+    for (int i = 0; i < x->ndim; i++) { p->base_stride[i] = x->strides[i]; }
 }
 
 // A node that makes out of base and src (or NULL) by the place of view in base. NULL = out of memory, raised.
@@ -12110,9 +12320,7 @@ TENSOR__FN tensor__node_t *tensor__view_node(tensor__thread_t *th, const tensor_
     o.nin = src ? 2 : 1;
     o.out[0] = out;
     o.nout = 1;
-    tensor__ints(&o, view->offset - base->offset, 0);
-    for (int i = 0; i < view->ndim; i++) { o.params.i[1 + i] = view->strides[i]; }
-    tensor__strides_of(&o, base);
+    tensor__strided_params(&o, base, view->offset - base->offset, view->strides, view->ndim);
     return tensor__node_make(&o, 0);
 }
 
@@ -12500,16 +12708,19 @@ TENSOR__COLD
 // so this kernel runs; the backend of the other side copies.
 TENSOR__FN int tensor__cpu_transfer(tensor_call_t *c) {
     const tensor_arg_t *x = &c->arg[0], *y = &c->arg[1];
+    int wait = !c->p->transfer.non_blocking;
     return tensor__host_copy(c->thread, "to", y->storage->device ? TENSOR_HOST_WRITE : TENSOR_HOST_READ,
                              y->data, y->storage, x->data, x->storage,
-                             (uint64_t)x->numel * tensor__sizes[x->dtype], !c->p->i[1]);
+                             (uint64_t)x->numel * tensor__sizes[x->dtype], wait);
 }
 
 TENSOR__FN tensor_t *tensor__to_device(tensor_t *x, int device, int wait) {
     TENSOR__MARK
     tensor_t *dense = (tensor_contiguous)(x);
     TENSOR__BEGIN(o, TENSOR__ROW(TRANSFER), dense)
-    tensor__ints(&o, x->device, !wait);
+    o.p = &o.params;
+    o.params.transfer.device = x->device;
+    o.params.transfer.non_blocking = !wait;
     o.device = (int16_t)(device || wait || !o.th->ctx->backend[1]->aside ? device : TENSOR__PINNED);
     tensor__result(&o, x->dtype, x->dims, x->ndim);
     o.device = 0;
@@ -12517,7 +12728,7 @@ TENSOR__FN tensor_t *tensor__to_device(tensor_t *x, int device, int wait) {
 }
 
 TENSOR__FN void tensor__grad_transfer(tensor__grad_t *g) {
-    g->gx[0] = tensor__to_device(g->gy[0], (int)g->p->i[0], 1);
+    g->gx[0] = tensor__to_device(g->gy[0], (int)g->p->transfer.device, 1);
 }
 
 TENSOR_API tensor_t *(tensor_to_non_blocking)(tensor_t *x, int to) {
@@ -12992,9 +13203,11 @@ enum {
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
-// Transposes 16 x 16 pairs.
-TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_turn(__m512i *z) {
-    __m512i t[16];
+// Transposes 16 x 16 pairs: rows of x, xs pairs apart, to rows of y, ys apart. y may be x.
+TENSOR__FN TENSOR__TARGET_DOT("") void tensor__dot_turn(const void *x, int64_t xs, void *y, int64_t ys) {
+    __m512i z[16], t[16];
+    TENSOR__UNROLL
+    for (int i = 0; i < 16; i++) { z[i] = _mm512_loadu_si512((const char *)x + 4 * i * xs); }
     TENSOR__UNROLL
     for (int i = 0; i < 16; i += 2) {
         t[i] = _mm512_unpacklo_epi32(z[i], z[i + 1]);
@@ -13019,63 +13232,39 @@ TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_turn(__m512i *z) {
         t[i + 12] = _mm512_shuffle_i32x4(c, d, 0xDD);
     }
     TENSOR__UNROLL
-    for (int i = 0; i < 16; i++) { z[i] = t[i]; }
+    for (int i = 0; i < 16; i++) { _mm512_storeu_si512((char *)y + 4 * i * ys, t[i]); }
 }
 
-TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_put(int turn, __m512i *z, uint16_t *dst) {
-    if (turn) { tensor__dot_turn(z); }
-    TENSOR__UNROLL
-    for (int i = 0; i < 16; i++) { _mm512_storeu_si512((void *)(dst + 32 * i), z[i]); }
-}
-
-// A tile of `lines` (<= 16) rows of A, or columns of B (pairs = 1), ls apart, their n elements ks apart.
-// whole: 16 lines of 32. Lines past the last one are read from the first under an empty mask, so that there
-// is no branch per line.
-TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int whole, int pairs, int n, int lines,
-                                                            const uint16_t *src, int64_t ls, int64_t ks,
-                                                            uint16_t *dst) {
-    __m512i z[16];
+// A tile of `lines` (<= 16) rows of A, or columns of B (pairs = 1), ls apart, their n (<= 32) elements ks
+// apart. Lines past the last one are read from the first under an empty mask, so that there is no branch per
+// line.
+TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int pairs, int n, int lines, const uint16_t *src,
+                                                            int64_t ls, int64_t ks, uint16_t *dst) {
     const uint16_t *s = src;
+    int turned = pairs;
     if (ks == 1) {
         __mmask32 mask = (__mmask32)(0xFFFFFFFFu >> (32 - n));
-        TENSOR__UNROLL
         for (int i = 0; i < 16; i++, s += ls) {
-            if (whole) {
-                z[i] = _mm512_loadu_si512((const void *)s);
-            } else {
-                z[i] = _mm512_maskz_loadu_epi16(i < lines ? mask : 0, i < lines ? s : src);
-            }
-        }
-        if (pairs) {
-            tensor__dot_put(1, z, dst);
-        } else {
-            tensor__dot_put(0, z, dst);
+            _mm512_storeu_si512(dst + 32 * i, _mm512_maskz_loadu_epi16(i < lines ? mask : 0, i < lines ? s : src));
         }
     } else if (ls == 1) {
         __mmask16 mask = (__mmask16)(0xFFFFu >> (16 - lines));
-        TENSOR__UNROLL
         for (int i = 0; i < 16; i++, s += 2 * ks) {
-            int has = whole ? 2 : n - 2 * i;
+            int has = n - 2 * i;
             __m256i lo = _mm256_maskz_loadu_epi16(has > 0 ? mask : 0, has > 0 ? s : src);
             __m256i hi = _mm256_maskz_loadu_epi16(has > 1 ? mask : 0, has > 1 ? s + ks : src);
             __m512i odd = _mm512_slli_epi32(_mm512_cvtepu16_epi32(hi), 16);
-            z[i] = _mm512_or_si512(_mm512_cvtepu16_epi32(lo), odd);
+            _mm512_storeu_si512(dst + 32 * i, _mm512_or_si512(_mm512_cvtepu16_epi32(lo), odd));
         }
-        if (pairs) {
-            tensor__dot_put(0, z, dst);
-        } else {
-            tensor__dot_put(1, z, dst);
-        }
+        turned = !pairs;
     } else {
-        uint16_t tile[16][32];
         for (int i = 0; i < 16; i++) {
             for (int p = 0; p < 32; p++) {
-                tile[i][p] = i < lines && p < n ? src[i * ls + p * ks] : (uint16_t)0;
+                dst[32 * i + p] = i < lines && p < n ? src[i * ls + p * ks] : (uint16_t)0;
             }
         }
-        for (int i = 0; i < 16; i++) { z[i] = _mm512_loadu_si512((const void *)tile[i]); }
-        tensor__dot_put(pairs, z, dst);
     }
+    if (turned) { tensor__dot_turn(dst, 16, dst, 16); }
 }
 
 // A panel of such tiles, or two (lines > 16), `apart` apart: where ls is 1, they share cache lines.
@@ -13086,12 +13275,8 @@ void tensor__dot_pack(int pairs, int64_t k, int lines, const uint16_t *src, int6
         for (int x = 0; x < lines; x += 16) {
             const uint16_t *s = src + x * ls;
             uint16_t *d = dst + (x ? apart : 0);
-            if (k >= 32 && lines - x >= 16) {
-                tensor__dot_tile(1, pairs, 32, 16, s, ls, ks, d);
-            } else {
-                int n = (int)TENSOR__MIN(k, (int64_t)32);
-                tensor__dot_tile(0, pairs, n, TENSOR__MIN(lines - x, 16), s, ls, ks, d);
-            }
+            int n = (int)TENSOR__MIN(k, (int64_t)32);
+            tensor__dot_tile(pairs, n, TENSOR__MIN(lines - x, 16), s, ls, ks, d);
         }
     }
 }
@@ -13250,12 +13435,7 @@ void tensor__dot_end(const tensor__dot_job_t *j, uint16_t *c, const float *s, in
     float turned[16 * 32];
     for (int64_t v = 0; v < w; v += 16) {
         for (int64_t u = 0; u < h; u += 16) {
-            __m512i z[16];
-            TENSOR__UNROLL
-            for (int k = 0; k < 16; k++) { z[k] = _mm512_loadu_si512((const void *)(s + (u + k) * ss + v)); }
-            tensor__dot_turn(z);
-            TENSOR__UNROLL
-            for (int k = 0; k < 16; k++) { _mm512_storeu_si512((void *)(turned + 32 * k + u), z[k]); }
+            tensor__dot_turn(s + u * ss + v, ss, turned + u, 32);
         }
         tensor__dot_store(TENSOR__MIN(w - v, (int64_t)16), h, turned, 32, bias ? bias + i : NULL,
                           c + (y + v) * g->crs + i, g->crs);
@@ -13821,7 +14001,7 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
         if (TENSOR__LIKELY(plain)) {
             void *out[1];
             out[0] = y->data;
-            c->row->point->forward[isa->place](in, out, c->p ? c->p->f : NULL, y->numel);
+            c->row->point->forward[isa->place](in, out, c->p ? c->p->pointwise.p : NULL, y->numel);
             return 0;
         }
     }
@@ -13830,7 +14010,7 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
     if (c->row->id == TENSOR_OP_CLONE && tensor__turn(isa, &it)) { return 0; }
     for (int i = 0; i < c->nin; i++) { it.slot[i] = i; }
     it.nslots = 5;
-    it.p = c->p ? c->p->f : NULL;
+    it.p = c->p ? c->p->pointwise.p : NULL;
     it.lanes = 1;
     if (klass == TENSOR__C_I64) {
         it.body = c->row->point->forward_i64;
@@ -13873,7 +14053,7 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
         void *out[3];
         for (int i = 0; i < c->nout; i++) { out[i] = c->arg[5 + i].data; }
         if (TENSOR__LIKELY(plain)) {
-            c->row->point->backward[isa->place](in, out, c->p ? c->p->f : NULL, g->numel);
+            c->row->point->backward[isa->place](in, out, c->p ? c->p->pointwise.p : NULL, g->numel);
             return 0;
         }
     }
@@ -13895,7 +14075,7 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
     if (reference) { klass = TENSOR__C_F64; }
     tensor__iter_init(&it, used, nin, c->nout, g->dims, g->ndim, g->numel, klass);
     it.nslots = 5;
-    it.p = c->p ? c->p->f : NULL;
+    it.p = c->p ? c->p->pointwise.p : NULL;
     it.lanes = klass == TENSOR__C_F32 ? isa->lanes : 1;
     it.isa = klass == TENSOR__C_F32 ? isa : NULL;
     it.body = klass == TENSOR__C_F32 ? c->row->point->backward[isa->place] : c->row->point->backward_f64;
@@ -13925,7 +14105,7 @@ TENSOR__FN tensor_t *tensor__filled(const char *op, const int64_t *dims, int ndi
                                     const tensor_t *like) {
     TENSOR__BEGIN0(o, TENSOR__ROW(FILL))
     if (like) { o.device = like->device; }
-    tensor__reals(&o, value, 0);
+    tensor__fill_numbers(&o, value, 0);
     o.out[o.nout++] = tensor__make(o.th, op, dtype, dims, ndim, o.device);
     return tensor__finish(&o);
 }
@@ -14068,7 +14248,7 @@ TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tens
     TENSOR__REFUSE(step == 0 || !(steps >= 0), SHAPE, "arange: step %g does not lead from %g to %g", step,
                    start, end);
     int64_t n = (int64_t)count;
-    tensor__reals(&o, start, step);
+    tensor__fill_numbers(&o, start, step);
     tensor__result(&o, (int)dtype, &n, 1);
     return tensor__finish(&o);
 }
@@ -14088,7 +14268,7 @@ TENSOR__FN int tensor__spaced(const char *op, int dtype, double *start, double *
 
 TENSOR__FN tensor_t *tensor__ramp(int dtype, double start, double step, int64_t n) {
     TENSOR__BEGIN0(o, TENSOR__ROW(ARANGE))
-    tensor__reals(&o, start, step);
+    tensor__fill_numbers(&o, start, step);
     o.out[o.nout++] = tensor__make(o.th, "linspace", dtype, &n, 1, o.device);
     return tensor__finish(&o);
 }
@@ -14103,8 +14283,8 @@ TENSOR__FN tensor_t *tensor__linspace(int dtype, double start, double end, int64
     memset(&p, 0, sizeof p);
     tensor_call_t c;
     memset(&c, 0, sizeof c);
-    p.f[0] = end;
-    p.f[1] = -step;
+    p.fill.start = end;
+    p.fill.step = -step;
     tensor_arg_t y;
     tensor__arg(&y, t, TENSOR_WRITE);
     y.data = (char *)y.data + (n - 1) * (int64_t)tensor__sizes[dtype];
@@ -14163,10 +14343,10 @@ TENSOR_API tensor_dtype_t (tensor_get_default_dtype)(void) {
     return (tensor_dtype_t)tensor__self()->ctx->default_dtype;
 }
 
-// FILL and ARANGE: f[0] + i f[1], computed in double.
+// FILL and ARANGE: start + i step, computed in double.
 TENSOR__FN int tensor__cpu_fill(tensor_call_t *c) {
     tensor_arg_t *y = &c->arg[c->nin];
-    double first = c->p->f[0], step = c->row->id == TENSOR_OP_ARANGE ? c->p->f[1] : 0;
+    double first = c->p->fill.start, step = c->row->id == TENSOR_OP_ARANGE ? c->p->fill.step : 0;
     int size = tensor__sizes[y->dtype];
     if (y->contiguous && first == 0 && step == 0 && !signbit(first)) {
         memset(y->data, 0, (size_t)(y->numel * size));
@@ -14529,7 +14709,7 @@ TENSOR_API tensor_t *(tensor_permute_n)(tensor_t *x, const int64_t *order, int n
         TENSOR__DIM(d, "permute", order[i], x)
         TENSOR__REFUSE(seen >> d & 1, INDEX, "permute: dim %i appears twice (x %t)", d, x);
         seen |= 1u << d;
-        o.params.i[i] = d;
+        o.params.permute.dims[i] = d;
         dims[i] = x->dims[d];
         strides[i] = x->strides[d];
     }
@@ -14539,7 +14719,7 @@ TENSOR_API tensor_t *(tensor_permute_n)(tensor_t *x, const int64_t *order, int n
 TENSOR__FN void tensor__grad_permute(tensor__grad_t *g) {
     int64_t order[TENSOR_MAX_DIMS];
     int n = g->node->in[0].ndim;
-    for (int i = 0; i < n; i++) { order[g->p->i[i]] = i; }
+    for (int i = 0; i < n; i++) { order[g->p->permute.dims[i]] = i; }
     g->gx[0] = (tensor_permute_n)(g->gy[0], order, n);
 }
 
@@ -14558,7 +14738,7 @@ TENSOR_API tensor_t *(tensor_transpose)(tensor_t *x, int64_t dim0, int64_t dim1)
         } else {
             d = i;
         }
-        o.params.i[i] = d;
+        o.params.permute.dims[i] = d;
         dims[i] = x->dims[d];
         strides[i] = x->strides[d];
     }
@@ -14668,8 +14848,10 @@ TENSOR__FN tensor_t *tensor__slice(tensor_t *x, int d, int64_t start, int64_t st
         dims[i] = i == d ? size : x->dims[i];
         strides[i] = i == d && size > 1 ? x->strides[i] * step : x->strides[i];
     }
-    tensor__ints(&o, d, start);
-    o.params.i[2] = size > 1 ? step : 1;
+    o.p = &o.params;
+    o.params.slice.dim = d;
+    o.params.slice.start = start;
+    o.params.slice.step = size > 1 ? step : 1;
     return tensor__view(&o, dims, strides, x->ndim, x->offset + (size ? start * x->strides[d] : 0));
 }
 
@@ -14759,22 +14941,21 @@ TENSOR_API tensor_t *(tensor_as_strided)(tensor_t *x, const int64_t *dims, const
     int64_t at = offset - x->offset, reach = tensor__length_of(dims, strides, ndim);
     TENSOR__REFUSE(reach && tensor__tracks(&o) && (at < 0 || at + reach > tensor__span(x)), UNSUPPORTED,
                    "as_strided: x %t must hold the view, and not be expanded, to have a gradient", x);
-    tensor__ints(&o, offset - x->offset, 0);
-    tensor__strides_of(&o, x);
-    for (int i = 0; i < ndim; i++) { o.params.i[1 + i] = strides[i]; }
+    tensor__strided_params(&o, x, offset - x->offset, strides, ndim);
     return tensor__view(&o, dims, strides, ndim, offset);
 }
 
-// Adds each element of g (input 0) at its place in a view over zeros: i[0] offset, i[1..] strides. The order
-// is fixed, so overlaps sum the same way every time.
+// Adds each element of g (input 0) at its place in a view over zeros. The order is fixed, so overlaps sum the
+// same way every time.
 TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
+    const tensor__as_strided_params_t *p = &c->p->as_strided;
     const tensor_arg_t *g = &c->arg[0];
     tensor_arg_t *y = &c->arg[1];
     int last = g->ndim - 1, size = tensor__sizes[y->dtype];
-    int64_t at[TENSOR_MAX_DIMS] = {0}, offset = c->p->i[0], source = 0, run = 1, ys = 0, gs = 0;
+    int64_t at[TENSOR_MAX_DIMS] = {0}, offset = p->offset, source = 0, run = 1, ys = 0, gs = 0;
     if (last >= 0) {
         run = g->dims[last];
-        ys = c->p->i[1 + last];
+        ys = p->stride[last];
         gs = g->strides[last];
     }
     memset(y->data, 0, (size_t)(y->numel * size));
@@ -14793,10 +14974,10 @@ TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
             tensor__store_f64(to, y->dtype, 1, &a, 1);
         }
         for (int d = last - 1; d >= 0; d--) {
-            offset += c->p->i[1 + d];
+            offset += p->stride[d];
             source += g->strides[d];
             if (++at[d] < g->dims[d]) { break; }
-            offset -= at[d] * c->p->i[1 + d];
+            offset -= at[d] * p->stride[d];
             source -= at[d] * g->strides[d];
             at[d] = 0;
         }
@@ -14843,9 +15024,7 @@ TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, con
     if (y == TENSOR__POISON) { return y; }
     y->op = o.row->name;
     o.out[o.nout++] = y;
-    tensor__ints(&o, at, 0);
-    tensor__strides_of(&o, x);
-    for (int i = 0; i < ndim; i++) { o.params.i[1 + i] = strides[i]; }
+    tensor__strided_params(&o, x, at, strides, ndim);
     return tensor__commit(&o);
 }
 
@@ -15018,21 +15197,22 @@ TENSOR__FN tensor_t *tensor__stepped(const char *op, tensor_t *x, const tensor__
     TENSOR__BEGIN(o, TENSOR__ROW(AS_STRIDED), x)
     int64_t plain[TENSOR_MAX_DIMS], step = 1, offset = x->offset, n = 1;
     for (int i = x->ndim - 1; i >= 0; step *= x->dims[i--]) { plain[i] = step; }
-    tensor__ints(&o, 0, 0);
-    o.params.i[17] = 0;
+    tensor__as_strided_params_t *p = &o.params.as_strided;
+    o.p = &o.params;
+    p->offset = p->base_span = 0;
     int64_t strides[TENSOR_MAX_DIMS];
     for (int i = 0; i < w->ndim; i++) {
         n *= w->dims[i];
         if (!w->mul[i]) {
-            strides[i] = o.params.i[1 + i] = 1;
+            strides[i] = p->stride[i] = 1;
             continue;
         }
         strides[i] = w->mul[i] * x->strides[w->a[i]] + (w->b[i] < 0 ? 0 : x->strides[w->b[i]]);
-        o.params.i[1 + i] = w->mul[i] * plain[w->a[i]] + (w->b[i] < 0 ? 0 : plain[w->b[i]]);
+        p->stride[i] = w->mul[i] * plain[w->a[i]] + (w->b[i] < 0 ? 0 : plain[w->b[i]]);
     }
     for (int i = 0; n > 0 && i < x->ndim; i++) {
         offset += w->begin[i] * x->strides[i];
-        o.params.i[0] += w->begin[i] * plain[i];
+        p->offset += w->begin[i] * plain[i];
     }
     tensor_t *y = tensor__view(&o, w->dims, strides, w->ndim, offset);
     if (y != TENSOR__POISON) { y->op = op; }
@@ -15365,8 +15545,8 @@ TENSOR__FN void tensor__grad_reshape(tensor__grad_t *g) {
 
 // order: x was permuted by it, and its memory has the order from before that: the next gradient is
 // contiguous. NULL = x was not permuted.
-TENSOR__FN tensor_t *tensor__slice_backward(tensor_t *g, const tensor__meta_t *x, const tensor_params_t *p,
-                                            const int64_t *order) {
+TENSOR__FN tensor_t *tensor__slice_backward(tensor_t *g, const tensor__meta_t *x,
+                                            const tensor__slice_params_t *p, const int64_t *order) {
     TENSOR__BEGIN(o, TENSOR__ROW(SLICE_BACKWARD), g)
     tensor_scope_t s = tensor__scope_begin(o.th, 0);
     tensor_t *y = (tensor_zeros_n)(x->dims, x->ndim, (tensor_dtype_t)g->dtype);
@@ -15379,14 +15559,14 @@ TENSOR__FN tensor_t *tensor__slice_backward(tensor_t *g, const tensor__meta_t *x
         step *= y->dims[d];
     }
     if (y != TENSOR__POISON && g->numel) {
-        tensor_t *v = tensor__slice(y, (int)p->i[0], p->i[1], p->i[2], g->dims[p->i[0]]);
+        tensor_t *v = tensor__slice(y, (int)p->dim, p->start, p->step, g->dims[p->dim]);
         if ((tensor_copy_)(v, g) == TENSOR__POISON) { y = TENSOR__POISON; }
     }
     y = (tensor_scope_return)(s, y);
     if (y == TENSOR__POISON) { return y; }
     o.out[o.nout++] = y;
     o.p = &o.params;
-    o.params = *p;
+    o.params.slice = *p;
     return tensor__commit(&o);
 }
 
@@ -15395,31 +15575,33 @@ TENSOR__FN int tensor__slice_into(tensor__grad_t *to);
 TENSOR__FN void tensor__grad_slice(tensor__grad_t *g) {
     const tensor__node_t *to = g->node->edge[0].node;
     if (tensor__slice_into(g)) { return; }
-    g->gx[0] = tensor__slice_backward(g->gy[0], &g->node->in[0], g->p, to && !g->create && to->row->id ==
-                                      TENSOR_OP_PERMUTE ? to->p->i : NULL);
+    int permuted = to && !g->create && to->row->id == TENSOR_OP_PERMUTE;
+    g->gx[0] = tensor__slice_backward(g->gy[0], &g->node->in[0], &g->p->slice,
+                                      permuted ? to->p->permute.dims : NULL);
 }
 
 TENSOR__FN void tensor__grad_slice_backward(tensor__grad_t *g) {
-    const int64_t *i = g->p->i;
-    g->gx[0] = tensor__slice(g->gy[0], (int)i[0], i[1], i[2], g->node->in[0].dims[i[0]]);
+    const tensor__slice_params_t *p = &g->p->slice;
+    g->gx[0] = tensor__slice(g->gy[0], (int)p->dim, p->start, p->step, g->node->in[0].dims[p->dim]);
 }
 
 // The gradient is in the span of input 0: makes it a tensor of that input's shape.
 TENSOR__FN void tensor__from_span(tensor__grad_t *g) {
     const tensor__meta_t *x = &g->node->in[0];
+    const tensor__as_strided_params_t *p = &g->p->as_strided;
     tensor_t *y = g->gx[0];
-    if (!y || !g->p->i[17]) { return; }
-    g->gx[0] = (tensor_as_strided)(y, x->dims, g->p->i + 9, x->ndim, y->offset);
+    if (!y || !p->base_span) { return; }
+    g->gx[0] = (tensor_as_strided)(y, x->dims, p->base_stride, x->ndim, y->offset);
 }
 
 TENSOR__FN void tensor__grad_as_strided(tensor__grad_t *g) {
     tensor__op_t o;
     tensor_t *const in[1] = {g->gy[0]};
     if (!tensor__begin(&o, TENSOR__ROW(AS_STRIDED_BACKWARD), in, 1)) { return; }
-    int64_t span = g->p->i[17];
+    int64_t span = g->p->as_strided.base_span;
     o.p = &o.params;
     o.params = *g->p;
-    o.params.i[17] = 0;
+    o.params.as_strided.base_span = 0;
     if (span) {
         tensor__result(&o, g->gy[0]->dtype, &span, 1);
     } else {
@@ -15435,28 +15617,29 @@ TENSOR__FN void tensor__grad_as_strided_backward(tensor__grad_t *g) {
     if (c == TENSOR__POISON || !tensor__begin(&o, TENSOR__ROW(AS_STRIDED), &c, 1)) { return; }
     o.p = &o.params;
     o.params = *g->p;
+    const tensor__as_strided_params_t *p = &g->p->as_strided;
     int ndim = g->node->in[0].ndim, back = 0;
-    for (int i = 0; i < ndim; i++) { back |= g->p->i[1 + i] < 0; }
-    tensor_t *y = tensor__view(&o, g->node->in[0].dims, g->p->i + 1, ndim, c->offset + g->p->i[0]);
+    for (int i = 0; i < ndim; i++) { back |= p->stride[i] < 0; }
+    tensor_t *y = tensor__view(&o, g->node->in[0].dims, p->stride, ndim, c->offset + p->offset);
     g->gx[0] = back ? (tensor_clone)(y) : y;        // flip: negative strides stay inside
 }
 
 TENSOR__FN void tensor__grad_as_strided_scatter(tensor__grad_t *g) {
     const tensor__meta_t *v = &g->node->in[1];
+    const tensor__as_strided_params_t *p = &g->p->as_strided;
     tensor_t *c = (tensor_contiguous)(g->gy[0]);
-    if (g->p->i[17] && c != TENSOR__POISON) {           // into the span: as the gradient of that view of it
-        tensor_t *y = (tensor_zeros_n)(g->p->i + 17, 1, (tensor_dtype_t)c->dtype);
-        c = y == TENSOR__POISON ? y : (tensor_as_strided_scatter)(y, c, g->node->in[0].dims, g->p->i + 9,
+    if (p->base_span && c != TENSOR__POISON) {          // into the span: as the gradient of that view of it
+        tensor_t *y = (tensor_zeros_n)(&p->base_span, 1, (tensor_dtype_t)c->dtype);
+        c = y == TENSOR__POISON ? y : (tensor_as_strided_scatter)(y, c, g->node->in[0].dims, p->base_stride,
                                                                   g->node->in[0].ndim, y->offset);
     }
     if (c == TENSOR__POISON) { return; }
     if (g->node->edge[0].node || g->node->edge[0].leaf) {
         tensor_t *zero = (tensor_zeros_n)(v->dims, v->ndim, (tensor_dtype_t)c->dtype);
-        g->gx[0] = (tensor_as_strided_scatter)(c, zero, v->dims, g->p->i + 1, v->ndim,
-                                               c->offset + g->p->i[0]);
+        g->gx[0] = (tensor_as_strided_scatter)(c, zero, v->dims, p->stride, v->ndim, c->offset + p->offset);
         tensor__from_span(g);
     }
-    g->gx[1] = (tensor_as_strided)(c, v->dims, g->p->i + 1, v->ndim, c->offset + g->p->i[0]);
+    g->gx[1] = (tensor_as_strided)(c, v->dims, p->stride, v->ndim, c->offset + p->offset);
 }
 
 // ------------------------------------------------------------------------------
@@ -15685,7 +15868,7 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed)
         g->gx[k] = t;
         out[k] = (float *)t->storage->data + t->offset;
     }
-    const double *p = n->p ? n->p->f : NULL;
+    const double *p = n->p ? n->p->pointwise.p : NULL;
     if (slot >= 0) {
         tensor__plain_uniform(n->row->point->backward[isa->place], in, 5, out, 3, p, gy->numel, slot, value);
     } else {
@@ -15836,14 +16019,14 @@ TENSOR__FN tensor_t *tensor__unary(const tensor__row_t *row, tensor_t *x, double
     tensor_t *plain = row->kind <= TENSOR__NUM && f0 == 0 ? tensor__plain(row, x, NULL, NULL) : NULL;
     if (TENSOR__LIKELY(plain != NULL)) { return plain; }
     TENSOR__BEGIN(o, row, x)
-    if (f0 != 0 || f1 != 0) { tensor__reals(&o, f0, f1); }
+    if (f0 != 0 || f1 != 0) { tensor__formula_numbers(&o, f0, f1); }
     return tensor__pointwise_finish(&o, x->dtype);
 }
 
 // As tensor__unary, for ops whose formula reads F_P: the parameters are there even if they are 0.
 TENSOR__FN tensor_t *tensor__unary_p(const tensor__row_t *row, tensor_t *x, double f0, double f1) {
     TENSOR__BEGIN(o, row, x)
-    tensor__reals(&o, f0, f1);
+    tensor__formula_numbers(&o, f0, f1);
     return tensor__pointwise_finish(&o, x->dtype);
 }
 
@@ -15876,7 +16059,7 @@ TENSOR__FN tensor_t *tensor__scalar_op(const tensor__row_t *row, tensor_t *a, do
 TENSOR__FN tensor_t *tensor__ternary(const tensor__row_t *row, tensor_t *a, tensor_t *b, tensor_t *c,
                                      double f0) {
     TENSOR__BEGIN(o, row, a, b, c)
-    tensor__reals(&o, f0, 0);
+    tensor__formula_numbers(&o, f0, 0);
     return tensor__pointwise_finish(&o, row->id == TENSOR_OP_WHERE ? tensor__promote(in_ + 1, 2) :
                                     tensor__promote(in_, 3));
 }
@@ -15948,7 +16131,7 @@ TENSOR__FN tensor_t *tensor__update_by(const tensor__in_place_t *how, const tens
         o.original = (tensor_scope_return)(s, (tensor_clone)(x));
         if (o.original == TENSOR__POISON) { return TENSOR__POISON; }
     }
-    if (f) { tensor__reals(&o, f[0], f[1]); }
+    if (f) { tensor__formula_numbers(&o, f[0], f[1]); }
     o.update = how;
     o.out[0] = x;
     o.nout = 1;
@@ -16011,7 +16194,7 @@ TENSOR_API tensor_t *(tensor_clamp)(tensor_t *x, double lo, double hi) {
     TENSOR__BEGIN(o, TENSOR__ROW(CLAMP), x)
     int dtype = tensor__clamped(x->dtype, lo, hi);
     if (!tensor__clampable(dtype, lo, hi)) { return TENSOR__POISON; }
-    tensor__reals(&o, lo, hi);
+    tensor__formula_numbers(&o, lo, hi);
     return tensor__pointwise_finish(&o, dtype);
 }
 
@@ -16185,7 +16368,7 @@ TENSOR__INLINE tensor_t *tensor__fill_by(const tensor__in_place_t *how, tensor_t
     TENSOR__BEGIN(o, TENSOR__ROW(FILL), x)
     if (!tensor__holds("fill", x->dtype, value)) { return TENSOR__POISON; }
     if (!tensor__update_allowed(o.th, "fill", x, tensor__tracks(&o))) { return TENSOR__POISON; }
-    tensor__reals(&o, value, 0);
+    tensor__fill_numbers(&o, value, 0);
     o.update = how;
     o.out[o.nout++] = x;
     return tensor__finish(&o);
@@ -16502,7 +16685,7 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
             g->gx[k] = gy;
             passed = 1;
         } else if (g->create) {
-            tensor_t *t = d->d[k](g, g->p ? g->p->f : NULL);
+            tensor_t *t = d->d[k](g, g->p ? g->p->pointwise.p : NULL);
             if (t == TENSOR__POISON) { return; }
             g->gx[k] = t->ndim == gy->ndim ? t : tensor_expand_n(t, gy->dims, gy->ndim);
         } else {
@@ -16557,7 +16740,7 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
 // ------------------------------------------------------------------------------
 // >>impl-reduce                                    MARK: reductions
 //
-// REDUCE keeps the dims outside mask i[0] and runs over the rest: whole rows in leaves of 1024 that are
+// REDUCE keeps the dims outside its mask and runs over the rest: whole rows in leaves of 1024 that are
 // summed in double, leading dims by adding rows into a block, anything else through the iterator's blocks.
 // Ops on rows of the last dim are in >>impl-rows. Rejected: sums in the order of a plain loop (the error
 // grows with n, threads would change it), a kernel for each set of dims.
@@ -16817,7 +17000,7 @@ TENSOR__FN int tensor__cpu_reduce(tensor_call_t *c, void (*leaf)(const tensor__r
     if (c->thread->ctx->reference && r.klass == TENSOR__C_F32) { r.klass = TENSOR__C_F64; }
     r.kept = r.reduced = 1;
     for (int d = 0; d < x->ndim; d++) {
-        if (c->p->i[0] >> d & 1) {
+        if (c->p->reduce.mask >> d & 1) {
             tensor__merge_dim(r.rd, r.rs, &r.nr, x->dims[d], x->strides[d]);
             r.reduced *= x->dims[d];
         } else {
@@ -16894,7 +17077,9 @@ TENSOR__FN tensor_t *tensor__reduce(const tensor__row_t *row, tensor_t *x, uint3
                    "mean: x %t is %y; a mean needs a float dtype", x, x);
     if ((id == TENSOR_OP_SUM || id == TENSOR_OP_PROD) && !tensor__is_float(dtype)) { dtype = TENSOR_I64; }
     if ((id == TENSOR_OP_ANY || id == TENSOR_OP_ALL) && dtype != TENSOR_U8) { dtype = TENSOR_BOOL; }
-    tensor__ints(&o, mask, keepdim);
+    o.p = &o.params;
+    o.params.reduce.mask = mask;
+    o.params.reduce.keepdim = keepdim;
     tensor__result(&o, dtype, dims, ndim);
     return tensor__finish(&o);
 }
@@ -16943,7 +17128,7 @@ TENSOR__FN tensor_t *tensor__sum_to(tensor_t *g, const int64_t *dims, int ndim) 
 TENSOR__FN tensor_t *tensor__kept(const tensor__grad_t *g, tensor_t *t) {
     const tensor__meta_t *x = &g->node->in[0];
     int64_t dims[TENSOR_MAX_DIMS];
-    for (int d = 0; d < x->ndim; d++) { dims[d] = g->p->i[0] >> d & 1 ? 1 : x->dims[d]; }
+    for (int d = 0; d < x->ndim; d++) { dims[d] = g->p->reduce.mask >> d & 1 ? 1 : x->dims[d]; }
     return (tensor_reshape_n)(t, dims, x->ndim);
 }
 
@@ -16953,7 +17138,9 @@ TENSOR__FN void tensor__grad_sum(tensor__grad_t *g) {
 
 TENSOR__FN void tensor__grad_mean(tensor__grad_t *g) {
     int64_t n = 1;
-    for (int d = 0; d < g->node->in[0].ndim; d++) { n *= g->p->i[0] >> d & 1 ? g->node->in[0].dims[d] : 1; }
+    for (int d = 0; d < g->node->in[0].ndim; d++) {
+        if (g->p->reduce.mask >> d & 1) { n *= g->node->in[0].dims[d]; }
+    }
     tensor_t *s = tensor_div_scalar(tensor__kept(g, g->gy[0]), (double)n);
     g->gx[0] = tensor_expand_n(s, g->node->in[0].dims, g->node->in[0].ndim);
 }
@@ -16964,7 +17151,7 @@ TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
     tensor_t *hit = tensor_logical_or(tensor_eq(x, y), tensor_logical_and(tensor_isnan(x), tensor_isnan(y)));
     hit = tensor_to(hit, g->gy[0]->dtype);
     if (hit == TENSOR__POISON) { return; }
-    tensor_t *count = tensor__reduce(TENSOR__ROW(SUM), hit, (uint32_t)g->p->i[0], 1);
+    tensor_t *count = tensor__reduce(TENSOR__ROW(SUM), hit, (uint32_t)g->p->reduce.mask, 1);
     g->gx[0] = tensor_mul(hit, tensor_div(tensor__kept(g, g->gy[0]), count));
 }
 
@@ -16987,7 +17174,6 @@ typedef struct tensor__rowcall_t {
 // One row in double: the reference, and all dtypes except f32.
 TENSOR__INLINE void tensor__row_f64(const int id, const tensor__rowcall_t *r, const double *x,
                                     const double *x2, double *y, int64_t n) {
-    const tensor_params_t *p = r->c->p;
     double m = -(double)INFINITY, s = 0;
     switch (id) {
     case TENSOR_OP_SOFTMAX: case TENSOR_OP_LOG_SOFTMAX: case TENSOR_OP_LOGSUMEXP:
@@ -17014,7 +17200,7 @@ TENSOR__INLINE void tensor__row_f64(const int id, const tensor__rowcall_t *r, co
         break;
     case TENSOR_OP_CUMSUM:
         for (int64_t i = 0; i < n; i++) {
-            int64_t k = p->i[0] ? n - 1 - i : i;
+            int64_t k = r->c->p->rows.reverse ? n - 1 - i : i;
             y[k] = s += x[k];
         }
         break;
@@ -17024,7 +17210,7 @@ TENSOR__INLINE void tensor__row_f64(const int id, const tensor__rowcall_t *r, co
         break;
     case TENSOR_OP_LINEAR_SCAN:
         for (int64_t i = 0; i < n; i++) {
-            int64_t k = p->i[0] ? n - 1 - i : i;
+            int64_t k = r->c->p->rows.reverse ? n - 1 - i : i;
             y[k] = s = i ? x[k] + x2[k] * s : x[k];
         }
         break;
@@ -17055,7 +17241,7 @@ TENSOR__INLINE void tensor__row_f64(const int id, const tensor__rowcall_t *r, co
         m = s / (double)n;
         s = 0;
         for (int64_t i = 0; i < n; i++) { s += (x[i] - m) * (x[i] - m); }
-        y[0] = s / tensor__max_f64((double)n - p->f[0], 0);
+        y[0] = s / tensor__max_f64((double)n - r->c->p->rows.correction, 0);
         break;
     case TENSOR_OP_NORM:
         m = 0;
@@ -17091,7 +17277,7 @@ TENSOR__INLINE void tensor__row_i64(const int id, const tensor__rowcall_t *r, co
     if (id == TENSOR_OP_CUMSUM) {
         uint64_t s = 0;
         for (int64_t i = 0; i < n; i++) {
-            int64_t k = r->c->p->i[0] ? n - 1 - i : i;
+            int64_t k = r->c->p->rows.reverse ? n - 1 - i : i;
             s += (uint64_t)x[k];
             y[k] = (int64_t)s;
         }
@@ -17221,11 +17407,11 @@ TENSOR__FN int tensor__needs_float(const char *op, tensor_t *x) {
 // Front of ROWS: x with dim moved to the end and contiguous. drop: the result has one element per row
 // (keepdim: size 1). dtype: that of the result, < 0: that of x, which is a float.
 TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int64_t dim, int drop,
-                                     int keepdim, int dtype, int64_t i0, double f0) {
+                                     int keepdim, int dtype, int reverse, double correction) {
     TENSOR__MARK
     TENSOR__BEGIN(o, row, x)
     TENSOR__AUTOCAST(TENSOR__CASTING(th_), o.row->cast,
-                     tensor__rows_op(row, cast_[0], dim, drop, keepdim, dtype, i0, f0), x)
+                     tensor__rows_op(row, cast_[0], dim, drop, keepdim, dtype, reverse, correction), x)
     if (dtype < 0 && !tensor__needs_float(o.row->name, x)) { return TENSOR__POISON; }
     TENSOR__DIM(d, o.row->name, dim, x)
     int last = x->ndim - 1, moved = x->ndim > 1 && d != last;
@@ -17237,8 +17423,9 @@ TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int6
         if (m == TENSOR__POISON) { TENSOR__RETURN(m); }
     }
     o.args[0] = m;
-    tensor__ints(&o, i0, 0);
-    o.params.f[0] = f0;
+    o.p = &o.params;
+    o.params.rows.reverse = reverse;
+    o.params.rows.correction = correction;
     if (dtype < 0) { dtype = m->dtype; }
     tensor__result(&o, dtype, m->dims, drop ? m->ndim - 1 : m->ndim);
     tensor_t *y = tensor__finish(&o);
@@ -17269,10 +17456,10 @@ TENSOR__FN void tensor__grad_prod(tensor__grad_t *g) {
     int64_t dims[TENSOR_MAX_DIMS];
     int n = 0;
     for (int d = 0; d < x->ndim; d++) {
-        if (!(g->p->i[0] >> d & 1)) { dims[n++] = d; }
+        if (!(g->p->reduce.mask >> d & 1)) { dims[n++] = d; }
     }
     for (int d = 0; d < x->ndim; d++) {
-        if (g->p->i[0] >> d & 1) { dims[n++] = d; }
+        if (g->p->reduce.mask >> d & 1) { dims[n++] = d; }
     }
     int64_t back[TENSOR_MAX_DIMS];
     for (int d = 0; d < x->ndim; d++) { back[dims[d]] = d; }
@@ -17280,7 +17467,7 @@ TENSOR__FN void tensor__grad_prod(tensor__grad_t *g) {
     if (p == TENSOR__POISON) { return; }
     tensor_shape_t shape = tensor_shape(p);
     int64_t reduced = 1;
-    for (int d = 0; d < x->ndim; d++) { reduced *= g->p->i[0] >> d & 1 ? x->dims[d] : 1; }
+    for (int d = 0; d < x->ndim; d++) { reduced *= g->p->reduce.mask >> d & 1 ? x->dims[d] : 1; }
     if (x->numel == 0) {
         g->gx[0] = x;
         return;
@@ -17413,13 +17600,13 @@ TENSOR__FN void tensor__grad_logsumexp(tensor__grad_t *g) {
 
 // The same row in reverse.
 TENSOR__FN void tensor__grad_cumsum(tensor__grad_t *g) {
-    g->gx[0] = tensor__rows_op(TENSOR__ROW(CUMSUM), g->gy[0], -1, 0, 0, -1, !g->p->i[0], 0);
+    g->gx[0] = tensor__rows_op(TENSOR__ROW(CUMSUM), g->gy[0], -1, 0, 0, -1, !g->p->rows.reverse, 0);
 }
 
 TENSOR__FN void tensor__grad_var(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0);
     if (!tensor__live(x)) { return; }
-    double n = tensor__max_f64((double)TENSOR__WIDE(x) - g->p->f[0], 0);
+    double n = tensor__max_f64((double)TENSOR__WIDE(x) - g->p->rows.correction, 0);
     tensor_t *d = tensor_sub(x, tensor_mean_dim(x, -1, 1));
     g->gx[0] = tensor_mul(tensor_unsqueeze(g->gy[0], -1), tensor_mul_scalar(d, 2.0 / n));
 }
@@ -17604,13 +17791,14 @@ TENSOR__FN tensor_t *tensor__shift(tensor_t *x, int back, double value) {
 // y_k = a_k + b_k y_(k-1) along the last dim, in reverse if back.
 TENSOR__FN tensor_t *tensor__linear_scan(tensor_t *a, tensor_t *b, int back) {
     TENSOR__BEGIN(o, TENSOR__ROW(LINEAR_SCAN), tensor_contiguous(a), tensor_contiguous(b))
-    tensor__ints(&o, back, 0);
+    o.p = &o.params;
+    o.params.rows.reverse = back;
     tensor__result(&o, a->dtype, a->dims, a->ndim);
     return tensor__finish(&o);
 }
 
 TENSOR__FN void tensor__grad_linear_scan(tensor__grad_t *g) {
-    int back = g->p->i[0] != 0;
+    int back = g->p->rows.reverse != 0;
     g->gx[0] = tensor__linear_scan(g->gy[0], tensor__shift(tensor__grad_in(g, 1), !back, 0), !back);
     if (tensor__grad_need(g, 1)) {
         g->gx[1] = tensor_mul(g->gx[0], tensor__shift(tensor__grad_out(g, 0), back, 0));
@@ -18414,12 +18602,12 @@ TENSOR__FN tensor_t *tensor__roll3(tensor_t *x, int d, int k) {
 
 TENSOR__END
 
-// TRIL, TRIU: i[0] = diagonal; x contiguous.
+// TRIL, TRIU; x contiguous.
 TENSOR__FN int tensor__cpu_tri(tensor_call_t *c) {
     const tensor_arg_t *x = &c->arg[0];
     tensor_arg_t *y = &c->arg[1];
     int size = tensor__sizes[x->dtype], lower = c->row->id == TENSOR_OP_TRIL;
-    int64_t rows = TENSOR__HIGH(x), cols = TENSOR__WIDE(x), k = c->p->i[0];
+    int64_t rows = TENSOR__HIGH(x), cols = TENSOR__WIDE(x), k = c->p->tri.diagonal;
     int64_t lines = cols ? x->numel / cols : 0;
     for (int64_t r = 0; r < lines; r++) {
         int64_t edge = r % rows + k + (lower ? 1 : 0);      // columns before it are kept (lower) or zeroed
@@ -18473,7 +18661,8 @@ TENSOR__FN tensor_t *tensor__tri(const tensor__row_t *row, tensor_t *x, int64_t 
     if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
     if (diagonal > far_away) { diagonal = far_away; }
     if (diagonal < -far_away) { diagonal = -far_away; }
-    tensor__ints(&o, diagonal, 0);
+    o.p = &o.params;
+    o.params.tri.diagonal = diagonal;
     tensor__result(&o, x->dtype, x->dims, x->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
@@ -18482,7 +18671,7 @@ TENSOR__FRONT(tril, (tensor_t *x, int64_t diagonal), tensor__tri(TENSOR__ROW(TRI
 TENSOR__FRONT(triu, (tensor_t *x, int64_t diagonal), tensor__tri(TENSOR__ROW(TRIU), x, diagonal))
 
 TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
-    g->gx[0] = tensor__tri(g->node->row, g->gy[0], g->p->i[0]);
+    g->gx[0] = tensor__tri(g->node->row, g->gy[0], g->p->tri.diagonal);
 }
 
 // ------------------------------------------------------------------------------
@@ -18862,7 +19051,8 @@ TENSOR__FN int64_t tensor__la_item(const tensor__la_t *l, int64_t item, double *
             int64_t r = TENSOR__WIDE(y);
             tensor__la_load(b, x + 1, item, 0);
             if (c->row->id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR) {
-                tensor__la_triangular(a, n, b, r, (int)c->p->i[0], (int)c->p->i[1]);
+                tensor__la_triangular(a, n, b, r, (int)c->p->linalg.upper,
+                                      (int)c->p->linalg.unitriangular);
             } else {
                 tensor__la_lu(a, n, n, swaps);
                 for (int64_t i = 0; i < n; i++) {
@@ -18897,7 +19087,7 @@ TENSOR__FN int64_t tensor__la_item(const tensor__la_t *l, int64_t item, double *
     case TENSOR_OP_LINALG_EIGH:
         for (int64_t i = 0; i < n; i++) {       // one triangle counts
             for (int64_t j = 0; j < i; j++) {
-                if (c->p->i[0]) {
+                if (c->p->linalg.upper) {
                     a[i * n + j] = a[j * n + i];
                 } else {
                     a[j * n + i] = a[i * n + j];
@@ -18944,7 +19134,7 @@ TENSOR__FN uint64_t tensor__la_describe(const tensor_call_t *c, tensor__la_t *l)
     const tensor_arg_t *x = &c->arg[0];
     int swaps = c->row->id == TENSOR_OP_LINALG_SWAPS;
     l->n = TENSOR__WIDE(x);
-    l->m = swaps ? c->p->i[0] : TENSOR__HIGH(x);
+    l->m = swaps ? c->p->linalg.rows : TENSOR__HIGH(x);
     l->k = l->m < l->n ? l->m : l->n;
     l->items = 1;
     for (int d = 0; d < x->ndim - (swaps ? 1 : 2); d++) { l->items *= x->dims[d]; }
@@ -19017,7 +19207,7 @@ TENSOR__FN int tensor__la_begin(tensor__op_t *o, const tensor__row_t *row, tenso
     tensor_t *const in[2] = {x, b};
     if (!tensor__begin(o, row, in, row->nin)) { return 0; }
     o->p = &o->params;
-    o->params.i[0] = o->params.i[1] = 0;
+    memset(&o->params.linalg, 0, sizeof o->params.linalg);
     o->visible = row->nout;
     return tensor__la_usable(row->name, b ? "a" : "x", x, square);
 }
@@ -19078,8 +19268,8 @@ TENSOR__FN tensor_t *tensor__solve(const tensor__row_t *row, tensor_t *a, tensor
         return TENSOR__POISON;
     }
     if (!tensor__la_pair(o.row->name, &o.args[0], &o.args[1])) { TENSOR__RETURN(TENSOR__POISON); }
-    o.params.i[0] = upper;
-    o.params.i[1] = unit;
+    o.params.linalg.upper = upper;
+    o.params.linalg.unitriangular = unit;
     tensor__result(&o, b->dtype, o.args[1]->dims, o.args[1]->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
@@ -19187,7 +19377,9 @@ TENSOR__FN tensor_t *tensor__swaps(const char *op, tensor_t *pivots, int64_t m) 
     dims[pivots->ndim - 1] = m;
     o.args[0] = tensor_contiguous(pivots);
     if (o.args[0] == TENSOR__POISON) { return TENSOR__POISON; }
-    tensor__ints(&o, m, 0);
+    o.p = &o.params;
+    memset(&o.params.linalg, 0, sizeof o.params.linalg);
+    o.params.linalg.rows = m;
     tensor__result(&o, TENSOR_I64, dims, pivots->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
@@ -19281,7 +19473,7 @@ TENSOR_API tensor_qr_t (tensor_linalg_qr)(tensor_t *x, const char *mode) {
     TENSOR__REFUSE_AS(r, mode && !complete && !alone && strcmp(mode, "reduced"), FORMAT,
                       "linalg_qr: mode \"%s\" must be reduced, complete or r", mode);
     int64_t m = TENSOR__HIGH(x), n = TENSOR__WIDE(x), k = m < n || complete ? m : n;
-    o.params.i[0] = complete;
+    o.params.linalg.complete = complete;
     tensor__la_result(&o, x->dtype, m, k);
     tensor__la_result(&o, x->dtype, k, n);
     if (tensor__finish(&o) == TENSOR__POISON) { return r; }
@@ -19334,7 +19526,7 @@ TENSOR_API tensor_t *(tensor_linalg_svdvals)(tensor_t *x) {
 
 TENSOR__FN int tensor__eigh(tensor__op_t *o, tensor_t *x, int upper, int vectors) {
     if (!tensor__la_begin(o, TENSOR__ROW(LINALG_EIGH), x, NULL, 1)) { return 0; }
-    o->params.i[0] = upper != 0;
+    o->params.linalg.upper = upper != 0;
     tensor__la_result(o, x->dtype, -1, TENSOR__WIDE(x));
     tensor__la_result(o, x->dtype, TENSOR__HIGH(x), TENSOR__WIDE(x));
     o->visible = vectors ? 2 : 1;
@@ -19740,7 +19932,7 @@ TENSOR__FN void tensor__grad_solve(tensor__grad_t *g) {
 
 TENSOR__FN void tensor__grad_solve_triangular(tensor__grad_t *g) {
     tensor_t *a = tensor__grad_in(g, 0), *x = tensor__grad_out(g, 0);
-    int upper = (int)g->p->i[0], unit = (int)g->p->i[1];
+    int upper = (int)g->p->linalg.upper, unit = (int)g->p->linalg.unitriangular;
     g->gx[1] = tensor__solve(TENSOR__ROW(LINALG_SOLVE_TRIANGULAR), tensor_mT(a), g->gy[0], !upper, unit);
     if (!tensor__grad_need(g, 0)) { return; }
     tensor_t *ga = tensor_neg(tensor_matmul(g->gx[1], tensor_mT(x)));
@@ -19819,7 +20011,7 @@ TENSOR__FN void tensor__grad_qr(tensor__grad_t *g) {
     tensor_t *gq = g->gy[0], *gr = g->gy[1];
     if (!tensor__live(q) || !tensor__live(r)) { return; }
     int64_t m = TENSOR__HIGH(q), n = TENSOR__WIDE(r);
-    TENSOR__REFUSE_AS(, m > n && g->p->i[0], AUTOGRAD,
+    TENSOR__REFUSE_AS(, m > n && g->p->linalg.complete, AUTOGRAD,
                       "linalg_qr: mode \"complete\" has no gradient for x %n with more rows than columns",
                       g->node->in[0].dims, (int)g->node->in[0].ndim);
     if (!gq) { gq = tensor_zeros_like(q); }
@@ -20039,17 +20231,17 @@ TENSOR__FN int tensor__by_rows(int id) {
 // them.
 TENSOR__FN uint64_t tensor__scratch_index(const tensor_call_t *c) {
     const tensor_arg_t *x = &c->arg[0], *index = &c->arg[1];
-    int64_t n = x->dims[c->p->i[0]], each = c->row->id == TENSOR_OP_INDEX_ADD && n ? x->numel / n : 1;
+    int64_t n = x->dims[c->p->index.dim], each = c->row->id == TENSOR_OP_INDEX_ADD && n ? x->numel / n : 1;
     int many = index->numel / 16 >= (c->row->id == TENSOR_OP_INDEX_ADD ? n : x->numel);
     return tensor__is_float(x->dtype) && x->dtype != TENSOR_F64 && many && each ? (uint64_t)x->numel * 8 : 0;
 }
 
 // GATHER, INDEX_SELECT x, index; INDEX_ADD, INDEX_COPY, SCATTER, SCATTER_ADD, SCATTER_REDUCE x, index, src.
-// i[0] = dim. In place when x is the output.
+// In place when x is the output.
 TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
     const tensor_arg_t *x = &c->arg[0], *index = &c->arg[1], *src = &c->arg[2];
     tensor_arg_t *y = &c->arg[c->nin];
-    int id = c->row->id, d = (int)c->p->i[0], size = tensor__sizes[x->dtype], is =
+    int id = c->row->id, d = (int)c->p->index.dim, size = tensor__sizes[x->dtype], is =
         tensor__sizes[index->dtype];
     int64_t n = x->dims[d], outer = 1, inner = 1;
     for (int i = 0; i < d; i++) { outer *= x->dims[i]; }
@@ -20105,7 +20297,7 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
             if (id == TENSOR_OP_SCATTER) {
                 memcpy((char *)y->data + place * size, s, (size_t)size);
             } else if (id == TENSOR_OP_SCATTER_REDUCE) {
-                tensor__combine((char *)y->data + place * size, s, x->dtype, c->p->i[1]);
+                tensor__combine((char *)y->data + place * size, s, x->dtype, c->p->index.reduce);
             } else {
                 tensor__add_elements(to + place * step, sum, s, x->dtype, 1);
             }
@@ -20116,8 +20308,8 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
     return 0;
 }
 
-// INDEX: each element's indices (broadcast inputs) as one flat place; i[k] = the size that index k runs over;
-// negative indices count from its end.
+// INDEX: each element's indices (broadcast inputs) as one flat place; negative
+// indices count from the end of their dim.
 TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
     tensor_arg_t *y = &c->arg[c->nin];
     tensor__iter_t it;
@@ -20125,7 +20317,7 @@ TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
     for (int64_t i = 0; i < y->numel; i += TENSOR__BLOCK) {
         int64_t at[TENSOR__BLOCK], place[TENSOR__BLOCK] = {0}, m = tensor__least(y->numel - i, TENSOR__BLOCK);
         for (int a = 0; a < c->nin; a++) {
-            int64_t n = c->p->i[a];
+            int64_t n = c->p->places.size[a];
             tensor__iter_move(&it, a, i, m, at, 0);
             for (int64_t k = 0; k < m; k++) {
                 TENSOR__REFUSE_CODE(at[k] < -n || at[k] >= n, INDEX,
@@ -20156,7 +20348,7 @@ TENSOR__FN tensor_t *tensor__places(tensor_t *const *index, const int64_t *sizes
     tensor__op_t o;
     if (!tensor__begin(&o, TENSOR__ROW(INDEX), index, n)) { return TENSOR__POISON; }
     o.p = &o.params;
-    for (int i = 0; i < n; i++) { o.params.i[i] = sizes[i]; }
+    for (int i = 0; i < n; i++) { o.params.places.size[i] = sizes[i]; }
     tensor__result(&o, TENSOR_I64, dims, ndim);
     return tensor__finish(&o);
 }
@@ -20211,7 +20403,9 @@ TENSOR__FN tensor_t *tensor__index_op(const tensor__row_t *row, tensor_t *x, int
             tensor_contiguous(o.args[i]);
         if (o.args[i] == TENSOR__POISON) { return TENSOR__POISON; }
     }
-    tensor__ints(&o, d, how);
+    o.p = &o.params;
+    o.params.index.dim = d;
+    o.params.index.reduce = how;
     if (update) {
         if (!tensor__update_allowed(o.th, name, x, tensor__tracks(&o))) { return TENSOR__POISON; }
         o.update = update;
@@ -20382,41 +20576,41 @@ TENSOR__FN tensor_t *tensor__grad_src(tensor__grad_t *g, tensor_t *part) {
 }
 
 TENSOR__FN void tensor__grad_index_select(tensor__grad_t *g) {
-    g->gx[0] = tensor_index_add(tensor__zeros_meta(&g->node->in[0]), g->p->i[0], tensor__grad_in(g, 1),
+    g->gx[0] = tensor_index_add(tensor__zeros_meta(&g->node->in[0]), g->p->index.dim, tensor__grad_in(g, 1),
                                 g->gy[0]);
 }
 
 TENSOR__FN void tensor__grad_index_add(tensor__grad_t *g) {
     g->gx[0] = g->gy[0];
     if (tensor__grad_need(g, 2)) {
-        g->gx[2] = tensor_index_select(g->gy[0], g->p->i[0], tensor__grad_in(g, 1));
+        g->gx[2] = tensor_index_select(g->gy[0], g->p->index.dim, tensor__grad_in(g, 1));
     }
 }
 
 TENSOR__FN void tensor__grad_index_copy(tensor__grad_t *g) {
     tensor_t *index = tensor__grad_in(g, 1);
-    if (tensor__grad_need(g, 0)) { g->gx[0] = tensor_index_fill(g->gy[0], g->p->i[0], index, 0); }
-    if (tensor__grad_need(g, 2)) { g->gx[2] = tensor_index_select(g->gy[0], g->p->i[0], index); }
+    if (tensor__grad_need(g, 0)) { g->gx[0] = tensor_index_fill(g->gy[0], g->p->index.dim, index, 0); }
+    if (tensor__grad_need(g, 2)) { g->gx[2] = tensor_index_select(g->gy[0], g->p->index.dim, index); }
 }
 
 TENSOR__FN void tensor__grad_gather(tensor__grad_t *g) {
-    g->gx[0] = tensor_scatter_add(tensor__zeros_meta(&g->node->in[0]), g->p->i[0], tensor__grad_in(g, 1),
+    g->gx[0] = tensor_scatter_add(tensor__zeros_meta(&g->node->in[0]), g->p->index.dim, tensor__grad_in(g, 1),
                                   g->gy[0]);
 }
 
 TENSOR__FN void tensor__grad_scatter_add(tensor__grad_t *g) {
     g->gx[0] = g->gy[0];
     if (tensor__grad_need(g, 2)) {
-        g->gx[2] = tensor__grad_src(g, tensor_gather(g->gy[0], g->p->i[0], tensor__grad_in(g, 1)));
+        g->gx[2] = tensor__grad_src(g, tensor_gather(g->gy[0], g->p->index.dim, tensor__grad_in(g, 1)));
     }
 }
 
 TENSOR__FN void tensor__grad_scatter(tensor__grad_t *g) {
     tensor_t *index = tensor__grad_in(g, 1);
     if (!tensor__live(index)) { return; }
-    if (tensor__grad_need(g, 0)) { g->gx[0] = tensor_scatter_value(g->gy[0], g->p->i[0], index, 0); }
+    if (tensor__grad_need(g, 0)) { g->gx[0] = tensor_scatter_value(g->gy[0], g->p->index.dim, index, 0); }
     if (tensor__grad_need(g, 2)) {
-        g->gx[2] = tensor__grad_src(g, tensor_gather(g->gy[0], g->p->i[0], index));
+        g->gx[2] = tensor__grad_src(g, tensor_gather(g->gy[0], g->p->index.dim, index));
     }
 }
 
@@ -20425,11 +20619,11 @@ TENSOR__FN void tensor__grad_scatter(tensor__grad_t *g) {
 TENSOR__FN void tensor__grad_scatter_reduce(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0), *index = tensor__grad_in(g, 1), *src = tensor__grad_in(g, 2);
     tensor_t *gy = g->gy[0], *y = tensor__grad_out(g, 0);
-    int64_t d = g->p->i[0];
+    int64_t d = g->p->index.dim;
     if (!tensor__live(index) || !tensor__live(src)) { return; }
     tensor_dtype_t dtype = (tensor_dtype_t)src->dtype;
     for (int i = 0; i < index->ndim; i++) { src = tensor_narrow(src, i, 0, index->dims[i]); }
-    if (g->p->i[1]) {
+    if (g->p->index.reduce) {
         tensor_t *mx = tensor_to(tensor_eq(x, y), dtype);
         tensor_t *ms = tensor_to(tensor_eq(src, tensor_gather(y, d, index)), dtype);
         tensor_t *each = tensor_div(gy, tensor_scatter_add(mx, d, index, ms));
@@ -20454,7 +20648,7 @@ TENSOR__FN int tensor__cpu_nonzero(tensor_call_t *c) {
     int64_t *to = (int64_t *)c->arg[1].data;
     for (int64_t i = 0; i < x->numel; i++) {
         if (!m[i]) { continue; }
-        if (!c->p->i[0]) {
+        if (!c->p->nonzero.by_dim) {
             *to++ = i;
             continue;
         }
@@ -20471,7 +20665,8 @@ TENSOR__FN tensor_t *tensor__true_places(tensor_t *mask, const int64_t *dims, in
     tensor_t *sum = tensor_sum(m);
     int64_t count[2] = {tensor__host_i64(sum, TENSOR_SHAPE_FROM_DATA, apart ? "nonzero" : "mask"), ndim};
     if (!tensor__live(sum) || !tensor__begin(&o, TENSOR__ROW(NONZERO), &m, 1)) { return TENSOR__POISON; }
-    tensor__ints(&o, apart, 0);
+    o.p = &o.params;
+    o.params.nonzero.by_dim = apart;
     tensor__result(&o, TENSOR_I64, count, apart ? 2 : 1);
     return tensor__tidy(th_, mark_, tensor__finish(&o));
 }
@@ -20723,12 +20918,13 @@ TENSOR_API tensor_t *(tensor_cat_n)(tensor_t *const *list, int n, int64_t dim) {
         start += list[i]->dims[d];
     }
     if (s.thread) { (tensor_scope_end)(s); }
-    tensor__ints(&o, d, 0);
+    o.p = &o.params;
+    o.params.cat.dim = d;
     return ok ? tensor__commit(&o) : tensor__abandon(&o);
 }
 
 TENSOR__FN void tensor__grad_cat(tensor__grad_t *g) {
-    int64_t start = 0, d = g->p->i[0];
+    int64_t start = 0, d = g->p->cat.dim;
     for (int i = 0; i < g->node->nin; i++) {
         int64_t n = g->node->in[i].dims[d];
         if (tensor__grad_need(g, i)) { g->gx[i] = tensor__slice(g->gy[0], (int)d, start, 1, n); }
@@ -20992,14 +21188,12 @@ TENSOR_API tensor_t *(tensor_block_diag)(tensor_t *const *list, int n) {
     TENSOR__MARK
     int64_t dims[2] = {0, 0}, at[2] = {0, 0};
     if (!list || n < 1) { return tensor__no_list("block_diag", list, n); }
-    int dtype = -1;
     for (int pass = 0; pass < 2; pass++) {
-        tensor_t *y = pass ? tensor_zeros_n(dims, 2, (tensor_dtype_t)dtype) : NULL;
+        tensor_t *y = pass ? tensor_zeros_n(dims, 2, (tensor_dtype_t)tensor__promote(list, n)) : NULL;
         for (int i = 0; i < n; i++) {
             tensor_t *m = tensor__atleast(list[i], 2);
             if (m == TENSOR__POISON || y == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
             TENSOR__REFUSE(m->ndim > 2, SHAPE, "block_diag: tensor %i %t has more than 2 dims", i, m);
-            dtype = dtype < 0 ? m->dtype : tensor__promote2(dtype, m->dtype);
             for (int d = 0; d < 2 && !pass; d++) { dims[d] += m->dims[d]; }
             if (!pass) { continue; }
             tensor_copy_(tensor_narrow(tensor_narrow(y, 0, at[0], m->dims[0]), 1, at[1], m->dims[1]), m);
@@ -21438,17 +21632,11 @@ typedef struct tensor__order_t { tensor_call_t *c; int64_t rows, n, m, per; int 
 TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
     const tensor__order_t *r = (const tensor__order_t *)arg;
     const tensor_call_t *c = r->c;
-    const int64_t *p = c->p->i, n = r->n, m = r->m;
+    const tensor__order_params_t *p = &c->p->order;
+    const int64_t n = r->n, m = r->m;
     int id = c->row->id, cls = r->klass;
     int low = id == TENSOR_OP_CUMMIN;
-    int falling;
-    if (id == TENSOR_OP_SORT) {
-        falling = p[0] != 0;
-    } else if (id == TENSOR_OP_TOPK) {
-        falling = p[1] != 0;
-    } else {
-        falling = low;
-    }
+    int falling = id == TENSOR_OP_SORT || id == TENSOR_OP_TOPK ? p->descending != 0 : low;
     int nan_first = falling && !low;        // NaN is the largest value, but the running minimum of NaN is NaN
     uint64_t nan = cls == TENSOR__C_F32 ? UINT32_MAX : UINT64_MAX;
     tensor__entry_t *work = (tensor__entry_t *)c->scratch + (int64_t)worker * 2 * n;
@@ -21473,22 +21661,22 @@ TENSOR__FN void tensor__order_task(void *arg, int64_t task, int worker) {
                 for (int64_t i = 0; i < n; i++) {           // all below key, and the first k + 1 of key
                     if (e[i].key < key || (e[i].key == key && k-- >= 0)) { e[at++] = e[i]; }
                 }
-                if (p[2]) { e = tensor__order_sort(e, t, m); }
+                if (p->sorted) { e = tensor__order_sort(e, t, m); }
                 for (int64_t i = 0; i < m; i++) { y[i] = e[i].i; }
                 break;
             }
         case TENSOR_OP_KTHVALUE:
             {
                 int64_t nans = 0, first = 0;
-                for (int64_t i = n - 1; i >= 0 && cls != TENSOR__C_I64 && p[0] < 1; i--) {
+                for (int64_t i = n - 1; i >= 0 && cls != TENSOR__C_I64 && p->k < 1; i--) {
                     if (e[i].key == nan) {
                         nans++;
                         first = i;
                     }
                 }
                 y[0] = first;
-                if (p[0] == 0 ? nans > 0 : nans == n) { break; }
-                k = p[0] > 0 ? p[0] - 1 : (n - nans - 1) / 2;
+                if (p->k == 0 ? nans > 0 : nans == n) { break; }
+                k = p->k > 0 ? p->k - 1 : (n - nans - 1) / 2;
                 uint64_t key = tensor__order_select(e, t, n, &k);
                 while (e[at].key != key || k-- > 0) { at++; }
                 y[0] = at;
@@ -21539,7 +21727,7 @@ TENSOR__FN int tensor__cpu_order(tensor_call_t *c) {
 
 // Front of these rows: dim is moved to the end, where the result has count indices (< 0: as many as x).
 TENSOR__FN tensor_t *tensor__order(const tensor__row_t *row, tensor_t *x, int64_t dim, int64_t count,
-                                   int64_t i0, int64_t i1, int64_t i2) {
+                                   int64_t k, int descending, int sorted) {
     TENSOR__MARK
     TENSOR__BEGIN(o, row, x)
     TENSOR__DIM(d, o.row->name, dim, x)
@@ -21553,8 +21741,10 @@ TENSOR__FN tensor_t *tensor__order(const tensor__row_t *row, tensor_t *x, int64_
     for (int i = 0; i < last; i++) { dims[i] = m->dims[i]; }
     dims[last] = count < 0 ? n : count;
     o.args[0] = m;
-    tensor__ints(&o, i0, i1);
-    o.params.i[2] = i2;
+    o.p = &o.params;
+    o.params.order.k = k;
+    o.params.order.descending = descending;
+    o.params.order.sorted = sorted;
     tensor__result(&o, TENSOR_I64, dims, last + 1);
     m = tensor__finish(&o);
     if (!x->ndim) { TENSOR__RETURN(tensor_reshape_n(m, tensor__no_dims, 0)); }
@@ -21562,9 +21752,9 @@ TENSOR__FN tensor_t *tensor__order(const tensor__row_t *row, tensor_t *x, int64_
 }
 
 TENSOR__MADE_PAIR(sort, (tensor_t *x, int64_t dim, int descending),
-    tensor__chosen(x, dim, tensor__order(TENSOR__ROW(SORT), x, dim, -1, descending, 0, 0), 0))
+    tensor__chosen(x, dim, tensor__order(TENSOR__ROW(SORT), x, dim, -1, 0, descending, 0), 0))
 TENSOR__MADE(argsort, (tensor_t *x, int64_t dim, int descending),
-    tensor__order(TENSOR__ROW(SORT), x, dim, -1, descending, 0, 0))
+    tensor__order(TENSOR__ROW(SORT), x, dim, -1, 0, descending, 0))
 TENSOR__MADE(msort, (tensor_t *x), (tensor_sort)(x, 0, 0).values)
 TENSOR__MADE_PAIR(cummax, (tensor_t *x, int64_t dim),
     tensor__chosen(x, dim, tensor__order(TENSOR__ROW(CUMMAX), x, dim, -1, 0, 0, 0), 0))
@@ -21756,7 +21946,7 @@ TENSOR__FN tensor_t *tensor__unique(tensor_t *x, int64_t dim, int flat, tensor_t
 TENSOR__X(unique, 1) TENSOR__X(unique_consecutive, 0)
 #undef TENSOR__X
 
-// SEARCHSORTED: sorted rows, values; i[0] = right. As PyTorch: NaN is last, and NaN in sorted is never below.
+// SEARCHSORTED: sorted rows, values. As PyTorch: NaN is last, and NaN in sorted is never below.
 typedef struct tensor__search_t { const tensor_call_t *c; int64_t n, per_row; } tensor__search_t;
 
 TENSOR__END
@@ -21764,7 +21954,8 @@ TENSOR__END
 TENSOR__FN void tensor__search_task(void *arg, int64_t task, int worker) {
     const tensor__search_t *r = (const tensor__search_t *)arg;
     const tensor_arg_t *s = &r->c->arg[0], *v = &r->c->arg[1];
-    int whole = !tensor__is_float(s->dtype), right = r->c->p->i[0] != 0, size = tensor__sizes[s->dtype];
+    int whole = !tensor__is_float(s->dtype), right = r->c->p->searchsorted.right != 0;
+    int size = tensor__sizes[s->dtype];
     int class_of = whole ? TENSOR__C_I64 : TENSOR__C_F64;
     int64_t first = task * TENSOR__LEAF, m = tensor__least(v->numel - first, TENSOR__LEAF);
     (void)worker;
@@ -21830,7 +22021,8 @@ TENSOR__FN tensor_t *tensor__searchsorted(tensor_t *sorted, tensor_t *values, in
     o.args[0] = tensor_contiguous(sorted);
     o.args[1] = tensor_contiguous(values);
     if (o.args[0] == TENSOR__POISON || o.args[1] == TENSOR__POISON) { TENSOR__RETURN(TENSOR__POISON); }
-    tensor__ints(&o, right, 0);
+    o.p = &o.params;
+    o.params.searchsorted.right = right;
     tensor__result(&o, TENSOR_I64, values->dims, values->ndim);
     TENSOR__RETURN(tensor__finish(&o));
 }
@@ -21897,8 +22089,7 @@ TENSOR_API tensor_t *(tensor_histc)(tensor_t *x, int64_t bins, double low, doubl
     TENSOR__MARK
     if (!TENSOR__USABLE("histc", "x", x) || !tensor__needs_float("histc", x)) { return TENSOR__POISON; }
     tensor_t *f = tensor_detach(tensor_to(tensor__flat(x), TENSOR_F64));
-    if (low == 0 && high == 0 &&
-        x->numel) {
+    if (low == high && x->numel) {
         low = tensor__host_f64(tensor_min(f), TENSOR_HOST_READ, "histc");
         high = tensor__host_f64(tensor_max(f), TENSOR_HOST_READ, "histc");
     }
@@ -21962,14 +22153,15 @@ TENSOR__INLINE void tensor__random_block(const int id, const tensor_call_t *c, i
             uint64_t u = tensor__word64(w, e & 1);
             if (id == TENSOR_OP_RANDINT) {
                 // Lemire's multiplication; the bias, range / 2^64, is below anything one could measure.
-                uint64_t range = (uint64_t)p->i[1] - (uint64_t)p->i[0], lo = (uint32_t)u, hi = u >> 32;
+                uint64_t range = (uint64_t)p->random.to - (uint64_t)p->random.from;
+                uint64_t lo = (uint32_t)u, hi = u >> 32;
                 uint64_t rl = (uint32_t)range, rh = range >> 32, mid = (lo * rl >> 32) +
                     (uint32_t)(hi * rl) + (uint32_t)(lo * rh);
                 uint64_t top = hi * rh + (hi * rl >> 32) + (lo * rh >> 32) + (mid >> 32);
-                ((int64_t *)(void *)out)[i] = (int64_t)((uint64_t)p->i[0] + top);
+                ((int64_t *)(void *)out)[i] = (int64_t)((uint64_t)p->random.from + top);
             } else {
-                double x = p->f[0] + (p->f[1] - p->f[0]) * tensor__unit(u);
-                out[i] = x < p->f[2] ? x : p->f[2];
+                double x = p->random.low + (p->random.high - p->random.low) * tensor__unit(u);
+                out[i] = x < p->random.most ? x : p->random.most;
             }
             i++;
             continue;
@@ -21981,7 +22173,7 @@ TENSOR__INLINE void tensor__random_block(const int id, const tensor_call_t *c, i
                 double u1 = ((double)w[k & ~1] + 1) * 2.3283064365386963e-10, u2 =
                     (double)w[k | 1] * 2.3283064365386963e-10;
                 double r = sqrt(-2 * log(u1)), a = 6.283185307179586 * u2;
-                out[i] = p->f[0] + p->f[1] * r * (k & 1 ? sin(a) : cos(a));
+                out[i] = p->random.mean + p->random.std * r * (k & 1 ? sin(a) : cos(a));
             } else {
                 out[i] = (double)w[k] * 2.3283064365386963e-10;        // BERNOULLI compares this with p
             }
@@ -22002,12 +22194,12 @@ TENSOR__INLINE void tensor__random_task(const int id, void *arg, int64_t task, i
         if (r->it.klass == TENSOR__C_F32 && (id == TENSOR_OP_RAND || id == TENSOR_OP_RANDN)) {
             float *f = r->direct ? (float *)c->arg[c->nin].data + i : (float *)(void *)block;
             const tensor__isa_t *isa = TENSOR__ISA(c->thread);
-            float low = (float)c->p->f[0], top = (float)c->p->f[2];
+            const tensor__random_params_t *given = &c->p->random;
             if (id == TENSOR_OP_RANDN) {
-                TENSOR__DO(isa, random_normal)(c->rng, i, m, low, (float)c->p->f[1], top, f);
+                TENSOR__DO(isa, random_normal)(c->rng, i, m, (float)given->mean, (float)given->std, 0, f);
             } else {
-                float range = (float)(c->p->f[1] - c->p->f[0]);
-                TENSOR__DO(isa, random_uniform)(c->rng, i, m, low, range, top, f);
+                float low = (float)given->low, range = (float)(given->high - given->low);
+                TENSOR__DO(isa, random_uniform)(c->rng, i, m, low, range, (float)given->most, f);
             }
             if (!r->direct) { tensor__iter_move(&r->it, c->nin, i, m, f, 1); }
             continue;
@@ -22053,10 +22245,11 @@ TENSOR__X(RAND, rand) TENSOR__X(RANDN, randn) TENSOR__X(RANDINT, randint) TENSOR
 TENSOR__X(POISSON, poisson)
 #undef TENSOR__X
 
-// MULTINOMIAL: rows of weights (double, contiguous) to i[0] indices each, by inverse of the running sum.
+// MULTINOMIAL: rows of weights (double, contiguous) to num_samples indices each, by inverse of the running
+// sum.
 TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
     const tensor_arg_t *w = &c->arg[0];
-    int64_t k = TENSOR__WIDE(w), n = c->p->i[0], rows = k ? w->numel / k : 0;
+    int64_t k = TENSOR__WIDE(w), n = c->p->random.num_samples, rows = k ? w->numel / k : 0;
     const double *at = (const double *)w->data;
     for (int64_t r = 0; r < rows; r++) {
         double sum = 0;
@@ -22090,10 +22283,18 @@ TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
     return 0;
 }
 
-// RAND: numbers in [f0, f1), f[2] the greatest possible one.
-TENSOR__FN void tensor__bounds(tensor__op_t *o, int dtype, double f0, double f1) {
-    tensor__reals(o, f0, f1);
-    if (o->row->id == TENSOR_OP_RAND) { o->params.f[2] = tensor__below(f1, f0, dtype); }
+// RAND: numbers in [first, second); RANDN: of mean first and deviation second.
+TENSOR__FN void tensor__distribution(tensor__op_t *o, int dtype, double first, double second) {
+    tensor__random_params_t *p = &o->params.random;
+    o->p = &o->params;
+    if (o->row->id == TENSOR_OP_RAND) {
+        p->low = first;
+        p->high = second;
+        p->most = tensor__below(second, first, dtype);
+    } else {
+        p->mean = first;
+        p->std = second;
+    }
 }
 
 // Whether low..high are numbers of x's dtype.
@@ -22105,33 +22306,37 @@ TENSOR__FN int tensor__in_dtype(const char *op, tensor_t *x, double low, double 
     return 1;
 }
 
-// like: the tensor whose device is used, NULL = the default one.
+// first, second: as in tensor__distribution. like: the tensor whose device is used, NULL = the default one.
 TENSOR__FN tensor_t *tensor__drawn(const tensor__row_t *row, const int64_t *dims, int ndim, int dtype,
-                                   double f0, double f1, int64_t i0, int64_t i1, const tensor_t *like) {
+                                   double first, double second, const tensor_t *like) {
     TENSOR__BEGIN0(o, row)
     if (like) { o.device = like->device; }
-    tensor__bounds(&o, dtype, f0, f1);
-    o.params.i[0] = i0;
-    o.params.i[1] = i1;
+    tensor__distribution(&o, dtype, first, second);
     o.rng = tensor__next_stream(o.th);
     tensor__result(&o, dtype, dims, ndim);
     return tensor__finish(&o);
 }
 
 TENSOR__FRONT(rand_n, (const int64_t *dims, int ndim),
-    tensor__drawn(TENSOR__ROW(RAND), dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0, NULL))
+    tensor__drawn(TENSOR__ROW(RAND), dims, ndim, (int)tensor_get_default_dtype(), 0, 1, NULL))
 TENSOR__FRONT(randn_n, (const int64_t *dims, int ndim),
-    tensor__drawn(TENSOR__ROW(RANDN), dims, ndim, (int)tensor_get_default_dtype(), 0, 1, 0, 0, NULL))
+    tensor__drawn(TENSOR__ROW(RANDN), dims, ndim, (int)tensor_get_default_dtype(), 0, 1, NULL))
 
 TENSOR_API tensor_t *(tensor_randint_n)(int64_t low, int64_t high, const int64_t *dims, int ndim) {
     TENSOR__REFUSE(high <= low, SHAPE, "randint: high %d must be above low %d", high, low);
-    return tensor__drawn(TENSOR__ROW(RANDINT), dims, ndim, TENSOR_I64, 0, 0, low, high, NULL);
+    TENSOR__BEGIN0(o, TENSOR__ROW(RANDINT))
+    o.p = &o.params;
+    o.params.random.from = low;
+    o.params.random.to = high;
+    o.rng = tensor__next_stream(o.th);
+    tensor__result(&o, TENSOR_I64, dims, ndim);
+    return tensor__finish(&o);
 }
 
 #define TENSOR__X(ID, name)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) {                                                      \
         if (!TENSOR__USABLE(#name, "x", x) || !tensor__needs_float(#name, x)) { return TENSOR__POISON; }     \
-        return tensor__drawn(tensor__row_##ID(), x->dims, x->ndim, x->dtype, 0, 1, 0, 0, x);                 \
+        return tensor__drawn(tensor__row_##ID(), x->dims, x->ndim, x->dtype, 0, 1, x);                       \
     }
 TENSOR__X(RAND, rand_like) TENSOR__X(RANDN, randn_like)
 #undef TENSOR__X
@@ -22187,8 +22392,7 @@ TENSOR_API tensor_t *(tensor_rnormal_scalar)(tensor_t *std, double mean) {
 
 TENSOR_API tensor_t *(tensor_normal_size_n)(double mean, double std, const int64_t *dims, int ndim) {
     if (!tensor__deviation("normal_size", std)) { return TENSOR__POISON; }
-    return tensor__drawn(TENSOR__ROW(RANDN), dims, ndim, (int)tensor_get_default_dtype(), mean, std, 0, 0,
-                         NULL);
+    return tensor__drawn(TENSOR__ROW(RANDN), dims, ndim, (int)tensor_get_default_dtype(), mean, std, NULL);
 }
 
 // Random numbers by elementwise parameters within 0..most, which are checked before anything is drawn.
@@ -22232,7 +22436,7 @@ TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
 }
 
 TENSOR__FRONT(randperm, (int64_t n),
-    tensor__drawn(TENSOR__ROW(RANDPERM), &n, 1, TENSOR_I64, 0, 0, 0, 0, NULL))
+    tensor__drawn(TENSOR__ROW(RANDPERM), &n, 1, TENSOR_I64, 0, 0, NULL))
 
 TENSOR_API tensor_t *(tensor_multinomial)(tensor_t *weights, int64_t n) {
     TENSOR__MARK
@@ -22247,7 +22451,8 @@ TENSOR_API tensor_t *(tensor_multinomial)(tensor_t *weights, int64_t n) {
     int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < weights->ndim; i++) { dims[i] = weights->dims[i]; }
     dims[weights->ndim - 1] = n;
-    tensor__ints(&o, n, 0);
+    o.p = &o.params;
+    o.params.random.num_samples = n;
     o.rng = tensor__next_stream(o.th);
     tensor__result(&o, TENSOR_I64, dims, weights->ndim);
     TENSOR__RETURN(tensor__finish(&o));
@@ -22264,13 +22469,13 @@ TENSOR__FN int tensor__fillable(tensor__thread_t *th, const char *name, tensor_t
 }
 
 // x filled by a random row.
-TENSOR__FN tensor_t *tensor__draw_into(const tensor__row_t *row, tensor_t *x, double f0, double f1) {
+TENSOR__FN tensor_t *tensor__draw_into(const tensor__row_t *row, tensor_t *x, double first, double second) {
     tensor__thread_t *th = tensor__self();
     if (!tensor__fillable(th, row->name, x, 0)) { return TENSOR__POISON; }
     tensor__op_t o;
     tensor__begin(&o, row, NULL, 0);
     o.device = x->device;
-    tensor__bounds(&o, x->dtype, f0, f1);
+    tensor__distribution(&o, x->dtype, first, second);
     o.rng = tensor__next_stream(th);
     o.update = &tensor__in_place_unrecorded;
     o.out[o.nout++] = x;
@@ -22302,7 +22507,7 @@ TENSOR__FN tensor_t *tensor__draw_made(const char *name, int kind, tensor_t *x, 
                    "%s: the parameters %g, %g are out of range", name, a, b);
     tensor_scope_t s = tensor__scope_begin(th, 0);
     const tensor__row_t *row = kind == 2 ? TENSOR__ROW(RANDN) : TENSOR__ROW(RAND);
-    tensor_t *y = tensor__drawn(row, x->dims, x->ndim, TENSOR_F64, 0, 1, 0, 0, x);
+    tensor_t *y = tensor__drawn(row, x->dims, x->ndim, TENSOR_F64, 0, 1, x);
     switch (kind) {
     case 0:
         y = tensor_div_scalar(tensor_log1p(tensor_neg(y)), -a);
@@ -22884,7 +23089,7 @@ TENSOR_API tensor_t *(tensor_apply)(const tensor_function_t *fn, void *user, ten
 // parameters need a pass inside the pass).
 typedef struct tensor__region_t {
     tensor__count_t refs;               // nodes alive, and threads that work on it
-    tensor__count_t lock;               // of node, of what the nodes saved while used == 2, and of worker
+    tensor__count_t lock;               // of node, of saved values while they are dropped, and of worker
     tensor__thread_t *worker;           // the state that runs fn again, or NULL
     tensor_fn_t fn;
     void *user;
@@ -22985,7 +23190,8 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
     ok = ok && tensor__held_outside(th, r, list, &held);
     for (int64_t k = 0; k < count && ok; k++) {
         tensor__node_t *m = list[k];
-        if (m->used || (!m->nsaved && !m->custom)) { continue; }        // used: a checkpoint inside fn
+        // not here: a checkpoint inside fn
+        if (m->saved_state != TENSOR__SAVED_HERE || (!m->nsaved && !m->custom)) { continue; }
         if (!tensor__node_extra(th, m)) {
             ok = 0;
             break;
@@ -22997,7 +23203,7 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
             tensor__storage_drop(th, kept);
         }
         if (m->custom) { tensor__custom_drop(th, m->custom); }
-        m->used = 2;
+        m->saved_state = TENSOR__SAVED_DROPPED;
         m->extra->region = r;
         m->extra->restore = tensor__region_restore;
         m->extra->leave = tensor__region_leave;
@@ -23036,7 +23242,7 @@ TENSOR__FN int tensor__region_take(tensor__node_t *n, tensor__node_t *m) {
     void *custom = n->custom;
     n->custom = m->custom;
     m->custom = custom;
-    n->used = 0;
+    n->saved_state = TENSOR__SAVED_HERE;
     return 1;
 }
 
@@ -23074,7 +23280,9 @@ TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
     }
     tensor__spin(&r->lock);
     for (int64_t k = 0; k < count && ok; k++) {
-        if (r->node[k] && r->node[k]->used == 2) { ok = tensor__region_take(r->node[k], list[k]); }
+        if (r->node[k] && r->node[k]->saved_state == TENSOR__SAVED_DROPPED) {
+            ok = tensor__region_take(r->node[k], list[k]);
+        }
     }
     tensor__unspin(&r->lock);
     if (list) { tensor__memory_free(th, list); }
@@ -23096,12 +23304,14 @@ TENSOR__FN int tensor__waits(const tensor__thread_t *th) {
 TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n) {
     tensor__region_t *r = n->extra->region;
     tensor__spin(&r->lock);
-    while (n->used == 2 && r->worker && r->worker != th && !tensor__waits(r->worker)) {
+    while (n->saved_state == TENSOR__SAVED_DROPPED && r->worker && r->worker != th &&
+           !tensor__waits(r->worker)) {
         tensor__unspin(&r->lock);
         TENSOR__YIELD();
         tensor__spin(&r->lock);
     }
-    int missing = n->used == 2, inside = r->worker && (r->worker == th || tensor__waits(r->worker));
+    int missing = n->saved_state == TENSOR__SAVED_DROPPED;
+    int inside = r->worker && (r->worker == th || tensor__waits(r->worker));
     if (missing && !inside) { r->worker = th; }
     tensor__unspin(&r->lock);
     if (!missing) { return 1; }
@@ -23396,8 +23606,8 @@ TENSOR__FN int tensor__slice_into(tensor__grad_t *to) {
         ((sum->flags | g->flags) & TENSOR__ROWS)) {
         return 0;
     }
-    const int64_t *i = to->p->i;
-    tensor_t *part = tensor__slice(sum, (int)i[0], i[1], i[2], g->dims[i[0]]);
+    const tensor__slice_params_t *at = &to->p->slice;
+    tensor_t *part = tensor__slice(sum, (int)at->dim, at->start, at->step, g->dims[at->dim]);
     if (part != TENSOR__POISON) { tensor__add_into(to->th, part, g); }
     return 1;
 }
@@ -23410,8 +23620,9 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
         if (go <= 0) { return go == 0; }
     }
     if (n->extra && n->extra->region && !n->extra->restore(th, n)) { return 0; }
-    if (n->used == 3 && !n->extra->packer->unpack(n)) { return 0; }
-    TENSOR__REFUSE_AS(0, n->used && n->used != 3, AUTOGRAD,
+    if (n->saved_state == TENSOR__SAVED_PACKED && !n->extra->packer->unpack(n)) { return 0; }
+    int gone = n->saved_state == TENSOR__SAVED_FREED || n->saved_state == TENSOR__SAVED_DROPPED;
+    TENSOR__REFUSE_AS(0, gone, AUTOGRAD,
                       "backward: the values saved by %s%w were freed by an earlier backward; pass "
                       "TENSOR_RETAIN_GRAPH the first time", n->row->name, n->site);
     if (!n->row->grad) { return 1; }
@@ -23470,11 +23681,11 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     if (gx != gx_small) { tensor__memory_free(th, gx); }
     if (!n->nsaved && !n->custom) { return ok; }    // a view or an addition may run again, as in PyTorch
     if (!p->retain) {
-        if (n->used == 3) { n->extra->packer->drop(th, n->extra); }
+        if (n->saved_state == TENSOR__SAVED_PACKED) { n->extra->packer->drop(th, n->extra); }
         tensor__saved_drop(th, n);
         if (n->custom) { tensor__custom_drop(th, n->custom); }
-        n->used = 1;
-    } else if (n->used == 3) {
+        n->saved_state = TENSOR__SAVED_FREED;
+    } else if (n->saved_state == TENSOR__SAVED_PACKED) {
         for (int i = 0; i < n->nsaved; i++) {       // keeps only their packed form
             if (!n->extra->packed[i] || !n->saved[i].storage) { continue; }
             tensor__storage_drop(th, n->saved[i].storage);
@@ -24310,15 +24521,15 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
 // A row is reached by its accessor alone, so that the compiler and the linker drop the rows that a program
 // does not name, with their kernels and gradients.
 #define NOGRAD NULL
-#define TENSOR__ROW_OF(ID, name, n, kind, saves, grad, cast, lo, hi, doc, ...)                               \
+#define TENSOR__ROW_OF(ID, name, n, kind, saves, grad, cast, ...)                                            \
     TENSOR__FN const tensor__row_t *tensor__row_##ID(void) {                                                 \
         static const tensor__point_t point = {__VA_ARGS__};                                                  \
         static const tensor__row_t back = {#name, TENSOR_FAMILY_POINTWISE_BACKWARD, 5, 0, 3, 0, 0,           \
-            TENSOR_OP_##ID, 0, NULL, TENSOR__GRAD(tensor__cpu_pointwise_backward), NULL, 0, 0, NULL, NULL,   \
-            &point, NULL, NULL};                                                                             \
+            TENSOR_OP_##ID, 0, NULL, TENSOR__GRAD(tensor__cpu_pointwise_backward), NULL, NULL, &point, NULL, \
+            NULL};                                                                                           \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_POINTWISE, n, n, 1, TENSOR__##kind, cast,     \
-            TENSOR_OP_##ID, saves, grad, tensor__cpu_pointwise, NULL, TENSOR__ABOUT(lo, hi, doc), NULL,      \
-            &point, TENSOR__GRAD(&back), NULL};                                                              \
+            TENSOR_OP_##ID, saves, grad, tensor__cpu_pointwise, NULL, NULL, &point, TENSOR__GRAD(&back),     \
+            NULL};                                                                                           \
         (void)back;                                                                                          \
         return &row;                                                                                         \
     }
@@ -24341,22 +24552,22 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
     {d0, d1, d2}, {r0, r1, r2}
 #endif
 #define TENSOR__ONE(ID, name, kind, f, dA, saves, cast, lo, hi, doc)                                         \
-    TENSOR__ROW_OF(ID, name, 1, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast, lo, \
-                   hi, doc, TENSOR__POINT(name, kind, tensor__d0_##name, NULL, NULL, dA, 0, 0))
+    TENSOR__ROW_OF(ID, name, 1, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast,     \
+                   TENSOR__POINT(name, kind, tensor__d0_##name, NULL, NULL, dA, 0, 0))
 #define TENSOR__TWO(ID, name, kind, f, dA, dB, saves, cast, lo, hi, doc)                                     \
-    TENSOR__ROW_OF(ID, name, 2, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast, lo, \
-                   hi, doc, TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name, NULL, dA, dB, 0))
+    TENSOR__ROW_OF(ID, name, 2, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast,     \
+                   TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name, NULL, dA, dB, 0))
 #define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, saves, cast, lo, hi, doc)                               \
-    TENSOR__ROW_OF(ID, name, 3, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast, lo, \
-                   hi, doc, TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name,                  \
-                                          tensor__d2_##name, dA, dB, dC))
+    TENSOR__ROW_OF(ID, name, 3, kind, saves, TENSOR__GRAD(tensor__grad_pointwise), TENSOR__POINT_##cast,     \
+                   TENSOR__POINT(name, kind, tensor__d0_##name, tensor__d1_##name, tensor__d2_##name,        \
+                                 dA, dB, dC))
 
 #define TENSOR__TESTS(ID, name, n, kind, f, cast, doc)                                                       \
-    TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, TENSOR__POINT_##cast, -3, 3, doc,                             \
+    TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, TENSOR__POINT_##cast,                                         \
                    {TENSOR__PASSES_OF(tensor__f_##name)}, {NULL}, tensor__f_##name##_f64, NULL,              \
                    tensor__f_##name##_i64, {NULL, NULL, NULL}, {0, 0, 0})
 #define TENSOR__BITS(ID, name, n, f, cast, doc)                                                              \
-    TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, TENSOR__POINT_##cast, -3, 3, doc, {NULL}, {NULL}, NULL, NULL,  \
+    TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, TENSOR__POINT_##cast, {NULL}, {NULL}, NULL, NULL,              \
                    tensor__f_##name##_i64, {NULL, NULL, NULL}, {0, 0, 0})
 
 TENSOR__END
@@ -24376,7 +24587,6 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TEN
     TENSOR__FN const tensor__row_t *tensor__row_##ID(void) {                                                 \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT,        \
             TENSOR__##cast, TENSOR_OP_##ID, saves, TENSOR__GRAD(grad), cpu, scratch,                         \
-            TENSOR__ABOUT(-3, 3, doc),                                                                       \
             TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL, NULL, NULL, NULL};         \
         return &row;                                                                                         \
     }

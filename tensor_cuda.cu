@@ -4766,7 +4766,7 @@ inline uint64_t add_scratch(int64_t n, int64_t width) {
 
 // y[key] is joined with its sources x[source], in their order, or set to the last of them; rows of `width`
 // elements. Keys from `places` on are ignored.
-enum put_t { PUT_PROD, PUT_MAX, PUT_MIN, PUT_ADD, PUT_SET };        // the first three: SCATTER_REDUCE's i[1]
+enum put_t { PUT_PROD, PUT_MAX, PUT_MIN, PUT_ADD, PUT_SET };        // the first three: as SCATTER_REDUCE has them
 
 template <class C> __device__ inline C put_join(int how, C sum, C v) {
     switch (how) {
@@ -6192,11 +6192,7 @@ inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
 // network has to leave the device. Rejected: implicit GEMM here (cuDNN has it).
 // ------------------------------------------------------------------------------
 
-struct window_t {                               // nn__window_t's numbers, for the device
-    int64_t kernel[3], stride[3], pad[3], dilation[3], in[3], out[3], mode, divisor;
-};
-
-static_assert(sizeof(window_t) == sizeof(nn__window_t), "the windows of tensor_nn.h");
+typedef tensor__window_params_t window_t;
 
 struct conv_t {
     window_t g;
@@ -6842,9 +6838,9 @@ pool_backward(pool_t<I> g, C *dx, const int32_t *place, const C *dy, int64_t n) 
 // enough blocks even if there are few statistics, and no division per element.
 struct planes_t { int64_t groups, items, channels, n, rows, planes; };
 
-__host__ __device__ inline planes_t planes_of(const int64_t *i) {
-    if (!i[0]) { return planes_t{0, i[1], i[2], i[3], i[2], i[1]}; }       // batch norm
-    return planes_t{i[0], i[1], i[2], i[3], i[0] * i[1], i[2] / i[0]};
+__host__ __device__ inline planes_t planes_of(const tensor__group_norm_params_t &p) {
+    if (!p.groups) { return planes_t{0, p.items, p.channels, p.plane, p.channels, p.items}; }  // batch norm
+    return planes_t{p.groups, p.items, p.channels, p.plane, p.groups * p.items, p.channels / p.groups};
 }
 
 __device__ inline int64_t plane_of(const planes_t &p, int64_t r, int64_t j) {
@@ -7340,7 +7336,7 @@ static dnn_plan_t *attention_planned(const place_t &at, bool back, bool causal, 
 static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
     const bool added = c->row->id == NN_OP_BIASED || c->row->id == NN_OP_BIASED_BACKWARD;
     bool back = c->row->id == NN_OP_ATTENTION_BACKWARD || c->row->id == NN_OP_BIASED_BACKWARD;
-    bool causal = c->p->i[0] != 0;
+    bool causal = c->p->attention.is_causal != 0;
     const attention_args_t a(c, added, back);
     const tensor_arg_t *of[SDPA_DELTA] = {a.q, a.k, a.v, a.y, a.lse, a.y, a.y, a.y, a.y};
     if (back) { of[SDPA_G] = a.dy, of[SDPA_DQ] = a.dq, of[SDPA_DK] = a.dk, of[SDPA_DV] = a.dv; }
@@ -7357,7 +7353,7 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
     int64_t tiles = (rows + 63) / 64 * ((t[SDPA_K].dims[3] + 63) / 64), id[SDPA_COUNT + 1],
         alignment[SDPA_DELTA + 1];
     int64_t part = at.limits.attention_workspace / (heads * tiles * 64 * 64 * 2);
-    float numbers[3] = {(float)c->p->f[0], 1, -INFINITY};
+    float numbers[3] = {(float)c->p->attention.scale, 1, -INFINITY};
     void *data[SDPA_COUNT + 1];
     if (!at.allocator || !at.limits.libraries || (added && !mask.contiguous)) { return false; }
     for (int k = 0; k < last; k++) {
@@ -7492,7 +7488,7 @@ static bool norm_by_library(const place_t &at, const tensor_call_t *c) {
     const norm_args_t a(c, back);
     const tensor_arg_t &other = back ? *a.dweight : *a.bias, &given = c->arg[0];
     const tensor_arg_t &y = back ? *a.dx : *a.y;
-    const int64_t columns = layer ? c->p->i[0] : 1;
+    const int64_t columns = layer ? c->p->layer_norm.columns : 1;
     const int64_t size[4] = {given.numel / most<int64_t>(columns, 1), columns, 1, 1};
     const int64_t step[4] = {columns, 1, 1, 1};
     tensor_arg_t x = *a.x;
@@ -7502,9 +7498,9 @@ static bool norm_by_library(const place_t &at, const tensor_call_t *c) {
         x.ndim = 4;
     }
 
-    float eps = (float)c->p->f[0];
+    float eps = (float)(layer ? c->p->layer_norm.eps : c->p->group_norm.eps);
     if (!at.allocator || !at.limits.libraries || x.dtype == TENSOR_F64 || x.ndim < 4 || x.ndim > 5 ||
-        !x.numel || (layer && c->p->i[1]) ||
+        !x.numel || (layer && c->p->layer_norm.rms) ||
         x.contiguous != y.contiguous || x.contiguous != given.contiguous || !a.weight->data || !other.data ||
         !other.numel) {
         return false;
@@ -7546,17 +7542,21 @@ struct net_t {
     cudnnTensorDescriptor_t h = nullptr, part[2] = {};      // part: what cudnnGetRNNWeightParams fills
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
     size_t weights = 0, work = 0, kept = 0;
-    const int64_t *p, ends, gates, features;                // ends: layers times directions
+    const tensor__net_params_t &p;
+    const int64_t ends, gates, features;                    // ends: layers times directions
     int64_t size;                                           // of an element
     // Call with libraries.lock held.
-    net_t(int device, int dtype, const int64_t *dims, const int64_t *p_)
-        : p(p_), ends(p[1] * p[2]), gates(nn_gates(p[0])), features(dims[2]), size(size_of(dtype)) {
-        const int64_t steps = dims[p[4] != 0], items = dims[!p[4]], most = INT32_MAX;
+    net_t(int device, int dtype, const int64_t *dims, const tensor__net_params_t &p_)
+        : p(p_), ends(p.num_layers * p.directions), gates(nn_gates(p.kind)), features(dims[2]),
+          size(size_of(dtype)) {
+        const int64_t width_of_y = p.hidden_size * p.directions, hidden = p.hidden_size;
+        const int64_t steps = dims[p.batch_first != 0], items = dims[!p.batch_first], most = INT32_MAX;
         cudnnDataType_t type = dnn_type(dtype);
         bool half = size == 2, tf32 = !__atomic_load_n(&libraries.no_conv_tf32, __ATOMIC_RELAXED);
         int *length = nullptr;
-        const int state[3] = {(int)ends, (int)items, (int)p[5]}, step[3] = {state[1] * state[2], state[2], 1};
-        if (steps > most || items > most || features > most || p[5] * p[2] > most || items * p[5] > most ||
+        const int state[3] = {(int)ends, (int)items, (int)hidden};
+        const int step[3] = {state[1] * state[2], state[2], 1};
+        if (steps > most || items > most || features > most || width_of_y > most || items * hidden > most ||
             !(length = (int *)malloc((size_t)items * sizeof *length))) {
             status = CUDNN_STATUS_NOT_SUPPORTED;
             return;
@@ -7564,8 +7564,8 @@ struct net_t {
         for (int64_t k = 0; k < items; k++) { length[k] = (int)steps; }
         check(lib.cudnnCreateRNNDescriptor_(&net));
         for (auto *d : {&x, &y}) {
-            const int64_t width = d == &y ? p[5] * p[2] : features;
-            cudnnRNNDataLayout_t layout = p[4] ? CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED
+            const int64_t width = d == &y ? width_of_y : features;
+            cudnnRNNDataLayout_t layout = p.batch_first ? CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED
                                                : CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED;
             if (!status) { check(lib.cudnnCreateRNNDataDescriptor_(d)); }
             if (!status) {
@@ -7580,14 +7580,14 @@ struct net_t {
         if (!status) { check(lib.cudnnSetTensorNdDescriptor_(h, type, 3, state, step)); }
         if (!status) {
             static const cudnnRNNMode_t modes[] = {CUDNN_RNN_TANH, CUDNN_RNN_RELU, CUDNN_LSTM, CUDNN_GRU};
-            cudnnRNNBiasMode_t bias = p[3] ? CUDNN_RNN_NO_BIAS : CUDNN_RNN_DOUBLE_BIAS;
-            cudnnDirectionMode_t ways = p[2] == 2 ? CUDNN_BIDIRECTIONAL : CUDNN_UNIDIRECTIONAL;
+            cudnnRNNBiasMode_t bias = p.no_bias ? CUDNN_RNN_NO_BIAS : CUDNN_RNN_DOUBLE_BIAS;
+            cudnnDirectionMode_t ways = p.directions == 2 ? CUDNN_BIDIRECTIONAL : CUDNN_UNIDIRECTIONAL;
             cudnnMathType_t math = tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
             if (half) { math = CUDNN_TENSOR_OP_MATH; }
-            check(lib.cudnnSetRNNDescriptor_v8_(net, CUDNN_RNN_ALGO_STANDARD, modes[p[0]], bias, ways,
+            check(lib.cudnnSetRNNDescriptor_v8_(net, CUDNN_RNN_ALGO_STANDARD, modes[p.kind], bias, ways,
                                                 CUDNN_LINEAR_INPUT, type, CUDNN_DATA_FLOAT, math,
-                                                (int)features, (int)p[5], (int)p[5], (int)p[1], nullptr,
-                                                CUDNN_RNN_PADDED_IO_ENABLED));
+                                                (int)features, (int)hidden, (int)hidden, (int)p.num_layers,
+                                                nullptr, CUDNN_RNN_PADDED_IO_ENABLED));
         }
         if (libraries.properties) { return; }                       // the rest needs a device
         cudnnHandle_t handle = libraries.dnn[device];
@@ -7610,7 +7610,10 @@ struct net_t {
         return kind == NN__GRU_NET ? 3 : 1;
     }
 
-    cudnnForwardMode_t mode() const { return p[6] ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE; }
+    cudnnForwardMode_t mode() const {
+        return p.training ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE;
+    }
+
     bool check(cudnnStatus_t s) {
         if (!status) { status = s; }
         return dnn_said("a recurrent net", s, true);
@@ -7620,7 +7623,7 @@ struct net_t {
     // gave them
     template <class F> bool parts(cudnnHandle_t handle, void *space, F f) {
         int64_t ours = 0;
-        for (int bias = 0; bias < (p[3] ? 1 : 2) && !status; bias++) {
+        for (int bias = 0; bias < (p.no_bias ? 1 : 2) && !status; bias++) {
             for (int64_t k = 0; k < ends * 2 * gates && !status; k++) {
                 int64_t end = k / (2 * gates), id = k % (2 * gates);
                 void *at[2] = {};
@@ -7629,9 +7632,9 @@ struct net_t {
                                                         &at[0], part[1], &at[1]))) {
                     break;
                 }
-                int64_t from = end < p[2] ? features : p[5] * p[2];
-                if (id >= gates) { from = p[5]; }
-                int64_t bytes = p[5] * (bias ? 1 : from) * size;
+                int64_t from = end < p.directions ? features : p.hidden_size * p.directions;
+                if (id >= gates) { from = p.hidden_size; }
+                int64_t bytes = p.hidden_size * (bias ? 1 : from) * size;
                 f(ours, (char *)at[bias] - (char *)space, bytes);
                 ours += bytes;
             }
@@ -7665,7 +7668,7 @@ static int64_t backend_net(int index, int dtype, const int64_t *dims, const tens
     on_device_t leave(index);
     std::lock_guard<std::mutex> hold(libraries.lock);
     if (!library_ready(LIBRARY_CUDNN, index, nullptr)) { return -1; }
-    net_t net(index, dtype, dims, p->i);
+    net_t net(index, dtype, dims, p->net);
     return net.status ? -1 : (int64_t)net.kept;
 }
 
@@ -7680,7 +7683,7 @@ static bool net_by_library(const place_t &at, const tensor_call_t *c) {
     if (!library_ready(LIBRARY_CUDNN, at.device, at.allocator)) { return false; }
     cudnnHandle_t handle = libraries.dnn[at.device];
     relaxed_t leave;
-    net_t net(at.device, x.dtype, x.dims, c->p->i);
+    net_t net(at.device, x.dtype, x.dims, c->p->net);
     const size_t ours = (size_t)(w.numel * net.size);
     bool same = net.weights == ours;
     if (net.status || (size_t)kept.numel < net.kept || !net.check(lib.cudnnSetStream_(handle, at.stream)) ||
@@ -7693,7 +7696,7 @@ static bool net_by_library(const place_t &at, const tensor_call_t *c) {
                      (int64_t)(lines(net.work) + more + (back ? lines(net.kept) + more : 0)));
     if (room.failed) { return false; }
     char *work = (char *)room.at, *space = same ? (char *)w.data : work + lines(net.work);
-    char *state = (char *)states.data, *cells = state && net.p[0] == NN__LSTM_NET
+    char *state = (char *)states.data, *cells = state && net.p.kind == NN__LSTM_NET
         ? state + states.numel / 2 * net.size : nullptr;
     if (!same) { net.move(handle, (char *)w.data, space, false, at.stream); }
     if (!back) {
@@ -9213,7 +9216,7 @@ static int native_pointwise(const place_t &at, tensor_call_t *c) {
     }
 
     unsigned long long *zero = by_zero ? noting(c, by_zero) : nullptr;
-    return pointwise(at, id, o, c->nin, c->compute, c->p ? c->p->f : nullptr, zero);
+    return pointwise(at, id, o, c->nin, c->compute, c->p ? c->p->pointwise.p : nullptr, zero);
 }
 
 static int native_reduce(const place_t &at, tensor_call_t *c, int op, uint32_t mask) {
@@ -9226,17 +9229,17 @@ static int native_reduce(const place_t &at, tensor_call_t *c, int op, uint32_t m
 
 static int native_order(const place_t &at, tensor_call_t *c, int64_t rows, int64_t columns) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
-    const int64_t *p = c->p->i;
+    const tensor__order_params_t &p = c->p->order;
     int id = c->row->id;
     int what = PICK_RANK;
     if (id == TENSOR_OP_SORT) { what = PICK_SORT; }
     if (id == TENSOR_OP_TOPK) { what = PICK_TOP; }
     if (id == TENSOR_OP_MODE) { what = PICK_MODE; }
-    bool falling = what == PICK_SORT ? p[0] != 0 : what == PICK_TOP && p[1];
+    bool falling = (what == PICK_SORT || what == PICK_TOP) && p.descending;
     uint64_t bytes = sort_scratch(x.numel) + 16;
-    scratch_t scratch(c, what == PICK_TOP && !p[2] ? 2 * bytes : bytes);
+    scratch_t scratch(c, what == PICK_TOP && !p.sorted ? 2 * bytes : bytes);
     if (scratch.code) { return scratch.code; }
-    return pick(at, what, y, x, rows, columns, y.numel / rows, falling, p[2] != 0, p[0], scratch.at);
+    return pick(at, what, y, x, rows, columns, y.numel / rows, falling, p.sorted != 0, p.k, scratch.at);
 }
 
 static scan_t scan_of_row(int id) {
@@ -9266,7 +9269,7 @@ static int native_rows(const place_t &at, tensor_call_t *c) {
     case TENSOR_OP_CUMSUM: case TENSOR_OP_CUMPROD: case TENSOR_OP_LOGCUMSUMEXP: case TENSOR_OP_CUMMAX:
     case TENSOR_OP_CUMMIN: case TENSOR_OP_LINEAR_SCAN: case TENSOR_OP_PROD_OTHERS: {
         const scan_t what = scan_of_row(c->row->id);
-        const bool turned = (what == SCAN_SUM || what == SCAN_LINE) && c->p->i[0] != 0;
+        const bool turned = (what == SCAN_SUM || what == SCAN_LINE) && c->p->rows.reverse != 0;
         const uint64_t bytes = scan_scratch(at, rows, columns);
         scratch_t totals(c, bytes), scratch(c, what == SCAN_OTHERS ? (uint64_t)x.numel * 8 : 0);
         if (totals.code || scratch.code) { return TENSOR_ERR_OUT_OF_MEMORY; }
@@ -9275,7 +9278,7 @@ static int native_rows(const place_t &at, tensor_call_t *c) {
     }
     case TENSOR_OP_SORT: case TENSOR_OP_TOPK: case TENSOR_OP_KTHVALUE: case TENSOR_OP_MODE:
         return native_order(at, c, rows, columns);
-    case TENSOR_OP_SEARCHSORTED: return search(at, y, x, c->arg[1], c->p->i[0] != 0);
+    case TENSOR_OP_SEARCHSORTED: return search(at, y, x, c->arg[1], c->p->searchsorted.right != 0);
     default: break;
     }
 
@@ -9287,7 +9290,7 @@ static int native_rows(const place_t &at, tensor_call_t *c) {
     case TENSOR_OP_LOG_SOFTMAX_BACKWARD: return softmax_backward(at, y, x, c->arg[1], rows, columns, true);
     case TENSOR_OP_LOGSUMEXP: return row_value(at, y, x, rows, columns, ROW_LOGSUMEXP, 0);
     case TENSOR_OP_NORM: return row_value(at, y, x, rows, columns, ROW_NORM, 0);
-    case TENSOR_OP_VAR: return row_value(at, y, x, rows, columns, ROW_VARIANCE, c->p->f[0]);
+    case TENSOR_OP_VAR: return row_value(at, y, x, rows, columns, ROW_VARIANCE, c->p->rows.correction);
     default: return NONE;
     }
 }
@@ -9295,8 +9298,8 @@ static int native_rows(const place_t &at, tensor_call_t *c) {
 static int native_fill(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &y = c->arg[c->nin];
     int id = c->row->id;
-    if (id == TENSOR_OP_FILL) { return fill(at, y, c->p->f[0], integer_of(c->p->f[0])); }
-    if (id == TENSOR_OP_ARANGE) { return arange(at, y, c->p->f[0], c->p->f[1]); }
+    if (id == TENSOR_OP_FILL) { return fill(at, y, c->p->fill.start, integer_of(c->p->fill.start)); }
+    if (id == TENSOR_OP_ARANGE) { return arange(at, y, c->p->fill.start, c->p->fill.step); }
     if ((id != TENSOR_OP_TRIL && id != TENSOR_OP_TRIU) || !is_dense(c)) { return NONE; }
     const tensor_arg_t &x = c->arg[0];
     if (!x.numel) { return 0; }
@@ -9304,7 +9307,7 @@ static int native_fill(const place_t &at, tensor_call_t *c) {
         typedef TCU_TYPE(type) T;
         auto *kernel = triangle<T>;
         return launch(at, threads_for(at, x.numel), kernel, (T *)y.data, (const T *)x.data, x.numel,
-                      x.dims[x.ndim - 2], x.dims[x.ndim - 1], c->p->i[0], id == TENSOR_OP_TRIL);
+                      x.dims[x.ndim - 2], x.dims[x.ndim - 1], c->p->tri.diagonal, id == TENSOR_OP_TRIL);
     });
 }
 
@@ -9312,7 +9315,7 @@ static int native_linalg(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], *y = c->arg + c->nin;
     const int id = c->row->id, last = x.ndim - 1;
     if (id == TENSOR_OP_LINALG_SWAPS) {
-        const int64_t m = c->p->i[0], n = x.dims[last], items = m ? y->numel / m : 0;
+        const int64_t m = c->p->linalg.rows, n = x.dims[last], items = m ? y->numel / m : 0;
         return !items ? 0
                       : launch(at, {grid_for(at, items, 1), WARP}, swap_rows, (int64_t *)y->data,
                                (const int32_t *)x.data, items, m, n, noting(c));
@@ -9346,8 +9349,8 @@ static int native_linalg(const place_t &at, tensor_call_t *c) {
     l.b = c->nin == 2 ? c->arg[1].data : nullptr;
     for (int i = 0; i < c->nout; i++) { l.y[i] = y[i].data; }
     l.twice = x.dtype == TENSOR_F64;
-    l.upper = id == TENSOR_OP_LINALG_SOLVE || (c->p && c->p->i[0]);
-    l.unit = id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR && c->p->i[1];
+    l.upper = id == TENSOR_OP_LINALG_SOLVE || (c->p && c->p->linalg.upper);
+    l.unit = id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR && c->p->linalg.unitriangular;
     void (*kernel)(linalg_t) = nullptr;
     const char *lacks = nullptr;                // for the error text
     switch (id) {
@@ -9388,17 +9391,19 @@ static int native_linalg(const place_t &at, tensor_call_t *c) {
 
 static int native_random(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &y = c->arg[c->nin];
+    const tensor_params_t *p = c->p;
     switch (c->row->id) {
-    case TENSOR_OP_RAND: return random_real(at, y, rng_of(c), UNIFORM, c->p->f[0], c->p->f[1], c->p->f[2]);
-    case TENSOR_OP_RANDN: return random_real(at, y, rng_of(c), NORMAL, c->p->f[0], c->p->f[1], 0);
-    case TENSOR_OP_RANDINT: return random_integers(at, y, rng_of(c), c->p->i[0], c->p->i[1]);
+    case TENSOR_OP_RAND:
+        return random_real(at, y, rng_of(c), UNIFORM, p->random.low, p->random.high, p->random.most);
+    case TENSOR_OP_RANDN: return random_real(at, y, rng_of(c), NORMAL, p->random.mean, p->random.std, 0);
+    case TENSOR_OP_RANDINT: return random_integers(at, y, rng_of(c), p->random.from, p->random.to);
     case TENSOR_OP_BERNOULLI: return bernoulli(at, y, c->arg[0], rng_of(c));
     case TENSOR_OP_MULTINOMIAL: {
         const tensor_arg_t &x = c->arg[0];
         int64_t columns = x.dims[x.ndim - 1], rows = columns ? x.numel / columns : 0;
         if (!rows || !y.numel) { return y.numel ? (int)NONE : 0; }
         return launch(at, blocks_for(at, rows), draw_rows, (int64_t *)y.data, (const double *)x.data, rows,
-                      columns, c->p->i[0], rng_of(c), noting(c));
+                      columns, p->random.num_samples, rng_of(c), noting(c));
     }
     case TENSOR_OP_POISSON: return bernoulli(at, y, c->arg[0], rng_of(c), true);
     case TENSOR_OP_RANDPERM: {
@@ -9414,11 +9419,11 @@ static int native_random(const place_t &at, tensor_call_t *c) {
 // All arguments are contiguous, because the front makes them so.
 static int native_index(const place_t &where, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &index = c->arg[1], &src = c->arg[2], &y = c->arg[c->nin];
-    int id = c->row->id, d = c->p ? (int)c->p->i[0] : 0;
+    int id = c->row->id;
     bool lines = id == TENSOR_OP_INDEX_COPY || id == TENSOR_OP_INDEX_ADD;
     bool parts = id == TENSOR_OP_SCATTER || id == TENSOR_OP_SCATTER_ADD || id == TENSOR_OP_SCATTER_REDUCE;
     int how = id == TENSOR_OP_INDEX_COPY || id == TENSOR_OP_SCATTER ? PUT_SET : PUT_ADD;
-    if (id == TENSOR_OP_SCATTER_REDUCE) { how = (int)c->p->i[1]; }
+    if (id == TENSOR_OP_SCATTER_REDUCE) { how = (int)c->p->index.reduce; }
     place_t at = where;
     if (id == TENSOR_OP_NONZERO || id == TENSOR_OP_AS_STRIDED_BACKWARD) {
         const tensor_arg_t &to = c->arg[1];
@@ -9428,16 +9433,16 @@ static int native_index(const place_t &where, tensor_call_t *c) {
         scratch_t read(c, places || x.contiguous ? 0 : (uint64_t)x.numel * (uint64_t)size_of(x.dtype));
         int code = scratch.code ? scratch.code : read.code;
         if (code) { return code; }
-        if (places) { return nonzero(at, to, x, c->p->i[0] != 0, scratch.at); }
+        if (places) { return nonzero(at, to, x, c->p->nonzero.by_dim != 0, scratch.at); }
         shaped_t view(x), g(x);
-        for (int k = 0; k < x.ndim; k++) { view.strides[k] = c->p->i[1 + k]; }
+        for (int k = 0; k < x.ndim; k++) { view.strides[k] = c->p->as_strided.stride[k]; }
         reshape(g, x.ndim, x.dims);
         if (read.at) {
             g.arg.data = read.at;
             code = copy(at, g.arg, x);
         }
         tensor_arg_t o[2] = {g.arg, view.arg}, from = to;
-        from.data = (char *)to.data + c->p->i[0] * size_of(to.dtype);
+        from.data = (char *)to.data + c->p->as_strided.offset * size_of(to.dtype);
         if (!code) { code = fill(at, to, 0, 0); }
         return code ? code : add_at(at, from, g.arg, walk_of(o, 2), nullptr, 0, 0, 1, to.numel, scratch.at,
                                     PUT_ADD);
@@ -9454,7 +9459,7 @@ static int native_index(const place_t &where, tensor_call_t *c) {
             o[k + 1] = c->arg[k];
             s.p[k + 1] = c->arg[k].data;
             s.dtype[k + 1] = c->arg[k].dtype;
-            size.n[k] = c->p->i[k];
+            size.n[k] = c->p->places.size[k];
             if (!size.n[k]) { return NONE; }
         }
         walk_t w = walk_of(o, c->nin + 1);
@@ -9464,10 +9469,11 @@ static int native_index(const place_t &where, tensor_call_t *c) {
     }
 
     if ((id != TENSOR_OP_GATHER && id != TENSOR_OP_INDEX_SELECT && !parts && !lines) || !is_dense(c) ||
-        d >= x.ndim) {
+        c->p->index.dim >= x.ndim) {
         return NONE;
     }
 
+    const int d = (int)c->p->index.dim;
     int64_t outer = 1, inner = 1, n = x.dims[d];
     for (int k = 0; k < d; k++) { outer *= x.dims[k]; }
     for (int k = d + 1; k < x.ndim; k++) { inner *= x.dims[k]; }
@@ -9541,7 +9547,7 @@ static int native_embedding(const place_t &where, tensor_call_t *c) {
         const tensor_arg_t &index = c->arg[0], &w = c->arg[1];
         at.error = noting(c);
         return index_rows(at, c->arg[2], w, index, index.numel, w.dims[1], w.dims[0],
-                          c->p->i[1] ? c->p->i[0] : (int64_t)NO_PADDING);
+                          c->p->embedding.zero_padding ? c->p->embedding.padding_idx : (int64_t)NO_PADDING);
     }
 
     const tensor_arg_t &g = c->arg[0], &index = c->arg[1], &y = c->arg[2];
@@ -9550,12 +9556,12 @@ static int native_embedding(const place_t &where, tensor_call_t *c) {
     if (code) { return code; }
     at.error = noting(c);
     return add_rows(at, y, index, g, index.numel, y.dims[1], y.dims[0], scratch.at, PUT_ADD,
-                    c->p->i[0]);
+                    c->p->embedding.padding_idx);
 }
 
 static int native_dropout(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
-    double p = c->p->f[0], scale = p < 1 ? 1 / (1 - p) : 0;
+    double p = c->p->dropout.p, scale = p < 1 ? 1 / (1 - p) : 0;
     uint32_t keep = (uint32_t)((1 - p) * 16777216.0 + 0.5);
     const grid_t grid = threads_for(at, (x.numel + 3) / 4);
     if (!is_dense(c) || (x.dtype != TENSOR_F32 && x.dtype != TENSOR_F64)) { return NONE; }
@@ -9580,7 +9586,7 @@ template <class C> static int piece_norms(const place_t &at, tensor_call_t *c, c
         int code = launch(at, rows, piece_moments<C>, p, scratch.at, x);
         if (!code) {
             code = launch(at, {statistics, THREADS}, join_moments<C>, p, mean, rstd, a.variance->data,
-                          scratch.at, (C)c->p->f[0]);
+                          scratch.at, (C)c->p->group_norm.eps);
         }
         if (code) { return code; }
         return launch(at, rows, piece_norm<C>, p, a.y->data, x, mean, rstd, w, a.bias->data);
@@ -9602,14 +9608,14 @@ template <class C> static int piece_norms(const place_t &at, tensor_call_t *c, c
 template <class C> static int plane_norms(const place_t &at, tensor_call_t *c) {
     const bool back = c->row->id == NN_OP_GROUP_NORM_BACKWARD;
     const norm_args_t a(c, back);
-    planes_t p = planes_of(c->p->i);
+    planes_t p = planes_of(c->p->group_norm);
     if (!p.rows || !c->arg[0].numel) { return c->arg[0].numel ? 0 : (int)NONE; }
     if (p.planes * p.n > at.limits.norm_block) { return piece_norms<C>(at, c, pieces_of(at, p)); }
     const grid_t grid = blocks_for(at, p.rows);
     const void *x = a.x->data, *w = a.weight->data;
     if (!back) {
         return launch(at, grid, plane_norm<C>, p, a.y->data, a.mean->data, a.rstd->data, a.variance->data, x,
-                      w, a.bias->data, (C)c->p->f[0]);
+                      w, a.bias->data, (C)c->p->group_norm.eps);
     }
 
     int code =
@@ -9623,7 +9629,8 @@ static int native_norm(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
     bool single = true, twice = true, half = a[0].dtype == TENSOR_F16 || a[0].dtype == TENSOR_BF16;
 #ifdef TCU_HAVE_CUDNN
-    bool batch = c->row->id == NN_OP_BATCH_NORM || (c->row->id == NN_OP_GROUP_NORM_BACKWARD && !c->p->i[0]);
+    bool batch = c->row->id == NN_OP_BATCH_NORM ||
+                 (c->row->id == NN_OP_GROUP_NORM_BACKWARD && !c->p->group_norm.groups);
     bool layer = c->row->id == NN_OP_LAYER_NORM || c->row->id == NN_OP_LAYER_NORM_BACKWARD;
     if (((batch && (half || !is_dense(c))) ||
          (layer && is_dense(c) && (half || a[0].numel >= at.limits.norm_library))) &&
@@ -9645,25 +9652,20 @@ static int native_norm(const place_t &at, tensor_call_t *c) {
     case NN_OP_LAYER_NORM:
         if ((!single && !twice) || !a[0].numel) { return single ? 0 : (int)NONE; }
         return layer_norm(at, *n.y, n.mean->data, n.rstd->data, *n.x, n.weight->data, n.bias->data,
-                          n.mean->numel, c->p->i[0], c->p->f[0], c->p->i[1] != 0);
+                          n.mean->numel, c->p->layer_norm.columns, c->p->layer_norm.eps,
+                          c->p->layer_norm.rms != 0);
     case NN_OP_LAYER_NORM_BACKWARD: {
-        int64_t rows = n.mean->numel, columns = c->p->i[0];
+        int64_t rows = n.mean->numel, columns = c->p->layer_norm.columns;
         if ((!single && !twice) || !a[0].numel) { return NONE; }
         scratch_t scratch(c, n.dweight->numel ? layer_norm_scratch(at, rows, columns) : 0);
         if (scratch.code) { return scratch.code; }
         void *dw = n.dweight->numel ? n.dweight->data : nullptr;
         void *db = n.dweight->numel ? n.dbias->data : nullptr;
         return layer_norm_backward(at, *n.dx, dw, db, *n.dy, *n.x, n.weight->data, n.mean->data, n.rstd->data,
-                                   rows, columns, c->p->i[1] != 0, scratch.at);
+                                   rows, columns, c->p->layer_norm.rms != 0, scratch.at);
     }
     default: return NONE;
     }
-}
-
-static window_t window_in(const tensor_call_t *c) {
-    window_t g;
-    memcpy((void *)&g, c->p->i, sizeof g);
-    return g;
 }
 
 template <class T, class C> static int convolve(const place_t &at, tensor_call_t *c) {
@@ -9672,7 +9674,7 @@ template <class T, class C> static int convolve(const place_t &at, tensor_call_t
     bool weight = id == NN_OP_CONV_WEIGHT, input = !weight && id >= NN_OP_CONV_TRANSPOSE1D;
     const tensor_arg_t &w = a[weight ? 2 : 1], &y = a[c->nin];
     conv_t v;
-    v.g = window_in(c);
+    v.g = c->p->window;
     v.a = a[0].data;
     v.b = a[1].data;
     v.bias = weight ? nullptr : a[2].data;
@@ -9690,7 +9692,7 @@ template <class C> static int image_columns(const place_t &at, tensor_call_t *c)
     const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
     auto *kernel = c->row->id == NN_OP_IM2COL ? columns_of<C> : images_of<C>;
     return !y.numel ? 0
-                    : launch(at, threads_for(at, y.numel), kernel, window_in(c), (C *)y.data,
+                    : launch(at, threads_for(at, y.numel), kernel, c->p->window, (C *)y.data,
                              (const C *)x.data, y.numel);
 }
 
@@ -9705,7 +9707,7 @@ static int native_conv(const place_t &at, tensor_call_t *c) {
 #ifdef TCU_HAVE_CUDNN
     conv_kind_t kind = id >= NN_OP_CONV_TRANSPOSE1D ? CONV_INPUT : CONV_FORWARD;
     if (id == NN_OP_CONV_WEIGHT) { kind = CONV_WEIGHT; }
-    if (conv_by_library(at, kind, c, window_in(c))) { return 0; }
+    if (conv_by_library(at, kind, c, c->p->window)) { return 0; }
 #endif
     if (!is_dense(c)) { return over_copies(at, c, false, native_conv); }
     return by_float(dtype, [&](auto type) {
@@ -9717,7 +9719,7 @@ static int native_conv(const place_t &at, tensor_call_t *c) {
 // 1: all tensors of a pool are contiguous; the number of channels: they are innermost in all of them; 0:
 // neither.
 static int64_t between_pixels(const tensor_call_t *c) {
-    window_t g = window_in(c);
+    window_t g = c->p->window;
     int64_t channels = 0, in = g.in[0] * g.in[1] * g.in[2], out = g.out[0] * g.out[1] * g.out[2];
     if (is_dense(c)) { return 1; }
     for (int k = 0; k < c->nin + c->nout; k++) {
@@ -9752,7 +9754,7 @@ template <class C, class I> static int pool_of(const place_t &at, tensor_call_t 
 
 template <class C> static int pool(const place_t &at, tensor_call_t *c, int64_t between) {
     const tensor_arg_t &x = c->arg[0], &y = c->arg[c->nin];
-    window_t g = window_in(c);
+    window_t g = c->p->window;
     if (!y.numel) { return 0; }
     if (!x.numel) { return fill(at, y, 0, 0); }
     bool small = x.numel < INT32_MAX && y.numel < INT32_MAX;
@@ -9771,7 +9773,7 @@ static int native_pool(const place_t &at, tensor_call_t *c) {
 }
 
 template <class C> static int losses(const place_t &where, tensor_call_t *c) {
-    int reduction = (int)c->p->i[1], which = (int)c->p->i[0];
+    int reduction = (int)c->p->loss.reduction, which = (int)c->p->loss.kind;
     bool back = c->row->id == NN_OP_LOSS_BACKWARD;
     const loss_args_t a(c, back);
     const tensor_arg_t &x = *a.x;
@@ -9786,7 +9788,7 @@ template <class C> static int losses(const place_t &where, tensor_call_t *c) {
         void *dtarget = a.dtarget->numel ? a.dtarget->data : nullptr;
         return launch(at, grid, loss_map_backward<C>, which, dx, dtarget, a.dy->data,
                       reduction == TENSOR_NONE, (C)scale, x.data, a.target->data, a.weight->data,
-                      a.pos_weight->data, (C)c->p->f[0], x.numel);
+                      a.pos_weight->data, (C)c->p->loss.beta, x.numel);
     }
 
     bool sum = reduction != TENSOR_NONE;
@@ -9798,7 +9800,7 @@ template <class C> static int losses(const place_t &where, tensor_call_t *c) {
     if (which == NN__LOSS_BCE) { at.error = noting(c); }
     void *y = sum ? each.at : a.y->data;
     int code = launch(at, grid, loss_map<C>, which, y, x.data, a.target->data, a.weight->data,
-                      a.pos_weight->data, (C)c->p->f[0], x.numel, at.error);
+                      a.pos_weight->data, (C)c->p->loss.beta, x.numel, at.error);
     if (code || !sum) { return code; }
     flat.arg.data = each.at;
     return reduce(at, *a.y, flat.arg, 1, REDUCE_SUM, more.at, scale);
@@ -9809,9 +9811,10 @@ template <class C> static int entropy(const place_t &where, tensor_call_t *c) {
     const entropy_args_t a(c, back);
     const tensor_arg_t &x = *a.x, &target = *a.target, &weight = *a.weight;
     int64_t rows = x.dims[0], columns = x.dims[1];
-    int reduction = (int)c->p->i[0];
-    labels_t<C> q = {target.data, (const C *)weight.data, target.dtype, c->p->i[2] != 0, c->p->i[1],
-                     (C)c->p->f[0]};
+    const tensor__cross_entropy_params_t &p = c->p->cross_entropy;
+    int reduction = (int)p.reduction;
+    labels_t<C> q = {target.data, (const C *)weight.data, target.dtype, p.log_probs != 0, p.ignore_index,
+                     (C)p.label_smoothing};
     if ((weight.data && weight.dtype != x.dtype) || !columns) { return NONE; }
     place_t at = where;
     if (back) {
@@ -9833,16 +9836,17 @@ template <class C> static int entropy(const place_t &where, tensor_call_t *c) {
 
 static int ctc(const place_t &where, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
-    const int64_t *p = c->p->i, *dims = a[0].dims;
-    bool single = a[0].dtype == TENSOR_F32, want = p[2] != 0;
+    const tensor__ctc_params_t &p = c->p->ctc;
+    const int64_t *dims = a[0].dims;
+    bool single = a[0].dtype == TENSOR_F32, want = p.with_grad != 0;
     int64_t rows = want ? dims[0] + !dims[0] : 2;
     if ((!single && a[0].dtype != TENSOR_F64) || !dims[2]) { return NONE; }
     if (!dims[1]) { return 0; }
     scratch_t scratch(c, (uint64_t)((rows + 4) * (2 * a[1].numel + dims[1])) * sizeof(double));
     if (scratch.code) { return scratch.code; }
     ctc_t v = {a[0].data, a[1].data, a[2].data, a[3].data, a[4].data, a[5].data, a[1].dtype, a[2].dtype,
-               a[3].dtype, dims[0], dims[1], dims[2], a[1].numel, p[0], p[1], rows, want, p[3] != 0,
-               (double *)scratch.at};
+               a[3].dtype, dims[0], dims[1], dims[2], a[1].numel, p.blank, p.columns, rows, want,
+               p.zero_infinity != 0, (double *)scratch.at};
     return launch(where, blocks_for(where, dims[1]), single ? ctc_items<float> : ctc_items<double>, v,
                   noting(c));
 }
@@ -9870,10 +9874,10 @@ static void turn(shaped_t &o) {
 
 // Keeps the scores of all heads in scratch: [.., queries, keys].
 template <class C> static int attention(const place_t &at, tensor_call_t *c) {
-    bool back = c->row->id == NN_OP_ATTENTION_BACKWARD, causal = c->p->i[0] != 0;
+    bool back = c->row->id == NN_OP_ATTENTION_BACKWARD, causal = c->p->attention.is_causal != 0;
     const attention_args_t a(c, false, back);
     const tensor_arg_t &q = *a.q, &k = *a.k, &v = *a.v;
-    C scale = (C)c->p->f[0];
+    C scale = (C)c->p->attention.scale;
     for (int i = 0; i < c->nin + c->nout; i++) {
         if (c->arg[i].data && c->arg[i].dtype != q.dtype) { return NONE; }
     }
@@ -9934,7 +9938,8 @@ static int attention_of_one(const place_t &at, tensor_call_t *c) {
             if (o->dims[d] != q.dims[d]) { return NONE; }
         }
     }
-    const int64_t keys = c->p->i[0] ? 1 : k.dims[last - 1];     // causal: the first query sees the first key
+    // causal: the first query sees the first key
+    const int64_t keys = c->p->attention.is_causal ? 1 : k.dims[last - 1];
     if (keys > at.limits.one_query_keys) { return NONE; }
     tensor_arg_t heads[4] = {y, q, k, v};
     for (tensor_arg_t &o : heads) { o.ndim = (uint8_t)(last - 1); }
@@ -9949,7 +9954,7 @@ static int attention_of_one(const place_t &at, tensor_call_t *c) {
                              v.dims[last],
                              k.strides[last - 1],
                              v.strides[last - 1],
-                             c->p->f[0]};
+                             c->p->attention.scale};
     return by_float(q.dtype, [&](auto type) {
         return launch(at, blocks_for(at, one.heads.n), attention_one<TCU_TYPE(type)>, one);
     });
@@ -9971,7 +9976,7 @@ static int native_attention(const place_t &at, tensor_call_t *c) {
 
 // Step by step: what h adds to the gates, then the gates; in backward: the gates, then what goes through h.
 template <class C> static int recurrent(const place_t &at, tensor_call_t *c) {
-    bool back = c->row->id == NN_OP_RECURRENT_BACKWARD, reverse = c->p->i[1] != 0;
+    bool back = c->row->id == NN_OP_RECURRENT_BACKWARD, reverse = c->p->recurrent.reverse != 0;
     const recurrent_args_t a(c, back);
     const tensor_arg_t &all = *a.y, &w = *a.weight;
     int64_t steps = all.dims[0], n = all.dims[1], h = all.dims[2], g = w.dims[0], size = n * h;
@@ -9994,7 +9999,7 @@ template <class C> static int recurrent(const place_t &at, tensor_call_t *c) {
         int64_t before = reverse ? t + 1 : t - 1;
         recur_t v;
         memset((void *)&v, 0, sizeof v);
-        v.kind = (int)c->p->i[0];
+        v.kind = (int)c->p->recurrent.kind;
         v.n = n;
         v.h = h;
         v.g = g;
@@ -10043,7 +10048,7 @@ static int native_recurrent(const place_t &at, tensor_call_t *c) {
 
 // nn__cpu_squares and nn__cpu_scale.
 static int native_grads(const place_t &at, tensor_call_t *c) {
-    const bool scale = c->p->i[0] == NN__SCALE_GRADS;
+    const bool scale = c->p->optimizer.kind == NN__SCALE_GRADS;
     const int count = c->nout - 2;
     double *head = (double *)c->arg[0].data;
     int64_t parts = 0;
@@ -10091,7 +10096,7 @@ template <class C> static int step_in(const place_t &at, tensor_call_t *c, const
 }
 
 static int native_optimizer(const place_t &at, tensor_call_t *c) {
-    if (c->p->i[0] >= NN__SUM_SQUARES) { return native_grads(at, c); }
+    if (c->p->optimizer.kind >= NN__SUM_SQUARES) { return native_grads(at, c); }
     int count = c->nout / 5, dtype = c->arg[2].dtype, code;
     param_t *params = (param_t *)malloc((size_t)(count + 1) * sizeof *params);
     if (!params) { return NONE; }
@@ -10112,10 +10117,11 @@ static int native(const place_t &at, tensor_call_t *c) {
     switch (c->row->family) {
     case TENSOR_FAMILY_POINTWISE: return native_pointwise(at, c);
     case TENSOR_FAMILY_POINTWISE_BACKWARD:
-        return pointwise_backward(at, c->row->id, c->arg, c->arg + 5, c->nout, c->p ? c->p->f : nullptr);
+        return pointwise_backward(at, c->row->id, c->arg, c->arg + 5, c->nout,
+                                  c->p ? c->p->pointwise.p : nullptr);
     case TENSOR_FAMILY_REDUCE:
         for (const int *r : reduces) {
-            if (r[0] == c->row->id) { return native_reduce(at, c, r[1], (uint32_t)c->p->i[0]); }
+            if (r[0] == c->row->id) { return native_reduce(at, c, r[1], (uint32_t)c->p->reduce.mask); }
         }
         return NONE;
     case TENSOR_FAMILY_ROWS: return native_rows(at, c);

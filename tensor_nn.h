@@ -26,7 +26,9 @@
 #ifndef TENSOR_NN_H_INCLUDED_7C1E
 #define TENSOR_NN_H_INCLUDED_7C1E
 
+#define TENSOR__LATER       // its implementation: see >>nn-impl
 #include "tensor.h"
+#undef TENSOR__LATER
 #ifndef TENSOR_H_INCLUDED_7C1E
 #error "tensor_nn.h: the tensor.h found before it on the include path is another library's"
 #endif
@@ -2692,35 +2694,17 @@ struct nn_sequential_pack {
 
 // A second guard: a file may have included this header before it asked for the implementation.
 #if defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_IMPLEMENTATION) || defined(TENSOR_BACKEND)
+#define TENSOR__LATER
 #include "tensor.h"
+#undef TENSOR__LATER
 #endif
 #if defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_BACKEND)
 #ifndef TENSOR_NN_SHARED_7C1E
 #define TENSOR_NN_SHARED_7C1E
 
-// Windows of a convolution or pool over planes of size in, with results of size out. The dims are depth,
-// height, width; a 2-d (1-d) window has a depth (and height) of 1. These are the params.i of CONV and POOL.
-// For the gradients and the transposed convolution, in is the size of the large image too.
-typedef struct nn__window_t {
-    int64_t kernel[3], stride[3], pad[3], dilation[3], in[3], out[3];   // pad: before; after as out needs
-    int64_t mode, divisor;              // mode: CONV: groups, POOL: as below; divisor: 0 = the window's size
-} nn__window_t;
+typedef tensor__window_params_t nn__window_t;
+// Modes of a pool's window: a mean counts the padding, it does not, the windows of an adaptive pool.
 enum { NN__COUNT_PAD = 0, NN__NO_COUNT_PAD = 1, NN__ADAPTIVE = 2 };
-// The params of the other families:
-//   LOSS           i: which (in the order of NN_LOSSES), reduction; f[0] beta or delta
-//   CROSS_ENTROPY  i: reduction, ignore_index, whether input is log-probabilities (nll); f[0] smoothing
-//   CTC_LOSS       i: blank, columns of targets (0 = one after the other), whether the gradient is wanted,
-//                  zero_infinity
-//   EMBEDDING      i[0] row without gradient, -1 = none; i[1] zero it (the gradient of the gradient);
-//                  i[2] divide by frequency
-//   LAYER_NORM     i[0] elements of a row, i[1] 1 = no mean (rms); f[0] eps
-//   BATCH_NORM, GROUP_NORM   i[0] groups (0 = batch norm), i[1] items, i[2] channels, i[3] elements of a
-//                  plane; f[0] eps
-//   RECURRENT      i[0] kind, i[1] 1 = from the last step to the first
-//   NET            i: kind, layers, directions, no bias, batch first, features of h, whether there will be a
-//                  backward
-//   ATTENTION      i[0] causal; f[0] scale
-//   DROPOUT        f[0] p; word i & 3 of block i >> 2 of the call's stream decides over element i
 
 // Kinds of recurrent nets. The gates kept for backward: LSTM i f g o; GRU r z n, and h's share of n.
 enum { NN__TANH_NET, NN__RELU_NET, NN__LSTM_NET, NN__GRU_NET };
@@ -2766,7 +2750,7 @@ typedef struct nn__block_t { int64_t r0, r1, x0, x1; } nn__block_t;
     X(lr) X(weight_decay) X(shrink) X(momentum) X(rest) X(beta1) X(rest1) X(beta2) X(rest2) X(eps) X(drag)   \
     X(step) X(other) X(root) X(bias)
 // OPTIMIZER calls have this struct as argument 0, on the host, then nn_optimizer_t's skip if step needs it,
-// then x, gradient and three states of each parameter; i[0] is the formula, or NN__SUM_SQUARES,
+// then x, gradient and three states of each parameter; the kind is the formula, or NN__SUM_SQUARES,
 // NN__SCALE_GRADS.
 typedef struct nn__update_t {
 #define NN__MEMBER(x) double x;
@@ -3045,7 +3029,7 @@ typedef struct nn__cpu_t {
     X(bilinear, WIDEST) X(cosine_similarity, FULL) X(local_response_norm, FULL) X(losses, FULL) \
     X(pairwise_distance, FULL) X(prelu, LOW)
 
-// Pointwise losses: ID, formula, derivatives by x and t. x is input, t target, p f[0], q pos_weight. W is the
+// Pointwise losses: ID, formula, derivatives by x and t. x is input, t target, p beta, q pos_weight. W is the
 // prefix of the operations: V_ (vectors of each instruction set, and doubles) or T_ (tensors, formulas only).
 #define NN_LOSSES(X) \
     X(MSE, NN__MSE, NN__MSE_DX, NN__MSE_DT) \
@@ -3096,7 +3080,7 @@ typedef struct nn__cpu_t {
     W##MUL(t, W##SUB(W##LOG(W##SEL(W##EQ(t, W##SET(0)), W##SET(1), t)), x))
 #define NN__KL_DX(W, x, t, p, q) W##NEG(t)
 #define NN__KL_DT(W, x, t, p, q)                                                                             \
-    W##SEL(W##GT(t, W##SET(0)), W##ADD(W##SUB(W##LOG(t), x), W##SET(1)), W##SET(0))
+    W##SUB(W##SEL(W##EQ(t, W##SET(0)), W##SET(0), W##ADD(W##LOG(t), W##SET(1))), x)
 #define NN__KLL(W, x, t, p, q) W##MUL(W##EXP(t), W##SUB(t, x))
 #define NN__KLL_DX(W, x, t, p, q) W##NEG(W##EXP(t))
 #define NN__KLL_DT(W, x, t, p, q) W##MUL(W##EXP(t), W##ADD(W##SUB(t, x), W##SET(1)))
@@ -3172,10 +3156,12 @@ typedef enum nn__loss_t {
 #endif
 
 #if TENSOR_NN__PASS < 6
+#ifndef TENSOR__MORE_KERNELS
 #define TENSOR__PASS TENSOR_NN__PASS
 #define TENSOR__PASS_OPEN
 #include "tensor.h"
 #undef TENSOR__PASS_OPEN
+#endif
 #define NN__R float
 #define NN__S float
 #else
@@ -4540,9 +4526,11 @@ static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, 0, 0, 0, 0};
 #undef NN__R
 #undef NN__S
 #undef NN__EVEN
+#if TENSOR_NN__PASS > 5 || !defined(TENSOR__MORE_KERNELS)
 #define TENSOR__PASS_CLOSE
 #include "tensor.h"
 #undef TENSOR__PASS_CLOSE
+#endif
 #undef TENSOR_NN__PASS
 #undef NN__K
 #undef NN__KERNEL
@@ -4551,12 +4539,41 @@ static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, 0, 0, 0, 0};
 // ------------------------------------------------------------------------------
 // >>nn-impl                                        MARK: implementation
 //
-// Compiled if TENSOR_NN_IMPLEMENTATION is defined. First the passes are included, then the sections below
-// follow.
+// Compiled if TENSOR_NN_IMPLEMENTATION is defined. First the implementation of tensor.h is included, if it is
+// wanted here too: its passes end with the kernels above, so that the compiler reads the text of >>simd once for
+// both. If it is in another file, or came before this header, the passes are opened here. Then the sections
+// below follow.
 // ------------------------------------------------------------------------------
 
-#if defined(TENSOR_NN_IMPLEMENTATION) && !defined(TENSOR_NN_IMPLEMENTATION_DONE) && !defined(TENSOR_NN__PASS)
+#if defined(TENSOR_NN_IMPLEMENTATION) && !defined(TENSOR_NN_IMPLEMENTATION_DONE)
 #define TENSOR_NN_IMPLEMENTATION_DONE
+
+// The kernels, which another part may define.
+#if TENSOR__PART
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern TENSOR__BETWEEN const nn__cpu_t TENSOR__PASSES_OF(nn__cpu) nn__cpu_none;
+#define NN__X(name, result, params) TENSOR__DECLARE(nn__##name##_fn, nn__##name)
+NN__KERNELS(NN__X)
+NN__KERNELS_F32(NN__X)
+#undef NN__X
+#define NN__X(name, states, at, must) TENSOR__DECLARE(nn__update_fn, nn__step_##name)
+NN__STEPS(NN__X)
+#undef NN__X
+#define NN__X(ID, f, dx, dt)                                                                                 \
+    TENSOR__DECLARE(nn__value_fn, nn__value_##ID) TENSOR__DECLARE(nn__slope_fn, nn__slope_##ID)
+NN_LOSSES(NN__X)
+#undef NN__X
+#ifdef __cplusplus
+}
+#endif
+#endif
+
+#if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE)
+#define TENSOR__MORE_KERNELS "tensor_nn.h"
+#include "tensor.h"
+#endif
 
 // As in tensor.h: calls in this file do not stamp a site; only the user's own calls do.
 #undef TENSOR_HERE
@@ -4575,21 +4592,11 @@ TENSOR__PRECISE
 #pragma fp_contract(off)
 #endif
 
-// The passes: see >>passes of tensor.h. f64 and the plain formulas are compiled together with this part of
-// the file.
-#if TENSOR__PART
-extern TENSOR__BETWEEN const nn__cpu_t TENSOR__PASSES_OF(nn__cpu) nn__cpu_none;
-#define NN__X(name, result, params) TENSOR__DECLARE(nn__##name##_fn, nn__##name)
-NN__KERNELS(NN__X)
-NN__KERNELS_F32(NN__X)
-#undef NN__X
-#define NN__X(name, states, at, must) TENSOR__DECLARE(nn__update_fn, nn__step_##name)
-NN__STEPS(NN__X)
-#undef NN__X
-#define NN__X(ID, f, dx, dt)                                                                                 \
-    TENSOR__DECLARE(nn__value_fn, nn__value_##ID) TENSOR__DECLARE(nn__slope_fn, nn__slope_##ID)
-NN_LOSSES(NN__X)
-#undef NN__X
+// The passes that are not in the core's: see >>passes of tensor.h. f64 and the plain formulas are compiled
+// together with this part of the file.
+#ifndef TENSOR__MORE_KERNELS
+#ifdef __cplusplus
+extern "C" {
 #endif
 #if TENSOR__COMPILES_PASS(0)
 #define TENSOR_NN__PASS 0
@@ -4614,6 +4621,10 @@ NN_LOSSES(NN__X)
 #if TENSOR__COMPILES_PASS(5)
 #define TENSOR_NN__PASS 5
 #include "tensor_nn.h"
+#endif
+#ifdef __cplusplus
+}
+#endif
 #endif
 
 #if TENSOR__COMPILES_NN
@@ -5356,7 +5367,7 @@ TENSOR__FN void nn__embedding_task(void *arg, int64_t task, int worker) {
     for (; i < end; i++) {
         int64_t at = nn__index(&c->arg[0], i);
         char *to = nn__at(&c->arg[2], i * v->width);
-        if (c->p->i[1] && at == c->p->i[0]) {
+        if (c->p->embedding.zero_padding && at == c->p->embedding.padding_idx) {
             memset(to, 0, bytes);
         } else {
             memcpy(to, nn__at(&c->arg[1], at * v->width), bytes);
@@ -5386,7 +5397,7 @@ TENSOR__FN void nn__embedding_back_task(void *arg, int64_t task, int worker) {
     for (int64_t k = 0; k < own && block; k++) { sum[k] = 0; }
     for (int64_t i = 0; i < n; i++) {
         int64_t at = nn__index(&c->arg[1], i);
-        if (at >= first && at < end && at != c->p->i[0]) {
+        if (at >= first && at < end && at != c->p->embedding.padding_idx) {
             NN__DO(v->k, add)(nn__at(&c->arg[2], at * v->width), nn__at(&c->arg[0], i * v->width), v->width);
         }
         if (block && (--left == 0 || i + 1 == n)) {
@@ -5444,10 +5455,10 @@ TENSOR__FN tensor_t *nn__embedding_lookup(tensor_t *index, tensor_t *weight, int
     tensor_t *const in[2] = {nn__contiguous(index), nn__contiguous(weight)};
     if (!TENSOR__(begin)(&o, NN__ROW(EMBEDDING), in, 2)) { return TENSOR__(poison); }
     o.p = &o.params;
-    o.params.i[0] = padding;
-    o.params.i[1] = zero;
-    o.params.i[2] = by_frequency;
-    o.params.i[3] = sparse;
+    o.params.embedding.padding_idx = padding;
+    o.params.embedding.zero_padding = zero;
+    o.params.embedding.scale_grad_by_freq = by_frequency;
+    o.params.embedding.sparse = sparse;
     int64_t dims[TENSOR_MAX_DIMS];
     memcpy(dims, index->dims, (size_t)index->ndim * sizeof dims[0]);
     dims[index->ndim] = weight->dims[1];
@@ -5462,8 +5473,8 @@ TENSOR__FN tensor_t *nn__embedding_gradient(tensor_t *gy, tensor_t *index, int64
     const int64_t dims[2] = {rows, width};
     if (!TENSOR__(begin)(&o, NN__ROW(EMBEDDING_BACKWARD), in, 2)) { return TENSOR__(poison); }
     o.p = &o.params;
-    o.params.i[0] = padding;
-    o.params.i[1] = 1;
+    o.params.embedding.padding_idx = padding;
+    o.params.embedding.zero_padding = 1;
     TENSOR__(result)(&o, gy->dtype, dims, 2);
     return TENSOR__(finish)(&o);
 }
@@ -5501,11 +5512,12 @@ TENSOR__FN tensor_t *nn__stored_grad(tensor_t *t) {
 }
 
 TENSOR__FN void nn__grad_embedding(tensor__grad_t *g) {
+    const tensor__embedding_params_t *p = &g->p->embedding;
     const tensor__meta_t *w = &g->node->in[1];
     tensor_t *gy = g->gy[0], *leaf = g->node->edge[1].leaf;
     if (!TENSOR__(grad_need)(g, 1)) { return; }
     tensor_t *index = TENSOR__(grad_in)(g, 0);
-    if (g->p->i[2]) {
+    if (p->scale_grad_by_freq) {
         tensor_t *flat = (tensor_flatten)(index, 0, -1),
                  *n = (tensor_zeros_n)(w->dims, 1, (tensor_dtype_t)gy->dtype);
         n = (tensor_index_add)(n, 0, flat, (tensor_ones_n)(&flat->numel, 1, (tensor_dtype_t)gy->dtype));
@@ -5514,12 +5526,12 @@ TENSOR__FN void nn__grad_embedding(tensor__grad_t *g) {
     }
 
     // Only a leaf's plain gradient is kept by rows; others have the shape of the tensor they belong to.
-    if (g->p->i[3] && leaf && !(leaf->flags & TENSOR__HOOKED) && !g->create && !g->pass && !leaf->device) {
+    if (p->sparse && leaf && !(leaf->flags & TENSOR__HOOKED) && !g->create && !g->pass && !leaf->device) {
         const int64_t dims[2] = {index->numel, w->dims[1]};
         index = (tensor_to)((tensor_flatten)(index, 0, -1), TENSOR_I64);
         gy = (tensor_reshape_n)(gy, dims, 2);
-        if (g->p->i[0] >= 0) {
-            tensor_t *none = (tensor_eq_scalar)(index, (double)g->p->i[0]);
+        if (p->padding_idx >= 0) {
+            tensor_t *none = (tensor_eq_scalar)(index, (double)p->padding_idx);
             index = (tensor_masked_fill)(index, none, -1);
             gy = (tensor_masked_fill)(gy, (tensor_unsqueeze)(none, 1), 0);
         }
@@ -5527,12 +5539,13 @@ TENSOR__FN void nn__grad_embedding(tensor__grad_t *g) {
         g->gx[1] = nn__by_rows(gy, index, w->dims[0]);
         return;
     }
-    g->gx[1] = nn__embedding_gradient(gy, index, g->p->i[0], w->dims[0], w->dims[1]);
+    g->gx[1] = nn__embedding_gradient(gy, index, p->padding_idx, w->dims[0], w->dims[1]);
 }
 
 TENSOR__FN void nn__grad_embedding_back(tensor__grad_t *g) {
     if (TENSOR__(grad_need)(g, 0)) {
-        g->gx[0] = nn__embedding_lookup(TENSOR__(grad_in)(g, 1), g->gy[0], g->p->i[0], 1, 0, 0);
+        int64_t padding = g->p->embedding.padding_idx;
+        g->gx[0] = nn__embedding_lookup(TENSOR__(grad_in)(g, 1), g->gy[0], padding, 1, 0, 0);
     }
 }
 
@@ -5736,14 +5749,14 @@ TENSOR__FN void nn__layer_norm_task(void *arg, int64_t task, int worker) {
     (void)worker;
     NN__DO(v->k, layer_norm)(nn__at(&a[0], r * v->n), a[1].data, a[2].data, nn__at(&a[3], r * v->n),
                              nn__at(&a[4], r), nn__at(&a[5], r), nn__min(v->per, v->rows - r), v->n,
-                             v->c->p->f[0], (int)v->c->p->i[1]);
+                             v->c->p->layer_norm.eps, (int)v->c->p->layer_norm.rms);
 }
 
 TENSOR__FN int nn__cpu_layer_norm(tensor_call_t *c) {
     nn__norm_t v;
     v.c = c;
     v.k = nn__cpu(c->arg[0].dtype);
-    v.n = c->p->i[0];
+    v.n = c->p->layer_norm.columns;
     v.rows = c->arg[4].numel;
     v.per = nn__per(v.rows, 4 * v.n);
     if (c->arg[0].numel > 0) { nn__run(nn__ceil(v.rows, v.per), nn__layer_norm_task, &v); }
@@ -5757,7 +5770,7 @@ TENSOR__FN int64_t nn__norm_chunks(int64_t rows, int64_t n) {
 }
 
 TENSOR__FN uint64_t nn__scratch_layer_norm_back(const tensor_call_t *c) {
-    int64_t n = c->p->i[0];
+    int64_t n = c->p->layer_norm.columns;
     return (uint64_t)(nn__norm_chunks(c->arg[2].numel, n) * 2 * n) * nn__es(c->arg[0].dtype);
 }
 
@@ -5776,7 +5789,7 @@ TENSOR__FN void nn__layer_norm_back_task(void *arg, int64_t task, int worker) {
         }
         NN__DO(v->k, layer_norm_back)(nn__at(&a[0], r * v->n), nn__at(&a[1], r * v->n), a[4].data,
                                       nn__at(&a[2], r), nn__at(&a[3], r), nn__at(&a[5], r * v->n), gw, gb,
-                                      end - r, v->n, (int)v->c->p->i[1]);
+                                      end - r, v->n, (int)v->c->p->layer_norm.rms);
     }
 }
 
@@ -5786,7 +5799,7 @@ TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
     v.c = c;
     v.k = nn__cpu(c->arg[0].dtype);
     v.es = nn__es(c->arg[0].dtype);
-    v.n = c->p->i[0];
+    v.n = c->p->layer_norm.columns;
     v.rows = c->arg[2].numel;
     v.chunks = nn__norm_chunks(v.rows, v.n);
     v.per = nn__per(v.chunks, 32 * v.n);
@@ -5808,10 +5821,10 @@ TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
 }
 
 TENSOR__FN tensor_t *nn__composed_layer_norm(tensor_t *const *in, const tensor_params_t *p) {
-    const int64_t n = p->i[0];
+    const int64_t n = p->layer_norm.columns;
     tensor_t *x = in[0], *d = nn__as(nn__wide(x), 2, x->numel / nn__max(n, 1), n, 0, 0);
-    if (!p->i[1]) { d = (tensor_sub)(d, (tensor_mean_dim)(d, -1, 1)); }
-    tensor_t *y = (tensor_add_scalar)((tensor_mean_dim)((tensor_square)(d), -1, 1), p->f[0]);
+    if (!p->layer_norm.rms) { d = (tensor_sub)(d, (tensor_mean_dim)(d, -1, 1)); }
+    tensor_t *y = (tensor_add_scalar)((tensor_mean_dim)((tensor_square)(d), -1, 1), p->layer_norm.eps);
     y = (tensor_mul)(d, (tensor_rsqrt)(y));
     if (in[1]) { y = (tensor_mul)(y, (tensor_reshape_n)(in[1], &n, 1)); }
     if (in[2]) { y = (tensor_add)(y, (tensor_reshape_n)(in[2], &n, 1)); }
@@ -5819,7 +5832,7 @@ TENSOR__FN tensor_t *nn__composed_layer_norm(tensor_t *const *in, const tensor_p
 }
 
 TENSOR__FN void nn__grad_layer_norm(tensor__grad_t *g) {
-    nn__grad_norm(g, NN__ROW(LAYER_NORM_BACKWARD), nn__composed_layer_norm, g->p->i[0]);
+    nn__grad_norm(g, NN__ROW(LAYER_NORM_BACKWARD), nn__composed_layer_norm, g->p->layer_norm.columns);
 }
 
 NN__FILL_DEFAULTS(tensor_layer_norm, NN__OR(normalized_dims, 1) NN__OR(eps, 1e-5))
@@ -5858,9 +5871,9 @@ TENSOR__FN tensor_t *nn__layer_norm_front(tensor_t *x, tensor_t *w, tensor_t *b,
     for (int64_t k = 0; k < 3; k++) { in[k] = nn__contiguous(k ? nn__wide(in[k]) : x); }
     if (!TENSOR__(begin)(&o, NN__ROW(LAYER_NORM), in, 3)) { return TENSOR__(poison); }
     o.p = &o.params;
-    o.params.i[0] = n;
-    o.params.i[1] = rms;
-    o.params.f[0] = eps;
+    o.params.layer_norm.columns = n;
+    o.params.layer_norm.rms = rms;
+    o.params.layer_norm.eps = eps;
     int64_t lead[TENSOR_MAX_DIMS];
     memcpy(lead, x->dims, (size_t)first * sizeof lead[0]);
     TENSOR__(result)(&o, x->dtype, x->dims, x->ndim);
@@ -5887,25 +5900,25 @@ typedef struct nn__plane_norm_t {
 } nn__plane_norm_t;
 
 TENSOR__FN void nn__plane_norm_plan(nn__plane_norm_t *v, const tensor_call_t *c) {
-    const int64_t *p = c->p->i;
+    const tensor__group_norm_params_t *p = &c->p->group_norm;
     v->c = c;
     v->k = nn__cpu(c->arg[0].dtype);
-    v->rows = p[0] ? p[0] * p[1] : p[2];
-    v->planes = p[0] ? p[2] / p[0] : p[1];
-    v->per = nn__per(v->rows, 6 * v->planes * p[3]);
+    v->rows = p->groups ? p->groups * p->items : p->channels;
+    v->planes = p->groups ? p->channels / p->groups : p->items;
+    v->per = nn__per(v->rows, 6 * v->planes * p->plane);
     v->part = (double *)c->scratch;
 }
 
 // Number of plane j of statistic r in x; its channel is this number modulo channels.
-TENSOR__FN int64_t nn__plane(const tensor_params_t *p, int64_t planes, int64_t r, int64_t j) {
-    return p->i[0] ? r * planes + j : j * p->i[2] + r;
+TENSOR__FN int64_t nn__plane(const tensor__group_norm_params_t *p, int64_t planes, int64_t r, int64_t j) {
+    return p->groups ? r * planes + j : j * p->channels + r;
 }
 
 TENSOR__FN void nn__plane_norm_task(void *arg, int64_t task, int worker) {
     const nn__plane_norm_t *v = (const nn__plane_norm_t *)arg;
-    const tensor_params_t *p = v->c->p;
+    const tensor__group_norm_params_t *p = &v->c->p->group_norm;
     const tensor_arg_t *a = v->c->arg;
-    int64_t r = task * v->per, end = nn__min(r + v->per, v->rows), n = p->i[3];
+    int64_t r = task * v->per, end = nn__min(r + v->per, v->rows), n = p->plane;
     (void)worker;
     for (; r < end; r++) {
         double mean = 0, var = 0;
@@ -5919,9 +5932,9 @@ TENSOR__FN void nn__plane_norm_task(void *arg, int64_t task, int worker) {
                                            n);
         }
         var /= (double)(v->planes * n);
-        double rstd = 1 / sqrt(var + p->f[0]);
+        double rstd = 1 / sqrt(var + p->eps);
         for (int64_t j = 0; j < v->planes; j++) {
-            int64_t at = nn__plane(p, v->planes, r, j), c = at % p->i[2];
+            int64_t at = nn__plane(p, v->planes, r, j), c = at % p->channels;
             NN__DO(v->k, affine)(NULL, nn__at(&a[0], at * n), nn__at(&a[3], at * n), 0, mean,
                                  a[1].data ? rstd * nn__value(a[1].data, a[1].dtype, c) : rstd,
                                  a[2].data ? nn__value(a[2].data, a[2].dtype, c) : 0, n);
@@ -5942,9 +5955,9 @@ TENSOR__FN int nn__cpu_plane_norm(tensor_call_t *c) {
 // dx = rstd (w g - mean of w g - xhat * mean of w g xhat)
 TENSOR__FN void nn__plane_norm_back_task(void *arg, int64_t task, int worker) {
     const nn__plane_norm_t *v = (const nn__plane_norm_t *)arg;
-    const tensor_params_t *p = v->c->p;
+    const tensor__group_norm_params_t *p = &v->c->p->group_norm;
     const tensor_arg_t *a = v->c->arg;
-    int64_t r = task * v->per, end = nn__min(r + v->per, v->rows), n = p->i[3];
+    int64_t r = task * v->per, end = nn__min(r + v->per, v->rows), n = p->plane;
     (void)worker;
     for (; r < end; r++) {
         double mean = nn__value(a[2].data, a[2].dtype, r), rstd = nn__value(a[3].data, a[3].dtype, r), w = 1;
@@ -5954,13 +5967,13 @@ TENSOR__FN void nn__plane_norm_back_task(void *arg, int64_t task, int worker) {
             double *part = v->part + 2 * at;
             part[1] = NN__DO(v->k, deviation)(nn__at(&a[0], at * n), nn__at(&a[1], at * n), mean, part, n) *
                       (n ? rstd : 0);
-            if (a[4].data) { w = nn__value(a[4].data, a[4].dtype, at % p->i[2]); }
+            if (a[4].data) { w = nn__value(a[4].data, a[4].dtype, at % p->channels); }
             s += w * part[0];
             t += w * part[1];
         }
         for (int64_t j = v->planes; j-- > 0;) {
             int64_t at = nn__plane(p, v->planes, r, j);
-            if (a[4].data) { w = nn__value(a[4].data, a[4].dtype, at % p->i[2]); }
+            if (a[4].data) { w = nn__value(a[4].data, a[4].dtype, at % p->channels); }
             NN__DO(v->k, affine)(nn__at(&a[0], at * n), nn__at(&a[1], at * n), nn__at(&a[5], at * n),
                                  rstd * w, mean, -rstd * rstd * t / count, -rstd * s / count, n);
         }
@@ -5968,17 +5981,17 @@ TENSOR__FN void nn__plane_norm_back_task(void *arg, int64_t task, int worker) {
 }
 
 TENSOR__FN uint64_t nn__scratch_plane_norm_back(const tensor_call_t *c) {
-    return (uint64_t)(c->p->i[1] * c->p->i[2]) * 2 * sizeof(double);
+    return (uint64_t)(c->p->group_norm.items * c->p->group_norm.channels) * 2 * sizeof(double);
 }
 
 TENSOR__FN int nn__cpu_plane_norm_back(tensor_call_t *c) {
     nn__plane_norm_t v;
-    int64_t channels = c->p->i[2];
+    int64_t channels = c->p->group_norm.channels;
     nn__plane_norm_plan(&v, c);
     nn__run(nn__ceil(v.rows, v.per), nn__plane_norm_back_task, &v);
     for (int64_t k = 0; k < channels && c->arg[6].numel; k++) {
         double w = 0, b = 0;
-        for (int64_t i = 0; i < c->p->i[1]; i++) {
+        for (int64_t i = 0; i < c->p->group_norm.items; i++) {
             b += v.part[2 * (i * channels + k)];
             w += v.part[2 * (i * channels + k) + 1];
         }
@@ -5988,20 +6001,22 @@ TENSOR__FN int nn__cpu_plane_norm_back(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-TENSOR__FN tensor_t *nn__composed_plane_norm(tensor_t *const *in, const tensor_params_t *p) {
-    const int64_t groups = nn__max(p->i[0], 1), over[2] = {p->i[0] ? 1 : 0, 2};
+TENSOR__FN tensor_t *nn__composed_plane_norm(tensor_t *const *in, const tensor_params_t *params) {
+    const tensor__group_norm_params_t *p = &params->group_norm;
+    const int64_t groups = nn__max(p->groups, 1), over[2] = {p->groups ? 1 : 0, 2};
+    const int64_t planes[3] = {p->items, p->channels, p->plane};
     tensor_t *x = in[0];
-    tensor_t *d = nn__as(nn__wide(x), 3, groups * p->i[1], p->i[2] / groups, p->i[3], 0);
+    tensor_t *d = nn__as(nn__wide(x), 3, groups * p->items, p->channels / groups, p->plane, 0);
     d = (tensor_sub)(d, (tensor_mean_dims)(d, over, 2, 1));
-    tensor_t *y = (tensor_add_scalar)((tensor_mean_dims)((tensor_square)(d), over, 2, 1), p->f[0]);
-    y = (tensor_reshape_n)((tensor_mul)(d, (tensor_rsqrt)(y)), p->i + 1, 3);
+    tensor_t *y = (tensor_add_scalar)((tensor_mean_dims)((tensor_square)(d), over, 2, 1), p->eps);
+    y = (tensor_reshape_n)((tensor_mul)(d, (tensor_rsqrt)(y)), planes, 3);
     if (in[1]) { y = (tensor_mul)(y, (tensor_unsqueeze)(in[1], 1)); }
     if (in[2]) { y = (tensor_add)(y, (tensor_unsqueeze)(in[2], 1)); }
     return nn__narrow((tensor_reshape_n)(y, x->dims, x->ndim), x);
 }
 
 TENSOR__FN void nn__grad_plane_norm(tensor__grad_t *g) {
-    nn__grad_norm(g, NN__ROW(GROUP_NORM_BACKWARD), nn__composed_plane_norm, g->p->i[2]);
+    nn__grad_norm(g, NN__ROW(GROUP_NORM_BACKWARD), nn__composed_plane_norm, g->p->group_norm.channels);
 }
 
 // x [N, C, ...]; groups 0 = batch norm, which may take f16 and bf16 (with f32 w and b) if the device's kernel
@@ -6024,12 +6039,13 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
         return TENSOR__(poison);
     }
     o.p = &o.params;
-    o.params.i[0] = groups;
-    o.params.i[1] = turned ? 1 : x->dims[0];
-    o.params.i[2] = channels;
-    o.params.i[3] = turned ? x->dims[0] : 1;
-    for (int64_t k = 2; k < x->ndim; k++) { o.params.i[3] *= x->dims[k]; }
-    o.params.f[0] = eps;
+    tensor__group_norm_params_t *p = &o.params.group_norm;
+    p->groups = groups;
+    p->items = turned ? 1 : x->dims[0];
+    p->channels = channels;
+    p->plane = turned ? x->dims[0] : 1;
+    for (int64_t k = 2; k < x->ndim; k++) { p->plane *= x->dims[k]; }
+    p->eps = eps;
     o.visible = 4;
     int64_t rows = groups ? groups * x->dims[0] : channels;
     TENSOR__(follow)(TENSOR__(result)(&o, x->dtype, in[0]->dims, in[0]->ndim), in[0]);
@@ -6712,12 +6728,6 @@ typedef struct nn__conv_t {
     int columnless;
 } nn__conv_t;
 
-TENSOR__FN nn__window_t nn__window(const tensor_params_t *p) {
-    nn__window_t g;
-    memcpy(&g, p->i, sizeof g);
-    return g;
-}
-
 TENSOR__FN int64_t nn__volume(const int64_t v[3]) { return v[0] * v[1] * v[2]; }
 
 // 1 = without columns, and d says how. It may change v->chunks: Winograd uses no partial sums of the weight's
@@ -6776,7 +6786,7 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     v->w = &c->arg[weight ? 2 : 1];
     v->dtype = v->x->dtype;
     v->es = nn__es(v->dtype);
-    v->g = nn__window(c->p);
+    v->g = c->p->window;
     v->groups = v->g.mode;
     v->images = v->x->dims[0];
     v->cg = v->w->dims[1];
@@ -7101,20 +7111,18 @@ TENSOR__FN tensor_t *nn__conv_run(tensor__op_t *o, const nn__window_t *g, const 
         if (in[i] && (tensor_is_poison)(in[i])) { return in[i]; }
     }
     o->p = &o->params;
-    memset(o->p, 0, sizeof *o->p);
-    memcpy(o->p->i, g, sizeof *g);
+    o->p->window = *g;
     TENSOR__(follow)(TENSOR__(result)(o, in[0]->dtype, dims, in[0]->ndim), like);
     return TENSOR__(finish)(o);
 }
 
 // A convolution of the gradients.
-TENSOR__FN tensor_t *nn__conv_op(const tensor__row_t *row, tensor_t *a, tensor_t *b, const tensor_params_t *p,
-                                 const int64_t *dims) {
+TENSOR__FN tensor_t *nn__conv_op(const tensor__row_t *row, tensor_t *a, tensor_t *b,
+                                 const nn__window_t *window, const int64_t *dims) {
     tensor__op_t o;
     tensor_t *in[3] = {a, b, NULL};
     if (!TENSOR__(begin)(&o, row, in, row->nin)) { return TENSOR__(poison); }
-    nn__window_t g = nn__window(p);
-    return nn__conv_run(&o, &g, dims);
+    return nn__conv_run(&o, window, dims);
 }
 
 // The gradient of a convolution and of a transposed one (in which x and y have exchanged roles).
@@ -7125,11 +7133,12 @@ TENSOR__FN void nn__grad_conv(tensor__grad_t *g) {
     int rank = in[0].ndim - 2, input = g->node->row->id >= NN_OP_CONV_TRANSPOSE1D;
     const tensor__row_t *other = input ? nn__conv_row(rank) : nn__conv_transpose_row(rank);
     if (TENSOR__(grad_need)(g, 0)) {
-        g->gx[0] = nn__conv_op(other, gy, TENSOR__(grad_in)(g, 1), g->p, in[0].dims);
+        g->gx[0] = nn__conv_op(other, gy, TENSOR__(grad_in)(g, 1), &g->p->window, in[0].dims);
     }
     if (TENSOR__(grad_need)(g, 1)) {
         tensor_t *x = TENSOR__(grad_in)(g, 0);
-        g->gx[1] = nn__conv_op(NN__ROW(CONV_WEIGHT), input ? x : gy, input ? gy : x, g->p, in[1].dims);
+        g->gx[1] = nn__conv_op(NN__ROW(CONV_WEIGHT), input ? x : gy, input ? gy : x, &g->p->window,
+                               in[1].dims);
     }
     if (TENSOR__(grad_need)(g, 2)) { g->gx[2] = (tensor_sum_dims)(gy, others, rank + 1, 0); }
 }
@@ -7137,12 +7146,13 @@ TENSOR__FN void nn__grad_conv(tensor__grad_t *g) {
 TENSOR__FN void nn__grad_conv_weight(tensor__grad_t *g) {   // inputs g, x; the incoming gradient looks like w
     const tensor__meta_t *in = g->node->in;
     tensor_t *w = g->gy[0];
+    const nn__window_t *window = &g->p->window;
     int rank = in[0].ndim - 2;
     if (TENSOR__(grad_need)(g, 0)) {
-        g->gx[0] = nn__conv_op(nn__conv_row(rank), TENSOR__(grad_in)(g, 1), w, g->p, in[0].dims);
+        g->gx[0] = nn__conv_op(nn__conv_row(rank), TENSOR__(grad_in)(g, 1), w, window, in[0].dims);
     }
     if (TENSOR__(grad_need)(g, 1)) {
-        g->gx[1] = nn__conv_op(nn__conv_transpose_row(rank), TENSOR__(grad_in)(g, 0), w, g->p, in[1].dims);
+        g->gx[1] = nn__conv_op(nn__conv_transpose_row(rank), TENSOR__(grad_in)(g, 0), w, window, in[1].dims);
     }
 }
 
@@ -7159,7 +7169,9 @@ TENSOR__FN int nn__triple(const char *op, const char *what, int rank, int64_t v,
     if ((h >= 0 && rank < 3) || (w >= 0 && rank < 2)) {
         int wide = w >= 0 && rank < 2;
         int64_t given = wide ? w : h;
-        return NN__NO(TENSOR_ERR_SHAPE, "%s: it has no %s_%s (got %d)", op, what, wide ? "w" : "h", given);
+        const char *plural = rank == 1 ? "" : "s";
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: %s_%s is %d, must be left out: images have %i dim%s", op, what,
+                      wide ? "w" : "h", given, rank, plural);
     }
     to[2] = rank > 1 && w >= 0 ? w : v;
     if (rank > 1) { to[1] = rank > 2 && h >= 0 ? h : v; }
@@ -7473,7 +7485,7 @@ TENSOR__FN int nn__cpu_columns(tensor_call_t *c) {
     v.k = nn__cpu(c->arg[0].dtype);
     v.from = &c->arg[0];
     v.to = &c->arg[1];
-    v.g = nn__window(c->p);
+    v.g = c->p->window;
     v.back = c->row->id == NN_OP_COL2IM;
     v.b.r0 = v.b.x0 = 0;
     v.b.r1 = v.g.out[0] * v.g.out[1];
@@ -7485,13 +7497,13 @@ TENSOR__FN int nn__cpu_columns(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-TENSOR__FN tensor_t *nn__columns_op(const tensor__row_t *row, tensor_t *x, const tensor_params_t *p,
+TENSOR__FN tensor_t *nn__columns_op(const tensor__row_t *row, tensor_t *x, const nn__window_t *window,
                                     const int64_t *dims, int ndim) {
     tensor__op_t o;
     tensor_t *const in[1] = {nn__contiguous(x)};
     if (!TENSOR__(begin)(&o, row, in, 1)) { return TENSOR__(poison); }
     o.p = &o.params;
-    o.params = *p;
+    o.params.window = *window;
     TENSOR__(result)(&o, in[0]->dtype, dims, ndim);
     return TENSOR__(finish)(&o);
 }
@@ -7500,7 +7512,9 @@ TENSOR__FN void nn__grad_columns(tensor__grad_t *g) {
     const tensor__meta_t *in = &g->node->in[0];
     int back = g->node->row->id == NN_OP_COL2IM;
     const tensor__row_t *other = back ? NN__ROW(IM2COL) : NN__ROW(COL2IM);
-    if (TENSOR__(grad_need)(g, 0)) { g->gx[0] = nn__columns_op(other, g->gy[0], g->p, in->dims, in->ndim); }
+    if (TENSOR__(grad_need)(g, 0)) {
+        g->gx[0] = nn__columns_op(other, g->gy[0], &g->p->window, in->dims, in->ndim);
+    }
 }
 
 #define NN__COLUMNS_WINDOW(op, a, g)                                                                         \
@@ -7543,11 +7557,8 @@ TENSOR__FN tensor_t *nn__columns_front(const tensor__row_t *row, tensor_t *x, nn
     }
     dims[1] = back ? x->dims[lead] / taps : x->dims[lead] * taps;
     if (!back) { dims[2] = g.out[1] * g.out[2]; }
-    tensor_params_t p;
-    memset(&p, 0, sizeof p);
-    memcpy(p.i, &g, sizeof g);
     tensor_t *y =
-        nn__columns_op(row, lead ? nn__wide(x) : (tensor_unsqueeze)(nn__wide(x), 0), &p, dims, back ? 4 : 3);
+        nn__columns_op(row, lead ? nn__wide(x) : (tensor_unsqueeze)(nn__wide(x), 0), &g, dims, back ? 4 : 3);
     return nn__narrow(lead ? y : (tensor_squeeze)(y, 0), x);
 }
 
@@ -7593,7 +7604,7 @@ TENSOR__FN int nn__pool(const tensor_call_t *c, const tensor_arg_t *x, const ten
                         void (*plane)(const nn__pool_t *v, char *x, char *y, int32_t *place)) {
     nn__pool_t v;
     v.k = nn__cpu(x->dtype);
-    v.g = nn__window(c->p);
+    v.g = c->p->window;
     v.x = x;
     v.y = y;
     v.place = place;
@@ -7646,13 +7657,13 @@ TENSOR__FN int nn__cpu_avg_unpool(tensor_call_t *c) {
 // A pooling op of x (and of places, for max's gradient) with a result of `dims`, as many as x has. places:
 // output or NULL.
 TENSOR__FN tensor_t *nn__pool_op(const tensor__row_t *row, tensor_t *x, tensor_t *place,
-                                 const tensor_params_t *p, const int64_t *dims, tensor_t **places) {
+                                 const nn__window_t *window, const int64_t *dims, tensor_t **places) {
     tensor__op_t o;
     tensor_t *const in[2] = {nn__image(x), place};
     tensor_t *like = place && TENSOR__(lasts)(place) ? place : in[0];
     if (!TENSOR__(begin)(&o, row, in, place ? 2 : 1)) { return TENSOR__(poison); }
     o.p = &o.params;
-    o.params = *p;
+    o.params.window = *window;
     TENSOR__(follow)(TENSOR__(result)(&o, x->dtype, dims, x->ndim), like);
     if (row->nout == 2) {
         TENSOR__(follow)(TENSOR__(result)(&o, TENSOR_I32, dims, x->ndim), like);
@@ -7665,7 +7676,7 @@ TENSOR__FN tensor_t *nn__pool_op(const tensor__row_t *row, tensor_t *x, tensor_t
 
 TENSOR__FN void nn__grad_max_pool(tensor__grad_t *g) {
     if (TENSOR__(grad_need)(g, 0)) {
-        g->gx[0] = nn__pool_op(NN__ROW(MAX_POOL_BACKWARD), g->gy[0], TENSOR__(grad_out)(g, 1), g->p,
+        g->gx[0] = nn__pool_op(NN__ROW(MAX_POOL_BACKWARD), g->gy[0], TENSOR__(grad_out)(g, 1), &g->p->window,
                                g->node->in[0].dims, NULL);
     }
 }
@@ -7674,7 +7685,7 @@ TENSOR__FN void nn__grad_max_pool(tensor__grad_t *g) {
 TENSOR__FN void nn__grad_max_unpool(tensor__grad_t *g) {
     tensor_t *place = TENSOR__(grad_in)(g, 1);
     const tensor__meta_t *in = &g->node->in[0];
-    nn__window_t w = nn__window(g->p);
+    nn__window_t w = g->p->window;
     if (!TENSOR__(grad_need)(g, 0)) { return; }
     int64_t to[2];
     to[1] = nn__volume(w.out);
@@ -7689,8 +7700,8 @@ TENSOR__FN void nn__grad_max_unpool(tensor__grad_t *g) {
 TENSOR__FN void nn__grad_avg_pool(tensor__grad_t *g) {
     int back = g->node->row->id == NN_OP_AVG_POOL_BACKWARD;
     if (TENSOR__(grad_need)(g, 0)) {
-        g->gx[0] = nn__pool_op(back ? NN__ROW(AVG_POOL2D) : NN__ROW(AVG_POOL_BACKWARD), g->gy[0], NULL, g->p,
-                               g->node->in[0].dims, NULL);
+        g->gx[0] = nn__pool_op(back ? NN__ROW(AVG_POOL2D) : NN__ROW(AVG_POOL_BACKWARD), g->gy[0], NULL,
+                               &g->p->window, g->node->in[0].dims, NULL);
     }
 }
 
@@ -7816,11 +7827,8 @@ TENSOR__FN tensor_t *nn__pool_front(const tensor__row_t *row, int rank, tensor_t
         dims[x->ndim - 3 + d] = g.out[d];
     }
     if (!nn__is_float(x)) { return nn__pool_integers(row, x, &g, dims, places); }
-    tensor_params_t p;
-    memset(&p, 0, sizeof p);
-    memcpy(p.i, &g, sizeof g);
-    return nn__is_half(x) ? nn__narrow(nn__pool_op(row, nn__wide(x), NULL, &p, dims, places), x)
-                          : nn__pool_op(row, x, NULL, &p, dims, places);
+    return nn__is_half(x) ? nn__narrow(nn__pool_op(row, nn__wide(x), NULL, &g, dims, places), x)
+                          : nn__pool_op(row, x, NULL, &g, dims, places);
 }
 
 // The stride of a pool: 0 means the kernel's size; in args taken literally (called is NULL), -1 as well.
@@ -7964,7 +7972,7 @@ TENSOR__FN tensor_t *nn__max_unpool_front(const tensor__row_t *row, tensor_t *x,
     int rank = (int)row->id - NN_OP_MAX_UNPOOL1D + 1;
     if (!TENSOR__(begin)(&o, row, in, 2)) { return TENSOR__(poison); }
     if ((x->ndim != rank + 2 && x->ndim != rank + 1) || !nn__same_shape(x, index)) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t and indices %t must have one shape, %s", op, x, index,
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t and indices %t must have the same shape, %s", op, x, index,
                         nn__image_text(rank));
     }
     if (!nn__window_valid(op, rank, &g)) { return TENSOR__(poison); }
@@ -8516,7 +8524,7 @@ TENSOR__FN void nn__dropout_task(void *arg, int64_t task, int worker) {
 
 TENSOR__FN int nn__cpu_dropout(tensor_call_t *c) {
     nn__dropout_t v;
-    double p = c->p->f[0];
+    double p = c->p->dropout.p;
     v.c = c;
     v.k = nn__cpu(c->arg[0].dtype);
     v.keep = (uint32_t)((1 - p) * 16777216.0 + 0.5);
@@ -8530,14 +8538,14 @@ TENSOR__FN tensor_t *nn__dropout_op(tensor_t *x, double p, const tensor_generato
     tensor_t *const in[1] = {nn__contiguous(x)};
     if (!TENSOR__(begin)(&o, NN__ROW(DROPOUT), in, 1)) { return TENSOR__(poison); }
     o.p = &o.params;
-    o.params.f[0] = p;
+    o.params.dropout.p = p;
     o.rng = rng ? *rng : TENSOR__(next_stream)(o.th);
     TENSOR__(result)(&o, x->dtype, x->dims, x->ndim);
     return TENSOR__(finish)(&o);
 }
 
 TENSOR__FN void nn__grad_dropout(tensor__grad_t *g) {
-    if (TENSOR__(grad_need)(g, 0)) { g->gx[0] = nn__dropout_op(g->gy[0], g->p->f[0], &g->node->rng); }
+    if (TENSOR__(grad_need)(g, 0)) { g->gx[0] = nn__dropout_op(g->gy[0], g->p->dropout.p, &g->node->rng); }
 }
 
 TENSOR_API tensor_t *(tensor_dropout)(tensor_t *x, double p, int training) {
@@ -8791,9 +8799,9 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
     int k;
     for (v->heads = 1, k = 0; k < v->q->ndim - 2; k++) { v->heads *= v->q->dims[k]; }  // also without queries
     v->blocks = nn__ceil(v->t, NN__QUERIES);
-    v->causal = (int)c->p->i[0];
+    v->causal = (int)c->p->attention.is_causal;
     v->rows = v->causal ? NN__CAUSAL : NN__BLOCK;
-    v->scale = c->p->f[0];
+    v->scale = c->p->attention.scale;
     v->scratch = (char *)c->scratch;
     int64_t bq = nn__min(v->t, v->rows);
     int64_t sizes[5][3];
@@ -8980,7 +8988,8 @@ TENSOR__FN tensor_t *nn__attention_composed(tensor_t *q, tensor_t *k, tensor_t *
 
 TENSOR__FN tensor_t *nn__composed_attention(tensor_t *const *in, const tensor_params_t *p) {
     return nn__narrow(nn__attention_composed(nn__wide(in[0]), nn__wide(in[1]), nn__wide(in[2]), NULL,
-                                             (int)p->i[0], p->f[0], 0, NULL), in[0]);
+                                             (int)p->attention.is_causal, p->attention.scale, 0, NULL),
+                      in[0]);
 }
 
 TENSOR__FN void nn__grad_attention(tensor__grad_t *g) {
@@ -9017,18 +9026,16 @@ TENSOR__FN tensor_t *nn__unless_raised(int before) {
 TENSOR__FN tensor_t *nn__composed_biased(tensor_t *const *in, const tensor_params_t *p) {
     return nn__narrow(nn__attention_composed(nn__wide(in[0]), nn__wide(in[1]), nn__wide(in[2]),
                                              nn__wide(in[3]),
-                                             0, p->f[0], 0, NULL), in[0]);
+                                             0, p->attention.scale, 0, NULL), in[0]);
 }
 
 TENSOR__FN void nn__grad_biased(tensor__grad_t *g);
 static const tensor__row_t nn__biased_rows[2] = {
     {"attention_biased", TENSOR_FAMILY_ATTENTION, 4, 4, 2, 0, 0, NN_OP_BIASED,
      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY1, nn__grad_biased,
-     nn__declined, NULL, -2, 2, "softmax(q kT scale + bias) v; logsumexp", "query key value bias",
-     NULL, NULL, NULL},
+     nn__declined, NULL, "query key value bias", NULL, NULL, NULL},
     {"attention_biased_backward", TENSOR_FAMILY_ATTENTION, 7, 7, 3, 0, 0, NN_OP_BIASED_BACKWARD, 0, NULL,
-     nn__declined, NULL, -2, 2, "dq, dk, dv", "grad query key value y logsumexp bias",
-     NULL, NULL, NULL}};
+     nn__declined, NULL, "grad query key value y logsumexp bias", NULL, NULL, NULL}};
 
 TENSOR__FN void nn__grad_biased(tensor__grad_t *g) {
     tensor_t *in[7];
@@ -9091,8 +9098,8 @@ TENSOR__FN tensor_t *nn__attention_biased(tensor_t *q, tensor_t *k, tensor_t *v,
     tensor__op_t o;
     if (!TENSOR__(begin)(&o, &nn__biased_rows[0], in, 4)) { return nn__unless_raised(before); }
     o.p = &o.params;
-    o.params.i[0] = 0;
-    o.params.f[0] = scale;
+    o.params.attention.is_causal = 0;
+    o.params.attention.scale = scale;
     memcpy(dims, q->dims, (size_t)n * sizeof dims[0]);
     dims[n - 1] = v->dims[n - 1];
     TENSOR__(result)(&o, q->dtype, dims, n);
@@ -9186,8 +9193,8 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
                                                  scale, a->dropout_p, NULL), q);
     }
     o.p = &o.params;
-    o.params.i[0] = a->is_causal != 0;
-    o.params.f[0] = scale;
+    o.params.attention.is_causal = a->is_causal != 0;
+    o.params.attention.scale = scale;
     memcpy(dims, q->dims, (size_t)q->ndim * sizeof dims[0]);
     dims[q->ndim - 1] = v->dims[v->ndim - 1];
     TENSOR__(result)(&o, q->dtype, dims, q->ndim);
@@ -9240,8 +9247,8 @@ TENSOR__FN void nn__recurrent_plan(nn__recurrent_t *v, const tensor_call_t *c) {
     v->w = back ? &a[4] : &a[1];
     v->h0 = back ? &a[5] : &a[2];
     v->c0 = back ? &a[7] : &a[4];
-    v->kind = (int)c->p->i[0];
-    v->reverse = (int)c->p->i[1];
+    v->kind = (int)c->p->recurrent.kind;
+    v->reverse = (int)c->p->recurrent.reverse;
     v->dtype = a[0].dtype;
     v->t = v->y->dims[0];
     v->n = v->y->dims[1];
@@ -9396,7 +9403,8 @@ TENSOR__FN tensor_t *nn__recurrent_composed(int kind, int reverse, tensor_t *gi,
 // y and c side by side: one output to differentiate.
 TENSOR__FN tensor_t *nn__composed_recurrent(tensor_t *const *in, const tensor_params_t *p) {
     tensor_t *both[2], *c = in[4];
-    both[0] = nn__recurrent_composed((int)p->i[0], (int)p->i[1], in[0], in[1], in[2], in[3], &c, NULL);
+    both[0] = nn__recurrent_composed((int)p->recurrent.kind, (int)p->recurrent.reverse, in[0], in[1], in[2],
+                                     in[3], &c, NULL);
     both[1] = c;
     return c ? (tensor_cat_n)(both, 2, -1) : both[0];
 }
@@ -9404,7 +9412,7 @@ TENSOR__FN tensor_t *nn__composed_recurrent(tensor_t *const *in, const tensor_pa
 TENSOR__FN void nn__grad_recurrent(tensor__grad_t *g) {
     tensor_t *y = TENSOR__(grad_out)(g, 0), *in[8];
     const tensor__meta_t *h0 = &g->node->in[2];
-    int64_t kind = g->p->i[0], steps = y->dims[0];
+    int64_t kind = g->p->recurrent.kind, steps = y->dims[0];
     in[0] = g->gy[0] ? nn__contiguous(g->gy[0]) : (tensor_zeros_like)(y);
     in[6] = kind == NN__LSTM_NET && g->gy[1] ? nn__contiguous(g->gy[1]) : NULL;
     tensor_t *r, *list[2];
@@ -9447,7 +9455,7 @@ TENSOR__FN void nn__grad_recurrent(tensor__grad_t *g) {
     tensor_t *dhg = (tensor_reshape_n)(o.out[kind == NN__GRU_NET], dims, 2);
     if (TENSOR__(grad_need)(g, 3)) { g->gx[3] = (tensor_sum_dim)(dhg, 0, 0); }
     if (!TENSOR__(grad_need)(g, 1)) { return; }
-    k = g->p->i[1] != 0;   // the states before each step
+    k = g->p->recurrent.reverse != 0;   // the states before each step
     list[k] = (tensor_unsqueeze)(in[5], 0);
     list[!k] = (tensor_narrow)(y, 0, k, steps - 1);
     dims[1] = w->dims[1];
@@ -9471,8 +9479,8 @@ TENSOR__FN tensor_t *nn__recurrent(int kind, int reverse, tensor_t *gi, tensor_t
         in[4] = kind == NN__LSTM_NET ? nn__contiguous(*c) : NULL;
         if (!TENSOR__(begin)(&o, NN__ROW(RECURRENT), in, 5)) { return TENSOR__(poison); }
         o.p = &o.params;
-        o.params.i[0] = kind;
-        o.params.i[1] = reverse;
+        o.params.recurrent.kind = kind;
+        o.params.recurrent.reverse = reverse;
         o.visible = 2;
         dims[0] = gi->dims[0];
         dims[1] = gi->dims[1];
@@ -9519,24 +9527,25 @@ TENSOR__FN int nn__fits(const char *op, const char *what, const tensor_t *t, con
 TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_args_t *a, int own);
 
 // y and the states in one row.
-TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t *p) {
+TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t *params) {
+    const tensor__net_params_t *p = &params->net;
     tensor_rnn_args_t a = tensor_rnn_defaults();
-    int64_t n = p->i[1] * p->i[2], h = p->i[5], at = 0;
-    int per = p->i[3] ? 2 : 4;
+    int64_t n = p->num_layers * p->directions, h = p->hidden_size, at = 0;
+    int per = p->no_bias ? 2 : 4;
     tensor_t **w = (tensor_t **)TENSOR__(memory)(nn__self(), (uint64_t)(n * per) * sizeof *w);
     if (!w) { return TENSOR__(poison); }
     int64_t dims[2];
-    dims[0] = h * nn__net_gates(p->i[0]);
+    dims[0] = h * nn__net_gates(p->kind);
     for (int j = 0; j < per; j += 2) {
         for (int64_t k = 0; k < 2 * n; k++) {
             if (j) {
                 dims[1] = 1;
             } else if (k & 1) {
                 dims[1] = h;
-            } else if (k / 2 < p->i[2]) {
+            } else if (k / 2 < p->directions) {
                 dims[1] = in[0]->dims[2];
             } else {
-                dims[1] = h * p->i[2];
+                dims[1] = h * p->directions;
             }
             tensor_t *part = (tensor_narrow)(in[1], 0, at, dims[0] * dims[1]);
             w[k / 2 * per + j + (k & 1)] = j ? part : (tensor_reshape_n)(part, dims, 2);
@@ -9547,11 +9556,11 @@ TENSOR__FN tensor_t *nn__composed_net(tensor_t *const *in, const tensor_params_t
     a.weights = w;
     a.h = in[2];
     a.c = in[3];
-    a.layers = p->i[1];
-    a.bidirectional = p->i[2] == 2;
-    a.no_bias = (int)p->i[3];
-    a.batch_first = (int)p->i[4];
-    tensor_state_t s = nn__net("recurrent_net", (int)p->i[0], &a, 1);
+    a.layers = p->num_layers;
+    a.bidirectional = p->directions == 2;
+    a.no_bias = (int)p->no_bias;
+    a.batch_first = (int)p->batch_first;
+    tensor_state_t s = nn__net("recurrent_net", (int)p->kind, &a, 1);
     TENSOR__(memory_free)(nn__self(), (void *)w);
     tensor_t *list[3];
     list[0] = (tensor_flatten)(s.y, 0, -1);
@@ -9564,11 +9573,9 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g);
 static const tensor__row_t nn__net_rows[2] = {
     {"recurrent_net", TENSOR_FAMILY_RECURRENT, 4, 2, 3, 0, 0, NN_OP_NET,
      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY2, nn__grad_net, nn__declined,
-     NULL, -2, 2, "y, states; what backward needs", "x weights h0 c0",
-     NULL, NULL, NULL},
+     NULL, "x weights h0 c0", NULL, NULL, NULL},
     {"recurrent_net_backward", TENSOR_FAMILY_RECURRENT, 8, 5, 4, 0, 0, NN_OP_NET_BACKWARD, 0, NULL,
-     nn__declined, NULL, -2, 2, "dx, dweights, dh0, dc0", "grad x weights y reserve h0 c0 dstates",
-     NULL, NULL, NULL}};
+     nn__declined, NULL, "grad x weights y reserve h0 c0 dstates", NULL, NULL, NULL}};
 
 TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
     tensor__grad_t both = *g;
@@ -9600,10 +9607,11 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
     }
     int64_t dims[4];
     if (!in[7]) {
-        dims[0] = g->p->i[0] == NN__LSTM_NET ? 2 : 1;
-        dims[1] = g->p->i[1] * g->p->i[2];
-        dims[2] = y->dims[!g->p->i[4]];
-        dims[3] = g->p->i[5];
+        const tensor__net_params_t *p = &g->p->net;
+        dims[0] = p->kind == NN__LSTM_NET ? 2 : 1;
+        dims[1] = p->num_layers * p->directions;
+        dims[2] = y->dims[!p->batch_first];
+        dims[3] = p->hidden_size;
         in[7] = nn__beside((tensor_zeros_n)(dims, 4, (tensor_dtype_t)y->dtype), y);
     }
     in[0] = (tensor_flatten)(in[0], 0, -1);
@@ -9624,15 +9632,15 @@ TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_
     if (a->proj_size > 0 || !x->device || !x->numel || hidden <= 0) { return NULL; }
     tensor_params_t p;
     memset((void *)&p, 0, sizeof p);
-    p.i[0] = kind;
-    p.i[1] = run;
-    p.i[2] = dirs;
-    p.i[3] = a->no_bias != 0;
-    p.i[4] = a->batch_first && !single;
-    p.i[5] = hidden;
-    p.i[6] = (tensor_grad_enabled)();
+    p.net.kind = kind;
+    p.net.num_layers = run;
+    p.net.directions = dirs;
+    p.net.no_bias = a->no_bias != 0;
+    p.net.batch_first = a->batch_first && !single;
+    p.net.hidden_size = hidden;
+    p.net.training = (tensor_grad_enabled)();
     x = nn__narrow(x, a->x);
-    if (p.i[4]) { x = (tensor_transpose)(x, 0, 1); }
+    if (p.net.batch_first) { x = (tensor_transpose)(x, 0, 1); }
     int64_t reserve = (tensor_is_poison)(x) ? -1 : TENSOR__(net)(x, &p);
     if (reserve < 0) { return NULL; }
     tensor_t **list;
@@ -9666,14 +9674,14 @@ TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_
     TENSOR__(result)(&o, x->dtype, dims, 3);
     dims[0] = kind == NN__LSTM_NET ? 2 : 1;
     dims[1] = n;
-    dims[2] = x->dims[!p.i[4]];
+    dims[2] = x->dims[!p.net.batch_first];
     dims[3] = hidden;
     TENSOR__(result)(&o, x->dtype, dims, 4);
     TENSOR__(result)(&o, TENSOR_U8, &reserve, 1);
     y = TENSOR__(finish)(&o);
     if (y->state == TENSOR__POISON_STATE) { return nn__unless_raised(before); }
     *states = o.out[1];
-    return p.i[4] ? (tensor_transpose)(y, 0, 1) : y;
+    return p.net.batch_first ? (tensor_transpose)(y, 0, 1) : y;
 }
 
 enum { NN__LAYERS = 65535 };        // of a recurrent net, at most
@@ -9977,7 +9985,7 @@ TENSOR__FN double nn__loss_factor(int reduction, int64_t n, int64_t batch) {
 }
 
 TENSOR__FN double nn__loss_scale(const tensor_params_t *p, const tensor_arg_t *x) {
-    return nn__loss_factor((int)p->i[1], x->numel, x->ndim ? x->dims[0] : 1);
+    return nn__loss_factor((int)p->loss.reduction, x->numel, x->ndim ? x->dims[0] : 1);
 }
 
 TENSOR__FN uint64_t nn__scratch_loss(const tensor_call_t *c) {
@@ -9993,7 +10001,7 @@ TENSOR__FN void nn__loss_task(void *arg, int64_t task, int worker) {
     v->part[task] =
         NN__DO(v->k, loss)(v->own->value(v->k->place), nn__at(&a[0], first), nn__at(&a[1], first),
                            nn__at(&a[2], first), nn__at(&a[3], first), y,
-                           nn__min(NN__LOSS_CHUNK, v->n - first), v->c->p->f[0]);
+                           nn__min(NN__LOSS_CHUNK, v->n - first), v->c->p->loss.beta);
 }
 
 TENSOR__FN int nn__cpu_loss(tensor_call_t *c) {
@@ -10004,9 +10012,9 @@ TENSOR__FN int nn__cpu_loss(tensor_call_t *c) {
     v.dtype = c->arg[0].dtype;
     v.k = nn__cpu(v.dtype);
     v.n = c->arg[0].numel;
-    v.reduction = (int)c->p->i[1];
+    v.reduction = (int)c->p->loss.reduction;
     v.part = (double *)c->scratch;
-    for (int64_t i = 0; c->p->i[0] == NN__LOSS_BCE && i < v.n; i++) {
+    for (int64_t i = 0; c->p->loss.kind == NN__LOSS_BCE && i < v.n; i++) {
         double x = nn__value(c->arg[0].data, v.dtype, i);
         if (x >= 0 && x <= 1) { continue; }
         (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX, "%s: input %g at position %d of %n is not in 0..1",
@@ -10030,7 +10038,7 @@ TENSOR__FN void nn__loss_back_task(void *arg, int64_t task, int worker) {
                             nn__at(&a[1], first), nn__at(&a[2], first), nn__at(&a[3], first),
                             nn__at(&a[4], first), a[5].numel ? nn__at(&a[5], first) : NULL,
                             a[6].numel ? nn__at(&a[6], first) : NULL, nn__min(NN__LOSS_CHUNK, v->n - first),
-                            v->c->p->f[0]);
+                            v->c->p->loss.beta);
 }
 
 TENSOR__FN int nn__cpu_loss_back(tensor_call_t *c) {
@@ -10040,29 +10048,29 @@ TENSOR__FN int nn__cpu_loss_back(tensor_call_t *c) {
     v.dtype = c->arg[1].dtype;
     v.k = nn__cpu(v.dtype);
     v.n = c->arg[1].numel;
-    v.reduction = (int)c->p->i[1];
+    v.reduction = (int)c->p->loss.reduction;
     v.scale = nn__loss_scale(c->p, &c->arg[1]);
     nn__run(nn__ceil(v.n, NN__LOSS_CHUNK), nn__loss_back_task, &v);
     return TENSOR_OK;
 }
 
 TENSOR__FN tensor_t *nn__reduced(tensor_t *y, const tensor_params_t *p, const tensor_t *x) {
-    if (p->i[1] == TENSOR_NONE) { return y; }
+    int reduction = (int)p->loss.reduction;
+    if (reduction == TENSOR_NONE) { return y; }
     y = (tensor_sum)(y);
-    return (tensor_mul_scalar)(y, nn__loss_factor((int)p->i[1], x->numel, x->ndim ? x->dims[0] : 1));
+    return (tensor_mul_scalar)(y, nn__loss_factor(reduction, x->numel, x->ndim ? x->dims[0] : 1));
 }
 
 // The rows of the gradient, one for each loss.
 #define NN__LOSS_BACKWARD(own)                                                                               \
     {"loss_backward", TENSOR_FAMILY_LOSS, 5, 3, 2, 0, TENSOR__AS_IS, NN_OP_LOSS_BACKWARD, 0, NULL,           \
-     nn__cpu_loss_back, NULL, TENSOR__ABOUT(-2, 2, "as its first"), "grad input target weight pos_weight",   \
-     NULL, NULL, own}
+     nn__cpu_loss_back, NULL, "grad input target weight pos_weight", NULL, NULL, own}
 
-#define NN__X(ID, loss, dx, dt_)                                                                             \
+#define NN__X(ID, value, dx, dt_)                                                                            \
     TENSOR__FN tensor_t *nn__composed_##ID(tensor_t *const *in, const tensor_params_t *params) {             \
         const tensor_dtype_t dt = (tensor_dtype_t)in[0]->dtype;                                              \
-        tensor_t *p = T_SET(params->f[0]), *q = in[3] ? in[3] : T_SET(1);                                    \
-        tensor_t *y = loss(T_, in[0], in[1], p, q);                                                          \
+        tensor_t *p = T_SET(params->loss.beta), *q = in[3] ? in[3] : T_SET(1);                               \
+        tensor_t *y = value(T_, in[0], in[1], p, q);                                                         \
         (void)p, (void)q;                                                                                    \
         if (in[2]) { y = (tensor_mul)(y, in[2]); }                                                           \
         return nn__reduced(y, params, in[0]);                                                                \
@@ -10139,7 +10147,7 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
     }
     if (!nn__floats(&o, 15)) { return TENSOR__(poison); }
     if (!nn__same_shape(x, t)) {
-        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t and target %t must have one shape", row->name, x, t);
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: input %t and target %t must have the same shape", row->name, x, t);
     }
     if ((int)reduction < 0 || reduction > TENSOR_BATCHMEAN ||
         (reduction == TENSOR_BATCHMEAN && which != NN__LOSS_KL_DIV && which != NN__LOSS_KL_DIV_LOG)) {
@@ -10161,9 +10169,9 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
         !nn__loss_weight(row->name, "pos_weight", &in[3], x)) {
         return TENSOR__(poison);
     }
-    o.params.i[0] = which;
-    o.params.i[1] = reduction;
-    o.params.f[0] = f;
+    o.params.loss.kind = which;
+    o.params.loss.reduction = reduction;
+    o.params.loss.beta = f;
 
     // The fused gradient is for input and target only.
     if (TENSOR__TRAINS && tensor_grad_enabled() &&
@@ -10174,9 +10182,9 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
     in[1] = nn__contiguous(t);
     if (!TENSOR__(begin)(&o, row, in, 4)) { return TENSOR__(poison); }
     o.p = &o.params;
-    o.params.i[0] = which;
-    o.params.i[1] = reduction;
-    o.params.f[0] = f;
+    o.params.loss.kind = which;
+    o.params.loss.reduction = reduction;
+    o.params.loss.beta = f;
     TENSOR__(result)(&o, x->dtype, x->dims, reduction == TENSOR_NONE ? x->ndim : 0);
     return TENSOR__(finish)(&o);
 }
@@ -10186,14 +10194,14 @@ TENSOR__FN tensor_t *nn__loss_front(const tensor__row_t *row, const tensor__row_
 // Label of row r, -1 if it is ignored.
 TENSOR__FN int64_t nn__label(const nn__loss_job_t *v, const tensor_arg_t *labels, int64_t r) {
     int64_t t = nn__index(labels, r);
-    return t == v->c->p->i[1] ? -1 : t;
+    return t == v->c->p->cross_entropy.ignore_index ? -1 : t;
 }
 
 TENSOR__FN void nn__cross_entropy_task(void *arg, int64_t task, int worker) {
     const nn__loss_job_t *v = (const nn__loss_job_t *)arg;
     const tensor_arg_t *a = v->c->arg;
     int64_t r = task * v->per, end = nn__min(r + v->per, v->rows), classes = v->classes;
-    double loss = 0, weights = 0, smooth = v->c->p->f[0], wsum = (double)classes;
+    double loss = 0, weights = 0, smooth = v->c->p->cross_entropy.label_smoothing, wsum = (double)classes;
     (void)worker;
     if (a[2].data && smooth > 0) { wsum = NN__DO(v->k, dot)(a[2].data, NULL, classes); }
     for (; r < end; r++) {
@@ -10208,7 +10216,7 @@ TENSOR__FN void nn__cross_entropy_task(void *arg, int64_t task, int worker) {
             w = 1;
         }
         double y = 0;
-        double lse = v->c->p->i[2] ? 0 : NN__DO(v->k, lse)(x, classes);
+        double lse = v->c->p->cross_entropy.log_probs ? 0 : NN__DO(v->k, lse)(x, classes);
         nn__store(a[4].data, v->dtype, r, lse);
         if (t >= 0) {
             y = (1 - smooth) * w * (lse - nn__value(x, v->dtype, t));
@@ -10232,7 +10240,7 @@ TENSOR__FN void nn__cross_entropy_plan(nn__loss_job_t *v, const tensor_call_t *c
     v->rows = x->dims[0];
     v->classes = x->dims[1];
     v->per = nn__max(1, NN__LOSS_CHUNK / nn__max(v->classes, 1));
-    v->reduction = (int)c->p->i[0];
+    v->reduction = (int)c->p->cross_entropy.reduction;
     v->part = (double *)c->scratch;
 }
 
@@ -10247,11 +10255,11 @@ TENSOR__FN int nn__cpu_cross_entropy(tensor_call_t *c) {
     nn__cross_entropy_plan(&v, c, &a[0]);
     for (int64_t i = 0; i < v.rows; i++) {
         int64_t t = nn__index(&a[1], i);
-        if (t == c->p->i[1] || (t >= 0 && t < v.classes)) { continue; }
+        if (t == c->p->cross_entropy.ignore_index || (t >= 0 && t < v.classes)) { continue; }
         (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX,
                              "%s: target %d at position %d of target %n is not in %s%d (%d classes)",
-                             c->p->i[2] ? "nll_loss" : c->row->name, t, i, a[1].dims, (int)a[1].ndim,
-                             TENSOR__UP_TO(v.classes), v.classes);
+                             c->p->cross_entropy.log_probs ? "nll_loss" : c->row->name, t, i, a[1].dims,
+                             (int)a[1].ndim, TENSOR__UP_TO(v.classes), v.classes);
         return TENSOR_ERR_INDEX;
     }
     int64_t tasks = nn__ceil(v.rows, v.per);
@@ -10271,7 +10279,7 @@ TENSOR__FN void nn__cross_entropy_back_task(void *arg, int64_t task, int worker)
     const nn__loss_job_t *v = (const nn__loss_job_t *)arg;
     const tensor_arg_t *a = v->c->arg;
     int64_t r = task * v->per, end = nn__min(r + v->per, v->rows), classes = v->classes;
-    double smooth = v->c->p->f[0], wsum = (double)classes;
+    double smooth = v->c->p->cross_entropy.label_smoothing, wsum = (double)classes;
     (void)worker;
     if (a[5].data && smooth > 0) { wsum = NN__DO(v->k, dot)(a[5].data, NULL, classes); }
     for (; r < end; r++) {
@@ -10286,7 +10294,7 @@ TENSOR__FN void nn__cross_entropy_back_task(void *arg, int64_t task, int worker)
         double w = g * (1 - smooth) * (a[5].data ? nn__value(a[5].data, v->dtype, t) : 1);
         double flat = g * smooth / (double)classes;
         // nll: no softmax. A factor 0 times e^x would be NaN if e^x overflows.
-        if (v->c->p->i[2]) {
+        if (v->c->p->cross_entropy.log_probs) {
             NN__DO(v->k, fill)(gx, 0, classes);
         } else {
             NN__DO(v->k, softmax_minus)(nn__at(&a[1], r * classes), a[5].data, gx,
@@ -10304,26 +10312,27 @@ TENSOR__FN int nn__cpu_cross_entropy_back(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-TENSOR__FN tensor_t *nn__composed_cross_entropy(tensor_t *const *in, const tensor_params_t *p) {
+TENSOR__FN tensor_t *nn__composed_cross_entropy(tensor_t *const *in, const tensor_params_t *params) {
+    const tensor__cross_entropy_params_t *p = &params->cross_entropy;
     tensor_t *x = in[0];
     int64_t rows = x->dims[0], classes = x->dims[1];
-    tensor_t *ignored = (tensor_eq_scalar)(in[1], (double)p->i[1]);
+    tensor_t *ignored = (tensor_eq_scalar)(in[1], (double)p->ignore_index);
     tensor_t *t = (tensor_masked_fill)(in[1], ignored, 0);
-    tensor_t *lp = p->i[2] ? x : (tensor_log_softmax)(x, 1);
+    tensor_t *lp = p->log_probs ? x : (tensor_log_softmax)(x, 1);
     tensor_t *y =
         (tensor_neg)((tensor_reshape_n)((tensor_gather)(lp, 1, (tensor_unsqueeze)(t, 1)), &rows, 1));
     tensor_t *w =
         in[2] ? (tensor_index_select)(in[2], 0, t) : (tensor_ones_n)(&rows, 1, (tensor_dtype_t)x->dtype);
     w = (tensor_masked_fill)(w, ignored, 0);
-    y = (tensor_mul_scalar)((tensor_mul)(y, w), 1 - p->f[0]);
-    if (p->f[0] > 0) {
+    y = (tensor_mul_scalar)((tensor_mul)(y, w), 1 - p->label_smoothing);
+    if (p->label_smoothing > 0) {
         tensor_t *flat = (tensor_sum_dim)(in[2] ? (tensor_mul)(lp, in[2]) : lp, 1, 0);
-        y = (tensor_sub)(y, (tensor_mul_scalar)(flat, p->f[0] / (double)classes));
+        y = (tensor_sub)(y, (tensor_mul_scalar)(flat, p->label_smoothing / (double)classes));
     }
     y = (tensor_masked_fill)(y, ignored, 0);
-    if (p->i[0] == TENSOR_NONE) { return y; }
+    if (p->reduction == TENSOR_NONE) { return y; }
     y = (tensor_sum)(y);
-    return p->i[0] == TENSOR_SUM ? y : (tensor_div)(y, (tensor_sum)(w));
+    return p->reduction == TENSOR_SUM ? y : (tensor_div)(y, (tensor_sum)(w));
 }
 
 TENSOR__FN void nn__grad_cross_entropy(tensor__grad_t *g) {
@@ -10428,10 +10437,10 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     in[2] = nn__contiguous(w);
     if (!TENSOR__(begin)(&o, NN__ROW(CROSS_ENTROPY), in, 3)) { return TENSOR__(poison); }
     o.p = &o.params;
-    o.params.i[0] = a->reduction;
-    o.params.i[1] = a->ignore_index;
-    o.params.i[2] = nll;
-    o.params.f[0] = a->label_smoothing;
+    o.params.cross_entropy.reduction = a->reduction;
+    o.params.cross_entropy.ignore_index = a->ignore_index;
+    o.params.cross_entropy.log_probs = nll;
+    o.params.cross_entropy.label_smoothing = a->label_smoothing;
     TENSOR__(result)(&o, x->dtype, dims, a->reduction == TENSOR_NONE ? 1 : 0);
     TENSOR__(result)(&o, x->dtype, dims, 1);
     TENSOR__(result)(&o, x->dtype, dims, 0);
@@ -10490,7 +10499,7 @@ TENSOR__FN const tensor_t *nn__loss_inputs(const char *op, const char *names,
         if (!(same >> k & 1u)) { continue; }
         if (nn__same_shape(in[k], in[0])) { continue; }
         return NN__GIVE((const tensor_t *)NULL, TENSOR_ERR_SHAPE,
-                        "%s: %s %t and %s %t must have one shape", op, nn__arg_name(&row, 0, first), in[0],
+                        "%s: %s %t and %s %t must have the same shape", op, nn__arg_name(&row, 0, first), in[0],
                         nn__arg_name(&row, k, name), in[k]);
     }
     if ((int)reduction < 0 || reduction > TENSOR_NONE) {
@@ -10752,7 +10761,7 @@ TENSOR__FN void nn__ctc_plan(nn__ctc_t *v, const tensor_call_t *c) {
     v->n = c->arg[0].dims[1];
     v->classes = c->arg[0].dims[2];
     v->states = 2 * nn__min(most, c->arg[1].numel) + 1;
-    v->worker = (size_t)((c->p->i[2] ? v->t + 1 : 2) * v->states + v->classes);
+    v->worker = (size_t)((c->p->ctc.with_grad ? v->t + 1 : 2) * v->states + v->classes);
 }
 
 TENSOR__FN uint64_t nn__scratch_ctc(const tensor_call_t *c) {
@@ -10763,8 +10772,8 @@ TENSOR__FN uint64_t nn__scratch_ctc(const tensor_call_t *c) {
 
 // First label of item n; lengths have been checked.
 TENSOR__FN int64_t nn__ctc_first(const tensor_call_t *c, int64_t n) {
-    int64_t at = n * c->p->i[1];
-    for (int64_t i = 0; c->p->i[1] == 0 && i < n; i++) { at += nn__index(&c->arg[3], i); }
+    int64_t columns = c->p->ctc.columns, at = n * columns;
+    for (int64_t i = 0; columns == 0 && i < n; i++) { at += nn__index(&c->arg[3], i); }
     return at;
 }
 
@@ -10774,8 +10783,10 @@ TENSOR__FN double nn__log_add(double a, double b) {
     return m + log1p(exp((a > b ? b : a) - m));
 }
 
-// Label of state s.
-#define NN__CTC_LABEL(s) ((s) % 2 ? nn__index(&c->arg[1], first + (s) / 2) : c->p->i[0])
+// Label of state s of an item whose labels start at first: blanks are between them.
+TENSOR__INLINE int64_t nn__ctc_label(const tensor_call_t *c, int64_t first, int64_t s) {
+    return s % 2 ? nn__index(&c->arg[1], first + s / 2) : c->p->ctc.blank;
+}
 
 TENSOR__FN void nn__ctc_task(void *arg, int64_t n, int worker) {
     const nn__ctc_t *v = (const nn__ctc_t *)arg;
@@ -10783,7 +10794,7 @@ TENSOR__FN void nn__ctc_task(void *arg, int64_t n, int worker) {
     const tensor_arg_t *x = &c->arg[0];
     int64_t first = nn__ctc_first(c, n), length = nn__index(&c->arg[2], n),
             states = 2 * nn__index(&c->arg[3], n) + 1;
-    int64_t grad = c->p->i[2], rows = grad ? v->t : 1;
+    int64_t grad = c->p->ctc.with_grad, rows = grad ? v->t : 1;
     double *alpha = (double *)c->scratch + (size_t)worker * v->worker, *row = alpha,
            *beta = alpha + rows * v->states;
     double *sum = beta + v->states;
@@ -10795,11 +10806,12 @@ TENSOR__FN void nn__ctc_task(void *arg, int64_t n, int worker) {
             if (t > 0) {
                 a = old[s];
                 if (s > 0) { a = nn__log_add(a, old[s - 1]); }
-                if (s > 1 && s % 2 && NN__CTC_LABEL(s) != NN__CTC_LABEL(s - 2)) {
+                if (s > 1 && s % 2 && nn__ctc_label(c, first, s) != nn__ctc_label(c, first, s - 2)) {
                     a = nn__log_add(a, old[s - 2]);
                 }
             }
-            row[s] = a + nn__value(x->data, x->dtype, (t * v->n + n) * v->classes + NN__CTC_LABEL(s));
+            int64_t at = (t * v->n + n) * v->classes + nn__ctc_label(c, first, s);
+            row[s] = a + nn__value(x->data, x->dtype, at);
         }
     }
     double before = states > 1 ? row[states - 2] : -INFINITY;
@@ -10811,23 +10823,25 @@ TENSOR__FN void nn__ctc_task(void *arg, int64_t n, int worker) {
     } else {
         loss = 0;
     }
-    nn__store(c->arg[4].data, x->dtype, n, loss == INFINITY && c->p->i[3] ? 0 : loss);
+    nn__store(c->arg[4].data, x->dtype, n, loss == INFINITY && c->p->ctc.zero_infinity ? 0 : loss);
     int64_t k;
     for (int64_t t = v->t - 1; grad && t >= 0; t--) {
         int64_t at = (t * v->n + n) * v->classes;
         if (t >= length || loss == INFINITY) {
-            double fill = t < length && !c->p->i[3] ? (double)NAN : 0;
+            double fill = t < length && !c->p->ctc.zero_infinity ? (double)NAN : 0;
             for (k = 0; k < v->classes; k++) { nn__store(c->arg[5].data, x->dtype, at + k, fill); }
             continue;
         }
         for (k = 0; k < v->classes; k++) { sum[k] = -INFINITY; }
         for (int64_t s = 0; s < states; s++) {  // upwards: beta[s + 1..] are still those of t + 1
             double b = s >= states - 2 && t == length - 1 ? 0 : -INFINITY;
-            k = NN__CTC_LABEL(s);
+            k = nn__ctc_label(c, first, s);
             if (t < length - 1) {
                 b = beta[s];
                 if (s + 1 < states) { b = nn__log_add(b, beta[s + 1]); }
-                if (s + 2 < states && s % 2 && k != NN__CTC_LABEL(s + 2)) { b = nn__log_add(b, beta[s + 2]); }
+                if (s + 2 < states && s % 2 && k != nn__ctc_label(c, first, s + 2)) {
+                    b = nn__log_add(b, beta[s + 2]);
+                }
             }
             sum[k] = nn__log_add(sum[k], alpha[t * v->states + s] + b);
             beta[s] = b + nn__value(x->data, x->dtype, at + k);
@@ -10841,11 +10855,11 @@ TENSOR__FN void nn__ctc_task(void *arg, int64_t n, int worker) {
 
 TENSOR__FN int nn__cpu_ctc(tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
-    int64_t total = 0, classes = a[0].dims[2], most = a[0].dims[0], room =
-        c->p->i[1] ? c->p->i[1] : a[1].numel;
+    int64_t columns = c->p->ctc.columns, room = columns ? columns : a[1].numel;
+    int64_t total = 0, classes = a[0].dims[2], most = a[0].dims[0];
     for (int64_t i = 0; i < a[2].numel; i++) {
         int64_t t = nn__index(&a[2], i), s = nn__index(&a[3], i);
-        if (t < 0 || t > most || s < 0 || s > room || (total += c->p->i[1] ? 0 : s) > room) {
+        if (t < 0 || t > most || s < 0 || s > room || (total += columns ? 0 : s) > room) {
             TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX,
                 "ctc_loss: input length %d, target length %d of item %d do not fit %d steps, %d targets", t,
                 s, i, most, room);
@@ -10867,11 +10881,11 @@ TENSOR__FN int nn__cpu_ctc(tensor_call_t *c) {
     nn__run(v.n, nn__ctc_task, &v);
     return TENSOR_OK;
 }
-#undef NN__CTC_LABEL
 
 // The same recursion on tensors, with -1e30 for -inf so that no gradient is NaN. PyTorch's gradient also
 // contains exp(log_probs), which is added with the value 0.
-TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t *p) {
+TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t *params) {
+    const tensor__ctc_params_t *p = &params->ctc;
     tensor_t *x = in[0], *a = NULL, *low = (tensor_scalar)(-1e30, (tensor_dtype_t)x->dtype);
     tensor_arg_t arg[4];
     int64_t first = 0, states = 1;
@@ -10883,7 +10897,7 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
     }
     for (int64_t i = 0; i < x->dims[1]; i++) { states = nn__max(states, 2 * nn__index(&arg[3], i) + 1); }
     const int64_t dims[2] = {x->dims[1], states};
-    tensor_t *label = (tensor_fill_)(nn__host_tensor(dims, 2, TENSOR_I64), (double)p->i[0]);
+    tensor_t *label = (tensor_fill_)(nn__host_tensor(dims, 2, TENSOR_I64), (double)p->blank);
     tensor_t *skip = (tensor_zero_)(nn__host_tensor(dims, 2, TENSOR_BOOL));
     tensor_t *end = (tensor_zero_)(nn__host_tensor(dims, 2, TENSOR_BOOL));
     int64_t *labels = (int64_t *)TENSOR__(host)(label, TENSOR_HOST_WRITE, "ctc_loss");
@@ -10893,7 +10907,7 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
     for (int64_t i = 0; i < dims[0]; i++) {
         int64_t *to = labels + i * states, n = nn__index(&arg[3], i);
         uint8_t *may = skips + i * states, *last = ends + i * states;
-        if (p->i[1]) { first = i * p->i[1]; }
+        if (p->columns) { first = i * p->columns; }
         for (int64_t s = 0; s < n; s++) {
             to[2 * s + 1] = nn__index(&arg[1], first + s);
             may[2 * s + 1] = s > 0 && to[2 * s + 1] != to[2 * s - 1];
@@ -10931,7 +10945,7 @@ TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t
     if (!a) { return q; }
     a = (tensor_neg)((tensor_logsumexp)((tensor_where)(end, a, low), 1, 0));
     end = (tensor_gt_scalar)(a, 1e29);
-    if (p->i[3]) {
+    if (p->zero_infinity) {
         a = (tensor_masked_fill)((tensor_add)(a, (tensor_sub)(q, (tensor_detach)(q))), end, 0);
     } else {
         a = (tensor_mul)((tensor_add)(a, (tensor_sub)(q, (tensor_detach)(q))),
@@ -10985,12 +10999,13 @@ TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
     tensor__op_t o;
     if (!TENSOR__(begin)(&o, NN__ROW(CTC_LOSS), in, 4)) { return TENSOR__(poison); }
     o.p = &o.params;
-    o.params.i[0] = a->blank;
-    o.params.i[1] = in[1]->ndim == 2 ? nn__max(in[1]->dims[1], 1) : 0;
-    o.params.i[2] = (tensor_grad_enabled)() && (tensor_requires_grad)(in[0]);
-    o.params.i[3] = a->zero_infinity != 0;
+    int with_grad = (tensor_grad_enabled)() && (tensor_requires_grad)(in[0]);
+    o.params.ctc.blank = a->blank;
+    o.params.ctc.columns = in[1]->ndim == 2 ? nn__max(in[1]->dims[1], 1) : 0;
+    o.params.ctc.with_grad = with_grad;
+    o.params.ctc.zero_infinity = a->zero_infinity != 0;
     TENSOR__(result)(&o, x->dtype, x->dims + 1, 1);
-    nn__result_if(o.params.i[2] != 0, &o, x->dtype, x->dims, 3);
+    nn__result_if(with_grad, &o, x->dtype, x->dims, 3);
     tensor_t *y = TENSOR__(finish)(&o);
     if (a->reduction == TENSOR_MEAN) {
         y = (tensor_div)(y, (tensor_to)((tensor_maximum_scalar)(in[3], 1), (tensor_dtype_t)x->dtype));
@@ -11013,7 +11028,7 @@ NN__OPTIONS(ctc_loss, NN__OR(blank, 0), nn__run_ctc_loss(&a))
     TENSOR__FN const tensor__row_t *nn__row_##ID(void) {                                                     \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, nin, required, nout, 0,             \
                                           TENSOR__##cast, NN_OP_##ID, saves, TENSOR__GRAD(grad), cpu,        \
-                                          scratch, TENSOR__ABOUT(-2, 2, doc), args, NULL, NULL, own};        \
+                                          scratch, args, NULL, NULL, own};                                   \
         return &row;                                                                                         \
     }
 NN_OPS(NN__ROW_OF)
@@ -11505,7 +11520,7 @@ TENSOR__FN tensor_t *nn__forward_plain(nn_module_t *m, tensor_t *x) {
     tensor_scope_t scope;
     scope = TENSOR__(scope)(-1);
     tensor_t *y = m->forward(m, x);
-    if (!y) { y = (tensor_t *)NN__FAIL(TENSOR_ERR_INTERNAL, "forward: that of %s returned NULL", m->name); }
+    if (!y) { y = (tensor_t *)NN__FAIL(TENSOR_ERR_INTERNAL, "forward: the forward of %s returned NULL, must return a tensor", m->name); }
     return (tensor_scope_return)(scope, y);
 }
 
@@ -12162,6 +12177,9 @@ TENSOR__FN nn_module_t *nn__refuse_number(const char *layer, const char *what, d
     return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, "%s: %s (got %g)", layer, what, got);
 }
 
+// The same with a text of its own, that says which argument was what and what it must be.
+#define NN__REFUSE(...) NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_SHAPE, __VA_ARGS__)
+
 // Fresh f32 parameters: uniform in +-bound, normal with that deviation, bound everywhere, ones, zeros. Each
 // is a function of its own, so that a program contains only those of its layers.
 typedef tensor_t *(*nn__start_fn)(const int64_t *dims, int ndim, double bound);
@@ -12245,8 +12263,9 @@ TENSOR__FN nn_module_t *nn__kid(const nn_module_t *m, const char *name) {
     return s && s->child ? s->child->module : NULL;
 }
 
-// Begins a typed forward: m must be a layer of a kind first..last (ids). -> 0 after raising
-TENSOR__FN int nn__enter(const char *op, const nn_module_t *m, int first, int last) {
+// Begins a typed forward: m must be a layer of a kind first..last (ids), which are made by `makers`.
+// -> 0 after raising
+TENSOR__FN int nn__enter(const char *op, const char *makers, const nn_module_t *m, int first, int last) {
     if (!nn__usable(m)) {
         if (nn__open_module(m) && tensor_error_code() == TENSOR_OK) {
             NN__FAIL(m->code, "%s: module %s failed when it was made", op, m->name);
@@ -12256,7 +12275,7 @@ TENSOR__FN int nn__enter(const char *op, const nn_module_t *m, int first, int la
         return 0;
     }
     if (!m->impl->kind || m->impl->kind->id < first || m->impl->kind->id > last) {
-        return NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, m->name);
+        return NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: the module is a %s, must be made by %s", op, m->name, makers);
     }
     if (m->impl->key) { TENSOR__(push_path)(nn__self(), m->impl->key); }
     return 1;
@@ -12552,7 +12571,9 @@ static const nn__field_t nn__bilinear_fields[] = {
 NN__KNOWN_KIND(BILINEAR, nn__bilinear_layer_t, "Bilinear", NULL, nn__bilinear_fields, NN__BILINEAR_ID)
 
 TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int no_bias) {
-    if (in1 < 1 || in2 < 1 || out < 1) { return nn__refuse("bilinear", "in1, in2 and out must be > 0", out); }
+    if (in1 < 1) { return nn__refuse("bilinear", "in1 must be > 0", in1); }
+    if (in2 < 1) { return nn__refuse("bilinear", "in2 must be > 0", in2); }
+    if (out < 1) { return nn__refuse("bilinear", "out must be > 0", out); }
     nn__bilinear_layer_t *l = (nn__bilinear_layer_t *)nn__make(NN__KIND(BILINEAR));
     if (!l) { return NULL; }
     l->in1_features = in1;
@@ -12567,7 +12588,7 @@ TENSOR_API nn_module_t *(nn_bilinear)(int64_t in1, int64_t in2, int64_t out, int
 }
 
 TENSOR_API tensor_t *(nn_bilinear_forward)(nn_module_t *m, tensor_t *x1, tensor_t *x2) {
-    if (!nn__enter("bilinear_forward", m, NN__BILINEAR_ID, NN__BILINEAR_ID)) { return TENSOR__(poison); }
+    if (!nn__enter("bilinear_forward", "nn_bilinear", m, NN__BILINEAR_ID, NN__BILINEAR_ID)) { return TENSOR__(poison); }
     return nn__leave_plain(m, (tensor_bilinear)(x1, x2, nn__tensor(m, 0), nn__tensor(m, 1)));
 }
 
@@ -12631,9 +12652,11 @@ TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     if (a.size < 1) { return nn__refuse("embedding", "size must be > 0", a.size); }
     int64_t padding = nn__padding_row(&a);
     if (padding < 0 && a.options_are_named_ && a.padding_idx != 0) {
-        return nn__refuse("embedding", "padding_idx must be at least -count", a.padding_idx);
+        return NN__REFUSE("embedding: padding_idx %d must be at least -count %d", a.padding_idx, -a.count);
     }
-    if (padding >= a.count) { return nn__refuse("embedding", "padding_idx must be below count", padding); }
+    if (padding >= a.count) {
+        return NN__REFUSE("embedding: padding_idx %d must be below count %d", padding, a.count);
+    }
     nn__embedding_layer_t *l = (nn__embedding_layer_t *)nn__make(NN__KIND(EMBEDDING));
     if (!l) { return NULL; }
     l->num_embeddings = a.count;
@@ -12696,8 +12719,11 @@ TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
         return nn__refuse("embedding_bag", "mode must be a tensor_bag_mode_t", (int64_t)a.mode);
     }
     int64_t padding = a.padding_idx == TENSOR_ZERO ? 0 : a.padding_idx;
-    if (padding >= a.count || padding < -a.count) {
-        return nn__refuse("embedding_bag", "padding_idx must be below count", padding);
+    if (padding >= a.count) {
+        return NN__REFUSE("embedding_bag: padding_idx %d must be below count %d", padding, a.count);
+    }
+    if (padding < -a.count) {
+        return NN__REFUSE("embedding_bag: padding_idx %d must be at least -count %d", padding, -a.count);
     }
     if (a.padding_idx == 0) {
         padding = -1;
@@ -12807,15 +12833,20 @@ TENSOR__FN nn_module_t *nn__make_conv(const char *op, const nn__kind_t *kind, co
     if (in < 1) { return nn__refuse(op, "in_channels must be > 0", in); }
     if (out < 1) { return nn__refuse(op, "out_channels must be > 0", out); }
     if (groups < 1) { return nn__refuse(op, "groups must be > 0", groups); }
-    if (in % groups != 0) { return nn__refuse(op, "in_channels must be a multiple of groups", in); }
-    if (out % groups != 0) { return nn__refuse(op, "out_channels must be a multiple of groups", out); }
+    if (in % groups != 0) {
+        return NN__REFUSE("%s: in_channels %d must be a multiple of groups %d", op, in, groups);
+    }
+    if (out % groups != 0) {
+        return NN__REFUSE("%s: out_channels %d must be a multiple of groups %d", op, out, groups);
+    }
     if (!nn__window_valid(op, kind->dims, g)) { return NULL; }
     if (like->padding_mode < 0 || like->padding_mode > TENSOR_PAD_CIRCULAR) {
         return nn__refuse(op, "padding_mode must be a tensor_pad_t", like->padding_mode);
     }
     for (int d = 0; d < 3; d++) {
         if (like->same && (g->stride[d] != 1 || g->pad[d] != 0)) {
-            return nn__refuse(op, "same needs stride 1 and no padding", g->stride[d]);
+            return NN__REFUSE("%s: same needs stride 1 and no padding (got stride %d, padding %d)", op,
+                              g->stride[d], g->pad[d]);
         }
     }
     nn_module_t *m = (nn_module_t *)nn__make_like(kind, &like->base);
@@ -12950,9 +12981,11 @@ TENSOR__FN nn_module_t *nn__make_pool(const nn_pool_args_t *a, const char *op, c
     }
     for (int d = 0; d < 3; d++) {
         if (2 * g->pad[d] > g->kernel[d]) {
-            return nn__refuse(op, "padding must be at most half the kernel", g->pad[d]);
+            return NN__REFUSE("%s: padding %d must be at most half the kernel %d", op, g->pad[d], g->kernel[d]);
         }
-        if (!dilates && g->dilation[d] != 1) { return nn__refuse(op, "it has no dilation", g->dilation[d]); }
+        if (!dilates && g->dilation[d] != 1) {
+            return NN__REFUSE("%s: dilation %d must be 1: only max pools have one", op, g->dilation[d]);
+        }
     }
     return (nn_module_t *)nn__make_like(kind, &l.base);
 }
@@ -12977,7 +13010,7 @@ NN__LAYER_PER_DIMS(max_unpool, nn_pool, nn__max_unpool_new)
 
 TENSOR_API tensor_t *(nn_max_unpool_forward)(nn_module_t *m, tensor_t *x, tensor_t *indices,
                                              const int64_t *size) {
-    if (!nn__enter("max_unpool_forward", m, NN__MAX_UNPOOL_ID, NN__MAX_UNPOOL_ID)) {
+    if (!nn__enter("max_unpool_forward", "nn_max_unpool", m, NN__MAX_UNPOOL_ID, NN__MAX_UNPOOL_ID)) {
         return TENSOR__(poison);
     }
     nn__window_t g = ((const nn__pool_layer_t *)m)->window;
@@ -13112,7 +13145,8 @@ NN__SPECIAL_KIND(UPSAMPLE, nn__upsample_layer_t, "Upsample", nn__forward_upsampl
 
 TENSOR__FN nn_module_t *nn__make_upsample(nn_upsample_args_t a) {
     if ((a.size > 0) == (a.scale_factor > 0)) {
-        return nn__refuse("upsample", "one of size and scale_factor must be positive", a.size);
+        return NN__REFUSE("upsample: size %d, scale_factor %g: just one of them must be positive", a.size,
+                          a.scale_factor);
     }
     if ((int)a.mode < 0 || a.mode > TENSOR_AREA) {
         return nn__refuse("upsample", "mode must be a tensor_interpolation_t", (int64_t)a.mode);
@@ -13495,7 +13529,8 @@ NN__SCOPED_KIND(GROUP_NORM, nn__group_norm_layer_t, "GroupNorm", nn__forward_gro
 TENSOR__FN nn_module_t *nn__make_group_norm(nn_group_norm_args_t a) {
     if (a.groups < 1) { return nn__refuse("group_norm", "groups must be > 0", a.groups); }
     if (a.channels < 1 || a.channels % a.groups != 0) {
-        return nn__refuse("group_norm", "channels must be a multiple of groups", a.channels);
+        return NN__REFUSE("group_norm: channels %d must be a positive multiple of groups %d", a.channels,
+                          a.groups);
     }
     nn__group_norm_layer_t *l = (nn__group_norm_layer_t *)nn__make(NN__KIND(GROUP_NORM));
     if (!l) { return NULL; }
@@ -13597,6 +13632,9 @@ TENSOR__FN tensor_t *nn__forward_state(nn_module_t *m, tensor_t *x, tensor_t **h
     const nn__rnn_layer_t *l = (const nn__rnn_layer_t *)m;
     const char *op = ops[l->cell][l->net];
     int n = m->impl->nslots;
+    if (x && !(tensor_is_poison)(x) && x->ndim > 0 && x->dims[x->ndim - 1] != l->input_size) {
+        return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must end in a dim of %d", op, x, l->input_size);
+    }
     nn__state_scope_t b = nn__state_begin(l->net);
     tensor_t **w = (tensor_t **)nn__lent((uint64_t)n + 2, sizeof *w);
     tensor_state_t s = nn__no_state();
@@ -13667,14 +13705,14 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, cons
         return nn__refuse(op, "layers must be in 1..65535", a.layers);
     }
     if (a.proj_size < 0 || (a.proj_size > 0 && (net != NN__LSTM_NET || cell || a.proj_size >= a.hidden))) {
-        return nn__refuse(op, "proj_size is for lstm, 0 or less than hidden", a.proj_size);
+        return NN__REFUSE("%s: proj_size %d must be 0, or in lstm less than hidden %d", op, a.proj_size,
+                          a.hidden);
     }
     if (!(a.dropout >= 0 && a.dropout <= 1)) {
         return nn__refuse_number(op, "dropout must be in 0..1", a.dropout);
     }
-    if (cell && (a.layers > 1 || dirs > 1)) {
-        return nn__refuse(op, "a cell has one layer and direction", a.layers);
-    }
+    if (cell && a.layers > 1) { return nn__refuse(op, "layers must be 1 for a cell", a.layers); }
+    if (cell && dirs > 1) { return nn__refuse(op, "bidirectional must be 0 for a cell", a.bidirectional); }
     nn__rnn_layer_t *l = (nn__rnn_layer_t *)nn__make(kind);
     if (!l) { return NULL; }
     l->input_size = a.in_features;
@@ -13707,22 +13745,22 @@ NN__LAYER(rnn_cell, nn_rnn,
           nn__make_recurrent(a, "rnn_cell", NN__KIND(RNN_CELL), a.relu ? NN__RELU_NET : NN__TANH_NET, 1))
 
 // id: of the net and of its cell.
-TENSOR__FN tensor_t *nn__state_forward(const char *op, nn_module_t *m, int id, tensor_t *x, tensor_t **h,
-                                       tensor_t **c) {
-    if (!nn__enter(op, m, id, id)) { return TENSOR__(poison); }
+TENSOR__FN tensor_t *nn__state_forward(const char *op, const char *makers, nn_module_t *m, int id,
+                                       tensor_t *x, tensor_t **h, tensor_t **c) {
+    if (!nn__enter(op, makers, m, id, id)) { return TENSOR__(poison); }
     return nn__leave_plain(m, nn__forward_state(m, x, h, c));
 }
 
 TENSOR_API tensor_t *(nn_lstm_forward)(nn_module_t *m, tensor_t *x, tensor_t **h, tensor_t **c) {
-    return nn__state_forward("lstm_forward", m, NN__LSTM_ID, x, h, c);
+    return nn__state_forward("lstm_forward", "nn_lstm or nn_lstm_cell", m, NN__LSTM_ID, x, h, c);
 }
 
 TENSOR_API tensor_t *(nn_gru_forward)(nn_module_t *m, tensor_t *x, tensor_t **h) {
-    return nn__state_forward("gru_forward", m, NN__GRU_ID, x, h, NULL);
+    return nn__state_forward("gru_forward", "nn_gru or nn_gru_cell", m, NN__GRU_ID, x, h, NULL);
 }
 
 TENSOR_API tensor_t *(nn_rnn_forward)(nn_module_t *m, tensor_t *x, tensor_t **h) {
-    return nn__state_forward("rnn_forward", m, NN__RNN_ID, x, h, NULL);
+    return nn__state_forward("rnn_forward", "nn_rnn or nn_rnn_cell", m, NN__RNN_ID, x, h, NULL);
 }
 
 // ------------------------------------------------------------------------------
@@ -13893,11 +13931,10 @@ NN__SCOPED_KIND(ATTENTION, nn__attention_layer_t, "MultiheadAttention", nn__forw
 TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     if (a.embed < 1) { return nn__refuse("multihead_attention", "embed must be > 0", a.embed); }
     if (a.heads < 1 || a.embed % a.heads != 0) {
-        return nn__refuse("multihead_attention", "heads must divide embed", a.heads);
+        return NN__REFUSE("multihead_attention: heads %d must divide embed %d", a.heads, a.embed);
     }
-    if (a.kdim < 0 || a.vdim < 0) {
-        return nn__refuse("multihead_attention", "kdim and vdim must be >= 0", a.kdim);
-    }
+    if (a.kdim < 0) { return nn__refuse("multihead_attention", "kdim must be >= 0", a.kdim); }
+    if (a.vdim < 0) { return nn__refuse("multihead_attention", "vdim must be >= 0", a.vdim); }
     if (!(a.dropout >= 0 && a.dropout <= 1)) {
         return nn__refuse_number("multihead_attention", "dropout must be in 0..1", a.dropout);
     }
@@ -13952,7 +13989,8 @@ TENSOR_API tensor_t *nn_multihead_attention_forward_with(nn_attention_args_t a) 
     if (nn__too_many("multihead_attention", a.site_, a.options_are_named_)) { return tensor__at(a.site_, y); }
     if (out) { w = *out = (tensor_scalar)(0, TENSOR_F32); }  // it gets a slot in the caller's scope
     a.weights = out ? &w : NULL;
-    if (nn__enter("multihead_attention", a.module, NN__ATTENTION_ID, NN__ATTENTION_ID)) {
+    if (nn__enter("multihead_attention", "nn_multihead_attention", a.module, NN__ATTENTION_ID,
+                  NN__ATTENTION_ID)) {
         tensor_scope_t scope = TENSOR__(scope)(-1);
         y = nn__leave(a.module, scope, nn__attend(a.module, &a));
     }
@@ -14024,8 +14062,9 @@ NN__SCOPED_KIND(DECODER_LAYER, nn__transformer_layer_t, "TransformerDecoderLayer
 
 TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a, int decoder) {
     const char *op = decoder ? "transformer_decoder_layer" : "transformer_encoder_layer";
-    if (a.embed < 1 || a.heads < 1 || a.embed % a.heads != 0) {
-        return nn__refuse(op, "heads must divide embed", a.heads);
+    if (a.embed < 1) { return nn__refuse(op, "embed must be > 0", a.embed); }
+    if (a.heads < 1 || a.embed % a.heads != 0) {
+        return NN__REFUSE("%s: heads %d must divide embed %d", op, a.heads, a.embed);
     }
     if (a.feedforward < 1) { return nn__refuse(op, "feedforward must be > 0", a.feedforward); }
     if (!(a.dropout >= 0 && a.dropout <= 1)) {
@@ -14094,15 +14133,15 @@ TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a) {
     static const char op[] = "transformer_forward";
     tensor_t *y = TENSOR__(poison);
     if (nn__too_many(op, a.site_, a.options_are_named_) ||
-        !nn__enter(op, a.module, NN__ENCODER_LAYER_ID, NN__DECODER_ID)) {
+        !nn__enter(op, "nn_transformer_..", a.module, NN__ENCODER_LAYER_ID, NN__DECODER_ID)) {
         return tensor__at(a.site_, y);
     }
     tensor_scope_t scope = TENSOR__(scope)(-1);
     int id = a.module->impl->kind->id;
     int decoder = id == NN__DECODER_LAYER_ID || id == NN__DECODER_ID;
     if (decoder != (a.memory != NULL)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "%s: memory is for decoders, %s is %s one", op, a.module->name,
-                 decoder ? "such" : "not");
+        NN__FAIL(TENSOR_ERR_SHAPE, "%s: memory is %s, must be %s for the module %s", op,
+                 decoder ? "NULL" : "given", decoder ? "a tensor" : "NULL", a.module->name);
     } else if (nn__kid(a.module, "layers")) {
         y = nn__transformer(a.module, &a);
     } else {
@@ -14117,7 +14156,8 @@ TENSOR__FN nn_module_t *nn__make_transformer(const char *op, const nn__kind_t *k
     if (count < 1 || count > 4096) { return nn__refuse(op, "count must be in 1..4096", count); }
     if (!nn__can_use(op, "the layer", layer)) { return NULL; }
     if (!layer->impl->kind || layer->impl->kind->id != each) {
-        return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_UNSUPPORTED, "%s: not of a %s", op, layer->name);
+        return NN__GIVE((nn_module_t *)NULL, TENSOR_ERR_UNSUPPORTED,
+                        "%s: the layer is a %s, must be made by nn_%s_layer", op, layer->name, op);
     }
     nn_module_t *m = (nn_module_t *)nn__make(kind);
     nn_module_t *list = (nn_module_t *)nn__make(NN__KIND(MODULE_LIST));
@@ -15143,7 +15183,7 @@ TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
 }
 
 static const tensor__row_t nn__step_row = {"step", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_STEP, 0,
-                                           NULL, nn__cpu_step, NULL, 0, 0, "", NULL, NULL, NULL, NULL};
+                                           NULL, nn__cpu_step, NULL, NULL, NULL, NULL, NULL};
 
 TENSOR__FN void nn__step_arg(tensor_arg_t *a, tensor_t *t, int role) {
     if (t) {
@@ -15160,7 +15200,7 @@ TENSOR__FN int nn__optimizer_call(const tensor__row_t *row, int kind, tensor_arg
     memset(&p, 0, sizeof p);
     tensor_call_t c;
     memset(&c, 0, sizeof c);
-    p.i[0] = kind;
+    p.optimizer.kind = kind;
     c.row = row;
     c.arg = a;
     c.nin = nin;
@@ -15858,10 +15898,9 @@ TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
 
 static const tensor__row_t nn__grads_row[2] = {
     {"clip_grad_norm", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SUM_SQUARES, 0, NULL, nn__cpu_squares,
-        NULL, 0,
-     0, "", NULL, NULL, NULL, NULL},
+     NULL, NULL, NULL, NULL, NULL},
     {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SCALE_GRADS, 0, NULL, nn__cpu_scale, NULL,
-     0, 0, "", NULL, NULL, NULL, NULL}};
+     NULL, NULL, NULL, NULL}};
 
 // Tensor i of o or of list, of which one is given.
 TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i) {
@@ -18380,6 +18419,7 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
 TENSOR__END
 
 #endif   // TENSOR__COMPILES_NN
+#undef TENSOR__MORE_KERNELS
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC pop_options
@@ -18393,6 +18433,11 @@ TENSOR__PRECISE_END
 #define TENSOR__IN(function) TENSOR__SITE_OF(function)
 
 #endif   // TENSOR_NN_IMPLEMENTATION
+
+// The implementation of tensor.h where that of this header is not wanted.
+#if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE)
+#include "tensor.h"
+#endif
 
 // ------------------------------------------------------------------------------
 // >>nn-license                                     MARK: licence

@@ -68,6 +68,17 @@ for h in tensor.h tensor_nn.h tensor_cuda.h; do
         }')"
 done
 
+# Parameters of a call have names; see tensor_params_t. Its structs have no padding.
+for h in $headers; do
+    result "$h: a parameter by number; give it a name in its struct of tensor_params_t" "$(awk '
+        /(params|->p|[^A-Za-z0-9_>.]p)(\.|->)[fi](\[|[^A-Za-z0-9_(])/ { print FNR ": " $0 }' $h)"
+    result "$h: a member of parameters that is not int64_t or double, or has no name" "$(awk '
+        /^typedef struct tensor__[a-z_]+_params_t \{/ { inside = 1; next }
+        /^\}/ { inside = 0 }
+        inside && !/^    (int64_t|double) / && !/^ *\/\// { print FNR ": " $0 }
+        inside && /[ ,][fi](\[|,|;)/ { print FNR ": " $0 }' $h)"
+done
+
 # Elements of tensors are reached by calls of kernels and by accesses of the host; who stands for those two, and the
 # short way of small tensors, which runs the kernels' bodies itself.
 may_reach="tensor__ptr tensor__arg tensor__arg_saved tensor__host_rare tensor__host_of tensor__host_get tensor__host_put"

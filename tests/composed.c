@@ -26,6 +26,7 @@ static void unary_values(void) {
     // exact values (pi^2 / 2 ..); PyTorch's own series is off by 1e-9
     IS(4e-15, tensor_polygamma(1, X(-2.5, -1.5, .5, 1, 3, 40)), 9.539246644989123, 9.379246644989124,
        4.934802200544679, 1.6449340668482264, 0.39493406684822646, 0.025315103841291063);
+    IS(0, tensor_polygamma(1, X(-INF, INF, 0, -2)), NANF, 0, INF, INF);
     IS(1e-14, tensor_polygamma(2, X(.5, 1, 3, 40)), -16.828796644234316, -2.404113806319188,
        -0.15411380631918856, -0.0006408202718352985);
     IS(e, tensor_sinc(x), 0.12732395447351627, 0, 1, 1, 0.6366197723675814, 0, 0, NANF, NANF, NANF);

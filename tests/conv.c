@@ -799,7 +799,7 @@ static void function_modules(void) {
     y = nn_max_unpool_forward(m, p.values, p.indices, sizes);
     CHECK(test_same_bits(y, tensor_max_unpool2d(p.values, p.indices, 2, 1, .size = 5, .size_w = 7)));
     CHECK_POISON(nn_max_unpool_forward(m, line, p.indices, NULL), TENSOR_ERR_SHAPE,
-                 "max_unpool2d: x [3,5,7] and indices [2,3,4,6] must have one shape");
+                 "max_unpool2d: x [3,5,7] and indices [2,3,4,6] must have the same shape");
     nn_free(m);
     m = nn_max_unpool3d(2, 2);
     p = tensor_max_pool3d_with_indices(tensor_abs(f(2, 1, 1, 5, 7, 6)), 2);
@@ -809,12 +809,12 @@ static void function_modules(void) {
     nn_free(m);
     m = nn_relu();
     CHECK_POISON(nn_max_unpool_forward(m, line, p.indices, NULL), TENSOR_ERR_UNSUPPORTED,
-                 "max_unpool_forward: not of a ReLU");
+                 "max_unpool_forward: the module is a ReLU, must be made by nn_max_unpool");
     nn_free(m);
     CHECK(!nn_max_unpool2d(2, 2, 2));
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "max_unpool2d: padding must be at most half");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "max_unpool2d: padding 2 must be at most half the kernel 2");
     CHECK(!nn_max_unpool1d(2, .dilation = 2));
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "max_unpool1d: it has no dilation");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "max_unpool1d: dilation 2 must be 1: only max pools have one");
     CHECK(!nn_lp_pool1d(2, 0, 0, 0));
     CHECK_ERROR(TENSOR_ERR_SHAPE, "lp_pool1d: kernel must be > 0 (got 0)");
     CHECK(!nn_local_response_norm(0));
@@ -835,8 +835,8 @@ static void errors(void) {
     CHECK_POISON(tensor_conv2d(x, w, tensor_ones(3)), TENSOR_ERR_SHAPE, "bias [3] must have the 4 outputs");
     CHECK_POISON(tensor_conv2d(x, w, NULL, -1), TENSOR_ERR_SHAPE, "conv2d: stride -1 must be at least 1");
     CHECK_POISON(tensor_conv2d(x, w, NULL, .stride_h = 2), TENSOR_ERR_SHAPE,
-                 "conv2d: it has no stride_h (got 2)");
-    CHECK_POISON(tensor_conv1d(line, line, NULL, .padding_w = 2), TENSOR_ERR_SHAPE, "it has no padding_w");
+                 "conv2d: stride_h is 2, must be left out: images have 2 dims");
+    CHECK_POISON(tensor_conv1d(line, line, NULL, .padding_w = 2), TENSOR_ERR_SHAPE, "conv1d: padding_w is 2, must be left out: images have 1 dim");
     CHECK_POISON(tensor_conv2d(x, w, NULL, 2, .same = 1), TENSOR_ERR_SHAPE, "same needs stride 1");
     CHECK_POISON(tensor_conv2d(x, w, NULL, .dilation = 3), TENSOR_ERR_SHAPE,
                  "(7 with dilation) is larger than");
@@ -859,7 +859,7 @@ static void errors(void) {
     CHECK_POISON(tensor_adaptive_avg_pool2d(tensor_ones(1, 2, 0, 3), 2, 2), TENSOR_ERR_SHAPE, "are empty");
     CHECK_POISON(tensor_max_unpool2d(x, NULL, 2), TENSOR_ERR_OWNER, "max_unpool2d: argument indices is NULL");
     CHECK_POISON(tensor_max_unpool2d(x, tensor_ones_of(TENSOR_I64, 1, 4, 5), 2), TENSOR_ERR_SHAPE,
-                 "one shape");
+                 "must have the same shape");
     CHECK_POISON(tensor_max_unpool2d(x, tensor_add_scalar(i64, 100), 2), TENSOR_ERR_INDEX, "");
     CHECK_POISON(tensor_pad(x, 1), TENSOR_ERR_SHAPE, "pad: 1 numbers for x [1,4,5,5]");
     CHECK_POISON(tensor_pad(x, -3, -3), TENSOR_ERR_SHAPE, "pad: -3 and -3 do not fit dim 3");
@@ -922,11 +922,19 @@ static void errors(void) {
     CHECK(nn_conv2d_with(a) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "conv2d: stride 0 must be at least 1");
     CHECK(nn_conv_transpose1d(3, 4, 3, .groups = 2) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "conv_transpose1d: in_channels must be a multiple of groups (got 3)");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "conv_transpose1d: in_channels 3 must be a multiple of groups 2");
     CHECK(nn_avg_pool2d(2, .dilation = 2) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "avg_pool2d: it has no dilation (got 2)");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "avg_pool2d: dilation 2 must be 1: only max pools have one");
     CHECK(nn_upsample(.align_corners = 1) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "upsample: one of size and scale_factor");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "upsample: size 0, scale_factor 0: just one of them must be positive");
+    CHECK(nn_upsample(4, .mode = (tensor_interpolation_t)8) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "upsample: mode must be a tensor_interpolation_t (got 8)");
+    CHECK(nn_conv2d(1, 2, 3, .padding_mode = (tensor_pad_t)4) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "conv2d: padding_mode must be a tensor_pad_t (got 4)");
+    CHECK(nn_conv2d(4, 3, 3, .groups = 2) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "conv2d: out_channels 3 must be a multiple of groups 2");
+    CHECK(nn_conv2d(4, 4, 3, 2, .same = 1) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "conv2d: same needs stride 1 and no padding (got stride 2, padding 0)");
 }
 
 // Values from the edge of what is allowed end soon; a gradient of zeros is one.

@@ -848,6 +848,10 @@ static void create_views(void) {
     IS(tensor_cartesian_prod(list + 1, 1), "f32 [3] 7 8 9");
     list[1] = tensor_to(tensor_full(9, 2, 1), TENSOR_F64);
     IS(tensor_block_diag(list, 3), "f64 [4,4] 0 1 0 0 0 0 9 0 0 0 9 0 0 0 0 5");
+    {   // a 0-d tensor gives no dtype to others of its kind
+        tensor_t *mixed[] = {tensor_scalar(2, TENSOR_F64), tensor_ones_of(TENSOR_F32, 1, 1)};
+        IS(tensor_block_diag(mixed, 2), "f32 [2,2] 2 0 0 1");
+    }
 }
 static void create_default(void) {
     CHECK(tensor_get_default_dtype() == TENSOR_F32);

@@ -609,7 +609,7 @@ static void inside_linear_scan(arguments_t *a) {
     }
     memset(&o.params, 0, sizeof o.params);
     o.p = &o.params;
-    o.params.i[0] = a->i[0];
+    o.params.rows.reverse = a->i[0];
     TENSOR__(result)(&o, in[0]->dtype, in[0]->dims, in[0]->ndim);
     a->out[0] = TENSOR__(finish)(&o);
 }

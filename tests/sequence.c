@@ -285,7 +285,7 @@ static void norm_modules(void) {
     nn_to_string(rms, text, sizeof text);
     CHECK_TEXT(text, "RMSNorm((5,), eps=None, elementwise_affine=True)");
     CHECK(nn_group_norm(2, 3) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "group_norm: channels must be a multiple of groups (got 3) at sequence.c");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "group_norm: channels 3 must be a positive multiple of groups 2 at sequence.c");
     nn_free(bn), nn_free(cum), nn_free(in), nn_free(gn), nn_free(rms), nn_free(c);
 }
 
@@ -486,7 +486,7 @@ static void ctc_edges(void) {
 static void loss_errors(void) {
     tensor_t *x = tensor_ones(3, 4), *v = tensor_ones(4), *i = tensor_zeros_of(TENSOR_I64, 3);
     CHECK_POISON(tensor_hinge_embedding_loss(x, v), TENSOR_ERR_SHAPE,
-                 "hinge_embedding_loss: input [3,4] and target [4] must have one shape at sequence.c");
+                 "hinge_embedding_loss: input [3,4] and target [4] must have the same shape at sequence.c");
     CHECK_POISON(tensor_soft_margin_loss(x, x, .reduction = TENSOR_BATCHMEAN), TENSOR_ERR_SHAPE,
                  "reduction 3");
     CHECK_POISON(tensor_multi_margin_loss(x, x), TENSOR_ERR_DTYPE, "target is f32, must be i32 or i64");
@@ -502,14 +502,14 @@ static void loss_errors(void) {
     CHECK_POISON(tensor_multilabel_soft_margin_loss(x, x, tensor_ones(3)), TENSOR_ERR_SHAPE,
                  "weight [3] does not broadcast");
     CHECK_POISON(tensor_margin_ranking_loss(x, x, v), TENSOR_ERR_SHAPE,
-                 "input1 [3,4] and target [4] must have one shape");
+                 "input1 [3,4] and target [4] must have the same shape");
     CHECK_POISON(tensor_cosine_embedding_loss(x, x, x), TENSOR_ERR_SHAPE, "target [3,4] [N] or []");
     CHECK_POISON(tensor_triplet_margin_loss(x, x, v), TENSOR_ERR_SHAPE, "anchor [3,4] and negative [4]");
     CHECK_POISON(tensor_gaussian_nll_loss(x, x, tensor_ones(3, 2)), TENSOR_ERR_SHAPE,
                  "var [3,2] must have the shape");
     CHECK_POISON(tensor_gaussian_nll_loss(x, x, tensor_neg(x)), TENSOR_ERR_INDEX,
                  "var [3,4] has a negative element");
-    CHECK_POISON(tensor_poisson_nll_loss(x, v), TENSOR_ERR_SHAPE, "one shape");
+    CHECK_POISON(tensor_poisson_nll_loss(x, v), TENSOR_ERR_SHAPE, "must have the same shape");
     CHECK_POISON(tensor_poisson_nll_loss(NULL, v), TENSOR_ERR_OWNER,
                  "poisson_nll_loss: argument input is NULL");
     // one value and no batch; halves; an empty batch
@@ -678,12 +678,17 @@ static void attention_edges(void) {
                  TENSOR_ERR_DTYPE, "attn_mask is i64, must be bool or f32");
     CHECK_POISON(nn_multihead_attention_forward(NULL, x, x, x), TENSOR_ERR_POISONED, "multihead_attention");
     CHECK(nn_multihead_attention(5, 2) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "multihead_attention: heads must divide embed (got 2) at sequence.c");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "multihead_attention: heads 2 must divide embed 5 at sequence.c");
     l = nn_transformer_encoder_layer(4, 2);
     e = nn_transformer_encoder(l, 3, NULL);
     CHECK(nn_state(e).count == 36 && nn_get_child(e, "layers.2.linear1") != NULL);
     CHECK(tensor_equal(nn_get(e, "layers.2.linear1.weight"), nn_get(l, "linear1.weight")));
-    CHECK_POISON(nn_transformer_forward(e, x, mem), TENSOR_ERR_SHAPE, "memory is for decoders");
+    CHECK_POISON(nn_transformer_forward(e, x, mem), TENSOR_ERR_SHAPE,
+                 "memory is given, must be NULL for the module TransformerEncoder");
+    CHECK(nn_transformer_encoder_layer(4, 3) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "transformer_encoder_layer: heads 3 must divide embed 4");
+    CHECK(nn_multihead_attention(4, 2, .vdim = -1) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "multihead_attention: vdim must be >= 0 (got -1)");
     CHECK(nn_transformer_encoder(l, 1000000000, NULL) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "transformer_encoder: count must be in 1..4096 (got 1000000000) at seq");
     d = nn_transformer_decoder_layer(4, 2);
@@ -692,7 +697,8 @@ static void attention_edges(void) {
     CHECK(tensor_is_poison(tensor_lstm_cell(NULL, NULL, NULL, x, x, NULL, NULL).y));
     CHECK_ERROR(TENSOR_ERR_OWNER, "lstm_cell: argument x is NULL at sequence.c");
     nn_free(d);
-    CHECK_POISON(nn_transformer_forward(m, x, NULL), TENSOR_ERR_UNSUPPORTED, "not of a MultiheadAttention");
+    CHECK_POISON(nn_transformer_forward(m, x, NULL), TENSOR_ERR_UNSUPPORTED,
+                 "the module is a MultiheadAttention, must be made by nn_transformer_..");
     CHECK_POISON(tensor_scaled_dot_product_attention(tensor_ones(1, 3, 2, 4), tensor_ones(1, 2, 2, 4),
                                                      tensor_ones(1, 2, 2, 4), .enable_gqa = 1),
                  TENSOR_ERR_SHAPE, "the heads of query [1,3,2,4] must be a multiple");
@@ -955,12 +961,15 @@ static void net_errors(void) {
                  "gru: weight 1 [8,2] must be w_hh [3 H, H] (x [4,2,3])");
     bad[0] = w[0], bad[1] = tensor_ones_of(TENSOR_F64, 8, 2);
     CHECK_POISON(tensor_rnn(x, bad, .no_bias = 1).y, TENSOR_ERR_DTYPE, "rnn: w_hh is f64, x is f32");
-    CHECK_POISON(nn_lstm_forward(m, x, &h, NULL), TENSOR_ERR_UNSUPPORTED, "lstm_forward: not of a GRU");
+    CHECK_POISON(nn_lstm_forward(m, x, &h, NULL), TENSOR_ERR_UNSUPPORTED,
+                 "lstm_forward: the module is a GRU, must be made by nn_lstm or nn_lstm_cell");
     CHECK_POISON(nn_gru_forward(m, tensor_ones(4, 2, 5), &h), TENSOR_ERR_SHAPE,
-                 "gru_forward: w_ih [6,3] must be [6, 5]");
+                 "gru_forward: x [4,2,5] must end in a dim of 3");
     CHECK(h == NULL);
     CHECK(nn_lstm(3, 2, .proj_size = 2) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "lstm: proj_size is for lstm, 0 or less than hidden (got 2)");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "lstm: proj_size 2 must be 0, or in lstm less than hidden 2");
+    CHECK(nn_lstm_cell(3, 2, .layers = 2) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "lstm_cell: layers must be 1 for a cell (got 2)");
     CHECK(tensor_numel(nn_forward(m, tensor_zeros(4, 0, 3))) == 0);
     nn_free(m);
 }
@@ -1064,7 +1073,11 @@ static void bags(void) {
     CHECK_POISON(tensor_bilinear(tensor_ones(5, 2), tensor_ones(4, 3), nn_get(b, "weight"), NULL),
                  TENSOR_ERR_SHAPE, "bilinear: x1 [5,2], x2 [4,3]");
     CHECK(nn_embedding_bag(3, 2, .padding_idx = 3) == NULL);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "embedding_bag: padding_idx must be below count (got 3)");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "embedding_bag: padding_idx 3 must be below count 3");
+    CHECK(nn_embedding_bag(3, 2, .padding_idx = -4) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "embedding_bag: padding_idx -4 must be at least -count -3");
+    CHECK(nn_bilinear(2, 0, 3, 0) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "bilinear: in2 must be > 0 (got 0)");
     nn_free(m), nn_free(e), nn_free(b);
 }
 
@@ -1178,7 +1191,28 @@ static void edge_gradients(void) {
     CHECK(tensor_equal(y, tensor_zeros(3, 2)));                 // a mask over no key
 }
 
+// The gradient of the target of kl_div at 0, below 0, at NaN: the fused kernel's is that of the graph.
+static void divergence_of_edges(void) {
+    double v[] = {0, -0.0, 2, -1, (double)NAN};
+    int dtype, k;
+    for (dtype = TENSOR_F32; dtype <= TENSOR_F64; dtype++) {
+        tensor_t *t = tensor_requires_grad_(tensor_to(tensor_from(v, TENSOR_F64, 5), (tensor_dtype_t)dtype), 1);
+        tensor_t *x = tensor_full_of((tensor_dtype_t)dtype, 0.5, 5), *y, *g;
+        tensor_backward(tensor_kl_div(x, t, .reduction = TENSOR_SUM));
+        y = tensor_kl_div(x, t, .reduction = TENSOR_SUM);
+        tensor_autograd_grad(&y, 1, NULL, &t, 1, &g, TENSOR_CREATE_GRAPH);
+        for (k = 0; k < 5; k++) {
+            double plain = tensor_item(tensor_select(tensor_grad(t), 0, k)), graph = tensor_item(tensor_select(g, 0, k));
+            double want = k < 2 ? -0.5 : log(v[k]) + 0.5;
+            CHECK_MSG(want != want ? plain != plain && graph != graph
+                                   : fabs(plain - want) < 1e-6 && fabs(graph - want) < 1e-6,
+                      "%d: %g and %g, expected %g", k, plain, graph, want);
+        }
+    }
+}
+
 int main(void) {
+    RUN(divergence_of_edges);
     RUN(batch_norm_values);
     RUN(other_norm_values);
     RUN(norm_gradients);

@@ -285,6 +285,10 @@ static void counts(void) {
     IS(tensor_histc(tensor_slice(x, 0, 1, 8, 1), 4, -1, 3), TENSOR_F32, "4", 0, 2, 2, 1);
     IS(tensor_histc(tensor_ones(3), 4, 0, 0), TENSOR_F32, "4", 0, 0, 3, 0);
     IS(tensor_histc(tensor_zeros(0), 2, 0, 0), TENSOR_F32, "2", 0, 0);
+    {   // equal bounds are none, as in PyTorch
+        float v[] = {1, 2, 3, 2};
+        IS(tensor_histc(tensor_from(v, TENSOR_F32, 4), 4, 5, 5), TENSOR_F32, "4", 1, 0, 2, 1);
+    }
     IS(tensor_count_nonzero(z), TENSOR_I64, "", 3);
     IS(tensor_count_nonzero(x), TENSOR_I64, "", 8);
     tensor_t *m = tensor_stack(0, z, tensor_flatten(tensor_narrow(tensor_to(w, TENSOR_F32), 0, 0, 6), 0, 0));

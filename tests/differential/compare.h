@@ -72,7 +72,8 @@ TEST_FN int differ(const program_t *p, const trace_t *a, const trace_t *b, const
         char where[96];
         double most, unit;
         int64_t i;
-        snprintf(where, sizeof where, "%s x%d%s%s", kind, x->var, s ? " of " : "", s ? name_of(s) : "");
+        snprintf(where, sizeof where, "%s x%d%s%s%s%s", kind, x->var, s ? " of " : "", s ? name_of(s) : "",
+                 s && s->via ? " by " : "", s && s->via ? vias[s->via] : "");
         if (first < steps && (x->kind != 'v' || x->step >= first)) break;
         if (x->kind != y->kind || x->var != y->var || x->there != y->there) {
             snprintf(what, size, "%s: there against \"%c x%d\", %s", where, y->kind, y->var,

@@ -291,18 +291,27 @@ TEST_FN void note(state_t *s, char kind, int var, int step, tensor_t *x) {
 // ---- noise: what rounding may change, changed ----
 
 // floor: of a size at least, for gradients, which may cancel; 2: to 0 even, where a step hangs on their sign.
-TEST_FN void disturb(tensor_t *x, uint64_t seed, double floor_) {
+enum { NOISE_UP = 4, NOISE_DOWN = 5 };
+TEST_FN void disturb(tensor_t *x, uint64_t noise, int place, double floor_) {
+    uint64_t seed = noise * 7919u + (uint64_t)place;
     int64_t k;
-    double most = floor_;
+    double most = floor_, small;
     if (x->state != TENSOR__LIVE || !is_real(x->dtype) || !x->storage->data) return;
     for (k = 0; k < x->numel; k++) {
         double v = fabs(real_at((char *)x->storage->data + place_of(x, k) * sizes[x->dtype], x->dtype));
         if (v - v == 0 && v > most) most = v;
     }
+    // what is no more than the rounding of the others may be 0 as well
+    small = floor_ > 0 ? 0 : most * (x->dtype == TENSOR_F64 ? 0x1p-52 : x->dtype == TENSOR_F32 ? 0x1p-23 : 0x1p-7);
     for (k = 0; k < x->numel; k++) {
         char *p = (char *)x->storage->data + place_of(x, k) * sizes[x->dtype];
         double u = (double)(mixed(seed + (uint64_t)k) >> 11) * 0x1p-52 - 1, v = real_at(p, x->dtype);
         if ((v == 0 && floor_ < 2) || v - v != 0) continue;
+        if (noise >= NOISE_UP) u = noise == NOISE_UP ? fabs(u) : -fabs(u);
+        if (fabs(v) < small && u < 0) {
+            memset(p, 0, (size_t)sizes[x->dtype]);
+            continue;
+        }
         if (x->dtype == TENSOR_F64) *(double *)p = v + u * (fabs(v) + most / 8) * 0x1p-50;
         if (x->dtype == TENSOR_F32) *(float *)p = (float)(v + u * (fabs(v) + most / 8) * 0x1p-21);
         if (x->dtype >= TENSOR_F16 && (*(uint16_t *)p & 0x7F) != 0 && (*(uint16_t *)p & 0x7F) != 0x7F)
@@ -394,6 +403,7 @@ TEST_FN int call_via(const step_t *step, const arguments_t *a, tensor_t **out) {
     case CHECKPOINTED: out[0] = USE(tensor_checkpoint)(call_closure, c, in, c->n); return 1;
     case VJP:
         y = call_closure(in, c->n, c);
+        if (!y) return -1; // unbind of no places
         if (tensor_is_poison(y)) return out[0] = y, 1;
         out[0] = USE(tensor_vjp)(call_closure, c, in, c->n, weights_of(y), v, 0);
         out[1] = v[0];
@@ -484,7 +494,7 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             for (shared = 0, k = 0; k < MAX_VALUES && !changes; k++)
                 shared |= s->x[k].t && s->x[k].t->storage == out[r]->storage;
             if (!shared && !is_exact(s, step, out[r]))
-                disturb(out[r], s->setting->noise * 7919u + (uint64_t)(number * 31 + r), 0);
+                disturb(out[r], s->setting->noise, number * 31 + r, 0);
         }
     } else {
         int was;
@@ -549,7 +559,7 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
                 if (out[k] && !tensor_is_poison(out[k])) {
                     out[k] = tensor_clone(out[k]);
                     if (s->setting->noise)
-                        disturb(out[k], s->setting->noise * 7919u + (uint64_t)(number * 31 + k), 1);
+                        disturb(out[k], s->setting->noise, number * 31 + k, 1);
                 }
             break;
         }
@@ -567,14 +577,14 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             out[nout++] = modules[step->i[0]].forward(m, in[0]);
             if (USE(nn_parameters)(m, weight, 1) > 0 && weight[0] && tensor_ok()) out[nout++] = weight[0];
             if (s->setting->noise && tensor_ok() && out[0]->storage != in[0]->storage)
-                disturb(out[0], s->setting->noise * 7919u + (uint64_t)(number * 31), 0);
+                disturb(out[0], s->setting->noise, number * 31, 0);
             break;
         }
         case DO_optimize: {
             nn_optimizer_t *o;
             use_text(optimizers[step->i[0]].made);
             if (s->setting->noise && tensor_grad(in[0]))
-                disturb(tensor_grad(in[0]), s->setting->noise * 7919u + (uint64_t)(number * 31), 2);
+                disturb(tensor_grad(in[0]), s->setting->noise, number * 31, 2);
             o = optimizers[step->i[0]].make(in[0]);
             USE(nn_step)(o);
             USE(nn_set_lr)(o, USE(nn_get_lr)(o) * 2);
