@@ -3033,7 +3033,7 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 // are half of the code; with them at that level the whole compiles in four fifths of the time.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
 #define TENSOR__COLD _Pragma("GCC push_options")                                                             \
-    _Pragma("GCC optimize(\"O1,strict-aliasing,align-loops,align-functions,fp-contract=off\")")
+    _Pragma("GCC optimize(\"O1,strict-aliasing,align-loops,fp-contract=off\")")
 #define TENSOR__END _Pragma("GCC pop_options")
 #else
 #define TENSOR__COLD
@@ -3310,7 +3310,8 @@ typedef struct tensor__random_params_t {        // RANDOM; the others read none
 // the large image too.
 typedef struct tensor__window_params_t {        // CONV, POOL, IM2COL, COL2IM
     int64_t kernel[3], stride[3], pad[3], dilation[3], in[3], out[3];   // pad: before; after as out needs
-    int64_t mode;                       // CONV: groups, POOL: NN__COUNT_PAD ..
+    int64_t groups;                     // CONV: of channels, 1..
+    int64_t mode;                       // POOL: NN__COUNT_PAD ..
     int64_t divisor;                    // AVG_POOL: of each mean, 0 = the window's size
 } tensor__window_params_t;
 
@@ -17626,6 +17627,8 @@ TENSOR__FN void tensor__grad_norm(tensor__grad_t *g) {
 // covariance and trapezoids are here too. Rejected: kernels of their own (programs do not wait for these).
 // ------------------------------------------------------------------------------
 
+TENSOR__COLD
+
 // The given dims (n = 0: all) are moved to the end, in their order, and joined to one; kept: the shape with 1
 // in their place, or without them. Poison = raised.
 TENSOR__FN tensor_t *tensor__gathered(const char *op, tensor_t *x, const int64_t *dims, int n, int keepdim,
@@ -17962,6 +17965,8 @@ TENSOR_API tensor_t *(tensor_corrcoef)(tensor_t *x) {
     c = tensor_div(tensor_div(c, tensor_unsqueeze(sd, 1)), sd);
     TENSOR__RETURN(tensor_clamp(c, -1, 1));
 }
+
+TENSOR__END
 
 // ------------------------------------------------------------------------------
 // >>impl-products                                  MARK: products of matrices

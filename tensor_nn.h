@@ -6787,7 +6787,7 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     v->dtype = v->x->dtype;
     v->es = nn__es(v->dtype);
     v->g = c->p->window;
-    v->groups = v->g.mode;
+    v->groups = v->g.groups;
     v->images = v->x->dims[0];
     v->cg = v->w->dims[1];
     v->og = v->w->dims[0] / v->groups;
@@ -7184,7 +7184,8 @@ TENSOR__FN nn__window_t nn__window_unit(void) {
     nn__window_t g;
     memset(&g, 0, sizeof g);
     for (int d = 0; d < 3; d++) { g.kernel[d] = g.stride[d] = g.dilation[d] = g.in[d] = g.out[d] = 1; }
-    g.mode = 1;
+    g.groups = 1;
+    g.mode = NN__NO_COUNT_PAD;
     return g;
 }
 
@@ -7254,7 +7255,7 @@ TENSOR__FN tensor_t *nn__framed(tensor_t *x, const nn__window_t *g, double value
 
 // The kernel's elements for one tap as matrices [groups, rows, columns], of weight [d0, d1, kernel...].
 TENSOR__FN tensor_t *nn__weight_tap(tensor_t *w, const nn__window_t *g, int64_t tap) {
-    int64_t groups = g->mode;
+    int64_t groups = g->groups;
     tensor_t *flat = nn__as(w, 3, w->dims[0], w->dims[1], nn__taps(g), 0);
     return nn__as((tensor_select)(flat, 2, tap), 3, groups, w->dims[0] / groups, w->dims[1], 0);
 }
@@ -7269,7 +7270,7 @@ TENSOR__FN tensor_t *nn__with_depth(tensor_t *x) {
 
 // The convolution, [N, groups, O / groups, outputs]: the sum over the taps of matrix products.
 TENSOR__FN tensor_t *nn__conv_taps(tensor_t *x, tensor_t *w, const nn__window_t *g) {
-    int64_t n = x->dims[0], groups = g->mode, inputs = x->dims[1] / groups;
+    int64_t n = x->dims[0], groups = g->groups, inputs = x->dims[1] / groups;
     tensor_t *image = nn__framed(nn__with_depth(x), g, 0), *y = NULL;
     for (int64_t tap = 0; tap < nn__taps(g); tap++) {
         tensor_t *part = nn__as(nn__under_tap(image, g, tap), 4, n, groups, inputs, nn__volume(g->out));
@@ -7282,7 +7283,7 @@ TENSOR__FN tensor_t *nn__conv_taps(tensor_t *x, tensor_t *w, const nn__window_t 
 // The transposed convolution, [N, O, d, h, w]: each tap adds to the elements that it reaches; the padding is
 // cut off. g.in is the size of the result, g.out that of x.
 TENSOR__FN tensor_t *nn__conv_transposed_taps(tensor_t *x, tensor_t *w, const nn__window_t *g) {
-    int64_t n = x->dims[0], groups = g->mode, inputs = x->dims[1] / groups, dims[5];
+    int64_t n = x->dims[0], groups = g->groups, inputs = x->dims[1] / groups, dims[5];
     tensor_t *columns = nn__as(x, 4, n, groups, inputs, nn__volume(g->out));
     dims[0] = n;
     dims[1] = w->dims[1] * groups;
@@ -7326,7 +7327,7 @@ TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tenso
     tensor_t *in[3] = {x, w, bias};
     int transposed = id >= NN_OP_CONV_TRANSPOSE1D;
     int rank = id - (transposed ? NN_OP_CONV_TRANSPOSE1D : NN_OP_CONV1D) + 1;
-    int64_t groups = g.mode;
+    int64_t groups = g.groups;
     const char *op = row->name;
     NN__AUTOCAST(row->cast, nn__conv_front(row, cast_[0], cast_[1], cast_[2], g, same), x, w, bias)
     if (!TENSOR__(begin)(&o, row, in, 3) || !nn__one_dtype(&o, 7, 1)) { return TENSOR__(poison); }
@@ -7414,7 +7415,7 @@ TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tenso
 
 // What all of these functions and layers read from their options `a` into the window g. 0 after raising.
 #define NN__CONV_WINDOW(op, rank, a, g)                                                                      \
-    ((g)->mode = (a)->groups, NN__TRIPLE(op, rank, a, stride, (g)->stride) &&                                \
+    ((g)->groups = (a)->groups, NN__TRIPLE(op, rank, a, stride, (g)->stride) &&                              \
                                   NN__TRIPLE(op, rank, a, padding, (g)->pad) &&                              \
                                   NN__TRIPLE(op, rank, a, dilation, (g)->dilation))
 
@@ -7963,9 +7964,9 @@ TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t ker
 NN__X(1) NN__X(2) NN__X(3)
 #undef NN__X
 
-// g.in: the size of the result if g.mode is not 0.
+// sized: g.in is the size of the result, else that follows from x.
 TENSOR__FN tensor_t *nn__max_unpool_front(const tensor__row_t *row, tensor_t *x, tensor_t *index,
-                                          nn__window_t g) {
+                                          nn__window_t g, int sized) {
     const char *op = row->name;
     tensor__op_t o;
     tensor_t *const in[2] = {x, index};
@@ -7987,7 +7988,7 @@ TENSOR__FN tensor_t *nn__max_unpool_front(const tensor__row_t *row, tensor_t *x,
     for (int d = 3 - rank; d < 3; d++) {
         int64_t size = x->dims[x->ndim - 3 + d];
         int64_t usual = size > 0x7FFFFFFF ? 0 : (size - 1) * g.stride[d] - 2 * g.pad[d] + g.kernel[d];
-        if (!g.mode) { g.in[d] = usual; }
+        if (!sized) { g.in[d] = usual; }
         if (g.in[d] < 1 || g.in[d] > 0x7FFFFFFF / flat[1] || g.in[d] <= usual - g.stride[d] ||
             g.in[d] >= usual + g.stride[d]) {
             return NN__FAIL(TENSOR_ERR_SHAPE, "%s: an output of %d for x %t is not possible", op, g.in[d], x);
@@ -8006,11 +8007,10 @@ TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int 
     const tensor__row_t *row = nn__max_unpool_row(rank);
     const char *op = row->name;
     nn__window_t g = nn__window_unit();
-    g.mode = a->size > 0;
     if (!NN__POOL_WINDOW(op, rank, a, &g) || !NN__TRIPLE(op, rank, a, size, g.in)) {
         return TENSOR__(poison);
     }
-    return nn__max_unpool_front(row, a->x, a->indices, g);
+    return nn__max_unpool_front(row, a->x, a->indices, g, a->size > 0);
 }
 
 NN__FILL_DEFAULTS(tensor_max_unpool, NN__POOL_SET NN__OR_DIMS(size, 0))
@@ -9335,7 +9335,7 @@ TENSOR__FN void nn__recurrent_steps(nn__recurrent_t *v) {
             g.c = v->hg;
             TENSOR__(gemm)(&g, v->dtype);
         }
-        nn__run(nn__ceil(v->n, v->per), nn__recurrent_task, v);
+        if (v->h) { nn__run(nn__ceil(v->n, v->per), nn__recurrent_task, v); }
         if (!v->dgi) { continue; }
         g.a = nn__at(v->dhg, v->at * v->n * v->g);
         g.c = a[10].data;
@@ -12759,7 +12759,7 @@ NN__OWN_LAYER(embedding_bag, , nn__make_embedding_bag(a))
 typedef struct nn__conv_layer_t {
     nn_module_t base;
     int64_t in_channels, out_channels;
-    nn__window_t window;            // mode: groups; in: output_padding of a transposed one
+    nn__window_t window;            // in: output_padding of a transposed one
     int bias, same, padding_mode;   // padding_mode: a tensor_pad_t
 } nn__conv_layer_t;
 
@@ -12775,7 +12775,7 @@ static const nn__field_t nn__conv_fields[] = {
     {"padding",      NN__OF(conv, window.pad),      NN__TUPLE, 0,         NULL},
     {"padding",      NN__OF(conv, same),            NN__WORD,  0,          nn__same_words},
     {"dilation",     NN__OF(conv, window.dilation), NN__TUPLE, 1,         NULL},
-    {"groups",       NN__OF(conv, window.mode),     NN__INT,   1,          NULL},
+    {"groups",       NN__OF(conv, window.groups),   NN__INT,   1,          NULL},
     {"bias",         NN__OF(conv, bias),            NN__BOOL,  1,          NULL},
     {"padding_mode", NN__OF(conv, padding_mode),    NN__WORD,  0,          nn__padding_modes},
     NN__LAST
@@ -12789,7 +12789,7 @@ static const nn__field_t nn__conv_transpose_fields[] = {
     {"padding",        NN__OF(conv, window.pad),      NN__TUPLE, 0,         NULL},
     {"dilation",       NN__OF(conv, window.dilation), NN__TUPLE, 1,         NULL},
     {"output_padding", NN__OF(conv, window.in),       NN__TUPLE, 0,         NULL},
-    {"groups",         NN__OF(conv, window.mode),     NN__INT,   1,          NULL},
+    {"groups",         NN__OF(conv, window.groups),   NN__INT,   1,          NULL},
     {"bias",           NN__OF(conv, bias),            NN__BOOL,  1,          NULL},
     NN__LAST
 };
@@ -12829,7 +12829,7 @@ NN__KIND_BY_DIMS(conv_transpose, CONV_TRANSPOSE)
 TENSOR__FN nn_module_t *nn__make_conv(const char *op, const nn__kind_t *kind, const nn__conv_layer_t *like,
                                       int transposed) {
     const nn__window_t *g = &like->window;
-    int64_t in = like->in_channels, out = like->out_channels, groups = g->mode;
+    int64_t in = like->in_channels, out = like->out_channels, groups = g->groups;
     if (in < 1) { return nn__refuse(op, "in_channels must be > 0", in); }
     if (out < 1) { return nn__refuse(op, "out_channels must be > 0", out); }
     if (groups < 1) { return nn__refuse(op, "groups must be > 0", groups); }
@@ -13015,9 +13015,9 @@ TENSOR_API tensor_t *(nn_max_unpool_forward)(nn_module_t *m, tensor_t *x, tensor
     }
     nn__window_t g = ((const nn__pool_layer_t *)m)->window;
     size_t rank = (size_t)nn__dims(m);
-    g.mode = size != NULL;
     if (size) { memcpy(g.in + 3 - rank, size, rank * sizeof size[0]); }
-    return nn__leave_plain(m, nn__max_unpool_front(nn__max_unpool_row((int)rank), x, indices, g));
+    tensor_t *y = nn__max_unpool_front(nn__max_unpool_row((int)rank), x, indices, g, size != NULL);
+    return nn__leave_plain(m, y);
 }
 
 TENSOR__FN nn_module_t *nn__make_adaptive(const nn__kind_t *kind, int64_t d, int64_t h, int64_t w) {
@@ -14270,8 +14270,6 @@ TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
     return s;   // if a child failed, its code says so
 }
 
-TENSOR__END
-
 // ------------------------------------------------------------------------------
 // >>impl-copies                                    MARK: printing, copies of modules
 //
@@ -14522,8 +14520,6 @@ TENSOR_API nn_module_t *(nn_clone)(nn_module_t *m) {
 // Distributions come from the core's generator, one stream per call. Rejected: a seed argument per call
 // (PyTorch has none: the thread's generator decides).
 // ------------------------------------------------------------------------------
-
-TENSOR__COLD
 
 TENSOR_API double nn_gain(nn_nonlinearity_t nonlinearity, double a) {
     switch (nonlinearity) {

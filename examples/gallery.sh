@@ -3,6 +3,7 @@
 B=${B:-build}
 page=$B/gallery.md
 mkdir -p docs/pictures
+export THREADS=1 SAVE=$B/gallery.safetensors
 ${CC:-cc} -O1 bench/measure.c -o "$B/measure" || exit 1
 {
     echo "# Gallery"
@@ -11,9 +12,11 @@ ${CC:-cc} -O1 bench/measure.c -o "$B/measure" || exit 1
     echo "of the whole program, drawing included; memory is the process's peak."
     echo
 } >"$page"
-for program in image_fit:png spiral:png vae:png pinn:png timeseries:svg npc_crowd:png fine_tune:png cartpole:svg word_vectors:; do
+for program in image_fit:png spiral:png vae:png pinn:png timeseries:svg npc_crowd:png fine_tune:png fashion:png \
+    dcgan:png cartpole:svg word_vectors: char_gpt:; do
     name=${program%:*}
     kind=${program#*:}
+    if [ $name = char_gpt ]; then export STEPS=600; fi
     picture=docs/pictures/$name.$kind
     [ -n "$kind" ] || picture=
     if ! "$B/measure" "$B/$name" $picture >"$B/$name.txt" 2>"$B/$name.err"; then
@@ -47,7 +50,9 @@ done
 {
     echo "## More"
     echo
-    echo "[05_gan.c](../examples/05_gan.c) is the GAN step of the PyTorch paper, [fashion.c](../examples/fashion.c) a"
-    echo "CNN on Fashion-MNIST (\`make fashion\`), [char_gpt.c](../examples/char_gpt.c) a GPT that writes (\`make run\`)."
+    echo "[05_gan.c](../examples/05_gan.c) is the GAN step of the PyTorch paper. \`make web\` builds a page that trains four"
+    echo "of such networks in a browser ([examples/web](../examples/web/build.sh)):"
+    echo
+    echo "![the page](web.png)"
 } >>"$page"
 cp "$page" docs/gallery.md

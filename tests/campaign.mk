@@ -3,6 +3,7 @@
 #   make fuzz             new inputs for readers, parsed strings and sequences of calls      SECONDS=60
 #   make coverage         lines and branches of the headers that the tests reach, room by room
 #   make memcheck         the core's test programs under valgrind      MEMCHECK="autograd nn"
+#   make mutants          small faults in the headers, chosen at run time: how many the tests notice    EVERY=9
 #   make stack-usage      docs/stack.md: bytes of stack of each family of calls
 #   make test-exhaustive  every float through every unary kernel (an hour)
 
@@ -24,10 +25,13 @@ MEMCHECK = autograd calculus composed graph_limits indexing linalg malformed nn 
 memcheck: $(addprefix $(B)/tests/,$(MEMCHECK))
 	@sh tests/memcheck.sh $^
 
+mutants: $(B)/tests/ops.ok
+	@B=$(B) CC='$(CC)' EVERY='$(EVERY)' sh tests/mutants.sh
+
 stack-usage: $(B)/tests/stack
 	$(B)/tests/stack print > docs/stack.md
 
 test-exhaustive: $(B)/tests/ulp
 	$(B)/tests/ulp all
 
-.PHONY: fuzz coverage memcheck stack-usage test-exhaustive
+.PHONY: fuzz coverage memcheck mutants stack-usage test-exhaustive

@@ -484,6 +484,11 @@ TEST_FN int execute(state_t *s, const step_t *step, int number) {
             nout = call_via(step, &a, out);
             if (nout < 0) return 0;
         } else {
+            // the steps of a net may magnify what is lost in each
+            if (s->setting->noise && (!strcmp(name, "rnn") || !strcmp(name, "gru") || !strcmp(name, "lstm"))) {
+                a.in[0] = tensor_clone(a.in[0]);
+                if (tensor_ok()) disturb(a.in[0], s->setting->noise, number, 0);
+            }
             ops[step->what].call(&a);
             nout = a.nout < MAX_RESULTS ? a.nout : MAX_RESULTS;
             memcpy(out, a.out, sizeof out);

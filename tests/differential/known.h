@@ -142,6 +142,11 @@ static known_t knowns[] = {
     {"flatten broadcast_tensors", "leaf 0 against 1, 1", "PyTorch returns the input itself, the library a view of it", 0},
     {"cosine_similarity", "eps must be non-negative", "any eps is taken", 0},
     {"logcumsumexp", "by jvp: element", "PyTorch at fault: NaN, for the logarithm of a negative gradient", 0},
+    {"gelu module", "inf against -nan", "gelu(-inf) is 0, gelu(inf) is inf", 0},
+    {"gelu module", "inf against nan", "gelu(-inf) is 0, gelu(inf) is inf", 0},
+    {"unbind", "needs more than 16 places", "the machine has room for 16 results", 0},
+    {"div div_", "inf against -inf", "a divisor of 0 after rounding, whose sign is not said", 0},
+    {"div div_", "-inf against inf", "a divisor of 0 after rounding, whose sign is not said", 0},
     {"logit", "by jvp: element", "PyTorch at fault: 0, where logit itself is NaN", 0},
     {"linalg_solve_triangular", "f32 or f64 is needed", "integers are refused", 0},
     {"huber_loss", "must be a float", "integers are refused", 0},
@@ -283,6 +288,29 @@ static int ran_twice(const program_t *p, const trace_t *a, int at, const char *n
     (void)a, (void)at, (void)name;
     return strstr(what, "saved by mul were freed") && (uses(p, "trapezoid") || uses(p, "cumulative_trapezoid"));
 }
+// A backward that fails may have added to the gradients of some leaves.
+static int half_done(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    int k;
+    (void)at, (void)name;
+    if (!strstr(what, "gradient") && !strstr(what, "values against")) return 0;
+    for (k = 0; k < a->steps; k++)
+        if (is(&p->step[k], DO_backward) && a->failed[k]) return 1;
+    return 0;
+}
+// PyTorch has no gradient of the norm of order 0, and loses that of what was changed through a view.
+static int no_gradient(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    (void)a, (void)at, (void)name;
+    if (!strstr(what, "there against") && !strstr(what, "values against")) return 0;
+    return uses(p, "norm_p") || uses(p, "norm_p_dims") || uses(p, "dist") || uses(p, "retain");
+}
+static int six(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    double x, y;
+    const char *v = strstr(what, " is ");
+    (void)a, (void)at;
+    if (!uses(p, "hardsigmoid") && !uses(p, "module") && !uses(p, "hardswish")) return 0;
+    if (strcmp(name, "grad") && !strstr(what, "gradient")) return 0;
+    return v && sscanf(v, " is %lf against %lf", &x, &y) == 2 && fabs(x - y) <= 1e-7 * (fabs(x) + fabs(y));
+}
 // The inverse of what is singular but for rounding.
 static int singular(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     const step_t *s = step_at(p, a, at);
@@ -306,6 +334,9 @@ static struct {
     {inferred, "PyTorch records nothing for vjp and its like in inference mode", 0},
     {stale_view, "PyTorch 2.15 at fault: a view whose base was changed is a leaf until its grad_fn is read", 0},
     {ran_twice, "trapezoid: PyTorch saves nothing of a number", 0},
+    {half_done, "a backward that fails may have added to some gradients", 0},
+    {no_gradient, "PyTorch has no gradient of order 0, nor of what was changed through a view", 0},
+    {six, "PyTorch at fault: 1/6 of hardsigmoid and hardswish in f64 is that of f32", 0},
     {singular, "the inverse of what is singular but for rounding", 0},
 };
 
@@ -315,7 +346,7 @@ TEST_FN int known(const program_t *p, const trace_t *a, int at, const char *what
     const char *name = step < 0 ? "" : name_of(&p->step[step]);
     size_t n = strlen(name);
     if (step >= 0 && a->failed[step] && skipped(name, "DTYPE")) return 1; // ops.def counts and says why
-    if ((strstr(what, "gradient") || strcmp(name, "grad") == 0) &&
+    if ((strstr(what, "gradient") || strstr(what, " by ") || strcmp(name, "grad") == 0) &&
         (uses(p, "as_strided_scatter") || uses(p, "cholesky_inverse") || uses(p, "cholesky_solve") ||
          uses(p, "linalg_lstsq"))) {
         n_overwritten++;
