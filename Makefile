@@ -40,7 +40,7 @@ headers  = tensor.h tensor_nn.h
 names    = $(notdir $(basename $(wildcard examples/*.c)))
 programs = $(filter-out compile_%,$(notdir $(basename $(wildcard tests/*.c))))
 scripts  = $(addprefix tests/,check.sh examples.sh readme.sh jobs.sh compile.sh traps.sh subsets.sh bits.sh arm.sh wasm.sh \
-           cuda.sh host.sh fuzz.sh differential.sh web.sh)
+           cuda.sh host.sh windows.sh engine.sh fuzz.sh differential.sh web.sh)
 # These bring the implementation themselves; all other programs wait for it and are linked with it.
 whole    = $(notdir $(basename $(shell grep -l 'define TENSOR_IMPLEMENTATION' examples/*.c tests/*.c bench/*.c)))
 speed    = micro ops every models nets gpt_step

@@ -1,4 +1,4 @@
-// tensor_cuda.cu - v0.1.0 - the CUDA backend of tensor.h
+// tensor_cuda.cu - v0.2.0 - the CUDA backend of tensor.h
 // Licence: MIT-0 or public domain, at your choice; full text at the end of tensor.h.
 //
 //   nvcc -std=c++17 -O3 -fmad=false -arch=sm_90 -c tensor_cuda.cu       // for a GPU

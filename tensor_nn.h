@@ -1,4 +1,4 @@
-// tensor_nn.h - v0.1.0 - layers, losses, optimizers, data and files on tensor.h
+// tensor_nn.h - v0.2.0 - layers, losses, optimizers, data and files on tensor.h
 // Licence: MIT-0 or public domain, at your choice; full text at the end of this file.
 //
 //   #define TENSOR_IMPLEMENTATION          in exactly ONE .c/.cpp file (best: a file of its own)
@@ -2153,7 +2153,9 @@ TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 // All: step counts from 0;  -> learning rate;  errors none
 // ------------------------------------------------------------------------------
 
-// Rises linearly to lr_max over warmup steps, then falls along half a cosine to lr_min at step total.
+// Rises linearly to lr_max over warmup steps, then falls along half a cosine to lr_min at step total. Step 0
+// has lr_max / warmup, so that no step is lost on a rate of 0; lr_max is reached at step warmup - 1 and is
+// the rate of step warmup too. Without warmup (<= 0) step 0 has lr_max.
 TENSOR_API double nn_lr_cosine_warmup(int64_t step, int64_t warmup, int64_t total, double lr_max,
                                       double lr_min);
 // Half a cosine from lr_max to lr_min over total steps, then lr_min.
@@ -5279,7 +5281,7 @@ TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
     TENSOR__(arg)(&arg[id == NN_OP_LINEAR_RELU ? 3 : 0], at, TENSOR_READ);
     TENSOR__(arg)(&arg[4], gy, TENSOR_READ);
     TENSOR__(arg)(&arg[5], y, TENSOR_WRITE);
-    c.row = nn__activation(g->node->row)->back;
+    c.row = &tensor__point(nn__activation(g->node->row))->back;
     c.arg = arg;
     c.nin = 5;
     c.nout = 1;
@@ -9033,9 +9035,9 @@ TENSOR__FN void nn__grad_biased(tensor__grad_t *g);
 static const tensor__row_t nn__biased_rows[2] = {
     {"attention_biased", TENSOR_FAMILY_ATTENTION, 4, 4, 2, 0, 0, NN_OP_BIASED,
      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY1, nn__grad_biased,
-     nn__declined, NULL, "query key value bias", NULL, NULL, NULL},
+     nn__declined, NULL, "query key value bias", NULL},
     {"attention_biased_backward", TENSOR_FAMILY_ATTENTION, 7, 7, 3, 0, 0, NN_OP_BIASED_BACKWARD, 0, NULL,
-     nn__declined, NULL, "grad query key value y logsumexp bias", NULL, NULL, NULL}};
+     nn__declined, NULL, "grad query key value y logsumexp bias", NULL}};
 
 TENSOR__FN void nn__grad_biased(tensor__grad_t *g) {
     tensor_t *in[7];
@@ -9573,9 +9575,9 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g);
 static const tensor__row_t nn__net_rows[2] = {
     {"recurrent_net", TENSOR_FAMILY_RECURRENT, 4, 2, 3, 0, 0, NN_OP_NET,
      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY2, nn__grad_net, nn__declined,
-     NULL, "x weights h0 c0", NULL, NULL, NULL},
+     NULL, "x weights h0 c0", NULL},
     {"recurrent_net_backward", TENSOR_FAMILY_RECURRENT, 8, 5, 4, 0, 0, NN_OP_NET_BACKWARD, 0, NULL,
-     nn__declined, NULL, "grad x weights y reserve h0 c0 dstates", NULL, NULL, NULL}};
+     nn__declined, NULL, "grad x weights y reserve h0 c0 dstates", NULL}};
 
 TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
     tensor__grad_t both = *g;
@@ -10064,7 +10066,7 @@ TENSOR__FN tensor_t *nn__reduced(tensor_t *y, const tensor_params_t *p, const te
 // The rows of the gradient, one for each loss.
 #define NN__LOSS_BACKWARD(own)                                                                               \
     {"loss_backward", TENSOR_FAMILY_LOSS, 5, 3, 2, 0, TENSOR__AS_IS, NN_OP_LOSS_BACKWARD, 0, NULL,           \
-     nn__cpu_loss_back, NULL, "grad input target weight pos_weight", NULL, NULL, own}
+     nn__cpu_loss_back, NULL, "grad input target weight pos_weight", own}
 
 #define NN__X(ID, value, dx, dt_)                                                                            \
     TENSOR__FN tensor_t *nn__composed_##ID(tensor_t *const *in, const tensor_params_t *params) {             \
@@ -11028,7 +11030,7 @@ NN__OPTIONS(ctc_loss, NN__OR(blank, 0), nn__run_ctc_loss(&a))
     TENSOR__FN const tensor__row_t *nn__row_##ID(void) {                                                     \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, nin, required, nout, 0,             \
                                           TENSOR__##cast, NN_OP_##ID, saves, TENSOR__GRAD(grad), cpu,        \
-                                          scratch, args, NULL, NULL, own};                                   \
+                                          scratch, args, own};                                               \
         return &row;                                                                                         \
     }
 NN_OPS(NN__ROW_OF)
@@ -15179,7 +15181,7 @@ TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
 }
 
 static const tensor__row_t nn__step_row = {"step", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_STEP, 0,
-                                           NULL, nn__cpu_step, NULL, NULL, NULL, NULL, NULL};
+                                           NULL, nn__cpu_step, NULL, NULL, NULL};
 
 TENSOR__FN void nn__step_arg(tensor_arg_t *a, tensor_t *t, int role) {
     if (t) {
@@ -15894,9 +15896,9 @@ TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
 
 static const tensor__row_t nn__grads_row[2] = {
     {"clip_grad_norm", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SUM_SQUARES, 0, NULL, nn__cpu_squares,
-     NULL, NULL, NULL, NULL, NULL},
+     NULL, NULL, NULL},
     {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SCALE_GRADS, 0, NULL, nn__cpu_scale, NULL,
-     NULL, NULL, NULL, NULL}};
+     NULL, NULL}};
 
 // Tensor i of o or of list, of which one is given.
 TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i) {
@@ -16591,6 +16593,43 @@ TENSOR__FN int nn__seek_file(FILE *f, uint64_t at) {
 #endif
 }
 
+// Names of files are UTF-8 everywhere. Windows takes such names in UTF-16 alone; one that is not UTF-8 is taken
+// for the system's code page.
+#if defined(_WIN32)
+// -> block to free, NULL with errno set
+TENSOR__FN wchar_t *nn__path(const char *path) {
+    unsigned page = CP_UTF8;
+    int n = MultiByteToWideChar(page, MB_ERR_INVALID_CHARS, path, -1, NULL, 0);
+    if (n <= 0) {
+        page = CP_ACP;
+        n = MultiByteToWideChar(page, 0, path, -1, NULL, 0);
+    }
+    errno = n > 0 ? ENOMEM : EINVAL;
+    wchar_t *wide = n > 0 ? (wchar_t *)nn__memory((size_t)n, sizeof *wide) : NULL;
+    if (wide) { MultiByteToWideChar(page, 0, path, -1, wide, n); }
+    return wide;
+}
+
+TENSOR__FN FILE *nn__open_file(const char *path) {
+    wchar_t *wide = nn__path(path);
+    FILE *f = wide ? _wfopen(wide, L"rb") : NULL;
+    int error = errno;
+    nn__free(wide);
+    errno = error;
+    return f;
+}
+
+TENSOR__FN void nn__remove(const char *path) {
+    wchar_t *wide = nn__path(path);
+    if (wide) { (void)_wremove(wide); }
+    nn__free(wide);
+}
+#else
+TENSOR__FN FILE *nn__open_file(const char *path) { return fopen(path, "rb"); }
+
+TENSOR__FN void nn__remove(const char *path) { (void)remove(path); }
+#endif
+
 enum { NN__ABSENT, NN__REGULAR, NN__NO_FILE };
 
 // What path is, with links followed: absent, a regular file or something else (device, FIFO, directory).
@@ -16600,7 +16639,10 @@ TENSOR__FN int nn__file_kind(const char *path, int *mode) {
 #if defined(NN__HAS_STAT) && defined(_WIN32)
     {
         struct _stat64 st;
-        if (_stat64(path, &st) != 0) { return NN__ABSENT; }
+        wchar_t *wide = nn__path(path);
+        int absent = !wide || _wstat64(wide, &st) != 0;
+        nn__free(wide);
+        if (absent) { return NN__ABSENT; }
         return (st.st_mode & _S_IFMT) == _S_IFREG ? NN__REGULAR : NN__NO_FILE;
     }
 #elif defined(NN__HAS_STAT)
@@ -16625,7 +16667,7 @@ TENSOR__FN int nn__open(nn__source_t *s, const char *op, const char *path) {
     if (nn__file_kind(path, NULL) == NN__NO_FILE) {           // opening a FIFO would wait for its writer
         return NN__NO(TENSOR_ERR_IO, "%s: \"%s\" is not a regular file", op, path);
     }
-    FILE *f = fopen(path, "rb");
+    FILE *f = nn__open_file(path);
     if (!f) { return NN__NO(TENSOR_ERR_IO, "%s: cannot open \"%s\": %s", op, path, strerror(errno)); }
 #if defined(_WIN32)
     if (_fseeki64(f, 0, SEEK_END) == 0) { size = _ftelli64(f); }
@@ -17657,12 +17699,17 @@ TENSOR__FN FILE *nn__create_new(const char *path) {
     }
     return f;
 #elif defined(_WIN32)
-    int fd = _open(path, _O_WRONLY | _O_CREAT | _O_EXCL | _O_BINARY, _S_IREAD | _S_IWRITE);
+    wchar_t *wide = nn__path(path);
+    int fd = wide ? _wopen(wide, _O_WRONLY | _O_CREAT | _O_EXCL | _O_BINARY, _S_IREAD | _S_IWRITE) : -1;
+    int error = errno;
     FILE *f = fd >= 0 ? _fdopen(fd, "wb") : NULL;
     if (fd >= 0 && !f) {
+        error = errno;
         _close(fd);
-        (void)remove(path);
+        nn__remove(path);
     }
+    nn__free(wide);
+    errno = error;
     return f;
 #else
     FILE *f = fopen(path, "rb");
@@ -17758,8 +17805,17 @@ TENSOR__FN int nn__sync_folder(char *path) {
 // Renames the finished file to target. 0 or errno.
 TENSOR__FN int nn__replace(const char *from, const char *target) {
 #if defined(_WIN32)
-    if (MoveFileExA(from, target, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH)) { return 0; }
-    return GetLastError() == ERROR_ACCESS_DENIED ? EACCES : EIO;
+    wchar_t *old = nn__path(from), *now = nn__path(target);
+    int error = ENOMEM;
+    if (old && now) {
+        int done = MoveFileExW(old, now, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH) != 0;
+        int denied = !done && GetLastError() == ERROR_ACCESS_DENIED;
+        error = denied ? EACCES : EIO;
+        if (done) { error = 0; }
+    }
+    nn__free(old);
+    nn__free(now);
+    return error;
 #else
     errno = 0;
     return rename(from, target) == 0 ? 0 : errno;
@@ -17807,7 +17863,7 @@ TENSOR_API int (nn_safetensors_write)(const char *path, const char *const *names
         error = nn__replace(temporary, target);
         if (error) { code = nn__io_failed("cannot rename to", target, error); }
     }
-    if (f && code != TENSOR_OK) { (void)remove(temporary); }
+    if (f && code != TENSOR_OK) { nn__remove(temporary); }
     if (code == TENSOR_OK) {
         error = nn__sync_folder(target);
         if (error) { code = nn__io_failed("cannot sync the folder of", path, error); }
