@@ -9116,7 +9116,11 @@ TENSOR__FN tensor_t *tensor__named(tensor__thread_t *th, tensor_t *y, const char
 TENSOR__FN void tensor__put_named(tensor__text_t *s, const char *outer, const char *text) {
     size_t inner = 0;
     while (text[inner] && text[inner] != ':') { inner++; }
-    outer += strncmp(outer, "tensor_", 7) == 0 ? 7 : strncmp(outer, "nn_", 3) == 0 ? 3 : 0;
+    if (strncmp(outer, "tensor_", 7) == 0) {
+        outer += 7;
+    } else if (strncmp(outer, "nn_", 3) == 0) {
+        outer += 3;
+    }
     size_t n;
     for (n = 0; outer[n] && outer[n] != 1; n++) { }
     tensor__text_t name = {s->p + s->length, s->room - s->length, 0};
@@ -9781,7 +9785,8 @@ TENSOR__FN int tensor__set_backend(const tensor_backend_t *backend) {
 // The index that headers use for a device, -1 if there is no such device, raised.
 TENSOR__FN int tensor__device_index(tensor__thread_t *th, const char *op, int device) {
     const tensor_backend_t *b = th->ctx->backend[1];
-    int index = device < TENSOR_CPU ? -1 : device - TENSOR_CPU, count = b ? b->count() : 0;
+    int index = device < TENSOR_CPU ? -1 : device - TENSOR_CPU;
+    int count = b ? b->count() : 0;
     if (index >= 0 && index <= count && index < 256) { return index; }
     if (device < TENSOR_CUDA) {
         tensor__fail(th, TENSOR_ERR_DEVICE, "%s: %i is not a device", op, device);
@@ -9981,6 +9986,9 @@ TENSOR_API void (tensor_reset_peak_memory)(void) {
 
 TENSOR_API void (tensor_empty_cache)(void) { tensor__cache_release(tensor__self()); }
 
+// The op that made t.
+TENSOR__FN const char *tensor__origin(const tensor_t *t) { return t->op ? t->op : "?"; }
+
 // Names and sites are literals; not every compiler merges equal ones.
 TENSOR__FN int tensor__same_name(const char *a, const char *b) {
     return a == b || (a && b && strcmp(a, b) == 0);
@@ -10017,8 +10025,8 @@ TENSOR_API size_t (tensor_memory_report)(char *text, size_t size) {
                 }
             }
             if (!first) { continue; }
-            tensor__text(&s, "%d tensor%s  %d bytes  %s%w\n", n, n == 1 ? "" : "s", bytes,
-                         t->op ? t->op : "?", t->site);
+            const char *plural = n == 1 ? "" : "s";
+            tensor__text(&s, "%d tensor%s  %d bytes  %s%w\n", n, plural, bytes, tensor__origin(t), t->site);
         }
     }
     TENSOR__UNLOCK(&ctx->mutex);
@@ -10282,9 +10290,13 @@ TENSOR__FN TENSOR__NOINLINE int tensor__unusable(const char *op, const char *arg
     } else if (t->state == TENSOR__POISON_STATE) {
         tensor__fail(th, TENSOR_ERR_POISONED, "%s: argument %s failed earlier or on another thread", op, arg);
     } else if (t->state == TENSOR__DEAD || t->state == TENSOR__EMPTIED) {
+        const char *end = "its scope ended", *advice = "; keep it with tensor_set, or take tensor_item";
+        if (t->freed) {
+            end = "it was freed";
+            advice = "";
+        }
         tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s: tensor used after %s%w, created by %s%w%s", op,
-                     arg, t->freed ? "it was freed" : "its scope ended", t->freed, t->op ? t->op : "?",
-                     t->site, t->freed ? "" : "; keep it with tensor_set, or take tensor_item");
+                     arg, end, t->freed, tensor__origin(t), t->site, advice);
     } else {
         tensor__fail(th, TENSOR_ERR_OWNER, "%s: argument %s is not a tensor", op, arg);
     }
@@ -10545,9 +10557,10 @@ TENSOR_API int (tensor_free)(tensor_t *t) {
         }
     }
     if (t->state == TENSOR__DEAD) {
-        tensor__fail(th, TENSOR_ERR_OWNER, "free: tensor freed %s%s%w, created by %s%w",
-                     t->freed ? "twice" : "after its scope ended", t->freed && t->freed[0] ? ", first" : "",
-                     t->freed, t->op ? t->op : "?", t->site);
+        const char *when = t->freed ? "twice" : "after its scope ended";
+        const char *first = t->freed && t->freed[0] ? ", first" : "";
+        tensor__fail(th, TENSOR_ERR_OWNER, "free: tensor freed %s%s%w, created by %s%w", when, first,
+                     t->freed, tensor__origin(t), t->site);
     } else {
         tensor__fail(th, TENSOR_ERR_OWNER,
                      "free: tensor %t is neither kept nor owned by a scope of this thread", t);
@@ -11170,16 +11183,21 @@ TENSOR__FN int tensor__promote(tensor_t *const *in, int n) {
 #define TENSOR__CASTING(th) ((th)->modes & TENSOR__CASTS)
 TENSOR__FN int tensor__casting(void) { return TENSOR__CASTING(tensor__self()); }
 
+// The i-th dim from the right, from 1; 1 where the shape has none.
+TENSOR__INLINE int64_t tensor__from_right(const int64_t *dims, int ndim, int i) {
+    return i <= ndim ? dims[ndim - i] : 1;
+}
+
 // Right-aligned broadcast of shape b into (dims, ndim). 0 = the shapes do not fit.
 TENSOR__FN int tensor__broadcast(int64_t *dims, int *ndim, const int64_t *b, int nb) {
     int n = *ndim > nb ? *ndim : nb;
     for (int i = 1; i <= n; i++) {      // from the right; dims grows at its left end
-        int64_t da = i <= *ndim ? dims[*ndim - i] : 1, db = i <= nb ? b[nb - i] : 1;
+        int64_t da = tensor__from_right(dims, *ndim, i), db = tensor__from_right(b, nb, i);
         if (da != db && da != 1 && db != 1) { return 0; }
     }
     int64_t r[TENSOR_MAX_DIMS];
     for (int i = 1; i <= n; i++) {
-        int64_t da = i <= *ndim ? dims[*ndim - i] : 1, db = i <= nb ? b[nb - i] : 1;
+        int64_t da = tensor__from_right(dims, *ndim, i), db = tensor__from_right(b, nb, i);
         r[n - i] = da == 1 ? db : da;
     }
     memcpy(dims, r, (size_t)n * sizeof *r);
@@ -11955,11 +11973,17 @@ TENSOR__FN tensor__extra_t *tensor__node_extra(tensor__thread_t *th, tensor__nod
 // 1 if a saved value has not changed. The text names who saved it and who changed it.
 TENSOR__FN int tensor__check_saved(tensor__grad_t *g, const tensor__saved_t *v) {
     if (TENSOR__LIKELY(v->storage->version == v->version)) { return 1; }
+    const tensor__storage_t *now = v->storage;
+    const char *what = "input", *changed = now->write_op ? now->write_op : "?";
+    int which = v->source;
+    if (which < 0) {
+        what = "output";
+        which = -1 - which;
+    }
     tensor__fail(g->th, TENSOR_ERR_AUTOGRAD, "backward: %s %i of %s%w, shape %n, was changed in place by "
-                 "%s%w after it was saved (version %i, expected %i); change a clone instead", v->source < 0 ?
-                 "output" : "input", v->source < 0 ? -1 - v->source : (int)v->source, g->node->row->name,
-                 g->node->site, v->dims, (int)v->ndim, v->storage->write_op ? v->storage->write_op : "?",
-                 v->storage->write_site, (int)v->storage->version, (int)v->version);
+                 "%s%w after it was saved (version %i, expected %i); change a clone instead", what, which,
+                 g->node->row->name, g->node->site, v->dims, (int)v->ndim, changed, now->write_site,
+                 (int)now->version, (int)v->version);
     return 0;
 }
 
@@ -15065,8 +15089,12 @@ TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
     const tensor_arg_t *g = &c->arg[0];
     tensor_arg_t *y = &c->arg[1];
     int last = g->ndim - 1, size = tensor__sizes[y->dtype];
-    int64_t at[TENSOR_MAX_DIMS] = {0}, offset = p->offset, source = 0, run = last < 0 ? 1 : g->dims[last];
-    int64_t ys = last < 0 ? 0 : p->stride[last], gs = last < 0 ? 0 : g->strides[last];
+    int64_t at[TENSOR_MAX_DIMS] = {0}, offset = p->offset, source = 0, run = 1, ys = 0, gs = 0;
+    if (last >= 0) {
+        run = g->dims[last];
+        ys = p->stride[last];
+        gs = g->strides[last];
+    }
     memset(y->data, 0, (size_t)(y->numel * size));
     for (int64_t n = 0; n < g->numel; n += run) {
         for (int64_t k = 0; k < run; k++) {
@@ -15154,9 +15182,10 @@ TENSOR__FN tensor_t *tensor__one_of(tensor_t *view) {
 TENSOR__FN int tensor__cut(const char *op, tensor_t *x, int d, int64_t size, const int64_t *sizes, int64_t n,
                            tensor_t **out, int max) {
     int64_t start = 0;
-    TENSOR__REFUSE_AS(0, n < 0 || n > (out ? max : 0), SHAPE,
+    int room = out ? max : 0;
+    TENSOR__REFUSE_AS(0, n < 0 || n > room, SHAPE,
                       "%s: dim %i of x %t in parts of %d needs %d places, there are %i", op, d, x, size, n,
-                      out ? max : 0);
+                      room);
     for (int64_t i = 0; i < n; i++) {
         int64_t left = x->dims[d] - start;
         int64_t take;
@@ -15273,8 +15302,9 @@ TENSOR_API int (tensor_dsplit)(tensor_t *x, int n, tensor_t **out, int max) {
 TENSOR_API int (tensor_unbind)(tensor_t *x, int64_t dim, tensor_t **out, int max) {
     int d = tensor__parts("unbind", x, dim, out, max);
     if (d < 0) { return 0; }
-    TENSOR__REFUSE_AS(0, x->dims[d] > (out ? max : 0), SHAPE,
-                      "unbind: dim %i of x %t needs more than %i places", d, x, out ? max : 0);
+    int room = out ? max : 0;
+    TENSOR__REFUSE_AS(0, x->dims[d] > room, SHAPE, "unbind: dim %i of x %t needs more than %i places", d, x,
+                      room);
     for (int64_t i = 0; i < x->dims[d]; i++) { out[i] = tensor__one_of((tensor_select)(x, d, i)); }
     return (int)x->dims[d];
 }
@@ -15709,7 +15739,11 @@ TENSOR__FN void tensor__grad_as_strided(tensor__grad_t *g) {
     o.p = &o.params;
     o.params = *g->p;
     o.params.as_strided.base_span = 0;
-    tensor__result(&o, g->gy[0]->dtype, span ? &span : g->node->in[0].dims, span ? 1 : g->node->in[0].ndim);
+    if (span) {
+        tensor__result(&o, g->gy[0]->dtype, &span, 1);
+    } else {
+        tensor__result(&o, g->gy[0]->dtype, g->node->in[0].dims, g->node->in[0].ndim);
+    }
     g->gx[0] = tensor__finish(&o);
     tensor__from_span(g);
 }
@@ -17075,7 +17109,11 @@ TENSOR__INLINE void tensor__row_f64(const int id, const tensor__rowcall_t *r, co
         break;
     case TENSOR_OP_LOGCUMSUMEXP:        // m is the sum so far; equal infinities have no difference
         for (int64_t i = 0; i < n; i++) {
-            double hi = x[i] > m ? x[i] : m, lo = x[i] > m ? m : x[i];
+            double hi = m, lo = x[i];
+            if (x[i] > m) {
+                hi = x[i];
+                lo = m;
+            }
             y[i] = m = hi == lo && hi - lo != 0 ? hi : hi + log1p(exp(lo - hi));
         }
         break;
@@ -17281,7 +17319,8 @@ TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int6
     o.p = &o.params;
     o.params.rows.reverse = reverse;
     o.params.rows.correction = correction;
-    tensor__result(&o, dtype < 0 ? m->dtype : dtype, m->dims, drop ? m->ndim - 1 : m->ndim);
+    if (dtype < 0) { dtype = m->dtype; }
+    tensor__result(&o, dtype, m->dims, drop ? m->ndim - 1 : m->ndim);
     tensor_t *y = tensor__finish(&o);
     if (y == TENSOR__POISON || !x->ndim) {
         TENSOR__RETURN(y == TENSOR__POISON || drop ? y : tensor_reshape_n(y, tensor__no_dims, 0));
@@ -17634,7 +17673,11 @@ TENSOR__FN tensor_t *tensor__shift(tensor_t *x, int back, double value) {
     int64_t n = TENSOR__WIDE(x);
     tensor_t *edge = tensor_full_like(tensor_narrow(x, -1, 0, 1), value),
         *rest = tensor_narrow(x, -1, back, n - 1);
-    tensor_t *pair[2] = {back ? rest : edge, back ? edge : rest};
+    tensor_t *pair[2] = {edge, rest};
+    if (back) {
+        pair[0] = rest;
+        pair[1] = edge;
+    }
     return tensor_cat_n(pair, 2, -1);
 }
 
@@ -17778,14 +17821,16 @@ TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fwe
     }
     for (int i = 0; i < 2; i++) {
         if (!given[i]) { continue; }
-        if (!TENSOR__USABLE("cov", i ? "aweights" : "fweights", given[i])) { return TENSOR__POISON; }
+        const char *name = i ? "aweights" : "fweights";
+        const char *kind = i ? "float" : "integer";
+        if (!TENSOR__USABLE("cov", name, given[i])) { return TENSOR__POISON; }
         TENSOR__REFUSE(given[i]->ndim != 1 || given[i]->dims[0] != x->dims[1] ||
                        tensor__is_float(given[i]->dtype) != i, SHAPE,
-                       "cov: %s %t must be %s [%d], one for each observation", i ? "aweights" : "fweights",
-                       given[i], i ? "float" : "integer", x->dims[1]);
+                       "cov: %s %t must be %s [%d], one for each observation", name, given[i], kind,
+                       x->dims[1]);
         tensor_t *negative = tensor_any(tensor_lt_scalar(given[i], 0));
         TENSOR__REFUSE(tensor__host_i64(negative, TENSOR_HOST_READ, "cov"), INDEX,
-                       "cov: %s must not be negative", i ? "aweights" : "fweights");
+                       "cov: %s must not be negative", name);
         tensor_t *v = tensor_to(given[i], x->dtype);
         w = w ? tensor_mul(w, v) : v;
     }
@@ -18640,8 +18685,13 @@ TENSOR__FN void tensor__la_lu(double *a, int64_t m, int64_t n, int64_t *swaps) {
 // b = a^-1 b for one triangle of a, r columns of b.
 TENSOR__FN void tensor__la_triangular(const double *a, int64_t n, double *b, int64_t r, int upper, int unit) {
     for (int64_t k = 0; k < n; k++) {
-        int64_t i = upper ? n - 1 - k : k, end = upper ? n : i;
-        for (int64_t j = upper ? i + 1 : 0; j < end; j++) {
+        int64_t i = k, first = 0, end = k;         // the row, and those that are solved
+        if (upper) {
+            i = n - 1 - k;
+            first = i + 1;
+            end = n;
+        }
+        for (int64_t j = first; j < end; j++) {
             tensor__la_axpy(b + i * r, -a[i * n + j], b + j * r, r);
         }
         for (int64_t j = 0; j < r && !unit; j++) { b[i * r + j] /= a[i * n + i]; }
@@ -18694,7 +18744,11 @@ TENSOR__FN int tensor__la_eigh(double *a, int64_t n, double *d, double *z, doubl
         double x = d[lo] - (d[hi] - b * (b / (h >= 0 ? h + r : h - r))), y = e[lo];
         for (int64_t k = lo; k < hi; k++) {
             r = hypot(x, y);
-            double c = r == 0 ? 1 : x / r, s = r == 0 ? 0 : y / r, p = d[k], q = d[k + 1], f = e[k];
+            double c = 1, s = 0, p = d[k], q = d[k + 1], f = e[k];
+            if (r != 0) {
+                c = x / r;
+                s = y / r;
+            }
             if (k > lo) { e[k - 1] = r; }
             d[k] = c * c * p + 2 * c * s * f + s * s * q;
             d[k + 1] = s * s * p - 2 * c * s * f + c * c * q;
@@ -18821,12 +18875,13 @@ TENSOR__FN void tensor__la_load(double *to, const tensor_arg_t *x, int64_t item,
 }
 
 TENSOR__FN void tensor__la_store(const tensor_arg_t *y, int64_t item, const double *from, int64_t rows,
-                                 int64_t cols, int turn) {
+                                 int64_t cols, int transposed) {
     int size = tensor__sizes[y->dtype];
     char *to = (char *)y->data + item * rows * cols * size;
+    int64_t row_stride = transposed ? 1 : cols;
+    int64_t stride = transposed ? rows : 1;
     for (int64_t i = 0; i < rows; i++) {
-        tensor__store_f64(to + i * (turn ? 1 : cols) * size, y->dtype, turn ? rows : 1, from + i * cols,
-                          cols);
+        tensor__store_f64(to + i * row_stride * size, y->dtype, stride, from + i * cols, cols);
     }
 }
 
@@ -18939,13 +18994,20 @@ TENSOR__FN int64_t tensor__la_item(const tensor__la_t *l, int64_t item, double *
         break;
     default:
         {                               // SVD; a has the longer side in its rows
-            int64_t big = wide ? n : m, rows = y[wide ? 2 : 1].dims[y[wide ? 2 : 1].ndim - (wide ? 2 : 1)];
+            int64_t big = wide ? n : m;
+            const tensor_arg_t *vectors = wide ? &y[2] : &y[1];         // of the longer side
+            int64_t rows = vectors->dims[vectors->ndim - (wide ? 2 : 1)];
             double *v = b + rows * big;
             if (tensor__isnan_f64(tensor__la_scale(a, m * n))) { return 1; }
             if (!tensor__la_svd(a, big, k, b, rows, w, v, v + k * k, w + k)) { return 2; }
             tensor__la_store(y, item, w, 1, k, 0);
-            tensor__la_store(y + 1, item, wide ? v : b, wide ? k : rows, wide ? k : big, 1);
-            tensor__la_store(y + 2, item, wide ? b : v, wide ? rows : k, wide ? big : k, 0);
+            if (wide) {
+                tensor__la_store(y + 1, item, v, k, k, 1);
+                tensor__la_store(y + 2, item, b, rows, big, 0);
+            } else {
+                tensor__la_store(y + 1, item, b, rows, big, 1);
+                tensor__la_store(y + 2, item, v, k, k, 0);
+            }
             break;
         }
     }
@@ -19705,7 +19767,8 @@ TENSOR_API tensor_t *(tensor_linalg_norm)(tensor_t *x, const char *ord, const in
     int over = n > 0 ? n : x->ndim;
     if (!ord) { return tensor__named(th, tensor__vector_norm(op, x, 2, dims, n, keepdim), __func__); }
     if (over == 2) {
-        int64_t d0 = n > 0 ? dims[0] : -2, d1 = n > 0 ? dims[1] : -1;
+        int64_t d0 = n > 0 ? dims[0] : -2;
+        int64_t d1 = n > 0 ? dims[1] : -1;
         return tensor__named(th, tensor__matrix_norm(op, x, ord, d0, d1, keepdim), __func__);
     }
     double p = tensor__ord(ord);
@@ -19727,8 +19790,8 @@ TENSOR_API tensor_t *(tensor_linalg_cond)(tensor_t *x, const char *p) {
     if (ord == 2 || ord == -2) {
         tensor_t *s = tensor_linalg_svdvals(x);
         if (s == TENSOR__POISON) { TENSOR__RETURN(s); }
-        TENSOR__RETURN(tensor_div(tensor_select(s, -1, ord == 2 ? 0 : -1),
-                                  tensor_select(s, -1, ord == 2 ? -1 : 0)));
+        tensor_t *largest = tensor_select(s, -1, 0), *least = tensor_select(s, -1, -1);
+        TENSOR__RETURN(ord == 2 ? tensor_div(largest, least) : tensor_div(least, largest));
     }
     tensor_slogdet_t d = (tensor_linalg_slogdet)(tensor_detach(x));     // a singular x has no inverse
     if (d.sign == TENSOR__POISON) { TENSOR__RETURN(d.sign); }
@@ -20198,9 +20261,9 @@ TENSOR__FN tensor_t *tensor__index_op(const tensor__row_t *row, tensor_t *x, int
                      tensor__index_op(row, cast_[0], dim, index, cast_[1], how, update), x, src)
     const char *name = o.row->name;
     if (!x->ndim || (!index->ndim && (!has_src || src->ndim == x->ndim || !src->ndim))) {
-        tensor_t *y = tensor__index_op(row, x->ndim ? x : tensor__flat(x), dim, index->ndim ? index :
-                                       tensor__flat(index), has_src && !src->ndim ? tensor__flat(src) : src,
-                                       how, update);
+        tensor_t *places = index->ndim ? index : tensor__flat(index);
+        tensor_t *values = has_src && !src->ndim ? tensor__flat(src) : src;
+        tensor_t *y = tensor__index_op(row, x->ndim ? x : tensor__flat(x), dim, places, values, how, update);
         const tensor_t *as = id == TENSOR_OP_GATHER ? index : x;
         if (tensor__live(y) && update) { y = x; }
         if (!update && !as->ndim) { y = tensor_reshape_n(y, as->dims, 0); }
@@ -20958,9 +21021,10 @@ TENSOR_API int (tensor_meshgrid)(tensor_t *const *list, int n, const char *index
     for (int i = 0; out && i < n; i++) { out[i] = TENSOR__POISON; }
     TENSOR__REFUSE_CODE(!xy && (!indexing || strcmp(indexing, "ij")), FORMAT,
                         "meshgrid: indexing must be ij or xy, not \"%s\"", indexing ? indexing : "NULL");
+    const char *no_list = list ? "" : "; the list is NULL";
+    const char *no_out = out ? "" : "; out is NULL";
     TENSOR__REFUSE_CODE(!list || !out || n < 1 || n > TENSOR_MAX_DIMS, SHAPE,
-                        "meshgrid: needs 1 to 8 tensors, not %i%s%s", n, list ? "" : "; the list is NULL",
-                        out ? "" : "; out is NULL");
+                        "meshgrid: needs 1 to 8 tensors, not %i%s%s", n, no_list, no_out);
     int64_t dims[TENSOR_MAX_DIMS];
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE("meshgrid", "list", list[i])) { return th->error.code; }
@@ -21180,8 +21244,11 @@ TENSOR_API tensor_t *tensor_rearrange_with(tensor_t *x, tensor_rearrange_args_t 
         nr = tensor__words(arrow + 2, p + strlen(p), dots > 0 ? dots : 0, right, &gr);
     }
     if (nl < 0 || nr < 0) {
-        return tensor__at(a.site_, tensor__fail(th_, TENSOR_ERR_FORMAT, "rearrange: cannot read \"%s\"%s%s",
-            p ? p : "NULL", a.reduce ? ", " : "", a.reduce ? a.reduce : ""));
+        const char *text = p ? p : "NULL";
+        tensor_t *bad = a.reduce ?
+            tensor__fail(th_, TENSOR_ERR_FORMAT, "rearrange: cannot read \"%s\", %s", text, a.reduce) :
+            tensor__fail(th_, TENSOR_ERR_FORMAT, "rearrange: cannot read \"%s\"", text);
+        return tensor__at(a.site_, bad);
     }
     if (gl != x->ndim) {
         return tensor__at(a.site_, tensor__fail(th_, TENSOR_ERR_SHAPE, "rearrange: x %t has %i dims, "
@@ -21312,12 +21379,13 @@ TENSOR_API int (tensor_check_n)(tensor_t *x, const char *pattern, int64_t *const
         }
         if (slot[count] < 0) { slot[count] = names++; }
     }
-    TENSOR__REFUSE_CODE(bad || n > names || (n > 0 && !sizes), FORMAT, bad ? "check: cannot read \"%s\"" :
-                        "check: \"%s\" has %i names for %i sizes", pattern ? pattern : "NULL", names, n);
-    int want = count - (dots >= 0);
-    TENSOR__REFUSE_CODE(dots >= 0 ? x->ndim < want : x->ndim != want, SHAPE,
+    TENSOR__REFUSE_CODE(bad, FORMAT, "check: cannot read \"%s\"", pattern ? pattern : "NULL");
+    TENSOR__REFUSE_CODE(n > names || (n > 0 && !sizes), FORMAT, "check: \"%s\" has %i names for %i sizes",
+                        pattern, names, n);
+    int open = dots >= 0, want = count - open;
+    TENSOR__REFUSE_CODE(x->ndim < want || (x->ndim > want && !open), SHAPE,
                         "check: x %t is not \"%s\": it has %i dims, not %i%s", x, pattern, (int)x->ndim, want,
-                        dots >= 0 ? " or more" : "");
+                        open ? " or more" : "");
     int64_t known[TENSOR__AXES];
     for (int k = 0; k < names; k++) { known[k] = k < n && sizes[k] && *sizes[k] ? *sizes[k] : -1; }
     for (int i = 0; i < count; i++) {
@@ -21781,18 +21849,22 @@ TENSOR__FN void tensor__search_task(void *arg, int64_t task, int worker) {
     const tensor_arg_t *s = &r->c->arg[0], *v = &r->c->arg[1];
     int whole = !tensor__is_float(s->dtype), right = r->c->p->searchsorted.right != 0;
     int size = tensor__sizes[s->dtype];
+    int class_of = whole ? TENSOR__C_I64 : TENSOR__C_F64;
     int64_t first = task * TENSOR__LEAF, m = tensor__least(v->numel - first, TENSOR__LEAF);
     (void)worker;
     for (int64_t k = first; k < first + m; k++) {
         const char *row = (const char *)s->data + (s->ndim == 1 ? 0 : k / r->per_row * r->n) * size;
         int64_t lo = 0, hi = r->n, a = 0, b = 0;
         double x = 0, y = 0;
-        tensor__load_run(whole ? (void *)&a : (void *)&x, whole ? TENSOR__C_I64 : TENSOR__C_F64,
-                         (const char *)v->data + k * size, v->dtype, 1, 1);
+        void *value = &x, *element = &y;
+        if (whole) {
+            value = &a;
+            element = &b;
+        }
+        tensor__load_run(value, class_of, (const char *)v->data + k * size, v->dtype, 1, 1);
         while (lo < hi) {
             int64_t mid = lo + (hi - lo) / 2;
-            tensor__load_run(whole ? (void *)&b : (void *)&y, whole ? TENSOR__C_I64 : TENSOR__C_F64,
-                             row + mid * size, s->dtype, 1, 1);
+            tensor__load_run(element, class_of, row + mid * size, s->dtype, 1, 1);
             int stop;
             if (whole) {
                 stop = (right ? b > a : b >= a);
@@ -22502,8 +22574,13 @@ TENSOR__FN int tensor__run_hooks(tensor__thread_t *th, tensor__extra_t *e, int32
         while (h && (h->id <= last || h->output != k)) { h = h->next; }
         if (!h) { return 1; }
         last = h->id;
-        if (k < 0) { h->post(leaf, h->user); }
-        tensor_t *r = k < 0 ? NULL : h->fn(*g, h->user), *old = k < 0 ? NULL : *g;
+        tensor_t *r = NULL, *old = NULL;
+        if (k < 0) {
+            h->post(leaf, h->user);
+        } else {
+            old = *g;
+            r = h->fn(old, h->user);
+        }
         if (th->error.code) { return 0; }
         if (!r || r == old) { continue; }
         if (!TENSOR__USABLE("backward", "result of a hook", r)) { return 0; }
@@ -22690,9 +22767,10 @@ TENSOR_API int (tensor_needs_input_grad)(tensor_function_ctx_t *ctx, int i) {
 // Whether k names one of n things while forward runs (or backward, if ctx->g must be there).
 TENSOR__FN int tensor__custom_index(tensor_function_ctx_t *ctx, const char *name, int k, int n,
                                     int backward) {
-    TENSOR__REFUSE_AS(0, !(ctx && k >= 0 && k < n && (backward ? ctx->g != NULL : ctx->inputs != NULL)),
-                      INDEX, "%s: %i is outside 0..%i, or this is not %s", name, k, n - 1, backward ?
-                      "backward" : "forward");
+    const char *phase = backward ? "backward" : "forward";
+    int runs = ctx && (backward ? ctx->g != NULL : ctx->inputs != NULL);
+    TENSOR__REFUSE_AS(0, !runs || k < 0 || k >= n, INDEX, "%s: %i is outside 0..%i, or this is not %s", name,
+                      k, n - 1, phase);
     return 1;
 }
 
@@ -23505,10 +23583,10 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     for (int i = 0; i < no; i++) {
         tensor_t *y = outputs[i], *g = grads ? grads[i] : NULL;
         if (!TENSOR__USABLE(op, "output", y)) { return th->error.code; }
+        const char *why = th->grad_mode ? "" : "; this thread records nothing now: a no_grad scope is open";
         TENSOR__REFUSE_CODE(!tensor__sync_needs_grad(th, y), AUTOGRAD,
-                            "%s: %t made by %s%w does not require grad and has no graph%s", op, y, y->op ?
-                            y->op : "?", y->site, th->grad_mode ? "" :
-                            "; this thread records nothing now: a no_grad scope is open");
+                            "%s: %t made by %s%w does not require grad and has no graph%s", op, y,
+                            tensor__origin(y), y->site, why);
         TENSOR__REFUSE_CODE(!g && y->numel != 1, AUTOGRAD,
                             "%s: a gradient to start from is needed for %t (only one element has the default "
                             "1)", op, y);

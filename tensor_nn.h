@@ -4988,6 +4988,16 @@ TENSOR__FN tensor_t *nn__saved(tensor__grad_t *g, int k) {
     return TENSOR__(grad_in)(g, k);
 }
 
+// The next result of o; without elements where nobody reads it.
+TENSOR__FN void nn__result_if(int read, tensor__op_t *o, int dtype, const int64_t *dims, int ndim) {
+    const int64_t none = 0;
+    if (read) {
+        TENSOR__(result)(o, dtype, dims, ndim);
+    } else {
+        TENSOR__(result)(o, dtype, &none, 1);
+    }
+}
+
 // ---- gradients through a composed form
 
 typedef tensor_t *(*nn__composed_fn)(tensor_t *const *in, const tensor_params_t *p);
@@ -7155,9 +7165,11 @@ TENSOR__FN void nn__grad_conv_weight(tensor__grad_t *g) {   // inputs g, x; the 
 TENSOR__FN int nn__triple(const char *op, const char *what, int rank, int64_t v, int64_t h, int64_t w,
                           int64_t *to) {
     if ((h >= 0 && rank < 3) || (w >= 0 && rank < 2)) {
-        int last = w >= 0 && rank < 2;
+        int wide = w >= 0 && rank < 2;
+        int64_t given = wide ? w : h;
+        const char *plural = rank == 1 ? "" : "s";
         return NN__NO(TENSOR_ERR_SHAPE, "%s: %s_%s is %d, must be left out: images have %i dim%s", op, what,
-                      last ? "w" : "h", last ? w : h, rank, rank == 1 ? "" : "s");
+                      wide ? "w" : "h", given, rank, plural);
     }
     to[2] = rank > 1 && w >= 0 ? w : v;
     if (rank > 1) { to[1] = rank > 2 && h >= 0 ? h : v; }
@@ -8038,7 +8050,11 @@ TENSOR_API tensor_t *(tensor_pad_n)(tensor_t *x, const int64_t *pads, int n, ten
     }
     int64_t dims[TENSOR_MAX_DIMS], cut[TENSOR_MAX_DIMS];
     for (int d = x->ndim - 1; d >= 0; d--) {
-        int64_t k = 2 * (x->ndim - 1 - d), left = k < n ? pads[k] : 0, right = k < n ? pads[k + 1] : 0;
+        int64_t k = 2 * (x->ndim - 1 - d), left = 0, right = 0;
+        if (k < n) {
+            left = pads[k];
+            right = pads[k + 1];
+        }
         int64_t size = x->dims[d], most = mode == TENSOR_PAD_REFLECT ? size - 1 : size, sum;
         if (left < -0x3FFFFFFF || right < -0x3FFFFFFF || left > 0x3FFFFFFF || right > 0x3FFFFFFF ||
             (sum = size + left + right) < 0 || -left > size || -right > size) {
@@ -8156,7 +8172,12 @@ TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double sc
     if (mode != TENSOR_BICUBIC) { at = (tensor_clamp)(at, 0, (double)x->dims[d] - 1); }
     tensor_t *low = (tensor_floor)(at);
     tensor_t *t = (tensor_reshape_n)((tensor_sub)(at, low), dims, x->ndim);
-    for (int64_t k = mode == TENSOR_BICUBIC ? -1 : 0; k < (mode == TENSOR_BICUBIC ? 3 : 2); k++) {
+    int64_t first = 0, end = 2;                 // neighbours: two, or four from one before
+    if (mode == TENSOR_BICUBIC) {
+        first = -1;
+        end = 3;
+    }
+    for (int64_t k = first; k < end; k++) {
         tensor_t *v = nn__take(x, d, (tensor_add_scalar)(low, (double)k), TENSOR_PAD_REPLICATE);
         tensor_t *u;
         if (k == 0) {
@@ -8297,7 +8318,11 @@ TENSOR__FN tensor_t *nn__grid_places(tensor_t *g, int64_t size, int align) {
 
 // Positions brought into the image according to padding.
 TENSOR__FN tensor_t *nn__grid_fold(tensor_t *g, int64_t size, int padding, int align) {
-    double n = (double)size, low = align ? 0 : -0.5, span = align ? n - 1 : n;
+    double n = (double)size, low = -0.5, span = n;
+    if (align) {
+        low = 0;
+        span = n - 1;
+    }
     if (padding == TENSOR_PAD_REFLECT) {   // mirrored at low and low + span
         if (!(span > 0)) { return (tensor_mul_scalar)(g, 0); }
         g = (tensor_abs)((tensor_sub_scalar)(g, low));
@@ -8537,7 +8562,8 @@ TENSOR_API tensor_t *(tensor_dropout)(tensor_t *x, double p, int training) {
 // Drops whole channels of x: the mask is [N, C, 1, ...], or [C, 1, ...] for an input of `single` dims.
 TENSOR__FN tensor_t *nn__dropout_channels(tensor_t *x, double p, int single) {
     int64_t dims[TENSOR_MAX_DIMS];
-    for (int k = 0; k < x->ndim; k++) { dims[k] = k < (x->ndim == single ? 1 : 2) ? x->dims[k] : 1; }
+    int kept = x->ndim == single ? 1 : 2;
+    for (int k = 0; k < x->ndim; k++) { dims[k] = k < kept ? x->dims[k] : 1; }
     tensor_t *ones = nn__like(dims, x->ndim, 1, x);
     return (tensor_mul)(x, (tensor_dropout)(ones, p, 1));
 }
@@ -9050,7 +9076,8 @@ TENSOR__FN tensor_t *nn__attention_biased(tensor_t *q, tensor_t *k, tensor_t *v,
     int64_t dims[4];
     for (int d = 0; d < n; d++) {
         int at = mask->ndim - n + d;
-        int64_t given = at < 0 ? 1 : mask->dims[at], full = d < n - 1 ? q->dims[d] : k->dims[n - 2];
+        int64_t given = at < 0 ? 1 : mask->dims[at];
+        int64_t full = d < n - 1 ? q->dims[d] : k->dims[n - 2];
         if ((given != 1 && given != full) ||
             (d < n - 2 && (k->dims[d] != full || v->dims[d] != full))) {
             return NULL;
@@ -9385,7 +9412,7 @@ TENSOR__FN tensor_t *nn__composed_recurrent(tensor_t *const *in, const tensor_pa
 TENSOR__FN void nn__grad_recurrent(tensor__grad_t *g) {
     tensor_t *y = TENSOR__(grad_out)(g, 0), *in[8];
     const tensor__meta_t *h0 = &g->node->in[2];
-    int64_t kind = g->p->recurrent.kind, none = 0, steps = y->dims[0];
+    int64_t kind = g->p->recurrent.kind, steps = y->dims[0];
     in[0] = g->gy[0] ? nn__contiguous(g->gy[0]) : (tensor_zeros_like)(y);
     in[6] = kind == NN__LSTM_NET && g->gy[1] ? nn__contiguous(g->gy[1]) : NULL;
     tensor_t *r, *list[2];
@@ -9409,12 +9436,10 @@ TENSOR__FN void nn__grad_recurrent(tensor__grad_t *g) {
     if (!nn__grad_begin(&o, g, NN__ROW(RECURRENT_BACKWARD), in, 8, 4)) { return; }
     int k;
     for (k = 0; k < 2; k++) {
-        TENSOR__(result)(&o, y->dtype, k && kind != NN__GRU_NET ? &none : g->node->in[0].dims,
-                         k && kind != NN__GRU_NET ? 1 : 3);
+        nn__result_if(!k || kind == NN__GRU_NET, &o, y->dtype, g->node->in[0].dims, 3);
     }
     for (k = 0; k < 2; k++) {
-        TENSOR__(result)
-        (&o, y->dtype, k && kind != NN__LSTM_NET ? &none : h0->dims, k && kind != NN__LSTM_NET ? 1 : 2);
+        nn__result_if(!k || kind == NN__LSTM_NET, &o, y->dtype, h0->dims, 2);
     }
     r = TENSOR__(finish)(&o);
     if (r->state == TENSOR__POISON_STATE) {
@@ -9442,7 +9467,7 @@ TENSOR__FN tensor_t *nn__recurrent(int kind, int reverse, tensor_t *gi, tensor_t
                                    tensor_t *w_hr, tensor_t **h, tensor_t **c) {
     tensor__op_t o;
     tensor_t *in[5], *y, *cells;
-    int64_t dims[3], none = 0, last = reverse ? 0 : gi->dims[0] - 1;
+    int64_t dims[3], last = reverse ? 0 : gi->dims[0] - 1;
     if (w_hr) {
         cells = *c;
         y = nn__recurrent_composed(kind, reverse, gi, w, *h, b, &cells, w_hr);
@@ -9461,9 +9486,9 @@ TENSOR__FN tensor_t *nn__recurrent(int kind, int reverse, tensor_t *gi, tensor_t
         dims[1] = gi->dims[1];
         dims[2] = w->dims[1];
         TENSOR__(result)(&o, gi->dtype, dims, 3);
-        TENSOR__(result)(&o, gi->dtype, kind == NN__LSTM_NET ? dims : &none, kind == NN__LSTM_NET ? 3 : 1);
+        nn__result_if(kind == NN__LSTM_NET, &o, gi->dtype, dims, 3);
         dims[2] *= NN__NET_GATES;
-        TENSOR__(result)(&o, gi->dtype, kind >= NN__LSTM_NET ? dims : &none, kind >= NN__LSTM_NET ? 3 : 1);
+        nn__result_if(kind >= NN__LSTM_NET, &o, gi->dtype, dims, 3);
         y = TENSOR__(finish)(&o);
         if (y->state == TENSOR__POISON_STATE) { return y; }
         cells = o.out[1];
@@ -9555,7 +9580,6 @@ static const tensor__row_t nn__net_rows[2] = {
 TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
     tensor__grad_t both = *g;
     tensor_t *in[8], *y = TENSOR__(grad_out)(g, 0);
-    int64_t none = 0;
     in[0] = g->gy[0] ? nn__contiguous(g->gy[0]) : (tensor_zeros_like)(y);
     in[1] = TENSOR__(grad_in)(g, 0);
     in[2] = TENSOR__(grad_in)(g, 1);
@@ -9572,7 +9596,7 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
         o.visible = 4;
         for (int k = 0; k < 4; k++) {
             r = in[k < 2 ? 1 + k : 3 + k];
-            TENSOR__(result)(&o, y->dtype, r ? r->dims : &none, r ? r->ndim : 1);
+            nn__result_if(r != NULL, &o, y->dtype, r ? r->dims : NULL, r ? r->ndim : 0);
         }
         if (TENSOR__(finish)(&o)->state != TENSOR__POISON_STATE) {
             for (int k = 0; k < 4; k++) {
@@ -9601,7 +9625,8 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
 // device has no library for it.
 TENSOR__FN tensor_t *nn__net_whole(int kind, const tensor_rnn_args_t *a, tensor_t *x, int64_t hidden,
                                    int64_t l, int64_t run, tensor_t **states) {
-    int64_t dirs = a->bidirectional ? 2 : 1, per = a->no_bias ? 2 : 4, n = run * dirs;
+    int64_t dirs = a->bidirectional ? 2 : 1;
+    int64_t per = a->no_bias ? 2 : 4, n = run * dirs;
     int count = 0, single = a->x->ndim == 2, before = (tensor_error_code)();
     tensor_t *in[4] = {NULL, NULL, NULL, NULL};
     if (a->proj_size > 0 || !x->device || !x->numel || hidden <= 0) { return NULL; }
@@ -9664,8 +9689,8 @@ enum { NN__LAYERS = 65535 };        // of a recurrent net, at most
 // Runs all layers and directions, in the scope of the caller. own: without a device's library.
 TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_args_t *a, int own) {
     tensor_t *in[3] = {a->x, a->h, a->c}, *const *w = a->weights, *first[2] = {NULL, NULL};
-    int64_t dirs = a->bidirectional ? 2 : 1, gates = nn__net_gates(kind),
-            per = (a->no_bias ? 2 : 4) + (a->proj_size > 0);
+    int64_t dirs = a->bidirectional ? 2 : 1, gates = nn__net_gates(kind);
+    int64_t per = (a->no_bias ? 2 : 4) + (a->proj_size > 0);
     int states = kind == NN__LSTM_NET ? 2 : 1, drops = a->training && a->dropout > 0, made = 0;
     tensor_state_t s = nn__no_state();
     if (!nn__inputs(op, "x h c", 1, in, 3, TENSOR__(casting)() ? 0 : 7)) { return s; }
@@ -9733,8 +9758,10 @@ TENSOR__FN tensor_state_t nn__net(const char *op, int kind, const tensor_rnn_arg
         dims[2] = k ? hidden : size;
         if (f && (f->ndim != x->ndim || f->dims[0] != ends || f->dims[f->ndim - 1] != dims[2] ||
                   (!single && f->dims[1] != n))) {
-            return NN__GIVE(s, TENSOR_ERR_SHAPE, "%s: %s %t must be [%d, %d, %d] (x %t%s)", op, k ? "c" : "h",
-                            f, ends, n, dims[2], x, single ? ": without the second dim" : "");
+            const char *name = k ? "c" : "h";
+            const char *without = single ? ": without the second dim" : "";
+            return NN__GIVE(s, TENSOR_ERR_SHAPE, "%s: %s %t must be [%d, %d, %d] (x %t%s)", op, name, f, ends,
+                            n, dims[2], x, without);
         }
     }
     end = (tensor_t **)nn__lent((uint64_t)ends * 2, sizeof *end);
@@ -10064,7 +10091,6 @@ TENSOR__FN const nn__pointwise_t *nn__pointwise(const tensor__row_t *row) {
 }
 
 TENSOR__FN void nn__grad_loss(tensor__grad_t *g) {
-    int64_t none[1] = {0};
     if (nn__grad_created(g, nn__pointwise(g->node->row)->composed)) { return; }
     tensor_t *in[5];
     in[0] = nn__contiguous(g->gy[0]);
@@ -10072,8 +10098,7 @@ TENSOR__FN void nn__grad_loss(tensor__grad_t *g) {
     tensor__op_t o;
     if (!nn__grad_begin(&o, g, nn__pointwise(g->node->row)->back(), in, 5, 2)) { return; }
     for (int k = 0; k < 2; k++) {
-        int need = TENSOR__(grad_need)(g, k);
-        TENSOR__(result)(&o, in[1]->dtype, need ? in[1]->dims : none, need ? in[1]->ndim : 1);
+        nn__result_if(TENSOR__(grad_need)(g, k), &o, in[1]->dtype, in[1]->dims, in[1]->ndim);
     }
     nn__grad_end(&o, g, 2);
 }
@@ -10939,7 +10964,6 @@ TENSOR__FN void nn__grad_ctc(tensor__grad_t *g) {
 
 TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
     tensor_t *in[4] = {a->log_probs, a->targets, a->input_lengths, a->target_lengths};
-    int64_t none = 0;
     if (!nn__loss_inputs("ctc_loss", "log_probs targets input_lengths target_lengths", in, 4, 4, 1,
                          0, 0, a->reduction)) {
         return TENSOR__(poison);
@@ -10982,7 +11006,7 @@ TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
     o.params.ctc.with_grad = with_grad;
     o.params.ctc.zero_infinity = a->zero_infinity != 0;
     TENSOR__(result)(&o, x->dtype, x->dims + 1, 1);
-    TENSOR__(result)(&o, x->dtype, with_grad ? x->dims : &none, with_grad ? 3 : 1);
+    nn__result_if(with_grad, &o, x->dtype, x->dims, 3);
     tensor_t *y = TENSOR__(finish)(&o);
     if (a->reduction == TENSOR_MEAN) {
         y = (tensor_div)(y, (tensor_to)((tensor_maximum_scalar)(in[3], 1), (tensor_dtype_t)x->dtype));
@@ -16514,9 +16538,9 @@ TENSOR__FN int nn__gather(nn_data_loader_t *l, nn_batch_t *b) {
     for (int64_t i = 0; l->codes && i < g.rows; i++) {
         int code = l->codes[i];
         if (code == 0) { continue; }
+        int64_t sample = l->order ? l->order[g.from + i] : g.from + i;
         NN__FAIL(code > 0 && code < TENSOR_ERR_COUNT ? code : TENSOR_ERR_IO,
-                 "next: get failed for sample %d with code %d", l->order ? l->order[g.from + i] : g.from + i,
-                 (int64_t)code);
+                 "next: get failed for sample %d with code %d", sample, (int64_t)code);
         b->x = b->y = TENSOR__(poison);
         return 0;
     }
@@ -16646,14 +16670,12 @@ TENSOR__FN int nn__file_kind(const char *path, int *mode) {
 TENSOR__FN int nn__open(nn__source_t *s, const char *op, const char *path) {
     int64_t size = -1;
     memset(s, 0, sizeof *s);
-    if (path && nn__file_kind(path, NULL) == NN__NO_FILE) {   // opening a FIFO would wait for its writer
+    if (!path) { return NN__NO(TENSOR_ERR_IO, "%s: cannot open \"(null)\": no path", op); }
+    if (nn__file_kind(path, NULL) == NN__NO_FILE) {           // opening a FIFO would wait for its writer
         return NN__NO(TENSOR_ERR_IO, "%s: \"%s\" is not a regular file", op, path);
     }
-    FILE *f = path ? nn__open_file(path) : NULL;
-    if (!f) {
-        return NN__NO(TENSOR_ERR_IO, "%s: cannot open \"%s\": %s", op, path ? path : "(null)",
-                      path ? strerror(errno) : "no path");
-    }
+    FILE *f = nn__open_file(path);
+    if (!f) { return NN__NO(TENSOR_ERR_IO, "%s: cannot open \"%s\": %s", op, path, strerror(errno)); }
 #if defined(_WIN32)
     if (_fseeki64(f, 0, SEEK_END) == 0) { size = _ftelli64(f); }
 #else
@@ -17920,7 +17942,8 @@ TENSOR__FN void nn__mismatch_name(nn__mismatch_t *m, const char *name, const cha
     size_t more = about ? strlen(about) + 1 : 0;
     if (t->length + strlen(name) + more + 8 < t->room) {
         if (m->count) { NN__PUT(t, ", "); }
-        NN__PUT(t, "%s%s%s", name, about ? " " : "", about ? about : "");
+        NN__PUT(t, "%s", name);
+        if (about) { NN__PUT(t, " %s", about); }
     } else if (t->length + 6 < t->room && (t->length < 3 || strcmp(t->p + t->length - 3, "...") != 0)) {
         NN__PUT(t, "%s", m->count ? ", ..." : "...");
     }
@@ -18417,7 +18440,8 @@ TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
     double rate = spent > 0 ? (double)(done - p->first) / spent : 0;
     char line[400];
     tensor__text_t t = nn__text(line, sizeof line);
-    NN__PUT(&t, "%s%s%s", p->terminal ? "\r" : "", p->label, *p->label ? " " : "");
+    if (p->terminal) { NN__PUT(&t, "\r"); }
+    if (*p->label) { NN__PUT(&t, "%s ", p->label); }
     if (p->total > 0) {
         int filled = (int)(24 * (done < p->total ? (double)done / (double)p->total : 1));
         if (p->terminal) {
