@@ -115,8 +115,8 @@ int main(int argc, char **argv) {
     plot_image(p, "a walk between four of them", sheet(seen, WALK, WALK));
     tensor_scope_end(scope);
     (void)snprintf(text, sizeof text,
-                   "%d steps, loss %.2f of the generator and %.2f of the discriminator, %.1f s of one core", steps,
-                   mean_g, mean_d, seconds);
+                   "%d steps, loss %.2f of the generator and %.2f of the discriminator, %.1f s of one core",
+                   steps, mean_g, mean_d, seconds);
     printf("%s\n", text);
     plot_caption(p, text);
     plot_save(p, argc > 1 ? argv[1] : "build/dcgan.png");

@@ -1,8 +1,8 @@
 // fashion.c - a small convolutional network names clothes; its mistakes and its filters are drawn
 //
-// DATA=folder has the four files of Fashion-MNIST: 60,000 pictures of 28 x 28 to learn, 10,000 to test (Debian's
-// package dataset-fashion-mnist). Without DATA the program draws clothes of its own: ten outlines, each time
-// stretched, shifted, lit and worn anew by chance. The figures of the two have nothing to do with each other.
+// DATA=folder has the four files of Fashion-MNIST: 60,000 pictures of 28 x 28 to learn, 10,000 to test
+// (Debian's package dataset-fashion-mnist). Without DATA the program draws clothes of its own: ten outlines,
+// each time stretched, shifted and lit anew by chance. The figures of the two cannot be compared.
 //
 // Build: make fashion                       (DATA=folder EPOCHS=3 THREADS=2, given to make or as environment)
 // Output: a progress bar, and after each epoch the loss and the share of test pictures named correctly; the
@@ -75,13 +75,11 @@ static tensor_t *confusion(nn_module_t *net, tensor_t *x, tensor_t *y) {
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     nn_data_loader_t *batches = nn_data_loader(nn_tensor_dataset(x, y), .batch_size = TEST_BATCH);
     nn_batch_t b;
-    nn_eval(net);
     for (; nn_next(batches, &b); tensor_scope_reset(scope)) {
         tensor_t *said = tensor_argmax_dim(nn_forward(net, pictures(b.x)), 1, 0);
         tensor_t *cell = tensor_add(tensor_mul_scalar(tensor_to(b.y, TENSOR_I64), KINDS), said);
         tensor_add_(counts, tensor_bincount(cell, NULL, KINDS * KINDS));
     }
-    nn_train(net);
     nn_data_loader_free(batches);
     tensor_scope_end(scope);
     return tensor_reshape(counts, KINDS, KINDS);
@@ -101,8 +99,8 @@ int main(int argc, char **argv) {
     tensor_set_num_threads(getenv("THREADS") ? atoi(getenv("THREADS")) : tensor_num_processors());
     tensor_manual_seed(1);
     tensor_t *y, *x = real ? read_file("train-images-idx3") : draw_clothes(DRAWN, &y), *test_y;
-    if (real) { y = read_file("train-labels-idx1"); }
     tensor_t *test_x = real ? read_file("t10k-images-idx3") : draw_clothes(HELD_OUT, &test_y);
+    if (real) { y = read_file("train-labels-idx1"); }
     if (real) { test_y = read_file("t10k-labels-idx1"); }
     if (!tensor_ok()) { return tensor_shutdown() != 0; }
 
@@ -138,7 +136,8 @@ int main(int argc, char **argv) {
     }
     plot_t *p = plot_new(1200, 400);
     tensor_t *filters = tensor_detach(tensor_squeeze(nn_get(first, "weight"), 1));
-    filters = tensor_add_scalar(tensor_div_scalar(filters, 2 * tensor_item(tensor_max(tensor_abs(filters)))), 0.5);
+    double most = tensor_item(tensor_max(tensor_abs(filters)));
+    filters = tensor_add_scalar(tensor_div_scalar(filters, 2 * most), 0.5);
     plot_image(p, "some of what it saw", sheet(tensor_div_scalar(tensor_to(x, TENSOR_F32), 255), 10, 10));
     if (counts) { plot_confusion(p, "what it took for what (rows are the truth)", counts, names); }
     plot_image(p, "its 16 first filters", sheet(filters, 4, 4));

@@ -103,7 +103,7 @@ for h in tensor.h tensor_nn.h; do
         code ~ /storage->data|[^a-z_]tensor__ptr\(/ && !(name in ok) { print FNR ": " name }' $h)"
 done
 
-for f in examples/*.c; do
+for f in examples/*.c examples/engine/*.[ch]*; do
     lines=$(wc -l <$f)
     result "$f: size" "$(if [ "$lines" -gt 149 ]; then echo "$lines lines, at most 149"; fi)"
 done
@@ -113,7 +113,7 @@ for f in examples/kit/*.h; do
     result "$f: size" "$(if [ "$lines" -gt 500 ]; then echo "$lines lines, at most 500"; fi)"
 done
 
-for f in $headers examples/*.c examples/kit/*.h examples/web/*.c examples/web/*.h tests/*.c tests/*.cpp tests/*.h bench/*.c; do
+for f in $headers examples/*.c examples/kit/*.h examples/engine/*.[ch]* examples/web/*.c examples/web/*.h tests/*.c tests/*.cpp tests/*.h bench/*.c; do
     [ -f "$f" ] || continue
     result "$f: not ASCII, tab, or blank at line end" "$(LC_ALL=C awk '
         /[^ -~]/ || / $/ { print FNR ": " substr($0, 1, 100) }' $f)"

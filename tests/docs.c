@@ -291,7 +291,8 @@ static void example(const char *base, const char *type) {
              *e.inputs ? "\n" : "", e.call, e.gives);
     say(&examples, line);
     snprintf(line, sizeof line,
-             "static void example%d(void) {\n    %s\n    tensor_manual_seed(1);\n    %s\n}\n", nexamples, e.make, e.show);
+             "static void example%d(void) {\n    %s\n    tensor_manual_seed(1);\n    %s\n}\n", nexamples,
+             e.make, e.show);
     say(&program, line);
     snprintf(line, sizeof line, "    run(example%d);\n", nexamples);
     say(&runs, line);

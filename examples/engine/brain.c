@@ -1,7 +1,7 @@
 // brain.c - the part of a game that is reloaded while the game runs: a network behind four plain functions
 //
-// Build: with -fPIC -shared -fvisibility=hidden, the implementation inside; see reload.c. BRAIN_RATE is what the
-// programmer changed between two builds.
+// Build: with -fPIC -shared -fvisibility=hidden, the implementation inside; see reload.c. BRAIN_RATE is what
+// the programmer changed between two builds.
 #if defined(_WIN32)
 #define BRAIN_API __declspec(dllexport)
 #else
@@ -43,7 +43,7 @@ BRAIN_API double brain_learn(int steps) {
     return last;
 }
 
-// The weights as bytes in the caller's memory.   -> how many there are; nothing is written if room is too small
+// The weights as bytes in the caller's memory.   -> how many there are; none is written if room is too small
 BRAIN_API size_t brain_save(void *to, size_t room) {
     tensor_scope_t scope = tensor_scope_begin();
     tensor_t *bytes = nn_save_memory(net);

@@ -1,4 +1,4 @@
-// engine.hpp - what an engine brings along: memory with a budget, and jobs (frame.cpp gives them to the library)
+// engine.hpp - what an engine brings along: memory with a budget, and jobs (frame.cpp gives the library both)
 #ifndef ENGINE_HPP
 #define ENGINE_HPP
 #include <atomic>

@@ -1,9 +1,9 @@
 // frame.cpp - a game engine's frame loop in which a network thinks and learns
 //
-// The library lives in the engine's memory (an allocator with a budget) and runs on the engine's job system (the
-// hook parallel_for). Training is cut into slices, a small batch each; a frame takes as many as its budget of time
-// allows, and after eight slices the optimizer steps. The network learns the wind of a map, and a thousand leaves
-// ask it every frame where it blows.
+// The library lives in the engine's memory (an allocator with a budget) and runs on the engine's job system
+// (the hook parallel_for). Training is cut into slices, a small batch each; a frame takes as many as its
+// budget of time allows, and after eight slices the optimizer steps. The network learns the wind of a map,
+// and a thousand leaves ask it every frame where it blows.
 //
 // Build: make lib && c++ -std=c++20 -O2 -I. examples/engine/frame.cpp build/libtensor.a -lm -pthread -o frame
 // Output (FRAMES=300 ./frame; it runs at 60 frames a second):
@@ -46,7 +46,8 @@ int main() {
     Jobs jobs(3);
     tensor_set_parallel_for(Jobs::parallel_for, &jobs, 4);
     tensor_manual_seed(7);
-    nn_module_t *net = nn_sequential(nn_linear(2, 64), nn_tanh(), nn_linear(64, 64), nn_tanh(), nn_linear(64, 2));
+    nn_module_t *net =
+        nn_sequential(nn_linear(2, 64), nn_tanh(), nn_linear(64, 64), nn_tanh(), nn_linear(64, 2));
     nn_optimizer_t *opt = nn_adam(net, {.lr = 0.005});
     tensor_ref leaves = tensor_sub_scalar(tensor_mul_scalar(tensor_rand(1000, 2), 2), 1);
 
@@ -58,7 +59,8 @@ int main() {
         if (frame == 60) { calls = memory.calls; }
         auto begin = Clock::now();
         {
-            tensor_scope_guard scope(tensor_scope_begin_no_grad());     // the leaves blow where the network thinks
+            // The leaves blow where the network thinks.
+            tensor_scope_guard scope(tensor_scope_begin_no_grad());
             tensor_t *moved = tensor_add(leaves, tensor_mul_scalar(nn_forward(net, leaves), 1.0 / 60));
             leaves = tensor_clamp(moved, -1, 1);
         }
@@ -82,7 +84,8 @@ int main() {
     leaves = tensor_ref();
     tensor_set_parallel_for(nullptr, nullptr, 1);
     int code = tensor_shutdown();
-    std::printf("longest frame %.1f ms of 16.7, %.1f MB of 64 at most, %zu allocations after frame 60, %zu bytes left\n",
-                longest, static_cast<double>(memory.peak) / (1 << 20), calls, memory.used.load());
+    std::printf("longest frame %.1f ms of 16.7, %.1f MB of 64 at most, ", longest,
+                static_cast<double>(memory.peak) / (1 << 20));
+    std::printf("%zu allocations after frame 60, %zu bytes left\n", calls, memory.used.load());
     return code;
 }

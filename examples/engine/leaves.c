@@ -1,9 +1,11 @@
 // leaves.c - raylib: a thousand leaves in a wind that a network learns while one watches
 //
-// The mouse is a fan: the wind blows away from it. The network sees samples of that wind, a batch or more a frame, and
-// the leaves see only the network. Move the fan, and the leaves go astray until the network has learnt again.
+// The mouse is a fan: the wind blows away from it. The network sees samples of that wind, a batch or more a
+// frame, and the leaves see only the network. Move the fan, and the leaves go astray until the network has
+// learnt again.
 //
-// Build: cc -O2 -I. examples/engine/leaves.c build/libtensor.a $(pkg-config --cflags --libs raylib) -lm -pthread
+// Build: make lib
+//        cc -O2 -I. examples/engine/leaves.c build/libtensor.a `pkg-config --libs raylib` -lm -pthread
 // Output: a window; FRAMES=100 closes it after as many frames and prints
 //   100 frames, loss 0.0..
 #include "tensor_nn.h"
@@ -30,7 +32,8 @@ int main(void) {
     const char *text = getenv("FRAMES");
     int frames = text ? atoi(text) : 0, frame = 0;
     double loss = 0;
-    nn_module_t *net = nn_sequential(nn_linear(2, 64), nn_tanh(), nn_linear(64, 64), nn_tanh(), nn_linear(64, 2));
+    nn_module_t *net =
+        nn_sequential(nn_linear(2, 64), nn_tanh(), nn_linear(64, 64), nn_tanh(), nn_linear(64, 2));
     nn_optimizer_t *opt = nn_adam(net, .lr = 0.005);
     tensor_t *leaves = tensor_keep(anywhere(LEAVES));
     InitWindow(SIDE, SIDE, "leaves");

@@ -1,12 +1,14 @@
 // reload.c - hot reload: a library with a network in it is exchanged twice while the program runs
 //
-// Code goes, what it learnt stays: the weights wait as bytes in the program's memory. Each build is loaded, opened
-// with those bytes, learns, is saved, closed (tensor_shutdown ends its threads) and unloaded.
+// Code goes, what it learnt stays: the weights wait as bytes in the program's memory. Each build is loaded,
+// opened with those bytes, learns, is saved, closed (tensor_shutdown ends its threads) and unloaded.
 //
-// Build: F="-O2 -fPIC -shared -fvisibility=hidden -DTENSOR_STATIC -DTENSOR_IMPLEMENTATION -DTENSOR_NN_IMPLEMENTATION"
-//        cc $F -DTENSOR_ISA=sse2 -I. examples/engine/brain.c -lm -pthread -o brain1.so
-//        cc $F -DTENSOR_ISA=sse2 -DBRAIN_RATE=0.03 -I. examples/engine/brain.c -lm -pthread -o brain2.so
-//        cc -Iexamples/engine examples/engine/reload.c -ldl -o reload && ./reload ./brain1.so ./brain2.so ./brain1.so
+// Build: F="-O2 -fPIC -shared -fvisibility=hidden -DTENSOR_ISA=sse2 -I."
+//        I="-DTENSOR_STATIC -DTENSOR_IMPLEMENTATION -DTENSOR_NN_IMPLEMENTATION"
+//        cc $F $I examples/engine/brain.c -lm -pthread -o brain1.so
+//        cc $F $I -DBRAIN_RATE=0.03 examples/engine/brain.c -lm -pthread -o brain2.so
+//        cc -Iexamples/engine examples/engine/reload.c -ldl -o reload
+//        ./reload ./brain1.so ./brain2.so ./brain1.so
 // Output:
 //   ./brain1.so: loss 0.6..
 //   ./brain2.so: loss 0.0..
