@@ -2,7 +2,7 @@
 #
 #   make run        train a small GPT, characters as tokens      TEXT=any.txt STEPS=50 RESUME=1 THREADS=2
 #   make fashion    train a CNN on Fashion-MNIST                 DATA=dir EPOCHS=3 THREADS=2
-#   make examples   build/01_tensors .. build/word_vectors; make gallery: runs them, writes docs/gallery.md
+#   make examples   build/01_tensors .. build/word_vectors; make gallery: runs 12 of them, writes docs/gallery.md
 #   make web        the page that trains in the browser: build/web, for any file server; KEEP=1 sh tests/web.sh: its picture
 #   make test       all tests that a C compiler can run
 #   make fuzz|coverage|memcheck|mutants|stack-usage   long ways of looking for defects: tests/campaign.mk
@@ -40,7 +40,7 @@ headers  = tensor.h tensor_nn.h
 names    = $(notdir $(basename $(wildcard examples/*.c)))
 programs = $(filter-out compile_%,$(notdir $(basename $(wildcard tests/*.c))))
 scripts  = $(addprefix tests/,check.sh examples.sh readme.sh jobs.sh compile.sh traps.sh subsets.sh bits.sh arm.sh wasm.sh \
-           cuda.sh host.sh fuzz.sh differential.sh web.sh)
+           cuda.sh host.sh windows.sh engine.sh fuzz.sh differential.sh web.sh)
 # These bring the implementation themselves; all other programs wait for it and are linked with it.
 whole    = $(notdir $(basename $(shell grep -l 'define TENSOR_IMPLEMENTATION' examples/*.c tests/*.c bench/*.c)))
 speed    = micro ops every models nets gpt_step
@@ -87,7 +87,8 @@ web:
 run: $(B)/char_gpt
 	$(B)/char_gpt
 
-# What is given on the command line is in the environment of the program. The package dataset-fashion-mnist has the files compressed.
+# What is given on the command line is in the environment of the program. The package dataset-fashion-mnist has the files
+# compressed; where they are not, and no DATA is given, the program draws clothes of its own.
 fashion: $(B)/fashion
 	@rm -rf $(B)/fashion-mnist && mkdir -p $(B)/fashion-mnist
 	@for f in train-images-idx3 train-labels-idx1 t10k-images-idx3 t10k-labels-idx1; do \
@@ -96,7 +97,9 @@ fashion: $(B)/fashion
 	        case $$from in *.gz) gunzip -c "$$from";; *) cat "$$from";; esac > $(B)/fashion-mnist/$$f-ubyte; \
 	    done; \
 	done
-	DATA=$(B)/fashion-mnist $(B)/fashion
+	@if [ -f $(B)/fashion-mnist/t10k-labels-idx1-ubyte ] || [ $(origin DATA) != file ]; then \
+	    DATA=$(B)/fashion-mnist; export DATA; \
+	fi; $(B)/fashion $(B)/fashion.png
 
 test: test-build examples
 	@B=$(B) CC='$(CC)' CXX='$(CXX)' sh tests/run.sh $(addprefix $(B)/tests/,$(programs)) $(scripts)

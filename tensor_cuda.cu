@@ -1,4 +1,4 @@
-// tensor_cuda.cu - v0.1.0 - the CUDA backend of tensor.h
+// tensor_cuda.cu - v0.2.0 - the CUDA backend of tensor.h
 // Licence: MIT-0 or public domain, at your choice; full text at the end of tensor.h.
 //
 //   nvcc -std=c++17 -O3 -fmad=false -arch=sm_90 -c tensor_cuda.cu       // for a GPU
@@ -6212,12 +6212,12 @@ template <class C> __device__ inline C multiply_add(C a, C b, C c) {
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_forward(conv_t v) {
     const window_t &g = v.g;
     int64_t step = thread_count(), taps = g.kernel[0] * g.kernel[1] * g.kernel[2];
-    int64_t plane = g.in[0] * g.in[1] * g.in[2], channels = v.og * g.mode;
+    int64_t plane = g.in[0] * g.in[1] * g.in[2], channels = v.og * g.groups;
     for (int64_t i = thread_index(); i < v.n; i += step) {
         int64_t x = i % g.out[2], y = i / g.out[2] % g.out[1], z = i / g.out[2] / g.out[1] % g.out[0];
         int64_t o = i / g.out[2] / g.out[1] / g.out[0] % channels;
         int64_t image = i / g.out[2] / g.out[1] / g.out[0] / channels;
-        const T *from = (const T *)v.a + (image * v.cg * g.mode + o / v.og * v.cg) * plane;
+        const T *from = (const T *)v.a + (image * v.cg * g.groups + o / v.og * v.cg) * plane;
         const T *w = (const T *)v.b + o * v.cg * taps;
         C sum = v.bias ? to_class<C>(((const T *)v.bias)[o]) : C(0);
         for (int64_t c = 0; c < v.cg; c++, from += plane) {
@@ -6251,13 +6251,13 @@ __device__ inline int64_t window_of(const window_t &g, int d, int64_t i, int64_t
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_input(conv_t v) {
     const window_t &g = v.g;
     int64_t step = thread_count(), taps = g.kernel[0] * g.kernel[1] * g.kernel[2];
-    int64_t pixels = g.out[0] * g.out[1] * g.out[2], channels = v.cg * g.mode;
+    int64_t pixels = g.out[0] * g.out[1] * g.out[2], channels = v.cg * g.groups;
     for (int64_t i = thread_index(); i < v.n; i += step) {
         int64_t x = i % g.in[2], y = i / g.in[2] % g.in[1], z = i / g.in[2] / g.in[1] % g.in[0];
         int64_t c = i / g.in[2] / g.in[1] / g.in[0] % channels, image =
             i / g.in[2] / g.in[1] / g.in[0] / channels;
         int64_t group = c / v.cg;
-        const T *from = (const T *)v.a + (image * v.og * g.mode + group * v.og) * pixels;
+        const T *from = (const T *)v.a + (image * v.og * g.groups + group * v.og) * pixels;
         C sum = v.bias ? to_class<C>(((const T *)v.bias)[c]) : C(0);
         for (int64_t o = 0; o < v.og; o++, from += pixels) {
             const T *w = (const T *)v.b + ((group * v.og + o) * v.cg + c % v.cg) * taps;
@@ -6295,8 +6295,8 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_w
             int64_t iy = at / g.out[2] % g.out[1] * g.stride[1] - g.pad[1] + ky * g.dilation[1];
             int64_t ix = at % g.out[2] * g.stride[2] - g.pad[2] + kx * g.dilation[2];
             if (iz < 0 || iz >= g.in[0] || iy < 0 || iy >= g.in[1] || ix < 0 || ix >= g.in[2]) { continue; }
-            T grad = ((const T *)v.a)[(image * v.og * g.mode + o) * pixels + at];
-            T x = ((const T *)v.b)[(image * v.cg * g.mode + o / v.og * v.cg + c) * plane +
+            T grad = ((const T *)v.a)[(image * v.og * g.groups + o) * pixels + at];
+            T x = ((const T *)v.b)[(image * v.cg * g.groups + o / v.og * v.cg + c) * plane +
                                    (iz * g.in[1] + iy) * g.in[2] + ix];
             sum = multiply_add<C>(to_class<C>(grad), to_class<C>(x), sum);
         }
@@ -9682,7 +9682,7 @@ template <class T, class C> static int convolve(const place_t &at, tensor_call_t
     v.n = y.numel;
     v.images = a[0].dims[0];
     v.cg = w.dims[1];
-    v.og = w.dims[0] / v.g.mode;
+    v.og = w.dims[0] / v.g.groups;
     auto *kernel = input ? conv_input<T, C> : conv_forward<T, C>;
     if (weight) { kernel = conv_weight<T, C>; }
     return launch(at, weight ? blocks_for(at, v.n) : threads_for(at, v.n), kernel, v);

@@ -1,4 +1,4 @@
-// tensor_cuda.h - v0.1.0 - the CUDA backend of tensor.h: start, streams, graphs, memory, what runs where
+// tensor_cuda.h - v0.2.0 - the CUDA backend of tensor.h: start, streams, graphs, memory, what runs where
 // Licence: MIT-0 or public domain, at your choice; full text at the end of tensor.h.
 //
 //   nvcc -std=c++17 -O3 -fmad=false -arch=native -c tensor_cuda.cu

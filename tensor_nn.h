@@ -1,4 +1,4 @@
-// tensor_nn.h - v0.1.0 - layers, losses, optimizers, data and files on tensor.h
+// tensor_nn.h - v0.2.0 - layers, losses, optimizers, data and files on tensor.h
 // Licence: MIT-0 or public domain, at your choice; full text at the end of this file.
 //
 //   #define TENSOR_IMPLEMENTATION          in exactly ONE .c/.cpp file (best: a file of its own)
@@ -2153,7 +2153,9 @@ TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 // All: step counts from 0;  -> learning rate;  errors none
 // ------------------------------------------------------------------------------
 
-// Rises linearly to lr_max over warmup steps, then falls along half a cosine to lr_min at step total.
+// Rises linearly to lr_max over warmup steps, then falls along half a cosine to lr_min at step total. Step 0
+// has lr_max / warmup, so that no step is lost on a rate of 0; lr_max is reached at step warmup - 1 and is
+// the rate of step warmup too. Without warmup (<= 0) step 0 has lr_max.
 TENSOR_API double nn_lr_cosine_warmup(int64_t step, int64_t warmup, int64_t total, double lr_max,
                                       double lr_min);
 // Half a cosine from lr_max to lr_min over total steps, then lr_min.
@@ -5269,7 +5271,7 @@ TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
     TENSOR__(arg)(&arg[id == NN_OP_LINEAR_RELU ? 3 : 0], at, TENSOR_READ);
     TENSOR__(arg)(&arg[4], gy, TENSOR_READ);
     TENSOR__(arg)(&arg[5], y, TENSOR_WRITE);
-    c.row = nn__activation(g->node->row)->back;
+    c.row = &tensor__point(nn__activation(g->node->row))->back;
     c.arg = arg;
     c.nin = 5;
     c.nout = 1;
@@ -6777,7 +6779,7 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     v->dtype = v->x->dtype;
     v->es = nn__es(v->dtype);
     v->g = c->p->window;
-    v->groups = v->g.mode;
+    v->groups = v->g.groups;
     v->images = v->x->dims[0];
     v->cg = v->w->dims[1];
     v->og = v->w->dims[0] / v->groups;
@@ -7172,7 +7174,8 @@ TENSOR__FN nn__window_t nn__window_unit(void) {
     nn__window_t g;
     memset(&g, 0, sizeof g);
     for (int d = 0; d < 3; d++) { g.kernel[d] = g.stride[d] = g.dilation[d] = g.in[d] = g.out[d] = 1; }
-    g.mode = 1;
+    g.groups = 1;
+    g.mode = NN__NO_COUNT_PAD;
     return g;
 }
 
@@ -7242,7 +7245,7 @@ TENSOR__FN tensor_t *nn__framed(tensor_t *x, const nn__window_t *g, double value
 
 // The kernel's elements for one tap as matrices [groups, rows, columns], of weight [d0, d1, kernel...].
 TENSOR__FN tensor_t *nn__weight_tap(tensor_t *w, const nn__window_t *g, int64_t tap) {
-    int64_t groups = g->mode;
+    int64_t groups = g->groups;
     tensor_t *flat = nn__as(w, 3, w->dims[0], w->dims[1], nn__taps(g), 0);
     return nn__as((tensor_select)(flat, 2, tap), 3, groups, w->dims[0] / groups, w->dims[1], 0);
 }
@@ -7257,7 +7260,7 @@ TENSOR__FN tensor_t *nn__with_depth(tensor_t *x) {
 
 // The convolution, [N, groups, O / groups, outputs]: the sum over the taps of matrix products.
 TENSOR__FN tensor_t *nn__conv_taps(tensor_t *x, tensor_t *w, const nn__window_t *g) {
-    int64_t n = x->dims[0], groups = g->mode, inputs = x->dims[1] / groups;
+    int64_t n = x->dims[0], groups = g->groups, inputs = x->dims[1] / groups;
     tensor_t *image = nn__framed(nn__with_depth(x), g, 0), *y = NULL;
     for (int64_t tap = 0; tap < nn__taps(g); tap++) {
         tensor_t *part = nn__as(nn__under_tap(image, g, tap), 4, n, groups, inputs, nn__volume(g->out));
@@ -7270,7 +7273,7 @@ TENSOR__FN tensor_t *nn__conv_taps(tensor_t *x, tensor_t *w, const nn__window_t 
 // The transposed convolution, [N, O, d, h, w]: each tap adds to the elements that it reaches; the padding is
 // cut off. g.in is the size of the result, g.out that of x.
 TENSOR__FN tensor_t *nn__conv_transposed_taps(tensor_t *x, tensor_t *w, const nn__window_t *g) {
-    int64_t n = x->dims[0], groups = g->mode, inputs = x->dims[1] / groups, dims[5];
+    int64_t n = x->dims[0], groups = g->groups, inputs = x->dims[1] / groups, dims[5];
     tensor_t *columns = nn__as(x, 4, n, groups, inputs, nn__volume(g->out));
     dims[0] = n;
     dims[1] = w->dims[1] * groups;
@@ -7314,7 +7317,7 @@ TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tenso
     tensor_t *in[3] = {x, w, bias};
     int transposed = id >= NN_OP_CONV_TRANSPOSE1D;
     int rank = id - (transposed ? NN_OP_CONV_TRANSPOSE1D : NN_OP_CONV1D) + 1;
-    int64_t groups = g.mode;
+    int64_t groups = g.groups;
     const char *op = row->name;
     NN__AUTOCAST(row->cast, nn__conv_front(row, cast_[0], cast_[1], cast_[2], g, same), x, w, bias)
     if (!TENSOR__(begin)(&o, row, in, 3) || !nn__one_dtype(&o, 7, 1)) { return TENSOR__(poison); }
@@ -7402,7 +7405,7 @@ TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tenso
 
 // What all of these functions and layers read from their options `a` into the window g. 0 after raising.
 #define NN__CONV_WINDOW(op, rank, a, g)                                                                      \
-    ((g)->mode = (a)->groups, NN__TRIPLE(op, rank, a, stride, (g)->stride) &&                                \
+    ((g)->groups = (a)->groups, NN__TRIPLE(op, rank, a, stride, (g)->stride) &&                              \
                                   NN__TRIPLE(op, rank, a, padding, (g)->pad) &&                              \
                                   NN__TRIPLE(op, rank, a, dilation, (g)->dilation))
 
@@ -7951,9 +7954,9 @@ TENSOR__FN tensor_t *nn__lp_pool(tensor_t *x, int rank, double norm, int64_t ker
 NN__X(1) NN__X(2) NN__X(3)
 #undef NN__X
 
-// g.in: the size of the result if g.mode is not 0.
+// sized: g.in is the size of the result, else that follows from x.
 TENSOR__FN tensor_t *nn__max_unpool_front(const tensor__row_t *row, tensor_t *x, tensor_t *index,
-                                          nn__window_t g) {
+                                          nn__window_t g, int sized) {
     const char *op = row->name;
     tensor__op_t o;
     tensor_t *const in[2] = {x, index};
@@ -7975,7 +7978,7 @@ TENSOR__FN tensor_t *nn__max_unpool_front(const tensor__row_t *row, tensor_t *x,
     for (int d = 3 - rank; d < 3; d++) {
         int64_t size = x->dims[x->ndim - 3 + d];
         int64_t usual = size > 0x7FFFFFFF ? 0 : (size - 1) * g.stride[d] - 2 * g.pad[d] + g.kernel[d];
-        if (!g.mode) { g.in[d] = usual; }
+        if (!sized) { g.in[d] = usual; }
         if (g.in[d] < 1 || g.in[d] > 0x7FFFFFFF / flat[1] || g.in[d] <= usual - g.stride[d] ||
             g.in[d] >= usual + g.stride[d]) {
             return NN__FAIL(TENSOR_ERR_SHAPE, "%s: an output of %d for x %t is not possible", op, g.in[d], x);
@@ -7994,11 +7997,10 @@ TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int 
     const tensor__row_t *row = nn__max_unpool_row(rank);
     const char *op = row->name;
     nn__window_t g = nn__window_unit();
-    g.mode = a->size > 0;
     if (!NN__POOL_WINDOW(op, rank, a, &g) || !NN__TRIPLE(op, rank, a, size, g.in)) {
         return TENSOR__(poison);
     }
-    return nn__max_unpool_front(row, a->x, a->indices, g);
+    return nn__max_unpool_front(row, a->x, a->indices, g, a->size > 0);
 }
 
 NN__FILL_DEFAULTS(tensor_max_unpool, NN__POOL_SET NN__OR_DIMS(size, 0))
@@ -9007,9 +9009,9 @@ TENSOR__FN void nn__grad_biased(tensor__grad_t *g);
 static const tensor__row_t nn__biased_rows[2] = {
     {"attention_biased", TENSOR_FAMILY_ATTENTION, 4, 4, 2, 0, 0, NN_OP_BIASED,
      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY1, nn__grad_biased,
-     nn__declined, NULL, "query key value bias", NULL, NULL, NULL},
+     nn__declined, NULL, "query key value bias", NULL},
     {"attention_biased_backward", TENSOR_FAMILY_ATTENTION, 7, 7, 3, 0, 0, NN_OP_BIASED_BACKWARD, 0, NULL,
-     nn__declined, NULL, "grad query key value y logsumexp bias", NULL, NULL, NULL}};
+     nn__declined, NULL, "grad query key value y logsumexp bias", NULL}};
 
 TENSOR__FN void nn__grad_biased(tensor__grad_t *g) {
     tensor_t *in[7];
@@ -9548,9 +9550,9 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g);
 static const tensor__row_t nn__net_rows[2] = {
     {"recurrent_net", TENSOR_FAMILY_RECURRENT, 4, 2, 3, 0, 0, NN_OP_NET,
      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY2, nn__grad_net, nn__declined,
-     NULL, "x weights h0 c0", NULL, NULL, NULL},
+     NULL, "x weights h0 c0", NULL},
     {"recurrent_net_backward", TENSOR_FAMILY_RECURRENT, 8, 5, 4, 0, 0, NN_OP_NET_BACKWARD, 0, NULL,
-     nn__declined, NULL, "grad x weights y reserve h0 c0 dstates", NULL, NULL, NULL}};
+     nn__declined, NULL, "grad x weights y reserve h0 c0 dstates", NULL}};
 
 TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
     tensor__grad_t both = *g;
@@ -10037,7 +10039,7 @@ TENSOR__FN tensor_t *nn__reduced(tensor_t *y, const tensor_params_t *p, const te
 // The rows of the gradient, one for each loss.
 #define NN__LOSS_BACKWARD(own)                                                                               \
     {"loss_backward", TENSOR_FAMILY_LOSS, 5, 3, 2, 0, TENSOR__AS_IS, NN_OP_LOSS_BACKWARD, 0, NULL,           \
-     nn__cpu_loss_back, NULL, "grad input target weight pos_weight", NULL, NULL, own}
+     nn__cpu_loss_back, NULL, "grad input target weight pos_weight", own}
 
 #define NN__X(ID, value, dx, dt_)                                                                            \
     TENSOR__FN tensor_t *nn__composed_##ID(tensor_t *const *in, const tensor_params_t *params) {             \
@@ -11004,7 +11006,7 @@ NN__OPTIONS(ctc_loss, NN__OR(blank, 0), nn__run_ctc_loss(&a))
     TENSOR__FN const tensor__row_t *nn__row_##ID(void) {                                                     \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, nin, required, nout, 0,             \
                                           TENSOR__##cast, NN_OP_##ID, saves, TENSOR__GRAD(grad), cpu,        \
-                                          scratch, args, NULL, NULL, own};                                   \
+                                          scratch, args, own};                                               \
         return &row;                                                                                         \
     }
 NN_OPS(NN__ROW_OF)
@@ -12735,7 +12737,7 @@ NN__OWN_LAYER(embedding_bag, , nn__make_embedding_bag(a))
 typedef struct nn__conv_layer_t {
     nn_module_t base;
     int64_t in_channels, out_channels;
-    nn__window_t window;            // mode: groups; in: output_padding of a transposed one
+    nn__window_t window;            // in: output_padding of a transposed one
     int bias, same, padding_mode;   // padding_mode: a tensor_pad_t
 } nn__conv_layer_t;
 
@@ -12751,7 +12753,7 @@ static const nn__field_t nn__conv_fields[] = {
     {"padding",      NN__OF(conv, window.pad),      NN__TUPLE, 0,         NULL},
     {"padding",      NN__OF(conv, same),            NN__WORD,  0,          nn__same_words},
     {"dilation",     NN__OF(conv, window.dilation), NN__TUPLE, 1,         NULL},
-    {"groups",       NN__OF(conv, window.mode),     NN__INT,   1,          NULL},
+    {"groups",       NN__OF(conv, window.groups),   NN__INT,   1,          NULL},
     {"bias",         NN__OF(conv, bias),            NN__BOOL,  1,          NULL},
     {"padding_mode", NN__OF(conv, padding_mode),    NN__WORD,  0,          nn__padding_modes},
     NN__LAST
@@ -12765,7 +12767,7 @@ static const nn__field_t nn__conv_transpose_fields[] = {
     {"padding",        NN__OF(conv, window.pad),      NN__TUPLE, 0,         NULL},
     {"dilation",       NN__OF(conv, window.dilation), NN__TUPLE, 1,         NULL},
     {"output_padding", NN__OF(conv, window.in),       NN__TUPLE, 0,         NULL},
-    {"groups",         NN__OF(conv, window.mode),     NN__INT,   1,          NULL},
+    {"groups",         NN__OF(conv, window.groups),   NN__INT,   1,          NULL},
     {"bias",           NN__OF(conv, bias),            NN__BOOL,  1,          NULL},
     NN__LAST
 };
@@ -12805,7 +12807,7 @@ NN__KIND_BY_DIMS(conv_transpose, CONV_TRANSPOSE)
 TENSOR__FN nn_module_t *nn__make_conv(const char *op, const nn__kind_t *kind, const nn__conv_layer_t *like,
                                       int transposed) {
     const nn__window_t *g = &like->window;
-    int64_t in = like->in_channels, out = like->out_channels, groups = g->mode;
+    int64_t in = like->in_channels, out = like->out_channels, groups = g->groups;
     if (in < 1) { return nn__refuse(op, "in_channels must be > 0", in); }
     if (out < 1) { return nn__refuse(op, "out_channels must be > 0", out); }
     if (groups < 1) { return nn__refuse(op, "groups must be > 0", groups); }
@@ -12991,9 +12993,9 @@ TENSOR_API tensor_t *(nn_max_unpool_forward)(nn_module_t *m, tensor_t *x, tensor
     }
     nn__window_t g = ((const nn__pool_layer_t *)m)->window;
     size_t rank = (size_t)nn__dims(m);
-    g.mode = size != NULL;
     if (size) { memcpy(g.in + 3 - rank, size, rank * sizeof size[0]); }
-    return nn__leave_plain(m, nn__max_unpool_front(nn__max_unpool_row((int)rank), x, indices, g));
+    tensor_t *y = nn__max_unpool_front(nn__max_unpool_row((int)rank), x, indices, g, size != NULL);
+    return nn__leave_plain(m, y);
 }
 
 TENSOR__FN nn_module_t *nn__make_adaptive(const nn__kind_t *kind, int64_t d, int64_t h, int64_t w) {
@@ -14246,8 +14248,6 @@ TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
     return s;   // if a child failed, its code says so
 }
 
-TENSOR__END
-
 // ------------------------------------------------------------------------------
 // >>impl-copies                                    MARK: printing, copies of modules
 //
@@ -14498,8 +14498,6 @@ TENSOR_API nn_module_t *(nn_clone)(nn_module_t *m) {
 // Distributions come from the core's generator, one stream per call. Rejected: a seed argument per call
 // (PyTorch has none: the thread's generator decides).
 // ------------------------------------------------------------------------------
-
-TENSOR__COLD
 
 TENSOR_API double nn_gain(nn_nonlinearity_t nonlinearity, double a) {
     switch (nonlinearity) {
@@ -15159,7 +15157,7 @@ TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
 }
 
 static const tensor__row_t nn__step_row = {"step", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_STEP, 0,
-                                           NULL, nn__cpu_step, NULL, NULL, NULL, NULL, NULL};
+                                           NULL, nn__cpu_step, NULL, NULL, NULL};
 
 TENSOR__FN void nn__step_arg(tensor_arg_t *a, tensor_t *t, int role) {
     if (t) {
@@ -15874,9 +15872,9 @@ TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
 
 static const tensor__row_t nn__grads_row[2] = {
     {"clip_grad_norm", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SUM_SQUARES, 0, NULL, nn__cpu_squares,
-     NULL, NULL, NULL, NULL, NULL},
+     NULL, NULL, NULL},
     {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SCALE_GRADS, 0, NULL, nn__cpu_scale, NULL,
-     NULL, NULL, NULL, NULL}};
+     NULL, NULL}};
 
 // Tensor i of o or of list, of which one is given.
 TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i) {
@@ -16571,6 +16569,43 @@ TENSOR__FN int nn__seek_file(FILE *f, uint64_t at) {
 #endif
 }
 
+// Names of files are UTF-8 everywhere. Windows takes such names in UTF-16 alone; one that is not UTF-8 is taken
+// for the system's code page.
+#if defined(_WIN32)
+// -> block to free, NULL with errno set
+TENSOR__FN wchar_t *nn__path(const char *path) {
+    unsigned page = CP_UTF8;
+    int n = MultiByteToWideChar(page, MB_ERR_INVALID_CHARS, path, -1, NULL, 0);
+    if (n <= 0) {
+        page = CP_ACP;
+        n = MultiByteToWideChar(page, 0, path, -1, NULL, 0);
+    }
+    errno = n > 0 ? ENOMEM : EINVAL;
+    wchar_t *wide = n > 0 ? (wchar_t *)nn__memory((size_t)n, sizeof *wide) : NULL;
+    if (wide) { MultiByteToWideChar(page, 0, path, -1, wide, n); }
+    return wide;
+}
+
+TENSOR__FN FILE *nn__open_file(const char *path) {
+    wchar_t *wide = nn__path(path);
+    FILE *f = wide ? _wfopen(wide, L"rb") : NULL;
+    int error = errno;
+    nn__free(wide);
+    errno = error;
+    return f;
+}
+
+TENSOR__FN void nn__remove(const char *path) {
+    wchar_t *wide = nn__path(path);
+    if (wide) { (void)_wremove(wide); }
+    nn__free(wide);
+}
+#else
+TENSOR__FN FILE *nn__open_file(const char *path) { return fopen(path, "rb"); }
+
+TENSOR__FN void nn__remove(const char *path) { (void)remove(path); }
+#endif
+
 enum { NN__ABSENT, NN__REGULAR, NN__NO_FILE };
 
 // What path is, with links followed: absent, a regular file or something else (device, FIFO, directory).
@@ -16580,7 +16615,10 @@ TENSOR__FN int nn__file_kind(const char *path, int *mode) {
 #if defined(NN__HAS_STAT) && defined(_WIN32)
     {
         struct _stat64 st;
-        if (_stat64(path, &st) != 0) { return NN__ABSENT; }
+        wchar_t *wide = nn__path(path);
+        int absent = !wide || _wstat64(wide, &st) != 0;
+        nn__free(wide);
+        if (absent) { return NN__ABSENT; }
         return (st.st_mode & _S_IFMT) == _S_IFREG ? NN__REGULAR : NN__NO_FILE;
     }
 #elif defined(NN__HAS_STAT)
@@ -16604,7 +16642,7 @@ TENSOR__FN int nn__open(nn__source_t *s, const char *op, const char *path) {
     if (path && nn__file_kind(path, NULL) == NN__NO_FILE) {   // opening a FIFO would wait for its writer
         return NN__NO(TENSOR_ERR_IO, "%s: \"%s\" is not a regular file", op, path);
     }
-    FILE *f = path ? fopen(path, "rb") : NULL;
+    FILE *f = path ? nn__open_file(path) : NULL;
     if (!f) {
         return NN__NO(TENSOR_ERR_IO, "%s: cannot open \"%s\": %s", op, path ? path : "(null)",
                       path ? strerror(errno) : "no path");
@@ -17639,12 +17677,17 @@ TENSOR__FN FILE *nn__create_new(const char *path) {
     }
     return f;
 #elif defined(_WIN32)
-    int fd = _open(path, _O_WRONLY | _O_CREAT | _O_EXCL | _O_BINARY, _S_IREAD | _S_IWRITE);
+    wchar_t *wide = nn__path(path);
+    int fd = wide ? _wopen(wide, _O_WRONLY | _O_CREAT | _O_EXCL | _O_BINARY, _S_IREAD | _S_IWRITE) : -1;
+    int error = errno;
     FILE *f = fd >= 0 ? _fdopen(fd, "wb") : NULL;
     if (fd >= 0 && !f) {
+        error = errno;
         _close(fd);
-        (void)remove(path);
+        nn__remove(path);
     }
+    nn__free(wide);
+    errno = error;
     return f;
 #else
     FILE *f = fopen(path, "rb");
@@ -17740,8 +17783,17 @@ TENSOR__FN int nn__sync_folder(char *path) {
 // Renames the finished file to target. 0 or errno.
 TENSOR__FN int nn__replace(const char *from, const char *target) {
 #if defined(_WIN32)
-    if (MoveFileExA(from, target, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH)) { return 0; }
-    return GetLastError() == ERROR_ACCESS_DENIED ? EACCES : EIO;
+    wchar_t *old = nn__path(from), *now = nn__path(target);
+    int error = ENOMEM;
+    if (old && now) {
+        int done = MoveFileExW(old, now, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH) != 0;
+        int denied = !done && GetLastError() == ERROR_ACCESS_DENIED;
+        error = denied ? EACCES : EIO;
+        if (done) { error = 0; }
+    }
+    nn__free(old);
+    nn__free(now);
+    return error;
 #else
     errno = 0;
     return rename(from, target) == 0 ? 0 : errno;
@@ -17789,7 +17841,7 @@ TENSOR_API int (nn_safetensors_write)(const char *path, const char *const *names
         error = nn__replace(temporary, target);
         if (error) { code = nn__io_failed("cannot rename to", target, error); }
     }
-    if (f && code != TENSOR_OK) { (void)remove(temporary); }
+    if (f && code != TENSOR_OK) { nn__remove(temporary); }
     if (code == TENSOR_OK) {
         error = nn__sync_folder(target);
         if (error) { code = nn__io_failed("cannot sync the folder of", path, error); }

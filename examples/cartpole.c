@@ -145,5 +145,5 @@ int main(int argc, char **argv) {
     plot_caption(p, text);
     plot_save(p, argc > 1 ? argv[1] : "build/cartpole.svg");
     plot_free(p);
-    return tensor_shutdown();
+    return tensor_shutdown() != 0;
 }

@@ -1,5 +1,5 @@
-// char_gpt.c - trains a GPT of nanoGPT's CPU size, characters as tokens, on TEXT (default: this library's own
-// headers), and lets it write
+// char_gpt.c - a small GPT learns to write, one character after the other
+// It has the size of nanoGPT's for one CPU, and reads TEXT: without it this library's own headers.
 // Build: make run        (TEXT=any.txt STEPS=50 RESUME=1 THREADS=2, given to make or as environment)
 // Output: a progress bar, losses and a checkpoint every 250 steps, at the end 500 characters of its own.
 #include "tensor_nn.h"
@@ -123,7 +123,7 @@ static void write_text(job_t *j, int characters) {
         tensor_set(&seen, tensor_at(tensor_cat(1, seen, tensor_unsqueeze(next, 0)), ":, -64:"));
     }
     tensor_scope_end(scope);
-    putchar('\n');
+    if (puts("") == EOF || fflush(stdout)) tensor_raise(TENSOR_ERR_IO, "char_gpt: cannot write its text");
 }
 static int number(const char *name, int otherwise) { return getenv(name) ? atoi(getenv(name)) : otherwise; }
 int main(void) {
@@ -145,5 +145,5 @@ int main(void) {
         nn_save_checkpoint(save, &j.gpt.base, j.opt, j.step);
     }
     if (j.step >= j.steps) write_text(&j, 500);
-    return tensor_shutdown();
+    return tensor_shutdown() != 0;
 }

@@ -81,11 +81,12 @@ static tensor_t *labels(int n) {
 
 int main(int argc, char **argv) {
     int steps = getenv("STEPS") ? atoi(getenv("STEPS")) : 200;
-    const char *path = "examples/data/shapes.safetensors", *names[] = {"ring", "bar", "star", "crescent"};
+    const char *path = argc > 2 ? argv[2] : "examples/data/shapes.safetensors";
+    const char *names[] = {"ring", "bar", "star", "crescent"};
     tensor_manual_seed(5);
     tensor_t *x = draw(SHOTS), *y = labels(SHOTS), *test_x = draw(TEST), *test_y = labels(TEST);
     nn_module_t *nets[2] = {from_pytorch(path), make_net()};
-    if (!tensor_ok()) { return tensor_shutdown(); }
+    if (!tensor_ok()) { return tensor_shutdown() != 0; }
     nn_optimizer_t *opts[] = {nn_adamw(nets[0], .lr = 2e-3), nn_adamw(nets[1], .lr = 2e-3)};
 
     plot_t *p = plot_new(1100, 330);
@@ -122,5 +123,5 @@ int main(int argc, char **argv) {
     plot_caption(p, text);
     plot_save(p, argc > 1 ? argv[1] : "build/fine_tune.png");
     plot_free(p);
-    return tensor_shutdown();
+    return tensor_shutdown() != 0;
 }

@@ -68,7 +68,7 @@ int main(int argc, char **argv) {
     tensor_manual_seed(1);
     tensor_t *image = tensor_contiguous(getenv("IMAGE") ? photo(getenv("IMAGE")) : evening());
     int64_t h = tensor_size(image, 1), w = tensor_size(image, 2);
-    if (!tensor_ok()) { return tensor_shutdown(); }
+    if (!tensor_ok()) { return tensor_shutdown() != 0; }
 
     tensor_t *axis[] = {tensor_linspace(-1, 1, h), tensor_linspace(-1, 1, w)}, *grid[2];
     tensor_meshgrid(axis, 2, "ij", grid);
@@ -109,5 +109,5 @@ int main(int argc, char **argv) {
     plot_caption(p, text);
     plot_save(p, argc > 1 ? argv[1] : "build/image_fit.png");
     plot_free(p);
-    return tensor_shutdown();
+    return tensor_shutdown() != 0;
 }

@@ -44,7 +44,7 @@ int main(int argc, char **argv) {
     }
     tensor_t *y = kit_csv_classes(table, label, classes, MOST_CLASSES, &count);
     tensor_t *x = kit_csv_numbers(table, TENSOR_F32, inputs, n);
-    if (!tensor_ok()) return tensor_shutdown();
+    if (!tensor_ok()) return tensor_shutdown() != 0;
 
     // Each column with mean 0 and deviation 1; a field that is empty becomes the mean.
     const int64_t rows = 0;
@@ -72,5 +72,6 @@ int main(int argc, char **argv) {
         printf("\n");
     }
     kit_csv_free(table);
-    return tensor_shutdown();
+    if (fflush(stdout)) { (void)tensor_raise(TENSOR_ERR_IO, "table: cannot write what it found"); }
+    return tensor_shutdown() != 0;
 }

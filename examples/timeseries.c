@@ -61,7 +61,7 @@ int main(int argc, char **argv) {
     int steps = getenv("STEPS") ? atoi(getenv("STEPS")) : 500;
     tensor_manual_seed(1);
     tensor_t *raw = read_values(argc > 2 ? argv[2] : "examples/data/visitors.csv");
-    if (!tensor_ok()) { return tensor_shutdown(); }
+    if (!tensor_ok()) { return tensor_shutdown() != 0; }
     int64_t days = tensor_numel(raw), cut = days - TEST;
     tensor_t *known = tensor_narrow(raw, 0, 0, cut);
     double mean = tensor_item(tensor_mean(known)), unit = tensor_item(tensor_std(known, 1)) + 1e-6;
@@ -119,5 +119,5 @@ int main(int argc, char **argv) {
     plot_caption(p, text);
     plot_save(p, argc > 1 ? argv[1] : "build/timeseries.svg");
     plot_free(p);
-    return tensor_shutdown();
+    return tensor_shutdown() != 0;
 }

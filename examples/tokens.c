@@ -28,7 +28,7 @@ int main(int argc, char **argv) {
     const char *text = argc > 3 ? argv[3] : "the tokens of the text";
     kit_tokenizer_t *t =
         argc > 3 ? kit_gpt2_read(argv[1], argv[2]) : kit_tokenizer_train(lesson, sizeof lesson - 1, 300);
-    if (!t) return tensor_shutdown();
+    if (!t) return tensor_shutdown() != 0;
 
     const char *longest = "";
     for (int64_t i = 0; i < kit_tokenizer_size(t); i++) {
@@ -46,5 +46,6 @@ int main(int argc, char **argv) {
     printf("\nand comes back as \"%s\"\n", back ? back : "");
     free(back);
     kit_tokenizer_free(t);
-    return tensor_shutdown();
+    if (fflush(stdout)) { (void)tensor_raise(TENSOR_ERR_IO, "tokens: cannot write what it found"); }
+    return tensor_shutdown() != 0;
 }

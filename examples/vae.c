@@ -95,5 +95,5 @@ int main(int argc, char **argv) {
     plot_caption(p, text);
     plot_save(p, argc > 1 ? argv[1] : "build/vae.png");
     plot_free(p);
-    return tensor_shutdown();
+    return tensor_shutdown() != 0;
 }

@@ -90,5 +90,6 @@ int main(int argc, char **argv) {
     kit_torch_close(w.torch);
     kit_gguf_close(w.gguf);
     if (w.safetensors) nn_safetensors_close(w.safetensors);
-    return tensor_shutdown();
+    if (fflush(stdout)) { (void)tensor_raise(TENSOR_ERR_IO, "weights: cannot write what it found"); }
+    return tensor_shutdown() != 0;
 }

@@ -95,7 +95,7 @@ int main(void) {
     int64_t n = read_words(files, getenv("TEXT") ? 1 : 2), kinds = 0, kept = number_words(n, &kinds);
     if (kept < 2000) {
         (void)tensor_raise(TENSOR_ERR_IO, "word_vectors: no text, or fewer than 2000 words");
-        return tensor_shutdown();
+        return tensor_shutdown() != 0;
     }
     tensor_manual_seed(1);
     tensor_t *line = tensor_from(id_of, TENSOR_I64, kept);
@@ -137,5 +137,6 @@ int main(void) {
         }
     }
     tensor_scope_end(scope);
-    return tensor_shutdown();
+    if (fflush(stdout)) { (void)tensor_raise(TENSOR_ERR_IO, "word_vectors: cannot write what it found"); }
+    return tensor_shutdown() != 0;
 }

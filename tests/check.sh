@@ -37,6 +37,13 @@ for h in $headers; do
     result "$h: tag without MARK:" "$(awk '/^\/\/ >>[a-z0-9-]+( |$)/ && !/MARK: / { print FNR ": " $0 }' $h)"
 done
 
+version=$(awk '/^#define TENSOR_VERSION_/ { v = v dot $3; dot = "." } END { print v }' tensor.h)
+result "not of version $version" "$(
+    for h in $headers; do head -n 1 "$h" | grep -q -- "- v$version -" || echo "$h"; done
+    grep -q "^project(tensor VERSION $version " CMakeLists.txt || echo CMakeLists.txt
+    [ "$(grep -m 1 '^## ' CHANGELOG.md)" = "## $version" ] || echo CHANGELOG.md
+    grep -q "^## Version ${version%.*}\$" README.md || echo README.md)"
+
 # Each public function of a tensor or a code has its macro that stamps the place of the call.
 for h in tensor.h tensor_nn.h; do
     result "$h: public function without a macro for its call site" "$(awk '

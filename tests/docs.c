@@ -290,8 +290,8 @@ static void example(const char *base, const char *type) {
     snprintf(line, sizeof line, "%s%s%s%s\n=> %s\n", nexamples && examples.length ? "\n" : "", e.inputs,
              *e.inputs ? "\n" : "", e.call, e.gives);
     say(&examples, line);
-    snprintf(line, sizeof line, "static void example%d(void) {\n    %s\n    tensor_manual_seed(1);\n    %s\n}\n",
-             nexamples, e.make, e.show);
+    snprintf(line, sizeof line,
+             "static void example%d(void) {\n    %s\n    tensor_manual_seed(1);\n    %s\n}\n", nexamples, e.make, e.show);
     say(&program, line);
     snprintf(line, sizeof line, "    run(example%d);\n", nexamples);
     say(&runs, line);
@@ -627,8 +627,8 @@ static void write_program(void) {
          "    tensor_scope_t scope = tensor_scope_begin();\n    shown = 0;\n"
          "    example();\n    printf(\"\\n\");\n    tensor_scope_end(scope);\n}\n");
     fputs(program.at, stdout);
-    printf("int main(void) {\n    tensor_set_error_handler(quiet, NULL);\n%s    return tensor_shutdown();\n}\n",
-           runs.at);
+    printf("int main(void) {\n    tensor_set_error_handler(quiet, NULL);\n%s"
+           "    return tensor_shutdown();\n}\n", runs.at);
 }
 
 // Whether two pages say the same: numbers may differ by one in the last decimal, as another processor's do.
@@ -660,8 +660,8 @@ static void fresh(void) {
         if (strcmp(skips[k].test, "FIXTURE") != 0) continue;
         printf("of %d ops have no fixture: %s: %s\n", nops, skips[k].names, skips[k].why);
     }
-    CHECK_MSG(nexamples + repeated == nops, "docs: %d ops, %d of them of a name before, and %d examples", nops,
-              repeated, nexamples);
+    CHECK_MSG(nexamples + repeated == nops, "docs: %d ops, %d of them of a name before, and %d examples",
+              nops, repeated, nexamples);
     CHECK_MSG(there && same_page(there, page.at), "docs/ops.md is stale: make docs");
     printf("%d ops, %d examples\n", nops, nexamples);
     free(there);

@@ -1,6 +1,6 @@
 # examples.sh - runs each example whose first comment has a line "// Output:" and compares what it prints; runs the
 # programs of the gallery with few steps and looks at the size, the ink and the loss in the caption of what they
-# draw; gives them files that are missing or wrong; compiles each header of examples/kit by itself, in C and C++.
+# draw; gives all of them files that are missing or wrong and a full disk; compiles each header of examples/kit by itself, in C and C++.
 # Ends with "N passed, N failed".
 B=${B:-build}
 passed=0
@@ -33,62 +33,116 @@ $(cat "$out/diff.txt" "$out/err.txt")"
     fi
 done
 
-# program steps picture size ink loss: at least so many per cent are not paper (of SVG: so many elements), the loss
-# is below the bound, or there is none.
-while read -r name steps kind size ink bound; do
+# program setting picture size ink word bound: at least so many per cent are not paper (of SVG: so many elements);
+# the number behind that word, in the caption or the text, is not above the bound, or there is none.
+while read -r name setting kind size ink word bound; do
     picture=$out/$name.$kind
-    if ! STEPS=$steps "$B/$name" "$picture" >"$out/$name.txt" 2>"$out/$name.err" </dev/null; then
+    if ! env "$setting" SAVE="$out/$name.safetensors" "$B/$name" "$picture" >"$out/$name.txt" 2>"$out/$name.err" </dev/null; then
         result "$name: fails: $(cat "$out/$name.err")"
         continue
     fi
     if [ "$kind" = text ]; then
-        seen=$(tr '\n' ' ' <"$out/$name.txt")
+        seen=$(tr '\r\n' '  ' <"$out/$name.txt")
     else
         seen=$("$B/tests/kit_plot" "$picture")
         result "$(case $seen in "$size "*) ;; *) echo "$name: the picture is not of $size: $seen" ;; esac)"
         result "$(echo "$seen" | awk -v ink="$ink" '$2 + 0 < ink { print "too little is drawn: " $0 }')"
     fi
-    [ "$bound" = none ] || result "$(echo "$seen" | awk -v name="$name" -v bound="$bound" '{
-        loss = "none"
-        for (i = 1; i < NF; i++) if ($i == "loss") loss = $(i + 1)
-        if (loss !~ /^[0-9]/ || loss + 0 > bound) print name ": the loss is " loss ", not below " bound
+    [ "$bound" = none ] || result "$(echo "$seen" | awk -v name="$name" -v word="$word" -v bound="$bound" '{
+        value = "none"
+        for (i = 1; i < NF && value == "none"; i++) if ($i == word) value = $(i + 1)
+        if (value !~ /^[0-9]/ || value + 0 > bound) print name ": after " word " comes " value ", not below " bound
     }')"
 done <<'END'
-image_fit    100  png  824x246  70 0.004
-spiral       150  png  1100x320 40 0.3
-vae          200  png  1000x330 8  140
-pinn         700  png  1100x330 20 0.1
-timeseries   100  svg  1100x330 30 0.25
-npc_crowd    90   png  1320x290 3  0.5
-fine_tune    40   png  1100x330 20 1.0
-cartpole     3    svg  700x320  20 none
-word_vectors 1200 text -        -  4
+image_fit    STEPS=100  png  824x246  70 loss 0.004
+spiral       STEPS=150  png  1100x320 40 loss 0.3
+vae          STEPS=200  png  1000x330 8  loss 140
+pinn         STEPS=700  png  1100x330 20 loss 0.1
+timeseries   STEPS=100  svg  1100x330 30 loss 0.25
+npc_crowd    STEPS=90   png  1320x290 3  loss 0.5
+fine_tune    STEPS=40   png  1100x330 20 loss 1.0
+cartpole     STEPS=3    svg  700x320  20 none none
+fashion      EPOCHS=2   png  1200x400 30 loss 0.8
+dcgan        STEPS=40   png  1400x320 50 loss 4
+word_vectors STEPS=1200 text -        -  loss 4
+char_gpt     STEPS=40   text -        -  out  3.6
 END
 
-# refused TEXT COMMAND..: fails, says one sentence with TEXT, and writes no picture.
+# refused TEXT COMMAND..: fails with status 1, says one sentence with TEXT, and leaves nothing in its folder, where a
+# picture or a file would be $none.png or so.
+none=$out/none/none
+progress='[0-9]/[0-9]* .*[0-9]/s  '          # a line of a progress bar
 refused() {
     text=$1
     shift
-    rm -f "$out/none.png"
-    "$@" >"$out/refused.txt" 2>"$out/refused.err" </dev/null
+    rm -rf "$out/none"
+    mkdir "$out/none"
+    "$@" >"$out/refused.txt" 2>"$out/refused.all" </dev/null
     got=$?
-    result "$([ "$got" -ne 0 ] && [ "$got" -lt 126 ] || echo "$*: status $got")"
+    grep -v "$progress" "$out/refused.all" >"$out/refused.err"
+    result "$([ "$got" -eq 1 ] || echo "$*: status $got")"
     result "$(grep -q -- "$text" "$out/refused.err" || echo "$*: does not say \"$text\": $(cat "$out/refused.err")")"
-    result "$([ "$(wc -l <"$out/refused.err")" -eq 1 ] || echo "$*: more than one line: $(cat "$out/refused.err")")"
-    result "$(ls "$out"/none.png* 2>/dev/null | sed 's/$/ was written/')"
+    result "$([ "$(wc -l <"$out/refused.err")" -eq 1 ] || echo "$*: not one line: $(cat "$out/refused.err")")"
+    result "$(ls -A "$out/none" | sed "s|^|$*: left there: |")"
 }
-export STEPS=1
-refused "not a binary PPM" env IMAGE=README.md "$B/image_fit" "$out/none.png"
-refused "not a binary PPM" env IMAGE="$out/missing" "$B/image_fit" "$out/none.png"
-refused "lines day,value" "$B/timeseries" "$out/none.png" "$out/missing.csv"
-refused "lines day,value" "$B/timeseries" "$out/none.png" README.md
-refused "cannot write" "$B/spiral" "$out/no such folder/none.png"
-refused "ends in .svg or .png" "$B/spiral" "$out/none.gif"
-# A full disk: files may have 4 KB.
-refused "cannot write" sh -c 'trap "" XFSZ; ulimit -f 8; exec "$@"' full "$B/spiral" "$out/none.png"
-refused "fewer than 2000 words" env TEXT=LICENSE "$B/word_vectors"
+export STEPS=1 EPOCHS=0
+# What cannot be written: no such folder, a name that says no kind, a disk that is full (a file may have 4 KB).
+for name in image_fit spiral vae pinn timeseries npc_crowd fine_tune cartpole fashion dcgan; do
+    refused "cannot write" "$B/$name" "$none/no such folder/none.png"
+    refused "ends in .svg or .png" "$B/$name" "$none.gif"
+    refused "cannot write" sh -c 'trap "" XFSZ; ulimit -f 8; exec "$@"' full "$B/$name" "$none.png"
+done
+refused "" sh -c 'trap "" XFSZ; ulimit -f 8; exec "$@"' full env SAVE="$none.safetensors" "$B/char_gpt"
+if [ -c /dev/full ]; then
+    for command in word_vectors table tokens "weights examples/data/shapes.safetensors" char_gpt; do
+        refused "cannot write" env SAVE="$out/full.safetensors" sh -c 'exec "$@" >/dev/full' full "$B/"$command
+    done
+else
+    echo "skipped 20 tests of a full disk: no /dev/full"
+fi
+# What cannot be read: the text of the error, then the command; @ is the folder of the programs.
+head -c 1000 examples/data/shapes.safetensors >"$out/cut.safetensors"
+mkdir -p "$out/idx"
+cp README.md "$out/idx/train-images-idx3-ubyte"
+while read -r line; do
+    line=$(echo "$line" | sed "s,@,$B/,; s,OUT,$out,g; s,NONE,$none,g")
+    text=${line%%|*}
+    set -f
+    # shellcheck disable=SC2086
+    set -- ${line#*|}
+    set +f
+    refused "$text" "$@"
+done <<'END'
+not a binary PPM|env IMAGE=README.md @image_fit NONE.png
+not a binary PPM|env IMAGE=OUT/missing @image_fit NONE.png
+lines day,value|@timeseries NONE.png OUT/missing.csv
+lines day,value|@timeseries NONE.png README.md
+OUT/missing|@fine_tune NONE.png OUT/missing
+README.md|@fine_tune NONE.png README.md
+cut.safetensors|@fine_tune NONE.png OUT/cut.safetensors
+OUT/missing|env DATA=OUT/missing @fashion NONE.png
+idx|env DATA=OUT/idx @fashion NONE.png
+fewer than 2000 words|env TEXT=LICENSE @word_vectors
+fewer than 2000 words|env TEXT=OUT/missing @word_vectors
+no text, or too little|env TEXT=OUT/missing SAVE=NONE @char_gpt
+no text, or too little|env TEXT=/dev/null SAVE=NONE @char_gpt
+README.md|env RESUME=1 SAVE=README.md @char_gpt
+OUT/missing|env RESUME=1 SAVE=OUT/missing @char_gpt
+OUT/missing|@table OUT/missing species
+README.md|@table README.md species
+OUT/missing|@weights OUT/missing
+README.md|@weights README.md
+cut.safetensors|@weights OUT/cut.safetensors
+use: weights|@weights
+OUT/missing|@tokens OUT/missing OUT/missing text
+README.md|@tokens README.md README.md text
+END
+# Nothing asks for a terminal.
+for name in cartpole char_gpt; do
+    result "$(SHOW=1 SAVE="$out/dumb.safetensors" TERM= "$B/$name" "$out/dumb.png" </dev/null 2>&1 >/dev/null | grep -v "$progress" | sed "s/^/$name: /")"
+done
 
-unset STEPS
+unset STEPS EPOCHS
 warn="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -fsyntax-only -I."
 for h in examples/kit/*.h; do
     name=$(basename "$h" .h | tr 'a-z' 'A-Z')

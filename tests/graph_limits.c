@@ -32,15 +32,24 @@ typedef struct heap_t { long calls, fail_at, blocks; } heap_t;
 static void *heap_alloc(void *user, size_t bytes, size_t alignment) {
     heap_t *h = (heap_t *)user;
     void *p = NULL;
-    if (h->calls++ == h->fail_at || posix_memalign(&p, alignment < 64 ? 64 : alignment, bytes)) return NULL;
-    h->blocks++;
+    if (h->calls++ == h->fail_at) return NULL;
+#if defined(_WIN32)
+    p = _aligned_malloc(bytes, alignment < 64 ? 64 : alignment);
+#else
+    if (posix_memalign(&p, alignment < 64 ? 64 : alignment, bytes)) p = NULL;
+#endif
+    h->blocks += p != NULL;
     return p;
 }
 
 static void heap_free(void *user, void *p, size_t bytes, size_t alignment) {
     (void)bytes, (void)alignment;
     ((heap_t *)user)->blocks--;
+#if defined(_WIN32)
+    _aligned_free(p);
+#else
     free(p);
+#endif
 }
 
 static tensor_t *pass_on(tensor_t *g, void *user) {

@@ -1,5 +1,5 @@
 # host.sh - builds that differ: orders of the headers, precompiled and unity builds, other floating-point flags, tcc,
-# MinGW under wine, the target of MSVC, a plugin that is unloaded.
+# strict C, musl, the target of MSVC, a plugin that is unloaded. MinGW is in windows.sh.
 #
 #   sh tests/host.sh            uses $B (build), $CC (cc), $CXX (c++), $CLANG (clang)
 #
@@ -160,51 +160,24 @@ else
     skip 5 "tcc: not installed"
 fi
 
-# ---- MinGW ----
+# ---- strict C, as on systems without GNU's extensions; a static program on musl ----
 
-mingw=x86_64-w64-mingw32-gcc
-wine=
-for w in wine64 wine /usr/lib/wine/wine64; do
-    if [ -z "$wine" ] && have $w; then wine=$w; fi
-done
-cat >"$out/threads.c" <<'END'
-#include <windows.h>
-#include <stdio.h>
-#include "tensor_nn.h"
-static double out[4];
-static DWORD WINAPI run(LPVOID p) {
-    int id = (int)(intptr_t)p, i;
-    double sum = 0;
-    tensor_scope_t s = tensor_scope_begin();
-    for (i = 0; i < 5000; i++, tensor_scope_reset(s)) {
-        tensor_t *x = tensor_full(id + 1, 8, 8);
-        sum += tensor_item(tensor_sum(tensor_matmul(x, x)));
-    }
-    tensor_scope_end(s);
-    out[id] = tensor_ok() ? sum : -1;
-    tensor_thread_end();
-    return 0;
-}
-int main(void) {
-    HANDLE h[4];
-    int i, good = 1;
-    for (i = 0; i < 4; i++) h[i] = CreateThread(NULL, 0, run, (LPVOID)(intptr_t)i, 0, NULL);
-    for (i = 0; i < 4; i++) WaitForSingleObject(h[i], INFINITE);
-    for (i = 0; i < 4; i++) good &= out[i] == 5000.0 * 512 * (i + 1) * (i + 1);
-    puts(good ? "fine" : "wrong sums");
-    return tensor_shutdown() || !good;
-}
-END
-if have $mingw; then
-    try "MinGW" "$mingw -std=c99 -O1 -Wall -Wextra -Werror -DTENSOR_ISA=scalar -I. -c $out/impl.c -o $out/mingw.o"
-    try "MinGW, program" "$mingw -std=c99 -I. $out/threads.c $out/mingw.o -o $out/threads.exe"
-    if [ -n "$wine" ]; then
-        try "MinGW, threads" "WINEDEBUG=-all WINEPREFIX=$(cd "$out" && pwd)/wine timeout 200 $wine $out/threads.exe | grep fine"
-    else
-        skip 1 "MinGW's threads: no wine"
-    fi
+printf '%s\n' '#include "tensor_nn.h"' 'int main(void) {' \
+    '    nn_module_t *net = nn_sequential(nn_linear(2, 3, .no_bias = 1), nn_relu());' \
+    '    tensor_t *y = nn_forward(net, tensor_ones(4, 2));' \
+    '    return tensor_numel(y) != 12 || tensor_shutdown();' '}' >"$out/strict.c"
+if have "$CLANG"; then
+    strict="$CLANG -pedantic-errors -Wgnu -Wall -Wextra -Werror -I. -fsyntax-only"
+    try "strict C99" "$strict -std=c99 $out/impl.c && $strict -std=c99 $out/strict.c"
+    try "strict C11" "$strict -std=c11 $out/impl.c && $strict -std=c11 $out/strict.c"
 else
-    skip 3 "MinGW: no $mingw"
+    skip 2 "strict C: no $CLANG"
+fi
+if have musl-gcc; then
+    try "musl, static" "musl-gcc -std=c99 -O0 -Wall -Wextra -Werror -DTENSOR_ISA=scalar -I. -static $out/strict.c $out/impl.c -lm \
+        -o $out/musl && $out/musl && ! readelf -d $out/musl | grep NEEDED"
+else
+    skip 1 "a static program on musl: no musl-gcc"
 fi
 
 # ---- the target of MSVC: what it would take by clang's word, and the branches that are MSVC's own ----

@@ -338,8 +338,8 @@ static void example_expand(example_writer_t *w, const char *p, int variadic, int
     }
 }
 
-// The arguments without options that say the default, NULL or 0, and without what variadic macros do not take;
-// the list of those comes last.
+// The arguments without options that say the default, NULL or 0, and without what variadic macros do not
+// take; the list of those comes last.
 static void example_arguments(const char *text, const char *op, int variadic, const arguments_t *a, char *out,
                               size_t size) {
     char whole[600], part[300];

@@ -1,7 +1,6 @@
-# readme.sh - compiles every ```c and ```cpp block of README.md, CONTRIBUTING.md and docs/*.md with warnings as
-# errors. A block with
-# main() is run in this folder, and what it prints is compared (tests/same.awk) with the ```text block right after
-# it. A block that begins with #include, static, typedef or struct stands at file scope, any other is the body of a
+# readme.sh - compiles every ```c and ```cpp block of README.md, CONTRIBUTING.md, CHANGELOG.md and docs/*.md with
+# warnings as errors. A block with main() is run in this folder, and what it prints is compared (tests/same.awk) with
+# the ```text block right after it. A block that begins with #include, static, typedef or struct stands at file scope, any other is the body of a
 # function. The C column of the table | Python | C | is compiled as well and run, a block of its own for each row.
 # Every link to a place in this repository must lead somewhere, and every room and name of the library that a page
 # names must exist. DOCS="docs/guide.md" takes these files alone.
@@ -16,7 +15,7 @@ failed=0
 rm -rf "$R"
 mkdir -p "$R"
 
-for page in ${DOCS:-README.md CONTRIBUTING.md docs/*.md}; do
+for page in ${DOCS:-README.md CONTRIBUTING.md CHANGELOG.md docs/*.md}; do
     name=$(basename "$page" .md)
     awk -v dir="$R/$name" '
         /^```(c|cpp)$/ { n++; kind = substr($0, 4); file = sprintf("%s-%02d.%s", dir, n, kind); on = 1; next }
@@ -52,11 +51,11 @@ done
 # What a page names exists: tags of rooms (>>impl-gate), names of the library. The name of a kernel of a pass is made by
 # the preprocessor.
 cat tensor*.h tensor*.cu examples/kit/*.h >"$R/library.txt"
-for page in ${DOCS:-README.md CONTRIBUTING.md docs/*.md}; do
+for page in ${DOCS:-README.md CONTRIBUTING.md CHANGELOG.md docs/*.md}; do
     grep -oE '>>[a-z0-9-]+' "$page" | sort -u >"$R/tags.txt"
     grep -oE '\b(tensor|nn|TENSOR|NN)_[A-Za-z0-9_]+' "$page" |
-        sed -E 's/^(tensor__[fb]_).*/\1/; s/_(scalar|sse2|avx2|avx512|neon|wasm)$//' | grep -v "^tensor_entr" |
-        sort -u >"$R/names.txt"        # entr: what CONTRIBUTING.md adds as an example
+        sed -E 's/^(tensor__[fb]_).*/\1/; s/_(scalar|sse2|avx2|avx512|neon|wasm)$//' | grep -vE "^(tensor_entr_?|nn_channel_shuffle)$" |
+        sort -u >"$R/names.txt"        # those two: what CONTRIBUTING.md adds as examples
     while read -r tag; do
         if grep -qE "^// $tag( |\$)" "$R/library.txt"; then passed=$((passed + 1))
         else failed=$((failed + 1)); echo "$page: there is no room $tag"; fi
@@ -66,6 +65,12 @@ for page in ${DOCS:-README.md CONTRIBUTING.md docs/*.md}; do
         else failed=$((failed + 1)); echo "$page: there is no $name"; fi
     done <"$R/names.txt"
 done
+
+# The first screen of README.md and each of its sections fit a terminal.
+awk 'function section() { if (n > 60) print "README.md: " n " lines, at most 60: " name; n = 0 }
+    FNR == 1 { name = $0 } /^```/ { code = !code } !code && /^## / { section(); name = $0 } { n++ } END { section() }' \
+    README.md >"$R/long.txt"
+if [ -s "$R/long.txt" ]; then failed=$((failed + 1)); cat "$R/long.txt"; else passed=$((passed + 1)); fi
 
 # Each row may hide the names that stand for its own.
 awk -v dir="$R" '
@@ -90,8 +95,8 @@ awk -v dir="$R" '
     }
     END {
         print "    return tensor_shutdown();\n}"
-        if (rows < 30) print "#error \"fewer than 30 rows\""
-    }' README.md >"$R/table.c"
+        if (rows < 46) print "#error \"fewer than 46 rows\""
+    }' README.md docs/pytorch.md >"$R/table.c"
 
 for f in "$R"/*.c "$R"/*.cpp; do
     [ -f "$f" ] || continue

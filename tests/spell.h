@@ -1,5 +1,5 @@
-// spell.h - the elements of a tensor as a short text: [[1, 0.5], [2, 3]], with four decimals, and its dtype if
-// that is not f32. More than SPELL_MOST elements are cut, and the shape says how many there are.
+// spell.h - the elements of a tensor as a short text: [[1, 0.5], [2, 3]], with four decimals, and its dtype
+// if that is not f32. More than SPELL_MOST elements are cut, and the shape says how many there are.
 #ifndef TEST_SPELL_H
 #define TEST_SPELL_H
 #include "tensor.h"

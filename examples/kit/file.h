@@ -11,6 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(_WIN32)
+#include <wchar.h>
+#endif
 
 #if defined(__GNUC__) || defined(__clang__)
 #define KIT_FILE__FN __attribute__((unused)) static
@@ -32,11 +35,44 @@ KIT_FILE__FN tensor_t *kit_file__fail(int code, const char *file, const char *re
     return tensor_detach(NULL);
 }
 
+// fopen of a name in UTF-8. Windows has such names in UTF-16 alone; there a name that is not UTF-8, or longer
+// than 1023 units, does not open.
+KIT_FILE__FN FILE *kit_file__open(const char *path, const char *mode) {
+#if defined(_WIN32)
+    wchar_t wide[1024], how[4] = {0, 0, 0, 0};
+    size_t n = 0;
+    for (int k = 0; k < 3 && mode[k]; k++) { how[k] = (wchar_t)mode[k]; }
+    for (const unsigned char *p = (const unsigned char *)path; *p;) {
+        int more = (*p >= 0xC2) + (*p >= 0xE0) + (*p >= 0xF0);      // bytes that follow
+        uint32_t c = more ? *p & (0x3Fu >> more) : *p;
+        int good = *p < 0x80 || (more && *p < 0xF5);
+        p++;
+        for (int k = 0; k < more && good; k++, p++) {
+            good = (*p & 0xC0) == 0x80;
+            c = c << 6 | (*p & 0x3Fu);
+        }
+        if (!good || n + 3 > sizeof wide / sizeof wide[0]) {
+            errno = EINVAL;
+            return NULL;
+        }
+        if (c >= 0x10000) {
+            wide[n++] = (wchar_t)(0xD800 + ((c - 0x10000) >> 10));
+            c = 0xDC00 + ((c - 0x10000) & 0x3FF);
+        }
+        wide[n++] = (wchar_t)c;
+    }
+    wide[n] = 0;
+    return _wfopen(wide, how);
+#else
+    return fopen(path, mode);
+#endif
+}
+
 // The bytes of a file and a NUL behind them, to be freed. NULL = raised.
 KIT_FILE__FN unsigned char *kit_file__load(const char *path, size_t *size) {
     unsigned char *data = NULL;
     size_t have = 0, room = 0;
-    FILE *f = path ? fopen(path, "rb") : NULL;
+    FILE *f = path ? kit_file__open(path, "rb") : NULL;
     *size = 0;
     if (!f) {
         kit_file__fail(TENSOR_ERR_IO, path ? path : "(no path)", NULL, -1, strerror(path ? errno : EINVAL));

@@ -262,7 +262,7 @@ static int kit_gpt2__close(FILE *f) {
 int kit_gpt2_write(const kit_tokenizer_t *t, const char *vocab_path, const char *merges_path) {
     int64_t left, right;
     if (!t) return tensor_raise(TENSOR_ERR_OWNER, "kit_gpt2_write: the tokenizer is NULL");
-    FILE *f = fopen(vocab_path, "wb");
+    FILE *f = kit_file__open(vocab_path, "wb");
     for (int64_t i = 0; i < kit_tokenizer_size(t) && f; i++) {
         fputs(i ? ", \"" : "{\"", f);
         kit_gpt2__spell(f, t, i, 1);
@@ -273,7 +273,7 @@ int kit_gpt2_write(const kit_tokenizer_t *t, const char *vocab_path, const char 
         kit_file__fail(TENSOR_ERR_IO, vocab_path, NULL, -1, "it cannot be written");
         return TENSOR_ERR_IO;
     }
-    f = fopen(merges_path, "wb");
+    f = kit_file__open(merges_path, "wb");
     if (f) fputs("#version: 0.2\n", f);
     for (int64_t rank = 0; f && kit_tokenizer_pair(t, rank, &left, &right); rank++) {
         kit_gpt2__spell(f, t, left, 0);

@@ -15,7 +15,8 @@ static void idx(const uint8_t *data, size_t size) {
             "%s", tensor_error_text());
     if (!tensor_is_poison(x)) {
         size_t bytes = (size_t)tensor_numel(x) * tensor_dtype_size(tensor_dtype(x));
-        PROMISE(bytes + 4 + 4 * (size_t)tensor_ndim(x) == size, "%zu bytes of %zu", bytes, size);
+        PROMISE(bytes + 4 + 4 * (size_t)tensor_ndim(x) == size, "%llu bytes of %llu",
+                (unsigned long long)bytes, (unsigned long long)size);
     }
     free(file);
 }

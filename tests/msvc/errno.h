@@ -12,6 +12,7 @@ int *_errno(void);
 #define EIO 5
 #define EACCES 13
 #define EEXIST 17
+#define ENOMEM 12
 #define EINVAL 22
 #define ENAMETOOLONG 38
 #endif

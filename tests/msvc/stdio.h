@@ -15,6 +15,8 @@ FILE *__acrt_iob_func(unsigned index);
 #define SEEK_CUR 1
 #define SEEK_END 2
 FILE *fopen(const char *path, const char *mode);
+FILE *_wfopen(const wchar_t *path, const wchar_t *mode);
+int _wremove(const wchar_t *path);
 int fclose(FILE *f);
 int ferror(FILE *f);
 int feof(FILE *f);

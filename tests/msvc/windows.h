@@ -27,7 +27,11 @@ HANDLE WINAPI CreateThread(void *security, size_t stack, LPTHREAD_START_ROUTINE 
 DWORD WINAPI WaitForSingleObject(HANDLE h, DWORD ms);
 BOOL WINAPI CloseHandle(HANDLE h);
 void WINAPI GetSystemInfo(SYSTEM_INFO *info);
-BOOL WINAPI MoveFileExA(const char *from, const char *to, DWORD flags);
+BOOL WINAPI MoveFileExW(const wchar_t *from, const wchar_t *to, DWORD flags);
+int WINAPI MultiByteToWideChar(unsigned page, DWORD flags, const char *text, int n, wchar_t *to, int room);
+#define CP_ACP 0
+#define CP_UTF8 65001
+#define MB_ERR_INVALID_CHARS 8
 DWORD WINAPI GetLastError(void);
 #define MOVEFILE_REPLACE_EXISTING 1
 #define MOVEFILE_WRITE_THROUGH 8

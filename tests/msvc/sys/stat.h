@@ -1,10 +1,11 @@
 #ifndef STUB_STAT_H
 #define STUB_STAT_H
+#include <stddef.h>
 #ifdef __cplusplus
 extern "C" {
 #endif
 struct _stat64 { unsigned short st_mode; __int64 st_size; };
-int _stat64(const char *path, struct _stat64 *to);
+int _wstat64(const wchar_t *path, struct _stat64 *to);
 int _chmod(const char *path, int mode);
 #ifdef __cplusplus
 }

@@ -1,0 +1,73 @@
+// leaves.c - raylib: a thousand leaves in a wind that a network learns while one watches
+//
+// The mouse is a fan: the wind blows away from it. The network sees samples of that wind, a batch or more a frame, and
+// the leaves see only the network. Move the fan, and the leaves go astray until the network has learnt again.
+//
+// Build: cc -O2 -I. examples/engine/leaves.c build/libtensor.a $(pkg-config --cflags --libs raylib) -lm -pthread
+// Output: a window; FRAMES=100 closes it after as many frames and prints
+//   100 frames, loss 0.0..
+#include "tensor_nn.h"
+
+#include <raylib.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { LEAVES = 1000, SIDE = 800, BATCH = 256 };
+
+// [N, 2] places in -1..1 -> [N, 2]: away from the fan, less with the distance.
+static tensor_t *wind_at(tensor_t *place, float x, float y) {
+    float at[2] = {x, y};
+    tensor_t *away = tensor_sub(place, tensor_from(at, TENSOR_F32, 2));
+    tensor_t *square = tensor_sum_dim(tensor_square(away), 1, 1);
+    return tensor_div(away, tensor_add_scalar(tensor_mul_scalar(square, 4), 0.2));
+}
+
+static tensor_t *anywhere(int64_t n) {
+    return tensor_sub_scalar(tensor_mul_scalar(tensor_rand(n, 2), 2), 1);
+}
+
+int main(void) {
+    const char *text = getenv("FRAMES");
+    int frames = text ? atoi(text) : 0, frame = 0;
+    double loss = 0;
+    nn_module_t *net = nn_sequential(nn_linear(2, 64), nn_tanh(), nn_linear(64, 64), nn_tanh(), nn_linear(64, 2));
+    nn_optimizer_t *opt = nn_adam(net, .lr = 0.005);
+    tensor_t *leaves = tensor_keep(anywhere(LEAVES));
+    InitWindow(SIDE, SIDE, "leaves");
+    SetTargetFPS(60);
+    while (!WindowShouldClose() && (frames == 0 || frame < frames) && tensor_ok()) {
+        tensor_scope_t scope = tensor_scope_begin();
+        Vector2 mouse = GetMousePosition();
+        float x = mouse.x / SIDE * 2 - 1, y = mouse.y / SIDE * 2 - 1;
+        double until = GetTime() + 0.004;
+        do {
+            tensor_t *place = anywhere(BATCH);
+            tensor_t *error = tensor_mse_loss(nn_forward(net, place), wind_at(place, x, y));
+            nn_zero_grad(opt);
+            tensor_backward(error);
+            nn_step(opt);
+            loss = tensor_item(error);
+        } while (GetTime() < until);
+        tensor_scope_t quiet = tensor_scope_begin_no_grad();
+        tensor_t *wind = nn_forward(net, leaves);
+        // What leaves the window on one side comes back on the other.
+        tensor_t *moved = tensor_add_scalar(tensor_add(leaves, tensor_mul_scalar(wind, 1.0 / 60)), 1);
+        tensor_set(&leaves, tensor_sub_scalar(tensor_remainder_scalar(moved, 2), 1));
+        tensor_scope_end(quiet);
+        const float *p = (const float *)tensor_data(leaves);
+        BeginDrawing();
+        ClearBackground(RAYWHITE);
+        for (int i = 0; i < LEAVES && p; i++) {
+            DrawCircle((int)((p[2 * i] + 1) * SIDE / 2), (int)((p[2 * i + 1] + 1) * SIDE / 2), 2, DARKGREEN);
+        }
+        DrawText(TextFormat("loss %.4f", loss), 10, 10, 20, GRAY);
+        EndDrawing();
+        tensor_scope_end(scope);
+        frame++;
+    }
+    CloseWindow();
+    if (!tensor_ok()) { fprintf(stderr, "%s\n", tensor_error_text()); }
+    printf("%d frames, loss %.4f\n", frame, loss);
+    tensor_free(leaves);
+    return tensor_shutdown();
+}

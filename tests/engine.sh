@@ -1,0 +1,71 @@
+# engine.sh - examples/engine: a frame loop of C++20 with the engine's memory and jobs, a library reloaded twice, and
+# a program of raylib's, which is built where raylib is.
+#
+#   sh tests/engine.sh          uses $B (build), $CC (cc), $CXX (c++)
+#
+# Ends with "N passed, N failed".
+B=${B:-build}
+CC=${CC:-cc}
+CXX=${CXX:-c++}
+out=$B/engine.d
+passed=0
+failed=0
+rm -rf "$out"
+mkdir -p "$out"
+
+skip() { echo "skipped $1 tests of $2"; }
+try() {
+    if sh -c "$2" >"$out/log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "$1: $2"
+        tail -n 15 "$out/log" | sed 's/^/    /'
+    fi
+}
+warn="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
+
+if echo '#include <version>
+int main() { return __cplusplus < 202002L; }' | $CXX -std=c++20 -x c++ - -o "$out/probe" 2>/dev/null; then
+    try "frame loop" "$CXX -std=c++20 $warn -O1 -I. examples/engine/frame.cpp $B/libtensor.a -lm -pthread -o $out/frame"
+    try "frame loop, run" "FRAMES=120 timeout 100 $out/frame >$out/frame.txt"
+    # It learnt, asked for no memory after the first second, gave all of it back.
+    try "frame loop, what it says" "awk 'NR == 1 { good = \$1 == 120 && \$(NF - 2) > 0.2 && \$NF < 0.05 }
+        NR == 2 { good = good && / 0 allocations after frame 60, 0 bytes left\$/ } END { exit !good }' $out/frame.txt"
+else
+    skip 3 "the frame loop: $CXX has no C++20"
+fi
+
+if [ "$(uname -s)" = Linux ]; then
+    # The implementation is compiled once for both builds of the library.
+    flags="-std=c99 -O0 -fPIC -fvisibility=hidden -pthread -I. $warn"
+    printf '%s\n' '#define TENSOR_IMPLEMENTATION' '#define TENSOR_NN_IMPLEMENTATION' '#include "tensor_nn.h"' >"$out/impl.c"
+    try "reload, the library" "$CC $flags -DTENSOR_ISA=scalar -c $out/impl.c -o $out/impl.o &&
+        $CC $flags -shared examples/engine/brain.c $out/impl.o -lm -o $out/brain1.so &&
+        $CC $flags -DBRAIN_RATE=0.03 -shared examples/engine/brain.c $out/impl.o -lm -o $out/brain2.so"
+    try "reload, the program" "$CC -std=c99 $warn -Iexamples/engine examples/engine/reload.c -ldl -o $out/reload"
+    # Three loads, two exchanges: each begins where the one before ended.
+    try "reload, run" "timeout 100 $out/reload $out/brain1.so $out/brain2.so $out/brain1.so >$out/reload.txt"
+    try "reload, what it says" "awk '{ loss[NR] = \$NF } END { exit !(NR == 3 && loss[1] > 0.5 && loss[2] < 0.1 && loss[3] < loss[2]) }' \\
+        $out/reload.txt"
+    try "reload, a library that is not there" "! $out/reload $out/none.so 2>$out/none && [ \$(wc -l <$out/none) -eq 1 ]"
+else
+    skip 5 "reloading: not Linux"
+fi
+
+# What leaves.c needs of raylib, in raylib's words, so that its text is looked at where raylib is not.
+try "raylib, syntax" "$CC -std=c99 $warn -I. -isystem tests/stubs -fsyntax-only examples/engine/leaves.c"
+if command -v pkg-config >/dev/null 2>&1 && pkg-config --exists raylib; then
+    try "raylib" "$CC -std=c99 -O1 -I. examples/engine/leaves.c $B/libtensor.a \$(pkg-config --cflags --libs raylib) -lm -pthread \\
+        -o $out/leaves"
+    if command -v xvfb-run >/dev/null 2>&1; then
+        try "raylib, run" "FRAMES=60 timeout 100 xvfb-run -a $out/leaves | grep '60 frames'"
+    else
+        skip 1 "raylib's program: no screen"
+    fi
+else
+    skip 2 "raylib's program: no raylib"
+fi
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
