@@ -144,6 +144,8 @@ static known_t knowns[] = {
     {"logcumsumexp", "by jvp: element", "PyTorch at fault: NaN, for the logarithm of a negative gradient", 0},
     {"gelu module", "inf against -nan", "gelu(-inf) is 0, gelu(inf) is inf", 0},
     {"gelu module", "inf against nan", "gelu(-inf) is 0, gelu(inf) is inf", 0},
+    {"pixel_shuffle pixel_unshuffle", "returned an invalid gradient", "no elements are taken", 0},
+    {"linalg_matrix_power matrix_power", "LinAlgError", "singular but for rounding", 0},
     {"unbind", "needs more than 16 places", "the machine has room for 16 results", 0},
     {"div div_", "inf against -inf", "a divisor of 0 after rounding, whose sign is not said", 0},
     {"div div_", "-inf against inf", "a divisor of 0 after rounding, whose sign is not said", 0},
