@@ -3033,7 +3033,7 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 // are half of the code; with them at that level the whole compiles in four fifths of the time.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
 #define TENSOR__COLD _Pragma("GCC push_options")                                                             \
-    _Pragma("GCC optimize(\"O1,strict-aliasing,align-loops,fp-contract=off\")")
+    _Pragma("GCC optimize(\"O1,strict-aliasing,align-loops,align-functions,fp-contract=off\")")
 #define TENSOR__END _Pragma("GCC pop_options")
 #else
 #define TENSOR__COLD
@@ -3518,9 +3518,7 @@ struct tensor__row_t {
     tensor_scratch_t scratch;           // NULL = none
     // names of the inputs in error texts, "x index src"; NULL = a b c (x if alone)
     const char *args;
-    const struct tensor__point_t *point;    // of pointwise rows and their derivatives
-    const tensor__row_t *back;          // of pointwise rows: the call of their fused derivative
-    const void *own;                    // what its family needs to know about it
+    const void *own;                    // what its family needs to know about it; see tensor__point
 };
 
 // saves input 0, 1, ..
@@ -4266,6 +4264,21 @@ extern const char TENSOR__OF_BUILD(tensor__build);      // of the core; tensor_n
     TENSOR__OF_PASS_5(f)
 // Their declarations, where another part defines them: type is that of the function.
 #define TENSOR__DECLARE(type, f) extern TENSOR__BETWEEN type TENSOR__PASSES_OF(f) f##_none;
+
+// What a pointwise row and its derivative have of their own: the kernels. TENSOR__PASSES_OF fills the lists; NULL = computed in double alone.
+typedef void (*tensor__body_t)(const void *const *in, void *const *out, const double *p, int64_t n);
+typedef tensor_t *(*tensor__derivative_t)(tensor__grad_t *g, const double *p);
+typedef struct tensor__point_t {
+    tensor__body_t forward[TENSOR__PASSES_BUILT], backward[TENSOR__PASSES_BUILT];
+    tensor__body_t forward_f64, backward_f64, forward_i64;
+    tensor__derivative_t d[3];          // for operand k, on tensors
+    uint16_t reads[3];                  // TENSOR__SA .., by the derivative for operand k
+    tensor__row_t back;                 // the call of its fused derivative
+} tensor__point_t;
+
+TENSOR__INLINE const tensor__point_t *tensor__point(const tensor__row_t *row) {
+    return (const tensor__point_t *)row->own;
+}
 
 // What every kernel pass needs once: intrinsics, scalar conversions, the reduction of large angles.
 #if TENSOR_PASSES & 14
@@ -8385,16 +8398,6 @@ typedef struct tensor__isa_t {
 #define TENSOR__X(result, f, params) typedef result tensor__##f##_fn params;
 TENSOR__KERNELS(TENSOR__X)
 #undef TENSOR__X
-
-// The kernels of a pointwise row. TENSOR__PASSES_OF fills the lists; NULL = computed in double alone.
-typedef void (*tensor__body_t)(const void *const *in, void *const *out, const double *p, int64_t n);
-typedef tensor_t *(*tensor__derivative_t)(tensor__grad_t *g, const double *p);
-typedef struct tensor__point_t {
-    tensor__body_t forward[TENSOR__PASSES_BUILT], backward[TENSOR__PASSES_BUILT];
-    tensor__body_t forward_f64, backward_f64, forward_i64;
-    tensor__derivative_t d[3];          // for operand k, on tensors
-    uint16_t reads[3];                  // TENSOR__SA .., by the derivative for operand k
-} tensor__point_t;
 
 TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg);
 TENSOR__BETWEEN int tensor__thread_count(void);
@@ -13978,7 +13981,7 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
         if (TENSOR__LIKELY(plain)) {
             void *out[1];
             out[0] = y->data;
-            c->row->point->forward[isa->place](in, out, c->p ? c->p->pointwise.p : NULL, y->numel);
+            tensor__point(c->row)->forward[isa->place](in, out, c->p ? c->p->pointwise.p : NULL, y->numel);
             return 0;
         }
     }
@@ -13990,19 +13993,19 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
     it.p = c->p ? c->p->pointwise.p : NULL;
     it.lanes = 1;
     if (klass == TENSOR__C_I64) {
-        it.body = c->row->point->forward_i64;
+        it.body = tensor__point(c->row)->forward_i64;
         int id = c->row->id;
         if (id == TENSOR_OP_FLOOR_DIVIDE || id == TENSOR_OP_FMOD || id == TENSOR_OP_REMAINDER) {
             int code = tensor__check_divisor(c, &it);
             if (code) { return code; }
         }
     } else if (klass == TENSOR__C_F64) {
-        it.body = c->row->point->forward_f64;
+        it.body = tensor__point(c->row)->forward_f64;
     } else if (c->thread->ctx->reference) {
         tensor__iter_init(&it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, TENSOR__C_F64);
-        it.body = c->row->point->forward_f64;
+        it.body = tensor__point(c->row)->forward_f64;
     } else {
-        it.body = c->row->point->forward[isa->place];
+        it.body = tensor__point(c->row)->forward[isa->place];
         it.lanes = isa->lanes;
         it.isa = isa;
         it.copies = c->row->id == TENSOR_OP_CLONE && !it.arg[0].uniform;
@@ -14015,7 +14018,7 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
 TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
     const tensor_arg_t *g = &c->arg[4];
     const tensor__isa_t *isa = TENSOR__ISA(c->thread);
-    int klass = c->row->point->backward[isa->place] ? tensor__class(g->dtype) : TENSOR__C_F64;
+    int klass = tensor__point(c->row)->backward[isa->place] ? tensor__class(g->dtype) : TENSOR__C_F64;
     int reference = c->thread->ctx->reference;
     if (g->numel == 0) { return 0; }
     if (klass == TENSOR__C_F32 && g->dtype == TENSOR_F32 && (g->numel & (isa->lanes - 1)) == 0 &&
@@ -14030,7 +14033,7 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
         void *out[3];
         for (int i = 0; i < c->nout; i++) { out[i] = c->arg[5 + i].data; }
         if (TENSOR__LIKELY(plain)) {
-            c->row->point->backward[isa->place](in, out, c->p ? c->p->pointwise.p : NULL, g->numel);
+            tensor__point(c->row)->backward[isa->place](in, out, c->p ? c->p->pointwise.p : NULL, g->numel);
             return 0;
         }
     }
@@ -14055,7 +14058,7 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
     it.p = c->p ? c->p->pointwise.p : NULL;
     it.lanes = klass == TENSOR__C_F32 ? isa->lanes : 1;
     it.isa = klass == TENSOR__C_F32 ? isa : NULL;
-    it.body = klass == TENSOR__C_F32 ? c->row->point->backward[isa->place] : c->row->point->backward_f64;
+    it.body = klass == TENSOR__C_F32 ? tensor__point(c->row)->backward[isa->place] : tensor__point(c->row)->backward_f64;
     tensor__iter_run(&it);
     return 0;
 }
@@ -15681,8 +15684,8 @@ TENSOR__INLINE void tensor__plain_save(tensor__saved_t *v, const tensor_t *t, in
 TENSOR__FN int tensor__plain_record(tensor__thread_t *th, const tensor__row_t *row, tensor_t *a, tensor_t *b,
                                     const double *scalar, tensor_t *y) {
     int nin = b || scalar ? 2 : 1, nd = y->ndim, reads = 0;
-    if (tensor__needs_grad(a)) { reads = row->point->reads[0]; }
-    if (b && tensor__needs_grad(b)) { reads |= row->point->reads[1]; }
+    if (tensor__needs_grad(a)) { reads = tensor__point(row)->reads[0]; }
+    if (b && tensor__needs_grad(b)) { reads |= tensor__point(row)->reads[1]; }
     tensor_t *bad;
     if ((a->flags & TENSOR__INFERENCE) && (reads & TENSOR__SA)) {
         bad = a;
@@ -15789,9 +15792,9 @@ TENSOR__INLINE tensor_t *tensor__plain(const tensor__row_t *row, tensor_t *a, te
     void *out[1];
     out[0] = t->storage->data;
     if (scalar) {
-        tensor__plain_uniform(row->point->forward[isa->place], in, 2, out, 1, NULL, n, 1, (float)*scalar);
+        tensor__plain_uniform(tensor__point(row)->forward[isa->place], in, 2, out, 1, NULL, n, 1, (float)*scalar);
     } else {
-        row->point->forward[isa->place](in, out, NULL, n);
+        tensor__point(row)->forward[isa->place](in, out, NULL, n);
     }
     return tensor__plain_commit(th, t, !tensor__plain_tracks(th, a, b, NULL) ||
                                 tensor__plain_record(th, row, a, b, scalar, t));
@@ -15802,7 +15805,7 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed)
     tensor__node_t *n = g->node;
     tensor_t *gy = g->gy[0];
     const tensor__isa_t *isa = g->th->ctx->plain;
-    if (!isa || !n->row->point->backward[isa->place] || !TENSOR__HOST_F32(gy) ||
+    if (!isa || !tensor__point(n->row)->backward[isa->place] || !TENSOR__HOST_F32(gy) ||
         n->out[0].dtype != TENSOR_F32 || !(gy->flags & TENSOR__CONTIGUOUS) ||
         !tensor__plain_size(isa, gy->numel)) {
         return 0;
@@ -15837,9 +15840,9 @@ TENSOR__FN int tensor__plain_backward(tensor__grad_t *g, int wanted, int passed)
     }
     const double *p = n->p ? n->p->pointwise.p : NULL;
     if (slot >= 0) {
-        tensor__plain_uniform(n->row->point->backward[isa->place], in, 5, out, 3, p, gy->numel, slot, value);
+        tensor__plain_uniform(tensor__point(n->row)->backward[isa->place], in, 5, out, 3, p, gy->numel, slot, value);
     } else {
-        n->row->point->backward[isa->place](in, out, p, gy->numel);
+        tensor__point(n->row)->backward[isa->place](in, out, p, gy->numel);
     }
     return 1;
 }
@@ -15904,7 +15907,7 @@ TENSOR__FN tensor_t *tensor__plain_product(const tensor__row_t *row, tensor_t *a
         const void *in[1];
         void *out[1];
         in[0] = out[0] = g.c;
-        then->point->forward[isa->place](in, out, NULL, n);
+        tensor__point(then)->forward[isa->place](in, out, NULL, n);
     }
     if (!tensor__plain_tracks(th, a, b, bias)) { return tensor__plain_commit(th, t, 1); }
     tensor__op_t o;
@@ -16632,7 +16635,7 @@ TENSOR__END
 TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o) {
     int mask = 0;
     for (int k = 0; k < o->nin && k < 3; k++) {
-        if (o->in[k] && tensor__needs_grad(o->in[k])) { mask |= o->row->point->reads[k]; }
+        if (o->in[k] && tensor__needs_grad(o->in[k])) { mask |= tensor__point(o->row)->reads[k]; }
     }
     return mask;
 }
@@ -16641,7 +16644,7 @@ TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o) {
 TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
     tensor__node_t *n = g->node;
     tensor__thread_t *th = g->th;
-    const tensor__point_t *d = n->row->point;
+    const tensor__point_t *d = tensor__point(n->row);
     tensor_t *gy = g->gy[0];
     int count = n->nin < 3 ? n->nin : 3, wanted = 0, passed = 0, last = 0;
     for (int k = 0; k < count; k++) {
@@ -16693,7 +16696,7 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
         g->gx[k] = t;
     }
     tensor_call_t c;
-    c.row = n->row->back;
+    c.row = &tensor__point(n->row)->back;
     c.arg = arg;
     c.nin = 5;
     c.nout = count;
@@ -23334,7 +23337,7 @@ TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g
         void *out[1];
         in[0] = out[0] = (float *)sum->storage->data + sum->offset;
         in[1] = (const float *)g->storage->data + g->offset;
-        TENSOR__ROW(ADD)->point->forward[isa->place](in, out, NULL, n);
+        tensor__point(TENSOR__ROW(ADD))->forward[isa->place](in, out, NULL, n);
         tensor__bump(th, sum->storage, "backward");
         return 1;
     }
@@ -24450,14 +24453,10 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
 #define NOGRAD NULL
 #define TENSOR__ROW_OF(ID, name, n, kind, saves, grad, cast, ...)                                            \
     TENSOR__FN const tensor__row_t *tensor__row_##ID(void) {                                                 \
-        static const tensor__point_t point = {__VA_ARGS__};                                                  \
-        static const tensor__row_t back = {#name, TENSOR_FAMILY_POINTWISE_BACKWARD, 5, 0, 3, 0, 0,           \
-            TENSOR_OP_##ID, 0, NULL, TENSOR__GRAD(tensor__cpu_pointwise_backward), NULL, NULL, &point, NULL, \
-            NULL};                                                                                           \
+        static const tensor__point_t point = {__VA_ARGS__,                                                   \
+            {#name, TENSOR_FAMILY_POINTWISE_BACKWARD, 5, 0, 3, 0, 0, TENSOR_OP_##ID, 0, NULL, TENSOR__GRAD(tensor__cpu_pointwise_backward), NULL, NULL, &point}};\
         static const tensor__row_t row = {#name, TENSOR_FAMILY_POINTWISE, n, n, 1, TENSOR__##kind, cast,     \
-            TENSOR_OP_##ID, saves, grad, tensor__cpu_pointwise, NULL, NULL, &point, TENSOR__GRAD(&back),     \
-            NULL};                                                                                           \
-        (void)back;                                                                                          \
+            TENSOR_OP_##ID, saves, grad, tensor__cpu_pointwise, NULL, NULL, &point};                         \
         return &row;                                                                                         \
     }
 
@@ -24514,7 +24513,7 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TEN
     TENSOR__FN const tensor__row_t *tensor__row_##ID(void) {                                                 \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, nin, nin, nout, TENSOR__FLT,        \
             TENSOR__##cast, TENSOR_OP_##ID, saves, TENSOR__GRAD(grad), cpu, scratch,                         \
-            TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL, NULL, NULL, NULL};         \
+            TENSOR_FAMILY_##family == TENSOR_FAMILY_INDEX ? "x index src" : NULL, NULL};         \
         return &row;                                                                                         \
     }
 TENSOR_OPS_OTHER(TENSOR__X)

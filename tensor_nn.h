@@ -5271,7 +5271,7 @@ TENSOR__FN tensor_t *nn__grad_activation(tensor__grad_t *g) {
     TENSOR__(arg)(&arg[id == NN_OP_LINEAR_RELU ? 3 : 0], at, TENSOR_READ);
     TENSOR__(arg)(&arg[4], gy, TENSOR_READ);
     TENSOR__(arg)(&arg[5], y, TENSOR_WRITE);
-    c.row = nn__activation(g->node->row)->back;
+    c.row = &tensor__point(nn__activation(g->node->row))->back;
     c.arg = arg;
     c.nin = 5;
     c.nout = 1;
@@ -9009,9 +9009,9 @@ TENSOR__FN void nn__grad_biased(tensor__grad_t *g);
 static const tensor__row_t nn__biased_rows[2] = {
     {"attention_biased", TENSOR_FAMILY_ATTENTION, 4, 4, 2, 0, 0, NN_OP_BIASED,
      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY1, nn__grad_biased,
-     nn__declined, NULL, "query key value bias", NULL, NULL, NULL},
+     nn__declined, NULL, "query key value bias", NULL},
     {"attention_biased_backward", TENSOR_FAMILY_ATTENTION, 7, 7, 3, 0, 0, NN_OP_BIASED_BACKWARD, 0, NULL,
-     nn__declined, NULL, "grad query key value y logsumexp bias", NULL, NULL, NULL}};
+     nn__declined, NULL, "grad query key value y logsumexp bias", NULL}};
 
 TENSOR__FN void nn__grad_biased(tensor__grad_t *g) {
     tensor_t *in[7];
@@ -9550,9 +9550,9 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g);
 static const tensor__row_t nn__net_rows[2] = {
     {"recurrent_net", TENSOR_FAMILY_RECURRENT, 4, 2, 3, 0, 0, NN_OP_NET,
      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY2, nn__grad_net, nn__declined,
-     NULL, "x weights h0 c0", NULL, NULL, NULL},
+     NULL, "x weights h0 c0", NULL},
     {"recurrent_net_backward", TENSOR_FAMILY_RECURRENT, 8, 5, 4, 0, 0, NN_OP_NET_BACKWARD, 0, NULL,
-     nn__declined, NULL, "grad x weights y reserve h0 c0 dstates", NULL, NULL, NULL}};
+     nn__declined, NULL, "grad x weights y reserve h0 c0 dstates", NULL}};
 
 TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
     tensor__grad_t both = *g;
@@ -10039,7 +10039,7 @@ TENSOR__FN tensor_t *nn__reduced(tensor_t *y, const tensor_params_t *p, const te
 // The rows of the gradient, one for each loss.
 #define NN__LOSS_BACKWARD(own)                                                                               \
     {"loss_backward", TENSOR_FAMILY_LOSS, 5, 3, 2, 0, TENSOR__AS_IS, NN_OP_LOSS_BACKWARD, 0, NULL,           \
-     nn__cpu_loss_back, NULL, "grad input target weight pos_weight", NULL, NULL, own}
+     nn__cpu_loss_back, NULL, "grad input target weight pos_weight", own}
 
 #define NN__X(ID, value, dx, dt_)                                                                            \
     TENSOR__FN tensor_t *nn__composed_##ID(tensor_t *const *in, const tensor_params_t *params) {             \
@@ -11006,7 +11006,7 @@ NN__OPTIONS(ctc_loss, NN__OR(blank, 0), nn__run_ctc_loss(&a))
     TENSOR__FN const tensor__row_t *nn__row_##ID(void) {                                                     \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_##family, nin, required, nout, 0,             \
                                           TENSOR__##cast, NN_OP_##ID, saves, TENSOR__GRAD(grad), cpu,        \
-                                          scratch, args, NULL, NULL, own};                                   \
+                                          scratch, args, own};                                               \
         return &row;                                                                                         \
     }
 NN_OPS(NN__ROW_OF)
@@ -15157,7 +15157,7 @@ TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
 }
 
 static const tensor__row_t nn__step_row = {"step", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_STEP, 0,
-                                           NULL, nn__cpu_step, NULL, NULL, NULL, NULL, NULL};
+                                           NULL, nn__cpu_step, NULL, NULL, NULL};
 
 TENSOR__FN void nn__step_arg(tensor_arg_t *a, tensor_t *t, int role) {
     if (t) {
@@ -15872,9 +15872,9 @@ TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
 
 static const tensor__row_t nn__grads_row[2] = {
     {"clip_grad_norm", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SUM_SQUARES, 0, NULL, nn__cpu_squares,
-     NULL, NULL, NULL, NULL, NULL},
+     NULL, NULL, NULL},
     {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SCALE_GRADS, 0, NULL, nn__cpu_scale, NULL,
-     NULL, NULL, NULL, NULL}};
+     NULL, NULL}};
 
 // Tensor i of o or of list, of which one is given.
 TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i) {
