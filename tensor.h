@@ -4651,8 +4651,8 @@ TENSOR__PRECISE_END
 // This part is compiled once per instruction set: the implementation includes this file with TENSOR__PASS set
 // (0 scalar, 1 SSE2, 2 AVX2+FMA, 3 AVX-512, 4 NEON, 5 SIMD128 of WebAssembly). Rejected: -march (the user's
 // flags would decide) and intrinsics in macros of 100 lines (no breakpoints). The kernels of tensor_nn.h come
-// at the end of the same pass (TENSOR__MORE_KERNELS). Where tensor_nn.h is implemented in a file of its own, it
-// opens a pass with TENSOR__PASS_OPEN, adds its kernels, and ends it with TENSOR__PASS_CLOSE.
+// at the end of the same pass (TENSOR__MORE_KERNELS). Where tensor_nn.h is implemented in a file of its own,
+// it opens a pass with TENSOR__PASS_OPEN, adds its kernels, and ends it with TENSOR__PASS_CLOSE.
 // TENSOR__PASS_WORDS only undefines the words of the formulas.
 // ------------------------------------------------------------------------------
 
@@ -11390,8 +11390,8 @@ TENSOR__INLINE int tensor__plain_operand(const tensor__thread_t *th, const tenso
            !(t->numel & (isa->lanes - 1)) && t->numel <= TENSOR__GRAIN && t->numel > 0;
 }
 
-// Whether a pointwise call is plain: its inputs (at least one) are contiguous f32 of one shape on the host, in
-// whole vectors, and one thread's work. Its body can then run on them as they are.
+// Whether a pointwise call is plain: its inputs (at least one) are contiguous f32 of one shape on the host,
+// in whole vectors, and one thread's work. Its body can then run on them as they are.
 TENSOR__INLINE int tensor__plain(const tensor__thread_t *th, const tensor__row_t *row, tensor_t *const *in,
                                  int nin) {
     const tensor_t *a = in[0];
@@ -13382,7 +13382,8 @@ TENSOR__INLINE TENSOR__TARGET_DOT("") void tensor__dot_tile(int pairs, int n, in
     if (ks == 1) {
         __mmask32 mask = (__mmask32)(0xFFFFFFFFu >> (32 - n));
         for (int i = 0; i < 16; i++, s += ls) {
-            _mm512_storeu_si512(dst + 32 * i, _mm512_maskz_loadu_epi16(i < lines ? mask : 0, i < lines ? s : src));
+            __m512i line = _mm512_maskz_loadu_epi16(i < lines ? mask : 0, i < lines ? s : src);
+            _mm512_storeu_si512(dst + 32 * i, line);
         }
     } else if (ls == 1) {
         __mmask16 mask = (__mmask16)(0xFFFFu >> (16 - lines));
@@ -14175,7 +14176,7 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
 TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
     const tensor_arg_t *g = &c->arg[4];
     const tensor__isa_t *isa = TENSOR__ISA(c->thread);
-    int klass = tensor__point(c->row)->backward[isa->place] ? tensor__class(g->dtype) : TENSOR__C_F64;
+    int klass = tensor__point(c->row)->backward[isa->place] ? tensor__class(c->compute) : TENSOR__C_F64;
     int reference = c->thread->ctx->reference;
     if (g->numel == 0) { return 0; }
     if (klass == TENSOR__C_F32 && g->dtype == TENSOR_F32 && (g->numel & (isa->lanes - 1)) == 0 &&
@@ -14213,9 +14214,14 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
     tensor__iter_init(&it, used, nin, c->nout, g->dims, g->ndim, g->numel, klass);
     it.nslots = 5;
     it.p = c->p ? c->p->pointwise.p : NULL;
-    it.lanes = klass == TENSOR__C_F32 ? isa->lanes : 1;
-    it.isa = klass == TENSOR__C_F32 ? isa : NULL;
-    it.body = klass == TENSOR__C_F32 ? tensor__point(c->row)->backward[isa->place] : tensor__point(c->row)->backward_f64;
+    it.lanes = 1;
+    it.isa = NULL;
+    it.body = tensor__point(c->row)->backward_f64;
+    if (klass == TENSOR__C_F32) {
+        it.lanes = isa->lanes;
+        it.isa = isa;
+        it.body = tensor__point(c->row)->backward[isa->place];
+    }
     tensor__iter_run(&it);
     return 0;
 }
@@ -16559,6 +16565,9 @@ TENSOR__FN void tensor__backward_call(tensor__grad_t *g, int wanted, int count) 
     c.p = n->p;
     c.thread = g->th;
     c.compute = n->out[0].dtype;
+    for (int i = 0; i < 4; i++) {       // f32 changed in place by f64: as the call, which was computed in f64
+        if (arg[i].data && arg[i].ndim && arg[i].dtype == TENSOR_F64) { c.compute = TENSOR_F64; }
+    }
     c.device = gy->device;
     tensor__launch(&c);
 }
@@ -19993,8 +20002,9 @@ TENSOR__END
 //
 // All index kernels see x and index contiguous and walk index in order, so sums at one place are
 // deterministic. Every index is checked before the first element is written. A mask becomes the list of its
-// true places, and indexing by several tensors is one index_select over their dims joined. Rejected: atomic adds or a sort of the indices by threads (the order of sums
-// would vary), a check per element while writing (half of a change would stay).
+// true places, and indexing by several tensors is one index_select over their dims joined. Rejected: atomic
+// adds or a sort of the indices by threads (the order of sums would vary), a check per element while writing
+// (half of a change would stay).
 
 TENSOR__FN int tensor__check_index(tensor_call_t *c, const tensor_arg_t *index, int64_t size) {
     int64_t block[TENSOR__BLOCK];
@@ -24405,7 +24415,8 @@ TENSOR_API size_t (tensor_to_string)(tensor_t *x, char *text, size_t size) {
 #define TENSOR__ROW_OF(ID, name, n, kind, saves, grad, cast, ...)                                            \
     TENSOR__FN const tensor__row_t *tensor__row_##ID(void) {                                                 \
         static const tensor__point_t point = {__VA_ARGS__,                                                   \
-            {#name, TENSOR_FAMILY_POINTWISE_BACKWARD, 5, 0, 3, 0, 0, TENSOR_OP_##ID, 0, NULL, TENSOR__GRAD(tensor__cpu_pointwise_backward), NULL, NULL, &point}};\
+            {#name, TENSOR_FAMILY_POINTWISE_BACKWARD, 5, 0, 3, 0, 0, TENSOR_OP_##ID, 0, NULL,                \
+             TENSOR__GRAD(tensor__cpu_pointwise_backward), NULL, NULL, &point}};                             \
         static const tensor__row_t row = {#name, TENSOR_FAMILY_POINTWISE, n, n, 1, TENSOR__##kind, cast,     \
             TENSOR_OP_##ID, saves, grad, tensor__cpu_pointwise, NULL, NULL, &point};                         \
         return &row;                                                                                         \

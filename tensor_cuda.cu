@@ -2875,8 +2875,7 @@ template <class T> inline int launch_backward_rows(const place_t &at, const back
 // in: a b c y g (data NULL = absent); out: their gradients with g's shape, all in the same dense layout
 // (data NULL = not wanted). Visited in the order of the results' memory.
 inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in, const tensor_arg_t *out,
-                              int count,
-                              const double *p) {
+                              int count, int compute, const double *p) {
     const tensor_arg_t &g = in[4];
     const tensor_arg_t *first = nullptr;
     tensor_arg_t o[1 + BACK_INPUTS];
@@ -2938,9 +2937,9 @@ inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in,
     if (rows && g.dtype == TENSOR_F16) { code = launch_backward_rows<f16>(at, s); }
     if (rows && g.dtype == TENSOR_BF16) { code = launch_backward_rows<bf16>(at, s); }
     if (code != TENSOR_ERR_UNSUPPORTED) { return code; }
-    if (class_of(g.dtype) == 2) { return TENSOR_ERR_UNSUPPORTED; }
+    if (class_of(compute) == 2) { return TENSOR_ERR_UNSUPPORTED; }
     const grid_t grid = threads_for(at, s.w.n);
-    if (class_of(g.dtype)) {
+    if (class_of(compute)) {
         return launch(at, grid, large ? pointwise_backward_any<double, true> : pointwise_backward_any<double>,
                       s);
     }
@@ -4766,7 +4765,7 @@ inline uint64_t add_scratch(int64_t n, int64_t width) {
 
 // y[key] is joined with its sources x[source], in their order, or set to the last of them; rows of `width`
 // elements. Keys from `places` on are ignored.
-enum put_t { PUT_PROD, PUT_MAX, PUT_MIN, PUT_ADD, PUT_SET };        // the first three: as SCATTER_REDUCE has them
+enum put_t { PUT_PROD, PUT_MAX, PUT_MIN, PUT_ADD, PUT_SET };    // the first three: as SCATTER_REDUCE has them
 
 template <class C> __device__ inline C put_join(int how, C sum, C v) {
     switch (how) {
@@ -10117,7 +10116,7 @@ static int native(const place_t &at, tensor_call_t *c) {
     switch (c->row->family) {
     case TENSOR_FAMILY_POINTWISE: return native_pointwise(at, c);
     case TENSOR_FAMILY_POINTWISE_BACKWARD:
-        return pointwise_backward(at, c->row->id, c->arg, c->arg + 5, c->nout,
+        return pointwise_backward(at, c->row->id, c->arg, c->arg + 5, c->nout, c->compute,
                                   c->p ? c->p->pointwise.p : nullptr);
     case TENSOR_FAMILY_REDUCE:
         for (const int *r : reduces) {

@@ -4542,9 +4542,9 @@ static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, 0, 0, 0, 0};
 // >>nn-impl                                        MARK: implementation
 //
 // Compiled if TENSOR_NN_IMPLEMENTATION is defined. First the implementation of tensor.h is included, if it is
-// wanted here too: its passes end with the kernels above, so that the compiler reads the text of >>simd once for
-// both. If it is in another file, or came before this header, the passes are opened here. Then the sections
-// below follow.
+// wanted here too: its passes end with the kernels above, so that the compiler reads the text of >>simd once
+// for both. If it is in another file, or came before this header, the passes are opened here. Then the
+// sections below follow.
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_NN_IMPLEMENTATION) && !defined(TENSOR_NN_IMPLEMENTATION_DONE)
@@ -8819,7 +8819,7 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
     v->turned = v->k->lanes && v->t >= NN__TURN ? nn__line((uint64_t)(sizes[4][1] * v->pitch) * 4) : 0;
     v->tile = nn__line((uint64_t)bq * (uint64_t)v->s * v->es);
     v->worker = (v->tile + v->turned) * (back ? 2 : 1) + v->gemm;
-    if (!v->worker) { v->worker = nn__line(1); }        // nothing to compute, but addresses within it are formed
+    if (!v->worker) { v->worker = nn__line(1); }    // nothing to compute, but addresses within it are formed
 }
 
 TENSOR__FN uint64_t nn__scratch_attention(const tensor_call_t *c) {
@@ -16600,8 +16600,8 @@ TENSOR__FN int nn__seek_file(FILE *f, uint64_t at) {
 #endif
 }
 
-// Names of files are UTF-8 everywhere. Windows takes such names in UTF-16 alone; one that is not UTF-8 is taken
-// for the system's code page.
+// Names of files are UTF-8 everywhere. Windows takes such names in UTF-16 alone; one that is not UTF-8 is
+// taken for the system's code page.
 #if defined(_WIN32)
 // -> block to free, NULL with errno set
 TENSOR__FN wchar_t *nn__path(const char *path) {

@@ -46,6 +46,16 @@ static void fails(int code, int want, const char *a, const char *b, int line) {
 
 // ---- misuse ----
 
+// f32 changed in place by f64 is computed in f64, and so is its gradient: 3 mod (1 + 1e-10) has the quotient 2.
+static void wider_divisor(void) {
+    float three = 3;
+    double divisor = 1.0000000001;
+    tensor_t *x = tensor_from(&three, TENSOR_F32, 1);
+    tensor_t *d = tensor_requires_grad_(tensor_from(&divisor, TENSOR_F64, 1), 1);
+    tensor_backward(tensor_sum(tensor_remainder_(x, d)));
+    CHECK(tensor_item(tensor_grad(d)) == -2);
+}
+
 static void changed_saved_value(void) {
     tensor_t *x = LEAF(1, 2), *y = tensor_exp(x), *z;
     tensor_add_scalar_(y, 1);
@@ -941,6 +951,7 @@ static void shared_gradients(void) {
 
 int main(void) {
     RUN(changed_saved_value);
+    RUN(wider_divisor);
     RUN(changed_factor);
     RUN(changed_leaf);
     RUN(changed_expanded);

@@ -1198,13 +1198,15 @@ static void divergence_of_edges(void) {
     double v[] = {0, -0.0, 2, -1, (double)NAN};
     int dtype, k;
     for (dtype = TENSOR_F32; dtype <= TENSOR_F64; dtype++) {
-        tensor_t *t = tensor_requires_grad_(tensor_to(tensor_from(v, TENSOR_F64, 5), (tensor_dtype_t)dtype), 1);
+        tensor_t *t = tensor_to(tensor_from(v, TENSOR_F64, 5), (tensor_dtype_t)dtype);
+        t = tensor_requires_grad_(t, 1);
         tensor_t *x = tensor_full_of((tensor_dtype_t)dtype, 0.5, 5), *y, *g;
         tensor_backward(tensor_kl_div(x, t, .reduction = TENSOR_SUM));
         y = tensor_kl_div(x, t, .reduction = TENSOR_SUM);
         tensor_autograd_grad(&y, 1, NULL, &t, 1, &g, TENSOR_CREATE_GRAPH);
         for (k = 0; k < 5; k++) {
-            double plain = tensor_item(tensor_select(tensor_grad(t), 0, k)), graph = tensor_item(tensor_select(g, 0, k));
+            double plain = tensor_item(tensor_select(tensor_grad(t), 0, k));
+            double graph = tensor_item(tensor_select(g, 0, k));
             double want = k < 2 ? -0.5 : log(v[k]) + 0.5;
             CHECK_MSG(want != want ? plain != plain && graph != graph
                                    : fabs(plain - want) < 1e-6 && fabs(graph - want) < 1e-6,
