@@ -1123,13 +1123,13 @@ template <class T> static void paths_of(int dtype, const char *name) {
         ran("where", l.name, pointwise_rows<T, T, op_where, 3>);
         none.data = nullptr;
         tensor_arg_t in[5] = {x.o, x.o, none, none, x.o}, out[3] = {y.o, z.o, none};
-        CHECK(pointwise_backward(at, TENSOR_OP_MUL, in, out, 2, nullptr) == 0);
+        CHECK(pointwise_backward(at, TENSOR_OP_MUL, in, out, 2, dtype, nullptr) == 0);
         ran("mul_backward", l.name, pointwise_backward_rows<T, slope_mul>);
         want.clear();
         for (size_t i = 0; i < 512; i++) { want.push_back(rounded(dtype, v[i] * v[i])); }
         CHECK(near_to(y.get(), want, slack(dtype)) && near_to(z.get(), want, slack(dtype)));
         in[1] = b.o;
-        CHECK(pointwise_backward(at, TENSOR_OP_MUL, in, out, 2, nullptr) == 0);
+        CHECK(pointwise_backward(at, TENSOR_OP_MUL, in, out, 2, dtype, nullptr) == 0);
         if (l.strides[3] == 1 || is_half<T> == false) { ran("mul_channels_backward", l.name, pointwise_backward_rows<T, slope_mul>); }
         want.clear();
         for (size_t i = 0; i < 512; i++) { want.push_back(rounded(dtype, v[i] * c[i / 64 % 4])); }

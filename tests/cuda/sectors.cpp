@@ -97,7 +97,8 @@ static void pointwise_rows_of(int dtype, const std::string &name) {
         row("where" + end, [&] { return pointwise(at, TENSOR_OP_WHERE, three, 3, dtype, nullptr); });
         row("copy to contiguous" + end, [&] { return copy(at, dense.o, x.o); });
         tensor_arg_t in[5] = {x.o, w.o, {}, {}, w.o}, out[3] = {y.o, {}, {}};
-        row("mul backward" + end, [&] { return pointwise_backward(at, TENSOR_OP_MUL, in, out, 2, nullptr); });
+        row("mul backward" + end,
+            [&] { return pointwise_backward(at, TENSOR_OP_MUL, in, out, 2, dtype, nullptr); });
     }
     array_t x(dtype, {64, 1024}), y(dtype, {64, 1024}), column(dtype, {1024}), line(dtype, {64});
     array_t scratch(TENSOR_F64, {1 << 16}), f32(TENSOR_F32, {64, 1024});
