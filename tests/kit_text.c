@@ -74,7 +74,7 @@ static void words_and_tokens_are_those_of_gpt2(void) {
 }
 
 static void training_learns_the_same_pairs(void) {
-    size_t size, n, m;
+    size_t size, n = 0, m = 0;
     unsigned char *text = kit_fixture("train.txt", &size);
     kit_tokenizer_t *t = kit_tokenizer_train((const char *)text, size, 700);
     kit_tokenizer_t *u = kit_gpt2_parse(vocab, vocab_size, "vocab.json", merges, merges_size, "merges.txt");

@@ -542,9 +542,7 @@ static int example_of(const char *name, const char *type, int small, example_t *
         strncat(e->gives, value, sizeof e->gives - strlen(e->gives) - 1);
     }
     if (ends_here >= 0) {
-        snprintf(e->show, sizeof e->show, "%s r = ", type);
-        strcat(e->show, e->call);
-        strcat(e->show, "; ");
+        snprintf(e->show, sizeof e->show, "%s r = %s; ", type, e->call);
         for (m = 1; m < 4 && *example_members[ends_here][m]; m++)
             snprintf(e->show + strlen(e->show), sizeof e->show - strlen(e->show), "show(\"%s = \", r.%s); ",
                      example_members[ends_here][m], example_members[ends_here][m]);
