@@ -3124,7 +3124,7 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 #define TENSOR__DROP(p) tensor__unref(p)
 
 enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, with memory of alloc(-1)
-enum { TENSOR__API_VERSION = 9, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
+enum { TENSOR__API_VERSION = 10, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0,
        TENSOR__EMPTIED = 0x7E50E391 };         // by a shutdown that still works on it
 
@@ -3667,7 +3667,8 @@ typedef struct tensor__internals_t {
     void (*parallel)(int64_t ntasks, tensor__task_fn fn, void *arg);
     int (*thread_count)(void);
     void (*gemm)(const tensor__gemm_t *g, int dtype);
-    uint64_t (*gemm_scratch)(const tensor__gemm_t *g, int dtype);   // bytes
+    uint64_t (*gemm_scratch)(const tensor__gemm_t *g, int dtype);   // bytes, for it and its parts
+    uint64_t (*product_scratch)(const tensor__gemm_t *g, int dtype);        // for it alone
     int (*isa)(void);                                     // pass whose kernels to use: 0 scalar .. 3 AVX-512
     int (*reference)(void);                               // TENSOR_REFERENCE: plain double formulas
     // zeroed, counted; NULL after raising OUT_OF_MEMORY
@@ -3746,6 +3747,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 #define TENSOR__IN_thread_count tensor__thread_count
 #define TENSOR__IN_gemm tensor__gemm
 #define TENSOR__IN_gemm_scratch tensor__gemm_scratch
+#define TENSOR__IN_product_scratch tensor__product_scratch
 #define TENSOR__IN_isa tensor__isa
 #define TENSOR__IN_reference tensor__reference
 #define TENSOR__IN_memory tensor__memory
@@ -8419,6 +8421,14 @@ TENSOR_OPS_FORMULAS(TENSOR__BOTH_WAYS, TENSOR__BOTH_WAYS, TENSOR__BOTH_WAYS) TEN
 #ifndef TENSOR_SELF
 #define TENSOR_SELF "tensor.h"
 #endif
+// The kernels of tensor_nn.h join these passes if that file is found from here; else it opens its own.
+#ifdef TENSOR__MORE_KERNELS
+#ifndef __has_include
+#undef TENSOR__MORE_KERNELS
+#elif !__has_include(TENSOR__MORE_KERNELS)
+#undef TENSOR__MORE_KERNELS
+#endif
+#endif
 #if TENSOR__COMPILES_PASS(0)
 #define TENSOR__PASS 0
 #include TENSOR_SELF
@@ -9752,13 +9762,16 @@ TENSOR__FN int tensor__cpu_kernel(tensor_call_t *c) {
                         row->name, tensor__isa_names[ctx->isa]);
 #endif
     c->scratch = NULL;
-    if (row->scratch) {
-        c->scratch = tensor__scratch(c->thread, TENSOR__PLAN_BYTES);
-        if (!c->scratch) { return TENSOR_ERR_OUT_OF_MEMORY; }
-        uint64_t bytes = row->scratch(c);
-        c->scratch = bytes ? tensor__scratch(c->thread, bytes) : NULL;
-        if (bytes && !c->scratch) { return TENSOR_ERR_OUT_OF_MEMORY; }
-    }
+    if (!row->scratch) { return row->cpu(c); }
+
+    // The plan is made where the scratch is, or on the stack by a thread that has none yet and may need none.
+    uint64_t plan[TENSOR__PLAN_BYTES / sizeof(uint64_t)];
+    int has = c->thread->scratch != NULL;
+    c->scratch = has ? c->thread->scratch : plan;
+    uint64_t bytes = row->scratch(c);
+    c->scratch = bytes ? tensor__scratch(c->thread, bytes) : NULL;
+    if (bytes && !c->scratch) { return TENSOR_ERR_OUT_OF_MEMORY; }
+    if (bytes && !has) { memcpy(c->scratch, plan, sizeof plan); }
     return row->cpu(c);
 }
 
@@ -12202,8 +12215,8 @@ TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o);
 TENSOR__INLINE int tensor__saves_of(const tensor__op_t *o, int saves) {
     if (o->row->family == TENSOR_FAMILY_POINTWISE && saves) { return tensor__pointwise_saves(o); }
     if ((saves & TENSOR__CROSS) == TENSOR__CROSS) {
-        if (!tensor__needs_grad(o->in[1])) { saves &= ~TENSOR__SA; }
-        if (!tensor__needs_grad(o->in[0])) { saves &= ~TENSOR__SB; }
+        if (!tensor__sync_needs_grad(o->th, o->in[1])) { saves &= ~TENSOR__SA; }
+        if (!tensor__sync_needs_grad(o->th, o->in[0])) { saves &= ~TENSOR__SB; }
     }
     return saves;
 }
@@ -13694,6 +13707,12 @@ TENSOR__FN uint64_t tensor__gemm_scratch(const tensor__gemm_t *g, int dtype) {
     }
 }
 
+// The same for a product that is computed as it is, not in parts: a tiny one needs none.
+TENSOR__FN uint64_t tensor__product_scratch(const tensor__gemm_t *g, int dtype) {
+    int tiny = dtype == TENSOR_F32 && tensor__gemm_tiny(g, g->ars, g->acs, g->brs, g->bcs);
+    return tiny ? 0 : tensor__gemm_scratch(g, dtype);
+}
+
 #ifdef TENSOR_USE_OPENBLAS
 // How a matrix of `across` columns in row-major order is described to BLAS; ld 0 = it cannot be.
 TENSOR__FN CBLAS_TRANSPOSE tensor__blas_side(int64_t down, int64_t across, int64_t rs, int64_t cs, int *ld) {
@@ -14601,33 +14620,42 @@ TENSOR__INLINE int tensor__one_element(const char *op, tensor_t *x) {
     return TENSOR__LIKELY(tensor__live(x) && x->numel == 1) || tensor__not_one_element(op, x);
 }
 
-// The single element of x, for `use`: item, and fronts that need a number to go on.
-TENSOR__FN double tensor__host_f64(tensor_t *x, int use, const char *op) {
+// The single element of x, for `use`: item, and fronts that need a number to go on. 0 = raised, and *v is NaN
+// (or 0).
+TENSOR__FN int tensor__host_f64(tensor_t *x, int use, const char *op, double *v) {
     tensor__thread_t *th = tensor__self();
-    if (!tensor__one_element(op, x)) { return (double)NAN; }
-    double v, copy;
+    *v = (double)NAN;
+    if (!tensor__one_element(op, x)) { return 0; }
+    double copy;
     const void *at = &copy;
     if (!x->device) {
         at = tensor__host_of(th, x, use, op);
     } else if (tensor__host_get(th, op, use, &copy, x)) {
         at = NULL;
     }
-    if (!at) { return (double)NAN; }
-    tensor__load_f64(&v, at, x->dtype, 1, 1);
-    return v;
+    if (!at) { return 0; }
+    tensor__load_f64(v, at, x->dtype, 1, 1);
+    return 1;
 }
 
-TENSOR__FN int64_t tensor__host_i64(tensor_t *x, int use, const char *op) {
-    int64_t v, copy;
+TENSOR__FN int tensor__host_i64(tensor_t *x, int use, const char *op, int64_t *v) {
+    int64_t copy;
+    *v = 0;
     if (!tensor__one_element(op, x) || tensor__host_get(tensor__self(), op, use, &copy, x)) { return 0; }
-    tensor__load_i64(&v, &copy, x->dtype, 1, 1);
-    return v;
+    tensor__load_i64(v, &copy, x->dtype, 1, 1);
+    return 1;
 }
 
-TENSOR_API double (tensor_item)(tensor_t *x) { return tensor__host_f64(x, TENSOR_HOST_READ, "item"); }
+TENSOR_API double (tensor_item)(tensor_t *x) {
+    double v;
+    tensor__host_f64(x, TENSOR_HOST_READ, "item", &v);
+    return v;
+}
 
 TENSOR_API int64_t (tensor_item_i64)(tensor_t *x) {
-    return tensor__host_i64(x, TENSOR_HOST_READ, "item_i64");
+    int64_t v;
+    tensor__host_i64(x, TENSOR_HOST_READ, "item_i64", &v);
+    return v;
 }
 
 TENSOR_API int (tensor_copy_out)(tensor_t *x, void *data, size_t bytes) {
@@ -16516,7 +16544,8 @@ TENSOR__END
 TENSOR__FN int tensor__pointwise_saves(const tensor__op_t *o) {
     int mask = 0;
     for (int k = 0; k < o->nin && k < 3; k++) {
-        if (o->in[k] && tensor__needs_grad(o->in[k])) { mask |= tensor__point(o->row)->reads[k]; }
+        tensor_t *x = o->in[k];
+        if (x && tensor__sync_needs_grad(o->th, x)) { mask |= tensor__point(o->row)->reads[k]; }
     }
     return mask;
 }
@@ -17204,6 +17233,10 @@ TENSOR__INLINE int tensor__row_is_fast(const int id) {
            id == TENSOR_OP_ARGMAX || id == TENSOR_OP_ARGMIN;
 }
 
+TENSOR__INLINE int tensor__rows_are_fast(const tensor_call_t *c) {
+    return c->arg[0].dtype == TENSOR_F32 && c->arg[0].numel > 0 && !c->thread->ctx->reference;
+}
+
 TENSOR__INLINE int tensor__row_is_integral(const int id) {
     return id == TENSOR_OP_CUMSUM || id == TENSOR_OP_CUMPROD || id == TENSOR_OP_ARGMAX ||
            id == TENSOR_OP_ARGMIN;
@@ -17217,7 +17250,8 @@ TENSOR__INLINE void tensor__row_task(const int id, void *arg, int64_t task, int 
     tensor_arg_t *y = &c->arg[c->nin];
     int64_t n = r->n, m = r->rows ? y->numel / r->rows : 0, end = tensor__least((task + 1) * r->per, r->rows);
     int xs = tensor__sizes[x->dtype], ys = tensor__sizes[y->dtype], cs = tensor__class_size[r->klass];
-    char *work = (char *)c->scratch + (size_t)worker * 3 * (size_t)(n + 8) * 8;
+    char *work = (char *)c->scratch;        // NULL: a kernel of f32 that needs none
+    if (work) { work += (size_t)worker * 3 * (size_t)(n + 8) * 8; }
     for (int64_t k = task * r->per; k < end; k++) {
         const char *a = (const char *)x->data + k * n * xs, *b = x2 ? (const char *)x2->data + k * n * xs :
             NULL;
@@ -17266,6 +17300,8 @@ TENSOR__INLINE void tensor__row_task(const int id, void *arg, int64_t task, int 
 }
 
 TENSOR__FN uint64_t tensor__scratch_rows(const tensor_call_t *c) {
+    int fast = tensor__row_is_fast(c->row->id) && tensor__rows_are_fast(c);
+    if (fast && c->row->id != TENSOR_OP_LOGSUMEXP) { return 0; }
     uint64_t n = c->arg[0].ndim ? (uint64_t)c->arg[0].dims[c->arg[0].ndim - 1] : 1, bytes;
     return tensor__mul_u64((n + 8) * 24, (uint64_t)c->thread->ctx->pool.n, &bytes) ? bytes : UINT64_MAX;
 }
@@ -17278,7 +17314,7 @@ TENSOR__FN int tensor__cpu_rows(tensor_call_t *c, tensor__task_fn each) {
     r.rows = r.n ? x->numel / r.n : c->arg[c->nin].numel;
     r.isa = TENSOR__ISA(c->thread);
     r.klass = tensor__is_float(x->dtype) ? TENSOR__C_F64 : TENSOR__C_I64;
-    r.fast = x->dtype == TENSOR_F32 && !c->thread->ctx->reference && r.n > 0;
+    r.fast = r.n > 0 && tensor__rows_are_fast(c);
     if (r.rows == 0) { return 0; }
     r.per = r.n ? (TENSOR__GRAIN / 4 + r.n - 1) / r.n : r.rows;
     tensor__parallel((r.rows + r.per - 1) / r.per, each, &r);
@@ -17838,8 +17874,9 @@ TENSOR_API tensor_t *(tensor_cov)(tensor_t *x, int64_t correction, tensor_t *fwe
                        "cov: %s %t must be %s [%d], one for each observation", name, given[i], kind,
                        x->dims[1]);
         tensor_t *negative = tensor_any(tensor_lt_scalar(given[i], 0));
-        TENSOR__REFUSE(tensor__host_i64(negative, TENSOR_HOST_READ, "cov"), INDEX,
-                       "cov: %s must not be negative", name);
+        int64_t any;
+        if (!tensor__host_i64(negative, TENSOR_HOST_READ, "cov", &any)) { return TENSOR__POISON; }
+        TENSOR__REFUSE(any, INDEX, "cov: %s must not be negative", name);
         tensor_t *v = tensor_to(given[i], x->dtype);
         w = w ? tensor_mul(w, v) : v;
     }
@@ -17908,7 +17945,7 @@ TENSOR__FN uint64_t tensor__scratch_matmul(const tensor_call_t *c) {
     if (!c->arg[c->nin].numel) { return 0; }
     tensor__matmul_t m;
     tensor__matmul_describe(c, &m);
-    return m.offset_bytes + tensor__gemm_scratch(&m.g, c->arg[0].dtype);
+    return m.offset_bytes + tensor__product_scratch(&m.g, c->arg[0].dtype);
 }
 
 TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
@@ -19574,7 +19611,10 @@ TENSOR_API tensor_lstsq_t (tensor_linalg_lstsq)(tensor_t *a, tensor_t *b) {
     tensor_t *d = tensor_abs(tensor_detach(tensor__diagonal(f.r))), *x = f.r;
     if (tensor_numel(d)) {
         tensor_t *least = tensor_mul_scalar(tensor_amax_dim(d, -1, 1), eps * (double)(m > n ? m : n));
-        if (tensor__host_i64(tensor_any(tensor_le(d, least)), TENSOR_HOST_READ, op) != 0) {
+        int64_t lacks;
+        if (!tensor__host_i64(tensor_any(tensor_le(d, least)), TENSOR_HOST_READ, op, &lacks)) {
+            x = TENSOR__POISON;
+        } else if (lacks) {
             x = tensor__fail(th, TENSOR_ERR_LINALG, "%s: a %t does not have full rank", op, a);
         }
     }
@@ -19633,7 +19673,8 @@ TENSOR__FN tensor_t *tensor__matrix_exp(const char *op, tensor_t *x) {
     tensor_dtype_t dtype = (tensor_dtype_t)x->dtype;
     tensor_t *a = tensor_to(x, TENSOR_F64);
     tensor_t *largest = tensor_max(tensor_sum_dim(tensor_abs(tensor_detach(a)), -2, 0));
-    double norm = tensor__host_f64(largest, TENSOR_HOST_READ, op);
+    double norm;
+    if (!tensor__host_f64(largest, TENSOR_HOST_READ, op, &norm)) { return TENSOR__POISON; }
     int s = 0;
     while (norm > 5.371920351148152 && s < 1100) {
         norm /= 2;
@@ -19860,7 +19901,12 @@ TENSOR__FN void tensor__grad_det(tensor__grad_t *g) {
     if (g->gy[2]) { g->gx[0] = tensor_mul(tensor__stretch(g->gy[2]), tensor_mT(tensor_linalg_inv(x))); }
     if (!g->gy[0]) { return; }
     tensor_t *c;
-    if (!tensor__host_i64(tensor_any(tensor_eq_scalar(det, 0)), TENSOR_HOST_READ, "backward")) {
+    int64_t singular;
+    if (!tensor__host_i64(tensor_any(tensor_eq_scalar(det, 0)), TENSOR_HOST_READ, "backward", &singular)) {
+        g->gx[0] = TENSOR__POISON;
+        return;
+    }
+    if (!singular) {
         c = tensor_mul(tensor_mT(tensor_linalg_inv(x)), tensor__stretch(det));
     } else {
         tensor_linalg_svd_t s = (tensor_linalg_svd)(x, 0);
@@ -20566,8 +20612,11 @@ TENSOR__FN tensor_t *tensor__true_places(tensor_t *mask, const int64_t *dims, in
     tensor__op_t o;
     tensor_t *m = tensor_contiguous(tensor_expand_n(mask, dims, ndim));
     tensor_t *sum = tensor_sum(m);
-    int64_t count[2] = {tensor__host_i64(sum, TENSOR_SHAPE_FROM_DATA, apart ? "nonzero" : "mask"), ndim};
-    if (!tensor__live(sum) || !tensor__begin(&o, TENSOR__ROW(NONZERO), &m, 1)) { return TENSOR__POISON; }
+    int64_t count[2] = {0, ndim};
+    if (!tensor__host_i64(sum, TENSOR_SHAPE_FROM_DATA, apart ? "nonzero" : "mask", &count[0]) ||
+        !tensor__begin(&o, TENSOR__ROW(NONZERO), &m, 1)) {
+        return tensor__tidy(th_, mark_, TENSOR__POISON);
+    }
     o.p = &o.params;
     o.params.nonzero.by_dim = apart;
     tensor__result(&o, TENSOR_I64, count, apart ? 2 : 1);
@@ -20741,9 +20790,10 @@ TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
     TENSOR__MARK1(index)
     if (classes == -1 && index->numel && !tensor__is_float(index->dtype)) {
         tensor_t *most = tensor_max(index);
-        classes = tensor__host_i64(most, TENSOR_SHAPE_FROM_DATA, "one_hot");
-        if (classes < INT64_MAX) { classes++; }
+        int ok = tensor__host_i64(most, TENSOR_SHAPE_FROM_DATA, "one_hot", &classes);
         tensor__tidy(th_, mark_, NULL);
+        if (!ok) { return TENSOR__POISON; }
+        if (classes < INT64_MAX) { classes++; }
     }
     TENSOR__REFUSE(index->ndim == TENSOR_MAX_DIMS || classes < 1, SHAPE, "one_hot: index %t with %d classes",
                    index, classes);
@@ -20929,12 +20979,18 @@ TENSOR_API tensor_t *(tensor_repeat_interleave_tensor)(tensor_t *x, tensor_t *re
                    SHAPE, "repeat_interleave: repeats %t %y must be one integer for each of dim %i of x %t",
                    repeats, repeats, d, x);
     if (!repeats->numel) { return tensor_clone(x); }
-    TENSOR__REFUSE(tensor__host_f64(tensor_min(repeats), TENSOR_HOST_READ, "repeat_interleave") < 0, INDEX,
-                   "repeat_interleave: repeats must not be negative");
+    double least;
+    if (!tensor__host_f64(tensor_min(repeats), TENSOR_HOST_READ, "repeat_interleave", &least)) {
+        TENSOR__RETURN(TENSOR__POISON);
+    }
+    TENSOR__REFUSE(least < 0, INDEX, "repeat_interleave: repeats must not be negative");
 
     // Each source row marks where its copies start; the running count of marks is the row of a place.
     tensor_t *ends = tensor_cumsum(tensor_to(repeats, TENSOR_I64), 0), *starts = tensor_sub(ends, repeats);
-    int64_t n = tensor__host_i64(tensor_select(ends, 0, -1), TENSOR_SHAPE_FROM_DATA, "repeat_interleave");
+    int64_t n;
+    if (!tensor__host_i64(tensor_select(ends, 0, -1), TENSOR_SHAPE_FROM_DATA, "repeat_interleave", &n)) {
+        TENSOR__RETURN(TENSOR__POISON);
+    }
     int64_t room = n + 1;
     tensor_t *marks = tensor_zeros_n(&room, 1, TENSOR_I64);
     marks = tensor_index_add_(marks, 0, starts, tensor_ones_like(starts));
@@ -21731,8 +21787,9 @@ TENSOR__FN tensor_t *tensor__quantile(tensor_t *x, tensor_t *q, int64_t dim, int
     TENSOR__REFUSE(q->ndim > 1, SHAPE, "%s: q %t must have at most one dim", name, q);
     tensor_t *outside = tensor_logical_not(tensor_logical_and(tensor_ge_scalar(q, 0),
                                                               tensor_le_scalar(q, 1)));
-    TENSOR__REFUSE(tensor__host_i64(tensor_any(outside), TENSOR_HOST_READ, name), SHAPE,
-                   "%s: the elements of q %t must lie within 0..1", name, q);
+    int64_t beyond;
+    if (!tensor__host_i64(tensor_any(outside), TENSOR_HOST_READ, name, &beyond)) { return TENSOR__POISON; }
+    TENSOR__REFUSE(beyond, SHAPE, "%s: the elements of q %t must lie within 0..1", name, q);
     if (flat || !x->ndim) {
         x = tensor__flat(x);
         d = keepdim = 0;
@@ -21971,8 +22028,11 @@ TENSOR_API tensor_t *(tensor_bincount)(tensor_t *x, tensor_t *weights, int64_t m
                    "bincount: x %t must be 1-d, weights as long, minlength >= 0 (got %d)", x, minlength);
     int64_t n = minlength;
     if (x->numel) {
-        int64_t low = tensor__host_i64(tensor_min(x), TENSOR_HOST_READ, "bincount");
-        int64_t high = tensor__host_i64(tensor_max(x), TENSOR_SHAPE_FROM_DATA, "bincount");
+        int64_t low, high;
+        if (!tensor__host_i64(tensor_min(x), TENSOR_HOST_READ, "bincount", &low) ||
+            !tensor__host_i64(tensor_max(x), TENSOR_SHAPE_FROM_DATA, "bincount", &high)) {
+            TENSOR__RETURN(TENSOR__POISON);
+        }
         TENSOR__REFUSE(low < 0, INDEX, "bincount: x must not be negative (got %d)", low);
         if (high >= n) { n = high == INT64_MAX ? high : high + 1; }
     }
@@ -21993,8 +22053,10 @@ TENSOR_API tensor_t *(tensor_histc)(tensor_t *x, int64_t bins, double low, doubl
     if (!TENSOR__USABLE("histc", "x", x) || !tensor__needs_float("histc", x)) { return TENSOR__POISON; }
     tensor_t *f = tensor_detach(tensor_to(tensor__flat(x), TENSOR_F64));
     if (low == high && x->numel) {
-        low = tensor__host_f64(tensor_min(f), TENSOR_HOST_READ, "histc");
-        high = tensor__host_f64(tensor_max(f), TENSOR_HOST_READ, "histc");
+        if (!tensor__host_f64(tensor_min(f), TENSOR_HOST_READ, "histc", &low) ||
+            !tensor__host_f64(tensor_max(f), TENSOR_HOST_READ, "histc", &high)) {
+            TENSOR__RETURN(TENSOR__POISON);
+        }
     }
     if (low == high) {
         low -= 1;
@@ -22259,8 +22321,10 @@ TENSOR_API tensor_t *(tensor_randint_like)(tensor_t *x, int64_t low, int64_t hig
 }
 
 TENSOR__FN int tensor__deviations(const char *op, tensor_t *std) {
-    TENSOR__REFUSE_AS(0, std->numel && !(tensor__host_f64(tensor_min(std), TENSOR_HOST_READ, op) >= 0), INDEX,
-                      "%s: std %t must not be negative", op, std);
+    double least;
+    if (!std->numel) { return 1; }
+    if (!tensor__host_f64(tensor_min(std), TENSOR_HOST_READ, op, &least)) { return 0; }
+    TENSOR__REFUSE_AS(0, !(least >= 0), INDEX, "%s: std %t must not be negative", op, std);
     return 1;
 }
 
@@ -22308,9 +22372,11 @@ TENSOR__FN tensor_t *tensor__draw_by(const tensor__row_t *row, tensor_t *p, doub
     if (p->numel) {
         TENSOR__MARK
         tensor_t *c = tensor_detach(p);
-        double lo = tensor__host_f64(tensor_min(c), TENSOR_HOST_READ, name);
-        double hi = tensor__host_f64(tensor_max(c), TENSOR_HOST_READ, name);
+        double lo, hi;
+        int known = tensor__host_f64(tensor_min(c), TENSOR_HOST_READ, name, &lo) &&
+                    tensor__host_f64(tensor_max(c), TENSOR_HOST_READ, name, &hi);
         tensor__tidy(th_, mark_, NULL);
+        if (!known) { return TENSOR__POISON; }
         TENSOR__REFUSE(!(lo >= 0 && hi <= most), INDEX, "%s: %s %t must lie in 0..%g (from %g to %g)", name,
                        row->id == TENSOR_OP_BERNOULLI ? "p" : "rates", p, most, lo, hi);
         tensor__begin(&o, row, &p, 1);
@@ -23310,7 +23376,9 @@ TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g
     }
     o.update = &tensor__in_place_unrecorded;
     o.out[o.nout++] = sum;
-    return tensor__finish(&o) != TENSOR__POISON;
+    if (tensor__finish(&o) == TENSOR__POISON) { return 0; }
+    sum->storage->write_op = "backward";
+    return 1;
 }
 
 TENSOR__FN TENSOR__NOINLINE int tensor__accumulate_more(tensor__thread_t *th, tensor_t **sum, tensor_t *g,
@@ -23466,10 +23534,12 @@ TENSOR__FN TENSOR__NOINLINE int tensor__no_nan(tensor__thread_t *th, tensor__gra
     if (!tensor__live(x) || !x->numel) { return 1; }
     int mode = th->grad_mode;
     th->grad_mode = 0;
-    int nan = tensor__host_f64(tensor_any(tensor_isnan(x)), TENSOR_HOST_READ, "backward") != 0;
+    double nan;
+    int known = tensor__host_f64(tensor_any(tensor_isnan(x)), TENSOR_HOST_READ, "backward", &nan);
     th->grad_mode = (uint8_t)mode;
+    if (!known) { return 0; }
     tensor_function_ctx_t *c = (tensor_function_ctx_t *)n->custom;
-    TENSOR__REFUSE_AS(0, nan, AUTOGRAD, "backward: %s%w made a NaN in the gradient of its input %i %t",
+    TENSOR__REFUSE_AS(0, nan != 0, AUTOGRAD, "backward: %s%w made a NaN in the gradient of its input %i %t",
                       c ? c->fn->name : n->row->name, n->site, i, x);
     return 1;
 }
@@ -24596,7 +24666,7 @@ static const tensor__internals_t tensor__internals_table = {
     TENSOR__API_VERSION, TENSOR__POISON, tensor__self_fn,
     tensor__fail, tensor__text, tensor__begin, tensor__result, tensor__finish, tensor__grad_in,
     tensor__grad_out, tensor__grad_need, tensor__sum_to, tensor__next_stream, tensor__parallel,
-    tensor__thread_count, tensor__gemm, tensor__gemm_scratch, tensor__isa,
+    tensor__thread_count, tensor__gemm, tensor__gemm_scratch, tensor__product_scratch, tensor__isa,
     tensor__reference, tensor__memory, tensor__memory_free, tensor__object, tensor__bury, tensor__own,
     tensor__disown, tensor__changeable, tensor__hold, tensor__drop, tensor__push_path, tensor__pop_path,
     tensor__load, tensor__philox, tensor__inner_scope, tensor__tidy, tensor__set_backend,

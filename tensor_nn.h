@@ -5162,7 +5162,7 @@ TENSOR__FN void nn__linear_product(const tensor_call_t *c, tensor__gemm_t *g) {
 TENSOR__FN uint64_t nn__scratch_linear(const tensor_call_t *c) {
     tensor__gemm_t g;
     nn__linear_product(c, &g);
-    return TENSOR__(gemm_scratch)(&g, c->arg[0].dtype);
+    return TENSOR__(product_scratch)(&g, c->arg[0].dtype);
 }
 
 TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
@@ -5702,7 +5702,8 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
         dims[0] = bags * nn__max(longest, 1);
         y = (tensor_fill_)(nn__host_tensor(dims, 1, TENSOR_I64), (double)n);
         int64_t *to = (int64_t *)TENSOR__(host)(y, TENSOR_HOST_WRITE, op);
-        for (int64_t i = 0; i < n && to; i++) { to[bag_of[i] * longest + slot_of[i]] = i; }
+        if (!to) { return TENSOR__(poison); }
+        for (int64_t i = 0; i < n; i++) { to[bag_of[i] * longest + slot_of[i]] = i; }
         x = (tensor_index_select)(x, 0, nn__beside(y, index));
         dims[0] = bags;
         dims[1] = nn__max(longest, 1);

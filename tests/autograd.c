@@ -98,6 +98,25 @@ static tensor_t *product(int k, tensor_t *a, tensor_t *b) {
     if (k == 2) { return tensor_conv1d(tensor_reshape(a, 1, 2, 3), tensor_reshape(b, 1, 2, 3), NULL); }
     return tensor_conv_transpose1d(tensor_reshape(a, 1, 2, 3), tensor_reshape(b, 2, 1, 3), NULL);
 }
+// A view whose base got a gradient after the view was made: what reads it saves the other factor all the same.
+static void view_of_changed_base(void) {
+    int k;
+    for (k = 0; k < 5; k++) {
+        float v[6] = {1, 2, 3, 4, 5, 6};
+        tensor_t *a = tensor_requires_grad_(tensor_from(v, TENSOR_F32, 6), 1);
+        tensor_t *w = tensor_requires_grad_(tensor_from(v, TENSOR_F32, 6), 1);
+        tensor_t *base = tensor_zeros(6), *view = tensor_reshape(base, 6), *y, *same;
+        tensor_copy_(base, w);
+        y = k < 4 ? product(k, a, view) : tensor_mul(a, view);
+        same = k < 4 ? product(k, a, w) : tensor_mul(a, w);
+        CHECK(tensor_backward(tensor_sum(y)) == 0);
+        y = tensor_mul_scalar(tensor_grad(a), 2);
+        view = tensor_mul_scalar(tensor_grad(w), 2);
+        CHECK(tensor_backward(tensor_sum(same)) == 0);          // adds the same again
+        CHECK(test_same_bits(y, tensor_grad(a)) && test_same_bits(view, tensor_grad(w)));
+    }
+}
+
 static void changed_factor(void) {
     int k, wants, changed, d;
     for (k = 0; k < 4; k++) {
@@ -952,6 +971,7 @@ static void shared_gradients(void) {
 int main(void) {
     RUN(changed_saved_value);
     RUN(wider_divisor);
+    RUN(view_of_changed_base);
     RUN(changed_factor);
     RUN(changed_leaf);
     RUN(changed_expanded);

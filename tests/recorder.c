@@ -134,6 +134,24 @@ static tensor_t *squares(tensor_t *const *in, int n, void *user) {
     return tensor_mul(in[0], in[0]);
 }
 
+// A refused number of elements fails the front: no result of that shape is made.
+static void refused_shapes(void) {
+    tensor_t *x = tensor_ones(1000), *mask = tensor_gt_scalar(x, 0), *i = tensor_to(x, TENSOR_I64), *y[6];
+    int k;
+    watch_from_now();
+    seen.uses_refused = TENSOR_SHAPE_FROM_DATA;
+    y[0] = tensor_nonzero(x);
+    y[1] = tensor_masked_select(x, mask);
+    y[2] = tensor_bincount(i, NULL, 0);
+    y[3] = tensor_one_hot(i, -1);
+    y[4] = tensor_repeat_interleave_tensor(x, i, 0);
+    y[5] = tensor_add_scalar(x, 1);
+    end_watch();
+    for (k = 0; k < 6; k++)
+        CHECK_MSG(tensor_is_poison(y[k]) == (k < 5), "%d", k);
+    tensor_clear_error();
+}
+
 static void networks(void) {
     int64_t ints[4] = {0, 2, 1, 2};
     float rows[8] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -242,6 +260,7 @@ static void contexts(void) {
 int main(void) {
     RUN(elements);
     RUN(numbers_for_fronts);
+    RUN(refused_shapes);
     RUN(networks);
     RUN(calls);
     RUN(contexts);
