@@ -57,7 +57,7 @@ namespace cusim {
 enum { SHARED_MOST = 48 << 10, MAX_THREADS = 1024, TSAN_THREADS = 256, STACK = 128 << 10, PAGE = 4096, SITES = 256, TOKENS = 64 };
 config_t config;
 counts_t counts;
-launched_t last;
+thread_local launched_t last;
 index_t index;
 int dynamic_site;
 size_t dynamic_bytes;

@@ -53,7 +53,7 @@ struct counts_t { long allocs, launches, calls, live_memory, live_pinned, live_c
 extern counts_t counts;
 
 struct launched_t { void (*kernel)(); dim3 grid, block; };
-extern launched_t last;         // the last launch
+extern thread_local launched_t last;      // the last launch of the thread
 
 // What kernels moved, where this and the .cu are built with -DCUSIM_SECTORS (and the .cu with -fsanitize=thread, of
 // which cusim.cpp then serves the hooks, so that each access is seen): the n-th access of an instruction by the lanes

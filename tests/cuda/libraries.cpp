@@ -1003,7 +1003,15 @@ enum { LENET = 1, RESNET18, RESNET50, ALEXNET, VGG19, MOBILENET, MODELS };
         static const int64_t sizes[][5] = {{NN__LSTM_NET, 1, 2, 1024, 1024}, {NN__LSTM_NET, 1, 1, 2048, 1024}, {NN__LSTM_NET, 1, 1, 1024, 1024},
                                            {NN__LSTM_NET, 2, 1, 650, 650}, {NN__GRU_NET, 2, 2, 650, 650}, {0, 2, 1, 650, 650}, {1, 2, 2, 650, 650}};
         for (auto &z : sizes) {
-            const int64_t dims[3] = {50, 128, z[3]}, p[7] = {z[0], z[1], z[2], z[1] > 1, z[2] > 1, z[4], 1};
+            const int64_t dims[3] = {50, 128, z[3]};
+            tensor__net_params_t p = {};
+            p.kind = z[0];
+            p.num_layers = z[1];
+            p.directions = z[2];
+            p.no_bias = z[1] > 1;
+            p.batch_first = z[2] > 1;
+            p.hidden_size = z[4];
+            p.training = 1;
             net_t one(0, dtype, z[2] > 1 ? std::vector<int64_t>{128, 50, z[3]}.data() : dims, p);
             CHECK(one.status == CUDNN_STATUS_SUCCESS);
         }
