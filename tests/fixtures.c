@@ -91,7 +91,7 @@ static struct {
     {"floor_divide_scalar", 'r', 8, "u8 by a negative number: the number is not wrapped to u8 first", 0},
     {"fmod", 'r', 4, "u8 by a negative 0-d integer: the number is not wrapped to u8 first", 0},
     {"fmod_scalar", 'r', 8, "u8 by a negative number: the number is not wrapped to u8 first", 0},
-    {"gelu", 'r', 6, "inf at inf, 0 at -inf (PyTorch: NaN, by vectors)", 0},
+    {"gelu", 'r', 8, "inf at inf, 0 at -inf, in every dtype (PyTorch: NaN)", 0},
     {"prod", 'g', 16, "the product of the others, whatever x is (PyTorch divides by NaN and inf)", 0},
     {"prod_dim", 'g', 20, "the product of the others, whatever x is (PyTorch divides by NaN and inf)", 0},
     {"remainder", 'r', 5, "a 0-d operand is not rounded to the other's f16 first; nor wrapped to u8", 0},
