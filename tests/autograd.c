@@ -46,7 +46,8 @@ static void fails(int code, int want, const char *a, const char *b, int line) {
 
 // ---- misuse ----
 
-// f32 changed in place by f64 is computed in f64, and so is its gradient: 3 mod (1 + 1e-10) has the quotient 2.
+// f32 changed in place by f64 is computed in f64, and so is its gradient: 3 mod (1 + 1e-10) has the quotient
+// 2.
 static void wider_divisor(void) {
     float three = 3;
     double divisor = 1.0000000001;
@@ -98,7 +99,8 @@ static tensor_t *product(int k, tensor_t *a, tensor_t *b) {
     if (k == 2) { return tensor_conv1d(tensor_reshape(a, 1, 2, 3), tensor_reshape(b, 1, 2, 3), NULL); }
     return tensor_conv_transpose1d(tensor_reshape(a, 1, 2, 3), tensor_reshape(b, 2, 1, 3), NULL);
 }
-// A view whose base got a gradient after the view was made: what reads it saves the other factor all the same.
+// A view whose base got a gradient after the view was made: what reads it saves the other factor all the
+// same.
 static void view_of_changed_base(void) {
     int k;
     for (k = 0; k < 5; k++) {
