@@ -67,8 +67,8 @@
 //            Rounding modes other than to nearest change last bits, function values by up to 1e-3, and what
 //            rounds inside (round, tan of SSE2 and scalar) by more; flushed denormals (FTZ, DAZ) are taken as
 //            0; neither hangs or crashes the library. The mode is that of the calling thread and, with more
-//            threads, of each of them. A signal handler must not call the library. A call takes up to 14 KB
-//            of stack, a training step 15 KB, a few calls 8 KB more (docs/stack.md).
+//            threads, of each of them. A signal handler must not call the library. A call or a training step
+//            takes up to 15 KB of stack, a few calls 8 KB more (docs/stack.md).
 // AUTOGRAD   Define-by-run: tensor_requires_grad_ marks a leaf, operations record themselves, tensor_backward
 //            adds d loss / d leaf into tensor_grad(leaf). Under tensor_scope_begin_no_grad nothing is
 //            recorded. Every gradient is made of differentiable operations (TENSOR_CREATE_GRAPH). Beyond
@@ -3961,68 +3961,68 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(ARANGE, arange, FILL, 0, 1, tensor__cpu_fill, NULL, NOGRAD, 0, AS_IS, "f[0] + i f[1]") \
     X(ARGMAX, argmax, ROWS, 1, 1, tensor__cpu_argmax, tensor__scratch_rows, NOGRAD, 0, AS_IS, "index of the largest along the last dim") \
     X(ARGMIN, argmin, ROWS, 1, 1, tensor__cpu_argmin, tensor__scratch_rows, NOGRAD, 0, AS_IS, "index of the smallest along the last dim") \
-    X(AS_STRIDED, as_strided, VIEW, 1, 1, NULL, NULL, tensor__grad_as_strided, 0, AS_IS, "any view: offset i[0], strides i[1..8]") \
+    X(AS_STRIDED, as_strided, VIEW, 1, 1, NULL, NULL, tensor__grad_as_strided, 0, AS_IS, "any view: offset and strides are given") \
     X(AS_STRIDED_BACKWARD, as_strided_backward, INDEX, 1, 1, tensor__cpu_as_strided_backward, NULL, tensor__grad_as_strided_backward, 0, AS_IS, "zeros with g added at the places of a view") \
     X(AS_STRIDED_SCATTER, as_strided_scatter, COMPOSED, 2, 1, NULL, NULL, tensor__grad_as_strided_scatter, 0, AS_IS, "x with a view of it replaced") \
     X(BERNOULLI, bernoulli, RANDOM, 1, 1, tensor__cpu_bernoulli, NULL, NOGRAD, 0, AS_IS, "1 with probability p") \
-    X(CAT, cat, COMPOSED, -1, 1, NULL, NULL, tensor__grad_cat, 0, AS_IS, "tensors joined along dim i[0]") \
+    X(CAT, cat, COMPOSED, -1, 1, NULL, NULL, tensor__grad_cat, 0, AS_IS, "tensors joined along dim") \
     X(CUMMAX, cummax, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "index of the largest so far along the last dim, last of ties") \
     X(CUMMIN, cummin, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "index of the smallest so far along the last dim, last of ties") \
     X(CUMPROD, cumprod, ROWS, 1, 1, tensor__cpu_cumprod, tensor__scratch_rows, tensor__grad_cumprod, TENSOR__SA | TENSOR__SY, FULL, "running product along the last dim") \
-    X(CUMSUM, cumsum, ROWS, 1, 1, tensor__cpu_cumsum, tensor__scratch_rows, tensor__grad_cumsum, 0, FULL, "running sum along the last dim, from its end if i[0]") \
+    X(CUMSUM, cumsum, ROWS, 1, 1, tensor__cpu_cumsum, tensor__scratch_rows, tensor__grad_cumsum, 0, FULL, "running sum along the last dim, from its end if reverse") \
     X(CUSTOM, custom, CUSTOM, -1, 1, NULL, NULL, tensor__grad_custom, 0, AS_IS, "a user's function") \
     X(EXPAND, expand, VIEW, 1, 1, NULL, NULL, tensor__grad_expand, 0, AS_IS, "sizes of 1 repeated without a copy") \
     X(FILL, fill, FILL, 0, 1, tensor__cpu_fill, NULL, tensor__grad_fill, 0, AS_IS, "f[0] everywhere") \
-    X(GATHER, gather, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_gather, TENSOR__SB, AS_IS, "elements named by index along dim i[0]") \
+    X(GATHER, gather, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_gather, TENSOR__SB, AS_IS, "elements named by index along dim") \
     X(INDEX, index, INDEX, -1, 1, tensor__cpu_places, NULL, NOGRAD, 0, AS_IS, "flat places that broadcast indices name; index k runs over i[k]") \
-    X(INDEX_ADD, index_add, INDEX, 3, 1, tensor__cpu_index, tensor__scratch_index, tensor__grad_index_add, TENSOR__SB, AS_IS, "rows added at index along dim i[0]") \
-    X(INDEX_COPY, index_copy, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_index_copy, TENSOR__SB, AS_IS, "rows replaced at index along dim i[0]") \
-    X(INDEX_SELECT, index_select, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_index_select, TENSOR__SB, AS_IS, "rows named by index along dim i[0]") \
-    X(KTHVALUE, kthvalue, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "index of the i[0]-th smallest along the last dim; 0: median, -1: nanmedian") \
+    X(INDEX_ADD, index_add, INDEX, 3, 1, tensor__cpu_index, tensor__scratch_index, tensor__grad_index_add, TENSOR__SB, AS_IS, "rows added at index along dim") \
+    X(INDEX_COPY, index_copy, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_index_copy, TENSOR__SB, AS_IS, "rows replaced at index along dim") \
+    X(INDEX_SELECT, index_select, INDEX, 2, 1, tensor__cpu_index, NULL, tensor__grad_index_select, TENSOR__SB, AS_IS, "rows named by index along dim") \
+    X(KTHVALUE, kthvalue, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "index of the k-th smallest along the last dim; 0: median, -1: nanmedian") \
     X(LINALG_CHOLESKY, linalg_cholesky, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_cholesky, TENSOR__SY, AS_IS, "lower L of L LT = x") \
     X(LINALG_DET, linalg_det, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_det, TENSOR__SA | TENSOR__SY, AS_IS, "determinant, its sign, log of its absolute value") \
     X(LINALG_EIGH, linalg_eigh, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_eigh, TENSOR__SY | TENSOR__SY1, AS_IS, "eigenvalues and eigenvectors of a symmetric matrix, ascending") \
     X(LINALG_LU_FACTOR, linalg_lu_factor, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_lu_factor, TENSOR__SY | TENSOR__SY1, AS_IS, "L and U in one matrix, row swaps from 1") \
     X(LINALG_PINV, linalg_pinv, COMPOSED, 1, 1, NULL, NULL, tensor__grad_pinv, TENSOR__SA | TENSOR__SY, APART, "Moore-Penrose inverse") \
-    X(LINALG_QR, linalg_qr, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_qr, TENSOR__SY | TENSOR__SY1, AS_IS, "Q and R, Q square if i[0]") \
+    X(LINALG_QR, linalg_qr, LINALG, 1, 2, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_qr, TENSOR__SY | TENSOR__SY1, AS_IS, "Q and R, Q square if complete") \
     X(LINALG_SOLVE, linalg_solve, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve, TENSOR__SA | TENSOR__SY, AS_IS, "X of a X = b") \
-    X(LINALG_SOLVE_TRIANGULAR, linalg_solve_triangular, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve_triangular, TENSOR__SA | TENSOR__SY, AS_IS, "X of a X = b, a upper if i[0], ones on its diagonal if i[1]") \
+    X(LINALG_SOLVE_TRIANGULAR, linalg_solve_triangular, LINALG, 2, 1, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_solve_triangular, TENSOR__SA | TENSOR__SY, AS_IS, "X of a X = b, a upper or lower, ones on its diagonal if unitriangular") \
     X(LINALG_SVD, linalg_svd, LINALG, 1, 3, tensor__cpu_linalg, tensor__scratch_linalg, tensor__grad_svd, TENSOR__SY | TENSOR__SY1 | TENSOR__SY2, AS_IS, "singular vectors and values, descending") \
     X(LINALG_SWAPS, linalg_swaps, LINALG, 1, 1, tensor__cpu_linalg, tensor__scratch_linalg, NOGRAD, 0, AS_IS, "row swaps as one order of all rows") \
-    X(LINEAR_SCAN, linear_scan, ROWS, 2, 1, tensor__cpu_linear_scan, tensor__scratch_rows, tensor__grad_linear_scan, TENSOR__SB | TENSOR__SY, AS_IS, "y_k = a_k + b_k y_(k-1) along the last dim, from its end if i[0]") \
+    X(LINEAR_SCAN, linear_scan, ROWS, 2, 1, tensor__cpu_linear_scan, tensor__scratch_rows, tensor__grad_linear_scan, TENSOR__SB | TENSOR__SY, AS_IS, "y_k = a_k + b_k y_(k-1) along the last dim, from its end if reverse") \
     X(LOG_SOFTMAX, log_softmax, ROWS, 1, 1, tensor__cpu_log_softmax, tensor__scratch_rows, tensor__grad_log_softmax, TENSOR__SY, FULL, "x - logsumexp(x) along the last dim") \
     X(LOG_SOFTMAX_BACKWARD, log_softmax_backward, ROWS, 2, 1, tensor__cpu_log_softmax_backward, tensor__scratch_rows, NOGRAD, 0, AS_IS, "g - exp(y) sum(g); inputs g, y") \
     X(LOGCUMSUMEXP, logcumsumexp, ROWS, 1, 1, tensor__cpu_logcumsumexp, tensor__scratch_rows, tensor__grad_logcumsumexp, TENSOR__SA | TENSOR__SY, AS_IS, "running logsumexp along the last dim") \
     X(LOGSUMEXP, logsumexp, ROWS, 1, 1, tensor__cpu_logsumexp, tensor__scratch_rows, tensor__grad_logsumexp, TENSOR__SA | TENSOR__SY, FULL, "log of the sum of e^x along the last dim") \
     X(MATMUL, matmul, MATMUL, 2, 1, tensor__cpu_matmul, tensor__scratch_matmul, tensor__grad_matmul, TENSOR__CROSS, LOW, "batched matrix product") \
-    X(MEAN, mean, REDUCE, 1, 1, tensor__cpu_mean, NULL, tensor__grad_mean, 0, AS_IS, "mean over the dims of mask i[0]") \
+    X(MEAN, mean, REDUCE, 1, 1, tensor__cpu_mean, NULL, tensor__grad_mean, 0, AS_IS, "mean over the dims of mask") \
     X(MODE, mode, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "last index of the most frequent value along the last dim") \
-    X(MULTINOMIAL, multinomial, RANDOM, 1, 1, tensor__cpu_multinomial, NULL, NOGRAD, 0, AS_IS, "i[0] indices drawn from rows of weights") \
-    X(NONZERO, nonzero, INDEX, 1, 1, tensor__cpu_nonzero, NULL, NOGRAD, 0, AS_IS, "places of the true elements of a mask: flat, or [n, ndim] if i[0]") \
+    X(MULTINOMIAL, multinomial, RANDOM, 1, 1, tensor__cpu_multinomial, NULL, NOGRAD, 0, AS_IS, "num_samples indices drawn from rows of weights") \
+    X(NONZERO, nonzero, INDEX, 1, 1, tensor__cpu_nonzero, NULL, NOGRAD, 0, AS_IS, "places of the true elements of a mask: flat, or [n, ndim] if by_dim") \
     X(NORM, norm, ROWS, 1, 1, tensor__cpu_norm, tensor__scratch_rows, tensor__grad_norm, TENSOR__SA | TENSOR__SY, FULL, "2-norm along the last dim") \
     X(PERMUTE, permute, VIEW, 1, 1, NULL, NULL, tensor__grad_permute, 0, AS_IS, "dims in the order i[]") \
     X(POISSON, poisson, RANDOM, 1, 1, tensor__cpu_poisson, NULL, NOGRAD, 0, AS_IS, "counts of events at rate x") \
     X(PROD, prod, REDUCE, 1, 1, tensor__cpu_prod, NULL, tensor__grad_prod, TENSOR__SA, FULL, "product") \
     X(PROD_OTHERS, prod_others, ROWS, 1, 1, tensor__cpu_prod_others, tensor__scratch_rows, NOGRAD, 0, AS_IS, "product of all elements of the last dim but the own one") \
     X(RAND, rand, RANDOM, 0, 1, tensor__cpu_rand, NULL, NOGRAD, 0, AS_IS, "uniform in [f[0], f[1])") \
-    X(RANDINT, randint, RANDOM, 0, 1, tensor__cpu_randint, NULL, NOGRAD, 0, AS_IS, "integers in [i[0], i[1])") \
+    X(RANDINT, randint, RANDOM, 0, 1, tensor__cpu_randint, NULL, NOGRAD, 0, AS_IS, "integers in [from, to)") \
     X(RANDN, randn, RANDOM, 0, 1, tensor__cpu_randn, NULL, NOGRAD, 0, AS_IS, "normal with mean f[0], deviation f[1]") \
     X(RANDPERM, randperm, RANDOM, 0, 1, tensor__cpu_randperm, NULL, NOGRAD, 0, AS_IS, "a random order of 0..n-1") \
     X(RESHAPE, reshape, VIEW, 1, 1, NULL, NULL, tensor__grad_reshape, 0, AS_IS, "other sizes over the same elements") \
-    X(SCATTER, scatter, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter, TENSOR__SB, AS_IS, "elements replaced at index along dim i[0]") \
-    X(SCATTER_ADD, scatter_add, INDEX, 3, 1, tensor__cpu_index, tensor__scratch_index, tensor__grad_scatter_add, TENSOR__SB, WIDEST, "elements added at index along dim i[0]") \
-    X(SCATTER_REDUCE, scatter_reduce, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter_reduce, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY, AS_IS, "elements combined at index along dim i[0]: i[1] 0 product, 1 largest, 2 smallest") \
-    X(SEARCHSORTED, searchsorted, ROWS, 2, 1, tensor__cpu_searchsorted, NULL, NOGRAD, 0, AS_IS, "places of b in sorted rows of a, behind equals if i[0]") \
-    X(SLICE, slice, VIEW, 1, 1, NULL, NULL, tensor__grad_slice, 0, AS_IS, "every i[2]-th index from i[1] along dim i[0]") \
+    X(SCATTER, scatter, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter, TENSOR__SB, AS_IS, "elements replaced at index along dim") \
+    X(SCATTER_ADD, scatter_add, INDEX, 3, 1, tensor__cpu_index, tensor__scratch_index, tensor__grad_scatter_add, TENSOR__SB, WIDEST, "elements added at index along dim") \
+    X(SCATTER_REDUCE, scatter_reduce, INDEX, 3, 1, tensor__cpu_index, NULL, tensor__grad_scatter_reduce, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY, AS_IS, "elements combined at index along dim: product, largest or smallest") \
+    X(SEARCHSORTED, searchsorted, ROWS, 2, 1, tensor__cpu_searchsorted, NULL, NOGRAD, 0, AS_IS, "places of b in sorted rows of a, behind equals if right") \
+    X(SLICE, slice, VIEW, 1, 1, NULL, NULL, tensor__grad_slice, 0, AS_IS, "every step-th index from start along dim") \
     X(SLICE_BACKWARD, slice_backward, COMPOSED, 1, 1, NULL, NULL, tensor__grad_slice_backward, 0, AS_IS, "zeros with g at the places of a slice") \
     X(SOFTMAX, softmax, ROWS, 1, 1, tensor__cpu_softmax, tensor__scratch_rows, tensor__grad_softmax, TENSOR__SY, FULL, "e^x / sum of e^x along the last dim") \
     X(SOFTMAX_BACKWARD, softmax_backward, ROWS, 2, 1, tensor__cpu_softmax_backward, tensor__scratch_rows, NOGRAD, 0, AS_IS, "y (g - sum(g y)); inputs g, y") \
-    X(SORT, sort, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "indices that sort the last dim stably, falling if i[0]") \
-    X(SUM, sum, REDUCE, 1, 1, tensor__cpu_sum, NULL, tensor__grad_sum, 0, FULL, "sum over the dims of mask i[0]") \
-    X(TOPK, topk, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "indices of the i[0] largest (smallest if not i[1]) along the last dim, sorted if i[2]") \
+    X(SORT, sort, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "indices that sort the last dim stably, falling if descending") \
+    X(SUM, sum, REDUCE, 1, 1, tensor__cpu_sum, NULL, tensor__grad_sum, 0, FULL, "sum over the dims of mask") \
+    X(TOPK, topk, ROWS, 1, 1, tensor__cpu_order, tensor__scratch_order, NOGRAD, 0, AS_IS, "indices of the k largest (or smallest) along the last dim, in order if sorted") \
     X(TRANSFER, transfer, TRANSFER, 1, 1, tensor__cpu_transfer, NULL, tensor__grad_transfer, 0, AS_IS, "the same on another device") \
-    X(TRIL, tril, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS, "zeros above the i[0]-th diagonal") \
-    X(TRIU, triu, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS, "zeros below the i[0]-th diagonal") \
+    X(TRIL, tril, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS, "zeros above the diagonal of that number") \
+    X(TRIU, triu, FILL, 1, 1, tensor__cpu_tri, NULL, tensor__grad_tril, 0, AS_IS, "zeros below the diagonal of that number") \
     X(VAR, var, ROWS, 1, 1, tensor__cpu_var, tensor__scratch_rows, tensor__grad_var, TENSOR__SA, AS_IS, "two-pass variance along the last dim, divisor n - f[0]")
 
 // The pointwise lists in the order of their ids, by operands: those that are formulas, all.

@@ -2993,7 +2993,7 @@ typedef struct nn__cpu_t {
     X(CTC_LOSS, ctc_loss, LOSS, 4, 4, 2, nn__cpu_ctc, nn__scratch_ctc, nn__grad_ctc, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY1, AS_IS, "log_probs targets input_lengths target_lengths", "of each item; its gradient", NULL) \
     X(DROPOUT, dropout, DROPOUT, 1, 1, 1, nn__cpu_dropout, NULL, nn__grad_dropout, 0, AS_IS, "x", "x or 0, scaled", NULL) \
     X(EMBEDDING, embedding, EMBEDDING, 2, 2, 1, nn__cpu_embedding, NULL, nn__grad_embedding, TENSOR__SA, AS_IS, "index weight", "rows of weight named by index", NULL) \
-    X(EMBEDDING_BACKWARD, embedding_backward, EMBEDDING, 2, 2, 1, nn__cpu_embedding_back, nn__scratch_embedding_back, nn__grad_embedding_back, TENSOR__SB, AS_IS, "grad index", "rows of g added at index; i[2] rows", NULL) \
+    X(EMBEDDING_BACKWARD, embedding_backward, EMBEDDING, 2, 2, 1, nn__cpu_embedding_back, nn__scratch_embedding_back, nn__grad_embedding_back, TENSOR__SB, AS_IS, "grad index", "rows of g added at index", NULL) \
     X(GRID_SAMPLE, grid_sample, COMPOSED, 2, 2, 1, NULL, NULL, NOGRAD, 0, WIDEST, "x grid", "images at the places of a grid", NULL) \
     X(GROUP_NORM, group_norm, NORM, 3, 1, 4, nn__cpu_plane_norm, NULL, nn__grad_plane_norm, TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY1 | TENSOR__SY2, FULL, "x weight bias", "normalised groups, weight, bias; mean, 1 / deviation, variance", NULL) \
     X(GROUP_NORM_BACKWARD, group_norm_backward, NORM, 5, 4, 3, nn__cpu_plane_norm_back, nn__scratch_plane_norm_back, NOGRAD, 0, AS_IS, "grad x mean rstd weight", "dx, dweight, dbias of batch_norm or group_norm from g, x, mean, 1 / deviation, weight", NULL) \

@@ -2,7 +2,7 @@
 //
 // DATA=folder has the four files of Fashion-MNIST: 60,000 pictures of 28 x 28 to learn, 10,000 to test
 // (Debian's package dataset-fashion-mnist). Without DATA the program draws clothes of its own: ten outlines,
-// each time stretched, shifted and lit anew by chance. The figures of the two cannot be compared.
+// each time stretched, shifted and lit differently at random. The figures of the two cannot be compared.
 //
 // Build: make fashion                       (DATA=folder EPOCHS=3 THREADS=2, given to make or as environment)
 // Output: a progress bar, and after each epoch the loss and the share of test pictures named correctly; the

@@ -86,8 +86,8 @@ for h in $headers; do
         inside && /[ ,][fi](\[|,|;)/ { print FNR ": " $0 }' $h)"
 done
 
-# Elements of tensors are reached by calls of kernels and by accesses of the host; who stands for those two, and the
-# plain calls, which run the kernels' bodies without a call block.
+# Elements of tensors are reached by calls of kernels, by accesses of the host, and by plain calls, which run the
+# kernels' bodies without a call block. These functions are the three ways.
 may_reach="tensor__ptr tensor__arg tensor__arg_saved tensor__host_rare tensor__host_of tensor__host_get tensor__host_put"
 plain_calls="tensor__plain_run tensor__grad_pointwise"
 memory="nn__lent"                               # no tensor's elements

@@ -231,7 +231,7 @@ static void devices(void) {
     CHECK(tensor_set_default_device(TENSOR_CPU) == 0);
     REFUSED(TENSOR_HOST_READ, "to: the host reads a tensor's elements", CHECK(tensor_is_poison(off(x))))
     REFUSED(TENSOR_HOST_WRITE, "to: memory of the host cannot be read", CHECK(tensor_is_poison(on(y))))
-    // A pointer to memory of a device is refused as ever, and nobody hears of it.
+    // A pointer to memory of a device is refused as without a recorder, which does not hear of it.
     watch_from_now();
     CHECK(tensor_data(x) == NULL);
     end_watch();

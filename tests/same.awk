@@ -7,7 +7,7 @@ function plain(s) {
     gsub(/[0-9][0-9.]* (s|ms|us|ns|MB|KB)/, "# unit", s)
     return s
 }
-# Whether lines are the same but for numbers that differ by less than near.
+# Whether lines are equal, except for numbers that differ by less than near.
 function close_to(w, g,   a, b, n, k) {
     a = w
     b = g

@@ -1,7 +1,7 @@
 // digits.c - a small convolutional network learns to read digits, and reads yours
 //
 // It has never seen handwriting: each digit it learns from is drawn here, from the strokes below,
-// bent, slanted and stretched anew by chance. What you draw goes the same way: the path of a pen,
+// bent, slanted and stretched at random. What you draw goes the same way: the path of a pen,
 // fitted into 20 x 20 pixels.
 #include "web.h"
 

@@ -1,7 +1,7 @@
 "use strict";
 // C computes and JavaScript draws. Each demo has an instance of the module of its own; in every frame it trains for
-// SLICE milliseconds, then the page draws what it left in its memory. Places on a canvas are in units of which it is
-// WIDE wide, whatever its size on the screen.
+// SLICE milliseconds, then the page draws what it left in its memory. A canvas is WIDE units wide,
+// whatever its size on the screen.
 const SLICE = 10, WIDE = 600, SIDE = 96;
 const names = ["spiral", "image", "cartpole", "digits"];        // in the order of demos.c
 
@@ -120,7 +120,7 @@ class Demo {
     return words;
   }
 
-  // The picture is made anew now and then, and whenever the training rests; the curve in each frame.
+  // The picture is drawn now and then, and whenever the training rests; the curve in each frame.
   show() {
     const now = performance.now();
     if (!this.running || now - (this.shown || 0) > this.look.every) {

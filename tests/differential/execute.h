@@ -301,7 +301,7 @@ TEST_FN void disturb(tensor_t *x, uint64_t noise, int place, double floor_) {
         double v = fabs(real_at((char *)x->storage->data + place_of(x, k) * sizes[x->dtype], x->dtype));
         if (v - v == 0 && v > most) most = v;
     }
-    // what is no more than the rounding of the others may be 0 as well
+    // a value as small as the rounding errors of the others may be 0 as well
     small = floor_ > 0 ? 0 : most * (x->dtype == TENSOR_F64 ? 0x1p-52 : x->dtype == TENSOR_F32 ? 0x1p-23 : 0x1p-7);
     for (k = 0; k < x->numel; k++) {
         char *p = (char *)x->storage->data + place_of(x, k) * sizes[x->dtype];

@@ -145,7 +145,7 @@ static known_t knowns[] = {
     {"gelu module", "inf against -nan", "gelu(-inf) is 0, gelu(inf) is inf", 0},
     {"gelu module", "inf against nan", "gelu(-inf) is 0, gelu(inf) is inf", 0},
     {"pixel_shuffle pixel_unshuffle", "returned an invalid gradient", "no elements are taken", 0},
-    {"linalg_matrix_power matrix_power", "LinAlgError", "singular but for rounding", 0},
+    {"linalg_matrix_power matrix_power", "LinAlgError", "singular except for rounding errors", 0},
     {"unbind", "needs more than 16 places", "the machine has room for 16 results", 0},
     {"div div_", "inf against -inf", "a divisor of 0 after rounding, whose sign is not said", 0},
     {"div div_", "-inf against inf", "a divisor of 0 after rounding, whose sign is not said", 0},
@@ -169,7 +169,7 @@ static known_t knowns[] = {
     {"unbind", "list index out of range", "the derivative of no results", 0},
     {"backward grad", "of linalg_", "PyTorch's side has copied a result that is not row-major", 0},
     {"", "\"\" against \"RuntimeError: A view was created in no_grad mode",
-     "the last view of what is gone is no view any more", 0},
+     "a view whose base was freed is not a view any more", 0},
 };
 
 // Whether a change in place of the program before step reads what it writes: PyTorch's kernels of scatters and the like
@@ -313,7 +313,7 @@ static int six(const program_t *p, const trace_t *a, int at, const char *name, c
     if (strcmp(name, "grad") && !strstr(what, "gradient")) return 0;
     return v && sscanf(v, " is %lf against %lf", &x, &y) == 2 && fabs(x - y) <= 1e-7 * (fabs(x) + fabs(y));
 }
-// The inverse of what is singular but for rounding.
+// The inverse of what is singular except for rounding errors.
 static int singular(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     const step_t *s = step_at(p, a, at);
     const record_t *r = record_at(a, at), *x = s && s->nin ? made(a, s->in[0]) : NULL;
@@ -339,7 +339,7 @@ static struct {
     {half_done, "a backward that fails may have added to some gradients", 0},
     {no_gradient, "PyTorch has no gradient of order 0, nor of what was changed through a view", 0},
     {six, "PyTorch at fault: 1/6 of hardsigmoid and hardswish in f64 is that of f32", 0},
-    {singular, "the inverse of what is singular but for rounding", 0},
+    {singular, "the inverse of what is singular except for rounding errors", 0},
 };
 
 // at: differ's answer, the statement + 1, or 1000 + a record.
